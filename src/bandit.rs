@@ -1,0 +1,286 @@
+//! A bandit: engine and policy behind one lock.
+
+use crate::config::Config;
+use crate::engine::{Counts, Diagnostics, Engine, Event};
+use crate::error::{Error, Result};
+use crate::policy::{Algorithm, Policy, Pull};
+use crate::privacy::PrivacyLoss;
+use crate::random::Seed;
+use crate::reward::RewardRange;
+use std::sync::{Mutex, MutexGuard};
+
+/// One answer to "which arm?".
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Decision {
+    /// Names this decision in [`Bandit::update`] and [`Bandit::cancel`].
+    pub ticket: u64,
+    /// The arm's probability given everything released so far.
+    pub propensity: f64,
+    /// The arm, 0-based.
+    pub arm: u32,
+    /// The policy's epoch, phase or interval.
+    pub phase: u32,
+}
+
+/// Everything that may be published about a handle.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Report {
+    /// The policy.
+    pub algorithm: Algorithm,
+    /// What became of decisions so far.
+    pub counts: Counts,
+    /// The policy's epoch, phase or interval.
+    pub phase: u32,
+    /// Arms still in the race.
+    pub arms_active: u32,
+    /// Privacy loss of one user so far at `delta_spent`; infinite for baselines. With a test seed
+    /// it is the loss that real entropy would have had.
+    pub epsilon_spent: f64,
+    /// The configured delta, where the policy is not pure.
+    pub delta_spent: f64,
+    /// False for baselines and under a test seed.
+    pub is_private: bool,
+}
+
+/// What may be published about one arm.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ArmReport {
+    /// The released mean in the caller's units, NaN before the first release.
+    pub mean: f64,
+    /// Half-width of its confidence interval at 1 - beta.
+    pub width: f64,
+    /// Decisions for this arm that were not cancelled and did not expire.
+    pub pulls: u64,
+    /// False once the arm is out of the race.
+    pub active: bool,
+}
+
+/// A differentially private multi-armed bandit. Share it between threads by reference.
+pub struct Bandit {
+    algorithm: Algorithm,
+    range: RewardRange,
+    arms: u32,
+    contributions: u32,
+    delta: f64,
+    seeded: bool,
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    engine: Engine,
+    policy: Box<dyn Policy>,
+    pulls: Box<[u64]>,
+}
+
+impl Bandit {
+    /// A fresh bandit.
+    ///
+    /// # Errors
+    /// `InvalidConfig` naming the field and the value; `Entropy` when the operating system gives
+    /// no randomness.
+    pub fn new(algorithm: Algorithm, config: &Config) -> Result<Bandit> {
+        let range = config.check()?;
+        let policy = algorithm.build(config, &mut Seed::new(config.test_seed)?)?;
+        // Tickets are keyed by the operating system even under a test seed: see engine::ticket.
+        let mut tickets = Seed::new(None)?.stream();
+        #[allow(unused_mut)]
+        let mut engine = Engine::new(config.pending_capacity, config.answer_window, config.node, &mut tickets);
+        #[cfg(feature = "test-hooks")]
+        engine.sabotage(config.fault);
+        Ok(Bandit {
+            algorithm,
+            range,
+            arms: config.arms,
+            contributions: config.contributions_per_user,
+            delta: config.delta,
+            seeded: config.test_seed.is_some(),
+            inner: Mutex::new(Inner { engine, policy, pulls: vec![0; config.arms as usize].into() }),
+        })
+    }
+
+    /// Which arm? O(1) for phased policies, O(K) for index policies; never allocates.
+    ///
+    /// # Errors
+    /// `Poisoned` after an internal failure.
+    #[inline]
+    pub fn select(&self) -> Result<Decision> {
+        Ok(self.lock()?.select())
+    }
+
+    /// Fills `out` with decisions, under one lock.
+    ///
+    /// # Errors
+    /// As [`select`](Self::select).
+    pub fn select_many(&self, out: &mut [Decision]) -> Result<()> {
+        let mut inner = self.lock()?;
+        out.fill_with(|| inner.select());
+        Ok(())
+    }
+
+    /// What came of a decision: at most once a ticket.
+    ///
+    /// # Errors
+    /// `InvalidReward`, `UnknownTicket`, `Duplicate`, `Expired`: nothing changed but a counter of
+    /// [`diagnostics`](Self::diagnostics). `Poisoned` after an internal failure.
+    #[inline]
+    pub fn update(&self, ticket: u64, reward: f64) -> Result<()> {
+        self.lock()?.update(&self.range, ticket, reward)
+    }
+
+    /// Answers many decisions under one lock; `each` is told what became of each.
+    ///
+    /// # Errors
+    /// `Poisoned` after an internal failure: `each` was not called.
+    pub fn update_many(&self, answers: impl Iterator<Item = (u64, f64)>, mut each: impl FnMut(Result<()>)) -> Result<()> {
+        let mut inner = self.lock()?;
+        for (ticket, reward) in answers {
+            each(inner.update(&self.range, ticket, reward));
+        }
+        Ok(())
+    }
+
+    /// The arm was never played: the decision counts as not made.
+    ///
+    /// # Errors
+    /// As [`update`](Self::update).
+    #[inline]
+    pub fn cancel(&self, ticket: u64) -> Result<()> {
+        let inner = &mut *self.lock()?;
+        let pull = inner.engine.cancel(ticket)?;
+        inner.unplay(pull);
+        Ok(())
+    }
+
+    /// Everything that may be published.
+    ///
+    /// # Errors
+    /// `Poisoned` after an internal failure.
+    pub fn report(&self) -> Result<Report> {
+        let inner = self.lock()?;
+        let loss = inner.policy.privacy();
+        let delta = if matches!(loss, PrivacyLoss::Pure(_)) { 0.0 } else { self.delta };
+        Ok(Report {
+            algorithm: self.algorithm,
+            counts: inner.engine.counts(),
+            phase: inner.policy.phase(),
+            arms_active: inner.policy.active(),
+            epsilon_spent: loss.epsilon(delta, self.contributions),
+            delta_spent: delta,
+            is_private: !self.seeded && loss != PrivacyLoss::Unbounded,
+        })
+    }
+
+    /// Counts of refused calls: for the operator's own eyes, NOT private (a duplicate click is a
+    /// click).
+    ///
+    /// # Errors
+    /// `Poisoned` after an internal failure.
+    pub fn diagnostics(&self) -> Result<Diagnostics> {
+        Ok(self.lock()?.engine.diagnostics())
+    }
+
+    /// What may be published of each arm: calls `each` for arms `0..arms()` in order.
+    ///
+    /// # Errors
+    /// `Poisoned` after an internal failure.
+    pub fn for_each_arm(&self, mut each: impl FnMut(u32, ArmReport)) -> Result<()> {
+        let inner = self.lock()?;
+        for arm in 0..self.arms {
+            let state = inner.policy.arm(arm);
+            each(arm, ArmReport {
+                mean: self.range.mean_from_unit(state.mean),
+                width: self.range.width_from_unit(state.width),
+                pulls: inner.pulls[arm as usize],
+                active: state.active,
+            });
+        }
+        Ok(())
+    }
+
+    /// The same, collected.
+    ///
+    /// # Errors
+    /// `Poisoned` after an internal failure.
+    pub fn arm_reports(&self) -> Result<Vec<ArmReport>> {
+        let mut reports = Vec::with_capacity(self.arms as usize);
+        self.for_each_arm(|_, report| reports.push(report))?;
+        Ok(reports)
+    }
+
+    /// The arm that the policy decided for.
+    ///
+    /// # Errors
+    /// `NotReady` until it has; `Poisoned` after an internal failure.
+    pub fn best_arm(&self) -> Result<u32> {
+        self.lock()?.policy.best_arm().ok_or(Error::NotReady)
+    }
+
+    /// Privacy loss of one user so far at this delta: an upper bound.
+    ///
+    /// # Errors
+    /// `InvalidConfig` when delta is not in `[0, 1)`; `Poisoned` after an internal failure.
+    pub fn epsilon_spent(&self, delta: f64) -> Result<f64> {
+        if !(0.0..1.0).contains(&delta) {
+            return Err(Error::config("delta", "must be in [0, 1)", delta));
+        }
+        Ok(self.lock()?.policy.privacy().epsilon(delta, self.contributions))
+    }
+
+    /// The number of arms.
+    pub fn arms(&self) -> u32 {
+        self.arms
+    }
+
+    /// The policy.
+    pub fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
+    /// Fails half-way through an update, as a bug would.
+    #[cfg(feature = "test-hooks")]
+    #[doc(hidden)]
+    pub fn panic_inside(&self) {
+        let _inner = self.lock();
+        panic!("provoked by a test");
+    }
+
+    #[inline]
+    fn lock(&self) -> Result<MutexGuard<'_, Inner>> {
+        // A panic inside left a half-applied update: fail closed.
+        self.inner.lock().map_err(|_| Error::Poisoned)
+    }
+}
+
+impl Inner {
+    #[inline]
+    fn select(&mut self) -> Decision {
+        if let Some(event) = self.engine.make_room() {
+            self.apply(event);
+        }
+        let pull = self.policy.choose();
+        self.pulls[pull.arm as usize] += 1;
+        let ticket = self.engine.issue(pull);
+        Decision { ticket, propensity: pull.propensity, arm: pull.arm, phase: pull.phase }
+    }
+
+    #[inline]
+    fn update(&mut self, range: &RewardRange, ticket: u64, reward: f64) -> Result<()> {
+        let reward = range.quantize(reward).inspect_err(|_| self.engine.count_rejected())?;
+        if let Some(event) = self.engine.answer(ticket, reward)? {
+            self.apply(event);
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, event: Event) {
+        match event {
+            Event::Answered(pull, reward) => self.policy.observe(pull, reward),
+            Event::Expired(pull) => self.unplay(pull),
+        }
+    }
+
+    fn unplay(&mut self, pull: Pull) {
+        self.pulls[pull.arm as usize] -= 1;
+        self.policy.cancel(pull);
+    }
+}

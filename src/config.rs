@@ -1,0 +1,155 @@
+//! What a caller configures, checked once.
+
+use crate::error::{Error, Result};
+use crate::noise::Laplace;
+use crate::reward::{Reward, RewardRange};
+
+/// The configuration of a bandit, for every policy. Fields that a policy does not use are ignored.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// K, `2 ..= 2^24`.
+    pub arms: u32,
+    /// Privacy loss of one user, > 0. Ignored by the non-private baselines.
+    pub epsilon: f64,
+    /// In `[0, 1)`; 0 where the policy is pure.
+    pub delta: f64,
+    /// Failure probability in `[0, 1)`; 0 = 1/horizon.
+    pub beta: f64,
+    /// T in decisions; 0 = unknown.
+    pub horizon: u64,
+    /// Lower end of the declared range of rewards.
+    pub reward_min: f64,
+    /// Upper end of the declared range of rewards.
+    pub reward_max: f64,
+    /// Rewards are rounded to 2^-bits of the range, `0 ..= 24`; 0 = exactly min or max.
+    pub reward_bits: u32,
+    /// Clamp rewards outside the range instead of refusing them.
+    pub clamp_rewards: bool,
+    /// m >= 1: how many rewards one user may be behind. Epsilon is divided by it before use.
+    pub contributions_per_user: u32,
+    /// Decisions in flight, `1 ..= 2^24`, rounded up to a power of two and to the answer window.
+    pub pending_capacity: u32,
+    /// 0 = every decision is answered or cancelled explicitly, at a time that does not depend on
+    /// the reward. W > 0 = silence means `reward_min`, and every answer takes effect exactly W
+    /// decisions after its decision. At most 2^24.
+    pub answer_window: u32,
+    /// `None` = operating system entropy; `Some` = reproducible and NOT private.
+    pub test_seed: Option<[u8; 32]>,
+    /// DP-UCB-INT: v in `(1, 1.5]`.
+    pub interval_exponent: f64,
+    /// SDP-AE: m; DP-Lap: tau; 0 = the policy's own choice.
+    pub batch: u32,
+    /// DP-Lambda-Lap: the number of the base policy.
+    pub base: u32,
+    /// This process's name in a fleet; 0 = random.
+    pub node: u64,
+    /// A fault to build in, for the tests that must notice it.
+    #[cfg(feature = "test-hooks")]
+    #[doc(hidden)]
+    pub fault: Fault,
+}
+
+/// The sabotage that an auditor must catch (tests only).
+#[cfg(feature = "test-hooks")]
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fault {
+    #[default]
+    None,
+    /// Noise at half its scale.
+    HalfNoise,
+    /// Noise at nine tenths of its scale.
+    TenPercentLess,
+    /// No noise worth the name.
+    NoNoise,
+    /// One noise for all arms of an epoch.
+    SharedNoise,
+    /// Arms are compared with the largest true mean.
+    UnnoisedMaximum,
+    /// Every batch is released twice.
+    ReleasedTwice,
+    /// A second answer to a ticket counts again.
+    DuplicateBelieved,
+    /// A batch closes when its clicks have come, not when its window is over.
+    ClosedByArrival,
+}
+
+impl Config {
+    /// The defaults: rewards in `[0, 1]` on a 2^-20 grid, 4096 decisions in flight, explicit
+    /// answers, operating system entropy, horizon unknown.
+    pub fn new(arms: u32, epsilon: f64) -> Config {
+        Config {
+            arms,
+            epsilon,
+            delta: 0.0,
+            beta: 0.0,
+            horizon: 0,
+            reward_min: 0.0,
+            reward_max: 1.0,
+            reward_bits: 20,
+            clamp_rewards: false,
+            contributions_per_user: 1,
+            pending_capacity: 4096,
+            answer_window: 0,
+            test_seed: None,
+            interval_exponent: 1.1,
+            batch: 0,
+            base: 0,
+            node: 0,
+            #[cfg(feature = "test-hooks")]
+            fault: Fault::None,
+        }
+    }
+
+    /// The most arms a handle may have.
+    pub const MAX_ARMS: u32 = 1 << 24;
+    /// The most decisions that may be in flight.
+    pub const MAX_PENDING: u32 = 1 << 24;
+
+    /// Checks what holds for every policy; epsilon and delta are checked by those that use them.
+    pub(crate) fn check(&self) -> Result<RewardRange> {
+        if !(2..=Self::MAX_ARMS).contains(&self.arms) {
+            return Err(Error::config("arms", "must be in 2..=2^24", self.arms));
+        }
+        if !(0.0..1.0).contains(&self.delta) {
+            return Err(Error::config("delta", "must be in [0, 1)", self.delta));
+        }
+        if !(0.0..1.0).contains(&self.beta) {
+            return Err(Error::config("beta", "must be in [0, 1)", self.beta));
+        }
+        if self.contributions_per_user == 0 {
+            return Err(Error::config("contributions_per_user", "must be at least 1", 0));
+        }
+        if !(1..=Self::MAX_PENDING).contains(&self.pending_capacity) {
+            return Err(Error::config("pending_capacity", "must be in 1..=2^24", self.pending_capacity));
+        }
+        if self.answer_window > Self::MAX_PENDING {
+            return Err(Error::config("answer_window", "must be at most 2^24", self.answer_window));
+        }
+        RewardRange::new(self.reward_min, self.reward_max, self.reward_bits, self.clamp_rewards)
+    }
+
+    /// The privacy loss that one reward may cause: epsilon / contributions_per_user, checked.
+    pub(crate) fn epsilon_per_reward(&self) -> Result<f64> {
+        if !(self.epsilon.is_finite() && self.epsilon > 0.0) {
+            return Err(Error::config("epsilon", "must be finite and > 0", self.epsilon));
+        }
+        let share = self.epsilon / f64::from(self.contributions_per_user);
+        // Rounded down: m shares never add up to more than epsilon.
+        Ok(if self.contributions_per_user == 1 { share } else { share.next_down() })
+    }
+
+    /// Laplace noise for one release of a sum of rewards at the given loss (a share of
+    /// [`epsilon_per_reward`](Self::epsilon_per_reward)).
+    pub(crate) fn laplace(&self, epsilon: f64) -> Result<Laplace> {
+        let exact = Laplace::new(epsilon, Reward::ONE as u64)?;
+        #[cfg(feature = "test-hooks")]
+        match self.fault {
+            Fault::HalfNoise => return Ok(exact.weakened(exact.scale() / 2)),
+            Fault::TenPercentLess => return Ok(exact.weakened(exact.scale() / 10 * 9)),
+            Fault::NoNoise => return Ok(exact.weakened(1)),
+            _ => {}
+        }
+        Ok(exact)
+    }
+}

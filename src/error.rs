@@ -1,0 +1,64 @@
+//! What can go wrong, one variant for each status of the C interface.
+
+/// Why a call was refused. A refused call has changed nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A configuration that no policy of this kind can run with.
+    #[error("{field} {problem}")]
+    InvalidConfig {
+        /// The field's name, as in [`Config`](crate::Config).
+        field: &'static str,
+        /// What must hold, and the value given.
+        problem: Box<str>,
+    },
+    /// A reward that is not finite, or outside the declared range, or off a binary grid.
+    #[error("the reward is not a finite number in the declared range")]
+    InvalidReward,
+    /// A ticket that this handle never issued.
+    #[error("this ticket was never issued by this handle")]
+    UnknownTicket,
+    /// A ticket that was answered or cancelled already.
+    #[error("this ticket was answered or cancelled already")]
+    Duplicate,
+    /// A ticket whose answer window is over, or that was pushed out of the pending table.
+    #[error("this ticket's time is over")]
+    Expired,
+    /// There is no result yet.
+    #[error("there is no result yet")]
+    NotReady,
+    /// The stopping rule has halted and takes no more samples.
+    #[error("the stopping rule has halted")]
+    Halted,
+    /// The caller's buffer is too small.
+    #[error("the buffer is too small: {needed} needed")]
+    BufferTooSmall {
+        /// How many elements the caller must have room for.
+        needed: usize,
+    },
+    /// The bytes are not what they claim to be.
+    #[error("the data is truncated or altered")]
+    Corrupt,
+    /// A structure from a newer library.
+    #[error("the structure comes from a newer version of the library")]
+    Version,
+    /// The operating system gave no randomness, so nothing private is possible.
+    #[error("the operating system gave no randomness")]
+    Entropy,
+    /// This policy cannot do what was asked.
+    #[error("{0} is not supported by this policy")]
+    Unsupported(&'static str),
+    /// An earlier call failed half-way: the handle is closed for ever.
+    #[error("the handle is closed after an internal failure")]
+    Poisoned,
+}
+
+impl Error {
+    /// An invalid field: `config("epsilon", "must be finite and > 0", -1.0)`.
+    pub(crate) fn config(field: &'static str, rule: &str, got: impl std::fmt::Display) -> Error {
+        Error::InvalidConfig { field, problem: format!("{rule}, got {got}").into() }
+    }
+}
+
+/// Shorthand for results of this crate.
+pub type Result<T> = std::result::Result<T, Error>;

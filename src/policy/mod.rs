@@ -1,0 +1,121 @@
+//! One file per algorithm, all of one shape, and the list of them.
+
+use crate::config::Config;
+use crate::error::{Error, Result};
+use crate::privacy::PrivacyLoss;
+use crate::random::Seed;
+use crate::reward::Reward;
+
+/// What a policy chose: which arm, in which phase, with which probability given all releases.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pull {
+    /// The arm, 0-based.
+    pub arm: u32,
+    /// The policy's own count of epochs, phases or intervals.
+    pub phase: u32,
+    /// The arm's probability given everything released so far.
+    pub propensity: f64,
+}
+
+impl Pull {
+    pub(crate) const NONE: Pull = Pull { arm: 0, phase: 0, propensity: 0.0 };
+}
+
+/// What may be read of one arm: released values only, in the unit interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ArmState {
+    /// The released mean, NaN before the first release.
+    pub mean: f64,
+    /// Half-width of its confidence interval at 1 - beta, NaN before the first release.
+    pub width: f64,
+    /// False once the arm is out of the race.
+    pub active: bool,
+}
+
+/// A bandit algorithm as a state machine over releases.
+///
+/// The engine promises: every reward is in range, on the grid, belongs to an earlier `choose` of
+/// this policy and comes at most once; a pull ends in `observe` or in `cancel`, never in both. The
+/// policy promises: `choose` and everything readable depend on released state, coins and the
+/// public order of events only.
+pub trait Policy: Send {
+    /// The next arm to play.
+    fn choose(&mut self) -> Pull;
+
+    /// The reward of an earlier pull.
+    fn observe(&mut self, pull: Pull, reward: Reward);
+
+    /// An earlier pull that will never be answered counts as not played.
+    fn cancel(&mut self, pull: Pull);
+
+    /// What may be read of an arm.
+    fn arm(&self, arm: u32) -> ArmState;
+
+    /// The current epoch, phase or interval.
+    fn phase(&self) -> u32;
+
+    /// Arms still in the race.
+    fn active(&self) -> u32;
+
+    /// The decided best arm, if the policy decides one.
+    fn best_arm(&self) -> Option<u32> {
+        None
+    }
+
+    /// The loss of one reward through the releases made so far.
+    fn privacy(&self) -> PrivacyLoss;
+}
+
+/// The list: number (stable, in reports and `Config::base`), name, module, type.
+macro_rules! algorithms {
+    ($($(#[$doc:meta])* $name:ident = $number:literal, $label:literal, $module:ident :: $policy:ident;)*) => {
+        $(mod $module;)*
+
+        /// The algorithms, by the number that reports carry.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u32)]
+        #[non_exhaustive]
+        pub enum Algorithm {
+            $($(#[$doc])* $name = $number,)*
+        }
+
+        impl Algorithm {
+            /// All of them.
+            pub const ALL: &[Algorithm] = &[$(Algorithm::$name,)*];
+
+            /// The name that reports print.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Algorithm::$name => $label,)*
+                }
+            }
+
+            /// A fresh policy for a checked configuration.
+            pub(crate) fn build(self, config: &Config, seed: &mut Seed) -> Result<Box<dyn Policy>> {
+                Ok(match self {
+                    $(Algorithm::$name => Box::new($module::$policy::new(config, seed)?),)*
+                })
+            }
+        }
+    };
+}
+
+algorithms! {
+    /// DP-SE: differentially private successive elimination (Sajed and Sheffet 2019).
+    Se = 1, "dp-se", se::DpSe;
+    /// UCB1 (Auer et al. 2002): a baseline without privacy.
+    NonprivateUcb1 = 2, "nonprivate-ucb1", nonprivate_ucb1::Ucb1;
+}
+
+impl Algorithm {
+    /// What `dpb_new` gives: the policy we recommend.
+    pub const RECOMMENDED: Algorithm = Algorithm::Se;
+
+    /// The algorithm with this number.
+    ///
+    /// # Errors
+    /// `InvalidConfig` for `base` when there is none.
+    pub fn from_number(number: u32) -> Result<Algorithm> {
+        Self::ALL.iter().copied().find(|a| *a as u32 == number).ok_or_else(|| Error::config("base", "must be the number of a policy", number))
+    }
+}

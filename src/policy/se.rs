@@ -1,0 +1,227 @@
+//! DP-SE: differentially private successive elimination.
+//!
+//! Sajed and Sheffet (2019), Algorithm 3. **Pure eps-DP** (their Theorem 4.1): every reward is in
+//! one epoch of one arm, and each epoch releases each arm's sum once, so Theorem P of
+//! [`crate::privacy`] applies. Regret O(sum_a ln T/Delta_a + K ln T/eps) (their Theorem 4.3).
+//!
+//! Beyond the paper: epochs count *answered* pulls, so a cancelled pull is issued again, and while
+//! an epoch waits for its last answers, decisions go round-robin to the arms' next epoch; with no
+//! horizon the guess is squared each time it is reached, and every arm starts afresh, because an
+//! elimination at the old, larger beta must not be final; with `beta` given the same policy is
+//! best-arm identification at fixed confidence.
+//!
+//! Cost: select O(1) amortised, update O(1), an epoch's end O(|S|) noises; 80 bytes an arm.
+
+use super::{ArmState, Policy, Pull};
+use crate::batch::Batch;
+use crate::config::Config;
+use crate::error::Result;
+use crate::noise::LaplaceSource;
+use crate::privacy::PrivacyLoss;
+use crate::random::Seed;
+use crate::reward::Reward;
+
+pub struct DpSe {
+    schedule: Schedule,
+    /// Only without horizon and beta: the guess at T, squared when the decisions reach it.
+    guess: Option<u64>,
+    decisions: u64,
+    noise: LaplaceSource,
+    arms: Box<[Arm]>,
+    /// S, the viable arms, in round-robin order.
+    viable: Vec<u32>,
+    cursor: usize,
+    epoch: u32,
+    /// Answers the open epoch still waits for.
+    missing: u64,
+    /// Pulls of the open epoch not yet in flight.
+    unissued: u64,
+    released: bool,
+}
+
+struct Arm {
+    batch: Batch,
+    /// Decisions not yet answered or cancelled.
+    in_flight: u64,
+    /// As last released.
+    mean: f64,
+    width: f64,
+}
+
+impl Arm {
+    /// Does the open epoch still need a pull of this arm, beyond those in flight?
+    fn wants_pull(&self) -> bool {
+        self.in_flight < self.batch.free()
+    }
+}
+
+/// Algorithm 3's numbers: how long an epoch lasts and how wide its intervals are.
+struct Schedule {
+    beta: f64,
+    epsilon: f64,
+}
+
+impl Schedule {
+    /// R_e, pulls of each viable arm in epoch e (line 8).
+    fn quota(&self, epoch: u32, viable: usize) -> u64 {
+        let gap = 0.5f64.powi(epoch.min(500) as i32);
+        let (wide, narrow) = self.logs(epoch, viable);
+        let pulls = f64::max(32.0 * wide / (gap * gap), 8.0 * narrow / (self.epsilon * gap)) + 1.0;
+        (pulls.ceil() as u64).min(Batch::MAX_QUOTA)
+    }
+
+    /// h_e + c_e, the half-width of an interval after `pulls` pulls (lines 15 and 16).
+    fn width(&self, epoch: u32, viable: usize, pulls: u64) -> f64 {
+        let (wide, narrow) = self.logs(epoch, viable);
+        (wide / (2.0 * pulls as f64)).sqrt() + narrow / (self.epsilon * pulls as f64)
+    }
+
+    /// ln(8|S|e^2/beta) and ln(4|S|e^2/beta).
+    fn logs(&self, epoch: u32, viable: usize) -> (f64, f64) {
+        let argument = viable as f64 * f64::from(epoch).powi(2) / self.beta;
+        ((8.0 * argument).ln(), (4.0 * argument).ln())
+    }
+}
+
+impl DpSe {
+    pub fn new(config: &Config, seed: &mut Seed) -> Result<DpSe> {
+        let law = config.laplace(config.epsilon_per_reward()?)?;
+        let guess = (config.beta == 0.0 && config.horizon == 0).then_some(4096 * u64::from(config.arms));
+        let horizon = guess.unwrap_or(config.horizon);
+        let beta = if config.beta > 0.0 { config.beta } else { 1.0 / horizon as f64 };
+        let mut policy = DpSe {
+            schedule: Schedule { beta, epsilon: law.epsilon() },
+            guess,
+            decisions: 0,
+            noise: LaplaceSource::new(law, seed.stream()),
+            arms: (0..config.arms).map(|_| Arm { batch: Batch::default(), in_flight: 0, mean: f64::NAN, width: f64::NAN }).collect(),
+            viable: Vec::with_capacity(config.arms as usize),
+            cursor: 0,
+            epoch: 0,
+            missing: 0,
+            unissued: 0,
+            released: false,
+        };
+        policy.restart();
+        Ok(policy)
+    }
+
+    /// Lines 1 and 2: all arms are viable, nothing is known.
+    fn restart(&mut self) {
+        self.viable.clear();
+        self.viable.extend(0..self.arms.len() as u32);
+        for arm in &mut self.arms {
+            arm.batch = Batch::default();
+        }
+        self.epoch = 0;
+        self.open_epoch();
+    }
+
+    /// Lines 4 to 8.
+    fn open_epoch(&mut self) {
+        self.epoch += 1;
+        let quota = self.schedule.quota(self.epoch, self.viable.len());
+        let next_at_least = self.schedule.quota(self.epoch + 1, 2);
+        (self.missing, self.unissued) = (0, 0);
+        for &arm in &self.viable {
+            let arm = &mut self.arms[arm as usize];
+            arm.batch.open(quota, next_at_least);
+            self.missing += arm.batch.free();
+            self.unissued += arm.batch.free().saturating_sub(arm.in_flight);
+        }
+        self.cursor = 0;
+    }
+
+    /// Lines 15 to 20: release every viable arm's sum, then drop those that fall behind.
+    fn close_epoch(&mut self) {
+        let viable = self.viable.len();
+        let width = self.schedule.width(self.epoch, viable, self.arms[self.viable[0] as usize].batch.quota());
+        let mut best = f64::NEG_INFINITY;
+        for &arm in &self.viable {
+            let arm = &mut self.arms[arm as usize];
+            arm.mean = arm.batch.release(&mut self.noise).mean();
+            arm.width = width;
+            best = best.max(arm.mean);
+        }
+        self.released = true;
+        let arms = &mut self.arms;
+        self.viable.retain(|&arm| {
+            let arm = &mut arms[arm as usize];
+            let stays = best - arm.mean <= 2.0 * width;
+            if !stays {
+                arm.batch = Batch::default(); // takes nothing from here on
+            }
+            stays
+        });
+        self.cursor = 0;
+    }
+
+    fn advance(&mut self) {
+        self.cursor = (self.cursor + 1) % self.viable.len();
+    }
+
+    fn decided(&self) -> bool {
+        self.viable.len() == 1
+    }
+}
+
+impl Policy for DpSe {
+    fn choose(&mut self) -> Pull {
+        if self.guess == Some(self.decisions) {
+            let squared = self.decisions.saturating_mul(self.decisions);
+            self.guess = Some(squared);
+            self.schedule.beta = 1.0 / squared as f64;
+            self.restart();
+        }
+        self.decisions += 1;
+        if self.unissued > 0 {
+            while !self.arms[self.viable[self.cursor] as usize].wants_pull() {
+                self.advance();
+            }
+            self.unissued -= 1;
+        }
+        let arm = self.viable[self.cursor];
+        self.arms[arm as usize].in_flight += 1;
+        self.advance();
+        Pull { arm, phase: self.epoch, propensity: 1.0 }
+    }
+
+    fn observe(&mut self, pull: Pull, reward: Reward) {
+        let arm = &mut self.arms[pull.arm as usize];
+        arm.in_flight -= 1;
+        self.missing -= u64::from(arm.batch.collect(reward));
+        while self.missing == 0 && !self.decided() {
+            self.close_epoch();
+            if !self.decided() {
+                self.open_epoch();
+            }
+        }
+    }
+
+    fn cancel(&mut self, pull: Pull) {
+        let arm = &mut self.arms[pull.arm as usize];
+        arm.in_flight -= 1;
+        self.unissued += u64::from(arm.wants_pull());
+    }
+
+    fn arm(&self, arm: u32) -> ArmState {
+        let state = &self.arms[arm as usize];
+        ArmState { mean: state.mean, width: state.width, active: self.viable.binary_search(&arm).is_ok() }
+    }
+
+    fn phase(&self) -> u32 {
+        self.epoch
+    }
+
+    fn active(&self) -> u32 {
+        self.viable.len() as u32
+    }
+
+    fn best_arm(&self) -> Option<u32> {
+        self.decided().then(|| self.viable[0])
+    }
+
+    fn privacy(&self) -> PrivacyLoss {
+        PrivacyLoss::Pure(if self.released { self.noise.law().epsilon() } else { 0.0 })
+    }
+}

@@ -1,0 +1,145 @@
+//! The reward grid: a reward becomes an integer once, at the door, and sums are exact ever after.
+
+use crate::error::{Error, Result};
+
+/// A reward in the unit interval, as a whole number of grid units.
+///
+/// The grid is 2^-24 for every handle, so that sums (`i64`, good for 2^39 rewards) and noise share
+/// one scale; [`RewardRange`] may round rewards to a coarser grid that it contains.
+/// Has no `Debug` on purpose: a raw reward must not reach a log.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Reward(u32);
+
+impl Reward {
+    /// log2 of the grid units in one.
+    pub const BITS: u32 = 24;
+    /// Grid units in a reward of one: the sensitivity of every sum.
+    pub const ONE: i64 = 1 << Self::BITS;
+    /// The smallest reward.
+    pub const MIN: Reward = Reward(0);
+
+    /// From grid units, `0..=ONE`.
+    pub(crate) fn from_units(units: u32) -> Reward {
+        debug_assert!(i64::from(units) <= Self::ONE);
+        Reward(units)
+    }
+
+    /// In grid units, `0..=ONE`.
+    #[inline]
+    pub fn units(self) -> i64 {
+        i64::from(self.0)
+    }
+
+    /// In the unit interval.
+    #[inline]
+    pub fn to_f64(self) -> f64 {
+        f64::from(self.0) / Self::ONE as f64
+    }
+}
+
+/// The declared range of rewards, and what happens to those outside.
+#[derive(Clone, Copy, Debug)]
+pub struct RewardRange {
+    min: f64,
+    max: f64,
+    bits: u32,
+    clamp: bool,
+}
+
+impl RewardRange {
+    /// The range `[min, max]` on a grid of `2^-bits` of its length, `bits` in `0..=24`.
+    ///
+    /// # Errors
+    /// `InvalidConfig` when the range is empty or not finite, or `bits` is above 24.
+    pub fn new(min: f64, max: f64, bits: u32, clamp: bool) -> Result<RewardRange> {
+        if !min.is_finite() {
+            return Err(Error::config("reward_min", "must be finite", min));
+        }
+        if !max.is_finite() || max <= min || !(max - min).is_finite() {
+            return Err(Error::config("reward_max", "must be finite and above reward_min", max));
+        }
+        if bits > Reward::BITS {
+            return Err(Error::config("reward_bits", "must be in 0..=24", bits));
+        }
+        Ok(RewardRange { min, max, bits, clamp })
+    }
+
+    /// Rounds a reward to the grid, once.
+    ///
+    /// # Errors
+    /// `InvalidReward` for NaN and infinities, for values outside the range unless clamping was
+    /// asked for, and with `bits = 0` for everything but the two ends.
+    #[inline]
+    pub fn quantize(&self, reward: f64) -> Result<Reward> {
+        if !reward.is_finite() {
+            return Err(Error::InvalidReward);
+        }
+        let inside = reward.clamp(self.min, self.max);
+        if inside != reward && !self.clamp {
+            return Err(Error::InvalidReward);
+        }
+        if self.bits == 0 && inside != self.min && inside != self.max {
+            return Err(Error::InvalidReward);
+        }
+        let unit = (inside - self.min) / (self.max - self.min);
+        let steps = (unit * f64::from(1u32 << self.bits)).round() as u32;
+        Ok(Reward(steps.min(1 << self.bits) << (Reward::BITS - self.bits)))
+    }
+
+    /// A mean in the unit interval, back in the caller's units.
+    pub fn mean_from_unit(&self, mean: f64) -> f64 {
+        self.min + mean * (self.max - self.min)
+    }
+
+    /// A width in the unit interval, back in the caller's units.
+    pub fn width_from_unit(&self, width: f64) -> f64 {
+        width * (self.max - self.min)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_once_to_the_declared_grid() {
+        let fine = RewardRange::new(0.0, 1.0, 20, false).unwrap();
+        assert_eq!(fine.quantize(1.0).unwrap().units(), Reward::ONE);
+        assert_eq!(fine.quantize(0.3).unwrap().units(), 314573 << 4); // round(0.3 * 2^20)
+        let money = RewardRange::new(-2.0, 6.0, 2, false).unwrap();
+        assert_eq!(money.quantize(-2.0).unwrap().units(), 0);
+        assert_eq!(money.quantize(1.1).unwrap().units(), Reward::ONE / 2);
+        assert_eq!(money.mean_from_unit(0.5), 2.0);
+        assert_eq!(money.width_from_unit(0.5), 4.0);
+    }
+
+    #[test]
+    fn refuses_or_clamps_what_is_outside() {
+        let strict = RewardRange::new(0.0, 1.0, 20, false).unwrap();
+        let clamped = RewardRange::new(0.0, 1.0, 20, true).unwrap();
+        for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            assert!(strict.quantize(bad).is_err());
+            assert!(clamped.quantize(bad).is_err());
+        }
+        for (outside, unit) in [(-0.1, 0), (1.1, Reward::ONE), (-1e300, 0)] {
+            assert!(strict.quantize(outside).is_err());
+            assert_eq!(clamped.quantize(outside).unwrap().units(), unit);
+        }
+    }
+
+    #[test]
+    fn a_binary_grid_takes_its_two_ends_only() {
+        let bits = RewardRange::new(0.0, 1.0, 0, false).unwrap();
+        assert_eq!(bits.quantize(1.0).unwrap().units(), Reward::ONE);
+        assert_eq!(bits.quantize(0.0).unwrap().units(), 0);
+        assert!(bits.quantize(0.5).is_err());
+    }
+
+    #[test]
+    fn refuses_bad_ranges() {
+        for (min, max) in [(1.0, 1.0), (1.0, 0.0), (f64::NAN, 1.0), (0.0, f64::INFINITY), (-1e308, 1e308)] {
+            assert!(RewardRange::new(min, max, 20, false).is_err());
+        }
+        assert!(RewardRange::new(0.0, 1.0, 25, false).is_err());
+    }
+}
