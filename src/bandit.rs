@@ -107,13 +107,13 @@ impl Bandit {
         Ok(self.lock()?.select())
     }
 
-    /// Fills `out` with decisions, under one lock.
+    /// Hands `n` decisions to `each`, under one lock.
     ///
     /// # Errors
     /// As [`select`](Self::select).
-    pub fn select_many(&self, out: &mut [Decision]) -> Result<()> {
+    pub fn select_many(&self, n: usize, mut each: impl FnMut(Decision)) -> Result<()> {
         let mut inner = self.lock()?;
-        out.fill_with(|| inner.select());
+        (0..n).for_each(|_| each(inner.select()));
         Ok(())
     }
 
@@ -131,7 +131,11 @@ impl Bandit {
     ///
     /// # Errors
     /// `Poisoned` after an internal failure: `each` was not called.
-    pub fn update_many(&self, answers: impl Iterator<Item = (u64, f64)>, mut each: impl FnMut(Result<()>)) -> Result<()> {
+    pub fn update_many(
+        &self,
+        answers: impl Iterator<Item = (u64, f64)>,
+        mut each: impl FnMut(Result<()>),
+    ) -> Result<()> {
         let mut inner = self.lock()?;
         for (ticket, reward) in answers {
             each(inner.update(&self.range, ticket, reward));
@@ -187,12 +191,15 @@ impl Bandit {
         let inner = self.lock()?;
         for arm in 0..self.arms {
             let state = inner.policy.arm(arm);
-            each(arm, ArmReport {
-                mean: self.range.mean_from_unit(state.mean),
-                width: self.range.width_from_unit(state.width),
-                pulls: inner.pulls[arm as usize],
-                active: state.active,
-            });
+            each(
+                arm,
+                ArmReport {
+                    mean: self.range.mean_from_unit(state.mean),
+                    width: self.range.width_from_unit(state.width),
+                    pulls: inner.pulls[arm as usize],
+                    active: state.active,
+                },
+            );
         }
         Ok(())
     }

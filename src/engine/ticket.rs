@@ -20,7 +20,10 @@ impl TicketKey {
     /// A fresh key for the node with this name (0 = a random name).
     pub fn new(node: u64, random: &mut Random) -> TicketKey {
         let name = if node == 0 { random.next_u64() } else { node };
-        TicketKey { node: (mix(name, 0x9e37_79b9_7f4a_7c15) >> 8) as u16, rounds: std::array::from_fn(|_| random.next_u64()) }
+        TicketKey {
+            node: (mix(name, 0x9e37_79b9_7f4a_7c15) >> 8) as u16,
+            rounds: std::array::from_fn(|_| random.next_u64()),
+        }
     }
 
     /// The ticket of a decision: a four-round Feistel network (Luby and Rackoff 1988).

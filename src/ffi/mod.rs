@@ -1,1 +1,20 @@
-//! The C interface.
+//! The C interface: one file per C type, and no algorithm.
+//!
+//! Every function checks its pointers, runs inside [`guard::call`], and writes its outputs only on
+//! success. Pointers must be NULL or valid for their type, as in any C interface; the header's
+//! comments are generated from the comments here.
+
+#![allow(unsafe_code, non_camel_case_types)]
+// Safety is the same for all: pointers are NULL or valid. The header says so once, at its top.
+#![allow(clippy::missing_safety_doc)]
+
+mod bandit;
+mod config;
+mod guard;
+mod report;
+mod status;
+
+pub use bandit::*;
+pub use config::*;
+pub use report::*;
+pub use status::*;

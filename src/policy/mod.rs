@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::Reward;
+use std::ffi::CStr;
 
 /// What a policy chose: which arm, in which phase, with which probability given all releases.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -85,6 +86,11 @@ macro_rules! algorithms {
 
             /// The name that reports print.
             pub fn name(self) -> &'static str {
+                self.c_name().to_str().unwrap_or_default()
+            }
+
+            /// The same, for C.
+            pub(crate) fn c_name(self) -> &'static CStr {
                 match self {
                     $(Algorithm::$name => $label,)*
                 }
@@ -102,9 +108,9 @@ macro_rules! algorithms {
 
 algorithms! {
     /// DP-SE: differentially private successive elimination (Sajed and Sheffet 2019).
-    Se = 1, "dp-se", se::DpSe;
+    Se = 1, c"dp-se", se::DpSe;
     /// UCB1 (Auer et al. 2002): a baseline without privacy.
-    NonprivateUcb1 = 2, "nonprivate-ucb1", nonprivate_ucb1::Ucb1;
+    NonprivateUcb1 = 2, c"nonprivate-ucb1", nonprivate_ucb1::Ucb1;
 }
 
 impl Algorithm {
@@ -116,6 +122,10 @@ impl Algorithm {
     /// # Errors
     /// `InvalidConfig` for `base` when there is none.
     pub fn from_number(number: u32) -> Result<Algorithm> {
-        Self::ALL.iter().copied().find(|a| *a as u32 == number).ok_or_else(|| Error::config("base", "must be the number of a policy", number))
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|a| *a as u32 == number)
+            .ok_or_else(|| Error::config("base", "must be the number of a policy", number))
     }
 }

@@ -1,0 +1,236 @@
+//! dpb_bandit: making, asking, answering.
+
+use super::config::{construct, dpb_config, dpb_error, explain};
+use super::guard::{self, Guard, Handle, call};
+use super::status::{DPB_NULL, DPB_OK, dpb_status};
+use crate::bandit::{Bandit, Decision};
+use crate::policy::Algorithm;
+
+/// A bandit. Made by dpb_new or a dpb_new_<policy>, destroyed by dpb_free. May be used from any
+/// number of threads at once. After fork() the child's copy is DPB_POISONED.
+pub struct dpb_bandit {
+    guard: Guard,
+    pub(super) bandit: Bandit,
+}
+
+impl Handle for dpb_bandit {
+    fn guard(&self) -> &Guard {
+        &self.guard
+    }
+}
+
+/// One answer to "which arm?". 24 bytes.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct dpb_decision {
+    /// Names this decision in dpb_update and dpb_cancel.
+    pub ticket: u64,
+    /// The arm's probability given everything released so far, for off-policy evaluation.
+    pub propensity: f64,
+    /// The arm, 0-based.
+    pub arm: u32,
+    /// The policy's own count of epochs, phases or intervals.
+    pub phase: u32,
+}
+
+impl From<Decision> for dpb_decision {
+    fn from(d: Decision) -> dpb_decision {
+        dpb_decision { ticket: d.ticket, propensity: d.propensity, arm: d.arm, phase: d.phase }
+    }
+}
+
+const _: () = assert!(size_of::<dpb_decision>() == 24);
+
+/// dpb_report.policy and dpb_config.base: dpb_new_se.
+pub const DPB_POLICY_SE: u32 = 1;
+/// dpb_new_nonprivate_ucb1.
+pub const DPB_POLICY_NONPRIVATE_UCB1: u32 = 2;
+
+const _: () = assert!(DPB_POLICY_SE == Algorithm::Se as u32);
+const _: () = assert!(DPB_POLICY_NONPRIVATE_UCB1 == Algorithm::NonprivateUcb1 as u32);
+
+unsafe fn new(
+    algorithm: Algorithm,
+    config: *const dpb_config,
+    out: *mut *mut dpb_bandit,
+    error: *mut dpb_error,
+) -> dpb_status {
+    if config.is_null() {
+        // SAFETY: NULL or valid, by contract.
+        unsafe { explain(error, DPB_NULL, "config is NULL") };
+        return DPB_NULL;
+    }
+    // SAFETY: not NULL, so valid by contract; likewise out and error.
+    unsafe {
+        construct(out, error, || {
+            let config = dpb_config::read(config)?;
+            Ok(dpb_bandit { guard: Guard::new(), bandit: Bandit::new(algorithm, &config)? })
+        })
+    }
+}
+
+/// The policy that we recommend for this configuration.
+///
+/// config: filled by dpb_config_init; read here, not kept. out: receives the handle, which the
+/// caller frees with dpb_free. error: NULL, or filled on failure.
+/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_VERSION (struct_size of a newer library);
+/// DPB_ENTROPY. Any thread.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_new(
+    config: *const dpb_config,
+    out: *mut *mut dpb_bandit,
+    error: *mut dpb_error,
+) -> dpb_status {
+    // SAFETY: passed on.
+    unsafe { new(Algorithm::RECOMMENDED, config, out, error) }
+}
+
+/// DP-SE, differentially private successive elimination: pure epsilon-DP (Sajed and Sheffet 2019,
+/// Algorithm 3, Theorem 4.1). With a horizon beta = 1/horizon; without one the horizon is guessed
+/// and the guess squared; with beta it is best-arm identification at that confidence (dpb_best_arm).
+/// Parameters, statuses and threads as dpb_new.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_new_se(
+    config: *const dpb_config,
+    out: *mut *mut dpb_bandit,
+    error: *mut dpb_error,
+) -> dpb_status {
+    // SAFETY: passed on.
+    unsafe { new(Algorithm::Se, config, out, error) }
+}
+
+/// UCB1 (Auer, Cesa-Bianchi, Fischer 2002): a baseline WITHOUT privacy.
+/// Parameters, statuses and threads as dpb_new.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_new_nonprivate_ucb1(
+    config: *const dpb_config,
+    out: *mut *mut dpb_bandit,
+    error: *mut dpb_error,
+) -> dpb_status {
+    // SAFETY: passed on.
+    unsafe { new(Algorithm::NonprivateUcb1, config, out, error) }
+}
+
+/// Destroys a handle. NULL is a no-op. No other call on the handle may be running or follow.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dpb_free(bandit: *mut dpb_bandit) {
+    guard::free(bandit);
+}
+
+/// Which arm? Writes one decision. Never allocates; O(1) or O(arms), by policy.
+/// Returns DPB_OK; DPB_NULL; DPB_POISONED. Any thread.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_select(bandit: *mut dpb_bandit, out: *mut dpb_decision) -> dpb_status {
+    if out.is_null() {
+        return DPB_NULL;
+    }
+    call(bandit, |b: &dpb_bandit| {
+        let decision = b.bandit.select()?;
+        // SAFETY: not NULL, so valid by contract.
+        unsafe { out.write(decision.into()) };
+        Ok(())
+    })
+}
+
+/// What came of a decision: at most once a ticket. Never allocates.
+/// reward: in [reward_min, reward_max].
+/// Returns DPB_OK; DPB_NULL; DPB_INVALID_REWARD (the ticket stays open); DPB_UNKNOWN_TICKET;
+/// DPB_DUPLICATE; DPB_EXPIRED; DPB_POISONED. A refused answer changes nothing but a count of
+/// dpb_diagnostics. Any thread.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_update(bandit: *mut dpb_bandit, ticket: u64, reward: f64) -> dpb_status {
+    call(bandit, |b: &dpb_bandit| b.bandit.update(ticket, reward))
+}
+
+/// The ad was never shown: the decision counts as not played. At a time that does not depend on
+/// the reward. Never allocates.
+/// Returns DPB_OK; DPB_NULL; DPB_UNKNOWN_TICKET; DPB_DUPLICATE; DPB_EXPIRED; DPB_POISONED.
+/// Any thread.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_cancel(bandit: *mut dpb_bandit, ticket: u64) -> dpb_status {
+    call(bandit, |b: &dpb_bandit| b.bandit.cancel(ticket))
+}
+
+/// dpb_select n times under one lock. out: room for n decisions (NULL with n = 0). done: receives
+/// how many were written.
+/// Returns DPB_OK (all n); DPB_NULL; DPB_POISONED. Any thread.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_select_many(
+    bandit: *mut dpb_bandit,
+    out: *mut dpb_decision,
+    n: usize,
+    done: *mut usize,
+) -> dpb_status {
+    if done.is_null() || (out.is_null() && n > 0) {
+        return DPB_NULL;
+    }
+    call(bandit, |b: &dpb_bandit| {
+        let mut written = 0;
+        b.bandit.select_many(n, |decision| {
+            // SAFETY: room for n decisions, by contract.
+            unsafe { out.add(written).write(decision.into()) };
+            written += 1;
+        })?;
+        // SAFETY: not NULL, so valid by contract.
+        unsafe { done.write(written) };
+        Ok(())
+    })
+}
+
+/// dpb_update for n tickets under one lock. Every answer is tried, whatever became of those before
+/// it. tickets, rewards: n each (NULL with n = 0). each: NULL, or room for n statuses. done:
+/// receives how many were accepted.
+/// Returns DPB_OK when all were accepted, else the first refusal's status, with each and done
+/// written all the same; DPB_NULL and DPB_POISONED write nothing. Any thread.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_update_many(
+    bandit: *mut dpb_bandit,
+    tickets: *const u64,
+    rewards: *const f64,
+    n: usize,
+    each: *mut dpb_status,
+    done: *mut usize,
+) -> dpb_status {
+    if done.is_null() || (n > 0 && (tickets.is_null() || rewards.is_null())) {
+        return DPB_NULL;
+    }
+    call(bandit, |b: &dpb_bandit| {
+        // SAFETY: n tickets and n rewards, by contract.
+        let answers = (0..n).map(|i| unsafe { (tickets.add(i).read(), rewards.add(i).read()) });
+        let (mut i, mut accepted, mut refusal) = (0, 0, Ok(()));
+        b.bandit.update_many(answers, |outcome| {
+            let status = outcome.as_ref().map_or_else(|error| error.status(), |()| DPB_OK);
+            if !each.is_null() {
+                // SAFETY: room for n statuses, by contract.
+                unsafe { each.add(i).write(status) };
+            }
+            i += 1;
+            accepted += usize::from(outcome.is_ok());
+            if refusal.is_ok() {
+                refusal = outcome;
+            }
+        })?;
+        // SAFETY: not NULL, so valid by contract.
+        unsafe { done.write(accepted) };
+        refusal
+    })
+}
+
+/// Panics inside a call, as a bug would. Only in builds for tests.
+#[cfg(feature = "test-hooks")]
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_test_panic(bandit: *mut dpb_bandit) -> dpb_status {
+    call(bandit, |b: &dpb_bandit| {
+        b.bandit.panic_inside();
+        Ok(())
+    })
+}

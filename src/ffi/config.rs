@@ -1,0 +1,194 @@
+//! dpb_config and dpb_error.
+
+use super::guard;
+use super::status::{DPB_NULL, DPB_OK, dpb_status};
+use crate::config::Config;
+use crate::error::{Error, Result};
+use std::ffi::c_char;
+
+/// The configuration of a bandit. Fill it with dpb_config_init, then change what you need.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct dpb_config {
+    /// sizeof(dpb_config), set by dpb_config_init; lets the struct grow.
+    pub struct_size: u32,
+    /// K, 2 .. 2^24.
+    pub arms: u32,
+    /// Privacy loss of one reward (of one user, with contributions_per_user), > 0; ignored by
+    /// non-private baselines.
+    pub epsilon: f64,
+    /// In [0, 1); 0 where the policy is pure.
+    pub delta: f64,
+    /// Failure probability in [0, 1); 0 = 1/horizon.
+    pub beta: f64,
+    /// T in decisions; 0 = unknown (DPB_INVALID_CONFIG where a policy cannot do without).
+    pub horizon: u64,
+    /// Lower end of the declared range of rewards, default 0.
+    pub reward_min: f64,
+    /// Upper end of the declared range of rewards, default 1.
+    pub reward_max: f64,
+    /// Rewards are rounded to 2^-reward_bits of the range, 0 .. 24, default 20; 0 = rewards are
+    /// exactly reward_min or reward_max.
+    pub reward_bits: u32,
+    /// m >= 1, default 1: how many rewards one user may be behind; epsilon is divided by it.
+    pub contributions_per_user: u32,
+    /// Decisions in flight, 1 .. 2^24, rounded up to a power of two and to the answer window,
+    /// default 4096; the oldest unanswered one is cancelled when a new one needs its place.
+    pub pending_capacity: u32,
+    /// 0 = every decision is answered or cancelled explicitly, at a time that does not depend on
+    /// the reward. W > 0 (up to 2^24) = silence means reward_min (no click): every answer takes
+    /// effect exactly W decisions after its decision, in ticket order, whenever it arrives, so
+    /// that the timing of a click tells nothing; later answers are DPB_EXPIRED.
+    pub answer_window: u32,
+    /// 0 or DPB_CLAMP_REWARDS.
+    pub flags: u32,
+    /// NULL = operating system entropy; 32 bytes = reproducible (all but the tickets) and NOT
+    /// private (reported as such). Read during construction only.
+    pub test_seed: *const u8,
+    /// DP-UCB-INT: v in (1, 1.5], default 1.1.
+    pub interval_exponent: f64,
+    /// SDP-AE: m; DP-Lap: tau; 0 = the policy's own choice.
+    pub batch: u32,
+    /// dpb_new_lap: which base policy, a DPB_POLICY_ number.
+    pub base: u32,
+    /// This process's name in a fleet, 0 = random; a ticket's top 16 bits are derived from it.
+    pub node: u64,
+}
+
+/// dpb_config.flags: rewards outside the declared range are moved to its nearer end instead of
+/// being refused. NaN and infinities are refused all the same.
+pub const DPB_CLAMP_REWARDS: u32 = 1;
+
+/// Why a constructor failed. The message is always NUL-terminated; it names the field and the
+/// value: "epsilon must be finite and > 0, got -1".
+#[repr(C)]
+pub struct dpb_error {
+    /// The status that the function returned.
+    pub status: dpb_status,
+    /// For people.
+    pub message: [c_char; 252],
+}
+
+/// Fills a configuration with the defaults for this many arms and this privacy loss. Nothing is
+/// checked here: constructors check. NULL is a no-op. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dpb_config_init(config: *mut dpb_config, arms: u32, epsilon: f64) {
+    if config.is_null() {
+        return;
+    }
+    let d = Config::new(arms, epsilon);
+    let filled = dpb_config {
+        struct_size: size_of::<dpb_config>() as u32,
+        arms,
+        epsilon,
+        delta: d.delta,
+        beta: d.beta,
+        horizon: d.horizon,
+        reward_min: d.reward_min,
+        reward_max: d.reward_max,
+        reward_bits: d.reward_bits,
+        contributions_per_user: d.contributions_per_user,
+        pending_capacity: d.pending_capacity,
+        answer_window: d.answer_window,
+        flags: 0,
+        test_seed: std::ptr::null(),
+        interval_exponent: d.interval_exponent,
+        batch: d.batch,
+        base: d.base,
+        node: d.node,
+    };
+    // SAFETY: not NULL, so valid for a dpb_config by contract.
+    unsafe { config.write(filled) };
+}
+
+/// Checks a size-prefixed struct: `given` is what the caller's library calls its size.
+pub(super) fn check_size<T>(given: u32) -> Result<()> {
+    match given as usize {
+        size if size == size_of::<T>() => Ok(()),
+        size if size > size_of::<T>() => Err(Error::Version),
+        _ => Err(Error::config("struct_size", &format!("must be {}", size_of::<T>()), given)),
+    }
+}
+
+/// 32 bytes behind a pointer that may be NULL.
+pub(super) fn read_seed(seed: *const u8) -> Option<[u8; 32]> {
+    // SAFETY: NULL or 32 readable bytes, by contract; bytes have no alignment.
+    (!seed.is_null()).then(|| unsafe { seed.cast::<[u8; 32]>().read() })
+}
+
+impl dpb_config {
+    /// # Safety
+    /// `config` points to a struct that begins with its own size.
+    pub(super) unsafe fn read(config: *const dpb_config) -> Result<Config> {
+        // SAFETY: the first field is there in every version of the struct.
+        check_size::<dpb_config>(unsafe { config.cast::<u32>().read() })?;
+        // SAFETY: the size says that it is ours.
+        let c = unsafe { config.read() };
+        if c.flags & !DPB_CLAMP_REWARDS != 0 {
+            return Err(Error::config("flags", "must be 0 or DPB_CLAMP_REWARDS", c.flags));
+        }
+        Ok(Config {
+            delta: c.delta,
+            beta: c.beta,
+            horizon: c.horizon,
+            reward_min: c.reward_min,
+            reward_max: c.reward_max,
+            reward_bits: c.reward_bits,
+            clamp_rewards: c.flags & DPB_CLAMP_REWARDS != 0,
+            contributions_per_user: c.contributions_per_user,
+            pending_capacity: c.pending_capacity,
+            answer_window: c.answer_window,
+            test_seed: read_seed(c.test_seed),
+            interval_exponent: c.interval_exponent,
+            batch: c.batch,
+            base: c.base,
+            node: c.node,
+            ..Config::new(c.arms, c.epsilon)
+        })
+    }
+}
+
+/// Runs a constructor: hands out a boxed handle, or fills `error` (NULL allowed).
+///
+/// # Safety
+/// `out` and `error` are NULL or valid.
+pub(super) unsafe fn construct<H>(
+    out: *mut *mut H,
+    error: *mut dpb_error,
+    build: impl FnOnce() -> Result<H>,
+) -> dpb_status {
+    if out.is_null() {
+        // SAFETY: as above.
+        unsafe { explain(error, DPB_NULL, "out is NULL") };
+        return DPB_NULL;
+    }
+    match guard::catch(build) {
+        Ok(handle) => {
+            // SAFETY: not NULL, so valid by contract.
+            unsafe { out.write(Box::into_raw(Box::new(handle))) };
+            DPB_OK
+        }
+        Err(failure) => {
+            // SAFETY: as above.
+            unsafe { explain(error, failure.status(), &failure.to_string()) };
+            failure.status()
+        }
+    }
+}
+
+/// Fills a dpb_error, cutting the message to its room.
+///
+/// # Safety
+/// `error` is NULL or valid.
+pub(super) unsafe fn explain(error: *mut dpb_error, status: dpb_status, text: &str) {
+    if error.is_null() {
+        return;
+    }
+    let mut filled = dpb_error { status, message: [0; 252] };
+    let room = filled.message.len() - 1; // the last byte stays NUL
+    for (to, from) in filled.message[..room].iter_mut().zip(text.bytes()) {
+        *to = from as c_char;
+    }
+    // SAFETY: not NULL, so valid by contract.
+    unsafe { error.write(filled) };
+}

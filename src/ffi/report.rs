@@ -1,0 +1,230 @@
+//! Reading: dpb_report, dpb_arm, dpb_diagnostics.
+
+use super::bandit::dpb_bandit;
+use super::config::check_size;
+use super::guard::call;
+use super::status::{DPB_NULL, dpb_status};
+use crate::error::{Error, Result};
+use std::ffi::{CStr, c_char};
+
+/// What may be published of a handle: released values and public counts.
+///
+/// With an answer_window an answer is a click, so a count of answers would be a raw sum: there
+/// `answered` counts decisions whose window is over and `pending` those whose window is not,
+/// answered or not.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct dpb_report {
+    /// In: 0 or sizeof(dpb_report). Out: sizeof(dpb_report).
+    pub struct_size: u32,
+    /// The policy's epoch, phase or interval.
+    pub phase: u32,
+    /// Arms still in the race.
+    pub arms_active: u32,
+    /// Decisions whose end is open.
+    pub pending: u32,
+    /// Decisions handed out.
+    pub decisions: u64,
+    /// Decisions whose answer took effect.
+    pub answered: u64,
+    /// Decisions taken back by dpb_cancel.
+    pub cancelled: u64,
+    /// Decisions pushed out of the pending table unanswered.
+    pub expired: u64,
+    /// Privacy loss of one user so far, an upper bound at delta_spent; infinite for baselines.
+    /// With a test_seed: what real entropy would have spent.
+    pub epsilon_spent: f64,
+    /// 0 where the policy is pure.
+    pub delta_spent: f64,
+    /// 1, or 0 for baselines and under a test_seed.
+    pub is_private: u32,
+    /// A DPB_POLICY_ number.
+    pub policy: u32,
+}
+
+/// Counts of refused calls, for the operator's own eyes. NOT private: a duplicate click is a click.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct dpb_diagnostics {
+    /// In: 0 or sizeof(dpb_diagnostics). Out: sizeof(dpb_diagnostics).
+    pub struct_size: u32,
+    /// 0.
+    pub reserved: u32,
+    /// Answers or cancellations to a ticket that had one (DPB_DUPLICATE).
+    pub duplicates: u64,
+    /// Answers or cancellations to a ticket whose time was over (DPB_EXPIRED).
+    pub late: u64,
+    /// Rewards refused (DPB_INVALID_REWARD).
+    pub rejected: u64,
+    /// Tickets never issued by this handle (DPB_UNKNOWN_TICKET).
+    pub unknown: u64,
+}
+
+/// What may be published of one arm.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct dpb_arm {
+    /// The released mean in the caller's units, NaN before the first release.
+    pub mean: f64,
+    /// Half-width of its confidence interval at 1 - beta, in the caller's units; NaN before the
+    /// first release.
+    pub width: f64,
+    /// Decisions for this arm that were not cancelled and did not expire.
+    pub pulls: u64,
+    /// 1 while the arm is in the race.
+    pub active: u32,
+    /// 0.
+    pub reserved: u32,
+}
+
+const _: () = assert!(size_of::<dpb_report>() == 72);
+const _: () = assert!(size_of::<dpb_diagnostics>() == 40);
+const _: () = assert!(size_of::<dpb_arm>() == 32);
+
+/// Writes a size-prefixed output.
+///
+/// # Safety
+/// `out` is valid and its first field is initialised.
+unsafe fn write_sized<T>(out: *mut T, value: T) -> Result<()> {
+    // SAFETY: a size-prefixed struct begins with a u32.
+    let given = unsafe { out.cast::<u32>().read() };
+    if given != 0 {
+        check_size::<T>(given)?;
+    }
+    // SAFETY: the size says that it is ours.
+    unsafe { out.write(value) };
+    Ok(())
+}
+
+/// Reads the report. All of it is released already, so reading costs no privacy.
+/// out: with struct_size set to 0 or sizeof(dpb_report).
+/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG or DPB_VERSION (struct_size); DPB_POISONED.
+/// Any thread.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_report_read(bandit: *const dpb_bandit, out: *mut dpb_report) -> dpb_status {
+    if out.is_null() {
+        return DPB_NULL;
+    }
+    call(bandit, |b: &dpb_bandit| {
+        let r = b.bandit.report()?;
+        let report = dpb_report {
+            struct_size: size_of::<dpb_report>() as u32,
+            phase: r.phase,
+            arms_active: r.arms_active,
+            pending: r.counts.pending() as u32, // at most pending_capacity
+            decisions: r.counts.decisions,
+            answered: r.counts.answered,
+            cancelled: r.counts.cancelled,
+            expired: r.counts.expired,
+            epsilon_spent: r.epsilon_spent,
+            delta_spent: r.delta_spent,
+            is_private: r.is_private.into(),
+            policy: r.algorithm as u32,
+        };
+        // SAFETY: not NULL, so valid by contract.
+        unsafe { write_sized(out, report) }
+    })
+}
+
+/// Reads counts of refused calls: the only read that is NOT private. For the operator's own eyes.
+/// out: with struct_size set to 0 or sizeof(dpb_diagnostics).
+/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG or DPB_VERSION (struct_size); DPB_POISONED.
+/// Any thread.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_diagnostics_read(bandit: *const dpb_bandit, out: *mut dpb_diagnostics) -> dpb_status {
+    if out.is_null() {
+        return DPB_NULL;
+    }
+    call(bandit, |b: &dpb_bandit| {
+        let d = b.bandit.diagnostics()?;
+        let diagnostics = dpb_diagnostics {
+            struct_size: size_of::<dpb_diagnostics>() as u32,
+            reserved: 0,
+            duplicates: d.duplicates,
+            late: d.late,
+            rejected: d.rejected,
+            unknown: d.unknown,
+        };
+        // SAFETY: not NULL, so valid by contract.
+        unsafe { write_sized(out, diagnostics) }
+    })
+}
+
+/// Reads all arms, arm i at out[i]. Released values only.
+/// out: room for cap arms (NULL with cap = 0). n: receives the number of arms, also when cap is
+/// too small.
+/// Returns DPB_OK; DPB_NULL; DPB_BUFFER_TOO_SMALL (only n written); DPB_POISONED. Any thread.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_arms_read(
+    bandit: *const dpb_bandit,
+    out: *mut dpb_arm,
+    cap: usize,
+    n: *mut usize,
+) -> dpb_status {
+    if n.is_null() || (out.is_null() && cap > 0) {
+        return DPB_NULL;
+    }
+    call(bandit, |b: &dpb_bandit| {
+        let needed = b.bandit.arms() as usize;
+        // SAFETY: not NULL, so valid by contract.
+        unsafe { n.write(needed) };
+        if cap < needed {
+            return Err(Error::BufferTooSmall { needed });
+        }
+        b.bandit.for_each_arm(|arm, a| {
+            let read = dpb_arm { mean: a.mean, width: a.width, pulls: a.pulls, active: a.active.into(), reserved: 0 };
+            // SAFETY: arm < needed <= cap, and there is room for cap, by contract.
+            unsafe { out.add(arm as usize).write(read) };
+        })
+    })
+}
+
+/// The arm that the policy decided for, where it decides for one (dpb_new_se: when one is left).
+/// Returns DPB_OK; DPB_NULL; DPB_NOT_READY (until decided); DPB_POISONED. Any thread.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_best_arm(bandit: *const dpb_bandit, arm: *mut u32) -> dpb_status {
+    if arm.is_null() {
+        return DPB_NULL;
+    }
+    call(bandit, |b: &dpb_bandit| {
+        let best = b.bandit.best_arm()?;
+        // SAFETY: not NULL, so valid by contract.
+        unsafe { arm.write(best) };
+        Ok(())
+    })
+}
+
+/// Privacy loss of one user so far at this delta in [0, 1): an upper bound; infinite for baselines,
+/// and at a delta for which the policy has no guarantee.
+/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (delta); DPB_POISONED. Any thread.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_privacy(bandit: *const dpb_bandit, delta: f64, epsilon: *mut f64) -> dpb_status {
+    if epsilon.is_null() {
+        return DPB_NULL;
+    }
+    call(bandit, |b: &dpb_bandit| {
+        let spent = b.bandit.epsilon_spent(delta)?;
+        // SAFETY: not NULL, so valid by contract.
+        unsafe { epsilon.write(spent) };
+        Ok(())
+    })
+}
+
+/// The policy's name, such as "dp-se"; "" for NULL. A static string, never freed. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dpb_policy_name(bandit: *const dpb_bandit) -> *const c_char {
+    // SAFETY: NULL or live, by contract.
+    let name: &CStr = unsafe { bandit.as_ref() }.map_or(c"", |b| b.bandit.algorithm().c_name());
+    name.as_ptr()
+}
+
+/// The node that issued a ticket: its top 16 bits. Any thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn dpb_ticket_node(ticket: u64) -> u16 {
+    (ticket >> 48) as u16
+}

@@ -1,0 +1,113 @@
+//! Status codes, names and versions.
+
+use crate::error::Error;
+use std::ffi::{CStr, c_char};
+
+/// What a call came to: 0 (DPB_OK) or the reason why it was refused. A refused call has changed
+/// nothing, unless its comment says otherwise.
+pub type dpb_status = i32;
+
+/// Done.
+pub const DPB_OK: dpb_status = 0;
+/// A required pointer is NULL.
+pub const DPB_NULL: dpb_status = 1;
+/// A configuration or argument out of its range; a dpb_error names the field and the value.
+pub const DPB_INVALID_CONFIG: dpb_status = 2;
+/// A reward that is not finite, or outside the declared range, or off a binary grid.
+pub const DPB_INVALID_REWARD: dpb_status = 3;
+/// A ticket that was never issued, or not by this handle.
+pub const DPB_UNKNOWN_TICKET: dpb_status = 4;
+/// A ticket that was answered or cancelled already.
+pub const DPB_DUPLICATE: dpb_status = 5;
+/// A ticket whose answer window is over, or that was pushed out of the pending table.
+pub const DPB_EXPIRED: dpb_status = 6;
+/// There is no result yet.
+pub const DPB_NOT_READY: dpb_status = 7;
+/// The stopping rule has halted.
+pub const DPB_HALTED: dpb_status = 8;
+/// The buffer is too small; the needed size was written.
+pub const DPB_BUFFER_TOO_SMALL: dpb_status = 9;
+/// The bytes are truncated or altered.
+pub const DPB_CORRUPT: dpb_status = 10;
+/// A structure or snapshot from a newer library.
+pub const DPB_VERSION: dpb_status = 11;
+/// The operating system gave no randomness: nothing private is possible.
+pub const DPB_ENTROPY: dpb_status = 12;
+/// This policy cannot do what was asked.
+pub const DPB_UNSUPPORTED: dpb_status = 13;
+/// An earlier call failed half-way, or the process was forked after the handle was made: the
+/// handle is closed for ever, because going on could break the privacy accounting.
+pub const DPB_POISONED: dpb_status = 14;
+
+impl Error {
+    pub(super) fn status(&self) -> dpb_status {
+        match self {
+            Error::InvalidConfig { .. } => DPB_INVALID_CONFIG,
+            Error::InvalidReward => DPB_INVALID_REWARD,
+            Error::UnknownTicket => DPB_UNKNOWN_TICKET,
+            Error::Duplicate => DPB_DUPLICATE,
+            Error::Expired => DPB_EXPIRED,
+            Error::NotReady => DPB_NOT_READY,
+            Error::Halted => DPB_HALTED,
+            Error::BufferTooSmall { .. } => DPB_BUFFER_TOO_SMALL,
+            Error::Corrupt => DPB_CORRUPT,
+            Error::Version => DPB_VERSION,
+            Error::Entropy => DPB_ENTROPY,
+            Error::Unsupported(_) => DPB_UNSUPPORTED,
+            Error::Poisoned => DPB_POISONED,
+        }
+    }
+}
+
+fn name(status: dpb_status) -> &'static CStr {
+    match status {
+        DPB_OK => c"DPB_OK",
+        DPB_NULL => c"DPB_NULL",
+        DPB_INVALID_CONFIG => c"DPB_INVALID_CONFIG",
+        DPB_INVALID_REWARD => c"DPB_INVALID_REWARD",
+        DPB_UNKNOWN_TICKET => c"DPB_UNKNOWN_TICKET",
+        DPB_DUPLICATE => c"DPB_DUPLICATE",
+        DPB_EXPIRED => c"DPB_EXPIRED",
+        DPB_NOT_READY => c"DPB_NOT_READY",
+        DPB_HALTED => c"DPB_HALTED",
+        DPB_BUFFER_TOO_SMALL => c"DPB_BUFFER_TOO_SMALL",
+        DPB_CORRUPT => c"DPB_CORRUPT",
+        DPB_VERSION => c"DPB_VERSION",
+        DPB_ENTROPY => c"DPB_ENTROPY",
+        DPB_UNSUPPORTED => c"DPB_UNSUPPORTED",
+        DPB_POISONED => c"DPB_POISONED",
+        _ => c"unknown status",
+    }
+}
+
+/// The name of a status, for logs: "DPB_OK"; "unknown status" for a number that is none. A static
+/// string, never freed. Any thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn dpb_status_name(status: dpb_status) -> *const c_char {
+    name(status).as_ptr()
+}
+
+/// The version of this interface: major << 16 | minor. Programs built against the same major
+/// version go on working. Any thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn dpb_abi_version() -> u32 {
+    const fn number(text: &str) -> u32 {
+        let (mut value, mut i) = (0, 0);
+        while i < text.len() {
+            value = value * 10 + (text.as_bytes()[i] - b'0') as u32;
+            i += 1;
+        }
+        value
+    }
+    const { number(env!("CARGO_PKG_VERSION_MAJOR")) << 16 | number(env!("CARGO_PKG_VERSION_MINOR")) }
+}
+
+/// The version of the library, "0.1.0". A static string, never freed. Any thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn dpb_version() -> *const c_char {
+    const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
+        Ok(text) => text,
+        Err(_) => unreachable!(),
+    };
+    VERSION.as_ptr()
+}

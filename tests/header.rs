@@ -1,0 +1,24 @@
+//! include/dpb.h is what cbindgen makes of src/ffi today. `DPB_BLESS=1 cargo test --test header`
+//! writes it anew.
+
+/// In the header's order.
+const FILES: &[&str] = &["status", "config", "bandit", "report"];
+
+#[test]
+fn the_header_has_not_drifted() {
+    let root = env!("CARGO_MANIFEST_DIR");
+    let path = format!("{root}/include/dpb.h");
+    let config = cbindgen::Config::from_file(format!("{root}/cbindgen.toml")).unwrap();
+    let mut fresh = Vec::new();
+    // The files of the interface only: nothing else of the crate may appear in the header.
+    let builder = FILES.iter().fold(cbindgen::Builder::new().with_config(config), |builder, file| {
+        builder.with_src(format!("{root}/src/ffi/{file}.rs"))
+    });
+    builder.generate().unwrap().write(&mut fresh);
+    let fresh = String::from_utf8(fresh).unwrap();
+    if std::env::var_os("DPB_BLESS").is_some() {
+        std::fs::write(&path, &fresh).unwrap();
+    }
+    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(committed == fresh, "include/dpb.h has drifted: DPB_BLESS=1 cargo test --test header");
+}
