@@ -45,7 +45,7 @@ pub fn build(compiler: &str, source: &str, arguments: &[&str], link: Link) -> Pa
     let libraries = library_dir();
     let mut command = Command::new(compiler);
     command.current_dir(root()).args(["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-g"]).args(arguments);
-    command.args(["-Iinclude", "-Ibindings/cpp", source, "-o"]).arg(&program);
+    command.args(["-Iinclude", "-Ibindings/cpp", source, "-xnone", "-o"]).arg(&program);
     match link {
         Link::Static => command.arg(libraries.join("libdpb.a")).args(SYSTEM_LIBRARIES),
         Link::Shared => {

@@ -1,0 +1,41 @@
+/* A test program's only tool: CHECK counts and says where. Compiles as C and as C++. */
+#ifndef CHECK_H
+#define CHECK_H
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include "dpb.h"
+
+static int failures = 0;
+
+#define CHECK(condition)                                                      \
+  do {                                                                        \
+    if (!(condition)) {                                                       \
+      failures++;                                                             \
+      fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);         \
+    }                                                                         \
+  } while (0)
+
+#define STATUS(call, expected)                                                \
+  do {                                                                        \
+    dpb_status got_ = (call);                                                 \
+    if (got_ != (expected)) {                                                 \
+      failures++;                                                             \
+      fprintf(stderr, "%s:%d: %s gave %s, not %s\n", __FILE__, __LINE__,      \
+              #call, dpb_status_name(got_), #expected);                       \
+    }                                                                         \
+  } while (0)
+
+typedef dpb_status constructor(const dpb_config *, dpb_bandit **, dpb_error *);
+
+static const uint8_t SEED[32] = {1, 2, 3};
+
+static inline dpb_config seeded(uint32_t arms, double epsilon) {
+  dpb_config config;
+  dpb_config_init(&config, arms, epsilon);
+  config.test_seed = SEED;
+  config.horizon = 100000;
+  return config;
+}
+
+#endif

@@ -1,0 +1,60 @@
+/* DP-SE through the C interface: the paper's schedule, elimination, what is read, exactly once. */
+#include "check.h"
+
+/* Plays with a constant reward an arm (no reward noise) and returns the regret. */
+static double play(dpb_bandit *bandit, const double *means, uint64_t rounds) {
+  double regret = 0;
+  uint64_t t;
+  for (t = 0; t < rounds; t++) {
+    dpb_decision d;
+    STATUS(dpb_select(bandit, &d), DPB_OK);
+    regret += means[0] - means[d.arm];
+    STATUS(dpb_update(bandit, d.ticket, means[d.arm]), DPB_OK);
+  }
+  return regret;
+}
+
+/* SS19, Algorithm 3, line 8 with K = 5, T = 5e7: pulls of each arm in epoch 1. */
+static void schedule(double epsilon, uint64_t pulls) {
+  static const double means[] = {.75, .625, .5, .375, .25};
+  dpb_config config = seeded(5, epsilon);
+  dpb_bandit *bandit;
+  dpb_report report;
+  dpb_arm arms[5];
+  size_t n, i;
+  uint32_t best;
+  double epsilon_spent;
+  memset(&report, 0, sizeof report);
+  config.horizon = 50000000;
+  STATUS(dpb_new_se(&config, &bandit, NULL), DPB_OK);
+  CHECK(strcmp(dpb_policy_name(bandit), "dp-se") == 0);
+
+  play(bandit, means, 5 * pulls - 1);
+  STATUS(dpb_report_read(bandit, &report), DPB_OK);
+  CHECK(report.phase == 1 && report.arms_active == 5 && report.epsilon_spent == 0);
+  STATUS(dpb_arms_read(bandit, arms, 5, &n), DPB_OK);
+  for (i = 0; i < n; i++) CHECK(isnan(arms[i].mean) && isnan(arms[i].width));
+
+  play(bandit, means, 1);
+  STATUS(dpb_report_read(bandit, &report), DPB_OK);
+  CHECK(report.phase == 2 && report.arms_active < 5);
+  CHECK(report.epsilon_spent > epsilon * 0.999999 && report.epsilon_spent <= epsilon);
+  STATUS(dpb_privacy(bandit, 0, &epsilon_spent), DPB_OK);
+  CHECK(epsilon_spent == report.epsilon_spent);
+  STATUS(dpb_arms_read(bandit, arms, 5, &n), DPB_OK);
+  for (i = 0; i < n; i++) {
+    CHECK(arms[i].pulls == pulls);
+    CHECK(fabs(arms[i].mean - means[i]) < arms[i].width);
+    CHECK(arms[i].mean != means[i]); /* noise there is */
+  }
+  STATUS(dpb_best_arm(bandit, &best), DPB_NOT_READY);
+  dpb_free(bandit);
+}
+
+int main(void) {
+  schedule(0.25, 2743);
+  schedule(0.5, 2743);
+  schedule(1, 2743);
+  schedule(0.1, 3317);
+  return failures != 0;
+}

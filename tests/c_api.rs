@@ -1,0 +1,83 @@
+//! The C interface, from C: statuses, struct sizes, static and shared, as C and as C++.
+
+mod support;
+
+use std::path::PathBuf;
+use std::process::Command;
+use support::{Link, build, have, library_dir, root, run};
+
+/// Builds a test program with one compiler and standard, and runs it.
+fn passes(compiler: &str, arguments: &[&str], source: &str, link: Link) {
+    if have(compiler) {
+        run(&mut Command::new(build(compiler, source, arguments, link)));
+    }
+}
+
+#[test]
+fn bad_input_changes_nothing() {
+    passes("cc", &["-std=c11"], "tests/c/bad_input.c", Link::Static);
+    passes("cc", &["-std=c99"], "tests/c/bad_input.c", Link::Shared);
+    passes("c++", &["-xc++", "-std=c++17"], "tests/c/bad_input.c", Link::Shared);
+}
+
+#[test]
+fn se_keeps_the_papers_schedule() {
+    passes("cc", &["-std=c11"], "tests/c/se.c", Link::Static);
+}
+
+#[test]
+fn header_compiles_alone() {
+    let alone = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("alone.c");
+    std::fs::write(&alone, "#include \"dpb.h\"\n#include \"dpb.h\"\n").unwrap();
+    let check = |compiler: &str, language: &str, standards: &[&str]| {
+        if have(compiler) {
+            for standard in standards {
+                let mut command = Command::new(compiler);
+                command.args(["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only", "-Iinclude", "-x", language]);
+                run(command.arg(format!("-std={standard}")).arg(&alone).current_dir(root()));
+            }
+        }
+    };
+    check("cc", "c", &["c99", "c11", "c17"]);
+    check("c++", "c++", &["c++11", "c++17", "c++20"]);
+}
+
+#[test]
+fn the_shared_library_has_its_soname() {
+    if cfg!(target_os = "linux") && have("readelf") {
+        let dynamic = run(Command::new("readelf").arg("-d").arg(library_dir().join("libdpb.so")));
+        assert!(dynamic.contains("[libdpb.so.0]"), "{dynamic}");
+    }
+}
+
+/// Through the release library, as users get it but for the hook: its panic strategy must unwind.
+#[test]
+fn a_panic_is_a_status_not_an_abort() {
+    if !have("cc") {
+        return;
+    }
+    let target = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("panic");
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--release", "--lib", "--features", "test-hooks", "--target-dir"]).arg(&target);
+    run(cargo.current_dir(root()));
+    let program = target.join("panic_test");
+    let mut cc = Command::new("cc");
+    cc.args(["-Wall", "-Wextra", "-Werror", "-Iinclude", "tests/c/panic.c", "-o"]).arg(&program);
+    cc.arg(target.join("release/libdpb.a")).args(support::SYSTEM_LIBRARIES);
+    run(cc.current_dir(root()));
+    run(&mut Command::new(program));
+}
+
+/// The hooks that tests need must not be in what users link.
+#[test]
+fn a_users_build_has_no_hooks() {
+    if !have("nm") {
+        return;
+    }
+    let target = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("user");
+    let mut cargo = Command::new(env!("CARGO"));
+    run(cargo.args(["build", "--lib", "--target-dir"]).arg(&target).current_dir(root()));
+    let symbols = run(Command::new("nm").arg("-D").arg(target.join("debug/libdpb.so")));
+    assert!(symbols.contains(" dpb_select"), "{symbols}");
+    assert!(!symbols.contains("dpb_test"), "{symbols}");
+}
