@@ -30,7 +30,7 @@ impl Laplace {
         if !(epsilon.is_finite() && epsilon > 0.0) {
             return Err(Error::config("epsilon", "must be finite and > 0", epsilon));
         }
-        let scale = ceil_div(sensitivity, epsilon).unwrap_or(u64::MAX);
+        let scale = ceil_div(sensitivity.into(), epsilon).and_then(|scale| scale.try_into().ok()).unwrap_or(u64::MAX);
         if scale < Self::MIN_SCALE {
             let most = sensitivity / Self::MIN_SCALE;
             return Err(Error::config("epsilon", &format!("must be at most {most} a release"), epsilon));
@@ -39,7 +39,9 @@ impl Laplace {
             let least = sensitivity as f64 / Self::MAX_SCALE as f64;
             return Err(Error::config("epsilon", &format!("must be at least {least:e} a release"), epsilon));
         }
-        Ok(Laplace { scale, epsilon: sensitivity as f64 / scale as f64 })
+        // Rounded up, unless that is more than was asked for.
+        let effective = (sensitivity as f64 / scale as f64).next_up();
+        Ok(Laplace { scale, epsilon: effective.min(epsilon) })
     }
 
     /// The distribution itself, at this scale, for sensitivity 1. `scale > 0`.
@@ -99,21 +101,22 @@ impl Laplace {
 }
 
 /// ceil(n / x) exactly, for finite x > 0; `None` when it does not fit.
-fn ceil_div(n: u64, x: f64) -> Option<u64> {
+pub(super) fn ceil_div(n: u128, x: f64) -> Option<u128> {
     let bits = x.to_bits();
     let (exponent, fraction) = ((bits >> 52) as i32, bits & ((1 << 52) - 1));
     let (mantissa, power) = if exponent == 0 { (fraction, -1074) } else { (fraction | 1 << 52, exponent - 1075) };
     // n / (mantissa * 2^power)
-    if power <= 0 {
-        if power.unsigned_abs() > n.leading_zeros() + 63 {
-            return None; // n * 2^-power is above 2^127, the quotient above 2^74
-        }
-        u64::try_from((u128::from(n) << power.unsigned_abs()).div_ceil(mantissa.into())).ok()
-    } else {
-        // mantissa * 2^power >= 2^53: one unit unless n is larger still
-        let divisor = if power > 64 { u128::MAX } else { u128::from(mantissa) << power };
-        u64::try_from(u128::from(n).div_ceil(divisor)).ok()
+    if power > 0 {
+        let divisor = if power > 75 { u128::MAX } else { u128::from(mantissa) << power };
+        return Some(n.div_ceil(divisor));
     }
+    // Long division, one bit of 2^-power at a time.
+    let mantissa = u128::from(mantissa);
+    let (mut quotient, mut rest) = (n / mantissa, n % mantissa);
+    for _ in power..0 {
+        (quotient, rest) = (quotient.checked_mul(2)? + 2 * rest / mantissa, 2 * rest % mantissa);
+    }
+    quotient.checked_add(u128::from(rest > 0))
 }
 
 #[cfg(test)]
@@ -126,9 +129,12 @@ mod tests {
         assert_eq!(ceil_div(1 << 24, 0.1), Some(167_772_160)); // 0.1 lies above 1/10: 167772159.99..
         assert_eq!(ceil_div(10, 3.0), Some(4));
         assert_eq!(ceil_div(1, 1e300), Some(1));
-        assert_eq!(ceil_div(1 << 24, 1e-300), None);
+        assert_eq!(ceil_div(1, 1e-300), None);
+        assert_eq!(ceil_div(u128::MAX, f64::MAX), Some(1));
+        assert_eq!(ceil_div(u128::MAX, 1.0), Some(u128::MAX));
+        assert_eq!(ceil_div(u128::MAX, 0.5), None);
         assert_eq!(ceil_div(1 << 24, 5e-324), None);
-        assert_eq!(ceil_div(u64::MAX, 1.0), Some(u64::MAX));
+        assert_eq!(ceil_div(u64::MAX.into(), 1.0), Some(u64::MAX.into()));
         for epsilon in [0.1, 0.3, 1.0, 2.7, 1e-3] {
             let laplace = Laplace::new(epsilon, 1 << 24).unwrap();
             assert!(laplace.epsilon() <= epsilon && laplace.epsilon() > epsilon * 0.999);
