@@ -109,7 +109,8 @@ mod tests {
 
     #[test]
     fn sigma_is_rounded_up_exactly() {
-        for (n, root) in [(0, 0), (1, 1), (2, 2), (4, 2), (5, 3), (1 << 100, 1 << 50), ((1 << 100) + 1, (1 << 50) + 1)] {
+        for (n, root) in [(0, 0), (1, 1), (2, 2), (4, 2), (5, 3), (1 << 100, 1 << 50), ((1 << 100) + 1, (1 << 50) + 1)]
+        {
             assert_eq!(ceil_sqrt(n), root);
         }
         assert_eq!(ceil_sqrt(u128::MAX), u64::MAX);

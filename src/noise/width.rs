@@ -120,7 +120,8 @@ mod tests {
                 let best = (1..10_000)
                     .map(|i| (f64::from(i) / 1e4 * 12.0 - 12.0).exp())
                     .map(|x| {
-                        let exponent: f64 = noises.iter().map(|&(b, n)| -(n as f64) * (-(x * b / largest).powi(2)).ln_1p()).sum();
+                        let exponent: f64 =
+                            noises.iter().map(|&(b, n)| -(n as f64) * (-(x * b / largest).powi(2)).ln_1p()).sum();
                         ((2.0 / gamma).ln() + exponent) * largest / x
                     })
                     .fold(f64::INFINITY, f64::min);
