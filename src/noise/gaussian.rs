@@ -125,6 +125,24 @@ mod tests {
     }
 
     #[test]
+    fn variance_and_width_hold_and_are_tight() {
+        for sigma in [1u64, 2, 10, 100] {
+            let law = Gaussian::with_sigma(sigma);
+            let weight = |x: u64| (-0.5 * (x as f64 / sigma as f64).powi(2)).exp();
+            let most = 40 * sigma;
+            let total = 1.0 + 2.0 * (1..=most).map(weight).sum::<f64>();
+            let variance = 2.0 * (1..=most).map(|x| (x as f64).powi(2) * weight(x)).sum::<f64>() / total;
+            assert!(variance <= law.variance() * (1.0 + 1e-12) && variance > law.variance() * (1.0 - 1e-6));
+            let tail = |width: f64| 2.0 * ((width.max(0.0) as u64 + 1)..=most).map(weight).sum::<f64>() / total;
+            for gamma in [1.0, 0.3, 1e-3, 1e-9, 1e-30] {
+                let width = law.width(gamma);
+                assert!(tail(width) <= gamma, "{sigma} {gamma}");
+                assert!(tail(0.85 * width - 1.5) > gamma || gamma > 0.1, "{sigma} {gamma}");
+            }
+        }
+    }
+
+    #[test]
     fn refuses_what_it_cannot_do() {
         for rho in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e300, 1e-300, f64::MAX, 5e-324] {
             assert!(Gaussian::new(rho, 1 << 24).is_err(), "{rho}");

@@ -141,6 +141,80 @@ mod tests {
         }
     }
 
+    /// a * b * 2^shift, in words of 64 bits, least first, without leading zeros.
+    fn product(a: u128, b: u64, shift: u32) -> Vec<u64> {
+        let mut words = vec![0u64; (shift / 64) as usize];
+        let mut carry = 0;
+        for half in [a as u64, (a >> 64) as u64] {
+            let part = u128::from(half) * u128::from(b) + carry;
+            words.push(part as u64);
+            carry = part >> 64;
+        }
+        words.push(carry as u64);
+        words.push(0);
+        if shift % 64 > 0 {
+            for i in (0..words.len()).rev() {
+                let below = if i == 0 { 0 } else { words[i - 1] >> (64 - shift % 64) };
+                words[i] = words[i] << (shift % 64) | below;
+            }
+        }
+        while words.last() == Some(&0) {
+            words.pop();
+        }
+        words
+    }
+
+    /// a <= b for the products.
+    fn at_most(a: &[u64], b: &[u64]) -> bool {
+        a.len().cmp(&b.len()).then_with(|| a.iter().rev().cmp(b.iter().rev())).is_le()
+    }
+
+    #[test]
+    fn the_division_agrees_with_big_integers() {
+        let mut random = crate::random::Seed::new(Some([5; 32])).unwrap().stream();
+        let (mut fitting, mut exact) = (0, 0);
+        for round in 0..200_000 {
+            // Even rounds: any numbers. Odd rounds: n a multiple of the mantissa, or beside one.
+            let mantissa = (random.next_u64() >> 12 | 1 << 52) >> random.below(50);
+            let power = random.below(180) as i32 - 130;
+            let wide = u128::from(random.next_u64()) << 64 | u128::from(random.next_u64());
+            let n = if round % 2 == 0 {
+                wide >> random.below(127)
+            } else {
+                u128::from(mantissa) * u128::from(random.next_u64() >> random.below(64)) + 1
+                    - u128::from(random.below(3)).min(1)
+            };
+            let x = mantissa as f64 * 2f64.powi(power);
+            // n <= c x and not n <= (c - 1) x, both sides times 2^-power where it is negative.
+            let (up, down) = (power.max(0) as u32, (-power).max(0) as u32);
+            let covers = |c: u128| at_most(&product(n, 1, down), &product(c, mantissa, up));
+            match ceil_div(n, x) {
+                Some(c) => {
+                    assert!(covers(c) && (c == 0 || !covers(c - 1)), "{n} / {x}: {c}");
+                    fitting += 1;
+                    exact += u32::from(product(n, 1, down) == product(c, mantissa, up));
+                }
+                None => assert!(!covers(u128::MAX), "{n} / {x}"),
+            }
+        }
+        assert!(fitting > 50_000 && exact > 1_000, "{fitting} {exact}");
+    }
+
+    #[test]
+    fn the_width_holds_and_is_tight() {
+        for scale in [1, 2, 10, 1000, 1 << 22, 1 << 40] {
+            let tail = |width: f64| {
+                let p = |x: f64| (-x / scale as f64).exp();
+                if width < 0.0 { 1.0 } else { 2.0 * p(width.floor() + 1.0) / (1.0 + p(1.0)) }
+            };
+            for gamma in [1.0, 0.3, 1e-2, 1e-9, 1e-30] {
+                let width = Laplace::with_scale(scale).width(gamma);
+                assert!(tail(width) <= gamma * (1.0 + 1e-12), "{scale} {gamma}");
+                assert!(tail(0.9 * width - 1.5) > gamma || gamma == 1.0, "{scale} {gamma}");
+            }
+        }
+    }
+
     #[test]
     fn refuses_what_it_cannot_do() {
         for epsilon in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e300, 1e-300] {

@@ -146,6 +146,42 @@ mod tests {
         assert_eq!(laplace_sum_width(&[(9.0, 0), (1.0, 4)], 0.5), laplace_sum_width(&[(1.0, 4)], 0.5));
     }
 
+    #[test]
+    fn the_width_of_a_sum_holds_and_is_tight() {
+        // The exact law of 3 discrete noises of scale 4 and 6 of scale 2, by convolution.
+        const HALF: usize = 600;
+        let mut law = vec![0.0; 2 * HALF + 1];
+        law[HALF] = 1.0;
+        for (scale, many) in [(4.0f64, 3), (2.0, 6)] {
+            // Laplace noise is a geometric one less another: two recursions a noise.
+            let p = (-1.0 / scale).exp();
+            for _ in 0..many {
+                let mut memory = 0.0;
+                law.iter_mut().for_each(|x| {
+                    memory = p * memory + (1.0 - p) * *x;
+                    *x = memory;
+                });
+                memory = 0.0;
+                law.iter_mut().rev().for_each(|x| {
+                    memory = p * memory + (1.0 - p) * *x;
+                    *x = memory;
+                });
+            }
+        }
+        assert!((law.iter().sum::<f64>() - 1.0).abs() < 1e-12);
+        let tail = |width: f64| {
+            let far = |&(i, _): &(usize, &f64)| (i as f64 - HALF as f64).abs() > width;
+            law.iter().enumerate().filter(far).map(|(_, x)| x).sum::<f64>()
+        };
+        for gamma in [0.5, 1e-2, 1e-6, 1e-12, 1e-30] {
+            let width = laplace_sum_width(&[(4.0, 3), (2.0, 6)], gamma);
+            assert!(tail(width) <= gamma, "{gamma}");
+            // The best exponent is above the truth by a factor of the order of its own size at
+            // most (Bahadur and Rao 1960), where a worse one would be off exponentially.
+            assert!(tail(width) * 4.0 * (1.0 + (2.0 / gamma).ln()) > gamma, "{gamma}");
+        }
+    }
+
     /// P(|X - nq| > w) of one binomial by summing its law.
     fn binomial_tail(n: u64, q: f64, width: f64) -> f64 {
         let (mut log, mut tail) = (n as f64 * (-q).ln_1p(), 0.0);
