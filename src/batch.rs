@@ -1,6 +1,6 @@
 //! Quota, collect, release: the one idea behind epochs, phases, intervals and geometric batches.
 
-use crate::noise::LaplaceSource;
+use crate::noise::{Law, NoiseSource};
 use crate::reward::Reward;
 
 /// Rewards of one arm on their way to one release.
@@ -73,7 +73,7 @@ impl Batch {
     }
 
     /// The sum of a full batch with fresh noise, once: it is forgotten here.
-    pub fn release(&mut self, noise: &mut LaplaceSource) -> Release {
+    pub fn release<L: Law>(&mut self, noise: &mut NoiseSource<L>) -> Release {
         debug_assert!(self.free() == 0 && self.count > 0);
         let sum = std::mem::take(&mut self.sum) + noise.draw();
         Release { count: self.count, sum: sum as f64 / Reward::ONE as f64 }
@@ -90,7 +90,7 @@ impl std::fmt::Debug for Batch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::noise::Laplace;
+    use crate::noise::{Laplace, LaplaceSource};
     use crate::random::Seed;
 
     fn quiet() -> LaplaceSource {

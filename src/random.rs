@@ -159,4 +159,39 @@ mod tests {
             assert!((0..100).all(|_| random.below_wide(n) < n));
         }
     }
+
+    #[test]
+    fn below_rejects_its_surplus() {
+        // At n = 3/4 of 2^64 a third of the values would come twice as often, by their remainder
+        // mod 3, if nothing were rejected. 99.9999999% quantile of chi2(2): 2 ln 1e9 = 41.4.
+        let mut random = Seed::new(Some([4; 32])).unwrap().stream();
+        let narrow: [u64; 3] = cells(|| random.below(3 << 62) % 3);
+        assert!(chi2(&narrow) < 41.4, "{narrow:?}");
+        let wide: [u64; 3] = cells(|| (random.below_wide(3 << 100) >> 100) as u64);
+        assert!(chi2(&wide) < 41.4, "{wide:?}");
+        let biased: [u64; 3] = cells(|| (((u128::from(random.next_u64()) * (3 << 62)) >> 64) % 3) as u64);
+        assert!(chi2(&biased) > 1000.0, "{biased:?}");
+    }
+
+    #[test]
+    fn bits_and_units_are_fair() {
+        let mut random = Seed::new(Some([6; 32])).unwrap().stream();
+        let bits: [u64; 2] = cells(|| random.bit().into());
+        assert!(chi2(&bits) < 37.4, "{bits:?}"); // 99.9999999% quantile of chi2(1)
+        let units: [u64; 3] = cells(|| (random.unit() * 3.0) as u64);
+        assert!(chi2(&units) < 41.4, "{units:?}");
+    }
+
+    fn cells<const N: usize>(mut draw: impl FnMut() -> u64) -> [u64; N] {
+        let mut cells = [0; N];
+        for _ in 0..90_000 {
+            cells[draw() as usize] += 1;
+        }
+        cells
+    }
+
+    fn chi2(cells: &[u64]) -> f64 {
+        let expected = cells.iter().sum::<u64>() as f64 / cells.len() as f64;
+        cells.iter().map(|&c| (c as f64 - expected).powi(2) / expected).sum()
+    }
 }

@@ -5,23 +5,118 @@ use crate::random::Random;
 /// True with probability exactly exp(-numerator/denominator).
 ///
 /// Canonne, Kamath, Steinke (2020), Algorithm 1. `denominator > 0`, and
-/// `denominator * (numerator / denominator + 64)` must fit 128 bits.
+/// `64 * denominator` must fit 127 bits.
 pub fn bernoulli_exp(random: &mut Random, numerator: u128, denominator: u128) -> bool {
-    let whole = numerator / denominator;
-    for _ in 0..whole {
-        if !bernoulli_exp_fraction(random, 1, 1) {
+    exp_with(&mut |n, d| random.below_wide(d) < n, numerator, denominator)
+}
+
+/// The same for a fraction in [0, 1].
+#[inline]
+pub(super) fn bernoulli_exp_fraction(random: &mut Random, numerator: u128, denominator: u128) -> bool {
+    fraction_with(&mut |n, d| random.below_wide(d) < n, numerator, denominator)
+}
+
+/// exp(-x) as a product of exp(-1) and the exponential of a fraction, from flips of
+/// Bernoulli(n/d) coins.
+#[inline]
+fn exp_with(flip: &mut impl FnMut(u128, u128) -> bool, numerator: u128, denominator: u128) -> bool {
+    for _ in 0..numerator / denominator {
+        if !fraction_with(flip, 1, 1) {
             return false;
         }
     }
-    bernoulli_exp_fraction(random, numerator % denominator, denominator)
+    fraction_with(flip, numerator % denominator, denominator)
 }
 
-/// The same for a fraction in [0, 1]: von Neumann's alternating series. The number of successes
-/// of Bernoulli(x/1), Bernoulli(x/2), ... before the first failure is even with probability e^-x.
-pub(crate) fn bernoulli_exp_fraction(random: &mut Random, numerator: u128, denominator: u128) -> bool {
+/// Von Neumann's alternating series: the number of successes of Bernoulli(x/1), Bernoulli(x/2), ...
+/// before the first failure is even with probability e^-x.
+#[inline]
+fn fraction_with(flip: &mut impl FnMut(u128, u128) -> bool, numerator: u128, denominator: u128) -> bool {
     let mut successes = 0;
-    while random.below_wide(denominator * (successes + 1)) < numerator {
+    while flip(numerator, denominator * (successes + 1)) {
         successes += 1;
     }
     successes % 2 == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::noise::binomial_width;
+    use crate::random::Seed;
+
+    /// Walks the tree of all coin flips down to branches of mass `least`: the mass of the leaves
+    /// that say true, and of the branches left out.
+    fn law(numerator: u128, denominator: u128, least: f64) -> (f64, f64) {
+        let (mut yes, mut left_out) = (0.0, 0.0);
+        let mut path: Vec<bool> = Vec::new();
+        loop {
+            // Replay the path, then always take the success branch until the mass is too small.
+            let (mut mass, mut depth) = (1.0, 0);
+            let answer = exp_with(
+                &mut |n, d| {
+                    assert!(n <= d);
+                    if mass < least {
+                        return false; // whatever follows belongs to the branch left out
+                    }
+                    if depth == path.len() {
+                        path.push(true);
+                    }
+                    let success = path[depth];
+                    depth += 1;
+                    mass *= if success { n as f64 } else { (d - n) as f64 } / d as f64;
+                    success
+                },
+                numerator,
+                denominator,
+            );
+            if mass < least {
+                left_out += mass;
+            } else if answer {
+                yes += mass;
+            }
+            // The next path in order: the last success becomes a failure.
+            while path.last() == Some(&false) {
+                path.pop();
+            }
+            match path.last_mut() {
+                Some(last) => *last = false,
+                None => return (yes, left_out),
+            }
+        }
+    }
+
+    #[test]
+    fn the_whole_tree_of_flips_has_the_exact_law() {
+        for denominator in 1..=8 {
+            for numerator in 0..=3 * denominator {
+                let exact = (-(numerator as f64) / denominator as f64).exp();
+                let (yes, left_out) = law(numerator, denominator, 1e-9);
+                assert!(left_out < 1e-5, "{numerator}/{denominator}: {left_out}");
+                assert!(
+                    yes < exact + 1e-12 && exact < yes + left_out + 1e-12,
+                    "{numerator}/{denominator}: {yes} {exact}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn frequencies_agree() {
+        // 192 counts of 20,000 flips, each within its Chernoff width: fails with probability at
+        // most 192 * 1e-11 < 2e-9 for a fresh seed.
+        let mut random = Seed::new(Some([11; 32])).unwrap().stream();
+        for denominator in 1..=8 {
+            for numerator in 1..=24 {
+                let exact = (-(numerator as f64) / denominator as f64).exp();
+                let hits = (0..20_000).filter(|_| bernoulli_exp(&mut random, numerator, denominator)).count();
+                let width = binomial_width(20_000, exact, 1, 1e-11);
+                assert!((hits as f64 - 20_000.0 * exact).abs() <= width, "{numerator}/{denominator}: {hits}");
+            }
+        }
+        // Numbers beyond 64 bits, as the Gaussian sampler has them.
+        let third = (0..20_000).filter(|_| bernoulli_exp(&mut random, 1 << 101, 3 << 101)).count();
+        let exact = (-1.0f64 / 3.0).exp();
+        assert!((third as f64 - 20_000.0 * exact).abs() <= binomial_width(20_000, exact, 1, 1e-11), "{third}");
+    }
 }

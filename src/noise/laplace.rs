@@ -30,7 +30,7 @@ impl Laplace {
         if !(epsilon.is_finite() && epsilon > 0.0) {
             return Err(Error::config("epsilon", "must be finite and > 0", epsilon));
         }
-        let scale = ceil_div(sensitivity, epsilon).unwrap_or(u64::MAX);
+        let scale = ceil_div(sensitivity.into(), epsilon).and_then(|scale| scale.try_into().ok()).unwrap_or(u64::MAX);
         if scale < Self::MIN_SCALE {
             let most = sensitivity / Self::MIN_SCALE;
             return Err(Error::config("epsilon", &format!("must be at most {most} a release"), epsilon));
@@ -39,7 +39,9 @@ impl Laplace {
             let least = sensitivity as f64 / Self::MAX_SCALE as f64;
             return Err(Error::config("epsilon", &format!("must be at least {least:e} a release"), epsilon));
         }
-        Ok(Laplace { scale, epsilon: sensitivity as f64 / scale as f64 })
+        // Rounded up, unless that is more than was asked for.
+        let effective = (sensitivity as f64 / scale as f64).next_up();
+        Ok(Laplace { scale, epsilon: effective.min(epsilon) })
     }
 
     /// The distribution itself, at this scale, for sensitivity 1. `scale > 0`.
@@ -99,21 +101,22 @@ impl Laplace {
 }
 
 /// ceil(n / x) exactly, for finite x > 0; `None` when it does not fit.
-fn ceil_div(n: u64, x: f64) -> Option<u64> {
+pub(super) fn ceil_div(n: u128, x: f64) -> Option<u128> {
     let bits = x.to_bits();
     let (exponent, fraction) = ((bits >> 52) as i32, bits & ((1 << 52) - 1));
     let (mantissa, power) = if exponent == 0 { (fraction, -1074) } else { (fraction | 1 << 52, exponent - 1075) };
     // n / (mantissa * 2^power)
-    if power <= 0 {
-        if power.unsigned_abs() > n.leading_zeros() + 63 {
-            return None; // n * 2^-power is above 2^127, the quotient above 2^74
-        }
-        u64::try_from((u128::from(n) << power.unsigned_abs()).div_ceil(mantissa.into())).ok()
-    } else {
-        // mantissa * 2^power >= 2^53: one unit unless n is larger still
-        let divisor = if power > 64 { u128::MAX } else { u128::from(mantissa) << power };
-        u64::try_from(u128::from(n).div_ceil(divisor)).ok()
+    if power > 0 {
+        let divisor = if power > 75 { u128::MAX } else { u128::from(mantissa) << power };
+        return Some(n.div_ceil(divisor));
     }
+    // Long division, one bit of 2^-power at a time.
+    let mantissa = u128::from(mantissa);
+    let (mut quotient, mut rest) = (n / mantissa, n % mantissa);
+    for _ in power..0 {
+        (quotient, rest) = (quotient.checked_mul(2)? + 2 * rest / mantissa, 2 * rest % mantissa);
+    }
+    quotient.checked_add(u128::from(rest > 0))
 }
 
 #[cfg(test)]
@@ -126,12 +129,89 @@ mod tests {
         assert_eq!(ceil_div(1 << 24, 0.1), Some(167_772_160)); // 0.1 lies above 1/10: 167772159.99..
         assert_eq!(ceil_div(10, 3.0), Some(4));
         assert_eq!(ceil_div(1, 1e300), Some(1));
-        assert_eq!(ceil_div(1 << 24, 1e-300), None);
+        assert_eq!(ceil_div(1, 1e-300), None);
+        assert_eq!(ceil_div(u128::MAX, f64::MAX), Some(1));
+        assert_eq!(ceil_div(u128::MAX, 1.0), Some(u128::MAX));
+        assert_eq!(ceil_div(u128::MAX, 0.5), None);
         assert_eq!(ceil_div(1 << 24, 5e-324), None);
-        assert_eq!(ceil_div(u64::MAX, 1.0), Some(u64::MAX));
+        assert_eq!(ceil_div(u64::MAX.into(), 1.0), Some(u64::MAX.into()));
         for epsilon in [0.1, 0.3, 1.0, 2.7, 1e-3] {
             let laplace = Laplace::new(epsilon, 1 << 24).unwrap();
             assert!(laplace.epsilon() <= epsilon && laplace.epsilon() > epsilon * 0.999);
+        }
+    }
+
+    /// a * b * 2^shift, in words of 64 bits, least first, without leading zeros.
+    fn product(a: u128, b: u64, shift: u32) -> Vec<u64> {
+        let mut words = vec![0u64; (shift / 64) as usize];
+        let mut carry = 0;
+        for half in [a as u64, (a >> 64) as u64] {
+            let part = u128::from(half) * u128::from(b) + carry;
+            words.push(part as u64);
+            carry = part >> 64;
+        }
+        words.push(carry as u64);
+        words.push(0);
+        if shift % 64 > 0 {
+            for i in (0..words.len()).rev() {
+                let below = if i == 0 { 0 } else { words[i - 1] >> (64 - shift % 64) };
+                words[i] = words[i] << (shift % 64) | below;
+            }
+        }
+        while words.last() == Some(&0) {
+            words.pop();
+        }
+        words
+    }
+
+    /// a <= b for the products.
+    fn at_most(a: &[u64], b: &[u64]) -> bool {
+        a.len().cmp(&b.len()).then_with(|| a.iter().rev().cmp(b.iter().rev())).is_le()
+    }
+
+    #[test]
+    fn the_division_agrees_with_big_integers() {
+        let mut random = crate::random::Seed::new(Some([5; 32])).unwrap().stream();
+        let (mut fitting, mut exact) = (0, 0);
+        for round in 0..200_000 {
+            // Even rounds: any numbers. Odd rounds: n a multiple of the mantissa, or beside one.
+            let mantissa = (random.next_u64() >> 12 | 1 << 52) >> random.below(50);
+            let power = random.below(180) as i32 - 130;
+            let wide = u128::from(random.next_u64()) << 64 | u128::from(random.next_u64());
+            let n = if round % 2 == 0 {
+                wide >> random.below(127)
+            } else {
+                u128::from(mantissa) * u128::from(random.next_u64() >> random.below(64)) + 1
+                    - u128::from(random.below(3)).min(1)
+            };
+            let x = mantissa as f64 * 2f64.powi(power);
+            // n <= c x and not n <= (c - 1) x, both sides times 2^-power where it is negative.
+            let (up, down) = (power.max(0) as u32, (-power).max(0) as u32);
+            let covers = |c: u128| at_most(&product(n, 1, down), &product(c, mantissa, up));
+            match ceil_div(n, x) {
+                Some(c) => {
+                    assert!(covers(c) && (c == 0 || !covers(c - 1)), "{n} / {x}: {c}");
+                    fitting += 1;
+                    exact += u32::from(product(n, 1, down) == product(c, mantissa, up));
+                }
+                None => assert!(!covers(u128::MAX), "{n} / {x}"),
+            }
+        }
+        assert!(fitting > 50_000 && exact > 1_000, "{fitting} {exact}");
+    }
+
+    #[test]
+    fn the_width_holds_and_is_tight() {
+        for scale in [1, 2, 10, 1000, 1 << 22, 1 << 40] {
+            let tail = |width: f64| {
+                let p = |x: f64| (-x / scale as f64).exp();
+                if width < 0.0 { 1.0 } else { 2.0 * p(width.floor() + 1.0) / (1.0 + p(1.0)) }
+            };
+            for gamma in [1.0, 0.3, 1e-2, 1e-9, 1e-30] {
+                let width = Laplace::with_scale(scale).width(gamma);
+                assert!(tail(width) <= gamma * (1.0 + 1e-12), "{scale} {gamma}");
+                assert!(tail(0.9 * width - 1.5) > gamma || gamma == 1.0, "{scale} {gamma}");
+            }
         }
     }
 

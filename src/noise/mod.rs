@@ -5,9 +5,13 @@
 //! and its output is bit-identical on every machine.
 
 mod bernoulli;
+mod gaussian;
 mod laplace;
 mod source;
+mod width;
 
 pub use bernoulli::bernoulli_exp;
+pub use gaussian::Gaussian;
 pub use laplace::Laplace;
-pub use source::LaplaceSource;
+pub use source::{LaplaceSource, Law, Noise, NoiseSource};
+pub use width::{SumWidth, binomial_width, laplace_sum_width};

@@ -1,0 +1,191 @@
+//! The noise against its exact laws.
+//!
+//! A chi-square statistic of k degrees of freedom exceeds k + 2 sqrt(k x) + 2x with probability at
+//! most e^-x (Laurent and Massart 2000); every cell expects at least 1000 samples, so the limit law
+//! is a fair description. Each acceptance below therefore fails with probability at most 1e-9 for
+//! a fresh seed, and the seeds are fixed. That the tests have teeth is tested too.
+
+use dpb::noise::{Gaussian, Laplace, LaplaceSource, Noise, NoiseSource};
+use dpb::{Random, Seed};
+
+fn stream(seed: u8) -> Random {
+    Seed::new(Some([seed; 32])).unwrap().stream()
+}
+
+/// Counts against probabilities: the chi-square statistic over its 1 - 1e-9 quantile.
+fn chi_square(counts: &[u64], probabilities: &[f64]) -> f64 {
+    assert_eq!(counts.len(), probabilities.len());
+    assert!((probabilities.iter().sum::<f64>() - 1.0).abs() < 1e-9);
+    let total = counts.iter().sum::<u64>() as f64;
+    let cell = |(&count, &probability): (&u64, &f64)| {
+        let expected = total * probability;
+        assert!(expected >= 1000.0, "{expected}");
+        (count as f64 - expected).powi(2) / expected
+    };
+    let statistic: f64 = std::iter::zip(counts, probabilities).map(cell).sum();
+    let (freedom, x) = ((counts.len() - 1) as f64, 1e9f64.ln());
+    statistic / (freedom + 2.0 * (freedom * x).sqrt() + 2.0 * x)
+}
+
+/// A symmetric law on the integers, cut into intervals.
+struct Cells {
+    /// Where all cells but the first begin.
+    starts: Vec<i64>,
+    probabilities: Vec<f64>,
+}
+
+impl Cells {
+    /// One cell about zero, and on each side cells an eighth of the scale wide (single integers
+    /// for small scales), as far out as they expect 1000 samples. `tail(m)` is P(X >= m), m > 0.
+    fn new(scale: u64, samples: u64, tail: impl Fn(i64) -> f64) -> Cells {
+        let width = if scale < 64 { 1 } else { scale as i64 / 8 };
+        let least = 1000.0 / samples as f64;
+        let mut ends = vec![width];
+        loop {
+            let next = ends[ends.len() - 1] + width;
+            if tail(next - width) - tail(next) < least || tail(next) < least {
+                break;
+            }
+            ends.push(next);
+        }
+        let mut side: Vec<f64> = ends.windows(2).map(|pair| tail(pair[0]) - tail(pair[1])).collect();
+        side.push(tail(ends[ends.len() - 1]));
+        let (left, right) = (side.iter().rev(), side.iter());
+        Cells {
+            starts: ends.iter().rev().map(|end| 1 - end).chain(ends.iter().copied()).collect(),
+            probabilities: left.chain(&[1.0 - 2.0 * tail(width)]).chain(right).copied().collect(),
+        }
+    }
+
+    fn laplace(scale: u64, samples: u64) -> Cells {
+        let power = |m: i64| (-m as f64 / scale as f64).exp();
+        Cells::new(scale, samples, |m| power(m) / (1.0 + power(1)))
+    }
+
+    fn gaussian(sigma: u64, samples: u64) -> Cells {
+        let density = |x: f64| (-0.5 * (x / sigma as f64).powi(2)).exp();
+        Cells::new(sigma, samples, |m| {
+            if sigma < 64 {
+                let upper: f64 = (1..=12 * sigma as i64).map(|x| density(x as f64)).sum();
+                return (m..=12 * sigma as i64).map(|x| density(x as f64)).sum::<f64>() / (1.0 + 2.0 * upper);
+            }
+            // The integers' cells [x - 1/2, x + 1/2) as one integral, by Simpson's rule: the error
+            // is of the order of 1/sigma^2.
+            let (from, steps) = (m as f64 - 0.5, 2000);
+            let step = (9.0 * sigma as f64 - from) / f64::from(steps);
+            let term = |i: i32| match i {
+                0 => density(from),
+                i if i % 2 == 1 => 4.0 * density(from + f64::from(i) * step),
+                i => 2.0 * density(from + f64::from(i) * step),
+            };
+            (0..steps).map(term).sum::<f64>() * step / 3.0 / (sigma as f64 * std::f64::consts::TAU.sqrt())
+        })
+    }
+
+    fn test(&self, samples: u64, mut draw: impl FnMut() -> i64) -> f64 {
+        let mut counts = vec![0; self.probabilities.len()];
+        for _ in 0..samples {
+            let x = draw();
+            counts[self.starts.partition_point(|&start| start <= x)] += 1;
+        }
+        chi_square(&counts, &self.probabilities)
+    }
+}
+
+/// |X| mod 1024 of Laplace noise, where a sampler with stale or missing low bits would show.
+fn low_bits(scale: u64, samples: u64, mut draw: impl FnMut() -> i64) -> f64 {
+    let mut counts = vec![0; 1024];
+    for _ in 0..samples {
+        counts[(draw().unsigned_abs() % 1024) as usize] += 1;
+    }
+    // P(|X| = m) is 2 zero p^m, but zero at m = 0.
+    let power = |m: u32| (-f64::from(m) / scale as f64).exp();
+    let minus = |m: u32| -(-f64::from(m) / scale as f64).exp_m1();
+    let zero = minus(1) / (1.0 + power(1));
+    let mass = |r: u32| 2.0 * zero * power(r) / minus(1024) - if r == 0 { zero } else { 0.0 };
+    chi_square(&counts, &(0..1024).map(mass).collect::<Vec<f64>>())
+}
+
+/// The four scales: 1, 10, and the 2^-20 grid at epsilon 0.25 and 0.001.
+fn laws() -> [Laplace; 4] {
+    let on_grid = |epsilon| Laplace::new(epsilon, 1 << 20).unwrap();
+    [Laplace::with_scale(1), Laplace::with_scale(10), on_grid(0.25), on_grid(0.001)]
+}
+
+const SAMPLES: u64 = 2_000_000;
+
+#[test]
+fn laplace_has_its_law() {
+    for (seed, law) in (20..).zip(laws()) {
+        let mut source = LaplaceSource::new(law, stream(seed));
+        let ratio = Cells::laplace(law.scale(), SAMPLES).test(SAMPLES, || source.draw());
+        println!("scale {}: {ratio:.3} of the threshold", law.scale());
+        assert!(ratio < 1.0, "scale {}: {ratio}", law.scale());
+    }
+}
+
+#[test]
+fn laplace_has_its_low_bits() {
+    for (seed, law) in (30..).zip(&laws()[2..]) {
+        let mut random = stream(seed);
+        let ratio = low_bits(law.scale(), SAMPLES, || law.sample(&mut random));
+        println!("scale {}: {ratio:.3} of the threshold", law.scale());
+        assert!(ratio < 1.0, "scale {}: {ratio}", law.scale());
+    }
+}
+
+#[test]
+fn gaussian_has_its_law() {
+    let zcdp = Gaussian::new(0.1, 1 << 24).unwrap();
+    let laws = [Gaussian::with_sigma(1), Gaussian::with_sigma(10), Gaussian::with_sigma(1 << 10), zcdp];
+    for (seed, law) in (40..).zip(laws) {
+        let mut source = NoiseSource::new(Noise::Gaussian(law), stream(seed));
+        let ratio = Cells::gaussian(law.sigma(), SAMPLES / 2).test(SAMPLES / 2, || source.draw());
+        println!("sigma {}: {ratio:.3} of the threshold", law.sigma());
+        assert!(ratio < 1.0, "sigma {}: {ratio}", law.sigma());
+    }
+}
+
+#[test]
+fn the_tests_have_teeth() {
+    let mut random = stream(50);
+    // A scale that is 2% off, either way, and a Gaussian one.
+    for scale in [(1 << 22) / 100 * 98, (1 << 22) / 100 * 102] {
+        let law = Laplace::with_scale(scale);
+        let ratio = Cells::laplace(1 << 22, SAMPLES).test(SAMPLES, || law.sample(&mut random));
+        println!("scale 2% off: {ratio:.3} of the threshold");
+        assert!(ratio > 1.2, "{ratio}");
+    }
+    let law = Gaussian::with_sigma(1004);
+    assert!(Cells::gaussian(1024, SAMPLES / 2).test(SAMPLES / 2, || law.sample(&mut random)) > 1.2);
+    // Zero twice as often as it should: without the rejection of minus zero.
+    let doubled = |random: &mut Random| loop {
+        let x = Laplace::with_scale(10).sample(random);
+        if x == 0 || random.bit() {
+            return x;
+        }
+    };
+    assert!(Cells::laplace(10, SAMPLES).test(SAMPLES, || doubled(&mut random)) > 1.2);
+    // A grid twice too coarse: the law at large is right, the low bits are not.
+    let half = Laplace::with_scale(1 << 21);
+    assert!(Cells::laplace(1 << 22, SAMPLES).test(SAMPLES, || 2 * half.sample(&mut random)) < 1.0);
+    assert!(low_bits(1 << 22, SAMPLES, || 2 * half.sample(&mut random)) > 1.2);
+}
+
+/// Computed by another program: ChaCha20 by RFC 8439's block function with a 64-bit counter and a
+/// zero nonce, and the samplers written anew on Python's integers.
+#[test]
+fn known_answers() {
+    let mut seed = Seed::new(Some(std::array::from_fn(|i| i as u8))).unwrap();
+    let (mut bits, mut laplace, mut gaussian) = (seed.stream(), seed.stream(), seed.stream());
+    let words: [u64; 4] = std::array::from_fn(|_| bits.next_u64());
+    assert_eq!(words, [0xb156_b70a_01b8_fabf, 0xc421_2a63_af92_602e, 0xf476_28f7_bab2_a4a1, 0xea7f_4806_8de3_6792]);
+    assert_eq!((0..96).map(|_| bits.next_u64()).last(), Some(0xb71c_1af7_1a58_5e2b));
+    let mut draw = |scale| std::array::from_fn(|_| Laplace::with_scale(scale).sample(&mut laplace));
+    assert_eq!(draw(1 << 22), [4127467, -2080960, -1754407, 4520600, -3165233, 6827924, -1175553, -2542890]);
+    assert_eq!(draw(1), [0, -2, 0, 1, 0, 0, 0, -2]);
+    let mut draw = |sigma| std::array::from_fn(|_| Gaussian::with_sigma(sigma).sample(&mut gaussian));
+    assert_eq!(draw(1 << 24), [-2812920, 5505684, 34952138, -450864, -10203373, 13636649, 10769235, 25858195]);
+    assert_eq!(draw(2), [2, -1, 0, 0, 2, 5, -3, 1]);
+    assert_eq!(draw(1 << 50)[..3], [-1265190828697717, -124255350141340, -86961541956557]);
+}
