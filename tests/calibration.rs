@@ -48,7 +48,10 @@ fn the_golden_numbers() {
         let noise = ShuffleNoise::calibrated(1.0, 1e-6, users).unwrap();
         // 80 coins in all, and a hair less than fair: 79 fair ones are just too few.
         assert_eq!(noise.coins(users), 80);
-        assert!((39.0..=40.0).contains(&noise.mean(users)) && (19.9..=20.0).contains(&noise.variance(users)), "{noise:?}");
+        assert!(
+            (39.0..=40.0).contains(&noise.mean(users)) && (19.9..=20.0).contains(&noise.variance(users)),
+            "{noise:?}"
+        );
     }
     let few = ShuffleNoise::printed(1.0, 1e-6, 100).unwrap();
     assert_eq!(few, ShuffleNoise { coins_per_user: 14, coin_numerator: 1 << 31 });
@@ -66,14 +69,20 @@ fn the_true_distribution_at_small_sizes_meets_the_claim_and_hardly_more() {
                 let truth = true_delta(users, noise, epsilon);
                 assert!(truth <= delta, "{users} {epsilon} {delta}: {truth}");
                 let computed = noise.delta(epsilon, users);
-                assert!(computed >= truth * (1.0 - 1e-12) && computed <= truth * (1.0 + 1e-7), "{computed:e} {truth:e}");
+                assert!(
+                    computed >= truth * (1.0 - 1e-12) && computed <= truth * (1.0 + 1e-7),
+                    "{computed:e} {truth:e}"
+                );
                 // One step less noise is too little, up to the slack that rounding up costs.
                 let less = if noise.coin_numerator > 1 {
                     ShuffleNoise { coin_numerator: noise.coin_numerator - 1, ..noise }
                 } else {
                     ShuffleNoise { coins_per_user: noise.coins_per_user - 1, ..noise }
                 };
-                assert!(true_delta(users, less, epsilon) > delta * (1.0 - 1e-7), "{users} {epsilon} {delta}: too much noise");
+                assert!(
+                    true_delta(users, less, epsilon) > delta * (1.0 - 1e-7),
+                    "{users} {epsilon} {delta}: too much noise"
+                );
             }
         }
         for delta in [0.3, 1e-3] {
@@ -94,7 +103,10 @@ fn the_shift_agrees_with_brute_force_both_ways() {
                 let truth = hockey_stick(&zero, &one, epsilon).max(hockey_stick(&one, &zero, epsilon));
                 let computed = delta_of_binomial_shift(coins.into(), noise.coin(), epsilon);
                 assert!(computed >= truth * (1.0 - 1e-11), "{coins} {numerator} {epsilon}: {computed:e} {truth:e}");
-                assert!(computed <= (truth * (1.0 + 1e-8)).min(1.0), "{coins} {numerator} {epsilon}: {computed:e} {truth:e}");
+                assert!(
+                    computed <= (truth * (1.0 + 1e-8)).min(1.0),
+                    "{coins} {numerator} {epsilon}: {computed:e} {truth:e}"
+                );
                 let mirrored = delta_of_binomial_shift(coins.into(), 1.0 - noise.coin(), epsilon);
                 assert!((mirrored / computed - 1.0).abs() < 1e-9);
             }

@@ -79,7 +79,11 @@ impl Binomial {
             return n * ln_of_complement(self.p, self.q);
         }
         let (k, rest) = (k as f64, (self.n - k) as f64);
-        stirling_error(n) - stirling_error(k) - stirling_error(rest) - deviance(k, n * self.p) - deviance(rest, n * self.q)
+        stirling_error(n)
+            - stirling_error(k)
+            - stirling_error(rest)
+            - deviance(k, n * self.p)
+            - deviance(rest, n * self.q)
             + 0.5 * (n / (std::f64::consts::TAU * k * rest)).ln()
     }
 }
@@ -141,7 +145,10 @@ mod tests {
                     assert!((law.ln_pmf(k).exp() / exact - 1.0).abs() < 1e-12, "{n} {p} {k}");
                     cumulative += exact;
                     let bound = law.below(k, |_| 1.0);
-                    assert!(bound >= cumulative * (1.0 - 1e-13) && bound <= cumulative * (1.0 + 2.0 * SLACK), "{n} {p} {k}");
+                    assert!(
+                        bound >= cumulative * (1.0 - 1e-13) && bound <= cumulative * (1.0 + 2.0 * SLACK),
+                        "{n} {p} {k}"
+                    );
                 }
             }
         }
