@@ -17,6 +17,9 @@
 //! What breaks it: closing a batch by *arrival* when the time of arrival depends on the reward
 //! (hence `answer_window`), and releasing a batch twice (retries, re-noising, old snapshots).
 
+mod binomial;
+pub mod calibration;
+
 /// The privacy loss of one reward so far, as the mechanism's theorem states it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PrivacyLoss {
