@@ -46,7 +46,9 @@ impl Audit {
 
     /// Runs the worlds. Seeds are `0 .. 2 * (pilot + verdict)`, each used once.
     pub fn run(&self, world: impl Fn(u64, bool) -> u64) -> Verdict {
-        let pilot = |neighbour: bool| (0..self.pilot).map(|i| world(2 * i + u64::from(neighbour), neighbour)).collect::<Vec<_>>();
+        let pilot = |neighbour: bool| {
+            (0..self.pilot).map(|i| world(2 * i + u64::from(neighbour), neighbour)).collect::<Vec<_>>()
+        };
         let (plain, changed) = (pilot(false), pilot(true));
         let forward = self.choose_event(&changed, &plain);
         let backward = self.choose_event(&plain, &changed);
