@@ -19,6 +19,7 @@
 mod bandit;
 mod batch;
 mod config;
+pub mod counter;
 mod engine;
 mod error;
 pub mod ffi;

@@ -1,0 +1,106 @@
+//! Continual sums: a running total that may be read after every addition, for ever, at the privacy
+//! cost of one release (Chan, Shi, Song 2011; Tossou and Dimitrakakis 2016, section 2.3).
+
+mod sums;
+mod tail;
+
+pub use sums::{Binary, Hybrid, HybridLaws, Logarithmic, MAX_COUNT, RunningSum};
+pub use tail::{Tail, WidthLine};
+
+use crate::error::{Error, Result};
+use crate::noise::Laplace;
+use crate::random::{Random, Seed};
+use crate::reward::{Reward, RewardRange};
+
+/// Which mechanism.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum CounterKind {
+    /// Releases at powers of two: the least noise, the rarest news.
+    Logarithmic = 0,
+    /// Releases at every value up to a horizon.
+    Binary = 1,
+    /// Releases at every value, without a horizon.
+    Hybrid = 2,
+}
+
+/// A differentially private running sum of values in `[0, 1]`.
+///
+/// **Pure eps-DP** for the whole stream of releases when one value changes; see each mechanism for
+/// its proof. Values are rounded once to a grid of 2^-24 and summed exactly; the noise is exact.
+/// Reading is free of privacy cost and of noise: twice at the same count gives the same number.
+pub struct Counter {
+    sum: Box<dyn RunningSum>,
+    random: Random,
+    range: RewardRange,
+}
+
+impl Counter {
+    /// An empty counter. `horizon`: the most values of a binary counter (1 ..= 2^37), ignored by
+    /// the others. `test_seed`: `None` = operating system entropy; `Some` = reproducible and NOT
+    /// private.
+    ///
+    /// # Errors
+    /// `InvalidConfig` for an epsilon or a horizon that the mechanism cannot do; `Entropy`.
+    pub fn new(kind: CounterKind, epsilon: f64, horizon: u64, test_seed: Option<[u8; 32]>) -> Result<Counter> {
+        let law = |epsilon| Laplace::new(epsilon, Reward::ONE as u64);
+        law(epsilon)?; // so that errors name the caller's epsilon, not a share of it
+        let shared = |error| match error {
+            Error::InvalidConfig { field: "epsilon", .. } => {
+                Error::config("epsilon", "must be large enough to be shared by the levels of a tree", epsilon)
+            }
+            other => other,
+        };
+        let sum: Box<dyn RunningSum> = match kind {
+            CounterKind::Logarithmic => Box::new(Logarithmic::new(epsilon, law)?),
+            CounterKind::Binary => Box::new(Binary::new(epsilon, horizon, law).map_err(shared)?),
+            CounterKind::Hybrid => Box::new(Hybrid::new(HybridLaws::new(epsilon, law).map_err(shared)?)),
+        };
+        Self::with_sum(sum, test_seed)
+    }
+
+    /// The hybrid mechanism as printed, which leaks twice what it says.
+    #[cfg(feature = "test-hooks")]
+    #[doc(hidden)]
+    pub fn uncorrected_hybrid(epsilon: f64, test_seed: Option<[u8; 32]>) -> Result<Counter> {
+        let laws = HybridLaws::uncorrected(epsilon, |epsilon| Laplace::new(epsilon, Reward::ONE as u64))?;
+        Self::with_sum(Box::new(Hybrid::new(laws)), test_seed)
+    }
+
+    fn with_sum(sum: Box<dyn RunningSum>, test_seed: Option<[u8; 32]>) -> Result<Counter> {
+        let range = RewardRange::new(0.0, 1.0, Reward::BITS, false)?;
+        Ok(Counter { sum, random: Seed::new(test_seed)?.stream(), range })
+    }
+
+    /// Adds a value in `[0, 1]` and brings the release up to date. O(1) amortised.
+    ///
+    /// # Errors
+    /// `InvalidReward` for a value outside; `Halted` when a binary counter has its `horizon` of
+    /// values (the others: 2^37). Nothing has changed.
+    pub fn add(&mut self, value: f64) -> Result<()> {
+        let value = self.range.quantize(value)?;
+        if self.sum.add(value.units(), &mut self.random) { Ok(()) } else { Err(Error::Halted) }
+    }
+
+    /// The released sum; 0 before the first release. O(1).
+    pub fn read(&self) -> f64 {
+        self.sum.released() as f64 / Reward::ONE as f64
+    }
+
+    /// P(|released - exact| > width) <= gamma for this release, gamma in (0, 1].
+    pub fn width(&self, gamma: f64) -> f64 {
+        self.sum.tail().width(gamma) / Reward::ONE as f64
+    }
+
+    /// Values added so far.
+    pub fn count(&self) -> u64 {
+        self.sum.count()
+    }
+}
+
+impl std::fmt::Debug for Counter {
+    /// Released state only.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Counter").field("count", &self.count()).field("sum", &self.read()).finish_non_exhaustive()
+    }
+}
