@@ -33,7 +33,16 @@ fn header_compiles_alone() {
         if have(compiler) {
             for standard in standards {
                 let mut command = Command::new(compiler);
-                command.args(["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only", "-Iinclude", "-x", language]);
+                command.args([
+                    "-Wall",
+                    "-Wextra",
+                    "-Wpedantic",
+                    "-Werror",
+                    "-fsyntax-only",
+                    "-Iinclude",
+                    "-x",
+                    language,
+                ]);
                 run(command.arg(format!("-std={standard}")).arg(&alone).current_dir(root()));
             }
         }

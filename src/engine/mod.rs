@@ -109,9 +109,8 @@ impl Engine {
     #[inline]
     pub fn make_room(&mut self) -> Option<Event> {
         let next = self.counts.decisions;
-        let due =
-            if self.window > 0 { next.checked_sub(self.window)? } else { next.checked_sub(self.ring.len() as u64)? };
         let windowed = self.window > 0;
+        let due = next.checked_sub(if windowed { self.window } else { self.ring.len() as u64 })?;
         let slot = self.slot(due);
         let (pull, state) = (slot.pull, std::mem::replace(&mut slot.state, State::Done));
         match state {

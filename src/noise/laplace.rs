@@ -152,7 +152,7 @@ mod tests {
         }
         words.push(carry as u64);
         words.push(0);
-        if shift % 64 > 0 {
+        if !shift.is_multiple_of(64) {
             for i in (0..words.len()).rev() {
                 let below = if i == 0 { 0 } else { words[i - 1] >> (64 - shift % 64) };
                 words[i] = words[i] << (shift % 64) | below;

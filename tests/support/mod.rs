@@ -18,7 +18,8 @@ pub fn library_dir() -> PathBuf {
 
 /// Is this tool here? If not, says "skipped", and fails where DPB_REQUIRE_TOOLCHAINS=1 (CI).
 pub fn have(tool: &str) -> bool {
-    let found = Command::new(tool).arg("--version").output().is_ok() || Command::new(tool).arg("version").output().is_ok();
+    let found =
+        Command::new(tool).arg("--version").output().is_ok() || Command::new(tool).arg("version").output().is_ok();
     if !found {
         skip(&format!("{tool} not found"));
     }

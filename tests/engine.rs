@@ -1,0 +1,296 @@
+//! Random interleavings of select, update, cancel, duplicate, late and foreign calls, against a
+//! simple model that remembers everything: every status, count and sum must agree.
+//!
+//! Sums are compared exactly: under `Fault::NoNoise` the noise has scale one grid unit (2^-24), so
+//! a released mean of DP-SE, times its pulls, is within a few units of the model's sum; rewards
+//! are multiples of 1/8, so a reward lost or counted twice is off by two million units.
+
+use dpb::{Algorithm, Bandit, Config, Decision, Error, Fault};
+use proptest::prelude::*;
+use std::collections::VecDeque;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Select,
+    /// Answer or cancel the n-th last decision (whatever became of it), with reward r/8.
+    Update(usize, u8),
+    Cancel(usize),
+    BadReward(usize),
+    Foreign(u64),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        6 => Just(Step::Select),
+        8 => (0usize..40, 0u8..=8).prop_map(|(n, r)| Step::Update(n, r)),
+        1 => (0usize..40).prop_map(Step::Cancel),
+        1 => (0usize..40).prop_map(Step::BadReward),
+        1 => any::<u64>().prop_map(Step::Foreign),
+    ];
+    prop::collection::vec(step, 1..3000)
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Fate {
+    Open,
+    Held(u8),
+    Done,
+    Gone,
+}
+
+/// What the engine and DP-SE should do, with no ring and no cleverness.
+struct Model {
+    window: usize,
+    capacity: usize,
+    log: Vec<(Decision, Fate)>,
+    answered: u64,
+    cancelled: u64,
+    expired: u64,
+    refused: [u64; 4],
+    /// Rewards of each arm in the order in which they took effect: DP-SE's epochs take the first
+    /// R_e of those left over by the epochs before.
+    arrived: Vec<VecDeque<u8>>,
+    pulls: Vec<u64>,
+}
+
+impl Model {
+    fn settle(&mut self, decision: Decision, reward: u8) {
+        self.answered += 1;
+        self.arrived[decision.arm as usize].push_back(reward);
+    }
+
+    fn before_select(&mut self) {
+        let depth = if self.window > 0 { self.window } else { self.capacity };
+        let Some(due) = self.log.len().checked_sub(depth) else { return };
+        let (decision, fate) = self.log[due];
+        match fate {
+            Fate::Held(reward) => self.settle(decision, reward),
+            Fate::Open if self.window > 0 => self.settle(decision, 0),
+            Fate::Open => {
+                self.expired += 1;
+                self.pulls[decision.arm as usize] -= 1;
+            }
+            Fate::Done | Fate::Gone => {}
+        }
+        self.log[due].1 = Fate::Gone;
+    }
+
+    /// What the engine should say of a ticket, `None` when it may still be answered.
+    fn verdict(&mut self, index: usize) -> Option<Error> {
+        match self.log[index].1 {
+            Fate::Open => None,
+            Fate::Held(_) | Fate::Done => {
+                self.refused[0] += 1;
+                Some(Error::Duplicate)
+            }
+            Fate::Gone => {
+                self.refused[1] += 1;
+                Some(Error::Expired)
+            }
+        }
+    }
+}
+
+/// R_e of Algorithm 3 for two arms at beta = 0.9 and epsilon, written down a second time.
+fn quota(epoch: u32, epsilon: f64) -> u64 {
+    let (e2, gap) = (f64::from(epoch * epoch), 0.5f64.powi(epoch as i32));
+    let hoeffding = 32.0 * (8.0 * 2.0 * e2 / 0.9).ln() / (gap * gap);
+    let laplace = 8.0 * (4.0 * 2.0 * e2 / 0.9).ln() / (epsilon * gap);
+    (hoeffding.max(laplace) + 1.0).ceil() as u64
+}
+
+/// Plays the steps on both; the epochs seen to end.
+fn check(steps: &[Step], window: u32, capacity: u32) -> u32 {
+    // beta near one makes epochs as short as they get (about 370 pulls an arm), so that a few
+    // thousand steps cross an epoch's end.
+    let config = Config {
+        beta: 0.9,
+        pending_capacity: capacity,
+        answer_window: window,
+        test_seed: Some([9; 32]),
+        fault: Fault::NoNoise,
+        ..Config::new(2, 1.0)
+    };
+    let bandit = Bandit::new(Algorithm::Se, &config).unwrap();
+    let mut model = Model {
+        window: window as usize,
+        capacity: capacity.max(window).next_power_of_two() as usize,
+        log: Vec::new(),
+        answered: 0,
+        cancelled: 0,
+        expired: 0,
+        refused: [0; 4],
+        arrived: vec![VecDeque::new(); 2],
+        pulls: vec![0; 2],
+    };
+    let mut phase = 1;
+    for step in steps {
+        match *step {
+            Step::Select => {
+                model.before_select();
+                let decision = bandit.select().unwrap();
+                model.pulls[decision.arm as usize] += 1;
+                model.log.push((decision, Fate::Open));
+            }
+            Step::Update(n, reward) if !model.log.is_empty() => {
+                let index = model.log.len().saturating_sub(n + 1);
+                let decision = model.log[index].0;
+                let refusal = model.verdict(index);
+                let outcome = bandit.update(decision.ticket, f64::from(reward) / 8.0);
+                assert_eq!(outcome.err(), refusal);
+                if refusal.is_none() {
+                    if window > 0 {
+                        model.log[index].1 = Fate::Held(reward);
+                    } else {
+                        model.log[index].1 = Fate::Done;
+                        model.settle(decision, reward);
+                    }
+                }
+            }
+            Step::Cancel(n) if !model.log.is_empty() => {
+                let index = model.log.len().saturating_sub(n + 1);
+                let refusal = model.verdict(index);
+                assert_eq!(bandit.cancel(model.log[index].0.ticket).err(), refusal);
+                if refusal.is_none() {
+                    model.log[index].1 = Fate::Done;
+                    model.cancelled += 1;
+                    model.pulls[model.log[index].0.arm as usize] -= 1;
+                }
+            }
+            Step::BadReward(n) if !model.log.is_empty() => {
+                let ticket = model.log[model.log.len().saturating_sub(n + 1)].0.ticket;
+                assert_eq!(bandit.update(ticket, 1.5), Err(Error::InvalidReward));
+                model.refused[2] += 1;
+            }
+            Step::Foreign(ticket) if model.log.iter().all(|(d, _)| d.ticket != ticket) => {
+                assert_eq!(bandit.update(ticket, 0.5), Err(Error::UnknownTicket));
+                model.refused[3] += 1;
+            }
+            _ => {}
+        }
+        // An epoch has ended: the released sums are those of the first R_e arrivals of each arm.
+        let report = bandit.report().unwrap();
+        if report.phase != phase || report.arms_active == 1 {
+            let arms = bandit.arm_reports().unwrap();
+            for (arm, arrived) in model.arrived.iter_mut().enumerate() {
+                let quota = quota(phase, 1.0);
+                let sum: f64 = arrived.drain(..quota as usize).map(|r| f64::from(r) / 8.0).sum();
+                let released = arms[arm].mean * quota as f64;
+                assert!((released - sum).abs() < 1e-4, "epoch {phase}, arm {arm}: {released} is not {sum}");
+            }
+            phase += 1;
+            if report.arms_active == 1 {
+                return phase - 1; // the race is over, nothing is released any more
+            }
+        } else {
+            let waiting = model.arrived.iter().all(|a| a.len() as u64 >= quota(phase, 1.0));
+            assert!(!waiting, "the epoch has all its answers and did not end");
+        }
+    }
+    let counts = bandit.report().unwrap().counts;
+    assert_eq!(counts.decisions, model.log.len() as u64);
+    assert_eq!((counts.answered, counts.cancelled, counts.expired), (model.answered, model.cancelled, model.expired));
+    let d = bandit.diagnostics().unwrap();
+    assert_eq!([d.duplicates, d.late, d.rejected, d.unknown], model.refused);
+    let pulls: Vec<u64> = bandit.arm_reports().unwrap().iter().map(|a| a.pulls).collect();
+    assert_eq!(pulls, model.pulls);
+    phase - 1
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, rng_seed: prop::test_runner::RngSeed::Fixed(1), ..ProptestConfig::default() })]
+
+    #[test]
+    fn explicit_answers_agree_with_the_model(steps in steps(), capacity in 1u32..64) {
+        check(&steps, 0, capacity);
+    }
+
+    #[test]
+    fn windowed_answers_agree_with_the_model(steps in steps(), window in 1u32..50) {
+        check(&steps, window, 8);
+    }
+}
+
+/// Epochs end and are compared for certain: a long run with everything in it.
+#[test]
+fn epochs_get_exactly_their_answered_pulls() {
+    for (window, seed) in [(0, 1u64), (17, 2)] {
+        let mut state = seed;
+        let mut draw = |n: u64| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 33) % n
+        };
+        let steps: Vec<Step> = (0..40_000)
+            .map(|_| match draw(16) {
+                0..6 => Step::Select,
+                6..13 => Step::Update(draw(40) as usize, draw(9) as u8),
+                13 => Step::Cancel(draw(40) as usize),
+                14 => Step::BadReward(draw(40) as usize),
+                _ => Step::Foreign(draw(u64::MAX)),
+            })
+            .collect();
+        assert!(check(&steps, window, 32) >= 2);
+    }
+}
+
+/// The sabotage that this file must notice: a second answer that counts.
+#[test]
+#[should_panic]
+fn a_believed_duplicate_is_noticed() {
+    let config = Config { fault: Fault::DuplicateBelieved, test_seed: Some([9; 32]), ..Config::new(2, 1.0) };
+    let bandit = Bandit::new(Algorithm::Se, &config).unwrap();
+    let decision = bandit.select().unwrap();
+    bandit.update(decision.ticket, 1.0).unwrap();
+    assert_eq!(bandit.update(decision.ticket, 1.0), Err(Error::Duplicate));
+}
+
+/// A pull that is cancelled is issued again: the epoch still ends with R_1 answers an arm.
+#[test]
+fn a_cancelled_pull_is_issued_again() {
+    let config = Config { horizon: 50_000_000, test_seed: Some([1; 32]), ..Config::new(5, 0.25) };
+    let bandit = Bandit::new(Algorithm::Se, &config).unwrap();
+    let mut answered = [0u64; 5];
+    while bandit.report().unwrap().phase == 1 {
+        let decision = bandit.select().unwrap();
+        if decision.ticket % 3 == 0 {
+            bandit.cancel(decision.ticket).unwrap();
+        } else {
+            bandit.update(decision.ticket, 0.5).unwrap();
+            answered[decision.arm as usize] += 1;
+        }
+    }
+    assert_eq!(answered, [2743; 5]);
+}
+
+/// Tickets of one handle mean nothing to another, even of the same seed and node.
+#[test]
+fn foreign_tickets_are_unknown() {
+    let config = Config { node: 7, test_seed: Some([1; 32]), ..Config::new(5, 1.0) };
+    let (ours, theirs) = (Bandit::new(Algorithm::Se, &config).unwrap(), Bandit::new(Algorithm::Se, &config).unwrap());
+    for _ in 0..1000 {
+        ours.select().unwrap();
+        assert_eq!(ours.update(theirs.select().unwrap().ticket, 1.0), Err(Error::UnknownTicket));
+    }
+    assert_eq!(ours.diagnostics().unwrap().unknown, 1000);
+}
+
+/// Many threads on one handle: every decision is answered exactly once.
+#[test]
+fn threads_share_a_handle() {
+    let config = Config { horizon: 1_000_000, pending_capacity: 1 << 18, ..Config::new(5, 1.0) };
+    let bandit = Bandit::new(Algorithm::Se, &config).unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..50_000 {
+                    let decision = bandit.select().unwrap();
+                    bandit.update(decision.ticket, 0.5).unwrap();
+                    assert_eq!(bandit.update(decision.ticket, 0.5), Err(Error::Duplicate));
+                }
+            });
+        }
+    });
+    let counts = bandit.report().unwrap().counts;
+    assert_eq!((counts.decisions, counts.answered, counts.pending()), (200_000, 200_000, 0));
+    assert_eq!(bandit.diagnostics().unwrap().duplicates, 200_000);
+}
