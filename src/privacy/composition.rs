@@ -1,10 +1,10 @@
 //! What many releases lose together. Every figure is an upper bound, rounded up.
 //!
-//! The parameters of the releases must be public: fixed by the schedule, or chosen from earlier
-//! releases. Sums of epsilons and of rho hold however they are chosen and whenever they are read
-//! (basic composition; zCDP filters: Whitehouse, Ramdas, Rogers, Wu 2023). The
-//! (epsilon, delta) figures are for a number of releases that was settled beforehand, or bounded by it:
-//! give [`Heterogeneous`] the most that the schedule can have made.
+//! The parameters of the releases must be public: fixed by the schedule, or functions of earlier
+//! releases. The sum of epsilons then holds pointwise, however they were chosen and whenever it is
+//! read. The figures at delta > 0 hold for sums that were fixed, or bounded, before the first
+//! release (Feldman and Zrnic 2021 for zCDP): where the number of releases depends on the
+//! transcript, give [`Heterogeneous`] the most that the schedule allows by now.
 
 use super::binomial::{Binomial, MAX_TRIALS};
 
