@@ -162,14 +162,14 @@ impl Bandit {
     pub fn report(&self) -> Result<Report> {
         let inner = self.lock()?;
         let loss = inner.policy.privacy();
-        let delta = if matches!(loss, PrivacyLoss::Pure(_)) { 0.0 } else { self.delta };
+        let (epsilon_spent, delta_spent) = loss.spent(self.delta, self.contributions);
         Ok(Report {
             algorithm: self.algorithm,
             counts: inner.engine.counts(),
             phase: inner.policy.phase(),
             arms_active: inner.policy.active(),
-            epsilon_spent: loss.epsilon(delta, self.contributions),
-            delta_spent: delta,
+            epsilon_spent,
+            delta_spent,
             is_private: !self.seeded && loss != PrivacyLoss::Unbounded,
         })
     }

@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::noise::Laplace;
+use crate::privacy::composition::delta_share;
 use crate::reward::{Reward, RewardRange};
 
 /// The configuration of a bandit, for every policy. Fields that a policy does not use are ignored.
@@ -137,6 +138,17 @@ impl Config {
         let share = self.epsilon / f64::from(self.contributions_per_user);
         // Rounded down: m shares never add up to more than epsilon.
         Ok(if self.contributions_per_user == 1 { share } else { share.next_down() })
+    }
+
+    /// The delta that one reward may cost beside [`epsilon_per_reward`](Self::epsilon_per_reward),
+    /// checked: at least delta/(contributions_per_user e^epsilon).
+    #[allow(dead_code)] // for the policies that are not pure
+    pub(crate) fn delta_per_reward(&self) -> Result<f64> {
+        if !(self.delta > 0.0 && self.delta < 1.0) {
+            return Err(Error::config("delta", "must be in (0, 1)", self.delta));
+        }
+        self.epsilon_per_reward()?;
+        Ok(delta_share(self.epsilon, self.delta, self.contributions_per_user))
     }
 
     /// Laplace noise for one release of a sum of rewards at the given loss (a share of

@@ -19,12 +19,33 @@
 
 mod binomial;
 pub mod calibration;
+pub mod composition;
+
+pub use composition::Heterogeneous;
 
 /// The privacy loss of one reward so far, as the mechanism's theorem states it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PrivacyLoss {
     /// Pure eps-DP; 0 before the first release.
     Pure(f64),
+    /// rho-zCDP (Bun and Steinke 2016).
+    Zcdp(f64),
+    /// (epsilon, delta)-DP.
+    Approximate {
+        /// The exponent.
+        epsilon: f64,
+        /// The failure probability.
+        delta: f64,
+    },
+    /// A reward is in several releases, each of them pure, of different losses.
+    Heterogeneous(Heterogeneous),
+    /// A reward is in k releases, each of them pure, of one loss.
+    Equal {
+        /// The loss of one release.
+        epsilon0: f64,
+        /// The number of releases.
+        k: u64,
+    },
     /// No guarantee: a baseline.
     Unbounded,
 }
@@ -32,11 +53,30 @@ pub enum PrivacyLoss {
 impl PrivacyLoss {
     /// The smallest known epsilon at this delta for a user behind `contributions` rewards (group
     /// privacy), rounded up; infinite where there is none.
-    pub fn epsilon(self, _delta: f64, contributions: u32) -> f64 {
+    ///
+    /// A user behind m rewards loses, by a chain of m neighbours: m eps where one loses eps, in each of
+    /// the releases where there are many; m^2 rho (Bun and Steinke 2016, Proposition 1.9);
+    /// (m eps, delta (e^(m eps) - 1)/(e^eps - 1)), see [`composition::group_delta`].
+    pub fn epsilon(self, delta: f64, contributions: u32) -> f64 {
+        let m = f64::from(contributions);
+        let times_m = |loss: f64| composition::mul_up(loss, m);
         match self {
-            PrivacyLoss::Pure(epsilon) if contributions == 1 => epsilon,
-            PrivacyLoss::Pure(epsilon) => (epsilon * f64::from(contributions)).next_up(),
+            PrivacyLoss::Pure(epsilon) => times_m(epsilon),
+            PrivacyLoss::Zcdp(rho) => composition::zcdp_to_approximate(times_m(times_m(rho)), delta),
+            PrivacyLoss::Approximate { epsilon, delta: spent } => {
+                let enough = composition::group_delta(epsilon, spent, contributions) <= delta;
+                if enough { times_m(epsilon) } else { f64::INFINITY }
+            }
+            PrivacyLoss::Heterogeneous(releases) => releases.group(contributions).epsilon(delta),
+            PrivacyLoss::Equal { epsilon0, k } => composition::optimal(times_m(epsilon0), k, delta),
             PrivacyLoss::Unbounded => f64::INFINITY,
         }
+    }
+
+    /// (epsilon, delta) as a report states it: at the configured delta, or at 0 where that costs
+    /// nothing.
+    pub fn spent(self, delta: f64, contributions: u32) -> (f64, f64) {
+        let (pure, approximate) = (self.epsilon(0.0, contributions), self.epsilon(delta, contributions));
+        if pure.is_finite() && pure <= approximate { (pure, 0.0) } else { (approximate, delta) }
     }
 }
