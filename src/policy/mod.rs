@@ -116,19 +116,19 @@ algorithms! {
     /// UCB1 (Auer et al. 2002): a baseline without privacy.
     NonprivateUcb1 = 2, c"nonprivate-ucb1", nonprivate_ucb1::Ucb1;
     /// KL-UCB (Garivier and Cappe 2011): a baseline without privacy.
-    NonprivateKlUcb = 3, "nonprivate-klucb", nonprivate_klucb::KlUcb;
+    NonprivateKlUcb = 3, c"nonprivate-klucb", nonprivate_klucb::KlUcb;
     /// IMED (Honda and Takemura 2015): a baseline without privacy.
-    NonprivateImed = 4, "nonprivate-imed", nonprivate_imed::Imed;
+    NonprivateImed = 4, c"nonprivate-imed", nonprivate_imed::Imed;
     /// Successive elimination (Even-Dar et al. 2006): a baseline without privacy.
-    NonprivateSe = 5, "nonprivate-se", nonprivate_se::Se;
+    NonprivateSe = 5, c"nonprivate-se", nonprivate_se::Se;
     /// DP-UCB-BOUND (Tossou and Dimitrakakis 2016, Algorithm 1).
-    UcbBound = 6, "dp-ucb-bound", ucb_bound::DpUcbBound;
+    UcbBound = 6, c"dp-ucb-bound", ucb_bound::DpUcbBound;
     /// DP-UCB (Tossou and Dimitrakakis 2016, Algorithm 2).
-    Ucb = 7, "dp-ucb", ucb::DpUcb;
+    Ucb = 7, c"dp-ucb", ucb::DpUcb;
     /// DP-UCB-INT (Tossou and Dimitrakakis 2016, Algorithm 3).
-    UcbInt = 8, "dp-ucb-int", ucb_int::DpUcbInt;
+    UcbInt = 8, c"dp-ucb-int", ucb_int::DpUcbInt;
     /// Private-UCB (Mishra and Thakurta 2015): knows its horizon.
-    PrivateUcb = 9, "private-ucb", private_ucb::PrivateUcb;
+    PrivateUcb = 9, c"private-ucb", private_ucb::PrivateUcb;
 }
 
 impl Algorithm {

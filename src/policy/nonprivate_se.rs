@@ -44,16 +44,17 @@ impl Se {
         })
     }
 
-    fn radius(&self, arm: u32) -> f64 {
-        let n = self.tally.arms[arm as usize].count as f64;
-        ((self.confidence * n * n).ln() / (2.0 * n)).sqrt()
+    /// One end of an arm's interval.
+    fn bound(&self, arm: u32, side: f64) -> f64 {
+        let counts = &self.tally.arms[arm as usize];
+        let n = counts.count as f64;
+        counts.mean() + side * ((self.confidence * n * n).ln() / (2.0 * n)).sqrt()
     }
 
     fn end_round(&mut self) {
-        let bound = |arm: u32, side: f64| self.tally.arms[arm as usize].mean() + side * self.radius(arm);
-        let floor = self.viable.iter().map(|&arm| bound(arm, -1.0)).fold(f64::NEG_INFINITY, f64::max);
+        let floor = self.viable.iter().map(|&arm| self.bound(arm, -1.0)).fold(f64::NEG_INFINITY, f64::max);
         let mut viable = std::mem::take(&mut self.viable);
-        viable.retain(|&arm| bound(arm, 1.0) >= floor);
+        viable.retain(|&arm| self.bound(arm, 1.0) >= floor);
         self.viable = viable;
         self.cursor = 0;
         self.round += 1;

@@ -13,7 +13,7 @@
 //! **Release points.** `batch = 0`: the series of their Lemma B.1 (second form): the next one is the
 //! first n with sum_(W < i <= n) i^-v >= n^-v/eps, W the last, which bounds the sum of n^-v over
 //! release points by eps zeta(v), term by term. At eps' = 1, delta' = e^-10, v = 1.1 it first
-//! releases at FIRST_SERIES answers, where f = ceil(1/eps) is FIRST_FIXED. `batch = b > 0`: every
+//! releases at 46 answers, where f = ceil(1/eps) is 253. `batch = b > 0`: every
 //! max(b, f) answers, as printed with b = 1.
 //!
 //! **Corrected.** As printed, (a) an idle arm whose count is a multiple of f is noised again at every
@@ -31,7 +31,7 @@ use super::index::{self, Scores};
 use super::{ArmState, Policy, Pull};
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::privacy::{Composition, PrivacyLoss};
+use crate::privacy::{Heterogeneous, PrivacyLoss};
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
 
@@ -51,7 +51,9 @@ pub struct DpUcbInt {
     scores: Scores,
     answered: u64,
     /// What the arm with most releases has spent: all arms go through the same series.
-    spent: Composition,
+    spent: Heterogeneous,
+    /// How many that is.
+    releases: u64,
     noise: Random,
 }
 
@@ -79,9 +81,10 @@ impl DpUcbInt {
         if config.delta == 0.0 {
             return Err(Error::config("delta", "must be > 0 for this policy", config.delta));
         }
-        // m rewards of one user: epsilon adds up, delta grows by m e^epsilon at most.
-        let delta = config.delta / (f64::from(config.contributions_per_user) * config.epsilon.exp());
-        let rate = rate(config.epsilon_per_reward()?, delta, exponent)?;
+        let (m, share) = (f64::from(config.contributions_per_user), config.epsilon_per_reward()?);
+        // m rewards of one user: epsilon adds up, delta by m e^((m-1) share).
+        let delta = config.delta / (m * ((m - 1.0) * share).exp());
+        let rate = rate(share, delta, exponent)?;
         let interval = (config.batch > 0).then(|| ((1.0 / rate).ceil() as u64).max(config.batch.into()));
         let mut policy = DpUcbInt {
             exponent,
@@ -94,7 +97,8 @@ impl DpUcbInt {
             arms: vec![Arm::default(); config.arms as usize].into(),
             scores: Scores::new(config.arms),
             answered: 0,
-            spent: Composition::default(),
+            spent: Heterogeneous::default(),
+            releases: 0,
             noise: seed.stream(),
         };
         policy.first = interval.unwrap_or_else(|| policy.first_of_series());
@@ -134,7 +138,8 @@ impl DpUcbInt {
         (arm.mean, arm.scale, arm.released_at) = ((arm.sum + noise) as f64 / unit, law.scale() as f64 / unit, n);
         arm.since = 0.0;
         arm.releases += 1;
-        if arm.releases > self.spent.mechanisms() {
+        if arm.releases > self.releases {
+            self.releases = arm.releases;
             self.spent.add(law.epsilon());
         }
     }
@@ -225,7 +230,7 @@ impl Policy for DpUcbInt {
 
     /// The most releases of an arm.
     fn phase(&self) -> u32 {
-        self.spent.mechanisms() as u32
+        u32::try_from(self.releases).unwrap_or(u32::MAX)
     }
 
     fn active(&self) -> u32 {
@@ -233,7 +238,7 @@ impl Policy for DpUcbInt {
     }
 
     fn privacy(&self) -> PrivacyLoss {
-        PrivacyLoss::Composed(self.spent)
+        PrivacyLoss::Heterogeneous(self.spent)
     }
 }
 
@@ -275,7 +280,7 @@ mod tests {
         for epsilon in [0.1, 1.0] {
             let (series, fixed) = (policy(epsilon, 0), policy(epsilon, 1));
             assert!(series.first < fixed.first);
-            let (mut spent, mut since, mut last, mut power_sum) = (Composition::default(), 0.0, 0, 0.0);
+            let (mut spent, mut since, mut last, mut power_sum) = (Heterogeneous::default(), 0.0, 0, 0.0);
             for n in 1..3_000_000u64 {
                 since += (n as f64).powf(-1.1);
                 if series.due(n, since) {
