@@ -145,7 +145,6 @@ impl Config {
 
     /// The delta that one reward may cost beside [`epsilon_per_reward`](Self::epsilon_per_reward),
     /// checked: at least delta/(contributions_per_user e^epsilon).
-    #[allow(dead_code)] // for the policies that are not pure
     pub(crate) fn delta_per_reward(&self) -> Result<f64> {
         if !(self.delta > 0.0 && self.delta < 1.0) {
             return Err(Error::config("delta", "must be in (0, 1)", self.delta));

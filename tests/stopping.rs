@@ -143,7 +143,8 @@ fn halting(make: Make, step: u64) -> impl Fn(u64, bool) -> u64 {
 #[test]
 fn auditor_passes_the_private_rules_and_catches_half_the_noise() {
     let audit = Audit::pure(1.0, 10_000);
-    for (name, make, step) in [("DP-NAS", StoppingRule::dp_nas as Make, 100), ("DP-exp-NAS", StoppingRule::dp_exp_nas, 1)]
+    for (name, make, step) in
+        [("DP-NAS", StoppingRule::dp_nas as Make, 100), ("DP-exp-NAS", StoppingRule::dp_exp_nas, 1)]
     {
         let verdict = audit.run(halting(make, step));
         println!("{name}: {verdict:?}");

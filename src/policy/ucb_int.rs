@@ -78,13 +78,7 @@ impl DpUcbInt {
         if !(exponent > 1.0 && exponent <= 1.5) {
             return Err(Error::config("interval_exponent", "must be in (1, 1.5]", exponent));
         }
-        if config.delta == 0.0 {
-            return Err(Error::config("delta", "must be > 0 for this policy", config.delta));
-        }
-        let (m, share) = (f64::from(config.contributions_per_user), config.epsilon_per_reward()?);
-        // m rewards of one user: epsilon adds up, delta by m e^((m-1) share).
-        let delta = config.delta / (m * ((m - 1.0) * share).exp());
-        let rate = rate(share, delta, exponent)?;
+        let rate = rate(config.epsilon_per_reward()?, config.delta_per_reward()?, exponent)?;
         let interval = (config.batch > 0).then(|| ((1.0 / rate).ceil() as u64).max(config.batch.into()));
         let mut policy = DpUcbInt {
             exponent,
@@ -114,7 +108,7 @@ impl DpUcbInt {
     /// Is the answer that makes n, with `since` including it, a release point?
     fn due(&self, n: u64, since: f64) -> bool {
         match self.interval {
-            Some(interval) => n % interval == 0,
+            Some(interval) => n.is_multiple_of(interval),
             None => since * self.rate * (n as f64).powf(self.exponent) >= 1.0,
         }
     }
