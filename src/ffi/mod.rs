@@ -10,11 +10,15 @@
 
 mod bandit;
 mod config;
+mod counter;
 mod guard;
 mod report;
 mod status;
+mod stopping;
 
 pub use bandit::*;
 pub use config::*;
+pub use counter::*;
 pub use report::*;
 pub use status::*;
+pub use stopping::*;
