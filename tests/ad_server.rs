@@ -4,7 +4,7 @@
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -18,9 +18,13 @@ struct Served {
 }
 
 impl Served {
-    fn start(policy: &str) -> Served {
+    fn start() -> Served {
+        Served::with(&["--serve", "--port", "0", "--policy", "dp-se"])
+    }
+
+    fn with(arguments: &[&str]) -> Served {
         let mut process = Command::new(binary())
-            .args(["--serve", "--port", "0", "--policy", policy])
+            .args(arguments)
             .stdout(Stdio::piped())
             .spawn()
             .expect("cargo test builds the examples");
@@ -77,7 +81,11 @@ impl Drop for Served {
 /// target/<profile>/examples/ad_server, two floors above this test in target/<profile>/deps.
 fn binary() -> PathBuf {
     let test = std::env::current_exe().unwrap();
-    test.parent().unwrap().parent().unwrap().join("examples/ad_server")
+    let binary = test.parent().unwrap().parent().unwrap().join("examples/ad_server");
+    let age = |path: &Path| path.metadata().and_then(|m| m.modified()).expect("cargo build --example ad_server");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/ad_server.rs");
+    assert!(age(&binary) >= age(&source), "stale: `cargo test --test` builds no examples, `cargo test` does");
+    binary
 }
 
 fn keys(value: &Value) -> BTreeSet<&str> {
@@ -86,7 +94,7 @@ fn keys(value: &Value) -> BTreeSet<&str> {
 
 #[test]
 fn serves_ads_and_takes_each_click_once() {
-    let server = Served::start("dp-se");
+    let server = Served::start();
     let (status, ad) = server.get("/ad?slot=top");
     assert_eq!(status, 200);
     assert_eq!(keys(&ad), BTreeSet::from(["arm", "creative", "click_url", "propensity"]));
@@ -102,8 +110,8 @@ fn serves_ads_and_takes_each_click_once() {
 
 #[test]
 fn refuses_bad_tickets_and_pages_with_a_clear_error() {
-    let server = Served::start("dp-se");
-    let other = Served::start("dp-se");
+    let server = Served::start();
+    let other = Served::start();
     let foreign = other.click_url();
     let before = server.get("/report").1;
     for (path, expected, error) in [
@@ -128,7 +136,7 @@ fn refuses_bad_tickets_and_pages_with_a_clear_error() {
 
 #[test]
 fn publishes_only_what_is_released() {
-    let (clicked, silent) = (Served::start("dp-se"), Served::start("dp-se"));
+    let (clicked, silent) = (Served::start(), Served::start());
     for _ in 0..50 {
         let url = clicked.click_url();
         assert_eq!(clicked.get(&url).0, 200);
@@ -152,7 +160,7 @@ fn publishes_only_what_is_released() {
 
 #[test]
 fn silence_is_an_answer_once_its_window_is_over() {
-    let server = Served::start("dp-se");
+    let server = Served::start();
     let first = server.click_url();
     let mut last = String::new();
     for _ in 0..WINDOW {
@@ -176,4 +184,13 @@ fn silence_is_an_answer_once_its_window_is_over() {
         // One click at most in 2177 pulls. Noise Lap(1): |noise| > 40 has probability 4e-18.
         assert!(arm["mean"].as_f64().unwrap().abs() < 41.0 / 2177.0, "{arm}");
     }
+}
+
+#[test]
+fn an_interrupted_day_ends_cleanly_too() {
+    let server = Served::with(&[]);
+    while server.get("/report").1["decisions"].as_u64().unwrap() < 2000 {}
+    let (status, said) = server.interrupt();
+    assert_eq!(status.code(), Some(0));
+    assert!(said.contains("cut short") && said.ends_with("stopped\n"), "{said}");
 }
