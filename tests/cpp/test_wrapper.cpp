@@ -137,7 +137,9 @@ static void reading() {
 }
 
 static void threads() {
-  dpb::Bandit bandit = dpb::Bandit::se(dpb::Config(5, 1.0));
+  dpb::Config config(5, 1.0);
+  config.pending_capacity = 1 << 15; // a sleeping thread must not lose its ticket to the others
+  dpb::Bandit bandit = dpb::Bandit::se(config);
   std::atomic<int> refused{0};
   std::vector<std::thread> crowd;
   for (int t = 0; t < 4; ++t) {
