@@ -39,3 +39,8 @@ pub use engine::{Counts, Diagnostics};
 pub use error::{Error, Result};
 pub use policy::Algorithm;
 pub use random::{Random, Seed};
+
+/// The README's program, compiled and run as a documentation test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
