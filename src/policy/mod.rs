@@ -106,11 +106,15 @@ macro_rules! algorithms {
     };
 }
 
+mod weights;
+
 algorithms! {
     /// DP-SE: differentially private successive elimination (Sajed and Sheffet 2019).
     Se = 1, c"dp-se", se::DpSe;
     /// UCB1 (Auer et al. 2002): a baseline without privacy.
     NonprivateUcb1 = 2, c"nonprivate-ucb1", nonprivate_ucb1::Ucb1;
+    /// EXP3 (Auer et al. 2003): the baseline for adversarial rewards, without privacy.
+    NonprivateExp3 = 10, c"nonprivate-exp3", exp3::Exp3;
 }
 
 impl Algorithm {
