@@ -106,6 +106,7 @@ macro_rules! algorithms {
     };
 }
 
+mod intervals;
 mod weights;
 
 algorithms! {
@@ -115,6 +116,10 @@ algorithms! {
     NonprivateUcb1 = 2, c"nonprivate-ucb1", nonprivate_ucb1::Ucb1;
     /// EXP3 (Auer et al. 2003): the baseline for adversarial rewards, without privacy.
     NonprivateExp3 = 10, c"nonprivate-exp3", exp3::Exp3;
+    /// DP-Lambda-Lap over any base policy (Tossou and Dimitrakakis 2017).
+    Lap = 11, c"dp-lap", lap::Lap;
+    /// DP-EXP3-Lap: the same over EXP3.
+    Exp3Lap = 12, c"dp-exp3-lap", exp3_lap::Exp3Lap;
 }
 
 impl Algorithm {
