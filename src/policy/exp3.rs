@@ -43,6 +43,12 @@ impl Exp3 {
         (1.0 - self.gamma) * self.weights.share(arm) + self.gamma / self.arms()
     }
 
+    /// w_i / sum w.
+    #[cfg(test)]
+    pub(super) fn share(&self, arm: u32) -> f64 {
+        self.weights.share(arm)
+    }
+
     /// An arm and its probability.
     pub(super) fn draw(&mut self) -> (u32, f64) {
         let explore = self.coins.unit() < self.gamma;

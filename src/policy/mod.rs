@@ -120,6 +120,8 @@ algorithms! {
     Lap = 11, c"dp-lap", lap::Lap;
     /// DP-EXP3-Lap: the same over EXP3.
     Exp3Lap = 12, c"dp-exp3-lap", exp3_lap::Exp3Lap;
+    /// EXP3 in intervals, private by its own randomness (Tossou and Dimitrakakis 2017).
+    Exp3Tau = 13, c"exp3-tau", exp3_tau::Exp3Tau;
 }
 
 impl Algorithm {
