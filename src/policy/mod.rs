@@ -122,6 +122,8 @@ algorithms! {
     Exp3Lap = 12, c"dp-exp3-lap", exp3_lap::Exp3Lap;
     /// EXP3 in intervals, private by its own randomness (Tossou and Dimitrakakis 2017).
     Exp3Tau = 13, c"exp3-tau", exp3_tau::Exp3Tau;
+    /// Batched Tsallis-INF for heavy tails (Asi, Raman, Talwar 2025): adversarial rewards.
+    Tsallis = 14, c"tsallis", tsallis::Tsallis;
 }
 
 impl Algorithm {
