@@ -24,7 +24,7 @@ use super::{Algorithm, ArmState, Policy, Pull};
 use crate::batch::Release;
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::noise::LaplaceSource;
+use crate::noise::{LaplaceSource, laplace_sum_width};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::Reward;
@@ -117,10 +117,10 @@ impl Policy for Lap {
         if arm.releases == 0 {
             return ArmState { mean: f64::NAN, width: f64::NAN, active };
         }
-        let (rewards, log) = (arm.rewards as f64, (4.0 / self.beta).ln());
-        // Chan, Shi, Song (2011), Corollary 2.9
-        let noise = (8.0 * log).sqrt() * f64::max(arm.releases as f64, log).sqrt() / self.epsilon;
-        ArmState { mean: arm.sum / rewards, width: (log / (2.0 * rewards)).sqrt() + noise / rewards, active }
+        let rewards = arm.rewards as f64;
+        let noise = laplace_sum_width(&[(1.0 / self.epsilon, arm.releases)], self.beta / 2.0);
+        let width = ((4.0 / self.beta).ln() / (2.0 * rewards)).sqrt() + noise / rewards;
+        ArmState { mean: arm.sum / rewards, width, active }
     }
 
     /// The number of draws.

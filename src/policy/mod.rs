@@ -14,7 +14,7 @@ pub struct Pull {
     pub arm: u32,
     /// The policy's own count of epochs, phases or intervals.
     pub phase: u32,
-    /// The arm's probability given everything released so far.
+    /// The arm's probability given everything released so far; NaN where it would tell raw rewards.
     pub propensity: f64,
 }
 
