@@ -146,7 +146,8 @@ pub unsafe extern "C" fn dpb_new_nonprivate_exp3(
 
 /// DP-Lambda-Lap (Tossou and Dimitrakakis 2017, Theorem 3.2): the policy with the number config.base
 /// (not this one), made private by noise on its gains. Pure epsilon-DP. Needs the horizon.
-/// config.batch = tau plays of one arm make one gain: 0 = the paper's 1; ceil(1/epsilon) is better.
+/// config.batch = tau plays of one arm make one gain: 0 = the paper's 1; ceil(1/epsilon) is
+/// better, 2 ln(horizon)/epsilon best.
 /// Parameters, statuses and threads as dpb_new.
 #[unsafe(no_mangle)]
 #[must_use]
@@ -161,7 +162,8 @@ pub unsafe extern "C" fn dpb_new_lap(
 
 /// DP-EXP3-Lap (Tossou and Dimitrakakis 2017, Algorithm 1), for adversarial rewards: DP-Lambda-Lap
 /// over EXP3. Pure epsilon-DP. Needs the horizon.
-/// config.batch = tau plays of one arm make one gain: 0 = the paper's 1; ceil(1/epsilon) is better.
+/// config.batch = tau plays of one arm make one gain: 0 = the paper's 1; ceil(1/epsilon) is
+/// better, 2 ln(horizon)/epsilon best.
 /// Parameters, statuses and threads as dpb_new.
 #[unsafe(no_mangle)]
 #[must_use]

@@ -1,8 +1,9 @@
 //! DP-EXP3-Lap: DP-Lambda-Lap over EXP3.
 //!
 //! Tossou and Dimitrakakis (2017), Algorithm 1, with mini-batches as an option: **pure eps-DP**,
-//! regret O(sqrt(K T ln K) ln T/eps) with `batch` = 1 (the paper's, and the default) and
-//! O(sqrt(K T ln K/eps) ln T) with `batch` = ceil(1/eps), the better choice: see [`Lap`].
+//! regret O(sqrt(K T ln K) ln T/eps) with `batch` = 1 (the paper's, and the default),
+//! O(sqrt(K T ln K/eps) ln T) with `batch` = ceil(1/eps), and O(sqrt(K T ln K ln T/eps)) with the
+//! best `batch`, 2 ln(T)/eps: see [`Lap`].
 //!
 //! Cost: select and update O(log K); 64 bytes an arm and those of the intervals.
 

@@ -8,9 +8,10 @@
 //! `config.batch` = tau plays of one arm make one gain: their mean plus Lap(1/(eps tau)), released
 //! as their sum plus Lap(1/eps) (see [`Intervals`], also for delays). tau = 1 is the paper's
 //! algorithm, b = ln(T)/eps, and with EXP3 its regret is O(sqrt(K T ln K) ln T/eps). **tau =
-//! ceil(1/eps) is the better choice:** the base makes T/tau draws with gains in a range of
-//! 2b+1 = O(ln T), since b = ln(T/tau)/(eps tau), and each draw weighs tau: tau sqrt(K (T/tau) ln K)
-//! ln T = O(sqrt(K T ln K/eps) ln T). A larger tau only costs draws.
+//! ceil(1/eps) is a better choice:** the base makes T/tau draws that weigh tau each, with gains in a
+//! range of 2b+1 where b = ln(T/tau)/(eps tau), so the regret is (2b+1) sqrt(tau) times EXP3's:
+//! O(sqrt(K T ln K/eps) ln T). **The best is tau = 2 ln(T)/eps,** where 2b+1 is about 2:
+//! O(sqrt(K T ln K ln T/eps)).
 //!
 //! The base: any policy but this one, configured with a horizon of T/tau draws. A private base is
 //! allowed but buys nothing: it adds its own noise to gains that are private already, and needs
