@@ -148,7 +148,7 @@ typedef struct dpb_config {
    */
   double interval_exponent;
   /**
-   * SDP-AE: m; DP-Lap: tau; 0 = the policy's own choice.
+   * SDP-AE: m; DP-Lap, Tsallis: tau; 0 = the policy's own choice.
    */
   uint32_t batch;
   /**
@@ -464,7 +464,8 @@ dpb_status dpb_new_nonprivate_exp3(const struct dpb_config *config,
 /**
  * DP-Lambda-Lap (Tossou and Dimitrakakis 2017, Theorem 3.2): the policy with the number config.base
  * (not this one), made private by noise on its gains. Pure epsilon-DP. Needs the horizon.
- * config.batch = tau plays of one arm make one gain: 0 = the paper's 1; ceil(1/epsilon) is better.
+ * config.batch = tau plays of one arm make one gain: 0 = the paper's 1; ceil(1/epsilon) is
+ * better, 2 ln(horizon)/epsilon best.
  * Parameters, statuses and threads as dpb_new.
  */
 DPB_MUST_USE
@@ -475,7 +476,8 @@ dpb_status dpb_new_lap(const struct dpb_config *config,
 /**
  * DP-EXP3-Lap (Tossou and Dimitrakakis 2017, Algorithm 1), for adversarial rewards: DP-Lambda-Lap
  * over EXP3. Pure epsilon-DP. Needs the horizon.
- * config.batch = tau plays of one arm make one gain: 0 = the paper's 1; ceil(1/epsilon) is better.
+ * config.batch = tau plays of one arm make one gain: 0 = the paper's 1; ceil(1/epsilon) is
+ * better, 2 ln(horizon)/epsilon best.
  * Parameters, statuses and threads as dpb_new.
  */
 DPB_MUST_USE

@@ -38,7 +38,7 @@ pub struct Config {
     pub test_seed: Option<[u8; 32]>,
     /// DP-UCB-INT: v in `(1, 1.5]`.
     pub interval_exponent: f64,
-    /// SDP-AE: m; DP-Lap: tau; 0 = the policy's own choice.
+    /// SDP-AE: m; DP-Lap, Tsallis: tau; 0 = the policy's own choice.
     pub batch: u32,
     /// DP-Lambda-Lap: the number of the base policy.
     pub base: u32,
