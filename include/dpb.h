@@ -81,6 +81,31 @@
 #define DPB_POLICY_PRIVATE_UCB 9
 
 /**
+ * dpb_new_nonprivate_exp3.
+ */
+#define DPB_POLICY_NONPRIVATE_EXP3 10
+
+/**
+ * dpb_new_lap.
+ */
+#define DPB_POLICY_LAP 11
+
+/**
+ * dpb_new_exp3_lap.
+ */
+#define DPB_POLICY_EXP3_LAP 12
+
+/**
+ * dpb_new_exp3_tau.
+ */
+#define DPB_POLICY_EXP3_TAU 13
+
+/**
+ * dpb_new_tsallis.
+ */
+#define DPB_POLICY_TSALLIS 14
+
+/**
  * A bandit. Made by dpb_new or one of its siblings dpb_new_... destroyed by dpb_free. May be used from any
  * number of threads at once. After fork() the child's copy is DPB_POISONED.
  */
@@ -177,7 +202,7 @@ typedef struct dpb_config {
    */
   double interval_exponent;
   /**
-   * SDP-AE: m; DP-Lap: tau; DP-UCB-INT: least interval; 0 = the policy's own choice.
+   * SDP-AE: m; DP-Lap, Tsallis: tau; DP-UCB-INT: least interval; 0 = the policy's own choice.
    */
   uint32_t batch;
   /**
@@ -214,7 +239,8 @@ typedef struct dpb_decision {
    */
   uint64_t ticket;
   /**
-   * The arm's probability given everything released so far, for off-policy evaluation.
+   * The arm's probability given everything released so far, for off-policy evaluation; NaN where
+   * it would tell raw rewards (dpb_new_exp3_tau).
    */
   double propensity;
   /**
@@ -599,6 +625,62 @@ DPB_MUST_USE
 dpb_status dpb_new_private_ucb(const struct dpb_config *config,
                                struct dpb_bandit **out,
                                struct dpb_error *error);
+
+/**
+ * EXP3 (Auer, Cesa-Bianchi, Freund, Schapire 2003): a baseline for adversarial rewards, WITHOUT
+ * privacy. Needs the horizon.
+ * Parameters, statuses and threads as dpb_new.
+ */
+DPB_MUST_USE
+dpb_status dpb_new_nonprivate_exp3(const struct dpb_config *config,
+                                   struct dpb_bandit **out,
+                                   struct dpb_error *error);
+
+/**
+ * DP-Lambda-Lap (Tossou and Dimitrakakis 2017, Theorem 3.2): the policy with the number config.base
+ * (not this one), made private by noise on its gains. Pure epsilon-DP. Needs the horizon.
+ * config.batch = tau plays of one arm make one gain: 0 = the paper's 1; ceil(1/epsilon) is
+ * better, 2 ln(horizon)/epsilon best.
+ * Parameters, statuses and threads as dpb_new.
+ */
+DPB_MUST_USE
+dpb_status dpb_new_lap(const struct dpb_config *config,
+                       struct dpb_bandit **out,
+                       struct dpb_error *error);
+
+/**
+ * DP-EXP3-Lap (Tossou and Dimitrakakis 2017, Algorithm 1), for adversarial rewards: DP-Lambda-Lap
+ * over EXP3. Pure epsilon-DP. Needs the horizon.
+ * config.batch = tau plays of one arm make one gain: 0 = the paper's 1; ceil(1/epsilon) is
+ * better, 2 ln(horizon)/epsilon best.
+ * Parameters, statuses and threads as dpb_new.
+ */
+DPB_MUST_USE
+dpb_status dpb_new_exp3_lap(const struct dpb_config *config,
+                            struct dpb_bandit **out,
+                            struct dpb_error *error);
+
+/**
+ * EXP3_tau (Tossou and Dimitrakakis 2017, Section 3.2), for adversarial rewards and switching costs:
+ * EXP3 in intervals of tau decisions, (epsilon, delta)-DP by its own randomness, tau the smallest
+ * that will do. Needs the horizon and delta > 0. Its propensities would tell raw rewards: NaN.
+ * Parameters, statuses and threads as dpb_new.
+ */
+DPB_MUST_USE
+dpb_status dpb_new_exp3_tau(const struct dpb_config *config,
+                            struct dpb_bandit **out,
+                            struct dpb_error *error);
+
+/**
+ * Batched Tsallis-INF for heavy tails (Asi, Raman, Talwar 2025): the policy that we recommend for
+ * adversarial rewards. Pure epsilon-DP, regret O(sqrt(K T/epsilon)), no horizon.
+ * config.batch = plays of one arm for one release: 0 = ceil(1/epsilon).
+ * Parameters, statuses and threads as dpb_new.
+ */
+DPB_MUST_USE
+dpb_status dpb_new_tsallis(const struct dpb_config *config,
+                           struct dpb_bandit **out,
+                           struct dpb_error *error);
 
 /**
  * Destroys a handle. NULL is a no-op. No other call on the handle may be running or follow.

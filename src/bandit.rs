@@ -14,7 +14,7 @@ use std::sync::{Mutex, MutexGuard};
 pub struct Decision {
     /// Names this decision in [`Bandit::update`] and [`Bandit::cancel`].
     pub ticket: u64,
-    /// The arm's probability given everything released so far.
+    /// The arm's probability given everything released so far; NaN where it would tell raw rewards.
     pub propensity: f64,
     /// The arm, 0-based.
     pub arm: u32,

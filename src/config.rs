@@ -40,7 +40,7 @@ pub struct Config {
     pub interval_exponent: f64,
     /// DP-UCB-INT: widen the index by the noise, as a rigorous bound must; false = as printed.
     pub rigorous_index: bool,
-    /// SDP-AE: m; DP-Lap: tau; DP-UCB-INT: least interval; 0 = the policy's own choice.
+    /// SDP-AE: m; DP-Lap, Tsallis: tau; DP-UCB-INT: least interval; 0 = the policy's own choice.
     pub batch: u32,
     /// DP-Lambda-Lap: the number of the base policy.
     pub base: u32,

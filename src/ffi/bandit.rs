@@ -25,7 +25,8 @@ impl Handle for dpb_bandit {
 pub struct dpb_decision {
     /// Names this decision in dpb_update and dpb_cancel.
     pub ticket: u64,
-    /// The arm's probability given everything released so far, for off-policy evaluation.
+    /// The arm's probability given everything released so far, for off-policy evaluation; NaN where
+    /// it would tell raw rewards (dpb_new_exp3_tau).
     pub propensity: f64,
     /// The arm, 0-based.
     pub arm: u32,
@@ -59,6 +60,16 @@ pub const DPB_POLICY_UCB: u32 = 7;
 pub const DPB_POLICY_UCB_INT: u32 = 8;
 /// dpb_new_private_ucb.
 pub const DPB_POLICY_PRIVATE_UCB: u32 = 9;
+/// dpb_new_nonprivate_exp3.
+pub const DPB_POLICY_NONPRIVATE_EXP3: u32 = 10;
+/// dpb_new_lap.
+pub const DPB_POLICY_LAP: u32 = 11;
+/// dpb_new_exp3_lap.
+pub const DPB_POLICY_EXP3_LAP: u32 = 12;
+/// dpb_new_exp3_tau.
+pub const DPB_POLICY_EXP3_TAU: u32 = 13;
+/// dpb_new_tsallis.
+pub const DPB_POLICY_TSALLIS: u32 = 14;
 
 const _: () = assert!(DPB_POLICY_SE == Algorithm::Se as u32);
 const _: () = assert!(DPB_POLICY_NONPRIVATE_UCB1 == Algorithm::NonprivateUcb1 as u32);
@@ -69,6 +80,11 @@ const _: () = assert!(DPB_POLICY_UCB_BOUND == Algorithm::UcbBound as u32);
 const _: () = assert!(DPB_POLICY_UCB == Algorithm::Ucb as u32);
 const _: () = assert!(DPB_POLICY_UCB_INT == Algorithm::UcbInt as u32);
 const _: () = assert!(DPB_POLICY_PRIVATE_UCB == Algorithm::PrivateUcb as u32);
+const _: () = assert!(DPB_POLICY_NONPRIVATE_EXP3 == Algorithm::NonprivateExp3 as u32);
+const _: () = assert!(DPB_POLICY_LAP == Algorithm::Lap as u32);
+const _: () = assert!(DPB_POLICY_EXP3_LAP == Algorithm::Exp3Lap as u32);
+const _: () = assert!(DPB_POLICY_EXP3_TAU == Algorithm::Exp3Tau as u32);
+const _: () = assert!(DPB_POLICY_TSALLIS == Algorithm::Tsallis as u32);
 
 unsafe fn new(
     algorithm: Algorithm,
@@ -231,6 +247,82 @@ pub unsafe extern "C" fn dpb_new_private_ucb(
 ) -> dpb_status {
     // SAFETY: passed on.
     unsafe { new(Algorithm::PrivateUcb, config, out, error) }
+}
+
+/// EXP3 (Auer, Cesa-Bianchi, Freund, Schapire 2003): a baseline for adversarial rewards, WITHOUT
+/// privacy. Needs the horizon.
+/// Parameters, statuses and threads as dpb_new.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_new_nonprivate_exp3(
+    config: *const dpb_config,
+    out: *mut *mut dpb_bandit,
+    error: *mut dpb_error,
+) -> dpb_status {
+    // SAFETY: passed on.
+    unsafe { new(Algorithm::NonprivateExp3, config, out, error) }
+}
+
+/// DP-Lambda-Lap (Tossou and Dimitrakakis 2017, Theorem 3.2): the policy with the number config.base
+/// (not this one), made private by noise on its gains. Pure epsilon-DP. Needs the horizon.
+/// config.batch = tau plays of one arm make one gain: 0 = the paper's 1; ceil(1/epsilon) is
+/// better, 2 ln(horizon)/epsilon best.
+/// Parameters, statuses and threads as dpb_new.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_new_lap(
+    config: *const dpb_config,
+    out: *mut *mut dpb_bandit,
+    error: *mut dpb_error,
+) -> dpb_status {
+    // SAFETY: passed on.
+    unsafe { new(Algorithm::Lap, config, out, error) }
+}
+
+/// DP-EXP3-Lap (Tossou and Dimitrakakis 2017, Algorithm 1), for adversarial rewards: DP-Lambda-Lap
+/// over EXP3. Pure epsilon-DP. Needs the horizon.
+/// config.batch = tau plays of one arm make one gain: 0 = the paper's 1; ceil(1/epsilon) is
+/// better, 2 ln(horizon)/epsilon best.
+/// Parameters, statuses and threads as dpb_new.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_new_exp3_lap(
+    config: *const dpb_config,
+    out: *mut *mut dpb_bandit,
+    error: *mut dpb_error,
+) -> dpb_status {
+    // SAFETY: passed on.
+    unsafe { new(Algorithm::Exp3Lap, config, out, error) }
+}
+
+/// EXP3_tau (Tossou and Dimitrakakis 2017, Section 3.2), for adversarial rewards and switching costs:
+/// EXP3 in intervals of tau decisions, (epsilon, delta)-DP by its own randomness, tau the smallest
+/// that will do. Needs the horizon and delta > 0. Its propensities would tell raw rewards: NaN.
+/// Parameters, statuses and threads as dpb_new.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_new_exp3_tau(
+    config: *const dpb_config,
+    out: *mut *mut dpb_bandit,
+    error: *mut dpb_error,
+) -> dpb_status {
+    // SAFETY: passed on.
+    unsafe { new(Algorithm::Exp3Tau, config, out, error) }
+}
+
+/// Batched Tsallis-INF for heavy tails (Asi, Raman, Talwar 2025): the policy that we recommend for
+/// adversarial rewards. Pure epsilon-DP, regret O(sqrt(K T/epsilon)), no horizon.
+/// config.batch = plays of one arm for one release: 0 = ceil(1/epsilon).
+/// Parameters, statuses and threads as dpb_new.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_new_tsallis(
+    config: *const dpb_config,
+    out: *mut *mut dpb_bandit,
+    error: *mut dpb_error,
+) -> dpb_status {
+    // SAFETY: passed on.
+    unsafe { new(Algorithm::Tsallis, config, out, error) }
 }
 
 /// Destroys a handle. NULL is a no-op. No other call on the handle may be running or follow.

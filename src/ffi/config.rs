@@ -47,7 +47,7 @@ pub struct dpb_config {
     pub test_seed: *const u8,
     /// DP-UCB-INT: v in (1, 1.5], default 1.1.
     pub interval_exponent: f64,
-    /// SDP-AE: m; DP-Lap: tau; DP-UCB-INT: least interval; 0 = the policy's own choice.
+    /// SDP-AE: m; DP-Lap, Tsallis: tau; DP-UCB-INT: least interval; 0 = the policy's own choice.
     pub batch: u32,
     /// dpb_new_lap: which base policy, a DPB_POLICY_ number.
     pub base: u32,

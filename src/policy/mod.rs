@@ -18,7 +18,7 @@ pub struct Pull {
     pub arm: u32,
     /// The policy's own count of epochs, phases or intervals.
     pub phase: u32,
-    /// The arm's probability given everything released so far.
+    /// The arm's probability given everything released so far; NaN where it would tell raw rewards.
     pub propensity: f64,
 }
 
@@ -110,6 +110,9 @@ macro_rules! algorithms {
     };
 }
 
+mod intervals;
+mod weights;
+
 algorithms! {
     /// DP-SE: differentially private successive elimination (Sajed and Sheffet 2019).
     Se = 1, c"dp-se", se::DpSe;
@@ -129,6 +132,16 @@ algorithms! {
     UcbInt = 8, c"dp-ucb-int", ucb_int::DpUcbInt;
     /// Private-UCB (Mishra and Thakurta 2015): knows its horizon.
     PrivateUcb = 9, c"private-ucb", private_ucb::PrivateUcb;
+    /// EXP3 (Auer et al. 2003): the baseline for adversarial rewards, without privacy.
+    NonprivateExp3 = 10, c"nonprivate-exp3", exp3::Exp3;
+    /// DP-Lambda-Lap over any base policy (Tossou and Dimitrakakis 2017).
+    Lap = 11, c"dp-lap", lap::Lap;
+    /// DP-EXP3-Lap: the same over EXP3.
+    Exp3Lap = 12, c"dp-exp3-lap", exp3_lap::Exp3Lap;
+    /// EXP3 in intervals, private by its own randomness (Tossou and Dimitrakakis 2017).
+    Exp3Tau = 13, c"exp3-tau", exp3_tau::Exp3Tau;
+    /// Batched Tsallis-INF for heavy tails (Asi, Raman, Talwar 2025): adversarial rewards.
+    Tsallis = 14, c"tsallis", tsallis::Tsallis;
 }
 
 impl Algorithm {
