@@ -42,6 +42,8 @@ pub struct Config {
     pub batch: u32,
     /// DP-Lambda-Lap: the number of the base policy.
     pub base: u32,
+    /// SDP-AE, VB-SDP-AE: the paper's noise instead of the exact calibration.
+    pub shuffle_printed: bool,
     /// This process's name in a fleet; 0 = random.
     pub node: u64,
     /// A fault to build in, for the tests that must notice it.
@@ -96,6 +98,7 @@ impl Config {
             interval_exponent: 1.1,
             batch: 0,
             base: 0,
+            shuffle_printed: false,
             node: 0,
             #[cfg(feature = "test-hooks")]
             fault: Fault::None,
@@ -142,7 +145,6 @@ impl Config {
 
     /// The delta that one reward may cost beside [`epsilon_per_reward`](Self::epsilon_per_reward),
     /// checked: at least delta/(contributions_per_user e^epsilon).
-    #[allow(dead_code)] // for the policies that are not pure
     pub(crate) fn delta_per_reward(&self) -> Result<f64> {
         if !(self.delta > 0.0 && self.delta < 1.0) {
             return Err(Error::config("delta", "must be in (0, 1)", self.delta));
