@@ -252,7 +252,7 @@ fn a_cancelled_pull_is_issued_again() {
     let mut answered = [0u64; 5];
     while bandit.report().unwrap().phase == 1 {
         let decision = bandit.select().unwrap();
-        if decision.ticket % 3 == 0 {
+        if decision.ticket.is_multiple_of(3) {
             bandit.cancel(decision.ticket).unwrap();
         } else {
             bandit.update(decision.ticket, 0.5).unwrap();

@@ -1,0 +1,88 @@
+//! Nothing allocates after construction: select, update, cancel, the ends of epochs included.
+
+use dpb::{Algorithm, Bandit, Config};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: passes everything on to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.with(|n| n.set(n.get() + 1));
+        // SAFETY: as our caller's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as our caller's.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.with(|n| n.set(n.get() + 1));
+        // SAFETY: as our caller's.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Plays with answers, cancellations, duplicates, bad rewards and silence; returns the phase.
+fn play(bandit: &Bandit, rounds: u64) -> u32 {
+    let mut phase = 0;
+    for t in 0..rounds {
+        let decision = bandit.select().unwrap();
+        phase = decision.phase;
+        let reward = f64::from(u8::from((t * 7 + u64::from(decision.arm)) % 5 > 1));
+        let _ = match t % 16 {
+            0 => bandit.cancel(decision.ticket),
+            1 => Ok(()),
+            2 => bandit.update(decision.ticket, 1.5),
+            3 => bandit.update(decision.ticket, 1.0).and(bandit.update(decision.ticket, 1.0)),
+            _ => bandit.update(decision.ticket, reward),
+        };
+    }
+    phase
+}
+
+#[test]
+fn nothing_allocates_after_construction() {
+    for &algorithm in Algorithm::ALL {
+        for answer_window in [0, 100] {
+            // Policies that are pure take delta = 0, the others need one.
+            let made = [0.0, 1e-6].map(|delta| {
+                let config = Config {
+                    delta,
+                    horizon: 60_000,
+                    answer_window,
+                    reward_bits: 0,
+                    base: Algorithm::NonprivateUcb1 as u32,
+                    pending_capacity: 256,
+                    test_seed: Some([3; 32]),
+                    ..Config::new(5, 1.0)
+                };
+                Bandit::new(algorithm, &config)
+            });
+            assert!(made.iter().any(|bandit| bandit.is_ok()), "{algorithm:?}: {:?}", made[1].as_ref().err());
+            for bandit in made.iter().flatten() {
+                let before = ALLOCATIONS.get();
+                let phase = play(bandit, 60_000);
+                assert_eq!(ALLOCATIONS.get() - before, 0, "{algorithm:?}, window {answer_window}");
+                assert!(algorithm != Algorithm::Se || phase > 1, "no epoch ended");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_counter_counts() {
+    let before = ALLOCATIONS.get();
+    drop(std::hint::black_box(Box::new(1)));
+    assert_eq!(ALLOCATIONS.get() - before, 1);
+}
