@@ -49,7 +49,7 @@ pub const DPB_POLICY_NONPRIVATE_UCB1: u32 = 2;
 const _: () = assert!(DPB_POLICY_SE == Algorithm::Se as u32);
 const _: () = assert!(DPB_POLICY_NONPRIVATE_UCB1 == Algorithm::NonprivateUcb1 as u32);
 
-unsafe fn new(
+pub(super) unsafe fn new(
     algorithm: Algorithm,
     config: *const dpb_config,
     out: *mut *mut dpb_bandit,

@@ -1,6 +1,7 @@
 //! dpb_config and dpb_error.
 
 use super::guard;
+use super::shuffle::DPB_SHUFFLE_PRINTED;
 use super::status::{DPB_NULL, DPB_OK, dpb_status};
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -40,7 +41,7 @@ pub struct dpb_config {
     /// effect exactly W decisions after its decision, in ticket order, whenever it arrives, so
     /// that the timing of a click tells nothing; later answers are DPB_EXPIRED.
     pub answer_window: u32,
-    /// 0 or DPB_CLAMP_REWARDS.
+    /// 0, or any of DPB_CLAMP_REWARDS and DPB_SHUFFLE_PRINTED.
     pub flags: u32,
     /// NULL = operating system entropy; 32 bytes = reproducible (all but the tickets) and NOT
     /// private (reported as such). Read during construction only.
@@ -124,8 +125,8 @@ impl dpb_config {
         check_size::<dpb_config>(unsafe { config.cast::<u32>().read() })?;
         // SAFETY: the size says that it is ours.
         let c = unsafe { config.read() };
-        if c.flags & !DPB_CLAMP_REWARDS != 0 {
-            return Err(Error::config("flags", "must be 0 or DPB_CLAMP_REWARDS", c.flags));
+        if c.flags & !(DPB_CLAMP_REWARDS | DPB_SHUFFLE_PRINTED) != 0 {
+            return Err(Error::config("flags", "must be 0 or DPB_ flags of dpb_config", c.flags));
         }
         Ok(Config {
             delta: c.delta,
@@ -135,6 +136,7 @@ impl dpb_config {
             reward_max: c.reward_max,
             reward_bits: c.reward_bits,
             clamp_rewards: c.flags & DPB_CLAMP_REWARDS != 0,
+            shuffle_printed: c.flags & DPB_SHUFFLE_PRINTED != 0,
             contributions_per_user: c.contributions_per_user,
             pending_capacity: c.pending_capacity,
             answer_window: c.answer_window,

@@ -11,10 +11,14 @@
 mod bandit;
 mod config;
 mod guard;
+mod local;
 mod report;
+mod shuffle;
 mod status;
 
 pub use bandit::*;
 pub use config::*;
+pub use local::*;
 pub use report::*;
+pub use shuffle::*;
 pub use status::*;
