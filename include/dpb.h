@@ -601,7 +601,7 @@ uint16_t dpb_ticket_node(uint64_t ticket);
  * such number, by the exact divergence of the binomial law against itself shifted by one.
  * Microseconds to milliseconds.
  *
- * epsilon: > 0. delta: in (0, 1). users: m, at least 1. flags: 0 or DPB_SHUFFLE_PRINTED.
+ * epsilon: in (0, 100]. delta: in (0, 1). users: m, at least 1. flags: 0 or DPB_SHUFFLE_PRINTED.
  * out: receives the plan; may be uninitialised.
  * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG. Any thread.
  */
@@ -738,7 +738,7 @@ dpb_status dpb_submit_shuffled(struct dpb_bandit *bandit,
  * The server gives the bit to dpb_update of a dpb_new_ldp_ policy made with the same epsilon: 1 as
  * reward_max, 0 as reward_min. Encode a reward once: a second bit of it is a second loss of epsilon.
  *
- * epsilon: at least 1e-6; the policy's epsilon / contributions_per_user. reward: in [0, 1].
+ * epsilon: 1e-6 .. 40; the policy's epsilon / contributions_per_user. reward: in [0, 1].
  * bit: receives 0 or 1.
  * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (epsilon); DPB_INVALID_REWARD; DPB_ENTROPY.
  * Any thread.
@@ -749,7 +749,7 @@ DPB_MUST_USE dpb_status dpb_ldp_encode(double epsilon, double reward, uint8_t *b
  * LDP-UCB: UCB on rewards privatised on the user's device, epsilon-DP in the local model (Ren,
  * Zhou, Liu, Shroff 2020). dpb_update takes the bit of dpb_ldp_encode, 1 as reward_max and 0 as
  * reward_min, and anything else is DPB_INVALID_REWARD: this handle never privatises and must never
- * see a raw reward. epsilon at least 1e-6; answer_window must be 0 (silence would be a bit that
+ * see a raw reward. epsilon 1e-6 .. 40; answer_window must be 0 (silence would be a bit that
  * nobody privatised); reward_bits and DPB_CLAMP_REWARDS are ignored.
  * Parameters, statuses and threads as dpb_new.
  */

@@ -25,7 +25,7 @@ const _: () = assert!(DPB_POLICY_LDP_KLUCB == Algorithm::LdpKlUcb as u32);
 /// The server gives the bit to dpb_update of a dpb_new_ldp_ policy made with the same epsilon: 1 as
 /// reward_max, 0 as reward_min. Encode a reward once: a second bit of it is a second loss of epsilon.
 ///
-/// epsilon: at least 1e-6; the policy's epsilon / contributions_per_user. reward: in [0, 1].
+/// epsilon: 1e-6 .. 40; the policy's epsilon / contributions_per_user. reward: in [0, 1].
 /// bit: receives 0 or 1.
 /// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (epsilon); DPB_INVALID_REWARD; DPB_ENTROPY.
 /// Any thread.
@@ -52,7 +52,7 @@ pub unsafe extern "C" fn dpb_ldp_encode(epsilon: f64, reward: f64, bit: *mut u8)
 /// LDP-UCB: UCB on rewards privatised on the user's device, epsilon-DP in the local model (Ren,
 /// Zhou, Liu, Shroff 2020). dpb_update takes the bit of dpb_ldp_encode, 1 as reward_max and 0 as
 /// reward_min, and anything else is DPB_INVALID_REWARD: this handle never privatises and must never
-/// see a raw reward. epsilon at least 1e-6; answer_window must be 0 (silence would be a bit that
+/// see a raw reward. epsilon 1e-6 .. 40; answer_window must be 0 (silence would be a bit that
 /// nobody privatised); reward_bits and DPB_CLAMP_REWARDS are ignored.
 /// Parameters, statuses and threads as dpb_new.
 #[unsafe(no_mangle)]

@@ -123,7 +123,7 @@ fn status(outcome: Result<()>) -> dpb_status {
 /// such number, by the exact divergence of the binomial law against itself shifted by one.
 /// Microseconds to milliseconds.
 ///
-/// epsilon: > 0. delta: in (0, 1). users: m, at least 1. flags: 0 or DPB_SHUFFLE_PRINTED.
+/// epsilon: in (0, 100]. delta: in (0, 1). users: m, at least 1. flags: 0 or DPB_SHUFFLE_PRINTED.
 /// out: receives the plan; may be uninitialised.
 /// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG. Any thread.
 #[unsafe(no_mangle)]

@@ -12,14 +12,19 @@ pub struct Params {
     delta: f64,
 }
 
+const MAX_EPSILON: f64 = 100.0;
+
 impl Params {
     /// The plan for a batch of `users`: the least coins that make it (epsilon, delta)-DP, or, when
     /// `printed`, the paper's (some 17 times as many).
     ///
     /// # Errors
-    /// As [`ShuffleNoise::calibrated`] and [`ShuffleNoise::printed`]; also for a batch of more than
-    /// 2^40 bits.
+    /// As [`ShuffleNoise::calibrated`] and [`ShuffleNoise::printed`]; also for an epsilon above 100,
+    /// which hides nothing, and for a batch of more than 2^40 bits.
     pub fn new(epsilon: f64, delta: f64, users: u32, printed: bool) -> Result<Params> {
+        if epsilon > MAX_EPSILON {
+            return Err(Error::config("epsilon", "must be at most 100 in the shuffle model", epsilon));
+        }
         let noise = if printed { ShuffleNoise::printed } else { ShuffleNoise::calibrated };
         Params::with_noise(epsilon, delta, users, noise(epsilon, delta, users)?)
     }
