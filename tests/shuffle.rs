@@ -192,16 +192,41 @@ fn late_lost_and_cancelled_answers_do_no_harm() {
 
 #[test]
 fn each_reward_enters_one_batch() {
-    // Rewards are all one and coins are nearly never, so the released sums count rewards.
+    // Coins are nearly never, so released sums count rewards. Of the first arm's twenty early ones
+    // sixteen fit into this phase's and the next one's batch of eight; then the second arm's
+    // sixteen close both phases, and zeros follow.
     let config = Config { batch: 8, fault: Fault::NoNoise, ..config(2, 1000) };
     let bandit = Bandit::new(Algorithm::SdpAe, &config).unwrap();
-    for answered in 1..=160 {
-        bandit.update(bandit.select().unwrap().ticket, 1.0).unwrap();
-        assert_eq!(bandit.report().unwrap().phase, 1 + answered / 16);
+    assert!(bandit.shuffle_params(1).unwrap().noise_mean() < 1e-6);
+    let mut early: Vec<_> = (0..40).map(|_| bandit.select().unwrap()).collect();
+    early.sort_by_key(|decision| decision.arm);
+    for decision in early.drain(..36) {
+        bandit.update(decision.ticket, 1.0).unwrap();
+        assert_eq!(bandit.update(decision.ticket, 1.0), Err(Error::Duplicate));
     }
-    let coins = bandit.shuffle_params(1).unwrap().noise_mean();
-    assert!(coins < 1e-6);
-    assert!(bandit.arm_reports().unwrap().iter().all(|arm| (arm.mean - 1.0).abs() < 1e-6));
+    early.iter().for_each(|decision| bandit.cancel(decision.ticket).unwrap());
+    assert_eq!(bandit.report().unwrap().phase, 3);
+    for phase in 3..8 {
+        (0..16).for_each(|_| bandit.update(bandit.select().unwrap().ticket, 0.0).unwrap());
+        assert_eq!(bandit.report().unwrap().phase, phase + 1);
+        let mean = 16.0 / f64::from(8 * phase);
+        assert!(bandit.arm_reports().unwrap().iter().all(|arm| (arm.mean - mean).abs() < 1e-6));
+    }
+}
+
+#[test]
+fn users_behind_many_rewards_are_budgeted_for() {
+    for policy in POLICIES {
+        let config = Config { contributions_per_user: 3, ..config(2, 10_000) };
+        let bandit = Bandit::new(policy, &config).unwrap();
+        assert_eq!(bandit.report().unwrap().epsilon_spent, 0.0);
+        (0..5000).for_each(|_| bandit.update(bandit.select().unwrap().ticket, 1.0).unwrap());
+        let (report, params) = (bandit.report().unwrap(), bandit.shuffle_params(1).unwrap());
+        assert!(report.epsilon_spent <= 1.0 && report.epsilon_spent > 0.999, "{report:?}");
+        assert_eq!(report.delta_spent, 1e-6);
+        assert!(params.epsilon() < 1.0 / 3.0 && params.delta() < 1e-6 / 3.0, "{params:?}");
+        assert_eq!(bandit.epsilon_spent(1e-7), Ok(f64::INFINITY));
+    }
 }
 
 /// What a server sees of ten users, the first of whom has the reward in question.
