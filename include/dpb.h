@@ -66,7 +66,7 @@
 #define DPB_POLICY_LDP_KLUCB 18
 
 /**
- * A bandit. Made by dpb_new or a dpb_new_<policy>, destroyed by dpb_free. May be used from any
+ * A bandit. Made by dpb_new or one of its siblings dpb_new_... destroyed by dpb_free. May be used from any
  * number of threads at once. After fork() the child's copy is DPB_POISONED.
  */
 typedef struct dpb_bandit dpb_bandit;
@@ -561,7 +561,7 @@ DPB_MUST_USE dpb_status dpb_report_read(const struct dpb_bandit *bandit, struct 
 DPB_MUST_USE dpb_status dpb_diagnostics_read(const struct dpb_bandit *bandit, struct dpb_diagnostics *out);
 
 /**
- * Reads all arms, arm i at out[i]. Released values only.
+ * Reads all arms, arm i in place i of out. Released values only.
  * out: room for cap arms (NULL with cap = 0). n: receives the number of arms, also when cap is
  * too small.
  * Returns DPB_OK; DPB_NULL; DPB_BUFFER_TOO_SMALL (only n written); DPB_POISONED. Any thread.

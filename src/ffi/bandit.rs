@@ -6,7 +6,7 @@ use super::status::{DPB_NULL, DPB_OK, dpb_status};
 use crate::bandit::{Bandit, Decision};
 use crate::policy::Algorithm;
 
-/// A bandit. Made by dpb_new or a dpb_new_<policy>, destroyed by dpb_free. May be used from any
+/// A bandit. Made by dpb_new or one of its siblings dpb_new_... destroyed by dpb_free. May be used from any
 /// number of threads at once. After fork() the child's copy is DPB_POISONED.
 pub struct dpb_bandit {
     guard: Guard,

@@ -1,6 +1,6 @@
 //! The C interface: one file per C type, and no algorithm.
 //!
-//! Every function checks its pointers, runs inside [`guard::call`], and writes its outputs only on
+//! Every function checks its pointers, runs inside `guard::call`, and writes its outputs only on
 //! success. Pointers must be NULL or valid for their type, as in any C interface; the header's
 //! comments are generated from the comments here.
 

@@ -152,7 +152,7 @@ pub unsafe extern "C" fn dpb_diagnostics_read(bandit: *const dpb_bandit, out: *m
     })
 }
 
-/// Reads all arms, arm i at out[i]. Released values only.
+/// Reads all arms, arm i in place i of out. Released values only.
 /// out: room for cap arms (NULL with cap = 0). n: receives the number of arms, also when cap is
 /// too small.
 /// Returns DPB_OK; DPB_NULL; DPB_BUFFER_TOO_SMALL (only n written); DPB_POISONED. Any thread.
