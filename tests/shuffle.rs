@@ -112,6 +112,7 @@ fn a_handle_takes_one_road_only() {
         shuffled.update(shuffled.select().unwrap().ticket, 1.0).unwrap();
     }
     assert_eq!(shuffled.report().unwrap().phase, 1);
+    assert_eq!(shuffled.best_arm(), Err(Error::NotReady));
 
     let plain = Bandit::new(Algorithm::SdpAe, &config(2, 1_000_000)).unwrap();
     plain.update(plain.select().unwrap().ticket, 1.0).unwrap();
