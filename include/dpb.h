@@ -43,7 +43,7 @@
  * dpb_shuffle_plan and dpb_config.flags: the noise of the paper's formula instead of the exactly
  * calibrated, which is some 17 times less. For reproducing the paper; epsilon at most 1.
  */
-#define DPB_SHUFFLE_PRINTED 2
+#define DPB_SHUFFLE_PRINTED 256
 
 /**
  * dpb_report.policy: dpb_new_sdp_ae.

@@ -23,8 +23,8 @@
 //! While a phase is open, decisions go round-robin to the viable arms whose batch is missing,
 //! however many are in flight: cancelled and lost ones are replaced by themselves.
 //!
-//! Cost: select O(1); update O(coins a user), 4 on the fixed m; a batch's end O(|V|), a phase's
-//! O(|V| + 100 log-MGFs); 80 bytes an arm.
+//! Cost: select O(1); update O(coins a user), 4 at m = ceil(sigma^2); a batch's end O(|V|), a phase's
+//! O(|V|) and some 80 log-MGFs for each size of batches; 64 bytes an arm.
 
 use super::{ArmState, Policy, Pull, ShuffledPolicy};
 use crate::config::Config;

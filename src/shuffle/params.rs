@@ -44,7 +44,8 @@ impl Params {
         if !(1..=1 << 31).contains(&noise.coin_numerator) {
             return Err(Error::config("coin_numerator", "must be in 1..=2^31", noise.coin_numerator));
         }
-        if u64::from(users) * (u64::from(noise.coins_per_user) + 1) > 1 << 40 {
+        let bits = u64::from(users) * (u64::from(noise.coins_per_user) + 1);
+        if bits > 1 << 40 || usize::try_from(bits).is_err() {
             return Err(Error::config("users", "must send at most 2^40 bits in all", users));
         }
         Ok(Params { users, noise, epsilon, delta })
