@@ -317,7 +317,8 @@ pub unsafe extern "C" fn dpb_shuffle_params_read(
 /// Returns DPB_OK; DPB_NULL; DPB_EXPIRED (a phase that is over, or an arm out of the race);
 /// DPB_NOT_READY (a phase to come); DPB_DUPLICATE (that arm's batch of the phase has come already);
 /// DPB_INVALID_CONFIG (a foreign arm, a wrong length, a byte that is no bit); DPB_UNSUPPORTED (not
-/// a policy of the shuffle model, or dpb_update was used on this handle); DPB_POISONED. A refused
+/// a policy of the shuffle model, or this handle took plain answers, by dpb_update or by the end of
+/// an answer_window); DPB_POISONED. A refused
 /// batch changes nothing. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
