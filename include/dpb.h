@@ -106,6 +106,32 @@
 #define DPB_POLICY_TSALLIS 14
 
 /**
+ * dpb_shuffle_plan and dpb_config.flags: the noise of the paper's formula instead of the exactly
+ * calibrated, which is some 17 times less. For reproducing the paper; epsilon at most 1.
+ */
+#define DPB_SHUFFLE_PRINTED 256
+
+/**
+ * dpb_report.policy: dpb_new_sdp_ae.
+ */
+#define DPB_POLICY_SDP_AE 15
+
+/**
+ * dpb_new_vb_sdp_ae.
+ */
+#define DPB_POLICY_VB_SDP_AE 16
+
+/**
+ * dpb_report.policy: dpb_new_ldp_ucb.
+ */
+#define DPB_POLICY_LDP_UCB 17
+
+/**
+ * dpb_new_ldp_klucb.
+ */
+#define DPB_POLICY_LDP_KLUCB 18
+
+/**
  * A bandit. Made by dpb_new or one of its siblings dpb_new_... destroyed by dpb_free. May be used from any
  * number of threads at once. After fork() the child's copy is DPB_POISONED.
  */
@@ -116,6 +142,13 @@ typedef struct dpb_bandit dpb_bandit;
  * dpb_counter_free. May be used from any number of threads at once.
  */
 typedef struct dpb_counter dpb_counter;
+
+/**
+ * Holds the messages of one batch until all have come, then hands out their bits in uniformly
+ * random order, once, and nothing else. Made by dpb_new_shuffler, destroyed by dpb_shuffler_free.
+ * May be used from any number of threads at once. After fork() the child's copy is DPB_POISONED.
+ */
+typedef struct dpb_shuffler dpb_shuffler;
 
 /**
  * A stopping rule: takes samples until their mean is known to a factor of 1 +- alpha. Made by
@@ -189,7 +222,7 @@ typedef struct dpb_config {
    */
   uint32_t answer_window;
   /**
-   * 0, or DPB_CLAMP_REWARDS and DPB_RIGOROUS_INDEX joined by |.
+   * 0, or any of DPB_CLAMP_REWARDS, DPB_RIGOROUS_INDEX and DPB_SHUFFLE_PRINTED, joined by |.
    */
   uint32_t flags;
   /**
@@ -404,6 +437,38 @@ typedef struct dpb_stopping_config {
    */
   const uint8_t *test_seed;
 } dpb_stopping_config;
+
+/**
+ * What encoders, shuffler and server of one batch agree on: plain public data, to be made by
+ * dpb_shuffle_plan wherever it is needed, or sent. A message has 1 + coins_per_user bytes, a batch
+ * users times as many. 32 bytes.
+ */
+typedef struct dpb_shuffle_params {
+  /**
+   * sizeof(dpb_shuffle_params), set by dpb_shuffle_plan.
+   */
+  uint32_t struct_size;
+  /**
+   * m: messages in a batch, at least 1.
+   */
+  uint32_t users;
+  /**
+   * p: coins that each user sends beside its own bit, at least 1.
+   */
+  uint32_t coins_per_user;
+  /**
+   * A coin is 1 with probability coin_numerator / 2^32; 1 .. 2^31.
+   */
+  uint32_t coin_numerator;
+  /**
+   * What the noise was made for: a batch is (epsilon, delta)-DP. For the record only.
+   */
+  double epsilon;
+  /**
+   * See epsilon.
+   */
+  double delta;
+} dpb_shuffle_params;
 
 /**
  * Done.
@@ -876,6 +941,179 @@ DPB_MUST_USE dpb_status dpb_stopping_mean(const struct dpb_stopping *stopping, d
  */
 void dpb_stopping_free(struct dpb_stopping *stopping);
 
+/**
+ * Plans a batch of M_sum (Tenenbaum, Kaplan, Mansour, Stemmer 2021, Algorithm 3): how many coins
+ * its users must add to their bits for the count of ones to be (epsilon, delta)-DP. The least
+ * such number, by the exact divergence of the binomial law against itself shifted by one.
+ * Microseconds to milliseconds.
+ *
+ * epsilon: in (0, 100]. delta: in (0, 1). users: m, at least 1. flags: 0 or DPB_SHUFFLE_PRINTED.
+ * out: receives the plan; may be uninitialised.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG. Any thread.
+ */
+DPB_MUST_USE
+dpb_status dpb_shuffle_plan(double epsilon,
+                            double delta,
+                            uint32_t users,
+                            uint32_t flags,
+                            struct dpb_shuffle_params *out);
+
+/**
+ * The encoder, on the user's device: a reward in, one message out. No handle, no allocation.
+ * Writes 1 + coins_per_user bytes, each 0 or 1: the user's own bit, then its coins. A reward
+ * between 0 and 1 becomes 1 with that probability (on a grid of 2^-24), so sums stay unbiased.
+ * Exact integer sampling, keyed anew from the operating system in each call: about a microsecond
+ * and a nanosecond or two a coin.
+ *
+ * The message tells the reward: it goes to the shuffler, encrypted, and nowhere else. Send it once:
+ * a second message of one reward is a second loss of epsilon.
+ *
+ * params: from dpb_shuffle_plan; better the device's own than one that the server sent.
+ * reward: in [0, 1]. bits: room for cap bytes. len: receives the message's length, also when cap
+ * is too small.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG or DPB_VERSION (params); DPB_INVALID_REWARD;
+ * DPB_BUFFER_TOO_SMALL (only len written); DPB_ENTROPY. Any thread.
+ */
+DPB_MUST_USE
+dpb_status dpb_shuffle_encode(const struct dpb_shuffle_params *params,
+                              double reward,
+                              uint8_t *bits,
+                              size_t cap,
+                              size_t *len);
+
+/**
+ * A shuffler for batches of this plan, one after another: one handle for each arm whose batches
+ * are open. Allocates a batch's bytes, here and never again. Its order is drawn from the operating
+ * system's entropy.
+ * params: read here, not kept. out: receives the handle, which the caller frees with
+ * dpb_shuffler_free.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_VERSION; DPB_ENTROPY. Any thread.
+ */
+DPB_MUST_USE dpb_status dpb_new_shuffler(const struct dpb_shuffle_params *params, struct dpb_shuffler **out);
+
+/**
+ * Takes in one user's message. O(len), no allocation. That a user sends one is the transport's
+ * business.
+ * bits: 1 + coins_per_user bytes, each 0 or 1.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (length, or a byte that is no bit); DPB_EXPIRED (the
+ * batch is complete: take it first, this message is for none or for the next); DPB_POISONED.
+ * Any thread.
+ */
+DPB_MUST_USE dpb_status dpb_shuffler_push(struct dpb_shuffler *shuffler, const uint8_t *bits, size_t len);
+
+/**
+ * Releases the complete batch, its bits in uniformly random order, and starts the next one empty.
+ * O(batch), no allocation.
+ * out: room for cap bytes. len: receives the batch's length, also when cap is too small.
+ * Returns DPB_OK; DPB_NULL; DPB_NOT_READY (until the batch is complete); DPB_BUFFER_TOO_SMALL (only
+ * len written, nothing released); DPB_POISONED. Any thread.
+ */
+DPB_MUST_USE
+dpb_status dpb_shuffler_take(struct dpb_shuffler *shuffler,
+                             uint8_t *out,
+                             size_t cap,
+                             size_t *len);
+
+/**
+ * Destroys a shuffler and the messages it holds. NULL is a no-op. No other call on the handle may
+ * be running or follow.
+ */
+void dpb_shuffler_free(struct dpb_shuffler *shuffler);
+
+/**
+ * SDP-AE, arm elimination on shuffled batches: (epsilon, delta)-DP in the shuffle model (Tenenbaum,
+ * Kaplan, Mansour, Stemmer 2021, Algorithm 1, Theorem 3.1). Needs delta and horizon; batch is m, 0
+ * for the noise's variance; flags may hold DPB_SHUFFLE_PRINTED.
+ *
+ * In production devices encode, a shuffler permutes and the server calls dpb_submit_shuffled; in a
+ * simulation dpb_update encodes and shuffles in-process. A handle takes the first of the two roads
+ * that is used, for good.
+ * Parameters, statuses and threads as dpb_new.
+ */
+DPB_MUST_USE
+dpb_status dpb_new_sdp_ae(const struct dpb_config *config,
+                          struct dpb_bandit **out,
+                          struct dpb_error *error);
+
+/**
+ * VB-SDP-AE, the same with 2^t users a batch in phase t (Algorithm 2): (epsilon, delta)-DP in the
+ * shuffle model, at nearly the central model's regret. All else as dpb_new_sdp_ae.
+ */
+DPB_MUST_USE
+dpb_status dpb_new_vb_sdp_ae(const struct dpb_config *config,
+                             struct dpb_bandit **out,
+                             struct dpb_error *error);
+
+/**
+ * The plan of a phase's batches: what its users' devices and its shufflers need. Public, and the
+ * same at any time. Phases count from 1; a decision says its own.
+ * out: receives the plan; may be uninitialised.
+ * Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (not a policy of the shuffle model); DPB_POISONED.
+ * Any thread.
+ */
+DPB_MUST_USE
+dpb_status dpb_shuffle_params_read(const struct dpb_bandit *bandit,
+                                   uint32_t phase,
+                                   struct dpb_shuffle_params *out);
+
+/**
+ * The server: takes one arm's shuffled batch of the open phase, once. While it is missing,
+ * dpb_select goes on handing out decisions for that arm, so that lost users are replaced; their
+ * tickets are never answered and expire. O(len), and O(arms) when a phase closes; no allocation.
+ * bits: users * (1 + coins_per_user) bytes of that phase's plan, each 0 or 1.
+ * Returns DPB_OK; DPB_NULL; DPB_EXPIRED (a phase that is over, or an arm out of the race);
+ * DPB_NOT_READY (a phase to come); DPB_DUPLICATE (that arm's batch of the phase has come already);
+ * DPB_INVALID_CONFIG (a foreign arm, a wrong length, a byte that is no bit); DPB_UNSUPPORTED (not
+ * a policy of the shuffle model, or this handle took plain answers, by dpb_update or by the end of
+ * an answer_window); DPB_POISONED. A refused
+ * batch changes nothing. Any thread.
+ */
+DPB_MUST_USE
+dpb_status dpb_submit_shuffled(struct dpb_bandit *bandit,
+                               uint32_t phase,
+                               uint32_t arm,
+                               const uint8_t *bits,
+                               size_t len);
+
+/**
+ * The local model's privatiser, on the user's device: writes one bit that is epsilon-DP whoever sees
+ * it. Randomised response (Warner 1965): the reward's bit with probability e^epsilon/(1 + e^epsilon)
+ * rounded towards privacy, else its opposite; a reward between 0 and 1 is first rounded to a bit at
+ * random, without bias (on a grid of 2^-24). No handle, no allocation. Exact integer sampling, keyed
+ * anew from the operating system in each call: about a microsecond.
+ *
+ * The server gives the bit to dpb_update of a dpb_new_ldp_ policy made with the same epsilon: 1 as
+ * reward_max, 0 as reward_min. Encode a reward once: a second bit of it is a second loss of epsilon.
+ *
+ * epsilon: 1e-6 .. 40; the policy's epsilon / contributions_per_user. reward: in [0, 1].
+ * bit: receives 0 or 1.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (epsilon); DPB_INVALID_REWARD; DPB_ENTROPY.
+ * Any thread.
+ */
+DPB_MUST_USE dpb_status dpb_ldp_encode(double epsilon, double reward, uint8_t *bit);
+
+/**
+ * LDP-UCB: UCB on rewards privatised on the user's device, epsilon-DP in the local model (Ren,
+ * Zhou, Liu, Shroff 2020). dpb_update takes the bit of dpb_ldp_encode, 1 as reward_max and 0 as
+ * reward_min, and anything else is DPB_INVALID_REWARD: this handle never privatises and must never
+ * see a raw reward. epsilon 1e-6 .. 40; answer_window must be 0 (silence would be a bit that
+ * nobody privatised); reward_bits and DPB_CLAMP_REWARDS are ignored.
+ * Parameters, statuses and threads as dpb_new.
+ */
+DPB_MUST_USE
+dpb_status dpb_new_ldp_ucb(const struct dpb_config *config,
+                           struct dpb_bandit **out,
+                           struct dpb_error *error);
+
+/**
+ * LDP KL-UCB: the same with the Kullback-Leibler index of the privatised bits, which are
+ * Bernoulli whatever the rewards are. All else as dpb_new_ldp_ucb.
+ */
+DPB_MUST_USE
+dpb_status dpb_new_ldp_klucb(const struct dpb_config *config,
+                             struct dpb_bandit **out,
+                             struct dpb_error *error);
+
 #ifdef __cplusplus
 }  // extern "C"
 #endif  // __cplusplus
@@ -893,6 +1131,7 @@ DPB_ASSERT_SIZE(dpb_error, 256);
 DPB_ASSERT_SIZE(dpb_report, 72);
 DPB_ASSERT_SIZE(dpb_diagnostics, 40);
 DPB_ASSERT_SIZE(dpb_arm, 32);
+DPB_ASSERT_SIZE(dpb_shuffle_params, 32);
 #undef DPB_ASSERT_SIZE
 
 #endif /* DPB_H */

@@ -3,10 +3,11 @@
 use crate::config::Config;
 use crate::engine::{Counts, Diagnostics, Engine, Event};
 use crate::error::{Error, Result};
-use crate::policy::{Algorithm, Policy, Pull};
+use crate::policy::{Algorithm, Policy, Pull, ShuffledPolicy};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::RewardRange;
+use crate::shuffle::Params;
 use std::sync::{Mutex, MutexGuard};
 
 /// One answer to "which arm?".
@@ -81,6 +82,7 @@ impl Bandit {
     pub fn new(algorithm: Algorithm, config: &Config) -> Result<Bandit> {
         let range = config.check()?;
         let policy = algorithm.build(config, &mut Seed::new(config.test_seed)?)?;
+        let range = if policy.takes_bits() { range.of_bits() } else { range };
         // Tickets are keyed by the operating system even under a test seed: see engine::ticket.
         let mut tickets = Seed::new(None)?.stream();
         #[allow(unused_mut)]
@@ -153,6 +155,27 @@ impl Bandit {
         let pull = inner.engine.cancel(ticket)?;
         inner.unplay(pull);
         Ok(())
+    }
+
+    /// What the devices and the shuffler of a phase's batches need to know (shuffle model).
+    ///
+    /// # Errors
+    /// `Unsupported` by policies of other models; `Poisoned` after an internal failure.
+    pub fn shuffle_params(&self, phase: u32) -> Result<Params> {
+        Ok(self.lock()?.shuffled()?.params(phase))
+    }
+
+    /// The shuffled bits of one arm's batch in the open phase, one byte of 0 or 1 each. The tickets of
+    /// those decisions are then never answered: they expire.
+    ///
+    /// # Errors
+    /// `Expired` for a phase that is over and for an arm out of the race, `NotReady` for a phase
+    /// that is to come, `Duplicate` when that arm's batch of the phase has come already;
+    /// `InvalidConfig` for a foreign arm, a wrong length or a byte that is no bit;
+    /// `Unsupported` by policies of other models, and once a plain [`update`](Self::update) took
+    /// effect; `Poisoned` after an internal failure. Nothing changed.
+    pub fn submit_shuffled(&self, phase: u32, arm: u32, bits: &[u8]) -> Result<()> {
+        self.lock()?.shuffled()?.submit(phase, arm, bits)
     }
 
     /// Everything that may be published.
@@ -259,6 +282,10 @@ impl Bandit {
 }
 
 impl Inner {
+    fn shuffled(&mut self) -> Result<&mut dyn ShuffledPolicy> {
+        self.policy.shuffled().ok_or(Error::Unsupported("a shuffled batch"))
+    }
+
     #[inline]
     fn select(&mut self) -> Decision {
         if let Some(event) = self.engine.make_room() {

@@ -44,6 +44,8 @@ pub struct Config {
     pub batch: u32,
     /// DP-Lambda-Lap: the number of the base policy.
     pub base: u32,
+    /// SDP-AE, VB-SDP-AE: the paper's noise instead of the exact calibration.
+    pub shuffle_printed: bool,
     /// This process's name in a fleet; 0 = random.
     pub node: u64,
     /// A fault to build in, for the tests that must notice it.
@@ -99,6 +101,7 @@ impl Config {
             rigorous_index: false,
             batch: 0,
             base: 0,
+            shuffle_printed: false,
             node: 0,
             #[cfg(feature = "test-hooks")]
             fault: Fault::None,

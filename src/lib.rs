@@ -23,11 +23,13 @@ pub mod counter;
 mod engine;
 mod error;
 pub mod ffi;
+pub mod local;
 pub mod noise;
 pub mod policy;
 pub mod privacy;
 mod random;
 mod reward;
+pub mod shuffle;
 pub mod stopping;
 
 pub use bandit::{ArmReport, Bandit, Decision, Report};

@@ -64,6 +64,11 @@ impl RewardRange {
         Ok(RewardRange { min, max, bits, clamp })
     }
 
+    /// The same range for bits: exactly its two ends.
+    pub fn of_bits(self) -> RewardRange {
+        RewardRange { bits: 0, clamp: false, ..self }
+    }
+
     /// Rounds a reward to the grid, once.
     ///
     /// # Errors

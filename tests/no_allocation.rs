@@ -1,6 +1,7 @@
 //! Nothing allocates after construction: select, update, cancel, the ends of epochs included.
 
-use dpb::{Algorithm, Bandit, Config};
+use dpb::shuffle::{Shuffler, encode};
+use dpb::{Algorithm, Bandit, Config, Seed};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
@@ -54,7 +55,10 @@ fn play(bandit: &Bandit, rounds: u64) -> u32 {
 #[test]
 fn nothing_allocates_after_construction() {
     for &algorithm in Algorithm::ALL {
-        for answer_window in [0, 100] {
+        // In the local model silence would be a bit that nobody privatised: no window.
+        let local = matches!(algorithm, Algorithm::LdpUcb | Algorithm::LdpKlUcb);
+        let windows: &[u32] = if local { &[0] } else { &[0, 100] };
+        for &answer_window in windows {
             // Policies that are pure take delta = 0, the others need one.
             let made = [0.0, 1e-6].map(|delta| {
                 let config = Config {
@@ -78,6 +82,29 @@ fn nothing_allocates_after_construction() {
             }
         }
     }
+}
+
+#[test]
+fn nothing_allocates_in_the_shuffle_roles() {
+    let config = Config { delta: 1e-6, horizon: 60_000, ..Config::new(2, 1.0) };
+    let bandit = Bandit::new(Algorithm::VbSdpAe, &config).unwrap();
+    let params: Vec<_> = (1..=8).map(|phase| bandit.shuffle_params(phase).unwrap()).collect();
+    let mut shufflers: Vec<_> = params.iter().map(|&params| Shuffler::new(params, None).unwrap()).collect();
+    let mut random = Seed::new(None).unwrap().stream();
+    let mut bits = vec![0; 10_000];
+    let before = ALLOCATIONS.get();
+    for (phase, (params, shuffler)) in (1..).zip(params.iter().zip(&mut shufflers)) {
+        for arm in 0..2 {
+            for _ in 0..params.users() {
+                let len = encode(params, 0.5, &mut random, &mut bits).unwrap();
+                shuffler.push(&bits[..len]).unwrap();
+            }
+            let len = shuffler.take(&mut bits).unwrap();
+            bandit.submit_shuffled(phase, arm, &bits[..len]).unwrap();
+        }
+    }
+    assert_eq!(ALLOCATIONS.get() - before, 0);
+    assert_eq!(bandit.report().unwrap().phase, 9);
 }
 
 #[test]

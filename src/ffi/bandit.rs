@@ -86,7 +86,7 @@ const _: () = assert!(DPB_POLICY_EXP3_LAP == Algorithm::Exp3Lap as u32);
 const _: () = assert!(DPB_POLICY_EXP3_TAU == Algorithm::Exp3Tau as u32);
 const _: () = assert!(DPB_POLICY_TSALLIS == Algorithm::Tsallis as u32);
 
-unsafe fn new(
+pub(super) unsafe fn new(
     algorithm: Algorithm,
     config: *const dpb_config,
     out: *mut *mut dpb_bandit,

@@ -1,6 +1,7 @@
 //! dpb_config and dpb_error.
 
 use super::guard;
+use super::shuffle::DPB_SHUFFLE_PRINTED;
 use super::status::{DPB_NULL, DPB_OK, dpb_status};
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -40,7 +41,7 @@ pub struct dpb_config {
     /// effect exactly W decisions after its decision, in ticket order, whenever it arrives, so
     /// that the timing of a click tells nothing; later answers are DPB_EXPIRED.
     pub answer_window: u32,
-    /// 0, or DPB_CLAMP_REWARDS and DPB_RIGOROUS_INDEX joined by |.
+    /// 0, or any of DPB_CLAMP_REWARDS, DPB_RIGOROUS_INDEX and DPB_SHUFFLE_PRINTED, joined by |.
     pub flags: u32,
     /// NULL = operating system entropy; 32 bytes = reproducible (all but the tickets) and NOT
     /// private (reported as such). Read during construction only.
@@ -60,7 +61,7 @@ pub struct dpb_config {
 pub const DPB_CLAMP_REWARDS: u32 = 1;
 /// dpb_config.flags, DP-UCB-INT: the index is widened by the noise, as a proof needs, which the paper's
 /// printed index is not.
-pub const DPB_RIGOROUS_INDEX: u32 = 0x10000;
+pub const DPB_RIGOROUS_INDEX: u32 = 2;
 
 /// Why a constructor failed. The message is always NUL-terminated; it names the field and the
 /// value: "epsilon must be finite and > 0, got -1".
@@ -127,8 +128,8 @@ impl dpb_config {
         check_size::<dpb_config>(unsafe { config.cast::<u32>().read() })?;
         // SAFETY: the size says that it is ours.
         let c = unsafe { config.read() };
-        if c.flags & !(DPB_CLAMP_REWARDS | DPB_RIGOROUS_INDEX) != 0 {
-            return Err(Error::config("flags", "must be made of DPB_CLAMP_REWARDS and DPB_RIGOROUS_INDEX", c.flags));
+        if c.flags & !(DPB_CLAMP_REWARDS | DPB_RIGOROUS_INDEX | DPB_SHUFFLE_PRINTED) != 0 {
+            return Err(Error::config("flags", "must be 0 or DPB_ flags of dpb_config", c.flags));
         }
         Ok(Config {
             delta: c.delta,
@@ -138,6 +139,7 @@ impl dpb_config {
             reward_max: c.reward_max,
             reward_bits: c.reward_bits,
             clamp_rewards: c.flags & DPB_CLAMP_REWARDS != 0,
+            shuffle_printed: c.flags & DPB_SHUFFLE_PRINTED != 0,
             contributions_per_user: c.contributions_per_user,
             pending_capacity: c.pending_capacity,
             answer_window: c.answer_window,

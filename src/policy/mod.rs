@@ -5,11 +5,12 @@ use crate::error::{Error, Result};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::Reward;
+use crate::shuffle::Params;
+use std::ffi::CStr;
 
 mod continual;
 mod index;
 mod kl;
-use std::ffi::CStr;
 
 /// What a policy chose: which arm, in which phase, with which probability given all releases.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -69,6 +70,25 @@ pub trait Policy: Send {
 
     /// The loss of one reward through the releases made so far.
     fn privacy(&self) -> PrivacyLoss;
+
+    /// Are rewards bits that were privatised before they came, so that nothing else is taken?
+    fn takes_bits(&self) -> bool {
+        false
+    }
+
+    /// The policy as one that takes shuffled batches, if it does.
+    fn shuffled(&mut self) -> Option<&mut dyn ShuffledPolicy> {
+        None
+    }
+}
+
+/// A policy of the shuffle model: rewards come a batch at a time, as bits in random order.
+pub trait ShuffledPolicy {
+    /// What the users of a phase's batches send.
+    fn params(&self, phase: u32) -> Params;
+
+    /// The batch of one arm in the open phase. Refused, nothing has changed.
+    fn submit(&mut self, phase: u32, arm: u32, bits: &[u8]) -> Result<()>;
 }
 
 /// The list: number (stable, in reports and `Config::base`), name, module, type.
@@ -142,6 +162,14 @@ algorithms! {
     Exp3Tau = 13, c"exp3-tau", exp3_tau::Exp3Tau;
     /// Batched Tsallis-INF for heavy tails (Asi, Raman, Talwar 2025): adversarial rewards.
     Tsallis = 14, c"tsallis", tsallis::Tsallis;
+    /// SDP-AE: arm elimination on shuffled batches (Tenenbaum et al. 2021).
+    SdpAe = 15, c"sdp-ae", sdp_ae::SdpAe;
+    /// VB-SDP-AE: the same with batches that double.
+    VbSdpAe = 16, c"vb-sdp-ae", vb_sdp_ae::VbSdpAe;
+    /// LDP-UCB: UCB on rewards privatised on the user's device (Ren et al. 2020).
+    LdpUcb = 17, c"ldp-ucb", ldp_ucb::LdpUcb;
+    /// LDP KL-UCB: the same with the Kullback-Leibler index.
+    LdpKlUcb = 18, c"ldp-klucb", ldp_klucb::LdpKlUcb;
 }
 
 impl Algorithm {

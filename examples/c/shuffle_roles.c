@@ -1,0 +1,191 @@
+/*
+ * The shuffle model as it runs in life: three processes, of which none but the first sees a
+ * reward, and none but the second sees whose bits are whose.
+ *
+ *      server --- "show ad a, for batch (phase, a)" ---> devices
+ *      devices -- a message of encoded bits -----------> shuffler
+ *      shuffler - a complete batch, permuted ----------> server
+ *
+ * Pipes stand for the network. The link from devices to shuffler must be encrypted in real life,
+ * and the shuffler run by somebody whom the users trust not to share with the server. Every
+ * fiftieth message is lost on the way: the server asks further users until the batch is complete.
+ *
+ *      cc -Iinclude examples/c/shuffle_roles.c -Ltarget/release -ldpb -o shuffle_roles
+ */
+#define _POSIX_C_SOURCE 200809L
+#include "dpb.h"
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { ARMS = 4, BEST = 2, USERS = 50, LOST = 50, ROOM = 4096, MESSAGE = 256 };
+static const double epsilon = 1.0, delta = 1e-6;
+
+/* Which batch a message or its bits belong to: all that anybody needs to route them. */
+typedef struct { uint32_t phase, arm; } label;
+
+static void die(const char *what) {
+  fprintf(stderr, "shuffle_roles: %s\n", what);
+  exit(1);
+}
+
+static void check(dpb_status status) {
+  if (status != DPB_OK) die(dpb_status_name(status));
+}
+
+static void send_all(int to, const void *data, size_t size) {
+  const char *from = data;
+  while (size > 0) {
+    ssize_t sent = write(to, from, size);
+    if (sent <= 0) die("write failed");
+    from += sent;
+    size -= (size_t)sent;
+  }
+}
+
+/* 0 at the end of the stream. */
+static int receive_all(int from, void *data, size_t size) {
+  char *to = data;
+  while (size > 0) {
+    ssize_t got = read(from, to, size);
+    if (got < 0) die("read failed");
+    if (got == 0) return 0;
+    to += got;
+    size -= (size_t)got;
+  }
+  return 1;
+}
+
+/* Each role makes the plan for itself: the devices need not believe the server's. */
+static dpb_shuffle_params plan(void) {
+  dpb_shuffle_params params;
+  check(dpb_shuffle_plan(epsilon, delta, USERS, 0, &params));
+  if (params.users * (1 + params.coins_per_user) > ROOM || 1 + params.coins_per_user > MESSAGE) die("the plan is too large");
+  return params;
+}
+
+/* Role 1: all the users' devices. Here alone are rewards. */
+static void devices(int from_server, int to_shuffler) {
+  static const double click_rates[ARMS] = {0.2, 0.3, 0.8, 0.4};
+  dpb_shuffle_params params = plan();
+  uint8_t bits[MESSAGE];
+  size_t len;
+  label batch;
+  int users = 0;
+  srand(1);
+  while (receive_all(from_server, &batch, sizeof batch)) {
+    double clicked = rand() < click_rates[batch.arm] * RAND_MAX;
+    check(dpb_shuffle_encode(&params, clicked, bits, sizeof bits, &len));
+    if (++users % LOST == 0) continue; /* no network today */
+    send_all(to_shuffler, &batch, sizeof batch);
+    send_all(to_shuffler, bits, len);
+  }
+}
+
+/* Role 2: one batch of each arm at a time; messages for a batch that has left come too late. */
+static void shuffler(int from_devices, int to_server) {
+  dpb_shuffle_params params = plan();
+  dpb_shuffler *shufflers[ARMS];
+  uint32_t open[ARMS]; /* the phase of the batch that is being filled */
+  uint8_t bits[MESSAGE], shuffled[ROOM];
+  size_t len;
+  label batch;
+  for (int arm = 0; arm < ARMS; arm++) {
+    check(dpb_new_shuffler(&params, &shufflers[arm]));
+    open[arm] = 1;
+  }
+  while (receive_all(from_devices, &batch, sizeof batch)) {
+    if (!receive_all(from_devices, bits, 1 + params.coins_per_user)) die("half a message");
+    if (batch.arm >= ARMS || batch.phase != open[batch.arm]) continue;
+    check(dpb_shuffler_push(shufflers[batch.arm], bits, 1 + params.coins_per_user));
+    dpb_status status = dpb_shuffler_take(shufflers[batch.arm], shuffled, sizeof shuffled, &len);
+    if (status == DPB_NOT_READY) continue;
+    check(status);
+    open[batch.arm]++;
+    send_all(to_server, &batch, sizeof batch);
+    send_all(to_server, shuffled, len);
+  }
+  for (int arm = 0; arm < ARMS; arm++) dpb_shuffler_free(shufflers[arm]);
+}
+
+/* Role 3: sees labels and shuffled bits. */
+static void server(int to_devices, int from_shuffler) {
+  dpb_shuffle_params params = plan();
+  size_t len = (size_t)params.users * (1 + params.coins_per_user);
+  uint8_t bits[ROOM];
+  dpb_config config;
+  dpb_error error;
+  dpb_bandit *bandit;
+  dpb_report report;
+  uint32_t best, phase = 0, asked = 0, wanted = 0;
+  label batch;
+  dpb_config_init(&config, ARMS, epsilon);
+  config.delta = delta;
+  config.horizon = 1000000;
+  config.batch = USERS;
+  if (dpb_new_sdp_ae(&config, &bandit, &error) != DPB_OK) die(error.message);
+  while (dpb_best_arm(bandit, &best) == DPB_NOT_READY) {
+    struct pollfd arrival = {from_shuffler, POLLIN, 0};
+    report.struct_size = 0;
+    check(dpb_report_read(bandit, &report));
+    if (report.phase != phase) {
+      phase = report.phase;
+      asked = 0;
+      wanted = USERS * report.arms_active;
+    }
+    if (asked < wanted) {
+      dpb_decision decision;
+      check(dpb_select(bandit, &decision));
+      batch.phase = decision.phase;
+      batch.arm = decision.arm;
+      send_all(to_devices, &batch, sizeof batch);
+      asked++;
+    } else if (poll(&arrival, 1, 10) > 0) {
+      if (!receive_all(from_shuffler, &batch, sizeof batch) || !receive_all(from_shuffler, bits, len)) die("the shuffler is gone");
+      check(dpb_submit_shuffled(bandit, batch.phase, batch.arm, bits, len));
+      /* The same batch again would be the same rewards again. */
+      dpb_status again = dpb_submit_shuffled(bandit, batch.phase, batch.arm, bits, len);
+      if (again != DPB_DUPLICATE && again != DPB_EXPIRED) die("a batch was taken twice");
+    } else {
+      wanted += report.arms_active; /* some users were lost: ask others */
+    }
+  }
+  report.struct_size = 0;
+  check(dpb_report_read(bandit, &report));
+  if (best != BEST) die("found the wrong arm");
+  if (report.answered != 0) die("the server saw an answer");
+  if (report.epsilon_spent > epsilon || report.delta_spent > delta) die("spent more than it had");
+  printf("arm %u after %llu users and %u phases, at epsilon %g and delta %g\n", (unsigned)best,
+         (unsigned long long)report.decisions, (unsigned)phase, report.epsilon_spent, report.delta_spent);
+  dpb_free(bandit);
+}
+
+int main(void) {
+  int asks[2], messages[2], batches[2], status, failed = 0;
+  uint8_t rest[ROOM];
+  if (pipe(asks) || pipe(messages) || pipe(batches)) die("no pipes");
+  /* Handles do not survive fork(): each process makes its own. */
+  pid_t first = fork();
+  if (first < 0) die("no process");
+  if (first == 0) {
+    close(asks[1]), close(messages[0]), close(batches[0]), close(batches[1]);
+    devices(asks[0], messages[1]);
+    return 0;
+  }
+  pid_t second = fork();
+  if (second < 0) die("no process");
+  if (second == 0) {
+    close(asks[0]), close(asks[1]), close(messages[1]), close(batches[0]);
+    shuffler(messages[0], batches[1]);
+    return 0;
+  }
+  close(asks[0]), close(messages[0]), close(messages[1]), close(batches[1]);
+  server(asks[1], batches[0]);
+  close(asks[1]); /* the devices end, then the shuffler */
+  while (read(batches[0], rest, sizeof rest) > 0) {}
+  for (int i = 0; i < 2; i++) failed |= wait(&status) < 0 || !WIFEXITED(status) || WEXITSTATUS(status) != 0;
+  if (failed) die("another role failed");
+  return 0;
+}

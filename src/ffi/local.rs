@@ -1,0 +1,80 @@
+//! The local model: the device's privatiser, and the policies on its bits.
+
+use super::bandit::{dpb_bandit, new};
+use super::config::{dpb_config, dpb_error};
+use super::guard;
+use super::status::{DPB_NULL, DPB_OK, dpb_status};
+use crate::local::RandomizedResponse;
+use crate::policy::Algorithm;
+use crate::random::Seed;
+
+/// dpb_report.policy: dpb_new_ldp_ucb.
+pub const DPB_POLICY_LDP_UCB: u32 = 17;
+/// dpb_new_ldp_klucb.
+pub const DPB_POLICY_LDP_KLUCB: u32 = 18;
+
+const _: () = assert!(DPB_POLICY_LDP_UCB == Algorithm::LdpUcb as u32);
+const _: () = assert!(DPB_POLICY_LDP_KLUCB == Algorithm::LdpKlUcb as u32);
+
+/// The local model's privatiser, on the user's device: writes one bit that is epsilon-DP whoever sees
+/// it. Randomised response (Warner 1965): the reward's bit with probability e^epsilon/(1 + e^epsilon)
+/// rounded towards privacy, else its opposite; a reward between 0 and 1 is first rounded to a bit at
+/// random, without bias (on a grid of 2^-24). No handle, no allocation. Exact integer sampling, keyed
+/// anew from the operating system in each call: about a microsecond.
+///
+/// The server gives the bit to dpb_update of a dpb_new_ldp_ policy made with the same epsilon: 1 as
+/// reward_max, 0 as reward_min. Encode a reward once: a second bit of it is a second loss of epsilon.
+///
+/// epsilon: 1e-6 .. 40; the policy's epsilon / contributions_per_user. reward: in [0, 1].
+/// bit: receives 0 or 1.
+/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (epsilon); DPB_INVALID_REWARD; DPB_ENTROPY.
+/// Any thread.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_ldp_encode(epsilon: f64, reward: f64, bit: *mut u8) -> dpb_status {
+    if bit.is_null() {
+        return DPB_NULL;
+    }
+    let outcome = guard::catch(|| {
+        let response = RandomizedResponse::new(epsilon)?;
+        response.encode(reward, &mut Seed::new(None)?.stream())
+    });
+    match outcome {
+        Ok(private) => {
+            // SAFETY: not NULL, so valid by contract.
+            unsafe { bit.write(private.into()) };
+            DPB_OK
+        }
+        Err(error) => error.status(),
+    }
+}
+
+/// LDP-UCB: UCB on rewards privatised on the user's device, epsilon-DP in the local model (Ren,
+/// Zhou, Liu, Shroff 2020). dpb_update takes the bit of dpb_ldp_encode, 1 as reward_max and 0 as
+/// reward_min, and anything else is DPB_INVALID_REWARD: this handle never privatises and must never
+/// see a raw reward. epsilon 1e-6 .. 40; answer_window must be 0 (silence would be a bit that
+/// nobody privatised); reward_bits and DPB_CLAMP_REWARDS are ignored.
+/// Parameters, statuses and threads as dpb_new.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_new_ldp_ucb(
+    config: *const dpb_config,
+    out: *mut *mut dpb_bandit,
+    error: *mut dpb_error,
+) -> dpb_status {
+    // SAFETY: passed on.
+    unsafe { new(Algorithm::LdpUcb, config, out, error) }
+}
+
+/// LDP KL-UCB: the same with the Kullback-Leibler index of the privatised bits, which are
+/// Bernoulli whatever the rewards are. All else as dpb_new_ldp_ucb.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_new_ldp_klucb(
+    config: *const dpb_config,
+    out: *mut *mut dpb_bandit,
+    error: *mut dpb_error,
+) -> dpb_status {
+    // SAFETY: passed on.
+    unsafe { new(Algorithm::LdpKlUcb, config, out, error) }
+}

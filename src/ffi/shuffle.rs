@@ -1,0 +1,337 @@
+//! The three roles of the shuffle model, and the policies on shuffled batches.
+
+use super::bandit::{dpb_bandit, new};
+use super::config::{check_size, construct, dpb_config, dpb_error};
+use super::guard::{self, Guard, Handle, call};
+use super::status::{DPB_NULL, DPB_OK, dpb_status};
+use crate::error::{Error, Result};
+use crate::policy::Algorithm;
+use crate::privacy::calibration::ShuffleNoise;
+use crate::random::Seed;
+use crate::shuffle::{Params, Shuffler, encode};
+use std::sync::Mutex;
+
+/// What encoders, shuffler and server of one batch agree on: plain public data, to be made by
+/// dpb_shuffle_plan wherever it is needed, or sent. A message has 1 + coins_per_user bytes, a batch
+/// users times as many. 32 bytes.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct dpb_shuffle_params {
+    /// sizeof(dpb_shuffle_params), set by dpb_shuffle_plan.
+    pub struct_size: u32,
+    /// m: messages in a batch, at least 1.
+    pub users: u32,
+    /// p: coins that each user sends beside its own bit, at least 1.
+    pub coins_per_user: u32,
+    /// A coin is 1 with probability coin_numerator / 2^32; 1 .. 2^31.
+    pub coin_numerator: u32,
+    /// What the noise was made for: a batch is (epsilon, delta)-DP. For the record only.
+    pub epsilon: f64,
+    /// See epsilon.
+    pub delta: f64,
+}
+
+const _: () = assert!(size_of::<dpb_shuffle_params>() == 32);
+
+/// dpb_shuffle_plan and dpb_config.flags: the noise of the paper's formula instead of the exactly
+/// calibrated, which is some 17 times less. For reproducing the paper; epsilon at most 1.
+pub const DPB_SHUFFLE_PRINTED: u32 = 4;
+
+/// dpb_report.policy: dpb_new_sdp_ae.
+pub const DPB_POLICY_SDP_AE: u32 = 15;
+/// dpb_new_vb_sdp_ae.
+pub const DPB_POLICY_VB_SDP_AE: u32 = 16;
+
+const _: () = assert!(DPB_POLICY_SDP_AE == Algorithm::SdpAe as u32);
+const _: () = assert!(DPB_POLICY_VB_SDP_AE == Algorithm::VbSdpAe as u32);
+
+/// Holds the messages of one batch until all have come, then hands out their bits in uniformly
+/// random order, once, and nothing else. Made by dpb_new_shuffler, destroyed by dpb_shuffler_free.
+/// May be used from any number of threads at once. After fork() the child's copy is DPB_POISONED.
+pub struct dpb_shuffler {
+    guard: Guard,
+    shuffler: Mutex<Shuffler>,
+}
+
+impl Handle for dpb_shuffler {
+    fn guard(&self) -> &Guard {
+        &self.guard
+    }
+}
+
+impl From<Params> for dpb_shuffle_params {
+    fn from(p: Params) -> dpb_shuffle_params {
+        dpb_shuffle_params {
+            struct_size: size_of::<dpb_shuffle_params>() as u32,
+            users: p.users(),
+            coins_per_user: p.noise().coins_per_user,
+            coin_numerator: p.noise().coin_numerator as u32, // at most 2^31
+            epsilon: p.epsilon(),
+            delta: p.delta(),
+        }
+    }
+}
+
+impl dpb_shuffle_params {
+    /// # Safety
+    /// `params` points to a struct that begins with its own size.
+    unsafe fn read(params: *const dpb_shuffle_params) -> Result<Params> {
+        // SAFETY: the first field is there in every version of the struct.
+        check_size::<dpb_shuffle_params>(unsafe { params.cast::<u32>().read() })?;
+        // SAFETY: the size says that it is ours.
+        let p = unsafe { params.read() };
+        let noise = ShuffleNoise { coins_per_user: p.coins_per_user, coin_numerator: p.coin_numerator.into() };
+        Params::with_noise(p.epsilon, p.delta, p.users, noise)
+    }
+}
+
+/// Bytes behind (pointer, length); NULL is an empty slice where the length is 0.
+///
+/// # Safety
+/// `bytes` is NULL or valid for `len` bytes while the slice is used.
+unsafe fn slice<'a>(bytes: *const u8, len: usize) -> &'a [u8] {
+    // SAFETY: not NULL where it is not empty, by the callers' checks, so valid by contract.
+    if len == 0 { &[] } else { unsafe { std::slice::from_raw_parts(bytes, len) } }
+}
+
+/// Gives a function room for bytes and writes how many it wrote, or needs.
+///
+/// # Safety
+/// `len` is valid; `bytes` is valid for `cap` bytes, or NULL with `cap` 0.
+unsafe fn fill(
+    bytes: *mut u8,
+    cap: usize,
+    len: *mut usize,
+    write: impl FnOnce(&mut [u8]) -> Result<usize>,
+) -> Result<()> {
+    // SAFETY: as above.
+    let room = if cap == 0 { &mut [] } else { unsafe { std::slice::from_raw_parts_mut(bytes, cap) } };
+    let outcome = write(room);
+    if let Ok(bytes) | Err(Error::BufferTooSmall { needed: bytes }) = outcome {
+        // SAFETY: as above.
+        unsafe { len.write(bytes) };
+    }
+    outcome.map(|_| ())
+}
+
+fn status(outcome: Result<()>) -> dpb_status {
+    outcome.map_or_else(|error| error.status(), |()| DPB_OK)
+}
+
+/// Plans a batch of M_sum (Tenenbaum, Kaplan, Mansour, Stemmer 2021, Algorithm 3): how many coins
+/// its users must add to their bits for the count of ones to be (epsilon, delta)-DP. The least
+/// such number, by the exact divergence of the binomial law against itself shifted by one.
+/// Microseconds to milliseconds.
+///
+/// epsilon: in (0, 100]. delta: in (0, 1). users: m, at least 1. flags: 0 or DPB_SHUFFLE_PRINTED.
+/// out: receives the plan; may be uninitialised.
+/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG. Any thread.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_shuffle_plan(
+    epsilon: f64,
+    delta: f64,
+    users: u32,
+    flags: u32,
+    out: *mut dpb_shuffle_params,
+) -> dpb_status {
+    if out.is_null() {
+        return DPB_NULL;
+    }
+    status(guard::catch(|| {
+        if flags & !DPB_SHUFFLE_PRINTED != 0 {
+            return Err(Error::config("flags", "must be 0 or DPB_SHUFFLE_PRINTED", flags));
+        }
+        let plan = Params::new(epsilon, delta, users, flags == DPB_SHUFFLE_PRINTED)?;
+        // SAFETY: not NULL, so valid by contract.
+        unsafe { out.write(plan.into()) };
+        Ok(())
+    }))
+}
+
+/// The encoder, on the user's device: a reward in, one message out. No handle, no allocation.
+/// Writes 1 + coins_per_user bytes, each 0 or 1: the user's own bit, then its coins. A reward
+/// between 0 and 1 becomes 1 with that probability (on a grid of 2^-24), so sums stay unbiased.
+/// Exact integer sampling, keyed anew from the operating system in each call: about a microsecond
+/// and a nanosecond or two a coin.
+///
+/// The message tells the reward: it goes to the shuffler, encrypted, and nowhere else. Send it once:
+/// a second message of one reward is a second loss of epsilon.
+///
+/// params: from dpb_shuffle_plan; better the device's own than one that the server sent.
+/// reward: in [0, 1]. bits: room for cap bytes. len: receives the message's length, also when cap
+/// is too small.
+/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG or DPB_VERSION (params); DPB_INVALID_REWARD;
+/// DPB_BUFFER_TOO_SMALL (only len written); DPB_ENTROPY. Any thread.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_shuffle_encode(
+    params: *const dpb_shuffle_params,
+    reward: f64,
+    bits: *mut u8,
+    cap: usize,
+    len: *mut usize,
+) -> dpb_status {
+    if params.is_null() || len.is_null() || (bits.is_null() && cap > 0) {
+        return DPB_NULL;
+    }
+    status(guard::catch(|| {
+        // SAFETY: not NULL, so valid by contract.
+        let params = unsafe { dpb_shuffle_params::read(params) }?;
+        let mut random = Seed::new(None)?.stream();
+        // SAFETY: likewise.
+        unsafe { fill(bits, cap, len, |bits| encode(&params, reward, &mut random, bits)) }
+    }))
+}
+
+/// A shuffler for batches of this plan, one after another: one handle for each arm whose batches
+/// are open. Allocates a batch's bytes, here and never again. Its order is drawn from the operating
+/// system's entropy.
+/// params: read here, not kept. out: receives the handle, which the caller frees with
+/// dpb_shuffler_free.
+/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_VERSION; DPB_ENTROPY. Any thread.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_new_shuffler(
+    params: *const dpb_shuffle_params,
+    out: *mut *mut dpb_shuffler,
+) -> dpb_status {
+    if params.is_null() {
+        return DPB_NULL;
+    }
+    // SAFETY: not NULL, so valid by contract; likewise out.
+    unsafe {
+        construct(out, std::ptr::null_mut(), || {
+            let shuffler = Shuffler::new(dpb_shuffle_params::read(params)?, None)?;
+            Ok(dpb_shuffler { guard: Guard::new(), shuffler: Mutex::new(shuffler) })
+        })
+    }
+}
+
+fn shuffling(shuffler: *mut dpb_shuffler, body: impl FnOnce(&mut Shuffler) -> Result<()>) -> dpb_status {
+    call(shuffler, |s: &dpb_shuffler| body(&mut *s.shuffler.lock().map_err(|_| Error::Poisoned)?))
+}
+
+/// Takes in one user's message. O(len), no allocation. That a user sends one is the transport's
+/// business.
+/// bits: 1 + coins_per_user bytes, each 0 or 1.
+/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (length, or a byte that is no bit); DPB_EXPIRED (the
+/// batch is complete: take it first, this message is for none or for the next); DPB_POISONED.
+/// Any thread.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_shuffler_push(shuffler: *mut dpb_shuffler, bits: *const u8, len: usize) -> dpb_status {
+    if bits.is_null() && len > 0 {
+        return DPB_NULL;
+    }
+    // SAFETY: not NULL unless empty, so valid by contract.
+    shuffling(shuffler, |s| s.push(unsafe { slice(bits, len) }))
+}
+
+/// Releases the complete batch, its bits in uniformly random order, and starts the next one empty.
+/// O(batch), no allocation.
+/// out: room for cap bytes. len: receives the batch's length, also when cap is too small.
+/// Returns DPB_OK; DPB_NULL; DPB_NOT_READY (until the batch is complete); DPB_BUFFER_TOO_SMALL (only
+/// len written, nothing released); DPB_POISONED. Any thread.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_shuffler_take(
+    shuffler: *mut dpb_shuffler,
+    out: *mut u8,
+    cap: usize,
+    len: *mut usize,
+) -> dpb_status {
+    if len.is_null() || (out.is_null() && cap > 0) {
+        return DPB_NULL;
+    }
+    // SAFETY: not NULL, so valid by contract.
+    shuffling(shuffler, |s| unsafe { fill(out, cap, len, |out| s.take(out)) })
+}
+
+/// Destroys a shuffler and the messages it holds. NULL is a no-op. No other call on the handle may
+/// be running or follow.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dpb_shuffler_free(shuffler: *mut dpb_shuffler) {
+    guard::free(shuffler);
+}
+
+/// SDP-AE, arm elimination on shuffled batches: (epsilon, delta)-DP in the shuffle model (Tenenbaum,
+/// Kaplan, Mansour, Stemmer 2021, Algorithm 1, Theorem 3.1). Needs delta and horizon; batch is m, 0
+/// for the noise's variance; flags may hold DPB_SHUFFLE_PRINTED.
+///
+/// In production devices encode, a shuffler permutes and the server calls dpb_submit_shuffled; in a
+/// simulation dpb_update encodes and shuffles in-process. A handle takes the first of the two roads
+/// that is used, for good.
+/// Parameters, statuses and threads as dpb_new.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_new_sdp_ae(
+    config: *const dpb_config,
+    out: *mut *mut dpb_bandit,
+    error: *mut dpb_error,
+) -> dpb_status {
+    // SAFETY: passed on.
+    unsafe { new(Algorithm::SdpAe, config, out, error) }
+}
+
+/// VB-SDP-AE, the same with 2^t users a batch in phase t (Algorithm 2): (epsilon, delta)-DP in the
+/// shuffle model, at nearly the central model's regret. All else as dpb_new_sdp_ae.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_new_vb_sdp_ae(
+    config: *const dpb_config,
+    out: *mut *mut dpb_bandit,
+    error: *mut dpb_error,
+) -> dpb_status {
+    // SAFETY: passed on.
+    unsafe { new(Algorithm::VbSdpAe, config, out, error) }
+}
+
+/// The plan of a phase's batches: what its users' devices and its shufflers need. Public, and the
+/// same at any time. Phases count from 1; a decision says its own.
+/// out: receives the plan; may be uninitialised.
+/// Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (not a policy of the shuffle model); DPB_POISONED.
+/// Any thread.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_shuffle_params_read(
+    bandit: *const dpb_bandit,
+    phase: u32,
+    out: *mut dpb_shuffle_params,
+) -> dpb_status {
+    if out.is_null() {
+        return DPB_NULL;
+    }
+    call(bandit, |b: &dpb_bandit| {
+        let params = b.bandit.shuffle_params(phase)?;
+        // SAFETY: not NULL, so valid by contract.
+        unsafe { out.write(params.into()) };
+        Ok(())
+    })
+}
+
+/// The server: takes one arm's shuffled batch of the open phase, once. While it is missing,
+/// dpb_select goes on handing out decisions for that arm, so that lost users are replaced; their
+/// tickets are never answered and expire. O(len), and O(arms) when a phase closes; no allocation.
+/// bits: users * (1 + coins_per_user) bytes of that phase's plan, each 0 or 1.
+/// Returns DPB_OK; DPB_NULL; DPB_EXPIRED (a phase that is over, or an arm out of the race);
+/// DPB_NOT_READY (a phase to come); DPB_DUPLICATE (that arm's batch of the phase has come already);
+/// DPB_INVALID_CONFIG (a foreign arm, a wrong length, a byte that is no bit); DPB_UNSUPPORTED (not
+/// a policy of the shuffle model, or this handle took plain answers, by dpb_update or by the end of
+/// an answer_window); DPB_POISONED. A refused
+/// batch changes nothing. Any thread.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_submit_shuffled(
+    bandit: *mut dpb_bandit,
+    phase: u32,
+    arm: u32,
+    bits: *const u8,
+    len: usize,
+) -> dpb_status {
+    if bits.is_null() && len > 0 {
+        return DPB_NULL;
+    }
+    // SAFETY: not NULL unless empty, so valid by contract.
+    call(bandit, |b: &dpb_bandit| b.bandit.submit_shuffled(phase, arm, unsafe { slice(bits, len) }))
+}

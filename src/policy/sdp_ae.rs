@@ -1,0 +1,323 @@
+//! SDP-AE: arm elimination on shuffled batches.
+//!
+//! Tenenbaum, Kaplan, Mansour, Stemmer (2021), Algorithm 1. **(eps, delta)-DP in the shuffle
+//! model** (their Theorem 3.1): every reward is in one message of one batch, each batch is released
+//! once by M_sum, so Theorem P of [`crate::privacy`] applies with (eps, delta) in the place of eps.
+//! Regret O(sum_a ln T/Delta_a + K ln(1/delta)/eps^2) (their Corollary 3.2). Batches hold
+//! m = ceil(sigma^2) users, sigma^2 the noise's variance, or `config.batch`.
+//!
+//! Corrected: line 15's maximum is over V, the viable arms (printed: S). The radius is
+//! [`radius`](crate::shuffle::radius), which holds for the noise there is, each side of each
+//! interval with probability 1 - beta/(2 K t (t+1)), so all of them together with 1 - beta; the
+//! printed one claims a sub-Gaussian noise that it has not, and with a sigma that the noise has it
+//! is never the narrower. The noise is calibrated exactly, some 17 times fewer coins than
+//! printed (`config.shuffle_printed`: the paper's).
+//!
+//! Two roads lead here, and a handle takes the first one used for good, so that no reward can
+//! walk both. *Production*: devices encode, a shuffler permutes, and the server gives the batch to
+//! `submit`; the tickets of those decisions are never answered and expire. *Simulation*: plain
+//! rewards come to `observe` and are encoded on arrival, so that only a count of noisy bits is
+//! ever kept; answers in order of arrival fill the arm's batch, and those that come while a
+//! full batch waits for its siblings are encoded for the arm's next one.
+//!
+//! While a phase is open, decisions go round-robin to the viable arms whose batch is missing,
+//! however many are in flight: cancelled and lost ones are replaced by themselves.
+//!
+//! Cost: select O(1); update O(coins a user), 4 at m = ceil(sigma^2); a batch's end O(|V|), a phase's
+//! O(|V|) and some 80 log-MGFs for each size of batches; 64 bytes an arm.
+
+use super::{ArmState, Policy, Pull, ShuffledPolicy};
+use crate::config::Config;
+use crate::error::{Error, Result};
+use crate::privacy::PrivacyLoss;
+use crate::random::{Random, Seed};
+use crate::reward::Reward;
+use crate::shuffle::{Params, count_of_encoded, count_ones, radius};
+use std::cmp::Ordering;
+use std::marker::PhantomData;
+
+/// Batches of one size.
+pub type SdpAe = ShuffledElimination<Fixed>;
+
+/// Arm elimination, the sizes of its batches left open.
+pub struct ShuffledElimination<S> {
+    /// The batches of phases 1, 2, ...; the last goes on for ever.
+    plans: Box<[Params]>,
+    beta: f64,
+    arms: Box<[Arm]>,
+    /// V, the viable arms, in order.
+    viable: Vec<u32>,
+    /// Those of them whose batch of the open phase is missing.
+    waiting: Vec<u32>,
+    cursor: usize,
+    phase: u32,
+    /// Rewards that each viable arm has released, and the noise's mean in them.
+    pulls: u64,
+    noise_mean: f64,
+    random: Random,
+    road: Option<Road>,
+    released: bool,
+    sizes: PhantomData<S>,
+}
+
+/// How many users make a batch.
+pub trait BatchSizes: Send {
+    /// The batches of phases 1, 2, ...; the last is repeated.
+    fn plans(config: &Config, plan: impl Fn(u32) -> Result<Params>) -> Result<Box<[Params]>>;
+}
+
+/// m users.
+pub enum Fixed {}
+
+impl BatchSizes for Fixed {
+    fn plans(config: &Config, plan: impl Fn(u32) -> Result<Params>) -> Result<Box<[Params]>> {
+        let sigma2 = || Ok(plan(1)?.noise_variance().ceil() as u32);
+        let users = if config.batch > 0 { config.batch } else { sigma2()? };
+        Ok([plan(users)?].into())
+    }
+}
+
+/// Where rewards come from.
+#[derive(Clone, Copy, PartialEq)]
+enum Road {
+    Simulation,
+    Shuffler,
+}
+
+#[derive(Clone)]
+struct Arm {
+    /// The open phase's batch, and what came early for the next.
+    batch: Encoded,
+    early: Encoded,
+    /// Ones released so far.
+    ones: u64,
+    mean: f64,
+    width: f64,
+}
+
+/// Messages of one batch, of which only their number of ones is kept.
+#[derive(Clone, Copy, Default)]
+struct Encoded {
+    messages: u32,
+    ones: u64,
+}
+
+impl Encoded {
+    /// Encodes one more reward, if there is a place for it.
+    fn push(&mut self, plan: &Params, reward: Reward, random: &mut Random) -> bool {
+        let free = self.messages < plan.users();
+        if free {
+            self.messages += 1;
+            self.ones += count_of_encoded(plan, reward, random);
+        }
+        free
+    }
+
+    fn is_complete(&self, plan: &Params) -> bool {
+        self.messages == plan.users()
+    }
+}
+
+impl<S: BatchSizes> ShuffledElimination<S> {
+    pub fn new(config: &Config, seed: &mut Seed) -> Result<Self> {
+        if config.horizon == 0 {
+            return Err(Error::config("horizon", "must be known to this policy", 0));
+        }
+        let (epsilon, delta) = (config.epsilon_per_reward()?, config.delta_per_reward()?);
+        let plan = |users| Ok(sabotaged(config, Params::new(epsilon, delta, users, config.shuffle_printed)?));
+        let arm = Arm { batch: Encoded::default(), early: Encoded::default(), ones: 0, mean: f64::NAN, width: f64::NAN };
+        let mut policy = Self {
+            plans: S::plans(config, plan)?,
+            beta: if config.beta > 0.0 { config.beta } else { 1.0 / config.horizon as f64 },
+            arms: vec![arm; config.arms as usize].into(),
+            viable: (0..config.arms).collect(),
+            waiting: Vec::with_capacity(config.arms as usize),
+            cursor: 0,
+            phase: 0,
+            pulls: 0,
+            noise_mean: 0.0,
+            random: seed.stream(),
+            road: None,
+            released: false,
+            sizes: PhantomData,
+        };
+        policy.open_phase();
+        Ok(policy)
+    }
+
+    /// Lines 5 and 6: what came early is the beginning of the new batch.
+    fn open_phase(&mut self) {
+        self.phase += 1;
+        let plan = plan_of(&self.plans, self.phase);
+        self.waiting.clear();
+        for &arm in &self.viable {
+            let state = &mut self.arms[arm as usize];
+            state.batch = std::mem::take(&mut state.early);
+            if state.batch.is_complete(plan) {
+                state.ones += state.batch.ones;
+            } else {
+                self.waiting.push(arm);
+            }
+        }
+        self.cursor = 0;
+    }
+
+    /// Line 12: a batch is released.
+    fn release(&mut self, arm: u32, ones: u64) {
+        self.released = true;
+        self.arms[arm as usize].ones += ones;
+        if let Ok(place) = self.waiting.binary_search(&arm) {
+            self.waiting.remove(place);
+            self.cursor -= usize::from(place < self.cursor);
+        }
+        while self.waiting.is_empty() && !self.decided() {
+            self.close_phase();
+            if !self.decided() {
+                self.open_phase();
+            }
+        }
+    }
+
+    /// Lines 14 and 15: estimate every viable arm, then drop those that fall behind.
+    fn close_phase(&mut self) {
+        let plan = plan_of(&self.plans, self.phase);
+        self.pulls += u64::from(plan.users());
+        self.noise_mean += plan.noise_mean();
+        let width = self.width();
+        let mut best = f64::NEG_INFINITY;
+        for &arm in &self.viable {
+            let arm = &mut self.arms[arm as usize];
+            arm.mean = (arm.ones as f64 - self.noise_mean) / self.pulls as f64;
+            arm.width = width;
+            best = best.max(arm.mean);
+        }
+        let arms = &self.arms;
+        self.viable.retain(|&arm| best - arms[arm as usize].mean <= 2.0 * width);
+        self.cursor = 0;
+    }
+
+    /// The half-width of all intervals at the end of the open phase.
+    fn width(&self) -> f64 {
+        let (phase, last) = (u64::from(self.phase), self.plans.len() as u64);
+        let times = |t: u64| if t == last { phase + 1 - last } else { 1 };
+        let batches = (1..=phase.min(last)).zip(&self.plans).map(|(t, &plan)| (plan, times(t)));
+        let intervals = 2.0 * self.arms.len() as f64 * phase as f64 * (phase as f64 + 1.0);
+        radius(batches, (intervals / self.beta).ln())
+    }
+
+    fn decided(&self) -> bool {
+        self.viable.len() == 1
+    }
+
+    fn is_viable(&self, arm: u32) -> bool {
+        self.viable.binary_search(&arm).is_ok()
+    }
+}
+
+impl<S: BatchSizes> Policy for ShuffledElimination<S> {
+    fn choose(&mut self) -> Pull {
+        let open = if self.decided() { &self.viable } else { &self.waiting };
+        let arm = open[self.cursor % open.len()];
+        self.cursor = (self.cursor + 1) % open.len();
+        Pull { arm, phase: self.phase, propensity: 1.0 }
+    }
+
+    /// Simulation: encoder, shuffler and server in one process.
+    fn observe(&mut self, pull: Pull, reward: Reward) {
+        if self.road == Some(Road::Shuffler) || self.decided() || !self.is_viable(pull.arm) {
+            return; // it took the other road, or is of no more use: either way it enters no batch
+        }
+        self.road = Some(Road::Simulation);
+        let (plan, next) = (plan_of(&self.plans, self.phase), plan_of(&self.plans, self.phase + 1));
+        let arm = &mut self.arms[pull.arm as usize];
+        if !arm.batch.push(plan, reward, &mut self.random) {
+            arm.early.push(next, reward, &mut self.random);
+        } else if arm.batch.is_complete(plan) {
+            let ones = arm.batch.ones;
+            self.release(pull.arm, ones);
+        }
+    }
+
+    fn cancel(&mut self, _pull: Pull) {}
+
+    fn arm(&self, arm: u32) -> ArmState {
+        let state = &self.arms[arm as usize];
+        ArmState { mean: state.mean, width: state.width, active: self.is_viable(arm) }
+    }
+
+    fn phase(&self) -> u32 {
+        self.phase
+    }
+
+    fn active(&self) -> u32 {
+        self.viable.len() as u32
+    }
+
+    fn best_arm(&self) -> Option<u32> {
+        self.decided().then(|| self.viable[0])
+    }
+
+    fn privacy(&self) -> PrivacyLoss {
+        let plan = self.plans[0];
+        if self.released {
+            PrivacyLoss::Approximate { epsilon: plan.epsilon(), delta: plan.delta() }
+        } else {
+            PrivacyLoss::Pure(0.0)
+        }
+    }
+
+    fn shuffled(&mut self) -> Option<&mut dyn ShuffledPolicy> {
+        Some(self)
+    }
+}
+
+impl<S: BatchSizes> ShuffledPolicy for ShuffledElimination<S> {
+    fn params(&self, phase: u32) -> Params {
+        *plan_of(&self.plans, phase)
+    }
+
+    fn submit(&mut self, phase: u32, arm: u32, bits: &[u8]) -> Result<()> {
+        if arm as usize >= self.arms.len() {
+            return Err(Error::config("arm", "must be below the number of arms", arm));
+        }
+        if self.road == Some(Road::Simulation) {
+            return Err(Error::Unsupported("a shuffled batch after plain updates"));
+        }
+        match phase.cmp(&self.phase) {
+            Ordering::Less => return Err(Error::Expired),
+            Ordering::Greater => return Err(Error::NotReady),
+            Ordering::Equal if !self.is_viable(arm) => return Err(Error::Expired),
+            Ordering::Equal if self.waiting.binary_search(&arm).is_err() => return Err(Error::Duplicate),
+            Ordering::Equal => {}
+        }
+        let ones = count_ones(plan_of(&self.plans, phase), bits)?;
+        self.road = Some(Road::Shuffler);
+        self.release(arm, ones);
+        Ok(())
+    }
+}
+
+/// The batches of a phase; those of phase 0, which never is, are the first's.
+fn plan_of(plans: &[Params], phase: u32) -> &Params {
+    &plans[(phase.max(1) as usize).min(plans.len()) - 1]
+}
+
+/// Fewer coins than the plan claims, for the tests that must notice.
+#[cfg(feature = "test-hooks")]
+fn sabotaged(config: &Config, plan: Params) -> Params {
+    use crate::config::Fault;
+    use crate::privacy::calibration::ShuffleNoise;
+    let noise = plan.noise();
+    let weaker = |by: u64| ShuffleNoise { coin_numerator: (noise.coin_numerator / by).max(1), ..noise };
+    let noise = match config.fault {
+        Fault::HalfNoise => weaker(8), // q from 1/2 to 1/16: a quarter of the variance
+        Fault::NoNoise => weaker(1 << 31),
+        _ => noise,
+    };
+    Params::with_noise(plan.epsilon(), plan.delta(), plan.users(), noise).unwrap_or(plan)
+}
+
+#[cfg(not(feature = "test-hooks"))]
+fn sabotaged(_config: &Config, plan: Params) -> Params {
+    plan
+}
