@@ -28,6 +28,7 @@ pub mod policy;
 pub mod privacy;
 mod random;
 mod reward;
+mod tournament;
 
 pub use bandit::{ArmReport, Bandit, Decision, Report};
 pub use config::Config;

@@ -43,6 +43,15 @@ pub trait Policy: Send {
     /// The next arm to play.
     fn choose(&mut self) -> Pull;
 
+    /// The next arm to play, among these. The engine promises that the set is not empty and that
+    /// its arms exist and are live; that it is public is the caller's promise.
+    ///
+    /// # Errors
+    /// `Unsupported` for policies that need every arm at every decision.
+    fn choose_among(&mut self, _arms: &[u32]) -> Result<Pull> {
+        Err(Error::Unsupported("select_among"))
+    }
+
     /// The reward of an earlier pull.
     fn observe(&mut self, pull: Pull, reward: Reward);
 
@@ -58,6 +67,23 @@ pub trait Policy: Send {
     /// Arms still in the race.
     fn active(&self) -> u32;
 
+    /// One arm more, with the next number. May allocate.
+    ///
+    /// # Errors
+    /// `Unsupported` for policies whose set of arms is fixed.
+    fn add_arm(&mut self) -> Result<()> {
+        Err(Error::Unsupported("add_arm"))
+    }
+
+    /// This arm is not played again; answers to its open decisions still come. The engine promises
+    /// that it exists, is live and is not the last live one.
+    ///
+    /// # Errors
+    /// `Unsupported` for policies whose set of arms is fixed.
+    fn retire_arm(&mut self, _arm: u32) -> Result<()> {
+        Err(Error::Unsupported("retire_arm"))
+    }
+
     /// The decided best arm, if the policy decides one.
     fn best_arm(&self) -> Option<u32> {
         None
@@ -66,6 +92,10 @@ pub trait Policy: Send {
     /// The loss of one reward through the releases made so far.
     fn privacy(&self) -> PrivacyLoss;
 }
+
+mod batched;
+
+pub use klucb::private_divergence;
 
 /// The list: number (stable, in reports and `Config::base`), name, module, type.
 macro_rules! algorithms {
@@ -111,11 +141,15 @@ algorithms! {
     Se = 1, c"dp-se", se::DpSe;
     /// UCB1 (Auer et al. 2002): a baseline without privacy.
     NonprivateUcb1 = 2, c"nonprivate-ucb1", nonprivate_ucb1::Ucb1;
+    /// DP-IMED with the exact Chernoff index: the policy we recommend.
+    Imed = 20, c"dp-imed", imed::DpImed;
+    /// DP-KLUCB: the optimistic index of d_eps (Azize et al. 2025).
+    KlUcb = 21, c"dp-klucb", klucb::DpKlUcb;
 }
 
 impl Algorithm {
     /// What `dpb_new` gives: the policy we recommend.
-    pub const RECOMMENDED: Algorithm = Algorithm::Se;
+    pub const RECOMMENDED: Algorithm = Algorithm::Imed;
 
     /// The algorithm with this number.
     ///
