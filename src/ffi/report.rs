@@ -168,7 +168,7 @@ pub unsafe extern "C" fn dpb_arms_read(
         return DPB_NULL;
     }
     call(bandit, |b: &dpb_bandit| {
-        let needed = b.bandit.arms() as usize;
+        let needed = b.bandit.arms()? as usize;
         // SAFETY: not NULL, so valid by contract.
         unsafe { n.write(needed) };
         if cap < needed {

@@ -4,7 +4,7 @@
 //! **Privacy** (pure eps-DP; rho-zCDP with Gaussian noise): Theorem P of [`crate::privacy`]. An
 //! answered reward enters its arm's one open batch; a batch's size follows a fixed schedule; it is
 //! released once, when full; indices are functions of releases and of public counts: pulls, which
-//! are decisions less cancellations, and for [`choose_among`](Policy::choose_among) the sets of
+//! are decisions less cancellations, and for [`choose_among`](Flexible::choose_among) the sets of
 //! eligible arms, which are public.
 //!
 //! **Batches.** The first holds `first` answers, and each one multiplies the arm's total by the
@@ -25,7 +25,7 @@
 //! it if they were like those before, and arms without a release are covered in turn. With answers
 //! at once nothing is ever covered, and the policy is the published one.
 
-use super::{ArmState, Policy, Pull};
+use super::{ArmState, Flexible, Policy, Pull};
 use crate::batch::Batch;
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -412,33 +412,6 @@ impl<I: Index> Policy for Batched<I> {
         self.play(arm)
     }
 
-    fn choose_among(&mut self, arms: &[u32]) -> Result<Pull> {
-        let leader = arms.iter().filter_map(|&arm| self.mean(arm as usize)).fold(0.0, f64::max);
-        let point = self.index.point(leader, self.decisions);
-        loop {
-            // The lowest tangent first: few others then need their index computed.
-            let bound = |policy: &Self, arm: u32| policy.order.line(arm as usize).at(point);
-            let mut best = arms[0];
-            for &arm in arms {
-                if bound(self, arm) < bound(self, best) {
-                    best = arm;
-                }
-            }
-            for arm in std::iter::once(best).chain(arms.iter().copied()) {
-                if bound(self, arm) <= bound(self, best) && self.arms[arm as usize].fresh_at != point {
-                    self.refresh(arm as usize, point);
-                    self.settled = false;
-                }
-                if bound(self, arm) < bound(self, best) {
-                    best = arm;
-                }
-            }
-            if !self.covers(best as usize) {
-                return Ok(self.play(best as usize));
-            }
-        }
-    }
-
     #[inline]
     fn observe(&mut self, pull: Pull, reward: Reward) {
         let batch = &mut self.arms[pull.arm as usize].batch;
@@ -474,22 +447,53 @@ impl<I: Index> Policy for Batched<I> {
         loss(&self.noise.law(), self.releases > 0)
     }
 
-    fn add_arm(&mut self) -> Result<()> {
+    fn flexible(&mut self) -> Option<&mut dyn Flexible> {
+        Some(self)
+    }
+}
+
+impl<I: Index> Flexible for Batched<I> {
+    fn choose_among(&mut self, arms: &[u32]) -> Pull {
+        let leader = arms.iter().filter_map(|&arm| self.mean(arm as usize)).fold(0.0, f64::max);
+        let point = self.index.point(leader, self.decisions);
+        loop {
+            // The lowest tangent first: few others then need their index computed.
+            let bound = |policy: &Self, arm: u32| policy.order.line(arm as usize).at(point);
+            let mut best = arms[0];
+            for &arm in arms {
+                if bound(self, arm) < bound(self, best) {
+                    best = arm;
+                }
+            }
+            for arm in std::iter::once(best).chain(arms.iter().copied()) {
+                if bound(self, arm) <= bound(self, best) && self.arms[arm as usize].fresh_at != point {
+                    self.refresh(arm as usize, point);
+                    self.settled = false;
+                }
+                if bound(self, arm) < bound(self, best) {
+                    best = arm;
+                }
+            }
+            if !self.covers(best as usize) {
+                return self.play(best as usize);
+            }
+        }
+    }
+
+    fn add_arm(&mut self) {
         self.arms.push(Arm::new(&self.schedule));
         self.order.push(FIRST);
         self.leader.push(Line::NEVER);
         self.live += 1;
         self.settled = false;
-        Ok(())
     }
 
-    fn retire_arm(&mut self, arm: u32) -> Result<()> {
+    fn retire_arm(&mut self, arm: u32) {
         let arm = arm as usize;
         self.arms[arm].live = false;
         self.order.set(arm, Line::NEVER);
         self.leader.set(arm, Line::NEVER);
         self.live -= 1;
         self.settled = false;
-        Ok(())
     }
 }

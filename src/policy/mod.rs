@@ -43,15 +43,6 @@ pub trait Policy: Send {
     /// The next arm to play.
     fn choose(&mut self) -> Pull;
 
-    /// The next arm to play, among these. The engine promises that the set is not empty and that
-    /// its arms exist and are live; that it is public is the caller's promise.
-    ///
-    /// # Errors
-    /// `Unsupported` for policies that need every arm at every decision.
-    fn choose_among(&mut self, _arms: &[u32]) -> Result<Pull> {
-        Err(Error::Unsupported("select_among"))
-    }
-
     /// The reward of an earlier pull.
     fn observe(&mut self, pull: Pull, reward: Reward);
 
@@ -67,21 +58,9 @@ pub trait Policy: Send {
     /// Arms still in the race.
     fn active(&self) -> u32;
 
-    /// One arm more, with the next number. May allocate.
-    ///
-    /// # Errors
-    /// `Unsupported` for policies whose set of arms is fixed.
-    fn add_arm(&mut self) -> Result<()> {
-        Err(Error::Unsupported("add_arm"))
-    }
-
-    /// This arm is not played again; answers to its open decisions still come. The engine promises
-    /// that it exists, is live and is not the last live one.
-    ///
-    /// # Errors
-    /// `Unsupported` for policies whose set of arms is fixed.
-    fn retire_arm(&mut self, _arm: u32) -> Result<()> {
-        Err(Error::Unsupported("retire_arm"))
+    /// Requests that may show some arms only, arms that come and go: if this policy can.
+    fn flexible(&mut self) -> Option<&mut dyn Flexible> {
+        None
     }
 
     /// The decided best arm, if the policy decides one.
@@ -91,6 +70,20 @@ pub trait Policy: Send {
 
     /// The loss of one reward through the releases made so far.
     fn privacy(&self) -> PrivacyLoss;
+}
+
+/// A policy whose set of arms may change, from one decision to the next or for good. The sets are
+/// public information, so they cost no privacy.
+pub trait Flexible {
+    /// The next arm to play, among these: one at least, and all of them live.
+    fn choose_among(&mut self, arms: &[u32]) -> Pull;
+
+    /// One arm more, with the next number. May allocate.
+    fn add_arm(&mut self);
+
+    /// This arm, live and not the last one, is not played again; answers to its open decisions
+    /// still come.
+    fn retire_arm(&mut self, arm: u32);
 }
 
 mod batched;
