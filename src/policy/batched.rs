@@ -198,14 +198,6 @@ impl Cumulant {
     }
 }
 
-/// Noise for one release of a sum: Laplace where `delta` is 0, Gaussian otherwise.
-pub fn noise(config: &Config) -> Result<Noise> {
-    if config.delta == 0.0 {
-        return Ok(Noise::Laplace(config.laplace(config.epsilon_per_reward()?)?));
-    }
-    Err(Error::Unsupported("delta"))
-}
-
 /// The first batch: as many rewards as make the noise's deviation felt less than their own.
 pub fn first_batch(noise: &Noise, config: &Config) -> u64 {
     match noise {
@@ -229,7 +221,7 @@ pub fn failure(config: &Config) -> f64 {
 pub fn loss(noise: &Noise, released: bool) -> PrivacyLoss {
     match noise {
         Noise::Laplace(law) => PrivacyLoss::Pure(if released { law.epsilon() } else { 0.0 }),
-        Noise::Gaussian(_) => PrivacyLoss::Unbounded,
+        Noise::Gaussian(law) => PrivacyLoss::Zcdp(if released { law.rho() } else { 0.0 }),
     }
 }
 

@@ -20,7 +20,7 @@
 //! Cost: select and update O(1); a batch's end a few D's of m terms (some microseconds) and
 //! O(log K); 168 bytes an arm. See [`batched`](super::batched) for batches, delays, many arms.
 
-use super::batched::{self, Batched, Cumulant, Evidence, Index};
+use super::batched::{Batched, Cumulant, Evidence, Index};
 use crate::config::Config;
 use crate::error::Result;
 use crate::random::Seed;
@@ -36,7 +36,7 @@ pub struct Chernoff {
 
 impl DpImed {
     pub fn new(config: &Config, seed: &mut Seed) -> Result<DpImed> {
-        let noise = batched::noise(config)?;
+        let noise = config.noise()?;
         Batched::with_index(Chernoff { noise: Cumulant::of(&noise) }, 2.0, noise, config, seed)
     }
 }

@@ -13,7 +13,7 @@
 //! Cost: select and update O(1); a batch's end a few indices (under a microsecond each) and
 //! O(log K); 168 bytes an arm. See [`batched`](super::batched) for batches, delays, many arms.
 
-use super::batched::{self, Batched, Evidence, Index};
+use super::batched::{Batched, Evidence, Index};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::random::Seed;
@@ -32,7 +32,7 @@ impl DpKlUcb {
         if config.delta > 0.0 {
             return Err(Error::config("delta", "must be 0: this policy is pure", config.delta));
         }
-        let noise = batched::noise(config)?;
+        let noise = config.noise()?;
         Batched::with_index(Optimist { epsilon: config.epsilon_per_reward()? }, 2.0, noise, config, seed)
     }
 }

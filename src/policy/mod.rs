@@ -138,6 +138,8 @@ algorithms! {
     Imed = 20, c"dp-imed", imed::DpImed;
     /// DP-KLUCB: the optimistic index of d_eps (Azize et al. 2025).
     KlUcb = 21, c"dp-klucb", klucb::DpKlUcb;
+    /// Lazy-DP-TS: Thompson sampling, with propensities (Hu and Hegde 2022).
+    Ts = 22, c"dp-ts", ts::LazyTs;
 }
 
 impl Algorithm {
