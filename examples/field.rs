@@ -56,7 +56,8 @@ impl Options {
                 _ => panic!("{name}: unknown"),
             }
         }
-        options.policies = Algorithm::ALL.iter().copied().filter(|a| policies.split(',').any(|p| p == a.name())).collect();
+        options.policies =
+            Algorithm::ALL.iter().copied().filter(|a| policies.split(',').any(|p| p == a.name())).collect();
         options
     }
 }
@@ -154,7 +155,9 @@ fn main() {
         format!("{:.0}", least(means, options.horizon, |x, y| private_divergence(x, y, epsilon)))
     });
     // at a loss without limit d_eps is kl
-    row("kl bound", &|means, _| format!("{:.0}", least(means, options.horizon, |x, y| private_divergence(x, y, 700.0))));
+    row("kl bound", &|means, _| {
+        format!("{:.0}", least(means, options.horizon, |x, y| private_divergence(x, y, 700.0)))
+    });
     for &algorithm in &options.policies {
         row(algorithm.name(), &|means, epsilon| {
             let (mean, p99, max) = cell(algorithm, means, epsilon, &options);

@@ -180,6 +180,8 @@ impl Config {
         };
         // rho is epsilon's and delta's doing: name what the caller can change.
         let law = Gaussian::new(rho, Reward::ONE as u64);
-        Ok(Noise::Gaussian(law.map_err(|_| Error::config("epsilon", "and delta give noise out of range", self.epsilon))?))
+        Ok(Noise::Gaussian(
+            law.map_err(|_| Error::config("epsilon", "and delta give noise out of range", self.epsilon))?,
+        ))
     }
 }

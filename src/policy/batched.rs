@@ -134,9 +134,7 @@ impl Cumulant {
     pub fn of(noise: &Noise) -> Cumulant {
         match noise {
             Noise::Laplace(law) => Cumulant::Laplace { epsilon: law.epsilon() },
-            Noise::Gaussian(law) => {
-                Cumulant::Gaussian { variance: (law.sigma() as f64 / Reward::ONE as f64).powi(2) }
-            }
+            Noise::Gaussian(law) => Cumulant::Gaussian { variance: (law.sigma() as f64 / Reward::ONE as f64).powi(2) },
         }
     }
 
