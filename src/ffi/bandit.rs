@@ -70,6 +70,12 @@ pub const DPB_POLICY_EXP3_LAP: u32 = 12;
 pub const DPB_POLICY_EXP3_TAU: u32 = 13;
 /// dpb_new_tsallis.
 pub const DPB_POLICY_TSALLIS: u32 = 14;
+/// dpb_new_imed.
+pub const DPB_POLICY_IMED: u32 = 20;
+/// dpb_new_klucb.
+pub const DPB_POLICY_KLUCB: u32 = 21;
+/// dpb_new_ts.
+pub const DPB_POLICY_TS: u32 = 22;
 
 const _: () = assert!(DPB_POLICY_SE == Algorithm::Se as u32);
 const _: () = assert!(DPB_POLICY_NONPRIVATE_UCB1 == Algorithm::NonprivateUcb1 as u32);
@@ -85,6 +91,9 @@ const _: () = assert!(DPB_POLICY_LAP == Algorithm::Lap as u32);
 const _: () = assert!(DPB_POLICY_EXP3_LAP == Algorithm::Exp3Lap as u32);
 const _: () = assert!(DPB_POLICY_EXP3_TAU == Algorithm::Exp3Tau as u32);
 const _: () = assert!(DPB_POLICY_TSALLIS == Algorithm::Tsallis as u32);
+const _: () = assert!(DPB_POLICY_IMED == Algorithm::Imed as u32);
+const _: () = assert!(DPB_POLICY_KLUCB == Algorithm::KlUcb as u32);
+const _: () = assert!(DPB_POLICY_TS == Algorithm::Ts as u32);
 
 pub(super) unsafe fn new(
     algorithm: Algorithm,
@@ -106,7 +115,7 @@ pub(super) unsafe fn new(
     }
 }
 
-/// The policy that we recommend for this configuration.
+/// The policy that we recommend for this configuration: dpb_new_imed.
 ///
 /// config: filled by dpb_config_init; read here, not kept. out: receives the handle, which the
 /// caller frees with dpb_free. error: NULL, or filled on failure.
@@ -325,6 +334,50 @@ pub unsafe extern "C" fn dpb_new_tsallis(
     unsafe { new(Algorithm::Tsallis, config, out, error) }
 }
 
+/// DP-IMED with the exact Chernoff index: pure epsilon-DP (Theorem P: every reward is in one batch,
+/// released once); with delta > 0 (epsilon, delta)-DP by zCDP and Gaussian noise. No horizon, nothing
+/// to tune; select and update O(1). Takes dpb_select_among, dpb_add_arm and dpb_retire_arm.
+/// Parameters, statuses and threads as dpb_new.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_new_imed(
+    config: *const dpb_config,
+    out: *mut *mut dpb_bandit,
+    error: *mut dpb_error,
+) -> dpb_status {
+    // SAFETY: passed on.
+    unsafe { new(Algorithm::Imed, config, out, error) }
+}
+
+/// DP-KLUCB, the optimistic index of d_eps (Azize et al. 2025): pure epsilon-DP (Theorem P); delta
+/// must be 0. Select and update O(1). Takes dpb_select_among, dpb_add_arm and dpb_retire_arm.
+/// Parameters, statuses and threads as dpb_new.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_new_klucb(
+    config: *const dpb_config,
+    out: *mut *mut dpb_bandit,
+    error: *mut dpb_error,
+) -> dpb_status {
+    // SAFETY: passed on.
+    unsafe { new(Algorithm::KlUcb, config, out, error) }
+}
+
+/// Lazy-DP-TS, Thompson sampling (Hu and Hegde 2022): pure epsilon-DP (Theorem P); with delta > 0
+/// (epsilon, delta)-DP by zCDP. Randomised at every decision, with exact propensities. For hundreds of
+/// arms. Takes dpb_select_among, dpb_add_arm and dpb_retire_arm.
+/// Parameters, statuses and threads as dpb_new.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_new_ts(
+    config: *const dpb_config,
+    out: *mut *mut dpb_bandit,
+    error: *mut dpb_error,
+) -> dpb_status {
+    // SAFETY: passed on.
+    unsafe { new(Algorithm::Ts, config, out, error) }
+}
+
 /// Destroys a handle. NULL is a no-op. No other call on the handle may be running or follow.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dpb_free(bandit: *mut dpb_bandit) {
@@ -433,6 +486,73 @@ pub unsafe extern "C" fn dpb_update_many(
         unsafe { done.write(accepted) };
         refusal
     })
+}
+
+/// Which of these arms? For a request that may show some arms only (targeting, budgets, frequency
+/// caps). The set must be public information, not chosen by looking at rewards: then it costs no
+/// privacy.
+/// arms: n >= 1 live arms, in any order, duplicates harmless. out: receives one decision. O(n).
+/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (n is 0, an arm does not exist or is retired);
+/// DPB_UNSUPPORTED (this policy needs every arm); DPB_POISONED. Any thread.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_select_among(
+    bandit: *mut dpb_bandit,
+    arms: *const u32,
+    n: usize,
+    out: *mut dpb_decision,
+) -> dpb_status {
+    if out.is_null() || (arms.is_null() && n > 0) {
+        return DPB_NULL;
+    }
+    call(bandit, |b: &dpb_bandit| {
+        // SAFETY: n arms behind a pointer that is not NULL, by contract.
+        let arms = if n == 0 { &[] } else { unsafe { std::slice::from_raw_parts(arms, n) } };
+        let decision = b.bandit.select_among(arms)?;
+        // SAFETY: not NULL, so valid by contract.
+        unsafe { out.write(decision.into()) };
+        Ok(())
+    })
+}
+
+/// A new arm. arm: receives its number, the next one; numbers are never used again. May allocate.
+/// error: NULL, or filled on failure.
+/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (beyond 2^24 arms); DPB_UNSUPPORTED (this policy's
+/// set of arms is fixed); DPB_POISONED. Any thread.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_add_arm(bandit: *mut dpb_bandit, arm: *mut u32, error: *mut dpb_error) -> dpb_status {
+    let mut message = None;
+    let status = if arm.is_null() {
+        DPB_NULL
+    } else {
+        call(bandit, |b: &dpb_bandit| {
+            let added = b.bandit.add_arm().inspect_err(|failure| message = Some(failure.to_string()))?;
+            // SAFETY: not NULL, so valid by contract.
+            unsafe { arm.write(added) };
+            Ok(())
+        })
+    };
+    if status != DPB_OK {
+        let text = match status {
+            DPB_NULL if arm.is_null() => "arm is NULL",
+            DPB_NULL => "bandit is NULL",
+            _ => message.as_deref().unwrap_or("the handle is closed"),
+        };
+        // SAFETY: NULL or valid, by contract.
+        unsafe { explain(error, status, text) };
+    }
+    status
+}
+
+/// This arm is never played again. Answers to its open decisions are accepted as before, and
+/// dpb_arms_read shows it as not active.
+/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (no such arm, retired already, or the last one);
+/// DPB_UNSUPPORTED (this policy's set of arms is fixed); DPB_POISONED. Any thread.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_retire_arm(bandit: *mut dpb_bandit, arm: u32) -> dpb_status {
+    call(bandit, |b: &dpb_bandit| b.bandit.retire_arm(arm))
 }
 
 /// Panics inside a call, as a bug would. Only in builds for tests.

@@ -8,9 +8,12 @@ use crate::reward::Reward;
 use crate::shuffle::Params;
 use std::ffi::CStr;
 
+mod batched;
 mod continual;
 mod index;
 mod kl;
+
+pub use klucb::private_divergence;
 
 /// What a policy chose: which arm, in which phase, with which probability given all releases.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -63,6 +66,11 @@ pub trait Policy: Send {
     /// Arms still in the race.
     fn active(&self) -> u32;
 
+    /// Requests that may show some arms only, arms that come and go: if this policy can.
+    fn flexible(&mut self) -> Option<&mut dyn Flexible> {
+        None
+    }
+
     /// The decided best arm, if the policy decides one.
     fn best_arm(&self) -> Option<u32> {
         None
@@ -89,6 +97,20 @@ pub trait ShuffledPolicy {
 
     /// The batch of one arm in the open phase. Refused, nothing has changed.
     fn submit(&mut self, phase: u32, arm: u32, bits: &[u8]) -> Result<()>;
+}
+
+/// A policy whose set of arms may change, from one decision to the next or for good. The sets are
+/// public information, so they cost no privacy.
+pub trait Flexible {
+    /// The next arm to play, among these: one at least, and all of them live.
+    fn choose_among(&mut self, arms: &[u32]) -> Pull;
+
+    /// One arm more, with the next number. May allocate.
+    fn add_arm(&mut self);
+
+    /// This arm, live and not the last one, is not played again; answers to its open decisions
+    /// still come.
+    fn retire_arm(&mut self, arm: u32);
 }
 
 /// The list: number (stable, in reports and `Config::base`), name, module, type.
@@ -170,11 +192,17 @@ algorithms! {
     LdpUcb = 17, c"ldp-ucb", ldp_ucb::LdpUcb;
     /// LDP KL-UCB: the same with the Kullback-Leibler index.
     LdpKlUcb = 18, c"ldp-klucb", ldp_klucb::LdpKlUcb;
+    /// DP-IMED with the exact Chernoff index: the policy we recommend.
+    Imed = 20, c"dp-imed", imed::DpImed;
+    /// DP-KLUCB: the optimistic index of d_eps (Azize et al. 2025).
+    KlUcb = 21, c"dp-klucb", klucb::DpKlUcb;
+    /// Lazy-DP-TS: Thompson sampling, with propensities (Hu and Hegde 2022).
+    Ts = 22, c"dp-ts", ts::LazyTs;
 }
 
 impl Algorithm {
     /// What `dpb_new` gives: the policy we recommend.
-    pub const RECOMMENDED: Algorithm = Algorithm::Se;
+    pub const RECOMMENDED: Algorithm = Algorithm::Imed;
 
     /// The algorithm with this number.
     ///
