@@ -67,8 +67,12 @@ impl Lap {
         let draws = horizon.div_ceil(plays);
         let noise = LaplaceSource::new(law, seed.stream());
         let base_config = Config { horizon: draws, batch: 0, base: 0, ..config.clone() };
+        let built = base.build(&base_config, seed)?;
+        if built.takes_bits() {
+            return Err(Error::config("base", "must be a policy that takes gains, not privatised bits", config.base));
+        }
         Ok(Lap {
-            base: base.build(&base_config, seed)?,
+            base: built,
             intervals: Intervals::new(config, plays, noise),
             reach: (draws as f64).ln() / (law.epsilon() * plays as f64),
             arms: vec![Released::default(); config.arms as usize].into(),
@@ -191,11 +195,15 @@ mod tests {
     #[test]
     fn takes_any_base_but_itself_and_only_with_a_horizon() {
         let mut config = config(1);
-        config.delta = 1e-6; // for the bases that need one
         for &base in Algorithm::ALL {
             config.base = base as u32;
-            let made = Lap::new(&config, &mut Seed::new(Some([9; 32])).unwrap());
-            assert_eq!(made.is_err(), matches!(base, Algorithm::Lap | Algorithm::Exp3Lap), "{}", base.name());
+            let made = [0.0, 1e-6].map(|delta| {
+                config.delta = delta; // some bases need one, some must have none
+                Lap::new(&config, &mut Seed::new(Some([9; 32])).unwrap())
+            });
+            use Algorithm::{Exp3Lap, Lap as Itself, LdpKlUcb, LdpUcb};
+            let refused = matches!(base, Itself | Exp3Lap | LdpUcb | LdpKlUcb);
+            assert_eq!(made.iter().all(|made| made.is_err()), refused, "{}", base.name());
         }
         let refuse = |config: &Config| Lap::new(config, &mut Seed::new(None).unwrap()).err().unwrap().to_string();
         config.base = 0;
