@@ -19,7 +19,7 @@ fn the_module_is_tidy() {
 /// Under the race detector, the strictest pointer checks, and a collector that never rests.
 #[test]
 fn the_module_passes_its_tests() {
-    let Some(mut test) = go(MODULE, &["test", "-race", "-count=1", "./..."]) else { return };
+    let Some(mut test) = go(MODULE, &["test", "-race", "-count=1", "-timeout=2m", "./..."]) else { return };
     run(test.env("GODEBUG", "cgocheck=1").env("GOGC", "1"));
     // Once more as users build it: what allocates may depend on -race.
     if let Some(mut test) = go(MODULE, &["test", "-count=1", "./..."]) {
