@@ -52,3 +52,12 @@ fn every_call_is_declared_cheap() {
         }
     }
 }
+
+#[test]
+fn every_policy_has_its_line() {
+    let source = std::fs::read_to_string(support::root().join(MODULE).join("bandit.go")).unwrap();
+    for name in support::policies() {
+        let line = format!("return newBandit(C.constructor(C.dpb_new_{name}), c)");
+        assert!(source.contains(&line), "bindings/go/bandit.go lacks: {line}");
+    }
+}

@@ -85,7 +85,14 @@ public:
 
   // One line for each dpb_new_<policy>.
   [[nodiscard]] static Bandit se(const Config &c) { return Bandit(dpb_new_se, c); }
+  [[nodiscard]] static Bandit ucb(const Config &c) { return Bandit(dpb_new_ucb, c); }
+  [[nodiscard]] static Bandit ucb_bound(const Config &c) { return Bandit(dpb_new_ucb_bound, c); }
+  [[nodiscard]] static Bandit ucb_int(const Config &c) { return Bandit(dpb_new_ucb_int, c); }
+  [[nodiscard]] static Bandit private_ucb(const Config &c) { return Bandit(dpb_new_private_ucb, c); }
   [[nodiscard]] static Bandit nonprivate_ucb1(const Config &c) { return Bandit(dpb_new_nonprivate_ucb1, c); }
+  [[nodiscard]] static Bandit nonprivate_klucb(const Config &c) { return Bandit(dpb_new_nonprivate_klucb, c); }
+  [[nodiscard]] static Bandit nonprivate_imed(const Config &c) { return Bandit(dpb_new_nonprivate_imed, c); }
+  [[nodiscard]] static Bandit nonprivate_se(const Config &c) { return Bandit(dpb_new_nonprivate_se, c); }
 
   // The throwing road.
   [[nodiscard]] Decision select() {

@@ -51,15 +51,46 @@ var (
 	_ [C.sizeof_dpb_decision - unsafe.Sizeof(Decision{})]struct{}
 )
 
+// One constructor for each dpb_new_<policy>; what each promises is said in dpb.h.
+
 // New makes the bandit that the library recommends for this configuration.
 func New(c Config) (*Bandit, error) { return newBandit(C.constructor(C.dpb_new), c) }
 
 // NewSE makes DP-SE, private successive elimination: pure epsilon-DP.
 func NewSE(c Config) (*Bandit, error) { return newBandit(C.constructor(C.dpb_new_se), c) }
 
+// NewUCB makes DP-UCB: pure epsilon-DP, one noise an answer.
+func NewUCB(c Config) (*Bandit, error) { return newBandit(C.constructor(C.dpb_new_ucb), c) }
+
+// NewUCBBound makes DP-UCB-BOUND: pure epsilon-DP, an index widened by the noise.
+func NewUCBBound(c Config) (*Bandit, error) { return newBandit(C.constructor(C.dpb_new_ucb_bound), c) }
+
+// NewUCBInt makes DP-UCB-INT: (epsilon, delta)-DP, Delta > 0.
+func NewUCBInt(c Config) (*Bandit, error) { return newBandit(C.constructor(C.dpb_new_ucb_int), c) }
+
+// NewPrivateUCB makes Private-UCB on binary-tree sums: pure epsilon-DP. Needs Horizon.
+func NewPrivateUCB(c Config) (*Bandit, error) {
+	return newBandit(C.constructor(C.dpb_new_private_ucb), c)
+}
+
 // NewNonprivateUCB1 makes UCB1, a baseline WITHOUT privacy.
 func NewNonprivateUCB1(c Config) (*Bandit, error) {
 	return newBandit(C.constructor(C.dpb_new_nonprivate_ucb1), c)
+}
+
+// NewNonprivateKLUCB makes KL-UCB, a baseline WITHOUT privacy.
+func NewNonprivateKLUCB(c Config) (*Bandit, error) {
+	return newBandit(C.constructor(C.dpb_new_nonprivate_klucb), c)
+}
+
+// NewNonprivateIMED makes IMED, a baseline WITHOUT privacy.
+func NewNonprivateIMED(c Config) (*Bandit, error) {
+	return newBandit(C.constructor(C.dpb_new_nonprivate_imed), c)
+}
+
+// NewNonprivateSE makes successive elimination, a baseline WITHOUT privacy. Needs Horizon or Beta.
+func NewNonprivateSE(c Config) (*Bandit, error) {
+	return newBandit(C.constructor(C.dpb_new_nonprivate_se), c)
 }
 
 func newBandit(constructor C.constructor, config Config) (*Bandit, error) {

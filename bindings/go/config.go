@@ -21,6 +21,7 @@ type Config struct {
 	PendingCapacity      uint32    // decisions in flight
 	AnswerWindow         uint32    // W > 0 = silence means RewardMin, answers take effect W decisions later
 	ClampRewards         bool      // move rewards into the range instead of refusing them
+	RigorousIndex        bool      // DP-UCB-INT: an index widened by the noise, as a proof needs
 	TestSeed             *[32]byte // nil = operating system entropy; else reproducible and NOT private
 	IntervalExponent     float64   // DP-UCB-INT: v in (1, 1.5]
 	Batch                uint32    // SDP-AE: m; DP-Lap: tau; 0 = the policy's own choice
@@ -66,7 +67,10 @@ func (config Config) c(pinner *runtime.Pinner) *C.dpb_config {
 	c.pending_capacity = C.uint32_t(config.PendingCapacity)
 	c.answer_window = C.uint32_t(config.AnswerWindow)
 	if config.ClampRewards {
-		c.flags = C.DPB_CLAMP_REWARDS
+		c.flags |= C.DPB_CLAMP_REWARDS
+	}
+	if config.RigorousIndex {
+		c.flags |= C.DPB_RIGOROUS_INDEX
 	}
 	c.test_seed = pinSeed(pinner, config.TestSeed)
 	c.interval_exponent = C.double(config.IntervalExponent)

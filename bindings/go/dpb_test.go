@@ -43,10 +43,19 @@ func TestConstructors(t *testing.T) {
 		make    func(Config) (*Bandit, error)
 		private bool
 	}{
-		"dp-se":           {NewSE, true},
-		"nonprivate-ucb1": {NewNonprivateUCB1, false},
+		"dp-se":            {NewSE, true},
+		"dp-ucb":           {NewUCB, true},
+		"dp-ucb-bound":     {NewUCBBound, true},
+		"dp-ucb-int":       {NewUCBInt, true},
+		"private-ucb":      {NewPrivateUCB, true},
+		"nonprivate-ucb1":  {NewNonprivateUCB1, false},
+		"nonprivate-klucb": {NewNonprivateKLUCB, false},
+		"nonprivate-imed":  {NewNonprivateIMED, false},
+		"nonprivate-se":    {NewNonprivateSE, false},
 	} {
-		b := must[*Bandit](t)(c.make(NewConfig(3, 1)))
+		config := NewConfig(3, 1)
+		config.Horizon, config.Delta = 1000, 1e-6
+		b := must[*Bandit](t)(c.make(config))
 		if b.PolicyName() != name {
 			t.Errorf("%s calls itself %s", name, b.PolicyName())
 		}
