@@ -89,10 +89,19 @@ public:
   [[nodiscard]] static Bandit ucb_bound(const Config &c) { return Bandit(dpb_new_ucb_bound, c); }
   [[nodiscard]] static Bandit ucb_int(const Config &c) { return Bandit(dpb_new_ucb_int, c); }
   [[nodiscard]] static Bandit private_ucb(const Config &c) { return Bandit(dpb_new_private_ucb, c); }
+  [[nodiscard]] static Bandit lap(const Config &c) { return Bandit(dpb_new_lap, c); }
+  [[nodiscard]] static Bandit exp3_lap(const Config &c) { return Bandit(dpb_new_exp3_lap, c); }
+  [[nodiscard]] static Bandit exp3_tau(const Config &c) { return Bandit(dpb_new_exp3_tau, c); }
+  [[nodiscard]] static Bandit tsallis(const Config &c) { return Bandit(dpb_new_tsallis, c); }
+  [[nodiscard]] static Bandit sdp_ae(const Config &c) { return Bandit(dpb_new_sdp_ae, c); }
+  [[nodiscard]] static Bandit vb_sdp_ae(const Config &c) { return Bandit(dpb_new_vb_sdp_ae, c); }
+  [[nodiscard]] static Bandit ldp_ucb(const Config &c) { return Bandit(dpb_new_ldp_ucb, c); }
+  [[nodiscard]] static Bandit ldp_klucb(const Config &c) { return Bandit(dpb_new_ldp_klucb, c); }
   [[nodiscard]] static Bandit nonprivate_ucb1(const Config &c) { return Bandit(dpb_new_nonprivate_ucb1, c); }
   [[nodiscard]] static Bandit nonprivate_klucb(const Config &c) { return Bandit(dpb_new_nonprivate_klucb, c); }
   [[nodiscard]] static Bandit nonprivate_imed(const Config &c) { return Bandit(dpb_new_nonprivate_imed, c); }
   [[nodiscard]] static Bandit nonprivate_se(const Config &c) { return Bandit(dpb_new_nonprivate_se, c); }
+  [[nodiscard]] static Bandit nonprivate_exp3(const Config &c) { return Bandit(dpb_new_nonprivate_exp3, c); }
 
   // The throwing road.
   [[nodiscard]] Decision select() {

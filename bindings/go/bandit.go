@@ -73,6 +73,46 @@ func NewPrivateUCB(c Config) (*Bandit, error) {
 	return newBandit(C.constructor(C.dpb_new_private_ucb), c)
 }
 
+// NewLap makes DP-Lap: the policy with the number Base, made private on its gains: pure epsilon-DP. Needs Horizon.
+func NewLap(c Config) (*Bandit, error) {
+	return newBandit(C.constructor(C.dpb_new_lap), c)
+}
+
+// NewEXP3Lap makes DP-EXP3-Lap, for adversarial rewards: pure epsilon-DP. Needs Horizon.
+func NewEXP3Lap(c Config) (*Bandit, error) {
+	return newBandit(C.constructor(C.dpb_new_exp3_lap), c)
+}
+
+// NewEXP3Tau makes EXP3_tau, for adversarial rewards: (epsilon, delta)-DP. Needs Horizon and Delta > 0; propensities are NaN.
+func NewEXP3Tau(c Config) (*Bandit, error) {
+	return newBandit(C.constructor(C.dpb_new_exp3_tau), c)
+}
+
+// NewTsallis makes batched Tsallis-INF, recommended for adversarial rewards: pure epsilon-DP.
+func NewTsallis(c Config) (*Bandit, error) {
+	return newBandit(C.constructor(C.dpb_new_tsallis), c)
+}
+
+// NewSDPAE makes SDP-AE: (epsilon, delta)-DP in the shuffle model.
+func NewSDPAE(c Config) (*Bandit, error) {
+	return newBandit(C.constructor(C.dpb_new_sdp_ae), c)
+}
+
+// NewVBSDPAE makes VB-SDP-AE: (epsilon, delta)-DP in the shuffle model, with growing batches.
+func NewVBSDPAE(c Config) (*Bandit, error) {
+	return newBandit(C.constructor(C.dpb_new_vb_sdp_ae), c)
+}
+
+// NewLDPUCB makes LDP-UCB on bits privatised on the users' devices: epsilon-DP in the local model.
+func NewLDPUCB(c Config) (*Bandit, error) {
+	return newBandit(C.constructor(C.dpb_new_ldp_ucb), c)
+}
+
+// NewLDPKLUCB makes LDP KL-UCB on bits privatised on the users' devices: epsilon-DP in the local model.
+func NewLDPKLUCB(c Config) (*Bandit, error) {
+	return newBandit(C.constructor(C.dpb_new_ldp_klucb), c)
+}
+
 // NewNonprivateUCB1 makes UCB1, a baseline WITHOUT privacy.
 func NewNonprivateUCB1(c Config) (*Bandit, error) {
 	return newBandit(C.constructor(C.dpb_new_nonprivate_ucb1), c)
@@ -91,6 +131,11 @@ func NewNonprivateIMED(c Config) (*Bandit, error) {
 // NewNonprivateSE makes successive elimination, a baseline WITHOUT privacy. Needs Horizon or Beta.
 func NewNonprivateSE(c Config) (*Bandit, error) {
 	return newBandit(C.constructor(C.dpb_new_nonprivate_se), c)
+}
+
+// NewNonprivateEXP3 makes EXP3, a baseline WITHOUT privacy. Needs Horizon.
+func NewNonprivateEXP3(c Config) (*Bandit, error) {
+	return newBandit(C.constructor(C.dpb_new_nonprivate_exp3), c)
 }
 
 func newBandit(constructor C.constructor, config Config) (*Bandit, error) {

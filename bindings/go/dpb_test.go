@@ -48,13 +48,22 @@ func TestConstructors(t *testing.T) {
 		"dp-ucb-bound":     {NewUCBBound, true},
 		"dp-ucb-int":       {NewUCBInt, true},
 		"private-ucb":      {NewPrivateUCB, true},
+		"dp-lap":           {NewLap, true},
+		"dp-exp3-lap":      {NewEXP3Lap, true},
+		"exp3-tau":         {NewEXP3Tau, true},
+		"tsallis":          {NewTsallis, true},
+		"sdp-ae":           {NewSDPAE, true},
+		"vb-sdp-ae":        {NewVBSDPAE, true},
+		"ldp-ucb":          {NewLDPUCB, true},
+		"ldp-klucb":        {NewLDPKLUCB, true},
+		"nonprivate-exp3":  {NewNonprivateEXP3, false},
 		"nonprivate-ucb1":  {NewNonprivateUCB1, false},
 		"nonprivate-klucb": {NewNonprivateKLUCB, false},
 		"nonprivate-imed":  {NewNonprivateIMED, false},
 		"nonprivate-se":    {NewNonprivateSE, false},
 	} {
 		config := NewConfig(3, 1)
-		config.Horizon, config.Delta = 1000, 1e-6
+		config.Horizon, config.Delta, config.Base = 1000, 1e-6, PolicyNonprivateUCB1
 		b := must[*Bandit](t)(c.make(config))
 		if b.PolicyName() != name {
 			t.Errorf("%s calls itself %s", name, b.PolicyName())

@@ -119,7 +119,7 @@ func (s adServer) show(w http.ResponseWriter, _ *http.Request) {
 		"arm":        decision.Arm,
 		"creative":   creatives[decision.Arm],
 		"click_url":  fmt.Sprintf("/click/%016x", decision.Ticket),
-		"propensity": decision.Propensity,
+		"propensity": number(decision.Propensity),
 	})
 }
 
