@@ -60,4 +60,10 @@ fn every_policy_has_its_line() {
         let line = format!("return newBandit(C.constructor(C.dpb_new_{name}), c)");
         assert!(source.contains(&line), "bindings/go/bandit.go lacks: {line}");
     }
+    let (config, header) = ("bindings/go/config.go", "include/dpb.h");
+    let read = |path| std::fs::read_to_string(support::root().join(path)).unwrap();
+    let source = read(config);
+    for name in read(header).split("#define DPB_POLICY_").skip(1).filter_map(|rest| rest.split(' ').next()) {
+        assert!(source.contains(&format!(" = C.DPB_POLICY_{name}\n")), "{config} lacks DPB_POLICY_{name}");
+    }
 }

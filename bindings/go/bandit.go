@@ -16,6 +16,12 @@ package dpb
 #cgo nocallback dpb_select_many
 #cgo noescape dpb_update_many
 #cgo nocallback dpb_update_many
+#cgo noescape dpb_select_among
+#cgo nocallback dpb_select_among
+#cgo noescape dpb_add_arm
+#cgo nocallback dpb_add_arm
+#cgo noescape dpb_retire_arm
+#cgo nocallback dpb_retire_arm
 #include <dpb.h>
 
 // Go cannot call through a C function pointer.
@@ -58,6 +64,15 @@ func New(c Config) (*Bandit, error) { return newBandit(C.constructor(C.dpb_new),
 
 // NewSE makes DP-SE, private successive elimination: pure epsilon-DP.
 func NewSE(c Config) (*Bandit, error) { return newBandit(C.constructor(C.dpb_new_se), c) }
+
+// NewIMED makes DP-IMED, the recommended policy: pure epsilon-DP, or (epsilon, delta)-DP with Delta > 0.
+func NewIMED(c Config) (*Bandit, error) { return newBandit(C.constructor(C.dpb_new_imed), c) }
+
+// NewKLUCB makes DP-KLUCB: pure epsilon-DP.
+func NewKLUCB(c Config) (*Bandit, error) { return newBandit(C.constructor(C.dpb_new_klucb), c) }
+
+// NewTS makes Lazy-DP-TS, Thompson sampling: pure epsilon-DP, or (epsilon, delta)-DP with Delta > 0.
+func NewTS(c Config) (*Bandit, error) { return newBandit(C.constructor(C.dpb_new_ts), c) }
 
 // NewUCB makes DP-UCB: pure epsilon-DP, one noise an answer.
 func NewUCB(c Config) (*Bandit, error) { return newBandit(C.constructor(C.dpb_new_ucb), c) }
@@ -161,6 +176,43 @@ func (b *Bandit) Select() (Decision, error) {
 	var d Decision
 	err = check(C.dpb_select(c, (*C.dpb_decision)(unsafe.Pointer(&d))))
 	return d, err
+}
+
+// SelectAmong asks which of these arms: only they may be shown for this request (public information).
+func (b *Bandit) SelectAmong(arms []uint32) (Decision, error) {
+	c, err := b.enter()
+	if err != nil {
+		return Decision{}, err
+	}
+	defer b.leave()
+	var d Decision
+	err = check(C.dpb_select_among(c, (*C.uint32_t)(unsafe.SliceData(arms)), C.size_t(len(arms)), (*C.dpb_decision)(unsafe.Pointer(&d))))
+	return d, err
+}
+
+// AddArm opens a new arm and returns its number; numbers are never used again.
+func (b *Bandit) AddArm() (uint32, error) {
+	c, err := b.enter()
+	if err != nil {
+		return 0, err
+	}
+	defer b.leave()
+	var arm C.uint32_t
+	var failure C.dpb_error
+	if status := C.dpb_add_arm(c, &arm, &failure); status != C.DPB_OK {
+		return 0, explain(status, &failure)
+	}
+	return uint32(arm), nil
+}
+
+// RetireArm ends an arm: it is never played again, and answers to its open decisions are accepted.
+func (b *Bandit) RetireArm(arm uint32) error {
+	c, err := b.enter()
+	if err != nil {
+		return err
+	}
+	defer b.leave()
+	return check(C.dpb_retire_arm(c, C.uint32_t(arm)))
 }
 
 // Update says what came of a decision, at most once.

@@ -27,6 +27,9 @@ const (
 	PolicyVBSDPAE         uint32 = C.DPB_POLICY_VB_SDP_AE
 	PolicyLDPUCB          uint32 = C.DPB_POLICY_LDP_UCB
 	PolicyLDPKLUCB        uint32 = C.DPB_POLICY_LDP_KLUCB
+	PolicyIMED            uint32 = C.DPB_POLICY_IMED
+	PolicyKLUCB           uint32 = C.DPB_POLICY_KLUCB
+	PolicyTS              uint32 = C.DPB_POLICY_TS
 )
 
 // Config describes a bandit. Start from [NewConfig]: the zero value is not valid.
