@@ -31,3 +31,12 @@ fn the_header_stands_alone() {
         }
     }
 }
+
+#[test]
+fn every_policy_has_its_line() {
+    let source = std::fs::read_to_string(support::root().join("bindings/cpp/dpb.hpp")).unwrap();
+    for name in support::policies() {
+        let line = format!("static Bandit {name}(const Config &c) {{ return Bandit(dpb_new_{name}, c); }}");
+        assert!(source.contains(&line), "bindings/cpp/dpb.hpp lacks: {line}");
+    }
+}

@@ -19,7 +19,7 @@ fn the_module_is_tidy() {
 /// Under the race detector, the strictest pointer checks, and a collector that never rests.
 #[test]
 fn the_module_passes_its_tests() {
-    let Some(mut test) = go(MODULE, &["test", "-race", "-count=1", "./..."]) else { return };
+    let Some(mut test) = go(MODULE, &["test", "-race", "-count=1", "-timeout=2m", "./..."]) else { return };
     run(test.env("GODEBUG", "cgocheck=1").env("GOGC", "1"));
     // Once more as users build it: what allocates may depend on -race.
     if let Some(mut test) = go(MODULE, &["test", "-count=1", "./..."]) {
@@ -50,5 +50,20 @@ fn every_call_is_declared_cheap() {
         for directive in ["noescape", "nocallback"] {
             assert!(source.contains(&format!("#cgo {directive} dpb_{name}\n")), "#cgo {directive} dpb_{name}");
         }
+    }
+}
+
+#[test]
+fn every_policy_has_its_line() {
+    let source = std::fs::read_to_string(support::root().join(MODULE).join("bandit.go")).unwrap();
+    for name in support::policies() {
+        let line = format!("return newBandit(C.constructor(C.dpb_new_{name}), c)");
+        assert!(source.contains(&line), "bindings/go/bandit.go lacks: {line}");
+    }
+    let (config, header) = ("bindings/go/config.go", "include/dpb.h");
+    let read = |path| std::fs::read_to_string(support::root().join(path)).unwrap();
+    let source = read(config);
+    for name in read(header).split("#define DPB_POLICY_").skip(1).filter_map(|rest| rest.split(' ').next()) {
+        assert!(source.contains(&format!(" = C.DPB_POLICY_{name}\n")), "{config} lacks DPB_POLICY_{name}");
     }
 }

@@ -85,12 +85,37 @@ public:
 
   // One line for each dpb_new_<policy>.
   [[nodiscard]] static Bandit se(const Config &c) { return Bandit(dpb_new_se, c); }
+  [[nodiscard]] static Bandit imed(const Config &c) { return Bandit(dpb_new_imed, c); }
+  [[nodiscard]] static Bandit klucb(const Config &c) { return Bandit(dpb_new_klucb, c); }
+  [[nodiscard]] static Bandit ts(const Config &c) { return Bandit(dpb_new_ts, c); }
+  [[nodiscard]] static Bandit ucb(const Config &c) { return Bandit(dpb_new_ucb, c); }
+  [[nodiscard]] static Bandit ucb_bound(const Config &c) { return Bandit(dpb_new_ucb_bound, c); }
+  [[nodiscard]] static Bandit ucb_int(const Config &c) { return Bandit(dpb_new_ucb_int, c); }
+  [[nodiscard]] static Bandit private_ucb(const Config &c) { return Bandit(dpb_new_private_ucb, c); }
+  [[nodiscard]] static Bandit lap(const Config &c) { return Bandit(dpb_new_lap, c); }
+  [[nodiscard]] static Bandit exp3_lap(const Config &c) { return Bandit(dpb_new_exp3_lap, c); }
+  [[nodiscard]] static Bandit exp3_tau(const Config &c) { return Bandit(dpb_new_exp3_tau, c); }
+  [[nodiscard]] static Bandit tsallis(const Config &c) { return Bandit(dpb_new_tsallis, c); }
+  [[nodiscard]] static Bandit sdp_ae(const Config &c) { return Bandit(dpb_new_sdp_ae, c); }
+  [[nodiscard]] static Bandit vb_sdp_ae(const Config &c) { return Bandit(dpb_new_vb_sdp_ae, c); }
+  [[nodiscard]] static Bandit ldp_ucb(const Config &c) { return Bandit(dpb_new_ldp_ucb, c); }
+  [[nodiscard]] static Bandit ldp_klucb(const Config &c) { return Bandit(dpb_new_ldp_klucb, c); }
   [[nodiscard]] static Bandit nonprivate_ucb1(const Config &c) { return Bandit(dpb_new_nonprivate_ucb1, c); }
+  [[nodiscard]] static Bandit nonprivate_klucb(const Config &c) { return Bandit(dpb_new_nonprivate_klucb, c); }
+  [[nodiscard]] static Bandit nonprivate_imed(const Config &c) { return Bandit(dpb_new_nonprivate_imed, c); }
+  [[nodiscard]] static Bandit nonprivate_se(const Config &c) { return Bandit(dpb_new_nonprivate_se, c); }
+  [[nodiscard]] static Bandit nonprivate_exp3(const Config &c) { return Bandit(dpb_new_nonprivate_exp3, c); }
 
   // The throwing road.
   [[nodiscard]] Decision select() {
     Decision decision;
     detail::check(try_select(decision), "dpb_select");
+    return decision;
+  }
+  /// Only these arms may be shown for this request (public information).
+  [[nodiscard]] Decision select_among(const std::vector<std::uint32_t> &arms) {
+    Decision decision;
+    detail::check(try_select_among(arms.data(), arms.size(), decision), "dpb_select_among");
     return decision;
   }
   void update(std::uint64_t ticket, double reward) { detail::check(try_update(ticket, reward), "dpb_update"); }
@@ -119,6 +144,9 @@ public:
 
   // The road without exceptions: outputs are written only as dpb.h says.
   [[nodiscard]] dpb_status try_select(Decision &out) noexcept { return dpb_select(get(), &out); }
+  [[nodiscard]] dpb_status try_select_among(const std::uint32_t *arms, std::size_t n, Decision &out) noexcept {
+    return dpb_select_among(get(), arms, n, &out);
+  }
   [[nodiscard]] dpb_status try_update(std::uint64_t ticket, double reward) noexcept {
     return dpb_update(get(), ticket, reward);
   }
@@ -131,6 +159,18 @@ public:
                                            dpb_status *each, std::size_t &done) noexcept {
     return dpb_update_many(get(), tickets, rewards, n, each, &done);
   }
+
+  // Arms come and go; numbers are never used again.
+  [[nodiscard]] std::uint32_t add_arm() {
+    std::uint32_t arm = 0;
+    dpb_error error = {};
+    const dpb_status status = dpb_add_arm(get(), &arm, &error);
+    if (status != DPB_OK) {
+      throw Error(status, error.message[0] != 0 ? error.message : dpb_status_name(status));
+    }
+    return arm;
+  }
+  void retire_arm(std::uint32_t arm) { detail::check(dpb_retire_arm(get(), arm), "dpb_retire_arm"); }
 
   // Reading: all but diagnostics is released already and costs no privacy.
   [[nodiscard]] Report report() const {

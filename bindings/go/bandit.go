@@ -16,6 +16,12 @@ package dpb
 #cgo nocallback dpb_select_many
 #cgo noescape dpb_update_many
 #cgo nocallback dpb_update_many
+#cgo noescape dpb_select_among
+#cgo nocallback dpb_select_among
+#cgo noescape dpb_add_arm
+#cgo nocallback dpb_add_arm
+#cgo noescape dpb_retire_arm
+#cgo nocallback dpb_retire_arm
 #include <dpb.h>
 
 // Go cannot call through a C function pointer.
@@ -51,15 +57,100 @@ var (
 	_ [C.sizeof_dpb_decision - unsafe.Sizeof(Decision{})]struct{}
 )
 
+// One constructor for each dpb_new_<policy>; what each promises is said in dpb.h.
+
 // New makes the bandit that the library recommends for this configuration.
 func New(c Config) (*Bandit, error) { return newBandit(C.constructor(C.dpb_new), c) }
 
 // NewSE makes DP-SE, private successive elimination: pure epsilon-DP.
 func NewSE(c Config) (*Bandit, error) { return newBandit(C.constructor(C.dpb_new_se), c) }
 
+// NewIMED makes DP-IMED, the recommended policy: pure epsilon-DP, or (epsilon, delta)-DP with Delta > 0.
+func NewIMED(c Config) (*Bandit, error) { return newBandit(C.constructor(C.dpb_new_imed), c) }
+
+// NewKLUCB makes DP-KLUCB: pure epsilon-DP.
+func NewKLUCB(c Config) (*Bandit, error) { return newBandit(C.constructor(C.dpb_new_klucb), c) }
+
+// NewTS makes Lazy-DP-TS, Thompson sampling: pure epsilon-DP, or (epsilon, delta)-DP with Delta > 0.
+func NewTS(c Config) (*Bandit, error) { return newBandit(C.constructor(C.dpb_new_ts), c) }
+
+// NewUCB makes DP-UCB: pure epsilon-DP, one noise an answer.
+func NewUCB(c Config) (*Bandit, error) { return newBandit(C.constructor(C.dpb_new_ucb), c) }
+
+// NewUCBBound makes DP-UCB-BOUND: pure epsilon-DP, an index widened by the noise.
+func NewUCBBound(c Config) (*Bandit, error) { return newBandit(C.constructor(C.dpb_new_ucb_bound), c) }
+
+// NewUCBInt makes DP-UCB-INT: (epsilon, delta)-DP, Delta > 0.
+func NewUCBInt(c Config) (*Bandit, error) { return newBandit(C.constructor(C.dpb_new_ucb_int), c) }
+
+// NewPrivateUCB makes Private-UCB on binary-tree sums: pure epsilon-DP. Needs Horizon.
+func NewPrivateUCB(c Config) (*Bandit, error) {
+	return newBandit(C.constructor(C.dpb_new_private_ucb), c)
+}
+
+// NewLap makes DP-Lap: the policy with the number Base, made private on its gains: pure epsilon-DP. Needs Horizon.
+func NewLap(c Config) (*Bandit, error) {
+	return newBandit(C.constructor(C.dpb_new_lap), c)
+}
+
+// NewEXP3Lap makes DP-EXP3-Lap, for adversarial rewards: pure epsilon-DP. Needs Horizon.
+func NewEXP3Lap(c Config) (*Bandit, error) {
+	return newBandit(C.constructor(C.dpb_new_exp3_lap), c)
+}
+
+// NewEXP3Tau makes EXP3_tau, for adversarial rewards: (epsilon, delta)-DP. Needs Horizon and Delta > 0; propensities are NaN.
+func NewEXP3Tau(c Config) (*Bandit, error) {
+	return newBandit(C.constructor(C.dpb_new_exp3_tau), c)
+}
+
+// NewTsallis makes batched Tsallis-INF, recommended for adversarial rewards: pure epsilon-DP.
+func NewTsallis(c Config) (*Bandit, error) {
+	return newBandit(C.constructor(C.dpb_new_tsallis), c)
+}
+
+// NewSDPAE makes SDP-AE: (epsilon, delta)-DP in the shuffle model.
+func NewSDPAE(c Config) (*Bandit, error) {
+	return newBandit(C.constructor(C.dpb_new_sdp_ae), c)
+}
+
+// NewVBSDPAE makes VB-SDP-AE: (epsilon, delta)-DP in the shuffle model, with growing batches.
+func NewVBSDPAE(c Config) (*Bandit, error) {
+	return newBandit(C.constructor(C.dpb_new_vb_sdp_ae), c)
+}
+
+// NewLDPUCB makes LDP-UCB on bits privatised on the users' devices: epsilon-DP in the local model.
+func NewLDPUCB(c Config) (*Bandit, error) {
+	return newBandit(C.constructor(C.dpb_new_ldp_ucb), c)
+}
+
+// NewLDPKLUCB makes LDP KL-UCB on bits privatised on the users' devices: epsilon-DP in the local model.
+func NewLDPKLUCB(c Config) (*Bandit, error) {
+	return newBandit(C.constructor(C.dpb_new_ldp_klucb), c)
+}
+
 // NewNonprivateUCB1 makes UCB1, a baseline WITHOUT privacy.
 func NewNonprivateUCB1(c Config) (*Bandit, error) {
 	return newBandit(C.constructor(C.dpb_new_nonprivate_ucb1), c)
+}
+
+// NewNonprivateKLUCB makes KL-UCB, a baseline WITHOUT privacy.
+func NewNonprivateKLUCB(c Config) (*Bandit, error) {
+	return newBandit(C.constructor(C.dpb_new_nonprivate_klucb), c)
+}
+
+// NewNonprivateIMED makes IMED, a baseline WITHOUT privacy.
+func NewNonprivateIMED(c Config) (*Bandit, error) {
+	return newBandit(C.constructor(C.dpb_new_nonprivate_imed), c)
+}
+
+// NewNonprivateSE makes successive elimination, a baseline WITHOUT privacy. Needs Horizon or Beta.
+func NewNonprivateSE(c Config) (*Bandit, error) {
+	return newBandit(C.constructor(C.dpb_new_nonprivate_se), c)
+}
+
+// NewNonprivateEXP3 makes EXP3, a baseline WITHOUT privacy. Needs Horizon.
+func NewNonprivateEXP3(c Config) (*Bandit, error) {
+	return newBandit(C.constructor(C.dpb_new_nonprivate_exp3), c)
 }
 
 func newBandit(constructor C.constructor, config Config) (*Bandit, error) {
@@ -85,6 +176,43 @@ func (b *Bandit) Select() (Decision, error) {
 	var d Decision
 	err = check(C.dpb_select(c, (*C.dpb_decision)(unsafe.Pointer(&d))))
 	return d, err
+}
+
+// SelectAmong asks which of these arms: only they may be shown for this request (public information).
+func (b *Bandit) SelectAmong(arms []uint32) (Decision, error) {
+	c, err := b.enter()
+	if err != nil {
+		return Decision{}, err
+	}
+	defer b.leave()
+	var d Decision
+	err = check(C.dpb_select_among(c, (*C.uint32_t)(unsafe.SliceData(arms)), C.size_t(len(arms)), (*C.dpb_decision)(unsafe.Pointer(&d))))
+	return d, err
+}
+
+// AddArm opens a new arm and returns its number; numbers are never used again.
+func (b *Bandit) AddArm() (uint32, error) {
+	c, err := b.enter()
+	if err != nil {
+		return 0, err
+	}
+	defer b.leave()
+	var arm C.uint32_t
+	var failure C.dpb_error
+	if status := C.dpb_add_arm(c, &arm, &failure); status != C.DPB_OK {
+		return 0, explain(status, &failure)
+	}
+	return uint32(arm), nil
+}
+
+// RetireArm ends an arm: it is never played again, and answers to its open decisions are accepted.
+func (b *Bandit) RetireArm(arm uint32) error {
+	c, err := b.enter()
+	if err != nil {
+		return err
+	}
+	defer b.leave()
+	return check(C.dpb_retire_arm(c, C.uint32_t(arm)))
 }
 
 // Update says what came of a decision, at most once.

@@ -7,6 +7,31 @@ import "C"
 
 import "runtime"
 
+// The numbers of the policies, for Config.Base and Report.Policy.
+const (
+	PolicySE              uint32 = C.DPB_POLICY_SE
+	PolicyNonprivateUCB1  uint32 = C.DPB_POLICY_NONPRIVATE_UCB1
+	PolicyNonprivateKLUCB uint32 = C.DPB_POLICY_NONPRIVATE_KLUCB
+	PolicyNonprivateIMED  uint32 = C.DPB_POLICY_NONPRIVATE_IMED
+	PolicyNonprivateSE    uint32 = C.DPB_POLICY_NONPRIVATE_SE
+	PolicyUCBBound        uint32 = C.DPB_POLICY_UCB_BOUND
+	PolicyUCB             uint32 = C.DPB_POLICY_UCB
+	PolicyUCBInt          uint32 = C.DPB_POLICY_UCB_INT
+	PolicyPrivateUCB      uint32 = C.DPB_POLICY_PRIVATE_UCB
+	PolicyNonprivateEXP3  uint32 = C.DPB_POLICY_NONPRIVATE_EXP3
+	PolicyLap             uint32 = C.DPB_POLICY_LAP
+	PolicyEXP3Lap         uint32 = C.DPB_POLICY_EXP3_LAP
+	PolicyEXP3Tau         uint32 = C.DPB_POLICY_EXP3_TAU
+	PolicyTsallis         uint32 = C.DPB_POLICY_TSALLIS
+	PolicySDPAE           uint32 = C.DPB_POLICY_SDP_AE
+	PolicyVBSDPAE         uint32 = C.DPB_POLICY_VB_SDP_AE
+	PolicyLDPUCB          uint32 = C.DPB_POLICY_LDP_UCB
+	PolicyLDPKLUCB        uint32 = C.DPB_POLICY_LDP_KLUCB
+	PolicyIMED            uint32 = C.DPB_POLICY_IMED
+	PolicyKLUCB           uint32 = C.DPB_POLICY_KLUCB
+	PolicyTS              uint32 = C.DPB_POLICY_TS
+)
+
 // Config describes a bandit. Start from [NewConfig]: the zero value is not valid.
 type Config struct {
 	Arms                 uint32    // K, 2 to 2^24
@@ -21,10 +46,12 @@ type Config struct {
 	PendingCapacity      uint32    // decisions in flight
 	AnswerWindow         uint32    // W > 0 = silence means RewardMin, answers take effect W decisions later
 	ClampRewards         bool      // move rewards into the range instead of refusing them
+	RigorousIndex        bool      // DP-UCB-INT: an index widened by the noise, as a proof needs
+	ShufflePrinted       bool      // SDP-AE and VB-SDP-AE: the noise as printed in the paper
 	TestSeed             *[32]byte // nil = operating system entropy; else reproducible and NOT private
 	IntervalExponent     float64   // DP-UCB-INT: v in (1, 1.5]
 	Batch                uint32    // SDP-AE: m; DP-Lap: tau; 0 = the policy's own choice
-	Base                 uint32    // which base policy a wrapper policy has, a DPB_POLICY_ number
+	Base                 uint32    // NewLap: which policy it makes private
 	Node                 uint64    // this process's name in a fleet; 0 = random
 }
 
@@ -66,7 +93,13 @@ func (config Config) c(pinner *runtime.Pinner) *C.dpb_config {
 	c.pending_capacity = C.uint32_t(config.PendingCapacity)
 	c.answer_window = C.uint32_t(config.AnswerWindow)
 	if config.ClampRewards {
-		c.flags = C.DPB_CLAMP_REWARDS
+		c.flags |= C.DPB_CLAMP_REWARDS
+	}
+	if config.RigorousIndex {
+		c.flags |= C.DPB_RIGOROUS_INDEX
+	}
+	if config.ShufflePrinted {
+		c.flags |= C.DPB_SHUFFLE_PRINTED
 	}
 	c.test_seed = pinSeed(pinner, config.TestSeed)
 	c.interval_exponent = C.double(config.IntervalExponent)

@@ -43,10 +43,34 @@ func TestConstructors(t *testing.T) {
 		make    func(Config) (*Bandit, error)
 		private bool
 	}{
-		"dp-se":           {NewSE, true},
-		"nonprivate-ucb1": {NewNonprivateUCB1, false},
+		"dp-se":            {NewSE, true},
+		"dp-imed":          {NewIMED, true},
+		"dp-klucb":         {NewKLUCB, true},
+		"dp-ts":            {NewTS, true},
+		"dp-ucb":           {NewUCB, true},
+		"dp-ucb-bound":     {NewUCBBound, true},
+		"dp-ucb-int":       {NewUCBInt, true},
+		"private-ucb":      {NewPrivateUCB, true},
+		"dp-lap":           {NewLap, true},
+		"dp-exp3-lap":      {NewEXP3Lap, true},
+		"exp3-tau":         {NewEXP3Tau, true},
+		"tsallis":          {NewTsallis, true},
+		"sdp-ae":           {NewSDPAE, true},
+		"vb-sdp-ae":        {NewVBSDPAE, true},
+		"ldp-ucb":          {NewLDPUCB, true},
+		"ldp-klucb":        {NewLDPKLUCB, true},
+		"nonprivate-exp3":  {NewNonprivateEXP3, false},
+		"nonprivate-ucb1":  {NewNonprivateUCB1, false},
+		"nonprivate-klucb": {NewNonprivateKLUCB, false},
+		"nonprivate-imed":  {NewNonprivateIMED, false},
+		"nonprivate-se":    {NewNonprivateSE, false},
 	} {
-		b := must[*Bandit](t)(c.make(NewConfig(3, 1)))
+		config := NewConfig(3, 1)
+		config.Horizon, config.Delta, config.Base = 1000, 1e-6, PolicyNonprivateUCB1
+		if name == "dp-klucb" {
+			config.Delta = 0 // pure and nothing else
+		}
+		b := must[*Bandit](t)(c.make(config))
 		if b.PolicyName() != name {
 			t.Errorf("%s calls itself %s", name, b.PolicyName())
 		}
@@ -177,6 +201,32 @@ func TestBatches(t *testing.T) {
 	must[int](t)(b.SelectMany(nil))
 	must[int](t)(b.UpdateMany(nil, nil, nil))
 	must[int](t)(b.UpdateMany(nil, nil, []error{}))
+}
+
+func TestArmsComeAndGo(t *testing.T) {
+	b := must[*Bandit](t)(NewIMED(NewConfig(3, 1)))
+	defer b.Close()
+	some := []uint32{1}
+	if d := must[Decision](t)(b.SelectAmong(some)); d.Arm != 1 {
+		t.Errorf("%+v", d)
+	}
+	if arm := must[uint32](t)(b.AddArm()); arm != 3 || len(must[[]Arm](t)(b.Arms())) != 4 {
+		t.Error(arm)
+	}
+	if err := b.RetireArm(0); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, b.RetireArm(0), ErrInvalidConfig)
+	for _, bad := range [][]uint32{nil, {}, {0}, {99}} {
+		_, err := b.SelectAmong(bad)
+		refused(t, err, ErrInvalidConfig)
+	}
+	if n := testing.AllocsPerRun(100, func() { _, _ = b.SelectAmong(some) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	fixed := bandit(t, 3)
+	_, err := fixed.AddArm()
+	refused(t, err, ErrUnsupported)
 }
 
 func TestReading(t *testing.T) {
@@ -328,6 +378,9 @@ func TestClose(t *testing.T) {
 		"Cancel":      func() error { return b.Cancel(d.Ticket) },
 		"SelectMany":  func() error { _, err := b.SelectMany(make([]Decision, 2)); return err },
 		"UpdateMany":  func() error { _, err := b.UpdateMany([]uint64{1}, []float64{1}, nil); return err },
+		"SelectAmong": func() error { _, err := b.SelectAmong([]uint32{0}); return err },
+		"AddArm":      func() error { _, err := b.AddArm(); return err },
+		"RetireArm":   func() error { return b.RetireArm(0) },
 		"Report":      func() error { _, err := b.Report(); return err },
 		"Arms":        func() error { _, err := b.Arms(); return err },
 		"BestArm":     func() error { _, err := b.BestArm(); return err },

@@ -28,7 +28,7 @@ import "unsafe"
 // With an AnswerWindow an answer is a click, so there Answered counts decisions whose window is over
 // and Pending those whose window is not, answered or not.
 type Report struct {
-	Policy       uint32  // a DPB_POLICY_ number
+	Policy       uint32  // PolicySE and the like
 	Phase        uint32  // the policy's epoch, phase or interval
 	ArmsActive   uint32  // arms still in the race
 	Pending      uint32  // decisions whose end is open

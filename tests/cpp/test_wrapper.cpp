@@ -113,6 +113,19 @@ static void batches() {
   bandit.update_many({}, {});
 }
 
+static void arms_come_and_go() {
+  dpb::Bandit bandit = dpb::Bandit::imed(dpb::Config(3, 1.0));
+  CHECK(bandit.select_among({1}).arm == 1);
+  CHECK(bandit.add_arm() == 3 && bandit.arms().size() == 4);
+  bandit.retire_arm(0);
+  CHECK(refusal([&] { bandit.retire_arm(0); }).status() == DPB_INVALID_CONFIG);
+  CHECK(refusal([&] { (void)bandit.select_among({0}); }).status() == DPB_INVALID_CONFIG);
+  CHECK(refusal([&] { (void)bandit.select_among({}); }).status() == DPB_INVALID_CONFIG);
+  CHECK(bandit.select_among({3}).arm == 3 && bandit.arms()[0].active == 0);
+  dpb::Bandit fixed = dpb::Bandit::se(dpb::Config(3, 1.0));
+  CHECK(refusal([&] { (void)fixed.add_arm(); }).status() == DPB_UNSUPPORTED);
+}
+
 // An easy problem, deterministic by its seed, until the policy has decided.
 static void reading() {
   const std::uint8_t seed[32] = {7};
@@ -161,6 +174,7 @@ int main() {
   ownership();
   both_roads();
   batches();
+  arms_come_and_go();
   reading();
   threads();
   std::printf("%d checks held\n", checks);

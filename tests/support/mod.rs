@@ -100,3 +100,11 @@ pub fn go(directory: &str, arguments: &[&str]) -> Option<Command> {
     command.env("CGO_LDFLAGS", format!("{} {}", library_dir().join("libdpb.a").display(), SYSTEM_LIBRARIES.join(" ")));
     Some(command)
 }
+
+/// What the header calls its bandits: "se" for dpb_new_se.
+pub fn policies() -> Vec<String> {
+    let header = std::fs::read_to_string(root().join("include/dpb.h")).unwrap();
+    let constructors = header.split("dpb_status dpb_new_").skip(1).filter_map(|rest| rest.split_once('('));
+    let bandits = constructors.filter(|(_, rest)| rest.starts_with("const struct dpb_config *config,"));
+    bandits.map(|(name, _)| name.to_owned()).collect()
+}

@@ -1,0 +1,54 @@
+/*
+ * Learns which of five ads is clicked most, without giving away any one click. After
+ * `cargo build --release`:
+ *
+ *   cc examples/c/quickstart.c -I include target/release/libdpb.a \
+ *      -lgcc_s -lutil -lrt -lpthread -lm -ldl -lc -o quickstart
+ */
+#include <dpb.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define ADS 5
+static const double CLICK_RATE[ADS] = {0.10, 0.20, 0.30, 0.40, 0.70}; /* unknown to the bandit */
+
+static void check(dpb_status status) {
+  if (status != DPB_OK) {
+    fprintf(stderr, "%s\n", dpb_status_name(status));
+    exit(1);
+  }
+}
+
+int main(void) {
+  dpb_config config;
+  dpb_config_init(&config, ADS, 1.0); /* epsilon = 1 */
+  config.horizon = 100000;            /* how many decisions we expect */
+  config.reward_bits = 0;             /* a reward is 0 or 1: no click or a click */
+
+  dpb_bandit *bandit;
+  dpb_error error;
+  if (dpb_new_se(&config, &bandit, &error) != DPB_OK) {
+    fprintf(stderr, "%s\n", error.message);
+    return 1;
+  }
+
+  for (int visitor = 0; visitor < 100000; visitor++) {
+    dpb_decision decision;
+    check(dpb_select(bandit, &decision));
+    int clicked = rand() < CLICK_RATE[decision.arm] * RAND_MAX;
+    check(dpb_update(bandit, decision.ticket, clicked)); /* once a ticket, now or later */
+  }
+
+  dpb_arm arms[ADS];
+  size_t n;
+  check(dpb_arms_read(bandit, arms, ADS, &n));
+  for (size_t i = 0; i < n; i++) {
+    printf("ad %zu: shown %6llu times, click rate %.3f +- %.3f\n", i, (unsigned long long)arms[i].pulls,
+           arms[i].mean, arms[i].width);
+  }
+  double epsilon;
+  check(dpb_privacy(bandit, 0.0, &epsilon));
+  printf("privacy loss of one visitor: %g\n", epsilon);
+  dpb_free(bandit);
+  return 0;
+}
