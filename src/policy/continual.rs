@@ -23,7 +23,9 @@ pub struct ContinualUcb<S> {
     beta: f64,
     arms: Box<[Arm<S>]>,
     scores: Scores,
-    answered: u64,
+    /// Decisions that were not cancelled.
+    pulls: u64,
+    released: bool,
     noise: Random,
 }
 
@@ -53,14 +55,15 @@ impl<S: RunningSum> ContinualUcb<S> {
             beta: index::beta(config),
             arms: (0..config.arms).map(|_| Arm { sum: sum(), count: 0, in_flight: 0 }).collect(),
             scores: Scores::new(config.arms),
-            answered: 0,
+            pulls: 0,
+            released: false,
             noise: seed.stream(),
         })
     }
 
-    /// ln t, t the number of the next answer.
+    /// ln t, t the number of the next decision.
     fn ln_t(&self) -> f64 {
-        ((self.answered + 1) as f64).ln()
+        ((self.pulls + 1) as f64).ln()
     }
 
     /// ln(2/gamma) for gamma = t^-4.
@@ -96,12 +99,13 @@ impl<S: RunningSum> Policy for ContinualUcb<S> {
     fn choose(&mut self) -> Pull {
         let arm = self.scores.argmax((2.0 * self.ln_t()).sqrt(), self.ln_two_over_gamma());
         self.arms[arm as usize].in_flight += 1;
+        self.pulls += 1;
         self.rescore(arm);
         Pull { arm, phase: 0, propensity: 1.0 }
     }
 
     fn observe(&mut self, pull: Pull, reward: Reward) {
-        self.answered += 1;
+        self.released = true;
         let arm = &mut self.arms[pull.arm as usize];
         arm.in_flight -= 1;
         // A full sum (a horizon that was too short) takes no more: its last release stands.
@@ -120,6 +124,7 @@ impl<S: RunningSum> Policy for ContinualUcb<S> {
 
     fn cancel(&mut self, pull: Pull) {
         self.arms[pull.arm as usize].in_flight -= 1;
+        self.pulls -= 1;
         self.rescore(pull.arm);
     }
 
@@ -144,6 +149,6 @@ impl<S: RunningSum> Policy for ContinualUcb<S> {
     }
 
     fn privacy(&self) -> PrivacyLoss {
-        PrivacyLoss::Pure(if self.answered == 0 { 0.0 } else { self.epsilon })
+        PrivacyLoss::Pure(if self.released { self.epsilon } else { 0.0 })
     }
 }

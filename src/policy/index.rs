@@ -65,7 +65,8 @@ pub fn beta(config: &Config) -> f64 {
 /// Exact sums of what was answered: for baselines WITHOUT privacy.
 pub struct Tally {
     pub arms: Box<[Counts]>,
-    pub answered: u64,
+    /// Decisions that were not cancelled.
+    pulls: u64,
     beta: f64,
 }
 
@@ -91,16 +92,17 @@ impl Counts {
 
 impl Tally {
     pub fn new(config: &Config) -> Tally {
-        Tally { arms: vec![Counts::default(); config.arms as usize].into(), answered: 0, beta: beta(config) }
+        Tally { arms: vec![Counts::default(); config.arms as usize].into(), pulls: 0, beta: beta(config) }
     }
 
-    /// ln t, t the number of the next answer.
+    /// ln t, t the number of the next decision.
     pub fn ln_t(&self) -> f64 {
-        ((self.answered + 1) as f64).ln()
+        ((self.pulls + 1) as f64).ln()
     }
 
     pub fn pull(&mut self, arm: u32) -> Pull {
         self.arms[arm as usize].in_flight += 1;
+        self.pulls += 1;
         Pull { arm, phase: 0, propensity: 1.0 }
     }
 
@@ -109,11 +111,11 @@ impl Tally {
         arm.in_flight -= 1;
         arm.count += 1;
         arm.sum += reward.units();
-        self.answered += 1;
     }
 
     pub fn cancel(&mut self, pull: Pull) {
         self.arms[pull.arm as usize].in_flight -= 1;
+        self.pulls -= 1;
     }
 
     /// Mean and Hoeffding interval.

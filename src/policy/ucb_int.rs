@@ -49,7 +49,8 @@ pub struct DpUcbInt {
     beta: f64,
     arms: Box<[Arm]>,
     scores: Scores,
-    answered: u64,
+    /// Decisions that were not cancelled.
+    pulls: u64,
     /// What the arm with most releases has spent: all arms go through the same series.
     spent: Heterogeneous,
     /// How many that is.
@@ -90,7 +91,7 @@ impl DpUcbInt {
             beta: index::beta(config),
             arms: vec![Arm::default(); config.arms as usize].into(),
             scores: Scores::new(config.arms),
-            answered: 0,
+            pulls: 0,
             spent: Heterogeneous::default(),
             releases: 0,
             noise: seed.stream(),
@@ -182,16 +183,16 @@ fn zeta(v: f64) -> f64 {
 
 impl Policy for DpUcbInt {
     fn choose(&mut self) -> Pull {
-        let ln_t = ((self.answered + 1) as f64).ln();
+        let ln_t = ((self.pulls + 1) as f64).ln();
         // A Laplace noise of scale b is beyond b ln(1/gamma) with probability gamma.
         let arm = self.scores.argmax((2.0 * ln_t).sqrt(), 3.5 * ln_t);
         self.arms[arm as usize].in_flight += 1;
+        self.pulls += 1;
         self.rescore(arm);
         Pull { arm, phase: self.phase(), propensity: 1.0 }
     }
 
     fn observe(&mut self, pull: Pull, reward: Reward) {
-        self.answered += 1;
         let exponent = self.exponent;
         let arm = &mut self.arms[pull.arm as usize];
         arm.in_flight -= 1;
@@ -209,6 +210,7 @@ impl Policy for DpUcbInt {
 
     fn cancel(&mut self, pull: Pull) {
         self.arms[pull.arm as usize].in_flight -= 1;
+        self.pulls -= 1;
         self.rescore(pull.arm);
     }
 
