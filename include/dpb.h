@@ -30,6 +30,12 @@
 #define DPB_CLAMP_REWARDS 1
 
 /**
+ * dpb_config.flags, DP-UCB-INT: the index is widened by the noise, as a proof needs, which the paper's
+ * printed index is not.
+ */
+#define DPB_RIGOROUS_INDEX 65536
+
+/**
  * dpb_report.policy and dpb_config.base: dpb_new_se.
  */
 #define DPB_POLICY_SE 1
@@ -38,6 +44,41 @@
  * dpb_new_nonprivate_ucb1.
  */
 #define DPB_POLICY_NONPRIVATE_UCB1 2
+
+/**
+ * dpb_new_nonprivate_klucb.
+ */
+#define DPB_POLICY_NONPRIVATE_KLUCB 3
+
+/**
+ * dpb_new_nonprivate_imed.
+ */
+#define DPB_POLICY_NONPRIVATE_IMED 4
+
+/**
+ * dpb_new_nonprivate_se.
+ */
+#define DPB_POLICY_NONPRIVATE_SE 5
+
+/**
+ * dpb_new_ucb_bound.
+ */
+#define DPB_POLICY_UCB_BOUND 6
+
+/**
+ * dpb_new_ucb.
+ */
+#define DPB_POLICY_UCB 7
+
+/**
+ * dpb_new_ucb_int.
+ */
+#define DPB_POLICY_UCB_INT 8
+
+/**
+ * dpb_new_private_ucb.
+ */
+#define DPB_POLICY_PRIVATE_UCB 9
 
 /**
  * dpb_shuffle_plan and dpb_config.flags: the noise of the paper's formula instead of the exactly
@@ -72,11 +113,24 @@
 typedef struct dpb_bandit dpb_bandit;
 
 /**
+ * A differentially private running sum of values in [0, 1]. Made by dpb_new_counter, destroyed by
+ * dpb_counter_free. May be used from any number of threads at once.
+ */
+typedef struct dpb_counter dpb_counter;
+
+/**
  * Holds the messages of one batch until all have come, then hands out their bits in uniformly
  * random order, once, and nothing else. Made by dpb_new_shuffler, destroyed by dpb_shuffler_free.
  * May be used from any number of threads at once. After fork() the child's copy is DPB_POISONED.
  */
 typedef struct dpb_shuffler dpb_shuffler;
+
+/**
+ * A stopping rule: takes samples until their mean is known to a factor of 1 +- alpha. Made by
+ * dpb_new_nas, dpb_new_dp_nas or dpb_new_dp_exp_nas, destroyed by dpb_stopping_free. May be used
+ * from any number of threads at once.
+ */
+typedef struct dpb_stopping dpb_stopping;
 
 /**
  * What a call came to: 0 (DPB_OK) or the reason why it was refused. A refused call has changed
@@ -143,7 +197,7 @@ typedef struct dpb_config {
    */
   uint32_t answer_window;
   /**
-   * 0, or any of DPB_CLAMP_REWARDS and DPB_SHUFFLE_PRINTED.
+   * 0, or any of DPB_CLAMP_REWARDS, DPB_RIGOROUS_INDEX and DPB_SHUFFLE_PRINTED joined by |.
    */
   uint32_t flags;
   /**
@@ -156,7 +210,7 @@ typedef struct dpb_config {
    */
   double interval_exponent;
   /**
-   * SDP-AE: m; DP-Lap: tau; 0 = the policy's own choice.
+   * SDP-AE: m; DP-Lap: tau; DP-UCB-INT: least interval; 0 = the policy's own choice.
    */
   uint32_t batch;
   /**
@@ -323,6 +377,42 @@ typedef struct dpb_arm {
 } dpb_arm;
 
 /**
+ * A DPB_COUNTER_ number.
+ */
+typedef uint32_t dpb_counter_kind;
+
+/**
+ * What a stopping rule is told. Set struct_size to sizeof(dpb_stopping_config).
+ */
+typedef struct dpb_stopping_config {
+  /**
+   * sizeof(dpb_stopping_config).
+   */
+  uint32_t struct_size;
+  /**
+   * R > 0: samples are in [-R, R].
+   */
+  double range;
+  /**
+   * The relative error, in (0, 1).
+   */
+  double alpha;
+  /**
+   * The failure probability, in (0, 1).
+   */
+  double beta;
+  /**
+   * The privacy loss of one sample, > 0; ignored by dpb_new_nas.
+   */
+  double epsilon;
+  /**
+   * NULL = operating system entropy; 32 bytes = reproducible and NOT private. Read during
+   * construction only.
+   */
+  const uint8_t *test_seed;
+} dpb_stopping_config;
+
+/**
  * What encoders, shuffler and server of one batch agree on: plain public data, to be made by
  * dpb_shuffle_plan wherever it is needed, or sent. A message has 1 + coins_per_user bytes, a batch
  * users times as many. 32 bytes.
@@ -430,6 +520,21 @@ typedef struct dpb_shuffle_params {
  */
 #define DPB_POISONED 14
 
+/**
+ * Releases when the number of values is a power of two: the least noise, the rarest news.
+ */
+#define DPB_COUNTER_LOGARITHMIC 0
+
+/**
+ * Releases at every value, up to a horizon.
+ */
+#define DPB_COUNTER_BINARY 1
+
+/**
+ * Releases at every value, without a horizon.
+ */
+#define DPB_COUNTER_HYBRID 2
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -489,6 +594,76 @@ DPB_MUST_USE
 dpb_status dpb_new_nonprivate_ucb1(const struct dpb_config *config,
                                    struct dpb_bandit **out,
                                    struct dpb_error *error);
+
+/**
+ * KL-UCB (Garivier and Cappe 2011): a baseline WITHOUT privacy.
+ * Parameters, statuses and threads as dpb_new.
+ */
+DPB_MUST_USE
+dpb_status dpb_new_nonprivate_klucb(const struct dpb_config *config,
+                                    struct dpb_bandit **out,
+                                    struct dpb_error *error);
+
+/**
+ * IMED (Honda and Takemura 2015): a baseline WITHOUT privacy.
+ * Parameters, statuses and threads as dpb_new.
+ */
+DPB_MUST_USE
+dpb_status dpb_new_nonprivate_imed(const struct dpb_config *config,
+                                   struct dpb_bandit **out,
+                                   struct dpb_error *error);
+
+/**
+ * Successive elimination (Even-Dar, Mannor, Mansour 2006): a baseline WITHOUT privacy. Needs horizon or
+ * beta; with one arm left it is the best arm at that confidence (dpb_best_arm).
+ * Parameters, statuses and threads as dpb_new.
+ */
+DPB_MUST_USE
+dpb_status dpb_new_nonprivate_se(const struct dpb_config *config,
+                                 struct dpb_bandit **out,
+                                 struct dpb_error *error);
+
+/**
+ * DP-UCB-BOUND, UCB on hybrid sums with an index widened by the noise: pure epsilon-DP (Tossou and
+ * Dimitrakakis 2016, Algorithm 1, Theorem 3.1, with the hybrid's budget corrected). Needs no horizon.
+ * Parameters, statuses and threads as dpb_new.
+ */
+DPB_MUST_USE
+dpb_status dpb_new_ucb_bound(const struct dpb_config *config,
+                             struct dpb_bandit **out,
+                             struct dpb_error *error);
+
+/**
+ * DP-UCB, UCB on hybrid sums of equal noise: pure epsilon-DP (Tossou and Dimitrakakis 2016, Algorithm 2,
+ * Theorem 3.1, with the hybrid's budget corrected). An update draws one noise an arm. Needs no horizon.
+ * Parameters, statuses and threads as dpb_new.
+ */
+DPB_MUST_USE
+dpb_status dpb_new_ucb(const struct dpb_config *config,
+                       struct dpb_bandit **out,
+                       struct dpb_error *error);
+
+/**
+ * DP-UCB-INT, UCB on means released at intervals: (epsilon, delta)-DP, delta > 0 (Tossou and Dimitrakakis
+ * 2016, Algorithm 3, Corollary 3.2, corrected). interval_exponent: v. batch: 0 = the series of their
+ * Lemma B.1, b > 0 = every max(b, f) answers, as printed with b = 1. flags: DPB_RIGOROUS_INDEX. Needs no
+ * horizon.
+ * Parameters, statuses and threads as dpb_new.
+ */
+DPB_MUST_USE
+dpb_status dpb_new_ucb_int(const struct dpb_config *config,
+                           struct dpb_bandit **out,
+                           struct dpb_error *error);
+
+/**
+ * Private-UCB, UCB on binary-tree sums: pure epsilon-DP (Mishra and Thakurta 2015; the baseline that Sajed
+ * and Sheffet 2019 call DP-UCB). Needs horizon.
+ * Parameters, statuses and threads as dpb_new.
+ */
+DPB_MUST_USE
+dpb_status dpb_new_private_ucb(const struct dpb_config *config,
+                               struct dpb_bandit **out,
+                               struct dpb_error *error);
 
 /**
  * Destroys a handle. NULL is a no-op. No other call on the handle may be running or follow.
@@ -594,6 +769,95 @@ const char *dpb_policy_name(const struct dpb_bandit *bandit);
  * The node that issued a ticket: its top 16 bits. Any thread.
  */
 uint16_t dpb_ticket_node(uint64_t ticket);
+
+/**
+ * A private running sum: pure epsilon-DP for the whole stream of releases when one value changes
+ * (Chan, Shi, Song 2011; the hybrid with the budget shared between its two parts, unlike Tossou
+ * and Dimitrakakis 2016, Lemma B.2).
+ *
+ * kind: a DPB_COUNTER_ number. epsilon: > 0. horizon: the most values of a binary counter,
+ * 1 .. 2^37; ignored by the others. test_seed: NULL = operating system entropy; 32 bytes =
+ * reproducible and NOT private. out: receives the handle, which the caller frees with
+ * dpb_counter_free. error: NULL, or filled on failure.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_ENTROPY. Any thread.
+ */
+DPB_MUST_USE
+dpb_status dpb_new_counter(dpb_counter_kind kind,
+                           double epsilon,
+                           uint64_t horizon,
+                           const uint8_t *test_seed,
+                           struct dpb_counter **out,
+                           struct dpb_error *error);
+
+/**
+ * Adds a value in [0, 1] and brings the release up to date. O(1) amortised, never allocates.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_REWARD (NaN, or outside [0, 1]); DPB_HALTED (a binary
+ * counter has its horizon of values, another 2^37); DPB_POISONED. A refused value changes nothing.
+ * Any thread.
+ */
+DPB_MUST_USE dpb_status dpb_counter_add(struct dpb_counter *counter, double value);
+
+/**
+ * The released sum, 0 before the first release. Reading costs no privacy and draws no noise: the
+ * same number until the next dpb_counter_add. O(1).
+ * Returns DPB_OK; DPB_NULL; DPB_POISONED. Any thread.
+ */
+DPB_MUST_USE dpb_status dpb_counter_read(const struct dpb_counter *counter, double *sum);
+
+/**
+ * Destroys a counter. NULL is a no-op. No other call on the handle may be running or follow.
+ */
+void dpb_counter_free(struct dpb_counter *counter);
+
+/**
+ * NAS (Domingo, Gavalda, Watanabe 2002; Sajed and Sheffet 2019, section 3): WITHOUT privacy.
+ *
+ * config: read here, not kept. out: receives the handle, which the caller frees with
+ * dpb_stopping_free. error: NULL, or filled on failure.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_VERSION (struct_size of a newer library);
+ * DPB_ENTROPY. Any thread.
+ */
+DPB_MUST_USE
+dpb_status dpb_new_nas(const struct dpb_stopping_config *config,
+                       struct dpb_stopping **out,
+                       struct dpb_error *error);
+
+/**
+ * DP-NAS: pure epsilon-DP (Sajed and Sheffet 2019, Algorithm 1, Theorem 3.1).
+ * Parameters, statuses and threads as dpb_new_nas.
+ */
+DPB_MUST_USE
+dpb_status dpb_new_dp_nas(const struct dpb_stopping_config *config,
+                          struct dpb_stopping **out,
+                          struct dpb_error *error);
+
+/**
+ * DP-exponential-NAS: asks at powers of two only; pure epsilon-DP (Sajed and Sheffet 2019,
+ * Algorithm 2, Corollary 3.2, Theorem 3.3).
+ * Parameters, statuses and threads as dpb_new_nas.
+ */
+DPB_MUST_USE
+dpb_status dpb_new_dp_exp_nas(const struct dpb_stopping_config *config,
+                              struct dpb_stopping **out,
+                              struct dpb_error *error);
+
+/**
+ * Takes a sample. halted: receives 1 when the rule halts with it, else 0. O(1), never allocates.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_REWARD (NaN, or outside [-range, range]; nothing has
+ * changed); DPB_HALTED (it has halted before: no more samples); DPB_POISONED. Any thread.
+ */
+DPB_MUST_USE dpb_status dpb_stopping_push(struct dpb_stopping *stopping, double sample, uint32_t *halted);
+
+/**
+ * The released mean, in the samples' unit. Reading it costs no privacy.
+ * Returns DPB_OK; DPB_NULL; DPB_NOT_READY (it has not halted); DPB_POISONED. Any thread.
+ */
+DPB_MUST_USE dpb_status dpb_stopping_mean(const struct dpb_stopping *stopping, double *mean);
+
+/**
+ * Destroys a stopping rule. NULL is a no-op. No other call on the handle may be running or follow.
+ */
+void dpb_stopping_free(struct dpb_stopping *stopping);
 
 /**
  * Plans a batch of M_sum (Tenenbaum, Kaplan, Mansour, Stemmer 2021, Algorithm 3): how many coins

@@ -38,7 +38,9 @@ pub struct Config {
     pub test_seed: Option<[u8; 32]>,
     /// DP-UCB-INT: v in `(1, 1.5]`.
     pub interval_exponent: f64,
-    /// SDP-AE: m; DP-Lap: tau; 0 = the policy's own choice.
+    /// DP-UCB-INT: widen the index by the noise, as a rigorous bound must; false = as printed.
+    pub rigorous_index: bool,
+    /// SDP-AE: m; DP-Lap: tau; DP-UCB-INT: least interval; 0 = the policy's own choice.
     pub batch: u32,
     /// DP-Lambda-Lap: the number of the base policy.
     pub base: u32,
@@ -96,6 +98,7 @@ impl Config {
             answer_window: 0,
             test_seed: None,
             interval_exponent: 1.1,
+            rigorous_index: false,
             batch: 0,
             base: 0,
             shuffle_printed: false,

@@ -30,6 +30,7 @@ pub mod privacy;
 mod random;
 mod reward;
 pub mod shuffle;
+pub mod stopping;
 
 pub use bandit::{ArmReport, Bandit, Decision, Report};
 pub use config::Config;
@@ -40,3 +41,8 @@ pub use engine::{Counts, Diagnostics};
 pub use error::{Error, Result};
 pub use policy::Algorithm;
 pub use random::{Random, Seed};
+
+/// The README's program, compiled and run as a documentation test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

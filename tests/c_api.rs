@@ -36,6 +36,15 @@ fn se_keeps_the_papers_schedule() {
 }
 
 #[test]
+fn central_model() {
+    for source in ["central", "counter", "stopping"] {
+        let source = format!("tests/c/{source}.c");
+        passes("cc", &["-std=c99"], &source, Link::Static);
+        passes("c++", &["-xc++", "-std=c++17"], &source, Link::Shared);
+    }
+}
+
+#[test]
 fn header_compiles_alone() {
     let alone = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("alone.c");
     std::fs::write(&alone, "#include \"dpb.h\"\n#include \"dpb.h\"\n").unwrap();

@@ -2,7 +2,7 @@
 //! writes it anew.
 
 /// In the header's order.
-const FILES: &[&str] = &["status", "config", "bandit", "report", "shuffle", "local"];
+const FILES: &[&str] = &["status", "config", "bandit", "report", "counter", "stopping", "shuffle", "local"];
 
 #[test]
 fn the_header_has_not_drifted() {

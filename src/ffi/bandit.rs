@@ -45,9 +45,30 @@ const _: () = assert!(size_of::<dpb_decision>() == 24);
 pub const DPB_POLICY_SE: u32 = 1;
 /// dpb_new_nonprivate_ucb1.
 pub const DPB_POLICY_NONPRIVATE_UCB1: u32 = 2;
+/// dpb_new_nonprivate_klucb.
+pub const DPB_POLICY_NONPRIVATE_KLUCB: u32 = 3;
+/// dpb_new_nonprivate_imed.
+pub const DPB_POLICY_NONPRIVATE_IMED: u32 = 4;
+/// dpb_new_nonprivate_se.
+pub const DPB_POLICY_NONPRIVATE_SE: u32 = 5;
+/// dpb_new_ucb_bound.
+pub const DPB_POLICY_UCB_BOUND: u32 = 6;
+/// dpb_new_ucb.
+pub const DPB_POLICY_UCB: u32 = 7;
+/// dpb_new_ucb_int.
+pub const DPB_POLICY_UCB_INT: u32 = 8;
+/// dpb_new_private_ucb.
+pub const DPB_POLICY_PRIVATE_UCB: u32 = 9;
 
 const _: () = assert!(DPB_POLICY_SE == Algorithm::Se as u32);
 const _: () = assert!(DPB_POLICY_NONPRIVATE_UCB1 == Algorithm::NonprivateUcb1 as u32);
+const _: () = assert!(DPB_POLICY_NONPRIVATE_KLUCB == Algorithm::NonprivateKlUcb as u32);
+const _: () = assert!(DPB_POLICY_NONPRIVATE_IMED == Algorithm::NonprivateImed as u32);
+const _: () = assert!(DPB_POLICY_NONPRIVATE_SE == Algorithm::NonprivateSe as u32);
+const _: () = assert!(DPB_POLICY_UCB_BOUND == Algorithm::UcbBound as u32);
+const _: () = assert!(DPB_POLICY_UCB == Algorithm::Ucb as u32);
+const _: () = assert!(DPB_POLICY_UCB_INT == Algorithm::UcbInt as u32);
+const _: () = assert!(DPB_POLICY_PRIVATE_UCB == Algorithm::PrivateUcb as u32);
 
 pub(super) unsafe fn new(
     algorithm: Algorithm,
@@ -112,6 +133,104 @@ pub unsafe extern "C" fn dpb_new_nonprivate_ucb1(
 ) -> dpb_status {
     // SAFETY: passed on.
     unsafe { new(Algorithm::NonprivateUcb1, config, out, error) }
+}
+
+/// KL-UCB (Garivier and Cappe 2011): a baseline WITHOUT privacy.
+/// Parameters, statuses and threads as dpb_new.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_new_nonprivate_klucb(
+    config: *const dpb_config,
+    out: *mut *mut dpb_bandit,
+    error: *mut dpb_error,
+) -> dpb_status {
+    // SAFETY: passed on.
+    unsafe { new(Algorithm::NonprivateKlUcb, config, out, error) }
+}
+
+/// IMED (Honda and Takemura 2015): a baseline WITHOUT privacy.
+/// Parameters, statuses and threads as dpb_new.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_new_nonprivate_imed(
+    config: *const dpb_config,
+    out: *mut *mut dpb_bandit,
+    error: *mut dpb_error,
+) -> dpb_status {
+    // SAFETY: passed on.
+    unsafe { new(Algorithm::NonprivateImed, config, out, error) }
+}
+
+/// Successive elimination (Even-Dar, Mannor, Mansour 2006): a baseline WITHOUT privacy. Needs horizon or
+/// beta; with one arm left it is the best arm at that confidence (dpb_best_arm).
+/// Parameters, statuses and threads as dpb_new.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_new_nonprivate_se(
+    config: *const dpb_config,
+    out: *mut *mut dpb_bandit,
+    error: *mut dpb_error,
+) -> dpb_status {
+    // SAFETY: passed on.
+    unsafe { new(Algorithm::NonprivateSe, config, out, error) }
+}
+
+/// DP-UCB-BOUND, UCB on hybrid sums with an index widened by the noise: pure epsilon-DP (Tossou and
+/// Dimitrakakis 2016, Algorithm 1, Theorem 3.1, with the hybrid's budget corrected). Needs no horizon.
+/// Parameters, statuses and threads as dpb_new.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_new_ucb_bound(
+    config: *const dpb_config,
+    out: *mut *mut dpb_bandit,
+    error: *mut dpb_error,
+) -> dpb_status {
+    // SAFETY: passed on.
+    unsafe { new(Algorithm::UcbBound, config, out, error) }
+}
+
+/// DP-UCB, UCB on hybrid sums of equal noise: pure epsilon-DP (Tossou and Dimitrakakis 2016, Algorithm 2,
+/// Theorem 3.1, with the hybrid's budget corrected). An update draws one noise an arm. Needs no horizon.
+/// Parameters, statuses and threads as dpb_new.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_new_ucb(
+    config: *const dpb_config,
+    out: *mut *mut dpb_bandit,
+    error: *mut dpb_error,
+) -> dpb_status {
+    // SAFETY: passed on.
+    unsafe { new(Algorithm::Ucb, config, out, error) }
+}
+
+/// DP-UCB-INT, UCB on means released at intervals: (epsilon, delta)-DP, delta > 0 (Tossou and Dimitrakakis
+/// 2016, Algorithm 3, Corollary 3.2, corrected). interval_exponent: v. batch: 0 = the series of their
+/// Lemma B.1, b > 0 = every max(b, f) answers, as printed with b = 1. flags: DPB_RIGOROUS_INDEX. Needs no
+/// horizon.
+/// Parameters, statuses and threads as dpb_new.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_new_ucb_int(
+    config: *const dpb_config,
+    out: *mut *mut dpb_bandit,
+    error: *mut dpb_error,
+) -> dpb_status {
+    // SAFETY: passed on.
+    unsafe { new(Algorithm::UcbInt, config, out, error) }
+}
+
+/// Private-UCB, UCB on binary-tree sums: pure epsilon-DP (Mishra and Thakurta 2015; the baseline that Sajed
+/// and Sheffet 2019 call DP-UCB). Needs horizon.
+/// Parameters, statuses and threads as dpb_new.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_new_private_ucb(
+    config: *const dpb_config,
+    out: *mut *mut dpb_bandit,
+    error: *mut dpb_error,
+) -> dpb_status {
+    // SAFETY: passed on.
+    unsafe { new(Algorithm::PrivateUcb, config, out, error) }
 }
 
 /// Destroys a handle. NULL is a no-op. No other call on the handle may be running or follow.

@@ -10,15 +10,19 @@
 
 mod bandit;
 mod config;
+mod counter;
 mod guard;
 mod local;
 mod report;
 mod shuffle;
 mod status;
+mod stopping;
 
 pub use bandit::*;
 pub use config::*;
+pub use counter::*;
 pub use local::*;
 pub use report::*;
 pub use shuffle::*;
 pub use status::*;
+pub use stopping::*;

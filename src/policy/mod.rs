@@ -8,6 +8,10 @@ use crate::reward::Reward;
 use crate::shuffle::Params;
 use std::ffi::CStr;
 
+mod continual;
+mod index;
+mod kl;
+
 /// What a policy chose: which arm, in which phase, with which probability given all releases.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pull {
@@ -131,6 +135,20 @@ algorithms! {
     Se = 1, c"dp-se", se::DpSe;
     /// UCB1 (Auer et al. 2002): a baseline without privacy.
     NonprivateUcb1 = 2, c"nonprivate-ucb1", nonprivate_ucb1::Ucb1;
+    /// KL-UCB (Garivier and Cappe 2011): a baseline without privacy.
+    NonprivateKlUcb = 3, c"nonprivate-klucb", nonprivate_klucb::KlUcb;
+    /// IMED (Honda and Takemura 2015): a baseline without privacy.
+    NonprivateImed = 4, c"nonprivate-imed", nonprivate_imed::Imed;
+    /// Successive elimination (Even-Dar et al. 2006): a baseline without privacy.
+    NonprivateSe = 5, c"nonprivate-se", nonprivate_se::Se;
+    /// DP-UCB-BOUND (Tossou and Dimitrakakis 2016, Algorithm 1).
+    UcbBound = 6, c"dp-ucb-bound", ucb_bound::DpUcbBound;
+    /// DP-UCB (Tossou and Dimitrakakis 2016, Algorithm 2).
+    Ucb = 7, c"dp-ucb", ucb::DpUcb;
+    /// DP-UCB-INT (Tossou and Dimitrakakis 2016, Algorithm 3).
+    UcbInt = 8, c"dp-ucb-int", ucb_int::DpUcbInt;
+    /// Private-UCB (Mishra and Thakurta 2015): knows its horizon.
+    PrivateUcb = 9, c"private-ucb", private_ucb::PrivateUcb;
     /// SDP-AE: arm elimination on shuffled batches (Tenenbaum et al. 2021).
     SdpAe = 15, c"sdp-ae", sdp_ae::SdpAe;
     /// VB-SDP-AE: the same with batches that double.

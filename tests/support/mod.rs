@@ -75,3 +75,28 @@ pub fn run(command: &mut Command) -> String {
 pub fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
+
+/// `go` with these arguments in this directory of ours, linking the static library of this very test.
+/// None without Go 1.24 (the first with `#cgo noescape`) or a C compiler.
+pub fn go(directory: &str, arguments: &[&str]) -> Option<Command> {
+    if !have("go") || !have("cc") {
+        return None;
+    }
+    let version = Command::new("go").args(["env", "GOVERSION"]).env("GOTOOLCHAIN", "local").output().unwrap();
+    let version = text(&version);
+    let minor = version.strip_prefix("go1.").and_then(|rest| rest.split(['.', '\n']).next()?.parse::<u32>().ok());
+    if minor.is_none_or(|minor| minor < 24) {
+        skip(&format!("go 1.24 not found, only {version}"));
+        return None;
+    }
+    // Go does not watch the header: tell its build cache by a flag that the header has changed.
+    let header = std::fs::read(root().join("include/dpb.h")).unwrap();
+    let hash = header
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash: u64, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+    let mut command = Command::new("go");
+    command.args(arguments).current_dir(root().join(directory)).env("GOTOOLCHAIN", "local").env("CGO_ENABLED", "1");
+    command.env("CGO_CFLAGS", format!("-g -O2 -DDPB_HEADER=0x{hash:x}"));
+    command.env("CGO_LDFLAGS", format!("{} {}", library_dir().join("libdpb.a").display(), SYSTEM_LIBRARIES.join(" ")));
+    Some(command)
+}

@@ -1,0 +1,86 @@
+package dpb
+
+// #cgo noescape dpb_config_init
+// #cgo nocallback dpb_config_init
+// #include <dpb.h>
+import "C"
+
+import "runtime"
+
+// Config describes a bandit. Start from [NewConfig]: the zero value is not valid.
+type Config struct {
+	Arms                 uint32    // K, 2 to 2^24
+	Epsilon              float64   // privacy loss of one user, > 0; ignored by non-private baselines
+	Delta                float64   // in [0, 1); 0 where the policy is pure
+	Beta                 float64   // failure probability in [0, 1); 0 = 1/Horizon
+	Horizon              uint64    // T in decisions; 0 = unknown
+	RewardMin            float64   // the declared range of rewards
+	RewardMax            float64   // ... its upper end
+	RewardBits           uint32    // rewards are rounded to 2^-RewardBits of the range; 0 = exactly RewardMin or RewardMax
+	ContributionsPerUser uint32    // how many rewards one user may be behind, >= 1
+	PendingCapacity      uint32    // decisions in flight
+	AnswerWindow         uint32    // W > 0 = silence means RewardMin, answers take effect W decisions later
+	ClampRewards         bool      // move rewards into the range instead of refusing them
+	TestSeed             *[32]byte // nil = operating system entropy; else reproducible and NOT private
+	IntervalExponent     float64   // DP-UCB-INT: v in (1, 1.5]
+	Batch                uint32    // SDP-AE: m; DP-Lap: tau; 0 = the policy's own choice
+	Base                 uint32    // which base policy a wrapper policy has, a DPB_POLICY_ number
+	Node                 uint64    // this process's name in a fleet; 0 = random
+}
+
+// NewConfig returns the library's defaults for this many arms and this privacy loss. The
+// constructors check.
+func NewConfig(arms uint32, epsilon float64) Config {
+	var c C.dpb_config
+	C.dpb_config_init(&c, C.uint32_t(arms), C.double(epsilon))
+	return Config{
+		Arms:                 arms,
+		Epsilon:              epsilon,
+		Delta:                float64(c.delta),
+		Beta:                 float64(c.beta),
+		Horizon:              uint64(c.horizon),
+		RewardMin:            float64(c.reward_min),
+		RewardMax:            float64(c.reward_max),
+		RewardBits:           uint32(c.reward_bits),
+		ContributionsPerUser: uint32(c.contributions_per_user),
+		PendingCapacity:      uint32(c.pending_capacity),
+		AnswerWindow:         uint32(c.answer_window),
+		IntervalExponent:     float64(c.interval_exponent),
+		Batch:                uint32(c.batch),
+		Base:                 uint32(c.base),
+		Node:                 uint64(c.node),
+	}
+}
+
+// c fills the C struct. The seed stays where it is, pinned until the constructor has read it.
+func (config Config) c(pinner *runtime.Pinner) *C.dpb_config {
+	c := new(C.dpb_config)
+	C.dpb_config_init(c, C.uint32_t(config.Arms), C.double(config.Epsilon))
+	c.delta = C.double(config.Delta)
+	c.beta = C.double(config.Beta)
+	c.horizon = C.uint64_t(config.Horizon)
+	c.reward_min = C.double(config.RewardMin)
+	c.reward_max = C.double(config.RewardMax)
+	c.reward_bits = C.uint32_t(config.RewardBits)
+	c.contributions_per_user = C.uint32_t(config.ContributionsPerUser)
+	c.pending_capacity = C.uint32_t(config.PendingCapacity)
+	c.answer_window = C.uint32_t(config.AnswerWindow)
+	if config.ClampRewards {
+		c.flags = C.DPB_CLAMP_REWARDS
+	}
+	c.test_seed = pinSeed(pinner, config.TestSeed)
+	c.interval_exponent = C.double(config.IntervalExponent)
+	c.batch = C.uint32_t(config.Batch)
+	c.base = C.uint32_t(config.Base)
+	c.node = C.uint64_t(config.Node)
+	return c
+}
+
+// pinSeed lets a Go seed stand in a C struct: C may see a Go pointer inside Go memory only if it is pinned.
+func pinSeed(pinner *runtime.Pinner, seed *[32]byte) *C.uint8_t {
+	if seed == nil {
+		return nil
+	}
+	pinner.Pin(seed)
+	return (*C.uint8_t)(&seed[0])
+}

@@ -1,0 +1,30 @@
+// Package dpb binds libdpb: differentially private multi-armed bandits.
+//
+//	config := dpb.NewConfig(10, 1.0) // 10 arms, epsilon = 1
+//	config.Horizon = 1_000_000
+//	bandit, err := dpb.NewSE(config)
+//	...
+//	defer bandit.Close()
+//	decision, err := bandit.Select()
+//	err = bandit.Update(decision.Ticket, reward)
+//
+// # Linking
+//
+// The package needs cgo and finds dpb.h in the checkout that it is part of. The library is named
+// by the environment, so that the choice between static and shared is yours; after
+// `cargo build --release`, with /src/libdpb as the checkout:
+//
+//	CGO_LDFLAGS="/src/libdpb/target/release/libdpb.a -lgcc_s -lutil -lrt -lpthread -lm -ldl -lc" go build
+//	CGO_LDFLAGS="-L/src/libdpb/target/release -ldpb" go build
+//
+// The go command does not see that dpb.h has changed: after an upgrade build once with -a.
+//
+// # Use
+//
+// All methods may be called from any number of goroutines, Close included: a call that comes after
+// Close returns [ErrClosed]. Select, Update, Cancel and the batch calls allocate nothing. Errors are
+// the package's Err values, some wrapped with a message: compare with [errors.Is].
+//
+// A call costs about 30 ns over the C function: the crossing, and a read lock against Close. The
+// batch calls pay it once.
+package dpb

@@ -1,0 +1,441 @@
+package dpb
+
+import (
+	"errors"
+	"io"
+	"math"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+var _ io.Closer = (*Bandit)(nil)
+
+func must[T any](t testing.TB) func(T, error) T {
+	return func(value T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return value
+	}
+}
+
+func refused(t testing.TB, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Fatalf("got %v, want %v", err, want)
+	}
+}
+
+func bandit(t testing.TB, arms uint32) *Bandit {
+	t.Helper()
+	b := must[*Bandit](t)(NewSE(NewConfig(arms, 1)))
+	t.Cleanup(func() { b.Close() })
+	return b
+}
+
+func TestConstructors(t *testing.T) {
+	for name, c := range map[string]struct {
+		make    func(Config) (*Bandit, error)
+		private bool
+	}{
+		"dp-se":           {NewSE, true},
+		"nonprivate-ucb1": {NewNonprivateUCB1, false},
+	} {
+		b := must[*Bandit](t)(c.make(NewConfig(3, 1)))
+		if b.PolicyName() != name {
+			t.Errorf("%s calls itself %s", name, b.PolicyName())
+		}
+		if r := must[Report](t)(b.Report()); r.IsPrivate != c.private || r.ArmsActive != 3 {
+			t.Errorf("%s: %+v", name, r)
+		}
+		b.Close()
+	}
+	b := must[*Bandit](t)(New(NewConfig(3, 1)))
+	defer b.Close()
+	if b.PolicyName() == "" || Version() == "" {
+		t.Error("no name")
+	}
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	for message, spoil := range map[string]func(*Config){
+		"epsilon must be finite and > 0, got -1": func(c *Config) { c.Epsilon = -1 },
+		"arms must be in 2..=2^24, got 1":        func(c *Config) { c.Arms = 1 },
+		"delta must be in [0, 1), got NaN":       func(c *Config) { c.Delta = math.NaN() },
+		"beta must be in [0, 1), got 1":          func(c *Config) { c.Beta = 1 },
+		"contributions_per_user":                 func(c *Config) { c.ContributionsPerUser = 0 },
+		"pending_capacity":                       func(c *Config) { c.PendingCapacity = 0 },
+		"answer_window":                          func(c *Config) { c.AnswerWindow = 1<<24 + 1 },
+		"reward_bits":                            func(c *Config) { c.RewardBits = 99 },
+		"reward":                                 func(c *Config) { c.RewardMin, c.RewardMax = 2, 1 },
+	} {
+		c := NewConfig(4, 1)
+		spoil(&c)
+		b, err := NewSE(c)
+		refused(t, err, ErrInvalidConfig)
+		if b != nil || !strings.Contains(err.Error(), message) {
+			t.Errorf("want %q, got %q", message, err)
+		}
+	}
+}
+
+func TestRewardRange(t *testing.T) {
+	c := NewConfig(2, 1)
+	c.RewardMin, c.RewardMax, c.ClampRewards = -10, 10, true
+	b := must[*Bandit](t)(NewSE(c))
+	defer b.Close()
+	d := must[Decision](t)(b.Select())
+	refused(t, b.Update(d.Ticket, math.Inf(1)), ErrInvalidReward)
+	if err := b.Update(d.Ticket, 1e9); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTickets(t *testing.T) {
+	b := bandit(t, 4)
+	d := must[Decision](t)(b.Select())
+	if d.Arm >= 4 || d.Propensity <= 0 || d.Propensity > 1 || TicketNode(d.Ticket) != uint16(d.Ticket>>48) {
+		t.Fatalf("%+v", d)
+	}
+	for _, bad := range []float64{-0.1, 1.1, math.NaN(), math.Inf(-1)} {
+		refused(t, b.Update(d.Ticket, bad), ErrInvalidReward)
+	}
+	if err := b.Update(d.Ticket, 0.5); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, b.Update(d.Ticket, 0.5), ErrDuplicate)
+	refused(t, b.Cancel(d.Ticket), ErrDuplicate)
+	refused(t, b.Update(^d.Ticket, 0.5), ErrUnknownTicket)
+	if err := b.Cancel(must[Decision](t)(b.Select()).Ticket); err != nil {
+		t.Fatal(err)
+	}
+	r := must[Report](t)(b.Report())
+	if r.Decisions != 2 || r.Answered != 1 || r.Cancelled != 1 || r.Pending != 0 || r.Expired != 0 {
+		t.Errorf("%+v", r)
+	}
+	if d := must[Diagnostics](t)(b.Diagnostics()); d != (Diagnostics{Duplicates: 2, Rejected: 4, Unknown: 1}) {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestSilence(t *testing.T) {
+	c := NewConfig(2, 1)
+	c.AnswerWindow, c.RewardBits = 8, 0
+	b := must[*Bandit](t)(NewSE(c))
+	defer b.Close()
+	first := must[Decision](t)(b.Select())
+	for range 8 {
+		must[Decision](t)(b.Select())
+	}
+	refused(t, b.Update(first.Ticket, 1), ErrExpired)
+	if r := must[Report](t)(b.Report()); r.Answered != 1 || r.Pending != 8 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestBatches(t *testing.T) {
+	const n = 1000 // more than UpdateMany's piece
+	b := bandit(t, 4)
+	decisions := make([]Decision, n)
+	if done := must[int](t)(b.SelectMany(decisions)); done != n {
+		t.Fatal(done)
+	}
+	tickets, rewards, each := make([]uint64, n), make([]float64, n), make([]error, n)
+	for i, d := range decisions {
+		tickets[i], rewards[i] = d.Ticket, 0.5
+	}
+	rewards[300] = 7
+	if err := b.Update(tickets[700], 0.5); err != nil {
+		t.Fatal(err)
+	}
+	_, err := b.UpdateMany(tickets, rewards[1:], nil)
+	refused(t, err, ErrInvalidConfig)
+	_, err = b.UpdateMany(tickets, rewards, each[1:])
+	refused(t, err, ErrInvalidConfig)
+
+	done, err := b.UpdateMany(tickets, rewards, each)
+	refused(t, err, ErrInvalidReward) // the first refusal
+	if done != n-2 {
+		t.Errorf("%d accepted", done)
+	}
+	want := map[int]error{300: ErrInvalidReward, 700: ErrDuplicate}
+	for i, err := range each {
+		if err != want[i] {
+			t.Errorf("answer %d: %v", i, err)
+		}
+	}
+	done, err = b.UpdateMany(tickets[299:302], []float64{0.5, 0.5, 0.5}, nil)
+	refused(t, err, ErrDuplicate)
+	if done != 1 || must[Report](t)(b.Report()).Answered != n {
+		t.Errorf("%d accepted", done)
+	}
+	must[int](t)(b.SelectMany(nil))
+	must[int](t)(b.UpdateMany(nil, nil, nil))
+	must[int](t)(b.UpdateMany(nil, nil, []error{}))
+}
+
+func TestReading(t *testing.T) {
+	c := NewConfig(3, 10)
+	c.Horizon, c.TestSeed = 1_000_000, &[32]byte{7}
+	b := must[*Bandit](t)(NewSE(c))
+	defer b.Close()
+	_, err := b.BestArm()
+	refused(t, err, ErrNotReady)
+	if arms := must[[]Arm](t)(b.Arms()); len(arms) != 3 || !math.IsNaN(arms[0].Mean) || !arms[0].Active {
+		t.Errorf("%+v", arms)
+	}
+	if must[float64](t)(b.Privacy(0)) != 0 {
+		t.Error("spent before the first release")
+	}
+	for range 200_000 {
+		if _, err := b.BestArm(); err == nil {
+			break
+		}
+		d := must[Decision](t)(b.Select())
+		reward := 0.0
+		if d.Arm == 1 {
+			reward = 1
+		}
+		if err := b.Update(d.Ticket, reward); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if best := must[uint32](t)(b.BestArm()); best != 1 {
+		t.Errorf("best arm %d", best)
+	}
+	arms := must[[]Arm](t)(b.Arms())
+	if math.Abs(arms[1].Mean-1) > arms[1].Width || !arms[1].Active || arms[0].Active || arms[1].Pulls == 0 {
+		t.Errorf("%+v", arms)
+	}
+	if epsilon := must[float64](t)(b.Privacy(1e-6)); epsilon <= 0 || epsilon > 10 {
+		t.Errorf("epsilon %v", epsilon)
+	}
+	_, err = b.Privacy(-1)
+	refused(t, err, ErrInvalidConfig)
+	if r := must[Report](t)(b.Report()); r.IsPrivate || r.EpsilonSpent <= 0 || r.ArmsActive != 1 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// The seed reaches the library whole, from wherever Go put it, while the collector is at work.
+func TestSeedsReproduce(t *testing.T) {
+	means := func(last byte) float64 {
+		seed := new([32]byte)
+		seed[31] = last
+		c := NewConfig(2, 1)
+		c.Horizon, c.TestSeed = 100_000, seed
+		b := must[*Bandit](t)(NewSE(c))
+		defer b.Close()
+		for {
+			d := must[Decision](t)(b.Select())
+			if err := b.Update(d.Ticket, 0.5); err != nil {
+				t.Fatal(err)
+			}
+			if mean := must[[]Arm](t)(b.Arms())[0].Mean; !math.IsNaN(mean) {
+				return mean
+			}
+		}
+	}
+	if a, again, other := means(1), means(1), means(2); a != again || a == other {
+		t.Error(a, again, other)
+	}
+}
+
+func TestTheTableIsWhole(t *testing.T) {
+	for n := range statuses {
+		if n > 0 && statuses[n] == nil {
+			t.Errorf("status %d has no error", n)
+		}
+	}
+	for n := range int32(1000) {
+		known := statusName(n) != "unknown status"
+		if listed := int(n) < len(statuses); known != listed {
+			t.Errorf("status %d: known to the library %v, listed here %v", n, known, listed)
+		}
+	}
+	for err, message := range map[error]string{
+		check(999): "dpb: unknown status 999",
+		check(-1):  "dpb: unknown status -1",
+	} {
+		if err.Error() != message {
+			t.Errorf("%q is not %q", err, message)
+		}
+	}
+}
+
+func TestNothingAllocates(t *testing.T) {
+	b := bandit(t, 5)
+	decisions, tickets := make([]Decision, 300), make([]uint64, 300)
+	rewards, each := make([]float64, 300), make([]error, 300)
+	for name, body := range map[string]func(){
+		"select, update": func() {
+			d, err := b.Select()
+			if err == nil {
+				err = b.Update(d.Ticket, 0.5)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		},
+		"select, cancel": func() {
+			d, _ := b.Select()
+			if err := b.Cancel(d.Ticket); err != nil {
+				t.Error(err)
+			}
+		},
+		"refusals": func() {
+			if b.Update(0, 0.5) == nil || b.Cancel(1) == nil {
+				t.Error("accepted")
+			}
+		},
+		"batches": func() {
+			if _, err := b.SelectMany(decisions); err != nil {
+				t.Error(err)
+			}
+			for i, d := range decisions {
+				tickets[i] = d.Ticket
+			}
+			if done, err := b.UpdateMany(tickets, rewards, each); done != 300 || err != nil {
+				t.Error(done, err)
+			}
+			if _, err := b.UpdateMany(tickets, rewards, nil); err != ErrDuplicate {
+				t.Error(err)
+			}
+		},
+	} {
+		if n := testing.AllocsPerRun(200, body); n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+}
+
+func TestClose(t *testing.T) {
+	b := must[*Bandit](t)(NewSE(NewConfig(2, 1)))
+	d := must[Decision](t)(b.Select())
+	for range 3 {
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, call := range map[string]func() error{
+		"Select":      func() error { _, err := b.Select(); return err },
+		"Update":      func() error { return b.Update(d.Ticket, 1) },
+		"Cancel":      func() error { return b.Cancel(d.Ticket) },
+		"SelectMany":  func() error { _, err := b.SelectMany(make([]Decision, 2)); return err },
+		"UpdateMany":  func() error { _, err := b.UpdateMany([]uint64{1}, []float64{1}, nil); return err },
+		"Report":      func() error { _, err := b.Report(); return err },
+		"Arms":        func() error { _, err := b.Arms(); return err },
+		"BestArm":     func() error { _, err := b.BestArm(); return err },
+		"Privacy":     func() error { _, err := b.Privacy(0); return err },
+		"Diagnostics": func() error { _, err := b.Diagnostics(); return err },
+	} {
+		if err := call(); err != ErrClosed {
+			t.Errorf("%s after Close: %v", name, err)
+		}
+	}
+	if b.PolicyName() != "" {
+		t.Error("a closed bandit has a name")
+	}
+}
+
+// Many goroutines share one bandit, and it is closed under their hands.
+func TestCloseWhileInUse(t *testing.T) {
+	for range 20 {
+		b := must[*Bandit](t)(NewSE(NewConfig(3, 1)))
+		var crowd sync.WaitGroup
+		var answered atomic.Int64
+		for range 8 {
+			crowd.Add(1)
+			go func() {
+				defer crowd.Done()
+				for {
+					d, err := b.Select()
+					if err == nil {
+						err = b.Update(d.Ticket, 1)
+					}
+					if err == ErrClosed {
+						return
+					}
+					// A goroutine may sleep while the others make 4096 decisions.
+					if err != nil && err != ErrExpired {
+						t.Error(err)
+						return
+					}
+					answered.Add(1)
+				}
+			}()
+		}
+		for range 2 {
+			crowd.Add(1)
+			go func() {
+				defer crowd.Done()
+				for answered.Load() < 1000 {
+					runtime.Gosched()
+				}
+				b.Close()
+			}()
+		}
+		crowd.Wait()
+	}
+}
+
+// What is not closed is freed once by the collector; what is closed is not freed again.
+func TestCleanup(t *testing.T) {
+	var forgotten, closed atomic.Int64
+	func() {
+		for range 10 {
+			h := new(handle[*int])
+			h.own(new(int), func(*int) { forgotten.Add(1) })
+			g := new(handle[*int])
+			g.own(new(int), func(*int) { closed.Add(1) })
+			g.Close()
+		}
+	}()
+	for deadline := time.Now().Add(10 * time.Second); forgotten.Load() < 10 && time.Now().Before(deadline); {
+		runtime.GC()
+		time.Sleep(time.Millisecond)
+	}
+	if forgotten.Load() != 10 || closed.Load() != 10 {
+		t.Errorf("%d forgotten of 10 and %d closed of 10 were freed", forgotten.Load(), closed.Load())
+	}
+}
+
+// The collector runs all the time and may take a bandit as soon as its last call is over.
+func TestCollectorAtWork(t *testing.T) {
+	for range 200 {
+		b := must[*Bandit](t)(NewSE(NewConfig(2, 1)))
+		ticket := must[Decision](t)(b.Select()).Ticket
+		runtime.GC()
+		if err := b.Update(ticket, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// What a method costs over its C function: the crossing and the lock.
+func BenchmarkCrossing(b *testing.B) {
+	bandit := bandit(b, 10)
+	for b.Loop() {
+		if _, err := bandit.enter(); err != nil {
+			b.Fatal(err)
+		}
+		TicketNode(7)
+		bandit.leave()
+	}
+}
+
+func BenchmarkSelectUpdate(b *testing.B) {
+	bandit := bandit(b, 10)
+	b.ReportAllocs()
+	for b.Loop() {
+		d, _ := bandit.Select()
+		if err := bandit.Update(d.Ticket, 0.5); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

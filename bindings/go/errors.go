@@ -1,0 +1,80 @@
+package dpb
+
+// #cgo noescape dpb_status_name
+// #cgo nocallback dpb_status_name
+// #include <dpb.h>
+import "C"
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Why a call was refused. A refused call has changed nothing.
+var (
+	// ErrClosed: the object was closed.
+	ErrClosed = errors.New("dpb: closed")
+	// ErrNull: a required pointer is NULL; not to be seen from Go.
+	ErrNull = errors.New("dpb: null pointer")
+	// ErrInvalidConfig: a configuration or argument out of its range; the message names the field and the value.
+	ErrInvalidConfig = errors.New("dpb: invalid configuration")
+	// ErrInvalidReward: a reward that is not finite, or outside the declared range, or off a binary grid. The ticket stays open.
+	ErrInvalidReward = errors.New("dpb: invalid reward")
+	// ErrUnknownTicket: a ticket that was never issued, or not by this bandit.
+	ErrUnknownTicket = errors.New("dpb: unknown ticket")
+	// ErrDuplicate: a ticket that was answered or cancelled already.
+	ErrDuplicate = errors.New("dpb: ticket answered or cancelled already")
+	// ErrExpired: a ticket whose answer window is over, or that was pushed out of the pending table.
+	ErrExpired = errors.New("dpb: ticket expired")
+	// ErrNotReady: there is no result yet.
+	ErrNotReady = errors.New("dpb: no result yet")
+	// ErrHalted: the stopping rule has halted.
+	ErrHalted = errors.New("dpb: stopping rule has halted")
+	// ErrBufferTooSmall: not to be seen from Go, where buffers grow.
+	ErrBufferTooSmall = errors.New("dpb: buffer too small")
+	// ErrCorrupt: the bytes are truncated or altered.
+	ErrCorrupt = errors.New("dpb: corrupt data")
+	// ErrVersion: a structure or snapshot from a newer library.
+	ErrVersion = errors.New("dpb: made by a newer library")
+	// ErrEntropy: the operating system gave no randomness, so nothing private is possible.
+	ErrEntropy = errors.New("dpb: no randomness from the operating system")
+	// ErrUnsupported: this policy cannot do what was asked.
+	ErrUnsupported = errors.New("dpb: not supported by this policy")
+	// ErrPoisoned: an earlier call failed half-way; the object is closed for ever, because going on could break the privacy accounting.
+	ErrPoisoned = errors.New("dpb: poisoned by an internal failure")
+)
+
+// The one table from status to error.
+var statuses = [...]error{
+	C.DPB_OK:               nil,
+	C.DPB_NULL:             ErrNull,
+	C.DPB_INVALID_CONFIG:   ErrInvalidConfig,
+	C.DPB_INVALID_REWARD:   ErrInvalidReward,
+	C.DPB_UNKNOWN_TICKET:   ErrUnknownTicket,
+	C.DPB_DUPLICATE:        ErrDuplicate,
+	C.DPB_EXPIRED:          ErrExpired,
+	C.DPB_NOT_READY:        ErrNotReady,
+	C.DPB_HALTED:           ErrHalted,
+	C.DPB_BUFFER_TOO_SMALL: ErrBufferTooSmall,
+	C.DPB_CORRUPT:          ErrCorrupt,
+	C.DPB_VERSION:          ErrVersion,
+	C.DPB_ENTROPY:          ErrEntropy,
+	C.DPB_UNSUPPORTED:      ErrUnsupported,
+	C.DPB_POISONED:         ErrPoisoned,
+}
+
+// check turns a status into its error; a status of a newer library into one with its number.
+func check(status C.dpb_status) error {
+	if status >= 0 && int(status) < len(statuses) {
+		return statuses[status]
+	}
+	return fmt.Errorf("dpb: unknown status %d", int32(status))
+}
+
+// statusName is for the tests, which cannot use cgo.
+func statusName(status int32) string { return C.GoString(C.dpb_status_name(C.dpb_status(status))) }
+
+// explain is check for constructors, with the message that names the field and the value.
+func explain(status C.dpb_status, failure *C.dpb_error) error {
+	return fmt.Errorf("%w: %s", check(status), C.GoString(&failure.message[0]))
+}

@@ -1,0 +1,3 @@
+module github.com/libdpb/libdpb/bindings/go
+
+go 1.24

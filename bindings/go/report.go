@@ -1,0 +1,168 @@
+package dpb
+
+/*
+#cgo noescape dpb_report_read
+#cgo nocallback dpb_report_read
+#cgo noescape dpb_diagnostics_read
+#cgo nocallback dpb_diagnostics_read
+#cgo noescape dpb_arms_read
+#cgo nocallback dpb_arms_read
+#cgo noescape dpb_best_arm
+#cgo nocallback dpb_best_arm
+#cgo noescape dpb_privacy
+#cgo nocallback dpb_privacy
+#cgo noescape dpb_policy_name
+#cgo nocallback dpb_policy_name
+#cgo noescape dpb_ticket_node
+#cgo nocallback dpb_ticket_node
+#cgo noescape dpb_version
+#cgo nocallback dpb_version
+#include <dpb.h>
+*/
+import "C"
+
+import "unsafe"
+
+// Report is what may be published of a bandit: released values and public counts.
+//
+// With an AnswerWindow an answer is a click, so there Answered counts decisions whose window is over
+// and Pending those whose window is not, answered or not.
+type Report struct {
+	Policy       uint32  // a DPB_POLICY_ number
+	Phase        uint32  // the policy's epoch, phase or interval
+	ArmsActive   uint32  // arms still in the race
+	Pending      uint32  // decisions whose end is open
+	Decisions    uint64  // handed out
+	Answered     uint64  // whose answer took effect
+	Cancelled    uint64  // taken back
+	Expired      uint64  // pushed out of the pending table unanswered
+	EpsilonSpent float64 // privacy loss of one user so far at DeltaSpent; infinite for baselines
+	DeltaSpent   float64 // 0 where the policy is pure
+	IsPrivate    bool    // false for baselines and under a TestSeed
+}
+
+// Arm is what may be published of one arm.
+type Arm struct {
+	Mean   float64 // as released; NaN before the first release
+	Width  float64 // half-width of its confidence interval; NaN before the first release
+	Pulls  uint64  // decisions that were not cancelled and did not expire
+	Active bool    // still in the race
+}
+
+// Diagnostics counts refused calls. NOT private: for the operator's own eyes.
+type Diagnostics struct {
+	Duplicates uint64 // to a ticket that had an answer
+	Late       uint64 // to a ticket whose time was over
+	Rejected   uint64 // rewards refused
+	Unknown    uint64 // tickets never issued
+}
+
+// Report reads the public state. All of it is released already: reading costs no privacy.
+func (b *Bandit) Report() (Report, error) {
+	c, err := b.enter()
+	if err != nil {
+		return Report{}, err
+	}
+	defer b.leave()
+	var r C.dpb_report
+	if err := check(C.dpb_report_read(c, &r)); err != nil {
+		return Report{}, err
+	}
+	return Report{
+		Policy:       uint32(r.policy),
+		Phase:        uint32(r.phase),
+		ArmsActive:   uint32(r.arms_active),
+		Pending:      uint32(r.pending),
+		Decisions:    uint64(r.decisions),
+		Answered:     uint64(r.answered),
+		Cancelled:    uint64(r.cancelled),
+		Expired:      uint64(r.expired),
+		EpsilonSpent: float64(r.epsilon_spent),
+		DeltaSpent:   float64(r.delta_spent),
+		IsPrivate:    r.is_private != 0,
+	}, nil
+}
+
+// Arms reads all arms. Released values only.
+func (b *Bandit) Arms() ([]Arm, error) {
+	c, err := b.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer b.leave()
+	var n C.size_t
+	var read []C.dpb_arm
+	status := C.dpb_arms_read(c, nil, 0, &n)
+	for status == C.DPB_BUFFER_TOO_SMALL {
+		read = make([]C.dpb_arm, n)
+		status = C.dpb_arms_read(c, unsafe.SliceData(read), n, &n)
+	}
+	if err := check(status); err != nil {
+		return nil, err
+	}
+	arms := make([]Arm, n)
+	for i := range arms {
+		a := &read[i]
+		arms[i] = Arm{Mean: float64(a.mean), Width: float64(a.width), Pulls: uint64(a.pulls), Active: a.active != 0}
+	}
+	return arms, nil
+}
+
+// BestArm returns the arm that the policy decided for, or ErrNotReady until it has.
+func (b *Bandit) BestArm() (uint32, error) {
+	c, err := b.enter()
+	if err != nil {
+		return 0, err
+	}
+	defer b.leave()
+	var arm C.uint32_t
+	err = check(C.dpb_best_arm(c, &arm))
+	return uint32(arm), err
+}
+
+// Privacy returns an upper bound of the privacy loss of one user so far at this delta in [0, 1).
+func (b *Bandit) Privacy(delta float64) (float64, error) {
+	c, err := b.enter()
+	if err != nil {
+		return 0, err
+	}
+	defer b.leave()
+	var epsilon C.double
+	err = check(C.dpb_privacy(c, C.double(delta), &epsilon))
+	return float64(epsilon), err
+}
+
+// PolicyName returns a name such as "dp-se"; "" after Close.
+func (b *Bandit) PolicyName() string {
+	c, err := b.enter()
+	if err != nil {
+		return ""
+	}
+	defer b.leave()
+	return C.GoString(C.dpb_policy_name(c))
+}
+
+// Diagnostics reads counts of refused calls: the only read that is NOT private.
+func (b *Bandit) Diagnostics() (Diagnostics, error) {
+	c, err := b.enter()
+	if err != nil {
+		return Diagnostics{}, err
+	}
+	defer b.leave()
+	var d C.dpb_diagnostics
+	if err := check(C.dpb_diagnostics_read(c, &d)); err != nil {
+		return Diagnostics{}, err
+	}
+	return Diagnostics{
+		Duplicates: uint64(d.duplicates),
+		Late:       uint64(d.late),
+		Rejected:   uint64(d.rejected),
+		Unknown:    uint64(d.unknown),
+	}, nil
+}
+
+// TicketNode returns the node that issued a ticket: its top 16 bits.
+func TicketNode(ticket uint64) uint16 { return uint16(C.dpb_ticket_node(C.uint64_t(ticket))) }
+
+// Version returns the version of the library.
+func Version() string { return C.GoString(C.dpb_version()) }

@@ -1,0 +1,149 @@
+//! dpb_stopping: stopping rules.
+
+use super::config::{check_size, construct, dpb_error, explain, read_seed};
+use super::guard::{self, Guard, Handle, call};
+use super::status::{DPB_NULL, dpb_status};
+use crate::error::{Error, Result};
+use crate::stopping::{StoppingConfig, StoppingRule};
+use std::sync::Mutex;
+
+/// A stopping rule: takes samples until their mean is known to a factor of 1 +- alpha. Made by
+/// dpb_new_nas, dpb_new_dp_nas or dpb_new_dp_exp_nas, destroyed by dpb_stopping_free. May be used
+/// from any number of threads at once.
+pub struct dpb_stopping {
+    guard: Guard,
+    rule: Mutex<StoppingRule>,
+}
+
+impl Handle for dpb_stopping {
+    fn guard(&self) -> &Guard {
+        &self.guard
+    }
+}
+
+/// What a stopping rule is told. Set struct_size to sizeof(dpb_stopping_config).
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct dpb_stopping_config {
+    /// sizeof(dpb_stopping_config).
+    pub struct_size: u32,
+    /// R > 0: samples are in [-R, R].
+    pub range: f64,
+    /// The relative error, in (0, 1).
+    pub alpha: f64,
+    /// The failure probability, in (0, 1).
+    pub beta: f64,
+    /// The privacy loss of one sample, > 0; ignored by dpb_new_nas.
+    pub epsilon: f64,
+    /// NULL = operating system entropy; 32 bytes = reproducible and NOT private. Read during
+    /// construction only.
+    pub test_seed: *const u8,
+}
+
+const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_stopping_config>() == 48);
+
+unsafe fn new(
+    rule: fn(&StoppingConfig) -> Result<StoppingRule>,
+    config: *const dpb_stopping_config,
+    out: *mut *mut dpb_stopping,
+    error: *mut dpb_error,
+) -> dpb_status {
+    if config.is_null() {
+        // SAFETY: NULL or valid, by contract.
+        unsafe { explain(error, DPB_NULL, "config is NULL") };
+        return DPB_NULL;
+    }
+    // SAFETY: not NULL, so valid by contract; likewise out and error.
+    unsafe {
+        construct(out, error, || {
+            check_size::<dpb_stopping_config>(config.cast::<u32>().read())?;
+            let c = config.read();
+            let test_seed = read_seed(c.test_seed);
+            let config = StoppingConfig { range: c.range, alpha: c.alpha, beta: c.beta, epsilon: c.epsilon, test_seed };
+            Ok(dpb_stopping { guard: Guard::new(), rule: Mutex::new(rule(&config)?) })
+        })
+    }
+}
+
+/// NAS (Domingo, Gavalda, Watanabe 2002; Sajed and Sheffet 2019, section 3): WITHOUT privacy.
+///
+/// config: read here, not kept. out: receives the handle, which the caller frees with
+/// dpb_stopping_free. error: NULL, or filled on failure.
+/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_VERSION (struct_size of a newer library);
+/// DPB_ENTROPY. Any thread.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_new_nas(
+    config: *const dpb_stopping_config,
+    out: *mut *mut dpb_stopping,
+    error: *mut dpb_error,
+) -> dpb_status {
+    // SAFETY: passed on.
+    unsafe { new(StoppingRule::nas, config, out, error) }
+}
+
+/// DP-NAS: pure epsilon-DP (Sajed and Sheffet 2019, Algorithm 1, Theorem 3.1).
+/// Parameters, statuses and threads as dpb_new_nas.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_new_dp_nas(
+    config: *const dpb_stopping_config,
+    out: *mut *mut dpb_stopping,
+    error: *mut dpb_error,
+) -> dpb_status {
+    // SAFETY: passed on.
+    unsafe { new(StoppingRule::dp_nas, config, out, error) }
+}
+
+/// DP-exponential-NAS: asks at powers of two only; pure epsilon-DP (Sajed and Sheffet 2019,
+/// Algorithm 2, Corollary 3.2, Theorem 3.3).
+/// Parameters, statuses and threads as dpb_new_nas.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_new_dp_exp_nas(
+    config: *const dpb_stopping_config,
+    out: *mut *mut dpb_stopping,
+    error: *mut dpb_error,
+) -> dpb_status {
+    // SAFETY: passed on.
+    unsafe { new(StoppingRule::dp_exp_nas, config, out, error) }
+}
+
+/// Takes a sample. halted: receives 1 when the rule halts with it, else 0. O(1), never allocates.
+/// Returns DPB_OK; DPB_NULL; DPB_INVALID_REWARD (NaN, or outside [-range, range]; nothing has
+/// changed); DPB_HALTED (it has halted before: no more samples); DPB_POISONED. Any thread.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_stopping_push(stopping: *mut dpb_stopping, sample: f64, halted: *mut u32) -> dpb_status {
+    if halted.is_null() {
+        return DPB_NULL;
+    }
+    call(stopping, |s: &dpb_stopping| {
+        let halt = s.rule.lock().map_err(|_| Error::Poisoned)?.push(sample)?;
+        // SAFETY: not NULL, so valid by contract.
+        unsafe { halted.write(halt.into()) };
+        Ok(())
+    })
+}
+
+/// The released mean, in the samples' unit. Reading it costs no privacy.
+/// Returns DPB_OK; DPB_NULL; DPB_NOT_READY (it has not halted); DPB_POISONED. Any thread.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_stopping_mean(stopping: *const dpb_stopping, mean: *mut f64) -> dpb_status {
+    if mean.is_null() {
+        return DPB_NULL;
+    }
+    call(stopping, |s: &dpb_stopping| {
+        let value = s.rule.lock().map_err(|_| Error::Poisoned)?.mean()?;
+        // SAFETY: not NULL, so valid by contract.
+        unsafe { mean.write(value) };
+        Ok(())
+    })
+}
+
+/// Destroys a stopping rule. NULL is a no-op. No other call on the handle may be running or follow.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dpb_stopping_free(stopping: *mut dpb_stopping) {
+    guard::free(stopping);
+}

@@ -1,0 +1,149 @@
+//! UCB on sums under continual observation: the common part of DP-UCB-BOUND, DP-UCB and Private-UCB.
+//!
+//! **Privacy.** Each arm's rewards go, in the order in which their answers take effect (public), into
+//! that arm's [`RunningSum`], which is eps-DP for its whole stream of releases, and everything else
+//! is post-processing of releases. A reward is in one arm's sum, so the transcript is eps-DP with no
+//! factor for arms: fix the coins and a transcript; memberships of all p-sums are then the same in
+//! both worlds, the density is a product over p-sums, and those with the changed reward cost eps in
+//! all (the argument of Theorem P in [`crate::privacy`] with several p-sums a reward).
+
+use super::index::{self, Scores};
+use super::{ArmState, Policy, Pull};
+use crate::config::Config;
+use crate::counter::RunningSum;
+use crate::error::Result;
+use crate::privacy::PrivacyLoss;
+use crate::random::{Random, Seed};
+use crate::reward::Reward;
+use std::f64::consts::LN_2;
+
+pub struct ContinualUcb<S> {
+    rule: Rule,
+    epsilon: f64,
+    beta: f64,
+    arms: Box<[Arm<S>]>,
+    scores: Scores,
+    answered: u64,
+    noise: Random,
+}
+
+struct Arm<S> {
+    sum: S,
+    /// n_a: answered pulls in the sum.
+    count: u64,
+    /// Decisions not yet answered: they count as pulls, so that a burst spreads over the arms.
+    in_flight: u64,
+}
+
+/// What the index does about the noise.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Rule {
+    /// Adds its width at t^-4.
+    Widened,
+    /// Nothing, but gives all arms noise of one scale: every reward's arrival inserts 0 elsewhere.
+    EqualNoise,
+}
+
+impl<S: RunningSum> ContinualUcb<S> {
+    /// `sum` makes an arm's empty sum.
+    pub fn new(config: &Config, seed: &mut Seed, rule: Rule, sum: impl Fn() -> S) -> Result<ContinualUcb<S>> {
+        Ok(ContinualUcb {
+            rule,
+            epsilon: config.epsilon_per_reward()?,
+            beta: index::beta(config),
+            arms: (0..config.arms).map(|_| Arm { sum: sum(), count: 0, in_flight: 0 }).collect(),
+            scores: Scores::new(config.arms),
+            answered: 0,
+            noise: seed.stream(),
+        })
+    }
+
+    /// ln t, t the number of the next answer.
+    fn ln_t(&self) -> f64 {
+        ((self.answered + 1) as f64).ln()
+    }
+
+    /// ln(2/gamma) for gamma = t^-4.
+    fn ln_two_over_gamma(&self) -> f64 {
+        LN_2 + 4.0 * self.ln_t()
+    }
+
+    /// s_a/n_a + sqrt(2 ln t/n_a) + width_a(t^-4)/n_a, as a function of t.
+    fn rescore(&mut self, arm: u32) {
+        let state = &self.arms[arm as usize];
+        let pulls = (state.count + state.in_flight) as f64;
+        if pulls == 0.0 {
+            return self.scores.set(arm, f64::INFINITY, 0.0, 0.0);
+        }
+        let mean = if state.count == 0 { 0.0 } else { state.mean() };
+        let unit = Reward::ONE as f64 * pulls;
+        let width = match self.rule {
+            Rule::Widened => state.sum.tail().line(self.ln_two_over_gamma()),
+            Rule::EqualNoise => Default::default(),
+        };
+        self.scores.set(arm, mean + width.offset / unit, 1.0 / pulls.sqrt(), width.slope / unit);
+    }
+}
+
+impl<S: RunningSum> Arm<S> {
+    /// The released mean.
+    fn mean(&self) -> f64 {
+        self.sum.released() as f64 / Reward::ONE as f64 / self.count as f64
+    }
+}
+
+impl<S: RunningSum> Policy for ContinualUcb<S> {
+    fn choose(&mut self) -> Pull {
+        let arm = self.scores.argmax((2.0 * self.ln_t()).sqrt(), self.ln_two_over_gamma());
+        self.arms[arm as usize].in_flight += 1;
+        self.rescore(arm);
+        Pull { arm, phase: 0, propensity: 1.0 }
+    }
+
+    fn observe(&mut self, pull: Pull, reward: Reward) {
+        self.answered += 1;
+        let arm = &mut self.arms[pull.arm as usize];
+        arm.in_flight -= 1;
+        // A full sum (a horizon that was too short) takes no more: its last release stands.
+        arm.count += u64::from(arm.sum.add(reward.units(), &mut self.noise));
+        if self.rule == Rule::EqualNoise {
+            for arm in 0..self.arms.len() as u32 {
+                if arm != pull.arm {
+                    self.arms[arm as usize].sum.add(0, &mut self.noise);
+                }
+                self.rescore(arm);
+            }
+        } else {
+            self.rescore(pull.arm);
+        }
+    }
+
+    fn cancel(&mut self, pull: Pull) {
+        self.arms[pull.arm as usize].in_flight -= 1;
+        self.rescore(pull.arm);
+    }
+
+    fn arm(&self, arm: u32) -> ArmState {
+        let arm = &self.arms[arm as usize];
+        if arm.count == 0 {
+            return ArmState { mean: f64::NAN, width: f64::NAN, active: true };
+        }
+        // Hoeffding for the rewards and the tail for the noise, beta/2 each
+        let n = arm.count as f64;
+        let noise = arm.sum.tail().width(self.beta / 2.0) / Reward::ONE as f64 / n;
+        let width = ((4.0 / self.beta).ln() / (2.0 * n)).sqrt() + noise;
+        ArmState { mean: arm.mean(), width, active: true }
+    }
+
+    fn phase(&self) -> u32 {
+        0
+    }
+
+    fn active(&self) -> u32 {
+        self.arms.len() as u32
+    }
+
+    fn privacy(&self) -> PrivacyLoss {
+        PrivacyLoss::Pure(if self.answered == 0 { 0.0 } else { self.epsilon })
+    }
+}

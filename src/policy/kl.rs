@@ -1,0 +1,38 @@
+//! The Kullback-Leibler divergence between coins.
+
+/// kl(x, y) between Bernoulli(x) and Bernoulli(y), x and y in [0, 1]; infinite where y excludes
+/// what x allows.
+pub fn kl(x: f64, y: f64) -> f64 {
+    // 0 ln 0 = 0
+    let term = |x: f64, y: f64| if x == 0.0 { 0.0 } else { x * (x / y).ln() };
+    (term(x, y) + term(1.0 - x, 1.0 - y)).max(0.0)
+}
+
+/// The largest q in [x, 1] with kl(x, q) <= bound (to 2^-40): kl grows with q there.
+pub fn kl_upper(x: f64, bound: f64) -> f64 {
+    let (mut low, mut high) = (x, 1.0);
+    for _ in 0..40 {
+        let middle = f64::midpoint(low, high);
+        if kl(x, middle) <= bound { low = middle } else { high = middle }
+    }
+    low
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kl_at_its_corners_and_within() {
+        assert_eq!((kl(0.0, 0.0), kl(1.0, 1.0), kl(0.3, 0.3)), (0.0, 0.0, 0.0));
+        assert_eq!((kl(0.5, 0.0), kl(0.5, 1.0)), (f64::INFINITY, f64::INFINITY));
+        assert!((kl(0.0, 0.5) - std::f64::consts::LN_2).abs() < 1e-15);
+        // 0.25 ln(1/2) + 0.75 ln(3/2)
+        assert!((kl(0.25, 0.5) - (0.25 * 0.5f64.ln() + 0.75 * 1.5f64.ln())).abs() < 1e-15);
+        for (x, bound) in [(0.0, 0.1), (0.3, 0.01), (0.9, 0.2), (0.5, 1e-6)] {
+            let q = kl_upper(x, bound);
+            assert!(q > x && kl(x, q) <= bound && kl(x, q + 1e-11) > bound);
+        }
+        assert_eq!(kl_upper(1.0, 0.5), 1.0);
+    }
+}

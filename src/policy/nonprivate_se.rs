@@ -1,0 +1,113 @@
+//! Successive elimination (Even-Dar, Mannor, Mansour 2006): a baseline WITHOUT privacy.
+//!
+//! Round-robin over the viable arms; after each round drop every arm whose upper bound is below
+//! another's lower bound, radius sqrt(ln(4 K n^2/beta)/(2 n)): with probability 1 - beta the best arm
+//! stays. beta as given, or 1/horizon; one of the two must be. With delays a round lasts until every
+//! viable arm has its answer, and an arm's radius is that of its own n.
+//! Cost: select O(1) while answers are prompt (at worst O(|S|)), a round's end O(|S|), so update O(1)
+//! amortised; 24 bytes an arm.
+
+use super::index::Tally;
+use super::{ArmState, Policy, Pull};
+use crate::config::Config;
+use crate::error::{Error, Result};
+use crate::privacy::PrivacyLoss;
+use crate::random::Seed;
+use crate::reward::Reward;
+
+pub struct Se {
+    tally: Tally,
+    /// 4 K/beta.
+    confidence: f64,
+    /// The viable arms, in round-robin order.
+    viable: Vec<u32>,
+    cursor: usize,
+    /// Answers that every viable arm has at this round's end.
+    round: u64,
+    /// Viable arms that still have fewer.
+    missing: usize,
+}
+
+impl Se {
+    pub fn new(config: &Config, _seed: &mut Seed) -> Result<Se> {
+        if config.beta == 0.0 && config.horizon == 0 {
+            return Err(Error::config("horizon", "must be given where beta is not", 0));
+        }
+        let beta = if config.beta > 0.0 { config.beta } else { 1.0 / config.horizon as f64 };
+        Ok(Se {
+            tally: Tally::new(config),
+            confidence: 4.0 * f64::from(config.arms) / beta,
+            viable: (0..config.arms).collect(),
+            cursor: 0,
+            round: 1,
+            missing: config.arms as usize,
+        })
+    }
+
+    /// One end of an arm's interval.
+    fn bound(&self, arm: u32, side: f64) -> f64 {
+        let counts = &self.tally.arms[arm as usize];
+        let n = counts.count as f64;
+        counts.mean() + side * ((self.confidence * n * n).ln() / (2.0 * n)).sqrt()
+    }
+
+    fn end_round(&mut self) {
+        let floor = self.viable.iter().map(|&arm| self.bound(arm, -1.0)).fold(f64::NEG_INFINITY, f64::max);
+        let mut viable = std::mem::take(&mut self.viable);
+        viable.retain(|&arm| self.bound(arm, 1.0) >= floor);
+        self.viable = viable;
+        self.cursor = 0;
+        self.round += 1;
+        let behind = |arm: &&u32| self.tally.arms[**arm as usize].count < self.round;
+        self.missing = self.viable.iter().filter(behind).count();
+    }
+
+    fn decided(&self) -> bool {
+        self.viable.len() == 1
+    }
+}
+
+impl Policy for Se {
+    fn choose(&mut self) -> Pull {
+        // The next arm that this round needs, or simply the next.
+        let next = |offset: usize| (self.cursor + offset) % self.viable.len();
+        let wanted = |&at: &usize| self.tally.arms[self.viable[at] as usize].pulls() < self.round;
+        let at = (0..self.viable.len()).map(next).find(wanted).unwrap_or(next(0));
+        self.cursor = (at + 1) % self.viable.len();
+        Pull { phase: self.phase(), ..self.tally.pull(self.viable[at]) }
+    }
+
+    fn observe(&mut self, pull: Pull, reward: Reward) {
+        self.tally.observe(pull, reward);
+        if self.tally.arms[pull.arm as usize].count == self.round && self.viable.binary_search(&pull.arm).is_ok() {
+            self.missing -= 1;
+        }
+        while self.missing == 0 && !self.decided() {
+            self.end_round();
+        }
+    }
+
+    fn cancel(&mut self, pull: Pull) {
+        self.tally.cancel(pull);
+    }
+
+    fn arm(&self, arm: u32) -> ArmState {
+        ArmState { active: self.viable.binary_search(&arm).is_ok(), ..self.tally.state(arm) }
+    }
+
+    fn phase(&self) -> u32 {
+        u32::try_from(self.round).unwrap_or(u32::MAX)
+    }
+
+    fn active(&self) -> u32 {
+        self.viable.len() as u32
+    }
+
+    fn best_arm(&self) -> Option<u32> {
+        self.decided().then(|| self.viable[0])
+    }
+
+    fn privacy(&self) -> PrivacyLoss {
+        PrivacyLoss::Unbounded
+    }
+}

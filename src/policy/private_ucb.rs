@@ -1,0 +1,33 @@
+//! Private-UCB: UCB on binary-tree sums; the baseline that Sajed and Sheffet (2019) call DP-UCB.
+//!
+//! Mishra and Thakurta (2015). Knows T: each arm has a binary tree over T whose nodes carry
+//! Laplace(L/eps), L = floor(log2 T) + 1 levels. Plays argmax of
+//! s_a/n_a + sqrt(2 ln t/n_a) + width_a(t^-4)/n_a. **Pure eps-DP** (the proof is in
+//! `policy/continual.rs`). Regret O(sum_a ln T/Delta_a + K ln^2.5 T/eps), by their analysis.
+//!
+//! Corrected: the original gives each of the K trees eps/K, but a reward is in one tree only, so
+//! each may have the whole eps. Past the horizon an arm's full tree takes no more and its last mean
+//! stands.
+//!
+//! Cost: select O(K) (vector code), update O(1) and one noise; 400 bytes an arm.
+
+use super::continual::{ContinualUcb, Rule};
+use crate::config::Config;
+use crate::counter::Binary;
+use crate::error::{Error, Result};
+use crate::random::Seed;
+
+pub struct PrivateUcb;
+
+impl PrivateUcb {
+    #[allow(clippy::new_ret_no_self, reason = "the list's constructors are all called new")]
+    pub fn new(config: &Config, seed: &mut Seed) -> Result<ContinualUcb<Binary>> {
+        let epsilon = config.epsilon_per_reward()?;
+        if config.horizon == 0 {
+            return Err(Error::config("horizon", "must be known to this policy", 0));
+        }
+        let tree = || Binary::new(epsilon, config.horizon, |epsilon| config.laplace(epsilon));
+        tree()?;
+        ContinualUcb::new(config, seed, Rule::Widened, || tree().expect("as a moment ago"))
+    }
+}

@@ -1,0 +1,28 @@
+//! DP-UCB: UCB on hybrid sums that all carry the same amount of noise.
+//!
+//! Tossou and Dimitrakakis (2016), Algorithm 2. Plays argmax of s_a/n_a + sqrt(2 ln t/n_a); every
+//! answer inserts its reward into the played arm's hybrid sum and 0 into every other one (n_a counts
+//! real pulls only), so that all sums have noise of one scale and the index needs no width. **Pure
+//! eps-DP** (their Theorem 3.1, with the corrected budget of [`Hybrid`]; the proof is in
+//! `policy/continual.rs`: inserted zeros are the same in both worlds). Regret
+//! O(sum_a Delta_a max(C^2 (ln C + 7)^2, ln t/Delta_a^2)), C of order sqrt(ln t)/eps (their Theorem
+//! 3.3). An unlucky noise on the best arm is not covered by any width: DP-UCB-BOUND is the sound one.
+//!
+//! Cost: select O(K) (vector code), update O(K) with *K noises* (about 0.1 us each), which is the
+//! algorithm's nature: for many arms take DP-UCB-BOUND; 400 bytes an arm, whatever T.
+
+use super::continual::{ContinualUcb, Rule};
+use crate::config::Config;
+use crate::counter::{Hybrid, HybridLaws};
+use crate::error::Result;
+use crate::random::Seed;
+
+pub struct DpUcb;
+
+impl DpUcb {
+    #[allow(clippy::new_ret_no_self, reason = "the list's constructors are all called new")]
+    pub fn new(config: &Config, seed: &mut Seed) -> Result<ContinualUcb<Hybrid>> {
+        let laws = HybridLaws::new(config.epsilon_per_reward()?, |epsilon| config.laplace(epsilon))?;
+        ContinualUcb::new(config, seed, Rule::EqualNoise, || Hybrid::new(laws.clone()))
+    }
+}

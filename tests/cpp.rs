@@ -1,0 +1,33 @@
+//! The C++ wrapper, as a C++ program sees it.
+
+mod support;
+
+use std::process::Command;
+use support::{Link, build, have, run};
+
+/// Every C++ compiler that is here; c++ must be.
+fn compilers() -> impl Iterator<Item = &'static str> {
+    let clang = Command::new("clang++").arg("--version").output().is_ok().then_some("clang++");
+    have("c++").then_some("c++").into_iter().chain(clang)
+}
+
+#[test]
+fn the_wrapper_checks_itself() {
+    for compiler in compilers() {
+        for (standard, link) in [("-std=c++17", Link::Static), ("-std=c++20", Link::Shared)] {
+            let program = build(compiler, "tests/cpp/test_wrapper.cpp", &[standard, "-pthread"], link);
+            let printed = run(&mut Command::new(&program));
+            assert!(printed.ends_with("checks held\n"), "{printed}");
+        }
+    }
+}
+
+/// The wrapper's header needs no other, stands being included twice, and links from two places.
+#[test]
+fn the_header_stands_alone() {
+    for compiler in compilers() {
+        for standard in ["-std=c++17", "-std=c++20", "-std=c++23"] {
+            build(compiler, "tests/cpp/header_alone.cpp", &[standard, "tests/cpp/header_again.cpp"], Link::Static);
+        }
+    }
+}

@@ -1,0 +1,5 @@
+#include <dpb.hpp>
+
+dpb::Bandit elsewhere();
+
+dpb::Bandit elsewhere() { return dpb::Bandit(dpb::Config(2, 1.0)); }

@@ -1,0 +1,6 @@
+#include <dpb.hpp>
+#include <dpb.hpp>
+
+dpb::Bandit elsewhere();
+
+int main() { return elsewhere().select().arm < 2 ? 0 : 1; }

@@ -1,0 +1,130 @@
+//! What the README shows must work: its programs, its commands, its list of system libraries.
+//! (Its Rust program is a documentation test of the crate.)
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use support::{Link, SYSTEM_LIBRARIES, build, go, have, library_dir, root, run, text};
+
+/// The README's blocks in this language, in order.
+fn snippets(language: &str) -> Vec<String> {
+    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let mut found = Vec::new();
+    let mut lines = readme.lines();
+    while let Some(line) = lines.next() {
+        if let Some(tongue) = line.strip_prefix("```") {
+            let block: String =
+                lines.by_ref().take_while(|line| *line != "```").flat_map(|line| [line, "\n"]).collect();
+            if tongue == language {
+                found.push(block);
+            }
+        }
+    }
+    assert!(!found.is_empty(), "the README has no {language} any more");
+    found
+}
+
+/// An empty directory of this name.
+fn directory(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("readme").join(name);
+    let _ = std::fs::remove_dir_all(&path);
+    std::fs::create_dir_all(&path).unwrap();
+    path
+}
+
+fn builds_and_runs(language: &str, compiler: &str, standard: &str, says: &str) {
+    if !have(compiler) {
+        return;
+    }
+    let place = directory(language);
+    for (number, snippet) in snippets(language).iter().enumerate() {
+        let source = place.join(format!("{number}.{language}"));
+        std::fs::write(&source, snippet).unwrap();
+        for link in [Link::Static, Link::Shared] {
+            let said = run(&mut Command::new(build(compiler, source.to_str().unwrap(), &[standard], link)));
+            assert!(said.contains("show ad") && said.contains(says), "{said}");
+        }
+    }
+}
+
+#[test]
+fn the_c_program() {
+    builds_and_runs("c", "cc", "-std=c99", "thank you");
+}
+
+#[test]
+fn the_cpp_program() {
+    builds_and_runs("cpp", "c++", "-std=c++17", "a click counts once");
+}
+
+#[test]
+fn the_go_program() {
+    let module = root().join("bindings/go");
+    for (number, snippet) in snippets("go").iter().enumerate() {
+        let place = directory(&format!("go{number}"));
+        let name = "github.com/libdpb/libdpb/bindings/go";
+        let sum =
+            format!("module readme\n\ngo 1.24\n\nrequire {name} v0.0.0\n\nreplace {name} => {}\n", module.display());
+        std::fs::write(place.join("go.mod"), sum).unwrap();
+        std::fs::write(place.join("main.go"), snippet).unwrap();
+        for arguments in [["vet", "."], ["run", "."]] {
+            let Some(mut command) = go(place.to_str().unwrap(), &arguments) else { return };
+            let said = run(command.env("GOFLAGS", "-mod=mod").env("GOPROXY", "off"));
+            assert!(arguments[0] == "vet" || said.contains("a click counts once"), "{said}");
+        }
+        let unformatted = run(Command::new("gofmt").arg("-l").arg(place.join("main.go")));
+        assert_eq!(unformatted, "", "the README's Go is not formatted");
+    }
+}
+
+#[test]
+fn the_rust_program_is_a_documentation_test() {
+    assert!(!snippets("rust").is_empty());
+    let face = std::fs::read_to_string(root().join("src/lib.rs")).unwrap();
+    assert!(face.contains(r#"#[doc = include_str!("../README.md")]"#));
+}
+
+/// The commands under "Linking", in a directory that looks like ours after `cargo build --release`.
+#[test]
+fn the_link_commands() {
+    if !have("cc") {
+        return;
+    }
+    let commands: Vec<_> = snippets("sh").into_iter().filter(|block| block.contains("cc ad.c")).collect();
+    assert_eq!(commands.len(), 2, "static and dynamic");
+    for (number, block) in commands.iter().enumerate() {
+        let place = directory(&format!("link{number}"));
+        std::fs::create_dir_all(place.join("target/release")).unwrap();
+        for name in ["libdpb.a", "libdpb.so"] {
+            std::fs::hard_link(library_dir().join(name), place.join("target/release").join(name)).unwrap();
+        }
+        std::fs::create_dir(place.join("include")).unwrap();
+        std::fs::copy(root().join("include/dpb.h"), place.join("include/dpb.h")).unwrap();
+        std::fs::write(place.join("ad.c"), &snippets("c")[0]).unwrap();
+        let said = run(Command::new("sh").args(["-e", "-c", block]).current_dir(&place));
+        assert!(said.contains("show ad"), "{said}");
+    }
+}
+
+/// What rustc says that a static link needs = what the README says = what our own tests link.
+#[test]
+#[cfg(target_os = "linux")]
+fn the_system_libraries() {
+    let listed = SYSTEM_LIBRARIES.join(" ");
+    let statically = snippets("sh").into_iter().find(|block| block.contains("libdpb.a")).unwrap();
+    assert!(statically.contains(&format!("libdpb.a {listed} -o")), "README: {statically}tests: {listed}");
+
+    let output = Command::new(env!("CARGO"))
+        .args(["rustc", "--offline", "--lib", "--crate-type", "staticlib", "--", "--print", "native-static-libs"])
+        .current_dir(root())
+        .env("CARGO_TARGET_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).join("native-static-libs"))
+        .env("CARGO_PROFILE_DEV_DEBUG", "0")
+        .env("CARGO_TERM_COLOR", "never")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+    let said = text(&output);
+    let needed = said.lines().find_map(|line| line.split_once("native-static-libs: ")).expect("rustc lists them").1;
+    assert_eq!(needed.trim(), listed, "what rustc needs, against what our users are told");
+}
