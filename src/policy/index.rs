@@ -66,6 +66,7 @@ pub fn beta(config: &Config) -> f64 {
 pub struct Tally {
     pub arms: Box<[Counts]>,
     pub answered: u64,
+    in_flight: u64,
     beta: f64,
 }
 
@@ -91,16 +92,22 @@ impl Counts {
 
 impl Tally {
     pub fn new(config: &Config) -> Tally {
-        Tally { arms: vec![Counts::default(); config.arms as usize].into(), answered: 0, beta: beta(config) }
+        Tally {
+            arms: vec![Counts::default(); config.arms as usize].into(),
+            answered: 0,
+            in_flight: 0,
+            beta: beta(config),
+        }
     }
 
-    /// ln t, t the number of the next answer.
+    /// ln t, t the number of the next decision: those in flight count.
     pub fn ln_t(&self) -> f64 {
-        ((self.answered + 1) as f64).ln()
+        ((self.answered + self.in_flight + 1) as f64).ln()
     }
 
     pub fn pull(&mut self, arm: u32) -> Pull {
         self.arms[arm as usize].in_flight += 1;
+        self.in_flight += 1;
         Pull { arm, phase: 0, propensity: 1.0 }
     }
 
@@ -109,11 +116,13 @@ impl Tally {
         arm.in_flight -= 1;
         arm.count += 1;
         arm.sum += reward.units();
+        self.in_flight -= 1;
         self.answered += 1;
     }
 
     pub fn cancel(&mut self, pull: Pull) {
         self.arms[pull.arm as usize].in_flight -= 1;
+        self.in_flight -= 1;
     }
 
     /// Mean and Hoeffding interval.
