@@ -33,7 +33,7 @@
  * dpb_config.flags, DP-UCB-INT: the index is widened by the noise, as a proof needs, which the paper's
  * printed index is not.
  */
-#define DPB_RIGOROUS_INDEX 65536
+#define DPB_RIGOROUS_INDEX 2
 
 /**
  * dpb_report.policy and dpb_config.base: dpb_new_se.
@@ -81,10 +81,50 @@
 #define DPB_POLICY_PRIVATE_UCB 9
 
 /**
+ * dpb_new_nonprivate_exp3.
+ */
+#define DPB_POLICY_NONPRIVATE_EXP3 10
+
+/**
+ * dpb_new_lap.
+ */
+#define DPB_POLICY_LAP 11
+
+/**
+ * dpb_new_exp3_lap.
+ */
+#define DPB_POLICY_EXP3_LAP 12
+
+/**
+ * dpb_new_exp3_tau.
+ */
+#define DPB_POLICY_EXP3_TAU 13
+
+/**
+ * dpb_new_tsallis.
+ */
+#define DPB_POLICY_TSALLIS 14
+
+/**
+ * dpb_new_imed.
+ */
+#define DPB_POLICY_IMED 20
+
+/**
+ * dpb_new_klucb.
+ */
+#define DPB_POLICY_KLUCB 21
+
+/**
+ * dpb_new_ts.
+ */
+#define DPB_POLICY_TS 22
+
+/**
  * dpb_shuffle_plan and dpb_config.flags: the noise of the paper's formula instead of the exactly
  * calibrated, which is some 17 times less. For reproducing the paper; epsilon at most 1.
  */
-#define DPB_SHUFFLE_PRINTED 256
+#define DPB_SHUFFLE_PRINTED 4
 
 /**
  * dpb_report.policy: dpb_new_sdp_ae.
@@ -197,7 +237,7 @@ typedef struct dpb_config {
    */
   uint32_t answer_window;
   /**
-   * 0, or any of DPB_CLAMP_REWARDS, DPB_RIGOROUS_INDEX and DPB_SHUFFLE_PRINTED joined by |.
+   * 0, or any of DPB_CLAMP_REWARDS, DPB_RIGOROUS_INDEX and DPB_SHUFFLE_PRINTED, joined by |.
    */
   uint32_t flags;
   /**
@@ -210,7 +250,7 @@ typedef struct dpb_config {
    */
   double interval_exponent;
   /**
-   * SDP-AE: m; DP-Lap: tau; DP-UCB-INT: least interval; 0 = the policy's own choice.
+   * SDP-AE: m; DP-Lap, Tsallis: tau; DP-UCB-INT: least interval; 0 = the policy's own choice.
    */
   uint32_t batch;
   /**
@@ -247,7 +287,8 @@ typedef struct dpb_decision {
    */
   uint64_t ticket;
   /**
-   * The arm's probability given everything released so far, for off-policy evaluation.
+   * The arm's probability given everything released so far, for off-policy evaluation; NaN where
+   * it would tell raw rewards (dpb_new_exp3_tau).
    */
   double propensity;
   /**
@@ -563,7 +604,7 @@ const char *dpb_version(void);
 void dpb_config_init(struct dpb_config *config, uint32_t arms, double epsilon);
 
 /**
- * The policy that we recommend for this configuration.
+ * The policy that we recommend for this configuration: dpb_new_imed.
  *
  * config: filled by dpb_config_init; read here, not kept. out: receives the handle, which the
  * caller frees with dpb_free. error: NULL, or filled on failure.
@@ -666,6 +707,94 @@ dpb_status dpb_new_private_ucb(const struct dpb_config *config,
                                struct dpb_error *error);
 
 /**
+ * EXP3 (Auer, Cesa-Bianchi, Freund, Schapire 2003): a baseline for adversarial rewards, WITHOUT
+ * privacy. Needs the horizon.
+ * Parameters, statuses and threads as dpb_new.
+ */
+DPB_MUST_USE
+dpb_status dpb_new_nonprivate_exp3(const struct dpb_config *config,
+                                   struct dpb_bandit **out,
+                                   struct dpb_error *error);
+
+/**
+ * DP-Lambda-Lap (Tossou and Dimitrakakis 2017, Theorem 3.2): the policy with the number config.base
+ * (not this one), made private by noise on its gains. Pure epsilon-DP. Needs the horizon.
+ * config.batch = tau plays of one arm make one gain: 0 = the paper's 1; ceil(1/epsilon) is
+ * better, 2 ln(horizon)/epsilon best.
+ * Parameters, statuses and threads as dpb_new.
+ */
+DPB_MUST_USE
+dpb_status dpb_new_lap(const struct dpb_config *config,
+                       struct dpb_bandit **out,
+                       struct dpb_error *error);
+
+/**
+ * DP-EXP3-Lap (Tossou and Dimitrakakis 2017, Algorithm 1), for adversarial rewards: DP-Lambda-Lap
+ * over EXP3. Pure epsilon-DP. Needs the horizon.
+ * config.batch = tau plays of one arm make one gain: 0 = the paper's 1; ceil(1/epsilon) is
+ * better, 2 ln(horizon)/epsilon best.
+ * Parameters, statuses and threads as dpb_new.
+ */
+DPB_MUST_USE
+dpb_status dpb_new_exp3_lap(const struct dpb_config *config,
+                            struct dpb_bandit **out,
+                            struct dpb_error *error);
+
+/**
+ * EXP3_tau (Tossou and Dimitrakakis 2017, Section 3.2), for adversarial rewards and switching costs:
+ * EXP3 in intervals of tau decisions, (epsilon, delta)-DP by its own randomness, tau the smallest
+ * that will do. Needs the horizon and delta > 0. Its propensities would tell raw rewards: NaN.
+ * Parameters, statuses and threads as dpb_new.
+ */
+DPB_MUST_USE
+dpb_status dpb_new_exp3_tau(const struct dpb_config *config,
+                            struct dpb_bandit **out,
+                            struct dpb_error *error);
+
+/**
+ * Batched Tsallis-INF for heavy tails (Asi, Raman, Talwar 2025): the policy that we recommend for
+ * adversarial rewards. Pure epsilon-DP, regret O(sqrt(K T/epsilon)), no horizon.
+ * config.batch = plays of one arm for one release: 0 = ceil(1/epsilon).
+ * Parameters, statuses and threads as dpb_new.
+ */
+DPB_MUST_USE
+dpb_status dpb_new_tsallis(const struct dpb_config *config,
+                           struct dpb_bandit **out,
+                           struct dpb_error *error);
+
+/**
+ * DP-IMED with the exact Chernoff index: pure epsilon-DP (Theorem P: every reward is in one batch,
+ * released once); with delta > 0 (epsilon, delta)-DP by zCDP and Gaussian noise. No horizon, nothing
+ * to tune; select and update O(1). Takes dpb_select_among, dpb_add_arm and dpb_retire_arm.
+ * Parameters, statuses and threads as dpb_new.
+ */
+DPB_MUST_USE
+dpb_status dpb_new_imed(const struct dpb_config *config,
+                        struct dpb_bandit **out,
+                        struct dpb_error *error);
+
+/**
+ * DP-KLUCB, the optimistic index of d_eps (Azize et al. 2025): pure epsilon-DP (Theorem P); delta
+ * must be 0. Select and update O(1). Takes dpb_select_among, dpb_add_arm and dpb_retire_arm.
+ * Parameters, statuses and threads as dpb_new.
+ */
+DPB_MUST_USE
+dpb_status dpb_new_klucb(const struct dpb_config *config,
+                         struct dpb_bandit **out,
+                         struct dpb_error *error);
+
+/**
+ * Lazy-DP-TS, Thompson sampling (Hu and Hegde 2022): pure epsilon-DP (Theorem P); with delta > 0
+ * (epsilon, delta)-DP by zCDP. Randomised at every decision, with exact propensities. For hundreds of
+ * arms. Takes dpb_select_among, dpb_add_arm and dpb_retire_arm.
+ * Parameters, statuses and threads as dpb_new.
+ */
+DPB_MUST_USE
+dpb_status dpb_new_ts(const struct dpb_config *config,
+                      struct dpb_bandit **out,
+                      struct dpb_error *error);
+
+/**
  * Destroys a handle. NULL is a no-op. No other call on the handle may be running or follow.
  */
 void dpb_free(struct dpb_bandit *bandit);
@@ -718,6 +847,36 @@ dpb_status dpb_update_many(struct dpb_bandit *bandit,
                            size_t n,
                            dpb_status *each,
                            size_t *done);
+
+/**
+ * Which of these arms? For a request that may show some arms only (targeting, budgets, frequency
+ * caps). The set must be public information, not chosen by looking at rewards: then it costs no
+ * privacy.
+ * arms: n >= 1 live arms, in any order, duplicates harmless. out: receives one decision. O(n).
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (n is 0, an arm does not exist or is retired);
+ * DPB_UNSUPPORTED (this policy needs every arm); DPB_POISONED. Any thread.
+ */
+DPB_MUST_USE
+dpb_status dpb_select_among(struct dpb_bandit *bandit,
+                            const uint32_t *arms,
+                            size_t n,
+                            struct dpb_decision *out);
+
+/**
+ * A new arm. arm: receives its number, the next one; numbers are never used again. May allocate.
+ * error: NULL, or filled on failure.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (beyond 2^24 arms); DPB_UNSUPPORTED (this policy's
+ * set of arms is fixed); DPB_POISONED. Any thread.
+ */
+DPB_MUST_USE dpb_status dpb_add_arm(struct dpb_bandit *bandit, uint32_t *arm, struct dpb_error *error);
+
+/**
+ * This arm is never played again. Answers to its open decisions are accepted as before, and
+ * dpb_arms_read shows it as not active.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (no such arm, retired already, or the last one);
+ * DPB_UNSUPPORTED (this policy's set of arms is fixed); DPB_POISONED. Any thread.
+ */
+DPB_MUST_USE dpb_status dpb_retire_arm(struct dpb_bandit *bandit, uint32_t arm);
 
 /**
  * Reads the report. All of it is released already, so reading costs no privacy.

@@ -15,7 +15,7 @@ use std::sync::{Mutex, MutexGuard};
 pub struct Decision {
     /// Names this decision in [`Bandit::update`] and [`Bandit::cancel`].
     pub ticket: u64,
-    /// The arm's probability given everything released so far.
+    /// The arm's probability given everything released so far; NaN where it would tell raw rewards.
     pub propensity: f64,
     /// The arm, 0-based.
     pub arm: u32,
@@ -60,7 +60,6 @@ pub struct ArmReport {
 pub struct Bandit {
     algorithm: Algorithm,
     range: RewardRange,
-    arms: u32,
     contributions: u32,
     delta: f64,
     seeded: bool,
@@ -70,7 +69,8 @@ pub struct Bandit {
 struct Inner {
     engine: Engine,
     policy: Box<dyn Policy>,
-    pulls: Box<[u64]>,
+    /// Per arm: decisions that were neither cancelled nor expired.
+    pulls: Vec<u64>,
 }
 
 impl Bandit {
@@ -92,11 +92,10 @@ impl Bandit {
         Ok(Bandit {
             algorithm,
             range,
-            arms: config.arms,
             contributions: config.contributions_per_user,
             delta: config.delta,
             seeded: config.test_seed.is_some(),
-            inner: Mutex::new(Inner { engine, policy, pulls: vec![0; config.arms as usize].into() }),
+            inner: Mutex::new(Inner { engine, policy, pulls: vec![0; config.arms as usize] }),
         })
     }
 
@@ -116,6 +115,51 @@ impl Bandit {
     pub fn select_many(&self, n: usize, mut each: impl FnMut(Decision)) -> Result<()> {
         let mut inner = self.lock()?;
         (0..n).for_each(|_| each(inner.select()));
+        Ok(())
+    }
+
+    /// Which of these arms? For requests that may show some only: the set must be public
+    /// information (targeting, budgets, frequency caps), not chosen by looking at rewards. O(n) for
+    /// n arms; duplicates are harmless; never allocates on success.
+    ///
+    /// # Errors
+    /// `InvalidConfig` when the set is empty or names an arm that does not exist or is retired;
+    /// `Unsupported` for policies that need every arm; `Poisoned` after an internal failure.
+    pub fn select_among(&self, arms: &[u32]) -> Result<Decision> {
+        self.lock()?.select_among(arms)
+    }
+
+    /// A new arm: its number. Numbers are never used again. May allocate.
+    ///
+    /// # Errors
+    /// `InvalidConfig` beyond 2^24 arms; `Unsupported` for policies whose set of arms is fixed;
+    /// `Poisoned` after an internal failure.
+    pub fn add_arm(&self) -> Result<u32> {
+        let inner = &mut *self.lock()?;
+        let arm = inner.pulls.len() as u32;
+        if arm >= Config::MAX_ARMS {
+            return Err(Error::config("arms", "must be at most 2^24", u64::from(arm) + 1));
+        }
+        inner.policy.flexible().ok_or(Error::Unsupported("add_arm"))?.add_arm();
+        inner.pulls.push(0);
+        Ok(arm)
+    }
+
+    /// This arm is never played again. Answers to its open decisions are accepted as before.
+    ///
+    /// # Errors
+    /// `InvalidConfig` when there is no such arm, when it is retired already, or when it is the
+    /// last one; `Unsupported` for policies whose set of arms is fixed; `Poisoned` after an
+    /// internal failure.
+    pub fn retire_arm(&self, arm: u32) -> Result<()> {
+        let inner = &mut *self.lock()?;
+        inner.check_live(arm)?;
+        let last = inner.policy.active() == 1;
+        let policy = inner.policy.flexible().ok_or(Error::Unsupported("retire_arm"))?;
+        if last {
+            return Err(Error::config("arm", "must not be the last one", arm));
+        }
+        policy.retire_arm(arm);
         Ok(())
     }
 
@@ -212,7 +256,7 @@ impl Bandit {
     /// `Poisoned` after an internal failure.
     pub fn for_each_arm(&self, mut each: impl FnMut(u32, ArmReport)) -> Result<()> {
         let inner = self.lock()?;
-        for arm in 0..self.arms {
+        for arm in 0..inner.pulls.len() as u32 {
             let state = inner.policy.arm(arm);
             each(
                 arm,
@@ -232,7 +276,7 @@ impl Bandit {
     /// # Errors
     /// `Poisoned` after an internal failure.
     pub fn arm_reports(&self) -> Result<Vec<ArmReport>> {
-        let mut reports = Vec::with_capacity(self.arms as usize);
+        let mut reports = Vec::new();
         self.for_each_arm(|_, report| reports.push(report))?;
         Ok(reports)
     }
@@ -256,9 +300,12 @@ impl Bandit {
         Ok(self.lock()?.policy.privacy().epsilon(delta, self.contributions))
     }
 
-    /// The number of arms.
-    pub fn arms(&self) -> u32 {
-        self.arms
+    /// The number of arms, retired ones included.
+    ///
+    /// # Errors
+    /// `Poisoned` after an internal failure.
+    pub fn arms(&self) -> Result<u32> {
+        Ok(self.lock()?.pulls.len() as u32)
     }
 
     /// The policy.
@@ -292,6 +339,37 @@ impl Inner {
             self.apply(event);
         }
         let pull = self.policy.choose();
+        self.issue(pull)
+    }
+
+    fn select_among(&mut self, arms: &[u32]) -> Result<Decision> {
+        if self.policy.flexible().is_none() {
+            return Err(Error::Unsupported("select_among"));
+        }
+        if arms.is_empty() {
+            return Err(Error::config("arms", "must name one at least", "none"));
+        }
+        arms.iter().try_for_each(|&arm| self.check_live(arm))?;
+        if let Some(event) = self.engine.make_room() {
+            self.apply(event);
+        }
+        let policy = self.policy.flexible().ok_or(Error::Unsupported("select_among"))?;
+        let pull = policy.choose_among(arms);
+        Ok(self.issue(pull))
+    }
+
+    fn check_live(&self, arm: u32) -> Result<()> {
+        if arm as usize >= self.pulls.len() {
+            return Err(Error::config("arm", &format!("must be below {}", self.pulls.len()), arm));
+        }
+        if !self.policy.arm(arm).active {
+            return Err(Error::config("arm", "must be live", arm));
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn issue(&mut self, pull: Pull) -> Decision {
         self.pulls[pull.arm as usize] += 1;
         let ticket = self.engine.issue(pull);
         Decision { ticket, propensity: pull.propensity, arm: pull.arm, phase: pull.phase }

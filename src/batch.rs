@@ -72,6 +72,12 @@ impl Batch {
         self.quota
     }
 
+    /// A copy, so that a batch can be released twice, for the tests that must notice.
+    #[cfg(feature = "test-hooks")]
+    pub(crate) fn clone_for_sabotage(&self) -> Batch {
+        Batch { ..*self }
+    }
+
     /// The sum of a full batch with fresh noise, once: it is forgotten here.
     pub fn release<L: Law>(&mut self, noise: &mut NoiseSource<L>) -> Release {
         debug_assert!(self.free() == 0 && self.count > 0);

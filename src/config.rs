@@ -1,8 +1,8 @@
 //! What a caller configures, checked once.
 
 use crate::error::{Error, Result};
-use crate::noise::Laplace;
-use crate::privacy::composition::delta_share;
+use crate::noise::{Gaussian, Laplace, Noise};
+use crate::privacy::composition::{approximate_to_zcdp, delta_share};
 use crate::reward::{Reward, RewardRange};
 
 /// The configuration of a bandit, for every policy. Fields that a policy does not use are ignored.
@@ -40,7 +40,7 @@ pub struct Config {
     pub interval_exponent: f64,
     /// DP-UCB-INT: widen the index by the noise, as a rigorous bound must; false = as printed.
     pub rigorous_index: bool,
-    /// SDP-AE: m; DP-Lap: tau; DP-UCB-INT: least interval; 0 = the policy's own choice.
+    /// SDP-AE: m; DP-Lap, Tsallis: tau; DP-UCB-INT: least interval; 0 = the policy's own choice.
     pub batch: u32,
     /// DP-Lambda-Lap: the number of the base policy.
     pub base: u32,
@@ -168,5 +168,25 @@ impl Config {
             _ => {}
         }
         Ok(exact)
+    }
+
+    /// Noise for the one release of each reward, for policies that leave the choice to their
+    /// caller: Laplace (pure) where delta is 0, Gaussian (zCDP) otherwise.
+    pub(crate) fn noise(&self) -> Result<Noise> {
+        if self.delta == 0.0 {
+            return Ok(Noise::Laplace(self.laplace(self.epsilon_per_reward()?)?));
+        }
+        self.epsilon_per_reward()?;
+        let rho = approximate_to_zcdp(self.epsilon, self.delta, self.contributions_per_user);
+        #[cfg(feature = "test-hooks")]
+        let rho = match self.fault {
+            Fault::HalfNoise => 4.0 * rho, // sigma is 1/sqrt(2 rho)
+            _ => rho,
+        };
+        // rho is epsilon's and delta's doing: name what the caller can change.
+        let law = Gaussian::new(rho, Reward::ONE as u64);
+        Ok(Noise::Gaussian(
+            law.map_err(|_| Error::config("epsilon", "and delta give noise out of range", self.epsilon))?,
+        ))
     }
 }

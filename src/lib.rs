@@ -31,6 +31,7 @@ mod random;
 mod reward;
 pub mod shuffle;
 pub mod stopping;
+mod tournament;
 
 pub use bandit::{ArmReport, Bandit, Decision, Report};
 pub use config::Config;

@@ -19,7 +19,6 @@ impl Reward {
     pub const MIN: Reward = Reward(0);
 
     /// From grid units, `0..=ONE`.
-    #[cfg(test)]
     pub(crate) fn from_units(units: u32) -> Reward {
         debug_assert!(i64::from(units) <= Self::ONE);
         Reward(units)

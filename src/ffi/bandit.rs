@@ -25,7 +25,8 @@ impl Handle for dpb_bandit {
 pub struct dpb_decision {
     /// Names this decision in dpb_update and dpb_cancel.
     pub ticket: u64,
-    /// The arm's probability given everything released so far, for off-policy evaluation.
+    /// The arm's probability given everything released so far, for off-policy evaluation; NaN where
+    /// it would tell raw rewards (dpb_new_exp3_tau).
     pub propensity: f64,
     /// The arm, 0-based.
     pub arm: u32,
@@ -59,6 +60,22 @@ pub const DPB_POLICY_UCB: u32 = 7;
 pub const DPB_POLICY_UCB_INT: u32 = 8;
 /// dpb_new_private_ucb.
 pub const DPB_POLICY_PRIVATE_UCB: u32 = 9;
+/// dpb_new_nonprivate_exp3.
+pub const DPB_POLICY_NONPRIVATE_EXP3: u32 = 10;
+/// dpb_new_lap.
+pub const DPB_POLICY_LAP: u32 = 11;
+/// dpb_new_exp3_lap.
+pub const DPB_POLICY_EXP3_LAP: u32 = 12;
+/// dpb_new_exp3_tau.
+pub const DPB_POLICY_EXP3_TAU: u32 = 13;
+/// dpb_new_tsallis.
+pub const DPB_POLICY_TSALLIS: u32 = 14;
+/// dpb_new_imed.
+pub const DPB_POLICY_IMED: u32 = 20;
+/// dpb_new_klucb.
+pub const DPB_POLICY_KLUCB: u32 = 21;
+/// dpb_new_ts.
+pub const DPB_POLICY_TS: u32 = 22;
 
 const _: () = assert!(DPB_POLICY_SE == Algorithm::Se as u32);
 const _: () = assert!(DPB_POLICY_NONPRIVATE_UCB1 == Algorithm::NonprivateUcb1 as u32);
@@ -69,6 +86,14 @@ const _: () = assert!(DPB_POLICY_UCB_BOUND == Algorithm::UcbBound as u32);
 const _: () = assert!(DPB_POLICY_UCB == Algorithm::Ucb as u32);
 const _: () = assert!(DPB_POLICY_UCB_INT == Algorithm::UcbInt as u32);
 const _: () = assert!(DPB_POLICY_PRIVATE_UCB == Algorithm::PrivateUcb as u32);
+const _: () = assert!(DPB_POLICY_NONPRIVATE_EXP3 == Algorithm::NonprivateExp3 as u32);
+const _: () = assert!(DPB_POLICY_LAP == Algorithm::Lap as u32);
+const _: () = assert!(DPB_POLICY_EXP3_LAP == Algorithm::Exp3Lap as u32);
+const _: () = assert!(DPB_POLICY_EXP3_TAU == Algorithm::Exp3Tau as u32);
+const _: () = assert!(DPB_POLICY_TSALLIS == Algorithm::Tsallis as u32);
+const _: () = assert!(DPB_POLICY_IMED == Algorithm::Imed as u32);
+const _: () = assert!(DPB_POLICY_KLUCB == Algorithm::KlUcb as u32);
+const _: () = assert!(DPB_POLICY_TS == Algorithm::Ts as u32);
 
 pub(super) unsafe fn new(
     algorithm: Algorithm,
@@ -90,7 +115,7 @@ pub(super) unsafe fn new(
     }
 }
 
-/// The policy that we recommend for this configuration.
+/// The policy that we recommend for this configuration: dpb_new_imed.
 ///
 /// config: filled by dpb_config_init; read here, not kept. out: receives the handle, which the
 /// caller frees with dpb_free. error: NULL, or filled on failure.
@@ -233,6 +258,126 @@ pub unsafe extern "C" fn dpb_new_private_ucb(
     unsafe { new(Algorithm::PrivateUcb, config, out, error) }
 }
 
+/// EXP3 (Auer, Cesa-Bianchi, Freund, Schapire 2003): a baseline for adversarial rewards, WITHOUT
+/// privacy. Needs the horizon.
+/// Parameters, statuses and threads as dpb_new.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_new_nonprivate_exp3(
+    config: *const dpb_config,
+    out: *mut *mut dpb_bandit,
+    error: *mut dpb_error,
+) -> dpb_status {
+    // SAFETY: passed on.
+    unsafe { new(Algorithm::NonprivateExp3, config, out, error) }
+}
+
+/// DP-Lambda-Lap (Tossou and Dimitrakakis 2017, Theorem 3.2): the policy with the number config.base
+/// (not this one), made private by noise on its gains. Pure epsilon-DP. Needs the horizon.
+/// config.batch = tau plays of one arm make one gain: 0 = the paper's 1; ceil(1/epsilon) is
+/// better, 2 ln(horizon)/epsilon best.
+/// Parameters, statuses and threads as dpb_new.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_new_lap(
+    config: *const dpb_config,
+    out: *mut *mut dpb_bandit,
+    error: *mut dpb_error,
+) -> dpb_status {
+    // SAFETY: passed on.
+    unsafe { new(Algorithm::Lap, config, out, error) }
+}
+
+/// DP-EXP3-Lap (Tossou and Dimitrakakis 2017, Algorithm 1), for adversarial rewards: DP-Lambda-Lap
+/// over EXP3. Pure epsilon-DP. Needs the horizon.
+/// config.batch = tau plays of one arm make one gain: 0 = the paper's 1; ceil(1/epsilon) is
+/// better, 2 ln(horizon)/epsilon best.
+/// Parameters, statuses and threads as dpb_new.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_new_exp3_lap(
+    config: *const dpb_config,
+    out: *mut *mut dpb_bandit,
+    error: *mut dpb_error,
+) -> dpb_status {
+    // SAFETY: passed on.
+    unsafe { new(Algorithm::Exp3Lap, config, out, error) }
+}
+
+/// EXP3_tau (Tossou and Dimitrakakis 2017, Section 3.2), for adversarial rewards and switching costs:
+/// EXP3 in intervals of tau decisions, (epsilon, delta)-DP by its own randomness, tau the smallest
+/// that will do. Needs the horizon and delta > 0. Its propensities would tell raw rewards: NaN.
+/// Parameters, statuses and threads as dpb_new.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_new_exp3_tau(
+    config: *const dpb_config,
+    out: *mut *mut dpb_bandit,
+    error: *mut dpb_error,
+) -> dpb_status {
+    // SAFETY: passed on.
+    unsafe { new(Algorithm::Exp3Tau, config, out, error) }
+}
+
+/// Batched Tsallis-INF for heavy tails (Asi, Raman, Talwar 2025): the policy that we recommend for
+/// adversarial rewards. Pure epsilon-DP, regret O(sqrt(K T/epsilon)), no horizon.
+/// config.batch = plays of one arm for one release: 0 = ceil(1/epsilon).
+/// Parameters, statuses and threads as dpb_new.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_new_tsallis(
+    config: *const dpb_config,
+    out: *mut *mut dpb_bandit,
+    error: *mut dpb_error,
+) -> dpb_status {
+    // SAFETY: passed on.
+    unsafe { new(Algorithm::Tsallis, config, out, error) }
+}
+
+/// DP-IMED with the exact Chernoff index: pure epsilon-DP (Theorem P: every reward is in one batch,
+/// released once); with delta > 0 (epsilon, delta)-DP by zCDP and Gaussian noise. No horizon, nothing
+/// to tune; select and update O(1). Takes dpb_select_among, dpb_add_arm and dpb_retire_arm.
+/// Parameters, statuses and threads as dpb_new.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_new_imed(
+    config: *const dpb_config,
+    out: *mut *mut dpb_bandit,
+    error: *mut dpb_error,
+) -> dpb_status {
+    // SAFETY: passed on.
+    unsafe { new(Algorithm::Imed, config, out, error) }
+}
+
+/// DP-KLUCB, the optimistic index of d_eps (Azize et al. 2025): pure epsilon-DP (Theorem P); delta
+/// must be 0. Select and update O(1). Takes dpb_select_among, dpb_add_arm and dpb_retire_arm.
+/// Parameters, statuses and threads as dpb_new.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_new_klucb(
+    config: *const dpb_config,
+    out: *mut *mut dpb_bandit,
+    error: *mut dpb_error,
+) -> dpb_status {
+    // SAFETY: passed on.
+    unsafe { new(Algorithm::KlUcb, config, out, error) }
+}
+
+/// Lazy-DP-TS, Thompson sampling (Hu and Hegde 2022): pure epsilon-DP (Theorem P); with delta > 0
+/// (epsilon, delta)-DP by zCDP. Randomised at every decision, with exact propensities. For hundreds of
+/// arms. Takes dpb_select_among, dpb_add_arm and dpb_retire_arm.
+/// Parameters, statuses and threads as dpb_new.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_new_ts(
+    config: *const dpb_config,
+    out: *mut *mut dpb_bandit,
+    error: *mut dpb_error,
+) -> dpb_status {
+    // SAFETY: passed on.
+    unsafe { new(Algorithm::Ts, config, out, error) }
+}
+
 /// Destroys a handle. NULL is a no-op. No other call on the handle may be running or follow.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dpb_free(bandit: *mut dpb_bandit) {
@@ -341,6 +486,73 @@ pub unsafe extern "C" fn dpb_update_many(
         unsafe { done.write(accepted) };
         refusal
     })
+}
+
+/// Which of these arms? For a request that may show some arms only (targeting, budgets, frequency
+/// caps). The set must be public information, not chosen by looking at rewards: then it costs no
+/// privacy.
+/// arms: n >= 1 live arms, in any order, duplicates harmless. out: receives one decision. O(n).
+/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (n is 0, an arm does not exist or is retired);
+/// DPB_UNSUPPORTED (this policy needs every arm); DPB_POISONED. Any thread.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_select_among(
+    bandit: *mut dpb_bandit,
+    arms: *const u32,
+    n: usize,
+    out: *mut dpb_decision,
+) -> dpb_status {
+    if out.is_null() || (arms.is_null() && n > 0) {
+        return DPB_NULL;
+    }
+    call(bandit, |b: &dpb_bandit| {
+        // SAFETY: n arms behind a pointer that is not NULL, by contract.
+        let arms = if n == 0 { &[] } else { unsafe { std::slice::from_raw_parts(arms, n) } };
+        let decision = b.bandit.select_among(arms)?;
+        // SAFETY: not NULL, so valid by contract.
+        unsafe { out.write(decision.into()) };
+        Ok(())
+    })
+}
+
+/// A new arm. arm: receives its number, the next one; numbers are never used again. May allocate.
+/// error: NULL, or filled on failure.
+/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (beyond 2^24 arms); DPB_UNSUPPORTED (this policy's
+/// set of arms is fixed); DPB_POISONED. Any thread.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_add_arm(bandit: *mut dpb_bandit, arm: *mut u32, error: *mut dpb_error) -> dpb_status {
+    let mut message = None;
+    let status = if arm.is_null() {
+        DPB_NULL
+    } else {
+        call(bandit, |b: &dpb_bandit| {
+            let added = b.bandit.add_arm().inspect_err(|failure| message = Some(failure.to_string()))?;
+            // SAFETY: not NULL, so valid by contract.
+            unsafe { arm.write(added) };
+            Ok(())
+        })
+    };
+    if status != DPB_OK {
+        let text = match status {
+            DPB_NULL if arm.is_null() => "arm is NULL",
+            DPB_NULL => "bandit is NULL",
+            _ => message.as_deref().unwrap_or("the handle is closed"),
+        };
+        // SAFETY: NULL or valid, by contract.
+        unsafe { explain(error, status, text) };
+    }
+    status
+}
+
+/// This arm is never played again. Answers to its open decisions are accepted as before, and
+/// dpb_arms_read shows it as not active.
+/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (no such arm, retired already, or the last one);
+/// DPB_UNSUPPORTED (this policy's set of arms is fixed); DPB_POISONED. Any thread.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_retire_arm(bandit: *mut dpb_bandit, arm: u32) -> dpb_status {
+    call(bandit, |b: &dpb_bandit| b.bandit.retire_arm(arm))
 }
 
 /// Panics inside a call, as a bug would. Only in builds for tests.

@@ -41,14 +41,14 @@ pub struct dpb_config {
     /// effect exactly W decisions after its decision, in ticket order, whenever it arrives, so
     /// that the timing of a click tells nothing; later answers are DPB_EXPIRED.
     pub answer_window: u32,
-    /// 0, or any of DPB_CLAMP_REWARDS, DPB_RIGOROUS_INDEX and DPB_SHUFFLE_PRINTED joined by |.
+    /// 0, or any of DPB_CLAMP_REWARDS, DPB_RIGOROUS_INDEX and DPB_SHUFFLE_PRINTED, joined by |.
     pub flags: u32,
     /// NULL = operating system entropy; 32 bytes = reproducible (all but the tickets) and NOT
     /// private (reported as such). Read during construction only.
     pub test_seed: *const u8,
     /// DP-UCB-INT: v in (1, 1.5], default 1.1.
     pub interval_exponent: f64,
-    /// SDP-AE: m; DP-Lap: tau; DP-UCB-INT: least interval; 0 = the policy's own choice.
+    /// SDP-AE: m; DP-Lap, Tsallis: tau; DP-UCB-INT: least interval; 0 = the policy's own choice.
     pub batch: u32,
     /// dpb_new_lap: which base policy, a DPB_POLICY_ number.
     pub base: u32,
@@ -61,7 +61,7 @@ pub struct dpb_config {
 pub const DPB_CLAMP_REWARDS: u32 = 1;
 /// dpb_config.flags, DP-UCB-INT: the index is widened by the noise, as a proof needs, which the paper's
 /// printed index is not.
-pub const DPB_RIGOROUS_INDEX: u32 = 0x10000;
+pub const DPB_RIGOROUS_INDEX: u32 = 2;
 
 /// Why a constructor failed. The message is always NUL-terminated; it names the field and the
 /// value: "epsilon must be finite and > 0, got -1".
@@ -129,7 +129,7 @@ impl dpb_config {
         // SAFETY: the size says that it is ours.
         let c = unsafe { config.read() };
         if c.flags & !(DPB_CLAMP_REWARDS | DPB_RIGOROUS_INDEX | DPB_SHUFFLE_PRINTED) != 0 {
-            return Err(Error::config("flags", "must be made of DPB_ flags of dpb_config", c.flags));
+            return Err(Error::config("flags", "must be 0 or DPB_ flags of dpb_config", c.flags));
         }
         Ok(Config {
             delta: c.delta,

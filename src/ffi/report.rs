@@ -168,7 +168,7 @@ pub unsafe extern "C" fn dpb_arms_read(
         return DPB_NULL;
     }
     call(bandit, |b: &dpb_bandit| {
-        let needed = b.bandit.arms() as usize;
+        let needed = b.bandit.arms()? as usize;
         // SAFETY: not NULL, so valid by contract.
         unsafe { n.write(needed) };
         if cap < needed {
@@ -176,8 +176,11 @@ pub unsafe extern "C" fn dpb_arms_read(
         }
         b.bandit.for_each_arm(|arm, a| {
             let read = dpb_arm { mean: a.mean, width: a.width, pulls: a.pulls, active: a.active.into(), reserved: 0 };
-            // SAFETY: arm < needed <= cap, and there is room for cap, by contract.
-            unsafe { out.add(arm as usize).write(read) };
+            // Another thread may have added arms since.
+            if (arm as usize) < needed {
+                // SAFETY: arm < needed <= cap, and there is room for cap, by contract.
+                unsafe { out.add(arm as usize).write(read) };
+            }
         })
     })
 }

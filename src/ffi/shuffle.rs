@@ -35,7 +35,7 @@ const _: () = assert!(size_of::<dpb_shuffle_params>() == 32);
 
 /// dpb_shuffle_plan and dpb_config.flags: the noise of the paper's formula instead of the exactly
 /// calibrated, which is some 17 times less. For reproducing the paper; epsilon at most 1.
-pub const DPB_SHUFFLE_PRINTED: u32 = 256;
+pub const DPB_SHUFFLE_PRINTED: u32 = 4;
 
 /// dpb_report.policy: dpb_new_sdp_ae.
 pub const DPB_POLICY_SDP_AE: u32 = 15;

@@ -18,7 +18,7 @@
 //! Cost: UCB1's.
 
 use super::nonprivate_ucb1::Ucb1;
-use super::{ArmState, Policy, Pull};
+use super::{ArmState, Flexible, Policy, Pull};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::local::RandomizedResponse;
@@ -84,6 +84,10 @@ impl<P: IndexPolicy> Policy for OnBits<P> {
 
     fn active(&self) -> u32 {
         self.policy.active()
+    }
+
+    fn flexible(&mut self) -> Option<&mut dyn Flexible> {
+        self.policy.flexible()
     }
 
     fn privacy(&self) -> PrivacyLoss {

@@ -8,9 +8,12 @@ use crate::reward::Reward;
 use crate::shuffle::Params;
 use std::ffi::CStr;
 
+mod batched;
 mod continual;
 mod index;
 mod kl;
+
+pub use klucb::private_divergence;
 
 /// What a policy chose: which arm, in which phase, with which probability given all releases.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,7 +22,7 @@ pub struct Pull {
     pub arm: u32,
     /// The policy's own count of epochs, phases or intervals.
     pub phase: u32,
-    /// The arm's probability given everything released so far.
+    /// The arm's probability given everything released so far; NaN where it would tell raw rewards.
     pub propensity: f64,
 }
 
@@ -63,6 +66,11 @@ pub trait Policy: Send {
     /// Arms still in the race.
     fn active(&self) -> u32;
 
+    /// Requests that may show some arms only, arms that come and go: if this policy can.
+    fn flexible(&mut self) -> Option<&mut dyn Flexible> {
+        None
+    }
+
     /// The decided best arm, if the policy decides one.
     fn best_arm(&self) -> Option<u32> {
         None
@@ -89,6 +97,20 @@ pub trait ShuffledPolicy {
 
     /// The batch of one arm in the open phase. Refused, nothing has changed.
     fn submit(&mut self, phase: u32, arm: u32, bits: &[u8]) -> Result<()>;
+}
+
+/// A policy whose set of arms may change, from one decision to the next or for good. The sets are
+/// public information, so they cost no privacy.
+pub trait Flexible {
+    /// The next arm to play, among these: one at least, and all of them live.
+    fn choose_among(&mut self, arms: &[u32]) -> Pull;
+
+    /// One arm more, with the next number. May allocate.
+    fn add_arm(&mut self);
+
+    /// This arm, live and not the last one, is not played again; answers to its open decisions
+    /// still come.
+    fn retire_arm(&mut self, arm: u32);
 }
 
 /// The list: number (stable, in reports and `Config::base`), name, module, type.
@@ -130,6 +152,9 @@ macro_rules! algorithms {
     };
 }
 
+mod intervals;
+mod weights;
+
 algorithms! {
     /// DP-SE: differentially private successive elimination (Sajed and Sheffet 2019).
     Se = 1, c"dp-se", se::DpSe;
@@ -149,6 +174,16 @@ algorithms! {
     UcbInt = 8, c"dp-ucb-int", ucb_int::DpUcbInt;
     /// Private-UCB (Mishra and Thakurta 2015): knows its horizon.
     PrivateUcb = 9, c"private-ucb", private_ucb::PrivateUcb;
+    /// EXP3 (Auer et al. 2003): the baseline for adversarial rewards, without privacy.
+    NonprivateExp3 = 10, c"nonprivate-exp3", exp3::Exp3;
+    /// DP-Lambda-Lap over any base policy (Tossou and Dimitrakakis 2017).
+    Lap = 11, c"dp-lap", lap::Lap;
+    /// DP-EXP3-Lap: the same over EXP3.
+    Exp3Lap = 12, c"dp-exp3-lap", exp3_lap::Exp3Lap;
+    /// EXP3 in intervals, private by its own randomness (Tossou and Dimitrakakis 2017).
+    Exp3Tau = 13, c"exp3-tau", exp3_tau::Exp3Tau;
+    /// Batched Tsallis-INF for heavy tails (Asi, Raman, Talwar 2025): adversarial rewards.
+    Tsallis = 14, c"tsallis", tsallis::Tsallis;
     /// SDP-AE: arm elimination on shuffled batches (Tenenbaum et al. 2021).
     SdpAe = 15, c"sdp-ae", sdp_ae::SdpAe;
     /// VB-SDP-AE: the same with batches that double.
@@ -157,11 +192,17 @@ algorithms! {
     LdpUcb = 17, c"ldp-ucb", ldp_ucb::LdpUcb;
     /// LDP KL-UCB: the same with the Kullback-Leibler index.
     LdpKlUcb = 18, c"ldp-klucb", ldp_klucb::LdpKlUcb;
+    /// DP-IMED with the exact Chernoff index: the policy we recommend.
+    Imed = 20, c"dp-imed", imed::DpImed;
+    /// DP-KLUCB: the optimistic index of d_eps (Azize et al. 2025).
+    KlUcb = 21, c"dp-klucb", klucb::DpKlUcb;
+    /// Lazy-DP-TS: Thompson sampling, with propensities (Hu and Hegde 2022).
+    Ts = 22, c"dp-ts", ts::LazyTs;
 }
 
 impl Algorithm {
     /// What `dpb_new` gives: the policy we recommend.
-    pub const RECOMMENDED: Algorithm = Algorithm::Se;
+    pub const RECOMMENDED: Algorithm = Algorithm::Imed;
 
     /// The algorithm with this number.
     ///

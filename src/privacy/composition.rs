@@ -6,6 +6,7 @@
 //! release (Feldman and Zrnic 2021 for zCDP): where the number of releases depends on the
 //! transcript, give [`Heterogeneous`] the most that the schedule allows by now.
 
+use super::PrivacyLoss;
 use super::binomial::{Binomial, MAX_TRIALS};
 
 /// Covers a handful of roundings of relative size 2^-53 each.
@@ -163,6 +164,22 @@ pub fn zcdp_to_approximate(rho: f64, delta: f64) -> f64 {
         if at_left < at_right { high = right } else { low = left }
     }
     best.max(0.0)
+}
+
+/// The other direction: the largest rho for each of m rewards that leaves the user behind them within
+/// (epsilon, delta). Rounded down; delta in (0, 1).
+pub fn approximate_to_zcdp(epsilon: f64, delta: f64, contributions: u32) -> f64 {
+    let meets = |rho: f64| PrivacyLoss::Zcdp(rho).epsilon(delta, contributions) <= epsilon;
+    let (mut low, mut high) = (0.0, epsilon);
+    while meets(high) && high < 1e300 {
+        (low, high) = (high, 2.0 * high);
+    }
+    for _ in 0..100 {
+        let middle = low + (high - low) / 2.0;
+        if meets(middle) { low = middle } else { high = middle }
+    }
+    // The search inside `meets` is not monotone to the last digits.
+    low * (1.0 - 1e-9)
 }
 
 /// The delta of a user behind m rewards when one reward is (epsilon, delta)-DP; the epsilon is m

@@ -66,7 +66,7 @@ static void configs(constructor *make, int is_private) {
   REFUSE(pending_capacity, 0);
   REFUSE(pending_capacity, (1u << 24) + 1);
   REFUSE(answer_window, (1u << 24) + 1);
-  REFUSE(flags, 2);
+  REFUSE(flags, 1u << 31);
   REFUSE(struct_size, 0);
   REFUSE(struct_size, sizeof(dpb_config) - 8);
   c = seeded(5, 1);

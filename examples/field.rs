@@ -1,0 +1,167 @@
+//! The field: mean, p99 and largest pseudo-regret of the policies on two instances, as a table.
+//!
+//! `cargo run --release --example field -- [--runs 200] [--horizon 1000000] [--in-flight 0]
+//! [--threads 2] [--policies dp-imed,dp-klucb,dp-ts,dp-se,nonprivate-ucb1]`
+//!
+//! Seeded: the same command prints the same table. `--in-flight n` answers each decision n
+//! decisions later. Two rows of reference come first: the least regret that any eps-DP policy can
+//! have (sum of Delta ln T/d_eps), and the least without privacy (sum of Delta ln T/kl).
+
+use dpb::{Algorithm, Bandit, Config, policy::private_divergence};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const INSTANCES: [(&str, &[f64]); 2] = [
+    ("A", &[0.75, 0.625, 0.5, 0.375, 0.25]),
+    (
+        "B",
+        &[
+            0.05,
+            0.05 - 0.04 / 9.0,
+            0.05 - 0.08 / 9.0,
+            0.05 - 0.12 / 9.0,
+            0.05 - 0.16 / 9.0,
+            0.05 - 0.2 / 9.0,
+            0.05 - 0.24 / 9.0,
+            0.05 - 0.28 / 9.0,
+            0.05 - 0.32 / 9.0,
+            0.01,
+        ],
+    ),
+];
+const EPSILONS: [f64; 3] = [0.1, 0.25, 1.0];
+
+struct Options {
+    runs: u64,
+    horizon: u64,
+    in_flight: usize,
+    threads: usize,
+    policies: Vec<Algorithm>,
+}
+
+impl Options {
+    fn read() -> Options {
+        let mut options = Options { runs: 200, horizon: 1_000_000, in_flight: 0, threads: 2, policies: Vec::new() };
+        let mut policies = String::from("dp-imed,dp-klucb,dp-ts,dp-se,nonprivate-klucb");
+        let mut arguments = std::env::args().skip(1);
+        while let Some(name) = arguments.next() {
+            let value = arguments.next().unwrap_or_else(|| panic!("{name} needs a value"));
+            let number = || value.parse().unwrap_or_else(|_| panic!("{name} {value}: not a number"));
+            match name.as_str() {
+                "--runs" => options.runs = number(),
+                "--horizon" => options.horizon = number(),
+                "--in-flight" => options.in_flight = number() as usize,
+                "--threads" => options.threads = number() as usize,
+                "--policies" => policies = value,
+                _ => panic!("{name}: unknown"),
+            }
+        }
+        options.policies =
+            Algorithm::ALL.iter().copied().filter(|a| policies.split(',').any(|p| p == a.name())).collect();
+        options
+    }
+}
+
+/// SplitMix64: the environment's coins, apart from the library's.
+struct Coins(u64);
+
+impl Coins {
+    fn unit(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ z >> 31) >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+/// One run's pseudo-regret.
+fn play(algorithm: Algorithm, means: &[f64], epsilon: f64, run: u64, options: &Options) -> f64 {
+    let mut config = Config::new(means.len() as u32, epsilon);
+    config.horizon = options.horizon;
+    config.pending_capacity = (options.in_flight as u32 + 1).max(1);
+    let mut seed = [0; 32];
+    seed[..8].copy_from_slice(&run.to_le_bytes());
+    seed[8] = 1;
+    config.test_seed = Some(seed);
+    let bandit = Bandit::new(algorithm, &config).expect("a valid configuration");
+    let mut coins = Coins(run.wrapping_mul(0xd134_2543_de82_ef95) ^ 0x5555);
+    let best = means.iter().copied().fold(0.0, f64::max);
+    let mut waiting = VecDeque::with_capacity(options.in_flight + 1);
+    let mut regret = 0.0;
+    for _ in 0..options.horizon {
+        let decision = bandit.select().expect("a decision");
+        let mean = means[decision.arm as usize];
+        regret += best - mean;
+        waiting.push_back((decision.ticket, f64::from(coins.unit() < mean)));
+        if waiting.len() > options.in_flight {
+            let (ticket, reward) = waiting.pop_front().expect("one at least");
+            bandit.update(ticket, reward).expect("accepted");
+        }
+    }
+    regret
+}
+
+fn cell(algorithm: Algorithm, means: &[f64], epsilon: f64, options: &Options) -> (f64, f64, f64) {
+    let next = AtomicU64::new(0);
+    let mut regrets: Vec<f64> = std::thread::scope(|scope| {
+        let worker = || {
+            let mut own = Vec::new();
+            loop {
+                let run = next.fetch_add(1, Ordering::Relaxed);
+                if run >= options.runs {
+                    return own;
+                }
+                own.push(play(algorithm, means, epsilon, run, options));
+            }
+        };
+        let workers: Vec<_> = (0..options.threads).map(|_| scope.spawn(worker)).collect();
+        workers.into_iter().flat_map(|worker| worker.join().expect("no panic")).collect()
+    });
+    regrets.sort_by(f64::total_cmp);
+    let rank = (regrets.len() as f64 * 0.99).ceil() as usize - 1;
+    (regrets.iter().sum::<f64>() / regrets.len() as f64, regrets[rank], regrets[regrets.len() - 1])
+}
+
+/// sum of Delta ln T / divergence over the arms that are not best.
+fn least(means: &[f64], horizon: u64, divergence: impl Fn(f64, f64) -> f64) -> f64 {
+    let best = means.iter().copied().fold(0.0, f64::max);
+    let others = means.iter().filter(|&&mean| mean < best);
+    others.map(|&mean| (best - mean) * (horizon as f64).ln() / divergence(mean, best)).sum()
+}
+
+fn main() {
+    let options = Options::read();
+    println!(
+        "pseudo-regret, Bernoulli, T = {}, {} runs, {} in flight: mean / p99 / max",
+        options.horizon, options.runs, options.in_flight
+    );
+    print!("{:<18}", "");
+    for (name, _) in INSTANCES {
+        EPSILONS.iter().for_each(|epsilon| print!("{:>22}", format!("{name} eps {epsilon}")));
+    }
+    println!();
+    let row = |name: &str, cell: &dyn Fn(&[f64], f64) -> String| {
+        print!("{name:<18}");
+        for (_, means) in INSTANCES {
+            for epsilon in EPSILONS {
+                print!("{:>22}", cell(means, epsilon));
+                std::io::Write::flush(&mut std::io::stdout()).expect("stdout");
+            }
+        }
+        println!();
+    };
+    row("d_eps bound", &|means, epsilon| {
+        format!("{:.0}", least(means, options.horizon, |x, y| private_divergence(x, y, epsilon)))
+    });
+    // at a loss without limit d_eps is kl
+    row("kl bound", &|means, _| {
+        format!("{:.0}", least(means, options.horizon, |x, y| private_divergence(x, y, 700.0)))
+    });
+    for &algorithm in &options.policies {
+        row(algorithm.name(), &|means, epsilon| {
+            let (mean, p99, max) = cell(algorithm, means, epsilon, &options);
+            format!("{mean:.0} / {p99:.0} / {max:.0}")
+        });
+    }
+}

@@ -1,0 +1,23 @@
+//! DP-EXP3-Lap: DP-Lambda-Lap over EXP3.
+//!
+//! Tossou and Dimitrakakis (2017), Algorithm 1, with mini-batches as an option: **pure eps-DP**,
+//! regret O(sqrt(K T ln K) ln T/eps) with `batch` = 1 (the paper's, and the default),
+//! O(sqrt(K T ln K/eps) ln T) with `batch` = ceil(1/eps), and O(sqrt(K T ln K ln T/eps)) with the
+//! best `batch`, 2 ln(T)/eps: see [`Lap`].
+//!
+//! Cost: select and update O(log K); 64 bytes an arm and those of the intervals.
+
+use super::Algorithm;
+use super::lap::Lap;
+use crate::config::Config;
+use crate::error::Result;
+use crate::random::Seed;
+
+pub enum Exp3Lap {}
+
+impl Exp3Lap {
+    #[allow(clippy::new_ret_no_self)]
+    pub fn new(config: &Config, seed: &mut Seed) -> Result<Lap> {
+        Lap::over(Algorithm::NonprivateExp3, config, seed)
+    }
+}

@@ -1,0 +1,203 @@
+//! Intervals: one draw of an arm, played a fixed number of times, released once.
+//!
+//! **Pure eps-DP** by Theorem P of [`crate::privacy`]: a decision belongs to one interval from the
+//! moment it is made (its pull carries the interval's number), an interval closes when its last
+//! play is answered, and its sum is released there, once, with noise for sensitivity one.
+//!
+//! When all plays of an interval are in flight the next one opens, so that delayed answers cost no
+//! decisions; intervals then close out of order. A cancelled play is issued again, before any new
+//! interval opens. An interval that is still open when its place is needed (after about twice the
+//! pending capacity, so only by repeated cancellations) is given up unreleased.
+//!
+//! Cost: O(1) a call; 96 bytes an interval that can be open at once, about
+//! `pending_capacity / plays` of them.
+
+use super::Pull;
+use crate::batch::{Batch, Release};
+use crate::config::Config;
+use crate::noise::LaplaceSource;
+use crate::reward::Reward;
+use std::collections::VecDeque;
+
+pub struct Intervals {
+    plays: u64,
+    noise: LaplaceSource,
+    /// The interval with number n lives at n modulo the length.
+    ring: Box<[Interval]>,
+    /// Intervals with plays to issue, the oldest first. No more than the ring has.
+    waiting: VecDeque<u32>,
+    /// The last interval's number (it wraps).
+    last: u32,
+    released: bool,
+}
+
+struct Interval {
+    number: u32,
+    /// What was drawn: the pull of whoever draws the arms.
+    drawn: Pull,
+    unissued: u64,
+    batch: Batch,
+    open: bool,
+}
+
+impl Intervals {
+    pub fn new(config: &Config, plays: u64, noise: LaplaceSource) -> Intervals {
+        let in_flight = u64::from(config.pending_capacity.max(config.answer_window).next_power_of_two());
+        let length = (in_flight / plays + 2).next_power_of_two() as usize;
+        let closed = || Interval { number: 0, drawn: Pull::NONE, unissued: 0, batch: Batch::default(), open: false };
+        Intervals {
+            plays,
+            noise,
+            ring: (0..length).map(|_| closed()).collect(),
+            waiting: VecDeque::with_capacity(length),
+            last: 0,
+            released: false,
+        }
+    }
+
+    /// Must an interval be opened before the next play?
+    #[inline]
+    pub fn needs_arm(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Opens the next interval. Returns the draw of the one that was given up for it, if any.
+    pub fn open(&mut self, drawn: Pull) -> Option<Pull> {
+        self.last = self.last.wrapping_add(1);
+        self.waiting.push_back(self.last);
+        let (number, unissued) = (self.last, self.plays);
+        let interval = self.at(number);
+        let given_up = interval.open.then_some(interval.drawn);
+        let mut batch = Batch::default();
+        batch.open(unissued, 0);
+        *interval = Interval { number, drawn, unissued, batch, open: true };
+        given_up
+    }
+
+    /// The next play.
+    #[inline]
+    pub fn play(&mut self) -> Pull {
+        let number = *self.waiting.front().expect("an interval was opened");
+        let interval = self.at(number);
+        interval.unissued -= 1;
+        let pull = Pull { phase: number, ..interval.drawn };
+        if interval.unissued == 0 {
+            self.waiting.pop_front();
+        }
+        pull
+    }
+
+    /// Credits an answer; when it was its interval's last: the interval's draw and its release.
+    #[inline]
+    pub fn observe(&mut self, pull: Pull, reward: Reward) -> Option<(Pull, Release)> {
+        let interval = self.find(pull)?;
+        interval.batch.collect(reward);
+        if interval.batch.free() > 0 {
+            return None;
+        }
+        interval.open = false;
+        let (drawn, mut batch) = (interval.drawn, std::mem::take(&mut interval.batch));
+        self.released = true;
+        Some((drawn, batch.release(&mut self.noise)))
+    }
+
+    /// The play will be issued again.
+    pub fn cancel(&mut self, pull: Pull) {
+        let Some(interval) = self.find(pull) else { return };
+        interval.unissued += 1;
+        if interval.unissued == 1 {
+            self.waiting.push_back(pull.phase);
+        }
+    }
+
+    /// The number of the last interval.
+    pub fn last(&self) -> u32 {
+        self.last
+    }
+
+    /// The loss of one release; 0 before the first.
+    pub fn epsilon(&self) -> f64 {
+        if self.released { self.noise.law().epsilon() } else { 0.0 }
+    }
+
+    fn at(&mut self, number: u32) -> &mut Interval {
+        let mask = self.ring.len() - 1;
+        &mut self.ring[number as usize & mask]
+    }
+
+    /// The pull's interval, if it is still open.
+    fn find(&mut self, pull: Pull) -> Option<&mut Interval> {
+        Some(self.at(pull.phase)).filter(|interval| interval.open && interval.number == pull.phase)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::noise::Laplace;
+    use crate::random::Seed;
+
+    fn intervals(plays: u64, capacity: u32) -> Intervals {
+        let mut config = Config::new(2, 1.0);
+        config.pending_capacity = capacity;
+        // At scale 1 the noise is far below half a reward.
+        let noise = LaplaceSource::new(Laplace::with_scale(1), Seed::new(Some([1; 32])).unwrap().stream());
+        Intervals::new(&config, plays, noise)
+    }
+
+    fn drawn(arm: u32) -> Pull {
+        Pull { arm, phase: 70 + arm, propensity: 0.5 }
+    }
+
+    fn one() -> Reward {
+        Reward::from_units(Reward::ONE as u32)
+    }
+
+    #[test]
+    fn answers_belong_to_their_own_interval_in_any_order() {
+        let mut intervals = intervals(2, 8);
+        let mut pulls = Vec::new();
+        for arm in 0..3 {
+            assert!(intervals.needs_arm());
+            assert!(intervals.open(drawn(arm)).is_none());
+            pulls.extend([intervals.play(), intervals.play()]);
+        }
+        assert!(intervals.observe(pulls[5], one()).is_none());
+        assert!(intervals.observe(pulls[0], Reward::MIN).is_none());
+        let (pull, release) = intervals.observe(pulls[4], one()).unwrap();
+        assert_eq!((pull, release.sum.round()), (drawn(2), 2.0));
+        let (pull, release) = intervals.observe(pulls[1], one()).unwrap();
+        assert_eq!((pull, release.sum.round(), release.count), (drawn(0), 1.0, 2));
+        assert!(intervals.observe(pulls[1], one()).is_none()); // closed: takes nothing more
+    }
+
+    #[test]
+    fn cancelled_plays_are_issued_again_first() {
+        let mut intervals = intervals(2, 8);
+        intervals.open(drawn(1));
+        let first = [intervals.play(), intervals.play()];
+        intervals.open(drawn(0));
+        intervals.play();
+        first.iter().for_each(|&pull| intervals.cancel(pull));
+        assert_eq!((intervals.play().arm, intervals.play(), intervals.play()), (0, first[0], first[1]));
+        assert!(intervals.needs_arm());
+    }
+
+    #[test]
+    fn an_interval_that_never_ends_is_given_up() {
+        let mut intervals = intervals(1, 2);
+        let length = intervals.ring.len() as u32;
+        intervals.open(drawn(1));
+        let lost = intervals.play();
+        for _ in 1..length {
+            assert!(intervals.open(drawn(0)).is_none());
+            let pull = intervals.play();
+            intervals.observe(pull, one()).unwrap();
+        }
+        assert_eq!(intervals.open(drawn(0)), Some(drawn(1)));
+        assert!(intervals.observe(lost, one()).is_none());
+        intervals.cancel(lost); // of no effect
+        assert_eq!(intervals.play().arm, 0);
+        assert!(intervals.needs_arm());
+    }
+}

@@ -1,0 +1,208 @@
+//! DP-Lambda-Lap: any bandit for gains in [0, 1], made private by noise on its gains.
+//!
+//! Tossou and Dimitrakakis (2017), Section 3.1 and Algorithm 1. **Pure eps-DP** (their Theorem 3.2;
+//! here Theorem P of [`crate::privacy`]): the base sees noisy gains only, whatever it does with them
+//! is post-processing. A noisy gain in [-b, b+1] is rescaled to [0, 1], rounded to the grid (after
+//! the noise, so freely) and given to the base; outside, the base's pull is cancelled.
+//!
+//! `config.batch` = tau plays of one arm make one gain: their mean plus Lap(1/(eps tau)), released
+//! as their sum plus Lap(1/eps) (see [`Intervals`], also for delays). tau = 1 is the paper's
+//! algorithm, b = ln(T)/eps, and with EXP3 its regret is O(sqrt(K T ln K) ln T/eps). **tau =
+//! ceil(1/eps) is a better choice:** the base makes T/tau draws that weigh tau each, with gains in a
+//! range of 2b+1 where b = ln(T/tau)/(eps tau), so the regret is (2b+1) sqrt(tau) times EXP3's:
+//! O(sqrt(K T ln K/eps) ln T). **The best is tau = 2 ln(T)/eps,** where 2b+1 is about 2:
+//! O(sqrt(K T ln K ln T/eps)).
+//!
+//! The base: any policy but this one, configured with a horizon of T/tau draws. A private base is
+//! allowed but buys nothing: it adds its own noise to gains that are private already, and needs
+//! what it needs of the configuration. The claim here is the noise's alone and never the base's.
+//!
+//! Cost: the base's, once in tau decisions; 24 bytes an arm beyond the base and the intervals.
+
+use super::exp3::known_horizon;
+use super::intervals::Intervals;
+use super::{Algorithm, ArmState, Policy, Pull};
+use crate::batch::Release;
+use crate::config::Config;
+use crate::error::{Error, Result};
+use crate::noise::{LaplaceSource, laplace_sum_width};
+use crate::privacy::PrivacyLoss;
+use crate::random::Seed;
+use crate::reward::Reward;
+
+pub struct Lap {
+    base: Box<dyn Policy>,
+    intervals: Intervals,
+    /// b.
+    reach: f64,
+    arms: Box<[Released]>,
+    /// Half-widths of the arms' means fail with this chance.
+    beta: f64,
+    epsilon: f64,
+}
+
+/// What was released of an arm.
+#[derive(Clone, Default)]
+struct Released {
+    sum: f64,
+    rewards: u64,
+    releases: u64,
+}
+
+impl Lap {
+    /// Over the policy with the number `config.base`.
+    pub fn new(config: &Config, seed: &mut Seed) -> Result<Lap> {
+        match Algorithm::from_number(config.base)? {
+            Algorithm::Lap | Algorithm::Exp3Lap => {
+                Err(Error::config("base", "must be a policy other than dp-lap itself", config.base))
+            }
+            base => Lap::over(base, config, seed),
+        }
+    }
+
+    pub(super) fn over(base: Algorithm, config: &Config, seed: &mut Seed) -> Result<Lap> {
+        let horizon = known_horizon(config)?;
+        let law = config.laplace(config.epsilon_per_reward()?)?;
+        let plays = u64::from(config.batch.max(1)); // tau
+        let draws = horizon.div_ceil(plays);
+        let noise = LaplaceSource::new(law, seed.stream());
+        let base_config = Config { horizon: draws, batch: 0, base: 0, ..config.clone() };
+        Ok(Lap {
+            base: base.build(&base_config, seed)?,
+            intervals: Intervals::new(config, plays, noise),
+            reach: (draws as f64).ln() / (law.epsilon() * plays as f64),
+            arms: vec![Released::default(); config.arms as usize].into(),
+            beta: if config.beta > 0.0 { config.beta } else { 1.0 / horizon as f64 },
+            epsilon: law.epsilon(),
+        })
+    }
+
+    /// The base's gain, if it is to have one.
+    fn rescaled(&self, noisy: f64) -> Option<Reward> {
+        let (low, high) = (-self.reach, self.reach + 1.0);
+        let unit = (noisy - low) / (high - low);
+        (low..=high).contains(&noisy).then(|| Reward::from_units((unit * Reward::ONE as f64).round() as u32))
+    }
+}
+
+impl Policy for Lap {
+    fn choose(&mut self) -> Pull {
+        if self.intervals.needs_arm() {
+            let drawn = self.base.choose();
+            if let Some(given_up) = self.intervals.open(drawn) {
+                self.base.cancel(given_up);
+            }
+        }
+        self.intervals.play()
+    }
+
+    fn observe(&mut self, pull: Pull, reward: Reward) {
+        let Some((drawn, release)) = self.intervals.observe(pull, reward) else { return };
+        let arm = &mut self.arms[drawn.arm as usize];
+        arm.add(&release);
+        match self.rescaled(release.mean()) {
+            Some(gain) => self.base.observe(drawn, gain),
+            None => self.base.cancel(drawn),
+        }
+    }
+
+    fn cancel(&mut self, pull: Pull) {
+        self.intervals.cancel(pull);
+    }
+
+    /// The mean of all releases; the width is for stochastic rewards (adversarial ones have no
+    /// mean to estimate): half of beta for the rewards, by Hoeffding, half for the noises.
+    fn arm(&self, arm: u32) -> ArmState {
+        let active = self.base.arm(arm).active;
+        let arm = &self.arms[arm as usize];
+        if arm.releases == 0 {
+            return ArmState { mean: f64::NAN, width: f64::NAN, active };
+        }
+        let rewards = arm.rewards as f64;
+        let noise = laplace_sum_width(&[(1.0 / self.epsilon, arm.releases)], self.beta / 2.0);
+        let width = ((4.0 / self.beta).ln() / (2.0 * rewards)).sqrt() + noise / rewards;
+        ArmState { mean: arm.sum / rewards, width, active }
+    }
+
+    /// The number of draws.
+    fn phase(&self) -> u32 {
+        self.intervals.last()
+    }
+
+    fn active(&self) -> u32 {
+        self.base.active()
+    }
+
+    fn best_arm(&self) -> Option<u32> {
+        self.base.best_arm()
+    }
+
+    fn privacy(&self) -> PrivacyLoss {
+        PrivacyLoss::Pure(self.intervals.epsilon())
+    }
+}
+
+impl Released {
+    fn add(&mut self, release: &Release) {
+        self.sum += release.sum;
+        self.rewards += release.count;
+        self.releases += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(batch: u32) -> Config {
+        let mut config = Config::new(3, 0.5);
+        (config.horizon, config.batch, config.base) = (10_000, batch, Algorithm::NonprivateExp3 as u32);
+        config
+    }
+
+    fn lap(config: &Config) -> Lap {
+        Lap::new(config, &mut Seed::new(Some([9; 32])).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn the_window_is_the_papers() {
+        let one = lap(&config(0));
+        assert!((one.reach - 1e4f64.ln() / 0.5).abs() < 1e-9);
+        let (low, high) = (-one.reach, one.reach + 1.0);
+        assert_eq!(one.rescaled(low).unwrap().units(), 0);
+        assert_eq!(one.rescaled(high).unwrap().units(), Reward::ONE);
+        assert_eq!(one.rescaled(0.5).unwrap().units(), Reward::ONE / 2);
+        assert!(one.rescaled(low - 1e-9).is_none() && one.rescaled(high + 1e-9).is_none());
+        assert!((lap(&config(2)).reach - 5e3f64.ln()).abs() < 1e-9); // eps tau = 1
+    }
+
+    #[test]
+    fn one_draw_is_played_tau_times_and_released_once() {
+        let mut lap = lap(&config(3));
+        for interval in 1..=5 {
+            let pulls: Vec<_> = (0..3).map(|_| lap.choose()).collect();
+            assert!(pulls.iter().all(|&pull| pull == pulls[0] && pull.phase == interval));
+            assert_eq!(lap.privacy(), PrivacyLoss::Pure(if interval == 1 { 0.0 } else { 0.5 }));
+            pulls.iter().for_each(|&pull| lap.observe(pull, Reward::MIN));
+        }
+        assert_eq!(lap.arms.iter().map(|arm| arm.releases).sum::<u64>(), 5);
+    }
+
+    #[test]
+    fn takes_any_base_but_itself_and_only_with_a_horizon() {
+        let mut config = config(1);
+        config.delta = 1e-6; // for the bases that need one
+        for &base in Algorithm::ALL {
+            config.base = base as u32;
+            let made = Lap::new(&config, &mut Seed::new(Some([9; 32])).unwrap());
+            assert_eq!(made.is_err(), matches!(base, Algorithm::Lap | Algorithm::Exp3Lap), "{}", base.name());
+        }
+        let refuse = |config: &Config| Lap::new(config, &mut Seed::new(None).unwrap()).err().unwrap().to_string();
+        config.base = 0;
+        assert_eq!(refuse(&config), "base must be the number of a policy, got 0");
+        (config.base, config.horizon) = (10, 0);
+        assert_eq!(refuse(&config), "horizon must be known (> 0) for this policy, got 0");
+        (config.horizon, config.epsilon) = (100, f64::NAN);
+        assert_eq!(refuse(&config), "epsilon must be finite and > 0, got NaN");
+    }
+}
