@@ -11,141 +11,87 @@
 //! guarantee is the devices' work, the report says what it is if they do it with
 //! `config.epsilon / config.contributions_per_user`.
 //!
-//! With the bits' mean z and their lie probability q, the arm's mean is (z - q)/(1 - 2q) and the
-//! index (z - q)/(1 - 2q) + sqrt(2 ln t/n)/(1 - 2q): a rising function of UCB1's on bits, which is
-//! what we compare.
+//! With z the bits' mean and q their lie probability, the arm's mean is (z - q)/(1 - 2q) and its
+//! index (z - q)/(1 - 2q) + sqrt(2 ln t/n)/(1 - 2q). That rises with UCB1's index of the bits,
+//! z + sqrt(2 ln t/n), so the policy is UCB1 on bits: only what is read of an arm is debiased.
 //!
-//! Cost: select O(K), update O(1); 24 bytes an arm.
+//! Cost: UCB1's.
 
-use super::{ArmState, Policy, Pull};
+use super::nonprivate_ucb1::Ucb1;
+use super::{ArmState, Flexible, Policy, Pull};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::local::RandomizedResponse;
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::Reward;
-use std::marker::PhantomData;
 
-/// Hoeffding's widths.
-pub type LdpUcb = BitUcb<Hoeffding>;
+/// UCB1 on bits.
+pub type LdpUcb = OnBits<Ucb1>;
 
-/// An index policy on privatised bits.
-pub struct BitUcb<I> {
+/// A policy without privacy of its own, on bits that are private already.
+pub struct OnBits<P> {
+    policy: P,
     response: RandomizedResponse,
-    arms: Box<[Arm]>,
-    decisions: u64,
-    answered: u64,
-    beta: f64,
-    index: PhantomData<I>,
+    answered: bool,
 }
 
-/// An index on bits, rising in the mean.
-pub trait BitIndex: Send {
-    /// The index of a mean of bits at this ln t, if it is above `best`; `pulls` counts those in
-    /// flight, too.
-    fn above(best: f64, mean: f64, pulls: f64, ln_t: f64) -> Option<f64>;
+/// An index policy: its choices among bits are those among debiased bits, a rising line of them.
+pub trait IndexPolicy: Policy + Sized {
+    /// A fresh one.
+    fn fresh(config: &Config, seed: &mut Seed) -> Result<Self>;
 }
 
-/// z + sqrt(2 ln t/n).
-pub enum Hoeffding {}
-
-impl BitIndex for Hoeffding {
-    fn above(best: f64, mean: f64, pulls: f64, ln_t: f64) -> Option<f64> {
-        Some(mean + (2.0 * ln_t / pulls).sqrt()).filter(|&index| index > best)
+impl IndexPolicy for Ucb1 {
+    fn fresh(config: &Config, seed: &mut Seed) -> Result<Self> {
+        Ucb1::new(config, seed)
     }
 }
 
-#[derive(Clone, Default)]
-struct Arm {
-    ones: u64,
-    count: u64,
-    /// Decisions not yet answered: they count as pulls, so that a burst of decisions without
-    /// answers spreads over the arms.
-    in_flight: u64,
-}
-
-impl Arm {
-    fn mean(&self) -> f64 {
-        self.ones as f64 / self.count as f64
-    }
-
-    fn index_above<I: BitIndex>(&self, best: f64, ln_t: f64) -> Option<f64> {
-        match (self.count, self.count + self.in_flight) {
-            (_, 0) => Some(f64::INFINITY).filter(|&index| index > best),
-            (0, pulls) => I::above(best, 0.0, pulls as f64, ln_t),
-            (_, pulls) => I::above(best, self.mean(), pulls as f64, ln_t),
-        }
-    }
-}
-
-impl<I: BitIndex> BitUcb<I> {
-    pub fn new(config: &Config, _seed: &mut Seed) -> Result<Self> {
+impl<P: IndexPolicy> OnBits<P> {
+    pub fn new(config: &Config, seed: &mut Seed) -> Result<Self> {
         if config.answer_window > 0 {
             let rule = "must be 0 in the local model: every device sends its bit";
             return Err(Error::config("answer_window", rule, config.answer_window));
         }
-        let beta = match (config.beta, config.horizon) {
-            (0.0, 0) => 0.05,
-            (0.0, horizon) => 1.0 / horizon as f64,
-            (beta, _) => beta,
-        };
-        Ok(Self {
-            response: RandomizedResponse::new(config.epsilon_per_reward()?)?,
-            arms: vec![Arm::default(); config.arms as usize].into(),
-            decisions: 0,
-            answered: 0,
-            beta,
-            index: PhantomData,
-        })
+        let response = RandomizedResponse::new(config.epsilon_per_reward()?)?;
+        Ok(OnBits { policy: P::fresh(config, seed)?, response, answered: false })
     }
 }
 
-impl<I: BitIndex> Policy for BitUcb<I> {
+impl<P: IndexPolicy> Policy for OnBits<P> {
     fn choose(&mut self) -> Pull {
-        self.decisions += 1;
-        let ln_t = (self.decisions as f64).ln();
-        let (mut best, mut most) = (0, f64::NEG_INFINITY);
-        for (arm, state) in self.arms.iter().enumerate() {
-            if let Some(index) = state.index_above::<I>(most, ln_t) {
-                (best, most) = (arm, index);
-            }
-        }
-        self.arms[best].in_flight += 1;
-        Pull { arm: best as u32, phase: 0, propensity: 1.0 }
+        self.policy.choose()
     }
 
     fn observe(&mut self, pull: Pull, reward: Reward) {
-        let arm = &mut self.arms[pull.arm as usize];
-        arm.in_flight -= 1;
-        arm.count += 1;
-        arm.ones += u64::from(reward.units() == Reward::ONE);
-        self.answered += 1;
+        self.answered = true;
+        self.policy.observe(pull, reward);
     }
 
     fn cancel(&mut self, pull: Pull) {
-        self.arms[pull.arm as usize].in_flight -= 1;
+        self.policy.cancel(pull);
     }
 
     fn arm(&self, arm: u32) -> ArmState {
-        let state = &self.arms[arm as usize];
-        if state.count == 0 {
-            return ArmState { mean: f64::NAN, width: f64::NAN, active: true };
-        }
-        // Hoeffding on bits, both sides
-        let width = ((2.0 / self.beta).ln() / (2.0 * state.count as f64)).sqrt();
-        ArmState { mean: self.response.debias(state.mean()), width: width * self.response.stretch(), active: true }
+        let bits = self.policy.arm(arm);
+        ArmState { mean: self.response.debias(bits.mean), width: bits.width * self.response.stretch(), ..bits }
     }
 
     fn phase(&self) -> u32 {
-        0
+        self.policy.phase()
     }
 
     fn active(&self) -> u32 {
-        self.arms.len() as u32
+        self.policy.active()
+    }
+
+    fn flexible(&mut self) -> Option<&mut dyn Flexible> {
+        self.policy.flexible()
     }
 
     fn privacy(&self) -> PrivacyLoss {
-        PrivacyLoss::Pure(if self.answered > 0 { self.response.epsilon() } else { 0.0 })
+        PrivacyLoss::Pure(if self.answered { self.response.epsilon() } else { 0.0 })
     }
 
     fn takes_bits(&self) -> bool {
