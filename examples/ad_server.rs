@@ -465,9 +465,11 @@ fn print_accounts(options: &Options, day: &Day, ours: &Outcome, bandit: &Bandit)
     if (gain as f64) < 0.05 * rotation.expected() {
         println!("That is little: clicks are so rare that it can hardly tell these ads apart in one day.");
     }
-    println!("{} wins {cost} more than that, without any privacy.", BASELINE.name());
-    if cost < 0 {
-        println!("(A better algorithm more than makes up for the noise.)");
+    if cost >= 0 {
+        println!("{} wins {cost} more than that, without any privacy.", BASELINE.name());
+    } else {
+        println!("{} wins {} fewer, without any privacy: the better algorithm more than", BASELINE.name(), -cost);
+        println!("makes up for its noise.");
     }
     Ok(())
 }
