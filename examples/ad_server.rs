@@ -56,28 +56,30 @@ fn main() {
     }
 }
 
-const USAGE: &str = "usage: ad_server [--serve] [--port N] [--policy NAME] [--epsilon X]
+const USAGE: &str = "usage: ad_server [--serve] [--port N] [--policy NAME] [--epsilon X] [--delta X]
   --serve         serve until Ctrl-C; without it, serve one simulated day and print the accounts
   --port N        default 0: any free one
   --policy NAME   default: the recommended one
-  --epsilon X     privacy loss of one click, default 1";
+  --epsilon X     privacy loss of one click, default 1
+  --delta X       default 0; some policies need one, such as 1e-6";
 
 struct Options {
     serve: bool,
     port: u16,
     policy: Algorithm,
     epsilon: f64,
+    delta: f64,
 }
 
 impl Options {
     fn parse(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
-        let mut options = Options { serve: false, port: 0, policy: Algorithm::RECOMMENDED, epsilon: 1.0 };
+        let mut options = Options { serve: false, port: 0, policy: Algorithm::RECOMMENDED, epsilon: 1.0, delta: 0.0 };
         while let Some(word) = words.next() {
             if word == "--serve" {
                 options.serve = true;
                 continue;
             }
-            if !["--port", "--policy", "--epsilon"].contains(&word.as_str()) {
+            if !["--port", "--policy", "--epsilon", "--delta"].contains(&word.as_str()) {
                 return Err(format!("unknown option {word}"));
             }
             let value = words.next().ok_or(format!("{word} needs a value"))?;
@@ -85,6 +87,7 @@ impl Options {
             match word.as_str() {
                 "--port" => options.port = value.parse().map_err(|_| bad())?,
                 "--epsilon" => options.epsilon = value.parse().map_err(|_| bad())?,
+                "--delta" => options.delta = value.parse().map_err(|_| bad())?,
                 _ => {
                     let known: Vec<_> = Algorithm::ALL.iter().map(|a| a.name()).collect();
                     options.policy = *Algorithm::ALL
@@ -99,6 +102,7 @@ impl Options {
 
     fn bandit(&self, policy: Algorithm) -> Result<Bandit, Error> {
         let mut config = Config::new(ARMS as u32, self.epsilon);
+        config.delta = self.delta;
         config.horizon = DAY;
         config.reward_bits = 0; // a click or none
         config.answer_window = ANSWER_WINDOW;
