@@ -173,7 +173,7 @@ fn silence_is_an_answer_once_its_window_is_over() {
     assert_eq!(report["decisions"], WINDOW + 1);
     assert_eq!(report["pending"], WINDOW, "the first decision's window is over");
 
-    // DP-SE's first epoch: 21,770 silent decisions (2177 an arm) and a window.
+    // DP-SE's first epoch: 21,250 silent decisions (2125 an arm) and a window.
     for _ in 0..24_000 {
         server.click_url();
     }
@@ -181,8 +181,8 @@ fn silence_is_an_answer_once_its_window_is_over() {
     assert_eq!(report["phase"], 2);
     assert_eq!(report["epsilon_spent"].as_f64().unwrap(), 1.0);
     for arm in report["arms"].as_array().unwrap() {
-        // One click at most in 2177 pulls. Noise Lap(1): |noise| > 40 has probability 4e-18.
-        assert!(arm["mean"].as_f64().unwrap().abs() < 41.0 / 2177.0, "{arm}");
+        // One click at most in 2125 pulls. Noise Lap(1): |noise| > 40 has probability 4e-18.
+        assert!(arm["mean"].as_f64().unwrap().abs() < 41.0 / 2125.0, "{arm}");
     }
 }
 

@@ -85,6 +85,20 @@ fn the_rust_program_is_a_documentation_test() {
     assert!(face.contains(r#"#[doc = include_str!("../README.md")]"#));
 }
 
+#[test]
+fn the_table_has_every_policy() {
+    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let header = std::fs::read_to_string(root().join("include/dpb.h")).unwrap();
+    for policy in dpb::Algorithm::ALL {
+        let row = format!("| `{}` | `Algorithm::{policy:?}` | `dpb_new_", policy.name());
+        let rest = readme.split_once(&row).unwrap_or_else(|| panic!("no row of the README begins {row}")).1;
+        let constructor = format!("dpb_new_{}(", rest.split_once('`').unwrap().0);
+        assert!(header.contains(&constructor), "{constructor} is not in dpb.h");
+    }
+    let recommended = format!("at this time `{}`", dpb::Algorithm::RECOMMENDED.name());
+    assert!(readme.contains(&recommended), "the README does not say: {recommended}");
+}
+
 /// The commands under "Linking", in a directory that looks like ours after `cargo build --release`.
 #[test]
 fn the_link_commands() {
