@@ -91,7 +91,7 @@ fn dp_ucb_int_reports_the_releases_really_made() {
         for t in 0..20_000 {
             let decision = bandit.select().unwrap();
             let arm = decision.arm as usize;
-            bandit.update(decision.ticket, f64::from(u8::from((t * 7 + arm) % 3 > 0))).unwrap();
+            bandit.update(decision.ticket, f64::from(u8::from(!(t * 7 + arm).is_multiple_of(3)))).unwrap();
             counts[arm] += 1;
             for (i, report) in bandit.arm_reports().unwrap().iter().enumerate() {
                 if report.mean.to_bits() != means[i].to_bits() {
