@@ -4,7 +4,9 @@
 use dpb::{Algorithm, Bandit, Config};
 
 /// Name, policy, what it wants of its configuration.
-const POLICIES: &[(&str, Algorithm, fn(&mut Config))] = &[
+type Row = (&'static str, Algorithm, fn(&mut Config));
+
+const POLICIES: &[Row] = &[
     ("DP-SE", Algorithm::Se, |_| ()),
     ("DP-UCB-BOUND", Algorithm::UcbBound, |_| ()),
     ("DP-UCB", Algorithm::Ucb, |_| ()),
@@ -12,6 +14,9 @@ const POLICIES: &[(&str, Algorithm, fn(&mut Config))] = &[
     ("DP-UCB-INT, f printed", Algorithm::UcbInt, |config| config.batch = 1),
     ("DP-UCB-INT, rigorous", Algorithm::UcbInt, |config| config.rigorous_index = true),
     ("Private-UCB", Algorithm::PrivateUcb, |_| ()),
+    ("DP-IMED", Algorithm::Imed, |config| config.delta = 0.0),
+    ("DP-KLUCB", Algorithm::KlUcb, |config| config.delta = 0.0),
+    ("Lazy-DP-TS", Algorithm::Ts, |config| config.delta = 0.0),
     ("UCB1 (not private)", Algorithm::NonprivateUcb1, |_| ()),
     ("SE (not private)", Algorithm::NonprivateSe, |_| ()),
     ("KL-UCB (not private)", Algorithm::NonprivateKlUcb, |_| ()),
