@@ -10,8 +10,8 @@
 ///
 /// P(|noise| > B (L - nu ln(1 - u))/sqrt(u)) <= gamma, L = ln(2/gamma).
 ///
-/// Narrower than Chan, Shi, Song (2011), Cor. 2.9, which is the same inequality relaxed: by a third to a
-/// half at gamma = 1e-20. [`crate::noise::SumWidth`] is exact for a list of noises; this one needs no list,
+/// Narrower than Chan, Shi, Song (2011), Cor. 2.9, which is the same inequality relaxed: by a
+/// quarter and more at gamma = 1e-20. [`crate::noise::SumWidth`] is exact for a list of noises; this one needs no list,
 /// so a running sum keeps it up to date in O(1).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tail {
