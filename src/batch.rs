@@ -72,10 +72,13 @@ impl Batch {
         self.quota
     }
 
-    /// A copy, so that a batch can be released twice, for the tests that must notice.
+    /// What an outsider has of a batch that is released twice, for the tests that must notice.
     #[cfg(feature = "test-hooks")]
-    pub(crate) fn clone_for_sabotage(&self) -> Batch {
-        Batch { ..*self }
+    pub(crate) fn release_twice<L: Law>(&mut self, noise: &mut NoiseSource<L>) -> Release {
+        let sum = self.sum;
+        let once = self.release(noise);
+        self.sum = sum;
+        Release { sum: 0.5 * (once.sum + self.release(noise).sum), ..once }
     }
 
     /// The sum of a full batch with fresh noise, once: it is forgotten here.

@@ -37,7 +37,7 @@ pub struct Chernoff {
 impl DpImed {
     pub fn new(config: &Config, seed: &mut Seed) -> Result<DpImed> {
         let noise = config.noise()?;
-        Batched::with_index(Chernoff { noise: Cumulant::of(&noise) }, 2.0, noise, config, seed)
+        Batched::with_index(Chernoff::new(Cumulant::of(&noise)), 2.0, noise, config, seed)
     }
 }
 
@@ -56,6 +56,10 @@ impl Index for Chernoff {
 }
 
 impl Chernoff {
+    pub fn new(noise: Cumulant) -> Chernoff {
+        Chernoff { noise }
+    }
+
     /// D(q) and its derivative. The expression is concave in l: Newton's method on its derivative,
     /// kept between two bounds; whatever l it ends at, the value is a bound that holds.
     pub fn exponent(&self, arm: &Evidence, q: f64) -> (f64, f64) {
@@ -65,11 +69,13 @@ impl Chernoff {
         }
         // The derivative is at most lack - l V sum w^2, and falls to minus infinity at the limit.
         let squares: f64 = arm.batches.iter().map(|batch| batch.weight * batch.weight).sum();
+        let spread: f64 = arm.batches.iter().map(|batch| batch.weight * batch.weight * batch.count as f64).sum();
         let heaviest = arm.batches.iter().map(|batch| batch.weight).fold(0.0, f64::max);
         let (mut low, mut high) = (0.0, lack / (self.noise.variance() * squares));
         high = high.min(self.noise.limit() / heaviest * (1.0 - 1e-12));
-        let mut l = 0.5 * high;
-        for _ in 0..40 {
+        // Newton's first step from 0, where rewards have variance q (1 - q).
+        let mut l = f64::min(0.5 * high, lack / (q * (1.0 - q) * spread + self.noise.variance() * squares));
+        for _ in 0..60 {
             let (mut first, mut second) = (-arm.sum, 0.0);
             for batch in arm.batches {
                 let (n, w) = (batch.count as f64, batch.weight);
@@ -111,5 +117,103 @@ fn log_remaining(q: f64, s: f64, remaining: f64) -> f64 {
         (q * (-s).exp_m1()).ln_1p()
     } else {
         remaining.ln()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::batched::Schedule;
+    use super::super::klucb::{kl, private_divergence};
+    use super::*;
+    use crate::noise::Noise;
+    use crate::random::Random;
+    use crate::reward::Reward;
+
+    fn schedule(epsilon: f64, first: u64) -> (Schedule, Noise) {
+        let noise = Config::new(2, epsilon).noise().unwrap();
+        (Schedule::new(first, 2.0, &noise).unwrap(), noise)
+    }
+
+    /// The expression under the supremum, as the docs print it.
+    fn expression(arm: &Evidence, noise: Cumulant, q: f64, l: f64) -> f64 {
+        let terms = arm.batches.iter().map(|batch| {
+            batch.count as f64 * (1.0 - q + q * (-l * batch.weight).exp()).ln() + noise.at(l * batch.weight)
+        });
+        -l * arm.sum - terms.sum::<f64>()
+    }
+
+    #[test]
+    fn the_exponent_is_the_supremum() {
+        for epsilon in [0.05, 1.0, 4.0] {
+            let (schedule, noise) = schedule(epsilon, 7);
+            let noise = Cumulant::of(&noise);
+            let chernoff = Chernoff::new(noise);
+            for released in [1, 2, 5, 15] {
+                for share in [-0.4, 0.0, 0.1, 0.45] {
+                    let arm = schedule.evidence(0.0, released, released);
+                    let arm = schedule.evidence(share * arm.weight, released, released);
+                    for q in [0.1, 0.5, 0.99, 1.0] {
+        let heaviest = arm.batches[released - 1].weight;
+                        let l = |i: u32| epsilon / heaviest * f64::from(i) / 20_000.0;
+                        let brute = (0..20_000).map(|i| expression(&arm, noise, q, l(i))).fold(0.0, f64::max);
+                        let (value, slope) = chernoff.exponent(&arm, q);
+                        assert!(value >= brute * (1.0 - 1e-9) && value <= brute * (1.0 + 1e-3) + 1e-3, "{value} {brute}");
+                        let step = 1e-6;
+                        let difference = (value - chernoff.exponent(&arm, q - step).0) / step;
+                        assert!((slope - difference).abs() <= 1e-3 * slope + 1e-3, "{slope} {difference}");
+                    }
+                }
+            }
+        }
+    }
+
+    /// With next to no noise D is n kl, and between one noise and none it is d_eps: one big batch.
+    #[test]
+    fn the_exponents_closed_forms() {
+        let (schedule, noise) = schedule(0.2, 1 << 30);
+        let n = (1u64 << 30) as f64;
+        let weight = schedule.evidence(0.0, 1, 1).weight / n;
+        for (mean, q) in [(0.2, 0.25), (0.0, 0.3), (0.2, 0.9), (0.6, 1.0 - 1e-9)] {
+            let arm = schedule.evidence(weight * mean * n, 1, 1);
+            let noiseless = Chernoff::new(Cumulant::Gaussian { variance: 1.0 }).exponent(&arm, q).0;
+            assert!((noiseless / (n * kl(mean, q)) - 1.0).abs() < 1e-4, "{mean} {q}: {noiseless}");
+            let private = Chernoff::new(Cumulant::of(&noise)).exponent(&arm, q).0;
+            assert!((private / (n * private_divergence(mean, q, 0.2)) - 1.0).abs() < 1e-4, "{mean} {q}: {private}");
+        }
+    }
+
+    /// How often D(mu) >= x in 100,000 experiments of three small batches, for x = ln 10 and ln 100.
+    fn exceedances(mean: f64, counted: Cumulant, random: &mut Random) -> [u32; 2] {
+        let (schedule, noise) = schedule(0.5, 2);
+        let Noise::Laplace(law) = noise else { unreachable!() };
+        let chernoff = Chernoff::new(counted);
+        let mut counts = [0; 2];
+        for _ in 0..100_000 {
+            let mut sum = 0.0;
+            for batch in schedule.evidence(0.0, 3, 3).batches {
+                let ones = (0..batch.count).filter(|_| random.unit() < mean).count();
+                sum += batch.weight * (ones as f64 + law.sample(random) as f64 / Reward::ONE as f64);
+            }
+            let value = chernoff.exponent(&schedule.evidence(sum, 3, 3), mean).0;
+            counts[0] += u32::from(value >= 10f64.ln());
+            counts[1] += u32::from(value >= 100f64.ln());
+        }
+        counts
+    }
+
+    /// P(D(mu) >= x) <= e^-x. Were it equal, counts above 10,600 and 1,200 would have chance below
+    /// 1e-9. An index that is blind to the noise must fail.
+    #[test]
+    fn the_exponent_is_a_bound() {
+        let mut random = crate::random::Seed::new(Some([6; 32])).unwrap().stream();
+        for mean in [0.1, 0.5, 0.9] {
+            let law = Cumulant::Laplace { epsilon: 0.5 };
+            let [tenth, hundredth] = exceedances(mean, law, &mut random);
+            assert!(tenth <= 10_600 && hundredth <= 1_200, "{mean}: {tenth} {hundredth}");
+            assert!(tenth > 500 && hundredth > 20, "the bound says nothing: {mean}: {tenth} {hundredth}");
+            let blind = Cumulant::Gaussian { variance: 1e-9 };
+            let [tenth, hundredth] = exceedances(mean, blind, &mut random);
+            assert!(tenth > 10_600 || hundredth > 1_200, "no teeth: {mean}: {tenth} {hundredth}");
+        }
     }
 }

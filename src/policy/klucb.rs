@@ -33,7 +33,7 @@ impl DpKlUcb {
             return Err(Error::config("delta", "must be 0: this policy is pure", config.delta));
         }
         let noise = config.noise()?;
-        Batched::with_index(Optimist { epsilon: config.epsilon_per_reward()? }, 2.0, noise, config, seed)
+        Batched::with_index(Optimist::new(config.epsilon_per_reward()?), 2.0, noise, config, seed)
     }
 }
 
@@ -49,7 +49,14 @@ impl Index for Optimist {
     }
 }
 
-/// d_eps(x, y) for x <= y.
+impl Optimist {
+    pub fn new(epsilon: f64) -> Optimist {
+        Optimist { epsilon }
+    }
+}
+
+/// d_eps(x, y) for x <= y: the least evidence, a pull, that an eps-DP policy can have of an arm's
+/// mean being x and not y (Azize et al. 2025). The yardstick of regret: see the crate's table.
 pub fn private_divergence(x: f64, y: f64, epsilon: f64) -> f64 {
     let shrink = (-epsilon).exp();
     let left = 1.0 - y + y * shrink;
@@ -86,4 +93,49 @@ fn reach(x: f64, budget: f64, epsilon: f64) -> (f64, f64) {
     let q = low;
     // A rise that is too large only makes the bound looser.
     (q, (1.0 - q) / (1.0 - x / q).max(1e-9))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// inf_z { eps |z - x| + kl(z, y) } over a fine grid.
+    #[test]
+    fn the_divergence_is_the_infimum() {
+        for epsilon in [0.05, 0.5, 3.0] {
+            for x in [0.0, 0.01, 0.3, 0.8] {
+                for y in [0.02, 0.31, 0.5, 0.95] {
+                    if x > y {
+                        continue;
+                    }
+                    let at = |i: u32| f64::from(i) / 100_000.0;
+                    let price = |z: f64| epsilon * (z - x).abs() + kl(z, y);
+                    let brute = (0..=100_000).map(|i| price(at(i))).fold(f64::INFINITY, f64::min);
+                    let value = private_divergence(x, y, epsilon);
+                    assert!((value - brute).abs() < 1e-7, "{epsilon} {x} {y}: {value} {brute}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_reach_inverts_the_divergence() {
+        for epsilon in [0.05, 0.5, 3.0] {
+            for x in [0.0, 1e-12, 0.3, 0.99] {
+                for budget in [0.0, 1e-9, 0.01, 0.3, 5.0] {
+                    let (q, rise) = reach(x, budget, epsilon);
+                    assert!((x..=1.0).contains(&q) && rise >= 0.0);
+                    if q < 1.0 && budget > 0.0 {
+                        assert!((private_divergence(x, q, epsilon) - budget).abs() < 1e-6 * (1.0 + budget));
+                    }
+                    // concave: the tangent is above, before and after (budgets only grow)
+                    for other in [budget + 1e-6, 2.0 * budget, 10.0] {
+                        if other >= budget {
+                            assert!(reach(x, other, epsilon).0 <= q + rise * (other - budget) + 1e-9);
+                        }
+                    }
+                }
+            }
+        }
+    }
 }

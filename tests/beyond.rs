@@ -1,0 +1,364 @@
+//! The policies that we recommend: regret, delays, sets of arms, propensities, and their privacy
+//! claims against an auditor with teeth. (Index checks: in the policies' own files.)
+
+#[path = "common/audit.rs"]
+mod audit;
+
+use audit::{Audit, Verdict, pattern, seed};
+use dpb::{Algorithm, Bandit, Config, Decision, Error, Fault};
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+const POLICIES: [Algorithm; 3] = [Algorithm::Imed, Algorithm::KlUcb, Algorithm::Ts];
+const A: [f64; 5] = [0.75, 0.625, 0.5, 0.375, 0.25];
+
+/// Bernoulli rewards from a generator of the test's own.
+struct Coins(u64);
+
+impl Coins {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    fn toss(&mut self, p: f64) -> f64 {
+        f64::from(u8::from(((self.next() >> 11) as f64) < p * (1u64 << 53) as f64))
+    }
+}
+
+fn bandit(algorithm: Algorithm, arms: u32, epsilon: f64, number: u64) -> Bandit {
+    let config = Config { test_seed: Some(seed(number)), pending_capacity: 1 << 14, ..Config::new(arms, epsilon) };
+    Bandit::new(algorithm, &config).unwrap()
+}
+
+/// Pseudo-regret of a run whose answers come `in_flight` decisions late.
+fn regret(algorithm: Algorithm, epsilon: f64, horizon: u32, in_flight: usize, number: u64) -> f64 {
+    let bandit = bandit(algorithm, 5, epsilon, number);
+    let (mut coins, mut waiting, mut regret) = (Coins(number << 20), VecDeque::new(), 0.0);
+    for _ in 0..horizon {
+        let decision = bandit.select().unwrap();
+        regret += A[0] - A[decision.arm as usize];
+        waiting.push_back(decision);
+        if waiting.len() > in_flight {
+            let decision: Decision = waiting.pop_front().unwrap();
+            bandit.update(decision.ticket, coins.toss(A[decision.arm as usize])).unwrap();
+        }
+    }
+    regret
+}
+
+fn mean_and_most(runs: impl Iterator<Item = f64>) -> (f64, f64) {
+    let all: Vec<f64> = runs.collect();
+    (all.iter().sum::<f64>() / all.len() as f64, all.iter().copied().fold(0.0, f64::max))
+}
+
+/// The targets at T = 1e6 on A at eps 1, with 20 runs in place of 200 (`examples/field.rs` makes
+/// the table), whose mean has a standard error near 10; and no run abandons the best arm, which
+/// would cost 100,000.
+#[test]
+fn the_regret_is_near_the_bound() {
+    let field = [(Algorithm::Imed, 160.0), (Algorithm::KlUcb, 170.0), (Algorithm::Ts, 800.0)];
+    for (algorithm, target) in field {
+        let (mean, most) = mean_and_most((0..20).map(|number| regret(algorithm, 1.0, 1_000_000, 0, number)));
+        assert!(mean <= target && most < 2000.0, "{algorithm:?}: {mean} {most}");
+    }
+}
+
+/// With d decisions in flight the first d are blind: d times the mean gap, 0.25, for who spreads
+/// them evenly. Beyond that, delays cost at most what is lost without them.
+#[test]
+fn delays_cost_little_beyond_what_they_must() {
+    for algorithm in [Algorithm::Imed, Algorithm::KlUcb] {
+        let at_once = mean_and_most((0..10).map(|number| regret(algorithm, 0.25, 200_000, 0, number))).0;
+        for in_flight in [100, 10_000] {
+            let delayed = mean_and_most((0..10).map(|number| regret(algorithm, 0.25, 200_000, in_flight, number))).0;
+            let blind = 0.25 * in_flight as f64;
+            assert!(delayed <= blind + 2.0 * at_once, "{algorithm:?} {in_flight}: {delayed} after {at_once}");
+        }
+    }
+}
+
+/// Each policy through every call in random order: cancellations, silence, arms that come and go,
+/// requests that may show some arms only. Counts add up, retired arms are never played.
+#[test]
+fn everything_at_once() {
+    for algorithm in POLICIES {
+        for (answer_window, delta) in [(0, 0.0), (50, 0.0), (0, 1e-6)] {
+            if algorithm == Algorithm::KlUcb && delta > 0.0 {
+                continue;
+            }
+            let config =
+                Config { answer_window, delta, test_seed: Some(seed(3)), pending_capacity: 256, ..Config::new(6, 0.5) };
+            let bandit = Bandit::new(algorithm, &config).unwrap();
+            let (mut coins, mut open, mut live) = (Coins(9), Vec::new(), vec![true; 6]);
+            for _ in 0..8_000 {
+                let decision = match coins.next() % 4 {
+                    0 => {
+                        let mut set: Vec<u32> = (0..live.len() as u32).filter(|&arm| live[arm as usize]).collect();
+                        set.truncate(1 + coins.next() as usize % set.len());
+                        set.push(set[0]);
+                        let decision = bandit.select_among(&set).unwrap();
+                        assert!(set.contains(&decision.arm));
+                        decision
+                    }
+                    _ => bandit.select().unwrap(),
+                };
+                assert!(live[decision.arm as usize]);
+                assert!(decision.propensity > 0.0 && decision.propensity <= 1.0);
+                open.push(decision);
+                let end = open.swap_remove(coins.next() as usize % open.len());
+                let outcome = match coins.next() % 8 {
+                    0 => bandit.cancel(end.ticket),
+                    1 => Ok(()),
+                    _ => bandit.update(end.ticket, coins.toss(0.1 * f64::from(end.arm % 10))),
+                };
+                assert!(matches!(outcome, Ok(()) | Err(Error::Expired)), "{outcome:?}");
+                match coins.next() % 400 {
+                    0 => {
+                        assert_eq!(bandit.add_arm().unwrap() as usize, live.len());
+                        live.push(true);
+                    }
+                    1 => {
+                        let arm = coins.next() as usize % live.len();
+                        let last = live.iter().filter(|&&l| l).count() == 1;
+                        assert_eq!(bandit.retire_arm(arm as u32).is_ok(), live[arm] && !last);
+                        live[arm] &= last;
+                    }
+                    _ => {}
+                }
+            }
+            let report = bandit.report().unwrap();
+            let arms = bandit.arm_reports().unwrap();
+            assert_eq!(arms.len(), live.len());
+            assert!(arms.iter().zip(&live).all(|(arm, &live)| arm.active == live));
+            assert_eq!(report.arms_active as usize, live.iter().filter(|&&l| l).count());
+            let lost = report.counts.cancelled + report.counts.expired;
+            assert_eq!(arms.iter().map(|arm| arm.pulls).sum::<u64>(), report.counts.decisions - lost);
+            assert!(report.phase > 10 && report.epsilon_spent <= 0.5 && report.delta_spent == delta, "{report:?}");
+            assert!(report.epsilon_spent > 0.499, "{report:?}");
+        }
+    }
+}
+
+#[test]
+fn bad_sets_are_refused_and_change_nothing() {
+    for algorithm in POLICIES {
+        let bandit = bandit(algorithm, 3, 1.0, 1);
+        bandit.retire_arm(1).unwrap();
+        for (set, why) in [
+            (&[][..], "arms must name one at least"),
+            (&[0, 3], "arm must be below 3, got 3"),
+            (&[1], "arm must be live, got 1"),
+        ] {
+            let refused = bandit.select_among(set).unwrap_err().to_string();
+            assert!(refused.starts_with(why), "{refused}");
+        }
+        assert!(bandit.retire_arm(1).is_err() && bandit.retire_arm(7).is_err());
+        bandit.retire_arm(0).unwrap();
+        assert_eq!(bandit.retire_arm(2).unwrap_err().to_string(), "arm must not be the last one, got 2");
+        assert_eq!((bandit.report().unwrap().counts.decisions, bandit.report().unwrap().arms_active), (0, 1));
+        assert_eq!(bandit.select().unwrap().arm, 2);
+    }
+    for algorithm in [Algorithm::Se, Algorithm::NonprivateUcb1] {
+        let bandit = bandit(algorithm, 3, 1.0, 1);
+        assert_eq!(bandit.select_among(&[0]), Err(Error::Unsupported("select_among")));
+        assert_eq!(bandit.add_arm(), Err(Error::Unsupported("add_arm")));
+        assert_eq!(bandit.retire_arm(0), Err(Error::Unsupported("retire_arm")));
+    }
+}
+
+#[test]
+fn open_decisions_of_a_retired_arm_are_accepted() {
+    for algorithm in POLICIES {
+        let bandit = bandit(algorithm, 3, 1.0, 1);
+        let open = bandit.select_among(&[2]).unwrap();
+        bandit.retire_arm(2).unwrap();
+        bandit.update(open.ticket, 1.0).unwrap();
+        assert_eq!(bandit.report().unwrap().counts.answered, 1);
+        assert!((0..1000).all(|_| bandit.select().unwrap().arm != 2));
+    }
+}
+
+/// Two kinds of request with different eligible arms: each finds its own best arm, though the best
+/// of all is in one of them only. Regret at random play would be 3,750 and 2,500.
+#[test]
+fn every_request_gets_the_best_of_its_own_arms() {
+    for algorithm in POLICIES {
+        let bandit = bandit(algorithm, 5, 1.0, 2);
+        let (mut coins, mut regret) = (Coins(4), [0.0, 0.0]);
+        for t in 0..40_000usize {
+            let sets = [&[0u32, 1, 4][..], &[3, 2, 4]];
+            let decision = bandit.select_among(sets[t % 2]).unwrap();
+            regret[t % 2] += [A[0], A[2]][t % 2] - A[decision.arm as usize];
+            bandit.update(decision.ticket, coins.toss(A[decision.arm as usize])).unwrap();
+        }
+        let most = if algorithm == Algorithm::Ts { 1000.0 } else { 300.0 };
+        assert!(regret[0] < most && regret[1] < most, "{algorithm:?}: {regret:?}");
+    }
+}
+
+/// A new arm that is better than all is found, and an old one that was best is not missed.
+#[test]
+fn a_new_arm_enters_the_race() {
+    for algorithm in POLICIES {
+        let bandit = bandit(algorithm, 2, 1.0, 5);
+        let mut coins = Coins(6);
+        let mut play = |means: &[f64], rounds: u32| {
+            let mut pulls = vec![0u32; means.len()];
+            for _ in 0..rounds {
+                let decision = bandit.select().unwrap();
+                pulls[decision.arm as usize] += 1;
+                bandit.update(decision.ticket, coins.toss(means[decision.arm as usize])).unwrap();
+            }
+            pulls
+        };
+        assert!(play(&[0.3, 0.5], 20_000)[1] > 15_000);
+        assert_eq!(bandit.add_arm(), Ok(2));
+        assert!(play(&[0.3, 0.5, 0.8], 20_000)[2] > 15_000);
+        bandit.retire_arm(2).unwrap();
+        assert!(play(&[0.3, 0.5, 0.8], 20_000)[1] > 15_000);
+    }
+}
+
+/// 100,000 arms, every one of them played and released: a fraction of a second, where a batch's end
+/// that computed all indices would take hours.
+#[test]
+fn many_arms_do_not_stall() {
+    for algorithm in [Algorithm::Imed, Algorithm::KlUcb] {
+        let (bandit, mut coins, start) = (bandit(algorithm, 100_000, 0.5, 7), Coins(8), Instant::now());
+        for _ in 0..500_000 {
+            let decision = bandit.select().unwrap();
+            bandit.update(decision.ticket, coins.toss(f64::from(decision.arm % 1000) / 1000.0)).unwrap();
+        }
+        assert!(bandit.report().unwrap().phase > 100_000);
+        assert!(start.elapsed() < Duration::from_secs(60), "{algorithm:?}: {:?}", start.elapsed());
+    }
+}
+
+/// Between releases the chances stand still: 50,000 decisions without answers against the
+/// propensities they report. The 99.9999% quantile of chi2(4) is 33.4.
+#[test]
+fn propensities_are_frequencies() {
+    let (bandit, mut coins) = (bandit(Algorithm::Ts, 5, 1.0, 11), Coins(12));
+    for _ in 0..60 {
+        let decision = bandit.select().unwrap();
+        bandit.update(decision.ticket, coins.toss(A[decision.arm as usize])).unwrap();
+    }
+    let (mut seen, mut said) = ([0.0f64; 5], [0.0f64; 5]);
+    for _ in 0..50_000 {
+        let decision = bandit.select().unwrap();
+        seen[decision.arm as usize] += 1.0;
+        said[decision.arm as usize] = decision.propensity;
+    }
+    assert!((said.iter().sum::<f64>() - 1.0).abs() < 1e-9, "{said:?}");
+    assert!(said.iter().all(|&p| p > 0.001), "the test needs all arms in the race: {said:?}");
+    let chi2: f64 = (0..5).map(|i| (seen[i] - 5e4 * said[i]).powi(2) / (5e4 * said[i])).sum();
+    assert!(chi2 < 33.4, "{seen:?} {said:?}");
+}
+
+#[test]
+fn zcdp_is_for_those_who_give_delta() {
+    for algorithm in [Algorithm::Imed, Algorithm::Ts] {
+        for (epsilon, delta, contributions_per_user) in [(0.5, 1e-6, 1), (2.0, 1e-9, 3)] {
+            let config = Config { delta, contributions_per_user, test_seed: Some(seed(1)), ..Config::new(5, epsilon) };
+            let bandit = Bandit::new(algorithm, &config).unwrap();
+            assert_eq!(bandit.report().unwrap().epsilon_spent, 0.0);
+            let mut coins = Coins(1);
+            for _ in 0..100_000 {
+                let decision = bandit.select().unwrap();
+                bandit.update(decision.ticket, coins.toss(A[decision.arm as usize])).unwrap();
+            }
+            let report = bandit.report().unwrap();
+            assert!(report.epsilon_spent <= epsilon && report.epsilon_spent > 0.999 * epsilon, "{report:?}");
+            assert_eq!(report.delta_spent, delta);
+            assert_eq!(bandit.epsilon_spent(0.0), Ok(f64::INFINITY));
+            let pulls = bandit.arm_reports().unwrap()[0].pulls;
+            assert!(pulls > 80_000, "{algorithm:?}: {pulls}");
+        }
+    }
+    let config = Config { delta: 1e-6, ..Config::new(5, 1.0) };
+    let refused = Bandit::new(Algorithm::KlUcb, &config).err().unwrap().to_string();
+    assert_eq!(refused, "delta must be 0: this policy is pure, got 0.000001");
+}
+
+/// What arm 0's first reward does to what an outsider sees in the first decisions: who is played,
+/// and whether arm 0's released mean is at an end of its range.
+fn audit(algorithm: Algorithm, fault: Fault, sees_means: bool, runs: u64) -> Verdict {
+    Audit::pure(1.0, runs).run(|number, neighbour| {
+        let config = Config { pending_capacity: 8, test_seed: Some(seed(number)), fault, ..Config::new(5, 1.0) };
+        let bandit = Bandit::new(algorithm, &config).unwrap();
+        let mut arms = Vec::new();
+        let mut answer = |bandit: &Bandit| {
+            let decision = bandit.select().unwrap();
+            let first = decision.arm == 0 && !arms.contains(&0);
+            arms.push(decision.arm);
+            bandit.update(decision.ticket, if first { f64::from(u8::from(neighbour)) } else { 0.5 }).unwrap();
+        };
+        (0..5).for_each(|_| answer(&bandit));
+        if sees_means {
+            let mean = bandit.arm_reports().unwrap()[0].mean;
+            return pattern((mean * 4.0).floor() as i64);
+        }
+        (0..2).for_each(|_| answer(&bandit));
+        pattern(arms)
+    })
+}
+
+/// False alarms: six of a million runs of this test.
+#[test]
+fn the_measured_loss_stays_below_epsilon() {
+    for algorithm in POLICIES {
+        let verdict = audit(algorithm, Fault::None, true, 20_000);
+        assert!(!verdict.alarm, "{algorithm:?} {verdict:?}");
+        assert!(verdict.epsilon > 0.7, "the auditor is nearly blind: {algorithm:?} {verdict:?}");
+        let verdict = audit(algorithm, Fault::None, false, 20_000);
+        assert!(!verdict.alarm, "{algorithm:?} {verdict:?}");
+    }
+}
+
+#[test]
+fn half_the_noise_and_a_second_release_are_caught() {
+    for algorithm in POLICIES {
+        let verdict = audit(algorithm, Fault::HalfNoise, true, 20_000);
+        assert!(verdict.alarm, "{algorithm:?} {verdict:?}");
+        let verdict = audit(algorithm, Fault::ReleasedTwice, true, 20_000);
+        assert!(verdict.alarm, "{algorithm:?} {verdict:?}");
+    }
+}
+
+/// Clicks come at once, silence says no click. Arm 0's first reward is a click in one world.
+fn audit_arrivals(algorithm: Algorithm, fault: Fault) -> Verdict {
+    Audit::pure(1.0, 2000).run(|number, neighbour| {
+        let config = Config {
+            pending_capacity: 8,
+            answer_window: 4,
+            test_seed: Some(seed(number)),
+            fault,
+            ..Config::new(5, 1.0)
+        };
+        let bandit = Bandit::new(algorithm, &config).unwrap();
+        let seen: Vec<_> = (0..6)
+            .map(|_| {
+                let decision = bandit.select().unwrap();
+                if neighbour && decision.arm == 0 && decision.phase == 0 {
+                    let _ = bandit.update(decision.ticket, 1.0);
+                }
+                (decision.arm, decision.phase)
+            })
+            .collect();
+        pattern(seen)
+    })
+}
+
+/// Who is played, and how many batches were released before, must not tell when a click came.
+#[test]
+fn a_close_by_arrival_is_caught() {
+    for algorithm in POLICIES {
+        let verdict = audit_arrivals(algorithm, Fault::None);
+        assert!(!verdict.alarm, "{algorithm:?} {verdict:?}");
+        let verdict = audit_arrivals(algorithm, Fault::ClosedByArrival);
+        assert!(verdict.alarm, "{algorithm:?} {verdict:?}");
+    }
+}
