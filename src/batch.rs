@@ -72,10 +72,10 @@ impl Batch {
         self.quota
     }
 
-    /// A copy, so that a batch can be released twice, for the tests that must notice.
+    /// The bare sum in rewards, for the faults that the tests must notice.
     #[cfg(feature = "test-hooks")]
-    pub(crate) fn clone_for_sabotage(&self) -> Batch {
-        Batch { ..*self }
+    pub(crate) fn bare_sum(&self) -> f64 {
+        self.sum as f64 / Reward::ONE as f64
     }
 
     /// The sum of a full batch with fresh noise, once: it is forgotten here.
