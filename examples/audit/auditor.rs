@@ -9,7 +9,8 @@
 pub mod engine;
 
 use dpb::ffi::*;
-use dpb::{Algorithm, Fault};
+use dpb::local::RandomizedResponse;
+use dpb::{Algorithm, Fault, Seed};
 use engine::{Audit, Verdict, pattern, seed};
 use std::collections::VecDeque;
 use std::ffi::CStr;
@@ -223,10 +224,23 @@ impl Case {
         Ok(None)
     }
 
+    /// The local model: what the user's device does to a reward, as `dpb_ldp_encode` but for its coins,
+    /// which are fixed here.
+    fn response(&self) -> Option<RandomizedResponse> {
+        let epsilon = match self.fault {
+            Fault::NoNoise => 40.0,
+            Fault::HalfNoise => 2.0 * self.epsilon,
+            Fault::TenPercentLess => self.epsilon / 0.9,
+            _ => self.epsilon,
+        };
+        self.policy.name().starts_with("ldp-").then(|| RandomizedResponse::new(epsilon).expect("a claim in its range"))
+    }
+
     /// One run: what an outsider sees, reduced to few patterns for each of the [`SIGHTS`].
     fn play(&self, tables: &Tables, number: u64, neighbour: bool) -> Vec<u64> {
         let handle = self.open(number).expect("a configuration that was accepted before");
         let (lag, m) = (self.lag() as usize, self.changed());
+        let mut device = self.response().zip(Seed::new(Some(seed(!number))).ok().map(|mut seed| seed.stream()));
         let mut pulls = vec![0; self.arms as usize];
         let mut in_flight = VecDeque::with_capacity(lag + 1);
         let (mut first, mut end) = ((f64::NAN, 0, 0), tables.longest);
@@ -251,7 +265,11 @@ impl Case {
             decisions += 1;
             let pull = &mut pulls[decision.arm as usize];
             let canary = decision.arm == 0 && tables.changed.contains(pull);
-            in_flight.push_back((decision.ticket, tables.reward(decision.arm, *pull, neighbour), canary));
+            let mut reward = tables.reward(decision.arm, *pull, neighbour);
+            if let Some((response, coins)) = &mut device {
+                reward = f64::from(u8::from(response.encode(reward, coins).expect("a reward")));
+            }
+            in_flight.push_back((decision.ticket, reward, canary));
             *pull += 1;
             if in_flight.len() > lag
                 && let Some((ticket, reward, canary)) = in_flight.pop_front()
