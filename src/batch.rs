@@ -81,6 +81,12 @@ impl Batch {
         Release { sum: 0.5 * (once.sum + self.release(noise).sum), ..once }
     }
 
+    /// The bare sum in rewards, for the faults that the tests must notice.
+    #[cfg(feature = "test-hooks")]
+    pub(crate) fn bare_sum(&self) -> f64 {
+        self.sum as f64 / Reward::ONE as f64
+    }
+
     /// The sum of a full batch with fresh noise, once: it is forgotten here.
     pub fn release<L: Law>(&mut self, noise: &mut NoiseSource<L>) -> Release {
         debug_assert!(self.free() == 0 && self.count > 0);

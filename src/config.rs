@@ -58,9 +58,10 @@ pub struct Config {
 #[cfg(feature = "test-hooks")]
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u32)]
 pub enum Fault {
     #[default]
-    None,
+    None = 0,
     /// Noise at half its scale.
     HalfNoise,
     /// Noise at nine tenths of its scale.
@@ -77,6 +78,22 @@ pub enum Fault {
     DuplicateBelieved,
     /// A batch closes when its clicks have come, not when its window is over.
     ClosedByArrival,
+}
+
+#[cfg(feature = "test-hooks")]
+impl Fault {
+    /// All of them, each at its number.
+    pub const ALL: [Fault; 9] = [
+        Fault::None,
+        Fault::HalfNoise,
+        Fault::TenPercentLess,
+        Fault::NoNoise,
+        Fault::SharedNoise,
+        Fault::UnnoisedMaximum,
+        Fault::ReleasedTwice,
+        Fault::DuplicateBelieved,
+        Fault::ClosedByArrival,
+    ];
 }
 
 impl Config {

@@ -5,6 +5,11 @@ use super::guard::{self, Guard, Handle, call};
 use super::status::{DPB_NULL, DPB_OK, dpb_status};
 use crate::bandit::{Bandit, Decision};
 use crate::policy::Algorithm;
+#[cfg(feature = "test-hooks")]
+use crate::{
+    config::{Config, Fault},
+    error::Error,
+};
 
 /// A bandit. Made by dpb_new or one of its siblings dpb_new_... destroyed by dpb_free. May be used from any
 /// number of threads at once. After fork() the child's copy is DPB_POISONED.
@@ -553,6 +558,32 @@ pub unsafe extern "C" fn dpb_add_arm(bandit: *mut dpb_bandit, arm: *mut u32, err
 #[must_use]
 pub unsafe extern "C" fn dpb_retire_arm(bandit: *mut dpb_bandit, arm: u32) -> dpb_status {
     call(bandit, |b: &dpb_bandit| b.bandit.retire_arm(arm))
+}
+
+/// The policy with this number, with the fault with that number built in (0: none). Only in builds
+/// for tests. Parameters, statuses and threads as dpb_new; DPB_INVALID_CONFIG for numbers that are none.
+#[cfg(feature = "test-hooks")]
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_test_new(
+    policy: u32,
+    fault: u32,
+    config: *const dpb_config,
+    out: *mut *mut dpb_bandit,
+    error: *mut dpb_error,
+) -> dpb_status {
+    if config.is_null() {
+        return DPB_NULL;
+    }
+    // SAFETY: config is not NULL, so valid by contract; likewise out and error.
+    unsafe {
+        construct(out, error, || {
+            let none = || Error::config("fault", "must be the number of a fault", fault);
+            let fault = *Fault::ALL.get(fault as usize).ok_or_else(none)?;
+            let config = Config { fault, ..dpb_config::read(config)? };
+            Ok(dpb_bandit { guard: Guard::new(), bandit: Bandit::new(Algorithm::from_number(policy)?, &config)? })
+        })
+    }
 }
 
 /// Panics inside a call, as a bug would. Only in builds for tests.

@@ -37,6 +37,8 @@ pub struct DpSe {
     /// Pulls of the open epoch not yet in flight.
     unissued: u64,
     released: bool,
+    #[cfg(feature = "test-hooks")]
+    fault: crate::config::Fault,
 }
 
 struct Arm {
@@ -101,6 +103,8 @@ impl DpSe {
             missing: 0,
             unissued: 0,
             released: false,
+            #[cfg(feature = "test-hooks")]
+            fault: config.fault,
         };
         policy.restart();
         Ok(policy)
@@ -137,12 +141,16 @@ impl DpSe {
         let viable = self.viable.len();
         let width = self.schedule.width(self.epoch, viable, self.arms[self.viable[0] as usize].batch.quota());
         let mut best = f64::NEG_INFINITY;
+        #[cfg(feature = "test-hooks")]
+        let bare = self.bare_means();
         for &arm in &self.viable {
             let arm = &mut self.arms[arm as usize];
             arm.mean = arm.batch.release(&mut self.noise).mean();
             arm.width = width;
             best = best.max(arm.mean);
         }
+        #[cfg(feature = "test-hooks")]
+        self.sabotage(&bare, &mut best);
         self.released = true;
         let arms = &mut self.arms;
         self.viable.retain(|&arm| {
@@ -162,6 +170,42 @@ impl DpSe {
 
     fn decided(&self) -> bool {
         self.viable.len() == 1
+    }
+}
+
+/// Releases that break the promise, for the tests that must notice.
+#[cfg(feature = "test-hooks")]
+impl DpSe {
+    /// The viable arms' means without noise, where there is a fault to build in.
+    fn bare_means(&self) -> Vec<f64> {
+        let mean = |&arm: &u32| self.arms[arm as usize].batch.bare_sum() / self.arms[arm as usize].batch.quota() as f64;
+        if self.fault == Default::default() { Vec::new() } else { self.viable.iter().map(mean).collect() }
+    }
+
+    /// Replaces what an honest epoch's end has released.
+    fn sabotage(&mut self, bare: &[f64], best: &mut f64) {
+        use crate::config::Fault;
+        let unit = Reward::ONE as f64 * self.arms[self.viable[0] as usize].batch.quota() as f64;
+        let largest = |means: &mut dyn Iterator<Item = f64>| means.fold(f64::NEG_INFINITY, f64::max);
+        match self.fault {
+            Fault::SharedNoise => {
+                let noise = self.noise.draw() as f64 / unit;
+                for (&arm, mean) in self.viable.iter().zip(bare) {
+                    self.arms[arm as usize].mean = mean + noise;
+                }
+                *best = largest(&mut bare.iter().map(|mean| mean + noise));
+            }
+            Fault::UnnoisedMaximum => *best = largest(&mut bare.iter().copied()),
+            Fault::ReleasedTwice => {
+                for (&arm, mean) in self.viable.iter().zip(bare) {
+                    let again = mean + self.noise.draw() as f64 / unit;
+                    let arm = &mut self.arms[arm as usize];
+                    arm.mean = 0.5 * (arm.mean + again); // an outsider who sees both
+                }
+                *best = largest(&mut self.viable.iter().map(|&arm| self.arms[arm as usize].mean));
+            }
+            _ => {}
+        }
     }
 }
 

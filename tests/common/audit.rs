@@ -35,6 +35,9 @@ pub struct Verdict {
     pub hits: (u64, u64),
     /// The claim is refuted.
     pub alarm: bool,
+    /// Which pair of inputs, and what an outsider saw of it, told most.
+    pub candidate: usize,
+    pub sight: usize,
 }
 
 impl Audit {
@@ -46,46 +49,101 @@ impl Audit {
 
     /// Runs the worlds. Seeds are `0 .. 2 * (pilot + verdict)`, each used once.
     pub fn run(&self, world: impl Fn(u64, bool) -> u64) -> Verdict {
-        let pilot = |neighbour: bool| {
-            (0..self.pilot).map(|i| world(2 * i + u64::from(neighbour), neighbour)).collect::<Vec<_>>()
-        };
-        let (plain, changed) = (pilot(false), pilot(true));
-        let forward = self.choose_event(&changed, &plain);
-        let backward = self.choose_event(&plain, &changed);
-        let (event, likelier) = if forward.1 >= backward.1 { (forward.0, true) } else { (backward.0, false) };
+        self.search(1, |_, seed, neighbour| vec![world(seed, neighbour)])
+    }
+
+    /// The same where there are several pairs of neighbouring inputs to choose from, and several
+    /// sights for an outsider: `world(candidate, seed, neighbour)` returns a pattern for each. Every
+    /// candidate gets its pilots; the verdict falls on the most promising candidate and sight.
+    pub fn search(&self, candidates: usize, world: impl Fn(usize, u64, bool) -> Vec<u64>) -> Verdict {
+        let pilots: Vec<_> = (0..candidates)
+            .map(|candidate| {
+                [false, true].map(|neighbour| {
+                    let seeds = (0..self.pilot).map(|i| 2 * i + u64::from(neighbour));
+                    seeds.map(|seed| world(candidate, seed, neighbour)).collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        let mut best = choose(&pilots, self.epsilon);
+        if best.score < 4.0 {
+            // No violation in sight: judge the event that tells most, so that the figure says something.
+            best = choose(&pilots, self.epsilon / 2.0);
+        }
+        let Choice { candidate, sight, likelier, event, .. } = best;
         let hits = |neighbour: bool| {
             let seeds = (self.pilot..self.pilot + self.verdict).map(|i| 2 * i + u64::from(neighbour));
-            seeds.filter(|&seed| event.contains(&world(seed, neighbour))).count() as u64
+            seeds.filter(|&seed| event.contains(&world(candidate, seed, neighbour)[sight])).count() as u64
         };
         let hits = (hits(likelier), hits(!likelier));
         let low = clopper_pearson(hits.0, self.verdict, self.failure / 2.0).0;
         let high = clopper_pearson(hits.1, self.verdict, self.failure / 2.0).1;
         let epsilon = if low > self.delta { ((low - self.delta) / high).ln() } else { f64::NEG_INFINITY };
-        Verdict { epsilon, hits, alarm: epsilon > self.epsilon }
+        Verdict { epsilon, hits, alarm: epsilon > self.epsilon, candidate, sight }
     }
+}
 
-    /// Orders the patterns by likelihood ratio and takes the prefix that maximises
-    /// (p1 - e^eps p0)/sqrt(p1 + e^(2 eps) p0), the violation in standard deviations: choosing by
-    /// the largest lower bound instead costs up to 1000 times more runs.
-    fn choose_event(&self, likelier: &[u64], other: &[u64]) -> (HashSet<u64>, f64) {
-        let mut patterns: HashMap<u64, (f64, f64)> = HashMap::new();
-        likelier.iter().for_each(|&pattern| patterns.entry(pattern).or_default().0 += 1.0);
-        other.iter().for_each(|&pattern| patterns.entry(pattern).or_default().1 += 1.0);
-        let mut order: Vec<_> = patterns.into_iter().collect();
-        let ratio = |&(_, (a, b)): &(u64, (f64, f64))| (a + 0.5) / (b + 0.5);
-        order.sort_by(|x, y| ratio(y).total_cmp(&ratio(x)).then(x.0.cmp(&y.0)));
-        let factor = self.epsilon.exp();
-        let (mut hits, mut misses, mut best, mut most) = (0.0, 0.0, 0, f64::NEG_INFINITY);
-        for (length, (_, (a, b))) in order.iter().enumerate() {
-            (hits, misses) = (hits + a, misses + b);
-            // half a count on each side, so that a handful of lucky patterns does not win
-            let score = (hits - factor * (misses + 0.5)) / (hits + factor * factor * (misses + 0.5)).sqrt();
-            if score > most {
-                (best, most) = (length + 1, score);
+/// What the pilots chose: the event, and in which world it is likelier.
+struct Choice {
+    candidate: usize,
+    sight: usize,
+    likelier: bool,
+    event: HashSet<u64>,
+    score: f64,
+}
+
+/// The candidate, sight and direction whose best event violates this claim most. Each half of the
+/// pilots scores what the other half chose, so that a sight of many patterns does not win by luck.
+fn choose(pilots: &[[Vec<Vec<u64>>; 2]], epsilon: f64) -> Choice {
+    let seen = |runs: &[Vec<u64>], sight: usize| runs.iter().map(|patterns| patterns[sight]).collect::<Vec<_>>();
+    let mut best: Option<Choice> = None;
+    for (candidate, [plain, changed]) in pilots.iter().enumerate() {
+        for sight in 0..plain.first().map_or(0, Vec::len) {
+            let (plain, changed) = (seen(plain, sight), seen(changed, sight));
+            for (likelier, a, b) in [(true, &changed, &plain), (false, &plain, &changed)] {
+                let (a1, a2) = a.split_at(a.len() / 2);
+                let (b1, b2) = b.split_at(b.len() / 2);
+                let score = score(&choose_event(a1, b1, epsilon), a2, b2, epsilon)
+                    + score(&choose_event(a2, b2, epsilon), a1, b1, epsilon);
+                if best.as_ref().is_none_or(|best| score > best.score) {
+                    best = Some(Choice { candidate, sight, likelier, event: choose_event(a, b, epsilon), score });
+                }
             }
         }
-        (order[..best].iter().map(|&(pattern, _)| pattern).collect(), most)
     }
+    best.expect("a candidate, a sight and a pilot")
+}
+
+/// Orders the patterns by likelihood ratio and takes the prefix with the highest score: choosing by
+/// the largest lower bound instead costs up to 1000 times more runs.
+fn choose_event(likelier: &[u64], other: &[u64], epsilon: f64) -> HashSet<u64> {
+    let mut patterns: HashMap<u64, (f64, f64)> = HashMap::new();
+    likelier.iter().for_each(|&pattern| patterns.entry(pattern).or_default().0 += 1.0);
+    other.iter().for_each(|&pattern| patterns.entry(pattern).or_default().1 += 1.0);
+    let mut order: Vec<_> = patterns.into_iter().collect();
+    let ratio = |&(_, (a, b)): &(u64, (f64, f64))| (a + 0.5) / (b + 0.5);
+    order.sort_by(|x, y| ratio(y).total_cmp(&ratio(x)).then(x.0.cmp(&y.0)));
+    let (mut hits, mut misses, mut best, mut most) = (0.0, 0.0, 0, f64::NEG_INFINITY);
+    for (length, (_, (a, b))) in order.iter().enumerate() {
+        (hits, misses) = (hits + a, misses + b);
+        let score = violation(hits, misses, epsilon);
+        if score > most {
+            (best, most) = (length + 1, score);
+        }
+    }
+    order[..best].iter().map(|&(pattern, _)| pattern).collect()
+}
+
+/// The violation of the claim by an event on fresh runs, in standard deviations.
+fn score(event: &HashSet<u64>, likelier: &[u64], other: &[u64], epsilon: f64) -> f64 {
+    let count = |runs: &[u64]| runs.iter().filter(|pattern| event.contains(pattern)).count() as f64;
+    violation(count(likelier), count(other), epsilon)
+}
+
+/// (p1 - e^eps p0)/sqrt(p1 + e^(2 eps) p0), with half a count against the alarm, so that a handful of
+/// lucky runs does not win.
+fn violation(hits: f64, misses: f64, epsilon: f64) -> f64 {
+    let factor = epsilon.exp();
+    (hits - factor * (misses + 0.5)) / (hits + factor * factor * (misses + 0.5)).sqrt()
 }
 
 /// One-sided Clopper-Pearson bounds of a binomial proportion, each wrong with chance at most `gamma`.
