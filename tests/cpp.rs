@@ -40,3 +40,12 @@ fn every_policy_has_its_line() {
         assert!(source.contains(&line), "bindings/cpp/dpb.hpp lacks: {line}");
     }
 }
+
+/// Whatever the C interface can do, C++ can.
+#[test]
+fn every_function_is_wrapped() {
+    let source = std::fs::read_to_string(support::root().join("bindings/cpp/dpb.hpp")).unwrap();
+    let code = support::without_comments(&source);
+    let missing: Vec<_> = support::functions().into_iter().filter(|name| !support::uses(&code, name)).collect();
+    assert!(missing.is_empty(), "bindings/cpp/dpb.hpp does not use {missing:?}");
+}

@@ -8,8 +8,12 @@
  *     bandit.update(d.ticket, clicked ? 1.0 : 0.0);
  *
  * Two roads: select, update, cancel throw dpb::Error; try_select, try_update, try_cancel are
- * noexcept and return the dpb_status. Objects may be used from any number of threads at once, but
- * moving and destroying them must happen alone. A moved-from object answers DPB_NULL.
+ * noexcept and return the dpb_status; so do all other classes here. Objects may be used from any
+ * number of threads at once, but moving and destroying them must happen alone. A moved-from object
+ * answers DPB_NULL.
+ *
+ * Besides Bandit: Stopping (stopping rules), Counter (private running sums), Shuffler with
+ * shuffle_plan and shuffle_encode (the shuffle model), ldp_encode (the local model).
  *
  * What each call means is said in dpb.h, at the C function of the same name.
  */
@@ -33,6 +37,15 @@ using Decision = dpb_decision;
 using Report = dpb_report;
 using Arm = dpb_arm;
 using Diagnostics = dpb_diagnostics;
+/// What encoders, shuffler and server of one batch agree on; made by shuffle_plan.
+using ShuffleParams = dpb_shuffle_params;
+
+/// The version of the linked library, "0.1.0".
+[[nodiscard]] inline std::string_view version() noexcept { return dpb_version(); }
+/// The version of the linked library's C interface: major << 16 | minor.
+[[nodiscard]] inline std::uint32_t abi_version() noexcept { return dpb_abi_version(); }
+/// The node that issued a ticket.
+[[nodiscard]] inline std::uint16_t ticket_node(std::uint64_t ticket) noexcept { return dpb_ticket_node(ticket); }
 
 /// A refused call: its status, and a message for people.
 class Error : public std::runtime_error {
@@ -47,6 +60,24 @@ private:
 /// dpb_config with its defaults. A test_seed must outlive the constructor that reads it, no more.
 struct Config : dpb_config {
   Config(std::uint32_t arms, double epsilon) noexcept : dpb_config() { dpb_config_init(this, arms, epsilon); }
+};
+
+/// dpb_stopping_config. A test_seed must outlive the constructor that reads it, no more.
+struct StoppingConfig : dpb_stopping_config {
+  StoppingConfig(double sample_range, double relative_error, double failure, double privacy) noexcept
+      : dpb_stopping_config() {
+    struct_size = sizeof(dpb_stopping_config);
+    range = sample_range;
+    alpha = relative_error;
+    beta = failure;
+    epsilon = privacy;
+  }
+};
+
+enum class CounterKind : dpb_counter_kind {
+  logarithmic = DPB_COUNTER_LOGARITHMIC,
+  binary = DPB_COUNTER_BINARY,
+  hybrid = DPB_COUNTER_HYBRID,
 };
 
 namespace detail {
@@ -73,6 +104,18 @@ template <class Handle, class Constructor, class... Arguments>
     throw Error(status, error.message);
   }
   return Handle(object);
+}
+
+/// The bytes that a call(buffer, capacity, &length) writes, in a vector of their size.
+template <class Call> [[nodiscard]] dpb_status fill(std::vector<std::uint8_t> &out, Call call) {
+  std::size_t size = 0;
+  dpb_status status = call(nullptr, std::size_t{0}, &size);
+  while (status == DPB_BUFFER_TOO_SMALL) {
+    out.resize(size);
+    status = call(out.data(), out.size(), &size);
+  }
+  out.resize(status == DPB_OK ? size : 0);
+  return status;
 }
 
 } // namespace detail
@@ -172,6 +215,22 @@ public:
   }
   void retire_arm(std::uint32_t arm) { detail::check(dpb_retire_arm(get(), arm), "dpb_retire_arm"); }
 
+  // The shuffle model's server (sdp_ae, vb_sdp_ae).
+  /// What the devices and shufflers of this phase's batches need; phases count from 1.
+  [[nodiscard]] ShuffleParams shuffle_params(std::uint32_t phase) const {
+    ShuffleParams params = {};
+    detail::check(dpb_shuffle_params_read(get(), phase, &params), "dpb_shuffle_params_read");
+    return params;
+  }
+  /// One arm's shuffled batch of the open phase, once.
+  void submit_shuffled(std::uint32_t phase, std::uint32_t arm, const std::vector<std::uint8_t> &bits) {
+    detail::check(try_submit_shuffled(phase, arm, bits.data(), bits.size()), "dpb_submit_shuffled");
+  }
+  [[nodiscard]] dpb_status try_submit_shuffled(std::uint32_t phase, std::uint32_t arm, const std::uint8_t *bits,
+                                               std::size_t len) noexcept {
+    return dpb_submit_shuffled(get(), phase, arm, bits, len);
+  }
+
   // Reading: all but diagnostics is released already and costs no privacy.
   [[nodiscard]] Report report() const {
     Report report = {};
@@ -224,6 +283,151 @@ private:
 
   Handle handle_;
 };
+
+/// dpb_stopping: takes samples until their mean is known to a factor of 1 +- alpha.
+class Stopping {
+public:
+  /// WITHOUT privacy.
+  [[nodiscard]] static Stopping nas(const StoppingConfig &c) { return Stopping(dpb_new_nas, c); }
+  [[nodiscard]] static Stopping dp_nas(const StoppingConfig &c) { return Stopping(dpb_new_dp_nas, c); }
+  [[nodiscard]] static Stopping dp_exp_nas(const StoppingConfig &c) { return Stopping(dpb_new_dp_exp_nas, c); }
+
+  /// Takes a sample; true when the rule halts with it.
+  [[nodiscard]] bool push(double sample) {
+    bool halted = false;
+    detail::check(try_push(sample, halted), "dpb_stopping_push");
+    return halted;
+  }
+  [[nodiscard]] dpb_status try_push(double sample, bool &halted) noexcept {
+    std::uint32_t answer = 0;
+    const dpb_status status = dpb_stopping_push(get(), sample, &answer);
+    if (status == DPB_OK) {
+      halted = answer != 0;
+    }
+    return status;
+  }
+  /// The released mean, once the rule has halted.
+  [[nodiscard]] std::optional<double> mean() const {
+    double mean = 0.0;
+    const dpb_status status = dpb_stopping_mean(get(), &mean);
+    if (status == DPB_NOT_READY) {
+      return std::nullopt;
+    }
+    detail::check(status, "dpb_stopping_mean");
+    return mean;
+  }
+
+  /// The C handle, still owned by this object; NULL after a move.
+  [[nodiscard]] dpb_stopping *get() const noexcept { return handle_.get(); }
+
+private:
+  using Handle = detail::Handle<dpb_stopping, dpb_stopping_free>;
+  using Constructor = dpb_status(const dpb_stopping_config *, dpb_stopping **, dpb_error *);
+  Stopping(Constructor *constructor, const StoppingConfig &config)
+      : handle_(detail::construct<Handle>(constructor, &config)) {}
+
+  Handle handle_;
+};
+
+/// dpb_counter: a private running sum of values in [0, 1].
+class Counter {
+public:
+  /// horizon: the most values of a binary counter. test_seed: nullptr, or 32 bytes and NOT private.
+  Counter(CounterKind kind, double epsilon, std::uint64_t horizon = 0, const std::uint8_t *test_seed = nullptr)
+      : handle_(detail::construct<Handle>(dpb_new_counter, static_cast<dpb_counter_kind>(kind), epsilon, horizon,
+                                          test_seed)) {}
+
+  void add(double value) { detail::check(try_add(value), "dpb_counter_add"); }
+  [[nodiscard]] dpb_status try_add(double value) noexcept { return dpb_counter_add(get(), value); }
+  /// The released sum: the same number until the next add.
+  [[nodiscard]] double read() const {
+    double sum = 0.0;
+    detail::check(try_read(sum), "dpb_counter_read");
+    return sum;
+  }
+  [[nodiscard]] dpb_status try_read(double &sum) const noexcept { return dpb_counter_read(get(), &sum); }
+
+  /// The C handle, still owned by this object; NULL after a move.
+  [[nodiscard]] dpb_counter *get() const noexcept { return handle_.get(); }
+
+private:
+  using Handle = detail::Handle<dpb_counter, dpb_counter_free>;
+
+  Handle handle_;
+};
+
+// The shuffle model: a device encodes, a shuffler permutes, Bandit::submit_shuffled receives.
+
+/// flags: 0 or DPB_SHUFFLE_PRINTED.
+[[nodiscard]] inline ShuffleParams shuffle_plan(double epsilon, double delta, std::uint32_t users,
+                                                std::uint32_t flags = 0) {
+  ShuffleParams params = {};
+  detail::check(dpb_shuffle_plan(epsilon, delta, users, flags, &params), "dpb_shuffle_plan");
+  return params;
+}
+
+/// The message of one reward in [0, 1]: for the shuffler alone, once.
+[[nodiscard]] inline std::vector<std::uint8_t> shuffle_encode(const ShuffleParams &params, double reward) {
+  std::vector<std::uint8_t> bits;
+  detail::check(detail::fill(bits, [&](auto... room) { return dpb_shuffle_encode(&params, reward, room...); }),
+                "dpb_shuffle_encode");
+  return bits;
+}
+/// bits: room for cap bytes. len: receives the message's length, also with DPB_BUFFER_TOO_SMALL.
+[[nodiscard]] inline dpb_status try_shuffle_encode(const ShuffleParams &params, double reward, std::uint8_t *bits,
+                                                   std::size_t cap, std::size_t &len) noexcept {
+  return dpb_shuffle_encode(&params, reward, bits, cap, &len);
+}
+
+/// dpb_shuffler: holds a batch's messages until all have come, then gives out their bits in random order, once.
+class Shuffler {
+public:
+  explicit Shuffler(const ShuffleParams &params) {
+    dpb_shuffler *shuffler = nullptr;
+    detail::check(dpb_new_shuffler(&params, &shuffler), "dpb_new_shuffler");
+    handle_.reset(shuffler);
+  }
+
+  /// One user's message; DPB_EXPIRED while a complete batch waits to be taken.
+  void push(const std::vector<std::uint8_t> &bits) {
+    detail::check(try_push(bits.data(), bits.size()), "dpb_shuffler_push");
+  }
+  /// The batch, once it is complete; the next one starts empty.
+  [[nodiscard]] std::optional<std::vector<std::uint8_t>> take() {
+    std::vector<std::uint8_t> bits;
+    const dpb_status status =
+        detail::fill(bits, [&](auto... room) { return dpb_shuffler_take(get(), room...); });
+    if (status == DPB_NOT_READY) {
+      return std::nullopt;
+    }
+    detail::check(status, "dpb_shuffler_take");
+    return bits;
+  }
+
+  [[nodiscard]] dpb_status try_push(const std::uint8_t *bits, std::size_t len) noexcept {
+    return dpb_shuffler_push(get(), bits, len);
+  }
+  /// out: room for cap bytes. len: receives the batch's length, also with DPB_BUFFER_TOO_SMALL.
+  [[nodiscard]] dpb_status try_take(std::uint8_t *out, std::size_t cap, std::size_t &len) noexcept {
+    return dpb_shuffler_take(get(), out, cap, &len);
+  }
+
+  /// The C handle, still owned by this object; NULL after a move.
+  [[nodiscard]] dpb_shuffler *get() const noexcept { return handle_.get(); }
+
+private:
+  detail::Handle<dpb_shuffler, dpb_shuffler_free> handle_;
+};
+
+/// The local model: one bit of a reward in [0, 1], epsilon-DP whoever sees it, for ldp_ucb and ldp_klucb.
+[[nodiscard]] inline std::uint8_t ldp_encode(double epsilon, double reward) {
+  std::uint8_t bit = 0;
+  detail::check(dpb_ldp_encode(epsilon, reward, &bit), "dpb_ldp_encode");
+  return bit;
+}
+[[nodiscard]] inline dpb_status try_ldp_encode(double epsilon, double reward, std::uint8_t &bit) noexcept {
+  return dpb_ldp_encode(epsilon, reward, &bit);
+}
 
 } // namespace dpb
 

@@ -34,6 +34,15 @@ static_assert(std::is_nothrow_move_constructible_v<dpb::Bandit> && std::is_nothr
 static_assert(noexcept(std::declval<dpb::Bandit &>().try_update(0, 0.0)));
 static_assert(noexcept(std::declval<dpb::Bandit &>().try_cancel(0)));
 static_assert(noexcept(std::declval<dpb::Bandit &>().try_select(std::declval<dpb::Decision &>())));
+template <class T>
+constexpr bool moves_only = !std::is_copy_constructible_v<T> && !std::is_copy_assignable_v<T> &&
+                            std::is_nothrow_move_constructible_v<T> && std::is_nothrow_move_assignable_v<T> &&
+                            sizeof(T) == sizeof(void *);
+static_assert(moves_only<dpb::Stopping> && moves_only<dpb::Counter> && moves_only<dpb::Shuffler>);
+static_assert(noexcept(std::declval<dpb::Stopping &>().try_push(0.0, std::declval<bool &>())));
+static_assert(noexcept(std::declval<dpb::Counter &>().try_add(0.0)));
+static_assert(noexcept(std::declval<dpb::Shuffler &>().try_push(nullptr, 0)));
+static_assert(noexcept(std::declval<dpb::Bandit &>().try_submit_shuffled(0, 0, nullptr, 0)));
 static_assert(sizeof(dpb::Config) == sizeof(dpb_config) && sizeof(dpb::Bandit) == sizeof(void *));
 
 static void construction() {
@@ -169,7 +178,244 @@ static void threads() {
   CHECK(refused == 0 && bandit.report().answered == 20'000);
 }
 
+static void versions() {
+  CHECK(dpb::version() == dpb_version() && dpb::abi_version() == dpb_abi_version());
+  const std::uint64_t ticket = dpb::Bandit(dpb::Config(2, 1.0)).select().ticket;
+  CHECK(dpb::ticket_node(ticket) == ticket >> 48);
+}
+
+static void stopping() {
+  const dpb::StoppingConfig config(1.0, 0.5, 0.1, 1.0);
+  const dpb::Error error = refusal([] { (void)dpb::Stopping::dp_nas(dpb::StoppingConfig(1.0, 1.5, 0.1, 1.0)); });
+  CHECK(error.status() == DPB_INVALID_CONFIG && std::string(error.what()).find("alpha") == 0);
+  CHECK(refusal([] { (void)dpb::Stopping::nas(dpb::StoppingConfig(-1.0, 0.5, 0.1, 1.0)); }).status() == DPB_INVALID_CONFIG);
+
+  for (const bool is_private : {false, true, true}) {
+    dpb::Stopping rule = is_private ? dpb::Stopping::dp_nas(config) : dpb::Stopping::nas(config);
+    CHECK(refusal([&] { (void)rule.push(1.5); }).status() == DPB_INVALID_REWARD);
+    CHECK(refusal([&] { (void)rule.push(std::nan("")); }).status() == DPB_INVALID_REWARD);
+    CHECK(!rule.mean());
+    int samples = 1;
+    while (!rule.push(1.0)) {
+      CHECK(!rule.mean() && ++samples < 1'000'000);
+    }
+    // Noise within alpha, but with probability beta; far from alpha here, and 0 once in 10^7.
+    CHECK(is_private ? *rule.mean() != 1.0 && std::fabs(*rule.mean() - 1.0) < 0.5 : *rule.mean() == 1.0);
+    CHECK(*rule.mean() == *rule.mean());
+    bool halted = false;
+    CHECK(refusal([&] { (void)rule.push(1.0); }).status() == DPB_HALTED);
+    CHECK(rule.try_push(1.0, halted) == DPB_HALTED && !halted); // nothing is written
+    const dpb::Stopping moved = std::move(rule);
+    CHECK(refusal([&] { (void)rule.push(1.0); }).status() == DPB_NULL);
+    CHECK(refusal([&] { (void)rule.mean(); }).status() == DPB_NULL && moved.mean());
+  }
+  // Asks at powers of two only.
+  dpb::Stopping rare = dpb::Stopping::dp_exp_nas(config);
+  int samples = 1;
+  while (!rare.push(-1.0)) {
+    CHECK(++samples < 1'000'000);
+  }
+  CHECK((samples & (samples - 1)) == 0 && *rare.mean() < 0.0);
+}
+
+static void counters() {
+  using dpb::CounterKind;
+  const dpb::Error error = refusal([] { (void)dpb::Counter(CounterKind::hybrid, 0.0); });
+  CHECK(error.status() == DPB_INVALID_CONFIG && std::string(error.what()).find("epsilon") == 0);
+  CHECK(refusal([] { (void)dpb::Counter(CounterKind::binary, 1.0); }).status() == DPB_INVALID_CONFIG); // no horizon
+  CHECK(refusal([] { (void)dpb::Counter(CounterKind(9), 1.0); }).status() == DPB_INVALID_CONFIG);
+
+  const std::uint8_t seed[32] = {7};
+  dpb::Counter counter(CounterKind::hybrid, 1.0, 0, seed), twin(CounterKind::hybrid, 1.0, 0, seed);
+  CHECK(counter.read() == 0.0);
+  for (int i = 0; i < 1000; ++i) {
+    counter.add(0.5);
+    twin.add(0.5);
+    CHECK(counter.read() == counter.read() && counter.read() == twin.read());
+  }
+  CHECK(counter.read() != 500.0 && std::fabs(counter.read() - 500.0) < 300.0);
+  const double before = counter.read();
+  for (const double bad : {-0.1, 1.1, std::numeric_limits<double>::quiet_NaN()}) {
+    CHECK(counter.try_add(bad) == DPB_INVALID_REWARD && counter.read() == before);
+  }
+  CHECK(refusal([&] { counter.add(2.0); }).status() == DPB_INVALID_REWARD);
+  const dpb::Counter moved = std::move(counter);
+  CHECK(refusal([&] { counter.add(1.0); }).status() == DPB_NULL && moved.read() == before);
+  CHECK(refusal([&] { (void)counter.read(); }).status() == DPB_NULL);
+
+  // The first release carries Laplace(1/epsilon), of mean size 1: outside by chance with less than e^-20.
+  double noise = 0.0;
+  for (int i = 0; i < 400; ++i) {
+    dpb::Counter fresh(CounterKind::logarithmic, 1.0);
+    fresh.add(1.0);
+    noise += std::fabs(fresh.read() - 1.0);
+  }
+  CHECK(noise > 280.0 && noise < 560.0);
+
+  // Each value counts once, whoever adds it.
+  dpb::Counter shared(CounterKind::binary, 1.0, 4000);
+  std::atomic<int> taken{0};
+  std::vector<std::thread> crowd;
+  for (int t = 0; t < 4; ++t) {
+    crowd.emplace_back([&] {
+      for (int i = 0; i < 1100; ++i) {
+        taken += shared.try_add(1.0) == DPB_OK;
+      }
+    });
+  }
+  for (std::thread &thread : crowd) {
+    thread.join();
+  }
+  CHECK(taken == 4000 && shared.try_add(1.0) == DPB_HALTED);
+}
+
+static std::size_t ones(const std::vector<std::uint8_t> &bits) {
+  std::size_t count = 0;
+  for (const std::uint8_t bit : bits) {
+    CHECK(bit <= 1);
+    count += bit;
+  }
+  return count;
+}
+
+// The device and the shuffler.
+static void shuffle_roles() {
+  CHECK(refusal([] { (void)dpb::shuffle_plan(0.0, 1e-6, 50); }).status() == DPB_INVALID_CONFIG);
+  CHECK(refusal([] { (void)dpb::shuffle_plan(1.0, 0.0, 50); }).status() == DPB_INVALID_CONFIG);
+  CHECK(refusal([] { (void)dpb::shuffle_plan(1.0, 1e-6, 0); }).status() == DPB_INVALID_CONFIG);
+  CHECK(refusal([] { (void)dpb::shuffle_plan(1.0, 1e-6, 50, 1); }).status() == DPB_INVALID_CONFIG);
+  const dpb::ShuffleParams plan = dpb::shuffle_plan(1.0, 1e-6, 50);
+  CHECK(plan.users == 50 && plan.coins_per_user >= 1);
+  CHECK(dpb::shuffle_plan(1.0, 1e-6, 50, DPB_SHUFFLE_PRINTED).coins_per_user > plan.coins_per_user);
+
+  CHECK(refusal([&] { (void)dpb::shuffle_encode(plan, 1.5); }).status() == DPB_INVALID_REWARD);
+  CHECK(refusal([&] { (void)dpb::shuffle_encode(plan, std::nan("")); }).status() == DPB_INVALID_REWARD);
+  dpb::ShuffleParams spoilt = plan;
+  spoilt.coins_per_user = 0; // noise is not to be left out
+  CHECK(refusal([&] { (void)dpb::shuffle_encode(spoilt, 1.0); }).status() == DPB_INVALID_CONFIG);
+  CHECK(refusal([&] { (void)dpb::Shuffler(spoilt); }).status() == DPB_INVALID_CONFIG);
+  std::uint8_t room[1] = {9};
+  std::size_t len = 0;
+  CHECK(dpb::try_shuffle_encode(plan, 1.0, room, 1, len) == DPB_BUFFER_TOO_SMALL);
+  CHECK(len == 1 + plan.coins_per_user && room[0] == 9);
+
+  dpb::Shuffler shuffler(plan);
+  CHECK(refusal([&] { shuffler.push({1}); }).status() == DPB_INVALID_CONFIG);
+  CHECK(refusal([&] { shuffler.push({}); }).status() == DPB_INVALID_CONFIG);
+  CHECK(refusal([&] { shuffler.push(std::vector<std::uint8_t>(len, 2)); }).status() == DPB_INVALID_CONFIG);
+  std::vector<std::uint8_t> sent;
+  std::size_t coins = 0;
+  for (std::uint32_t user = 0; user < plan.users; ++user) {
+    CHECK(!shuffler.take());
+    const std::vector<std::uint8_t> message = dpb::shuffle_encode(plan, user < 25 ? 1.0 : 0.0);
+    CHECK(message.size() == len && message[0] == (user < 25)); // its own bit, then its coins
+    coins += ones(message) - message[0];
+    shuffler.push(message);
+    sent.insert(sent.end(), message.begin(), message.end());
+  }
+  // The coins alone hide a user: some are 1 and some are 0, but with probability below 2^-60.
+  CHECK(coins > 0 && coins < 50 * std::size_t{plan.coins_per_user});
+  CHECK(refusal([&] { shuffler.push(std::vector<std::uint8_t>(len)); }).status() == DPB_EXPIRED);
+  std::size_t needed = 0;
+  CHECK(shuffler.try_take(room, 1, needed) == DPB_BUFFER_TOO_SMALL && needed == sent.size());
+  const std::vector<std::uint8_t> batch = shuffler.take().value();
+  CHECK(batch.size() == sent.size() && ones(batch) == ones(sent) && batch != sent);
+  CHECK(!shuffler.take()); // once
+  shuffler.push(std::vector<std::uint8_t>(len));
+  const dpb::Shuffler moved = std::move(shuffler);
+  CHECK(refusal([&] { shuffler.push({}); }).status() == DPB_NULL);
+  CHECK(refusal([&] { (void)shuffler.take(); }).status() == DPB_NULL && moved.get() != nullptr);
+
+  // As many as the batch holds, from however many threads.
+  dpb::Shuffler shared(plan);
+  std::atomic<std::uint32_t> taken{0};
+  std::vector<std::thread> crowd;
+  for (int t = 0; t < 4; ++t) {
+    crowd.emplace_back([&] {
+      const std::vector<std::uint8_t> message(len);
+      for (int i = 0; i < 40; ++i) {
+        taken += shared.try_push(message.data(), message.size()) == DPB_OK;
+      }
+    });
+  }
+  for (std::thread &thread : crowd) {
+    thread.join();
+  }
+  CHECK(taken == plan.users && shared.take()->size() == sent.size());
+}
+
+// The server: each arm's batch once, in the open phase; arm 1 always pays, and wins.
+static void shuffled_batches() {
+  dpb::Config config(2, 1.0);
+  config.delta = 1e-6;
+  config.horizon = 1'000'000;
+  dpb::Bandit bandit = dpb::Bandit::sdp_ae(config);
+  const auto batch = [&](std::uint32_t phase, double reward) {
+    const dpb::ShuffleParams plan = bandit.shuffle_params(phase);
+    dpb::Shuffler shuffler(plan);
+    for (std::uint32_t user = 0; user < plan.users; ++user) {
+      shuffler.push(dpb::shuffle_encode(plan, reward));
+    }
+    return shuffler.take().value();
+  };
+  const auto refused = [&](std::uint32_t phase, std::uint32_t arm, const std::vector<std::uint8_t> &bits) {
+    return refusal([&] { bandit.submit_shuffled(phase, arm, bits); }).status();
+  };
+  CHECK(bandit.select().phase == 1);
+  const std::vector<std::uint8_t> bits = batch(1, 0.0);
+  CHECK(refused(1, 2, bits) == DPB_INVALID_CONFIG && refused(1, 0, {}) == DPB_INVALID_CONFIG);
+  CHECK(refused(2, 0, bits) == DPB_NOT_READY && refused(0, 0, bits) == DPB_EXPIRED);
+  CHECK(refused(1, 0, std::vector<std::uint8_t>(bits.size(), 2)) == DPB_INVALID_CONFIG);
+  bandit.submit_shuffled(1, 0, bits);
+  CHECK(refused(1, 0, bits) == DPB_DUPLICATE);
+  bandit.submit_shuffled(1, 1, batch(1, 1.0));
+  CHECK(refused(1, 1, bits) == DPB_EXPIRED);
+  for (std::uint32_t phase = 2; phase < 1000 && !bandit.best_arm(); ++phase) {
+    CHECK(bandit.select().phase == phase);
+    bandit.submit_shuffled(phase, 0, batch(phase, 0.0));
+    bandit.submit_shuffled(phase, 1, batch(phase, 1.0));
+  }
+  CHECK(bandit.best_arm() == 1u);
+  CHECK(refused(1, 0, bits) == DPB_EXPIRED);
+
+  dpb::Bandit simulation = dpb::Bandit::vb_sdp_ae(config);
+  simulation.update(simulation.select().ticket, 1.0); // the other road
+  const std::size_t size = std::size_t{simulation.shuffle_params(1).users} * (simulation.shuffle_params(1).coins_per_user + 1);
+  CHECK(refusal([&] { simulation.submit_shuffled(1, 0, std::vector<std::uint8_t>(size)); }).status() == DPB_UNSUPPORTED);
+  dpb::Bandit plain = dpb::Bandit::se(dpb::Config(2, 1.0));
+  CHECK(plain.try_submit_shuffled(1, 0, bits.data(), bits.size()) == DPB_UNSUPPORTED);
+  CHECK(refusal([&] { (void)plain.shuffle_params(1); }).status() == DPB_UNSUPPORTED);
+}
+
+static void local() {
+  for (const double bad : {0.0, 41.0, std::numeric_limits<double>::quiet_NaN()}) {
+    CHECK(refusal([&] { (void)dpb::ldp_encode(bad, 1.0); }).status() == DPB_INVALID_CONFIG);
+  }
+  for (const double bad : {-0.1, 1.1, std::numeric_limits<double>::quiet_NaN()}) {
+    CHECK(refusal([&] { (void)dpb::ldp_encode(1.0, bad); }).status() == DPB_INVALID_REWARD);
+  }
+  std::uint8_t untouched = 9;
+  CHECK(dpb::try_ldp_encode(1.0, 2.0, untouched) == DPB_INVALID_REWARD && untouched == 9);
+  // A one stays one with e/(1 + e) = 0.731; 4,000 of them are out by 0.06 with probability 2e-17.
+  int stayed = 0;
+  for (int i = 0; i < 4000; ++i) {
+    stayed += dpb::ldp_encode(1.0, 1.0);
+  }
+  CHECK(std::fabs(stayed / 4000.0 - std::exp(1.0) / (1.0 + std::exp(1.0))) < 0.06);
+
+  dpb::Bandit bandit = dpb::Bandit::ldp_ucb(dpb::Config(2, 1.0));
+  const dpb::Decision decision = bandit.select();
+  CHECK(bandit.try_update(decision.ticket, 0.5) == DPB_INVALID_REWARD); // raw
+  bandit.update(decision.ticket, dpb::ldp_encode(1.0, 0.5));
+}
+
 int main() {
+  versions();
+  stopping();
+  counters();
+  shuffle_roles();
+  shuffled_batches();
+  local();
   construction();
   ownership();
   both_roads();

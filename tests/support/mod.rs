@@ -108,3 +108,50 @@ pub fn policies() -> Vec<String> {
     let bandits = constructors.filter(|(_, rest)| rest.starts_with("const struct dpb_config *config,"));
     bandits.map(|(name, _)| name.to_owned()).collect()
 }
+
+/// The names of all functions that the header declares.
+pub fn functions() -> Vec<String> {
+    let header = std::fs::read_to_string(root().join("include/dpb.h")).unwrap();
+    let code = without_comments(&header);
+    let mut names = Vec::new();
+    for (at, _) in code.match_indices('(') {
+        let name = code[..at].rsplit(|c: char| !is_word(c)).next().unwrap();
+        if name.starts_with("dpb_") {
+            names.push(name.to_owned());
+        }
+    }
+    assert!(names.len() > 40, "{names:?}");
+    names
+}
+
+/// C, C++ or Go without its comments and strings.
+pub fn without_comments(source: &str) -> String {
+    let mut code = String::new();
+    let mut rest = source;
+    while let Some(at) = rest.find(['/', '"']) {
+        code += &rest[..at];
+        rest = &rest[at..];
+        let end = if let Some(comment) = rest.strip_prefix("/*") {
+            comment.find("*/").map(|end| end + 4)
+        } else if rest.starts_with("//") {
+            rest.find('\n')
+        } else if let Some(text) = rest.strip_prefix('"') {
+            text.find('"').map(|end| end + 2)
+        } else {
+            code.push('/');
+            Some(1)
+        };
+        rest = &rest[end.unwrap_or(rest.len())..];
+    }
+    code + rest
+}
+
+/// Does this whole word stand in the code?
+pub fn uses(code: &str, word: &str) -> bool {
+    code.match_indices(word)
+        .any(|(at, _)| !code[..at].ends_with(is_word) && !code[at + word.len()..].starts_with(is_word))
+}
+
+fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
