@@ -1,0 +1,1 @@
+pub fn run(_: &super::Options) -> Result<String, Box<dyn std::error::Error>> { Ok(String::new()) }
