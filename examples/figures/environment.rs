@@ -1,6 +1,7 @@
 //! Instances, players, and the road through the public interface: decision by decision.
 
 use super::runner::{Curve, Trial};
+use dpb::local::RandomizedResponse;
 use dpb::{Algorithm, Bandit, Config};
 use std::collections::VecDeque;
 
@@ -51,6 +52,18 @@ pub struct Player {
     pub label: &'static str,
     pub algorithm: Algorithm,
     pub config: Config,
+}
+
+impl Player {
+    pub fn new(label: &'static str, algorithm: Algorithm, arms: usize, epsilon: f64, delta: f64) -> Player {
+        Player { label, algorithm, config: Config { delta, ..Config::new(arms as u32, epsilon) } }
+    }
+
+    /// The device's part in the local model.
+    fn response(&self) -> Option<RandomizedResponse> {
+        let local = matches!(self.algorithm, Algorithm::LdpUcb | Algorithm::LdpKlUcb);
+        local.then(|| RandomizedResponse::new(self.config.epsilon).expect("a valid epsilon"))
+    }
 }
 
 /// `many` times, evenly on a logarithmic scale, from `first` to `horizon`.
@@ -141,12 +154,15 @@ pub fn decide(player: &Player, setting: &Setting, trial: Trial, mut each: impl F
         ..player.config.clone()
     };
     let bandit = Bandit::new(player.algorithm, &config).expect("a valid configuration");
-    let mut coins = trial.coins();
+    let (mut coins, response) = (trial.coins(), player.response());
     let mut waiting = VecDeque::with_capacity(setting.in_flight + 1);
     for _ in 0..setting.horizon {
         let decision = bandit.select().expect("a decision");
         let arm = decision.arm as usize;
-        let reward = f64::from(u8::from(coins.unit() < setting.means[arm]));
+        let mut reward = f64::from(u8::from(coins.unit() < setting.means[arm]));
+        if let Some(response) = &response {
+            reward = f64::from(u8::from(response.encode(reward, &mut coins).expect("a bit")));
+        }
         waiting.push_back((decision.ticket, reward));
         if waiting.len() > setting.in_flight {
             let (ticket, reward) = waiting.pop_front().expect("one at least");

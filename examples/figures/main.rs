@@ -5,13 +5,17 @@
 //! given). The same command writes the same files, whatever the number of threads. README.md shows
 //! them beside what the papers report.
 
+#[path = "../common/adversaries.rs"]
+pub mod adversaries;
 pub mod environment;
 pub mod fast;
 pub mod field;
 pub mod plot;
 pub mod runner;
 pub mod ss19;
+pub mod t21;
 pub mod td16;
+pub mod td17;
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -40,6 +44,8 @@ type Experiment = fn(&Options) -> Result<String, Box<dyn Error>>;
 const EXPERIMENTS: &[(&str, &str, Experiment)] = &[
     ("ss19", "Sajed and Sheffet (2019), Figures 1 to 12: DP-SE and the tree-based DP-UCB", ss19::run),
     ("td16", "Tossou and Dimitrakakis (2016), Figure 2: UCB on private sums", td16::run),
+    ("td17", "Tossou and Dimitrakakis (2017), Figure 1: five adversaries", td17::run),
+    ("t21", "Tenenbaum et al. (2021), who have no figure: the shuffle model between the others", t21::run),
     ("field", "ours: every policy on three instances, by epsilon, by delay, by time", field::run),
 ];
 
