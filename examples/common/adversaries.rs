@@ -103,10 +103,15 @@ impl Game {
 
     /// Plays the game: the regret against the best fixed arm in hindsight, which never switches.
     pub fn regret(&self, algorithm: Algorithm, config: &Config) -> f64 {
+        self.regrets(algorithm, config, &[self.rounds() as u64])[0]
+    }
+
+    /// The same had the game ended after so many rounds, for each of these numbers, ascending.
+    pub fn regrets(&self, algorithm: Algorithm, config: &Config, at: &[u64]) -> Vec<f64> {
         let bandit = Bandit::new(algorithm, config).expect("a valid configuration");
         let mut fixed = vec![0.0; self.arms];
-        let (mut earned, mut last) = (0.0, None);
-        for gains in self.gains.chunks(self.arms) {
+        let (mut earned, mut last, mut regrets) = (0.0, None, Vec::with_capacity(at.len()));
+        for (round, gains) in (1u64..).zip(self.gains.chunks(self.arms)) {
             let decision = bandit.select().expect("a decision");
             let arm = decision.arm as usize;
             let switched = last.replace(arm).is_some_and(|last| last != arm);
@@ -114,8 +119,11 @@ impl Game {
             bandit.update(decision.ticket, gain).expect("an answer");
             earned += gain;
             fixed.iter_mut().zip(gains).for_each(|(sum, &gain)| *sum += f64::from(gain));
+            if at.get(regrets.len()) == Some(&round) {
+                regrets.push(fixed.iter().copied().fold(f64::MIN, f64::max) - earned);
+            }
         }
-        fixed.into_iter().fold(f64::MIN, f64::max) - earned
+        regrets
     }
 }
 

@@ -1,0 +1,209 @@
+//! The field, ours: every policy for stochastic rewards by epsilon, by delay, and the loss by time.
+
+use super::Options;
+use super::environment::{Player, Setting, decide, log_times, ours, play};
+use super::plot::{Axis, Figure, Line, Panel, Point, Strength, points, table};
+use super::runner::{Cell, Curve, Trial, run as run_cells};
+use dpb::{Algorithm, Bandit};
+use std::error::Error;
+
+const EPSILONS: [f64; 7] = [0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0];
+/// For the policies that are not pure.
+const DELTA: f64 = 1e-6;
+
+/// Name, policy, how many times fewer runs than the others it gets for being slow.
+const PLAYERS: [(&str, Algorithm, u64); 9] = [
+    ("DP-SE", Algorithm::Se, 1),
+    ("DP-UCB-BOUND", Algorithm::UcbBound, 2),
+    ("DP-UCB", Algorithm::Ucb, 4),
+    ("DP-UCB-INT*", Algorithm::UcbInt, 1),
+    ("Private-UCB", Algorithm::PrivateUcb, 2),
+    ("VB-SDP-AE*", Algorithm::VbSdpAe, 1),
+    ("LDP-UCB", Algorithm::LdpUcb, 1),
+    ("Tsallis", Algorithm::Tsallis, 1),
+    ("UCB1 (not private)", Algorithm::NonprivateUcb1, 1),
+];
+
+/// Does epsilon make no difference?
+fn is_baseline(algorithm: Algorithm) -> bool {
+    algorithm.name().starts_with("nonprivate")
+}
+
+/// A player, if the policy can do this epsilon.
+fn player(row: usize, arms: usize, epsilon: f64, horizon: u64) -> Option<Player> {
+    let (label, algorithm, _) = PLAYERS[row];
+    let mut player = Player::new(label, algorithm, arms, epsilon, DELTA);
+    player.config.horizon = horizon;
+    Bandit::new(algorithm, &player.config).is_ok().then_some(player)
+}
+
+/// d_eps(x, y) = inf over z of eps |z - x| + kl(z, y), for x <= y (Azize et al. 2025).
+fn private_divergence(x: f64, y: f64, epsilon: f64) -> f64 {
+    let shrunk = 1.0 - y + y * (-epsilon).exp();
+    let z = y * (-epsilon).exp() / shrunk;
+    if z <= x { x * (x / y).ln() + (1.0 - x) * ((1.0 - x) / (1.0 - y)).ln() } else { -epsilon * x - shrunk.ln() }
+}
+
+/// The least regret that any eps-DP policy can have, to first order: sum of Delta ln T / d_eps.
+fn least(means: &[f64], horizon: u64, epsilon: f64) -> f64 {
+    let best = means.iter().copied().fold(0.0, f64::max);
+    let cost = |&mean: &f64| (best - mean) * (horizon as f64).ln() / private_divergence(mean, best, epsilon);
+    means.iter().filter(|&&mean| mean < best).map(cost).sum()
+}
+
+pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
+    Ok([by_epsilon(options)?, by_delay(options)?, by_time(options)?].join("\n"))
+}
+
+/// A line through the points of one player.
+fn line(row: usize, points: Vec<Point>) -> Line {
+    Line { label: PLAYERS[row].0.into(), colour: row + 1, strength: Strength::Bold, points }
+}
+
+/// Mean ± standard error of a cell, as a point and as text.
+fn end(sample: &super::runner::Sample, x: f64) -> (Point, String) {
+    let (mean, error) = sample.last_mean();
+    (Point { x, y: mean, low: mean - error, high: mean + error }, format!("{mean:.0} ± {error:.0}"))
+}
+
+fn by_epsilon(options: &Options) -> Result<String, Box<dyn Error>> {
+    let (horizon, runs) = options.pick((100_000, 8), (1_000_000, 50));
+    let at = [horizon];
+    let settings = ours().map(|(name, means)| (name, Setting::new(&means, horizon)));
+    let mut places = Vec::new();
+    for instance in 0..settings.len() {
+        for (row, (_, algorithm, _)) in PLAYERS.iter().enumerate() {
+            // Once for all epsilons, where epsilon makes no difference.
+            let epsilons = if is_baseline(*algorithm) { &EPSILONS[..1] } else { &EPSILONS };
+            places.extend(epsilons.iter().map(|&epsilon| (instance, row, epsilon)));
+        }
+    }
+    let arms = |instance: usize| settings[instance].1.means.len();
+    let mut players = Vec::new();
+    places.retain(|&(instance, row, epsilon)| {
+        let player = player(row, arms(instance), epsilon, horizon);
+        let can = player.is_some();
+        players.extend(player);
+        can
+    });
+    let mut cells = Vec::new();
+    for (player, &(instance, row, _)) in players.iter().zip(&places) {
+        let (setting, at) = (&settings[instance].1, &at);
+        cells.push(Cell::new(runs / PLAYERS[row].2, move |trial| play(player, setting, at, trial)));
+    }
+    let samples = run_cells("field, eps", &cells, options.seed, options.threads);
+    let (mut panels, mut text) = (Vec::new(), String::new());
+    let mut header = vec![String::from("eps")];
+    header.extend(EPSILONS.map(|epsilon| epsilon.to_string()));
+    for (instance, (name, setting)) in settings.iter().enumerate() {
+        let bounds = EPSILONS.map(|epsilon| least(&setting.means, horizon, epsilon));
+        let mut row = vec![String::from("d_eps bound")];
+        row.extend(bounds.map(|bound| format!("{bound:.0}")));
+        let (mut rows, mut lines) = (vec![row], Vec::new());
+        lines.push(Line {
+            label: "d_eps bound".into(),
+            colour: 0,
+            strength: Strength::Thin,
+            points: EPSILONS.iter().zip(bounds).map(|(&x, y)| Point::new(x, y)).collect(),
+        });
+        for (number, (label, algorithm, _)) in PLAYERS.iter().enumerate() {
+            let (mut points, mut cells) = (Vec::new(), vec![(*label).to_owned()]);
+            for epsilon in EPSILONS {
+                let asked = (instance, number, if is_baseline(*algorithm) { EPSILONS[0] } else { epsilon });
+                let Some(place) = places.iter().position(|&place| place == asked) else {
+                    cells.push("-".into());
+                    continue;
+                };
+                let (point, cell) = end(&samples[place], epsilon);
+                points.push(point);
+                cells.push(cell);
+            }
+            rows.push(cells);
+            lines.push(line(number, points));
+        }
+        let (x, y) = (Axis { label: "eps", log: true }, Axis { label: "pseudo-regret", log: true });
+        panels.push(Panel { title: format!("instance {name}, T = {horizon}"), x, y, lines });
+        text += &format!("\nInstance {name}:\n\n{}", table(&header, &rows));
+    }
+    Figure { name: "field_epsilon", columns: 2, panels }.write(&options.out)?;
+    Ok(format!(
+        "By epsilon. T = {horizon}, {runs} runs (a half of DP-UCB-BOUND and Private-UCB, a quarter of DP-UCB): mean \
+         pseudo-regret at T ± standard error. * at delta = {DELTA:e}.\n{text}"
+    ))
+}
+
+fn by_delay(options: &Options) -> Result<String, Box<dyn Error>> {
+    const DELAYS: [usize; 5] = [0, 10, 100, 1_000, 10_000];
+    let (horizon, runs) = options.pick((100_000, 4), (1_000_000, 50));
+    let at = [horizon];
+    let (_, means) = &ours()[0];
+    let settings = DELAYS.map(|in_flight| Setting { in_flight, ..Setting::new(means, horizon) });
+    let players: Vec<Player> = (0..PLAYERS.len()).filter_map(|row| player(row, means.len(), 1.0, horizon)).collect();
+    let mut cells = Vec::new();
+    for player in &players {
+        for setting in &settings {
+            let at = &at;
+            cells.push(Cell::new(runs, move |trial| play(player, setting, at, trial)));
+        }
+    }
+    let samples = run_cells("field, delay", &cells, options.seed, options.threads);
+    let mut header = vec![String::from("delay")];
+    header.extend(DELAYS.map(|delay| delay.to_string()));
+    let (mut rows, mut lines) = (Vec::new(), Vec::new());
+    for (row, samples) in samples.chunks(DELAYS.len()).enumerate() {
+        let ends: Vec<_> = samples.iter().zip(DELAYS).map(|(sample, delay)| end(sample, delay.max(1) as f64)).collect();
+        lines.push(line(row, ends.iter().map(|end| end.0).collect()));
+        rows.push([vec![PLAYERS[row].0.to_owned()], ends.into_iter().map(|end| end.1).collect()].concat());
+    }
+    let (x, y) = (Axis { label: "delay (1: none)", log: true }, Axis { label: "pseudo-regret", log: true });
+    let panels = vec![Panel { title: format!("instance A, eps = 1, T = {horizon}"), x, y, lines }];
+    Figure { name: "field_delay", columns: 1, panels }.write(&options.out)?;
+    Ok(format!(
+        "By delay. Instance A, eps = 1, T = {horizon}, {runs} runs: each answer comes so many decisions later.\n\n{}",
+        table(&header, &rows)
+    ))
+}
+
+fn by_time(options: &Options) -> Result<String, Box<dyn Error>> {
+    let horizon = options.pick(100_000, 1_000_000);
+    let at = log_times(1, horizon, 60);
+    let setting = Setting::new(&ours()[0].1, horizon);
+    let private = (0..PLAYERS.len()).filter(|&row| !is_baseline(PLAYERS[row].1));
+    let players: Vec<(usize, Player)> =
+        private.filter_map(|row| Some((row, player(row, setting.means.len(), 1.0, horizon)?))).collect();
+    let mut cells = Vec::new();
+    for (_, player) in &players {
+        let (setting, at) = (&setting, &at);
+        cells.push(Cell::new(1, move |trial| spent(player, setting, at, trial)));
+    }
+    let samples = run_cells("field, loss", &cells, options.seed, options.threads);
+    let lines = players.iter().zip(&samples).map(|((row, _), sample)| line(*row, points(&at, &sample.0[0]))).collect();
+    let (x, y) = (Axis { label: "decisions", log: true }, Axis { label: "eps spent", log: false });
+    let panels = vec![Panel { title: "loss of one reward, eps = 1 given".into(), x, y, lines }];
+    Figure { name: "field_loss", columns: 1, panels }.write(&options.out)?;
+    let header = ["", "first decision after which eps > 0", "eps spent at T"].map(String::from);
+    let row = |((row, _), sample): (&(usize, Player), &super::runner::Sample)| {
+        let first = at.iter().zip(&sample.0[0]).find(|(_, loss)| **loss > 0.0);
+        let first = first.map_or("never".into(), |(time, _)| format!("{time} or before"));
+        vec![PLAYERS[*row].0.to_owned(), first, format!("{:.4}", sample.last()[0])]
+    };
+    let rows: Vec<_> = players.iter().zip(&samples).map(row).collect();
+    Ok(format!(
+        "By time. Instance A, eps = 1, T = {horizon}, one run: the loss that the policy reports (* at delta = \
+         {DELTA:e}).\n\n{}",
+        table(&header, &rows)
+    ))
+}
+
+/// The reported loss at these times.
+fn spent(player: &Player, setting: &Setting, at: &[u64], trial: Trial) -> Curve {
+    let (mut time, mut curve) = (0, Vec::with_capacity(at.len()));
+    decide(player, setting, trial, |bandit, _| {
+        time += 1;
+        if at.get(curve.len()) == Some(&time) {
+            curve.push(bandit.report().expect("a report").epsilon_spent);
+        }
+        true
+    });
+    curve
+}

@@ -1,0 +1,98 @@
+//! The papers' experiments, and ours:
+//! `cargo run --release --example figures -- <name|all> [--quick] [--out DIR] [--seed N] [--threads N]`.
+//!
+//! Writes NAME.svg, NAME.csv and NAME.md (tables) to the directory (target/figures if none is
+//! given). The same command writes the same files, whatever the number of threads. README.md shows
+//! them beside what the papers report.
+
+#[path = "../common/adversaries.rs"]
+pub mod adversaries;
+pub mod environment;
+pub mod fast;
+pub mod field;
+pub mod plot;
+pub mod runner;
+pub mod ss19;
+pub mod t21;
+pub mod td16;
+pub mod td17;
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// How the program was called.
+pub struct Options {
+    /// Less of everything: under two minutes on two cores.
+    pub quick: bool,
+    pub out: PathBuf,
+    pub seed: u64,
+    pub threads: usize,
+}
+
+impl Options {
+    /// One of two settings.
+    pub fn pick<T>(&self, quick: T, full: T) -> T {
+        if self.quick { quick } else { full }
+    }
+}
+
+/// Plays, writes its plots, and says what it found: Markdown.
+type Experiment = fn(&Options) -> Result<String, Box<dyn Error>>;
+
+/// Name, what it is, how.
+const EXPERIMENTS: &[(&str, &str, Experiment)] = &[
+    ("ss19", "Sajed and Sheffet (2019), Figures 1 to 12: DP-SE and the tree-based DP-UCB", ss19::run),
+    ("td16", "Tossou and Dimitrakakis (2016), Figure 2: UCB on private sums", td16::run),
+    ("td17", "Tossou and Dimitrakakis (2017), Figure 1: five adversaries", td17::run),
+    ("t21", "Tenenbaum et al. (2021), who have no figure: the shuffle model between the others", t21::run),
+    ("field", "ours: every policy on three instances, by epsilon, by delay, by time", field::run),
+];
+
+fn read_options() -> Result<(String, Options), String> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut options = Options { quick: false, out: PathBuf::from("target/figures"), seed: 1, threads };
+    let (mut name, mut arguments) = (None, std::env::args().skip(1));
+    while let Some(argument) = arguments.next() {
+        let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
+        let number = |value: String| value.parse().map_err(|_| format!("{value} is not a number"));
+        match argument.as_str() {
+            "--quick" => options.quick = true,
+            "--out" => options.out = value()?.into(),
+            "--seed" => options.seed = number(value()?)?,
+            "--threads" => options.threads = number(value()?)?.max(1) as usize,
+            known if known == "all" || EXPERIMENTS.iter().any(|e| e.0 == known) => name = Some(argument),
+            unknown => return Err(format!("{unknown}: unknown")),
+        }
+    }
+    name.map(|name| (name, options)).ok_or("no experiment named".into())
+}
+
+/// Plays one experiment and writes its page.
+pub fn perform(name: &str, run: Experiment, options: &Options, out: &Path) -> Result<(), Box<dyn Error>> {
+    std::fs::create_dir_all(out)?;
+    let tables = run(options)?;
+    println!("\n{tables}");
+    std::fs::write(out.join(name).with_extension("md"), tables)?;
+    Ok(())
+}
+
+#[allow(dead_code, reason = "the tests include this file for its modules")]
+fn main() -> Result<(), Box<dyn Error>> {
+    let (name, options) = match read_options() {
+        Ok(read) => read,
+        Err(error) => {
+            eprintln!("{error}\nusage: figures <name|all> [--quick] [--out DIR] [--seed N] [--threads N]");
+            EXPERIMENTS.iter().for_each(|(name, what, _)| eprintln!("  {name:<8} {what}"));
+            std::process::exit(2);
+        }
+    };
+    let start = Instant::now();
+    for &(known, _, run) in EXPERIMENTS {
+        if name == "all" || name == known {
+            perform(known, run, &options, &options.out)?;
+        }
+    }
+    eprintln!("written to {} in {:.0} s", options.out.display(), start.elapsed().as_secs_f64());
+    Ok(())
+}

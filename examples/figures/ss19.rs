@@ -1,0 +1,137 @@
+//! Sajed and Sheffet (2019), Section 5, Figures 1 to 12: DP-SE against "DP-UCB" (Mishra and Thakurta
+//! 2015, our Private-UCB), whose K trees get eps/K each as printed, or eps each, which is as private.
+
+use super::Options;
+use super::environment::{SS19, Setting, log_times};
+use super::fast;
+use super::plot::{Axis, Figure, Line, Panel, Strength, points, table};
+use super::runner::{Cell, Curve, Sample, Trial, run as run_cells};
+use std::error::Error;
+
+const EPSILONS: [f64; 4] = [0.1, 0.25, 0.5, 1.0];
+const ARMS: [usize; 4] = [3, 5, 10, 20];
+
+type Road = fn(f64, &Setting, &[u64], Trial) -> Curve;
+const PLAYERS: [(&str, Road); 3] =
+    [("DP-SE", fast::dp_se), ("DP-UCB", fast::private_ucb), ("DP-UCB, eps/K", fast::printed_private_ucb)];
+
+/// One setting of the paper: which instance, K, eps.
+#[derive(Clone, Copy, PartialEq)]
+struct Place {
+    instance: usize,
+    arms: usize,
+    epsilon: f64,
+}
+
+pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
+    let (horizon, runs) = (options.pick(1_000_000, 50_000_000), options.pick([30, 5, 5], [30, 30, 10]));
+    let at = log_times(10, horizon, 80);
+    let mut places = Vec::new();
+    for instance in 0..SS19.len() {
+        places.extend(EPSILONS.map(|epsilon| Place { instance, arms: 5, epsilon }));
+        for arms in ARMS.into_iter().filter(|&arms| arms != 5) {
+            places.extend([0.1, 1.0].map(|epsilon| Place { instance, arms, epsilon }));
+        }
+    }
+    let settings: Vec<Setting> =
+        places.iter().map(|place| Setting::new(&SS19[place.instance].1(place.arms), horizon)).collect();
+    let mut cells = Vec::new();
+    for (place, setting) in places.iter().zip(&settings) {
+        for ((_, road), runs) in PLAYERS.into_iter().zip(runs) {
+            let (at, epsilon) = (&at, place.epsilon);
+            cells.push(Cell::new(runs, move |trial| road(epsilon, setting, at, trial)));
+        }
+    }
+    let samples = run_cells("ss19", &cells, options.seed, options.threads);
+    let both = |place: Place| {
+        let number = places.iter().position(|&p| p == place).expect("played");
+        [&samples[3 * number], &samples[3 * number + 1], &samples[3 * number + 2]]
+    };
+    let panel = |title: String, shown: &[(String, Place)]| {
+        let mut lines = Vec::new();
+        for (colour, (label, place)) in shown.iter().enumerate() {
+            for (player, sample) in both(*place).into_iter().enumerate() {
+                let label = if player == 0 { label.clone() } else { String::new() };
+                let strength = [Strength::Bold, Strength::Thin, Strength::Faint][player];
+                lines.push(Line { label, colour, strength, points: points(&at, &sample.mean()) });
+            }
+        }
+        let (x, y) = (Axis { label: "decisions", log: true }, Axis { label: "pseudo-regret", log: true });
+        Panel { title, x, y, lines }
+    };
+    let mut by_epsilon = Vec::new();
+    for (instance, (name, _)) in SS19.iter().enumerate() {
+        let shown = EPSILONS.map(|epsilon| (format!("eps {epsilon}"), Place { instance, arms: 5, epsilon }));
+        by_epsilon.push(panel(format!("Figure {}: {name}, K = 5", instance + 1), &shown));
+    }
+    let mut by_arms = Vec::new();
+    for (instance, (name, _)) in SS19.iter().enumerate() {
+        for (low, epsilon) in [0.1, 1.0].into_iter().enumerate() {
+            let shown = ARMS.map(|arms| (format!("K = {arms}"), Place { instance, arms, epsilon }));
+            let figure = 5 + 2 * instance + low;
+            by_arms.push(panel(format!("Figure {figure}: {name}, eps = {epsilon}"), &shown));
+        }
+    }
+    Figure { name: "ss19_epsilon", columns: 2, panels: by_epsilon }.write(&options.out)?;
+    Figure { name: "ss19_arms", columns: 2, panels: by_arms }.write(&options.out)?;
+    let rows: Vec<Ratio> = places.iter().map(|&place| Ratio::of(place, both(place))).collect();
+    Ok(report(horizon, runs, &rows))
+}
+
+struct Ratio {
+    place: Place,
+    /// Mean and standard error of each player.
+    ends: [(f64, f64); 3],
+}
+
+impl Ratio {
+    fn of(place: Place, samples: [&Sample; 3]) -> Ratio {
+        Ratio { place, ends: samples.map(Sample::last_mean) }
+    }
+
+    fn to_dp_se(&self, player: usize) -> f64 {
+        self.ends[player].0 / self.ends[0].0
+    }
+}
+
+fn report(horizon: u64, runs: [u64; 3], rows: &[Ratio]) -> String {
+    let header = ["instance", "K", "eps", "DP-SE", "DP-UCB", "ratio", "DP-UCB, eps/K", "ratio"].map(String::from);
+    let line = |row: &Ratio| {
+        let Place { instance, arms, epsilon } = row.place;
+        let mut cells = vec![SS19[instance].0.into(), arms.to_string(), epsilon.to_string()];
+        for (player, (mean, error)) in row.ends.into_iter().enumerate() {
+            cells.push(format!("{mean:.0} ± {error:.0}"));
+            if player > 0 {
+                cells.push(format!("{:.1}", row.to_dp_se(player)));
+            }
+        }
+        cells
+    };
+    let lines: Vec<_> = rows.iter().map(line).collect();
+    let mut text = format!(
+        "T = {horizon}; {} runs of DP-SE, {} of DP-UCB, {} of DP-UCB with eps/K a tree; mean pseudo-regret at T ± \
+         standard error.\n\n{}",
+        runs[0],
+        runs[1],
+        runs[2],
+        table(&header, &lines)
+    );
+    for player in [1, 2] {
+        let ratio = |row: &Ratio| row.to_dp_se(player);
+        let least = rows.iter().min_by(|a, b| ratio(a).total_cmp(&ratio(b))).expect("some rows");
+        let count = |bound: f64| rows.iter().filter(|row| ratio(row) >= bound).count();
+        text += &format!(
+            "\nAgainst {}: DP-SE wins in {} of {} settings, by 5 times or more in {}. Least ratio {:.2}: {}, K = {}, \
+             eps = {}.\n",
+            PLAYERS[player].0,
+            count(1.0),
+            rows.len(),
+            count(5.0),
+            ratio(least),
+            SS19[least.place.instance].0,
+            least.place.arms,
+            least.place.epsilon,
+        );
+    }
+    text
+}

@@ -1,0 +1,104 @@
+//! The figures' fast roads have the law of the public interface, and the program runs.
+
+#[path = "../examples/figures/main.rs"]
+#[allow(dead_code, reason = "these tests take a part of the program")]
+mod figures;
+
+use dpb::Algorithm;
+use figures::environment::{Player, Recorder, SS19, Setting, decide, log_times, play};
+use figures::fast;
+use figures::runner::{Cell, Curve, Trial, run};
+
+/// The curves' values at each of the times, for so many runs.
+fn columns(runs: u64, seed: u64, play: impl Fn(Trial) -> Curve + Sync) -> Vec<Vec<f64>> {
+    let sample = &run("", &[Cell::new(runs, play)], seed, 2)[0];
+    // Rounded: sums of the same gaps in another order are the same.
+    let rounded = |curve: &Curve, time: usize| (curve[time] * 1e6).round() / 1e6;
+    (0..sample.0[0].len()).map(|time| sample.0.iter().map(|curve| rounded(curve, time)).collect()).collect()
+}
+
+/// Kolmogorov and Smirnov's distance of two samples.
+fn distance(a: &[f64], b: &[f64]) -> f64 {
+    let share = |sample: &[f64], x: f64| sample.iter().filter(|&&y| y <= x).count() as f64 / sample.len() as f64;
+    a.iter().chain(b).map(|&x| (share(a, x) - share(b, x)).abs()).fold(0.0, f64::max)
+}
+
+/// Two samples of n from one law are farther apart than this with probability at most `failure`:
+/// 2 exp(-n d^2) (Massart 1990 for each, Wei and Dudley 2012 for two of equal size n >= 458).
+/// Ties only make it rarer.
+fn critical(n: usize, failure: f64) -> f64 {
+    ((2.0 / failure).ln() / n as f64).sqrt()
+}
+
+/// All of a test's comparisons together fail with probability at most this, were they true.
+const FAILURE: f64 = 1e-6;
+
+fn largest_distance(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
+    assert_eq!(a.len(), b.len());
+    a.iter().zip(b).map(|(a, b)| distance(a, b)).fold(0.0, f64::max)
+}
+
+/// A beta so large that epochs are short and end in every way. Another beta is noticed.
+#[test]
+fn whole_epochs_have_the_law_of_single_decisions() {
+    const RUNS: u64 = 1000;
+    let setting = Setting::new(&[0.6, 0.55, 0.5, 0.45, 0.4], 100_000);
+    let (epsilon, beta, at) = (0.2, 0.9, log_times(1_000, 100_000, 8));
+    let mut slow = Player::new("", Algorithm::Se, 5, epsilon, 0.0);
+    slow.config.beta = beta;
+    let public = columns(RUNS, 1, |trial| play(&slow, &setting, &at, trial));
+    let bound = critical(RUNS as usize, FAILURE / at.len() as f64);
+    let same = columns(RUNS, 2, |trial| fast::dp_se_with(epsilon, beta, &setting, &at, trial));
+    assert!(largest_distance(&public, &same) < bound, "{} >= {bound}", largest_distance(&public, &same));
+    let other = columns(RUNS, 3, |trial| fast::dp_se_with(epsilon, 0.5, &setting, &at, trial));
+    assert!(largest_distance(&public, &other) > bound, "beta 0.5 for 0.9 went unnoticed");
+    let values = |column: &Vec<f64>| column.iter().map(|x| x.to_bits()).collect::<std::collections::HashSet<_>>().len();
+    assert!(values(&public[7]) > 10, "the regret takes too few values to compare");
+}
+
+/// Noise from logarithms, patience with the leader. A tenth less of noise is noticed.
+#[test]
+fn private_ucb_has_the_law_of_the_library() {
+    const RUNS: u64 = 1000;
+    let setting = Setting::new(&[0.7, 0.5, 0.3], 20_000);
+    let (epsilon, at) = (1.0, log_times(20, 20_000, 8));
+    let library = Player::new("", Algorithm::PrivateUcb, 3, epsilon, 0.0);
+    let public = columns(RUNS, 4, |trial| play(&library, &setting, &at, trial));
+    let bound = critical(RUNS as usize, FAILURE / at.len() as f64);
+    let same = columns(RUNS, 5, |trial| fast::private_ucb(epsilon, &setting, &at, trial));
+    assert!(largest_distance(&public, &same) < bound, "{} >= {bound}", largest_distance(&public, &same));
+    let other = columns(RUNS, 6, |trial| fast::private_ucb(epsilon / 0.9, &setting, &at, trial));
+    assert!(largest_distance(&public, &other) > bound, "a tenth less of noise went unnoticed");
+}
+
+/// Stopping when the policy has decided leaves the curve as it is, to the bit.
+#[test]
+fn a_decided_policy_need_not_be_asked() {
+    let (_, instance) = SS19[1];
+    let setting = Setting::new(&instance(4), 200_000);
+    let (at, player) = (log_times(10, 200_000, 50), Player::new("", Algorithm::Se, 4, 1.0, 0.0));
+    for run in 0..3 {
+        let trial = Trial { seed: 1, run };
+        let (gaps, mut full, mut decided_at) = (setting.gaps(), Recorder::new(&at), None);
+        decide(&player, &setting, trial, |bandit, arm| {
+            full.step(gaps[arm]);
+            decided_at = decided_at.or(bandit.best_arm().ok().map(|_| full.time()));
+            true
+        });
+        assert!(decided_at.is_some_and(|time| time < 100_000), "{decided_at:?}");
+        assert_eq!(play(&player, &setting, &at, trial), full.finish(0.0));
+    }
+}
+
+#[test]
+fn round_robins_are_recorded_as_single_steps_are() {
+    let (at, gaps) = ([1, 2, 5, 7, 8, 30, 100], [0.0, 0.5, 0.25]);
+    let mut whole = Recorder::new(&at);
+    whole.round_robin(&gaps, 3);
+    whole.round_robin(&gaps[1..], 4);
+    let mut single = Recorder::new(&at);
+    (0..9).for_each(|i| single.step(gaps[i % 3]));
+    (0..8).for_each(|i| single.step(gaps[1 + i % 2]));
+    assert_eq!(whole.time(), 17);
+    assert_eq!(whole.finish(0.125), single.finish(0.125));
+}
