@@ -36,6 +36,12 @@
 #define DPB_RIGOROUS_INDEX 2
 
 /**
+ * dpb_shuffle_plan and dpb_config.flags: the noise of the paper's formula instead of the exactly
+ * calibrated, which is some 17 times less. For reproducing the paper; epsilon at most 1.
+ */
+#define DPB_SHUFFLE_PRINTED 4
+
+/**
  * dpb_report.policy and dpb_config.base: dpb_new_se.
  */
 #define DPB_POLICY_SE 1
@@ -119,12 +125,6 @@
  * dpb_new_ts.
  */
 #define DPB_POLICY_TS 22
-
-/**
- * dpb_shuffle_plan and dpb_config.flags: the noise of the paper's formula instead of the exactly
- * calibrated, which is some 17 times less. For reproducing the paper; epsilon at most 1.
- */
-#define DPB_SHUFFLE_PRINTED 4
 
 /**
  * dpb_report.policy: dpb_new_sdp_ae.

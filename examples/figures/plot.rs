@@ -140,8 +140,8 @@ impl Panel {
                 Strength::Faint => colour(line.colour).mix(0.4).stroke_width(1),
             };
             let visible = |p: &&Point| p.y >= bottom && (!self.x.log || p.x > 0.0);
-            let series = chart
-                .draw_series(LineSeries::new(line.points.iter().filter(visible).map(|p| (p.x, p.y)), style))?;
+            let series =
+                chart.draw_series(LineSeries::new(line.points.iter().filter(visible).map(|p| (p.x, p.y)), style))?;
             if !line.label.is_empty() {
                 series
                     .label(line.label.as_str())

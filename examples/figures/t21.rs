@@ -66,10 +66,8 @@ pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
             lines: games[first].iter().enumerate().map(line).collect(),
         }
     };
-    let panels = vec![
-        panel("delta = 1e-6", "eps", 0, |place| place.0),
-        panel("eps = 0.5", "1/delta", 4, |place| 1.0 / place.1),
-    ];
+    let panels =
+        vec![panel("delta = 1e-6", "eps", 0, |place| place.0), panel("eps = 0.5", "1/delta", 4, |place| 1.0 / place.1)];
     Figure { name: "t21", columns: 2, panels }.write(&options.out)?;
     let mut header = vec![String::from("eps, delta")];
     header.extend(games[0].iter().map(|player| player.label.to_owned()));

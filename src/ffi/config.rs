@@ -1,7 +1,6 @@
 //! dpb_config and dpb_error.
 
 use super::guard;
-use super::shuffle::DPB_SHUFFLE_PRINTED;
 use super::status::{DPB_NULL, DPB_OK, dpb_status};
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -62,6 +61,10 @@ pub const DPB_CLAMP_REWARDS: u32 = 1;
 /// dpb_config.flags, DP-UCB-INT: the index is widened by the noise, as a proof needs, which the paper's
 /// printed index is not.
 pub const DPB_RIGOROUS_INDEX: u32 = 2;
+
+/// dpb_shuffle_plan and dpb_config.flags: the noise of the paper's formula instead of the exactly
+/// calibrated, which is some 17 times less. For reproducing the paper; epsilon at most 1.
+pub const DPB_SHUFFLE_PRINTED: u32 = 4;
 
 /// Why a constructor failed. The message is always NUL-terminated; it names the field and the
 /// value: "epsilon must be finite and > 0, got -1".

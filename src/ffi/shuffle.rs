@@ -1,7 +1,7 @@
 //! The three roles of the shuffle model, and the policies on shuffled batches.
 
 use super::bandit::{dpb_bandit, new};
-use super::config::{check_size, construct, dpb_config, dpb_error};
+use super::config::{DPB_SHUFFLE_PRINTED, check_size, construct, dpb_config, dpb_error};
 use super::guard::{self, Guard, Handle, call};
 use super::status::{DPB_NULL, DPB_OK, dpb_status};
 use crate::error::{Error, Result};
@@ -32,10 +32,6 @@ pub struct dpb_shuffle_params {
 }
 
 const _: () = assert!(size_of::<dpb_shuffle_params>() == 32);
-
-/// dpb_shuffle_plan and dpb_config.flags: the noise of the paper's formula instead of the exactly
-/// calibrated, which is some 17 times less. For reproducing the paper; epsilon at most 1.
-pub const DPB_SHUFFLE_PRINTED: u32 = 4;
 
 /// dpb_report.policy: dpb_new_sdp_ae.
 pub const DPB_POLICY_SDP_AE: u32 = 15;
