@@ -169,7 +169,9 @@ impl Case {
     fn tables(&self) -> Result<Vec<Tables>, String> {
         let m = self.changed();
         if let Some((pulls, edge)) = self.first_elimination()? {
-            let of = |ones: (u64, u64)| Tables { ones, changed: ones.0..ones.0 + m, one_phase: true, longest: LONGEST };
+            // Beyond this the phase is over, though where one arm is left no other begins.
+            let longest = u64::from(self.arms) * pulls + self.lag() + u64::from(WINDOW) + 1;
+            let of = |ones: (u64, u64)| Tables { ones, changed: ones.0..ones.0 + m, one_phase: true, longest };
             if self.delivery == Delivery::Window {
                 return Ok(vec![of((pulls - m, pulls))]);
             }
