@@ -22,7 +22,7 @@ fn main() -> ExitCode {
     };
     let claim = case.epsilon * case.changed() as f64;
     println!(
-        "{} with fault {}, {} arms, {} changed rewards",
+        "{}, fault: {}, arms: {}, changed rewards: {}",
         case.policy.name(),
         name(case.fault),
         case.arms,
@@ -56,7 +56,11 @@ fn parse(arguments: &[String]) -> Result<Case, String> {
             _ => return Err(format!("no flag {flag}")),
         }
     }
-    let case = Case::new(*policy, epsilon.ok_or("--epsilon is missing")?)?;
+    let epsilon = epsilon.ok_or("--epsilon is missing")?;
+    if !(0.001..=20.0).contains(&epsilon) {
+        return Err(format!("--epsilon must be in 0.001..=20 to be seen in any number of runs, got {epsilon}"));
+    }
+    let case = Case::new(*policy, epsilon)?;
     if runs < 100 {
         return Err("--runs must be at least 100".into());
     }
