@@ -198,6 +198,8 @@ impl Config {
         #[cfg(feature = "test-hooks")]
         let rho = match self.fault {
             Fault::HalfNoise => 4.0 * rho, // sigma is 1/sqrt(2 rho)
+            Fault::TenPercentLess => rho / 0.81,
+            Fault::NoNoise => 1e8, // near the least sigma there is
             _ => rho,
         };
         // rho is epsilon's and delta's doing: name what the caller can change.

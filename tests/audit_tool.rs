@@ -58,6 +58,9 @@ fn no_noise_is_caught_everywhere() {
     for policy in policies(true).filter(|&policy| policy != "exp3-tau") {
         assert!(alarms(&case(policy, 1.0, 200).with_fault(Fault::NoNoise)), "{policy}");
     }
+    let gaussian = Case { delta: 1e-3, ..case("dp-imed", 1.0, 200) };
+    assert!(!alarms(&gaussian));
+    assert!(alarms(&gaussian.with_fault(Fault::NoNoise)), "Gaussian noise");
 }
 
 #[test]
