@@ -13,7 +13,7 @@
 //!
 //! Cost: select O(log K), update O(1); the first select after a release takes K times
 //! min(32 K, 512) nodes of some 50 ns, and so does every `select_among` (with n for K): this
-//! is a policy for hundreds of arms. 176 bytes an arm.
+//! is a policy for hundreds of arms. 308 bytes an arm.
 
 use super::batched::{failure, loss};
 use super::{ArmState, Flexible, Policy, Pull};
