@@ -106,6 +106,13 @@ fn drive(program: &PathBuf) {
     }
     refused(&click_url(&other), 404, "unknown_ticket");
     refused("/nothing", 404, "no_such_page");
+    for (method, path) in
+        [("POST", "/ad"), ("PUT", "/report"), ("DELETE", "/nothing"), ("HEAD", "/ad"), ("POST", &first)]
+    {
+        let (status, head, body) = server.send(method, path, if method == "HEAD" { "" } else { "x" });
+        assert!(status == 405 && head.contains("allow: get"), "{method} {path}: {head}");
+        assert!(method == "HEAD" || text_field(&body, "error") == "method_not_allowed", "{method} {path}: {body}");
+    }
     assert_eq!(server.get("/report"), before);
 
     // The report has what is released, and no trace of a click.

@@ -31,13 +31,7 @@ fn the_module_passes_its_tests() {
 #[test]
 fn every_call_is_declared_cheap() {
     let header = std::fs::read_to_string(support::root().join("include/dpb.h")).unwrap();
-    let mut source = String::new();
-    for entry in std::fs::read_dir(support::root().join(MODULE)).unwrap() {
-        let path = entry.unwrap().path();
-        if path.extension().is_some_and(|e| e == "go") {
-            source += &std::fs::read_to_string(path).unwrap();
-        }
-    }
+    let source = sources();
     let calls: std::collections::BTreeSet<&str> = source
         .split("C.dpb_")
         .skip(1)
@@ -53,17 +47,38 @@ fn every_call_is_declared_cheap() {
     }
 }
 
+/// All files of the module but its tests.
+fn sources() -> String {
+    let mut sources = String::new();
+    for entry in std::fs::read_dir(support::root().join(MODULE)).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.to_str().unwrap();
+        if name.ends_with(".go") && !name.ends_with("_test.go") {
+            sources += &std::fs::read_to_string(path).unwrap();
+        }
+    }
+    sources
+}
+
+/// Whatever the C interface can do, Go can; and every number of the header has its name.
+#[test]
+fn everything_is_wrapped() {
+    let code = support::without_comments(&sources());
+    let mut names = support::functions();
+    let header = std::fs::read_to_string(support::root().join("include/dpb.h")).unwrap();
+    let defined = header.lines().filter_map(|line| line.strip_prefix("#define ")?.split_once(' '));
+    let numbers = defined.filter(|(_, value)| value.parse::<u32>().is_ok());
+    names.extend(numbers.map(|(name, _)| name.to_owned()));
+    assert!(names.iter().any(|name| name == "DPB_COUNTER_HYBRID"), "{names:?}");
+    names.retain(|name| !support::uses(&code, &format!("C.{name}")));
+    assert!(names.is_empty(), "bindings/go does not use {names:?}");
+}
+
 #[test]
 fn every_policy_has_its_line() {
     let source = std::fs::read_to_string(support::root().join(MODULE).join("bandit.go")).unwrap();
     for name in support::policies() {
         let line = format!("return newBandit(C.constructor(C.dpb_new_{name}), c)");
         assert!(source.contains(&line), "bindings/go/bandit.go lacks: {line}");
-    }
-    let (config, header) = ("bindings/go/config.go", "include/dpb.h");
-    let read = |path| std::fs::read_to_string(support::root().join(path)).unwrap();
-    let source = read(config);
-    for name in read(header).split("#define DPB_POLICY_").skip(1).filter_map(|rest| rest.split(' ').next()) {
-        assert!(source.contains(&format!(" = C.DPB_POLICY_{name}\n")), "{config} lacks DPB_POLICY_{name}");
     }
 }

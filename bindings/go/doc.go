@@ -22,8 +22,13 @@
 // # Use
 //
 // All methods may be called from any number of goroutines, Close included: a call that comes after
-// Close returns [ErrClosed]. Select, Update, Cancel and the batch calls allocate nothing. Errors are
-// the package's Err values, some wrapped with a message: compare with [errors.Is].
+// Close returns [ErrClosed]. Select, Update, Cancel and the batch calls allocate nothing, nor do Push,
+// Add and Read; what appends to a slice allocates when its capacity does not suffice. Errors are the
+// package's Err values, some wrapped with a message: compare with [errors.Is].
+//
+// Besides [Bandit] there are stopping rules ([Stopping]), private running sums ([Counter]), the roles
+// of the shuffle model ([ShufflePlan], [ShuffleEncode], [Shuffler], [Bandit.SubmitShuffled]) and the
+// encoder of the local model ([LDPEncode]).
 //
 // A call costs about 30 ns over the C function: the crossing, and a read lock against Close. The
 // batch calls pay it once.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"reflect"
 	"runtime"
 	"strings"
 	"sync"
@@ -12,7 +13,12 @@ import (
 	"time"
 )
 
-var _ io.Closer = (*Bandit)(nil)
+var (
+	_ io.Closer = (*Bandit)(nil)
+	_ io.Closer = (*Stopping)(nil)
+	_ io.Closer = (*Counter)(nil)
+	_ io.Closer = (*Shuffler)(nil)
+)
 
 func must[T any](t testing.TB) func(T, error) T {
 	return func(value T, err error) T {
@@ -81,7 +87,7 @@ func TestConstructors(t *testing.T) {
 	}
 	b := must[*Bandit](t)(New(NewConfig(3, 1)))
 	defer b.Close()
-	if b.PolicyName() == "" || Version() == "" {
+	if b.PolicyName() == "" || Version() == "" || ABIVersion() == 0 {
 		t.Error("no name")
 	}
 }
@@ -320,6 +326,13 @@ func TestTheTableIsWhole(t *testing.T) {
 
 func TestNothingAllocates(t *testing.T) {
 	b := bandit(t, 5)
+	counter := counter(t, CounterHybrid, 0, nil)
+	stopping := must[*Stopping](t)(NewDPNAS(StoppingConfig{Range: 1, Alpha: 0.5, Beta: 0.1, Epsilon: 1}))
+	defer stopping.Close()
+	plan := must[ShuffleParams](t)(ShufflePlan(1, 1e-6, 4, false))
+	shuffler := must[*Shuffler](t)(NewShuffler(plan))
+	defer shuffler.Close()
+	message, batch := make([]byte, 0, 1+plan.CoinsPerUser), make([]byte, 0, 4*(1+plan.CoinsPerUser))
 	decisions, tickets := make([]Decision, 300), make([]uint64, 300)
 	rewards, each := make([]float64, 300), make([]error, 300)
 	for name, body := range map[string]func(){
@@ -341,6 +354,41 @@ func TestNothingAllocates(t *testing.T) {
 		"refusals": func() {
 			if b.Update(0, 0.5) == nil || b.Cancel(1) == nil {
 				t.Error("accepted")
+			}
+		},
+		"stopping": func() {
+			if _, err := stopping.Push(0); err != nil {
+				t.Error(err)
+			}
+			if _, err := stopping.Mean(); err != ErrNotReady {
+				t.Error(err)
+			}
+		},
+		"counter": func() {
+			if err := counter.Add(1); err != nil {
+				t.Error(err)
+			}
+			if _, err := counter.Read(); err != nil {
+				t.Error(err)
+			}
+		},
+		"shuffler": func() {
+			for range plan.Users {
+				bits, err := ShuffleEncode(message, plan, 0.5)
+				if err != nil {
+					t.Error(err)
+				}
+				if err := shuffler.Push(bits); err != nil {
+					t.Error(err)
+				}
+			}
+			if _, err := shuffler.Take(batch); err != nil {
+				t.Error(err)
+			}
+		},
+		"local": func() {
+			if _, err := LDPEncode(1, 0.5); err != nil {
+				t.Error(err)
 			}
 		},
 		"batches": func() {
@@ -372,27 +420,43 @@ func TestClose(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for name, call := range map[string]func() error{
-		"Select":      func() error { _, err := b.Select(); return err },
-		"Update":      func() error { return b.Update(d.Ticket, 1) },
-		"Cancel":      func() error { return b.Cancel(d.Ticket) },
-		"SelectMany":  func() error { _, err := b.SelectMany(make([]Decision, 2)); return err },
-		"UpdateMany":  func() error { _, err := b.UpdateMany([]uint64{1}, []float64{1}, nil); return err },
-		"SelectAmong": func() error { _, err := b.SelectAmong([]uint32{0}); return err },
-		"AddArm":      func() error { _, err := b.AddArm(); return err },
-		"RetireArm":   func() error { return b.RetireArm(0) },
-		"Report":      func() error { _, err := b.Report(); return err },
-		"Arms":        func() error { _, err := b.Arms(); return err },
-		"BestArm":     func() error { _, err := b.BestArm(); return err },
-		"Privacy":     func() error { _, err := b.Privacy(0); return err },
-		"Diagnostics": func() error { _, err := b.Diagnostics(); return err },
-	} {
-		if err := call(); err != ErrClosed {
-			t.Errorf("%s after Close: %v", name, err)
-		}
+	if err := b.Update(d.Ticket, 1); err != ErrClosed {
+		t.Error(err)
 	}
 	if b.PolicyName() != "" {
 		t.Error("a closed bandit has a name")
+	}
+}
+
+// Every method that can fail does so after Close, whatever it is given.
+func TestEveryMethodAfterClose(t *testing.T) {
+	plan := must[ShuffleParams](t)(ShufflePlan(1, 1e-6, 10, false))
+	for _, object := range []io.Closer{
+		must[*Bandit](t)(New(NewConfig(2, 1))),
+		must[*Stopping](t)(NewNAS(StoppingConfig{Range: 1, Alpha: 0.5, Beta: 0.1})),
+		must[*Counter](t)(NewCounter(CounterHybrid, 1, 0, nil)),
+		must[*Shuffler](t)(NewShuffler(plan)),
+	} {
+		object.Close()
+		value, checked := reflect.ValueOf(object), 0
+		for i := range value.NumMethod() {
+			name, method := value.Type().Method(i).Name, value.Method(i)
+			outs := method.Type().NumOut()
+			if name == "Close" || method.Type().Out(outs-1) != reflect.TypeFor[error]() {
+				continue
+			}
+			var zeros []reflect.Value
+			for p := range method.Type().NumIn() {
+				zeros = append(zeros, reflect.Zero(method.Type().In(p)))
+			}
+			if err := method.Call(zeros)[outs-1].Interface(); err != ErrClosed {
+				t.Errorf("%T.%s after Close: %v", object, name, err)
+			}
+			checked++
+		}
+		if checked < 2 {
+			t.Errorf("%T: %d methods", object, checked)
+		}
 	}
 }
 
@@ -432,6 +496,50 @@ func TestCloseWhileInUse(t *testing.T) {
 				}
 				b.Close()
 			}()
+		}
+		crowd.Wait()
+	}
+}
+
+// The same for the other objects.
+func TestCloseOthersWhileInUse(t *testing.T) {
+	plan := must[ShuffleParams](t)(ShufflePlan(1, 1e-6, 10, false))
+	message := make([]byte, 1+plan.CoinsPerUser)
+	for range 20 {
+		stopping := must[*Stopping](t)(NewNAS(StoppingConfig{Range: 1, Alpha: 0.5, Beta: 0.1}))
+		counter := must[*Counter](t)(NewCounter(CounterHybrid, 1, 0, nil))
+		shuffler := must[*Shuffler](t)(NewShuffler(plan))
+		var crowd sync.WaitGroup
+		var calls atomic.Int64
+		for _, use := range []func() error{
+			func() error { _, err := stopping.Push(0); return err },
+			func() error { _, err := stopping.Mean(); return err },
+			func() error { return counter.Add(1) },
+			func() error { _, err := counter.Read(); return err },
+			func() error { return shuffler.Push(message) },
+			func() error { _, err := shuffler.Take(nil); return err },
+		} {
+			crowd.Add(1)
+			go func() {
+				defer crowd.Done()
+				for {
+					switch err := use(); err {
+					case nil, ErrNotReady, ErrExpired:
+						calls.Add(1)
+					case ErrClosed:
+						return
+					default:
+						t.Error(err)
+						return
+					}
+				}
+			}()
+		}
+		for calls.Load() < 1000 {
+			runtime.Gosched()
+		}
+		for _, object := range []io.Closer{stopping, counter, shuffler} {
+			object.Close()
 		}
 		crowd.Wait()
 	}

@@ -17,6 +17,8 @@ package dpb
 #cgo nocallback dpb_ticket_node
 #cgo noescape dpb_version
 #cgo nocallback dpb_version
+#cgo noescape dpb_abi_version
+#cgo nocallback dpb_abi_version
 #include <dpb.h>
 */
 import "C"
@@ -166,3 +168,6 @@ func TicketNode(ticket uint64) uint16 { return uint16(C.dpb_ticket_node(C.uint64
 
 // Version returns the version of the library.
 func Version() string { return C.GoString(C.dpb_version()) }
+
+// ABIVersion returns the version of the library's C interface: major << 16 | minor.
+func ABIVersion() uint32 { return uint32(C.dpb_abi_version()) }

@@ -125,8 +125,19 @@ static int serve(int port) {
   server.Get("/ad", [&](const auto &, auto &response) { show(bandit, response); });
   server.Get("/click/(.*)", [&](const auto &request, auto &response) { click(bandit, request.matches[1], response); });
   server.Get("/report", [&](const auto &, auto &response) { report(bandit, response); });
-  server.set_error_handler([](const auto &, auto &response) {
-    if (response.body.empty()) {
+  // The library would answer HEAD as GET, and play an ad that nobody sees.
+  server.set_pre_routing_handler([](const auto &request, auto &response) {
+    if (request.method != "HEAD") {
+      return httplib::Server::HandlerResponse::Unhandled;
+    }
+    response.status = 405;
+    return httplib::Server::HandlerResponse::Handled;
+  });
+  server.set_error_handler([](const auto &request, auto &response) {
+    if (request.method != "GET") {
+      response.set_header("Allow", "GET");
+      refuse(response, 405, "method_not_allowed", "only GET is served");
+    } else if (response.body.empty()) {
       refuse(response, response.status, "no_such_page", "try /, /ad, /report");
     }
   });

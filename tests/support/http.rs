@@ -33,9 +33,16 @@ impl Server {
 
     /// The same with the headers, in lower case.
     pub fn request(&self, path: &str) -> (u16, String, String) {
+        self.send("GET", path, "")
+    }
+
+    /// Any method, with a body of its own.
+    pub fn send(&self, method: &str, path: &str, body: &str) -> (u16, String, String) {
         let mut connection = TcpStream::connect(&self.host).unwrap();
         connection.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        write!(connection, "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.host).unwrap();
+        let length = body.len();
+        write!(connection, "{method} {path} HTTP/1.1\r\nHost: {}\r\n", self.host).unwrap();
+        write!(connection, "Connection: close\r\nContent-Length: {length}\r\n\r\n{body}").unwrap();
         let mut answer = String::new();
         connection.read_to_string(&mut answer).unwrap();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{path}: {answer:?}"));

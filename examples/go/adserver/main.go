@@ -73,10 +73,10 @@ func serve(port int) error {
 
 	ads := adServer{bandit}
 	routes := http.NewServeMux()
-	routes.HandleFunc("GET /ad", ads.show)
-	routes.HandleFunc("GET /click/{ticket...}", ads.click)
-	routes.HandleFunc("GET /report", ads.report)
-	routes.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+	routes.HandleFunc("/ad", ads.show)
+	routes.HandleFunc("/click/{ticket...}", ads.click)
+	routes.HandleFunc("/report", ads.report)
+	routes.HandleFunc("/{$}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		fmt.Fprint(w, page)
 	})
@@ -90,7 +90,7 @@ func serve(port int) error {
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: routes, ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Handler: getOnly(routes), ReadHeaderTimeout: 10 * time.Second}
 	ended := make(chan error, 1)
 	go func() {
 		<-ctx.Done()
@@ -104,6 +104,18 @@ func serve(port int) error {
 	}
 	fmt.Println("stopped")
 	return <-ended
+}
+
+// getOnly also keeps HEAD out, which net/http would take for GET: it would play an ad that nobody sees.
+func getOnly(routes http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet {
+			w.Header().Set("Allow", http.MethodGet)
+			refuse(w, http.StatusMethodNotAllowed, "method_not_allowed", "only GET is served")
+			return
+		}
+		routes.ServeHTTP(w, r)
+	})
 }
 
 // One bandit serves all goroutines.

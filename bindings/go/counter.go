@@ -1,0 +1,69 @@
+package dpb
+
+/*
+#cgo noescape dpb_new_counter
+#cgo nocallback dpb_new_counter
+#cgo noescape dpb_counter_add
+#cgo nocallback dpb_counter_add
+#cgo noescape dpb_counter_read
+#cgo nocallback dpb_counter_read
+#cgo noescape dpb_counter_free
+#cgo nocallback dpb_counter_free
+#include <dpb.h>
+*/
+import "C"
+
+import "runtime"
+
+// Counter is a private running sum of values in [0, 1]: pure epsilon-DP. Close it when done.
+type Counter struct {
+	handle[*C.dpb_counter]
+}
+
+// CounterKind says when a counter releases.
+type CounterKind uint32
+
+const (
+	CounterLogarithmic CounterKind = C.DPB_COUNTER_LOGARITHMIC // when the number of values is a power of two
+	CounterBinary      CounterKind = C.DPB_COUNTER_BINARY      // at every value, up to a horizon
+	CounterHybrid      CounterKind = C.DPB_COUNTER_HYBRID      // at every value, without a horizon
+)
+
+// NewCounter makes a counter. horizon is the most values of a binary one, ignored by the others.
+// testSeed is nil, or makes the counter reproducible and NOT private.
+func NewCounter(kind CounterKind, epsilon float64, horizon uint64, testSeed *[32]byte) (*Counter, error) {
+	var pinner runtime.Pinner
+	defer pinner.Unpin()
+	var c *C.dpb_counter
+	var failure C.dpb_error
+	status := C.dpb_new_counter(C.dpb_counter_kind(kind), C.double(epsilon), C.uint64_t(horizon),
+		pinSeed(&pinner, testSeed), &c, &failure)
+	if status != C.DPB_OK {
+		return nil, explain(status, &failure)
+	}
+	counter := new(Counter)
+	counter.own(c, func(c *C.dpb_counter) { C.dpb_counter_free(c) })
+	return counter, nil
+}
+
+// Add adds a value in [0, 1]; ErrHalted when a binary counter has its horizon of values.
+func (counter *Counter) Add(value float64) error {
+	c, err := counter.enter()
+	if err != nil {
+		return err
+	}
+	defer counter.leave()
+	return check(C.dpb_counter_add(c, C.double(value)))
+}
+
+// Read returns the released sum, 0 before the first release: the same number until the next Add.
+func (counter *Counter) Read() (float64, error) {
+	c, err := counter.enter()
+	if err != nil {
+		return 0, err
+	}
+	defer counter.leave()
+	var sum C.double
+	err = check(C.dpb_counter_read(c, &sum))
+	return float64(sum), err
+}

@@ -1,0 +1,98 @@
+package dpb
+
+/*
+#cgo noescape construct_stopping
+#cgo nocallback construct_stopping
+#cgo noescape dpb_stopping_push
+#cgo nocallback dpb_stopping_push
+#cgo noescape dpb_stopping_mean
+#cgo nocallback dpb_stopping_mean
+#cgo noescape dpb_stopping_free
+#cgo nocallback dpb_stopping_free
+#include <dpb.h>
+
+// Go cannot call through a C function pointer.
+typedef dpb_status (*stopping_constructor)(const dpb_stopping_config *, dpb_stopping **, dpb_error *);
+static dpb_status construct_stopping(stopping_constructor f, const dpb_stopping_config *config, dpb_stopping **out,
+                                     dpb_error *error) {
+  return f(config, out, error);
+}
+*/
+import "C"
+
+import "runtime"
+
+// Stopping is a stopping rule: it takes samples until their mean is known to a factor of 1 +- Alpha.
+// Close it when done.
+type Stopping struct {
+	handle[*C.dpb_stopping]
+}
+
+// StoppingConfig describes a stopping rule. There are no defaults.
+type StoppingConfig struct {
+	Range    float64   // samples are in [-Range, Range]
+	Alpha    float64   // the relative error, in (0, 1)
+	Beta     float64   // the failure probability, in (0, 1)
+	Epsilon  float64   // privacy loss of one sample, > 0; ignored by NewNAS
+	TestSeed *[32]byte // nil = operating system entropy; else reproducible and NOT private
+}
+
+// NewNAS makes NAS, WITHOUT privacy.
+func NewNAS(c StoppingConfig) (*Stopping, error) {
+	return newStopping(C.stopping_constructor(C.dpb_new_nas), c)
+}
+
+// NewDPNAS makes DP-NAS: pure epsilon-DP.
+func NewDPNAS(c StoppingConfig) (*Stopping, error) {
+	return newStopping(C.stopping_constructor(C.dpb_new_dp_nas), c)
+}
+
+// NewDPExpNAS makes DP-exponential-NAS, which asks at powers of two only: pure epsilon-DP.
+func NewDPExpNAS(c StoppingConfig) (*Stopping, error) {
+	return newStopping(C.stopping_constructor(C.dpb_new_dp_exp_nas), c)
+}
+
+func newStopping(constructor C.stopping_constructor, config StoppingConfig) (*Stopping, error) {
+	var pinner runtime.Pinner
+	defer pinner.Unpin()
+	var c *C.dpb_stopping
+	var failure C.dpb_error
+	status := C.construct_stopping(constructor, &C.dpb_stopping_config{
+		struct_size: C.sizeof_dpb_stopping_config,
+		_range:      C.double(config.Range),
+		alpha:       C.double(config.Alpha),
+		beta:        C.double(config.Beta),
+		epsilon:     C.double(config.Epsilon),
+		test_seed:   pinSeed(&pinner, config.TestSeed),
+	}, &c, &failure)
+	if status != C.DPB_OK {
+		return nil, explain(status, &failure)
+	}
+	s := new(Stopping)
+	s.own(c, func(c *C.dpb_stopping) { C.dpb_stopping_free(c) })
+	return s, nil
+}
+
+// Push takes a sample and says whether the rule halts with it. After that it returns ErrHalted.
+func (s *Stopping) Push(sample float64) (halted bool, err error) {
+	c, err := s.enter()
+	if err != nil {
+		return false, err
+	}
+	defer s.leave()
+	var answer C.uint32_t
+	err = check(C.dpb_stopping_push(c, C.double(sample), &answer))
+	return answer != 0, err
+}
+
+// Mean returns the released mean, or ErrNotReady until the rule has halted.
+func (s *Stopping) Mean() (float64, error) {
+	c, err := s.enter()
+	if err != nil {
+		return 0, err
+	}
+	defer s.leave()
+	var mean C.double
+	err = check(C.dpb_stopping_mean(c, &mean))
+	return float64(mean), err
+}
