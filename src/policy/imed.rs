@@ -17,7 +17,7 @@
 //! has room for one noise while the estimate carries m of them, and then rare runs abandon the best
 //! arm for good; D counts them all.
 //!
-//! Cost: select and update O(1); a batch's end a few D's of m terms (some microseconds) and
+//! Cost: select and update O(1); a batch's end a few D's, each some Newton steps over m terms, and
 //! O(log K); 168 bytes an arm. See [`batched`](super::batched) for batches, delays, many arms.
 
 use super::batched::{Batched, Cumulant, Evidence, Index};

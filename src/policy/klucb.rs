@@ -10,7 +10,7 @@
 //! multiply by 1.5 (smaller ratios are refused), hence [`imed`](super::imed) as the default.
 //! d_eps belongs to pure DP, so delta > 0 is refused: `imed` has a zCDP mode.
 //!
-//! Cost: select and update O(1); a batch's end a few indices (under a microsecond each) and
+//! Cost: select and update O(1); a batch's end a few indices (at most 50 bisections each) and
 //! O(log K); 168 bytes an arm. See [`batched`](super::batched) for batches, delays, many arms.
 
 use super::batched::{Batched, Evidence, Index};

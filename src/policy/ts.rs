@@ -8,11 +8,11 @@
 //!
 //! Two choices beyond the paper, both for propensities that can be trusted: t stands still between
 //! releases, so the chances of the arms do too; and they are computed, by quadrature, once after a
-//! release, and the arm is drawn from exactly these. So an error of the quadrature (below 1e-4;
-//! tails beyond 20 deviations count as none) is an error of the policy, never of the propensity.
+//! release, and the arm is drawn from exactly these. So an error of the quadrature (tails
+//! beyond 20 deviations count as none) is an error of the policy, never of the propensity.
 //!
 //! Cost: select O(log K), update O(1); the first select after a release takes K times
-//! min(32 K, 512) nodes of some 50 ns, and so does every `select_among` (with n for K): this
+//! min(32 K, 512) nodes, and so does every `select_among` (with n for K): this
 //! is a policy for hundreds of arms. 308 bytes an arm.
 
 use super::batched::{failure, loss};
