@@ -22,14 +22,15 @@ var (
 	ErrInvalidReward = errors.New("dpb: invalid reward")
 	// ErrUnknownTicket: a ticket that was never issued, or not by this bandit.
 	ErrUnknownTicket = errors.New("dpb: unknown ticket")
-	// ErrDuplicate: a ticket that was answered or cancelled already.
-	ErrDuplicate = errors.New("dpb: ticket answered or cancelled already")
-	// ErrExpired: a ticket whose answer window is over, or that was pushed out of the pending table.
-	ErrExpired = errors.New("dpb: ticket expired")
+	// ErrDuplicate: a ticket that was answered or cancelled already; a shuffled batch that has come already.
+	ErrDuplicate = errors.New("dpb: duplicate")
+	// ErrExpired: a ticket whose answer window is over, or that was pushed out of the pending table; a
+	// shuffled batch whose phase is over, a message to a complete batch.
+	ErrExpired = errors.New("dpb: expired")
 	// ErrNotReady: there is no result yet.
 	ErrNotReady = errors.New("dpb: no result yet")
-	// ErrHalted: the stopping rule has halted.
-	ErrHalted = errors.New("dpb: stopping rule has halted")
+	// ErrHalted: the stopping rule has halted, the counter is full.
+	ErrHalted = errors.New("dpb: halted")
 	// ErrBufferTooSmall: not to be seen from Go, where buffers grow.
 	ErrBufferTooSmall = errors.New("dpb: buffer too small")
 	// ErrCorrupt: the bytes are truncated or altered.
