@@ -526,7 +526,7 @@ typedef struct dpb_shuffle_params {
 #define DPB_NOT_READY 7
 
 /**
- * The stopping rule has halted.
+ * The stopping rule has halted, or a counter of bounded length is full: it takes no more.
  */
 #define DPB_HALTED 8
 
@@ -1142,8 +1142,10 @@ dpb_status dpb_shuffle_params_read(const struct dpb_bandit *bandit,
  * DPB_NOT_READY (a phase to come); DPB_DUPLICATE (that arm's batch of the phase has come already);
  * DPB_INVALID_CONFIG (a foreign arm, a wrong length, a byte that is no bit); DPB_UNSUPPORTED (not
  * a policy of the shuffle model, or this handle took plain answers, by dpb_update or by the end of
- * an answer_window); DPB_POISONED. A refused
- * batch changes nothing. Any thread.
+ * an answer_window); DPB_POISONED. A refused batch changes nothing. Any thread.
+ *
+ * From the first accepted batch on, a dpb_update on this handle is accepted and goes nowhere: the
+ * rewards come by the shuffler.
  */
 DPB_MUST_USE
 dpb_status dpb_submit_shuffled(struct dpb_bandit *bandit,

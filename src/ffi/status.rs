@@ -23,7 +23,7 @@ pub const DPB_DUPLICATE: dpb_status = 5;
 pub const DPB_EXPIRED: dpb_status = 6;
 /// There is no result yet.
 pub const DPB_NOT_READY: dpb_status = 7;
-/// The stopping rule has halted.
+/// The stopping rule has halted, or a counter of bounded length is full: it takes no more.
 pub const DPB_HALTED: dpb_status = 8;
 /// The buffer is too small; the needed size was written.
 pub const DPB_BUFFER_TOO_SMALL: dpb_status = 9;
