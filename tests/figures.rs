@@ -8,10 +8,11 @@ use dpb::Algorithm;
 use figures::environment::{Player, Recorder, SS19, Setting, decide, log_times, play};
 use figures::fast;
 use figures::runner::{Cell, Curve, Trial, run};
+use figures::{EXPERIMENTS, Options, perform};
 
 /// The curves' values at each of the times, for so many runs.
 fn columns(runs: u64, seed: u64, play: impl Fn(Trial) -> Curve + Sync) -> Vec<Vec<f64>> {
-    let sample = &run("", &[Cell::new(runs, play)], seed, 2)[0];
+    let sample = &run("", &[Cell::new(runs, play)], &Options { seed, threads: 2, ..Options::default() })[0];
     // Rounded: sums of the same gaps in another order are the same.
     let rounded = |curve: &Curve, time: usize| (curve[time] * 1e6).round() / 1e6;
     (0..sample.0[0].len()).map(|time| sample.0.iter().map(|curve| rounded(curve, time)).collect()).collect()
@@ -38,12 +39,13 @@ fn largest_distance(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
     a.iter().zip(b).map(|(a, b)| distance(a, b)).fold(0.0, f64::max)
 }
 
-/// A beta so large that epochs are short and end in every way. Another beta is noticed.
+/// A beta so large, and gaps so near to what the first epoch can tell, that epochs end in every way.
+/// Another beta is noticed (and, tried by hand, half of the noise).
 #[test]
 fn whole_epochs_have_the_law_of_single_decisions() {
     const RUNS: u64 = 1000;
-    let setting = Setting::new(&[0.6, 0.55, 0.5, 0.45, 0.4], 100_000);
-    let (epsilon, beta, at) = (0.2, 0.9, log_times(1_000, 100_000, 8));
+    let setting = Setting::new(&[0.6, 0.44, 0.44, 0.44, 0.44], 100_000);
+    let (epsilon, beta, at) = (0.05, 0.9, log_times(1_000, 100_000, 8));
     let mut slow = Player::new("", Algorithm::Se, 5, epsilon, 0.0);
     slow.config.beta = beta;
     let public = columns(RUNS, 1, |trial| play(&slow, &setting, &at, trial));
@@ -101,4 +103,35 @@ fn round_robins_are_recorded_as_single_steps_are() {
     (0..8).for_each(|i| single.step(gaps[1 + i % 2]));
     assert_eq!(whole.time(), 17);
     assert_eq!(whole.finish(0.125), single.finish(0.125));
+}
+
+/// One run of everything.
+#[test]
+fn every_experiment_runs_and_writes_what_the_page_shows() {
+    let out = std::env::temp_dir().join(format!("dpb-figures-{}", std::process::id()));
+    let options = Options { quick: true, most_runs: 1, out: out.clone(), threads: 2, ..Options::default() };
+    for &(name, _, experiment) in EXPERIMENTS {
+        let tables = perform(name, experiment, &options).unwrap();
+        assert!(tables.lines().filter(|line| line.starts_with('|')).count() > 5, "{tables}");
+        assert!(!tables.contains("NaN") && !tables.contains("inf"), "{tables}");
+    }
+    let page = std::fs::read_to_string("examples/figures/README.md").unwrap();
+    let shown: Vec<_> = page.split("](out/").skip(1).map(|rest| rest.split(')').next().unwrap()).collect();
+    assert!(shown.len() >= 9, "{shown:?}");
+    for file in shown {
+        assert!(out.join(file).exists(), "{file} is shown, but not made");
+    }
+    std::fs::remove_dir_all(out).unwrap();
+}
+
+/// The page's numbers are those of the tables that the program wrote.
+#[test]
+fn the_page_quotes_the_tables() {
+    let page = std::fs::read_to_string("examples/figures/README.md").unwrap();
+    for (name, _, _) in EXPERIMENTS {
+        let tables = std::fs::read_to_string(format!("examples/figures/out/{name}.md")).unwrap();
+        for line in tables.lines() {
+            assert!(page.contains(line), "{name}: not on the page: {line}");
+        }
+    }
 }

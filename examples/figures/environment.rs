@@ -25,8 +25,11 @@ impl Setting {
     }
 }
 
+/// The means of so many arms.
+pub type Instance = fn(usize) -> Vec<f64>;
+
 /// Sajed and Sheffet (2019), Section 5: all gaps the same, linear, convex, concave.
-pub const SS19: [(&str, fn(usize) -> Vec<f64>); 4] = [
+pub const SS19: [(&str, Instance); 4] = [
     ("C1", |arms| instance(arms, |x| if x == 0.0 { 0.75 } else { 0.25 })),
     ("C2", |arms| instance(arms, |x| 0.75 - 0.5 * x)),
     ("C3", |arms| instance(arms, |x| 0.25 + 0.5 * (1.0 - x).powi(2))),
@@ -49,14 +52,14 @@ pub fn ours() -> [(&'static str, Vec<f64>); 3] {
 /// A policy and how it is set up: one row of an experiment.
 #[derive(Clone)]
 pub struct Player {
-    pub label: &'static str,
+    pub label: String,
     pub algorithm: Algorithm,
     pub config: Config,
 }
 
 impl Player {
-    pub fn new(label: &'static str, algorithm: Algorithm, arms: usize, epsilon: f64, delta: f64) -> Player {
-        Player { label, algorithm, config: Config { delta, ..Config::new(arms as u32, epsilon) } }
+    pub fn new(label: &str, algorithm: Algorithm, arms: usize, epsilon: f64, delta: f64) -> Player {
+        Player { label: label.into(), algorithm, config: Config { delta, ..Config::new(arms as u32, epsilon) } }
     }
 
     /// The device's part in the local model.

@@ -2,8 +2,9 @@
 
 use super::Options;
 use super::environment::{Player, Setting, decide, log_times, ours, play};
-use super::plot::{Axis, Figure, Line, Panel, Point, Strength, points, table};
-use super::runner::{Cell, Curve, Trial, run as run_cells};
+use super::plot::{Axis, BLACK, Figure, Line, Panel, Point, Strength, points, table};
+use super::runner::{Cell, Curve, Sample, Trial, run as run_cells};
+use dpb::policy::private_divergence;
 use dpb::{Algorithm, Bandit};
 use std::error::Error;
 
@@ -12,7 +13,10 @@ const EPSILONS: [f64; 7] = [0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0];
 const DELTA: f64 = 1e-6;
 
 /// Name, policy, how many times fewer runs than the others it gets for being slow.
-const PLAYERS: [(&str, Algorithm, u64); 9] = [
+const PLAYERS: [(&str, Algorithm, u64); 13] = [
+    ("DP-IMED", Algorithm::Imed, 1),
+    ("DP-KLUCB", Algorithm::KlUcb, 1),
+    ("Lazy-DP-TS", Algorithm::Ts, 1),
     ("DP-SE", Algorithm::Se, 1),
     ("DP-UCB-BOUND", Algorithm::UcbBound, 2),
     ("DP-UCB", Algorithm::Ucb, 4),
@@ -22,6 +26,7 @@ const PLAYERS: [(&str, Algorithm, u64); 9] = [
     ("LDP-UCB", Algorithm::LdpUcb, 1),
     ("Tsallis", Algorithm::Tsallis, 1),
     ("UCB1 (not private)", Algorithm::NonprivateUcb1, 1),
+    ("KL-UCB (not private)", Algorithm::NonprivateKlUcb, 4),
 ];
 
 /// Does epsilon make no difference?
@@ -32,16 +37,16 @@ fn is_baseline(algorithm: Algorithm) -> bool {
 /// A player, if the policy can do this epsilon.
 fn player(row: usize, arms: usize, epsilon: f64, horizon: u64) -> Option<Player> {
     let (label, algorithm, _) = PLAYERS[row];
-    let mut player = Player::new(label, algorithm, arms, epsilon, DELTA);
+    // A delta would make others than these draw Gaussian noise.
+    let delta = if label.ends_with('*') { DELTA } else { 0.0 };
+    let mut player = Player::new(label, algorithm, arms, epsilon, delta);
     player.config.horizon = horizon;
     Bandit::new(algorithm, &player.config).is_ok().then_some(player)
 }
 
-/// d_eps(x, y) = inf over z of eps |z - x| + kl(z, y), for x <= y (Azize et al. 2025).
-fn private_divergence(x: f64, y: f64, epsilon: f64) -> f64 {
-    let shrunk = 1.0 - y + y * (-epsilon).exp();
-    let z = y * (-epsilon).exp() / shrunk;
-    if z <= x { x * (x / y).ln() + (1.0 - x) * ((1.0 - x) / (1.0 - y)).ln() } else { -epsilon * x - shrunk.ln() }
+/// All players that can, with their rows, at eps = 1.
+fn players(arms: usize, horizon: u64) -> Vec<(usize, Player)> {
+    (0..PLAYERS.len()).filter_map(|row| Some((row, player(row, arms, 1.0, horizon)?))).collect()
 }
 
 /// The least regret that any eps-DP policy can have, to first order: sum of Delta ln T / d_eps.
@@ -57,17 +62,17 @@ pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
 
 /// A line through the points of one player.
 fn line(row: usize, points: Vec<Point>) -> Line {
-    Line { label: PLAYERS[row].0.into(), colour: row + 1, strength: Strength::Bold, points }
+    Line { label: PLAYERS[row].0.into(), colour: row, strength: Strength::Bold, points }
 }
 
 /// Mean ± standard error of a cell, as a point and as text.
-fn end(sample: &super::runner::Sample, x: f64) -> (Point, String) {
+fn end(sample: &Sample, x: f64) -> (Point, String) {
     let (mean, error) = sample.last_mean();
     (Point { x, y: mean, low: mean - error, high: mean + error }, format!("{mean:.0} ± {error:.0}"))
 }
 
 fn by_epsilon(options: &Options) -> Result<String, Box<dyn Error>> {
-    let (horizon, runs) = options.pick((100_000, 8), (1_000_000, 50));
+    let (horizon, runs) = (options.pick(100_000, 1_000_000), options.runs(8, 48));
     let at = [horizon];
     let settings = ours().map(|(name, means)| (name, Setting::new(&means, horizon)));
     let mut places = Vec::new();
@@ -89,9 +94,9 @@ fn by_epsilon(options: &Options) -> Result<String, Box<dyn Error>> {
     let mut cells = Vec::new();
     for (player, &(instance, row, _)) in players.iter().zip(&places) {
         let (setting, at) = (&settings[instance].1, &at);
-        cells.push(Cell::new(runs / PLAYERS[row].2, move |trial| play(player, setting, at, trial)));
+        cells.push(Cell::new((runs / PLAYERS[row].2).max(1), move |trial| play(player, setting, at, trial)));
     }
-    let samples = run_cells("field, eps", &cells, options.seed, options.threads);
+    let samples = run_cells("field, eps", &cells, options);
     let (mut panels, mut text) = (Vec::new(), String::new());
     let mut header = vec![String::from("eps")];
     header.extend(EPSILONS.map(|epsilon| epsilon.to_string()));
@@ -102,7 +107,7 @@ fn by_epsilon(options: &Options) -> Result<String, Box<dyn Error>> {
         let (mut rows, mut lines) = (vec![row], Vec::new());
         lines.push(Line {
             label: "d_eps bound".into(),
-            colour: 0,
+            colour: BLACK,
             strength: Strength::Thin,
             points: EPSILONS.iter().zip(bounds).map(|(&x, y)| Point::new(x, y)).collect(),
         });
@@ -127,33 +132,33 @@ fn by_epsilon(options: &Options) -> Result<String, Box<dyn Error>> {
     }
     Figure { name: "field_epsilon", columns: 2, panels }.write(&options.out)?;
     Ok(format!(
-        "By epsilon. T = {horizon}, {runs} runs (a half of DP-UCB-BOUND and Private-UCB, a quarter of DP-UCB): mean \
+        "By epsilon. T = {horizon}, {runs} runs (half as many of DP-UCB-BOUND and Private-UCB, a quarter of DP-UCB and KL-UCB): mean \
          pseudo-regret at T ± standard error. * at delta = {DELTA:e}.\n{text}"
     ))
 }
 
 fn by_delay(options: &Options) -> Result<String, Box<dyn Error>> {
     const DELAYS: [usize; 5] = [0, 10, 100, 1_000, 10_000];
-    let (horizon, runs) = options.pick((100_000, 4), (1_000_000, 50));
+    let (horizon, runs) = (options.pick(100_000, 1_000_000), options.runs(4, 48));
     let at = [horizon];
     let (_, means) = &ours()[0];
     let settings = DELAYS.map(|in_flight| Setting { in_flight, ..Setting::new(means, horizon) });
-    let players: Vec<Player> = (0..PLAYERS.len()).filter_map(|row| player(row, means.len(), 1.0, horizon)).collect();
+    let players = players(means.len(), horizon);
     let mut cells = Vec::new();
-    for player in &players {
+    for (_, player) in &players {
         for setting in &settings {
             let at = &at;
             cells.push(Cell::new(runs, move |trial| play(player, setting, at, trial)));
         }
     }
-    let samples = run_cells("field, delay", &cells, options.seed, options.threads);
+    let samples = run_cells("field, delay", &cells, options);
     let mut header = vec![String::from("delay")];
     header.extend(DELAYS.map(|delay| delay.to_string()));
     let (mut rows, mut lines) = (Vec::new(), Vec::new());
-    for (row, samples) in samples.chunks(DELAYS.len()).enumerate() {
+    for ((row, player), samples) in players.iter().zip(samples.chunks(DELAYS.len())) {
         let ends: Vec<_> = samples.iter().zip(DELAYS).map(|(sample, delay)| end(sample, delay.max(1) as f64)).collect();
-        lines.push(line(row, ends.iter().map(|end| end.0).collect()));
-        rows.push([vec![PLAYERS[row].0.to_owned()], ends.into_iter().map(|end| end.1).collect()].concat());
+        lines.push(line(*row, ends.iter().map(|end| end.0).collect()));
+        rows.push([vec![player.label.clone()], ends.into_iter().map(|end| end.1).collect()].concat());
     }
     let (x, y) = (Axis { label: "delay (1: none)", log: true }, Axis { label: "pseudo-regret", log: true });
     let panels = vec![Panel { title: format!("instance A, eps = 1, T = {horizon}"), x, y, lines }];
@@ -168,24 +173,23 @@ fn by_time(options: &Options) -> Result<String, Box<dyn Error>> {
     let horizon = options.pick(100_000, 1_000_000);
     let at = log_times(1, horizon, 60);
     let setting = Setting::new(&ours()[0].1, horizon);
-    let private = (0..PLAYERS.len()).filter(|&row| !is_baseline(PLAYERS[row].1));
-    let players: Vec<(usize, Player)> =
-        private.filter_map(|row| Some((row, player(row, setting.means.len(), 1.0, horizon)?))).collect();
+    let mut players = players(setting.means.len(), horizon);
+    players.retain(|(_, player)| !is_baseline(player.algorithm));
     let mut cells = Vec::new();
     for (_, player) in &players {
         let (setting, at) = (&setting, &at);
         cells.push(Cell::new(1, move |trial| spent(player, setting, at, trial)));
     }
-    let samples = run_cells("field, loss", &cells, options.seed, options.threads);
+    let samples = run_cells("field, loss", &cells, options);
     let lines = players.iter().zip(&samples).map(|((row, _), sample)| line(*row, points(&at, &sample.0[0]))).collect();
     let (x, y) = (Axis { label: "decisions", log: true }, Axis { label: "eps spent", log: false });
     let panels = vec![Panel { title: "loss of one reward, eps = 1 given".into(), x, y, lines }];
     Figure { name: "field_loss", columns: 1, panels }.write(&options.out)?;
     let header = ["", "first decision after which eps > 0", "eps spent at T"].map(String::from);
-    let row = |((row, _), sample): (&(usize, Player), &super::runner::Sample)| {
+    let row = |((_, player), sample): (&(usize, Player), &Sample)| {
         let first = at.iter().zip(&sample.0[0]).find(|(_, loss)| **loss > 0.0);
         let first = first.map_or("never".into(), |(time, _)| format!("{time} or before"));
-        vec![PLAYERS[*row].0.to_owned(), first, format!("{:.4}", sample.last()[0])]
+        vec![player.label.clone(), first, format!("{:.4}", sample.last()[0])]
     };
     let rows: Vec<_> = players.iter().zip(&samples).map(row).collect();
     Ok(format!(

@@ -1,8 +1,9 @@
 //! The papers' experiments, and ours:
-//! `cargo run --release --example figures -- <name|all> [--quick] [--out DIR] [--seed N] [--threads N]`.
+//! `cargo run --release --example figures -- <name|all> [--quick] [--out DIR] [--runs N]
+//! [--seed N] [--threads N]`.
 //!
 //! Writes NAME.svg, NAME.csv and NAME.md (tables) to the directory (target/figures if none is
-//! given). The same command writes the same files, whatever the number of threads. README.md shows
+//! given). `--runs` caps the runs of all that is slow, for full settings in less time. The same command writes the same files, whatever the number of threads. README.md shows
 //! them beside what the papers report.
 
 #[path = "../common/adversaries.rs"]
@@ -18,7 +19,7 @@ pub mod td16;
 pub mod td17;
 
 use std::error::Error;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 /// How the program was called.
@@ -28,9 +29,23 @@ pub struct Options {
     pub out: PathBuf,
     pub seed: u64,
     pub threads: usize,
+    /// What is slow gets no more.
+    pub most_runs: u64,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        Options { quick: false, out: PathBuf::from("target/figures"), seed: 1, threads, most_runs: u64::MAX }
+    }
 }
 
 impl Options {
+    /// So many runs of a cell, in quick mode and in full.
+    pub fn runs(&self, quick: u64, full: u64) -> u64 {
+        self.pick(quick, full).min(self.most_runs)
+    }
+
     /// One of two settings.
     pub fn pick<T>(&self, quick: T, full: T) -> T {
         if self.quick { quick } else { full }
@@ -38,10 +53,10 @@ impl Options {
 }
 
 /// Plays, writes its plots, and says what it found: Markdown.
-type Experiment = fn(&Options) -> Result<String, Box<dyn Error>>;
+pub type Experiment = fn(&Options) -> Result<String, Box<dyn Error>>;
 
 /// Name, what it is, how.
-const EXPERIMENTS: &[(&str, &str, Experiment)] = &[
+pub const EXPERIMENTS: &[(&str, &str, Experiment)] = &[
     ("ss19", "Sajed and Sheffet (2019), Figures 1 to 12: DP-SE and the tree-based DP-UCB", ss19::run),
     ("td16", "Tossou and Dimitrakakis (2016), Figure 2: UCB on private sums", td16::run),
     ("td17", "Tossou and Dimitrakakis (2017), Figure 1: five adversaries", td17::run),
@@ -50,8 +65,7 @@ const EXPERIMENTS: &[(&str, &str, Experiment)] = &[
 ];
 
 fn read_options() -> Result<(String, Options), String> {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut options = Options { quick: false, out: PathBuf::from("target/figures"), seed: 1, threads };
+    let mut options = Options::default();
     let (mut name, mut arguments) = (None, std::env::args().skip(1));
     while let Some(argument) = arguments.next() {
         let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
@@ -60,6 +74,7 @@ fn read_options() -> Result<(String, Options), String> {
             "--quick" => options.quick = true,
             "--out" => options.out = value()?.into(),
             "--seed" => options.seed = number(value()?)?,
+            "--runs" => options.most_runs = number(value()?)?.max(1),
             "--threads" => options.threads = number(value()?)?.max(1) as usize,
             known if known == "all" || EXPERIMENTS.iter().any(|e| e.0 == known) => name = Some(argument),
             unknown => return Err(format!("{unknown}: unknown")),
@@ -69,12 +84,11 @@ fn read_options() -> Result<(String, Options), String> {
 }
 
 /// Plays one experiment and writes its page.
-pub fn perform(name: &str, run: Experiment, options: &Options, out: &Path) -> Result<(), Box<dyn Error>> {
-    std::fs::create_dir_all(out)?;
+pub fn perform(name: &str, run: Experiment, options: &Options) -> Result<String, Box<dyn Error>> {
+    std::fs::create_dir_all(&options.out)?;
     let tables = run(options)?;
-    println!("\n{tables}");
-    std::fs::write(out.join(name).with_extension("md"), tables)?;
-    Ok(())
+    std::fs::write(options.out.join(name).with_extension("md"), &tables)?;
+    Ok(tables)
 }
 
 #[allow(dead_code, reason = "the tests include this file for its modules")]
@@ -82,7 +96,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (name, options) = match read_options() {
         Ok(read) => read,
         Err(error) => {
-            eprintln!("{error}\nusage: figures <name|all> [--quick] [--out DIR] [--seed N] [--threads N]");
+            eprintln!("{error}\nusage: figures <name|all> [--quick] [--out DIR] [--runs N] [--seed N] [--threads N]");
             EXPERIMENTS.iter().for_each(|(name, what, _)| eprintln!("  {name:<8} {what}"));
             std::process::exit(2);
         }
@@ -90,7 +104,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let start = Instant::now();
     for &(known, _, run) in EXPERIMENTS {
         if name == "all" || name == known {
-            perform(known, run, &options, &options.out)?;
+            println!("\n{}", perform(known, run, &options)?);
         }
     }
     eprintln!("written to {} in {:.0} s", options.out.display(), start.elapsed().as_secs_f64());

@@ -61,7 +61,9 @@ pub fn points(at: &[u64], curve: &[f64]) -> Vec<Point> {
     at.iter().zip(curve).map(|(&time, &value)| Point::new(time as f64, value)).collect()
 }
 
-const SIZE: (u32, u32) = (560, 360);
+/// Of a panel, with the room for its legend at the right.
+const SIZE: (u32, u32) = (680, 330);
+const LEGEND: u32 = 190;
 
 impl Figure {
     /// Writes NAME.svg and NAME.csv.
@@ -102,10 +104,15 @@ impl Panel {
         let all: Vec<Point> = self.lines.iter().flat_map(|line| line.points.iter().filter(shown).copied()).collect();
         let (x0, x1) = range(all.iter().map(|p| p.x), f64::MIN);
         let top = all.iter().map(|p| p.high).fold(0.0, f64::max);
-        // Five decades show all there is to see.
-        let (y0, y1) = range(all.iter().flat_map(|p| [p.y, p.high]), top / 1e5);
-        let y1 = if self.y.log { y1 * 1.5 } else { y1 * 1.05 };
-        let y0 = if self.y.log { y0 } else { y0.min(0.0) };
+        let heights = all.iter().flat_map(|p| [p.y, p.low, p.high]);
+        let (y0, y1) = if self.y.log {
+            // Five decades show all there is to see.
+            let (low, high) = range(heights, top / 1e5);
+            (low, high * 1.5)
+        } else {
+            let (low, high) = range(heights, f64::MIN);
+            (low.min(0.0), high * 1.05)
+        };
         match (self.x.log, self.y.log) {
             (false, false) => self.draw_on(area, x0..x1, y0..y1, y0),
             (true, false) => self.draw_on(area, (x0..x1).log_scale(), y0..y1, y0),
@@ -114,12 +121,13 @@ impl Panel {
         }
     }
 
-    fn draw_on<X, Y>(&self, area: &Area, x: X, y: Y, bottom: f64) -> Result<(), Box<dyn Error>>
+    fn draw_on<X, Y>(&self, panel: &Area, x: X, y: Y, bottom: f64) -> Result<(), Box<dyn Error>>
     where
         X: AsRangedCoord<Value = f64, CoordDescType: ValueFormatter<f64>>,
         Y: AsRangedCoord<Value = f64, CoordDescType: ValueFormatter<f64>>,
     {
-        let mut chart = ChartBuilder::on(area)
+        let (area, legend) = panel.split_horizontally(SIZE.0 - LEGEND);
+        let mut chart = ChartBuilder::on(&area)
             .caption(&self.title, ("sans-serif", 16))
             .margin(8)
             .x_label_area_size(36)
@@ -129,10 +137,12 @@ impl Panel {
             .configure_mesh()
             .x_desc(self.x.label)
             .y_desc(self.y.label)
+            .x_labels(6)
             .x_label_formatter(&|x| number(*x))
             .y_label_formatter(&|y| number(*y))
             .max_light_lines(0)
             .draw()?;
+        let mut row = 34;
         for line in &self.lines {
             let style = match line.strength {
                 Strength::Bold => colour(line.colour).stroke_width(2),
@@ -140,25 +150,16 @@ impl Panel {
                 Strength::Faint => colour(line.colour).mix(0.4).stroke_width(1),
             };
             let visible = |p: &&Point| p.y >= bottom && (!self.x.log || p.x > 0.0);
-            let series =
-                chart.draw_series(LineSeries::new(line.points.iter().filter(visible).map(|p| (p.x, p.y)), style))?;
+            chart.draw_series(LineSeries::new(line.points.iter().filter(visible).map(|p| (p.x, p.y)), style))?;
             if !line.label.is_empty() {
-                series
-                    .label(line.label.as_str())
-                    .legend(move |(x, y)| PathElement::new(vec![(x, y), (x + 18, y)], style));
+                legend.draw(&PathElement::new(vec![(0, row + 6), (20, row + 6)], style))?;
+                legend.draw(&Text::new(line.label.as_str(), (26, row), ("sans-serif", 12)))?;
+                row += 18;
             }
             let bars = line.points.iter().filter(|p| p.low < p.high);
             chart.draw_series(
                 bars.map(|p| ErrorBar::new_vertical(p.x, p.low.max(bottom), p.y.max(bottom), p.high, style, 4)),
             )?;
-        }
-        if self.lines.iter().any(|line| !line.label.is_empty()) {
-            chart
-                .configure_series_labels()
-                .position(SeriesLabelPosition::UpperLeft)
-                .background_style(WHITE.mix(0.7))
-                .label_font(("sans-serif", 12))
-                .draw()?;
         }
         Ok(())
     }
@@ -170,21 +171,26 @@ fn range(values: impl Iterator<Item = f64>, least: f64) -> (f64, f64) {
     if low < high { (low, high) } else { (low, low + 1.0) }
 }
 
+/// The last colour's number.
+pub const BLACK: usize = 13;
+
 fn colour(number: usize) -> RGBColor {
-    // Okabe and Ito's, which colour-blind readers can tell apart, and three more.
-    const COLOURS: [(u8, u8, u8); 12] = [
+    // Okabe and Ito's first, which colour-blind readers can tell apart; black last.
+    const COLOURS: [(u8, u8, u8); BLACK + 1] = [
         (0, 114, 178),
         (213, 94, 0),
         (0, 158, 115),
         (204, 121, 167),
         (230, 159, 0),
         (86, 180, 233),
-        (0, 0, 0),
         (150, 150, 150),
         (120, 60, 20),
         (100, 60, 180),
         (180, 190, 0),
         (220, 20, 60),
+        (240, 228, 66),
+        (60, 200, 60),
+        (0, 0, 0),
     ];
     let (red, green, blue) = COLOURS[number % COLOURS.len()];
     RGBColor(red, green, blue)

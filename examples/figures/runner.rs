@@ -1,6 +1,7 @@
 //! Runs: many trials of many cells on all cores, with a progress bar. The results do not depend on
 //! the number of threads: a trial's random bits come from its own number alone.
 
+use super::Options;
 use dpb::{Random, Seed};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -55,9 +56,10 @@ impl<'a> Cell<'a> {
 pub struct Sample(pub Vec<Curve>);
 
 /// Plays every run of every cell.
-pub fn run(name: &str, cells: &[Cell], seed: u64, threads: usize) -> Vec<Sample> {
+pub fn run(name: &str, cells: &[Cell], options: &Options) -> Vec<Sample> {
+    let seed = options.seed;
     let jobs: Vec<(usize, u64)> =
-        cells.iter().enumerate().flat_map(|(cell, c)| (0..c.runs).map(move |run| (cell, run))).collect();
+        cells.iter().enumerate().flat_map(|(number, cell)| (0..cell.runs).map(move |run| (number, run))).collect();
     let style = ProgressStyle::with_template("{msg:<12} [{bar:30}] {percent}%  {elapsed} gone, {eta} left");
     let bar = ProgressBar::new(jobs.len() as u64).with_style(style.expect("a valid template").progress_chars("##."));
     bar.set_message(name.to_owned());
@@ -71,7 +73,7 @@ pub fn run(name: &str, cells: &[Cell], seed: u64, threads: usize) -> Vec<Sample>
         done
     };
     let mut results: Vec<_> = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
+        let workers: Vec<_> = (0..options.threads).map(|_| scope.spawn(worker)).collect();
         workers.into_iter().flat_map(|worker| worker.join().expect("no run panics")).collect()
     });
     bar.finish_and_clear();

@@ -24,8 +24,8 @@ struct Place {
 }
 
 pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
-    let (horizon, runs) = (options.pick(1_000_000, 50_000_000), options.pick([30, 5, 5], [30, 30, 10]));
-    let at = log_times(10, horizon, 80);
+    let (horizon, runs) = (options.pick(1_000_000, 50_000_000), [30, options.runs(5, 30), options.runs(5, 10)]);
+    let at = log_times(1_000, horizon, 80);
     let mut places = Vec::new();
     for instance in 0..SS19.len() {
         places.extend(EPSILONS.map(|epsilon| Place { instance, arms: 5, epsilon }));
@@ -42,7 +42,7 @@ pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
             cells.push(Cell::new(runs, move |trial| road(epsilon, setting, at, trial)));
         }
     }
-    let samples = run_cells("ss19", &cells, options.seed, options.threads);
+    let samples = run_cells("ss19", &cells, options);
     let both = |place: Place| {
         let number = places.iter().position(|&p| p == place).expect("played");
         [&samples[3 * number], &samples[3 * number + 1], &samples[3 * number + 2]]

@@ -32,7 +32,7 @@ fn players(arms: usize, epsilon: f64, delta: f64) -> Vec<Player> {
 }
 
 pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
-    let (horizon, runs) = options.pick((200_000, 8), (5_000_000, 30));
+    let (horizon, runs) = (options.pick(200_000, 1_000_000), options.runs(8, 30));
     let at = [horizon];
     let setting = Setting::new(&ours()[0].1, horizon);
     let by_epsilon = EPSILONS.map(|epsilon| (epsilon, 1e-6));
@@ -45,7 +45,7 @@ pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
         let (at, setting) = (&at, &setting);
         cells.push(Cell::new(runs, move |trial| play(player, setting, at, trial)));
     }
-    let samples = run_cells("t21", &cells, options.seed, options.threads);
+    let samples = run_cells("t21", &cells, options);
     let many = games[0].len();
     let sample = |place: usize, player: usize| -> &Sample { &samples[place * many + player] };
     let panel = |title: &str, label, first: usize, x_of: fn((f64, f64)) -> f64| {
@@ -54,7 +54,7 @@ pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
             Point { x: x_of(places[place]), y: mean, low: mean - error, high: mean + error }
         };
         let line = |(colour, player): (usize, &Player)| Line {
-            label: player.label.into(),
+            label: player.label.clone(),
             colour,
             strength: Strength::Bold,
             points: (first..first + 4).map(|place| point(place, colour)).collect(),
@@ -70,7 +70,7 @@ pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
         vec![panel("delta = 1e-6", "eps", 0, |place| place.0), panel("eps = 0.5", "1/delta", 4, |place| 1.0 / place.1)];
     Figure { name: "t21", columns: 2, panels }.write(&options.out)?;
     let mut header = vec![String::from("eps, delta")];
-    header.extend(games[0].iter().map(|player| player.label.to_owned()));
+    header.extend(games[0].iter().map(|player| player.label.clone()));
     let row = |(place, (epsilon, delta)): (usize, &(f64, f64))| {
         let mut row = vec![format!("{epsilon}, {delta:e}")];
         row.extend((0..many).map(|player| {

@@ -33,7 +33,7 @@ fn players(arms: usize, epsilon: f64) -> Vec<Player> {
 }
 
 pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
-    let runs = options.pick(12, 100);
+    let runs = options.runs(12, 100);
     let at = log_times(10, HORIZON, 80);
     let games: Vec<(Setting, Vec<Player>)> = PANELS
         .iter()
@@ -44,12 +44,12 @@ pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
         let at = &at;
         cells.extend(players.iter().map(|player| Cell::new(runs, move |trial| play(player, setting, at, trial))));
     }
-    let samples = run_cells("td16", &cells, options.seed, options.threads);
+    let samples = run_cells("td16", &cells, options);
     let by_panel: Vec<&[Sample]> = samples.chunks(games[0].1.len()).collect();
     let mut panels = Vec::new();
     for (((name, epsilon, means), (_, players)), samples) in PANELS.iter().zip(&games).zip(&by_panel) {
         let line = |(colour, (player, sample)): (usize, (&Player, &Sample))| Line {
-            label: player.label.into(),
+            label: player.label.clone(),
             colour,
             strength: Strength::Bold,
             points: points(&at, &sample.mean()),
@@ -65,7 +65,7 @@ pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
     let mut header = vec![String::new()];
     header.extend(PANELS.map(|(name, epsilon, means)| format!("{name} eps {epsilon}, K {}", means.len())));
     let row = |(number, player): (usize, &Player)| {
-        let mut row = vec![player.label.to_owned()];
+        let mut row = vec![player.label.clone()];
         row.extend(by_panel.iter().map(|samples| {
             let (ends, (mean, error)) = (samples[number].last(), samples[number].last_mean());
             format!("{mean:.0} ± {error:.0} ({:.0})", ends[ends.len() - 1] - ends[0])

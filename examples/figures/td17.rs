@@ -24,7 +24,8 @@ fn printed_level(rounds: f64, arms: f64) -> f64 {
 fn levels() -> [Level; 2] {
     let (t, k) = (ROUNDS as f64, f64::from(ARMS));
     let config = |epsilon| Config { horizon: ROUNDS, delta: t.powi(-2), ..Config::new(ARMS, epsilon) };
-    let player = |label, algorithm, epsilon| Player { label, algorithm, config: config(epsilon) };
+    let player = |label: &str, algorithm, epsilon| Player { label: label.into(), algorithm, config: config(epsilon) };
+    let at = |label, algorithm, epsilon| player(&format!("{label}, eps {epsilon:.1}"), algorithm, epsilon);
     let (printed, sharp) = (printed_level(t, k), papers_level(ROUNDS as usize, ARMS));
     let mut batched = player("DP-EXP3-Lap in batches", Algorithm::Exp3Lap, 1.0);
     batched.config.batch = (2.0 * t.ln()).ceil() as u32;
@@ -34,10 +35,10 @@ fn levels() -> [Level; 2] {
             "td17",
             vec![
                 player("EXP3 (not private)", Algorithm::NonprivateExp3, 1.0),
-                player("DP-EXP3-Lap, eps 243 (printed)", Algorithm::Exp3Lap, printed),
-                player("DP-EXP3-Lap, eps 26.7", Algorithm::Exp3Lap, sharp),
-                player("EXP3_tau, tau 19", Algorithm::Exp3Tau, sharp),
-                player("Tsallis, eps 26.7", Algorithm::Tsallis, sharp),
+                at("DP-EXP3-Lap", Algorithm::Exp3Lap, printed),
+                at("DP-EXP3-Lap", Algorithm::Exp3Lap, sharp),
+                at("EXP3_tau", Algorithm::Exp3Tau, sharp),
+                at("Tsallis", Algorithm::Tsallis, sharp),
             ],
         ),
         (
@@ -85,7 +86,7 @@ fn summary(at: &[u64], sample: &Sample) -> Vec<Point> {
 }
 
 pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
-    let runs = options.pick(24, 720);
+    let runs = options.runs(24, 720);
     let at: Vec<u64> = (1..=48).map(|i| ROUNDS / 48 * i + if i == 48 { ROUNDS % 48 } else { 0 }).collect();
     let levels = levels();
     let mut cells = Vec::new();
@@ -95,7 +96,7 @@ pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
             cells.extend(players.iter().map(|player| Cell::new(runs, move |trial| play(player, adversary, at, trial))));
         }
     }
-    let samples = run_cells("td17", &cells, options.seed, options.threads);
+    let samples = run_cells("td17", &cells, options);
     let mut samples = samples.iter();
     let mut text = format!(
         "T = 2^18, K = 4, {runs} runs: median of means over {GROUPS} groups of the regret at T (Gini's mean \
@@ -109,7 +110,7 @@ pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
                 let points = summary(&at, samples.next().expect("a sample each"));
                 let end = points[points.len() - 1];
                 row.push(format!("{:.0} (-{:.0}, +{:.0})", end.y, end.y - end.low, end.high - end.y));
-                lines.push(Line { label: player.label.into(), colour, strength: Strength::Bold, points });
+                lines.push(Line { label: player.label.clone(), colour, strength: Strength::Bold, points });
             }
             rows.push(row);
             let (x, y) = (Axis { label: "rounds", log: false }, Axis { label: "regret", log: false });
@@ -117,7 +118,7 @@ pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
         }
         Figure { name, columns: 3, panels }.write(&options.out)?;
         let mut header = vec![String::new()];
-        header.extend(players.iter().map(|player| player.label.to_owned()));
+        header.extend(players.iter().map(|player| player.label.clone()));
         text += &format!("\n{}", table(&header, &rows));
     }
     Ok(text)
