@@ -1211,6 +1211,10 @@ DPB_ASSERT_SIZE(dpb_report, 72);
 DPB_ASSERT_SIZE(dpb_diagnostics, 40);
 DPB_ASSERT_SIZE(dpb_arm, 32);
 DPB_ASSERT_SIZE(dpb_shuffle_params, 32);
+#if UINTPTR_MAX == UINT64_MAX /* they hold a pointer */
+DPB_ASSERT_SIZE(dpb_config, 112);
+DPB_ASSERT_SIZE(dpb_stopping_config, 48);
+#endif
 #undef DPB_ASSERT_SIZE
 
 #endif /* DPB_H */

@@ -76,6 +76,9 @@ pub struct dpb_error {
     pub message: [c_char; 252],
 }
 
+const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_config>() == 112);
+const _: () = assert!(size_of::<dpb_error>() == 256);
+
 /// Fills a configuration with the defaults for this many arms and this privacy loss. Nothing is
 /// checked here: constructors check. NULL is a no-op. Any thread.
 #[unsafe(no_mangle)]
