@@ -25,6 +25,7 @@
 //! it if they were like those before, and arms without a release are covered in turn. With answers
 //! at once nothing is ever covered, and the policy is the published one.
 
+use super::index;
 use super::{ArmState, Flexible, Policy, Pull};
 use crate::batch::Batch;
 use crate::config::Config;
@@ -225,15 +226,6 @@ pub fn first_batch(noise: &Noise, config: &Config) -> u64 {
     .max(1)
 }
 
-/// 1 - beta is the confidence of reported intervals.
-pub fn failure(config: &Config) -> f64 {
-    match (config.beta, config.horizon) {
-        (0.0, 0) => 0.05,
-        (0.0, horizon) => 1.0 / horizon as f64,
-        (beta, _) => beta,
-    }
-}
-
 /// What was lost by one release of each reward, if there was one.
 pub fn loss(noise: &Noise, released: bool) -> PrivacyLoss {
     match noise {
@@ -296,7 +288,7 @@ impl<I: Index> Batched<I> {
             index,
             schedule,
             noise: NoiseSource::new(noise, seed.stream()),
-            beta: failure(config),
+            beta: index::beta(config),
             live: config.arms,
             decisions: 0,
             releases: 0,

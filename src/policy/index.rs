@@ -1,7 +1,8 @@
 //! What index policies share: scores and their argmax, and the tally of the baselines.
 
-use super::{ArmState, Pull};
+use super::{ArmState, Policy, Pull};
 use crate::config::Config;
+use crate::privacy::PrivacyLoss;
 use crate::reward::Reward;
 
 /// One score an arm, each linear in two functions of time, so that time moves on for all of them at
@@ -126,6 +127,55 @@ impl Tally {
         }
         let width = ((2.0 / self.beta).ln() / (2.0 * counts.count as f64)).sqrt();
         ArmState { mean: counts.mean(), width, active: true }
+    }
+}
+
+/// What a baseline adds to its tally: who is best.
+pub trait Rule: Send {
+    /// The arm to play.
+    fn best(&self, tally: &Tally) -> u32;
+
+    /// An arm's counts have changed.
+    fn changed(&mut self, _tally: &Tally, _arm: u32) {}
+}
+
+/// A policy on exact sums, WITHOUT privacy.
+pub struct Baseline<R> {
+    pub tally: Tally,
+    pub rule: R,
+}
+
+impl<R: Rule> Policy for Baseline<R> {
+    fn choose(&mut self) -> Pull {
+        let pull = self.tally.pull(self.rule.best(&self.tally));
+        self.rule.changed(&self.tally, pull.arm);
+        pull
+    }
+
+    fn observe(&mut self, pull: Pull, reward: Reward) {
+        self.tally.observe(pull, reward);
+        self.rule.changed(&self.tally, pull.arm);
+    }
+
+    fn cancel(&mut self, pull: Pull) {
+        self.tally.cancel(pull);
+        self.rule.changed(&self.tally, pull.arm);
+    }
+
+    fn arm(&self, arm: u32) -> ArmState {
+        self.tally.state(arm)
+    }
+
+    fn phase(&self) -> u32 {
+        0
+    }
+
+    fn active(&self) -> u32 {
+        self.tally.arms.len() as u32
+    }
+
+    fn privacy(&self) -> PrivacyLoss {
+        PrivacyLoss::Unbounded
     }
 }
 

@@ -5,28 +5,29 @@
 //! Cost: select O(K) divergences and a bisection (40 more) for each arm that takes the lead on the
 //! way, O(ln K) of them on average; update O(1); 24 bytes an arm.
 
-use super::index::Tally;
+use super::index::{Baseline, Rule, Tally};
 use super::kl::{kl, kl_upper};
-use super::{ArmState, Policy, Pull};
 use crate::config::Config;
 use crate::error::Result;
-use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
-use crate::reward::Reward;
 
-pub struct KlUcb {
-    tally: Tally,
-}
+/// KL-UCB.
+pub type KlUcb = Baseline<KlIndex>;
+
+/// argmax of max{ q : n kl(mean, q) <= ln t }.
+pub struct KlIndex;
 
 impl KlUcb {
     pub fn new(config: &Config, _seed: &mut Seed) -> Result<KlUcb> {
-        Ok(KlUcb { tally: Tally::new(config) })
+        Ok(KlUcb { tally: Tally::new(config), rule: KlIndex })
     }
+}
 
-    fn best(&self) -> usize {
-        let ln_t = self.tally.ln_t();
+impl Rule for KlIndex {
+    fn best(&self, tally: &Tally) -> u32 {
+        let ln_t = tally.ln_t();
         let (mut best, mut most) = (0, -1.0);
-        for (arm, counts) in self.tally.arms.iter().enumerate() {
+        for (arm, counts) in (0..).zip(&tally.arms) {
             let (mean, pulls) = (counts.mean(), counts.pulls() as f64);
             if pulls == 0.0 {
                 return arm;
@@ -40,35 +41,5 @@ impl KlUcb {
             }
         }
         best
-    }
-}
-
-impl Policy for KlUcb {
-    fn choose(&mut self) -> Pull {
-        self.tally.pull(self.best() as u32)
-    }
-
-    fn observe(&mut self, pull: Pull, reward: Reward) {
-        self.tally.observe(pull, reward);
-    }
-
-    fn cancel(&mut self, pull: Pull) {
-        self.tally.cancel(pull);
-    }
-
-    fn arm(&self, arm: u32) -> ArmState {
-        self.tally.state(arm)
-    }
-
-    fn phase(&self) -> u32 {
-        0
-    }
-
-    fn active(&self) -> u32 {
-        self.tally.arms.len() as u32
-    }
-
-    fn privacy(&self) -> PrivacyLoss {
-        PrivacyLoss::Unbounded
     }
 }

@@ -15,7 +15,8 @@
 //! min(32 K, 512) nodes, and so does every `select_among` (with n for K): this
 //! is a policy for hundreds of arms. 308 bytes an arm.
 
-use super::batched::{failure, loss};
+use super::batched::loss;
+use super::index;
 use super::{ArmState, Flexible, Policy, Pull};
 use crate::batch::Batch;
 use crate::config::Config;
@@ -75,7 +76,7 @@ impl LazyTs {
             arms: (0..arms).map(|_| Arm::new()).collect(),
             noise: NoiseSource::new(noise, seed.stream()),
             coins: seed.stream(),
-            beta: failure(config),
+            beta: index::beta(config),
             decisions: 0,
             releases: 0,
             live: config.arms,
