@@ -137,9 +137,8 @@ impl Panel {
             .configure_mesh()
             .x_desc(self.x.label)
             .y_desc(self.y.label)
-            .x_labels(6)
-            .x_label_formatter(&|x| number(*x))
-            .y_label_formatter(&|y| number(*y))
+            .x_label_formatter(&|x| self.x.tick(*x))
+            .y_label_formatter(&|y| self.y.tick(*y))
             .max_light_lines(0)
             .draw()?;
         let mut row = 34;
@@ -162,6 +161,15 @@ impl Panel {
             )?;
         }
         Ok(())
+    }
+}
+
+impl Axis {
+    /// The number at a tick; on a logarithmic axis some have no room for one.
+    fn tick(&self, value: f64) -> String {
+        let digit = value / 10f64.powf((value * (1.0 + 1e-9)).log10().floor());
+        let roomy = [1.0, 2.0, 5.0].iter().any(|clear| (digit - clear).abs() < 1e-6);
+        if self.log && !roomy { String::new() } else { number(value) }
     }
 }
 
