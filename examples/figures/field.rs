@@ -72,7 +72,7 @@ fn end(sample: &Sample, x: f64) -> (Point, String) {
 }
 
 fn by_epsilon(options: &Options) -> Result<String, Box<dyn Error>> {
-    let (horizon, runs) = (options.pick(100_000, 1_000_000), options.runs(8, 48));
+    let (horizon, runs) = (options.pick(100_000, 1_000_000), options.runs(8, 24));
     let at = [horizon];
     let settings = ours().map(|(name, means)| (name, Setting::new(&means, horizon)));
     let mut places = Vec::new();
@@ -139,7 +139,7 @@ fn by_epsilon(options: &Options) -> Result<String, Box<dyn Error>> {
 
 fn by_delay(options: &Options) -> Result<String, Box<dyn Error>> {
     const DELAYS: [usize; 5] = [0, 10, 100, 1_000, 10_000];
-    let (horizon, runs) = (options.pick(100_000, 1_000_000), options.runs(4, 48));
+    let (horizon, runs) = (options.pick(100_000, 1_000_000), options.runs(4, 24));
     let at = [horizon];
     let (_, means) = &ours()[0];
     let settings = DELAYS.map(|in_flight| Setting { in_flight, ..Setting::new(means, horizon) });
