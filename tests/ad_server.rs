@@ -1,19 +1,20 @@
 //! The example server, driven over real HTTP.
 #![cfg(unix)] // SIGINT
 
+#[path = "support/http.rs"]
+mod http;
+
+use http::Server;
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, ExitStatus};
+use std::time::Duration;
 
 const WINDOW: usize = 1000;
 
 struct Served {
-    process: Child,
-    output: BufReader<ChildStdout>,
-    address: String,
+    server: Server,
     agent: ureq::Agent,
 }
 
@@ -23,25 +24,22 @@ impl Served {
     }
 
     fn with(arguments: &[&str]) -> Served {
-        let mut process = Command::new(binary())
-            .args(arguments)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("cargo test builds the examples");
-        let mut output = BufReader::new(process.stdout.take().unwrap());
-        let mut line = String::new();
-        output.read_line(&mut line).unwrap();
-        let address = line.split_whitespace().find(|word| word.starts_with("http://127.0.0.1:")).unwrap().to_owned();
+        let server = Server::start(Command::new(binary()).args(arguments));
+        assert!(server.host().starts_with("127.0.0.1:"), "{}", server.host());
         let agent = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .timeout_global(Some(Duration::from_secs(20)))
             .build()
             .new_agent();
-        Served { process, output, address, agent }
+        Served { server, agent }
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.server.host())
     }
 
     fn get(&self, path: &str) -> (u16, Value) {
-        let mut response = self.agent.get(format!("{}{path}", self.address)).call().unwrap();
+        let mut response = self.agent.get(self.url(path)).call().unwrap();
         assert_eq!(response.headers()["cache-control"], "no-store", "{path}");
         let body = response.body_mut().read_to_string().unwrap();
         let json = serde_json::from_str(&body).unwrap_or_else(|_| panic!("{path} answered no JSON: {body}"));
@@ -55,26 +53,8 @@ impl Served {
     }
 
     /// Interrupts the server and returns how it ended and what it said last.
-    fn interrupt(mut self) -> (ExitStatus, String) {
-        // SAFETY: a plain system call on a child that was not yet waited for.
-        assert_eq!(unsafe { libc::kill(self.process.id() as i32, libc::SIGINT) }, 0);
-        let end = Instant::now() + Duration::from_secs(10);
-        while Instant::now() < end {
-            if let Some(status) = self.process.try_wait().unwrap() {
-                let mut said = String::new();
-                self.output.read_to_string(&mut said).unwrap();
-                return (status, said);
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        panic!("the server ignores SIGINT");
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+    fn interrupt(self) -> (ExitStatus, String) {
+        self.server.interrupt()
     }
 }
 
@@ -129,7 +109,7 @@ fn refuses_bad_tickets_and_pages_with_a_clear_error() {
         assert_eq!((status, body["error"].as_str()), (expected, Some(error)), "{path}: {body}");
         assert!(!body["message"].as_str().unwrap().is_empty());
     }
-    let post = server.agent.post(format!("{}/ad", server.address)).send_empty().unwrap();
+    let post = server.agent.post(server.url("/ad")).send_empty().unwrap();
     assert_eq!(post.status(), 405);
     assert_eq!(server.get("/report").1, before, "a refused request changed something");
 }
@@ -153,7 +133,7 @@ fn publishes_only_what_is_released() {
     assert_eq!(report["decisions"], 50);
     assert_eq!(report["epsilon_spent"], 0.0);
 
-    let mut page = clicked.agent.get(&clicked.address).call().unwrap();
+    let mut page = clicked.agent.get(clicked.url("/")).call().unwrap();
     let html = page.body_mut().read_to_string().unwrap();
     assert!(html.contains("/report") && !html.contains("://"), "the page needs nothing from elsewhere");
 }

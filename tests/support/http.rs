@@ -25,6 +25,11 @@ impl Server {
         Server { process, output, host }
     }
 
+    /// Its address and port.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
     /// The status and body of a GET, over a connection of its own.
     pub fn get(&self, path: &str) -> (u16, String) {
         let (status, _, body) = self.request(path);
@@ -40,9 +45,11 @@ impl Server {
     pub fn send(&self, method: &str, path: &str, body: &str) -> (u16, String, String) {
         let mut connection = TcpStream::connect(&self.host).unwrap();
         connection.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        let length = body.len();
-        write!(connection, "{method} {path} HTTP/1.1\r\nHost: {}\r\n", self.host).unwrap();
-        write!(connection, "Connection: close\r\nContent-Length: {length}\r\n\r\n{body}").unwrap();
+        let head = format!("{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close", self.host);
+        // In one piece: a server that refuses the head may close before a body that comes after it,
+        // and the reset would take the answer away.
+        let request = format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        connection.write_all(request.as_bytes()).unwrap();
         let mut answer = String::new();
         connection.read_to_string(&mut answer).unwrap();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{path}: {answer:?}"));
