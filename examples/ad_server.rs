@@ -72,6 +72,8 @@ struct Options {
 }
 
 impl Options {
+    // Inlined into main, LLVM works on it for minutes.
+    #[inline(never)]
     fn parse(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
         let mut options = Options { serve: false, port: 0, policy: Algorithm::RECOMMENDED, epsilon: 1.0, delta: 0.0 };
         while let Some(word) = words.next() {

@@ -63,7 +63,7 @@ fn binary() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let binary = test.parent().unwrap().parent().unwrap().join("examples/ad_server");
     let age = |path: &Path| path.metadata().and_then(|m| m.modified()).expect("cargo build --example ad_server");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/ad_server.rs");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/ad_server.rs");
     assert!(age(&binary) >= age(&source), "stale: `cargo test --test` builds no examples, `cargo test` does");
     binary
 }

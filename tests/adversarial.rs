@@ -3,7 +3,7 @@
 
 #[path = "../examples/common/adversaries.rs"]
 mod adversaries;
-#[path = "common/audit.rs"]
+#[path = "audit/engine.rs"]
 mod audit;
 
 use adversaries::{ADVERSARIES, Adversary, median_of_means, papers_level, players, tournament};

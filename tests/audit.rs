@@ -1,6 +1,6 @@
 //! The auditor itself: it alarms when it should and not when it should not.
 
-#[path = "common/audit.rs"]
+#[path = "audit/engine.rs"]
 mod audit;
 
 use audit::{Audit, binomial_tail, clopper_pearson, pattern, seed};

@@ -4,7 +4,7 @@
 //! without a fault in the library in one of some 20,000 worlds. They find policies by themselves:
 //! a new one is audited from its first day.
 
-#[path = "../examples/audit/auditor.rs"]
+#[path = "audit/auditor.rs"]
 #[allow(dead_code, reason = "the tool prints more than the tests need")]
 mod auditor;
 

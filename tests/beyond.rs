@@ -1,7 +1,7 @@
 //! The policies that we recommend: regret, delays, sets of arms, propensities, and their privacy
 //! claims against an auditor with teeth. (Index checks: in the policies' own files.)
 
-#[path = "common/audit.rs"]
+#[path = "audit/engine.rs"]
 mod audit;
 
 use audit::{Audit, Verdict, pattern, seed};

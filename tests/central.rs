@@ -1,6 +1,6 @@
 //! The central model's policies: audited, delayed, restarted.
 
-#[path = "common/audit.rs"]
+#[path = "audit/engine.rs"]
 mod audit;
 
 use audit::{Audit, Verdict, clopper_pearson, pattern, play, seed};

@@ -1,6 +1,6 @@
 //! Continual sums: against plain prefix sums, within their widths, in constant memory, and private.
 
-#[path = "common/audit.rs"]
+#[path = "audit/engine.rs"]
 mod audit;
 
 use audit::{Audit, clopper_pearson, pattern, seed};

@@ -6,7 +6,7 @@ const FILES: &[&str] = &["status", "config", "bandit", "report", "counter", "sto
 
 #[test]
 fn the_header_has_not_drifted() {
-    let root = env!("CARGO_MANIFEST_DIR");
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
     let path = format!("{root}/include/dpb.h");
     let config = cbindgen::Config::from_file(format!("{root}/cbindgen.toml")).unwrap();
     let mut fresh = Vec::new();

@@ -1,6 +1,6 @@
 //! The local model: the device's privatiser, audited, and the policies on its bits.
 
-#[path = "common/audit.rs"]
+#[path = "audit/engine.rs"]
 mod audit;
 
 use audit::{Audit, seed};

@@ -1,6 +1,6 @@
 //! DP-SE against the paper's numbers, and its privacy claim against an auditor with teeth.
 
-#[path = "common/audit.rs"]
+#[path = "audit/engine.rs"]
 mod audit;
 
 use audit::{Audit, Verdict, pattern, seed};

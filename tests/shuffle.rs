@@ -1,6 +1,6 @@
 //! The shuffle model: three roles, two policies, and auditors of both.
 
-#[path = "common/audit.rs"]
+#[path = "audit/engine.rs"]
 mod audit;
 
 use audit::{Audit, pattern, play, seed};

@@ -1,6 +1,6 @@
 //! Stopping rules: their accuracy, their halting times, their errors, their privacy.
 
-#[path = "common/audit.rs"]
+#[path = "audit/engine.rs"]
 mod audit;
 
 use audit::{Audit, clopper_pearson, pattern, seed};

@@ -1,6 +1,6 @@
 //! The figures' fast roads have the law of the public interface, and the program runs.
 
-#[path = "../examples/figures/main.rs"]
+#[path = "../main.rs"]
 #[allow(dead_code, reason = "these tests take a part of the program")]
 mod figures;
 
@@ -9,6 +9,7 @@ use figures::environment::{Player, Recorder, SS19, Setting, decide, log_times, p
 use figures::fast;
 use figures::runner::{Cell, Curve, Trial, run};
 use figures::{EXPERIMENTS, Options, perform};
+use std::path::{Path, PathBuf};
 
 /// The curves' values at each of the times, for so many runs.
 fn columns(runs: u64, seed: u64, play: impl Fn(Trial) -> Curve + Sync) -> Vec<Vec<f64>> {
@@ -105,6 +106,11 @@ fn round_robins_are_recorded_as_single_steps_are() {
     assert_eq!(whole.finish(0.125), single.finish(0.125));
 }
 
+/// A file of this package.
+fn here(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(file)
+}
+
 /// One run of everything.
 #[test]
 fn every_experiment_runs_and_writes_what_the_page_shows() {
@@ -115,7 +121,7 @@ fn every_experiment_runs_and_writes_what_the_page_shows() {
         assert!(tables.lines().filter(|line| line.starts_with('|')).count() > 5, "{tables}");
         assert!(!tables.contains("NaN") && !tables.contains("inf"), "{tables}");
     }
-    let page = std::fs::read_to_string("examples/figures/README.md").unwrap();
+    let page = std::fs::read_to_string(here("README.md")).unwrap();
     let shown: Vec<_> = page.split("](out/").skip(1).map(|rest| rest.split(')').next().unwrap()).collect();
     assert!(shown.len() >= 9, "{shown:?}");
     for file in shown {
@@ -127,9 +133,9 @@ fn every_experiment_runs_and_writes_what_the_page_shows() {
 /// The page's numbers are those of the tables that the program wrote.
 #[test]
 fn the_page_quotes_the_tables() {
-    let page = std::fs::read_to_string("examples/figures/README.md").unwrap();
+    let page = std::fs::read_to_string(here("README.md")).unwrap();
     for (name, _, _) in EXPERIMENTS {
-        let tables = std::fs::read_to_string(format!("examples/figures/out/{name}.md")).unwrap();
+        let tables = std::fs::read_to_string(here(&format!("out/{name}.md"))).unwrap();
         for line in tables.lines() {
             assert!(page.contains(line), "{name}: not on the page: {line}");
         }

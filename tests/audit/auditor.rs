@@ -5,7 +5,7 @@
 //! phase ends. Pilots choose the table, the sight and the event that tell most, fresh runs give the
 //! verdict: see the engine.
 
-#[path = "../../tests/common/audit.rs"]
+#[path = "engine.rs"]
 pub mod engine;
 
 use dpb::ffi::*;

@@ -4,7 +4,7 @@
 //! `world(seed, neighbour)` runs a mechanism on one of two inputs and returns a pattern: whatever
 //! an outsider sees, as a number. A pilot half chooses the event and the direction, fresh seeds
 //! give the verdict, so the choice costs no confidence. Include with
-//! `#[path = "common/audit.rs"] mod audit;`.
+//! `#[path = "audit/engine.rs"] mod audit;`.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use dpb::{Algorithm, Bandit, Config};
