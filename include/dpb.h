@@ -815,10 +815,11 @@ DPB_MUST_USE dpb_status dpb_select(struct dpb_bandit *bandit, struct dpb_decisio
 DPB_MUST_USE dpb_status dpb_update(struct dpb_bandit *bandit, uint64_t ticket, double reward);
 
 /**
- * The ad was never shown: the decision counts as not played. At a time that does not depend on
- * the reward. Never allocates.
- * Returns DPB_OK; DPB_NULL; DPB_UNKNOWN_TICKET; DPB_DUPLICATE; DPB_EXPIRED; DPB_POISONED.
- * Any thread.
+ * The ad was never shown: the decision counts as not played. For a reason and at a time that have
+ * nothing to do with the reward. With an answer_window an answer that has come is taken back with
+ * the decision: same status and same future as if it had not come. Never allocates.
+ * Returns DPB_OK; DPB_NULL; DPB_UNKNOWN_TICKET; DPB_DUPLICATE (cancelled already; without an
+ * answer_window also: answered already); DPB_EXPIRED; DPB_POISONED. Any thread.
  */
 DPB_MUST_USE dpb_status dpb_cancel(struct dpb_bandit *bandit, uint64_t ticket);
 

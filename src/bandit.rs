@@ -189,10 +189,13 @@ impl Bandit {
         Ok(())
     }
 
-    /// The arm was never played: the decision counts as not made.
+    /// The arm was never played: the decision counts as not made. With an `answer_window` an answer
+    /// that has come is taken back with it, as if it had not: whether it had is not told.
     ///
     /// # Errors
-    /// As [`update`](Self::update).
+    /// `UnknownTicket`, `Duplicate` (cancelled already; without a window also: answered already),
+    /// `Expired`: nothing changed but a counter of [`diagnostics`](Self::diagnostics). `Poisoned`
+    /// after an internal failure.
     #[inline]
     pub fn cancel(&self, ticket: u64) -> Result<()> {
         let inner = &mut *self.lock()?;

@@ -75,10 +75,11 @@ impl Model {
         self.log[due].1 = Fate::Gone;
     }
 
-    /// What the engine should say of a ticket, `None` when it may still be answered.
-    fn verdict(&mut self, index: usize) -> Option<Error> {
+    /// What the engine should say of a ticket, `None` when it may still be answered, or cancelled.
+    fn verdict(&mut self, index: usize, cancel: bool) -> Option<Error> {
         match self.log[index].1 {
             Fate::Open => None,
+            Fate::Held(_) if cancel => None, // it was there: nobody is to know
             Fate::Held(_) | Fate::Done => {
                 self.refused[0] += 1;
                 Some(Error::Duplicate)
@@ -135,7 +136,7 @@ fn check(steps: &[Step], window: u32, capacity: u32) -> u32 {
             Step::Update(n, reward) if !model.log.is_empty() => {
                 let index = model.log.len().saturating_sub(n + 1);
                 let decision = model.log[index].0;
-                let refusal = model.verdict(index);
+                let refusal = model.verdict(index, false);
                 let outcome = bandit.update(decision.ticket, f64::from(reward) / 8.0);
                 assert_eq!(outcome.err(), refusal);
                 if refusal.is_none() {
@@ -149,7 +150,7 @@ fn check(steps: &[Step], window: u32, capacity: u32) -> u32 {
             }
             Step::Cancel(n) if !model.log.is_empty() => {
                 let index = model.log.len().saturating_sub(n + 1);
-                let refusal = model.verdict(index);
+                let refusal = model.verdict(index, true);
                 assert_eq!(bandit.cancel(model.log[index].0.ticket).err(), refusal);
                 if refusal.is_none() {
                     model.log[index].1 = Fate::Done;
@@ -260,6 +261,49 @@ fn a_cancelled_pull_is_issued_again() {
         }
     }
     assert_eq!(answered, [2743; 5]);
+}
+
+/// In a window a decision is cancelled alike whether its answer has come or not: statuses, counts,
+/// arms and everything after, for every policy that takes a window.
+#[test]
+fn a_cancel_does_not_tell_a_click() {
+    let mut windowed = 0;
+    for &algorithm in Algorithm::ALL {
+        let config = |delta| Config {
+            horizon: 10_000,
+            beta: 0.9,
+            delta,
+            base: Algorithm::NonprivateExp3 as u32,
+            answer_window: 8,
+            test_seed: Some([3; 32]),
+            ..Config::new(3, 1.0)
+        };
+        let worlds = [false, true].map(|clicked| {
+            let made = Bandit::new(algorithm, &config(0.0)).or_else(|_| Bandit::new(algorithm, &config(1e-3)));
+            let bandit = made.ok()?;
+            let mut seen = Vec::new();
+            for step in 0..3000 {
+                let decision = bandit.select().unwrap();
+                let cancelled = step % 3 == 0;
+                if clicked && cancelled {
+                    bandit.update(decision.ticket, 1.0).unwrap();
+                }
+                if cancelled {
+                    seen.push(format!("{:?}", bandit.cancel(decision.ticket)));
+                    seen.push(format!("{:?}", bandit.cancel(decision.ticket)));
+                    seen.push(format!("{:?}", bandit.update(decision.ticket, 1.0)));
+                } else if step % 2 == 0 {
+                    bandit.update(decision.ticket, 1.0).unwrap();
+                }
+                let Decision { propensity, arm, phase, .. } = decision;
+                seen.push(format!("{arm} {phase} {propensity} {:?}", bandit.report().unwrap()));
+            }
+            Some((seen, format!("{:?}", bandit.arm_reports())))
+        });
+        windowed += u32::from(worlds[0].is_some());
+        assert!(worlds[0] == worlds[1], "{}", algorithm.name());
+    }
+    assert!(windowed >= 19, "{windowed}"); // all but those of the local model
 }
 
 /// Tickets of one handle mean nothing to another, even of the same seed and node.

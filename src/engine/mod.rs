@@ -154,7 +154,7 @@ impl Engine {
         {
             return Ok(Some(Event::Answered(self.slot(sequence).pull, reward)));
         }
-        let slot = self.find(ticket)?;
+        let slot = self.find(ticket, |state| matches!(state, State::Open))?;
         let pull = slot.pull;
         if window > 0 {
             slot.state = State::Held(reward);
@@ -178,13 +178,14 @@ impl Engine {
         Event::Answered(slot.pull, reward)
     }
 
-    /// Takes a decision back: the pull that counts as not played.
+    /// Takes a decision back: the pull that counts as not played. A held answer goes with it: its
+    /// window is not over, so that it was there must not be told, by a status or by a count.
     ///
     /// # Errors
-    /// As [`answer`](Self::answer).
+    /// As [`answer`](Self::answer), but for a held answer.
     #[inline]
     pub fn cancel(&mut self, ticket: u64) -> Result<Pull> {
-        let slot = self.find(ticket)?;
+        let slot = self.find(ticket, |state| !matches!(state, State::Done))?;
         slot.state = State::Done;
         let pull = slot.pull;
         self.counts.cancelled += 1;
@@ -212,9 +213,9 @@ impl Engine {
         &mut self.ring[sequence as usize & mask]
     }
 
-    /// The slot of a ticket that may still be answered.
+    /// The slot of a ticket whose time is not over, and whose state will do.
     #[inline]
-    fn find(&mut self, ticket: u64) -> Result<&mut Slot> {
+    fn find(&mut self, ticket: u64, will_do: impl FnOnce(State) -> bool) -> Result<&mut Slot> {
         let issued = self.counts.decisions;
         let Some(sequence) = self.key.open(ticket).filter(|&s| s < issued) else {
             self.diagnostics.unknown += 1;
@@ -226,7 +227,7 @@ impl Engine {
             self.diagnostics.late += 1;
             return Err(Error::Expired);
         }
-        if !matches!(slot.state, State::Open) {
+        if !will_do(slot.state) {
             self.diagnostics.duplicates += 1;
             return Err(Error::Duplicate);
         }

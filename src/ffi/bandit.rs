@@ -416,10 +416,11 @@ pub unsafe extern "C" fn dpb_update(bandit: *mut dpb_bandit, ticket: u64, reward
     call(bandit, |b: &dpb_bandit| b.bandit.update(ticket, reward))
 }
 
-/// The ad was never shown: the decision counts as not played. At a time that does not depend on
-/// the reward. Never allocates.
-/// Returns DPB_OK; DPB_NULL; DPB_UNKNOWN_TICKET; DPB_DUPLICATE; DPB_EXPIRED; DPB_POISONED.
-/// Any thread.
+/// The ad was never shown: the decision counts as not played. For a reason and at a time that have
+/// nothing to do with the reward. With an answer_window an answer that has come is taken back with
+/// the decision: same status and same future as if it had not come. Never allocates.
+/// Returns DPB_OK; DPB_NULL; DPB_UNKNOWN_TICKET; DPB_DUPLICATE (cancelled already; without an
+/// answer_window also: answered already); DPB_EXPIRED; DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_cancel(bandit: *mut dpb_bandit, ticket: u64) -> dpb_status {
