@@ -7,7 +7,7 @@
  * on success. Pointers are NULL or valid for their type; NULL where a value is needed is DPB_NULL.
  * Handles may be used from any number of threads at once; only the freeing call must be alone.
  * No panic crosses the boundary, but a caught one still prints through Rust's panic hook.
- * A handle does not survive fork(): in the child every call on it is DPB_POISONED.
+ * A handle does not survive fork(), _Fork() or clone(): in the child every call on it is DPB_POISONED.
  */
 #ifndef DPB_H
 #define DPB_H
@@ -562,6 +562,11 @@ typedef struct dpb_shuffle_params {
 #define DPB_POISONED 14
 
 /**
+ * There is no memory for this; nothing has changed.
+ */
+#define DPB_NO_MEMORY 15
+
+/**
  * Releases when the number of values is a power of two: the least noise, the rarest news.
  */
 #define DPB_COUNTER_LOGARITHMIC 0
@@ -609,7 +614,7 @@ void dpb_config_init(struct dpb_config *config, uint32_t arms, double epsilon);
  * config: filled by dpb_config_init; read here, not kept. out: receives the handle, which the
  * caller frees with dpb_free. error: NULL, or filled on failure.
  * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_VERSION (struct_size of a newer library);
- * DPB_ENTROPY. Any thread.
+ * DPB_ENTROPY; DPB_NO_MEMORY. Any thread.
  */
 DPB_MUST_USE
 dpb_status dpb_new(const struct dpb_config *config,
@@ -867,7 +872,7 @@ dpb_status dpb_select_among(struct dpb_bandit *bandit,
  * A new arm. arm: receives its number, the next one; numbers are never used again. May allocate.
  * error: NULL, or filled on failure.
  * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (beyond 2^24 arms); DPB_UNSUPPORTED (this policy's
- * set of arms is fixed); DPB_POISONED. Any thread.
+ * set of arms is fixed); DPB_NO_MEMORY; DPB_POISONED. Any thread.
  */
 DPB_MUST_USE dpb_status dpb_add_arm(struct dpb_bandit *bandit, uint32_t *arm, struct dpb_error *error);
 
@@ -939,7 +944,7 @@ uint16_t dpb_ticket_node(uint64_t ticket);
  * 1 .. 2^37; ignored by the others. test_seed: NULL = operating system entropy; 32 bytes =
  * reproducible and NOT private. out: receives the handle, which the caller frees with
  * dpb_counter_free. error: NULL, or filled on failure.
- * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_ENTROPY. Any thread.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_ENTROPY; DPB_NO_MEMORY. Any thread.
  */
 DPB_MUST_USE
 dpb_status dpb_new_counter(dpb_counter_kind kind,
@@ -1065,7 +1070,7 @@ dpb_status dpb_shuffle_encode(const struct dpb_shuffle_params *params,
  * system's entropy.
  * params: read here, not kept. out: receives the handle, which the caller frees with
  * dpb_shuffler_free.
- * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_VERSION; DPB_ENTROPY. Any thread.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_VERSION; DPB_ENTROPY; DPB_NO_MEMORY. Any thread.
  */
 DPB_MUST_USE dpb_status dpb_new_shuffler(const struct dpb_shuffle_params *params, struct dpb_shuffler **out);
 

@@ -3,11 +3,13 @@
 use crate::config::Config;
 use crate::engine::{Counts, Diagnostics, Engine, Event};
 use crate::error::{Error, Result};
+use crate::os::Origin;
 use crate::policy::{Algorithm, Policy, Pull, ShuffledPolicy};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::RewardRange;
 use crate::shuffle::Params;
+use crate::table::Table;
 use std::sync::{Mutex, MutexGuard};
 
 /// One answer to "which arm?".
@@ -56,7 +58,8 @@ pub struct ArmReport {
     pub active: bool,
 }
 
-/// A differentially private multi-armed bandit. Share it between threads by reference.
+/// A differentially private multi-armed bandit. Share it between threads by reference. In a forked
+/// child every call on it is `Poisoned`: make handles after forking.
 pub struct Bandit {
     algorithm: Algorithm,
     range: RewardRange,
@@ -64,13 +67,14 @@ pub struct Bandit {
     delta: f64,
     seeded: bool,
     inner: Mutex<Inner>,
+    origin: Origin,
 }
 
 struct Inner {
     engine: Engine,
     policy: Box<dyn Policy>,
     /// Per arm: decisions that were neither cancelled nor expired.
-    pulls: Vec<u64>,
+    pulls: Table<u64>,
 }
 
 impl Bandit {
@@ -78,7 +82,7 @@ impl Bandit {
     ///
     /// # Errors
     /// `InvalidConfig` naming the field and the value; `Entropy` when the operating system gives
-    /// no randomness.
+    /// no randomness; `NoMemory`.
     pub fn new(algorithm: Algorithm, config: &Config) -> Result<Bandit> {
         let range = config.check()?;
         let policy = algorithm.build(config, &mut Seed::new(config.test_seed)?)?;
@@ -86,7 +90,7 @@ impl Bandit {
         // Tickets are keyed by the operating system even under a test seed: see engine::ticket.
         let mut tickets = Seed::new(None)?.stream();
         #[allow(unused_mut)]
-        let mut engine = Engine::new(config.pending_capacity, config.answer_window, config.node, &mut tickets);
+        let mut engine = Engine::new(config.pending_capacity, config.answer_window, config.node, &mut tickets)?;
         #[cfg(feature = "test-hooks")]
         engine.sabotage(config.fault);
         Ok(Bandit {
@@ -95,7 +99,8 @@ impl Bandit {
             contributions: config.contributions_per_user,
             delta: config.delta,
             seeded: config.test_seed.is_some(),
-            inner: Mutex::new(Inner { engine, policy, pulls: vec![0; config.arms as usize] }),
+            inner: Mutex::new(Inner { engine, policy, pulls: Table::new(config.arms as usize, |_| 0)? }),
+            origin: Origin::here(),
         })
     }
 
@@ -133,14 +138,16 @@ impl Bandit {
     ///
     /// # Errors
     /// `InvalidConfig` beyond 2^24 arms; `Unsupported` for policies whose set of arms is fixed;
-    /// `Poisoned` after an internal failure.
+    /// `NoMemory`: nothing has changed; `Poisoned` after an internal failure.
     pub fn add_arm(&self) -> Result<u32> {
         let inner = &mut *self.lock()?;
         let arm = inner.pulls.len() as u32;
         if arm >= Config::MAX_ARMS {
             return Err(Error::config("arms", "must be at most 2^24", u64::from(arm) + 1));
         }
-        inner.policy.flexible().ok_or(Error::Unsupported("add_arm"))?.add_arm();
+        let policy = inner.policy.flexible().ok_or(Error::Unsupported("add_arm"))?;
+        inner.pulls.reserve()?;
+        policy.add_arm()?;
         inner.pulls.push(0);
         Ok(arm)
     }
@@ -326,6 +333,7 @@ impl Bandit {
 
     #[inline]
     fn lock(&self) -> Result<MutexGuard<'_, Inner>> {
+        self.origin.check()?;
         // A panic inside left a half-applied update: fail closed.
         self.inner.lock().map_err(|_| Error::Poisoned)
     }

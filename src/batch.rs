@@ -2,21 +2,22 @@
 
 use crate::noise::{Law, NoiseSource};
 use crate::reward::Reward;
+use zeroize::Zeroizing;
 
 /// Rewards of one arm on their way to one release.
 ///
 /// Answers are credited in the order in which they take effect, which is public: the first
 /// `quota` fill the batch, and those that come while a full batch waits for its siblings are
 /// carried into the arm's next one, so that no decision is wasted and none counted twice. The sum
-/// is private to this type and leaves it by [`release`](Self::release) only.
+/// is private to this type, leaves it by [`release`](Self::release) only, and is wiped with it.
 #[derive(Default)]
 pub struct Batch {
     quota: u64,
     count: u64,
-    sum: i64,
+    sum: Zeroizing<i64>,
     carry_most: u64,
     carry_count: u64,
-    carry_sum: i64,
+    carry_sum: Zeroizing<i64>,
 }
 
 /// What a batch released: post-processing from here on.
@@ -43,7 +44,8 @@ impl Batch {
     /// carried on from this one: the least that the next quota can be.
     pub fn open(&mut self, quota: u64, carry_most: u64) {
         debug_assert!(self.carry_count <= quota && (1..=Self::MAX_QUOTA).contains(&quota));
-        *self = Batch { quota, count: self.carry_count, sum: self.carry_sum, carry_most, ..Batch::default() };
+        let sum = std::mem::take(&mut self.carry_sum);
+        *self = Batch { quota, count: self.carry_count, sum, carry_most, ..Batch::default() };
     }
 
     /// Credits a reward. True when it took one of the places still free.
@@ -51,12 +53,12 @@ impl Batch {
     pub fn collect(&mut self, reward: Reward) -> bool {
         if self.count < self.quota {
             self.count += 1;
-            self.sum += reward.units();
+            *self.sum += reward.units();
             return true;
         }
         if self.carry_count < self.carry_most {
             self.carry_count += 1;
-            self.carry_sum += reward.units();
+            *self.carry_sum += reward.units();
         }
         false
     }
@@ -75,7 +77,7 @@ impl Batch {
     /// What an outsider has of a batch that is released twice, for the tests that must notice.
     #[cfg(feature = "test-hooks")]
     pub(crate) fn release_twice<L: Law>(&mut self, noise: &mut NoiseSource<L>) -> Release {
-        let sum = self.sum;
+        let sum = self.sum.clone();
         let once = self.release(noise);
         self.sum = sum;
         Release { sum: 0.5 * (once.sum + self.release(noise).sum), ..once }
@@ -84,13 +86,13 @@ impl Batch {
     /// The bare sum in rewards, for the faults that the tests must notice.
     #[cfg(feature = "test-hooks")]
     pub(crate) fn bare_sum(&self) -> f64 {
-        self.sum as f64 / Reward::ONE as f64
+        *self.sum as f64 / Reward::ONE as f64
     }
 
     /// The sum of a full batch with fresh noise, once: it is forgotten here.
     pub fn release<L: Law>(&mut self, noise: &mut NoiseSource<L>) -> Release {
         debug_assert!(self.free() == 0 && self.count > 0);
-        let sum = std::mem::take(&mut self.sum) + noise.draw();
+        let sum = std::mem::take(&mut *self.sum) + noise.draw();
         Release { count: self.count, sum: sum as f64 / Reward::ONE as f64 }
     }
 }

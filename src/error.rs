@@ -48,9 +48,13 @@ pub enum Error {
     /// This policy cannot do what was asked.
     #[error("{0} is not supported by this policy")]
     Unsupported(&'static str),
-    /// An earlier call failed half-way: the handle is closed for ever.
-    #[error("the handle is closed after an internal failure")]
+    /// An earlier call failed half-way, or the process was forked after the handle was made: the
+    /// handle is closed for ever.
+    #[error("the handle is closed after an internal failure, or a fork")]
     Poisoned,
+    /// There is no memory for this.
+    #[error("there is no memory for this")]
+    NoMemory,
 }
 
 impl Error {

@@ -25,12 +25,14 @@ mod error;
 pub mod ffi;
 pub mod local;
 pub mod noise;
+mod os;
 pub mod policy;
 pub mod privacy;
 mod random;
 mod reward;
 pub mod shuffle;
 pub mod stopping;
+mod table;
 mod tournament;
 
 pub use bandit::{ArmReport, Bandit, Decision, Report};

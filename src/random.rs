@@ -1,17 +1,25 @@
-//! Every random bit: ChaCha20, keyed per handle from the operating system.
+//! Every random bit: ChaCha20, keyed per handle from the operating system, its keys erased.
 //!
 //! ChaCha with 12 rounds would be ample; 20 is the conservative default, and noise is drawn only
 //! when a batch closes, so the difference is not felt. Each purpose has its own stream with a key
-//! of its own, and words are wiped from the buffer as they are used.
+//! of its own.
+//!
+//! **Nothing drawn can be drawn again** (fast key erasure, Bernstein 2017): the first 32 bytes of
+//! each block of bits are the key of the next block and overwrite their own, and words are wiped from
+//! the block as they are used. Whoever reads all of the memory learns the noise that is to come, and
+//! none of the noise that was released. Keys live on the heap from their first bit to their last: a
+//! moved one would leave a copy behind.
 
 use crate::error::{Error, Result};
-use rand_chacha::{ChaCha20Core, ChaCha20Rng};
+use chacha20::variants::Legacy;
+use chacha20::{ChaChaCore, R20};
+use rand_core::SeedableRng;
 use rand_core::block::Generator;
-use rand_core::{Rng, SeedableRng};
+use zeroize::{Zeroize, Zeroizing};
 
 /// The root of a handle's randomness; hands out independent streams.
 pub struct Seed {
-    root: ChaCha20Rng,
+    root: Random,
 }
 
 impl Seed {
@@ -20,44 +28,59 @@ impl Seed {
     /// # Errors
     /// `Entropy` when the operating system gives no randomness.
     pub fn new(test_seed: Option<[u8; 32]>) -> Result<Seed> {
-        let key = match test_seed {
-            Some(seed) => seed,
-            None => {
-                let mut key = [0; 32];
-                getrandom::fill(&mut key).map_err(|_| Error::Entropy)?;
-                key
-            }
-        };
-        Ok(Seed { root: ChaCha20Rng::from_seed(key) })
+        let mut key = Zeroizing::new([0; 32]);
+        match test_seed {
+            Some(seed) => *key = seed,
+            None => getrandom::fill(&mut *key).map_err(|_| Error::Entropy)?,
+        }
+        let words = key.chunks_exact(4).map(|bytes| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
+        Ok(Seed { root: Random::keyed(words) })
     }
 
     /// The next stream, independent of all others.
     pub fn stream(&mut self) -> Random {
-        let mut key = [0; 32];
-        self.root.fill_bytes(&mut key);
-        Random { core: ChaCha20Core::from_seed(key), words: [0; WORDS], used: WORDS }
+        Random::keyed((0..KEY).map(|_| self.root.next_u32()))
     }
 }
 
+/// Words of a block, four of ChaCha's own.
 const WORDS: usize = 64;
+/// Words of a key.
+const KEY: usize = 8;
 
 /// One stream of random bits. Not clonable, and its `Debug` shows nothing.
 pub struct Random {
-    core: ChaCha20Core,
+    block: Box<Block>,
+}
+
+struct Block {
+    /// The next block's key, then what is left of this one.
     words: [u32; WORDS],
     used: usize,
 }
 
 impl Random {
+    fn keyed(key: impl Iterator<Item = u32>) -> Random {
+        let mut block = Box::new(Block { words: [0; WORDS], used: WORDS });
+        block.words[..KEY].iter_mut().zip(key).for_each(|(place, word)| *place = word);
+        Random { block }
+    }
+
+    /// A stream that goes on from this key, for the test that looks for keys in memory.
+    #[cfg(feature = "test-hooks")]
+    #[doc(hidden)]
+    pub fn from_key(key: [u32; KEY]) -> Random {
+        Random::keyed(key.into_iter())
+    }
+
     /// 32 uniform bits.
     #[inline]
     pub fn next_u32(&mut self) -> u32 {
-        if self.used == WORDS {
-            self.core.generate(&mut self.words);
-            self.used = 0;
+        if self.block.used == WORDS {
+            self.block.refill();
         }
-        let word = std::mem::take(&mut self.words[self.used]);
-        self.used += 1;
+        let word = std::mem::take(&mut self.block.words[self.block.used]);
+        self.block.used += 1;
         word
     }
 
@@ -107,6 +130,24 @@ impl Random {
     }
 }
 
+impl Block {
+    #[inline(never)]
+    fn refill(&mut self) {
+        let mut key = Zeroizing::new([0; 4 * KEY]);
+        let bytes = self.words[..KEY].iter().flat_map(|word| word.to_le_bytes());
+        key.iter_mut().zip(bytes).for_each(|(place, byte)| *place = byte);
+        // Wiped when dropped, as the key is.
+        ChaChaCore::<R20, Legacy>::from_seed(*key).generate(&mut self.words);
+        self.used = KEY;
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        self.words.zeroize();
+    }
+}
+
 impl std::fmt::Debug for Random {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Random")
@@ -136,13 +177,18 @@ mod tests {
     }
 
     #[test]
-    fn words_are_wiped_once_used() {
+    fn used_words_and_old_keys_are_gone() {
         let mut random = Seed::new(Some([7; 32])).unwrap().stream();
+        let first_key = random.block.words[..KEY].to_vec();
         for _ in 0..10 {
             random.next_u64();
         }
-        assert!(random.words[..20].iter().all(|&w| w == 0));
-        assert!(random.words[20..].iter().any(|&w| w != 0));
+        assert!(random.block.words[KEY..KEY + 20].iter().all(|&w| w == 0));
+        assert!(random.block.words[KEY + 20..].iter().any(|&w| w != 0));
+        assert_ne!(random.block.words[..KEY], first_key);
+        let second_key = random.block.words[..KEY].to_vec();
+        (0..WORDS).for_each(|_| _ = random.next_u32());
+        assert_ne!(random.block.words[..KEY], second_key);
     }
 
     #[test]

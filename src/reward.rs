@@ -7,8 +7,10 @@ use crate::error::{Error, Result};
 /// The grid is 2^-24 for every handle, so that sums (`i64`, good for 2^39 rewards) and noise share
 /// one scale; [`RewardRange`] may round rewards to a coarser grid that it contains.
 /// Has no `Debug` on purpose: a raw reward must not reach a log.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reward(u32);
+
+impl zeroize::DefaultIsZeroes for Reward {}
 
 impl Reward {
     /// log2 of the grid units in one.

@@ -5,6 +5,9 @@
 //! tournament keeps the interval in which its outcome, and all outcomes below it, stand, so a move
 //! replays only the matches that turn (Basch, Guibas, Hershberger 1999). 40 bytes a line.
 
+use crate::error::Result;
+use crate::table::Table;
+
 /// A line `base + slope * x`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Line {
@@ -46,19 +49,27 @@ struct Match {
 
 /// The lines and their tournament. Line `i` is leaf `room + i` of a binary tree in an array.
 pub struct Tournament {
-    lines: Vec<Line>,
-    matches: Vec<Match>,
+    lines: Table<Line>,
+    matches: Table<Match>,
     count: usize,
     x: f64,
 }
 
 impl Tournament {
     /// `count > 0` lines, all the same.
-    pub fn new(count: usize, line: Line) -> Tournament {
-        let mut tournament = Tournament { lines: Vec::new(), matches: Vec::new(), count, x: 0.0 };
-        tournament.lines = vec![line; count];
-        tournament.rebuild();
-        tournament
+    ///
+    /// # Errors
+    /// `NoMemory`.
+    pub fn new(count: usize, line: Line) -> Result<Tournament> {
+        Tournament::with_lines(count, count, |_| line)
+    }
+
+    fn with_lines(room: usize, count: usize, line: impl FnMut(usize) -> Line) -> Result<Tournament> {
+        let unplayed = Match { winner: 0, from: 0.0, until: 0.0 };
+        let (lines, matches) = (Table::new(room, line)?, Table::new(room, |_| unplayed)?);
+        let mut tournament = Tournament { lines, matches, count, x: 0.0 };
+        (1..room).rev().for_each(|node| tournament.play(node));
+        Ok(tournament)
     }
 
     /// A line's present form.
@@ -89,19 +100,24 @@ impl Tournament {
         self.settle(1);
     }
 
-    /// One line more: amortised O(log n); may allocate.
-    pub fn push(&mut self, line: Line) {
+    /// Room for one line more, so that the next [`push`](Self::push) cannot fail. May allocate.
+    ///
+    /// # Errors
+    /// `NoMemory`: nothing has changed.
+    pub fn reserve(&mut self) -> Result<()> {
         if self.count == self.lines.len() {
-            self.lines.resize(2 * self.count, Line::NEVER);
-            self.rebuild();
+            let line = |i: usize| self.lines.get(i).copied().unwrap_or(Line::NEVER);
+            let mut larger = Tournament::with_lines(2 * self.count, self.count, line)?;
+            larger.move_to(self.x);
+            *self = larger;
         }
-        self.count += 1;
-        self.set(self.count - 1, line);
+        Ok(())
     }
 
-    fn rebuild(&mut self) {
-        self.matches.resize(self.lines.len(), Match { winner: 0, from: 0.0, until: 0.0 });
-        (1..self.lines.len()).rev().for_each(|node| self.play(node));
+    /// One line more, after [`reserve`](Self::reserve): O(log n).
+    pub fn push(&mut self, line: Line) {
+        self.count += 1;
+        self.set(self.count - 1, line);
     }
 
     #[inline]
@@ -148,7 +164,7 @@ mod tests {
     fn finds_the_lowest_line_wherever_the_point_goes() {
         let mut random = Seed::new(Some([5; 32])).unwrap().stream();
         for count in [1usize, 2, 3, 7, 100] {
-            let mut tournament = Tournament::new(count, Line::level(0.0));
+            let mut tournament = Tournament::new(count, Line::level(0.0)).unwrap();
             let mut lines = vec![Line::level(0.0); count];
             let mut x = 0.0;
             for step in 0..3000 {
@@ -157,6 +173,7 @@ mod tests {
                     tournament.move_to(x);
                 } else if step % 500 == 1 {
                     lines.push(Line::level(random.unit()));
+                    tournament.reserve().unwrap();
                     tournament.push(lines[lines.len() - 1]);
                 } else {
                     let i = random.below(lines.len() as u64) as usize;
@@ -174,10 +191,11 @@ mod tests {
 
     #[test]
     fn the_first_of_equals_wins() {
-        let mut tournament = Tournament::new(5, Line::level(1.0));
+        let mut tournament = Tournament::new(5, Line::level(1.0)).unwrap();
         assert_eq!(tournament.winner(), 0);
         tournament.set(0, Line::level(2.0));
         assert_eq!(tournament.winner(), 1);
+        tournament.reserve().unwrap();
         tournament.push(Line::level(1.0));
         tournament.set(1, Line::NEVER);
         assert_eq!(tournament.winner(), 2);

@@ -68,15 +68,15 @@ fn every_fault_is_caught() {
     for (fault, policy, epsilon, runs) in [
         (Fault::HalfNoise, "dp-se", 1.0, 1000),
         (Fault::HalfNoise, "tsallis", 1.0, 1000),
-        (Fault::TenPercentLess, "tsallis", 1.0, 40_000),
+        (Fault::TenPercentLess, "tsallis", 1.0, 80_000),
         (Fault::SharedNoise, "dp-se", 1.0, 200),
-        (Fault::UnnoisedMaximum, "dp-se", 1.0, 500),
-        (Fault::ReleasedTwice, "dp-se", 2.0, 1500),
-        (Fault::DuplicateBelieved, "dp-se", 1.0, 500),
-        (Fault::DuplicateBelieved, "dp-imed", 1.0, 600),
+        (Fault::UnnoisedMaximum, "dp-se", 1.0, 1500),
+        (Fault::ReleasedTwice, "dp-se", 2.0, 3000),
+        (Fault::DuplicateBelieved, "dp-se", 1.0, 1000),
+        (Fault::DuplicateBelieved, "dp-imed", 1.0, 1200),
         (Fault::ClosedByArrival, "dp-se", 1.0, 200),
         (Fault::ClosedByArrival, "dp-imed", 1.0, 200),
-        (Fault::ClosedByArrival, "tsallis", 1.0, 1500),
+        (Fault::ClosedByArrival, "tsallis", 1.0, 3000),
     ] {
         assert!(alarms(&case(policy, epsilon, runs).with_fault(fault)), "{fault:?} in {policy}");
     }

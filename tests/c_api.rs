@@ -41,6 +41,19 @@ fn arms_come_and_go() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn a_forked_child_is_refused() {
+    passes("cc", &["-std=gnu11"], "tests/c/fork.c", Link::Static);
+    passes("cc", &["-std=gnu11"], "tests/c/fork.c", Link::Shared);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn no_memory_is_a_status() {
+    passes("cc", &["-std=gnu99"], "tests/c/memory.c", Link::Static);
+}
+
+#[test]
 fn central_model() {
     for source in ["central", "counter", "stopping"] {
         let source = format!("tests/c/{source}.c");

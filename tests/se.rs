@@ -101,7 +101,7 @@ fn the_measured_loss_stays_below_epsilon() {
 /// The same audits catch a build with half the noise, by either road.
 #[test]
 fn half_the_noise_is_caught() {
-    assert!(OFFSETS.iter().any(|&offset| audit(Fault::HalfNoise, offset, false, 4000).alarm));
+    assert!(OFFSETS.iter().any(|&offset| audit(Fault::HalfNoise, offset, false, 8000).alarm));
     let verdict = audit(Fault::HalfNoise, 0, true, 4000);
     assert!(verdict.alarm, "{verdict:?}");
 }

@@ -42,7 +42,10 @@ var (
 	// ErrUnsupported: this policy cannot do what was asked.
 	ErrUnsupported = errors.New("dpb: not supported by this policy")
 	// ErrPoisoned: an earlier call failed half-way; the object is closed for ever, because going on could break the privacy accounting.
+	// So is every object in a forked child.
 	ErrPoisoned = errors.New("dpb: poisoned by an internal failure")
+	// ErrNoMemory: there is no memory for this; nothing has changed.
+	ErrNoMemory = errors.New("dpb: no memory")
 )
 
 // The one table from status to error.
@@ -62,6 +65,7 @@ var statuses = [...]error{
 	C.DPB_ENTROPY:          ErrEntropy,
 	C.DPB_UNSUPPORTED:      ErrUnsupported,
 	C.DPB_POISONED:         ErrPoisoned,
+	C.DPB_NO_MEMORY:        ErrNoMemory,
 }
 
 // check turns a status into its error; a status of a newer library into one with its number.

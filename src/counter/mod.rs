@@ -9,6 +9,7 @@ pub use tail::{Tail, WidthLine};
 
 use crate::error::{Error, Result};
 use crate::noise::Laplace;
+use crate::os::Origin;
 use crate::random::{Random, Seed};
 use crate::reward::{Reward, RewardRange};
 
@@ -33,6 +34,7 @@ pub struct Counter {
     sum: Box<dyn RunningSum>,
     random: Random,
     range: RewardRange,
+    origin: Origin,
 }
 
 impl Counter {
@@ -69,7 +71,7 @@ impl Counter {
 
     fn with_sum(sum: Box<dyn RunningSum>, test_seed: Option<[u8; 32]>) -> Result<Counter> {
         let range = RewardRange::new(0.0, 1.0, Reward::BITS, false)?;
-        Ok(Counter { sum, random: Seed::new(test_seed)?.stream(), range })
+        Ok(Counter { sum, random: Seed::new(test_seed)?.stream(), range, origin: Origin::here() })
     }
 
     /// Adds a value in `[0, 1]` and brings the release up to date. O(1) amortised.
@@ -78,8 +80,17 @@ impl Counter {
     /// `InvalidReward` for a value outside; `Halted` when a binary counter has its `horizon` of
     /// values (the others: 2^37). Nothing has changed.
     pub fn add(&mut self, value: f64) -> Result<()> {
+        self.check()?;
         let value = self.range.quantize(value)?;
         if self.sum.add(value.units(), &mut self.random) { Ok(()) } else { Err(Error::Halted) }
+    }
+
+    /// Is this still the process that made the counter?
+    ///
+    /// # Errors
+    /// `Poisoned` in a forked child, which would repeat its parent's noise.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.origin.check()
     }
 
     /// The released sum; 0 before the first release. O(1).

@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::noise::Laplace;
 use crate::random::Random;
 use std::sync::Arc;
+use zeroize::Zeroizing;
 
 /// Levels that suffice for [`MAX_COUNT`] values.
 const LEVELS: usize = 38;
@@ -33,13 +34,17 @@ pub trait RunningSum: Send {
 
 /// The noises of the p-sums that make up the current prefix of a binary tree: one a set bit of the
 /// number of leaves.
+///
+/// Noise is as secret as the sums that it hides: wiped like them.
 struct Frontier {
-    noise: [i64; LEVELS],
-    sum: i64,
+    noise: Zeroizing<[i64; LEVELS]>,
+    sum: Zeroizing<i64>,
 }
 
 impl Frontier {
-    const EMPTY: Frontier = Frontier { noise: [0; LEVELS], sum: 0 };
+    fn empty() -> Frontier {
+        Frontier { noise: [0; LEVELS].into(), sum: 0.into() }
+    }
 
     /// A leaf completes one p-sum, at the level of the lowest set bit of the new number of leaves:
     /// it replaces those of all lower levels, and its noise is drawn here, once.
@@ -48,7 +53,7 @@ impl Frontier {
         let replaced: i64 = self.noise[..level].iter().sum();
         self.noise[..level].fill(0);
         self.noise[level] = law.sample(random);
-        self.sum += self.noise[level] - replaced;
+        *self.sum += self.noise[level] - replaced;
     }
 }
 
@@ -61,7 +66,7 @@ pub struct Binary {
     law: Laplace,
     most: u64,
     count: u64,
-    sum: i64,
+    sum: Zeroizing<i64>,
     frontier: Frontier,
 }
 
@@ -76,7 +81,13 @@ impl Binary {
             return Err(Error::config("horizon", "must be in 1..=2^37", most));
         }
         let levels = most.ilog2() + 1;
-        Ok(Binary { law: law(share(epsilon, 1.0, levels))?, most, count: 0, sum: 0, frontier: Frontier::EMPTY })
+        Ok(Binary {
+            law: law(share(epsilon, 1.0, levels))?,
+            most,
+            count: 0,
+            sum: 0.into(),
+            frontier: Frontier::empty(),
+        })
     }
 }
 
@@ -86,13 +97,13 @@ impl RunningSum for Binary {
             return false;
         }
         self.count += 1;
-        self.sum += units;
+        *self.sum += units;
         self.frontier.advance(self.count, &self.law, random);
         true
     }
 
     fn released(&self) -> i64 {
-        if self.count == 0 { 0 } else { self.sum + self.frontier.sum }
+        if self.count == 0 { 0 } else { *self.sum + *self.frontier.sum }
     }
 
     fn tail(&self) -> Tail {
@@ -111,8 +122,8 @@ impl RunningSum for Binary {
 pub struct Logarithmic {
     law: Laplace,
     count: u64,
-    sum: i64,
-    noise: i64,
+    sum: Zeroizing<i64>,
+    noise: Zeroizing<i64>,
     released: i64,
 }
 
@@ -122,7 +133,7 @@ impl Logarithmic {
     /// # Errors
     /// `InvalidConfig` as the law.
     pub fn new(epsilon: f64, law: impl Fn(f64) -> Result<Laplace>) -> Result<Logarithmic> {
-        Ok(Logarithmic { law: law(epsilon)?, count: 0, sum: 0, noise: 0, released: 0 })
+        Ok(Logarithmic { law: law(epsilon)?, count: 0, sum: 0.into(), noise: 0.into(), released: 0 })
     }
 }
 
@@ -132,10 +143,10 @@ impl RunningSum for Logarithmic {
             return false;
         }
         self.count += 1;
-        self.sum += units;
+        *self.sum += units;
         if self.count.is_power_of_two() {
-            self.noise += self.law.sample(random);
-            self.released = self.sum + self.noise;
+            *self.noise += self.law.sample(random);
+            self.released = *self.sum + *self.noise;
         }
         true
     }
@@ -179,9 +190,9 @@ impl RunningSum for Logarithmic {
 pub struct Hybrid {
     laws: Arc<HybridLaws>,
     count: u64,
-    sum: i64,
+    sum: Zeroizing<i64>,
     /// Noises of the finished blocks, and their tail.
-    blocks: i64,
+    blocks: Zeroizing<i64>,
     blocks_tail: Tail,
     tree: Frontier,
 }
@@ -232,7 +243,14 @@ fn share(epsilon: f64, part: f64, ways: u32) -> f64 {
 impl Hybrid {
     /// An empty sum.
     pub fn new(laws: Arc<HybridLaws>) -> Hybrid {
-        Hybrid { laws, count: 0, sum: 0, blocks: 0, blocks_tail: Tail::default(), tree: Frontier::EMPTY }
+        Hybrid {
+            laws,
+            count: 0,
+            sum: 0.into(),
+            blocks: 0.into(),
+            blocks_tail: Tail::default(),
+            tree: Frontier::empty(),
+        }
     }
 
     /// The open block's log2 length, and the values in it.
@@ -252,10 +270,10 @@ impl RunningSum for Hybrid {
         let (k, inside) = Self::open_block(self.count);
         let (block, node) = &self.laws.0[k];
         self.count += 1;
-        self.sum += units;
+        *self.sum += units;
         if self.count.is_power_of_two() {
-            self.tree = Frontier::EMPTY;
-            self.blocks += block.sample(random);
+            self.tree = Frontier::empty();
+            *self.blocks += block.sample(random);
             self.blocks_tail = self.blocks_tail.and(block.scale() as f64);
         } else {
             self.tree.advance(inside + 1, node, random);
@@ -264,7 +282,7 @@ impl RunningSum for Hybrid {
     }
 
     fn released(&self) -> i64 {
-        if self.count == 0 { 0 } else { self.sum + self.blocks + self.tree.sum }
+        if self.count == 0 { 0 } else { *self.sum + *self.blocks + *self.tree.sum }
     }
 
     fn tail(&self) -> Tail {
@@ -317,9 +335,9 @@ mod tests {
         // A frontier of t leaves holds one noise a set bit of t, the same as long as its bit stays.
         let law = Laplace::with_scale(1 << 20);
         let mut random = crate::random::Seed::new(Some([1; 32])).unwrap().stream();
-        let mut frontier = Frontier::EMPTY;
+        let mut frontier = Frontier::empty();
         for t in 1..5000u64 {
-            let before = frontier.noise;
+            let before = *frontier.noise;
             frontier.advance(t, &law, &mut random);
             for (level, noise) in frontier.noise.iter().enumerate() {
                 assert_eq!(*noise != 0, t >> level & 1 == 1, "t = {t}, level {level}"); // P(0) = 2^-21
@@ -327,7 +345,7 @@ mod tests {
                     assert_eq!(*noise, before[level]);
                 }
             }
-            assert_eq!(frontier.sum, frontier.noise.iter().sum::<i64>());
+            assert_eq!(*frontier.sum, frontier.noise.iter().sum::<i64>());
         }
     }
 }

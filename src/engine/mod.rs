@@ -15,7 +15,9 @@ use crate::error::{Error, Result};
 use crate::policy::Pull;
 use crate::random::Random;
 use crate::reward::Reward;
+use crate::table::Table;
 use ticket::TicketKey;
+use zeroize::Zeroize;
 
 /// How one decision ended.
 pub enum Event {
@@ -61,7 +63,7 @@ pub struct Diagnostics {
 
 /// The pending ring of one handle.
 pub struct Engine {
-    ring: Box<[Slot]>,
+    ring: Table<Slot>,
     window: u64,
     key: TicketKey,
     counts: Counts,
@@ -75,29 +77,51 @@ struct Slot {
     sequence: u64,
     pull: Pull,
     state: State,
+    /// Of a held answer; the smallest otherwise, so that no other reward is ever in the ring.
+    reward: Reward,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Open,
     /// Window mode: an answer that waits for its window to end.
-    Held(Reward),
+    Held,
     Done,
+}
+
+impl Slot {
+    const EMPTY: Slot = Slot { sequence: u64::MAX, pull: Pull::NONE, state: State::Done, reward: Reward::MIN };
+
+    /// Ends the decision: what its state and reward were.
+    #[inline]
+    fn end(&mut self) -> (State, Reward) {
+        (std::mem::replace(&mut self.state, State::Done), std::mem::replace(&mut self.reward, Reward::MIN))
+    }
+}
+
+/// Held answers are wiped.
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.ring.iter_mut().for_each(|slot| slot.reward.zeroize());
+    }
 }
 
 impl Engine {
     /// A ring for `capacity` decisions in flight (rounded up to a power of two, and to the window).
-    pub fn new(capacity: u32, window: u32, node: u64, random: &mut Random) -> Engine {
-        let empty = Slot { sequence: u64::MAX, pull: Pull::NONE, state: State::Done };
-        Engine {
-            ring: vec![empty; capacity.max(window).next_power_of_two() as usize].into(),
+    ///
+    /// # Errors
+    /// `NoMemory`.
+    pub fn new(capacity: u32, window: u32, node: u64, random: &mut Random) -> Result<Engine> {
+        let slots = capacity.max(window).next_power_of_two() as usize;
+        Ok(Engine {
+            ring: Table::new(slots, |_| Slot::EMPTY)?,
             window: window.into(),
             key: TicketKey::new(node, random),
             counts: Counts::default(),
             diagnostics: Diagnostics::default(),
             #[cfg(feature = "test-hooks")]
             fault: crate::config::Fault::None,
-        }
+        })
     }
 
     #[cfg(feature = "test-hooks")]
@@ -112,20 +136,17 @@ impl Engine {
         let windowed = self.window > 0;
         let due = next.checked_sub(if windowed { self.window } else { self.ring.len() as u64 })?;
         let slot = self.slot(due);
-        let (pull, state) = (slot.pull, std::mem::replace(&mut slot.state, State::Done));
-        match state {
-            State::Done => None,
-            State::Held(reward) => {
-                self.counts.answered += 1;
-                Some(Event::Answered(pull, reward))
-            }
-            State::Open if windowed => {
-                self.counts.answered += 1;
-                Some(Event::Answered(pull, Reward::MIN))
-            }
-            State::Open => {
+        let pull = slot.pull;
+        match slot.end() {
+            (State::Done, _) => None,
+            (State::Open, _) if !windowed => {
                 self.counts.expired += 1;
                 Some(Event::Expired(pull))
+            }
+            // Held, or silent: then the reward is the smallest.
+            (_, reward) => {
+                self.counts.answered += 1;
+                Some(Event::Answered(pull, reward))
             }
         }
     }
@@ -134,7 +155,7 @@ impl Engine {
     #[inline]
     pub fn issue(&mut self, pull: Pull) -> u64 {
         let sequence = self.counts.decisions;
-        *self.slot(sequence) = Slot { sequence, pull, state: State::Open };
+        *self.slot(sequence) = Slot { sequence, pull, state: State::Open, reward: Reward::MIN };
         self.counts.decisions += 1;
         self.key.seal(sequence)
     }
@@ -150,14 +171,14 @@ impl Engine {
         if self.fault == crate::config::Fault::DuplicateBelieved
             && let Some(sequence) = self.key.open(ticket)
             && sequence < self.counts.decisions
-            && matches!(self.slot(sequence).state, State::Done)
+            && self.slot(sequence).state == State::Done
         {
             return Ok(Some(Event::Answered(self.slot(sequence).pull, reward)));
         }
-        let slot = self.find(ticket, |state| matches!(state, State::Open))?;
+        let slot = self.find(ticket, |state| state == State::Open)?;
         let pull = slot.pull;
         if window > 0 {
-            slot.state = State::Held(reward);
+            (slot.state, slot.reward) = (State::Held, reward);
             #[cfg(feature = "test-hooks")]
             if self.fault == crate::config::Fault::ClosedByArrival {
                 return Ok(Some(self.settle_now(ticket)));
@@ -174,7 +195,7 @@ impl Engine {
         let sequence = self.key.open(ticket).unwrap_or_default();
         self.counts.answered += 1;
         let slot = self.slot(sequence);
-        let State::Held(reward) = std::mem::replace(&mut slot.state, State::Done) else { unreachable!() };
+        let (_, reward) = slot.end();
         Event::Answered(slot.pull, reward)
     }
 
@@ -185,8 +206,8 @@ impl Engine {
     /// As [`answer`](Self::answer), but for a held answer.
     #[inline]
     pub fn cancel(&mut self, ticket: u64) -> Result<Pull> {
-        let slot = self.find(ticket, |state| !matches!(state, State::Done))?;
-        slot.state = State::Done;
+        let slot = self.find(ticket, |state| state != State::Done)?;
+        slot.end();
         let pull = slot.pull;
         self.counts.cancelled += 1;
         Ok(pull)

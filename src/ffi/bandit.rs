@@ -115,7 +115,7 @@ pub(super) unsafe fn new(
     unsafe {
         construct(out, error, || {
             let config = dpb_config::read(config)?;
-            Ok(dpb_bandit { guard: Guard::new(), bandit: Bandit::new(algorithm, &config)? })
+            Ok(dpb_bandit { guard: Guard::default(), bandit: Bandit::new(algorithm, &config)? })
         })
     }
 }
@@ -125,7 +125,7 @@ pub(super) unsafe fn new(
 /// config: filled by dpb_config_init; read here, not kept. out: receives the handle, which the
 /// caller frees with dpb_free. error: NULL, or filled on failure.
 /// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_VERSION (struct_size of a newer library);
-/// DPB_ENTROPY. Any thread.
+/// DPB_ENTROPY; DPB_NO_MEMORY. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_new(
@@ -524,7 +524,7 @@ pub unsafe extern "C" fn dpb_select_among(
 /// A new arm. arm: receives its number, the next one; numbers are never used again. May allocate.
 /// error: NULL, or filled on failure.
 /// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (beyond 2^24 arms); DPB_UNSUPPORTED (this policy's
-/// set of arms is fixed); DPB_POISONED. Any thread.
+/// set of arms is fixed); DPB_NO_MEMORY; DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_add_arm(bandit: *mut dpb_bandit, arm: *mut u32, error: *mut dpb_error) -> dpb_status {
@@ -582,7 +582,7 @@ pub unsafe extern "C" fn dpb_test_new(
             let none = || Error::config("fault", "must be the number of a fault", fault);
             let fault = *Fault::ALL.get(fault as usize).ok_or_else(none)?;
             let config = Config { fault, ..dpb_config::read(config)? };
-            Ok(dpb_bandit { guard: Guard::new(), bandit: Bandit::new(Algorithm::from_number(policy)?, &config)? })
+            Ok(dpb_bandit { guard: Guard::default(), bandit: Bandit::new(Algorithm::from_number(policy)?, &config)? })
         })
     }
 }

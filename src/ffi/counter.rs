@@ -42,7 +42,7 @@ const _: () = assert!(DPB_COUNTER_HYBRID == CounterKind::Hybrid as u32);
 /// 1 .. 2^37; ignored by the others. test_seed: NULL = operating system entropy; 32 bytes =
 /// reproducible and NOT private. out: receives the handle, which the caller frees with
 /// dpb_counter_free. error: NULL, or filled on failure.
-/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_ENTROPY. Any thread.
+/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_ENTROPY; DPB_NO_MEMORY. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_new_counter(
@@ -63,7 +63,7 @@ pub unsafe extern "C" fn dpb_new_counter(
                 other => return Err(Error::config("kind", "must be a DPB_COUNTER_ number", other)),
             };
             let counter = Counter::new(kind, epsilon, horizon, read_seed(test_seed))?;
-            Ok(dpb_counter { guard: Guard::new(), counter: Mutex::new(counter) })
+            Ok(dpb_counter { guard: Guard::default(), counter: Mutex::new(counter) })
         })
     }
 }
@@ -88,9 +88,10 @@ pub unsafe extern "C" fn dpb_counter_read(counter: *const dpb_counter, sum: *mut
         return DPB_NULL;
     }
     call(counter, |c: &dpb_counter| {
-        let value = c.counter.lock().map_err(|_| Error::Poisoned)?.read();
+        let counter = c.counter.lock().map_err(|_| Error::Poisoned)?;
+        counter.check()?;
         // SAFETY: not NULL, so valid by contract.
-        unsafe { sum.write(value) };
+        unsafe { sum.write(counter.read()) };
         Ok(())
     })
 }

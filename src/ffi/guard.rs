@@ -1,42 +1,14 @@
-//! What stands between C and Rust: NULLs, panics, forks.
+//! What stands between C and Rust: NULLs and panics. (Forks are noticed below: see [`crate::os`].)
 
 use super::status::{DPB_NULL, DPB_OK, DPB_POISONED, dpb_status};
 use crate::error::{Error, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Part of every handle: closes it for ever after a panic, and in a forked child.
-///
-/// A child that went on would draw its parent's noise and release its parent's open batches a
-/// second time, so it fails closed. The fork counter is the library's only global: it is bumped
-/// in the child by `pthread_atfork` and costs a load a call.
+/// Part of every handle: closes it for ever after a panic.
+#[derive(Default)]
 pub struct Guard {
     poisoned: AtomicBool,
-    born: u32,
-}
-
-static FORKS: AtomicU32 = AtomicU32::new(0);
-
-impl Guard {
-    pub fn new() -> Guard {
-        #[cfg(unix)]
-        {
-            static WATCH: std::sync::Once = std::sync::Once::new();
-            extern "C" fn in_child() {
-                FORKS.fetch_add(1, Ordering::Relaxed);
-            }
-            // SAFETY: the handler only bumps an atomic, which is safe after fork.
-            WATCH.call_once(|| unsafe {
-                libc::pthread_atfork(None, None, Some(in_child));
-            });
-        }
-        Guard { poisoned: AtomicBool::new(false), born: FORKS.load(Ordering::Relaxed) }
-    }
-
-    #[inline]
-    fn is_open(&self) -> bool {
-        !self.poisoned.load(Ordering::Relaxed) && self.born == FORKS.load(Ordering::Relaxed)
-    }
 }
 
 /// A handle type of the interface.
@@ -44,12 +16,12 @@ pub trait Handle {
     fn guard(&self) -> &Guard;
 }
 
-/// Runs a call on a handle: DPB_NULL without one, DPB_POISONED after a panic or in a forked child.
+/// Runs a call on a handle: DPB_NULL without one, DPB_POISONED after a panic.
 #[inline]
 pub fn call<H: Handle>(handle: *const H, body: impl FnOnce(&H) -> Result<()>) -> dpb_status {
     // SAFETY: the caller of the C function vouches that the handle is NULL or live.
     let Some(handle) = (unsafe { handle.as_ref() }) else { return DPB_NULL };
-    if !handle.guard().is_open() {
+    if handle.guard().poisoned.load(Ordering::Relaxed) {
         return DPB_POISONED;
     }
     match catch_unwind(AssertUnwindSafe(|| body(handle))) {

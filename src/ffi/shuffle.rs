@@ -185,7 +185,7 @@ pub unsafe extern "C" fn dpb_shuffle_encode(
 /// system's entropy.
 /// params: read here, not kept. out: receives the handle, which the caller frees with
 /// dpb_shuffler_free.
-/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_VERSION; DPB_ENTROPY. Any thread.
+/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_VERSION; DPB_ENTROPY; DPB_NO_MEMORY. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_new_shuffler(
@@ -199,7 +199,7 @@ pub unsafe extern "C" fn dpb_new_shuffler(
     unsafe {
         construct(out, std::ptr::null_mut(), || {
             let shuffler = Shuffler::new(dpb_shuffle_params::read(params)?, None)?;
-            Ok(dpb_shuffler { guard: Guard::new(), shuffler: Mutex::new(shuffler) })
+            Ok(dpb_shuffler { guard: Guard::default(), shuffler: Mutex::new(shuffler) })
         })
     }
 }

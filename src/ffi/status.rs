@@ -38,6 +38,8 @@ pub const DPB_UNSUPPORTED: dpb_status = 13;
 /// An earlier call failed half-way, or the process was forked after the handle was made: the
 /// handle is closed for ever, because going on could break the privacy accounting.
 pub const DPB_POISONED: dpb_status = 14;
+/// There is no memory for this; nothing has changed.
+pub const DPB_NO_MEMORY: dpb_status = 15;
 
 impl Error {
     pub(super) fn status(&self) -> dpb_status {
@@ -55,6 +57,7 @@ impl Error {
             Error::Entropy => DPB_ENTROPY,
             Error::Unsupported(_) => DPB_UNSUPPORTED,
             Error::Poisoned => DPB_POISONED,
+            Error::NoMemory => DPB_NO_MEMORY,
         }
     }
 }
@@ -76,6 +79,7 @@ fn name(status: dpb_status) -> &'static CStr {
         DPB_ENTROPY => c"DPB_ENTROPY",
         DPB_UNSUPPORTED => c"DPB_UNSUPPORTED",
         DPB_POISONED => c"DPB_POISONED",
+        DPB_NO_MEMORY => c"DPB_NO_MEMORY",
         _ => c"unknown status",
     }
 }

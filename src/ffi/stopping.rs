@@ -60,7 +60,7 @@ unsafe fn new(
             let c = config.read();
             let test_seed = read_seed(c.test_seed);
             let config = StoppingConfig { range: c.range, alpha: c.alpha, beta: c.beta, epsilon: c.epsilon, test_seed };
-            Ok(dpb_stopping { guard: Guard::new(), rule: Mutex::new(rule(&config)?) })
+            Ok(dpb_stopping { guard: Guard::default(), rule: Mutex::new(rule(&config)?) })
         })
     }
 }
@@ -135,7 +135,9 @@ pub unsafe extern "C" fn dpb_stopping_mean(stopping: *const dpb_stopping, mean: 
         return DPB_NULL;
     }
     call(stopping, |s: &dpb_stopping| {
-        let value = s.rule.lock().map_err(|_| Error::Poisoned)?.mean()?;
+        let rule = s.rule.lock().map_err(|_| Error::Poisoned)?;
+        rule.check()?;
+        let value = rule.mean()?;
         // SAFETY: not NULL, so valid by contract.
         unsafe { mean.write(value) };
         Ok(())

@@ -34,6 +34,7 @@ use crate::noise::{Noise, NoiseSource};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::Reward;
+use crate::table::Table;
 use crate::tournament::{Line, Tournament};
 
 /// What makes a policy of the room.
@@ -241,7 +242,7 @@ pub struct Batched<I> {
     noise: NoiseSource,
     /// Reported intervals hold with chance 1 - beta.
     beta: f64,
-    arms: Vec<Arm>,
+    arms: Table<Arm>,
     live: u32,
     decisions: u64,
     releases: u32,
@@ -284,7 +285,7 @@ impl<I: Index> Batched<I> {
         let schedule = Schedule::new(first_batch(&noise, config), ratio, &noise)?;
         let arms = config.arms as usize;
         Ok(Batched {
-            arms: (0..arms).map(|_| Arm::new(&schedule)).collect(),
+            arms: Table::new(arms, |_| Arm::new(&schedule))?,
             index,
             schedule,
             noise: NoiseSource::new(noise, seed.stream()),
@@ -292,8 +293,8 @@ impl<I: Index> Batched<I> {
             live: config.arms,
             decisions: 0,
             releases: 0,
-            order: Tournament::new(arms, FIRST),
-            leader: Tournament::new(arms, Line::NEVER),
+            order: Tournament::new(arms, FIRST)?,
+            leader: Tournament::new(arms, Line::NEVER)?,
             settled: false,
             #[cfg(feature = "test-hooks")]
             fault: config.fault,
@@ -477,12 +478,16 @@ impl<I: Index> Flexible for Batched<I> {
         }
     }
 
-    fn add_arm(&mut self) {
+    fn add_arm(&mut self) -> Result<()> {
+        self.arms.reserve()?;
+        self.order.reserve()?;
+        self.leader.reserve()?;
         self.arms.push(Arm::new(&self.schedule));
         self.order.push(FIRST);
         self.leader.push(Line::NEVER);
         self.live += 1;
         self.settled = false;
+        Ok(())
     }
 
     fn retire_arm(&mut self, arm: u32) {
@@ -530,7 +535,7 @@ mod tests {
                 }
             }
             match step % 4000 {
-                1 => policy.flexible().unwrap().add_arm(),
+                1 => policy.flexible().unwrap().add_arm().unwrap(),
                 2 => policy.flexible().unwrap().retire_arm(step / 4000),
                 _ => {}
             }

@@ -15,13 +15,14 @@ use crate::error::Result;
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
+use crate::table::Table;
 use std::f64::consts::LN_2;
 
 pub struct ContinualUcb<S> {
     rule: Rule,
     epsilon: f64,
     beta: f64,
-    arms: Box<[Arm<S>]>,
+    arms: Table<Arm<S>>,
     scores: Scores,
     /// Decisions that were not cancelled.
     pulls: u64,
@@ -53,8 +54,8 @@ impl<S: RunningSum> ContinualUcb<S> {
             rule,
             epsilon: config.epsilon_per_reward()?,
             beta: index::beta(config),
-            arms: (0..config.arms).map(|_| Arm { sum: sum(), count: 0, in_flight: 0 }).collect(),
-            scores: Scores::new(config.arms),
+            arms: Table::new(config.arms as usize, |_| Arm { sum: sum(), count: 0, in_flight: 0 })?,
+            scores: Scores::new(config.arms)?,
             pulls: 0,
             released: false,
             noise: seed.stream(),

@@ -30,12 +30,12 @@ pub struct Exp3 {
 
 impl Exp3 {
     pub fn new(config: &Config, seed: &mut Seed) -> Result<Exp3> {
-        Ok(Exp3::for_rounds(config.arms, known_horizon(config)?, seed.stream()))
+        Exp3::for_rounds(config.arms, known_horizon(config)?, seed.stream())
     }
 
     /// Equal weights, for this many draws.
-    pub(super) fn for_rounds(arms: u32, rounds: u64, coins: Random) -> Exp3 {
-        Exp3 { weights: Weights::new(arms), gamma: exploration(arms, rounds), coins }
+    pub(super) fn for_rounds(arms: u32, rounds: u64, coins: Random) -> Result<Exp3> {
+        Ok(Exp3 { weights: Weights::new(arms)?, gamma: exploration(arms, rounds), coins })
     }
 
     /// p_i.

@@ -51,6 +51,8 @@ use crate::privacy::PrivacyLoss;
 use crate::privacy::composition::bounded_range_to_zcdp;
 use crate::random::Seed;
 use crate::reward::Reward;
+use crate::table::Table;
+use zeroize::Zeroizing;
 
 pub struct Exp3Tau {
     exp3: Exp3,
@@ -60,7 +62,7 @@ pub struct Exp3Tau {
     draws_most: u64,
     draws: u64,
     /// How often each arm was drawn: public.
-    drawn: Box<[u64]>,
+    drawn: Table<u64>,
     interval: Interval,
 }
 
@@ -70,7 +72,7 @@ struct Interval {
     probability: f64,
     /// Answers it still waits for.
     missing: u64,
-    sum: i64,
+    sum: Zeroizing<i64>,
 }
 
 impl Exp3Tau {
@@ -83,12 +85,12 @@ impl Exp3Tau {
         let plays = smallest_tau(config, horizon);
         let draws_most = horizon.div_ceil(plays);
         Ok(Exp3Tau {
-            exp3: Exp3::for_rounds(config.arms, draws_most, seed.stream()),
+            exp3: Exp3::for_rounds(config.arms, draws_most, seed.stream())?,
             plays,
             draws_most,
             draws: 0,
-            drawn: vec![0; config.arms as usize].into(),
-            interval: Interval { arm: 0, probability: 1.0, missing: 0, sum: 0 },
+            drawn: Table::new(config.arms as usize, |_| 0)?,
+            interval: Interval { arm: 0, probability: 1.0, missing: 0, sum: 0.into() },
         })
     }
 
@@ -96,7 +98,7 @@ impl Exp3Tau {
         let (arm, probability) = self.exp3.draw();
         self.draws += 1;
         self.drawn[arm as usize] += 1;
-        self.interval = Interval { arm, probability, missing: self.plays, sum: 0 };
+        self.interval = Interval { arm, probability, missing: self.plays, sum: 0.into() };
     }
 }
 
@@ -145,12 +147,12 @@ impl Policy for Exp3Tau {
             return;
         }
         interval.missing -= 1;
-        interval.sum += reward.units();
+        *interval.sum += reward.units();
         if interval.missing > 0 {
             return;
         }
         if self.draws < self.draws_most {
-            let average = interval.sum as f64 / (self.plays as f64 * Reward::ONE as f64);
+            let average = *interval.sum as f64 / (self.plays as f64 * Reward::ONE as f64);
             self.exp3.credit(interval.arm, interval.probability, average);
         } else {
             let most = (0..).zip(&*self.drawn).max_by_key(|&(_, drawn)| drawn);
@@ -201,7 +203,7 @@ mod tests {
     /// Two worlds on one transcript: the widest window of log-weight differences, with averages that
     /// take effect `late` draws late.
     fn widest(random: &mut Random, arms: u32, draws: u64, tau: f64, late: usize) -> f64 {
-        let mut worlds = [0, 1].map(|_| Exp3::for_rounds(arms, draws, self::random(0)));
+        let mut worlds = [0, 1].map(|_| Exp3::for_rounds(arms, draws, self::random(0)).unwrap());
         let (change, mut queue, mut widest) = (draws / 2 + random.below(4), Vec::new(), 0.0f64);
         for draw in 0..draws {
             let ratios = (0..arms).map(|arm| (worlds[1].share(arm) / worlds[0].share(arm)).ln());
@@ -242,7 +244,7 @@ mod tests {
         let draws = tables[0].len() as u32 / arms;
         let violation = |mut transcript: u32| {
             let mut chances = [1.0; 2];
-            let mut worlds = [0, 1].map(|_| Exp3::for_rounds(arms, draws.into(), random(0)));
+            let mut worlds = [0, 1].map(|_| Exp3::for_rounds(arms, draws.into(), random(0)).unwrap());
             for draw in 0..draws {
                 let arm = transcript % arms;
                 transcript /= arms;

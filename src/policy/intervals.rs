@@ -15,15 +15,17 @@
 use super::Pull;
 use crate::batch::{Batch, Release};
 use crate::config::Config;
+use crate::error::Result;
 use crate::noise::LaplaceSource;
 use crate::reward::Reward;
+use crate::table::{Table, queue_room};
 use std::collections::VecDeque;
 
 pub struct Intervals {
     plays: u64,
     noise: LaplaceSource,
     /// The interval with number n lives at n modulo the length.
-    ring: Box<[Interval]>,
+    ring: Table<Interval>,
     /// Intervals with plays to issue, the oldest first. No more than the ring has.
     waiting: VecDeque<u32>,
     /// The last interval's number (it wraps).
@@ -41,18 +43,13 @@ struct Interval {
 }
 
 impl Intervals {
-    pub fn new(config: &Config, plays: u64, noise: LaplaceSource) -> Intervals {
+    pub fn new(config: &Config, plays: u64, noise: LaplaceSource) -> Result<Intervals> {
         let in_flight = u64::from(config.pending_capacity.max(config.answer_window).next_power_of_two());
         let length = (in_flight / plays + 2).next_power_of_two() as usize;
         let closed = || Interval { number: 0, drawn: Pull::NONE, unissued: 0, batch: Batch::default(), open: false };
-        Intervals {
-            plays,
-            noise,
-            ring: (0..length).map(|_| closed()).collect(),
-            waiting: VecDeque::with_capacity(length),
-            last: 0,
-            released: false,
-        }
+        let mut waiting = VecDeque::new();
+        queue_room(&mut waiting, length)?;
+        Ok(Intervals { plays, noise, ring: Table::new(length, |_| closed())?, waiting, last: 0, released: false })
     }
 
     /// Must an interval be opened before the next play?
@@ -142,7 +139,7 @@ mod tests {
         config.pending_capacity = capacity;
         // At scale 1 the noise is far below half a reward.
         let noise = LaplaceSource::new(Laplace::with_scale(1), Seed::new(Some([1; 32])).unwrap().stream());
-        Intervals::new(&config, plays, noise)
+        Intervals::new(&config, plays, noise).unwrap()
     }
 
     fn drawn(arm: u32) -> Pull {

@@ -29,13 +29,14 @@ use crate::noise::{LaplaceSource, laplace_sum_width};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::Reward;
+use crate::table::Table;
 
 pub struct Lap {
     base: Box<dyn Policy>,
     intervals: Intervals,
     /// b.
     reach: f64,
-    arms: Box<[Released]>,
+    arms: Table<Released>,
     /// Half-widths of the arms' means fail with this chance.
     beta: f64,
     epsilon: f64,
@@ -73,9 +74,9 @@ impl Lap {
         }
         Ok(Lap {
             base: built,
-            intervals: Intervals::new(config, plays, noise),
+            intervals: Intervals::new(config, plays, noise)?,
             reach: (draws as f64).ln() / (law.epsilon() * plays as f64),
-            arms: vec![Released::default(); config.arms as usize].into(),
+            arms: Table::new(config.arms as usize, |_| Released::default())?,
             beta: if config.beta > 0.0 { config.beta } else { 1.0 / horizon as f64 },
             epsilon: law.epsilon(),
         })

@@ -106,7 +106,10 @@ pub trait Flexible {
     fn choose_among(&mut self, arms: &[u32]) -> Pull;
 
     /// One arm more, with the next number. May allocate.
-    fn add_arm(&mut self);
+    ///
+    /// # Errors
+    /// `NoMemory`: nothing has changed.
+    fn add_arm(&mut self) -> Result<()>;
 
     /// This arm, live and not the last one, is not played again; answers to its open decisions
     /// still come.

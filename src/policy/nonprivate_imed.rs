@@ -18,7 +18,7 @@ pub struct LeastIndex;
 
 impl Imed {
     pub fn new(config: &Config, _seed: &mut Seed) -> Result<Imed> {
-        Ok(Imed { tally: Tally::new(config), rule: LeastIndex })
+        Ok(Imed { tally: Tally::new(config)?, rule: LeastIndex })
     }
 }
 
@@ -26,7 +26,7 @@ impl Rule for LeastIndex {
     fn best(&self, tally: &Tally) -> u32 {
         let top = tally.arms.iter().map(|counts| counts.mean()).fold(0.0, f64::max);
         let (mut best, mut least) = (0, f64::INFINITY);
-        for (arm, counts) in (0..).zip(&tally.arms) {
+        for (arm, counts) in (0..).zip(&*tally.arms) {
             let pulls = counts.pulls() as f64;
             if pulls == 0.0 {
                 return arm;

@@ -19,7 +19,7 @@ pub struct KlIndex;
 
 impl KlUcb {
     pub fn new(config: &Config, _seed: &mut Seed) -> Result<KlUcb> {
-        Ok(KlUcb { tally: Tally::new(config), rule: KlIndex })
+        Ok(KlUcb { tally: Tally::new(config)?, rule: KlIndex })
     }
 }
 
@@ -27,7 +27,7 @@ impl Rule for KlIndex {
     fn best(&self, tally: &Tally) -> u32 {
         let ln_t = tally.ln_t();
         let (mut best, mut most) = (0, -1.0);
-        for (arm, counts) in (0..).zip(&tally.arms) {
+        for (arm, counts) in (0..).zip(&*tally.arms) {
             let (mean, pulls) = (counts.mean(), counts.pulls() as f64);
             if pulls == 0.0 {
                 return arm;

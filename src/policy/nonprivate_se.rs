@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::Reward;
+use crate::table;
 
 pub struct Se {
     tally: Tally,
@@ -34,10 +35,12 @@ impl Se {
             return Err(Error::config("horizon", "must be given where beta is not", 0));
         }
         let beta = if config.beta > 0.0 { config.beta } else { 1.0 / config.horizon as f64 };
+        let mut viable = table::room(config.arms as usize)?;
+        viable.extend(0..config.arms);
         Ok(Se {
-            tally: Tally::new(config),
+            tally: Tally::new(config)?,
             confidence: 4.0 * f64::from(config.arms) / beta,
-            viable: (0..config.arms).collect(),
+            viable,
             cursor: 0,
             round: 1,
             missing: config.arms as usize,

@@ -16,7 +16,7 @@ pub struct UpperBound(Scores);
 
 impl Ucb1 {
     pub fn new(config: &Config, _seed: &mut Seed) -> Result<Ucb1> {
-        Ok(Ucb1 { tally: Tally::new(config), rule: UpperBound(Scores::new(config.arms)) })
+        Ok(Ucb1 { tally: Tally::new(config)?, rule: UpperBound(Scores::new(config.arms)?) })
     }
 }
 

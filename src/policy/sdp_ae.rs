@@ -33,8 +33,10 @@ use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
 use crate::shuffle::{Params, count_of_encoded, count_ones, radius};
+use crate::table::{self, Table};
 use std::cmp::Ordering;
 use std::marker::PhantomData;
+use zeroize::Zeroizing;
 
 /// Batches of one size.
 pub type SdpAe = ShuffledElimination<Fixed>;
@@ -44,7 +46,7 @@ pub struct ShuffledElimination<S> {
     /// The batches of phases 1, 2, ...; the last goes on for ever.
     plans: Box<[Params]>,
     beta: f64,
-    arms: Box<[Arm]>,
+    arms: Table<Arm>,
     /// V, the viable arms, in order.
     viable: Vec<u32>,
     /// Those of them whose batch of the open phase is missing.
@@ -96,10 +98,10 @@ struct Arm {
 }
 
 /// Messages of one batch, of which only their number of ones is kept.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 struct Encoded {
     messages: u32,
-    ones: u64,
+    ones: Zeroizing<u64>,
 }
 
 impl Encoded {
@@ -108,7 +110,7 @@ impl Encoded {
         let free = self.messages < plan.users();
         if free {
             self.messages += 1;
-            self.ones += count_of_encoded(plan, reward, random);
+            *self.ones += count_of_encoded(plan, reward, random);
         }
         free
     }
@@ -129,9 +131,9 @@ impl<S: BatchSizes> ShuffledElimination<S> {
         let mut policy = Self {
             plans: S::plans(config, plan)?,
             beta: if config.beta > 0.0 { config.beta } else { 1.0 / config.horizon as f64 },
-            arms: vec![arm; config.arms as usize].into(),
-            viable: (0..config.arms).collect(),
-            waiting: Vec::with_capacity(config.arms as usize),
+            arms: Table::new(config.arms as usize, |_| arm.clone())?,
+            viable: table::room(config.arms as usize)?,
+            waiting: table::room(config.arms as usize)?,
             cursor: 0,
             phase: 0,
             pulls: 0,
@@ -141,6 +143,7 @@ impl<S: BatchSizes> ShuffledElimination<S> {
             released: false,
             sizes: PhantomData,
         };
+        policy.viable.extend(0..config.arms);
         policy.open_phase();
         Ok(policy)
     }
@@ -154,7 +157,7 @@ impl<S: BatchSizes> ShuffledElimination<S> {
             let state = &mut self.arms[arm as usize];
             state.batch = std::mem::take(&mut state.early);
             if state.batch.is_complete(plan) {
-                state.ones += state.batch.ones;
+                state.ones += *state.batch.ones;
             } else {
                 self.waiting.push(arm);
             }
@@ -233,7 +236,7 @@ impl<S: BatchSizes> Policy for ShuffledElimination<S> {
         if !arm.batch.push(plan, reward, &mut self.random) {
             arm.early.push(next, reward, &mut self.random);
         } else if arm.batch.is_complete(plan) {
-            let ones = arm.batch.ones;
+            let ones = *arm.batch.ones;
             self.release(pull.arm, ones);
         }
     }

@@ -20,6 +20,7 @@ use crate::noise::LaplaceSource;
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::Reward;
+use crate::table::{self, Table};
 
 pub struct DpSe {
     schedule: Schedule,
@@ -27,7 +28,7 @@ pub struct DpSe {
     guess: Option<u64>,
     decisions: u64,
     noise: LaplaceSource,
-    arms: Box<[Arm]>,
+    arms: Table<Arm>,
     /// S, the viable arms, in round-robin order.
     viable: Vec<u32>,
     cursor: usize,
@@ -51,6 +52,10 @@ struct Arm {
 }
 
 impl Arm {
+    fn new() -> Arm {
+        Arm { batch: Batch::default(), in_flight: 0, mean: f64::NAN, width: f64::NAN }
+    }
+
     /// Does the open epoch still need a pull of this arm, beyond those in flight?
     fn wants_pull(&self) -> bool {
         self.in_flight < self.batch.free()
@@ -96,8 +101,8 @@ impl DpSe {
             guess,
             decisions: 0,
             noise: LaplaceSource::new(law, seed.stream()),
-            arms: (0..config.arms).map(|_| Arm { batch: Batch::default(), in_flight: 0, mean: f64::NAN, width: f64::NAN }).collect(),
-            viable: Vec::with_capacity(config.arms as usize),
+            arms: Table::new(config.arms as usize, |_| Arm::new())?,
+            viable: table::room(config.arms as usize)?,
             cursor: 0,
             epoch: 0,
             missing: 0,
@@ -114,7 +119,7 @@ impl DpSe {
     fn restart(&mut self) {
         self.viable.clear();
         self.viable.extend(0..self.arms.len() as u32);
-        for arm in &mut self.arms {
+        for arm in &mut *self.arms {
             arm.batch = Batch::default();
         }
         self.epoch = 0;

@@ -20,15 +20,16 @@ use super::index;
 use super::{ArmState, Flexible, Policy, Pull};
 use crate::batch::Batch;
 use crate::config::Config;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::noise::{Noise, NoiseSource};
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
+use crate::table::{Table, queue_room};
 use std::collections::VecDeque;
 
 pub struct LazyTs {
-    arms: Vec<Arm>,
+    arms: Table<Arm>,
     noise: NoiseSource,
     coins: Random,
     beta: f64,
@@ -73,14 +74,14 @@ impl LazyTs {
         let noise = config.noise()?;
         let arms = config.arms as usize;
         let mut policy = LazyTs {
-            arms: (0..arms).map(|_| Arm::new()).collect(),
+            arms: Table::new(arms, |_| Arm::new())?,
             noise: NoiseSource::new(noise, seed.stream()),
             coins: seed.stream(),
             beta: index::beta(config),
             decisions: 0,
             releases: 0,
             live: config.arms,
-            unplayed: (0..config.arms).collect(),
+            unplayed: VecDeque::new(),
             settled: false,
             all: Chances::default(),
             some: Chances::default(),
@@ -88,16 +89,16 @@ impl LazyTs {
             #[cfg(feature = "test-hooks")]
             fault: config.fault,
         };
-        policy.make_room();
+        policy.make_room(arms)?;
+        policy.unplayed.extend(0..config.arms);
         Ok(policy)
     }
 
-    /// Room for every arm, so that nothing allocates later.
-    fn make_room(&mut self) {
-        let arms = self.arms.len();
-        self.unplayed.reserve(arms - self.unplayed.len());
-        self.all.make_room(arms);
-        self.some.make_room(arms);
+    /// Room for so many arms, so that nothing allocates later.
+    fn make_room(&mut self, arms: usize) -> Result<()> {
+        queue_room(&mut self.unplayed, arms)?;
+        self.all.make_room(arms)?;
+        self.some.make_room(arms)
     }
 
     /// mu's share of the noise: t^-3 is the chance that the noise of a sum exceeds it.
@@ -214,12 +215,14 @@ impl Flexible for LazyTs {
         self.play(arm, chance)
     }
 
-    fn add_arm(&mut self) {
+    fn add_arm(&mut self) -> Result<()> {
+        self.make_room(self.arms.len() + 1)?;
+        self.arms.reserve()?;
         self.unplayed.push_back(self.arms.len() as u32);
         self.arms.push(Arm::new());
         self.live += 1;
-        self.make_room();
         self.settled = false;
+        Ok(())
     }
 
     fn retire_arm(&mut self, arm: u32) {
@@ -305,9 +308,12 @@ impl Chances {
         2.5, 3.0, 3.5, 4.0, 5.0, 6.5, 8.5, 11.0, 14.5, 20.0,
     ];
 
-    fn make_room(&mut self, arms: usize) {
-        self.entries.reserve(arms - self.entries.len().min(arms));
-        self.nodes.reserve(Self::NODES + Self::OFFSETS.len() + 2 - self.nodes.len());
+    fn make_room(&mut self, arms: usize) -> Result<()> {
+        let (entries, nodes) = (&mut self.entries, &mut self.nodes);
+        entries
+            .try_reserve(arms.saturating_sub(entries.len()))
+            .and_then(|()| nodes.try_reserve((Self::NODES + Self::OFFSETS.len() + 2).saturating_sub(nodes.len())))
+            .map_err(|_| Error::NoMemory)
     }
 
     fn clear(&mut self) {

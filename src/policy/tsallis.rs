@@ -24,6 +24,7 @@ use crate::noise::LaplaceSource;
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
+use crate::table::Table;
 
 /// 1 - 2^(-1/3): losses above this share of sigma sqrt(j x_i) are skipped (Huang, Da, Huang 2022).
 const THRESHOLD: f64 = 0.206_299_474_015_900_26;
@@ -31,7 +32,7 @@ const THRESHOLD: f64 = 0.206_299_474_015_900_26;
 pub struct Tsallis {
     intervals: Intervals,
     coins: Random,
-    arms: Box<[Arm]>,
+    arms: Table<Arm>,
     sigma: f64,
     draws: u64,
 }
@@ -56,9 +57,9 @@ impl Tsallis {
         };
         let scale = 1.0 / (law.epsilon() * plays as f64);
         Ok(Tsallis {
-            intervals: Intervals::new(config, plays, LaplaceSource::new(law, seed.stream())),
+            intervals: Intervals::new(config, plays, LaplaceSource::new(law, seed.stream()))?,
             coins: seed.stream(),
-            arms: vec![Arm::default(); config.arms as usize].into(),
+            arms: Table::new(config.arms as usize, |_| Arm::default())?,
             sigma: (1.0 + 2.0 * scale * scale).sqrt(),
             draws: 0,
         })

@@ -34,6 +34,8 @@ use crate::error::{Error, Result};
 use crate::privacy::{Heterogeneous, PrivacyLoss};
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
+use crate::table::Table;
+use zeroize::Zeroizing;
 
 pub struct DpUcbInt {
     /// v.
@@ -47,7 +49,7 @@ pub struct DpUcbInt {
     rigorous: bool,
     config: Config,
     beta: f64,
-    arms: Box<[Arm]>,
+    arms: Table<Arm>,
     scores: Scores,
     /// Decisions that were not cancelled.
     pulls: u64,
@@ -60,7 +62,7 @@ pub struct DpUcbInt {
 
 #[derive(Clone, Default)]
 struct Arm {
-    sum: i64,
+    sum: Zeroizing<i64>,
     count: u64,
     /// Decisions not yet answered: they count as pulls, so that a burst spreads over the arms.
     in_flight: u64,
@@ -89,8 +91,8 @@ impl DpUcbInt {
             rigorous: config.rigorous_index,
             config: config.clone(),
             beta: index::beta(config),
-            arms: vec![Arm::default(); config.arms as usize].into(),
-            scores: Scores::new(config.arms),
+            arms: Table::new(config.arms as usize, |_| Arm::default())?,
+            scores: Scores::new(config.arms)?,
             pulls: 0,
             spent: Heterogeneous::default(),
             releases: 0,
@@ -130,7 +132,7 @@ impl DpUcbInt {
         let noise = law.sample(&mut self.noise);
         let arm = &mut self.arms[arm as usize];
         let unit = Reward::ONE as f64 * n as f64;
-        (arm.mean, arm.scale, arm.released_at) = ((arm.sum + noise) as f64 / unit, law.scale() as f64 / unit, n);
+        (arm.mean, arm.scale, arm.released_at) = ((*arm.sum + noise) as f64 / unit, law.scale() as f64 / unit, n);
         arm.since = 0.0;
         arm.releases += 1;
         if arm.releases > self.releases {
@@ -197,7 +199,7 @@ impl Policy for DpUcbInt {
         let arm = &mut self.arms[pull.arm as usize];
         arm.in_flight -= 1;
         arm.count += 1;
-        arm.sum += reward.units();
+        *arm.sum += reward.units();
         if self.interval.is_none() {
             arm.since += (arm.count as f64).powf(-exponent);
         }

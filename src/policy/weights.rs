@@ -6,20 +6,33 @@
 //! draw walks down once: O(log K) each, 40 bytes an arm. Every number carries a binary exponent of
 //! its own, so weights may be as far apart, and grow as large, as they like.
 
+use crate::error::Result;
 use crate::random::Random;
+use crate::table::Table;
+use zeroize::{DefaultIsZeroes, Zeroize};
 
 pub struct Weights {
     /// log2 of each weight: the fraction, in [0, 1). The whole part is the leaf's exponent.
-    fractions: Box<[f64]>,
+    fractions: Table<f64>,
     /// The tree: the root is 1, the children of n are 2n and 2n + 1, the leaves are the last K.
-    nodes: Box<[Wide]>,
+    nodes: Table<Wide>,
 }
 
 /// `mantissa * 2^exponent`, the mantissa at least 1.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Wide {
     mantissa: f64,
     exponent: i64,
+}
+
+impl DefaultIsZeroes for Wide {}
+
+/// In EXP3_tau they are functions of raw rewards.
+impl Drop for Weights {
+    fn drop(&mut self) {
+        self.fractions.zeroize();
+        self.nodes.zeroize();
+    }
 }
 
 impl Wide {
@@ -44,14 +57,14 @@ fn power_of_two(power: i64) -> f64 {
 
 impl Weights {
     /// Equal weights.
-    pub fn new(arms: u32) -> Weights {
+    pub fn new(arms: u32) -> Result<Weights> {
         let arms = arms as usize;
         let one = Wide { mantissa: 1.0, exponent: 0 };
-        let mut weights = Weights { fractions: vec![0.0; arms].into(), nodes: vec![one; 2 * arms].into() };
+        let mut weights = Weights { fractions: Table::new(arms, |_| 0.0)?, nodes: Table::new(2 * arms, |_| one)? };
         for node in (1..arms).rev() {
             weights.recompute(node);
         }
-        weights
+        Ok(weights)
     }
 
     /// The number of weights.
@@ -112,7 +125,7 @@ mod tests {
     fn shares_are_the_softmax_at_any_size() {
         for arms in [2u32, 3, 5, 64, 1000] {
             let mut random = Seed::new(Some([4; 32])).unwrap().stream();
-            let mut weights = Weights::new(arms);
+            let mut weights = Weights::new(arms).unwrap();
             let mut log2 = vec![0.0f64; arms as usize];
             for step in 0..20_000 {
                 let (arm, by) = (random.below(arms.into()) as u32, random.unit() * 1.5);
@@ -134,7 +147,7 @@ mod tests {
     #[test]
     fn no_height_is_too_great() {
         let mut random = Seed::new(Some([5; 32])).unwrap().stream();
-        let mut weights = Weights::new(7);
+        let mut weights = Weights::new(7).unwrap();
         for lead in [1e6, 1e3, 1e12, 1e15] {
             weights.raise(3, lead);
             assert_eq!((weights.share(3), weights.share(0)), (1.0, 0.0));
@@ -150,7 +163,7 @@ mod tests {
     fn draws_follow_the_shares() {
         // Chi-square over 11 cells with unequal weights: the 99.9999% quantile of chi2(10) is 46.9.
         let mut random = Seed::new(Some([6; 32])).unwrap().stream();
-        let mut weights = Weights::new(11);
+        let mut weights = Weights::new(11).unwrap();
         (0..11).for_each(|arm| weights.raise(arm, f64::from(arm) * 0.4));
         let mut cells = [0.0f64; 11];
         let draws = 1_000_000;

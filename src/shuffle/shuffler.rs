@@ -2,7 +2,10 @@
 
 use super::Params;
 use crate::error::{Error, Result};
+use crate::os::Origin;
 use crate::random::{Random, Seed};
+use crate::table;
+use zeroize::{Zeroize, Zeroizing};
 
 /// One batch after another, of one arm and phase each.
 ///
@@ -13,8 +16,9 @@ use crate::random::{Random, Seed};
 /// Memory: [`Params::batch_len`] bytes, all at construction. Push: O(message); take: O(batch).
 pub struct Shuffler {
     params: Params,
-    bits: Vec<u8>,
+    bits: Zeroizing<Vec<u8>>,
     random: Random,
+    origin: Origin,
 }
 
 impl Shuffler {
@@ -22,13 +26,11 @@ impl Shuffler {
     /// NOT private with a test seed.
     ///
     /// # Errors
-    /// `Entropy` when the operating system gives no randomness; `InvalidConfig` when there is no
-    /// memory for the batch.
+    /// `Entropy` when the operating system gives no randomness; `NoMemory` when there is none for
+    /// the batch.
     pub fn new(params: Params, test_seed: Option<[u8; 32]>) -> Result<Shuffler> {
-        let mut bits = Vec::new();
-        let room = params.batch_len();
-        bits.try_reserve_exact(room).map_err(|_| Error::config("users", "must fit in memory, in bytes", room))?;
-        Ok(Shuffler { params, bits, random: Seed::new(test_seed)?.stream() })
+        let bits = Zeroizing::new(table::room(params.batch_len())?);
+        Ok(Shuffler { params, bits, random: Seed::new(test_seed)?.stream(), origin: Origin::here() })
     }
 
     /// What the batch's users and the server agreed on.
@@ -43,6 +45,7 @@ impl Shuffler {
     /// `InvalidConfig` unless the message has [`Params::message_len`] bytes, each 0 or 1; `Expired`
     /// when the batch is complete and not yet taken.
     pub fn push(&mut self, message: &[u8]) -> Result<()> {
+        self.origin.check()?;
         let length = self.params.message_len();
         if message.len() != length {
             return Err(Error::config("len", &format!("must be {length}"), message.len()));
@@ -63,6 +66,7 @@ impl Shuffler {
     /// # Errors
     /// `NotReady` until the batch is complete; `BufferTooSmall`: nothing was released.
     pub fn take(&mut self, out: &mut [u8]) -> Result<usize> {
+        self.origin.check()?;
         if !self.is_complete() {
             return Err(Error::NotReady);
         }
@@ -70,8 +74,7 @@ impl Shuffler {
         let out = out.get_mut(..needed).ok_or(Error::BufferTooSmall { needed })?;
         permute(&mut self.bits, &mut self.random);
         out.copy_from_slice(&self.bits);
-        self.bits.fill(0);
-        self.bits.clear();
+        self.bits.zeroize();
         Ok(needed)
     }
 

@@ -25,8 +25,10 @@
 
 use crate::error::{Error, Result};
 use crate::noise::Laplace;
+use crate::os::Origin;
 use crate::random::{Random, Seed};
 use crate::reward::{Reward, RewardRange};
+use zeroize::Zeroizing;
 
 /// What a stopping rule is told.
 #[derive(Clone, Debug)]
@@ -58,9 +60,10 @@ pub struct StoppingRule {
     schedule: Schedule,
     noise: Option<Noise>,
     /// The sum in grid steps, 0 for the middle of the range. Wiped at the halt.
-    sum: i128,
+    sum: Zeroizing<i128>,
     count: u64,
     mean: Option<f64>,
+    origin: Origin,
 }
 
 /// When the question is asked.
@@ -75,7 +78,7 @@ struct Noise {
     question: Laplace,
     release: Laplace,
     /// B, drawn once.
-    threshold: i64,
+    threshold: Zeroizing<i64>,
     random: Random,
 }
 
@@ -124,7 +127,17 @@ impl StoppingRule {
             return Err(Error::config("range", "must be finite and > 0", r));
         }
         let range = RewardRange::new(-r, r, Reward::BITS, false)?;
-        Ok(StoppingRule { range, alpha, beta, schedule, noise, sum: 0, count: 0, mean: None })
+        Ok(StoppingRule {
+            range,
+            alpha,
+            beta,
+            schedule,
+            noise,
+            sum: 0.into(),
+            count: 0,
+            mean: None,
+            origin: Origin::here(),
+        })
     }
 
     /// Takes a sample; true when the rule halts with it.
@@ -133,10 +146,11 @@ impl StoppingRule {
     /// `Halted` after the halt; `InvalidReward` for NaN, infinities and samples outside [-R, R].
     /// Nothing has changed.
     pub fn push(&mut self, sample: f64) -> Result<bool> {
+        self.check()?;
         if self.mean.is_some() {
             return Err(Error::Halted);
         }
-        self.sum += i128::from(self.range.quantize(sample)?.units() - HALF);
+        *self.sum += i128::from(self.range.quantize(sample)?.units() - HALF);
         self.count += 1;
         let asked = match self.schedule {
             Schedule::Always => self.count as f64,
@@ -151,16 +165,24 @@ impl StoppingRule {
             let once = (4.0 / self.beta).ln();
             threshold += noise.question.scale() as f64 * (once + (8.0 * asked * asked / self.beta).ln())
                 + noise.release.scale() as f64 / self.alpha * once
-                + (noise.threshold + noise.question.sample(&mut noise.random)) as f64;
+                + (*noise.threshold + noise.question.sample(&mut noise.random)) as f64;
         }
         if (self.sum.unsigned_abs() as f64) < threshold {
             return Ok(false);
         }
         let noise = self.noise.as_mut().map_or(0, |noise| noise.release.sample(&mut noise.random));
-        let released = std::mem::take(&mut self.sum) + i128::from(noise);
+        let released = std::mem::take(&mut *self.sum) + i128::from(noise);
         // From grid steps to the caller's unit: 2R is ONE of them, and 0 is the middle.
         self.mean = Some(self.range.width_from_unit(released as f64 / Reward::ONE as f64 / t));
         Ok(true)
+    }
+
+    /// Is this still the process that made the rule?
+    ///
+    /// # Errors
+    /// `Poisoned` in a forked child, which would repeat its parent's noise.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.origin.check()
     }
 
     /// The released mean.
@@ -183,7 +205,7 @@ impl Noise {
         // s1 = s2 = 12 R/eps = 6 * 2R/eps and s3 = 4 R/eps, each rounded up once.
         let question = Laplace::new(config.epsilon, 6 * Reward::ONE as u64)?;
         let release = Laplace::new(config.epsilon, 2 * Reward::ONE as u64)?;
-        Ok(Noise { question, release, threshold: question.sample(&mut random), random })
+        Ok(Noise { question, release, threshold: question.sample(&mut random).into(), random })
     }
 }
 

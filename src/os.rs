@@ -1,0 +1,205 @@
+//! What only the operating system knows or does: whether this is still the process that made a
+//! handle, and which memory it leaves out of core dumps. With [`ffi`](crate::ffi) the only unsafe code.
+
+#![allow(unsafe_code)]
+
+use crate::error::{Error, Result};
+
+/// The process that a handle was made in. A forked child that went on with its copy would draw its
+/// parent's noise and release its parent's open batches a second time: every call there is refused.
+///
+/// Each process has a number of its own, in a page that the kernel hands to children empty, however
+/// they are made (MADV_WIPEONFORK: fork, _Fork, clone); a child that makes a handle of its own takes
+/// the next number. Where there is no such page a handler of pthread_atfork empties the word, and the
+/// process id tells the children that no handler saw. One load a call.
+#[derive(Debug)]
+pub struct Origin {
+    #[cfg(unix)]
+    process: process::Number,
+}
+
+impl Origin {
+    /// This process.
+    pub fn here() -> Origin {
+        Origin {
+            #[cfg(unix)]
+            process: process::Number::of_this_process(),
+        }
+    }
+
+    /// Are we still there?
+    ///
+    /// # Errors
+    /// `Poisoned` in a forked child.
+    #[inline]
+    pub fn check(&self) -> Result<()> {
+        #[cfg(unix)]
+        if !self.process.is_of_this_process() {
+            return Err(Error::Poisoned);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(unix)]
+mod process {
+    use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::Relaxed};
+
+    /// Where a process keeps its number, 0 until it has one.
+    #[derive(Clone, Copy, Debug)]
+    struct Word {
+        word: &'static AtomicU32,
+        /// Empty in every child; else only in those that the handler sees.
+        wiped: bool,
+    }
+
+    #[derive(Debug)]
+    pub struct Number {
+        word: Word,
+        number: u32,
+        /// For children that no handler sees; 0 where every child is seen.
+        pid: libc::pid_t,
+    }
+
+    /// The last number in this line of descent.
+    static LAST: AtomicU32 = AtomicU32::new(0);
+    static UNWIPED: AtomicU32 = AtomicU32::new(0);
+
+    impl Word {
+        /// The process's one. No lock, which a child could find taken for ever.
+        fn get() -> Word {
+            static PAGE: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
+            let mut page = PAGE.load(Relaxed);
+            if page.is_null() {
+                let Some(fresh) = wiped_page() else { return Word::unwiped() };
+                page = match PAGE.compare_exchange(std::ptr::null_mut(), fresh, Relaxed, Relaxed) {
+                    Ok(_) => fresh,
+                    Err(first) => first, // another thread was faster: one page is lost, once
+                };
+            }
+            // SAFETY: a page of our own, never unmapped, all zeros to begin with.
+            Word { word: unsafe { &*page }, wiped: true }
+        }
+
+        pub(super) fn unwiped() -> Word {
+            static WATCHED: AtomicBool = AtomicBool::new(false);
+            extern "C" fn in_child() {
+                UNWIPED.store(0, Relaxed);
+            }
+            if !WATCHED.swap(true, Relaxed) {
+                // SAFETY: the handler only stores to an atomic, which is safe after fork.
+                unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+            }
+            Word { word: &UNWIPED, wiped: false }
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    fn wiped_page() -> Option<*mut AtomicU32> {
+        // SAFETY: a fresh anonymous mapping, given up again if it cannot be what it must be.
+        unsafe {
+            let length = libc::sysconf(libc::_SC_PAGESIZE) as usize;
+            let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+            let page = libc::mmap(std::ptr::null_mut(), length, access, kind, -1, 0);
+            if page == libc::MAP_FAILED {
+                return None;
+            }
+            if libc::madvise(page, length, libc::MADV_WIPEONFORK) != 0 {
+                libc::munmap(page, length);
+                return None;
+            }
+            Some(page.cast())
+        }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn wiped_page() -> Option<*mut AtomicU32> {
+        None
+    }
+
+    fn pid() -> libc::pid_t {
+        // SAFETY: always succeeds.
+        unsafe { libc::getpid() }
+    }
+
+    impl Number {
+        pub fn of_this_process() -> Number {
+            Number::in_word(Word::get())
+        }
+
+        fn in_word(word: Word) -> Number {
+            let mut number = word.word.load(Relaxed);
+            if number == 0 {
+                let next = LAST.fetch_add(1, Relaxed) + 1;
+                number = word.word.compare_exchange(0, next, Relaxed, Relaxed).map_or_else(|other| other, |_| next);
+            }
+            Number { word, number, pid: if word.wiped { 0 } else { pid() } }
+        }
+
+        #[inline]
+        pub fn is_of_this_process(&self) -> bool {
+            self.word.word.load(Relaxed) == self.number && (self.word.wiped || pid() == self.pid)
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        /// Is this so in a child? Made by fork, or by the bare system call, which no handler sees.
+        fn in_child(bare: bool, check: impl Fn() -> bool) -> bool {
+            // SAFETY: the child only compares numbers, and leaves without unwinding.
+            unsafe {
+                let child = match bare {
+                    #[cfg(target_os = "linux")]
+                    true => libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) as libc::pid_t,
+                    _ => libc::fork(),
+                };
+                if child == 0 {
+                    libc::_exit(i32::from(!check()));
+                }
+                let mut status = 0;
+                assert_eq!(libc::waitpid(child, &mut status, 0), child);
+                status == 0
+            }
+        }
+
+        #[test]
+        fn children_are_other_processes() {
+            for word in [Word::get(), Word::unwiped()] {
+                let ours = Number::in_word(word);
+                assert!(ours.is_of_this_process());
+                for bare in [false, true] {
+                    let seen = in_child(bare, || {
+                        let theirs = Number::in_word(word);
+                        let grandchild = || !ours.is_of_this_process() && !theirs.is_of_this_process();
+                        !ours.is_of_this_process() && theirs.is_of_this_process() && in_child(bare, grandchild)
+                    });
+                    assert!(seen, "{word:?} {bare}");
+                }
+                assert!(ours.is_of_this_process());
+            }
+            #[cfg(target_os = "linux")]
+            assert!(Word::get().wiped, "Linux 4.14 has MADV_WIPEONFORK");
+        }
+    }
+}
+
+/// Tables smaller than this are not worth a mapping of their own in the kernel's books.
+const LARGE: usize = 1 << 16;
+
+/// Keeps the pages that lie wholly in a large table out of core dumps, or lets them in again.
+pub fn in_dumps(table: *const u8, bytes: usize, shown: bool) {
+    #[cfg(target_os = "linux")]
+    if bytes >= LARGE {
+        // SAFETY: advice about memory that is the caller's; contents stay, whatever it comes to.
+        unsafe {
+            let page = libc::sysconf(libc::_SC_PAGESIZE) as usize;
+            let (from, to) = ((table as usize).next_multiple_of(page), (table as usize + bytes) / page * page);
+            let advice = if shown { libc::MADV_DODUMP } else { libc::MADV_DONTDUMP };
+            libc::madvise(from as *mut libc::c_void, to - from, advice);
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = (table, bytes, shown, LARGE);
+}

@@ -1,0 +1,89 @@
+/* A child must not draw its parent's noise again: there every call on the parent's handles is
+   DPB_POISONED, however the child was made. Linux. */
+#define _GNU_SOURCE
+#include "check.h"
+
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static dpb_bandit *bandit;
+static dpb_counter *counter;
+static dpb_stopping *stopping;
+static dpb_shuffler *shuffler;
+static uint64_t ticket;
+
+/* What the parent's handles answer, and that handles of one's own are fine. */
+static int use(dpb_status expected) {
+  dpb_config config = seeded(5, 1);
+  dpb_bandit *own;
+  dpb_decision d;
+  dpb_report report;
+  dpb_arm arm;
+  uint32_t halted, best;
+  uint8_t bits[64];
+  double x;
+  size_t n;
+  dpb_status late = expected == DPB_OK ? DPB_NOT_READY : expected;
+  memset(&report, 0, sizeof report);
+  memset(bits, 0, sizeof bits);
+  STATUS(dpb_select(bandit, &d), expected);
+  STATUS(dpb_select_many(bandit, &d, 1, &n), expected);
+  STATUS(dpb_update(bandit, ticket, 1), expected);
+  if (expected == DPB_POISONED) STATUS(dpb_cancel(bandit, ticket), DPB_POISONED);
+  STATUS(dpb_report_read(bandit, &report), expected);
+  if (expected == DPB_POISONED) STATUS(dpb_arms_read(bandit, &arm, 1, &n), DPB_POISONED);
+  STATUS(dpb_best_arm(bandit, &best), late);
+  STATUS(dpb_privacy(bandit, 0, &x), expected);
+  STATUS(dpb_counter_add(counter, 1), expected);
+  STATUS(dpb_counter_read(counter, &x), expected);
+  STATUS(dpb_stopping_push(stopping, 1, &halted), expected);
+  STATUS(dpb_stopping_mean(stopping, &x), late);
+  STATUS(dpb_shuffler_push(shuffler, bits, 21), expected);
+  STATUS(dpb_shuffler_take(shuffler, bits, sizeof bits, &n), late);
+  STATUS(dpb_new_se(&config, &own, NULL), DPB_OK);
+  STATUS(dpb_select(own, &d), DPB_OK);
+  dpb_free(own);
+  return failures != 0;
+}
+
+static void in_child(pid_t child) {
+  int status;
+  if (child == 0) _exit(use(DPB_POISONED));
+  CHECK(child > 0);
+  CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+int main(void) {
+  dpb_config config = seeded(5, 1);
+  dpb_stopping_config rule;
+  dpb_shuffle_params plan;
+  dpb_decision d;
+  memset(&rule, 0, sizeof rule);
+  rule.struct_size = sizeof rule;
+  rule.range = 1;
+  rule.alpha = rule.beta = 0.1;
+  rule.epsilon = 1;
+  STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
+  STATUS(dpb_new_counter(DPB_COUNTER_HYBRID, 1, 0, NULL, &counter, NULL), DPB_OK);
+  STATUS(dpb_new_dp_nas(&rule, &stopping, NULL), DPB_OK);
+  STATUS(dpb_shuffle_plan(1, 1e-6, 4, 0, &plan), DPB_OK);
+  CHECK(plan.coins_per_user == 20);
+  STATUS(dpb_new_shuffler(&plan, &shuffler), DPB_OK);
+  STATUS(dpb_select(bandit, &d), DPB_OK);
+  ticket = d.ticket;
+
+  in_child(fork());
+#if defined(__GLIBC__) && (__GLIBC__ > 2 || __GLIBC_MINOR__ >= 34)
+  in_child(_Fork()); /* runs no handler of pthread_atfork */
+#endif
+  in_child((pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL)); /* nor does this */
+
+  use(DPB_OK); /* the parent goes on */
+  dpb_free(bandit);
+  dpb_counter_free(counter);
+  dpb_stopping_free(stopping);
+  dpb_shuffler_free(shuffler);
+  return failures != 0;
+}

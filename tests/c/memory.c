@@ -1,0 +1,94 @@
+/* Where there is no memory there is a status, and nothing has changed. POSIX, with /proc. */
+#include "check.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+static constructor *const CONSTRUCTORS[] = {
+    dpb_new,           dpb_new_se,       dpb_new_imed,       dpb_new_klucb,     dpb_new_ts,
+    dpb_new_ucb_bound, dpb_new_ucb,      dpb_new_ucb_int,    dpb_new_exp3_lap,  dpb_new_exp3_tau,
+    dpb_new_tsallis,   dpb_new_sdp_ae,   dpb_new_vb_sdp_ae,  dpb_new_ldp_ucb,   dpb_new_ldp_klucb,
+    dpb_new_private_ucb,       dpb_new_nonprivate_ucb1, dpb_new_nonprivate_klucb,
+    dpb_new_nonprivate_imed,   dpb_new_nonprivate_se,   dpb_new_nonprivate_exp3};
+
+/* Lets the process have so much more address space than now, in MiB. */
+static void room(size_t more) {
+  struct rlimit limit;
+  unsigned long pages = 0;
+  FILE *file = fopen("/proc/self/statm", "r");
+  CHECK(file != NULL && fscanf(file, "%lu", &pages) == 1);
+  if (file != NULL) fclose(file);
+  CHECK(getrlimit(RLIMIT_AS, &limit) == 0);
+  limit.rlim_cur = more == (size_t)-1 ? limit.rlim_max : pages * (unsigned long)sysconf(_SC_PAGESIZE) + (more << 20);
+  CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
+}
+
+int main(void) {
+  size_t i, more, n, refused = 0, made = 0;
+  for (i = 0; i < sizeof CONSTRUCTORS / sizeof *CONSTRUCTORS; i++) {
+    dpb_config config = seeded(1u << 20, 1);
+    dpb_status status = DPB_NO_MEMORY;
+    for (more = 4; more <= 4096 && status == DPB_NO_MEMORY; more *= 2) {
+      dpb_bandit *bandit = NULL;
+      dpb_error error;
+      room(more);
+      config.delta = 0;
+      status = CONSTRUCTORS[i](&config, &bandit, &error);
+      if (status == DPB_INVALID_CONFIG) {
+        config.delta = 1e-6; /* some must have one */
+        status = CONSTRUCTORS[i](&config, &bandit, &error);
+      }
+      if (status == DPB_NO_MEMORY) {
+        CHECK(bandit == NULL && error.status == DPB_NO_MEMORY && strstr(error.message, "memory") != NULL);
+        refused++;
+      } else if (status == DPB_OK) {
+        made++;
+        dpb_free(bandit);
+      }
+    }
+    CHECK(status == DPB_OK || status == DPB_INVALID_CONFIG); /* too many arms for some policies */
+  }
+  CHECK(refused >= 40 && made >= 15);
+
+  { /* as many arms as there may be, and as many decisions in flight */
+    dpb_config config = seeded(1u << 24, 1);
+    dpb_bandit *bandit = NULL;
+    room(64);
+    for (i = 0; i < sizeof CONSTRUCTORS / sizeof *CONSTRUCTORS; i++) {
+      dpb_status status = CONSTRUCTORS[i](&config, &bandit, NULL);
+      CHECK(status == DPB_NO_MEMORY || status == DPB_INVALID_CONFIG);
+    }
+    config = seeded(2, 1);
+    config.pending_capacity = 1u << 24;
+    STATUS(dpb_new(&config, &bandit, NULL), DPB_NO_MEMORY);
+    CHECK(bandit == NULL);
+  }
+
+  { /* an arm more */
+    dpb_config config = seeded(1u << 20, 1);
+    dpb_bandit *bandit;
+    dpb_report before, after;
+    dpb_error error;
+    uint32_t arm = 7;
+    room((size_t)-1);
+    STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
+    memset(&before, 0, sizeof before);
+    memset(&after, 0, sizeof after);
+    STATUS(dpb_report_read(bandit, &before), DPB_OK);
+    for (more = 4; more <= 256; more *= 2) {
+      room(more);
+      if (dpb_add_arm(bandit, &arm, &error) != DPB_NO_MEMORY) break;
+      CHECK(error.status == DPB_NO_MEMORY && arm == 7);
+      STATUS(dpb_report_read(bandit, &after), DPB_OK);
+      CHECK(memcmp(&before, &after, sizeof before) == 0);
+      STATUS(dpb_arms_read(bandit, NULL, 0, &n), DPB_BUFFER_TOO_SMALL);
+      CHECK(n == 1u << 20);
+    }
+    CHECK(more > 4);
+    room((size_t)-1);
+    if (arm == 7) STATUS(dpb_add_arm(bandit, &arm, NULL), DPB_OK);
+    CHECK(arm == 1u << 20);
+    dpb_free(bandit);
+  }
+  return failures != 0;
+}

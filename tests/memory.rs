@@ -1,0 +1,181 @@
+//! What a look at all of the process's memory tells of rewards whose noised sums were published.
+//!
+//! The enemy reads every byte that the process can, takes every eight words for a key, and draws the
+//! noise again: from any place in the key's block, or from the streams that it would be the root of.
+//! Two noises in a row that are those of the releases cannot be luck (2^-50 a try), and then every
+//! reward since is the release less its noise.
+#![cfg(target_os = "linux")]
+
+use dpb::noise::Laplace;
+use dpb::{Algorithm, Bandit, Config, Random, Seed};
+use std::collections::HashSet;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+/// A handle that releases each reward by itself (Tsallis at tau = 1), and the noises that it drew.
+struct Victim {
+    bandit: Bandit,
+    noises: Vec<i64>,
+}
+
+const ONE: f64 = (1 << 24) as f64;
+
+impl Victim {
+    fn new(test_seed: Option<[u8; 32]>) -> Victim {
+        let config = Config { batch: 1, test_seed, ..Config::new(2, 0.001) };
+        let bandit = Bandit::new(Algorithm::Tsallis, &config).unwrap();
+        let mut noises = Vec::new();
+        let mut sums = [0.0; 2];
+        for _ in 0..2000 {
+            let decision = bandit.select().unwrap();
+            bandit.update(decision.ticket, 1.0).unwrap();
+            let arm = bandit.arm_reports().unwrap()[decision.arm as usize];
+            let sum = (arm.mean * arm.pulls as f64 * ONE).round();
+            noises.push((sum - sums[decision.arm as usize] - ONE) as i64);
+            sums[decision.arm as usize] = sum;
+        }
+        Victim { bandit, noises }
+    }
+
+    fn law() -> Laplace {
+        Laplace::new(0.001, ONE as u64).unwrap()
+    }
+}
+
+/// Calls `each` with every block of readable memory; those of one mapping overlap.
+fn each_block(mut each: impl FnMut(&[u8])) -> usize {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let memory = File::open("/proc/self/mem").unwrap();
+    // Read to a mapping of its own, which is not read in turn.
+    let mut bytes = vec![0; 1 << 20];
+    let own = bytes.as_ptr() as u64;
+    let mut seen = 0;
+    for line in maps.lines().filter(|line| line.contains(" rw") && !line.contains("[v")) {
+        let (from, to) = line.split(' ').next().unwrap().split_once('-').unwrap();
+        let (mut from, to) = (u64::from_str_radix(from, 16).unwrap(), u64::from_str_radix(to, 16).unwrap());
+        while from < to {
+            if (own..own + bytes.len() as u64).contains(&from) {
+                from = own + bytes.len() as u64;
+                continue;
+            }
+            let end = if from < own { to.min(own) } else { to };
+            let length = (end - from).min(bytes.len() as u64) as usize;
+            let Ok(()) = memory.read_exact_at(&mut bytes[..length], from) else { break };
+            each(&bytes[..length]);
+            seen += length;
+            // An overlap, so that nothing is cut in two.
+            from += if from + length as u64 == end { length as u64 } else { length as u64 - 32 };
+        }
+    }
+    seen
+}
+
+/// Calls `each` with every eight aligned words of readable memory that could be a key.
+fn each_possible_key(mut each: impl FnMut([u32; 8])) -> usize {
+    each_block(|bytes| {
+        let words: Vec<u32> = bytes.chunks_exact(4).map(|b| u32::from_le_bytes(b.try_into().unwrap())).collect();
+        // Of random words one in 8000 keys has one so small or large; of anything else nearly all.
+        let random = |&word: &u32| word > 1 << 16 && word < u32::MAX - (1 << 16);
+        words.windows(8).filter(|key| key.iter().all(random)).for_each(|key| each(key.try_into().unwrap()));
+    })
+}
+
+/// How many of these noises can be drawn again from what lies in memory.
+fn recovered(noises: &[i64]) -> usize {
+    let pairs: HashSet<(i64, i64)> = noises.windows(2).map(|pair| (pair[0], pair[1])).collect();
+    let law = Victim::law();
+    let hit = |random: &mut Random| pairs.contains(&(law.sample(random), law.sample(random)));
+    let mut first = noises.len();
+    let mut tried = 0;
+    let seen = each_possible_key(|key| {
+        tried += 1;
+        let from = |skipped: usize| {
+            let mut random = Random::from_key(key);
+            (0..skipped).for_each(|_| _ = random.next_u32());
+            random
+        };
+        let mut root = Seed::new(Some(std::array::from_fn(|i| (key[i / 4] >> (8 * (i % 4))) as u8))).unwrap();
+        let streams = (0..4).map(|_| root.stream());
+        for mut random in (0..56).map(from).chain(streams) {
+            if hit(&mut random) {
+                // Where in the row: the enemy goes on from there.
+                let next = law.sample(&mut random);
+                first = first.min(noises.iter().position(|&noise| noise == next).unwrap_or(0));
+            }
+        }
+    });
+    println!("{seen} bytes, {tried} possible keys, {} noises again", noises.len() - first);
+    noises.len() - first
+}
+
+#[test]
+fn memory_tells_no_noise_that_was_released() {
+    let Victim { bandit, noises } = Victim::new(None);
+    assert_eq!(recovered(&noises), 0, "alive");
+    drop(bandit);
+    assert_eq!(recovered(&noises), 0, "freed");
+}
+
+/// The enemy is able: where the root key lies about, all comes out.
+#[test]
+fn a_key_that_is_left_about_is_found() {
+    let seed: [u8; 32] = std::array::from_fn(|i| (i as u8 + 1).wrapping_mul(173));
+    let Victim { noises, .. } = Victim::new(Some(seed));
+    assert!(recovered(&noises) > 1990);
+    assert_ne!(seed[0], 0); // it is alive to here
+}
+
+/// A reward whose multiples are nothing else's numbers, in grid units.
+const MARK: u64 = 0xc0_ffee;
+
+/// Aligned words of memory that are a sum of 1 to 64 marked rewards.
+fn marks() -> usize {
+    let mut marks = 0;
+    each_block(|bytes| {
+        let words = bytes.chunks_exact(8).map(|b| u64::from_le_bytes(b.try_into().unwrap()));
+        // A reward in the ring has 32 bits, and something else in the other half.
+        let marked = |word: u64| word.is_multiple_of(MARK) && (1..=64).contains(&(word / MARK));
+        marks += words.map(|w| usize::from(marked(w) || w & 0xffff_ffff == MARK || w >> 32 == MARK)).sum::<usize>();
+    });
+    marks
+}
+
+/// Open sums and held answers are in memory while they must be, and are gone with their handle, and
+/// with the tables that an added arm made too small.
+#[test]
+fn what_was_open_is_wiped() {
+    const ARMS: u32 = 500;
+    const FEW: usize = 30; // on the stack, here and there
+    let mut seen = 0;
+    for &algorithm in Algorithm::ALL {
+        for window in [0, 1024] {
+            let mut config =
+                Config { horizon: 1 << 20, answer_window: window, pending_capacity: 1024, ..Config::new(ARMS, 0.1) };
+            (config.reward_bits, config.base) = (24, Algorithm::NonprivateExp3 as u32);
+            let made = [0.0, 1e-6].into_iter().find_map(|delta| {
+                config.delta = delta;
+                Bandit::new(algorithm, &config).ok()
+            });
+            let Some(bandit) = made.filter(|b| b.report().unwrap().is_private && !algorithm.name().starts_with("ldp"))
+            else {
+                continue;
+            };
+            let _pin = vec![1u8; 4096]; // so that freed memory stays mapped below it
+            let before = marks();
+            for arm in 0..ARMS {
+                let decision = bandit.select_among(&[arm]).or_else(|_| bandit.select()).unwrap();
+                bandit.update(decision.ticket, MARK as f64 / (1 << 24) as f64).unwrap();
+            }
+            let open = marks();
+            println!("{} {window}: {before}, {open} open", algorithm.name());
+            seen += usize::from(open > before + 300);
+            if bandit.add_arm().is_ok() {
+                assert!(marks() < open + FEW, "{} leaves them behind when it grows", algorithm.name());
+            }
+            drop(bandit);
+            let left = marks();
+            assert!(left < before + FEW, "{} leaves {left} of {open}", algorithm.name());
+        }
+    }
+    assert!(seen >= 20, "{seen}");
+}
