@@ -816,6 +816,13 @@ DPB_MUST_USE dpb_status dpb_select(struct dpb_bandit *bandit, struct dpb_decisio
  * Returns DPB_OK; DPB_NULL; DPB_INVALID_REWARD (the ticket stays open); DPB_UNKNOWN_TICKET;
  * DPB_DUPLICATE; DPB_EXPIRED; DPB_POISONED. A refused answer changes nothing but a count of
  * dpb_diagnostics. Any thread.
+ *
+ * After DPB_INVALID_REWARD answer again, or set DPB_CLAMP_REWARDS: without an answer_window a ticket
+ * that stays open expires one day, and public counts (expired, an arm's pulls) then show that its
+ * reward was out of range.
+ *
+ * The status is for the caller alone: it tells whether a ticket was answered already. A stranger who
+ * reports a click must get one and the same reply whatever it is.
  */
 DPB_MUST_USE dpb_status dpb_update(struct dpb_bandit *bandit, uint64_t ticket, double reward);
 

@@ -24,7 +24,8 @@ pub struct Config {
     pub reward_max: f64,
     /// Rewards are rounded to 2^-bits of the range, `0 ..= 24`; 0 = exactly min or max.
     pub reward_bits: u32,
-    /// Clamp rewards outside the range instead of refusing them.
+    /// Clamp rewards outside the range instead of refusing them. NaN and infinities are refused all
+    /// the same.
     pub clamp_rewards: bool,
     /// m >= 1: how many rewards one user may be behind. Epsilon is divided by it before use.
     pub contributions_per_user: u32,

@@ -306,6 +306,28 @@ fn a_cancel_does_not_tell_a_click() {
     assert!(windowed >= 19, "{windowed}"); // all but those of the local model
 }
 
+/// A reward out of range leaves its decision open. Never answered, that expires one day, for all to
+/// see; answered again, or clamped, it does not.
+#[test]
+fn a_refused_reward_shows_in_public_counts_unless_mended() {
+    let counts = |clamp_rewards, again| {
+        let config = Config { horizon: 100, clamp_rewards, pending_capacity: 1, ..Config::new(3, 1.0) };
+        let bandit = Bandit::new(Algorithm::Se, &config).unwrap();
+        let ticket = bandit.select().unwrap().ticket;
+        let refused = bandit.update(ticket, 1.5);
+        assert_eq!(refused.is_ok(), clamp_rewards);
+        if again {
+            bandit.update(ticket, 1.0).unwrap();
+        }
+        bandit.select().unwrap();
+        let pulls = bandit.arm_reports().unwrap().iter().map(|arm| arm.pulls).sum::<u64>();
+        (bandit.report().unwrap().counts.expired, pulls)
+    };
+    assert_eq!(counts(false, false), (1, 1));
+    assert_eq!(counts(false, true), (0, 2));
+    assert_eq!(counts(true, false), (0, 2));
+}
+
 /// Tickets of one handle mean nothing to another, even of the same seed and node.
 #[test]
 fn foreign_tickets_are_unknown() {

@@ -410,6 +410,13 @@ pub unsafe extern "C" fn dpb_select(bandit: *mut dpb_bandit, out: *mut dpb_decis
 /// Returns DPB_OK; DPB_NULL; DPB_INVALID_REWARD (the ticket stays open); DPB_UNKNOWN_TICKET;
 /// DPB_DUPLICATE; DPB_EXPIRED; DPB_POISONED. A refused answer changes nothing but a count of
 /// dpb_diagnostics. Any thread.
+///
+/// After DPB_INVALID_REWARD answer again, or set DPB_CLAMP_REWARDS: without an answer_window a ticket
+/// that stays open expires one day, and public counts (expired, an arm's pulls) then show that its
+/// reward was out of range.
+///
+/// The status is for the caller alone: it tells whether a ticket was answered already. A stranger who
+/// reports a click must get one and the same reply whatever it is.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_update(bandit: *mut dpb_bandit, ticket: u64, reward: f64) -> dpb_status {
