@@ -1,25 +1,55 @@
 // An ad server that learns which ad is clicked without giving away who clicked: dpb.hpp with
-// cpp-httplib (apt-get install libcpp-httplib-dev). After `cargo build --release`:
+// Boost.Beast (apt-get install libboost-dev). After `cargo build --release`:
 //
-//   c++ -std=c++17 -O2 examples/cpp/ad_server.cpp -I include -I bindings/cpp target/release/libdpb.a
-//       $(pkg-config --cflags --libs cpp-httplib) -lgcc_s -lutil -lrt -lpthread -lm -ldl -lc -o ad_server
+//   c++ -std=c++20 -O2 examples/cpp/ad_server.cpp -I include -I bindings/cpp target/release/libdpb.a
+//       -lgcc_s -lutil -lrt -lpthread -lm -ldl -lc -o ad_server
 //   ./ad_server --port 8080
 //
 // GET /ad picks a creative, GET /click/<ticket> reports the click, GET /report shows what is
 // released and nothing else, / is a small page. A real server would also check who asks.
+//
+// What became of a click is for the operator alone: whoever reports one, in time, twice, late or
+// made up, gets the same empty answer. With --operator-port the operator, and nobody from another
+// machine, reads the counts of refused clicks at GET /diagnostics.
 #include <dpb.hpp>
-#include <httplib.h>
 
+#include <algorithm>
 #include <array>
+#include <charconv>
+#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <cstdio>
-#include <pthread.h>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
 #include <thread>
+#include <utility>
+
+#include <boost/asio.hpp> // after <utility>, which Boost 1.74 forgets
+#include <boost/beast/core.hpp>
+#include <boost/beast/http.hpp>
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = beast::http;
+using asio::ip::tcp;
+using namespace std::chrono_literals;
+using namespace std::string_view_literals;
 
 static constexpr std::array<const char *, 10> CREATIVES = {
     "mountain bike", "espresso machine", "rain jacket", "chess lessons", "garden hose",
     "night train",   "reading lamp",     "bread knife", "wool socks",    "folding kayak"};
+
+// How long a visitor may take to send a request, or to begin the next one, and to take an answer.
+static constexpr auto PATIENCE = 10s;
+// Connections at a time; more wait until some are closed.
+static constexpr int MAX_CONNECTIONS = 2000;
+// Bytes of a request. None has a body.
+static constexpr std::size_t MAX_REQUEST = 16 << 10;
 
 static const char *const PAGE = R"html(<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>Private ads</title>
@@ -40,6 +70,11 @@ refresh();
 </script></html>
 )html";
 
+// The pages.
+
+using Page = http::response<http::string_body>;
+using Routes = Page (*)(dpb::Bandit &, std::string_view path);
+
 // JSON has no NaN (nothing released yet) and no infinity (a baseline's privacy loss).
 static std::string number(double x) {
   char text[32];
@@ -51,46 +86,44 @@ static std::string quoted(std::string_view text) { return "\"" + std::string(tex
 
 static const char *truth(bool x) { return x ? "true" : "false"; }
 
-static void reply(httplib::Response &response, int status, const std::string &json) {
-  response.status = status;
-  response.set_header("Cache-Control", "no-store"); // a cached ad would repeat its ticket
-  response.set_content(json, "application/json");
+static Page page(http::status status, const char *content_type, std::string body) {
+  Page page(status, 11);
+  page.set(http::field::content_type, content_type);
+  page.body() = std::move(body);
+  return page;
 }
 
-static void refuse(httplib::Response &response, int status, const char *error, const char *message) {
-  reply(response, status, "{\"error\":" + quoted(error) + ",\"message\":" + quoted(message) + "}");
+static Page success(std::string json) { return page(http::status::ok, "application/json", std::move(json)); }
+
+static Page failure(http::status status, const char *error, const char *message) {
+  return page(status, "application/json", "{\"error\":" + quoted(error) + ",\"message\":" + quoted(message) + "}");
 }
 
-static void show(dpb::Bandit &bandit, httplib::Response &response) {
+static Page show(dpb::Bandit &bandit) {
   const dpb::Decision decision = bandit.select();
   char ticket[17];
   std::snprintf(ticket, sizeof ticket, "%016llx", static_cast<unsigned long long>(decision.ticket));
-  reply(response, 200,
-        "{\"arm\":" + std::to_string(decision.arm) + ",\"creative\":" + quoted(CREATIVES[decision.arm]) +
-            ",\"click_url\":\"/click/" + ticket + "\",\"propensity\":" + number(decision.propensity) + "}");
+  return success("{\"arm\":" + std::to_string(decision.arm) + ",\"creative\":" + quoted(CREATIVES[decision.arm]) +
+                 ",\"click_url\":\"/click/" + ticket + "\",\"propensity\":" + number(decision.propensity) + "}");
 }
 
-static void click(dpb::Bandit &bandit, const std::string &ticket, httplib::Response &response) {
-  const bool hexadecimal = ticket.find_first_not_of("0123456789abcdefABCDEF") == std::string::npos;
-  if (ticket.size() != 16 || !hexadecimal) {
-    return refuse(response, 400, "malformed_ticket", "a ticket is 16 hexadecimal digits");
-  }
-  switch (bandit.try_update(std::stoull(ticket, nullptr, 16), 1.0)) {
-  case DPB_OK:
-    return reply(response, 200, "{\"clicked\":true}");
-  case DPB_UNKNOWN_TICKET:
-    return refuse(response, 404, "unknown_ticket", "this ticket was never issued here");
-  case DPB_DUPLICATE:
-    return refuse(response, 409, "duplicate_click", "this click was reported already");
-  case DPB_EXPIRED:
-    return refuse(response, 410, "expired_ticket", "this ticket's time is over");
-  default:
-    return refuse(response, 500, "internal", "the click could not be taken");
-  }
+// A whole text that is one number and nothing else: no sign, no space.
+template <class Number> static std::optional<Number> parse(std::string_view text, int base) {
+  Number number{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, base);
+  return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
 }
 
-// Only what is released. diagnostics() is not: a duplicate click is a click.
-static void report(const dpb::Bandit &bandit, httplib::Response &response) {
+// Always the same answer: whether a ticket was clicked already is nobody's business.
+static Page click(dpb::Bandit &bandit, std::string_view text) {
+  if (const auto ticket = parse<std::uint64_t>(text, 16); ticket && text.size() == 16) {
+    (void)bandit.try_update(*ticket, 1.0); // refused, it is in the operator's counts
+  }
+  return Page(http::status::no_content, 11);
+}
+
+// Only what is released.
+static Page report(const dpb::Bandit &bandit) {
   const dpb::Report report = bandit.report();
   const std::vector<dpb::Arm> read = bandit.arms();
   std::string arms;
@@ -99,86 +132,176 @@ static void report(const dpb::Bandit &bandit, httplib::Response &response) {
             ",\"mean\":" + number(read[i].mean) + ",\"width\":" + number(read[i].width) +
             ",\"pulls\":" + std::to_string(read[i].pulls) + ",\"active\":" + truth(read[i].active) + "}";
   }
-  reply(response, 200,
-        "{\"policy\":" + quoted(bandit.policy_name()) + ",\"is_private\":" + truth(report.is_private) +
-            ",\"epsilon_spent\":" + number(report.epsilon_spent) + ",\"delta_spent\":" + number(report.delta_spent) +
-            ",\"phase\":" + std::to_string(report.phase) + ",\"decisions\":" + std::to_string(report.decisions) +
-            ",\"arms\":[" + arms + "]}");
+  return success("{\"policy\":" + quoted(bandit.policy_name()) + ",\"is_private\":" + truth(report.is_private) +
+                 ",\"epsilon_spent\":" + number(report.epsilon_spent) +
+                 ",\"delta_spent\":" + number(report.delta_spent) + ",\"phase\":" + std::to_string(report.phase) +
+                 ",\"decisions\":" + std::to_string(report.decisions) +
+                 ",\"pending\":" + std::to_string(report.pending) + ",\"arms\":[" + arms + "]}");
 }
 
-static int serve(int port) {
-  // Blocked before any thread exists, so that only the thread below sees them.
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGINT);
-  sigaddset(&signals, SIGTERM);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+static Page visitors(dpb::Bandit &bandit, std::string_view path) {
+  constexpr std::string_view CLICK = "/click/";
+  if (path == "/") {
+    return page(http::status::ok, "text/html; charset=utf-8", PAGE);
+  }
+  if (path == "/ad") {
+    return show(bandit);
+  }
+  if (path == "/report") {
+    return report(bandit);
+  }
+  if (path.substr(0, CLICK.size()) == CLICK) {
+    return click(bandit, path.substr(CLICK.size()));
+  }
+  return failure(http::status::not_found, "no_such_page", "try /, /ad, /report");
+}
 
+// NOT private: a repeated click is a click.
+static Page operators(dpb::Bandit &bandit, std::string_view path) {
+  if (path != "/diagnostics") {
+    return failure(http::status::not_found, "no_such_page", "try /diagnostics");
+  }
+  const dpb::Diagnostics counts = bandit.diagnostics();
+  return success("{\"duplicates\":" + std::to_string(counts.duplicates) + ",\"late\":" + std::to_string(counts.late) +
+                 ",\"rejected\":" + std::to_string(counts.rejected) +
+                 ",\"unknown\":" + std::to_string(counts.unknown) + "}");
+}
+
+static Page answer(dpb::Bandit &bandit, Routes routes, http::verb method, std::string_view path, bool has_body) try {
+  if (method != http::verb::get) {
+    Page page = failure(http::status::method_not_allowed, "method_not_allowed", "only GET is served");
+    page.set(http::field::allow, "GET");
+    return page;
+  }
+  if (has_body) {
+    return failure(http::status::payload_too_large, "body_refused", "no request has a body here");
+  }
+  return routes(bandit, path.substr(0, path.find('?')));
+} catch (const dpb::Error &) {
+  return failure(http::status::internal_server_error, "internal", "the request failed");
+}
+
+// The server: one coroutine for each connection, on a few threads.
+
+// Answers one request after the other. Every failure, the visitor's or the network's, ends it by an
+// exception that nobody catches. `place` is held until then.
+static asio::awaitable<void> converse(tcp::socket socket, dpb::Bandit &bandit, Routes routes,
+                                      [[maybe_unused]] std::shared_ptr<void> place) {
+  beast::tcp_stream stream(std::move(socket));
+  beast::flat_buffer buffer(MAX_REQUEST);
+  for (bool another = true; another;) {
+    http::request_parser<http::empty_body> parser;
+    parser.header_limit(MAX_REQUEST);
+    parser.body_limit(std::numeric_limits<std::uint64_t>::max()); // it is not read, whatever its length
+    stream.expires_after(PATIENCE);
+    co_await http::async_read_header(stream, buffer, parser, asio::use_awaitable);
+
+    const auto &request = parser.get();
+    const bool has_body = !parser.is_done();
+    Page page = answer(bandit, routes, request.method(), {request.target().data(), request.target().size()}, has_body);
+    page.set(http::field::cache_control, "no-store"); // a cached ad would repeat its ticket
+    page.keep_alive(request.keep_alive() && !has_body);
+    page.prepare_payload();
+    another = page.keep_alive();
+    stream.expires_after(PATIENCE);
+    if (request.method() == http::verb::head) { // told of a body that does not come
+      http::response_serializer<http::string_body> head(page);
+      co_await http::async_write_header(stream, head, asio::use_awaitable);
+    } else {
+      co_await http::async_write(stream, page, asio::use_awaitable);
+    }
+  }
+  beast::error_code error;
+  stream.socket().shutdown(tcp::socket::shutdown_send, error);
+}
+
+static asio::awaitable<void> serve(tcp::acceptor acceptor, dpb::Bandit &bandit, Routes routes) {
+  const auto place = std::make_shared<char>(); // each connection has a copy
+  asio::steady_timer pause(acceptor.get_executor());
+  for (;;) {
+    beast::error_code error = asio::error::no_descriptors;
+    if (place.use_count() <= MAX_CONNECTIONS) {
+      tcp::socket socket = co_await acceptor.async_accept(asio::make_strand(acceptor.get_executor()),
+                                                          asio::redirect_error(asio::use_awaitable, error));
+      if (!error) {
+        const auto strand = socket.get_executor();
+        asio::co_spawn(strand, converse(std::move(socket), bandit, routes, place), asio::detached);
+      }
+    }
+    if (error) { // most likely too many connections for us or for the system: until some are closed
+      pause.expires_after(50ms);
+      co_await pause.async_wait(asio::use_awaitable);
+    }
+  }
+}
+
+struct Options {
+  std::uint16_t port = 0;
+  std::optional<std::uint16_t> operator_port;
+};
+
+static std::optional<Options> parse_options(int argc, char **argv) {
+  Options options;
+  for (int i = 1; i < argc; i += 2) {
+    const auto port = parse<std::uint16_t>(i + 1 < argc ? argv[i + 1] : "", 10);
+    if (!port) {
+      return std::nullopt;
+    }
+    if (argv[i] == "--port"sv) {
+      options.port = *port;
+    } else if (argv[i] == "--operator-port"sv) {
+      options.operator_port = port;
+    } else {
+      return std::nullopt;
+    }
+  }
+  return options;
+}
+
+static tcp::acceptor listen(asio::thread_pool &pool, std::uint16_t port) try {
+  return tcp::acceptor(pool.get_executor(), tcp::endpoint(asio::ip::address_v4::loopback(), port));
+} catch (const boost::system::system_error &error) {
+  throw std::runtime_error("127.0.0.1:" + std::to_string(port) + ": " + error.code().message());
+}
+
+static void run(const Options &options) {
   dpb::Config config(CREATIVES.size(), 1.0); // epsilon = 1
   config.horizon = 100'000;
   config.reward_bits = 0;      // a click or none
+  config.flags |= DPB_CLAMP_REWARDS; // a refused reward would leave its ticket open, for all to see
   config.answer_window = 1000; // an ad not clicked while 1000 later ones were shown: no click
   dpb::Bandit bandit(config);  // one for all threads
 
-  httplib::Server server;
-  server.Get("/", [](const auto &, auto &response) { response.set_content(PAGE, "text/html; charset=utf-8"); });
-  server.Get("/ad", [&](const auto &, auto &response) { show(bandit, response); });
-  server.Get("/click/(.*)", [&](const auto &request, auto &response) { click(bandit, request.matches[1], response); });
-  server.Get("/report", [&](const auto &, auto &response) { report(bandit, response); });
-  // The library would answer HEAD as GET, and play an ad that nobody sees.
-  server.set_pre_routing_handler([](const auto &request, auto &response) {
-    if (request.method != "HEAD") {
-      return httplib::Server::HandlerResponse::Unhandled;
-    }
-    response.status = 405;
-    return httplib::Server::HandlerResponse::Handled;
-  });
-  server.set_error_handler([](const auto &request, auto &response) {
-    if (request.method != "GET") {
-      response.set_header("Allow", "GET");
-      refuse(response, 405, "method_not_allowed", "only GET is served");
-    } else if (response.body.empty()) {
-      refuse(response, response.status, "no_such_page", "try /, /ad, /report");
-    }
-  });
-  server.set_exception_handler([](const auto &, auto &response, std::exception_ptr) {
-    refuse(response, 500, "internal", "the request failed");
-  });
-
-  if (port == 0) {
-    port = server.bind_to_any_port("127.0.0.1");
-  } else if (!server.bind_to_port("127.0.0.1", port)) {
-    port = -1;
+  asio::thread_pool pool(std::max(2U, std::thread::hardware_concurrency()));
+  asio::signal_set signals(pool, SIGINT, SIGTERM);
+  signals.async_wait([&](auto, int) { pool.stop(); });
+  const auto open = [&](std::uint16_t port, Routes routes) {
+    tcp::acceptor acceptor = listen(pool, port);
+    const unsigned bound = acceptor.local_endpoint().port();
+    asio::co_spawn(pool, serve(std::move(acceptor), bandit, routes), asio::detached);
+    return bound;
+  };
+  std::printf("listening on http://127.0.0.1:%u\n", open(options.port, visitors));
+  if (options.operator_port) {
+    std::printf("the operator's counts, not private: http://127.0.0.1:%u/diagnostics\n",
+                open(*options.operator_port, operators));
   }
-  if (port < 0) {
-    std::fprintf(stderr, "cannot listen on 127.0.0.1\n");
-    return 1;
-  }
-  std::printf("listening on http://127.0.0.1:%d\n", port);
   std::fflush(stdout);
-  std::thread([&] {
-    int received = 0;
-    sigwait(&signals, &received);
-    while (!server.is_running()) {
-      std::this_thread::yield(); // stop() before that does nothing
-    }
-    server.stop();
-  }).detach();
-  server.listen_after_bind();
+  pool.join();
   std::printf("stopped\n");
-  return 0;
 }
 
-int main(int argc, char **argv) {
-  const std::string option = argc == 3 ? argv[1] : "";
-  if (argc != 1 && option != "--port") {
-    std::fprintf(stderr, "usage: ad_server [--port N]   (default 0: any free one)\n");
+int main(int argc, char **argv) try {
+  const std::optional<Options> options = parse_options(argc, argv);
+  if (!options) {
+    std::fprintf(stderr, "usage: ad_server [--port N] [--operator-port N]\n"
+                         "  --port N           default 0: any free one\n"
+                         "  --operator-port N  serve the counts of refused clicks there, to this machine\n");
     return 2;
   }
-  try {
-    return serve(argc == 3 ? std::stoi(argv[2]) : 0);
-  } catch (const std::exception &error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
-  }
+  run(*options);
+  return 0;
+} catch (const std::exception &error) {
+  std::fprintf(stderr, "%s\n", error.what());
+  return 1;
 }

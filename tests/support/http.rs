@@ -13,21 +13,48 @@ pub struct Server {
     host: String,
 }
 
+/// A hard limit on hanging. Nothing takes nearly as long.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
 impl Server {
     /// Starts a program whose first line of output names http://127.0.0.1:PORT.
     pub fn start(command: &mut Command) -> Server {
         let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
-        let mut output = BufReader::new(process.stdout.take().unwrap());
+        let output = BufReader::new(process.stdout.take().unwrap());
+        let mut server = Server { process, output, host: String::new() };
+        server.host = server.next_address();
+        server
+    }
+
+    /// The address and port that the next line of output names.
+    pub fn next_address(&mut self) -> String {
         let mut line = String::new();
-        output.read_line(&mut line).unwrap();
+        self.output.read_line(&mut line).unwrap();
         let url = line.split_whitespace().find_map(|word| word.strip_prefix("http://"));
-        let host = url.unwrap_or_else(|| panic!("no address in {line:?}")).to_owned();
-        Server { process, output, host }
+        let url = url.unwrap_or_else(|| panic!("no address in {line:?}"));
+        url.split('/').next().unwrap().to_owned()
     }
 
     /// Its address and port.
     pub fn host(&self) -> &str {
         &self.host
+    }
+
+    /// A number of /proc/PID/status, such as Threads or VmHWM (the most memory so far, in kB).
+    pub fn status(&self, field: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+        line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or_else(|| panic!("{field}"))
+    }
+
+    /// How many files and connections it has open.
+    pub fn files(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.process.id())).unwrap().count()
+    }
+
+    /// A connection of our own to it.
+    pub fn connect(&self) -> TcpStream {
+        connect(&self.host)
     }
 
     /// The status and body of a GET, over a connection of its own.
@@ -43,35 +70,65 @@ impl Server {
 
     /// Any method, with a body of its own.
     pub fn send(&self, method: &str, path: &str, body: &str) -> (u16, String, String) {
-        let mut connection = TcpStream::connect(&self.host).unwrap();
-        connection.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        let head = format!("{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close", self.host);
-        // In one piece: a server that refuses the head may close before a body that comes after it,
-        // and the reset would take the answer away.
-        let request = format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
-        connection.write_all(request.as_bytes()).unwrap();
-        let mut answer = String::new();
-        connection.read_to_string(&mut answer).unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{path}: {answer:?}"));
-        let status = head.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("{head}"));
-        (status, head.to_ascii_lowercase(), body.trim_end().to_owned())
+        send(&self.host, method, path, body)
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: i32) {
+        // SAFETY: a plain system call on a child that was not yet waited for.
+        assert_eq!(unsafe { libc::kill(self.process.id() as i32, signal) }, 0);
     }
 
     /// Interrupts the server as Ctrl-C does: how it ended, and what it said last.
-    pub fn interrupt(mut self) -> (ExitStatus, String) {
-        // SAFETY: a plain system call on a child that was not yet waited for.
-        assert_eq!(unsafe { libc::kill(self.process.id() as i32, libc::SIGINT) }, 0);
-        let end = Instant::now() + Duration::from_secs(10);
-        while Instant::now() < end {
-            if let Some(status) = self.process.try_wait().unwrap() {
-                let mut said = String::new();
-                self.output.read_to_string(&mut said).unwrap();
-                return (status, said);
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        panic!("the server ignores SIGINT");
+    pub fn interrupt(self) -> (ExitStatus, String) {
+        self.end(libc::SIGINT)
     }
+
+    /// Ends it by this signal: how it ended, and what it said last.
+    pub fn end(mut self, signal: i32) -> (ExitStatus, String) {
+        self.signal(signal);
+        let status = wait(&mut self.process);
+        let mut said = String::new();
+        self.output.read_to_string(&mut said).unwrap();
+        (status, said)
+    }
+}
+
+/// How a process ends that must end by itself.
+pub fn wait(process: &mut Child) -> ExitStatus {
+    let end = Instant::now() + PATIENCE;
+    while Instant::now() < end {
+        if let Some(status) = process.try_wait().unwrap() {
+            return status;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let _ = process.kill();
+    let _ = process.wait();
+    panic!("the process does not end");
+}
+
+/// A connection that does not wait for ever.
+pub fn connect(host: &str) -> TcpStream {
+    let connection = TcpStream::connect(host).unwrap();
+    connection.set_read_timeout(Some(PATIENCE)).unwrap();
+    connection.set_write_timeout(Some(PATIENCE)).unwrap();
+    connection
+}
+
+/// Status, head in lower case, and body.
+pub fn send(host: &str, method: &str, path: &str, body: &str) -> (u16, String, String) {
+    let mut connection = connect(host);
+    let head = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close");
+    // In one piece: a server that refuses the head may close before a body that comes after it,
+    // and the reset would take the answer away.
+    let request = format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    connection.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{path}: {answer:?}"));
+    let status = head.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("{head}"));
+    (status, head.to_ascii_lowercase(), body.trim_end().to_owned())
 }
 
 impl Drop for Server {

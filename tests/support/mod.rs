@@ -16,6 +16,15 @@ pub fn library_dir() -> PathBuf {
     std::env::current_exe().unwrap().parent().unwrap().to_path_buf()
 }
 
+/// target/<profile>/examples/NAME, two floors above the test in target/<profile>/deps.
+pub fn example(name: &str) -> PathBuf {
+    let binary = library_dir().parent().unwrap().join("examples").join(name);
+    let age = |path: &Path| path.metadata().and_then(|m| m.modified()).expect("cargo build --example");
+    let source = root().join(format!("examples/{name}.rs"));
+    assert!(age(&binary) >= age(&source), "stale: `cargo test --test` builds no examples, `cargo test` does");
+    binary
+}
+
 /// Is this tool here? If not, says "skipped", and fails where DPB_REQUIRE_TOOLCHAINS=1 (CI).
 pub fn have(tool: &str) -> bool {
     let found =

@@ -7,15 +7,17 @@
 //
 // GET /ad picks a creative, GET /click/<ticket> reports the click, GET /report shows what is
 // released and nothing else, / is a small page. A real server would also check who asks.
+//
+// What became of a click is for the operator alone: whoever reports one, in time, twice, late or
+// made up, gets the same empty answer. With --operator-port the operator, and nobody from another
+// machine, reads the counts of refused clicks at GET /diagnostics.
 package main
 
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
-	"log"
 	"math"
 	"net"
 	"net/http"
@@ -26,6 +28,17 @@ import (
 	"time"
 
 	dpb "github.com/libdpb/libdpb/bindings/go"
+)
+
+const (
+	// How long a visitor may take to send a request, to begin the next one, and to take an answer.
+	patience = 10 * time.Second
+	// How long those who are being answered may take when the server ends.
+	grace = 2 * time.Second
+	// Connections at a time; more wait until some are closed.
+	maxConnections = 2000
+	// Bytes of a request. None has a body.
+	maxRequest = 16 << 10
 )
 
 var creatives = []string{
@@ -53,73 +66,153 @@ refresh();
 `
 
 func main() {
-	port := flag.Int("port", 0, "port to listen on; 0: any free one")
+	port := portFlag("port", "`N`; 0: any free one", 0)
+	operatorPort := portFlag("operator-port", "serve the counts of refused clicks on port `N`, to this machine", -1)
 	flag.Parse()
-	if err := serve(*port); err != nil {
-		log.Fatal(err)
+	if flag.NArg() > 0 {
+		flag.Usage()
+		os.Exit(2)
+	}
+	if err := run(*port, *operatorPort); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
 }
 
-func serve(port int) error {
+func portFlag(name, usage string, unset int) *int {
+	port := unset
+	flag.Func(name, usage, func(text string) error {
+		number, err := strconv.ParseUint(text, 10, 16)
+		port = int(number)
+		return err
+	})
+	return &port
+}
+
+func run(port, operatorPort int) error {
 	config := dpb.NewConfig(uint32(len(creatives)), 1) // epsilon = 1
 	config.Horizon = 100_000
 	config.RewardBits = 0      // a click or none
+	config.ClampRewards = true // a refused reward would leave its ticket open, for all to see
 	config.AnswerWindow = 1000 // an ad not clicked while 1000 later ones were shown: no click
 	bandit, err := dpb.New(config)
 	if err != nil {
 		return err
 	}
 	defer bandit.Close()
-
 	ads := adServer{bandit}
-	routes := http.NewServeMux()
-	routes.HandleFunc("/ad", ads.show)
-	routes.HandleFunc("/click/{ticket...}", ads.click)
-	routes.HandleFunc("/report", ads.report)
-	routes.HandleFunc("/{$}", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		fmt.Fprint(w, page)
-	})
-	routes.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		refuse(w, http.StatusNotFound, "no_such_page", "try /, /ad, /report")
-	})
 
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-	if err != nil {
+	stop, forget := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer forget()
+	var servers []*http.Server
+	ended := make(chan error, 2)
+	open := func(port int, pages http.Handler, says string) error {
+		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			return err
+		}
+		server := newServer(pages)
+		servers = append(servers, server)
+		go func() { ended <- server.Serve(listener) }()
+		fmt.Printf(says+"\n", listener.Addr())
+		return nil
+	}
+	if err := open(port, ads.visitors(), "listening on http://%s"); err != nil {
 		return err
 	}
-	server := &http.Server{Handler: getOnly(routes), ReadHeaderTimeout: 10 * time.Second}
-	ended := make(chan error, 1)
-	go func() {
-		<-ctx.Done()
-		patience, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		ended <- server.Shutdown(patience)
-	}()
-	fmt.Printf("listening on http://%s\n", listener.Addr())
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+	if operatorPort >= 0 {
+		says := "the operator's counts, not private: http://%s/diagnostics"
+		if err := open(operatorPort, ads.operator(), says); err != nil {
+			return err
+		}
+	}
+	select {
+	case <-stop.Done():
+	case err := <-ended:
 		return err
+	}
+	for _, server := range servers {
+		finish(server)
 	}
 	fmt.Println("stopped")
-	return <-ended
+	return nil
 }
 
-// getOnly also keeps HEAD out, which net/http would take for GET: it would play an ad that nobody sees.
-func getOnly(routes http.Handler) http.Handler {
+// newServer withstands slow visitors and many.
+func newServer(pages http.Handler) *http.Server {
+	places := make(chan struct{}, maxConnections)
+	return &http.Server{
+		Handler:           pages,
+		ReadHeaderTimeout: patience,
+		ReadTimeout:       patience,
+		WriteTimeout:      patience,
+		IdleTimeout:       patience,
+		MaxHeaderBytes:    maxRequest,
+		ConnState: func(_ net.Conn, state http.ConnState) {
+			switch state {
+			case http.StateNew:
+				places <- struct{}{} // the server waits for this before it accepts the next
+			case http.StateClosed:
+				<-places
+			}
+		},
+	}
+}
+
+// finish lets those finish who are being answered.
+func finish(server *http.Server) {
+	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	if server.Shutdown(ctx) != nil {
+		server.Close() // half a request is none
+	}
+}
+
+// guard lets in what has a page: GET without a body. HEAD too would play an ad that nobody sees.
+func guard(pages http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet {
+		w.Header().Set("Cache-Control", "no-store") // a cached ad would repeat its ticket
+		if r.ContentLength != 0 {
+			w.Header().Set("Connection", "close") // nobody reads it
+		}
+		switch {
+		case r.Method != http.MethodGet:
 			w.Header().Set("Allow", http.MethodGet)
 			refuse(w, http.StatusMethodNotAllowed, "method_not_allowed", "only GET is served")
-			return
+		case r.ContentLength != 0:
+			refuse(w, http.StatusRequestEntityTooLarge, "body_refused", "no request has a body here")
+		default:
+			pages.ServeHTTP(w, r)
 		}
-		routes.ServeHTTP(w, r)
 	})
 }
 
 // One bandit serves all goroutines.
 type adServer struct{ bandit *dpb.Bandit }
+
+func (s adServer) visitors() http.Handler {
+	pages := http.NewServeMux()
+	pages.HandleFunc("/ad", s.show)
+	pages.HandleFunc("/click/{ticket...}", s.click)
+	pages.HandleFunc("/report", s.report)
+	pages.HandleFunc("/{$}", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		fmt.Fprint(w, page)
+	})
+	pages.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		refuse(w, http.StatusNotFound, "no_such_page", "try /, /ad, /report")
+	})
+	return guard(pages)
+}
+
+func (s adServer) operator() http.Handler {
+	pages := http.NewServeMux()
+	pages.HandleFunc("/diagnostics", s.diagnostics)
+	pages.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		refuse(w, http.StatusNotFound, "no_such_page", "try /diagnostics")
+	})
+	return guard(pages)
+}
 
 func (s adServer) show(w http.ResponseWriter, _ *http.Request) {
 	decision, err := s.bandit.Select()
@@ -135,21 +228,16 @@ func (s adServer) show(w http.ResponseWriter, _ *http.Request) {
 	})
 }
 
+// click always gives the same answer: whether a ticket was clicked already is nobody's business.
 func (s adServer) click(w http.ResponseWriter, r *http.Request) {
 	text := r.PathValue("ticket")
-	ticket, err := strconv.ParseUint(text, 16, 64)
-	if err != nil || len(text) != 16 {
-		refuse(w, http.StatusBadRequest, "malformed_ticket", "a ticket is 16 hexadecimal digits")
-		return
+	if ticket, err := strconv.ParseUint(text, 16, 64); err == nil && len(text) == 16 {
+		_ = s.bandit.Update(ticket, 1) // refused, it is in the operator's counts
 	}
-	if err := s.bandit.Update(ticket, 1); err != nil {
-		fail(w, err)
-		return
-	}
-	reply(w, http.StatusOK, map[string]any{"clicked": true})
+	w.WriteHeader(http.StatusNoContent)
 }
 
-// report shows only what is released. Diagnostics is not: a duplicate click is a click.
+// report shows only what is released.
 func (s adServer) report(w http.ResponseWriter, _ *http.Request) {
 	report, err := s.bandit.Report()
 	if err != nil {
@@ -171,7 +259,19 @@ func (s adServer) report(w http.ResponseWriter, _ *http.Request) {
 	reply(w, http.StatusOK, map[string]any{
 		"policy": s.bandit.PolicyName(), "is_private": report.IsPrivate,
 		"epsilon_spent": number(report.EpsilonSpent), "delta_spent": report.DeltaSpent,
-		"phase": report.Phase, "decisions": report.Decisions, "arms": arms,
+		"phase": report.Phase, "decisions": report.Decisions, "pending": report.Pending, "arms": arms,
+	})
+}
+
+// diagnostics is NOT private: a repeated click is a click.
+func (s adServer) diagnostics(w http.ResponseWriter, _ *http.Request) {
+	counts, err := s.bandit.Diagnostics()
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	reply(w, http.StatusOK, map[string]any{
+		"duplicates": counts.Duplicates, "late": counts.Late, "rejected": counts.Rejected, "unknown": counts.Unknown,
 	})
 }
 
@@ -183,17 +283,9 @@ func number(x float64) any {
 	return x
 }
 
+// fail: the bandit itself is broken.
 func fail(w http.ResponseWriter, err error) {
-	switch {
-	case errors.Is(err, dpb.ErrUnknownTicket):
-		refuse(w, http.StatusNotFound, "unknown_ticket", err.Error())
-	case errors.Is(err, dpb.ErrDuplicate):
-		refuse(w, http.StatusConflict, "duplicate_click", err.Error())
-	case errors.Is(err, dpb.ErrExpired):
-		refuse(w, http.StatusGone, "expired_ticket", err.Error())
-	default:
-		refuse(w, http.StatusInternalServerError, "internal", err.Error())
-	}
+	refuse(w, http.StatusInternalServerError, "internal", err.Error())
 }
 
 func refuse(w http.ResponseWriter, status int, name, message string) {
@@ -202,7 +294,6 @@ func refuse(w http.ResponseWriter, status int, name, message string) {
 
 func reply(w http.ResponseWriter, status int, body map[string]any) {
 	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store") // a cached ad would repeat its ticket
 	w.WriteHeader(status)
 	json.NewEncoder(w).Encode(body) // a visitor who left does not stop the shop
 }

@@ -1,0 +1,438 @@
+//! The three ad servers, built as they say and driven with real HTTP: what each promises its
+//! visitors and its operator, and that it withstands the world.
+#![cfg(target_os = "linux")] // signals, /proc
+
+#[path = "support/http.rs"]
+mod http;
+mod support;
+
+use http::{PATIENCE, Server, connect, wait};
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use support::{Link, build, example, go, have, run, skip};
+
+const WINDOW: usize = 1000;
+/// Connections at a time that each server takes.
+const PLACES: usize = 2000;
+
+/// A server's program, built once, and what it needs to be told to serve.
+struct Program {
+    path: PathBuf,
+    arguments: &'static [&'static str],
+}
+
+static RUST: LazyLock<Option<Program>> =
+    LazyLock::new(|| Some(Program { path: example("ad_server"), arguments: &["--serve"] }));
+
+static CPP: LazyLock<Option<Program>> = LazyLock::new(|| {
+    if !have("c++") {
+        return None;
+    }
+    let beast = ["-E", "-xc++", "-include", "boost/beast/version.hpp", "/dev/null"];
+    if !Command::new("c++").args(beast).output().is_ok_and(|output| output.status.success()) {
+        skip("Boost.Beast not found (apt-get install libboost-dev)");
+        return None;
+    }
+    let path = build("c++", "examples/cpp/ad_server.cpp", &["-std=c++20", "-pthread"], Link::Static);
+    Some(Program { path, arguments: &[] })
+});
+
+static GO: LazyLock<Option<Program>> = LazyLock::new(|| {
+    const DIRECTORY: &str = "examples/go/adserver";
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("go_adserver");
+    run(&mut go(DIRECTORY, &["vet", "./..."])?);
+    run(&mut go(DIRECTORY, &["build", "-o", path.to_str().unwrap()])?);
+    Some(Program { path, arguments: &[] })
+});
+
+impl Program {
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.path);
+        command.args(self.arguments);
+        command
+    }
+
+    /// On any free port.
+    fn start(&self) -> Server {
+        Server::start(self.command().args(["--port", "0"]))
+    }
+
+    /// On any free port, with this limit (as `ulimit` takes it) on open files.
+    fn start_with(&self, files: &str) -> Server {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("ulimit {files} && exec \"$@\""), "sh"]).arg(&self.path).args(self.arguments);
+        Server::start(shell.args(["--port", "0"]))
+    }
+
+    /// With an operator's address too.
+    fn start_with_operator(&self) -> (Server, String) {
+        let mut server = Server::start(self.command().args(["--port", "0", "--operator-port", "0"]));
+        let operator = server.next_address();
+        (server, operator)
+    }
+
+    /// With options that it refuses: its exit code, and what it says.
+    fn refuses(&self, options: &[&str]) -> (Option<i32>, String) {
+        let mut process = self.command().args(options).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let status = wait(&mut process);
+        let mut said = String::new();
+        process.stderr.unwrap().read_to_string(&mut said).unwrap();
+        (status.code(), said)
+    }
+}
+
+/// Every promise, for every server that can be built here.
+macro_rules! promises {
+    ($($promise:ident)*) => {
+        each! { rust RUST $($promise)* }
+        each! { cpp CPP $($promise)* }
+        each! { go GO $($promise)* }
+    };
+}
+
+macro_rules! each {
+    ($server:ident $program:ident $($promise:ident)*) => {
+        mod $server {
+            $(
+                #[test]
+                fn $promise() {
+                    super::$program.as_ref().inspect(|program| super::$promise(program));
+                }
+            )*
+        }
+    };
+}
+
+promises! {
+    it_serves_ads_and_reports_what_is_released
+    whoever_clicks_is_told_the_same
+    slow_visitors_neither_stay_nor_keep_others_waiting
+    bodies_of_any_length_are_refused_unread
+    a_port_in_use_ends_it_and_none_is_taken_for_another
+    both_signals_end_it_cleanly_under_load
+    too_many_open_files_pass
+}
+
+/// No more than 10 lines of JSON, so no parser.
+fn it_serves_ads_and_reports_what_is_released(program: &Program) {
+    let server = program.start();
+
+    // An ad.
+    let (status, head, ad) = server.request("/ad?slot=top");
+    assert_eq!(status, 200);
+    assert!(head.contains("content-type: application/json") && head.contains("cache-control: no-store"), "{head}");
+    assert!(number_field(&ad, "arm").unwrap() < 10.0 && number_field(&ad, "propensity").unwrap() > 0.0, "{ad}");
+    assert!(!text_field(&ad, "creative").is_empty());
+    let url = text_field(&ad, "click_url").to_owned();
+    assert_eq!(server.get(&url), (204, String::new()));
+
+    // What is refused changes nothing.
+    let before = server.get("/report");
+    for path in ["/nothing", "/ad/", "/diagnostics"] {
+        let (status, body) = server.get(path);
+        assert_eq!((status, text_field(&body, "error")), (404, "no_such_page"), "{path}: {body}");
+        assert!(!text_field(&body, "message").is_empty());
+    }
+    for (method, path) in [("POST", "/ad"), ("PUT", "/report"), ("DELETE", "/nothing"), ("HEAD", "/ad"), ("POST", &url)]
+    {
+        let (status, head, body) = server.send(method, path, if method == "HEAD" { "" } else { "x" });
+        assert!(status == 405 && head.contains("allow: get"), "{method} {path}: {head}");
+        assert!(method == "HEAD" || text_field(&body, "error") == "method_not_allowed", "{method} {path}: {body}");
+    }
+    assert_eq!(server.get("/report"), before);
+
+    // The report has what is released, and no trace of a click.
+    let unclicked = program.start();
+    click_url(&unclicked);
+    assert_eq!(unclicked.get("/report"), before, "one ad clicked, one ad not clicked");
+    let report = before.1;
+    assert_eq!((number_field(&report, "decisions"), number_field(&report, "epsilon_spent")), (Some(1.0), Some(0.0)));
+    assert_eq!((number_field(&report, "mean"), number_field(&report, "width")), (None, None), "nothing is released");
+    for field in ["answered", "duplicates", "late", "click"] {
+        assert!(!report.contains(field), "{field}: {report}");
+    }
+    assert_eq!(report.matches("\"active\":true").count(), 10);
+    assert!(report.contains("\"is_private\":true") && !text_field(&report, "policy").is_empty());
+
+    // The page needs nothing from elsewhere.
+    let (status, page) = server.get("/");
+    assert!(status == 200 && page.contains("/report") && !page.contains("://"), "{page}");
+
+    // Silence is an answer once its window is over.
+    (0..WINDOW).for_each(|_| drop(click_url(&server)));
+    let report = server.get("/report").1;
+    assert_eq!(number_field(&report, "decisions"), Some(WINDOW as f64 + 1.0));
+    assert_eq!(number_field(&report, "pending"), Some(WINDOW as f64));
+
+    let (status, said) = server.interrupt();
+    assert_eq!((status.code(), said.as_str()), (Some(0), "stopped\n"), "no operator's address unless asked for");
+}
+
+/// What became of a click depends on clicks: no answer, to the last byte, tells it. The operator
+/// knows, at an address of this machine.
+fn whoever_clicks_is_told_the_same(program: &Program) {
+    let ((server, operator), other) = (program.start_with_operator(), program.start());
+    let (late, foreign) = (click_url(&server), click_url(&other));
+    (0..WINDOW).for_each(|_| drop(click_url(&server)));
+    let (fresh, silent) = (click_url(&server), click_url(&server));
+    let overlong = format!("/click/{}", "f".repeat(2000));
+    let tell = |method: &str, path: &str| {
+        let (_, head, body) = server.send(method, path, "");
+        let head: Vec<&str> = head.lines().filter(|line| !line.starts_with("date: ")).collect();
+        format!("{}\n\n{body}", head.join("\n"))
+    };
+
+    let answer = tell("GET", &fresh);
+    assert!(answer.starts_with("http/1.1 204 ") && answer.contains("cache-control: no-store"), "{answer}");
+    let malformed = ["12", "zzzzzzzzzzzzzzzz", "+123456789abcdef", "0x23456789abcdef", "0123456789abcdef0"];
+    let more = ["", "0123/456789abcde", "%20123456789abcde"];
+    let malformed: Vec<_> = malformed.iter().chain(&more).map(|ticket| format!("/click/{ticket}")).collect();
+    for path in [&fresh, &late, &foreign, &overlong].into_iter().chain(&malformed) {
+        assert_eq!(tell("GET", path), answer, "{path}");
+    }
+    for method in ["HEAD", "POST", "DELETE"] {
+        let answers = [&fresh, &silent, &late, &foreign].map(|path| tell(method, path));
+        assert_eq!(BTreeSet::from(answers).len(), 1, "{method}");
+    }
+
+    let ask = |path: &str| http::send(&operator, "GET", path, "");
+    assert!(operator.starts_with("127.0.0.1:"), "{operator}");
+    let (status, head, counts) = ask("/diagnostics");
+    assert!(status == 200 && head.contains("cache-control: no-store"), "{head}");
+    let counts = ["duplicates", "late", "rejected", "unknown"].map(|name| number_field(&counts, name));
+    assert_eq!(counts, [Some(1.0), Some(1.0), Some(0.0), Some(1.0)]);
+    assert_eq!(server.get("/diagnostics").0, 404, "for the operator alone");
+    assert_eq!(ask("/ad").0, 404, "visitors go elsewhere");
+    assert_eq!(http::send(&operator, "POST", "/diagnostics", "").0, 405);
+    assert_eq!(server.interrupt().0.code(), Some(0));
+}
+
+/// Those who send half a request, or none, or one letter after the other, or who do not take their
+/// answers, hold no thread, nobody waits for them, and they are sent away. So are more than there
+/// are places for: newcomers wait until these have gone.
+fn slow_visitors_neither_stay_nor_keep_others_waiting(program: &Program) {
+    allow_many_files();
+    let server = program.start();
+    let mut dripping = server.connect();
+    dripping.write_all(b"GET /ad HTTP/1.1\r\nHost: drip\r\nX: ").unwrap();
+    let mut greedy = server.connect();
+    server.signal(libc::SIGSTOP); // so that they come all at once
+    let half: Vec<_> = (0..PLACES / 2)
+        .map(|_| {
+            let mut connection = server.connect();
+            connection.write_all(b"GET /ad HTTP/1.1\r\nHost: half\r\n").unwrap();
+            connection
+        })
+        .collect();
+    server.signal(libc::SIGCONT);
+    for _ in 0..20 {
+        assert_eq!(server.get("/ad").0, 200);
+    }
+    let open = half.iter().filter(|connection| is_open(connection)).count();
+    assert!(open > half.len() / 2, "others waited until only {open} of {} were left", half.len());
+    assert!(server.status("Threads") < 100, "{} threads", server.status("Threads"));
+
+    let crowd: Vec<_> = (0..PLACES / 2 + 200).map(|_| server.connect()).collect();
+    std::thread::scope(|scope| {
+        scope.spawn(|| push(&mut dripping, b"x", Duration::from_millis(100)));
+        scope.spawn(|| push(&mut greedy, b"GET / HTTP/1.1\r\nHost: greedy\r\n\r\n", Duration::from_micros(10)));
+        assert_eq!(server.get("/ad").0, 200, "a newcomer");
+        assert!(server.files() < PLACES + 100, "{} connections at a time", server.files());
+        for mut connection in half {
+            match connection.read_to_end(&mut Vec::new()) {
+                Err(error) if [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind()) => {
+                    panic!("half a request is waited for, for ever")
+                }
+                _ => {}
+            }
+        }
+    });
+    drop(crowd);
+    assert_eq!(server.get("/ad").0, 200);
+}
+
+/// Writes this over and over, with pauses, until the other side closes.
+fn push(connection: &mut TcpStream, what: &[u8], pause: Duration) {
+    let (end, mut rest) = (Instant::now() + PATIENCE, what);
+    connection.set_nonblocking(true).unwrap();
+    while Instant::now() < end {
+        match connection.write(rest) {
+            Ok(n) => rest = if n < rest.len() { &rest[n..] } else { what },
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(_) => return,
+        }
+        std::thread::sleep(pause);
+    }
+    panic!("waited for, for ever: {}", String::from_utf8_lossy(what));
+}
+
+/// Has the other side said nothing, and not closed?
+fn is_open(connection: &TcpStream) -> bool {
+    connection.set_nonblocking(true).unwrap();
+    let peeked = connection.peek(&mut [0]);
+    connection.set_nonblocking(false).unwrap();
+    peeked.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+}
+
+/// As many as the system lets us have, for us and for the servers that we start.
+fn allow_many_files() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: plain system calls on a struct of our own.
+    unsafe {
+        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit), 0);
+        limit.rlim_cur = limit.rlim_max;
+        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &limit), 0);
+    }
+    assert!(limit.rlim_max >= 16_384, "ulimit -Hn {}: too few for this test", limit.rlim_max);
+}
+
+/// A declared length is not believed, and what is sent is not kept.
+fn bodies_of_any_length_are_refused_unread(program: &Program) {
+    let server = program.start();
+    click_url(&server);
+    let (before, memory) = (server.get("/report"), server.status("VmHWM"));
+    for (method, status) in [("POST", 405), ("GET", 413)] {
+        for header in ["Content-Length: 99999999999999", "Content-Length: 1", "Transfer-Encoding: chunked"] {
+            // Announced, and never sent: the answer comes all the same.
+            let mut connection = server.connect();
+            write!(connection, "{method} /ad HTTP/1.1\r\nHost: long\r\n{header}\r\n\r\n").unwrap();
+            let mut answer = String::new();
+            BufReader::new(connection).read_line(&mut answer).unwrap();
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{method}, {header}: {answer}");
+        }
+    }
+
+    // A gigabyte of body, of chunks, and of head: whether they hear the answer is their affair.
+    let piece = "x".repeat(1 << 20);
+    let chunk = format!("{:x}\r\n{piece}\r\n", piece.len());
+    for (head, piece) in [
+        ("POST /ad HTTP/1.1\r\nHost: long\r\nContent-Length: 1073741824\r\n\r\n", &piece),
+        ("POST /ad HTTP/1.1\r\nHost: long\r\nTransfer-Encoding: chunked\r\n\r\n", &chunk),
+        ("GET /ad HTTP/1.1\r\nHost: long\r\nX: ", &piece),
+        ("GET /", &piece),
+        ("\x16\x03\x01 no HTTP at all\r\n\r\n", &piece),
+    ] {
+        let mut connection = server.connect();
+        connection.write_all(head.as_bytes()).unwrap();
+        let _ = (0..1024).try_for_each(|_| connection.write_all(piece.as_bytes()));
+    }
+    let grown = server.status("VmHWM") - memory;
+    assert!(grown < 64 << 10, "{grown} kB more memory");
+    assert_eq!(server.get("/report"), before, "a refused request changed something");
+}
+
+fn a_port_in_use_ends_it_and_none_is_taken_for_another(program: &Program) {
+    let server = program.start();
+    let taken = server.host().split(':').nth(1).unwrap();
+    for options in [&["--port", taken][..], &["--port", "0", "--operator-port", taken]] {
+        let (code, said) = program.refuses(options);
+        assert!(code == Some(1) && said.contains(taken), "{options:?}: {code:?} {said}");
+    }
+    assert_eq!(server.get("/ad").0, 200);
+
+    for option in ["--port", "--operator-port"] {
+        for port in ["65536", "99999", "4295000000", "-1", "80x", " 80", "http", ""] {
+            let (code, said) = program.refuses(&[option, port]);
+            assert!(code == Some(2) && said.to_lowercase().contains("usage"), "{option} {port:?}: {code:?} {said}");
+        }
+    }
+    for options in [&["--port"][..], &["--nothing", "1"], &["stray"]] {
+        let (code, said) = program.refuses(options);
+        assert!(code == Some(2) && said.to_lowercase().contains("usage"), "{options:?}: {code:?} {said}");
+    }
+}
+
+/// Each answer is whole, or none, and the end does not wait for visitors who keep still.
+fn both_signals_end_it_cleanly_under_load(program: &Program) {
+    for signal in [libc::SIGINT, libc::SIGTERM] {
+        let server = program.start();
+        let host = server.host().to_owned();
+        let _still: Vec<_> = (0..100)
+            .map(|i| {
+                let mut connection = server.connect();
+                let request = b"GET /ad HTTP/1.1\r\nHost: still\r\n\r\n";
+                connection.write_all(&request[..request.len() - i % 3]).unwrap(); // one third waits for its next
+                connection
+            })
+            .collect();
+        let answers = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            let visitors: Vec<_> = (0..8).map(|_| scope.spawn(|| visit(&host, &answers))).collect();
+            while answers.load(Ordering::Relaxed) < 2000 {
+                std::thread::yield_now();
+                assert!(!visitors.iter().any(|visitor| visitor.is_finished()), "a visitor was sent away");
+            }
+            let (status, said) = server.end(signal);
+            assert_eq!((status.code(), said.as_str()), (Some(0), "stopped\n"), "signal {signal}");
+        });
+        assert!(answers.into_inner() >= 2000);
+    }
+}
+
+/// Takes one answer after the other from one connection, whole, until that is closed.
+fn visit(host: &str, answers: &AtomicUsize) {
+    let mut connection = BufReader::new(connect(host));
+    loop {
+        if connection.get_mut().write_all(b"GET /ad HTTP/1.1\r\nHost: load\r\n\r\n").is_err() {
+            return;
+        }
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            if connection.read_line(&mut head).unwrap_or(0) == 0 {
+                assert_eq!(head, "", "half an answer");
+                return;
+            }
+        }
+        let length =
+            head.to_lowercase().split_once("content-length: ").unwrap().1.split_once("\r\n").unwrap().0.parse();
+        let mut body = vec![0; length.unwrap()];
+        connection.read_exact(&mut body).expect("half an answer");
+        assert!(head.starts_with("HTTP/1.1 200 ") && body.trim_ascii_end().ends_with(b"}"), "{head}");
+        answers.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// When the system gives it no more files, visitors wait; when it does again, they are served.
+fn too_many_open_files_pass(program: &Program) {
+    let server = program.start_with("-n 64");
+    let crowd: Vec<_> = (0..200).map(|_| server.connect()).collect();
+    let end = Instant::now() + PATIENCE;
+    while server.files() < 64 {
+        assert!(Instant::now() < end, "{} files", server.files());
+        std::thread::yield_now();
+    }
+    std::thread::sleep(Duration::from_millis(200)); // it has tried to open one more
+    drop(crowd);
+    assert_eq!(server.get("/ad").0, 200);
+    assert_eq!(server.interrupt().0.code(), Some(0));
+}
+
+fn click_url(server: &Server) -> String {
+    let (status, ad) = server.get("/ad");
+    assert_eq!(status, 200, "{ad}");
+    let url = text_field(&ad, "click_url").to_owned();
+    assert_eq!(url.len(), "/click/0123456789abcdef".len(), "{ad}");
+    url
+}
+
+/// What follows the first `"name":` in flat JSON.
+fn field<'a>(json: &'a str, name: &str) -> &'a str {
+    let start = json.find(&format!("\"{name}\":")).unwrap_or_else(|| panic!("no {name} in {json}"));
+    &json[start + name.len() + 3..]
+}
+
+fn text_field<'a>(json: &'a str, name: &str) -> &'a str {
+    field(json, name).strip_prefix('"').unwrap().split('"').next().unwrap()
+}
+
+/// None for null.
+fn number_field(json: &str, name: &str) -> Option<f64> {
+    let text = field(json, name).split([',', '}', ']']).next().unwrap();
+    (text != "null").then(|| text.parse().unwrap_or_else(|_| panic!("{name}: {text}")))
+}
