@@ -215,16 +215,17 @@ static asio::awaitable<void> converse(tcp::socket socket, dpb::Bandit &bandit, R
   stream.socket().shutdown(tcp::socket::shutdown_send, error);
 }
 
-static asio::awaitable<void> serve(tcp::acceptor acceptor, dpb::Bandit &bandit, Routes routes) {
+// Takes connections and hands them to the pool.
+static asio::awaitable<void> serve(tcp::acceptor acceptor, asio::thread_pool &pool, dpb::Bandit &bandit,
+                                   Routes routes) {
   const auto place = std::make_shared<char>(); // each connection has a copy
   asio::steady_timer pause(acceptor.get_executor());
   for (;;) {
     beast::error_code error = asio::error::no_descriptors;
     if (place.use_count() <= MAX_CONNECTIONS) {
-      tcp::socket socket = co_await acceptor.async_accept(asio::make_strand(acceptor.get_executor()),
-                                                          asio::redirect_error(asio::use_awaitable, error));
+      const auto strand = asio::make_strand(pool);
+      tcp::socket socket = co_await acceptor.async_accept(strand, asio::redirect_error(asio::use_awaitable, error));
       if (!error) {
-        const auto strand = socket.get_executor();
         asio::co_spawn(strand, converse(std::move(socket), bandit, routes, place), asio::detached);
       }
     }
@@ -258,8 +259,8 @@ static std::optional<Options> parse_options(int argc, char **argv) {
   return options;
 }
 
-static tcp::acceptor listen(asio::thread_pool &pool, std::uint16_t port) try {
-  return tcp::acceptor(pool.get_executor(), tcp::endpoint(asio::ip::address_v4::loopback(), port));
+static tcp::acceptor listen(asio::io_context &context, std::uint16_t port) try {
+  return tcp::acceptor(context, tcp::endpoint(asio::ip::address_v4::loopback(), port));
 } catch (const boost::system::system_error &error) {
   throw std::runtime_error("127.0.0.1:" + std::to_string(port) + ": " + error.code().message());
 }
@@ -273,12 +274,13 @@ static void run(const Options &options) {
   dpb::Bandit bandit(config);  // one for all threads
 
   asio::thread_pool pool(std::max(2U, std::thread::hardware_concurrency()));
-  asio::signal_set signals(pool, SIGINT, SIGTERM);
-  signals.async_wait([&](auto, int) { pool.stop(); });
+  asio::io_context door; // on this thread alone: in the pool's queue newcomers would wait behind everybody
+  asio::signal_set signals(door, SIGINT, SIGTERM);
+  signals.async_wait([&](auto, int) { door.stop(); });
   const auto open = [&](std::uint16_t port, Routes routes) {
-    tcp::acceptor acceptor = listen(pool, port);
+    tcp::acceptor acceptor = listen(door, port);
     const unsigned bound = acceptor.local_endpoint().port();
-    asio::co_spawn(pool, serve(std::move(acceptor), bandit, routes), asio::detached);
+    asio::co_spawn(door, serve(std::move(acceptor), pool, bandit, routes), asio::detached);
     return bound;
   };
   std::printf("listening on http://127.0.0.1:%u\n", open(options.port, visitors));
@@ -287,6 +289,8 @@ static void run(const Options &options) {
                 open(*options.operator_port, operators));
   }
   std::fflush(stdout);
+  door.run();
+  pool.stop();
   pool.join();
   std::printf("stopped\n");
 }
