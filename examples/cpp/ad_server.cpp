@@ -268,10 +268,10 @@ static tcp::acceptor listen(asio::io_context &context, std::uint16_t port) try {
 static void run(const Options &options) {
   dpb::Config config(CREATIVES.size(), 1.0); // epsilon = 1
   config.horizon = 100'000;
-  config.reward_bits = 0;      // a click or none
+  config.reward_bits = 0;            // a click or none
   config.flags |= DPB_CLAMP_REWARDS; // a refused reward would leave its ticket open, for all to see
-  config.answer_window = 1000; // an ad not clicked while 1000 later ones were shown: no click
-  dpb::Bandit bandit(config);  // one for all threads
+  config.answer_window = 1000;       // an ad not clicked while 1000 later ones were shown: no click
+  dpb::Bandit bandit(config);        // one for all threads
 
   asio::thread_pool pool(std::max(2U, std::thread::hardware_concurrency()));
   asio::io_context door; // on this thread alone: in the pool's queue newcomers would wait behind everybody
