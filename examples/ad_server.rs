@@ -61,7 +61,7 @@ const BROWSERS: usize = 4;
 /// How long a visitor may take to send a request, to begin the next one, or to take an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long those who are being answered may take when the server ends.
-const GRACE: Duration = Duration::from_secs(2);
+const GRACE: Duration = Duration::from_secs(1);
 /// Connections at a time; more wait until some are closed.
 const MAX_CONNECTIONS: usize = 2000;
 /// Those who may wait for a place; tokio's own 128 would turn a rush away.

@@ -34,7 +34,7 @@ const (
 	// How long a visitor may take to send a request, to begin the next one, and to take an answer.
 	patience = 10 * time.Second
 	// How long those who are being answered may take when the server ends.
-	grace = 2 * time.Second
+	grace = time.Second
 	// Connections at a time; more wait until some are closed.
 	maxConnections = 2000
 	// Bytes of a request. None has a body.
