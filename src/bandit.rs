@@ -172,9 +172,9 @@ impl Bandit {
 
     /// What came of a decision: at most once a ticket.
     ///
-    /// A reward that is refused leaves its decision open: answer again, or clamp
-    /// ([`Config::clamp_rewards`]). Without an `answer_window` an open decision expires one day, and
-    /// public counts (expired, an arm's pulls) then show that its reward was out of range.
+    /// A reward that is refused leaves its decision open: answer again; [`Config::clamp_rewards`]
+    /// spares that for a reward out of range. Without an `answer_window` an open decision expires one
+    /// day, and public counts (expired, an arm's pulls) then show that its reward was refused.
     ///
     /// The outcome is for the caller alone: it tells whether a ticket was answered already. A stranger
     /// who reports a click must get one and the same reply whatever it is.

@@ -162,7 +162,7 @@ public:
     return decision;
   }
   /// The status is for the caller alone: it tells whether a ticket was answered already. After
-  /// DPB_INVALID_REWARD answer again, or set DPB_CLAMP_REWARDS: see dpb_update.
+  /// DPB_INVALID_REWARD answer again, or set DPB_CLAMP_REWARDS beforehand: see dpb_update.
   void update(std::uint64_t ticket, double reward) { detail::check(try_update(ticket, reward), "dpb_update"); }
   void cancel(std::uint64_t ticket) { detail::check(try_cancel(ticket), "dpb_cancel"); }
   void select_many(Decision *out, std::size_t n) {

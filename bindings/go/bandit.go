@@ -215,9 +215,10 @@ func (b *Bandit) RetireArm(arm uint32) error {
 	return check(C.dpb_retire_arm(c, C.uint32_t(arm)))
 }
 
-// Update says what came of a decision, at most once. After ErrInvalidReward answer again, or set
-// ClampRewards: without an AnswerWindow a ticket that stays open expires one day, and public counts show it.
-// The error is for the caller alone: it tells whether a ticket was answered already.
+// Update says what came of a decision, at most once. After ErrInvalidReward answer again; ClampRewards
+// spares that for a reward out of range. Without an AnswerWindow a ticket that stays open expires one
+// day, and public counts show it. The error is for the caller alone: it tells whether a ticket was
+// answered already.
 func (b *Bandit) Update(ticket uint64, reward float64) error {
 	c, err := b.enter()
 	if err != nil {

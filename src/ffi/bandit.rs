@@ -411,9 +411,9 @@ pub unsafe extern "C" fn dpb_select(bandit: *mut dpb_bandit, out: *mut dpb_decis
 /// DPB_DUPLICATE; DPB_EXPIRED; DPB_POISONED. A refused answer changes nothing but a count of
 /// dpb_diagnostics. Any thread.
 ///
-/// After DPB_INVALID_REWARD answer again, or set DPB_CLAMP_REWARDS: without an answer_window a ticket
-/// that stays open expires one day, and public counts (expired, an arm's pulls) then show that its
-/// reward was out of range.
+/// After DPB_INVALID_REWARD answer again; DPB_CLAMP_REWARDS spares that for a reward out of range.
+/// Without an answer_window a ticket that stays open expires one day, and public counts (expired, an
+/// arm's pulls) then show that its reward was refused.
 ///
 /// The status is for the caller alone: it tells whether a ticket was answered already. A stranger who
 /// reports a click must get one and the same reply whatever it is.
