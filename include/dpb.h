@@ -37,7 +37,7 @@
 
 /**
  * dpb_shuffle_plan and dpb_config.flags: the noise of the paper's formula instead of the exactly
- * calibrated, which is some 17 times less. For reproducing the paper; epsilon at most 1.
+ * calibrated, which is 13 times less or better. For reproducing the paper; epsilon at most 1.
  */
 #define DPB_SHUFFLE_PRINTED 4
 
@@ -456,7 +456,10 @@ typedef struct dpb_stopping_config {
 /**
  * What encoders, shuffler and server of one batch agree on: plain public data, to be made by
  * dpb_shuffle_plan wherever it is needed, or sent. A message has 1 + coins_per_user bytes, a batch
- * users times as many. 32 bytes.
+ * users times as many. Whoever takes a plan computes what its noise gives, and refuses one that does
+ * not keep its claim (DPB_INVALID_CONFIG): about 0.2/epsilon microseconds, 4 milliseconds at most.
+ * Whether the claim is enough is for you to say: compare epsilon and delta with what was promised.
+ * 32 bytes.
  */
 typedef struct dpb_shuffle_params {
   /**
@@ -468,7 +471,7 @@ typedef struct dpb_shuffle_params {
    */
   uint32_t users;
   /**
-   * p: coins that each user sends beside its own bit, at least 1.
+   * p: coins that each user sends beside its own bit, 1 .. 2^24.
    */
   uint32_t coins_per_user;
   /**
@@ -476,11 +479,11 @@ typedef struct dpb_shuffle_params {
    */
   uint32_t coin_numerator;
   /**
-   * What the noise was made for: a batch is (epsilon, delta)-DP. For the record only.
+   * The claim: a batch of users messages is (epsilon, delta)-DP. In (0, 100].
    */
   double epsilon;
   /**
-   * See epsilon.
+   * See epsilon. In (0, 1).
    */
   double delta;
 } dpb_shuffle_params;
@@ -1039,7 +1042,8 @@ void dpb_stopping_free(struct dpb_stopping *stopping);
  *
  * epsilon: in (0, 100]. delta: in (0, 1). users: m, at least 1. flags: 0 or DPB_SHUFFLE_PRINTED.
  * out: receives the plan; may be uninitialised.
- * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG. Any thread.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (also where a user would send more than 2^24 coins:
+ * a larger batch, or a larger epsilon, needs fewer). Any thread.
  */
 DPB_MUST_USE
 dpb_status dpb_shuffle_plan(double epsilon,
@@ -1052,13 +1056,14 @@ dpb_status dpb_shuffle_plan(double epsilon,
  * The encoder, on the user's device: a reward in, one message out. No handle, no allocation.
  * Writes 1 + coins_per_user bytes, each 0 or 1: the user's own bit, then its coins. A reward
  * between 0 and 1 becomes 1 with that probability (on a grid of 2^-24), so sums stay unbiased.
- * Exact integer sampling, keyed anew from the operating system in each call: about a microsecond
- * and a nanosecond or two a coin.
+ * Exact integer sampling, keyed anew from the operating system in each call: about a microsecond, a
+ * nanosecond or two a coin, and the check of the plan.
  *
  * The message tells the reward: it goes to the shuffler, encrypted, and nowhere else. Send it once:
  * a second message of one reward is a second loss of epsilon.
  *
- * params: from dpb_shuffle_plan; better the device's own than one that the server sent.
+ * params: from dpb_shuffle_plan, the device's own or one that the server sent; one whose noise does
+ * not make a batch of its users (epsilon, delta)-DP is refused.
  * reward: in [0, 1]. bits: room for cap bytes. len: receives the message's length, also when cap
  * is too small.
  * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG or DPB_VERSION (params); DPB_INVALID_REWARD;
@@ -1075,8 +1080,9 @@ dpb_status dpb_shuffle_encode(const struct dpb_shuffle_params *params,
  * A shuffler for batches of this plan, one after another: one handle for each arm whose batches
  * are open. Allocates a batch's bytes, here and never again. Its order is drawn from the operating
  * system's entropy.
- * params: read here, not kept. out: receives the handle, which the caller frees with
- * dpb_shuffler_free.
+ * params: read here, not kept; one that does not keep its claim is refused, as by dpb_shuffle_encode
+ * (a plan for too few users would close batches before they have their noise). out: receives the
+ * handle, which the caller frees with dpb_shuffler_free.
  * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_VERSION; DPB_ENTROPY; DPB_NO_MEMORY. Any thread.
  */
 DPB_MUST_USE dpb_status dpb_new_shuffler(const struct dpb_shuffle_params *params, struct dpb_shuffler **out);
@@ -1113,7 +1119,7 @@ void dpb_shuffler_free(struct dpb_shuffler *shuffler);
 /**
  * SDP-AE, arm elimination on shuffled batches: (epsilon, delta)-DP in the shuffle model (Tenenbaum,
  * Kaplan, Mansour, Stemmer 2021, Algorithm 1, Theorem 3.1). Needs delta and horizon; batch is m, 0
- * for the noise's variance; flags may hold DPB_SHUFFLE_PRINTED.
+ * for four times the noise's variance; flags may hold DPB_SHUFFLE_PRINTED.
  *
  * In production devices encode, a shuffler permutes and the server calls dpb_submit_shuffled; in a
  * simulation dpb_update encodes and shuffles in-process. A handle takes the first of the two roads

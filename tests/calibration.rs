@@ -60,6 +60,24 @@ fn the_golden_numbers() {
     assert!(many.coins_per_user == 1 && (0.0..=1e7 / 2f64.powi(32)).contains(&excess), "{excess}");
 }
 
+/// The figures of the page: how many coins, and how many more the paper's formula asks for.
+#[test]
+fn the_page_says_how_many_coins() {
+    let ln_inverse = |delta: f64| -delta.ln();
+    let coins = |epsilon, delta| fair_coins(epsilon, delta).unwrap() as f64;
+    let times = |epsilon, delta| printed_tau(epsilon, delta).unwrap() / coins(epsilon, delta);
+    assert_eq!((times(1.0, 1e-6).round(), times(1.0, 1e-15).round()), (17.0, 13.0));
+    for (epsilon, smaller) in [(1.0, 0.5), (0.5, 0.1), (0.1, 0.01)] {
+        for delta in [1e-15, 1e-12, 1e-9, 1e-6] {
+            assert!(times(smaller, delta) > times(epsilon, delta) && times(epsilon, delta) > 13.0);
+            for epsilon in [epsilon, smaller] {
+                let constant = coins(epsilon, delta) * epsilon * epsilon / ln_inverse(delta);
+                assert!((2.7..7.31).contains(&constant), "{epsilon} {delta}: {constant}");
+            }
+        }
+    }
+}
+
 #[test]
 fn the_true_distribution_at_small_sizes_meets_the_claim_and_hardly_more() {
     for users in 1..=6 {

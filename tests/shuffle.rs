@@ -245,7 +245,7 @@ fn encoder_and_shuffler_keep_their_claim() {
     assert!(!verdict.alarm, "{verdict:?}");
     // Half the scale: a quarter of the coins.
     let noise = ShuffleNoise { coin_numerator: exact.noise().coin_numerator / 8, ..exact.noise() };
-    let half = Params::with_noise(audit.epsilon, audit.delta, 10, noise).unwrap();
+    let half = Params::unchecked(audit.epsilon, audit.delta, 10, noise);
     let verdict = audit.run(|number, neighbour| seen(half, number, neighbour));
     assert!(verdict.alarm, "{verdict:?}");
 }

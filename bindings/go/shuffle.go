@@ -28,12 +28,12 @@ import (
 
 // ShuffleParams is what encoders, shuffler and server of one batch agree on: plain public data, made
 // by [ShufflePlan] wherever it is needed, or sent. A message has 1 + CoinsPerUser bytes, a batch
-// Users times as many.
+// Users times as many. Device and shuffler refuse a plan whose noise does not keep its claim.
 type ShuffleParams struct {
 	Users         uint32  // messages in a batch
 	CoinsPerUser  uint32  // coins that each user sends beside its own bit
 	CoinNumerator uint32  // a coin is 1 with probability CoinNumerator / 2^32
-	Epsilon       float64 // what the noise was made for; for the record only
+	Epsilon       float64 // the claim: a batch is (Epsilon, Delta)-DP
 	Delta         float64 // ... likewise
 }
 

@@ -42,12 +42,24 @@ func TestShuffleRoles(t *testing.T) {
 			t.Error(bits)
 		}
 	}
-	spoilt := plan
-	spoilt.CoinsPerUser = 0 // noise is not to be left out
-	_, err := ShuffleEncode(nil, spoilt, 1)
-	refused(t, err, ErrInvalidConfig)
-	_, err = NewShuffler(spoilt)
-	refused(t, err, ErrInvalidConfig)
+	// Noise is not to be left out: neither device nor shuffler takes a claim that is not kept.
+	for name, spoil := range map[string]func(*ShuffleParams){
+		"no coins":      func(p *ShuffleParams) { p.CoinsPerUser = 0 },
+		"coins of zero": func(p *ShuffleParams) { p.CoinNumerator = 1 },
+		"an eighth off": func(p *ShuffleParams) { p.CoinNumerator -= p.CoinNumerator / 8 },
+		"one user":      func(p *ShuffleParams) { p.Users = 1 },
+		"less epsilon":  func(p *ShuffleParams) { p.Epsilon = 0.9 },
+		"less delta":    func(p *ShuffleParams) { p.Delta = 0.9e-6 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			spoilt := plan
+			spoil(&spoilt)
+			_, err := ShuffleEncode(nil, spoilt, 1)
+			refused(t, err, ErrInvalidConfig)
+			_, err = NewShuffler(spoilt)
+			refused(t, err, ErrInvalidConfig)
+		})
+	}
 
 	s := must[*Shuffler](t)(NewShuffler(plan))
 	defer s.Close()
@@ -86,7 +98,7 @@ func TestShuffleRoles(t *testing.T) {
 	if len(batch) != len(sent) || ones(batch) != ones(sent) || bytes.Equal(batch, sent) {
 		t.Error("not a permutation")
 	}
-	_, err = s.Take(nil) // once
+	_, err := s.Take(nil) // once
 	refused(t, err, ErrNotReady)
 	if err := s.Push(sent[:size]); err != nil {
 		t.Error(err)
@@ -131,7 +143,7 @@ func TestShufflerShared(t *testing.T) {
 // The server: each arm's batch once, in the open phase; arm 1 always pays, and wins.
 func TestSubmitShuffled(t *testing.T) {
 	config := NewConfig(2, 1)
-	config.Delta, config.Horizon = 1e-6, 1_000_000
+	config.Delta, config.Horizon, config.Batch = 1e-6, 1_000_000, 20 // too few to decide in one phase
 	b := must[*Bandit](t)(NewSDPAE(config))
 	defer b.Close()
 	batch := func(phase uint32, reward float64) []byte {

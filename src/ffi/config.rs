@@ -63,7 +63,7 @@ pub const DPB_CLAMP_REWARDS: u32 = 1;
 pub const DPB_RIGOROUS_INDEX: u32 = 2;
 
 /// dpb_shuffle_plan and dpb_config.flags: the noise of the paper's formula instead of the exactly
-/// calibrated, which is some 17 times less. For reproducing the paper; epsilon at most 1.
+/// calibrated, which is 13 times less or better. For reproducing the paper; epsilon at most 1.
 pub const DPB_SHUFFLE_PRINTED: u32 = 4;
 
 /// Why a constructor failed. The message is always NUL-terminated; it names the field and the

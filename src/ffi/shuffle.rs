@@ -13,7 +13,10 @@ use std::sync::Mutex;
 
 /// What encoders, shuffler and server of one batch agree on: plain public data, to be made by
 /// dpb_shuffle_plan wherever it is needed, or sent. A message has 1 + coins_per_user bytes, a batch
-/// users times as many. 32 bytes.
+/// users times as many. Whoever takes a plan computes what its noise gives, and refuses one that does
+/// not keep its claim (DPB_INVALID_CONFIG): about 0.2/epsilon microseconds, 4 milliseconds at most.
+/// Whether the claim is enough is for you to say: compare epsilon and delta with what was promised.
+/// 32 bytes.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct dpb_shuffle_params {
@@ -21,13 +24,13 @@ pub struct dpb_shuffle_params {
     pub struct_size: u32,
     /// m: messages in a batch, at least 1.
     pub users: u32,
-    /// p: coins that each user sends beside its own bit, at least 1.
+    /// p: coins that each user sends beside its own bit, 1 .. 2^24.
     pub coins_per_user: u32,
     /// A coin is 1 with probability coin_numerator / 2^32; 1 .. 2^31.
     pub coin_numerator: u32,
-    /// What the noise was made for: a batch is (epsilon, delta)-DP. For the record only.
+    /// The claim: a batch of users messages is (epsilon, delta)-DP. In (0, 100].
     pub epsilon: f64,
-    /// See epsilon.
+    /// See epsilon. In (0, 1).
     pub delta: f64,
 }
 
@@ -121,7 +124,8 @@ fn status(outcome: Result<()>) -> dpb_status {
 ///
 /// epsilon: in (0, 100]. delta: in (0, 1). users: m, at least 1. flags: 0 or DPB_SHUFFLE_PRINTED.
 /// out: receives the plan; may be uninitialised.
-/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG. Any thread.
+/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (also where a user would send more than 2^24 coins:
+/// a larger batch, or a larger epsilon, needs fewer). Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_shuffle_plan(
@@ -148,13 +152,14 @@ pub unsafe extern "C" fn dpb_shuffle_plan(
 /// The encoder, on the user's device: a reward in, one message out. No handle, no allocation.
 /// Writes 1 + coins_per_user bytes, each 0 or 1: the user's own bit, then its coins. A reward
 /// between 0 and 1 becomes 1 with that probability (on a grid of 2^-24), so sums stay unbiased.
-/// Exact integer sampling, keyed anew from the operating system in each call: about a microsecond
-/// and a nanosecond or two a coin.
+/// Exact integer sampling, keyed anew from the operating system in each call: about a microsecond, a
+/// nanosecond or two a coin, and the check of the plan.
 ///
 /// The message tells the reward: it goes to the shuffler, encrypted, and nowhere else. Send it once:
 /// a second message of one reward is a second loss of epsilon.
 ///
-/// params: from dpb_shuffle_plan; better the device's own than one that the server sent.
+/// params: from dpb_shuffle_plan, the device's own or one that the server sent; one whose noise does
+/// not make a batch of its users (epsilon, delta)-DP is refused.
 /// reward: in [0, 1]. bits: room for cap bytes. len: receives the message's length, also when cap
 /// is too small.
 /// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG or DPB_VERSION (params); DPB_INVALID_REWARD;
@@ -183,8 +188,9 @@ pub unsafe extern "C" fn dpb_shuffle_encode(
 /// A shuffler for batches of this plan, one after another: one handle for each arm whose batches
 /// are open. Allocates a batch's bytes, here and never again. Its order is drawn from the operating
 /// system's entropy.
-/// params: read here, not kept. out: receives the handle, which the caller frees with
-/// dpb_shuffler_free.
+/// params: read here, not kept; one that does not keep its claim is refused, as by dpb_shuffle_encode
+/// (a plan for too few users would close batches before they have their noise). out: receives the
+/// handle, which the caller frees with dpb_shuffler_free.
 /// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_VERSION; DPB_ENTROPY; DPB_NO_MEMORY. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
@@ -253,7 +259,7 @@ pub unsafe extern "C" fn dpb_shuffler_free(shuffler: *mut dpb_shuffler) {
 
 /// SDP-AE, arm elimination on shuffled batches: (epsilon, delta)-DP in the shuffle model (Tenenbaum,
 /// Kaplan, Mansour, Stemmer 2021, Algorithm 1, Theorem 3.1). Needs delta and horizon; batch is m, 0
-/// for the noise's variance; flags may hold DPB_SHUFFLE_PRINTED.
+/// for four times the noise's variance; flags may hold DPB_SHUFFLE_PRINTED.
 ///
 /// In production devices encode, a shuffler permutes and the server calls dpb_submit_shuffled; in a
 /// simulation dpb_update encodes and shuffles in-process. A handle takes the first of the two roads

@@ -86,7 +86,7 @@ mod tests {
     use crate::shuffle::count_of_encoded;
 
     fn params(users: u32, coins_per_user: u32, coin_numerator: u64) -> Params {
-        Params::with_noise(1.0, 1e-6, users, ShuffleNoise { coins_per_user, coin_numerator }).unwrap()
+        Params::unchecked(1.0, 1e-6, users, ShuffleNoise { coins_per_user, coin_numerator })
     }
 
     #[test]

@@ -50,7 +50,7 @@ mod tests {
         // 100,000 messages: each frequency is within 5 standard deviations, 5e-7 each, of its own.
         let n = 100_000;
         let noise = ShuffleNoise { coins_per_user: 3, coin_numerator: 1 << 29 }; // 1/8
-        let params = Params::with_noise(1.0, 1e-6, n, noise).unwrap();
+        let params = Params::unchecked(1.0, 1e-6, n, noise);
         let mut random = Seed::new(Some([5; 32])).unwrap().stream();
         for reward in [0.0, 1.0, 0.3] {
             let (mut ones, mut drawn) = ([0u32; 4], 0);
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn a_refused_call_writes_nothing() {
-        let params = Params::with_noise(1.0, 1e-6, 2, ShuffleNoise { coins_per_user: 3, coin_numerator: 7 }).unwrap();
+        let params = Params::unchecked(1.0, 1e-6, 2, ShuffleNoise { coins_per_user: 3, coin_numerator: 7 });
         let mut random = Seed::new(Some([5; 32])).unwrap().stream();
         let mut bits = [9; 8];
         for bad in [f64::NAN, f64::INFINITY, -0.1, 1.1] {

@@ -11,9 +11,9 @@
 //! * the *analyzer*, on the server: counts ones and subtracts the coins' mean
 //!   ([`Bandit::submit_shuffled`](crate::Bandit::submit_shuffled)).
 //!
-//! All three share one [`Params`], plain public data. A device should make its own with
-//! [`Params::new`] from epsilon, delta and the batch's number of users, rather than believe a
-//! number of coins that the server names.
+//! All three share one [`Params`], plain public data. A device makes its own with [`Params::new`], or
+//! takes the server's: its noise is computed against its claim, and a plan that promises more than it
+//! gives is refused, by the device and by the shuffler. The device decides whether the claim is enough.
 //!
 //! **Privacy.** What the server sees of a batch is a random order of a fixed number of bits, so a
 //! coin-only function of the number of ones: the users' bits plus Binomial(m p, q) coins, which is

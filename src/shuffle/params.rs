@@ -1,9 +1,14 @@
-//! What encoder, shuffler and server of one batch agree on.
+//! What encoder, shuffler and server of one batch agree on, its claim checked.
 
 use crate::error::{Error, Result};
 use crate::privacy::calibration::ShuffleNoise;
 
 /// One batch of M_sum (Tenenbaum et al. 2021, Algorithm 3): its size, its noise, its claim.
+///
+/// The claim holds: there is no way to make one whose noise gives less. So a device that encodes for
+/// a plan which the server sent, and a shuffler that closes batches by one, rest on their own
+/// arithmetic. *What* is claimed is for them to read ([`epsilon`](Self::epsilon),
+/// [`delta`](Self::delta)): a plan may claim little, and keep it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Params {
     users: u32,
@@ -12,34 +17,43 @@ pub struct Params {
     delta: f64,
 }
 
+/// Beyond it nothing is hidden.
 const MAX_EPSILON: f64 = 100.0;
+/// A message is at most 16 MB: no device sends more, and no server simulates it in time.
+const MAX_COINS_PER_USER: u32 = 1 << 24;
 
 impl Params {
     /// The plan for a batch of `users`: the least coins that make it (epsilon, delta)-DP, or, when
-    /// `printed`, the paper's (some 17 times as many).
+    /// `printed`, the paper's (13 times as many or more).
     ///
     /// # Errors
-    /// As [`ShuffleNoise::calibrated`] and [`ShuffleNoise::printed`]; also for an epsilon above 100,
-    /// which hides nothing, and for a batch of more than 2^40 bits.
+    /// As [`ShuffleNoise::calibrated`] and [`ShuffleNoise::printed`], and as
+    /// [`with_noise`](Self::with_noise).
     pub fn new(epsilon: f64, delta: f64, users: u32, printed: bool) -> Result<Params> {
-        if epsilon > MAX_EPSILON {
-            return Err(Error::config("epsilon", "must be at most 100 in the shuffle model", epsilon));
-        }
         let noise = if printed { ShuffleNoise::printed } else { ShuffleNoise::calibrated };
         Params::with_noise(epsilon, delta, users, noise(epsilon, delta, users)?)
     }
 
-    /// A plan that somebody else made, its claim believed.
+    /// A plan that somebody else made. Its claim is checked: the noise's delta at this epsilon is
+    /// computed ([`ShuffleNoise::delta`]), in about 0.2/epsilon microseconds, 4 milliseconds at most.
     ///
     /// # Errors
-    /// `InvalidConfig` for no users, no coins, a coin that is certain or never falls, or more
-    /// than 2^40 bits in a batch.
+    /// `InvalidConfig` when the noise does not make the batch (epsilon, delta)-DP; for an epsilon that
+    /// is not in (0, 100] or a delta not in (0, 1); for no users, no coins, more than 2^24 coins a
+    /// user, a coin that is certain or never falls, or more than 2^40 bits in a batch.
     pub fn with_noise(epsilon: f64, delta: f64, users: u32, noise: ShuffleNoise) -> Result<Params> {
+        if !(epsilon > 0.0 && epsilon <= MAX_EPSILON) {
+            return Err(Error::config("epsilon", "must be in (0, 100] in the shuffle model", epsilon));
+        }
+        if !(delta > 0.0 && delta < 1.0) {
+            return Err(Error::config("delta", "must be in (0, 1)", delta));
+        }
         if users == 0 {
             return Err(Error::config("users", "must be at least 1", users));
         }
-        if noise.coins_per_user == 0 {
-            return Err(Error::config("coins_per_user", "must be at least 1", 0));
+        if !(1..=MAX_COINS_PER_USER).contains(&noise.coins_per_user) {
+            let rule = "must be in 1..=2^24 (a larger batch, or a larger epsilon, needs fewer)";
+            return Err(Error::config("coins_per_user", rule, noise.coins_per_user));
         }
         if !(1..=1 << 31).contains(&noise.coin_numerator) {
             return Err(Error::config("coin_numerator", "must be in 1..=2^31", noise.coin_numerator));
@@ -48,7 +62,19 @@ impl Params {
         if bits > 1 << 40 || usize::try_from(bits).is_err() {
             return Err(Error::config("users", "must send at most 2^40 bits in all", users));
         }
+        let real = noise.delta(epsilon, users);
+        if real > delta {
+            let rule = format!("must give delta {delta:e}, or less, at epsilon {epsilon}");
+            return Err(Error::config("coins_per_user", &rule, format_args!("{real:e}")));
+        }
         Ok(Params { users, noise, epsilon, delta })
+    }
+
+    /// A plan that may claim what it does not keep, for the tests that must notice.
+    #[cfg(any(test, feature = "test-hooks"))]
+    #[doc(hidden)]
+    pub fn unchecked(epsilon: f64, delta: f64, users: u32, noise: ShuffleNoise) -> Params {
+        Params { users, noise, epsilon, delta }
     }
 
     /// m, messages in a batch.
@@ -104,13 +130,48 @@ mod tests {
     }
 
     #[test]
-    fn refuses_plans_without_noise() {
+    fn refuses_what_is_no_plan() {
         let noise = |coins_per_user, coin_numerator| ShuffleNoise { coins_per_user, coin_numerator };
-        for bad in [noise(0, 1 << 31), noise(1, 0), noise(1, (1 << 31) + 1)] {
-            assert!(Params::with_noise(1.0, 1e-6, 10, bad).is_err());
+        let field = |outcome| match outcome {
+            Err(Error::InvalidConfig { field, .. }) => field,
+            other => panic!("{other:?}"),
+        };
+        for bad in [noise(0, 1 << 31), noise((1 << 24) + 1, 1 << 31)] {
+            assert_eq!(field(Params::with_noise(1.0, 1e-6, 10, bad)), "coins_per_user");
         }
-        assert!(Params::with_noise(1.0, 1e-6, 0, noise(1, 1)).is_err());
-        assert!(Params::with_noise(1.0, 1e-6, u32::MAX, noise(u32::MAX, 1)).is_err());
-        assert!(Params::with_noise(1.0, 1e-6, 10, noise(1, 1)).is_ok());
+        for bad in [noise(8, 0), noise(8, (1 << 31) + 1)] {
+            assert_eq!(field(Params::with_noise(1.0, 1e-6, 10, bad)), "coin_numerator");
+        }
+        let fair = noise(100, 1 << 31);
+        for bad in [0.0, -1.0, f64::NAN, f64::INFINITY, 100.1] {
+            assert_eq!(field(Params::with_noise(bad, 1e-6, 10, fair)), "epsilon");
+        }
+        for bad in [0.0, -1.0, f64::NAN, 1.0] {
+            assert_eq!(field(Params::with_noise(1.0, bad, 10, fair)), "delta");
+        }
+        assert_eq!(field(Params::with_noise(1.0, 1e-6, 0, fair)), "users");
+        assert_eq!(field(Params::with_noise(1.0, 1e-6, u32::MAX, noise(1 << 24, 1))), "users");
+        assert!(Params::with_noise(1.0, 1e-6, 10, fair).is_ok());
+    }
+
+    /// A claim is taken if and only if it is kept, to a part in 10^8 of delta.
+    #[test]
+    fn a_claim_is_kept_or_refused() {
+        for (epsilon, delta, users) in [(1.0, 1e-6, 20), (0.1, 1e-9, 1), (0.02, 1e-3, 100_000), (0.5, 0.01, 3)] {
+            let plan = Params::new(epsilon, delta, users, false).unwrap();
+            let kept = |epsilon, delta, users, noise| Params::with_noise(epsilon, delta, users, noise).is_ok();
+            assert!(kept(epsilon, delta, users, plan.noise()));
+            let truth = plan.noise().delta(epsilon, users);
+            assert!(kept(epsilon, truth, users, plan.noise()));
+            assert!(!kept(epsilon, truth * (1.0 - 1e-8), users, plan.noise()), "{epsilon} {delta} {users}");
+            assert!(!kept(epsilon * 0.9, truth, users, plan.noise()), "{epsilon} {delta} {users}");
+            if users > 1 {
+                assert!(!kept(epsilon, delta, users / 2, plan.noise())); // a batch that closes too early
+            }
+            let weaker = ShuffleNoise { coin_numerator: plan.noise().coin_numerator / 2, ..plan.noise() };
+            assert!(!kept(epsilon, delta, users, weaker));
+            let none = ShuffleNoise { coins_per_user: 1, coin_numerator: 1 };
+            assert!(!kept(epsilon, delta, users, none));
+        }
     }
 }

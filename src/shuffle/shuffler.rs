@@ -105,7 +105,7 @@ mod tests {
 
     fn shuffler(users: u32, seed: u8) -> Shuffler {
         let noise = ShuffleNoise { coins_per_user: 1, coin_numerator: 1 << 31 };
-        Shuffler::new(Params::with_noise(1.0, 0.1, users, noise).unwrap(), Some([seed; 32])).unwrap()
+        Shuffler::new(Params::unchecked(1.0, 0.1, users, noise), Some([seed; 32])).unwrap()
     }
 
     #[test]

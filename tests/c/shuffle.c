@@ -10,6 +10,54 @@ static dpb_shuffle_params planned(uint32_t users) {
   return params;
 }
 
+/* A plan that the server altered: device and shuffler refuse it, and nothing is written. */
+static void refuse(dpb_shuffle_params plan) {
+  dpb_shuffler *s = NULL;
+  uint8_t bits[2048];
+  size_t len = 77;
+  bits[0] = 9;
+  STATUS(dpb_shuffle_encode(&plan, 1, bits, sizeof bits, &len), DPB_INVALID_CONFIG);
+  STATUS(dpb_new_shuffler(&plan, &s), DPB_INVALID_CONFIG);
+  CHECK(bits[0] == 9 && len == 77 && s == NULL);
+}
+
+static void claims(void) {
+  const dpb_shuffle_params honest = planned(20);
+  dpb_shuffle_params plan = honest;
+  plan.coin_numerator = 1; /* no noise at all */
+  refuse(plan);
+  plan = honest;
+  plan.coin_numerator -= plan.coin_numerator / 8;
+  refuse(plan);
+  plan = honest;
+  plan.coins_per_user--;
+  refuse(plan);
+  plan = honest;
+  plan.users = 1; /* a shuffler would close the batch with one user's coins in it */
+  refuse(plan);
+  plan = honest;
+  plan.epsilon = 0.99;
+  refuse(plan);
+  plan = honest;
+  plan.delta = 0.99e-6;
+  refuse(plan);
+  plan = honest;
+  plan.epsilon = NAN;
+  refuse(plan);
+  plan.epsilon = -1;
+  refuse(plan);
+  plan.epsilon = 101;
+  refuse(plan);
+  plan = honest;
+  plan.delta = NAN;
+  refuse(plan);
+  plan.delta = 1;
+  refuse(plan);
+  plan = honest;
+  plan.coins_per_user = (1u << 24) + 1;
+  refuse(plan);
+}
+
 static void plans(void) {
   dpb_shuffle_params params = planned(1), printed = params;
   CHECK(params.struct_size == 32 && sizeof params == 32 && params.users == 1);
@@ -127,7 +175,7 @@ static void server(void) {
   STATUS(dpb_shuffle_params_read(bandit, 1, NULL), DPB_NULL);
   STATUS(dpb_shuffle_params_read(central, 1, &params), DPB_UNSUPPORTED);
   STATUS(dpb_shuffle_params_read(bandit, 1, &params), DPB_OK);
-  CHECK(params.users == 20 && params.coins_per_user == 4); /* sigma^2 = 80/4 */
+  CHECK(params.users == 80 && params.coins_per_user == 1); /* 4 sigma^2, sigma^2 = 80/4 */
   len = (size_t)params.users * (1 + params.coins_per_user);
   STATUS(dpb_submit_shuffled(NULL, 1, 0, bits, len), DPB_NULL);
   STATUS(dpb_submit_shuffled(bandit, 1, 0, NULL, len), DPB_NULL);
@@ -143,7 +191,7 @@ static void server(void) {
   config.flags = DPB_SHUFFLE_PRINTED;
   STATUS(dpb_new_sdp_ae(&config, &bandit, NULL), DPB_OK);
   STATUS(dpb_shuffle_params_read(bandit, 1, &params), DPB_OK);
-  CHECK(params.users == 349); /* ceil(1393/4) */
+  CHECK(params.users == 4 * 349); /* ceil(1393/4) */
   dpb_free(bandit);
   dpb_free(central);
 }
@@ -179,6 +227,7 @@ static void local(constructor *make, const char *name) {
 
 int main(void) {
   plans();
+  claims();
   encoder();
   shuffler();
   server();

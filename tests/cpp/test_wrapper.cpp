@@ -290,10 +290,18 @@ static void shuffle_roles() {
 
   CHECK(refusal([&] { (void)dpb::shuffle_encode(plan, 1.5); }).status() == DPB_INVALID_REWARD);
   CHECK(refusal([&] { (void)dpb::shuffle_encode(plan, std::nan("")); }).status() == DPB_INVALID_REWARD);
-  dpb::ShuffleParams spoilt = plan;
-  spoilt.coins_per_user = 0; // noise is not to be left out
-  CHECK(refusal([&] { (void)dpb::shuffle_encode(spoilt, 1.0); }).status() == DPB_INVALID_CONFIG);
-  CHECK(refusal([&] { (void)dpb::Shuffler(spoilt); }).status() == DPB_INVALID_CONFIG);
+  // Noise is not to be left out: neither device nor shuffler takes a claim that is not kept.
+  for (const auto spoil : {+[](dpb::ShuffleParams &p) { p.coins_per_user = 0; },
+                           +[](dpb::ShuffleParams &p) { p.coin_numerator = 1; },
+                           +[](dpb::ShuffleParams &p) { p.coin_numerator -= p.coin_numerator / 8; },
+                           +[](dpb::ShuffleParams &p) { p.users = 1; },
+                           +[](dpb::ShuffleParams &p) { p.epsilon = 0.9; },
+                           +[](dpb::ShuffleParams &p) { p.delta = 0.9e-6; }}) {
+    dpb::ShuffleParams spoilt = plan;
+    spoil(spoilt);
+    CHECK(refusal([&] { (void)dpb::shuffle_encode(spoilt, 1.0); }).status() == DPB_INVALID_CONFIG);
+    CHECK(refusal([&] { (void)dpb::Shuffler(spoilt); }).status() == DPB_INVALID_CONFIG);
+  }
   std::uint8_t room[1] = {9};
   std::size_t len = 0;
   CHECK(dpb::try_shuffle_encode(plan, 1.0, room, 1, len) == DPB_BUFFER_TOO_SMALL);
@@ -349,6 +357,7 @@ static void shuffled_batches() {
   dpb::Config config(2, 1.0);
   config.delta = 1e-6;
   config.horizon = 1'000'000;
+  config.batch = 20; // too few to decide in one phase
   dpb::Bandit bandit = dpb::Bandit::sdp_ae(config);
   const auto batch = [&](std::uint32_t phase, double reward) {
     const dpb::ShuffleParams plan = bandit.shuffle_params(phase);
