@@ -980,6 +980,12 @@ DPB_MUST_USE dpb_status dpb_counter_add(struct dpb_counter *counter, double valu
 DPB_MUST_USE dpb_status dpb_counter_read(const struct dpb_counter *counter, double *sum);
 
 /**
+ * Is this counter private? is_private: receives 1, or 0 under a test_seed.
+ * Returns DPB_OK; DPB_NULL; DPB_POISONED. Any thread.
+ */
+DPB_MUST_USE dpb_status dpb_counter_is_private(const struct dpb_counter *counter, uint32_t *is_private);
+
+/**
  * Destroys a counter. NULL is a no-op. No other call on the handle may be running or follow.
  */
 void dpb_counter_free(struct dpb_counter *counter);
@@ -1028,6 +1034,12 @@ DPB_MUST_USE dpb_status dpb_stopping_push(struct dpb_stopping *stopping, double 
  * Returns DPB_OK; DPB_NULL; DPB_NOT_READY (it has not halted); DPB_POISONED. Any thread.
  */
 DPB_MUST_USE dpb_status dpb_stopping_mean(const struct dpb_stopping *stopping, double *mean);
+
+/**
+ * Is this rule private? is_private: receives 1, or 0 for dpb_new_nas and under a test_seed.
+ * Returns DPB_OK; DPB_NULL; DPB_POISONED. Any thread.
+ */
+DPB_MUST_USE dpb_status dpb_stopping_is_private(const struct dpb_stopping *stopping, uint32_t *is_private);
 
 /**
  * Destroys a stopping rule. NULL is a no-op. No other call on the handle may be running or follow.

@@ -186,3 +186,11 @@ fn memory_does_not_grow() {
         assert!((counter.read() - 3e5).abs() < 1e5 || kind == CounterKind::Logarithmic);
     }
 }
+
+#[test]
+fn a_counter_says_whether_it_is_private() {
+    for kind in [CounterKind::Logarithmic, CounterKind::Binary, CounterKind::Hybrid] {
+        assert!(Counter::new(kind, 1.0, 10, None).unwrap().is_private());
+        assert!(!Counter::new(kind, 1.0, 10, Some([1; 32])).unwrap().is_private());
+    }
+}

@@ -64,13 +64,23 @@ fn a_rule_that_halts_at_once_would_be_noticed() {
 
 #[test]
 fn nas_halts_exactly_where_its_formula_says() {
-    // Samples all R: |mean_t| = R, so it halts at the first t with 1 >= sqrt(2/t ln(16 t^2/beta)) (1 + 1/alpha).
+    // Samples all R: |mean_t| = R, so it halts at the first t with 1 >= sqrt(2/t ln(4 t^2/beta)) (1 + 1/alpha).
     let config = StoppingConfig { test_seed: Some(seed(1)), ..StoppingConfig::new(2.0, 0.25, 0.1, 1.0) };
-    let holds = |t: f64| 1.0 >= (2.0 / t * (16.0 * t * t / 0.1).ln()).sqrt() * 5.0;
+    let holds = |t: f64| 1.0 >= (2.0 / t * (4.0 * t * t / 0.1).ln()).sqrt() * 5.0;
     let first = (1..).find(|t| holds(f64::from(*t))).unwrap();
     let mut rule = StoppingRule::nas(&config).unwrap();
     while !rule.push(2.0).unwrap() {}
     assert_eq!((rule.count(), rule.mean()), (first as u64, Ok(2.0)));
+}
+
+#[test]
+fn a_rule_says_whether_it_is_private() {
+    let config = StoppingConfig::new(1.0, 0.5, 0.05, 1.0);
+    let seeded = StoppingConfig { test_seed: Some(seed(1)), ..config.clone() };
+    for (name, make) in RULES {
+        assert_eq!(make(&config).unwrap().is_private(), name != "NAS");
+        assert!(!make(&seeded).unwrap().is_private());
+    }
 }
 
 #[test]

@@ -318,6 +318,12 @@ public:
     detail::check(status, "dpb_stopping_mean");
     return mean;
   }
+  /// False for nas, and under a test seed.
+  [[nodiscard]] bool is_private() const {
+    std::uint32_t answer = 0;
+    detail::check(dpb_stopping_is_private(get(), &answer), "dpb_stopping_is_private");
+    return answer != 0;
+  }
 
   /// The C handle, still owned by this object; NULL after a move.
   [[nodiscard]] dpb_stopping *get() const noexcept { return handle_.get(); }
@@ -348,6 +354,12 @@ public:
     return sum;
   }
   [[nodiscard]] dpb_status try_read(double &sum) const noexcept { return dpb_counter_read(get(), &sum); }
+  /// False under a test seed.
+  [[nodiscard]] bool is_private() const {
+    std::uint32_t answer = 0;
+    detail::check(dpb_counter_is_private(get(), &answer), "dpb_counter_is_private");
+    return answer != 0;
+  }
 
   /// The C handle, still owned by this object; NULL after a move.
   [[nodiscard]] dpb_counter *get() const noexcept { return handle_.get(); }

@@ -7,6 +7,8 @@ package dpb
 #cgo nocallback dpb_counter_add
 #cgo noescape dpb_counter_read
 #cgo nocallback dpb_counter_read
+#cgo noescape dpb_counter_is_private
+#cgo nocallback dpb_counter_is_private
 #cgo noescape dpb_counter_free
 #cgo nocallback dpb_counter_free
 #include <dpb.h>
@@ -66,4 +68,16 @@ func (counter *Counter) Read() (float64, error) {
 	var sum C.double
 	err = check(C.dpb_counter_read(c, &sum))
 	return float64(sum), err
+}
+
+// IsPrivate is false under a test seed.
+func (counter *Counter) IsPrivate() (bool, error) {
+	c, err := counter.enter()
+	if err != nil {
+		return false, err
+	}
+	defer counter.leave()
+	var answer C.uint32_t
+	err = check(C.dpb_counter_is_private(c, &answer))
+	return answer != 0, err
 }

@@ -22,6 +22,9 @@ func TestCounter(t *testing.T) {
 	if read(c) != 0 {
 		t.Error("released before the first value")
 	}
+	if must[bool](t)(c.IsPrivate()) || !must[bool](t)(counter(t, CounterHybrid, 0, nil).IsPrivate()) {
+		t.Error("private under a test seed, or not without")
+	}
 	for range 1000 {
 		for _, c := range []*Counter{c, twin} {
 			if err := c.Add(0.5); err != nil {

@@ -7,6 +7,8 @@ package dpb
 #cgo nocallback dpb_stopping_push
 #cgo noescape dpb_stopping_mean
 #cgo nocallback dpb_stopping_mean
+#cgo noescape dpb_stopping_is_private
+#cgo nocallback dpb_stopping_is_private
 #cgo noescape dpb_stopping_free
 #cgo nocallback dpb_stopping_free
 #include <dpb.h>
@@ -95,4 +97,16 @@ func (s *Stopping) Mean() (float64, error) {
 	var mean C.double
 	err = check(C.dpb_stopping_mean(c, &mean))
 	return float64(mean), err
+}
+
+// IsPrivate is false for NAS, and under a test seed.
+func (s *Stopping) IsPrivate() (bool, error) {
+	c, err := s.enter()
+	if err != nil {
+		return false, err
+	}
+	defer s.leave()
+	var answer C.uint32_t
+	err = check(C.dpb_stopping_is_private(c, &answer))
+	return answer != 0, err
 }

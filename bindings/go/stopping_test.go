@@ -25,6 +25,14 @@ func TestStopping(t *testing.T) {
 		"nas": NewNAS, "dp-nas": NewDPNAS, "dp-exp-nas": NewDPExpNAS,
 	} {
 		s := must[*Stopping](t)(make(config))
+		if private := must[bool](t)(s.IsPrivate()); private != (name != "nas") {
+			t.Errorf("%s: private is %t", name, private)
+		}
+		seeded := config
+		seeded.TestSeed = &[32]byte{1}
+		if s := must[*Stopping](t)(make(seeded)); must[bool](t)(s.IsPrivate()) {
+			t.Errorf("%s: private under a test seed", name)
+		}
 		_, err := s.Mean()
 		refused(t, err, ErrNotReady)
 		for _, bad := range []float64{1.5, -1.5, math.NaN(), math.Inf(1)} {

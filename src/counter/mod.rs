@@ -34,6 +34,7 @@ pub struct Counter {
     sum: Box<dyn RunningSum>,
     random: Random,
     range: RewardRange,
+    seeded: bool,
     origin: Origin,
 }
 
@@ -71,7 +72,8 @@ impl Counter {
 
     fn with_sum(sum: Box<dyn RunningSum>, test_seed: Option<[u8; 32]>) -> Result<Counter> {
         let range = RewardRange::new(0.0, 1.0, Reward::BITS, false)?;
-        Ok(Counter { sum, random: Seed::new(test_seed)?.stream(), range, origin: Origin::here() })
+        let random = Seed::new(test_seed)?.stream();
+        Ok(Counter { sum, random, range, seeded: test_seed.is_some(), origin: Origin::here() })
     }
 
     /// Adds a value in `[0, 1]` and brings the release up to date. O(1) amortised.
@@ -106,6 +108,11 @@ impl Counter {
     /// Values added so far.
     pub fn count(&self) -> u64 {
         self.sum.count()
+    }
+
+    /// False under a test seed.
+    pub fn is_private(&self) -> bool {
+        !self.seeded
     }
 }
 

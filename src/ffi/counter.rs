@@ -96,6 +96,22 @@ pub unsafe extern "C" fn dpb_counter_read(counter: *const dpb_counter, sum: *mut
     })
 }
 
+/// Is this counter private? is_private: receives 1, or 0 under a test_seed.
+/// Returns DPB_OK; DPB_NULL; DPB_POISONED. Any thread.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_counter_is_private(counter: *const dpb_counter, is_private: *mut u32) -> dpb_status {
+    if is_private.is_null() {
+        return DPB_NULL;
+    }
+    call(counter, |c: &dpb_counter| {
+        let private = c.counter.lock().map_err(|_| Error::Poisoned)?.is_private();
+        // SAFETY: not NULL, so valid by contract.
+        unsafe { is_private.write(private.into()) };
+        Ok(())
+    })
+}
+
 /// Destroys a counter. NULL is a no-op. No other call on the handle may be running or follow.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dpb_counter_free(counter: *mut dpb_counter) {

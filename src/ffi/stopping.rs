@@ -144,6 +144,22 @@ pub unsafe extern "C" fn dpb_stopping_mean(stopping: *const dpb_stopping, mean: 
     })
 }
 
+/// Is this rule private? is_private: receives 1, or 0 for dpb_new_nas and under a test_seed.
+/// Returns DPB_OK; DPB_NULL; DPB_POISONED. Any thread.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_stopping_is_private(stopping: *const dpb_stopping, is_private: *mut u32) -> dpb_status {
+    if is_private.is_null() {
+        return DPB_NULL;
+    }
+    call(stopping, |s: &dpb_stopping| {
+        let private = s.rule.lock().map_err(|_| Error::Poisoned)?.is_private();
+        // SAFETY: not NULL, so valid by contract.
+        unsafe { is_private.write(private.into()) };
+        Ok(())
+    })
+}
+
 /// Destroys a stopping rule. NULL is a no-op. No other call on the handle may be running or follow.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dpb_stopping_free(stopping: *mut dpb_stopping) {

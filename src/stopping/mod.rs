@@ -4,10 +4,11 @@
 //! probability at least 1 - beta the released mean is within alpha |mu| of mu.
 //!
 //! * [`nas`](StoppingRule::nas) (Domingo, Gavalda, Watanabe 2002): NOT private. Halts at the first t
-//!   with |mean_t| >= h_t (1 + 1/alpha), h_t = R sqrt((2/t) ln(16 t^2/beta)).
+//!   with |mean_t| >= h_t (1 + 1/alpha), h_t = R sqrt((2/t) ln(4 t^2/beta)): by Hoeffding |mean_t - mu|
+//!   is beyond h_t with chance at most beta/(2 t^2), so ever with beta pi^2/12.
 //! * [`dp_nas`](StoppingRule::dp_nas) (their Algorithm 1): **pure eps-DP** (Theorem 3.1). Halts at the
 //!   first t with |mean_t| >= h_t (1 + 1/alpha) + (c_t + B + A_t)/t and releases mean_t + L/t, where
-//!   B ~ Lap(s1) once, A_t ~ Lap(s2) at each t, L ~ Lap(s3), s1 = s2 = 12 R/eps, s3 = 4 R/eps and
+//!   h_t = R sqrt((2/t) ln(16 t^2/beta)) (a quarter of beta is enough for the samples), B ~ Lap(s1) once, A_t ~ Lap(s2) at each t, L ~ Lap(s3), s1 = s2 = 12 R/eps, s3 = 4 R/eps and
 //!   c_t = s1 ln(4/beta) + s2 ln(8 t^2/beta) + (s3/alpha) ln(4/beta).
 //! * [`dp_exp_nas`](StoppingRule::dp_exp_nas) (their Algorithm 2): **pure eps-DP** (Corollary 3.2). The
 //!   same, asked only at t = 2^k, k = 1, 2, .., with k^2 in place of t^2 in both logarithms. Halts by
@@ -18,8 +19,11 @@
 //! vector technique: shift B by D and the A of the halting time by 2D, and every answer is the same
 //! in both worlds. Scales are rounded up to integers, so the shifts cost at most
 //! D/s1 + 2D/s2 = eps/6 + eps/3 with exact discrete Laplace noise, the released sum D/s3 = eps/2, in
-//! all eps. The thresholds h and c are public, so their rounding is harmless. Halting time and
-//! mean are all that is ever read; refused samples change nothing.
+//! all eps. The comparison is one of integers, or a shift of both sides would not leave it as it is
+//! where numbers are too large for a double: the public threshold theta = t h_t (1 + 1/alpha) + c_t is
+//! computed in floating point (any public number does for privacy) and rounded up once to an integer,
+//! which changes no answer: |sum| - B - A_t is an integer, so it reaches theta if and only if it
+//! reaches ceil(theta). Halting time and mean are all that is ever read; refused samples change nothing.
 //!
 //! Cost: a sample O(1) (one noise a question); memory O(1).
 
@@ -63,6 +67,7 @@ pub struct StoppingRule {
     sum: Zeroizing<i128>,
     count: u64,
     mean: Option<f64>,
+    seeded: bool,
     origin: Origin,
 }
 
@@ -136,6 +141,7 @@ impl StoppingRule {
             sum: 0.into(),
             count: 0,
             mean: None,
+            seeded: config.test_seed.is_some(),
             origin: Origin::here(),
         })
     }
@@ -157,24 +163,38 @@ impl StoppingRule {
             Schedule::PowersOfTwo if self.count > 1 && self.count.is_power_of_two() => f64::from(self.count.ilog2()),
             Schedule::PowersOfTwo => return Ok(false),
         };
-        let t = self.count as f64;
-        // All in grid steps, times t: |sum| against t h_t (1 + 1/alpha) + c_t + B + A_t.
-        let hoeffding = HALF as f64 * (2.0 * t * (16.0 * asked * asked / self.beta).ln()).sqrt();
-        let mut threshold = hoeffding * (1.0 + 1.0 / self.alpha);
-        if let Some(noise) = &mut self.noise {
-            let once = (4.0 / self.beta).ln();
-            threshold += noise.question.scale() as f64 * (once + (8.0 * asked * asked / self.beta).ln())
-                + noise.release.scale() as f64 / self.alpha * once
-                + (*noise.threshold + noise.question.sample(&mut noise.random)) as f64;
-        }
-        if (self.sum.unsigned_abs() as f64) < threshold {
+        let threshold = self.threshold(asked);
+        let noise = self.noise.as_mut().map_or(0, Noise::for_question);
+        if !self.reaches(threshold, noise) {
             return Ok(false);
         }
         let noise = self.noise.as_mut().map_or(0, |noise| noise.release.sample(&mut noise.random));
         let released = std::mem::take(&mut *self.sum) + i128::from(noise);
         // From grid steps to the caller's unit: 2R is ONE of them, and 0 is the middle.
-        self.mean = Some(self.range.width_from_unit(released as f64 / Reward::ONE as f64 / t));
+        self.mean = Some(self.range.width_from_unit(released as f64 / Reward::ONE as f64 / self.count as f64));
         Ok(true)
+    }
+
+    /// t h_t (1 + 1/alpha) + c_t in grid steps, rounded up; public.
+    fn threshold(&self, asked: f64) -> i128 {
+        let t = self.count as f64;
+        // ln(c/beta) could overflow.
+        let log = |c: f64| c.ln() - self.beta.ln();
+        let hoeffding =
+            |c: f64| HALF as f64 * (2.0 * t * (log(c) + 2.0 * asked.ln())).sqrt() * (1.0 + 1.0 / self.alpha);
+        let threshold = match &self.noise {
+            None => hoeffding(4.0),
+            Some(noise) => {
+                let (question, release) = (noise.question.scale() as f64, noise.release.scale() as f64);
+                hoeffding(16.0) + question * (log(4.0) + log(8.0) + 2.0 * asked.ln()) + release / self.alpha * log(4.0)
+            }
+        };
+        threshold.ceil() as i128
+    }
+
+    /// |sum| >= threshold + noise, in integers.
+    fn reaches(&self, threshold: i128, noise: i128) -> bool {
+        self.sum.abs() - noise >= threshold
     }
 
     /// Is this still the process that made the rule?
@@ -197,6 +217,11 @@ impl StoppingRule {
     pub fn count(&self) -> u64 {
         self.count
     }
+
+    /// False for NAS, and under a test seed.
+    pub fn is_private(&self) -> bool {
+        self.noise.is_some() && !self.seeded
+    }
 }
 
 impl Noise {
@@ -207,11 +232,60 @@ impl Noise {
         let release = Laplace::new(config.epsilon, 2 * Reward::ONE as u64)?;
         Ok(Noise { question, release, threshold: question.sample(&mut random).into(), random })
     }
+
+    /// B + A_t.
+    fn for_question(&mut self) -> i128 {
+        i128::from(*self.threshold) + i128::from(self.question.sample(&mut self.random))
+    }
 }
 
 impl std::fmt::Debug for StoppingRule {
     /// Released state only.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("StoppingRule").field("count", &self.count).field("mean", &self.mean).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Shifting sum and noise together leaves every answer as it is, at any size.
+    #[test]
+    fn the_comparison_is_exact() {
+        let mut random = Seed::new(Some([3; 32])).unwrap().stream();
+        // The largest noise there is: its numbers are beyond those that doubles hold exactly.
+        let config = StoppingConfig::new(1.0, 0.5, 0.05, 1e-7);
+        let mut rule = StoppingRule::dp_nas(&config).unwrap();
+        let mut beyond = 0;
+        for count in 1..2000 {
+            rule.count = count;
+            let threshold = rule.threshold(count as f64);
+            let noise = i128::from(random.next_u64() >> random.below(16));
+            let edge = threshold + noise;
+            for (sum, answer) in [(edge - 1, false), (edge, true), (edge + 1, true), (1 - edge, false), (-edge, true)] {
+                *rule.sum = sum;
+                assert_eq!(rule.reaches(threshold, noise), answer, "{edge} {sum}");
+            }
+            beyond += u32::from(edge > 1 << 53);
+        }
+        assert!(beyond > 500, "{beyond}");
+    }
+
+    #[test]
+    fn extreme_settings_have_thresholds() {
+        for (alpha, beta) in [(5e-324, 0.5), (0.5, 5e-324), (5e-324, 5e-324)] {
+            let config = StoppingConfig { test_seed: Some([1; 32]), ..StoppingConfig::new(1.0, alpha, beta, 1.0) };
+            for make in [StoppingRule::nas, StoppingRule::dp_nas, StoppingRule::dp_exp_nas] {
+                let mut rule = make(&config).unwrap();
+                assert!((0..100).all(|_| rule.push(1.0) == Ok(false)), "{alpha} {beta}");
+            }
+        }
+        // ln(16 t^2/beta) at the smallest beta: a number, not infinity.
+        let config = StoppingConfig::new(1.0, 0.5, 5e-324, 1.0);
+        let mut rule = StoppingRule::nas(&config).unwrap();
+        rule.count = 1;
+        let exact = HALF as f64 * (2.0 * (4f64.ln() + 1074.0 * 2f64.ln())).sqrt() * 3.0;
+        assert!((rule.threshold(1.0) as f64 / exact - 1.0).abs() < 1e-9);
     }
 }

@@ -41,6 +41,7 @@ static void refuses(dpb_counter_kind kind, double epsilon, uint64_t horizon, con
 int main(void) {
   dpb_counter *counter;
   double sum;
+  uint32_t is_private = 7;
   dpb_counter_kind kind;
   for (kind = DPB_COUNTER_LOGARITHMIC; kind <= DPB_COUNTER_HYBRID; kind++) {
     sums(kind);
@@ -58,6 +59,15 @@ int main(void) {
   STATUS(dpb_counter_add(counter, 1), DPB_OK);
   STATUS(dpb_counter_add(counter, 1), DPB_OK);
   STATUS(dpb_counter_add(counter, 1), DPB_HALTED);
+  STATUS(dpb_counter_is_private(counter, NULL), DPB_NULL);
+  STATUS(dpb_counter_is_private(NULL, &is_private), DPB_NULL);
+  CHECK(is_private == 7);
+  STATUS(dpb_counter_is_private(counter, &is_private), DPB_OK);
+  CHECK(is_private == 0); /* a test seed */
+  dpb_counter_free(counter);
+  STATUS(dpb_new_counter(DPB_COUNTER_HYBRID, 1, 0, NULL, &counter, NULL), DPB_OK);
+  STATUS(dpb_counter_is_private(counter, &is_private), DPB_OK);
+  CHECK(is_private == 1);
   dpb_counter_free(counter);
 
   STATUS(dpb_new_counter(DPB_COUNTER_HYBRID, 1, 0, NULL, NULL, NULL), DPB_NULL);

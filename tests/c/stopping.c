@@ -44,6 +44,24 @@ static void halts(rule *make) {
   dpb_stopping_free(stopping);
 }
 
+static void says_whether_it_is_private(rule *make) {
+  dpb_stopping_config config = good();
+  dpb_stopping *stopping;
+  uint32_t is_private = 7;
+  STATUS(make(&config, &stopping, NULL), DPB_OK);
+  STATUS(dpb_stopping_is_private(stopping, NULL), DPB_NULL);
+  STATUS(dpb_stopping_is_private(NULL, &is_private), DPB_NULL);
+  CHECK(is_private == 7);
+  STATUS(dpb_stopping_is_private(stopping, &is_private), DPB_OK);
+  CHECK(is_private == 0); /* a test seed */
+  dpb_stopping_free(stopping);
+  config.test_seed = NULL;
+  STATUS(make(&config, &stopping, NULL), DPB_OK);
+  STATUS(dpb_stopping_is_private(stopping, &is_private), DPB_OK);
+  CHECK(is_private == (make != dpb_new_nas));
+  dpb_stopping_free(stopping);
+}
+
 #define REFUSE(field, value, expected)                                        \
   do {                                                                        \
     dpb_stopping_config config = good();                                      \
@@ -83,6 +101,7 @@ int main(void) {
   size_t i;
   for (i = 0; i < 3; i++) {
     halts(rules[i]);
+    says_whether_it_is_private(rules[i]);
     refuses(rules[i]);
   }
   STATUS(dpb_stopping_push(NULL, 1, &halted), DPB_NULL);

@@ -194,7 +194,7 @@ static void stopping() {
     dpb::Stopping rule = is_private ? dpb::Stopping::dp_nas(config) : dpb::Stopping::nas(config);
     CHECK(refusal([&] { (void)rule.push(1.5); }).status() == DPB_INVALID_REWARD);
     CHECK(refusal([&] { (void)rule.push(std::nan("")); }).status() == DPB_INVALID_REWARD);
-    CHECK(!rule.mean());
+    CHECK(!rule.mean() && rule.is_private() == is_private);
     int samples = 1;
     while (!rule.push(1.0)) {
       CHECK(!rule.mean() && ++samples < 1'000'000);
@@ -209,6 +209,10 @@ static void stopping() {
     CHECK(refusal([&] { (void)rule.push(1.0); }).status() == DPB_NULL);
     CHECK(refusal([&] { (void)rule.mean(); }).status() == DPB_NULL && moved.mean());
   }
+  dpb::StoppingConfig seeded = config;
+  const std::uint8_t seed[32] = {1};
+  seeded.test_seed = seed;
+  CHECK(!dpb::Stopping::dp_nas(seeded).is_private());
   // Asks at powers of two only.
   dpb::Stopping rare = dpb::Stopping::dp_exp_nas(config);
   int samples = 1;
@@ -228,6 +232,7 @@ static void counters() {
   const std::uint8_t seed[32] = {7};
   dpb::Counter counter(CounterKind::hybrid, 1.0, 0, seed), twin(CounterKind::hybrid, 1.0, 0, seed);
   CHECK(counter.read() == 0.0);
+  CHECK(!counter.is_private() && dpb::Counter(CounterKind::hybrid, 1.0).is_private());
   for (int i = 0; i < 1000; ++i) {
     counter.add(0.5);
     twin.add(0.5);
