@@ -154,6 +154,20 @@ impl Config {
         RewardRange::new(self.reward_min, self.reward_max, self.reward_bits, self.clamp_rewards)
     }
 
+    /// Checks a policy's own limit of arms: beyond it, its calls would not be fast.
+    pub(crate) fn check_arms(&self, most: u32) -> Result<()> {
+        if self.arms > most {
+            return Err(Error::config("arms", &format!("must be at most {most} for this policy"), self.arms));
+        }
+        Ok(())
+    }
+
+    /// ceil(1/eps), eps the loss that one reward may cause: from the caller's epsilon, because the
+    /// effective one, rounded down, would make 1/0.1 11.
+    pub(crate) fn ceil_inverse_epsilon(&self) -> u64 {
+        (f64::from(self.contributions_per_user) / self.epsilon).ceil() as u64
+    }
+
     /// The privacy loss that one reward may cause: epsilon / contributions_per_user, checked.
     pub(crate) fn epsilon_per_reward(&self) -> Result<f64> {
         if !(self.epsilon.is_finite() && self.epsilon > 0.0) {

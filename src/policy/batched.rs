@@ -220,8 +220,7 @@ impl Cumulant {
 /// The first batch: as many rewards as make the noise's deviation felt less than their own.
 pub fn first_batch(noise: &Noise, config: &Config) -> u64 {
     match noise {
-        // from the caller's epsilon: the effective one, rounded down, would make 1/0.1 11
-        Noise::Laplace(_) => (f64::from(config.contributions_per_user) / config.epsilon).ceil() as u64,
+        Noise::Laplace(_) => config.ceil_inverse_epsilon(),
         Noise::Gaussian(law) => (0.5 / law.rho().sqrt()).ceil() as u64,
     }
     .max(1)

@@ -107,6 +107,12 @@ impl Intervals {
         }
     }
 
+    /// Plays of one draw.
+    #[cfg(test)]
+    pub fn plays(&self) -> u64 {
+        self.plays
+    }
+
     /// The number of the last interval.
     pub fn last(&self) -> u32 {
         self.last
