@@ -58,71 +58,99 @@ fn an_audit_of_no_privacy_at_all_alarms() {
     }
 }
 
-/// DP-UCB-INT releases first at the 46th answer of each arm, which costs 46^-0.55 = 0.12: eight
+/// The first release point of DP-UCB-INT, and what its release costs: the report says it when an arm
+/// could have had so many answers.
+fn first_release(config: &Config) -> (u64, f64) {
+    let bandit = Bandit::new(Algorithm::UcbInt, config).unwrap();
+    for answers in 1.. {
+        bandit.update(bandit.select().unwrap().ticket, 1.0).unwrap();
+        let spent = bandit.epsilon_spent(0.0).unwrap();
+        if spent > 0.0 {
+            return (answers, spent);
+        }
+    }
+    unreachable!()
+}
+
+/// DP-UCB-INT releases first at the 45th answer of each arm, which costs 1.65 * 45^-0.55 = 0.2: eight
 /// changed rewards lose 8 times that, purely. Nothing else is released until the outsider has seen
 /// enough.
 #[test]
 fn dp_ucb_int_keeps_the_claim_of_its_releases() {
     let honest = Config { delta: (-10f64).exp(), ..Config::new(5, 1.0) };
     let half = Config { fault: Fault::HalfNoise, ..honest.clone() };
-    let bandit = Bandit::new(Algorithm::UcbInt, &honest).unwrap();
-    let mut pulls = 0;
-    while bandit.report().unwrap().phase == 0 {
-        bandit.update(bandit.select().unwrap().ticket, 1.0).unwrap();
-        pulls += 1;
-    }
-    let claim = 8.0 * bandit.epsilon_spent(0.0).unwrap();
-    assert!(pulls == 46 && (claim - 8.0 * 46f64.powf(-0.55)).abs() < 1e-6, "{pulls}, {claim}");
+    let (pulls, loss) = first_release(&honest);
+    assert!(pulls == 45 && (1.6..1.7).contains(&(loss / 45f64.powf(-0.55))), "{pulls}, {loss}");
+    let claim = 8.0 * loss;
     let verdict = audit(Algorithm::UcbInt, &honest, claim, pulls, 8, 6000);
     let weak = audit(Algorithm::UcbInt, &half, claim, pulls, 8, 6000);
     println!("DP-UCB-INT: claim {claim}, {verdict:?}, with half the noise {weak:?}");
     assert!(!verdict.alarm && weak.alarm, "{verdict:?} {weak:?}");
 }
 
-/// What DP-UCB-INT reports is the composition of the releases that the arm with most of them made.
+/// What DP-UCB-INT reports is no less than what its releases cost, and a function of the number of
+/// answers: how many releases an arm really had would depend on what was released.
 #[test]
-fn dp_ucb_int_reports_the_releases_really_made() {
+fn dp_ucb_int_reports_the_most_that_its_schedule_allows() {
     for (batch, v) in [(0, 1.1), (1, 1.1), (100, 1.4)] {
         let config = Config { batch, interval_exponent: v, ..config(2, 1.0, 5) };
-        let bandit = Bandit::new(Algorithm::UcbInt, &config).unwrap();
+        let (first, loss) = first_release(&config);
+        let c = loss * (first as f64).powf(v / 2.0);
+        let (bandit, other) =
+            (Bandit::new(Algorithm::UcbInt, &config).unwrap(), Bandit::new(Algorithm::UcbInt, &config).unwrap());
         assert_eq!(bandit.epsilon_spent(0.0), Ok(0.0));
         let (mut counts, mut means, mut losses) = ([0u64; 2], [f64::NAN; 2], [0.0, 0.0]);
-        let mut renoised = 0;
+        let (mut renoised, mut apart) = (0, 0);
         for t in 0..20_000 {
-            let decision = bandit.select().unwrap();
+            let (decision, else_where) = (bandit.select().unwrap(), other.select().unwrap());
             let arm = decision.arm as usize;
+            apart += u64::from(decision.arm != else_where.arm);
             bandit.update(decision.ticket, f64::from(u8::from(!(t * 7 + arm).is_multiple_of(3)))).unwrap();
+            other.update(else_where.ticket, f64::from(else_where.arm)).unwrap();
             counts[arm] += 1;
             for (i, report) in bandit.arm_reports().unwrap().iter().enumerate() {
                 if report.mean.to_bits() != means[i].to_bits() {
                     assert_eq!(i, arm, "an idle arm was released again");
                     (means[i], renoised) = (report.mean, renoised + 1);
-                    losses[i] += (counts[i] as f64).powf(-v / 2.0);
+                    losses[i] += c * (counts[i] as f64).powf(-v / 2.0);
                 }
             }
+            let spent = bandit.epsilon_spent(0.0).unwrap();
+            assert!(spent >= f64::max(losses[0], losses[1]) * (1.0 - 1e-9), "{spent} {losses:?}");
+            assert_eq!(other.epsilon_spent(0.0), Ok(spent));
         }
-        let spent = bandit.epsilon_spent(0.0).unwrap();
-        let most = f64::max(losses[0], losses[1]);
-        assert!((spent / most - 1.0).abs() < 1e-6, "{spent} against {most}");
-        let approximate = bandit.epsilon_spent(config.delta).unwrap();
-        assert!(approximate <= 1.0 && renoised > 10, "{approximate}, {renoised} releases");
+        assert!(apart > 1000 && renoised > 10, "{apart} {renoised}");
+        // Nothing else was released, and all together keep the promise.
+        let (spent, most) = (bandit.epsilon_spent(0.0).unwrap(), f64::max(losses[0], losses[1]));
+        assert!(spent < 1.5 * most, "{spent} against {most}");
+        let report = bandit.report().unwrap();
+        assert!(report.epsilon_spent <= 1.0 && report.delta_spent <= config.delta, "{report:?}");
     }
 }
 
-/// Every decision is the argmax of released mean + sqrt(2 ln t/n_a), with the bonus of this very t:
-/// the printed DP-UCB-INT freezes it with the mean, and an arm with one unlucky noise is lost for ever.
+/// Every decision is the argmax of released mean + sqrt(2 ln t/n_a), with the bonus of this very t, and
+/// of DP-UCB-INT's last release; it starts with all arms in turn.
 #[test]
 fn the_index_is_what_the_docs_say() {
     for algorithm in [Algorithm::UcbInt, Algorithm::Ucb, Algorithm::NonprivateUcb1] {
         let bandit = Bandit::new(algorithm, &config(3, 1.0, 4)).unwrap();
-        let mut checked = 0;
+        let (mut checked, mut released) = (0, [(f64::NAN, 0u64); 3]);
         for t in 1..20_000u64 {
             let arms = bandit.arm_reports().unwrap();
+            for (arm, (mean, at)) in arms.iter().zip(&mut released) {
+                if arm.mean.to_bits() != mean.to_bits() {
+                    (*mean, *at) = (arm.mean, arm.pulls);
+                }
+            }
             let index = |arm: u32| {
-                let arm = &arms[arm as usize];
-                arm.mean + (2.0 * (t as f64).ln() / arm.pulls as f64).sqrt()
+                let (arm, (mean, at)) = (&arms[arm as usize], released[arm as usize]);
+                let n = if algorithm == Algorithm::UcbInt { at } else { arm.pulls };
+                mean + (2.0 * (t as f64).ln() / n as f64).sqrt()
             };
             let decision = bandit.select().unwrap();
+            if algorithm == Algorithm::UcbInt && t <= 3 * 45 {
+                assert_eq!(u64::from(decision.arm), (t - 1) % 3);
+            }
             if arms.iter().all(|arm| !arm.mean.is_nan()) {
                 let best = (0..3).map(index).fold(f64::NEG_INFINITY, f64::max);
                 assert!(index(decision.arm) >= best - 1e-9, "{} at {t}: {arms:?}", algorithm.name());
@@ -133,6 +161,78 @@ fn the_index_is_what_the_docs_say() {
         }
         assert!(checked > 19_000);
     }
+}
+
+/// The share of TD16's two arms' worse one in the second half of a run, in so many runs.
+fn lost(config: &Config, decisions: usize, runs: u64) -> usize {
+    let loses = |&number: &u64| {
+        let mut random = Seed::new(Some(seed(500 + number))).unwrap().stream();
+        let coins: Vec<f64> = (0..2 * decisions).map(|_| random.unit()).collect();
+        let table =
+            |arm, pull: u64| f64::from(u8::from(coins[2 * pull as usize + arm as usize] < [0.9, 0.6][arm as usize]));
+        let config = Config { test_seed: Some(seed(number)), ..config.clone() };
+        let arms = play(Algorithm::UcbInt, &config, decisions, table);
+        let worse = arms[decisions / 2..].iter().filter(|&&arm| arm == 1).count();
+        worse > decisions / 4
+    };
+    (0..runs).filter(loses).count()
+}
+
+/// Theorem 3.5 of the paper promises UCB's regret plus a constant. With the printed index some runs lose
+/// the best arm: at v = 1.5, eps = 2 some 2.7% at 10,000 decisions (16 of 600 expected: fewer than 4 or
+/// more than 40 with probability 1e-4), so the mean is near-linear.
+#[test]
+fn with_the_printed_index_some_runs_lose_the_best_arm() {
+    let printed = Config { interval_exponent: 1.5, ..config(2, 2.0, 0) };
+    let share = lost(&printed, 10_000, 600);
+    println!("{share} of 600");
+    assert!((4..=40).contains(&share), "{share} of 600");
+}
+
+/// The rigorous index plays a worse arm until its noise's width is above the best arm's by no more than the
+/// gap: as often as this formula says, here against rewards without variance. (Noise that raises a mean by
+/// a thirtieth prolongs that by a seventh, hence the room above.)
+#[test]
+fn the_rigorous_index_needs_what_the_docs_say() {
+    let (v, gap) = (1.1, 0.3);
+    for (epsilon, decisions) in [(1.0, 30_000u64), (1.0, 100_000), (4.0, 30_000)] {
+        let config = Config { rigorous_index: true, ..config(2, epsilon, 3) };
+        let (first, loss) = first_release(&config);
+        let c = loss * (first as f64).powf(v / 2.0);
+        let worse = |number| {
+            let config = Config { test_seed: Some(seed(number)), ..config.clone() };
+            let arms = play(Algorithm::UcbInt, &config, decisions as usize, |arm, _| [0.9, 0.6][arm as usize]);
+            arms.iter().filter(|&&arm| arm == 1).count() as f64
+        };
+        let worse = (0..8).map(worse).sum::<f64>() / 8.0;
+        let ln_t = (decisions as f64).ln();
+        let index = |n: f64| (2.0 * ln_t / n).sqrt() + 3.5 * ln_t / c * n.powf(v / 2.0 - 1.0);
+        let beyond = |n: f64| index(n) - index(decisions as f64 - n) < gap;
+        let (mut low, mut high) = (1.0, decisions as f64 / 2.0);
+        for _ in 0..60 {
+            let middle = 0.5 * (low + high);
+            if beyond(middle) { high = middle } else { low = middle }
+        }
+        println!("eps {epsilon}: {worse} pulls, {high:.0} by the formula");
+        assert!((0.9..1.15).contains(&(worse / high)), "eps {epsilon}: {worse} pulls, {high} by the formula");
+    }
+}
+
+/// DP-UCB's Theorem 3.3 is wrong: the pulls of a worse arm grow as ln^3 t, not as ln t.
+#[test]
+fn dp_ucb_plays_a_worse_arm_ln_cubed_times() {
+    let at = [1_000usize, 10_000, 100_000];
+    let mut pulls = [0.0; 3];
+    for number in 0..8 {
+        let arms = play(Algorithm::Ucb, &config(2, 1.0, number), at[2], |arm, _| [0.9, 0.6][arm as usize]);
+        for (pulls, &t) in pulls.iter_mut().zip(&at) {
+            *pulls += arms[..t].iter().filter(|&&arm| arm == 1).count() as f64 / 8.0;
+        }
+    }
+    let over = |power| -> Vec<f64> { pulls.iter().zip(at).map(|(n, t)| n / (t as f64).ln().powi(power)).collect() };
+    println!("{pulls:?}: over ln^2 t {:?}, over ln^3 t {:?}", over(2), over(3));
+    assert!(over(3).iter().all(|x| (0.55..0.95).contains(x)), "{:?}", over(3));
+    assert!(over(2)[2] > 1.7 * over(2)[0], "{:?}", over(2));
 }
 
 /// With the noise's width in it the index is larger, so the worse arm is played more often.
@@ -189,7 +289,6 @@ fn a_burst_without_answers_spreads() {
     for algorithm in CENTRAL {
         let bandit = Bandit::new(algorithm, &config(4, 1.0, 1)).unwrap();
         let mut pulls = [0; 4];
-        // DP-UCB-INT first gives each arm its 46, one arm after the other
         (0..400).for_each(|_| pulls[bandit.select().unwrap().arm as usize] += 1);
         assert!(pulls.iter().all(|&n| n >= 90), "{}: {pulls:?}", algorithm.name());
     }

@@ -31,7 +31,7 @@ pub struct dpb_decision {
     /// Names this decision in dpb_update and dpb_cancel.
     pub ticket: u64,
     /// The arm's probability given everything released so far, for off-policy evaluation; NaN where
-    /// it would tell raw rewards (dpb_new_exp3_tau).
+    /// it would tell raw rewards (dpb_new_exp3_tau), and where dpb_new_lap has that policy as its base.
     pub propensity: f64,
     /// The arm, 0-based.
     pub arm: u32,
@@ -221,6 +221,7 @@ pub unsafe extern "C" fn dpb_new_ucb_bound(
 
 /// DP-UCB, UCB on hybrid sums of equal noise: pure epsilon-DP (Tossou and Dimitrakakis 2016, Algorithm 2,
 /// Theorem 3.1, with the hybrid's budget corrected). An update draws one noise an arm. Needs no horizon.
+/// The regret of its Theorem 3.3 is not proved: a worse arm gets of the order of ln^3 t/epsilon^2 pulls.
 /// Parameters, statuses and threads as dpb_new.
 #[unsafe(no_mangle)]
 #[must_use]
@@ -234,9 +235,11 @@ pub unsafe extern "C" fn dpb_new_ucb(
 }
 
 /// DP-UCB-INT, UCB on means released at intervals: (epsilon, delta)-DP, delta > 0 (Tossou and Dimitrakakis
-/// 2016, Algorithm 3, Corollary 3.2, corrected). interval_exponent: v. batch: 0 = the series of their
-/// Lemma B.1, b > 0 = every max(b, f) answers, as printed with b = 1. flags: DPB_RIGOROUS_INDEX. Needs no
-/// horizon.
+/// 2016, Algorithm 3, corrected; the loss of all releases together is computed, and the noise is the
+/// least that keeps it). interval_exponent: v. batch: 0 = the series of their Lemma B.1, b > 0 = every
+/// max(b, f) answers, as printed with b = 1. Needs no horizon. The regret is not that of UCB plus a
+/// constant, as their Theorem 3.5 has it: with the printed index rare runs lose the best arm for good;
+/// with flags DPB_RIGOROUS_INDEX none do, but worse arms get of the order of ln^(2/(2-v)) t pulls.
 /// Parameters, statuses and threads as dpb_new.
 #[unsafe(no_mangle)]
 #[must_use]
@@ -280,7 +283,7 @@ pub unsafe extern "C" fn dpb_new_nonprivate_exp3(
 /// DP-Lambda-Lap (Tossou and Dimitrakakis 2017, Theorem 3.2): the policy with the number config.base
 /// (not this one), made private by noise on its gains. Pure epsilon-DP. Needs the horizon.
 /// config.batch = tau plays of one arm make one gain: 0 = the paper's 1; ceil(1/epsilon) is
-/// better, 2 ln(horizon)/epsilon best.
+/// better, 2 ln(horizon)/epsilon best. Propensities are the base's: over EXP3_tau NaN.
 /// Parameters, statuses and threads as dpb_new.
 #[unsafe(no_mangle)]
 #[must_use]

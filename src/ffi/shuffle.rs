@@ -24,7 +24,7 @@ pub struct dpb_shuffle_params {
     pub struct_size: u32,
     /// m: messages in a batch, at least 1.
     pub users: u32,
-    /// p: coins that each user sends beside its own bit, 1 .. 2^24.
+    /// p: coins that each user sends beside its own bit, 1 .. 2^20.
     pub coins_per_user: u32,
     /// A coin is 1 with probability coin_numerator / 2^32; 1 .. 2^31.
     pub coin_numerator: u32,
@@ -124,7 +124,7 @@ fn status(outcome: Result<()>) -> dpb_status {
 ///
 /// epsilon: in (0, 100]. delta: in (0, 1). users: m, at least 1. flags: 0 or DPB_SHUFFLE_PRINTED.
 /// out: receives the plan; may be uninitialised.
-/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (also where a user would send more than 2^24 coins:
+/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (also where a user would send more than 2^20 coins:
 /// a larger batch, or a larger epsilon, needs fewer). Any thread.
 #[unsafe(no_mangle)]
 #[must_use]

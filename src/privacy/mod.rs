@@ -20,8 +20,12 @@
 mod binomial;
 pub mod calibration;
 pub mod composition;
+mod responses;
+mod search;
 
 pub use composition::Heterogeneous;
+pub(crate) use responses::Responses;
+pub(crate) use search::least_near;
 
 /// The privacy loss of one reward so far, as the mechanism's theorem states it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -39,6 +43,15 @@ pub enum PrivacyLoss {
     },
     /// A reward is in several releases, each of them pure, of different losses.
     Heterogeneous(Heterogeneous),
+    /// The same, of a schedule whose releases, all that there can ever be, are (epsilon, delta)-DP.
+    Scheduled {
+        /// The most releases that the schedule allows by now.
+        releases: Heterogeneous,
+        /// The exponent.
+        epsilon: f64,
+        /// The failure probability.
+        delta: f64,
+    },
     /// A reward is in k releases, each of them pure, of one loss.
     Equal {
         /// The loss of one release.
@@ -68,6 +81,12 @@ impl PrivacyLoss {
                 if enough { times_m(epsilon) } else { f64::INFINITY }
             }
             PrivacyLoss::Heterogeneous(releases) => releases.group(contributions).epsilon(delta),
+            PrivacyLoss::Scheduled { releases, epsilon, delta: in_all } => {
+                let in_all = PrivacyLoss::Approximate { epsilon, delta: in_all };
+                PrivacyLoss::Heterogeneous(releases)
+                    .epsilon(delta, contributions)
+                    .min(in_all.epsilon(delta, contributions))
+            }
             PrivacyLoss::Equal { epsilon0, k } => composition::optimal(times_m(epsilon0), k, delta),
             PrivacyLoss::Unbounded => f64::INFINITY,
         }

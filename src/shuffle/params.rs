@@ -19,8 +19,8 @@ pub struct Params {
 
 /// Beyond it nothing is hidden.
 const MAX_EPSILON: f64 = 100.0;
-/// A message is at most 16 MB: no device sends more, and no server simulates it in time.
-const MAX_COINS_PER_USER: u32 = 1 << 24;
+/// A message is at most a megabyte: no device sends more, and no server simulates it in time.
+const MAX_COINS_PER_USER: u32 = 1 << 20;
 
 impl Params {
     /// The plan for a batch of `users`: the least coins that make it (epsilon, delta)-DP, or, when
@@ -31,7 +31,12 @@ impl Params {
     /// [`with_noise`](Self::with_noise).
     pub fn new(epsilon: f64, delta: f64, users: u32, printed: bool) -> Result<Params> {
         let noise = if printed { ShuffleNoise::printed } else { ShuffleNoise::calibrated };
-        Params::with_noise(epsilon, delta, users, noise(epsilon, delta, users)?)
+        let noise = noise(epsilon, delta, users)?;
+        if noise.coins_per_user > MAX_COINS_PER_USER {
+            let rule = format!("must not be so small that {users} users must send more than 2^20 coins each");
+            return Err(Error::config("epsilon", &rule, epsilon));
+        }
+        Params::with_noise(epsilon, delta, users, noise)
     }
 
     /// A plan that somebody else made. Its claim is checked: the noise's delta at this epsilon is
@@ -39,7 +44,7 @@ impl Params {
     ///
     /// # Errors
     /// `InvalidConfig` when the noise does not make the batch (epsilon, delta)-DP; for an epsilon that
-    /// is not in (0, 100] or a delta not in (0, 1); for no users, no coins, more than 2^24 coins a
+    /// is not in (0, 100] or a delta not in (0, 1); for no users, no coins, more than 2^20 coins a
     /// user, a coin that is certain or never falls, or more than 2^40 bits in a batch.
     pub fn with_noise(epsilon: f64, delta: f64, users: u32, noise: ShuffleNoise) -> Result<Params> {
         if !(epsilon > 0.0 && epsilon <= MAX_EPSILON) {
@@ -52,8 +57,7 @@ impl Params {
             return Err(Error::config("users", "must be at least 1", users));
         }
         if !(1..=MAX_COINS_PER_USER).contains(&noise.coins_per_user) {
-            let rule = "must be in 1..=2^24 (a larger batch, or a larger epsilon, needs fewer)";
-            return Err(Error::config("coins_per_user", rule, noise.coins_per_user));
+            return Err(Error::config("coins_per_user", "must be in 1..=2^20", noise.coins_per_user));
         }
         if !(1..=1 << 31).contains(&noise.coin_numerator) {
             return Err(Error::config("coin_numerator", "must be in 1..=2^31", noise.coin_numerator));
@@ -136,7 +140,7 @@ mod tests {
             Err(Error::InvalidConfig { field, .. }) => field,
             other => panic!("{other:?}"),
         };
-        for bad in [noise(0, 1 << 31), noise((1 << 24) + 1, 1 << 31)] {
+        for bad in [noise(0, 1 << 31), noise((1 << 20) + 1, 1 << 31)] {
             assert_eq!(field(Params::with_noise(1.0, 1e-6, 10, bad)), "coins_per_user");
         }
         for bad in [noise(8, 0), noise(8, (1 << 31) + 1)] {
@@ -150,8 +154,10 @@ mod tests {
             assert_eq!(field(Params::with_noise(1.0, bad, 10, fair)), "delta");
         }
         assert_eq!(field(Params::with_noise(1.0, 1e-6, 0, fair)), "users");
-        assert_eq!(field(Params::with_noise(1.0, 1e-6, u32::MAX, noise(1 << 24, 1))), "users");
+        assert_eq!(field(Params::with_noise(1.0, 1e-6, u32::MAX, noise(1 << 20, 1))), "users");
         assert!(Params::with_noise(1.0, 1e-6, 10, fair).is_ok());
+        assert_eq!(field(Params::new(1e-3, 1e-6, 2, false)), "epsilon"); // twelve million coins each
+        assert!(Params::new(1e-3, 1e-6, 1000, false).is_ok());
     }
 
     /// A claim is taken if and only if it is kept, to a part in 10^8 of delta.

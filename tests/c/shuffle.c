@@ -54,7 +54,7 @@ static void claims(void) {
   plan.delta = 1;
   refuse(plan);
   plan = honest;
-  plan.coins_per_user = (1u << 24) + 1;
+  plan.coins_per_user = (1u << 20) + 1;
   refuse(plan);
 }
 

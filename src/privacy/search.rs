@@ -1,0 +1,80 @@
+//! The least whole number that will do.
+
+/// The least n in `low < n <= high` with `excess(n) <= 0`, where one step earlier is too little:
+/// `low` is known not to do, `high` to do. What comes back was computed to do; that is all that a
+/// guarantee may rest on, if `excess` does not fall everywhere.
+///
+/// False position on the excess (an end that stays twice is counted half as much; Dowell and Jarratt
+/// 1971), and halving where that is slow: some six calls where the excess is nearly a line, twice as
+/// many as by bisection at the worst.
+fn least(low: (u64, f64), high: (u64, f64), excess: impl Fn(u64) -> f64) -> u64 {
+    let ((mut low, mut above), (mut high, mut below)) = (low, high);
+    let (mut halve, mut was_low) = (false, None);
+    while high - low > 1 {
+        let span = high - low;
+        let part = above / (above - below);
+        let guess = if halve || part.is_nan() { span / 2 } else { (span as f64 * part).ceil() as u64 };
+        let middle = low + guess.clamp(1, span - 1);
+        let value = excess(middle);
+        let is_low = value > 0.0;
+        let half = if was_low == Some(is_low) { 0.5 } else { 1.0 };
+        if is_low {
+            (low, above, below) = (middle, value, half * below);
+        } else {
+            (high, below, above) = (middle, value, half * above);
+        }
+        (halve, was_low) = (high - low > span / 2 && !halve, Some(is_low));
+    }
+    high
+}
+
+/// The same from a guess, where 0 is known not to do and `most` is taken to do: steps that grow fourfold
+/// find the other end.
+pub fn least_near(guess: u64, most: u64, excess: impl Fn(u64) -> f64) -> u64 {
+    let guess = guess.clamp(1, most);
+    let mut near = (guess, excess(guess));
+    let up = near.1 > 0.0;
+    let mut step = (guess >> 10).max(1);
+    loop {
+        let n = if up { most.min(near.0 + step) } else { near.0.saturating_sub(step) };
+        let far = (n, excess(n));
+        if up && (far.1 <= 0.0 || n == most) {
+            return least(near, far, excess);
+        } else if !up && (far.1 > 0.0 || n == 0) {
+            return least(far, near, excess);
+        }
+        (near, step) = (far, 4 * step);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn finds_the_edge_in_a_few_calls() {
+        let curves: [(fn(f64) -> f64, u32); 5] = [
+            (|x| x, 8),
+            (|x| x + 1e-10 * x * x.abs(), 24),
+            (|x| (x / 1e9).exp_m1(), 40),
+            (|x| x.signum(), 64),
+            (|x| if x > 0.0 { f64::INFINITY } else { -1.0 }, 64),
+        ];
+        for (curve, most) in curves {
+            for edge in [1u64, 2, 1000, 123_456_789, (1 << 32) - 1] {
+                let calls = Cell::new(0);
+                let excess = |n: u64| {
+                    calls.set(calls.get() + 1);
+                    curve(edge as f64 - 0.5 - n as f64)
+                };
+                let (low, high) = ((0, curve(edge as f64 - 0.5)), (1 << 32, curve(edge as f64 - 0.5 - 2f64.powi(32))));
+                assert_eq!(least(low, high, excess), edge);
+                assert!(calls.get() <= most, "{edge}: {} of {most}", calls.get());
+                for guess in [0, 1, edge - 1, edge, edge + edge / 100, u64::MAX] {
+                    assert_eq!(least_near(guess, 1 << 32, excess), edge);
+                }
+            }
+        }
+    }
+}
