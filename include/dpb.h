@@ -187,7 +187,7 @@ typedef struct dpb_config {
    */
   uint32_t struct_size;
   /**
-   * K, 2 .. 2^24.
+   * K, 2 .. 2^24; less where a policy's calls would not be fast: see its constructor.
    */
   uint32_t arms;
   /**
@@ -208,11 +208,11 @@ typedef struct dpb_config {
    */
   uint64_t horizon;
   /**
-   * Lower end of the declared range of rewards, default 0.
+   * Lower end of the declared range of rewards, default 0; at least -1e290.
    */
   double reward_min;
   /**
-   * Upper end of the declared range of rewards, default 1.
+   * Upper end of the declared range of rewards, default 1; at most 1e290.
    */
   double reward_max;
   /**
@@ -431,7 +431,7 @@ typedef struct dpb_stopping_config {
    */
   uint32_t struct_size;
   /**
-   * R > 0: samples are in [-R, R].
+   * R > 0, at most 1e290: samples are in [-R, R].
    */
   double range;
   /**
@@ -628,7 +628,7 @@ dpb_status dpb_new(const struct dpb_config *config,
  * DP-SE, differentially private successive elimination: pure epsilon-DP (Sajed and Sheffet 2019,
  * Algorithm 3, Theorem 4.1). With a horizon beta = 1/horizon; without one the horizon is guessed
  * and the guess squared; with beta it is best-arm identification at that confidence (dpb_best_arm).
- * Parameters, statuses and threads as dpb_new.
+ * At most 2^18 arms. Parameters, statuses and threads as dpb_new.
  */
 DPB_MUST_USE
 dpb_status dpb_new_se(const struct dpb_config *config,
@@ -637,7 +637,7 @@ dpb_status dpb_new_se(const struct dpb_config *config,
 
 /**
  * UCB1 (Auer, Cesa-Bianchi, Fischer 2002): a baseline WITHOUT privacy.
- * Parameters, statuses and threads as dpb_new.
+ * At most 2^20 arms. Parameters, statuses and threads as dpb_new.
  */
 DPB_MUST_USE
 dpb_status dpb_new_nonprivate_ucb1(const struct dpb_config *config,
@@ -646,7 +646,7 @@ dpb_status dpb_new_nonprivate_ucb1(const struct dpb_config *config,
 
 /**
  * KL-UCB (Garivier and Cappe 2011): a baseline WITHOUT privacy.
- * Parameters, statuses and threads as dpb_new.
+ * At most 2^15 arms. Parameters, statuses and threads as dpb_new.
  */
 DPB_MUST_USE
 dpb_status dpb_new_nonprivate_klucb(const struct dpb_config *config,
@@ -655,7 +655,7 @@ dpb_status dpb_new_nonprivate_klucb(const struct dpb_config *config,
 
 /**
  * IMED (Honda and Takemura 2015): a baseline WITHOUT privacy.
- * Parameters, statuses and threads as dpb_new.
+ * At most 2^20 arms. Parameters, statuses and threads as dpb_new.
  */
 DPB_MUST_USE
 dpb_status dpb_new_nonprivate_imed(const struct dpb_config *config,
@@ -665,7 +665,7 @@ dpb_status dpb_new_nonprivate_imed(const struct dpb_config *config,
 /**
  * Successive elimination (Even-Dar, Mannor, Mansour 2006): a baseline WITHOUT privacy. Needs horizon or
  * beta; with one arm left it is the best arm at that confidence (dpb_best_arm).
- * Parameters, statuses and threads as dpb_new.
+ * At most 2^20 arms. Parameters, statuses and threads as dpb_new.
  */
 DPB_MUST_USE
 dpb_status dpb_new_nonprivate_se(const struct dpb_config *config,
@@ -675,7 +675,7 @@ dpb_status dpb_new_nonprivate_se(const struct dpb_config *config,
 /**
  * DP-UCB-BOUND, UCB on hybrid sums with an index widened by the noise: pure epsilon-DP (Tossou and
  * Dimitrakakis 2016, Algorithm 1, Theorem 3.1, with the hybrid's budget corrected). Needs no horizon.
- * Parameters, statuses and threads as dpb_new.
+ * At most 2^18 arms. Parameters, statuses and threads as dpb_new.
  */
 DPB_MUST_USE
 dpb_status dpb_new_ucb_bound(const struct dpb_config *config,
@@ -686,7 +686,7 @@ dpb_status dpb_new_ucb_bound(const struct dpb_config *config,
  * DP-UCB, UCB on hybrid sums of equal noise: pure epsilon-DP (Tossou and Dimitrakakis 2016, Algorithm 2,
  * Theorem 3.1, with the hybrid's budget corrected). An update draws one noise an arm. Needs no horizon.
  * The regret of its Theorem 3.3 is not proved: a worse arm gets of the order of ln^3 t/epsilon^2 pulls.
- * Parameters, statuses and threads as dpb_new.
+ * At most 2^15 arms. Parameters, statuses and threads as dpb_new.
  */
 DPB_MUST_USE
 dpb_status dpb_new_ucb(const struct dpb_config *config,
@@ -700,7 +700,7 @@ dpb_status dpb_new_ucb(const struct dpb_config *config,
  * max(b, f) answers, as printed with b = 1. Needs no horizon. The regret is not that of UCB plus a
  * constant, as their Theorem 3.5 has it: with the printed index rare runs lose the best arm for good;
  * with flags DPB_RIGOROUS_INDEX none do, but worse arms get of the order of ln^(2/(2-v)) t pulls.
- * Parameters, statuses and threads as dpb_new.
+ * At most 2^20 arms. Parameters, statuses and threads as dpb_new.
  */
 DPB_MUST_USE
 dpb_status dpb_new_ucb_int(const struct dpb_config *config,
@@ -710,7 +710,7 @@ dpb_status dpb_new_ucb_int(const struct dpb_config *config,
 /**
  * Private-UCB, UCB on binary-tree sums: pure epsilon-DP (Mishra and Thakurta 2015; the baseline that Sajed
  * and Sheffet 2019 call DP-UCB). Needs horizon.
- * Parameters, statuses and threads as dpb_new.
+ * At most 2^18 arms. Parameters, statuses and threads as dpb_new.
  */
 DPB_MUST_USE
 dpb_status dpb_new_private_ucb(const struct dpb_config *config,
@@ -766,7 +766,7 @@ dpb_status dpb_new_exp3_tau(const struct dpb_config *config,
  * Batched Tsallis-INF for heavy tails (Asi, Raman, Talwar 2025): the policy that we recommend for
  * adversarial rewards. Pure epsilon-DP, regret O(sqrt(K T/epsilon)), no horizon.
  * config.batch = plays of one arm for one release: 0 = ceil(1/epsilon).
- * Parameters, statuses and threads as dpb_new.
+ * At most 2^20 arms. Parameters, statuses and threads as dpb_new.
  */
 DPB_MUST_USE
 dpb_status dpb_new_tsallis(const struct dpb_config *config,
@@ -798,7 +798,7 @@ dpb_status dpb_new_klucb(const struct dpb_config *config,
  * Lazy-DP-TS, Thompson sampling (Hu and Hegde 2022): pure epsilon-DP (Theorem P); with delta > 0
  * (epsilon, delta)-DP by zCDP. Randomised at every decision, with exact propensities. For hundreds of
  * arms. Takes dpb_select_among, dpb_add_arm and dpb_retire_arm.
- * Parameters, statuses and threads as dpb_new.
+ * At most 2^10 arms. Parameters, statuses and threads as dpb_new.
  */
 DPB_MUST_USE
 dpb_status dpb_new_ts(const struct dpb_config *config,
@@ -1139,7 +1139,7 @@ void dpb_shuffler_free(struct dpb_shuffler *shuffler);
  * In production devices encode, a shuffler permutes and the server calls dpb_submit_shuffled; in a
  * simulation dpb_update encodes and shuffles in-process. A handle takes the first of the two roads
  * that is used, for good.
- * Parameters, statuses and threads as dpb_new.
+ * At most 2^20 arms. Parameters, statuses and threads as dpb_new.
  */
 DPB_MUST_USE
 dpb_status dpb_new_sdp_ae(const struct dpb_config *config,
@@ -1148,7 +1148,7 @@ dpb_status dpb_new_sdp_ae(const struct dpb_config *config,
 
 /**
  * VB-SDP-AE, the same with 2^t users a batch in phase t (Algorithm 2): (epsilon, delta)-DP in the
- * shuffle model, at nearly the central model's regret. All else as dpb_new_sdp_ae.
+ * shuffle model, at nearly the central model's regret. All else as dpb_new_sdp_ae. At most 2^20 arms.
  */
 DPB_MUST_USE
 dpb_status dpb_new_vb_sdp_ae(const struct dpb_config *config,
@@ -1211,7 +1211,7 @@ DPB_MUST_USE dpb_status dpb_ldp_encode(double epsilon, double reward, uint8_t *b
  * reward_min, and anything else is DPB_INVALID_REWARD: this handle never privatises and must never
  * see a raw reward. epsilon 1e-6 .. 40; answer_window must be 0 (silence would be a bit that
  * nobody privatised); reward_bits and DPB_CLAMP_REWARDS are ignored.
- * Parameters, statuses and threads as dpb_new.
+ * At most 2^20 arms. Parameters, statuses and threads as dpb_new.
  */
 DPB_MUST_USE
 dpb_status dpb_new_ldp_ucb(const struct dpb_config *config,
@@ -1220,7 +1220,7 @@ dpb_status dpb_new_ldp_ucb(const struct dpb_config *config,
 
 /**
  * LDP KL-UCB: the same with the Kullback-Leibler index of the privatised bits, which are
- * Bernoulli whatever the rewards are. All else as dpb_new_ldp_ucb.
+ * Bernoulli whatever the rewards are. All else as dpb_new_ldp_ucb. At most 2^15 arms.
  */
 DPB_MUST_USE
 dpb_status dpb_new_ldp_klucb(const struct dpb_config *config,

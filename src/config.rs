@@ -8,7 +8,7 @@ use crate::reward::{Reward, RewardRange};
 /// The configuration of a bandit, for every policy. Fields that a policy does not use are ignored.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// K, `2 ..= 2^24`.
+    /// K, `2 ..= 2^24`, or fewer where a policy would not be fast: its page says so.
     pub arms: u32,
     /// Privacy loss of one user, > 0. Ignored by the non-private baselines.
     pub epsilon: f64,
@@ -18,9 +18,9 @@ pub struct Config {
     pub beta: f64,
     /// T in decisions; 0 = unknown.
     pub horizon: u64,
-    /// Lower end of the declared range of rewards.
+    /// Lower end of the declared range of rewards, at least -1e290.
     pub reward_min: f64,
-    /// Upper end of the declared range of rewards.
+    /// Upper end of the declared range of rewards, at most 1e290.
     pub reward_max: f64,
     /// Rewards are rounded to 2^-bits of the range, `0 ..= 24`; 0 = exactly min or max.
     pub reward_bits: u32,
@@ -166,6 +166,16 @@ impl Config {
     /// effective one, rounded down, would make 1/0.1 11.
     pub(crate) fn ceil_inverse_epsilon(&self) -> u64 {
         (f64::from(self.contributions_per_user) / self.epsilon).ceil() as u64
+    }
+
+    /// ln(1/beta), for confidence: beta, or one over the horizon, or 5%. A logarithm, because c/beta
+    /// overflows for a legal beta.
+    pub(crate) fn ln_inverse_beta(&self) -> f64 {
+        match (self.beta, self.horizon) {
+            (0.0, 0 | 1) => 20f64.ln(),
+            (0.0, horizon) => (horizon as f64).ln(),
+            (beta, _) => -beta.ln(),
+        }
     }
 
     /// The privacy loss that one reward may cause: epsilon / contributions_per_user, checked.

@@ -49,16 +49,19 @@ pub struct RewardRange {
 }
 
 impl RewardRange {
+    /// The farthest end: means, whose noise may be 2^39 times as wide as the range, stay finite.
+    pub const FARTHEST: f64 = 1e290;
+
     /// The range `[min, max]` on a grid of `2^-bits` of its length, `bits` in `0..=24`.
     ///
     /// # Errors
-    /// `InvalidConfig` when the range is empty or not finite, or `bits` is above 24.
+    /// `InvalidConfig` when the range is empty or an end of it is beyond 1e290, or `bits` is above 24.
     pub fn new(min: f64, max: f64, bits: u32, clamp: bool) -> Result<RewardRange> {
-        if !min.is_finite() {
-            return Err(Error::config("reward_min", "must be finite", min));
+        if min.is_nan() || min.abs() > Self::FARTHEST {
+            return Err(Error::config("reward_min", "must be in -1e290..=1e290", min));
         }
-        if !max.is_finite() || max <= min || !(max - min).is_finite() {
-            return Err(Error::config("reward_max", "must be finite and above reward_min", max));
+        if !(max > min && max <= Self::FARTHEST) {
+            return Err(Error::config("reward_max", "must be above reward_min and at most 1e290", max));
         }
         if bits > Reward::BITS {
             return Err(Error::config("reward_bits", "must be in 0..=24", bits));
@@ -144,9 +147,14 @@ mod tests {
 
     #[test]
     fn refuses_bad_ranges() {
-        for (min, max) in [(1.0, 1.0), (1.0, 0.0), (f64::NAN, 1.0), (0.0, f64::INFINITY), (-1e308, 1e308)] {
+        for (min, max) in [(1.0, 1.0), (1.0, 0.0), (f64::NAN, 1.0), (0.0, f64::INFINITY), (-1e308, 0.0), (0.0, 1.1e290)]
+        {
             assert!(RewardRange::new(min, max, 20, false).is_err());
         }
         assert!(RewardRange::new(0.0, 1.0, 25, false).is_err());
+        // The widest range and the largest noise: finite means.
+        let widest = RewardRange::new(-1e290, 1e290, 24, false).unwrap();
+        let most = i64::MAX as f64 / Reward::ONE as f64;
+        assert!(widest.mean_from_unit(most).is_finite() && widest.mean_from_unit(-most).is_finite());
     }
 }

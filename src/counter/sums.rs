@@ -81,13 +81,16 @@ impl Binary {
             return Err(Error::config("horizon", "must be in 1..=2^37", most));
         }
         let levels = most.ilog2() + 1;
-        Ok(Binary {
-            law: law(share(epsilon, 1.0, levels))?,
-            most,
-            count: 0,
-            sum: 0.into(),
-            frontier: Frontier::empty(),
-        })
+        Ok(Binary::empty(law(share(epsilon, 1.0, levels))?, most))
+    }
+
+    /// An empty one of the same law and length.
+    pub fn another(&self) -> Binary {
+        Binary::empty(self.law, self.most)
+    }
+
+    fn empty(law: Laplace, most: u64) -> Binary {
+        Binary { law, most, count: 0, sum: 0.into(), frontier: Frontier::empty() }
     }
 }
 

@@ -1,5 +1,7 @@
 //! How far a sum of independent noises strays.
 
+use std::f64::consts::LN_2;
+
 /// The tail of a sum of independent (discrete) Laplace noises, known by two numbers of its scales
 /// b_1, b_2, ..: V, the sum of b_i^2 (half the variance), and B, the largest b_i.
 ///
@@ -30,6 +32,11 @@ pub struct WidthLine {
 }
 
 impl Tail {
+    /// Of n noises of this scale.
+    pub(crate) fn of(n: u64, scale: f64) -> Tail {
+        if n == 0 { Tail::default() } else { Tail { squares: n as f64 * scale * scale, largest: scale } }
+    }
+
     /// With another independent noise of this scale.
     pub fn and(self, scale: f64) -> Tail {
         self.and_many(1, scale)
@@ -50,7 +57,11 @@ impl Tail {
 
     /// P(|noise| > width) <= gamma, for gamma in (0, 1].
     pub fn width(self, gamma: f64) -> f64 {
-        let log = (2.0 / gamma).ln();
+        self.width_at(LN_2 - gamma.ln())
+    }
+
+    /// The same at this ln(2/gamma).
+    pub(crate) fn width_at(self, log: f64) -> f64 {
         let line = self.line(log);
         line.slope * log + line.offset
     }

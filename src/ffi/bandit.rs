@@ -140,7 +140,7 @@ pub unsafe extern "C" fn dpb_new(
 /// DP-SE, differentially private successive elimination: pure epsilon-DP (Sajed and Sheffet 2019,
 /// Algorithm 3, Theorem 4.1). With a horizon beta = 1/horizon; without one the horizon is guessed
 /// and the guess squared; with beta it is best-arm identification at that confidence (dpb_best_arm).
-/// Parameters, statuses and threads as dpb_new.
+/// At most 2^18 arms. Parameters, statuses and threads as dpb_new.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_new_se(
@@ -153,7 +153,7 @@ pub unsafe extern "C" fn dpb_new_se(
 }
 
 /// UCB1 (Auer, Cesa-Bianchi, Fischer 2002): a baseline WITHOUT privacy.
-/// Parameters, statuses and threads as dpb_new.
+/// At most 2^20 arms. Parameters, statuses and threads as dpb_new.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_new_nonprivate_ucb1(
@@ -166,7 +166,7 @@ pub unsafe extern "C" fn dpb_new_nonprivate_ucb1(
 }
 
 /// KL-UCB (Garivier and Cappe 2011): a baseline WITHOUT privacy.
-/// Parameters, statuses and threads as dpb_new.
+/// At most 2^15 arms. Parameters, statuses and threads as dpb_new.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_new_nonprivate_klucb(
@@ -179,7 +179,7 @@ pub unsafe extern "C" fn dpb_new_nonprivate_klucb(
 }
 
 /// IMED (Honda and Takemura 2015): a baseline WITHOUT privacy.
-/// Parameters, statuses and threads as dpb_new.
+/// At most 2^20 arms. Parameters, statuses and threads as dpb_new.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_new_nonprivate_imed(
@@ -193,7 +193,7 @@ pub unsafe extern "C" fn dpb_new_nonprivate_imed(
 
 /// Successive elimination (Even-Dar, Mannor, Mansour 2006): a baseline WITHOUT privacy. Needs horizon or
 /// beta; with one arm left it is the best arm at that confidence (dpb_best_arm).
-/// Parameters, statuses and threads as dpb_new.
+/// At most 2^20 arms. Parameters, statuses and threads as dpb_new.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_new_nonprivate_se(
@@ -207,7 +207,7 @@ pub unsafe extern "C" fn dpb_new_nonprivate_se(
 
 /// DP-UCB-BOUND, UCB on hybrid sums with an index widened by the noise: pure epsilon-DP (Tossou and
 /// Dimitrakakis 2016, Algorithm 1, Theorem 3.1, with the hybrid's budget corrected). Needs no horizon.
-/// Parameters, statuses and threads as dpb_new.
+/// At most 2^18 arms. Parameters, statuses and threads as dpb_new.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_new_ucb_bound(
@@ -222,7 +222,7 @@ pub unsafe extern "C" fn dpb_new_ucb_bound(
 /// DP-UCB, UCB on hybrid sums of equal noise: pure epsilon-DP (Tossou and Dimitrakakis 2016, Algorithm 2,
 /// Theorem 3.1, with the hybrid's budget corrected). An update draws one noise an arm. Needs no horizon.
 /// The regret of its Theorem 3.3 is not proved: a worse arm gets of the order of ln^3 t/epsilon^2 pulls.
-/// Parameters, statuses and threads as dpb_new.
+/// At most 2^15 arms. Parameters, statuses and threads as dpb_new.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_new_ucb(
@@ -240,7 +240,7 @@ pub unsafe extern "C" fn dpb_new_ucb(
 /// max(b, f) answers, as printed with b = 1. Needs no horizon. The regret is not that of UCB plus a
 /// constant, as their Theorem 3.5 has it: with the printed index rare runs lose the best arm for good;
 /// with flags DPB_RIGOROUS_INDEX none do, but worse arms get of the order of ln^(2/(2-v)) t pulls.
-/// Parameters, statuses and threads as dpb_new.
+/// At most 2^20 arms. Parameters, statuses and threads as dpb_new.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_new_ucb_int(
@@ -254,7 +254,7 @@ pub unsafe extern "C" fn dpb_new_ucb_int(
 
 /// Private-UCB, UCB on binary-tree sums: pure epsilon-DP (Mishra and Thakurta 2015; the baseline that Sajed
 /// and Sheffet 2019 call DP-UCB). Needs horizon.
-/// Parameters, statuses and threads as dpb_new.
+/// At most 2^18 arms. Parameters, statuses and threads as dpb_new.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_new_private_ucb(
@@ -330,7 +330,7 @@ pub unsafe extern "C" fn dpb_new_exp3_tau(
 /// Batched Tsallis-INF for heavy tails (Asi, Raman, Talwar 2025): the policy that we recommend for
 /// adversarial rewards. Pure epsilon-DP, regret O(sqrt(K T/epsilon)), no horizon.
 /// config.batch = plays of one arm for one release: 0 = ceil(1/epsilon).
-/// Parameters, statuses and threads as dpb_new.
+/// At most 2^20 arms. Parameters, statuses and threads as dpb_new.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_new_tsallis(
@@ -374,7 +374,7 @@ pub unsafe extern "C" fn dpb_new_klucb(
 /// Lazy-DP-TS, Thompson sampling (Hu and Hegde 2022): pure epsilon-DP (Theorem P); with delta > 0
 /// (epsilon, delta)-DP by zCDP. Randomised at every decision, with exact propensities. For hundreds of
 /// arms. Takes dpb_select_among, dpb_add_arm and dpb_retire_arm.
-/// Parameters, statuses and threads as dpb_new.
+/// At most 2^10 arms. Parameters, statuses and threads as dpb_new.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_new_ts(

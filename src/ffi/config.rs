@@ -12,7 +12,7 @@ use std::ffi::c_char;
 pub struct dpb_config {
     /// sizeof(dpb_config), set by dpb_config_init; lets the struct grow.
     pub struct_size: u32,
-    /// K, 2 .. 2^24.
+    /// K, 2 .. 2^24; less where a policy's calls would not be fast: see its constructor.
     pub arms: u32,
     /// Privacy loss of one reward (of one user, with contributions_per_user), > 0; ignored by
     /// non-private baselines.
@@ -23,9 +23,9 @@ pub struct dpb_config {
     pub beta: f64,
     /// T in decisions; 0 = unknown (DPB_INVALID_CONFIG where a policy cannot do without).
     pub horizon: u64,
-    /// Lower end of the declared range of rewards, default 0.
+    /// Lower end of the declared range of rewards, default 0; at least -1e290.
     pub reward_min: f64,
-    /// Upper end of the declared range of rewards, default 1.
+    /// Upper end of the declared range of rewards, default 1; at most 1e290.
     pub reward_max: f64,
     /// Rewards are rounded to 2^-reward_bits of the range, 0 .. 24, default 20; 0 = rewards are
     /// exactly reward_min or reward_max.

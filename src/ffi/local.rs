@@ -54,7 +54,7 @@ pub unsafe extern "C" fn dpb_ldp_encode(epsilon: f64, reward: f64, bit: *mut u8)
 /// reward_min, and anything else is DPB_INVALID_REWARD: this handle never privatises and must never
 /// see a raw reward. epsilon 1e-6 .. 40; answer_window must be 0 (silence would be a bit that
 /// nobody privatised); reward_bits and DPB_CLAMP_REWARDS are ignored.
-/// Parameters, statuses and threads as dpb_new.
+/// At most 2^20 arms. Parameters, statuses and threads as dpb_new.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_new_ldp_ucb(
@@ -67,7 +67,7 @@ pub unsafe extern "C" fn dpb_new_ldp_ucb(
 }
 
 /// LDP KL-UCB: the same with the Kullback-Leibler index of the privatised bits, which are
-/// Bernoulli whatever the rewards are. All else as dpb_new_ldp_ucb.
+/// Bernoulli whatever the rewards are. All else as dpb_new_ldp_ucb. At most 2^15 arms.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_new_ldp_klucb(

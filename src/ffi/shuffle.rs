@@ -264,7 +264,7 @@ pub unsafe extern "C" fn dpb_shuffler_free(shuffler: *mut dpb_shuffler) {
 /// In production devices encode, a shuffler permutes and the server calls dpb_submit_shuffled; in a
 /// simulation dpb_update encodes and shuffles in-process. A handle takes the first of the two roads
 /// that is used, for good.
-/// Parameters, statuses and threads as dpb_new.
+/// At most 2^20 arms. Parameters, statuses and threads as dpb_new.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_new_sdp_ae(
@@ -277,7 +277,7 @@ pub unsafe extern "C" fn dpb_new_sdp_ae(
 }
 
 /// VB-SDP-AE, the same with 2^t users a batch in phase t (Algorithm 2): (epsilon, delta)-DP in the
-/// shuffle model, at nearly the central model's regret. All else as dpb_new_sdp_ae.
+/// shuffle model, at nearly the central model's regret. All else as dpb_new_sdp_ae. At most 2^20 arms.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_new_vb_sdp_ae(

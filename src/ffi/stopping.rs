@@ -27,7 +27,7 @@ impl Handle for dpb_stopping {
 pub struct dpb_stopping_config {
     /// sizeof(dpb_stopping_config).
     pub struct_size: u32,
-    /// R > 0: samples are in [-R, R].
+    /// R > 0, at most 1e290: samples are in [-R, R].
     pub range: f64,
     /// The relative error, in (0, 1).
     pub alpha: f64,

@@ -93,7 +93,12 @@ impl Gaussian {
     /// normaliser is at least sqrt(2 pi) sigma, so P(X > w) is at most the P(N > w) of the
     /// continuous law for every integer w, and 2 P(N > w) <= exp(-w^2/(2 sigma^2)).
     pub fn width(&self, gamma: f64) -> f64 {
-        (self.sigma as f64 * (-2.0 * gamma.ln()).sqrt()).ceil()
+        self.width_at(-gamma.ln())
+    }
+
+    /// The same at gamma = e^-exponent.
+    pub(crate) fn width_at(&self, exponent: f64) -> f64 {
+        (self.sigma as f64 * (2.0 * exponent).sqrt()).ceil()
     }
 }
 

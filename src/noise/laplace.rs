@@ -96,7 +96,12 @@ impl Laplace {
     /// P(|X| > width) <= gamma, in grid units, for gamma in (0, 1]: with p = e^(-1/scale) the tail
     /// P(|X| >= x) is 2p^x/(1+p) <= p^(x-1).
     pub fn width(&self, gamma: f64) -> f64 {
-        (self.scale as f64 * (1.0 / gamma).ln()).ceil()
+        self.width_at(-gamma.ln())
+    }
+
+    /// The same at gamma = e^-exponent.
+    pub(crate) fn width_at(&self, exponent: f64) -> f64 {
+        (self.scale as f64 * exponent).ceil()
     }
 }
 

@@ -5,12 +5,14 @@
 //! and its output is bit-identical on every machine.
 
 mod bernoulli;
+mod binomial;
 mod gaussian;
 mod laplace;
 mod source;
 mod width;
 
 pub use bernoulli::bernoulli_exp;
+pub use binomial::binomial;
 pub use gaussian::Gaussian;
 pub use laplace::Laplace;
 pub use source::{LaplaceSource, Law, Noise, NoiseSource};

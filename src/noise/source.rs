@@ -41,9 +41,14 @@ impl Noise {
 
     /// P(|X| > width) <= gamma, in grid units, for gamma in (0, 1].
     pub fn width(&self, gamma: f64) -> f64 {
+        self.width_at(-gamma.ln())
+    }
+
+    /// The same at gamma = e^-exponent.
+    pub(crate) fn width_at(&self, exponent: f64) -> f64 {
         match self {
-            Noise::Laplace(law) => law.width(gamma),
-            Noise::Gaussian(law) => law.width(gamma),
+            Noise::Laplace(law) => law.width_at(exponent),
+            Noise::Gaussian(law) => law.width_at(exponent),
         }
     }
 }

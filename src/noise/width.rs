@@ -5,6 +5,8 @@
 //! of a symmetric X. The classical closed forms (Chan, Shi, Song 2011, Corollary 2.9 for Laplace
 //! noises; Bernstein for binomials) are this bound at an s of their own, so the best s beats them.
 
+use std::f64::consts::LN_2;
+
 /// The width of a sum of independent Laplace noises, ready to be asked for any gamma.
 ///
 /// The bound `(ln(2/gamma) + Psi(s))/s` holds for every gamma; the s is the best for the one given
@@ -36,7 +38,7 @@ impl SumWidth {
         let noises = noises.iter().filter(|noise| noise.1 > 0);
         let noises = noises.map(|&(scale, many)| ((scale / largest).powi(2), many as f64));
         let sum = |of: &dyn Fn(f64, f64) -> f64| noises.clone().map(|(c, n)| of(c, n)).sum::<f64>();
-        let log = (2.0 / gamma).ln();
+        let log = LN_2 - gamma.ln();
         // Each term of the function is at least n c u/(1 - c u): hence two points on the right.
         let most = sum(&|c, n| if c == 1.0 { n } else { 0.0 });
         let mut u = f64::min(log / (log + most), log / sum(&|c, n| n * c));
@@ -51,7 +53,7 @@ impl SumWidth {
     /// P(|X| > width) <= gamma, in the scales' unit, for gamma in (0, 1].
     #[inline]
     pub fn at(&self, gamma: f64) -> f64 {
-        self.slope * ((2.0 / gamma).ln() + self.exponent)
+        self.slope * (LN_2 - gamma.ln() + self.exponent)
     }
 }
 
@@ -72,7 +74,7 @@ pub fn binomial_width(n: u64, q: f64, batches: u64, gamma: f64) -> f64 {
     if trials == 0.0 || q <= 0.0 {
         return 0.0;
     }
-    let log = (2.0 / gamma).ln() / trials;
+    let log = (LN_2 - gamma.ln()) / trials;
     let kl = |x: f64| (q + x) * (x / q).ln_1p() + (1.0 - q - x) * (-x / (1.0 - q)).ln_1p();
     let (mut left, mut right) = (0.0, (2.0 * q * (1.0 - q) * log).sqrt() + log / 3.0);
     if right >= 1.0 - q {

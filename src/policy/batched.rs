@@ -25,7 +25,6 @@
 //! it if they were like those before, and arms without a release are covered in turn. With answers
 //! at once nothing is ever covered, and the policy is the published one.
 
-use super::index;
 use super::{ArmState, Flexible, Policy, Pull};
 use crate::batch::Batch;
 use crate::config::Config;
@@ -36,6 +35,7 @@ use crate::random::Seed;
 use crate::reward::Reward;
 use crate::table::Table;
 use crate::tournament::{Line, Tournament};
+use std::f64::consts::LN_2;
 
 /// What makes a policy of the room.
 pub trait Index: Send {
@@ -115,9 +115,9 @@ impl Schedule {
     }
 
     /// Computes the width of an interval that holds with chance 1 - beta, if nobody did.
-    fn widen(&mut self, released: usize, noise: &Noise, beta: f64) {
+    fn widen(&mut self, released: usize, noise: &Noise, ln_inverse_beta: f64) {
         if self.0[released].width_before.is_nan() {
-            self.0[released].width_before = Cumulant::of(noise).width(&self.0[..released], beta);
+            self.0[released].width_before = Cumulant::of(noise).width(&self.0[..released], ln_inverse_beta);
         }
     }
 
@@ -197,14 +197,14 @@ impl Cumulant {
 
     /// P(|Z/W - mu| > width) <= beta for a schedule's rows. Chernoff: rewards in `[0, 1]` have
     /// log-MGF at most s^2/8, and every s gives a bound.
-    fn width(self, rows: &[Row], beta: f64) -> f64 {
+    fn width(self, rows: &[Row], ln_inverse_beta: f64) -> f64 {
         let weight: f64 = rows.iter().map(|row| row.weight * row.count as f64).sum();
         let bound = |s: f64| {
             let exponents = rows.iter().map(|row| {
                 let s = s * row.weight;
                 row.count as f64 * s * s / 8.0 + self.at(s)
             });
-            ((2.0 / beta).ln() + exponents.sum::<f64>()) / (s * weight)
+            (LN_2 + ln_inverse_beta + exponents.sum::<f64>()) / (s * weight)
         };
         // Unimodal in s: golden sections on a logarithmic scale.
         let largest = rows.iter().map(|row| row.weight).fold(0.0, f64::max);
@@ -239,8 +239,8 @@ pub struct Batched<I> {
     index: I,
     schedule: Schedule,
     noise: NoiseSource,
-    /// Reported intervals hold with chance 1 - beta.
-    beta: f64,
+    /// Reported intervals hold with chance 1 - beta: ln(1/beta).
+    ln_inverse_beta: f64,
     arms: Table<Arm>,
     live: u32,
     decisions: u64,
@@ -288,7 +288,7 @@ impl<I: Index> Batched<I> {
             index,
             schedule,
             noise: NoiseSource::new(noise, seed.stream()),
-            beta: index::beta(config),
+            ln_inverse_beta: config.ln_inverse_beta(),
             live: config.arms,
             decisions: 0,
             releases: 0,
@@ -381,7 +381,7 @@ impl<I: Index> Batched<I> {
             debug_assert!(next.before > 0);
             state.batch.open(rows[state.released as usize].count, 0);
         }
-        self.schedule.widen(state.released.into(), &self.noise.law(), self.beta);
+        self.schedule.widen(state.released.into(), &self.noise.law(), self.ln_inverse_beta);
         self.releases = self.releases.saturating_add(1);
         if self.arms[arm].live {
             let mean = self.mean(arm).unwrap_or(0.0);
@@ -597,7 +597,7 @@ mod tests {
         let mut random = Seed::new(Some([4; 32])).unwrap().stream();
         let noise = Config::new(2, 0.5).noise().unwrap();
         let mut schedule = Schedule::new(2, 2.0, &noise).unwrap();
-        schedule.widen(3, &noise, 0.05);
+        schedule.widen(3, &noise, -0.05f64.ln());
         let Noise::Laplace(law) = noise else { unreachable!() };
         let mut outside = 0;
         for _ in 0..4000 {

@@ -7,7 +7,7 @@
 //! both worlds, the density is a product over p-sums, and those with the changed reward cost eps in
 //! all (the argument of Theorem P in [`crate::privacy`] with several p-sums a reward).
 
-use super::index::{self, Scores};
+use super::index::Scores;
 use super::{ArmState, Policy, Pull};
 use crate::config::Config;
 use crate::counter::RunningSum;
@@ -21,7 +21,8 @@ use std::f64::consts::LN_2;
 pub struct ContinualUcb<S> {
     rule: Rule,
     epsilon: f64,
-    beta: f64,
+    /// Readable widths hold with chance 1 - beta: ln(1/beta).
+    ln_inverse_beta: f64,
     arms: Table<Arm<S>>,
     scores: Scores,
     /// Decisions that were not cancelled.
@@ -50,10 +51,11 @@ pub enum Rule {
 impl<S: RunningSum> ContinualUcb<S> {
     /// `sum` makes an arm's empty sum.
     pub fn new(config: &Config, seed: &mut Seed, rule: Rule, sum: impl Fn() -> S) -> Result<ContinualUcb<S>> {
+        config.check_arms(if rule == Rule::EqualNoise { 1 << 15 } else { 1 << 18 })?;
         Ok(ContinualUcb {
             rule,
             epsilon: config.epsilon_per_reward()?,
-            beta: index::beta(config),
+            ln_inverse_beta: config.ln_inverse_beta(),
             arms: Table::new(config.arms as usize, |_| Arm { sum: sum(), count: 0, in_flight: 0 })?,
             scores: Scores::new(config.arms)?,
             pulls: 0,
@@ -136,8 +138,9 @@ impl<S: RunningSum> Policy for ContinualUcb<S> {
         }
         // Hoeffding for the rewards and the tail for the noise, beta/2 each
         let n = arm.count as f64;
-        let noise = arm.sum.tail().width(self.beta / 2.0) / Reward::ONE as f64 / n;
-        let width = ((4.0 / self.beta).ln() / (2.0 * n)).sqrt() + noise;
+        let log = 2.0 * LN_2 + self.ln_inverse_beta; // ln(4/beta)
+        let noise = arm.sum.tail().width_at(log) / Reward::ONE as f64 / n;
+        let width = (log / (2.0 * n)).sqrt() + noise;
         ArmState { mean: arm.mean(), width, active: true }
     }
 

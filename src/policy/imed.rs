@@ -72,7 +72,8 @@ impl Chernoff {
         let spread: f64 = arm.batches.iter().map(|batch| batch.weight * batch.weight * batch.count as f64).sum();
         let heaviest = arm.batches.iter().map(|batch| batch.weight).fold(0.0, f64::max);
         let (mut low, mut high) = (0.0, lack / (self.noise.variance() * squares));
-        high = high.min(self.noise.limit() / heaviest * (1.0 - 1e-12));
+        // Beyond 600 e^(-l w) and the slope at q = 1 would leave the doubles; any l will do.
+        high = high.min(self.noise.limit().min(600.0) / heaviest * (1.0 - 1e-12));
         // Newton's first step from 0, where rewards have variance q (1 - q).
         let mut l = f64::min(0.5 * high, lack / (q * (1.0 - q) * spread + self.noise.variance() * squares));
         for _ in 0..60 {
@@ -162,6 +163,21 @@ mod tests {
                         let difference = (value - chernoff.exponent(&arm, q - step).0) / step;
                         assert!((slope - difference).abs() <= 1e-3 * slope + 1e-3, "{slope} {difference}");
                     }
+                }
+            }
+        }
+    }
+
+    /// Next to no noise, an arm that paid nothing, a leader that always paid.
+    #[test]
+    fn the_exponent_is_finite_where_kl_is_not() {
+        for epsilon in [100.0, 1000.0, 16384.0] {
+            let (schedule, noise) = schedule(epsilon, 1);
+            let chernoff = Chernoff::new(Cumulant::of(&noise));
+            for released in [1, 5, 38] {
+                for q in [0.5, 1.0f64.next_down(), 1.0] {
+                    let (value, slope) = chernoff.exponent(&schedule.evidence(0.0, released, released), q);
+                    assert!(value > 0.0 && value.is_finite() && slope.is_finite(), "{epsilon} {q}: {value} {slope}");
                 }
             }
         }

@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::privacy::PrivacyLoss;
 use crate::reward::Reward;
 use crate::table::Table;
+use std::f64::consts::LN_2;
 
 /// One score an arm, each linear in two functions of time, so that time moves on for all of them at
 /// the cost of two multiplications an arm: mean + offset + radius * x(t) + slope * l(t).
@@ -55,21 +56,13 @@ impl Scores {
     }
 }
 
-/// The confidence that readable widths are at: beta, or one over the horizon, or 95%.
-pub fn beta(config: &Config) -> f64 {
-    match (config.beta, config.horizon) {
-        (0.0, 0 | 1) => 0.05,
-        (0.0, horizon) => 1.0 / horizon as f64,
-        (beta, _) => beta,
-    }
-}
-
 /// Exact sums of what was answered: for baselines WITHOUT privacy.
 pub struct Tally {
     pub arms: Table<Counts>,
     /// Decisions that were not cancelled.
     pulls: u64,
-    beta: f64,
+    /// Readable widths hold with chance 1 - beta: ln(1/beta).
+    ln_inverse_beta: f64,
 }
 
 #[derive(Clone, Default)]
@@ -95,7 +88,7 @@ impl Counts {
 impl Tally {
     pub fn new(config: &Config) -> Result<Tally> {
         let arms = Table::new(config.arms as usize, |_| Counts::default())?;
-        Ok(Tally { arms, pulls: 0, beta: beta(config) })
+        Ok(Tally { arms, pulls: 0, ln_inverse_beta: config.ln_inverse_beta() })
     }
 
     /// ln t, t the number of the next decision.
@@ -127,7 +120,7 @@ impl Tally {
         if counts.count == 0 {
             return ArmState { mean: f64::NAN, width: f64::NAN, active: true };
         }
-        let width = ((2.0 / self.beta).ln() / (2.0 * counts.count as f64)).sqrt();
+        let width = ((LN_2 + self.ln_inverse_beta) / (2.0 * counts.count as f64)).sqrt();
         ArmState { mean: counts.mean(), width, active: true }
     }
 }

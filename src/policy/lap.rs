@@ -24,12 +24,14 @@ use super::intervals::Intervals;
 use super::{Algorithm, ArmState, Policy, Pull};
 use crate::batch::Release;
 use crate::config::Config;
+use crate::counter::Tail;
 use crate::error::{Error, Result};
-use crate::noise::{LaplaceSource, laplace_sum_width};
+use crate::noise::LaplaceSource;
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::Reward;
 use crate::table::Table;
+use std::f64::consts::LN_2;
 
 pub struct Lap {
     base: Box<dyn Policy>,
@@ -37,8 +39,8 @@ pub struct Lap {
     /// b.
     reach: f64,
     arms: Table<Released>,
-    /// Half-widths of the arms' means fail with this chance.
-    beta: f64,
+    /// Readable widths hold with chance 1 - beta: ln(1/beta).
+    ln_inverse_beta: f64,
     epsilon: f64,
 }
 
@@ -77,7 +79,7 @@ impl Lap {
             intervals: Intervals::new(config, plays, noise)?,
             reach: (draws as f64).ln() / (law.epsilon() * plays as f64),
             arms: Table::new(config.arms as usize, |_| Released::default())?,
-            beta: if config.beta > 0.0 { config.beta } else { 1.0 / horizon as f64 },
+            ln_inverse_beta: config.ln_inverse_beta(),
             epsilon: law.epsilon(),
         })
     }
@@ -124,8 +126,9 @@ impl Policy for Lap {
             return ArmState { mean: f64::NAN, width: f64::NAN, active };
         }
         let rewards = arm.rewards as f64;
-        let noise = laplace_sum_width(&[(1.0 / self.epsilon, arm.releases)], self.beta / 2.0);
-        let width = ((4.0 / self.beta).ln() / (2.0 * rewards)).sqrt() + noise / rewards;
+        let log = 2.0 * LN_2 + self.ln_inverse_beta; // ln(4/beta)
+        let noise = Tail::of(arm.releases, 1.0 / self.epsilon).width_at(log);
+        let width = (log / (2.0 * rewards)).sqrt() + noise / rewards;
         ArmState { mean: arm.sum / rewards, width, active }
     }
 

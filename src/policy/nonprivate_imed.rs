@@ -2,7 +2,7 @@
 //!
 //! Plays argmin of n kl(mean, largest mean) + ln n. Regret sum_a Delta_a ln T/kl(mu_a, mu*) to first
 //! order, which is optimal for coins; no confidence level, no bisection.
-//! Cost: select O(K) divergences, update O(1); 24 bytes an arm.
+//! Cost: select O(K) divergences, update O(1); 24 bytes an arm, at most 2^20 arms.
 
 use super::index::{Baseline, Rule, Tally};
 use super::kl::kl;
@@ -18,6 +18,7 @@ pub struct LeastIndex;
 
 impl Imed {
     pub fn new(config: &Config, _seed: &mut Seed) -> Result<Imed> {
+        config.check_arms(1 << 20)?;
         Ok(Imed { tally: Tally::new(config)?, rule: LeastIndex })
     }
 }

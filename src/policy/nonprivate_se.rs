@@ -5,7 +5,7 @@
 //! stays. beta as given, or 1/horizon; one of the two must be. With delays a round lasts until every
 //! viable arm has its answer, and an arm's radius is that of its own n.
 //! Cost: select O(1) while answers are prompt (at worst O(|S|)), a round's end O(|S|), so update O(1)
-//! amortised; 24 bytes an arm.
+//! amortised; 24 bytes an arm, at most 2^20 arms.
 
 use super::index::Tally;
 use super::{ArmState, Policy, Pull};
@@ -18,8 +18,8 @@ use crate::table;
 
 pub struct Se {
     tally: Tally,
-    /// 4 K/beta.
-    confidence: f64,
+    /// ln(4 K/beta).
+    log: f64,
     /// The viable arms, in round-robin order.
     viable: Vec<u32>,
     cursor: usize,
@@ -31,15 +31,15 @@ pub struct Se {
 
 impl Se {
     pub fn new(config: &Config, _seed: &mut Seed) -> Result<Se> {
+        config.check_arms(1 << 20)?;
         if config.beta == 0.0 && config.horizon == 0 {
             return Err(Error::config("horizon", "must be given where beta is not", 0));
         }
-        let beta = if config.beta > 0.0 { config.beta } else { 1.0 / config.horizon as f64 };
         let mut viable = table::room(config.arms as usize)?;
         viable.extend(0..config.arms);
         Ok(Se {
             tally: Tally::new(config)?,
-            confidence: 4.0 * f64::from(config.arms) / beta,
+            log: (4.0 * f64::from(config.arms)).ln() + config.ln_inverse_beta(),
             viable,
             cursor: 0,
             round: 1,
@@ -51,7 +51,7 @@ impl Se {
     fn bound(&self, arm: u32, side: f64) -> f64 {
         let counts = &self.tally.arms[arm as usize];
         let n = counts.count as f64;
-        counts.mean() + side * ((self.confidence * n * n).ln() / (2.0 * n)).sqrt()
+        counts.mean() + side * ((self.log + 2.0 * n.ln()) / (2.0 * n)).sqrt()
     }
 
     fn end_round(&mut self) {

@@ -1,7 +1,7 @@
 //! UCB1 (Auer, Cesa-Bianchi, Fischer 2002): a baseline WITHOUT privacy.
 //!
 //! Plays argmax of mean + sqrt(2 ln t/n). Regret O(sum_a ln T/Delta_a).
-//! Cost: select O(K) (vector code), update O(1); 48 bytes an arm.
+//! Cost: select O(K) (vector code), update O(1); 48 bytes an arm, at most 2^20 arms.
 
 use super::index::{Baseline, Rule, Scores, Tally};
 use crate::config::Config;
@@ -16,6 +16,7 @@ pub struct UpperBound(Scores);
 
 impl Ucb1 {
     pub fn new(config: &Config, _seed: &mut Seed) -> Result<Ucb1> {
+        config.check_arms(1 << 20)?;
         Ok(Ucb1 { tally: Tally::new(config)?, rule: UpperBound(Scores::new(config.arms)?) })
     }
 }

@@ -10,7 +10,8 @@
 //! elimination at the old, larger beta must not be final; with `beta` given the same policy is
 //! best-arm identification at fixed confidence.
 //!
-//! Cost: select O(1) amortised, update O(1), an epoch's end O(|S|) noises; 80 bytes an arm.
+//! Cost: select O(1) amortised, update O(1), an epoch's end O(|S|) noises; 80 bytes an arm, at
+//! most 2^18 arms.
 
 use super::{ArmState, Policy, Pull};
 use crate::batch::Batch;
@@ -64,7 +65,8 @@ impl Arm {
 
 /// Algorithm 3's numbers: how long an epoch lasts and how wide its intervals are.
 struct Schedule {
-    beta: f64,
+    /// ln(1/beta).
+    ln_inverse_beta: f64,
     epsilon: f64,
 }
 
@@ -85,19 +87,19 @@ impl Schedule {
 
     /// ln(8|S|e^2/beta) and ln(4|S|e^2/beta).
     fn logs(&self, epoch: u32, viable: usize) -> (f64, f64) {
-        let argument = viable as f64 * f64::from(epoch).powi(2) / self.beta;
-        ((8.0 * argument).ln(), (4.0 * argument).ln())
+        let log = (viable as f64 * f64::from(epoch).powi(2)).ln() + self.ln_inverse_beta;
+        (8f64.ln() + log, 4f64.ln() + log)
     }
 }
 
 impl DpSe {
     pub fn new(config: &Config, seed: &mut Seed) -> Result<DpSe> {
+        config.check_arms(1 << 18)?;
         let law = config.laplace(config.epsilon_per_reward()?)?;
         let guess = (config.beta == 0.0 && config.horizon == 0).then_some(4096 * u64::from(config.arms));
-        let horizon = guess.unwrap_or(config.horizon);
-        let beta = if config.beta > 0.0 { config.beta } else { 1.0 / horizon as f64 };
+        let ln_inverse_beta = guess.map_or_else(|| config.ln_inverse_beta(), |guess| (guess as f64).ln());
         let mut policy = DpSe {
-            schedule: Schedule { beta, epsilon: law.epsilon() },
+            schedule: Schedule { ln_inverse_beta, epsilon: law.epsilon() },
             guess,
             decisions: 0,
             noise: LaplaceSource::new(law, seed.stream()),
@@ -219,7 +221,7 @@ impl Policy for DpSe {
         if self.guess == Some(self.decisions) {
             let squared = self.decisions.saturating_mul(self.decisions);
             self.guess = Some(squared);
-            self.schedule.beta = 1.0 / squared as f64;
+            self.schedule.ln_inverse_beta = (squared as f64).ln();
             self.restart();
         }
         self.decisions += 1;

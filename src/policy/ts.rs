@@ -13,10 +13,9 @@
 //!
 //! Cost: select O(log K), update O(1); the first select after a release takes K times
 //! min(32 K, 512) nodes, and so does every `select_among` (with n for K): this
-//! is a policy for hundreds of arms. 308 bytes an arm.
+//! is a policy for hundreds of arms, at most 2^10. 308 bytes an arm.
 
 use super::batched::loss;
-use super::index;
 use super::{ArmState, Flexible, Policy, Pull};
 use crate::batch::Batch;
 use crate::config::Config;
@@ -27,12 +26,14 @@ use crate::random::{Random, Seed};
 use crate::reward::Reward;
 use crate::table::{Table, queue_room};
 use std::collections::VecDeque;
+use std::f64::consts::LN_2;
 
 pub struct LazyTs {
     arms: Table<Arm>,
     noise: NoiseSource,
     coins: Random,
-    beta: f64,
+    /// Readable widths hold with chance 1 - beta: ln(1/beta).
+    ln_inverse_beta: f64,
     decisions: u64,
     releases: u32,
     live: u32,
@@ -70,14 +71,18 @@ impl Arm {
 }
 
 impl LazyTs {
+    /// With more, the quadrature after a release would take longer than 30 ms.
+    const MOST_ARMS: u32 = 1 << 10;
+
     pub fn new(config: &Config, seed: &mut Seed) -> Result<LazyTs> {
+        config.check_arms(Self::MOST_ARMS)?;
         let noise = config.noise()?;
         let arms = config.arms as usize;
         let mut policy = LazyTs {
             arms: Table::new(arms, |_| Arm::new())?,
             noise: NoiseSource::new(noise, seed.stream()),
             coins: seed.stream(),
-            beta: index::beta(config),
+            ln_inverse_beta: config.ln_inverse_beta(),
             decisions: 0,
             releases: 0,
             live: config.arms,
@@ -173,8 +178,9 @@ impl Policy for LazyTs {
         let state = &self.arms[arm as usize];
         let count = state.count as f64;
         // Half of beta for the noise, half for Hoeffding's bound.
-        let noise = self.noise.law().width(self.beta / 2.0) / Reward::ONE as f64 / count;
-        let width = if state.count == 0 { f64::NAN } else { noise + ((4.0 / self.beta).ln() / (2.0 * count)).sqrt() };
+        let log = LN_2 + self.ln_inverse_beta; // ln(2/beta)
+        let noise = self.noise.law().width_at(log) / Reward::ONE as f64 / count;
+        let width = if state.count == 0 { f64::NAN } else { noise + ((LN_2 + log) / (2.0 * count)).sqrt() };
         ArmState { mean: state.mean.clamp(0.0, 1.0), width, active: state.live }
     }
 
@@ -216,6 +222,10 @@ impl Flexible for LazyTs {
     }
 
     fn add_arm(&mut self) -> Result<()> {
+        if self.arms.len() >= Self::MOST_ARMS as usize {
+            let rule = format!("must be at most {} for this policy", Self::MOST_ARMS);
+            return Err(Error::config("arms", &rule, self.arms.len() + 1));
+        }
         self.make_room(self.arms.len() + 1)?;
         self.arms.reserve()?;
         self.unplayed.push_back(self.arms.len() as u32);

@@ -31,7 +31,7 @@
 //! loss is weighed and judged by the x_i and the j of its draw.
 //!
 //! Cost: O(K) at an interval's start (vector code: two or three Newton steps from the last nu, and the
-//! draw; about 5 ns an arm), O(1) else; 40 bytes an arm, at most 2^21 arms.
+//! draw; about 5 ns an arm), O(1) else; 40 bytes an arm, at most 2^20 arms.
 
 use super::intervals::Intervals;
 use super::{ArmState, Policy, Pull};
@@ -67,11 +67,8 @@ struct Released {
 }
 
 impl Tsallis {
-    /// More would make a draw a matter of tens of milliseconds.
-    const MOST_ARMS: u32 = 1 << 21;
-
     pub fn new(config: &Config, seed: &mut Seed) -> Result<Tsallis> {
-        config.check_arms(Self::MOST_ARMS)?;
+        config.check_arms(1 << 20)?;
         let law = config.laplace(config.epsilon_per_reward()?)?;
         let plays = match config.batch {
             0 => config.ceil_inverse_epsilon(),
@@ -344,6 +341,6 @@ mod tests {
     #[test]
     fn refuses_more_arms_than_it_can_draw_from_in_time() {
         let refused = |arms| Tsallis::new(&Config::new(arms, 1.0), &mut Seed::new(None).unwrap()).is_err();
-        assert!(refused(Tsallis::MOST_ARMS + 1) && !refused(Tsallis::MOST_ARMS));
+        assert!(refused((1 << 20) + 1) && !refused(1 << 20));
     }
 }

@@ -14,7 +14,8 @@
 //! And an unlucky noise on the best arm is not covered by any width: DP-UCB-BOUND is the sound one.
 //!
 //! Cost: select O(K) (vector code), update O(K) with *K noises* (about 0.1 us each), which is the
-//! algorithm's nature: for many arms take DP-UCB-BOUND; 400 bytes an arm, whatever T.
+//! algorithm's nature: for many arms take DP-UCB-BOUND; 400 bytes an arm, whatever T, at most
+//! 2^15 arms.
 
 use super::continual::{ContinualUcb, Rule};
 use crate::config::Config;

@@ -11,7 +11,7 @@
 //! proven bound, and smaller.
 //!
 //! Cost: select O(K) (vector code, no logarithm an arm), update O(1) and one noise; 400 bytes an
-//! arm, whatever T.
+//! arm, whatever T, at most 2^18 arms.
 
 use super::continual::{ContinualUcb, Rule};
 use crate::config::Config;

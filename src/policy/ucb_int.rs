@@ -39,10 +39,11 @@
 //! While answers are late, an arm whose decisions in flight reach its next release point counts them all
 //! as n, so that a burst spreads over the arms.
 //!
-//! Cost: select O(K) (vector code), update O(1), and at a release O(ln l); 96 bytes an arm, whatever T.
+//! Cost: select O(K) (vector code), update O(1), and at a release O(ln l); 96 bytes an arm, whatever T,
+//! at most 2^20 arms.
 //! The constructor computes losses for about a millisecond.
 
-use super::index::{self, Scores};
+use super::index::Scores;
 use super::{ArmState, Policy, Pull};
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -51,13 +52,15 @@ use crate::privacy::{Heterogeneous, PrivacyLoss, Responses, least_near};
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
 use crate::table::Table;
+use std::f64::consts::LN_2;
 use zeroize::Zeroizing;
 
 pub struct DpUcbInt {
     schedule: Schedule,
     rigorous: bool,
     config: Config,
-    beta: f64,
+    /// Readable widths hold with chance 1 - beta: ln(1/beta).
+    ln_inverse_beta: f64,
     arms: Table<Arm>,
     scores: Scores,
     /// Decisions that were not cancelled.
@@ -244,6 +247,7 @@ impl Account {
 
 impl DpUcbInt {
     pub fn new(config: &Config, seed: &mut Seed) -> Result<DpUcbInt> {
+        config.check_arms(1 << 20)?;
         let exponent = config.interval_exponent;
         if !(exponent > 1.0 && exponent <= 1.5) {
             return Err(Error::config("interval_exponent", "must be in (1, 1.5]", exponent));
@@ -256,7 +260,7 @@ impl DpUcbInt {
             schedule,
             rigorous: config.rigorous_index,
             config: config.clone(),
-            beta: index::beta(config),
+            ln_inverse_beta: config.ln_inverse_beta(),
             arms: Table::new(config.arms as usize, |_| Arm { next: first, ..Arm::default() })?,
             scores: Scores::new(config.arms)?,
             pulls: 0,
@@ -335,9 +339,9 @@ impl Policy for DpUcbInt {
             return ArmState { mean: f64::NAN, width: f64::NAN, active: true };
         }
         // Hoeffding for the rewards and Laplace for the noise, beta/2 each
-        let log = |c: f64| c.ln() - self.beta.ln();
-        let rewards = (log(4.0) / (2.0 * arm.released_at as f64)).sqrt();
-        ArmState { mean: arm.mean, width: rewards + arm.scale * log(2.0), active: true }
+        let log = LN_2 + self.ln_inverse_beta; // ln(2/beta)
+        let rewards = ((LN_2 + log) / (2.0 * arm.released_at as f64)).sqrt();
+        ArmState { mean: arm.mean, width: rewards + arm.scale * log, active: true }
     }
 
     /// The most releases of an arm.

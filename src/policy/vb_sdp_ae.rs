@@ -7,8 +7,9 @@
 //! one size whatever the batch, over many users.
 //!
 //! Batches stop growing at 2^22 users, where noise is long since negligible, and at the horizon.
-//! Each size is calibrated at construction (0.2 ms in all at eps = 1, 0.3 s at eps = 0.001). The
-//! few users of the first batches share all coins: the encoder's cost is highest in phase 1.
+//! Each size is calibrated at construction (0.2 ms in all at eps = 1, 25 ms at eps = 0.004). The two
+//! users of phase 1 share all coins, 2^20 each at most, so eps below 0.004 (at delta = 1e-6) is refused:
+//! [SDP-AE](super::sdp_ae) has a batch for it.
 
 use super::sdp_ae::{BatchSizes, ShuffledElimination};
 use crate::config::Config;

@@ -2,6 +2,7 @@
 
 use super::Params;
 use crate::error::{Error, Result};
+use crate::noise::binomial;
 use crate::random::Random;
 use crate::reward::{Reward, RewardRange};
 
@@ -26,8 +27,8 @@ pub fn encode(params: &Params, reward: f64, random: &mut Random, bits: &mut [u8]
 
 /// The number of ones in a reward's message, drawn without the message.
 pub(crate) fn count_of_encoded(params: &Params, reward: Reward, random: &mut Random) -> u64 {
-    let own = u64::from(round_at_random(reward, random));
-    (0..params.noise().coins_per_user).fold(own, |ones, _| ones + u64::from(coin(params, random)))
+    let noise = params.noise();
+    u64::from(round_at_random(reward, random)) + binomial(random, noise.coins_per_user.into(), noise.coin_numerator)
 }
 
 /// True with probability exactly the reward.

@@ -94,7 +94,7 @@ impl StoppingRule {
     /// NAS, NOT private.
     ///
     /// # Errors
-    /// `InvalidConfig` for a range that is not finite and > 0, or alpha or beta outside (0, 1).
+    /// `InvalidConfig` for a range that is not in (0, 1e290], or alpha or beta outside (0, 1).
     pub fn nas(config: &StoppingConfig) -> Result<StoppingRule> {
         Self::new(config, Schedule::Always, None)
     }
@@ -128,8 +128,8 @@ impl StoppingRule {
             if value > 0.0 && value < 1.0 { Ok(value) } else { Err(Error::config(field, "must be in (0, 1)", value)) }
         };
         let (alpha, beta, r) = (open("alpha", config.alpha)?, open("beta", config.beta)?, config.range);
-        if !(r.is_finite() && r > 0.0 && (2.0 * r).is_finite()) {
-            return Err(Error::config("range", "must be finite and > 0", r));
+        if !(r > 0.0 && r <= RewardRange::FARTHEST) {
+            return Err(Error::config("range", "must be > 0 and at most 1e290", r));
         }
         let range = RewardRange::new(-r, r, Reward::BITS, false)?;
         Ok(StoppingRule {
