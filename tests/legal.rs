@@ -2,7 +2,7 @@
 
 use dpb::{Algorithm, Bandit, Config, Error, Random, Seed};
 use std::collections::BTreeMap;
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 fn random(number: u64) -> Random {
@@ -100,23 +100,40 @@ fn play(
     assert!(report.epsilon_spent >= 0.0 && report.delta_spent >= 0.0, "{report:?}");
 }
 
+/// Runs what tells where it is; a minute without a word, and it hangs there.
+fn watched(run: impl FnOnce(Sender<String>) + Send + 'static) {
+    let (beat, heard) = channel();
+    let running = std::thread::spawn(|| run(beat));
+    let mut last = String::new();
+    loop {
+        match heard.recv_timeout(Duration::from_secs(60)) {
+            Ok(now) => last = now,
+            Err(RecvTimeoutError::Disconnected) => break running.join().unwrap(),
+            Err(RecvTimeoutError::Timeout) => panic!("it hangs: {last}"),
+        }
+    }
+}
+
 #[test]
 fn nothing_infinite_is_read() {
-    for &algorithm in Algorithm::ALL {
-        let (mut random, mut made) = (random(algorithm as u64), 0);
-        for _ in 0..300 {
-            let config = extreme(&mut random, algorithm, 20);
-            match Bandit::new(algorithm, &config) {
-                Ok(bandit) => {
-                    made += 1;
-                    play(&bandit, &config, 0..200, &mut random, |_, call| call());
+    watched(|beat| {
+        for &algorithm in Algorithm::ALL {
+            let (mut random, mut made) = (random(algorithm as u64), 0);
+            for _ in 0..300 {
+                let config = extreme(&mut random, algorithm, 20);
+                beat.send(format!("{}: {config:?}", algorithm.name())).unwrap();
+                match Bandit::new(algorithm, &config) {
+                    Ok(bandit) => {
+                        made += 1;
+                        play(&bandit, &config, 0..200, &mut random, |_, call| call());
+                    }
+                    Err(Error::InvalidConfig { .. }) => {}
+                    Err(other) => panic!("{other}: {config:?}"),
                 }
-                Err(Error::InvalidConfig { .. }) => {}
-                Err(other) => panic!("{other}: {config:?}"),
             }
+            assert!(made >= 5, "{}: {made}", algorithm.name());
         }
-        assert!(made >= 5, "{}: {made}", algorithm.name());
-    }
+    });
 }
 
 #[test]
@@ -163,8 +180,7 @@ fn used() -> Duration {
 #[ignore = "two minutes"]
 fn no_call_takes_long() {
     const LIMIT: Duration = Duration::from_secs(2);
-    let (beat, heard) = channel::<Option<String>>();
-    let fuzz = std::thread::spawn(move || {
+    watched(|beat| {
         let (mut random, start) = (random(77), Instant::now());
         let mut worst: BTreeMap<(&str, &str), (Duration, String)> = BTreeMap::new();
         let (mut made, mut calls) = (0u64, 0u64);
@@ -173,7 +189,7 @@ fn no_call_takes_long() {
             // Reading and making are O(K): 2^24 arms would not be fast, and would be too many for the memory.
             let config = extreme(&mut random, algorithm, most_arms(algorithm).min(1 << 20));
             let name = algorithm.name();
-            beat.send(Some(format!("{name}: {config:?}"))).unwrap();
+            beat.send(format!("{name}: {config:?}")).unwrap();
             let mut timed = |call: &'static str, run: &mut dyn FnMut()| {
                 let from = used();
                 run();
@@ -201,14 +217,5 @@ fn no_call_takes_long() {
         }
         let ((call, name), (took, config)) = &worst[0];
         assert!(*took < LIMIT, "{took:?} {call} {name}: {config}");
-        beat.send(None).unwrap();
     });
-    let mut last = String::new();
-    loop {
-        match heard.recv_timeout(Duration::from_secs(60)) {
-            Ok(Some(now)) => last = now,
-            Ok(None) | Err(RecvTimeoutError::Disconnected) => break fuzz.join().unwrap(),
-            Err(RecvTimeoutError::Timeout) => panic!("it hangs: {last}"),
-        }
-    }
 }
