@@ -93,8 +93,8 @@ pub fn private_ucb(epsilon: f64, setting: &Setting, at: &[u64], trial: Trial) ->
     recorder.finish(0.0)
 }
 
-/// The same as printed: the K trees share eps, though no reward is in two of them.
-pub fn printed_private_ucb(epsilon: f64, setting: &Setting, at: &[u64], trial: Trial) -> Curve {
+/// The same with eps shared by the K trees, as Mishra and Thakurta do, though no reward is in two of them.
+pub fn shared_private_ucb(epsilon: f64, setting: &Setting, at: &[u64], trial: Trial) -> Curve {
     private_ucb(epsilon / setting.means.len() as f64, setting, at, trial)
 }
 

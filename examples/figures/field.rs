@@ -62,7 +62,7 @@ pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
 
 /// A line through the points of one player.
 fn line(row: usize, points: Vec<Point>) -> Line {
-    Line { label: PLAYERS[row].0.into(), colour: row, strength: Strength::Bold, points }
+    Line::new(PLAYERS[row].0, row, points)
 }
 
 /// Mean ± standard error of a cell, as a point and as text.
@@ -105,12 +105,8 @@ fn by_epsilon(options: &Options) -> Result<String, Box<dyn Error>> {
         let mut row = vec![String::from("d_eps bound")];
         row.extend(bounds.map(|bound| format!("{bound:.0}")));
         let (mut rows, mut lines) = (vec![row], Vec::new());
-        lines.push(Line {
-            label: "d_eps bound".into(),
-            colour: BLACK,
-            strength: Strength::Thin,
-            points: EPSILONS.iter().zip(bounds).map(|(&x, y)| Point::new(x, y)).collect(),
-        });
+        let bound = EPSILONS.iter().zip(bounds).map(|(&x, y)| Point::new(x, y)).collect();
+        lines.push(Line { strength: Strength::Dashed, ..Line::new("d_eps bound", BLACK, bound) });
         for (number, (label, algorithm, _)) in PLAYERS.iter().enumerate() {
             let (mut points, mut cells) = (Vec::new(), vec![(*label).to_owned()]);
             for epsilon in EPSILONS {
@@ -181,7 +177,15 @@ fn by_time(options: &Options) -> Result<String, Box<dyn Error>> {
         cells.push(Cell::new(1, move |trial| spent(player, setting, at, trial)));
     }
     let samples = run_cells("field, loss", &cells, options);
-    let lines = players.iter().zip(&samples).map(|((row, _), sample)| line(*row, points(&at, &sample.0[0]))).collect();
+    // Policies that spend alike have one colour: the line of one would hide the others'.
+    let mut lines: Vec<Line> = Vec::new();
+    for ((row, player), sample) in players.iter().zip(&samples) {
+        let curve = points(&at, &sample.0[0]);
+        let near = |(a, b): (&Point, &Point)| (a.y - b.y).abs() < 1e-3;
+        let alike = lines.iter().find(|line| line.points.iter().zip(&curve).all(near));
+        let colour = alike.map_or(*row, |line| line.colour);
+        lines.push(Line::new(&player.label, colour, curve));
+    }
     let (x, y) = (Axis { label: "decisions", log: true }, Axis { label: "eps spent", log: false });
     let panels = vec![Panel { title: "loss of one reward, eps = 1 given".into(), x, y, lines }];
     Figure { name: "field_loss", columns: 1, panels }.write(&options.out)?;

@@ -1,9 +1,11 @@
 //! What is shown: lines in panels, as SVG and as CSV, and tables in Markdown.
 
+use super::runner::Sample;
+use plotters::coord::combinators::WithKeyPoints;
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
+use std::collections::BTreeMap;
 use std::error::Error;
-use std::fmt::Write;
 use std::path::Path;
 
 pub struct Figure {
@@ -26,11 +28,19 @@ pub struct Axis {
 }
 
 pub struct Line {
-    /// Empty = not in the legend.
     pub label: String,
     pub colour: usize,
     pub strength: Strength,
     pub points: Vec<Point>,
+    /// Is it in the legend?
+    pub named: bool,
+}
+
+impl Line {
+    /// A bold line with its name in the legend.
+    pub fn new(label: &str, colour: usize, points: Vec<Point>) -> Line {
+        Line { label: label.into(), colour, strength: Strength::Bold, points, named: true }
+    }
 }
 
 /// So that lines of one colour can be told apart.
@@ -39,6 +49,7 @@ pub enum Strength {
     Bold,
     Thin,
     Faint,
+    Dashed,
 }
 
 /// A bar goes from low to high; there is none where both are y.
@@ -61,6 +72,17 @@ pub fn points(at: &[u64], curve: &[f64]) -> Vec<Point> {
     at.iter().zip(curve).map(|(&time, &value)| Point::new(time as f64, value)).collect()
 }
 
+/// The mean curve of a sample, with a bar of one standard error to each side at some of these times.
+pub fn mean_curve(at: &[u64], sample: &Sample) -> Vec<Point> {
+    const BARS: usize = 8;
+    let mut points = points(at, &sample.mean());
+    let (errors, step) = (sample.errors(), at.len().div_ceil(BARS));
+    for (point, error) in points.iter_mut().zip(errors).rev().step_by(step) {
+        (point.low, point.high) = (point.y - error, point.y + error);
+    }
+    points
+}
+
 /// Of a panel, with the room for its legend at the right.
 const SIZE: (u32, u32) = (680, 330);
 const LEGEND: u32 = 190;
@@ -81,15 +103,36 @@ impl Figure {
         Ok(())
     }
 
+    /// A row for each x of each panel, and of each line its y, and its bar's ends where it has bars.
     fn csv(&self) -> String {
-        let mut text = String::from("panel,line,x,y,low,high\n");
+        let mut names: Vec<(&str, bool)> = Vec::new();
+        for line in self.panels.iter().flat_map(|panel| &panel.lines).filter(|line| !line.points.is_empty()) {
+            let bars = line.points.iter().any(|p| p.low < p.high);
+            match names.iter_mut().find(|(name, _)| *name == line.label) {
+                Some((_, some)) => *some |= bars,
+                None => names.push((&line.label, bars)),
+            }
+        }
+        let number = |number: f64| format!("{}", (number * 1e3).round() / 1e3);
+        let header = names.iter().map(|(name, bars)| {
+            if *bars { format!(",\"{name}\",\"{name}, low\",\"{name}, high\"") } else { format!(",\"{name}\"") }
+        });
+        let mut text = format!("panel,x{}\n", header.collect::<String>());
         for panel in &self.panels {
-            for (number, line) in panel.lines.iter().enumerate() {
-                let label = if line.label.is_empty() { format!("line {number}") } else { line.label.clone() };
-                for p in &line.points {
-                    let numbers = [p.x, p.y, p.low, p.high].map(|number| format!("{}", (number * 1e3).round() / 1e3));
-                    let _ = writeln!(text, "\"{}\",\"{label}\",{}", panel.title, numbers.join(","));
+            let xs: BTreeMap<u64, f64> = // x is never negative, so its bits are in order
+                panel.lines.iter().flat_map(|line| &line.points).map(|p| (p.x.to_bits(), p.x)).collect();
+            for x in xs.into_values() {
+                text += &format!("\"{}\",{x}", panel.title);
+                for (name, bars) in &names {
+                    let line = panel.lines.iter().find(|line| line.label == *name);
+                    let point = line.and_then(|line| line.points.iter().find(|p| p.x == x));
+                    text += &point.map_or(",".into(), |p| format!(",{}", number(p.y)));
+                    if *bars {
+                        let bar = point.filter(|p| p.low < p.high);
+                        text += &bar.map_or(",,".into(), |p| format!(",{},{}", number(p.low), number(p.high)));
+                    }
                 }
+                text.push('\n');
             }
         }
         text
@@ -115,9 +158,9 @@ impl Panel {
         };
         match (self.x.log, self.y.log) {
             (false, false) => self.draw_on(area, x0..x1, y0..y1, y0),
-            (true, false) => self.draw_on(area, (x0..x1).log_scale(), y0..y1, y0),
-            (false, true) => self.draw_on(area, x0..x1, (y0..y1).log_scale(), y0),
-            (true, true) => self.draw_on(area, (x0..x1).log_scale(), (y0..y1).log_scale(), y0),
+            (true, false) => self.draw_on(area, log_axis(x0, x1), y0..y1, y0),
+            (false, true) => self.draw_on(area, x0..x1, log_axis(y0, y1), y0),
+            (true, true) => self.draw_on(area, log_axis(x0, x1), log_axis(y0, y1), y0),
         }
     }
 
@@ -137,21 +180,29 @@ impl Panel {
             .configure_mesh()
             .x_desc(self.x.label)
             .y_desc(self.y.label)
-            .x_label_formatter(&|x| self.x.tick(*x))
-            .y_label_formatter(&|y| self.y.tick(*y))
+            .x_label_formatter(&|x| number(*x))
+            .y_label_formatter(&|y| number(*y))
             .max_light_lines(0)
             .draw()?;
         let mut row = 34;
         for line in &self.lines {
             let style = match line.strength {
                 Strength::Bold => colour(line.colour).stroke_width(2),
-                Strength::Thin => colour(line.colour).stroke_width(1),
+                Strength::Thin | Strength::Dashed => colour(line.colour).stroke_width(1),
                 Strength::Faint => colour(line.colour).mix(0.4).stroke_width(1),
             };
             let visible = |p: &&Point| p.y >= bottom && (!self.x.log || p.x > 0.0);
-            chart.draw_series(LineSeries::new(line.points.iter().filter(visible).map(|p| (p.x, p.y)), style))?;
-            if !line.label.is_empty() {
-                legend.draw(&PathElement::new(vec![(0, row + 6), (20, row + 6)], style))?;
+            let path = line.points.iter().filter(visible).map(|p| (p.x, p.y));
+            match line.strength {
+                Strength::Dashed => chart.draw_series(DashedLineSeries::new(path, 6, 4, style)).map(|_| ())?,
+                _ => chart.draw_series(LineSeries::new(path, style)).map(|_| ())?,
+            }
+            if line.named {
+                let dashes: &[i32] = if matches!(line.strength, Strength::Dashed) { &[0, 8, 16] } else { &[0] };
+                let length = if dashes.len() > 1 { 5 } else { 20 };
+                for &from in dashes {
+                    legend.draw(&PathElement::new(vec![(from, row + 6), (from + length, row + 6)], style))?;
+                }
                 legend.draw(&Text::new(line.label.as_str(), (26, row), ("sans-serif", 12)))?;
                 row += 18;
             }
@@ -164,13 +215,14 @@ impl Panel {
     }
 }
 
-impl Axis {
-    /// The number at a tick; on a logarithmic axis some have no room for one.
-    fn tick(&self, value: f64) -> String {
-        let digit = value / 10f64.powf((value * (1.0 + 1e-9)).log10().floor());
-        let roomy = [1.0, 2.0, 5.0].iter().any(|clear| (digit - clear).abs() < 1e-6);
-        if self.log && !roomy { String::new() } else { number(value) }
-    }
+/// A logarithmic axis with ticks at 1, 2 and 5 times the powers of ten; where there are many, at these.
+fn log_axis(low: f64, high: f64) -> WithKeyPoints<LogCoord<f64>> {
+    let decades = (high / low).log10();
+    let clear: &[f64] = if decades > 3.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };
+    let powers = (low.log10().floor() as i32..=high.log10().ceil() as i32).map(|power| 10f64.powi(power));
+    let ticks = powers.flat_map(|power| clear.iter().map(move |digit| digit * power));
+    let inside = ticks.filter(|&tick| tick >= low * (1.0 - 1e-9) && tick <= high * (1.0 + 1e-9)).collect();
+    (low..high).log_scale().with_key_points(inside)
 }
 
 fn range(values: impl Iterator<Item = f64>, least: f64) -> (f64, f64) {

@@ -89,6 +89,11 @@ impl Sample {
         self.pointwise(|values| values.iter().sum::<f64>() / values.len() as f64)
     }
 
+    /// The standard error of the mean curve.
+    pub fn errors(&self) -> Curve {
+        self.pointwise(standard_error)
+    }
+
     /// The curve of a statistic of the runs' sorted values at each time.
     pub fn pointwise(&self, statistic: impl Fn(&[f64]) -> f64) -> Curve {
         let at = |time: usize| {
@@ -109,9 +114,13 @@ impl Sample {
     /// The mean of what the runs end with, and its standard error.
     pub fn last_mean(&self) -> (f64, f64) {
         let values = self.last();
-        let n = values.len() as f64;
-        let mean = values.iter().sum::<f64>() / n;
-        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-        (mean, (squares / (n - 1.0).max(1.0) / n).sqrt())
+        (values.iter().sum::<f64>() / values.len() as f64, standard_error(&values))
     }
+}
+
+fn standard_error(values: &[f64]) -> f64 {
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (squares / (n - 1.0).max(1.0) / n).sqrt()
 }

@@ -1,10 +1,10 @@
 //! Sajed and Sheffet (2019), Section 5, Figures 1 to 12: DP-SE against "DP-UCB" (Mishra and Thakurta
-//! 2015, our Private-UCB), whose K trees get eps/K each as printed, or eps each, which is as private.
+//! 2015, our Private-UCB), each of whose trees has eps, as the paper describes it, or eps/K.
 
 use super::Options;
 use super::environment::{SS19, Setting, log_times};
 use super::fast;
-use super::plot::{Axis, Figure, Line, Panel, Strength, points, table};
+use super::plot::{Axis, BLACK, Figure, Line, Panel, Strength, mean_curve, table};
 use super::runner::{Cell, Curve, Sample, Trial, run as run_cells};
 use std::error::Error;
 
@@ -13,7 +13,11 @@ const ARMS: [usize; 4] = [3, 5, 10, 20];
 
 type Road = fn(f64, &Setting, &[u64], Trial) -> Curve;
 const PLAYERS: [(&str, Road); 3] =
-    [("DP-SE", fast::dp_se), ("DP-UCB", fast::private_ucb), ("DP-UCB, eps/K", fast::printed_private_ucb)];
+    [("DP-SE", fast::dp_se), ("DP-UCB", fast::private_ucb), ("DP-UCB, eps/K", fast::shared_private_ucb)];
+
+fn names() -> impl Iterator<Item = &'static str> {
+    PLAYERS.into_iter().map(|(name, _)| name)
+}
 
 /// One setting of the paper: which instance, K, eps.
 #[derive(Clone, Copy, PartialEq)]
@@ -49,12 +53,17 @@ pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
     };
     let panel = |title: String, shown: &[(String, Place)]| {
         let mut lines = Vec::new();
+        let strengths = [Strength::Bold, Strength::Thin, Strength::Faint];
         for (colour, (label, place)) in shown.iter().enumerate() {
-            for (player, sample) in both(*place).into_iter().enumerate() {
-                let label = if player == 0 { label.clone() } else { String::new() };
-                let strength = [Strength::Bold, Strength::Thin, Strength::Faint][player];
-                lines.push(Line { label, colour, strength, points: points(&at, &sample.mean()) });
+            // In the legend colours are settings, in bold, and below in black the players.
+            lines.push(Line::new(label, colour, Vec::new()));
+            for ((name, strength), sample) in names().zip(strengths).zip(both(*place)) {
+                let (label, points) = (format!("{name}, {label}"), mean_curve(&at, sample));
+                lines.push(Line { strength, named: false, ..Line::new(&label, colour, points) });
             }
+        }
+        for (name, strength) in names().zip(strengths) {
+            lines.push(Line { strength, ..Line::new(name, BLACK, Vec::new()) });
         }
         let (x, y) = (Axis { label: "decisions", log: true }, Axis { label: "pseudo-regret", log: true });
         Panel { title, x, y, lines }

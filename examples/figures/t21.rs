@@ -3,7 +3,7 @@
 
 use super::Options;
 use super::environment::{Player, Setting, ours, play};
-use super::plot::{Axis, Figure, Line, Panel, Point, Strength, table};
+use super::plot::{Axis, Figure, Line, Panel, Point, table};
 use super::runner::{Cell, Sample, run as run_cells};
 use dpb::Algorithm;
 use std::error::Error;
@@ -53,11 +53,8 @@ pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
             let (mean, error) = sample(place, player).last_mean();
             Point { x: x_of(places[place]), y: mean, low: mean - error, high: mean + error }
         };
-        let line = |(colour, player): (usize, &Player)| Line {
-            label: player.label.clone(),
-            colour,
-            strength: Strength::Bold,
-            points: (first..first + 4).map(|place| point(place, colour)).collect(),
+        let line = |(colour, player): (usize, &Player)| {
+            Line::new(&player.label, colour, (first..first + 4).map(|place| point(place, colour)).collect())
         };
         Panel {
             title: title.into(),

@@ -2,7 +2,7 @@
 
 use super::Options;
 use super::environment::{Player, Setting, log_times, play};
-use super::plot::{Axis, Figure, Line, Panel, Strength, points, table};
+use super::plot::{Axis, Figure, Line, Panel, mean_curve, table};
 use super::runner::{Cell, Sample, run as run_cells};
 use dpb::Algorithm;
 use std::error::Error;
@@ -48,11 +48,8 @@ pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
     let by_panel: Vec<&[Sample]> = samples.chunks(games[0].1.len()).collect();
     let mut panels = Vec::new();
     for (((name, epsilon, means), (_, players)), samples) in PANELS.iter().zip(&games).zip(&by_panel) {
-        let line = |(colour, (player, sample)): (usize, (&Player, &Sample))| Line {
-            label: player.label.clone(),
-            colour,
-            strength: Strength::Bold,
-            points: points(&at, &sample.mean()),
+        let line = |(colour, (player, sample)): (usize, (&Player, &Sample))| {
+            Line::new(&player.label, colour, mean_curve(&at, sample))
         };
         panels.push(Panel {
             title: format!("{name} eps = {epsilon}, {} arms", means.len()),
@@ -74,7 +71,7 @@ pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
     };
     let rows: Vec<_> = games[0].1.iter().enumerate().map(row).collect();
     Ok(format!(
-        "T = {HORIZON}, {runs} runs: mean pseudo-regret at T ± standard error (worst minus best run).\n\n{}",
+        "T = {HORIZON}, {runs} runs: mean pseudo-regret at T ± standard error (worst minus best run). Bars in the plot are one standard error to each side.\n\n{}",
         table(&header, &rows)
     ))
 }

@@ -4,7 +4,7 @@
 use super::Options;
 use super::adversaries::{ADVERSARIES, Adversary, median_of_means, papers_level};
 use super::environment::Player;
-use super::plot::{Axis, Figure, Line, Panel, Point, Strength, table};
+use super::plot::{Axis, Figure, Line, Panel, Point, table};
 use super::runner::{Cell, Curve, Sample, Trial, run as run_cells};
 use dpb::{Algorithm, Config};
 use std::error::Error;
@@ -112,7 +112,7 @@ pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
                 let points = summary(&at, samples.next().expect("a sample each"));
                 let end = points[points.len() - 1];
                 row.push(format!("{:.0} (-{:.0}, +{:.0})", end.y, end.y - end.low, end.high - end.y));
-                lines.push(Line { label: player.label.clone(), colour, strength: Strength::Bold, points });
+                lines.push(Line::new(&player.label, colour, points));
             }
             rows.push(row);
             let (x, y) = (Axis { label: "rounds", log: false }, Axis { label: "regret", log: false });

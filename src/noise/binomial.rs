@@ -49,7 +49,7 @@ mod tests {
                 let mut seen = vec![0u32; coins as usize + 1];
                 (0..DRAWS).for_each(|_| seen[binomial(&mut random, coins, numerator) as usize] += 1);
                 let mut log = coins as f64 * (-q).ln_1p(); // ln P(k)
-                let (mut chi2, mut cells, mut expected, mut counted) = (0.0, 0.0, 0.0, 0.0);
+                let (mut chi2, mut cells, mut expected, mut counted) = (0.0, 0.0f64, 0.0, 0.0);
                 for k in 0..=coins {
                     expected += log.exp() * f64::from(DRAWS);
                     counted += f64::from(seen[k as usize]);
@@ -60,7 +60,7 @@ mod tests {
                     }
                     log += ((coins - k) as f64 / (k + 1) as f64 * q / (1.0 - q)).ln();
                 }
-                let most = cells + 8.0 * (2.0 * cells as f64).sqrt() + 16.0;
+                let most = cells + 8.0 * (2.0 * cells).sqrt() + 16.0;
                 assert!(chi2 < most, "{coins} {numerator}: {chi2} of {cells} cells");
             }
         }

@@ -217,7 +217,7 @@ impl Cumulant {
     }
 }
 
-/// The first batch: as many rewards as make the noise's deviation felt less than their own.
+/// The first batch: so many rewards that the noise's deviation in their mean is about sqrt 2.
 pub fn first_batch(noise: &Noise, config: &Config) -> u64 {
     match noise {
         Noise::Laplace(_) => config.ceil_inverse_epsilon(),
@@ -559,6 +559,16 @@ mod tests {
             plays_the_least(Batched::with_index(chernoff, 2.0, noise, &config, &mut seed).unwrap(), &mut random);
             let optimist = Optimist::new(epsilon);
             plays_the_least(Batched::with_index(optimist, 2.0, noise, &config, &mut seed).unwrap(), &mut random);
+        }
+    }
+
+    #[test]
+    fn the_first_batch_brings_the_noise_of_a_mean_down_to_a_deviation_of_root_two() {
+        for (epsilon, delta) in [(0.01, 0.0), (0.1, 0.0), (1.0, 0.0), (0.01, 1e-6), (0.1, 1e-6)] {
+            let config = Config { delta, ..Config::new(2, epsilon) };
+            let noise = config.noise().unwrap();
+            let deviation = Cumulant::of(&noise).variance().sqrt() / first_batch(&noise, &config) as f64;
+            assert!((1.2..1.4143).contains(&deviation), "{epsilon} {delta}: {deviation}");
         }
     }
 

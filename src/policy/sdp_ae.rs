@@ -25,7 +25,7 @@
 //!
 //! Cost: select O(1); update 0.2 ns a coin of the user (one coin, unless `config.batch` asks for small
 //! batches; 2^20 at most); a batch's end O(|V|), a phase's O(|V|) and some 80 log-MGFs for each size of
-//! batches; 64 bytes an arm, at most 2^20 arms.
+//! batches; 72 bytes an arm, at most 2^20 arms.
 
 use super::{ArmState, Policy, Pull, ShuffledPolicy};
 use crate::config::Config;

@@ -54,7 +54,8 @@ mod tests {
 
     #[test]
     fn finds_the_edge_in_a_few_calls() {
-        let curves: [(fn(f64) -> f64, u32); 5] = [
+        type Curve = fn(f64) -> f64;
+        let curves: [(Curve, u32); 5] = [
             (|x| x, 8),
             (|x| x + 1e-10 * x * x.abs(), 24),
             (|x| (x / 1e9).exp_m1(), 40),

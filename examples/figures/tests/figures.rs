@@ -126,6 +126,10 @@ fn every_experiment_runs_and_writes_what_the_page_shows() {
     assert!(shown.len() >= 9, "{shown:?}");
     for file in shown {
         assert!(out.join(file).exists(), "{file} is shown, but not made");
+        // Its points are beside it, here and in the repository, with the same columns.
+        let header = |path: PathBuf| std::fs::read_to_string(path).unwrap().lines().next().map(String::from);
+        let points = Path::new(file).with_extension("csv");
+        assert_eq!(header(out.join(&points)), header(here("out").join(&points)), "{file}");
     }
     std::fs::remove_dir_all(out).unwrap();
 }
@@ -140,4 +144,33 @@ fn the_page_quotes_the_tables() {
             assert!(page.contains(line), "{name}: not on the page: {line}");
         }
     }
+}
+
+/// The cells of a line of CSV.
+fn cells(line: &str) -> Vec<String> {
+    let quoted = |(odd, part): (usize, &str)| if odd % 2 == 1 { part.replace(',', "\0") } else { part.into() };
+    let line: String = line.split('"').enumerate().map(quoted).collect();
+    line.split(',').map(|cell| cell.replace('\0', ",")).collect()
+}
+
+/// The points that a plot ends with are the numbers of its table: they are of one run.
+#[test]
+fn the_points_are_those_of_the_tables() {
+    let read = |file: &str| std::fs::read_to_string(here("out").join(file)).unwrap();
+    let points: Vec<_> = read("td16.csv").lines().map(cells).collect();
+    let ends: Vec<_> = points.iter().filter(|row| row[1] == "100000").collect();
+    let tables = read("td16.md");
+    let rows: Vec<Vec<&str>> = tables.lines().map(|line| line.split('|').map(str::trim).collect()).collect();
+    let mut compared = 0;
+    for (column, name) in
+        points[0].iter().enumerate().skip(2).filter(|(_, name)| !name.ends_with("low") && !name.ends_with("high"))
+    {
+        let row = rows.iter().find(|row| row.get(1) == Some(&name.as_str())).unwrap();
+        for (panel, end) in ends.iter().enumerate() {
+            let mean: f64 = end[column].parse().unwrap();
+            assert_eq!(row[2 + panel].split(' ').next(), Some(format!("{mean:.0}").as_str()), "{name}, {panel}");
+            compared += 1;
+        }
+    }
+    assert_eq!(compared, 7 * 4);
 }
