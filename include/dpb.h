@@ -698,7 +698,7 @@ dpb_status dpb_new_ucb(const struct dpb_config *config,
  * 2016, Algorithm 3, corrected; the loss of all releases together is computed, and the noise is the
  * least that keeps it). interval_exponent: v. batch: 0 = the series of their Lemma B.1, b > 0 = every
  * max(b, f) answers, as printed with b = 1. Needs no horizon. The regret is not that of UCB plus a
- * constant, as their Theorem 3.5 has it: with the printed index rare runs lose the best arm for good;
+ * constant, as their Theorem 3.5 has it: with the printed index rare runs lose the best arm for ages;
  * with flags DPB_RIGOROUS_INDEX none do, but worse arms get of the order of ln^(2/(2-v)) t pulls.
  * At most 2^20 arms. Parameters, statuses and threads as dpb_new.
  */
