@@ -179,6 +179,15 @@ fn every_loss_reports_a_bound_or_infinity() {
     let (optimal, delta) = equal.spent(1e-6, 1);
     assert!(delta == 1e-6 && optimal < 3.2 && optimal < PrivacyLoss::Heterogeneous(releases).epsilon(1e-6, 1));
     assert_eq!(PrivacyLoss::Heterogeneous(releases).spent(0.0, 1), (releases.basic(), 0.0));
+    // A schedule costs what it allows by now, and never more than all of it where that is known.
+    let scheduled = PrivacyLoss::Scheduled { releases, epsilon: 1.0, delta: 1e-6 };
+    assert!(releases.epsilon(1e-5) > 3.0);
+    assert_eq!((scheduled.epsilon(1e-6, 1), scheduled.epsilon(1e-5, 1)), (1.0, 1.0));
+    assert_eq!(scheduled.epsilon(0.9e-6, 1), releases.epsilon(0.9e-6));
+    assert_eq!(scheduled.epsilon(0.0, 1), releases.basic());
+    assert_eq!((scheduled.epsilon(1e-5, 2), scheduled.epsilon(3e-6, 2)), (2.0, releases.group(2).epsilon(3e-6)));
+    let early = PrivacyLoss::Scheduled { releases: composed([0.1]), epsilon: 1.0, delta: 1e-6 };
+    assert_eq!(early.spent(1e-6, 1), (0.1, 0.0));
     // Two releases: advanced composition costs more than the sum, so the report is pure.
     assert_eq!(PrivacyLoss::Heterogeneous(composed([0.1, 0.1])).spent(1e-6, 1), (0.2, 0.0));
     for loss in [equal, PrivacyLoss::Heterogeneous(releases), PrivacyLoss::Zcdp(0.1), PrivacyLoss::Pure(0.1)] {
