@@ -192,7 +192,7 @@ impl Schedule {
             last = self.next(last);
             large.push(self.loss(last));
         }
-        Responses { large, most: self.loss(last), squares: self.squares_after(last) }
+        Responses { large, cap: self.loss(last), squares: self.squares_after(last) }
     }
 }
 
@@ -439,7 +439,7 @@ mod tests {
         assert!(losses.len() > 150);
         for epsilon in [0.5, 0.7, 0.9] {
             let truth = on_a_grid(&losses, epsilon);
-            let ours = |epsilon| Responses { large: losses.clone(), most: 0.0, squares: 0.0 }.delta(epsilon);
+            let ours = |epsilon| Responses { large: losses.clone(), cap: 0.0, squares: 0.0 }.delta(epsilon);
             assert!(ours(epsilon) > 0.99 * truth && ours(1.03 * epsilon) < truth, "{truth:e} {:e}", ours(epsilon));
         }
     }

@@ -35,7 +35,7 @@
 //! |cosh(x + iy)|^2 = cosh^2 x - sin^2 y and sin y >= 2y/pi up to pi/2, terms from T on are at most
 //! M(l)/t^2 times e^(-g t^2), g = 2 S/(pi cosh((l + 1/2) c))^2 + G/2, up to pi/(2c), and times
 //! e^(-G t^2/2) beyond. Each of the two parts of the sum is below an integral:
-//! M(l) e^(-g T^2)/(pi T) and M(l) e^(-G T'^2/2)/(pi T'), T' = pi/(2c).
+//! M(l) e^(-g T^2)/(pi T) and M(l) e^(-G T'^2/2)/(pi T'), T' a step before pi/(2c).
 
 use std::f64::consts::PI;
 
@@ -44,7 +44,7 @@ pub struct Responses {
     /// eps_j of the largest.
     pub large: Vec<f64>,
     /// c: no other is larger.
-    pub most: f64,
+    pub cap: f64,
     /// S: the others' squares add up to no more.
     pub squares: f64,
 }
@@ -60,7 +60,7 @@ impl Responses {
     /// The same releases, each of so many times the loss.
     pub fn times(&self, c: f64) -> Responses {
         let large = self.large.iter().map(|e| c * e).collect();
-        Responses { large, most: c * self.most, squares: c * c * self.squares }
+        Responses { large, cap: c * self.cap, squares: c * c * self.squares }
     }
 
     /// The bound of the sum of all squares.
@@ -86,11 +86,11 @@ impl Responses {
             }
             (re, im)
         };
-        let most = exponent(0.0).0;
-        let step = 2.0 * PI * l / (Self::DIGITS + 4.0 - most.clamp(-1e3, 0.0));
-        let decay = 2.0 * self.squares / (PI * (a * self.most).cosh()).powi(2) + gaussian / 2.0;
+        let height = exponent(0.0).0;
+        let step = 2.0 * PI * l / (Self::DIGITS + 4.0 - height.clamp(-1e3, 0.0));
+        let decay = 2.0 * self.squares / (PI * (a * self.cap).cosh()).powi(2) + gaussian / 2.0;
         // no farther than the small ones' series goes
-        let series = ((self.most.powi(-2) - a * a).sqrt() / step).floor();
+        let series = ((self.cap.powi(-2) - a * a).sqrt() / step).floor();
         let terms = ((Self::DIGITS / decay).sqrt() / step).ceil().min(series);
         if !(1.0..1e4).contains(&terms) {
             return 1.0;
@@ -102,23 +102,23 @@ impl Responses {
             // 1/(s (s + 1)) = 1/(p + i r)
             let (p, r) = (l * (l + 1.0) - t * t, t * (2.0 * l + 1.0));
             let size = re.exp() / p.hypot(r);
-            let q = self.most.powi(2) * self.squares * ((a * a + t * t).powi(2) + 0.0625) / 8.0;
+            let q = self.cap.powi(2) * self.squares * ((a * a + t * t).powi(2) + 0.0625) / 8.0;
             let term = size * ((im - f64::atan2(r, p)).cos() + q.exp_m1() + 1e-9);
             sum += if k == 0 { term } else { 2.0 * term };
         }
-        let (end, gap) = (terms * step, PI / (2.0 * self.most));
+        let (end, gap) = (terms * step, PI / (2.0 * self.cap) - step);
         let beyond = (-decay * end * end).exp() / (PI * end) + (-gaussian * gap * gap / 2.0).exp() / (PI * gap);
-        let delta = step / (2.0 * PI) * sum + most.exp() * beyond;
-        // An overflow or an empty sum is no bound.
-        if (0.0..1.0).contains(&delta) { delta } else { 1.0 }
+        let delta = step / (2.0 * PI) * sum + height.exp() * beyond;
+        // An overflow is no bound.
+        if gap > 0.0 && (0.0..1.0).contains(&delta) { delta } else { 1.0 }
     }
 
     /// An l near the saddle point of M(l) e^(-l epsilon), not so large that numbers overflow or that the
     /// small ones' series ends at 0; none where there is no such l. Any l > 0 will do for the bound.
     fn saddle(&self, epsilon: f64, small: f64) -> Option<f64> {
         let squares = small - self.squares + self.all_squares();
-        let largest = self.large.iter().copied().fold(self.most, f64::max);
-        let most = f64::min(15.0 / largest, 0.9 / self.most) - 0.5;
+        let largest = self.large.iter().copied().fold(self.cap, f64::max);
+        let most = f64::min(15.0 / largest, 0.9 / self.cap) - 0.5;
         // sum eps tanh(a eps) + a S = epsilon: concave, and from the left Newton goes to the right.
         let mut a = f64::min(epsilon / squares, most + 0.5);
         for _ in 0..20 {
@@ -167,7 +167,7 @@ mod tests {
         ];
         for epsilons in &cases {
             let sum: f64 = epsilons.iter().sum();
-            let all = Responses { large: epsilons.clone(), most: 0.0, squares: 0.0 };
+            let all = Responses { large: epsilons.clone(), cap: 0.0, squares: 0.0 };
             for share in [0.01, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7] {
                 let (exact, ours) = (truth(epsilons, share * sum), all.delta(share * sum));
                 assert!(ours >= exact, "{epsilons:?} {share}: {ours:e} {exact:e}");
@@ -183,9 +183,9 @@ mod tests {
             for delta in [1e-2, 1e-5, 1e-9] {
                 let epsilon = optimal(each, many, delta);
                 let squares = many as f64 * each * each * (1.0 + 1e-12);
-                let ours = Responses { large: vec![], most: each, squares }.delta(epsilon);
+                let ours = Responses { large: vec![], cap: each, squares }.delta(epsilon);
                 let some =
-                    Responses { large: vec![each; 50], most: each, squares: squares * (1.0 - 50.0 / many as f64) };
+                    Responses { large: vec![each; 50], cap: each, squares: squares * (1.0 - 50.0 / many as f64) };
                 for ours in [ours, some.delta(epsilon)] {
                     assert!(ours >= delta * (1.0 - 1e-6), "{each} {many} {delta:e}: {ours:e}");
                     // 1% in epsilon squared
@@ -197,15 +197,15 @@ mod tests {
 
     #[test]
     fn what_cannot_be_bounded_is_one() {
-        for (large, most, squares, epsilon) in [
+        for (large, cap, squares, epsilon) in [
             (vec![], 0.5, 10.0, 1.0),
             (vec![], 0.0, 0.0, 1.0),
             (vec![f64::NAN], 0.0, 0.0, 1.0),
             (vec![0.1], 0.01, f64::INFINITY, 1.0),
             (vec![0.1], 0.01, 0.1, f64::NAN),
         ] {
-            assert_eq!(Responses { large, most, squares }.delta(epsilon), 1.0);
+            assert_eq!(Responses { large, cap, squares }.delta(epsilon), 1.0);
         }
-        assert!(Responses { large: vec![0.1; 10], most: 0.0, squares: 0.0 }.delta(800.0) < 1e-12);
+        assert!(Responses { large: vec![0.1; 10], cap: 0.0, squares: 0.0 }.delta(800.0) < 1e-12);
     }
 }
