@@ -93,6 +93,8 @@ impl Batch {
     pub fn release<L: Law>(&mut self, noise: &mut NoiseSource<L>) -> Release {
         debug_assert!(self.free() == 0 && self.count > 0);
         let sum = std::mem::take(&mut *self.sum) + noise.draw();
+        #[cfg(feature = "test-hooks")]
+        crate::noise::hand::released(sum);
         Release { count: self.count, sum: sum as f64 / Reward::ONE as f64 }
     }
 }

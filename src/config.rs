@@ -79,12 +79,20 @@ pub enum Fault {
     DuplicateBelieved,
     /// A batch closes when its clicks have come, not when its window is over.
     ClosedByArrival,
+    /// A decision whose answer waits for its window is not cancelled.
+    CancelTells,
+    /// A width is a function of a sum that is not released.
+    RawWidth,
+    /// The leader among some arms is found by sums that are not released.
+    RawLeader,
+    /// An arm that is retired shows its open sum.
+    RawRetired,
 }
 
 #[cfg(feature = "test-hooks")]
 impl Fault {
     /// All of them, each at its number.
-    pub const ALL: [Fault; 9] = [
+    pub const ALL: [Fault; 13] = [
         Fault::None,
         Fault::HalfNoise,
         Fault::TenPercentLess,
@@ -94,7 +102,29 @@ impl Fault {
         Fault::ReleasedTwice,
         Fault::DuplicateBelieved,
         Fault::ClosedByArrival,
+        Fault::CancelTells,
+        Fault::RawWidth,
+        Fault::RawLeader,
+        Fault::RawRetired,
     ];
+
+    /// Is this fault to be built in here? Where one is, remembers that it was.
+    pub(crate) fn is(self, fault: Fault) -> bool {
+        let built = self == fault;
+        BUILT.set(BUILT.get() || built);
+        built
+    }
+
+    /// Was any fault really built in, in this thread, since this was last asked? One that no code of a
+    /// policy asks for is not.
+    pub fn was_built() -> bool {
+        BUILT.take()
+    }
+}
+
+#[cfg(feature = "test-hooks")]
+thread_local! {
+    static BUILT: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
 impl Config {
@@ -203,12 +233,12 @@ impl Config {
     pub(crate) fn laplace(&self, epsilon: f64) -> Result<Laplace> {
         let exact = Laplace::new(epsilon, Reward::ONE as u64)?;
         #[cfg(feature = "test-hooks")]
-        match self.fault {
-            Fault::HalfNoise => return Ok(exact.weakened(exact.scale() / 2)),
-            Fault::TenPercentLess => return Ok(exact.weakened(exact.scale() / 10 * 9)),
-            Fault::NoNoise => return Ok(exact.weakened(1)),
-            _ => {}
-        }
+        let exact = match self.fault {
+            fault if fault.is(Fault::HalfNoise) => exact.weakened(exact.scale() / 2),
+            fault if fault.is(Fault::TenPercentLess) => exact.weakened(exact.scale() / 10 * 9),
+            fault if fault.is(Fault::NoNoise) => exact.weakened(1),
+            _ => exact,
+        };
         Ok(exact)
     }
 
@@ -222,9 +252,9 @@ impl Config {
         let rho = approximate_to_zcdp(self.epsilon, self.delta, self.contributions_per_user);
         #[cfg(feature = "test-hooks")]
         let rho = match self.fault {
-            Fault::HalfNoise => 4.0 * rho, // sigma is 1/sqrt(2 rho)
-            Fault::TenPercentLess => rho / 0.81,
-            Fault::NoNoise => 1e8, // near the least sigma there is
+            fault if fault.is(Fault::HalfNoise) => 4.0 * rho, // sigma is 1/sqrt(2 rho)
+            fault if fault.is(Fault::TenPercentLess) => rho / 0.81,
+            fault if fault.is(Fault::NoNoise) => 1e8, // near the least sigma there is
             _ => rho,
         };
         // rho is epsilon's and delta's doing: name what the caller can change.

@@ -168,10 +168,10 @@ impl Engine {
     pub fn answer(&mut self, ticket: u64, reward: Reward) -> Result<Option<Event>> {
         let window = self.window;
         #[cfg(feature = "test-hooks")]
-        if self.fault == crate::config::Fault::DuplicateBelieved
-            && let Some(sequence) = self.key.open(ticket)
+        if let Some(sequence) = self.key.open(ticket)
             && sequence < self.counts.decisions
             && self.slot(sequence).state == State::Done
+            && self.fault.is(crate::config::Fault::DuplicateBelieved)
         {
             return Ok(Some(Event::Answered(self.slot(sequence).pull, reward)));
         }
@@ -180,7 +180,7 @@ impl Engine {
         if window > 0 {
             (slot.state, slot.reward) = (State::Held, reward);
             #[cfg(feature = "test-hooks")]
-            if self.fault == crate::config::Fault::ClosedByArrival {
+            if self.fault.is(crate::config::Fault::ClosedByArrival) {
                 return Ok(Some(self.settle_now(ticket)));
             }
             return Ok(None);
@@ -199,6 +199,13 @@ impl Engine {
         Event::Answered(slot.pull, reward)
     }
 
+    #[cfg(feature = "test-hooks")]
+    fn refuse_held(&mut self, ticket: u64) -> Result<()> {
+        let fault = self.fault;
+        self.find(ticket, |state| state != State::Held || !fault.is(crate::config::Fault::CancelTells))?;
+        Ok(())
+    }
+
     /// Takes a decision back: the pull that counts as not played. A held answer goes with it: its
     /// window is not over, so that it was there must not be told, by a status or by a count.
     ///
@@ -206,6 +213,8 @@ impl Engine {
     /// As [`answer`](Self::answer), but for a held answer.
     #[inline]
     pub fn cancel(&mut self, ticket: u64) -> Result<Pull> {
+        #[cfg(feature = "test-hooks")]
+        self.refuse_held(ticket)?;
         let slot = self.find(ticket, |state| state != State::Done)?;
         slot.end();
         let pull = slot.pull;

@@ -2,6 +2,8 @@
 
 use super::Laplace;
 use super::bernoulli::bernoulli_exp;
+#[cfg(feature = "test-hooks")]
+use super::hand;
 use super::laplace::ceil_div;
 use crate::error::{Error, Result};
 use crate::random::Random;
@@ -69,12 +71,20 @@ impl Gaussian {
         self.sigma
     }
 
-    /// One exact sample. Canonne, Kamath, Steinke (2020), Algorithm 3, with the proposal's scale at
-    /// sigma itself (any scale is right): exp(-|y|/sigma) * exp(-(|y| - sigma)^2/(2 sigma^2)) is
-    /// proportional to exp(-y^2/(2 sigma^2)), and three proposals in four are taken.
+    /// One exact sample.
     pub fn sample(&self, random: &mut Random) -> i64 {
+        let noise = self.draw(random);
+        #[cfg(feature = "test-hooks")]
+        let noise = noise + hand::moved(hand::Draw::Gaussian(self.sigma));
+        noise
+    }
+
+    /// Canonne, Kamath, Steinke (2020), Algorithm 3, with the proposal's scale at sigma itself (any
+    /// scale is right): exp(-|y|/sigma) * exp(-(|y| - sigma)^2/(2 sigma^2)) is proportional to
+    /// exp(-y^2/(2 sigma^2)), and three proposals in four are taken.
+    fn draw(&self, random: &mut Random) -> i64 {
         loop {
-            let proposed = self.proposal.sample(random);
+            let proposed = self.proposal.draw(random);
             let distance = u128::from(proposed.unsigned_abs().abs_diff(self.sigma));
             let variance = u128::from(self.sigma) * u128::from(self.sigma);
             if bernoulli_exp(random, distance * distance, 2 * variance) {

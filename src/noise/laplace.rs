@@ -1,6 +1,8 @@
 //! Discrete Laplace noise: P(X = x) proportional to exp(-|x|/scale).
 
 use super::bernoulli::bernoulli_exp_fraction;
+#[cfg(feature = "test-hooks")]
+use super::hand;
 use crate::error::{Error, Result};
 use crate::random::Random;
 
@@ -66,8 +68,16 @@ impl Laplace {
         self.scale
     }
 
-    /// One exact sample. Canonne, Kamath, Steinke (2020), Algorithm 2.
+    /// One exact sample.
     pub fn sample(&self, random: &mut Random) -> i64 {
+        let noise = self.draw(random);
+        #[cfg(feature = "test-hooks")]
+        let noise = noise + hand::moved(hand::Draw::Laplace(self.scale));
+        noise
+    }
+
+    /// Canonne, Kamath, Steinke (2020), Algorithm 2.
+    pub(super) fn draw(&self, random: &mut Random) -> i64 {
         loop {
             let fraction = random.below(self.scale);
             if !bernoulli_exp_fraction(random, fraction.into(), self.scale.into()) {

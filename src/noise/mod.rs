@@ -7,6 +7,9 @@
 mod bernoulli;
 mod binomial;
 mod gaussian;
+#[cfg(feature = "test-hooks")]
+#[doc(hidden)]
+pub mod hand;
 mod laplace;
 mod source;
 mod width;

@@ -28,6 +28,8 @@
 use super::{ArmState, Flexible, Policy, Pull};
 use crate::batch::Batch;
 use crate::config::Config;
+#[cfg(feature = "test-hooks")]
+use crate::config::Fault;
 use crate::error::{Error, Result};
 use crate::noise::{Noise, NoiseSource};
 use crate::privacy::PrivacyLoss;
@@ -252,7 +254,7 @@ pub struct Batched<I> {
     /// The lowest tangent is a fresh index.
     settled: bool,
     #[cfg(feature = "test-hooks")]
-    fault: crate::config::Fault,
+    fault: Fault,
 }
 
 struct Arm {
@@ -363,6 +365,16 @@ impl<I: Index> Batched<I> {
         Pull { arm: arm as u32, phase: self.releases, propensity: 1.0 }
     }
 
+    /// The leading mean, open sums included, for the test that must notice.
+    #[cfg(feature = "test-hooks")]
+    fn bare_leader(&self, arms: &[u32]) -> f64 {
+        let means = arms.iter().filter(|&&arm| self.arms[arm as usize].released > 0).map(|&arm| {
+            let state = &self.arms[arm as usize];
+            (state.sum + state.batch.bare_sum()) / state.pulls.max(1) as f64
+        });
+        means.fold(0.0, f64::max).min(1.0)
+    }
+
     /// The one place where rewards become public.
     fn release(&mut self, arm: usize) {
         let state = &mut self.arms[arm];
@@ -371,7 +383,7 @@ impl<I: Index> Batched<I> {
         let released = state.batch.release(&mut self.noise);
         #[cfg(feature = "test-hooks")]
         let released = match self.fault {
-            crate::config::Fault::ReleasedTwice => state.batch.release_twice(&mut self.noise),
+            fault if fault.is(Fault::ReleasedTwice) => state.batch.release_twice(&mut self.noise),
             _ => state.batch.release(&mut self.noise),
         };
         state.sum += rows[state.released as usize].weight * released.sum;
@@ -452,6 +464,8 @@ impl<I: Index> Policy for Batched<I> {
 impl<I: Index> Flexible for Batched<I> {
     fn choose_among(&mut self, arms: &[u32]) -> Pull {
         let leader = arms.iter().filter_map(|&arm| self.mean(arm as usize)).fold(0.0, f64::max);
+        #[cfg(feature = "test-hooks")]
+        let leader = if self.fault.is(Fault::RawLeader) { self.bare_leader(arms) } else { leader };
         let point = self.index.point(leader, self.decisions);
         loop {
             // The lowest tangent first: few others then need their index computed.
@@ -491,6 +505,10 @@ impl<I: Index> Flexible for Batched<I> {
 
     fn retire_arm(&mut self, arm: u32) {
         let arm = arm as usize;
+        #[cfg(feature = "test-hooks")]
+        if self.fault.is(Fault::RawRetired) {
+            self.arms[arm].sum += self.arms[arm].batch.bare_sum();
+        }
         self.arms[arm].live = false;
         self.order.set(arm, Line::NEVER);
         self.leader.set(arm, Line::NEVER);

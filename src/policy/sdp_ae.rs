@@ -323,8 +323,8 @@ fn sabotaged(config: &Config, plan: Params) -> Params {
     let noise = plan.noise();
     let weaker = |by: u64| ShuffleNoise { coin_numerator: (noise.coin_numerator / by).max(1), ..noise };
     let noise = match config.fault {
-        Fault::HalfNoise => weaker(8), // q from 1/2 to 1/16: a quarter of the variance
-        Fault::NoNoise => weaker(1 << 31),
+        fault if fault.is(Fault::HalfNoise) => weaker(8), // q from 1/2 to 1/16: a quarter of the variance
+        fault if fault.is(Fault::NoNoise) => weaker(1 << 31),
         _ => noise,
     };
     Params::unchecked(plan.epsilon(), plan.delta(), plan.users(), noise)

@@ -195,15 +195,15 @@ impl DpSe {
         let unit = Reward::ONE as f64 * self.arms[self.viable[0] as usize].batch.quota() as f64;
         let largest = |means: &mut dyn Iterator<Item = f64>| means.fold(f64::NEG_INFINITY, f64::max);
         match self.fault {
-            Fault::SharedNoise => {
+            fault if fault.is(Fault::SharedNoise) => {
                 let noise = self.noise.draw() as f64 / unit;
                 for (&arm, mean) in self.viable.iter().zip(bare) {
                     self.arms[arm as usize].mean = mean + noise;
                 }
                 *best = largest(&mut bare.iter().map(|mean| mean + noise));
             }
-            Fault::UnnoisedMaximum => *best = largest(&mut bare.iter().copied()),
-            Fault::ReleasedTwice => {
+            fault if fault.is(Fault::UnnoisedMaximum) => *best = largest(&mut bare.iter().copied()),
+            fault if fault.is(Fault::ReleasedTwice) => {
                 for (&arm, mean) in self.viable.iter().zip(bare) {
                     let again = mean + self.noise.draw() as f64 / unit;
                     let arm = &mut self.arms[arm as usize];

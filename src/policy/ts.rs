@@ -19,6 +19,8 @@ use super::batched::loss;
 use super::{ArmState, Flexible, Policy, Pull};
 use crate::batch::Batch;
 use crate::config::Config;
+#[cfg(feature = "test-hooks")]
+use crate::config::Fault;
 use crate::error::{Error, Result};
 use crate::noise::{Noise, NoiseSource};
 use crate::privacy::PrivacyLoss;
@@ -46,7 +48,7 @@ pub struct LazyTs {
     /// Tells the arms of one `choose_among` from those of another.
     mark: u64,
     #[cfg(feature = "test-hooks")]
-    fault: crate::config::Fault,
+    fault: Fault,
 }
 
 struct Arm {
@@ -128,7 +130,7 @@ impl LazyTs {
         let released = state.batch.release(&mut self.noise);
         #[cfg(feature = "test-hooks")]
         let released = match self.fault {
-            crate::config::Fault::ReleasedTwice => state.batch.release_twice(&mut self.noise),
+            fault if fault.is(Fault::ReleasedTwice) => state.batch.release_twice(&mut self.noise),
             _ => state.batch.release(&mut self.noise),
         };
         (state.mean, state.count) = (released.mean(), released.count);
@@ -181,6 +183,8 @@ impl Policy for LazyTs {
         let log = LN_2 + self.ln_inverse_beta; // ln(2/beta)
         let noise = self.noise.law().width_at(log) / Reward::ONE as f64 / count;
         let width = if state.count == 0 { f64::NAN } else { noise + ((LN_2 + log) / (2.0 * count)).sqrt() };
+        #[cfg(feature = "test-hooks")]
+        let width = if self.fault.is(Fault::RawWidth) { width + 1e-6 * state.batch.bare_sum() } else { width };
         ArmState { mean: state.mean.clamp(0.0, 1.0), width, active: state.live }
     }
 

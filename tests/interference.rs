@@ -1,0 +1,468 @@
+//! Non-interference: a reward shows where noise covers it, and nowhere else.
+//!
+//! The proof of every noisy policy moves noise. Two worlds of one seed and one history, in which the
+//! rewards of one user differ, look the same to an outsider until a release holds such a reward.
+//! There the noise of that draw is moved by exactly what the sums differ by, and the worlds look the
+//! same again until the next release that holds it, if the mechanism has one, and so to the end. What
+//! the moves cost, |d|/scale each, is the loss, and must be within the claim. This test does what the
+//! proof does, for every policy in the list, in random histories. So it notices whatever is seen of a
+//! sum that no noise covers, a reward that is released too often, and noise that is too small by any
+//! amount, in one run and without statistics: that noise has its law is tests/noise.rs.
+//!
+//! A policy that draws no noise hides rewards in its choices: there nothing may differ before a choice
+//! of a later phase, and no more is asked here. The local model's policies get bits that are private
+//! already, and are left out.
+
+#[path = "audit/engine.rs"]
+mod audit;
+
+use audit::{pattern, seed};
+use dpb::noise::hand::{Draw, Hand};
+use dpb::privacy::composition::{group_delta, zcdp_to_approximate};
+use dpb::{Algorithm, Bandit, Config, Decision, Error, Fault, Seed};
+use std::fmt::{Display, Formatter};
+use std::hash::Hash;
+use std::ops::Range;
+use std::panic::catch_unwind;
+
+const WINDOW: u32 = 16;
+/// One reward, in grid units.
+const ONE: i64 = 1 << 24;
+
+/// What happens to a handle: all of it public but the rewards.
+struct History {
+    config: Config,
+    steps: Vec<Step>,
+    /// By decision; none is silence.
+    rewards: Vec<Option<f64>>,
+    /// The decisions of one user, and the reward of each of them in either world.
+    changed: Vec<usize>,
+    worlds: [Option<f64>; 2],
+}
+
+/// One decision, and what is called after it.
+struct Step {
+    arms: Arms,
+    /// Shows only so many of the live arms, from this one on.
+    shows: Option<(usize, usize)>,
+    calls: Vec<Call>,
+}
+
+#[derive(Clone, Copy)]
+enum Arms {
+    Stay,
+    Add,
+    Retire(usize),
+    /// The arm of this decision.
+    RetireThat(usize),
+}
+
+/// By decision.
+#[derive(Clone, Copy)]
+enum Call {
+    Answer(usize),
+    Cancel(usize),
+}
+
+/// What is called for one decision.
+type Fate = &'static [fn(usize) -> Call];
+
+/// The likeliest first.
+const FATES: [Fate; 6] = [
+    &[Call::Answer],
+    &[Call::Answer, Call::Answer],
+    &[Call::Answer, Call::Cancel],
+    &[Call::Cancel, Call::Answer],
+    &[Call::Cancel],
+    &[],
+];
+
+impl History {
+    /// By the number: the user's decisions have one of the first four fates, and the arm of one of them is
+    /// retired soon after, or not.
+    fn new(config: &Config, number: u64) -> History {
+        let mut random = Seed::new(Some(seed(!number))).unwrap().stream();
+        let mut draw = |n: usize| random.below(n as u64) as usize;
+        let Config { answer_window, contributions_per_user, horizon, .. } = *config;
+        let decisions = horizon as usize;
+        let windowed = answer_window > 0;
+        let (epsilon, batch) = ([1.0, 4.0][draw(2)], [0, 5][draw(2)]);
+        let config = Config { epsilon, batch, test_seed: Some(seed(number)), ..config.clone() };
+        let mut steps = Vec::with_capacity(decisions);
+        for _ in 0..decisions {
+            let arms = match draw(300) {
+                0 => Arms::Add,
+                1 => Arms::Retire(draw(64)),
+                _ => Arms::Stay,
+            };
+            let shows = (draw(4) == 0).then(|| (draw(64), 1 + draw(3)));
+            steps.push(Step { arms, shows, calls: Vec::new() });
+        }
+        let first = draw(decisions / 3);
+        let changed: Vec<_> = (0..contributions_per_user as usize).map(|i| first + 20 * i + draw(20)).collect();
+        if number & 4 > 0 {
+            steps[changed[0] + 1 + draw(40)].arms = Arms::RetireThat(changed[0]);
+        }
+        for decision in 0..decisions {
+            let fate = if changed.contains(&decision) { number as usize & 3 } else { draw(16).saturating_sub(10) };
+            let mut at = decision;
+            for call in FATES[fate] {
+                at += draw(12); // in a window some come too late
+                if let Some(step) = steps.get_mut(at) {
+                    step.calls.push(call(decision));
+                }
+            }
+        }
+        let rewards = (0..decisions).map(|_| (!windowed || draw(2) == 0).then(|| draw(9) as f64 / 8.0)).collect();
+        let none = if windowed { None } else { Some(0.0) };
+        let worlds = if draw(2) == 0 { [none, Some(1.0)] } else { [Some(1.0), none] };
+        History { config, steps, rewards, changed, worlds }
+    }
+
+    fn reward(&self, decision: usize, world: usize) -> Option<f64> {
+        if self.changed.contains(&decision) { self.worlds[world] } else { self.rewards[decision] }
+    }
+
+    /// How far a draw may have to be moved in the second world: by so many of the user's rewards.
+    fn moves(&self, draw: Draw) -> impl Iterator<Item = i64> {
+        let one = if matches!(draw, Draw::Coins(_)) { 1 } else { ONE };
+        let back = if self.worlds[0] == Some(1.0) { one } else { -one };
+        (1..=self.changed.len() as i64).map(move |rewards| rewards * back)
+    }
+}
+
+/// What in a transcript is seen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Sight {
+    /// A sum, covered by this draw.
+    Release(usize),
+    /// An arm's mean and width.
+    Mean,
+    /// The arm of a decision of this phase.
+    Arm(u32),
+    /// What else a call returned, and what else can be read after it.
+    Rest,
+}
+
+/// Where a transcript first differs from the other world's.
+struct Difference {
+    place: usize,
+    sight: Sight,
+    /// Decisions so far.
+    decisions: usize,
+    /// Drawn during the call.
+    draws: Range<usize>,
+}
+
+impl Display for Difference {
+    fn fmt(&self, f: &mut Formatter) -> std::fmt::Result {
+        write!(f, "{:?} after {} decisions, draws {:?}", self.sight, self.decisions, self.draws)
+    }
+}
+
+/// One world.
+struct World<'a> {
+    bandit: Bandit,
+    hand: Hand,
+    /// The other one's transcript, if it was there.
+    other: &'a [u64],
+    transcript: Vec<u64>,
+    decisions: Vec<Decision>,
+    /// Draws before the present call.
+    drawn: usize,
+}
+
+type Look = Result<(), Difference>;
+
+impl World<'_> {
+    fn see(&mut self, value: u64, sight: Sight) -> Look {
+        let place = self.transcript.len();
+        self.transcript.push(value);
+        if self.other.get(place).is_none_or(|&other| other == value) {
+            return Ok(());
+        }
+        Err(Difference { place, sight, decisions: self.decisions.len(), draws: self.drawn..self.hand.draws() })
+    }
+
+    /// After a call that returned this, perhaps a decision: first what was released, then what came of it.
+    fn look(&mut self, returned: impl Hash, decision: Option<Decision>) -> Look {
+        for (draw, sum) in self.hand.released() {
+            self.see(sum as u64, Sight::Release(draw))?;
+        }
+        let arms = self.bandit.arm_reports().unwrap();
+        for arm in &arms {
+            self.see(pattern((arm.mean.to_bits(), arm.width.to_bits())), Sight::Mean)?;
+        }
+        if let Some(decision) = decision {
+            self.see(decision.arm.into(), Sight::Arm(decision.phase))?;
+        }
+        let decision = decision.map(|decision| (decision.phase, decision.propensity.to_bits()));
+        let counts: Vec<_> = arms.iter().map(|arm| (arm.pulls, arm.active)).collect();
+        // Dearer, and what has changed stays: seldom.
+        let report = self.transcript.len().is_multiple_of(64).then(|| format!("{:?}", self.bandit.report()));
+        self.see(pattern((returned, decision, counts, self.bandit.best_arm().ok(), report)), Sight::Rest)?;
+        self.drawn = self.hand.draws();
+        Ok(())
+    }
+
+    fn retire(&mut self, arm: u32, live: &mut Vec<u32>) -> Look {
+        let retired = self.bandit.retire_arm(arm).is_ok();
+        live.retain(|&other| !retired || other != arm);
+        self.look(retired, None)
+    }
+
+    fn play(&mut self, history: &History, world: usize) -> Look {
+        let mut live: Vec<u32> = (0..history.config.arms).collect();
+        for step in &history.steps {
+            match step.arms {
+                Arms::Stay => {}
+                Arms::Add => {
+                    let added = self.bandit.add_arm();
+                    live.extend(added.iter());
+                    self.look(added.ok(), None)?;
+                }
+                Arms::Retire(any) => self.retire(live[any % live.len()], &mut live)?,
+                Arms::RetireThat(decision) => self.retire(self.decisions[decision].arm, &mut live)?,
+            }
+            let some = step.shows.and_then(|(from, many)| {
+                let set: Vec<u32> = (from..from + many).map(|i| live[i % live.len()]).collect();
+                self.bandit.select_among(&set).ok()
+            });
+            let decision = some.unwrap_or_else(|| self.bandit.select().unwrap());
+            self.decisions.push(decision);
+            self.look(some.is_some(), Some(decision))?;
+            for &call in &step.calls {
+                match call {
+                    Call::Cancel(at) => {
+                        let cancelled = self.bandit.cancel(self.decisions[at].ticket);
+                        self.look(cancelled.err().map(|error| error.to_string()), None)?;
+                    }
+                    Call::Answer(at) => {
+                        let Some(reward) = history.reward(at, world) else { continue };
+                        let answered = self.bandit.update(self.decisions[at].ticket, reward);
+                        // In a window that there was this call is the user's secret.
+                        if history.config.answer_window == 0 || !history.changed.contains(&at) {
+                            self.look(answered.err().map(|error| error.to_string()), None)?;
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What became of a world.
+struct Run {
+    transcript: Vec<u64>,
+    draws: Vec<Draw>,
+    phases: Vec<u32>,
+    difference: Option<Difference>,
+    /// The loss that the handle reports at delta = 0, and at the configured one.
+    reported: [f64; 2],
+}
+
+/// Runs a world with some noise moved, until it differs from the other one.
+fn run(algorithm: Algorithm, history: &History, world: usize, moves: &[(usize, i64)], other: &[u64]) -> Run {
+    let hand = Hand::moving(moves);
+    let bandit = Bandit::new(algorithm, &history.config).unwrap();
+    let drawn = hand.draws();
+    let mut it = World { bandit, hand, other, transcript: Vec::new(), decisions: Vec::new(), drawn };
+    let difference = it.play(history, world).err();
+    assert!(difference.is_some() || other.is_empty() || other.len() == it.transcript.len());
+    let reported = [0.0, history.config.delta].map(|delta| it.bandit.epsilon_spent(delta).unwrap());
+    let phases = it.decisions.iter().map(|decision| decision.phase).collect();
+    Run { transcript: it.transcript, draws: it.hand.lift(), phases, difference, reported }
+}
+
+/// How the second world was made to look like the first.
+#[derive(Debug, PartialEq)]
+enum Hidden {
+    /// By so many moves.
+    Noise(usize),
+    /// There is no noise to be moved, and a choice differs.
+    Choice,
+}
+
+/// Moves noise until the worlds look the same, or says what an outsider sees of the difference.
+fn hide(algorithm: Algorithm, history: &History) -> Result<Hidden, String> {
+    let plain = run(algorithm, history, 0, &[], &[]);
+    let mut moves: Vec<(usize, i64)> = Vec::new();
+    loop {
+        let changed = run(algorithm, history, 1, &moves, &plain.transcript);
+        let Some(seen) = changed.difference else {
+            return within_the_claim(history, &plain, &moves).map(|()| Hidden::Noise(moves.len()));
+        };
+        if plain.draws.is_empty() {
+            let earliest = history.changed.iter().map(|&at| plain.phases[at]).min();
+            let chosen = matches!(seen.sight, Sight::Arm(phase) if Some(phase) > earliest);
+            return if chosen { Ok(Hidden::Choice) } else { Err(format!("seen where there is no noise: {seen}")) };
+        }
+        let draws = match seen.sight {
+            Sight::Release(draw) => draw..draw + 1,
+            _ => seen.draws.clone(),
+        };
+        let candidates = draws.filter(|&draw| moves.iter().all(|&(moved, _)| moved != draw));
+        let mut candidates = candidates.flat_map(|draw| history.moves(changed.draws[draw]).map(move |by| (draw, by)));
+        let covers = |&one_more: &(usize, i64)| {
+            let moves = [&moves[..], &[one_more]].concat();
+            let next = run(algorithm, history, 1, &moves, &plain.transcript).difference;
+            next.is_none_or(|next| next.place > seen.place)
+        };
+        match candidates.find(covers) {
+            Some(one_more) => moves.push(one_more),
+            None => return Err(format!("not covered by noise: {seen}")),
+        }
+    }
+}
+
+/// The loss of these moves against what the handle reports, and that against what it was told to keep.
+fn within_the_claim(history: &History, plain: &Run, moves: &[(usize, i64)]) -> Result<(), String> {
+    let Config { epsilon, delta, contributions_per_user, .. } = history.config;
+    let (mut pure, mut zcdp, mut bits) = (0.0, 0.0, 0);
+    for &(draw, by) in moves {
+        match plain.draws[draw] {
+            Draw::Laplace(scale) => pure += by.abs() as f64 / scale as f64,
+            Draw::Gaussian(sigma) => zcdp += (by as f64 / sigma as f64).powi(2) / 2.0,
+            Draw::Coins(plan) => {
+                bits += by.unsigned_abs();
+                let each = plan.noise().delta(plan.epsilon(), plan.users());
+                let group = group_delta(plan.epsilon(), each, contributions_per_user);
+                if plan.epsilon() * f64::from(contributions_per_user) > epsilon || group > delta {
+                    return Err(format!("{plan:?} loses delta {group}"));
+                }
+            }
+        }
+    }
+    let [at_zero, at_delta] = plain.reported;
+    let within = pure <= at_zero * (1.0 + 1e-9)
+        && zcdp_to_approximate(zcdp, delta) <= at_delta * (1.0 + 1e-9)
+        && bits <= contributions_per_user.into()
+        && at_delta <= epsilon;
+    let losses = || format!("loses {pure} + {zcdp} concentrated + {bits} bits, reported {at_zero} and {at_delta}");
+    if within { Ok(()) } else { Err(losses()) }
+}
+
+/// The configurations worth trying: with delta where a policy needs it, or draws other noise then; and
+/// of few decisions where noise is drawn in them.
+fn configs(algorithm: Algorithm, answer_window: u32) -> Vec<Config> {
+    let mut worth = Vec::new();
+    for contributions_per_user in [1, 3] {
+        let mut known = Vec::new();
+        for delta in [0.0, 1e-3] {
+            let tried = [400, 1600].map(|horizon| {
+                let config = Config {
+                    delta,
+                    horizon,
+                    beta: 0.9, // short epochs
+                    base: Algorithm::NonprivateExp3 as u32,
+                    contributions_per_user,
+                    pending_capacity: 32,
+                    answer_window,
+                    ..Config::new(3, 1.0)
+                };
+                let history = History::new(&config, 0);
+                Bandit::new(algorithm, &history.config).ok()?;
+                Some((config, run(algorithm, &history, 0, &[], &[]).draws))
+            });
+            let [Some(few), Some(many)] = tried else { continue };
+            let (config, draws) = if few.1.is_empty() { many } else { few };
+            if !known.contains(&draws) {
+                worth.push(config);
+                known.push(draws);
+            }
+        }
+    }
+    worth
+}
+
+/// All policies but those that refuse raw rewards: their devices hide them.
+fn algorithms(private: bool) -> Vec<Algorithm> {
+    let belongs = |algorithm: &Algorithm| {
+        let config = configs(*algorithm, 0).pop().expect("a configuration for every policy");
+        let bandit = Bandit::new(*algorithm, &config).unwrap();
+        let raw = bandit.update(bandit.select().unwrap().ticket, 0.5) != Err(Error::InvalidReward);
+        raw && bandit.epsilon_spent(config.delta).unwrap().is_finite() == private
+    };
+    Algorithm::ALL.iter().copied().filter(belongs).collect()
+}
+
+/// In a number of histories of each configuration, and in more until one tells the worlds apart.
+fn rewards_show_through_noise_only(answer_window: u32) {
+    for algorithm in algorithms(true) {
+        let (mut same, mut covered, mut chosen) = (0, 0, 0);
+        for number in 0..64 {
+            if number >= 8 && covered + chosen > 0 {
+                break;
+            }
+            for config in configs(algorithm, answer_window) {
+                match hide(algorithm, &History::new(&config, number)) {
+                    Ok(Hidden::Noise(0)) => same += 1,
+                    Ok(Hidden::Noise(_)) => covered += 1,
+                    Ok(Hidden::Choice) => chosen += 1,
+                    Err(seen) => panic!("{}, history {number} of {config:?}: {seen}", algorithm.name()),
+                }
+            }
+        }
+        println!("{}: covered {covered} times, chosen {chosen}, the same {same}", algorithm.name());
+        assert!(covered + chosen > 0, "{}: no history tells anything", algorithm.name());
+    }
+}
+
+#[test]
+fn answers_show_through_noise_only() {
+    rewards_show_through_noise_only(0);
+}
+
+#[test]
+fn clicks_show_through_noise_only() {
+    rewards_show_through_noise_only(WINDOW);
+}
+
+/// Is a difference seen in any history? Or does the policy break, as a handle then shows.
+fn is_seen(algorithm: Algorithm, configs: &[Config], numbers: Range<u64>) -> bool {
+    let mut histories = numbers.flat_map(|number| configs.iter().map(move |config| History::new(config, number)));
+    histories.any(|history| !matches!(catch_unwind(|| hide(algorithm, &history)), Ok(Ok(_))))
+}
+
+fn with(fault: Fault, algorithm: Algorithm) -> Vec<Config> {
+    let configs = [0, WINDOW].into_iter().flat_map(|window| configs(algorithm, window));
+    configs.map(|config| Config { fault, ..config }).collect()
+}
+
+#[test]
+fn baselines_are_seen_through() {
+    for algorithm in algorithms(false) {
+        assert!(is_seen(algorithm, &with(Fault::None, algorithm), 0..8), "{}", algorithm.name());
+    }
+}
+
+/// Every fault in every policy that has it, but for some that these histories cannot show: an un-noised
+/// maximum moves an edge that they do not meet, a counter spends its last tenth on more answers than
+/// they have, and DP-KLUCB asks for no leader.
+#[test]
+fn faults_are_seen() {
+    use Algorithm::{KlUcb, PrivateUcb, Ucb, UcbBound};
+    let policies = algorithms(true);
+    for &fault in &Fault::ALL[1..] {
+        let mut built = 0;
+        for &algorithm in &policies {
+            let configs = with(fault, algorithm);
+            Fault::was_built();
+            let seen = is_seen(algorithm, &configs, 0..1);
+            if !Fault::was_built() {
+                assert!(!seen, "{fault:?} is seen in {}, but not built in", algorithm.name());
+                continue;
+            }
+            built += 1;
+            let beyond = match fault {
+                Fault::UnnoisedMaximum => true,
+                Fault::TenPercentLess => matches!(algorithm, UcbBound | Ucb | PrivateUcb),
+                Fault::RawLeader => algorithm == KlUcb,
+                _ => false,
+            };
+            assert!(beyond || seen || is_seen(algorithm, &configs, 1..8), "{fault:?} in {}", algorithm.name());
+        }
+        assert!(built > 0, "{fault:?} is built nowhere");
+    }
+}
