@@ -74,15 +74,6 @@ impl Batch {
         self.quota
     }
 
-    /// What an outsider has of a batch that is released twice, for the tests that must notice.
-    #[cfg(feature = "test-hooks")]
-    pub(crate) fn release_twice<L: Law>(&mut self, noise: &mut NoiseSource<L>) -> Release {
-        let sum = self.sum.clone();
-        let once = self.release(noise);
-        self.sum = sum;
-        Release { sum: 0.5 * (once.sum + self.release(noise).sum), ..once }
-    }
-
     /// The bare sum in rewards, for the faults that the tests must notice.
     #[cfg(feature = "test-hooks")]
     pub(crate) fn bare_sum(&self) -> f64 {
@@ -92,9 +83,10 @@ impl Batch {
     /// The sum of a full batch with fresh noise, once: it is forgotten here.
     pub fn release<L: Law>(&mut self, noise: &mut NoiseSource<L>) -> Release {
         debug_assert!(self.free() == 0 && self.count > 0);
-        let sum = std::mem::take(&mut *self.sum) + noise.draw();
+        let exact = std::mem::take(&mut *self.sum);
+        let sum = exact + noise.draw();
         #[cfg(feature = "test-hooks")]
-        crate::noise::hand::released(sum);
+        let sum = crate::noise::hand::release(sum, || exact + noise.draw());
         Release { count: self.count, sum: sum as f64 / Reward::ONE as f64 }
     }
 }

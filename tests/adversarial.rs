@@ -7,8 +7,9 @@ mod adversaries;
 mod audit;
 
 use adversaries::{ADVERSARIES, Adversary, median_of_means, papers_level, players, tournament};
+use audit::sabotage::Sabotage;
 use audit::{Audit, Verdict, pattern, seed};
-use dpb::{Algorithm, Bandit, Config, Fault};
+use dpb::{Algorithm, Bandit, Config};
 
 /// The regrets of EXP3, DP-EXP3-Lap, EXP3_tau and Tsallis.
 fn regrets(adversary: Adversary, rounds: usize, runs: u64) -> [f64; 4] {
@@ -70,18 +71,21 @@ fn first_reward(algorithm: Algorithm, config: &Config, number: u64, neighbour: b
     pattern(seen)
 }
 
-fn audit_noise(algorithm: Algorithm, fault: Fault) -> Verdict {
+fn audit_noise(algorithm: Algorithm, sabotage: Sabotage) -> Verdict {
     let mut config = Config::new(5, 1.0);
-    (config.horizon, config.batch, config.pending_capacity, config.fault) = (1000, 2, 16, fault);
-    Audit::pure(1.0, 16_000).run(|number, neighbour| first_reward(algorithm, &config, number, neighbour))
+    (config.horizon, config.batch, config.pending_capacity) = (1000, 2, 16);
+    Audit::pure(1.0, 16_000).run(|number, neighbour| {
+        let _hand = sabotage.hand(5);
+        first_reward(algorithm, &config, number, neighbour)
+    })
 }
 
 #[test]
 fn noisy_policies_keep_their_claim_and_broken_ones_are_caught() {
     for algorithm in [Algorithm::Exp3Lap, Algorithm::Tsallis] {
-        let honest = audit_noise(algorithm, Fault::None);
+        let honest = audit_noise(algorithm, Sabotage::Nothing);
         assert!(!honest.alarm, "{honest:?}");
-        let broken = audit_noise(algorithm, Fault::HalfNoise);
+        let broken = audit_noise(algorithm, Sabotage::HalfNoise);
         assert!(broken.alarm, "{broken:?}");
     }
 }

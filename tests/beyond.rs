@@ -4,6 +4,7 @@
 #[path = "audit/engine.rs"]
 mod audit;
 
+use audit::sabotage::Sabotage;
 use audit::{Audit, Verdict, pattern, seed};
 use dpb::{Algorithm, Bandit, Config, Decision, Error, Fault};
 use std::collections::VecDeque;
@@ -283,9 +284,10 @@ fn zcdp_is_for_those_who_give_delta() {
 
 /// What arm 0's first reward does to what an outsider sees in the first decisions: who is played,
 /// and whether arm 0's released mean is at an end of its range.
-fn audit(algorithm: Algorithm, fault: Fault, sees_means: bool, runs: u64) -> Verdict {
+fn audit(algorithm: Algorithm, sabotage: Sabotage, sees_means: bool, runs: u64) -> Verdict {
     Audit::pure(1.0, runs).run(|number, neighbour| {
-        let config = Config { pending_capacity: 8, test_seed: Some(seed(number)), fault, ..Config::new(5, 1.0) };
+        let config = Config { pending_capacity: 8, test_seed: Some(seed(number)), ..Config::new(5, 1.0) };
+        let _hand = sabotage.hand(5);
         let bandit = Bandit::new(algorithm, &config).unwrap();
         let mut arms = Vec::new();
         let mut answer = |bandit: &Bandit| {
@@ -308,10 +310,10 @@ fn audit(algorithm: Algorithm, fault: Fault, sees_means: bool, runs: u64) -> Ver
 #[test]
 fn the_measured_loss_stays_below_epsilon() {
     for algorithm in POLICIES {
-        let verdict = audit(algorithm, Fault::None, true, 20_000);
+        let verdict = audit(algorithm, Sabotage::Nothing, true, 20_000);
         assert!(!verdict.alarm, "{algorithm:?} {verdict:?}");
         assert!(verdict.epsilon > 0.7, "the auditor is nearly blind: {algorithm:?} {verdict:?}");
-        let verdict = audit(algorithm, Fault::None, false, 20_000);
+        let verdict = audit(algorithm, Sabotage::Nothing, false, 20_000);
         assert!(!verdict.alarm, "{algorithm:?} {verdict:?}");
     }
 }
@@ -319,9 +321,9 @@ fn the_measured_loss_stays_below_epsilon() {
 #[test]
 fn half_the_noise_and_a_second_release_are_caught() {
     for algorithm in POLICIES {
-        let verdict = audit(algorithm, Fault::HalfNoise, true, 20_000);
+        let verdict = audit(algorithm, Sabotage::HalfNoise, true, 20_000);
         assert!(verdict.alarm, "{algorithm:?} {verdict:?}");
-        let verdict = audit(algorithm, Fault::ReleasedTwice, true, 20_000);
+        let verdict = audit(algorithm, Sabotage::ReleasedTwice, true, 20_000);
         assert!(verdict.alarm, "{algorithm:?} {verdict:?}");
     }
 }

@@ -3,8 +3,9 @@
 #[path = "audit/engine.rs"]
 mod audit;
 
+use audit::sabotage::Sabotage;
 use audit::{Audit, Verdict, clopper_pearson, pattern, play, seed};
-use dpb::{Algorithm, Bandit, Config, Error, Fault, Seed};
+use dpb::{Algorithm, Bandit, Config, Error, Seed};
 use proptest::prelude::*;
 
 /// A configuration that every policy here takes.
@@ -26,11 +27,20 @@ const CENTRAL: [Algorithm; 9] = [
 
 /// Five arms that pay one, but for the first `changed` pulls of arm 0 in one of the two worlds. An
 /// outsider sees when arm 0 comes back after all arms have had `pulls` pulls.
-fn audit(algorithm: Algorithm, base: &Config, claim: f64, pulls: u64, changed: u64, runs: u64) -> Verdict {
+fn audit(
+    algorithm: Algorithm,
+    base: &Config,
+    sabotage: Sabotage,
+    claim: f64,
+    pulls: u64,
+    changed: u64,
+    runs: u64,
+) -> Verdict {
     const LATER: usize = 4;
     Audit::pure(claim, runs).run(|number, neighbour| {
         let config = Config { test_seed: Some(seed(number)), ..base.clone() };
         let table = |arm, pull| f64::from(u8::from(!(neighbour && arm == 0 && pull < changed)));
+        let _hand = sabotage.hand(5);
         let arms = play(algorithm, &config, 5 * pulls as usize + LATER, table);
         pattern(arms[5 * pulls as usize..].iter().map(|&arm| arm == 0).collect::<Vec<_>>())
     })
@@ -41,9 +51,8 @@ fn audit(algorithm: Algorithm, base: &Config, claim: f64, pulls: u64, changed: u
 fn the_ucb_family_keeps_its_claims() {
     for (algorithm, horizon) in [(Algorithm::UcbBound, 0), (Algorithm::Ucb, 0), (Algorithm::PrivateUcb, 1)] {
         let honest = Config { horizon, ..Config::new(5, 1.0) };
-        let half = Config { fault: Fault::HalfNoise, ..honest.clone() };
-        let verdict = audit(algorithm, &honest, 1.0, 1, 1, 10_000);
-        let weak = audit(algorithm, &half, 1.0, 1, 1, 10_000);
+        let verdict = audit(algorithm, &honest, Sabotage::Nothing, 1.0, 1, 1, 10_000);
+        let weak = audit(algorithm, &honest, Sabotage::HalfNoise, 1.0, 1, 1, 10_000);
         println!("{}: {verdict:?}, with half the noise {weak:?}", algorithm.name());
         assert!(!verdict.alarm, "{verdict:?}");
         // DP-UCB hides the one p-sum that tells behind those of the zeros that came after it.
@@ -54,7 +63,7 @@ fn the_ucb_family_keeps_its_claims() {
 #[test]
 fn an_audit_of_no_privacy_at_all_alarms() {
     for algorithm in [Algorithm::NonprivateUcb1, Algorithm::NonprivateKlUcb, Algorithm::NonprivateImed] {
-        assert!(audit(algorithm, &Config::new(5, 1.0), 1.0, 1, 1, 1000).alarm);
+        assert!(audit(algorithm, &Config::new(5, 1.0), Sabotage::Nothing, 1.0, 1, 1, 1000).alarm);
     }
 }
 
@@ -78,12 +87,11 @@ fn first_release(config: &Config) -> (u64, f64) {
 #[test]
 fn dp_ucb_int_keeps_the_claim_of_its_releases() {
     let honest = Config { delta: (-10f64).exp(), ..Config::new(5, 1.0) };
-    let half = Config { fault: Fault::HalfNoise, ..honest.clone() };
     let (pulls, loss) = first_release(&honest);
     assert!(pulls == 45 && (1.6..1.7).contains(&(loss / 45f64.powf(-0.55))), "{pulls}, {loss}");
     let claim = 8.0 * loss;
-    let verdict = audit(Algorithm::UcbInt, &honest, claim, pulls, 8, 6000);
-    let weak = audit(Algorithm::UcbInt, &half, claim, pulls, 8, 6000);
+    let verdict = audit(Algorithm::UcbInt, &honest, Sabotage::Nothing, claim, pulls, 8, 6000);
+    let weak = audit(Algorithm::UcbInt, &honest, Sabotage::HalfNoise, claim, pulls, 8, 6000);
     println!("DP-UCB-INT: claim {claim}, {verdict:?}, with half the noise {weak:?}");
     assert!(!verdict.alarm && weak.alarm, "{verdict:?} {weak:?}");
 }

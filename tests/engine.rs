@@ -1,12 +1,16 @@
 //! Random interleavings of select, update, cancel, duplicate, late and foreign calls, against a
 //! simple model that remembers everything: every status, count and sum must agree.
 //!
-//! Sums are compared exactly: under `Fault::NoNoise` the noise has scale one grid unit (2^-24), so
+//! Sums are compared exactly: under `Sabotage::NoNoise` the noise has scale one grid unit (2^-24), so
 //! a released mean of DP-SE, times its pulls, is within a few units of the model's sum; rewards
 //! are multiples of 1/8, so a reward lost or counted twice is off by two million units.
 
+#[path = "audit/sabotage.rs"]
+mod sabotage;
+
 use dpb::{Algorithm, Bandit, Config, Decision, Error, Fault};
 use proptest::prelude::*;
+use sabotage::Sabotage;
 use std::collections::VecDeque;
 
 #[derive(Clone, Debug)]
@@ -109,9 +113,9 @@ fn check(steps: &[Step], window: u32, capacity: u32) -> u32 {
         pending_capacity: capacity,
         answer_window: window,
         test_seed: Some([9; 32]),
-        fault: Fault::NoNoise,
         ..Config::new(2, 1.0)
     };
+    let _hand = Sabotage::NoNoise.hand(2);
     let bandit = Bandit::new(Algorithm::Se, &config).unwrap();
     let mut model = Model {
         window: window as usize,

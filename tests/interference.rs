@@ -16,6 +16,7 @@
 #[path = "audit/engine.rs"]
 mod audit;
 
+use audit::sabotage::Sabotage;
 use audit::{pattern, seed};
 use dpb::noise::hand::{Draw, Hand};
 use dpb::privacy::composition::{group_delta, zcdp_to_approximate};
@@ -32,6 +33,7 @@ const ONE: i64 = 1 << 24;
 /// What happens to a handle: all of it public but the rewards.
 struct History {
     config: Config,
+    sabotage: Sabotage,
     steps: Vec<Step>,
     /// By decision; none is silence.
     rewards: Vec<Option<f64>>,
@@ -80,14 +82,15 @@ const FATES: [Fate; 6] = [
 impl History {
     /// By the number: the user's decisions have one of the first four fates, and the arm of one of them is
     /// retired soon after, or not.
-    fn new(config: &Config, number: u64) -> History {
+    fn new(config: &Config, sabotage: Sabotage, number: u64) -> History {
         let mut random = Seed::new(Some(seed(!number))).unwrap().stream();
         let mut draw = |n: usize| random.below(n as u64) as usize;
         let Config { answer_window, contributions_per_user, horizon, .. } = *config;
         let decisions = horizon as usize;
         let windowed = answer_window > 0;
         let (epsilon, batch) = ([1.0, 4.0][draw(2)], [0, 5][draw(2)]);
-        let config = Config { epsilon, batch, test_seed: Some(seed(number)), ..config.clone() };
+        let config =
+            Config { epsilon, batch, test_seed: Some(seed(number)), fault: sabotage.fault(), ..config.clone() };
         let mut steps = Vec::with_capacity(decisions);
         for _ in 0..decisions {
             let arms = match draw(300) {
@@ -116,7 +119,7 @@ impl History {
         let rewards = (0..decisions).map(|_| (!windowed || draw(2) == 0).then(|| draw(9) as f64 / 8.0)).collect();
         let none = if windowed { None } else { Some(0.0) };
         let worlds = if draw(2) == 0 { [none, Some(1.0)] } else { [Some(1.0), none] };
-        History { config, steps, rewards, changed, worlds }
+        History { config, sabotage, steps, rewards, changed, worlds }
     }
 
     fn reward(&self, decision: usize, world: usize) -> Option<f64> {
@@ -264,7 +267,7 @@ struct Run {
 
 /// Runs a world with some noise moved, until it differs from the other one.
 fn run(algorithm: Algorithm, history: &History, world: usize, moves: &[(usize, i64)], other: &[u64]) -> Run {
-    let hand = Hand::moving(moves);
+    let hand = history.sabotage.hand(history.config.arms).moving(moves);
     let bandit = Bandit::new(algorithm, &history.config).unwrap();
     let drawn = hand.draws();
     let mut it = World { bandit, hand, other, transcript: Vec::new(), decisions: Vec::new(), drawn };
@@ -361,7 +364,7 @@ fn configs(algorithm: Algorithm, answer_window: u32) -> Vec<Config> {
                     answer_window,
                     ..Config::new(3, 1.0)
                 };
-                let history = History::new(&config, 0);
+                let history = History::new(&config, Sabotage::Nothing, 0);
                 Bandit::new(algorithm, &history.config).ok()?;
                 Some((config, run(algorithm, &history, 0, &[], &[]).draws))
             });
@@ -396,7 +399,7 @@ fn rewards_show_through_noise_only(answer_window: u32) {
                 break;
             }
             for config in configs(algorithm, answer_window) {
-                match hide(algorithm, &History::new(&config, number)) {
+                match hide(algorithm, &History::new(&config, Sabotage::Nothing, number)) {
                     Ok(Hidden::Noise(0)) => same += 1,
                     Ok(Hidden::Noise(_)) => covered += 1,
                     Ok(Hidden::Choice) => chosen += 1,
@@ -420,49 +423,44 @@ fn clicks_show_through_noise_only() {
 }
 
 /// Is a difference seen in any history? Or does the policy break, as a handle then shows.
-fn is_seen(algorithm: Algorithm, configs: &[Config], numbers: Range<u64>) -> bool {
-    let mut histories = numbers.flat_map(|number| configs.iter().map(move |config| History::new(config, number)));
-    histories.any(|history| !matches!(catch_unwind(|| hide(algorithm, &history)), Ok(Ok(_))))
-}
-
-fn with(fault: Fault, algorithm: Algorithm) -> Vec<Config> {
-    let configs = [0, WINDOW].into_iter().flat_map(|window| configs(algorithm, window));
-    configs.map(|config| Config { fault, ..config }).collect()
+fn is_seen(algorithm: Algorithm, sabotage: Sabotage, numbers: Range<u64>) -> bool {
+    let configs: Vec<_> = [0, WINDOW].into_iter().flat_map(|window| configs(algorithm, window)).collect();
+    let histories = |number| configs.iter().map(move |config| History::new(config, sabotage, number));
+    numbers.flat_map(histories).any(|history| !matches!(catch_unwind(|| hide(algorithm, &history)), Ok(Ok(_))))
 }
 
 #[test]
 fn baselines_are_seen_through() {
     for algorithm in algorithms(false) {
-        assert!(is_seen(algorithm, &with(Fault::None, algorithm), 0..8), "{}", algorithm.name());
+        assert!(is_seen(algorithm, Sabotage::Nothing, 0..8), "{}", algorithm.name());
     }
 }
 
-/// Every fault in every policy that has it, but for some that these histories cannot show: an un-noised
-/// maximum moves an edge that they do not meet, a counter spends its last tenth on more answers than
-/// they have, and DP-KLUCB asks for no leader.
+/// Every sabotage of every policy that it touches, but for some that these histories cannot show: an
+/// un-noised maximum moves an edge that they do not meet, a counter spends its last tenth on more
+/// answers than they have, and DP-KLUCB asks for no leader.
 #[test]
-fn faults_are_seen() {
+fn sabotage_is_seen() {
     use Algorithm::{KlUcb, PrivateUcb, Ucb, UcbBound};
     let policies = algorithms(true);
-    for &fault in &Fault::ALL[1..] {
-        let mut built = 0;
+    for sabotage in Sabotage::all() {
+        let mut touched = 0;
         for &algorithm in &policies {
-            let configs = with(fault, algorithm);
-            Fault::was_built();
-            let seen = is_seen(algorithm, &configs, 0..1);
-            if !Fault::was_built() {
-                assert!(!seen, "{fault:?} is seen in {}, but not built in", algorithm.name());
+            Fault::was_done();
+            let seen = is_seen(algorithm, sabotage, 0..1);
+            if !Fault::was_done() {
+                assert!(!seen, "{sabotage:?} does not touch {}, but is seen", algorithm.name());
                 continue;
             }
-            built += 1;
-            let beyond = match fault {
-                Fault::UnnoisedMaximum => true,
-                Fault::TenPercentLess => matches!(algorithm, UcbBound | Ucb | PrivateUcb),
-                Fault::RawLeader => algorithm == KlUcb,
+            touched += 1;
+            let beyond = match sabotage {
+                Sabotage::Built(Fault::UnnoisedMaximum) => true,
+                Sabotage::TenPercentLess => matches!(algorithm, UcbBound | Ucb | PrivateUcb),
+                Sabotage::Built(Fault::RawLeader) => algorithm == KlUcb,
                 _ => false,
             };
-            assert!(beyond || seen || is_seen(algorithm, &configs, 1..8), "{fault:?} in {}", algorithm.name());
+            assert!(beyond || seen || is_seen(algorithm, sabotage, 1..8), "{sabotage:?} of {}", algorithm.name());
         }
-        assert!(built > 0, "{fault:?} is built nowhere");
+        assert!(touched > 0, "{sabotage:?} touches nothing");
     }
 }

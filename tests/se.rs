@@ -3,8 +3,9 @@
 #[path = "audit/engine.rs"]
 mod audit;
 
+use audit::sabotage::Sabotage;
 use audit::{Audit, Verdict, pattern, seed};
-use dpb::{Algorithm, Bandit, Config, Fault};
+use dpb::{Algorithm, Bandit, Config};
 
 /// Bernoulli rewards from a generator of the test's own.
 struct Coins(u64);
@@ -53,14 +54,15 @@ fn the_papers_schedule_and_regret() {
 /// One epoch of five arms (487 pulls each), where arm 0's sum differs by one reward between the
 /// worlds and lies `offset` below the edge of elimination. An outsider sees who is left, or the
 /// released mean of arm 0.
-fn audit(fault: Fault, offset: i64, sees_means: bool, runs: u64) -> Verdict {
+fn audit(sabotage: Sabotage, offset: i64, sees_means: bool, runs: u64) -> Verdict {
     const PULLS: u64 = 487;
     const OTHERS: u64 = 350;
     // 2h + 2c of lines 15 and 16, in rewards, and where the largest of four noises tends to lie
     const EDGE: i64 = 67;
     let below = (OTHERS as i64 - EDGE + offset) as u64;
     Audit::pure(1.0, runs).run(|number, neighbour| {
-        let config = Config { beta: 0.9, test_seed: Some(seed(number)), fault, ..Config::new(5, 1.0) };
+        let config = Config { beta: 0.9, test_seed: Some(seed(number)), ..Config::new(5, 1.0) };
+        let _hand = sabotage.hand(5);
         let bandit = Bandit::new(Algorithm::Se, &config).unwrap();
         let ones = below + u64::from(neighbour);
         let mut pulls = [0; 5];
@@ -90,10 +92,10 @@ const OFFSETS: [i64; 3] = [-1, 0, 1];
 #[test]
 fn the_measured_loss_stays_below_epsilon() {
     for offset in OFFSETS {
-        let verdict = audit(Fault::None, offset, false, 4000);
+        let verdict = audit(Sabotage::Nothing, offset, false, 4000);
         assert!(!verdict.alarm, "{verdict:?}");
     }
-    let verdict = audit(Fault::None, 0, true, 4000);
+    let verdict = audit(Sabotage::Nothing, 0, true, 4000);
     assert!(!verdict.alarm, "{verdict:?}");
     assert!(verdict.epsilon > 0.2, "the auditor sees nothing at all: {verdict:?}");
 }
@@ -101,7 +103,7 @@ fn the_measured_loss_stays_below_epsilon() {
 /// The same audits catch a build with half the noise, by either road.
 #[test]
 fn half_the_noise_is_caught() {
-    assert!(OFFSETS.iter().any(|&offset| audit(Fault::HalfNoise, offset, false, 8000).alarm));
-    let verdict = audit(Fault::HalfNoise, 0, true, 4000);
+    assert!(OFFSETS.iter().any(|&offset| audit(Sabotage::HalfNoise, offset, false, 8000).alarm));
+    let verdict = audit(Sabotage::HalfNoise, 0, true, 4000);
     assert!(verdict.alarm, "{verdict:?}");
 }

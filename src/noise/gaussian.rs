@@ -73,10 +73,10 @@ impl Gaussian {
 
     /// One exact sample.
     pub fn sample(&self, random: &mut Random) -> i64 {
-        let noise = self.draw(random);
         #[cfg(feature = "test-hooks")]
-        let noise = noise + hand::moved(hand::Draw::Gaussian(self.sigma));
-        noise
+        return hand::sample(self.sigma, hand::Draw::Gaussian, |sigma| Gaussian::with_sigma(sigma).draw(random));
+        #[cfg(not(feature = "test-hooks"))]
+        self.draw(random)
     }
 
     /// Canonne, Kamath, Steinke (2020), Algorithm 3, with the proposal's scale at sigma itself (any

@@ -379,13 +379,7 @@ impl<I: Index> Batched<I> {
     fn release(&mut self, arm: usize) {
         let state = &mut self.arms[arm];
         let rows = &self.schedule.0;
-        #[cfg(not(feature = "test-hooks"))]
         let released = state.batch.release(&mut self.noise);
-        #[cfg(feature = "test-hooks")]
-        let released = match self.fault {
-            fault if fault.is(Fault::ReleasedTwice) => state.batch.release_twice(&mut self.noise),
-            _ => state.batch.release(&mut self.noise),
-        };
         state.sum += rows[state.released as usize].weight * released.sum;
         state.released += 1;
         state.covered = state.covered.max(state.released);

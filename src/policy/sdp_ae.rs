@@ -137,7 +137,7 @@ impl<S: BatchSizes> ShuffledElimination<S> {
             return Err(Error::config("horizon", "must be known to this policy", 0));
         }
         let (epsilon, delta) = (config.epsilon_per_reward()?, config.delta_per_reward()?);
-        let plan = |users| Ok(sabotaged(config, Params::new(epsilon, delta, users, config.shuffle_printed)?));
+        let plan = |users| Params::new(epsilon, delta, users, config.shuffle_printed);
         let arm = Arm { batch: Encoded::default(), early: Encoded::default(), ones: 0, mean: f64::NAN, width: f64::NAN };
         let mut policy = Self {
             plans: S::plans(config, plan)?,
@@ -314,23 +314,4 @@ impl<S: BatchSizes> ShuffledPolicy for ShuffledElimination<S> {
 /// The batches of a phase; those of phase 0, which never is, are the first's.
 fn plan_of(plans: &[Params], phase: u32) -> &Params {
     &plans[(phase.max(1) as usize).min(plans.len()) - 1]
-}
-
-/// Fewer coins than the plan claims, for the tests that must notice.
-#[cfg(feature = "test-hooks")]
-fn sabotaged(config: &Config, plan: Params) -> Params {
-    use crate::config::Fault;
-    let noise = plan.noise();
-    let weaker = |by: u64| ShuffleNoise { coin_numerator: (noise.coin_numerator / by).max(1), ..noise };
-    let noise = match config.fault {
-        fault if fault.is(Fault::HalfNoise) => weaker(8), // q from 1/2 to 1/16: a quarter of the variance
-        fault if fault.is(Fault::NoNoise) => weaker(1 << 31),
-        _ => noise,
-    };
-    Params::unchecked(plan.epsilon(), plan.delta(), plan.users(), noise)
-}
-
-#[cfg(not(feature = "test-hooks"))]
-fn sabotaged(_config: &Config, plan: Params) -> Params {
-    plan
 }

@@ -203,14 +203,6 @@ impl DpSe {
                 *best = largest(&mut bare.iter().map(|mean| mean + noise));
             }
             fault if fault.is(Fault::UnnoisedMaximum) => *best = largest(&mut bare.iter().copied()),
-            fault if fault.is(Fault::ReleasedTwice) => {
-                for (&arm, mean) in self.viable.iter().zip(bare) {
-                    let again = mean + self.noise.draw() as f64 / unit;
-                    let arm = &mut self.arms[arm as usize];
-                    arm.mean = 0.5 * (arm.mean + again); // an outsider who sees both
-                }
-                *best = largest(&mut self.viable.iter().map(|&arm| self.arms[arm as usize].mean));
-            }
             _ => {}
         }
     }

@@ -126,13 +126,7 @@ impl LazyTs {
     /// The one place where rewards become public.
     fn release(&mut self, arm: u32) {
         let state = &mut self.arms[arm as usize];
-        #[cfg(not(feature = "test-hooks"))]
         let released = state.batch.release(&mut self.noise);
-        #[cfg(feature = "test-hooks")]
-        let released = match self.fault {
-            fault if fault.is(Fault::ReleasedTwice) => state.batch.release_twice(&mut self.noise),
-            _ => state.batch.release(&mut self.noise),
-        };
         (state.mean, state.count) = (released.mean(), released.count);
         state.batch.open((2 * released.count).min(Batch::MAX_QUOTA), 0);
         self.releases = self.releases.saturating_add(1);

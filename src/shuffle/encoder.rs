@@ -3,8 +3,6 @@
 use super::Params;
 use crate::error::{Error, Result};
 use crate::noise::binomial;
-#[cfg(feature = "test-hooks")]
-use crate::noise::hand;
 use crate::random::Random;
 use crate::reward::{Reward, RewardRange};
 
@@ -29,12 +27,16 @@ pub fn encode(params: &Params, reward: f64, random: &mut Random, bits: &mut [u8]
 
 /// The number of ones in a reward's message, drawn without the message.
 pub(crate) fn count_of_encoded(params: &Params, reward: Reward, random: &mut Random) -> u64 {
-    let noise = params.noise();
-    let own = u64::from(round_at_random(reward, random));
-    let ones = own + binomial(random, noise.coins_per_user.into(), noise.coin_numerator);
     #[cfg(feature = "test-hooks")]
-    let ones = hand::covered(ones, params);
-    ones
+    return crate::noise::hand::ones(params, |params| count(params, reward, random));
+    #[cfg(not(feature = "test-hooks"))]
+    count(params, reward, random)
+}
+
+fn count(params: &Params, reward: Reward, random: &mut Random) -> u64 {
+    let own = u64::from(round_at_random(reward, random));
+    let noise = params.noise();
+    own + binomial(random, noise.coins_per_user.into(), noise.coin_numerator)
 }
 
 /// True with probability exactly the reward.

@@ -81,6 +81,15 @@ impl Params {
         Params { users, noise, epsilon, delta }
     }
 
+    /// The same claim with coins of the deviation's share left, for the tests that must notice.
+    #[cfg(feature = "test-hooks")]
+    pub(crate) fn weakened(&self, share: f64) -> Params {
+        let variance = share * share * self.noise.coin() * (1.0 - self.noise.coin());
+        let coin = 0.5 - (0.25 - variance).sqrt();
+        let coin_numerator = (coin * 2f64.powi(32)) as u64;
+        Params { noise: ShuffleNoise { coin_numerator, ..self.noise }, ..*self }
+    }
+
     /// m, messages in a batch.
     pub fn users(&self) -> u32 {
         self.users

@@ -115,14 +115,6 @@ impl StoppingRule {
         Self::new(config, Schedule::PowersOfTwo, Some(Noise::new(config)?))
     }
 
-    /// DP-NAS with half of each of its noises.
-    #[cfg(feature = "test-hooks")]
-    #[doc(hidden)]
-    pub fn dp_nas_half_noise(config: &StoppingConfig) -> Result<StoppingRule> {
-        let twice = StoppingConfig { epsilon: 2.0 * config.epsilon, ..config.clone() };
-        Self::dp_nas(&twice)
-    }
-
     fn new(config: &StoppingConfig, schedule: Schedule, noise: Option<Noise>) -> Result<StoppingRule> {
         let open = |field, value: f64| {
             if value > 0.0 && value < 1.0 { Ok(value) } else { Err(Error::config(field, "must be in (0, 1)", value)) }

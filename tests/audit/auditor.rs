@@ -1,9 +1,9 @@
 //! Audits a policy through the C interface: two reward tables (arm by pull index) that differ in a
 //! few rewards of arm 0, and everything that an outsider sees of the handle that plays them.
 //!
-//! Several tables are tried, and several sights: released means, who is played, who is left, when a
-//! phase ends. Pilots choose the table, the sight and the event that tell most, fresh runs give the
-//! verdict: see the engine.
+//! Several tables are tried, and several sights: means, widths, counts, who is played, who is left,
+//! when a phase ends, what was spent. Pilots choose the table, the sight and the event that tell most,
+//! fresh runs give the verdict: see the engine.
 
 #[path = "engine.rs"]
 pub mod engine;
@@ -11,7 +11,8 @@ pub mod engine;
 use dpb::ffi::*;
 use dpb::local::RandomizedResponse;
 use dpb::{Algorithm, Fault, Seed};
-use engine::{Audit, Verdict, pattern, seed};
+use engine::sabotage::Sabotage;
+use engine::{Audit, Seen, Verdict, pattern, seed};
 use std::collections::VecDeque;
 use std::ffi::CStr;
 use std::ops::Range;
@@ -24,14 +25,17 @@ pub struct Case {
     /// The claim's; 0 where the policy is pure.
     pub delta: f64,
     pub arms: u32,
+    /// Rewards of one user.
+    pub contributions: u32,
     /// Runs of each world that judge; a quarter as many pilots for each pair of tables.
     pub runs: u64,
-    /// The fault that is built in.
-    pub fault: Fault,
+    /// The changed rewards come after the arm's first release.
+    pub later: bool,
     pub delivery: Delivery,
+    pub sabotage: Sabotage,
 }
 
-/// How answers come.
+/// How answers come, and what else is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
     /// Each at once.
@@ -40,97 +44,216 @@ pub enum Delivery {
     Repeated,
     /// In an answer window: clicks at once, silence otherwise.
     Window,
+    /// The same, and some decisions are cancelled after that, the changed ones among them.
+    Cancelled,
+    /// Late, and every third never, so that its decision expires.
+    Expiring,
+    /// At once, while requests show some arms only; and one is retired.
+    Sets,
+}
+
+impl Delivery {
+    pub const ALL: [Delivery; 6] =
+        [Delivery::Once, Delivery::Repeated, Delivery::Window, Delivery::Cancelled, Delivery::Expiring, Delivery::Sets];
+
+    fn window(self) -> u32 {
+        if matches!(self, Delivery::Window | Delivery::Cancelled) { WINDOW } else { 0 }
+    }
 }
 
 /// Times that a changed reward comes under [`Delivery::Repeated`].
 const REPEATS: u64 = 4;
-/// The answer window under [`Delivery::Window`], in decisions.
+/// The answer window, in decisions.
 const WINDOW: u32 = 16;
+/// Decisions before an answer comes under [`Delivery::Expiring`]; the ring holds eight.
+const LATE: u64 = 4;
 /// No run is longer; one without a release is over after the horizon.
-const LONGEST: u64 = 50_000;
+const LONGEST: u64 = 20_000;
+/// Releases after the change that the sums' sights take in.
+const RELEASES: usize = 8;
 /// The chance of an alarm against a true claim, and of a lower bound above the truth.
 pub const FAILURE: f64 = 1e-6;
 /// What an outsider looks at, for people.
-pub const SIGHTS: [&str; 8] = [
-    "the first released mean",
-    "the last released mean",
-    "the last plays",
+pub const SIGHTS: [&str; 19] = [
+    "the mean at its release",
+    "the mean at the end",
+    "how much the sum has grown",
+    "what the sums have too much",
+    "how much the sums have grown",
+    "the width before a release",
+    "the width at the end",
+    "another arm's mean",
+    "the loss",
     "how often the arm was played",
+    "when the release came",
+    "the next propensity",
+    "the last plays",
     "which arms are left",
     "when phases ended",
-    "the second propensity",
-    "when the first mean came",
+    "the pulls of all arms",
+    "the counts",
+    "the best arm",
+    "what cancellations returned",
 ];
 
-/// One pair of tables. A reward is 1 for the first pulls of an arm and 0 from there on, but for the
-/// changed ones, which are 0 in one world and 1 in the other.
+/// What an audit found, of which claim.
+#[derive(Clone, Copy, Debug)]
+pub struct Outcome {
+    pub verdict: Verdict,
+    /// The loss that was claimed for the changed rewards together, and at which delta.
+    pub claim: f64,
+    pub delta: f64,
+    pub changed: u64,
+}
+
+/// One pair of tables. A reward is 1 for the first pulls of an arm and then what `rest` says, but for
+/// the changed ones, which are 0 in one world and 1 in the other.
 #[derive(Clone, Debug)]
 struct Tables {
     /// Ones of arm 0, of every other arm.
     ones: (u64, u64),
+    rest: Rest,
     /// Pulls of arm 0.
     changed: Range<u64>,
-    /// The run ends with the first phase, or else some time after the first release of arm 0.
+    /// The run ends with the first phase, or else some time after the release of the changed rewards.
     one_phase: bool,
+    /// Arm 0 is retired soon after the change.
+    retires: bool,
     /// Or here, in decisions.
     longest: u64,
 }
 
+#[derive(Clone, Copy, Debug)]
+enum Rest {
+    Zero,
+    /// One and zero in turn: a mean of one half without variance.
+    Half,
+    /// The same for arm 0, and zero for the others.
+    HalfOfFirst,
+}
+
 impl Tables {
     fn reward(&self, arm: u32, pull: u64, neighbour: bool) -> f64 {
-        let one = match arm {
-            0 if self.changed.contains(&pull) => neighbour,
-            0 => pull < self.ones.0,
-            _ => pull < self.ones.1,
+        let ones = if arm == 0 { self.ones.0 } else { self.ones.1 };
+        let one = match self.rest {
+            _ if arm == 0 && self.changed.contains(&pull) => neighbour,
+            _ if pull < ones => true,
+            Rest::Zero => false,
+            Rest::Half => pull.is_multiple_of(2),
+            Rest::HalfOfFirst => arm == 0 && pull.is_multiple_of(2),
         };
         f64::from(u8::from(one))
     }
 }
 
+/// Public facts of a policy, learnt from one honest run in which arm 0 is best.
+#[derive(Default)]
+struct Scout {
+    /// Pulls of arm 0 at its releases, and what one user had lost after each at delta = 0.
+    releases: Vec<(u64, f64)>,
+    /// Of arm 0 at its first release.
+    width: f64,
+    /// A time, in decisions, in which all that may be expected to come.
+    longest: u64,
+}
+
+impl Scout {
+    /// What the first release costs one user, or the next one after it.
+    fn cost(&self, later: bool) -> f64 {
+        match self.releases[..] {
+            [] => f64::NAN,
+            [(_, first), (_, second), ..] if later && second > first => second - first,
+            [(_, first), ..] => first,
+        }
+    }
+
+    /// Is there no bound without a delta?
+    fn is_approximate(&self) -> bool {
+        self.releases.first().is_some_and(|release| release.1 == f64::INFINITY)
+    }
+
+    /// Does each release cost more?
+    fn composes(&self) -> bool {
+        self.releases.len() > 1 && self.releases[1].1 > self.releases[0].1
+    }
+}
+
 impl Case {
-    /// The honest policy at this claim, five arms, 4000 runs; (eps, 1e-3) where it is not pure.
+    /// The honest policy at this claim, five arms, 4000 runs; (eps, 0.1) where it is not pure, because
+    /// what a small delta hides takes very many runs to see.
     ///
     /// # Errors
     /// The library's message where the policy refuses the configuration.
     pub fn new(policy: Algorithm, epsilon: f64) -> Result<Case, String> {
-        let delivery = Delivery::Once;
-        let mut case = Case { policy, epsilon, delta: 0.0, arms: 5, runs: 4000, fault: Fault::None, delivery };
+        let mut case = Case {
+            policy,
+            epsilon,
+            delta: 0.0,
+            arms: 5,
+            contributions: 1,
+            runs: 4000,
+            later: false,
+            delivery: Delivery::Once,
+            sabotage: Sabotage::Nothing,
+        };
         if case.open(0).is_err() {
-            case.delta = 1e-3;
+            case.delta = 0.1;
         }
         case.open(0).map(|_| case)
     }
 
-    /// The same with a fault built in, and answers coming in the way that brings it out.
-    pub fn with_fault(self, fault: Fault) -> Case {
-        let delivery = match fault {
-            Fault::DuplicateBelieved => Delivery::Repeated,
-            Fault::ClosedByArrival => Delivery::Window,
-            _ => self.delivery,
+    /// The policy in each of its ways to draw noise, if it does: at a loss of one, so that the audits of
+    /// different policies compare.
+    pub fn with_noise(policy: Algorithm) -> Vec<Case> {
+        let case = |delta| {
+            let case = Case { delta, ..Case::new(policy, 1.0).ok()? };
+            // DP-UCB covers what one arm tells by the noise of the zeros that all others insert.
+            Some(if policy == Algorithm::Ucb { Case { arms: 2, ..case } } else { case })
         };
-        Case { fault, delivery, ..self }
+        let pure = case(0.0).filter(|case| case.open(0).is_ok());
+        let other = case(0.1).filter(|case| pure.is_none() || case.scout().is_ok_and(|scout| scout.is_approximate()));
+        let noisy = |case: &Case| Case { runs: 100, ..case.clone() }.with(Sabotage::NoNoise).run().is_ok();
+        pure.into_iter().chain(other).filter(noisy).collect()
     }
 
-    /// Rewards that differ: 1/eps of them, because group privacy is exact where a policy is pure
-    /// and one reward of a small loss takes very many runs to see.
-    pub fn changed(&self) -> u64 {
-        if self.delta > 0.0 { 1 } else { (1.0 / self.epsilon).ceil() as u64 }
+    /// The same sabotaged, in the way that brings it out.
+    pub fn with(self, sabotage: Sabotage) -> Case {
+        let delivery = match sabotage {
+            Sabotage::Built(Fault::DuplicateBelieved) => Delivery::Repeated,
+            Sabotage::Built(Fault::ClosedByArrival) => Delivery::Window,
+            Sabotage::Built(Fault::CancelTells) => Delivery::Cancelled,
+            Sabotage::Built(Fault::RawLeader | Fault::RawRetired) => Delivery::Sets,
+            _ => self.delivery,
+        };
+        let later = self.later
+            || matches!(
+                sabotage,
+                Sabotage::QuarterLater | Sabotage::Built(Fault::RawWidth | Fault::RawLeader | Fault::RawRetired)
+            );
+        Case { sabotage, delivery, later, ..self }
     }
 
     /// Runs the audit.
     ///
     /// # Errors
-    /// The library's message where it refuses the configuration.
-    pub fn run(&self) -> Result<Verdict, String> {
-        let tables = self.tables()?;
-        let audit = Audit {
-            epsilon: self.epsilon * self.changed() as f64,
-            delta: self.delta,
-            pilot: self.runs / 4,
-            verdict: self.runs,
-            failure: FAILURE,
-        };
-        Ok(audit.search(tables.len(), |candidate, seed, neighbour| self.play(&tables[candidate], seed, neighbour)))
+    /// The library's message where it refuses the configuration; where the sabotage touches nothing.
+    pub fn run(&self) -> Result<Outcome, String> {
+        self.open(0)?;
+        if self.delivery == Delivery::Sets && !self.is_flexible()? {
+            return Err(format!("{} needs every arm", self.policy.name()));
+        }
+        let scout = self.scout()?;
+        let (tables, changed) = self.tables(&scout)?;
+        let (claim, delta) = self.claim(&scout, &tables, changed);
+        let audit = Audit { epsilon: claim, delta, pilot: self.runs / 4, verdict: self.runs, failure: FAILURE };
+        Fault::was_done();
+        let verdict = audit.search(tables.len(), |candidate, seed, neighbour| {
+            self.play(&scout, &tables[candidate], seed, neighbour).seen
+        });
+        if self.sabotage != Sabotage::Nothing && !Fault::was_done() && !self.sabotages_device() {
+            return Err(format!("{} does not touch {} like this", self.sabotage.name(), self.policy.name()));
+        }
+        Ok(Outcome { verdict, claim, delta, changed })
     }
 
     fn config(&self, seed: &[u8; 32]) -> dpb_config {
@@ -144,112 +267,199 @@ impl Case {
         config.beta = 0.9; // short epochs: privacy does not depend on it
         config.horizon = self.horizon();
         config.base = Algorithm::NonprivateExp3 as u32;
-        if self.policy.name() == "sdp-ae" {
+        config.contributions_per_user = self.contributions;
+        if self.policy == Algorithm::SdpAe {
             // large enough a batch for an arm to be dropped after the first
-            config.batch = 50 * (1.0 / self.epsilon).powi(2).ceil() as u32;
+            config.batch = 50 * (f64::from(self.contributions) / self.epsilon).powi(2).ceil() as u32;
         }
-        config.pending_capacity = 2 * self.lag() as u32 + 1;
-        config.answer_window = if self.delivery == Delivery::Window { WINDOW } else { 0 };
+        config.pending_capacity = if self.delivery == Delivery::Expiring { 8 } else { 4096 };
+        config.answer_window = self.delivery.window();
         config.test_seed = seed.as_ptr();
         config
     }
 
     fn open(&self, number: u64) -> Result<Handle, String> {
         let seed = seed(number);
-        Handle::new(self.policy, self.fault, &self.config(&seed))
+        Handle::new(self.policy, self.sabotage.fault(), &self.config(&seed))
+    }
+
+    /// T, where it matters. A tree over few rewards spends its budget on few levels.
+    fn horizon(&self) -> u64 {
+        let group = (f64::from(self.contributions) / self.epsilon).ceil() as u64;
+        if self.policy == Algorithm::PrivateUcb { 2 * group } else { 64 * group }
     }
 
     /// Decisions before an answer comes: so many that believed duplicates leave pulls in flight.
-    fn lag(&self) -> u64 {
-        let repeated = self.delivery == Delivery::Repeated;
-        if repeated { u64::from(self.arms) * (REPEATS * self.changed() + 2) } else { 0 }
+    fn lag(&self, changed: u64) -> u64 {
+        match self.delivery {
+            Delivery::Repeated => u64::from(self.arms) * (REPEATS * changed + 2),
+            Delivery::Expiring => LATE,
+            _ => 0,
+        }
     }
 
-    /// The pairs of tables worth trying.
-    fn tables(&self) -> Result<Vec<Tables>, String> {
-        let m = self.changed();
-        if let Some((pulls, edge)) = self.first_elimination()? {
-            // Beyond this the phase is over, though where one arm is left no other begins.
-            let longest = u64::from(self.arms) * pulls + self.lag() + u64::from(WINDOW) + 1;
-            let of = |ones: (u64, u64)| Tables { ones, changed: ones.0..ones.0 + m, one_phase: true, longest };
-            if self.delivery == Delivery::Window {
-                return Ok(vec![of((pulls - m, pulls))]);
-            }
-            // Arm 0 on the edge of being dropped, or so far ahead that all others are; give or take m.
-            let (many, few) = (pulls - 2 * m, 2 * m);
-            return Ok((0..3)
-                .flat_map(|i| [of((many - edge + i * m - m, many)), of((few + edge + i * m - m, few))])
-                .collect());
-        }
-        let longest = if self.releases()? { LONGEST } else { self.horizon() };
-        let of = |ones: (u64, u64)| Tables { ones, changed: 0..m, one_phase: false, longest };
-        if self.delivery == Delivery::Window {
-            return Ok(vec![of((u64::MAX, u64::MAX))]);
-        }
-        Ok([(0, 0), (0, u64::MAX), (u64::MAX, 0), (u64::MAX, u64::MAX)].map(of).into())
-    }
-
-    /// Does arm 0 ever get a readable mean?
-    fn releases(&self) -> Result<bool, String> {
+    fn is_flexible(&self) -> Result<bool, String> {
         let handle = self.honest().open(0)?;
-        Ok((0..LONGEST).any(|_| {
-            handle.update(handle.select().ticket, 1.0);
-            !handle.arms(self.arms)[0].mean.is_nan()
-        }))
+        let mut decision = dpb_decision { ticket: 0, propensity: 0.0, arm: 0, phase: 0 };
+        // SAFETY: a live handle, one arm and a valid place.
+        Ok(unsafe { dpb_select_among(handle.0, &0, 1, &mut decision) } == DPB_OK)
     }
 
     fn honest(&self) -> Case {
-        Case { fault: Fault::None, delivery: Delivery::Once, ..self.clone() }
+        Case { sabotage: Sabotage::Nothing, delivery: Delivery::Once, ..self.clone() }
     }
 
-    fn horizon(&self) -> u64 {
-        64 * self.changed()
-    }
-
-    /// For a policy that drops arms at the end of its first phase: pulls of an arm in it, and how far
-    /// behind the best an arm must be. All of it public, and learnt from one honest run.
-    fn first_elimination(&self) -> Result<Option<(u64, u64)>, String> {
-        if !matches!(self.policy.name(), "dp-se" | "sdp-ae") {
-            return Ok(None);
-        }
+    fn scout(&self) -> Result<Scout, String> {
         let handle = self.honest().open(0)?;
-        let mut pulls = 0;
-        for _ in 0..LONGEST {
-            let decision = handle.select();
-            if decision.phase > 1 {
-                let edge = (2.0 * handle.arms(self.arms)[0].width * pulls as f64).round() as u64;
-                return Ok((edge + 5 * self.changed() <= pulls).then_some((pulls, edge)));
+        let mut scout = Scout { longest: LONGEST, ..Scout::default() };
+        let (mut pulls, mut mean) = (0u64, f64::NAN);
+        for decisions in 0..LONGEST {
+            let done = scout.releases.len() > 1 && pulls >= 32;
+            if done || scout.releases.first().is_some_and(|_| decisions > scout.longest) {
+                scout.longest = 4 * decisions;
+                break;
             }
+            let decision = handle.select();
+            let one = decision.arm == 0 && pulls.is_multiple_of(2);
+            handle.update(decision.ticket, f64::from(u8::from(one)));
             pulls += u64::from(decision.arm == 0);
-            handle.update(decision.ticket, 1.0);
+            let arm = handle.arms(self.arms)[0];
+            if !arm.mean.is_nan() && arm.mean.to_bits() != mean.to_bits() {
+                if mean.is_nan() {
+                    (scout.width, scout.longest) = (arm.width, 10 * decisions + 400);
+                }
+                mean = arm.mean;
+                scout.releases.push((pulls, handle.spent(0.0)));
+            }
         }
-        Ok(None)
+        Ok(scout)
+    }
+
+    /// The pairs of tables worth trying, and how many rewards they differ in: of so many users that
+    /// their losses add up to one, because group privacy is exact where a claim is pure, and a small loss
+    /// takes very many runs to see.
+    fn tables(&self, scout: &Scout) -> Result<(Vec<Tables>, u64), String> {
+        let cost = scout.cost(self.later);
+        let group = if cost.is_finite() { (1.0 / cost - 1e-3).ceil().max(1.0) as u64 } else { 1 };
+        let m = group * u64::from(self.contributions);
+        let longest = if scout.releases.is_empty() { self.horizon() } else { scout.longest.max(200 * m) };
+        let all = |ones: (u64, u64), rest, from: u64| Tables {
+            ones,
+            rest,
+            changed: from..from + m,
+            one_phase: false,
+            retires: false,
+            longest,
+        };
+        if self.later {
+            let rest = if self.eliminates() { Rest::Half } else { Rest::HalfOfFirst };
+            let mut from = vec![scout.releases.first().ok_or("nothing is released")?.0];
+            from.extend(scout.releases.last().map(|last| last.0).filter(|&last| last > from[0] && last <= 64));
+            from.truncate(if scout.composes() { 1 } else { 2 });
+            let plain = from.into_iter().map(|from| all((0, 0), rest, from));
+            let retires = |tables: Tables| Tables { retires: true, ..tables };
+            return Ok(match self.delivery {
+                Delivery::Sets => (plain.clone().chain(plain.map(retires)).collect(), m),
+                _ => (plain.collect(), m),
+            });
+        }
+        let pulls = scout.releases.first().map_or(0, |release| release.0);
+        if self.delivery.window() > 0 {
+            let from = if self.eliminates() { pulls.saturating_sub(m) } else { 0 };
+            return Ok((vec![all((u64::MAX, u64::MAX), Rest::Zero, from)], m));
+        }
+        // Of an arm that may be dropped with the first release: on that edge, or so far ahead that all
+        // others are, give or take m.
+        let edge = (2.0 * scout.width * pulls as f64).round() as u64;
+        if self.eliminates() && edge + 5 * m <= pulls {
+            let longest = u64::from(self.arms) * pulls + self.lag(m) + 1;
+            let of = |canary: u64, others: u64| Tables {
+                one_phase: true,
+                longest,
+                ..all((canary, others), Rest::Zero, canary)
+            };
+            let (many, few) = (pulls - 2 * m, 2 * m);
+            let tables = (0..3).flat_map(|i| [of(many - edge + i * m - m, many), of(few + edge + i * m - m, few)]);
+            return Ok((tables.collect(), m));
+        }
+        let ends = [(0, 0), (0, u64::MAX), (u64::MAX, 0), (u64::MAX, u64::MAX)];
+        Ok((ends.map(|ones| all(ones, Rest::Zero, 0)).into(), m))
+    }
+
+    /// Does it drop arms at the end of its first phase?
+    fn eliminates(&self) -> bool {
+        matches!(self.policy, Algorithm::Se | Algorithm::SdpAe)
+    }
+
+    /// What the changed rewards may lose by what such a run releases, and at which delta.
+    fn claim(&self, scout: &Scout, tables: &[Tables], changed: u64) -> (f64, f64) {
+        let honest = self.honest();
+        let spent: Vec<_> = tables.iter().map(|tables| honest.play(scout, tables, 0, false).spent).collect();
+        let most = |i: usize| spent.iter().map(|spent| spent[i]).fold(0.0, f64::max);
+        let group = (changed / u64::from(self.contributions)) as f64;
+        let before = if self.later && scout.composes() { scout.releases[0].1 } else { 0.0 };
+        match (most(0), most(1)) {
+            (0.0, _) => (self.epsilon, self.delta),
+            (pure, _) if pure.is_finite() => (group * (pure - before), 0.0),
+            (_, approximate) => (approximate.min(self.epsilon), self.delta),
+        }
     }
 
     /// The local model: what the user's device does to a reward, as `dpb_ldp_encode` but for its coins,
     /// which are fixed here.
-    fn response(&self) -> Option<RandomizedResponse> {
-        let epsilon = match self.fault {
-            Fault::NoNoise => 40.0,
-            Fault::HalfNoise => 2.0 * self.epsilon,
-            Fault::TenPercentLess => self.epsilon / 0.9,
-            _ => self.epsilon,
+    fn device(&self, number: u64) -> Option<impl FnMut(f64, u64) -> f64> {
+        if !self.policy.name().starts_with("ldp-") {
+            return None;
+        }
+        let response = |epsilon| RandomizedResponse::new(epsilon).expect("a claim in its range");
+        let epsilon = self.epsilon / f64::from(self.contributions);
+        let (honest, weak) = match self.sabotage {
+            Sabotage::NoNoise => (epsilon, 40.0),
+            Sabotage::HalfNoise => (epsilon, 2.0 * epsilon),
+            Sabotage::TenPercentLess => (epsilon, epsilon / 0.9),
+            Sabotage::QuarterLater => (epsilon, 4.0 * epsilon),
+            _ => (epsilon, epsilon),
         };
-        self.policy.name().starts_with("ldp-").then(|| RandomizedResponse::new(epsilon).expect("a claim in its range"))
+        let (honest, weak) = (response(honest), response(weak));
+        let mut coins = Seed::new(Some(seed(!number))).expect("a seed").stream();
+        let later = self.sabotage == Sabotage::QuarterLater;
+        Some(move |reward, pull| {
+            let response = if later && pull == 0 { &honest } else { &weak };
+            f64::from(u8::from(response.encode(reward, &mut coins).expect("a reward")))
+        })
     }
 
-    /// One run: what an outsider sees, reduced to few patterns for each of the [`SIGHTS`].
-    fn play(&self, tables: &Tables, number: u64, neighbour: bool) -> Vec<u64> {
+    fn sabotages_device(&self) -> bool {
+        use Sabotage::*;
+        self.device(0).is_some() && matches!(self.sabotage, HalfNoise | TenPercentLess | NoNoise | QuarterLater)
+    }
+
+    /// The arms that the next request may show.
+    fn eligible(&self, decisions: u64, retired: bool) -> Vec<u32> {
+        let bits = decisions.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        let live = |arm: &u32| !(retired && *arm == 0);
+        let some: Vec<u32> = (0..self.arms).filter(live).filter(|arm| bits >> arm & 1 == 1).collect();
+        if some.is_empty() { (0..self.arms).filter(live).collect() } else { some }
+    }
+
+    /// One run.
+    fn play(&self, scout: &Scout, tables: &Tables, number: u64, neighbour: bool) -> Run {
+        let _hand = self.sabotage.hand(self.arms);
         let handle = self.open(number).expect("a configuration that was accepted before");
-        let (lag, m) = (self.lag() as usize, self.changed());
-        let mut device = self.response().zip(Seed::new(Some(seed(!number))).ok().map(|mut seed| seed.stream()));
+        let m = tables.changed.end - tables.changed.start;
+        let lag = self.lag(m);
+        let mut device = self.device(number);
         let mut pulls = vec![0; self.arms as usize];
-        let mut in_flight = VecDeque::with_capacity(lag + 1);
-        let (mut first, mut end) = ((f64::NAN, 0, 0), tables.longest);
+        let mut in_flight = VecDeque::new();
+        let mut canary = Canary::new(m);
         let (mut steps, mut ends, mut phase) = (Vec::new(), Vec::new(), None);
-        let (mut decisions, mut propensity) = (0, f64::NAN);
+        let (mut next, mut returned, mut retired) = (None, Vec::new(), false);
+        let (mut decisions, mut end) = (0, tables.longest);
         while decisions < end {
-            let decision = handle.select();
+            let decision = match self.delivery {
+                Delivery::Sets => handle.select_among(&self.eligible(decisions, retired)),
+                _ => handle.select(),
+            };
             // A step is a new phase, or a decision where there are no phases.
             if decision.phase == 0 || phase != Some(decision.phase) {
                 steps.push(decision.arm == 0);
@@ -261,51 +471,155 @@ impl Case {
                 break;
             }
             phase = Some(decision.phase);
-            if decisions == 1 {
-                propensity = decision.propensity;
+            if canary.is_changed() {
+                next.get_or_insert((decision.arm, (decision.propensity * 256.0).floor() as i64));
             }
+            let pull = pulls[decision.arm as usize];
+            pulls[decision.arm as usize] += 1;
+            let mut reward = tables.reward(decision.arm, pull, neighbour);
+            if let Some(device) = &mut device {
+                reward = device(reward, pull);
+            }
+            let changed = decision.arm == 0 && tables.changed.contains(&pull);
+            let lost = self.delivery == Delivery::Expiring && decisions.is_multiple_of(3) && !changed;
+            let cancelled = self.delivery == Delivery::Cancelled && (decisions.is_multiple_of(3) || changed);
+            in_flight.push_back((decision, reward, changed, lost, cancelled));
             decisions += 1;
-            let pull = &mut pulls[decision.arm as usize];
-            let canary = decision.arm == 0 && tables.changed.contains(pull);
-            let mut reward = tables.reward(decision.arm, *pull, neighbour);
-            if let Some((response, coins)) = &mut device {
-                reward = f64::from(u8::from(response.encode(reward, coins).expect("a reward")));
+            if in_flight.len() as u64 <= lag {
+                continue;
             }
-            in_flight.push_back((decision.ticket, reward, canary));
-            *pull += 1;
-            if in_flight.len() > lag
-                && let Some((ticket, reward, canary)) = in_flight.pop_front()
-                && (self.delivery != Delivery::Window || reward > 0.0)
-            {
-                handle.update(ticket, reward);
-                if canary && self.delivery == Delivery::Repeated {
-                    (1..REPEATS).for_each(|_| handle.update(ticket, reward));
-                }
+            let Some((decision, reward, changed, lost, cancelled)) = in_flight.pop_front() else { continue };
+            if !lost && (self.delivery.window() == 0 || reward > 0.0) {
+                let times = if changed && self.delivery == Delivery::Repeated { REPEATS } else { 1 };
+                (0..times).for_each(|_| handle.update(decision.ticket, reward));
             }
-            if !tables.one_phase && first.0.is_nan() {
-                first = (handle.arms(self.arms)[0].mean, pulls[0], decisions);
-                if !first.0.is_nan() {
-                    end = tables.longest.min(decisions + 2 * lag as u64 + 40 * m);
-                }
+            if cancelled {
+                returned.push(handle.cancel(decision.ticket));
+            }
+            if decision.arm == 0 && !lost {
+                canary.answered(reward, changed);
+            }
+            if canary.look(&handle.arms(self.arms)[0], decisions) {
+                let tail = if scout.composes() { 0 } else { 2 * lag + 40 * m };
+                end = end.min(decisions + tail);
+            }
+            if canary.is_changed() && tables.retires && !retired {
+                handle.retire(0);
+                retired = true;
+            }
+            if canary.is_changed() && (retired || self.delivery == Delivery::Cancelled) {
+                end = end.min(decisions + 3 * u64::from(WINDOW)); // the change is never released
             }
         }
-        let arms = handle.arms(self.arms);
-        // How far beyond the rewards that are the same: in halves of what the change amounts to.
-        let bin = |mean: f64, pulls: u64| {
-            let beyond = mean * pulls as f64 - tables.ones.0.min(pulls) as f64;
-            (2.0 * beyond / m.min(pulls.max(1)) as f64).floor().clamp(-24.0, 24.0) as i64
-        };
-        let active = arms.iter().filter(|arm| arm.active == 1).count();
-        vec![
-            pattern(bin(first.0, first.1)),
-            pattern(bin(arms[0].mean, pulls[0])),
-            pattern(&steps[steps.len().saturating_sub(6)..]),
-            pattern(steps.iter().filter(|&&canary| canary).count()),
-            pattern((active, arms[0].active)),
-            pattern(&ends[..ends.len().min(6)]),
-            pattern((propensity * 256.0).floor() as i64),
-            pattern(first.2),
-        ]
+        let (arms, report) = (handle.arms(self.arms), handle.report());
+        let left: Vec<_> = arms.iter().map(|arm| arm.active).collect();
+        let played: Vec<_> = arms.iter().map(|arm| arm.pulls).collect();
+        let counts = (report.answered, report.cancelled, report.expired, report.pending);
+        let seen = vec![
+            Seen::Number(canary.releases.first().map_or(f64::NAN, |release| release.mean)),
+            Seen::Number(arms[0].mean),
+            Seen::Number(canary.releases.first().map_or(f64::NAN, |release| release.grown)),
+            Seen::Number(canary.too_much(|release| release.excess)),
+            Seen::Number(canary.too_much(|release| release.grown)),
+            Seen::Number(canary.width),
+            Seen::Number(arms[0].width),
+            Seen::Number(arms[1].mean),
+            Seen::Number(report.epsilon_spent),
+            Seen::Number(steps.iter().filter(|&&canary| canary).count() as f64),
+            Seen::Number(canary.releases.first().map_or(f64::NAN, |release| release.at as f64)),
+            Seen::Pattern(pattern(next)),
+            Seen::Pattern(pattern(&steps[steps.len().saturating_sub(6)..])),
+            Seen::Pattern(pattern(left)),
+            Seen::Pattern(pattern(&ends[..ends.len().min(6)])),
+            Seen::Pattern(pattern(played)),
+            Seen::Pattern(pattern(counts)),
+            Seen::Pattern(pattern(handle.best_arm())),
+            Seen::Pattern(pattern(returned)),
+        ];
+        Run { seen, spent: [handle.spent(0.0), handle.spent(self.delta)] }
+    }
+}
+
+/// What an outsider saw of a run, by each of the [`SIGHTS`]; what was spent, at delta = 0 and the claim's.
+struct Run {
+    seen: Vec<Seen>,
+    spent: [f64; 2],
+}
+
+/// What is known and seen of arm 0.
+struct Canary {
+    /// Changed rewards, and those of them that have come.
+    changes: u64,
+    changed: u64,
+    /// Rewards that have come, and the sum of all but the changed ones.
+    answered: u64,
+    known: f64,
+    /// The last mean, and what its sum had beyond what is known, before the change.
+    mean: f64,
+    before: f64,
+    /// The width, once the last changed reward has come.
+    width: f64,
+    /// Since then.
+    releases: Vec<Release>,
+}
+
+/// How a released sum differs from what is known of it, and that from the last sum before the change.
+struct Release {
+    mean: f64,
+    excess: f64,
+    grown: f64,
+    at: u64,
+}
+
+impl Canary {
+    fn new(changes: u64) -> Canary {
+        Canary {
+            changes,
+            changed: 0,
+            answered: 0,
+            known: 0.0,
+            mean: f64::NAN,
+            before: 0.0,
+            width: f64::NAN,
+            releases: Vec::new(),
+        }
+    }
+
+    fn is_changed(&self) -> bool {
+        self.changed == self.changes
+    }
+
+    fn answered(&mut self, reward: f64, changed: bool) {
+        self.answered += 1;
+        self.changed += u64::from(changed);
+        self.known += if changed { 0.0 } else { reward };
+    }
+
+    /// True at the first release after the change.
+    fn look(&mut self, arm: &dpb_arm, decisions: u64) -> bool {
+        if self.is_changed() && self.width.is_nan() {
+            self.width = arm.width;
+        }
+        if arm.mean.is_nan() || arm.mean.to_bits() == self.mean.to_bits() {
+            return false;
+        }
+        self.mean = arm.mean;
+        let excess = arm.mean * self.answered as f64 - self.known;
+        if self.changed == 0 {
+            self.before = excess;
+        }
+        if self.is_changed() {
+            let (mean, grown) = (arm.mean, excess - self.before);
+            self.releases.push(Release { mean, excess, grown, at: decisions });
+        }
+        self.is_changed() && self.releases.len() == 1
+    }
+
+    /// The log-likelihood ratio of the first releases after the change, but for a factor, if their noises
+    /// were independent and Laplace's: of each what it has too much, between nothing and the change.
+    fn too_much(&self, of: impl Fn(&Release) -> f64) -> f64 {
+        let first = self.releases.iter().take(RELEASES);
+        first.map(|release| of(release).clamp(0.0, self.changes as f64)).sum()
     }
 }
 
@@ -333,11 +647,30 @@ impl Handle {
         decision
     }
 
+    fn select_among(&self, arms: &[u32]) -> dpb_decision {
+        let mut decision = dpb_decision { ticket: 0, propensity: 0.0, arm: 0, phase: 0 };
+        // SAFETY: a live handle, as many arms as it is told and a valid place.
+        let status = unsafe { dpb_select_among(self.0, arms.as_ptr(), arms.len(), &mut decision) };
+        assert_eq!(status, DPB_OK, "dpb_select_among");
+        decision
+    }
+
     /// Refused where the ticket's time is over, and where it was answered before.
     fn update(&self, ticket: u64, reward: f64) {
         // SAFETY: a live handle.
         let status = unsafe { dpb_update(self.0, ticket, reward) };
         assert!(matches!(status, DPB_OK | DPB_DUPLICATE | DPB_EXPIRED), "dpb_update: {status}");
+    }
+
+    fn cancel(&self, ticket: u64) -> dpb_status {
+        // SAFETY: a live handle.
+        unsafe { dpb_cancel(self.0, ticket) }
+    }
+
+    fn retire(&self, arm: u32) {
+        // SAFETY: a live handle.
+        let status = unsafe { dpb_retire_arm(self.0, arm) };
+        assert_eq!(status, DPB_OK, "dpb_retire_arm");
     }
 
     fn arms(&self, arms: u32) -> Vec<dpb_arm> {
@@ -347,6 +680,32 @@ impl Handle {
         let status = unsafe { dpb_arms_read(self.0, all.as_mut_ptr(), all.len(), &mut n) };
         assert_eq!(status, DPB_OK, "dpb_arms_read");
         all
+    }
+
+    fn report(&self) -> dpb_report {
+        let mut report = std::mem::MaybeUninit::<dpb_report>::zeroed();
+        // SAFETY: numbers only, so zeroes are a report; a live handle and a valid place of the size that is said.
+        unsafe {
+            (*report.as_mut_ptr()).struct_size = size_of::<dpb_report>() as u32;
+            assert_eq!(dpb_report_read(self.0, report.as_mut_ptr()), DPB_OK, "dpb_report_read");
+            report.assume_init()
+        }
+    }
+
+    /// None while there is none.
+    fn best_arm(&self) -> Option<u32> {
+        let mut arm = 0;
+        // SAFETY: a live handle and a valid place.
+        let status = unsafe { dpb_best_arm(self.0, &mut arm) };
+        (status == DPB_OK).then_some(arm)
+    }
+
+    fn spent(&self, delta: f64) -> f64 {
+        let mut epsilon = 0.0;
+        // SAFETY: a live handle and a valid place.
+        let status = unsafe { dpb_privacy(self.0, delta, &mut epsilon) };
+        assert_eq!(status, DPB_OK, "dpb_privacy");
+        epsilon
     }
 }
 

@@ -7,6 +7,9 @@
 //! `#[path = "audit/engine.rs"] mod audit;`.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+#[path = "sabotage.rs"]
+pub mod sabotage;
+
 use dpb::{Algorithm, Bandit, Config};
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -40,6 +43,15 @@ pub struct Verdict {
     pub sight: usize,
 }
 
+/// What an outsider sees of one run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Seen {
+    /// Something that is the same in two runs or is not.
+    Pattern(u64),
+    /// A number: events are that it is large, or small. NaN is neither.
+    Number(f64),
+}
+
 impl Audit {
     /// An audit of a pure claim with `runs` of each world, half of them pilots, and a false alarm
     /// in one case of a million.
@@ -49,13 +61,13 @@ impl Audit {
 
     /// Runs the worlds. Seeds are `0 .. 2 * (pilot + verdict)`, each used once.
     pub fn run(&self, world: impl Fn(u64, bool) -> u64) -> Verdict {
-        self.search(1, |_, seed, neighbour| vec![world(seed, neighbour)])
+        self.search(1, |_, seed, neighbour| vec![Seen::Pattern(world(seed, neighbour))])
     }
 
     /// The same where there are several pairs of neighbouring inputs to choose from, and several
-    /// sights for an outsider: `world(candidate, seed, neighbour)` returns a pattern for each. Every
+    /// sights for an outsider: `world(candidate, seed, neighbour)` returns what is seen by each. Every
     /// candidate gets its pilots; the verdict falls on the most promising candidate and sight.
-    pub fn search(&self, candidates: usize, world: impl Fn(usize, u64, bool) -> Vec<u64>) -> Verdict {
+    pub fn search(&self, candidates: usize, world: impl Fn(usize, u64, bool) -> Vec<Seen>) -> Verdict {
         let pilots: Vec<_> = (0..candidates)
             .map(|candidate| {
                 [false, true].map(|neighbour| {
@@ -64,21 +76,104 @@ impl Audit {
                 })
             })
             .collect();
-        let mut best = choose(&pilots, self.epsilon);
+        let mut best = self.choose(&pilots);
         if best.score < 4.0 {
             // No violation in sight: judge the event that tells most, so that the figure says something.
-            best = choose(&pilots, self.epsilon / 2.0);
+            best = Audit { epsilon: self.epsilon / 2.0, ..*self }.choose(&pilots);
         }
         let Choice { candidate, sight, likelier, event, .. } = best;
         let hits = |neighbour: bool| {
             let seeds = (self.pilot..self.pilot + self.verdict).map(|i| 2 * i + u64::from(neighbour));
-            seeds.filter(|&seed| event.contains(&world(candidate, seed, neighbour)[sight])).count() as u64
+            seeds.filter(|&seed| event.holds(world(candidate, seed, neighbour)[sight])).count() as u64
         };
         let hits = (hits(likelier), hits(!likelier));
         let low = clopper_pearson(hits.0, self.verdict, self.failure / 2.0).0;
         let high = clopper_pearson(hits.1, self.verdict, self.failure / 2.0).1;
         let epsilon = if low > self.delta { ((low - self.delta) / high).ln() } else { f64::NEG_INFINITY };
         Verdict { epsilon, hits, alarm: epsilon > self.epsilon, candidate, sight }
+    }
+
+    /// The candidate, sight and direction whose best event violates this claim most. Each half of the
+    /// pilots scores what the other half chose, so that a sight of many patterns does not win by luck.
+    fn choose(&self, pilots: &[[Vec<Vec<Seen>>; 2]]) -> Choice {
+        let seen = |runs: &[Vec<Seen>], sight: usize| runs.iter().map(|seen| seen[sight]).collect::<Vec<_>>();
+        let mut best: Option<Choice> = None;
+        for (candidate, [plain, changed]) in pilots.iter().enumerate() {
+            for sight in 0..plain.first().map_or(0, Vec::len) {
+                let (plain, changed) = (seen(plain, sight), seen(changed, sight));
+                for (likelier, a, b) in [(true, &changed, &plain), (false, &plain, &changed)] {
+                    let (a1, a2) = a.split_at(a.len() / 2);
+                    let (b1, b2) = b.split_at(b.len() / 2);
+                    let score =
+                        self.score(&self.choose_event(a1, b1), a2, b2) + self.score(&self.choose_event(a2, b2), a1, b1);
+                    if best.as_ref().is_none_or(|best| score > best.score) {
+                        best = Some(Choice { candidate, sight, likelier, event: self.choose_event(a, b), score });
+                    }
+                }
+            }
+        }
+        best.expect("a candidate, a sight and a pilot")
+    }
+
+    /// The event with the highest score: of numbers those beyond a bound, of patterns a prefix of their
+    /// order by likelihood ratio. Choosing by the largest lower bound instead costs up to 1000 times more
+    /// runs.
+    fn choose_event(&self, likelier: &[Seen], other: &[Seen]) -> Event {
+        let mut patterns: HashMap<u64, (f64, f64)> = HashMap::new();
+        let mut numbers: Vec<(f64, (f64, f64))> = Vec::new();
+        for (runs, one) in [(likelier, (1.0, 0.0)), (other, (0.0, 1.0))] {
+            for seen in runs {
+                match *seen {
+                    Seen::Pattern(pattern) => {
+                        let counts = patterns.entry(pattern).or_default();
+                        *counts = (counts.0 + one.0, counts.1 + one.1);
+                    }
+                    Seen::Number(number) if !number.is_nan() => numbers.push((number, one)),
+                    Seen::Number(_) => {}
+                }
+            }
+        }
+        if !patterns.is_empty() {
+            let mut order: Vec<_> = patterns.into_iter().collect();
+            let ratio = |&(_, (a, b)): &(u64, (f64, f64))| (a + 0.5) / (b + 0.5);
+            order.sort_by(|x, y| ratio(y).total_cmp(&ratio(x)).then(x.0.cmp(&y.0)));
+            let (most, _) = self.best_prefix(&order, likelier.len());
+            return Event::Among(order[..most].iter().map(|&(pattern, _)| pattern).collect());
+        }
+        numbers.sort_by(|x, y| x.0.total_cmp(&y.0));
+        let (small, score_of_small) = self.best_prefix(&numbers, likelier.len());
+        let at_most = Event::AtMost(numbers.get(small.wrapping_sub(1)).map_or(f64::NAN, |number| number.0));
+        numbers.reverse();
+        let (large, score_of_large) = self.best_prefix(&numbers, likelier.len());
+        let at_least = Event::AtLeast(numbers.get(large.wrapping_sub(1)).map_or(f64::NAN, |number| number.0));
+        if score_of_small > score_of_large { at_most } else { at_least }
+    }
+
+    /// How many of these, in this order, violate the claim most, equal ones together; and the violation.
+    fn best_prefix<T: PartialEq>(&self, order: &[(T, (f64, f64))], runs: usize) -> (usize, f64) {
+        let (mut hits, mut misses, mut best) = (0.0, 0.0, (0, f64::NEG_INFINITY));
+        for (i, (what, (a, b))) in order.iter().enumerate() {
+            (hits, misses) = (hits + a, misses + b);
+            let score = self.violation(hits, misses, runs);
+            if score > best.1 && order.get(i + 1).is_none_or(|next| next.0 != *what) {
+                best = (i + 1, score);
+            }
+        }
+        best
+    }
+
+    /// The violation on fresh runs, in standard deviations.
+    fn score(&self, event: &Event, likelier: &[Seen], other: &[Seen]) -> f64 {
+        let count = |runs: &[Seen]| runs.iter().filter(|&&seen| event.holds(seen)).count() as f64;
+        self.violation(count(likelier), count(other), likelier.len())
+    }
+
+    /// (p1 - delta - e^eps p0)/sqrt(p1 + e^(2 eps) p0), with half a count against the alarm, so that a
+    /// handful of lucky runs does not win.
+    fn violation(&self, hits: f64, misses: f64, runs: usize) -> f64 {
+        let factor = self.epsilon.exp();
+        let forgiven = self.delta * runs as f64;
+        (hits - forgiven - factor * (misses + 0.5)) / (hits + factor * factor * (misses + 0.5)).sqrt()
     }
 }
 
@@ -87,63 +182,25 @@ struct Choice {
     candidate: usize,
     sight: usize,
     likelier: bool,
-    event: HashSet<u64>,
+    event: Event,
     score: f64,
 }
 
-/// The candidate, sight and direction whose best event violates this claim most. Each half of the
-/// pilots scores what the other half chose, so that a sight of many patterns does not win by luck.
-fn choose(pilots: &[[Vec<Vec<u64>>; 2]], epsilon: f64) -> Choice {
-    let seen = |runs: &[Vec<u64>], sight: usize| runs.iter().map(|patterns| patterns[sight]).collect::<Vec<_>>();
-    let mut best: Option<Choice> = None;
-    for (candidate, [plain, changed]) in pilots.iter().enumerate() {
-        for sight in 0..plain.first().map_or(0, Vec::len) {
-            let (plain, changed) = (seen(plain, sight), seen(changed, sight));
-            for (likelier, a, b) in [(true, &changed, &plain), (false, &plain, &changed)] {
-                let (a1, a2) = a.split_at(a.len() / 2);
-                let (b1, b2) = b.split_at(b.len() / 2);
-                let score = score(&choose_event(a1, b1, epsilon), a2, b2, epsilon)
-                    + score(&choose_event(a2, b2, epsilon), a1, b1, epsilon);
-                if best.as_ref().is_none_or(|best| score > best.score) {
-                    best = Some(Choice { candidate, sight, likelier, event: choose_event(a, b, epsilon), score });
-                }
-            }
+enum Event {
+    Among(HashSet<u64>),
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+impl Event {
+    fn holds(&self, seen: Seen) -> bool {
+        match (self, seen) {
+            (Event::Among(patterns), Seen::Pattern(pattern)) => patterns.contains(&pattern),
+            (Event::AtLeast(bound), Seen::Number(number)) => number >= *bound,
+            (Event::AtMost(bound), Seen::Number(number)) => number <= *bound,
+            _ => false,
         }
     }
-    best.expect("a candidate, a sight and a pilot")
-}
-
-/// Orders the patterns by likelihood ratio and takes the prefix with the highest score: choosing by
-/// the largest lower bound instead costs up to 1000 times more runs.
-fn choose_event(likelier: &[u64], other: &[u64], epsilon: f64) -> HashSet<u64> {
-    let mut patterns: HashMap<u64, (f64, f64)> = HashMap::new();
-    likelier.iter().for_each(|&pattern| patterns.entry(pattern).or_default().0 += 1.0);
-    other.iter().for_each(|&pattern| patterns.entry(pattern).or_default().1 += 1.0);
-    let mut order: Vec<_> = patterns.into_iter().collect();
-    let ratio = |&(_, (a, b)): &(u64, (f64, f64))| (a + 0.5) / (b + 0.5);
-    order.sort_by(|x, y| ratio(y).total_cmp(&ratio(x)).then(x.0.cmp(&y.0)));
-    let (mut hits, mut misses, mut best, mut most) = (0.0, 0.0, 0, f64::NEG_INFINITY);
-    for (length, (_, (a, b))) in order.iter().enumerate() {
-        (hits, misses) = (hits + a, misses + b);
-        let score = violation(hits, misses, epsilon);
-        if score > most {
-            (best, most) = (length + 1, score);
-        }
-    }
-    order[..best].iter().map(|&(pattern, _)| pattern).collect()
-}
-
-/// The violation of the claim by an event on fresh runs, in standard deviations.
-fn score(event: &HashSet<u64>, likelier: &[u64], other: &[u64], epsilon: f64) -> f64 {
-    let count = |runs: &[u64]| runs.iter().filter(|pattern| event.contains(pattern)).count() as f64;
-    violation(count(likelier), count(other), epsilon)
-}
-
-/// (p1 - e^eps p0)/sqrt(p1 + e^(2 eps) p0), with half a count against the alarm, so that a handful of
-/// lucky runs does not win.
-fn violation(hits: f64, misses: f64, epsilon: f64) -> f64 {
-    let factor = epsilon.exp();
-    (hits - factor * (misses + 0.5)) / (hits + factor * factor * (misses + 0.5)).sqrt()
 }
 
 /// One-sided Clopper-Pearson bounds of a binomial proportion, each wrong with chance at most `gamma`.

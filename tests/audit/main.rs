@@ -1,34 +1,39 @@
 //! Does a policy keep its privacy claim? Audits it through the C interface.
 //!
-//! `cargo run --release --example audit -- <policy> --epsilon E [--delta D] [--sabotage NAME] [--runs N] [--arms K]`
+//! `cargo run --release --example audit -- <policy> --epsilon E`, and what `--help` says.
 //!
-//! Prints the measured loss and PASS (exit code 0) or FAIL (1); bad usage is 2. With `--sabotage` the
-//! library is broken on purpose, and FAIL is what should come.
+//! `cargo run --release --example audit -- --power`: how many runs it takes to catch less noise.
+//!
+//! The first prints the measured loss and PASS (exit code 0) or FAIL (1); bad usage is 2, and so is a sabotage that
+//! touches nothing. With `--sabotage` the library is broken on purpose, and FAIL is what should come.
 
 mod auditor;
 
-use auditor::{Case, FAILURE, SIGHTS};
-use dpb::{Algorithm, Fault};
+use auditor::engine::sabotage::Sabotage;
+use auditor::{Case, Delivery, FAILURE, Outcome, SIGHTS};
+use dpb::Algorithm;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let (case, verdict) = match parse(&arguments).and_then(|case| case.run().map(|verdict| (case, verdict))) {
+    if arguments == ["--power"] {
+        return power();
+    }
+    let (case, outcome) = match parse(&arguments).and_then(|case| case.run().map(|outcome| (case, outcome))) {
         Ok(audited) => audited,
         Err(problem) => {
             eprintln!("audit: {problem}\n\n{}", usage());
             return ExitCode::from(2);
         }
     };
-    let claim = case.epsilon * case.changed() as f64;
+    let Outcome { verdict, claim, delta, changed } = outcome;
     println!(
-        "{}, fault: {}, arms: {}, changed rewards: {}",
+        "{}, sabotage: {}, arms: {}, changed rewards: {changed}",
         case.policy.name(),
-        name(case.fault),
-        case.arms,
-        case.changed()
+        case.sabotage.name(),
+        case.arms
     );
-    println!("  claimed loss   {claim} at delta {}", case.delta);
+    println!("  claimed loss   {claim} at delta {delta}");
     println!("  measured loss  at least {:.4}, wrong with chance {FAILURE:e}", verdict.epsilon.max(0.0));
     println!(
         "  told most by   {}, on table {}: {} of {} runs against {}",
@@ -38,20 +43,61 @@ fn main() -> ExitCode {
     ExitCode::from(u8::from(verdict.alarm))
 }
 
+/// For each policy with noise, the runs that catch half of it, and a quarter from the second release on:
+/// doubled until the alarm. Fails where the most do not do.
+fn power() -> ExitCode {
+    const MOST: u64 = 12_800;
+    println!("Runs of each world until the alarm, which is false with a chance of {FAILURE:e} each time.\n");
+    println!(
+        "{:14} {:>7} {:>5} {:>4} {:>10} {:>13}",
+        "policy", "epsilon", "delta", "arms", "half-noise", "quarter-later"
+    );
+    let mut missed = 0;
+    for &policy in Algorithm::ALL {
+        for case in Case::with_noise(policy) {
+            print!("{:14} {:7} {:5} {:4}", policy.name(), case.epsilon, case.delta, case.arms);
+            for (sabotage, width) in [(Sabotage::HalfNoise, 10), (Sabotage::QuarterLater, 13)] {
+                let sizes = std::iter::successors(Some(100), |runs| (2 * runs <= MOST).then_some(2 * runs));
+                let alarms = |&runs: &u64| {
+                    let outcome = Case { runs, ..case.clone() }.with(sabotage).run();
+                    outcome.expect("a case with noise").verdict.alarm
+                };
+                let enough = { sizes }.find(alarms);
+                missed += u32::from(enough.is_none());
+                print!(" {:>width$}", enough.map_or("more".to_owned(), |runs| runs.to_string()));
+            }
+            println!();
+        }
+    }
+    println!("\n{}", if missed == 0 { "all caught" } else { "NOT all caught" });
+    ExitCode::from(u8::from(missed > 0))
+}
+
 fn parse(arguments: &[String]) -> Result<Case, String> {
     let mut arguments = arguments.iter();
     let policy = arguments.next().ok_or("which policy?")?;
     let policy = Algorithm::ALL.iter().find(|a| a.name() == policy).ok_or(format!("no policy {policy}"))?;
-    let (mut epsilon, mut delta, mut fault, mut runs, mut arms) = (None, None, Fault::None, 4000, 5);
+    let (mut epsilon, mut delta, mut sabotage) = (None, None, Sabotage::Nothing);
+    let (mut runs, mut arms, mut contributions, mut delivery, mut later) = (4000, 5, 1, Delivery::Once, false);
     while let Some(flag) = arguments.next() {
+        if flag == "--later" {
+            later = true;
+            continue;
+        }
         let value = arguments.next().ok_or(format!("{flag} needs a value"))?;
         match flag.as_str() {
             "--epsilon" => epsilon = Some(number(flag, value)?),
             "--delta" => delta = Some(number(flag, value)?),
             "--runs" => runs = number(flag, value)?,
             "--arms" => arms = number(flag, value)?,
+            "--contributions" => contributions = number(flag, value)?,
+            "--delivery" => {
+                let named = |delivery: &&Delivery| format!("{delivery:?}").to_lowercase() == *value;
+                delivery = *Delivery::ALL.iter().find(named).ok_or(format!("no delivery {value}"))?;
+            }
             "--sabotage" => {
-                fault = *Fault::ALL.iter().find(|&&f| name(f) == *value).ok_or(format!("no sabotage {value}"))?;
+                let named = |sabotage: &Sabotage| sabotage.name() == *value;
+                sabotage = Sabotage::all().into_iter().find(named).ok_or(format!("no sabotage {value}"))?;
             }
             _ => return Err(format!("no flag {flag}")),
         }
@@ -64,31 +110,24 @@ fn parse(arguments: &[String]) -> Result<Case, String> {
     if runs < 100 {
         return Err("--runs must be at least 100".into());
     }
-    Ok(Case { delta: delta.unwrap_or(case.delta), runs, arms, ..case }.with_fault(fault))
+    let delta = delta.unwrap_or(case.delta);
+    Ok(Case { delta, runs, arms, contributions, delivery, later, ..case }.with(sabotage))
 }
 
 fn number<T: std::str::FromStr>(flag: &str, value: &str) -> Result<T, String> {
     value.parse().map_err(|_| format!("{flag} is not {value}"))
 }
 
-/// HalfNoise is half-noise.
-fn name(fault: Fault) -> String {
-    let mut name = String::new();
-    for letter in format!("{fault:?}").chars() {
-        if letter.is_uppercase() && !name.is_empty() {
-            name.push('-');
-        }
-        name.extend(letter.to_lowercase());
-    }
-    name
-}
-
 fn usage() -> String {
     let policies: Vec<_> = Algorithm::ALL.iter().map(|a| a.name()).collect();
-    let faults: Vec<_> = Fault::ALL.iter().map(|&fault| name(fault)).collect();
+    let sabotage: Vec<_> = Sabotage::all().into_iter().map(Sabotage::name).collect();
+    let deliveries: Vec<_> = Delivery::ALL.iter().map(|delivery| format!("{delivery:?}").to_lowercase()).collect();
     format!(
-        "usage: audit <policy> --epsilon E [--delta D] [--sabotage NAME] [--runs N] [--arms K]\n\npolicies: {}\nsabotage: {}",
+        "usage: audit <policy> --epsilon E [--delta D] [--contributions M] [--delivery NAME] [--later]\n\
+         \x20            [--sabotage NAME] [--runs N] [--arms K]\n\n\
+         policies: {}\ndeliveries: {}\nsabotage: {}",
         policies.join(" "),
-        faults.join(" ")
+        deliveries.join(" "),
+        sabotage.join(" ")
     )
 }

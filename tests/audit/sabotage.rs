@@ -1,0 +1,61 @@
+//! What is broken on purpose, for the tests that must notice: noise by a hand of the test's own, all else
+//! in the library.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use dpb::Fault;
+use dpb::noise::hand::{Draw, Hand};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sabotage {
+    Nothing,
+    /// All noise at half its scale.
+    HalfNoise,
+    /// All noise at nine tenths of its scale.
+    TenPercentLess,
+    /// No noise worth the name.
+    NoNoise,
+    /// Noise at a quarter of its scale, but for one release an arm.
+    QuarterLater,
+    /// Every batch is released twice, and what is shown is the mean.
+    ReleasedTwice,
+    /// A fault that the library builds in.
+    Built(Fault),
+}
+
+impl Sabotage {
+    /// All that can be done.
+    pub fn all() -> Vec<Sabotage> {
+        use Sabotage::*;
+        let of_noise = [HalfNoise, TenPercentLess, NoNoise, QuarterLater, ReleasedTwice];
+        of_noise.into_iter().chain(Fault::ALL[1..].iter().map(|&fault| Built(fault))).collect()
+    }
+
+    /// HalfNoise is half-noise.
+    pub fn name(self) -> String {
+        let name = if let Sabotage::Built(fault) = self { format!("{fault:?}") } else { format!("{self:?}") };
+        let dashed =
+            name.chars().flat_map(|letter| [letter.is_uppercase().then_some('-'), Some(letter.to_ascii_lowercase())]);
+        dashed.flatten().skip(1).collect()
+    }
+
+    /// The hand that does it while it lives, to handles of so many arms.
+    pub fn hand(self, arms: u32) -> Hand {
+        let all = |share: f64| Hand::new().weakening(move |_, _| share);
+        match self {
+            Sabotage::HalfNoise => all(0.5),
+            Sabotage::TenPercentLess => all(0.9),
+            Sabotage::NoNoise => all(0.0),
+            Sabotage::QuarterLater => {
+                let later = move |releases: usize, _: Draw| if releases < arms as usize { 1.0 } else { 0.25 };
+                Hand::new().weakening(later)
+            }
+            Sabotage::ReleasedTwice => Hand::new().releasing_twice(),
+            Sabotage::Nothing | Sabotage::Built(_) => Hand::new(),
+        }
+    }
+
+    /// What the library builds in.
+    pub fn fault(self) -> Fault {
+        if let Sabotage::Built(fault) = self { fault } else { Fault::None }
+    }
+}
