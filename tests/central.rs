@@ -330,6 +330,27 @@ fn dp_se_restarts_with_all_arms_when_its_guess_is_reached() {
     assert!(pulls[1] >= 20_000 - 8192 - epoch / 2, "{pulls:?}");
 }
 
+/// Even-Dar's radius: an arm that pays nothing beside one that always pays goes with the first round n
+/// in which 1 > 2 sqrt(ln(4 K n^2/beta)/(2 n)).
+#[test]
+fn successive_elimination_drops_by_its_radius() {
+    for beta in [0.5, 0.01] {
+        let config = Config { beta, horizon: 0, ..config(2, 1.0, 1) };
+        let bandit = Bandit::new(Algorithm::NonprivateSe, &config).unwrap();
+        let mut rounds = 0u64;
+        while bandit.best_arm().is_err() {
+            for _ in 0..2 {
+                let decision = bandit.select().unwrap();
+                bandit.update(decision.ticket, f64::from(u8::from(decision.arm == 1))).unwrap();
+            }
+            rounds += 1;
+        }
+        let dropped = |n: &u64| 1.0 > 2.0 * ((8.0 * (n * n) as f64 / beta).ln() / (2 * n) as f64).sqrt();
+        assert_eq!(Some(rounds), (1..).find(dropped), "{beta}");
+        assert_eq!(bandit.best_arm(), Ok(1));
+    }
+}
+
 #[test]
 fn the_best_arm_at_fixed_confidence() {
     // beta = 0.1: that a true failure rate above it passes unnoticed is not excluded by 300 runs, but

@@ -6,7 +6,7 @@ mod audit;
 use audit::sabotage::Sabotage;
 use audit::{Audit, pattern, play, seed};
 use dpb::privacy::calibration::ShuffleNoise;
-use dpb::shuffle::{Params, Shuffler, encode};
+use dpb::shuffle::{Params, Shuffler, encode, radius};
 use dpb::{Algorithm, Bandit, Config, Error, Random, Seed};
 use std::collections::VecDeque;
 
@@ -213,6 +213,52 @@ fn each_reward_enters_one_batch() {
         assert_eq!(bandit.report().unwrap().phase, phase + 1);
         let mean = 16.0 / f64::from(8 * phase) - coins / 8.0;
         assert!(bandit.arm_reports().unwrap().iter().all(|arm| (arm.mean - mean).abs() < 1e-6));
+    }
+}
+
+/// Algorithm 2's batches: 2^t users in phase t, up to the horizon.
+#[test]
+fn batches_double() {
+    let bandit = Bandit::new(Algorithm::VbSdpAe, &config(2, 5000)).unwrap();
+    let users: Vec<_> = (1..=14).map(|phase| bandit.shuffle_params(phase).unwrap().users()).collect();
+    assert_eq!(users[..12], std::array::from_fn::<_, 12, _>(|t| 2 << t));
+    assert_eq!(users[12..], [4096; 2]);
+}
+
+/// An arm goes exactly when its released mean is more than two widths behind the best, and the width is
+/// the radius at half of beta/(K t (t + 1)) a side.
+#[test]
+fn arms_are_dropped_by_the_radius() {
+    for policy in POLICIES {
+        let bandit = Bandit::new(policy, &Config { beta: 0.1, ..config(3, 1_000_000) }).unwrap();
+        let (mut ones, mut plans) = ([0u64; 3], Vec::new());
+        for phase in 1u32.. {
+            let plan = bandit.shuffle_params(phase).unwrap();
+            plans.push((plan, 1));
+            let t = f64::from(phase);
+            let width = radius(plans.iter().copied(), (2.0 * 3.0 * t * (t + 1.0) / 0.1).ln());
+            let pulls: u64 = plans.iter().map(|(plan, _)| u64::from(plan.users())).sum();
+            // Arm 0 has all its bits set; the others are behind it by as many as may be, arm 2 by one more.
+            let most = plan.batch_len() as u64;
+            let total: u64 = ones[0] + most;
+            let behind = (2.0 * width * pulls as f64).floor() as u64;
+            let wanted = [total, total.saturating_sub(behind), total.saturating_sub(behind + 1)];
+            let can = (1..3).all(|arm| wanted[arm] >= ones[arm] && wanted[arm] <= ones[arm] + most);
+            for arm in 0..3 {
+                let set = if can { (wanted[arm] - ones[arm]) as usize } else { most as usize };
+                let mut bits = vec![0; most as usize];
+                bits[..set].fill(1);
+                ones[arm] += set as u64;
+                bandit.submit_shuffled(phase, arm as u32, &bits).unwrap();
+            }
+            let arms = bandit.arm_reports().unwrap();
+            assert!(arms.iter().all(|arm| (arm.width / width - 1.0).abs() < 1e-9), "{policy:?}: {arms:?} {width}");
+            let left: Vec<_> = arms.iter().map(|arm| arm.active).collect();
+            assert_eq!(left, [true, true, !can], "{policy:?} {phase}");
+            if can {
+                break;
+            }
+        }
     }
 }
 

@@ -591,6 +591,10 @@ mod tests {
         let totals: Vec<_> = schedule.0[..6].iter().map(|row| (row.count, row.before)).collect();
         assert_eq!(totals, [(10, 0), (10, 10), (20, 20), (40, 40), (80, 80), (160, 160)]);
         assert!(schedule.0[63].before > 1 << 42);
+        // V = 2/eps^2 = 200: the weights 1/(1 + 4 V/n), and what they add up to.
+        let weights: Vec<_> = schedule.0[..4].iter().map(|row| (row.weight, row.weight_before)).collect();
+        let expected = [(10.0 / 810.0, 0.0), (10.0 / 810.0, 100.0 / 810.0), (20.0 / 820.0, 200.0 / 810.0)];
+        assert!(std::iter::zip(&weights, expected).all(|(a, b)| (a.0 - b.0).abs() + (a.1 - b.1).abs() < 1e-7));
         for ratio in [1.49, 1.0, 0.0, f64::NAN, f64::INFINITY] {
             let refused = Schedule::new(10, ratio, &noise).err().unwrap();
             assert!(refused.to_string().starts_with("ratio must be in 1.5..=1024, got "), "{refused}");

@@ -488,6 +488,37 @@ mod tests {
         }
     }
 
+    /// mu = clip(y + 3 ln t/(eps O)), and sigma sqrt(6 ln t)/O for Gaussian noise; theta ~ Beta(mu O + 1,
+    /// (1 - mu) O + 1).
+    #[test]
+    fn means_are_raised_by_the_noises_margin() {
+        for (delta, widest) in [(0.0, 3.0 / 0.5), (1e-3, f64::NAN)] {
+            let mut config = Config::new(3, 0.5);
+            config.delta = delta;
+            let mut policy = LazyTs::new(&config, &mut Seed::new(Some([1; 32])).unwrap()).unwrap();
+            for _ in 0..500 {
+                let pull = policy.choose();
+                policy.observe(pull, Reward::from_units(if pull.arm == 0 { Reward::ONE as u32 } else { 0 }));
+            }
+            let log = 500f64.ln();
+            let margin = match policy.noise.law() {
+                Noise::Laplace(_) => widest * log,
+                Noise::Gaussian(law) => law.sigma() as f64 / Reward::ONE as f64 * (6.0 * log).sqrt(),
+            };
+            assert!((policy.margin() / margin - 1.0).abs() < 1e-6, "{} {margin}", policy.margin());
+            policy.settled = false;
+            policy.choose();
+            assert_eq!(policy.all.entries.len(), 3);
+            for entry in &policy.all.entries {
+                let arm = &policy.arms[entry.arm as usize];
+                let count = arm.count as f64;
+                let mean = (arm.mean + margin / count).clamp(0.0, 1.0);
+                let error = (entry.law.a - mean * count - 1.0).abs() + (entry.law.b - (1.0 - mean) * count - 1.0).abs();
+                assert!(count > 1.0 && error < 1e-3 * count, "{} {}", entry.law.a, entry.law.b);
+            }
+        }
+    }
+
     #[test]
     fn the_logarithm_of_gamma() {
         let mut factorial = 0.0;
