@@ -437,11 +437,11 @@ fn baselines_are_seen_through() {
 }
 
 /// Every sabotage of every policy that it touches, but for some that these histories cannot show: an
-/// un-noised maximum moves an edge that they do not meet, a counter spends its last tenth on more
-/// answers than they have, and DP-KLUCB asks for no leader.
+/// un-noised maximum moves an edge that they do not meet, counters and intervals spend their last tenth on
+/// more answers than they have, and DP-KLUCB asks for no leader.
 #[test]
 fn sabotage_is_seen() {
-    use Algorithm::{KlUcb, PrivateUcb, Ucb, UcbBound};
+    use Algorithm::{KlUcb, PrivateUcb, Ucb, UcbBound, UcbInt};
     let policies = algorithms(true);
     for sabotage in Sabotage::all() {
         let mut touched = 0;
@@ -455,7 +455,7 @@ fn sabotage_is_seen() {
             touched += 1;
             let beyond = match sabotage {
                 Sabotage::Built(Fault::UnnoisedMaximum) => true,
-                Sabotage::TenPercentLess => matches!(algorithm, UcbBound | Ucb | PrivateUcb),
+                Sabotage::TenPercentLess => matches!(algorithm, UcbBound | Ucb | PrivateUcb | UcbInt),
                 Sabotage::Built(Fault::RawLeader) => algorithm == KlUcb,
                 _ => false,
             };
