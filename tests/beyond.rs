@@ -1,12 +1,11 @@
-//! The policies that we recommend: regret, delays, sets of arms, propensities, and their privacy
-//! claims against an auditor with teeth. (Index checks: in the policies' own files.)
+//! The policies that we recommend: regret, delays, sets of arms, propensities. (Index checks: in the
+//! policies' own files; privacy: interference.rs and audit_tool.rs.)
 
 #[path = "audit/engine.rs"]
 mod audit;
 
-use audit::sabotage::Sabotage;
-use audit::{Audit, Verdict, pattern, seed};
-use dpb::{Algorithm, Bandit, Config, Decision, Error, Fault};
+use audit::seed;
+use dpb::{Algorithm, Bandit, Config, Decision, Error};
 use std::collections::VecDeque;
 
 const POLICIES: [Algorithm; 3] = [Algorithm::Imed, Algorithm::KlUcb, Algorithm::Ts];
@@ -280,85 +279,4 @@ fn zcdp_is_for_those_who_give_delta() {
     let config = Config { delta: 1e-6, ..Config::new(5, 1.0) };
     let refused = Bandit::new(Algorithm::KlUcb, &config).err().unwrap().to_string();
     assert_eq!(refused, "delta must be 0: this policy is pure, got 0.000001");
-}
-
-/// What arm 0's first reward does to what an outsider sees in the first decisions: who is played,
-/// and whether arm 0's released mean is at an end of its range.
-fn audit(algorithm: Algorithm, sabotage: Sabotage, sees_means: bool, runs: u64) -> Verdict {
-    Audit::pure(1.0, runs).run(|number, neighbour| {
-        let config = Config { pending_capacity: 8, test_seed: Some(seed(number)), ..Config::new(5, 1.0) };
-        let _hand = sabotage.hand(5);
-        let bandit = Bandit::new(algorithm, &config).unwrap();
-        let mut arms = Vec::new();
-        let mut answer = |bandit: &Bandit| {
-            let decision = bandit.select().unwrap();
-            let first = decision.arm == 0 && !arms.contains(&0);
-            arms.push(decision.arm);
-            bandit.update(decision.ticket, if first { f64::from(u8::from(neighbour)) } else { 0.5 }).unwrap();
-        };
-        (0..5).for_each(|_| answer(&bandit));
-        if sees_means {
-            let mean = bandit.arm_reports().unwrap()[0].mean;
-            return pattern((mean * 4.0).floor() as i64);
-        }
-        (0..2).for_each(|_| answer(&bandit));
-        pattern(arms)
-    })
-}
-
-/// False alarms: six of a million runs of this test.
-#[test]
-fn the_measured_loss_stays_below_epsilon() {
-    for algorithm in POLICIES {
-        let verdict = audit(algorithm, Sabotage::Nothing, true, 20_000);
-        assert!(!verdict.alarm, "{algorithm:?} {verdict:?}");
-        assert!(verdict.epsilon > 0.7, "the auditor is nearly blind: {algorithm:?} {verdict:?}");
-        let verdict = audit(algorithm, Sabotage::Nothing, false, 20_000);
-        assert!(!verdict.alarm, "{algorithm:?} {verdict:?}");
-    }
-}
-
-#[test]
-fn half_the_noise_and_a_second_release_are_caught() {
-    for algorithm in POLICIES {
-        let verdict = audit(algorithm, Sabotage::HalfNoise, true, 20_000);
-        assert!(verdict.alarm, "{algorithm:?} {verdict:?}");
-        let verdict = audit(algorithm, Sabotage::ReleasedTwice, true, 20_000);
-        assert!(verdict.alarm, "{algorithm:?} {verdict:?}");
-    }
-}
-
-/// Clicks come at once, silence says no click. Arm 0's first reward is a click in one world.
-fn audit_arrivals(algorithm: Algorithm, fault: Fault) -> Verdict {
-    Audit::pure(1.0, 2000).run(|number, neighbour| {
-        let config = Config {
-            pending_capacity: 8,
-            answer_window: 4,
-            test_seed: Some(seed(number)),
-            fault,
-            ..Config::new(5, 1.0)
-        };
-        let bandit = Bandit::new(algorithm, &config).unwrap();
-        let seen: Vec<_> = (0..6)
-            .map(|_| {
-                let decision = bandit.select().unwrap();
-                if neighbour && decision.arm == 0 && decision.phase == 0 {
-                    let _ = bandit.update(decision.ticket, 1.0);
-                }
-                (decision.arm, decision.phase)
-            })
-            .collect();
-        pattern(seen)
-    })
-}
-
-/// Who is played, and how many batches were released before, must not tell when a click came.
-#[test]
-fn a_close_by_arrival_is_caught() {
-    for algorithm in POLICIES {
-        let verdict = audit_arrivals(algorithm, Fault::None);
-        assert!(!verdict.alarm, "{algorithm:?} {verdict:?}");
-        let verdict = audit_arrivals(algorithm, Fault::ClosedByArrival);
-        assert!(verdict.alarm, "{algorithm:?} {verdict:?}");
-    }
 }

@@ -46,27 +46,6 @@ fn audit(
     })
 }
 
-/// DP-SE's audit is in se.rs. The claims are pure; false alarms come in one of a million runs.
-#[test]
-fn the_ucb_family_keeps_its_claims() {
-    for (algorithm, horizon) in [(Algorithm::UcbBound, 0), (Algorithm::Ucb, 0), (Algorithm::PrivateUcb, 1)] {
-        let honest = Config { horizon, ..Config::new(5, 1.0) };
-        let verdict = audit(algorithm, &honest, Sabotage::Nothing, 1.0, 1, 1, 10_000);
-        let weak = audit(algorithm, &honest, Sabotage::HalfNoise, 1.0, 1, 1, 10_000);
-        println!("{}: {verdict:?}, with half the noise {weak:?}", algorithm.name());
-        assert!(!verdict.alarm, "{verdict:?}");
-        // DP-UCB hides the one p-sum that tells behind those of the zeros that came after it.
-        assert!(weak.alarm || algorithm == Algorithm::Ucb, "{weak:?}");
-    }
-}
-
-#[test]
-fn an_audit_of_no_privacy_at_all_alarms() {
-    for algorithm in [Algorithm::NonprivateUcb1, Algorithm::NonprivateKlUcb, Algorithm::NonprivateImed] {
-        assert!(audit(algorithm, &Config::new(5, 1.0), Sabotage::Nothing, 1.0, 1, 1, 1000).alarm);
-    }
-}
-
 /// The first release point of DP-UCB-INT, and what its release costs: the report says it when an arm
 /// could have had so many answers.
 fn first_release(config: &Config) -> (u64, f64) {

@@ -195,6 +195,8 @@ fn check(steps: &[Step], window: u32, capacity: u32) -> u32 {
     let counts = bandit.report().unwrap().counts;
     assert_eq!(counts.decisions, model.log.len() as u64);
     assert_eq!((counts.answered, counts.cancelled, counts.expired), (model.answered, model.cancelled, model.expired));
+    let open = model.log.iter().filter(|(_, fate)| matches!(fate, Fate::Open | Fate::Held(_))).count();
+    assert_eq!(counts.pending(), open as u64);
     let d = bandit.diagnostics().unwrap();
     assert_eq!([d.duplicates, d.late, d.rejected, d.unknown], model.refused);
     let pulls: Vec<u64> = bandit.arm_reports().unwrap().iter().map(|a| a.pulls).collect();
