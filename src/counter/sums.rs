@@ -331,6 +331,36 @@ mod tests {
                 assert!(total <= epsilon * (1.0 + 1e-15) && total > epsilon * 0.999, "{k}: {total}");
             }
         }
+        // The shares themselves, before the scales' own rounding, to the last bit.
+        for epsilon in (1..1000).map(|i| f64::from(i) * 0.0137) {
+            for k in 1..LEVELS as u32 {
+                let lambda = block_share(k as usize);
+                let tree = f64::from(k) * share(epsilon, 1.0 - lambda, k);
+                assert!(share(epsilon, lambda, 1) + tree <= epsilon && share(epsilon, lambda, 1) > 0.0, "{k}");
+                assert!(f64::from(k) * share(epsilon, 1.0, k) <= epsilon, "{k}");
+            }
+        }
+        assert_eq!(MAX_COUNT, 1 << 37); // a number of 38 bits, and no more levels than noises
+    }
+
+    /// A hybrid's noises are those of the blocks that are over, and of the open one's tree one a set bit of
+    /// its number of values.
+    #[test]
+    fn the_tail_is_that_of_the_noises_there_are() {
+        let laws = HybridLaws::new(0.5, |e| Laplace::new(e, Reward::ONE as u64)).unwrap();
+        let mut random = crate::random::Seed::new(Some([2; 32])).unwrap().stream();
+        let mut hybrid = Hybrid::new(laws.clone());
+        assert_eq!(hybrid.tail(), Tail::default());
+        let mut blocks = Tail::default();
+        for count in 1..300u64 {
+            assert!(hybrid.add(0, &mut random));
+            let k = count.ilog2() as usize;
+            if count.is_power_of_two() {
+                blocks = blocks.and(laws.0[k.max(1) - 1].0.scale() as f64);
+            }
+            let nodes = (count - (1 << k)).count_ones();
+            assert_eq!(hybrid.tail(), blocks.and_many(nodes, laws.0[k].1.scale() as f64), "{count}");
+        }
     }
 
     #[test]
