@@ -26,9 +26,9 @@ static void room(size_t more) {
 int main(void) {
   size_t i, more, n, refused = 0, made = 0;
   for (i = 0; i < sizeof CONSTRUCTORS / sizeof *CONSTRUCTORS; i++) {
-    dpb_config config = seeded(1u << 20, 1);
+    dpb_config config = seeded(1u << 18, 1); /* as many as most policies take */
     dpb_status status = DPB_NO_MEMORY;
-    for (more = 4; more <= 4096 && status == DPB_NO_MEMORY; more *= 2) {
+    for (more = 1; more <= 4096 && status == DPB_NO_MEMORY; more *= 2) {
       dpb_bandit *bandit = NULL;
       dpb_error error;
       room(more);
@@ -48,7 +48,7 @@ int main(void) {
     }
     CHECK(status == DPB_OK || status == DPB_INVALID_CONFIG); /* too many arms for some policies */
   }
-  CHECK(refused >= 40 && made >= 15);
+  CHECK(made >= 15 && refused >= made);
 
   { /* as many arms as there may be, and as many decisions in flight */
     dpb_config config = seeded(1u << 24, 1);
