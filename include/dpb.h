@@ -16,6 +16,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* The versions that this header was made for, beside dpb_version() and dpb_abi_version(), which are the
+   linked library's. */
+#define DPB_VERSION_STRING "0.1.0"
+#define DPB_ABI_VERSION 1 /* major << 16 | minor */
+
 #if defined(__GNUC__) || defined(__clang__)
 #define DPB_MUST_USE __attribute__((warn_unused_result))
 #else
@@ -546,7 +551,7 @@ typedef struct dpb_shuffle_params {
 /**
  * A structure or snapshot from a newer library.
  */
-#define DPB_VERSION 11
+#define DPB_NEWER_VERSION 11
 
 /**
  * The operating system gave no randomness: nothing private is possible.
@@ -595,13 +600,14 @@ extern "C" {
 const char *dpb_status_name(dpb_status status);
 
 /**
- * The version of this interface: major << 16 | minor. Programs built against the same major
- * version go on working. Any thread.
+ * The version of the linked library's interface: major << 16 | minor. A program goes on working with a
+ * library of the same major version that is not older than DPB_ABI_VERSION, its header's. Any thread.
  */
 uint32_t dpb_abi_version(void);
 
 /**
- * The version of the library, "0.1.0". A static string, never freed. Any thread.
+ * The version of the linked library, "0.1.0"; DPB_VERSION_STRING is the header's. A static string, never
+ * freed. Any thread.
  */
 const char *dpb_version(void);
 
@@ -616,7 +622,7 @@ void dpb_config_init(struct dpb_config *config, uint32_t arms, double epsilon);
  *
  * config: filled by dpb_config_init; read here, not kept. out: receives the handle, which the
  * caller frees with dpb_free. error: NULL, or filled on failure.
- * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_VERSION (struct_size of a newer library);
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_NEWER_VERSION (struct_size of a newer library);
  * DPB_ENTROPY; DPB_NO_MEMORY. Any thread.
  */
 DPB_MUST_USE
@@ -900,7 +906,7 @@ DPB_MUST_USE dpb_status dpb_retire_arm(struct dpb_bandit *bandit, uint32_t arm);
 /**
  * Reads the report. All of it is released already, so reading costs no privacy.
  * out: with struct_size set to 0 or sizeof(dpb_report).
- * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG or DPB_VERSION (struct_size); DPB_POISONED.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG or DPB_NEWER_VERSION (struct_size); DPB_POISONED.
  * Any thread.
  */
 DPB_MUST_USE dpb_status dpb_report_read(const struct dpb_bandit *bandit, struct dpb_report *out);
@@ -908,7 +914,7 @@ DPB_MUST_USE dpb_status dpb_report_read(const struct dpb_bandit *bandit, struct 
 /**
  * Reads counts of refused calls: the only read that is NOT private. For the operator's own eyes.
  * out: with struct_size set to 0 or sizeof(dpb_diagnostics).
- * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG or DPB_VERSION (struct_size); DPB_POISONED.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG or DPB_NEWER_VERSION (struct_size); DPB_POISONED.
  * Any thread.
  */
 DPB_MUST_USE dpb_status dpb_diagnostics_read(const struct dpb_bandit *bandit, struct dpb_diagnostics *out);
@@ -998,7 +1004,7 @@ void dpb_counter_free(struct dpb_counter *counter);
  *
  * config: read here, not kept. out: receives the handle, which the caller frees with
  * dpb_stopping_free. error: NULL, or filled on failure.
- * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_VERSION (struct_size of a newer library);
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_NEWER_VERSION (struct_size of a newer library);
  * DPB_ENTROPY. Any thread.
  */
 DPB_MUST_USE
@@ -1081,7 +1087,7 @@ dpb_status dpb_shuffle_plan(double epsilon,
  * not make a batch of its users (epsilon, delta)-DP is refused.
  * reward: in [0, 1]. bits: room for cap bytes. len: receives the message's length, also when cap
  * is too small.
- * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG or DPB_VERSION (params); DPB_INVALID_REWARD;
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG or DPB_NEWER_VERSION (params); DPB_INVALID_REWARD;
  * DPB_BUFFER_TOO_SMALL (only len written); DPB_ENTROPY. Any thread.
  */
 DPB_MUST_USE
@@ -1098,7 +1104,7 @@ dpb_status dpb_shuffle_encode(const struct dpb_shuffle_params *params,
  * params: read here, not kept; one that does not keep its claim is refused, as by dpb_shuffle_encode
  * (a plan for too few users would close batches before they have their noise). out: receives the
  * handle, which the caller frees with dpb_shuffler_free.
- * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_VERSION; DPB_ENTROPY; DPB_NO_MEMORY. Any thread.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_NEWER_VERSION; DPB_ENTROPY; DPB_NO_MEMORY. Any thread.
  */
 DPB_MUST_USE dpb_status dpb_new_shuffler(const struct dpb_shuffle_params *params, struct dpb_shuffler **out);
 

@@ -41,7 +41,7 @@ pub enum Error {
     Corrupt,
     /// A structure from a newer library.
     #[error("the structure comes from a newer version of the library")]
-    Version,
+    NewerVersion,
     /// The operating system gave no randomness, so nothing private is possible.
     #[error("the operating system gave no randomness")]
     Entropy,

@@ -35,8 +35,8 @@ var (
 	ErrBufferTooSmall = errors.New("dpb: buffer too small")
 	// ErrCorrupt: the bytes are truncated or altered.
 	ErrCorrupt = errors.New("dpb: corrupt data")
-	// ErrVersion: a structure or snapshot from a newer library.
-	ErrVersion = errors.New("dpb: made by a newer library")
+	// ErrNewerVersion: a structure or snapshot from a newer library.
+	ErrNewerVersion = errors.New("dpb: made by a newer library")
 	// ErrEntropy: the operating system gave no randomness, so nothing private is possible.
 	ErrEntropy = errors.New("dpb: no randomness from the operating system")
 	// ErrUnsupported: this policy cannot do what was asked.
@@ -61,7 +61,7 @@ var statuses = [...]error{
 	C.DPB_HALTED:           ErrHalted,
 	C.DPB_BUFFER_TOO_SMALL: ErrBufferTooSmall,
 	C.DPB_CORRUPT:          ErrCorrupt,
-	C.DPB_VERSION:          ErrVersion,
+	C.DPB_NEWER_VERSION:    ErrNewerVersion,
 	C.DPB_ENTROPY:          ErrEntropy,
 	C.DPB_UNSUPPORTED:      ErrUnsupported,
 	C.DPB_POISONED:         ErrPoisoned,

@@ -115,7 +115,7 @@ pub unsafe extern "C" fn dpb_config_init(config: *mut dpb_config, arms: u32, eps
 pub(super) fn check_size<T>(given: u32) -> Result<()> {
     match given as usize {
         size if size == size_of::<T>() => Ok(()),
-        size if size > size_of::<T>() => Err(Error::Version),
+        size if size > size_of::<T>() => Err(Error::NewerVersion),
         _ => Err(Error::config("struct_size", &format!("must be {}", size_of::<T>()), given)),
     }
 }

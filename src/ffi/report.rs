@@ -98,7 +98,7 @@ unsafe fn write_sized<T>(out: *mut T, value: T) -> Result<()> {
 
 /// Reads the report. All of it is released already, so reading costs no privacy.
 /// out: with struct_size set to 0 or sizeof(dpb_report).
-/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG or DPB_VERSION (struct_size); DPB_POISONED.
+/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG or DPB_NEWER_VERSION (struct_size); DPB_POISONED.
 /// Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
@@ -129,7 +129,7 @@ pub unsafe extern "C" fn dpb_report_read(bandit: *const dpb_bandit, out: *mut dp
 
 /// Reads counts of refused calls: the only read that is NOT private. For the operator's own eyes.
 /// out: with struct_size set to 0 or sizeof(dpb_diagnostics).
-/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG or DPB_VERSION (struct_size); DPB_POISONED.
+/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG or DPB_NEWER_VERSION (struct_size); DPB_POISONED.
 /// Any thread.
 #[unsafe(no_mangle)]
 #[must_use]

@@ -162,7 +162,7 @@ pub unsafe extern "C" fn dpb_shuffle_plan(
 /// not make a batch of its users (epsilon, delta)-DP is refused.
 /// reward: in [0, 1]. bits: room for cap bytes. len: receives the message's length, also when cap
 /// is too small.
-/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG or DPB_VERSION (params); DPB_INVALID_REWARD;
+/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG or DPB_NEWER_VERSION (params); DPB_INVALID_REWARD;
 /// DPB_BUFFER_TOO_SMALL (only len written); DPB_ENTROPY. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
@@ -191,7 +191,7 @@ pub unsafe extern "C" fn dpb_shuffle_encode(
 /// params: read here, not kept; one that does not keep its claim is refused, as by dpb_shuffle_encode
 /// (a plan for too few users would close batches before they have their noise). out: receives the
 /// handle, which the caller frees with dpb_shuffler_free.
-/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_VERSION; DPB_ENTROPY; DPB_NO_MEMORY. Any thread.
+/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_NEWER_VERSION; DPB_ENTROPY; DPB_NO_MEMORY. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_new_shuffler(

@@ -30,7 +30,7 @@ pub const DPB_BUFFER_TOO_SMALL: dpb_status = 9;
 /// The bytes are truncated or altered.
 pub const DPB_CORRUPT: dpb_status = 10;
 /// A structure or snapshot from a newer library.
-pub const DPB_VERSION: dpb_status = 11;
+pub const DPB_NEWER_VERSION: dpb_status = 11;
 /// The operating system gave no randomness: nothing private is possible.
 pub const DPB_ENTROPY: dpb_status = 12;
 /// This policy cannot do what was asked.
@@ -53,7 +53,7 @@ impl Error {
             Error::Halted => DPB_HALTED,
             Error::BufferTooSmall { .. } => DPB_BUFFER_TOO_SMALL,
             Error::Corrupt => DPB_CORRUPT,
-            Error::Version => DPB_VERSION,
+            Error::NewerVersion => DPB_NEWER_VERSION,
             Error::Entropy => DPB_ENTROPY,
             Error::Unsupported(_) => DPB_UNSUPPORTED,
             Error::Poisoned => DPB_POISONED,
@@ -75,7 +75,7 @@ fn name(status: dpb_status) -> &'static CStr {
         DPB_HALTED => c"DPB_HALTED",
         DPB_BUFFER_TOO_SMALL => c"DPB_BUFFER_TOO_SMALL",
         DPB_CORRUPT => c"DPB_CORRUPT",
-        DPB_VERSION => c"DPB_VERSION",
+        DPB_NEWER_VERSION => c"DPB_NEWER_VERSION",
         DPB_ENTROPY => c"DPB_ENTROPY",
         DPB_UNSUPPORTED => c"DPB_UNSUPPORTED",
         DPB_POISONED => c"DPB_POISONED",
@@ -91,8 +91,8 @@ pub extern "C" fn dpb_status_name(status: dpb_status) -> *const c_char {
     name(status).as_ptr()
 }
 
-/// The version of this interface: major << 16 | minor. Programs built against the same major
-/// version go on working. Any thread.
+/// The version of the linked library's interface: major << 16 | minor. A program goes on working with a
+/// library of the same major version that is not older than DPB_ABI_VERSION, its header's. Any thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn dpb_abi_version() -> u32 {
     const fn number(text: &str) -> u32 {
@@ -106,7 +106,8 @@ pub extern "C" fn dpb_abi_version() -> u32 {
     const { number(env!("CARGO_PKG_VERSION_MAJOR")) << 16 | number(env!("CARGO_PKG_VERSION_MINOR")) }
 }
 
-/// The version of the library, "0.1.0". A static string, never freed. Any thread.
+/// The version of the linked library, "0.1.0"; DPB_VERSION_STRING is the header's. A static string, never
+/// freed. Any thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn dpb_version() -> *const c_char {
     const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {

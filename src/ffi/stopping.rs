@@ -69,7 +69,7 @@ unsafe fn new(
 ///
 /// config: read here, not kept. out: receives the handle, which the caller frees with
 /// dpb_stopping_free. error: NULL, or filled on failure.
-/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_VERSION (struct_size of a newer library);
+/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_NEWER_VERSION (struct_size of a newer library);
 /// DPB_ENTROPY. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]

@@ -71,7 +71,7 @@ static void configs(constructor *make, int is_private) {
   REFUSE(struct_size, sizeof(dpb_config) - 8);
   c = seeded(5, 1);
   c.struct_size = sizeof(dpb_config) + 8;
-  refused(make, "newer", c, DPB_VERSION);
+  refused(make, "newer", c, DPB_NEWER_VERSION);
 }
 
 static void nulls(dpb_bandit *bandit, constructor *make) {
@@ -135,7 +135,7 @@ static void nulls(dpb_bandit *bandit, constructor *make) {
   report.struct_size = sizeof report - 8;
   STATUS(dpb_report_read(bandit, &report), DPB_INVALID_CONFIG);
   report.struct_size = sizeof report + 8;
-  STATUS(dpb_report_read(bandit, &report), DPB_VERSION);
+  STATUS(dpb_report_read(bandit, &report), DPB_NEWER_VERSION);
   diagnostics.struct_size = 1;
   STATUS(dpb_diagnostics_read(bandit, &diagnostics), DPB_INVALID_CONFIG);
 }
@@ -267,6 +267,7 @@ static void table(constructor *make, int is_private) {
 int main(void) {
   CHECK(dpb_abi_version() == 1); /* 0 << 16 | 1, the packed number itself */
   CHECK(strcmp(dpb_version(), "0.1.0") == 0);
+  CHECK(dpb_abi_version() == DPB_ABI_VERSION && strcmp(dpb_version(), DPB_VERSION_STRING) == 0);
   CHECK(strcmp(dpb_status_name(DPB_OK), "DPB_OK") == 0);
   CHECK(strcmp(dpb_status_name(DPB_POISONED), "DPB_POISONED") == 0);
   CHECK(strcmp(dpb_status_name(-7), "unknown status") == 0);

@@ -95,7 +95,7 @@ static void encoder(void) {
   bad.field = (value);                                                        \
   STATUS(dpb_shuffle_encode(&bad, 1, bits, 8, &len), status)
   BAD(struct_size, 0, DPB_INVALID_CONFIG);
-  BAD(struct_size, 100, DPB_VERSION);
+  BAD(struct_size, 100, DPB_NEWER_VERSION);
   BAD(users, 0, DPB_INVALID_CONFIG);
   BAD(coins_per_user, 0, DPB_INVALID_CONFIG);
   BAD(coin_numerator, 0, DPB_INVALID_CONFIG);

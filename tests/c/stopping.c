@@ -70,7 +70,7 @@ static void says_whether_it_is_private(rule *make) {
     config.field = (value);                                                   \
     STATUS(make(&config, &stopping, &error), expected);                       \
     CHECK(stopping == NULL && error.status == (expected));                    \
-    CHECK((expected) == DPB_VERSION || strstr(error.message, #field) == error.message); \
+    CHECK((expected) == DPB_NEWER_VERSION || strstr(error.message, #field) == error.message); \
   } while (0)
 
 static void refuses(rule *make) {
@@ -85,7 +85,7 @@ static void refuses(rule *make) {
   REFUSE(beta, 0, DPB_INVALID_CONFIG);
   REFUSE(beta, 1, DPB_INVALID_CONFIG);
   REFUSE(struct_size, sizeof config - 8, DPB_INVALID_CONFIG);
-  REFUSE(struct_size, sizeof config + 8, DPB_VERSION);
+  REFUSE(struct_size, sizeof config + 8, DPB_NEWER_VERSION);
   if (make != dpb_new_nas) {
     REFUSE(epsilon, 0, DPB_INVALID_CONFIG);
     REFUSE(epsilon, (double)NAN, DPB_INVALID_CONFIG);

@@ -58,7 +58,7 @@ static void construction() {
   CHECK(error.status() == DPB_INVALID_CONFIG);
   CHECK(std::string(error.what()) == "epsilon must be finite and > 0, got -1");
   config.struct_size += 8;
-  CHECK(refusal([&] { (void)dpb::Bandit(config); }).status() == DPB_VERSION);
+  CHECK(refusal([&] { (void)dpb::Bandit(config); }).status() == DPB_NEWER_VERSION);
 }
 
 static void ownership() {
