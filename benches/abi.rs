@@ -1,7 +1,7 @@
 //! select + update through Rust and through the C interface, beside a bare mutex in the same run.
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use dpb::ffi::{dpb_bandit, dpb_config, dpb_config_init, dpb_decision, dpb_free, dpb_new_nonprivate_ucb1, dpb_new_se};
+use dpb::ffi::{dpb_bandit, dpb_config, dpb_decision, dpb_free, dpb_new_nonprivate_ucb1, dpb_new_se};
 use dpb::ffi::{dpb_error, dpb_select, dpb_status, dpb_update};
 use dpb::{Algorithm, Bandit, Config};
 use std::hint::black_box;
@@ -32,13 +32,10 @@ fn hot_path(criterion: &mut Criterion) {
                 })
             });
             group.bench_function(format!("c/{}/{arms}", algorithm.name()), |b| {
-                let mut config = MaybeUninit::uninit();
+                let config = dpb_config { horizon: 1 << 40, ..dpb_config::defaults(arms, 0.25) };
                 let mut bandit = std::ptr::null_mut();
                 // SAFETY: valid pointers, and the handle is freed once, at the end.
                 unsafe {
-                    dpb_config_init(config.as_mut_ptr(), arms, 0.25);
-                    let mut config = config.assume_init();
-                    config.horizon = 1 << 40;
                     assert_eq!(constructor(&config, &mut bandit, std::ptr::null_mut()), 0);
                     b.iter(|| {
                         let mut decision = MaybeUninit::<dpb_decision>::uninit();

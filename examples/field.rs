@@ -114,18 +114,15 @@ impl Handle {
             Algorithm::NonprivateImed => ffi::dpb_new_nonprivate_imed,
             other => panic!("{}: not in this table", other.name()),
         };
-        let (mut config, mut bandit) = (MaybeUninit::uninit(), std::ptr::null_mut());
+        let config = ffi::dpb_config {
+            horizon: options.horizon,
+            pending_capacity: options.in_flight as u32 + 1,
+            test_seed: seed.as_ptr(),
+            ..ffi::dpb_config::defaults(arms, epsilon)
+        };
+        let mut bandit = std::ptr::null_mut();
         // SAFETY: the pointers are valid, and the seed is read by the constructor only.
-        unsafe {
-            ffi::dpb_config_init(config.as_mut_ptr(), arms, epsilon);
-            let config = ffi::dpb_config {
-                horizon: options.horizon,
-                pending_capacity: options.in_flight as u32 + 1,
-                test_seed: seed.as_ptr(),
-                ..config.assume_init()
-            };
-            assert_eq!(constructor(&config, &mut bandit, std::ptr::null_mut()), ffi::DPB_OK);
-        }
+        unsafe { assert_eq!(constructor(&config, &mut bandit, std::ptr::null_mut()), ffi::DPB_OK) };
         Handle(bandit)
     }
 

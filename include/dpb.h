@@ -158,8 +158,8 @@
 typedef struct dpb_bandit dpb_bandit;
 
 /**
- * A differentially private running sum of values in [0, 1]. Made by dpb_new_counter, destroyed by
- * dpb_counter_free. May be used from any number of threads at once.
+ * A differentially private running sum of values in [0, 1]. Made by dpb_new_counter or
+ * dpb_new_counter_with, destroyed by dpb_counter_free. May be used from any number of threads at once.
  */
 typedef struct dpb_counter dpb_counter;
 
@@ -315,7 +315,7 @@ typedef struct dpb_decision {
  */
 typedef struct dpb_report {
   /**
-   * In: 0 or sizeof(dpb_report). Out: sizeof(dpb_report).
+   * sizeof(dpb_report), set by the caller; lets the struct grow.
    */
   uint32_t struct_size;
   /**
@@ -370,7 +370,7 @@ typedef struct dpb_report {
  */
 typedef struct dpb_diagnostics {
   /**
-   * In: 0 or sizeof(dpb_diagnostics). Out: sizeof(dpb_diagnostics).
+   * sizeof(dpb_diagnostics), set by the caller; lets the struct grow.
    */
   uint32_t struct_size;
   /**
@@ -396,7 +396,8 @@ typedef struct dpb_diagnostics {
 } dpb_diagnostics;
 
 /**
- * What may be published of one arm.
+ * What may be published of one arm. 64 bytes, for good: an array of them has no size of its own, so
+ * there is room instead.
  */
 typedef struct dpb_arm {
   /**
@@ -420,6 +421,10 @@ typedef struct dpb_arm {
    * 0.
    */
   uint32_t reserved;
+  /**
+   * 0: room for what is to come.
+   */
+  double spare[4];
 } dpb_arm;
 
 /**
@@ -428,11 +433,38 @@ typedef struct dpb_arm {
 typedef uint32_t dpb_counter_kind;
 
 /**
- * What a stopping rule is told. Set struct_size to sizeof(dpb_stopping_config).
+ * What a counter is told. Fill it with dpb_counter_config_init, then change what you need.
+ */
+typedef struct dpb_counter_config {
+  /**
+   * sizeof(dpb_counter_config), set by dpb_counter_config_init; lets the struct grow.
+   */
+  uint32_t struct_size;
+  /**
+   * A DPB_COUNTER_ number.
+   */
+  dpb_counter_kind kind;
+  /**
+   * The privacy loss of one value, > 0.
+   */
+  double epsilon;
+  /**
+   * The most values of a binary counter, 1 .. 2^37; ignored by the others.
+   */
+  uint64_t horizon;
+  /**
+   * NULL = operating system entropy; 32 bytes = reproducible and NOT private. Read during
+   * construction only.
+   */
+  const uint8_t *test_seed;
+} dpb_counter_config;
+
+/**
+ * What a stopping rule is told. Fill it with dpb_stopping_config_init, then set alpha and beta.
  */
 typedef struct dpb_stopping_config {
   /**
-   * sizeof(dpb_stopping_config).
+   * sizeof(dpb_stopping_config), set by dpb_stopping_config_init; lets the struct grow.
    */
   uint32_t struct_size;
   /**
@@ -464,7 +496,7 @@ typedef struct dpb_stopping_config {
  * users times as many. Whoever takes a plan computes what its noise gives, and refuses one that does
  * not keep its claim (DPB_INVALID_CONFIG): about 0.2/epsilon microseconds, 4 milliseconds at most.
  * Whether the claim is enough is for you to say: compare epsilon and delta with what was promised.
- * 32 bytes.
+ * 32 bytes, for good: dpb_shuffle_plan cannot know of a caller who has less room.
  */
 typedef struct dpb_shuffle_params {
   /**
@@ -614,8 +646,17 @@ const char *dpb_version(void);
 /**
  * Fills a configuration with the defaults for this many arms and this privacy loss. Nothing is
  * checked here: constructors check. NULL is a no-op. Any thread.
+ *
+ * In C and C++ this is dpb_config_init_sized, with the size that the header knows. The function of this
+ * name fills what dpb_config had in version 0.1, all up to `node`.
  */
 void dpb_config_init(struct dpb_config *config, uint32_t arms, double epsilon);
+
+/**
+ * dpb_config_init for a dpb_config of struct_size bytes, and no more: that of the caller's header, which
+ * may be older than the library.
+ */
+void dpb_config_init_sized(struct dpb_config *config, uint32_t struct_size, uint32_t arms, double epsilon);
 
 /**
  * The policy that we recommend for this configuration: dpb_new_imed.
@@ -905,7 +946,7 @@ DPB_MUST_USE dpb_status dpb_retire_arm(struct dpb_bandit *bandit, uint32_t arm);
 
 /**
  * Reads the report. All of it is released already, so reading costs no privacy.
- * out: with struct_size set to 0 or sizeof(dpb_report).
+ * out: with struct_size set to sizeof(dpb_report).
  * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG or DPB_NEWER_VERSION (struct_size); DPB_POISONED.
  * Any thread.
  */
@@ -913,7 +954,7 @@ DPB_MUST_USE dpb_status dpb_report_read(const struct dpb_bandit *bandit, struct 
 
 /**
  * Reads counts of refused calls: the only read that is NOT private. For the operator's own eyes.
- * out: with struct_size set to 0 or sizeof(dpb_diagnostics).
+ * out: with struct_size set to sizeof(dpb_diagnostics).
  * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG or DPB_NEWER_VERSION (struct_size); DPB_POISONED.
  * Any thread.
  */
@@ -955,15 +996,40 @@ const char *dpb_policy_name(const struct dpb_bandit *bandit);
 uint16_t dpb_ticket_node(uint64_t ticket);
 
 /**
+ * Fills a configuration for a counter of this kind with this privacy loss of one value. Nothing is
+ * checked here: dpb_new_counter_with checks. NULL is a no-op. Any thread.
+ *
+ * In C and C++ this is dpb_counter_config_init_sized, with the size that the header knows. The function
+ * of this name fills what dpb_counter_config had in version 0.1, all up to `test_seed`.
+ */
+void dpb_counter_config_init(struct dpb_counter_config *config, dpb_counter_kind kind, double epsilon);
+
+/**
+ * dpb_counter_config_init for a dpb_counter_config of struct_size bytes, and no more.
+ */
+void dpb_counter_config_init_sized(struct dpb_counter_config *config,
+                                   uint32_t struct_size,
+                                   dpb_counter_kind kind,
+                                   double epsilon);
+
+/**
  * A private running sum: pure epsilon-DP for the whole stream of releases when one value changes
  * (Chan, Shi, Song 2011; the hybrid with the budget shared between its two parts, unlike Tossou
  * and Dimitrakakis 2016, Lemma B.2).
  *
- * kind: a DPB_COUNTER_ number. epsilon: > 0. horizon: the most values of a binary counter,
- * 1 .. 2^37; ignored by the others. test_seed: NULL = operating system entropy; 32 bytes =
- * reproducible and NOT private. out: receives the handle, which the caller frees with
+ * config: read here, not kept. out: receives the handle, which the caller frees with
  * dpb_counter_free. error: NULL, or filled on failure.
- * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_ENTROPY; DPB_NO_MEMORY. Any thread.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_NEWER_VERSION (struct_size of a newer library);
+ * DPB_ENTROPY; DPB_NO_MEMORY. Any thread.
+ */
+DPB_MUST_USE
+dpb_status dpb_new_counter_with(const struct dpb_counter_config *config,
+                                struct dpb_counter **out,
+                                struct dpb_error *error);
+
+/**
+ * dpb_new_counter_with a configuration of these four, whose meaning is told there.
+ * Statuses and threads likewise, but for DPB_NEWER_VERSION.
  */
 DPB_MUST_USE
 dpb_status dpb_new_counter(dpb_counter_kind kind,
@@ -998,6 +1064,23 @@ DPB_MUST_USE dpb_status dpb_counter_is_private(const struct dpb_counter *counter
  * Destroys a counter. NULL is a no-op. No other call on the handle may be running or follow.
  */
 void dpb_counter_free(struct dpb_counter *counter);
+
+/**
+ * Fills a configuration for samples in [-range, range] and this privacy loss of one sample. alpha and
+ * beta are 0, which no constructor takes: set them. Nothing is checked here. NULL is a no-op. Any thread.
+ *
+ * In C and C++ this is dpb_stopping_config_init_sized, with the size that the header knows. The function
+ * of this name fills what dpb_stopping_config had in version 0.1, all up to `test_seed`.
+ */
+void dpb_stopping_config_init(struct dpb_stopping_config *config, double range, double epsilon);
+
+/**
+ * dpb_stopping_config_init for a dpb_stopping_config of struct_size bytes, and no more.
+ */
+void dpb_stopping_config_init_sized(struct dpb_stopping_config *config,
+                                    uint32_t struct_size,
+                                    double range,
+                                    double epsilon);
 
 /**
  * NAS (Domingo, Gavalda, Watanabe 2002; Sajed and Sheffet 2019, section 3): WITHOUT privacy.
@@ -1062,9 +1145,20 @@ void dpb_stopping_free(struct dpb_stopping *stopping);
  * Microseconds to milliseconds.
  *
  * epsilon: in (0, 100]. delta: in (0, 1). users: m, at least 1. flags: 0 or DPB_SHUFFLE_PRINTED.
- * out: receives the plan; may be uninitialised.
+ * out: receives the plan; may be uninitialised. error: NULL, or filled on failure.
  * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (also where a user would send more than 2^20 coins:
  * a larger batch, or a larger epsilon, needs fewer). Any thread.
+ */
+DPB_MUST_USE
+dpb_status dpb_shuffle_plan_with(double epsilon,
+                                 double delta,
+                                 uint32_t users,
+                                 uint32_t flags,
+                                 struct dpb_shuffle_params *out,
+                                 struct dpb_error *error);
+
+/**
+ * dpb_shuffle_plan_with no error.
  */
 DPB_MUST_USE
 dpb_status dpb_shuffle_plan(double epsilon,
@@ -1103,8 +1197,16 @@ dpb_status dpb_shuffle_encode(const struct dpb_shuffle_params *params,
  * system's entropy.
  * params: read here, not kept; one that does not keep its claim is refused, as by dpb_shuffle_encode
  * (a plan for too few users would close batches before they have their noise). out: receives the
- * handle, which the caller frees with dpb_shuffler_free.
+ * handle, which the caller frees with dpb_shuffler_free. error: NULL, or filled on failure.
  * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_NEWER_VERSION; DPB_ENTROPY; DPB_NO_MEMORY. Any thread.
+ */
+DPB_MUST_USE
+dpb_status dpb_new_shuffler_with(const struct dpb_shuffle_params *params,
+                                 struct dpb_shuffler **out,
+                                 struct dpb_error *error);
+
+/**
+ * dpb_new_shuffler_with no error.
  */
 DPB_MUST_USE dpb_status dpb_new_shuffler(const struct dpb_shuffle_params *params, struct dpb_shuffler **out);
 
@@ -1249,12 +1351,20 @@ DPB_ASSERT_SIZE(dpb_decision, 24);
 DPB_ASSERT_SIZE(dpb_error, 256);
 DPB_ASSERT_SIZE(dpb_report, 72);
 DPB_ASSERT_SIZE(dpb_diagnostics, 40);
-DPB_ASSERT_SIZE(dpb_arm, 32);
+DPB_ASSERT_SIZE(dpb_arm, 64);
 DPB_ASSERT_SIZE(dpb_shuffle_params, 32);
 #if UINTPTR_MAX == UINT64_MAX /* they hold a pointer */
 DPB_ASSERT_SIZE(dpb_config, 112);
 DPB_ASSERT_SIZE(dpb_stopping_config, 48);
+DPB_ASSERT_SIZE(dpb_counter_config, 32);
 #endif
 #undef DPB_ASSERT_SIZE
+
+/* What a configuration's size is, the program's own header knows best: a newer library's may be larger. */
+#define dpb_config_init(config, arms, epsilon) dpb_config_init_sized(config, sizeof(dpb_config), arms, epsilon)
+#define dpb_stopping_config_init(config, range, epsilon) \
+  dpb_stopping_config_init_sized(config, sizeof(dpb_stopping_config), range, epsilon)
+#define dpb_counter_config_init(config, kind, epsilon) \
+  dpb_counter_config_init_sized(config, sizeof(dpb_counter_config), kind, epsilon)
 
 #endif /* DPB_H */

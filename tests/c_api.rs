@@ -23,16 +23,24 @@ fn bad_input_changes_nothing() {
 #[test]
 fn valgrind_finds_no_leak_and_no_wild_read() {
     if have("cc") && have("valgrind") {
-        let program = build("cc", "tests/c/bad_input.c", &["-std=c11", "-O1"], Link::Static);
-        let arguments =
-            ["--error-exitcode=9", "--leak-check=full", "--show-leak-kinds=definite,indirect,possible", "-q"];
-        run(Command::new("valgrind").args(arguments).arg(program));
+        for source in ["bad_input", "grow"] {
+            let program = build("cc", &format!("tests/c/{source}.c"), &["-std=c11", "-O1"], Link::Static);
+            let arguments =
+                ["--error-exitcode=9", "--leak-check=full", "--show-leak-kinds=definite,indirect,possible", "-q"];
+            run(Command::new("valgrind").args(arguments).arg(program));
+        }
     }
 }
 
 #[test]
 fn se_keeps_the_papers_schedule() {
     passes("cc", &["-std=c11"], "tests/c/se.c", Link::Static);
+}
+
+#[test]
+fn structs_grow() {
+    passes("cc", &["-std=c99"], "tests/c/grow.c", Link::Shared);
+    passes("c++", &["-xc++", "-std=c++17"], "tests/c/grow.c", Link::Static);
 }
 
 #[test]

@@ -66,11 +66,9 @@ struct Config : dpb_config {
 struct StoppingConfig : dpb_stopping_config {
   StoppingConfig(double sample_range, double relative_error, double failure, double privacy) noexcept
       : dpb_stopping_config() {
-    struct_size = sizeof(dpb_stopping_config);
-    range = sample_range;
+    dpb_stopping_config_init(this, sample_range, privacy);
     alpha = relative_error;
     beta = failure;
-    epsilon = privacy;
   }
 };
 
@@ -78,6 +76,13 @@ enum class CounterKind : dpb_counter_kind {
   logarithmic = DPB_COUNTER_LOGARITHMIC,
   binary = DPB_COUNTER_BINARY,
   hybrid = DPB_COUNTER_HYBRID,
+};
+
+/// dpb_counter_config. A test_seed must outlive the constructor that reads it, no more.
+struct CounterConfig : dpb_counter_config {
+  CounterConfig(CounterKind which, double privacy) noexcept : dpb_counter_config() {
+    dpb_counter_config_init(this, static_cast<dpb_counter_kind>(which), privacy);
+  }
 };
 
 namespace detail {
@@ -236,6 +241,7 @@ public:
   // Reading: all but diagnostics is released already and costs no privacy.
   [[nodiscard]] Report report() const {
     Report report = {};
+    report.struct_size = sizeof report;
     detail::check(dpb_report_read(get(), &report), "dpb_report_read");
     return report;
   }
@@ -271,6 +277,7 @@ public:
   /// NOT private: for the operator's own eyes.
   [[nodiscard]] Diagnostics diagnostics() const {
     Diagnostics diagnostics = {};
+    diagnostics.struct_size = sizeof diagnostics;
     detail::check(dpb_diagnostics_read(get(), &diagnostics), "dpb_diagnostics_read");
     return diagnostics;
   }
@@ -340,7 +347,10 @@ private:
 /// dpb_counter: a private running sum of values in [0, 1].
 class Counter {
 public:
-  /// horizon: the most values of a binary counter. test_seed: nullptr, or 32 bytes and NOT private.
+  explicit Counter(const CounterConfig &c)
+      : handle_(detail::construct<Handle>(dpb_new_counter_with, static_cast<const dpb_counter_config *>(&c))) {}
+  /// The same with these four. horizon: the most values of a binary counter. test_seed: nullptr, or 32
+  /// bytes and NOT private.
   Counter(CounterKind kind, double epsilon, std::uint64_t horizon = 0, const std::uint8_t *test_seed = nullptr)
       : handle_(detail::construct<Handle>(dpb_new_counter, static_cast<dpb_counter_kind>(kind), epsilon, horizon,
                                           test_seed)) {}
@@ -376,7 +386,11 @@ private:
 [[nodiscard]] inline ShuffleParams shuffle_plan(double epsilon, double delta, std::uint32_t users,
                                                 std::uint32_t flags = 0) {
   ShuffleParams params = {};
-  detail::check(dpb_shuffle_plan(epsilon, delta, users, flags, &params), "dpb_shuffle_plan");
+  dpb_error error = {};
+  const dpb_status status = dpb_shuffle_plan_with(epsilon, delta, users, flags, &params, &error);
+  if (status != DPB_OK) {
+    throw Error(status, error.message);
+  }
   return params;
 }
 
@@ -396,11 +410,7 @@ private:
 /// dpb_shuffler: holds a batch's messages until all have come, then gives out their bits in random order, once.
 class Shuffler {
 public:
-  explicit Shuffler(const ShuffleParams &params) {
-    dpb_shuffler *shuffler = nullptr;
-    detail::check(dpb_new_shuffler(&params, &shuffler), "dpb_new_shuffler");
-    handle_.reset(shuffler);
-  }
+  explicit Shuffler(const ShuffleParams &params) : handle_(detail::construct<Handle>(dpb_new_shuffler_with, &params)) {}
 
   /// One user's message; DPB_EXPIRED while a complete batch waits to be taken.
   void push(const std::vector<std::uint8_t> &bits) {
@@ -430,7 +440,9 @@ public:
   [[nodiscard]] dpb_shuffler *get() const noexcept { return handle_.get(); }
 
 private:
-  detail::Handle<dpb_shuffler, dpb_shuffler_free> handle_;
+  using Handle = detail::Handle<dpb_shuffler, dpb_shuffler_free>;
+
+  Handle handle_;
 };
 
 /// The local model: one bit of a reward in [0, 1], epsilon-DP whoever sees it, for ldp_ucb and ldp_klucb.

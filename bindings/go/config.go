@@ -1,7 +1,7 @@
 package dpb
 
-// #cgo noescape dpb_config_init
-// #cgo nocallback dpb_config_init
+// #cgo noescape dpb_config_init_sized
+// #cgo nocallback dpb_config_init_sized
 // #include <dpb.h>
 import "C"
 
@@ -59,7 +59,7 @@ type Config struct {
 // constructors check.
 func NewConfig(arms uint32, epsilon float64) Config {
 	var c C.dpb_config
-	C.dpb_config_init(&c, C.uint32_t(arms), C.double(epsilon))
+	C.dpb_config_init_sized(&c, C.sizeof_dpb_config, C.uint32_t(arms), C.double(epsilon))
 	return Config{
 		Arms:                 arms,
 		Epsilon:              epsilon,
@@ -82,7 +82,7 @@ func NewConfig(arms uint32, epsilon float64) Config {
 // c fills the C struct. The seed stays where it is, pinned until the constructor has read it.
 func (config Config) c(pinner *runtime.Pinner) *C.dpb_config {
 	c := new(C.dpb_config)
-	C.dpb_config_init(c, C.uint32_t(config.Arms), C.double(config.Epsilon))
+	C.dpb_config_init_sized(c, C.sizeof_dpb_config, C.uint32_t(config.Arms), C.double(config.Epsilon))
 	c.delta = C.double(config.Delta)
 	c.beta = C.double(config.Beta)
 	c.horizon = C.uint64_t(config.Horizon)

@@ -1,8 +1,10 @@
 package dpb
 
 /*
-#cgo noescape dpb_new_counter
-#cgo nocallback dpb_new_counter
+#cgo noescape dpb_counter_config_init_sized
+#cgo nocallback dpb_counter_config_init_sized
+#cgo noescape dpb_new_counter_with
+#cgo nocallback dpb_new_counter_with
 #cgo noescape dpb_counter_add
 #cgo nocallback dpb_counter_add
 #cgo noescape dpb_counter_read
@@ -31,16 +33,31 @@ const (
 	CounterHybrid      CounterKind = C.DPB_COUNTER_HYBRID      // at every value, without a horizon
 )
 
-// NewCounter makes a counter. horizon is the most values of a binary one, ignored by the others.
-// testSeed is nil, or makes the counter reproducible and NOT private.
+// CounterConfig describes a counter.
+type CounterConfig struct {
+	Kind     CounterKind
+	Epsilon  float64   // privacy loss of one value, > 0
+	Horizon  uint64    // the most values of a binary counter; ignored by the others
+	TestSeed *[32]byte // nil = operating system entropy; else reproducible and NOT private
+}
+
+// NewCounter is NewCounterWith these four.
 func NewCounter(kind CounterKind, epsilon float64, horizon uint64, testSeed *[32]byte) (*Counter, error) {
+	return NewCounterWith(CounterConfig{Kind: kind, Epsilon: epsilon, Horizon: horizon, TestSeed: testSeed})
+}
+
+// NewCounterWith makes a counter.
+func NewCounterWith(config CounterConfig) (*Counter, error) {
 	var pinner runtime.Pinner
 	defer pinner.Unpin()
 	var c *C.dpb_counter
 	var failure C.dpb_error
-	status := C.dpb_new_counter(C.dpb_counter_kind(kind), C.double(epsilon), C.uint64_t(horizon),
-		pinSeed(&pinner, testSeed), &c, &failure)
-	if status != C.DPB_OK {
+	var given C.dpb_counter_config
+	kind, epsilon := C.dpb_counter_kind(config.Kind), C.double(config.Epsilon)
+	C.dpb_counter_config_init_sized(&given, C.sizeof_dpb_counter_config, kind, epsilon)
+	given.horizon = C.uint64_t(config.Horizon)
+	given.test_seed = pinSeed(&pinner, config.TestSeed)
+	if status := C.dpb_new_counter_with(&given, &c, &failure); status != C.DPB_OK {
 		return nil, explain(status, &failure)
 	}
 	counter := new(Counter)

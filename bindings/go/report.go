@@ -66,7 +66,7 @@ func (b *Bandit) Report() (Report, error) {
 		return Report{}, err
 	}
 	defer b.leave()
-	var r C.dpb_report
+	r := C.dpb_report{struct_size: C.sizeof_dpb_report}
 	if err := check(C.dpb_report_read(c, &r)); err != nil {
 		return Report{}, err
 	}
@@ -151,7 +151,7 @@ func (b *Bandit) Diagnostics() (Diagnostics, error) {
 		return Diagnostics{}, err
 	}
 	defer b.leave()
-	var d C.dpb_diagnostics
+	d := C.dpb_diagnostics{struct_size: C.sizeof_dpb_diagnostics}
 	if err := check(C.dpb_diagnostics_read(c, &d)); err != nil {
 		return Diagnostics{}, err
 	}

@@ -1,12 +1,12 @@
 package dpb
 
 /*
-#cgo noescape dpb_shuffle_plan
-#cgo nocallback dpb_shuffle_plan
+#cgo noescape dpb_shuffle_plan_with
+#cgo nocallback dpb_shuffle_plan_with
 #cgo noescape dpb_shuffle_encode
 #cgo nocallback dpb_shuffle_encode
-#cgo noescape dpb_new_shuffler
-#cgo nocallback dpb_new_shuffler
+#cgo noescape dpb_new_shuffler_with
+#cgo nocallback dpb_new_shuffler_with
 #cgo noescape dpb_shuffler_push
 #cgo nocallback dpb_shuffler_push
 #cgo noescape dpb_shuffler_take
@@ -66,8 +66,10 @@ func ShufflePlan(epsilon, delta float64, users uint32, printed bool) (ShufflePar
 		flags = C.DPB_SHUFFLE_PRINTED
 	}
 	var c C.dpb_shuffle_params
-	if err := check(C.dpb_shuffle_plan(C.double(epsilon), C.double(delta), C.uint32_t(users), flags, &c)); err != nil {
-		return ShuffleParams{}, err
+	var failure C.dpb_error
+	status := C.dpb_shuffle_plan_with(C.double(epsilon), C.double(delta), C.uint32_t(users), flags, &c, &failure)
+	if status != C.DPB_OK {
+		return ShuffleParams{}, explain(status, &failure)
 	}
 	return shuffleParams(&c), nil
 }
@@ -97,8 +99,9 @@ type Shuffler struct {
 func NewShuffler(params ShuffleParams) (*Shuffler, error) {
 	config := params.c()
 	var c *C.dpb_shuffler
-	if err := check(C.dpb_new_shuffler(&config, &c)); err != nil {
-		return nil, err
+	var failure C.dpb_error
+	if status := C.dpb_new_shuffler_with(&config, &c, &failure); status != C.DPB_OK {
+		return nil, explain(status, &failure)
 	}
 	s := new(Shuffler)
 	s.own(c, func(c *C.dpb_shuffler) { C.dpb_shuffler_free(c) })

@@ -1,6 +1,8 @@
 package dpb
 
 /*
+#cgo noescape dpb_stopping_config_init_sized
+#cgo nocallback dpb_stopping_config_init_sized
 #cgo noescape construct_stopping
 #cgo nocallback construct_stopping
 #cgo noescape dpb_stopping_push
@@ -59,14 +61,12 @@ func newStopping(constructor C.stopping_constructor, config StoppingConfig) (*St
 	defer pinner.Unpin()
 	var c *C.dpb_stopping
 	var failure C.dpb_error
-	status := C.construct_stopping(constructor, &C.dpb_stopping_config{
-		struct_size: C.sizeof_dpb_stopping_config,
-		_range:      C.double(config.Range),
-		alpha:       C.double(config.Alpha),
-		beta:        C.double(config.Beta),
-		epsilon:     C.double(config.Epsilon),
-		test_seed:   pinSeed(&pinner, config.TestSeed),
-	}, &c, &failure)
+	var given C.dpb_stopping_config
+	C.dpb_stopping_config_init_sized(&given, C.sizeof_dpb_stopping_config, C.double(config.Range), C.double(config.Epsilon))
+	given.alpha = C.double(config.Alpha)
+	given.beta = C.double(config.Beta)
+	given.test_seed = pinSeed(&pinner, config.TestSeed)
+	status := C.construct_stopping(constructor, &given, &c, &failure)
 	if status != C.DPB_OK {
 		return nil, explain(status, &failure)
 	}

@@ -126,9 +126,9 @@ static void server(int to_devices, int from_shuffler) {
   config.horizon = 1000000;
   config.batch = USERS;
   if (dpb_new_sdp_ae(&config, &bandit, &error) != DPB_OK) die(error.message);
+  report.struct_size = sizeof report;
   while (dpb_best_arm(bandit, &best) == DPB_NOT_READY) {
     struct pollfd arrival = {from_shuffler, POLLIN, 0};
-    report.struct_size = 0;
     check(dpb_report_read(bandit, &report));
     if (report.phase != phase) {
       phase = report.phase;
@@ -152,7 +152,6 @@ static void server(int to_devices, int from_shuffler) {
       wanted += report.arms_active; /* some users were lost: ask others */
     }
   }
-  report.struct_size = 0;
   check(dpb_report_read(bandit, &report));
   if (best != BEST) die("found the wrong arm");
   if (report.answered != 0) die("the server saw an answer");

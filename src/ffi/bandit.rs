@@ -106,14 +106,9 @@ pub(super) unsafe fn new(
     out: *mut *mut dpb_bandit,
     error: *mut dpb_error,
 ) -> dpb_status {
-    if config.is_null() {
-        // SAFETY: NULL or valid, by contract.
-        unsafe { explain(error, DPB_NULL, "config is NULL") };
-        return DPB_NULL;
-    }
-    // SAFETY: not NULL, so valid by contract; likewise out and error.
+    // SAFETY: NULL or valid, by contract; config is not NULL where it is read.
     unsafe {
-        construct(out, error, || {
+        construct(config, out, error, || {
             let config = dpb_config::read(config)?;
             Ok(dpb_bandit { guard: Guard::default(), bandit: Bandit::new(algorithm, &config)? })
         })
@@ -583,12 +578,9 @@ pub unsafe extern "C" fn dpb_test_new(
     out: *mut *mut dpb_bandit,
     error: *mut dpb_error,
 ) -> dpb_status {
-    if config.is_null() {
-        return DPB_NULL;
-    }
-    // SAFETY: config is not NULL, so valid by contract; likewise out and error.
+    // SAFETY: NULL or valid, by contract; config is not NULL where it is read.
     unsafe {
-        construct(out, error, || {
+        construct(config, out, error, || {
             let none = || Error::config("fault", "must be the number of a fault", fault);
             let fault = *Fault::ALL.get(fault as usize).ok_or_else(none)?;
             let config = Config { fault, ..dpb_config::read(config)? };

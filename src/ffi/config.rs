@@ -1,10 +1,12 @@
 //! dpb_config and dpb_error.
 
 use super::guard;
+use super::sized::{self, Growing};
 use super::status::{DPB_NULL, DPB_OK, dpb_status};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use std::ffi::c_char;
+use std::mem::offset_of;
 
 /// The configuration of a bandit. Fill it with dpb_config_init, then change what you need.
 #[repr(C)]
@@ -79,45 +81,29 @@ pub struct dpb_error {
 const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_config>() == 112);
 const _: () = assert!(size_of::<dpb_error>() == 256);
 
-/// Fills a configuration with the defaults for this many arms and this privacy loss. Nothing is
-/// checked here: constructors check. NULL is a no-op. Any thread.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn dpb_config_init(config: *mut dpb_config, arms: u32, epsilon: f64) {
-    if config.is_null() {
-        return;
-    }
-    let d = Config::new(arms, epsilon);
-    let filled = dpb_config {
-        struct_size: size_of::<dpb_config>() as u32,
-        arms,
-        epsilon,
-        delta: d.delta,
-        beta: d.beta,
-        horizon: d.horizon,
-        reward_min: d.reward_min,
-        reward_max: d.reward_max,
-        reward_bits: d.reward_bits,
-        contributions_per_user: d.contributions_per_user,
-        pending_capacity: d.pending_capacity,
-        answer_window: d.answer_window,
-        flags: 0,
-        test_seed: std::ptr::null(),
-        interval_exponent: d.interval_exponent,
-        batch: d.batch,
-        base: d.base,
-        node: d.node,
-    };
-    // SAFETY: not NULL, so valid for a dpb_config by contract.
-    unsafe { config.write(filled) };
+// SAFETY: repr(C), begins with its size, ends with a u64; all its fields are numbers and an address.
+unsafe impl Growing for dpb_config {
+    const SHORTEST: usize = offset_of!(dpb_config, node);
 }
 
-/// Checks a size-prefixed struct: `given` is what the caller's library calls its size.
-pub(super) fn check_size<T>(given: u32) -> Result<()> {
-    match given as usize {
-        size if size == size_of::<T>() => Ok(()),
-        size if size > size_of::<T>() => Err(Error::NewerVersion),
-        _ => Err(Error::config("struct_size", &format!("must be {}", size_of::<T>()), given)),
-    }
+/// Fills a configuration with the defaults for this many arms and this privacy loss. Nothing is
+/// checked here: constructors check. NULL is a no-op. Any thread.
+///
+/// In C and C++ this is dpb_config_init_sized, with the size that the header knows. The function of this
+/// name fills what dpb_config had in version 0.1, all up to `node`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dpb_config_init(config: *mut dpb_config, arms: u32, epsilon: f64) {
+    const SIZE: usize = offset_of!(dpb_config, node) + size_of::<u64>();
+    // SAFETY: passed on.
+    unsafe { dpb_config_init_sized(config, SIZE as u32, arms, epsilon) };
+}
+
+/// dpb_config_init for a dpb_config of struct_size bytes, and no more: that of the caller's header, which
+/// may be older than the library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dpb_config_init_sized(config: *mut dpb_config, struct_size: u32, arms: u32, epsilon: f64) {
+    // SAFETY: NULL or valid for so many bytes, by contract.
+    unsafe { sized::init(config, struct_size, dpb_config::defaults(arms, epsilon)) };
 }
 
 /// 32 bytes behind a pointer that may be NULL.
@@ -127,13 +113,36 @@ pub(super) fn read_seed(seed: *const u8) -> Option<[u8; 32]> {
 }
 
 impl dpb_config {
+    /// What dpb_config_init fills in, for those who call the interface from Rust.
+    pub fn defaults(arms: u32, epsilon: f64) -> dpb_config {
+        let d = Config::new(arms, epsilon);
+        dpb_config {
+            struct_size: size_of::<dpb_config>() as u32,
+            arms,
+            epsilon,
+            delta: d.delta,
+            beta: d.beta,
+            horizon: d.horizon,
+            reward_min: d.reward_min,
+            reward_max: d.reward_max,
+            reward_bits: d.reward_bits,
+            contributions_per_user: d.contributions_per_user,
+            pending_capacity: d.pending_capacity,
+            answer_window: d.answer_window,
+            flags: 0,
+            test_seed: std::ptr::null(),
+            interval_exponent: d.interval_exponent,
+            batch: d.batch,
+            base: d.base,
+            node: d.node,
+        }
+    }
+
     /// # Safety
-    /// `config` points to a struct that begins with its own size.
+    /// `config` is valid for as many bytes as it says.
     pub(super) unsafe fn read(config: *const dpb_config) -> Result<Config> {
-        // SAFETY: the first field is there in every version of the struct.
-        check_size::<dpb_config>(unsafe { config.cast::<u32>().read() })?;
-        // SAFETY: the size says that it is ours.
-        let c = unsafe { config.read() };
+        // SAFETY: passed on.
+        let c = unsafe { sized::read(config, dpb_config::defaults(0, 0.0)) }?;
         if c.flags & !(DPB_CLAMP_REWARDS | DPB_RIGOROUS_INDEX | DPB_SHUFFLE_PRINTED) != 0 {
             return Err(Error::config("flags", "must be 0 or DPB_ flags of dpb_config", c.flags));
         }
@@ -160,24 +169,40 @@ impl dpb_config {
     }
 }
 
-/// Runs a constructor: hands out a boxed handle, or fills `error` (NULL allowed).
+/// Runs a constructor: hands out a boxed handle, or fills `error` (NULL allowed). `config` is what it will
+/// read: not NULL.
 ///
 /// # Safety
 /// `out` and `error` are NULL or valid.
-pub(super) unsafe fn construct<H>(
+pub(super) unsafe fn construct<C, H>(
+    config: *const C,
     out: *mut *mut H,
     error: *mut dpb_error,
     build: impl FnOnce() -> Result<H>,
 ) -> dpb_status {
+    if config.is_null() {
+        // SAFETY: as above.
+        unsafe { explain(error, DPB_NULL, "config is NULL") };
+        return DPB_NULL;
+    }
+    // SAFETY: as above.
+    unsafe { produce(out, error, || Ok(Box::into_raw(Box::new(build()?)))) }
+}
+
+/// Runs a cold call that has no handle yet: writes what it gives, or fills `error` (NULL allowed).
+///
+/// # Safety
+/// `out` and `error` are NULL or valid.
+pub(super) unsafe fn produce<T>(out: *mut T, error: *mut dpb_error, body: impl FnOnce() -> Result<T>) -> dpb_status {
     if out.is_null() {
         // SAFETY: as above.
         unsafe { explain(error, DPB_NULL, "out is NULL") };
         return DPB_NULL;
     }
-    match guard::catch(build) {
-        Ok(handle) => {
+    match guard::catch(body) {
+        Ok(value) => {
             // SAFETY: not NULL, so valid by contract.
-            unsafe { out.write(Box::into_raw(Box::new(handle))) };
+            unsafe { out.write(value) };
             DPB_OK
         }
         Err(failure) => {

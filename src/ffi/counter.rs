@@ -2,13 +2,15 @@
 
 use super::config::{construct, dpb_error, read_seed};
 use super::guard::{self, Guard, Handle, call};
+use super::sized::{self, Growing};
 use super::status::{DPB_NULL, dpb_status};
 use crate::counter::{Counter, CounterKind};
 use crate::error::Error;
+use std::mem::offset_of;
 use std::sync::Mutex;
 
-/// A differentially private running sum of values in [0, 1]. Made by dpb_new_counter, destroyed by
-/// dpb_counter_free. May be used from any number of threads at once.
+/// A differentially private running sum of values in [0, 1]. Made by dpb_new_counter or
+/// dpb_new_counter_with, destroyed by dpb_counter_free. May be used from any number of threads at once.
 pub struct dpb_counter {
     guard: Guard,
     counter: Mutex<Counter>,
@@ -34,15 +36,100 @@ const _: () = assert!(DPB_COUNTER_LOGARITHMIC == CounterKind::Logarithmic as u32
 const _: () = assert!(DPB_COUNTER_BINARY == CounterKind::Binary as u32);
 const _: () = assert!(DPB_COUNTER_HYBRID == CounterKind::Hybrid as u32);
 
+/// What a counter is told. Fill it with dpb_counter_config_init, then change what you need.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct dpb_counter_config {
+    /// sizeof(dpb_counter_config), set by dpb_counter_config_init; lets the struct grow.
+    pub struct_size: u32,
+    /// A DPB_COUNTER_ number.
+    pub kind: dpb_counter_kind,
+    /// The privacy loss of one value, > 0.
+    pub epsilon: f64,
+    /// The most values of a binary counter, 1 .. 2^37; ignored by the others.
+    pub horizon: u64,
+    /// NULL = operating system entropy; 32 bytes = reproducible and NOT private. Read during
+    /// construction only.
+    pub test_seed: *const u8,
+}
+
+const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_counter_config>() == 32);
+
+// SAFETY: repr(C), begins with its size, ends with an address; all its fields are numbers and addresses.
+unsafe impl Growing for dpb_counter_config {
+    const SHORTEST: usize = AT_FIRST;
+}
+
+/// The size in version 0.1.
+const AT_FIRST: usize = offset_of!(dpb_counter_config, test_seed) + size_of::<*const u8>();
+
+impl dpb_counter_config {
+    pub(super) fn defaults(kind: dpb_counter_kind, epsilon: f64) -> dpb_counter_config {
+        let struct_size = size_of::<dpb_counter_config>() as u32;
+        dpb_counter_config { struct_size, kind, epsilon, horizon: 0, test_seed: std::ptr::null() }
+    }
+}
+
+/// Fills a configuration for a counter of this kind with this privacy loss of one value. Nothing is
+/// checked here: dpb_new_counter_with checks. NULL is a no-op. Any thread.
+///
+/// In C and C++ this is dpb_counter_config_init_sized, with the size that the header knows. The function
+/// of this name fills what dpb_counter_config had in version 0.1, all up to `test_seed`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dpb_counter_config_init(
+    config: *mut dpb_counter_config,
+    kind: dpb_counter_kind,
+    epsilon: f64,
+) {
+    // SAFETY: passed on.
+    unsafe { dpb_counter_config_init_sized(config, AT_FIRST as u32, kind, epsilon) };
+}
+
+/// dpb_counter_config_init for a dpb_counter_config of struct_size bytes, and no more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dpb_counter_config_init_sized(
+    config: *mut dpb_counter_config,
+    struct_size: u32,
+    kind: dpb_counter_kind,
+    epsilon: f64,
+) {
+    // SAFETY: NULL or valid for so many bytes, by contract.
+    unsafe { sized::init(config, struct_size, dpb_counter_config::defaults(kind, epsilon)) };
+}
+
 /// A private running sum: pure epsilon-DP for the whole stream of releases when one value changes
 /// (Chan, Shi, Song 2011; the hybrid with the budget shared between its two parts, unlike Tossou
 /// and Dimitrakakis 2016, Lemma B.2).
 ///
-/// kind: a DPB_COUNTER_ number. epsilon: > 0. horizon: the most values of a binary counter,
-/// 1 .. 2^37; ignored by the others. test_seed: NULL = operating system entropy; 32 bytes =
-/// reproducible and NOT private. out: receives the handle, which the caller frees with
+/// config: read here, not kept. out: receives the handle, which the caller frees with
 /// dpb_counter_free. error: NULL, or filled on failure.
-/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_ENTROPY; DPB_NO_MEMORY. Any thread.
+/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_NEWER_VERSION (struct_size of a newer library);
+/// DPB_ENTROPY; DPB_NO_MEMORY. Any thread.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_new_counter_with(
+    config: *const dpb_counter_config,
+    out: *mut *mut dpb_counter,
+    error: *mut dpb_error,
+) -> dpb_status {
+    // SAFETY: NULL or valid, by contract; config is not NULL where it is read.
+    unsafe {
+        construct(config, out, error, || {
+            let c = sized::read(config, dpb_counter_config::defaults(DPB_COUNTER_LOGARITHMIC, 0.0))?;
+            let kind = match c.kind {
+                DPB_COUNTER_LOGARITHMIC => CounterKind::Logarithmic,
+                DPB_COUNTER_BINARY => CounterKind::Binary,
+                DPB_COUNTER_HYBRID => CounterKind::Hybrid,
+                other => return Err(Error::config("kind", "must be a DPB_COUNTER_ number", other)),
+            };
+            let counter = Counter::new(kind, c.epsilon, c.horizon, read_seed(c.test_seed))?;
+            Ok(dpb_counter { guard: Guard::default(), counter: Mutex::new(counter) })
+        })
+    }
+}
+
+/// dpb_new_counter_with a configuration of these four, whose meaning is told there.
+/// Statuses and threads likewise, but for DPB_NEWER_VERSION.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_new_counter(
@@ -53,19 +140,9 @@ pub unsafe extern "C" fn dpb_new_counter(
     out: *mut *mut dpb_counter,
     error: *mut dpb_error,
 ) -> dpb_status {
-    // SAFETY: NULL or valid, by contract.
-    unsafe {
-        construct(out, error, || {
-            let kind = match kind {
-                DPB_COUNTER_LOGARITHMIC => CounterKind::Logarithmic,
-                DPB_COUNTER_BINARY => CounterKind::Binary,
-                DPB_COUNTER_HYBRID => CounterKind::Hybrid,
-                other => return Err(Error::config("kind", "must be a DPB_COUNTER_ number", other)),
-            };
-            let counter = Counter::new(kind, epsilon, horizon, read_seed(test_seed))?;
-            Ok(dpb_counter { guard: Guard::default(), counter: Mutex::new(counter) })
-        })
-    }
+    let config = dpb_counter_config { horizon, test_seed, ..dpb_counter_config::defaults(kind, epsilon) };
+    // SAFETY: passed on.
+    unsafe { dpb_new_counter_with(&raw const config, out, error) }
 }
 
 /// Adds a value in [0, 1] and brings the release up to date. O(1) amortised, never allocates.

@@ -15,6 +15,7 @@ mod guard;
 mod local;
 mod report;
 mod shuffle;
+mod sized;
 mod status;
 mod stopping;
 

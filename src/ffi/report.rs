@@ -1,10 +1,10 @@
 //! Reading: dpb_report, dpb_arm, dpb_diagnostics.
 
 use super::bandit::dpb_bandit;
-use super::config::check_size;
 use super::guard::call;
+use super::sized::{self, Growing};
 use super::status::{DPB_NULL, dpb_status};
-use crate::error::{Error, Result};
+use crate::error::Error;
 use std::ffi::{CStr, c_char};
 
 /// What may be published of a handle: released values and public counts.
@@ -15,7 +15,7 @@ use std::ffi::{CStr, c_char};
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct dpb_report {
-    /// In: 0 or sizeof(dpb_report). Out: sizeof(dpb_report).
+    /// sizeof(dpb_report), set by the caller; lets the struct grow.
     pub struct_size: u32,
     /// The policy's epoch, phase or interval.
     pub phase: u32,
@@ -46,7 +46,7 @@ pub struct dpb_report {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct dpb_diagnostics {
-    /// In: 0 or sizeof(dpb_diagnostics). Out: sizeof(dpb_diagnostics).
+    /// sizeof(dpb_diagnostics), set by the caller; lets the struct grow.
     pub struct_size: u32,
     /// 0.
     pub reserved: u32,
@@ -60,9 +60,10 @@ pub struct dpb_diagnostics {
     pub unknown: u64,
 }
 
-/// What may be published of one arm.
+/// What may be published of one arm. 64 bytes, for good: an array of them has no size of its own, so
+/// there is room instead.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct dpb_arm {
     /// The released mean in the caller's units, NaN before the first release.
     pub mean: f64,
@@ -75,29 +76,26 @@ pub struct dpb_arm {
     pub active: u32,
     /// 0.
     pub reserved: u32,
+    /// 0: room for what is to come.
+    pub spare: [f64; 4],
 }
 
 const _: () = assert!(size_of::<dpb_report>() == 72);
 const _: () = assert!(size_of::<dpb_diagnostics>() == 40);
-const _: () = assert!(size_of::<dpb_arm>() == 32);
+const _: () = assert!(size_of::<dpb_arm>() == 64);
 
-/// Writes a size-prefixed output.
-///
-/// # Safety
-/// `out` is valid and its first field is initialised.
-unsafe fn write_sized<T>(out: *mut T, value: T) -> Result<()> {
-    // SAFETY: a size-prefixed struct begins with a u32.
-    let given = unsafe { out.cast::<u32>().read() };
-    if given != 0 {
-        check_size::<T>(given)?;
-    }
-    // SAFETY: the size says that it is ours.
-    unsafe { out.write(value) };
-    Ok(())
+// SAFETY: repr(C), begins with its size, ends with two u32; all its fields are numbers.
+unsafe impl Growing for dpb_report {
+    const SHORTEST: usize = 72;
+}
+
+// SAFETY: repr(C), begins with its size, ends with a u64; all its fields are numbers.
+unsafe impl Growing for dpb_diagnostics {
+    const SHORTEST: usize = 40;
 }
 
 /// Reads the report. All of it is released already, so reading costs no privacy.
-/// out: with struct_size set to 0 or sizeof(dpb_report).
+/// out: with struct_size set to sizeof(dpb_report).
 /// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG or DPB_NEWER_VERSION (struct_size); DPB_POISONED.
 /// Any thread.
 #[unsafe(no_mangle)]
@@ -122,13 +120,13 @@ pub unsafe extern "C" fn dpb_report_read(bandit: *const dpb_bandit, out: *mut dp
             is_private: r.is_private.into(),
             policy: r.algorithm as u32,
         };
-        // SAFETY: not NULL, so valid by contract.
-        unsafe { write_sized(out, report) }
+        // SAFETY: not NULL, so valid for as many bytes as it says, by contract.
+        unsafe { sized::write(out, report) }
     })
 }
 
 /// Reads counts of refused calls: the only read that is NOT private. For the operator's own eyes.
-/// out: with struct_size set to 0 or sizeof(dpb_diagnostics).
+/// out: with struct_size set to sizeof(dpb_diagnostics).
 /// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG or DPB_NEWER_VERSION (struct_size); DPB_POISONED.
 /// Any thread.
 #[unsafe(no_mangle)]
@@ -147,8 +145,8 @@ pub unsafe extern "C" fn dpb_diagnostics_read(bandit: *const dpb_bandit, out: *m
             rejected: d.rejected,
             unknown: d.unknown,
         };
-        // SAFETY: not NULL, so valid by contract.
-        unsafe { write_sized(out, diagnostics) }
+        // SAFETY: not NULL, so valid for as many bytes as it says, by contract.
+        unsafe { sized::write(out, diagnostics) }
     })
 }
 
@@ -175,7 +173,14 @@ pub unsafe extern "C" fn dpb_arms_read(
             return Err(Error::BufferTooSmall { needed });
         }
         b.bandit.for_each_arm(|arm, a| {
-            let read = dpb_arm { mean: a.mean, width: a.width, pulls: a.pulls, active: a.active.into(), reserved: 0 };
+            let read = dpb_arm {
+                mean: a.mean,
+                width: a.width,
+                pulls: a.pulls,
+                active: a.active.into(),
+                reserved: 0,
+                spare: [0.0; 4],
+            };
             // Another thread may have added arms since.
             if (arm as usize) < needed {
                 // SAFETY: arm < needed <= cap, and there is room for cap, by contract.

@@ -1,8 +1,9 @@
 //! The three roles of the shuffle model, and the policies on shuffled batches.
 
 use super::bandit::{dpb_bandit, new};
-use super::config::{DPB_SHUFFLE_PRINTED, check_size, construct, dpb_config, dpb_error};
+use super::config::{DPB_SHUFFLE_PRINTED, construct, dpb_config, dpb_error, produce};
 use super::guard::{self, Guard, Handle, call};
+use super::sized::{self, Growing};
 use super::status::{DPB_NULL, DPB_OK, dpb_status};
 use crate::error::{Error, Result};
 use crate::policy::Algorithm;
@@ -16,7 +17,7 @@ use std::sync::Mutex;
 /// users times as many. Whoever takes a plan computes what its noise gives, and refuses one that does
 /// not keep its claim (DPB_INVALID_CONFIG): about 0.2/epsilon microseconds, 4 milliseconds at most.
 /// Whether the claim is enough is for you to say: compare epsilon and delta with what was promised.
-/// 32 bytes.
+/// 32 bytes, for good: dpb_shuffle_plan cannot know of a caller who has less room.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct dpb_shuffle_params {
@@ -35,6 +36,11 @@ pub struct dpb_shuffle_params {
 }
 
 const _: () = assert!(size_of::<dpb_shuffle_params>() == 32);
+
+// SAFETY: repr(C), begins with its size, ends with a f64; all its fields are numbers.
+unsafe impl Growing for dpb_shuffle_params {
+    const SHORTEST: usize = 32;
+}
 
 /// dpb_report.policy: dpb_new_sdp_ae.
 pub const DPB_POLICY_SDP_AE: u32 = 15;
@@ -73,10 +79,10 @@ impl From<Params> for dpb_shuffle_params {
 
 impl dpb_shuffle_params {
     /// # Safety
-    /// `params` points to a struct that begins with its own size.
+    /// `params` is valid for as many bytes as it says.
     unsafe fn read(params: *const dpb_shuffle_params) -> Result<Params> {
         // SAFETY: the first field is there in every version of the struct.
-        check_size::<dpb_shuffle_params>(unsafe { params.cast::<u32>().read() })?;
+        sized::known::<dpb_shuffle_params>(unsafe { params.cast::<u32>().read() })?;
         // SAFETY: the size says that it is ours.
         let p = unsafe { params.read() };
         let noise = ShuffleNoise { coins_per_user: p.coins_per_user, coin_numerator: p.coin_numerator.into() };
@@ -123,9 +129,31 @@ fn status(outcome: Result<()>) -> dpb_status {
 /// Microseconds to milliseconds.
 ///
 /// epsilon: in (0, 100]. delta: in (0, 1). users: m, at least 1. flags: 0 or DPB_SHUFFLE_PRINTED.
-/// out: receives the plan; may be uninitialised.
+/// out: receives the plan; may be uninitialised. error: NULL, or filled on failure.
 /// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (also where a user would send more than 2^20 coins:
 /// a larger batch, or a larger epsilon, needs fewer). Any thread.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_shuffle_plan_with(
+    epsilon: f64,
+    delta: f64,
+    users: u32,
+    flags: u32,
+    out: *mut dpb_shuffle_params,
+    error: *mut dpb_error,
+) -> dpb_status {
+    // SAFETY: NULL or valid, by contract.
+    unsafe {
+        produce(out, error, || {
+            if flags & !DPB_SHUFFLE_PRINTED != 0 {
+                return Err(Error::config("flags", "must be 0 or DPB_SHUFFLE_PRINTED", flags));
+            }
+            Ok(Params::new(epsilon, delta, users, flags == DPB_SHUFFLE_PRINTED)?.into())
+        })
+    }
+}
+
+/// dpb_shuffle_plan_with no error.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_shuffle_plan(
@@ -135,18 +163,8 @@ pub unsafe extern "C" fn dpb_shuffle_plan(
     flags: u32,
     out: *mut dpb_shuffle_params,
 ) -> dpb_status {
-    if out.is_null() {
-        return DPB_NULL;
-    }
-    status(guard::catch(|| {
-        if flags & !DPB_SHUFFLE_PRINTED != 0 {
-            return Err(Error::config("flags", "must be 0 or DPB_SHUFFLE_PRINTED", flags));
-        }
-        let plan = Params::new(epsilon, delta, users, flags == DPB_SHUFFLE_PRINTED)?;
-        // SAFETY: not NULL, so valid by contract.
-        unsafe { out.write(plan.into()) };
-        Ok(())
-    }))
+    // SAFETY: passed on.
+    unsafe { dpb_shuffle_plan_with(epsilon, delta, users, flags, out, std::ptr::null_mut()) }
 }
 
 /// The encoder, on the user's device: a reward in, one message out. No handle, no allocation.
@@ -190,24 +208,33 @@ pub unsafe extern "C" fn dpb_shuffle_encode(
 /// system's entropy.
 /// params: read here, not kept; one that does not keep its claim is refused, as by dpb_shuffle_encode
 /// (a plan for too few users would close batches before they have their noise). out: receives the
-/// handle, which the caller frees with dpb_shuffler_free.
+/// handle, which the caller frees with dpb_shuffler_free. error: NULL, or filled on failure.
 /// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_NEWER_VERSION; DPB_ENTROPY; DPB_NO_MEMORY. Any thread.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_new_shuffler_with(
+    params: *const dpb_shuffle_params,
+    out: *mut *mut dpb_shuffler,
+    error: *mut dpb_error,
+) -> dpb_status {
+    // SAFETY: NULL or valid, by contract; params is not NULL where it is read.
+    unsafe {
+        construct(params, out, error, || {
+            let shuffler = Shuffler::new(dpb_shuffle_params::read(params)?, None)?;
+            Ok(dpb_shuffler { guard: Guard::default(), shuffler: Mutex::new(shuffler) })
+        })
+    }
+}
+
+/// dpb_new_shuffler_with no error.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_new_shuffler(
     params: *const dpb_shuffle_params,
     out: *mut *mut dpb_shuffler,
 ) -> dpb_status {
-    if params.is_null() {
-        return DPB_NULL;
-    }
-    // SAFETY: not NULL, so valid by contract; likewise out.
-    unsafe {
-        construct(out, std::ptr::null_mut(), || {
-            let shuffler = Shuffler::new(dpb_shuffle_params::read(params)?, None)?;
-            Ok(dpb_shuffler { guard: Guard::default(), shuffler: Mutex::new(shuffler) })
-        })
-    }
+    // SAFETY: passed on.
+    unsafe { dpb_new_shuffler_with(params, out, std::ptr::null_mut()) }
 }
 
 fn shuffling(shuffler: *mut dpb_shuffler, body: impl FnOnce(&mut Shuffler) -> Result<()>) -> dpb_status {

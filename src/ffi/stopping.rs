@@ -1,10 +1,12 @@
 //! dpb_stopping: stopping rules.
 
-use super::config::{check_size, construct, dpb_error, explain, read_seed};
+use super::config::{construct, dpb_error, read_seed};
 use super::guard::{self, Guard, Handle, call};
+use super::sized::{self, Growing};
 use super::status::{DPB_NULL, dpb_status};
 use crate::error::{Error, Result};
 use crate::stopping::{StoppingConfig, StoppingRule};
+use std::mem::offset_of;
 use std::sync::Mutex;
 
 /// A stopping rule: takes samples until their mean is known to a factor of 1 +- alpha. Made by
@@ -21,11 +23,11 @@ impl Handle for dpb_stopping {
     }
 }
 
-/// What a stopping rule is told. Set struct_size to sizeof(dpb_stopping_config).
+/// What a stopping rule is told. Fill it with dpb_stopping_config_init, then set alpha and beta.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct dpb_stopping_config {
-    /// sizeof(dpb_stopping_config).
+    /// sizeof(dpb_stopping_config), set by dpb_stopping_config_init; lets the struct grow.
     pub struct_size: u32,
     /// R > 0, at most 1e290: samples are in [-R, R].
     pub range: f64,
@@ -42,22 +44,60 @@ pub struct dpb_stopping_config {
 
 const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_stopping_config>() == 48);
 
+// SAFETY: repr(C), begins with its size, ends with an address; all its fields are numbers and addresses.
+unsafe impl Growing for dpb_stopping_config {
+    const SHORTEST: usize = AT_FIRST;
+}
+
+/// The size in version 0.1.
+const AT_FIRST: usize = offset_of!(dpb_stopping_config, test_seed) + size_of::<*const u8>();
+
+/// Fills a configuration for samples in [-range, range] and this privacy loss of one sample. alpha and
+/// beta are 0, which no constructor takes: set them. Nothing is checked here. NULL is a no-op. Any thread.
+///
+/// In C and C++ this is dpb_stopping_config_init_sized, with the size that the header knows. The function
+/// of this name fills what dpb_stopping_config had in version 0.1, all up to `test_seed`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dpb_stopping_config_init(config: *mut dpb_stopping_config, range: f64, epsilon: f64) {
+    // SAFETY: passed on.
+    unsafe { dpb_stopping_config_init_sized(config, AT_FIRST as u32, range, epsilon) };
+}
+
+/// dpb_stopping_config_init for a dpb_stopping_config of struct_size bytes, and no more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dpb_stopping_config_init_sized(
+    config: *mut dpb_stopping_config,
+    struct_size: u32,
+    range: f64,
+    epsilon: f64,
+) {
+    // SAFETY: NULL or valid for so many bytes, by contract.
+    unsafe { sized::init(config, struct_size, dpb_stopping_config::defaults(range, epsilon)) };
+}
+
+impl dpb_stopping_config {
+    pub(super) fn defaults(range: f64, epsilon: f64) -> dpb_stopping_config {
+        dpb_stopping_config {
+            struct_size: size_of::<dpb_stopping_config>() as u32,
+            range,
+            alpha: 0.0,
+            beta: 0.0,
+            epsilon,
+            test_seed: std::ptr::null(),
+        }
+    }
+}
+
 unsafe fn new(
     rule: fn(&StoppingConfig) -> Result<StoppingRule>,
     config: *const dpb_stopping_config,
     out: *mut *mut dpb_stopping,
     error: *mut dpb_error,
 ) -> dpb_status {
-    if config.is_null() {
-        // SAFETY: NULL or valid, by contract.
-        unsafe { explain(error, DPB_NULL, "config is NULL") };
-        return DPB_NULL;
-    }
-    // SAFETY: not NULL, so valid by contract; likewise out and error.
+    // SAFETY: NULL or valid, by contract; config is not NULL where it is read.
     unsafe {
-        construct(out, error, || {
-            check_size::<dpb_stopping_config>(config.cast::<u32>().read())?;
-            let c = config.read();
+        construct(config, out, error, || {
+            let c = sized::read(config, dpb_stopping_config::defaults(0.0, 0.0))?;
             let test_seed = read_seed(c.test_seed);
             let config = StoppingConfig { range: c.range, alpha: c.alpha, beta: c.beta, epsilon: c.epsilon, test_seed };
             Ok(dpb_stopping { guard: Guard::default(), rule: Mutex::new(rule(&config)?) })

@@ -257,12 +257,7 @@ impl Case {
     }
 
     fn config(&self, seed: &[u8; 32]) -> dpb_config {
-        let mut config = std::mem::MaybeUninit::uninit();
-        // SAFETY: room for one configuration, which init fills.
-        let mut config: dpb_config = unsafe {
-            dpb_config_init(config.as_mut_ptr(), self.arms, self.epsilon);
-            config.assume_init()
-        };
+        let mut config = dpb_config::defaults(self.arms, self.epsilon);
         config.delta = self.delta;
         config.beta = 0.9; // short epochs: privacy does not depend on it
         config.horizon = self.horizon();
@@ -674,7 +669,7 @@ impl Handle {
     }
 
     fn arms(&self, arms: u32) -> Vec<dpb_arm> {
-        let mut all = vec![dpb_arm { mean: 0.0, width: 0.0, pulls: 0, active: 0, reserved: 0 }; arms as usize];
+        let mut all = vec![dpb_arm::default(); arms as usize];
         let mut n = 0;
         // SAFETY: a live handle, room for all.len() arms.
         let status = unsafe { dpb_arms_read(self.0, all.as_mut_ptr(), all.len(), &mut n) };

@@ -13,6 +13,7 @@ typedef struct state {
 static state read_state(const dpb_bandit *bandit) {
   state s;
   memset(&s, 0, sizeof s);
+  s.report.struct_size = sizeof s.report;
   STATUS(dpb_report_read(bandit, &s.report), DPB_OK);
   STATUS(dpb_arms_read(bandit, s.arms, 8, &s.n), DPB_OK);
   return s;
@@ -68,7 +69,7 @@ static void configs(constructor *make, int is_private) {
   REFUSE(answer_window, (1u << 24) + 1);
   REFUSE(flags, 1u << 31);
   REFUSE(struct_size, 0);
-  REFUSE(struct_size, sizeof(dpb_config) - 8);
+  REFUSE(struct_size, 8);
   c = seeded(5, 1);
   c.struct_size = sizeof(dpb_config) + 8;
   refused(make, "newer", c, DPB_NEWER_VERSION);
@@ -87,8 +88,8 @@ static void nulls(dpb_bandit *bandit, constructor *make) {
   double epsilon;
   uint64_t ticket = 0;
   double reward = 0;
-  memset(&report, 0, sizeof report);
-  memset(&diagnostics, 0, sizeof diagnostics);
+  report.struct_size = sizeof report;
+  diagnostics.struct_size = sizeof diagnostics;
 
   STATUS(make(NULL, &out, &error), DPB_NULL);
   CHECK(error.status == DPB_NULL);
@@ -132,11 +133,11 @@ static void nulls(dpb_bandit *bandit, constructor *make) {
   STATUS(dpb_arms_read(bandit, NULL, 0, &n), DPB_BUFFER_TOO_SMALL);
   CHECK(n == 5);
 
-  report.struct_size = sizeof report - 8;
+  report.struct_size = 0;
   STATUS(dpb_report_read(bandit, &report), DPB_INVALID_CONFIG);
   report.struct_size = sizeof report + 8;
   STATUS(dpb_report_read(bandit, &report), DPB_NEWER_VERSION);
-  diagnostics.struct_size = 1;
+  diagnostics.struct_size = 0;
   STATUS(dpb_diagnostics_read(bandit, &diagnostics), DPB_INVALID_CONFIG);
 }
 
@@ -181,7 +182,7 @@ static void rewards_and_tickets(dpb_bandit *bandit, dpb_bandit *other) {
   after = read_state(bandit);
   CHECK(same(&before, &after));
 
-  memset(&counts, 0, sizeof counts);
+  counts.struct_size = sizeof counts;
   STATUS(dpb_diagnostics_read(bandit, &counts), DPB_OK);
   CHECK(counts.struct_size == sizeof counts && counts.duplicates == 5 && counts.unknown == 3 && counts.rejected == 7 && counts.late == 0);
 
@@ -201,7 +202,7 @@ static void late(constructor *make) {
   dpb_decision d[6];
   dpb_report report;
   size_t done;
-  memset(&report, 0, sizeof report);
+  report.struct_size = sizeof report;
 
   config.pending_capacity = 3; /* rounded up to 4 */
   STATUS(make(&config, &bandit, NULL), DPB_OK);

@@ -10,7 +10,7 @@ static void plays(constructor *make, const char *name, uint32_t number, double l
   dpb_arm arms[3];
   double epsilon = -1;
   size_t n, t;
-  memset(&report, 0, sizeof report);
+  report.struct_size = sizeof report;
   config.delta = 1e-5;
   STATUS(make(&config, &bandit, NULL), DPB_OK);
   CHECK(strcmp(dpb_policy_name(bandit), name) == 0);

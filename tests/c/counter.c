@@ -38,6 +38,31 @@ static void refuses(dpb_counter_kind kind, double epsilon, uint64_t horizon, con
   CHECK(strncmp(error.message, field, strlen(field)) == 0 && strstr(error.message, "got ") != NULL);
 }
 
+/* The same counter, with a configuration that may grow. */
+static void by_configuration(void) {
+  dpb_counter_config config;
+  dpb_counter *counter = NULL, *twin = make(DPB_COUNTER_BINARY, 1, 8);
+  dpb_error error;
+  double sum, other;
+  dpb_counter_config_init(&config, DPB_COUNTER_BINARY, 1);
+  CHECK(config.struct_size == sizeof config && config.horizon == 0 && config.test_seed == NULL);
+  STATUS(dpb_new_counter_with(&config, &counter, &error), DPB_INVALID_CONFIG);
+  CHECK(counter == NULL && strstr(error.message, "horizon") == error.message);
+  STATUS(dpb_new_counter_with(NULL, &counter, &error), DPB_NULL);
+  CHECK(error.status == DPB_NULL && strcmp(error.message, "config is NULL") == 0);
+  STATUS(dpb_new_counter_with(&config, NULL, &error), DPB_NULL);
+  config.horizon = 8;
+  config.test_seed = SEED;
+  STATUS(dpb_new_counter_with(&config, &counter, NULL), DPB_OK);
+  STATUS(dpb_counter_add(counter, 1), DPB_OK);
+  STATUS(dpb_counter_add(twin, 1), DPB_OK);
+  STATUS(dpb_counter_read(counter, &sum), DPB_OK);
+  STATUS(dpb_counter_read(twin, &other), DPB_OK);
+  CHECK(sum == other);
+  dpb_counter_free(counter);
+  dpb_counter_free(twin);
+}
+
 int main(void) {
   dpb_counter *counter;
   double sum;
@@ -54,6 +79,7 @@ int main(void) {
   refuses(DPB_COUNTER_BINARY, 1, 0, "horizon");
   refuses(DPB_COUNTER_BINARY, 1, UINT64_MAX, "horizon");
   refuses(3, 1, 10, "kind");
+  by_configuration();
 
   counter = make(DPB_COUNTER_BINARY, 1, 2);
   STATUS(dpb_counter_add(counter, 1), DPB_OK);

@@ -26,7 +26,7 @@ static int use(dpb_status expected) {
   double x;
   size_t n;
   dpb_status late = expected == DPB_OK ? DPB_NOT_READY : expected;
-  memset(&report, 0, sizeof report);
+  report.struct_size = sizeof report;
   memset(bits, 0, sizeof bits);
   STATUS(dpb_select(bandit, &d), expected);
   STATUS(dpb_select_many(bandit, &d, 1, &n), expected);
@@ -60,11 +60,8 @@ int main(void) {
   dpb_stopping_config rule;
   dpb_shuffle_params plan;
   dpb_decision d;
-  memset(&rule, 0, sizeof rule);
-  rule.struct_size = sizeof rule;
-  rule.range = 1;
+  dpb_stopping_config_init(&rule, 1, 1);
   rule.alpha = rule.beta = 0.1;
-  rule.epsilon = 1;
   STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
   STATUS(dpb_new_counter(DPB_COUNTER_HYBRID, 1, 0, NULL, &counter, NULL), DPB_OK);
   STATUS(dpb_new_dp_nas(&rule, &stopping, NULL), DPB_OK);

@@ -72,8 +72,8 @@ int main(void) {
     uint32_t arm = 7;
     room((size_t)-1);
     STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
-    memset(&before, 0, sizeof before);
-    memset(&after, 0, sizeof after);
+    before.struct_size = sizeof before;
+    after.struct_size = sizeof after;
     STATUS(dpb_report_read(bandit, &before), DPB_OK);
     for (more = 4; more <= 256; more *= 2) {
       room(more);

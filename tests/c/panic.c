@@ -11,7 +11,7 @@ int main(void) {
   dpb_bandit *bandit, *other;
   dpb_decision d;
   dpb_report report;
-  memset(&report, 0, sizeof report);
+  report.struct_size = sizeof report;
   STATUS(dpb_new_se(&config, &bandit, NULL), DPB_OK);
   STATUS(dpb_new_se(&config, &other, NULL), DPB_OK);
   STATUS(dpb_select(bandit, &d), DPB_OK);

@@ -24,7 +24,7 @@ static void schedule(double epsilon, uint64_t pulls) {
   size_t n, i;
   uint32_t best;
   double epsilon_spent;
-  memset(&report, 0, sizeof report);
+  report.struct_size = sizeof report;
   config.horizon = 50000000;
   STATUS(dpb_new_se(&config, &bandit, NULL), DPB_OK);
   CHECK(strcmp(dpb_policy_name(bandit), "dp-se") == 0);

@@ -60,6 +60,7 @@ static void claims(void) {
 
 static void plans(void) {
   dpb_shuffle_params params = planned(1), printed = params;
+  dpb_error error;
   CHECK(params.struct_size == 32 && sizeof params == 32 && params.users == 1);
   CHECK(params.coins_per_user == 80 && params.coin_numerator <= 1u << 31);
   CHECK(params.epsilon == EPSILON && params.delta == DELTA);
@@ -75,6 +76,11 @@ static void plans(void) {
   STATUS(dpb_shuffle_plan(EPSILON, NAN, 1, 0, &printed), DPB_INVALID_CONFIG);
   STATUS(dpb_shuffle_plan(EPSILON, DELTA, 0, 0, &printed), DPB_INVALID_CONFIG);
   STATUS(dpb_shuffle_plan(EPSILON, DELTA, 1, 64, &printed), DPB_INVALID_CONFIG);
+  STATUS(dpb_shuffle_plan_with(EPSILON, DELTA, 1, 64, &printed, &error), DPB_INVALID_CONFIG);
+  CHECK(error.status == DPB_INVALID_CONFIG && strncmp(error.message, "flags must be ", 14) == 0);
+  CHECK(strstr(error.message, "got 64") != NULL);
+  STATUS(dpb_shuffle_plan_with(EPSILON, DELTA, 1, 0, NULL, &error), DPB_NULL);
+  CHECK(error.status == DPB_NULL && strcmp(error.message, "out is NULL") == 0);
   CHECK(printed.coins_per_user == 1393);
 }
 
@@ -120,6 +126,7 @@ static void encoder(void) {
 static void shuffler(void) {
   dpb_shuffle_params params = planned(20), bad = params;
   dpb_shuffler *s = NULL;
+  dpb_error error;
   uint8_t bits[5] = {1, 0, 0, 0, 0}, out[100];
   size_t len = 77;
   int i, ones = 0;
@@ -127,6 +134,8 @@ static void shuffler(void) {
   STATUS(dpb_new_shuffler(&params, NULL), DPB_NULL);
   bad.users = 0;
   STATUS(dpb_new_shuffler(&bad, &s), DPB_INVALID_CONFIG);
+  STATUS(dpb_new_shuffler_with(&bad, &s, &error), DPB_INVALID_CONFIG);
+  CHECK(error.status == DPB_INVALID_CONFIG && strstr(error.message, "got ") != NULL && s == NULL);
   CHECK(s == NULL);
   STATUS(dpb_new_shuffler(&params, &s), DPB_OK);
   STATUS(dpb_shuffler_push(NULL, bits, 5), DPB_NULL);

@@ -5,12 +5,9 @@ typedef dpb_status rule(const dpb_stopping_config *, dpb_stopping **, dpb_error 
 
 static dpb_stopping_config good(void) {
   dpb_stopping_config config;
-  memset(&config, 0, sizeof config);
-  config.struct_size = sizeof config;
-  config.range = 2;
+  dpb_stopping_config_init(&config, 2, 1);
   config.alpha = 0.25;
   config.beta = 0.05;
-  config.epsilon = 1;
   config.test_seed = SEED;
   return config;
 }

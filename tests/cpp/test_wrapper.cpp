@@ -285,7 +285,9 @@ static std::size_t ones(const std::vector<std::uint8_t> &bits) {
 
 // The device and the shuffler.
 static void shuffle_roles() {
-  CHECK(refusal([] { (void)dpb::shuffle_plan(0.0, 1e-6, 50); }).status() == DPB_INVALID_CONFIG);
+  const dpb::Error error = refusal([] { (void)dpb::shuffle_plan(-1.5, 1e-6, 50); });
+  CHECK(error.status() == DPB_INVALID_CONFIG && std::string(error.what()).find("epsilon must ") == 0);
+  CHECK(std::string(error.what()).find("got -1.5") != std::string::npos);
   CHECK(refusal([] { (void)dpb::shuffle_plan(1.0, 0.0, 50); }).status() == DPB_INVALID_CONFIG);
   CHECK(refusal([] { (void)dpb::shuffle_plan(1.0, 1e-6, 0); }).status() == DPB_INVALID_CONFIG);
   CHECK(refusal([] { (void)dpb::shuffle_plan(1.0, 1e-6, 50, 1); }).status() == DPB_INVALID_CONFIG);

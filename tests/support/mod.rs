@@ -133,6 +133,16 @@ pub fn functions() -> Vec<String> {
     names
 }
 
+/// Those that this code has no use for. What is asked for with fewer words, or with a size, is the same.
+pub fn unused(code: &str, prefix: &str) -> Vec<String> {
+    let mut names = functions();
+    names.retain(|name| {
+        let name = name.trim_end_matches("_sized").trim_end_matches("_with");
+        !["", "_sized", "_with"].iter().any(|more| uses(code, &format!("{prefix}{name}{more}")))
+    });
+    names
+}
+
 /// C, C++ or Go without its comments and strings.
 pub fn without_comments(source: &str) -> String {
     let mut code = String::new();

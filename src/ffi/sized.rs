@@ -1,0 +1,208 @@
+//! Structs that begin with their own size, so that they can grow at their end. A caller who was
+//! compiled with an older header has a shorter one: it is read and written as far as it goes, and no
+//! further.
+
+use crate::error::{Error, Result};
+
+/// A struct of the interface that may grow.
+///
+/// # Safety
+/// It is `repr(C)`, begins with a `u32` that is its size, does not end in padding (the next field would
+/// lie where today's callers have anything), and any bytes are a value of it.
+pub unsafe trait Growing: Copy {
+    /// The size of the shortest that we take: of the fields that every caller has.
+    const SHORTEST: usize;
+}
+
+/// How many bytes of a caller's struct we know, if it can be one of ours.
+///
+/// What is longer is refused whatever it holds: to look beyond our own would be to read who knows
+/// what, where a size was never set.
+///
+/// # Errors
+/// `InvalidConfig` and `NewerVersion`.
+pub fn known<T: Growing>(given: u32) -> Result<usize> {
+    let (size, shortest, ours) = (given as usize, T::SHORTEST, size_of::<T>());
+    if size > ours {
+        return Err(Error::NewerVersion);
+    }
+    if size < shortest || !size.is_multiple_of(align_of::<T>()) {
+        let rule = if shortest < ours { format!("must be in {shortest}..={ours}") } else { format!("must be {ours}") };
+        return Err(Error::config("struct_size", &rule, given));
+    }
+    Ok(size)
+}
+
+/// What the caller gave; fields that its struct lacks are those of `ours`.
+///
+/// # Errors
+/// As [`known`].
+///
+/// # Safety
+/// `given` is valid for as many bytes as it says.
+pub unsafe fn read<T: Growing>(given: *const T, mut ours: T) -> Result<T> {
+    // SAFETY: every version of the struct begins with its size.
+    let size = known::<T>(unsafe { given.cast::<u32>().read() })?;
+    // SAFETY: there are so many bytes there, by contract, and here, because the size is known.
+    unsafe { given.cast::<u8>().copy_to_nonoverlapping((&raw mut ours).cast(), size) };
+    Ok(ours)
+}
+
+/// Writes all of `value` that the caller's struct has room for. Its size is its own affair.
+///
+/// # Errors
+/// As [`known`]: nothing is written.
+///
+/// # Safety
+/// `out` is valid for as many bytes as it says.
+pub unsafe fn write<T: Growing>(out: *mut T, value: T) -> Result<()> {
+    // SAFETY: as in read.
+    let size = unsafe { out.cast::<u32>().read() };
+    known::<T>(size)?;
+    // SAFETY: valid for so many bytes, by contract.
+    unsafe { init(out, size, value) };
+    Ok(())
+}
+
+/// The same for a struct of this size that holds nothing yet, and any size; NULL is a no-op.
+///
+/// # Safety
+/// `out` is NULL or valid for `size` bytes.
+pub unsafe fn init<T: Growing>(out: *mut T, size: u32, value: T) {
+    let room = size as usize;
+    if out.is_null() || room < size_of::<u32>() {
+        return;
+    }
+    // SAFETY: no more than there is room for, by contract, and than a value has.
+    unsafe {
+        out.cast::<u8>().copy_from_nonoverlapping((&raw const value).cast(), room.min(size_of::<T>()));
+        out.cast::<u32>().write(size);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::*;
+    use super::*;
+
+    /// A struct as the next version of the library may have it.
+    #[repr(C)]
+    #[derive(Clone, Copy)]
+    struct Grown<T> {
+        today: T,
+        added: u64,
+    }
+
+    // SAFETY: repr(C), begins as T does, and T ends in no padding.
+    unsafe impl<T: Growing> Growing for Grown<T> {
+        const SHORTEST: usize = T::SHORTEST;
+    }
+
+    /// The caller's struct, and what lies behind it.
+    #[repr(C)]
+    struct Caller<T> {
+        given: T,
+        behind: [u64; 2],
+    }
+
+    const BEHIND: [u64; 2] = [0xdead_beef; 2];
+    const DEFAULT: u64 = 77;
+
+    fn sized<T: Growing>(value: T, size: usize) -> T {
+        let mut value = value;
+        // SAFETY: a Growing struct begins with its size.
+        unsafe { (&raw mut value).cast::<u32>().write(size as u32) };
+        value
+    }
+
+    fn size<T: Growing>(value: &T) -> usize {
+        // SAFETY: likewise.
+        unsafe { std::ptr::from_ref(value).cast::<u32>().read() as usize }
+    }
+
+    /// `some` and `other`: values that differ in all that `fields` shows.
+    fn grows<T: Growing>(some: T, other: T, fields: impl Fn(&T) -> Vec<f64>) {
+        let (ours, grown) = (size_of::<T>(), size_of::<Grown<T>>());
+        assert!(fields(&some).iter().zip(fields(&other)).all(|(a, b)| *a != b));
+
+        // A program of today, a library of tomorrow.
+        let mut caller = Caller { given: sized(some, ours), behind: BEHIND };
+        let tomorrows = Grown { today: other, added: DEFAULT };
+        let pointer = (&raw mut caller.given).cast::<Grown<T>>();
+        // SAFETY: valid for the size of a T, which is what it says.
+        unsafe {
+            let told = read(pointer, tomorrows).unwrap();
+            assert_eq!((fields(&told.today), told.added), (fields(&some), DEFAULT));
+            write(pointer, tomorrows).unwrap();
+        }
+        assert_eq!((fields(&caller.given), size(&caller.given), caller.behind), (fields(&other), ours, BEHIND));
+        let tomorrows = Grown { today: some, added: DEFAULT };
+        // SAFETY: likewise.
+        unsafe { init(pointer, ours as u32, tomorrows) };
+        assert_eq!((fields(&caller.given), size(&caller.given), caller.behind), (fields(&some), ours, BEHIND));
+
+        // A program of tomorrow, a library of today.
+        let mut caller = sized(Grown { today: some, added: DEFAULT }, grown);
+        let pointer = (&raw mut caller).cast::<T>();
+        // SAFETY: valid for more than a T.
+        unsafe {
+            assert_eq!(read(pointer, other).map(|told| fields(&told)), Err(Error::NewerVersion));
+            assert_eq!(write(pointer, other), Err(Error::NewerVersion));
+            assert_eq!((fields(&caller.today), size(&caller), caller.added), (fields(&some), grown, DEFAULT));
+            init(pointer, grown as u32, other);
+            assert_eq!((fields(&caller.today), caller.added), (fields(&other), DEFAULT));
+            assert_eq!(read(pointer, some).map(|told| fields(&told)), Err(Error::NewerVersion));
+        }
+
+        // Sizes that no version has.
+        for wrong in (0..ours).filter(|size| *size < T::SHORTEST || size % align_of::<T>() != 0) {
+            let mut caller = sized(some, wrong);
+            // SAFETY: valid for a T, which is more.
+            unsafe {
+                assert!(matches!(
+                    read(&raw const caller, other),
+                    Err(Error::InvalidConfig { field: "struct_size", .. })
+                ));
+                assert!(matches!(
+                    write(&raw mut caller, other),
+                    Err(Error::InvalidConfig { field: "struct_size", .. })
+                ));
+            }
+            assert_eq!((fields(&caller), size(&caller)), (fields(&some), wrong));
+        }
+        // Never more than there is room for, whatever the size.
+        for room in 0..ours {
+            let mut caller = vec![u64::MAX; ours / 8 + 1];
+            // SAFETY: valid for all of a T, and aligned for one.
+            unsafe { init(caller.as_mut_ptr().cast::<T>(), room as u32, some) };
+            let bytes: Vec<u8> = caller.iter().flat_map(|word| word.to_ne_bytes()).collect();
+            assert!(bytes[room..].iter().all(|byte| *byte == 0xff), "{room}");
+        }
+    }
+
+    #[test]
+    fn every_struct_can_grow() {
+        let config = |x: u32| dpb_config { node: x.into(), ..dpb_config::defaults(x, x.into()) };
+        grows(config(3), config(4), |c| vec![c.arms.into(), c.epsilon, c.node as f64]);
+        let stopping = |x: f64| dpb_stopping_config { beta: x, ..dpb_stopping_config::defaults(x, x) };
+        grows(stopping(3.0), stopping(4.0), |c| vec![c.range, c.epsilon, c.beta]);
+        let counter = |x: u32| dpb_counter_config { horizon: x.into(), ..dpb_counter_config::defaults(x, x.into()) };
+        grows(counter(3), counter(4), |c| vec![c.kind.into(), c.epsilon, c.horizon as f64]);
+        // SAFETY: numbers all.
+        let (report, diagnostics): (dpb_report, dpb_diagnostics) = unsafe { std::mem::zeroed() };
+        let report = |x: u32| dpb_report { phase: x, delta_spent: x.into(), policy: x, ..report };
+        grows(report(3), report(4), |r| vec![r.phase.into(), r.delta_spent, r.policy.into()]);
+        let diagnostics = |x: u64| dpb_diagnostics { duplicates: x, unknown: x, ..diagnostics };
+        grows(diagnostics(3), diagnostics(4), |d| vec![d.duplicates as f64, d.unknown as f64]);
+    }
+
+    #[test]
+    fn a_shorter_struct_has_defaults_for_what_it_lacks() {
+        let ours = dpb_config { node: 5, ..dpb_config::defaults(2, 1.0) };
+        // What lies where a longer one has its node is not looked at.
+        let given = dpb_config { struct_size: dpb_config::SHORTEST as u32, node: 9, ..dpb_config::defaults(7, 2.0) };
+        // SAFETY: valid for a dpb_config.
+        let told = unsafe { read(&raw const given, ours) }.unwrap();
+        assert_eq!((told.arms, told.epsilon, told.node), (7, 2.0, 5));
+    }
+}

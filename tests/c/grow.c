@@ -1,0 +1,134 @@
+/* Structs that begin with their size, from callers who are older or newer than the library: each has a
+   block that is as large as it says and no larger, for valgrind to see who goes beyond. */
+#include "check.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+
+static dpb_bandit *bandit;
+
+/* A struct's fields in a block of so many bytes, and a call that takes it. */
+typedef void filler(void *block, uint32_t size);
+typedef dpb_status call(void *block);
+
+static void fill_config(void *block, uint32_t size) {
+  dpb_config_init_sized((dpb_config *)block, size, 5, 1);
+}
+
+static dpb_status make_bandit(void *block) {
+  dpb_bandit *made = NULL;
+  dpb_error error;
+  dpb_status status = dpb_new((dpb_config *)block, &made, &error);
+  CHECK((status == DPB_OK) == (made != NULL));
+  CHECK(status != DPB_INVALID_CONFIG || strstr(error.message, "struct_size must be ") == error.message);
+  dpb_free(made);
+  return status;
+}
+
+static void fill_stopping(void *block, uint32_t size) {
+  dpb_stopping_config whole;
+  dpb_stopping_config_init(&whole, 2, 1);
+  CHECK(whole.struct_size == sizeof whole && whole.range == 2 && whole.epsilon == 1);
+  CHECK(whole.alpha == 0 && whole.beta == 0 && whole.test_seed == NULL);
+  whole.alpha = whole.beta = 0.5;
+  dpb_stopping_config_init_sized((dpb_stopping_config *)block, size, 9, 9);
+  memcpy(block, &whole, size < sizeof whole ? size : sizeof whole);
+}
+
+static dpb_status make_stopping(void *block) {
+  dpb_stopping *made = NULL;
+  dpb_status status = dpb_new_dp_nas((dpb_stopping_config *)block, &made, NULL);
+  dpb_stopping_free(made);
+  return status;
+}
+
+static void fill_counter(void *block, uint32_t size) {
+  dpb_counter_config_init_sized((dpb_counter_config *)block, size, DPB_COUNTER_HYBRID, 1);
+}
+
+static dpb_status make_counter(void *block) {
+  dpb_counter *made = NULL;
+  dpb_status status = dpb_new_counter_with((dpb_counter_config *)block, &made, NULL);
+  dpb_counter_free(made);
+  return status;
+}
+
+static void fill_nothing(void *block, uint32_t size) { memset(block, 0xa5, size); }
+static dpb_status read_report(void *block) { return dpb_report_read(bandit, (dpb_report *)block); }
+static dpb_status read_diagnostics(void *block) { return dpb_diagnostics_read(bandit, (dpb_diagnostics *)block); }
+
+/* shortest: what a caller must have. largest: what this library's header has. */
+static void sizes(filler *fill, call *use, size_t shortest, size_t largest) {
+  size_t size;
+  for (size = 0; size <= largest + 24; size++) {
+    uint32_t said = (uint32_t)size;
+    char *block = (char *)malloc(size < 4 ? 4 : size);
+    CHECK(block != NULL);
+    memset(block, 0xa5, size);
+    fill(block, said);
+    memcpy(block, &said, sizeof said);
+    STATUS(use(block), size > largest                    ? DPB_NEWER_VERSION
+                       : size < shortest || size % 8 != 0 ? DPB_INVALID_CONFIG
+                                                          : DPB_OK);
+    CHECK(memcmp(block, &said, sizeof said) == 0);
+    free(block);
+  }
+}
+
+/* What was read is the same for all, as far as it goes. */
+static void prefixes(call *use, size_t shortest, size_t largest) {
+  char whole[256], part[256];
+  uint32_t size = (uint32_t)largest;
+  memcpy(whole, &size, sizeof size);
+  STATUS(use(whole), DPB_OK);
+  for (size = (uint32_t)shortest; size <= largest; size += 8) {
+    memset(part, 0xa5, sizeof part);
+    memcpy(part, &size, sizeof size);
+    STATUS(use(part), DPB_OK);
+    CHECK(memcmp(part + 4, whole + 4, size - 4) == 0 && part[size] == (char)0xa5);
+  }
+}
+
+/* Those who find functions by name have no header: they get what version 0.1 had. */
+static void without_a_header(void) {
+  dpb_config config;
+  dpb_stopping_config stopping;
+  dpb_counter_config counter;
+  memset(&config, 0, sizeof config);
+  (dpb_config_init)(&config, 7, 2);
+  CHECK(config.struct_size == offsetof(dpb_config, node) + 8 && config.arms == 7 && config.reward_max == 1);
+  (dpb_stopping_config_init)(&stopping, 2, 1);
+  CHECK(stopping.struct_size == offsetof(dpb_stopping_config, test_seed) + sizeof(void *) && stopping.range == 2);
+  (dpb_counter_config_init)(&counter, DPB_COUNTER_BINARY, 1);
+  CHECK(counter.struct_size == offsetof(dpb_counter_config, test_seed) + sizeof(void *) && counter.horizon == 0);
+  (dpb_config_init)(NULL, 7, 2);
+  (dpb_stopping_config_init)(NULL, 2, 1);
+  (dpb_counter_config_init)(NULL, 0, 1);
+  dpb_config_init_sized(NULL, 1000, 7, 2);
+}
+
+int main(void) {
+  dpb_config config = seeded(3, 1);
+  const double nothing[4] = {0, 0, 0, 0};
+  dpb_arm arms[3];
+  size_t n, i;
+  STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
+  sizes(fill_config, make_bandit, offsetof(dpb_config, node), sizeof(dpb_config));
+  sizes(fill_stopping, make_stopping, offsetof(dpb_stopping_config, test_seed) + sizeof(void *), sizeof(dpb_stopping_config));
+  sizes(fill_counter, make_counter, offsetof(dpb_counter_config, test_seed) + sizeof(void *), sizeof(dpb_counter_config));
+  sizes(fill_nothing, read_report, offsetof(dpb_report, policy) + 4, sizeof(dpb_report));
+  sizes(fill_nothing, read_diagnostics, offsetof(dpb_diagnostics, unknown) + 8, sizeof(dpb_diagnostics));
+  prefixes(read_report, offsetof(dpb_report, policy) + 4, sizeof(dpb_report));
+  prefixes(read_diagnostics, offsetof(dpb_diagnostics, unknown) + 8, sizeof(dpb_diagnostics));
+  without_a_header();
+
+  /* An arm does not grow: what its room is not used for is 0. */
+  memset(arms, 0xa5, sizeof arms);
+  STATUS(dpb_arms_read(bandit, arms, 3, &n), DPB_OK);
+  for (i = 0; i < n; i++) {
+    CHECK(arms[i].active == 1 && arms[i].reserved == 0);
+    CHECK(memcmp(arms[i].spare, nothing, sizeof arms[i].spare) == 0);
+  }
+  dpb_free(bandit);
+  return failures != 0;
+}
