@@ -263,7 +263,8 @@ typedef struct dpb_config {
    */
   uint32_t base;
   /**
-   * This process's name in a fleet, 0 = random; a ticket's top 16 bits are derived from it.
+   * This process's name in a fleet. 1 .. 65535 = the node of its tickets itself (dpb_ticket_node),
+   * which a router can compute; a larger one is mixed to 16 bits; 0 = random.
    */
   uint64_t node;
 } dpb_config;
@@ -991,7 +992,7 @@ DPB_MUST_USE dpb_status dpb_privacy(const struct dpb_bandit *bandit, double delt
 const char *dpb_policy_name(const struct dpb_bandit *bandit);
 
 /**
- * The node that issued a ticket: its top 16 bits. Any thread.
+ * The node that issued a ticket: its top 16 bits, and config.node where that is below 65536. Any thread.
  */
 uint16_t dpb_ticket_node(uint64_t ticket);
 

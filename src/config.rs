@@ -47,7 +47,8 @@ pub struct Config {
     pub base: u32,
     /// SDP-AE, VB-SDP-AE: the paper's noise instead of the exact calibration.
     pub shuffle_printed: bool,
-    /// This process's name in a fleet; 0 = random.
+    /// This process's name in a fleet: below 2^16 the node of its tickets itself, larger ones are mixed;
+    /// 0 = random.
     pub node: u64,
     /// A fault to build in, for the tests that must notice it.
     #[cfg(feature = "test-hooks")]

@@ -52,7 +52,7 @@ type Config struct {
 	IntervalExponent     float64   // DP-UCB-INT: v in (1, 1.5]
 	Batch                uint32    // SDP-AE: m; DP-Lap: tau; 0 = the policy's own choice
 	Base                 uint32    // NewLap: which policy it makes private
-	Node                 uint64    // this process's name in a fleet; 0 = random
+	Node                 uint64    // below 65536 the TicketNode of its tickets, larger ones are mixed; 0 = random
 }
 
 // NewConfig returns the library's defaults for this many arms and this privacy loss. The

@@ -114,6 +114,16 @@ func TestConfigIsChecked(t *testing.T) {
 	}
 }
 
+func TestNode(t *testing.T) {
+	c := NewConfig(2, 1)
+	c.Node = 54321
+	b := must[*Bandit](t)(New(c))
+	defer b.Close()
+	if d := must[Decision](t)(b.Select()); TicketNode(d.Ticket) != 54321 {
+		t.Errorf("%x", d.Ticket)
+	}
+}
+
 func TestRewardRange(t *testing.T) {
 	c := NewConfig(2, 1)
 	c.RewardMin, c.RewardMax, c.ClampRewards = -10, 10, true

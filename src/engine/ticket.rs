@@ -17,13 +17,15 @@ const HALF: u32 = 24;
 const HALF_MASK: u64 = (1 << HALF) - 1;
 
 impl TicketKey {
-    /// A fresh key for the node with this name (0 = a random name).
+    /// A fresh key for the node with this name: 0 = a random one; one of 16 bits is the ticket's own, and
+    /// a longer one is mixed.
     pub fn new(node: u64, random: &mut Random) -> TicketKey {
-        let name = if node == 0 { random.next_u64() } else { node };
-        TicketKey {
-            node: (mix(name, 0x9e37_79b9_7f4a_7c15) >> 8) as u16,
-            rounds: std::array::from_fn(|_| random.next_u64()),
-        }
+        let node = match node {
+            0 => random.next_u64() as u16,
+            1..=0xffff => node as u16,
+            name => (mix(name, 0x9e37_79b9_7f4a_7c15) >> 8) as u16,
+        };
+        TicketKey { node, rounds: std::array::from_fn(|_| random.next_u64()) }
     }
 
     /// The ticket of a decision: a four-round Feistel network (Luby and Rackoff 1988).
@@ -92,5 +94,10 @@ mod tests {
         let (a, b) = (TicketKey::new(77, &mut random), TicketKey::new(77, &mut random));
         assert_eq!(a.seal(5) >> 48, b.seal(9) >> 48);
         assert_ne!(a.seal(5), b.seal(5));
+        for node in [1, 77, 0xfffe, 0xffff] {
+            assert_eq!(TicketKey::new(node, &mut random).seal(5) >> 48, node);
+        }
+        let [a, b] = [0x1_0000, 0x2_0000].map(|name| TicketKey::new(name, &mut random).seal(5) >> 48);
+        assert_ne!(a, b);
     }
 }

@@ -53,7 +53,8 @@ pub struct dpb_config {
     pub batch: u32,
     /// dpb_new_lap: which base policy, a DPB_POLICY_ number.
     pub base: u32,
-    /// This process's name in a fleet, 0 = random; a ticket's top 16 bits are derived from it.
+    /// This process's name in a fleet. 1 .. 65535 = the node of its tickets itself (dpb_ticket_node),
+    /// which a router can compute; a larger one is mixed to 16 bits; 0 = random.
     pub node: u64,
 }
 

@@ -231,7 +231,7 @@ pub unsafe extern "C" fn dpb_policy_name(bandit: *const dpb_bandit) -> *const c_
     name.as_ptr()
 }
 
-/// The node that issued a ticket: its top 16 bits. Any thread.
+/// The node that issued a ticket: its top 16 bits, and config.node where that is below 65536. Any thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn dpb_ticket_node(ticket: u64) -> u16 {
     (ticket >> 48) as u16

@@ -241,6 +241,28 @@ static void clamped(constructor *make) {
   dpb_free(bandit);
 }
 
+/* A short name is the ticket's node itself, whatever the handle; a long one is a node too. */
+static void nodes(void) {
+  static const uint64_t names[] = {1, 258, 65535, 65536, UINT64_MAX};
+  size_t i;
+  for (i = 0; i < sizeof names / sizeof *names; i++) {
+    dpb_config config = seeded(5, 1);
+    uint16_t node[2];
+    int twin;
+    config.node = names[i];
+    for (twin = 0; twin < 2; twin++) {
+      dpb_bandit *bandit;
+      dpb_decision d;
+      STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
+      STATUS(dpb_select(bandit, &d), DPB_OK);
+      node[twin] = dpb_ticket_node(d.ticket);
+      CHECK(node[twin] == d.ticket >> 48);
+      dpb_free(bandit);
+    }
+    CHECK(node[0] == node[1] && (names[i] > 65535 || node[0] == names[i]));
+  }
+}
+
 static void table(constructor *make, int is_private) {
   dpb_config config = seeded(5, 1);
   dpb_bandit *bandit, *other;
@@ -272,6 +294,7 @@ int main(void) {
   CHECK(strcmp(dpb_status_name(DPB_OK), "DPB_OK") == 0);
   CHECK(strcmp(dpb_status_name(DPB_POISONED), "DPB_POISONED") == 0);
   CHECK(strcmp(dpb_status_name(-7), "unknown status") == 0);
+  nodes();
   table(dpb_new, 1);
   table(dpb_new_se, 1);
   table(dpb_new_nonprivate_ucb1, 0);

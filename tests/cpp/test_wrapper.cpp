@@ -180,8 +180,9 @@ static void threads() {
 
 static void versions() {
   CHECK(dpb::version() == dpb_version() && dpb::abi_version() == dpb_abi_version());
-  const std::uint64_t ticket = dpb::Bandit(dpb::Config(2, 1.0)).select().ticket;
-  CHECK(dpb::ticket_node(ticket) == ticket >> 48);
+  dpb::Config config(2, 1.0);
+  config.node = 54'321;
+  CHECK(dpb::ticket_node(dpb::Bandit(config).select().ticket) == 54'321);
 }
 
 static void stopping() {
