@@ -131,8 +131,8 @@ impl Options {
 
 fn policy_named(name: &str) -> Result<Algorithm, String> {
     // Not by `join`: over a constant list of names it costs LLVM's constraint elimination minutes.
-    let all = || Algorithm::ALL.iter().fold("policies:".to_owned(), |all, policy| all + " " + policy.name());
-    Algorithm::ALL.iter().copied().find(|policy| policy.name() == name).ok_or_else(all)
+    let all = |_| Algorithm::ALL.iter().fold("policies:".to_owned(), |all, policy| all + " " + policy.name());
+    name.parse().map_err(all)
 }
 
 fn run(options: &Options) -> Anything<()> {

@@ -9,6 +9,7 @@
 
 use dpb::{Algorithm, ffi, policy::private_divergence};
 use std::collections::VecDeque;
+use std::ffi::CString;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -104,16 +105,7 @@ struct Handle(*mut ffi::dpb_bandit);
 
 impl Handle {
     fn new(algorithm: Algorithm, arms: u32, epsilon: f64, seed: &[u8; 32], options: &Options) -> Handle {
-        let constructor = match algorithm {
-            Algorithm::Imed => ffi::dpb_new_imed,
-            Algorithm::KlUcb => ffi::dpb_new_klucb,
-            Algorithm::Ts => ffi::dpb_new_ts,
-            Algorithm::Se => ffi::dpb_new_se,
-            Algorithm::NonprivateUcb1 => ffi::dpb_new_nonprivate_ucb1,
-            Algorithm::NonprivateKlUcb => ffi::dpb_new_nonprivate_klucb,
-            Algorithm::NonprivateImed => ffi::dpb_new_nonprivate_imed,
-            other => panic!("{}: not in this table", other.name()),
-        };
+        let name = CString::new(algorithm.name()).expect("a name without NUL");
         let config = ffi::dpb_config {
             horizon: options.horizon,
             pending_capacity: options.in_flight as u32 + 1,
@@ -122,7 +114,8 @@ impl Handle {
         };
         let mut bandit = std::ptr::null_mut();
         // SAFETY: the pointers are valid, and the seed is read by the constructor only.
-        unsafe { assert_eq!(constructor(&config, &mut bandit, std::ptr::null_mut()), ffi::DPB_OK) };
+        let status = unsafe { ffi::dpb_new_policy(name.as_ptr(), &config, &mut bandit, std::ptr::null_mut()) };
+        assert_eq!(status, ffi::DPB_OK, "{}", algorithm.name());
         Handle(bandit)
     }
 

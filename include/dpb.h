@@ -12,7 +12,6 @@
 #ifndef DPB_H
 #define DPB_H
 
-
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,12 +20,137 @@
 #define DPB_VERSION_STRING "0.1.0"
 #define DPB_ABI_VERSION 1 /* major << 16 | minor */
 
+/* How the functions are exported or imported: set DPB_API to have it otherwise. */
+#ifndef DPB_API
+#if defined(_WIN32)
+#if defined(DPB_SHARED) /* defined by programs that use dpb.dll */
+#define DPB_API __declspec(dllimport)
+#else
+#define DPB_API
+#endif
+#elif defined(__GNUC__) || defined(__clang__)
+#define DPB_API __attribute__((visibility("default")))
+#else
+#define DPB_API
+#endif
+#endif
+
 #if defined(__GNUC__) || defined(__clang__)
 #define DPB_MUST_USE __attribute__((warn_unused_result))
 #else
 #define DPB_MUST_USE
 #endif
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The core: bandits. ----------------------------------------------------------------------------------- */
+
+/**
+ * What a call came to: 0 (DPB_OK) or the reason why it was refused. A refused call has changed
+ * nothing, unless its comment says otherwise.
+ */
+typedef int32_t dpb_status;
+
+/**
+ * Done.
+ */
+#define DPB_OK 0
+
+/**
+ * A required pointer is NULL.
+ */
+#define DPB_NULL 1
+
+/**
+ * A configuration or argument out of its range; a dpb_error names the field and the value.
+ */
+#define DPB_INVALID_CONFIG 2
+
+/**
+ * A reward that is not finite, or outside the declared range, or off a binary grid.
+ */
+#define DPB_INVALID_REWARD 3
+
+/**
+ * A ticket that was never issued, or not by this handle.
+ */
+#define DPB_UNKNOWN_TICKET 4
+
+/**
+ * A ticket that was answered or cancelled already.
+ */
+#define DPB_DUPLICATE 5
+
+/**
+ * A ticket whose answer window is over, or that was pushed out of the pending table.
+ */
+#define DPB_EXPIRED 6
+
+/**
+ * There is no result yet.
+ */
+#define DPB_NOT_READY 7
+
+/**
+ * The stopping rule has halted, or a counter of bounded length is full: it takes no more.
+ */
+#define DPB_HALTED 8
+
+/**
+ * The buffer is too small; the needed size was written.
+ */
+#define DPB_BUFFER_TOO_SMALL 9
+
+/**
+ * The bytes are truncated or altered.
+ */
+#define DPB_CORRUPT 10
+
+/**
+ * A structure or snapshot from a newer library.
+ */
+#define DPB_NEWER_VERSION 11
+
+/**
+ * The operating system gave no randomness: nothing private is possible.
+ */
+#define DPB_ENTROPY 12
+
+/**
+ * This policy cannot do what was asked.
+ */
+#define DPB_UNSUPPORTED 13
+
+/**
+ * An earlier call failed half-way, or the process was forked after the handle was made: the
+ * handle is closed for ever, because going on could break the privacy accounting.
+ */
+#define DPB_POISONED 14
+
+/**
+ * There is no memory for this; nothing has changed.
+ */
+#define DPB_NO_MEMORY 15
+
+/**
+ * The name of a status, for logs: "DPB_OK"; "unknown status" for a number that is none. A static
+ * string, never freed. Any thread.
+ */
+DPB_API const char *dpb_status_name(dpb_status status);
+
+/**
+ * The version of the linked library's interface: major << 16 | minor. A program goes on working with a
+ * library of the same major version that is not older than DPB_ABI_VERSION, its header's. Any thread.
+ */
+DPB_API uint32_t dpb_abi_version(void);
+
+/**
+ * The version of the linked library, "0.1.0"; DPB_VERSION_STRING is the header's. A static string, never
+ * freed. Any thread.
+ */
+DPB_API const char *dpb_version(void);
 
 /**
  * dpb_config.flags: rewards outside the declared range are moved to its nearer end instead of
@@ -45,143 +169,6 @@
  * calibrated, which is 13 times less or better. For reproducing the paper; epsilon at most 1.
  */
 #define DPB_SHUFFLE_PRINTED 4
-
-/**
- * dpb_report.policy and dpb_config.base: dpb_new_se.
- */
-#define DPB_POLICY_SE 1
-
-/**
- * dpb_new_nonprivate_ucb1.
- */
-#define DPB_POLICY_NONPRIVATE_UCB1 2
-
-/**
- * dpb_new_nonprivate_klucb.
- */
-#define DPB_POLICY_NONPRIVATE_KLUCB 3
-
-/**
- * dpb_new_nonprivate_imed.
- */
-#define DPB_POLICY_NONPRIVATE_IMED 4
-
-/**
- * dpb_new_nonprivate_se.
- */
-#define DPB_POLICY_NONPRIVATE_SE 5
-
-/**
- * dpb_new_ucb_bound.
- */
-#define DPB_POLICY_UCB_BOUND 6
-
-/**
- * dpb_new_ucb.
- */
-#define DPB_POLICY_UCB 7
-
-/**
- * dpb_new_ucb_int.
- */
-#define DPB_POLICY_UCB_INT 8
-
-/**
- * dpb_new_private_ucb.
- */
-#define DPB_POLICY_PRIVATE_UCB 9
-
-/**
- * dpb_new_nonprivate_exp3.
- */
-#define DPB_POLICY_NONPRIVATE_EXP3 10
-
-/**
- * dpb_new_lap.
- */
-#define DPB_POLICY_LAP 11
-
-/**
- * dpb_new_exp3_lap.
- */
-#define DPB_POLICY_EXP3_LAP 12
-
-/**
- * dpb_new_exp3_tau.
- */
-#define DPB_POLICY_EXP3_TAU 13
-
-/**
- * dpb_new_tsallis.
- */
-#define DPB_POLICY_TSALLIS 14
-
-/**
- * dpb_new_imed.
- */
-#define DPB_POLICY_IMED 20
-
-/**
- * dpb_new_klucb.
- */
-#define DPB_POLICY_KLUCB 21
-
-/**
- * dpb_new_ts.
- */
-#define DPB_POLICY_TS 22
-
-/**
- * dpb_report.policy: dpb_new_sdp_ae.
- */
-#define DPB_POLICY_SDP_AE 15
-
-/**
- * dpb_new_vb_sdp_ae.
- */
-#define DPB_POLICY_VB_SDP_AE 16
-
-/**
- * dpb_report.policy: dpb_new_ldp_ucb.
- */
-#define DPB_POLICY_LDP_UCB 17
-
-/**
- * dpb_new_ldp_klucb.
- */
-#define DPB_POLICY_LDP_KLUCB 18
-
-/**
- * A bandit. Made by dpb_new or one of its siblings dpb_new_... destroyed by dpb_free. May be used from any
- * number of threads at once. After fork() the child's copy is DPB_POISONED.
- */
-typedef struct dpb_bandit dpb_bandit;
-
-/**
- * A differentially private running sum of values in [0, 1]. Made by dpb_new_counter or
- * dpb_new_counter_with, destroyed by dpb_counter_free. May be used from any number of threads at once.
- */
-typedef struct dpb_counter dpb_counter;
-
-/**
- * Holds the messages of one batch until all have come, then hands out their bits in uniformly
- * random order, once, and nothing else. Made by dpb_new_shuffler, destroyed by dpb_shuffler_free.
- * May be used from any number of threads at once. After fork() the child's copy is DPB_POISONED.
- */
-typedef struct dpb_shuffler dpb_shuffler;
-
-/**
- * A stopping rule: takes samples until their mean is known to a factor of 1 +- alpha. Made by
- * dpb_new_nas, dpb_new_dp_nas or dpb_new_dp_exp_nas, destroyed by dpb_stopping_free. May be used
- * from any number of threads at once.
- */
-typedef struct dpb_stopping dpb_stopping;
-
-/**
- * What a call came to: 0 (DPB_OK) or the reason why it was refused. A refused call has changed
- * nothing, unless its comment says otherwise.
- */
-typedef int32_t dpb_status;
 
 /**
  * The configuration of a bandit. Fill it with dpb_config_init, then change what you need.
@@ -285,6 +272,116 @@ typedef struct dpb_error {
 } dpb_error;
 
 /**
+ * Fills a configuration with the defaults for this many arms and this privacy loss. Nothing is
+ * checked here: constructors check. NULL is a no-op. Any thread.
+ *
+ * In C and C++ this is dpb_config_init_sized, with the size that the header knows. The function of this
+ * name fills what dpb_config had in version 0.1, all up to `node`.
+ */
+DPB_API void dpb_config_init(struct dpb_config *config, uint32_t arms, double epsilon);
+
+/**
+ * dpb_config_init for a dpb_config of struct_size bytes, and no more: that of the caller's header, which
+ * may be older than the library.
+ */
+DPB_API
+void dpb_config_init_sized(struct dpb_config *config,
+                           uint32_t struct_size,
+                           uint32_t arms,
+                           double epsilon);
+
+/**
+ * dpb_report.policy and dpb_config.base: dpb_new_se.
+ */
+#define DPB_POLICY_SE 1
+
+/**
+ * dpb_new_nonprivate_ucb1.
+ */
+#define DPB_POLICY_NONPRIVATE_UCB1 2
+
+/**
+ * dpb_new_nonprivate_klucb.
+ */
+#define DPB_POLICY_NONPRIVATE_KLUCB 3
+
+/**
+ * dpb_new_nonprivate_imed.
+ */
+#define DPB_POLICY_NONPRIVATE_IMED 4
+
+/**
+ * dpb_new_nonprivate_se.
+ */
+#define DPB_POLICY_NONPRIVATE_SE 5
+
+/**
+ * dpb_new_ucb_bound.
+ */
+#define DPB_POLICY_UCB_BOUND 6
+
+/**
+ * dpb_new_ucb.
+ */
+#define DPB_POLICY_UCB 7
+
+/**
+ * dpb_new_ucb_int.
+ */
+#define DPB_POLICY_UCB_INT 8
+
+/**
+ * dpb_new_private_ucb.
+ */
+#define DPB_POLICY_PRIVATE_UCB 9
+
+/**
+ * dpb_new_nonprivate_exp3.
+ */
+#define DPB_POLICY_NONPRIVATE_EXP3 10
+
+/**
+ * dpb_new_lap.
+ */
+#define DPB_POLICY_LAP 11
+
+/**
+ * dpb_new_exp3_lap.
+ */
+#define DPB_POLICY_EXP3_LAP 12
+
+/**
+ * dpb_new_exp3_tau.
+ */
+#define DPB_POLICY_EXP3_TAU 13
+
+/**
+ * dpb_new_tsallis.
+ */
+#define DPB_POLICY_TSALLIS 14
+
+/**
+ * dpb_new_imed.
+ */
+#define DPB_POLICY_IMED 20
+
+/**
+ * dpb_new_klucb.
+ */
+#define DPB_POLICY_KLUCB 21
+
+/**
+ * dpb_new_ts.
+ */
+#define DPB_POLICY_TS 22
+
+/**
+ * A bandit. Made by dpb_new or one of its siblings dpb_new_... destroyed by dpb_free. May be used from any
+ * number of threads at once. After fork() the child's copy is DPB_POISONED.
+ */
+typedef struct dpb_bandit dpb_bandit;
+
+/**
  * One answer to "which arm?". 24 bytes.
  */
 typedef struct dpb_decision {
@@ -306,6 +403,329 @@ typedef struct dpb_decision {
    */
   uint32_t phase;
 } dpb_decision;
+
+/**
+ * The policy that we recommend for this configuration: dpb_new_imed.
+ *
+ * config: filled by dpb_config_init; read here, not kept. out: receives the handle, which the
+ * caller frees with dpb_free. error: NULL, or filled on failure.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_NEWER_VERSION (struct_size of a newer library);
+ * DPB_ENTROPY; DPB_NO_MEMORY. Any thread.
+ */
+DPB_API DPB_MUST_USE dpb_status dpb_new(const dpb_config *config, struct dpb_bandit **out, dpb_error *error);
+
+/**
+ * The policy of this name, as dpb_policy_at lists them and reports print them ("dp-imed"), for services
+ * that choose it in their configuration.
+ *
+ * name: NUL-terminated. Parameters, statuses and threads else as dpb_new; DPB_INVALID_CONFIG also for a
+ * name that no policy has.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new_policy(const char *name,
+                          const dpb_config *config,
+                          struct dpb_bandit **out,
+                          dpb_error *error);
+
+/**
+ * The name of the policy number i of this library, i = 0, 1, 2 and so on; NULL past the last. A static
+ * string, never freed. Any thread.
+ */
+DPB_API const char *dpb_policy_at(size_t i);
+
+/**
+ * DP-SE, differentially private successive elimination: pure epsilon-DP (Sajed and Sheffet 2019,
+ * Algorithm 3, Theorem 4.1). With a horizon beta = 1/horizon; without one the horizon is guessed
+ * and the guess squared; with beta it is best-arm identification at that confidence (dpb_best_arm).
+ * At most 2^18 arms. Parameters, statuses and threads as dpb_new.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new_se(const dpb_config *config,
+                      struct dpb_bandit **out,
+                      dpb_error *error);
+
+/**
+ * UCB1 (Auer, Cesa-Bianchi, Fischer 2002): a baseline WITHOUT privacy.
+ * At most 2^20 arms. Parameters, statuses and threads as dpb_new.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new_nonprivate_ucb1(const dpb_config *config,
+                                   struct dpb_bandit **out,
+                                   dpb_error *error);
+
+/**
+ * KL-UCB (Garivier and Cappe 2011): a baseline WITHOUT privacy.
+ * At most 2^15 arms. Parameters, statuses and threads as dpb_new.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new_nonprivate_klucb(const dpb_config *config,
+                                    struct dpb_bandit **out,
+                                    dpb_error *error);
+
+/**
+ * IMED (Honda and Takemura 2015): a baseline WITHOUT privacy.
+ * At most 2^20 arms. Parameters, statuses and threads as dpb_new.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new_nonprivate_imed(const dpb_config *config,
+                                   struct dpb_bandit **out,
+                                   dpb_error *error);
+
+/**
+ * Successive elimination (Even-Dar, Mannor, Mansour 2006): a baseline WITHOUT privacy. Needs horizon or
+ * beta; with one arm left it is the best arm at that confidence (dpb_best_arm).
+ * At most 2^20 arms. Parameters, statuses and threads as dpb_new.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new_nonprivate_se(const dpb_config *config,
+                                 struct dpb_bandit **out,
+                                 dpb_error *error);
+
+/**
+ * DP-UCB-BOUND, UCB on hybrid sums with an index widened by the noise: pure epsilon-DP (Tossou and
+ * Dimitrakakis 2016, Algorithm 1, Theorem 3.1, with the hybrid's budget corrected). Needs no horizon.
+ * At most 2^18 arms. Parameters, statuses and threads as dpb_new.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new_ucb_bound(const dpb_config *config,
+                             struct dpb_bandit **out,
+                             dpb_error *error);
+
+/**
+ * DP-UCB, UCB on hybrid sums of equal noise: pure epsilon-DP (Tossou and Dimitrakakis 2016, Algorithm 2,
+ * Theorem 3.1, with the hybrid's budget corrected). An update draws one noise an arm. Needs no horizon.
+ * The regret of its Theorem 3.3 is not proved: a worse arm gets of the order of ln^3 t/epsilon^2 pulls.
+ * At most 2^15 arms. Parameters, statuses and threads as dpb_new.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new_ucb(const dpb_config *config,
+                       struct dpb_bandit **out,
+                       dpb_error *error);
+
+/**
+ * DP-UCB-INT, UCB on means released at intervals: (epsilon, delta)-DP, delta > 0 (Tossou and Dimitrakakis
+ * 2016, Algorithm 3, corrected; the loss of all releases together is computed, and the noise is the
+ * least that keeps it). interval_exponent: v. batch: 0 = the series of their Lemma B.1, b > 0 = every
+ * max(b, f) answers, as printed with b = 1. Needs no horizon. The regret is not that of UCB plus a
+ * constant, as their Theorem 3.5 has it: with the printed index rare runs lose the best arm for ages;
+ * with flags DPB_RIGOROUS_INDEX none do, but worse arms get of the order of ln^(2/(2-v)) t pulls.
+ * At most 2^20 arms. Parameters, statuses and threads as dpb_new.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new_ucb_int(const dpb_config *config,
+                           struct dpb_bandit **out,
+                           dpb_error *error);
+
+/**
+ * Private-UCB, UCB on binary-tree sums: pure epsilon-DP (Mishra and Thakurta 2015; the baseline that Sajed
+ * and Sheffet 2019 call DP-UCB). Needs horizon.
+ * At most 2^18 arms. Parameters, statuses and threads as dpb_new.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new_private_ucb(const dpb_config *config,
+                               struct dpb_bandit **out,
+                               dpb_error *error);
+
+/**
+ * EXP3 (Auer, Cesa-Bianchi, Freund, Schapire 2003): a baseline for adversarial rewards, WITHOUT
+ * privacy. Needs the horizon.
+ * Parameters, statuses and threads as dpb_new.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new_nonprivate_exp3(const dpb_config *config,
+                                   struct dpb_bandit **out,
+                                   dpb_error *error);
+
+/**
+ * DP-Lambda-Lap (Tossou and Dimitrakakis 2017, Theorem 3.2): the policy with the number config.base
+ * (not this one), made private by noise on its gains. Pure epsilon-DP. Needs the horizon.
+ * config.batch = tau plays of one arm make one gain: 0 = the paper's 1; ceil(1/epsilon) is
+ * better, 2 ln(horizon)/epsilon best. Propensities are the base's: over EXP3_tau NaN.
+ * Parameters, statuses and threads as dpb_new.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new_lap(const dpb_config *config,
+                       struct dpb_bandit **out,
+                       dpb_error *error);
+
+/**
+ * DP-EXP3-Lap (Tossou and Dimitrakakis 2017, Algorithm 1), for adversarial rewards: DP-Lambda-Lap
+ * over EXP3. Pure epsilon-DP. Needs the horizon.
+ * config.batch = tau plays of one arm make one gain: 0 = the paper's 1; ceil(1/epsilon) is
+ * better, 2 ln(horizon)/epsilon best.
+ * Parameters, statuses and threads as dpb_new.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new_exp3_lap(const dpb_config *config,
+                            struct dpb_bandit **out,
+                            dpb_error *error);
+
+/**
+ * EXP3_tau (Tossou and Dimitrakakis 2017, Section 3.2), for adversarial rewards and switching costs:
+ * EXP3 in intervals of tau decisions, (epsilon, delta)-DP by its own randomness, tau the smallest
+ * that will do. Needs the horizon and delta > 0. Its propensities would tell raw rewards: NaN.
+ * Parameters, statuses and threads as dpb_new.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new_exp3_tau(const dpb_config *config,
+                            struct dpb_bandit **out,
+                            dpb_error *error);
+
+/**
+ * Batched Tsallis-INF for heavy tails (Asi, Raman, Talwar 2025): the policy that we recommend for
+ * adversarial rewards. Pure epsilon-DP, regret O(sqrt(K T/epsilon)), no horizon.
+ * config.batch = plays of one arm for one release: 0 = ceil(1/epsilon).
+ * At most 2^20 arms. Parameters, statuses and threads as dpb_new.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new_tsallis(const dpb_config *config,
+                           struct dpb_bandit **out,
+                           dpb_error *error);
+
+/**
+ * DP-IMED with the exact Chernoff index: pure epsilon-DP (Theorem P: every reward is in one batch,
+ * released once); with delta > 0 (epsilon, delta)-DP by zCDP and Gaussian noise. No horizon, nothing
+ * to tune; select and update O(1). Takes dpb_select_among, dpb_add_arm and dpb_retire_arm.
+ * Parameters, statuses and threads as dpb_new.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new_imed(const dpb_config *config,
+                        struct dpb_bandit **out,
+                        dpb_error *error);
+
+/**
+ * DP-KLUCB, the optimistic index of d_eps (Azize et al. 2025): pure epsilon-DP (Theorem P); delta
+ * must be 0. Select and update O(1). Takes dpb_select_among, dpb_add_arm and dpb_retire_arm.
+ * Parameters, statuses and threads as dpb_new.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new_klucb(const dpb_config *config,
+                         struct dpb_bandit **out,
+                         dpb_error *error);
+
+/**
+ * Lazy-DP-TS, Thompson sampling (Hu and Hegde 2022): pure epsilon-DP (Theorem P); with delta > 0
+ * (epsilon, delta)-DP by zCDP. Randomised at every decision, with exact propensities. For hundreds of
+ * arms. Takes dpb_select_among, dpb_add_arm and dpb_retire_arm.
+ * At most 2^10 arms. Parameters, statuses and threads as dpb_new.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new_ts(const dpb_config *config,
+                      struct dpb_bandit **out,
+                      dpb_error *error);
+
+/**
+ * Destroys a handle. NULL is a no-op. No other call on the handle may be running or follow.
+ */
+DPB_API void dpb_free(struct dpb_bandit *bandit);
+
+/**
+ * Which arm? Writes one decision. Never allocates; O(1) or O(arms), by policy.
+ * Returns DPB_OK; DPB_NULL; DPB_POISONED. Any thread.
+ */
+DPB_API DPB_MUST_USE dpb_status dpb_select(struct dpb_bandit *bandit, struct dpb_decision *out);
+
+/**
+ * What came of a decision: at most once a ticket. Never allocates.
+ * reward: in [reward_min, reward_max].
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_REWARD (the ticket stays open); DPB_UNKNOWN_TICKET;
+ * DPB_DUPLICATE; DPB_EXPIRED; DPB_POISONED. A refused answer changes nothing but a count of
+ * dpb_diagnostics. Any thread.
+ *
+ * After DPB_INVALID_REWARD answer again; DPB_CLAMP_REWARDS spares that for a reward out of range.
+ * Without an answer_window a ticket that stays open expires one day, and public counts (expired, an
+ * arm's pulls) then show that its reward was refused.
+ *
+ * The status is for the caller alone: it tells whether a ticket was answered already. A stranger who
+ * reports a click must get one and the same reply whatever it is.
+ */
+DPB_API DPB_MUST_USE dpb_status dpb_update(struct dpb_bandit *bandit, uint64_t ticket, double reward);
+
+/**
+ * The ad was never shown: the decision counts as not played. For a reason and at a time that have
+ * nothing to do with the reward. With an answer_window an answer that has come is taken back with
+ * the decision: same status and same future as if it had not come. Never allocates.
+ * Returns DPB_OK; DPB_NULL; DPB_UNKNOWN_TICKET; DPB_DUPLICATE (cancelled already; without an
+ * answer_window also: answered already); DPB_EXPIRED; DPB_POISONED. Any thread.
+ */
+DPB_API DPB_MUST_USE dpb_status dpb_cancel(struct dpb_bandit *bandit, uint64_t ticket);
+
+/**
+ * dpb_select n times under one lock. out: room for n decisions (NULL with n = 0). done: receives
+ * how many were written.
+ * Returns DPB_OK (all n); DPB_NULL; DPB_POISONED. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_select_many(struct dpb_bandit *bandit,
+                           struct dpb_decision *out,
+                           size_t n,
+                           size_t *done);
+
+/**
+ * dpb_update for n tickets under one lock. Every answer is tried, whatever became of those before
+ * it. tickets, rewards: n each (NULL with n = 0). each: NULL, or room for n statuses. done:
+ * receives how many were accepted.
+ * Returns DPB_OK when all were accepted, else the first refusal's status, with each and done
+ * written all the same; DPB_NULL and DPB_POISONED write nothing. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_update_many(struct dpb_bandit *bandit,
+                           const uint64_t *tickets,
+                           const double *rewards,
+                           size_t n,
+                           dpb_status *each,
+                           size_t *done);
+
+/**
+ * Which of these arms? For a request that may show some arms only (targeting, budgets, frequency
+ * caps). The set must be public information, not chosen by looking at rewards: then it costs no
+ * privacy.
+ * arms: n >= 1 live arms, in any order, duplicates harmless. out: receives one decision. O(n).
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (n is 0, an arm does not exist or is retired);
+ * DPB_UNSUPPORTED (this policy needs every arm); DPB_POISONED. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_select_among(struct dpb_bandit *bandit,
+                            const uint32_t *arms,
+                            size_t n,
+                            struct dpb_decision *out);
+
+/**
+ * A new arm. arm: receives its number, the next one; numbers are never used again. May allocate.
+ * error: NULL, or filled on failure.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (beyond 2^24 arms); DPB_UNSUPPORTED (this policy's
+ * set of arms is fixed); DPB_NO_MEMORY; DPB_POISONED. Any thread.
+ */
+DPB_API DPB_MUST_USE dpb_status dpb_add_arm(struct dpb_bandit *bandit, uint32_t *arm, dpb_error *error);
+
+/**
+ * This arm is never played again. Answers to its open decisions are accepted as before, and
+ * dpb_arms_read shows it as not active.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (no such arm, retired already, or the last one);
+ * DPB_UNSUPPORTED (this policy's set of arms is fixed); DPB_POISONED. Any thread.
+ */
+DPB_API DPB_MUST_USE dpb_status dpb_retire_arm(struct dpb_bandit *bandit, uint32_t arm);
 
 /**
  * What may be published of a handle: released values and public counts.
@@ -429,6 +849,66 @@ typedef struct dpb_arm {
 } dpb_arm;
 
 /**
+ * Reads the report. All of it is released already, so reading costs no privacy.
+ * out: with struct_size set to sizeof(dpb_report).
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG or DPB_NEWER_VERSION (struct_size); DPB_POISONED.
+ * Any thread.
+ */
+DPB_API DPB_MUST_USE dpb_status dpb_report_read(const dpb_bandit *bandit, struct dpb_report *out);
+
+/**
+ * Reads counts of refused calls: the only read that is NOT private. For the operator's own eyes.
+ * out: with struct_size set to sizeof(dpb_diagnostics).
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG or DPB_NEWER_VERSION (struct_size); DPB_POISONED.
+ * Any thread.
+ */
+DPB_API DPB_MUST_USE dpb_status dpb_diagnostics_read(const dpb_bandit *bandit, struct dpb_diagnostics *out);
+
+/**
+ * Reads all arms, arm i in place i of out. Released values only.
+ * out: room for cap arms (NULL with cap = 0). n: receives the number of arms, also when cap is
+ * too small.
+ * Returns DPB_OK; DPB_NULL; DPB_BUFFER_TOO_SMALL (only n written); DPB_POISONED. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_arms_read(const dpb_bandit *bandit,
+                         struct dpb_arm *out,
+                         size_t cap,
+                         size_t *n);
+
+/**
+ * The arm that the policy decided for, where it decides for one (dpb_new_se: when one is left).
+ * Returns DPB_OK; DPB_NULL; DPB_NOT_READY (until decided); DPB_POISONED. Any thread.
+ */
+DPB_API DPB_MUST_USE dpb_status dpb_best_arm(const dpb_bandit *bandit, uint32_t *arm);
+
+/**
+ * Privacy loss of one user so far at this delta in [0, 1): an upper bound; infinite for baselines,
+ * and at a delta for which the policy has no guarantee.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (delta); DPB_POISONED. Any thread.
+ */
+DPB_API DPB_MUST_USE dpb_status dpb_privacy(const dpb_bandit *bandit, double delta, double *epsilon);
+
+/**
+ * The policy's name, such as "dp-se"; "" for NULL. A static string, never freed. Any thread.
+ */
+DPB_API const char *dpb_policy_name(const dpb_bandit *bandit);
+
+/**
+ * The node that issued a ticket: its top 16 bits, and config.node where that is below 65536. Any thread.
+ */
+DPB_API uint16_t dpb_ticket_node(uint64_t ticket);
+
+/* Beside the bandits: private sums, stopping rules. ---------------------------------------------------- */
+
+/**
+ * A differentially private running sum of values in [0, 1]. Made by dpb_new_counter or
+ * dpb_new_counter_with, destroyed by dpb_counter_free. May be used from any number of threads at once.
+ */
+typedef struct dpb_counter dpb_counter;
+
+/**
  * A DPB_COUNTER_ number.
  */
 typedef uint32_t dpb_counter_kind;
@@ -461,6 +941,107 @@ typedef struct dpb_counter_config {
 } dpb_counter_config;
 
 /**
+ * Releases when the number of values is a power of two: the least noise, the rarest news.
+ */
+#define DPB_COUNTER_LOGARITHMIC 0
+
+/**
+ * Releases at every value, up to a horizon.
+ */
+#define DPB_COUNTER_BINARY 1
+
+/**
+ * Releases at every value, without a horizon.
+ */
+#define DPB_COUNTER_HYBRID 2
+
+/**
+ * Fills a configuration for a counter of this kind with this privacy loss of one value. Nothing is
+ * checked here: dpb_new_counter_with checks. NULL is a no-op. Any thread.
+ *
+ * In C and C++ this is dpb_counter_config_init_sized, with the size that the header knows. The function
+ * of this name fills what dpb_counter_config had in version 0.1, all up to `test_seed`.
+ */
+DPB_API
+void dpb_counter_config_init(struct dpb_counter_config *config,
+                             dpb_counter_kind kind,
+                             double epsilon);
+
+/**
+ * dpb_counter_config_init for a dpb_counter_config of struct_size bytes, and no more.
+ */
+DPB_API
+void dpb_counter_config_init_sized(struct dpb_counter_config *config,
+                                   uint32_t struct_size,
+                                   dpb_counter_kind kind,
+                                   double epsilon);
+
+/**
+ * A private running sum: pure epsilon-DP for the whole stream of releases when one value changes
+ * (Chan, Shi, Song 2011; the hybrid with the budget shared between its two parts, unlike Tossou
+ * and Dimitrakakis 2016, Lemma B.2).
+ *
+ * config: read here, not kept. out: receives the handle, which the caller frees with
+ * dpb_counter_free. error: NULL, or filled on failure.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_NEWER_VERSION (struct_size of a newer library);
+ * DPB_ENTROPY; DPB_NO_MEMORY. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new_counter_with(const struct dpb_counter_config *config,
+                                struct dpb_counter **out,
+                                dpb_error *error);
+
+/**
+ * dpb_new_counter_with a configuration of these four, whose meaning is told there.
+ * Statuses and threads likewise, but for DPB_NEWER_VERSION.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new_counter(dpb_counter_kind kind,
+                           double epsilon,
+                           uint64_t horizon,
+                           const uint8_t *test_seed,
+                           struct dpb_counter **out,
+                           dpb_error *error);
+
+/**
+ * Adds a value in [0, 1] and brings the release up to date. O(1) amortised, never allocates.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_REWARD (NaN, or outside [0, 1]); DPB_HALTED (a binary
+ * counter has its horizon of values, another 2^37); DPB_POISONED. A refused value changes nothing.
+ * Any thread.
+ */
+DPB_API DPB_MUST_USE dpb_status dpb_counter_add(struct dpb_counter *counter, double value);
+
+/**
+ * The released sum, 0 before the first release. Reading costs no privacy and draws no noise: the
+ * same number until the next dpb_counter_add. O(1).
+ * Returns DPB_OK; DPB_NULL; DPB_POISONED. Any thread.
+ */
+DPB_API DPB_MUST_USE dpb_status dpb_counter_read(const struct dpb_counter *counter, double *sum);
+
+/**
+ * Is this counter private? is_private: receives 1, or 0 under a test_seed.
+ * Returns DPB_OK; DPB_NULL; DPB_POISONED. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_counter_is_private(const struct dpb_counter *counter,
+                                  uint32_t *is_private);
+
+/**
+ * Destroys a counter. NULL is a no-op. No other call on the handle may be running or follow.
+ */
+DPB_API void dpb_counter_free(struct dpb_counter *counter);
+
+/**
+ * A stopping rule: takes samples until their mean is known to a factor of 1 +- alpha. Made by
+ * dpb_new_nas, dpb_new_dp_nas or dpb_new_dp_exp_nas, destroyed by dpb_stopping_free. May be used
+ * from any number of threads at once.
+ */
+typedef struct dpb_stopping dpb_stopping;
+
+/**
  * What a stopping rule is told. Fill it with dpb_stopping_config_init, then set alpha and beta.
  */
 typedef struct dpb_stopping_config {
@@ -490,6 +1071,109 @@ typedef struct dpb_stopping_config {
    */
   const uint8_t *test_seed;
 } dpb_stopping_config;
+
+/**
+ * Fills a configuration for samples in [-range, range] and this privacy loss of one sample. alpha and
+ * beta are 0, which no constructor takes: set them. Nothing is checked here. NULL is a no-op. Any thread.
+ *
+ * In C and C++ this is dpb_stopping_config_init_sized, with the size that the header knows. The function
+ * of this name fills what dpb_stopping_config had in version 0.1, all up to `test_seed`.
+ */
+DPB_API void dpb_stopping_config_init(struct dpb_stopping_config *config, double range, double epsilon);
+
+/**
+ * dpb_stopping_config_init for a dpb_stopping_config of struct_size bytes, and no more.
+ */
+DPB_API
+void dpb_stopping_config_init_sized(struct dpb_stopping_config *config,
+                                    uint32_t struct_size,
+                                    double range,
+                                    double epsilon);
+
+/**
+ * NAS (Domingo, Gavalda, Watanabe 2002; Sajed and Sheffet 2019, section 3): WITHOUT privacy.
+ *
+ * config: read here, not kept. out: receives the handle, which the caller frees with
+ * dpb_stopping_free. error: NULL, or filled on failure.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_NEWER_VERSION (struct_size of a newer library);
+ * DPB_ENTROPY. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new_nas(const struct dpb_stopping_config *config,
+                       struct dpb_stopping **out,
+                       dpb_error *error);
+
+/**
+ * DP-NAS: pure epsilon-DP (Sajed and Sheffet 2019, Algorithm 1, Theorem 3.1).
+ * Parameters, statuses and threads as dpb_new_nas.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new_dp_nas(const struct dpb_stopping_config *config,
+                          struct dpb_stopping **out,
+                          dpb_error *error);
+
+/**
+ * DP-exponential-NAS: asks at powers of two only; pure epsilon-DP (Sajed and Sheffet 2019,
+ * Algorithm 2, Corollary 3.2, Theorem 3.3).
+ * Parameters, statuses and threads as dpb_new_nas.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new_dp_exp_nas(const struct dpb_stopping_config *config,
+                              struct dpb_stopping **out,
+                              dpb_error *error);
+
+/**
+ * Takes a sample. halted: receives 1 when the rule halts with it, else 0. O(1), never allocates.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_REWARD (NaN, or outside [-range, range]; nothing has
+ * changed); DPB_HALTED (it has halted before: no more samples); DPB_POISONED. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_stopping_push(struct dpb_stopping *stopping,
+                             double sample,
+                             uint32_t *halted);
+
+/**
+ * The released mean, in the samples' unit. Reading it costs no privacy.
+ * Returns DPB_OK; DPB_NULL; DPB_NOT_READY (it has not halted); DPB_POISONED. Any thread.
+ */
+DPB_API DPB_MUST_USE dpb_status dpb_stopping_mean(const struct dpb_stopping *stopping, double *mean);
+
+/**
+ * Is this rule private? is_private: receives 1, or 0 for dpb_new_nas and under a test_seed.
+ * Returns DPB_OK; DPB_NULL; DPB_POISONED. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_stopping_is_private(const struct dpb_stopping *stopping,
+                                   uint32_t *is_private);
+
+/**
+ * Destroys a stopping rule. NULL is a no-op. No other call on the handle may be running or follow.
+ */
+DPB_API void dpb_stopping_free(struct dpb_stopping *stopping);
+
+/* Experimental, may change in any version: the shuffle model, the local model. ------------------------- */
+
+/**
+ * dpb_report.policy: dpb_new_sdp_ae.
+ */
+#define DPB_POLICY_SDP_AE 15
+
+/**
+ * dpb_new_vb_sdp_ae.
+ */
+#define DPB_POLICY_VB_SDP_AE 16
+
+/**
+ * Holds the messages of one batch until all have come, then hands out their bits in uniformly
+ * random order, once, and nothing else. Made by dpb_new_shuffler, destroyed by dpb_shuffler_free.
+ * May be used from any number of threads at once. After fork() the child's copy is DPB_POISONED.
+ */
+typedef struct dpb_shuffler dpb_shuffler;
 
 /**
  * What encoders, shuffler and server of one batch agree on: plain public data, to be made by
@@ -527,619 +1211,6 @@ typedef struct dpb_shuffle_params {
 } dpb_shuffle_params;
 
 /**
- * Done.
- */
-#define DPB_OK 0
-
-/**
- * A required pointer is NULL.
- */
-#define DPB_NULL 1
-
-/**
- * A configuration or argument out of its range; a dpb_error names the field and the value.
- */
-#define DPB_INVALID_CONFIG 2
-
-/**
- * A reward that is not finite, or outside the declared range, or off a binary grid.
- */
-#define DPB_INVALID_REWARD 3
-
-/**
- * A ticket that was never issued, or not by this handle.
- */
-#define DPB_UNKNOWN_TICKET 4
-
-/**
- * A ticket that was answered or cancelled already.
- */
-#define DPB_DUPLICATE 5
-
-/**
- * A ticket whose answer window is over, or that was pushed out of the pending table.
- */
-#define DPB_EXPIRED 6
-
-/**
- * There is no result yet.
- */
-#define DPB_NOT_READY 7
-
-/**
- * The stopping rule has halted, or a counter of bounded length is full: it takes no more.
- */
-#define DPB_HALTED 8
-
-/**
- * The buffer is too small; the needed size was written.
- */
-#define DPB_BUFFER_TOO_SMALL 9
-
-/**
- * The bytes are truncated or altered.
- */
-#define DPB_CORRUPT 10
-
-/**
- * A structure or snapshot from a newer library.
- */
-#define DPB_NEWER_VERSION 11
-
-/**
- * The operating system gave no randomness: nothing private is possible.
- */
-#define DPB_ENTROPY 12
-
-/**
- * This policy cannot do what was asked.
- */
-#define DPB_UNSUPPORTED 13
-
-/**
- * An earlier call failed half-way, or the process was forked after the handle was made: the
- * handle is closed for ever, because going on could break the privacy accounting.
- */
-#define DPB_POISONED 14
-
-/**
- * There is no memory for this; nothing has changed.
- */
-#define DPB_NO_MEMORY 15
-
-/**
- * Releases when the number of values is a power of two: the least noise, the rarest news.
- */
-#define DPB_COUNTER_LOGARITHMIC 0
-
-/**
- * Releases at every value, up to a horizon.
- */
-#define DPB_COUNTER_BINARY 1
-
-/**
- * Releases at every value, without a horizon.
- */
-#define DPB_COUNTER_HYBRID 2
-
-#ifdef __cplusplus
-extern "C" {
-#endif // __cplusplus
-
-/**
- * The name of a status, for logs: "DPB_OK"; "unknown status" for a number that is none. A static
- * string, never freed. Any thread.
- */
-const char *dpb_status_name(dpb_status status);
-
-/**
- * The version of the linked library's interface: major << 16 | minor. A program goes on working with a
- * library of the same major version that is not older than DPB_ABI_VERSION, its header's. Any thread.
- */
-uint32_t dpb_abi_version(void);
-
-/**
- * The version of the linked library, "0.1.0"; DPB_VERSION_STRING is the header's. A static string, never
- * freed. Any thread.
- */
-const char *dpb_version(void);
-
-/**
- * Fills a configuration with the defaults for this many arms and this privacy loss. Nothing is
- * checked here: constructors check. NULL is a no-op. Any thread.
- *
- * In C and C++ this is dpb_config_init_sized, with the size that the header knows. The function of this
- * name fills what dpb_config had in version 0.1, all up to `node`.
- */
-void dpb_config_init(struct dpb_config *config, uint32_t arms, double epsilon);
-
-/**
- * dpb_config_init for a dpb_config of struct_size bytes, and no more: that of the caller's header, which
- * may be older than the library.
- */
-void dpb_config_init_sized(struct dpb_config *config, uint32_t struct_size, uint32_t arms, double epsilon);
-
-/**
- * The policy that we recommend for this configuration: dpb_new_imed.
- *
- * config: filled by dpb_config_init; read here, not kept. out: receives the handle, which the
- * caller frees with dpb_free. error: NULL, or filled on failure.
- * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_NEWER_VERSION (struct_size of a newer library);
- * DPB_ENTROPY; DPB_NO_MEMORY. Any thread.
- */
-DPB_MUST_USE
-dpb_status dpb_new(const struct dpb_config *config,
-                   struct dpb_bandit **out,
-                   struct dpb_error *error);
-
-/**
- * DP-SE, differentially private successive elimination: pure epsilon-DP (Sajed and Sheffet 2019,
- * Algorithm 3, Theorem 4.1). With a horizon beta = 1/horizon; without one the horizon is guessed
- * and the guess squared; with beta it is best-arm identification at that confidence (dpb_best_arm).
- * At most 2^18 arms. Parameters, statuses and threads as dpb_new.
- */
-DPB_MUST_USE
-dpb_status dpb_new_se(const struct dpb_config *config,
-                      struct dpb_bandit **out,
-                      struct dpb_error *error);
-
-/**
- * UCB1 (Auer, Cesa-Bianchi, Fischer 2002): a baseline WITHOUT privacy.
- * At most 2^20 arms. Parameters, statuses and threads as dpb_new.
- */
-DPB_MUST_USE
-dpb_status dpb_new_nonprivate_ucb1(const struct dpb_config *config,
-                                   struct dpb_bandit **out,
-                                   struct dpb_error *error);
-
-/**
- * KL-UCB (Garivier and Cappe 2011): a baseline WITHOUT privacy.
- * At most 2^15 arms. Parameters, statuses and threads as dpb_new.
- */
-DPB_MUST_USE
-dpb_status dpb_new_nonprivate_klucb(const struct dpb_config *config,
-                                    struct dpb_bandit **out,
-                                    struct dpb_error *error);
-
-/**
- * IMED (Honda and Takemura 2015): a baseline WITHOUT privacy.
- * At most 2^20 arms. Parameters, statuses and threads as dpb_new.
- */
-DPB_MUST_USE
-dpb_status dpb_new_nonprivate_imed(const struct dpb_config *config,
-                                   struct dpb_bandit **out,
-                                   struct dpb_error *error);
-
-/**
- * Successive elimination (Even-Dar, Mannor, Mansour 2006): a baseline WITHOUT privacy. Needs horizon or
- * beta; with one arm left it is the best arm at that confidence (dpb_best_arm).
- * At most 2^20 arms. Parameters, statuses and threads as dpb_new.
- */
-DPB_MUST_USE
-dpb_status dpb_new_nonprivate_se(const struct dpb_config *config,
-                                 struct dpb_bandit **out,
-                                 struct dpb_error *error);
-
-/**
- * DP-UCB-BOUND, UCB on hybrid sums with an index widened by the noise: pure epsilon-DP (Tossou and
- * Dimitrakakis 2016, Algorithm 1, Theorem 3.1, with the hybrid's budget corrected). Needs no horizon.
- * At most 2^18 arms. Parameters, statuses and threads as dpb_new.
- */
-DPB_MUST_USE
-dpb_status dpb_new_ucb_bound(const struct dpb_config *config,
-                             struct dpb_bandit **out,
-                             struct dpb_error *error);
-
-/**
- * DP-UCB, UCB on hybrid sums of equal noise: pure epsilon-DP (Tossou and Dimitrakakis 2016, Algorithm 2,
- * Theorem 3.1, with the hybrid's budget corrected). An update draws one noise an arm. Needs no horizon.
- * The regret of its Theorem 3.3 is not proved: a worse arm gets of the order of ln^3 t/epsilon^2 pulls.
- * At most 2^15 arms. Parameters, statuses and threads as dpb_new.
- */
-DPB_MUST_USE
-dpb_status dpb_new_ucb(const struct dpb_config *config,
-                       struct dpb_bandit **out,
-                       struct dpb_error *error);
-
-/**
- * DP-UCB-INT, UCB on means released at intervals: (epsilon, delta)-DP, delta > 0 (Tossou and Dimitrakakis
- * 2016, Algorithm 3, corrected; the loss of all releases together is computed, and the noise is the
- * least that keeps it). interval_exponent: v. batch: 0 = the series of their Lemma B.1, b > 0 = every
- * max(b, f) answers, as printed with b = 1. Needs no horizon. The regret is not that of UCB plus a
- * constant, as their Theorem 3.5 has it: with the printed index rare runs lose the best arm for ages;
- * with flags DPB_RIGOROUS_INDEX none do, but worse arms get of the order of ln^(2/(2-v)) t pulls.
- * At most 2^20 arms. Parameters, statuses and threads as dpb_new.
- */
-DPB_MUST_USE
-dpb_status dpb_new_ucb_int(const struct dpb_config *config,
-                           struct dpb_bandit **out,
-                           struct dpb_error *error);
-
-/**
- * Private-UCB, UCB on binary-tree sums: pure epsilon-DP (Mishra and Thakurta 2015; the baseline that Sajed
- * and Sheffet 2019 call DP-UCB). Needs horizon.
- * At most 2^18 arms. Parameters, statuses and threads as dpb_new.
- */
-DPB_MUST_USE
-dpb_status dpb_new_private_ucb(const struct dpb_config *config,
-                               struct dpb_bandit **out,
-                               struct dpb_error *error);
-
-/**
- * EXP3 (Auer, Cesa-Bianchi, Freund, Schapire 2003): a baseline for adversarial rewards, WITHOUT
- * privacy. Needs the horizon.
- * Parameters, statuses and threads as dpb_new.
- */
-DPB_MUST_USE
-dpb_status dpb_new_nonprivate_exp3(const struct dpb_config *config,
-                                   struct dpb_bandit **out,
-                                   struct dpb_error *error);
-
-/**
- * DP-Lambda-Lap (Tossou and Dimitrakakis 2017, Theorem 3.2): the policy with the number config.base
- * (not this one), made private by noise on its gains. Pure epsilon-DP. Needs the horizon.
- * config.batch = tau plays of one arm make one gain: 0 = the paper's 1; ceil(1/epsilon) is
- * better, 2 ln(horizon)/epsilon best. Propensities are the base's: over EXP3_tau NaN.
- * Parameters, statuses and threads as dpb_new.
- */
-DPB_MUST_USE
-dpb_status dpb_new_lap(const struct dpb_config *config,
-                       struct dpb_bandit **out,
-                       struct dpb_error *error);
-
-/**
- * DP-EXP3-Lap (Tossou and Dimitrakakis 2017, Algorithm 1), for adversarial rewards: DP-Lambda-Lap
- * over EXP3. Pure epsilon-DP. Needs the horizon.
- * config.batch = tau plays of one arm make one gain: 0 = the paper's 1; ceil(1/epsilon) is
- * better, 2 ln(horizon)/epsilon best.
- * Parameters, statuses and threads as dpb_new.
- */
-DPB_MUST_USE
-dpb_status dpb_new_exp3_lap(const struct dpb_config *config,
-                            struct dpb_bandit **out,
-                            struct dpb_error *error);
-
-/**
- * EXP3_tau (Tossou and Dimitrakakis 2017, Section 3.2), for adversarial rewards and switching costs:
- * EXP3 in intervals of tau decisions, (epsilon, delta)-DP by its own randomness, tau the smallest
- * that will do. Needs the horizon and delta > 0. Its propensities would tell raw rewards: NaN.
- * Parameters, statuses and threads as dpb_new.
- */
-DPB_MUST_USE
-dpb_status dpb_new_exp3_tau(const struct dpb_config *config,
-                            struct dpb_bandit **out,
-                            struct dpb_error *error);
-
-/**
- * Batched Tsallis-INF for heavy tails (Asi, Raman, Talwar 2025): the policy that we recommend for
- * adversarial rewards. Pure epsilon-DP, regret O(sqrt(K T/epsilon)), no horizon.
- * config.batch = plays of one arm for one release: 0 = ceil(1/epsilon).
- * At most 2^20 arms. Parameters, statuses and threads as dpb_new.
- */
-DPB_MUST_USE
-dpb_status dpb_new_tsallis(const struct dpb_config *config,
-                           struct dpb_bandit **out,
-                           struct dpb_error *error);
-
-/**
- * DP-IMED with the exact Chernoff index: pure epsilon-DP (Theorem P: every reward is in one batch,
- * released once); with delta > 0 (epsilon, delta)-DP by zCDP and Gaussian noise. No horizon, nothing
- * to tune; select and update O(1). Takes dpb_select_among, dpb_add_arm and dpb_retire_arm.
- * Parameters, statuses and threads as dpb_new.
- */
-DPB_MUST_USE
-dpb_status dpb_new_imed(const struct dpb_config *config,
-                        struct dpb_bandit **out,
-                        struct dpb_error *error);
-
-/**
- * DP-KLUCB, the optimistic index of d_eps (Azize et al. 2025): pure epsilon-DP (Theorem P); delta
- * must be 0. Select and update O(1). Takes dpb_select_among, dpb_add_arm and dpb_retire_arm.
- * Parameters, statuses and threads as dpb_new.
- */
-DPB_MUST_USE
-dpb_status dpb_new_klucb(const struct dpb_config *config,
-                         struct dpb_bandit **out,
-                         struct dpb_error *error);
-
-/**
- * Lazy-DP-TS, Thompson sampling (Hu and Hegde 2022): pure epsilon-DP (Theorem P); with delta > 0
- * (epsilon, delta)-DP by zCDP. Randomised at every decision, with exact propensities. For hundreds of
- * arms. Takes dpb_select_among, dpb_add_arm and dpb_retire_arm.
- * At most 2^10 arms. Parameters, statuses and threads as dpb_new.
- */
-DPB_MUST_USE
-dpb_status dpb_new_ts(const struct dpb_config *config,
-                      struct dpb_bandit **out,
-                      struct dpb_error *error);
-
-/**
- * Destroys a handle. NULL is a no-op. No other call on the handle may be running or follow.
- */
-void dpb_free(struct dpb_bandit *bandit);
-
-/**
- * Which arm? Writes one decision. Never allocates; O(1) or O(arms), by policy.
- * Returns DPB_OK; DPB_NULL; DPB_POISONED. Any thread.
- */
-DPB_MUST_USE dpb_status dpb_select(struct dpb_bandit *bandit, struct dpb_decision *out);
-
-/**
- * What came of a decision: at most once a ticket. Never allocates.
- * reward: in [reward_min, reward_max].
- * Returns DPB_OK; DPB_NULL; DPB_INVALID_REWARD (the ticket stays open); DPB_UNKNOWN_TICKET;
- * DPB_DUPLICATE; DPB_EXPIRED; DPB_POISONED. A refused answer changes nothing but a count of
- * dpb_diagnostics. Any thread.
- *
- * After DPB_INVALID_REWARD answer again; DPB_CLAMP_REWARDS spares that for a reward out of range.
- * Without an answer_window a ticket that stays open expires one day, and public counts (expired, an
- * arm's pulls) then show that its reward was refused.
- *
- * The status is for the caller alone: it tells whether a ticket was answered already. A stranger who
- * reports a click must get one and the same reply whatever it is.
- */
-DPB_MUST_USE dpb_status dpb_update(struct dpb_bandit *bandit, uint64_t ticket, double reward);
-
-/**
- * The ad was never shown: the decision counts as not played. For a reason and at a time that have
- * nothing to do with the reward. With an answer_window an answer that has come is taken back with
- * the decision: same status and same future as if it had not come. Never allocates.
- * Returns DPB_OK; DPB_NULL; DPB_UNKNOWN_TICKET; DPB_DUPLICATE (cancelled already; without an
- * answer_window also: answered already); DPB_EXPIRED; DPB_POISONED. Any thread.
- */
-DPB_MUST_USE dpb_status dpb_cancel(struct dpb_bandit *bandit, uint64_t ticket);
-
-/**
- * dpb_select n times under one lock. out: room for n decisions (NULL with n = 0). done: receives
- * how many were written.
- * Returns DPB_OK (all n); DPB_NULL; DPB_POISONED. Any thread.
- */
-DPB_MUST_USE
-dpb_status dpb_select_many(struct dpb_bandit *bandit,
-                           struct dpb_decision *out,
-                           size_t n,
-                           size_t *done);
-
-/**
- * dpb_update for n tickets under one lock. Every answer is tried, whatever became of those before
- * it. tickets, rewards: n each (NULL with n = 0). each: NULL, or room for n statuses. done:
- * receives how many were accepted.
- * Returns DPB_OK when all were accepted, else the first refusal's status, with each and done
- * written all the same; DPB_NULL and DPB_POISONED write nothing. Any thread.
- */
-DPB_MUST_USE
-dpb_status dpb_update_many(struct dpb_bandit *bandit,
-                           const uint64_t *tickets,
-                           const double *rewards,
-                           size_t n,
-                           dpb_status *each,
-                           size_t *done);
-
-/**
- * Which of these arms? For a request that may show some arms only (targeting, budgets, frequency
- * caps). The set must be public information, not chosen by looking at rewards: then it costs no
- * privacy.
- * arms: n >= 1 live arms, in any order, duplicates harmless. out: receives one decision. O(n).
- * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (n is 0, an arm does not exist or is retired);
- * DPB_UNSUPPORTED (this policy needs every arm); DPB_POISONED. Any thread.
- */
-DPB_MUST_USE
-dpb_status dpb_select_among(struct dpb_bandit *bandit,
-                            const uint32_t *arms,
-                            size_t n,
-                            struct dpb_decision *out);
-
-/**
- * A new arm. arm: receives its number, the next one; numbers are never used again. May allocate.
- * error: NULL, or filled on failure.
- * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (beyond 2^24 arms); DPB_UNSUPPORTED (this policy's
- * set of arms is fixed); DPB_NO_MEMORY; DPB_POISONED. Any thread.
- */
-DPB_MUST_USE dpb_status dpb_add_arm(struct dpb_bandit *bandit, uint32_t *arm, struct dpb_error *error);
-
-/**
- * This arm is never played again. Answers to its open decisions are accepted as before, and
- * dpb_arms_read shows it as not active.
- * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (no such arm, retired already, or the last one);
- * DPB_UNSUPPORTED (this policy's set of arms is fixed); DPB_POISONED. Any thread.
- */
-DPB_MUST_USE dpb_status dpb_retire_arm(struct dpb_bandit *bandit, uint32_t arm);
-
-/**
- * Reads the report. All of it is released already, so reading costs no privacy.
- * out: with struct_size set to sizeof(dpb_report).
- * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG or DPB_NEWER_VERSION (struct_size); DPB_POISONED.
- * Any thread.
- */
-DPB_MUST_USE dpb_status dpb_report_read(const struct dpb_bandit *bandit, struct dpb_report *out);
-
-/**
- * Reads counts of refused calls: the only read that is NOT private. For the operator's own eyes.
- * out: with struct_size set to sizeof(dpb_diagnostics).
- * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG or DPB_NEWER_VERSION (struct_size); DPB_POISONED.
- * Any thread.
- */
-DPB_MUST_USE dpb_status dpb_diagnostics_read(const struct dpb_bandit *bandit, struct dpb_diagnostics *out);
-
-/**
- * Reads all arms, arm i in place i of out. Released values only.
- * out: room for cap arms (NULL with cap = 0). n: receives the number of arms, also when cap is
- * too small.
- * Returns DPB_OK; DPB_NULL; DPB_BUFFER_TOO_SMALL (only n written); DPB_POISONED. Any thread.
- */
-DPB_MUST_USE
-dpb_status dpb_arms_read(const struct dpb_bandit *bandit,
-                         struct dpb_arm *out,
-                         size_t cap,
-                         size_t *n);
-
-/**
- * The arm that the policy decided for, where it decides for one (dpb_new_se: when one is left).
- * Returns DPB_OK; DPB_NULL; DPB_NOT_READY (until decided); DPB_POISONED. Any thread.
- */
-DPB_MUST_USE dpb_status dpb_best_arm(const struct dpb_bandit *bandit, uint32_t *arm);
-
-/**
- * Privacy loss of one user so far at this delta in [0, 1): an upper bound; infinite for baselines,
- * and at a delta for which the policy has no guarantee.
- * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (delta); DPB_POISONED. Any thread.
- */
-DPB_MUST_USE dpb_status dpb_privacy(const struct dpb_bandit *bandit, double delta, double *epsilon);
-
-/**
- * The policy's name, such as "dp-se"; "" for NULL. A static string, never freed. Any thread.
- */
-const char *dpb_policy_name(const struct dpb_bandit *bandit);
-
-/**
- * The node that issued a ticket: its top 16 bits, and config.node where that is below 65536. Any thread.
- */
-uint16_t dpb_ticket_node(uint64_t ticket);
-
-/**
- * Fills a configuration for a counter of this kind with this privacy loss of one value. Nothing is
- * checked here: dpb_new_counter_with checks. NULL is a no-op. Any thread.
- *
- * In C and C++ this is dpb_counter_config_init_sized, with the size that the header knows. The function
- * of this name fills what dpb_counter_config had in version 0.1, all up to `test_seed`.
- */
-void dpb_counter_config_init(struct dpb_counter_config *config, dpb_counter_kind kind, double epsilon);
-
-/**
- * dpb_counter_config_init for a dpb_counter_config of struct_size bytes, and no more.
- */
-void dpb_counter_config_init_sized(struct dpb_counter_config *config,
-                                   uint32_t struct_size,
-                                   dpb_counter_kind kind,
-                                   double epsilon);
-
-/**
- * A private running sum: pure epsilon-DP for the whole stream of releases when one value changes
- * (Chan, Shi, Song 2011; the hybrid with the budget shared between its two parts, unlike Tossou
- * and Dimitrakakis 2016, Lemma B.2).
- *
- * config: read here, not kept. out: receives the handle, which the caller frees with
- * dpb_counter_free. error: NULL, or filled on failure.
- * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_NEWER_VERSION (struct_size of a newer library);
- * DPB_ENTROPY; DPB_NO_MEMORY. Any thread.
- */
-DPB_MUST_USE
-dpb_status dpb_new_counter_with(const struct dpb_counter_config *config,
-                                struct dpb_counter **out,
-                                struct dpb_error *error);
-
-/**
- * dpb_new_counter_with a configuration of these four, whose meaning is told there.
- * Statuses and threads likewise, but for DPB_NEWER_VERSION.
- */
-DPB_MUST_USE
-dpb_status dpb_new_counter(dpb_counter_kind kind,
-                           double epsilon,
-                           uint64_t horizon,
-                           const uint8_t *test_seed,
-                           struct dpb_counter **out,
-                           struct dpb_error *error);
-
-/**
- * Adds a value in [0, 1] and brings the release up to date. O(1) amortised, never allocates.
- * Returns DPB_OK; DPB_NULL; DPB_INVALID_REWARD (NaN, or outside [0, 1]); DPB_HALTED (a binary
- * counter has its horizon of values, another 2^37); DPB_POISONED. A refused value changes nothing.
- * Any thread.
- */
-DPB_MUST_USE dpb_status dpb_counter_add(struct dpb_counter *counter, double value);
-
-/**
- * The released sum, 0 before the first release. Reading costs no privacy and draws no noise: the
- * same number until the next dpb_counter_add. O(1).
- * Returns DPB_OK; DPB_NULL; DPB_POISONED. Any thread.
- */
-DPB_MUST_USE dpb_status dpb_counter_read(const struct dpb_counter *counter, double *sum);
-
-/**
- * Is this counter private? is_private: receives 1, or 0 under a test_seed.
- * Returns DPB_OK; DPB_NULL; DPB_POISONED. Any thread.
- */
-DPB_MUST_USE dpb_status dpb_counter_is_private(const struct dpb_counter *counter, uint32_t *is_private);
-
-/**
- * Destroys a counter. NULL is a no-op. No other call on the handle may be running or follow.
- */
-void dpb_counter_free(struct dpb_counter *counter);
-
-/**
- * Fills a configuration for samples in [-range, range] and this privacy loss of one sample. alpha and
- * beta are 0, which no constructor takes: set them. Nothing is checked here. NULL is a no-op. Any thread.
- *
- * In C and C++ this is dpb_stopping_config_init_sized, with the size that the header knows. The function
- * of this name fills what dpb_stopping_config had in version 0.1, all up to `test_seed`.
- */
-void dpb_stopping_config_init(struct dpb_stopping_config *config, double range, double epsilon);
-
-/**
- * dpb_stopping_config_init for a dpb_stopping_config of struct_size bytes, and no more.
- */
-void dpb_stopping_config_init_sized(struct dpb_stopping_config *config,
-                                    uint32_t struct_size,
-                                    double range,
-                                    double epsilon);
-
-/**
- * NAS (Domingo, Gavalda, Watanabe 2002; Sajed and Sheffet 2019, section 3): WITHOUT privacy.
- *
- * config: read here, not kept. out: receives the handle, which the caller frees with
- * dpb_stopping_free. error: NULL, or filled on failure.
- * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_NEWER_VERSION (struct_size of a newer library);
- * DPB_ENTROPY. Any thread.
- */
-DPB_MUST_USE
-dpb_status dpb_new_nas(const struct dpb_stopping_config *config,
-                       struct dpb_stopping **out,
-                       struct dpb_error *error);
-
-/**
- * DP-NAS: pure epsilon-DP (Sajed and Sheffet 2019, Algorithm 1, Theorem 3.1).
- * Parameters, statuses and threads as dpb_new_nas.
- */
-DPB_MUST_USE
-dpb_status dpb_new_dp_nas(const struct dpb_stopping_config *config,
-                          struct dpb_stopping **out,
-                          struct dpb_error *error);
-
-/**
- * DP-exponential-NAS: asks at powers of two only; pure epsilon-DP (Sajed and Sheffet 2019,
- * Algorithm 2, Corollary 3.2, Theorem 3.3).
- * Parameters, statuses and threads as dpb_new_nas.
- */
-DPB_MUST_USE
-dpb_status dpb_new_dp_exp_nas(const struct dpb_stopping_config *config,
-                              struct dpb_stopping **out,
-                              struct dpb_error *error);
-
-/**
- * Takes a sample. halted: receives 1 when the rule halts with it, else 0. O(1), never allocates.
- * Returns DPB_OK; DPB_NULL; DPB_INVALID_REWARD (NaN, or outside [-range, range]; nothing has
- * changed); DPB_HALTED (it has halted before: no more samples); DPB_POISONED. Any thread.
- */
-DPB_MUST_USE dpb_status dpb_stopping_push(struct dpb_stopping *stopping, double sample, uint32_t *halted);
-
-/**
- * The released mean, in the samples' unit. Reading it costs no privacy.
- * Returns DPB_OK; DPB_NULL; DPB_NOT_READY (it has not halted); DPB_POISONED. Any thread.
- */
-DPB_MUST_USE dpb_status dpb_stopping_mean(const struct dpb_stopping *stopping, double *mean);
-
-/**
- * Is this rule private? is_private: receives 1, or 0 for dpb_new_nas and under a test_seed.
- * Returns DPB_OK; DPB_NULL; DPB_POISONED. Any thread.
- */
-DPB_MUST_USE dpb_status dpb_stopping_is_private(const struct dpb_stopping *stopping, uint32_t *is_private);
-
-/**
- * Destroys a stopping rule. NULL is a no-op. No other call on the handle may be running or follow.
- */
-void dpb_stopping_free(struct dpb_stopping *stopping);
-
-/**
  * Plans a batch of M_sum (Tenenbaum, Kaplan, Mansour, Stemmer 2021, Algorithm 3): how many coins
  * its users must add to their bits for the count of ones to be (epsilon, delta)-DP. The least
  * such number, by the exact divergence of the binomial law against itself shifted by one.
@@ -1150,17 +1221,19 @@ void dpb_stopping_free(struct dpb_stopping *stopping);
  * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (also where a user would send more than 2^20 coins:
  * a larger batch, or a larger epsilon, needs fewer). Any thread.
  */
+DPB_API
 DPB_MUST_USE
 dpb_status dpb_shuffle_plan_with(double epsilon,
                                  double delta,
                                  uint32_t users,
                                  uint32_t flags,
                                  struct dpb_shuffle_params *out,
-                                 struct dpb_error *error);
+                                 dpb_error *error);
 
 /**
  * dpb_shuffle_plan_with no error.
  */
+DPB_API
 DPB_MUST_USE
 dpb_status dpb_shuffle_plan(double epsilon,
                             double delta,
@@ -1185,6 +1258,7 @@ dpb_status dpb_shuffle_plan(double epsilon,
  * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG or DPB_NEWER_VERSION (params); DPB_INVALID_REWARD;
  * DPB_BUFFER_TOO_SMALL (only len written); DPB_ENTROPY. Any thread.
  */
+DPB_API
 DPB_MUST_USE
 dpb_status dpb_shuffle_encode(const struct dpb_shuffle_params *params,
                               double reward,
@@ -1201,15 +1275,19 @@ dpb_status dpb_shuffle_encode(const struct dpb_shuffle_params *params,
  * handle, which the caller frees with dpb_shuffler_free. error: NULL, or filled on failure.
  * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_NEWER_VERSION; DPB_ENTROPY; DPB_NO_MEMORY. Any thread.
  */
+DPB_API
 DPB_MUST_USE
 dpb_status dpb_new_shuffler_with(const struct dpb_shuffle_params *params,
                                  struct dpb_shuffler **out,
-                                 struct dpb_error *error);
+                                 dpb_error *error);
 
 /**
  * dpb_new_shuffler_with no error.
  */
-DPB_MUST_USE dpb_status dpb_new_shuffler(const struct dpb_shuffle_params *params, struct dpb_shuffler **out);
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new_shuffler(const struct dpb_shuffle_params *params,
+                            struct dpb_shuffler **out);
 
 /**
  * Takes in one user's message. O(len), no allocation. That a user sends one is the transport's
@@ -1219,7 +1297,11 @@ DPB_MUST_USE dpb_status dpb_new_shuffler(const struct dpb_shuffle_params *params
  * batch is complete: take it first, this message is for none or for the next); DPB_POISONED.
  * Any thread.
  */
-DPB_MUST_USE dpb_status dpb_shuffler_push(struct dpb_shuffler *shuffler, const uint8_t *bits, size_t len);
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_shuffler_push(struct dpb_shuffler *shuffler,
+                             const uint8_t *bits,
+                             size_t len);
 
 /**
  * Releases the complete batch, its bits in uniformly random order, and starts the next one empty.
@@ -1228,6 +1310,7 @@ DPB_MUST_USE dpb_status dpb_shuffler_push(struct dpb_shuffler *shuffler, const u
  * Returns DPB_OK; DPB_NULL; DPB_NOT_READY (until the batch is complete); DPB_BUFFER_TOO_SMALL (only
  * len written, nothing released); DPB_POISONED. Any thread.
  */
+DPB_API
 DPB_MUST_USE
 dpb_status dpb_shuffler_take(struct dpb_shuffler *shuffler,
                              uint8_t *out,
@@ -1238,7 +1321,7 @@ dpb_status dpb_shuffler_take(struct dpb_shuffler *shuffler,
  * Destroys a shuffler and the messages it holds. NULL is a no-op. No other call on the handle may
  * be running or follow.
  */
-void dpb_shuffler_free(struct dpb_shuffler *shuffler);
+DPB_API void dpb_shuffler_free(struct dpb_shuffler *shuffler);
 
 /**
  * SDP-AE, arm elimination on shuffled batches: (epsilon, delta)-DP in the shuffle model (Tenenbaum,
@@ -1250,19 +1333,17 @@ void dpb_shuffler_free(struct dpb_shuffler *shuffler);
  * that is used, for good.
  * At most 2^20 arms. Parameters, statuses and threads as dpb_new.
  */
-DPB_MUST_USE
-dpb_status dpb_new_sdp_ae(const struct dpb_config *config,
-                          struct dpb_bandit **out,
-                          struct dpb_error *error);
+DPB_API DPB_MUST_USE dpb_status dpb_new_sdp_ae(const dpb_config *config, dpb_bandit **out, dpb_error *error);
 
 /**
  * VB-SDP-AE, the same with 2^t users a batch in phase t (Algorithm 2): (epsilon, delta)-DP in the
  * shuffle model, at nearly the central model's regret. All else as dpb_new_sdp_ae. At most 2^20 arms.
  */
+DPB_API
 DPB_MUST_USE
-dpb_status dpb_new_vb_sdp_ae(const struct dpb_config *config,
-                             struct dpb_bandit **out,
-                             struct dpb_error *error);
+dpb_status dpb_new_vb_sdp_ae(const dpb_config *config,
+                             dpb_bandit **out,
+                             dpb_error *error);
 
 /**
  * The plan of a phase's batches: what its users' devices and its shufflers need. Public, and the
@@ -1271,8 +1352,9 @@ dpb_status dpb_new_vb_sdp_ae(const struct dpb_config *config,
  * Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (not a policy of the shuffle model); DPB_POISONED.
  * Any thread.
  */
+DPB_API
 DPB_MUST_USE
-dpb_status dpb_shuffle_params_read(const struct dpb_bandit *bandit,
+dpb_status dpb_shuffle_params_read(const dpb_bandit *bandit,
                                    uint32_t phase,
                                    struct dpb_shuffle_params *out);
 
@@ -1290,12 +1372,23 @@ dpb_status dpb_shuffle_params_read(const struct dpb_bandit *bandit,
  * From the first accepted batch on, a dpb_update on this handle is accepted and goes nowhere: the
  * rewards come by the shuffler.
  */
+DPB_API
 DPB_MUST_USE
-dpb_status dpb_submit_shuffled(struct dpb_bandit *bandit,
+dpb_status dpb_submit_shuffled(dpb_bandit *bandit,
                                uint32_t phase,
                                uint32_t arm,
                                const uint8_t *bits,
                                size_t len);
+
+/**
+ * dpb_report.policy: dpb_new_ldp_ucb.
+ */
+#define DPB_POLICY_LDP_UCB 17
+
+/**
+ * dpb_new_ldp_klucb.
+ */
+#define DPB_POLICY_LDP_KLUCB 18
 
 /**
  * The local model's privatiser, on the user's device: writes one bit that is epsilon-DP whoever sees
@@ -1312,7 +1405,7 @@ dpb_status dpb_submit_shuffled(struct dpb_bandit *bandit,
  * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (epsilon); DPB_INVALID_REWARD; DPB_ENTROPY.
  * Any thread.
  */
-DPB_MUST_USE dpb_status dpb_ldp_encode(double epsilon, double reward, uint8_t *bit);
+DPB_API DPB_MUST_USE dpb_status dpb_ldp_encode(double epsilon, double reward, uint8_t *bit);
 
 /**
  * LDP-UCB: UCB on rewards privatised on the user's device, epsilon-DP in the local model (Ren,
@@ -1322,23 +1415,21 @@ DPB_MUST_USE dpb_status dpb_ldp_encode(double epsilon, double reward, uint8_t *b
  * nobody privatised); reward_bits and DPB_CLAMP_REWARDS are ignored.
  * At most 2^20 arms. Parameters, statuses and threads as dpb_new.
  */
-DPB_MUST_USE
-dpb_status dpb_new_ldp_ucb(const struct dpb_config *config,
-                           struct dpb_bandit **out,
-                           struct dpb_error *error);
+DPB_API DPB_MUST_USE dpb_status dpb_new_ldp_ucb(const dpb_config *config, dpb_bandit **out, dpb_error *error);
 
 /**
  * LDP KL-UCB: the same with the Kullback-Leibler index of the privatised bits, which are
  * Bernoulli whatever the rewards are. All else as dpb_new_ldp_ucb. At most 2^15 arms.
  */
+DPB_API
 DPB_MUST_USE
-dpb_status dpb_new_ldp_klucb(const struct dpb_config *config,
-                             struct dpb_bandit **out,
-                             struct dpb_error *error);
+dpb_status dpb_new_ldp_klucb(const dpb_config *config,
+                             dpb_bandit **out,
+                             dpb_error *error);
 
 #ifdef __cplusplus
-}  // extern "C"
-#endif  // __cplusplus
+}
+#endif
 
 /* The sizes that this header was made for, checked on both sides. */
 #if defined(__cplusplus) && __cplusplus >= 201103L

@@ -43,6 +43,23 @@ fn structs_grow() {
     passes("c++", &["-xc++", "-std=c++17"], "tests/c/grow.c", Link::Static);
 }
 
+/// Every constructor with a name of its own, and its number, against the library's one table.
+#[test]
+fn policies_have_their_names() {
+    let c_name = |policy: &dpb::Algorithm| policy.name().trim_start_matches("dp-").replace('-', "_");
+    let table = support::policies().into_iter().map(|named| {
+        let policy = dpb::Algorithm::ALL.iter().find(|policy| c_name(policy) == named);
+        let policy = policy.unwrap_or_else(|| panic!("dpb_new_{named} makes no policy of the table")).name();
+        format!("{{dpb_new_{named}, \"{policy}\", DPB_POLICY_{}}},\n", named.to_uppercase())
+    });
+    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("policies");
+    std::fs::create_dir_all(&directory).unwrap();
+    std::fs::write(directory.join("table.h"), table.collect::<String>()).unwrap();
+    let include = format!("-I{}", directory.display());
+    passes("cc", &["-std=c99", &include], "tests/c/policies.c", Link::Static);
+    passes("c++", &["-xc++", "-std=c++17", &include], "tests/c/policies.c", Link::Shared);
+}
+
 #[test]
 fn arms_come_and_go() {
     passes("cc", &["-std=c99"], "tests/c/arms.c", Link::Static);

@@ -1,8 +1,13 @@
 //! include/dpb.h is what cbindgen makes of src/ffi today. `DPB_BLESS=1 cargo test --test header`
 //! writes it anew.
 
-/// In the header's order.
-const FILES: &[&str] = &["status", "config", "bandit", "report", "counter", "stopping", "shuffle", "local"];
+/// The header in its order: a title, and the files of the interface that are under it. Each file's
+/// constants and types come before its functions. Nothing else of the crate may appear.
+const SECTIONS: [(&str, &[&str]); 3] = [
+    ("The core: bandits", &["status", "config", "bandit", "report"]),
+    ("Beside the bandits: private sums, stopping rules", &["counter", "stopping"]),
+    ("Experimental, may change in any version: the shuffle model, the local model", &["shuffle", "local"]),
+];
 
 #[test]
 fn the_header_has_not_drifted() {
@@ -10,15 +15,20 @@ fn the_header_has_not_drifted() {
     let path = format!("{root}/include/dpb.h");
     let mut config = cbindgen::Config::from_file(format!("{root}/cbindgen.toml")).unwrap();
     let (version, abi) = versions(&std::fs::read_to_string(format!("{root}/Cargo.toml")).unwrap());
-    let macros = config.after_includes.unwrap().replace("{VERSION}", &version).replace("{ABI_VERSION}", &abi);
-    config.after_includes = Some(macros);
-    let mut fresh = Vec::new();
-    // The files of the interface only: nothing else of the crate may appear in the header.
-    let builder = FILES.iter().fold(cbindgen::Builder::new().with_config(config), |builder, file| {
-        builder.with_src(format!("{root}/src/ffi/{file}.rs"))
-    });
-    builder.generate().unwrap().write(&mut fresh);
-    let fresh = String::from_utf8(fresh).unwrap();
+    let header = config.header.take().unwrap().replace("{VERSION}", &version).replace("{ABI_VERSION}", &abi);
+    let trailer = config.trailer.take().unwrap();
+    let mut fresh = header.trim_start().to_owned();
+    for (title, files) in SECTIONS {
+        fresh += &format!("\n/* {title}. {} */\n", "-".repeat(100 - title.len()));
+        for file in files {
+            let mut part = Vec::new();
+            let builder = cbindgen::Builder::new().with_config(config.clone());
+            builder.with_src(format!("{root}/src/ffi/{file}.rs")).generate().unwrap().write(&mut part);
+            fresh += "\n";
+            fresh += String::from_utf8(part).unwrap().trim_start();
+        }
+    }
+    fresh += &trailer;
     if std::env::var_os("DPB_BLESS").is_some() {
         std::fs::write(&path, &fresh).unwrap();
     }

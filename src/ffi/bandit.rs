@@ -4,12 +4,12 @@ use super::config::{construct, dpb_config, dpb_error, explain};
 use super::guard::{self, Guard, Handle, call};
 use super::status::{DPB_NULL, DPB_OK, dpb_status};
 use crate::bandit::{Bandit, Decision};
+use crate::config::Config;
+use crate::error::Result;
 use crate::policy::Algorithm;
 #[cfg(feature = "test-hooks")]
-use crate::{
-    config::{Config, Fault},
-    error::Error,
-};
+use crate::{config::Fault, error::Error};
+use std::ffi::{CStr, c_char};
 
 /// A bandit. Made by dpb_new or one of its siblings dpb_new_... destroyed by dpb_free. May be used from any
 /// number of threads at once. After fork() the child's copy is DPB_POISONED.
@@ -100,6 +100,12 @@ const _: () = assert!(DPB_POLICY_IMED == Algorithm::Imed as u32);
 const _: () = assert!(DPB_POLICY_KLUCB == Algorithm::KlUcb as u32);
 const _: () = assert!(DPB_POLICY_TS == Algorithm::Ts as u32);
 
+impl dpb_bandit {
+    fn new(algorithm: Algorithm, config: &Config) -> Result<dpb_bandit> {
+        Ok(dpb_bandit { guard: Guard::default(), bandit: Bandit::new(algorithm, config)? })
+    }
+}
+
 pub(super) unsafe fn new(
     algorithm: Algorithm,
     config: *const dpb_config,
@@ -107,12 +113,7 @@ pub(super) unsafe fn new(
     error: *mut dpb_error,
 ) -> dpb_status {
     // SAFETY: NULL or valid, by contract; config is not NULL where it is read.
-    unsafe {
-        construct(config, out, error, || {
-            let config = dpb_config::read(config)?;
-            Ok(dpb_bandit { guard: Guard::default(), bandit: Bandit::new(algorithm, &config)? })
-        })
-    }
+    unsafe { construct(config, out, error, || dpb_bandit::new(algorithm, &dpb_config::read(config)?)) }
 }
 
 /// The policy that we recommend for this configuration: dpb_new_imed.
@@ -130,6 +131,40 @@ pub unsafe extern "C" fn dpb_new(
 ) -> dpb_status {
     // SAFETY: passed on.
     unsafe { new(Algorithm::RECOMMENDED, config, out, error) }
+}
+
+/// The policy of this name, as dpb_policy_at lists them and reports print them ("dp-imed"), for services
+/// that choose it in their configuration.
+///
+/// name: NUL-terminated. Parameters, statuses and threads else as dpb_new; DPB_INVALID_CONFIG also for a
+/// name that no policy has.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_new_policy(
+    name: *const c_char,
+    config: *const dpb_config,
+    out: *mut *mut dpb_bandit,
+    error: *mut dpb_error,
+) -> dpb_status {
+    if name.is_null() {
+        // SAFETY: NULL or valid, by contract.
+        unsafe { explain(error, DPB_NULL, "name is NULL") };
+        return DPB_NULL;
+    }
+    // SAFETY: NULL or valid, by contract; name and config are not NULL where they are read.
+    unsafe {
+        construct(config, out, error, || {
+            let name = CStr::from_ptr(name).to_string_lossy();
+            dpb_bandit::new(name.parse()?, &dpb_config::read(config)?)
+        })
+    }
+}
+
+/// The name of the policy number i of this library, i = 0, 1, 2 and so on; NULL past the last. A static
+/// string, never freed. Any thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn dpb_policy_at(i: usize) -> *const c_char {
+    Algorithm::ALL.get(i).map_or(std::ptr::null(), |policy| policy.c_name().as_ptr())
 }
 
 /// DP-SE, differentially private successive elimination: pure epsilon-DP (Sajed and Sheffet 2019,
@@ -584,7 +619,7 @@ pub unsafe extern "C" fn dpb_test_new(
             let none = || Error::config("fault", "must be the number of a fault", fault);
             let fault = *Fault::ALL.get(fault as usize).ok_or_else(none)?;
             let config = Config { fault, ..dpb_config::read(config)? };
-            Ok(dpb_bandit { guard: Guard::default(), bandit: Bandit::new(Algorithm::from_number(policy)?, &config)? })
+            dpb_bandit::new(Algorithm::from_number(policy)?, &config)
         })
     }
 }

@@ -14,7 +14,7 @@ use dpb::{Algorithm, Fault, Seed};
 use engine::sabotage::Sabotage;
 use engine::{Audit, Seen, Verdict, pattern, seed};
 use std::collections::VecDeque;
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::ops::Range;
 
 /// What is audited, and how.
@@ -625,8 +625,14 @@ impl Handle {
     fn new(policy: Algorithm, fault: Fault, config: &dpb_config) -> Result<Handle, String> {
         let mut bandit = std::ptr::null_mut();
         let mut error = dpb_error { status: DPB_OK, message: [0; 252] };
+        let name = CString::new(policy.name()).expect("a name without NUL");
         // SAFETY: all pointers are valid, and the configuration's seed outlives the call.
-        let status = unsafe { dpb_test_new(policy as u32, fault as u32, config, &mut bandit, &mut error) };
+        let status = unsafe {
+            match fault {
+                Fault::None => dpb_new_policy(name.as_ptr(), config, &mut bandit, &mut error), // as users get it
+                _ => dpb_test_new(policy as u32, fault as u32, config, &mut bandit, &mut error),
+            }
+        };
         if status != DPB_OK {
             // SAFETY: always NUL-terminated.
             return Err(unsafe { CStr::from_ptr(error.message.as_ptr()) }.to_string_lossy().into_owned());

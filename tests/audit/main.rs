@@ -76,7 +76,7 @@ fn power() -> ExitCode {
 fn parse(arguments: &[String]) -> Result<Case, String> {
     let mut arguments = arguments.iter();
     let policy = arguments.next().ok_or("which policy?")?;
-    let policy = Algorithm::ALL.iter().find(|a| a.name() == policy).ok_or(format!("no policy {policy}"))?;
+    let policy: Algorithm = policy.parse().map_err(|_| format!("no policy {policy}"))?;
     let (mut epsilon, mut delta, mut sabotage) = (None, None, Sabotage::Nothing);
     let (mut runs, mut arms, mut contributions, mut delivery, mut later) = (4000, 5, 1, Delivery::Once, false);
     while let Some(flag) = arguments.next() {
@@ -106,7 +106,7 @@ fn parse(arguments: &[String]) -> Result<Case, String> {
     if !(0.001..=20.0).contains(&epsilon) {
         return Err(format!("--epsilon must be in 0.001..=20 to be seen in any number of runs, got {epsilon}"));
     }
-    let case = Case::new(*policy, epsilon)?;
+    let case = Case::new(policy, epsilon)?;
     if runs < 100 {
         return Err("--runs must be at least 100".into());
     }

@@ -114,7 +114,7 @@ pub fn go(directory: &str, arguments: &[&str]) -> Option<Command> {
 pub fn policies() -> Vec<String> {
     let header = std::fs::read_to_string(root().join("include/dpb.h")).unwrap();
     let constructors = header.split("dpb_status dpb_new_").skip(1).filter_map(|rest| rest.split_once('('));
-    let bandits = constructors.filter(|(_, rest)| rest.starts_with("const struct dpb_config *config,"));
+    let bandits = constructors.filter(|(_, rest)| rest.trim_start().starts_with("const dpb_config *config,"));
     bandits.map(|(name, _)| name.to_owned()).collect()
 }
 
