@@ -15,9 +15,27 @@ fn compilers() -> impl Iterator<Item = &'static str> {
 fn the_wrapper_checks_itself() {
     for compiler in compilers() {
         for (standard, link) in [("-std=c++17", Link::Static), ("-std=c++20", Link::Shared)] {
-            let program = build(compiler, "tests/cpp/test_wrapper.cpp", &[standard, "-pthread"], link);
+            let program = build(compiler, "tests/cpp/test_wrapper.cpp", &[standard, "-pthread", "-Wshadow"], link);
             let printed = run(&mut Command::new(&program));
             assert!(printed.ends_with("checks held\n"), "{printed}");
+        }
+    }
+}
+
+/// Where a program has no exceptions: all that can be refused has a road without.
+#[test]
+#[cfg(unix)]
+fn it_goes_without_exceptions() {
+    use std::os::unix::process::ExitStatusExt;
+    for compiler in compilers() {
+        for (standard, link) in [("-std=c++17", Link::Shared), ("-std=c++20", Link::Static)] {
+            let flags = [standard, "-fno-exceptions", "-fno-rtti", "-Wshadow"];
+            let program = build(compiler, "tests/cpp/no_exceptions.cpp", &flags, link);
+            run(&mut Command::new(&program));
+            let aborted = Command::new(&program).arg("abort").output().unwrap();
+            let said = String::from_utf8(aborted.stderr).unwrap();
+            assert_eq!(said, "dpb: dpb_cancel(ticket = 7): DPB_UNKNOWN_TICKET\n");
+            assert_eq!(aborted.status.signal(), Some(6), "SIGABRT");
         }
     }
 }

@@ -8,9 +8,10 @@
  *     bandit.update(d.ticket, clicked ? 1.0 : 0.0);
  *
  * Two roads: select, update, cancel throw dpb::Error; try_select, try_update, try_cancel are
- * noexcept and return the dpb_status; so do all other classes here. Objects may be used from any
- * number of threads at once, but moving and destroying them must happen alone. A moved-from object
- * answers DPB_NULL.
+ * noexcept and return the dpb_status; so do all other classes here, and their try_new returns an
+ * optional. Under -fno-exceptions the first road ends the program where it would throw. Objects may
+ * be used from any number of threads at once, but moving and destroying them must happen alone. A
+ * moved-from object answers DPB_NULL.
  *
  * Besides Bandit: Stopping (stopping rules), Counter (private running sums), Shuffler with
  * shuffle_plan and shuffle_encode (the shuffle model), ldp_encode (the local model).
@@ -24,11 +25,17 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <initializer_list>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace dpb {
@@ -47,10 +54,20 @@ using ShuffleParams = dpb_shuffle_params;
 /// The node that issued a ticket.
 [[nodiscard]] inline std::uint16_t ticket_node(std::uint64_t ticket) noexcept { return dpb_ticket_node(ticket); }
 
-/// A refused call: its status, and a message for people.
+/// The names of all policies, for Bandit(name, config): "dp-imed" and others.
+[[nodiscard]] inline std::vector<std::string_view> policies() {
+  std::vector<std::string_view> names;
+  while (const char *name = dpb_policy_at(names.size())) {
+    names.emplace_back(name);
+  }
+  return names;
+}
+
+/// A refused call: its status, and a message for people that names what was given. For the caller's own
+/// eyes, as the status is: a refused reward is in it.
 class Error : public std::runtime_error {
 public:
-  Error(dpb_status status, const std::string &message) : std::runtime_error(message), status_(status) {}
+  Error(dpb_status why, const std::string &message) : std::runtime_error(message), status_(why) {}
   [[nodiscard]] dpb_status status() const noexcept { return status_; }
 
 private:
@@ -59,7 +76,9 @@ private:
 
 /// dpb_config with its defaults. A test_seed must outlive the constructor that reads it, no more.
 struct Config : dpb_config {
-  Config(std::uint32_t arms, double epsilon) noexcept : dpb_config() { dpb_config_init(this, arms, epsilon); }
+  Config(std::uint32_t arm_count, double privacy) noexcept : dpb_config() {
+    dpb_config_init(this, arm_count, privacy);
+  }
 };
 
 /// dpb_stopping_config. A test_seed must outlive the constructor that reads it, no more.
@@ -93,22 +112,85 @@ template <class T, void (*destroy)(T *)> struct Destroy {
 };
 template <class T, void (*destroy)(T *)> using Handle = std::unique_ptr<T, Destroy<T, destroy>>;
 
-inline void check(dpb_status status, const char *function) {
-  if (status != DPB_OK) {
-    throw Error(status, std::string(function) + ": " + dpb_status_name(status));
-  }
+[[noreturn]] inline void fail(dpb_status status, const std::string &message) {
+#if defined(__cpp_exceptions)
+  throw Error(status, message);
+#else
+  (void)status;
+  std::fprintf(stderr, "dpb: %s\n", message.c_str());
+  std::abort();
+#endif
 }
 
-/// Runs a dpb_new_...(arguments..., &out, &error): the handle, or an Error with its message.
-template <class Handle, class Constructor, class... Arguments>
-[[nodiscard]] Handle construct(Constructor constructor, Arguments... arguments) {
-  typename Handle::pointer object = nullptr;
-  dpb_error error = {};
-  const dpb_status status = constructor(arguments..., &object, &error);
-  if (status != DPB_OK) {
-    throw Error(status, error.message);
+/// As many digits as a number needs to be read back, and no more.
+template <class Number> [[nodiscard]] std::string text(Number number) {
+  if constexpr (std::is_floating_point_v<Number>) {
+    char digits[32] = {};
+    for (int precision = 6; precision <= 17; ++precision) {
+      std::snprintf(digits, sizeof digits, "%.*g", precision, number);
+      if (std::strtod(digits, nullptr) == number) {
+        break;
+      }
+    }
+    return digits;
+  } else {
+    return std::to_string(number);
   }
-  return Handle(object);
+}
+inline std::string text(const std::string &list) { return list; }
+/// "{1, 2, 3}", or the beginning of it.
+inline std::string list(const std::uint32_t *numbers, std::size_t n) {
+  constexpr std::size_t shown = 16;
+  std::string all = "{";
+  for (std::size_t i = 0; i < n && i < shown; ++i) {
+    all += (i == 0 ? "" : ", ") + text(numbers[i]);
+  }
+  return all + (n > shown ? ", ...}" : "}");
+}
+
+/// "dpb_retire_arm(arm = 7): DPB_INVALID_CONFIG", the arguments as (name, value) pairs.
+inline void name_arguments(std::string &) {}
+template <class Value, class... More>
+void name_arguments(std::string &message, const char *name, const Value &value, const More &...more) {
+  message += (message.back() == '(' ? "" : ", ") + std::string(name) + " = " + text(value);
+  name_arguments(message, more...);
+}
+template <class... Arguments>
+void check(dpb_status status, const char *function, const Arguments &...arguments) {
+  if (status != DPB_OK) {
+    std::string message = function;
+    if constexpr (sizeof...(arguments) > 0) {
+      message += '(';
+      name_arguments(message, arguments...);
+      message += ')';
+    }
+    fail(status, message + ": " + dpb_status_name(status));
+  }
+}
+/// Names a reward only where it is what is wrong.
+inline void check_reward(dpb_status status, const char *function, const char *name, double reward) {
+  status == DPB_INVALID_REWARD ? check(status, function, name, reward) : check(status, function);
+}
+
+/// Runs a dpb_new_...(arguments..., &out, &error): the handle, or none and why.
+template <class Handle, class Constructor, class... Arguments>
+[[nodiscard]] Handle make(dpb_error &error, Constructor constructor, Arguments... arguments) noexcept {
+  typename Handle::pointer object = nullptr;
+  return Handle(constructor(arguments..., &object, &error) == DPB_OK ? object : nullptr);
+}
+template <class Handle, class... Arguments> [[nodiscard]] Handle construct(Arguments... arguments) {
+  dpb_error error = {};
+  Handle handle = make<Handle>(error, arguments...);
+  if (!handle) {
+    fail(error.status, error.message);
+  }
+  return handle;
+}
+/// The same for try_new: `error` may be nullptr.
+template <class Handle, class... Arguments>
+[[nodiscard]] Handle try_construct(dpb_error *error, Arguments... arguments) noexcept {
+  dpb_error ignored = {};
+  return make<Handle>(error != nullptr ? *error : ignored, arguments...);
 }
 
 /// The bytes that a call(buffer, capacity, &length) writes, in a vector of their size.
@@ -130,6 +212,17 @@ class Bandit {
 public:
   /// The policy that we recommend for this configuration (dpb_new).
   explicit Bandit(const Config &c) : Bandit(dpb_new, c) {}
+  /// The policy of this name, one of policies(): for services that choose it in their configuration.
+  Bandit(const std::string &policy, const Config &c)
+      : handle_(detail::construct<Handle>(dpb_new_policy, policy.c_str(), &c)) {}
+  /// The same without exceptions: nothing where the library refuses, and error, if it is there, says why.
+  [[nodiscard]] static std::optional<Bandit> try_new(const Config &c, dpb_error *error = nullptr) noexcept {
+    return owner(detail::try_construct<Handle>(error, dpb_new, &c));
+  }
+  [[nodiscard]] static std::optional<Bandit> try_new(const char *policy, const Config &c,
+                                                     dpb_error *error = nullptr) noexcept {
+    return owner(detail::try_construct<Handle>(error, dpb_new_policy, policy, &c));
+  }
 
   // One line for each dpb_new_<policy>.
   [[nodiscard]] static Bandit se(const Config &c) { return Bandit(dpb_new_se, c); }
@@ -160,19 +253,27 @@ public:
     detail::check(try_select(decision), "dpb_select");
     return decision;
   }
-  /// Only these arms may be shown for this request (public information).
-  [[nodiscard]] Decision select_among(const std::vector<std::uint32_t> &arms) {
-    Decision decision;
-    detail::check(try_select_among(arms.data(), arms.size(), decision), "dpb_select_among");
-    return decision;
+  /// Only these arms may be shown for this request (public information): a vector, an array, a span, or
+  /// {1, 2, 3}. Allocates nothing.
+  template <class Arms> [[nodiscard]] Decision select_among(const Arms &only) {
+    return among(std::data(only), std::size(only));
+  }
+  [[nodiscard]] Decision select_among(std::initializer_list<std::uint32_t> only) {
+    return among(only.begin(), only.size());
   }
   /// The status is for the caller alone: it tells whether a ticket was answered already. After
   /// DPB_INVALID_REWARD answer again, or set DPB_CLAMP_REWARDS beforehand: see dpb_update.
-  void update(std::uint64_t ticket, double reward) { detail::check(try_update(ticket, reward), "dpb_update"); }
-  void cancel(std::uint64_t ticket) { detail::check(try_cancel(ticket), "dpb_cancel"); }
+  void update(std::uint64_t ticket, double reward) {
+    const dpb_status status = try_update(ticket, reward);
+    if (status == DPB_INVALID_REWARD) {
+      detail::check(status, "dpb_update", "ticket", ticket, "reward", reward);
+    }
+    detail::check(status, "dpb_update", "ticket", ticket);
+  }
+  void cancel(std::uint64_t ticket) { detail::check(try_cancel(ticket), "dpb_cancel", "ticket", ticket); }
   void select_many(Decision *out, std::size_t n) {
     std::size_t done = 0;
-    detail::check(try_select_many(out, n, done), "dpb_select_many");
+    detail::check(try_select_many(out, n, done), "dpb_select_many", "n", n, "done", done);
   }
   [[nodiscard]] std::vector<Decision> select_many(std::size_t n) {
     std::vector<Decision> decisions(n);
@@ -182,12 +283,12 @@ public:
   /// Throws the first refusal, after every answer was tried; try_update_many tells which and how many.
   void update_many(const std::uint64_t *tickets, const double *rewards, std::size_t n) {
     std::size_t done = 0;
-    detail::check(try_update_many(tickets, rewards, n, nullptr, done), "dpb_update_many");
+    const dpb_status status = try_update_many(tickets, rewards, n, nullptr, done);
+    detail::check(status, "dpb_update_many", "n", n, "done", done);
   }
   void update_many(const std::vector<std::uint64_t> &tickets, const std::vector<double> &rewards) {
     if (tickets.size() != rewards.size()) {
-      throw Error(DPB_INVALID_CONFIG, "dpb_update_many: " + std::to_string(tickets.size()) + " tickets, " +
-                                          std::to_string(rewards.size()) + " rewards");
+      detail::check(DPB_INVALID_CONFIG, "dpb_update_many", "tickets", tickets.size(), "rewards", rewards.size());
     }
     update_many(tickets.data(), rewards.data(), tickets.size());
   }
@@ -214,24 +315,31 @@ public:
   [[nodiscard]] std::uint32_t add_arm() {
     std::uint32_t arm = 0;
     dpb_error error = {};
-    const dpb_status status = dpb_add_arm(get(), &arm, &error);
-    if (status != DPB_OK) {
-      throw Error(status, error.message[0] != 0 ? error.message : dpb_status_name(status));
+    if (try_add_arm(arm, &error) != DPB_OK) {
+      detail::fail(error.status, error.message);
     }
     return arm;
   }
-  void retire_arm(std::uint32_t arm) { detail::check(dpb_retire_arm(get(), arm), "dpb_retire_arm"); }
+  [[nodiscard]] dpb_status try_add_arm(std::uint32_t &arm, dpb_error *error = nullptr) noexcept {
+    return dpb_add_arm(get(), &arm, error);
+  }
+  void retire_arm(std::uint32_t arm) { detail::check(try_retire_arm(arm), "dpb_retire_arm", "arm", arm); }
+  [[nodiscard]] dpb_status try_retire_arm(std::uint32_t arm) noexcept { return dpb_retire_arm(get(), arm); }
 
   // The shuffle model's server (sdp_ae, vb_sdp_ae).
   /// What the devices and shufflers of this phase's batches need; phases count from 1.
   [[nodiscard]] ShuffleParams shuffle_params(std::uint32_t phase) const {
     ShuffleParams params = {};
-    detail::check(dpb_shuffle_params_read(get(), phase, &params), "dpb_shuffle_params_read");
+    detail::check(try_shuffle_params(phase, params), "dpb_shuffle_params_read", "phase", phase);
     return params;
+  }
+  [[nodiscard]] dpb_status try_shuffle_params(std::uint32_t phase, ShuffleParams &out) const noexcept {
+    return dpb_shuffle_params_read(get(), phase, &out);
   }
   /// One arm's shuffled batch of the open phase, once.
   void submit_shuffled(std::uint32_t phase, std::uint32_t arm, const std::vector<std::uint8_t> &bits) {
-    detail::check(try_submit_shuffled(phase, arm, bits.data(), bits.size()), "dpb_submit_shuffled");
+    const dpb_status status = try_submit_shuffled(phase, arm, bits.data(), bits.size());
+    detail::check(status, "dpb_submit_shuffled", "phase", phase, "arm", arm, "len", bits.size());
   }
   [[nodiscard]] dpb_status try_submit_shuffled(std::uint32_t phase, std::uint32_t arm, const std::uint8_t *bits,
                                                std::size_t len) noexcept {
@@ -240,46 +348,60 @@ public:
 
   // Reading: all but diagnostics is released already and costs no privacy.
   [[nodiscard]] Report report() const {
-    Report report = {};
-    report.struct_size = sizeof report;
-    detail::check(dpb_report_read(get(), &report), "dpb_report_read");
-    return report;
+    Report read = {};
+    detail::check(try_report(read), "dpb_report_read");
+    return read;
+  }
+  [[nodiscard]] dpb_status try_report(Report &out) const noexcept {
+    out.struct_size = sizeof out;
+    return dpb_report_read(get(), &out);
   }
   [[nodiscard]] std::vector<Arm> arms() const {
-    std::vector<Arm> arms;
+    std::vector<Arm> read;
     std::size_t n = 0;
-    dpb_status status = dpb_arms_read(get(), nullptr, 0, &n);
+    dpb_status status = try_arms(nullptr, 0, n);
     while (status == DPB_BUFFER_TOO_SMALL) {
-      arms.resize(n);
-      status = dpb_arms_read(get(), arms.data(), arms.size(), &n);
+      read.resize(n);
+      status = try_arms(read.data(), read.size(), n);
     }
     detail::check(status, "dpb_arms_read");
-    arms.resize(n);
-    return arms;
+    read.resize(n);
+    return read;
+  }
+  /// out: room for cap arms. n: receives how many there are, also with DPB_BUFFER_TOO_SMALL.
+  [[nodiscard]] dpb_status try_arms(Arm *out, std::size_t cap, std::size_t &n) const noexcept {
+    return dpb_arms_read(get(), out, cap, &n);
   }
   /// The arm that the policy decided for, once it has.
   [[nodiscard]] std::optional<std::uint32_t> best_arm() const {
     std::uint32_t arm = 0;
-    const dpb_status status = dpb_best_arm(get(), &arm);
+    const dpb_status status = try_best_arm(arm);
     if (status == DPB_NOT_READY) {
       return std::nullopt;
     }
     detail::check(status, "dpb_best_arm");
     return arm;
   }
+  [[nodiscard]] dpb_status try_best_arm(std::uint32_t &arm) const noexcept { return dpb_best_arm(get(), &arm); }
   /// The privacy loss of one user so far at this delta.
   [[nodiscard]] double privacy(double delta = 0.0) const {
     double epsilon = 0.0;
-    detail::check(dpb_privacy(get(), delta, &epsilon), "dpb_privacy");
+    detail::check(try_privacy(delta, epsilon), "dpb_privacy", "delta", delta);
     return epsilon;
+  }
+  [[nodiscard]] dpb_status try_privacy(double delta, double &epsilon) const noexcept {
+    return dpb_privacy(get(), delta, &epsilon);
   }
   [[nodiscard]] std::string_view policy_name() const noexcept { return dpb_policy_name(get()); }
   /// NOT private: for the operator's own eyes.
   [[nodiscard]] Diagnostics diagnostics() const {
-    Diagnostics diagnostics = {};
-    diagnostics.struct_size = sizeof diagnostics;
-    detail::check(dpb_diagnostics_read(get(), &diagnostics), "dpb_diagnostics_read");
-    return diagnostics;
+    Diagnostics read = {};
+    detail::check(try_diagnostics(read), "dpb_diagnostics_read");
+    return read;
+  }
+  [[nodiscard]] dpb_status try_diagnostics(Diagnostics &out) const noexcept {
+    out.struct_size = sizeof out;
+    return dpb_diagnostics_read(get(), &out);
   }
 
   /// The C handle, still owned by this object; NULL after a move.
@@ -288,7 +410,20 @@ public:
 private:
   using Handle = detail::Handle<dpb_bandit, dpb_free>;
   using Constructor = dpb_status(const dpb_config *, dpb_bandit **, dpb_error *);
-  Bandit(Constructor *constructor, const Config &config) : handle_(detail::construct<Handle>(constructor, &config)) {}
+  Bandit(Constructor *constructor, const Config &c)
+      : handle_(detail::construct<Handle>(constructor, &c)) {}
+  explicit Bandit(Handle &&handle) noexcept : handle_(std::move(handle)) {}
+  static std::optional<Bandit> owner(Handle handle) noexcept {
+    return handle ? std::optional(Bandit(std::move(handle))) : std::nullopt;
+  }
+  [[nodiscard]] Decision among(const std::uint32_t *arms, std::size_t n) {
+    Decision decision;
+    const dpb_status status = try_select_among(arms, n, decision);
+    if (status != DPB_OK) {
+      detail::check(status, "dpb_select_among", "arms", detail::list(arms, n));
+    }
+    return decision;
+  }
 
   Handle handle_;
 };
@@ -300,11 +435,18 @@ public:
   [[nodiscard]] static Stopping nas(const StoppingConfig &c) { return Stopping(dpb_new_nas, c); }
   [[nodiscard]] static Stopping dp_nas(const StoppingConfig &c) { return Stopping(dpb_new_dp_nas, c); }
   [[nodiscard]] static Stopping dp_exp_nas(const StoppingConfig &c) { return Stopping(dpb_new_dp_exp_nas, c); }
+  /// One of them without exceptions, by its C function: try_new(dpb_new_dp_nas, config).
+  using Constructor = dpb_status(const dpb_stopping_config *, dpb_stopping **, dpb_error *);
+  [[nodiscard]] static std::optional<Stopping> try_new(Constructor *rule, const StoppingConfig &c,
+                                                       dpb_error *error = nullptr) noexcept {
+    Handle handle = detail::try_construct<Handle>(error, rule, &c);
+    return handle ? std::optional(Stopping(std::move(handle))) : std::nullopt;
+  }
 
   /// Takes a sample; true when the rule halts with it.
   [[nodiscard]] bool push(double sample) {
     bool halted = false;
-    detail::check(try_push(sample, halted), "dpb_stopping_push");
+    detail::check_reward(try_push(sample, halted), "dpb_stopping_push", "sample", sample);
     return halted;
   }
   [[nodiscard]] dpb_status try_push(double sample, bool &halted) noexcept {
@@ -317,14 +459,15 @@ public:
   }
   /// The released mean, once the rule has halted.
   [[nodiscard]] std::optional<double> mean() const {
-    double mean = 0.0;
-    const dpb_status status = dpb_stopping_mean(get(), &mean);
+    double released = 0.0;
+    const dpb_status status = try_mean(released);
     if (status == DPB_NOT_READY) {
       return std::nullopt;
     }
     detail::check(status, "dpb_stopping_mean");
-    return mean;
+    return released;
   }
+  [[nodiscard]] dpb_status try_mean(double &out) const noexcept { return dpb_stopping_mean(get(), &out); }
   /// False for nas, and under a test seed.
   [[nodiscard]] bool is_private() const {
     std::uint32_t answer = 0;
@@ -337,9 +480,8 @@ public:
 
 private:
   using Handle = detail::Handle<dpb_stopping, dpb_stopping_free>;
-  using Constructor = dpb_status(const dpb_stopping_config *, dpb_stopping **, dpb_error *);
-  Stopping(Constructor *constructor, const StoppingConfig &config)
-      : handle_(detail::construct<Handle>(constructor, &config)) {}
+  Stopping(Constructor *rule, const StoppingConfig &c) : handle_(detail::construct<Handle>(rule, &c)) {}
+  explicit Stopping(Handle &&handle) noexcept : handle_(std::move(handle)) {}
 
   Handle handle_;
 };
@@ -347,15 +489,19 @@ private:
 /// dpb_counter: a private running sum of values in [0, 1].
 class Counter {
 public:
-  explicit Counter(const CounterConfig &c)
-      : handle_(detail::construct<Handle>(dpb_new_counter_with, static_cast<const dpb_counter_config *>(&c))) {}
+  explicit Counter(const CounterConfig &c) : handle_(detail::construct<Handle>(dpb_new_counter_with, &c)) {}
   /// The same with these four. horizon: the most values of a binary counter. test_seed: nullptr, or 32
   /// bytes and NOT private.
   Counter(CounterKind kind, double epsilon, std::uint64_t horizon = 0, const std::uint8_t *test_seed = nullptr)
       : handle_(detail::construct<Handle>(dpb_new_counter, static_cast<dpb_counter_kind>(kind), epsilon, horizon,
                                           test_seed)) {}
 
-  void add(double value) { detail::check(try_add(value), "dpb_counter_add"); }
+  [[nodiscard]] static std::optional<Counter> try_new(const CounterConfig &c, dpb_error *error = nullptr) noexcept {
+    Handle handle = detail::try_construct<Handle>(error, dpb_new_counter_with, &c);
+    return handle ? std::optional(Counter(std::move(handle))) : std::nullopt;
+  }
+
+  void add(double value) { detail::check_reward(try_add(value), "dpb_counter_add", "value", value); }
   [[nodiscard]] dpb_status try_add(double value) noexcept { return dpb_counter_add(get(), value); }
   /// The released sum: the same number until the next add.
   [[nodiscard]] double read() const {
@@ -376,6 +522,7 @@ public:
 
 private:
   using Handle = detail::Handle<dpb_counter, dpb_counter_free>;
+  explicit Counter(Handle &&handle) noexcept : handle_(std::move(handle)) {}
 
   Handle handle_;
 };
@@ -387,18 +534,22 @@ private:
                                                 std::uint32_t flags = 0) {
   ShuffleParams params = {};
   dpb_error error = {};
-  const dpb_status status = dpb_shuffle_plan_with(epsilon, delta, users, flags, &params, &error);
-  if (status != DPB_OK) {
-    throw Error(status, error.message);
+  if (dpb_shuffle_plan_with(epsilon, delta, users, flags, &params, &error) != DPB_OK) {
+    detail::fail(error.status, error.message);
   }
   return params;
+}
+[[nodiscard]] inline dpb_status try_shuffle_plan(double epsilon, double delta, std::uint32_t users,
+                                                 std::uint32_t flags, ShuffleParams &out,
+                                                 dpb_error *error = nullptr) noexcept {
+  return dpb_shuffle_plan_with(epsilon, delta, users, flags, &out, error);
 }
 
 /// The message of one reward in [0, 1]: for the shuffler alone, once.
 [[nodiscard]] inline std::vector<std::uint8_t> shuffle_encode(const ShuffleParams &params, double reward) {
   std::vector<std::uint8_t> bits;
-  detail::check(detail::fill(bits, [&](auto... room) { return dpb_shuffle_encode(&params, reward, room...); }),
-                "dpb_shuffle_encode");
+  const auto encode = [&](auto... room) { return dpb_shuffle_encode(&params, reward, room...); };
+  detail::check_reward(detail::fill(bits, encode), "dpb_shuffle_encode", "reward", reward);
   return bits;
 }
 /// bits: room for cap bytes. len: receives the message's length, also with DPB_BUFFER_TOO_SMALL.
@@ -411,10 +562,15 @@ private:
 class Shuffler {
 public:
   explicit Shuffler(const ShuffleParams &params) : handle_(detail::construct<Handle>(dpb_new_shuffler_with, &params)) {}
+  [[nodiscard]] static std::optional<Shuffler> try_new(const ShuffleParams &params,
+                                                       dpb_error *error = nullptr) noexcept {
+    Handle handle = detail::try_construct<Handle>(error, dpb_new_shuffler_with, &params);
+    return handle ? std::optional(Shuffler(std::move(handle))) : std::nullopt;
+  }
 
   /// One user's message; DPB_EXPIRED while a complete batch waits to be taken.
   void push(const std::vector<std::uint8_t> &bits) {
-    detail::check(try_push(bits.data(), bits.size()), "dpb_shuffler_push");
+    detail::check(try_push(bits.data(), bits.size()), "dpb_shuffler_push", "len", bits.size());
   }
   /// The batch, once it is complete; the next one starts empty.
   [[nodiscard]] std::optional<std::vector<std::uint8_t>> take() {
@@ -441,18 +597,23 @@ public:
 
 private:
   using Handle = detail::Handle<dpb_shuffler, dpb_shuffler_free>;
+  explicit Shuffler(Handle &&handle) noexcept : handle_(std::move(handle)) {}
 
   Handle handle_;
 };
 
 /// The local model: one bit of a reward in [0, 1], epsilon-DP whoever sees it, for ldp_ucb and ldp_klucb.
-[[nodiscard]] inline std::uint8_t ldp_encode(double epsilon, double reward) {
-  std::uint8_t bit = 0;
-  detail::check(dpb_ldp_encode(epsilon, reward, &bit), "dpb_ldp_encode");
-  return bit;
-}
 [[nodiscard]] inline dpb_status try_ldp_encode(double epsilon, double reward, std::uint8_t &bit) noexcept {
   return dpb_ldp_encode(epsilon, reward, &bit);
+}
+[[nodiscard]] inline std::uint8_t ldp_encode(double epsilon, double reward) {
+  std::uint8_t bit = 0;
+  const dpb_status status = try_ldp_encode(epsilon, reward, bit);
+  if (status == DPB_INVALID_REWARD) {
+    detail::check(status, "dpb_ldp_encode", "reward", reward);
+  }
+  detail::check(status, "dpb_ldp_encode", "epsilon", epsilon);
+  return bit;
 }
 
 } // namespace dpb

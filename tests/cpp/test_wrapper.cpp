@@ -61,6 +61,41 @@ static void construction() {
   CHECK(refusal([&] { (void)dpb::Bandit(config); }).status() == DPB_NEWER_VERSION);
 }
 
+static void by_name() {
+  const std::vector<std::string_view> names = dpb::policies();
+  CHECK(names.size() > 20 && names[0] == dpb_policy_at(0));
+  CHECK(dpb::Bandit("dp-klucb", dpb::Config(3, 1.0)).policy_name() == "dp-klucb");
+  CHECK(std::string(refusal([] { (void)dpb::Bandit("dp-none", dpb::Config(3, 1.0)); }).what()) ==
+        "name must be that of a policy, got \"dp-none\"");
+}
+
+// What was called, the field and the value; a reward only where it is what is wrong.
+static void messages() {
+  dpb::Bandit bandit("dp-imed", dpb::Config(3, 1.0));
+  const auto says = [](auto call) { return std::string(refusal(call).what()); };
+  const std::uint64_t ticket = bandit.select().ticket;
+  const std::string number = std::to_string(ticket);
+  CHECK(says([&] { bandit.update(ticket, 1.25); }) ==
+        "dpb_update(ticket = " + number + ", reward = 1.25): DPB_INVALID_REWARD");
+  CHECK(says([&] { bandit.update(ticket, std::nan("")); }).find("reward = nan)") != std::string::npos);
+  bandit.update(ticket, 0.75);
+  CHECK(says([&] { bandit.update(ticket, 0.75); }).find("0.75") == std::string::npos);
+  CHECK(says([&] { bandit.cancel(ticket); }) == "dpb_cancel(ticket = " + number + "): DPB_DUPLICATE");
+  CHECK(says([&] { (void)bandit.select_among({1, 9}); }) == "dpb_select_among(arms = {1, 9}): DPB_INVALID_CONFIG");
+  CHECK(says([&] { (void)bandit.select_among(std::vector<std::uint32_t>(100, 7)); }).find("7, ...}") != std::string::npos);
+  CHECK(says([&] { bandit.retire_arm(7); }) == "dpb_retire_arm(arm = 7): DPB_INVALID_CONFIG");
+  CHECK(says([&] { (void)bandit.privacy(1.5); }) == "dpb_privacy(delta = 1.5): DPB_INVALID_CONFIG");
+  CHECK(says([&] { (void)bandit.privacy(-0.1); }) == "dpb_privacy(delta = -0.1): DPB_INVALID_CONFIG");
+  CHECK(says([&] { (void)bandit.shuffle_params(4); }) == "dpb_shuffle_params_read(phase = 4): DPB_UNSUPPORTED");
+  CHECK(says([&] { bandit.update_many({ticket, 5}, {1.0}); }) ==
+        "dpb_update_many(tickets = 2, rewards = 1): DPB_INVALID_CONFIG");
+  CHECK(says([&] { dpb::Counter(dpb::CounterKind::hybrid, 1.0).add(-2.0); }) ==
+        "dpb_counter_add(value = -2): DPB_INVALID_REWARD");
+  CHECK(says([] { (void)dpb::Counter(dpb::CounterKind::hybrid, -1.0); }).find("got -1") != std::string::npos);
+  CHECK(says([] { (void)dpb::ldp_encode(1.0, 2.0); }) == "dpb_ldp_encode(reward = 2): DPB_INVALID_REWARD");
+  CHECK(says([] { (void)dpb::ldp_encode(41.0, 1.0); }) == "dpb_ldp_encode(epsilon = 41): DPB_INVALID_CONFIG");
+}
+
 static void ownership() {
   dpb::Bandit first = dpb::Bandit::se(dpb::Config(2, 1.0));
   dpb_bandit *handle = first.get();
@@ -80,7 +115,7 @@ static void both_roads() {
   bandit.update(a.ticket, 1.0);
   const dpb::Error duplicate = refusal([&] { bandit.update(a.ticket, 1.0); });
   CHECK(duplicate.status() == DPB_DUPLICATE);
-  CHECK(std::string(duplicate.what()) == "dpb_update: DPB_DUPLICATE");
+  CHECK(std::string(duplicate.what()) == "dpb_update(ticket = " + std::to_string(a.ticket) + "): DPB_DUPLICATE");
 
   dpb::Decision b = {};
   CHECK(bandit.try_select(b) == DPB_OK);
@@ -434,6 +469,8 @@ int main() {
   shuffled_batches();
   local();
   construction();
+  by_name();
+  messages();
   ownership();
   both_roads();
   batches();
