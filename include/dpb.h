@@ -435,6 +435,12 @@ dpb_status dpb_new_policy(const char *name,
 DPB_API const char *dpb_policy_at(size_t i);
 
 /**
+ * The number of the policy of this name, as dpb_config.base and dpb_report.policy have it; 0 where there is
+ * none, and for NULL. Any thread.
+ */
+DPB_API uint32_t dpb_policy_number(const char *name);
+
+/**
  * DP-SE, differentially private successive elimination: pure epsilon-DP (Sajed and Sheffet 2019,
  * Algorithm 3, Theorem 4.1). With a horizon beta = 1/horizon; without one the horizon is guessed
  * and the guess squared; with beta it is best-arm identification at that confidence (dpb_best_arm).

@@ -27,6 +27,29 @@ fn the_module_passes_its_tests() {
     }
 }
 
+/// From another module, with what `go mod vendor` takes and nothing else: the header is in it.
+#[test]
+fn a_vendored_copy_builds() {
+    let consumer = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("go_consumer");
+    let _ = std::fs::remove_dir_all(&consumer);
+    std::fs::create_dir_all(&consumer).unwrap();
+    const PATH: &str = "github.com/libdpb/libdpb/bindings/go";
+    let module = support::root().join(MODULE).canonicalize().unwrap();
+    let describe =
+        format!("module consumer\n\ngo 1.24\n\nrequire {PATH} v0.0.0\n\nreplace {PATH} => {}\n", module.display());
+    std::fs::write(consumer.join("go.mod"), describe).unwrap();
+    let program = format!(
+        "package main\n\nimport dpb \"{PATH}\"\n\nfunc main() {{\n\tbandit, err := dpb.New(dpb.NewConfig(2, 1))\n\t\
+         if err != nil {{\n\t\tpanic(err)\n\t}}\n\tprintln(bandit.PolicyName())\n}}\n"
+    );
+    std::fs::write(consumer.join("main.go"), program).unwrap();
+    let go = |arguments: &[&str]| Some(run(go(MODULE, arguments)?.current_dir(&consumer).env("GOPROXY", "off")));
+    if go(&["mod", "vendor"]).is_some() {
+        assert!(consumer.join("vendor").join(PATH).join("dpb.h").exists());
+        assert_eq!(go(&["run", "-mod=vendor", "."]).unwrap(), format!("{}\n", dpb::Algorithm::RECOMMENDED.name()));
+    }
+}
+
 /// Every function of the header that Go calls is declared to neither let pointers escape nor call back.
 #[test]
 fn every_call_is_declared_cheap() {

@@ -63,6 +63,9 @@ using ShuffleParams = dpb_shuffle_params;
   return names;
 }
 
+/// The number of the policy of this name, for Config::base and as Report::policy has it; 0: there is none.
+[[nodiscard]] inline std::uint32_t policy_number(const char *name) noexcept { return dpb_policy_number(name); }
+
 /// A refused call: its status, and a message for people that names what was given. For the caller's own
 /// eyes, as the status is: a refused reward is in it.
 class Error : public std::runtime_error {

@@ -1,7 +1,7 @@
 package dpb
 
 /*
-#cgo CFLAGS: -I${SRCDIR}/../../include
+#cgo CFLAGS: -I${SRCDIR}
 #cgo noescape construct
 #cgo nocallback construct
 #cgo noescape dpb_free
@@ -158,8 +158,13 @@ func newBandit(constructor C.constructor, config Config) (*Bandit, error) {
 	defer pinner.Unpin()
 	var c *C.dpb_bandit
 	var failure C.dpb_error
-	if status := C.construct(constructor, config.c(&pinner), &c, &failure); status != C.DPB_OK {
-		return nil, explain(status, &failure)
+	status := C.construct(constructor, config.c(&pinner), &c, &failure)
+	return ownBandit(c, status, &failure)
+}
+
+func ownBandit(c *C.dpb_bandit, status C.dpb_status, failure *C.dpb_error) (*Bandit, error) {
+	if status != C.DPB_OK {
+		return nil, explain(status, failure)
 	}
 	b := new(Bandit)
 	b.own(c, func(c *C.dpb_bandit) { C.dpb_free(c) })

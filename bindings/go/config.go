@@ -7,31 +7,6 @@ import "C"
 
 import "runtime"
 
-// The numbers of the policies, for Config.Base and Report.Policy.
-const (
-	PolicySE              uint32 = C.DPB_POLICY_SE
-	PolicyNonprivateUCB1  uint32 = C.DPB_POLICY_NONPRIVATE_UCB1
-	PolicyNonprivateKLUCB uint32 = C.DPB_POLICY_NONPRIVATE_KLUCB
-	PolicyNonprivateIMED  uint32 = C.DPB_POLICY_NONPRIVATE_IMED
-	PolicyNonprivateSE    uint32 = C.DPB_POLICY_NONPRIVATE_SE
-	PolicyUCBBound        uint32 = C.DPB_POLICY_UCB_BOUND
-	PolicyUCB             uint32 = C.DPB_POLICY_UCB
-	PolicyUCBInt          uint32 = C.DPB_POLICY_UCB_INT
-	PolicyPrivateUCB      uint32 = C.DPB_POLICY_PRIVATE_UCB
-	PolicyNonprivateEXP3  uint32 = C.DPB_POLICY_NONPRIVATE_EXP3
-	PolicyLap             uint32 = C.DPB_POLICY_LAP
-	PolicyEXP3Lap         uint32 = C.DPB_POLICY_EXP3_LAP
-	PolicyEXP3Tau         uint32 = C.DPB_POLICY_EXP3_TAU
-	PolicyTsallis         uint32 = C.DPB_POLICY_TSALLIS
-	PolicySDPAE           uint32 = C.DPB_POLICY_SDP_AE
-	PolicyVBSDPAE         uint32 = C.DPB_POLICY_VB_SDP_AE
-	PolicyLDPUCB          uint32 = C.DPB_POLICY_LDP_UCB
-	PolicyLDPKLUCB        uint32 = C.DPB_POLICY_LDP_KLUCB
-	PolicyIMED            uint32 = C.DPB_POLICY_IMED
-	PolicyKLUCB           uint32 = C.DPB_POLICY_KLUCB
-	PolicyTS              uint32 = C.DPB_POLICY_TS
-)
-
 // Config describes a bandit. Start from [NewConfig]: the zero value is not valid.
 type Config struct {
 	Arms                 uint32    // K, 2 to 2^24
@@ -51,7 +26,7 @@ type Config struct {
 	TestSeed             *[32]byte // nil = operating system entropy; else reproducible and NOT private
 	IntervalExponent     float64   // DP-UCB-INT: v in (1, 1.5]
 	Batch                uint32    // SDP-AE: m; DP-Lap: tau; 0 = the policy's own choice
-	Base                 uint32    // NewLap: which policy it makes private
+	Base                 Policy    // NewLap: which policy it makes private
 	Node                 uint64    // below 65536 the TicketNode of its tickets, larger ones are mixed; 0 = random
 }
 
@@ -74,7 +49,7 @@ func NewConfig(arms uint32, epsilon float64) Config {
 		AnswerWindow:         uint32(c.answer_window),
 		IntervalExponent:     float64(c.interval_exponent),
 		Batch:                uint32(c.batch),
-		Base:                 uint32(c.base),
+		Base:                 Policy(c.base),
 		Node:                 uint64(c.node),
 	}
 }

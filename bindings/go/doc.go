@@ -10,14 +10,12 @@
 //
 // # Linking
 //
-// The package needs cgo and finds dpb.h in the checkout that it is part of. The library is named
-// by the environment, so that the choice between static and shared is yours; after
+// The package needs cgo; it has dpb.h beside it, so that `go get` and `go mod vendor` suffice. The
+// library is named by the environment, so that the choice between static and shared is yours; after
 // `cargo build --release`, with /src/libdpb as the checkout:
 //
 //	CGO_LDFLAGS="/src/libdpb/target/release/libdpb.a -lgcc_s -lutil -lrt -lpthread -lm -ldl -lc" go build
 //	CGO_LDFLAGS="-L/src/libdpb/target/release -ldpb" go build
-//
-// The go command does not see that dpb.h has changed: after an upgrade build once with -a.
 //
 // # Use
 //

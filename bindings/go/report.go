@@ -30,7 +30,7 @@ import "unsafe"
 // With an AnswerWindow an answer is a click, so there Answered counts decisions whose window is over
 // and Pending those whose window is not, answered or not.
 type Report struct {
-	Policy       uint32  // PolicySE and the like
+	Policy       Policy  // PolicySE and the like
 	Phase        uint32  // the policy's epoch, phase or interval
 	ArmsActive   uint32  // arms still in the race
 	Pending      uint32  // decisions whose end is open
@@ -71,7 +71,7 @@ func (b *Bandit) Report() (Report, error) {
 		return Report{}, err
 	}
 	return Report{
-		Policy:       uint32(r.policy),
+		Policy:       Policy(r.policy),
 		Phase:        uint32(r.phase),
 		ArmsActive:   uint32(r.arms_active),
 		Pending:      uint32(r.pending),

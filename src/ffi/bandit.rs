@@ -167,6 +167,18 @@ pub extern "C" fn dpb_policy_at(i: usize) -> *const c_char {
     Algorithm::ALL.get(i).map_or(std::ptr::null(), |policy| policy.c_name().as_ptr())
 }
 
+/// The number of the policy of this name, as dpb_config.base and dpb_report.policy have it; 0 where there is
+/// none, and for NULL. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dpb_policy_number(name: *const c_char) -> u32 {
+    if name.is_null() {
+        return 0;
+    }
+    // SAFETY: not NULL, so valid and NUL-terminated by contract.
+    let name = unsafe { CStr::from_ptr(name) };
+    Algorithm::ALL.iter().find(|policy| policy.c_name() == name).map_or(0, |policy| *policy as u32)
+}
+
 /// DP-SE, differentially private successive elimination: pure epsilon-DP (Sajed and Sheffet 2019,
 /// Algorithm 3, Theorem 4.1). With a horizon beta = 1/horizon; without one the horizon is guessed
 /// and the guess squared; with beta it is best-arm identification at that confidence (dpb_best_arm).

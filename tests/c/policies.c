@@ -25,7 +25,7 @@ static void is(const dpb_bandit *bandit, const char *name, uint32_t number) {
   report.struct_size = sizeof report;
   CHECK(strcmp(dpb_policy_name(bandit), name) == 0);
   STATUS(dpb_report_read(bandit, &report), DPB_OK);
-  CHECK(number == 0 || report.policy == number);
+  CHECK(report.policy == number);
 }
 
 /* With a delta where the policy cannot do without, and without where it cannot do with. */
@@ -61,7 +61,8 @@ int main(void) {
 
   for (count = 0; dpb_policy_at(count) != NULL; count++) {
     bandit = made(dpb_policy_at(count), NULL);
-    is(bandit, dpb_policy_at(count), 0);
+    CHECK(dpb_policy_number(dpb_policy_at(count)) != 0);
+    is(bandit, dpb_policy_at(count), dpb_policy_number(dpb_policy_at(count)));
     dpb_free(bandit);
     for (i = 0; i < count; i++) CHECK(strcmp(dpb_policy_at(i), dpb_policy_at(count)) != 0);
   }
@@ -77,6 +78,7 @@ int main(void) {
     dpb_free(bandit);
   }
 
+  CHECK(dpb_policy_number("dp-none") == 0 && dpb_policy_number("") == 0 && dpb_policy_number(NULL) == 0);
   refused("", "got \"\"");
   refused("dp-none", "got \"dp-none\"");
   refused("DP-IMED", "got \"DP-IMED\"");

@@ -65,6 +65,7 @@ static void by_name() {
   const std::vector<std::string_view> names = dpb::policies();
   CHECK(names.size() > 20 && names[0] == dpb_policy_at(0));
   CHECK(dpb::Bandit("dp-klucb", dpb::Config(3, 1.0)).policy_name() == "dp-klucb");
+  CHECK(dpb::policy_number("dp-klucb") == DPB_POLICY_KLUCB && dpb::policy_number("dp-none") == 0);
   CHECK(std::string(refusal([] { (void)dpb::Bandit("dp-none", dpb::Config(3, 1.0)); }).what()) ==
         "name must be that of a policy, got \"dp-none\"");
 }

@@ -98,14 +98,8 @@ pub fn go(directory: &str, arguments: &[&str]) -> Option<Command> {
         skip(&format!("go 1.24 not found, only {version}"));
         return None;
     }
-    // Go does not watch the header: tell its build cache by a flag that the header has changed.
-    let header = std::fs::read(root().join("include/dpb.h")).unwrap();
-    let hash = header
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325, |hash: u64, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
     let mut command = Command::new("go");
     command.args(arguments).current_dir(root().join(directory)).env("GOTOOLCHAIN", "local").env("CGO_ENABLED", "1");
-    command.env("CGO_CFLAGS", format!("-g -O2 -DDPB_HEADER=0x{hash:x}"));
     command.env("CGO_LDFLAGS", format!("{} {}", library_dir().join("libdpb.a").display(), SYSTEM_LIBRARIES.join(" ")));
     Some(command)
 }

@@ -1,0 +1,107 @@
+package dpb
+
+/*
+#cgo noescape dpb_policy_at
+#cgo nocallback dpb_policy_at
+#cgo noescape dpb_policy_number
+#cgo nocallback dpb_policy_number
+#cgo noescape dpb_new_policy
+#cgo nocallback dpb_new_policy
+#include <dpb.h>
+*/
+import "C"
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"unsafe"
+)
+
+// Policy is the number of a policy, in Config.Base and Report.Policy. As text, in JSON or on the
+// command line ([flag.TextVar]), it is the policy's name. The library may know more than have a
+// constant here.
+type Policy uint32
+
+// The policies that have a constructor of their own.
+const (
+	PolicySE              Policy = C.DPB_POLICY_SE
+	PolicyNonprivateUCB1  Policy = C.DPB_POLICY_NONPRIVATE_UCB1
+	PolicyNonprivateKLUCB Policy = C.DPB_POLICY_NONPRIVATE_KLUCB
+	PolicyNonprivateIMED  Policy = C.DPB_POLICY_NONPRIVATE_IMED
+	PolicyNonprivateSE    Policy = C.DPB_POLICY_NONPRIVATE_SE
+	PolicyUCBBound        Policy = C.DPB_POLICY_UCB_BOUND
+	PolicyUCB             Policy = C.DPB_POLICY_UCB
+	PolicyUCBInt          Policy = C.DPB_POLICY_UCB_INT
+	PolicyPrivateUCB      Policy = C.DPB_POLICY_PRIVATE_UCB
+	PolicyNonprivateEXP3  Policy = C.DPB_POLICY_NONPRIVATE_EXP3
+	PolicyLap             Policy = C.DPB_POLICY_LAP
+	PolicyEXP3Lap         Policy = C.DPB_POLICY_EXP3_LAP
+	PolicyEXP3Tau         Policy = C.DPB_POLICY_EXP3_TAU
+	PolicyTsallis         Policy = C.DPB_POLICY_TSALLIS
+	PolicySDPAE           Policy = C.DPB_POLICY_SDP_AE
+	PolicyVBSDPAE         Policy = C.DPB_POLICY_VB_SDP_AE
+	PolicyLDPUCB          Policy = C.DPB_POLICY_LDP_UCB
+	PolicyLDPKLUCB        Policy = C.DPB_POLICY_LDP_KLUCB
+	PolicyIMED            Policy = C.DPB_POLICY_IMED
+	PolicyKLUCB           Policy = C.DPB_POLICY_KLUCB
+	PolicyTS              Policy = C.DPB_POLICY_TS
+)
+
+// The library's own table.
+var policies = sync.OnceValue(func() []Policy {
+	var all []Policy
+	for {
+		name := C.dpb_policy_at(C.size_t(len(all)))
+		if name == nil {
+			return all
+		}
+		all = append(all, Policy(C.dpb_policy_number(name)))
+	}
+})
+
+// Policies returns all policies that the linked library knows.
+func Policies() []Policy { return append([]Policy(nil), policies()...) }
+
+// String returns a name such as "dp-se", or "policy 99" where the library knows none of this number.
+func (p Policy) String() string {
+	for i, known := range policies() {
+		if known == p {
+			return C.GoString(C.dpb_policy_at(C.size_t(i)))
+		}
+	}
+	return fmt.Sprintf("policy %d", uint32(p))
+}
+
+// ParsePolicy finds the policy of a name such as "dp-se".
+func ParsePolicy(name string) (Policy, error) {
+	for _, p := range policies() {
+		if p.String() == name {
+			return p, nil
+		}
+	}
+	return 0, fmt.Errorf("%w: no policy is called %q", ErrInvalidConfig, name)
+}
+
+// MarshalText writes the name.
+func (p Policy) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// UnmarshalText reads a name.
+func (p *Policy) UnmarshalText(name []byte) error {
+	found, err := ParsePolicy(string(name))
+	if err == nil {
+		*p = found
+	}
+	return err
+}
+
+// NewPolicy makes any policy of the library, for services that choose it in their configuration.
+func NewPolicy(policy Policy, config Config) (*Bandit, error) {
+	var pinner runtime.Pinner
+	defer pinner.Unpin()
+	name := append([]byte(policy.String()), 0)
+	var c *C.dpb_bandit
+	var failure C.dpb_error
+	status := C.dpb_new_policy((*C.char)(unsafe.Pointer(&name[0])), config.c(&pinner), &c, &failure)
+	return ownBandit(c, status, &failure)
+}

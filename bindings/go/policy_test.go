@@ -1,0 +1,137 @@
+package dpb
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"io"
+	"log/slog"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// What every policy can run with, but for a Delta that some need and some refuse.
+func anyPolicy(t *testing.T, policy Policy) *Bandit {
+	config := NewConfig(3, 1)
+	config.Horizon, config.Base = 1000, PolicyNonprivateEXP3
+	b, err := NewPolicy(policy, config)
+	if err != nil {
+		config.Delta = 1e-6
+		b = must[*Bandit](t)(NewPolicy(policy, config))
+	}
+	t.Cleanup(func() { b.Close() })
+	return b
+}
+
+func TestPolicies(t *testing.T) {
+	all := Policies()
+	if len(all) < 21 {
+		t.Error(all)
+	}
+	for _, policy := range all {
+		b := anyPolicy(t, policy)
+		if report := must[Report](t)(b.Report()); report.Policy != policy || b.PolicyName() != policy.String() {
+			t.Errorf("%v is %v, %q", policy, report.Policy, b.PolicyName())
+		}
+		if again := must[Policy](t)(ParsePolicy(policy.String())); again != policy {
+			t.Errorf("%v is %v", policy, again)
+		}
+	}
+	if PolicyIMED.String() != "dp-imed" || Policy(99).String() != "policy 99" {
+		t.Error(PolicyIMED, Policy(99))
+	}
+	for _, name := range []string{"", "dp-none", "policy 99", "dp-imed\x00"} {
+		_, err := ParsePolicy(name)
+		refused(t, err, ErrInvalidConfig)
+	}
+	_, err := NewPolicy(Policy(99), NewConfig(3, 1))
+	refused(t, err, ErrInvalidConfig)
+	if !strings.Contains(err.Error(), `"policy 99"`) {
+		t.Error(err)
+	}
+	all[0] = 0
+	if Policies()[0] == 0 {
+		t.Error("the table is everybody's")
+	}
+}
+
+// A service's configuration file, and its command line.
+func TestPolicyAsText(t *testing.T) {
+	var service struct{ Policy Policy }
+	if err := json.Unmarshal([]byte(`{"Policy":"dp-klucb"}`), &service); err != nil || service.Policy != PolicyKLUCB {
+		t.Error(err, service)
+	}
+	refused(t, json.Unmarshal([]byte(`{"Policy":"dp-none"}`), &service), ErrInvalidConfig)
+	flags := flag.NewFlagSet("", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.TextVar(&service.Policy, "policy", PolicyIMED, "")
+	if err := flags.Parse([]string{"-policy", "dp-ts"}); err != nil || service.Policy != PolicyTS {
+		t.Error(err, service)
+	}
+	if err := flags.Parse([]string{"-policy", "dp-none"}); err == nil || service.Policy != PolicyTS {
+		t.Error(err, service)
+	}
+}
+
+// NaN before the first release, infinity for a baseline: JSON has neither.
+func TestJSONAndLogs(t *testing.T) {
+	b := anyPolicy(t, PolicyNonprivateUCB1)
+	report, arms := must[Report](t)(b.Report()), must[[]Arm](t)(b.Arms())
+	decision := must[Decision](t)(anyPolicy(t, PolicyEXP3Tau).Select())
+	if !math.IsInf(report.EpsilonSpent, 1) || !math.IsNaN(arms[0].Mean) || !math.IsNaN(decision.Propensity) {
+		t.Fatal(report, arms, decision)
+	}
+	released := Arm{Mean: 0.25, Width: 0.5, Pulls: 7, Active: true}
+	for value, want := range map[any]string{
+		report:           `{"Policy":"nonprivate-ucb1","Phase":0,"ArmsActive":3,"Pending":0,"Decisions":0,"Answered":0,"Cancelled":0,"Expired":0,"EpsilonSpent":null,"DeltaSpent":0,"IsPrivate":false}`,
+		arms[0]:          `{"Mean":null,"Width":null,"Pulls":0,"Active":true}`,
+		released:         `{"Mean":0.25,"Width":0.5,"Pulls":7,"Active":true}`,
+		decision:         `{"Ticket":` + jsonOf(t, decision.Ticket) + `,"Propensity":null,"Arm":` + jsonOf(t, decision.Arm) + `,"Phase":` + jsonOf(t, decision.Phase) + `}`,
+		Decision{Arm: 1}: `{"Ticket":0,"Propensity":0,"Arm":1,"Phase":0}`,
+		Diagnostics{}:    `{"Duplicates":0,"Late":0,"Rejected":0,"Unknown":0}`,
+	} {
+		if !sameJSON(t, jsonOf(t, value), want) {
+			t.Errorf("%s, want %s", jsonOf(t, value), want)
+		}
+	}
+	if list := jsonOf(t, arms); strings.Count(list, `"Mean":null`) != 3 {
+		t.Error(list)
+	}
+
+	var log bytes.Buffer
+	logger := slog.New(slog.NewJSONHandler(&log, nil))
+	logger.Info("", "report", report, "arm", arms[0], "decision", decision, "arms", arms)
+	for _, want := range []string{
+		`"policy":"nonprivate-ucb1"`, `"epsilon_spent":null`, `"arm":{"mean":null,"width":null,"pulls":0,"active":true}`,
+		`"propensity":null`, `"arms":[{"`,
+	} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("%s is not in %s", want, log.String())
+		}
+	}
+	if strings.Contains(log.String(), "ERROR") {
+		t.Error(log.String())
+	}
+}
+
+// Every field is in the log.
+func TestLogsAreWhole(t *testing.T) {
+	for _, value := range []slog.LogValuer{Report{}, Arm{}, Decision{}} {
+		if fields := reflect.TypeOf(value).NumField(); len(value.LogValue().Group()) != fields {
+			t.Errorf("%T has %d fields, its log has %d", value, fields, len(value.LogValue().Group()))
+		}
+	}
+}
+
+func jsonOf(t *testing.T, value any) string {
+	t.Helper()
+	return string(must[[]byte](t)(json.Marshal(value)))
+}
+
+func sameJSON(t *testing.T, a, b string) bool {
+	t.Helper()
+	var x, y any
+	return json.Unmarshal([]byte(a), &x) == nil && json.Unmarshal([]byte(b), &y) == nil && reflect.DeepEqual(x, y)
+}
