@@ -71,11 +71,3 @@ fn an_interrupted_day_ends_cleanly_too() {
     assert_eq!(status.code(), Some(0));
     assert!(said.contains("cut short") && said.ends_with("stopped\n"), "{said}");
 }
-
-#[test]
-fn an_unknown_policy_is_told_those_that_there_are() {
-    let output = Command::new(example("ad_server")).args(["--policy", "dp-none"]).output().unwrap();
-    let said = support::text(&output);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(dpb::Algorithm::ALL.iter().all(|policy| said.contains(policy.name())), "{said}");
-}

@@ -115,6 +115,7 @@ promises! {
     whoever_clicks_is_told_the_same
     slow_visitors_neither_stay_nor_keep_others_waiting
     bodies_of_any_length_are_refused_unread
+    it_serves_the_policy_that_it_is_told
     a_port_in_use_ends_it_and_none_is_taken_for_another
     both_signals_end_it_cleanly_under_load
     too_many_open_files_pass
@@ -346,6 +347,18 @@ fn a_port_in_use_ends_it_and_none_is_taken_for_another(program: &Program) {
     for options in [&["--port"][..], &["--nothing", "1"], &["stray"]] {
         let (code, said) = program.refuses(options);
         assert!(code == Some(2) && said.to_lowercase().contains("usage"), "{options:?}: {code:?} {said}");
+    }
+}
+
+/// By name, as dpb_policy_at has them; whoever asks for another is told those that there are.
+fn it_serves_the_policy_that_it_is_told(program: &Program) {
+    let server = Server::start(program.command().args(["--port", "0", "--policy", "dp-klucb"]));
+    assert_eq!(text_field(&server.get("/report").1, "policy"), "dp-klucb");
+    assert_eq!(text_field(&program.start().get("/report").1, "policy"), dpb::Algorithm::RECOMMENDED.name());
+    for name in ["dp-none", "", "DP-IMED"] {
+        let (code, said) = program.refuses(&["--policy", name]);
+        assert_eq!(code, Some(2), "{name}: {said}");
+        assert!(dpb::Algorithm::ALL.iter().all(|policy| said.contains(policy.name())), "{said}");
     }
 }
 

@@ -239,19 +239,20 @@ static asio::awaitable<void> serve(tcp::acceptor acceptor, asio::thread_pool &po
 struct Options {
   std::uint16_t port = 0;
   std::optional<std::uint16_t> operator_port;
+  std::optional<std::string> policy;
 };
 
 static std::optional<Options> parse_options(int argc, char **argv) {
   Options options;
   for (int i = 1; i < argc; i += 2) {
-    const auto port = parse<std::uint16_t>(i + 1 < argc ? argv[i + 1] : "", 10);
-    if (!port) {
-      return std::nullopt;
-    }
-    if (argv[i] == "--port"sv) {
+    const char *const value = i + 1 < argc ? argv[i + 1] : "";
+    const auto port = parse<std::uint16_t>(value, 10);
+    if (argv[i] == "--port"sv && port) {
       options.port = *port;
-    } else if (argv[i] == "--operator-port"sv) {
+    } else if (argv[i] == "--operator-port"sv && port) {
       options.operator_port = port;
+    } else if (argv[i] == "--policy"sv && dpb::policy_number(value) != 0) {
+      options.policy = value;
     } else {
       return std::nullopt;
     }
@@ -271,7 +272,7 @@ static void run(const Options &options) {
   config.reward_bits = 0;            // a click or none
   config.flags |= DPB_CLAMP_REWARDS; // a refused reward would leave its ticket open, for all to see
   config.answer_window = 1000;       // an ad not clicked while 1000 later ones were shown: no click
-  dpb::Bandit bandit(config);        // one for all threads
+  dpb::Bandit bandit = options.policy ? dpb::Bandit(*options.policy, config) : dpb::Bandit(config); // for all threads
 
   asio::thread_pool pool(std::max(2U, std::thread::hardware_concurrency()));
   asio::io_context door; // on this thread alone: in the pool's queue newcomers would wait behind everybody
@@ -298,9 +299,14 @@ static void run(const Options &options) {
 int main(int argc, char **argv) try {
   const std::optional<Options> options = parse_options(argc, argv);
   if (!options) {
-    std::fprintf(stderr, "usage: ad_server [--port N] [--operator-port N]\n"
+    std::fprintf(stderr, "usage: ad_server [--port N] [--operator-port N] [--policy NAME]\n"
                          "  --port N           default 0: any free one\n"
-                         "  --operator-port N  serve the counts of refused clicks there, to this machine\n");
+                         "  --operator-port N  serve the counts of refused clicks there, to this machine\n"
+                         "  --policy NAME      default: the recommended one\npolicies:");
+    for (const std::string_view name : dpb::policies()) {
+      std::fprintf(stderr, " %s", name.data());
+    }
+    std::fprintf(stderr, "\n");
     return 2;
   }
   run(*options);

@@ -68,12 +68,16 @@ refresh();
 func main() {
 	port := portFlag("port", "`N`; 0: any free one", 0)
 	operatorPort := portFlag("operator-port", "serve the counts of refused clicks on port `N`, to this machine", -1)
+	policy := dpb.Policy(0)
+	flag.Func("policy", "`NAME`; the recommended one unless given; of "+fmt.Sprint(dpb.Policies()), func(name string) error {
+		return policy.UnmarshalText([]byte(name))
+	})
 	flag.Parse()
 	if flag.NArg() > 0 {
 		flag.Usage()
 		os.Exit(2)
 	}
-	if err := run(*port, *operatorPort); err != nil {
+	if err := run(*port, *operatorPort, policy); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -89,13 +93,17 @@ func portFlag(name, usage string, unset int) *int {
 	return &port
 }
 
-func run(port, operatorPort int) error {
+func run(port, operatorPort int, policy dpb.Policy) error {
 	config := dpb.NewConfig(uint32(len(creatives)), 1) // epsilon = 1
 	config.Horizon = 100_000
 	config.RewardBits = 0      // a click or none
 	config.ClampRewards = true // a refused reward would leave its ticket open, for all to see
 	config.AnswerWindow = 1000 // an ad not clicked while 1000 later ones were shown: no click
-	bandit, err := dpb.New(config)
+	construct := dpb.New       // the recommended one
+	if policy != 0 {
+		construct = func(config dpb.Config) (*dpb.Bandit, error) { return dpb.NewPolicy(policy, config) }
+	}
+	bandit, err := construct(config)
 	if err != nil {
 		return err
 	}
