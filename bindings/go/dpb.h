@@ -276,7 +276,7 @@ typedef struct dpb_error {
  * checked here: constructors check. NULL is a no-op. Any thread.
  *
  * In C and C++ this is dpb_config_init_sized, with the size that the header knows. The function of this
- * name fills what dpb_config had in version 0.1, all up to `node`.
+ * name fills what dpb_config had in version 0.1.
  */
 DPB_API void dpb_config_init(struct dpb_config *config, uint32_t arms, double epsilon);
 
@@ -966,7 +966,7 @@ typedef struct dpb_counter_config {
  * checked here: dpb_new_counter_with checks. NULL is a no-op. Any thread.
  *
  * In C and C++ this is dpb_counter_config_init_sized, with the size that the header knows. The function
- * of this name fills what dpb_counter_config had in version 0.1, all up to `test_seed`.
+ * of this name fills what dpb_counter_config had in version 0.1.
  */
 DPB_API
 void dpb_counter_config_init(struct dpb_counter_config *config,
@@ -1083,7 +1083,7 @@ typedef struct dpb_stopping_config {
  * beta are 0, which no constructor takes: set them. Nothing is checked here. NULL is a no-op. Any thread.
  *
  * In C and C++ this is dpb_stopping_config_init_sized, with the size that the header knows. The function
- * of this name fills what dpb_stopping_config had in version 0.1, all up to `test_seed`.
+ * of this name fills what dpb_stopping_config had in version 0.1.
  */
 DPB_API void dpb_stopping_config_init(struct dpb_stopping_config *config, double range, double epsilon);
 

@@ -91,10 +91,10 @@ unsafe impl Growing for dpb_config {
 /// checked here: constructors check. NULL is a no-op. Any thread.
 ///
 /// In C and C++ this is dpb_config_init_sized, with the size that the header knows. The function of this
-/// name fills what dpb_config had in version 0.1, all up to `node`.
+/// name fills what dpb_config had in version 0.1.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dpb_config_init(config: *mut dpb_config, arms: u32, epsilon: f64) {
-    const SIZE: usize = offset_of!(dpb_config, node) + size_of::<u64>();
+    const SIZE: usize = size_of::<dpb_config>(); // until a later version adds a field
     // SAFETY: passed on.
     unsafe { dpb_config_init_sized(config, SIZE as u32, arms, epsilon) };
 }

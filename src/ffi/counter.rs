@@ -6,7 +6,6 @@ use super::sized::{self, Growing};
 use super::status::{DPB_NULL, dpb_status};
 use crate::counter::{Counter, CounterKind};
 use crate::error::Error;
-use std::mem::offset_of;
 use std::sync::Mutex;
 
 /// A differentially private running sum of values in [0, 1]. Made by dpb_new_counter or
@@ -60,8 +59,8 @@ unsafe impl Growing for dpb_counter_config {
     const SHORTEST: usize = AT_FIRST;
 }
 
-/// The size in version 0.1.
-const AT_FIRST: usize = offset_of!(dpb_counter_config, test_seed) + size_of::<*const u8>();
+/// The size in version 0.1: all of today's, until a later version adds a field.
+const AT_FIRST: usize = size_of::<dpb_counter_config>();
 
 impl dpb_counter_config {
     pub(super) fn defaults(kind: dpb_counter_kind, epsilon: f64) -> dpb_counter_config {
@@ -74,7 +73,7 @@ impl dpb_counter_config {
 /// checked here: dpb_new_counter_with checks. NULL is a no-op. Any thread.
 ///
 /// In C and C++ this is dpb_counter_config_init_sized, with the size that the header knows. The function
-/// of this name fills what dpb_counter_config had in version 0.1, all up to `test_seed`.
+/// of this name fills what dpb_counter_config had in version 0.1.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dpb_counter_config_init(
     config: *mut dpb_counter_config,

@@ -6,7 +6,6 @@ use super::sized::{self, Growing};
 use super::status::{DPB_NULL, dpb_status};
 use crate::error::{Error, Result};
 use crate::stopping::{StoppingConfig, StoppingRule};
-use std::mem::offset_of;
 use std::sync::Mutex;
 
 /// A stopping rule: takes samples until their mean is known to a factor of 1 +- alpha. Made by
@@ -49,14 +48,14 @@ unsafe impl Growing for dpb_stopping_config {
     const SHORTEST: usize = AT_FIRST;
 }
 
-/// The size in version 0.1.
-const AT_FIRST: usize = offset_of!(dpb_stopping_config, test_seed) + size_of::<*const u8>();
+/// The size in version 0.1: all of today's, until a later version adds a field.
+const AT_FIRST: usize = size_of::<dpb_stopping_config>();
 
 /// Fills a configuration for samples in [-range, range] and this privacy loss of one sample. alpha and
 /// beta are 0, which no constructor takes: set them. Nothing is checked here. NULL is a no-op. Any thread.
 ///
 /// In C and C++ this is dpb_stopping_config_init_sized, with the size that the header knows. The function
-/// of this name fills what dpb_stopping_config had in version 0.1, all up to `test_seed`.
+/// of this name fills what dpb_stopping_config had in version 0.1.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dpb_stopping_config_init(config: *mut dpb_stopping_config, range: f64, epsilon: f64) {
     // SAFETY: passed on.
