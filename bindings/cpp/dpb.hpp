@@ -9,9 +9,9 @@
  *
  * Two roads: select, update, cancel throw dpb::Error; try_select, try_update, try_cancel are
  * noexcept and return the dpb_status; so do all other classes here, and their try_new returns an
- * optional. Under -fno-exceptions the first road ends the program where it would throw. Objects may
- * be used from any number of threads at once, but moving and destroying them must happen alone. A
- * moved-from object answers DPB_NULL.
+ * optional. Under -fno-exceptions (in all of a program, or in none of it) the first road ends the
+ * program where it would throw. Objects may be used from any number of threads at once, but moving
+ * and destroying them must happen alone. A moved-from object answers DPB_NULL.
  *
  * Besides Bandit: Stopping (stopping rules), Counter (private running sums), Shuffler with
  * shuffle_plan and shuffle_encode (the shuffle model), ldp_encode (the local model).

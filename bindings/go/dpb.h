@@ -429,8 +429,8 @@ dpb_status dpb_new_policy(const char *name,
                           dpb_error *error);
 
 /**
- * The name of the policy number i of this library, i = 0, 1, 2 and so on; NULL past the last. A static
- * string, never freed. Any thread.
+ * The name of this library's i-th policy, from 0; NULL past the last. A static string, never freed. Any
+ * thread.
  */
 DPB_API const char *dpb_policy_at(size_t i);
 
@@ -1237,7 +1237,7 @@ dpb_status dpb_shuffle_plan_with(double epsilon,
                                  dpb_error *error);
 
 /**
- * dpb_shuffle_plan_with no error.
+ * dpb_shuffle_plan_with, its error NULL.
  */
 DPB_API
 DPB_MUST_USE
@@ -1288,7 +1288,7 @@ dpb_status dpb_new_shuffler_with(const struct dpb_shuffle_params *params,
                                  dpb_error *error);
 
 /**
- * dpb_new_shuffler_with no error.
+ * dpb_new_shuffler_with, its error NULL.
  */
 DPB_API
 DPB_MUST_USE

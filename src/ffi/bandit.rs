@@ -160,8 +160,8 @@ pub unsafe extern "C" fn dpb_new_policy(
     }
 }
 
-/// The name of the policy number i of this library, i = 0, 1, 2 and so on; NULL past the last. A static
-/// string, never freed. Any thread.
+/// The name of this library's i-th policy, from 0; NULL past the last. A static string, never freed. Any
+/// thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn dpb_policy_at(i: usize) -> *const c_char {
     Algorithm::ALL.get(i).map_or(std::ptr::null(), |policy| policy.c_name().as_ptr())

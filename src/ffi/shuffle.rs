@@ -153,7 +153,7 @@ pub unsafe extern "C" fn dpb_shuffle_plan_with(
     }
 }
 
-/// dpb_shuffle_plan_with no error.
+/// dpb_shuffle_plan_with, its error NULL.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_shuffle_plan(
@@ -226,7 +226,7 @@ pub unsafe extern "C" fn dpb_new_shuffler_with(
     }
 }
 
-/// dpb_new_shuffler_with no error.
+/// dpb_new_shuffler_with, its error NULL.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_new_shuffler(
