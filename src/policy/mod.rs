@@ -8,12 +8,16 @@ use crate::reward::Reward;
 use crate::shuffle::Params;
 use std::ffi::CStr;
 
+mod adversarial;
+mod baselines;
 mod batched;
 mod continual;
-mod index;
+mod elimination;
 mod kl;
+mod local;
+mod scores;
 
-pub use klucb::private_divergence;
+pub use kl::private_divergence;
 
 /// What a policy chose: which arm, in which phase, with which probability given all releases.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -116,11 +120,9 @@ pub trait Flexible {
     fn retire_arm(&mut self, arm: u32);
 }
 
-/// The list: number (stable, in reports and `Config::base`), name, module, type.
+/// The list: number (stable, in reports and `Config::base`), name, type.
 macro_rules! algorithms {
-    ($($(#[$doc:meta])* $name:ident = $number:literal, $label:literal, $module:ident :: $policy:ident;)*) => {
-        $(mod $module;)*
-
+    ($($(#[$doc:meta])* $name:ident = $number:literal, $label:literal, $policy:path;)*) => {
         /// The algorithms, by the number that reports carry.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u32)]
@@ -148,59 +150,56 @@ macro_rules! algorithms {
             /// A fresh policy for a checked configuration.
             pub(crate) fn build(self, config: &Config, seed: &mut Seed) -> Result<Box<dyn Policy>> {
                 Ok(match self {
-                    $(Algorithm::$name => Box::new($module::$policy::new(config, seed)?),)*
+                    $(Algorithm::$name => Box::new(<$policy>::new(config, seed)?),)*
                 })
             }
         }
     };
 }
 
-mod intervals;
-mod weights;
-
 algorithms! {
     /// DP-SE: differentially private successive elimination (Sajed and Sheffet 2019).
-    Se = 1, c"dp-se", se::DpSe;
+    Se = 1, c"dp-se", elimination::se::DpSe;
     /// UCB1 (Auer et al. 2002): a baseline without privacy.
-    NonprivateUcb1 = 2, c"nonprivate-ucb1", nonprivate_ucb1::Ucb1;
+    NonprivateUcb1 = 2, c"nonprivate-ucb1", baselines::ucb1::Ucb1;
     /// KL-UCB (Garivier and Cappe 2011): a baseline without privacy.
-    NonprivateKlUcb = 3, c"nonprivate-klucb", nonprivate_klucb::KlUcb;
+    NonprivateKlUcb = 3, c"nonprivate-klucb", baselines::klucb::KlUcb;
     /// IMED (Honda and Takemura 2015): a baseline without privacy.
-    NonprivateImed = 4, c"nonprivate-imed", nonprivate_imed::Imed;
+    NonprivateImed = 4, c"nonprivate-imed", baselines::imed::Imed;
     /// Successive elimination (Even-Dar et al. 2006): a baseline without privacy.
-    NonprivateSe = 5, c"nonprivate-se", nonprivate_se::Se;
+    NonprivateSe = 5, c"nonprivate-se", baselines::se::Se;
     /// DP-UCB-BOUND (Tossou and Dimitrakakis 2016, Algorithm 1).
-    UcbBound = 6, c"dp-ucb-bound", ucb_bound::DpUcbBound;
+    UcbBound = 6, c"dp-ucb-bound", continual::ucb_bound::DpUcbBound;
     /// DP-UCB (Tossou and Dimitrakakis 2016, Algorithm 2).
-    Ucb = 7, c"dp-ucb", ucb::DpUcb;
+    Ucb = 7, c"dp-ucb", continual::ucb::DpUcb;
     /// DP-UCB-INT (Tossou and Dimitrakakis 2016, Algorithm 3).
-    UcbInt = 8, c"dp-ucb-int", ucb_int::DpUcbInt;
+    UcbInt = 8, c"dp-ucb-int", continual::ucb_int::DpUcbInt;
     /// Private-UCB (Mishra and Thakurta 2015): knows its horizon.
-    PrivateUcb = 9, c"private-ucb", private_ucb::PrivateUcb;
+    PrivateUcb = 9, c"private-ucb", continual::private_ucb::PrivateUcb;
     /// EXP3 (Auer et al. 2003): the baseline for adversarial rewards, without privacy.
-    NonprivateExp3 = 10, c"nonprivate-exp3", exp3::Exp3;
+    NonprivateExp3 = 10, c"nonprivate-exp3", adversarial::exp3::Exp3;
     /// DP-Lambda-Lap over any base policy (Tossou and Dimitrakakis 2017).
-    Lap = 11, c"dp-lap", lap::Lap;
+    Lap = 11, c"dp-lap", adversarial::lap::Lap;
     /// DP-EXP3-Lap: the same over EXP3.
-    Exp3Lap = 12, c"dp-exp3-lap", exp3_lap::Exp3Lap;
+    Exp3Lap = 12, c"dp-exp3-lap", adversarial::exp3_lap::Exp3Lap;
     /// EXP3 in intervals, private by its own randomness (Tossou and Dimitrakakis 2017).
-    Exp3Tau = 13, c"exp3-tau", exp3_tau::Exp3Tau;
+    Exp3Tau = 13, c"exp3-tau", adversarial::exp3_tau::Exp3Tau;
     /// Batched Tsallis-INF for heavy tails (Asi, Raman, Talwar 2025): adversarial rewards.
-    Tsallis = 14, c"tsallis", tsallis::Tsallis;
+    Tsallis = 14, c"tsallis", adversarial::tsallis::Tsallis;
     /// SDP-AE: arm elimination on shuffled batches (Tenenbaum et al. 2021).
-    SdpAe = 15, c"sdp-ae", sdp_ae::SdpAe;
+    SdpAe = 15, c"sdp-ae", elimination::sdp_ae::SdpAe;
     /// VB-SDP-AE: the same with batches that double.
-    VbSdpAe = 16, c"vb-sdp-ae", vb_sdp_ae::VbSdpAe;
+    VbSdpAe = 16, c"vb-sdp-ae", elimination::vb_sdp_ae::VbSdpAe;
     /// LDP-UCB: UCB on rewards privatised on the user's device (Ren et al. 2020).
-    LdpUcb = 17, c"ldp-ucb", ldp_ucb::LdpUcb;
+    LdpUcb = 17, c"ldp-ucb", local::ldp_ucb::LdpUcb;
     /// LDP KL-UCB: the same with the Kullback-Leibler index.
-    LdpKlUcb = 18, c"ldp-klucb", ldp_klucb::LdpKlUcb;
+    LdpKlUcb = 18, c"ldp-klucb", local::ldp_klucb::LdpKlUcb;
     /// DP-IMED with the exact Chernoff index: the policy we recommend.
-    Imed = 20, c"dp-imed", imed::DpImed;
+    Imed = 20, c"dp-imed", batched::imed::DpImed;
     /// DP-KLUCB: the optimistic index of d_eps (Azize et al. 2025).
-    KlUcb = 21, c"dp-klucb", klucb::DpKlUcb;
+    KlUcb = 21, c"dp-klucb", batched::klucb::DpKlUcb;
     /// Lazy-DP-TS: Thompson sampling, with propensities (Hu and Hegde 2022).
-    Ts = 22, c"dp-ts", ts::LazyTs;
+    Ts = 22, c"dp-ts", batched::ts::LazyTs;
 }
 
 impl Algorithm {

@@ -44,10 +44,10 @@
 //! at most 2^20 arms.
 //! The constructor computes losses for about a millisecond.
 
-use super::index::Scores;
-use super::{ArmState, Policy, Pull};
 use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::policy::scores::Scores;
+use crate::policy::{ArmState, Policy, Pull};
 use crate::privacy::composition::zcdp_to_approximate;
 use crate::privacy::{Heterogeneous, PrivacyLoss, Responses, least_near};
 use crate::random::{Random, Seed};
@@ -452,7 +452,11 @@ mod tests {
                 let at = |c: f64| excess(&Schedule { c, ..schedule }.releases(), epsilon, DELTA);
                 assert!(at(schedule.c) <= 0.0 && at(1.005 * schedule.c) > 0.0, "{epsilon} {batch}");
                 println!("{epsilon} {batch}: {} {} {}", schedule.interval, schedule.next(0), schedule.c);
-                assert!(batch != 0 || schedule.next(0) == first && schedule.c >= less, "{epsilon}: {}", schedule.next(0));
+                assert!(
+                    batch != 0 || schedule.next(0) == first && schedule.c >= less,
+                    "{epsilon}: {}",
+                    schedule.next(0)
+                );
             }
         }
         assert_eq!((within(1.0, 1).fixed, within(1.0, 1000).fixed), (Some(253), Some(1000)));
@@ -488,7 +492,10 @@ mod tests {
                             assert!(epsilon < 1e-2 || exponent < 1.01, "{epsilon} {delta} {exponent} {batch}");
                             continue;
                         };
-                        assert!(excess(&schedule.releases(), epsilon, delta) <= 0.0, "{epsilon} {delta} {exponent} {batch}");
+                        assert!(
+                            excess(&schedule.releases(), epsilon, delta) <= 0.0,
+                            "{epsilon} {delta} {exponent} {batch}"
+                        );
                         assert!(schedule.c >= 0.9, "{epsilon} {delta} {exponent} {batch}: {}", schedule.c);
                     }
                 }

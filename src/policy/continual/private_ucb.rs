@@ -11,7 +11,7 @@
 //!
 //! Cost: select O(K) (vector code), update O(1) and one noise; 400 bytes an arm, at most 2^18 arms.
 
-use super::continual::{ContinualUcb, Rule};
+use super::{ContinualUcb, Rule};
 use crate::config::Config;
 use crate::counter::Binary;
 use crate::error::{Error, Result};

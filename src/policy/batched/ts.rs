@@ -15,14 +15,14 @@
 //! min(32 K, 512) nodes, and so does every `select_among` (with n for K): this
 //! is a policy for hundreds of arms, at most 2^10. 308 bytes an arm.
 
-use super::batched::loss;
-use super::{ArmState, Flexible, Policy, Pull};
+use super::room::loss;
 use crate::batch::Batch;
 use crate::config::Config;
 #[cfg(feature = "test-hooks")]
 use crate::config::Fault;
 use crate::error::{Error, Result};
 use crate::noise::{Noise, NoiseSource};
+use crate::policy::{ArmState, Flexible, Policy, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;

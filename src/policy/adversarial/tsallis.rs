@@ -34,10 +34,10 @@
 //! draw; about 5 ns an arm), O(1) else; 40 bytes an arm, at most 2^20 arms.
 
 use super::intervals::Intervals;
-use super::{ArmState, Policy, Pull};
 use crate::config::Config;
 use crate::error::Result;
 use crate::noise::LaplaceSource;
+use crate::policy::{ArmState, Policy, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;

@@ -20,7 +20,7 @@
 //! Cost: select and update O(1); a batch's end a few D's, each some Newton steps over m terms, and
 //! O(log K); 168 bytes an arm. See [`batched`](super::batched) for batches, delays, many arms.
 
-use super::batched::{Batched, Cumulant, Evidence, Index};
+use super::room::{Batched, Cumulant, Evidence, Index};
 use crate::config::Config;
 use crate::error::Result;
 use crate::random::Seed;
@@ -86,7 +86,11 @@ impl Chernoff {
                 first += w * (n * v - phi);
                 second -= w * w * (n * v * (1.0 - v) + bend);
             }
-            if first > 0.0 { low = l } else { high = l }
+            if first > 0.0 {
+                low = l
+            } else {
+                high = l
+            }
             let newton = l - first / second;
             let next = if newton > low && newton < high { newton } else { 0.5 * (low + high) };
             if (next - l).abs() <= 1e-9 * l {
@@ -123,10 +127,10 @@ fn log_remaining(q: f64, s: f64, remaining: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::batched::Schedule;
-    use super::super::klucb::{kl, private_divergence};
+    use super::super::room::Schedule;
     use super::*;
     use crate::noise::Noise;
+    use crate::policy::kl::{kl, private_divergence};
     use crate::random::Random;
     use crate::reward::Reward;
 
@@ -154,11 +158,14 @@ mod tests {
                     let arm = schedule.evidence(0.0, released, released);
                     let arm = schedule.evidence(share * arm.weight, released, released);
                     for q in [0.1, 0.5, 0.99, 1.0] {
-        let heaviest = arm.batches[released - 1].weight;
+                        let heaviest = arm.batches[released - 1].weight;
                         let l = |i: u32| epsilon / heaviest * f64::from(i) / 20_000.0;
                         let brute = (0..20_000).map(|i| expression(&arm, noise, q, l(i))).fold(0.0, f64::max);
                         let (value, slope) = chernoff.exponent(&arm, q);
-                        assert!(value >= brute * (1.0 - 1e-9) && value <= brute * (1.0 + 1e-3) + 1e-3, "{value} {brute}");
+                        assert!(
+                            value >= brute * (1.0 - 1e-9) && value <= brute * (1.0 + 1e-3) + 1e-3,
+                            "{value} {brute}"
+                        );
                         let step = 1e-6;
                         let difference = (value - chernoff.exponent(&arm, q - step).0) / step;
                         assert!((slope - difference).abs() <= 1e-3 * slope + 1e-3, "{slope} {difference}");

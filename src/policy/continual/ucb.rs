@@ -17,7 +17,7 @@
 //! algorithm's nature: for many arms take DP-UCB-BOUND; 400 bytes an arm, whatever T, at most
 //! 2^15 arms.
 
-use super::continual::{ContinualUcb, Rule};
+use super::{ContinualUcb, Rule};
 use crate::config::Config;
 use crate::counter::{Hybrid, HybridLaws};
 use crate::error::Result;

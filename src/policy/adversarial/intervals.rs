@@ -12,11 +12,11 @@
 //! Cost: O(1) a call; 96 bytes an interval that can be open at once, about
 //! `pending_capacity / plays` of them.
 
-use super::Pull;
 use crate::batch::{Batch, Release};
 use crate::config::Config;
 use crate::error::Result;
 use crate::noise::LaplaceSource;
+use crate::policy::Pull;
 use crate::reward::Reward;
 use crate::table::{Table, queue_room};
 use std::collections::VecDeque;

@@ -3,9 +3,10 @@
 //! Plays argmax of mean + sqrt(2 ln t/n). Regret O(sum_a ln T/Delta_a).
 //! Cost: select O(K) (vector code), update O(1); 48 bytes an arm, at most 2^20 arms.
 
-use super::index::{Baseline, Rule, Scores, Tally};
+use super::{Baseline, Rule, Tally};
 use crate::config::Config;
 use crate::error::Result;
+use crate::policy::scores::Scores;
 use crate::random::Seed;
 
 /// UCB1.

@@ -7,10 +7,10 @@
 //!
 //! Cost: select and update O(log K); 64 bytes an arm and those of the intervals.
 
-use super::Algorithm;
 use super::lap::Lap;
 use crate::config::Config;
 use crate::error::Result;
+use crate::policy::Algorithm;
 use crate::random::Seed;
 
 pub enum Exp3Lap {}

@@ -21,12 +21,12 @@
 
 use super::exp3::known_horizon;
 use super::intervals::Intervals;
-use super::{Algorithm, ArmState, Policy, Pull};
 use crate::batch::Release;
 use crate::config::Config;
 use crate::counter::Tail;
 use crate::error::{Error, Result};
 use crate::noise::LaplaceSource;
+use crate::policy::{Algorithm, ArmState, Policy, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::Reward;

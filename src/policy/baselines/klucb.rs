@@ -6,10 +6,10 @@
 //! way, O(ln K) of them on average, all K at the worst (1.5 us each); update O(1); 24 bytes an arm, at most
 //! 2^15 arms.
 
-use super::index::{Baseline, Rule, Tally};
-use super::kl::{kl, kl_upper};
+use super::{Baseline, Rule, Tally};
 use crate::config::Config;
 use crate::error::Result;
+use crate::policy::kl::{kl, kl_upper};
 use crate::random::Seed;
 
 /// KL-UCB.

@@ -7,10 +7,10 @@
 //! Cost: select O(1) while answers are prompt (at worst O(|S|)), a round's end O(|S|), so update O(1)
 //! amortised; 24 bytes an arm, at most 2^20 arms.
 
-use super::index::Tally;
-use super::{ArmState, Policy, Pull};
+use super::Tally;
 use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::policy::{ArmState, Policy, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::Reward;

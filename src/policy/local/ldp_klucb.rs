@@ -9,9 +9,9 @@
 //! Cost: KL-UCB's.
 
 use super::ldp_ucb::{IndexPolicy, OnBits};
-use super::nonprivate_klucb::KlUcb;
 use crate::config::Config;
 use crate::error::Result;
+use crate::policy::baselines::klucb::KlUcb;
 use crate::random::Seed;
 
 /// KL-UCB on bits.

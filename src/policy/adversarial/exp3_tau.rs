@@ -44,9 +44,9 @@
 //! Cost: select O(1), O(log K) at an interval's start and end; 48 bytes an arm.
 
 use super::exp3::{Exp3, exploration, known_horizon};
-use super::{ArmState, Policy, Pull};
 use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::policy::{ArmState, Policy, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::privacy::composition::bounded_range_to_zcdp;
 use crate::random::Seed;
@@ -271,7 +271,8 @@ mod tests {
             changed[at] = top - table[at];
             [1e-1, 1e-2, 1e-3].iter().any(|&delta| {
                 let claim = loss(arms, draws.into(), draws.into(), 1).epsilon(delta, 1);
-                f64::max(hockey_stick(arms, [&table, &changed], claim), hockey_stick(arms, [&changed, &table], claim)) > delta
+                f64::max(hockey_stick(arms, [&table, &changed], claim), hockey_stick(arms, [&changed, &table], claim))
+                    > delta
             })
         })
     }
@@ -284,7 +285,9 @@ mod tests {
 
     #[test]
     fn tau_is_the_smallest_that_fits() {
-        for (horizon, epsilon, delta) in [(1 << 18, 1.0, 1e-6), (1_000_000, 0.1, 1e-8), (1000, 5.0, 1e-3), (1, 1.0, 0.1)] {
+        for (horizon, epsilon, delta) in
+            [(1 << 18, 1.0, 1e-6), (1_000_000, 0.1, 1e-8), (1000, 5.0, 1e-3), (1, 1.0, 0.1)]
+        {
             let config = config(horizon, epsilon, delta);
             let policy = policy(&config);
             let at = |tau: u64| {

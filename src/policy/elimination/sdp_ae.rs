@@ -27,9 +27,9 @@
 //! batches; 2^20 at most); a batch's end O(|V|), a phase's O(|V|) and some 80 log-MGFs for each size of
 //! batches; 72 bytes an arm, at most 2^20 arms.
 
-use super::{ArmState, Policy, Pull, ShuffledPolicy};
 use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::policy::{ArmState, Policy, Pull, ShuffledPolicy};
 use crate::privacy::PrivacyLoss;
 use crate::privacy::calibration::ShuffleNoise;
 use crate::random::{Random, Seed};
@@ -138,7 +138,8 @@ impl<S: BatchSizes> ShuffledElimination<S> {
         }
         let (epsilon, delta) = (config.epsilon_per_reward()?, config.delta_per_reward()?);
         let plan = |users| Params::new(epsilon, delta, users, config.shuffle_printed);
-        let arm = Arm { batch: Encoded::default(), early: Encoded::default(), ones: 0, mean: f64::NAN, width: f64::NAN };
+        let arm =
+            Arm { batch: Encoded::default(), early: Encoded::default(), ones: 0, mean: f64::NAN, width: f64::NAN };
         let mut policy = Self {
             plans: S::plans(config, plan)?,
             ln_inverse_beta: config.ln_inverse_beta(),

@@ -13,7 +13,7 @@
 //! Cost: select O(K) (vector code, no logarithm an arm), update O(1) and one noise; 400 bytes an
 //! arm, whatever T, at most 2^18 arms.
 
-use super::continual::{ContinualUcb, Rule};
+use super::{ContinualUcb, Rule};
 use crate::config::Config;
 use crate::counter::{Hybrid, HybridLaws};
 use crate::error::Result;

@@ -7,11 +7,16 @@
 //! both worlds, the density is a product over p-sums, and those with the changed reward cost eps in
 //! all (the argument of Theorem P in [`crate::privacy`] with several p-sums a reward).
 
-use super::index::Scores;
-use super::{ArmState, Policy, Pull};
+pub mod private_ucb;
+pub mod ucb;
+pub mod ucb_bound;
+pub mod ucb_int;
+
 use crate::config::Config;
 use crate::counter::RunningSum;
 use crate::error::Result;
+use crate::policy::scores::Scores;
+use crate::policy::{ArmState, Policy, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;

@@ -25,13 +25,13 @@
 //! it if they were like those before, and arms without a release are covered in turn. With answers
 //! at once nothing is ever covered, and the policy is the published one.
 
-use super::{ArmState, Flexible, Policy, Pull};
 use crate::batch::Batch;
 use crate::config::Config;
 #[cfg(feature = "test-hooks")]
 use crate::config::Fault;
 use crate::error::{Error, Result};
 use crate::noise::{Noise, NoiseSource};
+use crate::policy::{ArmState, Flexible, Policy, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::Reward;

@@ -13,11 +13,11 @@
 //! Cost: select O(1) amortised, update O(1), an epoch's end O(|S|) noises; 80 bytes an arm, at
 //! most 2^18 arms.
 
-use super::{ArmState, Policy, Pull};
 use crate::batch::Batch;
 use crate::config::Config;
 use crate::error::Result;
 use crate::noise::LaplaceSource;
+use crate::policy::{ArmState, Policy, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::Reward;

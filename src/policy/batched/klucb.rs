@@ -13,9 +13,10 @@
 //! Cost: select and update O(1); a batch's end a few indices (at most 50 bisections each) and
 //! O(log K); 168 bytes an arm. See [`batched`](super::batched) for batches, delays, many arms.
 
-use super::batched::{Batched, Evidence, Index};
+use super::room::{Batched, Evidence, Index};
 use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::policy::kl::kl;
 use crate::random::Seed;
 use crate::tournament::Line;
 
@@ -55,21 +56,6 @@ impl Optimist {
     }
 }
 
-/// d_eps(x, y) for x <= y: the least evidence, a pull, that an eps-DP policy can have of an arm's
-/// mean being x and not y (Azize et al. 2025). The yardstick of regret: see the crate's table.
-pub fn private_divergence(x: f64, y: f64, epsilon: f64) -> f64 {
-    let shrink = (-epsilon).exp();
-    let left = 1.0 - y + y * shrink;
-    // the z that an adversary would choose: if below x, noise does not help it
-    if y * shrink / left <= x { kl(x, y) } else { -epsilon * x - left.ln() }
-}
-
-/// kl(Bernoulli(x), Bernoulli(y)).
-pub fn kl(x: f64, y: f64) -> f64 {
-    let term = |a: f64, b: f64| if a == 0.0 { 0.0 } else { a * (a / b).ln() };
-    term(x, y) + term(1.0 - x, 1.0 - y)
-}
-
 /// max{ q : d_eps(x, q) <= budget }, and its derivative in the budget.
 fn reach(x: f64, budget: f64, epsilon: f64) -> (f64, f64) {
     if x >= 1.0 {
@@ -98,25 +84,7 @@ fn reach(x: f64, budget: f64, epsilon: f64) -> (f64, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// inf_z { eps |z - x| + kl(z, y) } over a fine grid.
-    #[test]
-    fn the_divergence_is_the_infimum() {
-        for epsilon in [0.05, 0.5, 3.0] {
-            for x in [0.0, 0.01, 0.3, 0.8] {
-                for y in [0.02, 0.31, 0.5, 0.95] {
-                    if x > y {
-                        continue;
-                    }
-                    let at = |i: u32| f64::from(i) / 100_000.0;
-                    let price = |z: f64| epsilon * (z - x).abs() + kl(z, y);
-                    let brute = (0..=100_000).map(|i| price(at(i))).fold(f64::INFINITY, f64::min);
-                    let value = private_divergence(x, y, epsilon);
-                    assert!((value - brute).abs() < 1e-7, "{epsilon} {x} {y}: {value} {brute}");
-                }
-            }
-        }
-    }
+    use crate::policy::kl::private_divergence;
 
     #[test]
     fn the_reach_inverts_the_divergence() {

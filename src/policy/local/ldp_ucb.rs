@@ -17,11 +17,11 @@
 //!
 //! Cost: UCB1's.
 
-use super::nonprivate_ucb1::Ucb1;
-use super::{ArmState, Flexible, Policy, Pull};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::local::RandomizedResponse;
+use crate::policy::baselines::ucb1::Ucb1;
+use crate::policy::{ArmState, Flexible, Policy, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::Reward;

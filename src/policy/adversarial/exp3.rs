@@ -14,9 +14,9 @@
 //! Cost: select and update O(log K); 40 bytes an arm (see [`Weights`] for the tree, and why).
 
 use super::weights::Weights;
-use super::{ArmState, Policy, Pull};
 use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::policy::{ArmState, Policy, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;

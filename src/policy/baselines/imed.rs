@@ -4,10 +4,10 @@
 //! order, which is optimal for coins; no confidence level, no bisection.
 //! Cost: select O(K) divergences, update O(1); 24 bytes an arm, at most 2^20 arms.
 
-use super::index::{Baseline, Rule, Tally};
-use super::kl::kl;
+use super::{Baseline, Rule, Tally};
 use crate::config::Config;
 use crate::error::Result;
+use crate::policy::kl::kl;
 use crate::random::Seed;
 
 /// IMED.

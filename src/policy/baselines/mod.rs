@@ -1,0 +1,132 @@
+//! Baselines WITHOUT privacy, on exact sums: what privacy costs is told by them.
+
+pub mod imed;
+pub mod klucb;
+pub mod se;
+pub mod ucb1;
+
+use crate::config::Config;
+use crate::error::Result;
+use crate::policy::{ArmState, Policy, Pull};
+use crate::privacy::PrivacyLoss;
+use crate::reward::Reward;
+use crate::table::Table;
+use std::f64::consts::LN_2;
+
+/// Exact sums of what was answered: for baselines WITHOUT privacy.
+pub struct Tally {
+    pub arms: Table<Counts>,
+    /// Decisions that were not cancelled.
+    pulls: u64,
+    /// Readable widths hold with chance 1 - beta: ln(1/beta).
+    ln_inverse_beta: f64,
+}
+
+#[derive(Clone, Default)]
+pub struct Counts {
+    sum: i64,
+    pub count: u64,
+    /// Decisions not yet answered: they count as pulls, so that a burst of decisions without
+    /// answers spreads over the arms.
+    in_flight: u64,
+}
+
+impl Counts {
+    pub fn pulls(&self) -> u64 {
+        self.count + self.in_flight
+    }
+
+    /// The mean, 0 while there is none.
+    pub fn mean(&self) -> f64 {
+        self.sum as f64 / Reward::ONE as f64 / self.count.max(1) as f64
+    }
+}
+
+impl Tally {
+    pub fn new(config: &Config) -> Result<Tally> {
+        let arms = Table::new(config.arms as usize, |_| Counts::default())?;
+        Ok(Tally { arms, pulls: 0, ln_inverse_beta: config.ln_inverse_beta() })
+    }
+
+    /// ln t, t the number of the next decision.
+    pub fn ln_t(&self) -> f64 {
+        ((self.pulls + 1) as f64).ln()
+    }
+
+    pub fn pull(&mut self, arm: u32) -> Pull {
+        self.arms[arm as usize].in_flight += 1;
+        self.pulls += 1;
+        Pull { arm, phase: 0, propensity: 1.0 }
+    }
+
+    pub fn observe(&mut self, pull: Pull, reward: Reward) {
+        let arm = &mut self.arms[pull.arm as usize];
+        arm.in_flight -= 1;
+        arm.count += 1;
+        arm.sum += reward.units();
+    }
+
+    pub fn cancel(&mut self, pull: Pull) {
+        self.arms[pull.arm as usize].in_flight -= 1;
+        self.pulls -= 1;
+    }
+
+    /// Mean and Hoeffding interval.
+    pub fn state(&self, arm: u32) -> ArmState {
+        let counts = &self.arms[arm as usize];
+        if counts.count == 0 {
+            return ArmState { mean: f64::NAN, width: f64::NAN, active: true };
+        }
+        let width = ((LN_2 + self.ln_inverse_beta) / (2.0 * counts.count as f64)).sqrt();
+        ArmState { mean: counts.mean(), width, active: true }
+    }
+}
+
+/// What a baseline adds to its tally: who is best.
+pub trait Rule: Send {
+    /// The arm to play.
+    fn best(&self, tally: &Tally) -> u32;
+
+    /// An arm's counts have changed.
+    fn changed(&mut self, _tally: &Tally, _arm: u32) {}
+}
+
+/// A policy on exact sums, WITHOUT privacy.
+pub struct Baseline<R> {
+    pub tally: Tally,
+    pub rule: R,
+}
+
+impl<R: Rule> Policy for Baseline<R> {
+    fn choose(&mut self) -> Pull {
+        let pull = self.tally.pull(self.rule.best(&self.tally));
+        self.rule.changed(&self.tally, pull.arm);
+        pull
+    }
+
+    fn observe(&mut self, pull: Pull, reward: Reward) {
+        self.tally.observe(pull, reward);
+        self.rule.changed(&self.tally, pull.arm);
+    }
+
+    fn cancel(&mut self, pull: Pull) {
+        self.tally.cancel(pull);
+        self.rule.changed(&self.tally, pull.arm);
+    }
+
+    fn arm(&self, arm: u32) -> ArmState {
+        self.tally.state(arm)
+    }
+
+    fn phase(&self) -> u32 {
+        0
+    }
+
+    fn active(&self) -> u32 {
+        self.tally.arms.len() as u32
+    }
+
+    fn privacy(&self) -> PrivacyLoss {
+        PrivacyLoss::Unbounded
+    }
+}
