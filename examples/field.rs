@@ -1,4 +1,4 @@
-//! The field: mean, p99 and largest pseudo-regret of the policies on two instances, as a table.
+//! The field: mean, p99 and largest pseudo-regret of the policies on three instances, as a table.
 //!
 //! `cargo run --release --example field -- [--runs 200] [--horizon 1000000] [--in-flight 0]
 //! [--threads 2] [--policies dp-imed,dp-klucb,dp-ts,dp-se,nonprivate-ucb1]`
@@ -13,7 +13,7 @@ use std::ffi::CString;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-const INSTANCES: [(&str, &[f64]); 2] = [
+const INSTANCES: [(&str, &[f64]); 3] = [
     ("A", &[0.75, 0.625, 0.5, 0.375, 0.25]),
     (
         "B",
@@ -30,6 +30,7 @@ const INSTANCES: [(&str, &[f64]); 2] = [
             0.01,
         ],
     ),
+    ("C", &[0.75, 0.7, 0.7, 0.7, 0.7]),
 ];
 const EPSILONS: [f64; 3] = [0.1, 0.25, 1.0];
 

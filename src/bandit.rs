@@ -43,6 +43,8 @@ pub struct Report {
     pub delta_spent: f64,
     /// False for baselines and under a test seed.
     pub is_private: bool,
+    /// Releases that contradicted their arm's past, so that it was forgotten.
+    pub changes_detected: u64,
 }
 
 /// What may be published about one arm.
@@ -54,6 +56,8 @@ pub struct ArmReport {
     pub width: f64,
     /// Decisions for this arm that were not cancelled and did not expire.
     pub pulls: u64,
+    /// Rewards behind the mean, 0 before the first release; each with its power where there is a memory.
+    pub effective_pulls: f64,
     /// False once the arm is out of the race.
     pub active: bool,
 }
@@ -160,7 +164,7 @@ impl Bandit {
     /// internal failure.
     pub fn retire_arm(&self, arm: u32) -> Result<()> {
         let inner = &mut *self.lock()?;
-        inner.check_live(arm)?;
+        inner.check_live(&[arm], "retire_arm")?;
         let last = inner.policy.active() == 1;
         let policy = inner.policy.flexible().ok_or(Error::Unsupported("retire_arm"))?;
         if last {
@@ -255,6 +259,7 @@ impl Bandit {
             epsilon_spent,
             delta_spent,
             is_private: !self.seeded && loss != PrivacyLoss::Unbounded,
+            changes_detected: inner.policy.changes(),
         })
     }
 
@@ -281,6 +286,7 @@ impl Bandit {
                     mean: self.range.mean_from_unit(state.mean),
                     width: self.range.width_from_unit(state.width),
                     pulls: inner.pulls[arm as usize],
+                    effective_pulls: state.effective_pulls,
                     active: state.active,
                 },
             );
@@ -361,13 +367,10 @@ impl Inner {
     }
 
     fn select_among(&mut self, arms: &[u32]) -> Result<Decision> {
-        if self.policy.flexible().is_none() {
-            return Err(Error::Unsupported("select_among"));
-        }
+        self.check_live(arms, "select_among")?;
         if arms.is_empty() {
             return Err(Error::config("arms", "must name one at least", "none"));
         }
-        arms.iter().try_for_each(|&arm| self.check_live(arm))?;
         if let Some(event) = self.engine.make_room() {
             self.apply(event);
         }
@@ -376,12 +379,16 @@ impl Inner {
         Ok(self.issue(pull))
     }
 
-    fn check_live(&self, arm: u32) -> Result<()> {
-        if arm as usize >= self.pulls.len() {
-            return Err(Error::config("arm", &format!("must be below {}", self.pulls.len()), arm));
-        }
-        if !self.policy.arm(arm).active {
-            return Err(Error::config("arm", "must be live", arm));
+    /// Are these arms that can be played, and can the policy do what is asked?
+    fn check_live(&mut self, arms: &[u32], what: &'static str) -> Result<()> {
+        let policy = self.policy.flexible().ok_or(Error::Unsupported(what))?;
+        for &arm in arms {
+            if arm as usize >= self.pulls.len() {
+                return Err(Error::config("arm", &format!("must be below {}", self.pulls.len()), arm));
+            }
+            if !policy.is_live(arm) {
+                return Err(Error::config("arm", "must be live", arm));
+            }
         }
         Ok(())
     }

@@ -50,6 +50,12 @@ pub struct Config {
     /// This process's name in a fleet: below 2^16 the node of its tickets itself, larger ones are mixed;
     /// 0 = random.
     pub node: u64,
+    /// M, in decisions, `1024 ..= 2^40`: DP-IMED and DP-MED forget what they learned more than M
+    /// decisions ago, half of it earlier. About half the time between changes. 0 = never forget.
+    pub memory: u64,
+    /// f in `[0, 1]`: DP-IMED, DP-KLUCB, DP-MED and Lazy-DP-TS play every arm with a chance of f/K at
+    /// least, K the number of arms that could be played. It costs f times the mean gap a decision.
+    pub min_propensity: f64,
     /// A fault to build in, for the tests that must notice it.
     #[cfg(feature = "test-hooks")]
     #[doc(hidden)]
@@ -141,6 +147,8 @@ impl Config {
             base: 0,
             shuffle_printed: false,
             node: 0,
+            memory: 0,
+            min_propensity: 0.0,
             #[cfg(feature = "test-hooks")]
             fault: Fault::None,
         }
@@ -150,6 +158,10 @@ impl Config {
     pub const MAX_ARMS: u32 = 1 << 24;
     /// The most decisions that may be in flight.
     pub const MAX_PENDING: u32 = 1 << 24;
+    /// The shortest memory but none.
+    pub const LEAST_MEMORY: u64 = 1 << 10;
+    /// The longest memory but an endless one.
+    pub const MOST_MEMORY: u64 = 1 << 40;
 
     /// Checks what holds for every policy; epsilon and delta are checked by those that use them.
     pub(crate) fn check(&self) -> Result<RewardRange> {
@@ -170,6 +182,12 @@ impl Config {
         }
         if self.answer_window > Self::MAX_PENDING {
             return Err(Error::config("answer_window", "must be at most 2^24", self.answer_window));
+        }
+        if self.memory != 0 && !(Self::LEAST_MEMORY..=Self::MOST_MEMORY).contains(&self.memory) {
+            return Err(Error::config("memory", "must be 0 or in 1024..=2^40", self.memory));
+        }
+        if !(0.0..=1.0).contains(&self.min_propensity) {
+            return Err(Error::config("min_propensity", "must be in [0, 1]", self.min_propensity));
         }
         RewardRange::new(self.reward_min, self.reward_max, self.reward_bits, self.clamp_rewards)
     }

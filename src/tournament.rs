@@ -72,12 +72,6 @@ impl Tournament {
         Ok(tournament)
     }
 
-    /// A line's present form.
-    #[inline]
-    pub fn line(&self, i: usize) -> Line {
-        self.lines[i]
-    }
-
     /// The lowest line at the present point; the first one among equals.
     #[inline]
     pub fn winner(&self) -> usize {

@@ -47,6 +47,8 @@ fn extreme(random: &mut Random, algorithm: Algorithm, most_arms: u32) -> Config 
         batch: pick(random, &[0, 0, 1, 2, 1000, u32::MAX]),
         base: pick(random, Algorithm::ALL) as u32,
         shuffle_printed: random.bit(),
+        memory: pick(random, &[0, 0, 0, 0, 1 << 10, 100_000, 1 << 40]),
+        min_propensity: pick(random, &[0.0, 0.0, 0.0, 0.0, 5e-324, 0.1, 1.0]),
         test_seed: Some([random.below(256) as u8; 32]),
         ..Config::new(if algorithm == Algorithm::Lap { arms.min(1 << 10) } else { arms }, epsilon)
     }
@@ -158,6 +160,7 @@ fn more_arms_than_a_policy_can_serve_in_time_are_refused() {
 fn most_arms(algorithm: Algorithm) -> u32 {
     match algorithm {
         Algorithm::Ts => 1 << 10,
+        Algorithm::Med => 1 << 12,
         Algorithm::NonprivateKlUcb | Algorithm::LdpKlUcb | Algorithm::Ucb => 1 << 15,
         Algorithm::Se | Algorithm::UcbBound | Algorithm::PrivateUcb => 1 << 18,
         Algorithm::Imed | Algorithm::KlUcb | Algorithm::NonprivateExp3 => 1 << 24,

@@ -41,8 +41,17 @@ pub struct ArmState {
     pub mean: f64,
     /// Half-width of its confidence interval at 1 - beta, NaN before the first release.
     pub width: f64,
+    /// Rewards behind the mean, 0 before the first release; each with its power where there is a memory.
+    pub effective_pulls: f64,
     /// False once the arm is out of the race.
     pub active: bool,
+}
+
+impl ArmState {
+    /// Nothing was released of it, or nothing ever is.
+    pub(crate) fn unknown(active: bool) -> ArmState {
+        ArmState { mean: f64::NAN, width: f64::NAN, effective_pulls: 0.0, active }
+    }
 }
 
 /// A bandit algorithm as a state machine over releases.
@@ -73,6 +82,11 @@ pub trait Policy: Send {
     /// Requests that may show some arms only, arms that come and go: if this policy can.
     fn flexible(&mut self) -> Option<&mut dyn Flexible> {
         None
+    }
+
+    /// How often a release contradicted its arm's past, so that the policy forgot it.
+    fn changes(&self) -> u64 {
+        0
     }
 
     /// The decided best arm, if the policy decides one.
@@ -108,6 +122,9 @@ pub trait ShuffledPolicy {
 pub trait Flexible {
     /// The next arm to play, among these: one at least, and all of them live.
     fn choose_among(&mut self, arms: &[u32]) -> Pull;
+
+    /// Is this arm in the race?
+    fn is_live(&self, arm: u32) -> bool;
 
     /// One arm more, with the next number. May allocate.
     ///
@@ -149,6 +166,7 @@ macro_rules! algorithms {
 
             /// A fresh policy for a checked configuration.
             pub(crate) fn build(self, config: &Config, seed: &mut Seed) -> Result<Box<dyn Policy>> {
+                self.check(config)?;
                 Ok(match self {
                     $(Algorithm::$name => Box::new(<$policy>::new(config, seed)?),)*
                 })
@@ -198,11 +216,26 @@ algorithms! {
     Imed = 20, c"dp-imed", batched::imed::DpImed;
     /// DP-KLUCB: the optimistic index of d_eps (Azize et al. 2025).
     KlUcb = 21, c"dp-klucb", batched::klucb::DpKlUcb;
-    /// Lazy-DP-TS: Thompson sampling, with propensities (Hu and Hegde 2022).
+    /// Lazy-DP-TS: Thompson sampling (Hu and Hegde 2022). DP-MED dominates it.
     Ts = 22, c"dp-ts", batched::ts::LazyTs;
+    /// DP-MED: the same evidence as DP-IMED's, with propensities.
+    Med = 23, c"dp-med", batched::med::DpMed;
 }
 
 impl Algorithm {
+    /// Refuses what this policy cannot do.
+    fn check(self, config: &Config) -> Result<()> {
+        if config.memory > 0 && !matches!(self, Algorithm::Imed | Algorithm::Med) {
+            return Err(Error::config("memory", "must be 0: this policy does not forget", config.memory));
+        }
+        let explores = matches!(self, Algorithm::Imed | Algorithm::KlUcb | Algorithm::Med | Algorithm::Ts);
+        if config.min_propensity > 0.0 && !explores {
+            let rule = "must be 0: this policy does not explore so";
+            return Err(Error::config("min_propensity", rule, config.min_propensity));
+        }
+        Ok(())
+    }
+
     /// What `dpb_new` gives: the policy we recommend.
     pub const RECOMMENDED: Algorithm = Algorithm::Imed;
 

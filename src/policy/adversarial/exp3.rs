@@ -99,7 +99,7 @@ impl Policy for Exp3 {
 
     /// EXP3 keeps no means.
     fn arm(&self, _arm: u32) -> ArmState {
-        ArmState { mean: f64::NAN, width: f64::NAN, active: true }
+        ArmState::unknown(true)
     }
 
     fn phase(&self) -> u32 {

@@ -164,7 +164,7 @@ impl Policy for Exp3Tau {
 
     /// Nothing is released but the arms themselves.
     fn arm(&self, _arm: u32) -> ArmState {
-        ArmState { mean: f64::NAN, width: f64::NAN, active: true }
+        ArmState::unknown(true)
     }
 
     /// The number of draws (it wraps).

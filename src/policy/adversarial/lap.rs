@@ -123,13 +123,13 @@ impl Policy for Lap {
         let active = self.base.arm(arm).active;
         let arm = &self.arms[arm as usize];
         if arm.releases == 0 {
-            return ArmState { mean: f64::NAN, width: f64::NAN, active };
+            return ArmState::unknown(active);
         }
         let rewards = arm.rewards as f64;
         let log = 2.0 * LN_2 + self.ln_inverse_beta; // ln(4/beta)
         let noise = Tail::of(arm.releases, 1.0 / self.epsilon).width_at(log);
         let width = (log / (2.0 * rewards)).sqrt() + noise / rewards;
-        ArmState { mean: arm.sum / rewards, width, active }
+        ArmState { mean: arm.sum / rewards, width, effective_pulls: rewards, active }
     }
 
     /// The number of draws.

@@ -199,7 +199,8 @@ impl Policy for Tsallis {
     /// The mean of all releases. Adversarial rewards have no mean to estimate, hence no width.
     fn arm(&self, arm: u32) -> ArmState {
         let arm = &self.released[arm as usize];
-        ArmState { mean: arm.sum / arm.rewards as f64, width: f64::NAN, active: true }
+        let rewards = arm.rewards as f64;
+        ArmState { mean: arm.sum / rewards, width: f64::NAN, effective_pulls: rewards, active: true }
     }
 
     /// The number of draws.

@@ -75,10 +75,10 @@ impl Tally {
     pub fn state(&self, arm: u32) -> ArmState {
         let counts = &self.arms[arm as usize];
         if counts.count == 0 {
-            return ArmState { mean: f64::NAN, width: f64::NAN, active: true };
+            return ArmState::unknown(true);
         }
         let width = ((LN_2 + self.ln_inverse_beta) / (2.0 * counts.count as f64)).sqrt();
-        ArmState { mean: counts.mean(), width, active: true }
+        ArmState { mean: counts.mean(), width, effective_pulls: counts.count as f64, active: true }
     }
 }
 

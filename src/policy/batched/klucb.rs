@@ -6,14 +6,15 @@
 //! arm of mean x for one of mean y under eps-DP, and regret sum_a Delta_a ln T/d_eps(mu_a, mu*) is
 //! the least possible.
 //!
-//! The index has room for one noise while the mean carries one a batch: hence batches that at least
-//! multiply by 1.5 (smaller ratios are refused), hence [`imed`](super::imed) as the default.
-//! d_eps belongs to pure DP, so delta > 0 is refused: `imed` has a zCDP mode.
+//! An arm's total doubles with each batch. The index has room for one noise while the mean carries
+//! one a batch: hence [`imed`](super::imed) as the default. d_eps belongs to pure DP, so delta > 0 is
+//! refused, and it has no memory: `imed` has both.
 //!
 //! Cost: select and update O(1); a batch's end a few indices (at most 50 bisections each) and
-//! O(log K); 168 bytes an arm. See [`batched`](super::batched) for batches, delays, many arms.
+//! O(log K); about 440 bytes an arm. See [`least`](super::least) for delays and many arms.
 
-use super::room::{Batched, Evidence, Index};
+use super::least::{Index, Least};
+use super::released::Evidence;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::policy::kl::kl;
@@ -21,7 +22,7 @@ use crate::random::Seed;
 use crate::tournament::Line;
 
 /// DP-KLUCB.
-pub type DpKlUcb = Batched<Optimist>;
+pub type DpKlUcb = Least<Optimist>;
 
 /// The largest mean within reach, at this effective loss.
 pub struct Optimist {
@@ -33,8 +34,7 @@ impl DpKlUcb {
         if config.delta > 0.0 {
             return Err(Error::config("delta", "must be 0: this policy is pure", config.delta));
         }
-        let noise = config.noise()?;
-        Batched::with_index(Optimist::new(config.epsilon_per_reward()?), 2.0, noise, config, seed)
+        Least::with_index(Optimist::new(config.epsilon_per_reward()?), config, seed)
     }
 }
 
@@ -44,9 +44,17 @@ impl Index for Optimist {
     }
 
     /// d_eps is convex in q, so its inverse is concave in ln t, and the tangent lies above it.
-    fn tangent(&self, arm: &Evidence, log_time: f64) -> Line {
+    fn at(&self, arm: &Evidence, log_time: f64) -> (f64, Line) {
         let (reach, rise) = reach(arm.mean(), log_time / arm.covered, self.epsilon);
-        Line::through(log_time, -reach, -rise / arm.covered)
+        (-reach, Line::through(log_time, -reach, -rise / arm.covered))
+    }
+
+    fn batch(&self, arm: &Evidence, _leader: &Evidence, _index: f64) -> f64 {
+        arm.covered
+    }
+
+    fn leaders_batch(&self, leader: &Evidence) -> f64 {
+        leader.covered
     }
 }
 

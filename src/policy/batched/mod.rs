@@ -1,6 +1,15 @@
-//! Batches of every arm, each released once: the policies that we recommend.
+//! Batches of every arm, each released once: the policies that we recommend, and their room.
+//!
+//! [`room`] collects and releases; [`released`] is what it has released of an arm; [`divergence`] is what
+//! that says against a mean; [`least`] plays the least index; [`explore`] is the floor under chances.
 
+mod cumulant;
+mod divergence;
+mod explore;
 pub mod imed;
 pub mod klucb;
+mod least;
+pub mod med;
+mod released;
 mod room;
 pub mod ts;

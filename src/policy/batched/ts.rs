@@ -4,7 +4,9 @@
 //! fill batches of 1, 2, 4, ... and each is released once. With O rewards in the last release and
 //! noisy mean y, mu = clip(y + 3 ln t/(eps O)) (for Gaussian noise sigma sqrt(6 ln t)/O: both are
 //! passed with chance at most t^-3), theta ~ Beta(mu O + 1, (1 - mu) O + 1), and the arm of the
-//! largest theta is played. Arms without a release are played once, then stand at Beta(1, 1).
+//! largest theta is played. Arms without a release are played once, then stand at Beta(1, 1); with a
+//! `min_propensity` they stand there from the start. The paper's algorithm, and a baseline:
+//! [`med`](super::med) has propensities too, at a quarter of the regret.
 //!
 //! Two choices beyond the paper, both for propensities that can be trusted: t stands still between
 //! releases, so the chances of the arms do too; and they are computed, by quadrature, once after a
@@ -15,6 +17,7 @@
 //! min(32 K, 512) nodes, and so does every `select_among` (with n for K): this
 //! is a policy for hundreds of arms, at most 2^10. 308 bytes an arm.
 
+use super::explore::Explore;
 use super::room::loss;
 use crate::batch::Batch;
 use crate::config::Config;
@@ -34,6 +37,7 @@ pub struct LazyTs {
     arms: Table<Arm>,
     noise: NoiseSource,
     coins: Random,
+    explore: Explore,
     /// Readable widths hold with chance 1 - beta: ln(1/beta).
     ln_inverse_beta: f64,
     decisions: u64,
@@ -84,6 +88,7 @@ impl LazyTs {
             arms: Table::new(arms, |_| Arm::new())?,
             noise: NoiseSource::new(noise, seed.stream()),
             coins: seed.stream(),
+            explore: Explore::new(config.min_propensity),
             ln_inverse_beta: config.ln_inverse_beta(),
             decisions: 0,
             releases: 0,
@@ -136,7 +141,9 @@ impl LazyTs {
 
 impl Policy for LazyTs {
     fn choose(&mut self) -> Pull {
-        while let Some(arm) = self.unplayed.pop_front() {
+        while self.explore.share == 0.0
+            && let Some(arm) = self.unplayed.pop_front()
+        {
             if self.arms[arm as usize].live {
                 return self.play(arm, 1.0);
             }
@@ -150,7 +157,7 @@ impl Policy for LazyTs {
             self.all.compute();
             self.settled = true;
         }
-        let (arm, chance) = self.all.draw(&mut self.coins);
+        let (arm, chance) = self.all.draw(&mut self.coins, &self.explore);
         self.play(arm, chance)
     }
 
@@ -179,7 +186,7 @@ impl Policy for LazyTs {
         let width = if state.count == 0 { f64::NAN } else { noise + ((LN_2 + log) / (2.0 * count)).sqrt() };
         #[cfg(feature = "test-hooks")]
         let width = if self.fault.is(Fault::RawWidth) { width + 1e-6 * state.batch.bare_sum() } else { width };
-        ArmState { mean: state.mean.clamp(0.0, 1.0), width, active: state.live }
+        ArmState { mean: state.mean.clamp(0.0, 1.0), width, effective_pulls: count, active: state.live }
     }
 
     fn phase(&self) -> u32 {
@@ -201,7 +208,8 @@ impl Policy for LazyTs {
 
 impl Flexible for LazyTs {
     fn choose_among(&mut self, arms: &[u32]) -> Pull {
-        if let Some(&arm) = arms.iter().find(|&&arm| self.arms[arm as usize].pulls == 0) {
+        let unplayed = |&&arm: &&u32| self.explore.share == 0.0 && self.arms[arm as usize].pulls == 0;
+        if let Some(&arm) = arms.iter().find(unplayed) {
             self.unplayed.retain(|&other| other != arm);
             return self.play(arm, 1.0);
         }
@@ -215,8 +223,12 @@ impl Flexible for LazyTs {
             }
         }
         self.some.compute();
-        let (arm, chance) = self.some.draw(&mut self.coins);
+        let (arm, chance) = self.some.draw(&mut self.coins, &self.explore);
         self.play(arm, chance)
+    }
+
+    fn is_live(&self, arm: u32) -> bool {
+        self.arms[arm as usize].live
     }
 
     fn add_arm(&mut self) -> Result<()> {
@@ -415,12 +427,17 @@ impl Chances {
         }
     }
 
-    fn draw(&self, coins: &mut Random) -> (u32, f64) {
-        let total = self.entries[self.entries.len() - 1].cumulated;
-        let mark = coins.unit() * total;
-        let drawn = self.entries.partition_point(|entry| entry.cumulated <= mark);
-        let entry = &self.entries[drawn.min(self.entries.len() - 1)];
-        (entry.arm, entry.chance)
+    fn draw(&self, coins: &mut Random, explore: &Explore) -> (u32, f64) {
+        let arms = self.entries.len();
+        let drawn = match explore.tosses(coins) {
+            true => coins.below(arms as u64) as usize,
+            false => {
+                let mark = coins.unit() * self.entries[arms - 1].cumulated;
+                self.entries.partition_point(|entry| entry.cumulated <= mark).min(arms - 1)
+            }
+        };
+        let entry = &self.entries[drawn];
+        (entry.arm, explore.mix(1.0 / arms as f64, entry.chance))
     }
 }
 

@@ -139,14 +139,14 @@ impl<S: RunningSum> Policy for ContinualUcb<S> {
     fn arm(&self, arm: u32) -> ArmState {
         let arm = &self.arms[arm as usize];
         if arm.count == 0 {
-            return ArmState { mean: f64::NAN, width: f64::NAN, active: true };
+            return ArmState::unknown(true);
         }
         // Hoeffding for the rewards and the tail for the noise, beta/2 each
         let n = arm.count as f64;
         let log = 2.0 * LN_2 + self.ln_inverse_beta; // ln(4/beta)
         let noise = arm.sum.tail().width_at(log) / Reward::ONE as f64 / n;
         let width = (log / (2.0 * n)).sqrt() + noise;
-        ArmState { mean: arm.mean(), width, active: true }
+        ArmState { mean: arm.mean(), width, effective_pulls: n, active: true }
     }
 
     fn phase(&self) -> u32 {

@@ -337,12 +337,17 @@ impl Policy for DpUcbInt {
     fn arm(&self, arm: u32) -> ArmState {
         let arm = &self.arms[arm as usize];
         if arm.releases == 0 {
-            return ArmState { mean: f64::NAN, width: f64::NAN, active: true };
+            return ArmState::unknown(true);
         }
         // Hoeffding for the rewards and Laplace for the noise, beta/2 each
         let log = LN_2 + self.ln_inverse_beta; // ln(2/beta)
         let rewards = ((LN_2 + log) / (2.0 * arm.released_at as f64)).sqrt();
-        ArmState { mean: arm.mean, width: rewards + arm.scale * log, active: true }
+        ArmState {
+            mean: arm.mean,
+            width: rewards + arm.scale * log,
+            effective_pulls: arm.released_at as f64,
+            active: true,
+        }
     }
 
     /// The most releases of an arm.

@@ -105,6 +105,8 @@ struct Arm {
     ones: u64,
     mean: f64,
     width: f64,
+    /// Rewards in it.
+    count: u64,
 }
 
 /// Messages of one batch, of which only their number of ones is kept.
@@ -138,8 +140,14 @@ impl<S: BatchSizes> ShuffledElimination<S> {
         }
         let (epsilon, delta) = (config.epsilon_per_reward()?, config.delta_per_reward()?);
         let plan = |users| Params::new(epsilon, delta, users, config.shuffle_printed);
-        let arm =
-            Arm { batch: Encoded::default(), early: Encoded::default(), ones: 0, mean: f64::NAN, width: f64::NAN };
+        let arm = Arm {
+            batch: Encoded::default(),
+            early: Encoded::default(),
+            ones: 0,
+            mean: f64::NAN,
+            width: f64::NAN,
+            count: 0,
+        };
         let mut policy = Self {
             plans: S::plans(config, plan)?,
             ln_inverse_beta: config.ln_inverse_beta(),
@@ -203,7 +211,7 @@ impl<S: BatchSizes> ShuffledElimination<S> {
         for &arm in &self.viable {
             let arm = &mut self.arms[arm as usize];
             arm.mean = (arm.ones as f64 - self.noise_mean) / self.pulls as f64;
-            arm.width = width;
+            (arm.width, arm.count) = (width, self.pulls);
             best = best.max(arm.mean);
         }
         let arms = &self.arms;
@@ -257,7 +265,12 @@ impl<S: BatchSizes> Policy for ShuffledElimination<S> {
 
     fn arm(&self, arm: u32) -> ArmState {
         let state = &self.arms[arm as usize];
-        ArmState { mean: state.mean, width: state.width, active: self.is_viable(arm) }
+        ArmState {
+            mean: state.mean,
+            width: state.width,
+            effective_pulls: state.count as f64,
+            active: self.is_viable(arm),
+        }
     }
 
     fn phase(&self) -> u32 {

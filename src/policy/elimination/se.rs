@@ -50,11 +50,13 @@ struct Arm {
     /// As last released.
     mean: f64,
     width: f64,
+    /// Rewards in it.
+    count: u64,
 }
 
 impl Arm {
     fn new() -> Arm {
-        Arm { batch: Batch::default(), in_flight: 0, mean: f64::NAN, width: f64::NAN }
+        Arm { batch: Batch::default(), in_flight: 0, mean: f64::NAN, width: f64::NAN, count: 0 }
     }
 
     /// Does the open epoch still need a pull of this arm, beyond those in flight?
@@ -152,7 +154,8 @@ impl DpSe {
         let bare = self.bare_means();
         for &arm in &self.viable {
             let arm = &mut self.arms[arm as usize];
-            arm.mean = arm.batch.release(&mut self.noise).mean();
+            let release = arm.batch.release(&mut self.noise);
+            (arm.mean, arm.count) = (release.mean(), release.count);
             arm.width = width;
             best = best.max(arm.mean);
         }
@@ -249,7 +252,12 @@ impl Policy for DpSe {
 
     fn arm(&self, arm: u32) -> ArmState {
         let state = &self.arms[arm as usize];
-        ArmState { mean: state.mean, width: state.width, active: self.viable.binary_search(&arm).is_ok() }
+        ArmState {
+            mean: state.mean,
+            width: state.width,
+            effective_pulls: state.count as f64,
+            active: self.viable.binary_search(&arm).is_ok(),
+        }
     }
 
     fn phase(&self) -> u32 {

@@ -1,0 +1,428 @@
+//! The least index plays: what DP-IMED and DP-KLUCB share. Such a policy is an [`Index`]; all else is
+//! here and in the [`room`](super::room).
+//!
+//! **Which arm.** The least index over all arms, without computing all of them: an index is a
+//! function of one public number x (the leading mean; the time), and has a line that is nowhere above
+//! it. Arms are kept by these lines in a [`Tournament`]; the lowest one's index is computed and put in
+//! its place, until the lowest is an index. So a batch's end costs a few indices and O(log K), and
+//! every other decision O(1).
+//!
+//! **Batches.** An arm that comes first is played until its `goal`: the end of the batch that the
+//! index asks for.
+//!
+//! **Delays.** Decisions in flight may cover an arm's batch before its answers are there. It then
+//! stands in the race as if it had them: with the pulls that it will have at the end of the batches
+//! that are covered, and evidence growing at its present rate. So a burst of decisions goes where the
+//! answers would send it if they were like those before, and arms without a release are covered in
+//! turn. With answers at once nothing is ever covered, and the policy is the published one.
+
+use super::explore::{Explore, even_chance};
+use super::released::Evidence;
+use super::room::Room;
+use crate::config::Config;
+#[cfg(feature = "test-hooks")]
+use crate::config::Fault;
+use crate::error::{Error, Result};
+use crate::policy::{ArmState, Flexible, Policy, Pull};
+use crate::privacy::PrivacyLoss;
+use crate::random::{Random, Seed};
+use crate::reward::Reward;
+use crate::table::{Table, room};
+use crate::tournament::{Line, Tournament};
+
+/// What makes a policy of this kind.
+pub trait Index: Send {
+    /// The public number that all indices are functions of: from the leading released mean, or
+    /// from the number of decisions so far.
+    fn point(&self, leader: f64, decisions: u64) -> f64;
+
+    /// The arm's index at `point`, and a line that is nowhere above it. Least plays.
+    fn at(&self, arm: &Evidence, point: f64) -> (f64, Line);
+
+    /// Rewards in the next batch of an arm with this index.
+    fn batch(&self, arm: &Evidence, leader: &Evidence, index: f64) -> f64;
+
+    /// The same for the arm of the leading mean.
+    fn leaders_batch(&self, leader: &Evidence) -> f64;
+}
+
+/// A policy of this kind.
+pub struct Least<I> {
+    index: I,
+    room: Room,
+    plans: Table<Plan>,
+    explore: Explore,
+    coins: Random,
+    /// The arms by their lines, or by their indices where these are computed.
+    order: Tournament,
+    /// Whose indices are.
+    computed: Vec<u32>,
+    /// The point that they were computed at.
+    point: f64,
+    /// The lowest line is an index.
+    settled: bool,
+}
+
+/// How far an arm is to be played, all in rewards since its first: released <= covered <= goal.
+struct Plan {
+    /// Decisions, less the cancelled ones: at most the goal.
+    pulls: u64,
+    /// The end of the batches that decisions in flight cover.
+    covered: u64,
+    /// The end of the last batch that the index asked for.
+    goal: u64,
+    /// The index at a point, NaN before it was computed, and the line below it.
+    at: f64,
+    index: f64,
+    line: Line,
+    /// Is it among the computed ones?
+    computed: bool,
+}
+
+impl Plan {
+    const NEW: Plan = Plan { pulls: 0, covered: 0, goal: 0, at: f64::NAN, index: 0.0, line: FIRST, computed: false };
+}
+
+/// Arms that nothing is known of come before all others, and when decisions in flight cover their first
+/// batch they come after all others, in turn.
+const FIRST: Line = Line::level(-1e15);
+fn last(covered: u64) -> Line {
+    Line::level(1e15 + covered as f64)
+}
+
+impl<I: Index> Least<I> {
+    pub fn with_index(index: I, config: &Config, seed: &mut Seed) -> Result<Least<I>> {
+        let arms = config.arms as usize;
+        Ok(Least {
+            index,
+            room: Room::new(config, seed)?,
+            plans: Table::new(arms, |_| Plan::NEW)?,
+            explore: Explore::new(config.min_propensity),
+            coins: seed.stream(),
+            order: Tournament::new(arms, FIRST)?,
+            computed: room(arms)?,
+            point: f64::NAN,
+            settled: false,
+        })
+    }
+
+    /// An arm's evidence, with what decisions in flight cover.
+    fn evidence(&self, arm: usize) -> Evidence {
+        let mut evidence = self.room.evidence(arm);
+        evidence.covered = evidence.count + (self.plans[arm].covered - self.room.total(arm)) as f64;
+        evidence
+    }
+
+    /// Computes an arm's index at this point, if it is not known.
+    fn compute(&mut self, arm: usize, point: f64) {
+        if self.plans[arm].at == point {
+            return;
+        }
+        let evidence = self.evidence(arm);
+        let (index, line) = match (evidence.is_empty(), evidence.covered > 0.0) {
+            (true, false) => (FIRST.base, FIRST),
+            (true, true) => (last(self.plans[arm].covered).base, last(self.plans[arm].covered)),
+            _ => self.index.at(&evidence, point),
+        };
+        let plan = &mut self.plans[arm];
+        (plan.at, plan.index, plan.line) = (point, index, line);
+    }
+
+    /// The arm with the least index, exactly.
+    fn least(&mut self) -> usize {
+        if !self.settled {
+            let mean = self.room.mean(self.room.leader()).max(0.0);
+            let point = self.index.point(mean, self.room.decisions);
+            if point != self.point {
+                for arm in self.computed.drain(..) {
+                    let plan = &mut self.plans[arm as usize];
+                    plan.computed = false;
+                    if self.room.is_live(arm as usize) {
+                        self.order.set(arm as usize, plan.line);
+                    }
+                }
+                self.point = point;
+            }
+            self.order.move_to(point);
+            while !self.plans[self.order.winner()].computed {
+                let arm = self.order.winner();
+                self.compute(arm, point);
+                self.plans[arm].computed = true;
+                self.computed.push(arm as u32);
+                self.order.set(arm, Line::level(self.plans[arm].index));
+            }
+            self.settled = true;
+        }
+        self.order.winner()
+    }
+
+    /// An arm's index changed: until it is computed it stands in front.
+    fn unsettle(&mut self, arm: usize) {
+        let plan = &mut self.plans[arm];
+        (plan.at, plan.line) = (f64::NAN, FIRST);
+        if self.room.is_live(arm) {
+            self.order.set(arm, FIRST);
+        }
+        if std::mem::take(&mut plan.computed) {
+            self.computed.retain(|&other| other as usize != arm);
+        }
+        self.settled = false;
+    }
+
+    /// Is this arm, the first in the race, the one to play? Or do the decisions in flight cover the
+    /// batch that it was to be played for, so that the race is another one now?
+    #[inline]
+    fn goes_on(&mut self, arm: usize, leader: usize, point: f64) -> bool {
+        let plan = &mut self.plans[arm];
+        if plan.pulls < plan.goal {
+            return true;
+        }
+        if plan.covered < plan.goal {
+            plan.covered = plan.goal;
+            self.unsettle(arm);
+            return false;
+        }
+        self.ask(arm, leader, point);
+        true
+    }
+
+    /// One batch more.
+    fn ask(&mut self, arm: usize, leader: usize, point: f64) {
+        self.compute(arm, point);
+        let evidence = self.evidence(arm);
+        let rewards = match arm == leader {
+            true => self.index.leaders_batch(&evidence),
+            false => self.index.batch(&evidence, &self.evidence(leader), self.plans[arm].index),
+        };
+        let size = self.room.size(&evidence, rewards);
+        let plan = &mut self.plans[arm];
+        if plan.goal == self.room.total(arm) {
+            self.room.open(arm, size);
+        }
+        plan.goal += size;
+    }
+
+    /// Plays this arm, the policy's choice among these, or another one of them.
+    #[inline]
+    fn play(&mut self, best: usize, leader: usize, point: f64, among: Option<&[u32]>) -> Pull {
+        let (mut arm, mut propensity) = (best, 1.0);
+        if self.explore.share > 0.0 {
+            let arms = among.unwrap_or(self.room.live.arms());
+            if self.explore.tosses(&mut self.coins) {
+                arm = arms[self.coins.below(arms.len() as u64) as usize] as usize;
+            }
+            let even = if among.is_some() { even_chance(arms, arm as u32) } else { 1.0 / arms.len() as f64 };
+            propensity = self.explore.mix(even, f64::from(u8::from(arm == best)));
+            while !self.goes_on(arm, leader, point) {}
+        }
+        self.plans[arm].pulls += 1;
+        self.room.decisions += 1;
+        Pull { arm: arm as u32, phase: self.room.releases, propensity }
+    }
+}
+
+impl<I: Index> Policy for Least<I> {
+    #[inline]
+    fn choose(&mut self) -> Pull {
+        let mut arm = self.least();
+        while !self.goes_on(arm, self.room.leader(), self.point) {
+            arm = self.least();
+        }
+        self.play(arm, self.room.leader(), self.point, None)
+    }
+
+    #[inline]
+    fn observe(&mut self, pull: Pull, reward: Reward) {
+        let arm = pull.arm as usize;
+        if !self.room.collect(arm, reward) {
+            return;
+        }
+        // Decisions in flight go beyond: their batches double, so that news comes early.
+        let (plan, total) = (&mut self.plans[arm], self.room.total(arm));
+        plan.covered = plan.covered.max(total);
+        if plan.goal > total {
+            let size = (plan.goal - total).min(self.room.doubling(arm));
+            self.room.open(arm, size);
+        }
+        self.unsettle(arm);
+        for _ in 0..Room::LOOKS {
+            if let Some(faded) = self.room.look_further() {
+                self.unsettle(faded);
+            }
+        }
+    }
+
+    fn cancel(&mut self, pull: Pull) {
+        let arm = pull.arm as usize;
+        let plan = &mut self.plans[arm];
+        plan.pulls -= 1;
+        if plan.pulls < plan.covered {
+            plan.covered = self.room.total(arm);
+            self.unsettle(arm);
+        }
+    }
+
+    fn arm(&self, arm: u32) -> ArmState {
+        self.room.arm(arm as usize)
+    }
+
+    fn phase(&self) -> u32 {
+        self.room.releases
+    }
+
+    fn active(&self) -> u32 {
+        self.room.live.count()
+    }
+
+    fn changes(&self) -> u64 {
+        self.room.changes()
+    }
+
+    fn privacy(&self) -> PrivacyLoss {
+        self.room.privacy()
+    }
+
+    fn flexible(&mut self) -> Option<&mut dyn Flexible> {
+        Some(self)
+    }
+}
+
+impl<I: Index> Flexible for Least<I> {
+    fn choose_among(&mut self, arms: &[u32]) -> Pull {
+        let (leader, mean) = self.room.leader_of(arms);
+        #[cfg(feature = "test-hooks")]
+        let mean = if self.room.fault.is(Fault::RawLeader) { self.room.bare_leader(arms) } else { mean };
+        let point = self.index.point(mean, self.room.decisions);
+        loop {
+            // The lowest line first: few others then need their index computed.
+            let bound = |policy: &Self, arm: u32| match &policy.plans[arm as usize] {
+                plan if plan.at == point => plan.index,
+                plan => plan.line.at(point),
+            };
+            let mut best = arms[0];
+            for &arm in arms {
+                if bound(self, arm) < bound(self, best) {
+                    best = arm;
+                }
+            }
+            for arm in std::iter::once(best).chain(arms.iter().copied()) {
+                if bound(self, arm) <= bound(self, best) {
+                    self.compute(arm as usize, point);
+                }
+                if bound(self, arm) < bound(self, best) {
+                    best = arm;
+                }
+            }
+            if self.goes_on(best as usize, leader, point) {
+                return self.play(best as usize, leader, point, Some(arms));
+            }
+        }
+    }
+
+    fn is_live(&self, arm: u32) -> bool {
+        self.room.is_live(arm as usize)
+    }
+
+    fn add_arm(&mut self) -> Result<()> {
+        self.plans.reserve()?;
+        self.order.reserve()?;
+        self.computed.try_reserve(self.plans.len() + 1).map_err(|_| Error::NoMemory)?;
+        self.room.add_arm()?;
+        self.plans.push(Plan::NEW);
+        self.order.push(FIRST);
+        self.settled = false;
+        Ok(())
+    }
+
+    fn retire_arm(&mut self, arm: u32) {
+        self.room.retire_arm(arm as usize);
+        self.order.set(arm as usize, Line::NEVER);
+        self.settled = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::imed::Chernoff;
+    use super::super::klucb::Optimist;
+    use super::*;
+
+    /// Plays at random for a while; at every batch's end the arm that plays has the least index of
+    /// all, computed afresh for every arm.
+    fn plays_the_least<I: Index>(mut policy: Least<I>, random: &mut Random) {
+        let mut waiting: Vec<Pull> = Vec::new();
+        let mut checks = 0;
+        for step in 0..20_000u32 {
+            let in_flight = [0, 0, 300][step as usize / 1000 % 3];
+            let settled = policy.settled;
+            let pull = policy.choose();
+            let (arm, point) = (pull.arm as usize, policy.point);
+            let known = |policy: &Least<I>, arm: usize| !policy.room.evidence(arm).is_empty();
+            if !settled && pull.propensity > 0.5 && known(&policy, arm) {
+                checks += 1;
+                let index = |arm: usize| policy.index.at(&policy.evidence(arm), point).0;
+                let least = index(arm);
+                for &other in policy.room.live.arms() {
+                    if known(&policy, other as usize) {
+                        let other = index(other as usize);
+                        assert!(other >= least - 1e-6 * least.abs(), "{step}: {other} before {least}");
+                    }
+                }
+            }
+            let plan = &policy.plans[arm];
+            assert!(policy.room.total(arm) <= plan.covered && plan.covered <= plan.goal && plan.pulls <= plan.goal);
+            waiting.push(pull);
+            while waiting.len() > in_flight {
+                let pull = waiting.swap_remove(random.below(waiting.len() as u64) as usize);
+                if random.below(20) == 0 {
+                    policy.cancel(pull);
+                } else {
+                    let mean = f64::from(pull.arm % 7) / 10.0 + 0.2;
+                    policy.observe(pull, Reward::from_units((random.unit() < mean) as u32 * Reward::ONE as u32));
+                }
+            }
+            match step % 4000 {
+                1 => policy.add_arm().unwrap(),
+                2 => policy.retire_arm(step / 4000),
+                3 => drop(policy.choose_among(&[20, 5, 30, 5])),
+                _ => {}
+            }
+        }
+        assert!(checks > 100, "{checks}");
+    }
+
+    #[test]
+    fn the_lazy_order_is_the_exact_one() {
+        for (epsilon, min_propensity) in [(0.1, 0.0), (1.0, 0.0), (0.5, 0.2)] {
+            let mut seed = Seed::new(Some([9; 32])).unwrap();
+            let config = Config { min_propensity, ..Config::new(40, epsilon) };
+            let mut random = seed.stream();
+            plays_the_least(Least::with_index(Chernoff::new(true), &config, &mut seed).unwrap(), &mut random);
+            plays_the_least(Least::with_index(Optimist::new(epsilon), &config, &mut seed).unwrap(), &mut random);
+        }
+    }
+
+    /// The first batch of every arm in turn, ceil(1/eps); then the leader quadruples, and another arm's
+    /// batch is between an eighth of its total and all of it, and by no means always either.
+    #[test]
+    fn batches_begin_and_grow_as_they_should() {
+        let (mut leaders, mut others) = (Vec::new(), Vec::new());
+        let config = Config::new(2, 0.1);
+        let mut policy =
+            Least::with_index(Chernoff::new(true), &config, &mut Seed::new(Some([2; 32])).unwrap()).unwrap();
+        for _ in 0..100_000 {
+            let (releases, before) = (policy.room.releases, [0, 1].map(|arm| policy.room.total(arm)));
+            let pull = policy.choose();
+            policy.observe(pull, Reward::from_units(u32::from(pull.arm == 0) * Reward::ONE as u32));
+            if policy.room.releases > releases {
+                let arm = pull.arm as usize;
+                let (before, after) = (before[arm], policy.room.total(arm));
+                if arm == 0 { leaders.push(after) } else { others.push((after - before) as f64 / before as f64) }
+            }
+        }
+        assert_eq!(leaders, [10, 40, 160, 640, 2560, 10_240, 40_960]);
+        assert_eq!(others[0], f64::INFINITY);
+        assert!(others[1..].iter().all(|share| (0.125..=1.0).contains(share)), "{others:?}");
+        assert!(others[1..].iter().any(|&share| share > 0.14 && share < 0.9), "{others:?}");
+    }
+}

@@ -1,0 +1,237 @@
+//! DP-MED: each arm is played with a chance that its releases justify, and the chance is told.
+//!
+//! **Pure eps-DP** by Theorem P of [`crate::privacy`] (rho-zCDP with delta > 0), no horizon, nothing to
+//! tune. After each release arm i gets the chance exp(-D'_i(mu*)) / sum_j exp(-D'_j(mu*)), mu* the
+//! leading mean and D' the nats that an arm's releases speak against it ([`imed`](super::imed), with its
+//! proof); arms without a release come first, each with the same chance. So every decision carries
+//! its exact propensity given everything released before, and a log of decisions and answers can
+//! value other policies (inverse propensity). Batches multiply an arm's total by 1.5, the leader's by 2.
+//!
+//! After Honda and Takemura (2011, MED: minimum empirical divergence), with divergences that count
+//! the noise. `memory` and `min_propensity` as for [`imed`](super::imed).
+//!
+//! Cost: select O(log K), update O(1); a batch's end computes D' of the arm that was released, of all
+//! arms where the leading mean has moved: at most 2^12 arms. `select_among` computes those of its
+//! arms where the leading mean is another than in the last call. About 360 bytes an arm.
+
+use super::explore::{Explore, even_chance};
+use super::room::Room;
+use crate::config::Config;
+use crate::error::{Error, Result};
+use crate::policy::{ArmState, Flexible, Policy, Pull};
+use crate::privacy::PrivacyLoss;
+use crate::random::{Random, Seed};
+use crate::reward::Reward;
+use crate::table::Table;
+
+pub struct DpMed {
+    room: Room,
+    arms: Table<Weight>,
+    /// Of the live arms, in their order: the sum of weights up to each.
+    sums: Vec<f64>,
+    explore: Explore,
+    coins: Random,
+    /// The sums are as the last releases say.
+    settled: bool,
+    /// Tells the arms of one `choose_among` from those of another.
+    mark: u64,
+}
+
+struct Weight {
+    /// The mean that the weight was computed for; NaN when there was another release since.
+    at: f64,
+    /// exp(-D').
+    weight: f64,
+    mark: u64,
+}
+
+impl Weight {
+    const NEW: Weight = Weight { at: f64::NAN, weight: 0.0, mark: 0 };
+}
+
+impl DpMed {
+    /// With more, a batch's end could take longer than 50 ms.
+    const MOST_ARMS: u32 = 1 << 12;
+
+    pub fn new(config: &Config, seed: &mut Seed) -> Result<DpMed> {
+        config.check_arms(Self::MOST_ARMS)?;
+        let mut policy = DpMed {
+            room: Room::new(config, seed)?,
+            arms: Table::new(config.arms as usize, |_| Weight::NEW)?,
+            sums: Vec::new(),
+            explore: Explore::new(config.min_propensity),
+            coins: seed.stream(),
+            settled: false,
+            mark: 0,
+        };
+        policy.sums.try_reserve(config.arms as usize).map_err(|_| Error::NoMemory)?;
+        (0..config.arms as usize).for_each(|arm| policy.open(arm));
+        Ok(policy)
+    }
+
+    /// exp(-D'), computed at most once between releases.
+    fn weight(&mut self, arm: usize, leading: f64) -> f64 {
+        if self.arms[arm].at != leading {
+            let evidence = self.room.evidence(arm);
+            let exponent = evidence.exponent(leading).0;
+            self.arms[arm].weight = (-evidence.banded(leading, exponent)).exp();
+            self.arms[arm].at = leading;
+        }
+        self.arms[arm].weight
+    }
+
+    /// Is any of these without a release? Then those without have all the chance, evenly.
+    fn starts(&self, arms: &[u32]) -> bool {
+        arms.iter().any(|&arm| self.room.mean(arm as usize).is_nan())
+    }
+
+    fn weight_among(&mut self, starts: bool, arm: u32, leading: f64) -> f64 {
+        match (starts, self.room.mean(arm as usize).is_nan()) {
+            (true, unknown) => f64::from(u8::from(unknown)),
+            (false, _) => self.weight(arm as usize, leading),
+        }
+    }
+
+    fn settle(&mut self) {
+        if self.settled {
+            return;
+        }
+        let leading = self.room.mean(self.room.leader());
+        let starts = self.starts(self.room.live.arms());
+        self.sums.clear();
+        let mut sum = 0.0;
+        for place in 0..self.room.live.arms().len() {
+            sum += self.weight_among(starts, self.room.live.arms()[place], leading);
+            self.sums.push(sum);
+        }
+        self.settled = true;
+    }
+
+    fn open(&mut self, arm: usize) {
+        let evidence = self.room.evidence(arm);
+        let ratio = if arm == self.room.leader() { 2.0 } else { 1.5 };
+        let size = self.room.size(&evidence, (ratio - 1.0) * evidence.count);
+        self.room.open(arm, size);
+    }
+
+    fn play(&mut self, arm: u32, propensity: f64) -> Pull {
+        self.room.decisions += 1;
+        Pull { arm, phase: self.room.releases, propensity }
+    }
+}
+
+impl Policy for DpMed {
+    fn choose(&mut self) -> Pull {
+        self.settle();
+        let (arms, sums) = (self.room.live.arms(), &self.sums);
+        let all = sums[sums.len() - 1];
+        let place = match self.explore.tosses(&mut self.coins) {
+            true => self.coins.below(arms.len() as u64) as usize,
+            false => {
+                let point = self.coins.unit() * all;
+                sums.partition_point(|&sum| sum <= point).min(arms.len() - 1)
+            }
+        };
+        let own = (sums[place] - if place > 0 { sums[place - 1] } else { 0.0 }) / all;
+        self.play(arms[place], self.explore.mix(1.0 / arms.len() as f64, own))
+    }
+
+    #[inline]
+    fn observe(&mut self, pull: Pull, reward: Reward) {
+        let arm = pull.arm as usize;
+        if !self.room.collect(arm, reward) {
+            return;
+        }
+        self.arms[arm].at = f64::NAN;
+        for _ in 0..Room::LOOKS {
+            if let Some(faded) = self.room.look_further() {
+                self.arms[faded].at = f64::NAN;
+            }
+        }
+        self.open(arm);
+        self.settled = false;
+    }
+
+    fn cancel(&mut self, _pull: Pull) {}
+
+    fn arm(&self, arm: u32) -> ArmState {
+        self.room.arm(arm as usize)
+    }
+
+    fn phase(&self) -> u32 {
+        self.room.releases
+    }
+
+    fn active(&self) -> u32 {
+        self.room.live.count()
+    }
+
+    fn changes(&self) -> u64 {
+        self.room.changes()
+    }
+
+    fn privacy(&self) -> PrivacyLoss {
+        self.room.privacy()
+    }
+
+    fn flexible(&mut self) -> Option<&mut dyn Flexible> {
+        Some(self)
+    }
+}
+
+impl Flexible for DpMed {
+    fn choose_among(&mut self, arms: &[u32]) -> Pull {
+        let (_, leading) = self.room.leader_of(arms);
+        let starts = self.starts(arms);
+        // Each arm once, however often it is named.
+        self.mark += 2;
+        let (first, second) = (self.mark, self.mark + 1);
+        let mut all = 0.0;
+        for &arm in arms {
+            if std::mem::replace(&mut self.arms[arm as usize].mark, first) != first {
+                all += self.weight_among(starts, arm, leading);
+            }
+        }
+        let mut drawn = arms[0];
+        if self.explore.tosses(&mut self.coins) {
+            drawn = arms[self.coins.below(arms.len() as u64) as usize];
+        } else {
+            let mut point = self.coins.unit() * all;
+            for &arm in arms {
+                let weight = self.weight_among(starts, arm, leading);
+                if weight > 0.0 && std::mem::replace(&mut self.arms[arm as usize].mark, second) != second {
+                    drawn = arm;
+                    point -= weight;
+                    if point < 0.0 {
+                        break;
+                    }
+                }
+            }
+        }
+        let own = self.weight_among(starts, drawn, leading) / all;
+        self.play(drawn, self.explore.mix(even_chance(arms, drawn), own))
+    }
+
+    fn is_live(&self, arm: u32) -> bool {
+        self.room.is_live(arm as usize)
+    }
+
+    fn add_arm(&mut self) -> Result<()> {
+        if self.arms.len() >= Self::MOST_ARMS as usize {
+            let rule = format!("must be at most {} for this policy", Self::MOST_ARMS);
+            return Err(Error::config("arms", &rule, self.arms.len() + 1));
+        }
+        self.arms.reserve()?;
+        self.sums.try_reserve(self.arms.len() + 1).map_err(|_| Error::NoMemory)?;
+        self.room.add_arm()?;
+        self.arms.push(Weight::NEW);
+        self.open(self.arms.len() - 1);
+        self.settled = false;
+        Ok(())
+    }
+
+    fn retire_arm(&mut self, arm: u32) {
+        self.room.retire_arm(arm as usize);
+        self.settled = false;
+    }
+}

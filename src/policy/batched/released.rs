@@ -1,0 +1,263 @@
+//! What was released of one arm: a plain value, and all that indices are functions of.
+
+use super::cumulant::Cumulant;
+
+/// One release; joined, several. Twelve bytes: single precision, rounded so that no bound that rests
+/// on it gets stronger.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Pair {
+    /// n, rewards: rounded down.
+    count: f32,
+    /// y, the noised sum: rounded up, and at least 0, because sums of rewards are.
+    sum: f32,
+    /// When it was released, in [ticks](Memory::ticks).
+    tick: u32,
+}
+
+impl Pair {
+    pub fn new(count: f64, sum: f64, tick: u32) -> Pair {
+        let (below, above) = (count as f32, sum.max(0.0) as f32);
+        Pair {
+            count: if f64::from(below) > count { below.next_down() } else { below },
+            sum: if f64::from(above) < sum { above.next_up() } else { above },
+            tick,
+        }
+    }
+
+    /// What it says for itself.
+    pub fn evidence(self, law: Cumulant) -> Evidence {
+        let mut evidence = Evidence::nothing(law);
+        evidence.add(self.count.into(), self.sum.into(), 1.0, 1.0);
+        evidence
+    }
+
+    /// Both as one, of the age that their rewards have on average.
+    fn join(self, later: Pair) -> Pair {
+        let count = f64::from(self.count) + f64::from(later.count);
+        let gap = f64::from(later.tick.wrapping_sub(self.tick)) * f64::from(later.count) / count;
+        let tick = self.tick.wrapping_add(gap as u32);
+        Pair::new(count, f64::from(self.sum) + f64::from(later.sum), tick)
+    }
+}
+
+/// How long releases count: a power for each age, 1 until half the memory, 0 from its end.
+#[derive(Clone, Copy, Debug)]
+pub struct Memory {
+    /// M, in decisions; 0 = for ever.
+    decisions: u64,
+}
+
+impl Memory {
+    /// Ticks in a memory, which is at least as many decisions.
+    const TICKS: u64 = 1024;
+
+    pub fn new(decisions: u64) -> Memory {
+        Memory { decisions }
+    }
+
+    pub fn is_finite(self) -> bool {
+        self.decisions > 0
+    }
+
+    /// The most rewards in one release: so its age is known to a 64th of the memory.
+    pub fn largest_batch(self) -> f64 {
+        if self.is_finite() { self.decisions as f64 / 64.0 } else { f64::INFINITY }
+    }
+
+    /// The time after so many decisions. It wraps after 2^22 memories, long after what was released
+    /// has lost its power.
+    pub fn ticks(self, decisions: u64) -> u32 {
+        if self.is_finite() { (decisions / self.decisions.div_ceil(Self::TICKS)) as u32 } else { 0 }
+    }
+
+    /// Has a 256th of the memory passed since then?
+    pub fn is_stale(self, now: u32, then: u32) -> bool {
+        self.is_finite() && u64::from(now.wrapping_sub(then)) >= Self::TICKS / 256
+    }
+
+    /// g = clamp(2 - 2 age/M, 0, 1).
+    fn power(self, now: u32, then: u32) -> f64 {
+        if !self.is_finite() {
+            return 1.0;
+        }
+        let age = f64::from(now.wrapping_sub(then)) / Self::TICKS as f64;
+        (2.0 - 2.0 * age).clamp(0.0, 1.0)
+    }
+}
+
+/// The releases of one arm, oldest first. When there is no room for one more, the two oldest are
+/// joined: at sixteen that costs no regret that could be measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Released {
+    pairs: [Pair; Released::MOST],
+    count: u8,
+    /// k, the noises in the oldest pair.
+    joined: u32,
+}
+
+impl Released {
+    pub const MOST: usize = 16;
+
+    pub const NOTHING: Released =
+        Released { pairs: [Pair { count: 0.0, sum: 0.0, tick: 0 }; Self::MOST], count: 0, joined: 1 };
+
+    pub fn push(&mut self, pair: Pair) {
+        if self.count as usize == Self::MOST {
+            self.pairs[1] = self.pairs[0].join(self.pairs[1]);
+            self.joined = self.joined.saturating_add(1);
+            self.drop_oldest();
+        }
+        self.pairs[self.count as usize] = pair;
+        self.count += 1;
+    }
+
+    /// Forgets what has no power left.
+    pub fn expire(&mut self, memory: Memory, now: u32) {
+        while self.count > 0 && memory.power(now, self.pairs[0].tick) == 0.0 {
+            self.drop_oldest();
+            self.joined = 1;
+        }
+    }
+
+    fn drop_oldest(&mut self) {
+        self.pairs.copy_within(1.., 0);
+        self.count -= 1;
+    }
+
+    /// What it says now.
+    pub fn evidence(&self, law: Cumulant, memory: Memory, now: u32) -> Evidence {
+        let mut evidence = Evidence::nothing(law);
+        for (age, pair) in self.pairs[..self.count as usize].iter().enumerate() {
+            let noises = if age == 0 { f64::from(self.joined) } else { 1.0 };
+            let power = memory.power(now, pair.tick);
+            if power > 0.0 {
+                evidence.add(f64::from(pair.count), f64::from(pair.sum), noises, power);
+            }
+        }
+        evidence
+    }
+}
+
+/// One pair as the formulas take it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Term {
+    /// n, rewards.
+    pub count: f64,
+    /// y, their noised sum.
+    pub sum: f64,
+    /// k, the noises in it.
+    pub noises: f64,
+    /// w = 1/(1 + 4 V k/n), V the variance of one noise: about the inverse of the variance in the worst
+    /// case.
+    pub weight: f64,
+    /// g, its power.
+    pub power: f64,
+}
+
+/// What was released of one arm, weighted.
+pub struct Evidence {
+    pub law: Cumulant,
+    terms: [Term; Released::MOST],
+    length: usize,
+    /// Z = sum g w y.
+    pub sum: f64,
+    /// W = sum g w n.
+    pub weight: f64,
+    /// N = sum g n.
+    pub count: f64,
+    /// N, and the rewards that decisions in flight will bring.
+    pub covered: f64,
+}
+
+impl Evidence {
+    fn nothing(law: Cumulant) -> Evidence {
+        let terms = [Term::default(); Released::MOST];
+        Evidence { law, terms, length: 0, sum: 0.0, weight: 0.0, count: 0.0, covered: 0.0 }
+    }
+
+    fn add(&mut self, count: f64, sum: f64, noises: f64, power: f64) {
+        let weight = 1.0 / (1.0 + 4.0 * self.law.variance() * noises / count);
+        self.terms[self.length] = Term { count, sum, noises, weight, power };
+        self.length += 1;
+        self.sum += power * weight * sum;
+        self.weight += power * weight * count;
+        self.count += power * count;
+        self.covered = self.count;
+    }
+
+    pub fn terms(&self) -> &[Term] {
+        &self.terms[..self.length]
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// The released mean, in the unit interval.
+    pub fn mean(&self) -> f64 {
+        (self.sum / self.weight).clamp(0.0, 1.0)
+    }
+
+    /// 4V/(4V + N), N covered: the part of the noise in what there is to know.
+    pub fn share_of_noise(&self) -> f64 {
+        let noise = 4.0 * self.law.variance();
+        noise / (noise + self.covered)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LAW: Cumulant = Cumulant::Laplace { epsilon: 0.1 };
+
+    #[test]
+    fn rounds_against_itself() {
+        let pair = Pair::new(1e9 + 1.0, 1e9 + 1.0, 0);
+        assert!(f64::from(pair.count) <= 1e9 + 1.0 && f64::from(pair.sum) >= 1e9 + 1.0);
+        assert_eq!(Pair::new(10.0, -3.5, 0).sum, 0.0);
+    }
+
+    #[test]
+    fn joins_the_oldest_and_counts_their_noises() {
+        let mut released = Released::NOTHING;
+        for i in 1..=20u32 {
+            released.push(Pair::new(f64::from(i), f64::from(i) / 2.0, 0));
+        }
+        let evidence = released.evidence(LAW, Memory::new(0), 0);
+        let terms = evidence.terms();
+        assert_eq!((terms.len(), terms[0].noises, terms[0].count, terms[0].sum), (16, 5.0, 15.0, 7.5));
+        assert_eq!((terms[1].noises, terms[1].count, evidence.count), (1.0, 6.0, 210.0));
+        // V = 2/eps^2 = 200: the weight 1/(1 + 4 V k/n).
+        assert!((terms[0].weight - 1.0 / (1.0 + 800.0 * 5.0 / 15.0)).abs() < 1e-15);
+        assert!((evidence.mean() - 0.5).abs() < 1e-12);
+    }
+
+    #[test]
+    fn powers_fade_and_what_has_none_is_forgotten() {
+        let memory = Memory::new(102_400);
+        let mut released = Released::NOTHING;
+        let tick = |decisions| memory.ticks(decisions);
+        released.push(Pair::new(100.0, 30.0, tick(0)));
+        released.push(Pair::new(100.0, 50.0, tick(51_200)));
+        let powers = |decisions| -> Vec<f64> {
+            released.evidence(LAW, memory, tick(decisions)).terms().iter().map(|term| term.power).collect()
+        };
+        assert_eq!(powers(51_200), [1.0, 1.0]);
+        assert_eq!(powers(76_800), [0.5, 1.0]);
+        assert_eq!(powers(102_400), [1.0]);
+        assert!(powers(200_000).is_empty());
+        released.expire(memory, tick(102_400));
+        assert_eq!(released.count, 1);
+        released.expire(memory, tick(200_000));
+        assert!(released.evidence(LAW, memory, tick(200_000)).is_empty());
+        // ages are told apart where the ticks have wrapped
+        assert_eq!(memory.power(5, 5u32.wrapping_sub(768)), 0.5);
+    }
+
+    #[test]
+    fn joined_pairs_have_the_age_of_their_rewards() {
+        let joined = Pair::new(100.0, 1.0, u32::MAX - 9).join(Pair::new(300.0, 2.0, 10));
+        assert_eq!((joined.count, joined.sum, joined.tick), (400.0, 3.0, 5));
+    }
+}
