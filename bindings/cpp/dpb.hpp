@@ -231,6 +231,7 @@ public:
   [[nodiscard]] static Bandit se(const Config &c) { return Bandit(dpb_new_se, c); }
   [[nodiscard]] static Bandit imed(const Config &c) { return Bandit(dpb_new_imed, c); }
   [[nodiscard]] static Bandit klucb(const Config &c) { return Bandit(dpb_new_klucb, c); }
+  [[nodiscard]] static Bandit med(const Config &c) { return Bandit(dpb_new_med, c); }
   [[nodiscard]] static Bandit ts(const Config &c) { return Bandit(dpb_new_ts, c); }
   [[nodiscard]] static Bandit ucb(const Config &c) { return Bandit(dpb_new_ucb, c); }
   [[nodiscard]] static Bandit ucb_bound(const Config &c) { return Bandit(dpb_new_ucb_bound, c); }

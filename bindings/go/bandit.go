@@ -71,6 +71,10 @@ func NewIMED(c Config) (*Bandit, error) { return newBandit(C.constructor(C.dpb_n
 // NewKLUCB makes DP-KLUCB: pure epsilon-DP.
 func NewKLUCB(c Config) (*Bandit, error) { return newBandit(C.constructor(C.dpb_new_klucb), c) }
 
+// NewMED makes DP-MED, NewIMED's evidence with exact propensities: pure epsilon-DP, or (epsilon, delta)-DP
+// with Delta > 0.
+func NewMED(c Config) (*Bandit, error) { return newBandit(C.constructor(C.dpb_new_med), c) }
+
 // NewTS makes Lazy-DP-TS, Thompson sampling: pure epsilon-DP, or (epsilon, delta)-DP with Delta > 0.
 func NewTS(c Config) (*Bandit, error) { return newBandit(C.constructor(C.dpb_new_ts), c) }
 

@@ -28,6 +28,8 @@ type Config struct {
 	Batch                uint32    // SDP-AE: m; DP-Lap: tau; 0 = the policy's own choice
 	Base                 Policy    // NewLap: which policy it makes private
 	Node                 uint64    // below 65536 the TicketNode of its tickets, larger ones are mixed; 0 = random
+	Memory               uint64    // DP-IMED, DP-MED: M decisions, then a release is forgotten; 0 = never
+	MinPropensity        float64   // f: DP-IMED, DP-KLUCB, DP-MED, DP-TS play every arm with a chance of f/K at least
 }
 
 // NewConfig returns the library's defaults for this many arms and this privacy loss. The
@@ -51,6 +53,8 @@ func NewConfig(arms uint32, epsilon float64) Config {
 		Batch:                uint32(c.batch),
 		Base:                 Policy(c.base),
 		Node:                 uint64(c.node),
+		Memory:               uint64(c.memory),
+		MinPropensity:        float64(c.min_propensity),
 	}
 }
 
@@ -81,6 +85,8 @@ func (config Config) c(pinner *runtime.Pinner) *C.dpb_config {
 	c.batch = C.uint32_t(config.Batch)
 	c.base = C.uint32_t(config.Base)
 	c.node = C.uint64_t(config.Node)
+	c.memory = C.uint64_t(config.Memory)
+	c.min_propensity = C.double(config.MinPropensity)
 	return c
 }
 

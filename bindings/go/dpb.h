@@ -254,6 +254,18 @@ typedef struct dpb_config {
    * which a router can compute; a larger one is mixed to 16 bits; 0 = random.
    */
   uint64_t node;
+  /**
+   * M in decisions, 1024 .. 2^40: dpb_new_imed and dpb_new_med forget what they learned more than M
+   * decisions ago, half of it earlier, and at once what a change contradicts. Take about half the time
+   * between changes. 0, the default = never forget: then one change of the best arm can cost for ever.
+   */
+  uint64_t memory;
+  /**
+   * f in [0, 1], default 0: dpb_new_imed, dpb_new_klucb, dpb_new_med and dpb_new_ts play each of the K
+   * arms that may be played with a chance of f/K at least, for off-policy evaluation. It costs f
+   * times the mean gap a decision.
+   */
+  double min_propensity;
 } dpb_config;
 
 /**
@@ -374,6 +386,11 @@ void dpb_config_init_sized(struct dpb_config *config,
  * dpb_new_ts.
  */
 #define DPB_POLICY_TS 22
+
+/**
+ * dpb_new_med.
+ */
+#define DPB_POLICY_MED 23
 
 /**
  * A bandit. Made by dpb_new or one of its siblings dpb_new_... destroyed by dpb_free. May be used from any
@@ -606,7 +623,8 @@ dpb_status dpb_new_tsallis(const dpb_config *config,
 /**
  * DP-IMED with the exact Chernoff index: pure epsilon-DP (Theorem P: every reward is in one batch,
  * released once); with delta > 0 (epsilon, delta)-DP by zCDP and Gaussian noise. No horizon, nothing
- * to tune; select and update O(1). Takes dpb_select_among, dpb_add_arm and dpb_retire_arm.
+ * to tune; select and update O(1). Takes dpb_select_among, dpb_add_arm and dpb_retire_arm,
+ * dpb_config.memory and dpb_config.min_propensity.
  * Parameters, statuses and threads as dpb_new.
  */
 DPB_API
@@ -627,9 +645,21 @@ dpb_status dpb_new_klucb(const dpb_config *config,
                          dpb_error *error);
 
 /**
+ * DP-MED: what dpb_new_imed knows, with a chance for every arm and exact propensities: pure epsilon-DP
+ * (Theorem P); with delta > 0 (epsilon, delta)-DP by zCDP. No horizon, nothing to tune. Takes
+ * dpb_select_among, dpb_add_arm and dpb_retire_arm, dpb_config.memory and dpb_config.min_propensity.
+ * At most 2^12 arms. Parameters, statuses and threads as dpb_new.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new_med(const dpb_config *config,
+                       struct dpb_bandit **out,
+                       dpb_error *error);
+
+/**
  * Lazy-DP-TS, Thompson sampling (Hu and Hegde 2022): pure epsilon-DP (Theorem P); with delta > 0
- * (epsilon, delta)-DP by zCDP. Randomised at every decision, with exact propensities. For hundreds of
- * arms. Takes dpb_select_among, dpb_add_arm and dpb_retire_arm.
+ * (epsilon, delta)-DP by zCDP. Randomised at every decision, with exact propensities. The paper's
+ * algorithm, for comparison: dpb_new_med has a quarter of its regret. Takes dpb_select_among, dpb_add_arm and dpb_retire_arm.
  * At most 2^10 arms. Parameters, statuses and threads as dpb_new.
  */
 DPB_API
@@ -790,6 +820,10 @@ typedef struct dpb_report {
    * A DPB_POLICY_ number.
    */
   uint32_t policy;
+  /**
+   * With dpb_config.memory: releases that contradicted their arm's past, which was forgotten then.
+   */
+  uint64_t changes_detected;
 } dpb_report;
 
 /**
@@ -849,9 +883,14 @@ typedef struct dpb_arm {
    */
   uint32_t reserved;
   /**
+   * Rewards behind the mean, 0 before the first release; with dpb_config.memory each one counts by its
+   * power, 1 when it is new and 0 when it is forgotten.
+   */
+  double effective_pulls;
+  /**
    * 0: room for what is to come.
    */
-  double spare[4];
+  double spare[3];
 } dpb_arm;
 
 /**
@@ -1447,12 +1486,12 @@ dpb_status dpb_new_ldp_klucb(const dpb_config *config,
 #endif
 DPB_ASSERT_SIZE(dpb_decision, 24);
 DPB_ASSERT_SIZE(dpb_error, 256);
-DPB_ASSERT_SIZE(dpb_report, 72);
+DPB_ASSERT_SIZE(dpb_report, 80);
 DPB_ASSERT_SIZE(dpb_diagnostics, 40);
 DPB_ASSERT_SIZE(dpb_arm, 64);
 DPB_ASSERT_SIZE(dpb_shuffle_params, 32);
 #if UINTPTR_MAX == UINT64_MAX /* they hold a pointer */
-DPB_ASSERT_SIZE(dpb_config, 112);
+DPB_ASSERT_SIZE(dpb_config, 128);
 DPB_ASSERT_SIZE(dpb_stopping_config, 48);
 DPB_ASSERT_SIZE(dpb_counter_config, 32);
 #endif

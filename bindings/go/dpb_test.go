@@ -52,6 +52,7 @@ func TestConstructors(t *testing.T) {
 		"dp-se":            {NewSE, true},
 		"dp-imed":          {NewIMED, true},
 		"dp-klucb":         {NewKLUCB, true},
+		"dp-med":           {NewMED, true},
 		"dp-ts":            {NewTS, true},
 		"dp-ucb":           {NewUCB, true},
 		"dp-ucb-bound":     {NewUCBBound, true},

@@ -63,6 +63,7 @@ func (a Arm) LogValue() slog.Value {
 		slog.Any("width", finite(a.Width).value()),
 		slog.Uint64("pulls", a.Pulls),
 		slog.Bool("active", a.Active),
+		slog.Float64("effective_pulls", a.EffectivePulls),
 	)
 }
 
@@ -80,5 +81,6 @@ func (r Report) LogValue() slog.Value {
 		slog.Any("epsilon_spent", finite(r.EpsilonSpent).value()),
 		slog.Float64("delta_spent", r.DeltaSpent),
 		slog.Bool("is_private", r.IsPrivate),
+		slog.Uint64("changes_detected", r.ChangesDetected),
 	)
 }

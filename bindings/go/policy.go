@@ -45,6 +45,7 @@ const (
 	PolicyLDPKLUCB        Policy = C.DPB_POLICY_LDP_KLUCB
 	PolicyIMED            Policy = C.DPB_POLICY_IMED
 	PolicyKLUCB           Policy = C.DPB_POLICY_KLUCB
+	PolicyMED             Policy = C.DPB_POLICY_MED
 	PolicyTS              Policy = C.DPB_POLICY_TS
 )
 

@@ -83,11 +83,11 @@ func TestJSONAndLogs(t *testing.T) {
 	if !math.IsInf(report.EpsilonSpent, 1) || !math.IsNaN(arms[0].Mean) || !math.IsNaN(decision.Propensity) {
 		t.Fatal(report, arms, decision)
 	}
-	released := Arm{Mean: 0.25, Width: 0.5, Pulls: 7, Active: true}
+	released := Arm{Mean: 0.25, Width: 0.5, Pulls: 7, Active: true, EffectivePulls: 3.5}
 	for value, want := range map[any]string{
-		report:           `{"Policy":"nonprivate-ucb1","Phase":0,"ArmsActive":3,"Pending":0,"Decisions":0,"Answered":0,"Cancelled":0,"Expired":0,"EpsilonSpent":null,"DeltaSpent":0,"IsPrivate":false}`,
-		arms[0]:          `{"Mean":null,"Width":null,"Pulls":0,"Active":true}`,
-		released:         `{"Mean":0.25,"Width":0.5,"Pulls":7,"Active":true}`,
+		report:           `{"Policy":"nonprivate-ucb1","Phase":0,"ArmsActive":3,"Pending":0,"Decisions":0,"Answered":0,"Cancelled":0,"Expired":0,"EpsilonSpent":null,"DeltaSpent":0,"IsPrivate":false,"ChangesDetected":0}`,
+		arms[0]:          `{"Mean":null,"Width":null,"Pulls":0,"Active":true,"EffectivePulls":0}`,
+		released:         `{"Mean":0.25,"Width":0.5,"Pulls":7,"Active":true,"EffectivePulls":3.5}`,
 		decision:         `{"Ticket":` + jsonOf(t, decision.Ticket) + `,"Propensity":null,"Arm":` + jsonOf(t, decision.Arm) + `,"Phase":` + jsonOf(t, decision.Phase) + `}`,
 		Decision{Arm: 1}: `{"Ticket":0,"Propensity":0,"Arm":1,"Phase":0}`,
 		Diagnostics{}:    `{"Duplicates":0,"Late":0,"Rejected":0,"Unknown":0}`,

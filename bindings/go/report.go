@@ -41,6 +41,8 @@ type Report struct {
 	EpsilonSpent float64 // privacy loss of one user so far at DeltaSpent; infinite for baselines
 	DeltaSpent   float64 // 0 where the policy is pure
 	IsPrivate    bool    // false for baselines and under a TestSeed
+	// ChangesDetected counts the releases that contradicted their arm's past (Config.Memory).
+	ChangesDetected uint64
 }
 
 // Arm is what may be published of one arm.
@@ -49,6 +51,8 @@ type Arm struct {
 	Width  float64 // half-width of its confidence interval; NaN before the first release
 	Pulls  uint64  // decisions that were not cancelled and did not expire
 	Active bool    // still in the race
+	// EffectivePulls counts the rewards behind the mean, each by its power where there is a memory.
+	EffectivePulls float64
 }
 
 // Diagnostics counts refused calls. NOT private: for the operator's own eyes.
@@ -82,6 +86,8 @@ func (b *Bandit) Report() (Report, error) {
 		EpsilonSpent: float64(r.epsilon_spent),
 		DeltaSpent:   float64(r.delta_spent),
 		IsPrivate:    r.is_private != 0,
+
+		ChangesDetected: uint64(r.changes_detected),
 	}, nil
 }
 
@@ -105,7 +111,10 @@ func (b *Bandit) Arms() ([]Arm, error) {
 	arms := make([]Arm, n)
 	for i := range arms {
 		a := &read[i]
-		arms[i] = Arm{Mean: float64(a.mean), Width: float64(a.width), Pulls: uint64(a.pulls), Active: a.active != 0}
+		arms[i] = Arm{
+			Mean: float64(a.mean), Width: float64(a.width), Pulls: uint64(a.pulls), Active: a.active != 0,
+			EffectivePulls: float64(a.effective_pulls),
+		}
 	}
 	return arms, nil
 }

@@ -56,6 +56,14 @@ pub struct dpb_config {
     /// This process's name in a fleet. 1 .. 65535 = the node of its tickets itself (dpb_ticket_node),
     /// which a router can compute; a larger one is mixed to 16 bits; 0 = random.
     pub node: u64,
+    /// M in decisions, 1024 .. 2^40: dpb_new_imed and dpb_new_med forget what they learned more than M
+    /// decisions ago, half of it earlier, and at once what a change contradicts. Take about half the time
+    /// between changes. 0, the default = never forget: then one change of the best arm can cost for ever.
+    pub memory: u64,
+    /// f in [0, 1], default 0: dpb_new_imed, dpb_new_klucb, dpb_new_med and dpb_new_ts play each of the K
+    /// arms that may be played with a chance of f/K at least, for off-policy evaluation. It costs f
+    /// times the mean gap a decision.
+    pub min_propensity: f64,
 }
 
 /// dpb_config.flags: rewards outside the declared range are moved to its nearer end instead of
@@ -79,10 +87,10 @@ pub struct dpb_error {
     pub message: [c_char; 252],
 }
 
-const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_config>() == 112);
+const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_config>() == 128);
 const _: () = assert!(size_of::<dpb_error>() == 256);
 
-// SAFETY: repr(C), begins with its size, ends with a u64; all its fields are numbers and an address.
+// SAFETY: repr(C), begins with its size, ends with a f64; all its fields are numbers and an address.
 unsafe impl Growing for dpb_config {
     const SHORTEST: usize = offset_of!(dpb_config, node);
 }
@@ -136,6 +144,8 @@ impl dpb_config {
             batch: d.batch,
             base: d.base,
             node: d.node,
+            memory: d.memory,
+            min_propensity: d.min_propensity,
         }
     }
 
@@ -165,6 +175,8 @@ impl dpb_config {
             batch: c.batch,
             base: c.base,
             node: c.node,
+            memory: c.memory,
+            min_propensity: c.min_propensity,
             ..Config::new(c.arms, c.epsilon)
         })
     }

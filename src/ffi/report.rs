@@ -6,6 +6,7 @@ use super::sized::{self, Growing};
 use super::status::{DPB_NULL, dpb_status};
 use crate::error::Error;
 use std::ffi::{CStr, c_char};
+use std::mem::offset_of;
 
 /// What may be published of a handle: released values and public counts.
 ///
@@ -40,6 +41,8 @@ pub struct dpb_report {
     pub is_private: u32,
     /// A DPB_POLICY_ number.
     pub policy: u32,
+    /// With dpb_config.memory: releases that contradicted their arm's past, which was forgotten then.
+    pub changes_detected: u64,
 }
 
 /// Counts of refused calls, for the operator's own eyes. NOT private: a duplicate click is a click.
@@ -76,17 +79,20 @@ pub struct dpb_arm {
     pub active: u32,
     /// 0.
     pub reserved: u32,
+    /// Rewards behind the mean, 0 before the first release; with dpb_config.memory each one counts by its
+    /// power, 1 when it is new and 0 when it is forgotten.
+    pub effective_pulls: f64,
     /// 0: room for what is to come.
-    pub spare: [f64; 4],
+    pub spare: [f64; 3],
 }
 
-const _: () = assert!(size_of::<dpb_report>() == 72);
+const _: () = assert!(size_of::<dpb_report>() == 80);
 const _: () = assert!(size_of::<dpb_diagnostics>() == 40);
 const _: () = assert!(size_of::<dpb_arm>() == 64);
 
-// SAFETY: repr(C), begins with its size, ends with two u32; all its fields are numbers.
+// SAFETY: repr(C), begins with its size, ends with a u64; all its fields are numbers.
 unsafe impl Growing for dpb_report {
-    const SHORTEST: usize = 72;
+    const SHORTEST: usize = offset_of!(dpb_report, changes_detected);
 }
 
 // SAFETY: repr(C), begins with its size, ends with a u64; all its fields are numbers.
@@ -119,6 +125,7 @@ pub unsafe extern "C" fn dpb_report_read(bandit: *const dpb_bandit, out: *mut dp
             delta_spent: r.delta_spent,
             is_private: r.is_private.into(),
             policy: r.algorithm as u32,
+            changes_detected: r.changes_detected,
         };
         // SAFETY: not NULL, so valid for as many bytes as it says, by contract.
         unsafe { sized::write(out, report) }
@@ -179,7 +186,8 @@ pub unsafe extern "C" fn dpb_arms_read(
                 pulls: a.pulls,
                 active: a.active.into(),
                 reserved: 0,
-                spare: [0.0; 4],
+                effective_pulls: a.effective_pulls,
+                spare: [0.0; 3],
             };
             // Another thread may have added arms since.
             if (arm as usize) < needed {

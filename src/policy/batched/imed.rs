@@ -24,8 +24,8 @@
 //! below of a grid of ratio 1 + 1/x. Sums are not negative, so h(l) <= l W and only l from (x + 1)/W on
 //! matter; with L the largest l, 1 + (x + 1) ln(L W/(x + 1)) points do. So over *all times* until the
 //! weight W, with x + 1 renamed x: **P(some D(q) >= x) <= (1 + x ln(L W/x)) e^(1-x)**. (An arm of more
-//! than sixteen releases joins the oldest, which changes their weight after the fact: there the first
-//! bound, for fixed sizes, holds and this one is not proved.)
+//! than twelve releases joins some, which changes their weight after the fact: there the first bound, for
+//! fixed sizes, holds and this one is not proved.)
 //!
 //! **Batches in nats.** The leader's total quadruples. Another arm is played for as long as its
 //! evidence needs to reach the leader's index at its present rate: c D' + ln N lacks
@@ -46,7 +46,7 @@
 //! has room for one noise while the estimate carries several, and then rare runs abandon the best
 //! arm for good; D counts them all.
 //!
-//! Cost: select and update O(1); a batch's end a few D's, each some Newton steps over at most 16 terms,
+//! Cost: select and update O(1); a batch's end a few D's, each some Newton steps over at most 12 terms,
 //! and O(log K); about 440 bytes an arm. See [`least`](super::least) for delays and many arms.
 
 use super::least::{Index, Least};

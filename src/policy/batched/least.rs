@@ -237,13 +237,15 @@ impl<I: Index> Policy for Least<I> {
         if !self.room.collect(arm, reward) {
             return;
         }
-        // Decisions in flight go beyond: their batches double, so that news comes early.
-        let (plan, total) = (&mut self.plans[arm], self.room.total(arm));
-        plan.covered = plan.covered.max(total);
-        if plan.goal > total {
-            let size = (plan.goal - total).min(self.room.doubling(arm));
+        // Decisions in flight go beyond: their batches double, so that news is early.
+        let total = self.room.total(arm);
+        let size = (self.plans[arm].goal - total).min(self.room.doubling(arm));
+        let plan = &mut self.plans[arm];
+        if size > 0 {
             self.room.open(arm, size);
         }
+        // What they do not fill, they do not cover.
+        plan.covered = if plan.pulls < total + size { total } else { plan.covered.max(total) };
         self.unsettle(arm);
         for _ in 0..Room::LOOKS {
             if let Some(faded) = self.room.look_further() {

@@ -2,7 +2,7 @@
 
 use super::cumulant::Cumulant;
 
-/// One release; joined, several. Twelve bytes: single precision, rounded so that no bound that rests
+/// One release; joined, several. Sixteen bytes: single precision, rounded so that no bound that rests
 /// on it gets stronger.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Pair {
@@ -10,6 +10,8 @@ pub struct Pair {
     count: f32,
     /// y, the noised sum: rounded up, and at least 0, because sums of rewards are.
     sum: f32,
+    /// k, the noises in it.
+    noises: u32,
     /// When it was released, in [ticks](Memory::ticks).
     tick: u32,
 }
@@ -20,6 +22,7 @@ impl Pair {
         Pair {
             count: if f64::from(below) > count { below.next_down() } else { below },
             sum: if f64::from(above) < sum { above.next_up() } else { above },
+            noises: 1,
             tick,
         }
     }
@@ -27,7 +30,7 @@ impl Pair {
     /// What it says for itself.
     pub fn evidence(self, law: Cumulant) -> Evidence {
         let mut evidence = Evidence::nothing(law);
-        evidence.add(self.count.into(), self.sum.into(), 1.0, 1.0);
+        evidence.add(self, 1.0);
         evidence
     }
 
@@ -36,7 +39,8 @@ impl Pair {
         let count = f64::from(self.count) + f64::from(later.count);
         let gap = f64::from(later.tick.wrapping_sub(self.tick)) * f64::from(later.count) / count;
         let tick = self.tick.wrapping_add(gap as u32);
-        Pair::new(count, f64::from(self.sum) + f64::from(later.sum), tick)
+        let noises = self.noises.saturating_add(later.noises);
+        Pair { noises, ..Pair::new(count, f64::from(self.sum) + f64::from(later.sum), tick) }
     }
 }
 
@@ -85,27 +89,26 @@ impl Memory {
     }
 }
 
-/// The releases of one arm, oldest first. When there is no room for one more, the two oldest are
-/// joined: at sixteen that costs no regret that could be measured.
+/// The releases of one arm, oldest first. Where there is no room for one more, the two neighbours that
+/// hold the fewest rewards are joined: with twelve pairs that costs no regret that could be measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Released {
     pairs: [Pair; Released::MOST],
     count: u8,
-    /// k, the noises in the oldest pair.
-    joined: u32,
 }
 
 impl Released {
-    pub const MOST: usize = 16;
+    pub const MOST: usize = 12;
 
     pub const NOTHING: Released =
-        Released { pairs: [Pair { count: 0.0, sum: 0.0, tick: 0 }; Self::MOST], count: 0, joined: 1 };
+        Released { pairs: [Pair { count: 0.0, sum: 0.0, noises: 0, tick: 0 }; Self::MOST], count: 0 };
 
     pub fn push(&mut self, pair: Pair) {
         if self.count as usize == Self::MOST {
-            self.pairs[1] = self.pairs[0].join(self.pairs[1]);
-            self.joined = self.joined.saturating_add(1);
-            self.drop_oldest();
+            let rewards = |i: usize| self.pairs[i].count + self.pairs[i + 1].count;
+            let fewest = (1..Self::MOST - 1).fold(0, |best, i| if rewards(i) < rewards(best) { i } else { best });
+            self.pairs[fewest + 1] = self.pairs[fewest].join(self.pairs[fewest + 1]);
+            self.remove(fewest);
         }
         self.pairs[self.count as usize] = pair;
         self.count += 1;
@@ -114,24 +117,22 @@ impl Released {
     /// Forgets what has no power left.
     pub fn expire(&mut self, memory: Memory, now: u32) {
         while self.count > 0 && memory.power(now, self.pairs[0].tick) == 0.0 {
-            self.drop_oldest();
-            self.joined = 1;
+            self.remove(0);
         }
     }
 
-    fn drop_oldest(&mut self) {
-        self.pairs.copy_within(1.., 0);
+    fn remove(&mut self, i: usize) {
+        self.pairs.copy_within(i + 1.., i);
         self.count -= 1;
     }
 
     /// What it says now.
     pub fn evidence(&self, law: Cumulant, memory: Memory, now: u32) -> Evidence {
         let mut evidence = Evidence::nothing(law);
-        for (age, pair) in self.pairs[..self.count as usize].iter().enumerate() {
-            let noises = if age == 0 { f64::from(self.joined) } else { 1.0 };
+        for pair in &self.pairs[..self.count as usize] {
             let power = memory.power(now, pair.tick);
             if power > 0.0 {
-                evidence.add(f64::from(pair.count), f64::from(pair.sum), noises, power);
+                evidence.add(*pair, power);
             }
         }
         evidence
@@ -175,7 +176,8 @@ impl Evidence {
         Evidence { law, terms, length: 0, sum: 0.0, weight: 0.0, count: 0.0, covered: 0.0 }
     }
 
-    fn add(&mut self, count: f64, sum: f64, noises: f64, power: f64) {
+    fn add(&mut self, pair: Pair, power: f64) {
+        let (count, sum, noises) = (f64::from(pair.count), f64::from(pair.sum), f64::from(pair.noises));
         let weight = 1.0 / (1.0 + 4.0 * self.law.variance() * noises / count);
         self.terms[self.length] = Term { count, sum, noises, weight, power };
         self.length += 1;
@@ -219,17 +221,18 @@ mod tests {
     }
 
     #[test]
-    fn joins_the_oldest_and_counts_their_noises() {
+    fn joins_the_smallest_neighbours_and_counts_their_noises() {
         let mut released = Released::NOTHING;
-        for i in 1..=20u32 {
+        for i in 1..=15u32 {
             released.push(Pair::new(f64::from(i), f64::from(i) / 2.0, 0));
         }
+        // 1 + 2 at the thirteenth; then (1 + 2) + 3, and 4 + 5
         let evidence = released.evidence(LAW, Memory::new(0), 0);
-        let terms = evidence.terms();
-        assert_eq!((terms.len(), terms[0].noises, terms[0].count, terms[0].sum), (16, 5.0, 15.0, 7.5));
-        assert_eq!((terms[1].noises, terms[1].count, evidence.count), (1.0, 6.0, 210.0));
+        let terms: Vec<_> = evidence.terms().iter().map(|term| (term.noises, term.count)).collect();
+        assert_eq!(terms[..4], [(3.0, 6.0), (2.0, 9.0), (1.0, 6.0), (1.0, 7.0)]);
+        assert_eq!((terms.len(), evidence.count, evidence.terms()[0].sum), (12, 120.0, 3.0));
         // V = 2/eps^2 = 200: the weight 1/(1 + 4 V k/n).
-        assert!((terms[0].weight - 1.0 / (1.0 + 800.0 * 5.0 / 15.0)).abs() < 1e-15);
+        assert!((evidence.terms()[0].weight - 1.0 / (1.0 + 800.0 * 3.0 / 6.0)).abs() < 1e-15);
         assert!((evidence.mean() - 0.5).abs() < 1e-12);
     }
 

@@ -1,0 +1,215 @@
+//! A world that changes: memory, what it forgets and finds again, and what it costs where nothing changes.
+//! And propensities with a floor: what a log of decisions says about other policies.
+
+#[path = "audit/engine.rs"]
+mod audit;
+
+use audit::seed;
+use dpb::{Algorithm, Bandit, Config, Random, Seed};
+
+const A: [f64; 5] = [0.75, 0.625, 0.5, 0.375, 0.25];
+const REVERSED: [f64; 5] = [0.25, 0.375, 0.5, 0.625, 0.75];
+
+fn coins(number: u64) -> Random {
+    Seed::new(Some(seed(number))).unwrap().stream()
+}
+
+fn toss(coins: &mut Random, chance: f64) -> f64 {
+    f64::from(u8::from(coins.unit() < chance))
+}
+
+/// A run over means that change at half-time.
+struct Run {
+    /// Pseudo-regret against the best arm of the moment, before and after.
+    regret: [f64; 2],
+    changes: u64,
+    effective: f64,
+}
+
+fn run(algorithm: Algorithm, config: &Config, means: [[f64; 5]; 2], half: u32, number: u64) -> Run {
+    let config = Config { test_seed: Some(seed(number)), ..config.clone() };
+    let bandit = Bandit::new(algorithm, &config).unwrap();
+    let (mut coins, mut regret) = (coins(number + 1000), [0.0; 2]);
+    for t in 0..2 * half {
+        let (part, means) = (usize::from(t >= half), means[usize::from(t >= half)]);
+        let decision = bandit.select().unwrap();
+        regret[part] += means.into_iter().fold(0.0, f64::max) - means[decision.arm as usize];
+        // With an answer window silence is an answer.
+        let reward = toss(&mut coins, means[decision.arm as usize]);
+        if config.answer_window == 0 || reward > 0.0 {
+            bandit.update(decision.ticket, reward).unwrap();
+        }
+    }
+    let effective = bandit.arm_reports().unwrap().iter().map(|arm| arm.effective_pulls).sum();
+    Run { regret, changes: bandit.report().unwrap().changes_detected, effective }
+}
+
+/// The best arm becomes the worst after 200,000 decisions: without a memory the next 200,000 are lost (0.5
+/// each); with one the policy follows, whatever the noise, the window and the propensities.
+#[test]
+fn who_forgets_follows() {
+    let memory = Config { memory: 100_000, ..Config::new(5, 1.0) };
+    let lost = run(Algorithm::Imed, &Config::new(5, 1.0), [A, REVERSED], 200_000, 1);
+    assert!(lost.regret[1] > 50_000.0 && lost.changes == 0, "{:?}", lost.regret);
+    for (algorithm, config) in [
+        (Algorithm::Imed, memory.clone()),
+        (Algorithm::Med, memory.clone()),
+        (Algorithm::Imed, Config { answer_window: 1000, ..memory.clone() }),
+        (Algorithm::Imed, Config { delta: 1e-6, ..memory.clone() }),
+        (Algorithm::Imed, Config { min_propensity: 0.01, ..memory.clone() }),
+    ] {
+        for number in 0..3 {
+            let run = run(algorithm, &config, [A, REVERSED], 200_000, number);
+            assert!(run.regret[1] < 6_000.0, "{algorithm:?} {config:?}: {:?}", run.regret);
+            assert!(
+                run.effective <= 100_000.0 && run.effective > 40_000.0,
+                "{algorithm:?} {config:?} {}",
+                run.effective
+            );
+        }
+    }
+}
+
+/// Where nothing changes no release contradicts: at 10 nats of a likelihood ratio that is chi-square with one
+/// degree, once in 130,000 releases; 10 runs have some 10,000.
+#[test]
+fn nothing_is_forgotten_that_still_holds() {
+    let config = Config { memory: 100_000, ..Config::new(5, 0.5) };
+    let runs: Vec<Run> = (0..10).map(|number| run(Algorithm::Imed, &config, [A, A], 100_000, number)).collect();
+    assert!(runs.iter().map(|run| run.changes).sum::<u64>() <= 3);
+    assert!(runs.iter().all(|run| run.regret[1] < 2_000.0), "{:?}", runs.iter().map(|r| r.regret).collect::<Vec<_>>());
+}
+
+/// An arm that comes, requests that may show some arms only: the memory goes on.
+#[test]
+fn memory_and_changing_sets() {
+    for algorithm in [Algorithm::Imed, Algorithm::Med] {
+        let config = Config { memory: 20_000, test_seed: Some(seed(5)), ..Config::new(3, 1.0) };
+        let bandit = Bandit::new(algorithm, &config).unwrap();
+        let mut coins = coins(6);
+        let mut share = |bandit: &Bandit, sets: &[&[u32]], means: &[f64], arm: u32| {
+            let mut seen = 0;
+            for t in 0..40_000 {
+                let decision = bandit.select_among(sets[t % sets.len()]).unwrap();
+                seen += u32::from(t >= 20_000 && decision.arm == arm);
+                bandit.update(decision.ticket, toss(&mut coins, means[decision.arm as usize])).unwrap();
+            }
+            f64::from(seen) / 20_000.0
+        };
+        assert!(share(&bandit, &[&[0, 1, 2], &[1, 2]], &[0.2, 0.5, 0.4], 1) > 0.9, "{algorithm:?}");
+        assert!(share(&bandit, &[&[0, 1, 2], &[1, 2]], &[0.2, 0.3, 0.6], 2) > 0.9, "{algorithm:?}");
+        assert_eq!(bandit.add_arm(), Ok(3));
+        assert!(share(&bandit, &[&[0, 1, 2, 3], &[1, 3]], &[0.2, 0.3, 0.4, 0.7], 3) > 0.9, "{algorithm:?}");
+        bandit.retire_arm(3).unwrap();
+        assert!(share(&bandit, &[&[0, 1, 2]], &[0.2, 0.3, 0.6, 0.9], 2) > 0.9, "{algorithm:?}");
+    }
+}
+
+#[test]
+fn who_cannot_says_so() {
+    for &algorithm in Algorithm::ALL {
+        let refused = |config: Config| Bandit::new(algorithm, &config).err().map(|error| error.to_string());
+        let base = Config { horizon: 1000, delta: 1e-6, base: Algorithm::NonprivateExp3 as u32, ..Config::new(3, 1.0) };
+        let base = if algorithm == Algorithm::KlUcb { Config { delta: 0.0, ..base } } else { base };
+        let forgets = matches!(algorithm, Algorithm::Imed | Algorithm::Med);
+        let message = refused(Config { memory: 5000, ..base.clone() });
+        assert_eq!(message.is_none(), forgets, "{algorithm:?}");
+        assert!(message.is_none_or(|text| text == "memory must be 0: this policy does not forget, got 5000"));
+        let explores = forgets || matches!(algorithm, Algorithm::KlUcb | Algorithm::Ts);
+        let message = refused(Config { min_propensity: 0.5, ..base.clone() });
+        assert_eq!(message.is_none(), explores, "{algorithm:?}");
+        assert!(message.is_none_or(|text| text.starts_with("min_propensity must be 0: this policy")));
+    }
+    for (memory, min_propensity, text) in [
+        (1023, 0.0, "memory must be 0 or in 1024..=2^40, got 1023"),
+        ((1 << 40) + 1, 0.0, "memory must be 0 or in 1024..=2^40, got 1099511627777"),
+        (0, -0.1, "min_propensity must be in [0, 1], got -0.1"),
+        (0, 1.5, "min_propensity must be in [0, 1], got 1.5"),
+        (0, f64::NAN, "min_propensity must be in [0, 1], got NaN"),
+    ] {
+        let config = Config { memory, min_propensity, ..Config::new(3, 1.0) };
+        assert_eq!(Bandit::new(Algorithm::Imed, &config).err().unwrap().to_string(), text);
+    }
+}
+
+/// Is the propensity that a decision tells the chance that it had? The sum of 1/p over an arm's decisions is
+/// then 50,000 up to its deviation, of which 5 are allowed. Over all arms, and over a set that names one twice.
+#[test]
+fn propensities_are_frequencies() {
+    for (algorithm, min_propensity) in [
+        (Algorithm::Med, 0.0),
+        (Algorithm::Ts, 0.0),
+        (Algorithm::Imed, 0.3),
+        (Algorithm::KlUcb, 0.3),
+        (Algorithm::Med, 0.3),
+        (Algorithm::Ts, 0.3),
+    ] {
+        for set in [None, Some(&[4u32, 1, 0, 1, 3, 2][..])] {
+            let config = Config { min_propensity, test_seed: Some(seed(11)), ..Config::new(5, 1.0) };
+            let bandit = Bandit::new(algorithm, &config).unwrap();
+            let mut coins = coins(12);
+            let decide = || set.map_or_else(|| bandit.select(), |arms| bandit.select_among(arms)).unwrap();
+            for _ in 0..60 {
+                let decision = decide();
+                bandit.update(decision.ticket, toss(&mut coins, A[decision.arm as usize])).unwrap();
+            }
+            let before = bandit.report().unwrap().phase;
+            let (mut weights, mut squares, mut drawn) = ([0.0f64; 5], [0.0f64; 5], [0; 5]);
+            for _ in 0..50_000 {
+                let decision = decide();
+                bandit.cancel(decision.ticket).unwrap();
+                assert!(decision.propensity >= min_propensity / 6.0 - 1e-12 && decision.propensity <= 1.0);
+                weights[decision.arm as usize] += 1.0 / decision.propensity;
+                squares[decision.arm as usize] += decision.propensity.powi(-2);
+                drawn[decision.arm as usize] += 1;
+            }
+            assert_eq!(bandit.report().unwrap().phase, before);
+            let what = format!("{algorithm:?} {min_propensity} {set:?}: {weights:?} {drawn:?}");
+            for arm in (0..5).filter(|&arm| drawn[arm] >= 50) {
+                let error = (squares[arm] - 5e4).max(0.0).sqrt();
+                assert!((weights[arm] - 5e4).abs() <= 5.0 * error + 1e-6, "{arm}: {what}");
+            }
+            assert!(drawn.iter().filter(|&&n| n >= 50).count() >= 2, "{what}");
+            assert!(min_propensity == 0.0 || drawn.iter().all(|&n| n > 2_000), "{what}");
+        }
+    }
+}
+
+/// What a log of (arm, propensity, reward) says about policies that never ran: the mean of
+/// reward * chance(arm)/propensity, an unbiased estimate whose terms' deviation is in the log. Here for "always
+/// arm i" and "evenly": within 5 standard errors each. The plain mean of the arm's own rewards in the log
+/// of one policy's choice among two arms is 10 errors off.
+#[test]
+fn a_log_tells_what_other_policies_would_have_won() {
+    for (algorithm, delta) in
+        [(Algorithm::Med, 0.0), (Algorithm::Imed, 1e-6), (Algorithm::KlUcb, 0.0), (Algorithm::Ts, 0.0)]
+    {
+        let config = Config { min_propensity: 0.2, delta, test_seed: Some(seed(3)), ..Config::new(5, 1.0) };
+        let bandit = Bandit::new(algorithm, &config).unwrap();
+        let mut coins = coins(4);
+        let mut log = Vec::new();
+        for _ in 0..50_000 {
+            let decision = bandit.select().unwrap();
+            let reward = toss(&mut coins, A[decision.arm as usize]);
+            bandit.update(decision.ticket, reward).unwrap();
+            assert!(decision.propensity >= 0.2 / 5.0 - 1e-12);
+            log.push((decision.arm as usize, decision.propensity, reward));
+        }
+        let value = |chance: &dyn Fn(usize) -> f64, propensity: &dyn Fn(f64) -> f64| {
+            let terms: Vec<f64> = log.iter().map(|&(arm, p, reward)| reward * chance(arm) / propensity(p)).collect();
+            let mean = terms.iter().sum::<f64>() / terms.len() as f64;
+            let square = terms.iter().map(|term| (term - mean).powi(2)).sum::<f64>() / terms.len() as f64;
+            (mean, (square / terms.len() as f64).sqrt())
+        };
+        for target in 0..5 {
+            let (mean, error) = value(&|arm| f64::from(u8::from(arm == target)), &|p| p);
+            assert!((mean - A[target]).abs() < 5.0 * error, "{algorithm:?} {target}: {mean} +- {error}");
+            assert!(error < 0.05, "{error}");
+        }
+        let (mean, error) = value(&|_| 0.2, &|p| p);
+        assert!((mean - 0.5).abs() < 5.0 * error && error < 0.02, "{algorithm:?}: {mean} +- {error}");
+        // Another propensity than the one that was told does not do.
+        let (mean, error) = value(&|_| 0.2, &|p| (p + 0.1).min(1.0));
+        assert!((mean - 0.5).abs() > 10.0 * error, "{algorithm:?}: {mean} +- {error}");
+    }
+}
