@@ -60,7 +60,9 @@ fn who_forgets_follows() {
     ] {
         for number in 0..3 {
             let run = run(algorithm, &config, [A, REVERSED], 200_000, number);
-            assert!(run.regret[1] < 6_000.0, "{algorithm:?} {config:?}: {:?}", run.regret);
+            // DP-MED fills the batches of the others at the rate of their chances.
+            let most = if algorithm == Algorithm::Med { 25_000.0 } else { 12_000.0 };
+            assert!(run.regret[1] < most, "{algorithm:?} {config:?}: {:?}", run.regret);
             assert!(
                 run.effective <= 100_000.0 && run.effective > 40_000.0,
                 "{algorithm:?} {config:?} {}",
