@@ -8,6 +8,7 @@
 
 #[path = "../common/adversaries.rs"]
 pub mod adversaries;
+pub mod drift;
 pub mod environment;
 pub mod fast;
 pub mod field;
@@ -15,6 +16,7 @@ pub mod plot;
 pub mod runner;
 pub mod ss19;
 pub mod t21;
+pub mod tails;
 pub mod td16;
 pub mod td17;
 
@@ -62,6 +64,8 @@ pub const EXPERIMENTS: &[(&str, &str, Experiment)] = &[
     ("td17", "Tossou and Dimitrakakis (2017), Figure 1: five adversaries", td17::run),
     ("t21", "Tenenbaum et al. (2021), who have no figure: the shuffle model between the others", t21::run),
     ("field", "ours: every policy on three instances, by epsilon, by delay, by time", field::run),
+    ("drift", "ours: worlds that change, with and without a memory", drift::run),
+    ("tails", "ours: what it costs to lose the best arm less often", tails::run),
 ];
 
 fn read_options() -> Result<(String, Options), String> {

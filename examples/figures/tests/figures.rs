@@ -8,6 +8,7 @@ use dpb::Algorithm;
 use figures::environment::{Player, Recorder, SS19, Setting, decide, log_times, play};
 use figures::fast;
 use figures::runner::{Cell, Curve, Trial, run};
+use figures::tails;
 use figures::{EXPERIMENTS, Options, perform};
 use std::path::{Path, PathBuf};
 
@@ -72,6 +73,26 @@ fn private_ucb_has_the_law_of_the_library() {
     assert!(largest_distance(&public, &same) < bound, "{} >= {bound}", largest_distance(&public, &same));
     let other = columns(RUNS, 6, |trial| fast::private_ucb(epsilon / 0.9, &setting, &at, trial));
     assert!(largest_distance(&public, &other) > bound, "a tenth less of noise went unnoticed");
+}
+
+/// Whole batches, noise from logarithms, bisections. Doubling batches are noticed, and so is less caution (at
+/// eps 0.1, where it matters).
+#[test]
+fn dp_imed_has_the_law_of_the_library() {
+    const RUNS: u64 = 1000;
+    let setting = Setting::new(&[0.7, 0.5, 0.3], 10_000);
+    let (epsilon, at) = (0.1, log_times(100, 10_000, 8));
+    let library = Player::new("", Algorithm::Imed, 3, epsilon, 0.0);
+    let public = columns(RUNS, 4, |trial| play(&library, &setting, &at, trial));
+    let bound = critical(RUNS as usize, FAILURE / at.len() as f64);
+    let same = columns(RUNS, 5, |trial| tails::imed(tails::DEFAULT, epsilon, &setting, &at, trial));
+    assert!(largest_distance(&public, &same) < bound, "{} >= {bound}", largest_distance(&public, &same));
+    for other in
+        [tails::Variant { doubling: true, ..tails::DEFAULT }, tails::Variant { caution: 0.0, ..tails::DEFAULT }]
+    {
+        let other = columns(RUNS, 6, |trial| tails::imed(other, epsilon, &setting, &at, trial));
+        assert!(largest_distance(&public, &other) > bound, "{} went unnoticed", largest_distance(&public, &other));
+    }
 }
 
 /// Stopping when the policy has decided leaves the curve as it is, to the bit.

@@ -1,0 +1,227 @@
+//! Ours: what lighter tails cost. Every policy of logarithmic regret loses the best arm for good in some runs;
+//! 20,000 runs a cell say how many, and what the caution against it adds to the mean.
+//!
+//! DP-IMED is played here without its decisions, whole batches as binomials, because its library would take
+//! days. tests/figures.rs shows that nobody can tell the two apart.
+
+use super::Options;
+use super::environment::{Recorder, Setting, ours};
+use super::plot::{Axis, Figure, Line, Panel, Point, Strength, table};
+use super::runner::{Cell, Curve, Trial, run as run_cells};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+use rand_distr::{Binomial, Distribution};
+use std::error::Error;
+
+/// DP-IMED and what could be different in it.
+#[derive(Clone, Copy)]
+pub struct Variant {
+    /// Every batch as large as all before, instead of batches in nats.
+    pub doubling: bool,
+    /// Nats that the likelihood may add.
+    pub band: f64,
+    /// c = 1 - caution * 4V/(4V + N).
+    pub caution: f64,
+}
+
+/// The library's.
+pub const DEFAULT: Variant = Variant { doubling: false, band: 3.0, caution: 0.25 };
+
+const VARIANTS: [(&str, Variant); 5] = [
+    ("doubling, D, c = 1", Variant { doubling: true, band: 0.0, caution: 0.0 }),
+    ("nats, D, c = 1", Variant { band: 0.0, caution: 0.0, ..DEFAULT }),
+    ("nats, D', c = 1", Variant { caution: 0.0, ..DEFAULT }),
+    ("nats, D', c = 1 - s/4 (the default)", DEFAULT),
+    ("nats, D', c = 1 - s/2", Variant { caution: 0.5, ..DEFAULT }),
+];
+
+struct Pair {
+    count: f64,
+    sum: f64,
+    noises: f64,
+}
+
+struct Arm {
+    pairs: Vec<Pair>,
+    /// The mean that the divergence was computed for.
+    at: f64,
+    divergence: f64,
+}
+
+impl Arm {
+    fn count(&self) -> f64 {
+        self.pairs.iter().map(|pair| pair.count).sum()
+    }
+
+    fn mean(&self, epsilon: f64) -> f64 {
+        let weight = |pair: &Pair| 1.0 / (1.0 + 8.0 * pair.noises / (epsilon * epsilon * pair.count));
+        let sum: f64 = self.pairs.iter().map(|pair| weight(pair) * pair.sum).sum();
+        (sum / self.pairs.iter().map(|pair| weight(pair) * pair.count).sum::<f64>()).clamp(0.0, 1.0)
+    }
+
+    fn push(&mut self, pair: Pair) {
+        if self.pairs.len() == 12 {
+            let rewards = |i: usize| self.pairs[i].count + self.pairs[i + 1].count;
+            let fewest = (1..11).fold(0, |best, i| if rewards(i) < rewards(best) { i } else { best });
+            let joined = self.pairs.remove(fewest);
+            let into = &mut self.pairs[fewest];
+            (into.count, into.sum) = (into.count + joined.count, into.sum + joined.sum);
+            into.noises += joined.noises;
+        }
+        self.pairs.push(pair);
+        self.at = f64::NAN;
+    }
+
+    /// D', by bisections where the library has Newton's method.
+    fn divergence(&self, q: f64, epsilon: f64, band: f64) -> f64 {
+        let terms: Vec<[f64; 4]> = self
+            .pairs
+            .iter()
+            .map(|p| [p.count, p.sum, p.noises, 1.0 / (1.0 + 8.0 * p.noises / (epsilon * epsilon * p.count))])
+            .collect();
+        let slope = |l: f64| -> f64 {
+            let each = |&[n, y, k, w]: &[f64; 4]| {
+                let (s, tilted) = (l * w, q * (-l * w).exp());
+                w * (n * tilted / (1.0 - q + tilted) - y - k * 2.0 * s / (epsilon * epsilon - s * s))
+            };
+            terms.iter().map(each).sum()
+        };
+        if slope(0.0) <= 0.0 {
+            return 0.0;
+        }
+        let heaviest = terms.iter().map(|t| t[3]).fold(0.0, f64::max);
+        let l = root(0.0, epsilon / heaviest, 40, |l| slope(l) > 0.0);
+        let noise = |s: f64| -(-(s / epsilon).powi(2)).ln_1p();
+        let value = |&[n, y, k, w]: &[f64; 4]| -l * w * y - n * (q * (-l * w).exp_m1()).ln_1p() - k * noise(l * w);
+        let exponent = terms.iter().map(value).sum::<f64>().max(0.0);
+        if band == 0.0 || exponent == 0.0 {
+            return exponent;
+        }
+        let own = self.mean(epsilon).max(0.02 * q);
+        let gain = |&[n, y, k, _]: &[f64; 4]| log_density(n, y, k, own, epsilon) - log_density(n, y, k, q, epsilon);
+        exponent + (terms.iter().map(gain).sum::<f64>() - exponent).clamp(0.0, band)
+    }
+}
+
+/// Where `before` turns false.
+fn root(mut low: f64, mut high: f64, steps: u32, before: impl Fn(f64) -> bool) -> f64 {
+    for _ in 0..steps {
+        let middle = 0.5 * (low + high);
+        if before(middle) { low = middle } else { high = middle }
+    }
+    0.5 * (low + high)
+}
+
+/// The saddlepoint density of n coins and k Laplace noises at y.
+fn log_density(n: f64, y: f64, k: f64, mean: f64, epsilon: f64) -> f64 {
+    let q = mean.clamp(1e-6, 1.0 - 1e-6);
+    let tilted = |s: f64| q * s.exp() / (1.0 - q + q * s.exp());
+    let room = |s: f64| epsilon * epsilon - s * s;
+    let s = root(-epsilon, epsilon, 40, |s| n * tilted(s) + k * 2.0 * s / room(s) < y);
+    let first = 2.0 * s / room(s);
+    let bend = n * tilted(s) * (1.0 - tilted(s)) + k * (2.0 / room(s) + first * first);
+    let noise = -k * (-(s / epsilon).powi(2)).ln_1p();
+    n * (q * s.exp_m1()).ln_1p() + noise - s * y - 0.5 * (std::f64::consts::TAU * bend).ln()
+}
+
+/// DP-IMED with pure noise and answers at once.
+pub fn imed(variant: Variant, epsilon: f64, setting: &Setting, at: &[u64], trial: Trial) -> Curve {
+    let mut coins = ChaCha8Rng::from_seed(trial.key(6));
+    let (gaps, mut recorder) = (setting.gaps(), Recorder::new(at));
+    let first = (1.0 / epsilon).ceil();
+    let mut arms: Vec<Arm> = gaps.iter().map(|_| Arm { pairs: Vec::new(), at: f64::NAN, divergence: 0.0 }).collect();
+    while !recorder.done() {
+        let (arm, size) = match arms.iter().position(|arm| arm.pairs.is_empty()) {
+            Some(arm) => (arm, first),
+            None => next(variant, epsilon, &mut arms),
+        };
+        recorder.round_robin(&gaps[arm..=arm], size as u64);
+        let ones = Binomial::new(size as u64, setting.means[arm]).expect("a mean in [0, 1]").sample(&mut coins);
+        let uniform = (coins.next_u64() >> 11) as f64 / (1u64 << 53) as f64 - 0.5;
+        let noise = -uniform.signum() * (1.0 - 2.0 * uniform.abs()).max(1e-300).ln() / epsilon;
+        arms[arm].push(Pair { count: size, sum: (ones as f64 + noise).max(0.0), noises: 1.0 });
+    }
+    recorder.finish(0.0)
+}
+
+/// The arm that plays, and for how long.
+fn next(variant: Variant, epsilon: f64, arms: &mut [Arm]) -> (usize, f64) {
+    let means: Vec<f64> = arms.iter().map(|arm| arm.mean(epsilon)).collect();
+    let leader = (1..means.len()).fold(0, |best, arm| if means[arm] > means[best] { arm } else { best });
+    let q = means[leader];
+    let share = |n: f64| 8.0 / (8.0 + n * epsilon * epsilon);
+    let mut best = (0, f64::INFINITY);
+    for (number, arm) in arms.iter_mut().enumerate() {
+        if arm.at != q {
+            (arm.divergence, arm.at) = (arm.divergence(q, epsilon, variant.band), q);
+        }
+        let n = arm.count();
+        let index = (1.0 - variant.caution * share(n)) * arm.divergence + n.ln();
+        if index < best.1 {
+            best = (number, index);
+        }
+    }
+    let n = arms[best.0].count();
+    let evidence = best.1 - n.ln();
+    let size = if variant.doubling || (evidence == 0.0 && best.0 != leader) {
+        n
+    } else if best.0 == leader {
+        3.0 * n
+    } else {
+        let need = arms[leader].count().ln() + 0.25 + 0.5 * share(n) - best.1;
+        (need * n / evidence).clamp(n / 8.0, n)
+    };
+    (best.0, size.ceil())
+}
+
+const EPSILONS: [f64; 3] = [0.1, 0.25, 1.0];
+
+pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
+    let (horizon, runs) = (options.pick(20_000, 1_000_000), options.runs(40, 20_000));
+    let at = [horizon];
+    let settings = ours().map(|(name, means)| (name, Setting::new(&means, horizon)));
+    let mut cells = Vec::new();
+    for (_, variant) in VARIANTS {
+        for (_, setting) in &settings {
+            for epsilon in EPSILONS {
+                let at = &at;
+                cells.push(Cell::new(runs, move |trial| imed(variant, epsilon, setting, at, trial)));
+            }
+        }
+    }
+    let samples = run_cells("tails", &cells, options);
+    let many = settings.len() * EPSILONS.len();
+    let mut header = vec![String::from("mean / median / runs above 20 medians")];
+    for (name, _) in &settings {
+        header.extend(EPSILONS.map(|epsilon| format!("{name}, eps {epsilon}")));
+    }
+    let mut rows = Vec::new();
+    let mut panels: Vec<Panel> = Vec::new();
+    for (number, ((label, _), samples)) in VARIANTS.iter().zip(samples.chunks(many)).enumerate() {
+        let mut row = vec![(*label).to_owned()];
+        for (place, sample) in samples.iter().enumerate() {
+            let (values, (mean, error)) = (sample.last(), sample.last_mean());
+            let median = values[values.len() / 2];
+            let lost = values.iter().filter(|&&value| value > 20.0 * median).count();
+            row.push(format!("{mean:.0} ± {error:.0} / {median:.0} / {lost}"));
+            if place % EPSILONS.len() == 0 {
+                // The share of runs above each value.
+                let above = |i: usize| Point::new(values[i], (values.len() - i) as f64 / values.len() as f64);
+                let steps = (0..200).map(|i| (values.len() as f64 * (1.0 - (-0.06 * f64::from(i)).exp())) as usize);
+                let mut points: Vec<Point> = steps.filter(|&i| i < values.len()).map(above).collect();
+                points.push(above(values.len() - 1));
+                if number == 0 {
+                    let (x, y) = (Axis { label: "pseudo-regret", log: true }, Axis { label: "share above", log: true });
+                    let title = format!("instance {}, eps = {}", settings[place / EPSILONS.len()].0, EPSILONS[0]);
+                    panels.push(Panel { title, x, y, lines: Vec::new() });
+                }
+                let strength = if number == 3 { Strength::Bold } else { Strength::Thin };
+                let line = Line { strength, ..Line::new(label, number, points) };
+                panels[place / EPSILONS.len()].lines.push(line);
+            }
+        }
+        rows.push(row);
+    }
+    Figure { name: "tails", columns: 2, panels }.write(&options.out)?;
+    Ok(format!("T = {horizon}, {runs} runs: pseudo-regret at T.\n\n{}", table(&header, &rows)))
+}
