@@ -200,7 +200,7 @@ impl World<'_> {
             self.see(decision.arm.into(), Sight::Arm(decision.phase))?;
         }
         let decision = decision.map(|decision| (decision.phase, decision.propensity.to_bits()));
-        let counts: Vec<_> = arms.iter().map(|arm| (arm.pulls, arm.active)).collect();
+        let counts: Vec<_> = arms.iter().map(|arm| (arm.pulls, arm.active, arm.effective_pulls.to_bits())).collect();
         // Dearer, and what has changed stays: seldom.
         let report = self.transcript.len().is_multiple_of(64).then(|| format!("{:?}", self.bandit.report()));
         self.see(pattern((returned, decision, counts, self.bandit.best_arm().ok(), report)), Sight::Rest)?;
@@ -374,6 +374,15 @@ fn configs(algorithm: Algorithm, answer_window: u32) -> Vec<Config> {
                 worth.push(config);
                 known.push(draws);
             }
+        }
+    }
+    // Those that can forget, within the history, and those that can explore.
+    for (memory, min_propensity) in [(1 << 10, 0.2), (0, 0.2)] {
+        let able = worth[0].clone();
+        let able = Config { memory, min_propensity, horizon: 1600, ..able };
+        if Bandit::new(algorithm, &able).is_ok() {
+            worth.push(able);
+            break;
         }
     }
     worth
