@@ -289,6 +289,38 @@ func TestReading(t *testing.T) {
 	}
 }
 
+// The other arm becomes the better one: the memory lets go.
+func TestMemory(t *testing.T) {
+	c := NewConfig(2, 1)
+	c.Memory, c.MinPropensity, c.TestSeed = 10_000, 0.1, new([32]byte)
+	b := must[*Bandit](t)(NewIMED(c))
+	defer b.Close()
+	play := func(means [2]float64) (ones uint32) {
+		for i := range 20_000 {
+			d := must[Decision](t)(b.Select())
+			if d.Propensity < 0.05 {
+				t.Fatalf("%+v", d)
+			}
+			if i >= 10_000 {
+				ones += d.Arm
+			}
+			if err := b.Update(d.Ticket, means[d.Arm]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return ones
+	}
+	if ones := play([2]float64{0.2, 0.8}); ones < 8_500 || must[Report](t)(b.Report()).ChangesDetected != 0 {
+		t.Error(ones)
+	}
+	if ones := play([2]float64{0.8, 0.2}); ones > 1_500 || must[Report](t)(b.Report()).ChangesDetected == 0 {
+		t.Error(ones)
+	}
+	if arms := must[[]Arm](t)(b.Arms()); arms[0].EffectivePulls < 3_000 || arms[0].EffectivePulls > 10_000 {
+		t.Errorf("%+v", arms)
+	}
+}
+
 // The seed reaches the library whole, from wherever Go put it, while the collector is at work.
 func TestSeedsReproduce(t *testing.T) {
 	means := func(last byte) float64 {

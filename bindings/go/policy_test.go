@@ -104,7 +104,7 @@ func TestJSONAndLogs(t *testing.T) {
 	logger := slog.New(slog.NewJSONHandler(&log, nil))
 	logger.Info("", "report", report, "arm", arms[0], "decision", decision, "arms", arms)
 	for _, want := range []string{
-		`"policy":"nonprivate-ucb1"`, `"epsilon_spent":null`, `"arm":{"mean":null,"width":null,"pulls":0,"active":true}`,
+		`"policy":"nonprivate-ucb1"`, `"epsilon_spent":null`, `"arm":{"mean":null,"width":null,"pulls":0,"active":true,"effective_pulls":0}`,
 		`"propensity":null`, `"arms":[{"`,
 	} {
 		if !strings.Contains(log.String(), want) {

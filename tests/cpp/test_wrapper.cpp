@@ -194,6 +194,30 @@ static void reading() {
   CHECK(bandit.report().is_private == 0); // a test_seed
 }
 
+// The other arm becomes the better one: the memory lets go.
+static void memory() {
+  dpb::Config config(2, 1.0);
+  config.memory = 10'000;
+  config.min_propensity = 0.1;
+  static const std::uint8_t seed[32] = {7};
+  config.test_seed = seed;
+  dpb::Bandit bandit = dpb::Bandit::med(config);
+  const auto play = [&bandit](double zero, double one) {
+    int ones = 0;
+    for (int t = 0; t < 20'000; t++) {
+      const dpb::Decision d = bandit.select();
+      CHECK(d.propensity >= 0.05);
+      ones += t >= 10'000 && d.arm == 1;
+      bandit.update(d.ticket, d.arm == 1 ? one : zero);
+    }
+    return ones;
+  };
+  CHECK(play(0.2, 0.8) > 8'500);
+  CHECK(bandit.report().changes_detected == 0 && bandit.arms()[1].effective_pulls <= 10'000.0);
+  CHECK(play(0.8, 0.2) < 1'500);
+  CHECK(bandit.report().changes_detected > 0 && bandit.arms()[0].effective_pulls > 3'000.0);
+}
+
 static void threads() {
   dpb::Config config(5, 1.0);
   config.pending_capacity = 1 << 15; // a sleeping thread must not lose its ticket to the others
@@ -477,6 +501,7 @@ int main() {
   batches();
   arms_come_and_go();
   reading();
+  memory();
   threads();
   std::printf("%d checks held\n", checks);
 }
