@@ -70,7 +70,8 @@ impl Evidence {
         }
         let own = f64::max(0.02 * q, self.mean());
         let likelihood = self.log_likelihood(own) - self.log_likelihood(q);
-        exponent + (likelihood - exponent).max(0.0).min(BAND) // NaN is no evidence
+        let more = likelihood - exponent;
+        if more > 0.0 { exponent + more.min(BAND) } else { exponent } // NaN is no evidence
     }
 
     fn log_likelihood(&self, mean: f64) -> f64 {
