@@ -1,141 +1,22 @@
-//! One file per algorithm, all of one shape, and the list of them.
+//! The algorithms, in families: one file for each, all of one shape, and the list of them.
 
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
-use crate::reward::Reward;
-use crate::shuffle::Params;
 use std::ffi::CStr;
 
 mod adversarial;
 mod baselines;
 mod batched;
 mod continual;
+mod contract;
 mod elimination;
 mod kl;
 mod local;
 mod scores;
 
+pub use contract::{ArmState, Flexible, Policy, Pull, ShuffledPolicy};
 pub use kl::private_divergence;
-
-/// What a policy chose: which arm, in which phase, with which probability given all releases.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Pull {
-    /// The arm, 0-based.
-    pub arm: u32,
-    /// The policy's own count of epochs, phases or intervals.
-    pub phase: u32,
-    /// The arm's probability given everything released so far; NaN where it would tell raw rewards.
-    pub propensity: f64,
-}
-
-impl Pull {
-    pub(crate) const NONE: Pull = Pull { arm: 0, phase: 0, propensity: 0.0 };
-}
-
-/// What may be read of one arm: released values only, in the unit interval.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ArmState {
-    /// The released mean, NaN before the first release.
-    pub mean: f64,
-    /// Half-width of its confidence interval at 1 - beta, NaN before the first release.
-    pub width: f64,
-    /// Rewards behind the mean, 0 before the first release; each with its power where there is a memory.
-    pub effective_pulls: f64,
-    /// False once the arm is out of the race.
-    pub active: bool,
-}
-
-impl ArmState {
-    /// Nothing was released of it, or nothing ever is.
-    pub(crate) fn unknown(active: bool) -> ArmState {
-        ArmState { mean: f64::NAN, width: f64::NAN, effective_pulls: 0.0, active }
-    }
-}
-
-/// A bandit algorithm as a state machine over releases.
-///
-/// The engine promises: every reward is in range, on the grid, belongs to an earlier `choose` of
-/// this policy and comes at most once; a pull ends in `observe` or in `cancel`, never in both. The
-/// policy promises: `choose` and everything readable depend on released state, coins and the
-/// public order of events only.
-pub trait Policy: Send {
-    /// The next arm to play.
-    fn choose(&mut self) -> Pull;
-
-    /// The reward of an earlier pull.
-    fn observe(&mut self, pull: Pull, reward: Reward);
-
-    /// An earlier pull that will never be answered counts as not played.
-    fn cancel(&mut self, pull: Pull);
-
-    /// What may be read of an arm.
-    fn arm(&self, arm: u32) -> ArmState;
-
-    /// The current epoch, phase or interval.
-    fn phase(&self) -> u32;
-
-    /// Arms still in the race.
-    fn active(&self) -> u32;
-
-    /// Requests that may show some arms only, arms that come and go: if this policy can.
-    fn flexible(&mut self) -> Option<&mut dyn Flexible> {
-        None
-    }
-
-    /// How often a release contradicted its arm's past, so that the policy forgot it.
-    fn changes(&self) -> u64 {
-        0
-    }
-
-    /// The decided best arm, if the policy decides one.
-    fn best_arm(&self) -> Option<u32> {
-        None
-    }
-
-    /// The loss of one reward through the releases made so far.
-    fn privacy(&self) -> PrivacyLoss;
-
-    /// Are rewards bits that were privatised before they came, so that nothing else is taken?
-    fn takes_bits(&self) -> bool {
-        false
-    }
-
-    /// The policy as one that takes shuffled batches, if it does.
-    fn shuffled(&mut self) -> Option<&mut dyn ShuffledPolicy> {
-        None
-    }
-}
-
-/// A policy of the shuffle model: rewards come a batch at a time, as bits in random order.
-pub trait ShuffledPolicy {
-    /// What the users of a phase's batches send.
-    fn params(&self, phase: u32) -> Params;
-
-    /// The batch of one arm in the open phase. Refused, nothing has changed.
-    fn submit(&mut self, phase: u32, arm: u32, bits: &[u8]) -> Result<()>;
-}
-
-/// A policy whose set of arms may change, from one decision to the next or for good. The sets are
-/// public information, so they cost no privacy.
-pub trait Flexible {
-    /// The next arm to play, among these: one at least, and all of them live.
-    fn choose_among(&mut self, arms: &[u32]) -> Pull;
-
-    /// Is this arm in the race?
-    fn is_live(&self, arm: u32) -> bool;
-
-    /// One arm more, with the next number. May allocate.
-    ///
-    /// # Errors
-    /// `NoMemory`: nothing has changed.
-    fn add_arm(&mut self) -> Result<()>;
-
-    /// This arm, live and not the last one, is not played again; answers to its open decisions
-    /// still come.
-    fn retire_arm(&mut self, arm: u32);
-}
 
 /// The list: number (stable, in reports and `Config::base`), name, type.
 macro_rules! algorithms {

@@ -16,7 +16,7 @@
 use super::weights::Weights;
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::policy::{ArmState, Policy, Pull};
+use crate::policy::contract::{ArmState, Policy, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;

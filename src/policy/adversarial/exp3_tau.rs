@@ -46,7 +46,7 @@
 use super::exp3::{Exp3, exploration, known_horizon};
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::policy::{ArmState, Policy, Pull};
+use crate::policy::contract::{ArmState, Policy, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::privacy::composition::bounded_range_to_zcdp;
 use crate::random::Seed;

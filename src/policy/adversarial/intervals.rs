@@ -16,7 +16,7 @@ use crate::batch::{Batch, Release};
 use crate::config::Config;
 use crate::error::Result;
 use crate::noise::LaplaceSource;
-use crate::policy::Pull;
+use crate::policy::contract::Pull;
 use crate::reward::Reward;
 use crate::table::{Table, queue_room};
 use std::collections::VecDeque;

@@ -37,7 +37,7 @@ use super::intervals::Intervals;
 use crate::config::Config;
 use crate::error::Result;
 use crate::noise::LaplaceSource;
-use crate::policy::{ArmState, Policy, Pull};
+use crate::policy::contract::{ArmState, Policy, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;

@@ -7,7 +7,7 @@ pub mod ucb1;
 
 use crate::config::Config;
 use crate::error::Result;
-use crate::policy::{ArmState, Policy, Pull};
+use crate::policy::contract::{ArmState, Policy, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::reward::Reward;
 use crate::table::Table;

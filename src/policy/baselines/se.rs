@@ -10,7 +10,7 @@
 use super::Tally;
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::policy::{ArmState, Policy, Pull};
+use crate::policy::contract::{ArmState, Policy, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::Reward;

@@ -23,7 +23,7 @@ use crate::config::Config;
 #[cfg(feature = "test-hooks")]
 use crate::config::Fault;
 use crate::error::{Error, Result};
-use crate::policy::{ArmState, Flexible, Policy, Pull};
+use crate::policy::contract::{ArmState, Flexible, Policy, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
@@ -86,8 +86,8 @@ impl Plan {
 /// Arms that nothing is known of come before all others, and when decisions in flight cover their first
 /// batch they come after all others, in turn.
 const FIRST: Line = Line::level(-1e15);
-fn last(covered: u64) -> Line {
-    Line::level(1e15 + covered as f64)
+fn last(covered: f64) -> Line {
+    Line::level(1e15 + covered)
 }
 
 impl<I: Index> Least<I> {
@@ -119,10 +119,11 @@ impl<I: Index> Least<I> {
             return;
         }
         let evidence = self.evidence(arm);
-        let (index, line) = match (evidence.is_empty(), evidence.covered > 0.0) {
-            (true, false) => (FIRST.base, FIRST),
-            (true, true) => (last(self.plans[arm].covered).base, last(self.plans[arm].covered)),
-            _ => self.index.at(&evidence, point),
+        let (index, line) = if !evidence.is_empty() {
+            self.index.at(&evidence, point)
+        } else {
+            let line = if evidence.covered > 0.0 { last(evidence.covered) } else { FIRST };
+            (line.base, line)
         };
         let plan = &mut self.plans[arm];
         (plan.at, plan.index, plan.line) = (point, index, line);

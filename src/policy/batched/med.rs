@@ -18,7 +18,7 @@ use super::explore::{Explore, even_chance};
 use super::room::Room;
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::policy::{ArmState, Flexible, Policy, Pull};
+use crate::policy::contract::{ArmState, Flexible, Policy, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;

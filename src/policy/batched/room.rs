@@ -16,7 +16,7 @@ use crate::config::Config;
 use crate::config::Fault;
 use crate::error::Result;
 use crate::noise::{Noise, NoiseSource};
-use crate::policy::ArmState;
+use crate::policy::contract::ArmState;
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::Reward;

@@ -46,8 +46,8 @@
 
 use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::policy::contract::{ArmState, Policy, Pull};
 use crate::policy::scores::Scores;
-use crate::policy::{ArmState, Policy, Pull};
 use crate::privacy::composition::zcdp_to_approximate;
 use crate::privacy::{Heterogeneous, PrivacyLoss, Responses, least_near};
 use crate::random::{Random, Seed};

@@ -29,7 +29,7 @@
 
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::policy::{ArmState, Policy, Pull, ShuffledPolicy};
+use crate::policy::contract::{ArmState, Policy, Pull, ShuffledPolicy};
 use crate::privacy::PrivacyLoss;
 use crate::privacy::calibration::ShuffleNoise;
 use crate::random::{Random, Seed};

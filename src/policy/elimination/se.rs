@@ -17,7 +17,7 @@ use crate::batch::Batch;
 use crate::config::Config;
 use crate::error::Result;
 use crate::noise::LaplaceSource;
-use crate::policy::{ArmState, Policy, Pull};
+use crate::policy::contract::{ArmState, Policy, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::Reward;

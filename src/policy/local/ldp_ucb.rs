@@ -21,7 +21,7 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::local::RandomizedResponse;
 use crate::policy::baselines::ucb1::Ucb1;
-use crate::policy::{ArmState, Flexible, Policy, Pull};
+use crate::policy::contract::{ArmState, Flexible, Policy, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::Reward;
