@@ -9,6 +9,7 @@ use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::RewardRange;
 use crate::shuffle::Params;
+use crate::snapshot::{Kind, Reader, Writer, ensure};
 use crate::table::Table;
 use std::sync::{Mutex, MutexGuard};
 
@@ -66,10 +67,13 @@ pub struct ArmReport {
 /// child every call on it is `Poisoned`: make handles after forking.
 pub struct Bandit {
     algorithm: Algorithm,
+    /// Without its seed, which stays with the caller.
+    config: Config,
     range: RewardRange,
-    contributions: u32,
-    delta: f64,
+    /// Now, or in an earlier life: what was learned then is not private.
     seeded: bool,
+    /// Handles before this one, each from a snapshot of the last.
+    lives: u32,
     inner: Mutex<Inner>,
     origin: Origin,
 }
@@ -99,13 +103,67 @@ impl Bandit {
         engine.sabotage(config.fault);
         Ok(Bandit {
             algorithm,
+            config: Config { test_seed: None, ..config.clone() },
             range,
-            contributions: config.contributions_per_user,
-            delta: config.delta,
+            lives: 0,
             seeded: config.test_seed.is_some(),
             inner: Mutex::new(Inner { engine, policy, pulls: Table::new(config.arms as usize, |_| 0)? }),
             origin: Origin::here(),
         })
+    }
+
+    /// What was released and what is public, as bytes: safe to log and to publish. A copy that goes on
+    /// from it by [`restore`](Self::restore) loses the open batches, and every decision in flight expires.
+    ///
+    /// # Errors
+    /// `Unsupported` by policies whose state is not all released; `Poisoned` after an internal failure.
+    pub fn snapshot(&self) -> Result<Vec<u8>> {
+        let inner = self.lock()?;
+        let mut to = Writer::new(Kind::Bandit);
+        to.u32(self.algorithm as u32);
+        self.config.save(&mut to);
+        to.u8(self.seeded.into());
+        to.u32(self.lives);
+        let counts = inner.engine.counts();
+        [counts.decisions, counts.answered, counts.cancelled].into_iter().for_each(|count| to.u64(count));
+        let mut pulls = inner.pulls.to_vec();
+        inner.engine.pending().for_each(|pull| pulls[pull.arm as usize] -= 1);
+        to.u32(pulls.len() as u32);
+        pulls.into_iter().for_each(|count| to.u64(count));
+        inner.policy.save(&mut to)?;
+        Ok(to.finish())
+    }
+
+    /// Goes on from a [`snapshot`](Self::snapshot), with the configuration that is in it and fresh entropy:
+    /// tickets of earlier lives are unknown to it. The guarantee is one for all lives together, however old
+    /// the snapshot is; [`report`](Self::report) says at least what one release costs, because there may have
+    /// been one since.
+    ///
+    /// # Errors
+    /// `Corrupt`; `NewerVersion`; `Entropy`; `NoMemory`; `InvalidConfig` for what no handle could have.
+    pub fn restore(snapshot: &[u8]) -> Result<Bandit> {
+        let from = &mut Reader::new(snapshot, Kind::Bandit)?;
+        let algorithm = Algorithm::from_number(from.u32()?)?;
+        let config = Config::load(from)?;
+        let seeded = from.bool()?;
+        let lives = from.u32()?.checked_add(1).ok_or(Error::Corrupt)?;
+        let [decisions, answered, cancelled] = [from.count()?, from.count()?, from.count()?];
+        ensure(decisions.checked_sub(answered).is_some_and(|rest| rest >= cancelled))?;
+        let arms = from.length(size_of::<u64>())?;
+        ensure(arms >= config.arms as usize)?;
+        let mut bandit = Bandit::new(algorithm, &config)?;
+        (bandit.seeded, bandit.lives) = (seeded, lives);
+        for _ in config.arms as usize..arms {
+            bandit.add_arm()?;
+        }
+        let inner = bandit.inner.get_mut().map_err(|_| Error::Poisoned)?;
+        for pulls in &mut *inner.pulls {
+            *pulls = from.count()?;
+        }
+        inner.engine.count_on(Counts { decisions, answered, cancelled, expired: 0 });
+        inner.policy.load(from)?;
+        from.finish()?;
+        Ok(bandit)
     }
 
     /// Which arm? O(1) for phased policies, O(K) for index policies; never allocates.
@@ -250,7 +308,7 @@ impl Bandit {
     pub fn report(&self) -> Result<Report> {
         let inner = self.lock()?;
         let loss = inner.policy.privacy();
-        let (epsilon_spent, delta_spent) = loss.spent(self.delta, self.contributions);
+        let (epsilon_spent, delta_spent) = loss.spent(self.config.delta, self.config.contributions_per_user);
         Ok(Report {
             algorithm: self.algorithm,
             counts: inner.engine.counts(),
@@ -320,7 +378,7 @@ impl Bandit {
         if !(0.0..1.0).contains(&delta) {
             return Err(Error::config("delta", "must be in [0, 1)", delta));
         }
-        Ok(self.lock()?.policy.privacy().epsilon(delta, self.contributions))
+        Ok(self.lock()?.policy.privacy().epsilon(delta, self.config.contributions_per_user))
     }
 
     /// The number of arms, retired ones included.

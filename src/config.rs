@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use crate::noise::{Gaussian, Laplace, Noise};
 use crate::privacy::composition::{approximate_to_zcdp, delta_share};
 use crate::reward::{Reward, RewardRange};
+use crate::snapshot::{Reader, Writer};
 
 /// The configuration of a bandit, for every policy. Fields that a policy does not use are ignored.
 #[derive(Clone, Debug)]
@@ -162,6 +163,40 @@ impl Config {
     pub const LEAST_MEMORY: u64 = 1 << 10;
     /// The longest memory but an endless one.
     pub const MOST_MEMORY: u64 = 1 << 40;
+
+    /// All that a snapshot keeps: everything but the test seed.
+    pub(crate) fn save(&self, to: &mut Writer) {
+        to.u32(self.arms);
+        [self.epsilon, self.delta, self.beta].into_iter().for_each(|value| to.f64(value));
+        to.u64(self.horizon);
+        [self.reward_min, self.reward_max].into_iter().for_each(|value| to.f64(value));
+        to.u32(self.reward_bits);
+        to.u32(self.contributions_per_user);
+        to.u32(self.pending_capacity);
+        to.u32(self.answer_window);
+        [self.clamp_rewards, self.rigorous_index, self.shuffle_printed].into_iter().for_each(|flag| to.u8(flag.into()));
+        to.f64(self.interval_exponent);
+        to.u32(self.batch);
+        to.u32(self.base);
+        to.u64(self.node);
+        to.u64(self.memory);
+        to.f64(self.min_propensity);
+    }
+
+    /// What was saved, unchecked.
+    pub(crate) fn load(from: &mut Reader) -> Result<Config> {
+        let mut config = Config::new(from.u32()?, from.f64()?);
+        (config.delta, config.beta, config.horizon) = (from.f64()?, from.f64()?, from.u64()?);
+        (config.reward_min, config.reward_max) = (from.f64()?, from.f64()?);
+        (config.reward_bits, config.contributions_per_user) = (from.u32()?, from.u32()?);
+        (config.pending_capacity, config.answer_window) = (from.u32()?, from.u32()?);
+        (config.clamp_rewards, config.rigorous_index) = (from.bool()?, from.bool()?);
+        config.shuffle_printed = from.bool()?;
+        config.interval_exponent = from.f64()?;
+        (config.batch, config.base) = (from.u32()?, from.u32()?);
+        (config.node, config.memory, config.min_propensity) = (from.u64()?, from.u64()?, from.f64()?);
+        Ok(config)
+    }
 
     /// Checks what holds for every policy; epsilon and delta are checked by those that use them.
     pub(crate) fn check(&self) -> Result<RewardRange> {

@@ -31,6 +31,7 @@ pub mod privacy;
 mod random;
 mod reward;
 pub mod shuffle;
+mod snapshot;
 pub mod stopping;
 mod table;
 mod tournament;

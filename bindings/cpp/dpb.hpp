@@ -227,6 +227,15 @@ public:
     return owner(detail::try_construct<Handle>(error, dpb_new_policy, policy, &c));
   }
 
+  /// Goes on from a snapshot: its configuration, what was released, fresh entropy (dpb_restore).
+  [[nodiscard]] static Bandit restore(const std::vector<std::uint8_t> &snapshot) {
+    return Bandit(detail::construct<Handle>(dpb_restore, snapshot.data(), snapshot.size()));
+  }
+  [[nodiscard]] static std::optional<Bandit> try_restore(const std::uint8_t *snapshot, std::size_t len,
+                                                         dpb_error *error = nullptr) noexcept {
+    return owner(detail::try_construct<Handle>(error, dpb_restore, snapshot, len));
+  }
+
   // One line for each dpb_new_<policy>.
   [[nodiscard]] static Bandit se(const Config &c) { return Bandit(dpb_new_se, c); }
   [[nodiscard]] static Bandit imed(const Config &c) { return Bandit(dpb_new_imed, c); }
@@ -375,6 +384,17 @@ public:
   /// out: room for cap arms. n: receives how many there are, also with DPB_BUFFER_TOO_SMALL.
   [[nodiscard]] dpb_status try_arms(Arm *out, std::size_t cap, std::size_t &n) const noexcept {
     return dpb_arms_read(get(), out, cap, &n);
+  }
+  /// What was released and what is public, as bytes: safe to log and to publish (dpb_snapshot).
+  [[nodiscard]] std::vector<std::uint8_t> snapshot() const {
+    std::vector<std::uint8_t> bytes;
+    detail::check(try_snapshot(bytes), "dpb_snapshot");
+    return bytes;
+  }
+  [[nodiscard]] dpb_status try_snapshot(std::vector<std::uint8_t> &bytes) const {
+    return detail::fill(bytes, [this](std::uint8_t *out, std::size_t cap, std::size_t *len) {
+      return dpb_snapshot(get(), out, cap, len);
+    });
   }
   /// The arm that the policy decided for, once it has.
   [[nodiscard]] std::optional<std::uint32_t> best_arm() const {

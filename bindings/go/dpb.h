@@ -945,6 +945,38 @@ DPB_API const char *dpb_policy_name(const dpb_bandit *bandit);
  */
 DPB_API uint16_t dpb_ticket_node(uint64_t ticket);
 
+/**
+ * Writes what the handle has released and what is public of it: safe to log and to publish. It holds no
+ * raw sum and no answer: what is open is lost to who goes on from it.
+ *
+ * buf: room for cap bytes (NULL with cap = 0). len: receives how many there are, also when cap is too small:
+ * some 100 bytes, and for each arm 9 to 210 (dpb_new_imed, dpb_new_klucb, dpb_new_med), 17 (dpb_new_ts), 25
+ * (dpb_new_se), which may grow between two calls. May allocate.
+ * Returns DPB_OK; DPB_NULL; DPB_BUFFER_TOO_SMALL (only len written); DPB_UNSUPPORTED (policies whose state
+ * is not all released); DPB_POISONED. Any thread.
+ */
+DPB_API DPB_MUST_USE dpb_status dpb_snapshot(const dpb_bandit *bandit, uint8_t *buf, size_t cap, size_t *len);
+
+/**
+ * A handle that goes on from a snapshot, with the configuration that is in it and fresh entropy. Decisions
+ * that were in flight have expired, and their tickets are unknown to it (DPB_UNKNOWN_TICKET).
+ *
+ * The guarantee is one for all lives together, however old the snapshot is: no reward of an earlier life
+ * enters a release of a later one. dpb_privacy says at least what one release costs, because there may have
+ * been one since the snapshot. A handle that once had a test_seed is not private.
+ *
+ * buf: len bytes of any origin. out: receives the handle, which the caller frees with dpb_free. error: NULL, or
+ * filled on failure.
+ * Returns DPB_OK; DPB_NULL; DPB_CORRUPT; DPB_NEWER_VERSION; DPB_INVALID_CONFIG; DPB_UNSUPPORTED; DPB_ENTROPY;
+ * DPB_NO_MEMORY. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_restore(const uint8_t *buf,
+                       size_t len,
+                       dpb_bandit **out,
+                       dpb_error *error);
+
 /* Beside the bandits: private sums, stopping rules. ---------------------------------------------------- */
 
 /**

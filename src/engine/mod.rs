@@ -222,6 +222,18 @@ impl Engine {
         Ok(pull)
     }
 
+    /// The decisions whose end is open.
+    pub fn pending(&self) -> impl Iterator<Item = Pull> {
+        let held = |slot: &&Slot| slot.state != State::Done;
+        self.ring.iter().filter(held).map(|slot| slot.pull)
+    }
+
+    /// Counts on from what another life counted. What it left open has expired.
+    pub fn count_on(&mut self, counts: Counts) {
+        let expired = counts.decisions - counts.answered - counts.cancelled;
+        self.counts = Counts { expired, ..counts };
+    }
+
     /// What became of decisions so far.
     pub fn counts(&self) -> Counts {
         self.counts

@@ -104,8 +104,12 @@ const _: () = assert!(DPB_POLICY_TS == Algorithm::Ts as u32);
 const _: () = assert!(DPB_POLICY_MED == Algorithm::Med as u32);
 
 impl dpb_bandit {
+    pub(super) fn of(bandit: Bandit) -> dpb_bandit {
+        dpb_bandit { guard: Guard::default(), bandit }
+    }
+
     fn new(algorithm: Algorithm, config: &Config) -> Result<dpb_bandit> {
-        Ok(dpb_bandit { guard: Guard::default(), bandit: Bandit::new(algorithm, config)? })
+        Ok(dpb_bandit::of(Bandit::new(algorithm, config)?))
     }
 }
 

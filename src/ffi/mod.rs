@@ -16,6 +16,7 @@ mod local;
 mod report;
 mod shuffle;
 mod sized;
+mod snapshot;
 mod status;
 mod stopping;
 
@@ -25,5 +26,6 @@ pub use counter::*;
 pub use local::*;
 pub use report::*;
 pub use shuffle::*;
+pub use snapshot::*;
 pub use status::*;
 pub use stopping::*;

@@ -1,9 +1,10 @@
 //! What the engine and a policy promise each other.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::privacy::PrivacyLoss;
 use crate::reward::Reward;
 use crate::shuffle::Params;
+use crate::snapshot::{Reader, Writer};
 
 /// What a policy chose: which arm, in which phase, with which probability given all releases.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -86,6 +87,23 @@ pub trait Policy: Send {
     /// Are rewards bits that were privatised before they came, so that nothing else is taken?
     fn takes_bits(&self) -> bool {
         false
+    }
+
+    /// Writes what was released and what is public, and nothing else, for [`load`](Self::load).
+    ///
+    /// # Errors
+    /// `Unsupported` where what it would have to keep is not released.
+    fn save(&self, _to: &mut Writer) -> Result<()> {
+        Err(Error::Unsupported("a snapshot"))
+    }
+
+    /// Goes on, in a fresh policy of the same configuration, from what was saved. What was open stays
+    /// behind: its rewards never enter a release. A handle that fails here is thrown away.
+    ///
+    /// # Errors
+    /// `Corrupt`; `NoMemory`; `Unsupported`.
+    fn load(&mut self, _from: &mut Reader) -> Result<()> {
+        Err(Error::Unsupported("a snapshot"))
     }
 
     /// The policy as one that takes shuffled batches, if it does.

@@ -218,6 +218,24 @@ static void memory() {
   CHECK(bandit.report().changes_detected > 0 && bandit.arms()[0].effective_pulls > 3'000.0);
 }
 
+static void snapshots() {
+  dpb::Bandit bandit{dpb::Config(3, 1.0)};
+  for (int t = 0; t < 1000; t++) {
+    const dpb::Decision d = bandit.select();
+    bandit.update(d.ticket, d.arm == 1 ? 1.0 : 0.0);
+  }
+  std::vector<std::uint8_t> bytes = bandit.snapshot();
+  const dpb::Bandit next = dpb::Bandit::restore(bytes);
+  CHECK(next.report().answered == 1000 && next.arms()[1].mean == bandit.arms()[1].mean);
+  CHECK(dpb::Bandit::try_restore(bytes.data(), bytes.size()));
+  bytes.pop_back();
+  dpb_error error = {};
+  CHECK(!dpb::Bandit::try_restore(bytes.data(), bytes.size(), &error) && error.status == DPB_CORRUPT);
+  CHECK(refusal([&] { (void)dpb::Bandit::restore(bytes); }).status() == DPB_CORRUPT);
+  CHECK(refusal([&] { (void)dpb::Bandit::restore({}); }).status() == DPB_NULL);
+  CHECK(dpb::Bandit::nonprivate_ucb1(dpb::Config(3, 1.0)).try_snapshot(bytes) == DPB_UNSUPPORTED && bytes.empty());
+}
+
 static void threads() {
   dpb::Config config(5, 1.0);
   config.pending_capacity = 1 << 15; // a sleeping thread must not lose its ticket to the others
@@ -502,6 +520,7 @@ int main() {
   arms_come_and_go();
   reading();
   memory();
+  snapshots();
   threads();
   std::printf("%d checks held\n", checks);
 }

@@ -27,6 +27,7 @@ use crate::policy::contract::{ArmState, Flexible, Policy, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
+use crate::snapshot::{Reader, Writer};
 use crate::table::{Table, room};
 use crate::tournament::{Line, Tournament};
 
@@ -287,6 +288,22 @@ impl<I: Index> Policy for Least<I> {
 
     fn flexible(&mut self) -> Option<&mut dyn Flexible> {
         Some(self)
+    }
+
+    fn save(&self, to: &mut Writer) -> Result<()> {
+        self.room.save(to);
+        Ok(())
+    }
+
+    /// Nothing is asked for, nothing is in flight.
+    fn load(&mut self, from: &mut Reader) -> Result<()> {
+        self.room.load(from)?;
+        for arm in 0..self.plans.len() {
+            let total = self.room.total(arm);
+            self.plans[arm] = Plan { pulls: total, covered: total, goal: total, ..Plan::NEW };
+            self.order.set(arm, if self.room.is_live(arm) { FIRST } else { Line::NEVER });
+        }
+        Ok(())
     }
 }
 

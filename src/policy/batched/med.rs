@@ -22,6 +22,7 @@ use crate::policy::contract::{ArmState, Flexible, Policy, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
+use crate::snapshot::{Reader, Writer};
 use crate::table::Table;
 
 pub struct DpMed {
@@ -176,6 +177,17 @@ impl Policy for DpMed {
 
     fn flexible(&mut self) -> Option<&mut dyn Flexible> {
         Some(self)
+    }
+
+    fn save(&self, to: &mut Writer) -> Result<()> {
+        self.room.save(to);
+        Ok(())
+    }
+
+    fn load(&mut self, from: &mut Reader) -> Result<()> {
+        self.room.load(from)?;
+        (0..self.arms.len()).for_each(|arm| self.open(arm));
+        Ok(())
     }
 }
 

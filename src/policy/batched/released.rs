@@ -1,6 +1,8 @@
 //! What was released of one arm: a plain value, and all that indices are functions of.
 
 use super::cumulant::Cumulant;
+use crate::error::Result;
+use crate::snapshot::{Reader, Writer, ensure};
 
 /// One release; joined, several. Sixteen bytes: single precision, rounded so that no bound that rests
 /// on it gets stronger.
@@ -112,6 +114,27 @@ impl Released {
         }
         self.pairs[self.count as usize] = pair;
         self.count += 1;
+    }
+
+    pub fn save(&self, to: &mut Writer) {
+        to.u8(self.count);
+        for pair in &self.pairs[..self.count as usize] {
+            to.f32(pair.count);
+            to.f32(pair.sum);
+            to.u32(pair.noises);
+            to.u32(pair.tick);
+        }
+    }
+
+    pub fn load(from: &mut Reader) -> Result<Released> {
+        let mut released = Released { count: from.u8()?, ..Released::NOTHING };
+        ensure(released.count as usize <= Self::MOST)?;
+        for pair in &mut released.pairs[..released.count as usize] {
+            *pair = Pair { count: from.f32()?, sum: from.f32()?, noises: from.u32()?, tick: from.u32()? };
+            let real = pair.count.is_finite() && pair.sum.is_finite();
+            ensure(real && pair.count >= 1.0 && pair.sum >= 0.0 && pair.noises >= 1)?;
+        }
+        Ok(released)
     }
 
     /// Forgets what has no power left.

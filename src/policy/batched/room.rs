@@ -20,6 +20,7 @@ use crate::policy::contract::ArmState;
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::Reward;
+use crate::snapshot::{Reader, Writer, ensure};
 use crate::table::Table;
 use crate::tournament::{Line, Tournament};
 use std::f64::consts::LN_2;
@@ -40,6 +41,8 @@ pub struct Room {
     pub releases: u32,
     /// Releases that contradicted their arm's past.
     changes: u64,
+    /// It goes on from a snapshot: there may have been releases since.
+    has_lived: bool,
     /// Released means, negated: the leader first.
     leader: Tournament,
     /// The arm that was last looked at for want of news.
@@ -88,6 +91,7 @@ impl Room {
             decisions: 0,
             releases: 0,
             changes: 0,
+            has_lived: false,
             leader: Tournament::new(arms, Line::NEVER)?,
             cursor: 0,
             noise: NoiseSource::new(noise, seed.stream()),
@@ -234,7 +238,41 @@ impl Room {
 
     /// What was lost by one release of each reward, if there was one.
     pub fn privacy(&self) -> PrivacyLoss {
-        loss(&self.noise.law(), self.releases > 0)
+        loss(&self.noise.law(), self.releases > 0 || self.has_lived)
+    }
+
+    /// All arms' releases.
+    pub fn save(&self, to: &mut Writer) {
+        to.u64(self.decisions);
+        to.u32(self.releases);
+        to.u64(self.changes);
+        to.u32(self.arms.len() as u32);
+        for arm in &*self.arms {
+            to.u8(arm.live.into());
+            to.u64(arm.total);
+            arm.released.save(to);
+        }
+    }
+
+    /// Takes them, in a fresh room that has as many arms as `arms` makes. No batch is open.
+    pub fn load(&mut self, from: &mut Reader) -> Result<()> {
+        self.decisions = from.count()?;
+        self.releases = from.u32()?;
+        self.changes = from.count()?;
+        self.has_lived = true;
+        ensure(from.u32()? as usize == self.arms.len())?;
+        for arm in 0..self.arms.len() {
+            let live = from.bool()?;
+            let state = &mut self.arms[arm];
+            state.batch = Batch::default();
+            state.total = from.count()?;
+            state.released = Released::load(from)?;
+            if !live {
+                self.retire_arm(arm);
+            }
+            self.look(arm);
+        }
+        ensure(self.live.count() >= 1)
     }
 
     /// One arm more. May allocate.

@@ -29,6 +29,7 @@ use crate::policy::contract::{ArmState, Flexible, Policy, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
+use crate::snapshot::{Reader, Writer, ensure};
 use crate::table::{Table, queue_room};
 use std::collections::VecDeque;
 use std::f64::consts::LN_2;
@@ -42,6 +43,8 @@ pub struct LazyTs {
     ln_inverse_beta: f64,
     decisions: u64,
     releases: u32,
+    /// It goes on from a snapshot: there may have been releases since.
+    has_lived: bool,
     live: u32,
     /// Arms not played yet.
     unplayed: VecDeque<u32>,
@@ -92,6 +95,7 @@ impl LazyTs {
             ln_inverse_beta: config.ln_inverse_beta(),
             decisions: 0,
             releases: 0,
+            has_lived: false,
             live: config.arms,
             unplayed: VecDeque::new(),
             settled: false,
@@ -198,11 +202,46 @@ impl Policy for LazyTs {
     }
 
     fn privacy(&self) -> PrivacyLoss {
-        loss(&self.noise.law(), self.releases > 0)
+        loss(&self.noise.law(), self.releases > 0 || self.has_lived)
     }
 
     fn flexible(&mut self) -> Option<&mut dyn Flexible> {
         Some(self)
+    }
+
+    fn save(&self, to: &mut Writer) -> Result<()> {
+        to.u64(self.decisions);
+        to.u32(self.releases);
+        to.u32(self.arms.len() as u32);
+        for arm in &*self.arms {
+            to.u8(arm.live.into());
+            to.u64(arm.count);
+            to.f64(arm.mean);
+        }
+        Ok(())
+    }
+
+    /// Every arm's open batch starts afresh.
+    fn load(&mut self, from: &mut Reader) -> Result<()> {
+        self.decisions = from.count()?;
+        self.releases = from.u32()?;
+        self.has_lived = true;
+        ensure(from.u32()? as usize == self.arms.len())?;
+        self.unplayed.clear();
+        for number in 0..self.arms.len() as u32 {
+            let live = from.bool()?;
+            let arm = &mut self.arms[number as usize];
+            (arm.count, arm.mean) = (from.count()?.min(Batch::MAX_QUOTA), from.f64()?);
+            ensure(if arm.count == 0 { arm.mean.is_nan() } else { arm.mean.is_finite() })?;
+            arm.pulls = arm.count;
+            arm.batch.open((2 * arm.count).clamp(1, Batch::MAX_QUOTA), 0);
+            if !live {
+                self.retire_arm(number);
+            } else if self.arms[number as usize].count == 0 {
+                self.unplayed.push_back(number);
+            }
+        }
+        ensure(self.live >= 1)
     }
 }
 

@@ -21,6 +21,7 @@ use crate::policy::contract::{ArmState, Policy, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::Reward;
+use crate::snapshot::{Reader, Writer, ensure};
 use crate::table::{self, Table};
 
 pub struct DpSe {
@@ -274,5 +275,50 @@ impl Policy for DpSe {
 
     fn privacy(&self) -> PrivacyLoss {
         PrivacyLoss::Pure(if self.released { self.noise.law().epsilon() } else { 0.0 })
+    }
+
+    fn save(&self, to: &mut Writer) -> Result<()> {
+        to.u64(self.decisions);
+        to.u64(self.guess.unwrap_or(0));
+        to.u32(self.epoch);
+        to.u32(self.arms.len() as u32);
+        for (arm, state) in self.arms.iter().enumerate() {
+            to.u8(self.viable.binary_search(&(arm as u32)).is_ok().into());
+            to.f64(state.mean);
+            to.f64(state.width);
+            to.u64(state.count);
+        }
+        Ok(())
+    }
+
+    /// The open epoch is played again.
+    fn load(&mut self, from: &mut Reader) -> Result<()> {
+        self.decisions = from.count()?;
+        let guess = from.u64()?;
+        ensure((guess > 0) == self.guess.is_some() && (guess == 0 || guess >= self.decisions))?;
+        if guess > 0 {
+            self.guess = Some(guess);
+            self.schedule.ln_inverse_beta = (guess as f64).ln();
+        }
+        self.epoch = from.u32()?;
+        ensure((1..u32::MAX).contains(&self.epoch) && from.u32()? as usize == self.arms.len())?;
+        self.viable.clear();
+        for (number, arm) in (0..).zip(&mut *self.arms) {
+            if from.bool()? {
+                self.viable.push(number);
+            }
+            (arm.mean, arm.width, arm.count) = (from.f64()?, from.f64()?, from.count()?);
+            ensure(if arm.count == 0 { arm.mean.is_nan() } else { arm.mean.is_finite() && arm.width > 0.0 })?;
+            arm.batch = Batch::default();
+        }
+        ensure(!self.viable.is_empty())?;
+        self.released = true; // or may have been, since
+        if self.decided() {
+            (self.missing, self.unissued, self.cursor) = (0, 0, 0);
+        } else {
+            self.epoch -= 1;
+            self.open_epoch();
+        }
+        Ok(())
     }
 }

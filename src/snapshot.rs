@@ -1,0 +1,190 @@
+//! Snapshots: what a handle has released and what is public of it, as bytes. No raw sum is ever in one.
+//!
+//! The bytes of version 1, all numbers little-endian: "dpb", the version in one byte, the kind of object in
+//! one byte, its fields, and a CRC-32 of all before. A reader takes every version up to its own.
+//!
+//! # What a restored handle promises
+//!
+//! A snapshot is taken between releases. What was open then, and all that came between it and the crash,
+//! is gone: no reward of an earlier life is in any batch of a later one. So each reward is in at most one
+//! release over all lives, whatever the moment of the crash, however old the snapshot, and however many
+//! handles are made from it; batches of a later life are functions of releases and public data; and
+//! Theorem P of [`crate::privacy`] holds for the transcript of all lives together, with the same epsilon. A
+//! crash does not double a loss. (DP-SE plays its open epoch again, with other rewards.)
+//!
+//! The report of a restored handle says at least what one release costs: the life that it goes on with may
+//! have made one after the snapshot.
+
+use crate::error::{Error, Result};
+
+const MAGIC: &[u8; 3] = b"dpb";
+const VERSION: u8 = 1;
+/// Magic, version, kind.
+const HEAD: usize = 5;
+const CHECKSUM: usize = 4;
+
+/// What a snapshot is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    Bandit = 1,
+}
+
+/// A snapshot in the making.
+pub struct Writer(Vec<u8>);
+
+impl Writer {
+    pub fn new(kind: Kind) -> Writer {
+        Writer([&MAGIC[..], &[VERSION, kind as u8]].concat())
+    }
+
+    pub fn u8(&mut self, value: u8) {
+        self.0.push(value);
+    }
+
+    pub fn u32(&mut self, value: u32) {
+        self.0.extend(value.to_le_bytes());
+    }
+
+    pub fn u64(&mut self, value: u64) {
+        self.0.extend(value.to_le_bytes());
+    }
+
+    pub fn f32(&mut self, value: f32) {
+        self.u32(value.to_bits());
+    }
+
+    pub fn f64(&mut self, value: f64) {
+        self.u64(value.to_bits());
+    }
+
+    pub fn finish(mut self) -> Vec<u8> {
+        let checksum = crc32fast::hash(&self.0);
+        self.u32(checksum);
+        self.0
+    }
+}
+
+/// A snapshot that is read. Whatever the bytes are, it ends in a value or in `Corrupt`.
+pub struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    /// # Errors
+    /// `Corrupt`; `NewerVersion`.
+    pub fn new(bytes: &'a [u8], kind: Kind) -> Result<Reader<'a>> {
+        let fields = bytes.len().checked_sub(CHECKSUM).ok_or(Error::Corrupt)?;
+        let (all, checksum) = bytes.split_at(fields);
+        if all.len() < HEAD || !all.starts_with(MAGIC) {
+            return Err(Error::Corrupt);
+        }
+        if all[MAGIC.len()] > VERSION {
+            return Err(Error::NewerVersion);
+        }
+        let intact = crc32fast::hash(all).to_le_bytes() == checksum;
+        if !intact || all[MAGIC.len()] == 0 || all[HEAD - 1] != kind as u8 {
+            return Err(Error::Corrupt);
+        }
+        Ok(Reader(&all[HEAD..]))
+    }
+
+    fn take<const N: usize>(&mut self) -> Result<[u8; N]> {
+        let (taken, rest) = self.0.split_first_chunk().ok_or(Error::Corrupt)?;
+        self.0 = rest;
+        Ok(*taken)
+    }
+
+    pub fn u8(&mut self) -> Result<u8> {
+        self.take().map(u8::from_le_bytes)
+    }
+
+    pub fn bool(&mut self) -> Result<bool> {
+        match self.u8()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(Error::Corrupt),
+        }
+    }
+
+    pub fn u32(&mut self) -> Result<u32> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    pub fn u64(&mut self) -> Result<u64> {
+        self.take().map(u64::from_le_bytes)
+    }
+
+    /// A count of what there cannot be more than 2^62 of, so that counting on never overflows.
+    pub fn count(&mut self) -> Result<u64> {
+        let count = self.u64()?;
+        if count <= 1 << 62 { Ok(count) } else { Err(Error::Corrupt) }
+    }
+
+    pub fn f32(&mut self) -> Result<f32> {
+        self.u32().map(f32::from_bits)
+    }
+
+    pub fn f64(&mut self) -> Result<f64> {
+        self.u64().map(f64::from_bits)
+    }
+
+    /// A number of things that take so many bytes each, and are all there.
+    pub fn length(&mut self, each: usize) -> Result<usize> {
+        let length = self.u32()? as usize;
+        if length.saturating_mul(each) <= self.0.len() { Ok(length) } else { Err(Error::Corrupt) }
+    }
+
+    /// # Errors
+    /// `Corrupt` if anything is left.
+    pub fn finish(&self) -> Result<()> {
+        if self.0.is_empty() { Ok(()) } else { Err(Error::Corrupt) }
+    }
+}
+
+/// `Corrupt` unless it holds.
+pub fn ensure(holds: bool) -> Result<()> {
+    if holds { Ok(()) } else { Err(Error::Corrupt) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_and_nothing_else() {
+        let mut writer = Writer::new(Kind::Bandit);
+        writer.u8(1);
+        writer.u32(2);
+        writer.u64(3);
+        writer.f32(0.5);
+        writer.f64(f64::NAN);
+        let bytes = writer.finish();
+        let read = |bytes: &[u8]| -> Result<()> {
+            let mut reader = Reader::new(bytes, Kind::Bandit)?;
+            ensure(reader.bool()? && reader.u32()? == 2 && reader.u64()? == 3)?;
+            ensure(reader.f32()? == 0.5 && reader.f64()?.is_nan())?;
+            reader.finish()
+        };
+        assert_eq!(read(&bytes), Ok(()));
+        for cut in 0..bytes.len() {
+            assert_eq!(read(&bytes[..cut]), Err(Error::Corrupt));
+        }
+        for bit in 0..8 * bytes.len() {
+            let mut altered = bytes.clone();
+            altered[bit / 8] ^= 1 << (bit % 8);
+            let expected = if bit / 8 == 3 && altered[3] > VERSION { Error::NewerVersion } else { Error::Corrupt };
+            assert_eq!(read(&altered), Err(expected), "{bit}");
+        }
+    }
+
+    #[test]
+    fn a_length_beyond_the_bytes_is_no_length() {
+        let mut writer = Writer::new(Kind::Bandit);
+        writer.u32(u32::MAX);
+        writer.u64(0);
+        let bytes = writer.finish();
+        assert_eq!(Reader::new(&bytes, Kind::Bandit).unwrap().length(1), Err(Error::Corrupt));
+        let mut reader = Reader::new(&bytes, Kind::Bandit).unwrap();
+        assert_eq!(reader.length(0), Ok(u32::MAX as usize));
+        assert_eq!(reader.finish(), Err(Error::Corrupt));
+    }
+}
