@@ -11,11 +11,11 @@ use rand_distr::{Beta, Distribution};
 use std::error::Error;
 
 /// What the arms pay, from one moment to the next change.
-struct World {
-    name: &'static str,
-    arms: usize,
+pub struct World {
+    pub name: &'static str,
+    pub arms: usize,
     /// Fills in the means at a time, as a share of the horizon; and until when they stand.
-    means: fn(f64, &mut [f64]) -> f64,
+    pub means: fn(f64, &mut [f64]) -> f64,
 }
 
 const A: [f64; 5] = [0.75, 0.625, 0.5, 0.375, 0.25];
@@ -109,7 +109,7 @@ impl<'a> Now<'a> {
 }
 
 /// Dynamic regret at the given times, and at the end the changes that the policy saw.
-fn play(player: &Player, world: &World, at: &[u64], trial: Trial) -> Curve {
+pub fn play(player: &Player, world: &World, at: &[u64], trial: Trial) -> Curve {
     let config = Config { test_seed: Some(trial.policy_seed()), ..player.config.clone() };
     let bandit = Bandit::new(player.algorithm, &config).expect("a valid configuration");
     let mut coins = trial.coins();
@@ -138,7 +138,7 @@ fn regret(world: &World, at: &[u64], coins: &mut Random, mut arm: impl FnMut(&[f
 }
 
 /// Thompson sampling on counts that fade by 1/`memory` a decision (Raj and Kalyani 2017), WITHOUT privacy.
-fn discounted_ts(memory: f64, world: &World, at: &[u64], trial: Trial) -> Curve {
+pub fn discounted_ts(memory: f64, world: &World, at: &[u64], trial: Trial) -> Curve {
     let mut counts = vec![(0.0f64, 0.0f64); world.arms];
     let mut random = ChaCha8Rng::from_seed(trial.key(5));
     // Fading all is growing what is new.

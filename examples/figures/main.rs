@@ -19,6 +19,7 @@ pub mod t21;
 pub mod tails;
 pub mod td16;
 pub mod td17;
+pub mod trace;
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -66,6 +67,7 @@ pub const EXPERIMENTS: &[(&str, &str, Experiment)] = &[
     ("field", "ours: every policy on three instances, by epsilon, by delay, by time", field::run),
     ("drift", "ours: worlds that change, with and without a memory", drift::run),
     ("tails", "ours: what it costs to lose the best arm less often", tails::run),
+    ("trace", "ours: 550 days of real page views, in their order", trace::run),
 ];
 
 fn read_options() -> Result<(String, Options), String> {

@@ -8,8 +8,8 @@ use dpb::Algorithm;
 use figures::environment::{Player, Recorder, SS19, Setting, decide, log_times, play};
 use figures::fast;
 use figures::runner::{Cell, Curve, Trial, run};
-use figures::tails;
 use figures::{EXPERIMENTS, Options, perform};
+use figures::{tails, trace};
 use std::path::{Path, PathBuf};
 
 /// The curves' values at each of the times, for so many runs.
@@ -194,4 +194,30 @@ fn the_points_are_those_of_the_tables() {
         }
     }
     assert_eq!(compared, 7 * 4);
+}
+
+/// The world of the trace is the file: its days in their order, each as long as it has views.
+#[test]
+fn the_trace_is_the_file() {
+    let text = std::fs::read_to_string(here("data/wikipedia.csv")).unwrap();
+    let counts = |line: &str| line.split(',').skip(1).map(|cell| cell.parse().unwrap()).collect();
+    let days: Vec<Vec<f64>> = text.lines().skip(1).map(counts).collect();
+    let all: f64 = days.iter().flatten().sum();
+    let (mut seen, mut means) = (0.0, [0.0; 9]);
+    assert_eq!((days.len(), all), (550, 18_398_204.0));
+    for views in &days {
+        let today: f64 = views.iter().sum();
+        for moment in [0.01, 0.99] {
+            let until = (trace::WORLD.means)((seen + moment * today) / all, &mut means);
+            assert!((until - (seen + today) / all).abs() < 1e-12);
+            assert!(views.iter().zip(means).all(|(views, mean)| (views / today - mean).abs() < 1e-12));
+        }
+        seen += today;
+    }
+    // Whoever shows one page for ever gets its share of all views, up to the rounding of days to decisions.
+    let at = [1_840_000];
+    let share = trace::clicks(&at, |shares| shares[trace::MOST_READ])[0] / at[0] as f64;
+    let views = |page: usize| days.iter().map(|views| views[page]).sum::<f64>();
+    assert!((share - views(trace::MOST_READ) / all).abs() < 1e-4, "{share}");
+    assert!((0..9).all(|page| views(page) <= views(trace::MOST_READ)));
 }
