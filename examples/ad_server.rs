@@ -533,7 +533,7 @@ fn print_released(noon: &Value, evening: &Value) -> Anything<()> {
             let arm = &report["arms"][arm];
             let released = match (arm["mean"].as_f64(), arm["width"].as_f64()) {
                 (Some(mean), Some(width)) => format!("{mean:.4} ± {width:.4}"),
-                _ => "none yet".into(),
+                _ => "none".into(),
             };
             print!(" {:>8.0}   {released:<16}", arm["effective_pulls"].as_f64().ok_or("no effective pulls")?);
         }

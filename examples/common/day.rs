@@ -1,5 +1,6 @@
 //! The ad servers' simulated day: who comes, what they like in the morning and, reversed, in the
 //! afternoon. Include with `#[path = "common/day.rs"] mod day;`.
+#![allow(dead_code, reason = "each user of this file takes a part of it")]
 
 use dpb::{Bandit, Config, Error};
 use std::cmp::Reverse;
