@@ -3,7 +3,10 @@
 //! ```text
 //! cargo run --release --example ad_server                 # a simulated day, then the accounts
 //! cargo run --release --example ad_server -- --serve --port 8080
+//! cargo run --release --example ad_server -- --visit http://127.0.0.1:8080   # the day, at that server
 //! ```
+//!
+//! At noon of the day who is best becomes who is worst: the policy forgets, and so follows.
 //!
 //! `GET /ad` picks a creative, `GET /click/<ticket>` reports the click, `GET /report` shows what
 //! is released and nothing else, `/` is a live page. A real server would also check who asks.
@@ -12,7 +15,11 @@
 //! made up, gets the same empty answer. With `--operator-port` the operator, and nobody from
 //! another machine, reads the counts of refused clicks at `GET /diagnostics`.
 
-use dpb::{Algorithm, Bandit, Config, Error};
+#[path = "common/day.rs"]
+mod day;
+
+use day::{ARMS, CREATIVES, Day, MEMORY, NOON, Outcome, VISITORS, best, config, rate};
+use dpb::{Algorithm, Bandit, Error};
 use http_body_util::Full;
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue};
@@ -27,8 +34,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -36,26 +43,7 @@ use tokio_io_timeout::TimeoutWriter;
 
 type Anything<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// What we advertise, with the click rates that only the simulation knows.
-const CREATIVES: [(&str, f64); 10] = [
-    ("mountain bike", 0.010),
-    ("espresso machine", 0.014),
-    ("rain jacket", 0.018),
-    ("chess lessons", 0.022),
-    ("garden hose", 0.026),
-    ("night train", 0.030),
-    ("reading lamp", 0.034),
-    ("bread knife", 0.038),
-    ("wool socks", 0.042),
-    ("folding kayak", 0.050),
-];
-const ARMS: usize = CREATIVES.len();
-/// Visitors of the simulated day.
-const DAY: u64 = 200_000;
-/// An ad not clicked while this many later ones were shown counts as not clicked.
-const ANSWER_WINDOW: u32 = 1000;
-/// What the accounts compare with, without privacy: the usual one and a strong one.
-const BASELINES: [Algorithm; 2] = [Algorithm::NonprivateUcb1, Algorithm::NonprivateImed];
+/// Who looks at ads, one for one visitor after the other.
 const BROWSERS: usize = 4;
 
 /// How long a visitor may take to send a request, to begin the next one, or to take an answer.
@@ -80,52 +68,77 @@ fn main() {
     }
 }
 
-const USAGE: &str =
-    "usage: ad_server [--serve] [--port N] [--operator-port N] [--policy NAME] [--epsilon X] [--delta X]
+const USAGE: &str = "usage: ad_server [--serve | --visit URL] [--port N] [--operator-port N]
+                 [--policy NAME] [--epsilon X] [--delta X] [--memory N]
   --serve            serve until Ctrl-C; without it, serve one simulated day and print the accounts
+  --visit URL        send the day to a server that runs already, in whatever language
   --port N           default 0: any free one
   --operator-port N  serve the counts of refused clicks there, to this machine; default: nowhere
   --policy NAME      default: the recommended one
   --epsilon X        privacy loss of one click, default 1
-  --delta X          default 0; some policies need one, such as 1e-6";
+  --delta X          default 0; some policies need one, such as 1e-6
+  --memory N         forget what N decisions ago was learned, 0: never; default 50000 where the policy can";
 
 struct Options {
     serve: bool,
+    visit: Option<String>,
     port: u16,
     operator_port: Option<u16>,
     policy: Algorithm,
     epsilon: f64,
     delta: f64,
+    memory: Option<u64>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            serve: false,
+            visit: None,
+            port: 0,
+            operator_port: None,
+            policy: Algorithm::RECOMMENDED,
+            epsilon: 1.0,
+            delta: 0.0,
+            memory: None,
+        }
+    }
 }
 
 impl Options {
     fn parse() -> Result<Options, lexopt::Error> {
         use lexopt::prelude::*;
-        let policy = Algorithm::RECOMMENDED;
-        let mut options = Options { serve: false, port: 0, operator_port: None, policy, epsilon: 1.0, delta: 0.0 };
+        let mut options = Options::default();
         let mut words = lexopt::Parser::from_env();
         while let Some(word) = words.next()? {
             match word {
                 Long("serve") => options.serve = true,
+                Long("visit") => options.visit = Some(words.value()?.string()?),
                 Long("port") => options.port = words.value()?.parse()?,
                 Long("operator-port") => options.operator_port = Some(words.value()?.parse()?),
                 Long("policy") => options.policy = words.value()?.parse_with(policy_named)?,
                 Long("epsilon") => options.epsilon = words.value()?.parse()?,
                 Long("delta") => options.delta = words.value()?.parse()?,
+                Long("memory") => options.memory = Some(words.value()?.parse()?),
                 _ => return Err(word.unexpected()),
             }
         }
         Ok(options)
     }
 
-    fn bandit(&self, policy: Algorithm) -> Result<Bandit, Error> {
-        let mut config = Config::new(ARMS as u32, self.epsilon);
+    fn bandit(&self, policy: Algorithm, memory: u64) -> Result<Bandit, Error> {
+        let mut config = config(self.epsilon, memory);
         config.delta = self.delta;
-        config.horizon = DAY;
-        config.reward_bits = 0; // a click or none
-        config.clamp_rewards = true; // a refused reward would leave its ticket open, for all to see
-        config.answer_window = ANSWER_WINDOW;
         Bandit::new(policy, &config)
+    }
+
+    /// With the memory that was asked for; else with the usual one, or without where that is refused.
+    fn shop(&self) -> Result<Shop, Error> {
+        let shop = |memory| Ok(Shop { bandit: self.bandit(self.policy, memory)?, memory });
+        match self.memory {
+            Some(memory) => shop(memory),
+            None => shop(MEMORY).or_else(|_| shop(0)),
+        }
     }
 }
 
@@ -136,20 +149,23 @@ fn policy_named(name: &str) -> Result<Algorithm, String> {
 }
 
 fn run(options: &Options) -> Anything<()> {
-    let bandit = Arc::new(options.bandit(options.policy)?);
-    let runtime = tokio::runtime::Runtime::new()?;
-    let _inside = runtime.enter();
     let (interrupt, mut interrupted) = watch::channel(false);
     ctrlc::set_handler(move || {
         interrupt.send_replace(true);
     })?;
+    if let Some(address) = &options.visit {
+        return spend_day(options, address.trim_end_matches('/'), &interrupted);
+    }
 
+    let shop = Arc::new(options.shop()?);
+    let runtime = tokio::runtime::Runtime::new()?;
+    let _inside = runtime.enter();
     let (stop, stopped) = watch::channel(false);
     let mut servers = Vec::new();
     let mut open = |port, routes: Routes| -> Anything<SocketAddr> {
         let listener = listen(port).map_err(|error| format!("127.0.0.1:{port}: {error}"))?;
         let address = listener.local_addr()?;
-        servers.push(runtime.spawn(serve(listener, routes, bandit.clone(), stopped.clone())));
+        servers.push(runtime.spawn(serve(listener, routes, shop.clone(), stopped.clone())));
         Ok(address)
     };
     let address = format!("http://{}", open(options.port, visitors)?);
@@ -158,27 +174,29 @@ fn run(options: &Options) -> Anything<()> {
         println!("the operator's counts, not private: http://{}/diagnostics", open(port, operator)?);
     }
 
-    let day = Day { seed: 2026 };
-    let outcome = if options.serve {
-        runtime.block_on(interrupted.wait_for(|interrupted| *interrupted))?;
-        None
+    let ended = if options.serve {
+        runtime.block_on(interrupted.wait_for(|interrupted| *interrupted)).map(drop).map_err(Into::into)
     } else {
-        Some(day.over_http(&address, &interrupted)) // interrupted, the browsers go home before the server ends
+        spend_day(options, &address, &interrupted) // interrupted, the browsers go home before the server ends
     };
     stop.send_replace(true);
     for server in servers {
         runtime.block_on(server)?;
     }
-    if let Some(outcome) = outcome {
-        print_accounts(options, &day, &outcome?, &bandit)?;
-    }
+    ended?;
     println!("stopped");
     Ok(())
 }
 
 // The server. All connections share one bandit by reference.
 
-type Routes = fn(&Bandit, &str) -> Page;
+struct Shop {
+    bandit: Bandit,
+    /// Its memory.
+    memory: u64,
+}
+
+type Routes = fn(&Shop, &str) -> Page;
 type Page = Response<Full<Bytes>>;
 
 fn listen(port: u16) -> std::io::Result<TcpListener> {
@@ -189,7 +207,7 @@ fn listen(port: u16) -> std::io::Result<TcpListener> {
 }
 
 /// Serves until `stop`, then lets those finish who are being answered.
-async fn serve(listener: TcpListener, routes: Routes, bandit: Arc<Bandit>, mut stop: watch::Receiver<bool>) {
+async fn serve(listener: TcpListener, routes: Routes, shop: Arc<Shop>, mut stop: watch::Receiver<bool>) {
     let mut http = http1::Builder::new();
     // That clock also runs between requests.
     http.timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_buf_size(MAX_REQUEST);
@@ -202,9 +220,9 @@ async fn serve(listener: TcpListener, routes: Routes, bandit: Arc<Bandit>, mut s
         };
         let mut stream = TimeoutWriter::new(stream);
         stream.set_timeout(Some(PATIENCE));
-        let bandit = bandit.clone();
+        let shop = shop.clone();
         let service = service_fn(move |request| {
-            let page = answer(&bandit, routes, &request);
+            let page = answer(&shop, routes, &request);
             async { Ok::<_, Infallible>(page) }
         });
         let connection = open.watch(http.serve_connection(TokioIo::new(Box::pin(stream)), service));
@@ -228,11 +246,11 @@ async fn accept(listener: &TcpListener, room: &Arc<Semaphore>) -> (TcpStream, Ow
     }
 }
 
-fn answer(bandit: &Bandit, routes: Routes, request: &Request<Incoming>) -> Page {
+fn answer(shop: &Shop, routes: Routes, request: &Request<Incoming>) -> Page {
     let has_body = !request.body().is_end_stream();
     let mut page = match *request.method() {
         Method::GET if has_body => failure(StatusCode::PAYLOAD_TOO_LARGE, "body_refused", "no request has a body here"),
-        Method::GET => routes(bandit, request.uri().path()),
+        Method::GET => routes(shop, request.uri().path()),
         _ => failure(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "only GET is served"),
     };
     let headers = page.headers_mut();
@@ -246,13 +264,13 @@ fn answer(bandit: &Bandit, routes: Routes, request: &Request<Incoming>) -> Page 
     page
 }
 
-fn visitors(bandit: &Bandit, path: &str) -> Page {
+fn visitors(shop: &Shop, path: &str) -> Page {
     match path {
         "/" => page("text/html; charset=utf-8", LIVE_PAGE.to_owned()),
-        "/ad" => show(bandit).unwrap_or_else(|error| internal(&error)),
-        "/report" => report(bandit).unwrap_or_else(|error| internal(&error)),
+        "/ad" => show(&shop.bandit).unwrap_or_else(|error| internal(&error)),
+        "/report" => report(shop).unwrap_or_else(|error| internal(&error)),
         _ => match path.strip_prefix("/click/") {
-            Some(ticket) => click(bandit, ticket),
+            Some(ticket) => click(&shop.bandit, ticket),
             None => failure(StatusCode::NOT_FOUND, "no_such_page", "try /, /ad, /report"),
         },
     }
@@ -284,7 +302,7 @@ fn parse_ticket(text: &str) -> Option<u64> {
 }
 
 /// Only what is released.
-fn report(bandit: &Bandit) -> Result<Page, Error> {
+fn report(Shop { bandit, memory }: &Shop) -> Result<Page, Error> {
     let report = bandit.report()?;
     let arms: Vec<Value> = bandit
         .arm_reports()?
@@ -292,7 +310,14 @@ fn report(bandit: &Bandit) -> Result<Page, Error> {
         .zip(CREATIVES)
         .map(|(arm, (creative, _))| {
             // NaN (nothing released yet) becomes null
-            json!({ "creative": creative, "mean": arm.mean, "width": arm.width, "pulls": arm.pulls, "active": arm.active })
+            json!({
+                "creative": creative,
+                "mean": arm.mean,
+                "width": arm.width,
+                "effective_pulls": arm.effective_pulls, // behind the mean, the others are forgotten
+                "pulls": arm.pulls,
+                "active": arm.active,
+            })
         })
         .collect();
     Ok(success(&json!({
@@ -300,6 +325,8 @@ fn report(bandit: &Bandit) -> Result<Page, Error> {
         "is_private": report.is_private,
         "epsilon_spent": report.epsilon_spent, // null: without bound
         "delta_spent": report.delta_spent,
+        "memory": memory, // 0: never forgets
+        "changes_detected": report.changes_detected,
         "phase": report.phase,
         "decisions": report.counts.decisions,
         "pending": report.counts.pending(),
@@ -307,9 +334,9 @@ fn report(bandit: &Bandit) -> Result<Page, Error> {
     })))
 }
 
-fn operator(bandit: &Bandit, path: &str) -> Page {
+fn operator(shop: &Shop, path: &str) -> Page {
     match path {
-        "/diagnostics" => diagnostics(bandit).unwrap_or_else(|error| internal(&error)),
+        "/diagnostics" => diagnostics(&shop.bandit).unwrap_or_else(|error| internal(&error)),
         _ => failure(StatusCode::NOT_FOUND, "no_such_page", "try /diagnostics"),
     }
 }
@@ -349,14 +376,20 @@ fn page(content_type: &'static str, body: String) -> Page {
 const LIVE_PAGE: &str = r#"<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>Private ads</title>
 <style>body{font:16px sans-serif;max-width:46rem;margin:2rem auto}td,th{padding:.2rem .8rem;text-align:right}
-td:first-child,th:first-child{text-align:left}.out{color:#999}</style>
+td:first-child,th:first-child{text-align:left}canvas{width:100%;border:1px solid #ccc}
+.out{color:#999}.best{font-weight:bold}</style>
 <h1>Private ads</h1>
 <p><button id="more">Show me an ad</button> <a id="ad" hidden></a></p>
 <p id="state"></p>
-<table><thead><tr><th>creative<th>shown<th>released click rate<th>&plusmn;</tr></thead><tbody id="arms"></tbody></table>
+<canvas id="past" width="720" height="120"></canvas>
+<p>Which ads were shown, from left to right since this page was opened.</p>
+<table><thead><tr><th>creative<th>shown<th>still counted<th>released click rate<th>&plusmn;</tr></thead>
+<tbody id="arms"></tbody></table>
 <p>Everything on this page is released: it may be published, and tells almost nothing about any one click.</p>
 <script>
 const by = id => document.getElementById(id), percent = x => x === null ? "–" : (100 * x).toFixed(2) + " %";
+const colour = (i, n) => `hsl(${360 * i / n} 70% 60%)`;
+let past = [];
 by("more").onclick = async () => {
   const ad = await (await fetch("/ad")).json();
   by("ad").textContent = ad.creative; by("ad").href = ad.click_url; by("ad").hidden = false;
@@ -366,116 +399,95 @@ by("ad").onclick = async event => {
   await fetch(by("ad").href);
   by("ad").textContent = "thank you";
 };
+function draw() {
+  const canvas = by("past"), pen = canvas.getContext("2d"), {width, height} = canvas;
+  const first = past[0], last = past[past.length - 1], sum = shown => shown.reduce((a, b) => a + b, 0);
+  const x = shown => width * (sum(shown) - sum(first)) / (sum(last) - sum(first));
+  pen.clearRect(0, 0, width, height);
+  for (let t = 1; t < past.length; t++) {
+    const now = past[t].map((n, i) => n - past[t - 1][i]);
+    let y = 0;
+    now.forEach((n, i) => {
+      pen.fillStyle = colour(i, now.length);
+      const part = height * n / sum(now);
+      pen.fillRect(x(past[t - 1]), y, x(past[t]) - x(past[t - 1]) + 1, part);
+      y += part;
+    });
+  }
+}
 async function refresh() {
   try {
     const r = await (await fetch("/report")).json();
-    by("state").textContent = `${r.policy}: ${r.decisions} ads shown, privacy loss of one click so far: ` +
-      (r.epsilon_spent === null ? "without bound" : r.epsilon_spent);
-    by("arms").replaceChildren(...r.arms.map(a => {
+    by("state").textContent = `${r.policy}: ${r.decisions} ads shown, ` +
+      (r.memory ? `forgets after ${r.memory}, changes noticed: ${r.changes_detected}` : "never forgets") +
+      ", privacy loss of one click so far: " + (r.epsilon_spent === null ? "without bound" : r.epsilon_spent);
+    const best = Math.max(...r.arms.map(a => a.mean ?? -1));
+    by("arms").replaceChildren(...r.arms.map((a, i) => {
       const row = document.createElement("tr");
-      row.className = a.active ? "" : "out";
-      for (const text of [a.creative, a.pulls, percent(a.mean), percent(a.width)])
+      row.className = !a.active ? "out" : a.mean === best ? "best" : "";
+      for (const text of [a.creative, a.pulls, Math.round(a.effective_pulls), percent(a.mean), percent(a.width)])
         row.insertCell().textContent = text;
+      row.cells[0].style.borderLeft = "1rem solid " + colour(i, r.arms.length);
       return row;
     }));
+    const shown = r.arms.map(a => a.pulls), last = past[past.length - 1];
+    if (last && shown.some((n, i) => n < last[i])) past = []; // another server
+    if (!past.length || shown.some((n, i) => n > last[i])) past.push(shown);
+    if (past.length > 720) past = past.filter((_, i) => i % 2 === 0);
+    draw();
   } catch { by("state").textContent = "the server does not answer"; }
-  setTimeout(refresh, 1000);
+  setTimeout(refresh, 500);
 }
 refresh();
 </script></html>
 "#;
 
-// The simulated day. Its randomness is its own, and the same for everybody who sells on that day.
+// The day: browsers that visit the server, and what comes of it.
 
-/// Each visitor's whims are a function of the day and the visitor, so that several ways to choose
-/// ads can be compared on the very same visitors.
-struct Day {
-    seed: u64,
+fn spend_day(options: &Options, address: &str, interrupted: &watch::Receiver<bool>) -> Anything<()> {
+    let day = Day { seed: 2026 };
+    let bar = ProgressBar::new(VISITORS)
+        .with_style(ProgressStyle::with_template("{bar:40} {pos}/{len} visitors, {per_sec}, {eta} to go")?);
+    let visit = Visit { day: &day, address, clock: AtomicU64::new(0), noon: OnceLock::new(), bar: &bar, interrupted };
+    let mut ours = Outcome::default();
+    std::thread::scope(|scope| -> Anything<()> {
+        let browsers: Vec<_> = (0..BROWSERS).map(|_| scope.spawn(|| visit.browse())).collect();
+        for browser in browsers {
+            ours.add(&browser.join().map_err(|_| "a browser crashed")??);
+        }
+        Ok(())
+    })?;
+    bar.finish_and_clear();
+    let shown: u64 = ours.shown.iter().flatten().sum();
+    if shown < VISITORS {
+        println!("the day was cut short after {shown} of {VISITORS} visitors: no accounts");
+        return Ok(());
+    }
+    let evening = fetch(&agent(), &format!("{address}/report"))?;
+    print_released(visit.noon.get().ok_or("no noon")?, &evening)?;
+    print_accounts(options, &day, &ours, &evening)
 }
 
-/// How one way to choose ads fared. Only a simulation can know this.
-#[derive(Default)]
-struct Outcome {
-    shown: [u64; ARMS],
-    clicks: u64,
+struct Visit<'a> {
+    day: &'a Day,
+    address: &'a str,
+    /// Counts visitors.
+    clock: AtomicU64,
+    /// The report at noon.
+    noon: OnceLock<Value>,
+    bar: &'a ProgressBar,
+    interrupted: &'a watch::Receiver<bool>,
 }
 
-impl Outcome {
-    /// The clicks that these ads win on average over days: less luck than in `clicks`.
-    fn expected(&self) -> f64 {
-        self.shown.iter().zip(CREATIVES).map(|(&n, (_, rate))| n as f64 * rate).sum()
-    }
-
-    fn add(&mut self, other: &Outcome) {
-        self.shown.iter_mut().zip(other.shown).for_each(|(a, b)| *a += b);
-        self.clicks += other.clicks;
-    }
-
-    fn show(&mut self, arm: usize, clicked: bool) {
-        self.shown[arm] += 1;
-        self.clicks += u64::from(clicked);
-    }
-}
-
-impl Day {
-    /// A uniform number for this visitor and this purpose (SplitMix64).
-    fn chance(&self, visitor: u64, purpose: u64) -> f64 {
-        let mut z = self.seed.wrapping_add((visitor * 64 + purpose).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ z >> 31) >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    fn clicks(&self, visitor: u64, arm: usize) -> bool {
-        self.chance(visitor, arm as u64) < CREATIVES[arm].1
-    }
-
-    /// When the click comes, on the clock that counts visitors: late, out of order, one in a
-    /// hundred too late, and one in twenty twice.
-    fn click_times(&self, visitor: u64) -> impl Iterator<Item = u64> {
-        let window = f64::from(ANSWER_WINDOW);
-        let too_late = self.chance(visitor, 60) < 0.01;
-        let delay = if too_late { 2.0 * window } else { 0.8 * window * self.chance(visitor, 61) };
-        let first = visitor + delay as u64;
-        std::iter::once(first).chain((self.chance(visitor, 62) < 0.05).then_some(first + 10))
-    }
-
-    /// The day against a running server, over HTTP.
-    fn over_http(&self, address: &str, interrupted: &watch::Receiver<bool>) -> Anything<Outcome> {
-        let bar = ProgressBar::new(DAY)
-            .with_style(ProgressStyle::with_template("{bar:40} {pos}/{len} visitors, {per_sec}, {eta} to go")?);
-        let clock = AtomicU64::new(0);
-        let mut total = Outcome::default();
-        std::thread::scope(|scope| -> Anything<()> {
-            let browse = || self.browse(address, &clock, &bar, interrupted);
-            let browsers: Vec<_> = (0..BROWSERS).map(|_| scope.spawn(browse)).collect();
-            for browser in browsers {
-                total.add(&browser.join().map_err(|_| "a browser crashed")??);
-            }
-            Ok(())
-        })?;
-        bar.finish_and_clear();
-        Ok(total)
-    }
-
+impl Visit<'_> {
     /// One browser: looks at ads for one visitor after the other, and clicks when the time comes.
-    fn browse(
-        &self,
-        address: &str,
-        clock: &AtomicU64,
-        bar: &ProgressBar,
-        interrupted: &watch::Receiver<bool>,
-    ) -> Anything<Outcome> {
-        let agent = ureq::Agent::config_builder()
-            .http_status_as_error(false)
-            .timeout_global(Some(Duration::from_secs(10)))
-            .build()
-            .new_agent();
+    fn browse(&self) -> Anything<Outcome> {
+        let (agent, address) = (agent(), self.address);
         let mut outcome = Outcome::default();
         let mut clicks = BinaryHeap::new();
         loop {
-            let visitor = clock.fetch_add(1, Ordering::Relaxed);
-            let over = visitor >= DAY || *interrupted.borrow();
+            let visitor = self.clock.fetch_add(1, Ordering::Relaxed);
+            let over = visitor >= VISITORS || *self.interrupted.borrow();
             while clicks.peek().is_some_and(|Reverse((due, _))| *due <= visitor || over) {
                 let Some(Reverse((_, url))) = clicks.pop() else { break };
                 let status = agent.get(format!("{address}{url}")).call()?.status();
@@ -486,95 +498,87 @@ impl Day {
             if over {
                 return Ok(outcome);
             }
-            let ad = agent.get(format!("{address}/ad")).call()?.body_mut().read_to_string()?;
-            let ad: Value = serde_json::from_str(&ad)?;
-            let arm = ad["arm"].as_u64().ok_or("no arm")? as usize;
+            if visitor == NOON {
+                let _ = self.noon.set(fetch(&agent, &format!("{address}/report"))?);
+            }
+            let ad = fetch(&agent, &format!("{address}/ad"))?;
+            let arm = ad["arm"].as_u64().filter(|&arm| arm < ARMS as u64).ok_or("no arm")? as usize;
             let url = ad["click_url"].as_str().ok_or("no click URL")?;
-            let clicked = self.clicks(visitor, arm);
-            outcome.show(arm, clicked);
+            let clicked = self.day.clicks(visitor, arm);
+            outcome.show(visitor, arm, clicked);
             if clicked {
-                clicks.extend(self.click_times(visitor).map(|due| Reverse((due, url.to_owned()))));
+                clicks.extend(self.day.click_times(visitor).map(|due| Reverse((due, url.to_owned()))));
             }
-            bar.inc(1);
+            self.bar.inc(1);
         }
-    }
-
-    /// The same day in this process, without HTTP, for a policy to compare with.
-    fn in_process(&self, bandit: &Bandit) -> Result<Outcome, Error> {
-        let mut outcome = Outcome::default();
-        let mut clicks = BinaryHeap::new();
-        for visitor in 0..DAY {
-            while clicks.peek().is_some_and(|Reverse((due, _))| *due <= visitor) {
-                let Some(Reverse((_, ticket))) = clicks.pop() else { break };
-                match bandit.update(ticket, 1.0) {
-                    Ok(()) | Err(Error::Duplicate | Error::Expired) => {}
-                    Err(error) => return Err(error),
-                }
-            }
-            let decision = bandit.select()?;
-            let clicked = self.clicks(visitor, decision.arm as usize);
-            outcome.show(decision.arm as usize, clicked);
-            if clicked {
-                clicks.extend(self.click_times(visitor).map(|due| Reverse((due, decision.ticket))));
-            }
-        }
-        Ok(outcome)
-    }
-
-    /// The same day with a fixed plan.
-    fn planned(&self, arm_for: impl Fn(u64) -> usize) -> Outcome {
-        let mut outcome = Outcome::default();
-        for visitor in 0..DAY {
-            let arm = arm_for(visitor);
-            outcome.show(arm, self.clicks(visitor, arm));
-        }
-        outcome
     }
 }
 
-fn print_accounts(options: &Options, day: &Day, ours: &Outcome, bandit: &Bandit) -> Anything<()> {
-    let shown: u64 = ours.shown.iter().sum();
-    if shown < DAY {
-        println!("the day was cut short after {shown} of {DAY} visitors: no accounts");
-        return Ok(());
-    }
-    println!("\nas published             shown   click rate        true rate");
-    for ((name, rate), arm) in CREATIVES.iter().zip(bandit.arm_reports()?) {
-        let released =
-            if arm.mean.is_nan() { "none yet".into() } else { format!("{:.4} ± {:.4}", arm.mean, arm.width) };
-        println!("  {name:<20} {:>7}   {released:<16}  {rate:.4}", arm.pulls);
-    }
-    let report = bandit.report()?;
-    let loss = report.epsilon_spent;
-    println!(
-        "privacy loss of one click: {}",
-        if loss.is_finite() { format!("{loss}") } else { "without bound".into() }
-    );
-    let refused = bandit.diagnostics()?; // for the operator, who reads this, and for nobody else
-    println!("clicks refused: {} repeated, {} after the answer window", refused.duplicates, refused.late);
+fn agent() -> ureq::Agent {
+    let config = ureq::Agent::config_builder().http_status_as_error(false);
+    config.timeout_global(Some(Duration::from_secs(10))).build().new_agent()
+}
 
-    let rotation = day.planned(|visitor| (visitor % ARMS as u64) as usize);
-    let best = day.planned(|_| ARMS - 1);
-    println!("\nclicks won by            on this day   on average, for the same ads");
-    let line = |who: &str, won: &Outcome| println!("  {who:<20} {:>12} {:>12.0}", won.clicks, won.expected());
-    line(options.policy.name(), ours);
-    let mut without_privacy = (0.0, "");
-    for policy in BASELINES {
-        let won = day.in_process(&options.bandit(policy)?)?;
-        line(policy.name(), &won);
-        if won.expected() > without_privacy.0 {
-            without_privacy = (won.expected(), policy.name());
+fn fetch(agent: &ureq::Agent, url: &str) -> Anything<Value> {
+    Ok(serde_json::from_str(&agent.get(url).call()?.body_mut().read_to_string()?)?)
+}
+
+/// Two reports side by side.
+fn print_released(noon: &Value, evening: &Value) -> Anything<()> {
+    println!("\nas published                        at noon                    in the evening");
+    println!("                      counted   click rate         counted   click rate           shown");
+    for (arm, (name, _)) in CREATIVES.iter().enumerate() {
+        print!("  {name:<18}");
+        for report in [noon, evening] {
+            let arm = &report["arms"][arm];
+            let released = match (arm["mean"].as_f64(), arm["width"].as_f64()) {
+                (Some(mean), Some(width)) => format!("{mean:.4} ± {width:.4}"),
+                _ => "none".into(),
+            };
+            print!(" {:>8.0}   {released:<16}", arm["effective_pulls"].as_f64().ok_or("no effective pulls")?);
         }
+        println!(" {:>8}", evening["arms"][arm]["pulls"].as_u64().ok_or("no pulls")?);
     }
-    line("uniform rotation", &rotation);
-    line("the best ad alone", &best);
+    let [before, after] = [noon, evening].map(|report| report["changes_detected"].as_u64().unwrap_or(0));
+    println!("changes detected: {before} until noon, {} after", after - before);
+    match evening["epsilon_spent"].as_f64() {
+        Some(loss) => println!("privacy loss of one click: {loss}"),
+        None => println!("privacy loss of one click: without bound"),
+    }
+    Ok(())
+}
 
-    let gain = (ours.expected() - rotation.expected()).round() as i64;
-    let cost = (without_privacy.0 - ours.expected()).round() as i64;
-    println!("\nOn average {} wins {gain} clicks more than uniform rotation.", options.policy.name());
-    if (gain as f64) < 0.05 * rotation.expected() {
-        println!("That is little: clicks are so rare that it can hardly tell these ads apart in one day.");
+/// What only a simulation can know: how we fared, and how others would have on that day.
+fn print_accounts(options: &Options, day: &Day, ours: &Outcome, report: &Value) -> Anything<()> {
+    let policy: Algorithm = report["policy"].as_str().ok_or("no policy")?.parse()?;
+    let memory = report["memory"].as_u64().ok_or("no memory")?;
+    let favourite = CREATIVES[best(1)].0;
+    println!("\nclicks won                               morning   afternoon   {favourite} after noon");
+    let line = |who: &str, won: &Outcome| {
+        let share = 100.0 * won.shown[1][best(1)] as f64 / NOON as f64;
+        println!("  {who:<36} {:>10} {:>11} {share:>12.0} %", won.clicks[0], won.clicks[1]);
+    };
+    line(policy.name(), ours);
+    let steadfast = (memory > 0).then(|| day.in_process(&options.bandit(policy, 0)?)).transpose()?;
+    steadfast.iter().for_each(|other| line("the same, never forgetting", other));
+    let index = Algorithm::NonprivateImed;
+    line(index.name(), &day.in_process(&options.bandit(index, 0)?)?);
+    let rotation = day.planned(|visitor| (visitor % ARMS as u64) as usize);
+    line("uniform rotation", &rotation);
+    for half in [0, 1] {
+        let (name, rate) = (CREATIVES[best(half)].0, rate(half, best(half)));
+        line(&format!("{name}, best {} at {rate}", ["until noon", "after noon"][half]), &day.planned(|_| best(half)));
     }
-    println!("Without privacy {} wins {cost} more than that: the price of privacy here.", without_privacy.1);
+
+    let [more, all] = [ours, &rotation].map(|outcome| outcome.clicks.iter().sum::<u64>() as i64);
+    let more = more - all;
+    println!("\n{} wins {more} clicks more than uniform rotation.", policy.name());
+    if (more as f64) < 0.05 * all as f64 {
+        println!("That is little: clicks are so rare that it can hardly tell these ads apart in half a day.");
+    }
+    if let Some(other) = steadfast {
+        let [morning, afternoon] = [0, 1].map(|half| ours.clicks[half] as i64 - other.clicks[half] as i64);
+        println!("To forget cost it {} clicks in the morning and won it {afternoon} in the afternoon.", -morning);
+    }
     Ok(())
 }

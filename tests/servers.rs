@@ -116,6 +116,8 @@ promises! {
     slow_visitors_neither_stay_nor_keep_others_waiting
     bodies_of_any_length_are_refused_unread
     it_serves_the_policy_that_it_is_told
+    it_has_the_memory_that_it_is_told_and_that_its_policy_can_have
+    it_follows_a_change_unless_it_never_forgets
     a_port_in_use_ends_it_and_none_is_taken_for_another
     both_signals_end_it_cleanly_under_load
     too_many_open_files_pass
@@ -359,6 +361,56 @@ fn it_serves_the_policy_that_it_is_told(program: &Program) {
         let (code, said) = program.refuses(&["--policy", name]);
         assert_eq!(code, Some(2), "{name}: {said}");
         assert!(dpb::Algorithm::ALL.iter().all(|policy| said.contains(policy.name())), "{said}");
+    }
+}
+
+/// Without being told, the usual one where the policy forgets at all; the library itself says what is wrong.
+fn it_has_the_memory_that_it_is_told_and_that_its_policy_can_have(program: &Program) {
+    for (options, memory) in [
+        (&[][..], 50_000.0),
+        (&["--memory", "0"], 0.0),
+        (&["--memory", "1024"], 1024.0),
+        (&["--policy", "dp-med"], 50_000.0),
+        (&["--policy", "dp-klucb"], 0.0),
+        (&["--policy", "nonprivate-imed", "--memory", "0"], 0.0),
+    ] {
+        let server = Server::start(program.command().args(["--port", "0"]).args(options));
+        assert_eq!(number_field(&server.get("/report").1, "memory"), Some(memory), "{options:?}");
+    }
+    for (options, error) in [
+        (&["--policy", "dp-klucb", "--memory", "5000"][..], "memory must be 0: this policy does not forget, got 5000"),
+        (&["--memory", "5"], "memory must be 0 or in 1024..=2^40, got 5"),
+    ] {
+        let (code, said) = program.refuses(options);
+        assert!(code == Some(1) && said.contains(error), "{options:?}: {code:?} {said}");
+    }
+    for memory in ["-1", "1e6", "50000x", "18446744073709551616", ""] {
+        let (code, said) = program.refuses(&["--memory", memory]);
+        assert!(code == Some(2) && said.to_lowercase().contains("usage"), "{memory:?}: {code:?} {said}");
+    }
+}
+
+/// An ad that everybody clicks, and after 4000 visitors another one. Of the last 1000 visitors the memory of
+/// 4096 showed the new one to 938 at least in 20,000 simulated runs; without one, to nobody in 5000.
+fn it_follows_a_change_unless_it_never_forgets(program: &Program) {
+    for memory in [4096.0, 0.0] {
+        let server = Server::start(program.command().args(["--port", "0", "--memory", &memory.to_string()]));
+        let mut late = 0;
+        for visitor in 0..10_000 {
+            let (_, ad) = server.get("/ad");
+            let arm = number_field(&ad, "arm");
+            if arm == Some(if visitor < 4000 { 9.0 } else { 0.0 }) {
+                assert_eq!(server.get(text_field(&ad, "click_url")).0, 204);
+            }
+            late += u32::from(visitor >= 9000 && arm == Some(0.0));
+        }
+        let report = server.get("/report").1;
+        let follows = memory > 0.0;
+        assert_eq!(late > 500, follows, "memory {memory}: {late} of 1000; {report}");
+        assert_eq!(number_field(&report, "changes_detected") > Some(0.0), follows, "memory {memory}: {report}");
+        let counted = report.split("\"effective_pulls\":").skip(1);
+        let counted: Vec<f64> = counted.map(|rest| rest.split([',', '}']).next().unwrap().parse().unwrap()).collect();
+        assert!(counted.len() == 10 && (!follows || counted.iter().sum::<f64>() <= memory), "{report}");
     }
 }
 

@@ -11,6 +11,9 @@
 // What became of a click is for the operator alone: whoever reports one, in time, twice, late or
 // made up, gets the same empty answer. With --operator-port the operator, and nobody from another
 // machine, reads the counts of refused clicks at GET /diagnostics.
+//
+// A day of visitors, with a change at noon: cargo run --release --example ad_server -- --visit
+// http://127.0.0.1:8080
 #include <dpb.hpp>
 
 #include <algorithm>
@@ -44,6 +47,9 @@ static constexpr std::array<const char *, 10> CREATIVES = {
     "mountain bike", "espresso machine", "rain jacket", "chess lessons", "garden hose",
     "night train",   "reading lamp",     "bread knife", "wool socks",    "folding kayak"};
 
+// Half the time between changes, as is the rule: the best ad of the day changes after 100'000 visitors.
+static constexpr std::uint64_t MEMORY = 50'000;
+
 // How long a visitor may take to send a request, or to begin the next one, and to take an answer.
 static constexpr auto PATIENCE = 10s;
 // Connections at a time; more wait until some are closed.
@@ -72,8 +78,13 @@ refresh();
 
 // The pages.
 
+struct Shop {
+  dpb::Bandit bandit;
+  std::uint64_t memory; // the bandit's
+};
+
 using Page = http::response<http::string_body>;
-using Routes = Page (*)(dpb::Bandit &, std::string_view path);
+using Routes = Page (*)(Shop &, std::string_view path);
 
 // JSON has no NaN (nothing released yet) and no infinity (a baseline's privacy loss).
 static std::string number(double x) {
@@ -123,51 +134,52 @@ static Page click(dpb::Bandit &bandit, std::string_view text) {
 }
 
 // Only what is released.
-static Page report(const dpb::Bandit &bandit) {
-  const dpb::Report report = bandit.report();
-  const std::vector<dpb::Arm> read = bandit.arms();
+static Page report(const Shop &shop) {
+  const dpb::Report report = shop.bandit.report();
+  const std::vector<dpb::Arm> read = shop.bandit.arms();
   std::string arms;
   for (std::size_t i = 0; i < read.size(); ++i) {
     arms += std::string(i > 0 ? "," : "") + "{\"creative\":" + quoted(CREATIVES[i]) +
             ",\"mean\":" + number(read[i].mean) + ",\"width\":" + number(read[i].width) +
-            ",\"pulls\":" + std::to_string(read[i].pulls) + ",\"active\":" + truth(read[i].active) + "}";
+            ",\"effective_pulls\":" + number(read[i].effective_pulls) + ",\"pulls\":" + std::to_string(read[i].pulls) + ",\"active\":" + truth(read[i].active) + "}";
   }
-  return success("{\"policy\":" + quoted(bandit.policy_name()) + ",\"is_private\":" + truth(report.is_private) +
+  return success("{\"policy\":" + quoted(shop.bandit.policy_name()) + ",\"is_private\":" + truth(report.is_private) +
                  ",\"epsilon_spent\":" + number(report.epsilon_spent) +
-                 ",\"delta_spent\":" + number(report.delta_spent) + ",\"phase\":" + std::to_string(report.phase) +
+                 ",\"delta_spent\":" + number(report.delta_spent) + ",\"memory\":" + std::to_string(shop.memory) +
+                 ",\"changes_detected\":" + std::to_string(report.changes_detected) + ",\"phase\":" + std::to_string(report.phase) +
                  ",\"decisions\":" + std::to_string(report.decisions) +
                  ",\"pending\":" + std::to_string(report.pending) + ",\"arms\":[" + arms + "]}");
 }
 
-static Page visitors(dpb::Bandit &bandit, std::string_view path) {
+static Page visitors(Shop &shop, std::string_view path) {
   constexpr std::string_view CLICK = "/click/";
   if (path == "/") {
     return page(http::status::ok, "text/html; charset=utf-8", PAGE);
   }
   if (path == "/ad") {
-    return show(bandit);
+    return show(shop.bandit);
   }
   if (path == "/report") {
-    return report(bandit);
+    return report(shop);
   }
   if (path.substr(0, CLICK.size()) == CLICK) {
-    return click(bandit, path.substr(CLICK.size()));
+    return click(shop.bandit, path.substr(CLICK.size()));
   }
   return failure(http::status::not_found, "no_such_page", "try /, /ad, /report");
 }
 
 // NOT private: a repeated click is a click.
-static Page operators(dpb::Bandit &bandit, std::string_view path) {
+static Page operators(Shop &shop, std::string_view path) {
   if (path != "/diagnostics") {
     return failure(http::status::not_found, "no_such_page", "try /diagnostics");
   }
-  const dpb::Diagnostics counts = bandit.diagnostics();
+  const dpb::Diagnostics counts = shop.bandit.diagnostics();
   return success("{\"duplicates\":" + std::to_string(counts.duplicates) + ",\"late\":" + std::to_string(counts.late) +
                  ",\"rejected\":" + std::to_string(counts.rejected) +
                  ",\"unknown\":" + std::to_string(counts.unknown) + "}");
 }
 
-static Page answer(dpb::Bandit &bandit, Routes routes, http::verb method, std::string_view path, bool has_body) try {
+static Page answer(Shop &shop, Routes routes, http::verb method, std::string_view path, bool has_body) try {
   if (method != http::verb::get) {
     Page page = failure(http::status::method_not_allowed, "method_not_allowed", "only GET is served");
     page.set(http::field::allow, "GET");
@@ -176,7 +188,7 @@ static Page answer(dpb::Bandit &bandit, Routes routes, http::verb method, std::s
   if (has_body) {
     return failure(http::status::payload_too_large, "body_refused", "no request has a body here");
   }
-  return routes(bandit, path.substr(0, path.find('?')));
+  return routes(shop, path.substr(0, path.find('?')));
 } catch (const dpb::Error &) {
   return failure(http::status::internal_server_error, "internal", "the request failed");
 }
@@ -185,7 +197,7 @@ static Page answer(dpb::Bandit &bandit, Routes routes, http::verb method, std::s
 
 // Answers one request after the other. Every failure, the visitor's or the network's, ends it by an
 // exception that nobody catches. `place` is held until then.
-static asio::awaitable<void> converse(tcp::socket socket, dpb::Bandit &bandit, Routes routes,
+static asio::awaitable<void> converse(tcp::socket socket, Shop &shop, Routes routes,
                                       [[maybe_unused]] std::shared_ptr<void> place) {
   beast::tcp_stream stream(std::move(socket));
   beast::flat_buffer buffer(MAX_REQUEST);
@@ -198,7 +210,7 @@ static asio::awaitable<void> converse(tcp::socket socket, dpb::Bandit &bandit, R
 
     const auto &request = parser.get();
     const bool has_body = !parser.is_done();
-    Page page = answer(bandit, routes, request.method(), {request.target().data(), request.target().size()}, has_body);
+    Page page = answer(shop, routes, request.method(), {request.target().data(), request.target().size()}, has_body);
     page.set(http::field::cache_control, "no-store"); // a cached ad would repeat its ticket
     page.keep_alive(request.keep_alive() && !has_body);
     page.prepare_payload();
@@ -216,7 +228,7 @@ static asio::awaitable<void> converse(tcp::socket socket, dpb::Bandit &bandit, R
 }
 
 // Takes connections and hands them to the pool.
-static asio::awaitable<void> serve(tcp::acceptor acceptor, asio::thread_pool &pool, dpb::Bandit &bandit,
+static asio::awaitable<void> serve(tcp::acceptor acceptor, asio::thread_pool &pool, Shop &shop,
                                    Routes routes) {
   const auto place = std::make_shared<char>(); // each connection has a copy
   asio::steady_timer pause(acceptor.get_executor());
@@ -226,7 +238,7 @@ static asio::awaitable<void> serve(tcp::acceptor acceptor, asio::thread_pool &po
       const auto strand = asio::make_strand(pool);
       tcp::socket socket = co_await acceptor.async_accept(strand, asio::redirect_error(asio::use_awaitable, error));
       if (!error) {
-        asio::co_spawn(strand, converse(std::move(socket), bandit, routes, place), asio::detached);
+        asio::co_spawn(strand, converse(std::move(socket), shop, routes, place), asio::detached);
       }
     }
     if (error) { // most likely too many connections for us or for the system: until some are closed
@@ -240,6 +252,7 @@ struct Options {
   std::uint16_t port = 0;
   std::optional<std::uint16_t> operator_port;
   std::optional<std::string> policy;
+  std::optional<std::uint64_t> memory;
 };
 
 static std::optional<Options> parse_options(int argc, char **argv) {
@@ -253,6 +266,8 @@ static std::optional<Options> parse_options(int argc, char **argv) {
       options.operator_port = port;
     } else if (argv[i] == "--policy"sv && dpb::policy_number(value) != 0) {
       options.policy = value;
+    } else if (const auto memory = parse<std::uint64_t>(value, 10); argv[i] == "--memory"sv && memory) {
+      options.memory = memory;
     } else {
       return std::nullopt;
     }
@@ -266,13 +281,29 @@ static tcp::acceptor listen(asio::io_context &context, std::uint16_t port) try {
   throw std::runtime_error("127.0.0.1:" + std::to_string(port) + ": " + error.code().message());
 }
 
-static void run(const Options &options) {
+// With the memory that was asked for; else with the usual one, or without where that is refused.
+static Shop make(const Options &options) {
   dpb::Config config(CREATIVES.size(), 1.0); // epsilon = 1
-  config.horizon = 100'000;
+  config.horizon = 200'000;
   config.reward_bits = 0;            // a click or none
   config.flags |= DPB_CLAMP_REWARDS; // a refused reward would leave its ticket open, for all to see
   config.answer_window = 1000;       // an ad not clicked while 1000 later ones were shown: no click
-  dpb::Bandit bandit = options.policy ? dpb::Bandit(*options.policy, config) : dpb::Bandit(config); // for all threads
+  const auto shop = [&](std::uint64_t memory) {
+    config.memory = memory;
+    return Shop{options.policy ? dpb::Bandit(*options.policy, config) : dpb::Bandit(config), memory};
+  };
+  try {
+    return shop(options.memory.value_or(MEMORY));
+  } catch (const dpb::Error &) {
+    if (options.memory) {
+      throw;
+    }
+    return shop(0);
+  }
+}
+
+static void run(const Options &options) {
+  Shop shop = make(options); // for all threads
 
   asio::thread_pool pool(std::max(2U, std::thread::hardware_concurrency()));
   asio::io_context door; // on this thread alone: in the pool's queue newcomers would wait behind everybody
@@ -281,7 +312,7 @@ static void run(const Options &options) {
   const auto open = [&](std::uint16_t port, Routes routes) {
     tcp::acceptor acceptor = listen(door, port);
     const unsigned bound = acceptor.local_endpoint().port();
-    asio::co_spawn(door, serve(std::move(acceptor), pool, bandit, routes), asio::detached);
+    asio::co_spawn(door, serve(std::move(acceptor), pool, shop, routes), asio::detached);
     return bound;
   };
   std::printf("listening on http://127.0.0.1:%u\n", open(options.port, visitors));
@@ -299,10 +330,12 @@ static void run(const Options &options) {
 int main(int argc, char **argv) try {
   const std::optional<Options> options = parse_options(argc, argv);
   if (!options) {
-    std::fprintf(stderr, "usage: ad_server [--port N] [--operator-port N] [--policy NAME]\n"
+    std::fprintf(stderr, "usage: ad_server [--port N] [--operator-port N] [--policy NAME] [--memory N]\n"
                          "  --port N           default 0: any free one\n"
                          "  --operator-port N  serve the counts of refused clicks there, to this machine\n"
-                         "  --policy NAME      default: the recommended one\npolicies:");
+                         "  --policy NAME      default: the recommended one\n"
+                         "  --memory N         forget what N decisions ago was learned, 0: never; default 50000\n"
+                         "                     where the policy can\npolicies:");
     for (const std::string_view name : dpb::policies()) {
       std::fprintf(stderr, " %s", name.data());
     }

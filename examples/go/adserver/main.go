@@ -11,6 +11,9 @@
 // What became of a click is for the operator alone: whoever reports one, in time, twice, late or
 // made up, gets the same empty answer. With --operator-port the operator, and nobody from another
 // machine, reads the counts of refused clicks at GET /diagnostics.
+//
+// A day of visitors, with a change at noon: cargo run --release --example ad_server -- --visit
+// http://127.0.0.1:8080
 package main
 
 import (
@@ -31,6 +34,8 @@ import (
 )
 
 const (
+	// Half the time between changes, as is the rule: the best ad of the day changes after 100,000 visitors.
+	usualMemory = 50_000
 	// How long a visitor may take to send a request, to begin the next one, and to take an answer.
 	patience = 10 * time.Second
 	// How long those who are being answered may take when the server ends.
@@ -72,12 +77,19 @@ func main() {
 	flag.Func("policy", "`NAME`; the recommended one unless given; of "+fmt.Sprint(dpb.Policies()), func(name string) error {
 		return policy.UnmarshalText([]byte(name))
 	})
+	var memory *uint64
+	says := fmt.Sprintf("forget what `N` decisions ago was learned, 0: never (default %d where the policy can)", usualMemory)
+	flag.Func("memory", says, func(text string) error {
+		number, err := strconv.ParseUint(text, 10, 64)
+		memory = &number
+		return err
+	})
 	flag.Parse()
 	if flag.NArg() > 0 {
 		flag.Usage()
 		os.Exit(2)
 	}
-	if err := run(*port, *operatorPort, policy); err != nil {
+	if err := run(*port, *operatorPort, policy, memory); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -93,9 +105,10 @@ func portFlag(name, usage string, unset int) *int {
 	return &port
 }
 
-func run(port, operatorPort int, policy dpb.Policy) error {
+// newShop has the memory that was asked for; else the usual one, or none where that is refused.
+func newShop(policy dpb.Policy, memory *uint64) (adServer, error) {
 	config := dpb.NewConfig(uint32(len(creatives)), 1) // epsilon = 1
-	config.Horizon = 100_000
+	config.Horizon = 200_000
 	config.RewardBits = 0      // a click or none
 	config.ClampRewards = true // a refused reward would leave its ticket open, for all to see
 	config.AnswerWindow = 1000 // an ad not clicked while 1000 later ones were shown: no click
@@ -103,12 +116,24 @@ func run(port, operatorPort int, policy dpb.Policy) error {
 	if policy != 0 {
 		construct = func(config dpb.Config) (*dpb.Bandit, error) { return dpb.NewPolicy(policy, config) }
 	}
+	config.Memory = usualMemory
+	if memory != nil {
+		config.Memory = *memory
+	}
 	bandit, err := construct(config)
+	if err != nil && memory == nil {
+		config.Memory = 0
+		bandit, err = construct(config)
+	}
+	return adServer{bandit, config.Memory}, err
+}
+
+func run(port, operatorPort int, policy dpb.Policy, memory *uint64) error {
+	ads, err := newShop(policy, memory)
 	if err != nil {
 		return err
 	}
-	defer bandit.Close()
-	ads := adServer{bandit}
+	defer ads.bandit.Close()
 
 	stop, forget := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer forget()
@@ -196,7 +221,10 @@ func guard(pages http.Handler) http.Handler {
 }
 
 // One bandit serves all goroutines.
-type adServer struct{ bandit *dpb.Bandit }
+type adServer struct {
+	bandit *dpb.Bandit
+	memory uint64 // the bandit's
+}
 
 func (s adServer) visitors() http.Handler {
 	pages := http.NewServeMux()
@@ -261,12 +289,13 @@ func (s adServer) report(w http.ResponseWriter, _ *http.Request) {
 	for i, arm := range read {
 		arms[i] = map[string]any{
 			"creative": creatives[i], "mean": number(arm.Mean), "width": number(arm.Width),
-			"pulls": arm.Pulls, "active": arm.Active,
+			"effective_pulls": arm.EffectivePulls, "pulls": arm.Pulls, "active": arm.Active,
 		}
 	}
 	reply(w, http.StatusOK, map[string]any{
 		"policy": s.bandit.PolicyName(), "is_private": report.IsPrivate,
 		"epsilon_spent": number(report.EpsilonSpent), "delta_spent": report.DeltaSpent,
+		"memory": s.memory, "changes_detected": report.ChangesDetected,
 		"phase": report.Phase, "decisions": report.Decisions, "pending": report.Pending, "arms": arms,
 	})
 }

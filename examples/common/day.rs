@@ -1,0 +1,138 @@
+//! The ad servers' simulated day: who comes, what they like in the morning and, reversed, in the
+//! afternoon. Include with `#[path = "common/day.rs"] mod day;`.
+#![allow(dead_code, reason = "each user of this file takes a part of it")]
+
+use dpb::{Bandit, Config, Error};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// What is advertised, with the click rates of the morning, which only the simulation knows.
+pub const CREATIVES: [(&str, f64); 10] = [
+    ("mountain bike", 0.020),
+    ("espresso machine", 0.028),
+    ("rain jacket", 0.036),
+    ("chess lessons", 0.044),
+    ("garden hose", 0.052),
+    ("night train", 0.060),
+    ("reading lamp", 0.068),
+    ("bread knife", 0.076),
+    ("wool socks", 0.084),
+    ("folding kayak", 0.100),
+];
+pub const ARMS: usize = CREATIVES.len();
+/// Visitors of the day. From noon on the click rates are reversed: who was best is worst.
+pub const VISITORS: u64 = 200_000;
+pub const NOON: u64 = VISITORS / 2;
+/// Half the time between changes, as is the rule.
+pub const MEMORY: u64 = NOON / 2;
+/// An ad not clicked while this many later ones were shown counts as not clicked.
+pub const ANSWER_WINDOW: u32 = 1000;
+
+/// What the servers ask of a bandit.
+pub fn config(epsilon: f64, memory: u64) -> Config {
+    let mut config = Config::new(ARMS as u32, epsilon);
+    config.horizon = VISITORS;
+    config.reward_bits = 0; // a click or none
+    config.clamp_rewards = true; // a refused reward would leave its ticket open, for all to see
+    config.answer_window = ANSWER_WINDOW;
+    config.memory = memory;
+    config
+}
+
+/// 0 in the morning, 1 in the afternoon.
+pub fn half(visitor: u64) -> usize {
+    usize::from(visitor >= NOON)
+}
+
+/// The chance that an ad is clicked when it is shown in this half of the day.
+pub fn rate(half: usize, arm: usize) -> f64 {
+    CREATIVES[if half == 0 { arm } else { ARMS - 1 - arm }].1
+}
+
+/// The ad that is clicked most in this half of the day.
+pub fn best(half: usize) -> usize {
+    if half == 0 { ARMS - 1 } else { 0 }
+}
+
+/// How one way to choose ads fared in each half of the day. Only a simulation can know this.
+#[derive(Default)]
+pub struct Outcome {
+    pub shown: [[u64; ARMS]; 2],
+    pub clicks: [u64; 2],
+}
+
+impl Outcome {
+    pub fn add(&mut self, other: &Outcome) {
+        for half in 0..2 {
+            self.shown[half].iter_mut().zip(other.shown[half]).for_each(|(a, b)| *a += b);
+            self.clicks[half] += other.clicks[half];
+        }
+    }
+
+    pub fn show(&mut self, visitor: u64, arm: usize, clicked: bool) {
+        self.shown[half(visitor)][arm] += 1;
+        self.clicks[half(visitor)] += u64::from(clicked);
+    }
+}
+
+/// Its randomness is its own, and the same for everybody who sells on that day: each visitor's whims
+/// are a function of the day and the visitor.
+pub struct Day {
+    pub seed: u64,
+}
+
+impl Day {
+    /// A uniform number for this visitor and this purpose (SplitMix64).
+    fn chance(&self, visitor: u64, purpose: u64) -> f64 {
+        let mut z = self.seed.wrapping_add((visitor * 64 + purpose).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ z >> 31) >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    pub fn clicks(&self, visitor: u64, arm: usize) -> bool {
+        self.chance(visitor, arm as u64) < rate(half(visitor), arm)
+    }
+
+    /// When the click comes, on the clock that counts visitors: late, out of order, one in a
+    /// hundred too late, and one in twenty twice.
+    pub fn click_times(&self, visitor: u64) -> impl Iterator<Item = u64> {
+        let window = f64::from(ANSWER_WINDOW);
+        let too_late = self.chance(visitor, 60) < 0.01;
+        let delay = if too_late { 2.0 * window } else { 0.8 * window * self.chance(visitor, 61) };
+        let first = visitor + delay as u64;
+        std::iter::once(first).chain((self.chance(visitor, 62) < 0.05).then_some(first + 10))
+    }
+
+    /// The day in this process, without HTTP.
+    pub fn in_process(&self, bandit: &Bandit) -> Result<Outcome, Error> {
+        let mut outcome = Outcome::default();
+        let mut clicks = BinaryHeap::new();
+        for visitor in 0..VISITORS {
+            while clicks.peek().is_some_and(|Reverse((due, _))| *due <= visitor) {
+                let Some(Reverse((_, ticket))) = clicks.pop() else { break };
+                match bandit.update(ticket, 1.0) {
+                    Ok(()) | Err(Error::Duplicate | Error::Expired) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            let decision = bandit.select()?;
+            let clicked = self.clicks(visitor, decision.arm as usize);
+            outcome.show(visitor, decision.arm as usize, clicked);
+            if clicked {
+                clicks.extend(self.click_times(visitor).map(|due| Reverse((due, decision.ticket))));
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// The same day with a fixed plan.
+    pub fn planned(&self, arm_for: impl Fn(u64) -> usize) -> Outcome {
+        let mut outcome = Outcome::default();
+        for visitor in 0..VISITORS {
+            let arm = arm_for(visitor);
+            outcome.show(visitor, arm, self.clicks(visitor, arm));
+        }
+        outcome
+    }
+}
