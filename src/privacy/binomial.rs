@@ -32,6 +32,7 @@ impl Binomial {
         let top = last.min(mode);
         // Relative to P(top); away from the mode the terms only fall, so `count * term` bounds
         // `count` terms that were not looked at.
+        let is_negligible = |rest: f64, sum: f64| rest <= (NEGLIGIBLE * sum).max(f64::MIN_POSITIVE);
         let mut sum = 0.0;
         let (mut k, mut term) = (top, 1.0);
         loop {
@@ -42,7 +43,7 @@ impl Binomial {
             term *= self.odds_below(k);
             k -= 1;
             let rest = (k + 1) as f64 * term;
-            if rest <= NEGLIGIBLE * sum || rest < f64::MIN_POSITIVE {
+            if is_negligible(rest, sum) {
                 sum += rest;
                 break;
             }
@@ -52,7 +53,7 @@ impl Binomial {
             k += 1;
             term /= self.odds_below(k);
             let rest = (last - k + 1) as f64 * term;
-            if rest <= NEGLIGIBLE * sum {
+            if is_negligible(rest, sum) {
                 sum += rest;
                 break;
             }
@@ -160,6 +161,41 @@ mod tests {
             let law = Binomial { n, p, q: 1.0 - p };
             let all = law.below(n, |_| 1.0);
             assert!((1.0..1.0 + 2.0 * SLACK).contains(&all), "{n} {p}: {all:e}");
+            // A share of the whole is the same share to as many digits, however small.
+            for share in [1e-9, 1e-100] {
+                let part = law.below(n, |_| share) / share;
+                assert!((1.0..1.0 + 2.0 * SLACK).contains(&part), "{n} {p} {share:e}: {part:e}");
+            }
+        }
+    }
+
+    /// Nine deviations on each side, and forty where the sum is 0 so far: no more terms are looked at.
+    #[test]
+    fn the_tails_are_not_walked_to_their_ends() {
+        for (n, p) in [(10_000, 0.5), (MAX_TRIALS, 0.5), (1 << 30, 0.9)] {
+            let law = Binomial { n, p, q: 1.0 - p };
+            let deviation = (n as f64 * p * law.q).sqrt();
+            for (weight, most) in [(1.0, 20.0), (0.0, 80.0)] {
+                let terms = std::cell::Cell::new(0.0);
+                law.below(n, |_| {
+                    terms.set(terms.get() + 1.0);
+                    weight
+                });
+                assert!(terms.get() < most * deviation, "{n} {p} {weight}: {}", terms.get() / deviation);
+            }
+        }
+    }
+
+    /// From n to n + 1, ln n! grows by ln(n + 1); small n have it from the factorial itself.
+    #[test]
+    fn stirlings_error_has_all_its_digits() {
+        for n in 1..1000 {
+            let n = f64::from(n);
+            let step = (n + 0.5) * (1.0 / n).ln_1p() - 1.0;
+            assert!(
+                (stirling_error(n) - stirling_error(n + 1.0) - step).abs() < if n < 16.0 { 2e-14 } else { 1e-15 },
+                "{n}"
+            );
         }
     }
 }
