@@ -65,7 +65,7 @@ impl Laplace {
     /// One exact sample.
     pub fn sample(&self, random: &mut Random) -> i64 {
         #[cfg(feature = "test-hooks")]
-        return hand::sample(self.scale, hand::Draw::Laplace, |scale| Laplace { scale, ..*self }.draw(random));
+        return hand::sample(self.scale, hand::Draw::Laplace, |scale| Laplace::with_scale(scale).draw(random));
         #[cfg(not(feature = "test-hooks"))]
         self.draw(random)
     }
