@@ -3,7 +3,7 @@
 /// The most trials that [`Binomial`]'s error analysis covers.
 pub(super) const MAX_TRIALS: u64 = 1 << 33;
 
-/// Relative slack that covers every rounding error in [`Binomial::below`]: 1e6 steps of a recurrence
+/// Relative slack that covers every rounding error in [`Binomial::mean`]: 1e6 steps of a recurrence
 /// at 3 * 2^-53 each; the logarithm of one probability at 1e-12; and the mean `n p`, whose last
 /// bit moves a logarithm that is still representable (above -745) by at most
 /// sqrt(2 * 745 * n p) * 2^-53 < 4e-10 at `MAX_TRIALS`.
@@ -21,18 +21,21 @@ pub(super) struct Binomial {
 }
 
 impl Binomial {
-    /// The sum over k <= last of P(k) weight(k), rounded up; weights in `[0, 1]`, themselves
-    /// rounded up.
+    /// The mean of a weight, rounded up; weights in `[0, 1]` that fall with k, themselves rounded up.
     ///
-    /// Walks from the largest term outwards with P(k-1)/P(k) = k q / ((n-k+1) p), and stops when
-    /// what is left is negligible: O(sqrt(n)) steps.
-    pub fn below(&self, last: u64, weight: impl Fn(u64) -> f64) -> f64 {
-        let last = last.min(self.n);
+    /// Walks from the largest term that counts outwards with P(k-1)/P(k) = k q / ((n-k+1) p), and
+    /// stops when what is left is negligible: O(sqrt(n)) steps.
+    pub fn mean(&self, weight: impl Fn(u64) -> f64) -> f64 {
+        // From the first weight that is 0 on all are.
+        let (mut last, mut end) = (0, self.n + 1);
+        while end - last > 1 {
+            let middle = last + (end - last) / 2;
+            if weight(middle) == 0.0 { end = middle } else { last = middle }
+        }
         let mode = ((self.n as f64 + 1.0) * self.p) as u64;
         let top = last.min(mode);
         // Relative to P(top); away from the mode the terms only fall, so `count * term` bounds
         // `count` terms that were not looked at.
-        let is_negligible = |rest: f64, sum: f64| rest <= (NEGLIGIBLE * sum).max(f64::MIN_POSITIVE);
         let mut sum = 0.0;
         let (mut k, mut term) = (top, 1.0);
         loop {
@@ -43,7 +46,7 @@ impl Binomial {
             term *= self.odds_below(k);
             k -= 1;
             let rest = (k + 1) as f64 * term;
-            if is_negligible(rest, sum) {
+            if rest <= NEGLIGIBLE * sum {
                 sum += rest;
                 break;
             }
@@ -53,7 +56,7 @@ impl Binomial {
             k += 1;
             term /= self.odds_below(k);
             let rest = (last - k + 1) as f64 * term;
-            if is_negligible(rest, sum) {
+            if rest <= NEGLIGIBLE * sum {
                 sum += rest;
                 break;
             }
@@ -63,7 +66,7 @@ impl Binomial {
         ((self.ln_pmf(top) + sum.ln()).exp() * (1.0 + SLACK)).next_up()
     }
 
-    /// P(k-1) / P(k), for k >= 1.
+    /// P(k-1) / P(k), 0 at k = 0.
     #[inline]
     pub fn odds_below(&self, k: u64) -> f64 {
         (k as f64 * self.q) / ((self.n - k + 1) as f64 * self.p)
@@ -145,7 +148,7 @@ mod tests {
                     let exact = plain(law, k);
                     assert!((law.ln_pmf(k).exp() / exact - 1.0).abs() < 1e-12, "{n} {p} {k}");
                     cumulative += exact;
-                    let bound = law.below(k, |_| 1.0);
+                    let bound = law.mean(|i| if i <= k { 1.0 } else { 0.0 });
                     assert!(
                         bound >= cumulative * (1.0 - 1e-13) && bound <= cumulative * (1.0 + 2.0 * SLACK),
                         "{n} {p} {k}"
@@ -159,31 +162,33 @@ mod tests {
     fn the_whole_law_sums_to_one_at_any_size() {
         for (n, p) in [(10_000, 0.5), (10_000_000, 4e-6), (MAX_TRIALS, 0.5), (MAX_TRIALS, 1e-9), (1 << 30, 0.9)] {
             let law = Binomial { n, p, q: 1.0 - p };
-            let all = law.below(n, |_| 1.0);
+            let all = law.mean(|_| 1.0);
             assert!((1.0..1.0 + 2.0 * SLACK).contains(&all), "{n} {p}: {all:e}");
             // A share of the whole is the same share to as many digits, however small.
             for share in [1e-9, 1e-100] {
-                let part = law.below(n, |_| share) / share;
+                let part = law.mean(|_| share) / share;
                 assert!((1.0..1.0 + 2.0 * SLACK).contains(&part), "{n} {p} {share:e}: {part:e}");
             }
         }
     }
 
-    /// Nine deviations on each side, and forty where the sum is 0 so far: no more terms are looked at.
+    /// Nine deviations on each side of the mode, or of the last weight left of it: no more terms are looked at.
     #[test]
     fn the_tails_are_not_walked_to_their_ends() {
         for (n, p) in [(10_000, 0.5), (MAX_TRIALS, 0.5), (1 << 30, 0.9)] {
             let law = Binomial { n, p, q: 1.0 - p };
             let deviation = (n as f64 * p * law.q).sqrt();
-            for (weight, most) in [(1.0, 20.0), (0.0, 80.0)] {
+            for (last, most) in [(n, 20.0), ((n as f64 * p - 6.0 * deviation) as u64, 6.0)] {
                 let terms = std::cell::Cell::new(0.0);
-                law.below(n, |_| {
+                law.mean(|k| {
                     terms.set(terms.get() + 1.0);
-                    weight
+                    if k <= last { 1.0 } else { 0.0 }
                 });
-                assert!(terms.get() < most * deviation, "{n} {p} {weight}: {}", terms.get() / deviation);
+                assert!(terms.get() < most * deviation, "{n} {p} {last}: {}", terms.get() / deviation);
             }
         }
+        let none = Binomial { n: 1000, p: 0.5, q: 0.5 }.mean(|_| 0.0);
+        assert!((0.0..1e-300).contains(&none), "{none:e}");
     }
 
     /// From n to n + 1, ln n! grows by ln(n + 1); small n have it from the factorial itself.

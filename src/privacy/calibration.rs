@@ -167,14 +167,7 @@ pub fn delta_of_binomial_shift(coins: u64, q: f64, epsilon: f64) -> f64 {
         return 1.0;
     }
     let factor = epsilon.clamp(0.0, MAX_EPSILON).exp();
-    let one_way = |law: Binomial| {
-        // The last k with a positive term, and one more in case of rounding.
-        let last = (law.n as f64 + 1.0) * law.p / (law.p + factor * law.q);
-        law.below(last as u64 + 1, |k| {
-            let ratio = if k == 0 { 0.0 } else { factor * law.odds_below(k) };
-            (1.0 - ratio + 4.0 * f64::EPSILON).clamp(0.0, 1.0)
-        })
-    };
+    let one_way = |law: Binomial| law.mean(|k| (1.0 - factor * law.odds_below(k) + 4.0 * f64::EPSILON).clamp(0.0, 1.0));
     let down = one_way(Binomial { n: coins, p: q, q: 1.0 - q });
     let up = if q == 0.5 { down } else { one_way(Binomial { n: coins, p: 1.0 - q, q }) };
     down.max(up).min(1.0)

@@ -103,9 +103,7 @@ pub fn optimal(epsilon0: f64, k: u64, delta: f64) -> f64 {
     }
     let law = Binomial { n: k, p: 1.0 / (1.0 + epsilon0.exp()), q: 1.0 / (1.0 + (-epsilon0).exp()) };
     let meets = |epsilon: f64| {
-        // The last i whose loss is above epsilon, and one more in case of rounding.
-        let last = ((k as f64 - epsilon / epsilon0) / 2.0).max(0.0) as u64 + 1;
-        let spent = law.below(last, |i| {
+        let spent = law.mean(|i| {
             let loss = (k as f64 - 2.0 * i as f64) * epsilon0;
             (4.0 * f64::EPSILON - (epsilon - loss).exp_m1()).clamp(0.0, 1.0)
         });
