@@ -82,7 +82,7 @@ impl Gaussian {
     /// Canonne, Kamath, Steinke (2020), Algorithm 3, with the proposal's scale at sigma itself (any
     /// scale is right): exp(-|y|/sigma) * exp(-(|y| - sigma)^2/(2 sigma^2)) is proportional to
     /// exp(-y^2/(2 sigma^2)), and three proposals in four are taken.
-    fn draw(&self, random: &mut Random) -> i64 {
+    pub(super) fn draw(&self, random: &mut Random) -> i64 {
         loop {
             let proposed = self.proposal.draw(random);
             let distance = u128::from(proposed.unsigned_abs().abs_diff(self.sigma));

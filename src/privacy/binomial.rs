@@ -32,8 +32,8 @@ impl Binomial {
             let middle = last + (end - last) / 2;
             if weight(middle) == 0.0 { end = middle } else { last = middle }
         }
-        let mode = ((self.n as f64 + 1.0) * self.p) as u64;
-        let top = last.min(mode);
+        // The mode or the number before it.
+        let top = last.min((self.n as f64 * self.p) as u64);
         // Relative to P(top); away from the mode the terms only fall, so `count * term` bounds
         // `count` terms that were not looked at.
         let mut sum = 0.0;
