@@ -34,8 +34,9 @@ impl Binomial {
         }
         // The mode or the number before it.
         let top = last.min((self.n as f64 * self.p) as u64);
-        // Relative to P(top); away from the mode the terms only fall, so `count * term` bounds
-        // `count` terms that were not looked at.
+        // Relative to P(top); away from the mode the terms only fall, so n times one of them bounds
+        // those that were not looked at.
+        let n = self.n as f64;
         let mut sum = 0.0;
         let (mut k, mut term) = (top, 1.0);
         loop {
@@ -45,9 +46,8 @@ impl Binomial {
             }
             term *= self.odds_below(k);
             k -= 1;
-            let rest = (k + 1) as f64 * term;
-            if rest <= NEGLIGIBLE * sum {
-                sum += rest;
+            if n * term <= NEGLIGIBLE * sum {
+                sum += n * term;
                 break;
             }
         }
@@ -55,9 +55,8 @@ impl Binomial {
         while k < last {
             k += 1;
             term /= self.odds_below(k);
-            let rest = (last - k + 1) as f64 * term;
-            if rest <= NEGLIGIBLE * sum {
-                sum += rest;
+            if n * term <= NEGLIGIBLE * sum {
+                sum += n * term;
                 break;
             }
             sum += term * weight(k);
@@ -160,8 +159,10 @@ mod tests {
 
     #[test]
     fn the_whole_law_sums_to_one_at_any_size() {
-        for (n, p) in [(10_000, 0.5), (10_000_000, 4e-6), (MAX_TRIALS, 0.5), (MAX_TRIALS, 1e-9), (1 << 30, 0.9)] {
-            let law = Binomial { n, p, q: 1.0 - p };
+        let sizes = [(10_000, 0.5), (10_000_000, 4e-6), (MAX_TRIALS, 0.5), (MAX_TRIALS, 1e-9), (MAX_TRIALS, 1e-11)];
+        let laws = sizes.map(|(n, p)| Binomial { n, p, q: 1.0 - p });
+        for law in laws.into_iter().chain(laws.map(|Binomial { n, p, q }| Binomial { n, p: q, q: p })) {
+            let Binomial { n, p, .. } = law;
             let all = law.mean(|_| 1.0);
             assert!((1.0..1.0 + 2.0 * SLACK).contains(&all), "{n} {p}: {all:e}");
             // A share of the whole is the same share to as many digits, however small.

@@ -163,14 +163,14 @@ pub fn printed_tau(epsilon: f64, delta: f64) -> Result<f64> {
 /// P(k-1)/P(k) = k (1-q)/((n-k+1) q) rises with k. Mirrored, k -> n - k, the other direction is
 /// the same sum at 1 - q. O(sqrt(coins)) steps.
 pub fn delta_of_binomial_shift(coins: u64, q: f64, epsilon: f64) -> f64 {
-    if coins == 0 || coins > MAX_TRIALS || !(q > 0.0 && q < 1.0) || epsilon.is_nan() {
+    if coins == 0 || coins > MAX_TRIALS || !(q > 0.0 && q < 1.0) {
         return 1.0;
     }
     let factor = epsilon.clamp(0.0, MAX_EPSILON).exp();
     let one_way = |law: Binomial| law.mean(|k| (1.0 - factor * law.odds_below(k) + 4.0 * f64::EPSILON).clamp(0.0, 1.0));
     let down = one_way(Binomial { n: coins, p: q, q: 1.0 - q });
     let up = if q == 0.5 { down } else { one_way(Binomial { n: coins, p: 1.0 - q, q }) };
-    down.max(up).min(1.0)
+    down.max(up).min(1.0) // for an epsilon that is no number, too
 }
 
 fn check(epsilon: f64, delta: f64) -> Result<()> {
