@@ -113,9 +113,16 @@ pub fn optimal(epsilon0: f64, k: u64, delta: f64) -> f64 {
         return 0.0;
     }
     let (mut low, mut high) = (0.0, basic);
-    while high - low > 1e-12 * high {
+    loop {
         let middle = low + (high - low) / 2.0;
-        if meets(middle) { high = middle } else { low = middle }
+        if meets(middle) {
+            high = middle
+        } else {
+            low = middle
+        }
+        if high - low <= 1e-12 * high {
+            break;
+        }
     }
     // (k - 2i) epsilon0 was rounded too.
     (high * (1.0 + 1e-12)).min(basic)
@@ -149,7 +156,7 @@ pub fn zcdp_to_approximate(rho: f64, delta: f64) -> f64 {
     };
     // Around the x of the plain bound, golden-section search on ln x.
     let golden = (5f64.sqrt() - 1.0) / 2.0;
-    let centre = ((log + 1.0) / rho).sqrt().ln();
+    let centre = (log / rho).sqrt().ln();
     let (mut low, mut high) = (centre - 5.0, centre + 5.0);
     let mut best = plain;
     for _ in 0..60 {
@@ -266,13 +273,20 @@ mod tests {
     }
 
     #[test]
-    fn a_small_loss_is_found_to_as_many_digits() {
+    fn a_loss_of_any_size_is_found_to_as_many_digits() {
         // Two responses of loss e: delta(y) = p^2 (1 - e^(y - 2e)) from y = 0 on, p = 1/(1 + e^-e).
         for epsilon0 in [1e-8f64, 1e-3, 1.0] {
             let p = 1.0 / (1.0 + (-epsilon0).exp());
             let delta = p * p * -(-epsilon0).exp_m1(); // that of y = e
             let ours = optimal(epsilon0, 2, delta);
             assert!(ours >= epsilon0 * (1.0 - 1e-7) && ours < epsilon0 * (1.0 + 1e-7), "{epsilon0}: {ours}");
+        }
+        // A large one is never below the truth, 2e + ln(1 - delta/p^2), by a digit that a double has.
+        for epsilon0 in (10..60).map(f64::from) {
+            let p = 1.0 / (1.0 + (-epsilon0).exp());
+            let truth = 2.0 * epsilon0 + (-1e-3 / (p * p)).ln_1p();
+            let ours = optimal(epsilon0, 2, 1e-3);
+            assert!(ours >= truth && ours < truth * (1.0 + 3e-12), "{epsilon0}: {ours} {truth}");
         }
     }
 

@@ -88,8 +88,7 @@ impl Responses {
         };
         let height = exponent(0.0).0;
         let step = 2.0 * PI * l / (Self::DIGITS + 4.0 - height.clamp(-1e3, 0.0));
-        let decay = self.decay(a, gaussian);
-        let terms = self.terms(a, decay, step);
+        let terms = self.terms(a, gaussian, step);
         if !(1.0..1e4).contains(&terms) {
             return 1.0;
         }
@@ -103,8 +102,7 @@ impl Responses {
             let term = size * ((im - f64::atan2(r, p)).cos() + self.error(a, t));
             sum += if k == 0 { term } else { 2.0 * term };
         }
-        let beyond = rest(decay, (terms + 1.0) * step, step) + rest(gaussian / 2.0, PI / (2.0 * self.cap), step);
-        let delta = step / (2.0 * PI) * sum + height.exp() * beyond;
+        let delta = step / (2.0 * PI) * sum + height.exp() * self.beyond(a, gaussian, (terms + 1.0) * step, step);
         // An overflow is no bound.
         if (0.0..1.0).contains(&delta) { delta } else { 1.0 }
     }
@@ -121,9 +119,14 @@ impl Responses {
     }
 
     /// How many terms make up the sum, the first apart: no more than the small ones' series goes.
-    fn terms(&self, a: f64, decay: f64, step: f64) -> f64 {
+    fn terms(&self, a: f64, gaussian: f64, step: f64) -> f64 {
         let series = ((self.cap.powi(-2) - a * a).sqrt() / step).floor();
-        ((Self::DIGITS / decay).sqrt() / step).ceil().min(series)
+        ((Self::DIGITS / self.decay(a, gaussian)).sqrt() / step).ceil().min(series)
+    }
+
+    /// The terms from t = first on, by two integrals, as a share of M(l).
+    fn beyond(&self, a: f64, gaussian: f64, first: f64, step: f64) -> f64 {
+        rest(self.decay(a, gaussian), first, step) + rest(gaussian / 2.0, PI / (2.0 * self.cap), step)
     }
 
     /// An l near the saddle point of M(l) e^(-l epsilon), not so large that numbers overflow or that the
@@ -282,14 +285,29 @@ mod tests {
     #[test]
     fn terms_end_with_the_series_or_the_digits() {
         let small = Responses { large: vec![], cap: 0.1, squares: 1.0 };
-        for (a, decay, step) in
-            [(1.0, 10.0, 0.1), (1.0, 0.05, 0.1), (6.0, 0.05, 0.11), (6.0, 0.05, 0.3), (8.0, 1.0, 0.01)]
+        for (a, gaussian, step) in
+            [(1.0, 20.0, 0.1), (1.0, 0.05, 0.1), (6.0, 0.05, 0.11), (6.0, 0.05, 0.3), (8.0, 2.0, 0.01)]
         {
-            let terms = small.terms(a, decay, step);
+            let (terms, decay) = (small.terms(a, gaussian, step), small.decay(a, gaussian));
             let in_series = |terms: f64| (a * a + (terms * step).powi(2)) * small.cap * small.cap <= 1.0;
             let is_enough = |terms: f64| decay * (terms * step).powi(2) >= Responses::DIGITS;
-            assert!(in_series(terms) && !is_enough(terms - 1.0), "{a} {decay} {step}: {terms}");
-            assert!(is_enough(terms) || !in_series(terms + 1.0), "{a} {decay} {step}: {terms}");
+            assert!(in_series(terms) && !is_enough(terms - 1.0), "{a} {gaussian} {step}: {terms}");
+            assert!(is_enough(terms) || !in_series(terms + 1.0), "{a} {gaussian} {step}: {terms}");
+        }
+    }
+
+    /// Equal ones swing back to their full height at every t = n pi/each.
+    #[test]
+    fn the_terms_that_are_left_out_are_bounded() {
+        let (many, each, a, step) = (1000.0, 0.1, 1.0, 0.01);
+        let small = Responses { large: vec![], cap: each, squares: many * each * each };
+        for (gaussian, first, most) in [(0.0, 2.5, 0.05), (0.5, 0.5, 1.0), (0.5, 2.5, 1e-3)] {
+            let left_out = (0..100_000).map(|k| first + step * f64::from(k)).map(|t| {
+                let fall = many * (ln_cosh(a * each, t * each).0 - ln_cosh(a * each, 0.0).0) - gaussian * t * t / 2.0;
+                step * fall.exp() / (PI * t * t)
+            });
+            let (left_out, ours) = (left_out.sum::<f64>(), small.beyond(a, gaussian, first, step));
+            assert!(left_out > 0.0 && ours >= left_out && ours < most, "{gaussian} {first}: {ours} {left_out}");
         }
     }
 

@@ -55,11 +55,12 @@ mod tests {
     #[test]
     fn finds_the_edge_in_a_few_calls() {
         type Curve = fn(f64) -> f64;
-        let curves: [(Curve, u32); 5] = [
+        let curves: [(Curve, u32); 6] = [
             (|x| x, 8),
             (|x| x + 1e-10 * x * x.abs(), 24),
             (|x| (x / 1e9).exp_m1(), 40),
             (|x| x.signum(), 64),
+            (|x| (x / 1e9).powi(21), 64),
             (|x| if x > 0.0 { f64::INFINITY } else { -1.0 }, 64),
         ];
         for (curve, most) in curves {
