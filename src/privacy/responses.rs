@@ -145,7 +145,7 @@ impl Responses {
                 slope += e * e * (1.0 - tanh * tanh);
             }
             a -= value / slope;
-            if !(value.abs() > 1e-3 * epsilon && a - 0.5 < most) {
+            if value.abs() <= 1e-3 * epsilon {
                 break;
             }
         }
