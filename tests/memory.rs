@@ -11,6 +11,13 @@ use dpb::{Algorithm, Bandit, Config, Random, Seed};
 use std::collections::HashSet;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// One test at a time: what one reads into its buffer is memory that another would find.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A handle that releases each reward by itself (Tsallis at tau = 1), and the noises that it drew.
 struct Victim {
@@ -110,6 +117,7 @@ fn recovered(noises: &[i64]) -> usize {
 
 #[test]
 fn memory_tells_no_noise_that_was_released() {
+    let _alone = alone();
     let Victim { bandit, noises } = Victim::new(None);
     assert_eq!(recovered(&noises), 0, "alive");
     drop(bandit);
@@ -119,6 +127,7 @@ fn memory_tells_no_noise_that_was_released() {
 /// The enemy is able: where the root key lies about, all comes out.
 #[test]
 fn a_key_that_is_left_about_is_found() {
+    let _alone = alone();
     let seed: [u8; 32] = std::array::from_fn(|i| (i as u8 + 1).wrapping_mul(173));
     let Victim { noises, .. } = Victim::new(Some(seed));
     assert!(recovered(&noises) > 1990);
@@ -144,6 +153,7 @@ fn marks() -> usize {
 /// with the tables that an added arm made too small.
 #[test]
 fn what_was_open_is_wiped() {
+    let _alone = alone();
     const ARMS: u32 = 500;
     const FEW: usize = 30; // on the stack, here and there
     let mut seen = 0;

@@ -106,6 +106,15 @@ mod tests {
     }
 
     #[test]
+    fn noises_add_up_however_they_come() {
+        let three = Tail::default().and(5.0).and(5.0).and(5.0);
+        assert_eq!((Tail::of(3, 5.0), Tail::default().and_many(3, 5.0)), (three, three));
+        assert_eq!((Tail::of(0, 5.0), three.and_many(0, 9.0)), (Tail::default(), three));
+        assert_eq!(three.variance(), 150.0);
+        assert_eq!(three.and(7.0), Tail { squares: 124.0, largest: 7.0 });
+    }
+
+    #[test]
     fn a_line_holds_everywhere() {
         let tail = Tail::default().and_many(9, 5.0).and_many(4, 2.0);
         let line = tail.line(20.0);

@@ -35,7 +35,7 @@ impl TicketKey {
         for key in self.rounds {
             (left, right) = (right, left ^ mix(right, key) & HALF_MASK);
         }
-        u64::from(self.node) << 48 | left << HALF | right
+        (u64::from(self.node) << 48) + (left << HALF) + right
     }
 
     /// The decision of a ticket, if its node is ours.
@@ -48,7 +48,7 @@ impl TicketKey {
         for key in self.rounds.iter().rev() {
             (left, right) = (right ^ mix(left, *key) & HALF_MASK, left);
         }
-        Some(left << HALF | right)
+        Some((left << HALF) + right)
     }
 }
 

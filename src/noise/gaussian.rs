@@ -82,7 +82,7 @@ impl Gaussian {
     /// Canonne, Kamath, Steinke (2020), Algorithm 3, with the proposal's scale at sigma itself (any
     /// scale is right): exp(-|y|/sigma) * exp(-(|y| - sigma)^2/(2 sigma^2)) is proportional to
     /// exp(-y^2/(2 sigma^2)), and three proposals in four are taken.
-    fn draw(&self, random: &mut Random) -> i64 {
+    pub(super) fn draw(&self, random: &mut Random) -> i64 {
         loop {
             let proposed = self.proposal.draw(random);
             let distance = u128::from(proposed.unsigned_abs().abs_diff(self.sigma));
@@ -162,5 +162,15 @@ mod tests {
         for rho in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e300, 1e-300, f64::MAX, 5e-324] {
             assert!(Gaussian::new(rho, 1 << 24).is_err(), "{rho}");
         }
+        // Sigmas from 2^10 to 2^50, and the message names the last rho that will do.
+        let refusal = |rho| Gaussian::new(rho, 1 << 24).unwrap_err().to_string();
+        for (rho, sigma) in [(2f64.powi(27), 1 << 10), (2f64.powi(-53), 1 << 50)] {
+            let law = Gaussian::new(rho, 1 << 24).unwrap();
+            assert_eq!((law.sigma(), law.rho()), (sigma, rho));
+        }
+        let (large, small) = (2f64.powi(27) * 1.01, 2f64.powi(-53) / 1.01);
+        assert!(refusal(large).contains("at most 134217728 a release"), "{}", refusal(large));
+        assert!(refusal(small).contains(&format!("at least {:e} a release", 2f64.powi(-53))), "{}", refusal(small));
+        assert_eq!(Gaussian::with_sigma(4).rho(), 1.0 / 32.0);
     }
 }

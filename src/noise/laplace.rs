@@ -65,7 +65,7 @@ impl Laplace {
     /// One exact sample.
     pub fn sample(&self, random: &mut Random) -> i64 {
         #[cfg(feature = "test-hooks")]
-        return hand::sample(self.scale, hand::Draw::Laplace, |scale| Laplace { scale, ..*self }.draw(random));
+        return hand::sample(self.scale, hand::Draw::Laplace, |scale| Laplace::with_scale(scale).draw(random));
         #[cfg(not(feature = "test-hooks"))]
         self.draw(random)
     }
@@ -113,9 +113,9 @@ impl Laplace {
 pub(super) fn ceil_div(n: u128, x: f64) -> Option<u128> {
     let bits = x.to_bits();
     let (exponent, fraction) = ((bits >> 52) as i32, bits & ((1 << 52) - 1));
-    let (mantissa, power) = if exponent == 0 { (fraction, -1074) } else { (fraction | 1 << 52, exponent - 1075) };
+    let (mantissa, power) = if exponent == 0 { (fraction, -1074) } else { (fraction + (1 << 52), exponent - 1075) };
     // n / (mantissa * 2^power)
-    if power > 0 {
+    if power >= 0 {
         let divisor = if power > 75 { u128::MAX } else { u128::from(mantissa) << power };
         return Some(n.div_ceil(divisor));
     }
@@ -225,9 +225,32 @@ mod tests {
     }
 
     #[test]
+    fn the_variance_is_that_of_the_law() {
+        for scale in [1u64, 2, 10, 1000] {
+            let weight = |x: u64| (-(x as f64) / scale as f64).exp();
+            let (mut total, mut squares) = (1.0, 0.0);
+            for x in 1..=60 * scale {
+                total += 2.0 * weight(x);
+                squares += 2.0 * (x as f64).powi(2) * weight(x);
+            }
+            let law = Laplace::with_scale(scale);
+            assert!((law.variance() / (squares / total) - 1.0).abs() < 1e-9, "{scale}");
+            assert_eq!((law.scale(), law.epsilon()), (scale, 1.0 / scale as f64));
+        }
+    }
+
+    #[test]
     fn refuses_what_it_cannot_do() {
         for epsilon in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e300, 1e-300] {
             assert!(Laplace::new(epsilon, 1 << 24).is_err(), "{epsilon}");
         }
+        // Scales from 2^10 to 2^50, and the message names the last epsilon that will do.
+        let refusal = |epsilon| Laplace::new(epsilon, 1 << 24).unwrap_err().to_string();
+        for epsilon in [2f64.powi(14), 2f64.powi(-26)] {
+            assert_eq!(Laplace::new(epsilon, 1 << 24).unwrap().epsilon(), epsilon);
+        }
+        assert!(refusal(2f64.powi(14) + 17.0).contains("at most 16384 a release"), "{}", refusal(2f64.powi(14) + 17.0));
+        let least = format!("at least {:e} a release", 2f64.powi(-26));
+        assert!(refusal(2f64.powi(-26).next_down()).contains(&least), "{}", refusal(2f64.powi(-26).next_down()));
     }
 }

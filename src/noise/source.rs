@@ -88,3 +88,33 @@ impl<L: Law> NoiseSource<L> {
         self.law.sample(&mut self.random)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Seed;
+
+    #[test]
+    fn either_law_is_the_law_itself() {
+        let (laplace, gaussian) = (Laplace::with_scale(1000), Gaussian::with_sigma(1000));
+        let stream = || Seed::new(Some([7; 32])).unwrap().stream();
+        let draws = |law: &dyn Fn(&mut Random) -> i64| {
+            let mut random = stream();
+            [(); 8].map(|()| law(&mut random))
+        };
+        let (either, other) = (Noise::Laplace(laplace), Noise::Gaussian(gaussian));
+        assert_eq!((either.variance(), either.width(0.1)), (laplace.variance(), laplace.width(0.1)));
+        assert_eq!((other.variance(), other.width(0.1)), (gaussian.variance(), gaussian.width(0.1)));
+        assert_eq!(draws(&|random| either.sample(random)), draws(&|random| laplace.draw(random)));
+        assert_eq!(draws(&|random| other.sample(random)), draws(&|random| gaussian.draw(random)));
+        assert_ne!(draws(&|random| either.sample(random)), draws(&|random| other.sample(random)));
+        fn from_source<L: Law + PartialEq + std::fmt::Debug>(law: L, random: Random) -> [i64; 8] {
+            let mut source = NoiseSource::new(law, random);
+            assert_eq!(source.law(), law);
+            [(); 8].map(|()| source.draw())
+        }
+        assert_eq!(from_source(laplace, stream()), draws(&|random| laplace.draw(random)));
+        assert_eq!(from_source(gaussian, stream()), draws(&|random| gaussian.draw(random)));
+        assert_eq!(from_source(other, stream()), draws(&|random| gaussian.draw(random)));
+    }
+}

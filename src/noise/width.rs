@@ -75,20 +75,26 @@ pub fn binomial_width(n: u64, q: f64, batches: u64, gamma: f64) -> f64 {
         return 0.0;
     }
     let log = (LN_2 - gamma.ln()) / trials;
-    let kl = |x: f64| (q + x) * (x / q).ln_1p() + (1.0 - q - x) * (-x / (1.0 - q)).ln_1p();
-    let (mut left, mut right) = (0.0, (2.0 * q * (1.0 - q) * log).sqrt() + log / 3.0);
-    if right >= 1.0 - q {
-        right = 1.0 - q; // nothing lies beyond
-    }
+    let (mut left, mut right) = (0.0, bernstein(q, log));
     for _ in 0..40 {
         let middle = 0.5 * (left + right);
-        if kl(middle) < log {
-            left = middle;
-        } else {
+        if divergence(q, middle) >= log {
             right = middle;
+        } else {
+            left = middle;
         }
     }
     trials * right
+}
+
+/// kl(q + x, q).
+fn divergence(q: f64, x: f64) -> f64 {
+    (q + x) * (x / q).ln_1p() + (1.0 - q - x) * (-x / (1.0 - q)).ln_1p()
+}
+
+/// An x where this divergence is at least `log`, or beyond which nothing lies.
+fn bernstein(q: f64, log: f64) -> f64 {
+    f64::min((2.0 * q * (1.0 - q) * log).sqrt() + log / 3.0, 1.0 - q)
 }
 
 #[cfg(test)]
@@ -182,6 +188,15 @@ mod tests {
             // most (Bahadur and Rao 1960), where a worse one would be off exponentially.
             assert!(tail(width) * 4.0 * (1.0 + (2.0 / gamma).ln()) > gamma, "{gamma}");
         }
+    }
+
+    #[test]
+    fn bernsteins_point_is_right_of_the_root_and_near() {
+        for (q, log) in [(0.5, 1e-9), (0.5, 1e-3), (0.5, 0.1), (0.1, 1e-3), (0.1, 0.1), (1e-3, 1e-5), (1e-3, 1e-3)] {
+            let there = divergence(q, bernstein(q, log));
+            assert!(there >= log && there < 1.5 * log, "{q} {log}: {there}");
+        }
+        assert_eq!(bernstein(0.1, 5.0), 0.9);
     }
 
     /// P(|X - nq| > w) of one binomial by summing its law.

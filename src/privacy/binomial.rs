@@ -3,7 +3,7 @@
 /// The most trials that [`Binomial`]'s error analysis covers.
 pub(super) const MAX_TRIALS: u64 = 1 << 33;
 
-/// Relative slack that covers every rounding error in [`Binomial::below`]: 1e6 steps of a recurrence
+/// Relative slack that covers every rounding error in [`Binomial::mean`]: 1e6 steps of a recurrence
 /// at 3 * 2^-53 each; the logarithm of one probability at 1e-12; and the mean `n p`, whose last
 /// bit moves a logarithm that is still representable (above -745) by at most
 /// sqrt(2 * 745 * n p) * 2^-53 < 4e-10 at `MAX_TRIALS`.
@@ -21,17 +21,22 @@ pub(super) struct Binomial {
 }
 
 impl Binomial {
-    /// The sum over k <= last of P(k) weight(k), rounded up; weights in `[0, 1]`, themselves
-    /// rounded up.
+    /// The mean of a weight, rounded up; weights in `[0, 1]` that fall with k, themselves rounded up.
     ///
-    /// Walks from the largest term outwards with P(k-1)/P(k) = k q / ((n-k+1) p), and stops when
-    /// what is left is negligible: O(sqrt(n)) steps.
-    pub fn below(&self, last: u64, weight: impl Fn(u64) -> f64) -> f64 {
-        let last = last.min(self.n);
-        let mode = ((self.n as f64 + 1.0) * self.p) as u64;
-        let top = last.min(mode);
-        // Relative to P(top); away from the mode the terms only fall, so `count * term` bounds
-        // `count` terms that were not looked at.
+    /// Walks from the largest term that counts outwards with P(k-1)/P(k) = k q / ((n-k+1) p), and
+    /// stops when what is left is negligible: O(sqrt(n)) steps.
+    pub fn mean(&self, weight: impl Fn(u64) -> f64) -> f64 {
+        // From the first weight that is 0 on all are.
+        let (mut last, mut end) = (0, self.n + 1);
+        while end - last > 1 {
+            let middle = last + (end - last) / 2;
+            if weight(middle) == 0.0 { end = middle } else { last = middle }
+        }
+        // The mode or the number before it.
+        let top = last.min((self.n as f64 * self.p) as u64);
+        // Relative to P(top); away from the mode the terms only fall, so n times one of them bounds
+        // those that were not looked at.
+        let n = self.n as f64;
         let mut sum = 0.0;
         let (mut k, mut term) = (top, 1.0);
         loop {
@@ -41,9 +46,8 @@ impl Binomial {
             }
             term *= self.odds_below(k);
             k -= 1;
-            let rest = (k + 1) as f64 * term;
-            if rest <= NEGLIGIBLE * sum || rest < f64::MIN_POSITIVE {
-                sum += rest;
+            if n * term <= NEGLIGIBLE * sum {
+                sum += n * term;
                 break;
             }
         }
@@ -51,9 +55,8 @@ impl Binomial {
         while k < last {
             k += 1;
             term /= self.odds_below(k);
-            let rest = (last - k + 1) as f64 * term;
-            if rest <= NEGLIGIBLE * sum {
-                sum += rest;
+            if n * term <= NEGLIGIBLE * sum {
+                sum += n * term;
                 break;
             }
             sum += term * weight(k);
@@ -62,7 +65,7 @@ impl Binomial {
         ((self.ln_pmf(top) + sum.ln()).exp() * (1.0 + SLACK)).next_up()
     }
 
-    /// P(k-1) / P(k), for k >= 1.
+    /// P(k-1) / P(k), 0 at k = 0.
     #[inline]
     pub fn odds_below(&self, k: u64) -> f64 {
         (k as f64 * self.q) / ((self.n - k + 1) as f64 * self.p)
@@ -144,7 +147,7 @@ mod tests {
                     let exact = plain(law, k);
                     assert!((law.ln_pmf(k).exp() / exact - 1.0).abs() < 1e-12, "{n} {p} {k}");
                     cumulative += exact;
-                    let bound = law.below(k, |_| 1.0);
+                    let bound = law.mean(|i| if i <= k { 1.0 } else { 0.0 });
                     assert!(
                         bound >= cumulative * (1.0 - 1e-13) && bound <= cumulative * (1.0 + 2.0 * SLACK),
                         "{n} {p} {k}"
@@ -156,10 +159,49 @@ mod tests {
 
     #[test]
     fn the_whole_law_sums_to_one_at_any_size() {
-        for (n, p) in [(10_000, 0.5), (10_000_000, 4e-6), (MAX_TRIALS, 0.5), (MAX_TRIALS, 1e-9), (1 << 30, 0.9)] {
-            let law = Binomial { n, p, q: 1.0 - p };
-            let all = law.below(n, |_| 1.0);
+        let sizes = [(10_000, 0.5), (10_000_000, 4e-6), (MAX_TRIALS, 0.5), (MAX_TRIALS, 1e-9), (MAX_TRIALS, 1e-11)];
+        let laws = sizes.map(|(n, p)| Binomial { n, p, q: 1.0 - p });
+        for law in laws.into_iter().chain(laws.map(|Binomial { n, p, q }| Binomial { n, p: q, q: p })) {
+            let Binomial { n, p, .. } = law;
+            let all = law.mean(|_| 1.0);
             assert!((1.0..1.0 + 2.0 * SLACK).contains(&all), "{n} {p}: {all:e}");
+            // A share of the whole is the same share to as many digits, however small.
+            for share in [1e-9, 1e-100] {
+                let part = law.mean(|_| share) / share;
+                assert!((1.0..1.0 + 2.0 * SLACK).contains(&part), "{n} {p} {share:e}: {part:e}");
+            }
+        }
+    }
+
+    /// Nine deviations on each side of the mode, or of the last weight left of it: no more terms are looked at.
+    #[test]
+    fn the_tails_are_not_walked_to_their_ends() {
+        for (n, p) in [(10_000, 0.5), (MAX_TRIALS, 0.5), (1 << 30, 0.9)] {
+            let law = Binomial { n, p, q: 1.0 - p };
+            let deviation = (n as f64 * p * law.q).sqrt();
+            for (last, most) in [(n, 20.0), ((n as f64 * p - 6.0 * deviation) as u64, 6.0)] {
+                let terms = std::cell::Cell::new(0.0);
+                law.mean(|k| {
+                    terms.set(terms.get() + 1.0);
+                    if k <= last { 1.0 } else { 0.0 }
+                });
+                assert!(terms.get() < most * deviation, "{n} {p} {last}: {}", terms.get() / deviation);
+            }
+        }
+        let none = Binomial { n: 1000, p: 0.5, q: 0.5 }.mean(|_| 0.0);
+        assert!((0.0..1e-300).contains(&none), "{none:e}");
+    }
+
+    /// From n to n + 1, ln n! grows by ln(n + 1); small n have it from the factorial itself.
+    #[test]
+    fn stirlings_error_has_all_its_digits() {
+        for n in 1..1000 {
+            let n = f64::from(n);
+            let step = (n + 0.5) * (1.0 / n).ln_1p() - 1.0;
+            assert!(
+                (stirling_error(n) - stirling_error(n + 1.0) - step).abs() < if n < 16.0 { 2e-14 } else { 1e-15 },
+                "{n}"
+            );
         }
     }
 }

@@ -66,10 +66,8 @@ impl ShuffleNoise {
         };
         let noise = |coin_numerator| ShuffleNoise { coins_per_user, coin_numerator };
         let excess = |numerator| excess(noise(numerator).delta(epsilon, users), delta);
-        // p m >= coins, so a fair coin meets delta; numerator 0, no noise, has delta 1. First a look at
-        // where the variance is that of the fair coins.
-        let spare = 1.0 - coins as f64 / (u64::from(coins_per_user) * u64::from(users)) as f64;
-        let guess = ((1.0 - spare.sqrt()) * FAIR as f64) as u64;
+        // p m >= coins, so a fair coin meets delta; numerator 0, no noise, has delta 1.
+        let guess = of_the_same_variance(coins, noise(FAIR).coins(users));
         Ok(noise(least_near(guess, FAIR, excess)))
     }
 
@@ -131,6 +129,11 @@ pub fn fair_coins(epsilon: f64, delta: f64) -> Result<u64> {
     Ok(least_near(1, MAX_COINS, excess))
 }
 
+/// The numerator at which so many coins have the variance of the fewer fair ones: where to look first.
+fn of_the_same_variance(fair: u64, coins: u64) -> u64 {
+    ((1.0 - (1.0 - fair as f64 / coins as f64).sqrt()) * FAIR as f64) as u64
+}
+
 /// How far a delta is above the one that is asked for, less a hair: so that a machine whose logarithm has
 /// another last digit, too, finds that a plan made here keeps its claim.
 fn excess(delta: f64, asked: f64) -> f64 {
@@ -160,21 +163,14 @@ pub fn printed_tau(epsilon: f64, delta: f64) -> Result<f64> {
 /// P(k-1)/P(k) = k (1-q)/((n-k+1) q) rises with k. Mirrored, k -> n - k, the other direction is
 /// the same sum at 1 - q. O(sqrt(coins)) steps.
 pub fn delta_of_binomial_shift(coins: u64, q: f64, epsilon: f64) -> f64 {
-    if coins == 0 || coins > MAX_TRIALS || !(q > 0.0 && q < 1.0) || epsilon.is_nan() {
+    if coins == 0 || coins > MAX_TRIALS || !(q > 0.0 && q < 1.0) {
         return 1.0;
     }
     let factor = epsilon.clamp(0.0, MAX_EPSILON).exp();
-    let one_way = |law: Binomial| {
-        // The last k with a positive term, and one more in case of rounding.
-        let last = (law.n as f64 + 1.0) * law.p / (law.p + factor * law.q);
-        law.below(last as u64 + 1, |k| {
-            let ratio = if k == 0 { 0.0 } else { factor * law.odds_below(k) };
-            (1.0 - ratio + 4.0 * f64::EPSILON).clamp(0.0, 1.0)
-        })
-    };
+    let one_way = |law: Binomial| law.mean(|k| (1.0 - factor * law.odds_below(k) + 4.0 * f64::EPSILON).clamp(0.0, 1.0));
     let down = one_way(Binomial { n: coins, p: q, q: 1.0 - q });
     let up = if q == 0.5 { down } else { one_way(Binomial { n: coins, p: 1.0 - q, q }) };
-    down.max(up).min(1.0)
+    down.max(up).min(1.0) // for an epsilon that is no number, too
 }
 
 fn check(epsilon: f64, delta: f64) -> Result<()> {
@@ -189,4 +185,31 @@ fn check(epsilon: f64, delta: f64) -> Result<()> {
 
 fn check_users(users: u32) -> Result<()> {
     if users == 0 { Err(Error::config("users", "must be at least 1", users)) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_search_looks_in_the_right_place_first() {
+        for users in [1, 79, 1000, 65_537, 10_000_000, u32::MAX] {
+            for (epsilon, delta) in [(1.0, 1e-6), (0.1, 1e-9), (0.01, 1e-6)] {
+                let noise = ShuffleNoise::calibrated(epsilon, delta, users).unwrap();
+                let guess = of_the_same_variance(fair_coins(epsilon, delta).unwrap(), noise.coins(users));
+                let ratio = guess as f64 / noise.coin_numerator as f64;
+                assert!((0.5..1.5).contains(&ratio), "{users} {epsilon} {delta}: {ratio}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_law_or_too_large_has_no_bound() {
+        for q in [0.0, 1.0, -0.1, 1.1, f64::NAN] {
+            assert_eq!(delta_of_binomial_shift(10, q, 1.0), 1.0, "{q}");
+        }
+        assert_eq!((delta_of_binomial_shift(0, 0.5, 1.0), delta_of_binomial_shift(10, 0.5, f64::NAN)), (1.0, 1.0));
+        assert_eq!(delta_of_binomial_shift(MAX_TRIALS + 1, 0.5, 1.0), 1.0);
+        assert!(delta_of_binomial_shift(MAX_TRIALS, 0.5, 1e-4) < 0.1);
+    }
 }

@@ -43,18 +43,15 @@ impl Heterogeneous {
     pub fn add(&mut self, epsilon: f64) {
         self.sum = add_up(self.sum, epsilon);
         self.drift = add_up(self.drift, drift(epsilon));
-        self.squares = add_up(self.squares, epsilon * epsilon * UP);
+        self.squares = add_up(self.squares, mul_up(epsilon, epsilon));
     }
 
     /// The same releases for a user behind m rewards: each loses m eps. The drift grows by at most
     /// m^2, because tanh is concave (tanh(m x) <= m tanh(x)), and never beyond the sum.
     pub fn group(self, contributions: u32) -> Heterogeneous {
-        if contributions == 1 {
-            return self;
-        }
-        let m = f64::from(contributions);
-        let sum = self.sum * m * UP;
-        Heterogeneous { sum, drift: (self.drift * m * m * UP).min(sum), squares: self.squares * m * m * UP }
+        let times_m = |x: f64| mul_up(x, contributions.into());
+        let sum = times_m(self.sum);
+        Heterogeneous { sum, drift: times_m(times_m(self.drift)).min(sum), squares: times_m(times_m(self.squares)) }
     }
 
     /// Basic composition: pure, at delta = 0.
@@ -106,9 +103,7 @@ pub fn optimal(epsilon0: f64, k: u64, delta: f64) -> f64 {
     }
     let law = Binomial { n: k, p: 1.0 / (1.0 + epsilon0.exp()), q: 1.0 / (1.0 + (-epsilon0).exp()) };
     let meets = |epsilon: f64| {
-        // The last i whose loss is above epsilon, and one more in case of rounding.
-        let last = ((k as f64 - epsilon / epsilon0) / 2.0).max(0.0) as u64 + 1;
-        let spent = law.below(last, |i| {
+        let spent = law.mean(|i| {
             let loss = (k as f64 - 2.0 * i as f64) * epsilon0;
             (4.0 * f64::EPSILON - (epsilon - loss).exp_m1()).clamp(0.0, 1.0)
         });
@@ -118,9 +113,16 @@ pub fn optimal(epsilon0: f64, k: u64, delta: f64) -> f64 {
         return 0.0;
     }
     let (mut low, mut high) = (0.0, basic);
-    while high - low > 1e-12 * high {
+    loop {
         let middle = low + (high - low) / 2.0;
-        if meets(middle) { high = middle } else { low = middle }
+        if meets(middle) {
+            high = middle
+        } else {
+            low = middle
+        }
+        if high - low <= 1e-12 * high {
+            break;
+        }
     }
     // (k - 2i) epsilon0 was rounded too.
     (high * (1.0 + 1e-12)).min(basic)
@@ -129,7 +131,7 @@ pub fn optimal(epsilon0: f64, k: u64, delta: f64) -> f64 {
 /// An eta-bounded-range mechanism (its loss stays in a window of width eta) is eta^2/8-zCDP:
 /// Cesar and Rogers (2021), Lemma 3.4, from Hoeffding's lemma. An eps-DP mechanism is 2 eps-bounded-range.
 pub fn bounded_range_to_zcdp(eta: f64) -> f64 {
-    eta * eta / 8.0 * UP
+    mul_up(eta, eta) / 8.0
 }
 
 /// The smallest known epsilon at which rho-zCDP is (epsilon, delta)-DP; infinite at delta = 0.
@@ -154,7 +156,7 @@ pub fn zcdp_to_approximate(rho: f64, delta: f64) -> f64 {
     };
     // Around the x of the plain bound, golden-section search on ln x.
     let golden = (5f64.sqrt() - 1.0) / 2.0;
-    let centre = ((log + 1.0) / rho).sqrt().ln();
+    let centre = (log / rho).sqrt().ln();
     let (mut low, mut high) = (centre - 5.0, centre + 5.0);
     let mut best = plain;
     for _ in 0..60 {
@@ -209,4 +211,95 @@ pub fn delta_share(epsilon: f64, delta: f64, contributions: u32) -> f64 {
     // delta (e^share - 1)/(e^eps - 1), without overflow.
     let chain = (share - epsilon).exp() * (-share).exp_m1() / (-epsilon).exp_m1();
     (delta * chain * (1.0 - (4.0 * epsilon + 64.0) * f64::EPSILON)).max(0.0).next_down().max(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// In whole numbers of up to 118 bits.
+    #[test]
+    fn sums_and_products_are_the_least_doubles_that_are_not_below() {
+        let mut random = crate::random::Seed::new(Some([6; 32])).unwrap().stream();
+        let mut number = || random.next_u64() >> (11 + random.below(52));
+        let is_least = |above: f64, exact: u128| above as u128 >= exact && (above.next_down() as u128) < exact;
+        for _ in 0..100_000 {
+            let (a, b, shift) = (number(), number() + 1, number() % 64);
+            let (sum, product) = ((u128::from(a) << shift) + u128::from(b), u128::from(a + 1) * u128::from(b));
+            let large = a as f64 * 2f64.powi(shift as i32);
+            assert!(is_least(add_up(large, b as f64), sum), "{a} 2^{shift} + {b}");
+            assert!(is_least(add_up(b as f64, large), sum), "{b} + {a} 2^{shift}");
+            assert!(is_least(mul_up((a + 1) as f64, b as f64), product), "{} * {b}", a + 1);
+        }
+    }
+
+    /// Where a function is rounded by nobody knows how much, it goes up by more.
+    #[test]
+    fn what_is_no_sum_or_product_has_its_slack() {
+        for epsilon in [1e-9f64, 0.01, 0.3, 1.0, 50.0] {
+            let plain = epsilon * (epsilon / 2.0).tanh();
+            assert!(drift(epsilon) > plain && drift(epsilon) < plain * (1.0 + 1e-14), "{epsilon}");
+            let mut sums = Heterogeneous::default();
+            (0..10).for_each(|_| sums.add(epsilon));
+            for delta in [1e-9f64, 0.1] {
+                let plain = sums.drift + (-2.0 * delta.ln() * sums.squares).sqrt();
+                let ours = sums.advanced(delta);
+                assert!(ours > plain && ours < plain * (1.0 + 1e-14), "{epsilon} {delta}");
+            }
+        }
+        // The double nearest to 0.1 is above it: ten of them are more than 1, and rounded to 1.
+        assert!(optimal(0.1, 10, 0.0) > 1.0);
+        let third = 2f64.powi(-30) / 3.0;
+        assert!(
+            group_delta(0.0, third, 3) > 2f64.powi(-30) && group_delta(0.0, third, 3) < 3.0 * third * (1.0 + 1e-14)
+        );
+    }
+
+    /// More releases than there are terms to add up cost what their sums do.
+    #[test]
+    fn beyond_the_exact_sums_the_best_bound_is_left() {
+        let more = MAX_TRIALS + 1;
+        for (epsilon0, delta) in [(1e-6, 1e-6), (1e-5, 1e-6), (3.0, 1e-6)] {
+            let k = more as f64;
+            let drift = k * epsilon0 * (epsilon0 / 2.0f64).tanh();
+            let advanced = drift + epsilon0 * (-2.0 * k * f64::ln(delta)).sqrt();
+            let best = advanced.min(zcdp_to_approximate(k * epsilon0 * epsilon0 / 2.0, delta)).min(k * epsilon0);
+            let ours = optimal(epsilon0, more, delta);
+            assert!(ours >= best && ours < best * (1.0 + 1e-12), "{epsilon0}: {ours} {best}");
+            // And are hardly more than one release less.
+            let exact = optimal(epsilon0, MAX_TRIALS, delta);
+            assert!(exact < ours && (ours < 1.1 * exact), "{epsilon0}: {ours} {exact}");
+        }
+    }
+
+    #[test]
+    fn a_loss_of_any_size_is_found_to_as_many_digits() {
+        // Two responses of loss e: delta(y) = p^2 (1 - e^(y - 2e)) from y = 0 on, p = 1/(1 + e^-e).
+        for epsilon0 in [1e-8f64, 1e-3, 1.0] {
+            let p = 1.0 / (1.0 + (-epsilon0).exp());
+            let delta = p * p * -(-epsilon0).exp_m1(); // that of y = e
+            let ours = optimal(epsilon0, 2, delta);
+            assert!(ours >= epsilon0 * (1.0 - 1e-7) && ours < epsilon0 * (1.0 + 1e-7), "{epsilon0}: {ours}");
+        }
+        // A large one is never below the truth, 2e + ln(1 - delta/p^2), by a digit that a double has.
+        for epsilon0 in (10..60).map(f64::from) {
+            let p = 1.0 / (1.0 + (-epsilon0).exp());
+            let truth = 2.0 * epsilon0 + (-1e-3 / (p * p)).ln_1p();
+            let ours = optimal(epsilon0, 2, 1e-3);
+            assert!(ours >= truth && ours < truth * (1.0 + 3e-12), "{epsilon0}: {ours} {truth}");
+        }
+    }
+
+    #[test]
+    fn the_way_back_to_zcdp_is_rounded_down_and_no_farther() {
+        for epsilon in [1e-3, 0.1, 1.0, 30.0, 1e4] {
+            for (delta, m) in [(1e-9, 1), (1e-6, 1), (0.1, 1), (1e-6, 3), (1e-6, 1000)] {
+                let rho = approximate_to_zcdp(epsilon, delta, m);
+                let spent = PrivacyLoss::Zcdp(rho).epsilon(delta, m);
+                let more = PrivacyLoss::Zcdp(rho * (1.0 + 1e-8)).epsilon(delta, m);
+                assert!(spent <= epsilon && more > epsilon, "{epsilon} {delta} {m}: {rho}, {spent} {more}");
+            }
+        }
+        assert!(approximate_to_zcdp(1e300, 1e-6, 1) > 0.9e300);
+    }
 }

@@ -88,10 +88,7 @@ impl Responses {
         };
         let height = exponent(0.0).0;
         let step = 2.0 * PI * l / (Self::DIGITS + 4.0 - height.clamp(-1e3, 0.0));
-        let decay = 2.0 * self.squares / (PI * (a * self.cap).cosh()).powi(2) + gaussian / 2.0;
-        // no farther than the small ones' series goes
-        let series = ((self.cap.powi(-2) - a * a).sqrt() / step).floor();
-        let terms = ((Self::DIGITS / decay).sqrt() / step).ceil().min(series);
+        let terms = self.terms(a, gaussian, step);
         if !(1.0..1e4).contains(&terms) {
             return 1.0;
         }
@@ -102,15 +99,34 @@ impl Responses {
             // 1/(s (s + 1)) = 1/(p + i r)
             let (p, r) = (l * (l + 1.0) - t * t, t * (2.0 * l + 1.0));
             let size = re.exp() / p.hypot(r);
-            let q = self.cap.powi(2) * self.squares * ((a * a + t * t).powi(2) + 0.0625) / 8.0;
-            let term = size * ((im - f64::atan2(r, p)).cos() + q.exp_m1() + 1e-9);
+            let term = size * ((im - f64::atan2(r, p)).cos() + self.error(a, t));
             sum += if k == 0 { term } else { 2.0 * term };
         }
-        let (end, gap) = (terms * step, PI / (2.0 * self.cap) - step);
-        let beyond = (-decay * end * end).exp() / (PI * end) + (-gaussian * gap * gap / 2.0).exp() / (PI * gap);
-        let delta = step / (2.0 * PI) * sum + height.exp() * beyond;
+        let delta = step / (2.0 * PI) * sum + height.exp() * self.beyond(a, gaussian, (terms + 1.0) * step, step);
         // An overflow is no bound.
-        if gap > 0.0 && (0.0..1.0).contains(&delta) { delta } else { 1.0 }
+        if (0.0..1.0).contains(&delta) { delta } else { 1.0 }
+    }
+
+    /// e^q - 1 at s + 1/2 = a + it, and some more for the roundings.
+    fn error(&self, a: f64, t: f64) -> f64 {
+        let q = self.cap.powi(2) * self.squares * ((a * a + t * t).powi(2) + 0.0625) / 8.0;
+        q.exp_m1() + 1e-9
+    }
+
+    /// g at s = a - 1/2.
+    fn decay(&self, a: f64, gaussian: f64) -> f64 {
+        2.0 * self.squares / (PI * (a * self.cap).cosh()).powi(2) + gaussian / 2.0
+    }
+
+    /// How many terms make up the sum, the first apart: no more than the small ones' series goes.
+    fn terms(&self, a: f64, gaussian: f64, step: f64) -> f64 {
+        let series = ((self.cap.powi(-2) - a * a).sqrt() / step).floor();
+        ((Self::DIGITS / self.decay(a, gaussian)).sqrt() / step).ceil().min(series)
+    }
+
+    /// The terms from t = first on, by two integrals, as a share of M(l).
+    fn beyond(&self, a: f64, gaussian: f64, first: f64, step: f64) -> f64 {
+        rest(self.decay(a, gaussian), first, step) + rest(gaussian / 2.0, PI / (2.0 * self.cap), step)
     }
 
     /// An l near the saddle point of M(l) e^(-l epsilon), not so large that numbers overflow or that the
@@ -120,7 +136,7 @@ impl Responses {
         let largest = self.large.iter().copied().fold(self.cap, f64::max);
         let most = f64::min(15.0 / largest, 0.9 / self.cap) - 0.5;
         // sum eps tanh(a eps) + a S = epsilon: concave, and from the left Newton goes to the right.
-        let mut a = f64::min(epsilon / squares, most + 0.5);
+        let mut a = 0.0;
         for _ in 0..20 {
             let (mut value, mut slope) = (a * small - epsilon, small);
             for e in &self.large {
@@ -129,13 +145,20 @@ impl Responses {
                 slope += e * e * (1.0 - tanh * tanh);
             }
             a -= value / slope;
-            if !(value.abs() > 1e-3 * epsilon && a - 0.5 < most) {
+            if value.abs() <= 1e-3 * epsilon {
                 break;
             }
         }
         let least = squares.sqrt().recip();
-        (most > least).then(|| (a - 0.5).clamp(least, most))
+        (least <= most).then(|| (a - 0.5).clamp(least, most))
     }
+}
+
+/// No less than step * e^(-g t^2)/(pi t^2), added up over `t = first, first + step, ..`: than the integral
+/// from a step before, with the largest e^(-g t^2).
+fn rest(g: f64, first: f64, step: f64) -> f64 {
+    let from = first - step;
+    (-g * from * from).exp() / (PI * from.max(0.0))
 }
 
 #[cfg(test)]
@@ -207,5 +230,140 @@ mod tests {
             assert_eq!(Responses { large, cap, squares }.delta(epsilon), 1.0);
         }
         assert!(Responses { large: vec![0.1; 10], cap: 0.0, squares: 0.0 }.delta(800.0) < 1e-12);
+    }
+
+    /// cosh z of z = x + iy: its logarithm's real and imaginary part.
+    fn ln_cosh(x: f64, y: f64) -> (f64, f64) {
+        (0.5 * (x.sinh().powi(2) - y.sin().powi(2)).ln_1p(), f64::atan2(x.tanh() * y.sin(), y.cos()))
+    }
+
+    /// Of a hundred equal ones, whose transform is known: the series is as far from it as it may be, and at
+    /// the edge, where z = i, nearly so far.
+    #[test]
+    fn the_series_of_small_ones_has_its_error() {
+        let (many, each) = (100.0, 0.1);
+        let small = Responses { large: vec![], cap: each, squares: many * each * each };
+        let mut nearest = 0.0f64;
+        for (i, j) in (0..30).flat_map(|i| (0..100).map(move |j| (i, j))) {
+            let (a, t) = (0.5 + f64::from(i) * 0.3, f64::from(j) * 0.1);
+            if (a * a + t * t) * each * each > 1.0 {
+                continue;
+            }
+            // |s + 1/2|^4 by squaring (a + it)^2 = u + iv
+            let (u, v) = (a * a - t * t, 2.0 * a * t);
+            let q = each * each * small.squares * (u * u + v * v + 1.0 / 16.0) / 8.0;
+            let error = small.error(a, t);
+            assert!((error - 1e-9 - q.exp_m1()).abs() < 1e-12 * (1.0 + error), "{a} {t}: {error}");
+            let (re, im) = ln_cosh(a * each, t * each);
+            let re = many * (re - ln_cosh(each / 2.0, 0.0).0) - (u - 0.25) * small.squares / 2.0;
+            let im = many * im - v * small.squares / 2.0;
+            assert!(re.hypot(im) <= q, "{a} {t}");
+            nearest = nearest.max(re.hypot(im) / q);
+        }
+        assert!(nearest > 0.85, "{nearest}");
+        let none = Responses { large: vec![0.1], cap: 0.0, squares: 0.0 };
+        assert!((0.5e-9..2e-9).contains(&none.error(1.0, 1.0)));
+    }
+
+    /// |cosh(x + iy)/cosh x| <= e^(-g t^2/many) up to y = pi/2, at the largest x nearly so small.
+    #[test]
+    fn the_transform_falls_as_fast_as_is_said() {
+        for x in [0.05, 0.5, 0.9] {
+            let (many, each) = (100.0, 0.1);
+            let small = Responses { large: vec![], cap: each, squares: many * each * each };
+            let g = small.decay(x / each, 0.5);
+            assert!((g - small.decay(x / each, 0.0) - 0.25).abs() < 1e-12);
+            let ours = small.decay(x / each, 0.0);
+            let fastest = (1..=1000)
+                .map(|i| PI / 2.0 * f64::from(i) / 1000.0)
+                .map(|y| many * (ln_cosh(x, 0.0).0 - ln_cosh(x, y).0) / (y / each).powi(2))
+                .fold(f64::INFINITY, f64::min);
+            assert!(ours <= fastest && (x < 0.9 || ours > 0.7 * fastest), "{x}: {ours} {fastest}");
+        }
+    }
+
+    #[test]
+    fn terms_end_with_the_series_or_the_digits() {
+        let small = Responses { large: vec![], cap: 0.1, squares: 1.0 };
+        for (a, gaussian, step) in
+            [(1.0, 20.0, 0.1), (1.0, 0.05, 0.1), (6.0, 0.05, 0.11), (6.0, 0.05, 0.3), (8.0, 2.0, 0.01)]
+        {
+            let (terms, decay) = (small.terms(a, gaussian, step), small.decay(a, gaussian));
+            let in_series = |terms: f64| (a * a + (terms * step).powi(2)) * small.cap * small.cap <= 1.0;
+            let is_enough = |terms: f64| decay * (terms * step).powi(2) >= Responses::DIGITS;
+            assert!(in_series(terms) && !is_enough(terms - 1.0), "{a} {gaussian} {step}: {terms}");
+            assert!(is_enough(terms) || !in_series(terms + 1.0), "{a} {gaussian} {step}: {terms}");
+        }
+    }
+
+    /// Equal ones swing back to their full height at every t = n pi/each.
+    #[test]
+    fn the_terms_that_are_left_out_are_bounded() {
+        let (many, each, a, step) = (1000.0, 0.1, 1.0, 0.01);
+        let small = Responses { large: vec![], cap: each, squares: many * each * each };
+        for (gaussian, first, most) in [(0.0, 2.5, 0.05), (0.5, 0.5, 1.0), (0.5, 2.5, 1e-3)] {
+            let left_out = (0..100_000).map(|k| first + step * f64::from(k)).map(|t| {
+                let fall = many * (ln_cosh(a * each, t * each).0 - ln_cosh(a * each, 0.0).0) - gaussian * t * t / 2.0;
+                step * fall.exp() / (PI * t * t)
+            });
+            let (left_out, ours) = (left_out.sum::<f64>(), small.beyond(a, gaussian, first, step));
+            assert!(left_out > 0.0 && ours >= left_out && ours < most, "{gaussian} {first}: {ours} {left_out}");
+        }
+    }
+
+    #[test]
+    fn the_rest_of_a_sum_is_bounded() {
+        for (g, first, step) in
+            [(0.0, 1.0, 0.5), (0.1, 1.0, 0.1), (1.0, 0.3, 0.2), (2.0, 2.0, 0.01), (1e-3, 0.02, 0.01)]
+        {
+            let term = |k: u32| first + step * f64::from(k);
+            let sum: f64 = (0..1_000_000).map(term).map(|t| step * (-g * t * t).exp() / (PI * t * t)).sum();
+            let (ours, from) = (rest(g, first, step), first - step);
+            // e^(-g t^2) falls by e within 1/(2 g t), and 1/t^2 within t; and a step is let go.
+            let loose = (3.0 + 2.0 * g * from * from) * (1.0 + step / from) * (2.0 * g * first * step).exp();
+            assert!(ours >= sum && ours <= loose * sum, "{g} {first} {step}: {ours} {sum}");
+        }
+        assert_eq!((rest(1.0, 0.5, 0.5), rest(1.0, 0.5, 0.7)), (f64::INFINITY, f64::INFINITY));
+        assert_eq!(rest(1.0, f64::INFINITY, 0.5), 0.0);
+    }
+
+    #[test]
+    fn the_saddle_is_found_as_far_as_it_may_be() {
+        let cases = [
+            (vec![3.0, 1.0, 0.1, 0.1], 0.0, 0.0),
+            (vec![0.5; 30], 0.05, 0.5),
+            (vec![], 0.01, 1.0),
+            (vec![8.0, 0.3], 0.01, 0.1),
+        ];
+        for (large, cap, squares) in cases {
+            let releases = Responses { large, cap, squares };
+            let gaussian = releases.all_squares() / 256.0;
+            let small = squares + gaussian;
+            let (sum, all): (f64, f64) = (releases.large.iter().sum(), releases.all_squares() + gaussian);
+            let largest = releases.large.iter().copied().fold(cap, f64::max);
+            let mut inside = 0;
+            for epsilon in (1..60).map(|i| f64::from(i) / 40.0 * (sum + 5.0 * squares)) {
+                let l = releases.saddle(epsilon, small).unwrap();
+                let a = l + 0.5;
+                let slope = a * small + releases.large.iter().map(|e| e * (a * e).tanh()).sum::<f64>() - epsilon;
+                let (least, most) = (1.0 / all.sqrt(), f64::min(15.0 / largest, 0.9 / cap) - 0.5);
+                assert!((least * (1.0 - 1e-12)..=most * (1.0 + 1e-12)).contains(&l), "{epsilon}: {l}");
+                let (at_least, at_most) = (l < least * (1.0 + 1e-12), l > most * (1.0 - 1e-12));
+                assert!(
+                    slope.abs() < 1e-3 * epsilon || at_least && slope > 0.0 || at_most && slope < 0.0,
+                    "{epsilon}: {l}"
+                );
+                inside += u32::from(!at_least && !at_most);
+            }
+            assert!(inside >= 3, "{inside}");
+        }
+    }
+
+    #[test]
+    fn all_releases_are_multiplied_and_counted() {
+        let releases = Responses { large: vec![0.5, 0.25], cap: 0.125, squares: 3.0 };
+        assert_eq!(releases.all_squares(), 3.3125);
+        let Responses { large, cap, squares } = releases.times(4.0);
+        assert_eq!((large, cap, squares), (vec![2.0, 1.0], 0.5, 48.0));
     }
 }

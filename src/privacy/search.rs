@@ -55,14 +55,16 @@ mod tests {
     #[test]
     fn finds_the_edge_in_a_few_calls() {
         type Curve = fn(f64) -> f64;
-        let curves: [(Curve, u32); 5] = [
-            (|x| x, 8),
-            (|x| x + 1e-10 * x * x.abs(), 24),
-            (|x| (x / 1e9).exp_m1(), 40),
-            (|x| x.signum(), 64),
-            (|x| if x > 0.0 { f64::INFINITY } else { -1.0 }, 64),
+        // From all numbers, and from a guess that is a percent off.
+        let curves: [(Curve, u32, u32); 6] = [
+            (|x| x, 8, 8),
+            (|x| x + 1e-10 * x * x.abs(), 24, 10),
+            (|x| (x / 1e9).exp_m1(), 40, 10),
+            (|x| x.signum(), 64, 30),
+            (|x| (x / 1e9).powi(21), 64, 50),
+            (|x| if x > 0.0 { f64::INFINITY } else { -1.0 }, 64, 30),
         ];
-        for (curve, most) in curves {
+        for (curve, most, near) in curves {
             for edge in [1u64, 2, 1000, 123_456_789, (1 << 32) - 1] {
                 let calls = Cell::new(0);
                 let excess = |n: u64| {
@@ -75,6 +77,18 @@ mod tests {
                 for guess in [0, 1, edge - 1, edge, edge + edge / 100, u64::MAX] {
                     assert_eq!(least_near(guess, 1 << 32, excess), edge);
                 }
+                calls.set(0);
+                least_near(edge - edge / 100, 1 << 32, excess);
+                assert!(calls.get() <= near, "{edge}: {} of {near}", calls.get());
+            }
+        }
+    }
+
+    #[test]
+    fn an_excess_of_nothing_will_do() {
+        for edge in [1u64, 1000, 123_456_789] {
+            for guess in edge.saturating_sub(3)..edge + 3 {
+                assert_eq!(least_near(guess, 1 << 32, |n| edge as f64 - n as f64), edge, "{guess}");
             }
         }
     }
