@@ -25,13 +25,13 @@ pub struct Variant {
 }
 
 /// The library's.
-pub const DEFAULT: Variant = Variant { doubling: false, band: 3.0, caution: 0.25 };
+pub const DEFAULT: Variant = Variant { doubling: false, band: 3.0, caution: 1.0 / 3.0 };
 
 const VARIANTS: [(&str, Variant); 5] = [
     ("doubling, D, c = 1", Variant { doubling: true, band: 0.0, caution: 0.0 }),
     ("nats, D, c = 1", Variant { band: 0.0, caution: 0.0, ..DEFAULT }),
     ("nats, D', c = 1", Variant { caution: 0.0, ..DEFAULT }),
-    ("nats, D', c = 1 - s/4 (the default)", DEFAULT),
+    ("nats, D', c = 1 - s/3 (the default)", DEFAULT),
     ("nats, D', c = 1 - s/2", Variant { caution: 0.5, ..DEFAULT }),
 ];
 

@@ -32,7 +32,7 @@
 //! need = ln N_leader + 1/4 + s/2 - (c D' + ln N) nats, so n = clamp(need N/(c D'), N/8, N) rewards.
 //!
 //! **Tails.** Every policy of logarithmic regret loses the best arm for good in some runs, of order N/T
-//! (Fan and Glynn 2021). c = 1 - s/4, s = 4V/(4V + N) the noise's part in what is known: early, when
+//! (Fan and Glynn 2021). c = 1 - s/3, s = 4V/(4V + N) the noise's part in what is known: early, when
 //! one noise can mislead, evidence counts less. The price is in `examples/figures` (`tails`).
 //!
 //! **Drift.** With `memory` = M decisions a release of age a has the power g = clamp(2 - 2a/M, 0, 1): its
@@ -74,7 +74,7 @@ impl DpImed {
 impl Chernoff {
     /// For good or with a memory, where a lost arm comes back.
     pub fn new(for_good: bool) -> Chernoff {
-        Chernoff { caution: if for_good { 0.25 } else { 0.0 } }
+        Chernoff { caution: if for_good { 1.0 / 3.0 } else { 0.0 } }
     }
 
     /// c, and what decisions in flight add: evidence at the present rate.
