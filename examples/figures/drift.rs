@@ -180,7 +180,8 @@ pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
         imed.chain(med)
             .map(|(algorithm, memory, epsilon)| {
                 let name = if algorithm == Algorithm::Med { "DP-MED" } else { "DP-IMED" };
-                let memory_name = if memory == 0 { "no memory".into() } else { format!("M = T/{}", horizon / memory) };
+                let share = horizon.checked_div(memory);
+                let memory_name = share.map_or("no memory".into(), |share| format!("M = T/{share}"));
                 (format!("{name}, {memory_name}, eps {epsilon}"), player(arms, epsilon, algorithm, memory))
             })
             .collect()
