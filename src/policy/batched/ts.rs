@@ -176,7 +176,8 @@ impl Policy for LazyTs {
     fn cancel(&mut self, pull: Pull) {
         let state = &mut self.arms[pull.arm as usize];
         state.pulls -= 1;
-        if state.pulls == 0 && state.live {
+        // With a floor under the chances the queue is never asked.
+        if state.pulls == 0 && state.live && self.explore.share == 0.0 {
             self.unplayed.push_back(pull.arm);
         }
     }
