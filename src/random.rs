@@ -15,7 +15,7 @@ use chacha20::variants::Legacy;
 use chacha20::{ChaChaCore, R20};
 use rand_core::SeedableRng;
 use rand_core::block::Generator;
-use zeroize::{Zeroize, Zeroizing};
+use zeroize::Zeroizing;
 
 /// The root of a handle's randomness; hands out independent streams.
 pub struct Seed {
@@ -54,14 +54,14 @@ pub struct Random {
 }
 
 struct Block {
-    /// The next block's key, then what is left of this one.
-    words: [u32; WORDS],
+    /// The next block's key, then what is left of this one. Wiped when dropped.
+    words: Zeroizing<[u32; WORDS]>,
     used: usize,
 }
 
 impl Random {
     fn keyed(key: impl Iterator<Item = u32>) -> Random {
-        let mut block = Box::new(Block { words: [0; WORDS], used: WORDS });
+        let mut block = Box::new(Block { words: [0; WORDS].into(), used: WORDS });
         block.words[..KEY].iter_mut().zip(key).for_each(|(place, word)| *place = word);
         Random { block }
     }
@@ -139,12 +139,6 @@ impl Block {
         // Wiped when dropped, as the key is.
         ChaChaCore::<R20, Legacy>::from_seed(*key).generate(&mut self.words);
         self.used = KEY;
-    }
-}
-
-impl Drop for Block {
-    fn drop(&mut self) {
-        self.words.zeroize();
     }
 }
 
