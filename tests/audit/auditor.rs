@@ -151,6 +151,8 @@ impl Tables {
 struct Scout {
     /// Pulls of arm 0 at its releases, and what one user had lost after each at delta = 0.
     releases: Vec<(u64, f64)>,
+    /// What the first release of any arm costs: at arm 0's a public schedule may be further on.
+    first: f64,
     /// Of arm 0 at its first release.
     width: f64,
     /// A time, in decisions, in which all that may be expected to come.
@@ -318,6 +320,9 @@ impl Case {
             let one = decision.arm == 0 && pulls.is_multiple_of(2);
             handle.update(decision.ticket, f64::from(u8::from(one)));
             pulls += u64::from(decision.arm == 0);
+            if scout.first == 0.0 {
+                scout.first = handle.spent(0.0);
+            }
             let arm = handle.arms(self.arms)[0];
             if !arm.mean.is_nan() && arm.mean.to_bits() != mean.to_bits() {
                 if mean.is_nan() {
@@ -392,7 +397,7 @@ impl Case {
         let spent: Vec<_> = tables.iter().map(|tables| honest.play(scout, tables, 0, false).spent).collect();
         let most = |i: usize| spent.iter().map(|spent| spent[i]).fold(0.0, f64::max);
         let group = (changed / u64::from(self.contributions)) as f64;
-        let before = if self.later && scout.composes() { scout.releases[0].1 } else { 0.0 };
+        let before = if self.later && scout.composes() { scout.first } else { 0.0 };
         match (most(0), most(1)) {
             (0.0, _) => (self.epsilon, self.delta),
             (pure, _) if pure.is_finite() => (group * (pure - before), 0.0),
