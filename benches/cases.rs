@@ -1,0 +1,175 @@
+//! What is measured, and beside what.
+
+use dpb::ffi::{DPB_EXPIRED, DPB_OK, dpb_bandit, dpb_config, dpb_decision, dpb_free, dpb_new_policy};
+use dpb::ffi::{dpb_select, dpb_select_many, dpb_update, dpb_update_many};
+use dpb::noise::{Gaussian, Laplace};
+use dpb::{Random, Seed};
+use std::ffi::CString;
+use std::hint::black_box;
+use std::mem::MaybeUninit;
+use std::sync::Mutex;
+
+/// Of every handle and stream here.
+static SEED: [u8; 32] = [1; 32];
+
+/// So many rounds.
+pub type Run = Box<dyn FnMut(u64)>;
+
+pub struct Case {
+    pub name: String,
+    /// A fresh one, not yet warm.
+    pub make: Box<dyn Fn() -> Run>,
+    /// Rounds before the first that counts.
+    pub warm_up: u64,
+    pub reference: Reference,
+}
+
+pub struct Reference {
+    pub name: &'static str,
+    pub run: Run,
+}
+
+pub fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for policy in ["dp-se", "dp-imed", "dp-klucb", "dp-med", "dp-ts", "exp3-tau", "tsallis"] {
+        for arms in [5, 1000] {
+            cases.push(Case {
+                name: format!("select + update, {policy}, {arms} arms"),
+                make: Box::new(move || {
+                    let mut handle = Handle::new(policy, arms);
+                    Box::new(move |rounds| (0..rounds).for_each(|_| handle.round()))
+                }),
+                warm_up: if policy == "dp-ts" && arms > 50 { 20_000 } else { 1_000_000 },
+                reference: two_locks(),
+            });
+        }
+    }
+    for policy in ["dp-se", "dp-imed"] {
+        cases.push(Case {
+            name: format!("64 at once, {policy}, 10 arms"),
+            make: Box::new(move || {
+                let mut handle = Handle::new(policy, 10);
+                Box::new(move |rounds| (0..rounds).for_each(|_| handle.round_of_64()))
+            }),
+            warm_up: 10_000,
+            reference: Reference { name: "64 times two mutex pairs", run: locks(64) },
+        });
+    }
+    for bits in [10, 22, 34] {
+        let law = Laplace::with_scale(1 << bits);
+        cases.push(noise(format!("Laplace noise, scale 2^{bits}"), move |random| law.sample(random)));
+    }
+    let law = Gaussian::with_sigma(1 << 24);
+    cases.push(noise("Gaussian noise, sigma 2^24".into(), move |random| law.sample(random)));
+    cases.push(noise("16 random bytes".into(), |random| (random.next_u64() ^ random.next_u64()) as i64));
+    cases
+}
+
+fn noise(name: String, sample: impl Fn(&mut Random) -> i64 + Copy + 'static) -> Case {
+    let make = move || -> Run {
+        let mut random = stream();
+        Box::new(move |rounds| (0..rounds).for_each(|_| _ = black_box(sample(&mut random))))
+    };
+    Case { name, make: Box::new(make), warm_up: 1000, reference: sixteen_bytes() }
+}
+
+/// Two uncontended lock and unlock pairs: what no handle behind one lock can do without.
+fn two_locks() -> Reference {
+    Reference { name: "two mutex pairs", run: locks(1) }
+}
+
+fn locks(times: u64) -> Run {
+    let mutex = Mutex::new(0u64);
+    Box::new(move |rounds| {
+        for _ in 0..2 * times * rounds {
+            *black_box(&mutex).lock().expect("nobody panics") += 1;
+        }
+    })
+}
+
+/// What no sampler can do without.
+fn sixteen_bytes() -> Reference {
+    let mut random = stream();
+    let run: Run =
+        Box::new(move |rounds| (0..rounds).for_each(|_| _ = black_box((random.next_u64(), random.next_u64()))));
+    Reference { name: "16 random bytes", run }
+}
+
+fn stream() -> Random {
+    Seed::new(Some(SEED)).expect("a test seed needs no entropy").stream()
+}
+
+/// A handle of the C interface that is played with means from 0.2 to 0.7, and its world.
+pub struct Handle {
+    bandit: *mut dpb_bandit,
+    arms: u32,
+    coins: u64,
+}
+
+// SAFETY: the library's handles may be used by any thread.
+unsafe impl Send for Handle {}
+unsafe impl Sync for Handle {}
+
+impl Handle {
+    pub fn new(policy: &str, arms: u32) -> Handle {
+        let mut config = dpb_config::defaults(arms, 0.25);
+        config.horizon = 10_000_000; // more than the rounds of any case
+        config.delta = if policy == "exp3-tau" { 1e-6 } else { 0.0 };
+        config.test_seed = SEED.as_ptr(); // so that every run counts the same instructions
+        let name = CString::new(policy).expect("no NUL");
+        let mut bandit = std::ptr::null_mut();
+        // SAFETY: valid pointers.
+        let status = unsafe { dpb_new_policy(name.as_ptr(), &config, &mut bandit, std::ptr::null_mut()) };
+        assert_eq!(status, 0, "{policy}");
+        Handle { bandit, arms, coins: 1 }
+    }
+
+    /// Another world on the same handle, for another thread.
+    pub fn alias(&self, coins: u64) -> std::mem::ManuallyDrop<Handle> {
+        std::mem::ManuallyDrop::new(Handle { bandit: self.bandit, arms: self.arms, coins })
+    }
+
+    #[inline]
+    fn reward(&mut self, arm: u32) -> f64 {
+        self.coins = self.coins.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        let threshold = (1 << 30) / 5 * 2 + u64::from(arm) * ((1 << 30) / u64::from(self.arms));
+        f64::from(u8::from(self.coins >> 33 < threshold))
+    }
+
+    #[inline]
+    pub fn round(&mut self) {
+        let mut decision = MaybeUninit::<dpb_decision>::uninit();
+        // SAFETY: a live handle, and room for a decision.
+        unsafe {
+            assert_eq!(dpb_select(self.bandit, decision.as_mut_ptr()), 0);
+            let decision = decision.assume_init();
+            let reward = self.reward(decision.arm);
+            // A thread that is not run for a while comes back too late.
+            assert!(matches!(dpb_update(self.bandit, decision.ticket, reward), DPB_OK | DPB_EXPIRED));
+        }
+    }
+
+    fn round_of_64(&mut self) {
+        const MANY: usize = 64;
+        let mut decisions = [MaybeUninit::<dpb_decision>::uninit(); MANY];
+        let (mut tickets, mut rewards, mut done) = ([0; MANY], [0.0; MANY], 0);
+        // SAFETY: a live handle, and room for as many.
+        unsafe {
+            assert_eq!(dpb_select_many(self.bandit, decisions.as_mut_ptr().cast(), MANY, &mut done), 0);
+            for (i, decision) in decisions.iter().enumerate() {
+                let decision = decision.assume_init();
+                (tickets[i], rewards[i]) = (decision.ticket, self.reward(decision.arm));
+            }
+            let (tickets, rewards) = (tickets.as_ptr(), rewards.as_ptr());
+            let status = dpb_update_many(self.bandit, tickets, rewards, MANY, std::ptr::null_mut(), &mut done);
+            assert_eq!((status, done), (0, MANY));
+        }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // SAFETY: freed once.
+        unsafe { dpb_free(self.bandit) };
+    }
+}

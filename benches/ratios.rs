@@ -1,0 +1,85 @@
+//! What the hot path costs, each time beside its reference in the same run: `cargo bench -p dpb-benches`.
+//!
+//! A shared machine has no nanoseconds to quote. So every case and its reference take turns, a few
+//! milliseconds each, and the median of the ratios is what is printed, beside the instructions that
+//! callgrind counts (where valgrind is installed), which no neighbour can change.
+//!
+//! Arguments are parts of the names of the cases wanted, `threads` among them; all without any. `--test`
+//! only tries whether each runs.
+
+mod cases;
+mod threads;
+
+use cases::{Case, cases};
+use std::process::Command;
+use std::time::Instant;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    // Run again by ourselves, under callgrind.
+    if let [_, flag, name, rounds] = &arguments[..]
+        && flag == "--count"
+    {
+        let case = cases().into_iter().find(|case| case.name == *name).expect("a case of ours");
+        (case.make)()(rounds.parse().expect("a number"));
+        return;
+    }
+    let wanted = |name: &str| !arguments[1..].iter().any(|a| !a.starts_with('-') && !name.contains(a.as_str()));
+    if arguments[1..].iter().any(|argument| argument == "--test") {
+        return cases().iter().for_each(|case| (case.make)()(1000));
+    }
+    println!("{:<44} {:>8} {:>8}  {:<30} {:>12}", "", "ns", "ratio", "to", "instructions");
+    for mut case in cases().into_iter().filter(|case| wanted(&case.name)) {
+        let (ns, ratio) = beside(&mut case);
+        let count = instructions(&case).map_or("-".into(), |count| format!("{count:.0}"));
+        println!("{:<44} {ns:>8.1} {ratio:>8.2}  {:<30} {count:>12}", case.name, case.reference.name);
+    }
+    if wanted("threads") {
+        threads::table();
+    }
+}
+
+/// Nanoseconds of one round, and how many of its reference's that is.
+fn beside(case: &mut Case) -> (f64, f64) {
+    const TURNS: usize = 1001;
+    let time = |run: &mut dyn FnMut(u64), rounds: u64| {
+        let start = Instant::now();
+        run(rounds);
+        start.elapsed().as_nanos() as f64 / rounds as f64
+    };
+    let mut run = (case.make)();
+    run(case.warm_up);
+    // Short turns: few are interrupted.
+    let rounds = |ns: f64| (1e5 / ns.max(1.0)) as u64 + 1;
+    let own = rounds(time(&mut run, 1000));
+    let others = rounds(time(&mut case.reference.run, 1000));
+    let mut turns: Vec<(f64, f64)> = (0..TURNS)
+        .map(|_| {
+            let (own, other) = (time(&mut run, own), time(&mut case.reference.run, others));
+            (own, own / other)
+        })
+        .collect();
+    turns.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let ratio = turns[TURNS / 2].1;
+    turns.sort_by(|a, b| a.0.total_cmp(&b.0));
+    (turns[TURNS / 2].0, ratio)
+}
+
+/// Instructions of one round, once warm; `None` without valgrind.
+fn instructions(case: &Case) -> Option<f64> {
+    const ROUNDS: u64 = 20_000;
+    let counted = |rounds: u64| {
+        let me = std::env::current_exe().ok()?;
+        let run = Command::new("valgrind")
+            .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+            .arg(me)
+            .args(["--count", &case.name, &rounds.to_string()])
+            .output()
+            .ok()?;
+        let text = String::from_utf8_lossy(&run.stderr);
+        let line = text.lines().find(|line| line.contains("Collected :"))?;
+        line.rsplit(' ').next()?.parse::<f64>().ok()
+    };
+    let warm = case.warm_up.min(10 * ROUNDS);
+    Some((counted(warm + ROUNDS)? - counted(warm)?) / ROUNDS as f64)
+}
