@@ -7,7 +7,7 @@ use crate::os::Origin;
 use crate::policy::{Algorithm, Policy, Pull, ShuffledPolicy};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
-use crate::reward::RewardRange;
+use crate::reward::{Reward, RewardRange};
 use crate::shuffle::Params;
 use crate::snapshot::{Kind, Reader, Writer, ensure};
 use crate::table::Table;
@@ -127,7 +127,7 @@ impl Bandit {
         let counts = inner.engine.counts();
         [counts.decisions, counts.answered, counts.cancelled].into_iter().for_each(|count| to.u64(count));
         let mut pulls = inner.pulls.to_vec();
-        inner.engine.pending().for_each(|pull| pulls[pull.arm as usize] -= 1);
+        inner.engine.pending().for_each(|pull| pulls[pull.arm() as usize] -= 1);
         to.u32(pulls.len() as u32);
         pulls.into_iter().for_each(|count| to.u64(count));
         inner.policy.save(&mut to)?;
@@ -246,7 +246,8 @@ impl Bandit {
     /// [`diagnostics`](Self::diagnostics). `Poisoned` after an internal failure.
     #[inline]
     pub fn update(&self, ticket: u64, reward: f64) -> Result<()> {
-        self.lock()?.update(&self.range, ticket, reward)
+        let quantized = self.range.quantize(reward);
+        self.lock()?.update(ticket, quantized)
     }
 
     /// Answers many decisions under one lock; `each` is told what became of each.
@@ -260,7 +261,7 @@ impl Bandit {
     ) -> Result<()> {
         let mut inner = self.lock()?;
         for (ticket, reward) in answers {
-            each(inner.update(&self.range, ticket, reward));
+            each(inner.update(ticket, self.range.quantize(reward)));
         }
         Ok(())
     }
@@ -415,7 +416,7 @@ impl Inner {
         self.policy.shuffled().ok_or(Error::Unsupported("a shuffled batch"))
     }
 
-    #[inline]
+    #[inline(always)] // into its two callers
     fn select(&mut self) -> Decision {
         if let Some(event) = self.engine.make_room() {
             self.apply(event);
@@ -451,22 +452,23 @@ impl Inner {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn issue(&mut self, pull: Pull) -> Decision {
-        self.pulls[pull.arm as usize] += 1;
+        self.pulls[pull.arm() as usize] += 1;
         let ticket = self.engine.issue(pull);
-        Decision { ticket, propensity: pull.propensity, arm: pull.arm, phase: pull.phase }
+        Decision { ticket, propensity: pull.propensity, arm: pull.arm(), phase: pull.phase() }
     }
 
-    #[inline]
-    fn update(&mut self, range: &RewardRange, ticket: u64, reward: f64) -> Result<()> {
-        let reward = range.quantize(reward).inspect_err(|_| self.engine.count_rejected())?;
+    #[inline(always)] // into its two callers
+    fn update(&mut self, ticket: u64, reward: Result<Reward>) -> Result<()> {
+        let reward = reward.inspect_err(|_| self.engine.count_rejected())?;
         if let Some(event) = self.engine.answer(ticket, reward)? {
             self.apply(event);
         }
         Ok(())
     }
 
+    #[inline]
     fn apply(&mut self, event: Event) {
         match event {
             Event::Answered(pull, reward) => self.policy.observe(pull, reward),
@@ -475,7 +477,7 @@ impl Inner {
     }
 
     fn unplay(&mut self, pull: Pull) {
-        self.pulls[pull.arm as usize] -= 1;
+        self.pulls[pull.arm() as usize] -= 1;
         self.policy.cancel(pull);
     }
 }

@@ -110,6 +110,7 @@ impl Random {
     }
 
     /// Uniform on `0..n`, exactly, for `n` up to 2^127: bits until one falls inside. `n > 0`.
+    #[cfg(test)]
     pub(crate) fn below_wide(&mut self, n: u128) -> u128 {
         if let Ok(small) = u64::try_from(n) {
             return u128::from(self.below(small));

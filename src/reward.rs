@@ -46,6 +46,8 @@ pub struct RewardRange {
     max: f64,
     bits: u32,
     clamp: bool,
+    /// The range is `[0, 1]`, so that nothing need be divided.
+    is_unit: bool,
 }
 
 impl RewardRange {
@@ -66,7 +68,7 @@ impl RewardRange {
         if bits > Reward::BITS {
             return Err(Error::config("reward_bits", "must be in 0..=24", bits));
         }
-        Ok(RewardRange { min, max, bits, clamp })
+        Ok(RewardRange { min, max, bits, clamp, is_unit: min == 0.0 && max == 1.0 })
     }
 
     /// The same range for bits: exactly its two ends.
@@ -81,18 +83,19 @@ impl RewardRange {
     /// asked for, and with `bits = 0` for everything but the two ends.
     #[inline]
     pub fn quantize(&self, reward: f64) -> Result<Reward> {
-        if !reward.is_finite() {
-            return Err(Error::InvalidReward);
-        }
-        let inside = reward.clamp(self.min, self.max);
-        if inside != reward && !self.clamp {
-            return Err(Error::InvalidReward);
+        let mut inside = reward;
+        if !(self.min..=self.max).contains(&reward) {
+            if !self.clamp || !reward.is_finite() {
+                return Err(Error::InvalidReward);
+            }
+            inside = reward.clamp(self.min, self.max);
         }
         if self.bits == 0 && inside != self.min && inside != self.max {
             return Err(Error::InvalidReward);
         }
-        let unit = (inside - self.min) / (self.max - self.min);
-        let steps = (unit * f64::from(1u32 << self.bits)).round() as u32;
+        let unit = if self.is_unit { inside } else { (inside - self.min) / (self.max - self.min) };
+        // Half a step up, then down: twice the steps is exact, and no branch depends on the reward.
+        let steps = ((unit * f64::from(2u32 << self.bits)) as u32 + 1) >> 1;
         Ok(Reward(steps.min(1 << self.bits) << (Reward::BITS - self.bits)))
     }
 
@@ -121,6 +124,25 @@ mod tests {
         assert_eq!(money.quantize(1.1).unwrap().units(), Reward::ONE / 2);
         assert_eq!(money.mean_from_unit(0.5), 2.0);
         assert_eq!(money.width_from_unit(0.5), 4.0);
+    }
+
+    /// The nearest step, ties up, as `round` has it: at ties, beside them and anywhere.
+    #[test]
+    fn rounding_is_that_of_round() {
+        let mut random = crate::random::Seed::new(Some([1; 32])).unwrap().stream();
+        for bits in [1, 2, 20, 23, 24] {
+            for (min, max) in [(0.0, 1.0), (-3.0, 5.0), (1.0, 1e9)] {
+                let range = RewardRange::new(min, max, bits, false).unwrap();
+                let steps = f64::from(1u32 << bits);
+                for _ in 0..20_000 {
+                    let tie = min + (max - min) * (random.below(1 << bits) as f64 + 0.5) / steps;
+                    for reward in [tie, tie.next_up(), tie.next_down(), min + (max - min) * random.unit()] {
+                        let exact = ((reward - min) / (max - min) * steps).round() * f64::from(1u32 << (24 - bits));
+                        assert_eq!(range.quantize(reward).unwrap().units() as f64, exact, "{reward} {bits}");
+                    }
+                }
+            }
+        }
     }
 
     #[test]

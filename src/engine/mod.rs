@@ -16,7 +16,7 @@ use crate::policy::Pull;
 use crate::random::Random;
 use crate::reward::Reward;
 use crate::table::Table;
-use ticket::TicketKey;
+use ticket::{Place, TicketKey};
 use zeroize::Zeroize;
 
 /// How one decision ended.
@@ -64,7 +64,9 @@ pub struct Diagnostics {
 /// The pending ring of one handle.
 pub struct Engine {
     ring: Table<Slot>,
-    window: u64,
+    /// Decisions before the next one that can be answered or settled: the window, or the ring.
+    reach: u64,
+    windowed: bool,
     key: TicketKey,
     counts: Counts,
     diagnostics: Diagnostics,
@@ -72,37 +74,56 @@ pub struct Engine {
     fault: crate::config::Fault,
 }
 
+/// 24 bytes.
 #[derive(Clone, Copy)]
 struct Slot {
-    sequence: u64,
     pull: Pull,
-    state: State,
-    /// Of a held answer; the smallest otherwise, so that no other reward is ever in the ring.
-    reward: Reward,
+    /// Of the ticket of the last decision here.
+    tag: u32,
+    fate: Fate,
 }
 
+/// What became of a decision: open, done, or in window mode the reward of an answer that waits for
+/// its window to end. No other reward is ever in the ring.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
-    Open,
-    /// Window mode: an answer that waits for its window to end.
-    Held,
-    Done,
+struct Fate(u32);
+
+impl Fate {
+    const OPEN: Fate = Fate(u32::MAX);
+    const DONE: Fate = Fate(u32::MAX - 1);
+
+    fn held(reward: Reward) -> Fate {
+        Fate(reward.units() as u32)
+    }
+
+    #[cfg(feature = "test-hooks")]
+    fn is_held(self) -> bool {
+        self.0 < Fate::DONE.0
+    }
 }
+
+impl Default for Fate {
+    fn default() -> Fate {
+        Fate::DONE
+    }
+}
+
+impl zeroize::DefaultIsZeroes for Fate {}
 
 impl Slot {
-    const EMPTY: Slot = Slot { sequence: u64::MAX, pull: Pull::NONE, state: State::Done, reward: Reward::MIN };
+    const EMPTY: Slot = Slot { pull: Pull::NONE, tag: 0, fate: Fate::DONE };
 
-    /// Ends the decision: what its state and reward were.
+    /// Ends the decision: what its fate was.
     #[inline]
-    fn end(&mut self) -> (State, Reward) {
-        (std::mem::replace(&mut self.state, State::Done), std::mem::replace(&mut self.reward, Reward::MIN))
+    fn end(&mut self) -> Fate {
+        std::mem::replace(&mut self.fate, Fate::DONE)
     }
 }
 
 /// Held answers are wiped.
 impl Drop for Engine {
     fn drop(&mut self) {
-        self.ring.iter_mut().for_each(|slot| slot.reward.zeroize());
+        self.ring.iter_mut().for_each(|slot| slot.fate.zeroize());
     }
 }
 
@@ -115,8 +136,9 @@ impl Engine {
         let slots = capacity.max(window).next_power_of_two() as usize;
         Ok(Engine {
             ring: Table::new(slots, |_| Slot::EMPTY)?,
-            window: window.into(),
-            key: TicketKey::new(node, random),
+            reach: if window > 0 { window.into() } else { slots as u64 },
+            windowed: window > 0,
+            key: TicketKey::new(node, slots.trailing_zeros(), random),
             counts: Counts::default(),
             diagnostics: Diagnostics::default(),
             #[cfg(feature = "test-hooks")]
@@ -132,20 +154,19 @@ impl Engine {
     /// Makes room for the next decision: what the caller must see before it chooses.
     #[inline]
     pub fn make_room(&mut self) -> Option<Event> {
-        let next = self.counts.decisions;
-        let windowed = self.window > 0;
-        let due = next.checked_sub(if windowed { self.window } else { self.ring.len() as u64 })?;
+        let due = self.counts.decisions.checked_sub(self.reach)?;
+        let windowed = self.windowed;
         let slot = self.slot(due);
         let pull = slot.pull;
         match slot.end() {
-            (State::Done, _) => None,
-            (State::Open, _) if !windowed => {
+            Fate::DONE => None,
+            Fate::OPEN if !windowed => {
                 self.counts.expired += 1;
                 Some(Event::Expired(pull))
             }
-            // Held, or silent: then the reward is the smallest.
-            (_, reward) => {
+            fate => {
                 self.counts.answered += 1;
+                let reward = if fate == Fate::OPEN { Reward::MIN } else { Reward::from_units(fate.0) };
                 Some(Event::Answered(pull, reward))
             }
         }
@@ -154,10 +175,10 @@ impl Engine {
     /// Enters a decision, after [`make_room`](Self::make_room), and returns its ticket.
     #[inline]
     pub fn issue(&mut self, pull: Pull) -> u64 {
-        let sequence = self.counts.decisions;
-        *self.slot(sequence) = Slot { sequence, pull, state: State::Open, reward: Reward::MIN };
+        let (ticket, Place { slot, tag }) = self.key.seal(self.counts.decisions);
+        self.ring[slot] = Slot { pull, tag, fate: Fate::OPEN };
         self.counts.decisions += 1;
-        self.key.seal(sequence)
+        ticket
     }
 
     /// An answer: the event it causes now, if it does not wait for its window.
@@ -166,43 +187,43 @@ impl Engine {
     /// `UnknownTicket`, `Duplicate`, `Expired`: counted, and nothing else changes.
     #[inline]
     pub fn answer(&mut self, ticket: u64, reward: Reward) -> Result<Option<Event>> {
-        let window = self.window;
         #[cfg(feature = "test-hooks")]
         if let Some(sequence) = self.key.open(ticket)
             && sequence < self.counts.decisions
-            && self.slot(sequence).state == State::Done
+            && self.slot(sequence).fate == Fate::DONE
             && self.fault.is(crate::config::Fault::DuplicateBelieved)
         {
             return Ok(Some(Event::Answered(self.slot(sequence).pull, reward)));
         }
-        let slot = self.find(ticket, |state| state == State::Open)?;
+        let windowed = self.windowed;
+        let slot = self.find(ticket, |fate| fate == Fate::OPEN)?;
         let pull = slot.pull;
-        if window > 0 {
-            (slot.state, slot.reward) = (State::Held, reward);
+        if windowed {
+            slot.fate = Fate::held(reward);
             #[cfg(feature = "test-hooks")]
             if self.fault.is(crate::config::Fault::ClosedByArrival) {
-                return Ok(Some(self.settle_now(ticket)));
+                return Ok(Some(self.settle_now(ticket, reward)));
             }
             return Ok(None);
         }
-        slot.state = State::Done;
+        slot.fate = Fate::DONE;
         self.counts.answered += 1;
         Ok(Some(Event::Answered(pull, reward)))
     }
 
     #[cfg(feature = "test-hooks")]
-    fn settle_now(&mut self, ticket: u64) -> Event {
+    fn settle_now(&mut self, ticket: u64, reward: Reward) -> Event {
         let sequence = self.key.open(ticket).unwrap_or_default();
         self.counts.answered += 1;
         let slot = self.slot(sequence);
-        let (_, reward) = slot.end();
+        slot.end();
         Event::Answered(slot.pull, reward)
     }
 
     #[cfg(feature = "test-hooks")]
     fn refuse_held(&mut self, ticket: u64) -> Result<()> {
         let fault = self.fault;
-        self.find(ticket, |state| state != State::Held || !fault.is(crate::config::Fault::CancelTells))?;
+        self.find(ticket, |fate| !fate.is_held() || !fault.is(crate::config::Fault::CancelTells))?;
         Ok(())
     }
 
@@ -215,7 +236,7 @@ impl Engine {
     pub fn cancel(&mut self, ticket: u64) -> Result<Pull> {
         #[cfg(feature = "test-hooks")]
         self.refuse_held(ticket)?;
-        let slot = self.find(ticket, |state| state != State::Done)?;
+        let slot = self.find(ticket, |fate| fate != Fate::DONE)?;
         slot.end();
         let pull = slot.pull;
         self.counts.cancelled += 1;
@@ -224,8 +245,8 @@ impl Engine {
 
     /// The decisions whose end is open.
     pub fn pending(&self) -> impl Iterator<Item = Pull> {
-        let held = |slot: &&Slot| slot.state != State::Done;
-        self.ring.iter().filter(held).map(|slot| slot.pull)
+        let open = |slot: &&Slot| slot.fate != Fate::DONE;
+        self.ring.iter().filter(open).map(|slot| slot.pull)
     }
 
     /// Counts on from what another life counted. What it left open has expired.
@@ -255,24 +276,34 @@ impl Engine {
         &mut self.ring[sequence as usize & mask]
     }
 
-    /// The slot of a ticket whose time is not over, and whose state will do.
+    /// The slot of a ticket whose decision is not over, and whose fate will do.
     #[inline]
-    fn find(&mut self, ticket: u64, will_do: impl FnOnce(State) -> bool) -> Result<&mut Slot> {
+    fn find(&mut self, ticket: u64, will_do: impl FnOnce(Fate) -> bool) -> Result<&mut Slot> {
+        match self.key.place(ticket) {
+            Some(Place { slot, tag }) if self.ring[slot].tag == tag && will_do(self.ring[slot].fate) => {
+                Ok(&mut self.ring[slot])
+            }
+            _ => Err(self.refuse(ticket)),
+        }
+    }
+
+    /// Why this ticket, which names no decision that is to be found, is refused.
+    #[cold]
+    fn refuse(&mut self, ticket: u64) -> Error {
         let issued = self.counts.decisions;
-        let Some(sequence) = self.key.open(ticket).filter(|&s| s < issued) else {
-            self.diagnostics.unknown += 1;
-            return Err(Error::UnknownTicket);
-        };
-        let mask = self.ring.len() - 1;
-        let slot = &mut self.ring[sequence as usize & mask];
-        if slot.sequence != sequence || (self.window > 0 && issued - sequence > self.window) {
-            self.diagnostics.late += 1;
-            return Err(Error::Expired);
+        match self.key.open(ticket).filter(|&sequence| sequence < issued) {
+            None => {
+                self.diagnostics.unknown += 1;
+                Error::UnknownTicket
+            }
+            Some(sequence) if issued - sequence > self.reach => {
+                self.diagnostics.late += 1;
+                Error::Expired
+            }
+            Some(_) => {
+                self.diagnostics.duplicates += 1;
+                Error::Duplicate
+            }
         }
-        if !will_do(slot.state) {
-            self.diagnostics.duplicates += 1;
-            return Err(Error::Duplicate);
-        }
-        Ok(slot)
     }
 }

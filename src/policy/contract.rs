@@ -7,18 +7,41 @@ use crate::shuffle::Params;
 use crate::snapshot::{Reader, Writer};
 
 /// What a policy chose: which arm, in which phase, with which probability given all releases.
+///
+/// Arm and phase share a word, so that a pull travels in two registers, and is written and read
+/// back in the same two halves.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pull {
-    /// The arm, 0-based.
-    pub arm: u32,
-    /// The policy's own count of epochs, phases or intervals.
-    pub phase: u32,
+    place: u64,
     /// The arm's probability given everything released so far; NaN where it would tell raw rewards.
     pub propensity: f64,
 }
 
 impl Pull {
-    pub(crate) const NONE: Pull = Pull { arm: 0, phase: 0, propensity: 0.0 };
+    pub(crate) const NONE: Pull = Pull::new(0, 0, 0.0);
+
+    /// This arm, in this phase, with this probability.
+    #[inline]
+    pub const fn new(arm: u32, phase: u32, propensity: f64) -> Pull {
+        Pull { place: (phase as u64) << 32 | arm as u64, propensity }
+    }
+
+    /// The arm, 0-based.
+    #[inline]
+    pub fn arm(self) -> u32 {
+        self.place as u32
+    }
+
+    /// The policy's own count of epochs, phases or intervals.
+    #[inline]
+    pub fn phase(self) -> u32 {
+        (self.place >> 32) as u32
+    }
+
+    /// The same in another phase.
+    pub fn in_phase(self, phase: u32) -> Pull {
+        Pull::new(self.arm(), phase, self.propensity)
+    }
 }
 
 /// What may be read of one arm: released values only, in the unit interval.

@@ -88,11 +88,11 @@ pub(super) fn known_horizon(config: &Config) -> Result<u64> {
 impl Policy for Exp3 {
     fn choose(&mut self) -> Pull {
         let (arm, propensity) = self.draw();
-        Pull { arm, phase: 0, propensity }
+        Pull::new(arm, 0, propensity)
     }
 
     fn observe(&mut self, pull: Pull, reward: Reward) {
-        self.credit(pull.arm, pull.propensity, reward.to_f64());
+        self.credit(pull.arm(), pull.propensity, reward.to_f64());
     }
 
     fn cancel(&mut self, _pull: Pull) {}
@@ -136,10 +136,10 @@ mod tests {
             let total: f64 = (0..5).map(|arm| exp3.probability(arm)).sum();
             assert!((total - 1.0).abs() < 1e-12);
             let pull = exp3.choose();
-            assert!((pull.propensity - direct(pull.arm)).abs() < 1e-9 * pull.propensity);
-            let reward = [0.2, 0.9, 1.0, 0.0, 0.5][pull.arm as usize];
-            exp3.credit(pull.arm, pull.propensity, reward);
-            gains[pull.arm as usize] += reward / pull.propensity;
+            assert!((pull.propensity - direct(pull.arm())).abs() < 1e-9 * pull.propensity);
+            let reward = [0.2, 0.9, 1.0, 0.0, 0.5][pull.arm() as usize];
+            exp3.credit(pull.arm(), pull.propensity, reward);
+            gains[pull.arm() as usize] += reward / pull.propensity;
         }
     }
 
@@ -165,7 +165,7 @@ mod tests {
         (0..4).for_each(|arm| exp3.credit(arm, 0.1, 0.3 * f64::from(arm)));
         let mut cells = [0.0f64; 4];
         for _ in 0..400_000 {
-            cells[exp3.choose().arm as usize] += 1.0;
+            cells[exp3.choose().arm() as usize] += 1.0;
         }
         let expected = |arm| exp3.probability(arm) * 4e5;
         let chi2: f64 = (0..4).map(|arm| (cells[arm as usize] - expected(arm)).powi(2) / expected(arm)).sum();

@@ -138,12 +138,12 @@ impl Policy for Exp3Tau {
         if self.interval.missing == 0 && self.draws < self.draws_most {
             self.open_interval();
         }
-        Pull { arm: self.interval.arm, phase: self.phase(), propensity: f64::NAN }
+        Pull::new(self.interval.arm, self.phase(), f64::NAN)
     }
 
     fn observe(&mut self, pull: Pull, reward: Reward) {
         let interval = &mut self.interval;
-        if pull.phase != self.draws as u32 || interval.missing == 0 {
+        if pull.phase() != self.draws as u32 || interval.missing == 0 {
             return;
         }
         interval.missing -= 1;
@@ -309,13 +309,13 @@ mod tests {
         let mut policy = policy(&config);
         let tau = policy.plays as usize;
         let pulls: Vec<_> = (0..3 * tau).map(|_| policy.choose()).collect();
-        assert!(pulls.iter().all(|pull| pull.arm == pulls[0].arm && pull.phase == 1 && pull.propensity.is_nan()));
+        assert!(pulls.iter().all(|pull| pull.arm() == pulls[0].arm() && pull.phase() == 1 && pull.propensity.is_nan()));
         assert_eq!(policy.privacy().epsilon(1e-6, 1), 0.0);
         pulls[tau..].iter().take(tau).for_each(|&pull| policy.observe(pull, Reward::MIN));
-        assert_eq!(policy.choose().phase, 2);
+        assert_eq!(policy.choose().phase(), 2);
         assert!(policy.privacy().epsilon(1e-6, 1) > 0.0);
         pulls[..tau].iter().for_each(|&pull| policy.observe(pull, Reward::MIN)); // uncounted
-        assert_eq!(policy.choose().phase, 2);
+        assert_eq!(policy.choose().phase(), 2);
     }
 
     #[test]
@@ -329,7 +329,7 @@ mod tests {
         assert_eq!(policy.draws, policy.draws_most);
         let spent = policy.privacy().epsilon(1e-6, 1);
         assert!(spent <= 1.0 && spent > 0.5);
-        let last = policy.choose().arm as usize;
+        let last = policy.choose().arm() as usize;
         assert_eq!(policy.drawn.iter().max(), Some(&policy.drawn[last]));
     }
 

@@ -77,7 +77,7 @@ impl Intervals {
         let number = *self.waiting.front().expect("an interval was opened");
         let interval = self.at(number);
         interval.unissued -= 1;
-        let pull = Pull { phase: number, ..interval.drawn };
+        let pull = interval.drawn.in_phase(number);
         if interval.unissued == 0 {
             self.waiting.pop_front();
         }
@@ -103,7 +103,7 @@ impl Intervals {
         let Some(interval) = self.find(pull) else { return };
         interval.unissued += 1;
         if interval.unissued == 1 {
-            self.waiting.push_back(pull.phase);
+            self.waiting.push_back(pull.phase());
         }
     }
 
@@ -130,7 +130,7 @@ impl Intervals {
 
     /// The pull's interval, if it is still open.
     fn find(&mut self, pull: Pull) -> Option<&mut Interval> {
-        Some(self.at(pull.phase)).filter(|interval| interval.open && interval.number == pull.phase)
+        Some(self.at(pull.phase())).filter(|interval| interval.open && interval.number == pull.phase())
     }
 }
 
@@ -149,7 +149,7 @@ mod tests {
     }
 
     fn drawn(arm: u32) -> Pull {
-        Pull { arm, phase: 70 + arm, propensity: 0.5 }
+        Pull::new(arm, 70 + arm, 0.5)
     }
 
     fn one() -> Reward {
@@ -182,7 +182,7 @@ mod tests {
         intervals.open(drawn(0));
         intervals.play();
         first.iter().for_each(|&pull| intervals.cancel(pull));
-        assert_eq!((intervals.play().arm, intervals.play(), intervals.play()), (0, first[0], first[1]));
+        assert_eq!((intervals.play().arm(), intervals.play(), intervals.play()), (0, first[0], first[1]));
         assert!(intervals.needs_arm());
     }
 
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(intervals.open(drawn(0)), Some(drawn(1)));
         assert!(intervals.observe(lost, one()).is_none());
         intervals.cancel(lost); // of no effect
-        assert_eq!(intervals.play().arm, 0);
+        assert_eq!(intervals.play().arm(), 0);
         assert!(intervals.needs_arm());
     }
 }

@@ -106,7 +106,7 @@ impl Policy for Lap {
 
     fn observe(&mut self, pull: Pull, reward: Reward) {
         let Some((drawn, release)) = self.intervals.observe(pull, reward) else { return };
-        let arm = &mut self.arms[drawn.arm as usize];
+        let arm = &mut self.arms[drawn.arm() as usize];
         arm.add(&release);
         match self.rescaled(release.mean()) {
             Some(gain) => self.base.observe(drawn, gain),
@@ -190,7 +190,7 @@ mod tests {
         let mut lap = lap(&config(3));
         for interval in 1..=5 {
             let pulls: Vec<_> = (0..3).map(|_| lap.choose()).collect();
-            assert!(pulls.iter().all(|&pull| pull == pulls[0] && pull.phase == interval));
+            assert!(pulls.iter().all(|&pull| pull == pulls[0] && pull.phase() == interval));
             assert_eq!(lap.privacy(), PrivacyLoss::Pure(if interval == 1 { 0.0 } else { 0.5 }));
             pulls.iter().for_each(|&pull| lap.observe(pull, Reward::MIN));
         }

@@ -113,7 +113,7 @@ impl Tsallis {
         };
         let drawn = self.shares.iter().position(past).unwrap_or(self.shares.len() - 1);
         let phase = u32::try_from(self.draws).unwrap_or(u32::MAX);
-        Pull { arm: drawn as u32, phase, propensity: self.shares[drawn] / sum }
+        Pull::new(drawn as u32, phase, self.shares[drawn] / sum)
     }
 }
 
@@ -184,10 +184,10 @@ impl Policy for Tsallis {
     fn observe(&mut self, pull: Pull, reward: Reward) {
         let Some((drawn, release)) = self.intervals.observe(pull, reward) else { return };
         let loss = 1.0 - release.mean();
-        let arm = drawn.arm as usize;
+        let arm = drawn.arm() as usize;
         self.released[arm].sum += release.sum;
         self.released[arm].rewards += release.count;
-        if loss.abs() <= THRESHOLD * self.scale(drawn.phase.into()) * drawn.propensity.sqrt() {
+        if loss.abs() <= THRESHOLD * self.scale(drawn.phase().into()) * drawn.propensity.sqrt() {
             self.losses[arm] += loss / drawn.propensity;
         }
     }
@@ -256,7 +256,7 @@ mod tests {
             for _ in 0..30 {
                 let pull = tsallis.choose();
                 let plays = (1..tsallis.intervals.plays()).map(|_| tsallis.choose()).count();
-                let (arm, before) = (pull.arm as usize, tsallis.losses.to_vec());
+                let (arm, before) = (pull.arm() as usize, tsallis.losses.to_vec());
                 (0..=plays).for_each(|_| tsallis.observe(pull, Reward::from_units(Reward::ONE as u32)));
                 let (old, new) = (before[arm] - tsallis.nu, tsallis.losses[arm] - tsallis.nu);
                 most = most.max((old / new).powi(2));
@@ -314,7 +314,7 @@ mod tests {
         let mut cells = [0.0f64; 4];
         for _ in 0..200_000 {
             tsallis.draws = 9;
-            cells[tsallis.draw().arm as usize] += 1.0;
+            cells[tsallis.draw().arm() as usize] += 1.0;
         }
         let expected = |arm: usize| tsallis.shares[arm] * 2e5;
         let chi2: f64 = (0..4).map(|arm| (cells[arm] - expected(arm)).powi(2) / expected(arm)).sum();
@@ -326,7 +326,7 @@ mod tests {
         let mut tsallis = policy(3, 0.3);
         for interval in 1..=5 {
             let pulls: Vec<_> = (0..4).map(|_| tsallis.choose()).collect();
-            assert!(pulls.iter().all(|&pull| pull == pulls[0] && pull.phase == interval));
+            assert!(pulls.iter().all(|&pull| pull == pulls[0] && pull.phase() == interval));
             pulls.iter().for_each(|&pull| tsallis.observe(pull, Reward::MIN));
         }
         assert_eq!(tsallis.released.iter().map(|arm| arm.rewards).sum::<u64>(), 20);

@@ -56,18 +56,18 @@ impl Tally {
     pub fn pull(&mut self, arm: u32) -> Pull {
         self.arms[arm as usize].in_flight += 1;
         self.pulls += 1;
-        Pull { arm, phase: 0, propensity: 1.0 }
+        Pull::new(arm, 0, 1.0)
     }
 
     pub fn observe(&mut self, pull: Pull, reward: Reward) {
-        let arm = &mut self.arms[pull.arm as usize];
+        let arm = &mut self.arms[pull.arm() as usize];
         arm.in_flight -= 1;
         arm.count += 1;
         arm.sum += reward.units();
     }
 
     pub fn cancel(&mut self, pull: Pull) {
-        self.arms[pull.arm as usize].in_flight -= 1;
+        self.arms[pull.arm() as usize].in_flight -= 1;
         self.pulls -= 1;
     }
 
@@ -100,18 +100,18 @@ pub struct Baseline<R> {
 impl<R: Rule> Policy for Baseline<R> {
     fn choose(&mut self) -> Pull {
         let pull = self.tally.pull(self.rule.best(&self.tally));
-        self.rule.changed(&self.tally, pull.arm);
+        self.rule.changed(&self.tally, pull.arm());
         pull
     }
 
     fn observe(&mut self, pull: Pull, reward: Reward) {
         self.tally.observe(pull, reward);
-        self.rule.changed(&self.tally, pull.arm);
+        self.rule.changed(&self.tally, pull.arm());
     }
 
     fn cancel(&mut self, pull: Pull) {
         self.tally.cancel(pull);
-        self.rule.changed(&self.tally, pull.arm);
+        self.rule.changed(&self.tally, pull.arm());
     }
 
     fn arm(&self, arm: u32) -> ArmState {

@@ -77,12 +77,12 @@ impl Policy for Se {
         let wanted = |&at: &usize| self.tally.arms[self.viable[at] as usize].pulls() < self.round;
         let at = (0..self.viable.len()).map(next).find(wanted).unwrap_or(next(0));
         self.cursor = (at + 1) % self.viable.len();
-        Pull { phase: self.phase(), ..self.tally.pull(self.viable[at]) }
+        self.tally.pull(self.viable[at]).in_phase(self.phase())
     }
 
     fn observe(&mut self, pull: Pull, reward: Reward) {
         self.tally.observe(pull, reward);
-        if self.tally.arms[pull.arm as usize].count == self.round && self.viable.binary_search(&pull.arm).is_ok() {
+        if self.tally.arms[pull.arm() as usize].count == self.round && self.viable.binary_search(&pull.arm()).is_ok() {
             self.missing -= 1;
         }
         while self.missing == 0 && !self.decided() {

@@ -131,31 +131,38 @@ impl<I: Index> Least<I> {
     }
 
     /// The arm with the least index, exactly.
+    #[inline]
     fn least(&mut self) -> usize {
         if !self.settled {
-            let mean = self.room.mean(self.room.leader()).max(0.0);
-            let point = self.index.point(mean, self.room.decisions);
-            if point != self.point {
-                for arm in self.computed.drain(..) {
-                    let plan = &mut self.plans[arm as usize];
-                    plan.computed = false;
-                    if self.room.is_live(arm as usize) {
-                        self.order.set(arm as usize, plan.line);
-                    }
-                }
-                self.point = point;
-            }
-            self.order.move_to(point);
-            while !self.plans[self.order.winner()].computed {
-                let arm = self.order.winner();
-                self.compute(arm, point);
-                self.plans[arm].computed = true;
-                self.computed.push(arm as u32);
-                self.order.set(arm, Line::level(self.plans[arm].index));
-            }
-            self.settled = true;
+            self.settle();
         }
         self.order.winner()
+    }
+
+    /// Computes indices until the lowest line is one.
+    #[inline(never)]
+    fn settle(&mut self) {
+        let mean = self.room.mean(self.room.leader()).max(0.0);
+        let point = self.index.point(mean, self.room.decisions);
+        if point != self.point {
+            for arm in self.computed.drain(..) {
+                let plan = &mut self.plans[arm as usize];
+                plan.computed = false;
+                if self.room.is_live(arm as usize) {
+                    self.order.set(arm as usize, plan.line);
+                }
+            }
+            self.point = point;
+        }
+        self.order.move_to(point);
+        while !self.plans[self.order.winner()].computed {
+            let arm = self.order.winner();
+            self.compute(arm, point);
+            self.plans[arm].computed = true;
+            self.computed.push(arm as u32);
+            self.order.set(arm, Line::level(self.plans[arm].index));
+        }
+        self.settled = true;
     }
 
     /// An arm's index changed: until it is computed it stands in front.
@@ -171,14 +178,38 @@ impl<I: Index> Least<I> {
         self.settled = false;
     }
 
+    /// A batch of this arm was released.
+    #[inline(never)]
+    fn released(&mut self, arm: usize) {
+        // Decisions in flight go beyond: their batches double, so that news is early.
+        let total = self.room.total(arm);
+        let size = (self.plans[arm].goal - total).min(self.room.doubling(arm));
+        let plan = &mut self.plans[arm];
+        if size > 0 {
+            self.room.open(arm, size);
+        }
+        // What they do not fill, they do not cover.
+        plan.covered = if plan.pulls < total + size { total } else { plan.covered.max(total) };
+        self.unsettle(arm);
+        for _ in 0..Room::LOOKS {
+            if let Some(faded) = self.room.look_further() {
+                self.unsettle(faded);
+            }
+        }
+    }
+
     /// Is this arm, the first in the race, the one to play? Or do the decisions in flight cover the
     /// batch that it was to be played for, so that the race is another one now?
     #[inline]
     fn goes_on(&mut self, arm: usize, leader: usize, point: f64) -> bool {
+        let plan = &self.plans[arm];
+        plan.pulls < plan.goal || self.goes_further(arm, leader, point)
+    }
+
+    /// The same for an arm that has had all the pulls it was to have.
+    #[inline(never)]
+    fn goes_further(&mut self, arm: usize, leader: usize, point: f64) -> bool {
         let plan = &mut self.plans[arm];
-        if plan.pulls < plan.goal {
-            return true;
-        }
         if plan.covered < plan.goal {
             plan.covered = plan.goal;
             self.unsettle(arm);
@@ -207,19 +238,27 @@ impl<I: Index> Least<I> {
     /// Plays this arm, the policy's choice among these, or another one of them.
     #[inline]
     fn play(&mut self, best: usize, leader: usize, point: f64, among: Option<&[u32]>) -> Pull {
-        let (mut arm, mut propensity) = (best, 1.0);
-        if self.explore.share > 0.0 {
-            let arms = among.unwrap_or(self.room.live.arms());
-            if self.explore.tosses(&mut self.coins) {
-                arm = arms[self.coins.below(arms.len() as u64) as usize] as usize;
-            }
-            let even = if among.is_some() { even_chance(arms, arm as u32) } else { 1.0 / arms.len() as f64 };
-            propensity = self.explore.mix(even, f64::from(u8::from(arm == best)));
-            while !self.goes_on(arm, leader, point) {}
-        }
+        let (arm, propensity) = match self.explore.share > 0.0 {
+            true => self.explore(best, leader, point, among),
+            false => (best, 1.0),
+        };
         self.plans[arm].pulls += 1;
         self.room.decisions += 1;
-        Pull { arm: arm as u32, phase: self.room.releases, propensity }
+        Pull::new(arm as u32, self.room.releases, propensity)
+    }
+
+    /// The arm that plays where some are drawn evenly, and with which chance.
+    #[inline(never)]
+    fn explore(&mut self, best: usize, leader: usize, point: f64, among: Option<&[u32]>) -> (usize, f64) {
+        let arms = among.unwrap_or(self.room.live.arms());
+        let mut arm = best;
+        if self.explore.tosses(&mut self.coins) {
+            arm = arms[self.coins.below(arms.len() as u64) as usize] as usize;
+        }
+        let even = if among.is_some() { even_chance(arms, arm as u32) } else { 1.0 / arms.len() as f64 };
+        let propensity = self.explore.mix(even, f64::from(u8::from(arm == best)));
+        while !self.goes_on(arm, leader, point) {}
+        (arm, propensity)
     }
 }
 
@@ -235,29 +274,14 @@ impl<I: Index> Policy for Least<I> {
 
     #[inline]
     fn observe(&mut self, pull: Pull, reward: Reward) {
-        let arm = pull.arm as usize;
-        if !self.room.collect(arm, reward) {
-            return;
-        }
-        // Decisions in flight go beyond: their batches double, so that news is early.
-        let total = self.room.total(arm);
-        let size = (self.plans[arm].goal - total).min(self.room.doubling(arm));
-        let plan = &mut self.plans[arm];
-        if size > 0 {
-            self.room.open(arm, size);
-        }
-        // What they do not fill, they do not cover.
-        plan.covered = if plan.pulls < total + size { total } else { plan.covered.max(total) };
-        self.unsettle(arm);
-        for _ in 0..Room::LOOKS {
-            if let Some(faded) = self.room.look_further() {
-                self.unsettle(faded);
-            }
+        let arm = pull.arm() as usize;
+        if self.room.collect(arm, reward) {
+            self.released(arm);
         }
     }
 
     fn cancel(&mut self, pull: Pull) {
-        let arm = pull.arm as usize;
+        let arm = pull.arm() as usize;
         let plan = &mut self.plans[arm];
         plan.pulls -= 1;
         if plan.pulls < plan.covered {
@@ -376,7 +400,7 @@ mod tests {
             let in_flight = [0, 0, 300][step as usize / 1000 % 3];
             let settled = policy.settled;
             let pull = policy.choose();
-            let (arm, point) = (pull.arm as usize, policy.point);
+            let (arm, point) = (pull.arm() as usize, policy.point);
             let known = |policy: &Least<I>, arm: usize| !policy.room.evidence(arm).is_empty();
             if !settled && pull.propensity > 0.5 && known(&policy, arm) {
                 checks += 1;
@@ -397,7 +421,7 @@ mod tests {
                 if random.below(20) == 0 {
                     policy.cancel(pull);
                 } else {
-                    let mean = f64::from(pull.arm % 7) / 10.0 + 0.2;
+                    let mean = f64::from(pull.arm() % 7) / 10.0 + 0.2;
                     policy.observe(pull, Reward::from_units((random.unit() < mean) as u32 * Reward::ONE as u32));
                 }
             }
@@ -433,9 +457,9 @@ mod tests {
         for _ in 0..100_000 {
             let (releases, before) = (policy.room.releases, [0, 1].map(|arm| policy.room.total(arm)));
             let pull = policy.choose();
-            policy.observe(pull, Reward::from_units(u32::from(pull.arm == 0) * Reward::ONE as u32));
+            policy.observe(pull, Reward::from_units(u32::from(pull.arm() == 0) * Reward::ONE as u32));
             if policy.room.releases > releases {
-                let arm = pull.arm as usize;
+                let arm = pull.arm() as usize;
                 let (before, after) = (before[arm], policy.room.total(arm));
                 if arm == 0 { leaders.push(after) } else { others.push((after - before) as f64 / before as f64) }
             }

@@ -117,7 +117,7 @@ impl DpMed {
 
     fn play(&mut self, arm: u32, propensity: f64) -> Pull {
         self.room.decisions += 1;
-        Pull { arm, phase: self.room.releases, propensity }
+        Pull::new(arm, self.room.releases, propensity)
     }
 }
 
@@ -139,7 +139,7 @@ impl Policy for DpMed {
 
     #[inline]
     fn observe(&mut self, pull: Pull, reward: Reward) {
-        let arm = pull.arm as usize;
+        let arm = pull.arm() as usize;
         if !self.room.collect(arm, reward) {
             return;
         }

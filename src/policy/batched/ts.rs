@@ -129,7 +129,7 @@ impl LazyTs {
     fn play(&mut self, arm: u32, propensity: f64) -> Pull {
         self.arms[arm as usize].pulls += 1;
         self.decisions += 1;
-        Pull { arm, phase: self.releases, propensity }
+        Pull::new(arm, self.releases, propensity)
     }
 
     /// The one place where rewards become public.
@@ -167,18 +167,18 @@ impl Policy for LazyTs {
 
     #[inline]
     fn observe(&mut self, pull: Pull, reward: Reward) {
-        let batch = &mut self.arms[pull.arm as usize].batch;
+        let batch = &mut self.arms[pull.arm() as usize].batch;
         if batch.collect(reward) && batch.free() == 0 {
-            self.release(pull.arm);
+            self.release(pull.arm());
         }
     }
 
     fn cancel(&mut self, pull: Pull) {
-        let state = &mut self.arms[pull.arm as usize];
+        let state = &mut self.arms[pull.arm() as usize];
         state.pulls -= 1;
         // With a floor under the chances the queue is never asked.
         if state.pulls == 0 && state.live && self.explore.share == 0.0 {
-            self.unplayed.push_back(pull.arm);
+            self.unplayed.push_back(pull.arm());
         }
     }
 
@@ -555,7 +555,7 @@ mod tests {
             let mut policy = LazyTs::new(&config, &mut Seed::new(Some([1; 32])).unwrap()).unwrap();
             for _ in 0..500 {
                 let pull = policy.choose();
-                policy.observe(pull, Reward::from_units(if pull.arm == 0 { Reward::ONE as u32 } else { 0 }));
+                policy.observe(pull, Reward::from_units(if pull.arm() == 0 { Reward::ONE as u32 } else { 0 }));
             }
             let log = 500f64.ln();
             let margin = match policy.noise.law() {

@@ -109,31 +109,31 @@ impl<S: RunningSum> Policy for ContinualUcb<S> {
         self.arms[arm as usize].in_flight += 1;
         self.pulls += 1;
         self.rescore(arm);
-        Pull { arm, phase: 0, propensity: 1.0 }
+        Pull::new(arm, 0, 1.0)
     }
 
     fn observe(&mut self, pull: Pull, reward: Reward) {
         self.released = true;
-        let arm = &mut self.arms[pull.arm as usize];
+        let arm = &mut self.arms[pull.arm() as usize];
         arm.in_flight -= 1;
         // A full sum (a horizon that was too short) takes no more: its last release stands.
         arm.count += u64::from(arm.sum.add(reward.units(), &mut self.noise));
         if self.rule == Rule::EqualNoise {
             for arm in 0..self.arms.len() as u32 {
-                if arm != pull.arm {
+                if arm != pull.arm() {
                     self.arms[arm as usize].sum.add(0, &mut self.noise);
                 }
                 self.rescore(arm);
             }
         } else {
-            self.rescore(pull.arm);
+            self.rescore(pull.arm());
         }
     }
 
     fn cancel(&mut self, pull: Pull) {
-        self.arms[pull.arm as usize].in_flight -= 1;
+        self.arms[pull.arm() as usize].in_flight -= 1;
         self.pulls -= 1;
-        self.rescore(pull.arm);
+        self.rescore(pull.arm());
     }
 
     fn arm(&self, arm: u32) -> ArmState {

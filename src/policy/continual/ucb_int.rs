@@ -313,25 +313,25 @@ impl Policy for DpUcbInt {
         self.arms[arm as usize].in_flight += 1;
         self.pulls += 1;
         self.rescore(arm);
-        Pull { arm, phase: self.phase(), propensity: 1.0 }
+        Pull::new(arm, self.phase(), 1.0)
     }
 
     fn observe(&mut self, pull: Pull, reward: Reward) {
-        let arm = &mut self.arms[pull.arm as usize];
+        let arm = &mut self.arms[pull.arm() as usize];
         arm.in_flight -= 1;
         arm.count += 1;
         *arm.sum += reward.units();
         if arm.count == arm.next {
-            self.release(pull.arm);
+            self.release(pull.arm());
         }
         self.account.answer(&self.schedule);
-        self.rescore(pull.arm);
+        self.rescore(pull.arm());
     }
 
     fn cancel(&mut self, pull: Pull) {
-        self.arms[pull.arm as usize].in_flight -= 1;
+        self.arms[pull.arm() as usize].in_flight -= 1;
         self.pulls -= 1;
-        self.rescore(pull.arm);
+        self.rescore(pull.arm());
     }
 
     fn arm(&self, arm: u32) -> ArmState {
@@ -517,11 +517,11 @@ mod tests {
         for _ in 0..20_000 {
             for (policy, best) in [(&mut good, 0), (&mut bad, 1)] {
                 let pull = policy.choose();
-                let reward = if pull.arm == best { Reward::ONE as u32 } else { 0 };
+                let reward = if pull.arm() == best { Reward::ONE as u32 } else { 0 };
                 policy.observe(pull, Reward::from_units(reward));
             }
             // all answers of one arm
-            let pull = Pull { arm: 0, phase: 0, propensity: 1.0 };
+            let pull = Pull::new(0, 0, 1.0);
             one.arms[0].in_flight += 1;
             one.observe(pull, Reward::MIN);
             assert_eq!(good.privacy(), bad.privacy());

@@ -242,22 +242,22 @@ impl<S: BatchSizes> Policy for ShuffledElimination<S> {
         let open = if self.decided() { &self.viable } else { &self.waiting };
         let arm = open[self.cursor % open.len()];
         self.cursor = (self.cursor + 1) % open.len();
-        Pull { arm, phase: self.phase, propensity: 1.0 }
+        Pull::new(arm, self.phase, 1.0)
     }
 
     /// Simulation: encoder, shuffler and server in one process.
     fn observe(&mut self, pull: Pull, reward: Reward) {
-        if self.road == Some(Road::Shuffler) || self.decided() || !self.is_viable(pull.arm) {
+        if self.road == Some(Road::Shuffler) || self.decided() || !self.is_viable(pull.arm()) {
             return; // it took the other road, or is of no more use: either way it enters no batch
         }
         self.road = Some(Road::Simulation);
         let (plan, next) = (plan_of(&self.plans, self.phase), plan_of(&self.plans, self.phase + 1));
-        let arm = &mut self.arms[pull.arm as usize];
+        let arm = &mut self.arms[pull.arm() as usize];
         if !arm.batch.push(plan, reward, &mut self.random) {
             arm.early.push(next, reward, &mut self.random);
         } else if arm.batch.is_complete(plan) {
             let ones = *arm.batch.ones;
-            self.release(pull.arm, ones);
+            self.release(pull.arm(), ones);
         }
     }
 

@@ -176,7 +176,7 @@ impl DpSe {
     }
 
     fn advance(&mut self) {
-        self.cursor = (self.cursor + 1) % self.viable.len();
+        self.cursor = if self.cursor + 1 == self.viable.len() { 0 } else { self.cursor + 1 };
     }
 
     fn decided(&self) -> bool {
@@ -230,11 +230,11 @@ impl Policy for DpSe {
         let arm = self.viable[self.cursor];
         self.arms[arm as usize].in_flight += 1;
         self.advance();
-        Pull { arm, phase: self.epoch, propensity: 1.0 }
+        Pull::new(arm, self.epoch, 1.0)
     }
 
     fn observe(&mut self, pull: Pull, reward: Reward) {
-        let arm = &mut self.arms[pull.arm as usize];
+        let arm = &mut self.arms[pull.arm() as usize];
         arm.in_flight -= 1;
         self.missing -= u64::from(arm.batch.collect(reward));
         while self.missing == 0 && !self.decided() {
@@ -246,7 +246,7 @@ impl Policy for DpSe {
     }
 
     fn cancel(&mut self, pull: Pull) {
-        let arm = &mut self.arms[pull.arm as usize];
+        let arm = &mut self.arms[pull.arm() as usize];
         arm.in_flight -= 1;
         self.unissued += u64::from(arm.wants_pull());
     }
