@@ -321,7 +321,7 @@ fn the_thresholds_noise_is_missed() {
             pattern(stream.position(|sample| rule.push(sample).unwrap()).map(|at| at / 10))
         }
     };
-    let audit = Audit::pure(4.0, 28_000);
+    let audit = Audit::pure(4.0, 42_000);
     let (honest, missing) = (audit.run(halts(HONEST)), audit.run(halts(NO_THRESHOLD)));
     println!("{honest:?}, without it {missing:?}");
     assert!(!honest.alarm && missing.alarm, "{honest:?} {missing:?}");

@@ -1,7 +1,7 @@
 //! Discrete Gaussian noise: P(X = x) proportional to exp(-x^2/(2 sigma^2)).
 
 use super::Laplace;
-use super::bernoulli::bernoulli_exp;
+use super::exponential::Exponential;
 #[cfg(feature = "test-hooks")]
 use super::hand;
 use super::laplace::ceil_div;
@@ -87,7 +87,8 @@ impl Gaussian {
             let proposed = self.proposal.draw(random);
             let distance = u128::from(proposed.unsigned_abs().abs_diff(self.sigma));
             let variance = u128::from(self.sigma) * u128::from(self.sigma);
-            if bernoulli_exp(random, distance * distance, 2 * variance) {
+            // With chance e^-x is an Exp(1) at least x.
+            if Exponential::draw(random).is_at_least(distance * distance, 2 * variance, random) {
                 return proposed;
             }
         }

@@ -1,6 +1,6 @@
 //! Discrete Laplace noise: P(X = x) proportional to exp(-|x|/scale).
 
-use super::bernoulli::bernoulli_exp_fraction;
+use super::exponential::Exponential;
 #[cfg(feature = "test-hooks")]
 use super::hand;
 use crate::error::{Error, Result};
@@ -70,23 +70,19 @@ impl Laplace {
         self.draw(random)
     }
 
-    /// Canonne, Kamath, Steinke (2020), Algorithm 2.
+    /// Exact inversion: floor(scale * Exp(1)) is geometric with ratio e^(-1/scale), and has a random sign.
+    #[inline]
     pub(super) fn draw(&self, random: &mut Random) -> i64 {
         loop {
-            let fraction = random.below(self.scale);
-            if !bernoulli_exp_fraction(random, fraction.into(), self.scale.into()) {
-                continue;
-            }
-            let mut whole = 0;
-            while bernoulli_exp_fraction(random, 1, 1) {
-                whole += 1;
-            }
-            let magnitude = (fraction + self.scale * whole) as i64;
-            let negative = random.bit();
-            if negative && magnitude == 0 {
+            let bits = random.next_u64();
+            let fraction = random.next_u64();
+            let magnitude = Exponential::new((bits >> 32) as u32, fraction, random).times(self.scale, random);
+            let negative = bits & 1;
+            if magnitude | (negative ^ 1) == 0 {
                 continue; // or zero would come twice as often
             }
-            return if negative { -magnitude } else { magnitude };
+            let sign = (negative as i64).wrapping_neg();
+            return (magnitude as i64 ^ sign) - sign;
         }
     }
 

@@ -1,6 +1,12 @@
 """The known answers of tests/noise.rs, from a second program: ChaCha20 by RFC 8439's block function
-with a 64-bit counter and a zero nonce, fast key erasure, and the samplers, on Python's integers."""
+with a 64-bit counter and a zero nonce, fast key erasure, and the samplers, on 100 decimal digits.
 
+With --table: the table of src/noise/logarithms.rs."""
+
+import sys
+from decimal import Decimal, getcontext
+
+getcontext().prec = 100
 MASK = 2**32 - 1
 
 
@@ -42,49 +48,49 @@ class Random:
     def stream(self):
         return Random([self.u32() for _ in range(8)])
 
-    def below(self, n):
-        if n < 2**64:
-            while True:
-                product = self.u64() * n
-                if product % 2**64 >= 2**64 % n:
-                    return product >> 64
-        shift = 128 - (n - 1).bit_length()
-        while True:
-            wide = self.u64() << 64 | self.u64()
-            if wide >> shift < n:
-                return wide >> shift
-
-    def bernoulli_exp(self, numerator, denominator):
-        for _ in range(numerator // denominator):
-            if not self.fraction(1, 1):
-                return False
-        return self.fraction(numerator % denominator, denominator)
-
-    def fraction(self, numerator, denominator):
-        successes = 0
-        while self.below(denominator * (successes + 1)) < numerator:
-            successes += 1
-        return successes % 2 == 0
+    def exponential(self, bits):
+        """-ln U from 32 bits and 64: the library draws no more unless that leaves something open."""
+        assert bits > 0
+        bits, fraction = 33 - bits.bit_length(), self.u64()
+        return bits * Decimal(2).ln() - (1 + Decimal(fraction) / 2**64).ln()
 
     def laplace(self, scale):
         while True:
-            part = self.below(scale)
-            if not self.fraction(part, scale):
-                continue
-            whole = 0
-            while self.fraction(1, 1):
-                whole += 1
-            size = part + scale * whole
-            negative = self.bit()
-            if not (negative and size == 0):
-                return -size if negative else size
+            word = self.u64()
+            product = scale * self.exponential(word >> 32)
+            size = int(product)
+            slack = Decimal(scale) / 2**57
+            assert slack < product - size < 1 - slack
+            if not (word & 1 and size == 0):
+                return -size if word & 1 else size
 
     def gaussian(self, sigma):
         while True:
             proposed = self.laplace(sigma)
-            if self.bernoulli_exp((abs(proposed) - sigma) ** 2, 2 * sigma * sigma):
+            least = Decimal((abs(proposed) - sigma) ** 2) / (2 * sigma * sigma)
+            coin = self.exponential(self.u32())
+            assert abs(coin - least) > Decimal(2) ** -50
+            if coin >= least:
                 return proposed
 
+
+def table():
+    print("//! Reciprocals and their logarithms: `python3 tests/data/noise.py --table` prints this file.")
+    print()
+    print("/// For the interval about c = (2i + 513)/512: 1/c and ln c, in units of 2^-64, the first rounded down, and")
+    print("/// the logarithm, rounded down, that of the rounded reciprocal.")
+    print("#[rustfmt::skip]")
+    print("pub static LOGARITHMS: [[u64; 2]; 256] = [")
+    for i in range(256):
+        reciprocal = 2**73 // (2 * i + 513)
+        logarithm = int(-(Decimal(reciprocal) / 2**64).ln() * 2**64)
+        print(f"    [{reciprocal:#018x}, {logarithm:#018x}],")
+    print("];")
+
+
+if sys.argv[1:] == ["--table"]:
+    table()
+    sys.exit()
 
 root = Random([int.from_bytes(bytes(range(i, i + 4)), "little") for i in range(0, 32, 4)])
 bits, laplace, gaussian = root.stream(), root.stream(), root.stream()

@@ -1,19 +1,42 @@
-//! Bernoulli(exp(-x)) for rational x, the building block of the exact samplers.
+//! The samplers of Canonne, Kamath and Steinke (2020), a chain of comparisons of uniform integers: slow, and
+//! so plain that the fast ones are tested against them.
 
 use crate::random::Random;
 
-/// True with probability exactly exp(-numerator/denominator).
+/// True with probability exactly exp(-numerator/denominator): their Algorithm 1.
 ///
-/// Canonne, Kamath, Steinke (2020), Algorithm 1. `denominator > 0`, and
-/// `64 * denominator` must fit 127 bits.
-pub fn bernoulli_exp(random: &mut Random, numerator: u128, denominator: u128) -> bool {
+/// `denominator > 0`, and `64 * denominator` must fit 127 bits.
+fn bernoulli_exp(random: &mut Random, numerator: u128, denominator: u128) -> bool {
     exp_with(&mut |n, d| random.below_wide(d) < n, numerator, denominator)
 }
 
-/// The same for a fraction in [0, 1].
-#[inline]
-pub(super) fn bernoulli_exp_fraction(random: &mut Random, numerator: u128, denominator: u128) -> bool {
-    fraction_with(&mut |n, d| random.below_wide(d) < n, numerator, denominator)
+/// Their Algorithm 2.
+pub fn laplace(random: &mut Random, scale: u64) -> i64 {
+    loop {
+        let fraction = random.below(scale);
+        if !bernoulli_exp(random, fraction.into(), scale.into()) {
+            continue;
+        }
+        let mut whole = 0;
+        while bernoulli_exp(random, 1, 1) {
+            whole += 1;
+        }
+        let (magnitude, negative) = ((fraction + scale * whole) as i64, random.bit());
+        if !(negative && magnitude == 0) {
+            return if negative { -magnitude } else { magnitude };
+        }
+    }
+}
+
+/// Their Algorithm 3, with the proposal's scale at sigma.
+pub fn gaussian(random: &mut Random, sigma: u64) -> i64 {
+    loop {
+        let proposed = laplace(random, sigma);
+        let distance = u128::from(proposed.unsigned_abs().abs_diff(sigma));
+        if bernoulli_exp(random, distance * distance, 2 * u128::from(sigma) * u128::from(sigma)) {
+            return proposed;
+        }
+    }
 }
 
 /// exp(-x) as a product of exp(-1) and the exponential of a fraction, from flips of
@@ -42,7 +65,7 @@ fn fraction_with(flip: &mut impl FnMut(u128, u128) -> bool, numerator: u128, den
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::noise::binomial_width;
+    use crate::noise::{Gaussian, Laplace, binomial_width};
     use crate::random::Seed;
 
     /// Walks the tree of all coin flips down to branches of mass `least`: the mass of the leaves
@@ -118,5 +141,44 @@ mod tests {
         let third = (0..20_000).filter(|_| bernoulli_exp(&mut random, 1 << 101, 3 << 101)).count();
         let exact = (-1.0f64 / 3.0).exp();
         assert!((third as f64 - 20_000.0 * exact).abs() <= binomial_width(20_000, exact, 1, 1e-11), "{third}");
+    }
+
+    /// Chi-square of two samples in cells that hold 100 of both at least: over its 1 - 1e-9 quantile.
+    fn two_samples(mut a: impl FnMut() -> i64, mut b: impl FnMut() -> i64, cell: i64) -> f64 {
+        const DRAWS: usize = 200_000;
+        let mut cells = std::collections::BTreeMap::<i64, [f64; 2]>::new();
+        for _ in 0..DRAWS {
+            cells.entry(a().div_euclid(cell)).or_default()[0] += 1.0;
+            cells.entry(b().div_euclid(cell)).or_default()[1] += 1.0;
+        }
+        let (mut chi2, mut freedom, mut rest) = (0.0, 0.0, [0.0; 2]);
+        for [x, y] in cells.into_values() {
+            rest = [rest[0] + x, rest[1] + y];
+            if rest[0] + rest[1] >= 100.0 {
+                chi2 += (rest[0] - rest[1]).powi(2) / (rest[0] + rest[1]);
+                (freedom, rest) = (freedom + 1.0, [0.0; 2]);
+            }
+        }
+        let x = 1e9f64.ln();
+        chi2 / (freedom + 2.0 * f64::sqrt(freedom * x) + 2.0 * x)
+    }
+
+    /// Fails with probability at most 1e-9 each for fresh seeds (Laurent and Massart 2000), and notices a
+    /// scale 6% off.
+    #[test]
+    fn the_fast_samplers_have_the_same_law() {
+        let mut seed = Seed::new(Some([12; 32])).unwrap();
+        let (mut fast, mut slow) = (seed.stream(), seed.stream());
+        for scale in [1u64, 2, 10, 1000, 4_194_305, 1 << 35, 1 << 50] {
+            let cell = (scale / 16).max(1) as i64;
+            let (law, near) = (Laplace::with_scale(scale), Laplace::with_scale(scale - 6 * scale / 100));
+            let ratio = two_samples(|| law.sample(&mut fast), || laplace(&mut slow, scale), cell);
+            assert!(ratio < 1.0, "{scale}: {ratio}");
+            let ratio = two_samples(|| near.sample(&mut fast), || laplace(&mut slow, scale), cell);
+            assert!(ratio > 1.0 || scale < 100, "{scale}: {ratio}");
+            let law = Gaussian::with_sigma(scale);
+            let ratio = two_samples(|| law.sample(&mut fast), || gaussian(&mut slow, scale), cell);
+            assert!(ratio < 1.0, "sigma {scale}: {ratio}");
+        }
     }
 }
