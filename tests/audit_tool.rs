@@ -101,7 +101,7 @@ fn all_sabotage_is_caught() {
     let caught = [
         (HalfNoise, Tsallis, 1.0, 1000),
         (QuarterLater, Tsallis, 1.0, 200),
-        (ReleasedTwice, Tsallis, 2.0, 1500),
+        (ReleasedTwice, Tsallis, 2.0, 4000),
         (Built(SharedNoise), Se, 1.0, 200),
         (Built(UnnoisedMaximum), Se, 1.0, 1000),
         (Built(DuplicateBelieved), Se, 1.0, 400),
@@ -111,7 +111,7 @@ fn all_sabotage_is_caught() {
         (Built(ClosedByArrival), Tsallis, 1.0, 1500),
         (Built(CancelTells), Imed, 1.0, 200),
         (Built(RawWidth), Ts, 1.0, 200),
-        (Built(RawRetired), Imed, 1.0, 200),
+        (Built(RawRetired), Imed, 1.0, 500),
     ];
     for (sabotage, policy, epsilon, runs) in caught {
         assert!(alarms(&case(policy, epsilon, runs).with(sabotage)), "{sabotage:?} of {policy:?}");
