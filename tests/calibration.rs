@@ -146,6 +146,9 @@ fn more_privacy_takes_more_noise() {
             assert!(next <= here * (1.0 + 5e-9), "{epsilon} {n}");
         }
     }
+    // As far as sizes go.
+    let [last, beyond] = [1 << 33, (1 << 33) + 1].map(|coins| delta_of_binomial_shift(coins, 0.5, 1e-5));
+    assert!(last < 0.5 && beyond == 1.0, "{last}");
 }
 
 #[test]

@@ -87,6 +87,10 @@ fn advanced_composition_by_hand() {
     // 10000 * 0.01 tanh(0.005) + sqrt(2 ln(1e6))
     assert!((sums.advanced(1e-6) / 5.7565176031 - 1.0).abs() < 1e-7, "{}", sums.advanced(1e-6));
     assert!((sums.basic() / 100.0 - 1.0).abs() < 1e-12 && sums.basic() >= 100.0);
+    // At no delta there is no bound, but of nothing.
+    for delta in [0.0, -1.0, f64::NAN] {
+        assert_eq!((sums.advanced(delta), composed([]).advanced(delta)), (f64::INFINITY, 0.0));
+    }
 }
 
 #[test]

@@ -92,9 +92,13 @@ fn ln_inverse(delta: f64) -> f64 {
 /// epsilon that was computed to meet delta. O(sqrt(k)) terms a step, some 50 steps; beyond
 /// 2^33 mechanisms the best of the other bounds.
 pub fn optimal(epsilon0: f64, k: u64, delta: f64) -> f64 {
-    let basic = if k == 1 { epsilon0 } else { k as f64 * epsilon0 * UP };
-    if k == 0 || delta.is_nan() || delta <= 0.0 || !basic.is_finite() || basic <= 0.0 {
-        return if k == 0 { 0.0 } else { basic };
+    let basic = match k {
+        0 => 0.0,
+        1 => epsilon0,
+        _ => k as f64 * epsilon0 * UP,
+    };
+    if delta.is_nan() || delta <= 0.0 || !basic.is_finite() || basic <= 0.0 {
+        return basic;
     }
     if k > MAX_TRIALS {
         let k = k as f64;
