@@ -15,6 +15,7 @@ use chacha20::variants::Legacy;
 use chacha20::{ChaChaCore, R20};
 use rand_core::SeedableRng;
 use rand_core::block::Generator;
+use std::hint::black_box;
 use zeroize::Zeroizing;
 
 /// The root of a handle's randomness; hands out independent streams.
@@ -132,8 +133,15 @@ impl Random {
 }
 
 impl Block {
+    #[cold]
     #[inline(never)]
     fn refill(&mut self) {
+        self.turn();
+        sweep();
+    }
+
+    #[inline(never)]
+    fn turn(&mut self) {
         let mut key = Zeroizing::new([0; 4 * KEY]);
         let bytes = self.words[..KEY].iter().flat_map(|word| word.to_le_bytes());
         key.iter_mut().zip(bytes).for_each(|(place, byte)| *place = byte);
@@ -141,6 +149,13 @@ impl Block {
         ChaChaCore::<R20, Legacy>::from_seed(*key).generate(&mut self.words);
         self.used = KEY;
     }
+}
+
+/// Overwrites the stack below the caller, where a callee was handed a key by value: whether that leaves a copy
+/// is the compiler's choice.
+#[inline(never)]
+fn sweep() {
+    black_box(&mut [0u64; 256]);
 }
 
 impl std::fmt::Debug for Random {
