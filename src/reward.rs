@@ -126,6 +126,15 @@ mod tests {
         assert_eq!(money.width_from_unit(0.5), 4.0);
     }
 
+    #[test]
+    fn bits_are_the_two_ends_and_nothing_else() {
+        let bits = RewardRange::new(-1.0, 3.0, 20, true).unwrap().of_bits();
+        assert_eq!([-1.0, 3.0].map(|end| bits.quantize(end).unwrap().units()), [0, Reward::ONE]);
+        for other in [0.0, 1.0, 2.999, 3.001, 7.0, -2.0] {
+            assert_eq!(bits.quantize(other).err(), Some(Error::InvalidReward), "{other}");
+        }
+    }
+
     /// The nearest step, ties up, as `round` has it: at ties, beside them and anywhere.
     #[test]
     fn rounding_is_that_of_round() {
