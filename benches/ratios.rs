@@ -24,7 +24,8 @@ fn main() {
         (case.make)()(rounds.parse().expect("a number"));
         return;
     }
-    let wanted = |name: &str| !arguments[1..].iter().any(|a| !a.starts_with('-') && !name.contains(a.as_str()));
+    let parts: Vec<_> = arguments[1..].iter().filter(|argument| !argument.starts_with('-')).collect();
+    let wanted = |name: &str| parts.is_empty() || parts.iter().any(|part| name.contains(part.as_str()));
     if arguments[1..].iter().any(|argument| argument == "--test") {
         return cases().iter().for_each(|case| (case.make)()(1000));
     }

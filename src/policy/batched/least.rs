@@ -5,7 +5,8 @@
 //! function of one public number x (the leading mean; the time), and has a line that is nowhere above
 //! it. Arms are kept by these lines in a [`Tournament`]; the lowest one's index is computed and put in
 //! its place, until the lowest is an index. So a batch's end costs a few indices and O(log K), and
-//! every other decision O(1).
+//! every other decision O(1). Where more than a hundred are needed, which happens among thousands of arms, the
+//! next decisions compute the rest and play the leading arm meanwhile: none of them stalls.
 //!
 //! **Batches.** An arm that comes first is played until its `goal`: the end of the batch that the
 //! index asks for.
@@ -58,8 +59,9 @@ pub struct Least<I> {
     order: Tournament,
     /// Whose indices are.
     computed: Vec<u32>,
-    /// The point that they were computed at.
+    /// The point now, and are these indices of an earlier one?
     point: f64,
+    stale: bool,
     /// The lowest line is an index.
     settled: bool,
 }
@@ -76,12 +78,12 @@ struct Plan {
     at: f64,
     index: f64,
     line: Line,
-    /// Is it among the computed ones?
-    computed: bool,
+    /// Where it stands among the computed ones, if it does.
+    place: Option<u32>,
 }
 
 impl Plan {
-    const NEW: Plan = Plan { pulls: 0, covered: 0, goal: 0, at: f64::NAN, index: 0.0, line: FIRST, computed: false };
+    const NEW: Plan = Plan { pulls: 0, covered: 0, goal: 0, at: f64::NAN, index: 0.0, line: FIRST, place: None };
 }
 
 /// Arms that nothing is known of come before all others, and when decisions in flight cover their first
@@ -92,6 +94,9 @@ fn last(covered: f64) -> Line {
 }
 
 impl<I: Index> Least<I> {
+    /// Indices computed, or put back, at one decision.
+    const AT_ONCE: usize = 128;
+
     pub fn with_index(index: I, config: &Config, seed: &mut Seed) -> Result<Least<I>> {
         let arms = config.arms as usize;
         Ok(Least {
@@ -103,6 +108,7 @@ impl<I: Index> Least<I> {
             order: Tournament::new(arms, FIRST)?,
             computed: room(arms)?,
             point: f64::NAN,
+            stale: false,
             settled: false,
         })
     }
@@ -130,51 +136,63 @@ impl<I: Index> Least<I> {
         (plan.at, plan.index, plan.line) = (point, index, line);
     }
 
-    /// The arm with the least index, exactly.
+    /// The arm with the least index, exactly; or the leader, while it is not known yet.
     #[inline]
     fn least(&mut self) -> usize {
         if !self.settled {
             self.settle();
         }
-        self.order.winner()
+        if self.settled { self.order.winner() } else { self.room.leader() }
     }
 
-    /// Computes indices until the lowest line is one.
+    /// Computes indices until the lowest line is one. No more of them than [`AT_ONCE`](Self::AT_ONCE): nobody
+    /// waits for long, and the next decision goes on.
     #[inline(never)]
     fn settle(&mut self) {
         let mean = self.room.mean(self.room.leader()).max(0.0);
         let point = self.index.point(mean, self.room.decisions);
         if point != self.point {
-            for arm in self.computed.drain(..) {
-                let plan = &mut self.plans[arm as usize];
-                plan.computed = false;
-                if self.room.is_live(arm as usize) {
-                    self.order.set(arm as usize, plan.line);
-                }
-            }
-            self.point = point;
+            (self.point, self.stale) = (point, true);
+            self.order.move_to(point);
         }
-        self.order.move_to(point);
-        while !self.plans[self.order.winner()].computed {
+        for _ in 0..Self::AT_ONCE {
+            if self.stale {
+                match self.computed.last() {
+                    Some(&arm) => self.forget(arm as usize),
+                    None => self.stale = false,
+                }
+                continue;
+            }
             let arm = self.order.winner();
+            if self.plans[arm].place.is_some() {
+                self.settled = true;
+                return;
+            }
             self.compute(arm, point);
-            self.plans[arm].computed = true;
+            self.plans[arm].place = Some(self.computed.len() as u32);
             self.computed.push(arm as u32);
             self.order.set(arm, Line::level(self.plans[arm].index));
         }
-        self.settled = true;
+    }
+
+    /// A computed index gives its place to the line below it.
+    fn forget(&mut self, arm: usize) {
+        if let Some(place) = self.plans[arm].place.take() {
+            self.computed.swap_remove(place as usize);
+            if let Some(&moved) = self.computed.get(place as usize) {
+                self.plans[moved as usize].place = Some(place);
+            }
+        }
+        if self.room.is_live(arm) {
+            self.order.set(arm, self.plans[arm].line);
+        }
     }
 
     /// An arm's index changed: until it is computed it stands in front.
     fn unsettle(&mut self, arm: usize) {
         let plan = &mut self.plans[arm];
         (plan.at, plan.line) = (f64::NAN, FIRST);
-        if self.room.is_live(arm) {
-            self.order.set(arm, FIRST);
-        }
-        if std::mem::take(&mut plan.computed) {
-            self.computed.retain(|&other| other as usize != arm);
-        }
+        self.forget(arm);
         self.settled = false;
     }
 
@@ -402,7 +420,7 @@ mod tests {
             let pull = policy.choose();
             let (arm, point) = (pull.arm() as usize, policy.point);
             let known = |policy: &Least<I>, arm: usize| !policy.room.evidence(arm).is_empty();
-            if !settled && pull.propensity > 0.5 && known(&policy, arm) {
+            if !settled && policy.settled && pull.propensity > 0.5 && known(&policy, arm) {
                 checks += 1;
                 let index = |arm: usize| policy.index.at(&policy.evidence(arm), point).0;
                 let least = index(arm);
@@ -444,6 +462,28 @@ mod tests {
             plays_the_least(Least::with_index(Chernoff::new(true), &config, &mut seed).unwrap(), &mut random);
             plays_the_least(Least::with_index(Optimist::new(epsilon), &config, &mut seed).unwrap(), &mut random);
         }
+    }
+
+    /// Among thousands of arms no decision computes or puts back more than it may, the leading arm plays while
+    /// the least index is not known, and that is seldom.
+    #[test]
+    fn nobody_waits_for_thousands_of_indices() {
+        let mut seed = Seed::new(Some([3; 32])).unwrap();
+        let mut policy = Least::with_index(Chernoff::new(true), &Config::new(5000, 1.0), &mut seed).unwrap();
+        let mut random = seed.stream();
+        let (mut unsettled, mut most) = (0, 0);
+        for _ in 0..200_000 {
+            let before = policy.computed.len();
+            let pull = policy.choose();
+            if !policy.settled {
+                unsettled += 1;
+                assert_eq!(pull.arm() as usize, policy.room.leader());
+            }
+            most = most.max(policy.computed.len().abs_diff(before));
+            let click = random.unit() < 0.2 + 0.5 * f64::from(pull.arm()) / 5000.0;
+            policy.observe(pull, Reward::from_units(u32::from(click) * Reward::ONE as u32));
+        }
+        assert!(most <= Least::<Chernoff>::AT_ONCE && (1..10_000).contains(&unsettled), "{most} {unsettled}");
     }
 
     /// The first batch of every arm in turn, ceil(1/eps); then the leader quadruples, and another arm's
