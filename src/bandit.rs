@@ -10,7 +10,7 @@ use crate::random::Seed;
 use crate::reward::{Reward, RewardRange};
 use crate::shuffle::Params;
 use crate::snapshot::{Kind, Reader, Writer, ensure};
-use crate::table::Table;
+use crate::table::{self, Table};
 use std::sync::{Mutex, MutexGuard};
 
 /// One answer to "which arm?".
@@ -116,7 +116,8 @@ impl Bandit {
     /// from it by [`restore`](Self::restore) loses the open batches, and every decision in flight expires.
     ///
     /// # Errors
-    /// `Unsupported` by policies whose state is not all released; `Poisoned` after an internal failure.
+    /// `Unsupported` by policies whose state is not all released; `NoMemory`; `Poisoned` after an internal
+    /// failure.
     pub fn snapshot(&self) -> Result<Vec<u8>> {
         let inner = self.lock()?;
         let mut to = Writer::new(Kind::Bandit);
@@ -126,12 +127,13 @@ impl Bandit {
         to.u32(self.lives);
         let counts = inner.engine.counts();
         [counts.decisions, counts.answered, counts.cancelled].into_iter().for_each(|count| to.u64(count));
-        let mut pulls = inner.pulls.to_vec();
+        let mut pulls = table::room(inner.pulls.len())?;
+        pulls.extend_from_slice(&inner.pulls);
         inner.engine.pending().for_each(|pull| pulls[pull.arm() as usize] -= 1);
         to.u32(pulls.len() as u32);
         pulls.into_iter().for_each(|count| to.u64(count));
         inner.policy.save(&mut to)?;
-        Ok(to.finish())
+        to.finish()
     }
 
     /// Goes on from a [`snapshot`](Self::snapshot), with the configuration that is in it and fresh entropy:

@@ -31,23 +31,37 @@ pub enum Kind {
 }
 
 /// A snapshot in the making.
-pub struct Writer(Vec<u8>);
+pub struct Writer {
+    bytes: Vec<u8>,
+    /// There was no memory for some.
+    cut: bool,
+}
 
 impl Writer {
     pub fn new(kind: Kind) -> Writer {
-        Writer([&MAGIC[..], &[VERSION, kind as u8]].concat())
+        let mut writer = Writer { bytes: Vec::new(), cut: false };
+        writer.put(MAGIC);
+        writer.put(&[VERSION, kind as u8]);
+        writer
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        self.cut |= self.bytes.try_reserve(bytes.len()).is_err();
+        if !self.cut {
+            self.bytes.extend_from_slice(bytes);
+        }
     }
 
     pub fn u8(&mut self, value: u8) {
-        self.0.push(value);
+        self.put(&[value]);
     }
 
     pub fn u32(&mut self, value: u32) {
-        self.0.extend(value.to_le_bytes());
+        self.put(&value.to_le_bytes());
     }
 
     pub fn u64(&mut self, value: u64) {
-        self.0.extend(value.to_le_bytes());
+        self.put(&value.to_le_bytes());
     }
 
     pub fn f32(&mut self, value: f32) {
@@ -58,10 +72,12 @@ impl Writer {
         self.u64(value.to_bits());
     }
 
-    pub fn finish(mut self) -> Vec<u8> {
-        let checksum = crc32fast::hash(&self.0);
+    /// # Errors
+    /// `NoMemory`.
+    pub fn finish(mut self) -> Result<Vec<u8>> {
+        let checksum = crc32fast::hash(&self.bytes);
         self.u32(checksum);
-        self.0
+        if self.cut { Err(Error::NoMemory) } else { Ok(self.bytes) }
     }
 }
 
@@ -157,7 +173,7 @@ mod tests {
         writer.u64(3);
         writer.f32(0.5);
         writer.f64(f64::NAN);
-        let bytes = writer.finish();
+        let bytes = writer.finish().unwrap();
         let read = |bytes: &[u8]| -> Result<()> {
             let mut reader = Reader::new(bytes, Kind::Bandit)?;
             ensure(reader.bool()? && reader.u32()? == 2 && reader.u64()? == 3)?;
@@ -181,7 +197,7 @@ mod tests {
         let mut writer = Writer::new(Kind::Bandit);
         writer.u32(u32::MAX);
         writer.u64(0);
-        let bytes = writer.finish();
+        let bytes = writer.finish().unwrap();
         assert_eq!(Reader::new(&bytes, Kind::Bandit).unwrap().length(1), Err(Error::Corrupt));
         let mut reader = Reader::new(&bytes, Kind::Bandit).unwrap();
         assert_eq!(reader.length(0), Ok(u32::MAX as usize));

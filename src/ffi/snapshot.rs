@@ -14,7 +14,7 @@ use crate::error::Error;
 /// some 100 bytes, and for each arm 9 to 210 (dpb_new_imed, dpb_new_klucb, dpb_new_med), 17 (dpb_new_ts), 25
 /// (dpb_new_se), which may grow between two calls. May allocate.
 /// Returns DPB_OK; DPB_NULL; DPB_BUFFER_TOO_SMALL (only len written); DPB_UNSUPPORTED (policies whose state
-/// is not all released); DPB_POISONED. Any thread.
+/// is not all released); DPB_NO_MEMORY; DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_snapshot(
