@@ -1,0 +1,44 @@
+//! The fuzz target on the kept corpus and on random bytes. What guides it by coverage is tests/fuzz.
+
+#[path = "fuzz/calls.rs"]
+mod calls;
+mod support;
+
+use dpb::Seed;
+use std::path::PathBuf;
+
+/// Programs that a guided run kept, for what they reach.
+#[test]
+fn the_corpus() {
+    let corpus = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("data/fuzz");
+    let mut played = 0;
+    for entry in std::fs::read_dir(corpus).unwrap() {
+        let path = entry.unwrap().path();
+        eprintln!("{}", path.display()); // shown where it fails
+        calls::run(&std::fs::read(path).unwrap());
+        played += 1;
+    }
+    assert!(played > 0);
+}
+
+/// Of up to 400 bytes, each from its number.
+#[test]
+fn random_programs() {
+    for number in 0..3000 {
+        let mut seed = [8; 32];
+        seed[..8].copy_from_slice(&u64::to_le_bytes(number));
+        let mut random = Seed::new(Some(seed)).unwrap().stream();
+        let length = 1 + random.below(400) as usize;
+        let bytes: Vec<u8> = (0..length).map(|_| random.next_u32() as u8).collect();
+        if let Err(panic) = std::panic::catch_unwind(|| calls::run(&bytes)) {
+            eprintln!("program {number}: {bytes:?}");
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+#[test]
+fn every_function_is_called() {
+    let source = std::fs::read_to_string(support::root().join("tests/fuzz/calls.rs")).unwrap();
+    assert_eq!(support::unused(&support::without_comments(&source), ""), [""; 0]);
+}

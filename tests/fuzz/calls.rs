@@ -1,0 +1,1071 @@
+//! Bytes as a sequence of calls over the whole C interface, beside a model that remembers everything.
+//! Whatever the calls are:
+//! * each status is one that its function's comment names; DPB_POISONED, a panic inside, is none of them;
+//! * a refused call writes no output and changes nothing that can be read but one count of refusals;
+//! * counts, pulls and the fate of every ticket are the model's: each decision ends once;
+//! * what is spent only grows, and stays within epsilon;
+//! * a snapshot that is restored reads the same, and so does the snapshot of that; altered bytes with a fitting
+//!   checksum give a status, or a handle that keeps all this.
+#![allow(unsafe_op_in_unsafe_fn)] // every call below is one that a C program could make
+
+use dpb::ffi::*;
+use std::collections::HashMap;
+use std::ffi::{CStr, c_char};
+use std::mem::{offset_of, zeroed};
+use std::ptr::{null, null_mut};
+use std::sync::OnceLock;
+
+/// Runs the program that these bytes are. Panics where one of the promises is broken.
+pub fn run(bytes: &[u8]) {
+    let mut world = World { bytes: Bytes(bytes), bandits: Vec::new(), counter: None, stopping: None, shuffler: None };
+    // SAFETY: pointers are NULL or valid below, sizes are true, and what is freed is not used again.
+    unsafe {
+        while !world.bytes.0.is_empty() {
+            world.step();
+        }
+        world.free();
+    }
+}
+
+struct Bytes<'a>(&'a [u8]);
+
+impl Bytes<'_> {
+    /// The next one; zeros for ever behind the last.
+    fn byte(&mut self) -> u8 {
+        let (&byte, rest) = self.0.split_first().unwrap_or((&0, &[]));
+        self.0 = rest;
+        byte
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        usize::from(self.byte()) % n.max(1)
+    }
+
+    /// True for one byte in n.
+    fn once_in(&mut self, n: usize) -> bool {
+        self.below(n) == n - 1
+    }
+
+    fn pick<T: Copy>(&mut self, values: &[T]) -> T {
+        values[self.below(values.len())]
+    }
+
+    fn number(&mut self) -> u64 {
+        u64::from_le_bytes(std::array::from_fn(|_| self.byte()))
+    }
+}
+
+type Constructor = unsafe extern "C" fn(*const dpb_config, *mut *mut dpb_bandit, *mut dpb_error) -> dpb_status;
+
+const CONSTRUCTORS: &[Constructor] = &[
+    dpb_new,
+    dpb_new_imed,
+    dpb_new_klucb,
+    dpb_new_med,
+    dpb_new_ts,
+    dpb_new_se,
+    dpb_new_ucb_bound,
+    dpb_new_ucb,
+    dpb_new_ucb_int,
+    dpb_new_private_ucb,
+    dpb_new_lap,
+    dpb_new_exp3_lap,
+    dpb_new_exp3_tau,
+    dpb_new_tsallis,
+    dpb_new_sdp_ae,
+    dpb_new_vb_sdp_ae,
+    dpb_new_ldp_ucb,
+    dpb_new_ldp_klucb,
+    dpb_new_nonprivate_ucb1,
+    dpb_new_nonprivate_klucb,
+    dpb_new_nonprivate_imed,
+    dpb_new_nonprivate_se,
+    dpb_new_nonprivate_exp3,
+];
+
+const SEED: [u8; 32] = [7; 32];
+
+/// Numbers that are at an end of something.
+const ODD: &[f64] = &[0.0, 1.0, -1.0, f64::NAN, f64::INFINITY, 1e-300, 1e300, 0.5, 5e-324, -0.0];
+
+/// The status, if its function may return it.
+#[track_caller]
+fn one_of(status: dpb_status, allowed: &[dpb_status]) -> dpb_status {
+    // SAFETY: a static string.
+    let name = unsafe { CStr::from_ptr(dpb_status_name(status)) };
+    assert!(allowed.contains(&status), "{name:?} is none of {allowed:?}");
+    status
+}
+
+/// A handle or a reason, told in words.
+#[track_caller]
+unsafe fn made<H>(status: dpb_status, handle: *mut H, error: &dpb_error) -> Option<*mut H> {
+    assert_eq!(status == DPB_OK, !handle.is_null());
+    if status != DPB_OK {
+        assert_eq!(error.status, status);
+        let text = CStr::from_ptr(error.message.as_ptr()).to_str().unwrap();
+        assert!(!text.is_empty() && error.message[251] == 0);
+    }
+    (status == DPB_OK).then_some(handle)
+}
+
+unsafe fn no_error() -> dpb_error {
+    dpb_error { status: -1, message: [1; 252] }
+}
+
+/// What became of a decision.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Fate {
+    Open,
+    Held,
+    Done,
+    Gone,
+}
+
+/// What a handle must have counted, with no ring and no cleverness. None for altered snapshots.
+struct Model {
+    window: usize,
+    /// Decisions back to the one that the next one ends.
+    depth: usize,
+    log: Vec<(dpb_decision, Fate)>,
+    /// Decisions of earlier lives, then what became of all.
+    before: u64,
+    answered: u64,
+    cancelled: u64,
+    expired: u64,
+    pulls: Vec<u64>,
+    retired: Vec<bool>,
+    epsilon: f64,
+}
+
+impl Model {
+    fn before_select(&mut self) {
+        let Some(due) = self.log.len().checked_sub(self.depth) else { return };
+        let (decision, fate) = self.log[due];
+        match fate {
+            Fate::Held => self.answered += 1,
+            Fate::Open if self.window > 0 => self.answered += 1,
+            Fate::Open => {
+                self.expired += 1;
+                self.pulls[decision.arm as usize] -= 1;
+            }
+            Fate::Done | Fate::Gone => {}
+        }
+        self.log[due].1 = Fate::Gone;
+    }
+
+    fn selected(&mut self, decision: dpb_decision) {
+        assert!(!self.retired[decision.arm as usize], "a retired arm");
+        self.pulls[decision.arm as usize] += 1;
+        self.log.push((decision, Fate::Open));
+    }
+
+    /// What must be said of a ticket, DPB_OK if it may be answered, or cancelled.
+    fn verdict(&self, ticket: u64, cancel: bool) -> dpb_status {
+        match self.log.iter().rev().find(|(decision, _)| decision.ticket == ticket) {
+            None => DPB_UNKNOWN_TICKET,
+            Some((_, Fate::Open)) => DPB_OK,
+            Some((_, Fate::Held)) if cancel => DPB_OK, // that it was there is not told
+            Some((_, Fate::Held | Fate::Done)) => DPB_DUPLICATE,
+            Some((_, Fate::Gone)) => DPB_EXPIRED,
+        }
+    }
+
+    fn ended(&mut self, ticket: u64, cancel: bool) {
+        let window = self.window > 0;
+        let (decision, fate) = self.log.iter_mut().rev().find(|(decision, _)| decision.ticket == ticket).unwrap();
+        *fate = if window && !cancel { Fate::Held } else { Fate::Done };
+        if cancel {
+            self.cancelled += 1;
+            self.pulls[decision.arm as usize] -= 1;
+        } else if !window {
+            self.answered += 1;
+        }
+    }
+}
+
+/// All that can be read of a handle, comparable: bits of numbers.
+#[derive(Clone, PartialEq, Debug)]
+struct Seen {
+    report: [u64; 11],
+    arms: Vec<[u64; 5]>,
+    best: Option<u32>,
+    refusals: [u64; 4],
+}
+
+struct Player {
+    handle: *mut dpb_bandit,
+    model: Option<Model>,
+    config: dpb_config,
+    seen: Seen,
+    /// Of this life, of other handles, and made up.
+    tickets: Vec<u64>,
+}
+
+unsafe fn report(handle: *const dpb_bandit) -> dpb_report {
+    let mut report: dpb_report = zeroed();
+    report.struct_size = size_of::<dpb_report>() as u32;
+    assert_eq!(dpb_report_read(handle, &raw mut report), DPB_OK);
+    report
+}
+
+unsafe fn arms(handle: *const dpb_bandit) -> Vec<dpb_arm> {
+    let mut n = usize::MAX;
+    assert_eq!(dpb_arms_read(handle, null_mut(), 0, &raw mut n), DPB_BUFFER_TOO_SMALL);
+    let mut arms = vec![dpb_arm::default(); n];
+    assert_eq!(dpb_arms_read(handle, arms.as_mut_ptr(), n, &raw mut n), DPB_OK);
+    arms
+}
+
+impl Seen {
+    unsafe fn of(handle: *const dpb_bandit) -> Seen {
+        let r = report(handle);
+        let arms: Vec<_> = arms(handle)
+            .into_iter()
+            .map(|a| {
+                assert!(
+                    !a.mean.is_infinite() && !a.width.is_infinite() && (a.width.is_nan() || a.width >= 0.0),
+                    "{} {}",
+                    a.mean,
+                    a.width
+                );
+                assert!(a.effective_pulls >= 0.0 && a.active < 2 && a.reserved == 0 && a.spare == [0.0; 3]);
+                [a.mean.to_bits(), a.width.to_bits(), a.pulls, a.active.into(), a.effective_pulls.to_bits()]
+            })
+            .collect();
+        assert_eq!(r.decisions - r.answered - r.cancelled - r.expired, r.pending.into());
+        assert!(r.epsilon_spent >= 0.0 && r.delta_spent >= 0.0 && r.is_private < 2);
+        let active = arms.iter().map(|arm| arm[3]).sum::<u64>();
+        assert_eq!(active, r.arms_active.into());
+        let mut refused: dpb_diagnostics = zeroed();
+        refused.struct_size = size_of::<dpb_diagnostics>() as u32;
+        assert_eq!(dpb_diagnostics_read(handle, &raw mut refused), DPB_OK);
+        let mut best = u32::MAX;
+        let decided = one_of(dpb_best_arm(handle, &raw mut best), &[DPB_OK, DPB_NOT_READY]) == DPB_OK;
+        assert!(if decided { (best as usize) < arms.len() } else { best == u32::MAX });
+        Seen {
+            report: [
+                r.decisions,
+                r.answered,
+                r.cancelled,
+                r.expired,
+                r.epsilon_spent.to_bits(),
+                r.delta_spent.to_bits(),
+                r.phase.into(),
+                r.arms_active.into(),
+                r.is_private.into(),
+                r.policy.into(),
+                r.changes_detected,
+            ],
+            arms,
+            best: decided.then_some(best),
+            refusals: [refused.duplicates, refused.late, refused.rejected, refused.unknown],
+        }
+    }
+
+    /// What a restored handle keeps: nothing that was in flight, and no count of refusals.
+    fn learned(&self) -> Vec<[u64; 4]> {
+        self.arms.iter().map(|a| [a[0], a[1], a[3], a[4]]).collect()
+    }
+}
+
+impl Player {
+    unsafe fn new(handle: *mut dpb_bandit, config: dpb_config, exact: bool) -> Player {
+        let (report, arms) = (report(handle), arms(handle));
+        let (capacity, window) = (config.pending_capacity, config.answer_window);
+        let depth = if window > 0 { window } else { capacity.next_power_of_two() } as usize;
+        let model = exact.then(|| Model {
+            window: window as usize,
+            depth,
+            log: Vec::new(),
+            before: report.decisions,
+            answered: report.answered,
+            cancelled: report.cancelled,
+            expired: report.expired,
+            pulls: arms.iter().map(|arm| arm.pulls).collect(),
+            retired: arms.iter().map(|arm| arm.active == 0).collect(),
+            epsilon: config.epsilon,
+        });
+        let played = report.decisions - report.cancelled - report.expired;
+        assert!(report.pending == 0 && (!exact || arms.iter().map(|arm| arm.pulls).sum::<u64>() == played));
+        Player { handle, model, config, seen: Seen::of(handle), tickets: Vec::new() }
+    }
+
+    /// After a call that was refused, or done, with these refusals of duplicates, late, bad and unknown.
+    #[track_caller]
+    unsafe fn after(&mut self, done: bool, refusals: [u64; 4]) {
+        let now = Seen::of(self.handle);
+        let mut expected = self.seen.refusals;
+        expected.iter_mut().zip(refusals).for_each(|(sum, more)| *sum += more);
+        assert_eq!(now.refusals, expected);
+        if !done {
+            self.seen.refusals = expected;
+            assert_eq!(now, self.seen, "a refused call changed something");
+        }
+        let spent = |seen: &Seen| f64::from_bits(seen.report[4]);
+        assert!(spent(&now) >= spent(&self.seen), "epsilon is never given back");
+        if let Some(model) = &self.model {
+            let decisions = model.before + model.log.len() as u64;
+            assert_eq!(now.report[..4], [decisions, model.answered, model.cancelled, model.expired]);
+            assert!(now.arms.iter().map(|arm| arm[2]).eq(model.pulls.iter().copied()), "{now:?} {:?}", model.pulls);
+            assert!(spent(&now) <= model.epsilon * (1.0 + 1e-9) || spent(&now) == f64::INFINITY);
+        }
+        self.seen = now;
+    }
+
+    /// A decision that was handed out.
+    fn take(&mut self, decision: dpb_decision) {
+        let chance = decision.propensity;
+        assert!(chance.is_nan() || (chance > 0.0 && chance <= 1.0 + 1e-9), "{chance}");
+        assert!((decision.arm as usize) < self.seen.arms.len());
+        self.tickets.push(decision.ticket);
+        if let Some(model) = &mut self.model {
+            let (node, ours) = (u64::from(dpb_ticket_node(decision.ticket)), self.config.node);
+            assert!(node == ours || !(1..0x1_0000).contains(&ours));
+            model.selected(decision);
+        }
+    }
+
+    /// What an answer or a cancellation may come to; of an altered handle not even the range is known.
+    fn expected(&self, ticket: u64, good: Option<bool>, cancel: bool) -> Vec<dpb_status> {
+        let Some(model) = &self.model else {
+            return vec![DPB_OK, DPB_UNKNOWN_TICKET, DPB_DUPLICATE, DPB_EXPIRED, DPB_INVALID_REWARD];
+        };
+        let verdict = model.verdict(ticket, cancel);
+        match good {
+            Some(true) => vec![verdict],
+            Some(false) => vec![DPB_INVALID_REWARD],
+            None => vec![verdict, DPB_INVALID_REWARD],
+        }
+    }
+
+    fn ended(&mut self, status: dpb_status, ticket: u64, cancel: bool) {
+        if let Some(model) = &mut self.model
+            && status == DPB_OK
+        {
+            model.ended(ticket, cancel);
+        }
+    }
+
+    /// A reward, and whether it must be taken, or refused; None for what depends on the grid.
+    fn reward(&self, bytes: &mut Bytes) -> (f64, Option<bool>) {
+        let (low, high) = (self.config.reward_min, self.config.reward_max);
+        match bytes.below(8) {
+            0..=2 => (low, Some(true)),
+            3..=5 => (high, Some(true)),
+            6 => (low / 2.0 + high / 2.0, None),
+            _ => match bytes.pick(&[f64::NAN, f64::INFINITY, f64::NEG_INFINITY, f64::MAX, f64::MIN, 7.0]) {
+                bad if !bad.is_finite() => (bad, Some(false)),
+                out => (out, None),
+            },
+        }
+    }
+
+    fn ticket(&self, bytes: &mut Bytes) -> u64 {
+        match bytes.below(16) {
+            0 => bytes.number(),
+            1 => self.tickets.last().map_or(0, |ticket| ticket ^ 1 << bytes.below(64)),
+            _ => {
+                // The latest are the likeliest.
+                let back = bytes.below(64.min(self.tickets.len()));
+                self.tickets.iter().rev().nth(back).copied().unwrap_or(0)
+            }
+        }
+    }
+}
+
+/// Which count of refusals a status is in.
+fn refusal(status: dpb_status) -> [u64; 4] {
+    [DPB_DUPLICATE, DPB_EXPIRED, DPB_INVALID_REWARD, DPB_UNKNOWN_TICKET].map(|counted| (status == counted).into())
+}
+
+struct World<'a> {
+    bytes: Bytes<'a>,
+    bandits: Vec<Player>,
+    counter: Option<Counter>,
+    stopping: Option<Stopping>,
+    shuffler: Option<Shuffler>,
+}
+
+struct Counter {
+    handle: *mut dpb_counter,
+    /// How many values it takes.
+    most: u64,
+    values: u64,
+}
+
+struct Stopping {
+    handle: *mut dpb_stopping,
+    range: f64,
+    halted: bool,
+}
+
+struct Shuffler {
+    handle: *mut dpb_shuffler,
+    plan: dpb_shuffle_params,
+    messages: u32,
+    ones: usize,
+}
+
+const NO_DECISION: dpb_decision = dpb_decision { ticket: 99, propensity: -7.0, arm: 99, phase: 99 };
+
+fn untouched(decision: &dpb_decision) -> bool {
+    decision.ticket == 99 && decision.propensity == -7.0 && decision.arm == 99 && decision.phase == 99
+}
+
+impl World<'_> {
+    unsafe fn free(&mut self) {
+        self.bandits.drain(..).for_each(|player| dpb_free(player.handle));
+        self.counter.take().into_iter().for_each(|counter| dpb_counter_free(counter.handle));
+        self.stopping.take().into_iter().for_each(|stopping| dpb_stopping_free(stopping.handle));
+        self.shuffler.take().into_iter().for_each(|shuffler| dpb_shuffler_free(shuffler.handle));
+    }
+
+    unsafe fn step(&mut self) {
+        if self.bandits.is_empty() {
+            self.construct();
+        }
+        let op = self.bytes.byte();
+        if op >= 224 {
+            match op - 224 {
+                0..=3 => self.construct(),
+                4..=5 => self.nothing(),
+                6..=12 => self.count(),
+                13..=19 => self.stop(),
+                20..=27 => self.shuffle(),
+                _ => self.local(),
+            }
+            return;
+        }
+        let n = self.bandits.len();
+        let at = self.bytes.below(4) % n.max(1);
+        let Some(mut player) = (at < n).then(|| self.bandits.swap_remove(at)) else { return };
+        match op {
+            0..=79 => self.select(&mut player),
+            80..=149 => self.answer(&mut player),
+            150..=159 => self.answer_many(&mut player),
+            160..=174 => self.among(&mut player),
+            175..=184 => self.change_arms(&mut player),
+            185..=194 => self.submit(&mut player),
+            195..=204 => self.read(&mut player),
+            205..=209 => self.foreign(&mut player),
+            210..=220 => self.live_on(&player),
+            _ => return dpb_free(player.handle),
+        }
+        self.bandits.push(player);
+    }
+
+    unsafe fn config(&mut self) -> dpb_config {
+        let bytes = &mut self.bytes;
+        let mut c: dpb_config = zeroed();
+        let (arms, epsilon) = (bytes.pick(&[2, 3, 5, 8]), bytes.pick(&[1.0, 0.3, 4.0, 30.0]));
+        match bytes.below(3) {
+            0 => dpb_config_init(&raw mut c, arms, epsilon),
+            _ => dpb_config_init_sized(&raw mut c, size_of::<dpb_config>() as u32, arms, epsilon),
+        }
+        c.test_seed = SEED.as_ptr();
+        c.pending_capacity = bytes.pick(&[8, 1, 3, 64]);
+        c.answer_window = bytes.pick(&[0, 0, 5, 40]);
+        c.horizon = bytes.pick(&[1000, 100_000]);
+        c.delta = bytes.pick(&[0.0, 1e-6]);
+        c.base = bytes.below(24) as u32;
+        for _ in 0..bytes.below(6) {
+            match bytes.below(20) {
+                0 => c.arms = bytes.pick(&[40, 0, 1, 100]),
+                1 => c.epsilon = bytes.pick(ODD),
+                2 => c.delta = bytes.pick(ODD),
+                3 => c.beta = bytes.pick(ODD),
+                4 => c.horizon = bytes.pick(&[0, 1, 2, 1 << 62, u64::MAX]),
+                5 => {
+                    (c.reward_min, c.reward_max) =
+                        bytes.pick(&[(-3.0, 5.0), (1.0, 0.0), (0.0, 5e-324), (-1e290, 1e290)])
+                }
+                6 => c.reward_min = bytes.pick(ODD),
+                7 => c.reward_max = bytes.pick(ODD),
+                8 => c.reward_bits = bytes.pick(&[0, 1, 24, 25, u32::MAX]),
+                9 => c.contributions_per_user = bytes.pick(&[2, 0, u32::MAX]),
+                10 => c.pending_capacity = bytes.pick(&[0, 300, (1 << 24) + 1, u32::MAX]),
+                11 => c.answer_window = bytes.pick(&[1, 300, (1 << 24) + 1, u32::MAX]),
+                12 => c.flags = bytes.byte().into(),
+                13 => c.interval_exponent = bytes.pick(&[1.5, 1.0, f64::NAN, 1.0000001]),
+                14 => c.batch = bytes.pick(&[1, 2, 50, u32::MAX]),
+                15 => c.node = bytes.pick(&[77, 77, 1 << 40, 0xffff]),
+                16 => c.memory = bytes.pick(&[1024, 1, 1 << 40, u64::MAX]),
+                17 => c.min_propensity = bytes.pick(ODD),
+                18 => c.test_seed = null(),
+                // Older, newer, and none of ours.
+                _ => c.struct_size = bytes.pick(&[offset_of!(dpb_config, node) as u32, 120, 0, 4, 121, 136, u32::MAX]),
+            }
+        }
+        c
+    }
+
+    unsafe fn construct(&mut self) {
+        let config = self.config();
+        let (mut handle, mut error) = (null_mut(), no_error());
+        let status = if self.bytes.once_in(3) {
+            let name = dpb_policy_at(self.bytes.below(24));
+            dpb_new_policy(name, &raw const config, &raw mut handle, &raw mut error)
+        } else {
+            self.bytes.pick(CONSTRUCTORS)(&raw const config, &raw mut handle, &raw mut error)
+        };
+        one_of(status, &[DPB_OK, DPB_NULL, DPB_INVALID_CONFIG, DPB_NEWER_VERSION]);
+        let shortest = offset_of!(dpb_config, node) as u32;
+        match config.struct_size as usize {
+            size if size > size_of::<dpb_config>() => assert!(matches!(status, DPB_NEWER_VERSION | DPB_NULL)),
+            size if size < shortest as usize || !size.is_multiple_of(8) => assert_ne!(status, DPB_OK),
+            _ => {}
+        }
+        if let Some(handle) = made(status, handle, &error) {
+            if self.bandits.len() == 4 {
+                dpb_free(self.bandits.remove(0).handle);
+            }
+            let mut read = config;
+            if config.struct_size < size_of::<dpb_config>() as u32 {
+                // What an older program's struct lacks is at its defaults.
+                let mut defaults: dpb_config = zeroed();
+                dpb_config_init(&raw mut defaults, 2, 1.0);
+                read.min_propensity = defaults.min_propensity;
+                (read.node, read.memory) = match config.struct_size {
+                    120 => (config.node, config.memory),
+                    _ => (defaults.node, defaults.memory),
+                };
+            }
+            self.bandits.push(Player::new(handle, read, true));
+        }
+    }
+
+    unsafe fn select(&mut self, player: &mut Player) {
+        let n = if self.bytes.once_in(4) { self.bytes.below(70) } else { 1 };
+        let mut decisions = vec![NO_DECISION; n.max(1)];
+        let mut done = 99;
+        let status = match n {
+            1 => dpb_select(player.handle, decisions.as_mut_ptr()),
+            _ => dpb_select_many(player.handle, decisions.as_mut_ptr(), n, &raw mut done),
+        };
+        assert_eq!((status, n == 1 || done == n), (DPB_OK, true));
+        for &decision in &decisions[..n] {
+            if let Some(model) = &mut player.model {
+                model.before_select();
+            }
+            player.take(decision);
+        }
+        player.after(true, [0; 4]);
+    }
+
+    unsafe fn among(&mut self, player: &mut Player) {
+        let arms: Vec<u32> = (0..self.bytes.below(5))
+            .map(|_| match self.bytes.once_in(12) {
+                true => self.bytes.pick(&[u32::MAX, 1000, player.seen.arms.len() as u32]),
+                false => self.bytes.below(player.seen.arms.len()) as u32,
+            })
+            .collect();
+        let mut decision = NO_DECISION;
+        let pointer = if arms.is_empty() { null() } else { arms.as_ptr() };
+        let status = dpb_select_among(player.handle, pointer, arms.len(), &raw mut decision);
+        one_of(status, &[DPB_OK, DPB_INVALID_CONFIG, DPB_UNSUPPORTED]);
+        if status == DPB_OK {
+            assert!(arms.contains(&decision.arm));
+            if let Some(model) = &mut player.model {
+                model.before_select();
+            }
+            player.take(decision);
+        } else {
+            assert!(untouched(&decision));
+            let playable = |&arm: &u32| player.seen.arms.get(arm as usize).is_some_and(|arm| arm[3] == 1);
+            assert!(status == DPB_UNSUPPORTED || arms.is_empty() || !arms.iter().all(playable));
+        }
+        player.after(status == DPB_OK, [0; 4]);
+    }
+
+    unsafe fn answer(&mut self, player: &mut Player) {
+        let (ticket, cancel) = (player.ticket(&mut self.bytes), self.bytes.once_in(6));
+        let (reward, good) = if cancel { (0.0, Some(true)) } else { player.reward(&mut self.bytes) };
+        let expected = player.expected(ticket, good, cancel);
+        let status = if cancel { dpb_cancel(player.handle, ticket) } else { dpb_update(player.handle, ticket, reward) };
+        one_of(status, &expected);
+        player.ended(status, ticket, cancel);
+        player.after(status == DPB_OK, refusal(status));
+    }
+
+    unsafe fn answer_many(&mut self, player: &mut Player) {
+        let n = self.bytes.below(20);
+        let answers: Vec<_> =
+            (0..n).map(|_| (player.ticket(&mut self.bytes), player.reward(&mut self.bytes))).collect();
+        let tickets: Vec<_> = answers.iter().map(|&(ticket, _)| ticket).collect();
+        let rewards: Vec<_> = answers.iter().map(|&(_, (reward, _))| reward).collect();
+        let (mut each, mut done, mut refusals) = (vec![-1; n], usize::MAX, [0; 4]);
+        let status =
+            dpb_update_many(player.handle, tickets.as_ptr(), rewards.as_ptr(), n, each.as_mut_ptr(), &raw mut done);
+        for (&(ticket, (_, good)), &status) in answers.iter().zip(&each) {
+            one_of(status, &player.expected(ticket, good, false));
+            player.ended(status, ticket, false);
+            refusals.iter_mut().zip(refusal(status)).for_each(|(sum, more)| *sum += more);
+        }
+        assert_eq!(done, each.iter().filter(|&&status| status == DPB_OK).count());
+        assert_eq!(status, each.iter().copied().find(|&status| status != DPB_OK).unwrap_or(DPB_OK));
+        player.after(done > 0, refusals);
+    }
+
+    unsafe fn change_arms(&mut self, player: &mut Player) {
+        let (count, mut error) = (player.seen.arms.len() as u32, no_error());
+        if self.bytes.once_in(2) && count < 60 {
+            let mut arm = u32::MAX;
+            let status = dpb_add_arm(player.handle, &raw mut arm, &raw mut error);
+            one_of(status, &[DPB_OK, DPB_UNSUPPORTED, DPB_INVALID_CONFIG]);
+            assert_eq!(arm, if status == DPB_OK { count } else { u32::MAX });
+            if let Some(model) = &mut player.model
+                && status == DPB_OK
+            {
+                model.pulls.push(0);
+                model.retired.push(false);
+            }
+            player.after(status == DPB_OK, [0; 4]);
+        } else {
+            let arm = self.bytes.below(count as usize + 1) as u32;
+            let status = dpb_retire_arm(player.handle, arm);
+            one_of(status, &[DPB_OK, DPB_UNSUPPORTED, DPB_INVALID_CONFIG]);
+            if let Some(model) = &mut player.model
+                && status == DPB_OK
+            {
+                assert!(!std::mem::replace(&mut model.retired[arm as usize], true));
+            }
+            player.after(status == DPB_OK, [0; 4]);
+            assert!(status != DPB_OK || player.seen.arms[arm as usize][3] == 0);
+        }
+    }
+
+    /// A shuffled batch, of the right length or not, for the open phase or not.
+    unsafe fn submit(&mut self, player: &mut Player) {
+        let phase = (player.seen.report[6] as u32).wrapping_add(self.bytes.pick(&[0, 0, 0, 1, u32::MAX]));
+        let mut plan: dpb_shuffle_params = zeroed();
+        if one_of(dpb_shuffle_params_read(player.handle, phase, &raw mut plan), &[DPB_OK, DPB_UNSUPPORTED]) != DPB_OK {
+            assert_eq!(dpb_submit_shuffled(player.handle, phase, 0, null(), 0), DPB_UNSUPPORTED);
+            return;
+        }
+        let length = (plan.users as usize).saturating_mul(1 + plan.coins_per_user as usize);
+        let length = if length > 1 << 20 { 7 } else { length } + usize::from(self.bytes.once_in(8));
+        let mut bits = vec![self.bytes.byte() & 1; length];
+        bits[0] = self.bytes.pick(&[0, 1, 1, 1, 2]);
+        let arm = self.bytes.below(player.seen.arms.len() + 1) as u32;
+        let status = dpb_submit_shuffled(player.handle, phase, arm, bits.as_ptr(), bits.len());
+        let refused = [DPB_EXPIRED, DPB_NOT_READY, DPB_DUPLICATE, DPB_INVALID_CONFIG, DPB_UNSUPPORTED];
+        if one_of(status, &[&[DPB_OK], &refused[..]].concat()) == DPB_OK && player.model.is_some() {
+            assert!(bits[0] < 2);
+        }
+        player.after(status == DPB_OK, [0; 4]);
+    }
+
+    unsafe fn read(&mut self, player: &mut Player) {
+        let (delta, mut epsilon) = (self.bytes.pick(ODD), -7.0);
+        let status = dpb_privacy(player.handle, delta, &raw mut epsilon);
+        one_of(status, &[DPB_OK, DPB_INVALID_CONFIG]);
+        assert!(if status == DPB_OK { epsilon >= 0.0 } else { epsilon == -7.0 });
+        let name = dpb_policy_name(player.handle);
+        assert_eq!(u64::from(dpb_policy_number(name)), player.seen.report[9]);
+        // Structs of other sizes, older and newer: what does not fit is not written.
+        let size = self.bytes.pick(&[72, 0, 4, 79, 88, u32::MAX]);
+        let mut room = [7u64; 20];
+        room.as_mut_ptr().cast::<u32>().write(size);
+        let before = room;
+        let status = dpb_report_read(player.handle, room.as_mut_ptr().cast());
+        match size {
+            72 => assert_eq!((status, &room[9..]), (DPB_OK, &before[9..])),
+            88.. => assert_eq!((status, room), (DPB_NEWER_VERSION, before)),
+            _ => assert_eq!((status, room), (DPB_INVALID_CONFIG, before)),
+        }
+        player.after(false, [0; 4]);
+    }
+
+    /// A ticket of another handle is nobody's. (Luck: 2^-32 a try.)
+    unsafe fn foreign(&mut self, player: &mut Player) {
+        let Some(other) = self.bandits.first() else { return };
+        let ticket = other.ticket(&mut self.bytes);
+        if player.model.is_some() && other.tickets.contains(&ticket) {
+            assert_eq!(dpb_update(player.handle, ticket, player.config.reward_max), DPB_UNKNOWN_TICKET);
+            player.after(false, [0, 0, 0, 1]);
+        }
+    }
+
+    /// Snapshot, restore, and again.
+    unsafe fn live_on(&mut self, player: &Player) {
+        let Some(bytes) = snapshot(player.handle) else { return };
+        if self.bytes.once_in(2) {
+            return self.altered(bytes, player.config);
+        }
+        let second = restore(&bytes).unwrap_or_else(|status| panic!("{status}"));
+        let next = snapshot(second).unwrap();
+        let third = restore(&next).unwrap_or_else(|status| panic!("{status}"));
+        let last = snapshot(third).unwrap();
+        // Alike but for the number of the life, and the checksum.
+        assert!(next.len() == last.len() && next.iter().zip(&last).filter(|(a, b)| a != b).count() <= 8);
+        let (seen, then) = (Seen::of(second), Seen::of(third));
+        assert_eq!((&seen, seen.learned()), (&then, player.seen.learned()));
+        assert_eq!((seen.best, seen.refusals), (player.seen.best, [0; 4]));
+        let (then, now) = (seen.report, player.seen.report);
+        let open = now[0] - now[1] - now[2] - now[3];
+        assert_eq!(then[..4], [now[0], now[1], now[2], now[3] + open]);
+        assert!(f64::from_bits(then[4]) >= f64::from_bits(now[4]) && then[8] <= now[8]);
+        dpb_free(third);
+        let second = Player::new(second, player.config, player.model.is_some());
+        if self.bandits.len() < 3 {
+            self.bandits.push(second);
+        } else {
+            dpb_free(second.handle);
+        }
+    }
+
+    unsafe fn altered(&mut self, mut bytes: Vec<u8>, config: dpb_config) {
+        for _ in 0..=self.bytes.below(4) {
+            let place = (usize::from(self.bytes.byte()) << 8 | usize::from(self.bytes.byte())) % bytes.len();
+            bytes[place] = match self.bytes.below(4) {
+                0 => bytes[place] ^ 1 << self.bytes.below(8),
+                1 => self.bytes.pick(&[0, 1, 0x7f, 0x80, 0xff]),
+                _ => self.bytes.byte(),
+            };
+        }
+        if self.bytes.once_in(8) {
+            bytes.truncate(self.bytes.below(bytes.len()));
+        }
+        if self.bytes.once_in(8) {
+            // As it is: only what was not touched is taken.
+            return one_that_is_not(&bytes);
+        }
+        // A ring of millions is the tests' of memory.
+        for &place in sizes() {
+            if place + 2 <= bytes.len() {
+                bytes[place..place + 2].fill(0);
+            }
+        }
+        if let Ok(handle) = restore(&sealed(bytes)) {
+            if self.bandits.len() < 3 {
+                self.bandits.push(Player::new(handle, config, false));
+            } else {
+                dpb_free(handle);
+            }
+        }
+    }
+
+    unsafe fn count(&mut self) {
+        let Some(counter) = &mut self.counter else {
+            let bytes = &mut self.bytes;
+            let (kind, epsilon, horizon) = (
+                bytes.below(4) as u32,
+                bytes.pick(&[1.0, 1.0, 1.0, -1.0, f64::NAN]),
+                bytes.pick(&[9, 0, 100, u64::MAX]),
+            );
+            let (mut handle, mut error) = (null_mut(), no_error());
+            let status = if bytes.once_in(2) {
+                let mut config: dpb_counter_config = zeroed();
+                match bytes.below(4) {
+                    0 => dpb_counter_config_init(&raw mut config, kind, epsilon),
+                    1 => dpb_counter_config_init_sized(&raw mut config, bytes.pick(&[32, 24, 3]), kind, epsilon),
+                    _ => dpb_counter_config_init_sized(&raw mut config, 32, kind, epsilon),
+                }
+                (config.horizon, config.test_seed) = (horizon, SEED.as_ptr());
+                dpb_new_counter_with(&raw const config, &raw mut handle, &raw mut error)
+            } else {
+                dpb_new_counter(kind, epsilon, horizon, SEED.as_ptr(), &raw mut handle, &raw mut error)
+            };
+            one_of(status, &[DPB_OK, DPB_INVALID_CONFIG, DPB_NEWER_VERSION]);
+            let most = if kind == DPB_COUNTER_BINARY { horizon } else { u64::MAX };
+            self.counter = made(status, handle, &error).map(|handle| Counter { handle, most, values: 0 });
+            return;
+        };
+        let read = |handle| {
+            let mut sum = f64::NAN;
+            assert_eq!(dpb_counter_read(handle, &raw mut sum), DPB_OK);
+            assert!(sum.is_finite());
+            sum
+        };
+        let before = read(counter.handle);
+        for _ in 0..=self.bytes.below(16) {
+            let value = self.bytes.pick(&[1.0, 0.0, 0.5, 1.0, 2.0, f64::NAN]);
+            let before = read(counter.handle);
+            let status = dpb_counter_add(counter.handle, value);
+            one_of(status, &[DPB_OK, DPB_INVALID_REWARD, DPB_HALTED]);
+            counter.values += u64::from(status == DPB_OK);
+            assert!(counter.values <= counter.most && (status != DPB_HALTED || counter.values == counter.most));
+            assert!(status == DPB_OK || read(counter.handle) == before);
+        }
+        let mut private = 7;
+        assert_eq!((dpb_counter_is_private(counter.handle, &raw mut private), private), (DPB_OK, 0));
+        assert!(counter.values > 0 || before == 0.0);
+        if self.bytes.once_in(8) {
+            dpb_counter_free(counter.handle);
+            self.counter = None;
+        }
+    }
+
+    unsafe fn stop(&mut self) {
+        let Some(stopping) = &mut self.stopping else {
+            let bytes = &mut self.bytes;
+            let mut config: dpb_stopping_config = zeroed();
+            let (range, epsilon) =
+                (bytes.pick(&[1.0, 1.0, 100.0, 0.0, f64::NAN]), bytes.pick(&[1.0, 10.0, 0.0, 1e300]));
+            match bytes.below(4) {
+                0 => dpb_stopping_config_init(&raw mut config, range, epsilon),
+                1 => dpb_stopping_config_init_sized(&raw mut config, bytes.pick(&[48, 40, 3]), range, epsilon),
+                _ => dpb_stopping_config_init_sized(&raw mut config, 48, range, epsilon),
+            }
+            (config.alpha, config.beta) = (bytes.pick(&[0.9, 0.5, 0.0]), bytes.pick(&[0.5, 0.1, 1.0]));
+            config.test_seed = SEED.as_ptr();
+            let (mut handle, mut error) = (null_mut(), no_error());
+            let new = bytes.pick(&[dpb_new_nas, dpb_new_dp_nas, dpb_new_dp_exp_nas]);
+            let status = new(&raw const config, &raw mut handle, &raw mut error);
+            one_of(status, &[DPB_OK, DPB_INVALID_CONFIG, DPB_NEWER_VERSION]);
+            self.stopping = made(status, handle, &error).map(|handle| Stopping { handle, range, halted: false });
+            return;
+        };
+        for _ in 0..=self.bytes.byte() {
+            let sample = stopping.range * self.bytes.pick(&[1.0, 1.0, 1.0, 0.5, -1.0, 2.0, f64::NAN]);
+            let mut halted = 7;
+            let status = dpb_stopping_push(stopping.handle, sample, &raw mut halted);
+            one_of(status, &[DPB_OK, DPB_INVALID_REWARD, DPB_HALTED]);
+            assert_eq!(status == DPB_OK, halted < 2);
+            assert!(!stopping.halted || status != DPB_OK);
+            stopping.halted |= halted == 1;
+            if self.bytes.0.is_empty() {
+                break;
+            }
+        }
+        let (mut mean, mut private) = (f64::NAN, 7);
+        let status = dpb_stopping_mean(stopping.handle, &raw mut mean);
+        assert_eq!(status, if stopping.halted { DPB_OK } else { DPB_NOT_READY });
+        assert_eq!(stopping.halted, mean.is_finite());
+        assert_eq!((dpb_stopping_is_private(stopping.handle, &raw mut private), private), (DPB_OK, 0));
+        if self.bytes.once_in(8) {
+            dpb_stopping_free(stopping.handle);
+            self.stopping = None;
+        }
+    }
+
+    unsafe fn shuffle(&mut self) {
+        let bytes = &mut self.bytes;
+        let Some(shuffler) = &mut self.shuffler else {
+            let (epsilon, delta) = (bytes.pick(&[1.0, 10.0, 50.0, 0.0, f64::NAN]), bytes.pick(&[1e-3, 0.5, 1e-9, 0.0]));
+            let (users, flags) = (bytes.pick(&[2, 1, 5, 1000, 0]), bytes.pick(&[0, 0, DPB_SHUFFLE_PRINTED, 3]));
+            let (mut plan, mut error) = (zeroed(), no_error());
+            let status = if bytes.once_in(2) {
+                dpb_shuffle_plan(epsilon, delta, users, flags, &raw mut plan)
+            } else {
+                dpb_shuffle_plan_with(epsilon, delta, users, flags, &raw mut plan, &raw mut error)
+            };
+            if one_of(status, &[DPB_OK, DPB_INVALID_CONFIG]) != DPB_OK {
+                assert_eq!(plan.struct_size, 0);
+                return;
+            }
+            match bytes.below(12) {
+                0 => plan.struct_size = bytes.pick(&[31, 33, 0, u32::MAX]),
+                1 => plan.users = bytes.pick(&[1, 3, 0]),
+                2 => plan.coins_per_user = bytes.pick(&[0, 1, 1 << 20, u32::MAX]),
+                3 => plan.coin_numerator = bytes.pick(&[0, 1, 1 << 31, u32::MAX]),
+                4 => plan.epsilon = bytes.pick(ODD),
+                5 => plan.delta = bytes.pick(ODD),
+                _ => {}
+            }
+            if (plan.users as usize).saturating_mul(plan.coins_per_user as usize) > 1 << 22 {
+                return; // large batches are the tests' of memory
+            }
+            let mut handle = null_mut();
+            let status = if bytes.once_in(2) {
+                dpb_new_shuffler_with(&raw const plan, &raw mut handle, &raw mut error)
+            } else {
+                let status = dpb_new_shuffler(&raw const plan, &raw mut handle);
+                assert_eq!(status == DPB_OK, !handle.is_null());
+                status
+            };
+            one_of(status, &[DPB_OK, DPB_INVALID_CONFIG, DPB_NEWER_VERSION]);
+            if !handle.is_null() {
+                self.shuffler = Some(Shuffler { handle, plan, messages: 0, ones: 0 });
+            }
+            return;
+        };
+        let (plan, mut length) = (shuffler.plan, usize::MAX);
+        let message = 1 + plan.coins_per_user as usize;
+        let batch = plan.users as usize * message;
+        match bytes.below(8) {
+            0 => {
+                dpb_shuffler_free(shuffler.handle);
+                self.shuffler = None;
+            }
+            1 => {
+                let mut bits = vec![9; batch];
+                let cap = if bytes.once_in(3) { batch - 1 } else { batch };
+                let status = dpb_shuffler_take(shuffler.handle, bits.as_mut_ptr(), cap, &raw mut length);
+                let complete = shuffler.messages == plan.users;
+                match one_of(status, &[DPB_OK, DPB_NOT_READY, DPB_BUFFER_TOO_SMALL]) {
+                    DPB_OK => {
+                        assert!(complete && cap == batch && length == batch && bits.iter().all(|&bit| bit < 2));
+                        assert_eq!(bits.iter().filter(|&&bit| bit == 1).count(), shuffler.ones);
+                        (shuffler.messages, shuffler.ones) = (0, 0);
+                    }
+                    DPB_NOT_READY => assert!(!complete && bits.iter().all(|&bit| bit == 9)),
+                    _ => assert!(complete && cap < batch && length == batch && bits.iter().all(|&bit| bit == 9)),
+                }
+            }
+            _ => {
+                let mut bits = vec![9; message];
+                let cap = if bytes.once_in(6) { bytes.below(message) } else { message };
+                let reward = bytes.pick(&[1.0, 0.0, 0.5, 2.0, f64::NAN]);
+                let status = dpb_shuffle_encode(&raw const plan, reward, bits.as_mut_ptr(), cap, &raw mut length);
+                one_of(status, &[DPB_OK, DPB_INVALID_REWARD, DPB_BUFFER_TOO_SMALL]);
+                assert!(if status == DPB_OK {
+                    bits.iter().all(|&bit| bit < 2)
+                } else {
+                    bits.iter().all(|&bit| bit == 9)
+                });
+                if bytes.once_in(6) {
+                    bits.truncate(bytes.below(message));
+                }
+                let status = dpb_shuffler_push(shuffler.handle, bits.as_ptr(), bits.len());
+                one_of(status, &[DPB_OK, DPB_INVALID_CONFIG, DPB_EXPIRED]);
+                if status == DPB_OK {
+                    assert!(bits.len() == message && bits[0] < 2 && shuffler.messages < plan.users);
+                    shuffler.messages += 1;
+                    shuffler.ones += bits.iter().filter(|&&bit| bit == 1).count();
+                }
+            }
+        }
+    }
+
+    unsafe fn local(&mut self) {
+        let (epsilon, reward) = (self.bytes.pick(&[1.0, 1e-6, 40.0, 0.0, 41.0, f64::NAN]), self.bytes.pick(ODD));
+        let mut bit = 9;
+        let status = dpb_ldp_encode(epsilon, reward, &raw mut bit);
+        one_of(status, &[DPB_OK, DPB_INVALID_CONFIG, DPB_INVALID_REWARD]);
+        assert!(if status == DPB_OK { bit < 2 } else { bit == 9 });
+    }
+
+    /// NULL wherever there can be one.
+    unsafe fn nothing(&mut self) {
+        let mut statuses = HashMap::new();
+        let mut is_null = |what: &'static str, status| {
+            assert_eq!((what, statuses.insert(what, status), status), (what, None, DPB_NULL))
+        };
+        let (mut number, mut real, mut size, mut handle) = (7u32, 7.0, 7usize, null_mut());
+        let (mut decision, mut plan): (_, dpb_shuffle_params) = (NO_DECISION, zeroed());
+        let config = self.config();
+        for new in CONSTRUCTORS {
+            assert_eq!(new(null(), &raw mut handle, null_mut()), DPB_NULL);
+            assert_eq!(new(&raw const config, null_mut(), null_mut()), DPB_NULL);
+        }
+        is_null("name", dpb_new_policy(null(), &raw const config, &raw mut handle, null_mut()));
+        is_null("config", dpb_new_policy(c"dp-se".as_ptr(), null(), &raw mut handle, null_mut()));
+        is_null("restore", dpb_restore(null(), 5, &raw mut handle, null_mut()));
+        is_null("restored", dpb_restore([1].as_ptr(), 1, null_mut(), null_mut()));
+        is_null("select", dpb_select(null_mut(), &raw mut decision));
+        is_null("select_many", dpb_select_many(null_mut(), &raw mut decision, 1, &raw mut size));
+        is_null("select_among", dpb_select_among(null_mut(), &raw const number, 1, &raw mut decision));
+        is_null("update", dpb_update(null_mut(), 1, 1.0));
+        is_null("cancel", dpb_cancel(null_mut(), 1));
+        is_null("update_many", dpb_update_many(null_mut(), &1, &1.0, 1, null_mut(), &raw mut size));
+        is_null("add_arm", dpb_add_arm(null_mut(), &raw mut number, null_mut()));
+        is_null("retire_arm", dpb_retire_arm(null_mut(), 0));
+        is_null("arms_read", dpb_arms_read(null(), null_mut(), 0, &raw mut size));
+        is_null("best_arm", dpb_best_arm(null(), &raw mut number));
+        is_null("privacy", dpb_privacy(null(), 0.0, &raw mut real));
+        is_null("snapshot", dpb_snapshot(null(), null_mut(), 0, &raw mut size));
+        is_null("params", dpb_shuffle_params_read(null(), 1, &raw mut plan));
+        is_null("submit", dpb_submit_shuffled(null_mut(), 1, 0, &1, 1));
+        is_null("counter", dpb_new_counter_with(null(), null_mut(), null_mut()));
+        is_null("counter_add", dpb_counter_add(null_mut(), 1.0));
+        is_null("counter_read", dpb_counter_read(null(), &raw mut real));
+        is_null("counter_private", dpb_counter_is_private(null(), &raw mut number));
+        is_null("nas", dpb_new_nas(null(), null_mut(), null_mut()));
+        is_null("push", dpb_stopping_push(null_mut(), 1.0, &raw mut number));
+        is_null("mean", dpb_stopping_mean(null(), &raw mut real));
+        is_null("rule_private", dpb_stopping_is_private(null(), &raw mut number));
+        is_null("plan", dpb_shuffle_plan(1.0, 0.1, 1, 0, null_mut()));
+        is_null("encode", dpb_shuffle_encode(null(), 1.0, null_mut(), 0, &raw mut size));
+        is_null("shuffler", dpb_new_shuffler(null(), null_mut()));
+        is_null("shuffler_push", dpb_shuffler_push(null_mut(), &1, 1));
+        is_null("shuffler_take", dpb_shuffler_take(null_mut(), null_mut(), 0, &raw mut size));
+        is_null("ldp", dpb_ldp_encode(1.0, 1.0, null_mut()));
+        if let Some(player) = self.bandits.last_mut() {
+            let bandit = player.handle;
+            is_null("no decision", dpb_select(bandit, null_mut()));
+            is_null("no decisions", dpb_select_many(bandit, null_mut(), 1, &raw mut size));
+            is_null("no done", dpb_select_many(bandit, &raw mut decision, 1, null_mut()));
+            is_null("no arms", dpb_select_among(bandit, null(), 1, &raw mut decision));
+            is_null("no tickets", dpb_update_many(bandit, null(), null(), 1, null_mut(), &raw mut size));
+            is_null("no arm", dpb_add_arm(bandit, null_mut(), null_mut()));
+            is_null("no report", dpb_report_read(bandit, null_mut()));
+            is_null("no diagnostics", dpb_diagnostics_read(bandit, null_mut()));
+            is_null("no n", dpb_arms_read(bandit, null_mut(), 0, null_mut()));
+            is_null("no best", dpb_best_arm(bandit, null_mut()));
+            is_null("no epsilon", dpb_privacy(bandit, 0.0, null_mut()));
+            is_null("no length", dpb_snapshot(bandit, null_mut(), 0, null_mut()));
+            is_null("no plan", dpb_shuffle_params_read(bandit, 1, null_mut()));
+            player.after(false, [0; 4]);
+        }
+        dpb_config_init(null_mut(), 1, 1.0);
+        dpb_free(null_mut());
+        dpb_counter_free(null_mut());
+        dpb_stopping_free(null_mut());
+        dpb_shuffler_free(null_mut());
+        assert!((number, real, size, handle.is_null()) == (7, 7.0, 7, true) && untouched(&decision));
+        assert_eq!((plan.struct_size, dpb_policy_number(null()), *dpb_policy_name(null())), (0, 0, 0 as c_char));
+        assert_eq!(CStr::from_ptr(dpb_version()).to_bytes().len(), 5);
+        assert_eq!(dpb_abi_version() >> 16, 0);
+    }
+}
+
+unsafe fn snapshot(handle: *const dpb_bandit) -> Option<Vec<u8>> {
+    let mut length = 0;
+    match one_of(dpb_snapshot(handle, null_mut(), 0, &raw mut length), &[DPB_BUFFER_TOO_SMALL, DPB_UNSUPPORTED]) {
+        DPB_UNSUPPORTED => None,
+        _ => {
+            let mut bytes = vec![0; length];
+            assert_eq!(dpb_snapshot(handle, bytes.as_mut_ptr(), length, &raw mut length), DPB_OK);
+            Some(bytes)
+        }
+    }
+}
+
+unsafe fn restore(bytes: &[u8]) -> Result<*mut dpb_bandit, dpb_status> {
+    let (mut handle, mut error) = (null_mut(), no_error());
+    let status = dpb_restore(bytes.as_ptr(), bytes.len(), &raw mut handle, &raw mut error);
+    one_of(status, &[DPB_OK, DPB_CORRUPT, DPB_NEWER_VERSION, DPB_INVALID_CONFIG, DPB_UNSUPPORTED]);
+    made(status, handle, &error).ok_or(status)
+}
+
+/// Bytes whose checksum does not fit are no snapshot.
+unsafe fn one_that_is_not(bytes: &[u8]) {
+    let fits = bytes.len() > 4 && sealed(bytes.to_vec()) == bytes;
+    match restore(bytes) {
+        Ok(handle) => {
+            assert!(fits);
+            dpb_free(handle);
+        }
+        Err(status) => assert!(fits || matches!(status, DPB_CORRUPT | DPB_NEWER_VERSION)),
+    }
+}
+
+/// With the checksum that a stranger would give it.
+fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
+    bytes.truncate(bytes.len().saturating_sub(4));
+    let checksum = crc32fast::hash(&bytes);
+    bytes.extend(checksum.to_le_bytes());
+    bytes
+}
+
+/// Where a snapshot has the upper halves of what sizes the ring.
+fn sizes() -> &'static [usize; 2] {
+    static SIZES: OnceLock<[usize; 2]> = OnceLock::new();
+    SIZES.get_or_init(|| {
+        // SAFETY: as in run.
+        let with = |capacity, window| unsafe {
+            let (mut config, mut handle): (dpb_config, _) = (zeroed(), null_mut());
+            dpb_config_init_sized(&raw mut config, size_of::<dpb_config>() as u32, 2, 1.0);
+            (config.pending_capacity, config.answer_window) = (capacity, window);
+            (config.test_seed, config.node) = (SEED.as_ptr(), 7);
+            assert_eq!(dpb_new_imed(&raw const config, &raw mut handle, null_mut()), DPB_OK);
+            let bytes = snapshot(handle).unwrap();
+            dpb_free(handle);
+            bytes
+        };
+        let plain = with(1, 0);
+        [with(2, 0), with(1, 1)].map(|other| 2 + plain.iter().zip(&other).position(|(a, b)| a != b).unwrap())
+    })
+}
