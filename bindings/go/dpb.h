@@ -218,7 +218,7 @@ typedef struct dpb_config {
   uint32_t contributions_per_user;
   /**
    * Decisions in flight, 1 .. 2^24, rounded up to a power of two and to the answer window,
-   * default 4096; the oldest unanswered one is cancelled when a new one needs its place.
+   * default 4096; the oldest unanswered one is cancelled when a new one needs its place. Each takes 32 bytes.
    */
   uint32_t pending_capacity;
   /**

@@ -51,18 +51,66 @@ int main(void) {
   }
   CHECK(made >= 15 && refused >= made);
 
-  { /* as many arms as there may be, and as many decisions in flight */
-    dpb_config config = seeded(1u << 24, 1);
+  { /* as many of everything as there may be: a handle or a status, with little room and with more */
     dpb_bandit *bandit = NULL;
-    room(64);
-    for (i = 0; i < sizeof CONSTRUCTORS / sizeof *CONSTRUCTORS; i++) {
-      dpb_status status = CONSTRUCTORS[i](&config, &bandit, NULL);
-      CHECK(status == DPB_NO_MEMORY || status == DPB_INVALID_CONFIG);
+    size_t what, some = 0;
+    for (more = 64; more <= 256; more *= 4) {
+      for (i = 0; i < sizeof CONSTRUCTORS / sizeof *CONSTRUCTORS; i++) {
+        for (what = 0; what < 5; what++) {
+          dpb_config config = seeded(what == 0 ? 1u << 24 : 2, 1);
+          dpb_status status;
+          if (what == 1) config.pending_capacity = 1u << 24;
+          if (what == 2) config.answer_window = 1u << 24;
+          if (what == 3) config.horizon = (uint64_t)1 << 62;
+          if (what == 4) config.batch = UINT32_MAX;
+          room(more);
+          status = CONSTRUCTORS[i](&config, &bandit, NULL);
+          if (status == DPB_INVALID_CONFIG) {
+            config.delta = 1e-6;
+            status = CONSTRUCTORS[i](&config, &bandit, NULL);
+          }
+          CHECK(status == DPB_OK || status == DPB_NO_MEMORY || status == DPB_INVALID_CONFIG);
+          CHECK(what == 0 || what > 2 || status != DPB_OK); /* a ring of 2^24 */
+          if (status == DPB_OK) {
+            dpb_free(bandit);
+            some++;
+          }
+        }
+      }
     }
-    config = seeded(2, 1);
-    config.pending_capacity = 1u << 24;
-    STATUS(dpb_new(&config, &bandit, NULL), DPB_NO_MEMORY);
-    CHECK(bandit == NULL);
+    CHECK(some > 40);
+  }
+
+  { /* the other handles */
+    dpb_shuffle_params plan;
+    dpb_shuffler *shuffler = NULL;
+    dpb_counter *counter = NULL;
+    room(64);
+    STATUS(dpb_shuffle_plan(1, 1e-6, 1u << 27, 0, &plan), DPB_OK);
+    STATUS(dpb_new_shuffler(&plan, &shuffler), DPB_NO_MEMORY);
+    CHECK(shuffler == NULL);
+    for (i = 0; i < 3; i++) { /* small, however long they live */
+      STATUS(dpb_new_counter((dpb_counter_kind)i, 1, (uint64_t)1 << 37, SEED, &counter, NULL), DPB_OK);
+      dpb_counter_free(counter);
+    }
+  }
+
+  { /* a handle that goes on where there is less room */
+    static uint8_t bytes[4096];
+    dpb_config config = seeded(2, 1);
+    dpb_bandit *bandit, *restored = NULL;
+    dpb_error error;
+    config.pending_capacity = 1u << 22;
+    room((size_t)-1);
+    STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
+    STATUS(dpb_snapshot(bandit, bytes, sizeof bytes, &n), DPB_OK);
+    dpb_free(bandit);
+    room(64);
+    STATUS(dpb_restore(bytes, n, &restored, &error), DPB_NO_MEMORY);
+    CHECK(restored == NULL && error.status == DPB_NO_MEMORY);
+    room((size_t)-1);
+    STATUS(dpb_restore(bytes, n, &restored, &error), DPB_OK);
+    dpb_free(restored);
   }
 
   { /* an arm more */
@@ -76,6 +124,10 @@ int main(void) {
     before.struct_size = sizeof before;
     after.struct_size = sizeof after;
     STATUS(dpb_report_read(bandit, &before), DPB_OK);
+    room(4);
+    n = 7;
+    STATUS(dpb_snapshot(bandit, NULL, 0, &n), DPB_NO_MEMORY);
+    CHECK(n == 7);
     for (more = 4; more <= 256; more *= 2) {
       room(more);
       if (dpb_add_arm(bandit, &arm, &error) != DPB_NO_MEMORY) break;

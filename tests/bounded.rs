@@ -1,0 +1,248 @@
+//! Memory is what the documents say, to a tenth: fixed when a handle is made, and where there is none, a status.
+
+use dpb::counter::{Counter, CounterKind};
+use dpb::shuffle::{Params, Shuffler};
+use dpb::{Algorithm, Bandit, Config, Error};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+/// The system's allocator, which counts what this thread holds and refuses what it is told to.
+struct Ledger;
+
+thread_local! {
+    static HELD: Cell<i64> = const { Cell::new(0) };
+    /// Large allocations to let pass before one is refused; none is below 0.
+    static PASS: Cell<i64> = const { Cell::new(-1) };
+}
+
+/// From this size on an allocation is one that grows with a handle's configuration.
+const LARGE: usize = 1 << 14;
+
+impl Ledger {
+    fn grants(&self, size: usize) -> bool {
+        size < LARGE || PASS.replace(PASS.get() - i64::from(PASS.get() >= 0)) != 0
+    }
+}
+
+// SAFETY: passes everything on to the system's allocator, or refuses it.
+unsafe impl GlobalAlloc for Ledger {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if !self.grants(layout.size()) {
+            return std::ptr::null_mut();
+        }
+        HELD.set(HELD.get() + layout.size() as i64);
+        // SAFETY: as our caller's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        HELD.set(HELD.get() - layout.size() as i64);
+        // SAFETY: as our caller's.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Ledger = Ledger;
+
+/// Runs this with each of its large allocations refused in turn: always `NoMemory`. What it gives at last, and how
+/// often it was refused.
+fn starved<T>(run: impl Fn() -> Result<T, Error>) -> (T, u32) {
+    for refused in 0.. {
+        PASS.set(refused.into());
+        let result = run();
+        let spared = PASS.replace(-1) >= 0;
+        match result {
+            Ok(value) if spared => return (value, refused),
+            Ok(_) => panic!("it went on without its memory"),
+            Err(error) => assert_eq!(error, Error::NoMemory),
+        }
+    }
+    unreachable!()
+}
+
+/// A configuration that this policy takes.
+fn config(algorithm: Algorithm, arms: u32, pending_capacity: u32) -> Config {
+    let base = Algorithm::NonprivateExp3 as u32;
+    let config = |delta| Config { delta, horizon: 1 << 20, pending_capacity, base, ..Config::new(arms, 1.0) };
+    let takes = |delta| Bandit::new(algorithm, &config(delta)).is_ok();
+    config(if takes(0.0) { 0.0 } else { 1e-6 })
+}
+
+#[test]
+fn every_table_that_is_refused_is_a_status() {
+    for &algorithm in Algorithm::ALL {
+        let arms = if algorithm == Algorithm::Ts { 1023 } else { 4000 };
+        let (config, held) = (config(algorithm, arms, 4096), HELD.get());
+        let (bandit, refused) = starved(|| Bandit::new(algorithm, &config));
+        assert!(refused >= 2, "{algorithm:?}: {refused}");
+        if bandit.select_among(&[0]).is_ok() {
+            assert!(starved(|| bandit.add_arm()).1 >= 2);
+            assert_eq!(bandit.arms(), Ok(arms + 1));
+        }
+        if bandit.snapshot().is_ok() {
+            let (bytes, refused) = starved(|| bandit.snapshot());
+            assert!(refused >= 2, "{algorithm:?}: {refused}");
+            let (restored, refused) = starved(|| Bandit::restore(&bytes));
+            assert!(refused >= 2 && restored.arms() == bandit.arms(), "{algorithm:?}: {refused}");
+        }
+        drop(bandit);
+        assert_eq!(HELD.get(), held, "{algorithm:?}: a refusal has left something");
+    }
+    let plan = Params::new(1.0, 1e-6, 100_000, false).unwrap();
+    assert_eq!(starved(|| Shuffler::new(plan, None)).1, 1);
+    for kind in [CounterKind::Logarithmic, CounterKind::Binary, CounterKind::Hybrid] {
+        let before = HELD.get();
+        let (_counter, refused) = starved(|| Counter::new(kind, 1.0, 1 << 37, None));
+        assert!(refused == 0 && HELD.get() - before < 4096, "small whatever the horizon");
+    }
+}
+
+/// The documented bytes: a + b K + c P, K arms, P the larger of pending_capacity and answer_window, rounded up to
+/// a power of two.
+struct Formula {
+    fixed: f64,
+    arm: f64,
+    slot: f64,
+}
+
+impl Formula {
+    fn of(algorithm: Algorithm, base: Algorithm) -> Formula {
+        let page = include_str!("../src/policy/README.md");
+        let slot: f64 = page.split("and each handle ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+        let costs = page.split("## What a call costs").nth(1).unwrap();
+        let row = costs.lines().find(|row| row.contains(&format!("`{}`", algorithm.name()))).unwrap();
+        let told = row.split('|').nth(4).unwrap();
+        let mut formula = Formula { fixed: 0.0, arm: 0.0, slot };
+        for term in told.split(',').next().unwrap().split('+') {
+            let (number, of) = term.trim().split_once(' ').unwrap_or((term.trim(), ""));
+            *match of {
+                "K" => &mut formula.arm,
+                "P" => &mut formula.slot,
+                _ => &mut formula.fixed,
+            } += number.parse::<f64>().unwrap();
+        }
+        if told.contains("the base's") {
+            let beside = Formula::of(base, base);
+            formula.fixed += beside.fixed;
+            formula.arm += beside.arm;
+        }
+        formula
+    }
+
+    fn bytes(&self, arms: u32, slots: u32) -> f64 {
+        self.fixed + self.arm * f64::from(arms) + self.slot * f64::from(slots)
+    }
+}
+
+#[test]
+fn memory_is_what_is_documented() {
+    let header = include_str!("../include/dpb.h");
+    for &algorithm in Algorithm::ALL {
+        let formula = Formula::of(algorithm, Algorithm::NonprivateExp3);
+        for (arms, capacity, window) in
+            [(2, 1, 0), (10, 64, 0), (10, 5000, 0), (100, 64, 300), (1000, 4096, 0), (1000, 1, 1), (900, 100_000, 0)]
+        {
+            let config = Config { answer_window: window, ..config(algorithm, arms, capacity) };
+            let before = HELD.get();
+            let Ok(bandit) = Bandit::new(algorithm, &config).map(Box::new) else {
+                assert!(window > 0, "{config:?}"); // the local model takes no silence
+                continue;
+            };
+            let (took, told) =
+                ((HELD.get() - before) as f64, formula.bytes(arms, capacity.max(window).next_power_of_two()));
+            assert!((took - told).abs() <= 0.1 * told + 512.0, "{algorithm:?}: {took} bytes, {told} told");
+            // Nothing more however long it lives, but for arms that are added: then up to twice as much an arm.
+            for _ in 0..500 {
+                bandit.update(bandit.select().unwrap().ticket, 1.0).unwrap();
+            }
+            assert_eq!((HELD.get() - before) as f64, took);
+            let mut added = 0;
+            while added < 200 && bandit.add_arm().is_ok() {
+                added += 1;
+            }
+            let (took, told) = ((HELD.get() - before) as f64, told + formula.arm * f64::from(arms + 2 * added));
+            assert!(
+                added == 0 || took <= 1.1 * told + 512.0,
+                "{algorithm:?}: {took} bytes with {added} arms more, {told} told"
+            );
+        }
+        assert!(header.contains(&format!("takes {} bytes", Formula::of(Algorithm::Se, Algorithm::Se).slot)));
+    }
+}
+
+/// What the process has of the machine's memory, in bytes.
+#[cfg(target_os = "linux")]
+fn resident() -> f64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    // SAFETY: always succeeds.
+    pages.split(' ').nth(1).unwrap().parse::<f64>().unwrap() * unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as f64
+}
+
+/// As many handles as a service for many advertisers has: no more than the formula and the allocator's tenth.
+#[test]
+#[cfg(target_os = "linux")]
+#[ignore = "ten seconds, a gigabyte"]
+fn small_handles_are_small() {
+    let (mut handles, many) = (Vec::new(), 100_000);
+    for algorithm in [Algorithm::Se, Algorithm::Imed] {
+        let config = config(algorithm, 10, 64);
+        let told = Formula::of(algorithm, algorithm).bytes(10, 64);
+        let before = resident();
+        for _ in 0..many {
+            let bandit = Box::new(Bandit::new(algorithm, &config).unwrap());
+            bandit.update(bandit.select().unwrap().ticket, 1.0).unwrap();
+            handles.push(bandit);
+        }
+        let each = (resident() - before) / f64::from(many);
+        println!(
+            "{}: {each:.0} bytes a handle, {told} told; a million: {:.2} GiB",
+            algorithm.name(),
+            each / 1073.741824
+        );
+        assert!(each < 1.15 * told, "{algorithm:?}: {each}");
+    }
+}
+
+/// Decisions without end: no memory is lost and no count goes wrong. DPB_DECISIONS says how many, 10^8 without it.
+#[test]
+#[cfg(target_os = "linux")]
+#[ignore = "half a minute"]
+fn a_soak() {
+    let decisions: u64 = std::env::var("DPB_DECISIONS").map_or(100_000_000, |text| text.parse().unwrap());
+    let kinds =
+        [(Algorithm::Imed, 0, 0), (Algorithm::Imed, 1000, 100_000), (Algorithm::Se, 1000, 0), (Algorithm::Med, 0, 0)];
+    for (algorithm, answer_window, memory) in kinds {
+        let bandit = Bandit::new(algorithm, &Config { answer_window, memory, ..config(algorithm, 10, 1024) }).unwrap();
+        let (share, started, mut early) = (decisions / kinds.len() as u64, std::time::Instant::now(), 0.0);
+        let [mut cancelled, mut duplicates, mut silent] = [0; 3];
+        for t in 0..share {
+            if t == share / 100 {
+                early = resident();
+            }
+            let decision = bandit.select().unwrap();
+            match t % 64 {
+                0 => cancelled += u64::from(bandit.cancel(decision.ticket).is_ok()),
+                1 => silent += 1,
+                ask => {
+                    bandit
+                        .update(decision.ticket, f64::from(u8::from(t.wrapping_mul(7) % 11 > decision.arm.into())))
+                        .unwrap();
+                    if ask == 2 {
+                        duplicates += u64::from(bandit.update(decision.ticket, 1.0) == Err(Error::Duplicate));
+                    }
+                }
+            }
+        }
+        let (counts, grown) = (bandit.report().unwrap().counts, resident() - early);
+        println!("{}: {share} decisions in {:.1?}, {grown} bytes more", algorithm.name(), started.elapsed());
+        assert!(grown <= 65536.0, "{algorithm:?}: {grown} bytes");
+        assert_eq!((counts.decisions, counts.cancelled, cancelled), (share, cancelled, share.div_ceil(64)));
+        assert_eq!((bandit.diagnostics().unwrap().duplicates, silent), (duplicates, (share - 1).div_ceil(64)));
+        let ended = counts.answered + counts.expired + cancelled;
+        assert!((share - 1024..=share).contains(&ended), "{counts:?}");
+        assert_eq!(counts.expired > 0, answer_window == 0, "{counts:?}");
+        let pulls: u64 = bandit.arm_reports().unwrap().iter().map(|arm| arm.pulls).sum();
+        assert_eq!(pulls, share - cancelled - counts.expired);
+    }
+}
