@@ -155,6 +155,7 @@ fn it_serves_ads_and_reports_what_is_released(program: &Program) {
     let unclicked = program.start();
     click_url(&unclicked);
     assert_eq!(unclicked.get("/report"), before, "one ad clicked, one ad not clicked");
+    assert_eq!(unclicked.get("/metrics"), server.get("/metrics"), "where there is such a page");
     let report = before.1;
     assert_eq!((number_field(&report, "decisions"), number_field(&report, "epsilon_spent")), (Some(1.0), Some(0.0)));
     assert_eq!((number_field(&report, "mean"), number_field(&report, "width")), (None, None), "nothing is released");
@@ -211,6 +212,14 @@ fn whoever_clicks_is_told_the_same(program: &Program) {
     assert!(status == 200 && head.contains("cache-control: no-store"), "{head}");
     let counts = ["duplicates", "late", "rejected", "unknown"].map(|name| number_field(&counts, name));
     assert_eq!(counts, [Some(1.0), Some(1.0), Some(0.0), Some(1.0)]);
+    // A page for Prometheus, where there is one: refusals are the operator's.
+    if let (200, head, metrics) = ask("/metrics") {
+        assert!(head.contains("content-type: text/plain; version=0.0.4"), "{head}");
+        let public = server.get("/metrics");
+        assert!(public.0 == 200 && public.1.contains("\ndpb_up{bandit=\"ads\"} 1\n"), "{public:?}");
+        let refusals = metrics.strip_prefix(&public.1).expect("the public page, and more");
+        assert!(refusals.contains("\ndpb_duplicates_total{bandit=\"ads\"} 1\n"), "{refusals}");
+    }
     assert_eq!(server.get("/diagnostics").0, 404, "for the operator alone");
     assert_eq!(ask("/ad").0, 404, "visitors go elsewhere");
     assert_eq!(http::send(&operator, "POST", "/diagnostics", "").0, 405);

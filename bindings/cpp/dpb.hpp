@@ -452,6 +452,161 @@ private:
   Handle handle_;
 };
 
+/// Bandits and the names that they have on a page of metrics: in UTF-8, no two the same.
+using NamedBandits = std::vector<std::pair<std::string, const Bandit *>>;
+
+namespace detail {
+
+/// A page of metrics: each family once, the lines of all bandits together, as the format demands.
+class Metrics {
+public:
+  explicit Metrics(const NamedBandits &bandits) {
+    for (const auto &[name, bandit] : bandits) {
+      Measured m;
+      m.label = "bandit=\"" + escaped(name) + '"';
+      std::size_t n = 0;
+      dpb_status status = bandit->try_arms(nullptr, 0, n);
+      while (status == DPB_BUFFER_TOO_SMALL) {
+        m.arms.resize(n);
+        status = bandit->try_arms(m.arms.data(), m.arms.size(), n);
+      }
+      m.up = status == DPB_OK && bandit->try_report(m.report) == DPB_OK &&
+             bandit->try_diagnostics(m.diagnostics) == DPB_OK;
+      m.policy = bandit->policy_name();
+      bandits_.push_back(std::move(m));
+    }
+  }
+
+  [[nodiscard]] std::string page(bool operators) && {
+    head("up", "gauge", "1, or 0 for a handle that is closed.");
+    for (const Measured &m : bandits_) {
+      line("up", m.label, m.up ? "1" : "0");
+    }
+    head("info", "gauge", "1, with the policy and the version of the library.");
+    for (const Measured &m : bandits_) {
+      if (m.up) {
+        line("info", m.label + ",policy=\"" + m.policy + "\",version=\"" + dpb_version() + '"', "1");
+      }
+    }
+    of_report("decisions_total", "counter", "Decisions handed out.", &Report::decisions);
+    of_report("answered_total", "counter", "Decisions whose answer took effect, or whose window is over.",
+              &Report::answered);
+    of_report("cancelled_total", "counter", "Decisions taken back.", &Report::cancelled);
+    of_report("expired_total", "counter", "Decisions pushed out of the pending table unanswered.", &Report::expired);
+    of_report("changes_total", "counter", "Releases that contradicted their arm's past.", &Report::changes_detected);
+    of_report("pending", "gauge", "Decisions whose end is open.", &Report::pending);
+    of_report("phase", "gauge", "The policy's epoch, phase or interval.", &Report::phase);
+    of_report("arms_active", "gauge", "Arms still in the race.", &Report::arms_active);
+    of_report("epsilon_spent", "gauge", "Privacy loss of one user so far, an upper bound at dpb_delta_spent.",
+              &Report::epsilon_spent);
+    of_report("delta_spent", "gauge", "0 where the policy is pure.", &Report::delta_spent);
+    of_report("private", "gauge", "1, or 0 for baselines and under a test seed.", &Report::is_private);
+    of_arms("mean", "As released; NaN before the first release.", &Arm::mean);
+    of_arms("width", "Half-width of the mean's confidence interval.", &Arm::width);
+    of_arms("pulls", "Decisions that were not cancelled and did not expire.", &Arm::pulls);
+    of_arms("effective_pulls", "Rewards behind the mean, each by its power.", &Arm::effective_pulls);
+    of_arms("active", "1 while the arm is in the race.", &Arm::active);
+    if (operators) {
+      of_refusals("duplicates_total", "Answers to a ticket that had one. NOT private.", &Diagnostics::duplicates);
+      of_refusals("late_total", "Answers to a ticket whose time was over. NOT private.", &Diagnostics::late);
+      of_refusals("rejected_total", "Rewards that were refused. NOT private.", &Diagnostics::rejected);
+      of_refusals("unknown_total", "Tickets that the handle never issued. NOT private.", &Diagnostics::unknown);
+    }
+    return std::move(page_);
+  }
+
+private:
+  struct Measured {
+    std::string label;
+    bool up = false;
+    std::string policy;
+    Report report = {};
+    std::vector<Arm> arms;
+    Diagnostics diagnostics = {};
+  };
+
+  static std::string escaped(const std::string &text) {
+    std::string all;
+    for (const char c : text) {
+      if (c == '\n') {
+        all += "\\n";
+      } else {
+        all += c == '"' || c == '\\' ? std::string{'\\', c} : std::string{c};
+      }
+    }
+    return all;
+  }
+
+  /// Whatever the program's locale says of decimal points.
+  static std::string number(double x) {
+    if (x != x) {
+      return "NaN";
+    }
+    if (x - x != 0) {
+      return x > 0 ? "+Inf" : "-Inf";
+    }
+    std::string digits = text(x);
+    const std::size_t point = digits.find_first_not_of("-+0123456789e");
+    if (point != std::string::npos) {
+      const std::size_t after = digits.find_first_of("0123456789", point);
+      digits.replace(point, after - point, ".");
+    }
+    return digits;
+  }
+  template <class Integer, std::enable_if_t<std::is_integral_v<Integer>, int> = 0> static std::string number(Integer x) {
+    return std::to_string(x);
+  }
+
+  void head(const char *name, const char *kind, const char *help) {
+    page_ += std::string("# HELP dpb_") + name + ' ' + help + "\n# TYPE dpb_" + name + ' ' + kind + '\n';
+  }
+  void line(const char *name, const std::string &labels, const std::string &value) {
+    page_ += std::string("dpb_") + name + '{' + labels + "} " + value + '\n';
+  }
+  template <class Value, class Struct>
+  void of_report(const char *name, const char *kind, const char *help, Value Struct::*field) {
+    head(name, kind, help);
+    for (const Measured &m : bandits_) {
+      if (m.up) {
+        line(name, m.label, number(m.report.*field));
+      }
+    }
+  }
+  template <class Value, class Struct> void of_arms(const char *name, const char *help, Value Struct::*field) {
+    const std::string full = std::string("arm_") + name;
+    head(full.c_str(), "gauge", help);
+    for (const Measured &m : bandits_) {
+      for (std::size_t arm = 0; m.up && arm < m.arms.size(); ++arm) {
+        line(full.c_str(), m.label + ",arm=\"" + std::to_string(arm) + '"', number(m.arms[arm].*field));
+      }
+    }
+  }
+  template <class Value, class Struct> void of_refusals(const char *name, const char *help, Value Struct::*field) {
+    head(name, "counter", help);
+    for (const Measured &m : bandits_) {
+      if (m.up) {
+        line(name, m.label, number(m.diagnostics.*field));
+      }
+    }
+  }
+
+  std::vector<Measured> bandits_;
+  std::string page_;
+};
+
+} // namespace detail
+
+/// What may be published of these bandits, in Prometheus' text format, each under the label bandit="its name". All
+/// of it is released already or public: the page may be shown to anyone. One that is closed or was moved from shows
+/// as dpb_up 0 and nothing else; nothing is thrown but std::bad_alloc.
+[[nodiscard]] inline std::string metrics(const NamedBandits &bandits) { return detail::Metrics(bandits).page(false); }
+
+/// The same and the counts of refused calls (Diagnostics), which are NOT private: a duplicate click is a click. For a
+/// page that only the operator sees.
+[[nodiscard]] inline std::string operator_metrics(const NamedBandits &bandits) {
+  return detail::Metrics(bandits).page(true);
+}
+
 /// dpb_stopping: takes samples until their mean is known to a factor of 1 +- alpha.
 class Stopping {
 public:

@@ -151,6 +151,10 @@ static Page report(const Shop &shop) {
                  ",\"pending\":" + std::to_string(report.pending) + ",\"arms\":[" + arms + "]}");
 }
 
+static Page metrics(std::string text) {
+  return page(http::status::ok, "text/plain; version=0.0.4; charset=utf-8", std::move(text));
+}
+
 static Page visitors(Shop &shop, std::string_view path) {
   constexpr std::string_view CLICK = "/click/";
   if (path == "/") {
@@ -162,6 +166,9 @@ static Page visitors(Shop &shop, std::string_view path) {
   if (path == "/report") {
     return report(shop);
   }
+  if (path == "/metrics") {
+    return metrics(dpb::metrics({{"ads", &shop.bandit}}));
+  }
   if (path.substr(0, CLICK.size()) == CLICK) {
     return click(shop.bandit, path.substr(CLICK.size()));
   }
@@ -170,6 +177,9 @@ static Page visitors(Shop &shop, std::string_view path) {
 
 // NOT private: a repeated click is a click.
 static Page operators(Shop &shop, std::string_view path) {
+  if (path == "/metrics") {
+    return metrics(dpb::operator_metrics({{"ads", &shop.bandit}}));
+  }
   if (path != "/diagnostics") {
     return failure(http::status::not_found, "no_such_page", "try /diagnostics");
   }

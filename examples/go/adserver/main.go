@@ -17,10 +17,12 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
 	"math"
 	"net"
 	"net/http"
@@ -231,6 +233,7 @@ func (s adServer) visitors() http.Handler {
 	pages.HandleFunc("/ad", s.show)
 	pages.HandleFunc("/click/{ticket...}", s.click)
 	pages.HandleFunc("/report", s.report)
+	pages.HandleFunc("/metrics", s.metrics(dpb.WriteMetrics))
 	pages.HandleFunc("/{$}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		fmt.Fprint(w, page)
@@ -244,6 +247,7 @@ func (s adServer) visitors() http.Handler {
 func (s adServer) operator() http.Handler {
 	pages := http.NewServeMux()
 	pages.HandleFunc("/diagnostics", s.diagnostics)
+	pages.HandleFunc("/metrics", s.metrics(dpb.WriteOperatorMetrics))
 	pages.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		refuse(w, http.StatusNotFound, "no_such_page", "try /diagnostics")
 	})
@@ -310,6 +314,20 @@ func (s adServer) diagnostics(w http.ResponseWriter, _ *http.Request) {
 	reply(w, http.StatusOK, map[string]any{
 		"duplicates": counts.Duplicates, "late": counts.Late, "rejected": counts.Rejected, "unknown": counts.Unknown,
 	})
+}
+
+// metrics is a page for Prometheus.
+func (s adServer) metrics(write func(io.Writer, map[string]*dpb.Bandit) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		var page bytes.Buffer
+		if err := write(&page, map[string]*dpb.Bandit{"ads": s.bandit}); err != nil {
+			fail(w, err)
+			return
+		}
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+		w.Header().Set("Content-Length", strconv.Itoa(page.Len()))
+		page.WriteTo(w) // a scraper who left does not stop the shop
+	}
 }
 
 // number: JSON has no NaN (nothing released yet) and no infinity (a baseline's privacy loss).

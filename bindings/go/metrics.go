@@ -1,0 +1,154 @@
+package dpb
+
+import (
+	"bufio"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// WriteMetrics writes what may be published of these bandits in Prometheus' text format, each under the
+// label bandit="its name". All of it is released already or public: the page may be shown to anyone.
+//
+// A bandit that is closed or poisoned shows as dpb_up 0 and nothing else. The error is w's.
+func WriteMetrics(w io.Writer, bandits map[string]*Bandit) error {
+	return writeMetrics(w, bandits, false)
+}
+
+// WriteOperatorMetrics writes the same and the counts of refused calls (Diagnostics), which are NOT private: a
+// duplicate click is a click. For a page that only the operator sees.
+func WriteOperatorMetrics(w io.Writer, bandits map[string]*Bandit) error {
+	return writeMetrics(w, bandits, true)
+}
+
+// A bandit at one moment.
+type measured struct {
+	label       string // bandit="name"
+	up          bool
+	policy      string
+	report      Report
+	arms        []Arm
+	diagnostics Diagnostics
+}
+
+func measure(name string, b *Bandit) measured {
+	m := measured{label: `bandit="` + escape(name) + `"`, policy: b.PolicyName()}
+	var err [3]error
+	m.report, err[0] = b.Report()
+	m.arms, err[1] = b.Arms()
+	m.diagnostics, err[2] = b.Diagnostics()
+	m.up = err == [3]error{}
+	return m
+}
+
+// A label's value as the format wants it.
+var escapes = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
+
+func escape(text string) string { return escapes.Replace(strings.ToValidUTF8(text, "\uFFFD")) }
+
+// Each family of metrics once, the lines of all bandits together, as the format demands.
+type metrics struct {
+	*bufio.Writer
+	bandits []measured
+}
+
+func (m metrics) head(name, kind, help string) {
+	m.WriteString("# HELP dpb_" + name + " " + help + "\n# TYPE dpb_" + name + " " + kind + "\n")
+}
+
+func (m metrics) line(name, labels string, value float64) {
+	m.WriteString("dpb_" + name + "{" + labels + "} " + strconv.FormatFloat(value, 'g', -1, 64) + "\n")
+}
+
+func (m metrics) bandit(name, kind, help string, value func(*measured) float64) {
+	m.head(name, kind, help)
+	for i := range m.bandits {
+		if b := &m.bandits[i]; b.up {
+			m.line(name, b.label, value(b))
+		}
+	}
+}
+
+func (m metrics) count(name, help string, value func(*measured) uint64) {
+	m.head(name+"_total", "counter", help)
+	for i := range m.bandits {
+		if b := &m.bandits[i]; b.up {
+			m.WriteString("dpb_" + name + "_total{" + b.label + "} " + strconv.FormatUint(value(b), 10) + "\n")
+		}
+	}
+}
+
+func (m metrics) arm(name, help string, value func(*Arm) float64) {
+	m.head("arm_"+name, "gauge", help)
+	for i := range m.bandits {
+		if b := &m.bandits[i]; b.up {
+			for arm := range b.arms {
+				m.line("arm_"+name, b.label+`,arm="`+strconv.Itoa(arm)+`"`, value(&b.arms[arm]))
+			}
+		}
+	}
+}
+
+func one(yes bool) float64 {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+func writeMetrics(w io.Writer, bandits map[string]*Bandit, operator bool) error {
+	m := metrics{Writer: bufio.NewWriter(w)}
+	for _, name := range slices.Sorted(maps.Keys(bandits)) {
+		m.bandits = append(m.bandits, measure(name, bandits[name]))
+	}
+	m.head("up", "gauge", "1, or 0 for a handle that is closed.")
+	for i := range m.bandits {
+		m.line("up", m.bandits[i].label, one(m.bandits[i].up))
+	}
+	m.head("info", "gauge", "1, with the policy and the version of the library.")
+	for _, b := range m.bandits {
+		if b.up {
+			m.line("info", b.label+`,policy="`+b.policy+`",version="`+Version()+`"`, 1)
+		}
+	}
+	m.count("decisions", "Decisions handed out.", func(b *measured) uint64 { return b.report.Decisions })
+	m.count("answered", "Decisions whose answer took effect, or whose window is over.",
+		func(b *measured) uint64 { return b.report.Answered })
+	m.count("cancelled", "Decisions taken back.", func(b *measured) uint64 { return b.report.Cancelled })
+	m.count("expired", "Decisions pushed out of the pending table unanswered.",
+		func(b *measured) uint64 { return b.report.Expired })
+	m.count("changes", "Releases that contradicted their arm's past.",
+		func(b *measured) uint64 { return b.report.ChangesDetected })
+	m.bandit("pending", "gauge", "Decisions whose end is open.",
+		func(b *measured) float64 { return float64(b.report.Pending) })
+	m.bandit("phase", "gauge", "The policy's epoch, phase or interval.",
+		func(b *measured) float64 { return float64(b.report.Phase) })
+	m.bandit("arms_active", "gauge", "Arms still in the race.",
+		func(b *measured) float64 { return float64(b.report.ArmsActive) })
+	m.bandit("epsilon_spent", "gauge", "Privacy loss of one user so far, an upper bound at dpb_delta_spent.",
+		func(b *measured) float64 { return b.report.EpsilonSpent })
+	m.bandit("delta_spent", "gauge", "0 where the policy is pure.",
+		func(b *measured) float64 { return b.report.DeltaSpent })
+	m.bandit("private", "gauge", "1, or 0 for baselines and under a test seed.",
+		func(b *measured) float64 { return one(b.report.IsPrivate) })
+	m.arm("mean", "As released; NaN before the first release.", func(a *Arm) float64 { return a.Mean })
+	m.arm("width", "Half-width of the mean's confidence interval.", func(a *Arm) float64 { return a.Width })
+	m.arm("pulls", "Decisions that were not cancelled and did not expire.",
+		func(a *Arm) float64 { return float64(a.Pulls) })
+	m.arm("effective_pulls", "Rewards behind the mean, each by its power.",
+		func(a *Arm) float64 { return a.EffectivePulls })
+	m.arm("active", "1 while the arm is in the race.", func(a *Arm) float64 { return one(a.Active) })
+	if operator {
+		m.count("duplicates", "Answers to a ticket that had one. NOT private.",
+			func(b *measured) uint64 { return b.diagnostics.Duplicates })
+		m.count("late", "Answers to a ticket whose time was over. NOT private.",
+			func(b *measured) uint64 { return b.diagnostics.Late })
+		m.count("rejected", "Rewards that were refused. NOT private.",
+			func(b *measured) uint64 { return b.diagnostics.Rejected })
+		m.count("unknown", "Tickets that the handle never issued. NOT private.",
+			func(b *measured) uint64 { return b.diagnostics.Unknown })
+	}
+	return m.Flush()
+}

@@ -1,0 +1,165 @@
+package dpb
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+)
+
+// The operator's page of TestMetrics; tests/metrics.rs has C++ write the same.
+const operatorPage = `# HELP dpb_up 1, or 0 for a handle that is closed.
+# TYPE dpb_up gauge
+dpb_up{bandit="baseline"} 1
+dpb_up{bandit="closed"} 0
+dpb_up{bandit="front \"page\"\n\\"} 1
+# HELP dpb_info 1, with the policy and the version of the library.
+# TYPE dpb_info gauge
+dpb_info{bandit="baseline",policy="nonprivate-ucb1",version="VERSION"} 1
+dpb_info{bandit="front \"page\"\n\\",policy="dp-se",version="VERSION"} 1
+# HELP dpb_decisions_total Decisions handed out.
+# TYPE dpb_decisions_total counter
+dpb_decisions_total{bandit="baseline"} 0
+dpb_decisions_total{bandit="front \"page\"\n\\"} 2
+# HELP dpb_answered_total Decisions whose answer took effect, or whose window is over.
+# TYPE dpb_answered_total counter
+dpb_answered_total{bandit="baseline"} 0
+dpb_answered_total{bandit="front \"page\"\n\\"} 1
+# HELP dpb_cancelled_total Decisions taken back.
+# TYPE dpb_cancelled_total counter
+dpb_cancelled_total{bandit="baseline"} 0
+dpb_cancelled_total{bandit="front \"page\"\n\\"} 1
+# HELP dpb_expired_total Decisions pushed out of the pending table unanswered.
+# TYPE dpb_expired_total counter
+dpb_expired_total{bandit="baseline"} 0
+dpb_expired_total{bandit="front \"page\"\n\\"} 0
+# HELP dpb_changes_total Releases that contradicted their arm's past.
+# TYPE dpb_changes_total counter
+dpb_changes_total{bandit="baseline"} 0
+dpb_changes_total{bandit="front \"page\"\n\\"} 0
+# HELP dpb_pending Decisions whose end is open.
+# TYPE dpb_pending gauge
+dpb_pending{bandit="baseline"} 0
+dpb_pending{bandit="front \"page\"\n\\"} 0
+# HELP dpb_phase The policy's epoch, phase or interval.
+# TYPE dpb_phase gauge
+dpb_phase{bandit="baseline"} 0
+dpb_phase{bandit="front \"page\"\n\\"} 1
+# HELP dpb_arms_active Arms still in the race.
+# TYPE dpb_arms_active gauge
+dpb_arms_active{bandit="baseline"} 2
+dpb_arms_active{bandit="front \"page\"\n\\"} 2
+# HELP dpb_epsilon_spent Privacy loss of one user so far, an upper bound at dpb_delta_spent.
+# TYPE dpb_epsilon_spent gauge
+dpb_epsilon_spent{bandit="baseline"} +Inf
+dpb_epsilon_spent{bandit="front \"page\"\n\\"} 0.5
+# HELP dpb_delta_spent 0 where the policy is pure.
+# TYPE dpb_delta_spent gauge
+dpb_delta_spent{bandit="baseline"} 0
+dpb_delta_spent{bandit="front \"page\"\n\\"} 0
+# HELP dpb_private 1, or 0 for baselines and under a test seed.
+# TYPE dpb_private gauge
+dpb_private{bandit="baseline"} 0
+dpb_private{bandit="front \"page\"\n\\"} 1
+# HELP dpb_arm_mean As released; NaN before the first release.
+# TYPE dpb_arm_mean gauge
+dpb_arm_mean{bandit="baseline",arm="0"} NaN
+dpb_arm_mean{bandit="baseline",arm="1"} NaN
+dpb_arm_mean{bandit="front \"page\"\n\\",arm="0"} NaN
+dpb_arm_mean{bandit="front \"page\"\n\\",arm="1"} NaN
+# HELP dpb_arm_width Half-width of the mean's confidence interval.
+# TYPE dpb_arm_width gauge
+dpb_arm_width{bandit="baseline",arm="0"} NaN
+dpb_arm_width{bandit="baseline",arm="1"} NaN
+dpb_arm_width{bandit="front \"page\"\n\\",arm="0"} NaN
+dpb_arm_width{bandit="front \"page\"\n\\",arm="1"} NaN
+# HELP dpb_arm_pulls Decisions that were not cancelled and did not expire.
+# TYPE dpb_arm_pulls gauge
+dpb_arm_pulls{bandit="baseline",arm="0"} 0
+dpb_arm_pulls{bandit="baseline",arm="1"} 0
+dpb_arm_pulls{bandit="front \"page\"\n\\",arm="0"} 1
+dpb_arm_pulls{bandit="front \"page\"\n\\",arm="1"} 0
+# HELP dpb_arm_effective_pulls Rewards behind the mean, each by its power.
+# TYPE dpb_arm_effective_pulls gauge
+dpb_arm_effective_pulls{bandit="baseline",arm="0"} 0
+dpb_arm_effective_pulls{bandit="baseline",arm="1"} 0
+dpb_arm_effective_pulls{bandit="front \"page\"\n\\",arm="0"} 0
+dpb_arm_effective_pulls{bandit="front \"page\"\n\\",arm="1"} 0
+# HELP dpb_arm_active 1 while the arm is in the race.
+# TYPE dpb_arm_active gauge
+dpb_arm_active{bandit="baseline",arm="0"} 1
+dpb_arm_active{bandit="baseline",arm="1"} 1
+dpb_arm_active{bandit="front \"page\"\n\\",arm="0"} 1
+dpb_arm_active{bandit="front \"page\"\n\\",arm="1"} 1
+# HELP dpb_duplicates_total Answers to a ticket that had one. NOT private.
+# TYPE dpb_duplicates_total counter
+dpb_duplicates_total{bandit="baseline"} 0
+dpb_duplicates_total{bandit="front \"page\"\n\\"} 1
+# HELP dpb_late_total Answers to a ticket whose time was over. NOT private.
+# TYPE dpb_late_total counter
+dpb_late_total{bandit="baseline"} 0
+dpb_late_total{bandit="front \"page\"\n\\"} 0
+# HELP dpb_rejected_total Rewards that were refused. NOT private.
+# TYPE dpb_rejected_total counter
+dpb_rejected_total{bandit="baseline"} 0
+dpb_rejected_total{bandit="front \"page\"\n\\"} 1
+# HELP dpb_unknown_total Tickets that the handle never issued. NOT private.
+# TYPE dpb_unknown_total counter
+dpb_unknown_total{bandit="baseline"} 0
+dpb_unknown_total{bandit="front \"page\"\n\\"} 0
+`
+
+// front is a bandit of a second life after two decisions: one answered, one cancelled, and each kind of refusal.
+func front(t *testing.T) *Bandit {
+	fresh := must[*Bandit](t)(NewSE(NewConfig(2, 0.5)))
+	defer fresh.Close()
+	b := must[*Bandit](t)(Restore(must[[]byte](t)(fresh.Snapshot(nil))))
+	t.Cleanup(func() { b.Close() })
+	shown, hidden := must[Decision](t)(b.Select()), must[Decision](t)(b.Select())
+	if err := errors.Join(b.Update(shown.Ticket, 1), b.Cancel(hidden.Ticket)); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, b.Update(shown.Ticket, 1), ErrDuplicate)
+	refused(t, b.Update(shown.Ticket, 7), ErrInvalidReward)
+	return b
+}
+
+func TestMetrics(t *testing.T) {
+	closed, baseline := bandit(t, 2), must[*Bandit](t)(NewNonprivateUCB1(NewConfig(2, 1)))
+	closed.Close()
+	defer baseline.Close()
+	bandits := map[string]*Bandit{"front \"page\"\n\\": front(t), "baseline": baseline, "closed": closed}
+	var page bytes.Buffer
+	if err := WriteOperatorMetrics(&page, bandits); err != nil {
+		t.Fatal(err)
+	}
+	expected := strings.Replace(operatorPage, "VERSION", Version(), 2)
+	if page.String() != expected {
+		t.Errorf("got\n%s", page.String())
+	}
+	// The public page is the beginning of the operator's, and tells of no refusal.
+	public := expected[:strings.Index(expected, "# HELP dpb_duplicates")]
+	page.Reset()
+	if err := WriteMetrics(&page, bandits); err != nil || page.String() != public {
+		t.Errorf("%v, got\n%s", err, page.String())
+	}
+	if strings.Contains(public, "NOT private") {
+		t.Error("a count that is not private")
+	}
+}
+
+// A writer that is full.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errors.New("full") }
+
+func TestMetricsNowhere(t *testing.T) {
+	if err := WriteMetrics(full{}, map[string]*Bandit{"x": bandit(t, 2)}); err == nil || err.Error() != "full" {
+		t.Error(err)
+	}
+	var page bytes.Buffer
+	if err := WriteMetrics(&page, map[string]*Bandit{"\xff": bandit(t, 2)}); err != nil ||
+		!strings.Contains(page.String(), "dpb_up{bandit=\"\uFFFD\"} 1\n") {
+		t.Error(page.String())
+	}
+}

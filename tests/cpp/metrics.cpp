@@ -1,0 +1,28 @@
+// The page of bindings/go/metrics_test.go, in a locale whose numbers have commas, if there is one. With an argument
+// "public" or "played", the one for all to see, or the operator's after some play.
+#include <dpb.hpp>
+
+#include <clocale>
+#include <cstdio>
+#include <string>
+
+int main(int argc, char **argv) {
+  const std::string which = argc > 1 ? argv[1] : "";
+  std::setlocale(LC_ALL, "de_DE.UTF-8");
+  dpb::Bandit front = dpb::Bandit::restore(dpb::Bandit::se(dpb::Config(2, 0.5)).snapshot());
+  const dpb::Decision shown = front.select();
+  const dpb::Decision hidden = front.select();
+  front.update(shown.ticket, 1.0);
+  front.cancel(hidden.ticket);
+  (void)front.try_update(shown.ticket, 1.0);
+  (void)front.try_update(shown.ticket, 7.0);
+  dpb::Bandit closed(dpb::Config(2, 1.0));
+  const dpb::Bandit moved = std::move(closed);
+  const dpb::Bandit baseline = dpb::Bandit::nonprivate_ucb1(dpb::Config(2, 1.0));
+  const dpb::NamedBandits bandits = {{"baseline", &baseline}, {"closed", &closed}, {"front \"page\"\n\\", &front}};
+  for (int t = 0; which == "played" && t < 20000; ++t) {
+    const dpb::Decision decision = front.select();
+    front.update(decision.ticket, decision.arm == 0 && t % 3 == 0 ? 1.0 : 0.0);
+  }
+  std::fputs((which == "public" ? dpb::metrics(bandits) : dpb::operator_metrics(bandits)).c_str(), stdout);
+}

@@ -1,0 +1,45 @@
+//! Pages of metrics: C++ and Go write the same, and Prometheus reads it.
+
+mod support;
+
+use std::path::PathBuf;
+use std::process::Command;
+use support::{Link, build, have, root, run};
+
+/// What tests/cpp/metrics.cpp prints.
+fn page(which: &str) -> String {
+    run(Command::new(build("c++", "tests/cpp/metrics.cpp", &["-std=c++17", "-Wshadow"], Link::Static)).arg(which))
+}
+
+#[test]
+fn cpp_writes_what_go_writes() {
+    if !have("c++") {
+        return;
+    }
+    let test = std::fs::read_to_string(root().join("bindings/go/metrics_test.go")).unwrap();
+    let expected = test.split("const operatorPage = `").nth(1).unwrap().split('`').next().unwrap();
+    let header = std::fs::read_to_string(root().join("include/dpb.h")).unwrap();
+    let version = header.split("DPB_VERSION_STRING \"").nth(1).unwrap().split('"').next().unwrap();
+    let expected = expected.replace("VERSION", version);
+    assert_eq!(page(""), expected);
+    assert_eq!(page("public"), expected.split("# HELP dpb_duplicates").next().unwrap());
+    let played = page("played");
+    assert!(played.contains("dpb_arm_mean{bandit=\"front \\\"page\\\"\\n\\\\\",arm=\"0\"} 0."), "{played}");
+}
+
+/// By Prometheus' own parser and linter.
+#[test]
+#[ignore = "fetches Go modules"]
+fn prometheus_finds_nothing_wrong() {
+    if !have("c++") || !have("go") {
+        return;
+    }
+    let pages = ["", "public", "played"].map(|which| {
+        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("metrics-{which}.txt"));
+        std::fs::write(&path, page(which)).unwrap();
+        path
+    });
+    let mut lint = Command::new("go");
+    lint.args(["run", "."]).args(pages).current_dir(root().join("tests/metrics")).env("GOTOOLCHAIN", "local");
+    assert_eq!(run(&mut lint), "3 pages are well-formed\n");
+}
