@@ -218,7 +218,7 @@ typedef struct dpb_config {
   uint32_t contributions_per_user;
   /**
    * Decisions in flight, 1 .. 2^24, rounded up to a power of two and to the answer window,
-   * default 4096; the oldest unanswered one is cancelled when a new one needs its place. Each takes 32 bytes.
+   * default 4096; the oldest unanswered one is cancelled when a new one needs its place.
    */
   uint32_t pending_capacity;
   /**
@@ -424,12 +424,20 @@ typedef struct dpb_decision {
 /**
  * The policy that we recommend for this configuration: dpb_new_imed.
  *
+ * The handle's memory is fixed here, but for dpb_add_arm: about 1300 + 432 K + 32 P bytes, K the arms and P the
+ * larger of pending_capacity and answer_window, rounded up to a power of two. The other policies' first two
+ * numbers are in src/policy/README.md.
+ *
  * config: filled by dpb_config_init; read here, not kept. out: receives the handle, which the
  * caller frees with dpb_free. error: NULL, or filled on failure.
  * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_NEWER_VERSION (struct_size of a newer library);
  * DPB_ENTROPY; DPB_NO_MEMORY. Any thread.
  */
-DPB_API DPB_MUST_USE dpb_status dpb_new(const dpb_config *config, struct dpb_bandit **out, dpb_error *error);
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new(const dpb_config *config,
+                   struct dpb_bandit **out,
+                   dpb_error *error);
 
 /**
  * The policy of this name, as dpb_policy_at lists them and reports print them ("dp-imed"), for services

@@ -125,6 +125,10 @@ pub(super) unsafe fn new(
 
 /// The policy that we recommend for this configuration: dpb_new_imed.
 ///
+/// The handle's memory is fixed here, but for dpb_add_arm: about 1300 + 432 K + 32 P bytes, K the arms and P the
+/// larger of pending_capacity and answer_window, rounded up to a power of two. The other policies' first two
+/// numbers are in src/policy/README.md.
+///
 /// config: filled by dpb_config_init; read here, not kept. out: receives the handle, which the
 /// caller frees with dpb_free. error: NULL, or filled on failure.
 /// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_NEWER_VERSION (struct_size of a newer library);

@@ -35,7 +35,7 @@ pub struct dpb_config {
     /// m >= 1, default 1: how many rewards one user may be behind; epsilon is divided by it.
     pub contributions_per_user: u32,
     /// Decisions in flight, 1 .. 2^24, rounded up to a power of two and to the answer window,
-    /// default 4096; the oldest unanswered one is cancelled when a new one needs its place. Each takes 32 bytes.
+    /// default 4096; the oldest unanswered one is cancelled when a new one needs its place.
     pub pending_capacity: u32,
     /// 0 = every decision is answered or cancelled explicitly, at a time that does not depend on
     /// the reward. W > 0 (up to 2^24) = silence means reward_min (no click): every answer takes

@@ -6,11 +6,18 @@
 
 static constructor *const CONSTRUCTORS[] = {
     dpb_new,           dpb_new_se,       dpb_new_imed,       dpb_new_klucb,     dpb_new_ts,
-    dpb_new_med,
+    dpb_new_med,       dpb_new_lap,
     dpb_new_ucb_bound, dpb_new_ucb,      dpb_new_ucb_int,    dpb_new_exp3_lap,  dpb_new_exp3_tau,
     dpb_new_tsallis,   dpb_new_sdp_ae,   dpb_new_vb_sdp_ae,  dpb_new_ldp_ucb,   dpb_new_ldp_klucb,
     dpb_new_private_ucb,       dpb_new_nonprivate_ucb1, dpb_new_nonprivate_klucb,
     dpb_new_nonprivate_imed,   dpb_new_nonprivate_se,   dpb_new_nonprivate_exp3};
+
+/* What every constructor takes, but for a delta. */
+static dpb_config any(uint32_t arms) {
+  dpb_config config = seeded(arms, 1);
+  config.base = DPB_POLICY_NONPRIVATE_EXP3;
+  return config;
+}
 
 /* Lets the process have so much more address space than now, in MiB. */
 static void room(size_t more) {
@@ -27,7 +34,7 @@ static void room(size_t more) {
 int main(void) {
   size_t i, more, n, refused = 0, made = 0;
   for (i = 0; i < sizeof CONSTRUCTORS / sizeof *CONSTRUCTORS; i++) {
-    dpb_config config = seeded(1u << 18, 1); /* as many as most policies take */
+    dpb_config config = any(1u << 18); /* as many as most policies take */
     dpb_status status = DPB_NO_MEMORY;
     for (more = 1; more <= 4096 && status == DPB_NO_MEMORY; more *= 2) {
       dpb_bandit *bandit = NULL;
@@ -57,7 +64,7 @@ int main(void) {
     for (more = 64; more <= 256; more *= 4) {
       for (i = 0; i < sizeof CONSTRUCTORS / sizeof *CONSTRUCTORS; i++) {
         for (what = 0; what < 5; what++) {
-          dpb_config config = seeded(what == 0 ? 1u << 24 : 2, 1);
+          dpb_config config = any(what == 0 ? 1u << 24 : 2);
           dpb_status status;
           if (what == 1) config.pending_capacity = 1u << 24;
           if (what == 2) config.answer_window = 1u << 24;
