@@ -424,7 +424,7 @@ typedef struct dpb_decision {
 /**
  * The policy that we recommend for this configuration: dpb_new_imed.
  *
- * The handle's memory is fixed here, but for dpb_add_arm: about 1300 + 432 K + 32 P bytes, K the arms and P the
+ * The handle's memory is fixed here, but for dpb_add_arm: about 1300 + 432 K + 24 P bytes, K the arms and P the
  * larger of pending_capacity and answer_window, rounded up to a power of two. The other policies' first two
  * numbers are in src/policy/README.md.
  *
