@@ -7,12 +7,12 @@ use crate::random::Random;
 /// long expired), and a late one is known as late for ever.
 ///
 /// The number is a slot of the ring, its low bits, and a lap. The lap is permuted under the slot (a
-/// Feistel network of four rounds, Luby and Rackoff 1988): that is the *tag*, which the slot
-/// remembers. The slot is masked by the tag. So an answer finds its slot in one step and compares; only
+/// Feistel network of four rounds, Luby and Rackoff 1988): that is the *tag*. A keyed digest of it masks the
+/// slot, and the slot remembers another part of that. So an answer finds its slot in one step and compares; only
 /// a ticket that is refused is opened altogether. Neither part tells how many decisions there were.
 ///
 /// A guess hits one of `n` open decisions with chance `n / 2^48`; who knows how slots are masked needs
-/// the tag alone, `slots / 2^48`, or the 32 bits to which a slot has it folded. That is 2^-32 for rings
+/// the tag alone, `slots / 2^48`, or the 32 bits of its keyed digest that a slot has. That is 2^-32 for rings
 /// of up to 2^16 slots (4096 by default), 2^-30 at 2^18, 2^-24 at the largest, 2^24.
 ///
 /// The key always comes from the operating system, even under a test seed: two handles with one
@@ -33,7 +33,7 @@ pub struct TicketKey {
 const BITS: u32 = 48;
 const ROUNDS: usize = 4;
 
-/// Where an answer to a ticket should be: the slot, and the tag that is there if it is.
+/// Where an answer to a ticket should be: the slot, and the tag's digest that is there if it is.
 pub struct Place {
     pub slot: usize,
     pub tag: u32,
@@ -59,28 +59,30 @@ impl TicketKey {
     pub fn seal(&self, sequence: u64) -> (u64, Place) {
         let slot = sequence & self.slots;
         let tag = self.permute(sequence >> self.bits, slot);
-        let ticket = self.node | tag << self.bits | slot ^ self.mask(tag);
-        (ticket, Place { slot: slot as usize, tag: short(tag) })
+        let (mask, digest) = self.digest(tag);
+        (self.node | tag << self.bits | slot ^ mask, Place { slot: slot as usize, tag: digest })
     }
 
     /// Where an answer to this ticket would be, if it is ours and its decision is not long past.
     #[inline]
     pub fn place(&self, ticket: u64) -> Option<Place> {
-        let (tag, slot) = self.parts(ticket)?;
-        Some(Place { slot: slot as usize, tag: short(tag) })
+        let (_, slot, digest) = self.parts(ticket)?;
+        Some(Place { slot: slot as usize, tag: digest })
     }
 
     /// The decision of a ticket, if its node is ours.
     pub fn open(&self, ticket: u64) -> Option<u64> {
-        let (tag, slot) = self.parts(ticket)?;
+        let (tag, slot, _) = self.parts(ticket)?;
         Some(self.restore(tag, slot) << self.bits | slot)
     }
 
+    /// Tag, slot and digest.
     #[inline]
-    fn parts(&self, ticket: u64) -> Option<(u64, u64)> {
+    fn parts(&self, ticket: u64) -> Option<(u64, u64, u32)> {
         let inner = ticket ^ self.node;
         let tag = inner >> self.bits;
-        (inner >> BITS == 0).then(|| (tag, (inner & self.slots) ^ self.mask(tag)))
+        let (mask, digest) = self.digest(tag);
+        (inner >> BITS == 0).then_some((tag, (inner & self.slots) ^ mask, digest))
     }
 
     /// The tag of a lap.
@@ -104,22 +106,18 @@ impl TicketKey {
         high << self.half | low
     }
 
+    /// What masks the slot, and what the slot remembers: of every bit of the tag, so that one altered where it
+    /// is forgotten is not another name of its decision.
     #[inline]
-    fn mask(&self, tag: u64) -> u64 {
-        self.mix(ROUNDS, tag) & self.slots
+    fn digest(&self, tag: u64) -> (u64, u32) {
+        let mixed = self.mix(ROUNDS, tag);
+        (mixed & self.slots, (mixed >> 32) as u32)
     }
 
     #[inline]
     fn mix(&self, round: usize, x: u64) -> u64 {
         fold(x ^ self.keys[round], x ^ self.keys[ROUNDS + 1])
     }
-}
-
-/// What a slot remembers of a tag: 32 bits in which every bit has a part. Else a ticket that was altered in those
-/// that it forgets would be another name of its decision.
-#[inline]
-fn short(tag: u64) -> u32 {
-    (tag ^ ((tag >> 32) * 0x9e37_79b9)) as u32
 }
 
 /// Both halves of a 128-bit product, folded.
