@@ -61,6 +61,12 @@ fn policies_have_their_names() {
 }
 
 #[test]
+#[cfg(unix)]
+fn threads_answer_once() {
+    passes("cc", &["-std=c11", "-pthread"], "tests/c/threads.c", Link::Static);
+}
+
+#[test]
 fn arms_come_and_go() {
     passes("cc", &["-std=c99"], "tests/c/arms.c", Link::Static);
 }

@@ -1,6 +1,6 @@
 //! The C and C++ programs again, under AddressSanitizer on both sides of the boundary, UBSan on theirs, and on
-//! ours the standard library's own checks of what unsafe code must keep. No nightly: RUSTC_BOOTSTRAP lets a
-//! stable compiler take the one flag.
+//! ours the standard library's own checks of what unsafe code must keep; threads under ThreadSanitizer, the
+//! standard library's lock included. No nightly: RUSTC_BOOTSTRAP lets a stable compiler take the flags.
 #![cfg(target_os = "linux")]
 
 mod support;
@@ -32,14 +32,7 @@ fn sanitizers_find_nothing() {
     if !have("cc") || !have("c++") || !have("nm") {
         return;
     }
-    let target = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("sanitized");
-    let version = run(Command::new("rustc").arg("-vV"));
-    let host = version.lines().find_map(|line| line.strip_prefix("host: ")).unwrap();
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["rustc", "--release", "-p", "dpb", "--crate-type", "staticlib", "--target", host, "--target-dir"]);
-    cargo.arg(&target).current_dir(root()).env("RUSTC_BOOTSTRAP", "1");
-    run(cargo.env("RUSTFLAGS", "-Zsanitizer=address -Cdebug-assertions -Cforce-frame-pointers"));
-    let library = target.join(host).join("release/libdpb.a");
+    let (library, target) = instrumented("address", &[]);
     let symbols = run(Command::new("nm").arg(&library));
     assert!(symbols.contains("U __asan_report_store8"), "the library is not instrumented");
     for program in PROGRAMS {
@@ -47,6 +40,51 @@ fn sanitizers_find_nothing() {
         run(&mut Command::new(sanitized(program, &library, &target)));
         println!("{program}: {:.1?}", started.elapsed());
     }
+}
+
+/// Each ticket is answered once, whoever tries, and nothing is read while it is written.
+#[test]
+#[ignore = "a minute: it builds the library anew, and the standard library"]
+fn threads_race_for_nothing() {
+    if !have("cc") || !have("c++") {
+        return;
+    }
+    let sysroot = PathBuf::from(run(Command::new("rustc").args(["--print", "sysroot"])).trim());
+    let host = host();
+    let runtime = sysroot.join(format!("lib/rustlib/{host}/lib/librustc-stable_rt.tsan.a"));
+    if !sysroot.join("lib/rustlib/src/rust/library/std").exists() || !runtime.exists() {
+        return support::skip("rustup component add rust-src");
+    }
+    // Or it knows nothing of the lock's slow path, and sees races where there are none.
+    let (library, target) = instrumented("thread", &["-Zbuild-std"]);
+    let object = target.join("threads.o");
+    let mut cc = Command::new("cc");
+    cc.args(["-fsanitize=thread", "-g", "-O1", "-std=c11", "-Iinclude", "-c", "tests/c/threads.c", "-o"]).arg(&object);
+    run(cc.current_dir(root()));
+    // The runtime is rustc's: a C compiler's own may be older.
+    let program = target.join("threads");
+    let mut link = Command::new("c++");
+    link.arg(&object).arg("-Wl,--whole-archive").arg(runtime).arg("-Wl,--no-whole-archive").arg(library);
+    run(link.args(SYSTEM_LIBRARIES).arg("-o").arg(&program));
+    // Where addresses are random it may find no room for its shadow.
+    run(Command::new("setarch").arg("-R").arg(program));
+}
+
+fn host() -> String {
+    let version = run(Command::new("rustc").arg("-vV"));
+    version.lines().find_map(|line| line.strip_prefix("host: ")).unwrap().to_owned()
+}
+
+/// The library under this sanitizer, and the directory that it was built in.
+fn instrumented(sanitizer: &str, arguments: &[&str]) -> (PathBuf, PathBuf) {
+    let target = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("sanitized-{sanitizer}"));
+    let host = host();
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["rustc", "--release", "-p", "dpb", "--crate-type", "staticlib", "--target", &host, "--target-dir"]);
+    cargo.arg(&target).args(arguments).current_dir(root()).env("RUSTC_BOOTSTRAP", "1");
+    let flags = format!("-Zsanitizer={sanitizer} -Cdebug-assertions -Cforce-frame-pointers");
+    run(cargo.env("RUSTFLAGS", flags));
+    (target.join(host).join("release/libdpb.a"), target)
 }
 
 fn sanitized(source: &str, library: &Path, directory: &Path) -> PathBuf {
