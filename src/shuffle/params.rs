@@ -124,11 +124,6 @@ impl Params {
     pub fn noise_mean(&self) -> f64 {
         self.noise.mean(self.users)
     }
-
-    /// The noise's variance.
-    pub fn noise_variance(&self) -> f64 {
-        self.noise.variance(self.users)
-    }
 }
 
 #[cfg(test)]
