@@ -14,12 +14,14 @@
 //! What became of a click is for the operator alone: whoever reports one, in time, twice, late or
 //! made up, gets the same empty answer. With `--operator-port` the operator, and nobody from
 //! another machine, reads the counts of refused clicks at `GET /diagnostics`.
+//!
+//! With `--snapshot FILE` what was learned survives the server, and `kill -9`: see `save`.
 
 #[path = "common/day.rs"]
 mod day;
 
 use day::{ARMS, CREATIVES, Day, MEMORY, NOON, Outcome, VISITORS, best, config, rate};
-use dpb::{Algorithm, Bandit, Error};
+use dpb::{Algorithm, Bandit, Config, Error};
 use http_body_util::Full;
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue};
@@ -33,9 +35,16 @@ use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::convert::Infallible;
+use std::fmt::Display;
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, OnceLock};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -70,6 +79,7 @@ fn main() {
 
 const USAGE: &str = "usage: ad_server [--serve | --visit URL] [--port N] [--operator-port N]
                  [--policy NAME] [--epsilon X] [--delta X] [--memory N]
+                 [--snapshot FILE] [--snapshot-every MS]
   --serve            serve until Ctrl-C; without it, serve one simulated day and print the accounts
   --visit URL        send the day to a server that runs already, in whatever language
   --port N           default 0: any free one
@@ -77,7 +87,9 @@ const USAGE: &str = "usage: ad_server [--serve | --visit URL] [--port N] [--oper
   --policy NAME      default: the recommended one
   --epsilon X        privacy loss of one click, default 1
   --delta X          default 0; some policies need one, such as 1e-6
-  --memory N         forget what N decisions ago was learned, 0: never; default 50000 where the policy can";
+  --memory N         forget what N decisions ago was learned, 0: never; default 50000 where the policy can
+  --snapshot FILE    go on from this file if it is there, and write what is released to it
+  --snapshot-every MS  so often, in milliseconds, and at the end; default 10000";
 
 struct Options {
     serve: bool,
@@ -88,6 +100,8 @@ struct Options {
     epsilon: f64,
     delta: f64,
     memory: Option<u64>,
+    snapshot: Option<PathBuf>,
+    snapshot_every: NonZeroU32,
 }
 
 impl Default for Options {
@@ -101,6 +115,8 @@ impl Default for Options {
             epsilon: 1.0,
             delta: 0.0,
             memory: None,
+            snapshot: None,
+            snapshot_every: NonZeroU32::new(10_000).expect("not 0"),
         }
     }
 }
@@ -120,26 +136,68 @@ impl Options {
                 Long("epsilon") => options.epsilon = words.value()?.parse()?,
                 Long("delta") => options.delta = words.value()?.parse()?,
                 Long("memory") => options.memory = Some(words.value()?.parse()?),
+                Long("snapshot") => options.snapshot = Some(words.value()?.into()),
+                Long("snapshot-every") => options.snapshot_every = words.value()?.parse()?,
                 _ => return Err(word.unexpected()),
             }
         }
         Ok(options)
     }
 
-    fn bandit(&self, policy: Algorithm, memory: u64) -> Result<Bandit, Error> {
-        let mut config = config(self.epsilon, memory);
-        config.delta = self.delta;
-        Bandit::new(policy, &config)
+    fn config(&self, memory: u64) -> Config {
+        Config { delta: self.delta, ..config(self.epsilon, memory) }
     }
 
-    /// With the memory that was asked for; else with the usual one, or without where that is refused.
-    fn shop(&self) -> Result<Shop, Error> {
-        let shop = |memory| Ok(Shop { bandit: self.bandit(self.policy, memory)?, memory });
-        match self.memory {
-            Some(memory) => shop(memory),
-            None => shop(MEMORY).or_else(|_| shop(0)),
-        }
+    fn bandit(&self, policy: Algorithm, memory: u64) -> Result<Bandit, Error> {
+        Bandit::new(policy, &self.config(memory))
     }
+
+    /// With the memory that was asked for; else with the usual one, or without where that is refused. What is
+    /// in the file comes before a fresh start, and what is wrong with the file ends it.
+    fn shop(&self) -> Anything<Shop> {
+        let fresh = |memory| Ok(Shop { bandit: self.bandit(self.policy, memory)?, memory });
+        let mut shop = match self.memory {
+            Some(memory) => fresh(memory),
+            None => fresh(MEMORY).or_else(|_: Error| fresh(0)),
+        }?;
+        let Some(file) = &self.snapshot else { return Ok(shop) };
+        let wrong = |error: &dyn Display| format!("{}: {error}", file.display());
+        match fs::read(file) {
+            Ok(bytes) => {
+                let restored = Bandit::restore_as(self.policy, &self.config(shop.memory), &bytes);
+                shop.bandit = restored.map_err(|error| wrong(&error))?;
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(wrong(&error).into()),
+        }
+        Ok(shop)
+    }
+}
+
+/// Saves now, and again and again until `done` closes, and then once more. An error of the first or the last
+/// time is one; between them it is said, and the next time may do.
+fn keep(shop: Arc<Shop>, file: PathBuf, every: Duration, done: Receiver<()>) -> Anything<JoinHandle<Anything<()>>> {
+    let save = move || save(&shop.bandit, &file).map_err(|error| format!("{}: {error}", file.display()));
+    save()?;
+    Ok(thread::spawn(move || {
+        while done.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
+            save().unwrap_or_else(|error| eprintln!("{error}"));
+        }
+        Ok(save()?)
+    }))
+}
+
+/// Whatever happens, and whenever, the file holds the whole of this snapshot or of the one before.
+fn save(bandit: &Bandit, file: &Path) -> Anything<()> {
+    let file = std::path::absolute(file)?;
+    let mut new = file.clone().into_os_string();
+    new.push(".new"); // beside it: a rename does not cross file systems
+    let mut open = File::create(&new)?;
+    open.write_all(&bandit.snapshot()?)?;
+    open.sync_all()?; // before the name points there
+    fs::rename(&new, &file)?;
+    File::open(file.parent().unwrap_or(&file))?.sync_all()?; // now the name lasts, too
+    Ok(())
 }
 
 fn policy_named(name: &str) -> Result<Algorithm, String> {
@@ -173,6 +231,9 @@ fn run(options: &Options) -> Anything<()> {
     if let Some(port) = options.operator_port {
         println!("the operator's counts, not private: http://{}/diagnostics", open(port, operator)?);
     }
+    let (done, is_done) = mpsc::channel();
+    let every = Duration::from_millis(options.snapshot_every.get().into());
+    let keeper = options.snapshot.clone().map(|file| keep(shop.clone(), file, every, is_done)).transpose()?;
 
     let ended = if options.serve {
         runtime.block_on(interrupted.wait_for(|interrupted| *interrupted)).map(drop).map_err(Into::into)
@@ -183,6 +244,8 @@ fn run(options: &Options) -> Anything<()> {
     for server in servers {
         runtime.block_on(server)?;
     }
+    drop(done);
+    keeper.map_or(Ok(()), |keeper| keeper.join().expect("it does not panic"))?;
     ended?;
     println!("stopped");
     Ok(())

@@ -960,8 +960,20 @@ DPB_API uint16_t dpb_ticket_node(uint64_t ticket);
  * buf: room for cap bytes (NULL with cap = 0). len: receives how many there are, also when cap is too small:
  * some 100 bytes, and for each arm 9 to 210 (dpb_new_imed, dpb_new_klucb, dpb_new_med), 17 (dpb_new_ts), 25
  * (dpb_new_se), which may grow between two calls. May allocate.
+ * error: NULL, or filled on failure: with what a policy has that is not released, where it is that.
  * Returns DPB_OK; DPB_NULL; DPB_BUFFER_TOO_SMALL (only len written); DPB_UNSUPPORTED (policies whose state
  * is not all released); DPB_NO_MEMORY; DPB_POISONED. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_snapshot_with(const dpb_bandit *bandit,
+                             uint8_t *buf,
+                             size_t cap,
+                             size_t *len,
+                             dpb_error *error);
+
+/**
+ * dpb_snapshot_with, its error NULL.
  */
 DPB_API DPB_MUST_USE dpb_status dpb_snapshot(const dpb_bandit *bandit, uint8_t *buf, size_t cap, size_t *len);
 
@@ -984,6 +996,22 @@ dpb_status dpb_restore(const uint8_t *buf,
                        size_t len,
                        dpb_bandit **out,
                        dpb_error *error);
+
+/**
+ * dpb_restore, where a snapshot of another policy or configuration is not what the caller means: refused with
+ * DPB_INVALID_CONFIG, and an error that names the first field that is not as in the snapshot.
+ *
+ * name, config: as in dpb_new_policy. A test_seed is not compared, and not used. Parameters, statuses and
+ * threads else as dpb_restore.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_restore_as(const char *name,
+                          const dpb_config *config,
+                          const uint8_t *buf,
+                          size_t len,
+                          dpb_bandit **out,
+                          dpb_error *error);
 
 /* Beside the bandits: private sums, stopping rules. ---------------------------------------------------- */
 

@@ -168,6 +168,21 @@ impl Bandit {
         Ok(bandit)
     }
 
+    /// The same, where a snapshot of another policy or configuration is not what the caller means. The test
+    /// seed is no part of it, and not used.
+    ///
+    /// # Errors
+    /// As [`restore`](Self::restore); `InvalidConfig` naming the first field that is not as in the snapshot.
+    pub fn restore_as(algorithm: Algorithm, config: &Config, snapshot: &[u8]) -> Result<Bandit> {
+        let bandit = Bandit::restore(snapshot)?;
+        if bandit.algorithm != algorithm {
+            let rule = format!("must be {}, as in the snapshot", bandit.algorithm.name());
+            return Err(Error::config("policy", &rule, algorithm.name()));
+        }
+        config.check_same(&bandit.config)?;
+        Ok(bandit)
+    }
+
     /// Which arm? O(1) for phased policies, O(K) for index policies; never allocates.
     ///
     /// # Errors

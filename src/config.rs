@@ -198,6 +198,39 @@ impl Config {
         Ok(config)
     }
 
+    /// Is this, but for the seed, the configuration of a snapshot?
+    ///
+    /// # Errors
+    /// `InvalidConfig` naming the first field that differs.
+    pub(crate) fn check_same(&self, snapshot: &Config) -> Result<()> {
+        for ((field, ours), (_, theirs)) in self.fields().into_iter().zip(snapshot.fields()) {
+            if ours != theirs {
+                return Err(Error::config(field, &format!("must be {theirs}, as in the snapshot"), ours));
+            }
+        }
+        Ok(())
+    }
+
+    /// What a snapshot keeps, for people.
+    fn fields(&self) -> [(&'static str, String); 20] {
+        macro_rules! fields {
+            ($($name:ident)*) => {{
+                let Config {
+                    $($name,)*
+                    test_seed: _,
+                    #[cfg(feature = "test-hooks")]
+                        fault: _,
+                } = self; // so that none is forgotten
+                [$((stringify!($name), $name.to_string()),)*]
+            }};
+        }
+        fields! {
+            arms epsilon delta beta horizon reward_min reward_max reward_bits contributions_per_user pending_capacity
+            answer_window clamp_rewards rigorous_index shuffle_printed interval_exponent batch base node memory
+            min_propensity
+        }
+    }
+
     /// Checks what holds for every policy; epsilon and delta are checked by those that use them.
     pub(crate) fn check(&self) -> Result<RewardRange> {
         if !(2..=Self::MAX_ARMS).contains(&self.arms) {

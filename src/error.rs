@@ -45,8 +45,8 @@ pub enum Error {
     /// The operating system gave no randomness, so nothing private is possible.
     #[error("the operating system gave no randomness")]
     Entropy,
-    /// This policy cannot do what was asked.
-    #[error("{0} is not supported by this policy")]
+    /// This policy cannot do what was asked: what it was, and why where that is not obvious.
+    #[error("this policy does not support {0}")]
     Unsupported(&'static str),
     /// An earlier call failed half-way, or the process was forked after the handle was made: the
     /// handle is closed for ever.

@@ -6,11 +6,14 @@
 mod http;
 mod support;
 
-use http::{PATIENCE, Server, connect, wait};
+use dpb::{Bandit, Counts, Seed};
+use http::{PATIENCE, Server, connect, send, wait};
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -90,19 +93,22 @@ impl Program {
 
 /// Every promise is a test of every server that can be built here.
 macro_rules! promises {
-    ($($promise:ident)*) => {
+    ($($(#[$attribute:meta])* $promise:ident)*) => {
         $(mod $promise {
             #[test]
+            $(#[$attribute])*
             fn rust() {
                 super::RUST.as_ref().inspect(|program| super::$promise(program));
             }
 
             #[test]
+            $(#[$attribute])*
             fn cpp() {
                 super::CPP.as_ref().inspect(|program| super::$promise(program));
             }
 
             #[test]
+            $(#[$attribute])*
             fn go() {
                 super::GO.as_ref().inspect(|program| super::$promise(program));
             }
@@ -121,6 +127,13 @@ promises! {
     a_port_in_use_ends_it_and_none_is_taken_for_another
     both_signals_end_it_cleanly_under_load
     too_many_open_files_pass
+    it_goes_on_from_its_snapshot_or_says_why_not
+    killed_a_few_times_it_counts_no_click_twice
+}
+
+promises! {
+    #[ignore = "a minute or two"]
+    killed_200_times_it_counts_no_click_twice
 }
 
 /// No more than 10 lines of JSON, so no parser.
@@ -453,24 +466,29 @@ fn both_signals_end_it_cleanly_under_load(program: &Program) {
 /// Takes one answer after the other from one connection, whole, until that is closed.
 fn visit(host: &str, answers: &AtomicUsize) {
     let mut connection = BufReader::new(connect(host));
-    loop {
-        if connection.get_mut().write_all(b"GET /ad HTTP/1.1\r\nHost: load\r\n\r\n").is_err() {
-            return;
-        }
-        let mut head = String::new();
-        while !head.ends_with("\r\n\r\n") {
-            if connection.read_line(&mut head).unwrap_or(0) == 0 {
-                assert_eq!(head, "", "half an answer");
-                return;
-            }
-        }
-        let length =
-            head.to_lowercase().split_once("content-length: ").unwrap().1.split_once("\r\n").unwrap().0.parse();
-        let mut body = vec![0; length.unwrap()];
-        connection.read_exact(&mut body).expect("half an answer");
-        assert!(head.starts_with("HTTP/1.1 200 ") && body.trim_ascii_end().ends_with(b"}"), "{head}");
+    while let Some((status, body)) = ask(&mut connection, "/ad") {
+        assert!(status == 200 && body.trim_ascii_end().ends_with('}'), "{status} {body}");
         answers.fetch_add(1, Ordering::Relaxed);
     }
+}
+
+/// The status and body of a GET over a connection that stays; none, and not a part of one, when it is closed.
+fn ask(connection: &mut BufReader<TcpStream>, path: &str) -> Option<(u16, String)> {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: load\r\n\r\n"); // in one piece, or it waits for acknowledgement
+    connection.get_mut().write_all(request.as_bytes()).ok()?;
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if connection.read_line(&mut head).unwrap_or(0) == 0 {
+            assert_eq!(head, "", "half an answer");
+            return None;
+        }
+    }
+    let head = head.to_lowercase();
+    let length =
+        head.split_once("content-length: ").map_or(0, |(_, rest)| rest.lines().next().unwrap().parse().unwrap());
+    let mut body = vec![0; length];
+    connection.read_exact(&mut body).expect("half an answer");
+    Some((head.split(' ').nth(1)?.parse().unwrap(), String::from_utf8(body).unwrap()))
 }
 
 /// When the system gives it no more files, visitors wait; when it does again, they are served.
@@ -486,6 +504,219 @@ fn too_many_open_files_pass(program: &Program) {
     drop(crowd);
     assert_eq!(server.get("/ad").0, 200);
     assert_eq!(server.interrupt().0.code(), Some(0));
+}
+
+/// A place for a snapshot, with nothing there.
+fn place(name: &str) -> PathBuf {
+    static PLACES: AtomicUsize = AtomicUsize::new(0);
+    let (process, number) = (std::process::id(), PLACES.fetch_add(1, Ordering::Relaxed));
+    let place = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{process}-{number}"));
+    let _ = fs::remove_dir_all(&place);
+    fs::create_dir(&place).unwrap();
+    place.join("snapshot")
+}
+
+fn it_goes_on_from_its_snapshot_or_says_why_not(program: &Program) {
+    let file = place("snapshot");
+    let with = |options: &[&str]| {
+        let mut command = program.command();
+        command.args(["--port", "0", "--snapshot", file.to_str().unwrap()]).args(options);
+        command
+    };
+    let server = Server::start(&mut with(&[]));
+    for _ in 0..3000 {
+        let url = click_url(&server);
+        server.get(&url);
+    }
+    let arms = |report: &str| -> Vec<Value> {
+        let report: Value = serde_json::from_str(report).unwrap();
+        let arms = report["arms"].as_array().unwrap();
+        arms.iter().map(|arm| json!([arm["mean"], arm["width"], arm["effective_pulls"], arm["active"]])).collect()
+    };
+    let before = server.get("/report").1;
+    assert!(before.contains("\"mean\":0.") || before.contains("\"mean\":1"), "{before}");
+    assert_eq!(server.end(libc::SIGTERM).0.code(), Some(0));
+
+    // It goes on.
+    let server = Server::start(&mut with(&[]));
+    let after = server.get("/report").1;
+    assert_eq!(arms(&before), arms(&after));
+    assert_eq!(number_field(&after, "decisions"), Some(3000.0));
+    assert_eq!(server.end(libc::SIGINT).0.code(), Some(0));
+
+    // What is wrong is said, and nothing else is done.
+    let good = fs::read(&file).unwrap();
+    let refused = |options: &[&str], says: &str| {
+        let bytes = fs::read(&file).ok();
+        let mut process = with(options).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let status = wait(&mut process);
+        let mut said = String::new();
+        process.stderr.unwrap().read_to_string(&mut said).unwrap();
+        assert!(status.code() == Some(1) && said.contains(says), "{options:?}: {status} {said}");
+        assert!(said.contains(file.to_str().unwrap()), "{said}");
+        assert_eq!(fs::read(&file).ok(), bytes, "{options:?}");
+    };
+    refused(&["--memory", "2000"], "memory must be 50000, as in the snapshot, got 2000");
+    refused(&["--policy", "dp-med"], "policy must be dp-imed, as in the snapshot, got dp-med");
+    let mut altered = good.clone();
+    altered[good.len() / 2] ^= 1;
+    for bad in [&altered, &good[..good.len() - 1], &[]] {
+        fs::write(&file, bad).unwrap();
+        refused(&[], "the data is truncated or altered");
+    }
+    fs::remove_file(&file).unwrap();
+    refused(&["--policy", "nonprivate-imed"], "this policy does not support a snapshot: ");
+    let missing = file.with_file_name("nowhere").join("snapshot");
+    let (code, said) = program.refuses(&["--port", "0", "--snapshot", missing.to_str().unwrap()]);
+    assert!(code == Some(1) && said.contains(missing.to_str().unwrap()), "{code:?} {said}");
+    for every in ["0", "-1", "1x", ""] {
+        let (code, said) = program.refuses(&["--snapshot-every", every]);
+        assert!(code == Some(2) && said.to_lowercase().contains("usage"), "{every:?}: {code:?} {said}");
+    }
+}
+
+fn killed_a_few_times_it_counts_no_click_twice(program: &Program) {
+    killed(program, 1, 5);
+}
+
+fn killed_200_times_it_counts_no_click_twice(program: &Program) {
+    killed(program, 20, 10);
+}
+
+/// What a snapshot holds, by arm: rewards released, their sum, decisions that were answered.
+struct Known {
+    decisions: u64,
+    answered: u64,
+    arms: Vec<dpb::ArmReport>,
+}
+
+impl Known {
+    /// There is no moment, from the first snapshot on, at which the file is not a whole one.
+    fn of(file: &Path) -> Option<Known> {
+        let bandit = Bandit::restore(&fs::read(file).ok()?).expect("a whole snapshot");
+        let report = bandit.report().unwrap();
+        let Counts { decisions, answered, .. } = report.counts;
+        Some(Known { decisions, answered, arms: bandit.arm_reports().unwrap() })
+    }
+
+    fn sum(&self, arm: usize) -> f64 {
+        let arm = &self.arms[arm];
+        if arm.effective_pulls > 0.0 { arm.mean * arm.effective_pulls } else { 0.0 }
+    }
+}
+
+/// A server that saves what it has released every millisecond is killed at any moment, restored, and so on.
+/// One visitor after the other comes, so the order of decisions is known, and each click is sent before the next
+/// decision: what the k-th answer of an arm was is known as well.
+///
+/// The releases of an arm in a life must then be those of its first answers of that life, each of them once:
+/// what the next life knows, less what this one began with, is the sum of the first n - n' clicks. The Rust
+/// server is asked for so little noise (1/16384 in a release) that the sum is seen; the others for theirs
+/// only n.
+fn killed(program: &Program, series: u64, kills: u64) {
+    const EPSILON: &str = "16384";
+    let exact = program.arguments.contains(&"--serve"); // has that option
+    let (mut released, mut lost) = (0, 0);
+    for number in 0..series {
+        let mut random = Seed::new(Some([number as u8 + 1; 32])).unwrap().stream();
+        let file = place("killed");
+        let start = || {
+            let mut command = program.command();
+            command.args(["--port", "0", "--operator-port", "0", "--memory", "0", "--snapshot-every", "1"]);
+            command.arg("--snapshot").arg(&file);
+            let mut server = Server::start(if exact { command.args(["--epsilon", EPSILON]) } else { &mut command });
+            let operator = server.next_address();
+            (server, operator)
+        };
+        let (mut known, mut old_ticket) = (None::<Known>, None::<String>);
+        for _ in 0..kills {
+            let (server, operator) = start();
+            let unknown = || number_field(&send(&operator, "GET", "/diagnostics", "").2, "unknown").unwrap();
+            if let Some(known) = &known {
+                let report: Value = serde_json::from_str(&server.get("/report").1).unwrap();
+                assert_eq!(report["decisions"], known.decisions);
+                for (arm, told) in known.arms.iter().zip(report["arms"].as_array().unwrap()) {
+                    assert_eq!(told["effective_pulls"], arm.effective_pulls);
+                    // The parser is not exact.
+                    let mean = told["mean"].as_f64().unwrap_or(f64::NAN);
+                    assert!((mean - arm.mean).abs() < 1e-12 || mean.is_nan() && arm.mean.is_nan(), "{told}");
+                    assert_eq!(told["pulls"], arm.pulls);
+                }
+                assert_eq!(known.arms.iter().map(|arm| arm.pulls).sum::<u64>(), known.answered);
+            }
+            if let Some(ticket) = old_ticket.take() {
+                let before = (server.get("/report"), unknown());
+                assert_eq!(server.get(&ticket), (204, String::new()));
+                assert_eq!((server.get("/report"), unknown()), (before.0, before.1 + 1.0));
+            }
+
+            // A life: so many decisions at least, and some time.
+            let least = if random.below(8) == 0 { 0 } else { 1000 + random.below(4000) as usize };
+            let pause = Duration::from_micros(random.below(3000));
+            let made = AtomicUsize::new(0);
+            let mut life: Vec<(usize, bool)> = Vec::new();
+            let mut latest = known.as_ref().map_or(0, |known| known.decisions);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    let end = Instant::now() + PATIENCE;
+                    while made.load(Ordering::Relaxed) < least && Instant::now() < end {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                    std::thread::sleep(pause);
+                    server.signal(libc::SIGKILL);
+                });
+                let mut connection = BufReader::new(server.connect());
+                while let Some((status, ad)) = ask(&mut connection, "/ad") {
+                    assert_eq!(status, 200, "{ad}");
+                    let arm = number_field(&ad, "arm").unwrap() as usize;
+                    let clicked = random.below(20) < arm as u64;
+                    life.push((arm, clicked));
+                    if clicked && ask(&mut connection, text_field(&ad, "click_url")).is_none() {
+                        break;
+                    }
+                    old_ticket = Some(text_field(&ad, "click_url").to_owned());
+                    made.fetch_add(1, Ordering::Relaxed);
+                    if random.below(100) == 0 {
+                        let now = Known::of(&file).map_or(0, |now| now.decisions);
+                        assert!(now >= latest, "{now} decisions after {latest}");
+                        latest = now;
+                    }
+                }
+            });
+            drop(server);
+
+            // What the next life begins with.
+            let Some(next) = Known::of(&file) else {
+                assert!(known.is_none() && latest == 0, "the file is gone");
+                continue;
+            };
+            let (began, answered) = known.as_ref().map_or((0, 0), |known| (known.decisions, known.answered));
+            let decisions = (next.decisions - began) as usize;
+            // One more than we know of may have been made.
+            assert!(next.decisions >= latest && decisions <= life.len() + 1, "{decisions} of {}", life.len());
+            let answered = (next.answered - answered) as usize;
+            assert_eq!(answered, decisions.saturating_sub(WINDOW));
+            for arm in 0..next.arms.len() {
+                let clicks = life[..answered].iter().filter(|answer| answer.0 == arm).map(|answer| answer.1);
+                let clicks: Vec<bool> = clicks.collect();
+                let (rewards, sum) =
+                    known.as_ref().map_or((0.0, 0.0), |known| (known.arms[arm].effective_pulls, known.sum(arm)));
+                let all = next.arms[arm].effective_pulls;
+                let more = (all - rewards) as usize;
+                assert!(all >= rewards && more <= clicks.len(), "arm {arm}: {more} of {}", clicks.len());
+                let first = clicks[..more].iter().filter(|clicked| **clicked).count() as f64;
+                let seen = next.sum(arm) - sum;
+                assert!(!exact || (seen - first).abs() < 0.3, "arm {arm}: {seen} of the first {more}, {first}");
+                // No batch is larger than three times what was released before, and the first is of one.
+                let open = clicks.len() - more;
+                assert!(open as f64 <= f64::max(1.0, 3.0 * all), "arm {arm}: {open} answers lost, {all} kept");
+                (released, lost) = (released + more, lost + open);
+            }
+            known = Some(next);
+        }
+    }
+    println!("{released} rewards released, {lost} in open batches lost");
+    assert!(released as u64 > 500 * series);
 }
 
 fn click_url(server: &Server) -> String {

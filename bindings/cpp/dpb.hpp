@@ -235,6 +235,17 @@ public:
                                                          dpb_error *error = nullptr) noexcept {
     return owner(detail::try_construct<Handle>(error, dpb_restore, snapshot, len));
   }
+  /// The same, where a snapshot of another policy or configuration is refused (dpb_restore_as).
+  [[nodiscard]] static Bandit restore(const std::string &policy, const Config &c,
+                                      const std::vector<std::uint8_t> &snapshot) {
+    return Bandit(
+        detail::construct<Handle>(dpb_restore_as, policy.c_str(), &c, snapshot.data(), snapshot.size()));
+  }
+  [[nodiscard]] static std::optional<Bandit> try_restore(const char *policy, const Config &c,
+                                                         const std::uint8_t *snapshot, std::size_t len,
+                                                         dpb_error *error = nullptr) noexcept {
+    return owner(detail::try_construct<Handle>(error, dpb_restore_as, policy, &c, snapshot, len));
+  }
 
   // One line for each dpb_new_<policy>.
   [[nodiscard]] static Bandit se(const Config &c) { return Bandit(dpb_new_se, c); }
@@ -385,15 +396,18 @@ public:
   [[nodiscard]] dpb_status try_arms(Arm *out, std::size_t cap, std::size_t &n) const noexcept {
     return dpb_arms_read(get(), out, cap, &n);
   }
-  /// What was released and what is public, as bytes: safe to log and to publish (dpb_snapshot).
+  /// What was released and what is public, as bytes: safe to log and to publish (dpb_snapshot_with).
   [[nodiscard]] std::vector<std::uint8_t> snapshot() const {
     std::vector<std::uint8_t> bytes;
-    detail::check(try_snapshot(bytes), "dpb_snapshot");
+    dpb_error error = {};
+    if (try_snapshot(bytes, &error) != DPB_OK) {
+      detail::fail(error.status, error.message);
+    }
     return bytes;
   }
-  [[nodiscard]] dpb_status try_snapshot(std::vector<std::uint8_t> &bytes) const {
-    return detail::fill(bytes, [this](std::uint8_t *out, std::size_t cap, std::size_t *len) {
-      return dpb_snapshot(get(), out, cap, len);
+  [[nodiscard]] dpb_status try_snapshot(std::vector<std::uint8_t> &bytes, dpb_error *error = nullptr) const {
+    return detail::fill(bytes, [this, error](std::uint8_t *out, std::size_t cap, std::size_t *len) {
+      return dpb_snapshot_with(get(), out, cap, len, error);
     });
   }
   /// The arm that the policy decided for, once it has.

@@ -1,15 +1,18 @@
 package dpb
 
 /*
-#cgo noescape dpb_snapshot
-#cgo nocallback dpb_snapshot
+#cgo noescape dpb_snapshot_with
+#cgo nocallback dpb_snapshot_with
 #cgo noescape dpb_restore
 #cgo nocallback dpb_restore
+#cgo noescape dpb_restore_as
+#cgo nocallback dpb_restore_as
 #include "dpb.h"
 */
 import "C"
 
 import (
+	"runtime"
 	"slices"
 	"unsafe"
 )
@@ -25,15 +28,17 @@ func (b *Bandit) Snapshot(bytes []byte) ([]byte, error) {
 	defer b.leave()
 	for {
 		var n C.size_t
+		var failure C.dpb_error
 		room := bytes[len(bytes):cap(bytes)]
-		status := C.dpb_snapshot(c, (*C.uint8_t)(unsafe.SliceData(room)), C.size_t(len(room)), &n)
-		if status != C.DPB_BUFFER_TOO_SMALL {
-			if err := check(status); err != nil {
-				return bytes, err
-			}
+		status := C.dpb_snapshot_with(c, (*C.uint8_t)(unsafe.SliceData(room)), C.size_t(len(room)), &n, &failure)
+		switch status {
+		case C.DPB_OK:
 			return bytes[:len(bytes)+int(n)], nil
+		case C.DPB_BUFFER_TOO_SMALL:
+			bytes = slices.Grow(bytes, int(n))
+		default:
+			return bytes, explain(status, &failure)
 		}
-		bytes = slices.Grow(bytes, int(n))
 	}
 }
 
@@ -41,11 +46,21 @@ func (b *Bandit) Snapshot(bytes []byte) ([]byte, error) {
 // fresh entropy. Decisions that were in flight have expired. The guarantee is one for all lives together,
 // however old the snapshot is. ErrCorrupt for other bytes.
 func Restore(snapshot []byte) (*Bandit, error) {
-	if len(snapshot) == 0 {
-		snapshot = []byte{0} // not NULL, and no snapshot either
-	}
 	var c *C.dpb_bandit
 	var failure C.dpb_error
 	status := C.dpb_restore((*C.uint8_t)(unsafe.SliceData(snapshot)), C.size_t(len(snapshot)), &c, &failure)
+	return ownBandit(c, status, &failure)
+}
+
+// RestorePolicy is [Restore] where a snapshot of another policy or configuration is not what the caller means:
+// ErrInvalidConfig names the first field that is not as in the snapshot. The seed is not compared, and not used.
+func RestorePolicy(policy Policy, config Config, snapshot []byte) (*Bandit, error) {
+	var pinner runtime.Pinner
+	defer pinner.Unpin()
+	name := append([]byte(policy.String()), 0)
+	var c *C.dpb_bandit
+	var failure C.dpb_error
+	buf, n := (*C.uint8_t)(unsafe.SliceData(snapshot)), C.size_t(len(snapshot))
+	status := C.dpb_restore_as((*C.char)(unsafe.Pointer(&name[0])), config.c(&pinner), buf, n, &c, &failure)
 	return ownBandit(c, status, &failure)
 }

@@ -12,6 +12,8 @@
 // made up, gets the same empty answer. With --operator-port the operator, and nobody from another
 // machine, reads the counts of refused clicks at GET /diagnostics.
 //
+// With --snapshot FILE what was learned survives the server, and kill -9: see save.
+//
 // A day of visitors, with a change at noon: cargo run --release --example ad_server -- --visit
 // http://127.0.0.1:8080
 #include <dpb.hpp>
@@ -19,18 +21,25 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <utility>
+
+#include <unistd.h>
 
 #include <boost/asio.hpp> // after <utility>, which Boost 1.74 forgets
 #include <boost/beast/core.hpp>
@@ -258,11 +267,46 @@ static asio::awaitable<void> serve(tcp::acceptor acceptor, asio::thread_pool &po
   }
 }
 
+// The snapshots.
+
+// Whatever happens, and whenever, the file holds the whole of this snapshot or of the one before.
+static void save(const dpb::Bandit &bandit, const std::filesystem::path &file) {
+  const auto done = [&](bool well) {
+    if (!well) {
+      throw std::system_error(errno, std::generic_category(), file.string());
+    }
+  };
+  const std::vector<std::uint8_t> bytes = bandit.snapshot();
+  const std::filesystem::path place = std::filesystem::absolute(file).parent_path(); // to be synced as well
+  const std::string beside = file.string() + ".new"; // a rename does not cross file systems
+  const std::unique_ptr<std::FILE, int (*)(std::FILE *)> open(std::fopen(beside.c_str(), "wb"), std::fclose);
+  done(open && std::fwrite(bytes.data(), 1, bytes.size(), open.get()) == bytes.size());
+  done(std::fflush(open.get()) == 0 && ::fsync(::fileno(open.get())) == 0); // before the name points there
+  done(std::rename(beside.c_str(), file.c_str()) == 0);
+  const std::unique_ptr<std::FILE, int (*)(std::FILE *)> directory(std::fopen(place.c_str(), "r"), std::fclose);
+  done(directory && ::fsync(::fileno(directory.get())) == 0); // now the name lasts, too
+}
+
+// What the file holds; nothing where there is none.
+static std::optional<std::vector<std::uint8_t>> load(const std::filesystem::path &file) {
+  if (!std::filesystem::exists(file)) {
+    return std::nullopt;
+  }
+  std::ifstream open(file, std::ios::binary);
+  std::vector<std::uint8_t> bytes{std::istreambuf_iterator<char>(open), {}};
+  if (!open) {
+    throw std::runtime_error(file.string() + ": cannot be read");
+  }
+  return bytes;
+}
+
 struct Options {
   std::uint16_t port = 0;
   std::optional<std::uint16_t> operator_port;
   std::optional<std::string> policy;
   std::optional<std::uint64_t> memory;
+  std::filesystem::path snapshot; // empty: none
+  std::chrono::milliseconds snapshot_every = 10s;
 };
 
 static std::optional<Options> parse_options(int argc, char **argv) {
@@ -278,6 +322,10 @@ static std::optional<Options> parse_options(int argc, char **argv) {
       options.policy = value;
     } else if (const auto memory = parse<std::uint64_t>(value, 10); argv[i] == "--memory"sv && memory) {
       options.memory = memory;
+    } else if (argv[i] == "--snapshot"sv && *value != '\0') {
+      options.snapshot = value;
+    } else if (const auto ms = parse<std::uint32_t>(value, 10); argv[i] == "--snapshot-every"sv && ms && *ms > 0) {
+      options.snapshot_every = std::chrono::milliseconds(*ms);
     } else {
       return std::nullopt;
     }
@@ -291,7 +339,8 @@ static tcp::acceptor listen(asio::io_context &context, std::uint16_t port) try {
   throw std::runtime_error("127.0.0.1:" + std::to_string(port) + ": " + error.code().message());
 }
 
-// With the memory that was asked for; else with the usual one, or without where that is refused.
+// With the memory that was asked for; else with the usual one, or without where that is refused. What is in
+// the file comes before a fresh start, and what is wrong with the file ends it.
 static Shop make(const Options &options) {
   dpb::Config config(CREATIVES.size(), 1.0); // epsilon = 1
   config.horizon = 200'000;
@@ -302,13 +351,39 @@ static Shop make(const Options &options) {
     config.memory = memory;
     return Shop{options.policy ? dpb::Bandit(*options.policy, config) : dpb::Bandit(config), memory};
   };
-  try {
-    return shop(options.memory.value_or(MEMORY));
-  } catch (const dpb::Error &) {
-    if (options.memory) {
-      throw;
+  const auto fresh = [&] {
+    try {
+      return shop(options.memory.value_or(MEMORY));
+    } catch (const dpb::Error &) {
+      if (options.memory) {
+        throw;
+      }
+      return shop(0);
     }
-    return shop(0);
+  };
+  Shop made = fresh();
+  if (const auto bytes = options.snapshot.empty() ? std::nullopt : load(options.snapshot)) {
+    dpb_error error = {};
+    auto restored =
+        dpb::Bandit::try_restore(dpb_policy_name(made.bandit.get()), config, bytes->data(), bytes->size(), &error);
+    if (!restored) {
+      throw std::runtime_error(options.snapshot.string() + ": " + error.message);
+    }
+    made.bandit = std::move(*restored);
+  }
+  return made;
+}
+
+// Saves again and again. What goes wrong is said, and the next time may do.
+static asio::awaitable<void> keep(const dpb::Bandit &bandit, const Options &options) {
+  for (asio::steady_timer pause(co_await asio::this_coro::executor);;) {
+    pause.expires_after(options.snapshot_every);
+    co_await pause.async_wait(asio::use_awaitable);
+    try {
+      save(bandit, options.snapshot);
+    } catch (const std::exception &error) {
+      std::fprintf(stderr, "%s\n", error.what());
+    }
   }
 }
 
@@ -331,9 +406,16 @@ static void run(const Options &options) {
                 open(*options.operator_port, operators));
   }
   std::fflush(stdout);
+  if (!options.snapshot.empty()) {
+    save(shop.bandit, options.snapshot);
+    asio::co_spawn(pool, keep(shop.bandit, options), asio::detached);
+  }
   door.run();
   pool.stop();
   pool.join();
+  if (!options.snapshot.empty()) {
+    save(shop.bandit, options.snapshot);
+  }
   std::printf("stopped\n");
 }
 
@@ -341,11 +423,14 @@ int main(int argc, char **argv) try {
   const std::optional<Options> options = parse_options(argc, argv);
   if (!options) {
     std::fprintf(stderr, "usage: ad_server [--port N] [--operator-port N] [--policy NAME] [--memory N]\n"
+                         "                 [--snapshot FILE] [--snapshot-every MS]\n"
                          "  --port N           default 0: any free one\n"
                          "  --operator-port N  serve the counts of refused clicks there, to this machine\n"
                          "  --policy NAME      default: the recommended one\n"
                          "  --memory N         forget what N decisions ago was learned, 0: never; default 50000\n"
-                         "                     where the policy can\npolicies:");
+                         "                     where the policy can\n"
+                         "  --snapshot FILE    go on from this file if it is there, and write what is released to it\n"
+                         "  --snapshot-every MS  so often, in milliseconds, and at the end; default 10000\npolicies:");
     for (const std::string_view name : dpb::policies()) {
       std::fprintf(stderr, " %s", name.data());
     }

@@ -1,11 +1,12 @@
 //! Snapshots of handles.
 
 use super::bandit::dpb_bandit;
-use super::config::{dpb_error, explain, produce};
+use super::config::{dpb_config, dpb_error, explain, produce};
 use super::guard::call;
-use super::status::{DPB_NULL, dpb_status};
+use super::status::{DPB_NULL, DPB_OK, dpb_status};
 use crate::bandit::Bandit;
-use crate::error::Error;
+use crate::error::{Error, Result};
+use std::ffi::{CStr, c_char};
 
 /// Writes what the handle has released and what is public of it: safe to log and to publish. It holds no
 /// raw sum and no answer: what is open is lost to who goes on from it.
@@ -13,8 +14,43 @@ use crate::error::Error;
 /// buf: room for cap bytes (NULL with cap = 0). len: receives how many there are, also when cap is too small:
 /// some 100 bytes, and for each arm 9 to 210 (dpb_new_imed, dpb_new_klucb, dpb_new_med), 17 (dpb_new_ts), 25
 /// (dpb_new_se), which may grow between two calls. May allocate.
+/// error: NULL, or filled on failure: with what a policy has that is not released, where it is that.
 /// Returns DPB_OK; DPB_NULL; DPB_BUFFER_TOO_SMALL (only len written); DPB_UNSUPPORTED (policies whose state
 /// is not all released); DPB_NO_MEMORY; DPB_POISONED. Any thread.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_snapshot_with(
+    bandit: *const dpb_bandit,
+    buf: *mut u8,
+    cap: usize,
+    len: *mut usize,
+    error: *mut dpb_error,
+) -> dpb_status {
+    let mut why = String::from("a pointer is NULL, or the handle is closed");
+    let status = if len.is_null() || (buf.is_null() && cap > 0) {
+        DPB_NULL
+    } else {
+        let write = |b: &dpb_bandit| {
+            let bytes = b.bandit.snapshot()?;
+            // SAFETY: not NULL, so valid by contract.
+            unsafe { len.write(bytes.len()) };
+            if cap < bytes.len() {
+                return Err(Error::BufferTooSmall { needed: bytes.len() });
+            }
+            // SAFETY: there is room for cap bytes, by contract.
+            unsafe { buf.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+            Ok(())
+        };
+        call(bandit, |b: &dpb_bandit| write(b).inspect_err(|failure| why = failure.to_string()))
+    };
+    if status != DPB_OK {
+        // SAFETY: NULL or valid, by contract.
+        unsafe { explain(error, status, &why) };
+    }
+    status
+}
+
+/// dpb_snapshot_with, its error NULL.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_snapshot(
@@ -23,20 +59,8 @@ pub unsafe extern "C" fn dpb_snapshot(
     cap: usize,
     len: *mut usize,
 ) -> dpb_status {
-    if len.is_null() || (buf.is_null() && cap > 0) {
-        return DPB_NULL;
-    }
-    call(bandit, |b: &dpb_bandit| {
-        let bytes = b.bandit.snapshot()?;
-        // SAFETY: not NULL, so valid by contract.
-        unsafe { len.write(bytes.len()) };
-        if cap < bytes.len() {
-            return Err(Error::BufferTooSmall { needed: bytes.len() });
-        }
-        // SAFETY: there is room for cap bytes, by contract.
-        unsafe { buf.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
-        Ok(())
-    })
+    // SAFETY: passed on.
+    unsafe { dpb_snapshot_with(bandit, buf, cap, len, std::ptr::null_mut()) }
 }
 
 /// A handle that goes on from a snapshot, with the configuration that is in it and fresh entropy. Decisions
@@ -46,7 +70,7 @@ pub unsafe extern "C" fn dpb_snapshot(
 /// enters a release of a later one. dpb_privacy says at least what one release costs, because there may have
 /// been one since the snapshot. A handle that once had a test_seed is not private.
 ///
-/// buf: len bytes of any origin. out: receives the handle, which the caller frees with dpb_free. error: NULL, or
+/// buf: len bytes of any origin (NULL with len = 0, which is no snapshot). out: receives the handle, which the caller frees with dpb_free. error: NULL, or
 /// filled on failure.
 /// Returns DPB_OK; DPB_NULL; DPB_CORRUPT; DPB_NEWER_VERSION; DPB_INVALID_CONFIG; DPB_UNSUPPORTED; DPB_ENTROPY;
 /// DPB_NO_MEMORY. Any thread.
@@ -58,16 +82,58 @@ pub unsafe extern "C" fn dpb_restore(
     out: *mut *mut dpb_bandit,
     error: *mut dpb_error,
 ) -> dpb_status {
-    if buf.is_null() {
+    // SAFETY: passed on.
+    unsafe { restored(buf, len, out, error, Bandit::restore) }
+}
+
+/// dpb_restore, where a snapshot of another policy or configuration is not what the caller means: refused with
+/// DPB_INVALID_CONFIG, and an error that names the first field that is not as in the snapshot.
+///
+/// name, config: as in dpb_new_policy. A test_seed is not compared, and not used. Parameters, statuses and
+/// threads else as dpb_restore.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_restore_as(
+    name: *const c_char,
+    config: *const dpb_config,
+    buf: *const u8,
+    len: usize,
+    out: *mut *mut dpb_bandit,
+    error: *mut dpb_error,
+) -> dpb_status {
+    if name.is_null() || config.is_null() {
         // SAFETY: NULL or valid, by contract.
+        unsafe { explain(error, DPB_NULL, "name or config is NULL") };
+        return DPB_NULL;
+    }
+    // SAFETY: NULL or valid, by contract; name and config are not NULL.
+    unsafe {
+        restored(buf, len, out, error, |bytes| {
+            let name = CStr::from_ptr(name).to_string_lossy();
+            Bandit::restore_as(name.parse()?, &dpb_config::read(config)?, bytes)
+        })
+    }
+}
+
+/// # Safety
+/// `buf` is NULL or valid for `len` bytes, `out` and `error` NULL or valid.
+unsafe fn restored(
+    buf: *const u8,
+    len: usize,
+    out: *mut *mut dpb_bandit,
+    error: *mut dpb_error,
+    restore: impl FnOnce(&[u8]) -> Result<Bandit>,
+) -> dpb_status {
+    if buf.is_null() && len > 0 {
+        // SAFETY: as above.
         unsafe { explain(error, DPB_NULL, "buf is NULL") };
         return DPB_NULL;
     }
-    // SAFETY: NULL or valid, by contract; buf is not NULL, and len bytes long.
+    // SAFETY: as above; buf is not NULL where there are bytes.
     unsafe {
         produce(out, error, || {
-            let bytes = std::slice::from_raw_parts(buf, len);
-            Ok(Box::into_raw(Box::new(dpb_bandit::of(Bandit::restore(bytes)?))))
+            let bytes = if len == 0 { &[] } else { std::slice::from_raw_parts(buf, len) };
+            Ok(Box::into_raw(Box::new(dpb_bandit::of(restore(bytes)?))))
         })
     }
 }

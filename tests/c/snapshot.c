@@ -47,6 +47,7 @@ int main(void) {
   STATUS(dpb_restore(bytes, len - 1, &other, &error), DPB_CORRUPT);
   CHECK(strcmp(error.message, "the data is truncated or altered") == 0 && error.status == DPB_CORRUPT);
   STATUS(dpb_restore(bytes, 0, &other, NULL), DPB_CORRUPT);
+  STATUS(dpb_restore(NULL, 0, &other, NULL), DPB_CORRUPT);
   bytes[len / 2] ^= 1;
   STATUS(dpb_restore(bytes, len, &other, &error), DPB_CORRUPT);
   bytes[3] = 2;

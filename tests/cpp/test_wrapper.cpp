@@ -232,7 +232,7 @@ static void snapshots() {
   dpb_error error = {};
   CHECK(!dpb::Bandit::try_restore(bytes.data(), bytes.size(), &error) && error.status == DPB_CORRUPT);
   CHECK(refusal([&] { (void)dpb::Bandit::restore(bytes); }).status() == DPB_CORRUPT);
-  CHECK(refusal([&] { (void)dpb::Bandit::restore({}); }).status() == DPB_NULL);
+  CHECK(refusal([&] { (void)dpb::Bandit::restore({}); }).status() == DPB_CORRUPT);
   CHECK(dpb::Bandit::nonprivate_ucb1(dpb::Config(3, 1.0)).try_snapshot(bytes) == DPB_UNSUPPORTED && bytes.empty());
 }
 

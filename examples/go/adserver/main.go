@@ -12,6 +12,8 @@
 // made up, gets the same empty answer. With --operator-port the operator, and nobody from another
 // machine, reads the counts of refused clicks at GET /diagnostics.
 //
+// With --snapshot FILE what was learned survives the server, and kill -9: see save.
+//
 // A day of visitors, with a change at noon: cargo run --release --example ad_server -- --visit
 // http://127.0.0.1:8080
 package main
@@ -20,14 +22,17 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"net"
 	"net/http"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"syscall"
 	"time"
@@ -86,12 +91,22 @@ func main() {
 		memory = &number
 		return err
 	})
+	snapshot := flag.String("snapshot", "", "go on from this `FILE` if it is there, and write what is released to it")
+	every := 10 * time.Second
+	flag.Func("snapshot-every", "so often, every `MS` milliseconds, and at the end (default 10000)", func(text string) error {
+		number, err := strconv.ParseUint(text, 10, 32)
+		every = time.Duration(number) * time.Millisecond
+		if err == nil && number == 0 {
+			err = errors.New("must be at least 1")
+		}
+		return err
+	})
 	flag.Parse()
 	if flag.NArg() > 0 {
 		flag.Usage()
 		os.Exit(2)
 	}
-	if err := run(*port, *operatorPort, policy, memory); err != nil {
+	if err := run(*port, *operatorPort, policy, memory, *snapshot, every); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -107,8 +122,9 @@ func portFlag(name, usage string, unset int) *int {
 	return &port
 }
 
-// newShop has the memory that was asked for; else the usual one, or none where that is refused.
-func newShop(policy dpb.Policy, memory *uint64) (adServer, error) {
+// newShop has the memory that was asked for; else the usual one, or none where that is refused. What is in the
+// file comes before a fresh start, and what is wrong with the file ends it.
+func newShop(policy dpb.Policy, memory *uint64, file string) (adServer, error) {
 	config := dpb.NewConfig(uint32(len(creatives)), 1) // epsilon = 1
 	config.Horizon = 200_000
 	config.RewardBits = 0      // a click or none
@@ -127,11 +143,82 @@ func newShop(policy dpb.Policy, memory *uint64) (adServer, error) {
 		config.Memory = 0
 		bandit, err = construct(config)
 	}
+	if err != nil || file == "" {
+		return adServer{bandit, config.Memory}, err
+	}
+	bytes, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return adServer{bandit, config.Memory}, nil
+	}
+	if err == nil {
+		policy, _ = dpb.ParsePolicy(bandit.PolicyName())
+		bandit.Close()
+		bandit, err = dpb.RestorePolicy(policy, config, bytes)
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: %w", file, err)
+	}
 	return adServer{bandit, config.Memory}, err
 }
 
-func run(port, operatorPort int, policy dpb.Policy, memory *uint64) error {
-	ads, err := newShop(policy, memory)
+// save: whatever happens, and whenever, the file holds the whole of this snapshot or of the one before.
+func save(bandit *dpb.Bandit, file string) error {
+	bytes, err := bandit.Snapshot(nil)
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	beside, err := os.Create(file + ".new") // a rename does not cross file systems
+	if err != nil {
+		return err
+	}
+	_, err = beside.Write(bytes)
+	err = errors.Join(err, beside.Sync(), beside.Close()) // before the name points there
+	if err == nil {
+		err = os.Rename(file+".new", file)
+	}
+	if err != nil {
+		return err
+	}
+	directory, err := os.Open(filepath.Dir(file))
+	if err != nil {
+		return err
+	}
+	defer directory.Close()
+	return directory.Sync() // now the name lasts, too
+}
+
+// keep saves now, and again and again until it is stopped, and then once more. An error of the first or the last
+// time is one; between them it is said, and the next time may do.
+func keep(bandit *dpb.Bandit, file string, every time.Duration) (stop func() error, err error) {
+	if file == "" {
+		return func() error { return nil }, nil
+	}
+	if err := save(bandit, file); err != nil {
+		return nil, err
+	}
+	done, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for tick := time.NewTicker(every); ; {
+			select {
+			case <-tick.C:
+				if err := save(bandit, file); err != nil {
+					fmt.Fprintln(os.Stderr, err)
+				}
+			case <-done:
+				return
+			}
+		}
+	}()
+	return func() error {
+		close(done)
+		<-stopped
+		return save(bandit, file)
+	}, nil
+}
+
+func run(port, operatorPort int, policy dpb.Policy, memory *uint64, snapshot string, every time.Duration) error {
+	ads, err := newShop(policy, memory, snapshot)
 	if err != nil {
 		return err
 	}
@@ -161,6 +248,10 @@ func run(port, operatorPort int, policy dpb.Policy, memory *uint64) error {
 			return err
 		}
 	}
+	keeper, err := keep(ads.bandit, snapshot, every)
+	if err != nil {
+		return err
+	}
 	select {
 	case <-stop.Done():
 	case err := <-ended:
@@ -168,6 +259,9 @@ func run(port, operatorPort int, policy dpb.Policy, memory *uint64) error {
 	}
 	for _, server := range servers {
 		finish(server)
+	}
+	if err := keeper(); err != nil {
+		return err
 	}
 	fmt.Println("stopped")
 	return nil
