@@ -132,6 +132,7 @@ impl Bandit {
         inner.engine.pending().for_each(|pull| pulls[pull.arm() as usize] -= 1);
         to.u32(pulls.len() as u32);
         pulls.into_iter().for_each(|count| to.u64(count));
+        inner.check_private()?;
         inner.policy.save(&mut to)?;
         to.finish()
     }
@@ -162,6 +163,7 @@ impl Bandit {
         for pulls in &mut *inner.pulls {
             *pulls = from.count()?;
         }
+        inner.check_private()?;
         inner.engine.count_on(Counts { decisions, answered, cancelled, expired: 0 });
         inner.policy.load(from)?;
         from.finish()?;
@@ -429,6 +431,14 @@ impl Bandit {
 }
 
 impl Inner {
+    /// A snapshot is made to be published.
+    fn check_private(&self) -> Result<()> {
+        match self.policy.privacy() {
+            PrivacyLoss::Unbounded => Err(Error::Unsupported("a snapshot: it has no privacy, its sums are raw")),
+            _ => Ok(()),
+        }
+    }
+
     fn shuffled(&mut self) -> Result<&mut dyn ShuffledPolicy> {
         self.policy.shuffled().ok_or(Error::Unsupported("a shuffled batch"))
     }

@@ -112,13 +112,13 @@ pub trait Policy: Send {
         false
     }
 
-    /// Writes what was released and what is public, and nothing else, for [`load`](Self::load).
+    /// Writes what was released and what is public, and nothing else, for [`load`](Self::load). (A baseline writes
+    /// its sums: they are released where it is the base of DP-Lap or gets privatised bits, and a handle refuses
+    /// to write others.)
     ///
     /// # Errors
     /// `Unsupported` where what it would have to keep is not released.
-    fn save(&self, _to: &mut Writer) -> Result<()> {
-        Err(Error::Unsupported("a snapshot"))
-    }
+    fn save(&self, to: &mut Writer) -> Result<()>;
 
     /// Goes on, in a fresh policy of the same configuration, from what was saved. What was open stays
     /// behind: its rewards never enter a release. A handle that fails here is thrown away.

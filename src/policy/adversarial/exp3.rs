@@ -20,6 +20,7 @@ use crate::policy::contract::{ArmState, Policy, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
+use crate::snapshot::{Reader, Writer};
 use std::f64::consts::{E, LOG2_E};
 
 pub struct Exp3 {
@@ -112,6 +113,15 @@ impl Policy for Exp3 {
 
     fn privacy(&self) -> PrivacyLoss {
         PrivacyLoss::Unbounded
+    }
+
+    fn save(&self, to: &mut Writer) -> Result<()> {
+        self.weights.save(to);
+        Ok(())
+    }
+
+    fn load(&mut self, from: &mut Reader) -> Result<()> {
+        self.weights.load(from)
     }
 }
 

@@ -51,6 +51,7 @@ use crate::privacy::PrivacyLoss;
 use crate::privacy::composition::bounded_range_to_zcdp;
 use crate::random::Seed;
 use crate::reward::Reward;
+use crate::snapshot::Writer;
 use crate::table::Table;
 use zeroize::Zeroizing;
 
@@ -178,6 +179,10 @@ impl Policy for Exp3Tau {
 
     fn privacy(&self) -> PrivacyLoss {
         loss(self.drawn.len() as u32, self.draws, self.draws_most, self.plays)
+    }
+
+    fn save(&self, _to: &mut Writer) -> Result<()> {
+        Err(Error::Unsupported("a snapshot: its weights are functions of raw rewards"))
     }
 }
 

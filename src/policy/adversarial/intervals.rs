@@ -18,6 +18,7 @@ use crate::error::Result;
 use crate::noise::LaplaceSource;
 use crate::policy::contract::Pull;
 use crate::reward::Reward;
+use crate::snapshot::{Reader, Writer};
 use crate::table::{Table, queue_room};
 use std::collections::VecDeque;
 
@@ -121,6 +122,17 @@ impl Intervals {
     /// The loss of one release; 0 before the first.
     pub fn epsilon(&self) -> f64 {
         if self.released { self.noise.law().epsilon() } else { 0.0 }
+    }
+
+    /// Intervals that were open stay behind.
+    pub fn save(&self, to: &mut Writer) {
+        to.u32(self.last);
+    }
+
+    pub fn load(&mut self, from: &mut Reader) -> Result<()> {
+        self.last = from.u32()?;
+        self.released = true; // or may have been, since
+        Ok(())
     }
 
     fn at(&mut self, number: u32) -> &mut Interval {

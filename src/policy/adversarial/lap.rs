@@ -31,6 +31,7 @@ use crate::policy::contract::{ArmState, Policy, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::Reward;
+use crate::snapshot::{Reader, Writer, ensure};
 use crate::table::Table;
 use std::f64::consts::LN_2;
 
@@ -148,6 +149,28 @@ impl Policy for Lap {
 
     fn privacy(&self) -> PrivacyLoss {
         PrivacyLoss::Pure(self.intervals.epsilon())
+    }
+
+    /// What the base has learned, it has from releases.
+    fn save(&self, to: &mut Writer) -> Result<()> {
+        self.intervals.save(to);
+        to.u32(self.arms.len() as u32);
+        for arm in &*self.arms {
+            to.f64(arm.sum);
+            to.u64(arm.rewards);
+            to.u64(arm.releases);
+        }
+        self.base.save(to)
+    }
+
+    fn load(&mut self, from: &mut Reader) -> Result<()> {
+        self.intervals.load(from)?;
+        ensure(from.u32()? as usize == self.arms.len())?;
+        for arm in &mut *self.arms {
+            *arm = Released { sum: from.f64()?, rewards: from.count()?, releases: from.count()? };
+            ensure(arm.sum.is_finite() && arm.rewards >= arm.releases && (arm.rewards > 0) == (arm.releases > 0))?;
+        }
+        self.base.load(from)
     }
 }
 

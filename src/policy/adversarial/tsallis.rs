@@ -41,6 +41,7 @@ use crate::policy::contract::{ArmState, Policy, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
+use crate::snapshot::{Reader, Writer, ensure};
 use crate::table::Table;
 
 /// theta = 1 - 2^(-1/3).
@@ -214,6 +215,32 @@ impl Policy for Tsallis {
 
     fn privacy(&self) -> PrivacyLoss {
         PrivacyLoss::Pure(self.intervals.epsilon())
+    }
+
+    /// The losses are of releases.
+    fn save(&self, to: &mut Writer) -> Result<()> {
+        self.intervals.save(to);
+        to.u64(self.draws);
+        to.u32(self.losses.len() as u32);
+        for (loss, arm) in self.losses.iter().zip(&*self.released) {
+            to.f64(*loss);
+            to.f64(arm.sum);
+            to.u64(arm.rewards);
+        }
+        Ok(())
+    }
+
+    fn load(&mut self, from: &mut Reader) -> Result<()> {
+        self.intervals.load(from)?;
+        self.draws = from.count()?;
+        ensure(from.u32()? as usize == self.losses.len())?;
+        for (loss, arm) in self.losses.iter_mut().zip(&mut *self.released) {
+            *loss = from.f64()?;
+            *arm = Released { sum: from.f64()?, rewards: from.count()? };
+            // Beyond that the shares would not be told from their neighbours'.
+            ensure(loss.abs() <= 1e15 && arm.sum.is_finite())?;
+        }
+        Ok(())
     }
 }
 

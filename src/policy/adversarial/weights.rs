@@ -8,6 +8,7 @@
 
 use crate::error::Result;
 use crate::random::Random;
+use crate::snapshot::{Reader, Writer, ensure};
 use crate::table::Table;
 use zeroize::{DefaultIsZeroes, Zeroize};
 
@@ -108,6 +109,27 @@ impl Weights {
             target *= power_of_two(exponent - self.nodes[node].exponent);
         }
         (node - self.arms()) as u32
+    }
+
+    pub fn save(&self, to: &mut Writer) {
+        to.u32(self.arms() as u32);
+        for (fraction, leaf) in self.fractions.iter().zip(&self.nodes[self.arms()..]) {
+            to.f64(*fraction);
+            to.u64(leaf.exponent as u64);
+        }
+    }
+
+    pub fn load(&mut self, from: &mut Reader) -> Result<()> {
+        let arms = self.arms();
+        ensure(from.u32()? as usize == arms)?;
+        for (fraction, leaf) in self.fractions.iter_mut().zip(&mut self.nodes[arms..]) {
+            let exponent;
+            (*fraction, exponent) = (from.f64()?, from.count()?);
+            ensure((0.0..1.0).contains(fraction))?;
+            *leaf = Wide { mantissa: fraction.exp2(), exponent: exponent as i64 };
+        }
+        (1..arms).rev().for_each(|node| self.recompute(node));
+        Ok(())
     }
 
     #[inline]

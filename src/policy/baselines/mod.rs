@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::policy::contract::{ArmState, Policy, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::reward::Reward;
+use crate::snapshot::{Reader, Writer, ensure};
 use crate::table::Table;
 use std::f64::consts::LN_2;
 
@@ -71,6 +72,25 @@ impl Tally {
         self.pulls -= 1;
     }
 
+    fn save(&self, to: &mut Writer) {
+        to.u32(self.arms.len() as u32);
+        for arm in &*self.arms {
+            to.u64(arm.count);
+            to.u64(arm.sum as u64);
+        }
+    }
+
+    fn load(&mut self, from: &mut Reader) -> Result<()> {
+        ensure(from.u32()? as usize == self.arms.len())?;
+        for arm in &mut *self.arms {
+            let (count, sum) = (from.u64()?, from.u64()?);
+            ensure(count <= 1 << 38 && sum <= count * Reward::ONE as u64)?;
+            *arm = Counts { sum: sum as i64, count, in_flight: 0 };
+        }
+        self.pulls = self.arms.iter().map(|arm| arm.count).sum();
+        Ok(())
+    }
+
     /// Mean and Hoeffding interval.
     pub fn state(&self, arm: u32) -> ArmState {
         let counts = &self.arms[arm as usize];
@@ -128,5 +148,16 @@ impl<R: Rule> Policy for Baseline<R> {
 
     fn privacy(&self) -> PrivacyLoss {
         PrivacyLoss::Unbounded
+    }
+
+    fn save(&self, to: &mut Writer) -> Result<()> {
+        self.tally.save(to);
+        Ok(())
+    }
+
+    fn load(&mut self, from: &mut Reader) -> Result<()> {
+        self.tally.load(from)?;
+        (0..self.tally.arms.len() as u32).for_each(|arm| self.rule.changed(&self.tally, arm));
+        Ok(())
     }
 }

@@ -14,6 +14,7 @@ use crate::policy::contract::{ArmState, Policy, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::Reward;
+use crate::snapshot::Writer;
 use crate::table;
 
 pub struct Se {
@@ -112,5 +113,9 @@ impl Policy for Se {
 
     fn privacy(&self) -> PrivacyLoss {
         PrivacyLoss::Unbounded
+    }
+
+    fn save(&self, _to: &mut Writer) -> Result<()> {
+        Err(Error::Unsupported("a snapshot: a round of this baseline is not kept"))
     }
 }

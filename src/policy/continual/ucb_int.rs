@@ -52,6 +52,7 @@ use crate::privacy::composition::zcdp_to_approximate;
 use crate::privacy::{Heterogeneous, PrivacyLoss, Responses, least_near};
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
+use crate::snapshot::Writer;
 use crate::table::Table;
 use std::f64::consts::LN_2;
 use zeroize::Zeroizing;
@@ -362,6 +363,10 @@ impl Policy for DpUcbInt {
     fn privacy(&self) -> PrivacyLoss {
         let Account { spent: releases, epsilon, delta, .. } = self.account;
         PrivacyLoss::Scheduled { releases, epsilon, delta }
+    }
+
+    fn save(&self, _to: &mut Writer) -> Result<()> {
+        Err(Error::Unsupported("a snapshot: its next release is of all of an arm's rewards, and their sum is raw"))
     }
 }
 

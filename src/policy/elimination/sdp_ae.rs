@@ -35,6 +35,7 @@ use crate::privacy::calibration::ShuffleNoise;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
 use crate::shuffle::{Params, count_of_encoded, count_ones, radius};
+use crate::snapshot::{Reader, Writer, ensure};
 use crate::table::{self, Table};
 use std::cmp::Ordering;
 use std::marker::PhantomData;
@@ -92,8 +93,8 @@ fn four_times_the_noise(config: &Config) -> Result<u32> {
 /// Where rewards come from.
 #[derive(Clone, Copy, PartialEq)]
 enum Road {
-    Simulation,
-    Shuffler,
+    Simulation = 1,
+    Shuffler = 2,
 }
 
 #[derive(Clone)]
@@ -296,6 +297,58 @@ impl<S: BatchSizes> Policy for ShuffledElimination<S> {
 
     fn shuffled(&mut self) -> Option<&mut dyn ShuffledPolicy> {
         Some(self)
+    }
+
+    /// Batches that are complete; of the others nothing, for half a batch has half of its noise. The road is kept:
+    /// a reward that was given here must not come by the other one in a later life.
+    fn save(&self, to: &mut Writer) -> Result<()> {
+        to.u32(self.phase);
+        to.u8(self.road.map_or(0, |road| road as u8));
+        to.u64(self.pulls);
+        to.f64(self.noise_mean);
+        to.u32(self.arms.len() as u32);
+        for (arm, state) in (0..).zip(&*self.arms) {
+            to.u8(self.is_viable(arm).into());
+            to.u8(self.waiting.binary_search(&arm).is_ok().into());
+            to.u64(state.ones);
+            to.f64(state.mean);
+            to.f64(state.width);
+            to.u64(state.count);
+        }
+        Ok(())
+    }
+
+    fn load(&mut self, from: &mut Reader) -> Result<()> {
+        self.phase = from.u32()?;
+        ensure((1..=1 << 31).contains(&self.phase))?;
+        let roads = [None, Some(Road::Simulation), Some(Road::Shuffler)];
+        self.road = *roads.get(usize::from(from.u8()?)).ok_or(Error::Corrupt)?;
+        (self.pulls, self.noise_mean) = (from.count()?, from.f64()?);
+        ensure(from.u32()? as usize == self.arms.len())?;
+        self.viable.clear();
+        self.waiting.clear();
+        for (number, arm) in (0..).zip(&mut *self.arms) {
+            let (viable, waiting) = (from.bool()?, from.bool()?);
+            self.viable.extend(viable.then_some(number));
+            self.waiting.extend(waiting.then_some(number));
+            (arm.ones, arm.mean, arm.width, arm.count) = (from.count()?, from.f64()?, from.f64()?, from.count()?);
+            ensure(viable || !waiting)?;
+            ensure(if arm.count == 0 { arm.mean.is_nan() } else { arm.mean.is_finite() && arm.width > 0.0 })?;
+        }
+        ensure(!self.viable.is_empty() && self.waiting.is_empty() == self.decided())?;
+        // The batches behind the sums had this configuration's sizes and noise: the intervals rest on that.
+        let closed = self.phase - u32::from(!self.decided());
+        let last = self.plans.len() as u32;
+        let beyond = f64::from(closed.saturating_sub(last));
+        let all = |of: fn(&Params) -> f64| {
+            let each = (1..=closed.min(last)).map(|phase| of(plan_of(&self.plans, phase)));
+            each.sum::<f64>() + beyond * of(plan_of(&self.plans, last))
+        };
+        let same = |ours: f64, theirs: f64| (ours - theirs).abs() <= 1e-9 * ours;
+        ensure(same(all(|plan| plan.users().into()), self.pulls as f64))?;
+        ensure(same(all(Params::noise_mean), self.noise_mean))?;
+        self.released = true; // or may have been, since
+        Ok(())
     }
 }
 

@@ -25,6 +25,7 @@ use crate::policy::contract::{ArmState, Flexible, Policy, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::Reward;
+use crate::snapshot::{Reader, Writer};
 
 /// UCB1 on bits.
 pub type LdpUcb = OnBits<Ucb1>;
@@ -96,5 +97,15 @@ impl<P: IndexPolicy> Policy for OnBits<P> {
 
     fn takes_bits(&self) -> bool {
         true
+    }
+
+    /// Sums of bits that were private before they came.
+    fn save(&self, to: &mut Writer) -> Result<()> {
+        self.policy.save(to)
+    }
+
+    fn load(&mut self, from: &mut Reader) -> Result<()> {
+        self.answered = true; // or may have been, since
+        self.policy.load(from)
     }
 }
