@@ -14,6 +14,29 @@
 //!
 //! The report of a restored handle says at least what one release costs: the life that it goes on with may
 //! have made one after the snapshot.
+//!
+//! # Who can have one
+//!
+//! Whoever can go on from releases, public counts and coins alone, with the same proof and the same bounds:
+//! * the batched policies and DP-SE: counts and noised sums;
+//! * SDP-AE and VB-SDP-AE: counts of noised bits of complete batches; half a batch has half of its noise and is
+//!   dropped. Phase, batches that are missing and the road that rewards take are kept, the intervals are for
+//!   this configuration's plan;
+//! * Tsallis, DP-Lap and DP-EXP3-Lap: losses, weights or sums are functions of noised sums. DP-Lap's base
+//!   decides, be it a baseline: what it was given is private;
+//! * LDP-UCB and LDP KL-UCB: sums of bits that were private before they came.
+//!
+//! Who cannot:
+//! * DP-UCB, DP-UCB-BOUND and Private-UCB: the trees' next releases need partial sums that are raw. (To put a
+//!   fresh tree on what is released is private, but another algorithm: each life adds its noise to each arm.)
+//! * DP-UCB-INT: the next release of an arm is of all its rewards, whose sum is raw, and is paid for by all;
+//! * EXP3_tau: nothing is released but arms, and its weights are functions of raw rewards;
+//! * baselines: they have no privacy, and their sums are raw.
+//!
+//! Counters and stopping rules have none, and need none. What a counter has read is released: add it to what a
+//! fresh one reads, and each value is still in one counter (the width grows by that of each life's). A stopping rule
+//! releases nothing before its halt, and then its mean is all; what it keeps secret till then, sum and threshold,
+//! must neither be written nor drawn anew under the same samples. After a crash, start afresh with other samples.
 
 use crate::error::{Error, Result};
 

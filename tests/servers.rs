@@ -51,6 +51,7 @@ static GO: LazyLock<Option<Program>> = LazyLock::new(|| {
     const DIRECTORY: &str = "examples/go/adserver";
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("go_adserver");
     run(&mut go(DIRECTORY, &["vet", "./..."])?);
+    let _ = fs::remove_file(&path); // Go does not notice that the library has changed
     run(&mut go(DIRECTORY, &["build", "-o", path.to_str().unwrap()])?);
     Some(Program { path, arguments: &[] })
 });
@@ -553,7 +554,7 @@ fn it_goes_on_from_its_snapshot_or_says_why_not(program: &Program) {
         let mut said = String::new();
         process.stderr.unwrap().read_to_string(&mut said).unwrap();
         assert!(status.code() == Some(1) && said.contains(says), "{options:?}: {status} {said}");
-        assert!(said.contains(file.to_str().unwrap()), "{said}");
+        assert!(said.contains(file.to_str().unwrap()) || says.starts_with("this policy"), "{said}");
         assert_eq!(fs::read(&file).ok(), bytes, "{options:?}");
     };
     refused(&["--memory", "2000"], "memory must be 50000, as in the snapshot, got 2000");

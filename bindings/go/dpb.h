@@ -957,9 +957,16 @@ DPB_API uint16_t dpb_ticket_node(uint64_t ticket);
  * Writes what the handle has released and what is public of it: safe to log and to publish. It holds no
  * raw sum and no answer: what is open is lost to who goes on from it.
  *
+ * These have one: dpb_new_imed, dpb_new_klucb, dpb_new_med, dpb_new_ts, dpb_new_se, dpb_new_sdp_ae,
+ * dpb_new_vb_sdp_ae (complete batches; the others are asked for again), dpb_new_tsallis, dpb_new_exp3_lap,
+ * dpb_new_lap (where its base can, be it a baseline: what it learns is noised), dpb_new_ldp_ucb,
+ * dpb_new_ldp_klucb. These do not: dpb_new_ucb, dpb_new_ucb_bound, dpb_new_private_ucb (their next releases need
+ * partial sums that are raw), dpb_new_ucb_int (its next release is of all of an arm's rewards, and their sum is
+ * raw), dpb_new_exp3_tau (its weights are functions of raw rewards), baselines (their sums are raw).
+ *
  * buf: room for cap bytes (NULL with cap = 0). len: receives how many there are, also when cap is too small:
- * some 100 bytes, and for each arm 9 to 210 (dpb_new_imed, dpb_new_klucb, dpb_new_med), 17 (dpb_new_ts), 25
- * (dpb_new_se), which may grow between two calls. May allocate.
+ * some 200 bytes, and for each arm 18 to 210 (dpb_new_imed, dpb_new_klucb, dpb_new_med), or 24 to 50 (the
+ * others), which may grow between two calls. May allocate.
  * error: NULL, or filled on failure: with what a policy has that is not released, where it is that.
  * Returns DPB_OK; DPB_NULL; DPB_BUFFER_TOO_SMALL (only len written); DPB_UNSUPPORTED (policies whose state
  * is not all released); DPB_NO_MEMORY; DPB_POISONED. Any thread.
@@ -985,10 +992,10 @@ DPB_API DPB_MUST_USE dpb_status dpb_snapshot(const dpb_bandit *bandit, uint8_t *
  * enters a release of a later one. dpb_privacy says at least what one release costs, because there may have
  * been one since the snapshot. A handle that once had a test_seed is not private.
  *
- * buf: len bytes of any origin. out: receives the handle, which the caller frees with dpb_free. error: NULL, or
+ * buf: len bytes of any origin (NULL with len = 0, which is no snapshot). out: receives the handle, which the caller frees with dpb_free. error: NULL, or
  * filled on failure.
- * Returns DPB_OK; DPB_NULL; DPB_CORRUPT; DPB_NEWER_VERSION; DPB_INVALID_CONFIG; DPB_UNSUPPORTED; DPB_ENTROPY;
- * DPB_NO_MEMORY. Any thread.
+ * Returns DPB_OK; DPB_NULL; DPB_CORRUPT; DPB_NEWER_VERSION; DPB_INVALID_CONFIG; DPB_UNSUPPORTED (bytes that claim
+ * to be of a policy without snapshots); DPB_ENTROPY; DPB_NO_MEMORY. Any thread.
  */
 DPB_API
 DPB_MUST_USE

@@ -18,8 +18,8 @@ import (
 )
 
 // Snapshot appends what the bandit has released and what is public of it to bytes (which may be nil): safe
-// to log and to publish, and all that [Restore] needs. ErrUnsupported for policies whose state is not all
-// released.
+// to log and to publish, and all that [Restore] needs. ErrUnsupported, and why, for policies whose state is not
+// all released.
 func (b *Bandit) Snapshot(bytes []byte) ([]byte, error) {
 	c, err := b.enter()
 	if err != nil {

@@ -2,6 +2,7 @@ package dpb
 
 import (
 	"errors"
+	"strings"
 	"testing"
 )
 
@@ -31,7 +32,18 @@ func TestSnapshot(t *testing.T) {
 	}
 	u := must[*Bandit](t)(NewNonprivateUCB1(NewConfig(3, 1)))
 	defer u.Close()
-	if same, err := u.Snapshot(bytes); !errors.Is(err, ErrUnsupported) || len(same) != len(bytes) {
+	if same, err := u.Snapshot(bytes); !errors.Is(err, ErrUnsupported) || len(same) != len(bytes) ||
+		!strings.Contains(err.Error(), "its sums are raw") {
+		t.Error(err)
+	}
+	config, imed := NewConfig(3, 1), must[Policy](t)(ParsePolicy("dp-imed"))
+	must[*Bandit](t)(RestorePolicy(imed, config, bytes[6:])).Close()
+	config.Memory = 5000
+	const says = "memory must be 0, as in the snapshot, got 5000"
+	if _, err := RestorePolicy(imed, config, bytes[6:]); !errors.Is(err, ErrInvalidConfig) || !strings.Contains(err.Error(), says) {
+		t.Error(err)
+	}
+	if _, err := RestorePolicy(imed, config, nil); !errors.Is(err, ErrCorrupt) {
 		t.Error(err)
 	}
 }

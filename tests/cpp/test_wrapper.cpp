@@ -233,7 +233,17 @@ static void snapshots() {
   CHECK(!dpb::Bandit::try_restore(bytes.data(), bytes.size(), &error) && error.status == DPB_CORRUPT);
   CHECK(refusal([&] { (void)dpb::Bandit::restore(bytes); }).status() == DPB_CORRUPT);
   CHECK(refusal([&] { (void)dpb::Bandit::restore({}); }).status() == DPB_CORRUPT);
-  CHECK(dpb::Bandit::nonprivate_ucb1(dpb::Config(3, 1.0)).try_snapshot(bytes) == DPB_UNSUPPORTED && bytes.empty());
+  const dpb::Bandit raw = dpb::Bandit::nonprivate_ucb1(dpb::Config(3, 1.0));
+  CHECK(raw.try_snapshot(bytes, &error) == DPB_UNSUPPORTED && bytes.empty());
+  CHECK(refusal([&] { (void)raw.snapshot(); }).what() == std::string(error.message) && error.message[0] != '\0');
+  dpb::Config config(3, 1.0);
+  bytes = bandit.snapshot();
+  CHECK(dpb::Bandit::restore("dp-imed", config, bytes).report().answered == 1000);
+  config.memory = 5000;
+  CHECK(refusal([&] { (void)dpb::Bandit::restore("dp-imed", config, bytes); }).what() ==
+        std::string("memory must be 0, as in the snapshot, got 5000"));
+  CHECK(!dpb::Bandit::try_restore("dp-med", config, bytes.data(), bytes.size(), &error));
+  CHECK(error.message == std::string("policy must be dp-imed, as in the snapshot, got dp-med"));
 }
 
 static void threads() {
