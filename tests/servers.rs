@@ -670,7 +670,7 @@ fn killed(program: &Program, series: u64, kills: u64) {
                 while let Some((status, ad)) = ask(&mut connection, "/ad") {
                     assert_eq!(status, 200, "{ad}");
                     let arm = number_field(&ad, "arm").unwrap() as usize;
-                    let clicked = random.below(20) < arm as u64;
+                    let clicked = random.below(20) < 6 + arm as u64;
                     life.push((arm, clicked));
                     if clicked && ask(&mut connection, text_field(&ad, "click_url")).is_none() {
                         break;
