@@ -1025,6 +1025,9 @@ dpb_status dpb_restore_as(const char *name,
 /**
  * A differentially private running sum of values in [0, 1]. Made by dpb_new_counter or
  * dpb_new_counter_with, destroyed by dpb_counter_free. May be used from any number of threads at once.
+ *
+ * It has no snapshot and needs none: add what it has read, which is released, to what a fresh one reads. Each
+ * value is then in one counter, so the loss does not grow; the widths add up.
  */
 typedef struct dpb_counter dpb_counter;
 
@@ -1158,6 +1161,9 @@ DPB_API void dpb_counter_free(struct dpb_counter *counter);
  * A stopping rule: takes samples until their mean is known to a factor of 1 +- alpha. Made by
  * dpb_new_nas, dpb_new_dp_nas or dpb_new_dp_exp_nas, destroyed by dpb_stopping_free. May be used
  * from any number of threads at once.
+ *
+ * It has no snapshot: nothing is released before the halt, sum and threshold are secret till then, and after it
+ * the mean is all. After a crash start a new one, with other samples: the loss does not grow.
  */
 typedef struct dpb_stopping dpb_stopping;
 

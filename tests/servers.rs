@@ -584,7 +584,7 @@ fn killed_200_times_it_counts_no_click_twice(program: &Program) {
     killed(program, 20, 10);
 }
 
-/// What a snapshot holds, by arm: rewards released, their sum, decisions that were answered.
+/// What a snapshot holds.
 struct Known {
     decisions: u64,
     answered: u64,
@@ -600,9 +600,10 @@ impl Known {
         Some(Known { decisions, answered, arms: bandit.arm_reports().unwrap() })
     }
 
-    fn sum(&self, arm: usize) -> f64 {
+    /// Of an arm: rewards in all releases, and their sum.
+    fn of_arm(&self, arm: usize) -> (f64, f64) {
         let arm = &self.arms[arm];
-        if arm.effective_pulls > 0.0 { arm.mean * arm.effective_pulls } else { 0.0 }
+        (arm.effective_pulls, if arm.effective_pulls > 0.0 { arm.mean * arm.effective_pulls } else { 0.0 })
     }
 }
 
@@ -610,10 +611,10 @@ impl Known {
 /// One visitor after the other comes, so the order of decisions is known, and each click is sent before the next
 /// decision: what the k-th answer of an arm was is known as well.
 ///
-/// The releases of an arm in a life must then be those of its first answers of that life, each of them once:
-/// what the next life knows, less what this one began with, is the sum of the first n - n' clicks. The Rust
-/// server is asked for so little noise (1/16384 in a release) that the sum is seen; the others for theirs
-/// only n.
+/// The releases of an arm in a life must then be those of its first answers of that life, each of them once: what
+/// the next life knows of it, less what this one began with, is n rewards, and their sum is that of its first n
+/// answers. The Rust server can be asked for so little noise (1/16384 in a release) that the sum is seen; of the
+/// others n is.
 fn killed(program: &Program, series: u64, kills: u64) {
     const EPSILON: &str = "16384";
     let exact = program.arguments.contains(&"--serve"); // has that option
@@ -654,7 +655,7 @@ fn killed(program: &Program, series: u64, kills: u64) {
             // A life: so many decisions at least, and some time.
             let least = if random.below(8) == 0 { 0 } else { 1000 + random.below(4000) as usize };
             let pause = Duration::from_micros(random.below(3000));
-            let made = AtomicUsize::new(0);
+            let (made, mut connection) = (AtomicUsize::new(0), BufReader::new(server.connect()));
             let mut life: Vec<(usize, bool)> = Vec::new();
             let mut latest = known.as_ref().map_or(0, |known| known.decisions);
             std::thread::scope(|scope| {
@@ -666,7 +667,6 @@ fn killed(program: &Program, series: u64, kills: u64) {
                     std::thread::sleep(pause);
                     server.signal(libc::SIGKILL);
                 });
-                let mut connection = BufReader::new(server.connect());
                 while let Some((status, ad)) = ask(&mut connection, "/ad") {
                     assert_eq!(status, 200, "{ad}");
                     let arm = number_field(&ad, "arm").unwrap() as usize;
@@ -700,13 +700,12 @@ fn killed(program: &Program, series: u64, kills: u64) {
             for arm in 0..next.arms.len() {
                 let clicks = life[..answered].iter().filter(|answer| answer.0 == arm).map(|answer| answer.1);
                 let clicks: Vec<bool> = clicks.collect();
-                let (rewards, sum) =
-                    known.as_ref().map_or((0.0, 0.0), |known| (known.arms[arm].effective_pulls, known.sum(arm)));
-                let all = next.arms[arm].effective_pulls;
+                let (rewards, sum) = known.as_ref().map_or((0.0, 0.0), |known| known.of_arm(arm));
+                let (all, sum_of_all) = next.of_arm(arm);
                 let more = (all - rewards) as usize;
                 assert!(all >= rewards && more <= clicks.len(), "arm {arm}: {more} of {}", clicks.len());
                 let first = clicks[..more].iter().filter(|clicked| **clicked).count() as f64;
-                let seen = next.sum(arm) - sum;
+                let seen = sum_of_all - sum;
                 assert!(!exact || (seen - first).abs() < 0.3, "arm {arm}: {seen} of the first {more}, {first}");
                 // No batch is larger than three times what was released before, and the first is of one.
                 let open = clicks.len() - more;

@@ -40,7 +40,7 @@ var (
 	// ErrEntropy: the operating system gave no randomness, so nothing private is possible.
 	ErrEntropy = errors.New("dpb: no randomness from the operating system")
 	// ErrUnsupported: this policy cannot do what was asked.
-	ErrUnsupported = errors.New("dpb: not supported by this policy")
+	ErrUnsupported = errors.New("dpb: unsupported")
 	// ErrPoisoned: an earlier call failed half-way; the object is closed for ever, because going on could break the privacy accounting.
 	// So is every object in a forked child.
 	ErrPoisoned = errors.New("dpb: poisoned by an internal failure")

@@ -10,6 +10,9 @@ use std::sync::Mutex;
 
 /// A differentially private running sum of values in [0, 1]. Made by dpb_new_counter or
 /// dpb_new_counter_with, destroyed by dpb_counter_free. May be used from any number of threads at once.
+///
+/// It has no snapshot and needs none: add what it has read, which is released, to what a fresh one reads. Each
+/// value is then in one counter, so the loss does not grow; the widths add up.
 pub struct dpb_counter {
     guard: Guard,
     counter: Mutex<Counter>,

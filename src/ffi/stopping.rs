@@ -11,6 +11,9 @@ use std::sync::Mutex;
 /// A stopping rule: takes samples until their mean is known to a factor of 1 +- alpha. Made by
 /// dpb_new_nas, dpb_new_dp_nas or dpb_new_dp_exp_nas, destroyed by dpb_stopping_free. May be used
 /// from any number of threads at once.
+///
+/// It has no snapshot: nothing is released before the halt, sum and threshold are secret till then, and after it
+/// the mean is all. After a crash start a new one, with other samples: the loss does not grow.
 pub struct dpb_stopping {
     guard: Guard,
     rule: Mutex<StoppingRule>,
