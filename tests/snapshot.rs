@@ -255,6 +255,10 @@ fn shuffled_batches_are_not_asked_for_twice() {
             bandit = next;
             let refused = bandit.submit_shuffled(done, arm, &again);
             if bandit.best_arm() == Ok(0) {
+                let mut none_left = bandit.snapshot().unwrap();
+                let flag = none_left.len() - 4 - 3 * 34; // three arms, then the checksum
+                assert_eq!(std::mem::take(&mut none_left[flag]), 1);
+                assert_eq!(Bandit::restore(&sealed(none_left)).err(), Some(Error::Corrupt));
                 return;
             }
             let expected = if arm == 0 { Error::Expired } else { Error::Duplicate };
@@ -332,7 +336,7 @@ fn extreme_snapshots_never_break_anything() {
     let words = [0, 1, 1 << 24, 1 << 31, u32::MAX].map(|number: u32| number.to_le_bytes().to_vec());
     let patterns = [&floats[..], &singles, &longs, &words, &[vec![0], vec![1], vec![2], vec![0xff]]].concat();
     for algorithm in ABLE {
-        let config = Config { pending_capacity: 16, min_propensity: 0.0, ..configs(algorithm).swap_remove(0) };
+        let config = Config { arms: 2, pending_capacity: 16, ..configs(algorithm).swap_remove(0) };
         let bandit = Bandit::new(algorithm, &config).unwrap();
         play(&bandit, &config, 3000, &mut random(8));
         let bytes = bandit.snapshot().unwrap();
@@ -355,8 +359,7 @@ fn extreme_snapshots_never_break_anything() {
                 bandit.snapshot().unwrap();
             }
         }
-        println!("{algorithm:?}: {refused} {taken}");
-        assert!(refused > 500 && taken > 500, "{algorithm:?}: {refused} {taken}");
+        assert!(refused > 300 && taken > 300, "{algorithm:?}: {refused} {taken}");
     }
 }
 
