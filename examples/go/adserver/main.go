@@ -146,14 +146,14 @@ func newShop(policy dpb.Policy, memory *uint64, file string) (adServer, error) {
 	if err != nil || file == "" {
 		return adServer{bandit, config.Memory}, err
 	}
-	bytes, err := os.ReadFile(file)
+	kept, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return adServer{bandit, config.Memory}, nil
 	}
 	if err == nil {
 		policy, _ = dpb.ParsePolicy(bandit.PolicyName())
 		bandit.Close()
-		bandit, err = dpb.RestorePolicy(policy, config, bytes)
+		bandit, err = dpb.RestorePolicy(policy, config, kept)
 	}
 	if err != nil {
 		err = fmt.Errorf("%s: %w", file, err)
@@ -163,7 +163,7 @@ func newShop(policy dpb.Policy, memory *uint64, file string) (adServer, error) {
 
 // save: whatever happens, and whenever, the file holds the whole of this snapshot or of the one before.
 func save(bandit *dpb.Bandit, file string) error {
-	bytes, err := bandit.Snapshot(nil)
+	written, err := bandit.Snapshot(nil)
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
@@ -171,7 +171,7 @@ func save(bandit *dpb.Bandit, file string) error {
 	if err != nil {
 		return err
 	}
-	_, err = beside.Write(bytes)
+	_, err = beside.Write(written)
 	err = errors.Join(err, beside.Sync(), beside.Close()) // before the name points there
 	if err == nil {
 		err = os.Rename(file+".new", file)
