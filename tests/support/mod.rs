@@ -140,7 +140,9 @@ pub fn unused(code: &str, prefix: &str) -> Vec<String> {
 /// C, C++ or Go without its comments and strings.
 pub fn without_comments(source: &str) -> String {
     let mut code = String::new();
-    let mut rest = source;
+    // Quotes that end no string.
+    let source = source.replace(r"\\", "").replace(r#"\""#, "").replace(r#"'"'"#, "");
+    let mut rest = source.as_str();
     while let Some(at) = rest.find(['/', '"']) {
         code += &rest[..at];
         rest = &rest[at..];
