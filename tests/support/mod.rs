@@ -143,7 +143,7 @@ pub fn without_comments(source: &str) -> String {
     // Quotes that end no string.
     let source = source.replace(r"\\", "").replace(r#"\""#, "").replace(r#"'"'"#, "");
     let mut rest = source.as_str();
-    while let Some(at) = rest.find(['/', '"']) {
+    while let Some(at) = rest.find(['/', '"', '`']) {
         code += &rest[..at];
         rest = &rest[at..];
         let end = if let Some(comment) = rest.strip_prefix("/*") {
@@ -152,6 +152,8 @@ pub fn without_comments(source: &str) -> String {
             rest.find('\n')
         } else if let Some(text) = rest.strip_prefix('"') {
             text.find('"').map(|end| end + 2)
+        } else if let Some(text) = rest.strip_prefix('`') {
+            text.find('`').map(|end| end + 2)
         } else {
             code.push('/');
             Some(1)
