@@ -151,7 +151,8 @@ impl Bandit {
         let seeded = from.bool()?;
         let lives = from.u32()?.checked_add(1).ok_or(Error::Corrupt)?;
         let [decisions, answered, cancelled] = [from.count()?, from.count()?, from.count()?];
-        ensure(decisions.checked_sub(answered).is_some_and(|rest| rest >= cancelled))?;
+        // Tickets have room for 2^48 decisions, years of any service.
+        ensure(decisions >> 48 == 0 && decisions.checked_sub(answered).is_some_and(|rest| rest >= cancelled))?;
         let arms = from.length(size_of::<u64>())?;
         ensure(arms >= config.arms as usize)?;
         let mut bandit = Bandit::new(algorithm, &config)?;
