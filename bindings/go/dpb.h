@@ -992,8 +992,8 @@ DPB_API DPB_MUST_USE dpb_status dpb_snapshot(const dpb_bandit *bandit, uint8_t *
  * enters a release of a later one. dpb_privacy says at least what one release costs, because there may have
  * been one since the snapshot. A handle that once had a test_seed is not private.
  *
- * buf: len bytes of any origin (NULL with len = 0, which is no snapshot). out: receives the handle, which the caller frees with dpb_free. error: NULL, or
- * filled on failure.
+ * buf: len bytes of any origin (NULL with len = 0, which is no snapshot). out: receives the handle, which the
+ * caller frees with dpb_free. error: NULL, or filled on failure.
  * Returns DPB_OK; DPB_NULL; DPB_CORRUPT; DPB_NEWER_VERSION; DPB_INVALID_CONFIG; DPB_UNSUPPORTED (bytes that claim
  * to be of a policy without snapshots); DPB_ENTROPY; DPB_NO_MEMORY. Any thread.
  */
