@@ -694,6 +694,9 @@ impl World<'_> {
             return self.altered(bytes, player.config);
         }
         let second = restore(&bytes).unwrap_or_else(|status| panic!("{status}"));
+        if player.model.is_some() {
+            restored_as_it_was(player, &bytes);
+        }
         let next = snapshot(second).unwrap();
         let third = restore(&next).unwrap_or_else(|status| panic!("{status}"));
         let last = snapshot(third).unwrap();
@@ -996,6 +999,10 @@ impl World<'_> {
             is_null("no best", dpb_best_arm(bandit, null_mut()));
             is_null("no epsilon", dpb_privacy(bandit, 0.0, null_mut()));
             is_null("no length", dpb_snapshot(bandit, null_mut(), 0, null_mut()));
+            is_null(
+                "no name",
+                dpb_restore_as(null(), &raw const player.config, null(), 0, &raw mut handle, null_mut()),
+            );
             is_null("no plan", dpb_shuffle_params_read(bandit, 1, null_mut()));
             player.after(false, [0; 4]);
         }
@@ -1028,6 +1035,20 @@ unsafe fn restore(bytes: &[u8]) -> Result<*mut dpb_bandit, dpb_status> {
     let status = dpb_restore(bytes.as_ptr(), bytes.len(), &raw mut handle, &raw mut error);
     one_of(status, &[DPB_OK, DPB_CORRUPT, DPB_NEWER_VERSION, DPB_INVALID_CONFIG, DPB_UNSUPPORTED]);
     made(status, handle, &error).ok_or(status)
+}
+
+/// Under its policy and configuration, and under no other.
+unsafe fn restored_as_it_was(player: &Player, bytes: &[u8]) {
+    let name = dpb_policy_name(player.handle);
+    let (mut handle, mut error) = (null_mut(), no_error());
+    let mut restore_as = |config: &dpb_config| {
+        dpb_restore_as(name, config, bytes.as_ptr(), bytes.len(), &raw mut handle, &raw mut error)
+    };
+    let mut other = player.config;
+    other.pending_capacity ^= 1 << 20;
+    assert_eq!(restore_as(&other), DPB_INVALID_CONFIG);
+    assert_eq!(restore_as(&player.config), DPB_OK);
+    dpb_free(handle);
 }
 
 /// Bytes whose checksum does not fit are no snapshot.

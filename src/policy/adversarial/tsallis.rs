@@ -238,7 +238,7 @@ impl Policy for Tsallis {
             *loss = from.f64()?;
             *arm = Released { sum: from.f64()?, rewards: from.count()? };
             // Beyond that the shares would not be told from their neighbours'.
-            ensure(loss.abs() <= 1e15 && arm.sum.is_finite())?;
+            ensure(loss.abs() <= 1e15 && arm.sum.is_finite() && (arm.rewards > 0 || arm.sum == 0.0))?;
         }
         Ok(())
     }
