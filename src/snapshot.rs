@@ -184,6 +184,18 @@ pub fn ensure(holds: bool) -> Result<()> {
     if holds { Ok(()) } else { Err(Error::Corrupt) }
 }
 
+/// A mean or a sum of releases, on the scale of rewards in `[0, 1]`: noise brings it outside, but no further than
+/// that, and so it stays finite in every range of rewards.
+pub fn is_plausible(x: f64) -> bool {
+    x.abs() <= 1e17
+}
+
+/// `Corrupt` unless mean and width are plausible, or not known both.
+pub fn ensure_interval(known: bool, mean: f64, width: f64) -> Result<()> {
+    let both = is_plausible(mean) && is_plausible(width) && width > 0.0;
+    ensure(if known { both } else { mean.is_nan() && width.is_nan() })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

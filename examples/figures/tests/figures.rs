@@ -64,8 +64,8 @@ fn whole_epochs_have_the_law_of_single_decisions() {
 #[test]
 fn private_ucb_has_the_law_of_the_library() {
     const RUNS: u64 = 1000;
-    let setting = Setting::new(&[0.7, 0.5, 0.3], 20_000);
-    let (epsilon, at) = (1.0, log_times(20, 20_000, 8));
+    let setting = Setting::new(&[0.7, 0.5, 0.3], 4_000);
+    let (epsilon, at) = (1.0, log_times(20, 4_000, 8));
     let library = Player::new("", Algorithm::PrivateUcb, 3, epsilon, 0.0);
     let public = columns(RUNS, 4, |trial| play(&library, &setting, &at, trial));
     let bound = critical(RUNS as usize, FAILURE / at.len() as f64);
@@ -134,6 +134,7 @@ fn here(file: &str) -> PathBuf {
 
 /// One run of everything.
 #[test]
+#[ignore = "a minute"]
 fn every_experiment_runs_and_writes_what_the_page_shows() {
     let out = std::env::temp_dir().join(format!("dpb-figures-{}", std::process::id()));
     let options = Options { quick: true, most_runs: 1, out: out.clone(), threads: 2, ..Options::default() };

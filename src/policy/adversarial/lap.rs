@@ -31,7 +31,7 @@ use crate::policy::contract::{ArmState, Policy, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::Reward;
-use crate::snapshot::{Reader, Writer, ensure};
+use crate::snapshot::{Reader, Writer, ensure, is_plausible};
 use crate::table::Table;
 use std::f64::consts::LN_2;
 
@@ -168,7 +168,7 @@ impl Policy for Lap {
         ensure(from.u32()? as usize == self.arms.len())?;
         for arm in &mut *self.arms {
             *arm = Released { sum: from.f64()?, rewards: from.count()?, releases: from.count()? };
-            ensure(arm.sum.is_finite() && arm.rewards >= arm.releases && (arm.rewards > 0) == (arm.releases > 0))?;
+            ensure(is_plausible(arm.sum) && arm.rewards >= arm.releases && (arm.rewards > 0) == (arm.releases > 0))?;
         }
         self.base.load(from)
     }

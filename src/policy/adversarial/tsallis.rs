@@ -41,7 +41,7 @@ use crate::policy::contract::{ArmState, Policy, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
-use crate::snapshot::{Reader, Writer, ensure};
+use crate::snapshot::{Reader, Writer, ensure, is_plausible};
 use crate::table::Table;
 
 /// theta = 1 - 2^(-1/3).
@@ -238,7 +238,7 @@ impl Policy for Tsallis {
             *loss = from.f64()?;
             *arm = Released { sum: from.f64()?, rewards: from.count()? };
             // Beyond that the shares would not be told from their neighbours'.
-            ensure(loss.abs() <= 1e15 && arm.sum.is_finite() && (arm.rewards > 0 || arm.sum == 0.0))?;
+            ensure(loss.abs() <= 1e15 && is_plausible(arm.sum) && (arm.rewards > 0 || arm.sum == 0.0))?;
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use super::cumulant::Cumulant;
 use crate::error::Result;
-use crate::snapshot::{Reader, Writer, ensure};
+use crate::snapshot::{Reader, Writer, ensure, is_plausible};
 
 /// One release; joined, several. Sixteen bytes: single precision, rounded so that no bound that rests
 /// on it gets stronger.
@@ -131,7 +131,7 @@ impl Released {
         ensure(released.count as usize <= Self::MOST)?;
         for pair in &mut released.pairs[..released.count as usize] {
             *pair = Pair { count: from.f32()?, sum: from.f32()?, noises: from.u32()?, tick: from.u32()? };
-            let real = pair.count.is_finite() && pair.sum.is_finite();
+            let real = is_plausible(pair.count.into()) && is_plausible(pair.sum.into());
             ensure(real && pair.count >= 1.0 && pair.sum >= 0.0 && pair.noises >= 1)?;
         }
         Ok(released)

@@ -29,7 +29,7 @@ use crate::policy::contract::{ArmState, Flexible, Policy, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
-use crate::snapshot::{Reader, Writer, ensure};
+use crate::snapshot::{Reader, Writer, ensure, is_plausible};
 use crate::table::{Table, queue_room};
 use std::collections::VecDeque;
 use std::f64::consts::LN_2;
@@ -233,7 +233,7 @@ impl Policy for LazyTs {
             let live = from.bool()?;
             let arm = &mut self.arms[number as usize];
             (arm.count, arm.mean) = (from.count()?.min(Batch::MAX_QUOTA), from.f64()?);
-            ensure(if arm.count == 0 { arm.mean.is_nan() } else { arm.mean.is_finite() })?;
+            ensure(if arm.count == 0 { arm.mean.is_nan() } else { is_plausible(arm.mean) })?;
             arm.pulls = arm.count;
             arm.batch.open((2 * arm.count).clamp(1, Batch::MAX_QUOTA), 0);
             if !live {

@@ -35,7 +35,7 @@ use crate::privacy::calibration::ShuffleNoise;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
 use crate::shuffle::{Params, count_of_encoded, count_ones, radius};
-use crate::snapshot::{Reader, Writer, ensure};
+use crate::snapshot::{Reader, Writer, ensure, ensure_interval};
 use crate::table::{self, Table};
 use std::cmp::Ordering;
 use std::marker::PhantomData;
@@ -333,7 +333,7 @@ impl<S: BatchSizes> Policy for ShuffledElimination<S> {
             self.waiting.extend(waiting.then_some(number));
             (arm.ones, arm.mean, arm.width, arm.count) = (from.count()?, from.f64()?, from.f64()?, from.count()?);
             ensure(viable || !waiting)?;
-            ensure(if arm.count == 0 { arm.mean.is_nan() } else { arm.mean.is_finite() && arm.width > 0.0 })?;
+            ensure_interval(arm.count > 0, arm.mean, arm.width)?;
         }
         ensure(!self.viable.is_empty() && self.waiting.is_empty() == self.decided())?;
         // The batches behind the sums had this configuration's sizes and noise: the intervals rest on that.

@@ -21,7 +21,7 @@ use crate::policy::contract::{ArmState, Policy, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::Reward;
-use crate::snapshot::{Reader, Writer, ensure};
+use crate::snapshot::{Reader, Writer, ensure, ensure_interval};
 use crate::table::{self, Table};
 
 pub struct DpSe {
@@ -308,7 +308,7 @@ impl Policy for DpSe {
                 self.viable.push(number);
             }
             (arm.mean, arm.width, arm.count) = (from.f64()?, from.f64()?, from.count()?);
-            ensure(if arm.count == 0 { arm.mean.is_nan() } else { arm.mean.is_finite() && arm.width > 0.0 })?;
+            ensure_interval(arm.count > 0, arm.mean, arm.width)?;
             arm.batch = Batch::default();
         }
         ensure(!self.viable.is_empty())?;
