@@ -39,11 +39,11 @@ fn private_policies_keep_their_claims() {
 
 /// The same closely: a claim that is exceeded by a tenth would fail.
 #[test]
-#[ignore = "40,000 runs of each world: minutes"]
+#[ignore = "20,000 runs of each world: minutes"]
 fn claims_hold_in_many_runs() {
     for honest in policies(true).flat_map(Case::with_noise) {
         let later = Case { later: true, ..honest.clone() };
-        for case in [Case { runs: 40_000, ..honest }, Case { runs: 4000, ..later }] {
+        for case in [Case { runs: 20_000, ..honest }, Case { runs: 4000, ..later }] {
             assert!(!alarms(&case), "{case:?}");
         }
     }
