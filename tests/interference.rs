@@ -404,7 +404,7 @@ fn algorithms(private: bool) -> Vec<Algorithm> {
 fn rewards_show_through_noise_only(answer_window: u32) {
     for algorithm in algorithms(true) {
         let (mut same, mut covered, mut chosen) = (0, 0, 0);
-        for number in 0..40 {
+        for number in 0..64 {
             if number >= 8 && covered + chosen > 0 {
                 break;
             }
