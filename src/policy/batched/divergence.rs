@@ -196,8 +196,13 @@ mod tests {
         let memory = Memory::new(1 << 20);
         let mut released = Released::NOTHING;
         released.push(Pair::new(1000.0, 300.0, 0));
-        let at = |age: u64| released.evidence(law(0.5), memory, memory.ticks(age)).exponent(0.6).0;
-        assert!((at(3 << 18) - 0.5 * at(0)).abs() < 1e-9 * at(0) && at(0) > 10.0);
+        let at = |age: u64| {
+            let evidence = released.evidence(law(0.5), memory, memory.ticks(age));
+            (evidence.exponent(0.6).0, evidence.log_likelihood(0.3) - evidence.log_likelihood(0.6))
+        };
+        let (fresh, faded) = (at(0), at(3 << 18));
+        assert!((faded.0 - 0.5 * fresh.0).abs() < 1e-9 * fresh.0 && fresh.0 > 10.0);
+        assert!((faded.1 - 0.5 * fresh.1).abs() < 1e-9 * fresh.1 && fresh.1 > 10.0);
     }
 
     /// Next to no noise, an arm that paid nothing, a leader that always paid.
