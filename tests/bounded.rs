@@ -5,6 +5,7 @@ use dpb::shuffle::{Params, Shuffler};
 use dpb::{Algorithm, Bandit, Config, Error};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::sync::{Mutex, PoisonError};
 
 /// The system's allocator, which counts what this thread holds and refuses what it is told to.
 struct Ledger;
@@ -171,6 +172,9 @@ fn memory_is_what_is_documented() {
     }
 }
 
+/// Who reads [`resident`] is alone.
+static ALONE: Mutex<()> = Mutex::new(());
+
 /// What the process has of the machine's memory, in bytes.
 #[cfg(target_os = "linux")]
 fn resident() -> f64 {
@@ -184,6 +188,7 @@ fn resident() -> f64 {
 #[cfg(target_os = "linux")]
 #[ignore = "ten seconds, a gigabyte"]
 fn small_handles_are_small() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let (mut handles, many) = (Vec::new(), 100_000);
     for algorithm in [Algorithm::Se, Algorithm::Imed] {
         let config = config(algorithm, 10, 64);
@@ -209,6 +214,7 @@ fn small_handles_are_small() {
 #[cfg(target_os = "linux")]
 #[ignore = "half a minute"]
 fn a_soak() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let decisions: u64 = std::env::var("DPB_DECISIONS").map_or(100_000_000, |text| text.parse().unwrap());
     let kinds =
         [(Algorithm::Imed, 0, 0), (Algorithm::Imed, 1000, 100_000), (Algorithm::Se, 1000, 0), (Algorithm::Med, 0, 0)];
