@@ -36,7 +36,7 @@ impl Exponential {
     /// From 32 bits for N, and 64 for F.
     #[inline]
     pub fn new(bits: u32, fraction: u64, random: &mut Random) -> Exponential {
-        let zeros = bits.leading_zeros() + if bits == 0 { zeros(random) } else { 0 };
+        let zeros = bits.leading_zeros() + if bits == 0 { zeros(|| random.next_u32()) } else { 0 };
         Exponential { zeros, fraction }
     }
 
@@ -127,10 +127,10 @@ fn high_signed(a: i64, b: i64) -> i64 {
 
 /// Zeros before the first one.
 #[cold]
-fn zeros(random: &mut Random) -> u32 {
+fn zeros(mut word: impl FnMut() -> u32) -> u32 {
     let mut zeros = 0;
     loop {
-        let bits = random.next_u32();
+        let bits = word();
         zeros += bits.leading_zeros();
         if bits > 0 {
             return zeros;
@@ -387,6 +387,12 @@ mod tests {
     /// A word of zeros, which no test will see by chance: more words are drawn, and N goes on.
     #[test]
     fn zeros_beyond_a_word_are_counted_on() {
+        let mut words = [0, 0, 1 << 26, 0].into_iter();
+        assert_eq!((zeros(|| words.next().unwrap()), words.len()), (69, 1));
+        assert_eq!(Exponential { zeros: 31, fraction: 1 << 63 }.fast_times(1000).map(|x| x / 1000), Some(21));
+        assert_eq!(Exponential { zeros: 32, fraction: 1 << 63 }.fast_times(1000), None);
+        let large = Precise { whole: 1 << 12, fraction: [0; 4] };
+        assert_eq!((large.times(1 << 115), large.times(1 << 116)), (1 << 127, u128::MAX));
         let mut counts = [0u32; 4];
         let mut random = random(6);
         for _ in 0..1000 {
