@@ -136,14 +136,15 @@ fn a_restored_handle_admits_what_it_may_have_spent() {
 }
 
 /// What was learned stays learned, over ten lives: the regret falls. (DP-SE's epochs are longer than these lives.)
+/// Restored handles draw their own entropy: the slowest learner, DP-EXP3-Lap, is 5 deviations from the bound.
 #[test]
 fn lives_go_on_learning() {
     for algorithm in ABLE.into_iter().filter(|algorithm| *algorithm != Algorithm::Se) {
-        let config = Config { test_seed: Some(seed(2)), horizon: 200_000, ..configs(algorithm).swap_remove(0) };
+        let config = Config { test_seed: Some(seed(2)), horizon: 600_000, ..configs(algorithm).swap_remove(0) };
         let mut bandit = Bandit::new(algorithm, &config).unwrap();
         let (mut random, mut regret) = (random(3), [0.0; 10]);
         for lost in &mut regret {
-            for _ in 0..20_000 {
+            for _ in 0..60_000 {
                 let decision = bandit.select().unwrap();
                 *lost += A[0] - A[decision.arm as usize];
                 let reward = f64::from(u8::from(random.unit() < A[decision.arm as usize]));
