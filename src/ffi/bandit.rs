@@ -607,24 +607,38 @@ pub unsafe extern "C" fn dpb_select_among(
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_add_arm(bandit: *mut dpb_bandit, arm: *mut u32, error: *mut dpb_error) -> dpb_status {
-    let mut message = None;
-    let status = if arm.is_null() {
-        DPB_NULL
-    } else {
-        call(bandit, |b: &dpb_bandit| {
-            let added = b.bandit.add_arm().inspect_err(|failure| message = Some(failure.to_string()))?;
-            // SAFETY: not NULL, so valid by contract.
-            unsafe { arm.write(added) };
-            Ok(())
-        })
-    };
-    if status != DPB_OK {
-        let text = match status {
-            DPB_NULL if arm.is_null() => "arm is NULL",
-            DPB_NULL => "bandit is NULL",
-            _ => message.as_deref().unwrap_or("the handle is closed"),
-        };
+    if arm.is_null() {
         // SAFETY: NULL or valid, by contract.
+        unsafe { explain(error, DPB_NULL, "arm is NULL") };
+        return DPB_NULL;
+    }
+    let add = |b: &dpb_bandit| {
+        let added = b.bandit.add_arm()?;
+        // SAFETY: not NULL, so valid by contract.
+        unsafe { arm.write(added) };
+        Ok(())
+    };
+    // SAFETY: NULL or valid, by contract.
+    unsafe { explained(bandit, error, add) }
+}
+
+/// [`call`], and why it was refused.
+///
+/// # Safety
+/// `error` is NULL or valid.
+pub(super) unsafe fn explained(
+    bandit: *const dpb_bandit,
+    error: *mut dpb_error,
+    body: impl FnOnce(&dpb_bandit) -> Result<()>,
+) -> dpb_status {
+    let mut message = None;
+    let status = call(bandit, |b| body(b).inspect_err(|failure| message = Some(failure.to_string())));
+    if status != DPB_OK {
+        let text = match bandit.is_null() {
+            true => "bandit is NULL",
+            false => message.as_deref().unwrap_or("the handle is closed"),
+        };
+        // SAFETY: as above.
         unsafe { explain(error, status, text) };
     }
     status

@@ -1,9 +1,8 @@
 //! Snapshots of handles.
 
-use super::bandit::dpb_bandit;
+use super::bandit::{dpb_bandit, explained};
 use super::config::{dpb_config, dpb_error, explain, produce};
-use super::guard::call;
-use super::status::{DPB_NULL, DPB_OK, dpb_status};
+use super::status::{DPB_NULL, dpb_status};
 use crate::bandit::Bandit;
 use crate::error::{Error, Result};
 use std::ffi::{CStr, c_char};
@@ -33,28 +32,24 @@ pub unsafe extern "C" fn dpb_snapshot_with(
     len: *mut usize,
     error: *mut dpb_error,
 ) -> dpb_status {
-    let mut why = String::from("a pointer is NULL, or the handle is closed");
-    let status = if len.is_null() || (buf.is_null() && cap > 0) {
-        DPB_NULL
-    } else {
-        let write = |b: &dpb_bandit| {
-            let bytes = b.bandit.snapshot()?;
-            // SAFETY: not NULL, so valid by contract.
-            unsafe { len.write(bytes.len()) };
-            if cap < bytes.len() {
-                return Err(Error::BufferTooSmall { needed: bytes.len() });
-            }
-            // SAFETY: there is room for cap bytes, by contract.
-            unsafe { buf.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
-            Ok(())
-        };
-        call(bandit, |b: &dpb_bandit| write(b).inspect_err(|failure| why = failure.to_string()))
-    };
-    if status != DPB_OK {
+    if len.is_null() || (buf.is_null() && cap > 0) {
         // SAFETY: NULL or valid, by contract.
-        unsafe { explain(error, status, &why) };
+        unsafe { explain(error, DPB_NULL, if len.is_null() { "len is NULL" } else { "buf is NULL" }) };
+        return DPB_NULL;
     }
-    status
+    let write = |b: &dpb_bandit| {
+        let bytes = b.bandit.snapshot()?;
+        // SAFETY: not NULL, so valid by contract.
+        unsafe { len.write(bytes.len()) };
+        if cap < bytes.len() {
+            return Err(Error::BufferTooSmall { needed: bytes.len() });
+        }
+        // SAFETY: there is room for cap bytes, by contract.
+        unsafe { buf.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        Ok(())
+    };
+    // SAFETY: NULL or valid, by contract.
+    unsafe { explained(bandit, error, write) }
 }
 
 /// dpb_snapshot_with, its error NULL.
