@@ -24,7 +24,7 @@ const LN_2: u64 = 0xb172_17f7_d1cf_79ab;
 const WINDOW: u128 = 128;
 
 /// Exp(1), as far as its bits are drawn.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Exponential {
     /// N.
     zeros: u32,
