@@ -5,8 +5,9 @@
 //! function of one public number x (the leading mean; the time), and has a line that is nowhere above
 //! it. Arms are kept by these lines in a [`Tournament`]; the lowest one's index is computed and put in
 //! its place, until the lowest is an index. So a batch's end costs a few indices and O(log K), and
-//! every other decision O(1). Where more than a hundred are needed, which happens among thousands of arms, the
-//! next decisions compute the rest and play the leading arm meanwhile: none of them stalls.
+//! every other decision O(1). The line is that of D, and the index up to three nats above it, so among thousands
+//! of arms a change of the leading mean may call for very many indices. No decision computes more than 128: the next
+//! ones go on, and play the leading arm meanwhile.
 //!
 //! **Batches.** An arm that comes first is played until its `goal`: the end of the batch that the
 //! index asks for.
