@@ -50,6 +50,19 @@ fn a_vendored_copy_builds() {
     }
 }
 
+/// Where a release has its library, a checkout has nothing: who builds it hears what to do, and once only.
+#[test]
+fn without_a_library_it_says_so() {
+    let Some(mut build) = go(MODULE, &["build"]) else { return };
+    let copy = support::copy_of(MODULE, "go_without_library");
+    // As users build it: no tag.
+    let output = build.env("GOFLAGS", "").arg("-tags=").arg("./...").current_dir(&copy).output().unwrap();
+    let said = support::text(&output);
+    assert!(!output.status.success(), "{said}");
+    assert_eq!(said.matches("error:").count(), 1, "{said}");
+    assert!(said.contains("no libdpb.a for ") && said.contains("go build -tags dpb_system"), "{said}");
+}
+
 /// Every function of the header that Go calls is declared to neither let pointers escape nor call back.
 #[test]
 fn every_call_is_declared_cheap() {

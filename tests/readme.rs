@@ -5,25 +5,10 @@ mod support;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use support::{Link, SYSTEM_LIBRARIES, build, go, have, library_dir, root, run, text};
+use support::{Link, SYSTEM_LIBRARIES, build, go, have, library_dir, root, run, snippets, text};
 
-/// The README's blocks in this language, in order.
-fn snippets(language: &str) -> Vec<String> {
-    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
-    let mut found = Vec::new();
-    let mut lines = readme.lines();
-    while let Some(line) = lines.next() {
-        if let Some(tongue) = line.strip_prefix("```") {
-            let block: String =
-                lines.by_ref().take_while(|line| *line != "```").flat_map(|line| [line, "\n"]).collect();
-            if tongue == language {
-                found.push(block);
-            }
-        }
-    }
-    assert!(!found.is_empty(), "the README has no {language} any more");
-    found
-}
+const README: &str = "README.md";
+const LINKING: &str = "bindings/c/README.md";
 
 /// An empty directory of this name.
 fn directory(name: &str) -> PathBuf {
@@ -39,7 +24,7 @@ fn builds_and_runs(language: &str, compiler: &str, standard: &str, says: &[&str]
         return;
     }
     let place = directory(language);
-    let snippets = snippets(language);
+    let snippets = snippets(README, language);
     assert_eq!(snippets.len(), says.len());
     for (number, (snippet, says)) in snippets.iter().zip(says).enumerate() {
         let source = place.join(format!("{number}.{language}"));
@@ -65,7 +50,7 @@ fn the_cpp_program() {
 fn the_go_program() {
     let module = root().join("bindings/go");
     let says = ["nobody has seen who clicked", "a click counts once"];
-    let snippets = snippets("go");
+    let snippets = snippets(README, "go");
     assert_eq!(snippets.len(), says.len());
     for (number, (snippet, says)) in snippets.iter().zip(says).enumerate() {
         let place = directory(&format!("go{number}"));
@@ -86,7 +71,7 @@ fn the_go_program() {
 
 #[test]
 fn the_rust_program_is_a_documentation_test() {
-    assert!(!snippets("rust").is_empty());
+    assert!(!snippets(README, "rust").is_empty());
     let face = std::fs::read_to_string(root().join("src/lib.rs")).unwrap();
     assert!(face.contains(r#"#[doc = include_str!("../README.md")]"#));
 }
@@ -156,13 +141,13 @@ fn the_map_is_the_land() {
     }
 }
 
-/// The commands under "Linking", in a directory that looks like ours after `cargo build --release`.
+/// The commands for what cargo makes, in a directory that looks like ours after `cargo build --release`.
 #[test]
 fn the_link_commands() {
     if !have("cc") {
         return;
     }
-    let commands: Vec<_> = snippets("sh").into_iter().filter(|block| block.contains("cc ad.c")).collect();
+    let commands: Vec<_> = snippets(LINKING, "sh").into_iter().filter(|block| block.contains("cc ad.c -I")).collect();
     assert_eq!(commands.len(), 2, "static and dynamic");
     for (number, block) in commands.iter().enumerate() {
         let place = directory(&format!("link{number}"));
@@ -172,19 +157,19 @@ fn the_link_commands() {
         }
         std::fs::create_dir(place.join("include")).unwrap();
         std::fs::copy(root().join("include/dpb.h"), place.join("include/dpb.h")).unwrap();
-        std::fs::write(place.join("ad.c"), &snippets("c")[0]).unwrap();
+        std::fs::write(place.join("ad.c"), &snippets(README, "c")[0]).unwrap();
         let said = run(Command::new("sh").args(["-e", "-c", block]).current_dir(&place));
         assert!(said.contains("show ad"), "{said}");
     }
 }
 
-/// What rustc says that a static link needs = what the README says = what our own tests link.
+/// What rustc says that a static link needs = what our page says = what our own tests link.
 #[test]
 #[cfg(target_os = "linux")]
 fn the_system_libraries() {
     let listed = SYSTEM_LIBRARIES.join(" ");
-    let statically = snippets("sh").into_iter().find(|block| block.contains("libdpb.a")).unwrap();
-    assert!(statically.contains(&format!("libdpb.a {listed} -o")), "README: {statically}tests: {listed}");
+    let statically = snippets(LINKING, "sh").into_iter().find(|block| block.contains("libdpb.a")).unwrap();
+    assert!(statically.contains(&format!("libdpb.a {listed} -o")), "{LINKING}: {statically}tests: {listed}");
 
     let output = Command::new(env!("CARGO"))
         .args(["rustc", "--offline", "--lib", "--crate-type", "staticlib", "--", "--print", "native-static-libs"])

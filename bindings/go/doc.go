@@ -10,12 +10,11 @@
 //
 // # Linking
 //
-// The package needs cgo; it has dpb.h beside it, so that `go get` and `go mod vendor` suffice. The
-// library is named by the environment, so that the choice between static and shared is yours; after
-// `cargo build --release`, with /src/libdpb as the checkout:
+// The package needs cgo and a C compiler, no Rust: releases have libdpb.a for linux/amd64 and linux/arm64
+// inside. In a checkout `make go` puts it there. With the tag dpb_system it is an installed library that
+// is linked, found by pkg-config:
 //
-//	CGO_LDFLAGS="/src/libdpb/target/release/libdpb.a -lgcc_s -lutil -lrt -lpthread -lm -ldl -lc" go build
-//	CGO_LDFLAGS="-L/src/libdpb/target/release -ldpb" go build
+//	go build -tags dpb_system
 //
 // # Use
 //

@@ -621,6 +621,13 @@ func TestCollectorAtWork(t *testing.T) {
 	}
 }
 
+// What any call into C costs: this one returns a constant.
+func BenchmarkBareCall(b *testing.B) {
+	for b.Loop() {
+		ABIVersion()
+	}
+}
+
 // What a method costs over its C function: the crossing and the lock.
 func BenchmarkCrossing(b *testing.B) {
 	bandit := bandit(b, 10)
@@ -642,4 +649,26 @@ func BenchmarkSelectUpdate(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+func BenchmarkSelect(b *testing.B) {
+	bandit := bandit(b, 10)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := bandit.Select(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkSelectMany64(b *testing.B) {
+	bandit := bandit(b, 10)
+	var decisions [64]Decision
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := bandit.SelectMany(decisions[:]); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/64, "ns/decision")
 }

@@ -99,9 +99,56 @@ pub fn go(directory: &str, arguments: &[&str]) -> Option<Command> {
         return None;
     }
     let mut command = Command::new("go");
-    command.args(arguments).current_dir(root().join(directory)).env("GOTOOLCHAIN", "local").env("CGO_ENABLED", "1");
-    command.env("CGO_LDFLAGS", format!("{} {}", library_dir().join("libdpb.a").display(), SYSTEM_LIBRARIES.join(" ")));
+    // The module asks pkg-config for an installed library: this one answers with what is not installed.
+    command.arg(arguments[0]).env("PKG_CONFIG", root().join("tests/support/pkg-config"));
+    command.env("DPB_LIBS", format!("{} {}", library_dir().join("libdpb.a").display(), SYSTEM_LIBRARIES.join(" ")));
+    if arguments[0] != "mod" {
+        command.arg("-tags=dpb_system");
+    }
+    command
+        .args(&arguments[1..])
+        .current_dir(root().join(directory))
+        .env("GOTOOLCHAIN", "local")
+        .env("CGO_ENABLED", "1");
     Some(command)
+}
+
+/// A copy, in a place of this name, of one of our directories; without libraries, which git ignores too.
+pub fn copy_of(directory: &str, name: &str) -> PathBuf {
+    let copy = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = std::fs::remove_dir_all(&copy);
+    let mut stack = vec![PathBuf::new()];
+    while let Some(below) = stack.pop() {
+        std::fs::create_dir_all(copy.join(&below)).unwrap();
+        for entry in std::fs::read_dir(root().join(directory).join(&below)).unwrap() {
+            let entry = entry.unwrap();
+            let path = below.join(entry.file_name());
+            if entry.file_type().unwrap().is_dir() {
+                stack.push(path);
+            } else if !entry.file_name().to_str().unwrap().starts_with("libdpb.") {
+                std::fs::copy(entry.path(), copy.join(path)).unwrap();
+            }
+        }
+    }
+    copy
+}
+
+/// The blocks in this language of one of our pages, in order.
+pub fn snippets(page: &str, language: &str) -> Vec<String> {
+    let page = std::fs::read_to_string(root().join(page)).unwrap();
+    let mut found = Vec::new();
+    let mut lines = page.lines();
+    while let Some(line) = lines.next() {
+        if let Some(tongue) = line.strip_prefix("```") {
+            let block: String =
+                lines.by_ref().take_while(|line| *line != "```").flat_map(|line| [line, "\n"]).collect();
+            if tongue == language {
+                found.push(block);
+            }
+        }
+    }
+    assert!(!found.is_empty(), "that page has no {language} any more");
+    found
 }
 
 /// What the header calls its bandits: "se" for dpb_new_se.

@@ -1,8 +1,7 @@
 // An ad server that learns which ad is clicked without giving away who clicked: libdpb with
-// net/http. After `cargo build --release`, with /src/libdpb as the checkout:
+// net/http. After `make go` at the top of the checkout:
 //
 //	cd examples/go/adserver
-//	export CGO_LDFLAGS="/src/libdpb/target/release/libdpb.a -lgcc_s -lutil -lrt -lpthread -lm -ldl -lc"
 //	go run . --port 8080
 //
 // GET /ad picks a creative, GET /click/<ticket> reports the click, GET /report shows what is

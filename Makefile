@@ -1,0 +1,84 @@
+# Installs libdpb where C, C++ and Go programs look for libraries, on Linux:
+#
+#   make install PREFIX=/opt/dpb
+#
+# Needs cargo, cc and GNU binutils. `make && sudo make install` builds as you and installs as root; DESTDIR is
+# for packagers. bindings/c/README.md says what is installed, and how each file is made.
+
+PREFIX ?= /usr/local
+LIBDIR ?= lib# below PREFIX; lib64 or lib/x86_64-linux-gnu where the system has it so
+
+CARGO ?= cargo
+AR ?= ar
+LD = ld.bfd
+NM = nm
+OBJCOPY = objcopy
+INSTALL = install
+
+BUILD = target/package
+PACKAGE = dpb
+SHELL = /bin/sh
+.DELETE_ON_ERROR:
+
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+SONAME := libdpb.so.$(firstword $(subst ., ,$(VERSION)))
+# What a static link needs beside the archive and what cc links anyway.
+SYSTEM_LIBRARIES = -lpthread -lm -ldl
+
+.PHONY: all install go
+all: $(BUILD)/libdpb.a $(BUILD)/$(SONAME)
+
+# Code is inlined only where that saves room: a decision takes some 4% longer, the library is a tenth smaller.
+RUST = $(BUILD)$(TARGET:%=/%)/packaged/libdpb.a
+$(RUST): $(shell find src tests/hooked -name '*.rs') Cargo.toml Cargo.lock Makefile
+	$(CARGO) rustc --locked --package $(PACKAGE) --lib --crate-type staticlib --profile packaged \
+	  $(TARGET:%=--target=%) --target-dir $(BUILD) -- -C llvm-args=-inline-threshold=20
+	touch $@
+
+# One object of all that the functions of the C interface reach, whose only global names are theirs: another
+# Rust library in the same program brings the same names of the same standard library, perhaps compiled
+# to abort. No section stays in a group that a linker could take from that other library in our stead.
+$(BUILD)/dpb.o: $(RUST) bindings/c/merge.ld
+	$(LD) -r --gc-sections --gc-keep-exported --force-group-allocation -u dpb_version -T bindings/c/merge.ld $< -o $@
+	$(OBJCOPY) --wildcard --keep-global-symbol='dpb_*' --strip-unneeded $@
+
+# In the archive the functions are hidden, so that a plug-in that links it does not export them again:
+# a symbol is as visible as the object that shows it least.
+$(BUILD)/libdpb.a: $(BUILD)/dpb.o
+	{ $(NM) -g --defined-only $< | sed -n 's/.* T \(dpb_.*\)/.globl \1\n.hidden \1/p'; \
+	  echo '.section .note.GNU-stack,"",%progbits'; } | $(CC) -c -x assembler - -o $(BUILD)/hidden.o
+	$(LD) -r $< $(BUILD)/hidden.o -o $(BUILD)/libdpb.o
+	rm -f $@
+	$(AR) crD $@ $(BUILD)/libdpb.o
+
+$(BUILD)/$(SONAME): $(BUILD)/dpb.o bindings/c/libdpb.map
+	$(CC) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=bindings/c/libdpb.map -Wl,-z,defs -Wl,-z,relro \
+	  -Wl,--as-needed $< $(SYSTEM_LIBRARIES) -o $@
+
+# Both find the prefix from where they are, so that it can be moved.
+UP = $(shell echo $(1) | sed 's|[^/][^/]*|..|g')
+FILL = sed -e 's|@VERSION@|$(VERSION)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@SONAME@|$(SONAME)|' \
+  -e 's|@SYSTEM_LIBRARIES@|$(SYSTEM_LIBRARIES)|'
+
+TO = $(DESTDIR)$(PREFIX)
+install: all
+	$(INSTALL) -d $(TO)/include $(TO)/$(LIBDIR)/pkgconfig $(TO)/$(LIBDIR)/cmake/dpb
+	$(INSTALL) -m 644 include/dpb.h bindings/cpp/dpb.hpp $(TO)/include
+	$(INSTALL) -m 644 $(BUILD)/libdpb.a $(TO)/$(LIBDIR)
+	$(INSTALL) -m 755 $(BUILD)/$(SONAME) $(TO)/$(LIBDIR)/libdpb.so.$(VERSION)
+	ln -sf libdpb.so.$(VERSION) $(TO)/$(LIBDIR)/$(SONAME)
+	ln -sf $(SONAME) $(TO)/$(LIBDIR)/libdpb.so
+	$(FILL) -e 's|@UP@|$(call UP,$(LIBDIR)/pkgconfig)|' bindings/c/dpb.pc.in \
+	  >$(TO)/$(LIBDIR)/pkgconfig/dpb.pc
+	sed -e 's|^Libs:.*|Libs: $${libdir}/libdpb.a $(SYSTEM_LIBRARIES)|' -e '/^Libs.private/d' \
+	  $(TO)/$(LIBDIR)/pkgconfig/dpb.pc >$(TO)/$(LIBDIR)/pkgconfig/dpb-static.pc
+	for file in dpb-config dpb-config-version; do \
+	  $(FILL) -e 's|@UP@|$(call UP,$(LIBDIR)/cmake/dpb)|' bindings/c/$$file.cmake.in \
+	    >$(TO)/$(LIBDIR)/cmake/dpb/$$file.cmake; \
+	done
+
+# Puts the library into the Go module, for its users who have no Rust. bindings/go/README.md says when.
+GO_LIBRARY = bindings/go/internal/lib/$(shell go env GOOS)_$(shell go env GOARCH)
+go: $(BUILD)/libdpb.a
+	$(INSTALL) -m 644 $< $(GO_LIBRARY)/libdpb.a
+	echo "/* $$(sha256sum <$<) */" >$(GO_LIBRARY)/libdpb.h

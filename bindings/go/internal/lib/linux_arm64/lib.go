@@ -1,0 +1,15 @@
+//go:build linux && arm64 && !dpb_system
+
+// Package lib links libdpb.a, which `make go` puts beside this file.
+package lib
+
+/*
+#cgo CFLAGS: -I${SRCDIR}
+#cgo LDFLAGS: ${SRCDIR}/libdpb.a -lpthread -lm -ldl
+#if __has_include(<libdpb.a>)
+#include <libdpb.h> // which library it is: go builds anew when it is another one
+#else
+#error "no libdpb.a for linux/arm64 in this module: install libdpb and go build -tags dpb_system (bindings/go/README.md)"
+#endif
+*/
+import "C"

@@ -1,0 +1,8 @@
+//! Another Rust library in a C program that also links ours.
+
+/// 1 if the panic inside was caught here.
+#[unsafe(no_mangle)]
+pub extern "C" fn neighbour_panics() -> i32 {
+    let out_of_bounds = || std::hint::black_box(Vec::<i32>::new())[3];
+    std::panic::catch_unwind(out_of_bounds).is_err() as i32
+}

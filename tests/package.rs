@@ -1,0 +1,335 @@
+//! What `make install` installs, as those meet it who link it: it takes a build of the library with all
+//! optimisations, so these are long tests.
+#![cfg(target_os = "linux")]
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::LazyLock;
+use support::{functions, have, root, run, snippets, text};
+
+/// An empty directory of this name.
+fn directory(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("package").join(name);
+    let _ = std::fs::remove_dir_all(&path);
+    std::fs::create_dir_all(&path).unwrap();
+    path
+}
+
+/// `make` in a directory that it builds in alone.
+fn make(build: &str) -> Command {
+    let mut make = Command::new("make");
+    make.current_dir(root()).env_remove("MAKEFLAGS").arg(format!("CARGO={}", env!("CARGO")));
+    make.arg(format!("BUILD={}", Path::new(env!("CARGO_TARGET_TMPDIR")).join(build).display()));
+    make
+}
+
+/// Installed here, and then all of it is moved away.
+const FIRST: &str = "/opt";
+
+/// The library below `lib`; PLAIN's is in a directory of that name, DEEP's further down.
+const PLAIN: &str = "plain/lib";
+const DEEP: &str = "deep/lib/of/its/own";
+
+/// Where the two prefixes are, after they were moved. None without the tools to build them.
+fn installed() -> Option<&'static Path> {
+    static INSTALLED: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
+        let tools = ["make", "cc", "ld.bfd", "objcopy", "nm", "readelf"];
+        if !tools.into_iter().all(have) {
+            return None;
+        }
+        let place = directory("install");
+        for (prefix, below) in [PLAIN, DEEP].map(|library| library.split_once('/').unwrap()) {
+            let destination = format!("DESTDIR={}", place.join("stage").display());
+            let layout = [format!("PREFIX={FIRST}/{prefix}"), format!("LIBDIR={below}")];
+            run(make("package").arg("install").arg(destination).args(layout));
+        }
+        std::fs::rename(place.join("stage").join(&FIRST[1..]), place.join("moved")).unwrap();
+        Some(place.join("moved"))
+    });
+    INSTALLED.as_deref()
+}
+
+/// The library with its hooks, made in the same way.
+static HOOKED: LazyLock<PathBuf> = LazyLock::new(|| {
+    run(make("package-hooked").args(["PACKAGE=dpb-hooked", "all"]));
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("package-hooked/libdpb.a")
+});
+
+fn sorted(mut names: Vec<String>) -> Vec<String> {
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// The global symbols that a file defines, with nm's letter.
+fn defined(file: &Path, dynamic: bool) -> Vec<String> {
+    let mut nm = Command::new("nm");
+    nm.args(["-g", "--defined-only", "--format=posix"]).args(dynamic.then_some("-D")).arg(file);
+    let lines = run(&mut nm);
+    let words = lines.lines().filter_map(|line| line.split_once(' '));
+    sorted(words.map(|(name, rest)| format!("{name} {}", &rest[..1])).collect())
+}
+
+fn dynamic_section(file: &Path) -> String {
+    run(Command::new("readelf").arg("-dW").arg(file))
+}
+
+#[test]
+#[ignore = "builds the library with all optimisations"]
+fn exports_the_interface_and_nothing_else() {
+    let Some(installed) = installed() else { return };
+    let archive = installed.join(PLAIN).join("libdpb.a");
+    let size = archive.metadata().unwrap().len();
+    println!("libdpb.a: {size} bytes");
+    assert!(size <= 1 << 20, "{size}");
+    assert_eq!(defined(&archive, false), sorted(functions().iter().map(|name| format!("{name} T")).collect()));
+
+    let shared = installed.join(PLAIN).join("libdpb.so");
+    let versioned = functions().into_iter().map(|name| format!("{name}@@DPB_0 T"));
+    let mut shown = defined(&shared, true);
+    shown.retain(|name| !name.ends_with(" A")); // the version itself
+    assert_eq!(shown, sorted(versioned.collect()));
+    let dynamic = dynamic_section(&shared);
+    assert!(dynamic.contains("[libdpb.so.0]"), "{dynamic}");
+    // Older systems keep parts of libc in libraries of their own.
+    let needed = dynamic.lines().filter(|line| line.contains("(NEEDED)"));
+    let known = ["libc.so", "libm.so", "libgcc_s.so", "libpthread.so", "libdl.so", "ld-linux"];
+    assert!(needed.clone().count() > 1 && needed.clone().all(|line| known.iter().any(|name| line.contains(name))));
+    assert!(installed.join(PLAIN).join("libdpb.so.0").exists(), "the name that the loader looks for");
+}
+
+#[test]
+#[ignore = "builds the library with all optimisations"]
+fn what_is_installed_names_no_place() {
+    let Some(installed) = installed() else { return };
+    for name in ["pkgconfig/dpb.pc", "pkgconfig/dpb-static.pc", "cmake/dpb/dpb-config.cmake"] {
+        let text = std::fs::read_to_string(installed.join(PLAIN).join(name)).unwrap();
+        assert!(!text.contains(FIRST) && !text.contains('@'), "{text}");
+    }
+}
+
+/// A plug-in that uses the library shows the program around it its own functions only.
+#[test]
+#[ignore = "builds the library with all optimisations"]
+fn a_plug_in_exports_nothing_of_it() {
+    let Some(installed) = installed() else { return };
+    let place = directory("plugin");
+    let source = "#include <dpb.h>\nuint32_t plugin(void);\nuint32_t plugin(void) { return dpb_abi_version(); }\n";
+    std::fs::write(place.join("plugin.c"), source).unwrap();
+    for compiler in ["gcc", "clang"].into_iter().filter(|compiler| have(compiler)) {
+        let mut cc = Command::new(compiler);
+        cc.current_dir(&place).args(["-shared", "-fPIC", "plugin.c", "-o", "plugin.so"]);
+        cc.arg("-I").arg(installed.join("plain/include")).arg(installed.join(PLAIN).join("libdpb.a")).arg("-lm");
+        run(cc.args(["-Wl,-z,defs"]));
+        assert_eq!(defined(&place.join("plugin.so"), true), ["plugin T"]);
+    }
+}
+
+/// Every compiler, linker and order in which they may meet another Rust library, one that catches its
+/// panics and one that was built to abort.
+#[test]
+#[ignore = "builds the library with all optimisations"]
+fn links_beside_another_rust_library() {
+    if installed().is_none() {
+        return;
+    }
+    let place = directory("neighbour");
+    let rustc = Path::new(env!("CARGO")).with_file_name("rustc");
+    for (strategy, deals) in [("unwind", "contained"), ("abort", "aborted")] {
+        let neighbour = place.join(format!("lib{strategy}.a"));
+        let mut rustc = Command::new(&rustc);
+        rustc.args(["--edition=2024", "--crate-type=staticlib", "-Clto=fat", "-Copt-level=2"]);
+        rustc.arg(format!("-Cpanic={strategy}")).arg("tests/c/neighbour.rs").arg("-o").arg(&neighbour);
+        run(rustc.current_dir(root()));
+        for compiler in ["gcc", "clang"].into_iter().filter(|compiler| have(compiler)) {
+            for linker in ["bfd", "gold", "lld"].into_iter().filter(|linker| have(&format!("ld.{linker}"))) {
+                for order in [[&neighbour, &*HOOKED], [&*HOOKED, &neighbour]] {
+                    let program = place.join("program");
+                    let mut cc = Command::new(compiler);
+                    cc.current_dir(root()).args(["-Wall", "-Wextra", "-Werror", "-Iinclude", "tests/c/neighbour.c"]);
+                    cc.args(order).arg("-o").arg(&program).arg(format!("-fuse-ld={linker}"));
+                    run(cc.args(["-Wl,--fatal-warnings", "-lpthread", "-lm", "-ldl"]));
+                    let said = Command::new(&program).output().unwrap();
+                    assert!(said.status.success(), "{cc:?}: {}\n{}", said.status, text(&said));
+                    assert_eq!(String::from_utf8_lossy(&said.stdout).trim(), deals, "{cc:?}");
+                    let segments = run(Command::new("readelf").arg("-lW").arg(&program));
+                    let stack = segments.lines().find(|line| line.contains("GNU_STACK")).unwrap();
+                    assert!(!stack.contains('E'), "{cc:?} makes a stack that can be executed");
+                }
+            }
+        }
+    }
+}
+
+const C: &str = "examples/c/quickstart.c";
+/// Its exceptions pass beside our panics' ways.
+const CPP: &str = r#"#include <dpb.hpp>
+#include <iostream>
+int main() try {
+  dpb::Bandit bandit(dpb::Config(3, 1.0));
+  if (bandit.select().arm < 3) dpb::Bandit(dpb::Config(3, -1.0));
+} catch (const dpb::Error &error) {
+  std::cout << error.what() << '\n';
+}
+"#;
+
+/// A directory with ad.c and ad.cpp, and what the two say.
+fn programs(name: &str) -> (PathBuf, [(&'static str, &'static str); 2]) {
+    let place = directory(name);
+    std::fs::copy(root().join(C), place.join("ad.c")).unwrap();
+    std::fs::write(place.join("ad.cpp"), CPP).unwrap();
+    (place, [("c", "privacy loss of one visitor: 1"), ("cpp", "epsilon must be")])
+}
+
+/// Does it ask for libdpb.so when it starts?
+fn is_shared(program: &Path) -> bool {
+    dynamic_section(program).contains("[libdpb.so.0]")
+}
+
+#[test]
+#[ignore = "builds the library with all optimisations"]
+fn pkg_config_finds_it() {
+    let Some(installed) = installed() else { return };
+    if !have("pkg-config") || !have("c++") {
+        return;
+    }
+    let (place, programs) = programs("pkg-config");
+    for (language, says) in programs {
+        let compile = if language == "c" { "cc ad.c" } else { "c++ -std=c++17 ad.cpp" };
+        let links = [
+            ("$(pkg-config --cflags --libs dpb)", true),
+            ("$(pkg-config --cflags --libs dpb-static)", false),
+            ("-static $(pkg-config --static --cflags --libs dpb)", false),
+        ];
+        for (how, shared) in links {
+            let command = format!("{compile} {how} -o ad && LD_LIBRARY_PATH=$(pkg-config --variable=libdir dpb) ./ad");
+            let mut sh = Command::new("sh");
+            sh.args(["-e", "-c", &command]).current_dir(&place);
+            let library = if shared { DEEP } else { PLAIN };
+            let said = run(sh.env("PKG_CONFIG_PATH", installed.join(library).join("pkgconfig")));
+            assert!(said.contains(says), "{said}");
+            assert_eq!(is_shared(&place.join("ad")), shared, "{command}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "builds the library with all optimisations"]
+fn cmake_finds_it() {
+    let Some(installed) = installed() else { return };
+    if !have("cmake") || !have("c++") {
+        return;
+    }
+    let (place, programs) = programs("cmake");
+    let manifest = std::fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let version = manifest.split("version = \"").nth(1).unwrap().split('"').next().unwrap();
+    let (series, patch) = version.rsplit_once('.').unwrap();
+    let (major, minor) = series.split_once('.').unwrap();
+    let later = minor.parse::<u32>().unwrap() + 1;
+    let describe = format!(
+        "cmake_minimum_required(VERSION 3.16)\nproject(ad LANGUAGES C CXX)\n\
+         find_package(dpb {series} REQUIRED)\nfind_package(dpb {version} EXACT REQUIRED)\n\
+         foreach(target static shared dpb)\nadd_executable(c-${{target}} ad.c)\n\
+         target_link_libraries(c-${{target}} dpb::${{target}})\nendforeach()\n\
+         add_executable(cpp-cpp ad.cpp)\ntarget_link_libraries(cpp-cpp dpb::cpp)\n\
+         foreach(other {major}.{later} {series}.{patch}1 {series}1 100)\n\
+         find_package(dpb ${{other}} QUIET)\nif(dpb_FOUND)\nmessage(FATAL_ERROR \"took for ${{other}}\")\nendif()\n\
+         endforeach()\n"
+    );
+    std::fs::write(place.join("CMakeLists.txt"), describe).unwrap();
+    for shared in [false, true] {
+        let build = place.join(format!("shared-{shared}"));
+        let mut configure = Command::new("cmake");
+        configure.arg("-S").arg(&place).arg("-B").arg(&build).arg(format!("-DBUILD_SHARED_LIBS={shared}"));
+        run(configure.arg(match shared {
+            false => format!("-DCMAKE_PREFIX_PATH={}", installed.join("plain").display()),
+            true => format!("-Ddpb_DIR={}", installed.join(DEEP).join("cmake/dpb").display()),
+        }));
+        run(Command::new("cmake").arg("--build").arg(&build));
+        for (target, wants) in [("c-static", false), ("c-shared", true), ("c-dpb", shared), ("cpp-cpp", shared)] {
+            let said = run(&mut Command::new(build.join(target)));
+            let language = target.split('-').next().unwrap();
+            let (_, says) = programs.iter().find(|(name, _)| *name == language).unwrap();
+            assert!(said.contains(says), "{said}");
+            assert_eq!(is_shared(&build.join(target)), wants, "{target} with BUILD_SHARED_LIBS={shared}");
+        }
+    }
+}
+
+/// The commands of our pages, one after the other, as somebody types them whose home is empty.
+#[test]
+#[ignore = "builds the library with all optimisations"]
+fn the_pages_commands() {
+    if installed().is_none() || !have("pkg-config") || !have("cmake") {
+        return;
+    }
+    let (home, _) = programs("home");
+    let sh = |place: &Path, block: &str| {
+        let mut sh = Command::new("sh");
+        let build = Path::new(env!("CARGO_TARGET_TMPDIR")).join("package");
+        sh.env("MAKEFLAGS", format!("CARGO={} BUILD={}", env!("CARGO"), build.display()));
+        sh.args(["-e", "-c", block]).current_dir(place).env("HOME", &home);
+        run(sh.env("CMAKE_PREFIX_PATH", home.join("dpb")).env("PKG_CONFIG_PATH", home.join("dpb/lib/pkgconfig")))
+    };
+    for page in ["README.md", "bindings/c/README.md"] {
+        let _ = std::fs::remove_dir_all(home.join("dpb"));
+        let blocks = snippets(page, "sh").into_iter();
+        let (install, link): (Vec<_>, Vec<_>) = blocks
+            .filter(|block| block.contains("make install") || block.contains("pkg-config"))
+            .partition(|block| block.contains("make install"));
+        assert!(install.len() == 1 && !link.is_empty(), "{page}");
+        sh(root(), &install[0]);
+        for block in link {
+            assert!(sh(&home, &block).contains("privacy loss"), "{page}: {block}");
+        }
+    }
+    std::fs::write(home.join("CMakeLists.txt"), &snippets("bindings/c/README.md", "cmake")[0]).unwrap();
+    assert!(sh(&home, "cmake -B build && cmake --build build && build/ad").contains("privacy loss"));
+}
+
+/// A release of the Go module, vendored by another: needs nothing of ours, and notices another library.
+/// The same module with an installed library.
+#[test]
+#[ignore = "builds the library with all optimisations"]
+fn go_needs_no_rust() {
+    let Some(installed) = installed() else { return };
+    if support::go("bindings/go", &["version"]).is_none() || !have("pkg-config") {
+        return;
+    }
+    let release = support::copy_of("bindings/go", "package/go");
+    let platform = run(Command::new("go").args(["env", "GOOS", "GOARCH"])).trim().replace('\n', "_");
+    let library = release.join("internal/lib").join(platform);
+    run(make("package").arg("go").arg(format!("GO_LIBRARY={}", library.display())));
+
+    const PATH: &str = "github.com/libdpb/libdpb/bindings/go";
+    let consumer = directory("go_consumer");
+    let require = format!("require {PATH} v0.0.0\n\nreplace {PATH} => {}\n", release.display());
+    std::fs::write(consumer.join("go.mod"), format!("module consumer\n\ngo 1.24\n\n{require}")).unwrap();
+    std::fs::write(consumer.join("main.go"), snippets("README.md", "go").last().unwrap()).unwrap();
+    let go = |arguments: &[&str]| {
+        let mut go = Command::new("go");
+        go.args(arguments).current_dir(&consumer).env("GOPROXY", "off").env("GOFLAGS", "").env("GOTOOLCHAIN", "local");
+        go.env_remove("CGO_LDFLAGS").env("CGO_ENABLED", "1");
+        go
+    };
+    run(&mut go(&["mod", "vendor"]));
+    std::fs::remove_dir_all(&release).unwrap();
+    run(&mut go(&["build", "-mod=vendor", "-o", "bundled"]));
+    assert!(run(&mut Command::new(consumer.join("bundled"))).contains("a click counts once"));
+    assert!(!is_shared(&consumer.join("bundled")));
+
+    let vendored = consumer.join("vendor").join(PATH).join("internal/lib").join(library.file_name().unwrap());
+    let stale = || run(&mut go(&["list", "-mod=vendor", "-f", "{{.Stale}}", PATH]));
+    assert_eq!(stale(), "false\n");
+    std::fs::write(vendored.join("libdpb.h"), "/* another */\n").unwrap();
+    assert_eq!(stale(), "true\n", "go takes the old library");
+
+    std::fs::remove_dir_all(vendored).unwrap();
+    let mut build = go(&["build", "-mod=vendor", "-tags=dpb_system", "-o", "system"]);
+    run(build.env("PKG_CONFIG_PATH", installed.join(PLAIN).join("pkgconfig")));
+    let mut program = Command::new(consumer.join("system"));
+    assert!(run(program.env("LD_LIBRARY_PATH", installed.join(PLAIN))).contains("a click counts once"));
+    assert!(is_shared(&consumer.join("system")));
+}
