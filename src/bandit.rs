@@ -11,7 +11,7 @@ use crate::reward::{Reward, RewardRange};
 use crate::shuffle::Params;
 use crate::snapshot::{Kind, Reader, Writer, ensure};
 use crate::table::{self, Table};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, TryLockError};
 
 /// One answer to "which arm?".
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -426,7 +426,26 @@ impl Bandit {
     #[inline]
     fn lock(&self) -> Result<MutexGuard<'_, Inner>> {
         self.origin.check()?;
-        // A panic inside left a half-applied update: fail closed.
+        match self.inner.try_lock() {
+            Ok(inner) => Ok(inner),
+            Err(refusal) => self.wait(refusal),
+        }
+    }
+
+    /// Somebody else is in, mostly for less than the first wait. Each look at the lock takes its cache line, and then
+    /// all that it guards, away from the thread that is at work: where many want to be in all the time, one
+    /// that looks seldom lets that thread do hundreds of calls in a row, and all of them do more.
+    #[cold]
+    fn wait<'a>(&'a self, mut refusal: TryLockError<MutexGuard<'a, Inner>>) -> Result<MutexGuard<'a, Inner>> {
+        for pauses in std::iter::once(16).chain([1024; 24]) {
+            // A panic inside left a half-applied update: fail closed.
+            let TryLockError::WouldBlock = refusal else { return Err(Error::Poisoned) };
+            (0..pauses).for_each(|_| std::hint::spin_loop());
+            match self.inner.try_lock() {
+                Ok(inner) => return Ok(inner),
+                Err(next) => refusal = next,
+            }
+        }
         self.inner.lock().map_err(|_| Error::Poisoned)
     }
 }
