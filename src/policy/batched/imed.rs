@@ -15,7 +15,8 @@
 //! convexity; for batches of fixed sizes D decreases in Z, so D >= x says that Z is at most some z, and
 //! Chernoff's bound at z's own l is e^(-x): **P(D(q) >= x) <= e^(-x)**. Chernoff wastes about
 //! ln(eps x/2) + 1 nats for each Laplace noise; the likelihood gives them back, three at most, so
-//! **P(D'(q) >= x) <= e^(3-x)**.
+//! **P(D'(q) >= x) <= e^(3-x)**. Among more than 1024 arms the index is c D + ln N: its tangents are lines below
+//! it that touch it, so that the least of a hundred thousand costs few of them; some 8% more regret at K = 3000.
 //!
 //! *Sizes that depend on releases.* For a fixed l, exp of the expression h(l) under the supremum is a
 //! supermartingale in the number of releases, because w_b and n_b are known before y_b; by Ville's
@@ -49,6 +50,7 @@
 //! Cost: select and update O(1); a batch's end a few D's, each some Newton steps over at most 12 terms,
 //! and O(log K); about 440 bytes an arm. See [`least`](super::least) for delays and many arms.
 
+use super::divergence::MANY_ARMS;
 use super::least::{Index, Least};
 use super::released::Evidence;
 use crate::config::Config;
@@ -63,18 +65,21 @@ pub type DpImed = Least<Chernoff>;
 pub struct Chernoff {
     /// 1 - c at all noise.
     caution: f64,
+    /// D' and not D.
+    banded: bool,
 }
 
 impl DpImed {
     pub fn new(config: &Config, seed: &mut Seed) -> Result<DpImed> {
-        Least::with_index(Chernoff::new(config.memory == 0), config, seed)
+        Least::with_index(Chernoff::new(config), config, seed)
     }
 }
 
 impl Chernoff {
-    /// For good or with a memory, where a lost arm comes back.
-    pub fn new(for_good: bool) -> Chernoff {
-        Chernoff { caution: if for_good { 1.0 / 3.0 } else { 0.0 } }
+    pub fn new(config: &Config) -> Chernoff {
+        // With a memory a lost arm comes back.
+        let caution = if config.memory == 0 { 1.0 / 3.0 } else { 0.0 };
+        Chernoff { caution, banded: config.arms <= MANY_ARMS }
     }
 
     /// c, and what decisions in flight add: evidence at the present rate.
@@ -91,7 +96,8 @@ impl Index for Chernoff {
     fn at(&self, arm: &Evidence, q: f64) -> (f64, Line) {
         let (exponent, slope) = arm.exponent(q);
         let (rate, log) = (self.rate(arm), arm.covered.ln());
-        (rate * arm.banded(q, exponent) + log, Line::through(q, rate * exponent + log, rate * slope))
+        let evidence = if self.banded { arm.banded(q, exponent) } else { exponent };
+        (rate * evidence + log, Line::through(q, rate * exponent + log, rate * slope))
     }
 
     fn batch(&self, arm: &Evidence, leader: &Evidence, index: f64) -> f64 {
