@@ -75,16 +75,43 @@ impl Weights {
 
     /// Multiplies a weight by 2^by, `by >= 0`.
     pub fn raise(&mut self, arm: u32, by: f64) {
-        let log2 = self.fractions[arm as usize] + by;
+        let leaf = self.nodes[self.arms() + arm as usize];
+        self.put(arm as usize, leaf.exponent, self.fractions[arm as usize] + by);
+        self.recompute_above(arm);
+    }
+
+    /// A weight is this now: more than 0.
+    pub fn set(&mut self, arm: u32, weight: f64) {
+        self.put(arm as usize, 0, weight.log2());
+        self.recompute_above(arm);
+    }
+
+    /// All weights are these now.
+    pub fn set_all(&mut self, weight: impl Fn(usize) -> f64) {
+        (0..self.arms()).for_each(|arm| self.put(arm, 0, weight(arm).log2()));
+        (1..self.arms()).rev().for_each(|node| self.recompute(node));
+    }
+
+    /// A leaf: 2^(exponent + log2).
+    fn put(&mut self, arm: usize, exponent: i64, log2: f64) {
         let fraction = log2 - log2.floor();
-        self.fractions[arm as usize] = fraction;
+        self.fractions[arm] = fraction;
+        let leaf = self.arms() + arm;
+        self.nodes[leaf] = Wide { mantissa: fraction.exp2(), exponent: exponent + log2.floor() as i64 };
+    }
+
+    fn recompute_above(&mut self, arm: u32) {
         let mut node = self.arms() + arm as usize;
-        self.nodes[node] =
-            Wide { mantissa: fraction.exp2(), exponent: self.nodes[node].exponent + log2.floor() as i64 };
         while node > 1 {
             node /= 2;
             self.recompute(node);
         }
+    }
+
+    /// All weights together: infinity above 2^1023.
+    pub fn sum(&self) -> f64 {
+        let root = self.nodes[1];
+        if root.exponent > 1000 { f64::INFINITY } else { root.mantissa * power_of_two(root.exponent) }
     }
 
     /// A weight as a share of their sum.
@@ -164,6 +191,22 @@ mod tests {
             let total: f64 = (0..arms).map(|arm| weights.share(arm)).sum();
             assert!((total - 1.0).abs() < 1e-12);
         }
+    }
+
+    /// Weights that are set, one or all, are what was set, whatever was there before.
+    #[test]
+    fn what_is_set_is_set() {
+        let mut weights = Weights::new(5).unwrap();
+        weights.raise(2, 1e9);
+        weights.set_all(|arm| [1e-30, 2.0, 0.5, 3.0, 1e9][arm]);
+        weights.set(4, 0.25);
+        weights.set(0, 1.25);
+        assert!((weights.sum() - 7.0).abs() < 1e-12);
+        for (arm, weight) in [1.25, 2.0, 0.5, 3.0, 0.25].into_iter().enumerate() {
+            assert!((weights.share(arm as u32) - weight / 7.0).abs() < 1e-12);
+        }
+        weights.raise(3, 1e9);
+        assert_eq!(weights.sum(), f64::INFINITY);
     }
 
     #[test]
