@@ -3,8 +3,9 @@
 use crate::config::Config;
 use crate::engine::{Counts, Diagnostics, Engine, Event};
 use crate::error::{Error, Result};
+use crate::fleet::{Fleet, Other};
 use crate::os::Origin;
-use crate::policy::{Algorithm, Policy, Pull, ShuffledPolicy};
+use crate::policy::{Algorithm, Memory, Policy, Pull, Saved, Shared, ShuffledPolicy};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::{Reward, RewardRange};
@@ -70,8 +71,6 @@ pub struct Bandit {
     /// Without its seed, which stays with the caller.
     config: Config,
     range: RewardRange,
-    /// Now, or in an earlier life: what was learned then is not private.
-    seeded: bool,
     /// Handles before this one, each from a snapshot of the last.
     lives: u32,
     inner: Mutex<Inner>,
@@ -80,6 +79,9 @@ pub struct Bandit {
 
 struct Inner {
     engine: Engine,
+    fleet: Fleet,
+    /// Now, in an earlier life, or another handle that was merged: what was learned then is not private.
+    seeded: bool,
     policy: Box<dyn Policy>,
     /// Per arm: decisions that were neither cancelled nor expired.
     pulls: Table<u64>,
@@ -106,8 +108,13 @@ impl Bandit {
             config: Config { test_seed: None, ..config.clone() },
             range,
             lives: 0,
-            seeded: config.test_seed.is_some(),
-            inner: Mutex::new(Inner { engine, policy, pulls: Table::new(config.arms as usize, |_| 0)? }),
+            inner: Mutex::new(Inner {
+                engine,
+                fleet: Fleet::new(tickets.next_u64(), config.arms),
+                seeded: config.test_seed.is_some(),
+                policy,
+                pulls: Table::new(config.arms as usize, |_| 0)?,
+            }),
             origin: Origin::here(),
         })
     }
@@ -123,8 +130,9 @@ impl Bandit {
         let mut to = Writer::new(Kind::Bandit);
         to.u32(self.algorithm as u32);
         self.config.save(&mut to);
-        to.u8(self.seeded.into());
+        to.u8(inner.seeded.into());
         to.u32(self.lives);
+        to.u64(inner.fleet.origin);
         let counts = inner.engine.counts();
         [counts.decisions, counts.answered, counts.cancelled].into_iter().for_each(|count| to.u64(count));
         let mut pulls = table::room(inner.pulls.len())?;
@@ -132,6 +140,7 @@ impl Bandit {
         inner.engine.pending().for_each(|pull| pulls[pull.arm() as usize] -= 1);
         to.u32(pulls.len() as u32);
         pulls.into_iter().for_each(|count| to.u64(count));
+        inner.fleet.added.iter().for_each(|&id| to.u64(id));
         inner.check_private()?;
         inner.policy.save(&mut to)?;
         to.finish()
@@ -146,29 +155,64 @@ impl Bandit {
     /// `Corrupt`; `NewerVersion`; `Entropy`; `NoMemory`; `InvalidConfig` for what no handle could have.
     pub fn restore(snapshot: &[u8]) -> Result<Bandit> {
         let from = &mut Reader::new(snapshot, Kind::Bandit)?;
-        let algorithm = Algorithm::from_number(from.u32()?)?;
-        let config = Config::load(from)?;
-        let seeded = from.bool()?;
-        let lives = from.u32()?.checked_add(1).ok_or(Error::Corrupt)?;
-        let [decisions, answered, cancelled] = [from.count()?, from.count()?, from.count()?];
-        // Tickets have room for 2^48 decisions, years of any service.
-        ensure(decisions >> 48 == 0 && decisions.checked_sub(answered).is_some_and(|rest| rest >= cancelled))?;
-        let arms = from.length(size_of::<u64>())?;
-        ensure(arms >= config.arms as usize)?;
-        let mut bandit = Bandit::new(algorithm, &config)?;
-        (bandit.seeded, bandit.lives) = (seeded, lives);
-        for _ in config.arms as usize..arms {
-            bandit.add_arm()?;
+        let head = Head::read(from)?;
+        let mut bandit = Bandit::new(head.algorithm, &head.config)?;
+        bandit.lives = head.lives.checked_add(1).ok_or(Error::Corrupt)?;
+        for &id in &head.added {
+            bandit.add_arm_as(id)?;
         }
         let inner = bandit.inner.get_mut().map_err(|_| Error::Poisoned)?;
-        for pulls in &mut *inner.pulls {
-            *pulls = from.count()?;
-        }
+        inner.pulls.copy_from_slice(&head.pulls);
         inner.check_private()?;
-        inner.engine.count_on(Counts { decisions, answered, cancelled, expired: 0 });
+        inner.seeded = head.seeded;
+        inner.fleet.origin = head.origin;
+        inner.engine.count_on(head.counts);
         inner.policy.load(from)?;
         from.finish()?;
         Ok(bandit)
+    }
+
+    /// Learns from what another handle has released: from its [`snapshot`](Self::snapshot), made here or on another
+    /// machine. Each handle of a fleet merges the others' newest snapshots every so often; in any order, again and
+    /// again, and an older one changes nothing. See [`crate::fleet`] for what is promised.
+    ///
+    /// Arms are joined by their ids: see [`add_arm_as`](Self::add_arm_as). A snapshot holds what its own handle has
+    /// released, not what that has merged; after [`restore`](Self::restore) merge the others' again.
+    ///
+    /// # Errors
+    /// `Unsupported` by policies that do not learn from a set of releases, and for snapshots of version 1; `Corrupt`; `NewerVersion`;
+    /// `InvalidConfig` naming the first field in which the two differ that must not (the policy, and all but node,
+    /// capacity, window, clamping, horizon, beta and min_propensity), and for more than 1024 handles; `NoMemory`;
+    /// `Poisoned` after an internal failure. Nothing changed.
+    pub fn merge(&self, snapshot: &[u8]) -> Result<()> {
+        let from = &mut Reader::new(snapshot, Kind::Bandit)?;
+        let head = Head::read(from)?;
+        if from.version() < 2 {
+            return Err(Error::Unsupported("merging a snapshot of version 1: it does not say of which handle it is"));
+        }
+        if head.algorithm != self.algorithm {
+            let rule = format!("must be {}, as in the snapshot", head.algorithm.name());
+            return Err(Error::config("policy", &rule, self.algorithm.name()));
+        }
+        self.lock()?.shared()?;
+        self.config.check_shared(&head.config)?;
+        let saved = Saved::read(from)?;
+        from.finish()?;
+        ensure(saved.arms.len() == head.pulls.len())?;
+        let memory = Memory::new(self.config.memory);
+        let inner = &mut *self.lock()?;
+        let now = memory.ticks(inner.engine.counts().decisions);
+        let checksum = from.checksum();
+        let other = Other::new(head.origin, head.lives, checksum, &head.added, saved, memory, now)?;
+        if !inner.fleet.expects(&other)? {
+            return Ok(());
+        }
+        let arms = inner.pulls.len() as u32;
+        let policy = inner.policy.shared().ok_or(Error::Poisoned)?;
+        policy.expect(0)?;
+        inner.seeded |= head.seeded;
+        inner.fleet.take(other, arms, |fleet, arm| policy.join(arm, fleet.released(arm, memory, now)));
+        policy.expect(inner.fleet.at_work())
     }
 
     /// The same, where a snapshot of another policy or configuration is not what the caller means. The test
@@ -216,21 +260,50 @@ impl Bandit {
         self.lock()?.select_among(arms)
     }
 
-    /// A new arm: its number. Numbers are never used again. May allocate.
+    /// A new arm: its number. Numbers are never used again. May allocate. It is joined with no other handle's:
+    /// that takes an id.
     ///
     /// # Errors
     /// `InvalidConfig` beyond 2^24 arms; `Unsupported` for policies whose set of arms is fixed;
     /// `NoMemory`: nothing has changed; `Poisoned` after an internal failure.
     pub fn add_arm(&self) -> Result<u32> {
+        let id = self.lock()?.fleet.any_id();
+        self.add_arm_as(id)
+    }
+
+    /// The arm with this id, which all handles of a fleet call it by: its number here. A new one, unless there is
+    /// one. The caller's catalogue says the ids (an ad's own number, or a hash of its name): at least as large
+    /// as the arms of the configuration, which have their numbers as ids. Else as [`add_arm`](Self::add_arm).
+    ///
+    /// # Errors
+    /// As [`add_arm`](Self::add_arm); `InvalidConfig` for the id of an arm that is retired.
+    pub fn add_arm_as(&self, id: u64) -> Result<u32> {
         let inner = &mut *self.lock()?;
+        if id < u64::from(self.config.arms) {
+            return Err(Error::config("id", "must not be one of the configuration's arms", id));
+        }
+        if let Some(arm) = inner.fleet.find(id) {
+            inner.check_live(&[arm], "add_arm")?;
+            return Ok(arm);
+        }
         let arm = inner.pulls.len() as u32;
         if arm >= Config::MAX_ARMS {
             return Err(Error::config("arms", "must be at most 2^24", u64::from(arm) + 1));
         }
         let policy = inner.policy.flexible().ok_or(Error::Unsupported("add_arm"))?;
         inner.pulls.reserve()?;
+        inner.fleet.added.try_reserve(1).map_err(|_| Error::NoMemory)?;
         policy.add_arm()?;
         inner.pulls.push(0);
+        inner.fleet.added.push(id);
+        // What others have released of it before.
+        if let Some(policy) = inner.policy.shared()
+            && inner.fleet.has_others()
+        {
+            let memory = Memory::new(self.config.memory);
+            let now = memory.ticks(inner.engine.counts().decisions);
+            policy.join(arm, inner.fleet.released(arm, memory, now));
+        }
         Ok(arm)
     }
 
@@ -337,7 +410,7 @@ impl Bandit {
             arms_active: inner.policy.active(),
             epsilon_spent,
             delta_spent,
-            is_private: !self.seeded && loss != PrivacyLoss::Unbounded,
+            is_private: !inner.seeded && loss != PrivacyLoss::Unbounded,
             changes_detected: inner.policy.changes(),
         })
     }
@@ -450,6 +523,53 @@ impl Bandit {
     }
 }
 
+/// What a snapshot begins with, whatever the policy.
+struct Head {
+    algorithm: Algorithm,
+    config: Config,
+    seeded: bool,
+    lives: u32,
+    origin: u64,
+    counts: Counts,
+    /// Of every arm, and the ids of those that were added.
+    pulls: Vec<u64>,
+    added: Vec<u64>,
+}
+
+impl Head {
+    fn read(from: &mut Reader) -> Result<Head> {
+        let algorithm = Algorithm::from_number(from.u32()?)?;
+        let config = Config::load(from)?;
+        let (seeded, lives) = (from.bool()?, from.u32()?);
+        // Handles of the first version were not merged.
+        let named = from.version() > 1;
+        let origin = if named { from.u64()? } else { Seed::new(None)?.stream().next_u64() };
+        let [decisions, answered, cancelled] = [from.count()?, from.count()?, from.count()?];
+        // Tickets have room for 2^48 decisions, years of any service.
+        ensure(decisions >> 48 == 0 && decisions.checked_sub(answered).is_some_and(|rest| rest >= cancelled))?;
+        let counts = Counts { decisions, answered, cancelled, expired: 0 };
+        let arms = from.length(size_of::<u64>())?;
+        let added = arms.checked_sub(config.arms as usize).ok_or(Error::Corrupt)?;
+        let mut pulls = table::room(arms)?;
+        for _ in 0..arms {
+            pulls.push(from.count()?);
+        }
+        let mut ids = table::room(added)?;
+        for place in 0..added as u64 {
+            ids.push(if named { from.u64()? } else { origin.wrapping_add(place) | 1 << 63 });
+        }
+        ensure(ids.iter().all(|&id| id >= config.arms.into()) && are_distinct(&ids)?)?;
+        Ok(Head { algorithm, config, seeded, lives, origin, counts, pulls, added: ids })
+    }
+}
+
+fn are_distinct(ids: &[u64]) -> Result<bool> {
+    let mut sorted = table::room(ids.len())?;
+    sorted.extend_from_slice(ids);
+    sorted.sort_unstable();
+    Ok(sorted.is_sorted_by(|a, b| a < b))
+}
+
 impl Inner {
     /// A snapshot is made to be published.
     fn check_private(&self) -> Result<()> {
@@ -457,6 +577,10 @@ impl Inner {
             PrivacyLoss::Unbounded => Err(Error::Unsupported("a snapshot: it has no privacy, its sums are raw")),
             _ => Ok(()),
         }
+    }
+
+    fn shared(&mut self) -> Result<&mut dyn Shared> {
+        self.policy.shared().ok_or(Error::Unsupported("merging: it does not learn from a set of releases"))
     }
 
     fn shuffled(&mut self) -> Result<&mut dyn ShuffledPolicy> {

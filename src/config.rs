@@ -198,6 +198,26 @@ impl Config {
         Ok(config)
     }
 
+    /// May a handle of this configuration learn from a snapshot of that one? What concerns traffic and reports may
+    /// differ.
+    ///
+    /// # Errors
+    /// `InvalidConfig` naming the first field that differs.
+    pub(crate) fn check_shared(&self, snapshot: &Config) -> Result<()> {
+        let Config { node, pending_capacity, answer_window, clamp_rewards, beta, horizon, min_propensity, .. } = *self;
+        let theirs = snapshot.clone();
+        self.check_same(&Config {
+            node,
+            pending_capacity,
+            answer_window,
+            clamp_rewards,
+            beta,
+            horizon,
+            min_propensity,
+            ..theirs
+        })
+    }
+
     /// Is this, but for the seed, the configuration of a snapshot?
     ///
     /// # Errors

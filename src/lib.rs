@@ -23,6 +23,7 @@ pub mod counter;
 mod engine;
 mod error;
 pub mod ffi;
+pub mod fleet;
 pub mod local;
 pub mod noise;
 mod os;

@@ -1,7 +1,8 @@
 //! Snapshots: what a handle has released and what is public of it, as bytes. No raw sum is ever in one.
 //!
-//! The bytes of version 1, all numbers little-endian: "dpb", the version in one byte, the kind of object in
-//! one byte, its fields, and a CRC-32 of all before. A reader takes every version up to its own.
+//! The bytes, all numbers little-endian: "dpb", the version in one byte, the kind of object in one byte, its
+//! fields, and a CRC-32 of all before. A reader takes every version up to its own. Version 2 says of which handle
+//! it is, and by which ids its added arms are called: see [`crate::fleet`].
 //!
 //! # What a restored handle promises
 //!
@@ -41,7 +42,7 @@
 use crate::error::{Error, Result};
 
 const MAGIC: &[u8; 3] = b"dpb";
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 /// Magic, version, kind.
 const HEAD: usize = 5;
 const CHECKSUM: usize = 4;
@@ -105,7 +106,11 @@ impl Writer {
 }
 
 /// A snapshot that is read. Whatever the bytes are, it ends in a value or in `Corrupt`.
-pub struct Reader<'a>(&'a [u8]);
+pub struct Reader<'a> {
+    rest: &'a [u8],
+    version: u8,
+    checksum: u32,
+}
 
 impl<'a> Reader<'a> {
     /// # Errors
@@ -119,16 +124,26 @@ impl<'a> Reader<'a> {
         if all[MAGIC.len()] > VERSION {
             return Err(Error::NewerVersion);
         }
-        let intact = crc32fast::hash(all).to_le_bytes() == checksum;
+        let sum = crc32fast::hash(all);
+        let intact = sum.to_le_bytes() == checksum;
         if !intact || all[MAGIC.len()] == 0 || all[HEAD - 1] != kind as u8 {
             return Err(Error::Corrupt);
         }
-        Ok(Reader(&all[HEAD..]))
+        Ok(Reader { rest: &all[HEAD..], version: all[MAGIC.len()], checksum: sum })
+    }
+
+    /// Of the format.
+    pub fn version(&self) -> u8 {
+        self.version
+    }
+
+    pub fn checksum(&self) -> u32 {
+        self.checksum
     }
 
     fn take<const N: usize>(&mut self) -> Result<[u8; N]> {
-        let (taken, rest) = self.0.split_first_chunk().ok_or(Error::Corrupt)?;
-        self.0 = rest;
+        let (taken, rest) = self.rest.split_first_chunk().ok_or(Error::Corrupt)?;
+        self.rest = rest;
         Ok(*taken)
     }
 
@@ -169,13 +184,13 @@ impl<'a> Reader<'a> {
     /// A number of things that take so many bytes each, and are all there.
     pub fn length(&mut self, each: usize) -> Result<usize> {
         let length = self.u32()? as usize;
-        if length.saturating_mul(each) <= self.0.len() { Ok(length) } else { Err(Error::Corrupt) }
+        if length.saturating_mul(each) <= self.rest.len() { Ok(length) } else { Err(Error::Corrupt) }
     }
 
     /// # Errors
     /// `Corrupt` if anything is left.
     pub fn finish(&self) -> Result<()> {
-        if self.0.is_empty() { Ok(()) } else { Err(Error::Corrupt) }
+        if self.rest.is_empty() { Ok(()) } else { Err(Error::Corrupt) }
     }
 }
 

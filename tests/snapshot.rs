@@ -367,12 +367,14 @@ fn extreme_snapshots_never_break_anything() {
     }
 }
 
-/// Version 1, as it was written: DPB_BLESS=1 writes those that are not there.
+/// Each version, as it was written: DPB_BLESS=1 writes those of the newest that are not there.
 #[test]
 fn old_snapshots_are_read_for_ever() {
-    for algorithm in ABLE {
-        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("data/snapshot-1-{}", algorithm.name()));
-        if std::env::var_os("DPB_BLESS").is_some() && !path.exists() {
+    const NEWEST: u8 = 2;
+    for (algorithm, version) in ABLE.into_iter().flat_map(|algorithm| (1..=NEWEST).map(move |v| (algorithm, v))) {
+        let name = format!("data/snapshot-{version}-{}", algorithm.name());
+        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(name);
+        if std::env::var_os("DPB_BLESS").is_some() && version == NEWEST && !path.exists() {
             let mut configs = configs(algorithm);
             let config = configs.swap_remove(usize::from(configs[1].answer_window > 0));
             let bandit = Bandit::new(algorithm, &config).unwrap();
@@ -380,7 +382,7 @@ fn old_snapshots_are_read_for_ever() {
             std::fs::write(&path, bandit.snapshot().unwrap()).unwrap();
         }
         let bytes = std::fs::read(&path).unwrap();
-        assert_eq!(&bytes[..5], b"dpb\x01\x01");
+        assert_eq!(bytes[..5], [b'd', b'p', b'b', version, 1]);
         let bandit = Bandit::restore(&bytes).unwrap();
         let report = bandit.report().unwrap();
         assert_eq!((report.algorithm, report.counts.decisions), (algorithm, 20_000));
@@ -391,8 +393,8 @@ fn old_snapshots_are_read_for_ever() {
         let mean = (A[0] - lies) / (1.0 - 2.0 * lies);
         assert!(algorithm == Algorithm::Se || (best.mean - mean).abs() < 0.06, "{algorithm:?}: {best:?}");
         assert_eq!(bandit.select().unwrap().ticket >> 48, 77);
-        // The same version, altered, is none.
-        let newer = sealed([&bytes[..3], &[2], &bytes[4..]].concat());
+        // The same, altered, is none.
+        let newer = sealed([&bytes[..3], &[NEWEST + 1], &bytes[4..]].concat());
         assert_eq!(Bandit::restore(&newer).err(), Some(Error::NewerVersion));
         assert_eq!(Bandit::restore(&bytes[..bytes.len() - 1]).err(), Some(Error::Corrupt));
         assert_eq!(Bandit::restore(&[]).err(), Some(Error::Corrupt));

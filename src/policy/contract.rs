@@ -1,5 +1,6 @@
 //! What the engine and a policy promise each other.
 
+use super::batched::Released;
 use crate::error::{Error, Result};
 use crate::privacy::PrivacyLoss;
 use crate::reward::Reward;
@@ -94,6 +95,12 @@ pub trait Policy: Send {
         None
     }
 
+    /// Joining what other handles have released: if this policy can.
+    #[allow(private_interfaces)] // Released is nobody's else
+    fn shared(&mut self) -> Option<&mut dyn Shared> {
+        None
+    }
+
     /// How often a release contradicted its arm's past, so that the policy forgot it.
     fn changes(&self) -> u64 {
         0
@@ -162,4 +169,16 @@ pub trait Flexible {
     /// This arm, live and not the last one, is not played again; answers to its open decisions
     /// still come.
     fn retire_arm(&mut self, arm: u32);
+}
+
+/// A policy that learns from a set of releases, whoever made them.
+pub(crate) trait Shared {
+    /// So many other handles are at work: their batches grow as ours do.
+    ///
+    /// # Errors
+    /// `NoMemory`: nothing has changed.
+    fn expect(&mut self, others: u32) -> Result<()>;
+
+    /// All that others have released of an arm, in place of what was said before.
+    fn join(&mut self, arm: u32, others: Released);
 }

@@ -15,6 +15,8 @@ mod kl;
 mod local;
 mod scores;
 
+pub(crate) use batched::{Memory, Released, Saved};
+pub(crate) use contract::Shared;
 pub use contract::{ArmState, Flexible, Policy, Pull, ShuffledPolicy};
 pub use kl::private_divergence;
 

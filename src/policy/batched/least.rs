@@ -18,13 +18,13 @@
 //! turn. With answers at once nothing is ever covered, and the policy is the published one.
 
 use super::explore::{Explore, even_chance};
-use super::released::Evidence;
+use super::released::{Evidence, Released};
 use super::room::Room;
 use crate::config::Config;
 #[cfg(feature = "test-hooks")]
 use crate::config::Fault;
 use crate::error::{Error, Result};
-use crate::policy::contract::{ArmState, Flexible, Policy, Pull};
+use crate::policy::contract::{ArmState, Flexible, Policy, Pull, Shared};
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
@@ -333,6 +333,10 @@ impl<I: Index> Policy for Least<I> {
         Some(self)
     }
 
+    fn shared(&mut self) -> Option<&mut dyn Shared> {
+        Some(self)
+    }
+
     fn save(&self, to: &mut Writer) -> Result<()> {
         self.room.save(to);
         Ok(())
@@ -347,6 +351,17 @@ impl<I: Index> Policy for Least<I> {
             self.order.set(arm, if self.room.is_live(arm) { FIRST } else { Line::NEVER });
         }
         Ok(())
+    }
+}
+
+impl<I: Index> Shared for Least<I> {
+    fn expect(&mut self, others: u32) -> Result<()> {
+        self.room.expect(others)
+    }
+
+    fn join(&mut self, arm: u32, others: Released) {
+        self.room.join(arm as usize, others);
+        self.unsettle(arm as usize);
     }
 }
 

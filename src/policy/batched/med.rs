@@ -15,10 +15,11 @@
 //! arms where the leading mean is another than in the last call. About 360 bytes an arm.
 
 use super::explore::{Explore, even_chance};
+use super::released::Released;
 use super::room::Room;
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::policy::contract::{ArmState, Flexible, Policy, Pull};
+use crate::policy::contract::{ArmState, Flexible, Policy, Pull, Shared};
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
@@ -179,6 +180,10 @@ impl Policy for DpMed {
         Some(self)
     }
 
+    fn shared(&mut self) -> Option<&mut dyn Shared> {
+        Some(self)
+    }
+
     fn save(&self, to: &mut Writer) -> Result<()> {
         self.room.save(to);
         Ok(())
@@ -188,6 +193,18 @@ impl Policy for DpMed {
         self.room.load(from)?;
         (0..self.arms.len()).for_each(|arm| self.open(arm));
         Ok(())
+    }
+}
+
+impl Shared for DpMed {
+    fn expect(&mut self, others: u32) -> Result<()> {
+        self.room.expect(others)
+    }
+
+    fn join(&mut self, arm: u32, others: Released) {
+        self.room.join(arm as usize, others);
+        self.arms[arm as usize].at = f64::NAN;
+        self.settled = false;
     }
 }
 

@@ -13,3 +13,6 @@ pub mod med;
 mod released;
 mod room;
 pub mod ts;
+
+pub use released::{Memory, Released};
+pub use room::Saved;

@@ -76,6 +76,11 @@ impl Memory {
         if self.is_finite() { (decisions / self.decisions.div_ceil(Self::TICKS)) as u32 } else { 0 }
     }
 
+    /// A time that was `then - time` ago for another handle, on our clock.
+    pub fn rebased(time: u32, then: u32, now: u32) -> u32 {
+        now.wrapping_sub(then.wrapping_sub(time))
+    }
+
     /// Has a 256th of the memory passed since then?
     pub fn is_stale(self, now: u32, then: u32) -> bool {
         self.is_finite() && u64::from(now.wrapping_sub(then)) >= Self::TICKS / 256
@@ -116,9 +121,40 @@ impl Released {
         self.count += 1;
     }
 
+    pub fn pairs(&self) -> &[Pair] {
+        &self.pairs[..self.count as usize]
+    }
+
+    /// Releases of many handles, in any order, those of one kind joined. A kind: rewards for each noise within a
+    /// factor of 4, so that they have nearly one weight; with a memory: ages within a twelfth of it.
+    pub fn gather(pairs: impl Iterator<Item = Pair>, memory: Memory, now: u32) -> Released {
+        let mut kinds = [Pair::default(); Self::MOST];
+        let age = |pair: &Pair| now.wrapping_sub(pair.tick);
+        for pair in pairs.filter(|pair| memory.power(now, pair.tick) > 0.0) {
+            let kind = match memory.is_finite() {
+                true => Self::MOST as u64 - 1 - u64::from(age(&pair)) * Self::MOST as u64 / Memory::TICKS,
+                false => (pair.count / pair.noises as f32).log2().max(0.0) as u64 / 2,
+            };
+            let joined = &mut kinds[(kind as usize).min(Self::MOST - 1)];
+            *joined = match joined.noises {
+                0 => pair,
+                _ if age(joined) >= age(&pair) => joined.join(pair),
+                _ => pair.join(*joined),
+            };
+        }
+        let mut released = Released::NOTHING;
+        kinds.into_iter().filter(|pair| pair.noises > 0).for_each(|pair| released.push(pair));
+        released
+    }
+
+    /// Its times on our clock, where `then` is `now`.
+    pub fn rebase(&mut self, then: u32, now: u32) {
+        self.pairs.iter_mut().for_each(|pair| pair.tick = Memory::rebased(pair.tick, then, now));
+    }
+
     pub fn save(&self, to: &mut Writer) {
         to.u8(self.count);
-        for pair in &self.pairs[..self.count as usize] {
+        for pair in self.pairs() {
             to.f32(pair.count);
             to.f32(pair.sum);
             to.u32(pair.noises);
@@ -152,12 +188,7 @@ impl Released {
     /// What it says now.
     pub fn evidence(&self, law: Cumulant, memory: Memory, now: u32) -> Evidence {
         let mut evidence = Evidence::nothing(law);
-        for pair in &self.pairs[..self.count as usize] {
-            let power = memory.power(now, pair.tick);
-            if power > 0.0 {
-                evidence.add(*pair, power);
-            }
-        }
+        evidence.add_all(self, memory, now);
         evidence
     }
 }
@@ -181,7 +212,8 @@ pub struct Term {
 /// What was released of one arm, weighted.
 pub struct Evidence {
     pub law: Cumulant,
-    terms: [Term; Released::MOST],
+    /// Of this handle, and of others.
+    terms: [Term; 2 * Released::MOST],
     length: usize,
     /// Z = sum g w y.
     pub sum: f64,
@@ -195,8 +227,17 @@ pub struct Evidence {
 
 impl Evidence {
     fn nothing(law: Cumulant) -> Evidence {
-        let terms = [Term::default(); Released::MOST];
+        let terms = [Term::default(); 2 * Released::MOST];
         Evidence { law, terms, length: 0, sum: 0.0, weight: 0.0, count: 0.0, covered: 0.0 }
+    }
+
+    pub fn add_all(&mut self, released: &Released, memory: Memory, now: u32) {
+        for pair in released.pairs() {
+            let power = memory.power(now, pair.tick);
+            if power > 0.0 {
+                self.add(*pair, power);
+            }
+        }
     }
 
     fn add(&mut self, pair: Pair, power: f64) {

@@ -21,13 +21,17 @@ use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure};
-use crate::table::Table;
+use crate::table::{Table, room};
 use crate::tournament::{Line, Tournament};
 use std::f64::consts::LN_2;
 
 /// The arms' batches and what they released.
 pub struct Room {
     arms: Table<Arm>,
+    /// What other handles have released of each arm; empty where there are none.
+    others: Table<Released>,
+    /// Handles at work, this one too.
+    handles: u32,
     pub live: Live,
     noise: NoiseSource,
     law: Cumulant,
@@ -83,6 +87,8 @@ impl Room {
         let arms = config.arms as usize;
         Ok(Room {
             arms: Table::new(arms, |_| Arm::new())?,
+            others: Table::new(0, |_| Released::NOTHING)?,
+            handles: 1,
             live: Live::new(config.arms)?,
             law: Cumulant::of(&noise),
             memory: Memory::new(config.memory),
@@ -104,12 +110,35 @@ impl Room {
         self.memory.ticks(self.decisions)
     }
 
-    /// What was released of an arm, as it counts now.
+    /// What was released of an arm, here and elsewhere, as it counts now.
     pub fn evidence(&self, arm: usize) -> Evidence {
-        self.arms[arm].released.evidence(self.law, self.memory, self.now())
+        let mut evidence = self.arms[arm].released.evidence(self.law, self.memory, self.now());
+        if let Some(others) = self.others.get(arm) {
+            evidence.add_all(others, self.memory, self.now());
+        }
+        evidence
     }
 
-    /// Rewards in all of an arm's releases so far.
+    /// So many other handles are at work, and there is room for what they release.
+    ///
+    /// # Errors
+    /// `NoMemory`: nothing has changed.
+    pub fn expect(&mut self, others: u32) -> Result<()> {
+        if self.others.is_empty() {
+            self.others = Table::new(self.arms.len(), |_| Released::NOTHING)?;
+        }
+        self.handles = 1 + others;
+        self.has_lived = true;
+        Ok(())
+    }
+
+    /// All that others have released of an arm, after [`expect`](Self::expect).
+    pub fn join(&mut self, arm: usize, others: Released) {
+        self.others[arm] = others;
+        self.look(arm);
+    }
+
+    /// Rewards in all of an arm's releases here so far.
     pub fn total(&self, arm: usize) -> u64 {
         self.arms[arm].total
     }
@@ -145,7 +174,9 @@ impl Room {
         if arm.is_empty() {
             return self.first;
         }
-        let least = if self.memory.is_finite() { self.first } else { 1 };
+        // The others at work release as much.
+        let rewards = rewards / f64::from(self.handles);
+        let least = if self.memory.is_finite() || self.handles > 1 { self.first } else { 1 };
         let most = self.memory.largest_batch().ceil() as u64;
         (rewards.ceil() as u64).min(most).max(least).min(Batch::MAX_QUOTA)
     }
@@ -175,14 +206,18 @@ impl Room {
 
     fn release(&mut self, arm: usize) {
         let now = self.now();
+        let past = self.memory.is_finite().then(|| self.evidence(arm));
         let state = &mut self.arms[arm];
         let release = state.batch.release(&mut self.noise);
         let pair = Pair::new(release.count as f64, release.sum, now);
         state.total += release.count;
-        if self.memory.is_finite() {
+        if let Some(past) = past {
             state.released.expire(self.memory, now);
-            if state.released.evidence(self.law, self.memory, now).contradiction(pair) > CONTRADICTION {
+            if past.contradiction(pair) > CONTRADICTION {
                 state.released = Released::NOTHING;
+                if let Some(others) = self.others.get_mut(arm) {
+                    *others = Released::NOTHING; // until they have news
+                }
                 self.changes += 1;
             }
         }
@@ -256,17 +291,13 @@ impl Room {
 
     /// Takes them, in a fresh room that has as many arms as `arms` makes. No batch is open.
     pub fn load(&mut self, from: &mut Reader) -> Result<()> {
-        self.decisions = from.count()?;
-        self.releases = from.u32()?;
-        self.changes = from.count()?;
+        let saved = Saved::read(from)?;
+        (self.decisions, self.releases, self.changes) = (saved.decisions, saved.releases, saved.changes);
         self.has_lived = true;
-        ensure(from.u32()? as usize == self.arms.len())?;
-        for arm in 0..self.arms.len() {
-            let live = from.bool()?;
+        ensure(saved.arms.len() == self.arms.len())?;
+        for (arm, (live, total, released)) in saved.arms.into_iter().enumerate() {
             let state = &mut self.arms[arm];
-            state.batch = Batch::default();
-            state.total = from.count()?;
-            state.released = Released::load(from)?;
+            (state.batch, state.total, state.released) = (Batch::default(), total, released);
             if !live {
                 self.retire_arm(arm);
             }
@@ -283,6 +314,10 @@ impl Room {
         self.arms.reserve()?;
         self.leader.reserve()?;
         self.live.reserve(1)?;
+        if !self.others.is_empty() {
+            self.others.reserve()?;
+            self.others.push(Released::NOTHING);
+        }
         self.live.push(self.arms.len() as u32);
         self.arms.push(Arm::new());
         self.leader.push(Line::NEVER);
@@ -310,6 +345,27 @@ impl Room {
             (state.mean * total + state.batch.bare_sum()) / (total + state.batch.quota() as f64)
         });
         means.fold(0.0, f64::max).min(1.0)
+    }
+}
+
+/// What [`Room::save`] writes.
+pub struct Saved {
+    pub decisions: u64,
+    pub releases: u32,
+    changes: u64,
+    /// Is it live, the rewards in all of its releases, and these.
+    pub arms: Vec<(bool, u64, Released)>,
+}
+
+impl Saved {
+    pub fn read(from: &mut Reader) -> Result<Saved> {
+        let (decisions, releases, changes) = (from.count()?, from.u32()?, from.count()?);
+        let length = from.length(10)?;
+        let mut arms = room(length)?;
+        for _ in 0..length {
+            arms.push((from.bool()?, from.count()?, Released::load(from)?));
+        }
+        Ok(Saved { decisions, releases, changes, arms })
     }
 }
 

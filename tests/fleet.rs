@@ -1,0 +1,309 @@
+//! Handles that merge what others have released: one bandit, in whatever order its parts meet.
+
+use dpb::{Algorithm, ArmReport, Bandit, Config, Error};
+
+const ABLE: [Algorithm; 3] = [Algorithm::Imed, Algorithm::KlUcb, Algorithm::Med];
+const A: [f64; 5] = [0.75, 0.625, 0.5, 0.375, 0.25];
+
+/// Bernoulli rewards from a generator of the test's own.
+struct Coins(u64);
+
+impl Coins {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    fn toss(&mut self, p: f64) -> f64 {
+        f64::from(u8::from(((self.next() >> 11) as f64) < p * (1u64 << 53) as f64))
+    }
+}
+
+fn config(seed: u8) -> Config {
+    Config { test_seed: Some([seed; 32]), ..Config::new(5, 0.5) }
+}
+
+fn handle(algorithm: Algorithm, seed: u8) -> Bandit {
+    Bandit::new(algorithm, &config(seed)).unwrap()
+}
+
+/// So many decisions, answered at once; arms beyond the fifth pay like the last. What they cost.
+fn play(bandit: &Bandit, decisions: u32, coins: &mut Coins) -> f64 {
+    let mut regret = 0.0;
+    for _ in 0..decisions {
+        let decision = bandit.select().unwrap();
+        let mean = A[(decision.arm as usize).min(4)];
+        regret += A[0] - mean;
+        bandit.update(decision.ticket, coins.toss(mean)).unwrap();
+    }
+    regret
+}
+
+fn played(algorithm: Algorithm, seed: u8, decisions: u32) -> Bandit {
+    let bandit = handle(algorithm, seed);
+    play(&bandit, decisions, &mut Coins(seed.into()));
+    bandit
+}
+
+/// What a handle knows of its arms, to the last bit.
+fn knows(bandit: &Bandit) -> Vec<[u64; 3]> {
+    let bits = |arm: ArmReport| [arm.mean, arm.width, arm.effective_pulls].map(f64::to_bits);
+    bandit.arm_reports().unwrap().into_iter().map(bits).collect()
+}
+
+fn rewards(bandit: &Bandit) -> Vec<f64> {
+    bandit.arm_reports().unwrap().into_iter().map(|arm| arm.effective_pulls).collect()
+}
+
+/// In any order, one by one or again and again, older ones between: the same is known, and the same is played.
+#[test]
+fn merging_is_a_join() {
+    for algorithm in ABLE {
+        let others: Vec<_> = [300, 5_000, 40].iter().zip(10..).map(|(&n, seed)| played(algorithm, seed, n)).collect();
+        let old: Vec<_> = others.iter().map(|other| other.snapshot().unwrap()).collect();
+        for other in &others {
+            play(other, 2_000, &mut Coins(7));
+        }
+        let new: Vec<_> = others.iter().map(|other| other.snapshot().unwrap()).collect();
+        let orders = [
+            vec![&new[0], &new[1], &new[2]],
+            vec![&new[2], &new[0], &new[1]],
+            vec![&old[1], &new[2], &new[1], &old[0], &old[1], &new[1], &new[0], &new[0], &old[0], &old[2]],
+        ];
+        let mut met = orders.iter().map(|order| {
+            let bandit = played(algorithm, 1, 1_000);
+            order.iter().for_each(|snapshot| bandit.merge(snapshot).unwrap());
+            bandit
+        });
+        let first = met.next().unwrap();
+        let expected = (knows(&first), play(&first, 3_000, &mut Coins(3)), knows(&first));
+        for other in met {
+            let found = (knows(&other), play(&other, 3_000, &mut Coins(3)), knows(&other));
+            assert!(found == expected, "{algorithm:?}");
+        }
+    }
+}
+
+/// Each reward counts once: behind a mean are this handle's own and the newest of every other, and merging
+/// changes neither what was decided nor what is spent.
+#[test]
+fn every_reward_counts_once() {
+    for algorithm in ABLE {
+        let nodes: Vec<_> = (1..=6).map(|seed| played(algorithm, seed, 700 * u32::from(seed))).collect();
+        let own: Vec<_> = nodes.iter().map(rewards).collect();
+        let counts: Vec<_> = nodes.iter().map(|node| node.report().unwrap().counts).collect();
+        for _ in 0..3 {
+            for node in &nodes {
+                nodes.iter().for_each(|other| node.merge(&other.snapshot().unwrap()).unwrap());
+            }
+        }
+        for (node, counts) in nodes.iter().zip(counts) {
+            for (arm, found) in rewards(node).into_iter().enumerate() {
+                let all: f64 = own.iter().map(|rewards| rewards[arm]).sum();
+                assert!((found - all).abs() <= 1e-6 * all, "{algorithm:?}: {found} of {all}");
+            }
+            let report = node.report().unwrap();
+            assert_eq!(report.counts, counts);
+            assert!(report.epsilon_spent > 0.499 && report.epsilon_spent <= 0.5);
+        }
+    }
+}
+
+/// A snapshot holds what its handle has released, and nothing of what that has merged.
+#[test]
+fn nothing_comes_back_by_a_detour() {
+    for algorithm in ABLE {
+        let (a, b) = (played(algorithm, 1, 900), played(algorithm, 2, 5_000));
+        let alone = rewards(&a);
+        a.merge(&b.snapshot().unwrap()).unwrap();
+        assert_ne!(rewards(&a), alone);
+        assert_eq!(rewards(&Bandit::restore(&a.snapshot().unwrap()).unwrap()), alone);
+        let all = rewards(&a);
+        b.merge(&a.snapshot().unwrap()).unwrap();
+        let close = |(x, y): (&f64, &f64)| (x - y).abs() <= 1e-6 * y;
+        assert!(rewards(&b).iter().zip(&all).all(close));
+    }
+}
+
+/// A life that goes on from a snapshot takes the place of the one before, whose later releases are lost, and its own
+/// earlier lives are no news to it.
+#[test]
+fn a_new_life_replaces_the_old_one() {
+    for algorithm in ABLE {
+        let node = played(algorithm, 1, 3_000);
+        let kept = node.snapshot().unwrap();
+        play(&node, 3_000, &mut Coins(9));
+        let (watcher, lost) = (handle(algorithm, 2), node.snapshot().unwrap());
+        watcher.merge(&lost).unwrap();
+        let next = Bandit::restore(&kept).unwrap();
+        let before = knows(&next);
+        for snapshot in [&kept, &lost] {
+            next.merge(snapshot).unwrap();
+            assert_eq!(knows(&next), before);
+        }
+        play(&next, 100, &mut Coins(10));
+        watcher.merge(&next.snapshot().unwrap()).unwrap();
+        watcher.merge(&lost).unwrap();
+        assert_eq!(rewards(&watcher), rewards(&next));
+        assert!(!watcher.report().unwrap().is_private, "seeded");
+    }
+}
+
+/// Who learned from a handle that is not private is not private, nor is its next life.
+#[test]
+fn a_seeded_handle_is_told() {
+    let real = || Bandit::new(Algorithm::Imed, &Config { test_seed: None, ..config(0) }).unwrap();
+    let (a, b) = (real(), real());
+    play(&b, 100, &mut Coins(1));
+    a.merge(&b.snapshot().unwrap()).unwrap();
+    assert!(a.report().unwrap().is_private);
+    a.merge(&played(Algorithm::Imed, 1, 100).snapshot().unwrap()).unwrap();
+    assert!(!a.report().unwrap().is_private);
+    assert!(!Bandit::restore(&a.snapshot().unwrap()).unwrap().report().unwrap().is_private);
+}
+
+/// Arms that were added are joined by their ids, whatever their numbers are, also when the arm comes after the news;
+/// and those without an id never.
+#[test]
+fn arms_are_joined_by_their_ids() {
+    for algorithm in ABLE {
+        let (a, b) = (handle(algorithm, 1), handle(algorithm, 2));
+        assert_eq!((a.add_arm_as(1000), a.add_arm_as(77)), (Ok(5), Ok(6)));
+        assert_eq!((a.add_arm_as(77), a.add_arm_as(1000), a.add_arm()), (Ok(6), Ok(5), Ok(7)));
+        assert_eq!((b.add_arm_as(77), b.add_arm()), (Ok(5), Ok(6)));
+        play(&a, 5_000, &mut Coins(1));
+        let all = rewards(&a);
+        assert!(all.iter().all(|&rewards| rewards > 0.0), "{all:?}");
+        b.merge(&a.snapshot().unwrap()).unwrap();
+        assert_eq!(rewards(&b), [&all[..5], &[all[6], 0.0]].concat());
+        assert_eq!(b.add_arm_as(1000), Ok(7));
+        assert_eq!(rewards(&b)[5..], [all[6], 0.0, all[5]]);
+
+        assert!(b.add_arm_as(4).is_err_and(|error| error.to_string().starts_with("id must not be one of")));
+        b.retire_arm(5).unwrap();
+        assert!(b.add_arm_as(77).is_err_and(|error| error.to_string().starts_with("arm must be live")));
+        // Ids last over lives.
+        let next = Bandit::restore(&b.snapshot().unwrap()).unwrap();
+        assert_eq!(next.add_arm_as(1000), Ok(7));
+        next.merge(&a.snapshot().unwrap()).unwrap();
+        assert_eq!(rewards(&next), rewards(&b));
+    }
+}
+
+/// Refused, with the reason, and nothing has changed.
+#[test]
+fn strangers_are_refused() {
+    let bandit = played(Algorithm::Imed, 1, 500);
+    let before = knows(&bandit);
+    let refusal = |snapshot: &[u8]| bandit.merge(snapshot).unwrap_err();
+    let of = |config: Config| Bandit::new(Algorithm::Imed, &config).unwrap().snapshot().unwrap();
+    for (field, other) in [
+        ("arms", Config { arms: 6, ..config(2) }),
+        ("epsilon", Config { epsilon: 0.4, ..config(2) }),
+        ("delta", Config { delta: 1e-6, ..config(2) }),
+        ("reward_max", Config { reward_max: 2.0, ..config(2) }),
+        ("contributions_per_user", Config { contributions_per_user: 2, ..config(2) }),
+        ("memory", Config { memory: 5000, ..config(2) }),
+    ] {
+        let error = refusal(&of(other)).to_string();
+        assert!(error.starts_with(&format!("{field} must be")), "{error}");
+    }
+    assert!(refusal(&played(Algorithm::KlUcb, 2, 500).snapshot().unwrap()).to_string().starts_with("policy must be"));
+    let whole = played(Algorithm::Imed, 2, 500).snapshot().unwrap();
+    for cut in 0..whole.len() {
+        assert_eq!(refusal(&whole[..cut]), Error::Corrupt);
+    }
+    let old = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/data/snapshot-1-dp-imed")).unwrap();
+    assert!(matches!(refusal(&old), Error::Unsupported(reason) if reason.contains("version 1")));
+    assert_eq!(knows(&bandit), before);
+
+    let traffic = Config {
+        node: 9,
+        pending_capacity: 7,
+        answer_window: 5,
+        clamp_rewards: true,
+        min_propensity: 0.1,
+        beta: 0.1,
+        horizon: 99,
+        ..config(2)
+    };
+    assert_eq!(bandit.merge(&of(traffic)), Ok(()));
+    let elimination = handle(Algorithm::Se, 1);
+    let snapshot = elimination.snapshot().unwrap();
+    assert!(matches!(elimination.merge(&snapshot), Err(Error::Unsupported(reason)) if reason.contains("merging")));
+}
+
+/// The others at work have their part of the next batch; those that have stopped have not.
+#[test]
+fn batches_are_divided_among_those_at_work() {
+    let leaders = |others: &[Bandit], rounds: u32| {
+        let bandit = played(Algorithm::Imed, 1, 1_000);
+        for round in 0..rounds {
+            for other in others.iter().skip(if round < 2 { 0 } else { 2 }) {
+                play(other, 400, &mut Coins(5));
+                bandit.merge(&other.snapshot().unwrap()).unwrap();
+            }
+        }
+        let before = rewards(&bandit)[0];
+        let releases = bandit.report().unwrap().phase;
+        while rewards(&bandit)[0] == before && bandit.report().unwrap().phase < releases + 40 {
+            play(&bandit, 1, &mut Coins(6));
+        }
+        // The first release was of a batch that was open when the others came.
+        let before = rewards(&bandit)[0];
+        while rewards(&bandit)[0] == before {
+            play(&bandit, 1, &mut Coins(6));
+        }
+        (rewards(&bandit)[0] - before) / before
+    };
+    let alone = leaders(&[], 0);
+    let four: Vec<_> = (2..6).map(|seed| played(Algorithm::Imed, seed, 1_000)).collect();
+    let five = leaders(&four, 2);
+    let three = leaders(&four, 14);
+    assert!(
+        (alone - 3.0).abs() < 0.01 && (five - 0.6).abs() < 0.01 && (three - 1.0).abs() < 0.01,
+        "{alone} {five} {three}"
+    );
+}
+
+/// Eight that share lose much less together than eight that do not. Deterministic; the table is in the figures.
+#[test]
+fn sharing_wins() {
+    let run = |shares: bool| {
+        let nodes: Vec<_> = (1..=8).map(|seed| handle(Algorithm::Imed, seed)).collect();
+        let mut coins = Coins(1);
+        let mut regret = 0.0;
+        for _ in 0..100 {
+            regret += nodes.iter().map(|node| play(node, 250, &mut coins)).sum::<f64>();
+            if shares {
+                let snapshots: Vec<_> = nodes.iter().map(|node| node.snapshot().unwrap()).collect();
+                nodes.iter().for_each(|node| snapshots.iter().for_each(|snapshot| node.merge(snapshot).unwrap()));
+            }
+        }
+        regret
+    };
+    let (together, isolated) = (run(true), run(false));
+    assert!(together < 0.5 * isolated, "{together} {isolated}");
+}
+
+/// With a memory: what others have released fades on this handle's clock, and then counts no more.
+#[test]
+fn others_fade_too() {
+    let with_memory = |seed| Config { memory: 4096, ..config(seed) };
+    let other = Bandit::new(Algorithm::Imed, &with_memory(2)).unwrap();
+    play(&other, 50_000, &mut Coins(2));
+    let bandit = Bandit::new(Algorithm::Imed, &with_memory(1)).unwrap();
+    play(&bandit, 1_000, &mut Coins(3));
+    let own = rewards(&bandit);
+    bandit.merge(&other.snapshot().unwrap()).unwrap();
+    let theirs = rewards(&other);
+    for arm in 0..5 {
+        let (joined, apart) = (rewards(&bandit)[arm], own[arm] + theirs[arm]);
+        assert!((joined - apart).abs() <= 0.1 * apart + 20.0, "{arm}: {joined} {apart}");
+    }
+    play(&bandit, 5_000, &mut Coins(4));
+    let all: f64 = rewards(&bandit).iter().sum();
+    assert!(all <= 4096.0, "{all}");
+}
