@@ -21,6 +21,7 @@ const PROGRAMS: &[&str] = &[
     "c/grow.c",
     "c/se.c",
     "c/shuffle.c",
+    "c/fleet.c",
     "c/snapshot.c",
     "c/stopping.c",
     "cpp/test_wrapper.cpp",

@@ -347,6 +347,18 @@ public:
   [[nodiscard]] dpb_status try_add_arm(std::uint32_t &arm, dpb_error *error = nullptr) noexcept {
     return dpb_add_arm(get(), &arm, error);
   }
+  /// The arm that all handles of a fleet call by this id: a new one, unless there is one (dpb_add_arm_as).
+  [[nodiscard]] std::uint32_t add_arm_as(std::uint64_t id) {
+    std::uint32_t arm = 0;
+    dpb_error error = {};
+    if (try_add_arm_as(id, arm, &error) != DPB_OK) {
+      detail::fail(error.status, error.message);
+    }
+    return arm;
+  }
+  [[nodiscard]] dpb_status try_add_arm_as(std::uint64_t id, std::uint32_t &arm, dpb_error *error = nullptr) noexcept {
+    return dpb_add_arm_as(get(), id, &arm, error);
+  }
   void retire_arm(std::uint32_t arm) { detail::check(try_retire_arm(arm), "dpb_retire_arm", "arm", arm); }
   [[nodiscard]] dpb_status try_retire_arm(std::uint32_t arm) noexcept { return dpb_retire_arm(get(), arm); }
 
@@ -409,6 +421,17 @@ public:
     return detail::fill(bytes, [this, error](std::uint8_t *out, std::size_t cap, std::size_t *len) {
       return dpb_snapshot_with(get(), out, cap, len, error);
     });
+  }
+  /// Learns from what another handle has released, from its snapshot (dpb_merge_with): idempotent, in any order.
+  void merge(const std::vector<std::uint8_t> &snapshot) {
+    dpb_error error = {};
+    if (try_merge(snapshot.data(), snapshot.size(), &error) != DPB_OK) {
+      detail::fail(error.status, error.message);
+    }
+  }
+  [[nodiscard]] dpb_status try_merge(const std::uint8_t *snapshot, std::size_t len,
+                                     dpb_error *error = nullptr) noexcept {
+    return dpb_merge_with(get(), snapshot, len, error);
   }
   /// The arm that the policy decided for, once it has.
   [[nodiscard]] std::optional<std::uint32_t> best_arm() const {

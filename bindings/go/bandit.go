@@ -20,6 +20,8 @@ package dpb
 #cgo nocallback dpb_select_among
 #cgo noescape dpb_add_arm
 #cgo nocallback dpb_add_arm
+#cgo noescape dpb_add_arm_as
+#cgo nocallback dpb_add_arm_as
 #cgo noescape dpb_retire_arm
 #cgo nocallback dpb_retire_arm
 #include <dpb.h>
@@ -209,6 +211,22 @@ func (b *Bandit) AddArm() (uint32, error) {
 	var arm C.uint32_t
 	var failure C.dpb_error
 	if status := C.dpb_add_arm(c, &arm, &failure); status != C.DPB_OK {
+		return 0, explain(status, &failure)
+	}
+	return uint32(arm), nil
+}
+
+// AddArmAs is the arm that all bandits of a fleet call by this id: a new one, unless there is one. The ids are the
+// caller's, an ad's own number or a hash of its name, at least [Config.Arms]: below are the configuration's.
+func (b *Bandit) AddArmAs(id uint64) (uint32, error) {
+	c, err := b.enter()
+	if err != nil {
+		return 0, err
+	}
+	defer b.leave()
+	var arm C.uint32_t
+	var failure C.dpb_error
+	if status := C.dpb_add_arm_as(c, C.uint64_t(id), &arm, &failure); status != C.DPB_OK {
 		return 0, explain(status, &failure)
 	}
 	return uint32(arm), nil

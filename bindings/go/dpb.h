@@ -764,6 +764,21 @@ dpb_status dpb_select_among(struct dpb_bandit *bandit,
 DPB_API DPB_MUST_USE dpb_status dpb_add_arm(struct dpb_bandit *bandit, uint32_t *arm, dpb_error *error);
 
 /**
+ * The arm with this id, by which all handles of a fleet call it (dpb_merge): a new one, unless there is one. The ids
+ * are the caller's, an ad's own number or a hash of its name: the arms of the configuration have their
+ * numbers, others are at least dpb_config.arms.
+ *
+ * Else as dpb_add_arm, whose arms are joined with nobody's.
+ * Returns as dpb_add_arm; DPB_INVALID_CONFIG also for an id below dpb_config.arms and for that of a retired arm.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_add_arm_as(struct dpb_bandit *bandit,
+                          uint64_t id,
+                          uint32_t *arm,
+                          dpb_error *error);
+
+/**
  * This arm is never played again. Answers to its open decisions are accepted as before, and
  * dpb_arms_read shows it as not active.
  * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (no such arm, retired already, or the last one);
@@ -1019,6 +1034,37 @@ dpb_status dpb_restore_as(const char *name,
                           size_t len,
                           dpb_bandit **out,
                           dpb_error *error);
+
+/**
+ * Learns from what another handle has released: from its dpb_snapshot, made here or on another machine. Each handle of
+ * a fleet merges the newest snapshots of all others every so often: in any order, again and again, and an older
+ * one changes nothing. Every reward is in one batch of one handle, so the guarantee is one for all handles together;
+ * only noised sums leave a handle. What crosses the wire may be read by anybody; who alters it can spoil what is
+ * learned, not what is promised to anybody.
+ *
+ * A handle's batches of an arm are sized by the whole fleet's releases of it, divided by the handles at work. Each
+ * other handle takes some 200 bytes for each of its arms. A snapshot holds what its own handle has released, not what
+ * that has merged: after dpb_restore merge the others' again. Arms are joined by their ids (dpb_add_arm_as). Two
+ * handles that go on from one snapshot count as one.
+ *
+ * These can: dpb_new_imed, dpb_new_klucb, dpb_new_med. snapshot: len bytes of any origin. error: NULL, or filled on
+ * failure. Takes time in proportion to the arms that have news, with the handle closed to other threads.
+ * Returns DPB_OK; DPB_NULL; DPB_CORRUPT; DPB_NEWER_VERSION; DPB_UNSUPPORTED (other policies; a snapshot of version
+ * 1, which does not say whose it is); DPB_INVALID_CONFIG (another policy, or a field that must not differ: all but
+ * node, pending_capacity, answer_window, clamp_rewards, horizon, beta, min_propensity and test_seed; or more than
+ * 1024 others); DPB_NO_MEMORY; DPB_POISONED. Unless DPB_OK, nothing has changed. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_merge_with(dpb_bandit *bandit,
+                          const uint8_t *snapshot,
+                          size_t len,
+                          dpb_error *error);
+
+/**
+ * dpb_merge_with, its error NULL.
+ */
+DPB_API DPB_MUST_USE dpb_status dpb_merge(dpb_bandit *bandit, const uint8_t *snapshot, size_t len);
 
 /* Beside the bandits: private sums, stopping rules. ---------------------------------------------------- */
 

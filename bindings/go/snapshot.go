@@ -3,6 +3,8 @@ package dpb
 /*
 #cgo noescape dpb_snapshot_with
 #cgo nocallback dpb_snapshot_with
+#cgo noescape dpb_merge_with
+#cgo nocallback dpb_merge_with
 #cgo noescape dpb_restore
 #cgo nocallback dpb_restore
 #cgo noescape dpb_restore_as
@@ -40,6 +42,25 @@ func (b *Bandit) Snapshot(bytes []byte) ([]byte, error) {
 			return bytes, explain(status, &failure)
 		}
 	}
+}
+
+// Merge learns from what another bandit has released: from its [Bandit.Snapshot], made here or on another machine.
+// Each of a fleet merges the newest snapshots of all others every so often: in any order, again and again, and an
+// older one changes nothing. Arms are joined by their ids ([Bandit.AddArmAs]). A snapshot holds what its own
+// bandit has released, not what that has merged: after [Restore] merge the others' again. ErrUnsupported by policies
+// other than IMED, KLUCB and MED; ErrInvalidConfig names what must not differ.
+func (b *Bandit) Merge(snapshot []byte) error {
+	c, err := b.enter()
+	if err != nil {
+		return err
+	}
+	defer b.leave()
+	var failure C.dpb_error
+	status := C.dpb_merge_with(c, (*C.uint8_t)(unsafe.SliceData(snapshot)), C.size_t(len(snapshot)), &failure)
+	if status != C.DPB_OK {
+		return explain(status, &failure)
+	}
+	return nil
 }
 
 // Restore makes a bandit that goes on from a snapshot: the configuration that is in it, what was released,

@@ -47,3 +47,43 @@ func TestSnapshot(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestMerge(t *testing.T) {
+	a, b := must[*Bandit](t)(New(NewConfig(3, 1))), must[*Bandit](t)(New(NewConfig(3, 1)))
+	defer a.Close()
+	defer b.Close()
+	if one, two := must[uint32](t)(a.AddArm()), must[uint32](t)(a.AddArmAs(900)); one != 3 || two != 4 {
+		t.Error(one, two)
+	}
+	if one, again := must[uint32](t)(b.AddArmAs(900)), must[uint32](t)(b.AddArmAs(900)); one != 3 || again != 3 {
+		t.Error(one, again)
+	}
+	for range 1000 {
+		d := must[Decision](t)(a.Select())
+		if err := a.Update(d.Ticket, float64(d.Arm%2)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	snapshot := must[[]byte](t)(a.Snapshot(nil))
+	for range 2 {
+		if err := b.Merge(snapshot); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ours, theirs := must[[]Arm](t)(b.Arms()), must[[]Arm](t)(a.Arms())
+	if ours[1].EffectivePulls != theirs[1].EffectivePulls || ours[3].EffectivePulls != theirs[4].EffectivePulls ||
+		ours[1].EffectivePulls == 0 {
+		t.Error(ours, theirs)
+	}
+	if err := b.Merge(snapshot[1:]); !errors.Is(err, ErrCorrupt) {
+		t.Error(err)
+	}
+	if _, err := b.AddArmAs(2); !errors.Is(err, ErrInvalidConfig) {
+		t.Error(err)
+	}
+	other := must[*Bandit](t)(New(NewConfig(3, .5)))
+	defer other.Close()
+	if err := other.Merge(snapshot); err == nil || !strings.Contains(err.Error(), "epsilon must be") {
+		t.Error(err)
+	}
+}

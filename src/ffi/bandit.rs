@@ -607,19 +607,49 @@ pub unsafe extern "C" fn dpb_select_among(
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_add_arm(bandit: *mut dpb_bandit, arm: *mut u32, error: *mut dpb_error) -> dpb_status {
+    // SAFETY: NULL or valid, by contract.
+    unsafe { added(bandit, arm, error, Bandit::add_arm) }
+}
+
+/// The arm with this id, by which all handles of a fleet call it (dpb_merge): a new one, unless there is one. The ids
+/// are the caller's, an ad's own number or a hash of its name: the arms of the configuration have their
+/// numbers, others are at least dpb_config.arms.
+///
+/// Else as dpb_add_arm, whose arms are joined with nobody's.
+/// Returns as dpb_add_arm; DPB_INVALID_CONFIG also for an id below dpb_config.arms and for that of a retired arm.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_add_arm_as(
+    bandit: *mut dpb_bandit,
+    id: u64,
+    arm: *mut u32,
+    error: *mut dpb_error,
+) -> dpb_status {
+    // SAFETY: NULL or valid, by contract.
+    unsafe { added(bandit, arm, error, |b| b.add_arm_as(id)) }
+}
+
+/// # Safety
+/// `arm` and `error` are NULL or valid.
+unsafe fn added(
+    bandit: *mut dpb_bandit,
+    arm: *mut u32,
+    error: *mut dpb_error,
+    add: impl FnOnce(&Bandit) -> Result<u32>,
+) -> dpb_status {
     if arm.is_null() {
-        // SAFETY: NULL or valid, by contract.
+        // SAFETY: as above.
         unsafe { explain(error, DPB_NULL, "arm is NULL") };
         return DPB_NULL;
     }
-    let add = |b: &dpb_bandit| {
-        let added = b.bandit.add_arm()?;
+    let write = |b: &dpb_bandit| {
+        let added = add(&b.bandit)?;
         // SAFETY: not NULL, so valid by contract.
         unsafe { arm.write(added) };
         Ok(())
     };
-    // SAFETY: NULL or valid, by contract.
-    unsafe { explained(bandit, error, add) }
+    // SAFETY: as above.
+    unsafe { explained(bandit, error, write) }
 }
 
 /// [`call`], and why it was refused.

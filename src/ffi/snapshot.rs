@@ -117,6 +117,52 @@ pub unsafe extern "C" fn dpb_restore_as(
     }
 }
 
+/// Learns from what another handle has released: from its dpb_snapshot, made here or on another machine. Each handle of
+/// a fleet merges the newest snapshots of all others every so often: in any order, again and again, and an older
+/// one changes nothing. Every reward is in one batch of one handle, so the guarantee is one for all handles together;
+/// only noised sums leave a handle. What crosses the wire may be read by anybody; who alters it can spoil what is
+/// learned, not what is promised to anybody.
+///
+/// A handle's batches of an arm are sized by the whole fleet's releases of it, divided by the handles at work. Each
+/// other handle takes some 200 bytes for each of its arms. A snapshot holds what its own handle has released, not what
+/// that has merged: after dpb_restore merge the others' again. Arms are joined by their ids (dpb_add_arm_as). Two
+/// handles that go on from one snapshot count as one.
+///
+/// These can: dpb_new_imed, dpb_new_klucb, dpb_new_med. snapshot: len bytes of any origin. error: NULL, or filled on
+/// failure. Takes time in proportion to the arms that have news, with the handle closed to other threads.
+/// Returns DPB_OK; DPB_NULL; DPB_CORRUPT; DPB_NEWER_VERSION; DPB_UNSUPPORTED (other policies; a snapshot of version
+/// 1, which does not say whose it is); DPB_INVALID_CONFIG (another policy, or a field that must not differ: all but
+/// node, pending_capacity, answer_window, clamp_rewards, horizon, beta, min_propensity and test_seed; or more than
+/// 1024 others); DPB_NO_MEMORY; DPB_POISONED. Unless DPB_OK, nothing has changed. Any thread.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_merge_with(
+    bandit: *mut dpb_bandit,
+    snapshot: *const u8,
+    len: usize,
+    error: *mut dpb_error,
+) -> dpb_status {
+    if snapshot.is_null() && len > 0 {
+        // SAFETY: NULL or valid, by contract.
+        unsafe { explain(error, DPB_NULL, "snapshot is NULL") };
+        return DPB_NULL;
+    }
+    // SAFETY: NULL or valid, by contract; not NULL where there are bytes.
+    unsafe {
+        explained(bandit, error, |b| {
+            b.bandit.merge(if len == 0 { &[] } else { std::slice::from_raw_parts(snapshot, len) })
+        })
+    }
+}
+
+/// dpb_merge_with, its error NULL.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_merge(bandit: *mut dpb_bandit, snapshot: *const u8, len: usize) -> dpb_status {
+    // SAFETY: passed on.
+    unsafe { dpb_merge_with(bandit, snapshot, len, std::ptr::null_mut()) }
+}
+
 /// # Safety
 /// `buf` is NULL or valid for `len` bytes, `out` and `error` NULL or valid.
 unsafe fn restored(

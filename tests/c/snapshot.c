@@ -50,7 +50,7 @@ int main(void) {
   STATUS(dpb_restore(NULL, 0, &other, NULL), DPB_CORRUPT);
   bytes[len / 2] ^= 1;
   STATUS(dpb_restore(bytes, len, &other, &error), DPB_CORRUPT);
-  bytes[3] = 2;
+  bytes[3] = 3;
   STATUS(dpb_restore(bytes, len, &other, &error), DPB_NEWER_VERSION);
   CHECK(other == NULL);
   dpb_free(next);

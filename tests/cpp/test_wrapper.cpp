@@ -171,6 +171,24 @@ static void arms_come_and_go() {
   CHECK(refusal([&] { (void)fixed.add_arm(); }).status() == DPB_UNSUPPORTED);
 }
 
+static void handles_learn_from_each_other() {
+  dpb::Bandit a(dpb::Config(3, 1.0)), b(dpb::Config(3, 1.0));
+  CHECK(a.add_arm() == 3 && a.add_arm_as(900) == 4 && b.add_arm_as(900) == 3 && b.add_arm_as(900) == 3);
+  for (int i = 0; i < 1000; i++) {
+    const dpb::Decision d = a.select();
+    a.update(d.ticket, d.arm == 1);
+  }
+  const auto snapshot = a.snapshot();
+  b.merge(snapshot);
+  CHECK(b.try_merge(snapshot.data(), snapshot.size()) == DPB_OK);
+  CHECK(b.arms()[1].effective_pulls == a.arms()[1].effective_pulls && b.arms()[1].effective_pulls > 0);
+  CHECK(b.arms()[3].effective_pulls == a.arms()[4].effective_pulls);
+  CHECK(refusal([&] { b.merge({1, 2, 3}); }).status() == DPB_CORRUPT);
+  CHECK(refusal([&] { (void)b.add_arm_as(2); }).status() == DPB_INVALID_CONFIG);
+  dpb::Bandit other(dpb::Config(3, 0.5));
+  CHECK(std::string(refusal([&] { other.merge(snapshot); }).what()).find("epsilon must be") != std::string::npos);
+}
+
 // An easy problem, deterministic by its seed, until the policy has decided.
 static void reading() {
   const std::uint8_t seed[32] = {7};
@@ -528,6 +546,7 @@ int main() {
   both_roads();
   batches();
   arms_come_and_go();
+  handles_learn_from_each_other();
   reading();
   memory();
   snapshots();

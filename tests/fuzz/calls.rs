@@ -198,6 +198,8 @@ struct Player {
     model: Option<Model>,
     config: dpb_config,
     seen: Seen,
+    /// Of other handles.
+    merged: Vec<Vec<u8>>,
     /// Of this life, of other handles, and made up.
     tickets: Vec<u64>,
 }
@@ -288,7 +290,7 @@ impl Player {
         });
         let played = report.decisions - report.cancelled - report.expired;
         assert!(report.pending == 0 && (!exact || arms.iter().map(|arm| arm.pulls).sum::<u64>() == played));
-        Player { handle, model, config, seen: Seen::of(handle), tickets: Vec::new() }
+        Player { handle, model, config, seen: Seen::of(handle), merged: Vec::new(), tickets: Vec::new() }
     }
 
     /// After a call that was refused, or done, with these refusals of duplicates, late, bad and unknown.
@@ -448,7 +450,8 @@ impl World<'_> {
             175..=184 => self.change_arms(&mut player),
             185..=194 => self.submit(&mut player),
             195..=204 => self.read(&mut player),
-            205..=209 => self.foreign(&mut player),
+            205..=209 if self.bytes.once_in(2) => self.foreign(&mut player),
+            205..=209 => self.merge(&mut player),
             210..=220 => self.live_on(&player),
             _ => return dpb_free(player.handle),
         }
@@ -611,8 +614,16 @@ impl World<'_> {
         let (count, mut error) = (player.seen.arms.len() as u32, no_error());
         if self.bytes.once_in(2) && count < 60 {
             let mut arm = u32::MAX;
-            let status = dpb_add_arm(player.handle, &raw mut arm, &raw mut error);
+            let id = self.bytes.pick(&[None, Some(0), Some(100), Some(u64::MAX)]);
+            let status = match id {
+                None => dpb_add_arm(player.handle, &raw mut arm, &raw mut error),
+                Some(id) => dpb_add_arm_as(player.handle, id, &raw mut arm, &raw mut error),
+            };
             one_of(status, &[DPB_OK, DPB_UNSUPPORTED, DPB_INVALID_CONFIG]);
+            if status == DPB_OK && arm < count {
+                assert!(id.is_some() && arm >= player.config.arms, "an id that is known is its arm's");
+                return player.after(false, [0; 4]);
+            }
             assert_eq!(arm, if status == DPB_OK { count } else { u32::MAX });
             if let Some(model) = &mut player.model
                 && status == DPB_OK
@@ -687,16 +698,40 @@ impl World<'_> {
         }
     }
 
+    /// Another's snapshot, as it is or as a stranger made it: what was counted stays, once and twice.
+    unsafe fn merge(&mut self, player: &mut Player) {
+        let Some(mut bytes) = self.bandits.first().and_then(|other| snapshot(other.handle)) else { return };
+        for _ in 0..self.bytes.below(3) {
+            let place = (usize::from(self.bytes.byte()) << 8 | usize::from(self.bytes.byte())) % bytes.len();
+            bytes[place] = self.bytes.byte();
+        }
+        let bytes = sealed(bytes);
+        for _ in 0..2 {
+            let mut error = no_error();
+            let status = dpb_merge_with(player.handle, bytes.as_ptr(), bytes.len(), &raw mut error);
+            one_of(status, &[DPB_OK, DPB_UNSUPPORTED, DPB_INVALID_CONFIG, DPB_CORRUPT, DPB_NEWER_VERSION]);
+            let news = status == DPB_OK && !player.merged.contains(&bytes);
+            if news {
+                player.merged.push(bytes.clone());
+            }
+            player.after(news, [0; 4]);
+        }
+    }
+
     /// Snapshot, restore, and again.
     unsafe fn live_on(&mut self, player: &Player) {
         let Some(bytes) = snapshot(player.handle) else { return };
-        if self.bytes.once_in(2) {
+        if self.bytes.once_in(2) || !player.merged.is_empty() {
             return self.altered(bytes, player.config);
         }
         let second = restore(&bytes).unwrap_or_else(|status| panic!("{status}"));
         if player.model.is_some() {
             restored_as_it_was(player, &bytes);
         }
+        // What it has in common with itself is no news; and nobody is changed by what he cannot read.
+        let status = dpb_merge(second, bytes.as_ptr(), bytes.len());
+        one_of(status, &[DPB_OK, DPB_UNSUPPORTED]);
+        one_of(dpb_merge(second, bytes.as_ptr(), bytes.len() - 1), &[DPB_CORRUPT]);
         let next = snapshot(second).unwrap();
         let third = restore(&next).unwrap_or_else(|status| panic!("{status}"));
         let last = snapshot(third).unwrap();
@@ -968,6 +1003,8 @@ impl World<'_> {
         is_null("arms_read", dpb_arms_read(null(), null_mut(), 0, &raw mut size));
         is_null("best_arm", dpb_best_arm(null(), &raw mut number));
         is_null("privacy", dpb_privacy(null(), 0.0, &raw mut real));
+        is_null("merge", dpb_merge(null_mut(), null(), 0));
+        is_null("add_arm_as", dpb_add_arm_as(null_mut(), 9, &raw mut number, null_mut()));
         is_null("snapshot", dpb_snapshot(null(), null_mut(), 0, &raw mut size));
         is_null("params", dpb_shuffle_params_read(null(), 1, &raw mut plan));
         is_null("submit", dpb_submit_shuffled(null_mut(), 1, 0, &1, 1));
@@ -993,6 +1030,8 @@ impl World<'_> {
             is_null("no arms", dpb_select_among(bandit, null(), 1, &raw mut decision));
             is_null("no tickets", dpb_update_many(bandit, null(), null(), 1, null_mut(), &raw mut size));
             is_null("no arm", dpb_add_arm(bandit, null_mut(), null_mut()));
+            is_null("no place for an arm", dpb_add_arm_as(bandit, 9, null_mut(), null_mut()));
+            is_null("nothing to merge", dpb_merge(bandit, null(), 5));
             is_null("no report", dpb_report_read(bandit, null_mut()));
             is_null("no diagnostics", dpb_diagnostics_read(bandit, null_mut()));
             is_null("no n", dpb_arms_read(bandit, null_mut(), 0, null_mut()));

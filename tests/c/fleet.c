@@ -1,0 +1,78 @@
+/* Handles that learn from each other. */
+#include "check.h"
+
+#include <stdlib.h>
+
+static unsigned char *snapshot(const dpb_bandit *bandit, size_t *len) {
+  unsigned char *bytes;
+  STATUS(dpb_snapshot(bandit, NULL, 0, len), DPB_BUFFER_TOO_SMALL);
+  bytes = (unsigned char *)malloc(*len);
+  CHECK(bytes != NULL);
+  STATUS(dpb_snapshot(bandit, bytes, *len, len), DPB_OK);
+  return bytes;
+}
+
+static double rewards(const dpb_bandit *bandit, unsigned arm) {
+  dpb_arm arms[6];
+  size_t n;
+  STATUS(dpb_arms_read(bandit, arms, 6, &n), DPB_OK);
+  CHECK(arm < n);
+  return arms[arm].effective_pulls;
+}
+
+int main(void) {
+  dpb_config config = seeded(3, 1);
+  dpb_bandit *a, *b, *se;
+  dpb_error error;
+  unsigned char *of_a, *of_b;
+  size_t len_a, len_b, t;
+  uint32_t arm;
+  STATUS(dpb_new(&config, &a, NULL), DPB_OK);
+  config.node = 7;
+  config.pending_capacity = 64;
+  STATUS(dpb_new(&config, &b, NULL), DPB_OK);
+  STATUS(dpb_add_arm_as(a, 2, &arm, &error), DPB_INVALID_CONFIG);
+  CHECK(strstr(error.message, "id must not be") != NULL);
+  STATUS(dpb_add_arm_as(NULL, 2, &arm, &error), DPB_NULL);
+  STATUS(dpb_add_arm_as(a, 900, NULL, &error), DPB_NULL);
+  STATUS(dpb_add_arm_as(a, 900, &arm, NULL), DPB_OK);
+  CHECK(arm == 3);
+  STATUS(dpb_add_arm(b, &arm, NULL), DPB_OK);
+  STATUS(dpb_add_arm_as(b, 900, &arm, NULL), DPB_OK);
+  CHECK(arm == 4);
+  STATUS(dpb_add_arm_as(b, 900, &arm, NULL), DPB_OK);
+  CHECK(arm == 4);
+  for (t = 0; t < 2000; t++) {
+    dpb_decision d;
+    STATUS(dpb_select(a, &d), DPB_OK);
+    STATUS(dpb_update(a, d.ticket, d.arm == 1 ? .9 : .3), DPB_OK);
+  }
+  of_a = snapshot(a, &len_a);
+  of_b = snapshot(b, &len_b);
+  STATUS(dpb_merge(NULL, of_a, len_a), DPB_NULL);
+  STATUS(dpb_merge_with(b, NULL, len_a, &error), DPB_NULL);
+  STATUS(dpb_merge(b, of_a, len_a - 1), DPB_CORRUPT);
+  STATUS(dpb_merge(b, NULL, 0), DPB_CORRUPT);
+  CHECK(rewards(b, 1) == 0);
+  for (t = 0; t < 3; t++) {
+    STATUS(dpb_merge(b, of_a, len_a), DPB_OK);
+    STATUS(dpb_merge_with(a, of_b, len_b, &error), DPB_OK);
+    STATUS(dpb_merge(a, of_a, len_a), DPB_OK); /* its own is no news */
+  }
+  CHECK(rewards(b, 1) == rewards(a, 1) && rewards(b, 1) > 100);
+  CHECK(rewards(b, 4) == rewards(a, 3) && rewards(b, 4) > 0 && rewards(b, 3) == 0);
+  config.epsilon = .25;
+  STATUS(dpb_new_se(&config, &se, NULL), DPB_OK);
+  STATUS(dpb_merge_with(se, of_a, len_a, &error), DPB_INVALID_CONFIG);
+  CHECK(strstr(error.message, "policy must be dp-imed") != NULL);
+  dpb_free(se);
+  STATUS(dpb_new(&config, &se, NULL), DPB_OK);
+  STATUS(dpb_merge_with(se, of_a, len_a, &error), DPB_INVALID_CONFIG);
+  CHECK(strstr(error.message, "epsilon must be") != NULL);
+  dpb_free(se);
+  dpb_free(a);
+  dpb_free(b);
+  free(of_a);
+  free(of_b);
+  return 0;
+}
