@@ -1042,7 +1042,8 @@ dpb_status dpb_restore_as(const char *name,
  * only noised sums leave a handle. What crosses the wire may be read by anybody; who alters it can spoil what is
  * learned, not what is promised to anybody.
  *
- * A handle's batches of an arm are sized by the whole fleet's releases of it, divided by the handles at work. Each
+ * A handle's batches of an arm are sized by the whole fleet's releases of it, divided by the handles at work (and at
+ * least four first batches, since every handle adds its own noise). Each
  * other handle takes some 200 bytes for each of its arms. A snapshot holds what its own handle has released, not what
  * that has merged: after dpb_restore merge the others' again. Arms are joined by their ids (dpb_add_arm_as). Two
  * handles that go on from one snapshot count as one.

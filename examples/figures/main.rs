@@ -12,6 +12,7 @@ pub mod drift;
 pub mod environment;
 pub mod fast;
 pub mod field;
+pub mod fleet;
 pub mod plot;
 pub mod runner;
 pub mod ss19;
@@ -67,6 +68,7 @@ pub const EXPERIMENTS: &[(&str, &str, Experiment)] = &[
     ("field", "ours: every policy on three instances, by epsilon, by delay, by time", field::run),
     ("drift", "ours: worlds that change, with and without a memory", drift::run),
     ("tails", "ours: what it costs to lose the best arm less often", tails::run),
+    ("fleet", "ours: one bandit over many handles that merge what they released", fleet::run),
     ("trace", "ours: 550 days of real page views, in their order", trace::run),
 ];
 

@@ -174,11 +174,11 @@ impl Room {
         if arm.is_empty() {
             return self.first;
         }
-        // The others at work release as much.
-        let rewards = rewards / f64::from(self.handles);
-        let least = if self.memory.is_finite() || self.handles > 1 { self.first } else { 1 };
+        // Each handle at work takes its part, but no less than four first batches: every part has its own noise.
+        let part = (rewards / f64::from(self.handles)).max(rewards.min(4.0 * self.first as f64));
+        let least = if self.memory.is_finite() { self.first } else { 1 };
         let most = self.memory.largest_batch().ceil() as u64;
-        (rewards.ceil() as u64).min(most).max(least).min(Batch::MAX_QUOTA)
+        (part.ceil() as u64).min(most).max(least).min(Batch::MAX_QUOTA)
     }
 
     /// A batch of as many rewards as count already.
