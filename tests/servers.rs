@@ -2,10 +2,13 @@
 //! visitors and its operator, and that it withstands the world.
 #![cfg(target_os = "linux")] // signals, /proc
 
+#[path = "support/browser.rs"]
+mod browser;
 #[path = "support/http.rs"]
 mod http;
 mod support;
 
+use browser::Browser;
 use dpb::{Bandit, Counts, Seed};
 use http::{PATIENCE, Server, connect, send, wait};
 use serde_json::{Value, json};
@@ -48,11 +51,9 @@ static CPP: LazyLock<Option<Program>> = LazyLock::new(|| {
 });
 
 static GO: LazyLock<Option<Program>> = LazyLock::new(|| {
-    const DIRECTORY: &str = "examples/go/adserver";
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("go_adserver");
-    run(&mut go(DIRECTORY, &["vet", "./..."])?);
     let _ = fs::remove_file(&path); // Go does not notice that the library has changed
-    run(&mut go(DIRECTORY, &["build", "-o", path.to_str().unwrap()])?);
+    run(&mut go("examples/go", &["build", "-o", path.to_str().unwrap(), "./adserver"])?);
     Some(Program { path, arguments: &[] })
 });
 
@@ -135,6 +136,11 @@ promises! {
 promises! {
     #[ignore = "a minute or two"]
     killed_200_times_it_counts_no_click_twice
+}
+
+promises! {
+    #[ignore = "needs a browser"]
+    its_page_shows_what_is_learned
 }
 
 /// No more than 10 lines of JSON, so no parser.
@@ -717,6 +723,94 @@ fn killed(program: &Program, series: u64, kills: u64) {
     }
     println!("{released} rewards released, {lost} in open batches lost");
     assert!(released as u64 > 500 * series);
+}
+
+/// To a person with a browser: before anybody came, after 3000 simulated visitors, and as a visitor.
+fn its_page_shows_what_is_learned(program: &Program) {
+    let Some(browser) = Browser::start() else { return };
+    let server = program.start();
+    browser.open(&format!("http://{}/", server.host()));
+    browser.wait("document.querySelectorAll('#arms tr').length === 10");
+    // Of each ad: name, released rate, interval, how often shown, and its bar's and track's length in pixels.
+    const ROWS: &str = "return [...document.querySelectorAll('#arms tr')].map(row => {
+        const [ad, , rate, interval, shown] = [...row.cells].map(cell => cell.textContent);
+        const length = name => row.querySelector(name)?.getBoundingClientRect().width ?? null;
+        return [ad, rate, interval, shown, length('.bar'), length('.track')];
+    })";
+    for row in browser.run(ROWS).as_array().unwrap() {
+        assert_eq!(
+            (&row[1], &row[2], &row[3], &row[4]),
+            (&json!("nothing yet"), &json!(""), &json!("0"), &json!(null))
+        );
+    }
+
+    // Each click of the button is a thousand visitors more, also while they come.
+    (0..3).for_each(|_| browser.click("#thousand"));
+    browser.wait("document.getElementById('playing').textContent === '3,000 have come.'");
+    let report: Value = serde_json::from_str(&server.get("/report").1).unwrap();
+    assert_eq!((&report["decisions"], &report["pending"]), (&json!(3000), &json!(WINDOW)));
+    let text = |id: &str| {
+        let text = browser.run(&format!("return document.getElementById('{id}').firstChild.textContent"));
+        text.as_str().unwrap().to_owned()
+    };
+    assert_eq!(["decisions", "pending", "policy"].map(text), ["3,000", "1,000", report["policy"].as_str().unwrap()]);
+    assert_eq!(text("loss"), format!("ε = {}", report["epsilon_spent"].as_f64().unwrap()));
+    let clicks: u32 = text("clicks").parse().unwrap();
+    assert!((1..1000).contains(&clicks), "{clicks} clicks"); // 60 at least are expected, 300 at most
+
+    // The numbers are those of the report, and the bars are as long as they say.
+    let rows = browser.run(ROWS);
+    let rows = rows.as_array().unwrap();
+    let number = |value: &Value| value.as_f64().unwrap();
+    let mut bars = Vec::new();
+    for (row, arm) in rows.iter().zip(report["arms"].as_array().unwrap()) {
+        assert_eq!((&row[0], row[3].as_str().unwrap().replace(",", "")), (&arm["creative"], arm["pulls"].to_string()));
+        let Some(mean) = arm["mean"].as_f64() else {
+            assert_eq!((&row[1], &row[4]), (&json!("nothing yet"), &json!(null)));
+            continue;
+        };
+        let (rate, interval) = (format!("{:.2} %", 100.0 * mean), format!("± {:.2} %", 100.0 * number(&arm["width"])));
+        assert_eq!((&row[1], &row[2]), (&json!(rate), &json!(interval)), "{arm}");
+        let (bar, track) = (number(&row[4]), number(&row[5]));
+        if mean <= 0.0 {
+            assert_eq!(bar, 0.0, "{row} {arm}");
+        } else if bar < track - 1.0 {
+            bars.push((mean, bar)); // not cut off
+        }
+    }
+    let (mean, longest) = bars.iter().copied().fold((0.0, 0.0), |a, b| if b.1 > a.1 { b } else { a });
+    assert!(bars.len() >= 5 && longest > 50.0, "{rows:?}");
+    assert!(bars.iter().all(|bar| (bar.1 - bar.0 / mean * longest).abs() < 1.0), "{bars:?}");
+
+    // Both pictures are drawn.
+    let bands =
+        browser.run("return [...document.querySelectorAll('#shares polygon')].map(band => band.getBBox().width)");
+    assert!(bands.as_array().unwrap().iter().filter(|width| number(width) > 200.0).count() == 10, "{bands}");
+    let points = browser.run("return document.querySelector('#won polyline').points.length");
+    assert!(number(&points) >= 5.0, "{points}");
+
+    // A person is one more visitor, and may click once.
+    browser.click("#more");
+    browser.wait("document.getElementById('ad').checkVisibility()");
+    browser.click("#click");
+    browser.wait("document.getElementById('click').textContent === 'Thank you'");
+    browser.wait("document.getElementById('decisions').firstChild.textContent === '3,001'");
+
+    // They come until it is enough, and another taste takes effect.
+    let truth = || browser.run("return document.querySelector('#arms .truth').getBoundingClientRect().left");
+    let before = number(&truth());
+    browser.click("#reverse");
+    assert!(number(&truth()) > before + 50.0);
+    browser.click("#nonstop");
+    browser.wait("past.at(-1).decisions > 6000");
+    browser.click("#nonstop");
+    browser.wait("document.getElementById('playing').textContent.endsWith(' have come.')");
+    let report: Value = serde_json::from_str(&server.get("/report").1).unwrap();
+    assert_eq!(text("decisions").replace(',', ""), report["decisions"].to_string());
+    assert_eq!(browser.errors(), [] as [Value; 0]);
+    let picture = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("page.png");
+    fs::write(picture, browser.screenshot()).unwrap();
+    assert_eq!(server.interrupt().0.code(), Some(0));
 }
 
 fn click_url(server: &Server) -> String {
