@@ -37,7 +37,7 @@ impl Browser {
         };
         let agent = ureq::Agent::config_builder().timeout_global(Some(PATIENCE)).http_status_as_error(false);
         let mut browser = Browser { driver, _said: said, agent: agent.build().new_agent(), session: String::new() };
-        let options = json!({ "args": ["--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1100,1500"] });
+        let options = json!({ "args": ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1100,1500"] });
         let wanted = json!({ "goog:chromeOptions": options, "goog:loggingPrefs": { "browser": "ALL" } });
         let url = format!("http://127.0.0.1:{port}/session");
         let session = browser.ask(&url, &json!({ "capabilities": { "alwaysMatch": wanted } }));
