@@ -6,7 +6,7 @@
 //   ./ad_server --port 8080
 //
 // GET /ad picks a creative, GET /click/<ticket> reports the click, GET /report shows what is
-// released and nothing else, / is a small page. A real server would also check who asks.
+// released and nothing else, / is a live page. A real server would also check who asks.
 //
 // What became of a click is for the operator alone: whoever reports one, in time, twice, late or
 // made up, gets the same empty answer. With --operator-port the operator, and nobody from another
