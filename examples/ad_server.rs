@@ -329,7 +329,7 @@ fn answer(shop: &Shop, routes: Routes, request: &Request<Incoming>) -> Page {
 
 fn visitors(shop: &Shop, path: &str) -> Page {
     match path {
-        "/" => page("text/html; charset=utf-8", LIVE_PAGE.to_owned()),
+        "/" => page("text/html; charset=utf-8", PAGE.to_owned()),
         "/ad" => show(&shop.bandit).unwrap_or_else(|error| internal(&error)),
         "/report" => report(shop).unwrap_or_else(|error| internal(&error)),
         _ => match path.strip_prefix("/click/") {
@@ -436,74 +436,8 @@ fn page(content_type: &'static str, body: String) -> Page {
     page
 }
 
-const LIVE_PAGE: &str = r#"<!doctype html>
-<html lang="en"><meta charset="utf-8"><title>Private ads</title>
-<style>body{font:16px sans-serif;max-width:46rem;margin:2rem auto}td,th{padding:.2rem .8rem;text-align:right}
-td:first-child,th:first-child{text-align:left}canvas{width:100%;border:1px solid #ccc}
-.out{color:#999}.best{font-weight:bold}</style>
-<h1>Private ads</h1>
-<p><button id="more">Show me an ad</button> <a id="ad" hidden></a></p>
-<p id="state"></p>
-<canvas id="past" width="720" height="120"></canvas>
-<p>Which ads were shown, from left to right since this page was opened.</p>
-<table><thead><tr><th>creative<th>shown<th>still counted<th>released click rate<th>&plusmn;</tr></thead>
-<tbody id="arms"></tbody></table>
-<p>Everything on this page is released: it may be published, and tells almost nothing about any one click.</p>
-<script>
-const by = id => document.getElementById(id), percent = x => x === null ? "–" : (100 * x).toFixed(2) + " %";
-const colour = (i, n) => `hsl(${360 * i / n} 70% 60%)`;
-let past = [];
-by("more").onclick = async () => {
-  const ad = await (await fetch("/ad")).json();
-  by("ad").textContent = ad.creative; by("ad").href = ad.click_url; by("ad").hidden = false;
-};
-by("ad").onclick = async event => {
-  event.preventDefault();
-  await fetch(by("ad").href);
-  by("ad").textContent = "thank you";
-};
-function draw() {
-  const canvas = by("past"), pen = canvas.getContext("2d"), {width, height} = canvas;
-  const first = past[0], last = past[past.length - 1], sum = shown => shown.reduce((a, b) => a + b, 0);
-  const x = shown => width * (sum(shown) - sum(first)) / (sum(last) - sum(first));
-  pen.clearRect(0, 0, width, height);
-  for (let t = 1; t < past.length; t++) {
-    const now = past[t].map((n, i) => n - past[t - 1][i]);
-    let y = 0;
-    now.forEach((n, i) => {
-      pen.fillStyle = colour(i, now.length);
-      const part = height * n / sum(now);
-      pen.fillRect(x(past[t - 1]), y, x(past[t]) - x(past[t - 1]) + 1, part);
-      y += part;
-    });
-  }
-}
-async function refresh() {
-  try {
-    const r = await (await fetch("/report")).json();
-    by("state").textContent = `${r.policy}: ${r.decisions} ads shown, ` +
-      (r.memory ? `forgets after ${r.memory}, changes noticed: ${r.changes_detected}` : "never forgets") +
-      ", privacy loss of one click so far: " + (r.epsilon_spent === null ? "without bound" : r.epsilon_spent);
-    const best = Math.max(...r.arms.map(a => a.mean ?? -1));
-    by("arms").replaceChildren(...r.arms.map((a, i) => {
-      const row = document.createElement("tr");
-      row.className = !a.active ? "out" : a.mean === best ? "best" : "";
-      for (const text of [a.creative, a.pulls, Math.round(a.effective_pulls), percent(a.mean), percent(a.width)])
-        row.insertCell().textContent = text;
-      row.cells[0].style.borderLeft = "1rem solid " + colour(i, r.arms.length);
-      return row;
-    }));
-    const shown = r.arms.map(a => a.pulls), last = past[past.length - 1];
-    if (last && shown.some((n, i) => n < last[i])) past = []; // another server
-    if (!past.length || shown.some((n, i) => n > last[i])) past.push(shown);
-    if (past.length > 720) past = past.filter((_, i) => i % 2 === 0);
-    draw();
-  } catch { by("state").textContent = "the server does not answer"; }
-  setTimeout(refresh, 500);
-}
-refresh();
-</script></html>
-"#;
+/// The page of all three servers. It is where Go can embed it: nowhere above its source.
+const PAGE: &str = include_str!("go/adserver/page.html");
 
 // The day: browsers that visit the server, and what comes of it.
 

@@ -27,6 +27,26 @@ fn the_module_passes_its_tests() {
     }
 }
 
+const EXAMPLES: &str = "examples/go";
+
+#[test]
+fn the_examples_pass_their_tests() {
+    let Some(mut vet) = go(EXAMPLES, &["vet", "./..."]) else { return };
+    run(&mut vet);
+    if let Some(mut test) = go(EXAMPLES, &["test", "-count=1", "-timeout=2m", "./..."]) {
+        run(&mut test);
+    }
+}
+
+/// Again and again, with many hands at once.
+#[test]
+#[ignore = "half a minute, to compile net/http for it"]
+fn the_examples_pass_their_tests_under_the_race_detector() {
+    if let Some(mut test) = go(EXAMPLES, &["test", "-race", "-count=5", "-timeout=5m", "./..."]) {
+        run(test.env("GODEBUG", "cgocheck=1"));
+    }
+}
+
 /// From another module, with what `go mod vendor` takes and nothing else: the header is in it.
 #[test]
 fn a_vendored_copy_builds() {

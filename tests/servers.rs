@@ -2,12 +2,15 @@
 //! visitors and its operator, and that it withstands the world.
 #![cfg(target_os = "linux")] // signals, /proc
 
+#[path = "support/browser.rs"]
+mod browser;
 #[path = "support/http.rs"]
 mod http;
 mod support;
 
+use browser::Browser;
 use dpb::{Bandit, Counts, Seed};
-use http::{PATIENCE, Server, connect, send, wait};
+use http::{PATIENCE, Server, allow_many_files, connect, send, wait};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
@@ -48,11 +51,9 @@ static CPP: LazyLock<Option<Program>> = LazyLock::new(|| {
 });
 
 static GO: LazyLock<Option<Program>> = LazyLock::new(|| {
-    const DIRECTORY: &str = "examples/go/adserver";
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("go_adserver");
-    run(&mut go(DIRECTORY, &["vet", "./..."])?);
     let _ = fs::remove_file(&path); // Go does not notice that the library has changed
-    run(&mut go(DIRECTORY, &["build", "-o", path.to_str().unwrap()])?);
+    run(&mut go("examples/go", &["build", "-o", path.to_str().unwrap(), "./adserver"])?);
     Some(Program { path, arguments: &[] })
 });
 
@@ -125,6 +126,7 @@ promises! {
     it_serves_the_policy_that_it_is_told
     it_has_the_memory_that_it_is_told_and_that_its_policy_can_have
     it_follows_a_change_unless_it_never_forgets
+    a_thousand_at_once_are_all_served
     a_port_in_use_ends_it_and_none_is_taken_for_another
     both_signals_end_it_cleanly_under_load
     too_many_open_files_pass
@@ -135,6 +137,11 @@ promises! {
 promises! {
     #[ignore = "a minute or two"]
     killed_200_times_it_counts_no_click_twice
+}
+
+promises! {
+    #[ignore = "needs a browser"]
+    its_page_shows_what_is_learned
 }
 
 /// No more than 10 lines of JSON, so no parser.
@@ -307,18 +314,6 @@ fn is_open(connection: &TcpStream) -> bool {
     peeked.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
 }
 
-/// As many as the system lets us have, for us and for the servers that we start.
-fn allow_many_files() {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: plain system calls on a struct of our own.
-    unsafe {
-        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit), 0);
-        limit.rlim_cur = limit.rlim_max;
-        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &limit), 0);
-    }
-    assert!(limit.rlim_max >= 16_384, "ulimit -Hn {}: too few for this test", limit.rlim_max);
-}
-
 /// A declared length is not believed, and what is sent is not kept.
 fn bodies_of_any_length_are_refused_unread(program: &Program) {
     let server = program.start();
@@ -437,10 +432,33 @@ fn it_follows_a_change_unless_it_never_forgets(program: &Program) {
     }
 }
 
-/// Each answer is whole, or none, and the end does not wait for visitors who keep still.
+/// A thousand visitors are there at once, each asks as soon as it has its answer, and all get what they asked for.
+fn a_thousand_at_once_are_all_served(program: &Program) {
+    const ROUNDS: usize = 3;
+    allow_many_files();
+    let server = program.start();
+    let mut crowd: Vec<_> = (0..1000).map(|_| server.connect()).collect();
+    let mut tickets = BTreeSet::new();
+    for _ in 0..ROUNDS {
+        for connection in &mut crowd {
+            connection.write_all(b"GET /ad HTTP/1.1\r\nHost: crowd\r\n\r\n").unwrap();
+        }
+        for connection in &mut crowd {
+            let (status, ad) = answer(&mut BufReader::new(connection)).expect("not sent away");
+            assert_eq!(status, 200, "{ad}");
+            tickets.insert(text_field(&ad, "click_url").to_owned());
+        }
+    }
+    assert_eq!(tickets.len(), ROUNDS * crowd.len());
+    assert_eq!(number_field(&server.get("/report").1, "decisions"), Some(tickets.len() as f64));
+}
+
+/// Each answer is whole, or none, what was answered is in the snapshot, and the end does not wait for visitors
+/// who keep still.
 fn both_signals_end_it_cleanly_under_load(program: &Program) {
     for signal in [libc::SIGINT, libc::SIGTERM] {
-        let server = program.start();
+        let file = place("load");
+        let server = Server::start(program.command().args(["--port", "0", "--snapshot", file.to_str().unwrap()]));
         let host = server.host().to_owned();
         let _still: Vec<_> = (0..100)
             .map(|i| {
@@ -460,7 +478,9 @@ fn both_signals_end_it_cleanly_under_load(program: &Program) {
             let (status, said) = server.end(signal);
             assert_eq!((status.code(), said.as_str()), (Some(0), "stopped\n"), "signal {signal}");
         });
-        assert!(answers.into_inner() >= 2000);
+        let answers = answers.into_inner() as u64;
+        let kept = Known::of(&file).expect("a snapshot").decisions;
+        assert!(answers >= 2000 && kept >= answers, "{kept} decisions are kept, {answers} were answered");
     }
 }
 
@@ -477,6 +497,11 @@ fn visit(host: &str, answers: &AtomicUsize) {
 fn ask(connection: &mut BufReader<TcpStream>, path: &str) -> Option<(u16, String)> {
     let request = format!("GET {path} HTTP/1.1\r\nHost: load\r\n\r\n"); // in one piece, or it waits for acknowledgement
     connection.get_mut().write_all(request.as_bytes()).ok()?;
+    answer(connection)
+}
+
+/// The next answer on this connection.
+fn answer(connection: &mut impl BufRead) -> Option<(u16, String)> {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
         if connection.read_line(&mut head).unwrap_or(0) == 0 {
@@ -652,16 +677,17 @@ fn killed(program: &Program, series: u64, kills: u64) {
                 assert_eq!((server.get("/report"), unknown()), (before.0, before.1 + 1.0));
             }
 
-            // A life: so many decisions at least, and some time.
-            let least = if random.below(8) == 0 { 0 } else { 1000 + random.below(4000) as usize };
+            // A life: so many decisions at least that are saved, however slow the disk is, and some time.
+            let least = if random.below(8) == 0 { 0 } else { 1000 + random.below(4000) };
             let pause = Duration::from_micros(random.below(3000));
-            let (made, mut connection) = (AtomicUsize::new(0), BufReader::new(server.connect()));
+            let mut connection = BufReader::new(server.connect());
             let mut life: Vec<(usize, bool)> = Vec::new();
             let mut latest = known.as_ref().map_or(0, |known| known.decisions);
+            let goal = latest + least;
             std::thread::scope(|scope| {
                 scope.spawn(|| {
                     let end = Instant::now() + PATIENCE;
-                    while made.load(Ordering::Relaxed) < least && Instant::now() < end {
+                    while Known::of(&file).map_or(0, |now| now.decisions) < goal && Instant::now() < end {
                         std::thread::sleep(Duration::from_millis(1));
                     }
                     std::thread::sleep(pause);
@@ -676,7 +702,6 @@ fn killed(program: &Program, series: u64, kills: u64) {
                         break;
                     }
                     old_ticket = Some(text_field(&ad, "click_url").to_owned());
-                    made.fetch_add(1, Ordering::Relaxed);
                     if random.below(100) == 0 {
                         let now = Known::of(&file).map_or(0, |now| now.decisions);
                         assert!(now >= latest, "{now} decisions after {latest}");
@@ -717,6 +742,99 @@ fn killed(program: &Program, series: u64, kills: u64) {
     }
     println!("{released} rewards released, {lost} in open batches lost");
     assert!(released as u64 > 500 * series);
+}
+
+/// To a person with a browser: before anybody came, after 3000 simulated visitors, and as a visitor.
+fn its_page_shows_what_is_learned(program: &Program) {
+    let Some(browser) = Browser::start() else { return };
+    let server = program.start();
+    browser.open(&format!("http://{}/", server.host()));
+    browser.wait("document.querySelectorAll('#arms tr').length === 10");
+    // Of each ad: name, released rate, interval, how often shown, and its bar's and track's length in pixels.
+    const ROWS: &str = "return [...document.querySelectorAll('#arms tr')].map(row => {
+        const [ad, , rate, interval, shown] = [...row.cells].map(cell => cell.textContent);
+        const length = name => row.querySelector(name)?.getBoundingClientRect().width ?? null;
+        return [ad, rate, interval, shown, length('.bar'), length('.track')];
+    })";
+    for row in browser.run(ROWS).as_array().unwrap() {
+        assert_eq!(
+            (&row[1], &row[2], &row[3], &row[4]),
+            (&json!("nothing yet"), &json!(""), &json!("0"), &json!(null))
+        );
+    }
+
+    // Each click of the button is a thousand visitors more, also while they come.
+    (0..3).for_each(|_| browser.click("#thousand"));
+    browser.wait("document.getElementById('playing').textContent === '3,000 have come.'");
+    let report: Value = serde_json::from_str(&server.get("/report").1).unwrap();
+    assert_eq!((&report["decisions"], &report["pending"]), (&json!(3000), &json!(WINDOW)));
+    let text = |id: &str| {
+        let text = browser.run(&format!("return document.getElementById('{id}').firstChild.textContent"));
+        text.as_str().unwrap().to_owned()
+    };
+    assert_eq!(["decisions", "pending", "policy"].map(text), ["3,000", "1,000", report["policy"].as_str().unwrap()]);
+    assert_eq!(text("loss"), format!("ε = {}", report["epsilon_spent"].as_f64().unwrap()));
+    let clicks: u32 = text("clicks").parse().unwrap();
+    assert!((1..1000).contains(&clicks), "{clicks} clicks"); // 60 at least are expected, 300 at most
+
+    // The numbers are those of the report, and the bars are as long as they say.
+    let rows = browser.run(ROWS);
+    let rows = rows.as_array().unwrap();
+    let number = |value: &Value| value.as_f64().unwrap();
+    let mut bars = Vec::new();
+    for (row, arm) in rows.iter().zip(report["arms"].as_array().unwrap()) {
+        assert_eq!((&row[0], row[3].as_str().unwrap().replace(",", "")), (&arm["creative"], arm["pulls"].to_string()));
+        let Some(mean) = arm["mean"].as_f64() else {
+            assert_eq!((&row[1], &row[4]), (&json!("nothing yet"), &json!(null)));
+            continue;
+        };
+        for (text, sign, value) in [(&row[1], "", mean), (&row[2], "± ", number(&arm["width"]))] {
+            let percent = text.as_str().unwrap().strip_prefix(sign).and_then(|text| text.strip_suffix(" %"));
+            let percent: f64 = percent.and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("{text}"));
+            // To two digits; half a digit goes either way.
+            assert!((percent - 100.0 * value).abs() < 0.005 + 1e-9, "{text} {arm}");
+        }
+        let (bar, track) = (number(&row[4]), number(&row[5]));
+        if mean <= 0.0 {
+            assert_eq!(bar, 0.0, "{row} {arm}");
+        } else if bar < track - 1.0 {
+            bars.push((mean, bar)); // not cut off
+        }
+    }
+    let (mean, longest) = bars.iter().copied().fold((0.0, 0.0), |a, b| if b.1 > a.1 { b } else { a });
+    assert!(bars.len() >= 5 && longest > 50.0, "{rows:?}");
+    assert!(bars.iter().all(|bar| (bar.1 - bar.0 / mean * longest).abs() < 1.0), "{bars:?}");
+
+    // Both pictures are drawn.
+    let bands =
+        browser.run("return [...document.querySelectorAll('#shares polygon')].map(band => band.getBBox().width)");
+    assert!(bands.as_array().unwrap().iter().filter(|width| number(width) > 200.0).count() == 10, "{bands}");
+    let points = browser.run("return document.querySelector('#won polyline').points.length");
+    assert!(number(&points) >= 5.0, "{points}");
+
+    // A person is one more visitor, and may click once.
+    browser.click("#more");
+    browser.wait("document.getElementById('ad').checkVisibility()");
+    browser.click("#click");
+    browser.wait("document.getElementById('click').textContent === 'Thank you'");
+    browser.wait("document.getElementById('decisions').firstChild.textContent === '3,001'");
+
+    // They come until it is enough, and another taste takes effect.
+    let truth = || browser.run("return document.querySelector('#arms .truth').getBoundingClientRect().left");
+    let before = number(&truth());
+    browser.click("#reverse");
+    assert!(number(&truth()) > before + 50.0);
+    browser.click("#nonstop");
+    browser.wait("past.at(-1).decisions > 6000");
+    browser.click("#nonstop");
+    browser.wait("document.getElementById('playing').textContent.endsWith(' have come.')");
+    let report: Value = serde_json::from_str(&server.get("/report").1).unwrap();
+    assert_eq!(text("decisions").replace(',', ""), report["decisions"].to_string());
+    assert_eq!(browser.errors(), [] as [Value; 0]);
+    let picture = program.path.with_extension("png").file_name().unwrap().to_owned();
+    let picture = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(picture);
+    fs::write(picture, browser.screenshot()).unwrap();
+    assert_eq!(server.interrupt().0.code(), Some(0));
 }
 
 fn click_url(server: &Server) -> String {

@@ -6,7 +6,7 @@
 //   ./ad_server --port 8080
 //
 // GET /ad picks a creative, GET /click/<ticket> reports the click, GET /report shows what is
-// released and nothing else, / is a small page. A real server would also check who asks.
+// released and nothing else, / is a live page. A real server would also check who asks.
 //
 // What became of a click is for the operator alone: whoever reports one, in time, twice, late or
 // made up, gets the same empty answer. With --operator-port the operator, and nobody from another
@@ -66,24 +66,13 @@ static constexpr int MAX_CONNECTIONS = 2000;
 // Bytes of a request. None has a body.
 static constexpr std::size_t MAX_REQUEST = 16 << 10;
 
-static const char *const PAGE = R"html(<!doctype html>
-<html lang="en"><meta charset="utf-8"><title>Private ads</title>
-<h1>Private ads</h1>
-<p><button onclick="more()">Show me an ad</button> <a id="ad"></a></p>
-<pre id="report"></pre>
-<script>
-const by = id => document.getElementById(id);
-async function more() {
-  const ad = await (await fetch("/ad")).json();
-  by("ad").textContent = ad.creative; by("ad").href = ad.click_url;
-}
-async function refresh() {
-  by("report").textContent = JSON.stringify(await (await fetch("/report")).json(), null, 2);
-  setTimeout(refresh, 1000);
-}
-refresh();
-</script></html>
-)html";
+// The page of all three servers, seen from where the compiler is started. It is where Go can embed it: nowhere
+// above its source.
+asm(R"(.pushsection .rodata
+page: .incbin "examples/go/adserver/page.html"
+page_end: .popsection)");
+extern const char PAGE[] asm("page");
+extern const char PAGE_END[] asm("page_end");
 
 // The pages.
 
@@ -167,7 +156,7 @@ static Page metrics(std::string text) {
 static Page visitors(Shop &shop, std::string_view path) {
   constexpr std::string_view CLICK = "/click/";
   if (path == "/") {
-    return page(http::status::ok, "text/html; charset=utf-8", PAGE);
+    return page(http::status::ok, "text/html; charset=utf-8", std::string(PAGE, PAGE_END));
   }
   if (path == "/ad") {
     return show(shop.bandit);

@@ -47,6 +47,14 @@ impl Server {
         line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or_else(|| panic!("{field}"))
     }
 
+    /// What it has had of the processors, by its own and by the system's code.
+    pub fn processor_time(&self) -> Duration {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process.id())).unwrap();
+        let fields = stat.rsplit_once(')').unwrap().1.split_whitespace().skip(11);
+        let ticks: u64 = fields.take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum();
+        Duration::from_millis(10 * ticks) // Linux tells hundredths of a second, whatever its clock
+    }
+
     /// How many files and connections it has open.
     pub fn files(&self) -> usize {
         std::fs::read_dir(format!("/proc/{}/fd", self.process.id())).unwrap().count()
@@ -106,6 +114,18 @@ pub fn wait(process: &mut Child) -> ExitStatus {
     let _ = process.kill();
     let _ = process.wait();
     panic!("the process does not end");
+}
+
+/// As many as the system lets us have, for us and for the servers that we start.
+pub fn allow_many_files() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: plain system calls on a struct of our own.
+    unsafe {
+        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit), 0);
+        limit.rlim_cur = limit.rlim_max;
+        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &limit), 0);
+    }
+    assert!(limit.rlim_max >= 16_384, "ulimit -Hn {}: too few", limit.rlim_max);
 }
 
 /// A connection that does not wait for ever.

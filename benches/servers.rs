@@ -1,0 +1,130 @@
+//! The three ad servers of examples/ under the same load: `cargo bench -p dpb-benches --bench servers`.
+//!
+//! One thread plays visitors: each has a connection, asks for an ad, clicks one in ten, and asks again as soon as
+//! it is answered. It shares the machine with the server, so requests a second are those of both together; what
+//! is the server's alone is the processor's time that it takes, and its memory. The best of six turns is told.
+//!
+//! Arguments are names of the servers wanted; all without any. `--test` only tries whether each stands it.
+
+#[path = "../tests/support/http.rs"]
+mod http;
+#[path = "../tests/support/mod.rs"]
+mod support;
+
+use http::{Server, allow_many_files};
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+use support::{Link, build, example, go, have, root, run};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+
+const VISITORS: [usize; 2] = [64, 1000];
+
+fn main() {
+    allow_many_files();
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let trial = arguments.iter().any(|argument| argument == "--test");
+    let names: Vec<_> = arguments.iter().filter(|argument| !argument.starts_with('-')).collect();
+    let servers: [(&str, Build); 3] = [("Rust", rust), ("C++", cpp), ("Go", go_server)];
+    let wanted = servers.into_iter().filter(|(name, _)| names.is_empty() || names.iter().any(|wanted| wanted == name));
+    let mut programs: Vec<_> = wanted.filter_map(|(name, program)| Some((name, program()?))).collect();
+    println!("{} processors, which server and visitors share\n", std::thread::available_parallelism().unwrap());
+    println!("| server | visitors | requests/s | median, ms | p99, ms | processor, µs a request | memory, MB |");
+    println!("|---|--:|--:|--:|--:|--:|--:|");
+    for visitors in VISITORS {
+        for (name, command) in &mut programs {
+            let server = Server::start(command);
+            let (turns, seconds) = if trial { (1, 0.2) } else { (6, 2.0) };
+            let turn = || {
+                let busy = server.processor_time();
+                let mut times = load(server.host(), visitors, seconds);
+                times.sort_unstable();
+                (times, server.processor_time() - busy)
+            };
+            // The first is to get warm; of the others the best: the machine may have other things to do.
+            turn();
+            let (times, busy) = (0..turns).map(|_| turn()).max_by_key(|(times, _)| times.len()).expect("a turn");
+            let (count, memory) = (times.len() as f64, server.status("VmHWM") as f64 / 1024.0);
+            let at = |part: f64| times[(part * count) as usize].as_secs_f64() * 1e3;
+            println!(
+                "| {name} | {visitors} | {:.0} | {:.1} | {:.1} | {:.1} | {memory:.0} |",
+                count / seconds,
+                at(0.5),
+                at(0.99),
+                busy.as_secs_f64() * 1e6 / count
+            );
+            assert_eq!(server.interrupt().0.code(), Some(0));
+        }
+    }
+}
+
+// Each built as its own documentation says; None where there is no compiler for it.
+type Build = fn() -> Option<Command>;
+
+fn rust() -> Option<Command> {
+    run(Command::new(env!("CARGO")).args(["build", "--release", "--example", "ad_server"]).current_dir(root()));
+    let mut command = Command::new(example("ad_server"));
+    command.arg("--serve");
+    Some(command)
+}
+
+fn cpp() -> Option<Command> {
+    let flags = ["-std=c++20", "-O2", "-pthread", "-g0"];
+    have("c++").then(|| Command::new(build("c++", "examples/cpp/ad_server.cpp", &flags, Link::Static)))
+}
+
+fn go_server() -> Option<Command> {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("go_adserver");
+    let _ = std::fs::remove_file(&path); // Go does not notice that the library has changed
+    run(&mut go("examples/go", &["build", "-o", path.to_str().unwrap(), "./adserver"])?);
+    let mut command = Command::new(path);
+    command.stderr(std::process::Stdio::null()); // its log
+    Some(command)
+}
+
+/// How long each answer took.
+fn load(host: &str, visitors: usize, seconds: f64) -> Vec<Duration> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+    runtime.block_on(async {
+        let mut crowd = JoinSet::new();
+        for _ in 0..visitors {
+            let stream = TcpStream::connect(host).await.unwrap();
+            stream.set_nodelay(true).unwrap();
+            crowd.spawn(visit(BufReader::new(stream), Instant::now() + Duration::from_secs_f64(seconds)));
+        }
+        crowd.join_all().await.concat()
+    })
+}
+
+async fn visit(mut connection: BufReader<TcpStream>, end: Instant) -> Vec<Duration> {
+    let mut times = Vec::new();
+    let mut answer = String::new();
+    while Instant::now() < end {
+        times.push(ask(&mut connection, "/ad", &mut answer).await);
+        if times.len() % 11 == 0 {
+            let url = answer.split('"').find(|word| word.starts_with("/click/")).expect("a click URL").to_owned();
+            times.push(ask(&mut connection, &url, &mut answer).await);
+        }
+    }
+    times
+}
+
+async fn ask(connection: &mut BufReader<TcpStream>, path: &str, answer: &mut String) -> Duration {
+    let start = Instant::now();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: load\r\n\r\n");
+    connection.get_mut().write_all(request.as_bytes()).await.unwrap();
+    answer.clear();
+    while !answer.ends_with("\r\n\r\n") {
+        assert!(connection.read_line(answer).await.unwrap() > 0, "sent away");
+    }
+    assert!(answer.starts_with("HTTP/1.1 20"), "{answer}");
+    answer.make_ascii_lowercase();
+    let length =
+        answer.split_once("content-length: ").map_or(0, |(_, rest)| rest.lines().next().unwrap().parse().unwrap());
+    let mut body = vec![0; length];
+    connection.read_exact(&mut body).await.unwrap();
+    *answer = String::from_utf8(body).unwrap();
+    start.elapsed()
+}

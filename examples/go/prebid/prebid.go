@@ -1,0 +1,195 @@
+// Package prebid is a module for Prebid Server that learns which price floor earns most, without giving away
+// who saw what.
+//
+// At the stage processed-auction-request it picks one of the configured floors for the request. Floors that are
+// below the publisher's own are not eligible. The reward is what the floor guarantees: the floor itself if the
+// winner's ad was seen (event imp), and nothing if it was not. So high floors earn much and seldom, low ones
+// little and often, and the policy finds the best of them.
+//
+// Nobody reports an ad that was not seen: silence means nothing was earned, once AnswerWindow later requests
+// had their floor. Floor and ticket of a decision travel, sealed, in ext.prebid.integration, which the server
+// writes into the URL of every event; no table is kept.
+//
+// Prebid Server compiles its modules in: put this package below modules/, replace the imports of
+// examples/prebid by those of github.com/prebid/prebid-server/v3, return Builder(...) in modules/builder.go,
+// and give the same Module to analytics/build, where it hears events. The accounts need events enabled.
+package prebid
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"examples/prebid/analytics"
+	"examples/prebid/hookstage"
+	"examples/prebid/openrtb_ext"
+
+	dpb "github.com/libdpb/libdpb/bindings/go"
+)
+
+// Config is the module's JSON in the host's configuration.
+type Config struct {
+	Floors       []float64  `json:"floors"` // rising, for a thousand impressions
+	Currency     string     `json:"currency"`
+	Epsilon      float64    `json:"epsilon"`
+	Policy       dpb.Policy `json:"policy"`
+	AnswerWindow uint32     `json:"answer_window"` // requests; make it ten minutes' worth
+	Memory       uint64     `json:"memory"`        // requests; 0: never forgets
+}
+
+// Module serves all requests and hears all events, many at a time.
+type Module struct {
+	bandit   *dpb.Bandit
+	floors   []float64
+	currency string
+	key      [32]byte // of the seals; as tickets do, it ends with the process
+}
+
+var (
+	_ hookstage.ProcessedAuctionRequest = (*Module)(nil)
+	_ analytics.Module                  = (*Module)(nil)
+)
+
+// Builder makes the module as Prebid Server does it.
+func Builder(config json.RawMessage, _ any) (any, error) {
+	c := Config{Currency: "USD", Epsilon: 1, Policy: dpb.PolicyIMED, AnswerWindow: 100_000}
+	if err := json.Unmarshal(config, &c); err != nil {
+		return nil, err
+	}
+	return New(c)
+}
+
+// New makes the module. Shutdown must follow.
+func New(c Config) (*Module, error) {
+	if len(c.Floors) < 2 || !slices.IsSorted(c.Floors) || c.Floors[0] <= 0 {
+		return nil, errors.New("floors: two at least, rising, above 0")
+	}
+	config := dpb.NewConfig(uint32(len(c.Floors)), c.Epsilon)
+	config.RewardMax = c.Floors[len(c.Floors)-1]
+	config.ClampRewards = true // no event may leave its ticket open
+	config.AnswerWindow = c.AnswerWindow
+	config.Memory = c.Memory
+	bandit, err := dpb.NewPolicy(c.Policy, config)
+	if err != nil {
+		return nil, err
+	}
+	m := &Module{bandit: bandit, floors: c.Floors, currency: c.Currency}
+	rand.Read(m.key[:])
+	return m, nil
+}
+
+// Shutdown frees the bandit; requests that are still under way go without a floor.
+func (m *Module) Shutdown() { m.bandit.Close() }
+
+// HandleProcessedAuctionHook asks for a mutation of the floors. The decision is made in the mutation: a hook
+// that comes too late is not applied, and has then decided nothing.
+func (m *Module) HandleProcessedAuctionHook(
+	_ context.Context,
+	_ hookstage.ModuleInvocationContext,
+	payload hookstage.ProcessedAuctionRequestPayload,
+) (result hookstage.HookResult[hookstage.ProcessedAuctionRequestPayload], err error) {
+	if payload.Request != nil && payload.Request.BidRequest != nil {
+		result.ChangeSet.AddMutation(m.setFloor, hookstage.MutationUpdate, "bidrequest", "imp", "bidfloor")
+	}
+	return result, nil
+}
+
+// setFloor changes all or nothing. After an error the auction goes on as if there were no module.
+func (m *Module) setFloor(payload hookstage.ProcessedAuctionRequestPayload) (hookstage.ProcessedAuctionRequestPayload, error) {
+	eligible := m.eligible(payload.Request.GetImp())
+	if len(eligible) == 0 {
+		return payload, nil
+	}
+	ext, err := payload.Request.GetRequestExt()
+	if err != nil {
+		return payload, err
+	}
+	prebid := ext.GetPrebid()
+	if prebid == nil {
+		prebid = &openrtb_ext.ExtRequestPrebid{}
+	}
+	if len(prebid.Integration)+tokenLength > integrationLength {
+		return payload, fmt.Errorf("integration %q leaves no room for a ticket", prebid.Integration)
+	}
+	decision, err := m.bandit.SelectAmong(eligible)
+	if err != nil {
+		return payload, err
+	}
+	for _, imp := range payload.Request.GetImp() {
+		imp.BidFloor, imp.BidFloorCur = m.floors[decision.Arm], m.currency
+	}
+	prebid.Integration += m.seal(decision)
+	ext.SetPrebid(prebid)
+	return payload, nil
+}
+
+// eligible floors are not below any that the publisher asks for; none where that is in another currency.
+func (m *Module) eligible(imps []*openrtb_ext.ImpWrapper) []uint32 {
+	least := 0.0
+	for _, imp := range imps {
+		currency := imp.BidFloorCur
+		if currency == "" {
+			currency = "USD"
+		}
+		if imp.BidFloor > 0 && currency != m.currency {
+			return nil
+		}
+		least = max(least, imp.BidFloor)
+	}
+	var eligible []uint32
+	for arm, floor := range m.floors {
+		if floor >= least && len(imps) > 0 {
+			eligible = append(eligible, uint32(arm))
+		}
+	}
+	return eligible
+}
+
+// LogNotificationEventObject hears that an ad was seen. It says nothing: nobody who sends events learns what
+// became of them.
+func (m *Module) LogNotificationEventObject(event *analytics.NotificationEvent) {
+	if event == nil || event.Request == nil || event.Request.Type != analytics.Imp {
+		return
+	}
+	if arm, ticket, ok := m.open(event.Request.Integration); ok {
+		_ = m.bandit.Update(ticket, m.floors[arm]) // refused, it is in the operator's counts
+	}
+}
+
+// A token is what the publisher's own integration is followed by: arm, ticket and a seal, so that nobody can
+// claim a higher floor than was asked.
+const (
+	sealed            = 4 + 8 // bytes under the seal
+	tokenLength       = 1 + (sealed+8)*8/6 + 1
+	integrationLength = 64
+)
+
+func (m *Module) seal(decision dpb.Decision) string {
+	token := binary.BigEndian.AppendUint32(nil, decision.Arm)
+	token = binary.BigEndian.AppendUint64(token, decision.Ticket)
+	return "_" + base64.RawURLEncoding.EncodeToString(append(token, m.sealOf(token)...))
+}
+
+func (m *Module) sealOf(token []byte) []byte {
+	mac := hmac.New(sha256.New, m.key[:])
+	mac.Write(token)
+	return mac.Sum(nil)[:8]
+}
+
+func (m *Module) open(integration string) (arm uint32, ticket uint64, ok bool) {
+	if len(integration) < tokenLength {
+		return 0, 0, false
+	}
+	token, err := base64.RawURLEncoding.DecodeString(integration[len(integration)-tokenLength+1:])
+	if err != nil || !hmac.Equal(token[sealed:], m.sealOf(token[:sealed])) {
+		return 0, 0, false
+	}
+	return binary.BigEndian.Uint32(token), binary.BigEndian.Uint64(token[4:]), true
+}

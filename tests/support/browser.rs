@@ -1,0 +1,119 @@
+//! A real browser without a window, driven by the W3C's WebDriver protocol.
+#![allow(dead_code)]
+
+use crate::http::PATIENCE;
+use crate::support::{have, skip};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Instant;
+
+/// A browser with one page; ends when dropped.
+pub struct Browser {
+    driver: Child,
+    /// What it says; closed, that would end it.
+    _said: BufReader<ChildStdout>,
+    agent: ureq::Agent,
+    /// URL of its session.
+    session: String,
+}
+
+impl Browser {
+    /// None where there is no Chromium.
+    pub fn start() -> Option<Browser> {
+        if !have("chromium") || !have("chromedriver") {
+            skip("apt-get install chromium chromium-driver");
+            return None;
+        }
+        let mut driver = Command::new("chromedriver").arg("--port=0").stdout(Stdio::piped()).spawn().unwrap();
+        let mut said = BufReader::new(driver.stdout.take().unwrap());
+        let mut line = String::new();
+        let port = loop {
+            line.clear();
+            assert!(said.read_line(&mut line).unwrap() > 0, "chromedriver names no port");
+            if let Some((_, port)) = line.split_once("started successfully on port ") {
+                break port.trim_end().trim_end_matches('.').to_owned();
+            }
+        };
+        let agent = ureq::Agent::config_builder().timeout_global(Some(PATIENCE)).http_status_as_error(false);
+        let mut browser = Browser { driver, _said: said, agent: agent.build().new_agent(), session: String::new() };
+        let options = json!({ "args": ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1100,1500"] });
+        let wanted = json!({ "goog:chromeOptions": options, "goog:loggingPrefs": { "browser": "ALL" } });
+        let url = format!("http://127.0.0.1:{port}/session");
+        let session = browser.ask(&url, &json!({ "capabilities": { "alwaysMatch": wanted } }));
+        browser.session = format!("{url}/{}", session["sessionId"].as_str().unwrap());
+        Some(browser)
+    }
+
+    fn ask(&self, url: &str, body: &Value) -> Value {
+        let answer = self.agent.post(url).header("content-type", "application/json").send(body.to_string());
+        let text = answer.unwrap().body_mut().with_config().limit(1 << 26).read_to_string().unwrap();
+        let value = serde_json::from_str::<Value>(&text).unwrap()["value"].take();
+        assert!(value["error"].is_null(), "{url} {body}: {value}");
+        value
+    }
+
+    fn tell(&self, command: &str, body: &Value) -> Value {
+        self.ask(&format!("{}/{command}", self.session), body)
+    }
+
+    pub fn open(&self, url: &str) {
+        self.tell("url", &json!({ "url": url }));
+    }
+
+    /// What this script returns.
+    pub fn run(&self, script: &str) -> Value {
+        self.tell("execute/sync", &json!({ "script": script, "args": [] }))
+    }
+
+    /// Waits until this expression is true.
+    pub fn wait(&self, expression: &str) {
+        let end = Instant::now() + PATIENCE;
+        while self.run(&format!("return Boolean({expression})")) != true {
+            let page = || self.run("return document.body.innerText");
+            assert!(Instant::now() < end, "never {expression}: {}", page());
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+    }
+
+    /// Clicks where a person would see this element: nothing may cover it.
+    pub fn click(&self, selector: &str) {
+        let found = self.tell("element", &json!({ "using": "css selector", "value": selector }));
+        let id = found.as_object().unwrap().values().next().unwrap().as_str().unwrap();
+        self.tell(&format!("element/{id}/click"), &json!({}));
+    }
+
+    /// What went wrong on the page: exceptions, and requests that failed.
+    pub fn errors(&self) -> Vec<Value> {
+        let log = self.tell("se/log", &json!({ "type": "browser" }));
+        log.as_array().unwrap().iter().filter(|entry| entry["level"] == "SEVERE").cloned().collect()
+    }
+
+    /// What it looks like, as a PNG.
+    pub fn screenshot(&self) -> Vec<u8> {
+        let url = format!("{}/screenshot", self.session);
+        let text =
+            self.agent.get(url).call().unwrap().body_mut().with_config().limit(1 << 26).read_to_string().unwrap();
+        let value = serde_json::from_str::<Value>(&text).unwrap();
+        let digits = value["value"].as_str().unwrap().bytes().filter_map(|byte| match byte {
+            b'A'..=b'Z' => Some(byte - b'A'),
+            b'a'..=b'z' => Some(byte - b'a' + 26),
+            b'0'..=b'9' => Some(byte - b'0' + 52),
+            b'+' => Some(62),
+            b'/' => Some(63),
+            _ => None,
+        });
+        let digits: Vec<u8> = digits.collect();
+        let four =
+            |four: &[u8]| four.iter().fold(0, |all, digit| all << 6 | u32::from(*digit)) << (6 * (4 - four.len()));
+        digits.chunks(4).flat_map(|chunk| four(chunk).to_be_bytes()[1..chunk.len()].to_vec()).collect()
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        let _ = self.agent.delete(&self.session).call(); // ends the browser
+        let _ = self.driver.kill();
+        let _ = self.driver.wait();
+    }
+}
