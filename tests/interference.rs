@@ -79,6 +79,21 @@ const FATES: [Fate; 6] = [
     &[],
 ];
 
+/// A snapshot without its handle's name, which is a random number, the arms' ids that are made of it, and the checksum
+/// over them.
+fn nameless(mut snapshot: Vec<u8>) -> Vec<u8> {
+    const NAME: std::ops::Range<usize> = 125..133;
+    let name = u64::from_le_bytes(snapshot[NAME].try_into().unwrap());
+    snapshot[NAME].fill(0);
+    for id in (0..8).map(|added| (name.wrapping_add(added) | 1 << 63).to_le_bytes()) {
+        if let Some(place) = snapshot.windows(8).position(|window| window == id) {
+            snapshot[place..place + 8].fill(0);
+        }
+    }
+    snapshot.truncate(snapshot.len() - 4);
+    snapshot
+}
+
 impl History {
     /// By the number: the user's decisions have one of the first four fates, and the arm of one of them is
     /// retired soon after, or not.
@@ -202,7 +217,7 @@ impl World<'_> {
         let decision = decision.map(|decision| (decision.phase, decision.propensity.to_bits()));
         let counts: Vec<_> = arms.iter().map(|arm| (arm.pulls, arm.active, arm.effective_pulls.to_bits())).collect();
         // Dearer, and what has changed stays: seldom.
-        let seldom = || (format!("{:?}", self.bandit.report()), self.bandit.snapshot().ok());
+        let seldom = || (format!("{:?}", self.bandit.report()), self.bandit.snapshot().ok().map(nameless));
         let report = self.transcript.len().is_multiple_of(64).then(seldom);
         self.see(pattern((returned, decision, counts, self.bandit.best_arm().ok(), report)), Sight::Rest)?;
         self.drawn = self.hand.draws();
