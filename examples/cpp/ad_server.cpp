@@ -139,7 +139,7 @@ static std::optional<Options> parse_options(int argc, char **argv) {
   Options options;
   const bool well = serve::read_options(argc, argv, [&](std::string_view name, const char *value) {
     if (name == "--memory") {
-      options.memory = serve::parse<std::uint64_t>(value, 10);
+      options.memory = serve::parse<std::uint64_t>(value);
       return options.memory.has_value();
     }
     return options.take(name, value);

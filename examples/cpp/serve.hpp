@@ -49,10 +49,10 @@ inline constexpr int MAX_CONNECTIONS = 2000;
 // Bytes of a request's head.
 inline constexpr std::size_t MAX_HEAD = 16 << 10;
 
-// A whole text that is one number and nothing else: no sign, no space.
-template <class Number> std::optional<Number> parse(std::string_view text, int base) {
+// A whole text that is one number and nothing else: no plus, no space.
+template <class Number, class... Base> std::optional<Number> parse(std::string_view text, Base... base) {
   Number number{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, base);
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, base...);
   return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
 }
 
@@ -167,7 +167,9 @@ inline asio::awaitable<void> converse(tcp::socket socket, const Site &site,
     }
     page.set(http::field::cache_control, "no-store"); // a cached ad would repeat its ticket
     page.keep_alive(request.keep_alive() && whole);
-    page.prepare_payload();
+    if (page.result() != http::status::no_content) { // which has not even an empty body
+      page.prepare_payload();
+    }
     another = page.keep_alive();
     stream.expires_after(PATIENCE);
     if (request.method() == http::verb::head) { // told of a body that does not come
@@ -272,7 +274,7 @@ struct Options {
 
   // Is it one of these, with a value that it can have?
   bool take(std::string_view name, const char *value) {
-    const auto number = parse<std::uint32_t>(value, 10);
+    const auto number = parse<std::uint32_t>(value);
     const bool is_port = number && *number <= std::numeric_limits<std::uint16_t>::max();
     if (name == "--port" && is_port) {
       port = static_cast<std::uint16_t>(*number);

@@ -131,6 +131,31 @@ pub fn send(host: &str, method: &str, path: &str, body: &str) -> (u16, String, S
     (status, head.to_ascii_lowercase(), body.trim_end().to_owned())
 }
 
+/// The same over a connection that stays; none, and not a part of an answer, when it is closed.
+pub fn ask(
+    connection: &mut BufReader<TcpStream>,
+    method: &str,
+    path: &str,
+    body: &str,
+) -> Option<(u16, String, String)> {
+    let head = format!("{method} {path} HTTP/1.1\r\nHost: load\r\nContent-Length: {}", body.len());
+    // In one piece, or it waits for acknowledgement.
+    connection.get_mut().write_all(format!("{head}\r\n\r\n{body}").as_bytes()).ok()?;
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if connection.read_line(&mut head).unwrap_or(0) == 0 {
+            assert_eq!(head, "", "half an answer");
+            return None;
+        }
+    }
+    let head = head.to_lowercase();
+    let length =
+        head.split_once("content-length: ").map_or(0, |(_, rest)| rest.lines().next().unwrap().parse().unwrap());
+    let mut body = vec![0; length];
+    connection.read_exact(&mut body).expect("half an answer");
+    Some((head.split(' ').nth(1)?.parse().unwrap(), head, String::from_utf8(body).unwrap()))
+}
+
 impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.process.kill();
