@@ -29,6 +29,7 @@
 #include <cstdio>
 #include <cstring>
 #include <deque>
+#include <iterator>
 #include <mutex>
 #include <optional>
 #include <stdexcept>
@@ -85,8 +86,9 @@ struct Subject {
   std::uint32_t creative;
 };
 
-// The key is made anew in each life: another life's tickets mean nothing to this one. The notice is
-// authenticated as well, so that a visitor, who sees the click's token, cannot claim an impression.
+// The key is made anew in each life: another life's tickets mean nothing to this one, nor those of
+// another process, so each has a --url of its own. The notice is authenticated as well, so that a
+// visitor, who sees the click's token, cannot claim an impression.
 //
 // libsodium's crypto_auth (HMAC-SHA512-256), because there is nothing to choose and nothing to get
 // wrong: one call makes the proof, one checks it, in constant time.
@@ -183,28 +185,43 @@ private:
   dpb::Bandit bandit_;
   const std::size_t shown_within_;
   std::mutex lock_;
-  std::deque<std::uint64_t> order_;                        // no more than shown_within_
+  std::deque<std::uint64_t> order_;                             // no more than shown_within_
   std::unordered_map<std::uint64_t, std::array<bool, 2>> open_; // of these: WIN, IMPRESSION
 };
 
 // The subset of OpenRTB: banners, floors in USD, blocked categories and advertisers. What is not as it
 // says throws a json::exception.
 
+// What is not there is an empty list.
+static const json &list(const json &object, const char *name) {
+  static const json none = json::array();
+  const auto found = object.find(name);
+  return found == object.end() ? none : *found;
+}
+
 static bool names(const json &list, const char *text) {
   return std::any_of(list.begin(), list.end(), [&](const json &item) { return item == text; });
 }
 
-static bool fits(const Creative &creative, const json &slot, const json &request) {
-  const json none = json::array();
-  const json &banner = slot.at("banner");
-  const json formats = banner.value("format", none);
+// The creatives that some slot may have.
+static std::vector<std::uint32_t> allowed(const json &request) {
+  std::vector<std::uint32_t> creatives;
+  const json &currencies = list(request, "cur");
+  for (std::uint32_t i = 0; (currencies.empty() || names(currencies, "USD")) && i < CREATIVES.size(); ++i) {
+    if (!names(list(request, "bcat"), CREATIVES[i].category) &&
+        !names(list(request, "badv"), CREATIVES[i].advertiser)) {
+      creatives.push_back(i);
+    }
+  }
+  return creatives;
+}
+
+static bool fits(const Creative &creative, const json &banner) {
   const auto has_size = [&](const json &size) {
     return size.value("w", 0.0) == creative.width && size.value("h", 0.0) == creative.height;
   };
-  return (has_size(banner) || std::any_of(formats.begin(), formats.end(), has_size)) &&
-         slot.value("bidfloor", 0.0) <= creative.price && slot.value("bidfloorcur", "USD") == "USD" &&
-         !names(request.value("bcat", none), creative.category) &&
-         !names(request.value("badv", none), creative.advertiser);
+  const json &formats = list(banner, "format");
+  return has_size(banner) || std::any_of(formats.begin(), formats.end(), has_size);
 }
 
 struct Slot {
@@ -214,16 +231,17 @@ struct Slot {
 
 // The slots that some creative fits. All of it is chosen by the request, which knows of no click.
 static std::vector<Slot> find_slots(const json &request) {
-  const json currencies = request.value("cur", json::array({"USD"}));
+  const std::vector<std::uint32_t> creatives = allowed(request);
   std::vector<Slot> slots;
   for (const json &imp : request.at("imp")) {
     Slot slot{imp.at("id").get<std::string>(), {}};
-    for (std::uint32_t i = 0; imp.contains("banner") && i < CREATIVES.size(); ++i) {
-      if (fits(CREATIVES[i], imp, request)) {
-        slot.eligible.push_back(i);
-      }
+    const double floor = imp.value("bidfloor", 0.0);
+    if (imp.contains("banner") && imp.value("bidfloorcur", "USD") == "USD") {
+      std::copy_if(creatives.begin(), creatives.end(), std::back_inserter(slot.eligible), [&](std::uint32_t i) {
+        return CREATIVES[i].price >= floor && fits(CREATIVES[i], imp.at("banner"));
+      });
     }
-    if (!slot.eligible.empty() && slots.size() < MAX_BIDS && names(currencies, "USD")) {
+    if (!slot.eligible.empty() && slots.size() < MAX_BIDS) {
       slots.push_back(std::move(slot));
     }
   }
