@@ -7,7 +7,7 @@ mod http;
 mod support;
 
 use dpb::{Bandit, Counts, Seed};
-use http::{PATIENCE, Server, ask, connect, send, wait};
+use http::{PATIENCE, Server, allow_many_files, ask, connect, send, wait};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
@@ -300,18 +300,6 @@ fn is_open(connection: &TcpStream) -> bool {
     let peeked = connection.peek(&mut [0]);
     connection.set_nonblocking(false).unwrap();
     peeked.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
-}
-
-/// As many as the system lets us have, for us and for the servers that we start.
-fn allow_many_files() {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: plain system calls on a struct of our own.
-    unsafe {
-        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit), 0);
-        limit.rlim_cur = limit.rlim_max;
-        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &limit), 0);
-    }
-    assert!(limit.rlim_max >= 16_384, "ulimit -Hn {}: too few for this test", limit.rlim_max);
 }
 
 /// A declared length is not believed, and what is sent is not kept.

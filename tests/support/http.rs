@@ -108,6 +108,18 @@ pub fn wait(process: &mut Child) -> ExitStatus {
     panic!("the process does not end");
 }
 
+/// As many open files as the system lets us have, for us and for the servers that we start.
+pub fn allow_many_files() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: plain system calls on a struct of our own.
+    unsafe {
+        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit), 0);
+        limit.rlim_cur = limit.rlim_max;
+        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &limit), 0);
+    }
+    assert!(limit.rlim_max >= 16_384, "ulimit -Hn {}: too few for this test", limit.rlim_max);
+}
+
 /// A connection that does not wait for ever.
 pub fn connect(host: &str) -> TcpStream {
     let connection = TcpStream::connect(host).unwrap();
