@@ -60,18 +60,18 @@ fn metrics(host: &str) -> HashMap<String, f64> {
     lines.map(|line| line.rsplit_once(' ').unwrap()).map(|(name, x)| (name.to_owned(), x.parse().unwrap())).collect()
 }
 
-/// What it has to offer: width, height, category, advertiser, price.
-const CREATIVES: [(u32, u32, &str, &str, f64); 10] = [
-    (300, 250, "IAB17", "bikes.example", 1.2),
-    (300, 250, "IAB8", "coffee.example", 0.9),
-    (300, 250, "IAB18", "outdoors.example", 0.8),
-    (300, 250, "IAB9", "chess.example", 0.4),
-    (728, 90, "IAB10", "garden.example", 0.7),
-    (728, 90, "IAB20", "trains.example", 1.1),
-    (728, 90, "IAB10", "lamps.example", 0.6),
-    (320, 50, "IAB8", "kitchen.example", 0.3),
-    (320, 50, "IAB18", "outdoors.example", 0.5),
-    (320, 50, "IAB17", "outdoors.example", 0.75),
+/// What it has to offer: width, height, category, advertiser, price, name.
+const CREATIVES: [(u32, u32, &str, &str, f64, &str); 10] = [
+    (300, 250, "IAB17", "bikes.example", 1.2, "mountain bike"),
+    (300, 250, "IAB8", "coffee.example", 0.9, "espresso machine"),
+    (300, 250, "IAB18", "outdoors.example", 0.8, "rain jacket"),
+    (300, 250, "IAB9", "chess.example", 0.4, "chess lessons"),
+    (728, 90, "IAB10", "garden.example", 0.7, "garden hose"),
+    (728, 90, "IAB20", "trains.example", 1.1, "night train"),
+    (728, 90, "IAB10", "lamps.example", 0.6, "reading lamp"),
+    (320, 50, "IAB8", "kitchen.example", 0.3, "bread knife"),
+    (320, 50, "IAB18", "outdoors.example", 0.5, "wool socks"),
+    (320, 50, "IAB17", "outdoors.example", 0.75, "folding kayak"),
 ];
 
 /// A request for one banner of this size.
@@ -154,18 +154,21 @@ fn it_bids_with_what_fits() {
         );
         let arm: usize = bid["crid"].as_str().unwrap().parse().unwrap();
         assert!(eligible.contains(&arm), "{request}: {arm}");
-        let (width, height, category, advertiser, price) = CREATIVES[arm];
+        let (width, height, category, advertiser, price, name) = CREATIVES[arm];
         let offer =
             json!({"w": width, "h": height, "cat": [category], "adomain": [advertiser], "price": price, "mtype": 1});
         offer.as_object().unwrap().iter().for_each(|(name, value)| assert_eq!(&bid[name], value, "{name}"));
         for (url, path) in [(&bid["nurl"], "/win/"), (&bid["burl"], "/imp/")] {
             assert!(url.as_str().unwrap().starts_with(&format!("https://bidder.example/b{path}")), "{url}");
         }
-        assert!(bid["adm"].as_str().unwrap().starts_with("<a href=\"https://bidder.example/b/click/"), "{bid}");
+        let markup = bid["adm"].as_str().unwrap();
+        assert!(markup.starts_with("<a href=\"https://bidder.example/b/click/"), "{markup}");
+        assert!(markup.ends_with(&format!("\">{name}</a>")), "{markup}");
     }
 
     // Several slots: those that something fits, and no more than 16 of them.
-    let slot = |i: usize| json!({"id": i.to_string(), "banner": if i % 2 == 0 { json!({"w": 728, "h": 90}) } else { json!({}) }});
+    let banners = [json!({"w": 728, "h": 90}), json!({})];
+    let slot = |i: usize| json!({"id": i.to_string(), "banner": banners[i % 2]});
     let many: Vec<Value> = (0..40).map(slot).collect();
     let (_, answer) = bid(server.host(), &json!({"id": "r", "imp": many}));
     let answer: Value = serde_json::from_str(&answer).unwrap();
@@ -322,25 +325,20 @@ impl Model {
         ]
         .map(|(name, count)| (format!("dpb_{name}{{bandit=\"creatives\"}}"), count))
         .into();
-        for notice in [WIN, IMPRESSION, CLICK] {
-            for fate in if notice == CLICK { 3..4 } else { 0..4 } {
-                let (name, count) = (NOTICES[notice], self.fates[notice][fate]);
-                expected.insert(format!("bidder_notices_total{{notice=\"{name}\",fate=\"{}\"}}", FATES[fate]), count);
+        for (notice, counts) in NOTICES.iter().zip(self.fates) {
+            for (fate, count) in FATES.iter().zip(counts).filter(|(fate, _)| *notice != "click" || **fate == "forged") {
+                expected.insert(format!("bidder_notices_total{{notice=\"{notice}\",fate=\"{fate}\"}}"), count);
             }
         }
-        for arm in 0..10 {
+        for (arm, creative) in CREATIVES.iter().enumerate() {
             expected.insert(of_arms("pulls", arm), pulls[arm]);
+            let name = format!("bidder_impressions_total{{creative=\"{}\"}}", creative.5);
+            expected.insert(name, self.impressions[arm]);
         }
         let (public, page) = (server.get("/metrics").1, metrics(operator));
         for (name, count) in expected {
             assert_eq!(page[&name], count as f64, "{name} after {decisions} decisions");
         }
-        let impressions =
-            page.keys().filter(|name| name.starts_with("bidder_impressions_total")).map(|name| page[name]);
-        let (mut told, mut counted) = (impressions.collect::<Vec<_>>(), self.impressions.map(|n| n as f64));
-        told.sort_by(f64::total_cmp);
-        counted.sort_by(f64::total_cmp);
-        assert_eq!(told, counted);
         assert!(!public.contains("duplicates") && !public.contains("bidder"), "{public}");
 
         // What is released of an arm are its first answers, each once, and at least a quarter of them: no batch is
@@ -350,11 +348,8 @@ impl Model {
             let (n, mean) = (page[&of_arms("effective_pulls", arm)] as usize, page[&of_arms("mean", arm)]);
             assert!(n <= answers.len() && answers.len() - n <= usize::max(1, 3 * n), "arm {arm}: {n} of {answers:?}");
             let clicks = answers[..n].iter().filter(|clicked| **clicked).count() as f64;
-            assert!(
-                n == 0 || (mean * n as f64 - clicks).abs() < 0.3,
-                "arm {arm}: {} of {clicks} clicks",
-                mean * n as f64
-            );
+            let sum = mean * n as f64;
+            assert!(n == 0 || (sum - clicks).abs() < 0.3, "arm {arm}: {sum}, not {clicks} clicks");
             released += n;
         }
         released
@@ -432,15 +427,16 @@ fn every_notice_is_counted_and_none_believed_twice() {
                 (0..copies).for_each(|_| due[round + below(after)].push((number, notice)));
             };
             match fate {
-                1..=40 => {}                                                                            // lost
-                41..=45 => send(CLICK, 15, 2), // clicked, whatever that may be, and never shown
-                46..=60 => [WIN, IMPRESSION, CLICK].into_iter().for_each(|notice| send(notice, 15, 3)), // a bad connection
-                61..=98 => {
+                // Clicked, whatever that may be, and never shown.
+                1..=5 => send(CLICK, 15, 2),
+                // Shown by somebody whose network is slow and says all of it again and again.
+                6..=20 => [WIN, IMPRESSION, CLICK].into_iter().for_each(|notice| send(notice, 15, 3)),
+                21..=58 => {
                     send(WIN, 2, 1);
                     send(IMPRESSION, 3, 1);
                     send(CLICK, 11, usize::from(clicked));
                 }
-                _ => {}
+                _ => {} // lost
             }
         }
 
@@ -571,7 +567,8 @@ fn bodies_of_any_length_and_slowness_are_withstood() {
     connection.write_all(b"POST /bid HTTP/1.1\r\nHost: long\r\nTransfer-Encoding: chunked\r\n\r\n").unwrap();
     let piece = chunks(&"x".repeat(1000), "");
     let _ = (0..1 << 20).try_for_each(|_| connection.write_all(piece.as_bytes())); // a gigabyte
-    assert!(server.status("VmHWM") - memory < 16 << 10, "{} kB, {memory} before", server.status("VmHWM"));
+    let grown = server.status("VmHWM").saturating_sub(memory); // the kernel's counts are not exact
+    assert!(grown < 16 << 10, "{grown} kB more memory");
 
     let mut half: Vec<_> = (0..1000).map(|_| server.connect()).collect();
     let begun = format!("POST /bid HTTP/1.1\r\nHost: half\r\nContent-Length: {MAX}\r\n\r\n{{");

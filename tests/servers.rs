@@ -332,7 +332,7 @@ fn bodies_of_any_length_are_refused_unread(program: &Program) {
         connection.write_all(head.as_bytes()).unwrap();
         let _ = (0..1024).try_for_each(|_| connection.write_all(piece.as_bytes()));
     }
-    let grown = server.status("VmHWM") - memory;
+    let grown = server.status("VmHWM").saturating_sub(memory); // the kernel's counts are not exact
     assert!(grown < 64 << 10, "{grown} kB more memory");
     assert_eq!(server.get("/report"), before, "a refused request changed something");
 }
