@@ -116,7 +116,7 @@ pub fn wait(process: &mut Child) -> ExitStatus {
     panic!("the process does not end");
 }
 
-/// As many as the system lets us have, for us and for the servers that we start.
+/// As many open files as the system lets us have, for us and for the servers that we start.
 pub fn allow_many_files() {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: plain system calls on a struct of our own.
@@ -125,7 +125,7 @@ pub fn allow_many_files() {
         limit.rlim_cur = limit.rlim_max;
         assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &limit), 0);
     }
-    assert!(limit.rlim_max >= 16_384, "ulimit -Hn {}: too few", limit.rlim_max);
+    assert!(limit.rlim_max >= 16_384, "ulimit -Hn {}: too few for this test", limit.rlim_max);
 }
 
 /// A connection that does not wait for ever.
@@ -149,6 +149,36 @@ pub fn send(host: &str, method: &str, path: &str, body: &str) -> (u16, String, S
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{path}: {answer:?}"));
     let status = head.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("{head}"));
     (status, head.to_ascii_lowercase(), body.trim_end().to_owned())
+}
+
+/// The same over a connection that stays; none, and not a part of an answer, when it is closed.
+pub fn ask(
+    connection: &mut BufReader<TcpStream>,
+    method: &str,
+    path: &str,
+    body: &str,
+) -> Option<(u16, String, String)> {
+    let head = format!("{method} {path} HTTP/1.1\r\nHost: load\r\nContent-Length: {}", body.len());
+    // In one piece, or it waits for acknowledgement.
+    connection.get_mut().write_all(format!("{head}\r\n\r\n{body}").as_bytes()).ok()?;
+    answer(connection)
+}
+
+/// The next answer on this connection: status, head and body.
+pub fn answer(connection: &mut impl BufRead) -> Option<(u16, String, String)> {
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if connection.read_line(&mut head).unwrap_or(0) == 0 {
+            assert_eq!(head, "", "half an answer");
+            return None;
+        }
+    }
+    let head = head.to_lowercase();
+    let length =
+        head.split_once("content-length: ").map_or(0, |(_, rest)| rest.lines().next().unwrap().parse().unwrap());
+    let mut body = vec![0; length];
+    connection.read_exact(&mut body).expect("half an answer");
+    Some((head.split(' ').nth(1)?.parse().unwrap(), head, String::from_utf8(body).unwrap()))
 }
 
 impl Drop for Server {

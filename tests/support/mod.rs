@@ -35,6 +35,16 @@ pub fn have(tool: &str) -> bool {
     found
 }
 
+/// Is this C++ header here? If not, says "skipped" and which of Debian's packages has it.
+pub fn have_header(header: &str, package: &str) -> bool {
+    let preprocess = ["-E", "-xc++", "-include", header, "/dev/null"];
+    let found = Command::new("c++").args(preprocess).output().is_ok_and(|output| output.status.success());
+    if !found {
+        skip(&format!("{header} not found (apt-get install {package})"));
+    }
+    found
+}
+
 /// Says "skipped: why", and fails where DPB_REQUIRE_TOOLCHAINS=1 (CI).
 pub fn skip(why: &str) {
     assert!(std::env::var_os("DPB_REQUIRE_TOOLCHAINS").is_none_or(|v| v != "1"), "required: {why}");

@@ -1,0 +1,447 @@
+// A bidder that rotates creatives and learns which is clicked without giving away who clicked: a
+// subset of OpenRTB 2.6 over dpb.hpp and what serve.hpp has. With Debian's nlohmann-json3-dev and
+// libsodium-dev beside libboost-dev, after `cargo build --release`:
+//
+//   c++ -std=c++20 -O2 examples/cpp/bidder.cpp -I include -I bindings/cpp target/release/libdpb.a
+//       -lsodium -lgcc_s -lutil -lrt -lpthread -lm -ldl -lc -o bidder
+//   ./bidder --port 8080 --url https://bidder.example
+//
+// POST /bid takes a bid request and answers with a bid for each ad slot that some creative fits, or
+// 204 where none does. Each bid has three notices: nurl (GET /win/<token>), burl (/imp/<token>) and
+// the click in its markup (/click/<token>). Who may ask for bids is decided in front of it.
+//
+// What became of a notice is for the operator alone: whoever sends one, in time, twice, late or
+// forged, gets the same empty answer. With --operator-port the operator, and nobody from another
+// machine, reads the counts at GET /metrics; /metrics of the other port has what may be published.
+//
+// Most bids are not won, and an ad that was not shown was not refused by anybody. So a bid whose
+// impression has not come when so many later bids have been made (--shown-within) is taken back,
+// whether or not somebody says that it was clicked: nothing that is learned or counted in public
+// depends on when a click came, nor a bid's fate on a click. A click may overtake its impression.
+// After --clicked-within later bids silence is no click.
+#include "serve.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <deque>
+#include <iterator>
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+#include <sodium.h>
+
+namespace http = serve::http;
+using nlohmann::json;
+using serve::Clock, serve::Page, serve::Request;
+using namespace std::chrono_literals;
+
+struct Creative {
+  const char *name;
+  int width, height;
+  const char *category, *advertiser;
+  double price; // for a thousand impressions, in USD
+};
+
+static constexpr std::array<Creative, 10> CREATIVES = {{
+    {"mountain bike", 300, 250, "IAB17", "bikes.example", 1.20},
+    {"espresso machine", 300, 250, "IAB8", "coffee.example", 0.90},
+    {"rain jacket", 300, 250, "IAB18", "outdoors.example", 0.80},
+    {"chess lessons", 300, 250, "IAB9", "chess.example", 0.40},
+    {"garden hose", 728, 90, "IAB10", "garden.example", 0.70},
+    {"night train", 728, 90, "IAB20", "trains.example", 1.10},
+    {"reading lamp", 728, 90, "IAB10", "lamps.example", 0.60},
+    {"bread knife", 320, 50, "IAB8", "kitchen.example", 0.30},
+    {"wool socks", 320, 50, "IAB18", "outdoors.example", 0.50},
+    {"folding kayak", 320, 50, "IAB17", "outdoors.example", 0.75},
+}};
+
+// Bytes of a bid request, and bids in an answer to one.
+static constexpr std::size_t MAX_BID_REQUEST = 64 << 10;
+static constexpr std::size_t MAX_BIDS = 16;
+// What an exchange's time limit loses on the way to us and back.
+static constexpr std::chrono::duration<double, std::milli> TRAVEL = 5ms;
+
+enum Notice { WIN, IMPRESSION, CLICK };
+static constexpr std::array NOTICES = {"win", "impression", "click"};
+static constexpr std::array PATHS = {"/win/", "/imp/", "/click/"};
+enum Fate { BELIEVED, DUPLICATE, LATE, FORGED };
+static constexpr std::array FATES = {"believed", "duplicate", "late", "forged"};
+
+// Tokens: what a notice is about, and the proof that it comes from us.
+
+struct Subject {
+  std::uint64_t ticket;
+  std::uint32_t creative;
+};
+
+// The key is made anew in each life: another life's tickets mean nothing to this one, nor those of
+// another process, so each has a --url of its own. The notice is authenticated as well, so that a
+// visitor, who sees the click's token, cannot claim an impression.
+//
+// libsodium's crypto_auth (HMAC-SHA512-256), because there is nothing to choose and nothing to get
+// wrong: one call makes the proof, one checks it, in constant time.
+class Tokens {
+public:
+  Tokens() { crypto_auth_keygen(key_.data()); }
+
+  std::string seal(Notice notice, const Subject &subject) const {
+    Bytes bytes = {};
+    std::memcpy(bytes.data(), &subject.ticket, 8);
+    std::memcpy(bytes.data() + 8, &subject.creative, 4);
+    bytes[BODY - 1] = static_cast<unsigned char>(notice);
+    crypto_auth(bytes.data() + BODY, bytes.data(), BODY, key_.data());
+    std::string text(sodium_base64_ENCODED_LEN(SIZE, sodium_base64_VARIANT_URLSAFE_NO_PADDING), '\0');
+    sodium_bin2base64(text.data(), text.size(), bytes.data(), SIZE, sodium_base64_VARIANT_URLSAFE_NO_PADDING);
+    text.pop_back(); // the NUL
+    return text;
+  }
+
+  // Nothing where it is not one that was made for this notice.
+  std::optional<Subject> open(Notice notice, std::string_view text) const {
+    Bytes bytes = {};
+    std::size_t length = 0;
+    if (sodium_base642bin(bytes.data(), SIZE, text.data(), text.size(), nullptr, &length, nullptr,
+                          sodium_base64_VARIANT_URLSAFE_NO_PADDING) != 0 ||
+        length != SIZE || bytes[BODY - 1] != notice ||
+        crypto_auth_verify(bytes.data() + BODY, bytes.data(), BODY, key_.data()) != 0) {
+      return std::nullopt;
+    }
+    Subject subject = {};
+    std::memcpy(&subject.ticket, bytes.data(), 8);
+    std::memcpy(&subject.creative, bytes.data() + 8, 4);
+    return subject;
+  }
+
+private:
+  static constexpr std::size_t BODY = 8 + 4 + 1, SIZE = BODY + crypto_auth_BYTES; // no padding: 45 = 3 * 15
+  using Bytes = std::array<unsigned char, SIZE>;
+  std::array<unsigned char, crypto_auth_KEYBYTES> key_;
+};
+
+// The last bids, and what is known of them.
+class Bids {
+public:
+  Bids(dpb::Bandit bandit, std::size_t shown_within) : bandit_(std::move(bandit)), shown_within_(shown_within) {}
+
+  // Takes back the bid whose time for an impression is over with this one: by its place alone.
+  dpb::Decision make(const std::vector<std::uint32_t> &eligible) {
+    const std::lock_guard alone(lock_); // bids are here in the bandit's order
+    const dpb::Decision decision = bandit_.select_among(eligible);
+    open_.try_emplace(decision.ticket);
+    order_.push_back(decision.ticket);
+    if (order_.size() > shown_within_) {
+      end(order_.front());
+      order_.pop_front();
+    }
+    return decision;
+  }
+
+  // It was never sent.
+  void take_back(std::uint64_t ticket) {
+    const std::lock_guard alone(lock_);
+    end(ticket);
+  }
+
+  // A win or an impression.
+  Fate heard(Notice notice, std::uint64_t ticket) {
+    const std::lock_guard alone(lock_);
+    const auto bid = open_.find(ticket);
+    if (bid == open_.end()) {
+      return LATE;
+    }
+    const bool again = std::exchange(bid->second[notice], true);
+    return again ? DUPLICATE : BELIEVED;
+  }
+
+  // Of its fate the bandit counts refusals, and nobody counts more: that would be a sum of rewards.
+  void clicked(std::uint64_t ticket) { (void)bandit_.try_update(ticket, 1.0); }
+
+  const dpb::Bandit &bandit() const { return bandit_; }
+
+private:
+  void end(std::uint64_t ticket) {
+    const auto bid = open_.find(ticket);
+    if (bid == open_.end()) {
+      return; // taken back already
+    }
+    if (!bid->second[IMPRESSION]) {
+      (void)bandit_.try_cancel(ticket); // with its click if there is one: see dpb_cancel
+    }
+    open_.erase(bid);
+  }
+
+  dpb::Bandit bandit_;
+  const std::size_t shown_within_;
+  std::mutex lock_;
+  std::deque<std::uint64_t> order_;                             // no more than shown_within_
+  std::unordered_map<std::uint64_t, std::array<bool, 2>> open_; // of these: WIN, IMPRESSION
+};
+
+// The subset of OpenRTB: banners, floors in USD, blocked categories and advertisers. What is not as it
+// says throws a json::exception.
+
+// What is not there is an empty list.
+static const json &list(const json &object, const char *name) {
+  static const json none = json::array();
+  const auto found = object.find(name);
+  return found == object.end() ? none : *found;
+}
+
+static bool names(const json &list, const char *text) {
+  return std::any_of(list.begin(), list.end(), [&](const json &item) { return item == text; });
+}
+
+// The creatives that some slot may have.
+static std::vector<std::uint32_t> allowed(const json &request) {
+  std::vector<std::uint32_t> creatives;
+  const json &currencies = list(request, "cur");
+  for (std::uint32_t i = 0; (currencies.empty() || names(currencies, "USD")) && i < CREATIVES.size(); ++i) {
+    if (!names(list(request, "bcat"), CREATIVES[i].category) &&
+        !names(list(request, "badv"), CREATIVES[i].advertiser)) {
+      creatives.push_back(i);
+    }
+  }
+  return creatives;
+}
+
+static bool fits(const Creative &creative, const json &banner) {
+  const auto has_size = [&](const json &size) {
+    return size.value("w", 0.0) == creative.width && size.value("h", 0.0) == creative.height;
+  };
+  const json &formats = list(banner, "format");
+  return has_size(banner) || std::any_of(formats.begin(), formats.end(), has_size);
+}
+
+struct Slot {
+  std::string id;
+  std::vector<std::uint32_t> eligible; // creatives
+};
+
+// The slots that some creative fits. All of it is chosen by the request, which knows of no click.
+static std::vector<Slot> find_slots(const json &request) {
+  const std::vector<std::uint32_t> creatives = allowed(request);
+  std::vector<Slot> slots;
+  for (const json &imp : request.at("imp")) {
+    Slot slot{imp.at("id").get<std::string>(), {}};
+    const double floor = imp.value("bidfloor", 0.0);
+    if (imp.contains("banner") && imp.value("bidfloorcur", "USD") == "USD") {
+      std::copy_if(creatives.begin(), creatives.end(), std::back_inserter(slot.eligible), [&](std::uint32_t i) {
+        return CREATIVES[i].price >= floor && fits(CREATIVES[i], imp.at("banner"));
+      });
+    }
+    if (!slot.eligible.empty() && slots.size() < MAX_BIDS) {
+      slots.push_back(std::move(slot));
+    }
+  }
+  return slots;
+}
+
+// The pages.
+
+class Bidder {
+public:
+  Bidder(dpb::Bandit bandit, std::size_t shown_within, std::string url)
+      : bids_(std::move(bandit), shown_within), url_(std::move(url)) {}
+
+  const dpb::Bandit &bandit() const { return bids_.bandit(); }
+
+  serve::Site visitors() {
+    const auto get = http::verb::get;
+    const auto hears = [this](Notice notice) {
+      return [this, notice](const Request &request) { return hear(notice, request.rest); };
+    };
+    return {{http::verb::post, "/bid", [this](const Request &request) { return bid(request); }, MAX_BID_REQUEST},
+            {get, PATHS[WIN], hears(WIN)},
+            {get, PATHS[IMPRESSION], hears(IMPRESSION)},
+            {get, PATHS[CLICK], hears(CLICK)},
+            {get, "/metrics", [this](auto &) { return serve::metrics(dpb::metrics({{"creatives", &bandit()}})); }}};
+  }
+
+  serve::Site operators() {
+    return {{http::verb::get, "/metrics", [this](auto &) { return serve::metrics(counts()); }}};
+  }
+
+private:
+  enum Answer { BID, NO_FIT, TOO_LATE, REFUSED };
+  static constexpr std::array ANSWERS = {"bid", "no_fit", "too_late", "refused"};
+
+  Page bid(const Request &asked) try {
+    const json request = json::parse(asked.body);
+    const std::string &id = request.at("id").get_ref<const std::string &>();
+    const double limit = request.value("tmax", 0.0); // milliseconds; 0: none
+    const std::vector<Slot> slots = find_slots(request);
+    if (slots.empty()) {
+      return no_bid(NO_FIT);
+    }
+    std::vector<std::uint64_t> tickets;
+    json bids = json::array();
+    for (const Slot &slot : slots) {
+      const dpb::Decision decision = bids_.make(slot.eligible);
+      tickets.push_back(decision.ticket);
+      bids.push_back(offer(slot.id, {decision.ticket, decision.arm}));
+    }
+    const json answer = {{"id", id}, {"cur", "USD"}, {"seatbid", json::array({{{"bid", std::move(bids)}}})}};
+    Page page = serve::success(answer.dump());
+    if (limit > 0 && Clock::now() - asked.begun + TRAVEL >= std::chrono::duration<double, std::milli>(limit)) {
+      for (const std::uint64_t ticket : tickets) {
+        bids_.take_back(ticket);
+      }
+      return no_bid(TOO_LATE);
+    }
+    ++answers_[BID];
+    return page;
+  } catch (const json::exception &) {
+    ++answers_[REFUSED];
+    return serve::failure(http::status::bad_request, "bad_request", "not a bid request of OpenRTB 2.6");
+  }
+
+  json offer(const std::string &slot, const Subject &subject) const {
+    const Creative &creative = CREATIVES[subject.creative];
+    const auto url = [&](Notice notice) { return url_ + PATHS[notice] + tokens_.seal(notice, subject); };
+    return {{"id", std::to_string(subject.ticket)},
+            {"impid", slot},
+            {"price", creative.price},
+            {"nurl", url(WIN)},
+            {"burl", url(IMPRESSION)},
+            {"adm", "<a href=\"" + url(CLICK) + "\">" + creative.name + "</a>"},
+            {"mtype", 1}, // a banner
+            {"w", creative.width},
+            {"h", creative.height},
+            {"crid", std::to_string(subject.creative)},
+            {"cat", json::array({creative.category})},
+            {"adomain", json::array({creative.advertiser})}};
+  }
+
+  Page no_bid(Answer why) {
+    ++answers_[why];
+    return serve::nothing();
+  }
+
+  // Always the same answer.
+  Page hear(Notice notice, std::string_view token) {
+    if (const auto subject = tokens_.open(notice, token)) {
+      if (notice == CLICK) {
+        bids_.clicked(subject->ticket);
+      } else {
+        const Fate fate = bids_.heard(notice, subject->ticket);
+        ++notices_[notice][fate];
+        impressions_[subject->creative] += notice == IMPRESSION && fate == BELIEVED;
+      }
+    } else {
+      ++notices_[notice][FORGED];
+    }
+    return serve::nothing();
+  }
+
+  // NOT private: a repeated click is a click. How many clicks were believed is nobody's to know.
+  std::string counts() const {
+    std::string page = dpb::operator_metrics({{"creatives", &bandit()}});
+    const auto line = [&](const std::string &name, const std::atomic<std::uint64_t> &count) {
+      page += name + "\"} " + std::to_string(count) + '\n';
+    };
+    page += "# HELP bidder_answers_total Bid requests, by how they were answered.\n"
+            "# TYPE bidder_answers_total counter\n";
+    for (const Answer answer : {BID, NO_FIT, TOO_LATE, REFUSED}) {
+      line(std::string("bidder_answers_total{answer=\"") + ANSWERS[answer], answers_[answer]);
+    }
+    page += "# HELP bidder_notices_total Notices, by what became of them; clicks that are duplicate or late are in "
+            "dpb_duplicates_total and dpb_late_total.\n"
+            "# TYPE bidder_notices_total counter\n";
+    for (const Notice notice : {WIN, IMPRESSION, CLICK}) {
+      for (const Fate fate : {BELIEVED, DUPLICATE, LATE, FORGED}) {
+        if (notice != CLICK || fate == FORGED) {
+          line(std::string("bidder_notices_total{notice=\"") + NOTICES[notice] + "\",fate=\"" + FATES[fate],
+               notices_[notice][fate]);
+        }
+      }
+    }
+    page += "# HELP bidder_impressions_total Impressions that were believed, by creative.\n"
+            "# TYPE bidder_impressions_total counter\n";
+    for (std::size_t i = 0; i < CREATIVES.size(); ++i) {
+      line(std::string("bidder_impressions_total{creative=\"") + CREATIVES[i].name, impressions_[i]);
+    }
+    return page;
+  }
+
+  Bids bids_;
+  const Tokens tokens_;
+  const std::string url_; // how the world calls us
+  std::array<std::atomic<std::uint64_t>, ANSWERS.size()> answers_ = {};
+  std::array<std::array<std::atomic<std::uint64_t>, FATES.size()>, NOTICES.size()> notices_ = {};
+  std::array<std::atomic<std::uint64_t>, CREATIVES.size()> impressions_ = {};
+};
+
+struct Options : serve::Options {
+  std::string url; // empty: the address that we listen on
+  double epsilon = 1.0;
+  std::uint32_t shown_within = 10'000, clicked_within = 100'000;
+};
+
+static std::optional<Options> parse_options(int argc, char **argv) {
+  Options options;
+  const bool well = serve::read_options(argc, argv, [&](std::string_view name, const char *value) {
+    const auto number = serve::parse<std::uint32_t>(value);
+    const auto epsilon = serve::parse<double>(value);
+    if (name == "--url") {
+      options.url = value;
+    } else if (name == "--epsilon" && epsilon) {
+      options.epsilon = *epsilon;
+    } else if (name == "--shown-within" && number && *number > 0) {
+      options.shown_within = *number;
+    } else if (name == "--clicked-within" && number) {
+      options.clicked_within = *number;
+    } else {
+      return options.take(name, value);
+    }
+    return true;
+  });
+  // A bid must have been taken back before silence is its answer.
+  return well && options.shown_within < options.clicked_within ? std::optional(options) : std::nullopt;
+}
+
+static dpb::Bandit make(const Options &options) {
+  dpb::Config config(CREATIVES.size(), options.epsilon);
+  config.horizon = 1'000'000;
+  config.reward_bits = 0;            // a click or none
+  config.flags |= DPB_CLAMP_REWARDS; // a refused reward would leave its ticket open, for all to see
+  config.answer_window = options.clicked_within;
+  dpb::Bandit bandit = options.policy ? dpb::Bandit(*options.policy, config) : dpb::Bandit(config);
+  dpb::Decision none;
+  if (bandit.try_select_among(&config.arms, 0, none) == DPB_UNSUPPORTED) { // else it has nothing to choose from
+    throw std::runtime_error(std::string(bandit.policy_name()) + " cannot choose among the creatives that fit");
+  }
+  return serve::go_on(std::move(bandit), config, options.snapshot);
+}
+
+int main(int argc, char **argv) try {
+  const std::optional<Options> options = parse_options(argc, argv);
+  if (!options) {
+    serve::print_usage("bidder", "  --url URL          how exchanges and visitors reach this server\n"
+                                 "  --epsilon E        the privacy loss of one click, default 1\n"
+                                 "  --shown-within N   take a bid back that was not shown N bids later; default 10000\n"
+                                 "  --clicked-within N  no click N bids later is none; more than that; default 100000\n");
+    return 2;
+  }
+  if (sodium_init() < 0) {
+    throw std::runtime_error("libsodium: no randomness");
+  }
+  serve::Server server(*options);
+  Bidder bidder(make(*options), options->shown_within, options->url.empty() ? server.address() : options->url);
+  server.run(bidder.bandit(), bidder.visitors(), bidder.operators(), "/metrics");
+  return 0;
+} catch (const std::exception &error) {
+  std::fprintf(stderr, "%s\n", error.what());
+  return 1;
+}

@@ -1,0 +1,376 @@
+// What the ad servers beside this file share: HTTP on a few threads with Boost.Beast (apt-get install
+// libboost-dev), deadlines, places for so many connections, snapshots in a file, options.
+#ifndef SERVE_HPP
+#define SERVE_HPP
+
+#include <dpb.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <unistd.h>
+
+#include <boost/asio.hpp> // after <utility>, which Boost 1.74 forgets
+#include <boost/beast/core.hpp>
+#include <boost/beast/http.hpp>
+
+namespace serve {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = beast::http;
+using asio::ip::tcp;
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+using namespace std::string_view_literals;
+
+// How long a visitor may take to send a request, or to begin the next one, and to take an answer.
+inline constexpr auto PATIENCE = 10s;
+// Connections at a time; more wait until some are closed.
+inline constexpr int MAX_CONNECTIONS = 2000;
+// Bytes of a request's head.
+inline constexpr std::size_t MAX_HEAD = 16 << 10;
+
+// A whole text that is one number and nothing else: no plus, no space.
+template <class Number, class... Base> std::optional<Number> parse(std::string_view text, Base... base) {
+  Number number{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, base...);
+  return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
+}
+
+// The pages.
+
+using Page = http::response<http::string_body>;
+
+inline Page page(http::status status, const char *content_type, std::string body) {
+  Page page(status, 11);
+  page.set(http::field::content_type, content_type);
+  page.body() = std::move(body);
+  return page;
+}
+
+inline Page success(std::string json) { return page(http::status::ok, "application/json", std::move(json)); }
+
+inline Page metrics(std::string text) {
+  return page(http::status::ok, "text/plain; version=0.0.4; charset=utf-8", std::move(text));
+}
+
+// Texts of ours, which need no escapes.
+inline Page failure(http::status status, const std::string &error, const std::string &message) {
+  return page(status, "application/json", R"({"error":")" + error + R"(","message":")" + message + "\"}");
+}
+
+inline Page nothing() { return Page(http::status::no_content, 11); }
+
+struct Request {
+  std::string_view rest;   // of its path: what follows the route's
+  const std::string &body; // no longer than the route allows
+  Clock::time_point begun; // when its head was read
+};
+
+// Answers one kind of request. What it throws is answered with 500.
+struct Route {
+  http::verb method;
+  std::string_view path; // all of it, without a query; one that ends in / is the beginning
+  std::function<Page(const Request &)> answer;
+  std::size_t max_body = 0; // bytes; a longer body is refused unread
+
+  bool leads(std::string_view to) const {
+    return path.size() > 1 && path.back() == '/' ? to.substr(0, path.size()) == path : to == path;
+  }
+};
+
+// What is served at one port.
+using Site = std::vector<Route>;
+
+// What becomes of a request before its body is read: the route that answers it, or why none does.
+struct Found {
+  const Route *route;
+  std::optional<Page> refusal;
+};
+
+inline Found find(const Site &site, http::verb method, std::string_view path) {
+  const auto route = std::find_if(site.begin(), site.end(), [&](const Route &each) { return each.leads(path); });
+  const http::verb allowed = route != site.end() ? route->method : http::verb::get;
+  if (method != allowed) {
+    const std::string name(http::to_string(allowed));
+    Page page = failure(http::status::method_not_allowed, "method_not_allowed", "only " + name + " is served");
+    page.set(http::field::allow, name);
+    return {nullptr, std::move(page)};
+  }
+  if (route == site.end()) {
+    std::string pages;
+    for (const Route &each : site) {
+      pages += (pages.empty() ? "" : ", ") + std::string(each.path);
+    }
+    return {nullptr, failure(http::status::not_found, "no_such_page", "try " + pages)};
+  }
+  return {&*route, std::nullopt};
+}
+
+// The server: one coroutine for each connection, on a few threads.
+
+// Answers one request after the other. Every failure, the visitor's or the network's, ends it by an
+// exception that nobody catches. `place` is held until then.
+inline asio::awaitable<void> converse(tcp::socket socket, const Site &site,
+                                      [[maybe_unused]] std::shared_ptr<void> place) {
+  beast::tcp_stream stream(std::move(socket));
+  beast::flat_buffer buffer(MAX_HEAD);
+  for (bool another = true; another;) {
+    http::request_parser<http::string_body> parser;
+    parser.header_limit(MAX_HEAD);
+    parser.body_limit(std::numeric_limits<std::uint64_t>::max()); // whatever its length, it is not read yet
+    stream.expires_after(PATIENCE);
+    co_await http::async_read_header(stream, buffer, parser, asio::use_awaitable);
+
+    const Clock::time_point begun = Clock::now();
+    const auto &request = parser.get();
+    const std::string_view target(request.target().data(), request.target().size());
+    const std::string_view path = target.substr(0, target.find('?'));
+    auto [route, refusal] = find(site, request.method(), path);
+    const std::uint64_t declared = parser.content_length().value_or(0); // nothing, of one in chunks
+    if (route != nullptr && route->max_body > 0 && !parser.is_done() && declared <= route->max_body) {
+      parser.body_limit(route->max_body);
+      beast::error_code error;
+      co_await http::async_read(stream, buffer, parser, asio::redirect_error(asio::use_awaitable, error));
+      if (error && error != http::error::body_limit) {
+        throw beast::system_error(error);
+      }
+    }
+    const bool whole = parser.is_done();
+    if (route != nullptr && !whole) {
+      refusal = failure(http::status::payload_too_large, "body_refused", "no such body is taken here");
+    }
+    Page page;
+    try {
+      page = refusal ? std::move(*refusal) : route->answer({path.substr(route->path.size()), request.body(), begun});
+    } catch (const std::exception &) {
+      page = failure(http::status::internal_server_error, "internal", "the request failed");
+    }
+    page.set(http::field::cache_control, "no-store"); // a cached ad would repeat its ticket
+    page.keep_alive(request.keep_alive() && whole);
+    if (page.result() != http::status::no_content) { // which has not even an empty body
+      page.prepare_payload();
+    }
+    another = page.keep_alive();
+    stream.expires_after(PATIENCE);
+    if (request.method() == http::verb::head) { // told of a body that does not come
+      http::response_serializer<http::string_body> head(page);
+      co_await http::async_write_header(stream, head, asio::use_awaitable);
+    } else {
+      co_await http::async_write(stream, page, asio::use_awaitable);
+    }
+  }
+  beast::error_code error;
+  stream.socket().shutdown(tcp::socket::shutdown_send, error);
+}
+
+// Takes connections and hands them to the pool.
+inline asio::awaitable<void> accept(tcp::acceptor acceptor, asio::thread_pool &pool, const Site &site) {
+  const auto place = std::make_shared<char>(); // each connection has a copy
+  asio::steady_timer pause(acceptor.get_executor());
+  for (;;) {
+    beast::error_code error = asio::error::no_descriptors;
+    if (place.use_count() <= MAX_CONNECTIONS) {
+      const auto strand = asio::make_strand(pool);
+      tcp::socket socket = co_await acceptor.async_accept(strand, asio::redirect_error(asio::use_awaitable, error));
+      if (!error) {
+        asio::co_spawn(strand, converse(std::move(socket), site, place), asio::detached);
+      }
+    }
+    if (error) { // most likely too many connections for us or for the system: until some are closed
+      pause.expires_after(50ms);
+      co_await pause.async_wait(asio::use_awaitable);
+    }
+  }
+}
+
+// The snapshots.
+
+// Whatever happens, and whenever, the file holds the whole of this snapshot or of the one before.
+inline void save(const dpb::Bandit &bandit, const std::filesystem::path &file) {
+  const auto done = [&](bool well) {
+    if (!well) {
+      throw std::system_error(errno, std::generic_category(), file.string());
+    }
+  };
+  const std::vector<std::uint8_t> bytes = bandit.snapshot();
+  const std::filesystem::path place = std::filesystem::absolute(file).parent_path(); // to be synced as well
+  const std::string beside = file.string() + ".new"; // a rename does not cross file systems
+  const std::unique_ptr<std::FILE, int (*)(std::FILE *)> open(std::fopen(beside.c_str(), "wb"), std::fclose);
+  done(open && std::fwrite(bytes.data(), 1, bytes.size(), open.get()) == bytes.size());
+  done(std::fflush(open.get()) == 0 && ::fsync(::fileno(open.get())) == 0); // before the name points there
+  done(std::rename(beside.c_str(), file.c_str()) == 0);
+  const std::unique_ptr<std::FILE, int (*)(std::FILE *)> directory(std::fopen(place.c_str(), "r"), std::fclose);
+  done(directory && ::fsync(::fileno(directory.get())) == 0); // now the name lasts, too
+}
+
+// What the file holds; nothing where there is none.
+inline std::optional<std::vector<std::uint8_t>> load(const std::filesystem::path &file) {
+  if (!std::filesystem::exists(file)) {
+    return std::nullopt;
+  }
+  std::ifstream open(file, std::ios::binary);
+  std::vector<std::uint8_t> bytes{std::istreambuf_iterator<char>(open), {}};
+  if (!open) {
+    throw std::runtime_error(file.string() + ": cannot be read");
+  }
+  return bytes;
+}
+
+// What is in the file comes before a fresh start, and what is wrong with the file ends it.
+inline dpb::Bandit go_on(dpb::Bandit fresh, const dpb::Config &config, const std::filesystem::path &file) {
+  const auto bytes = file.empty() ? std::nullopt : load(file);
+  if (!bytes) {
+    return fresh;
+  }
+  dpb_error error = {};
+  auto restored = dpb::Bandit::try_restore(dpb_policy_name(fresh.get()), config, bytes->data(), bytes->size(), &error);
+  if (!restored) {
+    throw std::runtime_error(file.string() + ": " + error.message);
+  }
+  return std::move(*restored);
+}
+
+// Saves again and again. What goes wrong is said, and the next time may do.
+inline asio::awaitable<void> keep(const dpb::Bandit &bandit, std::filesystem::path file,
+                                  std::chrono::milliseconds every) {
+  for (asio::steady_timer pause(co_await asio::this_coro::executor);;) {
+    pause.expires_after(every);
+    co_await pause.async_wait(asio::use_awaitable);
+    try {
+      save(bandit, file);
+    } catch (const std::exception &error) {
+      std::fprintf(stderr, "%s\n", error.what());
+    }
+  }
+}
+
+// The options that all servers have.
+struct Options {
+  std::uint16_t port = 0;
+  std::optional<std::uint16_t> operator_port;
+  std::optional<std::string> policy;
+  std::filesystem::path snapshot; // empty: none
+  std::chrono::milliseconds snapshot_every = 10s;
+
+  // Is it one of these, with a value that it can have?
+  bool take(std::string_view name, const char *value) {
+    const auto number = parse<std::uint32_t>(value);
+    const bool is_port = number && *number <= std::numeric_limits<std::uint16_t>::max();
+    if (name == "--port" && is_port) {
+      port = static_cast<std::uint16_t>(*number);
+    } else if (name == "--operator-port" && is_port) {
+      operator_port = static_cast<std::uint16_t>(*number);
+    } else if (name == "--policy" && dpb::policy_number(value) != 0) {
+      policy = value;
+    } else if (name == "--snapshot" && *value != '\0') {
+      snapshot = value;
+    } else if (name == "--snapshot-every" && number && *number > 0) {
+      snapshot_every = std::chrono::milliseconds(*number);
+    } else {
+      return false;
+    }
+    return true;
+  }
+};
+
+// Gives each option and its value to `take`, until that knows no use for one.
+template <class Take> bool read_options(int argc, char **argv, Take take) {
+  for (int i = 1; i < argc; i += 2) {
+    if (!take(argv[i], i + 1 < argc ? argv[i + 1] : "")) {
+      return false;
+    }
+  }
+  return true;
+}
+
+inline void print_usage(const char *program, const char *more) {
+  std::fprintf(stderr,
+               "usage: %s [--option VALUE]...\n"
+               "  --port N           default 0: any free one\n"
+               "  --operator-port N  serve the counts of refused clicks there, to this machine\n"
+               "  --policy NAME      default: the recommended one\n"
+               "  --snapshot FILE    go on from this file if it is there, and write what is released to it\n"
+               "  --snapshot-every MS  so often, in milliseconds, and at the end; default 10000\n%spolicies:",
+               program, more);
+  for (const std::string_view name : dpb::policies()) {
+    std::fprintf(stderr, " %s", name.data());
+  }
+  std::fprintf(stderr, "\n");
+}
+
+// Has its ports from the beginning, so that what it serves can name them.
+class Server {
+public:
+  explicit Server(const Options &asked) : options_(asked), visitors_(listen(asked.port)) {
+    if (asked.operator_port) {
+      operators_ = listen(*asked.operator_port);
+    }
+  }
+
+  std::string address() const { return address(visitors_); }
+
+  // Until SIGINT or SIGTERM. `operators_page` is what the operator is told of.
+  void run(const dpb::Bandit &bandit, const Site &visitors, const Site &operators, const char *operators_page) {
+    asio::signal_set signals(door_, SIGINT, SIGTERM);
+    signals.async_wait([&](auto, int) { door_.stop(); });
+    std::printf("listening on %s\n", address().c_str());
+    asio::co_spawn(door_, accept(std::move(visitors_), pool_, visitors), asio::detached);
+    if (operators_) {
+      std::printf("the operator's counts, not private: %s%s\n", address(*operators_).c_str(), operators_page);
+      asio::co_spawn(door_, accept(std::move(*operators_), pool_, operators), asio::detached);
+    }
+    std::fflush(stdout);
+    if (!options_.snapshot.empty()) {
+      save(bandit, options_.snapshot);
+      asio::co_spawn(pool_, keep(bandit, options_.snapshot, options_.snapshot_every), asio::detached);
+    }
+    door_.run();
+    pool_.stop();
+    pool_.join();
+    if (!options_.snapshot.empty()) {
+      save(bandit, options_.snapshot);
+    }
+    std::printf("stopped\n");
+  }
+
+private:
+  tcp::acceptor listen(std::uint16_t port) try {
+    return tcp::acceptor(door_, tcp::endpoint(asio::ip::address_v4::loopback(), port));
+  } catch (const boost::system::system_error &error) {
+    throw std::runtime_error("127.0.0.1:" + std::to_string(port) + ": " + error.code().message());
+  }
+
+  static std::string address(const tcp::acceptor &acceptor) {
+    return "http://127.0.0.1:" + std::to_string(acceptor.local_endpoint().port());
+  }
+
+  Options options_;
+  asio::thread_pool pool_{std::max(2U, std::thread::hardware_concurrency())};
+  asio::io_context door_; // on one thread alone: in the pool's queue newcomers would wait behind everybody
+  tcp::acceptor visitors_;
+  std::optional<tcp::acceptor> operators_;
+};
+
+} // namespace serve
+
+#endif
