@@ -7,7 +7,7 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
-use support::{functions, have, root, run, snippets, text};
+use support::{defined, functions, have, make, root, run, snippets, sorted, text};
 
 /// An empty directory of this name.
 fn directory(name: &str) -> PathBuf {
@@ -15,14 +15,6 @@ fn directory(name: &str) -> PathBuf {
     let _ = std::fs::remove_dir_all(&path);
     std::fs::create_dir_all(&path).unwrap();
     path
-}
-
-/// `make` in a directory that it builds in alone.
-fn make(build: &str) -> Command {
-    let mut make = Command::new("make");
-    make.current_dir(root()).env_remove("MAKEFLAGS").arg(format!("CARGO={}", env!("CARGO")));
-    make.arg(format!("BUILD={}", Path::new(env!("CARGO_TARGET_TMPDIR")).join(build).display()));
-    make
 }
 
 /// Installed here, and then all of it is moved away.
@@ -56,21 +48,6 @@ static HOOKED: LazyLock<PathBuf> = LazyLock::new(|| {
     run(make("package-hooked").args(["PACKAGE=dpb-hooked", "all"]));
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("package-hooked/libdpb.a")
 });
-
-fn sorted(mut names: Vec<String>) -> Vec<String> {
-    names.sort();
-    names.dedup();
-    names
-}
-
-/// The global symbols that a file defines, with nm's letter.
-fn defined(file: &Path, dynamic: bool) -> Vec<String> {
-    let mut nm = Command::new("nm");
-    nm.args(["-g", "--defined-only", "--format=posix"]).args(dynamic.then_some("-D")).arg(file);
-    let lines = run(&mut nm);
-    let words = lines.lines().filter_map(|line| line.split_once(' '));
-    sorted(words.map(|(name, rest)| format!("{name} {}", &rest[..1])).collect())
-}
 
 fn dynamic_section(file: &Path) -> String {
     run(Command::new("readelf").arg("-dW").arg(file))
