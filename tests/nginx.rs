@@ -110,18 +110,23 @@ impl Nginx {
         Ok(Visitor(BufReader::new(stream)))
     }
 
-    /// A connection to each worker. Many are made at once, so that no worker is fast enough to take all.
     fn visitors(&self) -> Vec<Visitor> {
+        self.visitors_of(&self.workers())
+    }
+
+    /// A connection to each of these workers. Many are made at once, so that no worker is fast enough to take all.
+    fn visitors_of(&self, workers: &BTreeSet<u32>) -> Vec<Visitor> {
         let mut found = BTreeMap::new();
-        let end = Instant::now() + PATIENCE;
-        while found.len() < WORKERS {
-            assert!(Instant::now() < end, "{} workers answer", found.len());
+        self.wait_for("each worker to answer", || {
             let crowd: Vec<Visitor> = (0..64).map(|_| self.visitor().unwrap()).collect();
             for mut visitor in crowd {
-                let (_, worker, _) = visitor.get("/plain").unwrap();
-                found.entry(worker).or_insert(visitor);
+                if let Ok((_, worker, _)) = visitor.get("/plain") {
+                    found.entry(worker).or_insert(visitor);
+                }
             }
-        }
+            workers.iter().all(|worker| found.contains_key(worker))
+        });
+        found.retain(|worker, _| workers.contains(worker));
         found.into_values().collect()
     }
 
@@ -230,6 +235,11 @@ impl Visitor {
 
     fn exchange(&mut self, path: &str) -> Result<(String, String)> {
         write!(self.0.get_mut(), "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
+        self.reply()
+    }
+
+    /// Head and body.
+    fn reply(&mut self) -> Result<(String, String)> {
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
             if self.0.read_line(&mut head)? == 0 {
@@ -324,6 +334,10 @@ fn a_reward_counts_once_wherever_it_comes() {
             }
         }
     }
+    // Somebody insists.
+    let (_, ticket) = visitors[0].choose();
+    (0..20 * WINDOW).for_each(|_| visitors[1].reward(&ticket));
+    (counted, decisions) = (counted + 1.0, decisions + 1);
     // As late as can be, and one decision later.
     for owner in 0..WORKERS {
         for late in 0..2 {
@@ -339,4 +353,336 @@ fn a_reward_counts_once_wherever_it_comes() {
     let status = nginx.status_after(decisions as f64);
     assert!((sum(&status, rewards) - counted).abs() < 1e-3, "{status}");
     nginx.quit();
+}
+
+/// All means and their counts, worker by worker: what was learned.
+fn learned(status: &Value) -> Vec<Value> {
+    let workers = status["page"].as_array().unwrap().iter();
+    let arms = workers.flat_map(|worker| worker["arms"].as_array().unwrap().clone());
+    arms.map(|arm| serde_json::json!([arm["mean"], arm["effective_pulls"]])).collect()
+}
+
+/// A reload and the death of a worker: what was released stays, and no ticket of an earlier life counts.
+#[test]
+#[ignore = "builds the library with all optimisations"]
+fn a_life_goes_on_from_what_the_one_before_has_released() {
+    const PRIVATE: &str = "dpb_split $page epsilon=1 window=50 { blue; green; red; }";
+    let Some(nginx) = Nginx::start("lives", PRIVATE) else { return };
+    let play = |decisions: usize| {
+        for visitor in &mut nginx.visitors() {
+            for _ in 0..decisions {
+                let (variant, ticket) = visitor.choose();
+                if variant == "green" {
+                    visitor.reward(&ticket);
+                }
+            }
+        }
+        std::thread::sleep(TICKS);
+        nginx.status_after(0.0)
+    };
+    let before = play(400);
+    let decisions = |status: &Value| sum(status, |worker| worker["decisions"].as_f64().unwrap());
+    assert_eq!(decisions(&before), (400 * WORKERS) as f64);
+    assert!(before["page"].as_array().unwrap().iter().all(|worker| worker["epsilon_spent"] == 1.0), "{before}");
+    nginx.reload();
+    for worker in nginx.workers() {
+        assert_eq!(learned(&nginx.status_after(decisions(&before))), learned(&before));
+        nginx.kill(worker);
+    }
+    assert_eq!(learned(&nginx.status_after(decisions(&before))), learned(&before));
+    // It goes on, at another epsilon afresh, and with other variants too.
+    assert_eq!(decisions(&play(100)), (500 * WORKERS) as f64);
+    let module = MODULE.as_ref().unwrap().to_str();
+    for (split, says) in [(PRIVATE.replace("=1", "=2"), true), (PRIVATE.replace("red", "pink"), false)] {
+        configure(&nginx.place, module, &split);
+        nginx.reload();
+        assert_eq!(decisions(&play(10)), (10 * WORKERS) as f64, "{split}");
+        assert_eq!(nginx.log().contains("starts afresh: epsilon must be"), says, "{split}");
+        fs::write(nginx.place.join("error.log"), "").unwrap();
+    }
+    nginx.quit();
+}
+
+#[test]
+#[ignore = "builds the library with all optimisations"]
+fn no_ticket_of_an_earlier_life_counts() {
+    let Some(nginx) = Nginx::start("tickets", EXACT) else { return };
+    let mut visitors = nginx.visitors();
+    let mut tickets = Vec::new();
+    let mut choose = |visitors: &mut [Visitor]| {
+        for visitor in visitors {
+            tickets.extend((0..10).map(|_| visitor.choose().1));
+        }
+    };
+    choose(&mut visitors);
+    drop(visitors);
+    nginx.reload();
+    choose(&mut nginx.visitors());
+    nginx.workers().into_iter().for_each(|worker| nginx.kill(worker));
+
+    let mut visitors = nginx.visitors();
+    tickets.iter().for_each(|ticket| visitors.iter_mut().for_each(|visitor| visitor.reward(ticket)));
+    let ours: Vec<String> = visitors.iter_mut().map(|visitor| visitor.choose().1).collect();
+    tickets.iter().chain(&ours).for_each(|ticket| visitors[0].reward(ticket));
+    let_windows_end(&mut visitors);
+    let status = nginx.status_after((WORKERS * (WINDOW + 1)) as f64);
+    assert!((sum(&status, rewards) - WORKERS as f64).abs() < 1e-6, "{status}");
+    nginx.quit();
+}
+
+/// After a reload an old worker may have visitors for long: it serves them, and takes no reward from its
+/// successor, nor are its tickets taken for the successor's.
+#[test]
+#[ignore = "builds the library with all optimisations"]
+fn a_worker_that_lingers_takes_nothing_from_its_successor() {
+    let Some(nginx) = Nginx::start("lingers", EXACT) else { return };
+    let mut slow = nginx.visitors();
+    slow.iter_mut().for_each(|visitor| visitor.0.get_mut().write_all(b"GET /choose HTTP/1.1\r\n").unwrap());
+    std::thread::sleep(TICKS); // until it is read
+    let before = nginx.workers();
+    signal(nginx.master.id(), libc::SIGHUP);
+    nginx.wait_for("a reload", || nginx.workers().len() == 2 * WORKERS);
+
+    let mut visitors = nginx.visitors_of(&nginx.workers().difference(&before).copied().collect());
+    for round in 0..10 {
+        for owner in 0..WORKERS {
+            let (_, ticket) = visitors[owner].choose();
+            visitors[(owner + round) % WORKERS].reward(&ticket);
+        }
+        std::thread::sleep(TICKS / 4); // some are collected by a tick
+    }
+    for visitor in &mut slow {
+        visitor.0.get_mut().write_all(b"Host: localhost\r\n\r\n").unwrap();
+        let (head, body) = visitor.reply().unwrap();
+        assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+        let (_, ticket) = body.split_once(' ').unwrap();
+        visitors[0].reward(ticket);
+    }
+    nginx.wait_for("the old workers to end", || nginx.workers().is_disjoint(&before));
+    let_windows_end(&mut visitors);
+    let status = nginx.status_after((WORKERS * (10 + WINDOW)) as f64);
+    assert!((sum(&status, rewards) - (WORKERS * 10) as f64).abs() < 1e-6, "{status}");
+    nginx.quit();
+}
+
+/// Reloads, module taken out and put back, and workers killed one after the other, while visitors come: those
+/// whose worker was killed get no answer, and nobody else notices.
+#[test]
+#[ignore = "builds the library with all optimisations"]
+fn it_withstands_reloads_and_killed_workers_under_load() {
+    const SPLIT: &str = "dpb_split $page epsilon=1 { blue; green; red; }";
+    const CROWD: usize = 4;
+    let Some(nginx) = Nginx::start("load", SPLIT) else { return };
+    let (over, failed, served) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
+    let visit = || -> Result<()> {
+        // Two connections: the reward may come to another worker.
+        let (status, _, body) = nginx.visitor()?.get("/choose")?;
+        assert_eq!(status, 200);
+        let (variant, ticket) = body.split_once(' ').unwrap();
+        assert!(["blue", "green", "red"].contains(&variant) && ticket.len() == 16, "{body}");
+        let status = nginx.visitor()?.get(&format!("/reward?ticket={ticket}"))?.0;
+        assert_eq!(status, 204);
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..CROWD {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    if visit().is_err() {
+                        failed.fetch_add(1, Ordering::Relaxed);
+                    }
+                    served.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        let more = |visits: usize| {
+            let before = served.load(Ordering::Relaxed);
+            nginx.wait_for("visits", || served.load(Ordering::Relaxed) >= before + visits);
+        };
+        for _ in 0..5 {
+            more(500);
+            nginx.reload();
+        }
+        more(500);
+        assert_eq!(failed.load(Ordering::Relaxed), 0, "a reload costs nobody's request");
+        for kills in 1..=20 {
+            let workers = nginx.workers();
+            nginx.kill(*workers.iter().nth(kills % WORKERS).unwrap());
+            more(100);
+            assert!(failed.load(Ordering::Relaxed) <= kills * CROWD);
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    println!("{} visits, {} failed", served.into_inner(), failed.into_inner());
+
+    // Without the module, which then is unloaded, and with it again.
+    configure(&nginx.place, None, "");
+    nginx.reload();
+    assert_eq!(nginx.visitor().unwrap().get("/choose").unwrap().0, 404);
+    configure(&nginx.place, MODULE.as_ref().unwrap().to_str(), SPLIT);
+    nginx.reload();
+    visit().unwrap();
+    let log = nginx.quit();
+    assert_eq!(log.matches("exited on signal 9").count(), 20);
+}
+
+/// What became of a reward depends on rewards: no reply tells it, and no status before its window is over.
+#[test]
+#[ignore = "builds the library with all optimisations"]
+fn nobody_is_told_what_became_of_a_reward() {
+    let Some(nginx) = Nginx::start("told", EXACT) else { return };
+    let mut visitors = nginx.visitors();
+    let (_, ticket) = visitors[0].choose();
+    std::thread::sleep(TICKS);
+    let before = nginx.status();
+    let mut replies = BTreeSet::new();
+    for ticket in [&ticket, &ticket, &ticket.replace('1', "2"), "0000000000000000", "ffffffffffffffff", "", "%00", "x"]
+    {
+        let (head, body) = visitors[1].exchange(&format!("/reward?ticket={ticket}")).unwrap();
+        assert_eq!(body, "");
+        replies.insert(head.lines().filter(|line| !line.starts_with("Date: ")).collect::<String>());
+    }
+    assert_eq!(replies.len(), 1, "{replies:?}");
+    std::thread::sleep(TICKS);
+    assert_eq!(nginx.status(), before);
+    nginx.quit();
+}
+
+/// One decision a request, however often its variables are read, and none where they are not.
+#[test]
+#[ignore = "builds the library with all optimisations"]
+fn a_request_has_one_decision() {
+    let place = directory("decision");
+    let split = "dpb_split $page epsilon=1 { blue; green; }\nmap $page $shown { default \"<$page $page_ticket>\"; }\n\
+                 log_format both \"$page $page_ticket $shown\";";
+    let Some(nginx) = command(&place, split) else { return };
+    let configuration = fs::read_to_string(place.join("nginx.conf")).unwrap();
+    let logged = format!("location = /choose {{ access_log {}/both.log both;", place.display());
+    fs::write(place.join("nginx.conf"), configuration.replace("location = /choose {", &logged)).unwrap();
+    let nginx = Nginx::launch(nginx, place);
+    let mut visitors = nginx.visitors();
+    let chosen: Vec<_> = (0..100).map(|i| visitors[i % WORKERS].choose()).collect();
+    std::thread::sleep(TICKS);
+    assert_eq!(sum(&nginx.status(), |worker| worker["decisions"].as_f64().unwrap()), 100.0);
+    let written = fs::read_to_string(nginx.place.join("both.log")).unwrap();
+    for (variant, ticket) in chosen {
+        assert!(written.contains(&format!("{variant} {ticket} <{variant} {ticket}>\n")), "{written}");
+    }
+    nginx.quit();
+}
+
+#[test]
+#[ignore = "builds the library with all optimisations"]
+fn what_cannot_be_is_refused_where_it_stands() {
+    let place = directory("refused");
+    let split = |options: &str| format!("dpb_split $page {options} {{ blue; green; }}");
+    let cases = [
+        (split(""), "epsilon must be"),
+        (split("epsilon=0"), "epsilon must be"),
+        (split("epsilon=one"), "invalid option \"epsilon=one\""),
+        (split("epsilon="), "invalid option \"epsilon=\""),
+        (split("epsilon=1 colour=2"), "invalid option \"colour=2\""),
+        (split("epsilon=1 window=0"), "window must be 1 .. 65536"),
+        (split("epsilon=1 window=65537"), "window must be 1 .. 65536"),
+        (split("epsilon=1 window=1.5"), "invalid option \"window=1.5\""),
+        (split("epsilon=1 window=-1"), "invalid option \"window=-1\""),
+        (split("epsilon=1 memory=5"), "memory must be"),
+        (split("epsilon=1 floor=2"), "min_propensity must be"),
+        (split("epsilon=1 policy=dp-best"), "policy"),
+        (split("epsilon=1 policy=dp-ucb-int"), "delta"),
+        ("dpb_split $page epsilon=1 { blue; }".into(), "arms must be"),
+        ("dpb_split $page epsilon=1 { blue sky; }".into(), "more than one word"),
+        ("dpb_split page epsilon=1 { blue; green; }".into(), "invalid variable name \"page\""),
+        ("dpb_split $uri epsilon=1 { blue; green; }".into(), "duplicate"),
+        (format!("{0}\n{0}", split("epsilon=1")), "duplicate"),
+        ("dpb_split $other epsilon=1 { blue; green; }".into(), "no dpb_split above has the variable \"$page\""),
+        (String::new(), "no dpb_split above"),
+        (format!("{}\nworker_processes", split("epsilon=1")), "worker_processes"),
+    ];
+    for (split, says) in cases {
+        let Some(mut nginx) = command(&place, &split) else { return };
+        let output = nginx.arg("-t").output().unwrap();
+        assert!(!output.status.success() && text(&output).contains(says), "{split}: {}", text(&output));
+    }
+    let Some(mut nginx) = command(&place, &split("epsilon=1 floor=0.5 memory=100000 window=65536 contributions=2"))
+    else {
+        return;
+    };
+    run(nginx.arg("-t"));
+    let configuration = fs::read_to_string(place.join("nginx.conf")).unwrap();
+    fs::write(place.join("nginx.conf"), configuration.replace("worker_processes 4", "worker_processes 257")).unwrap();
+    let output = nginx.output().unwrap();
+    assert!(!output.status.success() && text(&output).contains("at most 256 workers"), "{}", text(&output));
+    let _ = fs::remove_dir_all(place);
+}
+
+#[test]
+#[ignore = "builds the library with all optimisations"]
+fn the_module_exports_nothing_of_the_library() {
+    let Some(module) = MODULE.as_ref() else { return };
+    assert_eq!(
+        defined(module, true),
+        sorted(
+            ["ngx_http_dpb_module D", "ngx_module_names D", "ngx_module_order B", "ngx_modules D"]
+                .map(String::from)
+                .into()
+        )
+    );
+}
+
+/// The page's configuration, but for its paths.
+#[test]
+#[ignore = "builds the library with all optimisations"]
+fn the_pages_configuration() {
+    let place = directory("page");
+    let Some(mut nginx) = command(&place, "") else { return };
+    let page = &snippets(PAGE, "nginx")[0];
+    let (http, module) = (format!("http {{\n    access_log {}/access.log;", place.display()), MODULE.as_ref().unwrap());
+    let page = page.replace("modules/ngx_http_dpb_module.so", module.to_str().unwrap()).replace("http {", &http);
+    let page = page.replace("8080", &format!("unix:{}/socket", place.display()));
+    let daemon = format!("daemon off;\nworker_processes {WORKERS};\npid {}/pid;\n", place.display());
+    fs::write(place.join("nginx.conf"), format!("{daemon}{page}")).unwrap();
+    run(nginx.arg("-t"));
+    let _ = fs::remove_dir_all(place);
+}
+
+/// Lives from their first day to their last: no wrong access to memory, and nothing of ours that is lost.
+#[test]
+#[ignore = "builds the library with all optimisations"]
+fn valgrind_finds_nothing() {
+    let place = directory("valgrind");
+    let Some(nginx) = command(&place, EXACT) else { return };
+    if !have("valgrind") {
+        return;
+    }
+    let mut valgrind = Command::new("valgrind");
+    valgrind.arg("-q").arg(format!("--log-file={}/valgrind.%p", place.display())).arg("--leak-check=full");
+    valgrind.arg("--show-leak-kinds=definite,indirect").arg(nginx.get_program()).args(nginx.get_args());
+    let nginx = Nginx::launch(valgrind, place);
+    for reload in [true, true, false] {
+        let mut visitors = nginx.visitors();
+        for round in 0..100 {
+            let (_, ticket) = visitors[round % WORKERS].choose();
+            visitors[round % 3].reward(&ticket);
+        }
+        drop(visitors);
+        std::thread::sleep(TICKS);
+        nginx.status();
+        if reload {
+            nginx.reload();
+        }
+    }
+    let mut reports = BTreeMap::new();
+    signal(nginx.master.id(), libc::SIGQUIT);
+    nginx.wait_for("the end", || nginx.workers().is_empty());
+    for entry in fs::read_dir(&nginx.place).unwrap() {
+        let path = entry.unwrap().path();
+        if path.file_name().unwrap().to_str().unwrap().starts_with("valgrind.") {
+            reports.insert(path.clone(), fs::read_to_string(path).unwrap());
+        }
+    }
+    assert!(reports.len() > 3 * WORKERS, "the master and its workers");
+    // nginx itself gives back less than it takes.
+    let ours = |report: &&String| ["Invalid", "uninitialised", "dpb"].iter().any(|word| report.contains(word));
+    assert_eq!(reports.values().find(ours), None);
 }
