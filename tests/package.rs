@@ -140,6 +140,64 @@ fn links_beside_another_rust_library() {
     }
 }
 
+/// For musl, and for another processor: what is made there keeps the same promises, by the C tests.
+fn made_for(target: &str, tools: &[&str], compiler: &str, emulator: &[&str]) {
+    let emulated = emulator.first().is_none_or(|emulator| have(emulator));
+    if cfg!(not(target_arch = "x86_64")) || installed().is_none() || !have(compiler) || !emulated || !have("pkg-config")
+    {
+        return;
+    }
+    let rustc = Path::new(env!("CARGO")).with_file_name("rustc");
+    let libraries = run(Command::new(&rustc).args(["--print", "target-libdir", "--target", target]));
+    if !Path::new(libraries.trim()).exists() {
+        eprintln!("skipped: rustup target add {target}"); // which needs more of the world than apt-get
+        return;
+    }
+    let place = directory(target);
+    for package in ["dpb", "dpb-hooked"] {
+        let mut make = make(&format!("{target}-{package}"));
+        make.args(tools).args([format!("TARGET={target}"), format!("PACKAGE={package}"), "install".into()]);
+        make.arg(format!("RUSTC={}", rustc.display())).arg(format!("DESTDIR={}", place.display()));
+        run(make.arg(format!("PREFIX=/{package}")));
+    }
+    let archive = place.join("dpb/lib/libdpb.a");
+    assert_eq!(defined(&archive, false), sorted(functions().iter().map(|name| format!("{name} T")).collect()));
+    let size = archive.metadata().unwrap().len();
+    println!("{target}: {size} bytes");
+    let unwinder = if target.ends_with("musl") { 1 << 17 } else { 0 };
+    assert!(size <= (1 << 20) + unwinder, "{size}");
+
+    let tests = ["arms", "bad_input", "counter", "fork", "grow", "se", "shuffle", "snapshot", "stopping", "threads"];
+    for (package, test) in tests.map(|test| ("dpb", test)).into_iter().chain([("dpb-hooked", "panic")]) {
+        let library = place.join(package).join("lib");
+        for how in ["-static $(pkg-config --cflags --libs dpb-static)", "$(pkg-config --cflags --libs dpb)"] {
+            let source = root().join(format!("tests/c/{test}.c"));
+            let rpath = format!("-Wl,-rpath,{}", library.display());
+            let command = format!("{compiler} -std=gnu11 {} {how} {rpath} -o {test}", source.display());
+            let mut sh = Command::new("sh");
+            sh.args(["-e", "-c", &command]).current_dir(&place);
+            run(sh.env("PKG_CONFIG_PATH", library.join("pkgconfig")));
+            let program = place.join(test);
+            let line: Vec<_> = emulator.iter().map(AsRef::as_ref).chain([program.as_os_str()]).collect();
+            run(Command::new(line[0]).args(&line[1..]));
+        }
+    }
+}
+
+#[test]
+#[ignore = "builds the library with all optimisations"]
+fn made_for_musl() {
+    made_for("x86_64-unknown-linux-musl", &["CC=musl-gcc"], "musl-gcc", &[]);
+}
+
+#[test]
+#[ignore = "builds the library with all optimisations"]
+fn made_for_another_processor() {
+    let emulator = ["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"];
+    let compiler = "aarch64-linux-gnu-gcc";
+    made_for("aarch64-unknown-linux-gnu", &["CROSS=aarch64-linux-gnu-"], compiler, &emulator);
+}
+
 const C: &str = "examples/c/quickstart.c";
 /// Its exceptions pass beside our panics' ways.
 const CPP: &str = r#"#include <dpb.hpp>
