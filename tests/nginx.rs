@@ -99,7 +99,8 @@ impl Nginx {
 
     fn launch(mut nginx: Command, place: PathBuf) -> Nginx {
         let nginx = Nginx { master: nginx.spawn().unwrap(), place };
-        nginx.wait_for("nginx to answer", || nginx.visitor().is_ok_and(|mut visitor| visitor.get("/plain").is_ok()));
+        nginx.wait_for("its workers", || nginx.workers().len() == WORKERS);
+        nginx.wait_for("an answer", || nginx.visitor().is_ok_and(|mut visitor| visitor.get("/plain").is_ok()));
         nginx
     }
 
@@ -368,7 +369,7 @@ fn learned(status: &Value) -> Vec<Value> {
 fn a_life_goes_on_from_what_the_one_before_has_released() {
     const PRIVATE: &str = "dpb_split $page epsilon=1 window=50 { blue; green; red; }";
     let Some(nginx) = Nginx::start("lives", PRIVATE) else { return };
-    let play = |decisions: usize| {
+    let play = |decisions: usize, in_all: usize| {
         for visitor in &mut nginx.visitors() {
             for _ in 0..decisions {
                 let (variant, ticket) = visitor.choose();
@@ -377,10 +378,9 @@ fn a_life_goes_on_from_what_the_one_before_has_released() {
                 }
             }
         }
-        std::thread::sleep(TICKS);
-        nginx.status_after(0.0)
+        nginx.status_after((in_all * WORKERS) as f64)
     };
-    let before = play(400);
+    let before = play(400, 400);
     let decisions = |status: &Value| sum(status, |worker| worker["decisions"].as_f64().unwrap());
     assert_eq!(decisions(&before), (400 * WORKERS) as f64);
     assert!(before["page"].as_array().unwrap().iter().all(|worker| worker["epsilon_spent"] == 1.0), "{before}");
@@ -391,12 +391,12 @@ fn a_life_goes_on_from_what_the_one_before_has_released() {
     }
     assert_eq!(learned(&nginx.status_after(decisions(&before))), learned(&before));
     // It goes on, at another epsilon afresh, and with other variants too.
-    assert_eq!(decisions(&play(100)), (500 * WORKERS) as f64);
+    assert_eq!(decisions(&play(100, 500)), (500 * WORKERS) as f64);
     let module = MODULE.as_ref().unwrap().to_str();
     for (split, says) in [(PRIVATE.replace("=1", "=2"), true), (PRIVATE.replace("red", "pink"), false)] {
         configure(&nginx.place, module, &split);
         nginx.reload();
-        assert_eq!(decisions(&play(10)), (10 * WORKERS) as f64, "{split}");
+        assert_eq!(decisions(&play(10, 10)), (10 * WORKERS) as f64, "{split}");
         assert_eq!(nginx.log().contains("starts afresh: epsilon must be"), says, "{split}");
         fs::write(nginx.place.join("error.log"), "").unwrap();
     }
@@ -436,9 +436,9 @@ fn no_ticket_of_an_earlier_life_counts() {
 #[ignore = "builds the library with all optimisations"]
 fn a_worker_that_lingers_takes_nothing_from_its_successor() {
     let Some(nginx) = Nginx::start("lingers", EXACT) else { return };
-    let mut slow = nginx.visitors();
+    let (mut slow, mut quick) = (nginx.visitors(), nginx.visitors());
     slow.iter_mut().for_each(|visitor| visitor.0.get_mut().write_all(b"GET /choose HTTP/1.1\r\n").unwrap());
-    std::thread::sleep(TICKS); // until it is read
+    quick.iter_mut().for_each(|visitor| drop(visitor.get("/plain").unwrap())); // by now it is read
     let before = nginx.workers();
     signal(nginx.master.id(), libc::SIGHUP);
     nginx.wait_for("a reload", || nginx.workers().len() == 2 * WORKERS);
@@ -533,18 +533,18 @@ fn nobody_is_told_what_became_of_a_reward() {
     let Some(nginx) = Nginx::start("told", EXACT) else { return };
     let mut visitors = nginx.visitors();
     let (_, ticket) = visitors[0].choose();
-    std::thread::sleep(TICKS);
-    let before = nginx.status();
+    let before = nginx.status_after(1.0);
     let mut replies = BTreeSet::new();
     for ticket in [&ticket, &ticket, &ticket.replace('1', "2"), "0000000000000000", "ffffffffffffffff", "", "%00", "x"]
     {
         let (head, body) = visitors[1].exchange(&format!("/reward?ticket={ticket}")).unwrap();
         assert_eq!(body, "");
+        assert_eq!(nginx.status(), before, "before it is collected"); // within a tick, nearly always
         replies.insert(head.lines().filter(|line| !line.starts_with("Date: ")).collect::<String>());
     }
     assert_eq!(replies.len(), 1, "{replies:?}");
     std::thread::sleep(TICKS);
-    assert_eq!(nginx.status(), before);
+    assert_eq!(nginx.status(), before, "and after");
     nginx.quit();
 }
 
@@ -562,8 +562,8 @@ fn a_request_has_one_decision() {
     let nginx = Nginx::launch(nginx, place);
     let mut visitors = nginx.visitors();
     let chosen: Vec<_> = (0..100).map(|i| visitors[i % WORKERS].choose()).collect();
-    std::thread::sleep(TICKS);
-    assert_eq!(sum(&nginx.status(), |worker| worker["decisions"].as_f64().unwrap()), 100.0);
+    let status = nginx.status_after(100.0);
+    assert_eq!(sum(&status, |worker| worker["decisions"].as_f64().unwrap()), 100.0);
     let written = fs::read_to_string(nginx.place.join("both.log")).unwrap();
     for (variant, ticket) in chosen {
         assert!(written.contains(&format!("{variant} {ticket} <{variant} {ticket}>\n")), "{written}");

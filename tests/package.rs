@@ -167,6 +167,21 @@ fn made_for(target: &str, tools: &[&str], compiler: &str, emulator: &[&str]) {
     let unwinder = if target.ends_with("musl") { 1 << 17 } else { 0 };
     assert!(size <= (1 << 20) + unwinder, "{size}");
 
+    // Our page's commands, by somebody whose home is empty.
+    std::fs::copy(root().join(C), place.join("ad.c")).unwrap();
+    let flags = format!("CARGO={} RUSTC={}", env!("CARGO"), rustc.display());
+    let build = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{target}-dpb"));
+    for block in snippets("bindings/c/README.md", "sh")
+        .iter()
+        .filter(|block| block.contains(tools[0].split_once('=').unwrap().1))
+    {
+        let mut sh = Command::new("sh");
+        sh.args(["-e", "-c", block]).env("HOME", &place).env("MAKEFLAGS", format!("{flags} BUILD={}", build.display()));
+        let installs = block.contains("make install");
+        let said = run(sh.current_dir(if installs { root() } else { &place }));
+        assert!(installs || said.contains("privacy loss"), "{said}");
+    }
+
     let tests = ["arms", "bad_input", "counter", "fork", "grow", "se", "shuffle", "snapshot", "stopping", "threads"];
     for (package, test) in tests.map(|test| ("dpb", test)).into_iter().chain([("dpb-hooked", "panic")]) {
         let library = place.join(package).join("lib");
@@ -313,6 +328,7 @@ fn the_pages_commands() {
         let blocks = snippets(page, "sh").into_iter();
         let (install, link): (Vec<_>, Vec<_>) = blocks
             .filter(|block| block.contains("make install") || block.contains("pkg-config"))
+            .filter(|block| !block.contains("TARGET="))
             .partition(|block| block.contains("make install"));
         assert!(install.len() == 1 && !link.is_empty(), "{page}");
         sh(root(), &install[0]);

@@ -79,8 +79,6 @@ static ngx_int_t init_zone(ngx_shm_zone_t *zone, void *former) {
   if (place == NULL) return NGX_ERROR;
   room = (u_char *)(place + WORKERS);
   for (i = 0; i < WORKERS; i++, place++) {
-    place->owner = 0;
-    place->released = 0;
     place->open = (uint64_t *)room;
     place->tickets = place->open + window;
     place->rewards = (double *)(place->tickets + window);
@@ -98,11 +96,11 @@ static int is_ours(split_t *split) { return split->own && split->own->owner == n
 /* Gives the handle what has come for it. */
 static void collect(split_t *split) {
   place_t *own = split->own;
+  dpb_status status;
   size_t done;
   if (own->answers == 0) return;
-  if (dpb_update_many(split->bandit, own->tickets, own->rewards, own->answers, NULL, &done) != DPB_OK) {
-    /* A reward out of range or a handle that is closed: nothing that another try would mend. */
-  }
+  status = dpb_update_many(split->bandit, own->tickets, own->rewards, own->answers, NULL, &done);
+  (void)status; /* a handle that is closed takes none, now or later */
   ngx_explicit_memzero(own->tickets, own->answers * sizeof(uint64_t));
   ngx_explicit_memzero(own->rewards, own->answers * sizeof(double));
   own->answers = 0;
@@ -112,8 +110,9 @@ static void collect(split_t *split) {
    owner collects before it puts another one there. */
 static void answer(split_t *split, uint64_t ticket, double reward) {
   size_t i, node = dpb_ticket_node(ticket), window = split->config.answer_window;
-  place_t *place = places(split) + node - 1;
+  place_t *place;
   if (node == 0 || node > WORKERS) return;
+  place = places(split) + node - 1;
   ngx_shmtx_lock(mutex(split));
   for (i = 0; place->owner && i < window; i++) {
     if (place->open[i] != ticket) continue;
