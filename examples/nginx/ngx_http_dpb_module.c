@@ -272,7 +272,7 @@ static ngx_int_t handle_reward(ngx_http_request_t *r) {
 /* A number of JSON, where null is what is not finite. */
 static u_char *put(u_char *out, const char *before, double x) {
   char digits[32] = "null";
-  if (isfinite(x)) snprintf(digits, sizeof digits, "%.9g", x);
+  if (isfinite(x)) snprintf(digits, sizeof digits, "%.15g", x);
   return ngx_sprintf(out, "%s%s", before, digits);
 }
 
@@ -305,12 +305,13 @@ static ngx_int_t handle_status(ngx_http_request_t *r) {
   size_t room = 2;
   if (result != NGX_OK) return result;
   for (i = 0; i < splits->nelts; i++) {
-    room += split[i]->name.len + 8 + core->worker_processes * (128 + split[i]->config.arms * 128);
+    room += split[i]->name.len + 8 + core->worker_processes * (160 + split[i]->config.arms * 160);
   }
   chain.buf = ngx_create_temp_buf(r->pool, room);
   if (chain.buf == NULL) return NGX_HTTP_INTERNAL_SERVER_ERROR;
+  *chain.buf->last++ = '{';
   for (i = 0; i < splits->nelts; i++) {
-    chain.buf->last = ngx_sprintf(chain.buf->last, "%s\"%V\":", i ? "," : "{", &split[i]->name);
+    chain.buf->last = ngx_sprintf(chain.buf->last, "%s\"%V\":", i ? "," : "", &split[i]->name);
     for (worker = 0; worker < core->worker_processes; worker++) {
       *chain.buf->last++ = worker ? ',' : '[';
       ngx_shmtx_lock(mutex(split[i]));
@@ -400,7 +401,7 @@ static char *add_zone(ngx_conf_t *cf, split_t *split) {
   name.data = ngx_pnalloc(cf->pool, name.len);
   if (name.data == NULL) return NGX_CONF_ERROR;
   u_char *end = ngx_sprintf(name.data, "dpb $%V", &split->name);
-  for (i = 0; i < split->variants.nelts; i++) end = ngx_sprintf(end, " %V", variant + i);
+  for (i = 0; i < split->variants.nelts; i++) end = ngx_sprintf(end, "%Z%V", variant + i);
   /* What the slab allocator needs beside: some pages, and 24 bytes a page. */
   room += room / 100 + 16 * ngx_pagesize;
   split->zone = ngx_shared_memory_add(cf, &name, room, &ngx_http_dpb_module);
