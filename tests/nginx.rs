@@ -657,7 +657,10 @@ fn valgrind_finds_nothing() {
     }
     let mut valgrind = Command::new("valgrind");
     valgrind.arg("-q").arg(format!("--log-file={}/valgrind.%p", place.display())).arg("--leak-check=full");
-    valgrind.arg("--show-leak-kinds=definite,indirect").arg(nginx.get_program()).args(nginx.get_args());
+    valgrind
+        .args(["--show-leak-kinds=definite,indirect", "--keep-debuginfo=yes"])
+        .arg(nginx.get_program())
+        .args(nginx.get_args());
     let nginx = Nginx::launch(valgrind, place);
     for reload in [true, true, false] {
         let mut visitors = nginx.visitors();
