@@ -9,13 +9,17 @@ PREFIX ?= /usr/local
 LIBDIR ?= lib# below PREFIX; lib64 or lib/x86_64-linux-gnu where the system has it so
 
 CARGO ?= cargo
-AR ?= ar
-LD = ld.bfd
-NM = nm
-OBJCOPY = objcopy
+RUSTC ?= rustc
+ifdef CROSS
+CC = $(CROSS)gcc
+endif
+AR = $(CROSS)ar
+LD = $(CROSS)ld.bfd
+NM = $(CROSS)nm
+OBJCOPY = $(CROSS)objcopy
 INSTALL = install
 
-BUILD = target/package
+BUILD = target/package$(TARGET:%=-%)
 PACKAGE = dpb
 SHELL = /bin/sh
 .DELETE_ON_ERROR:
@@ -24,6 +28,13 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 SONAME := libdpb.so.$(firstword $(subst ., ,$(VERSION)))
 # What a static link needs beside the archive and what cc links anyway.
 SYSTEM_LIBRARIES = -lpthread -lm -ldl
+
+# For musl the unwinder is Rust's too: that of a gcc which is not musl's own needs glibc. It finds its way by a
+# table that the linker makes, where gcc does not always ask for one.
+ifneq ($(findstring musl,$(TARGET)),)
+UNWINDER = $(shell $(RUSTC) --print target-libdir --target $(TARGET))/self-contained/libunwind.a
+SYSTEM_LIBRARIES += -Wl,--eh-frame-hdr
+endif
 
 .PHONY: all install go
 all: $(BUILD)/libdpb.a $(BUILD)/$(SONAME)
@@ -39,7 +50,8 @@ $(RUST): $(shell find src tests/hooked -name '*.rs') Cargo.toml Cargo.lock Makef
 # Rust library in the same program brings the same names of the same standard library, perhaps compiled
 # to abort. No section stays in a group that a linker could take from that other library in our stead.
 $(BUILD)/dpb.o: $(RUST) bindings/c/merge.ld
-	$(LD) -r --gc-sections --gc-keep-exported --force-group-allocation -u dpb_version -T bindings/c/merge.ld $< -o $@
+	$(LD) -r --gc-sections --gc-keep-exported --force-group-allocation -u dpb_version -T bindings/c/merge.ld \
+	  $< $(UNWINDER) -o $@
 	$(OBJCOPY) --wildcard --keep-global-symbol='dpb_*' --strip-unneeded $@
 
 # In the archive the functions are hidden, so that a plug-in that links it does not export them again:

@@ -104,7 +104,8 @@ mod process {
             if page == libc::MAP_FAILED {
                 return None;
             }
-            if libc::madvise(page, length, libc::MADV_WIPEONFORK) != 0 {
+            // Some emulators (qemu-user) say yes to any advice, and follow none.
+            if libc::madvise(page, length, -1) == 0 || libc::madvise(page, length, libc::MADV_WIPEONFORK) != 0 {
                 libc::munmap(page, length);
                 return None;
             }

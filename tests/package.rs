@@ -7,7 +7,7 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
-use support::{functions, have, root, run, snippets, text};
+use support::{defined, functions, have, make, root, run, snippets, sorted, text};
 
 /// An empty directory of this name.
 fn directory(name: &str) -> PathBuf {
@@ -15,14 +15,6 @@ fn directory(name: &str) -> PathBuf {
     let _ = std::fs::remove_dir_all(&path);
     std::fs::create_dir_all(&path).unwrap();
     path
-}
-
-/// `make` in a directory that it builds in alone.
-fn make(build: &str) -> Command {
-    let mut make = Command::new("make");
-    make.current_dir(root()).env_remove("MAKEFLAGS").arg(format!("CARGO={}", env!("CARGO")));
-    make.arg(format!("BUILD={}", Path::new(env!("CARGO_TARGET_TMPDIR")).join(build).display()));
-    make
 }
 
 /// Installed here, and then all of it is moved away.
@@ -56,21 +48,6 @@ static HOOKED: LazyLock<PathBuf> = LazyLock::new(|| {
     run(make("package-hooked").args(["PACKAGE=dpb-hooked", "all"]));
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("package-hooked/libdpb.a")
 });
-
-fn sorted(mut names: Vec<String>) -> Vec<String> {
-    names.sort();
-    names.dedup();
-    names
-}
-
-/// The global symbols that a file defines, with nm's letter.
-fn defined(file: &Path, dynamic: bool) -> Vec<String> {
-    let mut nm = Command::new("nm");
-    nm.args(["-g", "--defined-only", "--format=posix"]).args(dynamic.then_some("-D")).arg(file);
-    let lines = run(&mut nm);
-    let words = lines.lines().filter_map(|line| line.split_once(' '));
-    sorted(words.map(|(name, rest)| format!("{name} {}", &rest[..1])).collect())
-}
 
 fn dynamic_section(file: &Path) -> String {
     run(Command::new("readelf").arg("-dW").arg(file))
@@ -161,6 +138,79 @@ fn links_beside_another_rust_library() {
             }
         }
     }
+}
+
+/// For musl, and for another processor: what is made there keeps the same promises, by the C tests.
+fn made_for(target: &str, tools: &[&str], compiler: &str, emulator: &[&str]) {
+    let emulated = emulator.first().is_none_or(|emulator| have(emulator));
+    if cfg!(not(target_arch = "x86_64")) || installed().is_none() || !have(compiler) || !emulated || !have("pkg-config")
+    {
+        return;
+    }
+    let rustc = Path::new(env!("CARGO")).with_file_name("rustc");
+    let libraries = run(Command::new(&rustc).args(["--print", "target-libdir", "--target", target]));
+    if !Path::new(libraries.trim()).exists() {
+        eprintln!("skipped: rustup target add {target}"); // which needs more of the world than apt-get
+        return;
+    }
+    let place = directory(target);
+    for package in ["dpb", "dpb-hooked"] {
+        let mut make = make(&format!("{target}-{package}"));
+        make.args(tools).args([format!("TARGET={target}"), format!("PACKAGE={package}"), "install".into()]);
+        make.arg(format!("RUSTC={}", rustc.display())).arg(format!("DESTDIR={}", place.display()));
+        run(make.arg(format!("PREFIX=/{package}")));
+    }
+    let archive = place.join("dpb/lib/libdpb.a");
+    assert_eq!(defined(&archive, false), sorted(functions().iter().map(|name| format!("{name} T")).collect()));
+    let size = archive.metadata().unwrap().len();
+    println!("{target}: {size} bytes");
+    let unwinder = if target.ends_with("musl") { 1 << 17 } else { 0 };
+    assert!(size <= (1 << 20) + unwinder, "{size}");
+
+    // Our page's commands, by somebody whose home is empty.
+    std::fs::copy(root().join(C), place.join("ad.c")).unwrap();
+    let flags = format!("CARGO={} RUSTC={}", env!("CARGO"), rustc.display());
+    let build = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{target}-dpb"));
+    for block in snippets("bindings/c/README.md", "sh")
+        .iter()
+        .filter(|block| block.contains(tools[0].split_once('=').unwrap().1))
+    {
+        let mut sh = Command::new("sh");
+        sh.args(["-e", "-c", block]).env("HOME", &place).env("MAKEFLAGS", format!("{flags} BUILD={}", build.display()));
+        let installs = block.contains("make install");
+        let said = run(sh.current_dir(if installs { root() } else { &place }));
+        assert!(installs || said.contains("privacy loss"), "{said}");
+    }
+
+    let tests = ["arms", "bad_input", "counter", "fork", "grow", "se", "shuffle", "snapshot", "stopping", "threads"];
+    for (package, test) in tests.map(|test| ("dpb", test)).into_iter().chain([("dpb-hooked", "panic")]) {
+        let library = place.join(package).join("lib");
+        for how in ["-static $(pkg-config --cflags --libs dpb-static)", "$(pkg-config --cflags --libs dpb)"] {
+            let source = root().join(format!("tests/c/{test}.c"));
+            let rpath = format!("-Wl,-rpath,{}", library.display());
+            let command = format!("{compiler} -std=gnu11 {} {how} {rpath} -o {test}", source.display());
+            let mut sh = Command::new("sh");
+            sh.args(["-e", "-c", &command]).current_dir(&place);
+            run(sh.env("PKG_CONFIG_PATH", library.join("pkgconfig")));
+            let program = place.join(test);
+            let line: Vec<_> = emulator.iter().map(AsRef::as_ref).chain([program.as_os_str()]).collect();
+            run(Command::new(line[0]).args(&line[1..]));
+        }
+    }
+}
+
+#[test]
+#[ignore = "builds the library with all optimisations"]
+fn made_for_musl() {
+    made_for("x86_64-unknown-linux-musl", &["CC=musl-gcc"], "musl-gcc", &[]);
+}
+
+#[test]
+#[ignore = "builds the library with all optimisations"]
+fn made_for_another_processor() {
+    let emulator = ["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"];
+    let compiler = "aarch64-linux-gnu-gcc";
+    made_for("aarch64-unknown-linux-gnu", &["CROSS=aarch64-linux-gnu-"], compiler, &emulator);
 }
 
 const C: &str = "examples/c/quickstart.c";
@@ -278,6 +328,7 @@ fn the_pages_commands() {
         let blocks = snippets(page, "sh").into_iter();
         let (install, link): (Vec<_>, Vec<_>) = blocks
             .filter(|block| block.contains("make install") || block.contains("pkg-config"))
+            .filter(|block| !block.contains("TARGET="))
             .partition(|block| block.contains("make install"));
         assert!(install.len() == 1 && !link.is_empty(), "{page}");
         sh(root(), &install[0]);

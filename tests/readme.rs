@@ -168,7 +168,7 @@ fn the_link_commands() {
 #[cfg(target_os = "linux")]
 fn the_system_libraries() {
     let listed = SYSTEM_LIBRARIES.join(" ");
-    let statically = snippets(LINKING, "sh").into_iter().find(|block| block.contains("libdpb.a")).unwrap();
+    let statically = snippets(LINKING, "sh").into_iter().find(|block| block.contains("release/libdpb.a")).unwrap();
     assert!(statically.contains(&format!("libdpb.a {listed} -o")), "{LINKING}: {statically}tests: {listed}");
 
     let output = Command::new(env!("CARGO"))

@@ -90,6 +90,30 @@ pub fn run(command: &mut Command) -> String {
     text(&output)
 }
 
+/// `make` in a directory that it builds in alone.
+pub fn make(build: &str) -> Command {
+    let mut make = Command::new("make");
+    make.current_dir(root()).env_remove("MAKEFLAGS").arg(format!("CARGO={}", env!("CARGO")));
+    make.arg(format!("BUILD={}", Path::new(env!("CARGO_TARGET_TMPDIR")).join(build).display()));
+    make
+}
+
+/// Each name once, in order.
+pub fn sorted(mut names: Vec<String>) -> Vec<String> {
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// The global symbols that a file defines, with nm's letter.
+pub fn defined(file: &Path, dynamic: bool) -> Vec<String> {
+    let mut nm = Command::new("nm");
+    nm.args(["-g", "--defined-only", "--format=posix"]).args(dynamic.then_some("-D")).arg(file);
+    let lines = run(&mut nm);
+    let words = lines.lines().filter_map(|line| line.split_once(' '));
+    sorted(words.map(|(name, rest)| format!("{name} {}", &rest[..1])).collect())
+}
+
 /// All that a program printed.
 pub fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)

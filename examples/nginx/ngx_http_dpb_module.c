@@ -1,0 +1,514 @@
+/*
+ * split_clients that learns: dpb_split chooses a variant for each request, dpb_reward takes what came of it.
+ *
+ * Each worker has a handle of its own, made after the fork. A reward may come to any worker: all of them share,
+ * for each worker, a table of its open tickets, and whoever gets a reward takes its ticket out of the table and
+ * leaves both for the owner, who collects them before its next decision, or within a tick. So a ticket counts
+ * once, one that is not in a table (answered, too old, of an earlier life, made up) counts nowhere, and there
+ * is never less room than rewards, so that no reward decides whether another one is lost.
+ */
+#include <ngx_config.h>
+#include <ngx_core.h>
+#include <ngx_http.h>
+
+#include <dpb.h>
+#include <math.h>
+#include <stdio.h>
+
+#define WORKERS 256 /* at most; what none of them uses is never touched */
+#define WINDOW 65536
+#define TICK 100 /* ms */
+
+/* What is shared of one worker. All but the pointers is read and written under the zone's lock only, which nginx
+   takes from a worker that dies with it. */
+typedef struct {
+  ngx_pid_t owner;   /* the life that has this place, 0 before the first */
+  uint64_t *open;    /* tickets of the last `window` decisions, in a ring; 0 once answered */
+  size_t answers;    /* rewards that wait for the owner, and their tickets */
+  uint64_t *tickets; /* room for `window` */
+  double *rewards;   /* the same */
+  size_t released;   /* what the next life goes on from: a snapshot's length, 0 where there is none */
+  uint8_t *snapshot;
+  dpb_report report; /* what may be published, as of the last tick */
+  dpb_arm *arms;
+} place_t;
+
+typedef struct {
+  ngx_str_t name; /* of the variable */
+  ngx_array_t variants;
+  const char *policy;
+  dpb_config config;
+  ngx_int_t variant, ticket; /* the variables */
+  ngx_shm_zone_t *zone;
+  /* The rest is each worker's own. */
+  dpb_bandit *bandit;
+  place_t *own;
+  uint64_t decisions;
+} split_t;
+
+typedef struct {
+  split_t *split;
+  ngx_http_complex_value_t ticket, reward;
+} reward_t;
+
+extern ngx_module_t ngx_http_dpb_module;
+
+/* The workers' shared tables. ------------------------------------------------------------------------------ */
+
+static ngx_shmtx_t *mutex(split_t *split) { return &((ngx_slab_pool_t *)split->zone->shm.addr)->mutex; }
+
+static place_t *places(split_t *split) { return ((ngx_slab_pool_t *)split->zone->shm.addr)->data; }
+
+/* Some 200 bytes, and at most 210 an arm, as dpb.h says. */
+static size_t snapshot_room(split_t *split) { return 512 + 256 * split->config.arms; }
+
+static size_t place_room(split_t *split) {
+  return sizeof(place_t) + split->config.answer_window * (2 * sizeof(uint64_t) + sizeof(double)) +
+         split->config.arms * sizeof(dpb_arm) + snapshot_room(split);
+}
+
+/* Lays the tables out, once: a reload finds them as they are. New memory is all zeros. */
+static ngx_int_t init_zone(ngx_shm_zone_t *zone, void *former) {
+  split_t *split = zone->data;
+  ngx_slab_pool_t *pool = (ngx_slab_pool_t *)zone->shm.addr;
+  size_t i, window = split->config.answer_window;
+  place_t *place;
+  u_char *room;
+  if (former) return NGX_OK;
+  place = pool->data = ngx_slab_alloc(pool, WORKERS * place_room(split));
+  if (place == NULL) return NGX_ERROR;
+  room = (u_char *)(place + WORKERS);
+  for (i = 0; i < WORKERS; i++, place++) {
+    place->open = (uint64_t *)room;
+    place->tickets = place->open + window;
+    place->rewards = (double *)(place->tickets + window);
+    place->arms = (dpb_arm *)(place->rewards + window);
+    place->snapshot = (uint8_t *)(place->arms + split->config.arms);
+    room = place->snapshot + snapshot_room(split);
+  }
+  return NGX_OK;
+}
+
+/* Is our place still ours? After a reload it is our successor's, while we finish our last requests: these get
+   variants, but nobody learns from them. */
+static int is_ours(split_t *split) { return split->own && split->own->owner == ngx_pid; }
+
+/* Gives the handle what has come for it. */
+static void collect(split_t *split) {
+  place_t *own = split->own;
+  dpb_status status;
+  size_t done;
+  if (own->answers == 0) return;
+  status = dpb_update_many(split->bandit, own->tickets, own->rewards, own->answers, NULL, &done);
+  (void)status; /* a handle that is closed takes none, now or later */
+  ngx_explicit_memzero(own->tickets, own->answers * sizeof(uint64_t));
+  ngx_explicit_memzero(own->rewards, own->answers * sizeof(double));
+  own->answers = 0;
+}
+
+/* Leaves a reward for the worker that issued its ticket. There is room: a ticket is in the table once, and its
+   owner collects before it puts another one there. */
+static void answer(split_t *split, uint64_t ticket, double reward) {
+  size_t i, node = dpb_ticket_node(ticket), window = split->config.answer_window;
+  place_t *place;
+  if (node == 0 || node > WORKERS) return;
+  place = places(split) + node - 1;
+  ngx_shmtx_lock(mutex(split));
+  for (i = 0; place->owner && i < window; i++) {
+    if (place->open[i] != ticket) continue;
+    place->open[i] = 0;
+    place->tickets[place->answers] = ticket;
+    place->rewards[place->answers] = reward;
+    ngx_memory_barrier(); /* killed here, we leave the table whole */
+    place->answers++;
+    break;
+  }
+  ngx_shmtx_unlock(mutex(split));
+}
+
+/* A worker's life. ----------------------------------------------------------------------------------------- */
+
+static ngx_event_t ticker;
+static ngx_connection_t nowhere = {.fd = (ngx_socket_t)-1}; /* nginx's debug log asks every timer */
+
+/* Publishes what is released, for the status and for the next life. */
+static void publish(split_t *split) {
+  place_t *own = split->own;
+  uint64_t before = own->report.decisions;
+  size_t n;
+  own->report.struct_size = sizeof own->report;
+  if (dpb_report_read(split->bandit, &own->report) != DPB_OK) return;
+  if (own->report.decisions == before && own->released) return;
+  if (dpb_arms_read(split->bandit, own->arms, split->config.arms, &n) != DPB_OK) return;
+  own->released = 0; /* killed here, we leave no half of one */
+  ngx_memory_barrier();
+  if (dpb_snapshot(split->bandit, own->snapshot, snapshot_room(split), &n) == DPB_OK) own->released = n;
+}
+
+static ngx_array_t *splits_of(volatile ngx_cycle_t *cycle) {
+  static ngx_array_t none;
+  ngx_array_t *splits = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_dpb_module);
+  return splits ? splits : &none;
+}
+
+static void tick(ngx_event_t *event) {
+  ngx_array_t *splits = splits_of(ngx_cycle);
+  split_t **split = splits->elts;
+  ngx_uint_t i;
+  for (i = 0; i < splits->nelts; i++) {
+    ngx_shmtx_lock(mutex(split[i]));
+    if (is_ours(split[i])) {
+      collect(split[i]);
+      publish(split[i]);
+    }
+    ngx_shmtx_unlock(mutex(split[i]));
+  }
+  ngx_add_timer(event, TICK);
+}
+
+/* Takes our place, with no ticket of whoever had it before, and goes on from what that life released. */
+static void begin(split_t *split, ngx_log_t *log) {
+  place_t *own = split->own = places(split) + ngx_worker;
+  dpb_error error;
+  ngx_shmtx_lock(mutex(split));
+  own->owner = ngx_pid;
+  own->answers = 0;
+  ngx_memzero(own->open, split->config.answer_window * sizeof(uint64_t));
+  ngx_memzero(&own->report, sizeof own->report);
+  ngx_shmtx_unlock(mutex(split));
+  split->config.node = ngx_worker + 1; /* its tickets say where they belong */
+  if (own->released) {
+    if (dpb_restore_as(split->policy, &split->config, own->snapshot, own->released, &split->bandit, &error) == DPB_OK) {
+      return;
+    }
+    ngx_log_error(NGX_LOG_WARN, log, 0, "dpb_split $%V starts afresh: %s", &split->name, error.message);
+    own->released = 0;
+  }
+  if (dpb_new_policy(split->policy, &split->config, &split->bandit, &error) != DPB_OK) {
+    ngx_log_error(NGX_LOG_ALERT, log, 0, "dpb_split $%V does not learn: %s", &split->name, error.message);
+  }
+}
+
+static ngx_int_t init_module(ngx_cycle_t *cycle) {
+  ngx_core_conf_t *core = (ngx_core_conf_t *)ngx_get_conf(cycle->conf_ctx, ngx_core_module);
+  if (splits_of(cycle)->nelts == 0 || core->worker_processes <= WORKERS) return NGX_OK;
+  ngx_log_error(NGX_LOG_EMERG, cycle->log, 0, "dpb_split is for at most %d workers", WORKERS);
+  return NGX_ERROR;
+}
+
+static ngx_int_t init_process(ngx_cycle_t *cycle) {
+  ngx_array_t *splits = splits_of(cycle);
+  ngx_uint_t i;
+  if (splits->nelts == 0 || (ngx_process != NGX_PROCESS_WORKER && ngx_process != NGX_PROCESS_SINGLE)) return NGX_OK;
+  for (i = 0; i < splits->nelts; i++) begin(((split_t **)splits->elts)[i], cycle->log);
+  ticker.handler = tick;
+  ticker.data = &nowhere;
+  ticker.log = cycle->log;
+  ticker.cancelable = 1; /* a worker that is to end does not wait for it */
+  ngx_add_timer(&ticker, 0);
+  return NGX_OK;
+}
+
+static void exit_process(ngx_cycle_t *cycle) {
+  ngx_array_t *splits = splits_of(cycle);
+  ngx_uint_t i;
+  for (i = 0; i < splits->nelts; i++) dpb_free(((split_t **)splits->elts)[i]->bandit);
+}
+
+/* Requests. ------------------------------------------------------------------------------------------------ */
+
+static void set_variable(ngx_http_request_t *r, ngx_int_t index, u_char *data, size_t length) {
+  ngx_http_variable_value_t *value = &r->variables[index];
+  ngx_memzero(value, sizeof *value);
+  value->data = data;
+  value->len = length;
+  value->valid = 1;
+}
+
+/* Either variable is asked for: both get the value that they keep for this request. */
+static ngx_int_t choose(ngx_http_request_t *r, ngx_http_variable_value_t *value, uintptr_t data) {
+  split_t *split = (split_t *)data;
+  u_char *ticket = ngx_pnalloc(r->pool, 16);
+  dpb_decision chosen;
+  ngx_str_t *variant;
+  dpb_status status;
+  if (ticket == NULL) return NGX_ERROR;
+  /* One critical section: a ticket's answer is taken as long as it is in the table, and not longer. */
+  ngx_shmtx_lock(mutex(split));
+  if (is_ours(split)) collect(split);
+  status = dpb_select(split->bandit, &chosen);
+  if (status == DPB_OK && is_ours(split)) {
+    split->own->open[split->decisions++ % split->config.answer_window] = chosen.ticket;
+  }
+  ngx_shmtx_unlock(mutex(split));
+  if (status == DPB_OK) {
+    ngx_sprintf(ticket, "%016xL", chosen.ticket);
+  } else { /* the page is more than what we learn from it */
+    ngx_log_error(NGX_LOG_ERR, r->connection->log, 0, "dpb_split $%V: %s", &split->name, dpb_status_name(status));
+    chosen.arm = 0;
+  }
+  variant = (ngx_str_t *)split->variants.elts + chosen.arm;
+  set_variable(r, split->variant, variant->data, variant->len);
+  set_variable(r, split->ticket, ticket, status == DPB_OK ? 16 : 0);
+  return NGX_OK;
+}
+
+/* Whoever reports a reward is told one and the same, whatever came of it. */
+static ngx_int_t handle_reward(ngx_http_request_t *r) {
+  reward_t *conf = ngx_http_get_module_loc_conf(r, ngx_http_dpb_module);
+  ngx_int_t ticket, millionths = 1000000, result = ngx_http_discard_request_body(r);
+  ngx_str_t text;
+  if (result != NGX_OK) return result;
+  if (ngx_http_complex_value(r, &conf->ticket, &text) != NGX_OK) return NGX_HTTP_INTERNAL_SERVER_ERROR;
+  ticket = text.len == 16 ? ngx_hextoi(text.data, text.len) : NGX_ERROR;
+  if (conf->reward.value.data) {
+    if (ngx_http_complex_value(r, &conf->reward, &text) != NGX_OK) return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    millionths = ngx_atofp(text.data, text.len, 6);
+  }
+  if (ticket > 0 && millionths >= 0 && millionths <= 1000000) answer(conf->split, ticket, millionths / 1e6);
+  return NGX_HTTP_NO_CONTENT;
+}
+
+/* A number of JSON, where null is what is not finite. */
+static u_char *put(u_char *out, const char *before, double x) {
+  char digits[32] = "null";
+  if (isfinite(x)) snprintf(digits, sizeof digits, "%.15g", x);
+  return ngx_sprintf(out, "%s%s", before, digits);
+}
+
+/* What a worker published, which anybody may see. */
+static u_char *put_place(u_char *out, place_t *place, ngx_uint_t arms) {
+  ngx_uint_t i;
+  dpb_arm *arm = place->arms;
+  out = put(out, "{\"decisions\":", (double)place->report.decisions);
+  out = put(out, ",\"epsilon_spent\":", place->report.epsilon_spent);
+  out = put(out, ",\"is_private\":", place->report.is_private);
+  out = ngx_sprintf(out, ",\"arms\":[");
+  for (i = 0; i < arms; i++, arm++) {
+    out = put(out, i ? ",{\"mean\":" : "{\"mean\":", arm->mean);
+    out = put(out, ",\"width\":", arm->width);
+    out = put(out, ",\"pulls\":", (double)arm->pulls);
+    out = put(out, ",\"effective_pulls\":", arm->effective_pulls);
+    *out++ = '}';
+  }
+  return ngx_sprintf(out, "]}");
+}
+
+/* {"variant":[a worker, ...], ...} */
+static ngx_int_t handle_status(ngx_http_request_t *r) {
+  ngx_core_conf_t *core = (ngx_core_conf_t *)ngx_get_conf(ngx_cycle->conf_ctx, ngx_core_module);
+  ngx_array_t *splits = splits_of(ngx_cycle);
+  split_t **split = splits->elts;
+  ngx_int_t worker, result = ngx_http_discard_request_body(r);
+  ngx_chain_t chain = {.next = NULL};
+  ngx_uint_t i;
+  size_t room = 2;
+  if (result != NGX_OK) return result;
+  for (i = 0; i < splits->nelts; i++) {
+    room += split[i]->name.len + 8 + core->worker_processes * (160 + split[i]->config.arms * 160);
+  }
+  chain.buf = ngx_create_temp_buf(r->pool, room);
+  if (chain.buf == NULL) return NGX_HTTP_INTERNAL_SERVER_ERROR;
+  *chain.buf->last++ = '{';
+  for (i = 0; i < splits->nelts; i++) {
+    chain.buf->last = ngx_sprintf(chain.buf->last, "%s\"%V\":", i ? "," : "", &split[i]->name);
+    for (worker = 0; worker < core->worker_processes; worker++) {
+      *chain.buf->last++ = worker ? ',' : '[';
+      ngx_shmtx_lock(mutex(split[i]));
+      chain.buf->last = put_place(chain.buf->last, places(split[i]) + worker, split[i]->config.arms);
+      ngx_shmtx_unlock(mutex(split[i]));
+    }
+    *chain.buf->last++ = ']';
+  }
+  *chain.buf->last++ = '}';
+  chain.buf->last_buf = r == r->main;
+  chain.buf->last_in_chain = 1;
+  ngx_str_set(&r->headers_out.content_type, "application/json");
+  r->headers_out.status = NGX_HTTP_OK;
+  r->headers_out.content_length_n = chain.buf->last - chain.buf->pos;
+  result = ngx_http_send_header(r);
+  if (result == NGX_ERROR || result > NGX_OK || r->header_only) return result;
+  return ngx_http_output_filter(r, &chain);
+}
+
+/* Configuration. ------------------------------------------------------------------------------------------- */
+
+static void *create_main(ngx_conf_t *cf) { return ngx_array_create(cf->pool, 1, sizeof(split_t *)); }
+
+static void *create_location(ngx_conf_t *cf) { return ngx_pcalloc(cf->pool, sizeof(reward_t)); }
+
+static ngx_int_t add_variable(ngx_conf_t *cf, split_t *split, ngx_str_t *name) {
+  ngx_http_variable_t *variable = ngx_http_add_variable(cf, name, 0);
+  if (variable == NULL) return NGX_ERROR;
+  variable->get_handler = choose;
+  variable->data = (uintptr_t)split;
+  return ngx_http_get_variable_index(cf, name);
+}
+
+static char *refuse(ngx_conf_t *cf, const char *why, void *what) {
+  ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "%s \"%V\"", why, what);
+  return NGX_CONF_ERROR;
+}
+
+/* NAME=VALUE, where a double or an unsigned integer of 4 or 8 bytes of dpb_config has that name. */
+static int parse_option(ngx_str_t *text, dpb_config *config) {
+#define OPTION(name, field, real) {name "=", offsetof(dpb_config, field), sizeof config->field, real}
+  static const struct {
+    const char *name;
+    size_t offset, size;
+    int real;
+  } options[] = {OPTION("epsilon", epsilon, 1),          OPTION("delta", delta, 1),
+                 OPTION("horizon", horizon, 0),          OPTION("memory", memory, 0),
+                 OPTION("window", answer_window, 0),     OPTION("contributions", contributions_per_user, 0),
+                 OPTION("floor", min_propensity, 1)};
+  size_t i, length;
+  for (i = 0; i < sizeof options / sizeof *options; i++) {
+    length = strlen(options[i].name);
+    if (ngx_strncmp(text->data, options[i].name, length) != 0) continue;
+    char *field = (char *)config + options[i].offset, *end, *digits = (char *)text->data + length;
+    double x = strtod(digits, &end);
+    if (end == digits || *end != '\0') return 0;
+    if (options[i].real) {
+      *(double *)field = x;
+    } else if (!(x >= 0 && x < (options[i].size == 4 ? 0x1p32 : 0x1p53) && x == floor(x))) {
+      return 0;
+    } else if (options[i].size == 4) {
+      *(uint32_t *)field = (uint32_t)x;
+    } else {
+      *(uint64_t *)field = (uint64_t)x;
+    }
+    return 1;
+  }
+  return 0;
+}
+
+static char *parse_variant(ngx_conf_t *cf, ngx_command_t *command, void *conf) {
+  split_t *split = cf->ctx;
+  ngx_str_t *variant = ngx_array_push(&split->variants);
+  if (variant == NULL) return NGX_CONF_ERROR;
+  if (cf->args->nelts != 1) return refuse(cf, "more than one word after", cf->args->elts);
+  *variant = *(ngx_str_t *)cf->args->elts;
+  return NGX_CONF_OK;
+}
+
+/* The zone's name has all variants, so that a reload that changes them finds nothing of others. */
+static char *add_zone(ngx_conf_t *cf, split_t *split) {
+  ngx_str_t name, *variant = split->variants.elts;
+  ngx_uint_t i;
+  size_t room = WORKERS * place_room(split);
+  name.len = split->name.len + 5;
+  for (i = 0; i < split->variants.nelts; i++) name.len += variant[i].len + 1;
+  name.data = ngx_pnalloc(cf->pool, name.len);
+  if (name.data == NULL) return NGX_CONF_ERROR;
+  u_char *end = ngx_sprintf(name.data, "dpb $%V", &split->name);
+  for (i = 0; i < split->variants.nelts; i++) end = ngx_sprintf(end, "%Z%V", variant + i);
+  /* What the slab allocator needs beside: some pages, and 24 bytes a page. */
+  room += room / 100 + 16 * ngx_pagesize;
+  split->zone = ngx_shared_memory_add(cf, &name, room, &ngx_http_dpb_module);
+  if (split->zone == NULL) return NGX_CONF_ERROR;
+  split->zone->init = init_zone;
+  split->zone->data = split;
+  return NGX_CONF_OK;
+}
+
+/* dpb_split $variant epsilon=1 [OPTION=VALUE ...] { blue; green; } */
+static char *parse_split(ngx_conf_t *cf, ngx_command_t *command, void *conf) {
+  ngx_str_t *word = cf->args->elts, ticket;
+  split_t *split = ngx_pcalloc(cf->pool, sizeof *split), **listed = ngx_array_push(conf);
+  ngx_conf_t outer = *cf;
+  dpb_bandit *bandit;
+  dpb_error error;
+  dpb_status status;
+  char *result;
+  ngx_uint_t i;
+  if (split == NULL || listed == NULL) return NGX_CONF_ERROR;
+  *listed = split;
+  if (word[1].len < 2 || word[1].data[0] != '$') return refuse(cf, "invalid variable name", &word[1]);
+  split->name.data = word[1].data + 1;
+  split->name.len = word[1].len - 1;
+  dpb_config_init(&split->config, 0, 0);
+  split->config.answer_window = 1000;
+  for (i = 2; i < cf->args->nelts; i++) {
+    if (ngx_strncmp(word[i].data, "policy=", 7) == 0) {
+      split->policy = (char *)word[i].data + 7;
+    } else if (!parse_option(&word[i], &split->config)) {
+      return refuse(cf, "invalid option", &word[i]);
+    }
+  }
+
+  if (ngx_array_init(&split->variants, cf->pool, 4, sizeof(ngx_str_t)) != NGX_OK) return NGX_CONF_ERROR;
+  cf->ctx = split;
+  cf->handler = parse_variant;
+  result = ngx_conf_parse(cf, NULL);
+  *cf = outer;
+  if (result != NGX_CONF_OK) return result;
+
+  split->config.arms = split->variants.nelts;
+  if (split->config.answer_window == 0 || split->config.answer_window > WINDOW) {
+    return refuse(cf, "window must be 1 .. 65536 for", &word[1]);
+  }
+  /* Whether the library takes it, here and now; the handles that serve are made after the fork. */
+  status = split->policy ? dpb_new_policy(split->policy, &split->config, &bandit, &error)
+                         : dpb_new(&split->config, &bandit, &error);
+  if (status != DPB_OK) {
+    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "dpb_split: %s", error.message);
+    return NGX_CONF_ERROR;
+  }
+  split->policy = dpb_policy_name(bandit); /* a string of the library */
+  dpb_free(bandit);
+
+  ticket.len = split->name.len + 7;
+  ticket.data = ngx_pnalloc(cf->pool, ticket.len);
+  if (ticket.data == NULL) return NGX_CONF_ERROR;
+  ngx_sprintf(ticket.data, "%V_ticket", &split->name);
+  split->variant = add_variable(cf, split, &split->name);
+  split->ticket = add_variable(cf, split, &ticket);
+  if (split->variant == NGX_ERROR || split->ticket == NGX_ERROR) return NGX_CONF_ERROR;
+  return add_zone(cf, split);
+}
+
+static char *handle_with(ngx_conf_t *cf, ngx_http_handler_pt handler) {
+  ngx_http_core_loc_conf_t *location = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+  location->handler = handler;
+  return NGX_CONF_OK;
+}
+
+static char *parse_status(ngx_conf_t *cf, ngx_command_t *command, void *conf) { return handle_with(cf, handle_status); }
+
+static ngx_int_t compile(ngx_conf_t *cf, ngx_str_t *text, ngx_http_complex_value_t *value) {
+  ngx_http_compile_complex_value_t compiler = {.cf = cf, .value = text, .complex_value = value};
+  return ngx_http_compile_complex_value(&compiler);
+}
+
+/* dpb_reward $variant TICKET [REWARD]; the last two may have variables. */
+static char *parse_reward(ngx_conf_t *cf, ngx_command_t *command, void *conf) {
+  reward_t *reward = conf;
+  ngx_array_t *splits = ngx_http_conf_get_module_main_conf(cf, ngx_http_dpb_module);
+  split_t **split = splits->elts;
+  ngx_str_t *word = cf->args->elts;
+  ngx_uint_t i;
+  for (i = 0; i < splits->nelts; i++) {
+    ngx_str_t *name = &split[i]->name;
+    if (word[1].len != name->len + 1 || ngx_strncmp(word[1].data + 1, name->data, name->len) != 0) continue;
+    reward->split = split[i];
+  }
+  if (reward->split == NULL) return refuse(cf, "no dpb_split above has the variable", &word[1]);
+  if (compile(cf, &word[2], &reward->ticket) != NGX_OK) return NGX_CONF_ERROR;
+  if (cf->args->nelts > 3 && compile(cf, &word[3], &reward->reward) != NGX_OK) return NGX_CONF_ERROR;
+  return handle_with(cf, handle_reward);
+}
+
+/* What nginx sees. ---------------------------------------------------------------------------------------- */
+
+static ngx_command_t commands[] = {
+    {ngx_string("dpb_split"), NGX_HTTP_MAIN_CONF | NGX_CONF_BLOCK | NGX_CONF_1MORE, parse_split,
+     NGX_HTTP_MAIN_CONF_OFFSET, 0, NULL},
+    {ngx_string("dpb_reward"), NGX_HTTP_LOC_CONF | NGX_CONF_TAKE23, parse_reward, NGX_HTTP_LOC_CONF_OFFSET, 0, NULL},
+    {ngx_string("dpb_status"), NGX_HTTP_LOC_CONF | NGX_CONF_NOARGS, parse_status, NGX_HTTP_LOC_CONF_OFFSET, 0, NULL},
+    ngx_null_command};
+
+static ngx_http_module_t context = {NULL, NULL, create_main, NULL, NULL, NULL, create_location, NULL};
+
+ngx_module_t ngx_http_dpb_module = {
+    NGX_MODULE_V1, &context, commands, NGX_HTTP_MODULE, NULL, init_module, init_process, NULL, NULL, exit_process,
+    NULL, NGX_MODULE_V1_PADDING};

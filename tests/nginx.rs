@@ -1,0 +1,691 @@
+//! examples/nginx in a real nginx with four workers, built as its page says: that it learns, that a reward
+//! counts once whichever worker it comes to, and that reloads and killed workers change nothing of that.
+#![cfg(target_os = "linux")]
+
+mod support;
+
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Result, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use support::{defined, have, make, root, run, skip, snippets, sorted, text};
+
+const PAGE: &str = "examples/nginx/README.md";
+const WORKERS: usize = 4;
+/// A hard limit on hanging. Nothing takes nearly as long.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Longer than workers take to publish what they have learned.
+const TICKS: Duration = Duration::from_millis(400);
+
+/// The module. None without the tools to build it.
+static MODULE: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
+    let tools = ["make", "cc", "ld.bfd", "objcopy", "nm", "pkg-config", "bash", "nginx"];
+    if !tools.into_iter().all(have) {
+        return None;
+    }
+    if !Path::new("/usr/share/nginx/src/configure").exists() {
+        skip("nginx's headers not found (apt-get install nginx-dev)");
+        return None;
+    }
+    run(&mut make("package")); // the page's `make install` finds it made, as in a home without Rust it must
+    let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("nginx/home");
+    let _ = fs::remove_dir_all(&home);
+    fs::create_dir_all(&home).unwrap();
+    let mut bash = Command::new("bash");
+    bash.args(["-e", "-c", &snippets(PAGE, "bash")[0]]).current_dir(root()).env("HOME", &home);
+    bash.env("MAKEFLAGS", make("package").get_args().map(|word| word.to_str().unwrap()).collect::<Vec<_>>().join(" "));
+    run(&mut bash);
+    Some(home.join("dpb/nginx/ngx_http_dpb_module.so"))
+});
+
+/// A running nginx; killed when dropped.
+struct Nginx {
+    master: Child,
+    place: PathBuf,
+}
+
+/// nginx in a directory of its own, with these words in its configuration's http block.
+fn command(place: &Path, split: &str) -> Option<Command> {
+    let module = MODULE.as_ref()?;
+    fs::create_dir_all(place).unwrap();
+    configure(place, module.to_str(), split);
+    let mut nginx = Command::new("nginx");
+    nginx.arg("-p").arg(place).arg("-c").arg(place.join("nginx.conf")).arg("-e").arg(place.join("error.log"));
+    Some(nginx)
+}
+
+fn configure(place: &Path, module: Option<&str>, split: &str) {
+    let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
+    let temporary = temporary.map(|kind| format!("{kind}_temp_path {}/{kind};\n", place.display())).concat();
+    let load = module.map(|module| format!("load_module {module};\n")).unwrap_or_default();
+    let locations = match module {
+        None => "",
+        Some(_) => {
+            "location = /choose { return 200 \"$page $page_ticket\"; }\n\
+             location = /reward { dpb_reward $page $arg_ticket; }\n\
+             location = /worth { dpb_reward $page $arg_ticket $arg_reward; }\n\
+             location = /status { dpb_status; }\n"
+        }
+    };
+    let path = place.display();
+    let text = format!(
+        "{load}worker_processes {WORKERS};\npid {path}/pid;\nerror_log {path}/error.log info;\ndaemon off;\n\
+         events {{ worker_connections 512; accept_mutex off; }}\nhttp {{\naccess_log off;\n{temporary}{split}\n\
+         server {{\nlisten unix:{path}/socket;\nkeepalive_requests 1000000;\nadd_header X-Worker $pid always;\n\
+         {locations}location = /plain {{ return 200 plain; }}\n}}\n}}\n"
+    );
+    fs::write(place.join("nginx.conf"), text).unwrap();
+}
+
+/// A directory with a name short enough for a socket.
+fn directory(name: &str) -> PathBuf {
+    let place = std::env::temp_dir().join(format!("dpb-nginx-{}-{name}", std::process::id()));
+    let _ = fs::remove_dir_all(&place);
+    place
+}
+
+impl Nginx {
+    fn start(name: &str, split: &str) -> Option<Nginx> {
+        let place = directory(name);
+        let nginx = command(&place, split)?;
+        Some(Nginx::launch(nginx, place))
+    }
+
+    fn launch(mut nginx: Command, place: PathBuf) -> Nginx {
+        let nginx = Nginx { master: nginx.spawn().unwrap(), place };
+        nginx.wait_for("its workers", || nginx.workers().len() == WORKERS);
+        nginx.wait_for("an answer", || nginx.visitor().is_ok_and(|mut visitor| visitor.get("/plain").is_ok()));
+        nginx
+    }
+
+    /// A new connection, to whichever worker takes it.
+    fn visitor(&self) -> Result<Visitor> {
+        let stream = UnixStream::connect(self.place.join("socket"))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        Ok(Visitor(BufReader::new(stream)))
+    }
+
+    fn visitors(&self) -> Vec<Visitor> {
+        self.visitors_of(&self.workers())
+    }
+
+    /// A connection to each of these workers. Many are made at once, so that no worker is fast enough to take all.
+    fn visitors_of(&self, workers: &BTreeSet<u32>) -> Vec<Visitor> {
+        let mut found = BTreeMap::new();
+        self.wait_for("each worker to answer", || {
+            let crowd: Vec<Visitor> = (0..64).map(|_| self.visitor().unwrap()).collect();
+            for mut visitor in crowd {
+                if let Ok((_, worker, _)) = visitor.get("/plain") {
+                    found.entry(worker).or_insert(visitor);
+                }
+            }
+            workers.iter().all(|worker| found.contains_key(worker))
+        });
+        found.retain(|worker, _| workers.contains(worker));
+        found.into_values().collect()
+    }
+
+    fn workers(&self) -> BTreeSet<u32> {
+        let master = self.master.id();
+        let children = fs::read_to_string(format!("/proc/{master}/task/{master}/children")).unwrap();
+        children.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.place.join("error.log")).unwrap()
+    }
+
+    fn wait_for(&self, what: &str, mut done: impl FnMut() -> bool) {
+        let end = Instant::now() + PATIENCE;
+        while !done() {
+            assert!(Instant::now() < end, "still waiting for {what}\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// New workers, and the old ones gone.
+    fn reload(&self) {
+        let before = self.workers();
+        signal(self.master.id(), libc::SIGHUP);
+        self.wait_for("a reload", || {
+            let now = self.workers();
+            now.len() == WORKERS && now.is_disjoint(&before)
+        });
+    }
+
+    /// Kills a worker, and waits for its successor.
+    fn kill(&self, worker: u32) {
+        signal(worker, libc::SIGKILL);
+        self.wait_for("a successor", || {
+            let now = self.workers();
+            now.len() == WORKERS && !now.contains(&worker)
+        });
+    }
+
+    fn status(&self) -> Value {
+        serde_json::from_str(&self.visitor().unwrap().get("/status").unwrap().2).unwrap()
+    }
+
+    /// The status once all of this many decisions are in it.
+    fn status_after(&self, decisions: f64) -> Value {
+        let mut status = Value::Null;
+        self.wait_for("the workers to publish", || {
+            status = self.status();
+            sum(&status, |worker| worker["decisions"].as_f64().unwrap()) >= decisions
+        });
+        status
+    }
+
+    /// Ends it gently. Nobody must have died but by our own hand.
+    fn quit(mut self) -> String {
+        signal(self.master.id(), libc::SIGQUIT);
+        assert!(self.master.wait().unwrap().success());
+        let log = self.log();
+        let bad = |line: &&str| {
+            ["[emerg]", "[crit]", "[alert]"].iter().any(|level| line.contains(level))
+                && !line.contains("exited on signal 9")
+        };
+        assert_eq!(log.lines().find(bad), None, "{log}");
+        log
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        if self.master.try_wait().unwrap().is_none() {
+            signal(self.master.id(), libc::SIGTERM);
+            let _ = self.master.wait();
+        }
+        let _ = fs::remove_dir_all(&self.place);
+    }
+}
+
+fn signal(pid: u32, signal: i32) {
+    // SAFETY: a plain system call; the process is our child, or one of its.
+    assert_eq!(unsafe { libc::kill(pid as i32, signal) }, 0);
+}
+
+/// Over all workers of a status.
+fn sum(status: &Value, of: impl Fn(&Value) -> f64) -> f64 {
+    status["page"].as_array().unwrap().iter().map(of).sum()
+}
+
+/// The rewards that a worker's released means are of: those of a policy without noise.
+fn rewards(worker: &Value) -> f64 {
+    let arms = worker["arms"].as_array().unwrap().iter();
+    arms.map(|arm| arm["mean"].as_f64().unwrap_or(0.0) * arm["effective_pulls"].as_f64().unwrap()).sum()
+}
+
+/// One connection that stays.
+struct Visitor(BufReader<UnixStream>);
+
+impl Visitor {
+    /// Status, worker and body.
+    fn get(&mut self, path: &str) -> Result<(u16, u32, String)> {
+        let (head, body) = self.exchange(path)?;
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        let worker = head.lines().find_map(|line| line.strip_prefix("X-Worker: ")).unwrap().parse().unwrap();
+        Ok((status, worker, body))
+    }
+
+    fn exchange(&mut self, path: &str) -> Result<(String, String)> {
+        write!(self.0.get_mut(), "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
+        self.reply()
+    }
+
+    /// Head and body.
+    fn reply(&mut self) -> Result<(String, String)> {
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            if self.0.read_line(&mut head)? == 0 {
+                return Err(std::io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
+        let mut body = vec![0; length.map_or(0, |length| length.parse().unwrap())];
+        self.0.read_exact(&mut body)?;
+        Ok((head, String::from_utf8(body).unwrap()))
+    }
+
+    /// A variant and its ticket.
+    fn choose(&mut self) -> (String, String) {
+        let (status, _, body) = self.get("/choose").unwrap();
+        assert_eq!(status, 200);
+        let (variant, ticket) = body.split_once(' ').unwrap();
+        (variant.to_owned(), ticket.to_owned())
+    }
+
+    fn reward(&mut self, ticket: &str) {
+        assert_eq!(self.get(&format!("/reward?ticket={ticket}")).unwrap().0, 204);
+    }
+}
+
+/// Green is clicked by half of its visitors, the others by one in twenty. Each worker sees 2500 of them. In
+/// 20,000 runs of such a handle 992 of the last 1000 saw green on average, and 801 at least.
+#[test]
+#[ignore = "builds the library with all optimisations"]
+fn it_learns() {
+    let Some(nginx) = Nginx::start("learns", "dpb_split $page epsilon=1 window=100 { blue; green; red; }") else {
+        return;
+    };
+    let mut visitors = nginx.visitors();
+    let mut turn = 0u64;
+    for (worker, visitor) in visitors.iter_mut().enumerate() {
+        let mut green = 0;
+        for decision in 0..2500 {
+            let (variant, ticket) = visitor.choose();
+            turn = turn.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            let rate = if variant == "green" { 50 } else { 5 };
+            if (turn >> 33) % 100 < rate {
+                visitor.reward(&ticket);
+            }
+            green += usize::from(decision >= 1500 && variant == "green");
+        }
+        println!("worker {worker}: {green} of the last 1000");
+        assert!(green > 600, "worker {worker}: {green} of the last 1000");
+    }
+    nginx.quit();
+}
+
+/// A policy without noise, whose means are exact: what each reward came to can be counted.
+const EXACT: &str = "dpb_split $page epsilon=1 policy=nonprivate-ucb1 window=50 { blue; green; red; }";
+const WINDOW: usize = 50;
+
+/// Lets every window end, by visitors who answer nothing.
+fn let_windows_end(visitors: &mut [Visitor]) {
+    visitors.iter_mut().for_each(|visitor| (0..WINDOW).for_each(|_| drop(visitor.choose())));
+}
+
+/// Every reward, at every worker but for the last one at its own; again, everywhere; too late; with digits
+/// changed; of a value of its own. What counts counts once.
+#[test]
+#[ignore = "builds the library with all optimisations"]
+fn a_reward_counts_once_wherever_it_comes() {
+    let Some(nginx) = Nginx::start("once", EXACT) else { return };
+    let mut visitors = nginx.visitors();
+    let (mut counted, mut decisions) = (0.0, 0);
+    for round in 0..200 {
+        for owner in 0..WORKERS {
+            let (_, ticket) = visitors[owner].choose();
+            decisions += 1;
+            let digit = if ticket.ends_with('0') { "1" } else { "0" };
+            visitors[round % WORKERS].reward(&format!("{}{digit}", &ticket[..15]));
+            match round % 5 {
+                0 => continue, // silence
+                1 => {
+                    // Worth a quarter, at first; what is no reward changes nothing.
+                    for worth in ["1.5", "-1", "nan", "", "0x1", "0.25", "1"] {
+                        let path = format!("/worth?ticket={ticket}&reward={worth}");
+                        assert_eq!(visitors[(owner + round) % WORKERS].get(&path).unwrap().0, 204);
+                    }
+                    counted += 0.25;
+                }
+                _ => {
+                    for worker in (1..=WORKERS).chain(1..=round % 3) {
+                        visitors[(owner + worker) % WORKERS].reward(&ticket);
+                    }
+                    counted += 1.0;
+                }
+            }
+        }
+    }
+    // Somebody insists.
+    let (_, ticket) = visitors[0].choose();
+    (0..20 * WINDOW).for_each(|_| visitors[1].reward(&ticket));
+    (counted, decisions) = (counted + 1.0, decisions + 1);
+    // As late as can be, and one decision later.
+    for owner in 0..WORKERS {
+        for late in 0..2 {
+            let (_, ticket) = visitors[owner].choose();
+            (1..WINDOW + late).for_each(|_| drop(visitors[owner].choose()));
+            visitors[(owner + 1) % WORKERS].reward(&ticket);
+            decisions += WINDOW + late;
+        }
+        counted += 1.0;
+    }
+    let_windows_end(&mut visitors);
+    decisions += WORKERS * WINDOW;
+    let status = nginx.status_after(decisions as f64);
+    assert!((sum(&status, rewards) - counted).abs() < 1e-3, "{status}");
+    nginx.quit();
+}
+
+/// All means and their counts, worker by worker: what was learned.
+fn learned(status: &Value) -> Vec<Value> {
+    let workers = status["page"].as_array().unwrap().iter();
+    let arms = workers.flat_map(|worker| worker["arms"].as_array().unwrap().clone());
+    arms.map(|arm| serde_json::json!([arm["mean"], arm["effective_pulls"]])).collect()
+}
+
+/// A reload and the death of a worker: what was released stays, and no ticket of an earlier life counts.
+#[test]
+#[ignore = "builds the library with all optimisations"]
+fn a_life_goes_on_from_what_the_one_before_has_released() {
+    const PRIVATE: &str = "dpb_split $page epsilon=1 window=50 { blue; green; red; }";
+    let Some(nginx) = Nginx::start("lives", PRIVATE) else { return };
+    let play = |decisions: usize, in_all: usize| {
+        for visitor in &mut nginx.visitors() {
+            for _ in 0..decisions {
+                let (variant, ticket) = visitor.choose();
+                if variant == "green" {
+                    visitor.reward(&ticket);
+                }
+            }
+        }
+        nginx.status_after((in_all * WORKERS) as f64)
+    };
+    let before = play(400, 400);
+    let decisions = |status: &Value| sum(status, |worker| worker["decisions"].as_f64().unwrap());
+    assert_eq!(decisions(&before), (400 * WORKERS) as f64);
+    assert!(before["page"].as_array().unwrap().iter().all(|worker| worker["epsilon_spent"] == 1.0), "{before}");
+    nginx.reload();
+    for worker in nginx.workers() {
+        assert_eq!(learned(&nginx.status_after(decisions(&before))), learned(&before));
+        nginx.kill(worker);
+    }
+    assert_eq!(learned(&nginx.status_after(decisions(&before))), learned(&before));
+    // It goes on, at another epsilon afresh, and with other variants too.
+    assert_eq!(decisions(&play(100, 500)), (500 * WORKERS) as f64);
+    let module = MODULE.as_ref().unwrap().to_str();
+    for (split, says) in [(PRIVATE.replace("=1", "=2"), true), (PRIVATE.replace("red", "pink"), false)] {
+        configure(&nginx.place, module, &split);
+        nginx.reload();
+        assert_eq!(decisions(&play(10, 10)), (10 * WORKERS) as f64, "{split}");
+        assert_eq!(nginx.log().contains("starts afresh: epsilon must be"), says, "{split}");
+        fs::write(nginx.place.join("error.log"), "").unwrap();
+    }
+    nginx.quit();
+}
+
+#[test]
+#[ignore = "builds the library with all optimisations"]
+fn no_ticket_of_an_earlier_life_counts() {
+    let Some(nginx) = Nginx::start("tickets", EXACT) else { return };
+    let mut visitors = nginx.visitors();
+    let mut tickets = Vec::new();
+    let mut choose = |visitors: &mut [Visitor]| {
+        for visitor in visitors {
+            tickets.extend((0..10).map(|_| visitor.choose().1));
+        }
+    };
+    choose(&mut visitors);
+    drop(visitors);
+    nginx.reload();
+    choose(&mut nginx.visitors());
+    nginx.workers().into_iter().for_each(|worker| nginx.kill(worker));
+
+    let mut visitors = nginx.visitors();
+    tickets.iter().for_each(|ticket| visitors.iter_mut().for_each(|visitor| visitor.reward(ticket)));
+    let ours: Vec<String> = visitors.iter_mut().map(|visitor| visitor.choose().1).collect();
+    tickets.iter().chain(&ours).for_each(|ticket| visitors[0].reward(ticket));
+    let_windows_end(&mut visitors);
+    let status = nginx.status_after((WORKERS * (WINDOW + 1)) as f64);
+    assert!((sum(&status, rewards) - WORKERS as f64).abs() < 1e-6, "{status}");
+    nginx.quit();
+}
+
+/// After a reload an old worker may have visitors for long: it serves them, and takes no reward from its
+/// successor, nor are its tickets taken for the successor's.
+#[test]
+#[ignore = "builds the library with all optimisations"]
+fn a_worker_that_lingers_takes_nothing_from_its_successor() {
+    let Some(nginx) = Nginx::start("lingers", EXACT) else { return };
+    let (mut slow, mut quick) = (nginx.visitors(), nginx.visitors());
+    slow.iter_mut().for_each(|visitor| visitor.0.get_mut().write_all(b"GET /choose HTTP/1.1\r\n").unwrap());
+    quick.iter_mut().for_each(|visitor| drop(visitor.get("/plain").unwrap())); // by now it is read
+    let before = nginx.workers();
+    signal(nginx.master.id(), libc::SIGHUP);
+    nginx.wait_for("a reload", || nginx.workers().len() == 2 * WORKERS);
+
+    let mut visitors = nginx.visitors_of(&nginx.workers().difference(&before).copied().collect());
+    for round in 0..10 {
+        for owner in 0..WORKERS {
+            let (_, ticket) = visitors[owner].choose();
+            visitors[(owner + round) % WORKERS].reward(&ticket);
+        }
+        std::thread::sleep(TICKS / 4); // some are collected by a tick
+    }
+    for visitor in &mut slow {
+        visitor.0.get_mut().write_all(b"Host: localhost\r\n\r\n").unwrap();
+        let (head, body) = visitor.reply().unwrap();
+        assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+        let (_, ticket) = body.split_once(' ').unwrap();
+        visitors[0].reward(ticket);
+    }
+    nginx.wait_for("the old workers to end", || nginx.workers().is_disjoint(&before));
+    let_windows_end(&mut visitors);
+    let status = nginx.status_after((WORKERS * (10 + WINDOW)) as f64);
+    assert!((sum(&status, rewards) - (WORKERS * 10) as f64).abs() < 1e-6, "{status}");
+    nginx.quit();
+}
+
+/// Reloads, module taken out and put back, and workers killed one after the other, while visitors come: those
+/// whose worker was killed get no answer, and nobody else notices.
+#[test]
+#[ignore = "builds the library with all optimisations"]
+fn it_withstands_reloads_and_killed_workers_under_load() {
+    const SPLIT: &str = "dpb_split $page epsilon=1 { blue; green; red; }";
+    const CROWD: usize = 4;
+    let Some(nginx) = Nginx::start("load", SPLIT) else { return };
+    let (over, failed, served) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
+    let visit = || -> Result<()> {
+        // Two connections: the reward may come to another worker.
+        let (status, _, body) = nginx.visitor()?.get("/choose")?;
+        assert_eq!(status, 200);
+        let (variant, ticket) = body.split_once(' ').unwrap();
+        assert!(["blue", "green", "red"].contains(&variant) && ticket.len() == 16, "{body}");
+        let status = nginx.visitor()?.get(&format!("/reward?ticket={ticket}"))?.0;
+        assert_eq!(status, 204);
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..CROWD {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    if visit().is_err() {
+                        failed.fetch_add(1, Ordering::Relaxed);
+                    }
+                    served.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        let more = |visits: usize| {
+            let before = served.load(Ordering::Relaxed);
+            nginx.wait_for("visits", || served.load(Ordering::Relaxed) >= before + visits);
+        };
+        for _ in 0..5 {
+            more(500);
+            nginx.reload();
+        }
+        more(500);
+        assert_eq!(failed.load(Ordering::Relaxed), 0, "a reload costs nobody's request");
+        for kills in 1..=20 {
+            let workers = nginx.workers();
+            nginx.kill(*workers.iter().nth(kills % WORKERS).unwrap());
+            more(100);
+            assert!(failed.load(Ordering::Relaxed) <= kills * CROWD);
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    println!("{} visits, {} failed", served.into_inner(), failed.into_inner());
+
+    // Without the module, which then is unloaded, and with it again.
+    configure(&nginx.place, None, "");
+    nginx.reload();
+    assert_eq!(nginx.visitor().unwrap().get("/choose").unwrap().0, 404);
+    configure(&nginx.place, MODULE.as_ref().unwrap().to_str(), SPLIT);
+    nginx.reload();
+    visit().unwrap();
+    let log = nginx.quit();
+    assert_eq!(log.matches("exited on signal 9").count(), 20);
+}
+
+/// What became of a reward depends on rewards: no reply tells it, and no status before its window is over.
+#[test]
+#[ignore = "builds the library with all optimisations"]
+fn nobody_is_told_what_became_of_a_reward() {
+    let Some(nginx) = Nginx::start("told", EXACT) else { return };
+    let mut visitors = nginx.visitors();
+    let (_, ticket) = visitors[0].choose();
+    let before = nginx.status_after(1.0);
+    let mut replies = BTreeSet::new();
+    for ticket in [&ticket, &ticket, &ticket.replace('1', "2"), "0000000000000000", "ffffffffffffffff", "", "%00", "x"]
+    {
+        let (head, body) = visitors[1].exchange(&format!("/reward?ticket={ticket}")).unwrap();
+        assert_eq!(body, "");
+        assert_eq!(nginx.status(), before, "before it is collected"); // within a tick, nearly always
+        replies.insert(head.lines().filter(|line| !line.starts_with("Date: ")).collect::<String>());
+    }
+    assert_eq!(replies.len(), 1, "{replies:?}");
+    std::thread::sleep(TICKS);
+    assert_eq!(nginx.status(), before, "and after");
+    nginx.quit();
+}
+
+/// One decision a request, however often its variables are read, and none where they are not.
+#[test]
+#[ignore = "builds the library with all optimisations"]
+fn a_request_has_one_decision() {
+    let place = directory("decision");
+    let split = "dpb_split $page epsilon=1 { blue; green; }\nmap $page $shown { default \"<$page $page_ticket>\"; }\n\
+                 log_format both \"$page $page_ticket $shown\";";
+    let Some(nginx) = command(&place, split) else { return };
+    let configuration = fs::read_to_string(place.join("nginx.conf")).unwrap();
+    let logged = format!("location = /choose {{ access_log {}/both.log both;", place.display());
+    fs::write(place.join("nginx.conf"), configuration.replace("location = /choose {", &logged)).unwrap();
+    let nginx = Nginx::launch(nginx, place);
+    let mut visitors = nginx.visitors();
+    let chosen: Vec<_> = (0..100).map(|i| visitors[i % WORKERS].choose()).collect();
+    let status = nginx.status_after(100.0);
+    assert_eq!(sum(&status, |worker| worker["decisions"].as_f64().unwrap()), 100.0);
+    let written = fs::read_to_string(nginx.place.join("both.log")).unwrap();
+    for (variant, ticket) in chosen {
+        assert!(written.contains(&format!("{variant} {ticket} <{variant} {ticket}>\n")), "{written}");
+    }
+    nginx.quit();
+}
+
+#[test]
+#[ignore = "builds the library with all optimisations"]
+fn what_cannot_be_is_refused_where_it_stands() {
+    let place = directory("refused");
+    let split = |options: &str| format!("dpb_split $page {options} {{ blue; green; }}");
+    let cases = [
+        (split(""), "epsilon must be"),
+        (split("epsilon=0"), "epsilon must be"),
+        (split("epsilon=one"), "invalid option \"epsilon=one\""),
+        (split("epsilon="), "invalid option \"epsilon=\""),
+        (split("epsilon=1 colour=2"), "invalid option \"colour=2\""),
+        (split("epsilon=1 window=0"), "window must be 1 .. 65536"),
+        (split("epsilon=1 window=65537"), "window must be 1 .. 65536"),
+        (split("epsilon=1 window=1.5"), "invalid option \"window=1.5\""),
+        (split("epsilon=1 window=-1"), "invalid option \"window=-1\""),
+        (split("epsilon=1 memory=5"), "memory must be"),
+        (split("epsilon=1 floor=2"), "min_propensity must be"),
+        (split("epsilon=1 policy=dp-best"), "policy"),
+        (split("epsilon=1 policy=dp-ucb-int"), "delta"),
+        ("dpb_split $page epsilon=1 { blue; }".into(), "arms must be"),
+        ("dpb_split $page epsilon=1 { blue sky; }".into(), "more than one word"),
+        ("dpb_split page epsilon=1 { blue; green; }".into(), "invalid variable name \"page\""),
+        ("dpb_split $uri epsilon=1 { blue; green; }".into(), "duplicate"),
+        (format!("{0}\n{0}", split("epsilon=1")), "duplicate"),
+        ("dpb_split $other epsilon=1 { blue; green; }".into(), "no dpb_split above has the variable \"$page\""),
+        (String::new(), "no dpb_split above"),
+        (format!("{}\nworker_processes", split("epsilon=1")), "worker_processes"),
+    ];
+    for (split, says) in cases {
+        let Some(mut nginx) = command(&place, &split) else { return };
+        let output = nginx.arg("-t").output().unwrap();
+        assert!(!output.status.success() && text(&output).contains(says), "{split}: {}", text(&output));
+    }
+    let Some(mut nginx) = command(&place, &split("epsilon=1 floor=0.5 memory=100000 window=65536 contributions=2"))
+    else {
+        return;
+    };
+    run(nginx.arg("-t"));
+    let configuration = fs::read_to_string(place.join("nginx.conf")).unwrap();
+    fs::write(place.join("nginx.conf"), configuration.replace("worker_processes 4", "worker_processes 257")).unwrap();
+    let output = nginx.output().unwrap();
+    assert!(!output.status.success() && text(&output).contains("at most 256 workers"), "{}", text(&output));
+    let _ = fs::remove_dir_all(place);
+}
+
+#[test]
+#[ignore = "builds the library with all optimisations"]
+fn the_module_exports_nothing_of_the_library() {
+    let Some(module) = MODULE.as_ref() else { return };
+    assert_eq!(
+        defined(module, true),
+        sorted(
+            ["ngx_http_dpb_module D", "ngx_module_names D", "ngx_module_order B", "ngx_modules D"]
+                .map(String::from)
+                .into()
+        )
+    );
+}
+
+/// The page's configuration, but for its paths.
+#[test]
+#[ignore = "builds the library with all optimisations"]
+fn the_pages_configuration() {
+    let place = directory("page");
+    let Some(mut nginx) = command(&place, "") else { return };
+    let page = &snippets(PAGE, "nginx")[0];
+    let (http, module) = (format!("http {{\n    access_log {}/access.log;", place.display()), MODULE.as_ref().unwrap());
+    let page = page.replace("modules/ngx_http_dpb_module.so", module.to_str().unwrap()).replace("http {", &http);
+    let page = page.replace("8080", &format!("unix:{}/socket", place.display()));
+    let daemon = format!("daemon off;\nworker_processes {WORKERS};\npid {}/pid;\n", place.display());
+    fs::write(place.join("nginx.conf"), format!("{daemon}{page}")).unwrap();
+    run(nginx.arg("-t"));
+    let _ = fs::remove_dir_all(place);
+}
+
+/// Lives from their first day to their last: no wrong access to memory, and nothing of ours that is lost.
+#[test]
+#[ignore = "builds the library with all optimisations"]
+fn valgrind_finds_nothing() {
+    let place = directory("valgrind");
+    let Some(nginx) = command(&place, EXACT) else { return };
+    if !have("valgrind") {
+        return;
+    }
+    let mut valgrind = Command::new("valgrind");
+    valgrind.arg("-q").arg(format!("--log-file={}/valgrind.%p", place.display())).arg("--leak-check=full");
+    valgrind
+        .args(["--show-leak-kinds=definite,indirect", "--keep-debuginfo=yes"])
+        .arg(nginx.get_program())
+        .args(nginx.get_args());
+    let nginx = Nginx::launch(valgrind, place);
+    for reload in [true, true, false] {
+        let mut visitors = nginx.visitors();
+        for round in 0..100 {
+            let (_, ticket) = visitors[round % WORKERS].choose();
+            visitors[round % 3].reward(&ticket);
+        }
+        drop(visitors);
+        std::thread::sleep(TICKS);
+        nginx.status();
+        if reload {
+            nginx.reload();
+        }
+    }
+    let mut reports = BTreeMap::new();
+    signal(nginx.master.id(), libc::SIGQUIT);
+    nginx.wait_for("the end", || nginx.workers().is_empty());
+    for entry in fs::read_dir(&nginx.place).unwrap() {
+        let path = entry.unwrap().path();
+        if path.file_name().unwrap().to_str().unwrap().starts_with("valgrind.") {
+            reports.insert(path.clone(), fs::read_to_string(path).unwrap());
+        }
+    }
+    assert!(reports.len() > 3 * WORKERS, "the master and its workers");
+    // nginx itself gives back less than it takes.
+    let ours = |report: &&String| ["Invalid", "uninitialised", "dpb"].iter().any(|word| report.contains(word));
+    assert_eq!(reports.values().find(ours), None);
+}
