@@ -1,7 +1,7 @@
 //! What is measured, and beside what.
 
 use dpb::ffi::{DPB_EXPIRED, DPB_OK, dpb_bandit, dpb_config, dpb_decision, dpb_free, dpb_new_policy};
-use dpb::ffi::{dpb_select, dpb_select_many, dpb_update, dpb_update_many};
+use dpb::ffi::{dpb_merge, dpb_select, dpb_select_many, dpb_snapshot, dpb_update, dpb_update_many};
 use dpb::noise::{Gaussian, Laplace};
 use dpb::{Random, Seed};
 use std::ffi::CString;
@@ -127,6 +127,17 @@ impl Handle {
     /// Another world on the same handle, for another thread.
     pub fn alias(&self, coins: u64) -> std::mem::ManuallyDrop<Handle> {
         std::mem::ManuallyDrop::new(Handle { bandit: self.bandit, arms: self.arms, coins })
+    }
+
+    /// Learns what another one has released.
+    pub fn merge(&self, other: &Handle) {
+        let mut length = 0;
+        let mut bytes = vec![0; 1 << 20];
+        // SAFETY: live handles, and room.
+        unsafe {
+            assert_eq!(dpb_snapshot(other.bandit, bytes.as_mut_ptr(), bytes.len(), &mut length), DPB_OK);
+            assert_eq!(dpb_merge(self.bandit, bytes.as_ptr(), length), DPB_OK);
+        }
     }
 
     #[inline]

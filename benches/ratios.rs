@@ -37,6 +37,7 @@ fn main() {
     }
     if wanted("threads") {
         threads::table();
+        threads::fleet();
     }
 }
 

@@ -1,4 +1,4 @@
-//! Threads on one handle: how much they do together, and how long one call can take.
+//! Threads on one handle, and on one each: how much they do together, and how long one call can take.
 
 use crate::cases::Handle;
 use std::sync::Barrier;
@@ -31,6 +31,37 @@ pub fn table() {
             let name = format!("{policy}, {arms} arms");
             println!("{name:<32} {:>10.2} {:>24} {:>24}", ratios[10], tail(&slowest[0]), tail(&slowest[1]));
         }
+    }
+}
+
+/// A handle for each thread, joined by what they have released every so many decisions: one thread against two.
+pub fn fleet() {
+    const EVERY: u32 = 10_000;
+    println!("\n{:<44} {:>8}", "a handle for each thread, merged every 10,000", "2 : 1");
+    for arms in [10, 1000] {
+        let fleet = [Handle::new("dp-imed", arms), Handle::new("dp-imed", arms)];
+        let work = |own: usize, time: Duration| {
+            let (mut world, start) = (fleet[own].alias(own as u64 + 1), Instant::now());
+            let mut rounds = 0u64;
+            while start.elapsed() < time {
+                (0..EVERY).for_each(|_| world.round());
+                fleet[own].merge(&fleet[1 - own]);
+                rounds += u64::from(EVERY);
+            }
+            rounds as f64 / start.elapsed().as_secs_f64()
+        };
+        let turn = Duration::from_millis(100);
+        let mut ratios: Vec<f64> = (0..21)
+            .map(|_| {
+                let one = work(0, turn);
+                std::thread::scope(|scope| {
+                    let other = scope.spawn(|| work(1, turn));
+                    (work(0, turn) + other.join().expect("no panic")) / one
+                })
+            })
+            .collect();
+        ratios.sort_by(f64::total_cmp);
+        println!("{:<44} {:>8.2}", format!("dp-imed, {arms} arms"), ratios[10]);
     }
 }
 
