@@ -1,5 +1,11 @@
 //! Handles that merge what others have released: one bandit, in whatever order its parts meet.
 
+#[path = "audit/engine.rs"]
+#[allow(dead_code, reason = "a part is enough")]
+mod audit;
+
+use audit::sabotage::Sabotage;
+use audit::{Audit, Seen, pattern, seed};
 use dpb::{Algorithm, ArmReport, Bandit, Config, Error};
 
 const ABLE: [Algorithm; 3] = [Algorithm::Imed, Algorithm::KlUcb, Algorithm::Med];
@@ -306,4 +312,50 @@ fn others_fade_too() {
     play(&bandit, 5_000, &mut Coins(4));
     let all: f64 = rewards(&bandit).iter().sum();
     assert!(all <= 4096.0, "{all}");
+}
+
+/// What crosses the wire: two handles that tell each other everything at every step, one of which is killed and goes on
+/// from its last snapshot. One reward differs. An outsider has all the bytes, and merges them as he likes.
+fn wire(number: u64, neighbour: bool, counted_twice: bool, sabotage: Sabotage) -> Vec<Seen> {
+    let _hand = sabotage.hand(3);
+    let config = |own: u64| Config { test_seed: Some(seed(8 * number + own)), ..Config::new(3, 1.0) };
+    let mut fleet = [0, 1].map(|own| Bandit::new(Algorithm::Imed, &config(own)).unwrap());
+    let mut pulls = [[0; 3]; 2];
+    let (mut plays, mut sums, mut wire) = (Vec::new(), Vec::new(), Vec::new());
+    for step in 0..16 {
+        for own in 0..2 {
+            let decision = fleet[own].select().unwrap();
+            let pull = &mut pulls[own][decision.arm as usize];
+            let changed = decision.arm == 0 && *pull == 0 && (own == 0 || counted_twice);
+            fleet[own].update(decision.ticket, f64::from(u8::from(neighbour && changed))).unwrap();
+            *pull += 1;
+            plays.push(decision.arm);
+            wire.push(fleet[own].snapshot().unwrap());
+            fleet[1 - own].merge(&wire[wire.len() - 1]).unwrap();
+        }
+        if step % 5 == 4 {
+            let outsider = Bandit::new(Algorithm::Imed, &config(7)).unwrap();
+            wire.iter().for_each(|snapshot| outsider.merge(snapshot).unwrap());
+            let arm = outsider.arm_reports().unwrap()[0];
+            sums.push(Seen::Number(arm.mean * arm.effective_pulls));
+            fleet[0] = Bandit::restore(&wire[wire.len() - 2]).unwrap();
+        }
+    }
+    sums.push(Seen::Pattern(pattern(&plays)));
+    sums.push(Seen::Pattern(pattern(wire.iter().map(Vec::len).collect::<Vec<_>>())));
+    sums
+}
+
+/// The claim is one reward's, for the fleet and all lives; half the noise, and a reward that counts at two
+/// handles, are seen.
+#[test]
+fn what_crosses_the_wire_keeps_the_claim() {
+    let audit = |twice, sabotage| {
+        Audit::pure(1.0, 4_000).search(1, |_, number, neighbour| wire(number, neighbour, twice, sabotage))
+    };
+    let honest = audit(false, Sabotage::Nothing);
+    let weak = audit(false, Sabotage::HalfNoise);
+    let twice = audit(true, Sabotage::Nothing);
+    println!("{honest:?} {weak:?} {twice:?}");
+    assert!(!honest.alarm && weak.alarm && twice.alarm, "{honest:?} {weak:?} {twice:?}");
 }
