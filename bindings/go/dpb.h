@@ -980,7 +980,7 @@ DPB_API uint16_t dpb_ticket_node(uint64_t ticket);
  * raw), dpb_new_exp3_tau (its weights are functions of raw rewards), baselines (their sums are raw).
  *
  * buf: room for cap bytes (NULL with cap = 0). len: receives how many there are, also when cap is too small:
- * some 200 bytes, and for each arm 18 to 210 (dpb_new_imed, dpb_new_klucb, dpb_new_med), or 24 to 50 (the
+ * some 200 bytes, and for each arm 18 to 210 (dpb_new_imed, dpb_new_klucb, dpb_new_med; 8 more for an added one), or 24 to 50 (the
  * others), which may grow between two calls. May allocate.
  * error: NULL, or filled on failure: with what a policy has that is not released, where it is that.
  * Returns DPB_OK; DPB_NULL; DPB_BUFFER_TOO_SMALL (only len written); DPB_UNSUPPORTED (policies whose state
