@@ -170,7 +170,7 @@ fn what_pages_name_is_there() {
                 heading.is_none_or(|heading| headings(&page(to.to_str().unwrap())).iter().any(|h| h == heading));
             assert!(found, "{name} links to {link}");
         }
-        let words = text.split(|c: char| c.is_whitespace() || "`,;()".contains(c));
+        let words = text.split(|c: char| c.is_whitespace() || "`,;()[]#".contains(c));
         for word in words.map(|word| word.trim_end_matches(['.', ':'])) {
             if ["examples/", "src/", "tests/"].iter().any(|top| word.starts_with(top)) {
                 paths += 1;
