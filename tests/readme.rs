@@ -297,7 +297,7 @@ fn the_map_is_the_land() {
     let map = &snippets("CONTRIBUTING.md", "text")[0];
     for entry in std::fs::read_dir(root().join("src")).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
-        assert!(uses(map, &name), "the layout lacks src/{name}");
+        assert!(map.contains(&format!("src/{name}")), "the layout lacks src/{name}");
     }
 }
 
