@@ -3,15 +3,26 @@
 //! ```
 //! use dpb::{Algorithm, Bandit, Config};
 //!
-//! let mut config = Config::new(10, 0.5); // ten ads, epsilon 0.5 for each click
-//! config.horizon = 1_000_000;
-//! let bandit = Bandit::new(Algorithm::Se, &config)?;
-//! let decision = bandit.select()?; // which ad?
-//! bandit.update(decision.ticket, 1.0)?; // it was clicked
-//! # Ok::<(), dpb::Error>(())
+//! fn main() -> Result<(), dpb::Error> {
+//!     let mut config = Config::new(10, 1.0);
+//!     config.horizon = 1_000_000;
+//!     config.answer_window = 1000;
+//!     let bandit = Bandit::new(Algorithm::RECOMMENDED, &config)?; // threads share it by reference
+//!     let ad = bandit.select()?;
+//!     println!("show ad {}", ad.arm);
+//!     bandit.update(ad.ticket, 1.0)?;
+//!     assert_eq!(bandit.update(ad.ticket, 1.0), Err(dpb::Error::Duplicate));
+//!     Ok(())
+//! }
 //! ```
 //!
-//! The guarantee is stated and proved in [`privacy`]; each policy's page names its theorem.
+//! A handle may be shared by any number of threads, and does not survive a fork: in the child every call on it is
+//! [`Error::Poisoned`].
+//!
+//! The guarantee is stated and proved in [`privacy`]; each policy's page names its theorem. Handles outlive their
+//! process by [`Bandit::snapshot`], and learn from each other by [`Bandit::merge`]: see [`fleet`]. Beside the bandits
+//! there are private running sums ([`counter`]), stopping rules ([`stopping`]), and the devices and servers of the
+//! [`shuffle`] and [`local`] models.
 
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
@@ -46,8 +57,3 @@ pub use engine::{Counts, Diagnostics};
 pub use error::{Error, Result};
 pub use policy::Algorithm;
 pub use random::{Random, Seed};
-
-/// The README's program, compiled and run as a documentation test.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;

@@ -358,7 +358,7 @@ fn go_needs_no_rust() {
     let consumer = directory("go_consumer");
     let require = format!("require {PATH} v0.0.0\n\nreplace {PATH} => {}\n", release.display());
     std::fs::write(consumer.join("go.mod"), format!("module consumer\n\ngo 1.24\n\n{require}")).unwrap();
-    std::fs::write(consumer.join("main.go"), snippets("README.md", "go").last().unwrap()).unwrap();
+    std::fs::write(consumer.join("main.go"), &snippets("bindings/go/README.md", "go")[0]).unwrap();
     let go = |arguments: &[&str]| {
         let mut go = Command::new("go");
         go.args(arguments).current_dir(&consumer).env("GOPROXY", "off").env("GOFLAGS", "").env("GOTOOLCHAIN", "local");

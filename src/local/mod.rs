@@ -1,6 +1,7 @@
 //! The local model: each reward is privatised on the user's device, and the server sees one bit.
 //!
-//! The server is trusted with nothing. The price is 1/eps^2 times the samples (Ren, Zhou, Liu,
+//! The device sends the bit of a [`RandomizedResponse`], and the server gives it to
+//! [`Bandit::update`](crate::Bandit::update) of an `ldp-` policy. The server is trusted with nothing. The price is 1/eps^2 times the samples (Ren, Zhou, Liu,
 //! Shroff 2020; Tenenbaum et al. 2021, Table 1), where the shuffle and central models pay a
 //! constant once.
 

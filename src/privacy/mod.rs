@@ -1,4 +1,6 @@
-//! The contract's theorems as code.
+//! The contract, and its theorems as code.
+//!
+#![doc = include_str!("README.md")]
 //!
 //! # Theorem P (adaptive disjoint batches)
 //!

@@ -1,7 +1,7 @@
 //! The shuffle model (Tenenbaum, Kaplan, Mansour, Stemmer 2021): no server ever sees whose bit is
 //! whose.
 //!
-//! Three roles, in real life three processes:
+//! Three roles, in real life three processes (`examples/c/shuffle_roles.c`):
 //!
 //! * the *encoder*, on the user's device: a reward in, one honest bit and some coins out
 //!   ([`encode`]);

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// The system libraries that a static link needs on Linux, as the README tells users.
+/// The system libraries that a static link needs on Linux, as bindings/c/README.md tells users.
 pub const SYSTEM_LIBRARIES: &[&str] = &["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl", "-lc"];
 
 pub fn root() -> &'static Path {
