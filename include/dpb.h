@@ -741,9 +741,9 @@ dpb_status dpb_update_many(struct dpb_bandit *bandit,
                            size_t *done);
 
 /**
- * Which of these arms? For a request that may show some arms only (targeting, budgets, frequency
+ * Which of these arms? For a request that may show some arms only (targeting, flights, frequency
  * caps). The set must be public information, not chosen by looking at rewards: then it costs no
- * privacy.
+ * privacy. (What is left of a budget that clicks use up looks at rewards.)
  * arms: n >= 1 live arms, in any order, duplicates harmless. out: receives one decision. O(n).
  * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (n is 0, an arm does not exist or is retired);
  * DPB_UNSUPPORTED (this policy needs every arm); DPB_POISONED. Any thread.

@@ -250,7 +250,8 @@ impl Bandit {
     }
 
     /// Which of these arms? For requests that may show some only: the set must be public
-    /// information (targeting, budgets, frequency caps), not chosen by looking at rewards. O(n) for
+    /// information (targeting, flights, frequency caps), not chosen by looking at rewards, as a budget is that
+    /// clicks use up. O(n) for
     /// n arms; duplicates are harmless; never allocates on success.
     ///
     /// # Errors

@@ -1,7 +1,6 @@
 //! Handles that merge what others have released: one bandit, in whatever order its parts meet.
 
 #[path = "audit/engine.rs"]
-#[allow(dead_code, reason = "a part is enough")]
 mod audit;
 
 use audit::sabotage::Sabotage;
