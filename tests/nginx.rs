@@ -485,18 +485,24 @@ fn a_life_goes_on_from_what_the_one_before_has_released() {
     let decisions = |status: &Value| sum(status, |worker| worker["decisions"].as_f64().unwrap());
     assert_eq!(decisions(&before), (400 * WORKERS) as f64);
     assert!(before["page"].as_array().unwrap().iter().all(|worker| worker["epsilon_spent"] == 1.0), "{before}");
-    let (mut slow, mut quick, old) = (nginx.visitors(), nginx.visitors(), nginx.workers());
-    slow.iter_mut().for_each(|visitor| visitor.0.get_mut().write_all(b"GET /choose HTTP/1.1\r\n").unwrap());
+    let (mut slow, mut slower, mut quick) = (nginx.visitors(), nginx.visitors(), nginx.visitors());
+    let (old, started) = (nginx.workers(), slow.iter_mut().chain(&mut slower));
+    started.for_each(|visitor| visitor.0.get_mut().write_all(b"GET /choose HTTP/1.1\r\n").unwrap());
     quick.iter_mut().for_each(|visitor| drop(visitor.get("/plain").unwrap())); // by now it is read
     signal(nginx.master.id(), libc::SIGHUP);
     nginx.wait_for("a reload", || nginx.workers().len() == 2 * WORKERS);
     assert_eq!(learned(&nginx.status_after(decisions(&before))), learned(&before));
-    for visitor in &mut slow {
-        visitor.0.get_mut().write_all(b"Host: localhost\r\n\r\n").unwrap();
-        visitor.reply().unwrap();
+    for visitors in [slow, slower] {
+        for mut visitor in visitors {
+            visitor.0.get_mut().write_all(b"Host: localhost\r\n\r\n").unwrap();
+            visitor.reply().unwrap();
+        }
+        for _ in 0..20 {
+            std::thread::sleep(TICKS / 20);
+            assert_eq!(decisions(&nginx.status()), decisions(&before), "nobody learns from an old worker's");
+        }
     }
     nginx.wait_for("the old workers to end", || nginx.workers().is_disjoint(&old));
-    assert_eq!(decisions(&nginx.status()), decisions(&before));
     for worker in nginx.workers() {
         assert_eq!(learned(&nginx.status_after(decisions(&before))), learned(&before));
         nginx.kill(worker);
