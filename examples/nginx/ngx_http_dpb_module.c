@@ -6,6 +6,9 @@
  * leaves both for the owner, who collects them before its next decision, or within a tick. So a ticket counts
  * once, one that is not in a table (answered, too old, of an earlier life, made up) counts nowhere, and there
  * is never less room than rewards, so that no reward decides whether another one is lost.
+ *
+ * What a worker has released is there for the others too, who merge it within some ticks: so all learn from all
+ * visitors. A life goes on with the origin of the one before, so that what both released counts once.
  */
 #include <ngx_config.h>
 #include <ngx_core.h>
@@ -18,6 +21,7 @@
 #define WORKERS 256 /* at most; what none of them uses is never touched */
 #define WINDOW 65536
 #define TICK 100 /* ms */
+#define MERGES 4 /* workers from whom another one learns in a tick, at most */
 
 /* What is shared of one worker. All but the pointers is read and written under the zone's lock only, which nginx
    takes from a worker that dies with it. */
@@ -27,11 +31,19 @@ typedef struct {
   size_t answers;    /* rewards that wait for the owner, and their tickets */
   uint64_t *tickets; /* room for `window` */
   double *rewards;   /* the same */
-  size_t released;   /* what the next life goes on from: a snapshot's length, 0 where there is none */
+  size_t released;   /* what the next life goes on from, and others merge: a snapshot's length, 0 for none */
   uint8_t *snapshot;
+  uint64_t edition;  /* of the snapshot */
+  ngx_uint_t joined; /* other places that were merged */
   dpb_report report; /* what may be published, as of the last tick */
   dpb_arm *arms;
 } place_t;
+
+/* Another worker's place, as one worker knows it. */
+typedef struct {
+  uint64_t edition; /* of the last snapshot that we looked at */
+  int joined;
+} peer_t;
 
 typedef struct {
   ngx_str_t name; /* of the variable */
@@ -44,6 +56,9 @@ typedef struct {
   dpb_bandit *bandit;
   place_t *own;
   uint64_t decisions;
+  peer_t peers[WORKERS];
+  ngx_uint_t turn;   /* whom to hear next */
+  uint8_t *snapshot; /* what was heard */
 } split_t;
 
 typedef struct {
@@ -131,16 +146,51 @@ static void answer(split_t *split, uint64_t ticket, double reward) {
 static ngx_event_t ticker;
 static ngx_connection_t nowhere = {.fd = (ngx_socket_t)-1}; /* nginx's debug log asks every timer */
 
-/* Publishes what is released, for the status and for the next life. */
-static void publish(split_t *split) {
+/* The next snapshot that we have not seen: its length, 0 if there is none. In turn, so that all are heard. */
+static size_t hear(split_t *split, peer_t **peer) {
+  size_t i, n = 0;
+  ngx_shmtx_lock(mutex(split));
+  for (i = 0; is_ours(split) && i < WORKERS && n == 0; i++) {
+    place_t *place = places(split) + split->turn;
+    *peer = split->peers + split->turn;
+    split->turn = (split->turn + 1) % WORKERS;
+    if (place == split->own || place->released == 0 || place->edition == (*peer)->edition) continue;
+    (*peer)->edition = place->edition;
+    n = place->released;
+    ngx_memcpy(split->snapshot, place->snapshot, n);
+  }
+  ngx_shmtx_unlock(mutex(split));
+  return n;
+}
+
+/* Learns from what others have released, with nobody waiting for the lock. Has anything come? Policies that do not
+   merge say no, and a snapshot from before a reload that changed an option is refused: these change nothing. */
+static int merge(split_t *split) {
+  int i, has_learned = 0;
+  peer_t *peer;
+  size_t n;
+  for (i = 0; i < MERGES && (n = hear(split, &peer)) > 0; i++) {
+    if (dpb_merge(split->bandit, split->snapshot, n) != DPB_OK) continue;
+    peer->joined = has_learned = 1;
+  }
+  return has_learned;
+}
+
+/* Publishes what is released, for the status, the others and the next life. What we have from others is in the
+   means, not in the snapshot: without a decision of our own that stays, or two workers would have news for ever. */
+static void publish(split_t *split, int has_learned) {
   place_t *own = split->own;
   uint64_t before = own->report.decisions;
-  size_t n;
+  size_t i, n;
   own->report.struct_size = sizeof own->report;
   if (dpb_report_read(split->bandit, &own->report) != DPB_OK) return;
-  if (own->report.decisions == before && own->released) return;
+  int is_news = own->report.decisions != before || own->released == 0;
+  if (!is_news && !has_learned) return;
   if (dpb_arms_read(split->bandit, own->arms, split->config.arms, &n) != DPB_OK) return;
+  for (own->joined = i = 0; i < WORKERS; i++) own->joined += split->peers[i].joined;
+  if (!is_news) return;
   own->released = 0; /* killed here, we leave no half of one */
+  own->edition++;
   ngx_memory_barrier();
   if (dpb_snapshot(split->bandit, own->snapshot, snapshot_room(split), &n) == DPB_OK) own->released = n;
 }
@@ -155,11 +205,13 @@ static void tick(ngx_event_t *event) {
   ngx_array_t *splits = splits_of(ngx_cycle);
   split_t **split = splits->elts;
   ngx_uint_t i;
+  int has_learned;
   for (i = 0; i < splits->nelts; i++) {
+    has_learned = merge(split[i]);
     ngx_shmtx_lock(mutex(split[i]));
     if (is_ours(split[i])) {
       collect(split[i]);
-      publish(split[i]);
+      publish(split[i], has_learned);
     }
     ngx_shmtx_unlock(mutex(split[i]));
   }
@@ -173,6 +225,7 @@ static void begin(split_t *split, ngx_log_t *log) {
   ngx_shmtx_lock(mutex(split));
   own->owner = ngx_pid;
   own->answers = 0;
+  own->joined = 0;
   ngx_memzero(own->open, split->config.answer_window * sizeof(uint64_t));
   ngx_memzero(&own->report, sizeof own->report);
   ngx_shmtx_unlock(mutex(split));
@@ -283,6 +336,7 @@ static u_char *put_place(u_char *out, place_t *place, ngx_uint_t arms) {
   out = put(out, "{\"decisions\":", (double)place->report.decisions);
   out = put(out, ",\"epsilon_spent\":", place->report.epsilon_spent);
   out = put(out, ",\"is_private\":", place->report.is_private);
+  out = put(out, ",\"joined\":", (double)place->joined);
   out = ngx_sprintf(out, ",\"arms\":[");
   for (i = 0; i < arms; i++, arm++) {
     out = put(out, i ? ",{\"mean\":" : "{\"mean\":", arm->mean);
@@ -457,6 +511,8 @@ static char *parse_split(ngx_conf_t *cf, ngx_command_t *command, void *conf) {
   split->policy = dpb_policy_name(bandit); /* a string of the library */
   dpb_free(bandit);
 
+  split->snapshot = ngx_palloc(cf->pool, snapshot_room(split));
+  if (split->snapshot == NULL) return NGX_CONF_ERROR;
   ticket.len = split->name.len + 7;
   ticket.data = ngx_pnalloc(cf->pool, ticket.len);
   if (ticket.data == NULL) return NGX_CONF_ERROR;
