@@ -1,4 +1,4 @@
-//! The first program, in C, built as it says.
+//! The programs in C, built as they say.
 
 mod support;
 
@@ -22,5 +22,25 @@ fn quickstart_learns() {
         // The gap to the second is 0.3: DP-SE drops it by its second epoch, but with probability beta = 1e-5.
         assert!(shown(4) > 50_000, "{printed}");
         assert!(printed.ends_with("privacy loss of one visitor: 1\n"), "{printed}");
+    }
+}
+
+/// A handle a thread: it says three lines, and the answers are all counted (it exits 1 else).
+#[test]
+#[cfg(unix)]
+fn threads_share_what_they_learn() {
+    if !have("cc") {
+        return;
+    }
+    let program = build("cc", "examples/c/cores.c", &["-std=gnu11", "-pthread"], Link::Static);
+    let printed = run(Command::new(program).args(["3", "90000"]));
+    assert_eq!(printed.lines().count(), 3, "{printed}");
+    for line in printed.lines() {
+        let clicks = |after: &str| -> f64 {
+            let rest = line.split_once(after).unwrap().1.trim_start();
+            rest.split(' ').next().unwrap().parse().unwrap()
+        };
+        let (lost, chance) = (clicks("second,"), clicks("lost of"));
+        assert!(chance == 2025.0 && lost < 0.75 * chance, "{line}");
     }
 }

@@ -333,10 +333,15 @@ fn wire(number: u64, neighbour: bool, counted_twice: bool, sabotage: Sabotage) -
             fleet[1 - own].merge(&wire[wire.len() - 1]).unwrap();
         }
         if step % 5 == 4 {
-            let outsider = Bandit::new(Algorithm::Imed, &config(7)).unwrap();
-            wire.iter().for_each(|snapshot| outsider.merge(snapshot).unwrap());
-            let arm = outsider.arm_reports().unwrap()[0];
-            sums.push(Seen::Number(arm.mean * arm.effective_pulls));
+            // What one handle says of the arm, what the other, and both.
+            let says = [0..1, 1..2, 0..2].map(|handles| {
+                let outsider = Bandit::new(Algorithm::Imed, &config(7)).unwrap();
+                let heard = wire.chunks(2).flat_map(|pair: &[Vec<u8>]| &pair[handles.clone()]);
+                heard.for_each(|snapshot| outsider.merge(snapshot).unwrap());
+                let arm = outsider.arm_reports().unwrap()[0];
+                arm.mean * arm.effective_pulls
+            });
+            sums.extend([Seen::Number(says[0].min(says[1])), Seen::Number(says[2])]);
             fleet[0] = Bandit::restore(&wire[wire.len() - 2]).unwrap();
         }
     }
@@ -345,16 +350,24 @@ fn wire(number: u64, neighbour: bool, counted_twice: bool, sabotage: Sabotage) -
     sums
 }
 
-/// The claim is one reward's, for the fleet and all lives; half the noise, and a reward that counts at two
-/// handles, are seen.
+/// The claim is one reward's, for the fleet and all lives; half the noise is seen. Lives have entropy of their own, so
+/// no two runs are alike: an honest build fails with chance 1e-6, and half the noise exceeds the alarm by five
+/// standard errors.
 #[test]
 fn what_crosses_the_wire_keeps_the_claim() {
-    let audit = |twice, sabotage| {
-        Audit::pure(1.0, 4_000).search(1, |_, number, neighbour| wire(number, neighbour, twice, sabotage))
-    };
-    let honest = audit(false, Sabotage::Nothing);
-    let weak = audit(false, Sabotage::HalfNoise);
-    let twice = audit(true, Sabotage::Nothing);
-    println!("{honest:?} {weak:?} {twice:?}");
-    assert!(!honest.alarm && weak.alarm && twice.alarm, "{honest:?} {weak:?} {twice:?}");
+    let audit =
+        |sabotage| Audit::pure(1.0, 4_000).search(1, |_, number, neighbour| wire(number, neighbour, false, sabotage));
+    let (honest, weak) = (audit(Sabotage::Nothing), audit(Sabotage::HalfNoise));
+    println!("{honest:?} {weak:?}");
+    assert!(!honest.alarm && weak.alarm, "{honest:?} {weak:?}");
+}
+
+/// A reward that counts at two handles is seen.
+#[test]
+#[ignore = "a minute"]
+fn a_reward_that_counts_twice_crosses_the_wire_twice() {
+    let audit = Audit::pure(1.0, 20_000);
+    let verdict = audit.search(1, |_, number, neighbour| wire(number, neighbour, true, Sabotage::Nothing));
+    println!("{verdict:?}");
+    assert!(verdict.alarm, "{verdict:?}");
 }
