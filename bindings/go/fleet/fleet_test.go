@@ -11,10 +11,10 @@ import (
 )
 
 func TestNodesAgree(t *testing.T) {
-	redis := startRedis(t)
+	server := startRedis(t)
 	var nodes []running
 	for number := range uint16(3) {
-		node := runAt(t, redis.address, number+1, interval)
+		node := runAt(t, server.address, number+1, interval)
 		play(node.Bandit, 1000*(int(number)+1))
 		nodes = append(nodes, node)
 	}
@@ -30,16 +30,16 @@ func TestNodesAgree(t *testing.T) {
 	if err := nodes[2].end(); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	nodes[2] = runAt(t, redis.address, 4, interval)
+	nodes[2] = runAt(t, server.address, 4, interval)
 	eventually(t, "the newcomer and the others know of the one that ended", func() bool { return agree(nodes, last) })
 }
 
 // No node looks by itself for an hour: who puts is heard.
 func TestHints(t *testing.T) {
-	redis := startRedis(t)
-	a := runAt(t, redis.address, 1, time.Hour)
+	server := startRedis(t)
+	a := runAt(t, server.address, 1, time.Hour)
 	eventually(t, "the first exchange", func() bool { return a.Metrics().Exchanges == 1 })
-	b := runAt(t, redis.address, 2, interval)
+	b := runAt(t, server.address, 2, interval)
 	play(b.Bandit, 1000)
 	eventually(t, "both know the same", func() bool { return agree([]running{a, b}) })
 	if m := a.Metrics(); m.Exchanges != 1 {
@@ -63,8 +63,8 @@ func TestNextTryIsWithinTheInterval(t *testing.T) {
 }
 
 func TestWhatCannotJoin(t *testing.T) {
-	redis := startRedis(t)
-	store := storeAt(redis.address)
+	server := startRedis(t)
+	store := storeAt(server.address)
 	defer store.Close()
 	ctx := context.Background()
 	join := func(policy dpb.Policy, config dpb.Config) error {
@@ -94,15 +94,15 @@ func TestWhatCannotJoin(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	redis.kill()
+	server.kill()
 	if err := join(dpb.PolicyMED, config(1)); err == nil {
 		t.Error("joined nothing")
 	}
 }
 
 func TestMetricsPage(t *testing.T) {
-	redis := startRedis(t)
-	node := runAt(t, redis.address, 1, time.Hour)
+	server := startRedis(t)
+	node := runAt(t, server.address, 1, time.Hour)
 	eventually(t, "the first exchange", func() bool { return node.Metrics().Exchanges == 1 })
 	var page, operators strings.Builder
 	nodes := map[string]*Node{"front \"page\"": node.Node}
