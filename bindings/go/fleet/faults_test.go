@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -444,4 +445,91 @@ func TestStreamsAreBounded(t *testing.T) {
 	if err := store.Send(ctx, 9, 9<<48, 1); err == nil {
 		t.Error("sent to nobody")
 	}
+}
+
+// One who may write can keep a node out, as README.md says; he stops no decision, and nobody waits for ever.
+func TestServiceIsDenied(t *testing.T) {
+	server := startRedis(t)
+	enemy := storeAt(server.address)
+	defer enemy.Close()
+	ctx := context.Background()
+	node := runAt(t, server.address, 2, interval)
+	must(enemy.Put(ctx, Snapshot{2, 1<<64 - 1, must(node.Bandit.Snapshot(nil))}))
+	seen := node.Metrics().Exchanges
+	if err := node.end(); !errors.Is(err, ErrReplaced) {
+		t.Error(err)
+	}
+	if now := node.Metrics().Exchanges; now > seen+1 {
+		t.Error(now, seen)
+	}
+	for number, bytes := range map[uint16][]byte{2: nil, 3: []byte("nonsense"), 4: must(enemy.List(ctx, 2))[0].Bytes} {
+		if number > 2 {
+			must(enemy.Put(ctx, Snapshot{number, 1, bytes}))
+		}
+		want := map[uint16]error{2: ErrReplaced, 3: dpb.ErrCorrupt, 4: dpb.ErrInvalidConfig}[number]
+		if _, err := Join(ctx, Options{Store: enemy, Config: config(number)}); !errors.Is(err, want) {
+			t.Error(number, err)
+		}
+	}
+}
+
+// The rights that README.md gives to a user of Redis suffice, and end where another bandit begins.
+func TestLeastRights(t *testing.T) {
+	server := startRedis(t)
+	client := server.client()
+	defer client.Close()
+	ctx := context.Background()
+	text := string(must(os.ReadFile("README.md")))
+	_, line, _ := strings.Cut(text, "\nuser ads on >PASSWORD ")
+	line, _, _ = strings.Cut(line, "\n")
+	rule := append([]any{"ACL", "SETUSER", "test", "on", ">secret"}, anys(strings.Fields(strings.ReplaceAll(line, "{ads}", "{test}")))...)
+	check(client.Do(ctx, rule...).Err())
+	check(client.Do(ctx, "ACL", "SETUSER", "default", "off").Err())
+	join := func(number uint16) (*Node, *Redis) {
+		options := redis.UniversalOptions{Addrs: []string{server.address}, Username: "test", Password: "secret"}
+		store := NewRedis(&options, "test")
+		return must(Join(ctx, Options{Store: store, Post: store, Config: config(number), Interval: interval})), store
+	}
+	var nodes [2]*Node
+	here, cancel := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	for i := range nodes {
+		node, store := join(uint16(i + 1))
+		nodes[i] = node
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			node.Sync(here)
+			node.Bandit.Close()
+			store.Close()
+		}()
+	}
+	eventually(t, "they have met", func() bool { return nodes[0].Metrics().Nodes == 1 })
+	check(nodes[0].Answer(ctx, must(nodes[1].Bandit.Select()).Ticket, 1))
+	eventually(t, "an answer by post", func() bool { return nodes[1].Metrics().Received == 1 })
+	for _, node := range nodes {
+		if m := node.Metrics(); m.Errors != 0 {
+			t.Errorf("%+v", m)
+		}
+	}
+	cancel()
+	all.Wait()
+	if err := storeAt(server.address).client.Ping(ctx).Err(); err == nil {
+		t.Error("let in without a password")
+	}
+	// Another bandit's keys are not theirs.
+	options := redis.UniversalOptions{Addrs: []string{server.address}, Username: "test", Password: "secret"}
+	other := NewRedis(&options, "other")
+	defer other.Close()
+	if _, err := other.List(ctx); err == nil || !strings.Contains(err.Error(), "NOPERM") {
+		t.Error(err)
+	}
+}
+
+func anys(words []string) []any {
+	all := make([]any, len(words))
+	for i, word := range words {
+		all[i] = word
+	}
+	return all
 }
