@@ -38,7 +38,7 @@ func TestPutsInAnyOrder(t *testing.T) {
 		}
 	}
 	// Beyond 2^53 a double holds not every one.
-	for _, version := range []uint64{1, 9, 10, 1<<53 + 1, 1<<53 + 2, 1<<63 + 1, 1<<64 - 1} {
+	for _, version := range []uint64{1, 9, 10, 1 << 53, 1<<53 + 1, 1<<63 + 1, 1<<64 - 1} {
 		if put(1, version, "new") != version || put(1, version, "replayed") != version || put(1, version-1, "older") != version {
 			t.Error(version)
 		}
@@ -316,6 +316,55 @@ func (p *proxy) heal() {
 	p.cut = false
 	close(p.changed)
 	p.changed = make(chan struct{})
+}
+
+// lossy is a store that fails when it is told to, and counts who watches.
+type lossy struct {
+	Store
+	fails   atomic.Bool
+	watches atomic.Int32
+}
+
+func (l *lossy) Put(ctx context.Context, snapshot Snapshot) (uint64, error) {
+	if l.fails.Load() {
+		return 0, errors.New("lost")
+	}
+	return l.Store.Put(ctx, snapshot)
+}
+
+func (l *lossy) Watch(ctx context.Context) (<-chan uint16, func(), error) {
+	l.watches.Add(1)
+	return l.Store.Watch(ctx)
+}
+
+// After an error nobody knows whether hints still come.
+func TestWatchesAnew(t *testing.T) {
+	server := startRedis(t)
+	redis := storeAt(server.address)
+	defer redis.Close()
+	store := &lossy{Store: redis}
+	node := must(Join(context.Background(), Options{Store: store, Config: config(1), Interval: interval}))
+	defer node.Bandit.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- node.Sync(ctx) }()
+	eventually(t, "two exchanges", func() bool { return node.Metrics().Exchanges >= 2 })
+	if n := store.watches.Load(); n != 1 {
+		t.Error(n)
+	}
+	store.fails.Store(true)
+	eventually(t, "an error", func() bool { return node.Metrics().Errors >= 1 })
+	store.fails.Store(false)
+	seen := node.Metrics().Exchanges
+	eventually(t, "two exchanges more", func() bool { return node.Metrics().Exchanges >= seen+2 })
+	if n := store.watches.Load(); n < 2 {
+		t.Error(n)
+	}
+	if m := node.Metrics(); m.LastError == nil || m.LastError.Error() != "lost" {
+		t.Errorf("%+v", m)
+	}
+	cancel()
+	<-done
 }
 
 // One node is cut off, with an error or in silence: all go on deciding, and when each has put and listed once after

@@ -81,7 +81,8 @@ func (s *server) kill() {
 func (s *server) client() *redis.Client { return redis.NewClient(&redis.Options{Addr: s.address}) }
 
 func storeAt(address string) *Redis {
-	return NewRedis(&redis.UniversalOptions{Addrs: []string{address}}, "test")
+	// Without timeouts of the client's: what ends a command is its context.
+	return NewRedis(&redis.UniversalOptions{Addrs: []string{address}, ReadTimeout: -1, WriteTimeout: -1}, "test")
 }
 
 func config(node uint16) dpb.Config {
