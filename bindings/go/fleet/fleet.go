@@ -38,9 +38,8 @@ type Snapshot struct {
 
 // Store keeps the newest snapshot of every node, also of those that have ended.
 type Store interface {
-	// Put keeps a snapshot unless the store has one of this node of the same or a greater version, and returns the
-	// version that it has then.
-	Put(ctx context.Context, snapshot Snapshot) (kept uint64, err error)
+	// Put keeps a snapshot, unless the store has one of this node of the same or a greater version.
+	Put(ctx context.Context, snapshot Snapshot) (kept bool, err error)
 	// List returns the snapshots of these nodes, or of all. What cannot be read as one comes as it is.
 	List(ctx context.Context, nodes ...uint16) ([]Snapshot, error)
 	// Watch begins to say which nodes have put, as a hint: some may be missing. Whoever puts after Watch has returned
@@ -283,8 +282,8 @@ func (n *Node) ignore() {
 	}
 }
 
-// put: the store has our newest snapshot then, or that of one who has replaced us: every version of this life that it
-// may have is an older one of ours, also when its answer was lost.
+// put: the store has our newest snapshot then, or that of one who has replaced us: no version is put twice, so what it
+// may have of ours is older, also when its answer was lost.
 func (n *Node) put(ctx context.Context) error {
 	var err error
 	if n.bytes, err = n.Bandit.Snapshot(n.bytes[:0]); err != nil {
@@ -292,7 +291,7 @@ func (n *Node) put(ctx context.Context) error {
 	}
 	n.version++
 	kept, err := n.store.Put(ctx, Snapshot{n.number, n.version, n.bytes})
-	if err == nil && kept != n.version {
+	if err == nil && !kept {
 		err = ErrReplaced
 	}
 	return err

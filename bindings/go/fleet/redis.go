@@ -27,10 +27,10 @@ const (
 var put = redis.NewScript(`
 local held = redis.call('HGET', KEYS[1], ARGV[1])
 held = held and held:match('^' .. ('%d'):rep(20))
-if held and held >= ARGV[2] then return held end
+if held and held >= ARGV[2] then return 0 end
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2] .. ARGV[3])
 redis.call('PUBLISH', KEYS[1], ARGV[1])
-return ARGV[2]`)
+return 1`)
 
 // Redis is a [Store] and a [Post] on a Redis or Valkey server, or a cluster of them.
 type Redis struct {
@@ -51,13 +51,9 @@ func NewRedis(options *redis.UniversalOptions, name string) *Redis {
 func (r *Redis) Close() error { return r.client.Close() }
 
 // Put is one script, so nothing comes between its comparison and its writing.
-func (r *Redis) Put(ctx context.Context, s Snapshot) (uint64, error) {
+func (r *Redis) Put(ctx context.Context, s Snapshot) (bool, error) {
 	version := fmt.Sprintf("%0*d", digits, s.Version)
-	kept, err := put.Run(ctx, r.client, []string{r.hash}, field(s.Node), version, s.Bytes).Text()
-	if err != nil {
-		return 0, err
-	}
-	return strconv.ParseUint(kept, 10, 64)
+	return put.Run(ctx, r.client, []string{r.hash}, field(s.Node), version, s.Bytes).Bool()
 }
 
 // List is HGETALL or HMGET.

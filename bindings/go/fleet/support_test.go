@@ -181,7 +181,7 @@ func agree(nodes []running, ended ...[]byte) bool {
 // child is a node in a process of its own that plays until it is killed.
 func child(address string) {
 	store := storeAt(address)
-	node := must(Join(context.Background(), Options{Store: store, Config: config(7), Interval: 5 * time.Millisecond}))
+	node := must(Join(context.Background(), Options{Store: store, Config: config(7), Interval: interval / 5}))
 	go node.Sync(context.Background())
 	os.Stdout.WriteString("joined\n")
 	for {
