@@ -1,0 +1,620 @@
+package fleet
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	dpb "github.com/libdpb/libdpb/bindings/go"
+	"github.com/redis/go-redis/v9"
+)
+
+// The store keeps the newest of each node, whatever comes when.
+func TestPutsInAnyOrder(t *testing.T) {
+	server := startRedis(t)
+	store, client := storeAt(server.address), server.client()
+	defer store.Close()
+	defer client.Close()
+	ctx := context.Background()
+	put := func(node uint16, version uint64, bytes string) bool {
+		return must(store.Put(ctx, Snapshot{node, version, []byte(bytes)}))
+	}
+	has := func(node uint16, version uint64, bytes string) {
+		t.Helper()
+		all := must(store.List(ctx, node))
+		if len(all) != 1 || all[0].Node != node || all[0].Version != version || string(all[0].Bytes) != bytes {
+			t.Error(all)
+		}
+	}
+	// Beyond 2^53 a double holds not every one.
+	for _, version := range []uint64{1, 9, 10, 1 << 53, 1<<53 + 1, 1<<63 + 1, 1<<64 - 1} {
+		if !put(1, version, "new") || put(1, version, "replayed") || put(1, version-1, "older") {
+			t.Error(version)
+		}
+		has(1, version, "new")
+	}
+	var all sync.WaitGroup
+	for _, version := range rand.Perm(200) {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			put(2, uint64(version), string(rune('a'+version%26)))
+		}()
+	}
+	all.Wait()
+	has(2, 199, string(rune('a'+199%26)))
+	if all := must(store.List(ctx)); len(all) != 2 {
+		t.Error(all)
+	}
+	// What is no version keeps nobody out; and what is no node's field is nobody's.
+	check(client.HSet(ctx, store.hash, "3", "~~~~~~~~~~~~~~~~~~~~~~", "65536", "x", "a", "x", "", "x").Err())
+	if !put(3, 1, "mine") {
+		t.Error("kept out")
+	}
+	has(3, 1, "mine")
+	if all := must(store.List(ctx, 4)); len(all) != 0 {
+		t.Error(all)
+	}
+}
+
+// One who may write to the store shows old snapshots as new ones, and under the numbers of others, and nonsense.
+func TestReplays(t *testing.T) {
+	server := startRedis(t)
+	a, b := runAt(t, server.address, 1, interval), runAt(t, server.address, 2, interval)
+	play(b.Bandit, 500)
+	old := must(b.Bandit.Snapshot(nil))
+	play(b.Bandit, 3000)
+	eventually(t, "both know the same", func() bool { return agree([]running{a, b}) })
+	b.end()
+	last := must(storeAt(server.address).List(context.Background(), 2))[0].Bytes
+	enemy := storeAt(server.address)
+	defer enemy.Close()
+	ctx := context.Background()
+	for round := range uint64(3) {
+		for node, bytes := range map[uint16][]byte{2: old, 3: old, 4: last, 5: last[1:], 6: nil} {
+			if !must(enemy.Put(ctx, Snapshot{node, 1<<60 + round, bytes})) {
+				t.Error(node)
+			}
+		}
+		seen := a.Metrics().Exchanges
+		eventually(t, "two more exchanges", func() bool { return a.Metrics().Exchanges >= seen+2 })
+		if m := a.Metrics(); !agree([]running{a}, last) || m.Strangers != 2 || m.Nodes != 5 || len(m.Refusals) != 2 {
+			t.Errorf("%+v", m)
+		}
+	}
+}
+
+// A node that is killed goes on from its field, again and again: all that it has put counts, once, and nothing else.
+func TestNodeIsKilled(t *testing.T) {
+	kills := 25
+	if testing.Short() {
+		kills = 4
+	}
+	server := startRedis(t)
+	store := storeAt(server.address)
+	defer store.Close()
+	watcher := runAt(t, server.address, 1, interval)
+	play(watcher.Bandit, 500)
+	var before dpb.Report
+	rewards := 0.0
+	for range kills {
+		process := exec.Command(os.Args[0])
+		process.Env = append(os.Environ(), "DPB_TEST_NODE="+server.address)
+		lines := bufio.NewReader(must(process.StdoutPipe()))
+		process.Stderr = os.Stderr
+		check(process.Start())
+		if line, err := lines.ReadString('\n'); err != nil {
+			t.Fatal(line, err)
+		}
+		eventually(t, "it has put again", func() bool { return must(store.List(context.Background(), 7))[0].Version&0xffffffff > 3 })
+		time.Sleep(rand.N(50 * time.Millisecond))
+		process.Process.Kill()
+		process.Wait()
+
+		kept := must(store.List(context.Background(), 7))[0]
+		eventually(t, "the other knows what was put", func() bool { return agree([]running{watcher}, kept.Bytes) })
+		bandit := must(dpb.Restore(kept.Bytes))
+		report, now := must(bandit.Report()), 0.0
+		for _, arm := range must(bandit.Arms()) {
+			now += arm.EffectivePulls
+		}
+		bandit.Close()
+		if report.Answered < before.Answered || now < rewards || now > float64(report.Answered) {
+			t.Errorf("%v rewards released, %v before; %+v, before %+v", now, rewards, report, before)
+		}
+		before, rewards = report, now
+	}
+	if before.Answered < 1000 {
+		t.Error(before)
+	}
+}
+
+// Decisions go on while there is no Redis; it comes back empty, and has all again that those alive have released.
+func TestRedisIsKilled(t *testing.T) {
+	server := startRedis(t)
+	nodes := []running{runAt(t, server.address, 1, interval), runAt(t, server.address, 2, interval)}
+	for round := range 2 {
+		eventually(t, "both know the same", func() bool { return agree(nodes) })
+		server.kill()
+		for _, node := range nodes {
+			failed := node.Metrics().Errors
+			eventually(t, "it has learned by itself, and Sync has tried", func() bool {
+				play(node.Bandit, 300)
+				return !agree(nodes) && node.Metrics().Errors >= failed+3
+			})
+		}
+		server.start()
+		nodes = append(nodes, runAt(t, server.address, uint16(round+3), interval))
+	}
+	eventually(t, "all know the same", func() bool { return agree(nodes) })
+}
+
+// A replica that lags takes over: what nodes know they know, and they put again.
+func TestReplicaIsStale(t *testing.T) {
+	server := startRedis(t)
+	nodes := []running{runAt(t, server.address, 1, interval), runAt(t, server.address, 2, interval)}
+	play(nodes[0].Bandit, 200)
+	eventually(t, "both know the same", func() bool { return agree(nodes) })
+	client := server.client()
+	defer client.Close()
+	ctx := context.Background()
+	hash := nodes[0].store.(*Redis).hash
+	stale := must(client.HGetAll(ctx, hash).Result())
+	play(nodes[0].Bandit, 3000)
+	eventually(t, "both know more", func() bool { return agree(nodes) })
+	check(client.HSet(ctx, hash, stale).Err())
+	if !agree(nodes) {
+		t.Error("forgotten")
+	}
+	newcomer := runAt(t, server.address, 3, interval)
+	eventually(t, "the newcomer knows it too", func() bool { return agree(append(nodes, newcomer)) })
+}
+
+// Two processes begin under one number, the second after the first or at once: one of them stays. The other goes on
+// deciding, and its rewards count nowhere twice.
+func TestTwoHaveOneNumber(t *testing.T) {
+	server := startRedis(t)
+	watcher := runAt(t, server.address, 1, interval)
+	ended := make(chan error, 5)
+	nodes := make(chan *Node, 5)
+	store := storeAt(server.address)
+	defer store.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	var alive atomic.Int32
+	for number := range 5 {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			if number == 4 {
+				time.Sleep(2 * interval)
+			}
+			node, err := Join(ctx, Options{Store: store, Config: config(2), Interval: interval})
+			if err != nil {
+				ended <- err
+				return
+			}
+			play(node.Bandit, 1000)
+			alive.Add(1)
+			err = node.Sync(ctx)
+			alive.Add(-1)
+			if errors.Is(err, ErrReplaced) {
+				play(node.Bandit, 1000)
+				node.Bandit.Close()
+			} else {
+				nodes <- node
+			}
+			ended <- err
+		}()
+	}
+	for range 4 {
+		if err := <-ended; !errors.Is(err, ErrReplaced) {
+			t.Error(err)
+		}
+	}
+	eventually(t, "one is left", func() bool { return alive.Load() == 1 })
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) || errors.Is(err, ErrReplaced) {
+		t.Error(err)
+	}
+	all.Wait()
+	(<-nodes).Bandit.Close()
+	// They are all one's lives: of these the last counts.
+	kept := must(store.List(context.Background(), 2))[0]
+	eventually(t, "the other knows what was put last", func() bool { return agree([]running{watcher}, kept.Bytes) })
+}
+
+// together has the first two who list do so at the same time.
+type together struct {
+	Store
+	calls atomic.Int32
+	both  sync.WaitGroup
+}
+
+func (s *together) List(ctx context.Context, nodes ...uint16) ([]Snapshot, error) {
+	all, err := s.Store.List(ctx, nodes...)
+	if s.calls.Add(1) <= 2 {
+		s.both.Done()
+		s.both.Wait()
+	}
+	return all, err
+}
+
+// Both see that nobody was there: one of them begins, and the other goes on from what that has put.
+func TestTwoBeginAtOnce(t *testing.T) {
+	server := startRedis(t)
+	redis := storeAt(server.address)
+	defer redis.Close()
+	store := &together{Store: redis}
+	store.both.Add(2)
+	nodes := make(chan *Node)
+	for range 2 {
+		go func() { nodes <- must(Join(context.Background(), Options{Store: store, Config: config(2)})) }()
+	}
+	a, b := <-nodes, <-nodes
+	defer a.Bandit.Close()
+	defer b.Bandit.Close()
+	if a.version>>32+b.version>>32 != 3 {
+		t.Error(a.version>>32, b.version>>32)
+	}
+}
+
+// proxy is a network between a node and Redis that is cut: connections end, or carry nothing.
+type proxy struct {
+	address string
+	mu      sync.Mutex
+	cut     bool
+	silent  bool
+	open    []net.Conn
+	changed chan struct{} // closed when the network is healed
+}
+
+func startProxy(t *testing.T, to string) *proxy {
+	directory := must(os.MkdirTemp("", "dpb"))
+	p := &proxy{address: filepath.Join(directory, "proxy"), changed: make(chan struct{})}
+	listener := must(net.Listen("unix", p.address))
+	t.Cleanup(func() {
+		listener.Close()
+		p.sever(false)
+		p.heal()
+		os.RemoveAll(directory)
+	})
+	go func() {
+		for {
+			from, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			p.mu.Lock()
+			refused := p.cut && !p.silent
+			p.open = append(p.open, from)
+			p.mu.Unlock()
+			server, err := net.Dial("unix", to)
+			if refused || err != nil {
+				from.Close()
+				continue
+			}
+			go p.carry(from, server)
+			go p.carry(server, from)
+		}
+	}()
+	return p
+}
+
+func (p *proxy) carry(from, to net.Conn) {
+	defer from.Close()
+	defer to.Close()
+	buffer := make([]byte, 1<<16)
+	for {
+		n, err := from.Read(buffer)
+		p.mu.Lock()
+		healed, silent := p.changed, p.cut && p.silent
+		p.mu.Unlock()
+		if silent {
+			<-healed // and then what was on the way is lost
+			return
+		}
+		if err != nil {
+			return
+		}
+		if _, err := to.Write(buffer[:n]); err != nil {
+			return
+		}
+	}
+}
+
+func (p *proxy) sever(silent bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cut, p.silent = true, silent
+	if !silent {
+		for _, connection := range p.open {
+			connection.Close()
+		}
+		p.open = nil
+	}
+}
+
+func (p *proxy) heal() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cut = false
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// lossy is a store that fails when it is told to, and counts who watches.
+type lossy struct {
+	Store
+	fails   atomic.Bool
+	watches atomic.Int32
+}
+
+func (l *lossy) Put(ctx context.Context, snapshot Snapshot) (bool, error) {
+	if l.fails.Load() {
+		return false, errors.New("lost")
+	}
+	return l.Store.Put(ctx, snapshot)
+}
+
+func (l *lossy) Watch(ctx context.Context) (<-chan uint16, func(), error) {
+	l.watches.Add(1)
+	return l.Store.Watch(ctx)
+}
+
+// After an error nobody knows whether hints still come.
+func TestWatchesAnew(t *testing.T) {
+	server := startRedis(t)
+	redis := storeAt(server.address)
+	defer redis.Close()
+	store := &lossy{Store: redis}
+	node := must(Join(context.Background(), Options{Store: store, Config: config(1), Interval: interval}))
+	defer node.Bandit.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- node.Sync(ctx) }()
+	eventually(t, "two exchanges", func() bool { return node.Metrics().Exchanges >= 2 })
+	if n := store.watches.Load(); n != 1 {
+		t.Error(n)
+	}
+	store.fails.Store(true)
+	eventually(t, "an error", func() bool { return node.Metrics().Errors >= 1 })
+	store.fails.Store(false)
+	seen := node.Metrics().Exchanges
+	eventually(t, "two exchanges more", func() bool { return node.Metrics().Exchanges >= seen+2 })
+	if n := store.watches.Load(); n < 2 {
+		t.Error(n)
+	}
+	if m := node.Metrics(); m.LastError == nil || m.LastError.Error() != "lost" {
+		t.Errorf("%+v", m)
+	}
+	cancel()
+	<-done
+}
+
+// One node is cut off, with an error or in silence: all go on deciding, and when each has put and listed once after
+// healing they know the same.
+func TestPartition(t *testing.T) {
+	server := startRedis(t)
+	network := startProxy(t, server.address)
+	nodes := []running{
+		runAt(t, server.address, 1, interval), runAt(t, server.address, 2, interval), runAt(t, network.address, 3, interval),
+	}
+	for _, silent := range []bool{false, true, false, true} {
+		eventually(t, "all know the same", func() bool { return agree(nodes) })
+		network.sever(silent)
+		failed := nodes[2].Metrics().Errors
+		eventually(t, "they know different things", func() bool {
+			for _, node := range nodes {
+				play(node.Bandit, 300)
+			}
+			return !alike(nodes[0], nodes[2]) && nodes[2].Metrics().Errors >= failed+3
+		})
+		eventually(t, "those that are not cut off know the same", func() bool { return alike(nodes[0], nodes[1]) })
+		if alike(nodes[0], nodes[2]) {
+			t.Error("nothing was cut")
+		}
+		network.heal()
+		// Twice: what began before another had put ends first.
+		for range 2 {
+			var since [3]uint64
+			for i, node := range nodes {
+				since[i] = node.Metrics().Exchanges
+			}
+			for i, node := range nodes {
+				eventually(t, "another exchange", func() bool { return node.Metrics().Exchanges >= since[i]+2 })
+			}
+		}
+		if !agree(nodes) {
+			t.Error("healed, and they do not agree")
+		}
+	}
+}
+
+// alike: these two know the same, of whomever.
+func alike(a, b running) bool {
+	one, two := must(a.Bandit.Arms()), must(b.Bandit.Arms())
+	for i := range one {
+		if math.Abs(one[i].EffectivePulls-two[i].EffectivePulls) > 1e-6*one[i].EffectivePulls {
+			return false
+		}
+	}
+	return true
+}
+
+// Answers to any node count at the one that decided, once.
+func TestAnswersFindTheirNode(t *testing.T) {
+	server := startRedis(t)
+	a, b := runAt(t, server.address, 1, interval), runAt(t, server.address, 2, interval)
+	client := server.client()
+	defer client.Close()
+	ctx := context.Background()
+	eventually(t, "they have met", func() bool { return a.Metrics().Nodes == 1 && b.Metrics().Nodes == 1 })
+	store := a.post.(*Redis)
+	var tickets []uint64
+	for range 100 {
+		d := must(b.Bandit.Select())
+		check(a.Answer(ctx, d.Ticket, 1))
+		if d.Ticket%3 == 0 {
+			_ = b.Answer(ctx, d.Ticket, 1) // its own, at once, unless the post was faster
+		}
+		tickets = append(tickets, d.Ticket)
+	}
+	for range 2 {
+		for _, ticket := range tickets {
+			check(a.Answer(ctx, ticket, 1))            // again
+			check(store.Send(ctx, 1, ticket, 1))       // to the wrong node
+			check(store.Send(ctx, 2, ticket^1<<20, 1)) // made up
+		}
+	}
+	check(client.XAdd(ctx, &redis.XAddArgs{Stream: store.stream(2), Values: []any{"ticket", "x", "nonsense", 1}}).Err())
+	empty := func() bool {
+		return must(client.XLen(ctx, store.stream(1)).Result())+must(client.XLen(ctx, store.stream(2)).Result()) == 0
+	}
+	eventually(t, "all is received", empty)
+	if reports := []dpb.Report{must(a.Bandit.Report()), must(b.Bandit.Report())}; reports[0].Answered != 0 || reports[1].Answered != 100 || reports[1].Pending != 0 {
+		t.Errorf("%+v", reports)
+	}
+	// Of nodes that nobody has seen: no stream is made.
+	if err := a.Answer(ctx, 999<<48, 1); !errors.Is(err, dpb.ErrUnknownTicket) {
+		t.Error(err)
+	}
+	if keys := must(client.Keys(ctx, "*").Result()); len(keys) != 3 {
+		t.Error(keys)
+	}
+	if sent := a.Metrics().Sent; sent != 300 {
+		t.Error(sent)
+	}
+}
+
+// Answers to a node that has ended are bounded, in number and time; and one sent while Redis is away is said to be lost.
+func TestStreamsAreBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("sends many")
+	}
+	server := startRedis(t)
+	store, client := storeAt(server.address), server.client()
+	defer store.Close()
+	defer client.Close()
+	ctx := context.Background()
+	var senders sync.WaitGroup
+	for range 8 {
+		senders.Add(1)
+		go func() {
+			defer senders.Done()
+			for range mostAnswers / 8 * 11 / 10 {
+				check(store.Send(ctx, 9, 9<<48, 1))
+			}
+		}()
+	}
+	senders.Wait()
+	stream := store.stream(9)
+	if n := must(client.XLen(ctx, stream).Result()); n < mostAnswers || n > mostAnswers+200 {
+		t.Error(n)
+	}
+	if left := must(client.TTL(ctx, stream).Result()); left <= 0 || left > longestWait {
+		t.Error(left)
+	}
+	server.kill()
+	if err := store.Send(ctx, 9, 9<<48, 1); err == nil {
+		t.Error("sent to nobody")
+	}
+}
+
+// One who may write can keep a node out, as README.md says; he stops no decision, and nobody waits for ever.
+func TestServiceIsDenied(t *testing.T) {
+	server := startRedis(t)
+	enemy := storeAt(server.address)
+	defer enemy.Close()
+	ctx := context.Background()
+	node := runAt(t, server.address, 2, interval)
+	must(enemy.Put(ctx, Snapshot{2, 1<<64 - 1, must(node.Bandit.Snapshot(nil))}))
+	seen := node.Metrics().Exchanges
+	if err := node.end(); !errors.Is(err, ErrReplaced) {
+		t.Error(err)
+	}
+	if now := node.Metrics().Exchanges; now > seen+1 {
+		t.Error(now, seen)
+	}
+	for number, bytes := range map[uint16][]byte{2: nil, 3: []byte("nonsense"), 4: must(enemy.List(ctx, 2))[0].Bytes} {
+		if number > 2 {
+			must(enemy.Put(ctx, Snapshot{number, 1, bytes}))
+		}
+		want := map[uint16]error{2: ErrReplaced, 3: dpb.ErrCorrupt, 4: dpb.ErrInvalidConfig}[number]
+		if _, err := Join(ctx, Options{Store: enemy, Config: config(number)}); !errors.Is(err, want) {
+			t.Error(number, err)
+		}
+	}
+}
+
+// The rights that README.md gives to a user of Redis suffice, and end where another bandit begins.
+func TestLeastRights(t *testing.T) {
+	server := startRedis(t)
+	client := server.client()
+	defer client.Close()
+	ctx := context.Background()
+	text := string(must(os.ReadFile("README.md")))
+	_, line, _ := strings.Cut(text, "\nuser ads on >PASSWORD ")
+	line, _, _ = strings.Cut(line, "\n")
+	rule := append([]any{"ACL", "SETUSER", "test", "on", ">secret"}, anys(strings.Fields(strings.ReplaceAll(line, "{ads}", "{test}")))...)
+	check(client.Do(ctx, rule...).Err())
+	check(client.Do(ctx, "ACL", "SETUSER", "default", "off").Err())
+	join := func(number uint16) (*Node, *Redis) {
+		options := redis.UniversalOptions{Addrs: []string{server.address}, Username: "test", Password: "secret"}
+		store := NewRedis(&options, "test")
+		return must(Join(ctx, Options{Store: store, Post: store, Config: config(number), Interval: interval})), store
+	}
+	var nodes [2]*Node
+	here, cancel := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	for i := range nodes {
+		node, store := join(uint16(i + 1))
+		nodes[i] = node
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			node.Sync(here)
+			node.Bandit.Close()
+			store.Close()
+		}()
+	}
+	eventually(t, "they have met", func() bool { return nodes[0].Metrics().Nodes == 1 })
+	check(nodes[0].Answer(ctx, must(nodes[1].Bandit.Select()).Ticket, 1))
+	eventually(t, "an answer by post", func() bool { return nodes[1].Metrics().Received == 1 })
+	for _, node := range nodes {
+		if m := node.Metrics(); m.Errors != 0 {
+			t.Errorf("%+v", m)
+		}
+	}
+	cancel()
+	all.Wait()
+	if err := storeAt(server.address).client.Ping(ctx).Err(); err == nil {
+		t.Error("let in without a password")
+	}
+	// Another bandit's keys are not theirs.
+	options := redis.UniversalOptions{Addrs: []string{server.address}, Username: "test", Password: "secret"}
+	other := NewRedis(&options, "other")
+	defer other.Close()
+	if _, err := other.List(ctx); err == nil || !strings.Contains(err.Error(), "NOPERM") {
+		t.Error(err)
+	}
+}
+
+func anys(words []string) []any {
+	all := make([]any, len(words))
+	for i, word := range words {
+		all[i] = word
+	}
+	return all
+}

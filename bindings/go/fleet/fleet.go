@@ -1,0 +1,379 @@
+// Package fleet makes one bandit of many processes: each has a handle of its own, and all learn from what all have
+// released, through a store that they share. The store holds snapshots, which are safe to publish; nothing of it is
+// on the way of a decision, which goes on while the store is away.
+//
+//	redis := fleet.NewRedis(&redis.UniversalOptions{Addrs: []string{"localhost:6379"}}, "ads")
+//	config.Node = 7 // 1 to 65535: no other process of the fleet has this one
+//	node, err := fleet.Join(ctx, fleet.Options{Store: redis, Post: redis, Config: config})
+//	go node.Sync(ctx)
+//	decision, err := node.Bandit.Select()
+//	err = node.Answer(ctx, ticket, reward) // of whichever node
+//
+// README.md says what whoever reads or writes the store can do.
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	dpb "github.com/libdpb/libdpb/bindings/go"
+)
+
+// ErrReplaced: another process has begun under this node's number since. What this one still decides is lost to the
+// fleet: end it.
+var ErrReplaced = errors.New("fleet: another process has this node's number")
+
+// Snapshot is what a node has released, as the store keeps it.
+type Snapshot struct {
+	Node    uint16
+	Version uint64
+	Bytes   []byte
+}
+
+// Store keeps the newest snapshot of every node, also of those that have ended.
+type Store interface {
+	// Put keeps a snapshot, unless the store has one of this node of the same or a greater version.
+	Put(ctx context.Context, snapshot Snapshot) (kept bool, err error)
+	// List returns the snapshots of these nodes, or of all. What cannot be read as one comes as it is.
+	List(ctx context.Context, nodes ...uint16) ([]Snapshot, error)
+	// Watch begins to say which nodes have put, as a hint: some may be missing. Whoever puts after Watch has returned
+	// is heard. The channel is closed when the store is lost, or by stop, which must be called; ctx is for the
+	// beginning alone.
+	Watch(ctx context.Context) (hints <-chan uint16, stop func(), err error)
+}
+
+// Post carries answers to the node that has decided. Unlike snapshots they are NOT private.
+type Post interface {
+	Send(ctx context.Context, node uint16, ticket uint64, reward float64) error
+	// Receive calls answer for all that has come for this node, perhaps again for what came before, then forgets it.
+	// It waits a moment for some, not longer.
+	Receive(ctx context.Context, node uint16, answer func(ticket uint64, reward float64)) error
+}
+
+// Options are a node's.
+type Options struct {
+	Store    Store
+	Post     Post          // nil: only this node's own answers are taken
+	Policy   dpb.Policy    // one that can merge; 0: the recommended one
+	Config   dpb.Config    // of all nodes the same but for Node, which is from 1 to 65535
+	Interval time.Duration // between two exchanges; 0: 5 s
+}
+
+// Node is one process's part in a fleet.
+type Node struct {
+	Bandit *dpb.Bandit // Close it after Sync has returned
+
+	store    Store
+	post     Post
+	number   uint16
+	interval time.Duration
+
+	// Of Sync alone.
+	version uint64 // of the snapshot that was put last: its life, then a count
+	bytes   []byte
+	hints   <-chan uint16 // nil: not watching
+	unwatch func()
+	merged  map[uint16]uint64 // a hash of what was merged last
+
+	mu      sync.Mutex
+	last    time.Time // of the last exchange that succeeded
+	nodes   map[uint16]error
+	metrics Metrics
+}
+
+var seed = maphash.MakeSeed()
+
+// Join makes this node's bandit and has it know what all others have released. A node that has been there before goes
+// on from its own snapshot in the store: that is all that it needs. Its number is then its own: an older process that
+// still has it gets [ErrReplaced].
+//
+// An error of the store is one: try again, or begin under a number that no node ever had. ErrInvalidConfig or
+// ErrCorrupt where the store has something else under this number.
+func Join(ctx context.Context, options Options) (*Node, error) {
+	if options.Config.Node == 0 || options.Config.Node > 0xffff {
+		return nil, fmt.Errorf("%w: node must be from 1 to 65535, got %d", dpb.ErrInvalidConfig, options.Config.Node)
+	}
+	var node *Node
+	err := ErrReplaced
+	// Another may be faster, and has put the snapshot to go on from then. It does not stay so, unless somebody plays.
+	for tries := 0; errors.Is(err, ErrReplaced) && tries < 10; tries++ {
+		node, err = join(ctx, options)
+	}
+	return node, err
+}
+
+func join(ctx context.Context, options Options) (*Node, error) {
+	n := &Node{
+		store:    options.Store,
+		post:     options.Post,
+		number:   uint16(options.Config.Node),
+		interval: options.Interval,
+		merged:   map[uint16]uint64{},
+		last:     time.Now(),
+		nodes:    map[uint16]error{},
+	}
+	if n.interval <= 0 {
+		n.interval = 5 * time.Second
+	}
+	all, err := n.store.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, snapshot := range all {
+		if snapshot.Node == n.number {
+			n.version, n.bytes = snapshot.Version, snapshot.Bytes
+		}
+	}
+	if n.Bandit, err = begin(options.Policy, options.Config, n.bytes); err != nil {
+		return nil, fmt.Errorf("node %d: %w", n.number, err)
+	}
+	n.version = (n.version>>32 + 1) << 32 // a new life, which no other process has
+	if n.bytes, err = n.Bandit.Snapshot(nil); err == nil {
+		err = n.Bandit.Merge(n.bytes) // changes nothing; a policy that cannot says so now
+	}
+	if err == nil {
+		err = n.put(ctx)
+	}
+	if err == nil {
+		err = n.merge(all)
+	}
+	if err != nil {
+		n.Bandit.Close()
+		return nil, err
+	}
+	return n, nil
+}
+
+func begin(policy dpb.Policy, config dpb.Config, snapshot []byte) (*dpb.Bandit, error) {
+	if policy == 0 {
+		bandit, err := dpb.New(config)
+		if err != nil || snapshot == nil {
+			return bandit, err
+		}
+		policy, _ = dpb.ParsePolicy(bandit.PolicyName())
+		bandit.Close()
+	}
+	if snapshot == nil {
+		return dpb.NewPolicy(policy, config)
+	}
+	return dpb.RestorePolicy(policy, config, snapshot)
+}
+
+// Sync puts what this node has released and merges what the others have, again and again, and takes the answers that
+// were given to others. An error of the store is said by [Node.Metrics] and tried again within the interval; so all
+// nodes that reach the store know the same within one. Nothing is lost with the store's contents but what nodes had
+// released that have ended.
+//
+// It returns when ctx is done, having put once more; with [ErrReplaced]; or with the bandit's own error: it is closed.
+func (n *Node) Sync(ctx context.Context) error {
+	here, end := context.WithCancel(ctx)
+	var answers sync.WaitGroup
+	if n.post != nil {
+		answers.Add(1)
+		go func() {
+			defer answers.Done()
+			n.receive(here)
+		}()
+	}
+	defer answers.Wait()
+	defer end()
+	defer n.ignore()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for failures := 0; ; {
+		var err error
+		select {
+		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.patience())
+			defer cancel()
+			return errors.Join(ctx.Err(), n.put(last))
+		case <-timer.C:
+			if err = n.exchange(ctx); err == nil {
+				failures = 0
+				timer.Reset(pause(n.interval, 0))
+			}
+		case node, on := <-n.hints:
+			if on {
+				err = n.hear(ctx, node)
+			} else {
+				n.ignore() // the next exchange asks again
+			}
+		}
+		switch {
+		case err == nil:
+		case errors.Is(err, ErrReplaced), errors.Is(err, dpb.ErrClosed), errors.Is(err, dpb.ErrPoisoned):
+			return err
+		default:
+			n.ignore() // nobody knows what was not heard
+			failures++
+			timer.Reset(pause(n.interval, failures))
+			n.count(func(m *Metrics) { m.Errors++; m.LastError = err })
+		}
+	}
+}
+
+// Within which an exchange succeeds or has failed.
+func (n *Node) patience() time.Duration { return n.interval / 2 }
+
+// pause is how long to wait before the next exchange. After failures it doubles from 1/32 of the interval to half of
+// it: together with what the exchange before took, no more than one interval. Nodes do not keep step.
+func pause(interval time.Duration, failures int) time.Duration {
+	if failures > 0 {
+		interval >>= max(6-failures, 1)
+	}
+	return interval/2 + rand.N(interval/2+1)
+}
+
+// exchange watches, then puts, then lists. Of two nodes one puts before the other lists, or else is heard by the other.
+func (n *Node) exchange(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, n.patience())
+	defer cancel()
+	if n.hints == nil {
+		hints, stop, err := n.store.Watch(ctx)
+		if err != nil {
+			return err
+		}
+		n.hints, n.unwatch = hints, stop
+	}
+	if err := n.put(ctx); err != nil {
+		return err
+	}
+	all, err := n.store.List(ctx)
+	if err != nil {
+		return err
+	}
+	if err := n.merge(all); err != nil {
+		return err
+	}
+	n.count(func(m *Metrics) { m.Exchanges++; n.last = time.Now() })
+	return nil
+}
+
+// hear merges what this node, and all of whom a hint waits, have put.
+func (n *Node) hear(ctx context.Context, node uint16) error {
+	nodes := []uint16{node}
+	for range len(n.hints) {
+		nodes = append(nodes, <-n.hints)
+	}
+	slices.Sort(nodes)
+	nodes = slices.DeleteFunc(slices.Compact(nodes), func(node uint16) bool { return node == n.number })
+	if len(nodes) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, n.patience())
+	defer cancel()
+	some, err := n.store.List(ctx, nodes...)
+	if err != nil {
+		return err
+	}
+	return n.merge(some)
+}
+
+func (n *Node) ignore() {
+	if n.hints != nil {
+		n.unwatch()
+		n.hints = nil
+	}
+}
+
+// put: the store has our newest snapshot then, or that of one who has replaced us: no version is put twice, so what it
+// may have of ours is older, also when its answer was lost.
+func (n *Node) put(ctx context.Context) error {
+	var err error
+	if n.bytes, err = n.Bandit.Snapshot(n.bytes[:0]); err != nil {
+		return err
+	}
+	n.version++
+	kept, err := n.store.Put(ctx, Snapshot{n.number, n.version, n.bytes})
+	if err == nil && !kept {
+		err = ErrReplaced
+	}
+	return err
+}
+
+// merge takes what is news. What is refused does not keep the others out.
+func (n *Node) merge(some []Snapshot) error {
+	for _, snapshot := range some {
+		hash := maphash.Bytes(seed, snapshot.Bytes)
+		if known, found := n.merged[snapshot.Node]; snapshot.Node == n.number || found && known == hash {
+			continue
+		}
+		err := n.Bandit.Merge(snapshot.Bytes)
+		if errors.Is(err, dpb.ErrClosed) || errors.Is(err, dpb.ErrPoisoned) {
+			return err
+		}
+		if err == nil {
+			n.merged[snapshot.Node] = hash
+		} else {
+			err = fmt.Errorf("node %d: %w", snapshot.Node, err)
+		}
+		n.count(func(*Metrics) { n.nodes[snapshot.Node] = err })
+	}
+	return nil
+}
+
+// Answer gives an answer to the node that has decided: to this one's bandit, or by post. ErrUnknownTicket where no
+// such node was seen, which is nobody's but the caller's business; nil for one by post says that it was sent.
+// It waits for the store as long as ctx allows.
+func (n *Node) Answer(ctx context.Context, ticket uint64, reward float64) error {
+	to := dpb.TicketNode(ticket)
+	if to == n.number {
+		return n.Bandit.Update(ticket, reward)
+	}
+	n.mu.Lock()
+	_, seen := n.nodes[to]
+	n.mu.Unlock()
+	if n.post == nil || !seen {
+		return dpb.ErrUnknownTicket // who makes up tickets makes no streams
+	}
+	err := n.post.Send(ctx, to, ticket, reward)
+	n.count(func(m *Metrics) {
+		if err == nil {
+			m.Sent++
+		} else {
+			m.Unsent++
+		}
+	})
+	return err
+}
+
+// receive takes answers from the post. One that comes twice is refused by its ticket.
+func (n *Node) receive(ctx context.Context) {
+	answer := func(ticket uint64, reward float64) {
+		err := n.Bandit.Update(ticket, reward)
+		n.count(func(m *Metrics) {
+			if err == nil {
+				m.Received++
+			} else {
+				m.Refused++
+			}
+		})
+	}
+	for failures := 0; ctx.Err() == nil; {
+		once, cancel := context.WithTimeout(ctx, n.interval+time.Second)
+		err := n.post.Receive(once, n.number, answer)
+		cancel()
+		if err == nil || ctx.Err() != nil {
+			failures = 0
+			continue
+		}
+		failures++
+		n.count(func(m *Metrics) { m.Errors++; m.LastError = err })
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause(n.interval, failures)):
+		}
+	}
+}
+
+func (n *Node) count(change func(*Metrics)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	change(&n.metrics)
+}

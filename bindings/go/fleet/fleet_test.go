@@ -1,0 +1,129 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	dpb "github.com/libdpb/libdpb/bindings/go"
+)
+
+func TestNodesAgree(t *testing.T) {
+	server := startRedis(t)
+	var nodes []running
+	for number := range uint16(3) {
+		node := runAt(t, server.address, number+1, interval)
+		play(node.Bandit, 1000*(int(number)+1))
+		nodes = append(nodes, node)
+	}
+	eventually(t, "all know the same", func() bool { return agree(nodes) })
+	for _, node := range nodes {
+		if m := node.Metrics(); m.Nodes != 2 || m.Strangers != 0 || m.Errors != 0 {
+			t.Errorf("%+v", m)
+		}
+	}
+	// One that ends puts a last time, and counts on.
+	play(nodes[2].Bandit, 5000)
+	last := must(nodes[2].Bandit.Snapshot(nil))
+	if err := nodes[2].end(); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	store := storeAt(server.address)
+	defer store.Close()
+	joined := must(Join(context.Background(), Options{Store: store, Config: config(5)}))
+	defer joined.Bandit.Close()
+	if !agree([]running{nodes[0], {Node: joined}}, last, must(nodes[1].Bandit.Snapshot(nil))) {
+		t.Error("who has joined does not know what the others do")
+	}
+	nodes[2] = runAt(t, server.address, 4, interval)
+	eventually(t, "the newcomer and the others know of the one that ended", func() bool { return agree(nodes, last) })
+}
+
+// No node looks by itself for an hour: who puts is heard.
+func TestHints(t *testing.T) {
+	server := startRedis(t)
+	a := runAt(t, server.address, 1, time.Hour)
+	eventually(t, "the first exchange", func() bool { return a.Metrics().Exchanges == 1 })
+	b := runAt(t, server.address, 2, interval)
+	play(b.Bandit, 1000)
+	eventually(t, "both know the same", func() bool { return agree([]running{a, b}) })
+	if m := a.Metrics(); m.Exchanges != 1 {
+		t.Errorf("%+v", m)
+	}
+}
+
+func TestNextTryIsWithinTheInterval(t *testing.T) {
+	n := Node{interval: time.Second}
+	for failures := range 100 {
+		for range 1000 {
+			wait := pause(n.interval, failures)
+			if failures > 0 {
+				wait += n.patience()
+			}
+			if wait > n.interval || wait < n.interval/64 {
+				t.Fatal(failures, wait)
+			}
+		}
+	}
+}
+
+func TestWhatCannotJoin(t *testing.T) {
+	server := startRedis(t)
+	store := storeAt(server.address)
+	defer store.Close()
+	ctx := context.Background()
+	join := func(policy dpb.Policy, config dpb.Config) error {
+		node, err := Join(ctx, Options{Store: store, Policy: policy, Config: config})
+		if err == nil {
+			node.Bandit.Close()
+		}
+		return err
+	}
+	wide, other := config(1), config(1)
+	wide.Node, other.Epsilon = 1<<16, 2
+	for _, wrong := range []dpb.Config{config(0), wide} {
+		if err := join(0, wrong); !errors.Is(err, dpb.ErrInvalidConfig) || !strings.Contains(err.Error(), "node must be") {
+			t.Error(err)
+		}
+	}
+	if err := join(dpb.PolicySE, config(1)); !errors.Is(err, dpb.ErrUnsupported) {
+		t.Error(err)
+	}
+	if all := must(store.List(ctx)); len(all) != 0 {
+		t.Error("who was refused has put", all)
+	}
+	check(join(dpb.PolicyMED, config(1)))
+	check(join(dpb.PolicyMED, config(1)))
+	for policy, wrong := range map[dpb.Policy]dpb.Config{dpb.PolicyMED: other, 0: config(1)} {
+		if err := join(policy, wrong); !errors.Is(err, dpb.ErrInvalidConfig) {
+			t.Error(err)
+		}
+	}
+	server.kill()
+	if err := join(dpb.PolicyMED, config(1)); err == nil {
+		t.Error("joined nothing")
+	}
+}
+
+func TestMetricsPage(t *testing.T) {
+	server := startRedis(t)
+	node := runAt(t, server.address, 1, time.Hour)
+	eventually(t, "the first exchange", func() bool { return node.Metrics().Exchanges == 1 })
+	var page, operators strings.Builder
+	nodes := map[string]*Node{"front \"page\"": node.Node}
+	check(WriteMetrics(&page, nodes))
+	check(WriteOperatorMetrics(&operators, nodes))
+	for _, line := range []string{
+		"# TYPE dpb_fleet_age_seconds gauge\ndpb_fleet_age_seconds{bandit=\"front \\\"page\\\"\"} ",
+		"dpb_fleet_exchanges_total{bandit=\"front \\\"page\\\"\"} 1\n", "dpb_fleet_errors_total{", "dpb_fleet_nodes{", "dpb_fleet_strangers{",
+	} {
+		if !strings.Contains(page.String(), line) {
+			t.Error(line, "is not in", page.String())
+		}
+	}
+	if strings.Contains(page.String(), "answers") || strings.Count(operators.String(), "NOT private") != 4 {
+		t.Error(page.String(), operators.String())
+	}
+}

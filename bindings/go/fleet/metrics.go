@@ -1,0 +1,89 @@
+package fleet
+
+import (
+	"bufio"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Metrics say how a node is joined to its fleet.
+type Metrics struct {
+	Age       time.Duration // since the last exchange that succeeded: how old what it knows of others may be
+	Exchanges uint64        // that succeeded
+	Errors    uint64        // of the store or the post
+	LastError error
+	Nodes     int     // others of which a snapshot was seen
+	Strangers int     // ... whose newest one was refused
+	Refusals  []error // ... and why
+
+	// What came and went by post is NOT private: an answer is a click.
+	Sent     uint64 // to other nodes
+	Unsent   uint64 // because of an error
+	Received uint64 // and counted
+	Refused  uint64 // received again, late or of no ticket of ours
+}
+
+// Metrics as of now. Any goroutine.
+func (n *Node) Metrics() Metrics {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	m := n.metrics
+	m.Age = time.Since(n.last)
+	m.Nodes = len(n.nodes)
+	for _, node := range slices.Sorted(maps.Keys(n.nodes)) {
+		if err := n.nodes[node]; err != nil {
+			m.Strangers++
+			m.Refusals = append(m.Refusals, err)
+		}
+	}
+	return m
+}
+
+// WriteMetrics writes what may be published of these nodes in Prometheus' text format, each under the label
+// bandit="its name", to stand on one page with those of [dpb.WriteMetrics].
+func WriteMetrics(w io.Writer, nodes map[string]*Node) error { return writeMetrics(w, nodes, false) }
+
+// WriteOperatorMetrics writes the same and what came and went by post, which is NOT private.
+func WriteOperatorMetrics(w io.Writer, nodes map[string]*Node) error {
+	return writeMetrics(w, nodes, true)
+}
+
+var escapes = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
+
+func writeMetrics(w io.Writer, nodes map[string]*Node, operator bool) error {
+	page := bufio.NewWriter(w)
+	var labels []string
+	var all []Metrics
+	for _, name := range slices.Sorted(maps.Keys(nodes)) {
+		labels = append(labels, `{bandit="`+escapes.Replace(strings.ToValidUTF8(name, "\uFFFD"))+`"} `)
+		all = append(all, nodes[name].Metrics())
+	}
+	family := func(name, kind, help string, value func(*Metrics) float64) {
+		page.WriteString("# HELP dpb_fleet_" + name + " " + help + "\n# TYPE dpb_fleet_" + name + " " + kind + "\n")
+		for i := range all {
+			page.WriteString("dpb_fleet_" + name + labels[i] + strconv.FormatFloat(value(&all[i]), 'g', -1, 64) + "\n")
+		}
+	}
+	family("age_seconds", "gauge", "Since the last exchange that succeeded.",
+		func(m *Metrics) float64 { return m.Age.Seconds() })
+	family("exchanges_total", "counter", "Exchanges that succeeded.", func(m *Metrics) float64 { return float64(m.Exchanges) })
+	family("errors_total", "counter", "Errors of the store or the post.", func(m *Metrics) float64 { return float64(m.Errors) })
+	family("nodes", "gauge", "Other nodes of which a snapshot was seen.", func(m *Metrics) float64 { return float64(m.Nodes) })
+	family("strangers", "gauge", "Other nodes whose newest snapshot was refused.",
+		func(m *Metrics) float64 { return float64(m.Strangers) })
+	if operator {
+		family("answers_sent_total", "counter", "Answers sent to other nodes. NOT private.",
+			func(m *Metrics) float64 { return float64(m.Sent) })
+		family("answers_unsent_total", "counter", "Answers lost to an error. NOT private.",
+			func(m *Metrics) float64 { return float64(m.Unsent) })
+		family("answers_received_total", "counter", "Answers from other nodes that counted. NOT private.",
+			func(m *Metrics) float64 { return float64(m.Received) })
+		family("answers_refused_total", "counter", "Answers from other nodes that did not. NOT private.",
+			func(m *Metrics) float64 { return float64(m.Refused) })
+	}
+	return page.Flush()
+}

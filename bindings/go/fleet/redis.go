@@ -1,0 +1,172 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// Answers that wait for a node, at least; more push out the oldest.
+	mostAnswers = 100_000
+	// They are raw rewards, and nobody's after a restart: gone with a node that takes none for so long.
+	longestWait = time.Hour
+	// How long Receive waits, and so the end of Sync.
+	moment = 250 * time.Millisecond
+	// Digits of a version, of any: so versions compare as texts, exactly.
+	digits = 20
+)
+
+// put: KEYS the hash, ARGV the node, the version, the snapshot. A field is 20 digits of version, then the snapshot.
+// What is no such field is nobody's version.
+var put = redis.NewScript(`
+local held = redis.call('HGET', KEYS[1], ARGV[1])
+held = held and held:match('^' .. ('%d'):rep(20))
+if held and held >= ARGV[2] then return 0 end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[2] .. ARGV[3])
+redis.call('PUBLISH', KEYS[1], ARGV[1])
+return 1`)
+
+// Redis is a [Store] and a [Post] on a Redis or Valkey server, or a cluster of them.
+type Redis struct {
+	client redis.UniversalClient
+	hash   string
+}
+
+// NewRedis is for the bandit of this name: nodes of other bandits have other names. It connects when it is used.
+// What comes and goes over it is as safe as the options make it: Password and TLSConfig.
+func NewRedis(options *redis.UniversalOptions, name string) *Redis {
+	own := *options
+	own.ContextTimeoutEnabled = true // a lost server answers no command, and none may wait for it
+	own.MaxRetries = -1              // Sync tries again
+	return &Redis{redis.NewUniversalClient(&own), "dpb:{" + name + "}"}
+}
+
+// Close ends all connections.
+func (r *Redis) Close() error { return r.client.Close() }
+
+// Put is one script, so nothing comes between its comparison and its writing.
+func (r *Redis) Put(ctx context.Context, s Snapshot) (bool, error) {
+	version := fmt.Sprintf("%0*d", digits, s.Version)
+	return put.Run(ctx, r.client, []string{r.hash}, field(s.Node), version, s.Bytes).Bool()
+}
+
+// List is HGETALL or HMGET.
+func (r *Redis) List(ctx context.Context, nodes ...uint16) ([]Snapshot, error) {
+	fields := map[string]string{}
+	if len(nodes) == 0 {
+		all, err := r.client.HGetAll(ctx, r.hash).Result()
+		if err != nil {
+			return nil, err
+		}
+		fields = all
+	} else {
+		names := make([]string, len(nodes))
+		for i, node := range nodes {
+			names[i] = field(node)
+		}
+		some, err := r.client.HMGet(ctx, r.hash, names...).Result()
+		if err != nil {
+			return nil, err
+		}
+		for i, value := range some {
+			if text, is := value.(string); is {
+				fields[names[i]] = text
+			}
+		}
+	}
+	found := make([]Snapshot, 0, len(fields))
+	for name, value := range fields {
+		node, err := strconv.ParseUint(name, 10, 16)
+		if err != nil {
+			continue // not ours
+		}
+		s := Snapshot{Node: uint16(node), Bytes: []byte(value)}
+		if len(value) >= digits {
+			if version, err := strconv.ParseUint(value[:digits], 10, 64); err == nil {
+				s.Version, s.Bytes = version, s.Bytes[digits:]
+			}
+		}
+		found = append(found, s)
+	}
+	return found, nil
+}
+
+// Watch is SUBSCRIBE.
+func (r *Redis) Watch(ctx context.Context) (<-chan uint16, func(), error) {
+	subscription := r.client.Subscribe(ctx, r.hash)
+	end := sync.OnceFunc(func() { subscription.Close() })
+	wait := time.Minute
+	if deadline, is := ctx.Deadline(); is {
+		wait = time.Until(deadline)
+	}
+	if _, err := subscription.ReceiveTimeout(ctx, max(wait, 1)); err != nil {
+		end()
+		return nil, nil, err
+	}
+	hints := make(chan uint16, 1024)
+	go func() {
+		defer close(hints)
+		defer end()
+		for {
+			message, err := subscription.ReceiveMessage(context.Background())
+			if err != nil {
+				return
+			}
+			if node, err := strconv.ParseUint(message.Payload, 10, 16); err == nil {
+				select {
+				case hints <- uint16(node):
+				default: // the next exchange finds it
+				}
+			}
+		}
+	}()
+	return hints, end, nil
+}
+
+// Send is XADD to the node's stream.
+func (r *Redis) Send(ctx context.Context, node uint16, ticket uint64, reward float64) error {
+	stream := r.stream(node)
+	_, err := r.client.Pipelined(ctx, func(to redis.Pipeliner) error {
+		to.XAdd(ctx, &redis.XAddArgs{
+			Stream: stream, MaxLen: mostAnswers, Approx: true,
+			Values: []any{"ticket", ticket, "reward", reward},
+		})
+		to.Expire(ctx, stream, longestWait)
+		return nil
+	})
+	return err
+}
+
+// Receive is XREAD from the stream's beginning, and XDEL of what was answered: a node has one process, so a stream has
+// one reader, and what is deleted is acknowledged.
+func (r *Redis) Receive(ctx context.Context, node uint16, answer func(ticket uint64, reward float64)) error {
+	stream := r.stream(node)
+	read, err := r.client.XRead(ctx, &redis.XReadArgs{Streams: []string{stream, "0"}, Count: 1000, Block: moment}).Result()
+	if errors.Is(err, redis.Nil) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var done []string
+	for _, message := range read[0].Messages {
+		done = append(done, message.ID)
+		text := func(name string) string { text, _ := message.Values[name].(string); return text }
+		ticket, wrong := strconv.ParseUint(text("ticket"), 10, 64)
+		reward, wrongToo := strconv.ParseFloat(text("reward"), 64)
+		if wrong == nil && wrongToo == nil {
+			answer(ticket, reward)
+		}
+	}
+	return r.client.XDel(ctx, stream, done...).Err()
+}
+
+func (r *Redis) stream(node uint16) string { return r.hash + ":answers:" + field(node) }
+
+func field(node uint16) string { return strconv.Itoa(int(node)) }

@@ -1,0 +1,288 @@
+// Ad servers that learn together which ad is clicked, without giving away who clicked. After `make go` at the top of
+// the checkout, and with redis-server installed:
+//
+//	cd examples/go/fleet
+//	go run . --demo 4
+//
+// starts a Redis of its own, four servers and visitors, and says where to look: each server's page shows, live, what it
+// knows and what each of the fleet has released. End one and start it again, or end Redis: the others go on.
+// One by one:
+//
+//	go run . --redis localhost:6379 --node 1 --port 8081
+//	go run . --redis localhost:6379 --node 2 --port 8082
+//	go run . --visit http://127.0.0.1:8081,http://127.0.0.1:8082
+//
+// GET /ad picks a creative, GET /click/<ticket> reports the click, to whichever server: it finds the one that has
+// decided. REDIS_USERNAME and REDIS_PASSWORD are what they say, --tls asks for TLS: tickets and clicks go through Redis,
+// so everything but a demonstration needs both (bindings/go/fleet/README.md). examples/go/adserver is hardened against
+// its visitors; this is not.
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"html/template"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	dpb "github.com/libdpb/libdpb/bindings/go"
+	"github.com/libdpb/libdpb/bindings/go/fleet"
+	"github.com/redis/go-redis/v9"
+)
+
+// What is shown, and how often it is clicked by the visitors of --visit.
+var creatives = []struct {
+	Name string
+	rate float64
+}{{"mountain bike", .05}, {"espresso machine", .04}, {"rain jacket", .10}, {"chess lessons", .03}, {"garden hose", .05}}
+
+func main() {
+	address := flag.String("redis", "localhost:6379", "`ADDRESS` of Redis")
+	secure := flag.Bool("tls", false, "speak TLS with it")
+	number := flag.Uint("node", 0, "serve as node `N`, 1 to 65535")
+	port := flag.Uint("port", 0, "on this `PORT`; 0: any free one")
+	interval := flag.Duration("interval", time.Second, "between two exchanges")
+	visit := flag.String("visit", "", "visit these `URLS`, with commas between")
+	demo := flag.Int("demo", 0, "start Redis, `N` servers and their visitors")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	var err error
+	switch {
+	case flag.NArg() > 0:
+		flag.Usage()
+		os.Exit(2)
+	case *demo > 0:
+		err = demonstrate(ctx, *demo, *interval)
+	case *visit != "":
+		visitors(ctx, strings.Split(*visit, ","))
+	default:
+		options := redis.UniversalOptions{
+			Addrs: []string{*address}, Username: os.Getenv("REDIS_USERNAME"), Password: os.Getenv("REDIS_PASSWORD"),
+		}
+		if *secure {
+			options.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+		}
+		err = serve(ctx, &options, *number, *port, *interval)
+	}
+	if err != nil && !errors.Is(err, context.Canceled) {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+type server struct {
+	node  *fleet.Node
+	store *fleet.Redis
+}
+
+func serve(ctx context.Context, options *redis.UniversalOptions, number, port uint, interval time.Duration) error {
+	config := dpb.NewConfig(uint32(len(creatives)), 1) // epsilon = 1, for the whole fleet
+	config.RewardBits = 0                              // a click or none
+	config.ClampRewards = true
+	config.AnswerWindow = 200 // an ad not clicked while this server showed 200 later ones: no click
+	config.Node = uint64(number)
+	store := fleet.NewRedis(options, "ads")
+	defer store.Close()
+	node, err := fleet.Join(ctx, fleet.Options{Store: store, Post: store, Config: config, Interval: interval})
+	if err != nil {
+		return err
+	}
+	defer node.Bandit.Close()
+	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	if err != nil {
+		return err
+	}
+	s := server{node, store}
+	pages := http.NewServeMux()
+	pages.HandleFunc("GET /ad", s.show)
+	pages.HandleFunc("GET /click/{ticket}", s.click)
+	pages.HandleFunc("GET /metrics", s.metrics)
+	pages.HandleFunc("GET /{$}", s.page)
+	web := &http.Server{Handler: pages, ReadHeaderTimeout: 10 * time.Second}
+	ended := make(chan error, 2)
+	here, end := context.WithCancel(ctx)
+	defer end()
+	go func() { ended <- node.Sync(here) }()
+	go func() { ended <- web.Serve(listener) }()
+	fmt.Printf("node %d: http://%s\n", number, listener.Addr())
+	err = <-ended // a signal, another process with our number, or no more web
+	end()
+	web.Close()
+	<-ended
+	return err
+}
+
+func (s server) show(w http.ResponseWriter, _ *http.Request) {
+	decision, err := s.node.Bandit.Select()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	json.NewEncoder(w).Encode(map[string]any{
+		"arm": decision.Arm, "creative": creatives[decision.Arm].Name, "click_url": fmt.Sprintf("/click/%016x", decision.Ticket),
+	})
+}
+
+// click always gives the same answer: whether a ticket was clicked already is nobody's business.
+func (s server) click(w http.ResponseWriter, r *http.Request) {
+	if ticket, err := strconv.ParseUint(r.PathValue("ticket"), 16, 64); err == nil {
+		ctx, cancel := context.WithTimeout(r.Context(), time.Second)
+		defer cancel()
+		_ = s.node.Answer(ctx, ticket, 1) // refused or lost, it is in the operator's counts
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func (s server) metrics(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+	if dpb.WriteMetrics(w, map[string]*dpb.Bandit{"ads": s.node.Bandit}) == nil {
+		_ = fleet.WriteMetrics(w, map[string]*fleet.Node{"ads": s.node})
+	}
+}
+
+var page = template.Must(template.New("").Funcs(template.FuncMap{"rate": func(arm dpb.Arm) string {
+	if arm.EffectivePulls == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%.3f of %.0f", arm.Mean, arm.EffectivePulls)
+}}).Parse(`<!doctype html>
+<html lang="en"><meta charset="utf-8"><meta http-equiv="refresh" content="1"><title>A fleet</title>
+<style>td, th { padding: .2em 1em; text-align: right }</style>
+<h1>What this node knows, and what each has released</h1>
+<table><tr><th><th>this node knows{{range .Nodes}}<th>node {{.}}{{end}}</tr>
+{{range .Rows}}<tr><th>{{.Name}}{{range .Arms}}<td>{{rate .}}{{end}}</tr>
+{{end}}</table>
+<p>{{.Metrics.Age}} since the last exchange; errors: {{.Metrics.Errors}} {{with .Lost}}; Redis: {{.}}{{end}}</p></html>
+`))
+
+type row struct {
+	Name string
+	Arms []dpb.Arm
+}
+
+// page shows what is released, and nothing else: also what is in Redis.
+func (s server) page(w http.ResponseWriter, r *http.Request) {
+	known, err := s.node.Bandit.Arms()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	columns, nodes := [][]dpb.Arm{known}, []uint16{}
+	ctx, cancel := context.WithTimeout(r.Context(), time.Second)
+	defer cancel()
+	all, lost := s.store.List(ctx)
+	slices.SortFunc(all, func(a, b fleet.Snapshot) int { return int(a.Node) - int(b.Node) })
+	for _, snapshot := range all {
+		bandit, err := dpb.Restore(snapshot.Bytes)
+		if err != nil {
+			continue // a stranger
+		}
+		if arms, err := bandit.Arms(); err == nil && len(arms) == len(creatives) {
+			columns, nodes = append(columns, arms), append(nodes, snapshot.Node)
+		}
+		bandit.Close()
+	}
+	rows := make([]row, len(creatives))
+	for i := range rows {
+		rows[i].Name = creatives[i].Name
+		for _, column := range columns {
+			rows[i].Arms = append(rows[i].Arms, column[i])
+		}
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	page.Execute(w, map[string]any{"Rows": rows, "Nodes": nodes, "Metrics": s.node.Metrics(), "Lost": lost})
+}
+
+// visitors look at an ad at one server after the other, and click at any.
+func visitors(ctx context.Context, urls []string) {
+	get := func(url string) []byte {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return nil
+		}
+		reply, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return nil
+		}
+		defer reply.Body.Close()
+		body, _ := io.ReadAll(reply.Body)
+		return body
+	}
+	for i := 0; ctx.Err() == nil; i++ {
+		var ad struct {
+			Arm   int
+			Click string `json:"click_url"`
+		}
+		if json.Unmarshal(get(urls[i%len(urls)]+"/ad"), &ad) != nil {
+			time.Sleep(10 * time.Millisecond) // that server is away
+		} else if rand.Float64() < creatives[ad.Arm].rate {
+			get(urls[rand.N(len(urls))] + ad.Click)
+		}
+		time.Sleep(200 * time.Microsecond)
+	}
+}
+
+func demonstrate(ctx context.Context, nodes int, interval time.Duration) error {
+	directory, err := os.MkdirTemp("", "fleet")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(directory)
+	socket := filepath.Join(directory, "redis") // nobody else reads what goes over it
+	store := exec.Command("redis-server", "--port", "0", "--unixsocket", socket, "--unixsocketperm", "700", "--save", "", "--dir", directory)
+	if err := store.Start(); err != nil {
+		return err
+	}
+	defer end(store)
+	for range 500 {
+		if _, err := os.Stat(socket); err == nil {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	var urls []string
+	for number := range nodes {
+		node := exec.Command(os.Args[0], "--redis", socket, "--node", strconv.Itoa(number+1), "--interval", interval.String())
+		node.Stderr = os.Stderr
+		says, err := node.StdoutPipe()
+		if err != nil {
+			return err
+		}
+		if err := node.Start(); err != nil {
+			return err
+		}
+		defer end(node)
+		line, err := bufio.NewReader(says).ReadString('\n')
+		if err != nil {
+			return fmt.Errorf("node %d has ended", number+1)
+		}
+		fmt.Print(line)
+		urls = append(urls, line[strings.Index(line, "http"):len(line)-1])
+	}
+	visitors(ctx, urls)
+	return nil
+}
+
+func end(process *exec.Cmd) {
+	process.Process.Signal(syscall.SIGTERM)
+	process.Wait()
+}

@@ -1,0 +1,82 @@
+//! Nodes that share what they have released through Redis, by the Go package's own tests against a real redis-server.
+#![cfg(unix)]
+
+mod support;
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use support::{go, have, run, skip};
+
+const MODULE: &str = "bindings/go/fleet";
+const EXAMPLE: &str = "examples/go/fleet";
+
+/// None without Go, a C compiler, Redis or the modules that it needs: those come from a proxy, once.
+fn fleet(directory: &str, arguments: &[&str]) -> Option<Command> {
+    if !have("redis-server") {
+        return None;
+    }
+    let command = go(directory, arguments)?;
+    if !go(directory, &["mod", "download"])?.output().unwrap().status.success() {
+        skip("no modules for Go: go mod download fails");
+        return None;
+    }
+    Some(command)
+}
+
+#[test]
+fn nodes_agree_after_faults() {
+    let arguments = ["test", "-race", "-short", "-count=1", "-timeout=2m", "."];
+    let Some(mut test) = fleet(MODULE, &arguments) else { return };
+    run(test.env("GODEBUG", "cgocheck=1"));
+}
+
+#[test]
+#[ignore = "long: more faults, many times"]
+fn nodes_agree_after_many_faults() {
+    let arguments = ["test", "-race", "-count=5", "-timeout=10m", "."];
+    let Some(mut test) = fleet(MODULE, &arguments) else { return };
+    run(test.env("GODEBUG", "cgocheck=1"));
+}
+
+#[test]
+fn the_modules_are_tidy() {
+    for directory in [MODULE, EXAMPLE] {
+        let Some(mut vet) = fleet(directory, &["vet", "./..."]) else { return };
+        run(&mut vet);
+        run(&mut fleet(directory, &["mod", "tidy", "-diff"]).unwrap());
+    }
+}
+
+/// Redis, two servers and their visitors: each page shows what the other has released. Then all end.
+#[test]
+fn the_example_shows_a_fleet() {
+    let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("go_fleet");
+    let Some(mut build) = fleet(EXAMPLE, &["build", "-o", program.to_str().unwrap(), "."]) else { return };
+    run(&mut build);
+    let mut demo = Command::new(&program);
+    let mut demo = demo.args(["--demo", "2", "--interval", "50ms"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(demo.stdout.take().unwrap()).lines();
+    let urls = [(); 2].map(|()| lines.next().unwrap().unwrap().split_once(": ").unwrap().1.to_owned());
+    let get = |url: &str| ureq::get(url).call().unwrap().body_mut().read_to_string().unwrap();
+    // Cells with a mean: of what this node knows, then of node 1 and node 2.
+    let shows = |page: &str| {
+        let rows: Vec<_> = page.split("<tr>").skip(2).collect();
+        assert_eq!(rows.len(), 5, "{page}");
+        (1..=3)
+            .all(|column| rows.iter().any(|row| row.split("<td>").nth(column).is_some_and(|cell| cell.contains("of"))))
+    };
+    let end = Instant::now() + Duration::from_secs(60);
+    for url in &urls {
+        while !shows(&get(url)) {
+            assert!(Instant::now() < end, "{}", get(url));
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        assert!(get(&format!("{url}/metrics")).contains("dpb_fleet_nodes{bandit=\"ads\"} 1\n"));
+    }
+    // SAFETY: it is our child, and not yet waited for.
+    unsafe { libc::kill(demo.id() as i32, libc::SIGTERM) };
+    assert_eq!(demo.wait().unwrap().code(), Some(0));
+    assert!(ureq::get(&urls[0]).call().is_err(), "still there");
+}
