@@ -36,7 +36,8 @@ impl Redis {
         }
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let place = std::env::temp_dir().join(format!("dpb-{}-{number}", std::process::id())); // a socket's path is short
+        // A socket's path is short.
+        let place = std::env::temp_dir().join(format!("dpb-{}-{number}", std::process::id()));
         fs::create_dir_all(&place).unwrap();
         let options = options.iter().map(|option| option.to_string()).collect();
         let mut redis = Redis { place, options, process: None };
@@ -274,15 +275,16 @@ fn a_node_goes_on_from_disk_or_from_redis_whichever_knows_more() {
     let file = place("fleet");
     let start = || Node::start(program, &redis, 1, OFTEN, &["--snapshot", file.to_str().unwrap()]);
     let node = start();
+    let old_field = redis.ask(&[b"HGET", KEY.as_bytes(), b"1"]).remove(0);
     play(&[&node], 1500);
     assert_eq!(node.server.interrupt().0.code(), Some(0));
-    let old = fs::read(&file).unwrap();
-    redis.ask(&[b"DEL", KEY.as_bytes()]);
+    let old_file = fs::read(&file).unwrap();
+    redis.ask(&[b"HSET", KEY.as_bytes(), b"1", &old_field]);
     let node = start();
     assert_eq!(node.decisions(), 1500, "from its disk");
     play(&[&node], 1500);
     assert_eq!(node.server.interrupt().0.code(), Some(0));
-    fs::write(&file, old).unwrap();
+    fs::write(&file, old_file).unwrap();
     assert_eq!(start().decisions(), 3000, "from Redis");
 }
 
