@@ -71,7 +71,7 @@ fn rust() -> Option<Command> {
 }
 
 fn cpp() -> Option<Command> {
-    let flags = ["-std=c++20", "-O2", "-pthread", "-g0"];
+    let flags = ["-std=c++20", "-O2", "-pthread", "-g0", "-Wl,--no-as-needed", "-lhiredis"];
     have("c++").then(|| Command::new(build("c++", "examples/cpp/ad_server.cpp", &flags, Link::Static)))
 }
 

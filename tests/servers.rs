@@ -4,6 +4,7 @@
 
 #[path = "support/browser.rs"]
 mod browser;
+mod fleet_cpp;
 #[path = "support/http.rs"]
 mod http;
 mod support;
@@ -37,11 +38,15 @@ static RUST: LazyLock<Option<Program>> =
     LazyLock::new(|| Some(Program { path: example("ad_server"), arguments: &["--serve"] }));
 
 static CPP: LazyLock<Option<Program>> = LazyLock::new(|| {
-    if !have("c++") || !have_header("boost/beast/version.hpp", "libboost-dev") {
+    if !have("c++")
+        || !have_header("boost/beast/version.hpp", "libboost-dev")
+        || !have_header("hiredis/hiredis.h", "libhiredis-dev")
+    {
         return None;
     }
     // Without what a debugger needs to know of Boost: that is most of the file.
-    let path = build("c++", "examples/cpp/ad_server.cpp", &["-std=c++20", "-pthread", "-g0"], Link::Static);
+    let arguments = ["-std=c++20", "-pthread", "-g0", "-Wl,--no-as-needed", "-lhiredis"];
+    let path = build("c++", "examples/cpp/ad_server.cpp", &arguments, Link::Static);
     Some(Program { path, arguments: &[] })
 });
 

@@ -1,8 +1,9 @@
 // An ad server that learns which ad is clicked without giving away who clicked: dpb.hpp with
-// Boost.Beast (apt-get install libboost-dev), which serve.hpp has. After `cargo build --release`:
+// Boost.Beast and hiredis (apt-get install libboost-dev libhiredis-dev), which serve.hpp and
+// fleet.hpp have. After `cargo build --release`:
 //
 //   c++ -std=c++20 -O2 examples/cpp/ad_server.cpp -I include -I bindings/cpp target/release/libdpb.a
-//       -lgcc_s -lutil -lrt -lpthread -lm -ldl -lc -o ad_server
+//       -lhiredis -lgcc_s -lutil -lrt -lpthread -lm -ldl -lc -o ad_server
 //   ./ad_server --port 8080
 //
 // GET /ad picks a creative, GET /click/<ticket> reports the click, GET /report shows what is
@@ -14,8 +15,12 @@
 //
 // With --snapshot FILE what was learned survives the server, and kill -9: see serve::save.
 //
+// With --redis ADDRESS --node N many servers, these and those in Go, are one bandit: see fleet.hpp.
+// A click goes to the server that has shown the ad: its number is the first four digits of the ticket.
+//
 // A day of visitors, with a change at noon: cargo run --release --example ad_server -- --visit
 // http://127.0.0.1:8080
+#include "fleet.hpp"
 #include "serve.hpp"
 
 #include <array>
@@ -50,6 +55,7 @@ extern const char PAGE_END[] asm("page_end");
 struct Shop {
   dpb::Bandit bandit;
   std::uint64_t memory; // the bandit's
+  std::string name;     // on pages of metrics
 };
 
 // JSON has no NaN (nothing released yet) and no infinity (a baseline's privacy loss).
@@ -110,18 +116,22 @@ static serve::Site visitors(Shop &shop) {
   return {{get, "/", [](auto &) { return serve::page(http::status::ok, "text/html; charset=utf-8", std::string(PAGE, PAGE_END)); }},
           {get, "/ad", [&](auto &) { return show(shop.bandit); }},
           {get, "/report", [&](auto &) { return report(shop); }},
-          {get, "/metrics", [&](auto &) { return serve::metrics(dpb::metrics({{"ads", &shop.bandit}})); }},
+          {get, "/metrics", [&](auto &) { return serve::metrics(dpb::metrics({{shop.name, &shop.bandit}})); }},
           {get, "/click/", [&](const Request &request) { return click(shop.bandit, request.rest); }}};
 }
 
-static serve::Site operators(Shop &shop) {
+static serve::Site operators(Shop &shop, const std::optional<fleet::Node> &node) {
   const auto get = http::verb::get;
+  const auto metrics = [&](auto &) {
+    return serve::metrics(dpb::operator_metrics({{shop.name, &shop.bandit}}) + (node ? node->metrics() : ""));
+  };
   return {{get, "/diagnostics", [&](auto &) { return diagnostics(shop.bandit); }},
-          {get, "/metrics", [&](auto &) { return serve::metrics(dpb::operator_metrics({{"ads", &shop.bandit}})); }}};
+          {get, "/metrics", metrics}};
 }
 
 struct Options : serve::Options {
   std::optional<std::uint64_t> memory;
+  fleet::Options fleet;
 };
 
 static std::optional<Options> parse_options(int argc, char **argv) {
@@ -131,21 +141,23 @@ static std::optional<Options> parse_options(int argc, char **argv) {
       options.memory = serve::parse<std::uint64_t>(value);
       return options.memory.has_value();
     }
-    return options.take(name, value);
+    return options.take(name, value) || options.fleet.take(name, value);
   });
-  return well ? std::optional(options) : std::nullopt;
+  return well && options.fleet.agree() ? std::optional(options) : std::nullopt;
 }
 
 // With the memory that was asked for; else with the usual one, or without where that is refused.
-static Shop make(const Options &options) {
+static Shop make(const Options &options, const fleet::Fields &fields) {
   dpb::Config config(CREATIVES.size(), 1.0); // epsilon = 1
   config.horizon = 200'000;
   config.reward_bits = 0;            // a click or none
   config.flags |= DPB_CLAMP_REWARDS; // a refused reward would leave its ticket open, for all to see
+  config.node = options.fleet.node;
   config.answer_window = 1000;       // an ad not clicked while 1000 later ones were shown: no click
   const auto shop = [&](std::uint64_t memory) {
     config.memory = memory;
-    return Shop{options.policy ? dpb::Bandit(*options.policy, config) : dpb::Bandit(config), memory};
+    return Shop{options.policy ? dpb::Bandit(*options.policy, config) : dpb::Bandit(config), memory,
+                options.fleet.bandit};
   };
   const auto fresh = [&] {
     try {
@@ -159,19 +171,30 @@ static Shop make(const Options &options) {
   };
   Shop made = fresh();
   made.bandit = serve::go_on(std::move(made.bandit), config, options.snapshot);
+  made.bandit = fleet::go_on(std::move(made.bandit), config, fields);
   return made;
 }
 
 int main(int argc, char **argv) try {
   const std::optional<Options> options = parse_options(argc, argv);
   if (!options) {
-    serve::print_usage("ad_server", "  --memory N         forget what N decisions ago was learned, 0: never; default 50000\n"
-                                    "                     where the policy can\n");
+    const std::string more = "  --memory N         forget what N decisions ago was learned, 0: never; default 50000\n"
+                             "                     where the policy can\n";
+    serve::print_usage("ad_server", (more + fleet::Options::USAGE).c_str());
     return 2;
   }
   serve::Server server(*options);
-  Shop shop = make(*options); // for all threads
-  server.run(shop.bandit, visitors(shop), operators(shop), "/diagnostics");
+  std::optional<fleet::Store> store;
+  fleet::Fields fields;
+  if (!options->fleet.redis.empty()) {
+    fields = store.emplace(options->fleet).list(serve::Clock::now() + fleet::FIRST_PATIENCE);
+  }
+  Shop shop = make(*options, fields); // for all threads
+  std::optional<fleet::Node> node;
+  if (store) {
+    node.emplace(options->fleet, *store, shop.bandit, fields);
+  }
+  server.run(shop.bandit, visitors(shop), operators(shop, node), "/diagnostics");
   return 0;
 } catch (const std::exception &error) {
   std::fprintf(stderr, "%s\n", error.what());

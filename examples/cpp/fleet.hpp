@@ -1,0 +1,399 @@
+// Makes one bandit of many servers, in C++ by this file and in Go by the package bindings/go/fleet: each has a handle
+// of its own, and all learn from what all have released, through a Redis that they share (hiredis: apt-get install
+// libhiredis-dev). A thread of its own puts this node's snapshot and merges the others' every so often. No decision
+// waits for it, or for Redis, without which a node learns by itself.
+//
+// A bandit is a hash, "dpb:{NAME}", a node its field, "7": 20 digits of version, then the snapshot. A version is the
+// node's life, then a count: one who begins under a number replaces whoever has it.
+//
+// Snapshots may be read by anybody, tickets may not: none goes this way. Who can write to Redis can spoil what is
+// learned, not what is promised to anybody. For TLS, which hiredis has from version 1 on, this connects to a tunnel on
+// this machine.
+#ifndef FLEET_HPP
+#define FLEET_HPP
+
+#include "serve.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <sys/time.h>
+
+#include <hiredis/hiredis.h>
+
+namespace fleet {
+
+using serve::Clock;
+using namespace std::chrono_literals;
+
+// How long Redis may take to answer a node that begins, and at most one that has begun.
+inline constexpr std::chrono::nanoseconds FIRST_PATIENCE = 5s, PATIENCE = 1s;
+// Of a version, of any: so versions compare as texts, exactly.
+inline constexpr std::size_t DIGITS = 20;
+
+// KEYS the hash, ARGV the node, the version, the snapshot. To the letter that of bindings/go/fleet/redis.go.
+inline constexpr std::string_view PUT = R"(
+local held = redis.call('HGET', KEYS[1], ARGV[1])
+held = held and held:match('^' .. ('%d'):rep(20))
+if held and held >= ARGV[2] then return 0 end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[2] .. ARGV[3])
+redis.call('PUBLISH', KEYS[1], ARGV[1])
+return 1)";
+
+struct Options {
+  std::string redis; // HOST:PORT, or a socket's path; empty: none
+  std::string bandit = "ads";
+  std::uint16_t node = 0;
+  std::filesystem::path password_file; // empty: none
+  std::chrono::milliseconds merge_every = 5s;
+
+  // Is it one of these, with a value that it can have?
+  bool take(std::string_view name, std::string_view value) {
+    const auto number = serve::parse<std::uint32_t>(value);
+    const bool plain = std::all_of(value.begin(), value.end(), [](unsigned char c) {
+      return std::isalnum(c) || c == '_' || c == '-' || c == '.'; // needs no escapes
+    });
+    if (name == "--redis" && (value.find('/') != value.npos || port(value))) {
+      redis = value;
+    } else if (name == "--bandit" && plain && !value.empty()) {
+      bandit = value;
+    } else if (name == "--node" && number && *number > 0 && *number <= 0xffff) {
+      node = static_cast<std::uint16_t>(*number);
+    } else if (name == "--redis-password-file" && !value.empty()) {
+      password_file = value;
+    } else if (name == "--merge-every" && number && *number > 0) {
+      merge_every = std::chrono::milliseconds(*number);
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  // All or none.
+  bool agree() const { return redis.empty() == (node == 0) && (password_file.empty() || !redis.empty()); }
+
+  static std::optional<std::uint16_t> port(std::string_view address) {
+    const std::size_t colon = address.rfind(':');
+    return colon == address.npos || colon == 0 ? std::nullopt : serve::parse<std::uint16_t>(address.substr(colon + 1));
+  }
+
+  static constexpr const char *USAGE =
+      "  --redis ADDRESS    learn with the servers that share this Redis; HOST:PORT or a socket's path\n"
+      "  --node N           this server's number among them, 1 to 65535, no other's\n"
+      "  --bandit NAME      theirs; default ads\n"
+      "  --merge-every MS   exchange what is released so often, in milliseconds; default 5000\n"
+      "  --redis-password-file FILE  its first line\n";
+};
+
+// What a node has put.
+struct Field {
+  std::uint16_t node;
+  std::uint64_t version; // 0: what the field holds is none of ours
+  std::string snapshot;
+};
+using Fields = std::vector<Field>;
+
+// The bandit's hash. One thread at a time. What goes wrong is thrown, and the next call connects anew.
+class Store {
+public:
+  explicit Store(const Options &options) : address_(options.redis), key_("dpb:{" + options.bandit + "}") {
+    std::signal(SIGPIPE, SIG_IGN); // hiredis writes to what the other side has closed
+    if (!options.password_file.empty()) {
+      std::ifstream file(options.password_file);
+      if (!std::getline(file, password_) || password_.empty()) {
+        throw std::runtime_error(options.password_file.string() + ": no password");
+      }
+    }
+  }
+
+  // Keeps this, unless it has the same or a greater version.
+  bool put(std::uint16_t node, std::uint64_t version, std::string_view snapshot, Clock::time_point until) {
+    char digits[DIGITS + 1];
+    std::snprintf(digits, sizeof digits, "%020llu", static_cast<unsigned long long>(version));
+    return ask({"EVAL", PUT, "1", key_, std::to_string(node), digits, snapshot}, until)->integer == 1;
+  }
+
+  Fields list(Clock::time_point until) {
+    const Reply all = ask({"HGETALL", key_}, until);
+    Fields fields;
+    for (std::size_t i = 0; i + 1 < all->elements; i += 2) {
+      const auto node = serve::parse<std::uint16_t>(text(*all->element[i]));
+      std::string_view value = text(*all->element[i + 1]);
+      if (!node) {
+        continue; // not ours
+      }
+      const auto version = serve::parse<std::uint64_t>(value.substr(0, DIGITS));
+      value.remove_prefix(version && value.size() >= DIGITS ? DIGITS : 0);
+      fields.push_back({*node, version.value_or(0), std::string(value)});
+    }
+    return fields;
+  }
+
+private:
+  struct Free {
+    void operator()(redisContext *context) const { redisFree(context); }
+    void operator()(redisReply *reply) const { freeReplyObject(reply); }
+  };
+  using Reply = std::unique_ptr<redisReply, Free>;
+  static constexpr const char *LATE = "redis: no answer in time";
+
+  Reply ask(const std::vector<std::string_view> &words, Clock::time_point until) try {
+    if (!context_) {
+      connect(until);
+    }
+    Reply reply = exchange(words, until);
+    if (reply->type == REDIS_REPLY_ERROR) {
+      throw std::runtime_error("redis: " + std::string(text(*reply)));
+    }
+    return reply;
+  } catch (...) {
+    context_.reset(); // who knows what it would answer next
+    throw;
+  }
+
+  void connect(Clock::time_point until) {
+    const bool socket = address_.find('/') != address_.npos;
+    const std::string host = address_.substr(0, address_.rfind(':'));
+    context_.reset(socket ? redisConnectUnixWithTimeout(address_.c_str(), left(until))
+                          : redisConnectWithTimeout(host.c_str(), *Options::port(address_), left(until)));
+    check(context_ ? REDIS_OK : REDIS_ERR);
+    check(context_->err);
+    if (!password_.empty() && exchange({"AUTH", password_}, until)->type == REDIS_REPLY_ERROR) {
+      throw std::runtime_error("redis: the password is refused");
+    }
+  }
+
+  // As redisCommandArgv, but all of it by `until`, also where bytes come one by one.
+  Reply exchange(const std::vector<std::string_view> &words, Clock::time_point until) {
+    std::vector<const char *> begins;
+    std::vector<std::size_t> sizes;
+    for (const std::string_view word : words) {
+      begins.push_back(word.data());
+      sizes.push_back(word.size());
+    }
+    redisContext *context = context_.get();
+    check(redisAppendCommandArgv(context, static_cast<int>(words.size()), begins.data(), sizes.data()));
+    for (int sent = 0; sent == 0;) {
+      check(redisSetTimeout(context, left(until)));
+      check(redisBufferWrite(context, &sent));
+    }
+    void *reply = nullptr;
+    while (reply == nullptr) {
+      check(redisSetTimeout(context, left(until)));
+      check(redisBufferRead(context));
+      check(redisGetReplyFromReader(context, &reply));
+    }
+    return Reply(static_cast<redisReply *>(reply));
+  }
+
+  void check(int status) const {
+    if (status != REDIS_OK) {
+      const bool late = context_ && context_->err == REDIS_ERR_IO && errno == EAGAIN;
+      throw std::runtime_error(late ? LATE : "redis: " + (context_ ? std::string(context_->errstr) : "no memory"));
+    }
+  }
+
+  static timeval left(Clock::time_point until) {
+    const auto time = std::chrono::duration_cast<std::chrono::microseconds>(until - Clock::now());
+    if (time <= 0us) { // which would be for ever
+      throw std::runtime_error(LATE);
+    }
+    return {static_cast<time_t>(time / 1s), static_cast<suseconds_t>((time % 1s).count())};
+  }
+
+  static std::string_view text(const redisReply &reply) {
+    return reply.str != nullptr ? std::string_view(reply.str, reply.len) : std::string_view();
+  }
+
+  const std::string address_, key_;
+  std::string password_;
+  std::unique_ptr<redisContext, Free> context_;
+};
+
+// A bandit that is `here`, or goes on from this node's own field where that knows more: the disk may be new, or old.
+inline dpb::Bandit go_on(dpb::Bandit here, const dpb::Config &config, const Fields &fields) {
+  for (const Field &field : fields) {
+    if (field.node == config.node) {
+      const auto *bytes = reinterpret_cast<const std::uint8_t *>(field.snapshot.data());
+      dpb_error error = {};
+      auto there = dpb::Bandit::try_restore(dpb_policy_name(here.get()), config, bytes, field.snapshot.size(), &error);
+      if (!there) {
+        throw std::runtime_error("redis: node " + std::to_string(field.node) + ": " + error.message);
+      }
+      if (there->report().decisions > here.report().decisions) {
+        return std::move(*there);
+      }
+    }
+  }
+  return here;
+}
+
+// This server's part, while it lives.
+class Node {
+public:
+  // Knows what all others have put when it is made. `fields` are those that the bandit may have gone on from.
+  Node(const Options &options, Store &store, dpb::Bandit &bandit, const Fields &fields)
+      : options_(options), store_(store), bandit_(bandit) {
+    for (const Field &field : fields) {
+      version_ = field.node == options_.node ? field.version : version_;
+    }
+    version_ = ((version_ >> 32) + 1) << 32;
+    bandit_.merge(bandit_.snapshot()); // changes nothing; a policy that cannot says so now
+    if (!put(Clock::now() + FIRST_PATIENCE)) {
+      throw std::runtime_error(REPLACED);
+    }
+    merge(fields);
+    thread_ = std::thread([this] { work(); });
+  }
+
+  // Puts once more.
+  ~Node() {
+    {
+      const std::lock_guard alone(lock_);
+      ended_ = true;
+    }
+    wake_.notify_one();
+    thread_.join();
+  }
+
+  Node(const Node &) = delete;
+  Node &operator=(const Node &) = delete;
+
+  // For Prometheus, as the Go package has them.
+  std::string metrics() const {
+    const std::lock_guard alone(lock_);
+    std::string page;
+    const auto family = [&](const std::string &name, const char *kind, const char *help, const std::string &value) {
+      page += "# HELP dpb_fleet_" + name + " " + help + "\n# TYPE dpb_fleet_" + name + " " + kind + "\ndpb_fleet_" +
+              name + "{bandit=\"" + options_.bandit + "\"} " + value + '\n';
+    };
+    const auto refused = std::count_if(merged_.begin(), merged_.end(), [](const auto &each) { return !each.second; });
+    const std::chrono::duration<double> age = Clock::now() - last_;
+    family("age_seconds", "gauge", "Since the last exchange that succeeded.", std::to_string(age.count()));
+    family("exchanges_total", "counter", "Exchanges that succeeded.", std::to_string(exchanges_));
+    family("errors_total", "counter", "Errors of the store.", std::to_string(errors_));
+    family("nodes", "gauge", "Other nodes of which a snapshot was seen.", std::to_string(merged_.size()));
+    family("strangers", "gauge", "Other nodes whose newest snapshot was refused.", std::to_string(refused));
+    return page;
+  }
+
+private:
+  static constexpr const char *REPLACED = "redis: another process has this node's number";
+
+  // What goes wrong is said once, counted, and tried again.
+  void work() {
+    std::string said;
+    int failures = 0;
+    for (std::unique_lock open(lock_); !wake_.wait_for(open, pause(failures), [this] { return ended_; });) {
+      open.unlock();
+      std::string wrong;
+      try {
+        exchange();
+      } catch (const std::exception &error) {
+        wrong = error.what();
+      }
+      failures = wrong.empty() ? 0 : failures + 1;
+      if (!wrong.empty() && wrong != said) {
+        std::fprintf(stderr, "%s\n", wrong.c_str());
+      }
+      said = wrong;
+      open.lock();
+      if (wrong.empty()) {
+        last_ = Clock::now();
+        ++exchanges_;
+      } else {
+        ++errors_;
+      }
+    }
+    try {
+      put(Clock::now() + patience());
+    } catch (const std::exception &error) {
+      std::fprintf(stderr, "%s\n", error.what());
+    }
+  }
+
+  // Within which an exchange has succeeded or failed.
+  std::chrono::nanoseconds patience() const { return std::min(interval() / 2, PATIENCE); }
+
+  // Until the next exchange. After failures it doubles from 1/32 of the interval to half of it: with what the exchange
+  // before took, no more than one interval. Nodes do not keep step.
+  std::chrono::nanoseconds pause(int failures) {
+    const auto most = interval() / (failures > 0 ? 1 << std::max(6 - failures, 1) : 1);
+    std::uniform_int_distribution<std::int64_t> more(0, most.count() / 2);
+    return most / 2 + std::chrono::nanoseconds(more(jitter_));
+  }
+
+  std::chrono::nanoseconds interval() const { return options_.merge_every; }
+
+  // Puts, then lists: of two nodes the later one knows both, the other after its next exchange.
+  void exchange() {
+    const Clock::time_point until = Clock::now() + patience();
+    const bool ours = put(until);
+    merge(store_.list(until));
+    if (!ours) {
+      throw std::runtime_error(REPLACED); // it learns from the others all the same
+    }
+  }
+
+  // Does the store have our newest snapshot then? Every version of this life that it may have is an older one of ours,
+  // also when its answer was lost. (Two processes that begin at once under one number want the same: one gets it.)
+  bool put(Clock::time_point until) {
+    const std::vector<std::uint8_t> bytes = bandit_.snapshot();
+    ++version_;
+    return store_.put(options_.node, version_, {reinterpret_cast<const char *>(bytes.data()), bytes.size()}, until);
+  }
+
+  // What is news. What is refused does not keep the others out.
+  void merge(const Fields &fields) {
+    for (const Field &field : fields) {
+      const std::size_t hash = std::hash<std::string>()(field.snapshot);
+      if (const auto known = merged_.find(field.node);
+          field.node == options_.node || (known != merged_.end() && known->second == hash)) {
+        continue;
+      }
+      const auto *bytes = reinterpret_cast<const std::uint8_t *>(field.snapshot.data());
+      const bool well = bandit_.try_merge(bytes, field.snapshot.size()) == DPB_OK;
+      const std::lock_guard alone(lock_);
+      merged_[field.node] = well ? std::optional(hash) : std::nullopt;
+    }
+  }
+
+  const Options options_;
+  Store &store_;
+  dpb::Bandit &bandit_;
+  std::uint64_t version_ = 0; // of what was put last
+  std::minstd_rand jitter_{std::random_device()()};
+
+  mutable std::mutex lock_; // of what follows; only the thread changes merged_
+  std::condition_variable wake_;
+  bool ended_ = false;
+  Clock::time_point last_ = Clock::now();
+  std::uint64_t exchanges_ = 0, errors_ = 0;
+  std::map<std::uint16_t, std::optional<std::size_t>> merged_; // of each other node: a hash; nothing: refused
+
+  std::thread thread_;
+};
+
+} // namespace fleet
+
+#endif

@@ -1,0 +1,446 @@
+//! C++ ad servers that share what they have released through a real redis-server: kill -9 of either, a Redis that
+//! hangs, or forgets, two under one number, nonsense in the store. The bytes in Redis are read by a client of our own.
+
+use super::{CPP, Program, number_field, place, text_field};
+use crate::http::{PATIENCE, Server, ask, send, wait};
+use crate::support::{go, have, root, run, skip};
+use dpb::Bandit;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+const KEY: &str = "dpb:{ads}";
+/// Between two exchanges of a node, in milliseconds.
+const OFTEN: &str = "100";
+const NEVER: &str = "3600000";
+
+/// A server of the test's own at a socket; it keeps nothing when it ends.
+struct Redis {
+    place: PathBuf,
+    options: Vec<String>,
+    process: Option<Child>,
+}
+
+impl Redis {
+    /// None without redis-server, or a C++ server to join it.
+    fn start(options: &[&str]) -> Option<(Redis, &'static Program)> {
+        let program = CPP.as_ref()?;
+        if !have("redis-server") {
+            return None;
+        }
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        // A socket's path is short.
+        let place = std::env::temp_dir().join(format!("dpb-{}-{number}", std::process::id()));
+        fs::create_dir_all(&place).unwrap();
+        let options = options.iter().map(|option| option.to_string()).collect();
+        let mut redis = Redis { place, options, process: None };
+        redis.begin();
+        Some((redis, program))
+    }
+
+    fn begin(&mut self) {
+        let mut command = Command::new("redis-server");
+        command.args(["--save", "", "--appendonly", "no", "--unixsocket", self.socket().to_str().unwrap()]);
+        command.args(["--dir", self.place.to_str().unwrap()]).args(&self.options).stdout(Stdio::null());
+        if !self.options.iter().any(|option| option == "--port") {
+            command.args(["--port", "0"]);
+        }
+        self.process = Some(command.spawn().unwrap());
+        eventually("Redis listens", || UnixStream::connect(self.socket()).is_ok());
+    }
+
+    fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            process.kill().unwrap();
+            process.wait().unwrap();
+        }
+    }
+
+    fn signal(&self, signal: i32) {
+        // SAFETY: a plain system call on a child that was not yet waited for.
+        assert_eq!(unsafe { libc::kill(self.process.as_ref().unwrap().id() as i32, signal) }, 0);
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.place.join("redis")
+    }
+
+    /// What Redis answers: the texts in it.
+    fn ask(&self, words: &[&[u8]]) -> Vec<Vec<u8>> {
+        let mut connection = BufReader::new(UnixStream::connect(self.socket()).unwrap());
+        let mut request = format!("*{}\r\n", words.len()).into_bytes();
+        for word in words {
+            request.extend([format!("${}\r\n", word.len()).as_bytes(), word, b"\r\n"].concat());
+        }
+        connection.get_mut().write_all(&request).unwrap();
+        let (mut texts, mut more) = (Vec::new(), 1);
+        while more > 0 {
+            more -= 1;
+            let mut line = String::new();
+            connection.read_line(&mut line).unwrap();
+            let (kind, rest) = line.trim_end().split_at(1);
+            match kind {
+                "*" => more += rest.parse::<usize>().unwrap(),
+                "$" => {
+                    let mut text = vec![0; rest.parse::<usize>().unwrap() + 2];
+                    connection.read_exact(&mut text).unwrap();
+                    text.truncate(text.len() - 2);
+                    texts.push(text);
+                }
+                "+" | ":" => texts.push(rest.into()),
+                _ => panic!("{line}"),
+            }
+        }
+        texts
+    }
+
+    /// Of each node, its version and what it has released.
+    fn fields(&self) -> BTreeMap<String, (u64, Bandit)> {
+        let texts = self.ask(&[b"HGETALL", KEY.as_bytes()]);
+        let fields = texts.chunks(2).filter_map(|field| {
+            let (version, snapshot) = field[1].split_at_checked(20)?;
+            let version = std::str::from_utf8(version).ok()?.parse().ok()?;
+            Some((String::from_utf8(field[0].clone()).unwrap(), (version, Bandit::restore(snapshot).ok()?)))
+        });
+        fields.collect()
+    }
+
+    fn decisions(&self, node: u16) -> Option<u64> {
+        let (_, bandit) = self.fields().remove(&node.to_string())?;
+        Some(bandit.report().unwrap().counts.decisions)
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        self.kill();
+        let _ = fs::remove_dir_all(&self.place);
+    }
+}
+
+/// A server of a fleet, and the operator's address.
+struct Node {
+    server: Server,
+    operator: String,
+}
+
+impl Node {
+    fn start(program: &Program, redis: &Redis, number: u16, every: &str, more: &[&str]) -> Node {
+        let mut command = program.command();
+        command.args(["--port", "0", "--operator-port", "0", "--memory", "0", "--merge-every", every]);
+        command.args(["--redis", redis.socket().to_str().unwrap(), "--node", &number.to_string()]).args(more);
+        let mut server = Server::start(&mut command);
+        let operator = server.next_address();
+        Node { server, operator }
+    }
+
+    fn metric(&self, name: &str) -> f64 {
+        let (status, _, page) = send(&self.operator, "GET", "/metrics", "");
+        assert_eq!(status, 200);
+        let line = page.lines().find_map(|line| line.strip_prefix(&format!("dpb_fleet_{name}{{bandit=\"ads\"}} ")));
+        line.unwrap_or_else(|| panic!("no {name} in {page}")).parse().unwrap()
+    }
+
+    fn report(&self) -> Value {
+        serde_json::from_str(&self.server.get("/report").1).unwrap()
+    }
+
+    fn decisions(&self) -> u64 {
+        self.report()["decisions"].as_u64().unwrap()
+    }
+
+    /// Rewards in all releases that it knows of, of each arm.
+    fn known(&self) -> Vec<f64> {
+        self.report()["arms"].as_array().unwrap().iter().map(|arm| arm["effective_pulls"].as_f64().unwrap()).collect()
+    }
+
+    fn kill(self) {
+        self.server.end(libc::SIGKILL);
+    }
+}
+
+/// So many visitors come to each; all are served.
+fn play(nodes: &[&Node], visitors: usize) {
+    let mut connections: Vec<_> = nodes.iter().map(|node| BufReader::new(node.server.connect())).collect();
+    for visitor in 0..visitors {
+        for connection in &mut connections {
+            let (status, _, ad) = ask(connection, "GET", "/ad", "").expect("an ad");
+            assert_eq!(status, 200, "{ad}");
+            if visitor % 20 < 4 + number_field(&ad, "arm").unwrap() as usize {
+                assert_eq!(ask(connection, "GET", text_field(&ad, "click_url"), "").expect("an answer").0, 204);
+            }
+        }
+    }
+}
+
+/// Do all know what every node has released, and put, each reward once? When nobody plays that stays so.
+fn agree(redis: &Redis, nodes: &[&Node]) -> bool {
+    let mut released = vec![0.0; 10];
+    let mut answered = 0;
+    for (_, bandit) in redis.fields().values() {
+        answered += bandit.report().unwrap().counts.answered;
+        for (sum, arm) in released.iter_mut().zip(bandit.arm_reports().unwrap()) {
+            *sum += arm.effective_pulls;
+        }
+    }
+    assert!(released.iter().sum::<f64>() <= answered as f64, "{released:?} of {answered}");
+    let knows = |node: &&Node| node.known().iter().zip(&released).all(|(x, y)| (x - y).abs() <= 1e-9 * y);
+    released.iter().all(|&rewards| rewards > 0.0) && nodes.iter().all(knows)
+}
+
+fn eventually(what: &str, is: impl Fn() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !is() {
+        assert!(Instant::now() < end, "never: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn they_know_the_same_and_heal() {
+    let Some((mut redis, program)) = Redis::start(&[]) else { return };
+    let start = |number| Node::start(program, &redis, number, OFTEN, &[]);
+    let (one, two) = (start(1), start(2));
+    play(&[&one, &two], 2500);
+    eventually("both know the same", || agree(&redis, &[&one, &two]));
+    assert_eq!((one.metric("nodes"), one.metric("strangers")), (1.0, 0.0));
+    assert!(one.metric("exchanges_total") > 0.0 && one.metric("age_seconds") >= 0.0);
+
+    // A node is killed while it is busy: it goes on from what it has put, in a new life, and counts nothing twice.
+    play(&[&one, &two], 500);
+    two.kill();
+    let kept = redis.decisions(2).unwrap();
+    assert!(kept >= 2500, "{kept}");
+    let two = start(2);
+    assert_eq!(two.decisions(), kept);
+    assert_eq!(redis.fields()["2"].0 >> 32, 2, "its second life");
+    play(&[&one, &two], 500);
+    let put = || redis.decisions(2) == Some(kept + 500);
+    eventually("both know the same again", || put() && agree(&redis, &[&one, &two]));
+
+    // Redis dies and comes back, having forgotten: those alive have all that they know, also for a newcomer.
+    let alone = || {
+        for node in [&one, &two] {
+            let errors = node.metric("errors_total");
+            play(&[node], 500);
+            eventually("it has tried", || node.metric("errors_total") >= errors + 3.0);
+        }
+        assert_ne!(one.known(), two.known(), "they learn by themselves");
+    };
+    redis.kill();
+    alone();
+    redis.begin();
+    let three = Node::start(program, &redis, 3, OFTEN, &[]);
+    play(&[&three], 10);
+    eventually("all know the same", || agree(&redis, &[&one, &two, &three]) && redis.fields().len() == 3);
+    assert!(three.known().iter().sum::<f64>() > 1000.0, "also who has seen nobody");
+
+    // It hangs, for a while.
+    redis.signal(libc::SIGSTOP);
+    alone();
+    redis.signal(libc::SIGCONT);
+    eventually("all know the same again", || agree(&redis, &[&one, &two, &three]));
+    for node in [one, two, three] {
+        assert_eq!(node.server.interrupt().0.code(), Some(0));
+    }
+}
+
+/// Nothing is put meanwhile but at the beginning and at the end.
+#[test]
+fn one_that_ends_puts_once_more_also_where_redis_hangs() {
+    let Some((redis, program)) = Redis::start(&[]) else { return };
+    let start = |number| Node::start(program, &redis, number, NEVER, &[]);
+    let one = start(1);
+    play(&[&one], 100);
+    assert_eq!(redis.decisions(1), Some(0));
+    assert_eq!(one.server.interrupt().0.code(), Some(0));
+    assert_eq!(redis.decisions(1), Some(100));
+    let one = start(1);
+    assert_eq!(one.decisions(), 100);
+    redis.signal(libc::SIGSTOP);
+    assert_eq!(one.server.interrupt().0.code(), Some(0));
+}
+
+/// The disk of a node may be older than what it has put, or newer.
+#[test]
+fn a_node_goes_on_from_disk_or_from_redis_whichever_knows_more() {
+    let Some((redis, program)) = Redis::start(&[]) else { return };
+    let file = place("fleet");
+    let start = || Node::start(program, &redis, 1, OFTEN, &["--snapshot", file.to_str().unwrap()]);
+    let node = start();
+    let old_field = redis.ask(&[b"HGET", KEY.as_bytes(), b"1"]).remove(0);
+    play(&[&node], 1500);
+    assert_eq!(node.server.interrupt().0.code(), Some(0));
+    let old_file = fs::read(&file).unwrap();
+    redis.ask(&[b"HSET", KEY.as_bytes(), b"1", &old_field]);
+    let node = start();
+    assert_eq!(node.decisions(), 1500, "from its disk");
+    play(&[&node], 1500);
+    assert_eq!(node.server.interrupt().0.code(), Some(0));
+    fs::write(&file, old_file).unwrap();
+    assert_eq!(start().decisions(), 3000, "from Redis");
+}
+
+/// The second replaces the first, whose puts are too old then; it decides on, and its rewards count nowhere twice.
+#[test]
+fn two_under_one_number_are_one() {
+    let Some((redis, program)) = Redis::start(&[]) else { return };
+    let start = |number| Node::start(program, &redis, number, OFTEN, &[]);
+    let (watcher, first) = (start(1), start(2));
+    play(&[&watcher, &first], 2000);
+    eventually("it has put", || redis.decisions(2) == Some(2000));
+    let second = start(2);
+    let errors = first.metric("errors_total");
+    eventually("the first is told", || first.metric("errors_total") >= errors + 3.0);
+    play(&[&second], 100);
+    play(&[&first], 300);
+    let errors = first.metric("errors_total");
+    eventually("the first has tried", || first.metric("errors_total") >= errors + 3.0);
+    eventually("the others know the same", || agree(&redis, &[&watcher, &second]) && redis.decisions(2) == Some(2100));
+    assert_eq!(redis.fields()["2"].0 >> 32, 2);
+}
+
+/// Whoever writes to Redis spoils what he writes, no more. An older version replaces no newer one.
+#[test]
+fn nonsense_and_newer_fields_keep_nobody_out() {
+    let Some((redis, program)) = Redis::start(&[]) else { return };
+    let start = |number| Node::start(program, &redis, number, OFTEN, &[]);
+    let (one, two) = (start(1), start(2));
+    let nonsense = [b"00000000000000000007".as_slice(), &[0xff; 100]].concat();
+    for (field, value) in
+        [("9", nonsense.as_slice()), ("10", b"1"), ("11", b""), ("65536", b"x"), ("a", b"x"), ("", b"x")]
+    {
+        redis.ask(&[b"HSET", KEY.as_bytes(), field.as_bytes(), value]);
+    }
+    play(&[&one, &two], 2000);
+    eventually("both know the same", || agree(&redis, &[&one, &two]));
+    eventually("three are strangers", || (one.metric("nodes"), one.metric("strangers")) == (4.0, 3.0));
+
+    let field = redis.ask(&[b"HGET", KEY.as_bytes(), b"2"]).remove(0);
+    let newer = [b"00999999999999999999".as_slice(), &field[20..]].concat();
+    redis.ask(&[b"HSET", KEY.as_bytes(), b"2", &newer]);
+    let (errors, exchanges) = (two.metric("errors_total"), one.metric("exchanges_total"));
+    eventually("it is refused", || two.metric("errors_total") >= errors + 3.0);
+    assert_eq!(redis.ask(&[b"HGET", KEY.as_bytes(), b"2"]), [newer]);
+    eventually("the other goes on", || one.metric("exchanges_total") >= exchanges + 3.0);
+    // What is no version at all is written over.
+    redis.ask(&[b"HSET", KEY.as_bytes(), b"2", b"none of ours, and as long as a version"]);
+    eventually("it has put again", || redis.decisions(2) == Some(2000));
+}
+
+#[test]
+fn who_may_not_join_says_why() {
+    // A port that is free now may not be so for long.
+    let free = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let (address, port) = (|port: u16| format!("127.0.0.1:{port}"), free().to_string());
+    let Some((redis, program)) = Redis::start(&["--port", &port, "--requirepass", "open sesame"]) else { return };
+    let at = address(port.parse().unwrap());
+    let (right, wrong, empty) = (place("right"), place("wrong"), place("empty"));
+    fs::write(&right, "open sesame\n").unwrap();
+    fs::write(&wrong, "abracadabra\n").unwrap();
+    fs::write(&empty, "\n").unwrap();
+    let refused = |address: &str, more: &[&str], password: Option<&Path>| {
+        let mut options = vec!["--port", "0", "--redis", address, "--node", "7"];
+        options.extend(more);
+        options.extend(password.iter().flat_map(|file| ["--redis-password-file", file.to_str().unwrap()]));
+        let (code, said) = program.refuses(&options);
+        assert_eq!(code, Some(1), "{said}");
+        assert!(!said.contains("sesame") && !said.contains("abracadabra"), "{said}");
+        said
+    };
+    assert!(refused(&at, &[], None).contains("redis: NOAUTH"));
+    assert!(refused(&at, &[], Some(&wrong)).contains("redis: the password is refused"));
+    assert!(refused(&at, &[], Some(&empty)).contains("no password"));
+    assert!(refused(&at, &["--policy", "dp-se", "--memory", "0"], Some(&right)).contains("does not support"));
+    assert!(refused(&address(free()), &[], Some(&right)).contains("Connection refused"));
+    drop(Server::start(
+        program
+            .command()
+            .args(["--redis", &at, "--node", "7", "--bandit", "b.2", "--port", "0"])
+            .args(["--redis-password-file", right.to_str().unwrap()]),
+    ));
+    let other = refused(&at, &["--memory", "2000", "--bandit", "b.2"], Some(&right));
+    assert!(other.contains("node 7: memory must be 50000, as in the snapshot, got 2000"), "{other}");
+    drop(redis);
+
+    let usage = |options: &[&str]| {
+        let (code, said) = program.refuses(options);
+        assert!(code == Some(2) && said.contains("--redis ADDRESS"), "{options:?}: {code:?} {said}");
+    };
+    usage(&["--redis", &at]);
+    usage(&["--node", "7"]);
+    usage(&["--redis-password-file", "x"]);
+    for (option, values) in [
+        ("--redis", &["", "host", ":6379", "host:", "host:65536"] as &[_]),
+        ("--node", &["0", "65536", "-1", "x"]),
+        ("--bandit", &["", "a b", "a}", "a\""]),
+        ("--merge-every", &["0", "x"]),
+    ] {
+        for value in values {
+            usage(&["--redis", &at, "--node", "7", option, value]);
+        }
+    }
+}
+
+/// Servers in Go and in C++ share one bandit only if what they put and compare is the same.
+#[test]
+fn the_script_is_the_go_packages() {
+    let Some(go) = go_package() else { return };
+    let script = |source: &str, begin: &str, end: &str| {
+        source.split_once(begin).and_then(|(_, rest)| Some(rest.split_once(end)?.0.to_owned())).expect("a script")
+    };
+    let cpp = fs::read_to_string(root().join("examples/cpp/fleet.hpp")).unwrap();
+    assert_eq!(script(&cpp, "PUT = R\"(", ")\";"), script(&go, "put = redis.NewScript(`", "`)"));
+    assert!(go.contains(r#""dpb:{" + name + "}""#) && go.contains("digits = 20"));
+}
+
+#[test]
+fn one_in_go_and_one_in_cpp_know_the_same() {
+    if go_package().is_none() {
+        return;
+    }
+    let Some((redis, program)) = Redis::start(&[]) else { return };
+    let path = place("go_node");
+    let Some(mut build) = go("tests/fleet_cpp", &["build", "-o", path.to_str().unwrap(), "."]) else { return };
+    if !go("tests/fleet_cpp", &["mod", "download"]).unwrap().output().unwrap().status.success() {
+        skip("no modules for Go: go mod download fails");
+        return;
+    }
+    run(&mut build);
+    let cpp = Node::start(program, &redis, 1, OFTEN, &[]);
+    let mut command = Command::new(&path);
+    let mut go = command.arg(redis.socket()).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let (mut input, mut output) = (go.stdin.take().unwrap(), BufReader::new(go.stdout.take().unwrap()));
+    let mut plays = |times: usize| {
+        writeln!(input, "{times}").unwrap();
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        line.split_whitespace().map(|word| word.parse().unwrap()).collect::<Vec<f64>>()
+    };
+    plays(2000);
+    play(&[&cpp], 2000);
+    let end = Instant::now() + PATIENCE;
+    while plays(0) != cpp.known() || redis.fields().len() < 2 || !agree(&redis, &[&cpp]) {
+        assert!(Instant::now() < end, "never the same: {:?}, {:?}", plays(0), cpp.known());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!((cpp.metric("nodes"), cpp.metric("strangers")), (1.0, 0.0));
+    drop(input); // it ends
+    assert!(wait(&mut go).success());
+}
+
+/// Its file that says what goes to Redis.
+fn go_package() -> Option<String> {
+    let source = fs::read_to_string(root().join("bindings/go/fleet/redis.go"));
+    if source.is_err() {
+        skip("no bindings/go/fleet");
+    }
+    source.ok()
+}
