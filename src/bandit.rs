@@ -3,9 +3,9 @@
 use crate::config::Config;
 use crate::engine::{Counts, Diagnostics, Engine, Event};
 use crate::error::{Error, Result};
-use crate::fleet::{Fleet, Other};
+use crate::fleet::{Fleet, Other, made_id};
 use crate::os::Origin;
-use crate::policy::{Algorithm, Memory, Policy, Pull, Saved, Shared, ShuffledPolicy};
+use crate::policy::{Algorithm, Policy, Pull, Saved, Shared, ShuffledPolicy};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::{Reward, RewardRange};
@@ -110,7 +110,7 @@ impl Bandit {
             lives: 0,
             inner: Mutex::new(Inner {
                 engine,
-                fleet: Fleet::new(tickets.next_u64(), config.arms),
+                fleet: Fleet::new(tickets.next_u64(), config),
                 seeded: config.test_seed.is_some(),
                 policy,
                 pulls: Table::new(config.arms as usize, |_| 0)?,
@@ -140,7 +140,7 @@ impl Bandit {
         inner.engine.pending().for_each(|pull| pulls[pull.arm() as usize] -= 1);
         to.u32(pulls.len() as u32);
         pulls.into_iter().for_each(|count| to.u64(count));
-        inner.fleet.added.iter().for_each(|&id| to.u64(id));
+        inner.fleet.added().iter().for_each(|&id| to.u64(id));
         inner.check_private()?;
         inner.policy.save(&mut to)?;
         to.finish()
@@ -158,14 +158,12 @@ impl Bandit {
         let head = Head::read(from)?;
         let mut bandit = Bandit::new(head.algorithm, &head.config)?;
         bandit.lives = head.lives.checked_add(1).ok_or(Error::Corrupt)?;
-        for &id in &head.added {
-            bandit.add_arm_as(id)?;
-        }
         let inner = bandit.inner.get_mut().map_err(|_| Error::Poisoned)?;
+        head.added.iter().try_for_each(|_| inner.grow())?;
+        inner.fleet.restore(head.origin, head.added)?;
         inner.pulls.copy_from_slice(&head.pulls);
         inner.check_private()?;
         inner.seeded = head.seeded;
-        inner.fleet.origin = head.origin;
         inner.engine.count_on(head.counts);
         inner.policy.load(from)?;
         from.finish()?;
@@ -180,10 +178,10 @@ impl Bandit {
     /// released, not what that has merged; after [`restore`](Self::restore) merge the others' again.
     ///
     /// # Errors
-    /// `Unsupported` by policies that do not learn from a set of releases, and for snapshots of version 1; `Corrupt`; `NewerVersion`;
-    /// `InvalidConfig` naming the first field in which the two differ that must not (the policy, and all but node,
-    /// capacity, window, clamping, horizon, beta and min_propensity), and for more than 1024 handles; `NoMemory`;
-    /// `Poisoned` after an internal failure. Nothing changed.
+    /// `Unsupported` by policies that do not learn from a set of releases, and for snapshots of version 1; `Corrupt`;
+    /// `NewerVersion`; `InvalidConfig` naming the first field in which the two differ that must not (the policy, and
+    /// all but node, capacity, window, clamping, horizon, beta and min_propensity), and for more than 1024 handles;
+    /// `NoMemory`; `Poisoned` after an internal failure. Nothing changed.
     pub fn merge(&self, snapshot: &[u8]) -> Result<()> {
         let from = &mut Reader::new(snapshot, Kind::Bandit)?;
         let head = Head::read(from)?;
@@ -194,25 +192,23 @@ impl Bandit {
             let rule = format!("must be {}, as in the snapshot", head.algorithm.name());
             return Err(Error::config("policy", &rule, self.algorithm.name()));
         }
-        self.lock()?.shared()?;
+        shared(&mut *self.lock()?.policy)?; // others have other fields from here on
         self.config.check_shared(&head.config)?;
         let saved = Saved::read(from)?;
         from.finish()?;
         ensure(saved.arms.len() == head.pulls.len())?;
-        let memory = Memory::new(self.config.memory);
-        let inner = &mut *self.lock()?;
-        let now = memory.ticks(inner.engine.counts().decisions);
-        let checksum = from.checksum();
-        let other = Other::new(head.origin, head.lives, checksum, &head.added, saved, memory, now)?;
-        if !inner.fleet.expects(&other)? {
+        let other = Other::new(head.origin, head.lives, from.checksum(), &head.added, saved)?;
+        let Inner { engine, fleet, seeded, policy, pulls } = &mut *self.lock()?;
+        if !fleet.expects(&other)? {
             return Ok(());
         }
-        let arms = inner.pulls.len() as u32;
-        let policy = inner.policy.shared().ok_or(Error::Poisoned)?;
-        policy.expect(0)?;
-        inner.seeded |= head.seeded;
-        inner.fleet.take(other, arms, |fleet, arm| policy.join(arm, fleet.released(arm, memory, now)));
-        policy.expect(inner.fleet.at_work())
+        let policy = shared(&mut **policy)?;
+        policy.expect(fleet.at_work())?; // makes room: nothing is refused from here on
+        *seeded |= head.seeded;
+        let decisions = engine.counts().decisions;
+        let arms = pulls.len() as u32;
+        fleet.take(other, arms, decisions, |fleet, arm| policy.join(arm, fleet.released(arm, decisions)));
+        policy.expect(fleet.at_work())
     }
 
     /// The same, where a snapshot of another policy or configuration is not what the caller means. The test
@@ -251,8 +247,7 @@ impl Bandit {
 
     /// Which of these arms? For requests that may show some only: the set must be public
     /// information (targeting, flights, frequency caps), not chosen by looking at rewards, as a budget is that
-    /// clicks use up. O(n) for
-    /// n arms; duplicates are harmless; never allocates on success.
+    /// clicks use up. O(n) for n arms; duplicates are harmless; never allocates on success.
     ///
     /// # Errors
     /// `InvalidConfig` when the set is empty or names an arm that does not exist or is retired;
@@ -268,8 +263,8 @@ impl Bandit {
     /// `InvalidConfig` beyond 2^24 arms; `Unsupported` for policies whose set of arms is fixed;
     /// `NoMemory`: nothing has changed; `Poisoned` after an internal failure.
     pub fn add_arm(&self) -> Result<u32> {
-        let id = self.lock()?.fleet.any_id();
-        self.add_arm_as(id)
+        let inner = &mut *self.lock()?;
+        inner.add_arm(inner.fleet.any_id())
     }
 
     /// The arm with this id, which all handles of a fleet call it by: its number here. A new one, unless there is
@@ -287,25 +282,7 @@ impl Bandit {
             inner.check_live(&[arm], "add_arm")?;
             return Ok(arm);
         }
-        let arm = inner.pulls.len() as u32;
-        if arm >= Config::MAX_ARMS {
-            return Err(Error::config("arms", "must be at most 2^24", u64::from(arm) + 1));
-        }
-        let policy = inner.policy.flexible().ok_or(Error::Unsupported("add_arm"))?;
-        inner.pulls.reserve()?;
-        inner.fleet.added.try_reserve(1).map_err(|_| Error::NoMemory)?;
-        policy.add_arm()?;
-        inner.pulls.push(0);
-        inner.fleet.added.push(id);
-        // What others have released of it before.
-        if let Some(policy) = inner.policy.shared()
-            && inner.fleet.has_others()
-        {
-            let memory = Memory::new(self.config.memory);
-            let now = memory.ticks(inner.engine.counts().decisions);
-            policy.join(arm, inner.fleet.released(arm, memory, now));
-        }
-        Ok(arm)
+        inner.add_arm(id)
     }
 
     /// This arm is never played again. Answers to its open decisions are accepted as before.
@@ -556,19 +533,17 @@ impl Head {
             pulls.push(from.count()?);
         }
         let mut ids = table::room(added)?;
-        for place in 0..added as u64 {
-            ids.push(if named { from.u64()? } else { origin.wrapping_add(place) | 1 << 63 });
+        for place in 0..added {
+            ids.push(if named { from.u64()? } else { made_id(origin, place) });
         }
-        ensure(ids.iter().all(|&id| id >= config.arms.into()) && are_distinct(&ids)?)?;
+        ensure(ids.iter().all(|&id| id >= config.arms.into()))?;
         Ok(Head { algorithm, config, seeded, lives, origin, counts, pulls, added: ids })
     }
 }
 
-fn are_distinct(ids: &[u64]) -> Result<bool> {
-    let mut sorted = table::room(ids.len())?;
-    sorted.extend_from_slice(ids);
-    sorted.sort_unstable();
-    Ok(sorted.is_sorted_by(|a, b| a < b))
+/// A policy as one that learns from what others have released.
+fn shared(policy: &mut dyn Policy) -> Result<&mut dyn Shared> {
+    policy.shared().ok_or(Error::Unsupported("merging: it does not learn from a set of releases"))
 }
 
 impl Inner {
@@ -580,12 +555,36 @@ impl Inner {
         }
     }
 
-    fn shared(&mut self) -> Result<&mut dyn Shared> {
-        self.policy.shared().ok_or(Error::Unsupported("merging: it does not learn from a set of releases"))
-    }
-
     fn shuffled(&mut self) -> Result<&mut dyn ShuffledPolicy> {
         self.policy.shuffled().ok_or(Error::Unsupported("a shuffled batch"))
+    }
+
+    /// A new arm with this id, which no other has here.
+    fn add_arm(&mut self, id: u64) -> Result<u32> {
+        let arm = self.pulls.len() as u32;
+        self.fleet.reserve()?;
+        self.grow()?;
+        self.fleet.add(id);
+        // What others have released of it before.
+        if let Some(policy) = self.policy.shared()
+            && self.fleet.has_others()
+        {
+            policy.join(arm, self.fleet.released(arm, self.engine.counts().decisions));
+        }
+        Ok(arm)
+    }
+
+    /// One arm more.
+    fn grow(&mut self) -> Result<()> {
+        let arm = self.pulls.len() as u32;
+        if arm >= Config::MAX_ARMS {
+            return Err(Error::config("arms", "must be at most 2^24", u64::from(arm) + 1));
+        }
+        let policy = self.policy.flexible().ok_or(Error::Unsupported("add_arm"))?;
+        self.pulls.reserve()?;
+        policy.add_arm()?;
+        self.pulls.push(0);
+        Ok(())
     }
 
     #[inline(always)] // into its two callers

@@ -23,10 +23,12 @@
 //! # Memory
 //!
 //! Twelve pairs for each arm of each other handle, 200 bytes, and at most 1024 of these. The policy gets all of an
-//! arm's joined to twelve, and has so 24 with its own.
+//! arm's joined to twelve, 200 bytes more, and has so 24 with its own.
 
+use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::policy::{Memory, Released, Saved};
+use crate::snapshot::ensure;
 use crate::table::room;
 
 /// What a handle knows of the others.
@@ -35,8 +37,10 @@ pub(crate) struct Fleet {
     pub origin: u64,
     /// The arms of the configuration, which have their numbers as ids.
     first: u32,
+    memory: Memory,
     /// The ids of those that were added.
-    pub added: Vec<u64>,
+    added: Vec<u64>,
+    places: Places,
     /// By origin.
     others: Vec<Other>,
     /// Snapshots that were news.
@@ -47,9 +51,9 @@ pub(crate) struct Fleet {
 pub(crate) struct Other {
     origin: u64,
     version: Version,
-    /// Of the arms that were added: id and place, by id.
-    added: Vec<(u64, u32)>,
     arms: Vec<Released>,
+    /// Those of them that were added are the last.
+    added: Places,
     /// The news that it brought last.
     news: u64,
 }
@@ -58,48 +62,95 @@ pub(crate) struct Other {
 type Version = (u32, u64, u32, u32);
 
 impl Other {
-    /// A snapshot's, with its times on our clock.
-    pub fn new(
-        origin: u64,
-        lives: u32,
-        checksum: u32,
-        ids: &[u64],
-        saved: Saved,
-        memory: Memory,
-        now: u32,
-    ) -> Result<Other> {
+    /// A snapshot's, and the ids of the arms that were added there.
+    ///
+    /// # Errors
+    /// `Corrupt` where two arms have one id; `NoMemory`.
+    pub fn new(origin: u64, lives: u32, checksum: u32, ids: &[u64], saved: Saved) -> Result<Other> {
         let version = (lives, saved.decisions, saved.releases, checksum);
-        let first = saved.arms.len() - ids.len();
-        let mut added = room(ids.len())?;
-        added.extend(ids.iter().zip(first as u32..).map(|(&id, place)| (id, place)));
-        added.sort_unstable();
+        let added = Places::new(ids)?;
         let mut arms = room(saved.arms.len())?;
-        let then = memory.ticks(saved.decisions);
-        arms.extend(saved.arms.into_iter().map(|(_, _, mut released)| {
-            released.rebase(then, now);
-            released
-        }));
-        Ok(Other { origin, version, added, arms, news: 0 })
+        arms.extend(saved.arms.into_iter().map(|(_, _, released)| released));
+        Ok(Other { origin, version, arms, added, news: 0 })
     }
 
     /// What it has released of the arm with this id.
     fn arm(&self, id: u64) -> Option<&Released> {
-        let first = self.arms.len() - self.added.len();
-        let place = if id < first as u64 {
-            id as usize
-        } else {
-            self.added[self.added.binary_search_by_key(&id, |&(id, _)| id).ok()?].1 as usize
-        };
+        let first = self.arms.len() - self.added.0.len();
+        let place = if id < first as u64 { id as usize } else { first + self.added.find(id)? };
         self.arms.get(place)
     }
+}
+
+/// Added arms by their ids: which of them it is.
+#[derive(Default)]
+struct Places(Vec<(u64, u32)>);
+
+impl Places {
+    /// # Errors
+    /// `Corrupt` where two have one id; `NoMemory`.
+    fn new(ids: &[u64]) -> Result<Places> {
+        let mut places = room(ids.len())?;
+        places.extend(ids.iter().copied().zip(0..));
+        places.sort_unstable();
+        ensure(places.is_sorted_by(|a, b| a.0 < b.0))?;
+        Ok(Places(places))
+    }
+
+    fn find(&self, id: u64) -> Option<usize> {
+        let place = self.0.binary_search_by_key(&id, |&(id, _)| id).ok()?;
+        Some(self.0[place].1 as usize)
+    }
+
+    /// The next one's, which none has yet, where there is room.
+    fn insert(&mut self, id: u64) {
+        let before = self.0.partition_point(|&(known, _)| known < id);
+        self.0.insert(before, (id, self.0.len() as u32));
+    }
+}
+
+/// An id that is nobody's but a handle's own.
+pub(crate) fn made_id(origin: u64, place: usize) -> u64 {
+    origin.wrapping_add(place as u64) | 1 << 63
 }
 
 impl Fleet {
     /// Other handles, at most.
     const MOST: usize = 1024;
 
-    pub fn new(origin: u64, first: u32) -> Fleet {
-        Fleet { origin, first, added: Vec::new(), others: Vec::new(), news: 0 }
+    pub fn new(origin: u64, config: &Config) -> Fleet {
+        let (first, memory) = (config.arms, Memory::new(config.memory));
+        Fleet { origin, first, memory, added: Vec::new(), places: Places::default(), others: Vec::new(), news: 0 }
+    }
+
+    /// The ids of the arms that were added.
+    pub fn added(&self) -> &[u64] {
+        &self.added
+    }
+
+    /// Room for the id of one arm more.
+    ///
+    /// # Errors
+    /// `NoMemory`.
+    pub fn reserve(&mut self) -> Result<()> {
+        let room = self.added.try_reserve(1).and_then(|()| self.places.0.try_reserve(1));
+        room.map_err(|_| Error::NoMemory)
+    }
+
+    /// One arm more, after [`reserve`](Self::reserve).
+    pub fn add(&mut self, id: u64) {
+        self.places.insert(id);
+        self.added.push(id);
+    }
+
+    /// As a snapshot has it: its origin, and the ids of the arms that were added.
+    ///
+    /// # Errors
+    /// `Corrupt` where two have one id; `NoMemory`.
+    pub fn restore(&mut self, origin: u64, added: Vec<u64>) -> Result<()> {
+        self.places = Places::new(&added)?;
+        (self.origin, self.added) = (origin, added);
+        Ok(())
     }
 
     /// An arm's id.
@@ -110,15 +161,18 @@ impl Fleet {
         }
     }
 
-    /// The arm with this id.
+    /// The added arm with this id.
     pub fn find(&self, id: u64) -> Option<u32> {
-        let place = || self.added.iter().position(|&added| added == id);
-        if id < self.first.into() { Some(id as u32) } else { place().map(|place| self.first + place as u32) }
+        Some(self.first + self.places.find(id)? as u32)
     }
 
     /// An id for an arm that has none of its caller's: no other handle has it.
     pub fn any_id(&self) -> u64 {
-        self.origin.wrapping_add(self.added.len() as u64) | 1 << 63
+        let mut id = made_id(self.origin, self.added.len());
+        while self.places.find(id).is_some() {
+            id = id.wrapping_add(1) | 1 << 63;
+        }
+        id
     }
 
     /// Has any other handle been merged?
@@ -142,12 +196,13 @@ impl Fleet {
         Ok(known.map_or(true, |place| other.version > self.others[place].version))
     }
 
-    /// Takes news, and calls `changed` for each of our arms of which it has some.
-    pub fn take(&mut self, mut other: Other, arms: u32, mut changed: impl FnMut(&Fleet, u32)) {
+    /// Takes news after so many decisions of ours, and calls `changed` for each of our arms of which it has some.
+    pub fn take(&mut self, mut other: Other, arms: u32, decisions: u64, mut changed: impl FnMut(&Fleet, u32)) {
         self.news += 1;
         other.news = self.news;
-        let origin = other.origin;
-        let place = self.others.binary_search_by_key(&origin, |known| known.origin);
+        let (then, now) = (self.memory.ticks(other.version.1), self.memory.ticks(decisions));
+        other.arms.iter_mut().for_each(|released| released.rebase(then, now));
+        let place = self.others.binary_search_by_key(&other.origin, |known| known.origin);
         let before = match place {
             Ok(place) => Some(std::mem::replace(&mut self.others[place], other)),
             Err(place) => {
@@ -165,11 +220,11 @@ impl Fleet {
         }
     }
 
-    /// All that others have released of one of our arms.
-    pub fn released(&self, arm: u32, memory: Memory, now: u32) -> Released {
+    /// All that others have released of one of our arms, after so many decisions of ours.
+    pub fn released(&self, arm: u32, decisions: u64) -> Released {
         let id = self.id(arm);
         let pairs = self.others.iter().filter_map(|other| other.arm(id)).flat_map(|released| released.pairs());
-        Released::gather(pairs.copied(), memory, now)
+        Released::gather(pairs.copied(), self.memory, self.memory.ticks(decisions))
     }
 
     /// Other handles at work: those that had news while all together had some three each.

@@ -3,29 +3,16 @@
 
 #[path = "audit/engine.rs"]
 mod audit;
+#[path = "support/coins.rs"]
+mod coins;
 
 use audit::seed;
+use coins::Coins;
 use dpb::{Algorithm, Bandit, Config, Decision, Error};
 use std::collections::VecDeque;
 
 const POLICIES: [Algorithm; 4] = [Algorithm::Imed, Algorithm::KlUcb, Algorithm::Med, Algorithm::Ts];
 const A: [f64; 5] = [0.75, 0.625, 0.5, 0.375, 0.25];
-
-/// Bernoulli rewards from a generator of the test's own.
-struct Coins(u64);
-
-impl Coins {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-
-    fn toss(&mut self, p: f64) -> f64 {
-        f64::from(u8::from(((self.next() >> 11) as f64) < p * (1u64 << 53) as f64))
-    }
-}
 
 fn bandit(algorithm: Algorithm, arms: u32, epsilon: f64, number: u64) -> Bandit {
     let config = Config { test_seed: Some(seed(number)), pending_capacity: 1 << 14, ..Config::new(arms, epsilon) };

@@ -2,29 +2,16 @@
 
 #[path = "audit/engine.rs"]
 mod audit;
+#[path = "support/coins.rs"]
+mod coins;
 
 use audit::sabotage::Sabotage;
 use audit::{Audit, Seen, pattern, seed};
+use coins::Coins;
 use dpb::{Algorithm, ArmReport, Bandit, Config, Error};
 
 const ABLE: [Algorithm; 3] = [Algorithm::Imed, Algorithm::KlUcb, Algorithm::Med];
 const A: [f64; 5] = [0.75, 0.625, 0.5, 0.375, 0.25];
-
-/// Bernoulli rewards from a generator of the test's own.
-struct Coins(u64);
-
-impl Coins {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-
-    fn toss(&mut self, p: f64) -> f64 {
-        f64::from(u8::from(((self.next() >> 11) as f64) < p * (1u64 << 53) as f64))
-    }
-}
 
 fn config(seed: u8) -> Config {
     Config { test_seed: Some([seed; 32]), ..Config::new(5, 0.5) }
@@ -194,6 +181,56 @@ fn arms_are_joined_by_their_ids() {
         assert_eq!(next.add_arm_as(1000), Ok(7));
         next.merge(&a.snapshot().unwrap()).unwrap();
         assert_eq!(rewards(&next), rewards(&b));
+    }
+}
+
+/// Threads that add arms at one time get one each, and an arm without an id is a new one whatever ids there are.
+#[test]
+fn every_new_arm_is_a_new_one() {
+    let bandit = handle(Algorithm::Imed, 1);
+    let added = || (0..500).map(|_| bandit.add_arm().unwrap()).collect::<Vec<_>>();
+    let mut numbers = std::thread::scope(|scope| {
+        let threads = [(); 4].map(|()| scope.spawn(added));
+        threads.map(|thread| thread.join().unwrap()).concat()
+    });
+    numbers.sort_unstable();
+    assert!(numbers.into_iter().eq(5..2005));
+
+    // Somebody takes the ids that would come next.
+    let bandit = handle(Algorithm::Imed, 1);
+    let origin = u64::from_le_bytes(bandit.snapshot().unwrap()[125..133].try_into().unwrap());
+    let next = |n| origin.wrapping_add(n) | 1 << 63;
+    assert_eq!((bandit.add_arm_as(next(2)), bandit.add_arm_as(next(3))), (Ok(5), Ok(6)));
+    assert_eq!((bandit.add_arm(), bandit.add_arm(), bandit.add_arm_as(next(2))), (Ok(7), Ok(8), Ok(5)));
+}
+
+/// A snapshot in which two arms have one id, or one has a number of the configuration's, is nobody's.
+#[test]
+fn an_id_is_one_arms() {
+    let bandit = handle(Algorithm::Imed, 1);
+    assert_eq!((bandit.add_arm_as(0x1234_5678_9abc), bandit.add_arm_as(0xcba9_8765_4321)), (Ok(5), Ok(6)));
+    let bytes = bandit.snapshot().unwrap();
+    let second = bytes.windows(8).position(|eight| eight == 0xcba9_8765_4321u64.to_le_bytes()).unwrap();
+    for (id, is) in [(0x1234_5678_9abcu64, false), (4, false), (5, true), (u64::MAX, true)] {
+        let mut bytes = bytes[..bytes.len() - 4].to_vec();
+        bytes[second..second + 8].copy_from_slice(&id.to_le_bytes());
+        bytes.extend(crc32fast::hash(&bytes).to_le_bytes());
+        let other = handle(Algorithm::Imed, 2);
+        let found = (other.merge(&bytes), Bandit::restore(&bytes).map(|_| ()));
+        let expected = if is { Ok(()) } else { Err(Error::Corrupt) };
+        assert_eq!(found, (expected.clone(), expected), "{id}");
+    }
+}
+
+/// Who is of a fleet says at least what one release costs.
+#[test]
+fn a_fleet_admits_what_was_spent() {
+    for algorithm in ABLE {
+        let (a, b) = (handle(algorithm, 1), played(algorithm, 2, 500));
+        assert_eq!(a.report().unwrap().epsilon_spent, 0.0);
+        a.merge(&b.snapshot().unwrap()).unwrap();
+        let spent = a.report().unwrap().epsilon_spent;
+        assert!(spent > 0.499 && spent <= 0.5, "{spent}");
     }
 }
 

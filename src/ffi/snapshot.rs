@@ -18,8 +18,8 @@ use std::ffi::{CStr, c_char};
 /// raw), dpb_new_exp3_tau (its weights are functions of raw rewards), baselines (their sums are raw).
 ///
 /// buf: room for cap bytes (NULL with cap = 0). len: receives how many there are, also when cap is too small:
-/// some 200 bytes, and for each arm 18 to 210 (dpb_new_imed, dpb_new_klucb, dpb_new_med; 8 more for an added one), or 24 to 50 (the
-/// others), which may grow between two calls. May allocate.
+/// some 200 bytes, and for each arm 18 to 210 (dpb_new_imed, dpb_new_klucb, dpb_new_med; 8 more for an added one),
+/// or 24 to 50 (the others), which may grow between two calls. May allocate.
 /// error: NULL, or filled on failure: with what a policy has that is not released, where it is that.
 /// Returns DPB_OK; DPB_NULL; DPB_BUFFER_TOO_SMALL (only len written); DPB_UNSUPPORTED (policies whose state
 /// is not all released); DPB_NO_MEMORY; DPB_POISONED. Any thread.
@@ -124,10 +124,10 @@ pub unsafe extern "C" fn dpb_restore_as(
 /// learned, not what is promised to anybody.
 ///
 /// A handle's batches of an arm are sized by the whole fleet's releases of it, divided by the handles at work (and at
-/// least four first batches, since every handle adds its own noise). Each
-/// other handle takes some 200 bytes for each of its arms. A snapshot holds what its own handle has released, not what
-/// that has merged: after dpb_restore merge the others' again. Arms are joined by their ids (dpb_add_arm_as). Two
-/// handles that go on from one snapshot count as one.
+/// least four first batches, since every handle adds its own noise). Each other handle takes some 200 bytes for each
+/// of its arms, and the first one as much again. A snapshot holds what its own handle has released, not what that has
+/// merged: after dpb_restore merge the others' again. Arms are joined by their ids (dpb_add_arm_as). Two handles that
+/// go on from one snapshot count as one.
 ///
 /// These can: dpb_new_imed, dpb_new_klucb, dpb_new_med. snapshot: len bytes of any origin. error: NULL, or filled on
 /// failure. Takes time in proportion to the arms that have news, with the handle closed to other threads.

@@ -3,6 +3,7 @@
 
 use crate::http::PATIENCE;
 use crate::support::{have, skip};
+use base64::prelude::{BASE64_STANDARD, Engine};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -95,18 +96,7 @@ impl Browser {
         let text =
             self.agent.get(url).call().unwrap().body_mut().with_config().limit(1 << 26).read_to_string().unwrap();
         let value = serde_json::from_str::<Value>(&text).unwrap();
-        let digits = value["value"].as_str().unwrap().bytes().filter_map(|byte| match byte {
-            b'A'..=b'Z' => Some(byte - b'A'),
-            b'a'..=b'z' => Some(byte - b'a' + 26),
-            b'0'..=b'9' => Some(byte - b'0' + 52),
-            b'+' => Some(62),
-            b'/' => Some(63),
-            _ => None,
-        });
-        let digits: Vec<u8> = digits.collect();
-        let four =
-            |four: &[u8]| four.iter().fold(0, |all, digit| all << 6 | u32::from(*digit)) << (6 * (4 - four.len()));
-        digits.chunks(4).flat_map(|chunk| four(chunk).to_be_bytes()[1..chunk.len()].to_vec()).collect()
+        BASE64_STANDARD.decode(value["value"].as_str().unwrap()).unwrap()
     }
 }
 

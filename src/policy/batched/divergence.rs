@@ -6,9 +6,6 @@ use super::released::{Evidence, Pair, Term};
 /// The likelihood adds at most so many nats to the exponent.
 pub const BAND: f64 = 3.0;
 
-/// Where there are more arms it adds none: see [`least`](super::least).
-pub const MANY_ARMS: u32 = 1024;
-
 /// e^(-l w) is kept within the doubles.
 const STEEPEST: f64 = 600.0;
 

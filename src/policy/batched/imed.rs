@@ -25,8 +25,8 @@
 //! below of a grid of ratio 1 + 1/x. Sums are not negative, so h(l) <= l W and only l from (x + 1)/W on
 //! matter; with L the largest l, 1 + (x + 1) ln(L W/(x + 1)) points do. So over *all times* until the
 //! weight W, with x + 1 renamed x: **P(some D(q) >= x) <= (1 + x ln(L W/x)) e^(1-x)**. (An arm of more
-//! than twelve releases joins some, which changes their weight after the fact: there the first bound, for
-//! fixed sizes, holds and this one is not proved.)
+//! than twelve releases joins some, and so does a fleet, which changes their weight after the fact: there the first
+//! bound, for fixed sizes, holds and this one is not proved.)
 //!
 //! **Batches in nats.** The leader's total quadruples. Another arm is played for as long as its
 //! evidence needs to reach the leader's index at its present rate: c D' + ln N lacks
@@ -47,10 +47,9 @@
 //! has room for one noise while the estimate carries several, and then rare runs abandon the best
 //! arm for good; D counts them all.
 //!
-//! Cost: select and update O(1); a batch's end a few D's, each some Newton steps over at most 12 terms,
+//! Cost: select and update O(1); a batch's end a few D's, each some Newton steps over at most 12 terms (24 in a fleet),
 //! and O(log K); about 440 bytes an arm. See [`least`](super::least) for delays and many arms.
 
-use super::divergence::MANY_ARMS;
 use super::least::{Index, Least};
 use super::released::Evidence;
 use crate::config::Config;
@@ -76,10 +75,13 @@ impl DpImed {
 }
 
 impl Chernoff {
+    /// Where there are more arms the index is c D + ln N.
+    const MANY_ARMS: u32 = 1024;
+
     pub fn new(config: &Config) -> Chernoff {
         // With a memory a lost arm comes back.
         let caution = if config.memory == 0 { 1.0 / 3.0 } else { 0.0 };
-        Chernoff { caution, banded: config.arms <= MANY_ARMS }
+        Chernoff { caution, banded: config.arms <= Self::MANY_ARMS }
     }
 
     /// c, and what decisions in flight add: evidence at the present rate.

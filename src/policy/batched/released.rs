@@ -76,11 +76,6 @@ impl Memory {
         if self.is_finite() { (decisions / self.decisions.div_ceil(Self::TICKS)) as u32 } else { 0 }
     }
 
-    /// A time that was `then - time` ago for another handle, on our clock.
-    pub fn rebased(time: u32, then: u32, now: u32) -> u32 {
-        now.wrapping_sub(then.wrapping_sub(time))
-    }
-
     /// Has a 256th of the memory passed since then?
     pub fn is_stale(self, now: u32, then: u32) -> bool {
         self.is_finite() && u64::from(now.wrapping_sub(then)) >= Self::TICKS / 256
@@ -149,7 +144,7 @@ impl Released {
 
     /// Its times on our clock, where `then` is `now`.
     pub fn rebase(&mut self, then: u32, now: u32) {
-        self.pairs.iter_mut().for_each(|pair| pair.tick = Memory::rebased(pair.tick, then, now));
+        self.pairs.iter_mut().for_each(|pair| pair.tick = now.wrapping_sub(then.wrapping_sub(pair.tick)));
     }
 
     pub fn save(&self, to: &mut Writer) {

@@ -45,7 +45,7 @@ pub struct Room {
     pub releases: u32,
     /// Releases that contradicted their arm's past.
     changes: u64,
-    /// It goes on from a snapshot: there may have been releases since.
+    /// It goes on from a snapshot, or is one of a fleet: there may have been other releases.
     has_lived: bool,
     /// Released means, negated: the leader first.
     leader: Tournament,
