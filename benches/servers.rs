@@ -6,15 +6,13 @@
 //!
 //! Arguments are names of the servers wanted; all without any. `--test` only tries whether each stands it.
 
-#[path = "../tests/support/http.rs"]
-mod http;
 #[path = "../tests/support/mod.rs"]
 mod support;
 
-use http::{Server, allow_many_files};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
+use support::http::{Server, allow_many_files};
 use support::{Link, build, example, go, have, root, run};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;

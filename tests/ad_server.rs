@@ -3,17 +3,14 @@
 
 #[path = "../examples/common/day.rs"]
 mod day;
-#[path = "support/http.rs"]
-mod http;
-mod support;
 
+use crate::support::example;
+use crate::support::http::Server;
 use day::{ARMS, CREATIVES, Day, MEMORY, NOON, best};
 use dpb::{Algorithm, Bandit, Config};
-use http::Server;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::process::Command;
-use support::example;
 
 const WINDOW: usize = 1000;
 

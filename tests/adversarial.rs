@@ -3,11 +3,9 @@
 
 #[path = "../examples/common/adversaries.rs"]
 mod adversaries;
-#[path = "audit/engine.rs"]
-mod audit;
 
+use crate::audit::engine::{Audit, pattern, play, seed};
 use adversaries::{ADVERSARIES, Adversary, median_of_means, papers_level, players, tournament};
-use audit::{Audit, pattern, seed};
 use dpb::{Algorithm, Bandit, Config};
 
 /// The regrets of EXP3, DP-EXP3-Lap, EXP3_tau and Tsallis.
@@ -52,9 +50,8 @@ fn exp3_tau_keeps_its_claim() {
     (config.horizon, config.delta, config.contributions_per_user) = (2000, 1e-2, 8);
     let world = |number, neighbour| {
         let config = Config { test_seed: Some(seed(number)), ..config.clone() };
-        let arms = audit::play(Algorithm::Exp3Tau, &config, 2000, |arm, pull| {
-            f64::from(u8::from(arm == 0 && pull < 8 && neighbour))
-        });
+        let arms =
+            play(Algorithm::Exp3Tau, &config, 2000, |arm, pull| f64::from(u8::from(arm == 0 && pull < 8 && neighbour)));
         pattern((arms[0] == 0, arms.iter().filter(|&&arm| arm == 0).count()))
     };
     let audit = Audit { delta: config.delta, ..Audit::pure(config.epsilon, 4_000) };

@@ -5,12 +5,8 @@
 //! a new one is audited from its first day. How many runs catch how little noise: the tool's `--power`,
 //! which .ci/run prints.
 
-#[path = "audit/auditor.rs"]
-#[allow(dead_code, reason = "the tool prints more than the tests need")]
-mod auditor;
-
-use auditor::engine::sabotage::Sabotage;
-use auditor::{Case, Delivery};
+use crate::audit::auditor::{Case, Delivery};
+use crate::audit::sabotage::Sabotage;
 use dpb::{Algorithm, Fault};
 
 fn case(policy: Algorithm, epsilon: f64, runs: u64) -> Case {

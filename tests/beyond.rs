@@ -1,13 +1,8 @@
 //! The policies that we recommend: regret, delays, sets of arms, propensities. (Index checks: in the
 //! policies' own files; privacy: interference.rs and audit_tool.rs.)
 
-#[path = "audit/engine.rs"]
-mod audit;
-#[path = "support/coins.rs"]
-mod coins;
-
-use audit::seed;
-use coins::Coins;
+use crate::audit::engine::seed;
+use crate::support::coins::Coins;
 use dpb::{Algorithm, Bandit, Config, Decision, Error};
 use std::collections::VecDeque;
 

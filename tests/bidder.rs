@@ -2,12 +2,9 @@
 //! beside a model that believes each notice once.
 #![cfg(target_os = "linux")] // signals, /proc
 
-#[path = "support/http.rs"]
-mod http;
-mod support;
-
+use crate::support::http::{Server, allow_many_files, ask, connect, send, wait};
+use crate::support::{Link, build, have, have_header};
 use dpb::{Random, Seed};
-use http::{Server, allow_many_files, ask, connect, send, wait};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -18,7 +15,6 @@ use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use support::{Link, build, have, have_header};
 
 static BIDDER: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
     let found = have("c++")

@@ -1,10 +1,8 @@
 //! The C interface, from C: statuses, struct sizes, static and shared, as C and as C++.
 
-mod support;
-
+use crate::support::{self, Link, build, have, library_dir, root, run};
 use std::path::PathBuf;
 use std::process::Command;
-use support::{Link, build, have, library_dir, root, run};
 
 /// Builds a test program with one compiler and standard, and runs it.
 fn passes(compiler: &str, arguments: &[&str], source: &str, link: Link) {

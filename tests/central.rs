@@ -1,10 +1,7 @@
 //! The central model's policies: audited, delayed, restarted.
 
-#[path = "audit/engine.rs"]
-mod audit;
-
-use audit::sabotage::Sabotage;
-use audit::{Audit, Verdict, clopper_pearson, pattern, play, seed};
+use crate::audit::engine::{Audit, Verdict, clopper_pearson, pattern, play, seed};
+use crate::audit::sabotage::Sabotage;
 use dpb::{Algorithm, Bandit, Config, Error, Seed};
 use proptest::prelude::*;
 

@@ -1,9 +1,7 @@
 //! The C++ wrapper, as a C++ program sees it.
 
-mod support;
-
+use crate::support::{self, Link, build, have, run};
 use std::process::Command;
-use support::{Link, build, have, run};
 
 /// Every C++ compiler that is here; c++ must be.
 fn compilers() -> impl Iterator<Item = &'static str> {

@@ -1,10 +1,7 @@
 //! A world that changes: memory, what it forgets and finds again, and what it costs where nothing changes.
 //! And propensities with a floor: what a log of decisions says about other policies.
 
-#[path = "audit/engine.rs"]
-mod audit;
-
-use audit::seed;
+use crate::audit::engine::seed;
 use dpb::{Algorithm, Bandit, Config, Random, Seed};
 
 const A: [f64; 5] = [0.75, 0.625, 0.5, 0.375, 0.25];

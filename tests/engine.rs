@@ -5,12 +5,9 @@
 //! a released mean of DP-SE, times its pulls, is within a few units of the model's sum; rewards
 //! are multiples of 1/8, so a reward lost or counted twice is off by two million units.
 
-#[path = "audit/sabotage.rs"]
-mod sabotage;
-
+use crate::audit::sabotage::Sabotage;
 use dpb::{Algorithm, Bandit, Config, Decision, Error, Fault};
 use proptest::prelude::*;
-use sabotage::Sabotage;
 use std::collections::VecDeque;
 
 #[derive(Clone, Debug)]

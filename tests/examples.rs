@@ -1,9 +1,7 @@
 //! The programs in C, built as they say.
 
-mod support;
-
+use crate::support::{Link, build, have, run};
 use std::process::Command;
-use support::{Link, build, have, run};
 
 #[test]
 fn quickstart_learns() {

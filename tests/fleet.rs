@@ -1,13 +1,8 @@
 //! Handles that merge what others have released: one bandit, in whatever order its parts meet.
 
-#[path = "audit/engine.rs"]
-mod audit;
-#[path = "support/coins.rs"]
-mod coins;
-
-use audit::sabotage::Sabotage;
-use audit::{Audit, Seen, pattern, seed};
-use coins::Coins;
+use crate::audit::engine::{Audit, Seen, pattern, seed};
+use crate::audit::sabotage::Sabotage;
+use crate::support::coins::Coins;
 use dpb::{Algorithm, ArmReport, Bandit, Config, Error};
 
 const ABLE: [Algorithm; 3] = [Algorithm::Imed, Algorithm::KlUcb, Algorithm::Med];

@@ -2,7 +2,7 @@
 //! hangs, or forgets, two under one number, nonsense in the store. The bytes in Redis are read by a client of our own.
 
 use super::{CPP, Program, number_field, place, text_field};
-use crate::http::{PATIENCE, Server, ask, send, wait};
+use crate::support::http::{PATIENCE, Server, ask, send, wait};
 use crate::support::{go, have, root, run, skip};
 use dpb::Bandit;
 use serde_json::Value;

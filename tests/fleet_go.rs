@@ -1,13 +1,11 @@
 //! Nodes that share what they have released through Redis, by the Go package's own tests against a real redis-server.
 #![cfg(unix)]
 
-mod support;
-
+use crate::support::{go, have, run, skip};
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-use support::{go, have, run, skip};
 
 const MODULE: &str = "bindings/go/fleet";
 const EXAMPLE: &str = "examples/go/fleet";

@@ -2,8 +2,8 @@
 
 #[path = "fuzz/calls.rs"]
 mod calls;
-mod support;
 
+use crate::support;
 use dpb::Seed;
 use std::path::PathBuf;
 

@@ -1,8 +1,6 @@
 //! The Go module, by its own tests.
 
-mod support;
-
-use support::{go, run};
+use crate::support::{self, go, run};
 
 const MODULE: &str = "bindings/go";
 

@@ -13,11 +13,8 @@
 //! of a later phase, and no more is asked here. The local model's policies get bits that are private
 //! already, and are left out.
 
-#[path = "audit/engine.rs"]
-mod audit;
-
-use audit::sabotage::Sabotage;
-use audit::{pattern, seed};
+use crate::audit::engine::{pattern, seed};
+use crate::audit::sabotage::Sabotage;
 use dpb::noise::hand::{Draw, Hand};
 use dpb::privacy::composition::{group_delta, zcdp_to_approximate};
 use dpb::{Algorithm, Bandit, Config, Decision, Error, Fault, Seed};

@@ -1,9 +1,6 @@
 //! The local model: the device's privatiser, audited, and the policies on its bits.
 
-#[path = "audit/engine.rs"]
-mod audit;
-
-use audit::{Audit, seed};
+use crate::audit::engine::{Audit, seed};
 use dpb::local::RandomizedResponse;
 use dpb::{Algorithm, Bandit, Config, Error, Random, Seed};
 

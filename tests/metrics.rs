@@ -1,10 +1,8 @@
 //! Pages of metrics: C++ and Go write the same, and Prometheus reads it.
 
-mod support;
-
+use crate::support::{Link, build, have, root, run};
 use std::path::PathBuf;
 use std::process::Command;
-use support::{Link, build, have, root, run};
 
 /// What tests/cpp/metrics.cpp prints.
 fn page(which: &str) -> String {

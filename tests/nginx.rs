@@ -2,8 +2,7 @@
 //! counts once whichever worker it comes to, and that reloads and killed workers change nothing of that.
 #![cfg(target_os = "linux")]
 
-mod support;
-
+use crate::support::{defined, have, make, root, run, skip, snippets, sorted, text};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,7 +13,6 @@ use std::process::{Child, Command};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use support::{defined, have, make, root, run, skip, snippets, sorted, text};
 
 const PAGE: &str = "examples/nginx/README.md";
 const WORKERS: usize = 4;

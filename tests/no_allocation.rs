@@ -1,5 +1,6 @@
 //! Nothing allocates after construction: select, update, cancel, the ends of epochs included.
 
+use dpb::counter::{Counter, CounterKind};
 use dpb::shuffle::{Shuffler, encode};
 use dpb::{Algorithm, Bandit, Config, Seed};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -112,4 +113,15 @@ fn the_counter_counts() {
     let before = ALLOCATIONS.get();
     drop(std::hint::black_box(Box::new(1)));
     assert_eq!(ALLOCATIONS.get() - before, 1);
+}
+
+#[test]
+fn counters_allocate_nothing_either() {
+    for kind in [CounterKind::Logarithmic, CounterKind::Binary, CounterKind::Hybrid] {
+        let mut counter = Counter::new(kind, 1.0, 1 << 20, Some([1; 32])).unwrap();
+        let before = ALLOCATIONS.with(Cell::get);
+        (0..300_000).for_each(|_| counter.add(1.0).unwrap());
+        assert_eq!(ALLOCATIONS.with(Cell::get), before, "{kind:?}");
+        assert!((counter.read() - 3e5).abs() < 1e5 || kind == CounterKind::Logarithmic);
+    }
 }

@@ -2,12 +2,10 @@
 //! optimisations, so these are long tests.
 #![cfg(target_os = "linux")]
 
-mod support;
-
+use crate::support::{self, defined, functions, have, make, root, run, snippets, sorted, text};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
-use support::{defined, functions, have, make, root, run, snippets, sorted, text};
 
 /// An empty directory of this name.
 fn directory(name: &str) -> PathBuf {

@@ -1,13 +1,11 @@
 //! What our pages show must work: their programs, their commands, their links, tables and lists.
 //! (Rust programs are documentation tests of the crate.)
 
-mod support;
-
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use support::{
+use crate::support::{
     Link, SYSTEM_LIBRARIES, build, go, have, library_dir, root, run, snippets, sorted, text, uses, without_comments,
 };
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 const README: &str = "README.md";
 const LINKING: &str = "bindings/c/README.md";

@@ -3,11 +3,9 @@
 //! standard library's lock included. No nightly: RUSTC_BOOTSTRAP lets a stable compiler take the flags.
 #![cfg(target_os = "linux")]
 
-mod support;
-
+use crate::support::{SYSTEM_LIBRARIES, have, root, run};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use support::{SYSTEM_LIBRARIES, have, root, run};
 
 /// Not those that limit the address space, of which the sanitizer takes terabytes, nor those that need a table
 /// or a hook.

@@ -4,14 +4,13 @@
 
 #[path = "support/browser.rs"]
 mod browser;
+#[path = "fleet_cpp.rs"]
 mod fleet_cpp;
-#[path = "support/http.rs"]
-mod http;
-mod support;
 
+use crate::support::http::{self, PATIENCE, Server, allow_many_files, answer, ask, connect, send, wait};
+use crate::support::{Link, build, example, go, have, have_header, run};
 use browser::Browser;
 use dpb::{Bandit, Counts, Seed};
-use http::{PATIENCE, Server, allow_many_files, answer, ask, connect, send, wait};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
@@ -22,7 +21,6 @@ use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use support::{Link, build, example, go, have, have_header, run};
 
 const WINDOW: usize = 1000;
 /// Connections at a time that each server takes.

@@ -1,10 +1,7 @@
 //! The shuffle model: three roles, and two policies (audited in audit_tool.rs).
 
-#[path = "audit/engine.rs"]
-mod audit;
-
-use audit::sabotage::Sabotage;
-use audit::{Audit, pattern, seed};
+use crate::audit::engine::{Audit, pattern, seed};
+use crate::audit::sabotage::Sabotage;
 use dpb::privacy::calibration::ShuffleNoise;
 use dpb::shuffle::{Params, Shuffler, encode, radius};
 use dpb::{Algorithm, Bandit, Config, Error, Random, Seed};

@@ -1,9 +1,7 @@
 //! The shuffle and local models from C.
 
-mod support;
-
+use crate::support::{Link, build, have, run};
 use std::process::Command;
-use support::{Link, build, have, run};
 
 #[test]
 fn three_processes_find_the_best_arm() {

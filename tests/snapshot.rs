@@ -1,9 +1,6 @@
 //! Snapshots: what a handle goes on from, and what it has lost. (That no raw sum is in one: interference.rs.)
 
-#[path = "audit/engine.rs"]
-mod audit;
-
-use audit::seed;
+use crate::audit::engine::seed;
 use dpb::{Algorithm, ArmReport, Bandit, Config, Decision, Error, Random, Seed};
 use std::collections::BTreeSet;
 use std::path::PathBuf;

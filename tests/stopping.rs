@@ -1,10 +1,7 @@
 //! Stopping rules: their accuracy, their halting times, their errors, their privacy.
 
-#[path = "audit/engine.rs"]
-mod audit;
-
-use audit::sabotage::Sabotage;
-use audit::{Audit, clopper_pearson, pattern, seed};
+use crate::audit::engine::{Audit, clopper_pearson, pattern, seed};
+use crate::audit::sabotage::Sabotage;
 use dpb::noise::hand::{Draw, Hand};
 use dpb::stopping::{StoppingConfig, StoppingRule};
 use dpb::{Error, Seed};

@@ -4,15 +4,13 @@
 //! Several tables are tried, and several sights: means, widths, counts, who is played, who is left,
 //! when a phase ends, what was spent. Pilots choose the table, the sight and the event that tell most,
 //! fresh runs give the verdict: see the engine.
+#![allow(dead_code, reason = "the tests and the tool use a part each")]
 
-#[path = "engine.rs"]
-pub mod engine;
-
+use super::engine::{Audit, Seen, Verdict, pattern, seed};
+use super::sabotage::Sabotage;
 use dpb::ffi::*;
 use dpb::local::RandomizedResponse;
 use dpb::{Algorithm, Fault, Seed};
-use engine::sabotage::Sabotage;
-use engine::{Audit, Seen, Verdict, pattern, seed};
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString};
 use std::ops::Range;

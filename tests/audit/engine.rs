@@ -3,12 +3,8 @@
 //!
 //! `world(seed, neighbour)` runs a mechanism on one of two inputs and returns a pattern: whatever
 //! an outsider sees, as a number. A pilot half chooses the event and the direction, fresh seeds
-//! give the verdict, so the choice costs no confidence. Include with
-//! `#[path = "audit/engine.rs"] mod audit;`.
-#![allow(dead_code, reason = "each test file uses a part of it")]
-
-#[path = "sabotage.rs"]
-pub mod sabotage;
+//! give the verdict, so the choice costs no confidence.
+#![allow(dead_code, reason = "the tests and the tool use a part each")]
 
 use dpb::{Algorithm, Bandit, Config};
 use std::collections::{HashMap, HashSet};

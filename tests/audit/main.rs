@@ -8,10 +8,12 @@
 //! touches nothing. With `--sabotage` the library is broken on purpose, and FAIL is what should come.
 
 mod auditor;
+mod engine;
+mod sabotage;
 
-use auditor::engine::sabotage::Sabotage;
 use auditor::{Case, Delivery, FAILURE, Outcome, SIGHTS};
 use dpb::Algorithm;
+use sabotage::Sabotage;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

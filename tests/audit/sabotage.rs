@@ -1,6 +1,6 @@
 //! What is broken on purpose, for the tests that must notice: noise by a hand of the test's own, all else
 //! in the library.
-#![allow(dead_code, reason = "each test file uses a part of it")]
+#![allow(dead_code, reason = "the tests and the tool use a part each")]
 
 use dpb::Fault;
 use dpb::noise::hand::{Draw, Hand};

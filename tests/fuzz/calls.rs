@@ -235,10 +235,10 @@ impl Seen {
                 [a.mean.to_bits(), a.width.to_bits(), a.pulls, a.active.into(), a.effective_pulls.to_bits()]
             })
             .collect();
-        assert_eq!(r.decisions - r.answered - r.cancelled - r.expired, r.pending.into());
+        assert_eq!(r.decisions - r.answered - r.cancelled - r.expired, u64::from(r.pending));
         assert!(r.epsilon_spent >= 0.0 && r.delta_spent >= 0.0 && r.is_private < 2);
         let active = arms.iter().map(|arm| arm[3]).sum::<u64>();
-        assert_eq!(active, r.arms_active.into());
+        assert_eq!(active, u64::from(r.arms_active));
         let mut refused: dpb_diagnostics = zeroed();
         refused.struct_size = size_of::<dpb_diagnostics>() as u32;
         assert_eq!(dpb_diagnostics_read(handle, &raw mut refused), DPB_OK);

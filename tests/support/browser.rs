@@ -1,7 +1,6 @@
 //! A real browser without a window, driven by the W3C's WebDriver protocol.
-#![allow(dead_code)]
 
-use crate::http::PATIENCE;
+use crate::support::http::PATIENCE;
 use crate::support::{have, skip};
 use base64::prelude::{BASE64_STANDARD, Engine};
 use serde_json::{Value, json};

@@ -1,5 +1,4 @@
 //! A server in a child process, and enough HTTP to talk to it.
-#![allow(dead_code)]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

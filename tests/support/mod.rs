@@ -1,5 +1,8 @@
 //! Building and running C and C++ programs against the library that `cargo test` has just built.
-#![allow(dead_code)] // each test file uses its share
+#![allow(dead_code, reason = "tests and benches use a part each")]
+
+pub mod coins;
+pub mod http;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -1,9 +1,6 @@
 //! The auditor itself: it alarms when it should and not when it should not.
 
-#[path = "audit/engine.rs"]
-mod audit;
-
-use audit::{Audit, binomial_tail, clopper_pearson, pattern, seed};
+use crate::audit::engine::{Audit, binomial_tail, clopper_pearson, pattern, seed};
 use dpb::{Random, Seed};
 
 /// Randomised response: a bit told truly with chance e^eps/(1+e^eps), its loss exactly eps, in

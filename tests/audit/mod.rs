@@ -1,0 +1,5 @@
+//! The auditor, for the tests and for `--example audit`.
+
+pub mod auditor;
+pub mod engine;
+pub mod sabotage;

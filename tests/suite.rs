@@ -1,0 +1,39 @@
+//! The tests, in one program: it is linked once, and where one test waits another runs. A program of their own have
+//! those that count allocations, limit or search the process's memory, and the header's, which also writes it.
+
+mod ad_server;
+mod adversarial;
+mod audit;
+mod audit_tool;
+mod auditor;
+mod beyond;
+mod bidder;
+mod c_api;
+mod calibration;
+mod central;
+mod composition;
+mod counters;
+mod cpp;
+mod drift;
+mod engine;
+mod examples;
+mod fleet;
+mod fleet_go;
+mod fuzz;
+mod go;
+mod interference;
+mod legal;
+mod local;
+mod metrics;
+mod nginx;
+mod noise;
+mod package;
+mod readme;
+mod sanitizers;
+mod se;
+mod servers;
+mod shuffle;
+mod shuffle_c;
+mod snapshot;
+mod stopping;
+mod support;
