@@ -252,6 +252,27 @@ fn they_know_the_same_and_heal() {
     }
 }
 
+/// The first looks by itself when it begins, and not for a minute then: who puts is heard. Also by a new connection, when
+/// the old one has ended.
+#[test]
+fn who_puts_is_heard() {
+    let Some((mut redis, program)) = Redis::start(&[]) else { return };
+    let seldom = Node::start(program, &redis, 1, "120000", &[]);
+    let often = Node::start(program, &redis, 2, OFTEN, &[]);
+    let hears = |redis: &Redis, all| {
+        let exchanges = seldom.metric("exchanges_total");
+        play(&[&often], 2000);
+        let put = || redis.decisions(2) == Some(all);
+        eventually("it has heard of the other", || put() && agree(redis, &[&seldom, &often]));
+        assert_eq!(seldom.metric("exchanges_total"), exchanges);
+    };
+    hears(&redis, 2000);
+    redis.kill();
+    redis.begin();
+    eventually("it has looked for Redis", || seldom.metric("exchanges_total") >= 1.0);
+    hears(&redis, 4000);
+}
+
 /// Nothing is put meanwhile but at the beginning and at the end.
 #[test]
 fn one_that_ends_puts_once_more_also_where_redis_hangs() {
@@ -356,7 +377,7 @@ fn who_may_not_join_says_why() {
         said
     };
     assert!(refused(&at, &[], None).contains("redis: NOAUTH"));
-    assert!(refused(&at, &[], Some(&wrong)).contains("redis: the password is refused"));
+    assert!(refused(&at, &[], Some(&wrong)).contains("redis: WRONGPASS"));
     assert!(refused(&at, &[], Some(&empty)).contains("no password"));
     assert!(refused(&at, &["--policy", "dp-se", "--memory", "0"], Some(&right)).contains("does not support"));
     assert!(refused(&address(free()), &[], Some(&right)).contains("Connection refused"));

@@ -18,7 +18,6 @@
 #include <cctype>
 #include <cerrno>
 #include <chrono>
-#include <condition_variable>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
@@ -30,14 +29,19 @@
 #include <mutex>
 #include <optional>
 #include <random>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/time.h>
+#include <unistd.h>
 
 #include <hiredis/hiredis.h>
 
@@ -113,78 +117,33 @@ struct Field {
 };
 using Fields = std::vector<Field>;
 
-// The bandit's hash. One thread at a time. What goes wrong is thrown, and the next call connects anew.
-class Store {
+// A connection to Redis. After what it throws it must be dropped: who knows what it would answer next.
+class Connection {
 public:
-  explicit Store(const Options &options) : address_(options.redis), key_("dpb:{" + options.bandit + "}") {
-    std::signal(SIGPIPE, SIG_IGN); // hiredis writes to what the other side has closed
-    if (!options.password_file.empty()) {
-      std::ifstream file(options.password_file);
+  struct Free {
+    void operator()(redisContext *context) const { redisFree(context); }
+    void operator()(redisReply *reply) const { freeReplyObject(reply); }
+  };
+  using Reply = std::unique_ptr<redisReply, Free>;
+
+  explicit Connection(const Options &options) : address_(options.redis) {
+    if (std::ifstream file(options.password_file); !options.password_file.empty()) {
       if (!std::getline(file, password_) || password_.empty()) {
         throw std::runtime_error(options.password_file.string() + ": no password");
       }
     }
   }
 
-  // Keeps this, unless it has the same or a greater version.
-  bool put(std::uint16_t node, std::uint64_t version, std::string_view snapshot, Clock::time_point until) {
-    char digits[DIGITS + 1];
-    std::snprintf(digits, sizeof digits, "%020llu", static_cast<unsigned long long>(version));
-    return ask({"EVAL", PUT, "1", key_, std::to_string(node), digits, snapshot}, until)->integer == 1;
+  Reply ask(const std::vector<std::string_view> &words, Clock::time_point until) {
+    send(words, until);
+    return receive(until);
   }
 
-  Fields list(Clock::time_point until) {
-    const Reply all = ask({"HGETALL", key_}, until);
-    Fields fields;
-    for (std::size_t i = 0; i + 1 < all->elements; i += 2) {
-      const auto node = serve::parse<std::uint16_t>(text(*all->element[i]));
-      std::string_view value = text(*all->element[i + 1]);
-      if (!node) {
-        continue; // not ours
-      }
-      const auto version = serve::parse<std::uint64_t>(value.substr(0, DIGITS));
-      value.remove_prefix(version && value.size() >= DIGITS ? DIGITS : 0);
-      fields.push_back({*node, version.value_or(0), std::string(value)});
-    }
-    return fields;
-  }
-
-private:
-  struct Free {
-    void operator()(redisContext *context) const { redisFree(context); }
-    void operator()(redisReply *reply) const { freeReplyObject(reply); }
-  };
-  using Reply = std::unique_ptr<redisReply, Free>;
-  static constexpr const char *LATE = "redis: no answer in time";
-
-  Reply ask(const std::vector<std::string_view> &words, Clock::time_point until) try {
+  // Send and receive are redisCommandArgv, but all of it by `until`, also where bytes come one by one.
+  void send(const std::vector<std::string_view> &words, Clock::time_point until) {
     if (!context_) {
       connect(until);
     }
-    Reply reply = exchange(words, until);
-    if (reply->type == REDIS_REPLY_ERROR) {
-      throw std::runtime_error("redis: " + std::string(text(*reply)));
-    }
-    return reply;
-  } catch (...) {
-    context_.reset(); // who knows what it would answer next
-    throw;
-  }
-
-  void connect(Clock::time_point until) {
-    const bool socket = address_.find('/') != address_.npos;
-    const std::string host = address_.substr(0, address_.rfind(':'));
-    context_.reset(socket ? redisConnectUnixWithTimeout(address_.c_str(), left(until))
-                          : redisConnectWithTimeout(host.c_str(), *Options::port(address_), left(until)));
-    check(context_ ? REDIS_OK : REDIS_ERR);
-    check(context_->err);
-    if (!password_.empty() && exchange({"AUTH", password_}, until)->type == REDIS_REPLY_ERROR) {
-      throw std::runtime_error("redis: the password is refused");
-    }
-  }
-
-  // As redisCommandArgv, but all of it by `until`, also where bytes come one by one.
-  Reply exchange(const std::vector<std::string_view> &words, Clock::time_point until) {
     std::vector<const char *> begins;
     std::vector<std::size_t> sizes;
     for (const std::string_view word : words) {
@@ -197,13 +156,52 @@ private:
       check(redisSetTimeout(context, left(until)));
       check(redisBufferWrite(context, &sent));
     }
-    void *reply = nullptr;
-    while (reply == nullptr) {
-      check(redisSetTimeout(context, left(until)));
-      check(redisBufferRead(context));
-      check(redisGetReplyFromReader(context, &reply));
+  }
+
+  Reply receive(Clock::time_point until) {
+    for (;;) {
+      if (Reply reply = next()) {
+        return reply;
+      }
+      check(redisSetTimeout(context_.get(), left(until)));
+      read();
     }
-    return Reply(static_cast<redisReply *>(reply));
+  }
+
+  // Takes what has come, if the socket has something: it waits else.
+  void read() { check(redisBufferRead(context_.get())); }
+
+  // Of what was read, a whole reply. Nothing: there is none yet.
+  Reply next() {
+    void *whole = nullptr;
+    check(redisGetReplyFromReader(context_.get(), &whole));
+    Reply reply(static_cast<redisReply *>(whole));
+    if (reply && reply->type == REDIS_REPLY_ERROR) {
+      throw std::runtime_error("redis: " + std::string(text(*reply)));
+    }
+    return reply;
+  }
+
+  int socket() const { return context_ ? context_->fd : -1; }
+  void drop() { context_.reset(); }
+
+  static std::string_view text(const redisReply &reply) {
+    return reply.str != nullptr ? std::string_view(reply.str, reply.len) : std::string_view();
+  }
+
+private:
+  static constexpr const char *LATE = "redis: no answer in time";
+
+  void connect(Clock::time_point until) {
+    const bool socket = address_.find('/') != address_.npos;
+    const std::string host = address_.substr(0, address_.rfind(':'));
+    context_.reset(socket ? redisConnectUnixWithTimeout(address_.c_str(), left(until))
+                          : redisConnectWithTimeout(host.c_str(), *Options::port(address_), left(until)));
+    check(context_ ? REDIS_OK : REDIS_ERR);
+    check(context_->err);
+    if (!password_.empty()) {
+      ask({"AUTH", password_}, until);
+    }
   }
 
   void check(int status) const {
@@ -221,13 +219,100 @@ private:
     return {static_cast<time_t>(time / 1s), static_cast<suseconds_t>((time % 1s).count())};
   }
 
-  static std::string_view text(const redisReply &reply) {
-    return reply.str != nullptr ? std::string_view(reply.str, reply.len) : std::string_view();
-  }
-
-  const std::string address_, key_;
+  const std::string address_;
   std::string password_;
   std::unique_ptr<redisContext, Free> context_;
+};
+
+// The bandit's hash. One thread at a time. After what it throws, drop its connections.
+class Store {
+public:
+  explicit Store(const Options &options)
+      : key_("dpb:{" + options.bandit + "}"), commands_(options), hints_(options) {
+    std::signal(SIGPIPE, SIG_IGN); // hiredis writes to what the other side has closed
+  }
+
+  // Keeps this, unless it has the same or a greater version.
+  bool put(std::uint16_t node, std::uint64_t version, std::string_view snapshot, Clock::time_point until) {
+    char digits[DIGITS + 1];
+    std::snprintf(digits, sizeof digits, "%020llu", static_cast<unsigned long long>(version));
+    return commands_.ask({"EVAL", PUT, "1", key_, std::to_string(node), digits, snapshot}, until)->integer == 1;
+  }
+
+  Fields list(Clock::time_point until) {
+    const Reply all = commands_.ask({"HGETALL", key_}, until);
+    Fields fields;
+    for (std::size_t i = 0; i + 1 < all->elements; i += 2) {
+      if (const auto node = serve::parse<std::uint16_t>(Connection::text(*all->element[i]))) { // else not ours
+        fields.push_back(field(*node, *all->element[i + 1]));
+      }
+    }
+    return fields;
+  }
+
+  // What these have put.
+  Fields list(const std::set<std::uint16_t> &nodes, Clock::time_point until) {
+    std::vector<std::string> names;
+    for (const std::uint16_t node : nodes) {
+      names.push_back(std::to_string(node));
+    }
+    std::vector<std::string_view> words{"HMGET", key_};
+    words.insert(words.end(), names.begin(), names.end());
+    const Reply some = commands_.ask(words, until);
+    Fields fields;
+    for (auto node = nodes.begin(); node != nodes.end(); ++node) {
+      const std::size_t i = std::distance(nodes.begin(), node);
+      if (i < some->elements && some->element[i]->type == REDIS_REPLY_STRING) { // else it is gone again
+        fields.push_back(field(*node, *some->element[i]));
+      }
+    }
+    return fields;
+  }
+
+  // Whoever puts from here on is heard. Done again, it says whether the connection is still alive, and forgets what was
+  // heard before.
+  void watch(Clock::time_point until) {
+    hints_.send({"SUBSCRIBE", key_}, until);
+    while (word(*hints_.receive(until), 0) != "subscribe") {
+    }
+  }
+
+  // Has something when there are hints. -1: it does not watch.
+  int watched() const { return hints_.socket(); }
+
+  // Who has put: reads what has come.
+  std::set<std::uint16_t> hints() {
+    std::set<std::uint16_t> nodes;
+    hints_.read();
+    while (const Reply hint = hints_.next()) {
+      if (const auto node = serve::parse<std::uint16_t>(word(*hint, 2))) {
+        nodes.insert(*node);
+      }
+    }
+    return nodes;
+  }
+
+  void drop() {
+    commands_.drop();
+    hints_.drop();
+  }
+
+private:
+  using Reply = Connection::Reply;
+
+  static Field field(std::uint16_t node, const redisReply &reply) {
+    std::string_view value = Connection::text(reply);
+    const auto version = serve::parse<std::uint64_t>(value.substr(0, DIGITS));
+    value.remove_prefix(version && value.size() >= DIGITS ? DIGITS : 0);
+    return {node, version.value_or(0), std::string(value)};
+  }
+
+  static std::string_view word(const redisReply &reply, std::size_t i) {
+    return i < reply.elements ? Connection::text(*reply.element[i]) : std::string_view();
+  }
+
+  const std::string key_;
+  Connection commands_, hints_;
 };
 
 // A bandit that is `here`, or goes on from this node's own field where that knows more: the disk may be new, or old.
@@ -248,6 +333,25 @@ inline dpb::Bandit go_on(dpb::Bandit here, const dpb::Config &config, const Fiel
   return here;
 }
 
+// Wakes a thread that waits for a socket.
+class Bell {
+public:
+  Bell() : socket_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    if (socket_ < 0) {
+      throw std::system_error(errno, std::generic_category(), "eventfd");
+    }
+  }
+  ~Bell() { ::close(socket_); }
+  Bell(const Bell &) = delete;
+  Bell &operator=(const Bell &) = delete;
+
+  void ring() { (void)::eventfd_write(socket_, 1); }
+  int socket() const { return socket_; }
+
+private:
+  const int socket_;
+};
+
 // This server's part, while it lives.
 class Node {
 public:
@@ -259,10 +363,7 @@ public:
     }
     version_ = ((version_ >> 32) + 1) << 32;
     bandit_.merge(bandit_.snapshot()); // changes nothing; a policy that cannot says so now
-    if (!put(Clock::now() + FIRST_PATIENCE)) {
-      throw std::runtime_error(REPLACED);
-    }
-    merge(fields);
+    exchange(Clock::now() + FIRST_PATIENCE);
     thread_ = std::thread([this] { work(); });
   }
 
@@ -272,7 +373,7 @@ public:
       const std::lock_guard alone(lock_);
       ended_ = true;
     }
-    wake_.notify_one();
+    bell_.ring();
     thread_.join();
   }
 
@@ -304,25 +405,32 @@ private:
   void work() {
     std::string said;
     int failures = 0;
-    for (std::unique_lock open(lock_); !wake_.wait_for(open, pause(failures), [this] { return ended_; });) {
-      open.unlock();
+    auto next = Clock::now() + pause(0);
+    for (Event event; (event = wait(next)) != Event::END;) {
       std::string wrong;
       try {
-        exchange();
+        if (event == Event::TIME) {
+          exchange(Clock::now() + patience());
+        } else if (event == Event::HINTS) {
+          hear(Clock::now() + patience());
+        }
       } catch (const std::exception &error) {
         wrong = error.what();
+        store_.drop();
       }
-      failures = wrong.empty() ? 0 : failures + 1;
       if (!wrong.empty() && wrong != said) {
         std::fprintf(stderr, "%s\n", wrong.c_str());
       }
-      said = wrong;
-      open.lock();
-      if (wrong.empty()) {
-        last_ = Clock::now();
-        ++exchanges_;
-      } else {
+      const std::lock_guard alone(lock_);
+      if (!wrong.empty()) {
+        said = wrong;
         ++errors_;
+        next = Clock::now() + pause(++failures);
+      } else if (event == Event::TIME) {
+        said.clear();
+        ++exchanges_;
+        last_ = Clock::now();
+        next = last_ + pause(failures = 0);
       }
     }
     try {
@@ -330,6 +438,20 @@ private:
     } catch (const std::exception &error) {
       std::fprintf(stderr, "%s\n", error.what());
     }
+  }
+
+  enum class Event { NOTHING, TIME, HINTS, END };
+
+  // What is next: the time of an exchange, hints, or the end.
+  Event wait(Clock::time_point next) const {
+    pollfd sockets[] = {{bell_.socket(), POLLIN, 0}, {store_.watched(), POLLIN, 0}};
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now());
+    ::poll(sockets, std::size(sockets), static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 1000)));
+    const std::lock_guard alone(lock_);
+    return ended_                 ? Event::END
+           : Clock::now() >= next ? Event::TIME
+           : sockets[1].revents   ? Event::HINTS
+                                  : Event::NOTHING;
   }
 
   // Within which an exchange has succeeded or failed.
@@ -345,13 +467,22 @@ private:
 
   std::chrono::nanoseconds interval() const { return options_.merge_every; }
 
-  // Puts, then lists: of two nodes the later one knows both, the other after its next exchange.
-  void exchange() {
-    const Clock::time_point until = Clock::now() + patience();
+  // Watches, then puts, then lists. Of two nodes one puts before the other lists, or else is heard by the other.
+  void exchange(Clock::time_point until) {
+    store_.watch(until);
     const bool ours = put(until);
     merge(store_.list(until));
     if (!ours) {
       throw std::runtime_error(REPLACED); // it learns from the others all the same
+    }
+  }
+
+  // Merges what those have put of whom a hint has come.
+  void hear(Clock::time_point until) {
+    std::set<std::uint16_t> nodes = store_.hints();
+    nodes.erase(options_.node);
+    if (!nodes.empty()) {
+      merge(store_.list(nodes, until));
     }
   }
 
@@ -384,8 +515,9 @@ private:
   std::uint64_t version_ = 0; // of what was put last
   std::minstd_rand jitter_{std::random_device()()};
 
+  Bell bell_;
+
   mutable std::mutex lock_; // of what follows; only the thread changes merged_
-  std::condition_variable wake_;
   bool ended_ = false;
   Clock::time_point last_ = Clock::now();
   std::uint64_t exchanges_ = 0, errors_ = 0;
