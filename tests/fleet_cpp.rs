@@ -11,7 +11,8 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -195,7 +196,7 @@ fn agree(redis: &Redis, nodes: &[&Node]) -> bool {
     released.iter().all(|&rewards| rewards > 0.0) && nodes.iter().all(knows)
 }
 
-fn eventually(what: &str, is: impl Fn() -> bool) {
+fn eventually(what: &str, mut is: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !is() {
         assert!(Instant::now() < end, "never: {what}");
@@ -422,39 +423,132 @@ fn the_script_is_the_go_packages() {
     assert!(go.contains(r#""dpb:{" + name + "}""#) && go.contains("digits = 20"));
 }
 
+/// A node in Go of the same bandit, which does what it is told.
+struct GoNode {
+    process: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl GoNode {
+    /// None without the package, or what it needs.
+    fn start(redis: &Redis) -> Option<GoNode> {
+        static PROGRAM: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
+            go_package()?;
+            let path = place("go_node");
+            let mut build = go("tests/fleet_cpp", &["build", "-o", path.to_str().unwrap(), "."])?;
+            if !go("tests/fleet_cpp", &["mod", "download"])?.output().unwrap().status.success() {
+                skip("no modules for Go: go mod download fails");
+                return None;
+            }
+            run(&mut build);
+            Some(path)
+        });
+        let mut command = Command::new(PROGRAM.as_ref()?);
+        let mut process = command.arg(redis.socket()).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (input, output) = (process.stdin.take().unwrap(), BufReader::new(process.stdout.take().unwrap()));
+        Some(GoNode { process, input, output })
+    }
+
+    fn does(&mut self, what: &str) -> String {
+        writeln!(self.input, "{what}").unwrap();
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    fn known(&mut self) -> Vec<f64> {
+        self.does("known").split_whitespace().map(|word| word.parse().unwrap()).collect()
+    }
+
+    fn end(mut self) {
+        drop(self.input);
+        assert!(wait(&mut self.process).success());
+    }
+}
+
 #[test]
 fn one_in_go_and_one_in_cpp_know_the_same() {
-    if go_package().is_none() {
-        return;
-    }
     let Some((redis, program)) = Redis::start(&[]) else { return };
-    let path = place("go_node");
-    let Some(mut build) = go("tests/fleet_cpp", &["build", "-o", path.to_str().unwrap(), "."]) else { return };
-    if !go("tests/fleet_cpp", &["mod", "download"]).unwrap().output().unwrap().status.success() {
-        skip("no modules for Go: go mod download fails");
-        return;
-    }
-    run(&mut build);
+    let Some(mut go) = GoNode::start(&redis) else { return };
     let cpp = Node::start(program, &redis, 1, OFTEN, &[]);
-    let mut command = Command::new(&path);
-    let mut go = command.arg(redis.socket()).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let (mut input, mut output) = (go.stdin.take().unwrap(), BufReader::new(go.stdout.take().unwrap()));
-    let mut plays = |times: usize| {
-        writeln!(input, "{times}").unwrap();
-        let mut line = String::new();
-        output.read_line(&mut line).unwrap();
-        line.split_whitespace().map(|word| word.parse().unwrap()).collect::<Vec<f64>>()
-    };
-    plays(2000);
+    go.does("play 2000");
     play(&[&cpp], 2000);
-    let end = Instant::now() + PATIENCE;
-    while plays(0) != cpp.known() || redis.fields().len() < 2 || !agree(&redis, &[&cpp]) {
-        assert!(Instant::now() < end, "never the same: {:?}, {:?}", plays(0), cpp.known());
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    eventually("both know the same", || {
+        go.known() == cpp.known() && redis.fields().len() == 2 && agree(&redis, &[&cpp])
+    });
     assert_eq!((cpp.metric("nodes"), cpp.metric("strangers")), (1.0, 0.0));
-    drop(input); // it ends
-    assert!(wait(&mut go).success());
+    go.end();
+}
+
+/// Answers that come to any node, in C++ or in Go, once, twice or three times, count once, at the node that decided.
+#[test]
+fn answers_find_their_node_and_count_once() {
+    let Some((mut redis, program)) = Redis::start(&[]) else { return };
+    let Some(mut go) = GoNode::start(&redis) else { return };
+    let start = |number| Node::start(program, &redis, number, OFTEN, &[]);
+    let (one, two) = (start(1), start(2));
+    eventually("all have met", || [&one, &two].iter().all(|node| node.metric("nodes") == 2.0));
+    let clicks = |node: &Node, ticket: &str| assert_eq!(node.server.get(&format!("/click/{ticket}")).0, 204);
+    let decide =
+        |node: &Node| text_field(&node.server.get("/ad").1, "click_url").rsplit('/').next().unwrap().to_owned();
+
+    // To the wrong nodes, three times each.
+    for _ in 0..100 {
+        let (to_go, to_one) = (go.does("decide"), decide(&one));
+        for _ in 0..2 {
+            clicks(&one, &to_go);
+            go.does(&format!("answer {to_one}"));
+        }
+        clicks(&two, &to_go);
+        clicks(&two, &to_one);
+    }
+    // What is no answer, and of no decision of theirs.
+    let stream = |node: u16| format!("{KEY}:answers:{node}").into_bytes();
+    for (ticket, reward) in [("x", "1"), ("281474976710657", "nan"), ("281474976710657", "1"), ("", "")] {
+        redis.ask(&[b"XADD", &stream(1), b"*", b"ticket", ticket.as_bytes(), b"reward", reward.as_bytes()]);
+    }
+    redis.ask(&[b"XADD", &stream(1), b"*", b"something", b"else"]);
+    let posted = |node: &Node| ["received", "refused"].map(|what| node.metric(&format!("answers_{what}_total")));
+    // More are refused where one was late and is sent again.
+    let counted = |[received, refused]: [f64; 2], again| received == 100.0 && refused >= again;
+    let mut by_go = || -> Vec<f64> { go.does("answered").split(' ').map(|number| number.parse().unwrap()).collect() };
+    eventually("all is counted", || {
+        let (by_one, by_go) = (posted(&one), by_go());
+        counted(by_one, 202.0) && by_go[0] == 100.0 && counted([by_go[1], by_go[2]], 200.0)
+    });
+    eventually("and deleted", || [1, 2, 9].iter().all(|&node| redis.ask(&[b"XLEN", &stream(node)]) == [b"0"]));
+    assert_eq!([&one, &two].map(|node| node.metric("answers_sent_total")), [200.0, 200.0]);
+    assert_eq!(posted(&two), [0.0, 0.0]);
+
+    // Its own it takes itself, at once; one of a node that nobody has seen makes no stream.
+    let count = |name| number_field(&send(&one.operator, "GET", "/diagnostics", "").2, name).unwrap();
+    let (own, before) = (decide(&one), count("duplicates"));
+    (0..2).for_each(|_| clicks(&one, &own));
+    assert!(before >= 200.0 && count("duplicates") == before + 1.0);
+    let before = count("unknown");
+    clicks(&one, "0309000000000001");
+    assert_eq!(count("unknown"), before + 1.0);
+    assert_eq!(redis.ask(&[b"EXISTS", &stream(777)]), [b"0"]);
+    let left: u32 = String::from_utf8(redis.ask(&[b"TTL", &stream(1)]).remove(0)).unwrap().parse().unwrap();
+    assert!(0 < left && left <= 3600, "{left}");
+
+    // Nobody waits for Redis, and it carries them when it is back.
+    let tickets: Vec<_> = (0..10).map(|_| decide(&two)).collect();
+    redis.kill();
+    tickets.iter().for_each(|ticket| clicks(&one, ticket));
+    redis.begin();
+    eventually("they have come", || posted(&two)[0] == 10.0);
+
+    // Who looks for news only when it begins, and a minute later, has answers at once.
+    let seldom = Node::start(program, &redis, 3, "120000", &[]);
+    eventually("the newcomer is known", || one.metric("nodes") == 3.0);
+    for received in [1.0, 2.0] {
+        clicks(&one, &decide(&seldom));
+        eventually("it has come", || posted(&seldom)[0] == received);
+    }
+    assert_eq!(seldom.metric("exchanges_total"), 0.0);
+    go.end();
 }
 
 /// Its file that says what goes to Redis.

@@ -16,7 +16,7 @@
 // With --snapshot FILE what was learned survives the server, and kill -9: see serve::save.
 //
 // With --redis ADDRESS --node N many servers, these and those in Go, are one bandit: see fleet.hpp.
-// A click goes to the server that has shown the ad: its number is the first four digits of the ticket.
+// A click may come to any of them: the first four digits of its ticket are the number of the one that has shown the ad.
 //
 // A day of visitors, with a change at noon: cargo run --release --example ad_server -- --visit
 // http://127.0.0.1:8080
@@ -78,9 +78,13 @@ static Page show(dpb::Bandit &bandit) {
 }
 
 // Always the same answer: whether a ticket was clicked already is nobody's business.
-static Page click(dpb::Bandit &bandit, std::string_view text) {
+static Page click(Shop &shop, std::optional<fleet::Node> &node, std::string_view text) {
   if (const auto ticket = serve::parse<std::uint64_t>(text, 16); ticket && text.size() == 16) {
-    (void)bandit.try_update(*ticket, 1.0); // refused, it is in the operator's counts
+    if (node) {
+      node->answer({*ticket, 1.0});
+    } else {
+      (void)shop.bandit.try_update(*ticket, 1.0); // refused, it is in the operator's counts
+    }
   }
   return serve::nothing();
 }
@@ -111,13 +115,13 @@ static Page diagnostics(const dpb::Bandit &bandit) {
                  ",\"unknown\":" + std::to_string(counts.unknown) + "}");
 }
 
-static serve::Site visitors(Shop &shop) {
+static serve::Site visitors(Shop &shop, std::optional<fleet::Node> &node) {
   const auto get = http::verb::get;
   return {{get, "/", [](auto &) { return serve::page(http::status::ok, "text/html; charset=utf-8", std::string(PAGE, PAGE_END)); }},
           {get, "/ad", [&](auto &) { return show(shop.bandit); }},
           {get, "/report", [&](auto &) { return report(shop); }},
           {get, "/metrics", [&](auto &) { return serve::metrics(dpb::metrics({{shop.name, &shop.bandit}})); }},
-          {get, "/click/", [&](const Request &request) { return click(shop.bandit, request.rest); }}};
+          {get, "/click/", [&](const Request &request) { return click(shop, node, request.rest); }}};
 }
 
 static serve::Site operators(Shop &shop, const std::optional<fleet::Node> &node) {
@@ -194,7 +198,7 @@ int main(int argc, char **argv) try {
   if (store) {
     node.emplace(options->fleet, *store, shop.bandit, fields);
   }
-  server.run(shop.bandit, visitors(shop), operators(shop, node), "/diagnostics");
+  server.run(shop.bandit, visitors(shop, node), operators(shop, node), "/diagnostics");
   return 0;
 } catch (const std::exception &error) {
   std::fprintf(stderr, "%s\n", error.what());

@@ -4,11 +4,12 @@
 // waits for it, or for Redis, without which a node learns by itself.
 //
 // A bandit is a hash, "dpb:{NAME}", a node its field, "7": 20 digits of version, then the snapshot. A version is the
-// node's life, then a count: one who begins under a number replaces whoever has it.
+// node's life, then a count: one who begins under a number replaces whoever has it. An answer to another node's
+// decision goes by that one's stream, "dpb:{NAME}:answers:7", perhaps twice, and counts once by its ticket.
 //
-// Snapshots may be read by anybody, tickets may not: none goes this way. Who can write to Redis can spoil what is
-// learned, not what is promised to anybody. For TLS, which hiredis has from version 1 on, this connects to a tunnel on
-// this machine.
+// Snapshots may be read by anybody, answers may not: who reads the streams reads who clicked. Who can write to Redis can
+// spoil what is learned, not what is promised to anybody. So it has a password and, across machines, TLS: hiredis has
+// that from version 1 on, and before connects to a tunnel on this machine.
 #ifndef FLEET_HPP
 #define FLEET_HPP
 
@@ -21,6 +22,7 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
+#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -54,6 +56,12 @@ using namespace std::chrono_literals;
 inline constexpr std::chrono::nanoseconds FIRST_PATIENCE = 5s, PATIENCE = 1s;
 // Of a version, of any: so versions compare as texts, exactly.
 inline constexpr std::size_t DIGITS = 20;
+// Answers that wait for a node in Redis, and here for Redis; and how many seconds they wait there for one that takes
+// none. As bindings/go/fleet/redis.go has them.
+inline constexpr std::size_t MOST_ANSWERS = 100'000;
+inline constexpr std::string_view MOST_THERE = "100000", LONGEST_WAIT = "3600";
+// Answers that are sent or taken at once.
+inline constexpr std::size_t MANY = 1000;
 
 // KEYS the hash, ARGV the node, the version, the snapshot. To the letter that of bindings/go/fleet/redis.go.
 inline constexpr std::string_view PUT = R"(
@@ -116,6 +124,12 @@ struct Field {
   std::string snapshot;
 };
 using Fields = std::vector<Field>;
+
+struct Answer {
+  std::uint64_t ticket;
+  double reward;
+};
+using Take = std::function<void(const Answer &)>;
 
 // A connection to Redis. After what it throws it must be dropped: who knows what it would answer next.
 class Connection {
@@ -224,11 +238,11 @@ private:
   std::unique_ptr<redisContext, Free> context_;
 };
 
-// The bandit's hash. One thread at a time. After what it throws, drop its connections.
+// The bandit's hash and streams. One thread at a time. After what it throws, drop its connections.
 class Store {
 public:
   explicit Store(const Options &options)
-      : key_("dpb:{" + options.bandit + "}"), commands_(options), hints_(options) {
+      : key_("dpb:{" + options.bandit + "}"), commands_(options), hints_(options), answers_(options) {
     std::signal(SIGPIPE, SIG_IGN); // hiredis writes to what the other side has closed
   }
 
@@ -292,9 +306,47 @@ public:
     return nodes;
   }
 
+  // To the nodes that have decided.
+  void send(const std::vector<Answer> &answers, Clock::time_point until) {
+    std::set<std::string> streams;
+    for (const Answer &answer : answers) {
+      char reward[32];
+      std::snprintf(reward, sizeof reward, "%.17g", answer.reward);
+      const auto stream = streams.insert(stream_of(dpb_ticket_node(answer.ticket))).first;
+      commands_.send({"XADD", *stream, "MAXLEN", "~", MOST_THERE, "*", "ticket", std::to_string(answer.ticket), "reward",
+                      reward}, until);
+    }
+    for (const std::string &stream : streams) {
+      commands_.send({"EXPIRE", stream, LONGEST_WAIT}, until);
+    }
+    for (std::size_t i = 0; i < answers.size() + streams.size(); ++i) {
+      commands_.receive(until);
+    }
+  }
+
+  // Gives `take` all answers that have come to this node, perhaps again what came before, forgets them, and waits for
+  // more: over a new connection, since nobody knows whether an old one that waits is still alive.
+  void await(std::uint16_t node, Clock::time_point until, const Take &take) {
+    answers_.drop();
+    const std::string stream = stream_of(node);
+    forget(stream, answers_.ask({"XREAD", "COUNT", std::to_string(MANY), "STREAMS", stream, "0"}, until), until, take);
+  }
+
+  // Has something when there are answers. -1: it does not wait for any.
+  int awaited() const { return answers_.socket(); }
+
+  // The same for those that have come then.
+  void receive(std::uint16_t node, Clock::time_point until, const Take &take) {
+    answers_.read();
+    if (const Reply reply = answers_.next()) { // all of it
+      forget(stream_of(node), reply, until, take);
+    }
+  }
+
   void drop() {
     commands_.drop();
     hints_.drop();
+    answers_.drop();
   }
 
 private:
@@ -307,12 +359,45 @@ private:
     return {node, version.value_or(0), std::string(value)};
   }
 
-  static std::string_view word(const redisReply &reply, std::size_t i) {
-    return i < reply.elements ? Connection::text(*reply.element[i]) : std::string_view();
+  // A reply is of one stream, that of its name and its messages; each of its number and its names and values.
+  void forget(const std::string &stream, const Reply &reply, Clock::time_point until, const Take &take) {
+    const redisReply &messages = at(at(*reply, 0), 1);
+    std::vector<std::string_view> done{"XDEL", stream};
+    for (std::size_t i = 0; i < messages.elements; ++i) {
+      const redisReply &words = at(at(messages, i), 1);
+      const auto ticket = serve::parse<std::uint64_t>(value(words, "ticket"));
+      if (const auto reward = serve::parse<double>(value(words, "reward")); ticket && reward) {
+        take(Answer{*ticket, *reward});
+      }
+      done.push_back(word(at(messages, i), 0));
+    }
+    if (messages.elements > 0) {
+      commands_.ask(done, until);
+    }
+    answers_.send({"XREAD", "COUNT", std::to_string(MANY), "BLOCK", "0", "STREAMS", stream, "0"}, until);
+  }
+
+  std::string stream_of(std::uint16_t node) const { return key_ + ":answers:" + std::to_string(node); }
+
+  // Where there is none, an empty one.
+  static const redisReply &at(const redisReply &reply, std::size_t i) {
+    static const redisReply EMPTY = {};
+    return i < reply.elements ? *reply.element[i] : EMPTY;
+  }
+
+  static std::string_view word(const redisReply &reply, std::size_t i) { return Connection::text(at(reply, i)); }
+
+  static std::string_view value(const redisReply &words, std::string_view name) {
+    for (std::size_t i = 0; i + 1 < words.elements; i += 2) {
+      if (word(words, i) == name) {
+        return word(words, i + 1);
+      }
+    }
+    return {};
   }
 
   const std::string key_;
-  Connection commands_, hints_;
+  Connection commands_, hints_, answers_;
 };
 
 // A bandit that is `here`, or goes on from this node's own field where that knows more: the disk may be new, or old.
@@ -345,7 +430,11 @@ public:
   Bell(const Bell &) = delete;
   Bell &operator=(const Bell &) = delete;
 
-  void ring() { (void)::eventfd_write(socket_, 1); }
+  void ring() const { (void)::eventfd_write(socket_, 1); }
+  void stop() const {
+    eventfd_t rung;
+    (void)::eventfd_read(socket_, &rung);
+  }
   int socket() const { return socket_; }
 
 private:
@@ -380,7 +469,22 @@ public:
   Node(const Node &) = delete;
   Node &operator=(const Node &) = delete;
 
-  // For Prometheus, as the Go package has them.
+  // An answer to whichever node's decision: now, or by post, later. One of a node that nobody has seen is refused here.
+  void answer(Answer answer) {
+    const std::uint16_t to = dpb_ticket_node(answer.ticket);
+    std::unique_lock alone(lock_);
+    if (merged_.count(to) == 0) {
+      alone.unlock();
+      (void)bandit_.try_update(answer.ticket, answer.reward);
+    } else if (outbox_.size() < MOST_ANSWERS) {
+      outbox_.push_back(answer);
+      bell_.ring();
+    } else {
+      ++unsent_;
+    }
+  }
+
+  // For Prometheus, as the Go package has them. For the operator: what came and went by post is NOT private.
   std::string metrics() const {
     const std::lock_guard alone(lock_);
     std::string page;
@@ -395,6 +499,12 @@ public:
     family("errors_total", "counter", "Errors of the store.", std::to_string(errors_));
     family("nodes", "gauge", "Other nodes of which a snapshot was seen.", std::to_string(merged_.size()));
     family("strangers", "gauge", "Other nodes whose newest snapshot was refused.", std::to_string(refused));
+    family("answers_sent_total", "counter", "Answers sent to other nodes. NOT private.", std::to_string(sent_));
+    family("answers_unsent_total", "counter", "Answers lost to an error. NOT private.", std::to_string(unsent_));
+    family("answers_received_total", "counter", "Answers from other nodes that counted. NOT private.",
+           std::to_string(received_));
+    family("answers_refused_total", "counter", "Answers from other nodes that did not. NOT private.",
+           std::to_string(refused_));
     return page;
   }
 
@@ -406,13 +516,20 @@ private:
     std::string said;
     int failures = 0;
     auto next = Clock::now() + pause(0);
-    for (Event event; (event = wait(next)) != Event::END;) {
+    for (Event event; !(event = wait(next)).end;) {
       std::string wrong;
       try {
-        if (event == Event::TIME) {
-          exchange(Clock::now() + patience());
-        } else if (event == Event::HINTS) {
-          hear(Clock::now() + patience());
+        const Clock::time_point until = Clock::now() + patience();
+        if (event.due) {
+          exchange(until);
+        } else if (failures == 0) {
+          if (event.hints) {
+            hear(until);
+          }
+          if (event.answers) {
+            store_.receive(options_.node, until, take_);
+          }
+          send(until);
         }
       } catch (const std::exception &error) {
         wrong = error.what();
@@ -426,7 +543,7 @@ private:
         said = wrong;
         ++errors_;
         next = Clock::now() + pause(++failures);
-      } else if (event == Event::TIME) {
+      } else if (event.due) {
         said.clear();
         ++exchanges_;
         last_ = Clock::now();
@@ -434,24 +551,28 @@ private:
       }
     }
     try {
-      put(Clock::now() + patience());
+      const Clock::time_point until = Clock::now() + patience();
+      put(until);
+      while (!outbox_.empty()) { // nobody answers any more
+        send(until);
+      }
     } catch (const std::exception &error) {
       std::fprintf(stderr, "%s\n", error.what());
     }
   }
 
-  enum class Event { NOTHING, TIME, HINTS, END };
+  struct Event {
+    bool end, due, hints, answers;
+  };
 
-  // What is next: the time of an exchange, hints, or the end.
+  // Until there is something to do; what, but for what is to be sent.
   Event wait(Clock::time_point next) const {
-    pollfd sockets[] = {{bell_.socket(), POLLIN, 0}, {store_.watched(), POLLIN, 0}};
+    pollfd sockets[] = {{bell_.socket(), POLLIN, 0}, {store_.watched(), POLLIN, 0}, {store_.awaited(), POLLIN, 0}};
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now());
     ::poll(sockets, std::size(sockets), static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 1000)));
+    bell_.stop();
     const std::lock_guard alone(lock_);
-    return ended_                 ? Event::END
-           : Clock::now() >= next ? Event::TIME
-           : sockets[1].revents   ? Event::HINTS
-                                  : Event::NOTHING;
+    return {ended_, Clock::now() >= next, sockets[1].revents != 0, sockets[2].revents != 0};
   }
 
   // Within which an exchange has succeeded or failed.
@@ -472,8 +593,24 @@ private:
     store_.watch(until);
     const bool ours = put(until);
     merge(store_.list(until));
+    send(until);
     if (!ours) {
-      throw std::runtime_error(REPLACED); // it learns from the others all the same
+      throw std::runtime_error(REPLACED); // it learns from the others all the same; answers are the other's
+    }
+    store_.await(options_.node, until, take_);
+  }
+
+  // Some of what was answered here and is others'. What fails is sent again, and counts once by its ticket.
+  void send(Clock::time_point until) {
+    std::unique_lock alone(lock_);
+    const std::vector<Answer> some(outbox_.begin(), outbox_.begin() + std::min(outbox_.size(), MANY));
+    alone.unlock();
+    store_.send(some, until);
+    alone.lock();
+    outbox_.erase(outbox_.begin(), outbox_.begin() + some.size());
+    sent_ += some.size();
+    if (!outbox_.empty()) {
+      bell_.ring();
     }
   }
 
@@ -515,12 +652,18 @@ private:
   std::uint64_t version_ = 0; // of what was put last
   std::minstd_rand jitter_{std::random_device()()};
 
+  const Take take_ = [this](const Answer &answer) {
+    const bool counts = bandit_.try_update(answer.ticket, answer.reward) == DPB_OK;
+    const std::lock_guard alone(lock_);
+    ++(counts ? received_ : refused_);
+  };
   Bell bell_;
 
   mutable std::mutex lock_; // of what follows; only the thread changes merged_
   bool ended_ = false;
   Clock::time_point last_ = Clock::now();
-  std::uint64_t exchanges_ = 0, errors_ = 0;
+  std::uint64_t exchanges_ = 0, errors_ = 0, sent_ = 0, unsent_ = 0, received_ = 0, refused_ = 0;
+  std::deque<Answer> outbox_; // only the thread takes from it
   std::map<std::uint16_t, std::optional<std::size_t>> merged_; // of each other node: a hash; nothing: refused
 
   std::thread thread_;
