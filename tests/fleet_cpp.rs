@@ -1,12 +1,14 @@
-//! C++ ad servers that share what they have released through a real redis-server: kill -9 of either, a Redis that
-//! hangs, or forgets, two under one number, nonsense in the store. The bytes in Redis are read by a client of our own.
+//! C++ ad servers that share what they have released through a real redis-server, also with nodes in Go: kill -9 of
+//! either, a Redis that hangs, or forgets, two under one number, nonsense in the store, answers at the wrong node, clocks
+//! that jump. The bytes in Redis are read by a client of our own.
 
 use super::{CPP, Program, number_field, place, text_field};
 use crate::support::http::{PATIENCE, Server, ask, send, wait};
-use crate::support::{go, have, root, run, skip};
+use crate::support::{Link, build, go, have, root, run, skip};
 use dpb::Bandit;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -14,15 +16,38 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const KEY: &str = "dpb:{ads}";
 /// Between two exchanges of a node, in milliseconds.
 const OFTEN: &str = "100";
 const NEVER: &str = "3600000";
 
+/// What a program is started by.
+#[derive(Clone, Default, PartialEq)]
+struct World {
+    before: Vec<String>,
+}
+
+impl World {
+    /// Wall clocks jump by ten days, four times a second.
+    fn of_jumping_clocks() -> World {
+        static CLOCK: LazyLock<PathBuf> =
+            LazyLock::new(|| build("cc", "tests/support/clock.c", &["-shared", "-fPIC"], Link::Static));
+        World { before: vec!["env".to_owned(), format!("LD_PRELOAD={}", CLOCK.display())] }
+    }
+
+    fn command(&self, program: &Path) -> Command {
+        let mut words = self.before.iter().map(OsStr::new).chain([program.as_os_str()]);
+        let mut command = Command::new(words.next().unwrap());
+        command.args(words);
+        command
+    }
+}
+
 /// A server of the test's own at a socket; it keeps nothing when it ends.
 struct Redis {
+    world: World,
     place: PathBuf,
     options: Vec<String>,
     process: Option<Child>,
@@ -31,6 +56,10 @@ struct Redis {
 impl Redis {
     /// None without redis-server, or a C++ server to join it.
     fn start(options: &[&str]) -> Option<(Redis, &'static Program)> {
+        Redis::start_in(&World::default(), options)
+    }
+
+    fn start_in(world: &World, options: &[&str]) -> Option<(Redis, &'static Program)> {
         let program = CPP.as_ref()?;
         if !have("redis-server") {
             return None;
@@ -41,13 +70,13 @@ impl Redis {
         let place = std::env::temp_dir().join(format!("dpb-{}-{number}", std::process::id()));
         fs::create_dir_all(&place).unwrap();
         let options = options.iter().map(|option| option.to_string()).collect();
-        let mut redis = Redis { place, options, process: None };
+        let mut redis = Redis { world: world.clone(), place, options, process: None };
         redis.begin();
         Some((redis, program))
     }
 
     fn begin(&mut self) {
-        let mut command = Command::new("redis-server");
+        let mut command = self.world.command(Path::new("redis-server"));
         command.args(["--save", "", "--appendonly", "no", "--unixsocket", self.socket().to_str().unwrap()]);
         command.args(["--dir", self.place.to_str().unwrap()]).args(&self.options).stdout(Stdio::null());
         if !self.options.iter().any(|option| option == "--port") {
@@ -134,9 +163,13 @@ struct Node {
 
 impl Node {
     fn start(program: &Program, redis: &Redis, number: u16, every: &str, more: &[&str]) -> Node {
-        let mut command = program.command();
+        Node::start_in(&World::default(), program, redis.socket().to_str().unwrap(), number, every, more)
+    }
+
+    fn start_in(world: &World, program: &Program, redis: &str, number: u16, every: &str, more: &[&str]) -> Node {
+        let mut command = world.command(&program.path);
         command.args(["--port", "0", "--operator-port", "0", "--memory", "0", "--merge-every", every]);
-        command.args(["--redis", redis.socket().to_str().unwrap(), "--node", &number.to_string()]).args(more);
+        command.args(["--redis", redis, "--node", &number.to_string()]).args(more);
         let mut server = Server::start(&mut command);
         let operator = server.next_address();
         Node { server, operator }
@@ -147,6 +180,21 @@ impl Node {
         assert_eq!(status, 200);
         let line = page.lines().find_map(|line| line.strip_prefix(&format!("dpb_fleet_{name}{{bandit=\"ads\"}} ")));
         line.unwrap_or_else(|| panic!("no {name} in {page}")).parse().unwrap()
+    }
+
+    /// Of answers by post, those that counted and those that did not.
+    fn posted(&self) -> [f64; 2] {
+        ["received", "refused"].map(|what| self.metric(&format!("answers_{what}_total")))
+    }
+
+    /// A ticket.
+    fn decide(&self) -> String {
+        text_field(&self.server.get("/ad").1, "click_url").rsplit('/').next().unwrap().to_owned()
+    }
+
+    /// Of whichever node.
+    fn click(&self, ticket: &str) {
+        assert_eq!(self.server.get(&format!("/click/{ticket}")).0, 204);
     }
 
     fn report(&self) -> Value {
@@ -165,6 +213,11 @@ impl Node {
     fn kill(self) {
         self.server.end(libc::SIGKILL);
     }
+}
+
+/// Where its answers wait.
+fn stream(node: u16) -> Vec<u8> {
+    format!("{KEY}:answers:{node}").into_bytes()
 }
 
 /// So many visitors come to each; all are served.
@@ -433,19 +486,41 @@ struct GoNode {
 impl GoNode {
     /// None without the package, or what it needs.
     fn start(redis: &Redis) -> Option<GoNode> {
-        static PROGRAM: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
-            go_package()?;
-            let path = place("go_node");
-            let mut build = go("tests/fleet_cpp", &["build", "-o", path.to_str().unwrap(), "."])?;
-            if !go("tests/fleet_cpp", &["mod", "download"])?.output().unwrap().status.success() {
-                skip("no modules for Go: go mod download fails");
-                return None;
-            }
-            run(&mut build);
-            Some(path)
-        });
-        let mut command = Command::new(PROGRAM.as_ref()?);
-        let mut process = command.arg(redis.socket()).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        static PROGRAM: LazyLock<Option<PathBuf>> = LazyLock::new(|| GoNode::build(&[]));
+        GoNode::begin(Command::new(PROGRAM.as_ref()?), redis.socket().to_str().unwrap())
+    }
+
+    /// Its wall clock jumps, too. Go asks the kernel by itself, so no library can come between, but a line of
+    /// its own library can be another.
+    fn start_with_jumping_clock(redis: &Redis) -> Option<GoNode> {
+        go("tests/fleet_cpp", &["build"])?; // is there Go?
+        let place = place("go_clock").parent().unwrap().to_owned();
+        let root = run(Command::new("go").args(["env", "GOROOT"]).env("GOTOOLCHAIN", "local"));
+        let time = Path::new(root.trim_end()).join("src/time/time.go");
+        let (source, line) = (fs::read_to_string(&time).unwrap(), "sec += unixToInternal - minWall\n");
+        assert_eq!(source.matches(line).count(), 1, "another Go: where does time.Now have its seconds?");
+        let jumps = format!("{} + (mono/250e6%3-1)*864000\n", line.trim_end());
+        fs::write(place.join("time.go"), source.replace(line, &jumps)).unwrap();
+        fs::write(place.join("overlay"), json!({"Replace": {(time.to_str()?): place.join("time.go")}}).to_string())
+            .unwrap();
+        let program = GoNode::build(&[&format!("-overlay={}", place.join("overlay").display())])?;
+        GoNode::begin(Command::new(program), redis.socket().to_str().unwrap())
+    }
+
+    fn build(arguments: &[&str]) -> Option<PathBuf> {
+        go_package()?;
+        let path = place("go_node");
+        let mut build = go("tests/fleet_cpp", &[&["build", "-o", path.to_str().unwrap()], arguments].concat())?;
+        if !go("tests/fleet_cpp", &["mod", "download"])?.output().unwrap().status.success() {
+            skip("no modules for Go: go mod download fails");
+            return None;
+        }
+        run(&mut build);
+        Some(path)
+    }
+
+    fn begin(mut command: Command, redis: &str) -> Option<GoNode> {
+        let mut process = command.arg(redis).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (input, output) = (process.stdin.take().unwrap(), BufReader::new(process.stdout.take().unwrap()));
         Some(GoNode { process, input, output })
     }
@@ -489,66 +564,113 @@ fn answers_find_their_node_and_count_once() {
     let start = |number| Node::start(program, &redis, number, OFTEN, &[]);
     let (one, two) = (start(1), start(2));
     eventually("all have met", || [&one, &two].iter().all(|node| node.metric("nodes") == 2.0));
-    let clicks = |node: &Node, ticket: &str| assert_eq!(node.server.get(&format!("/click/{ticket}")).0, 204);
-    let decide =
-        |node: &Node| text_field(&node.server.get("/ad").1, "click_url").rsplit('/').next().unwrap().to_owned();
 
     // To the wrong nodes, three times each.
     for _ in 0..100 {
-        let (to_go, to_one) = (go.does("decide"), decide(&one));
+        let (to_go, to_one) = (go.does("decide"), one.decide());
         for _ in 0..2 {
-            clicks(&one, &to_go);
+            one.click(&to_go);
             go.does(&format!("answer {to_one}"));
         }
-        clicks(&two, &to_go);
-        clicks(&two, &to_one);
+        two.click(&to_go);
+        two.click(&to_one);
     }
     // What is no answer, and of no decision of theirs.
-    let stream = |node: u16| format!("{KEY}:answers:{node}").into_bytes();
     for (ticket, reward) in [("x", "1"), ("281474976710657", "nan"), ("281474976710657", "1"), ("", "")] {
         redis.ask(&[b"XADD", &stream(1), b"*", b"ticket", ticket.as_bytes(), b"reward", reward.as_bytes()]);
     }
     redis.ask(&[b"XADD", &stream(1), b"*", b"something", b"else"]);
-    let posted = |node: &Node| ["received", "refused"].map(|what| node.metric(&format!("answers_{what}_total")));
     // More are refused where one was late and is sent again.
     let counted = |[received, refused]: [f64; 2], again| received == 100.0 && refused >= again;
     let mut by_go = || -> Vec<f64> { go.does("answered").split(' ').map(|number| number.parse().unwrap()).collect() };
     eventually("all is counted", || {
-        let (by_one, by_go) = (posted(&one), by_go());
+        let (by_one, by_go) = (one.posted(), by_go());
         counted(by_one, 202.0) && by_go[0] == 100.0 && counted([by_go[1], by_go[2]], 200.0)
     });
     eventually("and deleted", || [1, 2, 9].iter().all(|&node| redis.ask(&[b"XLEN", &stream(node)]) == [b"0"]));
     assert_eq!([&one, &two].map(|node| node.metric("answers_sent_total")), [200.0, 200.0]);
-    assert_eq!(posted(&two), [0.0, 0.0]);
+    assert_eq!(two.posted(), [0.0, 0.0]);
 
     // Its own it takes itself, at once; one of a node that nobody has seen makes no stream.
     let count = |name| number_field(&send(&one.operator, "GET", "/diagnostics", "").2, name).unwrap();
-    let (own, before) = (decide(&one), count("duplicates"));
-    (0..2).for_each(|_| clicks(&one, &own));
+    let (own, before) = (one.decide(), count("duplicates"));
+    (0..2).for_each(|_| one.click(&own));
     assert!(before >= 200.0 && count("duplicates") == before + 1.0);
     let before = count("unknown");
-    clicks(&one, "0309000000000001");
+    one.click("0309000000000001");
     assert_eq!(count("unknown"), before + 1.0);
     assert_eq!(redis.ask(&[b"EXISTS", &stream(777)]), [b"0"]);
     let left: u32 = String::from_utf8(redis.ask(&[b"TTL", &stream(1)]).remove(0)).unwrap().parse().unwrap();
     assert!(0 < left && left <= 3600, "{left}");
 
     // Nobody waits for Redis, and it carries them when it is back.
-    let tickets: Vec<_> = (0..10).map(|_| decide(&two)).collect();
+    let tickets: Vec<_> = (0..10).map(|_| two.decide()).collect();
     redis.kill();
-    tickets.iter().for_each(|ticket| clicks(&one, ticket));
+    tickets.iter().for_each(|ticket| one.click(ticket));
     redis.begin();
-    eventually("they have come", || posted(&two)[0] == 10.0);
+    eventually("they have come", || two.posted()[0] == 10.0);
 
     // Who looks for news only when it begins, and a minute later, has answers at once.
     let seldom = Node::start(program, &redis, 3, "120000", &[]);
     eventually("the newcomer is known", || one.metric("nodes") == 3.0);
     for received in [1.0, 2.0] {
-        clicks(&one, &decide(&seldom));
-        eventually("it has come", || posted(&seldom)[0] == received);
+        one.click(&seldom.decide());
+        eventually("it has come", || seldom.posted()[0] == received);
     }
     assert_eq!(seldom.metric("exchanges_total"), 0.0);
     go.end();
+}
+
+/// How long something took is all that nodes ask a clock. Theirs, in C++ and in Go, jump by ten days all the time, then
+/// Redis' own: they decide, count nothing twice, and agree.
+#[test]
+fn wall_clocks_jump() {
+    let jumping = World::of_jumping_clocks();
+    let jumps = |clock: &mut dyn FnMut() -> String| {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64;
+        let mut ahead = || clock().trim_end().parse::<i64>().unwrap() - now;
+        eventually("it goes back", || ahead() < -400_000);
+        eventually("it goes on", || ahead() > 400_000);
+    };
+    for (nodes, server) in [(&jumping, &World::default()), (&World::default(), &jumping)] {
+        let Some((redis, program)) = Redis::start_in(server, &[]) else { return };
+        let go = if nodes == &jumping { GoNode::start_with_jumping_clock(&redis) } else { GoNode::start(&redis) };
+        let Some(mut go) = go else { return };
+        if nodes == &jumping {
+            jumps(&mut || run(nodes.command(Path::new("date")).arg("+%s")));
+            jumps(&mut || go.does("clock"));
+        } else {
+            jumps(&mut || String::from_utf8(redis.ask(&[b"TIME"]).remove(0)).unwrap());
+        }
+        let start = |number| Node::start_in(nodes, program, redis.socket().to_str().unwrap(), number, OFTEN, &[]);
+        let (one, two) = (start(1), start(2));
+        for _ in 0..8 {
+            play(&[&one, &two], 250);
+            go.does("play 250");
+        }
+        eventually("all know the same", || go.known() == one.known() && agree(&redis, &[&one, &two]));
+        for _ in 0..50 {
+            let (to_go, to_one, to_two) = (go.does("decide"), one.decide(), two.decide());
+            go.does(&format!("answer {to_one}"));
+            for (node, ticket) in [(&one, &to_go), (&two, &to_go), (&one, &to_two), (&two, &to_one)] {
+                node.click(ticket);
+            }
+        }
+        eventually("all is sent", || [&one, &two].iter().all(|node| node.metric("answers_sent_total") == 100.0));
+        eventually("nothing waits", || [1, 2, 9].iter().all(|&node| redis.ask(&[b"XLEN", &stream(node)]) == [b"0"]));
+        let received =
+            [one.posted()[0], two.posted()[0], go.does("answered").split(' ').nth(1).unwrap().parse().unwrap()];
+        if nodes == &jumping {
+            assert_eq!(received, [50.0; 3]);
+        } else {
+            assert!(received.iter().all(|&n| n <= 50.0), "{received:?}"); // what waits an hour by Redis' clock is gone
+        }
+        for node in [one, two] {
+            assert!((0.0..60.0).contains(&node.metric("age_seconds")));
+            assert_eq!(node.server.interrupt().0.code(), Some(0));
+        }
+        go.end();
+    }
 }
 
 /// Its file that says what goes to Redis.

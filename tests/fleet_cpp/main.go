@@ -28,7 +28,10 @@ func main() {
 	config.Node, config.RewardBits = 9, 0
 	ctx := context.Background()
 	options := fleet.Options{Store: store, Post: store, Config: config, Interval: 100 * time.Millisecond}
-	node := must(fleet.Join(ctx, options))
+	node, err := fleet.Join(ctx, options)
+	for err != nil {
+		node, err = fleet.Join(ctx, options)
+	}
 	go node.Sync(ctx)
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); fmt.Println() {
 		words := strings.Fields(lines.Text())
@@ -43,10 +46,13 @@ func main() {
 			for _, arm := range must(node.Bandit.Arms()) {
 				fmt.Print(arm.EffectivePulls, " ")
 			}
+		case "clock":
+			fmt.Print(time.Now().Unix())
 		case "decide":
 			fmt.Printf("%016x", must(node.Bandit.Select()).Ticket)
 		case "answer": // of whichever node
-			must(0, node.Answer(ctx, number(16), 1))
+			for node.Answer(ctx, number(16), 1) != nil {
+			}
 		case "answered": // here; by post; by post again
 			m := node.Metrics()
 			fmt.Print(must(node.Bandit.Report()).Answered, " ", m.Received, " ", m.Refused)
