@@ -1,16 +1,17 @@
 //! C++ ad servers that share what they have released through a real redis-server, also with nodes in Go: kill -9 of
-//! either, a Redis that hangs, or forgets, two under one number, nonsense in the store, answers at the wrong node, clocks
-//! that jump. The bytes in Redis are read by a client of our own.
+//! either, a Redis that hangs, or forgets, two under one number, nonsense in the store, answers at the wrong node, cables
+//! that are cut, clocks that jump. The bytes in Redis are read by a client of our own.
 
 use super::{CPP, Program, number_field, place, text_field};
 use crate::support::http::{PATIENCE, Server, ask, send, wait};
-use crate::support::{Link, build, go, have, root, run, skip};
+use crate::support::{Link, build, go, have, root, run, skip, text};
 use dpb::Bandit;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -23,10 +24,11 @@ const KEY: &str = "dpb:{ads}";
 const OFTEN: &str = "100";
 const NEVER: &str = "3600000";
 
-/// What a program is started by.
+/// Where a program runs: by what it is started, and in which network.
 #[derive(Clone, Default, PartialEq)]
 struct World {
     before: Vec<String>,
+    namespace: Option<String>,
 }
 
 impl World {
@@ -34,7 +36,39 @@ impl World {
     fn of_jumping_clocks() -> World {
         static CLOCK: LazyLock<PathBuf> =
             LazyLock::new(|| build("cc", "tests/support/clock.c", &["-shared", "-fPIC"], Link::Static));
-        World { before: vec!["env".to_owned(), format!("LD_PRELOAD={}", CLOCK.display())] }
+        World { before: vec!["env".to_owned(), format!("LD_PRELOAD={}", CLOCK.display())], namespace: None }
+    }
+
+    /// A network of its own, where nothing is. Says why there is none.
+    fn of_its_own_network() -> Result<World, String> {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("dpb-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        let made = Command::new("ip").args(["netns", "add", &name]).output().unwrap();
+        if !made.status.success() {
+            return Err(text(&made));
+        }
+        let before = ["ip", "netns", "exec", &name].map(str::to_owned).to_vec();
+        Ok(World { before, namespace: Some(name) })
+    }
+
+    /// `ip` there.
+    fn ip(&self, arguments: &str) {
+        let namespace = self.namespace.as_ref().unwrap();
+        run(Command::new("ip").args(["-n", namespace]).args(arguments.split(' ')));
+    }
+
+    /// Does this in its network. What is connected then stays so.
+    fn within<T: Send>(&self, what: impl FnOnce() -> T + Send) -> T {
+        let Some(namespace) = &self.namespace else { return what() };
+        std::thread::scope(|scope| {
+            let there = scope.spawn(|| {
+                let network = fs::File::open(format!("/run/netns/{namespace}")).unwrap();
+                // SAFETY: a plain system call on a file of ours; only this thread goes there.
+                assert_eq!(unsafe { libc::setns(network.as_raw_fd(), libc::CLONE_NEWNET) }, 0);
+                what()
+            });
+            there.join().unwrap()
+        })
     }
 
     fn command(&self, program: &Path) -> Command {
@@ -42,6 +76,42 @@ impl World {
         let mut command = Command::new(words.next().unwrap());
         command.args(words);
         command
+    }
+}
+
+/// A machine in the middle, and two with a cable to it each: 10.0.0.1 to 10.0.0.2, 10.0.1.1 to 10.0.1.2.
+struct Network {
+    middle: World,
+    ends: [World; 2],
+}
+
+impl Network {
+    /// None where the machine does not allow it, also where other tools are required: no package brings this.
+    fn new() -> Option<Network> {
+        if !have("ip") {
+            return None;
+        }
+        let middle = World::of_its_own_network();
+        let middle = middle.inspect_err(|why| eprintln!("skipped: no network of our own: {}", why.trim())).ok()?;
+        let network = Network { middle, ends: [(); 2].map(|()| World::of_its_own_network().unwrap()) };
+        for (i, end) in network.ends.iter().enumerate() {
+            let there = end.namespace.as_ref().unwrap();
+            network.middle.ip(&format!("link add cable{i} type veth peer name cable netns {there}"));
+            network.middle.ip(&format!("addr add 10.0.{i}.1/24 dev cable{i}"));
+            network.middle.ip(&format!("link set cable{i} up"));
+            end.ip(&format!("addr add 10.0.{i}.2/24 dev cable"));
+            end.ip("link set cable up");
+            end.ip("link set lo up");
+        }
+        Some(network)
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        for world in [&self.middle, &self.ends[0], &self.ends[1]] {
+            let _ = Command::new("ip").args(["netns", "del", world.namespace.as_ref().unwrap()]).status();
+        }
     }
 }
 
@@ -157,6 +227,7 @@ impl Drop for Redis {
 
 /// A server of a fleet, and the operator's address.
 struct Node {
+    world: World,
     server: Server,
     operator: String,
 }
@@ -172,11 +243,11 @@ impl Node {
         command.args(["--redis", redis, "--node", &number.to_string()]).args(more);
         let mut server = Server::start(&mut command);
         let operator = server.next_address();
-        Node { server, operator }
+        Node { world: world.clone(), server, operator }
     }
 
     fn metric(&self, name: &str) -> f64 {
-        let (status, _, page) = send(&self.operator, "GET", "/metrics", "");
+        let (status, _, page) = self.world.within(|| send(&self.operator, "GET", "/metrics", ""));
         assert_eq!(status, 200);
         let line = page.lines().find_map(|line| line.strip_prefix(&format!("dpb_fleet_{name}{{bandit=\"ads\"}} ")));
         line.unwrap_or_else(|| panic!("no {name} in {page}")).parse().unwrap()
@@ -187,18 +258,22 @@ impl Node {
         ["received", "refused"].map(|what| self.metric(&format!("answers_{what}_total")))
     }
 
+    fn get(&self, path: &str) -> (u16, String) {
+        self.world.within(|| self.server.get(path))
+    }
+
     /// A ticket.
     fn decide(&self) -> String {
-        text_field(&self.server.get("/ad").1, "click_url").rsplit('/').next().unwrap().to_owned()
+        text_field(&self.get("/ad").1, "click_url").rsplit('/').next().unwrap().to_owned()
     }
 
     /// Of whichever node.
     fn click(&self, ticket: &str) {
-        assert_eq!(self.server.get(&format!("/click/{ticket}")).0, 204);
+        assert_eq!(self.get(&format!("/click/{ticket}")).0, 204);
     }
 
     fn report(&self) -> Value {
-        serde_json::from_str(&self.server.get("/report").1).unwrap()
+        serde_json::from_str(&self.get("/report").1).unwrap()
     }
 
     fn decisions(&self) -> u64 {
@@ -222,7 +297,8 @@ fn stream(node: u16) -> Vec<u8> {
 
 /// So many visitors come to each; all are served.
 fn play(nodes: &[&Node], visitors: usize) {
-    let mut connections: Vec<_> = nodes.iter().map(|node| BufReader::new(node.server.connect())).collect();
+    let mut connections: Vec<_> =
+        nodes.iter().map(|node| BufReader::new(node.world.within(|| node.server.connect()))).collect();
     for visitor in 0..visitors {
         for connection in &mut connections {
             let (status, _, ad) = ask(connection, "GET", "/ad", "").expect("an ad");
@@ -486,8 +562,12 @@ struct GoNode {
 impl GoNode {
     /// None without the package, or what it needs.
     fn start(redis: &Redis) -> Option<GoNode> {
+        GoNode::start_in(&World::default(), redis.socket().to_str().unwrap())
+    }
+
+    fn start_in(world: &World, redis: &str) -> Option<GoNode> {
         static PROGRAM: LazyLock<Option<PathBuf>> = LazyLock::new(|| GoNode::build(&[]));
-        GoNode::begin(Command::new(PROGRAM.as_ref()?), redis.socket().to_str().unwrap())
+        GoNode::begin(world.command(PROGRAM.as_ref()?), redis)
     }
 
     /// Its wall clock jumps, too. Go asks the kernel by itself, so no library can come between, but a line of
@@ -621,10 +701,53 @@ fn answers_find_their_node_and_count_once() {
     go.end();
 }
 
+/// Redis in the middle, at one end a node in C++ and one in Go, at the other one in C++. The cable of the first two is
+/// cut, at their side or at Redis': all go on deciding, the one that is not cut off goes on exchanging, and healed they
+/// agree.
+#[test]
+fn a_cable_is_cut() {
+    let Some(network) = Network::new() else { return };
+    let options = ["--port", "6379", "--bind", "10.0.0.1", "10.0.1.1", "--protected-mode", "no"];
+    let Some((redis, program)) = Redis::start_in(&network.middle, &options) else { return };
+    let [here, there] = &network.ends;
+    let Some(mut go) = GoNode::start_in(here, "10.0.0.1:6379") else { return };
+    let one = Node::start_in(here, program, "10.0.0.1:6379", 1, OFTEN, &[]);
+    let two = Node::start_in(there, program, "10.0.1.1:6379", 2, OFTEN, &[]);
+    let all_agree = |go: &mut GoNode| {
+        eventually("all know the same", || go.known() == one.known() && agree(&redis, &[&one, &two]));
+    };
+    let go_errors = |go: &mut GoNode| go.does("errors").parse::<u64>().unwrap();
+    for (cuts, (machine, cable)) in [(here, "cable"), (&network.middle, "cable0")].into_iter().enumerate() {
+        play(&[&one, &two], 1000);
+        go.does("play 1000");
+        all_agree(&mut go);
+        let before = (one.metric("errors_total"), go_errors(&mut go));
+        machine.ip(&format!("link set {cable} down"));
+        eventually("it is noticed, and they know different things", || {
+            play(&[&one, &two], 300);
+            go.does("play 300");
+            let noticed = one.metric("errors_total") >= before.0 + 3.0 && go_errors(&mut go) >= before.1 + 3;
+            noticed && one.known() != two.known() && go.known() != one.known()
+        });
+        let (exchanges, put) = (two.metric("exchanges_total"), redis.decisions(1));
+        eventually("the other goes on", || two.metric("exchanges_total") >= exchanges + 3.0);
+        assert_eq!(redis.decisions(1), put, "nothing was cut");
+        let ticket = one.decide();
+        two.click(&ticket);
+        machine.ip(&format!("link set {cable} up"));
+        all_agree(&mut go);
+        eventually("the answer has come", || one.posted()[0] == cuts as f64 + 1.0);
+    }
+    go.end();
+}
+
 /// How long something took is all that nodes ask a clock. Theirs, in C++ and in Go, jump by ten days all the time, then
 /// Redis' own: they decide, count nothing twice, and agree.
 #[test]
 fn wall_clocks_jump() {
+    if !have("cc") {
+        return;
+    }
     let jumping = World::of_jumping_clocks();
     let jumps = |clock: &mut dyn FnMut() -> String| {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64;

@@ -46,6 +46,8 @@ func main() {
 			for _, arm := range must(node.Bandit.Arms()) {
 				fmt.Print(arm.EffectivePulls, " ")
 			}
+		case "errors":
+			fmt.Print(node.Metrics().Errors)
 		case "clock":
 			fmt.Print(time.Now().Unix())
 		case "decide":
