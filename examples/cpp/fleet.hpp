@@ -1,7 +1,7 @@
 // Makes one bandit of many servers, in C++ by this file and in Go by the package bindings/go/fleet: each has a handle
 // of its own, and all learn from what all have released, through a Redis that they share (hiredis: apt-get install
-// libhiredis-dev). A thread of its own puts this node's snapshot and merges the others' every so often. No decision
-// waits for it, or for Redis, without which a node learns by itself.
+// libhiredis-dev). A thread of its own puts this node's snapshot and merges the others' every so often, and that of whom
+// it hears that he has put. No decision waits for it, or for Redis, without which a node learns by itself.
 //
 // A bandit is a hash, "dpb:{NAME}", a node its field, "7": 20 digits of version, then the snapshot. A version is the
 // node's life, then a count: one who begins under a number replaces whoever has it. An answer to another node's
