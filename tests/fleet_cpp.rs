@@ -1,27 +1,123 @@
-//! C++ ad servers that share what they have released through a real redis-server: kill -9 of either, a Redis that
-//! hangs, or forgets, two under one number, nonsense in the store. The bytes in Redis are read by a client of our own.
+//! C++ ad servers that share what they have released through a real redis-server, also with nodes in Go: kill -9 of
+//! either, a Redis that hangs, or forgets, two under one number, nonsense in the store, answers at the wrong node, cables
+//! that are cut, clocks that jump. The bytes in Redis are read by a client of our own.
 
 use super::{CPP, Program, number_field, place, text_field};
 use crate::support::http::{PATIENCE, Server, ask, send, wait};
-use crate::support::{go, have, root, run, skip};
+use crate::support::{Link, build, go, have, root, run, skip, text};
 use dpb::Bandit;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const KEY: &str = "dpb:{ads}";
 /// Between two exchanges of a node, in milliseconds.
 const OFTEN: &str = "100";
 const NEVER: &str = "3600000";
 
+/// Where a program runs: by what it is started, and in which network.
+#[derive(Clone, Default, PartialEq)]
+struct World {
+    before: Vec<String>,
+    namespace: Option<String>,
+}
+
+impl World {
+    /// Wall clocks jump by ten days, four times a second.
+    fn of_jumping_clocks() -> World {
+        static CLOCK: LazyLock<PathBuf> =
+            LazyLock::new(|| build("cc", "tests/support/clock.c", &["-shared", "-fPIC"], Link::Static));
+        World { before: vec!["env".to_owned(), format!("LD_PRELOAD={}", CLOCK.display())], namespace: None }
+    }
+
+    /// A network of its own, where nothing is. Says why there is none.
+    fn of_its_own_network() -> Result<World, String> {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("dpb-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        let made = Command::new("ip").args(["netns", "add", &name]).output().unwrap();
+        if !made.status.success() {
+            return Err(text(&made));
+        }
+        let before = ["ip", "netns", "exec", &name].map(str::to_owned).to_vec();
+        Ok(World { before, namespace: Some(name) })
+    }
+
+    /// `ip` there.
+    fn ip(&self, arguments: &str) {
+        let namespace = self.namespace.as_ref().unwrap();
+        run(Command::new("ip").args(["-n", namespace]).args(arguments.split(' ')));
+    }
+
+    /// Does this in its network. What is connected then stays so.
+    fn within<T: Send>(&self, what: impl FnOnce() -> T + Send) -> T {
+        let Some(namespace) = &self.namespace else { return what() };
+        std::thread::scope(|scope| {
+            let there = scope.spawn(|| {
+                let network = fs::File::open(format!("/run/netns/{namespace}")).unwrap();
+                // SAFETY: a plain system call on a file of ours; only this thread goes there.
+                assert_eq!(unsafe { libc::setns(network.as_raw_fd(), libc::CLONE_NEWNET) }, 0);
+                what()
+            });
+            there.join().unwrap()
+        })
+    }
+
+    fn command(&self, program: &Path) -> Command {
+        let mut words = self.before.iter().map(OsStr::new).chain([program.as_os_str()]);
+        let mut command = Command::new(words.next().unwrap());
+        command.args(words);
+        command
+    }
+}
+
+/// A machine in the middle, and two with a cable to it each: 10.0.0.1 to 10.0.0.2, 10.0.1.1 to 10.0.1.2.
+struct Network {
+    middle: World,
+    ends: [World; 2],
+}
+
+impl Network {
+    /// None where the machine does not allow it, also where other tools are required: no package brings this.
+    fn new() -> Option<Network> {
+        if !have("ip") {
+            return None;
+        }
+        let middle = World::of_its_own_network();
+        let middle = middle.inspect_err(|why| eprintln!("skipped: no network of our own: {}", why.trim())).ok()?;
+        let network = Network { middle, ends: [(); 2].map(|()| World::of_its_own_network().unwrap()) };
+        for (i, end) in network.ends.iter().enumerate() {
+            let there = end.namespace.as_ref().unwrap();
+            network.middle.ip(&format!("link add cable{i} type veth peer name cable netns {there}"));
+            network.middle.ip(&format!("addr add 10.0.{i}.1/24 dev cable{i}"));
+            network.middle.ip(&format!("link set cable{i} up"));
+            end.ip(&format!("addr add 10.0.{i}.2/24 dev cable"));
+            end.ip("link set cable up");
+            end.ip("link set lo up");
+        }
+        Some(network)
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        for world in [&self.middle, &self.ends[0], &self.ends[1]] {
+            let _ = Command::new("ip").args(["netns", "del", world.namespace.as_ref().unwrap()]).status();
+        }
+    }
+}
+
 /// A server of the test's own at a socket; it keeps nothing when it ends.
 struct Redis {
+    world: World,
     place: PathBuf,
     options: Vec<String>,
     process: Option<Child>,
@@ -30,6 +126,10 @@ struct Redis {
 impl Redis {
     /// None without redis-server, or a C++ server to join it.
     fn start(options: &[&str]) -> Option<(Redis, &'static Program)> {
+        Redis::start_in(&World::default(), options)
+    }
+
+    fn start_in(world: &World, options: &[&str]) -> Option<(Redis, &'static Program)> {
         let program = CPP.as_ref()?;
         if !have("redis-server") {
             return None;
@@ -40,13 +140,13 @@ impl Redis {
         let place = std::env::temp_dir().join(format!("dpb-{}-{number}", std::process::id()));
         fs::create_dir_all(&place).unwrap();
         let options = options.iter().map(|option| option.to_string()).collect();
-        let mut redis = Redis { place, options, process: None };
+        let mut redis = Redis { world: world.clone(), place, options, process: None };
         redis.begin();
         Some((redis, program))
     }
 
     fn begin(&mut self) {
-        let mut command = Command::new("redis-server");
+        let mut command = self.world.command(Path::new("redis-server"));
         command.args(["--save", "", "--appendonly", "no", "--unixsocket", self.socket().to_str().unwrap()]);
         command.args(["--dir", self.place.to_str().unwrap()]).args(&self.options).stdout(Stdio::null());
         if !self.options.iter().any(|option| option == "--port") {
@@ -127,29 +227,53 @@ impl Drop for Redis {
 
 /// A server of a fleet, and the operator's address.
 struct Node {
+    world: World,
     server: Server,
     operator: String,
 }
 
 impl Node {
     fn start(program: &Program, redis: &Redis, number: u16, every: &str, more: &[&str]) -> Node {
-        let mut command = program.command();
+        Node::start_in(&World::default(), program, redis.socket().to_str().unwrap(), number, every, more)
+    }
+
+    fn start_in(world: &World, program: &Program, redis: &str, number: u16, every: &str, more: &[&str]) -> Node {
+        let mut command = world.command(&program.path);
         command.args(["--port", "0", "--operator-port", "0", "--memory", "0", "--merge-every", every]);
-        command.args(["--redis", redis.socket().to_str().unwrap(), "--node", &number.to_string()]).args(more);
+        command.args(["--redis", redis, "--node", &number.to_string()]).args(more);
         let mut server = Server::start(&mut command);
         let operator = server.next_address();
-        Node { server, operator }
+        Node { world: world.clone(), server, operator }
     }
 
     fn metric(&self, name: &str) -> f64 {
-        let (status, _, page) = send(&self.operator, "GET", "/metrics", "");
+        let (status, _, page) = self.world.within(|| send(&self.operator, "GET", "/metrics", ""));
         assert_eq!(status, 200);
         let line = page.lines().find_map(|line| line.strip_prefix(&format!("dpb_fleet_{name}{{bandit=\"ads\"}} ")));
         line.unwrap_or_else(|| panic!("no {name} in {page}")).parse().unwrap()
     }
 
+    /// Of answers by post, those that counted and those that did not.
+    fn posted(&self) -> [f64; 2] {
+        ["received", "refused"].map(|what| self.metric(&format!("answers_{what}_total")))
+    }
+
+    fn get(&self, path: &str) -> (u16, String) {
+        self.world.within(|| self.server.get(path))
+    }
+
+    /// A ticket.
+    fn decide(&self) -> String {
+        text_field(&self.get("/ad").1, "click_url").rsplit('/').next().unwrap().to_owned()
+    }
+
+    /// Of whichever node.
+    fn click(&self, ticket: &str) {
+        assert_eq!(self.get(&format!("/click/{ticket}")).0, 204);
+    }
+
     fn report(&self) -> Value {
-        serde_json::from_str(&self.server.get("/report").1).unwrap()
+        serde_json::from_str(&self.get("/report").1).unwrap()
     }
 
     fn decisions(&self) -> u64 {
@@ -166,9 +290,15 @@ impl Node {
     }
 }
 
+/// Where its answers wait.
+fn stream(node: u16) -> Vec<u8> {
+    format!("{KEY}:answers:{node}").into_bytes()
+}
+
 /// So many visitors come to each; all are served.
 fn play(nodes: &[&Node], visitors: usize) {
-    let mut connections: Vec<_> = nodes.iter().map(|node| BufReader::new(node.server.connect())).collect();
+    let mut connections: Vec<_> =
+        nodes.iter().map(|node| BufReader::new(node.world.within(|| node.server.connect()))).collect();
     for visitor in 0..visitors {
         for connection in &mut connections {
             let (status, _, ad) = ask(connection, "GET", "/ad", "").expect("an ad");
@@ -195,7 +325,7 @@ fn agree(redis: &Redis, nodes: &[&Node]) -> bool {
     released.iter().all(|&rewards| rewards > 0.0) && nodes.iter().all(knows)
 }
 
-fn eventually(what: &str, is: impl Fn() -> bool) {
+fn eventually(what: &str, mut is: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !is() {
         assert!(Instant::now() < end, "never: {what}");
@@ -250,6 +380,27 @@ fn they_know_the_same_and_heal() {
     for node in [one, two, three] {
         assert_eq!(node.server.interrupt().0.code(), Some(0));
     }
+}
+
+/// The first looks by itself when it begins, and not for a minute then: who puts is heard. Also by a new connection, when
+/// the old one has ended.
+#[test]
+fn who_puts_is_heard() {
+    let Some((mut redis, program)) = Redis::start(&[]) else { return };
+    let seldom = Node::start(program, &redis, 1, "120000", &[]);
+    let often = Node::start(program, &redis, 2, OFTEN, &[]);
+    let hears = |redis: &Redis, all| {
+        let exchanges = seldom.metric("exchanges_total");
+        play(&[&often], 2000);
+        let put = || redis.decisions(2) == Some(all);
+        eventually("it has heard of the other", || put() && agree(redis, &[&seldom, &often]));
+        assert_eq!(seldom.metric("exchanges_total"), exchanges);
+    };
+    hears(&redis, 2000);
+    redis.kill();
+    redis.begin();
+    eventually("it has looked for Redis", || seldom.metric("exchanges_total") >= 1.0);
+    hears(&redis, 4000);
 }
 
 /// Nothing is put meanwhile but at the beginning and at the end.
@@ -356,7 +507,7 @@ fn who_may_not_join_says_why() {
         said
     };
     assert!(refused(&at, &[], None).contains("redis: NOAUTH"));
-    assert!(refused(&at, &[], Some(&wrong)).contains("redis: the password is refused"));
+    assert!(refused(&at, &[], Some(&wrong)).contains("redis: WRONGPASS"));
     assert!(refused(&at, &[], Some(&empty)).contains("no password"));
     assert!(refused(&at, &["--policy", "dp-se", "--memory", "0"], Some(&right)).contains("does not support"));
     assert!(refused(&address(free()), &[], Some(&right)).contains("Connection refused"));
@@ -401,39 +552,248 @@ fn the_script_is_the_go_packages() {
     assert!(go.contains(r#""dpb:{" + name + "}""#) && go.contains("digits = 20"));
 }
 
+/// A node in Go of the same bandit, which does what it is told.
+struct GoNode {
+    process: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl GoNode {
+    /// None without the package, or what it needs.
+    fn start(redis: &Redis) -> Option<GoNode> {
+        GoNode::start_in(&World::default(), redis.socket().to_str().unwrap())
+    }
+
+    fn start_in(world: &World, redis: &str) -> Option<GoNode> {
+        static PROGRAM: LazyLock<Option<PathBuf>> = LazyLock::new(|| GoNode::build(&[]));
+        GoNode::begin(world.command(PROGRAM.as_ref()?), redis)
+    }
+
+    /// Its wall clock jumps, too. Go asks the kernel by itself, so no library can come between, but a line of
+    /// its own library can be another.
+    fn start_with_jumping_clock(redis: &Redis) -> Option<GoNode> {
+        go("tests/fleet_cpp", &["build"])?; // is there Go?
+        let place = place("go_clock").parent().unwrap().to_owned();
+        let root = run(Command::new("go").args(["env", "GOROOT"]).env("GOTOOLCHAIN", "local"));
+        let time = Path::new(root.trim_end()).join("src/time/time.go");
+        let (source, line) = (fs::read_to_string(&time).unwrap(), "sec += unixToInternal - minWall\n");
+        assert_eq!(source.matches(line).count(), 1, "another Go: where does time.Now have its seconds?");
+        let jumps = format!("{} + (mono/250e6%3-1)*864000\n", line.trim_end());
+        fs::write(place.join("time.go"), source.replace(line, &jumps)).unwrap();
+        fs::write(place.join("overlay"), json!({"Replace": {(time.to_str()?): place.join("time.go")}}).to_string())
+            .unwrap();
+        let program = GoNode::build(&[&format!("-overlay={}", place.join("overlay").display())])?;
+        GoNode::begin(Command::new(program), redis.socket().to_str().unwrap())
+    }
+
+    fn build(arguments: &[&str]) -> Option<PathBuf> {
+        go_package()?;
+        let path = place("go_node");
+        let mut build = go("tests/fleet_cpp", &[&["build", "-o", path.to_str().unwrap()], arguments].concat())?;
+        if !go("tests/fleet_cpp", &["mod", "download"])?.output().unwrap().status.success() {
+            skip("no modules for Go: go mod download fails");
+            return None;
+        }
+        run(&mut build);
+        Some(path)
+    }
+
+    fn begin(mut command: Command, redis: &str) -> Option<GoNode> {
+        let mut process = command.arg(redis).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (input, output) = (process.stdin.take().unwrap(), BufReader::new(process.stdout.take().unwrap()));
+        Some(GoNode { process, input, output })
+    }
+
+    fn does(&mut self, what: &str) -> String {
+        writeln!(self.input, "{what}").unwrap();
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    fn known(&mut self) -> Vec<f64> {
+        self.does("known").split_whitespace().map(|word| word.parse().unwrap()).collect()
+    }
+
+    fn end(mut self) {
+        drop(self.input);
+        assert!(wait(&mut self.process).success());
+    }
+}
+
 #[test]
 fn one_in_go_and_one_in_cpp_know_the_same() {
-    if go_package().is_none() {
-        return;
-    }
     let Some((redis, program)) = Redis::start(&[]) else { return };
-    let path = place("go_node");
-    let Some(mut build) = go("tests/fleet_cpp", &["build", "-o", path.to_str().unwrap(), "."]) else { return };
-    if !go("tests/fleet_cpp", &["mod", "download"]).unwrap().output().unwrap().status.success() {
-        skip("no modules for Go: go mod download fails");
+    let Some(mut go) = GoNode::start(&redis) else { return };
+    let cpp = Node::start(program, &redis, 1, OFTEN, &[]);
+    go.does("play 2000");
+    play(&[&cpp], 2000);
+    eventually("both know the same", || {
+        go.known() == cpp.known() && redis.fields().len() == 2 && agree(&redis, &[&cpp])
+    });
+    assert_eq!((cpp.metric("nodes"), cpp.metric("strangers")), (1.0, 0.0));
+    go.end();
+}
+
+/// Answers that come to any node, in C++ or in Go, once, twice or three times, count once, at the node that decided.
+#[test]
+fn answers_find_their_node_and_count_once() {
+    let Some((mut redis, program)) = Redis::start(&[]) else { return };
+    let Some(mut go) = GoNode::start(&redis) else { return };
+    let start = |number| Node::start(program, &redis, number, OFTEN, &[]);
+    let (one, two) = (start(1), start(2));
+    eventually("all have met", || [&one, &two].iter().all(|node| node.metric("nodes") == 2.0));
+
+    // To the wrong nodes, three times each.
+    for _ in 0..100 {
+        let (to_go, to_one) = (go.does("decide"), one.decide());
+        for _ in 0..2 {
+            one.click(&to_go);
+            go.does(&format!("answer {to_one}"));
+        }
+        two.click(&to_go);
+        two.click(&to_one);
+    }
+    // What is no answer, and of no decision of theirs.
+    for (ticket, reward) in [("x", "1"), ("281474976710657", "nan"), ("281474976710657", "1"), ("", "")] {
+        redis.ask(&[b"XADD", &stream(1), b"*", b"ticket", ticket.as_bytes(), b"reward", reward.as_bytes()]);
+    }
+    redis.ask(&[b"XADD", &stream(1), b"*", b"something", b"else"]);
+    // More are refused where one was late and is sent again.
+    let counted = |[received, refused]: [f64; 2], again| received == 100.0 && refused >= again;
+    let mut by_go = || -> Vec<f64> { go.does("answered").split(' ').map(|number| number.parse().unwrap()).collect() };
+    eventually("all is counted", || {
+        let (by_one, by_go) = (one.posted(), by_go());
+        counted(by_one, 202.0) && by_go[0] == 100.0 && counted([by_go[1], by_go[2]], 200.0)
+    });
+    eventually("and deleted", || [1, 2, 9].iter().all(|&node| redis.ask(&[b"XLEN", &stream(node)]) == [b"0"]));
+    assert_eq!([&one, &two].map(|node| node.metric("answers_sent_total")), [200.0, 200.0]);
+    assert_eq!(two.posted(), [0.0, 0.0]);
+
+    // Its own it takes itself, at once; one of a node that nobody has seen makes no stream.
+    let count = |name| number_field(&send(&one.operator, "GET", "/diagnostics", "").2, name).unwrap();
+    let (own, before) = (one.decide(), count("duplicates"));
+    (0..2).for_each(|_| one.click(&own));
+    assert!(before >= 200.0 && count("duplicates") == before + 1.0);
+    let before = count("unknown");
+    one.click("0309000000000001");
+    assert_eq!(count("unknown"), before + 1.0);
+    assert_eq!(redis.ask(&[b"EXISTS", &stream(777)]), [b"0"]);
+    let left: u32 = String::from_utf8(redis.ask(&[b"TTL", &stream(1)]).remove(0)).unwrap().parse().unwrap();
+    assert!(0 < left && left <= 3600, "{left}");
+
+    // Nobody waits for Redis, and it carries them when it is back.
+    let tickets: Vec<_> = (0..10).map(|_| two.decide()).collect();
+    redis.kill();
+    tickets.iter().for_each(|ticket| one.click(ticket));
+    redis.begin();
+    eventually("they have come", || two.posted()[0] == 10.0);
+
+    // Who looks for news only when it begins, and a minute later, has answers at once.
+    let seldom = Node::start(program, &redis, 3, "120000", &[]);
+    eventually("the newcomer is known", || one.metric("nodes") == 3.0);
+    for received in [1.0, 2.0] {
+        one.click(&seldom.decide());
+        eventually("it has come", || seldom.posted()[0] == received);
+    }
+    assert_eq!(seldom.metric("exchanges_total"), 0.0);
+    go.end();
+}
+
+/// Redis in the middle, at one end a node in C++ and one in Go, at the other one in C++. The cable of the first two is
+/// cut, at their side or at Redis': all go on deciding, the one that is not cut off goes on exchanging, and healed they
+/// agree.
+#[test]
+fn a_cable_is_cut() {
+    let Some(network) = Network::new() else { return };
+    let options = ["--port", "6379", "--bind", "10.0.0.1", "10.0.1.1", "--protected-mode", "no"];
+    let Some((redis, program)) = Redis::start_in(&network.middle, &options) else { return };
+    let [here, there] = &network.ends;
+    let Some(mut go) = GoNode::start_in(here, "10.0.0.1:6379") else { return };
+    let one = Node::start_in(here, program, "10.0.0.1:6379", 1, OFTEN, &[]);
+    let two = Node::start_in(there, program, "10.0.1.1:6379", 2, OFTEN, &[]);
+    let all_agree = |go: &mut GoNode| {
+        eventually("all know the same", || go.known() == one.known() && agree(&redis, &[&one, &two]));
+    };
+    let go_errors = |go: &mut GoNode| go.does("errors").parse::<u64>().unwrap();
+    for (cuts, (machine, cable)) in [(here, "cable"), (&network.middle, "cable0")].into_iter().enumerate() {
+        play(&[&one, &two], 1000);
+        go.does("play 1000");
+        all_agree(&mut go);
+        let before = (one.metric("errors_total"), go_errors(&mut go));
+        machine.ip(&format!("link set {cable} down"));
+        eventually("it is noticed, and they know different things", || {
+            play(&[&one, &two], 300);
+            go.does("play 300");
+            let noticed = one.metric("errors_total") >= before.0 + 3.0 && go_errors(&mut go) >= before.1 + 3;
+            noticed && one.known() != two.known() && go.known() != one.known()
+        });
+        let (exchanges, put) = (two.metric("exchanges_total"), redis.decisions(1));
+        eventually("the other goes on", || two.metric("exchanges_total") >= exchanges + 3.0);
+        assert_eq!(redis.decisions(1), put, "nothing was cut");
+        let ticket = one.decide();
+        two.click(&ticket);
+        machine.ip(&format!("link set {cable} up"));
+        all_agree(&mut go);
+        eventually("the answer has come", || one.posted()[0] == cuts as f64 + 1.0);
+    }
+    go.end();
+}
+
+/// How long something took is all that nodes ask a clock. Theirs, in C++ and in Go, jump by ten days all the time, then
+/// Redis' own: they decide, count nothing twice, and agree.
+#[test]
+fn wall_clocks_jump() {
+    if !have("cc") {
         return;
     }
-    run(&mut build);
-    let cpp = Node::start(program, &redis, 1, OFTEN, &[]);
-    let mut command = Command::new(&path);
-    let mut go = command.arg(redis.socket()).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let (mut input, mut output) = (go.stdin.take().unwrap(), BufReader::new(go.stdout.take().unwrap()));
-    let mut plays = |times: usize| {
-        writeln!(input, "{times}").unwrap();
-        let mut line = String::new();
-        output.read_line(&mut line).unwrap();
-        line.split_whitespace().map(|word| word.parse().unwrap()).collect::<Vec<f64>>()
+    let jumping = World::of_jumping_clocks();
+    let jumps = |clock: &mut dyn FnMut() -> String| {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64;
+        let mut ahead = || clock().trim_end().parse::<i64>().unwrap() - now;
+        eventually("it goes back", || ahead() < -400_000);
+        eventually("it goes on", || ahead() > 400_000);
     };
-    plays(2000);
-    play(&[&cpp], 2000);
-    let end = Instant::now() + PATIENCE;
-    while plays(0) != cpp.known() || redis.fields().len() < 2 || !agree(&redis, &[&cpp]) {
-        assert!(Instant::now() < end, "never the same: {:?}, {:?}", plays(0), cpp.known());
-        std::thread::sleep(Duration::from_millis(5));
+    for (nodes, server) in [(&jumping, &World::default()), (&World::default(), &jumping)] {
+        let Some((redis, program)) = Redis::start_in(server, &[]) else { return };
+        let go = if nodes == &jumping { GoNode::start_with_jumping_clock(&redis) } else { GoNode::start(&redis) };
+        let Some(mut go) = go else { return };
+        if nodes == &jumping {
+            jumps(&mut || run(nodes.command(Path::new("date")).arg("+%s")));
+            jumps(&mut || go.does("clock"));
+        } else {
+            jumps(&mut || String::from_utf8(redis.ask(&[b"TIME"]).remove(0)).unwrap());
+        }
+        let start = |number| Node::start_in(nodes, program, redis.socket().to_str().unwrap(), number, OFTEN, &[]);
+        let (one, two) = (start(1), start(2));
+        for _ in 0..8 {
+            play(&[&one, &two], 250);
+            go.does("play 250");
+        }
+        eventually("all know the same", || go.known() == one.known() && agree(&redis, &[&one, &two]));
+        for _ in 0..50 {
+            let (to_go, to_one, to_two) = (go.does("decide"), one.decide(), two.decide());
+            go.does(&format!("answer {to_one}"));
+            for (node, ticket) in [(&one, &to_go), (&two, &to_go), (&one, &to_two), (&two, &to_one)] {
+                node.click(ticket);
+            }
+        }
+        eventually("all is sent", || [&one, &two].iter().all(|node| node.metric("answers_sent_total") == 100.0));
+        eventually("nothing waits", || [1, 2, 9].iter().all(|&node| redis.ask(&[b"XLEN", &stream(node)]) == [b"0"]));
+        let received =
+            [one.posted()[0], two.posted()[0], go.does("answered").split(' ').nth(1).unwrap().parse().unwrap()];
+        if nodes == &jumping {
+            assert_eq!(received, [50.0; 3]);
+        } else {
+            assert!(received.iter().all(|&n| n <= 50.0), "{received:?}"); // what waits an hour by Redis' clock is gone
+        }
+        for node in [one, two] {
+            assert!((0.0..60.0).contains(&node.metric("age_seconds")));
+            assert_eq!(node.server.interrupt().0.code(), Some(0));
+        }
+        go.end();
     }
-    assert_eq!((cpp.metric("nodes"), cpp.metric("strangers")), (1.0, 0.0));
-    drop(input); // it ends
-    assert!(wait(&mut go).success());
 }
 
 /// Its file that says what goes to Redis.

@@ -506,6 +506,64 @@ fn too_many_open_files_pass(program: &Program) {
     assert_eq!(server.interrupt().0.code(), Some(0));
 }
 
+/// A bandit for each thread. Whichever thread an answer comes to, it counts once, at the one that has decided; and each
+/// learns what the other has released.
+#[test]
+fn cpp_threads_have_a_bandit_each_and_learn_as_one() {
+    const VISITORS: usize = 8;
+    let Some(program) = CPP.as_ref() else { return };
+    let options = ["--port", "0", "--operator-port", "0", "--memory", "0", "--threads", "2"];
+    let mut server = Server::start(program.command().args(options));
+    let operator = server.next_address();
+    let mut visitors: Vec<_> = (0..VISITORS).map(|_| BufReader::new(server.connect())).collect();
+    // What each visitor is answered who comes with these paths.
+    let mut visit = |paths: &[Vec<String>]| -> Vec<Vec<String>> {
+        std::thread::scope(|scope| {
+            let each = visitors.iter_mut().zip(paths).map(|(visitor, paths)| {
+                scope.spawn(|| paths.iter().map(|path| ask(visitor, "GET", path, "").expect("an answer").2).collect())
+            });
+            each.collect::<Vec<_>>().into_iter().map(|visits| visits.join().unwrap()).collect()
+        })
+    };
+    let of = |page: &str, name: &str, number| -> f64 {
+        let line = format!("dpb_{name}{{bandit=\"ads-{number}\"");
+        page.lines()
+            .filter(|each| each.starts_with(&line))
+            .map(|each| each.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap())
+            .sum()
+    };
+    let end = Instant::now() + PATIENCE;
+    let mut clicks = 0;
+    loop {
+        // Fewer than are in a window: no click is late.
+        let ads = visit(&vec![vec!["/ad".to_owned(); 100]; VISITORS]);
+        let mut urls: Vec<Vec<_>> =
+            ads.iter().map(|ads| ads.iter().map(|ad| text_field(ad, "click_url").to_owned()).collect()).collect();
+        for _ in 0..2 {
+            urls.rotate_left(1);
+            visit(&urls);
+        }
+        clicks += 100 * VISITORS;
+        let page = server.get("/metrics").1;
+        assert_eq!([1, 2].map(|number| of(&page, "decisions_total", number)).iter().sum::<f64>(), clicks as f64);
+        if [1, 2].iter().all(|&number| of(&page, "arm_effective_pulls", number) > of(&page, "answered_total", number)) {
+            break;
+        }
+        assert!(Instant::now() < end, "each knows its own alone");
+    }
+    assert_eq!(number_field(&server.get("/report").1, "decisions"), Some(clicks as f64));
+    let refused = send(&operator, "GET", "/diagnostics", "").2;
+    let refused = ["duplicates", "late", "rejected", "unknown"].map(|name| number_field(&refused, name));
+    assert_eq!(refused, [Some(clicks as f64), Some(0.0), Some(0.0), Some(0.0)]);
+    assert_eq!(server.interrupt().0.code(), Some(0));
+
+    for options in [&["--threads", "0"][..], &["--threads", "65"], &["--threads", "2", "--snapshot", "x"]] {
+        assert_eq!(program.refuses(options).0, Some(2), "{options:?}");
+    }
+    let (code, said) = program.refuses(&["--threads", "2", "--policy", "dp-se", "--memory", "0"]);
+    assert!(code == Some(1) && said.contains("does not support"), "{said}");
+}
+
 /// A place for a snapshot, with nothing there.
 fn place(name: &str) -> PathBuf {
     static PLACES: AtomicUsize = AtomicUsize::new(0);

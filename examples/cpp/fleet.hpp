@@ -1,14 +1,15 @@
 // Makes one bandit of many servers, in C++ by this file and in Go by the package bindings/go/fleet: each has a handle
 // of its own, and all learn from what all have released, through a Redis that they share (hiredis: apt-get install
-// libhiredis-dev). A thread of its own puts this node's snapshot and merges the others' every so often. No decision
-// waits for it, or for Redis, without which a node learns by itself.
+// libhiredis-dev). A thread of its own puts this node's snapshot and merges the others' every so often, and that of whom
+// it hears that he has put. No decision waits for it, or for Redis, without which a node learns by itself.
 //
 // A bandit is a hash, "dpb:{NAME}", a node its field, "7": 20 digits of version, then the snapshot. A version is the
-// node's life, then a count: one who begins under a number replaces whoever has it.
+// node's life, then a count: one who begins under a number replaces whoever has it. An answer to another node's
+// decision goes by that one's stream, "dpb:{NAME}:answers:7", perhaps twice, and counts once by its ticket.
 //
-// Snapshots may be read by anybody, tickets may not: none goes this way. Who can write to Redis can spoil what is
-// learned, not what is promised to anybody. For TLS, which hiredis has from version 1 on, this connects to a tunnel on
-// this machine.
+// Snapshots may be read by anybody, answers may not: who reads the streams reads who clicked. Who can write to Redis can
+// spoil what is learned, not what is promised to anybody. So it has a password and, across machines, TLS: hiredis has
+// that from version 1 on, and before connects to a tunnel on this machine.
 #ifndef FLEET_HPP
 #define FLEET_HPP
 
@@ -18,10 +19,10 @@
 #include <cctype>
 #include <cerrno>
 #include <chrono>
-#include <condition_variable>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
+#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -30,14 +31,19 @@
 #include <mutex>
 #include <optional>
 #include <random>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/time.h>
+#include <unistd.h>
 
 #include <hiredis/hiredis.h>
 
@@ -50,6 +56,12 @@ using namespace std::chrono_literals;
 inline constexpr std::chrono::nanoseconds FIRST_PATIENCE = 5s, PATIENCE = 1s;
 // Of a version, of any: so versions compare as texts, exactly.
 inline constexpr std::size_t DIGITS = 20;
+// Answers that wait for a node in Redis, and here for Redis; and how many seconds they wait there for one that takes
+// none. As bindings/go/fleet/redis.go has them.
+inline constexpr std::size_t MOST_ANSWERS = 100'000;
+inline constexpr std::string_view MOST_THERE = "100000", LONGEST_WAIT = "3600";
+// Answers that are sent or taken at once.
+inline constexpr std::size_t MANY = 1000;
 
 // KEYS the hash, ARGV the node, the version, the snapshot. To the letter that of bindings/go/fleet/redis.go.
 inline constexpr std::string_view PUT = R"(
@@ -113,78 +125,39 @@ struct Field {
 };
 using Fields = std::vector<Field>;
 
-// The bandit's hash. One thread at a time. What goes wrong is thrown, and the next call connects anew.
-class Store {
+struct Answer {
+  std::uint64_t ticket;
+  double reward;
+};
+using Take = std::function<void(const Answer &)>;
+
+// A connection to Redis. After what it throws it must be dropped: who knows what it would answer next.
+class Connection {
 public:
-  explicit Store(const Options &options) : address_(options.redis), key_("dpb:{" + options.bandit + "}") {
-    std::signal(SIGPIPE, SIG_IGN); // hiredis writes to what the other side has closed
-    if (!options.password_file.empty()) {
-      std::ifstream file(options.password_file);
+  struct Free {
+    void operator()(redisContext *context) const { redisFree(context); }
+    void operator()(redisReply *reply) const { freeReplyObject(reply); }
+  };
+  using Reply = std::unique_ptr<redisReply, Free>;
+
+  explicit Connection(const Options &options) : address_(options.redis) {
+    if (std::ifstream file(options.password_file); !options.password_file.empty()) {
       if (!std::getline(file, password_) || password_.empty()) {
         throw std::runtime_error(options.password_file.string() + ": no password");
       }
     }
   }
 
-  // Keeps this, unless it has the same or a greater version.
-  bool put(std::uint16_t node, std::uint64_t version, std::string_view snapshot, Clock::time_point until) {
-    char digits[DIGITS + 1];
-    std::snprintf(digits, sizeof digits, "%020llu", static_cast<unsigned long long>(version));
-    return ask({"EVAL", PUT, "1", key_, std::to_string(node), digits, snapshot}, until)->integer == 1;
+  Reply ask(const std::vector<std::string_view> &words, Clock::time_point until) {
+    send(words, until);
+    return receive(until);
   }
 
-  Fields list(Clock::time_point until) {
-    const Reply all = ask({"HGETALL", key_}, until);
-    Fields fields;
-    for (std::size_t i = 0; i + 1 < all->elements; i += 2) {
-      const auto node = serve::parse<std::uint16_t>(text(*all->element[i]));
-      std::string_view value = text(*all->element[i + 1]);
-      if (!node) {
-        continue; // not ours
-      }
-      const auto version = serve::parse<std::uint64_t>(value.substr(0, DIGITS));
-      value.remove_prefix(version && value.size() >= DIGITS ? DIGITS : 0);
-      fields.push_back({*node, version.value_or(0), std::string(value)});
-    }
-    return fields;
-  }
-
-private:
-  struct Free {
-    void operator()(redisContext *context) const { redisFree(context); }
-    void operator()(redisReply *reply) const { freeReplyObject(reply); }
-  };
-  using Reply = std::unique_ptr<redisReply, Free>;
-  static constexpr const char *LATE = "redis: no answer in time";
-
-  Reply ask(const std::vector<std::string_view> &words, Clock::time_point until) try {
+  // Send and receive are redisCommandArgv, but all of it by `until`, also where bytes come one by one.
+  void send(const std::vector<std::string_view> &words, Clock::time_point until) {
     if (!context_) {
       connect(until);
     }
-    Reply reply = exchange(words, until);
-    if (reply->type == REDIS_REPLY_ERROR) {
-      throw std::runtime_error("redis: " + std::string(text(*reply)));
-    }
-    return reply;
-  } catch (...) {
-    context_.reset(); // who knows what it would answer next
-    throw;
-  }
-
-  void connect(Clock::time_point until) {
-    const bool socket = address_.find('/') != address_.npos;
-    const std::string host = address_.substr(0, address_.rfind(':'));
-    context_.reset(socket ? redisConnectUnixWithTimeout(address_.c_str(), left(until))
-                          : redisConnectWithTimeout(host.c_str(), *Options::port(address_), left(until)));
-    check(context_ ? REDIS_OK : REDIS_ERR);
-    check(context_->err);
-    if (!password_.empty() && exchange({"AUTH", password_}, until)->type == REDIS_REPLY_ERROR) {
-      throw std::runtime_error("redis: the password is refused");
-    }
-  }
-
-  // As redisCommandArgv, but all of it by `until`, also where bytes come one by one.
-  Reply exchange(const std::vector<std::string_view> &words, Clock::time_point until) {
     std::vector<const char *> begins;
     std::vector<std::size_t> sizes;
     for (const std::string_view word : words) {
@@ -197,13 +170,52 @@ private:
       check(redisSetTimeout(context, left(until)));
       check(redisBufferWrite(context, &sent));
     }
-    void *reply = nullptr;
-    while (reply == nullptr) {
-      check(redisSetTimeout(context, left(until)));
-      check(redisBufferRead(context));
-      check(redisGetReplyFromReader(context, &reply));
+  }
+
+  Reply receive(Clock::time_point until) {
+    for (;;) {
+      if (Reply reply = next()) {
+        return reply;
+      }
+      check(redisSetTimeout(context_.get(), left(until)));
+      read();
     }
-    return Reply(static_cast<redisReply *>(reply));
+  }
+
+  // Takes what has come, if the socket has something: it waits else.
+  void read() { check(redisBufferRead(context_.get())); }
+
+  // Of what was read, a whole reply. Nothing: there is none yet.
+  Reply next() {
+    void *whole = nullptr;
+    check(redisGetReplyFromReader(context_.get(), &whole));
+    Reply reply(static_cast<redisReply *>(whole));
+    if (reply && reply->type == REDIS_REPLY_ERROR) {
+      throw std::runtime_error("redis: " + std::string(text(*reply)));
+    }
+    return reply;
+  }
+
+  int socket() const { return context_ ? context_->fd : -1; }
+  void drop() { context_.reset(); }
+
+  static std::string_view text(const redisReply &reply) {
+    return reply.str != nullptr ? std::string_view(reply.str, reply.len) : std::string_view();
+  }
+
+private:
+  static constexpr const char *LATE = "redis: no answer in time";
+
+  void connect(Clock::time_point until) {
+    const bool socket = address_.find('/') != address_.npos;
+    const std::string host = address_.substr(0, address_.rfind(':'));
+    context_.reset(socket ? redisConnectUnixWithTimeout(address_.c_str(), left(until))
+                          : redisConnectWithTimeout(host.c_str(), *Options::port(address_), left(until)));
+    check(context_ ? REDIS_OK : REDIS_ERR);
+    check(context_->err);
+    if (!password_.empty()) {
+      ask({"AUTH", password_}, until);
+    }
   }
 
   void check(int status) const {
@@ -221,13 +233,171 @@ private:
     return {static_cast<time_t>(time / 1s), static_cast<suseconds_t>((time % 1s).count())};
   }
 
-  static std::string_view text(const redisReply &reply) {
-    return reply.str != nullptr ? std::string_view(reply.str, reply.len) : std::string_view();
-  }
-
-  const std::string address_, key_;
+  const std::string address_;
   std::string password_;
   std::unique_ptr<redisContext, Free> context_;
+};
+
+// The bandit's hash and streams. One thread at a time. After what it throws, drop its connections.
+class Store {
+public:
+  explicit Store(const Options &options)
+      : key_("dpb:{" + options.bandit + "}"), commands_(options), hints_(options), answers_(options) {
+    std::signal(SIGPIPE, SIG_IGN); // hiredis writes to what the other side has closed
+  }
+
+  // Keeps this, unless it has the same or a greater version.
+  bool put(std::uint16_t node, std::uint64_t version, std::string_view snapshot, Clock::time_point until) {
+    char digits[DIGITS + 1];
+    std::snprintf(digits, sizeof digits, "%020llu", static_cast<unsigned long long>(version));
+    return commands_.ask({"EVAL", PUT, "1", key_, std::to_string(node), digits, snapshot}, until)->integer == 1;
+  }
+
+  Fields list(Clock::time_point until) {
+    const Reply all = commands_.ask({"HGETALL", key_}, until);
+    Fields fields;
+    for (std::size_t i = 0; i + 1 < all->elements; i += 2) {
+      if (const auto node = serve::parse<std::uint16_t>(Connection::text(*all->element[i]))) { // else not ours
+        fields.push_back(field(*node, *all->element[i + 1]));
+      }
+    }
+    return fields;
+  }
+
+  // What these have put.
+  Fields list(const std::set<std::uint16_t> &nodes, Clock::time_point until) {
+    std::vector<std::string> names;
+    for (const std::uint16_t node : nodes) {
+      names.push_back(std::to_string(node));
+    }
+    std::vector<std::string_view> words{"HMGET", key_};
+    words.insert(words.end(), names.begin(), names.end());
+    const Reply some = commands_.ask(words, until);
+    Fields fields;
+    for (auto node = nodes.begin(); node != nodes.end(); ++node) {
+      const std::size_t i = std::distance(nodes.begin(), node);
+      if (i < some->elements && some->element[i]->type == REDIS_REPLY_STRING) { // else it is gone again
+        fields.push_back(field(*node, *some->element[i]));
+      }
+    }
+    return fields;
+  }
+
+  // Whoever puts from here on is heard. Done again, it says whether the connection is still alive, and forgets what was
+  // heard before.
+  void watch(Clock::time_point until) {
+    hints_.send({"SUBSCRIBE", key_}, until);
+    while (word(*hints_.receive(until), 0) != "subscribe") {
+    }
+  }
+
+  // Has something when there are hints. -1: it does not watch.
+  int watched() const { return hints_.socket(); }
+
+  // Who has put: reads what has come.
+  std::set<std::uint16_t> hints() {
+    std::set<std::uint16_t> nodes;
+    hints_.read();
+    while (const Reply hint = hints_.next()) {
+      if (const auto node = serve::parse<std::uint16_t>(word(*hint, 2))) {
+        nodes.insert(*node);
+      }
+    }
+    return nodes;
+  }
+
+  // To the nodes that have decided.
+  void send(const std::vector<Answer> &answers, Clock::time_point until) {
+    std::set<std::string> streams;
+    for (const Answer &answer : answers) {
+      char reward[32];
+      std::snprintf(reward, sizeof reward, "%.17g", answer.reward);
+      const auto stream = streams.insert(stream_of(dpb_ticket_node(answer.ticket))).first;
+      commands_.send({"XADD", *stream, "MAXLEN", "~", MOST_THERE, "*", "ticket", std::to_string(answer.ticket), "reward",
+                      reward}, until);
+    }
+    for (const std::string &stream : streams) {
+      commands_.send({"EXPIRE", stream, LONGEST_WAIT}, until);
+    }
+    for (std::size_t i = 0; i < answers.size() + streams.size(); ++i) {
+      commands_.receive(until);
+    }
+  }
+
+  // Gives `take` all answers that have come to this node, perhaps again what came before, forgets them, and waits for
+  // more: over a new connection, since nobody knows whether an old one that waits is still alive.
+  void await(std::uint16_t node, Clock::time_point until, const Take &take) {
+    answers_.drop();
+    const std::string stream = stream_of(node);
+    forget(stream, answers_.ask({"XREAD", "COUNT", std::to_string(MANY), "STREAMS", stream, "0"}, until), until, take);
+  }
+
+  // Has something when there are answers. -1: it does not wait for any.
+  int awaited() const { return answers_.socket(); }
+
+  // The same for those that have come then.
+  void receive(std::uint16_t node, Clock::time_point until, const Take &take) {
+    answers_.read();
+    if (const Reply reply = answers_.next()) { // all of it
+      forget(stream_of(node), reply, until, take);
+    }
+  }
+
+  void drop() {
+    commands_.drop();
+    hints_.drop();
+    answers_.drop();
+  }
+
+private:
+  using Reply = Connection::Reply;
+
+  static Field field(std::uint16_t node, const redisReply &reply) {
+    std::string_view value = Connection::text(reply);
+    const auto version = serve::parse<std::uint64_t>(value.substr(0, DIGITS));
+    value.remove_prefix(version && value.size() >= DIGITS ? DIGITS : 0);
+    return {node, version.value_or(0), std::string(value)};
+  }
+
+  // A reply is of one stream, that of its name and its messages; each of its number and its names and values.
+  void forget(const std::string &stream, const Reply &reply, Clock::time_point until, const Take &take) {
+    const redisReply &messages = at(at(*reply, 0), 1);
+    std::vector<std::string_view> done{"XDEL", stream};
+    for (std::size_t i = 0; i < messages.elements; ++i) {
+      const redisReply &words = at(at(messages, i), 1);
+      const auto ticket = serve::parse<std::uint64_t>(value(words, "ticket"));
+      if (const auto reward = serve::parse<double>(value(words, "reward")); ticket && reward) {
+        take(Answer{*ticket, *reward});
+      }
+      done.push_back(word(at(messages, i), 0));
+    }
+    if (messages.elements > 0) {
+      commands_.ask(done, until);
+    }
+    answers_.send({"XREAD", "COUNT", std::to_string(MANY), "BLOCK", "0", "STREAMS", stream, "0"}, until);
+  }
+
+  std::string stream_of(std::uint16_t node) const { return key_ + ":answers:" + std::to_string(node); }
+
+  // Where there is none, an empty one.
+  static const redisReply &at(const redisReply &reply, std::size_t i) {
+    static const redisReply EMPTY = {};
+    return i < reply.elements ? *reply.element[i] : EMPTY;
+  }
+
+  static std::string_view word(const redisReply &reply, std::size_t i) { return Connection::text(at(reply, i)); }
+
+  static std::string_view value(const redisReply &words, std::string_view name) {
+    for (std::size_t i = 0; i + 1 < words.elements; i += 2) {
+      if (word(words, i) == name) {
+        return word(words, i + 1);
+      }
+    }
+    return {};
+  }
+
+  const std::string key_;
+  Connection commands_, hints_, answers_;
 };
 
 // A bandit that is `here`, or goes on from this node's own field where that knows more: the disk may be new, or old.
@@ -248,6 +418,29 @@ inline dpb::Bandit go_on(dpb::Bandit here, const dpb::Config &config, const Fiel
   return here;
 }
 
+// Wakes a thread that waits for a socket.
+class Bell {
+public:
+  Bell() : socket_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    if (socket_ < 0) {
+      throw std::system_error(errno, std::generic_category(), "eventfd");
+    }
+  }
+  ~Bell() { ::close(socket_); }
+  Bell(const Bell &) = delete;
+  Bell &operator=(const Bell &) = delete;
+
+  void ring() const { (void)::eventfd_write(socket_, 1); }
+  void stop() const {
+    eventfd_t rung;
+    (void)::eventfd_read(socket_, &rung);
+  }
+  int socket() const { return socket_; }
+
+private:
+  const int socket_;
+};
+
 // This server's part, while it lives.
 class Node {
 public:
@@ -259,10 +452,7 @@ public:
     }
     version_ = ((version_ >> 32) + 1) << 32;
     bandit_.merge(bandit_.snapshot()); // changes nothing; a policy that cannot says so now
-    if (!put(Clock::now() + FIRST_PATIENCE)) {
-      throw std::runtime_error(REPLACED);
-    }
-    merge(fields);
+    exchange(Clock::now() + FIRST_PATIENCE);
     thread_ = std::thread([this] { work(); });
   }
 
@@ -272,14 +462,29 @@ public:
       const std::lock_guard alone(lock_);
       ended_ = true;
     }
-    wake_.notify_one();
+    bell_.ring();
     thread_.join();
   }
 
   Node(const Node &) = delete;
   Node &operator=(const Node &) = delete;
 
-  // For Prometheus, as the Go package has them.
+  // An answer to whichever node's decision: now, or by post, later. One of a node that nobody has seen is refused here.
+  void answer(Answer answer) {
+    const std::uint16_t to = dpb_ticket_node(answer.ticket);
+    std::unique_lock alone(lock_);
+    if (merged_.count(to) == 0) {
+      alone.unlock();
+      (void)bandit_.try_update(answer.ticket, answer.reward);
+    } else if (outbox_.size() < MOST_ANSWERS) {
+      outbox_.push_back(answer);
+      bell_.ring();
+    } else {
+      ++unsent_;
+    }
+  }
+
+  // For Prometheus, as the Go package has them. For the operator: what came and went by post is NOT private.
   std::string metrics() const {
     const std::lock_guard alone(lock_);
     std::string page;
@@ -294,6 +499,12 @@ public:
     family("errors_total", "counter", "Errors of the store.", std::to_string(errors_));
     family("nodes", "gauge", "Other nodes of which a snapshot was seen.", std::to_string(merged_.size()));
     family("strangers", "gauge", "Other nodes whose newest snapshot was refused.", std::to_string(refused));
+    family("answers_sent_total", "counter", "Answers sent to other nodes. NOT private.", std::to_string(sent_));
+    family("answers_unsent_total", "counter", "Answers lost to an error. NOT private.", std::to_string(unsent_));
+    family("answers_received_total", "counter", "Answers from other nodes that counted. NOT private.",
+           std::to_string(received_));
+    family("answers_refused_total", "counter", "Answers from other nodes that did not. NOT private.",
+           std::to_string(refused_));
     return page;
   }
 
@@ -304,32 +515,64 @@ private:
   void work() {
     std::string said;
     int failures = 0;
-    for (std::unique_lock open(lock_); !wake_.wait_for(open, pause(failures), [this] { return ended_; });) {
-      open.unlock();
+    auto next = Clock::now() + pause(0);
+    for (Event event; !(event = wait(next)).end;) {
       std::string wrong;
       try {
-        exchange();
+        const Clock::time_point until = Clock::now() + patience();
+        if (event.due) {
+          exchange(until);
+        } else if (failures == 0) {
+          if (event.hints) {
+            hear(until);
+          }
+          if (event.answers) {
+            store_.receive(options_.node, until, take_);
+          }
+          send(until);
+        }
       } catch (const std::exception &error) {
         wrong = error.what();
+        store_.drop();
       }
-      failures = wrong.empty() ? 0 : failures + 1;
       if (!wrong.empty() && wrong != said) {
         std::fprintf(stderr, "%s\n", wrong.c_str());
       }
-      said = wrong;
-      open.lock();
-      if (wrong.empty()) {
-        last_ = Clock::now();
-        ++exchanges_;
-      } else {
+      const std::lock_guard alone(lock_);
+      if (!wrong.empty()) {
+        said = wrong;
         ++errors_;
+        next = Clock::now() + pause(++failures);
+      } else if (event.due) {
+        said.clear();
+        ++exchanges_;
+        last_ = Clock::now();
+        next = last_ + pause(failures = 0);
       }
     }
     try {
-      put(Clock::now() + patience());
+      const Clock::time_point until = Clock::now() + patience();
+      put(until);
+      while (!outbox_.empty()) { // nobody answers any more
+        send(until);
+      }
     } catch (const std::exception &error) {
       std::fprintf(stderr, "%s\n", error.what());
     }
+  }
+
+  struct Event {
+    bool end, due, hints, answers;
+  };
+
+  // Until there is something to do; what, but for what is to be sent.
+  Event wait(Clock::time_point next) const {
+    pollfd sockets[] = {{bell_.socket(), POLLIN, 0}, {store_.watched(), POLLIN, 0}, {store_.awaited(), POLLIN, 0}};
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now());
+    ::poll(sockets, std::size(sockets), static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 1000)));
+    bell_.stop();
+    const std::lock_guard alone(lock_);
+    return {ended_, Clock::now() >= next, sockets[1].revents != 0, sockets[2].revents != 0};
   }
 
   // Within which an exchange has succeeded or failed.
@@ -345,13 +588,38 @@ private:
 
   std::chrono::nanoseconds interval() const { return options_.merge_every; }
 
-  // Puts, then lists: of two nodes the later one knows both, the other after its next exchange.
-  void exchange() {
-    const Clock::time_point until = Clock::now() + patience();
+  // Watches, then puts, then lists. Of two nodes one puts before the other lists, or else is heard by the other.
+  void exchange(Clock::time_point until) {
+    store_.watch(until);
     const bool ours = put(until);
     merge(store_.list(until));
+    send(until);
     if (!ours) {
-      throw std::runtime_error(REPLACED); // it learns from the others all the same
+      throw std::runtime_error(REPLACED); // it learns from the others all the same; answers are the other's
+    }
+    store_.await(options_.node, until, take_);
+  }
+
+  // Some of what was answered here and is others'. What fails is sent again, and counts once by its ticket.
+  void send(Clock::time_point until) {
+    std::unique_lock alone(lock_);
+    const std::vector<Answer> some(outbox_.begin(), outbox_.begin() + std::min(outbox_.size(), MANY));
+    alone.unlock();
+    store_.send(some, until);
+    alone.lock();
+    outbox_.erase(outbox_.begin(), outbox_.begin() + some.size());
+    sent_ += some.size();
+    if (!outbox_.empty()) {
+      bell_.ring();
+    }
+  }
+
+  // Merges what those have put of whom a hint has come.
+  void hear(Clock::time_point until) {
+    std::set<std::uint16_t> nodes = store_.hints();
+    nodes.erase(options_.node);
+    if (!nodes.empty()) {
+      merge(store_.list(nodes, until));
     }
   }
 
@@ -384,11 +652,18 @@ private:
   std::uint64_t version_ = 0; // of what was put last
   std::minstd_rand jitter_{std::random_device()()};
 
+  const Take take_ = [this](const Answer &answer) {
+    const bool counts = bandit_.try_update(answer.ticket, answer.reward) == DPB_OK;
+    const std::lock_guard alone(lock_);
+    ++(counts ? received_ : refused_);
+  };
+  Bell bell_;
+
   mutable std::mutex lock_; // of what follows; only the thread changes merged_
-  std::condition_variable wake_;
   bool ended_ = false;
   Clock::time_point last_ = Clock::now();
-  std::uint64_t exchanges_ = 0, errors_ = 0;
+  std::uint64_t exchanges_ = 0, errors_ = 0, sent_ = 0, unsent_ = 0, received_ = 0, refused_ = 0;
+  std::deque<Answer> outbox_; // only the thread takes from it
   std::map<std::uint16_t, std::optional<std::size_t>> merged_; // of each other node: a hash; nothing: refused
 
   std::thread thread_;

@@ -271,6 +271,7 @@ struct Options {
   std::optional<std::string> policy;
   std::filesystem::path snapshot; // empty: none
   std::chrono::milliseconds snapshot_every = 10s;
+  unsigned threads = std::max(2U, std::thread::hardware_concurrency());
 
   // Is it one of these, with a value that it can have?
   bool take(std::string_view name, const char *value) {
@@ -365,7 +366,7 @@ private:
   }
 
   Options options_;
-  asio::thread_pool pool_{std::max(2U, std::thread::hardware_concurrency())};
+  asio::thread_pool pool_{options_.threads};
   asio::io_context door_; // on one thread alone: in the pool's queue newcomers would wait behind everybody
   tcp::acceptor visitors_;
   std::optional<tcp::acceptor> operators_;

@@ -1,5 +1,4 @@
-// A node in Go that joins the bandit of the C++ ad servers: plays as often as each line of its input says, then writes
-// what it knows of each arm.
+// A node in Go that joins the bandit of the C++ ad servers, and does what each line of its input says, by one line.
 package main
 
 import (
@@ -8,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	dpb "github.com/libdpb/libdpb/bindings/go"
@@ -27,16 +27,37 @@ func main() {
 	config := dpb.NewConfig(10, 1)
 	config.Node, config.RewardBits = 9, 0
 	ctx := context.Background()
-	node := must(fleet.Join(ctx, fleet.Options{Store: store, Config: config, Interval: 100 * time.Millisecond}))
+	options := fleet.Options{Store: store, Post: store, Config: config, Interval: 100 * time.Millisecond}
+	node, err := fleet.Join(ctx, options)
+	for err != nil {
+		node, err = fleet.Join(ctx, options)
+	}
 	go node.Sync(ctx)
-	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-		for range must(strconv.Atoi(lines.Text())) {
-			decision := must(node.Bandit.Select())
-			must(0, node.Bandit.Update(decision.Ticket, 0))
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); fmt.Println() {
+		words := strings.Fields(lines.Text())
+		number := func(base int) uint64 { return must(strconv.ParseUint(words[1], base, 64)) }
+		switch words[0] {
+		case "play": // so often
+			for range number(10) {
+				decision := must(node.Bandit.Select())
+				must(0, node.Bandit.Update(decision.Ticket, 0))
+			}
+		case "known": // in all releases, of each arm
+			for _, arm := range must(node.Bandit.Arms()) {
+				fmt.Print(arm.EffectivePulls, " ")
+			}
+		case "errors":
+			fmt.Print(node.Metrics().Errors)
+		case "clock":
+			fmt.Print(time.Now().Unix())
+		case "decide":
+			fmt.Printf("%016x", must(node.Bandit.Select()).Ticket)
+		case "answer": // of whichever node
+			for node.Answer(ctx, number(16), 1) != nil {
+			}
+		case "answered": // here; by post; by post again
+			m := node.Metrics()
+			fmt.Print(must(node.Bandit.Report()).Answered, " ", m.Received, " ", m.Refused)
 		}
-		for _, arm := range must(node.Bandit.Arms()) {
-			fmt.Print(arm.EffectivePulls, " ")
-		}
-		fmt.Println()
 	}
 }

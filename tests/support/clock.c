@@ -1,0 +1,35 @@
+/*
+ * Preloaded into a program: its wall clock jumps four times a second, ten days back, or on, or home again. What measures
+ * how long something takes, CLOCK_MONOTONIC, goes on as it does.
+ */
+#define _GNU_SOURCE
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+int clock_gettime(clockid_t clock, struct timespec *now) {
+  int status = (int)syscall(SYS_clock_gettime, clock, now);
+  if (status == 0 && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) {
+    struct timespec steady;
+    (void)syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &steady);
+    now->tv_sec += ((steady.tv_sec * 4 + steady.tv_nsec / 250000000) % 3 - 1) * 864000;
+  }
+  return status;
+}
+
+int gettimeofday(struct timeval *restrict now, void *restrict zone) {
+  struct timespec jumped;
+  (void)zone;
+  (void)clock_gettime(CLOCK_REALTIME, &jumped);
+  now->tv_sec = jumped.tv_sec;
+  now->tv_usec = jumped.tv_nsec / 1000;
+  return 0;
+}
+
+time_t time(time_t *now) {
+  struct timespec jumped;
+  (void)clock_gettime(CLOCK_REALTIME, &jumped);
+  if (now) *now = jumped.tv_sec;
+  return jumped.tv_sec;
+}
