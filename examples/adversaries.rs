@@ -1,5 +1,5 @@
 //! Regret against the five adversaries of Tossou and Dimitrakakis (2017), Figure 1: T = 2^18, K = 4,
-//! median of means over 24 groups. `cargo run --release --example adversaries [RUNS [LOG2_T
+//! median of means over 24 groups. `cargo run --release -p dpb-figures --example adversaries [RUNS [LOG2_T
 //! [EPSILON]]]`; the paper has 720 runs.
 
 #[path = "common/adversaries.rs"]

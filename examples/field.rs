@@ -1,6 +1,6 @@
 //! The field: mean, p99 and largest pseudo-regret of the policies on three instances, as a table.
 //!
-//! `cargo run --release --example field -- [--runs 200] [--horizon 1000000] [--in-flight 0]
+//! `cargo run --release -p dpb-figures --example field -- [--runs 200] [--horizon 1000000] [--in-flight 0]
 //! [--threads 2] [--policies dp-imed,dp-klucb,dp-ts,dp-se,nonprivate-ucb1]`
 //!
 //! Seeded: the same command prints the same table. `--in-flight n` answers each decision n

@@ -1,5 +1,5 @@
 //! Mean pseudo-regret of every central policy on the papers' instances, as a table:
-//! `cargo run --release --example regret_table [runs] [part of a policy's name]`.
+//! `cargo run --release -p dpb-figures --example regret_table [runs] [part of a policy's name]`.
 
 use dpb::{Algorithm, Bandit, Config};
 

@@ -54,6 +54,7 @@ fn claims_hold_in_many_runs() {
 
 /// At a small loss a group of 1/eps rewards is changed.
 #[test]
+#[ignore = "fifteen seconds"]
 fn small_claims_hold_for_groups() {
     for policy in [Algorithm::Se, Algorithm::Imed, Algorithm::Tsallis] {
         let honest = case(policy, 0.1, 300);
@@ -149,6 +150,7 @@ fn what_is_not_sabotaged_is_an_error() {
 
 /// However answers come and whatever else is called, an honest library tells nothing more.
 #[test]
+#[ignore = "ten seconds"]
 fn no_delivery_tells_anything() {
     for policy in [Algorithm::Se, Algorithm::Imed, Algorithm::Ts, Algorithm::Tsallis, Algorithm::UcbBound] {
         for delivery in Delivery::ALL {

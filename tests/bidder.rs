@@ -499,6 +499,7 @@ fn no_page_tells_of_a_click_before_it_is_released() {
 
 /// What is too late is not sent, and nothing is learned from it.
 #[test]
+#[ignore = "ten seconds"]
 fn no_bid_is_sent_too_late() {
     let Some((server, operator)) = start(&[]) else { return };
     let mut asked = request(300, 250);
@@ -587,6 +588,7 @@ fn bodies_of_any_length_and_slowness_are_withstood() {
 /// Under load, with nothing half answered; and what was released before is there in the next life, to which the
 /// tickets of this one mean nothing.
 #[test]
+#[ignore = "ten seconds"]
 fn it_ends_in_the_middle_and_goes_on_from_its_snapshot() {
     let place = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("bidder-{}", std::process::id()));
     let _ = fs::remove_dir_all(&place);

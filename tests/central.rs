@@ -61,6 +61,7 @@ fn first_release(config: &Config) -> (u64, f64) {
 /// changed rewards lose 8 times that, purely. Nothing else is released until the outsider has seen
 /// enough.
 #[test]
+#[ignore = "fifteen seconds"]
 fn dp_ucb_int_keeps_the_claim_of_its_releases() {
     let honest = Config { delta: (-10f64).exp(), ..Config::new(5, 1.0) };
     let (pulls, loss) = first_release(&honest);

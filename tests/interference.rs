@@ -462,6 +462,7 @@ fn baselines_are_seen_through() {
 /// un-noised maximum moves an edge that they do not meet, counters and intervals spend their last tenth on
 /// more answers than they have, and DP-KLUCB asks for no leader.
 #[test]
+#[ignore = "a minute"]
 fn sabotage_is_seen() {
     use Algorithm::{KlUcb, PrivateUcb, Ucb, UcbBound, UcbInt};
     let policies = algorithms(true);

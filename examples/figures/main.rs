@@ -1,5 +1,5 @@
 //! The papers' experiments, and ours:
-//! `cargo run --release --example figures -- <name|all> [--quick] [--out DIR] [--runs N]
+//! `cargo run --release -p dpb-figures --example figures -- <name|all> [--quick] [--out DIR] [--runs N]
 //! [--seed N] [--threads N]`.
 //!
 //! Writes NAME.svg, NAME.csv and NAME.md (tables) to the directory (target/figures if none is
