@@ -1,31 +1,17 @@
-//! A bandit: engine and policy behind one lock.
+//! A bandit: a policy at a [`desk`](crate::desk), and what it knows of other handles.
 
 use crate::config::Config;
-use crate::engine::{Counts, Diagnostics, Engine, Event};
+use crate::desk::{self, Decision, Desk, Learner};
+use crate::engine::{Counts, Diagnostics, Engine};
 use crate::error::{Error, Result};
 use crate::fleet::{Fleet, Other, made_id};
-use crate::os::Origin;
 use crate::policy::{Algorithm, Policy, Pull, Saved, Shared, ShuffledPolicy};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
-use crate::reward::{Reward, RewardRange};
+use crate::reward::Reward;
 use crate::shuffle::Params;
 use crate::snapshot::{Kind, Reader, Writer, ensure};
 use crate::table::{self, Table};
-use std::sync::{Mutex, MutexGuard, TryLockError};
-
-/// One answer to "which arm?".
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Decision {
-    /// Names this decision in [`Bandit::update`] and [`Bandit::cancel`].
-    pub ticket: u64,
-    /// The arm's probability given everything released so far; NaN where it would tell raw rewards.
-    pub propensity: f64,
-    /// The arm, 0-based.
-    pub arm: u32,
-    /// The policy's epoch, phase or interval.
-    pub phase: u32,
-}
 
 /// Everything that may be published about a handle.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -70,22 +56,29 @@ pub struct Bandit {
     algorithm: Algorithm,
     /// Without its seed, which stays with the caller.
     config: Config,
-    range: RewardRange,
     /// Handles before this one, each from a snapshot of the last.
     lives: u32,
-    inner: Mutex<Inner>,
-    origin: Origin,
+    desk: Desk<Learned>,
 }
 
-struct Inner {
-    engine: Engine,
-    fleet: Fleet,
-    /// Now, in an earlier life, or another handle that was merged: what was learned then is not private.
-    seeded: bool,
+/// What learns, and from whom.
+struct Learned {
     policy: Box<dyn Policy>,
-    /// Per arm: decisions that were neither cancelled nor expired.
-    pulls: Table<u64>,
+    fleet: Fleet,
 }
+
+impl Learner for Learned {
+    #[inline]
+    fn observe(&mut self, pull: Pull, reward: Reward) {
+        self.policy.observe(pull, reward);
+    }
+
+    fn cancel(&mut self, pull: Pull) {
+        self.policy.cancel(pull);
+    }
+}
+
+type Inner = desk::Inner<Learned>;
 
 impl Bandit {
     /// A fresh bandit.
@@ -106,16 +99,16 @@ impl Bandit {
         Ok(Bandit {
             algorithm,
             config: Config { test_seed: None, ..config.clone() },
-            range,
             lives: 0,
-            inner: Mutex::new(Inner {
-                engine,
-                fleet: Fleet::new(tickets.next_u64(), config),
-                seeded: config.test_seed.is_some(),
-                policy,
-                pulls: Table::new(config.arms as usize, |_| 0)?,
-            }),
-            origin: Origin::here(),
+            desk: Desk::new(
+                range,
+                Inner {
+                    engine,
+                    seeded: config.test_seed.is_some(),
+                    learner: Learned { policy, fleet: Fleet::new(tickets.next_u64(), config) },
+                    pulls: Table::new(config.arms as usize, |_| 0)?,
+                },
+            ),
         })
     }
 
@@ -126,23 +119,22 @@ impl Bandit {
     /// `Unsupported` by policies whose state is not all released; `NoMemory`; `Poisoned` after an internal
     /// failure.
     pub fn snapshot(&self) -> Result<Vec<u8>> {
-        let inner = self.lock()?;
+        let inner = self.desk.lock()?;
         let mut to = Writer::new(Kind::Bandit);
         to.u32(self.algorithm as u32);
         self.config.save(&mut to);
         to.u8(inner.seeded.into());
         to.u32(self.lives);
-        to.u64(inner.fleet.origin);
-        let counts = inner.engine.counts();
-        [counts.decisions, counts.answered, counts.cancelled].into_iter().for_each(|count| to.u64(count));
+        to.u64(inner.learner.fleet.origin);
+        inner.engine.counts().save(&mut to);
         let mut pulls = table::room(inner.pulls.len())?;
         pulls.extend_from_slice(&inner.pulls);
         inner.engine.pending().for_each(|pull| pulls[pull.arm() as usize] -= 1);
         to.u32(pulls.len() as u32);
         pulls.into_iter().for_each(|count| to.u64(count));
-        inner.fleet.added().iter().for_each(|&id| to.u64(id));
+        inner.learner.fleet.added().iter().for_each(|&id| to.u64(id));
         inner.check_private()?;
-        inner.policy.save(&mut to)?;
+        inner.learner.policy.save(&mut to)?;
         to.finish()
     }
 
@@ -158,14 +150,14 @@ impl Bandit {
         let head = Head::read(from)?;
         let mut bandit = Bandit::new(head.algorithm, &head.config)?;
         bandit.lives = head.lives.checked_add(1).ok_or(Error::Corrupt)?;
-        let inner = bandit.inner.get_mut().map_err(|_| Error::Poisoned)?;
+        let inner = bandit.desk.get_mut()?;
         head.added.iter().try_for_each(|_| inner.grow())?;
-        inner.fleet.restore(head.origin, head.added)?;
+        inner.learner.fleet.restore(head.origin, head.added)?;
         inner.pulls.copy_from_slice(&head.pulls);
         inner.check_private()?;
         inner.seeded = head.seeded;
         inner.engine.count_on(head.counts);
-        inner.policy.load(from)?;
+        inner.learner.policy.load(from)?;
         from.finish()?;
         Ok(bandit)
     }
@@ -192,13 +184,13 @@ impl Bandit {
             let rule = format!("must be {}, as in the snapshot", head.algorithm.name());
             return Err(Error::config("policy", &rule, self.algorithm.name()));
         }
-        shared(&mut *self.lock()?.policy)?; // others have other fields from here on
+        shared(&mut *self.desk.lock()?.learner.policy)?; // others have other fields from here on
         self.config.check_shared(&head.config)?;
         let saved = Saved::read(from)?;
         from.finish()?;
         ensure(saved.arms.len() == head.pulls.len())?;
         let other = Other::new(head.origin, head.lives, from.checksum(), &head.added, saved)?;
-        let Inner { engine, fleet, seeded, policy, pulls } = &mut *self.lock()?;
+        let Inner { engine, seeded, learner: Learned { policy, fleet }, pulls } = &mut *self.desk.lock()?;
         if !fleet.expects(&other)? {
             return Ok(());
         }
@@ -232,7 +224,7 @@ impl Bandit {
     /// `Poisoned` after an internal failure.
     #[inline]
     pub fn select(&self) -> Result<Decision> {
-        Ok(self.lock()?.select())
+        Ok(self.desk.lock()?.select())
     }
 
     /// Hands `n` decisions to `each`, under one lock.
@@ -240,7 +232,7 @@ impl Bandit {
     /// # Errors
     /// As [`select`](Self::select).
     pub fn select_many(&self, n: usize, mut each: impl FnMut(Decision)) -> Result<()> {
-        let mut inner = self.lock()?;
+        let mut inner = self.desk.lock()?;
         (0..n).for_each(|_| each(inner.select()));
         Ok(())
     }
@@ -253,7 +245,7 @@ impl Bandit {
     /// `InvalidConfig` when the set is empty or names an arm that does not exist or is retired;
     /// `Unsupported` for policies that need every arm; `Poisoned` after an internal failure.
     pub fn select_among(&self, arms: &[u32]) -> Result<Decision> {
-        self.lock()?.select_among(arms)
+        self.desk.lock()?.select_among(arms)
     }
 
     /// A new arm: its number. Numbers are never used again. May allocate. It is joined with no other handle's:
@@ -263,8 +255,8 @@ impl Bandit {
     /// `InvalidConfig` beyond 2^24 arms; `Unsupported` for policies whose set of arms is fixed;
     /// `NoMemory`: nothing has changed; `Poisoned` after an internal failure.
     pub fn add_arm(&self) -> Result<u32> {
-        let inner = &mut *self.lock()?;
-        inner.add_arm(inner.fleet.any_id())
+        let inner = &mut *self.desk.lock()?;
+        inner.add_arm(inner.learner.fleet.any_id())
     }
 
     /// The arm with this id, which all handles of a fleet call it by: its number here. A new one, unless there is
@@ -274,11 +266,11 @@ impl Bandit {
     /// # Errors
     /// As [`add_arm`](Self::add_arm); `InvalidConfig` for the id of an arm that is retired.
     pub fn add_arm_as(&self, id: u64) -> Result<u32> {
-        let inner = &mut *self.lock()?;
+        let inner = &mut *self.desk.lock()?;
         if id < u64::from(self.config.arms) {
             return Err(Error::config("id", "must not be one of the configuration's arms", id));
         }
-        if let Some(arm) = inner.fleet.find(id) {
+        if let Some(arm) = inner.learner.fleet.find(id) {
             inner.check_live(&[arm], "add_arm")?;
             return Ok(arm);
         }
@@ -292,10 +284,10 @@ impl Bandit {
     /// last one; `Unsupported` for policies whose set of arms is fixed; `Poisoned` after an
     /// internal failure.
     pub fn retire_arm(&self, arm: u32) -> Result<()> {
-        let inner = &mut *self.lock()?;
+        let inner = &mut *self.desk.lock()?;
         inner.check_live(&[arm], "retire_arm")?;
-        let last = inner.policy.active() == 1;
-        let policy = inner.policy.flexible().ok_or(Error::Unsupported("retire_arm"))?;
+        let last = inner.learner.policy.active() == 1;
+        let policy = inner.learner.policy.flexible().ok_or(Error::Unsupported("retire_arm"))?;
         if last {
             return Err(Error::config("arm", "must not be the last one", arm));
         }
@@ -317,24 +309,15 @@ impl Bandit {
     /// [`diagnostics`](Self::diagnostics). `Poisoned` after an internal failure.
     #[inline]
     pub fn update(&self, ticket: u64, reward: f64) -> Result<()> {
-        let quantized = self.range.quantize(reward);
-        self.lock()?.update(ticket, quantized)
+        self.desk.update(ticket, reward)
     }
 
     /// Answers many decisions under one lock; `each` is told what became of each.
     ///
     /// # Errors
     /// `Poisoned` after an internal failure: `each` was not called.
-    pub fn update_many(
-        &self,
-        answers: impl Iterator<Item = (u64, f64)>,
-        mut each: impl FnMut(Result<()>),
-    ) -> Result<()> {
-        let mut inner = self.lock()?;
-        for (ticket, reward) in answers {
-            each(inner.update(ticket, self.range.quantize(reward)));
-        }
-        Ok(())
+    pub fn update_many(&self, answers: impl Iterator<Item = (u64, f64)>, each: impl FnMut(Result<()>)) -> Result<()> {
+        self.desk.update_many(answers, each)
     }
 
     /// The arm was never played: the decision counts as not made. With an `answer_window` an answer
@@ -346,10 +329,7 @@ impl Bandit {
     /// after an internal failure.
     #[inline]
     pub fn cancel(&self, ticket: u64) -> Result<()> {
-        let inner = &mut *self.lock()?;
-        let pull = inner.engine.cancel(ticket)?;
-        inner.unplay(pull);
-        Ok(())
+        self.desk.cancel(ticket)
     }
 
     /// What the devices and the shuffler of a phase's batches need to know (shuffle model).
@@ -357,7 +337,7 @@ impl Bandit {
     /// # Errors
     /// `Unsupported` by policies of other models; `Poisoned` after an internal failure.
     pub fn shuffle_params(&self, phase: u32) -> Result<Params> {
-        Ok(self.lock()?.shuffled()?.params(phase))
+        Ok(self.desk.lock()?.shuffled()?.params(phase))
     }
 
     /// The shuffled bits of one arm's batch in the open phase, one byte of 0 or 1 each. The tickets of
@@ -370,7 +350,7 @@ impl Bandit {
     /// `Unsupported` by policies of other models, and once a plain [`update`](Self::update) took
     /// effect; `Poisoned` after an internal failure. Nothing changed.
     pub fn submit_shuffled(&self, phase: u32, arm: u32, bits: &[u8]) -> Result<()> {
-        self.lock()?.shuffled()?.submit(phase, arm, bits)
+        self.desk.lock()?.shuffled()?.submit(phase, arm, bits)
     }
 
     /// Everything that may be published.
@@ -378,18 +358,18 @@ impl Bandit {
     /// # Errors
     /// `Poisoned` after an internal failure.
     pub fn report(&self) -> Result<Report> {
-        let inner = self.lock()?;
-        let loss = inner.policy.privacy();
+        let inner = self.desk.lock()?;
+        let loss = inner.learner.policy.privacy();
         let (epsilon_spent, delta_spent) = loss.spent(self.config.delta, self.config.contributions_per_user);
         Ok(Report {
             algorithm: self.algorithm,
             counts: inner.engine.counts(),
-            phase: inner.policy.phase(),
-            arms_active: inner.policy.active(),
+            phase: inner.learner.policy.phase(),
+            arms_active: inner.learner.policy.active(),
             epsilon_spent,
             delta_spent,
             is_private: !inner.seeded && loss != PrivacyLoss::Unbounded,
-            changes_detected: inner.policy.changes(),
+            changes_detected: inner.learner.policy.changes(),
         })
     }
 
@@ -399,7 +379,7 @@ impl Bandit {
     /// # Errors
     /// `Poisoned` after an internal failure.
     pub fn diagnostics(&self) -> Result<Diagnostics> {
-        Ok(self.lock()?.engine.diagnostics())
+        self.desk.diagnostics()
     }
 
     /// What may be published of each arm: calls `each` for arms `0..arms()` in order.
@@ -407,14 +387,14 @@ impl Bandit {
     /// # Errors
     /// `Poisoned` after an internal failure.
     pub fn for_each_arm(&self, mut each: impl FnMut(u32, ArmReport)) -> Result<()> {
-        let inner = self.lock()?;
+        let inner = self.desk.lock()?;
         for arm in 0..inner.pulls.len() as u32 {
-            let state = inner.policy.arm(arm);
+            let state = inner.learner.policy.arm(arm);
             each(
                 arm,
                 ArmReport {
-                    mean: self.range.mean_from_unit(state.mean),
-                    width: self.range.width_from_unit(state.width),
+                    mean: self.desk.range.mean_from_unit(state.mean),
+                    width: self.desk.range.width_from_unit(state.width),
                     pulls: inner.pulls[arm as usize],
                     effective_pulls: state.effective_pulls,
                     active: state.active,
@@ -439,7 +419,7 @@ impl Bandit {
     /// # Errors
     /// `NotReady` until it has; `Poisoned` after an internal failure.
     pub fn best_arm(&self) -> Result<u32> {
-        self.lock()?.policy.best_arm().ok_or(Error::NotReady)
+        self.desk.lock()?.learner.policy.best_arm().ok_or(Error::NotReady)
     }
 
     /// Privacy loss of one user so far at this delta: an upper bound.
@@ -450,7 +430,7 @@ impl Bandit {
         if !(0.0..1.0).contains(&delta) {
             return Err(Error::config("delta", "must be in [0, 1)", delta));
         }
-        Ok(self.lock()?.policy.privacy().epsilon(delta, self.config.contributions_per_user))
+        Ok(self.desk.lock()?.learner.policy.privacy().epsilon(delta, self.config.contributions_per_user))
     }
 
     /// The number of arms, retired ones included.
@@ -458,7 +438,7 @@ impl Bandit {
     /// # Errors
     /// `Poisoned` after an internal failure.
     pub fn arms(&self) -> Result<u32> {
-        Ok(self.lock()?.pulls.len() as u32)
+        Ok(self.desk.lock()?.pulls.len() as u32)
     }
 
     /// The policy.
@@ -470,34 +450,8 @@ impl Bandit {
     #[cfg(feature = "test-hooks")]
     #[doc(hidden)]
     pub fn panic_inside(&self) {
-        let _inner = self.lock();
+        let _inner = self.desk.lock();
         panic!("provoked by a test");
-    }
-
-    #[inline]
-    fn lock(&self) -> Result<MutexGuard<'_, Inner>> {
-        self.origin.check()?;
-        match self.inner.try_lock() {
-            Ok(inner) => Ok(inner),
-            Err(refusal) => self.wait(refusal),
-        }
-    }
-
-    /// Somebody else is in, mostly for less than the first wait. Each look at the lock takes its cache line, and then
-    /// all that it guards, away from the thread that is at work: where many want to be in all the time, one
-    /// that looks seldom lets that thread do hundreds of calls in a row, and all of them do more.
-    #[cold]
-    fn wait<'a>(&'a self, mut refusal: TryLockError<MutexGuard<'a, Inner>>) -> Result<MutexGuard<'a, Inner>> {
-        for pauses in std::iter::once(16).chain([1024; 24]) {
-            // A panic inside left a half-applied update: fail closed.
-            let TryLockError::WouldBlock = refusal else { return Err(Error::Poisoned) };
-            (0..pauses).for_each(|_| std::hint::spin_loop());
-            match self.inner.try_lock() {
-                Ok(inner) => return Ok(inner),
-                Err(next) => refusal = next,
-            }
-        }
-        self.inner.lock().map_err(|_| Error::Poisoned)
     }
 }
 
@@ -522,10 +476,7 @@ impl Head {
         // Handles of the first version were not merged.
         let named = from.version() > 1;
         let origin = if named { from.u64()? } else { Seed::new(None)?.stream().next_u64() };
-        let [decisions, answered, cancelled] = [from.count()?, from.count()?, from.count()?];
-        // Tickets have room for 2^48 decisions, years of any service.
-        ensure(decisions >> 48 == 0 && decisions.checked_sub(answered).is_some_and(|rest| rest >= cancelled))?;
-        let counts = Counts { decisions, answered, cancelled, expired: 0 };
+        let counts = Counts::load(from)?;
         let arms = from.length(size_of::<u64>())?;
         let added = arms.checked_sub(config.arms as usize).ok_or(Error::Corrupt)?;
         let mut pulls = table::room(arms)?;
@@ -549,27 +500,27 @@ fn shared(policy: &mut dyn Policy) -> Result<&mut dyn Shared> {
 impl Inner {
     /// A snapshot is made to be published.
     fn check_private(&self) -> Result<()> {
-        match self.policy.privacy() {
+        match self.learner.policy.privacy() {
             PrivacyLoss::Unbounded => Err(Error::Unsupported("a snapshot: it has no privacy, its sums are raw")),
             _ => Ok(()),
         }
     }
 
     fn shuffled(&mut self) -> Result<&mut dyn ShuffledPolicy> {
-        self.policy.shuffled().ok_or(Error::Unsupported("a shuffled batch"))
+        self.learner.policy.shuffled().ok_or(Error::Unsupported("a shuffled batch"))
     }
 
     /// A new arm with this id, which no other has here.
     fn add_arm(&mut self, id: u64) -> Result<u32> {
         let arm = self.pulls.len() as u32;
-        self.fleet.reserve()?;
+        self.learner.fleet.reserve()?;
         self.grow()?;
-        self.fleet.add(id);
+        self.learner.fleet.add(id);
         // What others have released of it before.
-        if let Some(policy) = self.policy.shared()
-            && self.fleet.has_others()
+        if let Some(policy) = self.learner.policy.shared()
+            && self.learner.fleet.has_others()
         {
-            policy.join(arm, self.fleet.released(arm, self.engine.counts().decisions));
+            policy.join(arm, self.learner.fleet.released(arm, self.engine.counts().decisions));
         }
         Ok(arm)
     }
@@ -580,7 +531,7 @@ impl Inner {
         if arm >= Config::MAX_ARMS {
             return Err(Error::config("arms", "must be at most 2^24", u64::from(arm) + 1));
         }
-        let policy = self.policy.flexible().ok_or(Error::Unsupported("add_arm"))?;
+        let policy = self.learner.policy.flexible().ok_or(Error::Unsupported("add_arm"))?;
         self.pulls.reserve()?;
         policy.add_arm()?;
         self.pulls.push(0);
@@ -589,10 +540,8 @@ impl Inner {
 
     #[inline(always)] // into its two callers
     fn select(&mut self) -> Decision {
-        if let Some(event) = self.engine.make_room() {
-            self.apply(event);
-        }
-        let pull = self.policy.choose();
+        self.make_room();
+        let pull = self.learner.policy.choose();
         self.issue(pull)
     }
 
@@ -601,17 +550,15 @@ impl Inner {
         if arms.is_empty() {
             return Err(Error::config("arms", "must name one at least", "none"));
         }
-        if let Some(event) = self.engine.make_room() {
-            self.apply(event);
-        }
-        let policy = self.policy.flexible().ok_or(Error::Unsupported("select_among"))?;
+        self.make_room();
+        let policy = self.learner.policy.flexible().ok_or(Error::Unsupported("select_among"))?;
         let pull = policy.choose_among(arms);
         Ok(self.issue(pull))
     }
 
     /// Are these arms that can be played, and can the policy do what is asked?
     fn check_live(&mut self, arms: &[u32], what: &'static str) -> Result<()> {
-        let policy = self.policy.flexible().ok_or(Error::Unsupported(what))?;
+        let policy = self.learner.policy.flexible().ok_or(Error::Unsupported(what))?;
         for &arm in arms {
             if arm as usize >= self.pulls.len() {
                 return Err(Error::config("arm", &format!("must be below {}", self.pulls.len()), arm));
@@ -621,34 +568,5 @@ impl Inner {
             }
         }
         Ok(())
-    }
-
-    #[inline(always)]
-    fn issue(&mut self, pull: Pull) -> Decision {
-        self.pulls[pull.arm() as usize] += 1;
-        let ticket = self.engine.issue(pull);
-        Decision { ticket, propensity: pull.propensity, arm: pull.arm(), phase: pull.phase() }
-    }
-
-    #[inline(always)] // into its two callers
-    fn update(&mut self, ticket: u64, reward: Result<Reward>) -> Result<()> {
-        let reward = reward.inspect_err(|_| self.engine.count_rejected())?;
-        if let Some(event) = self.engine.answer(ticket, reward)? {
-            self.apply(event);
-        }
-        Ok(())
-    }
-
-    #[inline]
-    fn apply(&mut self, event: Event) {
-        match event {
-            Event::Answered(pull, reward) => self.policy.observe(pull, reward),
-            Event::Expired(pull) => self.unplay(pull),
-        }
-    }
-
-    fn unplay(&mut self, pull: Pull) {
-        self.pulls[pull.arm() as usize] -= 1;
-        self.policy.cancel(pull);
     }
 }

@@ -27,8 +27,8 @@
 
 use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::places::Places;
 use crate::policy::{Memory, Released, Saved};
-use crate::snapshot::ensure;
 use crate::table::room;
 
 /// What a handle knows of the others.
@@ -68,7 +68,7 @@ impl Other {
     /// `Corrupt` where two arms have one id; `NoMemory`.
     pub fn new(origin: u64, lives: u32, checksum: u32, ids: &[u64], saved: Saved) -> Result<Other> {
         let version = (lives, saved.decisions, saved.releases, checksum);
-        let added = Places::new(ids)?;
+        let added = Places::of(ids, 0)?;
         let mut arms = room(saved.arms.len())?;
         arms.extend(saved.arms.into_iter().map(|(_, _, released)| released));
         Ok(Other { origin, version, arms, added, news: 0 })
@@ -76,36 +76,9 @@ impl Other {
 
     /// What it has released of the arm with this id.
     fn arm(&self, id: u64) -> Option<&Released> {
-        let first = self.arms.len() - self.added.0.len();
+        let first = self.arms.len() - self.added.len();
         let place = if id < first as u64 { id as usize } else { first + self.added.find(id)? };
         self.arms.get(place)
-    }
-}
-
-/// Added arms by their ids: which of them it is.
-#[derive(Default)]
-struct Places(Vec<(u64, u32)>);
-
-impl Places {
-    /// # Errors
-    /// `Corrupt` where two have one id; `NoMemory`.
-    fn new(ids: &[u64]) -> Result<Places> {
-        let mut places = room(ids.len())?;
-        places.extend(ids.iter().copied().zip(0..));
-        places.sort_unstable();
-        ensure(places.is_sorted_by(|a, b| a.0 < b.0))?;
-        Ok(Places(places))
-    }
-
-    fn find(&self, id: u64) -> Option<usize> {
-        let place = self.0.binary_search_by_key(&id, |&(id, _)| id).ok()?;
-        Some(self.0[place].1 as usize)
-    }
-
-    /// The next one's, which none has yet, where there is room.
-    fn insert(&mut self, id: u64) {
-        let before = self.0.partition_point(|&(known, _)| known < id);
-        self.0.insert(before, (id, self.0.len() as u32));
     }
 }
 
@@ -133,8 +106,8 @@ impl Fleet {
     /// # Errors
     /// `NoMemory`.
     pub fn reserve(&mut self) -> Result<()> {
-        let room = self.added.try_reserve(1).and_then(|()| self.places.0.try_reserve(1));
-        room.map_err(|_| Error::NoMemory)
+        self.added.try_reserve(1).map_err(|_| Error::NoMemory)?;
+        self.places.reserve()
     }
 
     /// One arm more, after [`reserve`](Self::reserve).
@@ -148,7 +121,7 @@ impl Fleet {
     /// # Errors
     /// `Corrupt` where two have one id; `NoMemory`.
     pub fn restore(&mut self, origin: u64, added: Vec<u64>) -> Result<()> {
-        self.places = Places::new(&added)?;
+        self.places = Places::of(&added, 0)?;
         (self.origin, self.added) = (origin, added);
         Ok(())
     }

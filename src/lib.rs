@@ -20,7 +20,8 @@
 //! [`Error::Poisoned`].
 //!
 //! The guarantee is stated and proved in [`privacy`]; each policy's page names its theorem. Handles outlive their
-//! process by [`Bandit::snapshot`], and learn from each other by [`Bandit::merge`]: see [`fleet`]. Beside the bandits
+//! process by [`Bandit::snapshot`], and learn from each other by [`Bandit::merge`]: see [`fleet`]. A [`Pool`] is one bandit for
+//! each of thousands of segments. Beside the bandits
 //! there are private running sums ([`counter`]), stopping rules ([`stopping`]), and the devices and servers of the
 //! [`shuffle`] and [`local`] models.
 
@@ -31,6 +32,7 @@ mod bandit;
 mod batch;
 mod config;
 pub mod counter;
+mod desk;
 mod engine;
 mod error;
 pub mod ffi;
@@ -38,7 +40,9 @@ pub mod fleet;
 pub mod local;
 pub mod noise;
 mod os;
+mod places;
 pub mod policy;
+mod pool;
 pub mod privacy;
 mod random;
 mod reward;
@@ -48,12 +52,14 @@ pub mod stopping;
 mod table;
 mod tournament;
 
-pub use bandit::{ArmReport, Bandit, Decision, Report};
+pub use bandit::{ArmReport, Bandit, Report};
 pub use config::Config;
 #[cfg(feature = "test-hooks")]
 #[doc(hidden)]
 pub use config::Fault;
+pub use desk::Decision;
 pub use engine::{Counts, Diagnostics};
 pub use error::{Error, Result};
 pub use policy::Algorithm;
+pub use pool::{CellReport, Pool, PoolReport};
 pub use random::{Random, Seed};

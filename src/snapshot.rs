@@ -52,6 +52,7 @@ const CHECKSUM: usize = 4;
 #[repr(u8)]
 pub enum Kind {
     Bandit = 1,
+    Pool = 2,
 }
 
 /// A snapshot in the making.

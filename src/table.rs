@@ -41,7 +41,11 @@ impl<T> Table<T> {
         self.0.push(value);
     }
 
-    fn with_room(length: usize) -> Result<Table<T>> {
+    /// Empty, with room for so many, which the system gives as they come.
+    ///
+    /// # Errors
+    /// `NoMemory`.
+    pub fn with_room(length: usize) -> Result<Table<T>> {
         let table = Table(room(length)?);
         table.in_dumps(false);
         Ok(table)

@@ -28,6 +28,7 @@ mod metrics;
 mod nginx;
 mod noise;
 mod package;
+mod pool;
 mod readme;
 mod sanitizers;
 mod se;

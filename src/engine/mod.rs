@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::policy::Pull;
 use crate::random::Random;
 use crate::reward::Reward;
+use crate::snapshot::{Reader, Writer, ensure};
 use crate::table::Table;
 use ticket::{Place, TicketKey};
 use zeroize::Zeroize;
@@ -45,6 +46,21 @@ impl Counts {
     /// Decisions whose end is still open.
     pub fn pending(&self) -> u64 {
         self.decisions - self.answered - self.cancelled - self.expired
+    }
+
+    pub(crate) fn save(&self, to: &mut Writer) {
+        [self.decisions, self.answered, self.cancelled].into_iter().for_each(|count| to.u64(count));
+    }
+
+    /// For [`Engine::count_on`].
+    ///
+    /// # Errors
+    /// `Corrupt`.
+    pub(crate) fn load(from: &mut Reader) -> Result<Counts> {
+        let [decisions, answered, cancelled] = [from.count()?, from.count()?, from.count()?];
+        // Tickets have room for 2^48 decisions, years of any service.
+        ensure(decisions >> 48 == 0 && decisions.checked_sub(answered).is_some_and(|rest| rest >= cancelled))?;
+        Ok(Counts { decisions, answered, cancelled, expired: 0 })
     }
 }
 

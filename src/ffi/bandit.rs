@@ -3,8 +3,9 @@
 use super::config::{construct, dpb_config, dpb_error, explain};
 use super::guard::{self, Guard, Handle, call};
 use super::status::{DPB_NULL, DPB_OK, dpb_status};
-use crate::bandit::{Bandit, Decision};
+use crate::bandit::Bandit;
 use crate::config::Config;
+use crate::desk::Decision;
 use crate::error::Result;
 use crate::policy::Algorithm;
 #[cfg(feature = "test-hooks")]

@@ -14,11 +14,13 @@ mod elimination;
 mod kl;
 mod local;
 mod scores;
+mod segments;
 
 pub(crate) use batched::{Memory, Released, Saved};
 pub(crate) use contract::Shared;
 pub use contract::{ArmState, Flexible, Policy, Pull, ShuffledPolicy};
 pub use kl::private_divergence;
+pub(crate) use segments::Segments;
 
 /// The list: number (stable, in reports and `Config::base`), name, type.
 macro_rules! algorithms {

@@ -15,4 +15,4 @@ mod room;
 pub mod ts;
 
 pub use released::{Memory, Released};
-pub use room::Saved;
+pub use room::{Saved, loss};

@@ -1,0 +1,153 @@
+//! Engine and learner behind one lock: what a bandit and a pool have in common.
+
+use crate::engine::{Diagnostics, Engine, Event};
+use crate::error::{Error, Result};
+use crate::os::Origin;
+use crate::policy::Pull;
+use crate::reward::{Reward, RewardRange};
+use crate::table::Table;
+use std::sync::{Mutex, MutexGuard, TryLockError};
+
+/// One answer to "which arm?".
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Decision {
+    /// Names this decision in [`Bandit::update`](crate::Bandit::update) and [`Bandit::cancel`](crate::Bandit::cancel).
+    pub ticket: u64,
+    /// The arm's probability given everything released so far; NaN where it would tell raw rewards.
+    pub propensity: f64,
+    /// The arm, 0-based.
+    pub arm: u32,
+    /// The policy's epoch, phase or interval.
+    pub phase: u32,
+}
+
+/// Who is told how decisions end. What the engine promises it: see [`Policy`](crate::policy::Policy).
+pub(crate) trait Learner {
+    /// The reward of an earlier pull.
+    fn observe(&mut self, pull: Pull, reward: Reward);
+
+    /// An earlier pull that will never be answered counts as not played.
+    fn cancel(&mut self, pull: Pull);
+}
+
+/// The one short lock, and what it guards.
+pub(crate) struct Desk<L> {
+    pub range: RewardRange,
+    inner: Mutex<Inner<L>>,
+    origin: Origin,
+}
+
+pub(crate) struct Inner<L> {
+    pub engine: Engine,
+    /// Now, in an earlier life, or another handle that was merged: what was learned then is not private.
+    pub seeded: bool,
+    pub learner: L,
+    /// Per arm of the learner: decisions that were neither cancelled nor expired.
+    pub pulls: Table<u64>,
+}
+
+impl<L: Learner> Desk<L> {
+    pub fn new(range: RewardRange, inner: Inner<L>) -> Desk<L> {
+        Desk { range, inner: Mutex::new(inner), origin: Origin::here() }
+    }
+
+    /// Without the lock, for who has it alone.
+    pub fn get_mut(&mut self) -> Result<&mut Inner<L>> {
+        self.inner.get_mut().map_err(|_| Error::Poisoned)
+    }
+
+    #[inline]
+    pub fn update(&self, ticket: u64, reward: f64) -> Result<()> {
+        let quantized = self.range.quantize(reward);
+        self.lock()?.update(ticket, quantized)
+    }
+
+    pub fn update_many(
+        &self,
+        answers: impl Iterator<Item = (u64, f64)>,
+        mut each: impl FnMut(Result<()>),
+    ) -> Result<()> {
+        let mut inner = self.lock()?;
+        for (ticket, reward) in answers {
+            each(inner.update(ticket, self.range.quantize(reward)));
+        }
+        Ok(())
+    }
+
+    #[inline]
+    pub fn cancel(&self, ticket: u64) -> Result<()> {
+        let inner = &mut *self.lock()?;
+        let pull = inner.engine.cancel(ticket)?;
+        inner.unplay(pull);
+        Ok(())
+    }
+
+    pub fn diagnostics(&self) -> Result<Diagnostics> {
+        Ok(self.lock()?.engine.diagnostics())
+    }
+
+    #[inline]
+    pub fn lock(&self) -> Result<MutexGuard<'_, Inner<L>>> {
+        self.origin.check()?;
+        match self.inner.try_lock() {
+            Ok(inner) => Ok(inner),
+            Err(refusal) => self.wait(refusal),
+        }
+    }
+
+    /// Somebody else is in, mostly for less than the first wait. Each look at the lock takes its cache line, and then
+    /// all that it guards, away from the thread that is at work: where many want to be in all the time, one
+    /// that looks seldom lets that thread do hundreds of calls in a row, and all of them do more.
+    #[cold]
+    fn wait<'a>(&'a self, mut refusal: TryLockError<MutexGuard<'a, Inner<L>>>) -> Result<MutexGuard<'a, Inner<L>>> {
+        for pauses in std::iter::once(16).chain([1024; 24]) {
+            // A panic inside left a half-applied update: fail closed.
+            let TryLockError::WouldBlock = refusal else { return Err(Error::Poisoned) };
+            (0..pauses).for_each(|_| std::hint::spin_loop());
+            match self.inner.try_lock() {
+                Ok(inner) => return Ok(inner),
+                Err(next) => refusal = next,
+            }
+        }
+        self.inner.lock().map_err(|_| Error::Poisoned)
+    }
+}
+
+impl<L: Learner> Inner<L> {
+    /// Before the next decision: what it pushes out of the ring takes effect.
+    #[inline(always)]
+    pub fn make_room(&mut self) {
+        if let Some(event) = self.engine.make_room() {
+            self.apply(event);
+        }
+    }
+
+    #[inline(always)]
+    pub fn issue(&mut self, pull: Pull) -> Decision {
+        self.pulls[pull.arm() as usize] += 1;
+        let ticket = self.engine.issue(pull);
+        Decision { ticket, propensity: pull.propensity, arm: pull.arm(), phase: pull.phase() }
+    }
+
+    #[inline(always)] // into its two callers
+    fn update(&mut self, ticket: u64, reward: Result<Reward>) -> Result<()> {
+        let reward = reward.inspect_err(|_| self.engine.count_rejected())?;
+        if let Some(event) = self.engine.answer(ticket, reward)? {
+            self.apply(event);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn apply(&mut self, event: Event) {
+        match event {
+            Event::Answered(pull, reward) => self.learner.observe(pull, reward),
+            Event::Expired(pull) => self.unplay(pull),
+        }
+    }
+
+    fn unplay(&mut self, pull: Pull) {
+        self.pulls[pull.arm() as usize] -= 1;
+        self.learner.cancel(pull);
+    }
+}

@@ -1,0 +1,488 @@
+//! Segments: a Thompson sampler for each, that lend each other what they know.
+//!
+//! A *segment* (placement, country, hour) is public, and a *cell* is an arm in a segment.
+//!
+//! **Pure eps-DP**, or rho-zCDP with delta > 0, by Theorem P of [`crate::privacy`], however many segments there are: an
+//! answered reward enters one open batch, that of its cell or of its arm in all segments together; which of the two,
+//! and how large batches are, are functions of releases, coins and public counts of decisions; a batch is released
+//! once, when full; all else is computed from releases.
+//!
+//! **The model.** The rate of arm a in segment s is b_s r_a e^x, x of variance tau^2. A release of n rewards with the
+//! noised sum y enters the cell's Z and W with the weight w = 1/(1 + V/(n m (1 - m))), V the noise's variance
+//! and m = b_s r_a: the share of the reward's own variance in all. So Z/W estimates the rate about as well as W rewards
+//! without noise. What a cell says of its segment or arm has the variance tau^2 + 1/(W m), so b and r are means with these
+//! variances' inverses as weights, shrunk: arms differ by a half of their rate a priori, segments by a quarter. tau^2 is
+//! fitted by moments: cells against what the others of their segment say. All of it is brought up to date where
+//! there was a release, O(arms).
+//!
+//! **The policy.** Thompson sampling at batch ends: theta_a ~ Beta(n0 m + Z, n0 (1 - m) + W - Z) with
+//! n0 = (1 - m)/(m (tau^2 + v)) - 1, v the variance of ln r_a (without it a good arm is locked out by a few bad
+//! releases elsewhere); the largest theta is played until its batch is full. A batch is half of what its cell has seen,
+//! and at least so many rewards that their expected sum is one deviation of the noise. Until a segment could
+//! fill as many for each arm it is *young*: it plays, and fills, the batches of all segments together, so
+//! that a pool begins as one bandit for all.
+//!
+//! With a memory M all of a cell's evidence halves every M/4 decisions, and falls back to what the model says of it.
+//!
+//! Cost: select and update O(1), a batch's end O(arms).
+
+mod draw;
+
+use crate::batch::Batch;
+use crate::config::Config;
+use crate::desk::Learner;
+use crate::error::Result;
+use crate::noise::NoiseSource;
+use crate::policy::batched::loss;
+use crate::policy::contract::Pull;
+use crate::privacy::PrivacyLoss;
+use crate::random::{Random, Seed};
+use crate::reward::Reward;
+use crate::snapshot::{Reader, Writer, ensure, is_plausible};
+use crate::table::Table;
+
+pub(crate) struct Segments {
+    arms: usize,
+    /// All segments together, then each: rows of `arms` cells.
+    rows: Table<Row>,
+    cells: Table<Cell>,
+    rates: Table<Rate>,
+    /// What tau^2 is fitted to: the sum over rows.
+    moments: Moments,
+    /// Of all releases, with the time at which they count.
+    all: Evidence,
+    noise: NoiseSource,
+    /// Of the noise, in rewards.
+    deviation: f64,
+    coins: Random,
+    /// Decisions after which evidence counts half.
+    half_life: f64,
+    /// Rewards in a cell's first batch, as things are.
+    first: f64,
+    /// The row that was last looked at for want of news.
+    cursor: usize,
+    decisions: u64,
+    releases: u32,
+    has_lived: bool,
+}
+
+/// A segment, or all together.
+struct Row {
+    /// b.
+    scale: f64,
+    moments: Moments,
+    decisions: u64,
+    /// Decisions until the next draw, and the arm that won the last.
+    left: u64,
+    best: u32,
+}
+
+/// An arm in a segment, or in all.
+struct Cell {
+    batch: Batch,
+    released: Evidence,
+    /// What it says of its arm's rate, as it was last told.
+    said: Weighted,
+    /// theta.
+    draw: f64,
+}
+
+/// Releases: Z, W, the number of rewards, and the time at which these hold.
+#[derive(Clone, Copy, Default)]
+struct Evidence {
+    sum: f64,
+    weight: f64,
+    count: f64,
+    time: u64,
+}
+
+/// A sum of estimates, each times the inverse of its variance, and of these.
+#[derive(Clone, Copy, Default)]
+struct Weighted {
+    sum: f64,
+    weight: f64,
+}
+
+/// Of an arm, in all segments.
+struct Rate {
+    /// r.
+    mean: f64,
+    /// What cells say.
+    said: Weighted,
+}
+
+/// Squared deviations beyond what noise explains, and how many they count for.
+#[derive(Clone, Copy, Default)]
+struct Moments {
+    excess: f64,
+    weight: f64,
+}
+
+/// 1/variance of ln r and of ln b before anything is known: arms differ by a half, segments by a quarter.
+const ARMS_ALIKE: f64 = 4.0;
+const SEGMENTS_ALIKE: f64 = 15.0;
+/// tau^2 before anything is known, for as much as so many moments say, and the least that it is taken for.
+const SPREAD: f64 = 0.05;
+const SPREAD_WEIGHT: f64 = 1000.0;
+const LEAST_SPREAD: f64 = 0.02;
+/// Of all arms in all segments, before anything is known: clicks are rare.
+const RATE: f64 = 0.1;
+/// A memory has four half-lives.
+const HALF_LIVES: f64 = 4.0;
+
+impl Cell {
+    fn new() -> Cell {
+        Cell { batch: Batch::default(), released: Evidence::default(), said: Weighted::default(), draw: 0.0 }
+    }
+}
+
+impl Row {
+    fn new() -> Row {
+        Row { scale: 1.0, moments: Moments::default(), decisions: 0, left: 0, best: 0 }
+    }
+}
+
+impl Evidence {
+    /// What it counts at this time.
+    fn fade(&mut self, now: u64, half_life: f64) {
+        if half_life.is_finite() && now > self.time {
+            let power = (-((now - self.time) as f64) / half_life).exp2();
+            (self.sum, self.weight, self.count) = (self.sum * power, self.weight * power, self.count * power);
+        }
+        self.time = now;
+    }
+
+    /// Its estimate of a rate, and 1/variance of the logarithm of that, given tau^2 and what is expected.
+    fn says(&self, expected: f64, spread: f64) -> Option<(f64, f64)> {
+        let successes = self.weight * expected;
+        (successes > 0.0).then(|| (self.sum / self.weight, 1.0 / (spread + 1.0 / successes)))
+    }
+}
+
+impl Weighted {
+    fn add(&mut self, estimate: f64, weight: f64) {
+        self.sum += estimate * weight;
+        self.weight += weight;
+    }
+
+    /// Shrunk towards a mean that weighs as much.
+    fn mean(self, towards: f64, weight: f64) -> f64 {
+        (self.sum + towards * weight) / (self.weight + weight)
+    }
+}
+
+/// A rate that laws can have.
+fn rate(x: f64) -> f64 {
+    x.clamp(1e-6, 0.999)
+}
+
+impl Segments {
+    pub fn new(config: &Config, most: u32, seed: &mut Seed) -> Result<Segments> {
+        let noise = config.noise()?;
+        let arms = config.arms as usize;
+        let mut segments = Segments {
+            arms,
+            rows: Table::with_room(most as usize + 1)?,
+            cells: Table::with_room((most as usize + 1) * arms)?,
+            rates: Table::new(arms, |_| Rate { mean: RATE, said: Weighted::default() })?,
+            moments: Moments::default(),
+            all: Evidence::default(),
+            deviation: noise.variance().sqrt() / Reward::ONE as f64,
+            noise: NoiseSource::new(noise, seed.stream()),
+            coins: seed.stream(),
+            half_life: if config.memory == 0 { f64::INFINITY } else { config.memory as f64 / HALF_LIVES },
+            first: 0.0,
+            cursor: 0,
+            decisions: 0,
+            releases: 0,
+            has_lived: false,
+        };
+        segments.first = segments.first_batch();
+        segments.add();
+        Ok(segments)
+    }
+
+    /// One segment more, where there is room: its number.
+    pub fn add(&mut self) -> u32 {
+        self.rows.push(Row::new());
+        (0..self.arms).for_each(|_| self.cells.push(Cell::new()));
+        self.count().wrapping_sub(1)
+    }
+
+    /// Arms of each segment.
+    pub fn arms(&self) -> usize {
+        self.arms
+    }
+
+    /// Segments.
+    pub fn count(&self) -> u32 {
+        self.rows.len() as u32 - 1
+    }
+
+    /// The next arm to play in a segment.
+    #[inline]
+    pub fn choose(&mut self, segment: u32) -> Pull {
+        let row = self.next(segment);
+        let best = self.rows[row].best;
+        self.pull(segment, row, best)
+    }
+
+    /// The next one among some.
+    pub fn choose_among(&mut self, segment: u32, arms: &[u32]) -> Pull {
+        let row = self.next(segment);
+        let draw = |arm: u32| self.cells[row * self.arms + arm as usize].draw;
+        let best = arms[1..].iter().fold(arms[0], |best, &arm| if draw(arm) > draw(best) { arm } else { best });
+        self.pull(segment, row, best)
+    }
+
+    /// The row whose batches a decision in this segment fills, its arms drawn.
+    #[inline]
+    fn next(&mut self, segment: u32) -> usize {
+        let own = segment as usize + 1;
+        self.decisions += 1;
+        self.rows[own].decisions += 1;
+        let is_young = self.rows[own].decisions as f64 <= self.arms as f64 * self.first;
+        let row = if is_young { 0 } else { own };
+        if self.rows[row].left == 0 {
+            self.draw(row);
+        }
+        self.rows[row].left -= 1;
+        row
+    }
+
+    /// A decision's number is its cell's, its phase 0 where it learns with all others.
+    #[inline]
+    fn pull(&mut self, segment: u32, row: usize, arm: u32) -> Pull {
+        let cell = row * self.arms + arm as usize;
+        if self.cells[cell].batch.quota() == 0 {
+            self.open(cell);
+        }
+        Pull::new(segment * self.arms as u32 + arm, u32::from(row > 0), f64::NAN)
+    }
+
+    /// So many that their expected sum is one deviation of the noise.
+    fn first_batch(&self) -> f64 {
+        let floor = std::f64::consts::SQRT_2 * self.deviation;
+        let rate = (self.all.sum + 0.5).max(floor) / (self.all.count + 0.5 / RATE);
+        (self.deviation / rate.min(1.0)).ceil()
+    }
+
+    fn open(&mut self, cell: usize) {
+        let size = (0.5 * self.cells[cell].released.count).ceil().max(self.first);
+        self.cells[cell].batch.open((size as u64).clamp(1, Batch::MAX_QUOTA), 0);
+    }
+
+    /// tau^2.
+    fn spread(&self) -> f64 {
+        let excess = self.moments.excess + SPREAD * SPREAD_WEIGHT;
+        (excess / (self.moments.weight + SPREAD_WEIGHT)).max(LEAST_SPREAD)
+    }
+
+    /// Draws theta for each arm.
+    fn draw(&mut self, row: usize) {
+        let (now, spread, scale) = (self.decisions, self.spread(), self.rows[row].scale);
+        let mut best = 0;
+        for arm in 0..self.arms {
+            let number = row * self.arms + arm;
+            let (rate_of, cell) = (&self.rates[arm], &mut self.cells[number]);
+            let known = rate_of.said.weight + ARMS_ALIKE;
+            cell.draw = if row == 0 {
+                rate_of.mean * draw::gamma(known, &mut self.coins) / known
+            } else {
+                cell.released.fade(now, self.half_life);
+                let (successes, failures) = posterior(&cell.released, scale * rate_of.mean, spread + 1.0 / known);
+                draw::beta(successes, failures, &mut self.coins)
+            };
+            if cell.draw > self.cells[row * self.arms + best].draw {
+                best = arm;
+            }
+        }
+        let cell = row * self.arms + best;
+        if self.cells[cell].batch.quota() == 0 {
+            self.open(cell);
+        }
+        (self.rows[row].best, self.rows[row].left) = (best as u32, self.cells[cell].batch.free().max(1));
+    }
+
+    /// The one place where rewards become public.
+    fn release(&mut self, number: usize) {
+        let (row, arm, now) = (number / self.arms, number % self.arms, self.decisions);
+        let expected = rate(self.rows[row].scale * self.rates[arm].mean);
+        let cell = &mut self.cells[number];
+        let released = cell.batch.release(&mut self.noise);
+        let count = released.count as f64;
+        let weight = 1.0 / (1.0 + self.deviation * self.deviation / (count * expected * (1.0 - expected)));
+        cell.released.fade(now, self.half_life);
+        cell.released.sum += weight * released.sum.clamp(0.0, count);
+        cell.released.weight += weight * count;
+        cell.released.count += count;
+        self.all.fade(now, self.half_life);
+        self.all.sum += released.sum;
+        self.all.count += count;
+        self.first = self.first_batch();
+        self.releases = self.releases.saturating_add(1);
+        self.open(number);
+        self.learn(row);
+        self.rows[row].left = 0;
+        if self.half_life.is_finite() {
+            // What silent segments said fades too: one in turn.
+            self.cursor = (self.cursor + 1) % self.rows.len();
+            self.learn(self.cursor);
+        }
+    }
+
+    /// Brings the model up to date with what a row has released.
+    fn learn(&mut self, row: usize) {
+        let spread = self.spread();
+        let cells = &mut self.cells[row * self.arms..][..self.arms];
+        cells.iter_mut().for_each(|cell| cell.released.fade(self.decisions, self.half_life));
+        let own = if row == 0 {
+            // All together: the segments' differences cancel as far as they are many.
+            (spread / (self.rows.len() as f64 - 1.0).max(1.0), None)
+        } else {
+            let mut said = Weighted::default();
+            for (cell, rate) in cells.iter().zip(&*self.rates) {
+                if let Some((estimate, weight)) = cell.released.says(self.rows[row].scale * rate.mean, spread) {
+                    said.add(estimate / rate.mean, weight);
+                }
+            }
+            self.rows[row].scale = said.mean(1.0, SEGMENTS_ALIKE).clamp(0.05, 20.0);
+            (spread, Some(said))
+        };
+        let (spread, segment) = own;
+        let scale = self.rows[row].scale;
+        for (cell, rate) in cells.iter_mut().zip(&mut *self.rates) {
+            let mut said = Weighted::default();
+            if let Some((estimate, weight)) = cell.released.says(scale * rate.mean, spread) {
+                said.add(estimate / scale, weight);
+            }
+            rate.said.sum += said.sum - cell.said.sum;
+            rate.said.weight += said.weight - cell.said.weight;
+            cell.said = said;
+        }
+        let mut all = Weighted::default();
+        for rate in &*self.rates {
+            all.sum += rate.said.sum;
+            all.weight += rate.said.weight;
+        }
+        let mean = all.sum / all.weight.max(1e-9);
+        for rate_of in &mut *self.rates {
+            rate_of.mean = rate(rate_of.said.mean(mean, ARMS_ALIKE));
+        }
+        if let Some(segment) = segment {
+            self.compare(row, segment);
+        }
+    }
+
+    /// Each cell of a segment with what its others and its arm say: its part in the moments.
+    fn compare(&mut self, row: usize, segment: Weighted) {
+        let mut moments = Moments::default();
+        for (cell, rate_of) in self.cells[row * self.arms..][..self.arms].iter().zip(&*self.rates) {
+            if cell.said.weight == 0.0 {
+                continue;
+            }
+            let estimate = cell.released.sum / cell.released.weight / rate_of.mean;
+            let weight = (segment.weight - cell.said.weight).max(0.0);
+            let others = Weighted { sum: segment.sum - cell.said.weight * estimate, weight };
+            let expected = rate(others.mean(1.0, SEGMENTS_ALIKE).clamp(0.05, 20.0) * rate_of.mean);
+            let noise = (1.0 - expected) / (cell.released.weight * expected)
+                + 1.0 / (weight + SEGMENTS_ALIKE)
+                + 1.0 / (rate_of.said.weight + ARMS_ALIKE);
+            let deviation = cell.released.sum / (cell.released.weight * expected) - 1.0;
+            let weight = (0.1 + noise).powi(-2);
+            moments.excess += weight * (deviation * deviation - noise);
+            moments.weight += weight;
+        }
+        let before = std::mem::replace(&mut self.rows[row].moments, moments);
+        self.moments.excess += moments.excess - before.excess;
+        self.moments.weight += moments.weight - before.weight;
+    }
+
+    /// What the pool believes of an arm's rate in a segment, and the rewards behind it that are the cell's own.
+    pub fn estimate(&self, segment: u32, arm: u32) -> (f64, f64) {
+        let row = segment as usize + 1;
+        let rate_of = &self.rates[arm as usize];
+        let mut released = self.cells[row * self.arms + arm as usize].released;
+        released.fade(self.decisions, self.half_life);
+        let unsure = self.spread() + 1.0 / (rate_of.said.weight + ARMS_ALIKE);
+        let (successes, failures) = posterior(&released, self.rows[row].scale * rate_of.mean, unsure);
+        (successes / (successes + failures), released.count)
+    }
+
+    /// Batches released.
+    pub fn releases(&self) -> u32 {
+        self.releases
+    }
+
+    pub fn privacy(&self) -> PrivacyLoss {
+        loss(&self.noise.law(), self.releases > 0 || self.has_lived)
+    }
+
+    /// Releases and public counts.
+    pub fn save(&self, to: &mut Writer) {
+        to.u64(self.decisions);
+        to.u32(self.releases);
+        self.all.save(to);
+        for row in &*self.rows {
+            to.u64(row.decisions);
+        }
+        self.cells.iter().for_each(|cell| cell.released.save(to));
+    }
+
+    /// Takes them, where there are as many segments. No batch is open.
+    pub fn load(&mut self, from: &mut Reader) -> Result<()> {
+        self.decisions = from.count()?;
+        self.releases = from.u32()?;
+        self.has_lived = true;
+        self.all = Evidence::load(from, self.decisions)?;
+        for row in 0..self.rows.len() {
+            self.rows[row].decisions = from.count()?;
+        }
+        for cell in 0..self.cells.len() {
+            let released = Evidence::load(from, self.decisions)?;
+            ensure((0.0..=released.weight).contains(&released.sum) && released.weight <= released.count)?;
+            self.cells[cell].released = released;
+        }
+        self.first = self.first_batch();
+        // What a segment says of its arms depends on what the arms are like.
+        for _ in 0..3 {
+            (0..self.rows.len()).for_each(|row| self.learn(row));
+        }
+        Ok(())
+    }
+}
+
+/// The law of an arm's rate: Beta's successes and failures.
+fn posterior(released: &Evidence, expected: f64, variance: f64) -> (f64, f64) {
+    let m = rate(expected);
+    let prior = ((1.0 - m) / (m * variance) - 1.0).clamp(1.0, 1e7);
+    (prior * m + released.sum, prior * (1.0 - m) + released.weight - released.sum)
+}
+
+impl Evidence {
+    fn save(&self, to: &mut Writer) {
+        [self.sum, self.weight, self.count].into_iter().for_each(|number| to.f64(number));
+        to.u64(self.time);
+    }
+
+    fn load(from: &mut Reader, now: u64) -> Result<Evidence> {
+        let evidence = Evidence { sum: from.f64()?, weight: from.f64()?, count: from.f64()?, time: from.count()? };
+        let Evidence { sum, weight, count, time } = evidence;
+        ensure([sum, weight, count].into_iter().all(is_plausible) && time <= now)?;
+        Ok(evidence)
+    }
+}
+
+impl Learner for Segments {
+    #[inline]
+    fn observe(&mut self, pull: Pull, reward: Reward) {
+        let own = pull.arm() as usize;
+        let cell = if pull.phase() == 0 { own % self.arms } else { own + self.arms };
+        let batch = &mut self.cells[cell].batch;
+        if batch.collect(reward) && batch.free() == 0 {
+            self.release(cell);
+        }
+    }
+
+    fn cancel(&mut self, _pull: Pull) {}
+}

@@ -1,0 +1,322 @@
+//! A pool: thousands of bandits in one handle, one for each segment, that lend each other what they know. In Rust only
+//! as yet, and it may change.
+
+use crate::config::Config;
+use crate::desk::{Decision, Desk, Inner, Learner};
+use crate::engine::{Counts, Diagnostics, Engine};
+use crate::error::{Error, Result};
+use crate::places::Places;
+use crate::policy::{Pull, Segments};
+use crate::random::Seed;
+use crate::reward::Reward;
+use crate::snapshot::{Kind, Reader, Writer, ensure};
+use crate::table::{self, Table};
+
+/// Everything that may be published about a pool.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PoolReport {
+    /// What became of decisions so far.
+    pub counts: Counts,
+    /// Segments in use.
+    pub segments: u32,
+    /// Batches released.
+    pub releases: u32,
+    /// Privacy loss of one user so far at `delta_spent`. With a test seed it is the loss that real entropy
+    /// would have had.
+    pub epsilon_spent: f64,
+    /// The configured delta.
+    pub delta_spent: f64,
+    /// False under a test seed.
+    pub is_private: bool,
+}
+
+/// What may be published about an arm in a segment.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CellReport {
+    /// What the pool believes of the arm's mean here, in the caller's units: from all segments' releases.
+    pub mean: f64,
+    /// Decisions for this arm here that were not cancelled and did not expire.
+    pub pulls: u64,
+    /// Rewards behind this cell's own releases, those of when its segment was young not among them.
+    pub effective_pulls: f64,
+}
+
+/// Differentially private bandits, one for each segment. Share it between threads by reference. In a forked child
+/// every call on it is `Poisoned`: make handles after forking.
+pub struct Pool {
+    /// Without its seed, which stays with the caller.
+    config: Config,
+    most: u32,
+    /// Handles before this one, each from a snapshot of the last.
+    lives: u32,
+    desk: Desk<Known>,
+}
+
+/// The segments, and what they are called.
+struct Known {
+    segments: Segments,
+    keys: Vec<u64>,
+    places: Places,
+}
+
+impl Learner for Known {
+    #[inline]
+    fn observe(&mut self, pull: Pull, reward: Reward) {
+        self.segments.observe(pull, reward);
+    }
+
+    fn cancel(&mut self, pull: Pull) {
+        self.segments.cancel(pull);
+    }
+}
+
+impl Pool {
+    /// Arms times segments, at most.
+    pub const MOST_CELLS: u64 = 1 << 27;
+
+    /// A fresh pool for at most so many segments of `config.arms` arms each. Segments take memory as they come, about
+    /// 112 bytes an arm and 60 each, for which there is room from the start.
+    ///
+    /// # Errors
+    /// `InvalidConfig` naming the field and the value, `max_segments` where there are none or more than 2^27 cells;
+    /// `Unsupported` with a `min_propensity`; `Entropy`; `NoMemory`.
+    pub fn new(config: &Config, max_segments: u32) -> Result<Pool> {
+        let range = config.check()?;
+        if config.min_propensity > 0.0 {
+            return Err(Error::Unsupported("min_propensity"));
+        }
+        let cells = (u64::from(max_segments) + 1) * u64::from(config.arms);
+        if max_segments == 0 || cells > Self::MOST_CELLS {
+            return Err(Error::config("max_segments", "must be at least 1, and 2^27 cells at most", max_segments));
+        }
+        let segments = Segments::new(config, max_segments, &mut Seed::new(config.test_seed)?)?;
+        // Tickets are keyed by the operating system even under a test seed: see engine::ticket.
+        let mut tickets = Seed::new(None)?.stream();
+        let engine = Engine::new(config.pending_capacity, config.answer_window, config.node, &mut tickets)?;
+        let places = Places::with_room(max_segments as usize)?;
+        let learner = Known { segments, keys: table::room(max_segments as usize)?, places };
+        let pulls = Table::with_room(max_segments as usize * config.arms as usize)?;
+        let seeded = config.test_seed.is_some();
+        Ok(Pool {
+            config: Config { test_seed: None, ..config.clone() },
+            most: max_segments,
+            lives: 0,
+            desk: Desk::new(range, Inner { engine, seeded, learner, pulls }),
+        })
+    }
+
+    /// The segment that is called so: its number, the next one for a new key. Keys are public. O(log segments), and never
+    /// allocates.
+    ///
+    /// # Errors
+    /// `InvalidConfig` for a new one in a full pool; `Poisoned` after an internal failure.
+    pub fn segment(&self, key: u64) -> Result<u32> {
+        let inner = &mut *self.desk.lock()?;
+        match inner.learner.places.find(key) {
+            Some(segment) => Ok(segment as u32),
+            None => inner.add(key, self.most),
+        }
+    }
+
+    /// Which arm in this segment? O(1) amortised; never allocates.
+    ///
+    /// # Errors
+    /// `InvalidConfig` for a segment that there is not; `Poisoned` after an internal failure.
+    #[inline]
+    pub fn select(&self, segment: u32) -> Result<Decision> {
+        self.desk.lock()?.select(segment, self.config.arms)
+    }
+
+    /// Which arm in each of these? Hands the decisions to `each`, under one lock.
+    ///
+    /// # Errors
+    /// `InvalidConfig` where a segment does not exist: no decision was made; `Poisoned` after an internal failure.
+    pub fn select_many(&self, segments: &[u32], mut each: impl FnMut(Decision)) -> Result<()> {
+        let inner = &mut *self.desk.lock()?;
+        segments.iter().try_for_each(|&segment| inner.check(segment))?;
+        segments.iter().try_for_each(|&segment| inner.select(segment, self.config.arms).map(&mut each))
+    }
+
+    /// Which of these arms in this segment? For requests that may show some only: the set must be public
+    /// information, not chosen by looking at rewards. O(n) for n arms; duplicates are harmless; never allocates
+    /// on success.
+    ///
+    /// # Errors
+    /// `InvalidConfig` for a segment that there is not, and where the set is empty or names an arm that there is not;
+    /// `Poisoned` after an internal failure.
+    pub fn select_among(&self, segment: u32, arms: &[u32]) -> Result<Decision> {
+        if arms.is_empty() {
+            return Err(Error::config("arms", "must name one at least", "none"));
+        }
+        if let Some(arm) = arms.iter().find(|&&arm| arm >= self.config.arms) {
+            return Err(Error::config("arm", &format!("must be below {}", self.config.arms), arm));
+        }
+        let inner = &mut *self.desk.lock()?;
+        inner.check(segment)?;
+        inner.make_room();
+        let pull = inner.learner.segments.choose_among(segment, arms);
+        let decision = inner.issue(pull);
+        Ok(Decision { arm: decision.arm % self.config.arms, ..decision })
+    }
+
+    /// What came of a decision: at most once a ticket. As [`Bandit::update`](crate::Bandit::update).
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub fn update(&self, ticket: u64, reward: f64) -> Result<()> {
+        self.desk.update(ticket, reward)
+    }
+
+    /// Answers many decisions under one lock; `each` is told what became of each.
+    ///
+    /// # Errors
+    /// `Poisoned` after an internal failure: `each` was not called.
+    pub fn update_many(&self, answers: impl Iterator<Item = (u64, f64)>, each: impl FnMut(Result<()>)) -> Result<()> {
+        self.desk.update_many(answers, each)
+    }
+
+    /// The arm was never played. As [`Bandit::cancel`](crate::Bandit::cancel).
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub fn cancel(&self, ticket: u64) -> Result<()> {
+        self.desk.cancel(ticket)
+    }
+
+    /// Everything that may be published of the whole.
+    ///
+    /// # Errors
+    /// `Poisoned` after an internal failure.
+    pub fn report(&self) -> Result<PoolReport> {
+        let inner = self.desk.lock()?;
+        let segments = &inner.learner.segments;
+        let (epsilon_spent, delta_spent) =
+            segments.privacy().spent(self.config.delta, self.config.contributions_per_user);
+        Ok(PoolReport {
+            counts: inner.engine.counts(),
+            segments: segments.count(),
+            releases: segments.releases(),
+            epsilon_spent,
+            delta_spent,
+            is_private: !inner.seeded,
+        })
+    }
+
+    /// Counts of refused calls: for the operator's own eyes, NOT private (a duplicate click is a click).
+    ///
+    /// # Errors
+    /// `Poisoned` after an internal failure.
+    pub fn diagnostics(&self) -> Result<Diagnostics> {
+        self.desk.diagnostics()
+    }
+
+    /// What may be published of each arm in a segment: calls `each` for arms `0..arms()` in order.
+    ///
+    /// # Errors
+    /// `InvalidConfig` for a segment that there is not; `Poisoned` after an internal failure.
+    pub fn for_each_arm(&self, segment: u32, mut each: impl FnMut(u32, CellReport)) -> Result<()> {
+        let inner = self.desk.lock()?;
+        inner.check(segment)?;
+        for arm in 0..self.config.arms {
+            let (mean, effective_pulls) = inner.learner.segments.estimate(segment, arm);
+            let pulls = inner.pulls[segment as usize * self.config.arms as usize + arm as usize];
+            each(arm, CellReport { mean: self.desk.range.mean_from_unit(mean), pulls, effective_pulls });
+        }
+        Ok(())
+    }
+
+    /// Arms of each segment.
+    pub fn arms(&self) -> u32 {
+        self.config.arms
+    }
+
+    /// What was released and what is public, as bytes: safe to log and to publish. As
+    /// [`Bandit::snapshot`](crate::Bandit::snapshot).
+    ///
+    /// # Errors
+    /// `NoMemory`; `Poisoned` after an internal failure.
+    pub fn snapshot(&self) -> Result<Vec<u8>> {
+        let inner = self.desk.lock()?;
+        let mut to = Writer::new(Kind::Pool);
+        self.config.save(&mut to);
+        to.u32(self.most);
+        to.u8(inner.seeded.into());
+        to.u32(self.lives);
+        inner.engine.counts().save(&mut to);
+        to.u32(inner.learner.keys.len() as u32);
+        inner.learner.keys.iter().for_each(|&key| to.u64(key));
+        let mut pulls = table::room(inner.pulls.len())?;
+        pulls.extend_from_slice(&inner.pulls);
+        inner.engine.pending().for_each(|pull| pulls[pull.arm() as usize] -= 1);
+        pulls.into_iter().for_each(|count| to.u64(count));
+        inner.learner.segments.save(&mut to);
+        to.finish()
+    }
+
+    /// Goes on from a [`snapshot`](Self::snapshot). As [`Bandit::restore`](crate::Bandit::restore).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn restore(snapshot: &[u8]) -> Result<Pool> {
+        let from = &mut Reader::new(snapshot, Kind::Pool)?;
+        let config = Config::load(from)?;
+        let most = from.u32()?;
+        let (seeded, lives) = (from.bool()?, from.u32()?);
+        let counts = Counts::load(from)?;
+        let mut pool = Pool::new(&config, most)?;
+        pool.lives = lives.checked_add(1).ok_or(Error::Corrupt)?;
+        let inner = pool.desk.get_mut()?;
+        inner.seeded = seeded;
+        inner.engine.count_on(counts);
+        let length = from.length(size_of::<u64>())?;
+        ensure(length <= most as usize)?;
+        for _ in 0..length {
+            inner.learner.keys.push(from.u64()?);
+            inner.grow();
+        }
+        inner.learner.places = Places::of(&inner.learner.keys, most as usize)?;
+        for pulls in &mut *inner.pulls {
+            *pulls = from.count()?;
+        }
+        inner.learner.segments.load(from)?;
+        from.finish()?;
+        Ok(pool)
+    }
+}
+
+impl Inner<Known> {
+    fn add(&mut self, key: u64, most: u32) -> Result<u32> {
+        if self.learner.keys.len() == most as usize {
+            return Err(Error::config("segments", &format!("must be at most {most}"), u64::from(most) + 1));
+        }
+        self.learner.places.insert(key);
+        self.learner.keys.push(key);
+        Ok(self.grow())
+    }
+
+    /// One segment more.
+    fn grow(&mut self) -> u32 {
+        (0..self.learner.segments.arms()).for_each(|_| self.pulls.push(0));
+        self.learner.segments.add()
+    }
+
+    #[inline]
+    fn check(&self, segment: u32) -> Result<()> {
+        let segments = self.learner.segments.count();
+        if segment >= segments {
+            return Err(Error::config("segment", &format!("must be below {segments}"), segment));
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn select(&mut self, segment: u32, arms: u32) -> Result<Decision> {
+        self.check(segment)?;
+        self.make_room();
+        let pull = self.learner.segments.choose(segment);
+        let decision = self.issue(pull);
+        Ok(Decision { arm: decision.arm - segment * arms, ..decision })
+    }
+}
