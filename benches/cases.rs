@@ -39,7 +39,7 @@ pub fn cases() -> Vec<Case> {
                     let mut handle = Handle::new(policy, arms);
                     Box::new(move |rounds| (0..rounds).for_each(|_| handle.round()))
                 }),
-                warm_up: if policy == "dp-ts" && arms > 50 { 20_000 } else { 1_000_000 },
+                warm_up: 1_000_000,
                 reference: two_locks(),
             });
         }

@@ -3,6 +3,7 @@
 //! [`room`] collects and releases; [`released`] is what it has released of an arm; [`divergence`] is what
 //! that says against a mean; [`least`] plays the least index; [`explore`] is the floor under chances.
 
+mod chances;
 mod cumulant;
 mod divergence;
 mod explore;
