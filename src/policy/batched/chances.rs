@@ -61,7 +61,7 @@ impl Chances {
     pub fn make_room(&mut self, many: usize) -> Result<()> {
         let rows = many.div_ceil(LANES).saturating_sub(self.rows.len());
         let sums = many.saturating_sub(self.cumulated.len());
-        let room = self.rows.try_reserve(rows).and_then(|()| self.cumulated.try_reserve(sums));
+        let room = self.rows.try_reserve_exact(rows).and_then(|()| self.cumulated.try_reserve_exact(sums));
         room.map_err(|_| Error::NoMemory)
     }
 
@@ -79,6 +79,14 @@ impl Chances {
                 break;
             }
             floor = self.place_nodes(floor, if round % 2 == 0 { -40.0 } else { -8.0 });
+        }
+        if self.cumulated.last().is_none_or(|all| !(*all > 0.0)) {
+            // Nowhere is found where the largest may be: all alike. (Not seen so far.)
+            let mut alike = 0.0;
+            for (sum, law) in self.cumulated.iter_mut().zip(laws) {
+                alike += f64::from(u8::from(law.is_some()));
+                *sum = alike;
+            }
         }
     }
 
