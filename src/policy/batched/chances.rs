@@ -273,28 +273,12 @@ fn ln_gamma(mut x: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::segments::draw::beta;
     use crate::random::Seed;
 
     impl Density {
         fn at(&self, x: f64) -> f64 {
             (self.log_scale + (self.law.a - 1.0) * x.ln() + (self.law.b - 1.0) * (-x).ln_1p()).exp()
-        }
-    }
-
-    fn gaussian(random: &mut Random) -> f64 {
-        let radius = (-2.0 * (1.0 - random.unit()).ln()).sqrt();
-        radius * (2.0 * std::f64::consts::PI * random.unit()).cos()
-    }
-
-    /// Marsaglia and Tsang (2000), for shapes of at least 1.
-    fn gamma(shape: f64, random: &mut Random) -> f64 {
-        let d = shape - 1.0 / 3.0;
-        loop {
-            let x = gaussian(random);
-            let v = (1.0 + x / (9.0 * d).sqrt()).powi(3);
-            if v > 0.0 && (1.0 - random.unit()).ln() < 0.5 * x * x + d - d * v + d * v.ln() {
-                return d * v;
-            }
         }
     }
 
@@ -320,9 +304,9 @@ mod tests {
             for _ in 0..DRAWS {
                 let (mut best, mut most) = (0, -1.0);
                 for (i, law) in laws.iter().enumerate() {
-                    let (a, b) = (gamma(law.a, &mut random), gamma(law.b, &mut random));
-                    if a / (a + b) > most {
-                        (best, most) = (i, a / (a + b));
+                    let theta = beta(law.a, law.b, &mut random);
+                    if theta > most {
+                        (best, most) = (i, theta);
                     }
                 }
                 wins[best] += 1;

@@ -26,7 +26,7 @@
 //!
 //! Cost: select and update O(1), a batch's end O(arms).
 
-mod draw;
+pub mod draw;
 
 use crate::batch::Batch;
 use crate::config::Config;
