@@ -101,6 +101,7 @@ fn bids(answer: &str) -> Vec<(usize, [String; 3])> {
 }
 
 #[test]
+#[ignore = "half a minute, to compile the bidder"]
 fn it_bids_with_what_fits() {
     let Some((server, _)) = start(&["--url", "https://bidder.example/b"]) else { return };
     let imp = |more: Value| {
@@ -173,6 +174,7 @@ fn it_bids_with_what_fits() {
 }
 
 #[test]
+#[ignore = "half a minute, to compile the bidder"]
 fn what_is_no_bid_request_is_refused_and_changes_nothing() {
     let Some((server, operator)) = start(&[]) else { return };
     let deep = format!("{{\"id\":{}", "[".repeat(60_000));
@@ -383,6 +385,7 @@ fn forged(model: &Model, stranger: &[String; 3], random: &mut Random) -> (usize,
 /// Days of an exchange in rounds: a round's bids come one after the other, so their order is known; then the
 /// notices that are due, on several connections at once, in any order, for none depends on another's.
 #[test]
+#[ignore = "half a minute, to compile the bidder"]
 fn every_notice_is_counted_and_none_believed_twice() {
     const ROUND: usize = 50;
     const ROUNDS: usize = 120;
@@ -478,6 +481,7 @@ fn every_notice_is_counted_and_none_believed_twice() {
 /// Until a bid's impression has had its time and its click too, and after it: what anybody may read is the
 /// same, clicked or not, shown or not.
 #[test]
+#[ignore = "half a minute, to compile the bidder"]
 fn no_page_tells_of_a_click_before_it_is_released() {
     let options = ["--shown-within", "5", "--clicked-within", "1000"];
     let (Some((clicked, _)), Some((silent, _))) = (start(&options), start(&options)) else { return };
