@@ -80,7 +80,7 @@ impl Chances {
             }
             floor = self.place_nodes(floor, if round % 2 == 0 { -40.0 } else { -8.0 });
         }
-        if self.cumulated.last().is_none_or(|all| !(*all > 0.0)) {
+        if self.cumulated.last() == Some(&0.0) {
             // Nowhere is found where the largest may be: all alike. (Not seen so far.)
             let mut alike = 0.0;
             for (sum, law) in self.cumulated.iter_mut().zip(laws) {
@@ -120,16 +120,16 @@ impl Chances {
 
     /// Sums up the chances. False where the nodes are too far apart for them to be right.
     pub fn weigh(&mut self) -> bool {
-        let mut weights = [0.0; NODES];
+        let mut weights = [0.0f32; NODES];
         let mut p = self.below(0);
         let mut last = if p > 0.0 { -p / self.sums[0].max(1e-9) } else { 0.0 };
         let mut resolved = p * 2.0 <= MOST;
-        for g in 0..NODES {
+        for (g, weight) in weights.iter_mut().enumerate() {
             let next = self.below(g + 1);
             let growth = self.sums[g] - self.sums.get(g + 1).unwrap_or(&0.0);
             resolved &= (next - p) * growth.clamp(0.4, 2.0) <= MOST;
             let mean = if growth > 1e-9 { (next - p) / growth } else { next };
-            weights[g] = (mean - last).max(0.0) as f32;
+            *weight = (mean - last).max(0.0) as f32;
             (p, last) = (next, mean);
         }
         let mut sum = 0.0;
