@@ -33,14 +33,14 @@ fn private_policies_keep_their_claims() {
     }
 }
 
-/// The same closely: a claim that is exceeded by a tenth would fail.
+/// The same closely: of most policies a claim that is exceeded by a fifth would fail.
 #[test]
-#[ignore = "20,000 runs of each world: minutes"]
+#[ignore = "5,000 runs of each world: minutes"]
 fn claims_hold_in_many_runs() {
     let cases: Vec<Case> = policies(true).flat_map(Case::with_noise).collect();
     let holds = |honest: &Case| {
-        let later = Case { later: true, runs: 4000, ..honest.clone() };
-        for case in [Case { runs: 20_000, ..honest.clone() }, later] {
+        let later = Case { later: true, runs: 2000, ..honest.clone() };
+        for case in [Case { runs: 5_000, ..honest.clone() }, later] {
             assert!(!alarms(&case), "{case:?}");
         }
     };

@@ -180,14 +180,14 @@ fn used() -> Duration {
 /// A fuzz over legal configurations: prints the worst call of each kind. One of two seconds fails it (none
 /// is above a twentieth of that here, but making a million arms), one that does not come back ends it.
 #[test]
-#[ignore = "two minutes"]
+#[ignore = "half a minute"]
 fn no_call_takes_long() {
     const LIMIT: Duration = Duration::from_secs(2);
     watched(|beat| {
         let (mut random, start) = (random(77), Instant::now());
         let mut worst: BTreeMap<(&str, &str), (Duration, String)> = BTreeMap::new();
         let (mut made, mut calls) = (0u64, 0u64);
-        while start.elapsed() < Duration::from_secs(100) {
+        while start.elapsed() < Duration::from_secs(30) {
             let algorithm = pick(&mut random, Algorithm::ALL);
             // Reading and making are O(K): 2^24 arms would not be fast, and would be too many for the memory.
             let config = extreme(&mut random, algorithm, most_arms(algorithm).min(1 << 20));

@@ -17,10 +17,11 @@
 //!
 //! **The policy.** Thompson sampling at batch ends: theta_a ~ Beta(n0 m + Z, n0 (1 - m) + W - Z) with
 //! n0 = (1 - m)/(m (tau^2 + v)) - 1, v the variance of ln r_a (without it a good arm is locked out by a few bad
-//! releases elsewhere); the largest theta is played until its batch is full. A batch is half of what its cell has seen,
-//! and at least so many rewards that their expected sum is one deviation of the noise. Until a segment could
-//! fill as many for each arm it is *young*: it plays, and fills, the batches of all segments together, so
-//! that a pool begins as one bandit for all.
+//! releases elsewhere), drawn as if it were known three times as well: few segments live long enough for all that Thompson
+//! sampling would try out in each of them. The largest theta is played until its batch is full. A batch is half of what
+//! its cell has seen, and at least so many rewards that their expected sum is one deviation of the noise. Until a
+//! segment could fill as many for each arm it is *young*: it plays, and fills, the batches of all segments together,
+//! so that a pool begins as one bandit for all.
 //!
 //! With a memory M all of a cell's evidence halves every M/4 decisions, and falls back to what the model says of it.
 //!
@@ -127,6 +128,9 @@ const SPREAD_WEIGHT: f64 = 1000.0;
 const LEAST_SPREAD: f64 = 0.02;
 /// Of all arms in all segments, before anything is known: clicks are rare.
 const RATE: f64 = 0.1;
+/// Draws are as if cells were known so many times as well. Of 1, 2, 3, 4 and 8: with 1 a pool of segments that live
+/// briefly loses half as much again as one bandit for all, and with 4 those that live long begin to lose.
+const CERTAINTY: f64 = 3.0;
 /// A memory has four half-lives.
 const HALF_LIVES: f64 = 4.0;
 
@@ -291,7 +295,7 @@ impl Segments {
             } else {
                 cell.released.fade(now, self.half_life);
                 let (successes, failures) = posterior(&cell.released, scale * rate_of.mean, spread + 1.0 / known);
-                draw::beta(successes, failures, &mut self.coins)
+                draw::beta(CERTAINTY * successes, CERTAINTY * failures, &mut self.coins)
             };
             if cell.draw > self.cells[row * self.arms + best].draw {
                 best = arm;

@@ -1,0 +1,141 @@
+//! Ours: a hundred segments of one catalogue of ads. A bandit for each, one for all, and the pool; in % of what uniform
+//! play loses.
+
+use super::Options;
+use super::plot::{Axis, Figure, Line, Panel, Point, table};
+use super::runner::{Cell, Curve, Trial, run as run_cells};
+use dpb::{Algorithm, Bandit, Config, Decision, Pool, Random};
+use std::error::Error;
+
+const SEGMENTS: usize = 100;
+const ADS: usize = 10;
+/// Decisions a segment.
+const TIMES: [usize; 4] = [2_000, 5_000, 10_000, 40_000];
+/// tau.
+const SPREADS: [f64; 2] = [0.2, 0.5];
+const EPSILONS: [f64; 2] = [1.0, 0.25];
+/// Epsilon where there is to be as good as no noise.
+const NO_NOISE: f64 = 100.0;
+
+#[derive(Clone, Copy)]
+enum Player {
+    Isolated,
+    Together,
+    Pool,
+    PoolWithoutNoise,
+}
+
+use Player::{Isolated, Pool as Pooled, PoolWithoutNoise, Together};
+
+const PLAYERS: [(&str, Player); 4] =
+    [("isolated", Isolated), ("one for all", Together), ("pool", Pooled), ("pool, no noise", PoolWithoutNoise)];
+
+/// Click rates of each ad in each segment: about 3%, the logits of ads with deviation .5, of segments .3, of both
+/// together tau.
+fn world(spread: f64, coins: &mut Random) -> Vec<[f64; ADS]> {
+    let mut normal = || (-2.0 * (1.0 - coins.unit()).ln()).sqrt() * (std::f64::consts::TAU * coins.unit()).cos();
+    let ads: [f64; ADS] = std::array::from_fn(|_| 0.5 * normal());
+    let segment = |_| {
+        let own = 0.3 * normal() - 3.476;
+        ads.map(|ad| 1.0 / (1.0 + (-own - ad - spread * normal()).exp()))
+    };
+    (0..SEGMENTS).map(segment).collect()
+}
+
+fn play(player: Player, spread: f64, epsilon: f64, times: &[usize], trial: Trial) -> Curve {
+    let mut coins = trial.coins();
+    let world = world(spread, &mut coins);
+    let epsilon = if let PoolWithoutNoise = player { NO_NOISE } else { epsilon };
+    let config = |number: usize| Config {
+        test_seed: Some(Trial { run: trial.run << 8 | number as u64, ..trial }.policy_seed()),
+        pending_capacity: 1,
+        ..Config::new(ADS as u32, epsilon)
+    };
+    let handles = match player {
+        Isolated => SEGMENTS,
+        Together => 1,
+        Pooled | PoolWithoutNoise => 0,
+    };
+    let bandits: Vec<Bandit> =
+        (0..handles).map(|number| Bandit::new(Algorithm::Imed, &config(number)).expect("a bandit")).collect();
+    let pool = Pool::new(&config(0), SEGMENTS as u32).expect("a pool");
+    let names: Vec<u32> = (0..SEGMENTS as u64).map(|key| pool.segment(key).expect("room")).collect();
+    let mut in_segment = |segment: usize| -> (f64, f64) {
+        let bandit = bandits.get(segment % handles.max(1));
+        let select = || -> dpb::Result<Decision> { bandit.map_or_else(|| pool.select(names[segment]), Bandit::select) };
+        let decision = select().expect("a decision");
+        let rates = &world[segment];
+        let mean = rates[decision.arm as usize];
+        let reward = f64::from(u8::from(coins.unit() < mean));
+        bandit
+            .map_or_else(|| pool.update(decision.ticket, reward), |bandit| bandit.update(decision.ticket, reward))
+            .expect("an answer");
+        let best = rates.iter().copied().fold(0.0, f64::max);
+        (best - mean, best - rates.iter().sum::<f64>() / ADS as f64)
+    };
+    let (mut lost, mut uniform, mut curve) = (0.0, 0.0, Vec::new());
+    let mut order = trial_order(trial);
+    for time in 1..=times[times.len() - 1] {
+        for segment in order() {
+            let (ours, theirs) = in_segment(segment);
+            lost += ours;
+            uniform += theirs;
+        }
+        if times.contains(&time) {
+            curve.push(100.0 * lost / uniform);
+        }
+    }
+    curve
+}
+
+/// All segments once, in another order each time.
+fn trial_order(trial: Trial) -> impl FnMut() -> Vec<usize> {
+    let mut coins = Trial { run: trial.run << 8 | 255, ..trial }.coins();
+    move || {
+        let mut order: Vec<usize> = (0..SEGMENTS).collect();
+        (1..SEGMENTS).for_each(|place| order.swap(place, coins.below(place as u64 + 1) as usize));
+        order
+    }
+}
+
+pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
+    let (times, runs) = (options.pick(&TIMES[..1], &TIMES[..]), options.runs(2, 40));
+    let settings: Vec<(f64, f64)> = SPREADS.iter().flat_map(|&tau| EPSILONS.map(|epsilon| (tau, epsilon))).collect();
+    let cells: Vec<Cell> = settings
+        .iter()
+        .flat_map(|&(tau, epsilon)| {
+            PLAYERS.map(|(_, player)| Cell::new(runs, move |trial| play(player, tau, epsilon, times, trial)))
+        })
+        .collect();
+    let samples = run_cells("segments", &cells, options);
+    let mut header = vec![String::from("tau, eps, decisions a segment")];
+    header.extend(PLAYERS.map(|(label, _)| label.to_owned()));
+    let (mut rows, mut panels) = (Vec::new(), Vec::new());
+    for ((tau, epsilon), block) in settings.into_iter().zip(samples.chunks(PLAYERS.len())) {
+        let found: Vec<(Curve, Curve)> = block.iter().map(|sample| (sample.mean(), sample.errors())).collect();
+        for (place, time) in times.iter().enumerate() {
+            let mut row = vec![format!("{tau}, {epsilon}, {time}")];
+            row.extend(found.iter().map(|(mean, error)| format!("{:.1} ± {:.1}", mean[place], error[place])));
+            rows.push(row);
+        }
+        let lines = found.iter().enumerate().map(|(player, (mean, error))| {
+            let points = times.iter().zip(mean.iter().zip(error)).map(|(&time, (&mean, &error))| Point {
+                low: mean - 2.0 * error,
+                high: mean + 2.0 * error,
+                ..Point::new(time as f64, mean)
+            });
+            Line::new(PLAYERS[player].0, player, points.collect())
+        });
+        panels.push(Panel {
+            title: format!("tau = {tau}, eps = {epsilon}"),
+            x: Axis { label: "decisions a segment", log: true },
+            y: Axis { label: "regret, % of uniform play's", log: false },
+            lines: lines.collect(),
+        });
+    }
+    Figure { name: "segments", columns: 2, panels }.write(&options.out)?;
+    Ok(format!(
+        "{SEGMENTS} segments, {ADS} ads, {runs} worlds: regret in % of what uniform play loses.\n\n{}",
+        table(&header, &rows)
+    ))
+}
