@@ -70,13 +70,12 @@ impl World {
 }
 
 /// The pool against a bandit for each segment and one for all: sums over six worlds of regret in parts of uniform
-/// play's. Four groups of worlds had .82 to 1.43 against 4.4 to 4.5 and .53 to .98 at first, and later .76 to 1.02
-/// against 1.34 to 1.55 and 2.2 to 2.3: so at first one bandit for all may be better by a half, and nothing else is.
+/// play's. The figure `segments` has 24 worlds; groups of six scatter about its ratios by a fifth.
 #[test]
 #[ignore = "ten seconds"]
 fn segments_learn_from_each_other() {
     let (segments, arms) = (100, 10);
-    for (decisions, spread, most) in [(2_000, 0.2, [0.5, 2.0]), (10_000, 0.5, [0.9, 0.6])] {
+    for (decisions, spread, most) in [(2_000, 0.2, [0.3, 1.5]), (10_000, 0.5, [0.6, 0.5])] {
         let mut sums = [0.0; 3];
         for number in 0..6 {
             let config = Config { test_seed: Some(seed(number)), ..Config::new(arms as u32, 1.0) };

@@ -99,7 +99,7 @@ fn trial_order(trial: Trial) -> impl FnMut() -> Vec<usize> {
 }
 
 pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
-    let (times, runs) = (options.pick(&TIMES[..1], &TIMES[..]), options.runs(2, 40));
+    let (times, runs) = (options.pick(&TIMES[..1], &TIMES[..]), options.runs(2, 24));
     let settings: Vec<(f64, f64)> = SPREADS.iter().flat_map(|&tau| EPSILONS.map(|epsilon| (tau, epsilon))).collect();
     let cells: Vec<Cell> = settings
         .iter()

@@ -30,6 +30,7 @@ pub fn gamma(shape: f64, coins: &mut Random) -> f64 {
 }
 
 /// Beta(a, b), both > 0.
+#[cfg(test)]
 pub fn beta(a: f64, b: f64, coins: &mut Random) -> f64 {
     let (x, y) = (gamma(a, coins), gamma(b, coins));
     if x > 0.0 { x / (x + y) } else { 0.0 }

@@ -1,4 +1,4 @@
-//! Segments: a Thompson sampler for each, that lend each other what they know.
+//! Segments: a bandit for each, that lend each other what they know.
 //!
 //! A *segment* (placement, country, hour) is public, and a *cell* is an arm in a segment.
 //!
@@ -15,13 +15,15 @@
 //! fitted by moments: cells against what the others of their segment say. All of it is brought up to date where
 //! there was a release, O(arms).
 //!
-//! **The policy.** Thompson sampling at batch ends: theta_a ~ Beta(n0 m + Z, n0 (1 - m) + W - Z) with
-//! n0 = (1 - m)/(m (tau^2 + v)) - 1, v the variance of ln r_a (without it a good arm is locked out by a few bad
-//! releases elsewhere), drawn as if it were known three times as well: few segments live long enough for all that Thompson
-//! sampling would try out in each of them. The largest theta is played until its batch is full. A batch is half of what
-//! its cell has seen, and at least so many rewards that their expected sum is one deviation of the noise. Until a
-//! segment could fill as many for each arm it is *young*: it plays, and fills, the batches of all segments together,
-//! so that a pool begins as one bandit for all.
+//! **The policy.** IMED (Honda and Takemura 2015) with what the model says as evidence: an arm's law in a segment is
+//! Beta(n0 m + Z, n0 (1 - m) + W - Z) with n0 = (1 - m)/(m (tau^2 + v)) - 1, v the variance of ln r_a (without it a good
+//! arm is locked out by a few bad releases elsewhere). With p its mean, n the sum of its two numbers and q the largest
+//! mean, the arm with the least c n kl(p, q) + ln n is played until its batch is full. In IMED c = 1; few segments live
+//! long enough for all that would try out in each of them, so here c is 4 at first and falls to 1 as a segment lives.
+//! A batch is half of what its cell has seen, and at least so many rewards that their expected sum is one deviation of
+//! the noise. Until a segment could fill as many for each arm it is *young*: it plays, and fills, the batches of all
+//! segments together, by Thompson sampling (theta_a ~ r_a Gamma(k)/k, 1/k the variance of ln r_a), so that a pool begins
+//! as one bandit for all.
 //!
 //! With a memory M all of a cell's evidence halves every M/4 decisions, and falls back to what the model says of it.
 //!
@@ -36,11 +38,13 @@ use crate::error::Result;
 use crate::noise::NoiseSource;
 use crate::policy::batched::loss;
 use crate::policy::contract::Pull;
+use crate::policy::kl::kl;
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure, is_plausible};
 use crate::table::Table;
+use draw::gamma;
 
 pub(crate) struct Segments {
     arms: usize,
@@ -73,7 +77,7 @@ struct Row {
     scale: f64,
     moments: Moments,
     decisions: u64,
-    /// Decisions until the next draw, and the arm that won the last.
+    /// Decisions until arms are compared again, and the one that was found.
     left: u64,
     best: u32,
 }
@@ -84,8 +88,6 @@ struct Cell {
     released: Evidence,
     /// What it says of its arm's rate, as it was last told.
     said: Weighted,
-    /// theta.
-    draw: f64,
 }
 
 /// Releases: Z, W, the number of rewards, and the time at which these hold.
@@ -110,6 +112,8 @@ struct Rate {
     mean: f64,
     /// What cells say.
     said: Weighted,
+    /// theta, in all segments together.
+    draw: f64,
 }
 
 /// Squared deviations beyond what noise explains, and how many they count for.
@@ -128,15 +132,16 @@ const SPREAD_WEIGHT: f64 = 1000.0;
 const LEAST_SPREAD: f64 = 0.02;
 /// Of all arms in all segments, before anything is known: clicks are rare.
 const RATE: f64 = 0.1;
-/// Draws are as if cells were known so many times as well. Of 1, 2, 3, 4 and 8: with 1 a pool of segments that live
-/// briefly loses half as much again as one bandit for all, and with 4 those that live long begin to lose.
-const CERTAINTY: f64 = 3.0;
+/// c at first, but for 1; and after so many times the decisions of its youth a segment has half of it. With 1 from the
+/// start a pool of segments that live briefly loses half as much again as one bandit for all.
+const CAUTION: f64 = 3.0;
+const PATIENCE: f64 = 400.0;
 /// A memory has four half-lives.
 const HALF_LIVES: f64 = 4.0;
 
 impl Cell {
     fn new() -> Cell {
-        Cell { batch: Batch::default(), released: Evidence::default(), said: Weighted::default(), draw: 0.0 }
+        Cell { batch: Batch::default(), released: Evidence::default(), said: Weighted::default() }
     }
 }
 
@@ -188,7 +193,7 @@ impl Segments {
             arms,
             rows: Table::with_room(most as usize + 1)?,
             cells: Table::with_room((most as usize + 1) * arms)?,
-            rates: Table::new(arms, |_| Rate { mean: RATE, said: Weighted::default() })?,
+            rates: Table::new(arms, |_| Rate { mean: RATE, said: Weighted::default(), draw: 0.0 })?,
             moments: Moments::default(),
             all: Evidence::default(),
             deviation: noise.variance().sqrt() / Reward::ONE as f64,
@@ -227,31 +232,45 @@ impl Segments {
     #[inline]
     pub fn choose(&mut self, segment: u32) -> Pull {
         let row = self.next(segment);
-        let best = self.rows[row].best;
+        let best = self.best(row);
         self.pull(segment, row, best)
     }
 
     /// The next one among some.
     pub fn choose_among(&mut self, segment: u32, arms: &[u32]) -> Pull {
         let row = self.next(segment);
-        let draw = |arm: u32| self.cells[row * self.arms + arm as usize].draw;
-        let best = arms[1..].iter().fold(arms[0], |best, &arm| if draw(arm) > draw(best) { arm } else { best });
+        let best = if row == 0 {
+            self.best(0);
+            let draw = |arm: u32| self.rates[arm as usize].draw;
+            arms[1..].iter().fold(arms[0], |best, &arm| if draw(arm) > draw(best) { arm } else { best })
+        } else {
+            self.least(row, arms.iter().copied())
+        };
         self.pull(segment, row, best)
     }
 
-    /// The row whose batches a decision in this segment fills, its arms drawn.
+    /// The row whose batches a decision in this segment fills.
     #[inline]
     fn next(&mut self, segment: u32) -> usize {
         let own = segment as usize + 1;
         self.decisions += 1;
         self.rows[own].decisions += 1;
-        let is_young = self.rows[own].decisions as f64 <= self.arms as f64 * self.first;
-        let row = if is_young { 0 } else { own };
+        if self.rows[own].decisions as f64 <= self.youth() { 0 } else { own }
+    }
+
+    /// The arm that a row plays now.
+    #[inline]
+    fn best(&mut self, row: usize) -> u32 {
         if self.rows[row].left == 0 {
-            self.draw(row);
+            self.compare(row);
         }
         self.rows[row].left -= 1;
-        row
+        self.rows[row].best
+    }
+
+    /// Decisions in which a segment could fill a first batch for each arm.
+    fn youth(&self) -> f64 {
+        self.arms as f64 * self.first
     }
 
     /// A decision's number is its cell's, its phase 0 where it learns with all others.
@@ -282,30 +301,58 @@ impl Segments {
         (excess / (self.moments.weight + SPREAD_WEIGHT)).max(LEAST_SPREAD)
     }
 
-    /// Draws theta for each arm.
-    fn draw(&mut self, row: usize) {
-        let (now, spread, scale) = (self.decisions, self.spread(), self.rows[row].scale);
-        let mut best = 0;
-        for arm in 0..self.arms {
-            let number = row * self.arms + arm;
-            let (rate_of, cell) = (&self.rates[arm], &mut self.cells[number]);
-            let known = rate_of.said.weight + ARMS_ALIKE;
-            cell.draw = if row == 0 {
-                rate_of.mean * draw::gamma(known, &mut self.coins) / known
-            } else {
-                cell.released.fade(now, self.half_life);
-                let (successes, failures) = posterior(&cell.released, scale * rate_of.mean, spread + 1.0 / known);
-                draw::beta(CERTAINTY * successes, CERTAINTY * failures, &mut self.coins)
-            };
-            if cell.draw > self.cells[row * self.arms + best].draw {
-                best = arm;
-            }
-        }
-        let cell = row * self.arms + best;
+    /// Which arm is to be played until its batch is full?
+    fn compare(&mut self, row: usize) {
+        let best = if row == 0 { self.draw() } else { self.least(row, 0..self.arms as u32) };
+        let cell = row * self.arms + best as usize;
         if self.cells[cell].batch.quota() == 0 {
             self.open(cell);
         }
-        (self.rows[row].best, self.rows[row].left) = (best as u32, self.cells[cell].batch.free().max(1));
+        (self.rows[row].best, self.rows[row].left) = (best, self.cells[cell].batch.free().max(1));
+    }
+
+    /// Draws theta for each arm of all segments together: the arm with the largest.
+    fn draw(&mut self) -> u32 {
+        let mut best = 0;
+        for arm in 0..self.arms {
+            let rate = &mut self.rates[arm];
+            let known = rate.said.weight + ARMS_ALIKE;
+            rate.draw = rate.mean * gamma(known, &mut self.coins) / known;
+            if rate.draw > self.rates[best].draw {
+                best = arm;
+            }
+        }
+        best as u32
+    }
+
+    /// The arm with the least index among these, in a segment of its own.
+    fn least(&mut self, row: usize, arms: impl Iterator<Item = u32> + Clone) -> u32 {
+        let c = 1.0 + CAUTION / (1.0 + self.rows[row].decisions as f64 / (PATIENCE * self.youth()));
+        let law = |arm: u32| self.law(row, arm as usize);
+        let largest = arms.clone().map(|arm| law(arm).0).fold(0.0, f64::max);
+        let index = |arm: u32| {
+            let (mean, evidence) = law(arm);
+            c * evidence * kl(mean, largest) + evidence.ln()
+        };
+        arms.map(|arm| (index(arm), arm)).min_by(|a, b| a.0.total_cmp(&b.0)).map_or(0, |(_, arm)| arm)
+    }
+
+    /// The law of an arm's rate in a segment: its mean, and the rewards that it is worth.
+    fn law(&self, row: usize, arm: usize) -> (f64, f64) {
+        let (rate_of, scale) = (&self.rates[arm], self.rows[row].scale);
+        let released = self.released(row, arm);
+        let m = rate(scale * rate_of.mean);
+        let unsure = self.spread() + 1.0 / (rate_of.said.weight + ARMS_ALIKE);
+        let prior = ((1.0 - m) / (m * unsure) - 1.0).clamp(1.0, 1e7);
+        let evidence = prior + released.weight;
+        ((prior * m + released.sum) / evidence, evidence)
+    }
+
+    /// What a cell has released, as much as it counts now.
+    fn released(&self, row: usize, arm: usize) -> Evidence {
+        let mut released = self.cells[row * self.arms + arm].released;
+        released.fade(self.decisions, self.half_life);
+        released
     }
 
     /// The one place where rewards become public.
@@ -374,12 +421,12 @@ impl Segments {
             rate_of.mean = rate(rate_of.said.mean(mean, ARMS_ALIKE));
         }
         if let Some(segment) = segment {
-            self.compare(row, segment);
+            self.contrast(row, segment);
         }
     }
 
     /// Each cell of a segment with what its others and its arm say: its part in the moments.
-    fn compare(&mut self, row: usize, segment: Weighted) {
+    fn contrast(&mut self, row: usize, segment: Weighted) {
         let mut moments = Moments::default();
         for (cell, rate_of) in self.cells[row * self.arms..][..self.arms].iter().zip(&*self.rates) {
             if cell.said.weight == 0.0 {
@@ -404,13 +451,8 @@ impl Segments {
 
     /// What the pool believes of an arm's rate in a segment, and the rewards behind it that are the cell's own.
     pub fn estimate(&self, segment: u32, arm: u32) -> (f64, f64) {
-        let row = segment as usize + 1;
-        let rate_of = &self.rates[arm as usize];
-        let mut released = self.cells[row * self.arms + arm as usize].released;
-        released.fade(self.decisions, self.half_life);
-        let unsure = self.spread() + 1.0 / (rate_of.said.weight + ARMS_ALIKE);
-        let (successes, failures) = posterior(&released, self.rows[row].scale * rate_of.mean, unsure);
-        (successes / (successes + failures), released.count)
+        let (row, arm) = (segment as usize + 1, arm as usize);
+        (self.law(row, arm).0, self.released(row, arm).count)
     }
 
     /// Batches released.
@@ -454,13 +496,6 @@ impl Segments {
         }
         Ok(())
     }
-}
-
-/// The law of an arm's rate: Beta's successes and failures.
-fn posterior(released: &Evidence, expected: f64, variance: f64) -> (f64, f64) {
-    let m = rate(expected);
-    let prior = ((1.0 - m) / (m * variance) - 1.0).clamp(1.0, 1e7);
-    (prior * m + released.sum, prior * (1.0 - m) + released.weight - released.sum)
 }
 
 impl Evidence {
