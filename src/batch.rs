@@ -48,6 +48,11 @@ impl Batch {
         *self = Batch { quota, count: self.carry_count, sum, carry_most, ..Batch::default() };
     }
 
+    /// Asks for no more than so many, but for one more than have come.
+    pub fn lower(&mut self, quota: u64) {
+        self.quota = self.quota.min(quota.max(self.count + 1));
+    }
+
     /// Credits a reward. True when it took one of the places still free.
     #[inline]
     pub fn collect(&mut self, reward: Reward) -> bool {
@@ -125,6 +130,24 @@ mod tests {
         assert_eq!((release.count, release.sum.round()), (4, 3.0));
         batch.open(1, 0);
         assert_eq!(batch.free(), 1);
+    }
+
+    #[test]
+    fn a_lowered_batch_waits_for_one_at_least() {
+        let mut batch = Batch::default();
+        batch.open(9, 0);
+        (0..3).for_each(|_| assert!(batch.collect(Reward::MIN)));
+        batch.lower(20);
+        assert_eq!(batch.free(), 6);
+        batch.lower(5);
+        assert_eq!(batch.free(), 2);
+        batch.lower(1);
+        assert_eq!(batch.free(), 1);
+        assert!(batch.collect(Reward::MIN) && !batch.collect(Reward::MIN));
+        assert_eq!(batch.release(&mut quiet()).count, 4);
+        // Nothing to wait for stays so.
+        batch.lower(1);
+        assert_eq!((batch.quota(), batch.free()), (4, 0));
     }
 
     #[test]

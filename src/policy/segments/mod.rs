@@ -291,8 +291,14 @@ impl Segments {
     }
 
     fn open(&mut self, cell: usize) {
-        let size = (0.5 * self.cells[cell].released.count).ceil().max(self.first);
-        self.cells[cell].batch.open((size as u64).clamp(1, Batch::MAX_QUOTA), 0);
+        let size = self.size(cell);
+        self.cells[cell].batch.open(size, 0);
+    }
+
+    /// Rewards in a cell's next batch, as things are.
+    fn size(&self, cell: usize) -> u64 {
+        let seen = self.released(cell).count;
+        ((0.5 * seen).ceil().max(self.first) as u64).clamp(1, Batch::MAX_QUOTA)
     }
 
     /// tau^2.
@@ -308,6 +314,9 @@ impl Segments {
         if self.cells[cell].batch.quota() == 0 {
             self.open(cell);
         }
+        // What was opened when more was known of it would take too long.
+        let size = self.size(cell);
+        self.cells[cell].batch.lower(size);
         (self.rows[row].best, self.rows[row].left) = (best, self.cells[cell].batch.free().max(1));
     }
 
@@ -340,7 +349,7 @@ impl Segments {
     /// The law of an arm's rate in a segment: its mean, and the rewards that it is worth.
     fn law(&self, row: usize, arm: usize) -> (f64, f64) {
         let (rate_of, scale) = (&self.rates[arm], self.rows[row].scale);
-        let released = self.released(row, arm);
+        let released = self.released(row * self.arms + arm);
         let m = rate(scale * rate_of.mean);
         let unsure = self.spread() + 1.0 / (rate_of.said.weight + ARMS_ALIKE);
         let prior = ((1.0 - m) / (m * unsure) - 1.0).clamp(1.0, 1e7);
@@ -349,8 +358,8 @@ impl Segments {
     }
 
     /// What a cell has released, as much as it counts now.
-    fn released(&self, row: usize, arm: usize) -> Evidence {
-        let mut released = self.cells[row * self.arms + arm].released;
+    fn released(&self, cell: usize) -> Evidence {
+        let mut released = self.cells[cell].released;
         released.fade(self.decisions, self.half_life);
         released
     }
@@ -452,7 +461,7 @@ impl Segments {
     /// What the pool believes of an arm's rate in a segment, and the rewards behind it that are the cell's own.
     pub fn estimate(&self, segment: u32, arm: u32) -> (f64, f64) {
         let (row, arm) = (segment as usize + 1, arm as usize);
-        (self.law(row, arm).0, self.released(row, arm).count)
+        (self.law(row, arm).0, self.released(row * self.arms + arm).count)
     }
 
     /// Batches released.
