@@ -2,6 +2,7 @@
 
 use dpb::ffi::{DPB_EXPIRED, DPB_OK, dpb_bandit, dpb_config, dpb_decision, dpb_free, dpb_new_policy};
 use dpb::ffi::{dpb_merge, dpb_select, dpb_select_many, dpb_snapshot, dpb_update, dpb_update_many};
+use dpb::ffi::{dpb_new_pool, dpb_pool, dpb_pool_free, dpb_pool_segment, dpb_pool_select, dpb_pool_update};
 use dpb::noise::{Gaussian, Laplace};
 use dpb::{Random, Seed};
 use std::ffi::CString;
@@ -53,6 +54,17 @@ pub fn cases() -> Vec<Case> {
             }),
             warm_up: 10_000,
             reference: Reference { name: "64 times two mutex pairs", run: locks(64) },
+        });
+    }
+    for (segments, arms) in [(1, 20), (100, 20), (10_000, 20)] {
+        cases.push(Case {
+            name: format!("select + update, a pool of {segments} segments in random order, {arms} arms"),
+            make: Box::new(move || {
+                let mut pool = Pool::new(segments, arms);
+                Box::new(move |rounds| (0..rounds).for_each(|_| pool.round()))
+            }),
+            warm_up: 30_000_000, // 3000 decisions in each of the many: none is young
+            reference: two_locks(),
         });
     }
     for bits in [10, 22, 34] {
@@ -175,6 +187,56 @@ impl Handle {
             let status = dpb_update_many(self.bandit, tickets, rewards, MANY, std::ptr::null_mut(), &mut done);
             assert_eq!((status, done), (0, MANY));
         }
+    }
+}
+
+/// The same for a pool: every segment is asked for as often, in random order.
+struct Pool {
+    pool: *mut dpb_pool,
+    segments: u32,
+    arms: u32,
+    coins: u64,
+}
+
+impl Pool {
+    fn new(segments: u32, arms: u32) -> Pool {
+        let mut config = dpb_config::defaults(arms, 0.25);
+        config.test_seed = SEED.as_ptr();
+        let (mut pool, mut number) = (std::ptr::null_mut(), 0);
+        // SAFETY: valid pointers.
+        unsafe {
+            assert_eq!(dpb_new_pool(&config, segments, &mut pool, std::ptr::null_mut()), DPB_OK);
+            (0..segments).for_each(|key| assert_eq!(dpb_pool_segment(pool, key.into(), &mut number), DPB_OK));
+        }
+        Pool { pool, segments, arms, coins: 1 }
+    }
+
+    /// 31 random bits.
+    #[inline]
+    fn bits(&mut self) -> u64 {
+        self.coins = self.coins.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        self.coins >> 33
+    }
+
+    #[inline]
+    fn round(&mut self) {
+        let mut decision = MaybeUninit::<dpb_decision>::uninit();
+        let segment = (self.bits() * u64::from(self.segments)) >> 31;
+        // SAFETY: a live handle, and room for a decision.
+        unsafe {
+            assert_eq!(dpb_pool_select(self.pool, segment as u32, decision.as_mut_ptr()), DPB_OK);
+            let decision = decision.assume_init();
+            let threshold = (1 << 31) / 5 + u64::from(decision.arm) * ((1 << 30) / u64::from(self.arms));
+            let reward = f64::from(u8::from(self.bits() < threshold));
+            assert_eq!(dpb_pool_update(self.pool, decision.ticket, reward), DPB_OK);
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        // SAFETY: freed once.
+        unsafe { dpb_pool_free(self.pool) };
     }
 }
 

@@ -231,8 +231,8 @@ impl Config {
         Ok(())
     }
 
-    /// What a snapshot keeps, for people.
-    fn fields(&self) -> [(&'static str, String); 20] {
+    /// What a snapshot keeps.
+    fn fields(&self) -> [(&'static str, Value); 20] {
         macro_rules! fields {
             ($($name:ident)*) => {{
                 let Config {
@@ -241,7 +241,7 @@ impl Config {
                     #[cfg(feature = "test-hooks")]
                         fault: _,
                 } = self; // so that none is forgotten
-                [$((stringify!($name), $name.to_string()),)*]
+                [$((stringify!($name), (*$name).into()),)*]
             }};
         }
         fields! {
@@ -343,5 +343,47 @@ impl Config {
         Ok(Noise::Gaussian(
             law.map_err(|_| Error::config("epsilon", "and delta give noise out of range", self.epsilon))?,
         ))
+    }
+}
+
+/// What a field holds: a real number's bits, so that all that a policy does not look at is the same as itself.
+#[derive(Clone, Copy, PartialEq)]
+enum Value {
+    Number(u64),
+    Real(u64),
+    Flag(bool),
+}
+
+impl From<u32> for Value {
+    fn from(value: u32) -> Value {
+        Value::Number(value.into())
+    }
+}
+
+impl From<u64> for Value {
+    fn from(value: u64) -> Value {
+        Value::Number(value)
+    }
+}
+
+impl From<f64> for Value {
+    fn from(value: f64) -> Value {
+        Value::Real(value.to_bits())
+    }
+}
+
+impl From<bool> for Value {
+    fn from(value: bool) -> Value {
+        Value::Flag(value)
+    }
+}
+
+impl std::fmt::Display for Value {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Value::Number(value) => value.fmt(f),
+            Value::Real(bits) => f64::from_bits(*bits).fmt(f),
+            Value::Flag(value) => value.fmt(f),
+        }
     }
 }

@@ -55,6 +55,9 @@ pub enum Error {
     /// There is no memory for this.
     #[error("there is no memory for this")]
     NoMemory,
+    /// There is no place left for another of its kind.
+    #[error("there is no place left for another")]
+    Full,
 }
 
 impl Error {

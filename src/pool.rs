@@ -1,5 +1,4 @@
-//! A pool: thousands of bandits in one handle, one for each segment, that lend each other what they know. In Rust only
-//! as yet, and it may change.
+//! A pool: thousands of bandits in one handle, one for each segment, that lend each other what they know.
 
 use crate::config::Config;
 use crate::desk::{Decision, Desk, Inner, Learner};
@@ -9,7 +8,7 @@ use crate::places::Places;
 use crate::policy::{Pull, Segments};
 use crate::random::Seed;
 use crate::reward::Reward;
-use crate::snapshot::{Kind, Reader, Writer, ensure};
+use crate::snapshot::{Kind, Reader, Writer};
 use crate::table::{self, Table};
 
 /// Everything that may be published about a pool.
@@ -19,6 +18,8 @@ pub struct PoolReport {
     pub counts: Counts,
     /// Segments in use.
     pub segments: u32,
+    /// Segments that there may be.
+    pub max_segments: u32,
     /// Batches released.
     pub releases: u32,
     /// Privacy loss of one user so far at `delta_spent`. With a test seed it is the loss that real entropy
@@ -74,8 +75,8 @@ impl Pool {
     /// Arms times segments, at most.
     pub const MOST_CELLS: u64 = 1 << 27;
 
-    /// A fresh pool for at most so many segments of `config.arms` arms each. Segments take memory as they come, about
-    /// 112 bytes an arm and 60 each, for which there is room from the start.
+    /// A fresh pool for at most so many segments of `config.arms` arms each. Its address space is taken here; on
+    /// most systems a segment takes memory when it comes, 104 bytes an arm and 72.
     ///
     /// # Errors
     /// `InvalidConfig` naming the field and the value, `max_segments` where there are none or more than 2^27 cells;
@@ -105,11 +106,11 @@ impl Pool {
         })
     }
 
-    /// The segment that is called so: its number, the next one for a new key. Keys are public. O(log segments), and never
-    /// allocates.
+    /// The segment that is called so: its number, the next one for a new key. Keys are public. O(log segments), for a
+    /// new one O(segments) moves; never allocates.
     ///
     /// # Errors
-    /// `InvalidConfig` for a new one in a full pool; `Poisoned` after an internal failure.
+    /// `Full` for a new one where there are as many as there may be; `Poisoned` after an internal failure.
     pub fn segment(&self, key: u64) -> Result<u32> {
         let inner = &mut *self.desk.lock()?;
         match inner.learner.places.find(key) {
@@ -148,9 +149,7 @@ impl Pool {
         if arms.is_empty() {
             return Err(Error::config("arms", "must name one at least", "none"));
         }
-        if let Some(arm) = arms.iter().find(|&&arm| arm >= self.config.arms) {
-            return Err(Error::config("arm", &format!("must be below {}", self.config.arms), arm));
-        }
+        arms.iter().try_for_each(|&arm| below("arm", arm, self.config.arms))?;
         let inner = &mut *self.desk.lock()?;
         inner.check(segment)?;
         inner.make_room();
@@ -197,6 +196,7 @@ impl Pool {
         Ok(PoolReport {
             counts: inner.engine.counts(),
             segments: segments.count(),
+            max_segments: self.most,
             releases: segments.releases(),
             epsilon_spent,
             delta_spent,
@@ -260,9 +260,27 @@ impl Pool {
     /// # Errors
     /// As there.
     pub fn restore(snapshot: &[u8]) -> Result<Pool> {
+        Self::restored(snapshot, None)
+    }
+
+    /// The same, where a snapshot of another configuration is not what the caller means. There may be more segments
+    /// than before: so a full pool grows.
+    ///
+    /// # Errors
+    /// As [`restore`](Self::restore); `InvalidConfig` naming the first field that is not as in the snapshot, and for
+    /// fewer `max_segments` than it has.
+    pub fn restore_as(config: &Config, max_segments: u32, snapshot: &[u8]) -> Result<Pool> {
+        Self::restored(snapshot, Some((config, max_segments)))
+    }
+
+    fn restored(snapshot: &[u8], meant: Option<(&Config, u32)>) -> Result<Pool> {
         let from = &mut Reader::new(snapshot, Kind::Pool)?;
         let config = Config::load(from)?;
-        let most = from.u32()?;
+        let mut most = from.u32()?;
+        if let Some((meant, max_segments)) = meant {
+            meant.check_same(&config)?;
+            most = max_segments;
+        }
         let (seeded, lives) = (from.bool()?, from.u32()?);
         let counts = Counts::load(from)?;
         let mut pool = Pool::new(&config, most)?;
@@ -271,7 +289,11 @@ impl Pool {
         inner.seeded = seeded;
         inner.engine.count_on(counts);
         let length = from.length(size_of::<u64>())?;
-        ensure(length <= most as usize)?;
+        if length > most as usize {
+            let fewer =
+                || Error::config("max_segments", &format!("must be at least {length}, as in the snapshot"), most);
+            return Err(meant.map_or(Error::Corrupt, |_| fewer()));
+        }
         for _ in 0..length {
             inner.learner.keys.push(from.u64()?);
             inner.grow();
@@ -286,10 +308,16 @@ impl Pool {
     }
 }
 
+/// Is this the number of one of so many?
+#[inline]
+fn below(field: &'static str, number: u32, many: u32) -> Result<()> {
+    if number < many { Ok(()) } else { Err(Error::config(field, &format!("must be below {many}"), number)) }
+}
+
 impl Inner<Known> {
     fn add(&mut self, key: u64, most: u32) -> Result<u32> {
         if self.learner.keys.len() == most as usize {
-            return Err(Error::config("segments", &format!("must be at most {most}"), u64::from(most) + 1));
+            return Err(Error::Full);
         }
         self.learner.places.insert(key);
         self.learner.keys.push(key);
@@ -304,11 +332,7 @@ impl Inner<Known> {
 
     #[inline]
     fn check(&self, segment: u32) -> Result<()> {
-        let segments = self.learner.segments.count();
-        if segment >= segments {
-            return Err(Error::config("segment", &format!("must be below {segments}"), segment));
-        }
-        Ok(())
+        below("segment", segment, self.learner.segments.count())
     }
 
     #[inline]

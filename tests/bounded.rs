@@ -2,7 +2,7 @@
 
 use dpb::counter::{Counter, CounterKind};
 use dpb::shuffle::{Params, Shuffler};
-use dpb::{Algorithm, Bandit, Config, Error};
+use dpb::{Algorithm, Bandit, Config, Error, Pool};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::{Mutex, PoisonError};
@@ -90,6 +90,16 @@ fn every_table_that_is_refused_is_a_status() {
         drop(bandit);
         assert_eq!(HELD.get(), held, "{algorithm:?}: a refusal has left something");
     }
+    let (config, held) = (Config::new(20, 1.0), HELD.get());
+    let (pool, refused) = starved(|| Pool::new(&config, 3000));
+    assert!(refused >= 6, "{refused}");
+    (0..3000).for_each(|key| assert_eq!(pool.segment(key * key), Ok(key as u32)));
+    let (bytes, refused) = starved(|| pool.snapshot());
+    assert!(refused >= 2, "{refused}");
+    let (restored, refused) = starved(|| Pool::restore(&bytes));
+    assert!(refused >= 6 && restored.segment(9) == Ok(3), "{refused}");
+    drop((pool, bytes, restored));
+    assert_eq!(HELD.get(), held, "a refusal has left something");
     let plan = Params::new(1.0, 1e-6, 100_000, false).unwrap();
     assert_eq!(starved(|| Shuffler::new(plan, None)).1, 1);
     for kind in [CounterKind::Logarithmic, CounterKind::Binary, CounterKind::Hybrid] {
@@ -169,6 +179,30 @@ fn memory_is_what_is_documented() {
                 "{algorithm:?}: {took} bytes with {added} arms more, {told} told"
             );
         }
+    }
+}
+
+/// Fixed when it is made, however many segments come: 22 MB for 10,000 of 20 arms.
+#[test]
+fn a_pools_memory_is_what_is_documented() {
+    let told = "about 1000 + 136 K + (104 K + 72) S + 24 P bytes";
+    assert!(include_str!("../include/dpb.h").contains(told));
+    for (arms, segments, capacity, window) in
+        [(2, 1, 1, 0), (5, 100, 64, 0), (10, 1000, 64, 300), (20, 10_000, 4096, 0)]
+    {
+        let config = Config { answer_window: window, pending_capacity: capacity, ..Config::new(arms, 1.0) };
+        let before = HELD.get();
+        let pool = Box::new(Pool::new(&config, segments).unwrap());
+        let took = (HELD.get() - before) as f64;
+        let [k, s, p] = [arms, segments, capacity.max(window).next_power_of_two()].map(f64::from);
+        let told = 1000.0 + 136.0 * k + (104.0 * k + 72.0) * s + 24.0 * p;
+        assert!((took - told).abs() <= 0.1 * told + 512.0, "{took} bytes, {told} told");
+        assert!(segments < 10_000 || took < 1e8, "{took}");
+        for key in (0..u64::from(segments)).rev() {
+            let segment = pool.segment(key).unwrap();
+            pool.update(pool.select(segment).unwrap().ticket, 1.0).unwrap();
+        }
+        assert_eq!((HELD.get() - before) as f64, took);
     }
 }
 

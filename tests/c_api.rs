@@ -21,7 +21,7 @@ fn bad_input_changes_nothing() {
 #[test]
 fn valgrind_finds_no_leak_and_no_wild_read() {
     if have("cc") && have("valgrind") {
-        for source in ["bad_input", "grow", "snapshot"] {
+        for source in ["bad_input", "grow", "pool", "snapshot"] {
             let program = build("cc", &format!("tests/c/{source}.c"), &["-std=c11", "-O1"], Link::Static);
             let arguments =
                 ["--error-exitcode=9", "--leak-check=full", "--show-leak-kinds=definite,indirect,possible", "-q"];
@@ -84,7 +84,7 @@ fn no_memory_is_a_status() {
 
 #[test]
 fn central_model() {
-    for source in ["central", "counter", "drift", "fleet", "snapshot", "stopping"] {
+    for source in ["central", "counter", "drift", "fleet", "pool", "snapshot", "stopping"] {
         let source = format!("tests/c/{source}.c");
         passes("cc", &["-std=c99"], &source, Link::Static);
         passes("c++", &["-xc++", "-std=c++17"], &source, Link::Shared);

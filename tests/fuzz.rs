@@ -39,6 +39,7 @@ fn random_programs() {
 
 #[test]
 fn every_function_is_called() {
-    let source = std::fs::read_to_string(support::root().join("tests/fuzz/calls.rs")).unwrap();
+    let read = |file| std::fs::read_to_string(support::root().join("tests/fuzz").join(file)).unwrap();
+    let source = read("calls.rs") + &read("pool.rs");
     assert_eq!(support::unused(&support::without_comments(&source), ""), [""; 0]);
 }

@@ -2,7 +2,7 @@
 
 use dpb::counter::{Counter, CounterKind};
 use dpb::shuffle::{Shuffler, encode};
-use dpb::{Algorithm, Bandit, Config, Seed};
+use dpb::{Algorithm, Bandit, Config, Pool, Seed};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
@@ -82,6 +82,39 @@ fn nothing_allocates_after_construction() {
                 assert!(algorithm != Algorithm::Se || phase > 1, "no epoch ended");
             }
         }
+    }
+}
+
+/// Segments that come included, batches that end, and what is forgotten.
+#[test]
+fn nothing_allocates_in_a_pool() {
+    for (answer_window, memory) in [(0, 0), (100, 0), (0, 4096)] {
+        let base = Config { answer_window, memory, pending_capacity: 256, ..Config::new(5, 1.0) };
+        let pool = Pool::new(&Config { test_seed: Some([3; 32]), ..base }, 500).unwrap();
+        let before = ALLOCATIONS.get();
+        for t in 0..60_000u64 {
+            let segment = pool.segment(t * t % 499).unwrap();
+            let decision = match t % 8 {
+                0 => pool.select_among(segment, &[1, 3]).unwrap(),
+                1 => {
+                    let mut last = None;
+                    pool.select_many(&[0, segment], |decision| last = Some(decision)).unwrap();
+                    last.unwrap()
+                }
+                _ => pool.select(segment).unwrap(),
+            };
+            let reward = f64::from(u8::from((t * 7 + u64::from(decision.arm)) % 5 > 1));
+            let _ = match t % 16 {
+                2 => pool.cancel(decision.ticket),
+                3 => Ok(()),
+                4 => pool.update(decision.ticket, 1.5),
+                5 => pool.update_many([(decision.ticket, 1.0); 2].into_iter(), |_| ()),
+                _ => pool.update(decision.ticket, reward),
+            };
+        }
+        assert_eq!(ALLOCATIONS.get() - before, 0, "window {answer_window}, memory {memory}");
+        let report = pool.report().unwrap();
+        assert!(report.releases > 100 && report.segments > 200, "{report:?}");
     }
 }
 

@@ -143,7 +143,7 @@ fn bad_input_is_refused_and_changes_nothing() {
     let pool = pool(3, 1.0, 2);
     assert!(matches!(pool.select(0), Err(Error::InvalidConfig { .. })));
     assert_eq!((pool.segment(70), pool.segment(u64::MAX), pool.segment(70)), (Ok(0), Ok(1), Ok(0)));
-    assert!(matches!(pool.segment(71), Err(Error::InvalidConfig { .. })));
+    assert_eq!(pool.segment(71), Err(Error::Full));
     assert!(matches!(pool.select(2), Err(Error::InvalidConfig { .. })));
     assert!(matches!(pool.select_among(2, &[1]), Err(Error::InvalidConfig { .. })));
     assert!(matches!(pool.select_among(1, &[]), Err(Error::InvalidConfig { .. })));

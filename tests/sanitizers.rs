@@ -17,6 +17,7 @@ const PROGRAMS: &[&str] = &[
     "c/drift.c",
     "c/fork.c",
     "c/grow.c",
+    "c/pool.c",
     "c/se.c",
     "c/shuffle.c",
     "c/fleet.c",

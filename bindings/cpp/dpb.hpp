@@ -13,7 +13,7 @@
  * program where it would throw. Objects may be used from any number of threads at once, but moving
  * and destroying them must happen alone. A moved-from object answers DPB_NULL.
  *
- * Besides Bandit: Stopping (stopping rules), Counter (private running sums), Shuffler with
+ * Besides Bandit: Pool (a bandit for each of thousands of segments), Stopping (stopping rules), Counter (private running sums), Shuffler with
  * shuffle_plan and shuffle_encode (the shuffle model), ldp_encode (the local model).
  *
  * What each call means is said in dpb.h, at the C function of the same name.
@@ -44,6 +44,7 @@ using Decision = dpb_decision;
 using Report = dpb_report;
 using Arm = dpb_arm;
 using Diagnostics = dpb_diagnostics;
+using PoolReport = dpb_pool_report;
 /// What encoders, shuffler and server of one batch agree on; made by shuffle_plan.
 using ShuffleParams = dpb_shuffle_params;
 
@@ -482,6 +483,184 @@ private:
     const dpb_status status = try_select_among(arms, n, decision);
     if (status != DPB_OK) {
       detail::check(status, "dpb_select_among", "arms", detail::list(arms, n));
+    }
+    return decision;
+  }
+
+  Handle handle_;
+};
+
+/// dpb_pool: a bandit for each of thousands of segments, in one handle.
+class Pool {
+public:
+  /// At most max_segments of them, each of c.arms arms (dpb_new_pool).
+  Pool(const Config &c, std::uint32_t max_segments)
+      : handle_(detail::construct<Handle>(dpb_new_pool, &c, max_segments)) {}
+  /// The same without exceptions: nothing where the library refuses, and error, if it is there, says why.
+  [[nodiscard]] static std::optional<Pool> try_new(const Config &c, std::uint32_t max_segments,
+                                                   dpb_error *error = nullptr) noexcept {
+    return owner(detail::try_construct<Handle>(error, dpb_new_pool, &c, max_segments));
+  }
+
+  /// Goes on from a snapshot: its configuration, what was released, fresh entropy (dpb_pool_restore).
+  [[nodiscard]] static Pool restore(const std::vector<std::uint8_t> &snapshot) {
+    return Pool(detail::construct<Handle>(dpb_pool_restore, snapshot.data(), snapshot.size()));
+  }
+  [[nodiscard]] static std::optional<Pool> try_restore(const std::uint8_t *snapshot, std::size_t len,
+                                                       dpb_error *error = nullptr) noexcept {
+    return owner(detail::try_construct<Handle>(error, dpb_pool_restore, snapshot, len));
+  }
+  /// The same, where a snapshot of another configuration is refused; there may be more segments than before
+  /// (dpb_pool_restore_as).
+  [[nodiscard]] static Pool restore(const Config &c, std::uint32_t max_segments,
+                                    const std::vector<std::uint8_t> &snapshot) {
+    return Pool(
+        detail::construct<Handle>(dpb_pool_restore_as, &c, max_segments, snapshot.data(), snapshot.size()));
+  }
+  [[nodiscard]] static std::optional<Pool> try_restore(const Config &c, std::uint32_t max_segments,
+                                                       const std::uint8_t *snapshot, std::size_t len,
+                                                       dpb_error *error = nullptr) noexcept {
+    return owner(detail::try_construct<Handle>(error, dpb_pool_restore_as, &c, max_segments, snapshot, len));
+  }
+
+  // The throwing road.
+  /// The segment that is called so: its number, the next one for a new key; DPB_FULL where there are as many as there
+  /// may be.
+  [[nodiscard]] std::uint32_t segment(std::uint64_t key) {
+    std::uint32_t number = 0;
+    detail::check(try_segment(key, number), "dpb_pool_segment", "key", key);
+    return number;
+  }
+  [[nodiscard]] Decision select(std::uint32_t segment) {
+    Decision decision;
+    detail::check(try_select(segment, decision), "dpb_pool_select", "segment", segment);
+    return decision;
+  }
+  /// Only these arms may be shown for this request: as Bandit::select_among.
+  template <class Arms> [[nodiscard]] Decision select_among(std::uint32_t segment, const Arms &only) {
+    return among(segment, std::data(only), std::size(only));
+  }
+  [[nodiscard]] Decision select_among(std::uint32_t segment, std::initializer_list<std::uint32_t> only) {
+    return among(segment, only.begin(), only.size());
+  }
+  /// Decision i is for segment i: n of them, or none at all.
+  void select_many(const std::uint32_t *segments, Decision *out, std::size_t n) {
+    const dpb_status status = try_select_many(segments, out, n);
+    if (status != DPB_OK) {
+      detail::check(status, "dpb_pool_select_many", "segments", detail::list(segments, n));
+    }
+  }
+  [[nodiscard]] std::vector<Decision> select_many(const std::vector<std::uint32_t> &segments) {
+    std::vector<Decision> decisions(segments.size());
+    select_many(segments.data(), decisions.data(), segments.size());
+    return decisions;
+  }
+  /// As Bandit::update, whichever the decision's segment.
+  void update(std::uint64_t ticket, double reward) {
+    const dpb_status status = try_update(ticket, reward);
+    if (status == DPB_INVALID_REWARD) {
+      detail::check(status, "dpb_pool_update", "ticket", ticket, "reward", reward);
+    }
+    detail::check(status, "dpb_pool_update", "ticket", ticket);
+  }
+  void cancel(std::uint64_t ticket) { detail::check(try_cancel(ticket), "dpb_pool_cancel", "ticket", ticket); }
+  /// Throws the first refusal, after every answer was tried; try_update_many tells which and how many.
+  void update_many(const std::uint64_t *tickets, const double *rewards, std::size_t n) {
+    std::size_t done = 0;
+    const dpb_status status = try_update_many(tickets, rewards, n, nullptr, done);
+    detail::check(status, "dpb_pool_update_many", "n", n, "done", done);
+  }
+  void update_many(const std::vector<std::uint64_t> &tickets, const std::vector<double> &rewards) {
+    if (tickets.size() != rewards.size()) {
+      detail::check(DPB_INVALID_CONFIG, "dpb_pool_update_many", "tickets", tickets.size(), "rewards", rewards.size());
+    }
+    update_many(tickets.data(), rewards.data(), tickets.size());
+  }
+
+  // The road without exceptions: outputs are written only as dpb.h says.
+  [[nodiscard]] dpb_status try_segment(std::uint64_t key, std::uint32_t &number) noexcept {
+    return dpb_pool_segment(get(), key, &number);
+  }
+  [[nodiscard]] dpb_status try_select(std::uint32_t segment, Decision &out) noexcept {
+    return dpb_pool_select(get(), segment, &out);
+  }
+  [[nodiscard]] dpb_status try_select_among(std::uint32_t segment, const std::uint32_t *arms, std::size_t n,
+                                            Decision &out) noexcept {
+    return dpb_pool_select_among(get(), segment, arms, n, &out);
+  }
+  [[nodiscard]] dpb_status try_select_many(const std::uint32_t *segments, Decision *out, std::size_t n) noexcept {
+    return dpb_pool_select_many(get(), segments, out, n);
+  }
+  [[nodiscard]] dpb_status try_update(std::uint64_t ticket, double reward) noexcept {
+    return dpb_pool_update(get(), ticket, reward);
+  }
+  [[nodiscard]] dpb_status try_cancel(std::uint64_t ticket) noexcept { return dpb_pool_cancel(get(), ticket); }
+  /// each: nullptr, or room for n statuses.
+  [[nodiscard]] dpb_status try_update_many(const std::uint64_t *tickets, const double *rewards, std::size_t n,
+                                           dpb_status *each, std::size_t &done) noexcept {
+    return dpb_pool_update_many(get(), tickets, rewards, n, each, &done);
+  }
+
+  // Reading: all but diagnostics is released already and costs no privacy.
+  [[nodiscard]] PoolReport report() const {
+    PoolReport read = {};
+    detail::check(try_report(read), "dpb_pool_report_read");
+    return read;
+  }
+  [[nodiscard]] dpb_status try_report(PoolReport &out) const noexcept {
+    out.struct_size = sizeof out;
+    return dpb_pool_report_read(get(), &out);
+  }
+  /// The arms of a segment; what their numbers mean is said at dpb_pool_arms_read.
+  [[nodiscard]] std::vector<Arm> arms(std::uint32_t segment) const {
+    std::vector<Arm> read;
+    std::size_t n = 0;
+    dpb_status status = try_arms(segment, nullptr, 0, n);
+    if (status == DPB_BUFFER_TOO_SMALL) {
+      read.resize(n);
+      status = try_arms(segment, read.data(), read.size(), n);
+    }
+    detail::check(status, "dpb_pool_arms_read", "segment", segment);
+    return read;
+  }
+  /// out: room for cap arms. n: receives how many there are, also with DPB_BUFFER_TOO_SMALL.
+  [[nodiscard]] dpb_status try_arms(std::uint32_t segment, Arm *out, std::size_t cap, std::size_t &n) const noexcept {
+    return dpb_pool_arms_read(get(), segment, out, cap, &n);
+  }
+  /// What was released and what is public, as bytes: safe to log and to publish (dpb_pool_snapshot).
+  [[nodiscard]] std::vector<std::uint8_t> snapshot() const {
+    std::vector<std::uint8_t> bytes;
+    detail::check(try_snapshot(bytes), "dpb_pool_snapshot");
+    return bytes;
+  }
+  [[nodiscard]] dpb_status try_snapshot(std::vector<std::uint8_t> &bytes) const {
+    return detail::fill(bytes, [this](auto... room) { return dpb_pool_snapshot(get(), room...); });
+  }
+  /// NOT private: for the operator's own eyes.
+  [[nodiscard]] Diagnostics diagnostics() const {
+    Diagnostics read = {};
+    detail::check(try_diagnostics(read), "dpb_pool_diagnostics_read");
+    return read;
+  }
+  [[nodiscard]] dpb_status try_diagnostics(Diagnostics &out) const noexcept {
+    out.struct_size = sizeof out;
+    return dpb_pool_diagnostics_read(get(), &out);
+  }
+
+  /// The C handle, still owned by this object; NULL after a move.
+  [[nodiscard]] dpb_pool *get() const noexcept { return handle_.get(); }
+
+private:
+  using Handle = detail::Handle<dpb_pool, dpb_pool_free>;
+  explicit Pool(Handle &&handle) noexcept : handle_(std::move(handle)) {}
+  static std::optional<Pool> owner(Handle handle) noexcept {
+    return handle ? std::optional(Pool(std::move(handle))) : std::nullopt;
+  }
+  [[nodiscard]] Decision among(std::uint32_t segment, const std::uint32_t *arms, std::size_t n) {
+    Decision decision;
+    const dpb_status status = try_select_among(segment, arms, n, decision);
+    if (status != DPB_OK) {
+      detail::check(status, "dpb_pool_select_among", "segment", segment, "arms", detail::list(arms, n));
     }
     return decision;
   }

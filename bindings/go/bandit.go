@@ -16,6 +16,8 @@ package dpb
 #cgo nocallback dpb_select_many
 #cgo noescape dpb_update_many
 #cgo nocallback dpb_update_many
+#cgo noescape dpb_pool_update_many
+#cgo nocallback dpb_pool_update_many
 #cgo noescape dpb_select_among
 #cgo nocallback dpb_select_among
 #cgo noescape dpb_add_arm
@@ -282,14 +284,19 @@ func (b *Bandit) SelectMany(decisions []Decision) (int, error) {
 // each is nil, or receives the error (or nil) of every answer. Returns how many were accepted, and
 // the first refusal.
 func (b *Bandit) UpdateMany(tickets []uint64, rewards []float64, each []error) (int, error) {
-	if len(tickets) != len(rewards) || (each != nil && len(each) != len(tickets)) {
-		return 0, fmt.Errorf("%w: %d tickets, %d rewards, each for %d", ErrInvalidConfig, len(tickets), len(rewards), len(each))
-	}
 	c, err := b.enter()
 	if err != nil {
 		return 0, err
 	}
 	defer b.leave()
+	return answerMany(c, tickets, rewards, each)
+}
+
+// answerMany is UpdateMany for a bandit and for a pool.
+func answerMany[P *C.dpb_bandit | *C.dpb_pool](c P, tickets []uint64, rewards []float64, each []error) (int, error) {
+	if len(tickets) != len(rewards) || (each != nil && len(each) != len(tickets)) {
+		return 0, fmt.Errorf("%w: %d tickets, %d rewards, each for %d", ErrInvalidConfig, len(tickets), len(rewards), len(each))
+	}
 	if each == nil {
 		return updateMany(c, tickets, rewards, nil)
 	}
@@ -314,9 +321,15 @@ func (b *Bandit) UpdateMany(tickets []uint64, rewards []float64, each []error) (
 	return accepted, refusal
 }
 
-func updateMany(c *C.dpb_bandit, tickets []uint64, rewards []float64, each *C.dpb_status) (int, error) {
+func updateMany[P *C.dpb_bandit | *C.dpb_pool](c P, tickets []uint64, rewards []float64, each *C.dpb_status) (int, error) {
 	var done C.size_t
-	status := C.dpb_update_many(c, (*C.uint64_t)(unsafe.SliceData(tickets)),
-		(*C.double)(unsafe.SliceData(rewards)), C.size_t(len(tickets)), each, &done)
+	var status C.dpb_status
+	t, r, n := (*C.uint64_t)(unsafe.SliceData(tickets)), (*C.double)(unsafe.SliceData(rewards)), C.size_t(len(tickets))
+	switch c := any(c).(type) {
+	case *C.dpb_bandit:
+		status = C.dpb_update_many(c, t, r, n, each, &done)
+	case *C.dpb_pool:
+		status = C.dpb_pool_update_many(c, t, r, n, each, &done)
+	}
 	return int(done), check(status)
 }

@@ -135,6 +135,11 @@ typedef int32_t dpb_status;
 #define DPB_NO_MEMORY 15
 
 /**
+ * A pool has all the segments that it may have; what it has goes on.
+ */
+#define DPB_FULL 16
+
+/**
  * The name of a status, for logs: "DPB_OK"; "unknown status" for a number that is none. A static
  * string, never freed. Any thread.
  */
@@ -1067,6 +1072,263 @@ dpb_status dpb_merge_with(dpb_bandit *bandit,
  */
 DPB_API DPB_MUST_USE dpb_status dpb_merge(dpb_bandit *bandit, const uint8_t *snapshot, size_t len);
 
+/* Thousands of bandits in one handle. ------------------------------------------------------------------ */
+
+/**
+ * A bandit for each of thousands of segments (placements, countries, hours), in one handle: they lend each other what
+ * they know. A segment starts with what all the others say of its arms, and comes to trust itself as it learns.
+ *
+ * Pure epsilon-DP, or by zCDP with delta > 0, for all segments together and however many there are: every reward is in
+ * one batch, of its segment's arm or of that arm in all segments, and released once (Theorem P). Which segment a
+ * request is in must be public, and not chosen by looking at rewards.
+ *
+ * Made by dpb_new_pool, dpb_pool_restore or dpb_pool_restore_as, destroyed by dpb_pool_free. May be used from any
+ * number of threads at once. After fork() the child's copy is DPB_POISONED.
+ */
+typedef struct dpb_pool dpb_pool;
+
+/**
+ * What may be published of a pool: released values and public counts. With an answer_window as in dpb_report.
+ */
+typedef struct dpb_pool_report {
+  /**
+   * sizeof(dpb_pool_report), set by the caller; lets the struct grow.
+   */
+  uint32_t struct_size;
+  /**
+   * Segments in use.
+   */
+  uint32_t segments;
+  /**
+   * Segments that there may be.
+   */
+  uint32_t max_segments;
+  /**
+   * Arms of each segment.
+   */
+  uint32_t arms;
+  /**
+   * Decisions whose end is open.
+   */
+  uint32_t pending;
+  /**
+   * 1, or 0 under a test_seed.
+   */
+  uint32_t is_private;
+  /**
+   * Decisions handed out.
+   */
+  uint64_t decisions;
+  /**
+   * Decisions whose answer took effect.
+   */
+  uint64_t answered;
+  /**
+   * Decisions taken back by dpb_pool_cancel.
+   */
+  uint64_t cancelled;
+  /**
+   * Decisions pushed out of the pending table unanswered.
+   */
+  uint64_t expired;
+  /**
+   * Privacy loss of one user so far, an upper bound at delta_spent: the largest of any segment, and of all.
+   * With a test_seed: what real entropy would have spent.
+   */
+  double epsilon_spent;
+  /**
+   * The configuration's delta.
+   */
+  double delta_spent;
+  /**
+   * Batches released.
+   */
+  uint64_t releases;
+} dpb_pool_report;
+
+/**
+ * A pool of at most so many segments of config.arms arms each, and none at first. pending_capacity, answer_window and
+ * memory M count the decisions of all segments together; with a memory what was released counts half every M/4 of
+ * them, and a segment falls back to what the others say. horizon, beta, batch, base and interval_exponent are not used.
+ *
+ * The handle's memory is fixed here: about 1000 + 136 K + (104 K + 72) S + 24 P bytes, K the arms, S max_segments and
+ * P the larger of pending_capacity and answer_window, rounded up to a power of two. On most systems what segments
+ * to come have no use for yet is not taken from the machine.
+ *
+ * config: filled by dpb_config_init; read here, not kept. max_segments: 1 and more, arms times max_segments + 1
+ * at most 2^27. out: receives the handle, which the caller frees with dpb_pool_free. error: NULL, or filled on failure.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_UNSUPPORTED (min_propensity); DPB_NEWER_VERSION (struct_size of a
+ * newer library); DPB_ENTROPY; DPB_NO_MEMORY. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new_pool(const dpb_config *config,
+                        uint32_t max_segments,
+                        struct dpb_pool **out,
+                        dpb_error *error);
+
+/**
+ * Destroys a pool. NULL is a no-op. No other call on the handle may be running or follow.
+ */
+DPB_API void dpb_pool_free(struct dpb_pool *pool);
+
+/**
+ * The segment that is called so: its number, counted from 0 in the order in which they came. A new one, unless there
+ * is one. Keys are the caller's, a placement's own number or a hash of its name, and public.
+ *
+ * In a full pool let a new segment share one with others that are like it, or make a larger pool
+ * (dpb_pool_restore_as). Numbers last as long as the handle and those restored from it.
+ *
+ * segment: receives the number. O(log segments), for a new one some 16 bytes moved for each that there is; never
+ * allocates.
+ * Returns DPB_OK; DPB_NULL; DPB_FULL (a new one in a pool that has max_segments); DPB_POISONED. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_pool_segment(struct dpb_pool *pool,
+                            uint64_t key,
+                            uint32_t *segment);
+
+/**
+ * Which arm in this segment? Writes one decision; its propensity is NaN, its phase 0 where it learns with all
+ * segments together and 1 where its segment learns for itself. Never allocates; O(1), and O(arms) where a batch ended.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (no such segment); DPB_POISONED. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_pool_select(struct dpb_pool *pool,
+                           uint32_t segment,
+                           dpb_decision *out);
+
+/**
+ * Which of these arms in this segment? As dpb_select_among: the set must be public information.
+ * arms: n >= 1 arms, in any order, duplicates harmless. out: receives one decision. Never allocates on success; O(n).
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (no such segment or arm, or no arm at all); DPB_POISONED. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_pool_select_among(struct dpb_pool *pool,
+                                 uint32_t segment,
+                                 const uint32_t *arms,
+                                 size_t n,
+                                 dpb_decision *out);
+
+/**
+ * dpb_pool_select for the slots of one page, or for many requests, under one lock: decision i is for segment i. The
+ * same segment may come again.
+ * segments, out: n each (NULL with n = 0).
+ * Returns DPB_OK (all n); DPB_NULL; DPB_INVALID_CONFIG (one of the segments there is not: no decision was made);
+ * DPB_POISONED. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_pool_select_many(struct dpb_pool *pool,
+                                const uint32_t *segments,
+                                dpb_decision *out,
+                                size_t n);
+
+/**
+ * What came of a decision, whichever its segment: at most once a ticket. Parameters, statuses and threads as
+ * dpb_update, whose comment says more. Never allocates; O(1), and O(arms) where a batch ends.
+ */
+DPB_API DPB_MUST_USE dpb_status dpb_pool_update(struct dpb_pool *pool, uint64_t ticket, double reward);
+
+/**
+ * dpb_pool_update for n tickets under one lock. Parameters, statuses and threads as dpb_update_many.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_pool_update_many(struct dpb_pool *pool,
+                                const uint64_t *tickets,
+                                const double *rewards,
+                                size_t n,
+                                dpb_status *each,
+                                size_t *done);
+
+/**
+ * The ad was never shown: the decision counts as not played. Parameters, statuses and threads as dpb_cancel.
+ */
+DPB_API DPB_MUST_USE dpb_status dpb_pool_cancel(struct dpb_pool *pool, uint64_t ticket);
+
+/**
+ * Reads all arms of a segment, arm i in place i of out. Released values only.
+ *
+ * Of each dpb_arm, mean is what the pool believes of the arm in this segment, from the releases of all segments: a
+ * number from the start, and no estimate from this segment alone. It has no confidence interval, so width is NaN.
+ * effective_pulls counts the rewards behind the releases that are this segment's own, each by its power where there
+ * is a dpb_config.memory: 0 means that all it goes by is what others have said. active is 1.
+ *
+ * out: room for cap arms (NULL with cap = 0). n: receives the number of arms, also when cap is too small.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (no such segment); DPB_BUFFER_TOO_SMALL (only n written); DPB_POISONED.
+ * Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_pool_arms_read(const struct dpb_pool *pool,
+                              uint32_t segment,
+                              dpb_arm *out,
+                              size_t cap,
+                              size_t *n);
+
+/**
+ * Reads the report of the whole pool. All of it is released already, so reading costs no privacy.
+ * out: with struct_size set to sizeof(dpb_pool_report).
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG or DPB_NEWER_VERSION (struct_size); DPB_POISONED. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_pool_report_read(const struct dpb_pool *pool,
+                                struct dpb_pool_report *out);
+
+/**
+ * Reads counts of refused calls: the only read that is NOT private. Parameters, statuses and threads as
+ * dpb_diagnostics_read.
+ */
+DPB_API DPB_MUST_USE dpb_status dpb_pool_diagnostics_read(const struct dpb_pool *pool, dpb_diagnostics *out);
+
+/**
+ * Writes what the pool has released and what is public of it: safe to log and to publish, as dpb_snapshot.
+ *
+ * buf: room for cap bytes (NULL with cap = 0). len: receives how many there are, also when cap is too small:
+ * about 250 + 32 K + (40 K + 16) S bytes, K the arms and S the segments so far. May allocate; closed to other threads
+ * meanwhile, some 10 ms for each million arms of segments.
+ * Returns DPB_OK; DPB_NULL; DPB_BUFFER_TOO_SMALL (only len written); DPB_NO_MEMORY; DPB_POISONED. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_pool_snapshot(const struct dpb_pool *pool,
+                             uint8_t *buf,
+                             size_t cap,
+                             size_t *len);
+
+/**
+ * A pool that goes on from a snapshot, with the configuration that is in it and fresh entropy; segments keep their
+ * numbers. What is promised, parameters, statuses and threads as dpb_restore; the caller frees it with dpb_pool_free.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_pool_restore(const uint8_t *buf,
+                            size_t len,
+                            struct dpb_pool **out,
+                            dpb_error *error);
+
+/**
+ * dpb_pool_restore, where a snapshot of another configuration is not what the caller means: refused with
+ * DPB_INVALID_CONFIG, and an error that names the first field that is not as in the snapshot. max_segments alone may
+ * differ, if it is no less than the segments in the snapshot: so a full pool grows.
+ *
+ * config: as in dpb_new_pool; a test_seed is not compared, and not used. Parameters, statuses and threads else as
+ * dpb_pool_restore.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_pool_restore_as(const dpb_config *config,
+                               uint32_t max_segments,
+                               const uint8_t *buf,
+                               size_t len,
+                               struct dpb_pool **out,
+                               dpb_error *error);
+
 /* Beside the bandits: private sums, stopping rules. ---------------------------------------------------- */
 
 /**
@@ -1617,6 +1879,7 @@ DPB_ASSERT_SIZE(dpb_error, 256);
 DPB_ASSERT_SIZE(dpb_report, 80);
 DPB_ASSERT_SIZE(dpb_diagnostics, 40);
 DPB_ASSERT_SIZE(dpb_arm, 64);
+DPB_ASSERT_SIZE(dpb_pool_report, 80);
 DPB_ASSERT_SIZE(dpb_shuffle_params, 32);
 #if UINTPTR_MAX == UINT64_MAX /* they hold a pointer */
 DPB_ASSERT_SIZE(dpb_config, 128);

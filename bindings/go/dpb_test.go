@@ -15,6 +15,7 @@ import (
 
 var (
 	_ io.Closer = (*Bandit)(nil)
+	_ io.Closer = (*Pool)(nil)
 	_ io.Closer = (*Stopping)(nil)
 	_ io.Closer = (*Counter)(nil)
 	_ io.Closer = (*Shuffler)(nil)
@@ -476,6 +477,7 @@ func TestEveryMethodAfterClose(t *testing.T) {
 	plan := must[ShuffleParams](t)(ShufflePlan(1, 1e-6, 10, false))
 	for _, object := range []io.Closer{
 		must[*Bandit](t)(New(NewConfig(2, 1))),
+		must[*Pool](t)(NewPool(NewConfig(2, 1), 1)),
 		must[*Stopping](t)(NewNAS(StoppingConfig{Range: 1, Alpha: 0.5, Beta: 0.1})),
 		must[*Counter](t)(NewCounter(CounterHybrid, 1, 0, nil)),
 		must[*Shuffler](t)(NewShuffler(plan)),

@@ -46,6 +46,8 @@ var (
 	ErrPoisoned = errors.New("dpb: poisoned by an internal failure")
 	// ErrNoMemory: there is no memory for this; nothing has changed.
 	ErrNoMemory = errors.New("dpb: no memory")
+	// ErrFull: a pool has all the segments that it may have; what it has goes on.
+	ErrFull = errors.New("dpb: full")
 )
 
 // The one table from status to error.
@@ -66,6 +68,7 @@ var statuses = [...]error{
 	C.DPB_UNSUPPORTED:      ErrUnsupported,
 	C.DPB_POISONED:         ErrPoisoned,
 	C.DPB_NO_MEMORY:        ErrNoMemory,
+	C.DPB_FULL:             ErrFull,
 }
 
 // check turns a status into its error; a status of a newer library into one with its number.

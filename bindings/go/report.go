@@ -108,7 +108,11 @@ func (b *Bandit) Arms() ([]Arm, error) {
 	if err := check(status); err != nil {
 		return nil, err
 	}
-	arms := make([]Arm, n)
+	return armsOf(read[:n]), nil
+}
+
+func armsOf(read []C.dpb_arm) []Arm {
+	arms := make([]Arm, len(read))
 	for i := range arms {
 		a := &read[i]
 		arms[i] = Arm{
@@ -116,7 +120,7 @@ func (b *Bandit) Arms() ([]Arm, error) {
 			EffectivePulls: float64(a.effective_pulls),
 		}
 	}
-	return arms, nil
+	return arms
 }
 
 // BestArm returns the arm that the policy decided for, or ErrNotReady until it has.
@@ -164,12 +168,16 @@ func (b *Bandit) Diagnostics() (Diagnostics, error) {
 	if err := check(C.dpb_diagnostics_read(c, &d)); err != nil {
 		return Diagnostics{}, err
 	}
+	return diagnosticsOf(&d), nil
+}
+
+func diagnosticsOf(d *C.dpb_diagnostics) Diagnostics {
 	return Diagnostics{
 		Duplicates: uint64(d.duplicates),
 		Late:       uint64(d.late),
 		Rejected:   uint64(d.rejected),
 		Unknown:    uint64(d.unknown),
-	}, nil
+	}
 }
 
 // TicketNode returns the node that issued a ticket: its top 16 bits.

@@ -549,14 +549,41 @@ pub unsafe extern "C" fn dpb_update_many(
     each: *mut dpb_status,
     done: *mut usize,
 ) -> dpb_status {
+    // SAFETY: passed on.
+    unsafe { answer_many(bandit, tickets, rewards, n, each, done) }
+}
+
+/// A handle that hears what came of decisions.
+pub(super) trait Hears: Handle {
+    fn update_many(&self, answers: impl Iterator<Item = (u64, f64)>, each: impl FnMut(Result<()>)) -> Result<()>;
+}
+
+impl Hears for dpb_bandit {
+    fn update_many(&self, answers: impl Iterator<Item = (u64, f64)>, each: impl FnMut(Result<()>)) -> Result<()> {
+        self.bandit.update_many(answers, each)
+    }
+}
+
+/// [`dpb_update_many`] for any handle.
+///
+/// # Safety
+/// As there.
+pub(super) unsafe fn answer_many<H: Hears>(
+    handle: *const H,
+    tickets: *const u64,
+    rewards: *const f64,
+    n: usize,
+    each: *mut dpb_status,
+    done: *mut usize,
+) -> dpb_status {
     if done.is_null() || (n > 0 && (tickets.is_null() || rewards.is_null())) {
         return DPB_NULL;
     }
-    call(bandit, |b: &dpb_bandit| {
+    call(handle, |h: &H| {
         // SAFETY: n tickets and n rewards, by contract.
         let answers = (0..n).map(|i| unsafe { (tickets.add(i).read(), rewards.add(i).read()) });
         let (mut i, mut accepted, mut refusal) = (0, 0, Ok(()));
-        b.bandit.update_many(answers, |outcome| {
+        h.update_many(answers, |outcome| {
             let status = outcome.as_ref().map_or_else(|error| error.status(), |()| DPB_OK);
             if !each.is_null() {
                 // SAFETY: room for n statuses, by contract.

@@ -4,7 +4,8 @@ use super::bandit::dpb_bandit;
 use super::guard::call;
 use super::sized::{self, Growing};
 use super::status::{DPB_NULL, dpb_status};
-use crate::error::Error;
+use crate::engine::Diagnostics;
+use crate::error::{Error, Result};
 use std::ffi::{CStr, c_char};
 use std::mem::offset_of;
 
@@ -142,19 +143,23 @@ pub unsafe extern "C" fn dpb_diagnostics_read(bandit: *const dpb_bandit, out: *m
     if out.is_null() {
         return DPB_NULL;
     }
-    call(bandit, |b: &dpb_bandit| {
-        let d = b.bandit.diagnostics()?;
-        let diagnostics = dpb_diagnostics {
-            struct_size: size_of::<dpb_diagnostics>() as u32,
-            reserved: 0,
-            duplicates: d.duplicates,
-            late: d.late,
-            rejected: d.rejected,
-            unknown: d.unknown,
-        };
-        // SAFETY: not NULL, so valid for as many bytes as it says, by contract.
-        unsafe { sized::write(out, diagnostics) }
-    })
+    // SAFETY: not NULL, so valid for as many bytes as it says, by contract.
+    call(bandit, |b: &dpb_bandit| unsafe { diagnose(b.bandit.diagnostics()?, out) })
+}
+
+/// # Safety
+/// `out` is valid for as many bytes as it says.
+pub(super) unsafe fn diagnose(d: Diagnostics, out: *mut dpb_diagnostics) -> Result<()> {
+    let diagnostics = dpb_diagnostics {
+        struct_size: size_of::<dpb_diagnostics>() as u32,
+        reserved: 0,
+        duplicates: d.duplicates,
+        late: d.late,
+        rejected: d.rejected,
+        unknown: d.unknown,
+    };
+    // SAFETY: as above.
+    unsafe { sized::write(out, diagnostics) }
 }
 
 /// Reads all arms, arm i in place i of out. Released values only.

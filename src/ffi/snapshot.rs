@@ -37,19 +37,23 @@ pub unsafe extern "C" fn dpb_snapshot_with(
         unsafe { explain(error, DPB_NULL, if len.is_null() { "len is NULL" } else { "buf is NULL" }) };
         return DPB_NULL;
     }
-    let write = |b: &dpb_bandit| {
-        let bytes = b.bandit.snapshot()?;
-        // SAFETY: not NULL, so valid by contract.
-        unsafe { len.write(bytes.len()) };
-        if cap < bytes.len() {
-            return Err(Error::BufferTooSmall { needed: bytes.len() });
-        }
-        // SAFETY: there is room for cap bytes, by contract.
-        unsafe { buf.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
-        Ok(())
-    };
-    // SAFETY: NULL or valid, by contract.
-    unsafe { explained(bandit, error, write) }
+    // SAFETY: NULL or valid, by contract; not NULL, and room for cap bytes.
+    unsafe { explained(bandit, error, |b| fill(&b.bandit.snapshot()?, buf, cap, len)) }
+}
+
+/// Writes a snapshot where there is room for it, and how long it is in any case.
+///
+/// # Safety
+/// There is room for `cap` bytes, and for their number.
+pub(super) unsafe fn fill(bytes: &[u8], buf: *mut u8, cap: usize, len: *mut usize) -> Result<()> {
+    // SAFETY: as above.
+    unsafe { len.write(bytes.len()) };
+    if cap < bytes.len() {
+        return Err(Error::BufferTooSmall { needed: bytes.len() });
+    }
+    // SAFETY: as above.
+    unsafe { buf.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+    Ok(())
 }
 
 /// dpb_snapshot_with, its error NULL.
@@ -85,7 +89,7 @@ pub unsafe extern "C" fn dpb_restore(
     error: *mut dpb_error,
 ) -> dpb_status {
     // SAFETY: passed on.
-    unsafe { restored(buf, len, out, error, Bandit::restore) }
+    unsafe { restored(buf, len, out, error, |bytes| Bandit::restore(bytes).map(dpb_bandit::of)) }
 }
 
 /// dpb_restore, where a snapshot of another policy or configuration is not what the caller means: refused with
@@ -112,7 +116,7 @@ pub unsafe extern "C" fn dpb_restore_as(
     unsafe {
         restored(buf, len, out, error, |bytes| {
             let name = CStr::from_ptr(name).to_string_lossy();
-            Bandit::restore_as(name.parse()?, &dpb_config::read(config)?, bytes)
+            Bandit::restore_as(name.parse()?, &dpb_config::read(config)?, bytes).map(dpb_bandit::of)
         })
     }
 }
@@ -166,12 +170,12 @@ pub unsafe extern "C" fn dpb_merge(bandit: *mut dpb_bandit, snapshot: *const u8,
 
 /// # Safety
 /// `buf` is NULL or valid for `len` bytes, `out` and `error` NULL or valid.
-unsafe fn restored(
+pub(super) unsafe fn restored<H>(
     buf: *const u8,
     len: usize,
-    out: *mut *mut dpb_bandit,
+    out: *mut *mut H,
     error: *mut dpb_error,
-    restore: impl FnOnce(&[u8]) -> Result<Bandit>,
+    restore: impl FnOnce(&[u8]) -> Result<H>,
 ) -> dpb_status {
     if buf.is_null() && len > 0 {
         // SAFETY: as above.
@@ -182,7 +186,7 @@ unsafe fn restored(
     unsafe {
         produce(out, error, || {
             let bytes = if len == 0 { &[] } else { std::slice::from_raw_parts(buf, len) };
-            Ok(Box::into_raw(Box::new(dpb_bandit::of(restore(bytes)?))))
+            Ok(Box::into_raw(Box::new(restore(bytes)?)))
         })
     }
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 static dpb_bandit *bandit;
+static dpb_pool *pool;
 static dpb_counter *counter;
 static dpb_stopping *stopping;
 static dpb_shuffler *shuffler;
@@ -36,6 +37,9 @@ static int use(dpb_status expected) {
   if (expected == DPB_POISONED) STATUS(dpb_arms_read(bandit, &arm, 1, &n), DPB_POISONED);
   STATUS(dpb_best_arm(bandit, &best), late);
   STATUS(dpb_privacy(bandit, 0, &x), expected);
+  STATUS(dpb_pool_segment(pool, 7, &best), expected);
+  STATUS(dpb_pool_select(pool, 0, &d), expected);
+  STATUS(dpb_pool_snapshot(pool, NULL, 0, &n), expected == DPB_OK ? DPB_BUFFER_TOO_SMALL : expected);
   STATUS(dpb_counter_add(counter, 1), expected);
   STATUS(dpb_counter_read(counter, &x), expected);
   STATUS(dpb_stopping_push(stopping, 1, &halted), expected);
@@ -63,6 +67,7 @@ int main(void) {
   dpb_stopping_config_init(&rule, 1, 1);
   rule.alpha = rule.beta = 0.1;
   STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
+  STATUS(dpb_new_pool(&config, 2, &pool, NULL), DPB_OK);
   STATUS(dpb_new_counter(DPB_COUNTER_HYBRID, 1, 0, NULL, &counter, NULL), DPB_OK);
   STATUS(dpb_new_dp_nas(&rule, &stopping, NULL), DPB_OK);
   STATUS(dpb_shuffle_plan(1, 1e-6, 4, 0, &plan), DPB_OK);
@@ -79,6 +84,7 @@ int main(void) {
 
   use(DPB_OK); /* the parent goes on */
   dpb_free(bandit);
+  dpb_pool_free(pool);
   dpb_counter_free(counter);
   dpb_stopping_free(stopping);
   dpb_shuffler_free(shuffler);

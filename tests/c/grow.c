@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 static dpb_bandit *bandit;
+static dpb_pool *pool;
 
 /* A struct's fields in a block of so many bytes, and a call that takes it. */
 typedef void filler(void *block, uint32_t size);
@@ -56,6 +57,7 @@ static dpb_status make_counter(void *block) {
 static void fill_nothing(void *block, uint32_t size) { memset(block, 0xa5, size); }
 static dpb_status read_report(void *block) { return dpb_report_read(bandit, (dpb_report *)block); }
 static dpb_status read_diagnostics(void *block) { return dpb_diagnostics_read(bandit, (dpb_diagnostics *)block); }
+static dpb_status read_pool(void *block) { return dpb_pool_report_read(pool, (dpb_pool_report *)block); }
 
 /* shortest: what a caller must have. largest: what this library's header has. */
 static void sizes(filler *fill, call *use, size_t shortest, size_t largest) {
@@ -113,13 +115,16 @@ int main(void) {
   dpb_arm arms[3];
   size_t n, i;
   STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
+  STATUS(dpb_new_pool(&config, 1, &pool, NULL), DPB_OK);
   sizes(fill_config, make_bandit, offsetof(dpb_config, node), sizeof(dpb_config));
   sizes(fill_stopping, make_stopping, offsetof(dpb_stopping_config, test_seed) + sizeof(void *), sizeof(dpb_stopping_config));
   sizes(fill_counter, make_counter, offsetof(dpb_counter_config, test_seed) + sizeof(void *), sizeof(dpb_counter_config));
   sizes(fill_nothing, read_report, offsetof(dpb_report, policy) + 4, sizeof(dpb_report));
   sizes(fill_nothing, read_diagnostics, offsetof(dpb_diagnostics, unknown) + 8, sizeof(dpb_diagnostics));
+  sizes(fill_nothing, read_pool, offsetof(dpb_pool_report, releases) + 8, sizeof(dpb_pool_report));
   prefixes(read_report, offsetof(dpb_report, policy) + 4, sizeof(dpb_report));
   prefixes(read_diagnostics, offsetof(dpb_diagnostics, unknown) + 8, sizeof(dpb_diagnostics));
+  prefixes(read_pool, offsetof(dpb_pool_report, releases) + 8, sizeof(dpb_pool_report));
   without_a_header();
 
   /* An arm does not grow: what its room is not used for is 0. */
@@ -130,5 +135,6 @@ int main(void) {
     CHECK(memcmp(arms[i].spare, nothing, sizeof arms[i].spare) == 0);
   }
   dpb_free(bandit);
+  dpb_pool_free(pool);
   return failures != 0;
 }

@@ -92,6 +92,24 @@ int main(void) {
     dpb_shuffle_params plan;
     dpb_shuffler *shuffler = NULL;
     dpb_counter *counter = NULL;
+    dpb_pool *pool = NULL;
+    dpb_config config = seeded(20, 1);
+    dpb_error error;
+    uint32_t segment;
+    room(64);
+    STATUS(dpb_new_pool(&config, 1000000, &pool, &error), DPB_NO_MEMORY);
+    CHECK(pool == NULL && error.status == DPB_NO_MEMORY);
+    STATUS(dpb_new_pool(&config, 10000, &pool, &error), DPB_OK);
+    room(0); /* what segments to come need is there */
+    for (i = 0; i < 10000; i++) {
+      STATUS(dpb_pool_segment(pool, 77 * i, &segment), DPB_OK);
+      CHECK(segment == i);
+    }
+    n = 7;
+    STATUS(dpb_pool_snapshot(pool, NULL, 0, &n), DPB_NO_MEMORY);
+    CHECK(n == 7);
+    STATUS(dpb_pool_segment(pool, 5, &segment), DPB_FULL);
+    dpb_pool_free(pool);
     room(64);
     STATUS(dpb_shuffle_plan(1, 1e-6, 1u << 27, 0, &plan), DPB_OK);
     STATUS(dpb_new_shuffler(&plan, &shuffler), DPB_NO_MEMORY);

@@ -71,6 +71,27 @@ static void bandits() {
   CHECK(allocations == before);
 }
 
+static void pools() {
+  dpb_error error = {};
+  CHECK(!dpb::Pool::try_new(dpb::Config(3, 1.0), 0, &error) && std::string_view(error.message).find("max_segments") == 0);
+  std::optional<dpb::Pool> pool = dpb::Pool::try_new(dpb::Config(3, 1.0), 1);
+  const int before = allocations;
+  std::uint32_t segment = 9;
+  CHECK(pool && pool->try_segment(7, segment) == DPB_OK && segment == 0 && pool->try_segment(8, segment) == DPB_FULL);
+  dpb::Decision decisions[2] = {};
+  const std::uint32_t both[] = {0, 0};
+  CHECK(pool->try_select_many(both, decisions, 2) == DPB_OK && pool->try_cancel(decisions[0].ticket) == DPB_OK);
+  CHECK(pool->try_update(decisions[1].ticket, 1.0) == DPB_OK && pool->try_select(0, decisions[0]) == DPB_OK);
+  CHECK(pool->try_select(1, decisions[0]) == DPB_INVALID_CONFIG && pool->select_among(0, {2}).arm == 2);
+  dpb::PoolReport report = {};
+  CHECK(pool->try_report(report) == DPB_OK && report.answered == 1 && report.pending == 2);
+  CHECK(allocations == before);
+  std::vector<std::uint8_t> bytes;
+  CHECK(pool->try_snapshot(bytes) == DPB_OK && dpb::Pool::try_restore(bytes.data(), bytes.size()));
+  CHECK(dpb::Pool::try_restore(dpb::Config(3, 1.0), 5, bytes.data(), bytes.size())->try_segment(8, segment) == DPB_OK);
+  CHECK(!dpb::Pool::try_restore(dpb::Config(3, 2.0), 5, bytes.data(), bytes.size(), &error) && error.message[0] == 'e');
+}
+
 static void others() {
   dpb_error error = {};
   CHECK(dpb::Counter::try_new(dpb::CounterConfig(dpb::CounterKind::hybrid, 1.0)));
@@ -95,6 +116,7 @@ int main(int argc, char **) {
     return 0;
   }
   bandits();
+  pools();
   others();
   return 0;
 }

@@ -38,7 +38,9 @@ template <class T>
 constexpr bool moves_only = !std::is_copy_constructible_v<T> && !std::is_copy_assignable_v<T> &&
                             std::is_nothrow_move_constructible_v<T> && std::is_nothrow_move_assignable_v<T> &&
                             sizeof(T) == sizeof(void *);
-static_assert(moves_only<dpb::Stopping> && moves_only<dpb::Counter> && moves_only<dpb::Shuffler>);
+static_assert(moves_only<dpb::Pool> && moves_only<dpb::Stopping> && moves_only<dpb::Counter> && moves_only<dpb::Shuffler>);
+static_assert(noexcept(std::declval<dpb::Pool &>().try_update(0, 0.0)));
+static_assert(noexcept(std::declval<dpb::Pool &>().try_select(0, std::declval<dpb::Decision &>())));
 static_assert(noexcept(std::declval<dpb::Stopping &>().try_push(0.0, std::declval<bool &>())));
 static_assert(noexcept(std::declval<dpb::Counter &>().try_add(0.0)));
 static_assert(noexcept(std::declval<dpb::Shuffler &>().try_push(nullptr, 0)));
@@ -532,10 +534,78 @@ static void local() {
   bandit.update(decision.ticket, dpb::ldp_encode(1.0, 0.5));
 }
 
+static void pools() {
+  const auto says = [](auto call) { return std::string(refusal(call).what()); };
+  dpb::Config config(4, 1.0);
+  CHECK(refusal([&] { (void)dpb::Pool(config, 0); }).status() == DPB_INVALID_CONFIG);
+  CHECK(says([] { (void)dpb::Pool(dpb::Config(4, -1.0), 3); }) == "epsilon must be finite and > 0, got -1");
+  dpb::Pool first(config, 2);
+  dpb_pool *handle = first.get();
+  dpb::Pool pool = std::move(first);
+  CHECK(first.get() == nullptr && pool.get() == handle);
+  CHECK(refusal([&] { (void)first.segment(1); }).status() == DPB_NULL);
+
+  CHECK(pool.segment(70) == 0 && pool.segment(71) == 1 && pool.segment(70) == 0);
+  CHECK(says([&] { (void)pool.segment(72); }) == "dpb_pool_segment(key = 72): DPB_FULL");
+  CHECK(says([&] { (void)pool.select(2); }) == "dpb_pool_select(segment = 2): DPB_INVALID_CONFIG");
+  CHECK(says([&] { (void)pool.select_among(1, {1, 9}); }) ==
+        "dpb_pool_select_among(segment = 1, arms = {1, 9}): DPB_INVALID_CONFIG");
+  CHECK(says([&] { (void)pool.select_many({0, 5}); }) ==
+        "dpb_pool_select_many(segments = {0, 5}): DPB_INVALID_CONFIG");
+  CHECK(says([&] { (void)pool.arms(7); }) == "dpb_pool_arms_read(segment = 7): DPB_INVALID_CONFIG");
+  CHECK(pool.report().decisions == 0 && pool.report().segments == 2 && pool.report().max_segments == 2);
+
+  CHECK(pool.select_among(1, {3}).arm == 3);
+  CHECK(pool.select_among(1, std::vector<std::uint32_t>{2}).arm == 2);
+  const std::vector<dpb::Decision> some = pool.select_many({0, 1, 0});
+  const std::string number = std::to_string(some[0].ticket);
+  CHECK(says([&] { pool.update(some[0].ticket, 1.25); }) ==
+        "dpb_pool_update(ticket = " + number + ", reward = 1.25): DPB_INVALID_REWARD");
+  pool.update(some[0].ticket, 1.0);
+  CHECK(says([&] { pool.cancel(some[0].ticket); }) == "dpb_pool_cancel(ticket = " + number + "): DPB_DUPLICATE");
+  pool.cancel(some[1].ticket);
+  pool.update_many({some[2].ticket}, {1.0});
+  CHECK(says([&] { pool.update_many({some[2].ticket, 5}, {1.0, 1.0}); }) ==
+        "dpb_pool_update_many(n = 2, done = 0): DPB_DUPLICATE");
+  CHECK(says([&] { pool.update_many({5}, {}); }) ==
+        "dpb_pool_update_many(tickets = 1, rewards = 0): DPB_INVALID_CONFIG");
+  const dpb::PoolReport report = pool.report();
+  CHECK(report.decisions == 5 && report.answered == 2 && report.cancelled == 1 && report.pending == 2);
+  CHECK(report.is_private == 1 && report.arms == 4 && report.epsilon_spent == 0.0);
+  CHECK(pool.diagnostics().duplicates == 2 && pool.diagnostics().unknown == 1 && pool.diagnostics().rejected == 1);
+  const std::vector<dpb::Arm> arms = pool.arms(1);
+  CHECK(arms.size() == 4 && arms[3].pulls >= 1 && std::isnan(arms[3].width) && arms[3].mean > 0.0);
+
+  const std::vector<std::uint8_t> bytes = pool.snapshot();
+  CHECK(dpb::Pool::restore(bytes).segment(71) == 1);
+  dpb::Pool larger = dpb::Pool::restore(config, 3, bytes);
+  CHECK(larger.segment(72) == 2 && larger.report().expired == 2);
+  CHECK(says([&] { (void)dpb::Pool::restore(config, 1, bytes); }) ==
+        "max_segments must be at least 2, as in the snapshot, got 1");
+  CHECK(refusal([&] { (void)dpb::Pool::restore({bytes.begin() + 1, bytes.end()}); }).status() == DPB_CORRUPT);
+
+  // Many hands on one pool: what each has begun it ends.
+  dpb::Pool shared(config, 64);
+  std::vector<std::thread> threads;
+  for (std::uint32_t hand = 0; hand < 4; ++hand) {
+    threads.emplace_back([&shared, hand] {
+      for (std::uint32_t t = 0; t < 2000; ++t) {
+        const std::uint32_t segment = shared.segment((t * 7 + hand) % 64);
+        shared.update(shared.select(segment).ticket, t % 3 == 0);
+      }
+    });
+  }
+  for (std::thread &thread : threads) {
+    thread.join();
+  }
+  CHECK(shared.report().answered == 8000 && shared.report().segments == 64);
+}
+
 int main() {
   versions();
   stopping();
   counters();
+  pools();
   shuffle_roles();
   shuffled_batches();
   local();

@@ -8,6 +8,9 @@
 //!   checksum give a status, or a handle that keeps all this.
 #![allow(unsafe_op_in_unsafe_fn)] // every call below is one that a C program could make
 
+#[path = "pool.rs"]
+mod pool;
+
 use dpb::ffi::*;
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char};
@@ -17,7 +20,8 @@ use std::sync::OnceLock;
 
 /// Runs the program that these bytes are. Panics where one of the promises is broken.
 pub fn run(bytes: &[u8]) {
-    let mut world = World { bytes: Bytes(bytes), bandits: Vec::new(), counter: None, stopping: None, shuffler: None };
+    let bytes = Bytes(bytes);
+    let mut world = World { bytes, bandits: Vec::new(), pool: None, counter: None, stopping: None, shuffler: None };
     // SAFETY: pointers are NULL or valid below, sizes are true, and what is freed is not used again.
     unsafe {
         while !world.bytes.0.is_empty() {
@@ -384,6 +388,7 @@ fn refusal(status: dpb_status) -> [u64; 4] {
 struct World<'a> {
     bytes: Bytes<'a>,
     bandits: Vec<Player>,
+    pool: Option<pool::Player>,
     counter: Option<Counter>,
     stopping: Option<Stopping>,
     shuffler: Option<Shuffler>,
@@ -418,6 +423,7 @@ fn untouched(decision: &dpb_decision) -> bool {
 impl World<'_> {
     unsafe fn free(&mut self) {
         self.bandits.drain(..).for_each(|player| dpb_free(player.handle));
+        self.pool = None;
         self.counter.take().into_iter().for_each(|counter| dpb_counter_free(counter.handle));
         self.stopping.take().into_iter().for_each(|stopping| dpb_stopping_free(stopping.handle));
         self.shuffler.take().into_iter().for_each(|shuffler| dpb_shuffler_free(shuffler.handle));
@@ -435,7 +441,8 @@ impl World<'_> {
                 6..=12 => self.count(),
                 13..=19 => self.stop(),
                 20..=27 => self.shuffle(),
-                _ => self.local(),
+                28 => self.local(),
+                _ => self.segments(),
             }
             return;
         }
@@ -975,6 +982,17 @@ impl World<'_> {
         assert!(if status == DPB_OK { bit < 2 } else { bit == 9 });
     }
 
+    /// A pool, or some calls on it.
+    unsafe fn segments(&mut self) {
+        self.pool = match self.pool.take() {
+            None => {
+                let config = self.config();
+                pool::Player::new(&config, &mut self.bytes)
+            }
+            Some(player) => player.play(&mut self.bytes),
+        };
+    }
+
     /// NULL wherever there can be one.
     unsafe fn nothing(&mut self) {
         let mut statuses = HashMap::new();
@@ -1045,6 +1063,7 @@ impl World<'_> {
             is_null("no plan", dpb_shuffle_params_read(bandit, 1, null_mut()));
             player.after(false, [0; 4]);
         }
+        pool::nothing(&config);
         dpb_config_init(null_mut(), 1, 1.0);
         dpb_free(null_mut());
         dpb_counter_free(null_mut());

@@ -192,7 +192,9 @@ pub fn snippets(page: &str, language: &str) -> Vec<String> {
 pub fn policies() -> Vec<String> {
     let header = std::fs::read_to_string(root().join("include/dpb.h")).unwrap();
     let constructors = header.split("dpb_status dpb_new_").skip(1).filter_map(|rest| rest.split_once('('));
-    let bandits = constructors.filter(|(_, rest)| rest.trim_start().starts_with("const dpb_config *config,"));
+    let words = |rest: &str| rest.split_whitespace().collect::<Vec<_>>().join(" ");
+    let bandits =
+        constructors.filter(|(_, rest)| words(rest).starts_with("const dpb_config *config, struct dpb_bandit **out,"));
     bandits.map(|(name, _)| name.to_owned()).collect()
 }
 
