@@ -11,6 +11,7 @@ mod bidder;
 mod c_api;
 mod calibration;
 mod central;
+mod compare;
 mod composition;
 mod counters;
 mod cpp;

@@ -44,6 +44,11 @@ using Decision = dpb_decision;
 using Report = dpb_report;
 using Arm = dpb_arm;
 using Diagnostics = dpb_diagnostics;
+/// What dpb_compare says of the difference of two arms' means.
+struct Interval {
+  double low;
+  double high;
+};
 /// What encoders, shuffler and server of one batch agree on; made by shuffle_plan.
 using ShuffleParams = dpb_shuffle_params;
 
@@ -444,6 +449,20 @@ public:
     return arm;
   }
   [[nodiscard]] dpb_status try_best_arm(std::uint32_t &arm) const noexcept { return dpb_best_arm(get(), &arm); }
+  /// An interval for arm i's mean less arm j's that holds at all times (dpb_compare), once both have a release.
+  [[nodiscard]] std::optional<Interval> compare(std::uint32_t i, std::uint32_t j, double confidence) const {
+    Interval ends = {};
+    const dpb_status status = try_compare(i, j, confidence, ends);
+    if (status == DPB_NOT_READY) {
+      return std::nullopt;
+    }
+    detail::check(status, "dpb_compare", "i", i, "j", j, "confidence", confidence);
+    return ends;
+  }
+  [[nodiscard]] dpb_status try_compare(std::uint32_t i, std::uint32_t j, double confidence,
+                                       Interval &out) const noexcept {
+    return dpb_compare(get(), i, j, confidence, &out.low, &out.high);
+  }
   /// The privacy loss of one user so far at this delta.
   [[nodiscard]] double privacy(double delta = 0.0) const {
     double epsilon = 0.0;

@@ -253,6 +253,8 @@ func TestReading(t *testing.T) {
 	defer b.Close()
 	_, err := b.BestArm()
 	refused(t, err, ErrNotReady)
+	_, _, err = b.Compare(0, 1, 0.95)
+	refused(t, err, ErrNotReady)
 	if arms := must[[]Arm](t)(b.Arms()); len(arms) != 3 || !math.IsNaN(arms[0].Mean) || !arms[0].Active {
 		t.Errorf("%+v", arms)
 	}
@@ -283,6 +285,13 @@ func TestReading(t *testing.T) {
 		t.Errorf("epsilon %v", epsilon)
 	}
 	_, err = b.Privacy(-1)
+	refused(t, err, ErrInvalidConfig)
+	if low, high, err := b.Compare(1, 0, 0.95); err != nil || low <= 0 || low >= 1 || high != 1 {
+		t.Errorf("%v..%v %v", low, high, err)
+	}
+	_, _, err = b.Compare(1, 1, 0.95)
+	refused(t, err, ErrInvalidConfig)
+	_, _, err = b.Compare(1, 3, 0.95)
 	refused(t, err, ErrInvalidConfig)
 	if r := must[Report](t)(b.Report()); r.IsPrivate || r.EpsilonSpent <= 0 || r.ArmsActive != 1 {
 		t.Errorf("%+v", r)

@@ -36,6 +36,7 @@ static int use(dpb_status expected) {
   if (expected == DPB_POISONED) STATUS(dpb_arms_read(bandit, &arm, 1, &n), DPB_POISONED);
   STATUS(dpb_best_arm(bandit, &best), late);
   STATUS(dpb_privacy(bandit, 0, &x), expected);
+  STATUS(dpb_compare(bandit, 0, 1, .5, &x, &x), late);
   STATUS(dpb_counter_add(counter, 1), expected);
   STATUS(dpb_counter_read(counter, &x), expected);
   STATUS(dpb_stopping_push(stopping, 1, &halted), expected);

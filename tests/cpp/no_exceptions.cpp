@@ -65,6 +65,8 @@ static void bandits() {
   CHECK(bandit->try_privacy(-1.0, epsilon) == DPB_INVALID_CONFIG);
   std::uint32_t arm = 9;
   CHECK(bandit->try_best_arm(arm) == DPB_NOT_READY && arm == 9);
+  dpb::Interval difference = {7.0, 7.0};
+  CHECK(bandit->try_compare(0, 0, 0.9, difference) == DPB_INVALID_CONFIG && difference.low == 7.0);
   CHECK(bandit->try_add_arm(arm, &error) == DPB_OK && arm == 3 && bandit->try_retire_arm(7) == DPB_INVALID_CONFIG);
   dpb::ShuffleParams params = {};
   CHECK(bandit->try_shuffle_params(1, params) == DPB_UNSUPPORTED);

@@ -196,7 +196,7 @@ static void reading() {
   config.horizon = 1'000'000;
   config.test_seed = seed;
   dpb::Bandit bandit = dpb::Bandit::se(config);
-  CHECK(!bandit.best_arm());
+  CHECK(!bandit.best_arm() && !bandit.compare(1, 0, 0.95));
   CHECK(bandit.arms().size() == 3 && std::isnan(bandit.arms()[0].mean) && bandit.arms()[0].active == 1);
   CHECK(bandit.privacy() == 0.0);
   for (int i = 0; i < 200'000 && !bandit.best_arm(); ++i) {
@@ -209,6 +209,10 @@ static void reading() {
   CHECK(arms[1].active == 1 && arms[0].active == 0);
   CHECK(bandit.privacy() > 0.0 && bandit.privacy(1e-6) <= 10.0);
   CHECK(refusal([&] { (void)bandit.privacy(-1.0); }).status() == DPB_INVALID_CONFIG);
+  const std::optional<dpb::Interval> better = bandit.compare(1, 0, 0.95);
+  CHECK(better && better->low > 0.0 && better->low < 1.0 && better->high == 1.0);
+  CHECK(std::string(refusal([&] { (void)bandit.compare(1, 1, 0.95); }).what()) ==
+        "dpb_compare(i = 1, j = 1, confidence = 0.95): DPB_INVALID_CONFIG");
   CHECK(bandit.report().is_private == 0); // a test_seed
 }
 

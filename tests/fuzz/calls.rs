@@ -672,6 +672,15 @@ impl World<'_> {
         let status = dpb_privacy(player.handle, delta, &raw mut epsilon);
         one_of(status, &[DPB_OK, DPB_INVALID_CONFIG]);
         assert!(if status == DPB_OK { epsilon >= 0.0 } else { epsilon == -7.0 });
+        let (confidence, mut low, mut high) = (delta, -7.0, -7.0);
+        let j = (player.seen.report[0] % 5) as u32;
+        let status = dpb_compare(player.handle, 0, j, confidence, &raw mut low, &raw mut high);
+        one_of(status, &[DPB_OK, DPB_NOT_READY, DPB_INVALID_CONFIG, DPB_UNSUPPORTED]);
+        let range = player.config.reward_max - player.config.reward_min;
+        assert!(match status {
+            DPB_OK => confidence > 0.0 && confidence < 1.0 && j > 0 && -range <= low && low <= high && high <= range,
+            _ => (low, high) == (-7.0, -7.0),
+        });
         let name = dpb_policy_name(player.handle);
         assert_eq!(u64::from(dpb_policy_number(name)), player.seen.report[9]);
         // Structs of other sizes, older and newer: what does not fit is not written.
@@ -1002,6 +1011,7 @@ impl World<'_> {
         is_null("retire_arm", dpb_retire_arm(null_mut(), 0));
         is_null("arms_read", dpb_arms_read(null(), null_mut(), 0, &raw mut size));
         is_null("best_arm", dpb_best_arm(null(), &raw mut number));
+        is_null("compare", dpb_compare(null(), 0, 1, 0.5, &raw mut real, &raw mut real));
         is_null("privacy", dpb_privacy(null(), 0.0, &raw mut real));
         is_null("merge", dpb_merge(null_mut(), null(), 0));
         is_null("add_arm_as", dpb_add_arm_as(null_mut(), 9, &raw mut number, null_mut()));
@@ -1037,6 +1047,8 @@ impl World<'_> {
             is_null("no n", dpb_arms_read(bandit, null_mut(), 0, null_mut()));
             is_null("no best", dpb_best_arm(bandit, null_mut()));
             is_null("no epsilon", dpb_privacy(bandit, 0.0, null_mut()));
+            is_null("no low", dpb_compare(bandit, 0, 1, 0.5, null_mut(), &raw mut real));
+            is_null("no high", dpb_compare(bandit, 0, 1, 0.5, &raw mut real, null_mut()));
             is_null("no length", dpb_snapshot(bandit, null_mut(), 0, null_mut()));
             is_null(
                 "no name",
