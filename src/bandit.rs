@@ -54,7 +54,7 @@ pub struct ArmReport {
 /// child every call on it is `Poisoned`: make handles after forking.
 pub struct Bandit {
     algorithm: Algorithm,
-    /// Without its seed, which stays with the caller.
+    /// Without its seed and its budget, which stay with the caller.
     config: Config,
     /// Handles before this one, each from a snapshot of the last.
     lives: u32,
@@ -85,7 +85,7 @@ impl Bandit {
     ///
     /// # Errors
     /// `InvalidConfig` naming the field and the value; `Entropy` when the operating system gives
-    /// no randomness; `NoMemory`.
+    /// no randomness; `NoMemory`; `OverBudget` where the configuration's budget has too little left.
     pub fn new(algorithm: Algorithm, config: &Config) -> Result<Bandit> {
         let range = config.check()?;
         let policy = algorithm.build(config, &mut Seed::new(config.test_seed)?)?;
@@ -96,9 +96,9 @@ impl Bandit {
         let mut engine = Engine::new(config.pending_capacity, config.answer_window, config.node, &mut tickets)?;
         #[cfg(feature = "test-hooks")]
         engine.sabotage(config.fault);
-        Ok(Bandit {
+        let bandit = Bandit {
             algorithm,
-            config: Config { test_seed: None, ..config.clone() },
+            config: Config { test_seed: None, budget: None, ..config.clone() },
             lives: 0,
             desk: Desk::new(
                 range,
@@ -109,7 +109,16 @@ impl Bandit {
                     pulls: Table::new(config.arms as usize, |_| 0)?,
                 },
             ),
-        })
+        };
+        bandit.charge(config)
+    }
+
+    /// The last thing before a handle is there: nothing is refused after it.
+    fn charge(self, config: &Config) -> Result<Bandit> {
+        if let Some(budget) = &config.budget {
+            budget.charge(self.algorithm.promise(config)?)?;
+        }
+        Ok(self)
     }
 
     /// What was released and what is public, as bytes: safe to log and to publish. A copy that goes on
@@ -204,10 +213,12 @@ impl Bandit {
     }
 
     /// The same, where a snapshot of another policy or configuration is not what the caller means. The test
-    /// seed is no part of it, and not used.
+    /// seed is no part of it, and not used. The budget is none either: it is charged as for a fresh handle, with what
+    /// all lives together may lose; [`restore`](Self::restore) charges none.
     ///
     /// # Errors
-    /// As [`restore`](Self::restore); `InvalidConfig` naming the first field that is not as in the snapshot.
+    /// As [`restore`](Self::restore); `InvalidConfig` naming the first field that is not as in the snapshot;
+    /// `OverBudget`.
     pub fn restore_as(algorithm: Algorithm, config: &Config, snapshot: &[u8]) -> Result<Bandit> {
         let bandit = Bandit::restore(snapshot)?;
         if bandit.algorithm != algorithm {
@@ -215,7 +226,7 @@ impl Bandit {
             return Err(Error::config("policy", &rule, algorithm.name()));
         }
         config.check_same(&bandit.config)?;
-        Ok(bandit)
+        bandit.charge(config)
     }
 
     /// Which arm? O(1) for phased policies, O(K) for index policies; never allocates.

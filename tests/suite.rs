@@ -8,6 +8,7 @@ mod audit_tool;
 mod auditor;
 mod beyond;
 mod bidder;
+mod budget;
 mod c_api;
 mod calibration;
 mod central;

@@ -135,6 +135,11 @@ typedef int32_t dpb_status;
 #define DPB_NO_MEMORY 15
 
 /**
+ * The budget that the configuration names has too little left for this handle; nothing was charged.
+ */
+#define DPB_OVER_BUDGET 17
+
+/**
  * The name of a status, for logs: "DPB_OK"; "unknown status" for a number that is none. A static
  * string, never freed. Any thread.
  */
@@ -169,6 +174,13 @@ DPB_API const char *dpb_version(void);
  * calibrated, which is 13 times less or better. For reproducing the paper; epsilon at most 1.
  */
 #define DPB_SHUFFLE_PRINTED 4
+
+/**
+ * A privacy budget that handles share: what they may cost one user together. Made by dpb_new_budget, destroyed by
+ * dpb_budget_free. May be used from any number of threads at once: two constructors never spend what is there
+ * for one. After fork() the child's copy is DPB_POISONED.
+ */
+typedef struct dpb_budget dpb_budget;
 
 /**
  * The configuration of a bandit. Fill it with dpb_config_init, then change what you need.
@@ -266,6 +278,11 @@ typedef struct dpb_config {
    * times the mean gap a decision.
    */
   double min_propensity;
+  /**
+   * NULL, the default, or what the handle is charged to when it is made (DPB_OVER_BUDGET where there is too little
+   * left): see dpb_new_budget. Read during construction only; as test_seed no part of a snapshot.
+   */
+  const struct dpb_budget *budget;
 } dpb_config;
 
 /**
@@ -301,6 +318,62 @@ void dpb_config_init_sized(struct dpb_config *config,
                            uint32_t struct_size,
                            uint32_t arms,
                            double epsilon);
+
+/**
+ * A budget of epsilon at delta, nothing of it spent: for dpb_config.budget of any number of handles.
+ *
+ * A handle is charged when it is made, with all that it can cost one user in its life, whatever it does then: a pure
+ * policy its epsilon, whatever its delta is; dpb_new_imed (dpb_new), dpb_new_med, dpb_new_ts and a pool, with delta > 0,
+ * the rho of their Gaussian noise; dpb_new_ucb_int, dpb_new_exp3_tau, dpb_new_sdp_ae and dpb_new_vb_sdp_ae their epsilon
+ * and delta. (contributions_per_user is in that: epsilon is what one user loses.) Epsilons add up, rhos add up, and are
+ * turned into an epsilon at what the deltas leave of the budget's; pure handles also by advanced composition and by
+ * zCDP, where that is less. A baseline never fits. Sums may be above by a 2^40th, so that ten times 0.1 fit into 1.
+ *
+ * With delta = 0 handles may be chosen by looking at what earlier ones have published; at delta > 0 all that share a
+ * budget must be chosen without, because then there is no such theorem for a mixture.
+ *
+ * Charges are final: dpb_free gives nothing back, because what was published stays, and dpb_budget_free may come before
+ * or after it. dpb_restore charges nothing, dpb_restore_as the budget of its configuration, as much as for a fresh handle:
+ * all lives of a handle are one guarantee. That is right in a new process; a life that goes on from one which the same
+ * budget was charged for is charged twice, which is safe. Handles of a fleet that dpb_merge need no common budget: no
+ * reward is in two of them.
+ *
+ * epsilon: > 0. delta: in [0, 1); 0 = pure handles only. out: receives the budget, which the caller frees with
+ * dpb_budget_free. error: NULL, or filled on failure.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new_budget(double epsilon,
+                          double delta,
+                          dpb_budget **out,
+                          dpb_error *error);
+
+/**
+ * What the handles that were charged so far may cost one user together, at this delta in [0, 1): an upper bound, infinite
+ * where delta is too small for them.
+ * epsilon: receives it.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (delta); DPB_POISONED. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_budget_spent(const dpb_budget *budget,
+                            double delta,
+                            double *epsilon);
+
+/**
+ * The largest epsilon of a pure handle that the budget still has room for, 0 = of none.
+ * epsilon: receives it.
+ * Returns DPB_OK; DPB_NULL; DPB_POISONED. Any thread.
+ */
+DPB_API DPB_MUST_USE dpb_status dpb_budget_remaining(const dpb_budget *budget, double *epsilon);
+
+/**
+ * Destroys a budget. NULL is a no-op. Handles that were charged to it live on. No other call on it, nor a constructor whose
+ * configuration names it, may be running or follow.
+ */
+DPB_API
+void dpb_budget_free(dpb_budget *budget);
 
 /**
  * dpb_report.policy and dpb_config.base: dpb_new_se.
@@ -431,7 +504,7 @@ typedef struct dpb_decision {
  * config: filled by dpb_config_init; read here, not kept. out: receives the handle, which the
  * caller frees with dpb_free. error: NULL, or filled on failure.
  * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_NEWER_VERSION (struct_size of a newer library);
- * DPB_ENTROPY; DPB_NO_MEMORY. Any thread.
+ * DPB_ENTROPY; DPB_NO_MEMORY; DPB_OVER_BUDGET (config.budget); DPB_POISONED (a budget from before a fork). Any thread.
  */
 DPB_API
 DPB_MUST_USE
@@ -1051,8 +1124,8 @@ dpb_status dpb_restore(const uint8_t *buf,
  * dpb_restore, where a snapshot of another policy or configuration is not what the caller means: refused with
  * DPB_INVALID_CONFIG, and an error that names the first field that is not as in the snapshot.
  *
- * name, config: as in dpb_new_policy. A test_seed is not compared, and not used. Parameters, statuses and
- * threads else as dpb_restore.
+ * name, config: as in dpb_new_policy. A test_seed is not compared, and not used. config.budget is charged as for a fresh
+ * handle (DPB_OVER_BUDGET; dpb_restore charges none). Parameters, statuses and threads else as dpb_restore.
  */
 DPB_API
 DPB_MUST_USE
@@ -1647,7 +1720,7 @@ DPB_ASSERT_SIZE(dpb_diagnostics, 40);
 DPB_ASSERT_SIZE(dpb_arm, 64);
 DPB_ASSERT_SIZE(dpb_shuffle_params, 32);
 #if UINTPTR_MAX == UINT64_MAX /* they hold a pointer */
-DPB_ASSERT_SIZE(dpb_config, 128);
+DPB_ASSERT_SIZE(dpb_config, 136);
 DPB_ASSERT_SIZE(dpb_stopping_config, 48);
 DPB_ASSERT_SIZE(dpb_counter_config, 32);
 #endif

@@ -40,6 +40,8 @@ pub const DPB_UNSUPPORTED: dpb_status = 13;
 pub const DPB_POISONED: dpb_status = 14;
 /// There is no memory for this; nothing has changed.
 pub const DPB_NO_MEMORY: dpb_status = 15;
+/// The budget that the configuration names has too little left for this handle; nothing was charged.
+pub const DPB_OVER_BUDGET: dpb_status = 17;
 
 impl Error {
     pub(super) fn status(&self) -> dpb_status {
@@ -58,6 +60,7 @@ impl Error {
             Error::Unsupported(_) => DPB_UNSUPPORTED,
             Error::Poisoned => DPB_POISONED,
             Error::NoMemory => DPB_NO_MEMORY,
+            Error::OverBudget(_) => DPB_OVER_BUDGET,
         }
     }
 }
@@ -80,6 +83,7 @@ fn name(status: dpb_status) -> &'static CStr {
         DPB_UNSUPPORTED => c"DPB_UNSUPPORTED",
         DPB_POISONED => c"DPB_POISONED",
         DPB_NO_MEMORY => c"DPB_NO_MEMORY",
+        DPB_OVER_BUDGET => c"DPB_OVER_BUDGET",
         _ => c"unknown status",
     }
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 static dpb_bandit *bandit;
+static dpb_budget *budget;
 static dpb_counter *counter;
 static dpb_stopping *stopping;
 static dpb_shuffler *shuffler;
@@ -37,12 +38,19 @@ static int use(dpb_status expected) {
   STATUS(dpb_best_arm(bandit, &best), late);
   STATUS(dpb_privacy(bandit, 0, &x), expected);
   STATUS(dpb_compare(bandit, 0, 1, .5, &x, &x), late);
+  STATUS(dpb_budget_spent(budget, 0, &x), expected);
+  STATUS(dpb_budget_remaining(budget, &x), expected);
   STATUS(dpb_counter_add(counter, 1), expected);
   STATUS(dpb_counter_read(counter, &x), expected);
   STATUS(dpb_stopping_push(stopping, 1, &halted), expected);
   STATUS(dpb_stopping_mean(stopping, &x), late);
   STATUS(dpb_shuffler_push(shuffler, bits, 21), expected);
   STATUS(dpb_shuffler_take(shuffler, bits, sizeof bits, &n), late);
+  config.budget = budget;
+  own = NULL;
+  STATUS(dpb_new_se(&config, &own, NULL), expected); /* or parent and child would spend it twice */
+  dpb_free(own);
+  config.budget = NULL;
   STATUS(dpb_new_se(&config, &own, NULL), DPB_OK);
   STATUS(dpb_select(own, &d), DPB_OK);
   dpb_free(own);
@@ -64,6 +72,7 @@ int main(void) {
   dpb_stopping_config_init(&rule, 1, 1);
   rule.alpha = rule.beta = 0.1;
   STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
+  STATUS(dpb_new_budget(1, 0, &budget, NULL), DPB_OK);
   STATUS(dpb_new_counter(DPB_COUNTER_HYBRID, 1, 0, NULL, &counter, NULL), DPB_OK);
   STATUS(dpb_new_dp_nas(&rule, &stopping, NULL), DPB_OK);
   STATUS(dpb_shuffle_plan(1, 1e-6, 4, 0, &plan), DPB_OK);
@@ -80,6 +89,7 @@ int main(void) {
 
   use(DPB_OK); /* the parent goes on */
   dpb_free(bandit);
+  dpb_budget_free(budget);
   dpb_counter_free(counter);
   dpb_stopping_free(stopping);
   dpb_shuffler_free(shuffler);

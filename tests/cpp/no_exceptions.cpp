@@ -78,6 +78,11 @@ static void others() {
   CHECK(dpb::Counter::try_new(dpb::CounterConfig(dpb::CounterKind::hybrid, 1.0)));
   CHECK(!dpb::Counter::try_new(dpb::CounterConfig(dpb::CounterKind::binary, 1.0), &error));
   CHECK(std::string_view(error.message).find("horizon") == 0);
+  const std::optional<dpb::Budget> budget = dpb::Budget::try_new(1.0, 1e-6);
+  double left = 7.0;
+  CHECK(budget && budget->try_remaining(left) == DPB_OK && left == 1.0);
+  CHECK(budget->try_spent(2.0, left) == DPB_INVALID_CONFIG && left == 1.0);
+  CHECK(!dpb::Budget::try_new(1.0, 1.0, &error) && std::string_view(error.message).find("delta") == 0);
   const dpb::StoppingConfig config(1.0, 0.5, 0.1, 1.0);
   std::optional<dpb::Stopping> rule = dpb::Stopping::try_new(dpb_new_dp_nas, config);
   double mean = 7.0;

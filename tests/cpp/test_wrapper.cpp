@@ -189,6 +189,24 @@ static void handles_learn_from_each_other() {
   CHECK(std::string(refusal([&] { other.merge(snapshot); }).what()).find("epsilon must be") != std::string::npos);
 }
 
+// What two may cost together, and no third.
+static void budgets() {
+  dpb::Budget budget(1.0);
+  dpb::Config config(3, 0.5);
+  config.budget = budget.get();
+  dpb::Bandit first(config);
+  CHECK(budget.spent() == 0.5 && budget.spent(1e-6) == 0.5 && budget.remaining() == 0.5);
+  const dpb::Bandit second = dpb::Bandit::restore("dp-imed", config, first.snapshot());
+  const dpb::Error error = refusal([&] { (void)dpb::Bandit::se(config); });
+  CHECK(error.status() == DPB_OVER_BUDGET && std::string(error.what()).find("overspent: 1.5") != std::string::npos);
+  CHECK(budget.spent() == 1.0 && budget.remaining() == 0.0);
+  CHECK(refusal([&] { (void)budget.spent(1.0); }).status() == DPB_INVALID_CONFIG);
+  CHECK(std::string(refusal([] { (void)dpb::Budget(-1.0); }).what()) == "epsilon must be finite and > 0, got -1");
+  const dpb::Budget moved = std::move(budget);
+  CHECK(moved.spent() == 1.0 && refusal([&] { (void)budget.remaining(); }).status() == DPB_NULL);
+  (void)first.select();
+}
+
 // An easy problem, deterministic by its seed, until the policy has decided.
 static void reading() {
   const std::uint8_t seed[32] = {7};
@@ -551,6 +569,7 @@ int main() {
   batches();
   arms_come_and_go();
   handles_learn_from_each_other();
+  budgets();
   reading();
   memory();
   snapshots();

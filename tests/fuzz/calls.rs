@@ -3,7 +3,7 @@
 //! * each status is one that its function's comment names; DPB_POISONED, a panic inside, is none of them;
 //! * a refused call writes no output and changes nothing that can be read but one count of refusals;
 //! * counts, pulls and the fate of every ticket are the model's: each decision ends once;
-//! * what is spent only grows, and stays within epsilon;
+//! * what is spent only grows, and stays within epsilon; a budget is charged for what is made, and for nothing else;
 //! * a snapshot that is restored reads the same, and so does the snapshot of that; altered bytes with a fitting
 //!   checksum give a status, or a handle that keeps all this.
 #![allow(unsafe_op_in_unsafe_fn)] // every call below is one that a C program could make
@@ -17,9 +17,17 @@ use std::sync::OnceLock;
 
 /// Runs the program that these bytes are. Panics where one of the promises is broken.
 pub fn run(bytes: &[u8]) {
-    let mut world = World { bytes: Bytes(bytes), bandits: Vec::new(), counter: None, stopping: None, shuffler: None };
+    let mut world = World {
+        bytes: Bytes(bytes),
+        bandits: Vec::new(),
+        budget: null_mut(),
+        counter: None,
+        stopping: None,
+        shuffler: None,
+    };
     // SAFETY: pointers are NULL or valid below, sizes are true, and what is freed is not used again.
     unsafe {
+        assert_eq!(dpb_new_budget(8.0, 1e-6, &raw mut world.budget, null_mut()), DPB_OK);
         while !world.bytes.0.is_empty() {
             world.step();
         }
@@ -384,6 +392,7 @@ fn refusal(status: dpb_status) -> [u64; 4] {
 struct World<'a> {
     bytes: Bytes<'a>,
     bandits: Vec<Player>,
+    budget: *mut dpb_budget,
     counter: Option<Counter>,
     stopping: Option<Stopping>,
     shuffler: Option<Shuffler>,
@@ -417,6 +426,7 @@ fn untouched(decision: &dpb_decision) -> bool {
 
 impl World<'_> {
     unsafe fn free(&mut self) {
+        dpb_budget_free(self.budget);
         self.bandits.drain(..).for_each(|player| dpb_free(player.handle));
         self.counter.take().into_iter().for_each(|counter| dpb_counter_free(counter.handle));
         self.stopping.take().into_iter().for_each(|stopping| dpb_stopping_free(stopping.handle));
@@ -459,7 +469,7 @@ impl World<'_> {
     }
 
     unsafe fn config(&mut self) -> dpb_config {
-        let bytes = &mut self.bytes;
+        let (bytes, budget) = (&mut self.bytes, self.budget);
         let mut c: dpb_config = zeroed();
         let (arms, epsilon) = (bytes.pick(&[2, 3, 5, 8]), bytes.pick(&[1.0, 0.3, 4.0, 30.0]));
         match bytes.below(3) {
@@ -495,9 +505,9 @@ impl World<'_> {
                 15 => c.node = bytes.pick(&[77, 77, 1 << 40, 0xffff]),
                 16 => c.memory = bytes.pick(&[1024, 1, 1 << 40, u64::MAX]),
                 17 => c.min_propensity = bytes.pick(ODD),
-                18 => c.test_seed = null(),
+                18 => (c.test_seed, c.budget) = (null(), budget),
                 // Older, newer, and none of ours.
-                _ => c.struct_size = bytes.pick(&[offset_of!(dpb_config, node) as u32, 120, 0, 4, 121, 136, u32::MAX]),
+                _ => c.struct_size = bytes.pick(&[offset_of!(dpb_config, node) as u32, 120, 0, 4, 121, 144, u32::MAX]),
             }
         }
         c
@@ -505,14 +515,19 @@ impl World<'_> {
 
     unsafe fn construct(&mut self) {
         let config = self.config();
-        let (mut handle, mut error) = (null_mut(), no_error());
+        let (mut handle, mut error, before) = (null_mut(), no_error(), spent(self.budget));
         let status = if self.bytes.once_in(3) {
             let name = dpb_policy_at(self.bytes.below(24));
             dpb_new_policy(name, &raw const config, &raw mut handle, &raw mut error)
         } else {
             self.bytes.pick(CONSTRUCTORS)(&raw const config, &raw mut handle, &raw mut error)
         };
-        one_of(status, &[DPB_OK, DPB_NULL, DPB_INVALID_CONFIG, DPB_NEWER_VERSION]);
+        let charged = !config.budget.is_null() && config.struct_size as usize == size_of::<dpb_config>();
+        let refusal = if charged { DPB_OVER_BUDGET } else { DPB_NULL };
+        one_of(status, &[DPB_OK, DPB_NULL, DPB_INVALID_CONFIG, DPB_NEWER_VERSION, refusal]);
+        let after = spent(self.budget);
+        let grown = before <= after * (1.0 + 1e-9) && after <= 8.0 * (1.0 + 1e-9); // epsilon may be next to nothing
+        assert!(if status == DPB_OK && charged { grown } else { before == after });
         let shortest = offset_of!(dpb_config, node) as u32;
         match config.struct_size as usize {
             size if size > size_of::<dpb_config>() => assert!(matches!(status, DPB_NEWER_VERSION | DPB_NULL)),
@@ -523,7 +538,7 @@ impl World<'_> {
             if self.bandits.len() == 4 {
                 dpb_free(self.bandits.remove(0).handle);
             }
-            let mut read = config;
+            let mut read = dpb_config { budget: null(), ..config };
             if config.struct_size < size_of::<dpb_config>() as u32 {
                 // What an older program's struct lacks is at its defaults.
                 let mut defaults: dpb_config = zeroed();
@@ -982,6 +997,14 @@ impl World<'_> {
         let status = dpb_ldp_encode(epsilon, reward, &raw mut bit);
         one_of(status, &[DPB_OK, DPB_INVALID_CONFIG, DPB_INVALID_REWARD]);
         assert!(if status == DPB_OK { bit < 2 } else { bit == 9 });
+        let (delta, mut budget, mut error) = (reward, null_mut(), no_error());
+        let status = dpb_new_budget(epsilon, delta, &raw mut budget, &raw mut error);
+        one_of(status, &[DPB_OK, DPB_INVALID_CONFIG]);
+        if let Some(budget) = made(status, budget, &error) {
+            let mut left = -7.0;
+            assert_eq!((dpb_budget_remaining(budget, &raw mut left), left, spent(budget)), (DPB_OK, epsilon, 0.0));
+            dpb_budget_free(budget);
+        }
     }
 
     /// NULL wherever there can be one.
@@ -1018,6 +1041,11 @@ impl World<'_> {
         is_null("snapshot", dpb_snapshot(null(), null_mut(), 0, &raw mut size));
         is_null("params", dpb_shuffle_params_read(null(), 1, &raw mut plan));
         is_null("submit", dpb_submit_shuffled(null_mut(), 1, 0, &1, 1));
+        is_null("budget", dpb_new_budget(1.0, 0.0, null_mut(), null_mut()));
+        is_null("budget_spent", dpb_budget_spent(null(), 0.0, &raw mut real));
+        is_null("budget_remaining", dpb_budget_remaining(null(), &raw mut real));
+        is_null("no spent", dpb_budget_spent(self.budget, 0.0, null_mut()));
+        is_null("no remaining", dpb_budget_remaining(self.budget, null_mut()));
         is_null("counter", dpb_new_counter_with(null(), null_mut(), null_mut()));
         is_null("counter_add", dpb_counter_add(null_mut(), 1.0));
         is_null("counter_read", dpb_counter_read(null(), &raw mut real));
@@ -1059,6 +1087,7 @@ impl World<'_> {
         }
         dpb_config_init(null_mut(), 1, 1.0);
         dpb_free(null_mut());
+        dpb_budget_free(null_mut());
         dpb_counter_free(null_mut());
         dpb_stopping_free(null_mut());
         dpb_shuffler_free(null_mut());
@@ -1067,6 +1096,12 @@ impl World<'_> {
         assert_eq!(CStr::from_ptr(dpb_version()).to_bytes().len(), 5);
         assert_eq!(dpb_abi_version() >> 16, 0);
     }
+}
+
+unsafe fn spent(budget: *const dpb_budget) -> f64 {
+    let mut epsilon = -7.0;
+    assert_eq!(dpb_budget_spent(budget, 1e-6, &raw mut epsilon), DPB_OK);
+    epsilon
 }
 
 unsafe fn snapshot(handle: *const dpb_bandit) -> Option<Vec<u8>> {
