@@ -54,7 +54,7 @@ pub struct ArmReport {
 /// child every call on it is `Poisoned`: make handles after forking.
 pub struct Bandit {
     algorithm: Algorithm,
-    /// Without its seed, which stays with the caller.
+    /// Without its seed and its budget, which stay with the caller.
     config: Config,
     /// Handles before this one, each from a snapshot of the last.
     lives: u32,
@@ -85,7 +85,7 @@ impl Bandit {
     ///
     /// # Errors
     /// `InvalidConfig` naming the field and the value; `Entropy` when the operating system gives
-    /// no randomness; `NoMemory`.
+    /// no randomness; `NoMemory`; `OverBudget` where the configuration's budget has too little left.
     pub fn new(algorithm: Algorithm, config: &Config) -> Result<Bandit> {
         let range = config.check()?;
         let policy = algorithm.build(config, &mut Seed::new(config.test_seed)?)?;
@@ -96,9 +96,9 @@ impl Bandit {
         let mut engine = Engine::new(config.pending_capacity, config.answer_window, config.node, &mut tickets)?;
         #[cfg(feature = "test-hooks")]
         engine.sabotage(config.fault);
-        Ok(Bandit {
+        let bandit = Bandit {
             algorithm,
-            config: Config { test_seed: None, ..config.clone() },
+            config: Config { test_seed: None, budget: None, ..config.clone() },
             lives: 0,
             desk: Desk::new(
                 range,
@@ -109,7 +109,16 @@ impl Bandit {
                     pulls: Table::new(config.arms as usize, |_| 0)?,
                 },
             ),
-        })
+        };
+        bandit.charge(config)
+    }
+
+    /// The last thing before a handle is there: nothing is refused after it.
+    fn charge(self, config: &Config) -> Result<Bandit> {
+        if let Some(budget) = &config.budget {
+            budget.charge(self.algorithm.promise(config)?)?;
+        }
+        Ok(self)
     }
 
     /// What was released and what is public, as bytes: safe to log and to publish. A copy that goes on
@@ -204,10 +213,12 @@ impl Bandit {
     }
 
     /// The same, where a snapshot of another policy or configuration is not what the caller means. The test
-    /// seed is no part of it, and not used.
+    /// seed is no part of it, and not used. The budget is none either: it is charged as for a fresh handle, with what
+    /// all lives together may lose; [`restore`](Self::restore) charges none.
     ///
     /// # Errors
-    /// As [`restore`](Self::restore); `InvalidConfig` naming the first field that is not as in the snapshot.
+    /// As [`restore`](Self::restore); `InvalidConfig` naming the first field that is not as in the snapshot;
+    /// `OverBudget`.
     pub fn restore_as(algorithm: Algorithm, config: &Config, snapshot: &[u8]) -> Result<Bandit> {
         let bandit = Bandit::restore(snapshot)?;
         if bandit.algorithm != algorithm {
@@ -215,7 +226,7 @@ impl Bandit {
             return Err(Error::config("policy", &rule, algorithm.name()));
         }
         config.check_same(&bandit.config)?;
-        Ok(bandit)
+        bandit.charge(config)
     }
 
     /// Which arm? O(1) for phased policies, O(K) for index policies; never allocates.
@@ -422,6 +433,42 @@ impl Bandit {
         self.desk.lock()?.learner.policy.best_arm().ok_or(Error::NotReady)
     }
 
+    /// An interval for arm i's mean less arm j's, in the caller's units, from releases alone. However often it is asked
+    /// and whenever one stops: with a chance of at least `confidence` all intervals that this handle ever gives for
+    /// these two arms hold the true difference. Within -(max - min) and max - min.
+    ///
+    /// A mean is what the rewards behind the releases were expected to be on average: where an arm's rate moves, its average
+    /// over them. DP-IMED, DP-KLUCB and DP-MED learn from all releases, merged ones too; Lazy-DP-TS and DP-SE keep
+    /// the last one of each arm. The theorem is in the source beside the policies, in `compare`. A restored handle promises it
+    /// for its own life. When a handle is merged, saved or restored must not depend on what was released.
+    ///
+    /// # Errors
+    /// `NotReady` until both arms have a release; `InvalidConfig` for an arm that does not exist or is retired, i = j,
+    /// and a `confidence` outside (0, 1); `Unsupported` by other policies, and with a `memory`; `Poisoned` after an
+    /// internal failure.
+    pub fn compare(&self, i: u32, j: u32, confidence: f64) -> Result<(f64, f64)> {
+        if !(confidence > 0.0 && confidence < 1.0) {
+            return Err(Error::config("confidence", "must be in (0, 1)", confidence));
+        }
+        if i == j {
+            return Err(Error::config("j", "must be another arm than i", j));
+        }
+        let (of_i, of_j, merges) = {
+            let inner = &mut *self.desk.lock()?;
+            inner.check_arms(&[i, j])?;
+            let Learned { policy, fleet } = &inner.learner;
+            (policy.sums(i)?, policy.sums(j)?, fleet.news())
+        };
+        // Four bounds; and what is known after the m-th merge is one of many things that may have been known.
+        let m = merges as f64;
+        let share = if merges == 0 { 0.9 } else { 0.1 / (m * (m + 1.0)) };
+        let nats = (4.0 / ((1.0 - confidence) * share)).ln();
+        let ((low_i, high_i), (low_j, high_j)) = (of_i.interval(nats), of_j.interval(nats));
+        let rounding = 2.0 * self.desk.range.rounding();
+        let in_units = |difference: f64| self.desk.range.width_from_unit(difference.clamp(-1.0, 1.0));
+        Ok((in_units(low_i - high_j - rounding), in_units(high_i - low_j + rounding)))
+    }
+
     /// Privacy loss of one user so far at this delta: an upper bound.
     ///
     /// # Errors
@@ -558,12 +605,20 @@ impl Inner {
 
     /// Are these arms that can be played, and can the policy do what is asked?
     fn check_live(&mut self, arms: &[u32], what: &'static str) -> Result<()> {
-        let policy = self.learner.policy.flexible().ok_or(Error::Unsupported(what))?;
+        match self.learner.policy.flexible() {
+            Some(_) => self.check_arms(arms),
+            None => Err(Error::Unsupported(what)),
+        }
+    }
+
+    /// Do these arms exist, and are none of them retired?
+    fn check_arms(&mut self, arms: &[u32]) -> Result<()> {
+        let policy = self.learner.policy.flexible();
         for &arm in arms {
             if arm as usize >= self.pulls.len() {
                 return Err(Error::config("arm", &format!("must be below {}", self.pulls.len()), arm));
             }
-            if !policy.is_live(arm) {
+            if policy.as_ref().is_some_and(|policy| !policy.is_live(arm)) {
                 return Err(Error::config("arm", "must be live", arm));
             }
         }

@@ -1,8 +1,10 @@
 //! What a caller configures, checked once.
 
+use crate::budget::Budget;
 use crate::error::{Error, Result};
 use crate::noise::{Gaussian, Laplace, Noise};
-use crate::privacy::composition::{approximate_to_zcdp, delta_share};
+use crate::privacy::PrivacyLoss;
+use crate::privacy::composition::{approximate_to_zcdp, delta_share, mul_up};
 use crate::reward::{Reward, RewardRange};
 use crate::snapshot::{Reader, Writer};
 
@@ -57,6 +59,9 @@ pub struct Config {
     /// f in `[0, 1]`: DP-IMED, DP-KLUCB, DP-MED and Lazy-DP-TS play every arm with a chance of f/K at
     /// least, K the number of arms that could be played. It costs f times the mean gap a decision.
     pub min_propensity: f64,
+    /// What this handle is charged to when it is made, with all that it may lose in its life; refused where there is
+    /// too little left, as a baseline always is. As the seed no part of a snapshot. `None` = nothing.
+    pub budget: Option<Budget>,
     /// A fault to build in, for the tests that must notice it.
     #[cfg(feature = "test-hooks")]
     #[doc(hidden)]
@@ -150,6 +155,7 @@ impl Config {
             node: 0,
             memory: 0,
             min_propensity: 0.0,
+            budget: None,
             #[cfg(feature = "test-hooks")]
             fault: Fault::None,
         }
@@ -164,7 +170,7 @@ impl Config {
     /// The longest memory but an endless one.
     pub const MOST_MEMORY: u64 = 1 << 40;
 
-    /// All that a snapshot keeps: everything but the test seed.
+    /// All that a snapshot keeps: everything but the test seed and the budget.
     pub(crate) fn save(&self, to: &mut Writer) {
         to.u32(self.arms);
         [self.epsilon, self.delta, self.beta].into_iter().for_each(|value| to.f64(value));
@@ -218,7 +224,7 @@ impl Config {
         })
     }
 
-    /// Is this, but for the seed, the configuration of a snapshot?
+    /// Is this, but for seed and budget, the configuration of a snapshot?
     ///
     /// # Errors
     /// `InvalidConfig` naming the first field that differs.
@@ -238,6 +244,7 @@ impl Config {
                 let Config {
                     $($name,)*
                     test_seed: _,
+                    budget: _,
                     #[cfg(feature = "test-hooks")]
                         fault: _,
                 } = self; // so that none is forgotten
@@ -343,6 +350,15 @@ impl Config {
         Ok(Noise::Gaussian(
             law.map_err(|_| Error::config("epsilon", "and delta give noise out of range", self.epsilon))?,
         ))
+    }
+
+    /// What one user loses, of all rewards, by one release of each with [`noise`](Self::noise).
+    pub(crate) fn loss(&self) -> Result<PrivacyLoss> {
+        let m = f64::from(self.contributions_per_user);
+        Ok(match self.noise()? {
+            Noise::Laplace(_) => PrivacyLoss::Pure(self.epsilon),
+            Noise::Gaussian(law) => PrivacyLoss::Zcdp(mul_up(mul_up(law.rho(), m), m)),
+        })
     }
 }
 

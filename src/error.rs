@@ -58,12 +58,24 @@ pub enum Error {
     /// There is no place left for another of its kind.
     #[error("there is no place left for another")]
     Full,
+    /// The handle may cost more than what is left of its budget.
+    #[error("{0}")]
+    OverBudget(
+        /// What would be spent, and of how much.
+        Box<str>,
+    ),
 }
 
 impl Error {
     /// An invalid field: `config("epsilon", "must be finite and > 0", -1.0)`.
     pub(crate) fn config(field: &'static str, rule: &str, got: impl std::fmt::Display) -> Error {
         Error::InvalidConfig { field, problem: format!("{rule}, got {got}").into() }
+    }
+
+    /// What would be spent, of how much.
+    pub(crate) fn over_budget(spent: f64, epsilon: f64, delta: f64) -> Error {
+        let budget = format!("the budget of epsilon {epsilon} at delta {delta} would be overspent: {spent}");
+        Error::OverBudget(budget.into())
     }
 }
 

@@ -148,6 +148,11 @@ impl Fleet {
         id
     }
 
+    /// Snapshots that were news.
+    pub fn news(&self) -> u64 {
+        self.news
+    }
+
     /// Has any other handle been merged?
     pub fn has_others(&self) -> bool {
         !self.others.is_empty()

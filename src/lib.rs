@@ -30,6 +30,7 @@
 
 mod bandit;
 mod batch;
+mod budget;
 mod config;
 pub mod counter;
 mod desk;
@@ -53,6 +54,7 @@ mod table;
 mod tournament;
 
 pub use bandit::{ArmReport, Bandit, Report};
+pub use budget::Budget;
 pub use config::Config;
 #[cfg(feature = "test-hooks")]
 #[doc(hidden)]

@@ -45,7 +45,7 @@ pub struct CellReport {
 /// Differentially private bandits, one for each segment. Share it between threads by reference. In a forked child
 /// every call on it is `Poisoned`: make handles after forking.
 pub struct Pool {
-    /// Without its seed, which stays with the caller.
+    /// Without its seed and its budget, which stay with the caller.
     config: Config,
     most: u32,
     /// Handles before this one, each from a snapshot of the last.
@@ -80,7 +80,7 @@ impl Pool {
     ///
     /// # Errors
     /// `InvalidConfig` naming the field and the value, `max_segments` where there are none or more than 2^27 cells;
-    /// `Unsupported` with a `min_propensity`; `Entropy`; `NoMemory`.
+    /// `Unsupported` with a `min_propensity`; `Entropy`; `NoMemory`; `OverBudget`.
     pub fn new(config: &Config, max_segments: u32) -> Result<Pool> {
         let range = config.check()?;
         if config.min_propensity > 0.0 {
@@ -98,12 +98,16 @@ impl Pool {
         let learner = Known { segments, keys: table::room(max_segments as usize)?, places };
         let pulls = Table::with_room(max_segments as usize * config.arms as usize)?;
         let seeded = config.test_seed.is_some();
-        Ok(Pool {
-            config: Config { test_seed: None, ..config.clone() },
+        let pool = Pool {
+            config: Config { test_seed: None, budget: None, ..config.clone() },
             most: max_segments,
             lives: 0,
             desk: Desk::new(range, Inner { engine, seeded, learner, pulls }),
-        })
+        };
+        if let Some(budget) = &config.budget {
+            budget.charge(config.loss()?)?; // nothing is refused from here on
+        }
+        Ok(pool)
     }
 
     /// The segment that is called so: its number, the next one for a new key. Keys are public. O(log segments), for a

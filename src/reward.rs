@@ -99,6 +99,11 @@ impl RewardRange {
         Ok(Reward(steps.min(1 << self.bits) << (Reward::BITS - self.bits)))
     }
 
+    /// How far rounding to the grid moves a reward, at most, in the unit interval.
+    pub fn rounding(&self) -> f64 {
+        if self.bits == 0 { 0.0 } else { 0.5 / f64::from(1u32 << self.bits) }
+    }
+
     /// A mean in the unit interval, back in the caller's units.
     pub fn mean_from_unit(&self, mean: f64) -> f64 {
         self.min + mean * (self.max - self.min)

@@ -214,7 +214,8 @@ impl World<'_> {
         let decision = decision.map(|decision| (decision.phase, decision.propensity.to_bits()));
         let counts: Vec<_> = arms.iter().map(|arm| (arm.pulls, arm.active, arm.effective_pulls.to_bits())).collect();
         // Dearer, and what has changed stays: seldom.
-        let seldom = || (format!("{:?}", self.bandit.report()), self.bandit.snapshot().ok().map(nameless));
+        let compared = || (self.bandit.report(), self.bandit.compare(0, 1, 0.9));
+        let seldom = || (format!("{:?}", compared()), self.bandit.snapshot().ok().map(nameless));
         let report = self.transcript.len().is_multiple_of(64).then(seldom);
         self.see(pattern((returned, decision, counts, self.bandit.best_arm().ok(), report)), Sight::Rest)?;
         self.drawn = self.hand.draws();

@@ -90,6 +90,12 @@ fn play(
     timed("report", &mut || _ = bandit.report().unwrap());
     timed("epsilon_spent", &mut || _ = bandit.epsilon_spent(config.delta).unwrap());
     timed("best_arm", &mut || _ = bandit.best_arm());
+    timed("compare", &mut || {
+        if let Ok((low, high)) = bandit.compare(0, 1, 0.9) {
+            let range = config.reward_max - config.reward_min;
+            assert!(-range <= low && low <= high && high <= range, "{low} {high} {range}");
+        }
+    });
     timed("arms_read", &mut || {
         bandit
             .for_each_arm(|arm, read| {

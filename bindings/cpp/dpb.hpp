@@ -13,7 +13,8 @@
  * program where it would throw. Objects may be used from any number of threads at once, but moving
  * and destroying them must happen alone. A moved-from object answers DPB_NULL.
  *
- * Besides Bandit: Pool (a bandit for each of thousands of segments), Stopping (stopping rules), Counter (private running sums), Shuffler with
+ * Besides Bandit: Pool (a bandit for each of thousands of segments), Budget (what several may cost together),
+ * Stopping (stopping rules), Counter (private running sums), Shuffler with
  * shuffle_plan and shuffle_encode (the shuffle model), ldp_encode (the local model).
  *
  * What each call means is said in dpb.h, at the C function of the same name.
@@ -45,6 +46,11 @@ using Report = dpb_report;
 using Arm = dpb_arm;
 using Diagnostics = dpb_diagnostics;
 using PoolReport = dpb_pool_report;
+/// What dpb_compare says of the difference of two arms' means.
+struct Interval {
+  double low;
+  double high;
+};
 /// What encoders, shuffler and server of one batch agree on; made by shuffle_plan.
 using ShuffleParams = dpb_shuffle_params;
 
@@ -78,7 +84,7 @@ private:
   dpb_status status_;
 };
 
-/// dpb_config with its defaults. A test_seed must outlive the constructor that reads it, no more.
+/// dpb_config with its defaults. A test_seed and a budget must outlive the constructor that reads them, no more.
 struct Config : dpb_config {
   Config(std::uint32_t arm_count, double privacy) noexcept : dpb_config() {
     dpb_config_init(this, arm_count, privacy);
@@ -210,6 +216,44 @@ template <class Call> [[nodiscard]] dpb_status fill(std::vector<std::uint8_t> &o
 }
 
 } // namespace detail
+
+/// dpb_budget: what handles may cost one user together. Config::budget = budget.get() charges the handle that is made.
+class Budget {
+public:
+  explicit Budget(double epsilon, double delta = 0.0)
+      : handle_(detail::construct<Handle>(dpb_new_budget, epsilon, delta)) {}
+  [[nodiscard]] static std::optional<Budget> try_new(double epsilon, double delta = 0.0,
+                                                     dpb_error *error = nullptr) noexcept {
+    Handle handle = detail::try_construct<Handle>(error, dpb_new_budget, epsilon, delta);
+    return handle ? std::optional<Budget>(Budget(std::move(handle))) : std::nullopt;
+  }
+
+  /// What was charged so far, as an epsilon at this delta.
+  [[nodiscard]] double spent(double delta = 0.0) const {
+    double epsilon = 0.0;
+    detail::check(try_spent(delta, epsilon), "dpb_budget_spent", "delta", delta);
+    return epsilon;
+  }
+  [[nodiscard]] dpb_status try_spent(double delta, double &epsilon) const noexcept {
+    return dpb_budget_spent(get(), delta, &epsilon);
+  }
+  /// The largest epsilon of a pure handle that there is still room for.
+  [[nodiscard]] double remaining() const {
+    double epsilon = 0.0;
+    detail::check(try_remaining(epsilon), "dpb_budget_remaining");
+    return epsilon;
+  }
+  [[nodiscard]] dpb_status try_remaining(double &epsilon) const noexcept {
+    return dpb_budget_remaining(get(), &epsilon);
+  }
+  /// The C handle, still owned by this object; NULL after a move.
+  [[nodiscard]] dpb_budget *get() const noexcept { return handle_.get(); }
+
+private:
+  using Handle = detail::Handle<dpb_budget, dpb_budget_free>;
+  explicit Budget(Handle handle) noexcept : handle_(std::move(handle)) {}
+  Handle handle_;
+};
 
 /// dpb_bandit: asks which arm, hears what came of it.
 class Bandit {
@@ -445,6 +489,20 @@ public:
     return arm;
   }
   [[nodiscard]] dpb_status try_best_arm(std::uint32_t &arm) const noexcept { return dpb_best_arm(get(), &arm); }
+  /// An interval for arm i's mean less arm j's that holds at all times (dpb_compare), once both have a release.
+  [[nodiscard]] std::optional<Interval> compare(std::uint32_t i, std::uint32_t j, double confidence) const {
+    Interval ends = {};
+    const dpb_status status = try_compare(i, j, confidence, ends);
+    if (status == DPB_NOT_READY) {
+      return std::nullopt;
+    }
+    detail::check(status, "dpb_compare", "i", i, "j", j, "confidence", confidence);
+    return ends;
+  }
+  [[nodiscard]] dpb_status try_compare(std::uint32_t i, std::uint32_t j, double confidence,
+                                       Interval &out) const noexcept {
+    return dpb_compare(get(), i, j, confidence, &out.low, &out.high);
+  }
   /// The privacy loss of one user so far at this delta.
   [[nodiscard]] double privacy(double delta = 0.0) const {
     double epsilon = 0.0;

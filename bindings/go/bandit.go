@@ -164,9 +164,14 @@ func NewNonprivateEXP3(c Config) (*Bandit, error) {
 func newBandit(constructor C.constructor, config Config) (*Bandit, error) {
 	var pinner runtime.Pinner
 	defer pinner.Unpin()
+	given, done, err := config.c(&pinner)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	var c *C.dpb_bandit
 	var failure C.dpb_error
-	status := C.construct(constructor, config.c(&pinner), &c, &failure)
+	status := C.construct(constructor, given, &c, &failure)
 	return ownBandit(c, status, &failure)
 }
 

@@ -30,6 +30,7 @@ type Config struct {
 	Node                 uint64    // below 65536 the TicketNode of its tickets, larger ones are mixed; 0 = random
 	Memory               uint64    // DP-IMED, DP-MED: M decisions, then a release is forgotten; 0 = never
 	MinPropensity        float64   // f: DP-IMED, DP-KLUCB, DP-MED, DP-TS play every arm with a chance of f/K at least
+	Budget               *Budget   `json:"-"` // what the bandit is charged to when it is made; nil = nothing
 }
 
 // NewConfig returns the library's defaults for this many arms and this privacy loss. The
@@ -58,9 +59,10 @@ func NewConfig(arms uint32, epsilon float64) Config {
 	}
 }
 
-// c fills the C struct. The seed stays where it is, pinned until the constructor has read it.
-func (config Config) c(pinner *runtime.Pinner) *C.dpb_config {
-	c := new(C.dpb_config)
+// c fills the C struct. The seed stays where it is, pinned until the constructor has read it; so does the budget, until
+// done is called.
+func (config Config) c(pinner *runtime.Pinner) (c *C.dpb_config, done func(), err error) {
+	c, done = new(C.dpb_config), func() {}
 	C.dpb_config_init_sized(c, C.sizeof_dpb_config, C.uint32_t(config.Arms), C.double(config.Epsilon))
 	c.delta = C.double(config.Delta)
 	c.beta = C.double(config.Beta)
@@ -87,7 +89,11 @@ func (config Config) c(pinner *runtime.Pinner) *C.dpb_config {
 	c.node = C.uint64_t(config.Node)
 	c.memory = C.uint64_t(config.Memory)
 	c.min_propensity = C.double(config.MinPropensity)
-	return c
+	if config.Budget != nil {
+		done = config.Budget.leave
+		c.budget, err = config.Budget.enter()
+	}
+	return c, done, err
 }
 
 // pinSeed lets a Go seed stand in a C struct: C may see a Go pointer inside Go memory only if it is pinned.

@@ -138,6 +138,9 @@ typedef int32_t dpb_status;
  * A pool has all the segments that it may have; what it has goes on.
  */
 #define DPB_FULL 16
+ * The budget that the configuration names has too little left for this handle; nothing was charged.
+ */
+#define DPB_OVER_BUDGET 17
 
 /**
  * The name of a status, for logs: "DPB_OK"; "unknown status" for a number that is none. A static
@@ -174,6 +177,13 @@ DPB_API const char *dpb_version(void);
  * calibrated, which is 13 times less or better. For reproducing the paper; epsilon at most 1.
  */
 #define DPB_SHUFFLE_PRINTED 4
+
+/**
+ * A privacy budget that handles share: what they may cost one user together. Made by dpb_new_budget, destroyed by
+ * dpb_budget_free. May be used from any number of threads at once: two constructors never spend what is there
+ * for one. After fork() the child's copy is DPB_POISONED.
+ */
+typedef struct dpb_budget dpb_budget;
 
 /**
  * The configuration of a bandit. Fill it with dpb_config_init, then change what you need.
@@ -271,6 +281,11 @@ typedef struct dpb_config {
    * times the mean gap a decision.
    */
   double min_propensity;
+  /**
+   * NULL, the default, or what the handle is charged to when it is made (DPB_OVER_BUDGET where there is too little
+   * left): see dpb_new_budget. Read during construction only; as test_seed no part of a snapshot.
+   */
+  const struct dpb_budget *budget;
 } dpb_config;
 
 /**
@@ -306,6 +321,62 @@ void dpb_config_init_sized(struct dpb_config *config,
                            uint32_t struct_size,
                            uint32_t arms,
                            double epsilon);
+
+/**
+ * A budget of epsilon at delta, nothing of it spent: for dpb_config.budget of any number of handles.
+ *
+ * A handle is charged when it is made, with all that it can cost one user in its life, whatever it does then: a pure
+ * policy its epsilon, whatever its delta is; dpb_new_imed (dpb_new), dpb_new_med, dpb_new_ts and a pool, with delta > 0,
+ * the rho of their Gaussian noise; dpb_new_ucb_int, dpb_new_exp3_tau, dpb_new_sdp_ae and dpb_new_vb_sdp_ae their epsilon
+ * and delta. (contributions_per_user is in that: epsilon is what one user loses.) Epsilons add up, rhos add up, and are
+ * turned into an epsilon at what the deltas leave of the budget's; pure handles also by advanced composition and by
+ * zCDP, where that is less. A baseline never fits. Sums may be above by a 2^40th, so that ten times 0.1 fit into 1.
+ *
+ * With delta = 0 handles may be chosen by looking at what earlier ones have published; at delta > 0 all that share a
+ * budget must be chosen without, because then there is no such theorem for a mixture.
+ *
+ * Charges are final: dpb_free gives nothing back, because what was published stays, and dpb_budget_free may come before
+ * or after it. dpb_restore charges nothing, dpb_restore_as the budget of its configuration, as much as for a fresh handle:
+ * all lives of a handle are one guarantee. That is right in a new process; a life that goes on from one which the same
+ * budget was charged for is charged twice, which is safe. Handles of a fleet that dpb_merge need no common budget: no
+ * reward is in two of them.
+ *
+ * epsilon: > 0. delta: in [0, 1); 0 = pure handles only. out: receives the budget, which the caller frees with
+ * dpb_budget_free. error: NULL, or filled on failure.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new_budget(double epsilon,
+                          double delta,
+                          dpb_budget **out,
+                          dpb_error *error);
+
+/**
+ * What the handles that were charged so far may cost one user together, at this delta in [0, 1): an upper bound, infinite
+ * where delta is too small for them.
+ * epsilon: receives it.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (delta); DPB_POISONED. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_budget_spent(const dpb_budget *budget,
+                            double delta,
+                            double *epsilon);
+
+/**
+ * The largest epsilon of a pure handle that the budget still has room for, 0 = of none.
+ * epsilon: receives it.
+ * Returns DPB_OK; DPB_NULL; DPB_POISONED. Any thread.
+ */
+DPB_API DPB_MUST_USE dpb_status dpb_budget_remaining(const dpb_budget *budget, double *epsilon);
+
+/**
+ * Destroys a budget. NULL is a no-op. Handles that were charged to it live on. No other call on it, nor a constructor whose
+ * configuration names it, may be running or follow.
+ */
+DPB_API
+void dpb_budget_free(dpb_budget *budget);
 
 /**
  * dpb_report.policy and dpb_config.base: dpb_new_se.
@@ -436,7 +507,7 @@ typedef struct dpb_decision {
  * config: filled by dpb_config_init; read here, not kept. out: receives the handle, which the
  * caller frees with dpb_free. error: NULL, or filled on failure.
  * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_NEWER_VERSION (struct_size of a newer library);
- * DPB_ENTROPY; DPB_NO_MEMORY. Any thread.
+ * DPB_ENTROPY; DPB_NO_MEMORY; DPB_OVER_BUDGET (config.budget); DPB_POISONED (a budget from before a fork). Any thread.
  */
 DPB_API
 DPB_MUST_USE
@@ -957,6 +1028,34 @@ dpb_status dpb_arms_read(const dpb_bandit *bandit,
 DPB_API DPB_MUST_USE dpb_status dpb_best_arm(const dpb_bandit *bandit, uint32_t *arm);
 
 /**
+ * An interval for arm i's mean less arm j's, in the caller's units and within -(reward_max - reward_min) and
+ * reward_max - reward_min. From releases alone, so it costs no privacy. However often it is read and whenever one stops
+ * reading: with a chance of at least confidence all intervals that this handle ever gives for these two arms hold the
+ * true difference. (Where many pairs are read, the chances that one fails add up.) Where low is above 0, arm i is better.
+ *
+ * An arm's mean is what the rewards behind its releases were expected to be on average, as clamped; where its rate
+ * moves, the average over them. dpb_new_imed (dpb_new), dpb_new_klucb and dpb_new_med learn from all releases, merged ones
+ * too (each merge that is news makes the interval a little wider); dpb_new_ts and dpb_new_se keep an arm's last release
+ * only. A policy of least regret plays a worse arm only as long as it must, some ln T nats, and would not know for 10^5
+ * decisions: dpb_config.min_propensity gives what is to be known. A restored handle promises it for its own life. When a
+ * handle is saved, merged or restored must not depend on what was released. Chernoff's bound for rewards and noise, mixed over its parameter, and Ville's inequality: proved
+ * in src/policy/batched/compare.rs.
+ *
+ * confidence: in (0, 1). low, high: receive the ends. Up to a millisecond, mostly outside the handle's lock.
+ * Returns DPB_OK; DPB_NULL; DPB_NOT_READY (until both arms have a release); DPB_INVALID_CONFIG (an arm that does not exist
+ * or is retired, i = j, confidence); DPB_UNSUPPORTED (other policies; dpb_config.memory, because what it forgets has no
+ * bound at all times); DPB_POISONED. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_compare(const dpb_bandit *bandit,
+                       uint32_t i,
+                       uint32_t j,
+                       double confidence,
+                       double *low,
+                       double *high);
+
+/**
  * Privacy loss of one user so far at this delta in [0, 1): an upper bound; infinite for baselines,
  * and at a delta for which the policy has no guarantee.
  * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (delta); DPB_POISONED. Any thread.
@@ -1028,8 +1127,8 @@ dpb_status dpb_restore(const uint8_t *buf,
  * dpb_restore, where a snapshot of another policy or configuration is not what the caller means: refused with
  * DPB_INVALID_CONFIG, and an error that names the first field that is not as in the snapshot.
  *
- * name, config: as in dpb_new_policy. A test_seed is not compared, and not used. Parameters, statuses and
- * threads else as dpb_restore.
+ * name, config: as in dpb_new_policy. A test_seed is not compared, and not used. config.budget is charged as for a fresh
+ * handle (DPB_OVER_BUDGET; dpb_restore charges none). Parameters, statuses and threads else as dpb_restore.
  */
 DPB_API
 DPB_MUST_USE
@@ -1882,7 +1981,7 @@ DPB_ASSERT_SIZE(dpb_arm, 64);
 DPB_ASSERT_SIZE(dpb_pool_report, 80);
 DPB_ASSERT_SIZE(dpb_shuffle_params, 32);
 #if UINTPTR_MAX == UINT64_MAX /* they hold a pointer */
-DPB_ASSERT_SIZE(dpb_config, 128);
+DPB_ASSERT_SIZE(dpb_config, 136);
 DPB_ASSERT_SIZE(dpb_stopping_config, 48);
 DPB_ASSERT_SIZE(dpb_counter_config, 32);
 #endif

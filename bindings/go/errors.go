@@ -48,6 +48,8 @@ var (
 	ErrNoMemory = errors.New("dpb: no memory")
 	// ErrFull: a pool has all the segments that it may have; what it has goes on.
 	ErrFull = errors.New("dpb: full")
+	// ErrOverBudget: the Budget has too little left for this bandit; nothing was charged.
+	ErrOverBudget = errors.New("dpb: over budget")
 )
 
 // The one table from status to error.
@@ -69,11 +71,15 @@ var statuses = [...]error{
 	C.DPB_POISONED:         ErrPoisoned,
 	C.DPB_NO_MEMORY:        ErrNoMemory,
 	C.DPB_FULL:             ErrFull,
+	C.DPB_OVER_BUDGET:      ErrOverBudget,
 }
 
 // check turns a status into its error; a status of a newer library into one with its number.
 func check(status C.dpb_status) error {
-	if status >= 0 && int(status) < len(statuses) {
+	if status == C.DPB_OK {
+		return nil
+	}
+	if status > 0 && int(status) < len(statuses) && statuses[status] != nil {
 		return statuses[status]
 	}
 	return fmt.Errorf("dpb: unknown status %d", int32(status))

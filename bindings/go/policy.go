@@ -100,9 +100,14 @@ func (p *Policy) UnmarshalText(name []byte) error {
 func NewPolicy(policy Policy, config Config) (*Bandit, error) {
 	var pinner runtime.Pinner
 	defer pinner.Unpin()
+	given, done, err := config.c(&pinner)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	name := append([]byte(policy.String()), 0)
 	var c *C.dpb_bandit
 	var failure C.dpb_error
-	status := C.dpb_new_policy((*C.char)(unsafe.Pointer(&name[0])), config.c(&pinner), &c, &failure)
+	status := C.dpb_new_policy((*C.char)(unsafe.Pointer(&name[0])), given, &c, &failure)
 	return ownBandit(c, status, &failure)
 }

@@ -9,6 +9,8 @@ package dpb
 #cgo nocallback dpb_arms_read
 #cgo noescape dpb_best_arm
 #cgo nocallback dpb_best_arm
+#cgo noescape dpb_compare
+#cgo nocallback dpb_compare
 #cgo noescape dpb_privacy
 #cgo nocallback dpb_privacy
 #cgo noescape dpb_policy_name
@@ -133,6 +135,21 @@ func (b *Bandit) BestArm() (uint32, error) {
 	var arm C.uint32_t
 	err = check(C.dpb_best_arm(c, &arm))
 	return uint32(arm), err
+}
+
+// Compare returns an interval for arm i's mean less arm j's, in the caller's units: with a chance of at least confidence, in
+// (0, 1), all that this bandit ever returns for these two arms hold the true difference, however often and whenever it
+// is asked. Where low is above 0, arm i is better. It costs no privacy. ErrNotReady until both arms have a release;
+// ErrUnsupported by policies that keep no releases, and with a Memory. See dpb_compare.
+func (b *Bandit) Compare(i, j uint32, confidence float64) (low, high float64, err error) {
+	c, err := b.enter()
+	if err != nil {
+		return 0, 0, err
+	}
+	defer b.leave()
+	var from, to C.double
+	err = check(C.dpb_compare(c, C.uint32_t(i), C.uint32_t(j), C.double(confidence), &from, &to))
+	return float64(from), float64(to), err
 }
 
 // Privacy returns an upper bound of the privacy loss of one user so far at this delta in [0, 1).

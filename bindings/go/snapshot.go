@@ -78,10 +78,15 @@ func Restore(snapshot []byte) (*Bandit, error) {
 func RestorePolicy(policy Policy, config Config, snapshot []byte) (*Bandit, error) {
 	var pinner runtime.Pinner
 	defer pinner.Unpin()
+	given, done, err := config.c(&pinner)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	name := append([]byte(policy.String()), 0)
 	var c *C.dpb_bandit
 	var failure C.dpb_error
 	buf, n := (*C.uint8_t)(unsafe.SliceData(snapshot)), C.size_t(len(snapshot))
-	status := C.dpb_restore_as((*C.char)(unsafe.Pointer(&name[0])), config.c(&pinner), buf, n, &c, &failure)
+	status := C.dpb_restore_as((*C.char)(unsafe.Pointer(&name[0])), given, buf, n, &c, &failure)
 	return ownBandit(c, status, &failure)
 }

@@ -133,7 +133,7 @@ pub(super) unsafe fn new(
 /// config: filled by dpb_config_init; read here, not kept. out: receives the handle, which the
 /// caller frees with dpb_free. error: NULL, or filled on failure.
 /// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_NEWER_VERSION (struct_size of a newer library);
-/// DPB_ENTROPY; DPB_NO_MEMORY. Any thread.
+/// DPB_ENTROPY; DPB_NO_MEMORY; DPB_OVER_BUDGET (config.budget); DPB_POISONED (a budget from before a fork). Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_new(

@@ -1,12 +1,33 @@
-//! dpb_config and dpb_error.
+//! dpb_config and dpb_error, and dpb_budget, which the former names.
 
-use super::guard;
+use super::guard::{self, Guard, Handle};
 use super::sized::{self, Growing};
 use super::status::{DPB_NULL, DPB_OK, dpb_status};
+use crate::budget::Budget;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use std::ffi::c_char;
 use std::mem::offset_of;
+
+/// A privacy budget that handles share: what they may cost one user together. Made by dpb_new_budget, destroyed by
+/// dpb_budget_free. May be used from any number of threads at once: two constructors never spend what is there
+/// for one. After fork() the child's copy is DPB_POISONED.
+pub struct dpb_budget {
+    guard: Guard,
+    pub(super) budget: Budget,
+}
+
+impl dpb_budget {
+    pub(super) fn of(budget: Budget) -> dpb_budget {
+        dpb_budget { guard: Guard::default(), budget }
+    }
+}
+
+impl Handle for dpb_budget {
+    fn guard(&self) -> &Guard {
+        &self.guard
+    }
+}
 
 /// The configuration of a bandit. Fill it with dpb_config_init, then change what you need.
 #[repr(C)]
@@ -64,6 +85,9 @@ pub struct dpb_config {
     /// arms that may be played with a chance of f/K at least, for off-policy evaluation. It costs f
     /// times the mean gap a decision.
     pub min_propensity: f64,
+    /// NULL, the default, or what the handle is charged to when it is made (DPB_OVER_BUDGET where there is too little
+    /// left): see dpb_new_budget. Read during construction only; as test_seed no part of a snapshot.
+    pub budget: *const dpb_budget,
 }
 
 /// dpb_config.flags: rewards outside the declared range are moved to its nearer end instead of
@@ -87,10 +111,10 @@ pub struct dpb_error {
     pub message: [c_char; 252],
 }
 
-const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_config>() == 128);
+const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_config>() == 136);
 const _: () = assert!(size_of::<dpb_error>() == 256);
 
-// SAFETY: repr(C), begins with its size, ends with a f64; all its fields are numbers and an address.
+// SAFETY: repr(C), begins with its size, ends with an address; all its fields are numbers and addresses.
 unsafe impl Growing for dpb_config {
     const SHORTEST: usize = offset_of!(dpb_config, node);
 }
@@ -146,11 +170,12 @@ impl dpb_config {
             node: d.node,
             memory: d.memory,
             min_propensity: d.min_propensity,
+            budget: std::ptr::null(),
         }
     }
 
     /// # Safety
-    /// `config` is valid for as many bytes as it says.
+    /// `config` is valid for as many bytes as it says, and what it points to is NULL or valid.
     pub(super) unsafe fn read(config: *const dpb_config) -> Result<Config> {
         // SAFETY: passed on.
         let c = unsafe { sized::read(config, dpb_config::defaults(0, 0.0)) }?;
@@ -177,6 +202,8 @@ impl dpb_config {
             node: c.node,
             memory: c.memory,
             min_propensity: c.min_propensity,
+            // SAFETY: NULL or live, by contract.
+            budget: unsafe { c.budget.as_ref() }.map(|b| b.budget.clone()),
             ..Config::new(c.arms, c.epsilon)
         })
     }

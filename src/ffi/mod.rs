@@ -9,6 +9,7 @@
 #![allow(clippy::missing_safety_doc)]
 
 mod bandit;
+mod budget;
 mod config;
 mod counter;
 mod guard;
@@ -22,6 +23,7 @@ mod status;
 mod stopping;
 
 pub use bandit::*;
+pub use budget::*;
 pub use config::*;
 pub use counter::*;
 pub use local::*;

@@ -219,6 +219,47 @@ pub unsafe extern "C" fn dpb_best_arm(bandit: *const dpb_bandit, arm: *mut u32) 
     })
 }
 
+/// An interval for arm i's mean less arm j's, in the caller's units and within -(reward_max - reward_min) and
+/// reward_max - reward_min. From releases alone, so it costs no privacy. However often it is read and whenever one stops
+/// reading: with a chance of at least confidence all intervals that this handle ever gives for these two arms hold the
+/// true difference. (Where many pairs are read, the chances that one fails add up.) Where low is above 0, arm i is better.
+///
+/// An arm's mean is what the rewards behind its releases were expected to be on average, as clamped; where its rate
+/// moves, the average over them. dpb_new_imed (dpb_new), dpb_new_klucb and dpb_new_med learn from all releases, merged ones
+/// too (each merge that is news makes the interval a little wider); dpb_new_ts and dpb_new_se keep an arm's last release
+/// only. A policy of least regret plays a worse arm only as long as it must, some ln T nats, and would not know for 10^5
+/// decisions: dpb_config.min_propensity gives what is to be known. A restored handle promises it for its own life. When a
+/// handle is saved, merged or restored must not depend on what was released. Chernoff's bound for rewards and noise, mixed over its parameter, and Ville's inequality: proved
+/// in src/policy/batched/compare.rs.
+///
+/// confidence: in (0, 1). low, high: receive the ends. Up to a millisecond, mostly outside the handle's lock.
+/// Returns DPB_OK; DPB_NULL; DPB_NOT_READY (until both arms have a release); DPB_INVALID_CONFIG (an arm that does not exist
+/// or is retired, i = j, confidence); DPB_UNSUPPORTED (other policies; dpb_config.memory, because what it forgets has no
+/// bound at all times); DPB_POISONED. Any thread.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_compare(
+    bandit: *const dpb_bandit,
+    i: u32,
+    j: u32,
+    confidence: f64,
+    low: *mut f64,
+    high: *mut f64,
+) -> dpb_status {
+    if low.is_null() || high.is_null() {
+        return DPB_NULL;
+    }
+    call(bandit, |b: &dpb_bandit| {
+        let ends = b.bandit.compare(i, j, confidence)?;
+        // SAFETY: not NULL, so valid by contract.
+        unsafe {
+            low.write(ends.0);
+            high.write(ends.1);
+        }
+        Ok(())
+    })
+}
+
 /// Privacy loss of one user so far at this delta in [0, 1): an upper bound; infinite for baselines,
 /// and at a delta for which the policy has no guarantee.
 /// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (delta); DPB_POISONED. Any thread.

@@ -8,7 +8,8 @@ use crate::error::{Error, Result};
 ///
 /// # Safety
 /// It is `repr(C)`, begins with a `u32` that is its size, does not end in padding (the next field would
-/// lie where today's callers have anything), and any bytes are a value of it.
+/// lie where today's callers have anything; behind an address, which may have 32 bits, the next one has 64), and any bytes
+/// are a value of it.
 pub unsafe trait Growing: Copy {
     /// The size of the shortest that we take: of the fields that every caller has.
     const SHORTEST: usize;
@@ -182,8 +183,11 @@ mod tests {
 
     #[test]
     fn every_struct_can_grow() {
-        let config = |x: u32| dpb_config { node: x.into(), ..dpb_config::defaults(x, x.into()) };
-        grows(config(3), config(4), |c| vec![c.arms.into(), c.epsilon, c.node as f64]);
+        let config = |x: u32| {
+            let budget = std::ptr::without_provenance(x as usize);
+            dpb_config { node: x.into(), budget, ..dpb_config::defaults(x, x.into()) }
+        };
+        grows(config(3), config(4), |c| vec![c.arms.into(), c.epsilon, c.node as f64, c.budget.addr() as f64]);
         let stopping = |x: f64| dpb_stopping_config { beta: x, ..dpb_stopping_config::defaults(x, x) };
         grows(stopping(3.0), stopping(4.0), |c| vec![c.range, c.epsilon, c.beta]);
         let counter = |x: u32| dpb_counter_config { horizon: x.into(), ..dpb_counter_config::defaults(x, x.into()) };

@@ -95,8 +95,8 @@ pub unsafe extern "C" fn dpb_restore(
 /// dpb_restore, where a snapshot of another policy or configuration is not what the caller means: refused with
 /// DPB_INVALID_CONFIG, and an error that names the first field that is not as in the snapshot.
 ///
-/// name, config: as in dpb_new_policy. A test_seed is not compared, and not used. Parameters, statuses and
-/// threads else as dpb_restore.
+/// name, config: as in dpb_new_policy. A test_seed is not compared, and not used. config.budget is charged as for a fresh
+/// handle (DPB_OVER_BUDGET; dpb_restore charges none). Parameters, statuses and threads else as dpb_restore.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_restore_as(

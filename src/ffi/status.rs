@@ -42,6 +42,8 @@ pub const DPB_POISONED: dpb_status = 14;
 pub const DPB_NO_MEMORY: dpb_status = 15;
 /// A pool has all the segments that it may have; what it has goes on.
 pub const DPB_FULL: dpb_status = 16;
+/// The budget that the configuration names has too little left for this handle; nothing was charged.
+pub const DPB_OVER_BUDGET: dpb_status = 17;
 
 impl Error {
     pub(super) fn status(&self) -> dpb_status {
@@ -61,6 +63,7 @@ impl Error {
             Error::Poisoned => DPB_POISONED,
             Error::NoMemory => DPB_NO_MEMORY,
             Error::Full => DPB_FULL,
+            Error::OverBudget(_) => DPB_OVER_BUDGET,
         }
     }
 }
@@ -84,6 +87,7 @@ fn name(status: dpb_status) -> &'static CStr {
         DPB_POISONED => c"DPB_POISONED",
         DPB_NO_MEMORY => c"DPB_NO_MEMORY",
         DPB_FULL => c"DPB_FULL",
+        DPB_OVER_BUDGET => c"DPB_OVER_BUDGET",
         _ => c"unknown status",
     }
 }

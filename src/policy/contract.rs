@@ -1,6 +1,6 @@
 //! What the engine and a policy promise each other.
 
-use super::batched::Released;
+use super::batched::{Released, Sums};
 use crate::error::{Error, Result};
 use crate::privacy::PrivacyLoss;
 use crate::reward::Reward;
@@ -99,6 +99,15 @@ pub trait Policy: Send {
     #[allow(private_interfaces)] // Released is nobody's else
     fn shared(&mut self) -> Option<&mut dyn Shared> {
         None
+    }
+
+    /// What was released of an arm, for an interval that holds at all times.
+    ///
+    /// # Errors
+    /// `NotReady` before the first release; `Unsupported` where nothing is kept that could tell.
+    #[allow(private_interfaces)] // Sums are nobody's else
+    fn sums(&self, _arm: u32) -> Result<Sums> {
+        Err(Error::Unsupported("comparing: it keeps no released sums"))
     }
 
     /// How often a release contradicted its arm's past, so that the policy forgot it.

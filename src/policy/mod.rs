@@ -2,6 +2,7 @@
 
 use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use std::ffi::CStr;
 
@@ -119,6 +120,32 @@ impl Algorithm {
             return Err(Error::config("min_propensity", rule, config.min_propensity));
         }
         Ok(())
+    }
+
+    /// What a handle may cost one user, with all that go on from its snapshots.
+    pub(crate) fn promise(self, config: &Config) -> Result<PrivacyLoss> {
+        let Config { epsilon, delta, .. } = *config;
+        Ok(match self {
+            Algorithm::NonprivateUcb1
+            | Algorithm::NonprivateKlUcb
+            | Algorithm::NonprivateImed
+            | Algorithm::NonprivateSe
+            | Algorithm::NonprivateExp3 => PrivacyLoss::Unbounded,
+            Algorithm::Imed | Algorithm::Med | Algorithm::Ts => config.loss()?,
+            Algorithm::UcbInt | Algorithm::Exp3Tau | Algorithm::SdpAe | Algorithm::VbSdpAe => {
+                PrivacyLoss::Approximate { epsilon, delta }
+            }
+            Algorithm::Se
+            | Algorithm::UcbBound
+            | Algorithm::Ucb
+            | Algorithm::PrivateUcb
+            | Algorithm::Lap
+            | Algorithm::Exp3Lap
+            | Algorithm::Tsallis
+            | Algorithm::LdpUcb
+            | Algorithm::LdpKlUcb
+            | Algorithm::KlUcb => PrivacyLoss::Pure(epsilon),
+        })
     }
 
     /// What `dpb_new` gives: the policy we recommend.

@@ -13,7 +13,7 @@ use super::binomial::{Binomial, MAX_TRIALS};
 const UP: f64 = 1.0 + 16.0 * f64::EPSILON;
 
 /// a + b rounded up (TwoSum gives the rounding error exactly). Sums of one term stay exact.
-fn add_up(a: f64, b: f64) -> f64 {
+pub(crate) fn add_up(a: f64, b: f64) -> f64 {
     let sum = a + b;
     let b_part = sum - a;
     let error = (a - (sum - b_part)) + (b - b_part);
@@ -21,7 +21,7 @@ fn add_up(a: f64, b: f64) -> f64 {
 }
 
 /// a * b rounded up: m shares of budget/m, each rounded down, never add up to more than the budget.
-pub(super) fn mul_up(a: f64, b: f64) -> f64 {
+pub(crate) fn mul_up(a: f64, b: f64) -> f64 {
     let product = a * b;
     if a.mul_add(b, -product) > 0.0 { product.next_up() } else { product }
 }
@@ -59,6 +59,11 @@ impl Heterogeneous {
         self.sum
     }
 
+    /// The rho of their zCDP: eps-DP is eps^2/2-zCDP (Bun and Steinke 2016, Proposition 1.4).
+    pub fn rho(&self) -> f64 {
+        self.squares / 2.0
+    }
+
     /// Advanced composition (Dwork, Rothblum, Vadhan 2010, in Kairouz, Oh, Viswanath's
     /// heterogeneous form, 2015, Theorem 3.5): drift + sqrt(2 ln(1/delta) sum eps^2). The
     /// loss is a sum of terms in [-eps, eps] with total mean at most `drift`: Hoeffding.
@@ -69,9 +74,9 @@ impl Heterogeneous {
         (self.drift + (2.0 * ln_inverse(delta) * self.squares).sqrt()) * UP
     }
 
-    /// The smallest of basic, advanced, and the way through zCDP (eps-DP is eps^2/2-zCDP).
+    /// The smallest of basic, advanced, and the way through zCDP.
     pub fn epsilon(&self, delta: f64) -> f64 {
-        self.basic().min(self.advanced(delta)).min(zcdp_to_approximate(self.squares / 2.0, delta))
+        self.basic().min(self.advanced(delta)).min(zcdp_to_approximate(self.rho(), delta))
     }
 }
 

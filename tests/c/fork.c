@@ -10,6 +10,7 @@
 
 static dpb_bandit *bandit;
 static dpb_pool *pool;
+static dpb_budget *budget;
 static dpb_counter *counter;
 static dpb_stopping *stopping;
 static dpb_shuffler *shuffler;
@@ -40,12 +41,20 @@ static int use(dpb_status expected) {
   STATUS(dpb_pool_segment(pool, 7, &best), expected);
   STATUS(dpb_pool_select(pool, 0, &d), expected);
   STATUS(dpb_pool_snapshot(pool, NULL, 0, &n), expected == DPB_OK ? DPB_BUFFER_TOO_SMALL : expected);
+  STATUS(dpb_compare(bandit, 0, 1, .5, &x, &x), late);
+  STATUS(dpb_budget_spent(budget, 0, &x), expected);
+  STATUS(dpb_budget_remaining(budget, &x), expected);
   STATUS(dpb_counter_add(counter, 1), expected);
   STATUS(dpb_counter_read(counter, &x), expected);
   STATUS(dpb_stopping_push(stopping, 1, &halted), expected);
   STATUS(dpb_stopping_mean(stopping, &x), late);
   STATUS(dpb_shuffler_push(shuffler, bits, 21), expected);
   STATUS(dpb_shuffler_take(shuffler, bits, sizeof bits, &n), late);
+  config.budget = budget;
+  own = NULL;
+  STATUS(dpb_new_se(&config, &own, NULL), expected); /* or parent and child would spend it twice */
+  dpb_free(own);
+  config.budget = NULL;
   STATUS(dpb_new_se(&config, &own, NULL), DPB_OK);
   STATUS(dpb_select(own, &d), DPB_OK);
   dpb_free(own);
@@ -68,6 +77,7 @@ int main(void) {
   rule.alpha = rule.beta = 0.1;
   STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
   STATUS(dpb_new_pool(&config, 2, &pool, NULL), DPB_OK);
+  STATUS(dpb_new_budget(1, 0, &budget, NULL), DPB_OK);
   STATUS(dpb_new_counter(DPB_COUNTER_HYBRID, 1, 0, NULL, &counter, NULL), DPB_OK);
   STATUS(dpb_new_dp_nas(&rule, &stopping, NULL), DPB_OK);
   STATUS(dpb_shuffle_plan(1, 1e-6, 4, 0, &plan), DPB_OK);
@@ -85,6 +95,7 @@ int main(void) {
   use(DPB_OK); /* the parent goes on */
   dpb_free(bandit);
   dpb_pool_free(pool);
+  dpb_budget_free(budget);
   dpb_counter_free(counter);
   dpb_stopping_free(stopping);
   dpb_shuffler_free(shuffler);

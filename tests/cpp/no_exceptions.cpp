@@ -65,6 +65,8 @@ static void bandits() {
   CHECK(bandit->try_privacy(-1.0, epsilon) == DPB_INVALID_CONFIG);
   std::uint32_t arm = 9;
   CHECK(bandit->try_best_arm(arm) == DPB_NOT_READY && arm == 9);
+  dpb::Interval difference = {7.0, 7.0};
+  CHECK(bandit->try_compare(0, 0, 0.9, difference) == DPB_INVALID_CONFIG && difference.low == 7.0);
   CHECK(bandit->try_add_arm(arm, &error) == DPB_OK && arm == 3 && bandit->try_retire_arm(7) == DPB_INVALID_CONFIG);
   dpb::ShuffleParams params = {};
   CHECK(bandit->try_shuffle_params(1, params) == DPB_UNSUPPORTED);
@@ -97,6 +99,11 @@ static void others() {
   CHECK(dpb::Counter::try_new(dpb::CounterConfig(dpb::CounterKind::hybrid, 1.0)));
   CHECK(!dpb::Counter::try_new(dpb::CounterConfig(dpb::CounterKind::binary, 1.0), &error));
   CHECK(std::string_view(error.message).find("horizon") == 0);
+  const std::optional<dpb::Budget> budget = dpb::Budget::try_new(1.0, 1e-6);
+  double left = 7.0;
+  CHECK(budget && budget->try_remaining(left) == DPB_OK && left == 1.0);
+  CHECK(budget->try_spent(2.0, left) == DPB_INVALID_CONFIG && left == 1.0);
+  CHECK(!dpb::Budget::try_new(1.0, 1.0, &error) && std::string_view(error.message).find("delta") == 0);
   const dpb::StoppingConfig config(1.0, 0.5, 0.1, 1.0);
   std::optional<dpb::Stopping> rule = dpb::Stopping::try_new(dpb_new_dp_nas, config);
   double mean = 7.0;

@@ -191,6 +191,24 @@ static void handles_learn_from_each_other() {
   CHECK(std::string(refusal([&] { other.merge(snapshot); }).what()).find("epsilon must be") != std::string::npos);
 }
 
+// What two may cost together, and no third.
+static void budgets() {
+  dpb::Budget budget(1.0);
+  dpb::Config config(3, 0.5);
+  config.budget = budget.get();
+  dpb::Bandit first(config);
+  CHECK(budget.spent() == 0.5 && budget.spent(1e-6) == 0.5 && budget.remaining() == 0.5);
+  const dpb::Bandit second = dpb::Bandit::restore("dp-imed", config, first.snapshot());
+  const dpb::Error error = refusal([&] { (void)dpb::Bandit::se(config); });
+  CHECK(error.status() == DPB_OVER_BUDGET && std::string(error.what()).find("overspent: 1.5") != std::string::npos);
+  CHECK(budget.spent() == 1.0 && budget.remaining() == 0.0);
+  CHECK(refusal([&] { (void)budget.spent(1.0); }).status() == DPB_INVALID_CONFIG);
+  CHECK(std::string(refusal([] { (void)dpb::Budget(-1.0); }).what()) == "epsilon must be finite and > 0, got -1");
+  const dpb::Budget moved = std::move(budget);
+  CHECK(moved.spent() == 1.0 && refusal([&] { (void)budget.remaining(); }).status() == DPB_NULL);
+  (void)first.select();
+}
+
 // An easy problem, deterministic by its seed, until the policy has decided.
 static void reading() {
   const std::uint8_t seed[32] = {7};
@@ -198,7 +216,7 @@ static void reading() {
   config.horizon = 1'000'000;
   config.test_seed = seed;
   dpb::Bandit bandit = dpb::Bandit::se(config);
-  CHECK(!bandit.best_arm());
+  CHECK(!bandit.best_arm() && !bandit.compare(1, 0, 0.95));
   CHECK(bandit.arms().size() == 3 && std::isnan(bandit.arms()[0].mean) && bandit.arms()[0].active == 1);
   CHECK(bandit.privacy() == 0.0);
   for (int i = 0; i < 200'000 && !bandit.best_arm(); ++i) {
@@ -211,6 +229,10 @@ static void reading() {
   CHECK(arms[1].active == 1 && arms[0].active == 0);
   CHECK(bandit.privacy() > 0.0 && bandit.privacy(1e-6) <= 10.0);
   CHECK(refusal([&] { (void)bandit.privacy(-1.0); }).status() == DPB_INVALID_CONFIG);
+  const std::optional<dpb::Interval> better = bandit.compare(1, 0, 0.95);
+  CHECK(better && better->low > 0.0 && better->low < 1.0 && better->high == 1.0);
+  CHECK(std::string(refusal([&] { (void)bandit.compare(1, 1, 0.95); }).what()) ==
+        "dpb_compare(i = 1, j = 1, confidence = 0.95): DPB_INVALID_CONFIG");
   CHECK(bandit.report().is_private == 0); // a test_seed
 }
 
@@ -617,6 +639,7 @@ int main() {
   batches();
   arms_come_and_go();
   handles_learn_from_each_other();
+  budgets();
   reading();
   memory();
   snapshots();

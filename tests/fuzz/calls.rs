@@ -3,7 +3,7 @@
 //! * each status is one that its function's comment names; DPB_POISONED, a panic inside, is none of them;
 //! * a refused call writes no output and changes nothing that can be read but one count of refusals;
 //! * counts, pulls and the fate of every ticket are the model's: each decision ends once;
-//! * what is spent only grows, and stays within epsilon;
+//! * what is spent only grows, and stays within epsilon; a budget is charged for what is made, and for nothing else;
 //! * a snapshot that is restored reads the same, and so does the snapshot of that; altered bytes with a fitting
 //!   checksum give a status, or a handle that keeps all this.
 #![allow(unsafe_op_in_unsafe_fn)] // every call below is one that a C program could make
@@ -20,10 +20,18 @@ use std::sync::OnceLock;
 
 /// Runs the program that these bytes are. Panics where one of the promises is broken.
 pub fn run(bytes: &[u8]) {
-    let bytes = Bytes(bytes);
-    let mut world = World { bytes, bandits: Vec::new(), pool: None, counter: None, stopping: None, shuffler: None };
+    let mut world = World {
+        bytes: Bytes(bytes),
+        bandits: Vec::new(),
+        budget: null_mut(),
+        pool: None,
+        counter: None,
+        stopping: None,
+        shuffler: None,
+    };
     // SAFETY: pointers are NULL or valid below, sizes are true, and what is freed is not used again.
     unsafe {
+        assert_eq!(dpb_new_budget(8.0, 1e-6, &raw mut world.budget, null_mut()), DPB_OK);
         while !world.bytes.0.is_empty() {
             world.step();
         }
@@ -389,6 +397,7 @@ struct World<'a> {
     bytes: Bytes<'a>,
     bandits: Vec<Player>,
     pool: Option<pool::Player>,
+    budget: *mut dpb_budget,
     counter: Option<Counter>,
     stopping: Option<Stopping>,
     shuffler: Option<Shuffler>,
@@ -422,6 +431,7 @@ fn untouched(decision: &dpb_decision) -> bool {
 
 impl World<'_> {
     unsafe fn free(&mut self) {
+        dpb_budget_free(self.budget);
         self.bandits.drain(..).for_each(|player| dpb_free(player.handle));
         self.pool = None;
         self.counter.take().into_iter().for_each(|counter| dpb_counter_free(counter.handle));
@@ -466,7 +476,7 @@ impl World<'_> {
     }
 
     unsafe fn config(&mut self) -> dpb_config {
-        let bytes = &mut self.bytes;
+        let (bytes, budget) = (&mut self.bytes, self.budget);
         let mut c: dpb_config = zeroed();
         let (arms, epsilon) = (bytes.pick(&[2, 3, 5, 8]), bytes.pick(&[1.0, 0.3, 4.0, 30.0]));
         match bytes.below(3) {
@@ -502,9 +512,9 @@ impl World<'_> {
                 15 => c.node = bytes.pick(&[77, 77, 1 << 40, 0xffff]),
                 16 => c.memory = bytes.pick(&[1024, 1, 1 << 40, u64::MAX]),
                 17 => c.min_propensity = bytes.pick(ODD),
-                18 => c.test_seed = null(),
+                18 => (c.test_seed, c.budget) = (null(), budget),
                 // Older, newer, and none of ours.
-                _ => c.struct_size = bytes.pick(&[offset_of!(dpb_config, node) as u32, 120, 0, 4, 121, 136, u32::MAX]),
+                _ => c.struct_size = bytes.pick(&[offset_of!(dpb_config, node) as u32, 120, 0, 4, 121, 144, u32::MAX]),
             }
         }
         c
@@ -512,14 +522,19 @@ impl World<'_> {
 
     unsafe fn construct(&mut self) {
         let config = self.config();
-        let (mut handle, mut error) = (null_mut(), no_error());
+        let (mut handle, mut error, before) = (null_mut(), no_error(), spent(self.budget));
         let status = if self.bytes.once_in(3) {
             let name = dpb_policy_at(self.bytes.below(24));
             dpb_new_policy(name, &raw const config, &raw mut handle, &raw mut error)
         } else {
             self.bytes.pick(CONSTRUCTORS)(&raw const config, &raw mut handle, &raw mut error)
         };
-        one_of(status, &[DPB_OK, DPB_NULL, DPB_INVALID_CONFIG, DPB_NEWER_VERSION]);
+        let charged = !config.budget.is_null() && config.struct_size as usize == size_of::<dpb_config>();
+        let refusal = if charged { DPB_OVER_BUDGET } else { DPB_NULL };
+        one_of(status, &[DPB_OK, DPB_NULL, DPB_INVALID_CONFIG, DPB_NEWER_VERSION, refusal]);
+        let after = spent(self.budget);
+        let grown = before <= after * (1.0 + 1e-9) && after <= 8.0 * (1.0 + 1e-9); // epsilon may be next to nothing
+        assert!(if status == DPB_OK && charged { grown } else { before == after });
         let shortest = offset_of!(dpb_config, node) as u32;
         match config.struct_size as usize {
             size if size > size_of::<dpb_config>() => assert!(matches!(status, DPB_NEWER_VERSION | DPB_NULL)),
@@ -530,7 +545,7 @@ impl World<'_> {
             if self.bandits.len() == 4 {
                 dpb_free(self.bandits.remove(0).handle);
             }
-            let mut read = config;
+            let mut read = dpb_config { budget: null(), ..config };
             if config.struct_size < size_of::<dpb_config>() as u32 {
                 // What an older program's struct lacks is at its defaults.
                 let mut defaults: dpb_config = zeroed();
@@ -679,6 +694,15 @@ impl World<'_> {
         let status = dpb_privacy(player.handle, delta, &raw mut epsilon);
         one_of(status, &[DPB_OK, DPB_INVALID_CONFIG]);
         assert!(if status == DPB_OK { epsilon >= 0.0 } else { epsilon == -7.0 });
+        let (confidence, mut low, mut high) = (delta, -7.0, -7.0);
+        let j = (player.seen.report[0] % 5) as u32;
+        let status = dpb_compare(player.handle, 0, j, confidence, &raw mut low, &raw mut high);
+        one_of(status, &[DPB_OK, DPB_NOT_READY, DPB_INVALID_CONFIG, DPB_UNSUPPORTED]);
+        let range = player.config.reward_max - player.config.reward_min;
+        assert!(match status {
+            DPB_OK => confidence > 0.0 && confidence < 1.0 && j > 0 && -range <= low && low <= high && high <= range,
+            _ => (low, high) == (-7.0, -7.0),
+        });
         let name = dpb_policy_name(player.handle);
         assert_eq!(u64::from(dpb_policy_number(name)), player.seen.report[9]);
         // Structs of other sizes, older and newer: what does not fit is not written.
@@ -980,6 +1004,14 @@ impl World<'_> {
         let status = dpb_ldp_encode(epsilon, reward, &raw mut bit);
         one_of(status, &[DPB_OK, DPB_INVALID_CONFIG, DPB_INVALID_REWARD]);
         assert!(if status == DPB_OK { bit < 2 } else { bit == 9 });
+        let (delta, mut budget, mut error) = (reward, null_mut(), no_error());
+        let status = dpb_new_budget(epsilon, delta, &raw mut budget, &raw mut error);
+        one_of(status, &[DPB_OK, DPB_INVALID_CONFIG]);
+        if let Some(budget) = made(status, budget, &error) {
+            let mut left = -7.0;
+            assert_eq!((dpb_budget_remaining(budget, &raw mut left), left, spent(budget)), (DPB_OK, epsilon, 0.0));
+            dpb_budget_free(budget);
+        }
     }
 
     /// A pool, or some calls on it.
@@ -1020,12 +1052,18 @@ impl World<'_> {
         is_null("retire_arm", dpb_retire_arm(null_mut(), 0));
         is_null("arms_read", dpb_arms_read(null(), null_mut(), 0, &raw mut size));
         is_null("best_arm", dpb_best_arm(null(), &raw mut number));
+        is_null("compare", dpb_compare(null(), 0, 1, 0.5, &raw mut real, &raw mut real));
         is_null("privacy", dpb_privacy(null(), 0.0, &raw mut real));
         is_null("merge", dpb_merge(null_mut(), null(), 0));
         is_null("add_arm_as", dpb_add_arm_as(null_mut(), 9, &raw mut number, null_mut()));
         is_null("snapshot", dpb_snapshot(null(), null_mut(), 0, &raw mut size));
         is_null("params", dpb_shuffle_params_read(null(), 1, &raw mut plan));
         is_null("submit", dpb_submit_shuffled(null_mut(), 1, 0, &1, 1));
+        is_null("budget", dpb_new_budget(1.0, 0.0, null_mut(), null_mut()));
+        is_null("budget_spent", dpb_budget_spent(null(), 0.0, &raw mut real));
+        is_null("budget_remaining", dpb_budget_remaining(null(), &raw mut real));
+        is_null("no spent", dpb_budget_spent(self.budget, 0.0, null_mut()));
+        is_null("no remaining", dpb_budget_remaining(self.budget, null_mut()));
         is_null("counter", dpb_new_counter_with(null(), null_mut(), null_mut()));
         is_null("counter_add", dpb_counter_add(null_mut(), 1.0));
         is_null("counter_read", dpb_counter_read(null(), &raw mut real));
@@ -1055,6 +1093,8 @@ impl World<'_> {
             is_null("no n", dpb_arms_read(bandit, null_mut(), 0, null_mut()));
             is_null("no best", dpb_best_arm(bandit, null_mut()));
             is_null("no epsilon", dpb_privacy(bandit, 0.0, null_mut()));
+            is_null("no low", dpb_compare(bandit, 0, 1, 0.5, null_mut(), &raw mut real));
+            is_null("no high", dpb_compare(bandit, 0, 1, 0.5, &raw mut real, null_mut()));
             is_null("no length", dpb_snapshot(bandit, null_mut(), 0, null_mut()));
             is_null(
                 "no name",
@@ -1066,6 +1106,7 @@ impl World<'_> {
         pool::nothing(&config);
         dpb_config_init(null_mut(), 1, 1.0);
         dpb_free(null_mut());
+        dpb_budget_free(null_mut());
         dpb_counter_free(null_mut());
         dpb_stopping_free(null_mut());
         dpb_shuffler_free(null_mut());
@@ -1074,6 +1115,12 @@ impl World<'_> {
         assert_eq!(CStr::from_ptr(dpb_version()).to_bytes().len(), 5);
         assert_eq!(dpb_abi_version() >> 16, 0);
     }
+}
+
+unsafe fn spent(budget: *const dpb_budget) -> f64 {
+    let mut epsilon = -7.0;
+    assert_eq!(dpb_budget_spent(budget, 1e-6, &raw mut epsilon), DPB_OK);
+    epsilon
 }
 
 unsafe fn snapshot(handle: *const dpb_bandit) -> Option<Vec<u8>> {

@@ -52,7 +52,18 @@ impl Cumulant {
         }
     }
 
-    /// Its first two derivatives.
+    /// The log-MGF of max(X, 0), X the noise, for 0 <= s below the limit: E e^(s max(X, 0)) is, X being symmetric,
+    /// E e^(sX) + (1 - E e^(-s|X|))/2. *Laplace:* that of the continuous law, (1 - t/2)/(1 - t) with t = s/eps. The
+    /// discrete one has 1 + sinh(us/2)/(2 cosh(ue/2) sinh(u(e-s)/2)), e = eps, which is less because sinh(x)/x is at
+    /// least 1, increases, and is at most cosh(x). *Gaussian:* E e^(-s|X|) >= e^(-s E|X|) >= e^(-s sigma).
+    pub fn at_positive(self, s: f64) -> f64 {
+        match self {
+            Cumulant::Laplace { epsilon } => (0.5 * s / (epsilon - s)).ln_1p(),
+            Cumulant::Gaussian { variance } => (self.at(s).exp_m1() - 0.5 * (-s * variance.sqrt()).exp_m1()).ln_1p(),
+        }
+    }
+
+    /// The first two derivatives of Phi.
     pub fn slopes(self, s: f64) -> (f64, f64) {
         match self {
             Cumulant::Laplace { epsilon } => {
@@ -80,6 +91,28 @@ mod tests {
                 let exact = 2.0 * f(1.0) - f(1.0 - share) - f(1.0 + share);
                 let slack = law.at(share * u) - exact;
                 assert!(slack >= -1e-12 && slack < u * u, "{scale} {share}: {slack}");
+            }
+        }
+    }
+
+    /// The same for noise that is cut off at 0, by summing the law; and so is that it is more than the noise itself has.
+    #[test]
+    fn the_cumulant_above_zero_is_an_upper_bound() {
+        let scale = 64.0f64;
+        let (laplace, gaussian) =
+            (Cumulant::Laplace { epsilon: 1.0 / scale }, Cumulant::Gaussian { variance: scale * scale });
+        for (law, most, tail) in [(laplace, 0.9, 1e-3), (gaussian, 4.0, 0.15)] {
+            let log = |x: i32| match law {
+                Cumulant::Laplace { epsilon } => -f64::from(x.abs()) * epsilon,
+                Cumulant::Gaussian { variance } => -0.5 * f64::from(x).powi(2) / variance,
+            };
+            let mean = |s: f64| (-20_000..20_000).map(|x| (log(x) + s * f64::from(x.max(0))).exp()).sum::<f64>();
+            for share in [0.01, 0.1, 0.5, 0.9, 1.0] {
+                let s = share * most / scale;
+                let exact = (mean(s) / mean(0.0)).ln();
+                let slack = law.at_positive(s) - exact;
+                assert!(slack >= -1e-9 && slack < tail, "{law:?} {share}: {slack}");
+                assert!(law.at_positive(s) > law.at(s), "{law:?} {share}");
             }
         }
     }

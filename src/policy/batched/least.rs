@@ -17,6 +17,7 @@
 //! answers would send it if they were like those before, and arms without a release are covered in
 //! turn. With answers at once nothing is ever covered, and the policy is the published one.
 
+use super::compare::Sums;
 use super::explore::{Explore, even_chance};
 use super::released::{Evidence, Released};
 use super::room::Room;
@@ -311,6 +312,10 @@ impl<I: Index> Policy for Least<I> {
 
     fn arm(&self, arm: u32) -> ArmState {
         self.room.arm(arm as usize)
+    }
+
+    fn sums(&self, arm: u32) -> Result<Sums> {
+        self.room.sums(arm as usize)
     }
 
     fn phase(&self) -> u32 {

@@ -14,6 +14,7 @@
 //! arms where the leading mean has moved: at most 2^12 arms. `select_among` computes those of its
 //! arms where the leading mean is another than in the last call. About 360 bytes an arm.
 
+use super::compare::Sums;
 use super::explore::{Explore, even_chance};
 use super::released::Released;
 use super::room::Room;
@@ -158,6 +159,10 @@ impl Policy for DpMed {
 
     fn arm(&self, arm: u32) -> ArmState {
         self.room.arm(arm as usize)
+    }
+
+    fn sums(&self, arm: u32) -> Result<Sums> {
+        self.room.sums(arm as usize)
     }
 
     fn phase(&self) -> u32 {

@@ -1,9 +1,11 @@
 //! Batches of every arm, each released once: the policies that we recommend, and their room.
 //!
 //! [`room`] collects and releases; [`released`] is what it has released of an arm; [`divergence`] is what
-//! that says against a mean; [`least`] plays the least index; [`explore`] is the floor under chances.
+//! that says against a mean; [`least`] plays the least index; [`explore`] is the floor under chances; [`compare`] is what
+//! releases say of a mean at all times at once.
 
 mod chances;
+mod compare;
 mod cumulant;
 mod divergence;
 mod explore;
@@ -15,5 +17,7 @@ mod released;
 mod room;
 pub mod ts;
 
+pub use compare::Sums;
+pub use cumulant::Cumulant;
 pub use released::{Memory, Released};
 pub use room::{Saved, loss};

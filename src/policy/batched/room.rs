@@ -7,6 +7,7 @@
 //! are functions of releases and of public counts: decisions, those cancelled, and for
 //! `choose_among` the sets of eligible arms, which are public.
 
+use super::compare::Sums;
 use super::cumulant::Cumulant;
 use super::explore::Live;
 use super::released::{Evidence, Memory, Pair, Released};
@@ -14,7 +15,7 @@ use crate::batch::Batch;
 use crate::config::Config;
 #[cfg(feature = "test-hooks")]
 use crate::config::Fault;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::noise::{Noise, NoiseSource};
 use crate::policy::contract::ArmState;
 use crate::privacy::PrivacyLoss;
@@ -264,6 +265,18 @@ impl Room {
             false => (evidence.mean(), evidence.width(self.ln_inverse_beta)),
         };
         ArmState { mean, width, effective_pulls: evidence.count, active: self.arms[arm].live }
+    }
+
+    /// All that was released of an arm, here and elsewhere.
+    ///
+    /// # Errors
+    /// `NotReady` where nothing was; `Unsupported` where some of it is forgotten.
+    pub fn sums(&self, arm: usize) -> Result<Sums> {
+        if self.memory.is_finite() {
+            return Err(Error::Unsupported("comparing with a memory: what moves has no mean that holds at all times"));
+        }
+        let evidence = self.evidence(arm);
+        if evidence.is_empty() { Err(Error::NotReady) } else { Ok(Sums::of(&evidence)) }
     }
 
     /// Releases that contradicted their arm's past.

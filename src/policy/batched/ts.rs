@@ -22,6 +22,8 @@
 //! microseconds: this is a policy for hundreds of arms, at most 2^10. 380 bytes an arm.
 
 use super::chances::{Beta, Chances};
+use super::compare::Sums;
+use super::cumulant::Cumulant;
 use super::explore::{Explore, Live};
 use super::room::loss;
 use crate::batch::Batch;
@@ -226,6 +228,13 @@ impl Policy for LazyTs {
         #[cfg(feature = "test-hooks")]
         let width = if self.fault.is(Fault::RawWidth) { width + 1e-6 * state.batch.bare_sum() } else { width };
         ArmState { mean: state.mean.clamp(0.0, 1.0), width, effective_pulls: count, active: state.live }
+    }
+
+    /// Of the last release, which is one of 2^m rewards.
+    fn sums(&self, arm: u32) -> Result<Sums> {
+        let state = &self.arms[arm as usize];
+        let m = state.count.checked_ilog2().ok_or(Error::NotReady)?;
+        Ok(Sums::last(Cumulant::of(&self.noise.law()), state.count, state.mean, m))
     }
 
     fn phase(&self) -> u32 {

@@ -15,8 +15,9 @@
 
 use crate::batch::Batch;
 use crate::config::Config;
-use crate::error::Result;
-use crate::noise::LaplaceSource;
+use crate::error::{Error, Result};
+use crate::noise::{LaplaceSource, Noise};
+use crate::policy::batched::{Cumulant, Sums};
 use crate::policy::contract::{ArmState, Policy, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
@@ -99,7 +100,7 @@ impl DpSe {
     pub fn new(config: &Config, seed: &mut Seed) -> Result<DpSe> {
         config.check_arms(1 << 18)?;
         let law = config.laplace(config.epsilon_per_reward()?)?;
-        let guess = (config.beta == 0.0 && config.horizon == 0).then_some(4096 * u64::from(config.arms));
+        let guess = (config.beta == 0.0 && config.horizon == 0).then_some(first_guess(config.arms));
         let ln_inverse_beta = guess.map_or_else(|| config.ln_inverse_beta(), |guess| (guess as f64).ln());
         let mut policy = DpSe {
             schedule: Schedule { ln_inverse_beta, epsilon: law.epsilon() },
@@ -182,6 +183,21 @@ impl DpSe {
     fn decided(&self) -> bool {
         self.viable.len() == 1
     }
+
+    /// How often a guess at T was reached.
+    fn restarts(&self) -> u32 {
+        let (mut guess, mut restarts) = (first_guess(self.arms.len() as u32), 0);
+        while self.guess.is_some_and(|now| guess < now) {
+            guess = guess.saturating_mul(guess);
+            restarts += 1;
+        }
+        restarts
+    }
+}
+
+/// At T, where it is not known.
+fn first_guess(arms: u32) -> u64 {
+    4096 * u64::from(arms)
 }
 
 /// Releases that break the promise, for the tests that must notice.
@@ -259,6 +275,19 @@ impl Policy for DpSe {
             effective_pulls: state.count as f64,
             active: self.viable.binary_search(&arm).is_ok(),
         }
+    }
+
+    /// Of the arm's last epoch: the e-th has more than 64 4^e pulls. Each guess at T begins anew.
+    fn sums(&self, arm: u32) -> Result<Sums> {
+        let state = &self.arms[arm as usize];
+        if state.count == 0 {
+            return Err(Error::NotReady);
+        }
+        let epoch = (state.count / 64).max(4).ilog2() / 2;
+        let law = Cumulant::of(&Noise::Laplace(self.noise.law()));
+        let restarts = f64::from(self.restarts());
+        let price = ((restarts + 1.0) * (restarts + 2.0)).ln();
+        Ok(Sums::last(law, state.count, state.mean, epoch - 1).at_price(price))
     }
 
     fn phase(&self) -> u32 {

@@ -1,0 +1,59 @@
+package dpb
+
+/*
+#cgo noescape dpb_new_budget
+#cgo nocallback dpb_new_budget
+#cgo noescape dpb_budget_spent
+#cgo nocallback dpb_budget_spent
+#cgo noescape dpb_budget_remaining
+#cgo nocallback dpb_budget_remaining
+#cgo noescape dpb_budget_free
+#cgo nocallback dpb_budget_free
+#include <dpb.h>
+*/
+import "C"
+
+// Budget is what bandits may cost one user together. A bandit whose [Config] names it is charged when it is made, with
+// all that it can lose in its life, or refused with [ErrOverBudget]. Charges are final. How they add up, and when the
+// bandits may be chosen by what others have published, is said in dpb.h at dpb_new_budget. Close it when done: the bandits
+// live on.
+type Budget struct {
+	handle[*C.dpb_budget]
+}
+
+// NewBudget makes a budget of epsilon at delta, nothing of it spent. With delta = 0 it is for pure policies only.
+func NewBudget(epsilon, delta float64) (*Budget, error) {
+	var c *C.dpb_budget
+	var failure C.dpb_error
+	if status := C.dpb_new_budget(C.double(epsilon), C.double(delta), &c, &failure); status != C.DPB_OK {
+		return nil, explain(status, &failure)
+	}
+	b := new(Budget)
+	b.own(c, func(c *C.dpb_budget) { C.dpb_budget_free(c) })
+	return b, nil
+}
+
+// Spent returns what the bandits so far may cost one user together at this delta in [0, 1): an upper bound, infinite
+// where delta is too small for them.
+func (b *Budget) Spent(delta float64) (float64, error) {
+	c, err := b.enter()
+	if err != nil {
+		return 0, err
+	}
+	defer b.leave()
+	var epsilon C.double
+	err = check(C.dpb_budget_spent(c, C.double(delta), &epsilon))
+	return float64(epsilon), err
+}
+
+// Remaining returns the largest epsilon of a pure bandit that there is still room for; 0: of none.
+func (b *Budget) Remaining() (float64, error) {
+	c, err := b.enter()
+	if err != nil {
+		return 0, err
+	}
+	defer b.leave()
+	var epsilon C.double
+	err = check(C.dpb_budget_remaining(c, &epsilon))
+	return float64(epsilon), err
+}

@@ -1,0 +1,63 @@
+package dpb
+
+import (
+	"math"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+func TestBudgetIsShared(t *testing.T) {
+	_, err := NewBudget(0, 0)
+	refused(t, err, ErrInvalidConfig)
+	budget := must[*Budget](t)(NewBudget(1, 0))
+	config := func(epsilon float64) Config {
+		c := NewConfig(3, epsilon)
+		c.Budget, c.TestSeed = budget, &[32]byte{1}
+		return c
+	}
+	b := must[*Bandit](t)(New(config(0.5)))
+	defer b.Close()
+	if spent, left := must[float64](t)(budget.Spent(0)), must[float64](t)(budget.Remaining()); spent != 0.5 || left != 0.5 {
+		t.Errorf("%v spent, %v left", spent, left)
+	}
+	_, err = NewPolicy(PolicySE, config(0.6))
+	refused(t, err, ErrOverBudget)
+	if !strings.Contains(err.Error(), "epsilon 1 at delta 0 would be overspent: 1.1") {
+		t.Error(err)
+	}
+	_, err = NewNonprivateUCB1(config(0.1))
+	refused(t, err, ErrOverBudget)
+	// In a new process a life that goes on costs what all lives cost together.
+	snapshot := must[[]byte](t)(b.Snapshot())
+	must[*Bandit](t)(RestorePolicy(PolicyIMED, config(0.5), snapshot)).Close()
+	_, err = RestorePolicy(PolicyIMED, config(0.5), snapshot)
+	refused(t, err, ErrOverBudget)
+	must[*Bandit](t)(Restore(snapshot)).Close()
+	if spent := must[float64](t)(budget.Spent(1e-9)); spent != 1 {
+		t.Errorf("%v spent", spent)
+	}
+	_, err = budget.Spent(math.NaN())
+	refused(t, err, ErrInvalidConfig)
+	if err := budget.Close(); err != nil {
+		t.Error(err)
+	}
+	_, err = New(config(0.1))
+	refused(t, err, ErrClosed)
+	_, err = budget.Remaining()
+	refused(t, err, ErrClosed)
+	must[Decision](t)(b.Select()) // lives on
+}
+
+// A budget that only a configuration knows is not collected while a constructor reads it.
+func TestBudgetIsKept(t *testing.T) {
+	c := NewConfig(2, 1e-4)
+	c.Budget = must[*Budget](t)(NewBudget(1, 0))
+	for range 50 {
+		runtime.GC()
+		must[*Bandit](t)(New(c)).Close()
+	}
+	if spent := must[float64](t)(c.Budget.Spent(0)); math.Abs(spent-0.005) > 1e-9 {
+		t.Errorf("%v spent", spent)
+	}
+}

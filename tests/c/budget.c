@@ -1,0 +1,107 @@
+/* What handles may cost together: charged when they are made, refused when it is too much. */
+#include "check.h"
+
+static double spent(const dpb_budget *budget, double delta) {
+  double epsilon = -7;
+  STATUS(dpb_budget_spent(budget, delta, &epsilon), DPB_OK);
+  return epsilon;
+}
+
+static double remaining(const dpb_budget *budget) {
+  double epsilon = -7;
+  STATUS(dpb_budget_remaining(budget, &epsilon), DPB_OK);
+  return epsilon;
+}
+
+static void refusals(void) {
+  dpb_budget *budget = NULL;
+  dpb_error error;
+  double x = 7;
+  STATUS(dpb_new_budget(1, 0, NULL, &error), DPB_NULL);
+  STATUS(dpb_new_budget(0, 0, &budget, &error), DPB_INVALID_CONFIG);
+  CHECK(strcmp(error.message, "epsilon must be finite and > 0, got 0") == 0);
+  STATUS(dpb_new_budget(INFINITY, 0, &budget, NULL), DPB_INVALID_CONFIG);
+  STATUS(dpb_new_budget(1, 1, &budget, &error), DPB_INVALID_CONFIG);
+  CHECK(strcmp(error.message, "delta must be in [0, 1), got 1") == 0 && budget == NULL);
+  STATUS(dpb_new_budget(1, 0, &budget, NULL), DPB_OK);
+  STATUS(dpb_budget_spent(NULL, 0, &x), DPB_NULL);
+  STATUS(dpb_budget_spent(budget, 0, NULL), DPB_NULL);
+  STATUS(dpb_budget_spent(budget, -1, &x), DPB_INVALID_CONFIG);
+  STATUS(dpb_budget_remaining(NULL, &x), DPB_NULL);
+  STATUS(dpb_budget_remaining(budget, NULL), DPB_NULL);
+  CHECK(x == 7 && spent(budget, 0) == 0 && remaining(budget) == 1);
+  dpb_budget_free(budget);
+  dpb_budget_free(NULL);
+}
+
+/* Ten placements at 0.1, which no eleventh joins; each lives longer than the budget. */
+static void ten(void) {
+  dpb_config config = seeded(3, 0.1);
+  dpb_bandit *bandits[11];
+  dpb_budget *budget;
+  dpb_decision d;
+  dpb_error error;
+  int i;
+  STATUS(dpb_new_budget(1, 0, &budget, NULL), DPB_OK);
+  config.budget = budget;
+  for (i = 0; i < 10; i++) STATUS(dpb_new(&config, &bandits[i], &error), DPB_OK);
+  CHECK(fabs(spent(budget, 0) - 1) < 1e-12 && remaining(budget) < 1e-12);
+  bandits[10] = NULL;
+  STATUS(dpb_new(&config, &bandits[10], &error), DPB_OVER_BUDGET);
+  CHECK(bandits[10] == NULL && error.status == DPB_OVER_BUDGET);
+  CHECK(strstr(error.message, "the budget of epsilon 1 at delta 0 would be overspent: 1.1") == error.message);
+  CHECK(fabs(spent(budget, 0) - 1) < 1e-12);
+  dpb_free(bandits[0]); /* gives nothing back */
+  STATUS(dpb_new(&config, &bandits[10], NULL), DPB_OVER_BUDGET);
+  dpb_budget_free(budget);
+  for (i = 1; i < 10; i++) {
+    STATUS(dpb_select(bandits[i], &d), DPB_OK);
+    STATUS(dpb_update(bandits[i], d.ticket, 1), DPB_OK);
+    dpb_free(bandits[i]);
+  }
+}
+
+/* What is not made costs nothing, what goes on costs what all its lives do together. */
+static void lives(void) {
+  dpb_config config = seeded(3, 1);
+  dpb_bandit *bandit, *next, *none = NULL;
+  dpb_budget *budget;
+  uint8_t bytes[1024];
+  size_t n;
+  STATUS(dpb_new_budget(2.5, 1e-6, &budget, NULL), DPB_OK);
+  config.budget = budget;
+  config.arms = 1;
+  STATUS(dpb_new(&config, &none, NULL), DPB_INVALID_CONFIG);
+  config.arms = 3;
+  STATUS(dpb_new_nonprivate_ucb1(&config, &none, NULL), DPB_OVER_BUDGET);
+  STATUS(dpb_new_exp3_tau(&config, &none, NULL), DPB_INVALID_CONFIG); /* delta is missing */
+  CHECK(none == NULL && spent(budget, 0) == 0);
+  STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
+  CHECK(spent(budget, 0) == 1 && spent(budget, 1e-6) == 1 && remaining(budget) == 1.5);
+  STATUS(dpb_snapshot(bandit, bytes, sizeof bytes, &n), DPB_OK);
+  STATUS(dpb_restore(bytes, n, &next, NULL), DPB_OK);
+  CHECK(spent(budget, 0) == 1);
+  dpb_free(next);
+  config.beta = 0.1;
+  STATUS(dpb_restore_as("dp-imed", &config, bytes, n, &none, NULL), DPB_INVALID_CONFIG);
+  CHECK(none == NULL && spent(budget, 0) == 1);
+  config.beta = 0;
+  STATUS(dpb_restore_as("dp-imed", &config, bytes, n, &next, NULL), DPB_OK);
+  CHECK(spent(budget, 0) == 2);
+  STATUS(dpb_restore_as("dp-imed", &config, bytes, n, &none, NULL), DPB_OVER_BUDGET);
+  CHECK(none == NULL && spent(budget, 0) == 2);
+  config.struct_size = (uint32_t)((char *)&config.budget - (char *)&config); /* an older program has none */
+  dpb_free(next);
+  STATUS(dpb_new(&config, &next, NULL), DPB_OK);
+  CHECK(spent(budget, 0) == 2);
+  dpb_free(next);
+  dpb_free(bandit);
+  dpb_budget_free(budget);
+}
+
+int main(void) {
+  refusals();
+  ten();
+  lives();
+  return failures != 0;
+}

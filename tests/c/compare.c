@@ -1,0 +1,79 @@
+/* Which of two arms is better, and since when that is known. */
+#include "check.h"
+
+static void refusals(void) {
+  dpb_config config = seeded(3, 1);
+  dpb_bandit *bandit, *other;
+  dpb_decision d;
+  uint32_t arm;
+  double low = 7, high = 7;
+
+  STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
+  STATUS(dpb_compare(NULL, 0, 1, .9, &low, &high), DPB_NULL);
+  STATUS(dpb_compare(bandit, 0, 1, .9, NULL, &high), DPB_NULL);
+  STATUS(dpb_compare(bandit, 0, 1, .9, &low, NULL), DPB_NULL);
+  STATUS(dpb_compare(bandit, 0, 1, .9, &low, &high), DPB_NOT_READY);
+  for (arm = 0; arm < 2; arm++) {
+    STATUS(dpb_select_among(bandit, &arm, 1, &d), DPB_OK); /* its first batch, at epsilon 1 */
+    STATUS(dpb_update(bandit, d.ticket, 1), DPB_OK);
+  }
+  STATUS(dpb_compare(bandit, 0, 2, .9, &low, &high), DPB_NOT_READY); /* the one, not the other */
+  STATUS(dpb_compare(bandit, 2, 0, .9, &low, &high), DPB_NOT_READY);
+  STATUS(dpb_compare(bandit, 1, 1, .9, &low, &high), DPB_INVALID_CONFIG);
+  STATUS(dpb_compare(bandit, 0, 3, .9, &low, &high), DPB_INVALID_CONFIG);
+  STATUS(dpb_compare(bandit, 3, 0, .9, &low, &high), DPB_INVALID_CONFIG);
+  STATUS(dpb_compare(bandit, 0, 1, 0, &low, &high), DPB_INVALID_CONFIG);
+  STATUS(dpb_compare(bandit, 0, 1, 1, &low, &high), DPB_INVALID_CONFIG);
+  STATUS(dpb_compare(bandit, 0, 1, NAN, &low, &high), DPB_INVALID_CONFIG);
+  CHECK(low == 7 && high == 7);
+  STATUS(dpb_compare(bandit, 0, 1, .9, &low, &high), DPB_OK);
+  CHECK(-1 <= low && low < 0 && 0 < high && high <= 1); /* one reward says next to nothing */
+  STATUS(dpb_retire_arm(bandit, 1), DPB_OK);
+  STATUS(dpb_compare(bandit, 0, 1, .9, &low, &high), DPB_INVALID_CONFIG);
+  dpb_free(bandit);
+
+  STATUS(dpb_new_tsallis(&config, &other, NULL), DPB_OK);
+  STATUS(dpb_compare(other, 0, 1, .9, &low, &high), DPB_UNSUPPORTED);
+  STATUS(dpb_compare(other, 0, 3, .9, &low, &high), DPB_INVALID_CONFIG);
+  dpb_free(other);
+  config.memory = 4096;
+  STATUS(dpb_new(&config, &other, NULL), DPB_OK);
+  STATUS(dpb_compare(other, 0, 1, .9, &low, &high), DPB_UNSUPPORTED);
+  dpb_free(other);
+}
+
+/* Rewards of -1 and 3, one time in four and one in two: means 0 and 1. Known after so many decisions. */
+static long known(constructor *construct, double min_propensity) {
+  dpb_config config = seeded(2, 1);
+  dpb_bandit *bandit;
+  dpb_decision d;
+  uint32_t coins = 1;
+  double low = 0, high = 0;
+  long n;
+
+  config.reward_min = -1;
+  config.reward_max = 3;
+  config.min_propensity = min_propensity;
+  STATUS(construct(&config, &bandit, NULL), DPB_OK);
+  for (n = 0; n < 50000 && low <= 0; n++) {
+    dpb_status status;
+    STATUS(dpb_select(bandit, &d), DPB_OK);
+    coins = coins * 1664525 + 1013904223;
+    STATUS(dpb_update(bandit, d.ticket, (coins >> 24) < (d.arm ? 128u : 64u) ? 3 : -1), DPB_OK);
+    if (n % 64 == 0) {
+      status = dpb_compare(bandit, 1, 0, .95, &low, &high);
+      CHECK(status == DPB_OK || (status == DPB_NOT_READY && low == 0));
+      CHECK(low < 1 && (high > 1 || status != DPB_OK) && high <= 4);
+    }
+  }
+  dpb_free(bandit);
+  return n;
+}
+
+int main(void) {
+  refusals();
+  CHECK(known(dpb_new_imed, 0.2) < 10000);
+  CHECK(known(dpb_new_ts, 0) < 20000);
+  CHECK(known(dpb_new_se, 0) < 40000);
+  return failures != 0;
+}
