@@ -77,8 +77,8 @@ impl<L: Learner> Desk<L> {
     #[inline]
     pub fn cancel(&self, ticket: u64) -> Result<()> {
         let inner = &mut *self.lock()?;
-        let pull = inner.engine.cancel(ticket)?;
-        inner.unplay(pull);
+        let event = inner.engine.cancel(ticket)?;
+        inner.apply(event);
         Ok(())
     }
 
@@ -124,8 +124,17 @@ impl<L: Learner> Inner<L> {
 
     #[inline(always)]
     pub fn issue(&mut self, pull: Pull) -> Decision {
+        self.issue_as(pull, true)
+    }
+
+    /// The same for a decision that may not be learned from: to the learner it was not played then.
+    #[inline(always)]
+    pub fn issue_as(&mut self, pull: Pull, learned: bool) -> Decision {
+        if !learned {
+            self.learner.cancel(pull);
+        }
         self.pulls[pull.arm() as usize] += 1;
-        let ticket = self.engine.issue(pull);
+        let ticket = self.engine.issue(pull, learned);
         Decision { ticket, propensity: pull.propensity, arm: pull.arm(), phase: pull.phase() }
     }
 
@@ -142,12 +151,14 @@ impl<L: Learner> Inner<L> {
     fn apply(&mut self, event: Event) {
         match event {
             Event::Answered(pull, reward) => self.learner.observe(pull, reward),
-            Event::Expired(pull) => self.unplay(pull),
+            Event::Unplayed { pull, learned } => self.unplay(pull, learned),
         }
     }
 
-    fn unplay(&mut self, pull: Pull) {
+    fn unplay(&mut self, pull: Pull, learned: bool) {
         self.pulls[pull.arm() as usize] -= 1;
-        self.learner.cancel(pull);
+        if learned {
+            self.learner.cancel(pull);
+        }
     }
 }

@@ -38,3 +38,4 @@ mod shuffle_c;
 mod snapshot;
 mod stopping;
 mod support;
+mod users;

@@ -19,6 +19,7 @@ mod sized;
 mod snapshot;
 mod status;
 mod stopping;
+mod users;
 
 pub use bandit::*;
 pub use config::*;
@@ -29,3 +30,4 @@ pub use shuffle::*;
 pub use snapshot::*;
 pub use status::*;
 pub use stopping::*;
+pub use users::*;
