@@ -258,7 +258,7 @@ impl Bandit {
         let learned = learned || self.config.fault.is(Fault::UserUnbounded);
         inner.make_room();
         let pull = inner.learner.policy.choose();
-        Ok(inner.issue_as(pull, learned))
+        Ok(inner.issue_for(pull, learned))
     }
 
     /// Which of these arms for this user? [`select_among`](Self::select_among) as
@@ -271,7 +271,7 @@ impl Bandit {
         inner.check_some(arms)?;
         let learned = inner.users()?.count(user);
         let pull = inner.choose_among(arms)?;
-        Ok(inner.issue_as(pull, learned))
+        Ok(inner.issue_for(pull, learned))
     }
 
     /// A new period: everybody may be learned from [`contributions_per_user`](Config::contributions_per_user) times
@@ -588,6 +588,14 @@ impl Inner {
 
     fn users(&mut self) -> Result<&mut Users> {
         self.learner.users.as_mut().ok_or(Error::Unsupported("a decision for a user: config.users is 0"))
+    }
+
+    fn issue_for(&mut self, pull: Pull, learned: bool) -> Decision {
+        let decision = self.issue(pull);
+        if !learned {
+            self.idle(pull);
+        }
+        decision
     }
 
     /// What one reward has lost, and behind how many one user may be by now: m, in each period.

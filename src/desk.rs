@@ -124,18 +124,15 @@ impl<L: Learner> Inner<L> {
 
     #[inline(always)]
     pub fn issue(&mut self, pull: Pull) -> Decision {
-        self.issue_as(pull, true)
+        self.pulls[pull.arm() as usize] += 1;
+        let ticket = self.engine.issue(pull);
+        Decision { ticket, propensity: pull.propensity, arm: pull.arm(), phase: pull.phase() }
     }
 
-    /// The same for a decision that may not be learned from: to the learner it was not played then.
-    #[inline(always)]
-    pub fn issue_as(&mut self, pull: Pull, learned: bool) -> Decision {
-        if !learned {
-            self.learner.cancel(pull);
-        }
-        self.pulls[pull.arm() as usize] += 1;
-        let ticket = self.engine.issue(pull, learned);
-        Decision { ticket, propensity: pull.propensity, arm: pull.arm(), phase: pull.phase() }
+    /// Nobody learns from the decision that was just issued: to the learner it was not played.
+    pub fn idle(&mut self, pull: Pull) {
+        self.engine.idle();
+        self.learner.cancel(pull);
     }
 
     #[inline(always)] // into its two callers

@@ -75,7 +75,6 @@ impl Users {
     }
 
     /// Counts a decision of this user. Is it one of the m to learn from?
-    #[inline]
     pub fn count(&mut self, user: u64) -> bool {
         let places = self.places(user);
         let ones = u64::MAX >> (64 - (1 << self.bits));
@@ -95,7 +94,6 @@ impl Users {
         self.periods = self.periods.saturating_add(1);
     }
 
-    #[inline]
     fn places(&self, user: u64) -> [Place; ROWS] {
         let hashes = self.keys.map(|key| sip_hash(key, user));
         std::array::from_fn(|row| {
@@ -108,7 +106,6 @@ impl Users {
 }
 
 /// SipHash-2-4 of one word (Aumasson and Bernstein 2012).
-#[inline]
 fn sip_hash(key: [u64; 2], word: u64) -> u64 {
     let mut v = [
         key[0] ^ 0x736f_6d65_7073_6575,
@@ -126,7 +123,6 @@ fn sip_hash(key: [u64; 2], word: u64) -> u64 {
     v[0] ^ v[1] ^ v[2] ^ v[3]
 }
 
-#[inline]
 fn sip_round(v: &mut [u64; 4]) {
     v[0] = v[0].wrapping_add(v[1]);
     v[2] = v[2].wrapping_add(v[3]);

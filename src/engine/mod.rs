@@ -207,22 +207,25 @@ impl Engine {
         }
     }
 
-    /// Enters a decision, after [`make_room`](Self::make_room), and returns its ticket. Whoever answers it sees no
-    /// difference between one that is learned from and one that is not.
+    /// Enters a decision, after [`make_room`](Self::make_room), and returns its ticket.
     #[inline]
-    pub fn issue(&mut self, pull: Pull, learned: bool) -> u64 {
+    pub fn issue(&mut self, pull: Pull) -> u64 {
         let (ticket, Place { slot, tag }) = self.key.seal(self.counts.decisions);
-        let fate = if learned { Fate::OPEN } else { Fate::IDLE };
-        self.ring[slot] = Slot { pull, tag, fate };
+        self.ring[slot] = Slot { pull, tag, fate: Fate::OPEN };
         self.counts.decisions += 1;
         ticket
+    }
+
+    /// Nobody learns from the last decision. Whoever answers it sees no difference.
+    pub fn idle(&mut self) {
+        self.slot(self.counts.decisions - 1).fate = Fate::IDLE;
     }
 
     /// An answer: the event it causes now, if it does not wait for its window, and if anybody learns from it.
     ///
     /// # Errors
     /// `UnknownTicket`, `Duplicate`, `Expired`: counted, and nothing else changes.
-    #[inline]
+    #[inline(always)] // into its two callers
     pub fn answer(&mut self, ticket: u64, reward: Reward) -> Result<Option<Event>> {
         #[cfg(feature = "test-hooks")]
         if let Some(sequence) = self.key.open(ticket)
@@ -234,9 +237,9 @@ impl Engine {
         }
         let windowed = self.windowed;
         let slot = self.find(ticket, Fate::is_open)?;
-        let (pull, learned) = (slot.pull, slot.fate.is_learned());
+        let (pull, idle) = (slot.pull, slot.fate == Fate::IDLE);
         if windowed {
-            slot.fate = if learned { Fate::held(reward) } else { Fate::HEARD };
+            slot.fate = if idle { Fate::HEARD } else { Fate::held(reward) };
             #[cfg(feature = "test-hooks")]
             if self.fault.is(crate::config::Fault::ClosedByArrival) {
                 return Ok(Some(self.settle_now(ticket, reward)));
@@ -245,7 +248,10 @@ impl Engine {
         }
         slot.fate = Fate::DONE;
         self.counts.answered += 1;
-        Ok(learned.then_some(Event::Answered(pull, reward)))
+        if idle {
+            return Ok(None);
+        }
+        Ok(Some(Event::Answered(pull, reward)))
     }
 
     #[cfg(feature = "test-hooks")]
