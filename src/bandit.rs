@@ -27,7 +27,8 @@ pub struct Report {
     pub phase: u32,
     /// Arms still in the race.
     pub arms_active: u32,
-    /// Privacy loss of one user so far at `delta_spent`; infinite for baselines. With a test seed
+    /// Privacy loss of one user so far at `delta_spent`; infinite for baselines. Where [`Config::users`] is set, of one
+    /// who came in all periods. With a test seed
     /// it is the loss that real entropy would have had.
     pub epsilon_spent: f64,
     /// The configured delta, where the policy is not pure.
@@ -45,7 +46,7 @@ pub struct ArmReport {
     pub mean: f64,
     /// Half-width of its confidence interval at 1 - beta.
     pub width: f64,
-    /// Decisions for this arm that were not cancelled and did not expire.
+    /// Decisions for this arm that were not cancelled and did not expire, those that nobody learned from too.
     pub pulls: u64,
     /// Rewards behind the mean, 0 before the first release; each with its power where there is a memory.
     pub effective_pulls: f64,

@@ -98,7 +98,7 @@ impl Users {
         let hashes = self.keys.map(|key| sip_hash(key, user));
         std::array::from_fn(|row| {
             let hash = hashes[row / 2] >> (32 * (row % 2)) & 0xffff_ffff;
-            let counter = row as u64 * self.columns + (hash * self.columns >> 32);
+            let counter = row as u64 * self.columns + ((hash * self.columns) >> 32);
             let bit = counter << self.bits;
             Place { word: (bit / 64) as usize, shift: (bit % 64) as u32 }
         })

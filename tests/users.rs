@@ -225,6 +225,24 @@ fn what_is_refused_is_not_counted() {
     }
 }
 
+/// Where many share counters, who is turned away is the keys' doing: those are of the test seed.
+#[test]
+fn a_test_seed_reproduces_who_is_turned_away() {
+    let away = |number: u64| {
+        let config = Config { users: 5, test_seed: Some(seed(number)), ..Config::new(2, 1.0) };
+        let bandit = Bandit::new(Algorithm::NonprivateUcb1, &config).unwrap();
+        let known = || bandit.arm_reports().unwrap().iter().map(|arm| arm.effective_pulls).sum::<f64>();
+        let learned = |user: u64| {
+            let before = known();
+            bandit.update(bandit.select_for(user).unwrap().ticket, 1.0).unwrap();
+            known() > before
+        };
+        (0..100).map(learned).collect::<Vec<_>>()
+    };
+    assert_eq!(away(1), away(1));
+    assert_ne!(away(1), away(2));
+}
+
 /// Plays so many decisions of new users, all answered.
 fn play(bandit: &Bandit, users: std::ops::Range<u64>) {
     for user in users {
