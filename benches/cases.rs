@@ -1,7 +1,7 @@
 //! What is measured, and beside what.
 
 use dpb::ffi::{DPB_EXPIRED, DPB_OK, dpb_bandit, dpb_config, dpb_decision, dpb_free, dpb_new_policy};
-use dpb::ffi::{dpb_merge, dpb_select, dpb_select_many, dpb_snapshot, dpb_update, dpb_update_many};
+use dpb::ffi::{dpb_merge, dpb_select, dpb_select_for, dpb_select_many, dpb_snapshot, dpb_update, dpb_update_many};
 use dpb::ffi::{dpb_new_pool, dpb_pool, dpb_pool_free, dpb_pool_segment, dpb_pool_select, dpb_pool_update};
 use dpb::noise::{Gaussian, Laplace};
 use dpb::{Random, Seed};
@@ -45,6 +45,15 @@ pub fn cases() -> Vec<Case> {
             });
         }
     }
+    cases.push(Case {
+        name: "select_for + update, dp-imed, 5 arms, a million users".to_owned(),
+        make: Box::new(|| {
+            let mut handle = Handle::counting("dp-imed", 5, 1_000_000);
+            Box::new(move |rounds| (0..rounds).for_each(|_| handle.round_for_somebody()))
+        }),
+        warm_up: 1_000_000,
+        reference: two_locks(),
+    });
     for policy in ["dp-se", "dp-imed"] {
         cases.push(Case {
             name: format!("64 at once, {policy}, 10 arms"),
@@ -124,7 +133,12 @@ unsafe impl Sync for Handle {}
 
 impl Handle {
     pub fn new(policy: &str, arms: u32) -> Handle {
+        Handle::counting(policy, arms, 0)
+    }
+
+    fn counting(policy: &str, arms: u32, users: u64) -> Handle {
         let mut config = dpb_config::defaults(arms, 0.25);
+        config.users = users;
         config.horizon = 10_000_000; // more than the rounds of any case
         config.delta = if policy == "exp3-tau" { 1e-6 } else { 0.0 };
         config.test_seed = SEED.as_ptr(); // so that every run counts the same instructions
@@ -169,6 +183,17 @@ impl Handle {
             let reward = self.reward(decision.arm);
             // A thread that is not run for a while comes back too late.
             assert!(matches!(dpb_update(self.bandit, decision.ticket, reward), DPB_OK | DPB_EXPIRED));
+        }
+    }
+
+    fn round_for_somebody(&mut self) {
+        let mut decision = MaybeUninit::<dpb_decision>::uninit();
+        // SAFETY: a live handle, and room for a decision.
+        unsafe {
+            assert_eq!(dpb_select_for(self.bandit, self.coins >> 44, decision.as_mut_ptr()), 0);
+            let decision = decision.assume_init();
+            let reward = self.reward(decision.arm);
+            assert_eq!(dpb_update(self.bandit, decision.ticket, reward), DPB_OK);
         }
     }
 

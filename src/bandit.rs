@@ -1,6 +1,8 @@
 //! A bandit: a policy at a [`desk`](crate::desk), and what it knows of other handles.
 
 use crate::config::Config;
+#[cfg(feature = "test-hooks")]
+use crate::config::Fault;
 use crate::desk::{self, Decision, Desk, Learner};
 use crate::engine::{Counts, Diagnostics, Engine};
 use crate::error::{Error, Result};
@@ -12,6 +14,7 @@ use crate::reward::Reward;
 use crate::shuffle::Params;
 use crate::snapshot::{Kind, Reader, Writer, ensure};
 use crate::table::{self, Table};
+use crate::users::Users;
 
 /// Everything that may be published about a handle.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,7 +27,8 @@ pub struct Report {
     pub phase: u32,
     /// Arms still in the race.
     pub arms_active: u32,
-    /// Privacy loss of one user so far at `delta_spent`; infinite for baselines. With a test seed
+    /// Privacy loss of one user so far at `delta_spent`; infinite for baselines. Where [`Config::users`] is set, of one
+    /// who came in all periods. With a test seed
     /// it is the loss that real entropy would have had.
     pub epsilon_spent: f64,
     /// The configured delta, where the policy is not pure.
@@ -42,7 +46,7 @@ pub struct ArmReport {
     pub mean: f64,
     /// Half-width of its confidence interval at 1 - beta.
     pub width: f64,
-    /// Decisions for this arm that were not cancelled and did not expire.
+    /// Decisions for this arm that were not cancelled and did not expire, those that nobody learned from too.
     pub pulls: u64,
     /// Rewards behind the mean, 0 before the first release; each with its power where there is a memory.
     pub effective_pulls: f64,
@@ -65,6 +69,8 @@ pub struct Bandit {
 struct Learned {
     policy: Box<dyn Policy>,
     fleet: Fleet,
+    /// Who has had enough learned from, where the configuration expects users.
+    users: Option<Users>,
 }
 
 impl Learner for Learned {
@@ -88,7 +94,9 @@ impl Bandit {
     /// no randomness; `NoMemory`; `OverBudget` where the configuration's budget has too little left.
     pub fn new(algorithm: Algorithm, config: &Config) -> Result<Bandit> {
         let range = config.check()?;
-        let policy = algorithm.build(config, &mut Seed::new(config.test_seed)?)?;
+        let mut seed = Seed::new(config.test_seed)?;
+        let policy = algorithm.build(config, &mut seed)?;
+        let users = if config.users > 0 { Some(Users::new(config, seed.stream())?) } else { None };
         let range = if policy.takes_bits() { range.of_bits() } else { range };
         // Tickets are keyed by the operating system even under a test seed: see engine::ticket.
         let mut tickets = Seed::new(None)?.stream();
@@ -105,7 +113,7 @@ impl Bandit {
                 Inner {
                     engine,
                     seeded: config.test_seed.is_some(),
-                    learner: Learned { policy, fleet: Fleet::new(tickets.next_u64(), config) },
+                    learner: Learned { policy, fleet: Fleet::new(tickets.next_u64(), config), users },
                     pulls: Table::new(config.arms as usize, |_| 0)?,
                 },
             ),
@@ -135,6 +143,7 @@ impl Bandit {
         to.u8(inner.seeded.into());
         to.u32(self.lives);
         to.u64(inner.learner.fleet.origin);
+        to.u64(inner.learner.users.as_ref().map_or(0, |users| users.periods));
         inner.engine.counts().save(&mut to);
         let mut pulls = table::room(inner.pulls.len())?;
         pulls.extend_from_slice(&inner.pulls);
@@ -148,7 +157,7 @@ impl Bandit {
     }
 
     /// Goes on from a [`snapshot`](Self::snapshot), with the configuration that is in it and fresh entropy:
-    /// tickets of earlier lives are unknown to it. The guarantee is one for all lives together, however old
+    /// tickets of earlier lives are unknown to it, and where it counts [`users`](Config::users) a new period begins. The guarantee is one for all lives together, however old
     /// the snapshot is; [`report`](Self::report) says at least what one release costs, because there may have
     /// been one since.
     ///
@@ -162,6 +171,9 @@ impl Bandit {
         let inner = bandit.desk.get_mut()?;
         head.added.iter().try_for_each(|_| inner.grow())?;
         inner.learner.fleet.restore(head.origin, head.added)?;
+        if let Some(users) = &mut inner.learner.users {
+            users.periods = head.periods.saturating_add(1); // who came in the last one is not known
+        }
         inner.pulls.copy_from_slice(&head.pulls);
         inner.check_private()?;
         inner.seeded = head.seeded;
@@ -199,7 +211,7 @@ impl Bandit {
         from.finish()?;
         ensure(saved.arms.len() == head.pulls.len())?;
         let other = Other::new(head.origin, head.lives, from.checksum(), &head.added, saved)?;
-        let Inner { engine, seeded, learner: Learned { policy, fleet }, pulls } = &mut *self.desk.lock()?;
+        let Inner { engine, seeded, learner: Learned { policy, fleet, .. }, pulls } = &mut *self.desk.lock()?;
         if !fleet.expects(&other)? {
             return Ok(());
         }
@@ -232,10 +244,59 @@ impl Bandit {
     /// Which arm? O(1) for phased policies, O(K) for index policies; never allocates.
     ///
     /// # Errors
-    /// `Poisoned` after an internal failure.
+    /// `Unsupported` where every decision is somebody's: see [`Config::users`]; `Poisoned` after an internal failure.
     #[inline]
     pub fn select(&self) -> Result<Decision> {
-        Ok(self.desk.lock()?.select())
+        let inner = &mut *self.desk.lock()?;
+        inner.check_anonymous()?;
+        Ok(inner.select())
+    }
+
+    /// Which arm for this user? As [`select`](Self::select), and the first `contributions_per_user` decisions of a
+    /// user in a period are as there. Later ones look the same to everybody: they are served and counted, and their
+    /// answers are taken once and thrown away. The theorem is in [`crate::privacy`]; what it costs, in
+    /// [`Config::users`].
+    ///
+    /// `user` names a person, the same in all of a period: a number of their account, or a hash of a cookie, keyed, so that
+    /// nobody chooses it. A decision that is cancelled or expires has used up its place. O(1) more than a
+    /// `select`; never allocates.
+    ///
+    /// # Errors
+    /// `Unsupported` where the configuration expects no [`users`](Config::users); `Poisoned` after an internal failure.
+    pub fn select_for(&self, user: u64) -> Result<Decision> {
+        let inner = &mut *self.desk.lock()?;
+        let learned = inner.users()?.count(user);
+        #[cfg(feature = "test-hooks")]
+        let learned = learned || self.config.fault.is(Fault::UserUnbounded);
+        inner.make_room();
+        let pull = inner.learner.policy.choose();
+        Ok(inner.issue_for(pull, learned))
+    }
+
+    /// Which of these arms for this user? [`select_among`](Self::select_among) as
+    /// [`select_for`](Self::select_for) is [`select`](Self::select).
+    ///
+    /// # Errors
+    /// As both. A call that is refused has counted nothing.
+    pub fn select_among_for(&self, user: u64, arms: &[u32]) -> Result<Decision> {
+        let inner = &mut *self.desk.lock()?;
+        inner.check_some(arms)?;
+        let learned = inner.users()?.count(user);
+        let pull = inner.choose_among(arms)?;
+        Ok(inner.issue_for(pull, learned))
+    }
+
+    /// A new period: everybody may be learned from [`contributions_per_user`](Config::contributions_per_user) times
+    /// again, and what is [`spent`](Self::epsilon_spent) is of one more period. Decisions keep the period in which they
+    /// were made. Clears the counters, a millisecond for ten megabytes.
+    ///
+    /// Write a [`snapshot`](Self::snapshot) at once: a restored handle knows of the periods before its snapshot only.
+    ///
+    /// # Errors
+    /// `Unsupported` where the configuration expects no [`users`](Config::users); `Poisoned` after an internal failure.
+    pub fn next_period(&self) -> Result<()> {
+        self.desk.lock()?.users()?.next_period();
+        Ok(())
     }
 
     /// Hands `n` decisions to `each`, under one lock.
@@ -244,6 +305,7 @@ impl Bandit {
     /// As [`select`](Self::select).
     pub fn select_many(&self, n: usize, mut each: impl FnMut(Decision)) -> Result<()> {
         let mut inner = self.desk.lock()?;
+        inner.check_anonymous()?;
         (0..n).for_each(|_| each(inner.select()));
         Ok(())
     }
@@ -254,9 +316,14 @@ impl Bandit {
     ///
     /// # Errors
     /// `InvalidConfig` when the set is empty or names an arm that does not exist or is retired;
-    /// `Unsupported` for policies that need every arm; `Poisoned` after an internal failure.
+    /// `Unsupported` for policies that need every arm, and as [`select`](Self::select); `Poisoned` after an internal
+    /// failure.
     pub fn select_among(&self, arms: &[u32]) -> Result<Decision> {
-        self.desk.lock()?.select_among(arms)
+        let inner = &mut *self.desk.lock()?;
+        inner.check_anonymous()?;
+        inner.check_some(arms)?;
+        let pull = inner.choose_among(arms)?;
+        Ok(inner.issue(pull))
     }
 
     /// A new arm: its number. Numbers are never used again. May allocate. It is joined with no other handle's:
@@ -370,8 +437,8 @@ impl Bandit {
     /// `Poisoned` after an internal failure.
     pub fn report(&self) -> Result<Report> {
         let inner = self.desk.lock()?;
-        let loss = inner.learner.policy.privacy();
-        let (epsilon_spent, delta_spent) = loss.spent(self.config.delta, self.config.contributions_per_user);
+        let (loss, contributions) = inner.loss(self.config.contributions_per_user);
+        let (epsilon_spent, delta_spent) = loss.spent(self.config.delta, contributions);
         Ok(Report {
             algorithm: self.algorithm,
             counts: inner.engine.counts(),
@@ -379,7 +446,7 @@ impl Bandit {
             arms_active: inner.learner.policy.active(),
             epsilon_spent,
             delta_spent,
-            is_private: !inner.seeded && loss != PrivacyLoss::Unbounded,
+            is_private: !inner.seeded && inner.learner.policy.privacy() != PrivacyLoss::Unbounded,
             changes_detected: inner.learner.policy.changes(),
         })
     }
@@ -456,7 +523,7 @@ impl Bandit {
         let (of_i, of_j, merges) = {
             let inner = &mut *self.desk.lock()?;
             inner.check_arms(&[i, j])?;
-            let Learned { policy, fleet } = &inner.learner;
+            let Learned { policy, fleet, .. } = &inner.learner;
             (policy.sums(i)?, policy.sums(j)?, fleet.news())
         };
         // Four bounds; and what is known after the m-th merge is one of many things that may have been known.
@@ -470,6 +537,8 @@ impl Bandit {
     }
 
     /// Privacy loss of one user so far at this delta: an upper bound.
+    /// Privacy loss of one user so far at this delta: an upper bound. Where it counts [`users`](Config::users), of one
+    /// who came in all periods so far.
     ///
     /// # Errors
     /// `InvalidConfig` when delta is not in `[0, 1)`; `Poisoned` after an internal failure.
@@ -477,7 +546,8 @@ impl Bandit {
         if !(0.0..1.0).contains(&delta) {
             return Err(Error::config("delta", "must be in [0, 1)", delta));
         }
-        Ok(self.desk.lock()?.learner.policy.privacy().epsilon(delta, self.config.contributions_per_user))
+        let (loss, contributions) = self.desk.lock()?.loss(self.config.contributions_per_user);
+        Ok(loss.epsilon(delta, contributions))
     }
 
     /// The number of arms, retired ones included.
@@ -509,6 +579,8 @@ struct Head {
     seeded: bool,
     lives: u32,
     origin: u64,
+    /// Of users, the open one too.
+    periods: u64,
     counts: Counts,
     /// Of every arm, and the ids of those that were added.
     pulls: Vec<u64>,
@@ -523,6 +595,7 @@ impl Head {
         // Handles of the first version were not merged.
         let named = from.version() > 1;
         let origin = if named { from.u64()? } else { Seed::new(None)?.stream().next_u64() };
+        let periods = if from.version() > 2 { from.u64()? } else { 0 };
         let counts = Counts::load(from)?;
         let arms = from.length(size_of::<u64>())?;
         let added = arms.checked_sub(config.arms as usize).ok_or(Error::Corrupt)?;
@@ -535,7 +608,7 @@ impl Head {
             ids.push(if named { from.u64()? } else { made_id(origin, place) });
         }
         ensure(ids.iter().all(|&id| id >= config.arms.into()))?;
-        Ok(Head { algorithm, config, seeded, lives, origin, counts, pulls, added: ids })
+        Ok(Head { algorithm, config, seeded, lives, origin, periods, counts, pulls, added: ids })
     }
 }
 
@@ -550,6 +623,37 @@ impl Inner {
         match self.learner.policy.privacy() {
             PrivacyLoss::Unbounded => Err(Error::Unsupported("a snapshot: it has no privacy, its sums are raw")),
             _ => Ok(()),
+        }
+    }
+
+    /// Where users are counted, each decision is somebody's: one that is not would be learned from uncounted.
+    #[inline]
+    fn check_anonymous(&self) -> Result<()> {
+        match self.learner.users {
+            None => Ok(()),
+            Some(_) => Err(Error::Unsupported("a decision that is nobody's: config.users is set")),
+        }
+    }
+
+    fn users(&mut self) -> Result<&mut Users> {
+        self.learner.users.as_mut().ok_or(Error::Unsupported("a decision for a user: config.users is 0"))
+    }
+
+    fn issue_for(&mut self, pull: Pull, learned: bool) -> Decision {
+        let decision = self.issue(pull);
+        if !learned {
+            self.idle(pull);
+        }
+        decision
+    }
+
+    /// What one reward has lost, and behind how many one user may be by now: m, in each period.
+    fn loss(&self, m: u32) -> (PrivacyLoss, u32) {
+        let loss = self.learner.policy.privacy();
+        let periods = self.learner.users.as_ref().map_or(1, |users| users.periods);
+        match u32::try_from(periods.saturating_mul(m.into())) {
+            Ok(contributions) => (loss, contributions),
+            Err(_) => (PrivacyLoss::Unbounded, m), // more than are ever given
         }
     }
 
@@ -592,15 +696,20 @@ impl Inner {
         self.issue(pull)
     }
 
-    fn select_among(&mut self, arms: &[u32]) -> Result<Decision> {
+    /// Is there any arm among these, and can all be played?
+    fn check_some(&mut self, arms: &[u32]) -> Result<()> {
         self.check_live(arms, "select_among")?;
         if arms.is_empty() {
             return Err(Error::config("arms", "must name one at least", "none"));
         }
+        Ok(())
+    }
+
+    /// One of these, after [`check_some`](Self::check_some).
+    fn choose_among(&mut self, arms: &[u32]) -> Result<Pull> {
         self.make_room();
         let policy = self.learner.policy.flexible().ok_or(Error::Unsupported("select_among"))?;
-        let pull = policy.choose_among(arms);
-        Ok(self.issue(pull))
+        Ok(policy.choose_among(arms))
     }
 
     /// Are these arms that can be played, and can the policy do what is asked?

@@ -59,6 +59,11 @@ pub struct Config {
     /// f in `[0, 1]`: DP-IMED, DP-KLUCB, DP-MED and Lazy-DP-TS play every arm with a chance of f/K at
     /// least, K the number of arms that could be played. It costs f times the mean gap a decision.
     pub min_propensity: f64,
+    /// Users expected in a period, at most 2^28: then no more than `contributions_per_user` decisions of a user in
+    /// a period are learned from, every decision says whose it is
+    /// ([`select_for`](crate::Bandit::select_for)), and the counters take 1.5 bytes for each user, up to 12
+    /// at `contributions_per_user` = 255. 0 = the caller sees to it.
+    pub users: u64,
     /// What this handle is charged to when it is made, with all that it may lose in its life; refused where there is
     /// too little left, as a baseline always is. As the seed no part of a snapshot. `None` = nothing.
     pub budget: Option<Budget>,
@@ -92,12 +97,14 @@ pub enum Fault {
     RawLeader,
     /// An arm that is retired shows its open sum.
     RawRetired,
+    /// All decisions of a user are learned from.
+    UserUnbounded,
 }
 
 #[cfg(feature = "test-hooks")]
 impl Fault {
     /// All of them, each at its number.
-    pub const ALL: [Fault; 9] = [
+    pub const ALL: [Fault; 10] = [
         Fault::None,
         Fault::SharedNoise,
         Fault::UnnoisedMaximum,
@@ -107,6 +114,7 @@ impl Fault {
         Fault::RawWidth,
         Fault::RawLeader,
         Fault::RawRetired,
+        Fault::UserUnbounded,
     ];
 
     /// Is this fault to be built in here?
@@ -155,6 +163,7 @@ impl Config {
             node: 0,
             memory: 0,
             min_propensity: 0.0,
+            users: 0,
             budget: None,
             #[cfg(feature = "test-hooks")]
             fault: Fault::None,
@@ -169,6 +178,8 @@ impl Config {
     pub const LEAST_MEMORY: u64 = 1 << 10;
     /// The longest memory but an endless one.
     pub const MOST_MEMORY: u64 = 1 << 40;
+    /// The most users that may be expected in a period.
+    pub const MOST_USERS: u64 = 1 << 28;
 
     /// All that a snapshot keeps: everything but the test seed and the budget.
     pub(crate) fn save(&self, to: &mut Writer) {
@@ -187,6 +198,7 @@ impl Config {
         to.u64(self.node);
         to.u64(self.memory);
         to.f64(self.min_propensity);
+        to.u64(self.users);
     }
 
     /// What was saved, unchecked.
@@ -201,6 +213,9 @@ impl Config {
         config.interval_exponent = from.f64()?;
         (config.batch, config.base) = (from.u32()?, from.u32()?);
         (config.node, config.memory, config.min_propensity) = (from.u64()?, from.u64()?, from.f64()?);
+        if from.version() > 2 {
+            config.users = from.u64()?;
+        }
         Ok(config)
     }
 
@@ -210,7 +225,9 @@ impl Config {
     /// # Errors
     /// `InvalidConfig` naming the first field that differs.
     pub(crate) fn check_shared(&self, snapshot: &Config) -> Result<()> {
-        let Config { node, pending_capacity, answer_window, clamp_rewards, beta, horizon, min_propensity, .. } = *self;
+        let Config {
+            node, pending_capacity, answer_window, clamp_rewards, beta, horizon, min_propensity, users, ..
+        } = *self;
         let theirs = snapshot.clone();
         self.check_same(&Config {
             node,
@@ -220,6 +237,7 @@ impl Config {
             beta,
             horizon,
             min_propensity,
+            users,
             ..theirs
         })
     }
@@ -238,7 +256,7 @@ impl Config {
     }
 
     /// What a snapshot keeps.
-    fn fields(&self) -> [(&'static str, Value); 20] {
+    fn fields(&self) -> [(&'static str, Value); 21] {
         macro_rules! fields {
             ($($name:ident)*) => {{
                 let Config {
@@ -254,7 +272,7 @@ impl Config {
         fields! {
             arms epsilon delta beta horizon reward_min reward_max reward_bits contributions_per_user pending_capacity
             answer_window clamp_rewards rigorous_index shuffle_printed interval_exponent batch base node memory
-            min_propensity
+            min_propensity users
         }
     }
 
@@ -283,6 +301,13 @@ impl Config {
         }
         if !(0.0..=1.0).contains(&self.min_propensity) {
             return Err(Error::config("min_propensity", "must be in [0, 1]", self.min_propensity));
+        }
+        if self.users > Self::MOST_USERS {
+            return Err(Error::config("users", "must be at most 2^28", self.users));
+        }
+        if self.users > 0 && self.budget.is_some() {
+            let rule = "must be 0 with a budget, which cannot know how many periods there will be";
+            return Err(Error::config("users", rule, self.users));
         }
         RewardRange::new(self.reward_min, self.reward_max, self.reward_bits, self.clamp_rewards)
     }

@@ -77,8 +77,8 @@ impl<L: Learner> Desk<L> {
     #[inline]
     pub fn cancel(&self, ticket: u64) -> Result<()> {
         let inner = &mut *self.lock()?;
-        let pull = inner.engine.cancel(ticket)?;
-        inner.unplay(pull);
+        let event = inner.engine.cancel(ticket)?;
+        inner.apply(event);
         Ok(())
     }
 
@@ -129,6 +129,12 @@ impl<L: Learner> Inner<L> {
         Decision { ticket, propensity: pull.propensity, arm: pull.arm(), phase: pull.phase() }
     }
 
+    /// Nobody learns from the decision that was just issued: to the learner it was not played.
+    pub fn idle(&mut self, pull: Pull) {
+        self.engine.idle();
+        self.learner.cancel(pull);
+    }
+
     #[inline(always)] // into its two callers
     fn update(&mut self, ticket: u64, reward: Result<Reward>) -> Result<()> {
         let reward = reward.inspect_err(|_| self.engine.count_rejected())?;
@@ -142,12 +148,14 @@ impl<L: Learner> Inner<L> {
     fn apply(&mut self, event: Event) {
         match event {
             Event::Answered(pull, reward) => self.learner.observe(pull, reward),
-            Event::Expired(pull) => self.unplay(pull),
+            Event::Unplayed { pull, learned } => self.unplay(pull, learned),
         }
     }
 
-    fn unplay(&mut self, pull: Pull) {
+    fn unplay(&mut self, pull: Pull, learned: bool) {
         self.pulls[pull.arm() as usize] -= 1;
-        self.learner.cancel(pull);
+        if learned {
+            self.learner.cancel(pull);
+        }
     }
 }

@@ -21,7 +21,7 @@
 //!
 //! The guarantee is stated and proved in [`privacy`]; each policy's page names its theorem. Handles outlive their
 //! process by [`Bandit::snapshot`], and learn from each other by [`Bandit::merge`]: see [`fleet`]. A [`Pool`] is one bandit for
-//! each of thousands of segments. Beside the bandits
+//! each of thousands of segments. [`Bandit::select_for`] learns from no more of a user's rewards than was promised. Beside the bandits
 //! there are private running sums ([`counter`]), stopping rules ([`stopping`]), and the devices and servers of the
 //! [`shuffle`] and [`local`] models.
 
@@ -52,6 +52,7 @@ mod snapshot;
 pub mod stopping;
 mod table;
 mod tournament;
+mod users;
 
 pub use bandit::{ArmReport, Bandit, Report};
 pub use budget::Budget;

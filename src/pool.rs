@@ -80,11 +80,14 @@ impl Pool {
     ///
     /// # Errors
     /// `InvalidConfig` naming the field and the value, `max_segments` where there are none or more than 2^27 cells;
-    /// `Unsupported` with a `min_propensity`; `Entropy`; `NoMemory`; `OverBudget`.
+    /// `Unsupported` with a `min_propensity` or `users`; `Entropy`; `NoMemory`; `OverBudget`.
     pub fn new(config: &Config, max_segments: u32) -> Result<Pool> {
         let range = config.check()?;
         if config.min_propensity > 0.0 {
             return Err(Error::Unsupported("min_propensity"));
+        }
+        if config.users > 0 {
+            return Err(Error::Unsupported("users"));
         }
         let cells = (u64::from(max_segments) + 1) * u64::from(config.arms);
         if max_segments == 0 || cells > Self::MOST_CELLS {

@@ -2,7 +2,8 @@
 //!
 //! The bytes, all numbers little-endian: "dpb", the version in one byte, the kind of object in one byte, its
 //! fields, and a CRC-32 of all before. A reader takes every version up to its own. Version 2 says of which handle
-//! it is, and by which ids its added arms are called: see [`crate::fleet`].
+//! it is, and by which ids its added arms are called: see [`crate::fleet`]. Version 3 has `users`, and the periods so far;
+//! of whom they came from there is nothing in it.
 //!
 //! # What a restored handle promises
 //!
@@ -14,7 +15,9 @@
 //! crash does not double a loss. (DP-SE plays its open epoch again, with other rewards.)
 //!
 //! The report of a restored handle says at least what one release costs: the life that it goes on with may
-//! have made one after the snapshot.
+//! have made one after the snapshot. Where users are counted a new period begins with it, for nothing tells who came in the
+//! old one, and the report has one period more than the snapshot: the periods of a life after its last snapshot it
+//! cannot know.
 //!
 //! # Who can have one
 //!
@@ -42,7 +45,7 @@
 use crate::error::{Error, Result};
 
 const MAGIC: &[u8; 3] = b"dpb";
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 /// Magic, version, kind.
 const HEAD: usize = 5;
 const CHECKSUM: usize = 4;

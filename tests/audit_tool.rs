@@ -94,12 +94,14 @@ fn no_noise_is_caught_everywhere() {
     assert_eq!(noisy, policies(true).count() - 1 + 3); // three have two laws
 }
 
-/// All but the leader found by raw sums: one reward turns few choices, tests/interference.rs sees it.
+/// All but the leader found by raw sums: one reward turns few choices, tests/interference.rs sees it; and but what is
+/// about users: tests/users.rs.
 #[test]
 fn all_sabotage_is_caught() {
     use Algorithm::{Imed, Se, Ts, Tsallis};
     use Fault::{
         CancelTells, ClosedByArrival, DuplicateBelieved, RawLeader, RawRetired, RawWidth, SharedNoise, UnnoisedMaximum,
+        UserUnbounded,
     };
     use Sabotage::{Built, HalfNoise, NoNoise, QuarterLater, ReleasedTwice, TenPercentLess};
     let caught = [
@@ -120,7 +122,7 @@ fn all_sabotage_is_caught() {
     for (sabotage, policy, epsilon, runs) in caught {
         assert!(alarms(&case(policy, epsilon, runs).with(sabotage)), "{sabotage:?} of {policy:?}");
     }
-    let elsewhere = [NoNoise, TenPercentLess, Built(RawLeader)];
+    let elsewhere = [NoNoise, TenPercentLess, Built(RawLeader), Built(UserUnbounded)];
     let known =
         |sabotage: &Sabotage| elsewhere.contains(sabotage) || caught.iter().any(|(other, ..)| other == sabotage);
     assert!(Sabotage::all().iter().all(known));

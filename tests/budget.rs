@@ -127,6 +127,11 @@ fn only_what_is_made_is_charged() {
     let snapshot = pool.snapshot().unwrap();
     Pool::restore(&snapshot).unwrap();
     assert_eq!(budget.spent(0.0), Ok(0.6));
+    // Each period costs epsilon anew.
+    let budget = self::budget(9.0, 0.0);
+    let counted = Bandit::new(Algorithm::Imed, &Config { users: 10, ..config(1.0, 0.0, &budget) });
+    assert!(matches!(counted, Err(Error::InvalidConfig { field: "users", .. })));
+    assert_eq!(budget.spent(0.0), Ok(0.0));
 }
 
 /// Threads that all want a tenth at once: ten get it, every time.

@@ -262,6 +262,7 @@ fn strangers_are_refused() {
         answer_window: 5,
         clamp_rewards: true,
         min_propensity: 0.1,
+        users: 5,
         beta: 0.1,
         horizon: 99,
         ..config(2)

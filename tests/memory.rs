@@ -189,3 +189,32 @@ fn what_was_open_is_wiped() {
     }
     assert!(seen >= 20, "{seen}");
 }
+
+/// Full counters of users, four of 16 bits in a word.
+const FULL: u64 = 0x012d;
+
+fn full() -> usize {
+    let mut words = 0;
+    let word = FULL.wrapping_mul(0x0001_0001_0001_0001);
+    each_block(|bytes| words += bytes.chunks_exact(8).filter(|b| b == &word.to_ne_bytes()).count());
+    words
+}
+
+/// Who came is in memory for its period.
+#[test]
+fn who_came_is_wiped() {
+    let _alone = alone();
+    let config = Config { users: 8, contributions_per_user: FULL as u32, ..Config::new(2, 1000.0) };
+    let bandit = Bandit::new(Algorithm::Imed, &config).unwrap();
+    let _pin = vec![1u8; 4096]; // so that freed memory stays mapped below it
+    let come = || (0..200 * FULL).for_each(|at| _ = bandit.select_for(at % 200).unwrap());
+    let before = full();
+    come();
+    assert!(full() >= before + 20, "{before} {}", full());
+    bandit.next_period().unwrap();
+    assert!(full() <= before + 2);
+    come();
+    assert!(full() >= before + 20);
+    drop(bandit);
+    assert!(full() <= before + 2);
+}

@@ -119,6 +119,31 @@ fn nothing_allocates_in_a_pool() {
 }
 
 #[test]
+fn counting_users_allocates_nothing() {
+    let config = Config { users: 100, contributions_per_user: 3, pending_capacity: 64, ..Config::new(3, 1.0) };
+    for answer_window in [0, 20] {
+        let bandit = Bandit::new(Algorithm::Imed, &Config { answer_window, ..config.clone() }).unwrap();
+        let before = ALLOCATIONS.get();
+        for t in 0..20_000 {
+            let user = t * t % 1009 * (t % 3);
+            let among = t % 5 == 0;
+            let decision =
+                if among { bandit.select_among_for(user, &[0, 2]) } else { bandit.select_for(user) }.unwrap();
+            let _ = match t % 8 {
+                0 => bandit.cancel(decision.ticket),
+                1 => Ok(()),
+                2 => bandit.update(decision.ticket, 1.0).and(bandit.update(decision.ticket, 1.0)),
+                _ => bandit.update(decision.ticket, f64::from(u8::from(decision.arm == 1))),
+            };
+            if t % 4000 == 3999 {
+                bandit.next_period().unwrap();
+            }
+        }
+        assert_eq!(ALLOCATIONS.get() - before, 0, "window {answer_window}");
+    }
+}
+
+#[test]
 fn nothing_allocates_in_the_shuffle_roles() {
     let config = Config { delta: 1e-6, horizon: 60_000, ..Config::new(2, 1.0) };
     let bandit = Bandit::new(Algorithm::VbSdpAe, &config).unwrap();

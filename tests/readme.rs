@@ -22,7 +22,11 @@ fn directory(name: &str) -> PathBuf {
 /// Our programs, by page and language, and what each of them must print.
 const PROGRAMS: &[(&str, &str, &[&str])] = &[
     (README, "c", &["thank you"]),
-    ("include/README.md", "c", &["and nobody's click in them", "and all placements learn from its clicks"]),
+    (
+        "include/README.md",
+        "c",
+        &["and nobody's click in them", "and all placements learn from its clicks", "500 answers, 3 heard"],
+    ),
     ("bindings/cpp/README.md", "cpp", &["a click counts once", " bought, for about "]),
     ("bindings/go/README.md", "go", &["a click counts once", "nobody has seen who clicked"]),
 ];

@@ -23,6 +23,7 @@ const PROGRAMS: &[&str] = &[
     "c/fleet.c",
     "c/snapshot.c",
     "c/stopping.c",
+    "c/users.c",
     "cpp/test_wrapper.cpp",
 ];
 

@@ -199,7 +199,7 @@ fn a_snapshot_of_another_configuration_is_refused() {
     };
     assert_eq!(refused(Algorithm::Imed, &Config { test_seed: None, ..plain.clone() }), "");
     assert_eq!(refused(Algorithm::Med, &plain), "policy must be dp-imed, as in the snapshot, got dp-med");
-    let altered: [(&str, Config); 20] = [
+    let altered: [(&str, Config); 21] = [
         ("arms", Config { arms: 6, ..plain.clone() }),
         ("epsilon", Config { epsilon: 1.5, ..plain.clone() }),
         ("delta", Config { delta: 0.1, ..plain.clone() }),
@@ -220,6 +220,7 @@ fn a_snapshot_of_another_configuration_is_refused() {
         ("node", Config { node: 1, ..plain.clone() }),
         ("memory", Config { memory: 2000, ..plain.clone() }),
         ("min_propensity", Config { min_propensity: 0.5, ..plain.clone() }),
+        ("users", Config { users: 5, ..plain.clone() }),
     ];
     for (field, config) in altered {
         let said = refused(Algorithm::Imed, &config);
@@ -330,7 +331,7 @@ fn altered_snapshots_never_break_anything() {
 /// Every number after the configuration, which is checked as any other, at its ends and beyond, wherever it begins.
 #[test]
 fn extreme_snapshots_never_break_anything() {
-    const STATE: usize = 5 + 4 + 111;
+    const STATE: usize = 5 + 4 + 119;
     let floats = [f64::INFINITY, f64::NEG_INFINITY, f64::NAN, f64::MAX, f64::MIN, f64::MIN_POSITIVE, 1e15, -1.0];
     let floats = floats.map(|float| float.to_bits().to_le_bytes().to_vec());
     let singles = [f32::INFINITY, f32::NAN, f32::MAX, f32::MIN_POSITIVE].map(|f| f.to_bits().to_le_bytes().to_vec());
@@ -392,7 +393,7 @@ fn old_snapshots_are_read_for_ever() {
         assert!(algorithm == Algorithm::Se || (best.mean - mean).abs() < 0.06, "{algorithm:?}: {best:?}");
         assert_eq!(bandit.select().unwrap().ticket >> 48, 77);
         // The same, altered, is none.
-        let newer = sealed([&bytes[..3], &[NEWEST + 1], &bytes[4..]].concat());
+        let newer = sealed([&bytes[..3], &[u8::MAX], &bytes[4..]].concat());
         assert_eq!(Bandit::restore(&newer).err(), Some(Error::NewerVersion));
         assert_eq!(Bandit::restore(&bytes[..bytes.len() - 1]).err(), Some(Error::Corrupt));
         assert_eq!(Bandit::restore(&[]).err(), Some(Error::Corrupt));

@@ -40,3 +40,4 @@ mod shuffle_c;
 mod snapshot;
 mod stopping;
 mod support;
+mod users;

@@ -330,6 +330,21 @@ public:
   [[nodiscard]] Decision select_among(std::initializer_list<std::uint32_t> only) {
     return among(only.begin(), only.size());
   }
+  /// Which arm for this user, of whom no more is learned than contributions_per_user rewards a period: see
+  /// dpb_select_for. With config.users, which select and its siblings are refused with.
+  [[nodiscard]] Decision select_for(std::uint64_t user) {
+    Decision decision;
+    detail::check(try_select_for(user, decision), "dpb_select_for");
+    return decision;
+  }
+  template <class Arms> [[nodiscard]] Decision select_among_for(std::uint64_t user, const Arms &only) {
+    return among(std::data(only), std::size(only), &user);
+  }
+  [[nodiscard]] Decision select_among_for(std::uint64_t user, std::initializer_list<std::uint32_t> only) {
+    return among(only.begin(), only.size(), &user);
+  }
+  /// Everybody may be learned from again, and what is spent is of one period more.
+  void next_period() { detail::check(try_next_period(), "dpb_next_period"); }
   /// The status is for the caller alone: it tells whether a ticket was answered already. After
   /// DPB_INVALID_REWARD answer again, or set DPB_CLAMP_REWARDS beforehand: see dpb_update.
   void update(std::uint64_t ticket, double reward) {
@@ -367,6 +382,14 @@ public:
   [[nodiscard]] dpb_status try_select_among(const std::uint32_t *arms, std::size_t n, Decision &out) noexcept {
     return dpb_select_among(get(), arms, n, &out);
   }
+  [[nodiscard]] dpb_status try_select_for(std::uint64_t user, Decision &out) noexcept {
+    return dpb_select_for(get(), user, &out);
+  }
+  [[nodiscard]] dpb_status try_select_among_for(std::uint64_t user, const std::uint32_t *arms, std::size_t n,
+                                                Decision &out) noexcept {
+    return dpb_select_among_for(get(), user, arms, n, &out);
+  }
+  [[nodiscard]] dpb_status try_next_period() noexcept { return dpb_next_period(get()); }
   [[nodiscard]] dpb_status try_update(std::uint64_t ticket, double reward) noexcept {
     return dpb_update(get(), ticket, reward);
   }
@@ -536,11 +559,13 @@ private:
   static std::optional<Bandit> owner(Handle handle) noexcept {
     return handle ? std::optional(Bandit(std::move(handle))) : std::nullopt;
   }
-  [[nodiscard]] Decision among(const std::uint32_t *arms, std::size_t n) {
+  /// user: nullptr where nobody's rewards are counted.
+  [[nodiscard]] Decision among(const std::uint32_t *arms, std::size_t n, const std::uint64_t *user = nullptr) {
     Decision decision;
-    const dpb_status status = try_select_among(arms, n, decision);
+    const dpb_status status =
+        user ? try_select_among_for(*user, arms, n, decision) : try_select_among(arms, n, decision);
     if (status != DPB_OK) {
-      detail::check(status, "dpb_select_among", "arms", detail::list(arms, n));
+      detail::check(status, user ? "dpb_select_among_for" : "dpb_select_among", "arms", detail::list(arms, n));
     }
     return decision;
   }

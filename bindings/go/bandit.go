@@ -20,6 +20,12 @@ package dpb
 #cgo nocallback dpb_pool_update_many
 #cgo noescape dpb_select_among
 #cgo nocallback dpb_select_among
+#cgo noescape dpb_select_for
+#cgo nocallback dpb_select_for
+#cgo noescape dpb_select_among_for
+#cgo nocallback dpb_select_among_for
+#cgo noescape dpb_next_period
+#cgo nocallback dpb_next_period
 #cgo noescape dpb_add_arm
 #cgo nocallback dpb_add_arm
 #cgo noescape dpb_add_arm_as
@@ -206,6 +212,44 @@ func (b *Bandit) SelectAmong(arms []uint32) (Decision, error) {
 	var d Decision
 	err = check(C.dpb_select_among(c, (*C.uint32_t)(unsafe.SliceData(arms)), C.size_t(len(arms)), (*C.dpb_decision)(unsafe.Pointer(&d))))
 	return d, err
+}
+
+// SelectFor asks which arm to play for this user, of whom no more is learned than [Config.ContributionsPerUser] rewards
+// a period; later decisions are served like any other. It is for bandits with [Config.Users], where Select and its
+// siblings are ErrUnsupported, so that no decision is nobody's. User is the same for a person in all of a period: an
+// account's number, or a keyed hash of a cookie.
+func (b *Bandit) SelectFor(user uint64) (Decision, error) {
+	c, err := b.enter()
+	if err != nil {
+		return Decision{}, err
+	}
+	defer b.leave()
+	var d Decision
+	err = check(C.dpb_select_for(c, C.uint64_t(user), (*C.dpb_decision)(unsafe.Pointer(&d))))
+	return d, err
+}
+
+// SelectAmongFor is SelectAmong for this user.
+func (b *Bandit) SelectAmongFor(user uint64, arms []uint32) (Decision, error) {
+	c, err := b.enter()
+	if err != nil {
+		return Decision{}, err
+	}
+	defer b.leave()
+	var d Decision
+	err = check(C.dpb_select_among_for(c, C.uint64_t(user), (*C.uint32_t)(unsafe.SliceData(arms)), C.size_t(len(arms)), (*C.dpb_decision)(unsafe.Pointer(&d))))
+	return d, err
+}
+
+// NextPeriod begins a new period: of everybody may be learned again, and what is spent is of one period more. Take a
+// snapshot right after it: a restored bandit begins a period by itself.
+func (b *Bandit) NextPeriod() error {
+	c, err := b.enter()
+	if err != nil {
+		return err
+	}
+	defer b.leave()
+	return check(C.dpb_next_period(c))
 }
 
 // AddArm opens a new arm and returns its number; numbers are never used again.

@@ -30,6 +30,7 @@ type Config struct {
 	Node                 uint64    // below 65536 the TicketNode of its tickets, larger ones are mixed; 0 = random
 	Memory               uint64    // DP-IMED, DP-MED: M decisions, then a release is forgotten; 0 = never
 	MinPropensity        float64   // f: DP-IMED, DP-KLUCB, DP-MED, DP-TS play every arm with a chance of f/K at least
+	Users                uint64    // people expected in a period: of each at most ContributionsPerUser rewards are learned; 0 = not counted
 	Budget               *Budget   `json:"-"` // what the bandit is charged to when it is made; nil = nothing
 }
 
@@ -56,6 +57,7 @@ func NewConfig(arms uint32, epsilon float64) Config {
 		Node:                 uint64(c.node),
 		Memory:               uint64(c.memory),
 		MinPropensity:        float64(c.min_propensity),
+		Users:                uint64(c.users),
 	}
 }
 
@@ -89,6 +91,7 @@ func (config Config) c(pinner *runtime.Pinner) (c *C.dpb_config, done func(), er
 	c.node = C.uint64_t(config.Node)
 	c.memory = C.uint64_t(config.Memory)
 	c.min_propensity = C.double(config.MinPropensity)
+	c.users = C.uint64_t(config.Users)
 	if config.Budget != nil {
 		done = config.Budget.leave
 		c.budget, err = config.Budget.enter()

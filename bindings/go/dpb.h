@@ -138,6 +138,8 @@ typedef int32_t dpb_status;
  * A pool has all the segments that it may have; what it has goes on.
  */
 #define DPB_FULL 16
+
+/**
  * The budget that the configuration names has too little left for this handle; nothing was charged.
  */
 #define DPB_OVER_BUDGET 17
@@ -228,7 +230,8 @@ typedef struct dpb_config {
    */
   uint32_t reward_bits;
   /**
-   * m >= 1, default 1: how many rewards one user may be behind; epsilon is divided by it.
+   * m >= 1, default 1: how many rewards one user may be behind; epsilon is divided by it. The caller sees to it,
+   * or the library does, for a period: see users.
    */
   uint32_t contributions_per_user;
   /**
@@ -281,6 +284,14 @@ typedef struct dpb_config {
    * times the mean gap a decision.
    */
   double min_propensity;
+  /**
+   * Users expected in a period, up to 2^28: dpb_select_for then learns from no more than contributions_per_user
+   * decisions of a user in a period (dpb_next_period). Its counters are fixed at construction: 1.5 bytes a user
+   * at contributions_per_user = 1, 3 up to 3, 6 up to 15, 12 up to 255. 0, the default = the
+   * caller sees to it. Not for dpb_new_sdp_ae, dpb_new_vb_sdp_ae, dpb_new_ldp_ucb and dpb_new_ldp_klucb, where
+   * the users' devices must count.
+   */
+  uint64_t users;
   /**
    * NULL, the default, or what the handle is charged to when it is made (DPB_OVER_BUDGET where there is too little
    * left): see dpb_new_budget. Read during construction only; as test_seed no part of a snapshot.
@@ -501,8 +512,8 @@ typedef struct dpb_decision {
  * The policy that we recommend for this configuration: dpb_new_imed.
  *
  * The handle's memory is fixed here, but for dpb_add_arm: about 1300 + 432 K + 24 P bytes, K the arms and P the
- * larger of pending_capacity and answer_window, rounded up to a power of two. The other policies' first two
- * numbers are in src/policy/README.md.
+ * larger of pending_capacity and answer_window, rounded up to a power of two; and what dpb_config.users says. The
+ * other policies' first two numbers are in src/policy/README.md.
  *
  * config: filled by dpb_config_init; read here, not kept. out: receives the handle, which the
  * caller frees with dpb_free. error: NULL, or filled on failure.
@@ -759,9 +770,12 @@ DPB_API void dpb_free(struct dpb_bandit *bandit);
 
 /**
  * Which arm? Writes one decision. Never allocates; O(1) or O(arms), by policy.
- * Returns DPB_OK; DPB_NULL; DPB_POISONED. Any thread.
+ * Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (with dpb_config.users: dpb_select_for); DPB_POISONED. Any thread.
  */
-DPB_API DPB_MUST_USE dpb_status dpb_select(struct dpb_bandit *bandit, struct dpb_decision *out);
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_select(struct dpb_bandit *bandit,
+                      struct dpb_decision *out);
 
 /**
  * What came of a decision: at most once a ticket. Never allocates.
@@ -791,7 +805,7 @@ DPB_API DPB_MUST_USE dpb_status dpb_cancel(struct dpb_bandit *bandit, uint64_t t
 /**
  * dpb_select n times under one lock. out: room for n decisions (NULL with n = 0). done: receives
  * how many were written.
- * Returns DPB_OK (all n); DPB_NULL; DPB_POISONED. Any thread.
+ * Returns DPB_OK (all n); DPB_NULL; DPB_UNSUPPORTED (with dpb_config.users); DPB_POISONED. Any thread.
  */
 DPB_API
 DPB_MUST_USE
@@ -822,7 +836,7 @@ dpb_status dpb_update_many(struct dpb_bandit *bandit,
  * privacy. (What is left of a budget that clicks use up looks at rewards.)
  * arms: n >= 1 live arms, in any order, duplicates harmless. out: receives one decision. O(n).
  * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (n is 0, an arm does not exist or is retired);
- * DPB_UNSUPPORTED (this policy needs every arm); DPB_POISONED. Any thread.
+ * DPB_UNSUPPORTED (this policy needs every arm; with dpb_config.users: dpb_select_among_for); DPB_POISONED. Any thread.
  */
 DPB_API
 DPB_MUST_USE
@@ -861,6 +875,63 @@ dpb_status dpb_add_arm_as(struct dpb_bandit *bandit,
  * DPB_UNSUPPORTED (this policy's set of arms is fixed); DPB_POISONED. Any thread.
  */
 DPB_API DPB_MUST_USE dpb_status dpb_retire_arm(struct dpb_bandit *bandit, uint32_t arm);
+
+/**
+ * Which arm for this user? dpb_select on a handle with dpb_config.users, where that and its siblings are
+ * DPB_UNSUPPORTED, so that no decision is nobody's by mistake.
+ *
+ * The first m = contributions_per_user decisions of a user in a period (dpb_next_period) are as any. Later ones
+ * look the same: they are served, and dpb_update, dpb_cancel and all counts are as for the others, but nobody learns
+ * from the answer, which is thrown away. To the policy such a decision is one that was cancelled at once.
+ *
+ * Theorem (group privacy, on Theorem P): a user is behind m learned rewards in each period, so whatever else the
+ * user does, two worlds that differ in all of a user's rewards of one period are told apart by a loss of epsilon at
+ * most, and two that differ in all of them in p periods by p epsilon where the policy is pure; what dpb_privacy says
+ * of m p rewards else. The bound is certain. The counters (a count-min sketch of decisions, never of rewards, fixed
+ * at construction) err to the other side: where n users come in a period, a user with fewer than m is not learned
+ * from with a chance of at most about (1 - e^(-n/(3 users)))^4, which is 0.65% at n = dpb_config.users.
+ *
+ * user_hash: names a person, alike in all of a period: an account's number, or a keyed hash of a cookie. Visitors
+ * who have none: a random number for each, if each is to count as a person; one number for all, if they are not to
+ * be learned from. Whoever has A accounts is learned from A m times: that costs this person A times the loss, and
+ * nobody else more. It moves what is learned by as many rewards, and accounts beyond dpb_config.users raise the
+ * chance above, in the end to nobody's being learned from until the next period. Whose, they cannot choose: the hash is
+ * keyed by the handle's secret randomness. A decision that is cancelled or expires has used up its place. A handle counts for itself: in a fleet, route a user
+ * to one of them; who comes to several loses what they say together.
+ *
+ * out: receives one decision. Never allocates; O(1) more than dpb_select.
+ * Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (dpb_config.users is 0); DPB_POISONED. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_select_for(dpb_bandit *bandit,
+                          uint64_t user_hash,
+                          dpb_decision *out);
+
+/**
+ * Which of these arms for this user? dpb_select_among as dpb_select_for is dpb_select. What is refused has counted
+ * nothing.
+ * Returns as dpb_select_among; DPB_UNSUPPORTED also where dpb_config.users is 0. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_select_among_for(dpb_bandit *bandit,
+                                uint64_t user_hash,
+                                const uint32_t *arms,
+                                size_t n,
+                                dpb_decision *out);
+
+/**
+ * A new period, a day or a month: every user may be learned from contributions_per_user times again, and what one user
+ * may have lost (epsilon_spent, dpb_privacy) is of one period more. Answers still count for the period of their
+ * decision. Who came before is forgotten, and the hash has a new key. A restored handle begins a new period by
+ * itself, for no snapshot tells who came: write a snapshot after this call and before the next decision, so that a
+ * restored handle knows of all periods. Clears the counters under the handle's lock: a millisecond for ten megabytes.
+ * Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (dpb_config.users is 0); DPB_POISONED. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_next_period(dpb_bandit *bandit);
 
 /**
  * What may be published of a handle: released values and public counts.
@@ -903,7 +974,9 @@ typedef struct dpb_report {
    */
   uint64_t expired;
   /**
-   * Privacy loss of one user so far, an upper bound at delta_spent; infinite for baselines.
+   * Privacy loss of one user so far, an upper bound at delta_spent; infinite for baselines. With
+   * dpb_config.users: of one who came in all periods so far, p epsilon after p of them where it is pure; in
+   * each of them epsilon.
    * With a test_seed: what real entropy would have spent.
    */
   double epsilon_spent;
@@ -970,7 +1043,8 @@ typedef struct dpb_arm {
    */
   double width;
   /**
-   * Decisions for this arm that were not cancelled and did not expire.
+   * Decisions for this arm that were not cancelled and did not expire. With dpb_config.users also those that
+   * nobody learned from; effective_pulls is of the others.
    */
   uint64_t pulls;
   /**
@@ -1057,10 +1131,16 @@ dpb_status dpb_compare(const dpb_bandit *bandit,
 
 /**
  * Privacy loss of one user so far at this delta in [0, 1): an upper bound; infinite for baselines,
- * and at a delta for which the policy has no guarantee.
+ * and at a delta for which the policy has no guarantee. With dpb_config.users: of m = contributions_per_user rewards
+ * in each period so far, a restored handle's first one included; a release may hold rewards of several periods,
+ * so p periods are m p rewards.
  * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (delta); DPB_POISONED. Any thread.
  */
-DPB_API DPB_MUST_USE dpb_status dpb_privacy(const dpb_bandit *bandit, double delta, double *epsilon);
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_privacy(const dpb_bandit *bandit,
+                       double delta,
+                       double *epsilon);
 
 /**
  * The policy's name, such as "dp-se"; "" for NULL. A static string, never freed. Any thread.
@@ -1109,7 +1189,8 @@ DPB_API DPB_MUST_USE dpb_status dpb_snapshot(const dpb_bandit *bandit, uint8_t *
  *
  * The guarantee is one for all lives together, however old the snapshot is: no reward of an earlier life
  * enters a release of a later one. dpb_privacy says at least what one release costs, because there may have
- * been one since the snapshot. A handle that once had a test_seed is not private.
+ * been one since the snapshot. A handle that once had a test_seed is not private. With dpb_config.users a new
+ * period begins (dpb_next_period), because a snapshot does not tell who came.
  *
  * buf: len bytes of any origin (NULL with len = 0, which is no snapshot). out: receives the handle, which the
  * caller frees with dpb_free. error: NULL, or filled on failure.

@@ -331,6 +331,51 @@ func TestMemory(t *testing.T) {
 	}
 }
 
+// Everybody once a period; what else is asked is served and not learned from.
+func TestUsers(t *testing.T) {
+	c := NewConfig(3, 1)
+	c.Users = 1000
+	b := must[*Bandit](t)(New(c))
+	defer b.Close()
+	play := func() (known float64) {
+		for user := range uint64(200) {
+			var d Decision
+			if user%2 == 0 {
+				d = must[Decision](t)(b.SelectFor(user))
+			} else {
+				d = must[Decision](t)(b.SelectAmongFor(user, []uint32{0, 1, 2}))
+			}
+			if err := b.Update(d.Ticket, 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, arm := range must[[]Arm](t)(b.Arms()) {
+			known += arm.EffectivePulls
+		}
+		return known
+	}
+	known := play()
+	if again := play(); known < 20 || again != known {
+		t.Error(known, again)
+	}
+	spent := must[float64](t)(b.Privacy(0))
+	if err := b.NextPeriod(); err != nil {
+		t.Fatal(err)
+	}
+	if more, twice := play(), must[float64](t)(b.Privacy(0)); more <= known || twice != 2*spent {
+		t.Error(more, twice)
+	}
+	_, err := b.Select()
+	refused(t, err, ErrUnsupported)
+	_, err = b.SelectAmongFor(1, []uint32{9})
+	refused(t, err, ErrInvalidConfig)
+	plain := must[*Bandit](t)(New(NewConfig(3, 1)))
+	defer plain.Close()
+	_, err = plain.SelectFor(1)
+	refused(t, err, ErrUnsupported)
+	refused(t, plain.NextPeriod(), ErrUnsupported)
+}
+
 // The seed reaches the library whole, from wherever Go put it, while the collector is at work.
 func TestSeedsReproduce(t *testing.T) {
 	means := func(last byte) float64 {

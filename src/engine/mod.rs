@@ -24,8 +24,12 @@ use zeroize::Zeroize;
 pub enum Event {
     /// With this reward (for a window: perhaps by silence).
     Answered(Pull, Reward),
-    /// Pushed out of the ring unanswered: it counts as not played.
-    Expired(Pull),
+    /// Taken back, or pushed out of the ring unanswered: it counts as not played.
+    Unplayed {
+        pull: Pull,
+        /// To who learns; else it never was.
+        learned: bool,
+    },
 }
 
 /// What became of decisions so far. In window mode `answered` are the decisions whose window is
@@ -100,13 +104,25 @@ struct Slot {
 }
 
 /// What became of a decision: open, done, or in window mode the reward of an answer that waits for
-/// its window to end. No other reward is ever in the ring.
+/// its window to end. No other reward is ever in the ring, and none that nobody learns from.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Fate(u32);
 
 impl Fate {
     const OPEN: Fate = Fate(u32::MAX);
-    const DONE: Fate = Fate(u32::MAX - 1);
+    /// Open, and nobody learns from the answer.
+    const IDLE: Fate = Fate(u32::MAX - 1);
+    const DONE: Fate = Fate(u32::MAX - 2);
+    /// The answer of an idle one, without its reward.
+    const HEARD: Fate = Fate(u32::MAX - 3);
+
+    fn is_open(self) -> bool {
+        self.0 >= Fate::IDLE.0
+    }
+
+    fn is_learned(self) -> bool {
+        self != Fate::IDLE && self != Fate::HEARD
+    }
 
     fn held(reward: Reward) -> Fate {
         Fate(reward.units() as u32)
@@ -176,14 +192,17 @@ impl Engine {
         let pull = slot.pull;
         match slot.end() {
             Fate::DONE => None,
-            Fate::OPEN if !windowed => {
+            fate if fate.is_open() && !windowed => {
                 self.counts.expired += 1;
-                Some(Event::Expired(pull))
+                Some(Event::Unplayed { pull, learned: fate.is_learned() })
             }
             fate => {
                 self.counts.answered += 1;
-                let reward = if fate == Fate::OPEN { Reward::MIN } else { Reward::from_units(fate.0) };
-                Some(Event::Answered(pull, reward))
+                match fate {
+                    Fate::IDLE | Fate::HEARD => None,
+                    Fate::OPEN => Some(Event::Answered(pull, Reward::MIN)),
+                    Fate(units) => Some(Event::Answered(pull, Reward::from_units(units))),
+                }
             }
         }
     }
@@ -197,11 +216,16 @@ impl Engine {
         ticket
     }
 
-    /// An answer: the event it causes now, if it does not wait for its window.
+    /// Nobody learns from the last decision. Whoever answers it sees no difference.
+    pub fn idle(&mut self) {
+        self.slot(self.counts.decisions - 1).fate = Fate::IDLE;
+    }
+
+    /// An answer: the event it causes now, if it does not wait for its window, and if anybody learns from it.
     ///
     /// # Errors
     /// `UnknownTicket`, `Duplicate`, `Expired`: counted, and nothing else changes.
-    #[inline]
+    #[inline(always)] // into its two callers
     pub fn answer(&mut self, ticket: u64, reward: Reward) -> Result<Option<Event>> {
         #[cfg(feature = "test-hooks")]
         if let Some(sequence) = self.key.open(ticket)
@@ -212,10 +236,10 @@ impl Engine {
             return Ok(Some(Event::Answered(self.slot(sequence).pull, reward)));
         }
         let windowed = self.windowed;
-        let slot = self.find(ticket, |fate| fate == Fate::OPEN)?;
-        let pull = slot.pull;
+        let slot = self.find(ticket, Fate::is_open)?;
+        let (pull, idle) = (slot.pull, slot.fate == Fate::IDLE);
         if windowed {
-            slot.fate = Fate::held(reward);
+            slot.fate = if idle { Fate::HEARD } else { Fate::held(reward) };
             #[cfg(feature = "test-hooks")]
             if self.fault.is(crate::config::Fault::ClosedByArrival) {
                 return Ok(Some(self.settle_now(ticket, reward)));
@@ -224,6 +248,9 @@ impl Engine {
         }
         slot.fate = Fate::DONE;
         self.counts.answered += 1;
+        if idle {
+            return Ok(None);
+        }
         Ok(Some(Event::Answered(pull, reward)))
     }
 
@@ -243,20 +270,20 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes a decision back: the pull that counts as not played. A held answer goes with it: its
+    /// Takes a decision back: it counts as not played. A held answer goes with it: its
     /// window is not over, so that it was there must not be told, by a status or by a count.
     ///
     /// # Errors
     /// As [`answer`](Self::answer), but for a held answer.
     #[inline]
-    pub fn cancel(&mut self, ticket: u64) -> Result<Pull> {
+    pub fn cancel(&mut self, ticket: u64) -> Result<Event> {
         #[cfg(feature = "test-hooks")]
         self.refuse_held(ticket)?;
         let slot = self.find(ticket, |fate| fate != Fate::DONE)?;
-        slot.end();
+        let learned = slot.end().is_learned();
         let pull = slot.pull;
         self.counts.cancelled += 1;
-        Ok(pull)
+        Ok(Event::Unplayed { pull, learned })
     }
 
     /// The decisions whose end is open.

@@ -127,8 +127,8 @@ pub(super) unsafe fn new(
 /// The policy that we recommend for this configuration: dpb_new_imed.
 ///
 /// The handle's memory is fixed here, but for dpb_add_arm: about 1300 + 432 K + 24 P bytes, K the arms and P the
-/// larger of pending_capacity and answer_window, rounded up to a power of two. The other policies' first two
-/// numbers are in src/policy/README.md.
+/// larger of pending_capacity and answer_window, rounded up to a power of two; and what dpb_config.users says. The
+/// other policies' first two numbers are in src/policy/README.md.
 ///
 /// config: filled by dpb_config_init; read here, not kept. out: receives the handle, which the
 /// caller frees with dpb_free. error: NULL, or filled on failure.
@@ -463,7 +463,7 @@ pub unsafe extern "C" fn dpb_free(bandit: *mut dpb_bandit) {
 }
 
 /// Which arm? Writes one decision. Never allocates; O(1) or O(arms), by policy.
-/// Returns DPB_OK; DPB_NULL; DPB_POISONED. Any thread.
+/// Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (with dpb_config.users: dpb_select_for); DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_select(bandit: *mut dpb_bandit, out: *mut dpb_decision) -> dpb_status {
@@ -509,7 +509,7 @@ pub unsafe extern "C" fn dpb_cancel(bandit: *mut dpb_bandit, ticket: u64) -> dpb
 
 /// dpb_select n times under one lock. out: room for n decisions (NULL with n = 0). done: receives
 /// how many were written.
-/// Returns DPB_OK (all n); DPB_NULL; DPB_POISONED. Any thread.
+/// Returns DPB_OK (all n); DPB_NULL; DPB_UNSUPPORTED (with dpb_config.users); DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_select_many(
@@ -606,7 +606,7 @@ pub(super) unsafe fn answer_many<H: Hears>(
 /// privacy. (What is left of a budget that clicks use up looks at rewards.)
 /// arms: n >= 1 live arms, in any order, duplicates harmless. out: receives one decision. O(n).
 /// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (n is 0, an arm does not exist or is retired);
-/// DPB_UNSUPPORTED (this policy needs every arm); DPB_POISONED. Any thread.
+/// DPB_UNSUPPORTED (this policy needs every arm; with dpb_config.users: dpb_select_among_for); DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_select_among(

@@ -53,7 +53,8 @@ pub struct dpb_config {
     /// Rewards are rounded to 2^-reward_bits of the range, 0 .. 24, default 20; 0 = rewards are
     /// exactly reward_min or reward_max.
     pub reward_bits: u32,
-    /// m >= 1, default 1: how many rewards one user may be behind; epsilon is divided by it.
+    /// m >= 1, default 1: how many rewards one user may be behind; epsilon is divided by it. The caller sees to it,
+    /// or the library does, for a period: see users.
     pub contributions_per_user: u32,
     /// Decisions in flight, 1 .. 2^24, rounded up to a power of two and to the answer window,
     /// default 4096; the oldest unanswered one is cancelled when a new one needs its place.
@@ -85,6 +86,12 @@ pub struct dpb_config {
     /// arms that may be played with a chance of f/K at least, for off-policy evaluation. It costs f
     /// times the mean gap a decision.
     pub min_propensity: f64,
+    /// Users expected in a period, up to 2^28: dpb_select_for then learns from no more than contributions_per_user
+    /// decisions of a user in a period (dpb_next_period). Its counters are fixed at construction: 1.5 bytes a user
+    /// at contributions_per_user = 1, 3 up to 3, 6 up to 15, 12 up to 255. 0, the default = the
+    /// caller sees to it. Not for dpb_new_sdp_ae, dpb_new_vb_sdp_ae, dpb_new_ldp_ucb and dpb_new_ldp_klucb, where
+    /// the users' devices must count.
+    pub users: u64,
     /// NULL, the default, or what the handle is charged to when it is made (DPB_OVER_BUDGET where there is too little
     /// left): see dpb_new_budget. Read during construction only; as test_seed no part of a snapshot.
     pub budget: *const dpb_budget,
@@ -111,7 +118,7 @@ pub struct dpb_error {
     pub message: [c_char; 252],
 }
 
-const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_config>() == 136);
+const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_config>() == 144);
 const _: () = assert!(size_of::<dpb_error>() == 256);
 
 // SAFETY: repr(C), begins with its size, ends with an address; all its fields are numbers and addresses.
@@ -170,6 +177,7 @@ impl dpb_config {
             node: d.node,
             memory: d.memory,
             min_propensity: d.min_propensity,
+            users: d.users,
             budget: std::ptr::null(),
         }
     }
@@ -202,6 +210,7 @@ impl dpb_config {
             node: c.node,
             memory: c.memory,
             min_propensity: c.min_propensity,
+            users: c.users,
             // SAFETY: NULL or live, by contract.
             budget: unsafe { c.budget.as_ref() }.map(|b| b.budget.clone()),
             ..Config::new(c.arms, c.epsilon)

@@ -21,6 +21,7 @@ mod sized;
 mod snapshot;
 mod status;
 mod stopping;
+mod users;
 
 pub use bandit::*;
 pub use budget::*;
@@ -33,3 +34,4 @@ pub use shuffle::*;
 pub use snapshot::*;
 pub use status::*;
 pub use stopping::*;
+pub use users::*;

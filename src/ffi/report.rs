@@ -33,7 +33,9 @@ pub struct dpb_report {
     pub cancelled: u64,
     /// Decisions pushed out of the pending table unanswered.
     pub expired: u64,
-    /// Privacy loss of one user so far, an upper bound at delta_spent; infinite for baselines.
+    /// Privacy loss of one user so far, an upper bound at delta_spent; infinite for baselines. With
+    /// dpb_config.users: of one who came in all periods so far, p epsilon after p of them where it is pure; in
+    /// each of them epsilon.
     /// With a test_seed: what real entropy would have spent.
     pub epsilon_spent: f64,
     /// 0 where the policy is pure.
@@ -74,7 +76,8 @@ pub struct dpb_arm {
     /// Half-width of its confidence interval at 1 - beta, in the caller's units; NaN before the
     /// first release.
     pub width: f64,
-    /// Decisions for this arm that were not cancelled and did not expire.
+    /// Decisions for this arm that were not cancelled and did not expire. With dpb_config.users also those that
+    /// nobody learned from; effective_pulls is of the others.
     pub pulls: u64,
     /// 1 while the arm is in the race.
     pub active: u32,
@@ -261,7 +264,9 @@ pub unsafe extern "C" fn dpb_compare(
 }
 
 /// Privacy loss of one user so far at this delta in [0, 1): an upper bound; infinite for baselines,
-/// and at a delta for which the policy has no guarantee.
+/// and at a delta for which the policy has no guarantee. With dpb_config.users: of m = contributions_per_user rewards
+/// in each period so far, a restored handle's first one included; a release may hold rewards of several periods,
+/// so p periods are m p rewards.
 /// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (delta); DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]

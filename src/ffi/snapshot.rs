@@ -74,7 +74,8 @@ pub unsafe extern "C" fn dpb_snapshot(
 ///
 /// The guarantee is one for all lives together, however old the snapshot is: no reward of an earlier life
 /// enters a release of a later one. dpb_privacy says at least what one release costs, because there may have
-/// been one since the snapshot. A handle that once had a test_seed is not private.
+/// been one since the snapshot. A handle that once had a test_seed is not private. With dpb_config.users a new
+/// period begins (dpb_next_period), because a snapshot does not tell who came.
 ///
 /// buf: len bytes of any origin (NULL with len = 0, which is no snapshot). out: receives the handle, which the
 /// caller frees with dpb_free. error: NULL, or filled on failure.

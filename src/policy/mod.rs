@@ -119,6 +119,11 @@ impl Algorithm {
             let rule = "must be 0: this policy does not explore so";
             return Err(Error::config("min_propensity", rule, config.min_propensity));
         }
+        let devices = matches!(self, Algorithm::SdpAe | Algorithm::VbSdpAe | Algorithm::LdpUcb | Algorithm::LdpKlUcb);
+        if config.users > 0 && devices {
+            let rule = "must be 0: what a user's device has sent is sent, so it must count itself";
+            return Err(Error::config("users", rule, config.users));
+        }
         Ok(())
     }
 

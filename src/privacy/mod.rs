@@ -18,6 +18,21 @@
 //!
 //! What breaks it: closing a batch by *arrival* when the time of arrival depends on the reward
 //! (hence `answer_window`), and releasing a batch twice (retries, re-noising, old snapshots).
+//!
+//! # Theorem U (users)
+//!
+//! Let each decision be some user's, and let it be settled when it is made, by who made the earlier ones and by coins,
+//! whether it is learned from: for at most m decisions of a user in a period. The rewards of the others enter no
+//! state. Where Theorem P holds for each reward that is learned, with eps0 (rho0), two tables that differ in *all*
+//! rewards of one user in p periods give transcripts that are m p eps0-close (m^2 p^2 rho0-zCDP).
+//!
+//! *Proof.* Which decisions are learned from is the same in both worlds. So the transcript is a function of the
+//! learned rewards, and the tables differ in m p of these at most, wherever they lie: a chain of m p neighbours. ∎
+//!
+//! So eps0 = epsilon/m gives a user epsilon in each period, and p epsilon in all. With zCDP p periods cost p^2 rho and
+//! not p rho: a release may hold rewards of several periods. A decision belongs to the period in which it was made,
+//! whenever its answer comes. Who came, and how often, is not protected: it shows in when batches end.
+//! [`Bandit::select_for`](crate::Bandit::select_for) settles it; its counters err to the side of not learning.
 
 mod binomial;
 pub mod calibration;

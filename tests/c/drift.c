@@ -59,5 +59,5 @@ int main(void) {
   config.min_propensity = (double)NAN;
   STATUS(dpb_new(&config, &bandit, &error), DPB_INVALID_CONFIG);
   CHECK(strcmp(error.message, "min_propensity must be in [0, 1], got NaN") == 0 && bandit == NULL);
-  return 0;
+  return failures != 0;
 }

@@ -173,6 +173,39 @@ static void arms_come_and_go() {
   CHECK(refusal([&] { (void)fixed.add_arm(); }).status() == DPB_UNSUPPORTED);
 }
 
+// Everybody once a period; what else is asked is served and not learned from.
+static void users() {
+  dpb::Config config(3, 1.0);
+  config.users = 1000;
+  dpb::Bandit bandit(config);
+  const auto play = [&bandit](std::uint64_t first) {
+    for (std::uint64_t user = first; user < first + 200; user++) {
+      const dpb::Decision d = user % 2 ? bandit.select_for(user) : bandit.select_among_for(user, {0, 1, 2});
+      bandit.update(d.ticket, 1.0);
+    }
+    double known = 0;
+    for (const dpb::Arm &arm : bandit.arms()) {
+      known += arm.effective_pulls;
+    }
+    return known;
+  };
+  const double known = play(0);
+  CHECK(known > 20 && play(0) == known && bandit.report().answered == 400);
+  const double spent = bandit.privacy();
+  bandit.next_period();
+  CHECK(play(0) > known && bandit.privacy() == 2 * spent);
+  const std::vector<std::uint32_t> one{1};
+  CHECK(bandit.select_among_for(1, one).arm == 1);
+  CHECK(refusal([&] { (void)bandit.select(); }).status() == DPB_UNSUPPORTED);
+  CHECK(refusal([&] { (void)bandit.select_among({1}); }).status() == DPB_UNSUPPORTED);
+  const auto says = [](auto call) { return std::string(refusal(call).what()); };
+  CHECK(says([&] { (void)bandit.select_among_for(1, {1, 9}); }) ==
+        "dpb_select_among_for(arms = {1, 9}): DPB_INVALID_CONFIG");
+  dpb::Bandit plain(dpb::Config(3, 1.0));
+  CHECK(says([&] { (void)plain.select_for(1); }) == "dpb_select_for: DPB_UNSUPPORTED");
+  CHECK(says([&] { plain.next_period(); }) == "dpb_next_period: DPB_UNSUPPORTED");
+}
+
 static void handles_learn_from_each_other() {
   dpb::Bandit a(dpb::Config(3, 1.0)), b(dpb::Config(3, 1.0));
   CHECK(a.add_arm() == 3 && a.add_arm_as(900) == 4 && b.add_arm_as(900) == 3 && b.add_arm_as(900) == 3);
@@ -638,6 +671,7 @@ int main() {
   both_roads();
   batches();
   arms_come_and_go();
+  users();
   handles_learn_from_each_other();
   budgets();
   reading();

@@ -3,7 +3,8 @@
 //! * each status is one that its function's comment names; DPB_POISONED, a panic inside, is none of them;
 //! * a refused call writes no output and changes nothing that can be read but one count of refusals;
 //! * counts, pulls and the fate of every ticket are the model's: each decision ends once;
-//! * what is spent only grows, and stays within epsilon; a budget is charged for what is made, and for nothing else;
+//! * what is spent only grows, and stays within epsilon, in each period; a budget is charged for what is made, and for
+//!   nothing else;
 //! * a snapshot that is restored reads the same, and so does the snapshot of that; altered bytes with a fitting
 //!   checksum give a status, or a handle that keeps all this.
 #![allow(unsafe_op_in_unsafe_fn)] // every call below is one that a C program could make
@@ -15,6 +16,7 @@ use dpb::ffi::*;
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char};
 use std::mem::{offset_of, zeroed};
+use std::ops::Range;
 use std::ptr::{null, null_mut};
 use std::sync::OnceLock;
 
@@ -148,9 +150,17 @@ struct Model {
     pulls: Vec<u64>,
     retired: Vec<bool>,
     epsilon: f64,
+    /// Of users, where they are counted.
+    periods: u32,
 }
 
 impl Model {
+    /// What may have been spent: what is not pure does not just add up.
+    fn most(&self, delta: f64) -> f64 {
+        let most = self.epsilon * f64::from(self.periods) * (1.0 + 1e-9);
+        if self.periods > 1 && delta > 0.0 { f64::INFINITY } else { most }
+    }
+
     fn before_select(&mut self) {
         let Some(due) = self.log.len().checked_sub(self.depth) else { return };
         let (decision, fate) = self.log[due];
@@ -284,11 +294,12 @@ impl Seen {
 }
 
 impl Player {
-    unsafe fn new(handle: *mut dpb_bandit, config: dpb_config, exact: bool) -> Player {
+    unsafe fn new(handle: *mut dpb_bandit, config: dpb_config, periods: Option<u32>) -> Player {
         let (report, arms) = (report(handle), arms(handle));
         let (capacity, window) = (config.pending_capacity, config.answer_window);
         let depth = if window > 0 { window } else { capacity.next_power_of_two() } as usize;
-        let model = exact.then(|| Model {
+        let exact = periods.is_some();
+        let model = periods.map(|periods| Model {
             window: window as usize,
             depth,
             log: Vec::new(),
@@ -299,6 +310,7 @@ impl Player {
             pulls: arms.iter().map(|arm| arm.pulls).collect(),
             retired: arms.iter().map(|arm| arm.active == 0).collect(),
             epsilon: config.epsilon,
+            periods,
         });
         let played = report.decisions - report.cancelled - report.expired;
         assert!(report.pending == 0 && (!exact || arms.iter().map(|arm| arm.pulls).sum::<u64>() == played));
@@ -322,7 +334,7 @@ impl Player {
             let decisions = model.before + model.log.len() as u64;
             assert_eq!(now.report[..4], [decisions, model.answered, model.cancelled, model.expired]);
             assert!(now.arms.iter().map(|arm| arm[2]).eq(model.pulls.iter().copied()), "{now:?} {:?}", model.pulls);
-            assert!(spent(&now) <= model.epsilon * (1.0 + 1e-9) || spent(&now) == f64::INFINITY);
+            assert!(spent(&now) <= model.most(self.config.delta) || spent(&now) == f64::INFINITY);
         }
         self.seen = now;
     }
@@ -466,7 +478,8 @@ impl World<'_> {
             160..=174 => self.among(&mut player),
             175..=184 => self.change_arms(&mut player),
             185..=194 => self.submit(&mut player),
-            195..=204 => self.read(&mut player),
+            195..=203 => self.read(&mut player),
+            204 => self.next_period(&mut player),
             205..=209 if self.bytes.once_in(2) => self.foreign(&mut player),
             205..=209 => self.merge(&mut player),
             210..=220 => self.live_on(&player),
@@ -490,7 +503,7 @@ impl World<'_> {
         c.delta = bytes.pick(&[0.0, 1e-6]);
         c.base = bytes.below(24) as u32;
         for _ in 0..bytes.below(6) {
-            match bytes.below(20) {
+            match bytes.below(21) {
                 0 => c.arms = bytes.pick(&[40, 0, 1, 100]),
                 1 => c.epsilon = bytes.pick(ODD),
                 2 => c.delta = bytes.pick(ODD),
@@ -513,8 +526,14 @@ impl World<'_> {
                 16 => c.memory = bytes.pick(&[1024, 1, 1 << 40, u64::MAX]),
                 17 => c.min_propensity = bytes.pick(ODD),
                 18 => (c.test_seed, c.budget) = (null(), budget),
+                19 => c.users = bytes.pick(&[100, 1, 1 << 29, u64::MAX]),
                 // Older, newer, and none of ours.
-                _ => c.struct_size = bytes.pick(&[offset_of!(dpb_config, node) as u32, 120, 0, 4, 121, 144, u32::MAX]),
+                _ => {
+                    c.struct_size = {
+                        let ours = size_of::<dpb_config>() as u32;
+                        bytes.pick(&[offset_of!(dpb_config, node) as u32, 120, 0, 4, 121, ours + 8, u32::MAX])
+                    }
+                }
             }
         }
         c
@@ -550,13 +569,13 @@ impl World<'_> {
                 // What an older program's struct lacks is at its defaults.
                 let mut defaults: dpb_config = zeroed();
                 dpb_config_init(&raw mut defaults, 2, 1.0);
-                read.min_propensity = defaults.min_propensity;
+                (read.users, read.min_propensity) = (defaults.users, defaults.min_propensity);
                 (read.node, read.memory) = match config.struct_size {
                     120 => (config.node, config.memory),
                     _ => (defaults.node, defaults.memory),
                 };
             }
-            self.bandits.push(Player::new(handle, read, true));
+            self.bandits.push(Player::new(handle, read, Some(1)));
         }
     }
 
@@ -568,7 +587,20 @@ impl World<'_> {
             1 => dpb_select(player.handle, decisions.as_mut_ptr()),
             _ => dpb_select_many(player.handle, decisions.as_mut_ptr(), n, &raw mut done),
         };
-        assert_eq!((status, n == 1 || done == n), (DPB_OK, true));
+        if status == DPB_UNSUPPORTED {
+            // Every decision is somebody's.
+            assert!(player.model.is_none() || player.config.users > 0);
+            assert!(untouched(&decisions[0]) && done == 99);
+            player.after(false, [0; 4]);
+            for decision in &mut decisions[..n] {
+                assert_eq!(dpb_select_for(player.handle, self.bytes.pick(&[1, 1, 2, 3, u64::MAX]), decision), DPB_OK);
+            }
+        } else {
+            assert_eq!((status, n == 1 || done == n), (DPB_OK, true));
+            let mut nobodys = NO_DECISION;
+            assert_eq!(dpb_select_for(player.handle, 1, &raw mut nobodys), DPB_UNSUPPORTED);
+            assert!(untouched(&nobodys));
+        }
         for &decision in &decisions[..n] {
             if let Some(model) = &mut player.model {
                 model.before_select();
@@ -587,7 +619,11 @@ impl World<'_> {
             .collect();
         let mut decision = NO_DECISION;
         let pointer = if arms.is_empty() { null() } else { arms.as_ptr() };
-        let status = dpb_select_among(player.handle, pointer, arms.len(), &raw mut decision);
+        let mut status = dpb_select_among(player.handle, pointer, arms.len(), &raw mut decision);
+        if status == DPB_UNSUPPORTED {
+            assert!(untouched(&decision));
+            status = dpb_select_among_for(player.handle, 1, pointer, arms.len(), &raw mut decision);
+        }
         one_of(status, &[DPB_OK, DPB_INVALID_CONFIG, DPB_UNSUPPORTED]);
         if status == DPB_OK {
             assert!(arms.contains(&decision.arm));
@@ -666,6 +702,15 @@ impl World<'_> {
             player.after(status == DPB_OK, [0; 4]);
             assert!(status != DPB_OK || player.seen.arms[arm as usize][3] == 0);
         }
+    }
+
+    unsafe fn next_period(&mut self, player: &mut Player) {
+        let status = one_of(dpb_next_period(player.handle), &[DPB_OK, DPB_UNSUPPORTED]);
+        if let Some(model) = &mut player.model {
+            assert_eq!(status == DPB_OK, player.config.users > 0);
+            model.periods += u32::from(status == DPB_OK);
+        }
+        player.after(status == DPB_OK, [0; 4]);
     }
 
     /// A shuffled batch, of the right length or not, for the open phase or not.
@@ -768,7 +813,12 @@ impl World<'_> {
         let last = snapshot(third).unwrap();
         // Alike but for the number of the life, and the checksum.
         assert!(next.len() == last.len() && next.iter().zip(&last).filter(|(a, b)| a != b).count() <= 8);
-        let (seen, then) = (Seen::of(second), Seen::of(third));
+        let (seen, mut then) = (Seen::of(second), Seen::of(third));
+        if player.model.is_none() || player.config.users > 0 {
+            // Another period: more may be spent, but no less.
+            assert!(f64::from_bits(then.report[4]) >= f64::from_bits(seen.report[4]));
+            then.report[4..6].copy_from_slice(&seen.report[4..6]);
+        }
         assert_eq!((&seen, seen.learned()), (&then, player.seen.learned()));
         assert_eq!((seen.best, seen.refusals), (player.seen.best, [0; 4]));
         let (then, now) = (seen.report, player.seen.report);
@@ -776,7 +826,7 @@ impl World<'_> {
         assert_eq!(then[..4], [now[0], now[1], now[2], now[3] + open]);
         assert!(f64::from_bits(then[4]) >= f64::from_bits(now[4]) && then[8] <= now[8]);
         dpb_free(third);
-        let second = Player::new(second, player.config, player.model.is_some());
+        let second = Player::new(second, player.config, player.model.as_ref().map(|model| model.periods + 1));
         if self.bandits.len() < 3 {
             self.bandits.push(second);
         } else {
@@ -800,15 +850,15 @@ impl World<'_> {
             // As it is: only what was not touched is taken.
             return one_that_is_not(&bytes);
         }
-        // A ring of millions is the tests' of memory.
-        for &place in sizes() {
-            if place + 2 <= bytes.len() {
-                bytes[place..place + 2].fill(0);
+        // A ring of millions is the tests' of memory, and so are millions of users.
+        for upper in sizes() {
+            if let Some(upper) = bytes.get_mut(upper.clone()) {
+                upper.fill(0);
             }
         }
         if let Ok(handle) = restore(&sealed(bytes)) {
             if self.bandits.len() < 3 {
-                self.bandits.push(Player::new(handle, config, false));
+                self.bandits.push(Player::new(handle, config, None));
             } else {
                 dpb_free(handle);
             }
@@ -1045,6 +1095,9 @@ impl World<'_> {
         is_null("select", dpb_select(null_mut(), &raw mut decision));
         is_null("select_many", dpb_select_many(null_mut(), &raw mut decision, 1, &raw mut size));
         is_null("select_among", dpb_select_among(null_mut(), &raw const number, 1, &raw mut decision));
+        is_null("select_for", dpb_select_for(null_mut(), 1, &raw mut decision));
+        is_null("select_among_for", dpb_select_among_for(null_mut(), 1, &raw const number, 1, &raw mut decision));
+        is_null("next_period", dpb_next_period(null_mut()));
         is_null("update", dpb_update(null_mut(), 1, 1.0));
         is_null("cancel", dpb_cancel(null_mut(), 1));
         is_null("update_many", dpb_update_many(null_mut(), &1, &1.0, 1, null_mut(), &raw mut size));
@@ -1084,6 +1137,8 @@ impl World<'_> {
             is_null("no decisions", dpb_select_many(bandit, null_mut(), 1, &raw mut size));
             is_null("no done", dpb_select_many(bandit, &raw mut decision, 1, null_mut()));
             is_null("no arms", dpb_select_among(bandit, null(), 1, &raw mut decision));
+            is_null("no decision for anybody", dpb_select_for(bandit, 1, null_mut()));
+            is_null("no arms for anybody", dpb_select_among_for(bandit, 1, null(), 1, &raw mut decision));
             is_null("no tickets", dpb_update_many(bandit, null(), null(), 1, null_mut(), &raw mut size));
             is_null("no arm", dpb_add_arm(bandit, null_mut(), null_mut()));
             is_null("no place for an arm", dpb_add_arm_as(bandit, 9, null_mut(), null_mut()));
@@ -1176,22 +1231,25 @@ fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// Where a snapshot has the upper halves of what sizes the ring.
-fn sizes() -> &'static [usize; 2] {
-    static SIZES: OnceLock<[usize; 2]> = OnceLock::new();
+/// Where a snapshot has all but the lower two bytes of what sizes the ring, and the counters of users.
+fn sizes() -> &'static [Range<usize>; 3] {
+    static SIZES: OnceLock<[Range<usize>; 3]> = OnceLock::new();
     SIZES.get_or_init(|| {
         // SAFETY: as in run.
-        let with = |capacity, window| unsafe {
+        let with = |capacity, window, users| unsafe {
             let (mut config, mut handle): (dpb_config, _) = (zeroed(), null_mut());
             dpb_config_init_sized(&raw mut config, size_of::<dpb_config>() as u32, 2, 1.0);
-            (config.pending_capacity, config.answer_window) = (capacity, window);
+            (config.pending_capacity, config.answer_window, config.users) = (capacity, window, users);
             (config.test_seed, config.node) = (SEED.as_ptr(), 7);
             assert_eq!(dpb_new_imed(&raw const config, &raw mut handle, null_mut()), DPB_OK);
             let bytes = snapshot(handle).unwrap();
             dpb_free(handle);
             bytes
         };
-        let plain = with(1, 0);
-        [with(2, 0), with(1, 1)].map(|other| 2 + plain.iter().zip(&other).position(|(a, b)| a != b).unwrap())
+        let plain = with(1, 0, 0);
+        [(with(2, 0, 0), 4), (with(1, 1, 0), 4), (with(1, 0, 1), 8)].map(|(other, bytes)| {
+            let place = plain.iter().zip(&other).position(|(a, b)| a != b).unwrap();
+            place + 2..place + bytes
+        })
     })
 }

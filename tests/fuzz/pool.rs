@@ -93,7 +93,7 @@ impl Player {
         let (mut handle, mut error) = (null_mut(), no_error());
         let most = bytes.pick(&[3, 3, 1, 8, 0, u32::MAX]);
         let status = dpb_new_pool(config, most, &raw mut handle, &raw mut error);
-        one_of(status, &[DPB_OK, DPB_INVALID_CONFIG, DPB_UNSUPPORTED, DPB_NEWER_VERSION]);
+        one_of(status, &[DPB_OK, DPB_INVALID_CONFIG, DPB_UNSUPPORTED, DPB_NEWER_VERSION, DPB_OVER_BUDGET]);
         let handle = made(status, handle, &error)?;
         assert!((1..=8).contains(&most));
         Some(Player::of(handle, *config, Vec::new(), true))
@@ -114,6 +114,7 @@ impl Player {
             pulls: seen.cells.iter().map(|cell| cell[1]).collect(),
             retired: vec![false; seen.cells.len()],
             epsilon: config.epsilon,
+            periods: 1,
         });
         Player { handle, config, keys, model, seen, tickets: Vec::new() }
     }

@@ -1,0 +1,106 @@
+/* Users: no more of them is learned than was promised, and who answers sees no difference. */
+#include "check.h"
+
+/* One decision of a user and its answer; 1 if it was learned from, as a baseline tells. */
+static int learned(dpb_bandit *bandit, uint64_t user) {
+  static double before = 0;
+  dpb_decision d = {0, 0, 9, 9};
+  dpb_arm arms[2];
+  double now;
+  size_t n;
+  int more;
+  STATUS(dpb_select_for(bandit, user, &d), DPB_OK);
+  CHECK(d.arm < 2 && d.propensity == 1);
+  STATUS(dpb_update(bandit, d.ticket, 1), DPB_OK);
+  STATUS(dpb_update(bandit, d.ticket, 1), DPB_DUPLICATE);
+  STATUS(dpb_cancel(bandit, d.ticket), DPB_DUPLICATE);
+  STATUS(dpb_arms_read(bandit, arms, 2, &n), DPB_OK);
+  now = arms[0].effective_pulls + arms[1].effective_pulls;
+  more = now > before;
+  before = now;
+  return more;
+}
+
+static void counts(void) {
+  dpb_config config = seeded(2, 1);
+  dpb_bandit *bandit = NULL;
+  dpb_report report;
+  int i;
+  CHECK(config.users == 0);
+  config.users = 1000;
+  config.contributions_per_user = 3;
+  STATUS(dpb_new_nonprivate_ucb1(&config, &bandit, NULL), DPB_OK);
+  for (i = 0; i < 10; i++) {
+    CHECK(learned(bandit, 5) == (i < 3));
+  }
+  CHECK(learned(bandit, UINT64_MAX) && learned(bandit, 0));
+  STATUS(dpb_next_period(bandit), DPB_OK);
+  CHECK(learned(bandit, 5) && learned(bandit, 5) && learned(bandit, 5) && !learned(bandit, 5));
+  report.struct_size = sizeof report;
+  STATUS(dpb_report_read(bandit, &report), DPB_OK);
+  CHECK(report.decisions == 16 && report.answered == 16 && report.pending == 0);
+  dpb_free(bandit);
+}
+
+static void adds_up(void) {
+  dpb_config config = seeded(2, 1);
+  dpb_bandit *bandit = NULL;
+  double spent = -1;
+  int period;
+  uint64_t user;
+  config.users = 1000;
+  STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
+  for (period = 1; period <= 3; period++) {
+    for (user = 0; user < 100; user++) {
+      dpb_decision d = {0, 0, 9, 9};
+      STATUS(dpb_select_for(bandit, user, &d), DPB_OK);
+      STATUS(dpb_update(bandit, d.ticket, 1), DPB_OK);
+    }
+    STATUS(dpb_privacy(bandit, 0, &spent), DPB_OK);
+    CHECK(spent > .999 * period && spent <= period);
+    STATUS(dpb_next_period(bandit), DPB_OK);
+  }
+  dpb_free(bandit);
+}
+
+static void refuses(void) {
+  const uint32_t all[] = {0, 1}, outside[] = {0, 7};
+  dpb_config config = seeded(2, 1);
+  dpb_bandit *plain = NULL, *bandit = NULL, *none = NULL;
+  dpb_decision d = {77, 0, 9, 9};
+  dpb_error error;
+  size_t done = 5;
+  STATUS(dpb_new(&config, &plain, NULL), DPB_OK);
+  config.users = 10;
+  STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
+  STATUS(dpb_select_for(NULL, 1, &d), DPB_NULL);
+  STATUS(dpb_select_for(bandit, 1, NULL), DPB_NULL);
+  STATUS(dpb_select_among_for(bandit, 1, NULL, 2, &d), DPB_NULL);
+  STATUS(dpb_next_period(NULL), DPB_NULL);
+  STATUS(dpb_select_for(plain, 1, &d), DPB_UNSUPPORTED);
+  STATUS(dpb_select_among_for(plain, 1, all, 2, &d), DPB_UNSUPPORTED);
+  STATUS(dpb_next_period(plain), DPB_UNSUPPORTED);
+  STATUS(dpb_select(bandit, &d), DPB_UNSUPPORTED);
+  STATUS(dpb_select_among(bandit, all, 2, &d), DPB_UNSUPPORTED);
+  STATUS(dpb_select_many(bandit, &d, 1, &done), DPB_UNSUPPORTED);
+  STATUS(dpb_select_among_for(bandit, 1, outside, 2, &d), DPB_INVALID_CONFIG);
+  STATUS(dpb_select_among_for(bandit, 1, NULL, 0, &d), DPB_INVALID_CONFIG);
+  CHECK(d.ticket == 77 && d.arm == 9 && done == 5);
+  STATUS(dpb_select_among_for(bandit, 1, all + 1, 1, &d), DPB_OK);
+  CHECK(d.arm == 1);
+  config.users = ((uint64_t)1 << 28) + 1;
+  STATUS(dpb_new(&config, &none, &error), DPB_INVALID_CONFIG);
+  CHECK(strcmp(error.message, "users must be at most 2^28, got 268435457") == 0);
+  config.users = 10;
+  STATUS(dpb_new_ldp_ucb(&config, &none, &error), DPB_INVALID_CONFIG);
+  CHECK(strncmp(error.message, "users must be 0", 15) == 0 && none == NULL);
+  dpb_free(plain);
+  dpb_free(bandit);
+}
+
+int main(void) {
+  counts();
+  adds_up();
+  refuses();
+  return failures != 0;
+}
