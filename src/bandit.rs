@@ -1,11 +1,11 @@
 //! A bandit: a policy at a [`desk`](crate::desk), and what it knows of other handles.
 
 use crate::config::Config;
-use crate::desk::{self, Decision, Desk, Learner};
+use crate::desk::{self, Decision, Desk, Learner, enter};
 use crate::engine::{Counts, Diagnostics, Engine};
 use crate::error::{Error, Result};
 use crate::fleet::{Fleet, Other, made_id};
-use crate::policy::{Algorithm, Policy, Pull, Saved, Shared, ShuffledPolicy};
+use crate::policy::{Algorithm, Policy, Pull, Saved, Shared, ShuffledPolicy, Slates};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::Reward;
@@ -65,6 +65,8 @@ pub struct Bandit {
 struct Learned {
     policy: Box<dyn Policy>,
     fleet: Fleet,
+    /// Arms that a slate may still show; room for all, where the policy shows slates.
+    left: Vec<u32>,
 }
 
 impl Learner for Learned {
@@ -88,12 +90,16 @@ impl Bandit {
     /// no randomness; `NoMemory`.
     pub fn new(algorithm: Algorithm, config: &Config) -> Result<Bandit> {
         let range = config.check()?;
-        let policy = algorithm.build(config, &mut Seed::new(config.test_seed)?)?;
+        let mut seed = Seed::new(config.test_seed)?;
+        let mut policy = algorithm.build(config, &mut seed)?;
         let range = if policy.takes_bits() { range.of_bits() } else { range };
         // Tickets are keyed by the operating system even under a test seed: see engine::ticket.
         let mut tickets = Seed::new(None)?.stream();
-        #[allow(unused_mut)]
         let mut engine = Engine::new(config.pending_capacity, config.answer_window, config.node, &mut tickets)?;
+        if config.slate_clicks > 0 {
+            engine.limit_clicks(config.slate_clicks, seed.stream())?;
+        }
+        let left = table::room(if policy.slates().is_some() { config.arms as usize } else { 0 })?;
         #[cfg(feature = "test-hooks")]
         engine.sabotage(config.fault);
         Ok(Bandit {
@@ -105,7 +111,7 @@ impl Bandit {
                 Inner {
                     engine,
                     seeded: config.test_seed.is_some(),
-                    learner: Learned { policy, fleet: Fleet::new(tickets.next_u64(), config) },
+                    learner: Learned { policy, fleet: Fleet::new(tickets.next_u64(), config), left },
                     pulls: Table::new(config.arms as usize, |_| 0)?,
                 },
             ),
@@ -190,7 +196,7 @@ impl Bandit {
         from.finish()?;
         ensure(saved.arms.len() == head.pulls.len())?;
         let other = Other::new(head.origin, head.lives, from.checksum(), &head.added, saved)?;
-        let Inner { engine, seeded, learner: Learned { policy, fleet }, pulls } = &mut *self.desk.lock()?;
+        let Inner { engine, seeded, learner: Learned { policy, fleet, .. }, pulls } = &mut *self.desk.lock()?;
         if !fleet.expects(&other)? {
             return Ok(());
         }
@@ -246,6 +252,21 @@ impl Bandit {
     /// `Unsupported` for policies that need every arm; `Poisoned` after an internal failure.
     pub fn select_among(&self, arms: &[u32]) -> Result<Decision> {
         self.desk.lock()?.select_among(arms)
+    }
+
+    /// Which arms for the `slots` places of one request? Different ones, of all live arms or of those that are
+    /// `eligible`: a set that is public, as in [`select_among`](Self::select_among), duplicates harmless. Hands the
+    /// decisions to `each`, in no order of merit; each is answered or cancelled alone. Its propensity is exact, given
+    /// the slots before it. What is protected, an answer or the request, is
+    /// [`Config::slate`]'s to say: see [`crate::privacy::slates`]. O(slots n) for n arms; never allocates
+    /// on success.
+    ///
+    /// # Errors
+    /// `InvalidConfig` when there are no slots, more than arms to show, more than [`Config::slate`] where that is not
+    /// 0, or more than decisions may be in flight, and for an arm that does not exist or is retired; `Unsupported`
+    /// by policies that show no slates; `Poisoned` after an internal failure. Nothing changed.
+    pub fn select_slate(&self, eligible: Option<&[u32]>, slots: usize, each: impl FnMut(Decision)) -> Result<()> {
+        self.desk.lock()?.select_slate(eligible, slots, self.config.slate, each)
     }
 
     /// A new arm: its number. Numbers are never used again. May allocate. It is joined with no other handle's:
@@ -359,7 +380,7 @@ impl Bandit {
     /// `Poisoned` after an internal failure.
     pub fn report(&self) -> Result<Report> {
         let inner = self.desk.lock()?;
-        let loss = inner.learner.policy.privacy();
+        let loss = inner.learner.policy.privacy().of_batches(self.config.batches_changed());
         let (epsilon_spent, delta_spent) = loss.spent(self.config.delta, self.config.contributions_per_user);
         Ok(Report {
             algorithm: self.algorithm,
@@ -430,7 +451,8 @@ impl Bandit {
         if !(0.0..1.0).contains(&delta) {
             return Err(Error::config("delta", "must be in [0, 1)", delta));
         }
-        Ok(self.desk.lock()?.learner.policy.privacy().epsilon(delta, self.config.contributions_per_user))
+        let loss = self.desk.lock()?.learner.policy.privacy().of_batches(self.config.batches_changed());
+        Ok(loss.epsilon(delta, self.config.contributions_per_user))
     }
 
     /// The number of arms, retired ones included.
@@ -497,6 +519,11 @@ fn shared(policy: &mut dyn Policy) -> Result<&mut dyn Shared> {
     policy.shared().ok_or(Error::Unsupported("merging: it does not learn from a set of releases"))
 }
 
+/// A policy as one that shows several arms for one request.
+fn slates(policy: &mut dyn Policy) -> Result<&mut dyn Slates> {
+    policy.slates().ok_or(Error::Unsupported("select_slate"))
+}
+
 impl Inner {
     /// A snapshot is made to be published.
     fn check_private(&self) -> Result<()> {
@@ -533,6 +560,8 @@ impl Inner {
         }
         let policy = self.learner.policy.flexible().ok_or(Error::Unsupported("add_arm"))?;
         self.pulls.reserve()?;
+        let room = self.pulls.len() + 1; // none is left between two slates
+        self.learner.left.try_reserve(room).map_err(|_| Error::NoMemory)?;
         policy.add_arm()?;
         self.pulls.push(0);
         Ok(())
@@ -554,6 +583,66 @@ impl Inner {
         let policy = self.learner.policy.flexible().ok_or(Error::Unsupported("select_among"))?;
         let pull = policy.choose_among(arms);
         Ok(self.issue(pull))
+    }
+
+    fn select_slate(
+        &mut self,
+        eligible: Option<&[u32]>,
+        slots: usize,
+        most: u32,
+        mut each: impl FnMut(Decision),
+    ) -> Result<()> {
+        slates(&mut *self.learner.policy)?;
+        self.check_live(eligible.unwrap_or_default(), "select_slate")?;
+        self.list(eligible);
+        let refused = |rule| Err(Error::config("slots", rule, slots));
+        if slots == 0 {
+            return refused("must be at least 1");
+        }
+        if slots > self.learner.left.len() {
+            return refused("must be at most the arms that may be shown");
+        }
+        if most > 0 && slots > most as usize {
+            return refused("must be at most the configuration's slate");
+        }
+        if slots as u64 > self.engine.longest_request() {
+            return refused("must be at most the decisions in flight");
+        }
+        (0..slots as u64).for_each(|ahead| self.make_room_ahead(ahead));
+        let Inner { engine, learner: Learned { policy, left, .. }, pulls, .. } = self;
+        let mut follows = false;
+        slates(&mut **policy)?.choose_slate(left, slots, &mut |pull| {
+            each(enter(engine, pulls, pull, follows));
+            follows = true;
+        });
+        Ok(())
+    }
+
+    /// These arms, which are live, each once and in order; or all that are.
+    fn list(&mut self, eligible: Option<&[u32]>) {
+        let all = self.pulls.len();
+        let Learned { policy, left, .. } = &mut self.learner;
+        left.clear();
+        let Some(eligible) = eligible else {
+            if let Some(policy) = policy.flexible() {
+                left.extend((0..all as u32).filter(|&arm| policy.is_live(arm)));
+            }
+            return;
+        };
+        let tidy = |left: &mut Vec<u32>| {
+            left.sort_unstable();
+            left.dedup();
+        };
+        for &arm in eligible {
+            // There is room for each arm once.
+            if left.len() == all {
+                tidy(left);
+            }
+            if left.len() < all {
+                left.push(arm);
+            }
+        }
+        tidy(left);
     }
 
     /// Are these arms that can be played, and can the policy do what is asked?

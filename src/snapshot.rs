@@ -2,7 +2,8 @@
 //!
 //! The bytes, all numbers little-endian: "dpb", the version in one byte, the kind of object in one byte, its
 //! fields, and a CRC-32 of all before. A reader takes every version up to its own. Version 2 says of which handle
-//! it is, and by which ids its added arms are called: see [`crate::fleet`].
+//! it is, and by which ids its added arms are called: see [`crate::fleet`]. Version 3 has what
+//! a [slate](crate::privacy::slates) may cost.
 //!
 //! # What a restored handle promises
 //!
@@ -42,7 +43,7 @@
 use crate::error::{Error, Result};
 
 const MAGIC: &[u8; 3] = b"dpb";
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 /// Magic, version, kind.
 const HEAD: usize = 5;
 const CHECKSUM: usize = 4;

@@ -84,7 +84,7 @@ fn no_memory_is_a_status() {
 
 #[test]
 fn central_model() {
-    for source in ["central", "counter", "drift", "fleet", "snapshot", "stopping"] {
+    for source in ["central", "counter", "drift", "fleet", "slate", "snapshot", "stopping"] {
         let source = format!("tests/c/{source}.c");
         passes("cc", &["-std=c99"], &source, Link::Static);
         passes("c++", &["-xc++", "-std=c++17"], &source, Link::Shared);

@@ -35,6 +35,7 @@ mod se;
 mod servers;
 mod shuffle;
 mod shuffle_c;
+mod slates;
 mod snapshot;
 mod stopping;
 mod support;

@@ -18,6 +18,8 @@ package dpb
 #cgo nocallback dpb_update_many
 #cgo noescape dpb_select_among
 #cgo nocallback dpb_select_among
+#cgo noescape dpb_select_slate
+#cgo nocallback dpb_select_slate
 #cgo noescape dpb_add_arm
 #cgo nocallback dpb_add_arm
 #cgo noescape dpb_add_arm_as
@@ -199,6 +201,22 @@ func (b *Bandit) SelectAmong(arms []uint32) (Decision, error) {
 	var d Decision
 	err = check(C.dpb_select_among(c, (*C.uint32_t)(unsafe.SliceData(arms)), C.size_t(len(arms)), (*C.dpb_decision)(unsafe.Pointer(&d))))
 	return d, err
+}
+
+// SelectSlate fills slate with different arms for the slots of one request, of all live arms where eligible is nil, else
+// of these (public information). They are in no order of merit, and each is answered by itself. What is protected, an
+// answer or the request with all its answers, is [Config.Slate]'s to say.
+func (b *Bandit) SelectSlate(slate []Decision, eligible []uint32) error {
+	c, err := b.enter()
+	if err != nil {
+		return err
+	}
+	defer b.leave()
+	if len(slate) == 0 {
+		return fmt.Errorf("%w: a slate of no slots", ErrInvalidConfig)
+	}
+	out := (*C.dpb_decision)(unsafe.Pointer(unsafe.SliceData(slate)))
+	return check(C.dpb_select_slate(c, (*C.uint32_t)(unsafe.SliceData(eligible)), C.size_t(len(eligible)), C.size_t(len(slate)), out))
 }
 
 // AddArm opens a new arm and returns its number; numbers are never used again.

@@ -32,7 +32,8 @@ pub struct dpb_config {
     /// Rewards are rounded to 2^-reward_bits of the range, 0 .. 24, default 20; 0 = rewards are
     /// exactly reward_min or reward_max.
     pub reward_bits: u32,
-    /// m >= 1, default 1: how many rewards one user may be behind; epsilon is divided by it.
+    /// m >= 1, default 1: how many rewards one user may be behind (with a slate: how many requests); epsilon is
+    /// divided by it.
     pub contributions_per_user: u32,
     /// Decisions in flight, 1 .. 2^24, rounded up to a power of two and to the answer window,
     /// default 4096; the oldest unanswered one is cancelled when a new one needs its place.
@@ -64,6 +65,14 @@ pub struct dpb_config {
     /// arms that may be played with a chance of f/K at least, for off-policy evaluation. It costs f
     /// times the mean gap a decision.
     pub min_propensity: f64,
+    /// dpb_select_slate: which unit epsilon is for. 0, the default = one answer, whatever the size of its slate: a
+    /// request of m slots loses up to m epsilon. S > 0, up to 2^24 = one request with all its answers, S slots
+    /// at most: the noise is that of epsilon/S.
+    pub slate: u32,
+    /// 0, the default = any answers of a request may count. c, 1 .. slate = at most c that are not reward_min: where
+    /// there are more, c of them are drawn evenly when the first one's answer_window is over, which there must be. Then
+    /// the noise is that of epsilon/min(2c, slate): with c = 1 of epsilon/2 for slates of any size.
+    pub slate_clicks: u32,
 }
 
 /// dpb_config.flags: rewards outside the declared range are moved to its nearer end instead of
@@ -87,10 +96,10 @@ pub struct dpb_error {
     pub message: [c_char; 252],
 }
 
-const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_config>() == 128);
+const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_config>() == 136);
 const _: () = assert!(size_of::<dpb_error>() == 256);
 
-// SAFETY: repr(C), begins with its size, ends with a f64; all its fields are numbers and an address.
+// SAFETY: repr(C), begins with its size, ends with two u32; all its fields are numbers and an address.
 unsafe impl Growing for dpb_config {
     const SHORTEST: usize = offset_of!(dpb_config, node);
 }
@@ -146,6 +155,8 @@ impl dpb_config {
             node: d.node,
             memory: d.memory,
             min_propensity: d.min_propensity,
+            slate: d.slate,
+            slate_clicks: d.slate_clicks,
         }
     }
 
@@ -177,6 +188,8 @@ impl dpb_config {
             node: c.node,
             memory: c.memory,
             min_propensity: c.min_propensity,
+            slate: c.slate,
+            slate_clicks: c.slate_clicks,
             ..Config::new(c.arms, c.epsilon)
         })
     }

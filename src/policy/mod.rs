@@ -18,7 +18,7 @@ mod segments;
 
 pub(crate) use batched::{Memory, Released, Saved};
 pub(crate) use contract::Shared;
-pub use contract::{ArmState, Flexible, Policy, Pull, ShuffledPolicy};
+pub use contract::{ArmState, Flexible, Policy, Pull, ShuffledPolicy, Slates};
 pub use kl::private_divergence;
 pub(crate) use segments::Segments;
 
@@ -117,6 +117,9 @@ impl Algorithm {
         if config.min_propensity > 0.0 && !explores {
             let rule = "must be 0: this policy does not explore so";
             return Err(Error::config("min_propensity", rule, config.min_propensity));
+        }
+        if config.slate > 0 && !matches!(self, Algorithm::Imed | Algorithm::KlUcb | Algorithm::Ts) {
+            return Err(Error::config("slate", "must be 0: this policy shows no slates", config.slate));
         }
         Ok(())
     }
