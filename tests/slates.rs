@@ -180,7 +180,8 @@ fn the_best_arms_are_shown() {
         }
         let most = |shown: &[u32; 8], arms: &[usize], all: u32| {
             let best: u32 = arms.iter().map(|&arm| shown[arm]).sum();
-            assert!(best > 3 * all * 85 / 100, "{algorithm:?}: {shown:?}");
+            let share = if algorithm == Algorithm::Ts { 75 } else { 85 };
+            assert!(best > 3 * all * share / 100, "{algorithm:?}: {shown:?}");
         };
         most(&shown[0], &[1, 3, 5], 6_000);
         most(&shown[1], &[2, 5, 7], 2_000);
@@ -378,25 +379,26 @@ fn regret_of_a_bandit_a_slot(epsilon: f64, requests: u32, number: u64) -> f64 {
     lost
 }
 
+/// A million requests, two runs of each, at epsilon 1 and 0.25. Of thirty runs and more the means were 1130/1630 where one
+/// answer may cost epsilon, 1370/2470 where a request with one click may, 1510/3570 where one with any answers may, and
+/// 1780/3110 for a bandit a slot; a run's deviation is 200 to 450. The sums of the first three are then 4010/7670
+/// with an error of 460/400, and must be below 5600/9500; the sum of both slates of the first kind is 2100 below that
+/// of the bandits, with an error of 420.
 #[test]
 #[ignore = "a quarter of a minute"]
 fn a_slate_learns_more_than_a_bandit_a_slot() {
-    let mean = |runs: u64, regret: &dyn Fn(u64) -> f64| {
-        let all: Vec<f64> = (0..runs).map(regret).collect();
-        let mean = all.iter().sum::<f64>() / runs as f64;
-        let spread = all.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (runs * (runs - 1).max(1)) as f64;
-        (mean, spread.sqrt())
-    };
-    let runs: u64 = std::env::var("RUNS").map_or(4, |n| n.parse().unwrap());
-    for requests in [1_000_000, 333_333] {
-        for epsilon in [1.0, 0.25] {
-            for (slate, slate_clicks, answer_window) in [(0, 0, 0), (3, 1, 3), (3, 0, 0)] {
-                let config = Config { slate, slate_clicks, answer_window, ..Config::new(20, epsilon) };
-                let at = mean(runs, &|number| regret(&config, requests, number));
-                println!("{requests} eps {epsilon} slate {slate} clicks {slate_clicks}: {at:?}");
-            }
-            let at = mean(runs, &|number| regret_of_a_bandit_a_slot(epsilon, requests, number));
-            println!("{requests} eps {epsilon} a bandit a slot: {at:?}");
-        }
+    const REQUESTS: u32 = 1_000_000;
+    let mean = |regret: &dyn Fn(u64) -> f64| (regret(0) + regret(1)) / 2.0;
+    let (mut slates, mut bandits) = (0.0, 0.0);
+    for (epsilon, most) in [(1.0, 5600.0), (0.25, 9500.0)] {
+        let lost = [(0, 0, 0), (3, 1, 3), (3, 0, 0)].map(|(slate, slate_clicks, answer_window)| {
+            let config = Config { slate, slate_clicks, answer_window, ..Config::new(20, epsilon) };
+            mean(&|number| regret(&config, REQUESTS, number))
+        });
+        let of_bandits = mean(&|number| regret_of_a_bandit_a_slot(epsilon, REQUESTS, number));
+        println!("epsilon {epsilon}: {lost:.0?}, a bandit a slot: {of_bandits:.0}");
+        assert!(lost.iter().sum::<f64>() < most, "{lost:?}");
+        (slates, bandits) = (slates + lost[0], bandits + of_bandits);
     }
+    assert!(slates < bandits, "{slates} {bandits}");
 }
