@@ -560,8 +560,8 @@ impl Inner {
         }
         let policy = self.learner.policy.flexible().ok_or(Error::Unsupported("add_arm"))?;
         self.pulls.reserve()?;
-        let room = self.pulls.len() + 1; // none is left between two slates
-        self.learner.left.try_reserve(room).map_err(|_| Error::NoMemory)?;
+        self.learner.left.clear(); // of the last slate
+        self.learner.left.try_reserve(self.pulls.len() + 1).map_err(|_| Error::NoMemory)?;
         policy.add_arm()?;
         self.pulls.push(0);
         Ok(())
