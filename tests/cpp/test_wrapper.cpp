@@ -255,7 +255,8 @@ static void slates() {
   }
   CHECK(bandit.report().decisions == 300 && bandit.report().epsilon_spent <= 1.0 && bandit.report().epsilon_spent > 0.99);
   CHECK(bandit.select_slate(2).size() == 2 && bandit.select_slate({3}, 1)[0].arm == 3);
-  CHECK(says([&] { (void)bandit.select_slate({1, 1}, 2); }) == "dpb_select_slate(eligible = {1, 1}, m = 2): DPB_INVALID_CONFIG");
+  CHECK(refusal([&] { (void)bandit.select_slate({1, 1}, 2); }).what() ==
+        std::string("dpb_select_slate(eligible = {1, 1}, m = 2): DPB_INVALID_CONFIG"));
   CHECK(refusal([&] { (void)bandit.select_slate(4); }).status() == DPB_INVALID_CONFIG);
   CHECK(refusal([&] { (void)bandit.select_slate(0); }).status() == DPB_INVALID_CONFIG);
   CHECK(refusal([&] { (void)bandit.select_slate(std::vector<std::uint32_t>(), 1); }).status() == DPB_INVALID_CONFIG);
