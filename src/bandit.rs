@@ -3,11 +3,11 @@
 use crate::config::Config;
 #[cfg(feature = "test-hooks")]
 use crate::config::Fault;
-use crate::desk::{self, Decision, Desk, Learner};
+use crate::desk::{self, Decision, Desk, Learner, enter};
 use crate::engine::{Counts, Diagnostics, Engine};
 use crate::error::{Error, Result};
 use crate::fleet::{Fleet, Other, made_id};
-use crate::policy::{Algorithm, Policy, Pull, Saved, Shared, ShuffledPolicy};
+use crate::policy::{Algorithm, Policy, Pull, Saved, Shared, ShuffledPolicy, Slates};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::Reward;
@@ -71,6 +71,8 @@ struct Learned {
     fleet: Fleet,
     /// Who has had enough learned from, where the configuration expects users.
     users: Option<Users>,
+    /// Arms that a slate may still show; room for all, where the policy shows slates.
+    left: Vec<u32>,
 }
 
 impl Learner for Learned {
@@ -95,13 +97,16 @@ impl Bandit {
     pub fn new(algorithm: Algorithm, config: &Config) -> Result<Bandit> {
         let range = config.check()?;
         let mut seed = Seed::new(config.test_seed)?;
-        let policy = algorithm.build(config, &mut seed)?;
+        let mut policy = algorithm.build(config, &mut seed)?;
         let users = if config.users > 0 { Some(Users::new(config, seed.stream())?) } else { None };
         let range = if policy.takes_bits() { range.of_bits() } else { range };
         // Tickets are keyed by the operating system even under a test seed: see engine::ticket.
         let mut tickets = Seed::new(None)?.stream();
-        #[allow(unused_mut)]
         let mut engine = Engine::new(config.pending_capacity, config.answer_window, config.node, &mut tickets)?;
+        if config.slate_clicks > 0 {
+            engine.limit_clicks(config.slate_clicks, seed.stream())?;
+        }
+        let left = table::room(if policy.slates().is_some() { config.arms as usize } else { 0 })?;
         #[cfg(feature = "test-hooks")]
         engine.sabotage(config.fault);
         let bandit = Bandit {
@@ -113,7 +118,7 @@ impl Bandit {
                 Inner {
                     engine,
                     seeded: config.test_seed.is_some(),
-                    learner: Learned { policy, fleet: Fleet::new(tickets.next_u64(), config), users },
+                    learner: Learned { policy, fleet: Fleet::new(tickets.next_u64(), config), users, left },
                     pulls: Table::new(config.arms as usize, |_| 0)?,
                 },
             ),
@@ -326,6 +331,21 @@ impl Bandit {
         Ok(inner.issue(pull))
     }
 
+    /// Which arms for the `slots` places of one request? Different ones, of all live arms or of those that are
+    /// `eligible`: a set that is public, as in [`select_among`](Self::select_among), duplicates harmless. Hands the
+    /// decisions to `each`, in no order of merit; each is answered or cancelled alone. Its propensity is exact, given
+    /// the slots before it. What is protected, an answer or the request, is
+    /// [`Config::slate`]'s to say: see [`crate::privacy::slates`]. O(slots n) for n arms; never allocates
+    /// on success.
+    ///
+    /// # Errors
+    /// `InvalidConfig` when there are no slots, more than arms to show, more than [`Config::slate`] where that is not
+    /// 0, or more than decisions may be in flight, and for an arm that does not exist or is retired; `Unsupported`
+    /// by policies that show no slates; `Poisoned` after an internal failure. Nothing changed.
+    pub fn select_slate(&self, eligible: Option<&[u32]>, slots: usize, each: impl FnMut(Decision)) -> Result<()> {
+        self.desk.lock()?.select_slate(eligible, slots, self.config.slate, each)
+    }
+
     /// A new arm: its number. Numbers are never used again. May allocate. It is joined with no other handle's:
     /// that takes an id.
     ///
@@ -437,7 +457,7 @@ impl Bandit {
     /// `Poisoned` after an internal failure.
     pub fn report(&self) -> Result<Report> {
         let inner = self.desk.lock()?;
-        let (loss, contributions) = inner.loss(self.config.contributions_per_user);
+        let (loss, contributions) = inner.loss(&self.config);
         let (epsilon_spent, delta_spent) = loss.spent(self.config.delta, contributions);
         Ok(Report {
             algorithm: self.algorithm,
@@ -546,7 +566,7 @@ impl Bandit {
         if !(0.0..1.0).contains(&delta) {
             return Err(Error::config("delta", "must be in [0, 1)", delta));
         }
-        let (loss, contributions) = self.desk.lock()?.loss(self.config.contributions_per_user);
+        let (loss, contributions) = self.desk.lock()?.loss(&self.config);
         Ok(loss.epsilon(delta, contributions))
     }
 
@@ -617,6 +637,11 @@ fn shared(policy: &mut dyn Policy) -> Result<&mut dyn Shared> {
     policy.shared().ok_or(Error::Unsupported("merging: it does not learn from a set of releases"))
 }
 
+/// A policy as one that shows several arms for one request.
+fn slates(policy: &mut dyn Policy) -> Result<&mut dyn Slates> {
+    policy.slates().ok_or(Error::Unsupported("select_slate"))
+}
+
 impl Inner {
     /// A snapshot is made to be published.
     fn check_private(&self) -> Result<()> {
@@ -647,9 +672,10 @@ impl Inner {
         decision
     }
 
-    /// What one reward has lost, and behind how many one user may be by now: m, in each period.
-    fn loss(&self, m: u32) -> (PrivacyLoss, u32) {
-        let loss = self.learner.policy.privacy();
+    /// What one reward, or one request, has lost, and behind how many one user may be by now: m, in each period.
+    fn loss(&self, config: &Config) -> (PrivacyLoss, u32) {
+        let m = config.contributions_per_user;
+        let loss = self.learner.policy.privacy().of_batches(config.batches_changed());
         let periods = self.learner.users.as_ref().map_or(1, |users| users.periods);
         match u32::try_from(periods.saturating_mul(m.into())) {
             Ok(contributions) => (loss, contributions),
@@ -684,6 +710,8 @@ impl Inner {
         }
         let policy = self.learner.policy.flexible().ok_or(Error::Unsupported("add_arm"))?;
         self.pulls.reserve()?;
+        self.learner.left.clear(); // of the last slate
+        self.learner.left.try_reserve(self.pulls.len() + 1).map_err(|_| Error::NoMemory)?;
         policy.add_arm()?;
         self.pulls.push(0);
         Ok(())
@@ -710,6 +738,67 @@ impl Inner {
         self.make_room();
         let policy = self.learner.policy.flexible().ok_or(Error::Unsupported("select_among"))?;
         Ok(policy.choose_among(arms))
+    }
+
+    fn select_slate(
+        &mut self,
+        eligible: Option<&[u32]>,
+        slots: usize,
+        most: u32,
+        mut each: impl FnMut(Decision),
+    ) -> Result<()> {
+        self.check_anonymous()?;
+        slates(&mut *self.learner.policy)?;
+        self.check_live(eligible.unwrap_or_default(), "select_slate")?;
+        self.list(eligible);
+        let refused = |rule| Err(Error::config("slots", rule, slots));
+        if slots == 0 {
+            return refused("must be at least 1");
+        }
+        if slots > self.learner.left.len() {
+            return refused("must be at most the arms that may be shown");
+        }
+        if most > 0 && slots > most as usize {
+            return refused("must be at most the configuration's slate");
+        }
+        if slots as u64 > self.engine.longest_request() {
+            return refused("must be at most the decisions in flight");
+        }
+        (0..slots as u64).for_each(|ahead| self.make_room_ahead(ahead));
+        let Inner { engine, learner: Learned { policy, left, .. }, pulls, .. } = self;
+        let mut follows = false;
+        slates(&mut **policy)?.choose_slate(left, slots, &mut |pull| {
+            each(enter(engine, pulls, pull, follows));
+            follows = true;
+        });
+        Ok(())
+    }
+
+    /// These arms, which are live, each once and in order; or all that are.
+    fn list(&mut self, eligible: Option<&[u32]>) {
+        let all = self.pulls.len();
+        let Learned { policy, left, .. } = &mut self.learner;
+        left.clear();
+        let Some(eligible) = eligible else {
+            if let Some(policy) = policy.flexible() {
+                left.extend((0..all as u32).filter(|&arm| policy.is_live(arm)));
+            }
+            return;
+        };
+        let tidy = |left: &mut Vec<u32>| {
+            left.sort_unstable();
+            left.dedup();
+        };
+        for &arm in eligible {
+            // There is room for each arm once.
+            if left.len() == all {
+                tidy(left);
+            }
+            if left.len() < all {
+                left.push(arm);
+            }
+        }
+        tidy(left);
     }
 
     /// Are these arms that can be played, and can the policy do what is asked?

@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::noise::{Gaussian, Laplace, Noise};
 use crate::privacy::PrivacyLoss;
 use crate::privacy::composition::{approximate_to_zcdp, delta_share, mul_up};
+use crate::privacy::slates;
 use crate::reward::{Reward, RewardRange};
 use crate::snapshot::{Reader, Writer};
 
@@ -30,7 +31,8 @@ pub struct Config {
     /// Clamp rewards outside the range instead of refusing them. NaN and infinities are refused all
     /// the same.
     pub clamp_rewards: bool,
-    /// m >= 1: how many rewards one user may be behind. Epsilon is divided by it before use.
+    /// m >= 1: how many rewards one user may be behind, or with a `slate` how many requests. Epsilon is divided by
+    /// it before use.
     pub contributions_per_user: u32,
     /// Decisions in flight, `1 ..= 2^24`, rounded up to a power of two and to the answer window.
     pub pending_capacity: u32,
@@ -59,6 +61,12 @@ pub struct Config {
     /// f in `[0, 1]`: DP-IMED, DP-KLUCB, DP-MED and Lazy-DP-TS play every arm with a chance of f/K at
     /// least, K the number of arms that could be played. It costs f times the mean gap a decision.
     pub min_propensity: f64,
+    /// Which unit is protected. 0 = one answer, in slates of any size. S > 0 = one request with all its answers, at
+    /// most S: DP-IMED, DP-KLUCB and Lazy-DP-TS. See [`crate::privacy::slates`].
+    pub slate: u32,
+    /// 0 = any answers of a request count. c in `1 ..= slate` = at most c that are not `reward_min`, drawn evenly
+    /// where there are more; it needs an `answer_window`.
+    pub slate_clicks: u32,
     /// Users expected in a period, at most 2^28: then no more than `contributions_per_user` decisions of a user in
     /// a period are learned from, every decision says whose it is
     /// ([`select_for`](crate::Bandit::select_for)), and the counters take 1.5 bytes for each user, up to 12
@@ -163,6 +171,8 @@ impl Config {
             node: 0,
             memory: 0,
             min_propensity: 0.0,
+            slate: 0,
+            slate_clicks: 0,
             users: 0,
             budget: None,
             #[cfg(feature = "test-hooks")]
@@ -198,6 +208,8 @@ impl Config {
         to.u64(self.node);
         to.u64(self.memory);
         to.f64(self.min_propensity);
+        to.u32(self.slate);
+        to.u32(self.slate_clicks);
         to.u64(self.users);
     }
 
@@ -214,6 +226,7 @@ impl Config {
         (config.batch, config.base) = (from.u32()?, from.u32()?);
         (config.node, config.memory, config.min_propensity) = (from.u64()?, from.u64()?, from.f64()?);
         if from.version() > 2 {
+            (config.slate, config.slate_clicks) = (from.u32()?, from.u32()?);
             config.users = from.u64()?;
         }
         Ok(config)
@@ -256,7 +269,7 @@ impl Config {
     }
 
     /// What a snapshot keeps.
-    fn fields(&self) -> [(&'static str, Value); 21] {
+    fn fields(&self) -> [(&'static str, Value); 23] {
         macro_rules! fields {
             ($($name:ident)*) => {{
                 let Config {
@@ -272,7 +285,7 @@ impl Config {
         fields! {
             arms epsilon delta beta horizon reward_min reward_max reward_bits contributions_per_user pending_capacity
             answer_window clamp_rewards rigorous_index shuffle_printed interval_exponent batch base node memory
-            min_propensity users
+            min_propensity slate slate_clicks users
         }
     }
 
@@ -309,7 +322,28 @@ impl Config {
             let rule = "must be 0 with a budget, which cannot know how many periods there will be";
             return Err(Error::config("users", rule, self.users));
         }
+        self.check_slate()?;
         RewardRange::new(self.reward_min, self.reward_max, self.reward_bits, self.clamp_rewards)
+    }
+
+    fn check_slate(&self) -> Result<()> {
+        let (slate, clicks) = (self.slate, self.slate_clicks);
+        if slate > Self::MAX_ARMS {
+            return Err(Error::config("slate", "must be at most 2^24", slate));
+        }
+        if clicks > slate {
+            return Err(Error::config("slate_clicks", "must be at most slate", clicks));
+        }
+        if clicks > 0 && self.answer_window == 0 {
+            let rule = "must be 0 without an answer_window: all of a request's answers are needed to draw from";
+            return Err(Error::config("slate_clicks", rule, clicks));
+        }
+        Ok(())
+    }
+
+    /// The batches that one protected answer, or request, may change.
+    pub(crate) fn batches_changed(&self) -> u32 {
+        slates::batches_changed(self.slate, self.slate_clicks)
     }
 
     /// Checks a policy's own limit of arms: beyond it, its calls would not be fast.
@@ -323,7 +357,7 @@ impl Config {
     /// ceil(1/eps), eps the loss that one reward may cause: from the caller's epsilon, because the
     /// effective one, rounded down, would make 1/0.1 11.
     pub(crate) fn ceil_inverse_epsilon(&self) -> u64 {
-        (f64::from(self.contributions_per_user) / self.epsilon).ceil() as u64
+        (f64::from(self.contributions_per_user) * f64::from(self.batches_changed()) / self.epsilon).ceil() as u64
     }
 
     /// ln(1/beta), for confidence: beta, or one over the horizon, or 5%. A logarithm, because c/beta
@@ -336,14 +370,13 @@ impl Config {
         }
     }
 
-    /// The privacy loss that one reward may cause: epsilon / contributions_per_user, checked.
+    /// The privacy loss that one reward may cause: epsilon / contributions_per_user, and that divided by the batches
+    /// that one contribution may change, checked.
     pub(crate) fn epsilon_per_reward(&self) -> Result<f64> {
         if !(self.epsilon.is_finite() && self.epsilon > 0.0) {
             return Err(Error::config("epsilon", "must be finite and > 0", self.epsilon));
         }
-        let share = self.epsilon / f64::from(self.contributions_per_user);
-        // Rounded down: m shares never add up to more than epsilon.
-        Ok(if self.contributions_per_user == 1 { share } else { share.next_down() })
+        Ok(slates::share(slates::share(self.epsilon, self.contributions_per_user), self.batches_changed()))
     }
 
     /// The delta that one reward may cost beside [`epsilon_per_reward`](Self::epsilon_per_reward),
@@ -370,6 +403,7 @@ impl Config {
         }
         self.epsilon_per_reward()?;
         let rho = approximate_to_zcdp(self.epsilon, self.delta, self.contributions_per_user);
+        let rho = slates::share(rho, self.batches_changed());
         // rho is epsilon's and delta's doing: name what the caller can change.
         let law = Gaussian::new(rho, Reward::ONE as u64);
         Ok(Noise::Gaussian(
@@ -382,7 +416,9 @@ impl Config {
         let m = f64::from(self.contributions_per_user);
         Ok(match self.noise()? {
             Noise::Laplace(_) => PrivacyLoss::Pure(self.epsilon),
-            Noise::Gaussian(law) => PrivacyLoss::Zcdp(mul_up(mul_up(law.rho(), m), m)),
+            Noise::Gaussian(law) => {
+                PrivacyLoss::Zcdp(mul_up(mul_up(law.rho(), m), m)).of_batches(self.batches_changed())
+            }
         })
     }
 }

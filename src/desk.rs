@@ -113,20 +113,32 @@ impl<L: Learner> Desk<L> {
     }
 }
 
+/// Enters a decision; with `follows` it is of the same request as the one before.
+#[inline(always)]
+pub(crate) fn enter(engine: &mut Engine, pulls: &mut [u64], pull: Pull, follows: bool) -> Decision {
+    pulls[pull.arm() as usize] += 1;
+    let ticket = engine.issue(pull, follows);
+    Decision { ticket, propensity: pull.propensity, arm: pull.arm(), phase: pull.phase() }
+}
+
 impl<L: Learner> Inner<L> {
     /// Before the next decision: what it pushes out of the ring takes effect.
     #[inline(always)]
     pub fn make_room(&mut self) {
-        if let Some(event) = self.engine.make_room() {
+        self.make_room_ahead(0);
+    }
+
+    /// The same for the decision that so many are ahead of.
+    #[inline(always)]
+    pub fn make_room_ahead(&mut self, ahead: u64) {
+        if let Some(event) = self.engine.make_room(ahead) {
             self.apply(event);
         }
     }
 
     #[inline(always)]
     pub fn issue(&mut self, pull: Pull) -> Decision {
-        self.pulls[pull.arm() as usize] += 1;
-        let ticket = self.engine.issue(pull);
-        Decision { ticket, propensity: pull.propensity, arm: pull.arm(), phase: pull.phase() }
+        enter(&mut self.engine, &mut self.pulls, pull, false)
     }
 
     /// Nobody learns from the decision that was just issued: to the learner it was not played.

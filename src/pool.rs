@@ -89,6 +89,9 @@ impl Pool {
         if config.users > 0 {
             return Err(Error::Unsupported("users"));
         }
+        if config.slate > 0 {
+            return Err(Error::config("slate", "must be 0: a pool shows no slates", config.slate));
+        }
         let cells = (u64::from(max_segments) + 1) * u64::from(config.arms);
         if max_segments == 0 || cells > Self::MOST_CELLS {
             return Err(Error::config("max_segments", "must be at least 1, and 2^27 cells at most", max_segments));

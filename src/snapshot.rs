@@ -2,8 +2,9 @@
 //!
 //! The bytes, all numbers little-endian: "dpb", the version in one byte, the kind of object in one byte, its
 //! fields, and a CRC-32 of all before. A reader takes every version up to its own. Version 2 says of which handle
-//! it is, and by which ids its added arms are called: see [`crate::fleet`]. Version 3 has `users`, and the periods so far;
-//! of whom they came from there is nothing in it.
+//! it is, and by which ids its added arms are called: see [`crate::fleet`]. Version 3 has what a
+//! [slate](crate::privacy::slates) may cost, and `users` and the periods so far; of whom they came from there is nothing
+//! in it.
 //!
 //! # What a restored handle promises
 //!

@@ -84,8 +84,9 @@ fn no_memory_is_a_status() {
 
 #[test]
 fn central_model() {
-    for source in ["budget", "central", "compare", "counter", "drift", "fleet", "pool", "snapshot", "stopping", "users"]
-    {
+    let sources =
+        ["budget", "central", "compare", "counter", "drift", "fleet", "pool", "slate", "snapshot", "stopping", "users"];
+    for source in sources {
         let source = format!("tests/c/{source}.c");
         passes("cc", &["-std=c99"], &source, Link::Static);
         passes("c++", &["-xc++", "-std=c++17"], &source, Link::Shared);

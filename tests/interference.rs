@@ -41,6 +41,8 @@ struct History {
     /// The decisions of one user, and the reward of each of them in either world.
     changed: Vec<usize>,
     worlds: [Option<f64>; 2],
+    /// Of a user's requests only the first answer has the one reward, and the second one the other.
+    moved: bool,
 }
 
 /// One decision, and what is called after it.
@@ -48,6 +50,8 @@ struct Step {
     arms: Arms,
     /// Shows only so many of the live arms, from this one on.
     shows: Option<(usize, usize)>,
+    /// It is of the same request as the one before.
+    follows: bool,
     calls: Vec<Call>,
 }
 
@@ -115,12 +119,12 @@ impl History {
                 _ => Arms::Stay,
             };
             let shows = (draw(4) == 0).then(|| (draw(64), 1 + draw(3)));
-            steps.push(Step { arms, shows, calls: Vec::new() });
+            steps.push(Step { arms, shows, follows: false, calls: Vec::new() });
         }
         let first = draw(decisions / 3);
         // Where users are counted, one comes far too often.
         let often = contributions_per_user as usize * if users > 0 { 6 } else { 1 };
-        let changed: Vec<_> = (0..often).map(|i| first + 20 * i + draw(20)).collect();
+        let mut changed: Vec<_> = (0..often).map(|i| first + 20 * i + draw(20)).collect();
         let mut who = Vec::new();
         if users > 0 {
             // Some of the others come often too.
@@ -128,6 +132,19 @@ impl History {
             who.extend((0..decisions).map(|at| if changed.contains(&at) { 0 } else { other() }));
         }
         let period = (users > 0 && number & 1 == 1).then_some(changed[often / 2]);
+        let slate = config.slate as usize;
+        if slate > 0 {
+            steps.iter_mut().skip(1).for_each(|step| step.follows = draw(2) == 0);
+            // The user's requests have all their slots, and no other has more.
+            changed = changed.into_iter().flat_map(|first| first..first + slate).collect();
+            changed.iter().enumerate().for_each(|(i, &decision)| steps[decision].follows = i % slate > 0);
+            steps[changed[changed.len() - 1] + 1].follows = false;
+            for at in slate..decisions {
+                let full = steps[at - slate + 1..at].iter().all(|step| step.follows);
+                steps[at].follows &= !full;
+            }
+        }
+        let moved = slate > 1 && draw(2) == 0;
         if number & 4 > 0 {
             steps[changed[0] + 1 + draw(40)].arms = Arms::RetireThat(changed[0]);
         }
@@ -144,22 +161,31 @@ impl History {
         let rewards = (0..decisions).map(|_| (!windowed || draw(2) == 0).then(|| draw(9) as f64 / 8.0)).collect();
         let none = if windowed { None } else { Some(0.0) };
         let worlds = if draw(2) == 0 { [none, Some(1.0)] } else { [Some(1.0), none] };
-        History { config, sabotage, steps, rewards, who, period, changed, worlds }
+        History { config, sabotage, steps, rewards, who, period, changed, worlds, moved }
     }
 
     fn reward(&self, decision: usize, world: usize) -> Option<f64> {
-        if self.changed.contains(&decision) { self.worlds[world] } else { self.rewards[decision] }
+        let Some(place) = self.changed.iter().position(|&changed| changed == decision) else {
+            return self.rewards[decision];
+        };
+        match place % self.config.slate.max(1) as usize {
+            slot if self.moved && slot != world => (self.config.answer_window == 0).then_some(0.0),
+            _ if self.moved => Some(1.0),
+            _ => self.worlds[world],
+        }
     }
 
     fn periods(&self) -> u32 {
         1 + u32::from(self.period.is_some())
     }
 
-    /// How far a draw may have to be moved in the second world: by so many of the user's rewards.
+    /// How far a draw may have to be moved in the second world: by one reward of each of the user's contributions.
     fn moves(&self, draw: Draw) -> impl Iterator<Item = i64> {
         let one = if matches!(draw, Draw::Coins(_)) { 1 } else { ONE };
         let back = if self.worlds[0] == Some(1.0) { one } else { -one };
-        (1..=i64::from(self.config.contributions_per_user * self.periods())).map(move |rewards| rewards * back)
+        let most = i64::from(self.config.contributions_per_user * self.periods());
+        let forth = if self.moved { most } else { 0 };
+        (1..=most).chain((1..=forth).map(|rewards| -rewards)).map(move |rewards| rewards * back)
     }
 }
 
@@ -245,9 +271,27 @@ impl World<'_> {
         self.look(retired, None)
     }
 
+    /// For the request that begins here, if one does.
+    fn choose_slate(&mut self, steps: &[Step], set: Option<Vec<u32>>) -> Look {
+        if steps[0].follows {
+            return Ok(());
+        }
+        let slots = 1 + steps[1..].iter().take_while(|step| step.follows).count();
+        let mut slate = Vec::new();
+        let some = self.bandit.select_slate(set.as_deref(), slots, |decision| slate.push(decision));
+        if some.is_err() {
+            self.bandit.select_slate(None, slots, |decision| slate.push(decision)).unwrap();
+        }
+        for decision in slate {
+            self.decisions.push(decision);
+            self.look(some.is_ok(), Some(decision))?;
+        }
+        Ok(())
+    }
+
     fn play(&mut self, history: &History, world: usize) -> Look {
         let mut live: Vec<u32> = (0..history.config.arms).collect();
-        for step in &history.steps {
+        for (at, step) in history.steps.iter().enumerate() {
             match step.arms {
                 Arms::Stay => {}
                 Arms::Add => {
@@ -258,21 +302,26 @@ impl World<'_> {
                 Arms::Retire(any) => self.retire(live[any % live.len()], &mut live)?,
                 Arms::RetireThat(decision) => self.retire(self.decisions[decision].arm, &mut live)?,
             }
-            let at = self.decisions.len();
             if history.period == Some(at) {
                 self.bandit.next_period().unwrap();
                 self.look((), None)?;
             }
             let user = history.who.get(at);
-            let some = step.shows.and_then(|(from, many)| {
-                let set: Vec<u32> = (from..from + many).map(|i| live[i % live.len()]).collect();
-                user.map_or_else(|| self.bandit.select_among(&set), |&user| self.bandit.select_among_for(user, &set))
-                    .ok()
-            });
-            let any = || user.map_or_else(|| self.bandit.select(), |&user| self.bandit.select_for(user)).unwrap();
-            let decision = some.unwrap_or_else(any);
-            self.decisions.push(decision);
-            self.look(some.is_some(), Some(decision))?;
+            let set =
+                step.shows.map(|(from, many)| (from..from + many).map(|i| live[i % live.len()]).collect::<Vec<_>>());
+            if history.config.slate > 0 {
+                self.choose_slate(&history.steps[at..], set)?;
+            } else {
+                let among = |set: Vec<u32>| match user {
+                    None => self.bandit.select_among(&set),
+                    Some(&user) => self.bandit.select_among_for(user, &set),
+                };
+                let some = set.and_then(|set| among(set).ok());
+                let any = || user.map_or_else(|| self.bandit.select(), |&user| self.bandit.select_for(user)).unwrap();
+                let decision = some.unwrap_or_else(any);
+                self.decisions.push(decision);
+                self.look(some.is_some(), Some(decision))?;
+            }
             for &call in &step.calls {
                 match call {
                     Call::Cancel(at) => {
@@ -424,6 +473,14 @@ fn configs(algorithm: Algorithm, answer_window: u32) -> Vec<Config> {
             break;
         }
     }
+    // Those that show slates: a request is what may cost epsilon.
+    let clicks = u32::from(answer_window > 0);
+    for (slate_clicks, contributions_per_user, delta) in [(clicks, 2, 0.0), (0, 1, 1e-3)] {
+        let able = Config { arms: 7, slate: 3, slate_clicks, contributions_per_user, delta, ..worth[0].clone() };
+        if Bandit::new(algorithm, &able).is_ok() {
+            worth.push(able);
+        }
+    }
     worth
 }
 
@@ -476,7 +533,7 @@ fn with_users(algorithm: Algorithm, answer_window: u32) -> impl Iterator<Item = 
     let counted =
         move |config: Config| Config { users: 10_000, contributions_per_user: 2, horizon: twice(&config), ..config };
     let able = move |config: &Config| Bandit::new(algorithm, config).is_ok();
-    configs(algorithm, answer_window).into_iter().map(counted).filter(able).take(2)
+    configs(algorithm, answer_window).into_iter().filter(|config| config.slate == 0).map(counted).filter(able).take(2)
 }
 
 /// Two worlds that differ in all rewards of a user who comes six times as often as is learned from look the same but for

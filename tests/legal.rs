@@ -49,6 +49,8 @@ fn extreme(random: &mut Random, algorithm: Algorithm, most_arms: u32) -> Config 
         shuffle_printed: random.bit(),
         memory: pick(random, &[0, 0, 0, 0, 1 << 10, 100_000, 1 << 40]),
         min_propensity: pick(random, &[0.0, 0.0, 0.0, 0.0, 5e-324, 0.1, 1.0]),
+        slate: pick(random, &[0, 0, 0, 0, 0, 0, 3, 1 << 24]),
+        slate_clicks: pick(random, &[0, 0, 0, 0, 0, 1]),
         test_seed: Some([random.below(256) as u8; 32]),
         ..Config::new(if algorithm == Algorithm::Lap { arms.min(1 << 10) } else { arms }, epsilon)
     }
@@ -66,6 +68,8 @@ fn play(
     for _ in decisions {
         let mut decision = None;
         if random.below(8) == 0 {
+            let slots = 1 + random.below(5) as usize;
+            timed("select_slate", &mut || _ = bandit.select_slate(None, slots, |d| open.push(d.ticket)));
             let among = [random.below(arms.into()) as u32, random.below(arms.into()) as u32];
             timed("select_among", &mut || decision = bandit.select_among(&among).ok());
         } else {

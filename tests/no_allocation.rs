@@ -2,7 +2,7 @@
 
 use dpb::counter::{Counter, CounterKind};
 use dpb::shuffle::{Shuffler, encode};
-use dpb::{Algorithm, Bandit, Config, Pool, Seed};
+use dpb::{Algorithm, Bandit, Config, Decision, Pool, Seed};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
@@ -35,12 +35,21 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Plays with answers, cancellations, duplicates, bad rewards and silence; returns the phase.
+/// Plays with slates, answers, cancellations, duplicates, bad rewards and silence; returns the phase.
 fn play(bandit: &Bandit, rounds: u64) -> u32 {
     let mut phase = 0;
     for t in 0..rounds {
         let decision = bandit.select().unwrap();
         phase = decision.phase;
+        if t % 8 == 0 {
+            let eligible: Option<&[u32]> = if t % 16 == 0 { None } else { Some(&[4, 2, 4, 0]) };
+            let mut slate = [0; 3];
+            let mut slots = slate.iter_mut();
+            let each = |decision: Decision| slots.next().into_iter().for_each(|slot| *slot = decision.ticket);
+            if bandit.select_slate(eligible, 3, each).is_ok() {
+                slate.iter().for_each(|&ticket| bandit.update(ticket, (t / 8 % 2) as f64).unwrap());
+            }
+        }
         let reward = f64::from(u8::from((t * 7 + u64::from(decision.arm)) % 5 > 1));
         let _ = match t % 16 {
             0 => bandit.cancel(decision.ticket),
@@ -60,12 +69,15 @@ fn nothing_allocates_after_construction() {
         let local = matches!(algorithm, Algorithm::LdpUcb | Algorithm::LdpKlUcb);
         let windows: &[u32] = if local { &[0] } else { &[0, 100] };
         for &answer_window in windows {
+            let slates = answer_window > 0 && matches!(algorithm, Algorithm::Imed | Algorithm::KlUcb | Algorithm::Ts);
             // Policies that are pure take delta = 0, the others need one.
             let made = [0.0, 1e-6].map(|delta| {
                 let config = Config {
                     delta,
                     horizon: 60_000,
                     answer_window,
+                    slate: if slates { 3 } else { 0 },
+                    slate_clicks: u32::from(slates),
                     reward_bits: 0,
                     base: Algorithm::NonprivateUcb1 as u32,
                     pending_capacity: 256,

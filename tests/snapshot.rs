@@ -37,6 +37,7 @@ fn configs(algorithm: Algorithm) -> Vec<Config> {
         Config { delta: 1e-6, contributions_per_user: 2, reward_min: -3.0, reward_max: 5.0, ..plain.clone() },
         Config { memory: 3000, min_propensity: 0.1, clamp_rewards: true, ..plain.clone() },
         Config { horizon: 0, beta: 0.0, ..plain.clone() },
+        Config { answer_window: 50, slate: 4, slate_clicks: 1, ..plain.clone() },
         Config { batch: 7, ..plain.clone() },
     ];
     // DP-Lap's base is saved with it.
@@ -199,7 +200,7 @@ fn a_snapshot_of_another_configuration_is_refused() {
     };
     assert_eq!(refused(Algorithm::Imed, &Config { test_seed: None, ..plain.clone() }), "");
     assert_eq!(refused(Algorithm::Med, &plain), "policy must be dp-imed, as in the snapshot, got dp-med");
-    let altered: [(&str, Config); 21] = [
+    let altered: [(&str, Config); 23] = [
         ("arms", Config { arms: 6, ..plain.clone() }),
         ("epsilon", Config { epsilon: 1.5, ..plain.clone() }),
         ("delta", Config { delta: 0.1, ..plain.clone() }),
@@ -221,6 +222,8 @@ fn a_snapshot_of_another_configuration_is_refused() {
         ("memory", Config { memory: 2000, ..plain.clone() }),
         ("min_propensity", Config { min_propensity: 0.5, ..plain.clone() }),
         ("users", Config { users: 5, ..plain.clone() }),
+        ("slate", Config { slate: 3, ..plain.clone() }),
+        ("slate_clicks", Config { slate_clicks: 1, ..plain.clone() }),
     ];
     for (field, config) in altered {
         let said = refused(Algorithm::Imed, &config);

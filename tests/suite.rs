@@ -37,6 +37,7 @@ mod se;
 mod servers;
 mod shuffle;
 mod shuffle_c;
+mod slates;
 mod snapshot;
 mod stopping;
 mod support;

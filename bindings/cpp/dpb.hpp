@@ -345,6 +345,15 @@ public:
   }
   /// Everybody may be learned from again, and what is spent is of one period more.
   void next_period() { detail::check(try_next_period(), "dpb_next_period"); }
+  /// Different arms for the m slots of one request (dpb_select_slate), of all live arms or of those that are eligible.
+  /// What is protected, an answer or the request, is Config::slate's to say.
+  [[nodiscard]] std::vector<Decision> select_slate(std::size_t m) { return slate(nullptr, 0, m); }
+  template <class Arms> [[nodiscard]] std::vector<Decision> select_slate(const Arms &eligible, std::size_t m) {
+    return slate(some(std::data(eligible)), std::size(eligible), m);
+  }
+  [[nodiscard]] std::vector<Decision> select_slate(std::initializer_list<std::uint32_t> eligible, std::size_t m) {
+    return slate(some(eligible.begin()), eligible.size(), m);
+  }
   /// The status is for the caller alone: it tells whether a ticket was answered already. After
   /// DPB_INVALID_REWARD answer again, or set DPB_CLAMP_REWARDS beforehand: see dpb_update.
   void update(std::uint64_t ticket, double reward) {
@@ -390,6 +399,11 @@ public:
     return dpb_select_among_for(get(), user, arms, n, &out);
   }
   [[nodiscard]] dpb_status try_next_period() noexcept { return dpb_next_period(get()); }
+  /// eligible: nullptr with n = 0 for all live arms. out: room for m decisions.
+  [[nodiscard]] dpb_status try_select_slate(const std::uint32_t *eligible, std::size_t n, std::size_t m,
+                                            Decision *out) noexcept {
+    return dpb_select_slate(get(), eligible, n, m, out);
+  }
   [[nodiscard]] dpb_status try_update(std::uint64_t ticket, double reward) noexcept {
     return dpb_update(get(), ticket, reward);
   }
@@ -746,6 +760,19 @@ private:
       detail::check(status, "dpb_pool_select_among", "segment", segment, "arms", detail::list(arms, n));
     }
     return decision;
+  }
+  /// An empty set is not all arms, although its data may be NULL.
+  [[nodiscard]] static const std::uint32_t *some(const std::uint32_t *arms) noexcept {
+    static const std::uint32_t none = 0;
+    return arms == nullptr ? &none : arms;
+  }
+  [[nodiscard]] std::vector<Decision> slate(const std::uint32_t *eligible, std::size_t n, std::size_t m) {
+    std::vector<Decision> decisions(m == 0 ? 1 : m);
+    const dpb_status status = try_select_slate(eligible, n, m, decisions.data());
+    if (status != DPB_OK) {
+      detail::check(status, "dpb_select_slate", "eligible", detail::list(eligible, n), "m", m);
+    }
+    return decisions;
   }
 
   Handle handle_;

@@ -26,6 +26,8 @@ package dpb
 #cgo nocallback dpb_select_among_for
 #cgo noescape dpb_next_period
 #cgo nocallback dpb_next_period
+#cgo noescape dpb_select_slate
+#cgo nocallback dpb_select_slate
 #cgo noescape dpb_add_arm
 #cgo nocallback dpb_add_arm
 #cgo noescape dpb_add_arm_as
@@ -250,6 +252,22 @@ func (b *Bandit) NextPeriod() error {
 	}
 	defer b.leave()
 	return check(C.dpb_next_period(c))
+}
+
+// SelectSlate fills slate with different arms for the slots of one request, of all live arms where eligible is nil, else
+// of these (public information). They are in no order of merit, and each is answered by itself. What is protected, an
+// answer or the request with all its answers, is [Config.Slate]'s to say.
+func (b *Bandit) SelectSlate(slate []Decision, eligible []uint32) error {
+	c, err := b.enter()
+	if err != nil {
+		return err
+	}
+	defer b.leave()
+	if len(slate) == 0 {
+		return fmt.Errorf("%w: a slate of no slots", ErrInvalidConfig)
+	}
+	out := (*C.dpb_decision)(unsafe.Pointer(unsafe.SliceData(slate)))
+	return check(C.dpb_select_slate(c, (*C.uint32_t)(unsafe.SliceData(eligible)), C.size_t(len(eligible)), C.size_t(len(slate)), out))
 }
 
 // AddArm opens a new arm and returns its number; numbers are never used again.

@@ -17,7 +17,7 @@ type Config struct {
 	RewardMin            float64   // the declared range of rewards
 	RewardMax            float64   // ... its upper end
 	RewardBits           uint32    // rewards are rounded to 2^-RewardBits of the range; 0 = exactly RewardMin or RewardMax
-	ContributionsPerUser uint32    // how many rewards one user may be behind, >= 1
+	ContributionsPerUser uint32    // how many rewards one user may be behind (with a Slate: how many requests), >= 1
 	PendingCapacity      uint32    // decisions in flight
 	AnswerWindow         uint32    // W > 0 = silence means RewardMin, answers take effect W decisions later
 	ClampRewards         bool      // move rewards into the range instead of refusing them
@@ -30,6 +30,8 @@ type Config struct {
 	Node                 uint64    // below 65536 the TicketNode of its tickets, larger ones are mixed; 0 = random
 	Memory               uint64    // DP-IMED, DP-MED: M decisions, then a release is forgotten; 0 = never
 	MinPropensity        float64   // f: DP-IMED, DP-KLUCB, DP-MED, DP-TS play every arm with a chance of f/K at least
+	Slate                uint32    // what Epsilon is for: 0 = one answer; S = one request with all its answers, S at most
+	SlateClicks          uint32    // c = at most c clicks of a request count; 0 = any; needs an AnswerWindow
 	Users                uint64    // people expected in a period: of each at most ContributionsPerUser rewards are learned; 0 = not counted
 	Budget               *Budget   `json:"-"` // what the bandit is charged to when it is made; nil = nothing
 }
@@ -57,6 +59,8 @@ func NewConfig(arms uint32, epsilon float64) Config {
 		Node:                 uint64(c.node),
 		Memory:               uint64(c.memory),
 		MinPropensity:        float64(c.min_propensity),
+		Slate:                uint32(c.slate),
+		SlateClicks:          uint32(c.slate_clicks),
 		Users:                uint64(c.users),
 	}
 }
@@ -91,6 +95,8 @@ func (config Config) c(pinner *runtime.Pinner) (c *C.dpb_config, done func(), er
 	c.node = C.uint64_t(config.Node)
 	c.memory = C.uint64_t(config.Memory)
 	c.min_propensity = C.double(config.MinPropensity)
+	c.slate = C.uint32_t(config.Slate)
+	c.slate_clicks = C.uint32_t(config.SlateClicks)
 	c.users = C.uint64_t(config.Users)
 	if config.Budget != nil {
 		done = config.Budget.leave

@@ -230,8 +230,8 @@ typedef struct dpb_config {
    */
   uint32_t reward_bits;
   /**
-   * m >= 1, default 1: how many rewards one user may be behind; epsilon is divided by it. The caller sees to it,
-   * or the library does, for a period: see users.
+   * m >= 1, default 1: how many rewards one user may be behind (with a slate: how many requests); epsilon is
+   * divided by it. The caller sees to it, or the library does, for a period: see users.
    */
   uint32_t contributions_per_user;
   /**
@@ -284,6 +284,18 @@ typedef struct dpb_config {
    * times the mean gap a decision.
    */
   double min_propensity;
+  /**
+   * dpb_select_slate: which unit epsilon is for. 0, the default = one answer, whatever the size of its slate: a
+   * request of m slots loses up to m epsilon. S > 0, up to 2^24 = one request with all its answers, S slots
+   * at most: the noise is that of epsilon/S.
+   */
+  uint32_t slate;
+  /**
+   * 0, the default = any answers of a request may count. c, 1 .. slate = at most c that are not reward_min: where
+   * there are more, c of them are drawn evenly when the first one's answer_window is over, which there must be. Then
+   * the noise is that of epsilon/min(2c, slate): with c = 1 of epsilon/2 for slates of any size.
+   */
+  uint32_t slate_clicks;
   /**
    * Users expected in a period, up to 2^28: dpb_select_for then learns from no more than contributions_per_user
    * decisions of a user in a period (dpb_next_period). Its counters are fixed at construction: 1.5 bytes a user
@@ -511,7 +523,7 @@ typedef struct dpb_decision {
 /**
  * The policy that we recommend for this configuration: dpb_new_imed.
  *
- * The handle's memory is fixed here, but for dpb_add_arm: about 1300 + 432 K + 24 P bytes, K the arms and P the
+ * The handle's memory is fixed here, but for dpb_add_arm: about 1300 + 436 K + 24 P bytes, K the arms and P the
  * larger of pending_capacity and answer_window, rounded up to a power of two; and what dpb_config.users says. The
  * other policies' first two numbers are in src/policy/README.md.
  *
@@ -843,6 +855,38 @@ DPB_MUST_USE
 dpb_status dpb_select_among(struct dpb_bandit *bandit,
                             const uint32_t *arms,
                             size_t n,
+                            struct dpb_decision *out);
+
+/**
+ * Which arms for the m slots of one request? Different ones: the m best, and those that must still be learned about.
+ * They are written in no order of merit, each with a ticket of its own, and each is answered or cancelled by itself.
+ *
+ * eligible: NULL with n = 0 = all live arms; else n live arms, duplicates harmless: public information, as in
+ * dpb_select_among. m: 1 .. the number of different arms that are eligible; with dpb_config.slate no more than that,
+ * nor ever more than answer_window, or without one pending_capacity rounded up. out: room for m decisions, written
+ * only on success. A propensity is exact: the chance of that arm in its slot, given the slots before it;
+ * with min_propensity = f it is at least f divided by the arms that are left. Never allocates; O(m n).
+ *
+ * What is protected (Theorem S, src/privacy/slates.rs: the answers of a request are in as many different batches, so m
+ * answers lose m epsilon, or m rho, and never m^2 rho):
+ *   dpb_config.slate = 0                      one answer
+ *   dpb_config.slate = S                      one request with all its answers; the noise is for epsilon/S
+ *   dpb_config.slate = S, slate_clicks = c    the same, at most c clicks of a request count; epsilon/min(2c, S)
+ * dpb_select, and each decision of dpb_select_many, is then a request of one slot. With slate_clicks all answers of a
+ * request are fixed as soon as the next decisions end the window of its first: from then on an answer to any of its
+ * tickets is DPB_EXPIRED, kept or not, while dpb_cancel takes each one's own window as ever. Which clicks were
+ * kept is never told.
+ *
+ * These can: dpb_new_imed, dpb_new_klucb, dpb_new_ts.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (m, or an arm that does not exist or is retired); DPB_UNSUPPORTED (other
+ * policies); DPB_POISONED. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_select_slate(struct dpb_bandit *bandit,
+                            const uint32_t *eligible,
+                            size_t n,
+                            size_t m,
                             struct dpb_decision *out);
 
 /**
@@ -2062,7 +2106,7 @@ DPB_ASSERT_SIZE(dpb_arm, 64);
 DPB_ASSERT_SIZE(dpb_pool_report, 80);
 DPB_ASSERT_SIZE(dpb_shuffle_params, 32);
 #if UINTPTR_MAX == UINT64_MAX /* they hold a pointer */
-DPB_ASSERT_SIZE(dpb_config, 136);
+DPB_ASSERT_SIZE(dpb_config, 152);
 DPB_ASSERT_SIZE(dpb_stopping_config, 48);
 DPB_ASSERT_SIZE(dpb_counter_config, 32);
 #endif

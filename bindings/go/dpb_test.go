@@ -247,6 +247,46 @@ func TestArmsComeAndGo(t *testing.T) {
 	refused(t, err, ErrUnsupported)
 }
 
+func TestSlates(t *testing.T) {
+	c := NewConfig(5, 1)
+	c.AnswerWindow, c.Slate, c.SlateClicks = 6, 3, 1
+	b := must[*Bandit](t)(NewIMED(c))
+	defer b.Close()
+	slate, eligible := make([]Decision, 3), []uint32{4, 1, 4, 2}
+	for range 100 {
+		if err := b.SelectSlate(slate, eligible); err != nil {
+			t.Fatal(err)
+		}
+		shown := map[uint32]bool{}
+		for _, d := range slate {
+			shown[d.Arm] = true
+			if err := b.Update(d.Ticket, 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !shown[1] || !shown[2] || !shown[4] {
+			t.Fatalf("%+v", slate)
+		}
+	}
+	if r := must[Report](t)(b.Report()); r.Decisions != 300 || r.EpsilonSpent < 0.99 || r.EpsilonSpent > 1 {
+		t.Errorf("%+v", r)
+	}
+	if err := b.SelectSlate(slate[:2], nil); err != nil { // of all arms
+		t.Fatal(err)
+	}
+	refused(t, b.SelectSlate(slate, []uint32{}), ErrInvalidConfig)
+	refused(t, b.SelectSlate(slate, []uint32{1, 1, 2}), ErrInvalidConfig)
+	refused(t, b.SelectSlate(make([]Decision, 4), nil), ErrInvalidConfig)
+	refused(t, b.SelectSlate(nil, nil), ErrInvalidConfig)
+	if n := testing.AllocsPerRun(100, func() { _ = b.SelectSlate(slate, eligible) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	refused(t, bandit(t, 3).SelectSlate(slate, nil), ErrUnsupported)
+	c.AnswerWindow = 0
+	_, err := NewIMED(c)
+	refused(t, err, ErrInvalidConfig)
+}
+
 func TestReading(t *testing.T) {
 	c := NewConfig(3, 10)
 	c.Horizon, c.TestSeed = 1_000_000, &[32]byte{7}

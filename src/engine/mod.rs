@@ -8,7 +8,11 @@
 //!   depend on the reward, and an answer takes effect at once;
 //! * *window* W > 0: silence is the smallest reward, and every answer takes effect exactly W
 //!   decisions after its decision, in ticket order, so that the time of a click tells nothing.
+//!
+//! Decisions of one request follow each other. Where at most so many answers of a request may be clicks, a window it
+//! is, and all of them are [fixed](requests) when the first decision of the request is due.
 
+mod requests;
 mod ticket;
 
 use crate::error::{Error, Result};
@@ -17,6 +21,7 @@ use crate::random::Random;
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure};
 use crate::table::Table;
+use requests::Requests;
 use ticket::{Place, TicketKey};
 use zeroize::Zeroize;
 
@@ -87,6 +92,8 @@ pub struct Engine {
     /// Decisions before the next one that can be answered or settled: the window, or the ring.
     reach: u64,
     windowed: bool,
+    /// Which decisions are of one request, where that matters.
+    requests: Option<Box<Requests>>,
     key: TicketKey,
     counts: Counts,
     diagnostics: Diagnostics,
@@ -126,6 +133,11 @@ impl Fate {
 
     fn held(reward: Reward) -> Fate {
         Fate(reward.units() as u32)
+    }
+
+    /// An answer that waits, and says more than silence?
+    fn is_click(self) -> bool {
+        (1..Fate::DONE.0).contains(&self.0)
     }
 
     #[cfg(feature = "test-hooks")]
@@ -170,6 +182,7 @@ impl Engine {
             ring: Table::new(slots, |_| Slot::EMPTY)?,
             reach: if window > 0 { window.into() } else { slots as u64 },
             windowed: window > 0,
+            requests: None,
             key: TicketKey::new(node, slots.trailing_zeros(), random),
             counts: Counts::default(),
             diagnostics: Diagnostics::default(),
@@ -183,10 +196,30 @@ impl Engine {
         self.fault = fault;
     }
 
-    /// Makes room for the next decision: what the caller must see before it chooses.
+    /// No more answers of a request than this may be more than the least reward: of those that are, so many are
+    /// drawn. For a window that is not 0.
+    ///
+    /// # Errors
+    /// `NoMemory`.
+    pub fn limit_clicks(&mut self, most: u32, coins: Random) -> Result<()> {
+        debug_assert!(self.windowed);
+        self.requests = Some(Box::new(Requests::new(self.ring.len(), most, coins)?));
+        Ok(())
+    }
+
+    /// The most decisions of one request: with more, the last would push out the first.
+    pub fn longest_request(&self) -> u64 {
+        self.reach
+    }
+
+    /// Makes room for the next decision, or for the one that so many are `ahead` of: what the caller must see
+    /// before it chooses.
     #[inline]
-    pub fn make_room(&mut self) -> Option<Event> {
-        let due = self.counts.decisions.checked_sub(self.reach)?;
+    pub fn make_room(&mut self, ahead: u64) -> Option<Event> {
+        let due = (self.counts.decisions + ahead).checked_sub(self.reach)?;
+        if let Some(requests) = &mut self.requests {
+            requests.fix(&mut self.ring, due, self.counts.decisions);
+        }
         let windowed = self.windowed;
         let slot = self.slot(due);
         let pull = slot.pull;
@@ -207,10 +240,14 @@ impl Engine {
         }
     }
 
-    /// Enters a decision, after [`make_room`](Self::make_room), and returns its ticket.
+    /// Enters a decision, after [`make_room`](Self::make_room), and returns its ticket. Does it follow the one before,
+    /// in its request?
     #[inline]
-    pub fn issue(&mut self, pull: Pull) -> u64 {
+    pub fn issue(&mut self, pull: Pull, follows: bool) -> u64 {
         let (ticket, Place { slot, tag }) = self.key.seal(self.counts.decisions);
+        if let Some(requests) = &mut self.requests {
+            requests.enter(slot, follows);
+        }
         self.ring[slot] = Slot { pull, tag, fate: Fate::OPEN };
         self.counts.decisions += 1;
         ticket
@@ -330,6 +367,16 @@ impl Engine {
         }
     }
 
+    /// The decision whose time ends that of this one: itself, or the first one of its request, or one between them
+    /// whose time is over too.
+    fn start(&self, sequence: u64) -> u64 {
+        let over = self.counts.decisions.saturating_sub(self.reach);
+        match &self.requests {
+            Some(requests) => requests.start(sequence, over),
+            None => sequence,
+        }
+    }
+
     /// Why this ticket, which names no decision that is to be found, is refused.
     #[cold]
     fn refuse(&mut self, ticket: u64) -> Error {
@@ -339,7 +386,7 @@ impl Engine {
                 self.diagnostics.unknown += 1;
                 Error::UnknownTicket
             }
-            Some(sequence) if issued - sequence > self.reach => {
+            Some(sequence) if issued - self.start(sequence) > self.reach => {
                 self.diagnostics.late += 1;
                 Error::Expired
             }

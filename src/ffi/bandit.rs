@@ -126,7 +126,7 @@ pub(super) unsafe fn new(
 
 /// The policy that we recommend for this configuration: dpb_new_imed.
 ///
-/// The handle's memory is fixed here, but for dpb_add_arm: about 1300 + 432 K + 24 P bytes, K the arms and P the
+/// The handle's memory is fixed here, but for dpb_add_arm: about 1300 + 436 K + 24 P bytes, K the arms and P the
 /// larger of pending_capacity and answer_window, rounded up to a power of two; and what dpb_config.users says. The
 /// other policies' first two numbers are in src/policy/README.md.
 ///
@@ -625,6 +625,52 @@ pub unsafe extern "C" fn dpb_select_among(
         // SAFETY: not NULL, so valid by contract.
         unsafe { out.write(decision.into()) };
         Ok(())
+    })
+}
+
+/// Which arms for the m slots of one request? Different ones: the m best, and those that must still be learned about.
+/// They are written in no order of merit, each with a ticket of its own, and each is answered or cancelled by itself.
+///
+/// eligible: NULL with n = 0 = all live arms; else n live arms, duplicates harmless: public information, as in
+/// dpb_select_among. m: 1 .. the number of different arms that are eligible; with dpb_config.slate no more than that,
+/// nor ever more than answer_window, or without one pending_capacity rounded up. out: room for m decisions, written
+/// only on success. A propensity is exact: the chance of that arm in its slot, given the slots before it;
+/// with min_propensity = f it is at least f divided by the arms that are left. Never allocates; O(m n).
+///
+/// What is protected (Theorem S, src/privacy/slates.rs: the answers of a request are in as many different batches, so m
+/// answers lose m epsilon, or m rho, and never m^2 rho):
+///   dpb_config.slate = 0                      one answer
+///   dpb_config.slate = S                      one request with all its answers; the noise is for epsilon/S
+///   dpb_config.slate = S, slate_clicks = c    the same, at most c clicks of a request count; epsilon/min(2c, S)
+/// dpb_select, and each decision of dpb_select_many, is then a request of one slot. With slate_clicks all answers of a
+/// request are fixed as soon as the next decisions end the window of its first: from then on an answer to any of its
+/// tickets is DPB_EXPIRED, kept or not, while dpb_cancel takes each one's own window as ever. Which clicks were
+/// kept is never told.
+///
+/// These can: dpb_new_imed, dpb_new_klucb, dpb_new_ts.
+/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (m, or an arm that does not exist or is retired); DPB_UNSUPPORTED (other
+/// policies); DPB_POISONED. Any thread.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_select_slate(
+    bandit: *mut dpb_bandit,
+    eligible: *const u32,
+    n: usize,
+    m: usize,
+    out: *mut dpb_decision,
+) -> dpb_status {
+    if out.is_null() || (eligible.is_null() && n > 0) {
+        return DPB_NULL;
+    }
+    call(bandit, |b: &dpb_bandit| {
+        // SAFETY: n arms behind a pointer that is not NULL, by contract.
+        let eligible = (!eligible.is_null()).then(|| unsafe { std::slice::from_raw_parts(eligible, n) });
+        let mut written = 0;
+        b.bandit.select_slate(eligible, m, |decision| {
+            // SAFETY: room for m decisions, by contract.
+            unsafe { out.add(written).write(decision.into()) };
+            written += 1;
+        })
     })
 }
 

@@ -53,8 +53,8 @@ pub struct dpb_config {
     /// Rewards are rounded to 2^-reward_bits of the range, 0 .. 24, default 20; 0 = rewards are
     /// exactly reward_min or reward_max.
     pub reward_bits: u32,
-    /// m >= 1, default 1: how many rewards one user may be behind; epsilon is divided by it. The caller sees to it,
-    /// or the library does, for a period: see users.
+    /// m >= 1, default 1: how many rewards one user may be behind (with a slate: how many requests); epsilon is
+    /// divided by it. The caller sees to it, or the library does, for a period: see users.
     pub contributions_per_user: u32,
     /// Decisions in flight, 1 .. 2^24, rounded up to a power of two and to the answer window,
     /// default 4096; the oldest unanswered one is cancelled when a new one needs its place.
@@ -86,6 +86,14 @@ pub struct dpb_config {
     /// arms that may be played with a chance of f/K at least, for off-policy evaluation. It costs f
     /// times the mean gap a decision.
     pub min_propensity: f64,
+    /// dpb_select_slate: which unit epsilon is for. 0, the default = one answer, whatever the size of its slate: a
+    /// request of m slots loses up to m epsilon. S > 0, up to 2^24 = one request with all its answers, S slots
+    /// at most: the noise is that of epsilon/S.
+    pub slate: u32,
+    /// 0, the default = any answers of a request may count. c, 1 .. slate = at most c that are not reward_min: where
+    /// there are more, c of them are drawn evenly when the first one's answer_window is over, which there must be. Then
+    /// the noise is that of epsilon/min(2c, slate): with c = 1 of epsilon/2 for slates of any size.
+    pub slate_clicks: u32,
     /// Users expected in a period, up to 2^28: dpb_select_for then learns from no more than contributions_per_user
     /// decisions of a user in a period (dpb_next_period). Its counters are fixed at construction: 1.5 bytes a user
     /// at contributions_per_user = 1, 3 up to 3, 6 up to 15, 12 up to 255. 0, the default = the
@@ -118,7 +126,7 @@ pub struct dpb_error {
     pub message: [c_char; 252],
 }
 
-const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_config>() == 144);
+const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_config>() == 152);
 const _: () = assert!(size_of::<dpb_error>() == 256);
 
 // SAFETY: repr(C), begins with its size, ends with an address; all its fields are numbers and addresses.
@@ -177,6 +185,8 @@ impl dpb_config {
             node: d.node,
             memory: d.memory,
             min_propensity: d.min_propensity,
+            slate: d.slate,
+            slate_clicks: d.slate_clicks,
             users: d.users,
             budget: std::ptr::null(),
         }
@@ -210,6 +220,8 @@ impl dpb_config {
             node: c.node,
             memory: c.memory,
             min_propensity: c.min_propensity,
+            slate: c.slate,
+            slate_clicks: c.slate_clicks,
             users: c.users,
             // SAFETY: NULL or live, by contract.
             budget: unsafe { c.budget.as_ref() }.map(|b| b.budget.clone()),

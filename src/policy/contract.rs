@@ -110,6 +110,11 @@ pub trait Policy: Send {
         Err(Error::Unsupported("comparing: it keeps no released sums"))
     }
 
+    /// Several arms for one request: if this policy can.
+    fn slates(&mut self) -> Option<&mut dyn Slates> {
+        None
+    }
+
     /// How often a release contradicted its arm's past, so that the policy forgot it.
     fn changes(&self) -> u64 {
         0
@@ -178,6 +183,14 @@ pub trait Flexible {
     /// This arm, live and not the last one, is not played again; answers to its open decisions
     /// still come.
     fn retire_arm(&mut self, arm: u32);
+}
+
+/// A policy that shows several arms for one request.
+pub trait Slates {
+    /// The next `slots` arms to play, all different, of those that are left: live, each once, so many at least. Those
+    /// that play leave them, and `each` is told in turn. A propensity is that of the arm among those that were
+    /// left, given the slots before it.
+    fn choose_slate(&mut self, left: &mut Vec<u32>, slots: usize, each: &mut dyn FnMut(Pull));
 }
 
 /// A policy that learns from a set of releases, whoever made them.

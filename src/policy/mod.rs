@@ -19,7 +19,7 @@ mod segments;
 
 pub(crate) use batched::{Memory, Released, Saved};
 pub(crate) use contract::Shared;
-pub use contract::{ArmState, Flexible, Policy, Pull, ShuffledPolicy};
+pub use contract::{ArmState, Flexible, Policy, Pull, ShuffledPolicy, Slates};
 pub use kl::private_divergence;
 pub(crate) use segments::Segments;
 
@@ -123,6 +123,9 @@ impl Algorithm {
         if config.users > 0 && devices {
             let rule = "must be 0: what a user's device has sent is sent, so it must count itself";
             return Err(Error::config("users", rule, config.users));
+        }
+        if config.slate > 0 && !matches!(self, Algorithm::Imed | Algorithm::KlUcb | Algorithm::Ts) {
+            return Err(Error::config("slate", "must be 0: this policy shows no slates", config.slate));
         }
         Ok(())
     }

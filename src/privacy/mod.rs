@@ -39,6 +39,7 @@ pub mod calibration;
 pub mod composition;
 mod responses;
 mod search;
+pub mod slates;
 
 pub use composition::Heterogeneous;
 pub(crate) use responses::Responses;

@@ -50,10 +50,14 @@ static void bandits() {
 #endif
   dpb::Decision decision = {};
   CHECK(bandit->try_select_among(array, 2, decision) == DPB_OK && bandit->try_update(decision.ticket, 1.0) == DPB_OK);
+  dpb::Decision slate[2] = {};
+  CHECK(bandit->try_select_slate(array, 2, 2, slate) == DPB_OK && slate[0].arm + slate[1].arm == 2);
+  CHECK(bandit->try_cancel(slate[0].ticket) == DPB_OK && bandit->try_cancel(slate[1].ticket) == DPB_OK);
+  CHECK(bandit->try_select_slate(nullptr, 0, 4, slate) == DPB_INVALID_CONFIG);
   CHECK(bandit->try_select(decision) == DPB_OK && bandit->try_cancel(decision.ticket) == DPB_OK);
 
   dpb::Report report = {};
-  CHECK(bandit->try_report(report) == DPB_OK && report.answered == 1 && report.cancelled == 1);
+  CHECK(bandit->try_report(report) == DPB_OK && report.answered == 1 && report.cancelled == 3);
   dpb::Diagnostics counts = {};
   CHECK(bandit->try_update(decision.ticket, 1.0) == DPB_DUPLICATE);
   CHECK(bandit->try_diagnostics(counts) == DPB_OK && counts.duplicates == 1);

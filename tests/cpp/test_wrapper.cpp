@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
+#include <set>
 #include <thread>
 #include <type_traits>
 #include <utility>
@@ -291,6 +292,33 @@ static void memory() {
   CHECK(bandit.report().changes_detected == 0 && bandit.arms()[1].effective_pulls <= 10'000.0);
   CHECK(play(0.8, 0.2) < 1'500);
   CHECK(bandit.report().changes_detected > 0 && bandit.arms()[0].effective_pulls > 3'000.0);
+}
+
+// Several slots for one request, of which one click counts.
+static void slates() {
+  dpb::Config config(5, 1.0);
+  config.answer_window = 6;
+  config.slate = 3;
+  config.slate_clicks = 1;
+  dpb::Bandit bandit = dpb::Bandit::imed(config);
+  const std::vector<std::uint32_t> eligible = {4, 1, 4, 2};
+  for (int t = 0; t < 100; t++) {
+    std::set<std::uint32_t> shown;
+    for (const dpb::Decision &d : bandit.select_slate(eligible, 3)) {
+      shown.insert(d.arm);
+      bandit.update(d.ticket, 1.0);
+    }
+    CHECK((shown == std::set<std::uint32_t>{1, 2, 4}));
+  }
+  CHECK(bandit.report().decisions == 300 && bandit.report().epsilon_spent <= 1.0 && bandit.report().epsilon_spent > 0.99);
+  CHECK(bandit.select_slate(2).size() == 2 && bandit.select_slate({3}, 1)[0].arm == 3);
+  CHECK(refusal([&] { (void)bandit.select_slate({1, 1}, 2); }).what() ==
+        std::string("dpb_select_slate(eligible = {1, 1}, m = 2): DPB_INVALID_CONFIG"));
+  CHECK(refusal([&] { (void)bandit.select_slate(4); }).status() == DPB_INVALID_CONFIG);
+  CHECK(refusal([&] { (void)bandit.select_slate(0); }).status() == DPB_INVALID_CONFIG);
+  CHECK(refusal([&] { (void)bandit.select_slate(std::vector<std::uint32_t>(), 1); }).status() == DPB_INVALID_CONFIG);
+  dpb::Bandit fixed = dpb::Bandit::se(dpb::Config(3, 1.0));
+  CHECK(refusal([&] { (void)fixed.select_slate(2); }).status() == DPB_UNSUPPORTED);
 }
 
 static void snapshots() {
@@ -676,6 +704,7 @@ int main() {
   budgets();
   reading();
   memory();
+  slates();
   snapshots();
   threads();
   std::printf("%d checks held\n", checks);

@@ -142,6 +142,9 @@ struct Model {
     /// Decisions back to the one that the next one ends.
     depth: usize,
     log: Vec<(dpb_decision, Fate)>,
+    /// Of each, the first one of its request; and is a request over with its first one's window?
+    firsts: Vec<usize>,
+    limited: bool,
     /// Decisions of earlier lives, then what became of all.
     before: u64,
     answered: u64,
@@ -161,8 +164,9 @@ impl Model {
         if self.periods > 1 && delta > 0.0 { f64::INFINITY } else { most }
     }
 
-    fn before_select(&mut self) {
-        let Some(due) = self.log.len().checked_sub(self.depth) else { return };
+    /// Before a decision that so many are ahead of.
+    fn before_select(&mut self, ahead: usize) {
+        let Some(due) = (self.log.len() + ahead).checked_sub(self.depth) else { return };
         let (decision, fate) = self.log[due];
         match fate {
             Fate::Held => self.answered += 1,
@@ -179,17 +183,21 @@ impl Model {
     fn selected(&mut self, decision: dpb_decision) {
         assert!(!self.retired[decision.arm as usize], "a retired arm");
         self.pulls[decision.arm as usize] += 1;
+        self.firsts.push(self.log.len());
         self.log.push((decision, Fate::Open));
     }
 
     /// What must be said of a ticket, DPB_OK if it may be answered, or cancelled.
     fn verdict(&self, ticket: u64, cancel: bool) -> dpb_status {
-        match self.log.iter().rev().find(|(decision, _)| decision.ticket == ticket) {
-            None => DPB_UNKNOWN_TICKET,
-            Some((_, Fate::Open)) => DPB_OK,
-            Some((_, Fate::Held)) if cancel => DPB_OK, // that it was there is not told
-            Some((_, Fate::Held | Fate::Done)) => DPB_DUPLICATE,
-            Some((_, Fate::Gone)) => DPB_EXPIRED,
+        let Some(at) = self.log.iter().rposition(|(decision, _)| decision.ticket == ticket) else {
+            return DPB_UNKNOWN_TICKET;
+        };
+        let over = self.limited && self.firsts[at] + self.depth < self.log.len();
+        match self.log[at].1 {
+            Fate::Open | Fate::Held if cancel => DPB_OK, // that an answer was there is not told
+            Fate::Open if !over => DPB_OK,
+            Fate::Held | Fate::Done if !over => DPB_DUPLICATE,
+            _ => DPB_EXPIRED,
         }
     }
 
@@ -303,6 +311,8 @@ impl Player {
             window: window as usize,
             depth,
             log: Vec::new(),
+            firsts: Vec::new(),
+            limited: config.slate_clicks > 0,
             before: report.decisions,
             answered: report.answered,
             cancelled: report.cancelled,
@@ -475,7 +485,8 @@ impl World<'_> {
             0..=79 => self.select(&mut player),
             80..=149 => self.answer(&mut player),
             150..=159 => self.answer_many(&mut player),
-            160..=174 => self.among(&mut player),
+            160..=167 => self.among(&mut player),
+            168..=174 => self.slate(&mut player),
             175..=184 => self.change_arms(&mut player),
             185..=194 => self.submit(&mut player),
             195..=203 => self.read(&mut player),
@@ -503,7 +514,7 @@ impl World<'_> {
         c.delta = bytes.pick(&[0.0, 1e-6]);
         c.base = bytes.below(24) as u32;
         for _ in 0..bytes.below(6) {
-            match bytes.below(21) {
+            match bytes.below(23) {
                 0 => c.arms = bytes.pick(&[40, 0, 1, 100]),
                 1 => c.epsilon = bytes.pick(ODD),
                 2 => c.delta = bytes.pick(ODD),
@@ -527,6 +538,11 @@ impl World<'_> {
                 17 => c.min_propensity = bytes.pick(ODD),
                 18 => (c.test_seed, c.budget) = (null(), budget),
                 19 => c.users = bytes.pick(&[100, 1, 1 << 29, u64::MAX]),
+                20 => c.slate = bytes.pick(&[3, 1, (1 << 24) + 1]),
+                21 => {
+                    (c.slate, c.slate_clicks, c.answer_window) =
+                        bytes.pick(&[(3, 1, 8), (4, 2, 40), (2, 3, 5), (3, 1, 0)])
+                }
                 // Older, newer, and none of ours.
                 _ => {
                     c.struct_size = {
@@ -570,6 +586,7 @@ impl World<'_> {
                 let mut defaults: dpb_config = zeroed();
                 dpb_config_init(&raw mut defaults, 2, 1.0);
                 (read.users, read.min_propensity) = (defaults.users, defaults.min_propensity);
+                (read.slate, read.slate_clicks) = (defaults.slate, defaults.slate_clicks);
                 (read.node, read.memory) = match config.struct_size {
                     120 => (config.node, config.memory),
                     _ => (defaults.node, defaults.memory),
@@ -603,7 +620,7 @@ impl World<'_> {
         }
         for &decision in &decisions[..n] {
             if let Some(model) = &mut player.model {
-                model.before_select();
+                model.before_select(0);
             }
             player.take(decision);
         }
@@ -628,13 +645,53 @@ impl World<'_> {
         if status == DPB_OK {
             assert!(arms.contains(&decision.arm));
             if let Some(model) = &mut player.model {
-                model.before_select();
+                model.before_select(0);
             }
             player.take(decision);
         } else {
             assert!(untouched(&decision));
             let playable = |&arm: &u32| player.seen.arms.get(arm as usize).is_some_and(|arm| arm[3] == 1);
             assert!(status == DPB_UNSUPPORTED || arms.is_empty() || !arms.iter().all(playable));
+        }
+        player.after(status == DPB_OK, [0; 4]);
+    }
+
+    unsafe fn slate(&mut self, player: &mut Player) {
+        let count = player.seen.arms.len();
+        let some: Option<Vec<u32>> = match self.bytes.once_in(3) {
+            true => None,
+            false => Some((0..self.bytes.below(9)).map(|_| self.bytes.below(count + 1) as u32).collect()),
+        };
+        let slots = self.bytes.pick(&[2, 3, 1, 4, 0, 9]);
+        let mut decisions = vec![NO_DECISION; slots.max(1)];
+        let (pointer, n) = some.as_ref().map_or((null(), 0), |arms| (arms.as_ptr(), arms.len()));
+        let status = dpb_select_slate(player.handle, pointer, n, slots, decisions.as_mut_ptr());
+        one_of(status, &[DPB_OK, DPB_INVALID_CONFIG, DPB_UNSUPPORTED]);
+        let playable = |&arm: &u32| player.seen.arms.get(arm as usize).is_some_and(|arm| arm[3] == 1);
+        let mut eligible: Vec<u32> = some.clone().unwrap_or_else(|| (0..count as u32).filter(playable).collect());
+        let known = eligible.iter().all(playable);
+        eligible.sort_unstable();
+        eligible.dedup();
+        if let Some(model) = &player.model
+            && status != DPB_UNSUPPORTED
+        {
+            let most = if player.config.slate > 0 { player.config.slate as usize } else { slots };
+            let takes = known && (1..=eligible.len().min(most).min(model.depth)).contains(&slots);
+            assert_eq!(status == DPB_OK, takes, "{slots} of {eligible:?}");
+        }
+        if status == DPB_OK {
+            let first = player.model.as_mut().map_or(0, |model| {
+                (0..slots).for_each(|ahead| model.before_select(ahead));
+                model.log.len()
+            });
+            for (slot, &decision) in decisions.iter().enumerate() {
+                assert!(eligible.contains(&decision.arm));
+                assert!(decisions[..slot].iter().all(|before| before.arm != decision.arm));
+                player.take(decision);
+                player.model.iter_mut().for_each(|model| *model.firsts.last_mut().unwrap() = first);
+            }
+        } else {
+            assert!(decisions.iter().all(untouched));
         }
         player.after(status == DPB_OK, [0; 4]);
     }
@@ -1098,6 +1155,7 @@ impl World<'_> {
         is_null("select_for", dpb_select_for(null_mut(), 1, &raw mut decision));
         is_null("select_among_for", dpb_select_among_for(null_mut(), 1, &raw const number, 1, &raw mut decision));
         is_null("next_period", dpb_next_period(null_mut()));
+        is_null("select_slate", dpb_select_slate(null_mut(), null(), 0, 1, &raw mut decision));
         is_null("update", dpb_update(null_mut(), 1, 1.0));
         is_null("cancel", dpb_cancel(null_mut(), 1));
         is_null("update_many", dpb_update_many(null_mut(), &1, &1.0, 1, null_mut(), &raw mut size));
@@ -1139,6 +1197,8 @@ impl World<'_> {
             is_null("no arms", dpb_select_among(bandit, null(), 1, &raw mut decision));
             is_null("no decision for anybody", dpb_select_for(bandit, 1, null_mut()));
             is_null("no arms for anybody", dpb_select_among_for(bandit, 1, null(), 1, &raw mut decision));
+            is_null("no slate", dpb_select_slate(bandit, null(), 0, 1, null_mut()));
+            is_null("no eligible arms", dpb_select_slate(bandit, null(), 1, 1, &raw mut decision));
             is_null("no tickets", dpb_update_many(bandit, null(), null(), 1, null_mut(), &raw mut size));
             is_null("no arm", dpb_add_arm(bandit, null_mut(), null_mut()));
             is_null("no place for an arm", dpb_add_arm_as(bandit, 9, null_mut(), null_mut()));

@@ -115,6 +115,8 @@ impl Player {
             retired: vec![false; seen.cells.len()],
             epsilon: config.epsilon,
             periods: 1,
+            firsts: Vec::new(),
+            limited: false,
         });
         Player { handle, config, keys, model, seen, tickets: Vec::new() }
     }
@@ -166,7 +168,7 @@ impl Player {
         assert!(decision.propensity.is_nan() && decision.arm < arms && decision.phase < 2);
         self.tickets.push(decision.ticket);
         if let Some(model) = &mut self.model {
-            model.before_select();
+            model.before_select(0);
             model.selected(dpb_decision { arm: segment * arms + decision.arm, ..decision });
         }
     }

@@ -16,6 +16,9 @@
 //! that are covered, and evidence growing at its present rate. So a burst of decisions goes where the
 //! answers would send it if they were like those before, and arms without a release are covered in
 //! turn. With answers at once nothing is ever covered, and the policy is the published one.
+//!
+//! **Slates** of m arms: the arm of the m-th best mean among those that may be shown stands for the leader, x is from its
+//! mean, and the arms that are better have batches as leaders do. Then m times the least index that is not shown yet.
 
 use super::compare::Sums;
 use super::explore::{Explore, even_chance};
@@ -25,7 +28,7 @@ use crate::config::Config;
 #[cfg(feature = "test-hooks")]
 use crate::config::Fault;
 use crate::error::{Error, Result};
-use crate::policy::contract::{ArmState, Flexible, Policy, Pull, Shared};
+use crate::policy::contract::{ArmState, Flexible, Policy, Pull, Shared, Slates};
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
@@ -243,7 +246,8 @@ impl<I: Index> Least<I> {
     fn ask(&mut self, arm: usize, leader: usize, point: f64) {
         self.compute(arm, point);
         let evidence = self.evidence(arm);
-        let rewards = match arm == leader {
+        // Better than the leader are the first arms of a slate.
+        let rewards = match arm == leader || self.room.mean(arm) > self.room.mean(leader) {
             true => self.index.leaders_batch(&evidence),
             false => self.index.batch(&evidence, &self.evidence(leader), self.plans[arm].index),
         };
@@ -265,6 +269,34 @@ impl<I: Index> Least<I> {
         self.plans[arm].pulls += 1;
         self.room.decisions += 1;
         Pull::new(arm as u32, self.room.releases, propensity)
+    }
+
+    /// Plays the least index of these arms, or another one of them.
+    fn play_among(&mut self, arms: &[u32], leader: usize, point: f64) -> Pull {
+        loop {
+            // The lowest line first: few others then need their index computed.
+            let bound = |policy: &Self, arm: u32| match &policy.plans[arm as usize] {
+                plan if plan.at == point => plan.index,
+                plan => plan.line.at(point),
+            };
+            let mut best = arms[0];
+            for &arm in arms {
+                if bound(self, arm) < bound(self, best) {
+                    best = arm;
+                }
+            }
+            for arm in std::iter::once(best).chain(arms.iter().copied()) {
+                if bound(self, arm) <= bound(self, best) {
+                    self.compute(arm as usize, point);
+                }
+                if bound(self, arm) < bound(self, best) {
+                    best = arm;
+                }
+            }
+            if self.goes_on(best as usize, leader, point) {
+                return self.play(best as usize, leader, point, Some(arms));
+            }
+        }
     }
 
     /// The arm that plays where some are drawn evenly, and with which chance.
@@ -342,6 +374,10 @@ impl<I: Index> Policy for Least<I> {
         Some(self)
     }
 
+    fn slates(&mut self) -> Option<&mut dyn Slates> {
+        Some(self)
+    }
+
     fn save(&self, to: &mut Writer) -> Result<()> {
         self.room.save(to);
         Ok(())
@@ -370,36 +406,25 @@ impl<I: Index> Shared for Least<I> {
     }
 }
 
+impl<I: Index> Slates for Least<I> {
+    fn choose_slate(&mut self, left: &mut Vec<u32>, slots: usize, each: &mut dyn FnMut(Pull)) {
+        let (leader, mean) = self.room.leader_at(left, slots);
+        let point = self.index.point(mean, self.room.decisions);
+        for _ in 0..slots {
+            let pull = self.play_among(left, leader, point);
+            left.retain(|&arm| arm != pull.arm());
+            each(pull);
+        }
+    }
+}
+
 impl<I: Index> Flexible for Least<I> {
     fn choose_among(&mut self, arms: &[u32]) -> Pull {
         let (leader, mean) = self.room.leader_of(arms);
         #[cfg(feature = "test-hooks")]
         let mean = if self.room.fault.is(Fault::RawLeader) { self.room.bare_leader(arms) } else { mean };
         let point = self.index.point(mean, self.room.decisions);
-        loop {
-            // The lowest line first: few others then need their index computed.
-            let bound = |policy: &Self, arm: u32| match &policy.plans[arm as usize] {
-                plan if plan.at == point => plan.index,
-                plan => plan.line.at(point),
-            };
-            let mut best = arms[0];
-            for &arm in arms {
-                if bound(self, arm) < bound(self, best) {
-                    best = arm;
-                }
-            }
-            for arm in std::iter::once(best).chain(arms.iter().copied()) {
-                if bound(self, arm) <= bound(self, best) {
-                    self.compute(arm as usize, point);
-                }
-                if bound(self, arm) < bound(self, best) {
-                    best = arm;
-                }
-            }
-            if self.goes_on(best as usize, leader, point) {
-                return self.play(best as usize, leader, point, Some(arms));
-            }
-        }
+        self.play_among(arms, leader, point)
     }
 
     fn is_live(&self, arm: u32) -> bool {

@@ -165,6 +165,26 @@ impl Room {
         best
     }
 
+    /// The same of the m-th best one of these arms, which are all different.
+    pub fn leader_at(&self, arms: &[u32], m: usize) -> (usize, f64) {
+        let mut last = (f64::INFINITY, 0);
+        for _ in 0..m {
+            let mut best = (0.0, u32::MAX);
+            for &arm in arms {
+                let mean = self.mean(arm as usize);
+                let comes_later = mean < last.0 || (mean == last.0 && arm > last.1);
+                if comes_later && (mean > best.0 || (mean == best.0 && arm < best.1)) {
+                    best = (mean, arm);
+                }
+            }
+            if best.0 == 0.0 {
+                return (arms[0] as usize, 0.0);
+            }
+            last = best;
+        }
+        (last.1 as usize, last.0)
+    }
+
     /// An arm's released mean, NaN while there is none.
     pub fn mean(&self, arm: usize) -> f64 {
         self.arms[arm].mean

@@ -17,6 +17,8 @@
 //! where t has grown by K/1024 of itself: at every release where there are few arms, at every doubling where there
 //! are many; and where the largest theta has moved.
 //!
+//! A slate asks for one arm after the other among those that are left.
+//!
 //! Cost: select O(log K), after a release O(K), some 7 ns an arm, and seldom, when all laws are computed anew, a
 //! microsecond or two an arm, as for each arm of every `select_among`; update O(1), at a batch's end 2
 //! microseconds: this is a policy for hundreds of arms, at most 2^10. 380 bytes an arm.
@@ -32,7 +34,7 @@ use crate::config::Config;
 use crate::config::Fault;
 use crate::error::{Error, Result};
 use crate::noise::{Noise, NoiseSource};
-use crate::policy::contract::{ArmState, Flexible, Policy, Pull};
+use crate::policy::contract::{ArmState, Flexible, Policy, Pull, Slates};
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
@@ -253,6 +255,10 @@ impl Policy for LazyTs {
         Some(self)
     }
 
+    fn slates(&mut self) -> Option<&mut dyn Slates> {
+        Some(self)
+    }
+
     fn save(&self, to: &mut Writer) -> Result<()> {
         to.u64(self.decisions);
         to.u32(self.releases);
@@ -335,6 +341,17 @@ impl Flexible for LazyTs {
         self.arms[arm as usize].live = false;
         self.live.remove(arm);
         (self.settled, self.computed) = (false, 0);
+    }
+}
+
+impl Slates for LazyTs {
+    /// For each slot the largest theta of those that are left, drawn anew, so that the chances are exact.
+    fn choose_slate(&mut self, left: &mut Vec<u32>, slots: usize, each: &mut dyn FnMut(Pull)) {
+        for _ in 0..slots {
+            let pull = self.choose_among(left);
+            left.retain(|&arm| arm != pull.arm());
+            each(pull);
+        }
     }
 }
 

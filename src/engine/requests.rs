@@ -1,0 +1,196 @@
+//! Requests with several decisions, of whose answers at most so many may be clicks: more than the least reward.
+
+use super::{Fate, Slot};
+use crate::error::Result;
+use crate::random::Random;
+use crate::reward::Reward;
+use crate::table::Table;
+
+/// Which decisions of the ring are of one request.
+pub struct Requests {
+    /// For each slot: is its decision of the same request as the one before?
+    follows: Table<bool>,
+    /// Clicks of a request that count.
+    most: u32,
+    coins: Random,
+}
+
+impl Requests {
+    pub fn new(slots: usize, most: u32, coins: Random) -> Result<Requests> {
+        Ok(Requests { follows: Table::new(slots, |_| false)?, most, coins })
+    }
+
+    fn follows(&self, sequence: u64) -> bool {
+        self.follows[sequence as usize & (self.follows.len() - 1)]
+    }
+
+    #[inline]
+    pub fn enter(&mut self, slot: usize, follows: bool) {
+        self.follows[slot] = follows;
+    }
+
+    /// A decision is due. If it is the first of its request, all answers of that are what they will be: silence, and of
+    /// the clicks `most` that are drawn evenly, where there are more. One coin a decision, whatever its answer.
+    #[inline(never)]
+    pub fn fix(&mut self, ring: &mut [Slot], due: u64, issued: u64) {
+        if self.follows(due) {
+            return;
+        }
+        let end = (due + 1..issued).find(|&next| !self.follows(next)).unwrap_or(issued);
+        let mask = ring.len() - 1;
+        let place = |sequence: u64| sequence as usize & mask;
+        let mut clicks = (due..end).filter(|&sequence| ring[place(sequence)].fate.is_click()).count() as u64;
+        let mut most = u64::from(self.most);
+        for sequence in due..end {
+            let drawn = self.coins.below(clicks.max(1));
+            let fate = &mut ring[place(sequence)].fate;
+            let kept = fate.is_click() && drawn < most;
+            clicks -= u64::from(fate.is_click());
+            most -= u64::from(kept);
+            if *fate != Fate::DONE && !kept {
+                *fate = Fate::held(Reward::MIN);
+            }
+        }
+    }
+
+    /// From this decision back to the first of its request, or to the first one before `over`.
+    pub fn start(&self, mut sequence: u64, over: u64) -> u64 {
+        while sequence >= over && self.follows(sequence) {
+            sequence -= 1;
+        }
+        sequence
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Counts, Engine, Event};
+    use crate::error::Error;
+    use crate::policy::Pull;
+    use crate::random::{Random, Seed};
+    use crate::reward::Reward;
+
+    const WINDOW: u64 = 24;
+
+    fn engine(most: u32, number: u8) -> (Engine, Random) {
+        let mut seed = Seed::new(Some([number; 32])).unwrap();
+        let mut engine = Engine::new(1, WINDOW as u32, 0, &mut seed.stream()).unwrap();
+        engine.limit_clicks(most, seed.stream()).unwrap();
+        (engine, seed.stream())
+    }
+
+    /// The tickets of a request, and what it pushed out: arms are the numbers of decisions.
+    fn request(engine: &mut Engine, size: u64) -> (Vec<u64>, Vec<(u64, u32)>) {
+        let mut ends = Vec::new();
+        for ahead in 0..size {
+            if let Some(Event::Answered(pull, reward)) = engine.make_room(ahead) {
+                ends.push((pull.arm().into(), reward.units() as u32));
+            }
+        }
+        let pull = |number: u64| Pull::new(number as u32, 0, 1.0);
+        let tickets = (0..size).map(|slot| engine.issue(pull(engine.counts().decisions), slot > 0)).collect();
+        (tickets, ends)
+    }
+
+    /// Requests of one to six decisions, answered and cancelled at random: of each request as many clicks are kept as may
+    /// be, at what they were; every decision ends in its turn; and a ticket's time is over with that of its
+    /// request's first.
+    #[test]
+    fn as_many_clicks_as_may_be_are_kept() {
+        for most in 1..=3 {
+            let (mut engine, mut random) = engine(most, most as u8);
+            // Of each decision: its ticket, its request's first, its answer, and whether it was cancelled.
+            let mut log: Vec<(u64, u64, Option<u32>, bool)> = Vec::new();
+            let (mut ended, mut kept, mut clicked) = (Vec::new(), Vec::new(), Vec::new());
+            for _ in 0..5000 {
+                let (first, over) = (log.len() as u64, log.len().saturating_sub(WINDOW as usize) as u64);
+                let (tickets, ends) = request(&mut engine, 1 + random.below(6));
+                log.extend(tickets.into_iter().map(|ticket| (ticket, first, None, false)));
+                for (number, reward) in ends {
+                    let (_, first, answer, cancelled) = log[number as usize];
+                    assert!(!cancelled && (reward == 0 || answer == Some(reward)), "{number}");
+                    assert!((over..log.len() as u64 - WINDOW).contains(&number));
+                    ended.push(number);
+                    kept.resize(log.len(), 0);
+                    kept[first as usize] += u32::from(reward > 0);
+                }
+                // What the requests that were fixed just now had clicked.
+                clicked.resize(log.len(), None);
+                for first in over..log.len() as u64 - WINDOW.min(log.len() as u64) {
+                    if log[first as usize].1 == first && clicked[first as usize].is_none() {
+                        let of = log.iter().skip(first as usize).take(6).filter(|d| d.1 == first && !d.3);
+                        clicked[first as usize] = Some(of.filter(|decision| decision.2 > Some(0)).count() as u32);
+                    }
+                }
+                for _ in 0..random.below(12) {
+                    let number = (log.len() as u64 - 1).saturating_sub(random.below(40)) as usize;
+                    let (ticket, first, answer, cancelled) = log[number];
+                    let issued = log.len() as u64;
+                    let (own, all) = (number as u64 + WINDOW >= issued, first + WINDOW >= issued);
+                    if random.below(8) == 0 {
+                        let refused = if all { Error::Duplicate } else { Error::Expired };
+                        let expected = if own && !cancelled { Ok(()) } else { Err(refused) };
+                        assert_eq!(engine.cancel(ticket).map(|_| ()), expected, "{number} of {issued}");
+                        log[number].3 |= expected.is_ok();
+                    } else {
+                        let reward = (random.below(3) * random.below(1 << 20)) as u32;
+                        let expected = match all {
+                            false => Err(Error::Expired),
+                            true if answer.is_some() || cancelled => Err(Error::Duplicate),
+                            true => Ok(()),
+                        };
+                        let told =
+                            engine.answer(ticket, Reward::from_units(reward)).map(|event| assert!(event.is_none()));
+                        assert_eq!(told, expected, "{number} of {issued}");
+                        if expected.is_ok() {
+                            log[number].2 = Some(reward);
+                        }
+                    }
+                }
+            }
+            let open = log.len() - WINDOW as usize;
+            assert!(ended.is_sorted() && ended.len() > open / 2);
+            let done = log.iter().take(open).filter(|decision| !decision.3).count();
+            assert_eq!(ended.len(), done, "each that was not cancelled ends once");
+            assert_eq!(engine.counts().answered, ended.len() as u64);
+            let Counts { decisions, cancelled, .. } = engine.counts();
+            assert_eq!((decisions, cancelled), (log.len() as u64, log.iter().filter(|d| d.3).count() as u64));
+            let full = clicked.iter().zip(&kept).take(open - 6).filter(|(clicked, _)| **clicked > Some(most)).count();
+            assert!(full > 100, "{full}");
+            for (first, (clicked, &kept)) in clicked.iter().zip(&kept).enumerate().take(open - 6) {
+                // Cancelled after they were fixed: then fewer.
+                let most = clicked.unwrap_or(0).min(most);
+                let late = log.iter().skip(first).take(6).any(|decision| decision.1 == first as u64 && decision.3);
+                assert!(kept == most || (late && kept < most), "{first}: {kept} of {most}");
+            }
+        }
+    }
+
+    /// 60,000 requests of five clicks, some other answers and a cancellation: each of the five is kept in its turn. A
+    /// count is off by 5 of its deviations, sqrt(n p (1 - p)), with a chance of 6e-7; 15 of them.
+    #[test]
+    fn clicks_are_kept_evenly() {
+        const REQUESTS: u32 = 60_000;
+        for most in 1..=3 {
+            let (mut engine, _) = engine(most, 10 + most as u8);
+            let mut kept = [0u32; 8];
+            for _ in 0..REQUESTS {
+                let (tickets, ends) = request(&mut engine, 8);
+                ends.iter().for_each(|&(number, reward)| kept[number as usize % 8] += u32::from(reward > 0));
+                // Slots 0, 2, 3, 5 and 7, the last ones first; 1 is silent, 4 cancelled, 6 told to be none.
+                for slot in [7, 5, 3, 2, 0] {
+                    engine.answer(tickets[slot], Reward::from_units(1 << slot)).unwrap();
+                }
+                engine.cancel(tickets[4]).unwrap();
+                engine.answer(tickets[6], Reward::MIN).unwrap();
+            }
+            let p = f64::from(most) / 5.0;
+            let n = f64::from(REQUESTS) - WINDOW as f64 / 8.0;
+            for slot in [0, 2, 3, 5, 7] {
+                let off = (f64::from(kept[slot]) - n * p) / (n * p * (1.0 - p)).sqrt();
+                assert!(off.abs() < 5.0, "{most}: {kept:?}");
+            }
+            assert_eq!([kept[1], kept[4], kept[6]], [0; 3]);
+        }
+    }
+}

@@ -1,0 +1,105 @@
+/* Several slots for one request: what is shown, what is refused, and when a request is over. */
+#include "check.h"
+
+static int distinct(const dpb_decision *d, size_t m) {
+  size_t i, j;
+  for (i = 0; i < m; i++) {
+    for (j = 0; j < i; j++) {
+      if (d[i].arm == d[j].arm || d[i].ticket == d[j].ticket) return 0;
+    }
+  }
+  return 1;
+}
+
+static void shows(constructor *make) {
+  static const uint32_t some[] = {4, 1, 4, 2}, outside[] = {0, 7};
+  dpb_config config = seeded(6, 1);
+  dpb_bandit *bandit;
+  dpb_decision d[8];
+  dpb_report report;
+  dpb_arm arms[6];
+  size_t n;
+  int i, j;
+  CHECK(config.slate == 0 && config.slate_clicks == 0);
+  config.slate = 3;
+  STATUS(make(&config, &bandit, NULL), DPB_OK);
+  memset(d, 'x', sizeof d);
+  STATUS(dpb_select_slate(NULL, NULL, 0, 2, d), DPB_NULL);
+  STATUS(dpb_select_slate(bandit, NULL, 0, 2, NULL), DPB_NULL);
+  STATUS(dpb_select_slate(bandit, NULL, 4, 2, d), DPB_NULL);
+  STATUS(dpb_select_slate(bandit, some, 0, 1, d), DPB_INVALID_CONFIG);
+  STATUS(dpb_select_slate(bandit, some, 3, 3, d), DPB_INVALID_CONFIG); /* two different ones */
+  STATUS(dpb_select_slate(bandit, some, 4, 0, d), DPB_INVALID_CONFIG);
+  STATUS(dpb_select_slate(bandit, outside, 2, 1, d), DPB_INVALID_CONFIG);
+  STATUS(dpb_select_slate(bandit, NULL, 0, 4, d), DPB_INVALID_CONFIG); /* more than config.slate */
+  STATUS(dpb_select_slate(bandit, NULL, 0, SIZE_MAX, d), DPB_INVALID_CONFIG);
+  for (i = 0; i < (int)sizeof d; i++) CHECK(((char *)d)[i] == 'x');
+  for (i = 0; i < 2000; i++) {
+    size_t m = 1 + (size_t)i % 3;
+    if (i % 2) {
+      STATUS(dpb_select_slate(bandit, some, 4, m, d), DPB_OK);
+      for (j = 0; j < (int)m; j++) CHECK(d[j].arm == 1 || d[j].arm == 2 || d[j].arm == 4);
+    } else {
+      STATUS(dpb_select_slate(bandit, NULL, 0, m, d), DPB_OK);
+    }
+    CHECK(distinct(d, m));
+    for (j = 0; j < (int)m; j++) {
+      CHECK(d[j].propensity > 0 && d[j].propensity <= 1);
+      STATUS(dpb_update(bandit, d[j].ticket, d[j].arm >= 4), DPB_OK);
+    }
+  }
+  report.struct_size = sizeof report;
+  STATUS(dpb_report_read(bandit, &report), DPB_OK);
+  CHECK(report.decisions == 3999 && report.answered == 3999 && report.epsilon_spent <= 1 && report.epsilon_spent > .99);
+  STATUS(dpb_arms_read(bandit, arms, 6, &n), DPB_OK);
+  CHECK(make == dpb_new_ts || (arms[4].pulls > 1000 && arms[5].pulls > 500)); /* which learns slowly */
+  dpb_free(bandit);
+}
+
+int main(void) {
+  dpb_config config = seeded(5, 1);
+  dpb_bandit *bandit = NULL;
+  dpb_decision d[4], e[4];
+  dpb_error error;
+  double epsilon;
+  int i;
+  shows(dpb_new_imed);
+  shows(dpb_new_klucb);
+  shows(dpb_new_ts);
+  STATUS(dpb_new_med(&config, &bandit, NULL), DPB_OK);
+  STATUS(dpb_select_slate(bandit, NULL, 0, 2, d), DPB_UNSUPPORTED);
+  dpb_free(bandit);
+  bandit = NULL;
+
+  config.slate = 4;
+  STATUS(dpb_new_med(&config, &bandit, &error), DPB_INVALID_CONFIG);
+  CHECK(strcmp(error.message, "slate must be 0: this policy shows no slates, got 4") == 0);
+  config.slate_clicks = 5;
+  STATUS(dpb_new(&config, &bandit, &error), DPB_INVALID_CONFIG);
+  CHECK(strcmp(error.message, "slate_clicks must be at most slate, got 5") == 0);
+  config.slate_clicks = 1;
+  STATUS(dpb_new(&config, &bandit, &error), DPB_INVALID_CONFIG);
+  CHECK(strncmp(error.message, "slate_clicks must be 0 without an answer_window: ", 49) == 0 && bandit == NULL);
+
+  /* One click of a request counts, and a request is over with the window of its first decision. */
+  config.answer_window = 6;
+  STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
+  for (i = 0; i < 100; i++) {
+    STATUS(dpb_select_slate(bandit, NULL, 0, 4, d), DPB_OK);
+    STATUS(dpb_update(bandit, d[0].ticket, 1), DPB_OK);
+    STATUS(dpb_update(bandit, d[3].ticket, 1), DPB_OK);
+    STATUS(dpb_update(bandit, d[3].ticket, 0), DPB_DUPLICATE);
+    STATUS(dpb_select_slate(bandit, NULL, 0, 2, e), DPB_OK); /* six: the first is not over */
+    STATUS(dpb_update(bandit, d[1].ticket, 1), DPB_OK);
+    STATUS(dpb_select(bandit, e), DPB_OK); /* now it is, and with it all others */
+    STATUS(dpb_update(bandit, d[1].ticket, 1), DPB_EXPIRED);
+    STATUS(dpb_update(bandit, d[2].ticket, 1), DPB_EXPIRED);
+    STATUS(dpb_update(bandit, d[3].ticket, 1), DPB_EXPIRED);
+    STATUS(dpb_cancel(bandit, d[0].ticket), DPB_EXPIRED);
+    STATUS(dpb_cancel(bandit, d[2].ticket), DPB_OK); /* its own window is not */
+  }
+  STATUS(dpb_privacy(bandit, 0, &epsilon), DPB_OK);
+  CHECK(epsilon > .999 && epsilon <= 1);
+  dpb_free(bandit);
+  return failures != 0;
+}

@@ -1,0 +1,404 @@
+//! Slates: several arms for one request. What is played, what is refused, what each unit of protection costs and keeps.
+//! (How clicks are drawn: src/engine/requests.rs; the noise: src/privacy/slates.rs.)
+
+use crate::audit::engine::{Audit, Seen, Verdict, pattern, seed};
+use crate::audit::sabotage::Sabotage;
+use crate::support::coins::Coins;
+use dpb::{Algorithm, Bandit, Config, Decision, Error, Pool};
+
+const ABLE: [Algorithm; 3] = [Algorithm::Imed, Algorithm::KlUcb, Algorithm::Ts];
+
+fn bandit(algorithm: Algorithm, config: &Config) -> Bandit {
+    Bandit::new(algorithm, &Config { test_seed: Some(seed(7)), ..config.clone() }).unwrap()
+}
+
+fn slate(bandit: &Bandit, eligible: Option<&[u32]>, slots: usize) -> Result<Vec<Decision>, Error> {
+    let mut decisions = Vec::new();
+    bandit.select_slate(eligible, slots, |decision| decisions.push(decision)).map(|()| decisions)
+}
+
+fn arms(decisions: &[Decision]) -> Vec<u32> {
+    let mut arms: Vec<u32> = decisions.iter().map(|decision| decision.arm).collect();
+    arms.sort_unstable();
+    arms
+}
+
+/// Every policy that can, through every call in random order: a slate's arms are distinct, live and eligible, counts add
+/// up, and the loss stays within epsilon.
+#[test]
+fn slates_among_everything_else() {
+    for algorithm in ABLE {
+        for (slate, slate_clicks, answer_window, min_propensity) in
+            [(0, 0, 0, 0.0), (4, 0, 0, 0.3), (4, 0, 50, 0.0), (4, 1, 50, 0.0), (5, 2, 64, 0.2)]
+        {
+            let config = Config {
+                slate,
+                slate_clicks,
+                answer_window,
+                min_propensity,
+                pending_capacity: 64,
+                ..Config::new(8, 2.0)
+            };
+            let bandit = bandit(algorithm, &config);
+            let (mut coins, mut open, mut live) = (Coins(3), Vec::new(), vec![true; 8]);
+            for _ in 0..1500 {
+                let of = |live: &[bool]| (0..live.len() as u32).filter(|&arm| live[arm as usize]).collect::<Vec<_>>();
+                let mut set = of(&live);
+                let some = coins.next() % 2 == 0 && set.len() > 4;
+                if some {
+                    let by = coins.next() as usize % set.len();
+                    set.rotate_left(by);
+                    set.truncate(4);
+                    set.push(set[0]);
+                }
+                let slots = 1 + coins.next() as usize % 4.min(set.len() - usize::from(some));
+                let decisions = self::slate(&bandit, some.then_some(&set), slots).unwrap();
+                let mut shown = arms(&decisions);
+                assert!(shown.iter().all(|arm| set.contains(arm)), "{shown:?} of {set:?}");
+                shown.dedup();
+                assert_eq!(shown.len(), slots);
+                assert!(decisions.iter().all(|d| d.propensity > 0.0 && d.propensity <= 1.0), "{decisions:?}");
+                open.extend(decisions);
+                if coins.next() % 4 == 0 {
+                    open.push(bandit.select().unwrap());
+                }
+                while open.len() > 20 {
+                    let end = open.swap_remove(coins.next() as usize % open.len());
+                    let outcome = match coins.next() % 8 {
+                        0 => bandit.cancel(end.ticket),
+                        _ => bandit.update(end.ticket, coins.toss(0.1 * f64::from(end.arm % 10))),
+                    };
+                    assert!(matches!(outcome, Ok(()) | Err(Error::Expired)), "{outcome:?}");
+                }
+                match coins.next() % 100 {
+                    0 if live.len() < 20 => {
+                        assert_eq!(bandit.add_arm().unwrap() as usize, live.len());
+                        live.push(true);
+                    }
+                    1 if of(&live).len() > 5 => {
+                        let arm = of(&live)[0];
+                        bandit.retire_arm(arm).unwrap();
+                        live[arm as usize] = false;
+                    }
+                    _ => {}
+                }
+            }
+            let report = bandit.report().unwrap();
+            let lost = report.counts.cancelled + report.counts.expired;
+            let pulls: u64 = bandit.arm_reports().unwrap().iter().map(|arm| arm.pulls).sum();
+            assert_eq!(pulls, report.counts.decisions - lost);
+            let used = report.epsilon_spent;
+            assert!(report.phase > 10 && used <= 2.0 && used > 1.999, "{algorithm:?}: {report:?}");
+            assert_eq!(bandit.epsilon_spent(0.0), Ok(used));
+        }
+    }
+}
+
+#[test]
+fn bad_input_is_refused_and_changes_nothing() {
+    for algorithm in ABLE {
+        let config = Config { slate: 3, answer_window: 64, ..Config::new(5, 1.0) };
+        let bandit = bandit(algorithm, &config);
+        bandit.retire_arm(4).unwrap();
+        for (eligible, slots, why) in [
+            (None, 0, "slots must be at least 1, got 0"),
+            (None, 5, "slots must be at most the arms that may be shown, got 5"),
+            (None, 4, "slots must be at most the configuration's slate, got 4"),
+            (None, usize::MAX, "slots must be at most the arms that may be shown, got 18446744073709551615"),
+            (Some(&[][..]), 1, "slots must be at most the arms that may be shown, got 1"),
+            (Some(&[1, 2, 1, 2, 2, 1, 1]), 3, "slots must be at most the arms that may be shown, got 3"),
+            (Some(&[1, 4]), 1, "arm must be live, got 4"),
+            (Some(&[5, 1]), 1, "arm must be below 5, got 5"),
+        ] {
+            assert_eq!(slate(&bandit, eligible, slots).unwrap_err().to_string(), why);
+        }
+        assert_eq!(bandit.report().unwrap().counts.decisions, 0);
+        assert_eq!(arms(&slate(&bandit, Some(&[2, 0, 2, 0, 0, 2, 2, 2, 3]), 3).unwrap()), [0, 2, 3]);
+        // A slate that pushes itself out.
+        for (answer_window, most) in [(3, 3), (0, 4)] {
+            let config = Config { answer_window, pending_capacity: 3, ..Config::new(5, 1.0) };
+            let bandit = self::bandit(algorithm, &config);
+            slate(&bandit, None, most).unwrap();
+            let refused = slate(&bandit, None, most + 1).unwrap_err().to_string();
+            assert_eq!(refused, format!("slots must be at most the decisions in flight, got {}", most + 1));
+            assert_eq!(bandit.report().unwrap().counts.decisions, most as u64);
+        }
+    }
+}
+
+#[test]
+fn what_was_not_thought_through_is_refused() {
+    for &algorithm in Algorithm::ALL.iter().filter(|algorithm| !ABLE.contains(algorithm)) {
+        let config = |slate| Config { slate, horizon: 1000, base: 2, ..Config::new(5, 1.0) };
+        let with = |slate, delta| Bandit::new(algorithm, &Config { delta, ..config(slate) });
+        let bandit = with(0, 0.0).or_else(|_| with(0, 1e-6)).unwrap();
+        assert_eq!(slate(&bandit, None, 2), Err(Error::Unsupported("select_slate")));
+        assert_eq!(bandit.report().unwrap().counts.decisions, 0);
+        let refused = with(2, 0.0).err().unwrap().to_string();
+        assert_eq!(refused, "slate must be 0: this policy shows no slates, got 2", "{algorithm:?}");
+    }
+    let refused = |config: &Config| Bandit::new(Algorithm::Imed, config).err().unwrap().to_string();
+    let plain = Config { answer_window: 9, ..Config::new(5, 1.0) };
+    assert_eq!(refused(&Config { slate_clicks: 1, ..plain.clone() }), "slate_clicks must be at most slate, got 1");
+    assert_eq!(refused(&Config { slate: u32::MAX, ..plain.clone() }), "slate must be at most 2^24, got 4294967295");
+    let no_window = Config { slate: 3, slate_clicks: 1, ..Config::new(5, 1.0) };
+    assert!(refused(&no_window).starts_with("slate_clicks must be 0 without an answer_window: "));
+    let pool = Pool::new(&Config { slate: 2, ..plain.clone() }, 9).err().unwrap().to_string();
+    assert_eq!(pool, "slate must be 0: a pool shows no slates, got 2");
+    // Of a fleet all protect the same.
+    let with = |slate, slate_clicks| bandit(Algorithm::Imed, &Config { slate, slate_clicks, ..plain.clone() });
+    let snapshot = with(3, 1).snapshot().unwrap();
+    with(3, 1).merge(&snapshot).unwrap();
+    for (slate, clicks, why) in [(0, 0, "slate must be 3"), (2, 1, "slate must be 3"), (3, 2, "slate_clicks must be 1")]
+    {
+        assert!(with(slate, clicks).merge(&snapshot).unwrap_err().to_string().starts_with(why));
+    }
+    // And what goes on from a snapshot.
+    let next = Bandit::restore(&snapshot).unwrap();
+    let first = slate(&next, None, 3).unwrap();
+    assert!(slate(&next, None, 4).is_err());
+    for slots in [3, 3, 2] {
+        slate(&next, None, slots).unwrap();
+    }
+    assert_eq!(next.update(first[2].ticket, 1.0), Err(Error::Expired)); // its own window is not over
+    assert_eq!(next.cancel(first[2].ticket), Ok(()));
+}
+
+/// The m best arms are what is played most, in all policies; an arm that is not eligible is not.
+#[test]
+fn the_best_arms_are_shown() {
+    const MEANS: [f64; 8] = [0.1, 0.6, 0.3, 0.9, 0.2, 0.7, 0.1, 0.5];
+    for algorithm in ABLE {
+        let bandit = bandit(algorithm, &Config { slate: 3, ..Config::new(8, 3.0) });
+        let (mut coins, mut shown) = (Coins(5), [[0u32; 8]; 2]);
+        for request in 0..8_000usize {
+            let eligible: Option<&[u32]> = if request.is_multiple_of(4) { Some(&[7, 6, 5, 4, 2, 0]) } else { None };
+            for decision in slate(&bandit, eligible, 3).unwrap() {
+                shown[usize::from(eligible.is_some())][decision.arm as usize] += 1;
+                bandit.update(decision.ticket, coins.toss(MEANS[decision.arm as usize])).unwrap();
+            }
+        }
+        let most = |shown: &[u32; 8], arms: &[usize], all: u32| {
+            let best: u32 = arms.iter().map(|&arm| shown[arm]).sum();
+            let share = if algorithm == Algorithm::Ts { 75 } else { 85 };
+            assert!(best > 3 * all * share / 100, "{algorithm:?}: {shown:?}");
+        };
+        most(&shown[0], &[1, 3, 5], 6_000);
+        most(&shown[1], &[2, 5, 7], 2_000);
+    }
+}
+
+/// Propensities are the chances of a slot, given those before it: the mean of 1/propensity where a certain arm is in a
+/// certain slot is the chance of its being left. 20,000 slates with 1/p of 6/0.9 at most: 5 errors of a mean are below
+/// 0.09, which one of all 54 exceeds with a chance of 3e-5.
+#[test]
+fn propensities_are_exact() {
+    for algorithm in ABLE {
+        let bandit = bandit(algorithm, &Config { min_propensity: 0.9, ..Config::new(6, 1.0) });
+        let mut coins = Coins(1);
+        let mut play = |rounds| {
+            let mut weights = [[0.0; 6]; 3];
+            for _ in 0..rounds {
+                let decisions = slate(&bandit, None, 3).unwrap();
+                for (slot, decision) in decisions.iter().enumerate() {
+                    weights[slot][decision.arm as usize] += 1.0 / decision.propensity;
+                    for before in &decisions[..slot] {
+                        weights[slot][before.arm as usize] += 1.0; // it was not left
+                    }
+                    bandit.update(decision.ticket, coins.toss(0.1 * f64::from(1 + decision.arm))).unwrap();
+                }
+            }
+            weights
+        };
+        play(2000);
+        let weights = play(20_000);
+        for weight in weights.iter().flatten() {
+            assert!((weight / 20_000.0 - 1.0).abs() < 0.09, "{algorithm:?}: {weights:?}");
+        }
+    }
+}
+
+/// Two worlds that differ in which slots of each request are clicked, and how many: nobody who reads everything but what
+/// is released, of which there is nothing here yet, can tell. Where a click comes twice, too late, or its
+/// decision is cancelled too.
+#[test]
+fn nothing_tells_which_clicks_were_kept() {
+    let told = |clicks: fn(usize, usize) -> bool| {
+        let config = Config { slate: 4, slate_clicks: 1, answer_window: 16, ..Config::new(6, 1e-5) };
+        let bandit = bandit(Algorithm::Imed, &config);
+        let (mut told, mut log) = (Vec::new(), Vec::<Decision>::new());
+        for request in 0..400 {
+            log.extend(slate(&bandit, None, 1 + request % 4).unwrap());
+            for back in [0, 1, 2, 3, 9, 14, 15, 16, 17, 18, 40].into_iter().filter(|&back| back < log.len()) {
+                let number = log.len() - 1 - back;
+                let ticket = log[number].ticket;
+                let outcome = match (number + request) % 11 {
+                    5 => bandit.cancel(ticket),
+                    _ => bandit.update(ticket, f64::from(u8::from(clicks(number, request)))),
+                };
+                told.push(format!("{outcome:?}"));
+            }
+            told.push(format!("{:?} {:?}", bandit.report().unwrap(), bandit.diagnostics().unwrap()));
+            told.push(format!("{:?}", bandit.arm_reports().unwrap()));
+        }
+        let played: Vec<u32> = log.iter().map(|decision| decision.arm).collect();
+        (told, played)
+    };
+    let silent = told(|_, _| false);
+    let expired = |outcome: &&String| outcome.contains("Expired");
+    assert!(silent.0.iter().filter(expired).count() > 500);
+    assert!(silent == told(|_, _| true) && silent == told(|number, request| (number * request).is_multiple_of(3)));
+}
+
+/// What an outsider sees of a handle that shows all its arms in every slate, where the first request's answers are
+/// these and all others are silence: the means of the first releases, in rewards.
+fn seen(config: &Config, number: u64, sabotage: Sabotage, answers: &[f64]) -> Vec<Seen> {
+    let _hand = sabotage.hand(config.arms);
+    let bandit = Bandit::new(Algorithm::Imed, &Config { test_seed: Some(seed(number)), ..config.clone() }).unwrap();
+    let (mut order, mut released) = (Vec::new(), false);
+    let mut request = 0;
+    while !released {
+        let decisions = slate(&bandit, None, config.arms as usize).unwrap();
+        for decision in decisions {
+            let answer = if request == 0 { answers[decision.arm as usize] } else { 0.0 };
+            if config.answer_window == 0 || answer > 0.0 {
+                bandit.update(decision.ticket, answer).unwrap();
+            }
+            order.push(decision.arm);
+        }
+        request += 1;
+        released = bandit.arm_reports().unwrap().iter().all(|arm| arm.effective_pulls > 0.0);
+        assert!(request < 1000);
+    }
+    let sums: Vec<f64> = bandit.arm_reports().unwrap().iter().map(|arm| arm.mean * arm.effective_pulls).collect();
+    let least = sums.iter().copied().fold(f64::INFINITY, f64::min);
+    vec![
+        Seen::Number(sums[0]),
+        Seen::Number(least),
+        Seen::Number(sums.iter().sum()),
+        Seen::Number(sums[0].min(1.0 - sums[1])), // a click that moved
+        Seen::Pattern(pattern(&order)),
+    ]
+}
+
+/// Do these answers of a request look like those, up to epsilon?
+fn audit(config: &Config, sabotage: Sabotage, epsilon: f64, runs: u64, answers: [&[f64]; 2]) -> Verdict {
+    let verdict = Audit::pure(epsilon, runs)
+        .search(1, |_, number, neighbour| seen(config, number, sabotage, answers[usize::from(neighbour)]));
+    println!("slate {} clicks {} {sabotage:?}: {verdict:?}", config.slate, config.slate_clicks);
+    verdict
+}
+
+/// The unit is one answer: another of the same request is a second epsilon. False alarms have a chance of 1e-6 each.
+#[test]
+fn one_answer_costs_epsilon() {
+    let config = Config::new(3, 1.0);
+    let one: [&[f64]; 2] = [&[0.0, 1.0, 0.0], &[1.0, 1.0, 0.0]];
+    assert!(!audit(&config, Sabotage::Nothing, 1.0, 3000, one).alarm);
+    assert!(audit(&config, Sabotage::HalfNoise, 1.0, 3000, one).alarm);
+}
+
+/// The unit is a request, whatever its answers. The accounting without its factor is that of one answer.
+#[test]
+fn all_answers_of_a_request_cost_epsilon() {
+    let config = Config { slate: 3, ..Config::new(3, 1.0) };
+    let all: [&[f64]; 2] = [&[0.0; 3], &[1.0; 3]];
+    assert!(!audit(&config, Sabotage::Nothing, 1.0, 3000, all).alarm);
+    assert!(audit(&Config { slate: 0, ..config }, Sabotage::Nothing, 1.0, 3000, all).alarm);
+}
+
+/// The unit is a request of one click, which moves from one slot to another: both lose. Without the factor of two it
+/// shows.
+#[test]
+fn a_click_that_moves_costs_epsilon() {
+    let config = Config { slate: 4, slate_clicks: 1, answer_window: 4, ..Config::new(4, 1.0) };
+    let moved: [&[f64]; 2] = [&[0.0, 1.0, 0.0, 0.0], &[1.0, 0.0, 0.0, 0.0]];
+    assert!(!audit(&config, Sabotage::Nothing, 1.0, 4000, moved).alarm);
+    let uncounted = Config { slate: 0, slate_clicks: 0, ..config };
+    assert!(audit(&uncounted, Sabotage::Nothing, 1.0, 4000, moved).alarm);
+}
+
+/// The same unit, and every slot is clicked or none: one click is kept. Were all kept, under the same noise, it would
+/// show.
+#[test]
+fn more_clicks_than_one_cost_no_more() {
+    let config = Config { slate: 4, slate_clicks: 1, answer_window: 4, ..Config::new(4, 2.0) };
+    let all: [&[f64]; 2] = [&[0.0; 4], &[1.0; 4]];
+    assert!(!audit(&config, Sabotage::Nothing, 2.0, 4000, all).alarm);
+    let kept = Config { slate: 0, slate_clicks: 0, epsilon: 1.0, ..config };
+    assert!(audit(&kept, Sabotage::Nothing, 2.0, 4000, all).alarm);
+}
+
+/// 20 ads of 6% down to 1%.
+fn ads() -> Vec<f64> {
+    (0..20).map(|ad| 0.06 - 0.05 * f64::from(ad) / 19.0).collect()
+}
+
+/// What the three slots of so many requests lose against the three best ads. Answers come at once, or where
+/// there is a window of 3, with the next request.
+fn regret(config: &Config, requests: u32, number: u64) -> f64 {
+    let bandit = Bandit::new(Algorithm::Imed, &Config { test_seed: Some(seed(number)), ..config.clone() }).unwrap();
+    let (ads, mut coins, mut lost) = (ads(), Coins(number << 20), 0.0);
+    let best: f64 = ads[..3].iter().sum();
+    for _ in 0..requests {
+        let mut slate = [None; 3];
+        let mut slot = 0;
+        let each = |decision| {
+            slate[slot] = Some(decision);
+            slot += 1;
+        };
+        bandit.select_slate(None, 3, each).unwrap();
+        lost += best;
+        for Decision { ticket, arm, .. } in slate.into_iter().flatten() {
+            lost -= ads[arm as usize];
+            let click = coins.toss(ads[arm as usize]);
+            if config.answer_window == 0 || click > 0.0 {
+                bandit.update(ticket, click).unwrap();
+            }
+        }
+    }
+    lost
+}
+
+/// The same for a bandit that knows of one slot only.
+fn regret_of_a_bandit_a_slot(epsilon: f64, requests: u32, number: u64) -> f64 {
+    let bandits = [0, 1, 2].map(|slot| {
+        let config = Config { test_seed: Some(seed(3 * number + slot)), ..Config::new(20, epsilon) };
+        Bandit::new(Algorithm::Imed, &config).unwrap()
+    });
+    let (ads, mut coins, mut lost) = (ads(), Coins(number << 20), 0.0);
+    for _ in 0..requests {
+        let mut left: Vec<u32> = (0..20).collect();
+        for (slot, bandit) in bandits.iter().enumerate() {
+            let Decision { ticket, arm, .. } = bandit.select_among(&left).unwrap();
+            left.retain(|&other| other != arm);
+            lost += ads[slot] - ads[arm as usize];
+            bandit.update(ticket, coins.toss(ads[arm as usize])).unwrap();
+        }
+    }
+    lost
+}
+
+/// A million requests, two runs of each, at epsilon 1 and 0.25. Of thirty runs and more the means were 1130/1630 where one
+/// answer may cost epsilon, 1370/2470 where a request with one click may, 1510/3570 where one with any answers may, and
+/// 1780/3110 for a bandit a slot; a run's deviation is 200 to 450. The sums of the first three are then 4010/7670
+/// with an error of 460/400, and must be below 5600/9500; the sum of both slates of the first kind is 2100 below that
+/// of the bandits, with an error of 420.
+#[test]
+#[ignore = "a quarter of a minute"]
+fn a_slate_learns_more_than_a_bandit_a_slot() {
+    const REQUESTS: u32 = 1_000_000;
+    let mean = |regret: &dyn Fn(u64) -> f64| (regret(0) + regret(1)) / 2.0;
+    let (mut slates, mut bandits) = (0.0, 0.0);
+    for (epsilon, most) in [(1.0, 5600.0), (0.25, 9500.0)] {
+        let lost = [(0, 0, 0), (3, 1, 3), (3, 0, 0)].map(|(slate, slate_clicks, answer_window)| {
+            let config = Config { slate, slate_clicks, answer_window, ..Config::new(20, epsilon) };
+            mean(&|number| regret(&config, REQUESTS, number))
+        });
+        let of_bandits = mean(&|number| regret_of_a_bandit_a_slot(epsilon, REQUESTS, number));
+        println!("epsilon {epsilon}: {lost:.0?}, a bandit a slot: {of_bandits:.0}");
+        assert!(lost.iter().sum::<f64>() < most, "{lost:?}");
+        (slates, bandits) = (slates + lost[0], bandits + of_bandits);
+    }
+    assert!(slates < bandits, "{slates} {bandits}");
+}
