@@ -43,8 +43,8 @@ impl Run {
 }
 
 /// Policies and worlds: pure and zCDP noise, small epsilon, rates near 0 and near 1/2, the last release alone, two
-/// handles. In each 100 runs, asked at all releases at confidence 1/2: were a run to fail with that chance, more than 80 did
-/// with chance below 1e-8. At 99.9%: were 700 runs to fail with a chance of 0.1% each, more than 9 did with chance
+/// handles. In each 100 runs, asked at all releases at confidence 90%: were a run to fail with a chance of 10%, more than 32
+/// did with chance below 1e-8. At 99.9%: were 700 runs to fail with a chance of 0.1% each, more than 9 did with chance
 /// below 1e-8.
 #[test]
 #[ignore = "ten seconds"]
@@ -64,7 +64,7 @@ fn a_whole_run_is_covered() {
         for number in 0..100 {
             let mut fails = [false; 2];
             Run::new(handles, algorithm, &config, rates, number).play(6_000, |_, bandit| {
-                for (fails, confidence) in fails.iter_mut().zip([0.5, 0.999]) {
+                for (fails, confidence) in fails.iter_mut().zip([0.9, 0.999]) {
                     let Ok((low, high)) = bandit.compare(0, 1, confidence) else { continue };
                     *fails |= !(low..=high).contains(&(rates[0] - rates[1]));
                     asked += 1;
@@ -74,7 +74,7 @@ fn a_whole_run_is_covered() {
             failed_once_in_1000 += u32::from(fails[1]);
         }
         eprintln!("{} at {}, {handles}: {failed} of 100, {asked} asked", algorithm.name(), config.epsilon);
-        assert!(failed <= 80 && asked > 300, "{}: {failed} of {asked}", algorithm.name());
+        assert!(failed <= 32 && asked > 300, "{}: {failed} of {asked}", algorithm.name());
     }
     assert!(failed_once_in_1000 <= 9, "{failed_once_in_1000}");
 }

@@ -29,7 +29,7 @@ func TestBudgetIsShared(t *testing.T) {
 	_, err = NewNonprivateUCB1(config(0.1))
 	refused(t, err, ErrOverBudget)
 	// In a new process a life that goes on costs what all lives cost together.
-	snapshot := must[[]byte](t)(b.Snapshot())
+	snapshot := must[[]byte](t)(b.Snapshot(nil))
 	must[*Bandit](t)(RestorePolicy(PolicyIMED, config(0.5), snapshot)).Close()
 	_, err = RestorePolicy(PolicyIMED, config(0.5), snapshot)
 	refused(t, err, ErrOverBudget)

@@ -1156,8 +1156,8 @@ DPB_API DPB_MUST_USE dpb_status dpb_best_arm(const dpb_bandit *bandit, uint32_t 
  * too (each merge that is news makes the interval a little wider); dpb_new_ts and dpb_new_se keep an arm's last release
  * only. A policy of least regret plays a worse arm only as long as it must, some ln T nats, and would not know for 10^5
  * decisions: dpb_config.min_propensity gives what is to be known. A restored handle promises it for its own life. When a
- * handle is saved, merged or restored must not depend on what was released. Chernoff's bound for rewards and noise, mixed over its parameter, and Ville's inequality: proved
- * in src/policy/batched/compare.rs.
+ * handle is saved, merged or restored must not depend on what was released. Chernoff's bound for rewards and noise, mixed
+ * over its parameter, and Ville's inequality: proved in src/policy/batched/compare.rs.
  *
  * confidence: in (0, 1). low, high: receive the ends. Up to a millisecond, mostly outside the handle's lock.
  * Returns DPB_OK; DPB_NULL; DPB_NOT_READY (until both arms have a release); DPB_INVALID_CONFIG (an arm that does not exist

@@ -16,8 +16,8 @@
 //! *Proof.* Let a reward be expected to be p given all before it, c = 1 - e^(-l). By convexity E e^(-l r) <= 1 - p c, noise
 //! is independent of all, and a size is known before the release that it is of: so
 //! exp(-l Y - sum ln(1 - p c) - k Phi(l)) is a supermartingale in the number of releases, 1 at the start, and so is the
-//! sum of shares of them, which add up to 1 at most. By Ville's inequality it ever reaches e^x with chance at most e^(-x). -ln(1 - p c) is convex in
-//! p, so its sum is at least -N ln(1 - q c): e^H is never above. ∎
+//! sum over l of shares of them that add up to less than 1. By Ville's inequality it ever reaches e^x with chance at
+//! most e^(-x). -ln(1 - p c) is convex in p, so its sum is at least -N ln(1 - q c): e^H is never above. ∎
 //!
 //! The sum over l is what a union over sizes would be: each of twenty is half of the one before, so that one is near the
 //! best whatever N is. They begin below the noise's limit, and at 4 at most: where there are few rewards, as of the
@@ -112,7 +112,7 @@ impl Sums {
     }
 }
 
-/// One side's h(q, l_j) with its share, less what is enough: a constant, and N times the logarithm of 1 + q times the other number.
+/// One side's h(q, l_j) with its share, less what is enough: a constant, less N ln(1 + q g), g the other number.
 struct Side {
     count: f64,
     terms: [(f64, f64); POINTS],
@@ -187,9 +187,9 @@ mod tests {
         failed
     }
 
-    /// Each of two bounds fails at any release of a whole run with chance 1/8 at most. Were it as often as that, more runs
-    /// failed than are allowed with chance below 1e-8. Bounds that do not know of the noise fail in more; and at one law that
-    /// is nearly exact, so do those that hold at each release but not at all of them.
+    /// Each of two bounds fails at any release of a whole run with chance 1/8 at most. Were it as often as that, more
+    /// runs failed than are allowed with chance below 1e-8. Bounds that do not know of the noise fail in more; and at one
+    /// law that is nearly exact, so do those that hold at each release but not at all of them.
     #[test]
     fn a_mean_is_in_its_interval_at_all_times() {
         let mut random = Seed::new(Some([8; 32])).unwrap().stream();
