@@ -299,7 +299,7 @@ typedef struct dpb_config {
   /**
    * Users expected in a period, up to 2^28: dpb_select_for then learns from no more than contributions_per_user
    * decisions of a user in a period (dpb_next_period). Its counters are fixed at construction: 1.5 bytes a user
-   * at contributions_per_user = 1, 3 up to 3, 6 up to 15, 12 up to 255. 0, the default = the
+   * at contributions_per_user = 1, 3 up to 3, 6 up to 15, 12 up to 255; 2^30 bytes at most. 0, the default = the
    * caller sees to it. Not for dpb_new_sdp_ae, dpb_new_vb_sdp_ae, dpb_new_ldp_ucb and dpb_new_ldp_klucb, where
    * the users' devices must count.
    */
@@ -848,7 +848,8 @@ dpb_status dpb_update_many(struct dpb_bandit *bandit,
  * privacy. (What is left of a budget that clicks use up looks at rewards.)
  * arms: n >= 1 live arms, in any order, duplicates harmless. out: receives one decision. O(n).
  * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (n is 0, an arm does not exist or is retired);
- * DPB_UNSUPPORTED (this policy needs every arm; with dpb_config.users: dpb_select_among_for); DPB_POISONED. Any thread.
+ * DPB_UNSUPPORTED (this policy needs every arm; with dpb_config.users: dpb_select_among_for); DPB_POISONED. Any
+ * thread.
  */
 DPB_API
 DPB_MUST_USE
@@ -939,9 +940,9 @@ DPB_API DPB_MUST_USE dpb_status dpb_retire_arm(struct dpb_bandit *bandit, uint32
  * who have none: a random number for each, if each is to count as a person; one number for all, if they are not to
  * be learned from. Whoever has A accounts is learned from A m times: that costs this person A times the loss, and
  * nobody else more. It moves what is learned by as many rewards, and accounts beyond dpb_config.users raise the
- * chance above, in the end to nobody's being learned from until the next period. Whose, they cannot choose: the hash is
- * keyed by the handle's secret randomness. A decision that is cancelled or expires has used up its place. A handle counts for itself: in a fleet, route a user
- * to one of them; who comes to several loses what they say together.
+ * chance above, in the end to nobody's being learned from until the next period. Whose, they cannot choose: the hash
+ * is keyed by the handle's secret randomness. A decision that is cancelled or expires has used up its place. A handle
+ * counts for itself: in a fleet, route a user to one of them; who comes to several loses what they say together.
  *
  * out: receives one decision. Never allocates; O(1) more than dpb_select.
  * Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (dpb_config.users is 0); DPB_POISONED. Any thread.

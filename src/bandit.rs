@@ -162,9 +162,9 @@ impl Bandit {
     }
 
     /// Goes on from a [`snapshot`](Self::snapshot), with the configuration that is in it and fresh entropy:
-    /// tickets of earlier lives are unknown to it, and where it counts [`users`](Config::users) a new period begins. The guarantee is one for all lives together, however old
-    /// the snapshot is; [`report`](Self::report) says at least what one release costs, because there may have
-    /// been one since.
+    /// tickets of earlier lives are unknown to it, and where it counts [`users`](Config::users) a new period begins.
+    /// The guarantee is one for all lives together, however old the snapshot is; [`report`](Self::report) says at
+    /// least what one release costs, because there may have been one since.
     ///
     /// # Errors
     /// `Corrupt`; `NewerVersion`; `Entropy`; `NoMemory`; `InvalidConfig` for what no handle could have.
@@ -262,8 +262,8 @@ impl Bandit {
     /// answers are taken once and thrown away. The theorem is in [`crate::privacy`]; what it costs, in
     /// [`Config::users`].
     ///
-    /// `user` names a person, the same in all of a period: a number of their account, or a hash of a cookie, keyed, so that
-    /// nobody chooses it. A decision that is cancelled or expires has used up its place. O(1) more than a
+    /// `user` names a person, the same in all of a period: a number of their account, or a hash of a cookie, keyed, so
+    /// that nobody chooses it. A decision that is cancelled or expires has used up its place. O(1) more than a
     /// `select`; never allocates.
     ///
     /// # Errors

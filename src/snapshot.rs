@@ -16,9 +16,9 @@
 //! crash does not double a loss. (DP-SE plays its open epoch again, with other rewards.)
 //!
 //! The report of a restored handle says at least what one release costs: the life that it goes on with may
-//! have made one after the snapshot. Where users are counted a new period begins with it, for nothing tells who came in the
-//! old one, and the report has one period more than the snapshot: the periods of a life after its last snapshot it
-//! cannot know.
+//! have made one after the snapshot. Where users are counted a new period begins with it, for nothing tells who came
+//! in the old one, and the report has one period more than the snapshot: the periods of a life after its last snapshot
+//! it cannot know.
 //!
 //! # Who can have one
 //!

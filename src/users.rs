@@ -14,14 +14,14 @@
 //! user with a chance of at most (1 - (1 - 1/w)^n)^4, w = 3 `users` the columns of a row, which is about
 //! (1 - e^(-n/w))^4: 0.65% at n = `users`, 5.6% at twice as many, 16% at three times.
 //!
-//! Each period has keys of its own, from the handle's secret randomness: who shares counters today does not tomorrow, and
-//! nobody finds out whose are shared.
+//! Each period has keys of its own, from the handle's secret randomness: who shares counters today does not tomorrow,
+//! and nobody can choose whom to share with.
 //!
-//! Memory: 12 counters for each of `users`, of as many bits as m needs, 1, 2, 4, 8, 16 or 32: 1.5 bytes for each user at
-//! m = 1, 6 at m = 4 to 15. Time: two hashes and four counters, whatever the user did before.
+//! Memory: 12 counters for each of `users`, of as many bits as m needs, 1, 2, 4, 8, 16 or 32: 1.5 bytes for each user
+//! at m = 1, 6 at m = 4 to 15. Time: two hashes and four counters, whatever the user did before.
 
 use crate::config::Config;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::random::Random;
 use crate::table::Table;
 use zeroize::Zeroize;
@@ -62,12 +62,19 @@ impl Users {
     /// Counters for a configuration that expects any users.
     ///
     /// # Errors
-    /// `NoMemory`.
+    /// `InvalidConfig` where they would take more than 2^30 bytes; `NoMemory`.
     pub fn new(config: &Config, coins: Random) -> Result<Users> {
         let most = config.contributions_per_user;
         let bits = (u32::BITS - most.leading_zeros()).next_power_of_two().trailing_zeros();
         let columns = 3 * config.users;
         let words = ((ROWS as u64 * columns) << bits).div_ceil(64);
+        if words > 1 << 27 {
+            return Err(Error::config(
+                "users",
+                "must take at most 2^30 bytes at this contributions_per_user",
+                config.users,
+            ));
+        }
         let words = Table::new(words as usize, |_| 0)?;
         let mut users = Users { words, columns, bits, most: most.into(), keys: Default::default(), coins, periods: 0 };
         users.next_period();

@@ -536,8 +536,8 @@ fn with_users(algorithm: Algorithm, answer_window: u32) -> impl Iterator<Item = 
     configs(algorithm, answer_window).into_iter().filter(|config| config.slate == 0).map(counted).filter(able).take(2)
 }
 
-/// Two worlds that differ in all rewards of a user who comes six times as often as is learned from look the same but for
-/// as many rewards as that, in each of two periods; and where all were learned from they do not.
+/// Two worlds that differ in all rewards of a user who comes six times as often as is learned from look the same but
+/// for as many rewards as that, in each of two periods; and where all were learned from they do not.
 fn no_more_of_a_user_shows(algorithms: impl IntoIterator<Item = Algorithm>) {
     for algorithm in algorithms {
         let (mut covered, mut seen, mut tried) = (0, 0, 0);

@@ -118,8 +118,8 @@ fn devices(algorithm: Algorithm) -> bool {
     matches!(algorithm, SdpAe | VbSdpAe | LdpUcb | LdpKlUcb)
 }
 
-/// Every policy: what is not learned from is served as one that is cancelled at once. So the same arms play, to the end,
-/// as on a handle whose caller does that.
+/// Every policy: what is not learned from is served as one that is cancelled at once. So the same arms play, to the
+/// end, as on a handle whose caller does that.
 #[test]
 fn what_is_not_learned_from_is_a_decision_that_was_cancelled() {
     for &algorithm in Algorithm::ALL.iter().filter(|&&algorithm| !devices(algorithm)) {
@@ -193,6 +193,9 @@ fn what_cannot_be_counted_is_refused() {
     }
     let refused = able(Algorithm::Imed, users(Config::MOST_USERS + 1)).unwrap_err().to_string();
     assert_eq!(refused, "users must be at most 2^28, got 268435457");
+    let refused =
+        able(Algorithm::Imed, Config { contributions_per_user: 16, ..users(1 << 27) }).unwrap_err().to_string();
+    assert_eq!(refused, "users must take at most 2^30 bytes at this contributions_per_user, got 134217728");
     assert_eq!(dpb::Pool::new(&users(10), 5).err(), Some(Error::Unsupported("users")));
     // One way or the other, and a refused call changes nothing.
     let plain = Bandit::new(Algorithm::Imed, &users(0)).unwrap();
@@ -309,8 +312,8 @@ fn a_snapshot_does_not_tell_who_came() {
     assert!(before > 50.0 && after > before + 500.0 && known(&restored) == after, "{before} {after}");
 }
 
-/// Two worlds differ in all rewards of a user who comes sixty times and is learned from twice, in one batch: the loss is
-/// epsilon at most. Where all are learned from it is more.
+/// Two worlds differ in all rewards of a user who comes sixty times and is learned from twice, in one batch: the loss
+/// is epsilon at most. Where all are learned from it is more.
 #[test]
 fn all_that_one_user_answers_is_audited() {
     let world = |fault: Fault| {

@@ -32,7 +32,7 @@ pub enum Event {
     /// Taken back, or pushed out of the ring unanswered: it counts as not played.
     Unplayed {
         pull: Pull,
-        /// To who learns; else it never was.
+        /// Or was it never played, to who learns?
         learned: bool,
     },
 }

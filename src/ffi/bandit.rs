@@ -606,7 +606,8 @@ pub(super) unsafe fn answer_many<H: Hears>(
 /// privacy. (What is left of a budget that clicks use up looks at rewards.)
 /// arms: n >= 1 live arms, in any order, duplicates harmless. out: receives one decision. O(n).
 /// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (n is 0, an arm does not exist or is retired);
-/// DPB_UNSUPPORTED (this policy needs every arm; with dpb_config.users: dpb_select_among_for); DPB_POISONED. Any thread.
+/// DPB_UNSUPPORTED (this policy needs every arm; with dpb_config.users: dpb_select_among_for); DPB_POISONED. Any
+/// thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_select_among(

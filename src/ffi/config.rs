@@ -96,7 +96,7 @@ pub struct dpb_config {
     pub slate_clicks: u32,
     /// Users expected in a period, up to 2^28: dpb_select_for then learns from no more than contributions_per_user
     /// decisions of a user in a period (dpb_next_period). Its counters are fixed at construction: 1.5 bytes a user
-    /// at contributions_per_user = 1, 3 up to 3, 6 up to 15, 12 up to 255. 0, the default = the
+    /// at contributions_per_user = 1, 3 up to 3, 6 up to 15, 12 up to 255; 2^30 bytes at most. 0, the default = the
     /// caller sees to it. Not for dpb_new_sdp_ae, dpb_new_vb_sdp_ae, dpb_new_ldp_ucb and dpb_new_ldp_klucb, where
     /// the users' devices must count.
     pub users: u64,

@@ -22,9 +22,9 @@ use super::status::{DPB_NULL, dpb_status};
 /// who have none: a random number for each, if each is to count as a person; one number for all, if they are not to
 /// be learned from. Whoever has A accounts is learned from A m times: that costs this person A times the loss, and
 /// nobody else more. It moves what is learned by as many rewards, and accounts beyond dpb_config.users raise the
-/// chance above, in the end to nobody's being learned from until the next period. Whose, they cannot choose: the hash is
-/// keyed by the handle's secret randomness. A decision that is cancelled or expires has used up its place. A handle counts for itself: in a fleet, route a user
-/// to one of them; who comes to several loses what they say together.
+/// chance above, in the end to nobody's being learned from until the next period. Whose, they cannot choose: the hash
+/// is keyed by the handle's secret randomness. A decision that is cancelled or expires has used up its place. A handle
+/// counts for itself: in a fleet, route a user to one of them; who comes to several loses what they say together.
 ///
 /// out: receives one decision. Never allocates; O(1) more than dpb_select.
 /// Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (dpb_config.users is 0); DPB_POISONED. Any thread.
