@@ -87,7 +87,7 @@ const FATES: [Fate; 6] = [
 /// A snapshot without its handle's name, which is a random number, the arms' ids that are made of it, and the checksum
 /// over them.
 fn nameless(mut snapshot: Vec<u8>) -> Vec<u8> {
-    const NAME: std::ops::Range<usize> = 133..141;
+    const NAME: std::ops::Range<usize> = 141..149;
     let name = u64::from_le_bytes(snapshot[NAME].try_into().unwrap());
     snapshot[NAME].fill(0);
     for id in (0..8).map(|added| (name.wrapping_add(added) | 1 << 63).to_le_bytes()) {

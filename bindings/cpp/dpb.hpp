@@ -583,6 +583,19 @@ private:
     }
     return decision;
   }
+  /// An empty set is not all arms, although its data may be NULL.
+  [[nodiscard]] static const std::uint32_t *some(const std::uint32_t *arms) noexcept {
+    static const std::uint32_t none = 0;
+    return arms == nullptr ? &none : arms;
+  }
+  [[nodiscard]] std::vector<Decision> slate(const std::uint32_t *eligible, std::size_t n, std::size_t m) {
+    std::vector<Decision> decisions(m == 0 ? 1 : m);
+    const dpb_status status = try_select_slate(eligible, n, m, decisions.data());
+    if (status != DPB_OK) {
+      detail::check(status, "dpb_select_slate", "eligible", detail::list(eligible, n), "m", m);
+    }
+    return decisions;
+  }
 
   Handle handle_;
 };
@@ -761,20 +774,6 @@ private:
     }
     return decision;
   }
-  /// An empty set is not all arms, although its data may be NULL.
-  [[nodiscard]] static const std::uint32_t *some(const std::uint32_t *arms) noexcept {
-    static const std::uint32_t none = 0;
-    return arms == nullptr ? &none : arms;
-  }
-  [[nodiscard]] std::vector<Decision> slate(const std::uint32_t *eligible, std::size_t n, std::size_t m) {
-    std::vector<Decision> decisions(m == 0 ? 1 : m);
-    const dpb_status status = try_select_slate(eligible, n, m, decisions.data());
-    if (status != DPB_OK) {
-      detail::check(status, "dpb_select_slate", "eligible", detail::list(eligible, n), "m", m);
-    }
-    return decisions;
-  }
-
   Handle handle_;
 };
 

@@ -68,9 +68,14 @@ type PoolReport struct {
 func NewPool(config Config, maxSegments uint32) (*Pool, error) {
 	var pinner runtime.Pinner
 	defer pinner.Unpin()
+	given, done, err := config.c(&pinner)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	var c *C.dpb_pool
 	var failure C.dpb_error
-	status := C.dpb_new_pool(config.c(&pinner), C.uint32_t(maxSegments), &c, &failure)
+	status := C.dpb_new_pool(given, C.uint32_t(maxSegments), &c, &failure)
 	return ownPool(c, status, &failure)
 }
 
@@ -88,10 +93,15 @@ func RestorePool(snapshot []byte) (*Pool, error) {
 func RestorePoolAs(config Config, maxSegments uint32, snapshot []byte) (*Pool, error) {
 	var pinner runtime.Pinner
 	defer pinner.Unpin()
+	given, done, err := config.c(&pinner)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	var c *C.dpb_pool
 	var failure C.dpb_error
 	buf, n := (*C.uint8_t)(unsafe.SliceData(snapshot)), C.size_t(len(snapshot))
-	status := C.dpb_pool_restore_as(config.c(&pinner), C.uint32_t(maxSegments), buf, n, &c, &failure)
+	status := C.dpb_pool_restore_as(given, C.uint32_t(maxSegments), buf, n, &c, &failure)
 	return ownPool(c, status, &failure)
 }
 
