@@ -668,6 +668,7 @@ static void pools() {
   CHECK(refusal([&] { (void)dpb::Pool::restore({bytes.begin() + 1, bytes.end()}); }).status() == DPB_CORRUPT);
 
   // Many hands on one pool: what each has begun it ends.
+  config.pending_capacity = 1 << 15; // as in threads()
   dpb::Pool shared(config, 64);
   std::vector<std::thread> threads;
   for (std::uint32_t hand = 0; hand < 4; ++hand) {
