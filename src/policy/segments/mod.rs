@@ -48,8 +48,10 @@ use draw::gamma;
 
 pub(crate) struct Segments {
     arms: usize,
-    /// All segments together, then each: rows of `arms` cells.
+    /// All segments together, then each: rows of `arms` cells. What every decision needs lies close together.
+    turns: Table<Turn>,
     rows: Table<Row>,
+    batches: Table<Batch>,
     cells: Table<Cell>,
     rates: Table<Rate>,
     /// What tau^2 is fitted to: the sum over rows.
@@ -71,20 +73,25 @@ pub(crate) struct Segments {
     has_lived: bool,
 }
 
-/// A segment, or all together.
-struct Row {
-    /// b.
-    scale: f64,
-    moments: Moments,
+/// Whose turn it is in a segment, or in all together.
+#[derive(Default)]
+struct Turn {
     decisions: u64,
     /// Decisions until arms are compared again, and the one that was found.
     left: u64,
     best: u32,
 }
 
-/// An arm in a segment, or in all.
+/// What is known of a segment, or of all together.
+struct Row {
+    /// b.
+    scale: f64,
+    moments: Moments,
+}
+
+/// What is known of an arm in a segment, or in all.
+#[derive(Default)]
 struct Cell {
-    batch: Batch,
     released: Evidence,
     /// What it says of its arm's rate, as it was last told.
     said: Weighted,
@@ -139,18 +146,6 @@ const PATIENCE: f64 = 400.0;
 /// A memory has four half-lives.
 const HALF_LIVES: f64 = 4.0;
 
-impl Cell {
-    fn new() -> Cell {
-        Cell { batch: Batch::default(), released: Evidence::default(), said: Weighted::default() }
-    }
-}
-
-impl Row {
-    fn new() -> Row {
-        Row { scale: 1.0, moments: Moments::default(), decisions: 0, left: 0, best: 0 }
-    }
-}
-
 impl Evidence {
     /// What it counts at this time.
     fn fade(&mut self, now: u64, half_life: f64) {
@@ -191,7 +186,9 @@ impl Segments {
         let arms = config.arms as usize;
         let mut segments = Segments {
             arms,
+            turns: Table::with_room(most as usize + 1)?,
             rows: Table::with_room(most as usize + 1)?,
+            batches: Table::with_room((most as usize + 1) * arms)?,
             cells: Table::with_room((most as usize + 1) * arms)?,
             rates: Table::new(arms, |_| Rate { mean: RATE, said: Weighted::default(), draw: 0.0 })?,
             moments: Moments::default(),
@@ -213,8 +210,12 @@ impl Segments {
 
     /// One segment more, where there is room: its number.
     pub fn add(&mut self) -> u32 {
-        self.rows.push(Row::new());
-        (0..self.arms).for_each(|_| self.cells.push(Cell::new()));
+        self.turns.push(Turn::default());
+        self.rows.push(Row { scale: 1.0, moments: Moments::default() });
+        for _ in 0..self.arms {
+            self.batches.push(Batch::default());
+            self.cells.push(Cell::default());
+        }
         self.count().wrapping_sub(1)
     }
 
@@ -254,18 +255,18 @@ impl Segments {
     fn next(&mut self, segment: u32) -> usize {
         let own = segment as usize + 1;
         self.decisions += 1;
-        self.rows[own].decisions += 1;
-        if self.rows[own].decisions as f64 <= self.youth() { 0 } else { own }
+        self.turns[own].decisions += 1;
+        if self.turns[own].decisions as f64 <= self.youth() { 0 } else { own }
     }
 
     /// The arm that a row plays now.
     #[inline]
     fn best(&mut self, row: usize) -> u32 {
-        if self.rows[row].left == 0 {
+        if self.turns[row].left == 0 {
             self.compare(row);
         }
-        self.rows[row].left -= 1;
-        self.rows[row].best
+        self.turns[row].left -= 1;
+        self.turns[row].best
     }
 
     /// Decisions in which a segment could fill a first batch for each arm.
@@ -277,7 +278,7 @@ impl Segments {
     #[inline]
     fn pull(&mut self, segment: u32, row: usize, arm: u32) -> Pull {
         let cell = row * self.arms + arm as usize;
-        if self.cells[cell].batch.quota() == 0 {
+        if self.batches[cell].quota() == 0 {
             self.open(cell);
         }
         Pull::new(segment * self.arms as u32 + arm, u32::from(row > 0), f64::NAN)
@@ -292,7 +293,7 @@ impl Segments {
 
     fn open(&mut self, cell: usize) {
         let size = self.size(cell);
-        self.cells[cell].batch.open(size, 0);
+        self.batches[cell].open(size, 0);
     }
 
     /// Rewards in a cell's next batch, as things are.
@@ -311,13 +312,13 @@ impl Segments {
     fn compare(&mut self, row: usize) {
         let best = if row == 0 { self.draw() } else { self.least(row, 0..self.arms as u32) };
         let cell = row * self.arms + best as usize;
-        if self.cells[cell].batch.quota() == 0 {
+        if self.batches[cell].quota() == 0 {
             self.open(cell);
         }
         // What was opened when more was known of it would take too long.
         let size = self.size(cell);
-        self.cells[cell].batch.lower(size);
-        (self.rows[row].best, self.rows[row].left) = (best, self.cells[cell].batch.free().max(1));
+        self.batches[cell].lower(size);
+        (self.turns[row].best, self.turns[row].left) = (best, self.batches[cell].free().max(1));
     }
 
     /// Draws theta for each arm of all segments together: the arm with the largest.
@@ -336,7 +337,7 @@ impl Segments {
 
     /// The arm with the least index among these, in a segment of its own.
     fn least(&mut self, row: usize, arms: impl Iterator<Item = u32> + Clone) -> u32 {
-        let c = 1.0 + CAUTION / (1.0 + self.rows[row].decisions as f64 / (PATIENCE * self.youth()));
+        let c = 1.0 + CAUTION / (1.0 + self.turns[row].decisions as f64 / (PATIENCE * self.youth()));
         let law = |arm: u32| self.law(row, arm as usize);
         let largest = arms.clone().map(|arm| law(arm).0).fold(0.0, f64::max);
         let index = |arm: u32| {
@@ -368,10 +369,10 @@ impl Segments {
     fn release(&mut self, number: usize) {
         let (row, arm, now) = (number / self.arms, number % self.arms, self.decisions);
         let expected = rate(self.rows[row].scale * self.rates[arm].mean);
-        let cell = &mut self.cells[number];
-        let released = cell.batch.release(&mut self.noise);
+        let released = self.batches[number].release(&mut self.noise);
         let count = released.count as f64;
         let weight = 1.0 / (1.0 + self.deviation * self.deviation / (count * expected * (1.0 - expected)));
+        let cell = &mut self.cells[number];
         cell.released.fade(now, self.half_life);
         cell.released.sum += weight * released.sum.clamp(0.0, count);
         cell.released.weight += weight * count;
@@ -383,7 +384,7 @@ impl Segments {
         self.releases = self.releases.saturating_add(1);
         self.open(number);
         self.learn(row);
-        self.rows[row].left = 0;
+        self.turns[row].left = 0;
         if self.half_life.is_finite() {
             // What silent segments said fades too: one in turn.
             self.cursor = (self.cursor + 1) % self.rows.len();
@@ -478,9 +479,7 @@ impl Segments {
         to.u64(self.decisions);
         to.u32(self.releases);
         self.all.save(to);
-        for row in &*self.rows {
-            to.u64(row.decisions);
-        }
+        self.turns.iter().for_each(|turn| to.u64(turn.decisions));
         self.cells.iter().for_each(|cell| cell.released.save(to));
     }
 
@@ -491,7 +490,7 @@ impl Segments {
         self.has_lived = true;
         self.all = Evidence::load(from, self.decisions)?;
         for row in 0..self.rows.len() {
-            self.rows[row].decisions = from.count()?;
+            self.turns[row].decisions = from.count()?;
         }
         for cell in 0..self.cells.len() {
             let released = Evidence::load(from, self.decisions)?;
@@ -526,7 +525,7 @@ impl Learner for Segments {
     fn observe(&mut self, pull: Pull, reward: Reward) {
         let own = pull.arm() as usize;
         let cell = if pull.phase() == 0 { own % self.arms } else { own + self.arms };
-        let batch = &mut self.cells[cell].batch;
+        let batch = &mut self.batches[cell];
         if batch.collect(reward) && batch.free() == 0 {
             self.release(cell);
         }
