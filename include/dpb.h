@@ -287,7 +287,7 @@ typedef struct dpb_config {
   /**
    * dpb_select_slate: which unit epsilon is for. 0, the default = one answer, whatever the size of its slate: a
    * request of m slots loses up to m epsilon. S > 0, up to 2^24 = one request with all its answers, S slots
-   * at most: the noise is that of epsilon/S.
+   * at most: the noise is that of epsilon/S. Not with users.
    */
   uint32_t slate;
   /**

@@ -334,6 +334,9 @@ impl Config {
         if clicks > slate {
             return Err(Error::config("slate_clicks", "must be at most slate", clicks));
         }
+        if slate > 0 && self.users > 0 {
+            return Err(Error::config("slate", "must be 0 with users: a slate is for nobody in particular", slate));
+        }
         if clicks > 0 && self.answer_window == 0 {
             let rule = "must be 0 without an answer_window: all of a request's answers are needed to draw from";
             return Err(Error::config("slate_clicks", rule, clicks));

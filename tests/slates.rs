@@ -140,6 +140,7 @@ fn what_was_not_thought_through_is_refused() {
     let refused = |config: &Config| Bandit::new(Algorithm::Imed, config).err().unwrap().to_string();
     let plain = Config { answer_window: 9, ..Config::new(5, 1.0) };
     assert_eq!(refused(&Config { slate_clicks: 1, ..plain.clone() }), "slate_clicks must be at most slate, got 1");
+    assert!(refused(&Config { slate: 3, users: 9, ..plain.clone() }).starts_with("slate must be 0 with users"));
     assert_eq!(refused(&Config { slate: u32::MAX, ..plain.clone() }), "slate must be at most 2^24, got 4294967295");
     let no_window = Config { slate: 3, slate_clicks: 1, ..Config::new(5, 1.0) };
     assert!(refused(&no_window).starts_with("slate_clicks must be 0 without an answer_window: "));

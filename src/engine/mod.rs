@@ -135,9 +135,9 @@ impl Fate {
         Fate(reward.units() as u32)
     }
 
-    /// An answer that waits, and says more than silence?
+    /// An answer that waits, is learned from, and says more than silence?
     fn is_click(self) -> bool {
-        (1..Fate::DONE.0).contains(&self.0)
+        (1..Fate::HEARD.0).contains(&self.0)
     }
 
     #[cfg(feature = "test-hooks")]

@@ -88,7 +88,7 @@ pub struct dpb_config {
     pub min_propensity: f64,
     /// dpb_select_slate: which unit epsilon is for. 0, the default = one answer, whatever the size of its slate: a
     /// request of m slots loses up to m epsilon. S > 0, up to 2^24 = one request with all its answers, S slots
-    /// at most: the noise is that of epsilon/S.
+    /// at most: the noise is that of epsilon/S. Not with users.
     pub slate: u32,
     /// 0, the default = any answers of a request may count. c, 1 .. slate = at most c that are not reward_min: where
     /// there are more, c of them are drawn evenly when the first one's answer_window is over, which there must be. Then
