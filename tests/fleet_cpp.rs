@@ -346,10 +346,11 @@ fn they_know_the_same_and_heal() {
     // A node is killed while it is busy: it goes on from what it has put, in a new life, and counts nothing twice.
     play(&[&one, &two], 500);
     two.kill();
-    let kept = redis.decisions(2).unwrap();
-    assert!(kept >= 2500, "{kept}");
     let two = start(2);
-    assert_eq!(two.decisions(), kept);
+    // What Redis had of it when it looked: its last words may still have been on their way when it was killed.
+    let kept = two.decisions();
+    assert!(kept >= 2500, "{kept}");
+    assert_eq!(redis.decisions(2), Some(kept));
     assert_eq!(redis.fields()["2"].0 >> 32, 2, "its second life");
     play(&[&one, &two], 500);
     let put = || redis.decisions(2) == Some(kept + 500);
