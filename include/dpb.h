@@ -880,7 +880,7 @@ dpb_status dpb_select_among(struct dpb_bandit *bandit,
  *
  * These can: dpb_new_imed, dpb_new_klucb, dpb_new_ts.
  * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (m, or an arm that does not exist or is retired); DPB_UNSUPPORTED (other
- * policies); DPB_POISONED. Any thread.
+ * policies; with dpb_config.users); DPB_POISONED. Any thread.
  */
 DPB_API
 DPB_MUST_USE
@@ -1382,8 +1382,8 @@ typedef struct dpb_pool_report {
  *
  * config: filled by dpb_config_init; read here, not kept. max_segments: 1 and more, arms times max_segments + 1
  * at most 2^27. out: receives the handle, which the caller frees with dpb_pool_free. error: NULL, or filled on failure.
- * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_UNSUPPORTED (min_propensity); DPB_NEWER_VERSION (struct_size of a
- * newer library); DPB_ENTROPY; DPB_NO_MEMORY. Any thread.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_UNSUPPORTED (min_propensity, users); DPB_NEWER_VERSION (struct_size
+ * of a newer library); DPB_ENTROPY; DPB_NO_MEMORY; DPB_OVER_BUDGET. Any thread.
  */
 DPB_API
 DPB_MUST_USE
@@ -1542,8 +1542,8 @@ dpb_status dpb_pool_restore(const uint8_t *buf,
  * DPB_INVALID_CONFIG, and an error that names the first field that is not as in the snapshot. max_segments alone may
  * differ, if it is no less than the segments in the snapshot: so a full pool grows.
  *
- * config: as in dpb_new_pool; a test_seed is not compared, and not used. Parameters, statuses and threads else as
- * dpb_pool_restore.
+ * config: as in dpb_new_pool; a test_seed is not compared, and not used; a budget is charged as for a fresh pool
+ * (DPB_OVER_BUDGET). Parameters, statuses and threads else as dpb_pool_restore.
  */
 DPB_API
 DPB_MUST_USE

@@ -123,15 +123,8 @@ impl Bandit {
                 },
             ),
         };
-        bandit.charge(config)
-    }
-
-    /// The last thing before a handle is there: nothing is refused after it.
-    fn charge(self, config: &Config) -> Result<Bandit> {
-        if let Some(budget) = &config.budget {
-            budget.charge(self.algorithm.promise(config)?)?;
-        }
-        Ok(self)
+        config.charge(|config| algorithm.promise(config))?;
+        Ok(bandit)
     }
 
     /// What was released and what is public, as bytes: safe to log and to publish. A copy that goes on
@@ -243,7 +236,8 @@ impl Bandit {
             return Err(Error::config("policy", &rule, algorithm.name()));
         }
         config.check_same(&bandit.config)?;
-        bandit.charge(config)
+        config.charge(|config| algorithm.promise(config))?;
+        Ok(bandit)
     }
 
     /// Which arm? O(1) for phased policies, O(K) for index policies; never allocates.
@@ -341,7 +335,8 @@ impl Bandit {
     /// # Errors
     /// `InvalidConfig` when there are no slots, more than arms to show, more than [`Config::slate`] where that is not
     /// 0, or more than decisions may be in flight, and for an arm that does not exist or is retired; `Unsupported`
-    /// by policies that show no slates; `Poisoned` after an internal failure. Nothing changed.
+    /// by policies that show no slates, and as [`select`](Self::select); `Poisoned` after an internal failure. Nothing
+    /// changed.
     pub fn select_slate(&self, eligible: Option<&[u32]>, slots: usize, each: impl FnMut(Decision)) -> Result<()> {
         self.desk.lock()?.select_slate(eligible, slots, self.config.slate, each)
     }

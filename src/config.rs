@@ -318,10 +318,6 @@ impl Config {
         if self.users > Self::MOST_USERS {
             return Err(Error::config("users", "must be at most 2^28", self.users));
         }
-        if self.users > 0 && self.budget.is_some() {
-            let rule = "must be 0 with a budget, which cannot know how many periods there will be";
-            return Err(Error::config("users", rule, self.users));
-        }
         self.check_slate()?;
         RewardRange::new(self.reward_min, self.reward_max, self.reward_bits, self.clamp_rewards)
     }
@@ -412,6 +408,17 @@ impl Config {
         Ok(Noise::Gaussian(
             law.map_err(|_| Error::config("epsilon", "and delta give noise out of range", self.epsilon))?,
         ))
+    }
+
+    /// Charges the budget, if there is one, with what a handle may cost one user: the last thing before the handle is
+    /// there, whichever way it is made.
+    pub(crate) fn charge(&self, loss: impl FnOnce(&Config) -> Result<PrivacyLoss>) -> Result<()> {
+        let Some(budget) = &self.budget else { return Ok(()) };
+        if self.users > 0 {
+            let rule = "must be 0 with a budget, which cannot know how many periods there will be";
+            return Err(Error::config("users", rule, self.users));
+        }
+        budget.charge(loss(self)?)
     }
 
     /// What one user loses, of all rewards, by one release of each with [`noise`](Self::noise).

@@ -110,9 +110,7 @@ impl Pool {
             lives: 0,
             desk: Desk::new(range, Inner { engine, seeded, learner, pulls }),
         };
-        if let Some(budget) = &config.budget {
-            budget.charge(config.loss()?)?; // nothing is refused from here on
-        }
+        config.charge(Config::loss)?;
         Ok(pool)
     }
 
@@ -274,11 +272,11 @@ impl Pool {
     }
 
     /// The same, where a snapshot of another configuration is not what the caller means. There may be more segments
-    /// than before: so a full pool grows.
+    /// than before: so a full pool grows. A budget is charged as for a fresh pool.
     ///
     /// # Errors
     /// As [`restore`](Self::restore); `InvalidConfig` naming the first field that is not as in the snapshot, and for
-    /// fewer `max_segments` than it has.
+    /// fewer `max_segments` than it has; `OverBudget`.
     pub fn restore_as(config: &Config, max_segments: u32, snapshot: &[u8]) -> Result<Pool> {
         Self::restored(snapshot, Some((config, max_segments)))
     }
@@ -314,6 +312,9 @@ impl Pool {
         }
         inner.learner.segments.load(from)?;
         from.finish()?;
+        if let Some((meant, _)) = meant {
+            meant.charge(Config::loss)?;
+        }
         Ok(pool)
     }
 }

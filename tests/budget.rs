@@ -127,10 +127,19 @@ fn only_what_is_made_is_charged() {
     let snapshot = pool.snapshot().unwrap();
     Pool::restore(&snapshot).unwrap();
     assert_eq!(budget.spent(0.0), Ok(0.6));
-    // Each period costs epsilon anew.
+    // A life that a budget is named for is charged to it.
+    let over = Pool::restore_as(&with(|_| ()), 5, &snapshot);
+    assert!(over.is_err_and(|error| matches!(error, Error::OverBudget(_))));
+    let another = self::budget(1.0, 0.0);
+    Pool::restore_as(&Config { budget: Some(another.clone()), ..with(|_| ()) }, 5, &snapshot).unwrap();
+    assert_eq!((budget.spent(0.0), another.spent(0.0)), (Ok(0.6), Ok(0.6)));
+    // Each period costs epsilon anew, in this life and in the next.
     let budget = self::budget(9.0, 0.0);
-    let counted = Bandit::new(Algorithm::Imed, &Config { users: 10, ..config(1.0, 0.0, &budget) });
-    assert!(matches!(counted, Err(Error::InvalidConfig { field: "users", .. })));
+    let counted = Config { users: 10, ..config(1.0, 0.0, &budget) };
+    let bytes = Bandit::new(Algorithm::Imed, &Config { budget: None, ..counted.clone() }).unwrap().snapshot().unwrap();
+    for counted in [Bandit::new(Algorithm::Imed, &counted), Bandit::restore_as(Algorithm::Imed, &counted, &bytes)] {
+        assert!(matches!(counted, Err(Error::InvalidConfig { field: "users", .. })));
+    }
     assert_eq!(budget.spent(0.0), Ok(0.0));
 }
 

@@ -650,7 +650,7 @@ pub unsafe extern "C" fn dpb_select_among(
 ///
 /// These can: dpb_new_imed, dpb_new_klucb, dpb_new_ts.
 /// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (m, or an arm that does not exist or is retired); DPB_UNSUPPORTED (other
-/// policies); DPB_POISONED. Any thread.
+/// policies; with dpb_config.users); DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_select_slate(
