@@ -1,7 +1,7 @@
 //! dpb_bandit: making, asking, answering.
 
 use super::config::{construct, dpb_config, dpb_error, explain};
-use super::guard::{self, Guard, Handle, call};
+use super::guard::{self, Guard, Handle, call, slice, tell};
 use super::status::{DPB_NULL, DPB_OK, dpb_status};
 use crate::bandit::Bandit;
 use crate::config::Config;
@@ -467,15 +467,8 @@ pub unsafe extern "C" fn dpb_free(bandit: *mut dpb_bandit) {
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_select(bandit: *mut dpb_bandit, out: *mut dpb_decision) -> dpb_status {
-    if out.is_null() {
-        return DPB_NULL;
-    }
-    call(bandit, |b: &dpb_bandit| {
-        let decision = b.bandit.select()?;
-        // SAFETY: not NULL, so valid by contract.
-        unsafe { out.write(decision.into()) };
-        Ok(())
-    })
+    // SAFETY: NULL or valid, by contract.
+    unsafe { tell(bandit, out, |b: &dpb_bandit| b.bandit.select().map(Into::into)) }
 }
 
 /// What came of a decision: at most once a ticket. Never allocates.
@@ -616,17 +609,11 @@ pub unsafe extern "C" fn dpb_select_among(
     n: usize,
     out: *mut dpb_decision,
 ) -> dpb_status {
-    if out.is_null() || (arms.is_null() && n > 0) {
+    if arms.is_null() && n > 0 {
         return DPB_NULL;
     }
-    call(bandit, |b: &dpb_bandit| {
-        // SAFETY: n arms behind a pointer that is not NULL, by contract.
-        let arms = if n == 0 { &[] } else { unsafe { std::slice::from_raw_parts(arms, n) } };
-        let decision = b.bandit.select_among(arms)?;
-        // SAFETY: not NULL, so valid by contract.
-        unsafe { out.write(decision.into()) };
-        Ok(())
-    })
+    // SAFETY: NULL or valid, by contract; not NULL where there are any.
+    unsafe { tell(bandit, out, |b: &dpb_bandit| b.bandit.select_among(slice(arms, n)).map(Into::into)) }
 }
 
 /// Which arms for the m slots of one request? Different ones: the m best, and those that must still be learned about.
@@ -665,7 +652,7 @@ pub unsafe extern "C" fn dpb_select_slate(
     }
     call(bandit, |b: &dpb_bandit| {
         // SAFETY: n arms behind a pointer that is not NULL, by contract.
-        let eligible = (!eligible.is_null()).then(|| unsafe { std::slice::from_raw_parts(eligible, n) });
+        let eligible = (!eligible.is_null()).then(|| unsafe { slice(eligible, n) });
         let mut written = 0;
         b.bandit.select_slate(eligible, m, |decision| {
             // SAFETY: room for m decisions, by contract.

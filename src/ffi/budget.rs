@@ -1,8 +1,8 @@
 //! dpb_budget: making, reading, freeing. (The type is in `config`, whose struct names it.)
 
 use super::config::{dpb_budget, dpb_error, produce};
-use super::guard::{self, call};
-use super::status::{DPB_NULL, dpb_status};
+use super::guard::{self, tell};
+use super::status::dpb_status;
 use crate::budget::Budget;
 
 /// A budget of epsilon at delta, nothing of it spent: for dpb_config.budget of any number of handles.
@@ -45,15 +45,8 @@ pub unsafe extern "C" fn dpb_new_budget(
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_budget_spent(budget: *const dpb_budget, delta: f64, epsilon: *mut f64) -> dpb_status {
-    if epsilon.is_null() {
-        return DPB_NULL;
-    }
-    call(budget, |b: &dpb_budget| {
-        let spent = b.budget.spent(delta)?;
-        // SAFETY: not NULL, so valid by contract.
-        unsafe { epsilon.write(spent) };
-        Ok(())
-    })
+    // SAFETY: NULL or valid, by contract.
+    unsafe { tell(budget, epsilon, |b: &dpb_budget| b.budget.spent(delta)) }
 }
 
 /// The largest epsilon of a pure handle that the budget still has room for, 0 = of none.
@@ -62,15 +55,8 @@ pub unsafe extern "C" fn dpb_budget_spent(budget: *const dpb_budget, delta: f64,
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_budget_remaining(budget: *const dpb_budget, epsilon: *mut f64) -> dpb_status {
-    if epsilon.is_null() {
-        return DPB_NULL;
-    }
-    call(budget, |b: &dpb_budget| {
-        let remaining = b.budget.remaining()?;
-        // SAFETY: not NULL, so valid by contract.
-        unsafe { epsilon.write(remaining) };
-        Ok(())
-    })
+    // SAFETY: NULL or valid, by contract.
+    unsafe { tell(budget, epsilon, |b: &dpb_budget| b.budget.remaining()) }
 }
 
 /// Destroys a budget. NULL is a no-op. Handles that were charged to it live on. No other call on it, nor a constructor whose

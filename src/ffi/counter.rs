@@ -1,9 +1,9 @@
 //! dpb_counter: sums under continual observation.
 
 use super::config::{construct, dpb_error, read_seed};
-use super::guard::{self, Guard, Handle, call};
+use super::guard::{self, Guard, Handle, call, tell};
 use super::sized::{self, Growing};
-use super::status::{DPB_NULL, dpb_status};
+use super::status::dpb_status;
 use crate::counter::{Counter, CounterKind};
 use crate::error::Error;
 use std::sync::Mutex;
@@ -163,16 +163,13 @@ pub unsafe extern "C" fn dpb_counter_add(counter: *mut dpb_counter, value: f64) 
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_counter_read(counter: *const dpb_counter, sum: *mut f64) -> dpb_status {
-    if sum.is_null() {
-        return DPB_NULL;
-    }
-    call(counter, |c: &dpb_counter| {
+    let read = |c: &dpb_counter| {
         let counter = c.counter.lock().map_err(|_| Error::Poisoned)?;
         counter.check()?;
-        // SAFETY: not NULL, so valid by contract.
-        unsafe { sum.write(counter.read()) };
-        Ok(())
-    })
+        Ok(counter.read())
+    };
+    // SAFETY: NULL or valid, by contract.
+    unsafe { tell(counter, sum, read) }
 }
 
 /// Is this counter private? is_private: receives 1, or 0 under a test_seed.
@@ -180,15 +177,9 @@ pub unsafe extern "C" fn dpb_counter_read(counter: *const dpb_counter, sum: *mut
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_counter_is_private(counter: *const dpb_counter, is_private: *mut u32) -> dpb_status {
-    if is_private.is_null() {
-        return DPB_NULL;
-    }
-    call(counter, |c: &dpb_counter| {
-        let private = c.counter.lock().map_err(|_| Error::Poisoned)?.is_private();
-        // SAFETY: not NULL, so valid by contract.
-        unsafe { is_private.write(private.into()) };
-        Ok(())
-    })
+    let read = |c: &dpb_counter| Ok(c.counter.lock().map_err(|_| Error::Poisoned)?.is_private().into());
+    // SAFETY: NULL or valid, by contract.
+    unsafe { tell(counter, is_private, read) }
 }
 
 /// Destroys a counter. NULL is a no-op. No other call on the handle may be running or follow.

@@ -34,6 +34,33 @@ pub fn call<H: Handle>(handle: *const H, body: impl FnOnce(&H) -> Result<()>) ->
     }
 }
 
+/// Runs a call with one output, which is written on success only: DPB_NULL without a place for it.
+///
+/// # Safety
+/// `out` is NULL or valid.
+#[inline]
+pub unsafe fn tell<H: Handle, T>(handle: *const H, out: *mut T, body: impl FnOnce(&H) -> Result<T>) -> dpb_status {
+    if out.is_null() {
+        return DPB_NULL;
+    }
+    call(handle, |handle| {
+        let value = body(handle)?;
+        // SAFETY: not NULL, so valid by contract.
+        unsafe { out.write(value) };
+        Ok(())
+    })
+}
+
+/// What is behind (pointer, length); NULL is an empty slice where the length is 0.
+///
+/// # Safety
+/// `first` is valid for `n` of them while the slice is used, or `n` is 0.
+#[inline]
+pub unsafe fn slice<'a, T>(first: *const T, n: usize) -> &'a [T] {
+    // SAFETY: as above.
+    if n == 0 { &[] } else { unsafe { std::slice::from_raw_parts(first, n) } }
+}
+
 /// Runs a call that has no handle yet, such as a constructor.
 pub fn catch<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(Error::Poisoned))

@@ -2,7 +2,7 @@
 
 use super::bandit::{Hears, answer_many, dpb_decision};
 use super::config::{construct, dpb_config, dpb_error, explain};
-use super::guard::{self, Guard, Handle, call};
+use super::guard::{self, Guard, Handle, call, slice, tell};
 use super::report::{diagnose, dpb_arm, dpb_diagnostics};
 use super::sized::{self, Growing};
 use super::snapshot::{fill, restored};
@@ -124,15 +124,8 @@ pub unsafe extern "C" fn dpb_pool_free(pool: *mut dpb_pool) {
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_pool_segment(pool: *mut dpb_pool, key: u64, segment: *mut u32) -> dpb_status {
-    if segment.is_null() {
-        return DPB_NULL;
-    }
-    call(pool, |p: &dpb_pool| {
-        let number = p.pool.segment(key)?;
-        // SAFETY: not NULL, so valid by contract.
-        unsafe { segment.write(number) };
-        Ok(())
-    })
+    // SAFETY: NULL or valid, by contract.
+    unsafe { tell(pool, segment, |p: &dpb_pool| p.pool.segment(key)) }
 }
 
 /// Which arm in this segment? Writes one decision; its propensity is NaN, its phase 0 where it learns with all
@@ -141,15 +134,8 @@ pub unsafe extern "C" fn dpb_pool_segment(pool: *mut dpb_pool, key: u64, segment
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_pool_select(pool: *mut dpb_pool, segment: u32, out: *mut dpb_decision) -> dpb_status {
-    if out.is_null() {
-        return DPB_NULL;
-    }
-    call(pool, |p: &dpb_pool| {
-        let decision = p.pool.select(segment)?;
-        // SAFETY: not NULL, so valid by contract.
-        unsafe { out.write(decision.into()) };
-        Ok(())
-    })
+    // SAFETY: NULL or valid, by contract.
+    unsafe { tell(pool, out, |p: &dpb_pool| p.pool.select(segment).map(Into::into)) }
 }
 
 /// Which of these arms in this segment? As dpb_select_among: the set must be public information.
@@ -164,17 +150,11 @@ pub unsafe extern "C" fn dpb_pool_select_among(
     n: usize,
     out: *mut dpb_decision,
 ) -> dpb_status {
-    if out.is_null() || (arms.is_null() && n > 0) {
+    if arms.is_null() && n > 0 {
         return DPB_NULL;
     }
-    call(pool, |p: &dpb_pool| {
-        // SAFETY: not NULL where there are any, and n arms, by contract.
-        let arms = if n == 0 { &[] } else { unsafe { std::slice::from_raw_parts(arms, n) } };
-        let decision = p.pool.select_among(segment, arms)?;
-        // SAFETY: not NULL, so valid by contract.
-        unsafe { out.write(decision.into()) };
-        Ok(())
-    })
+    // SAFETY: NULL or valid, by contract; not NULL where there are any.
+    unsafe { tell(pool, out, |p: &dpb_pool| p.pool.select_among(segment, slice(arms, n)).map(Into::into)) }
 }
 
 /// dpb_pool_select for the slots of one page, or for many requests, under one lock: decision i is for segment i. The
@@ -195,7 +175,7 @@ pub unsafe extern "C" fn dpb_pool_select_many(
     }
     call(pool, |p: &dpb_pool| {
         // SAFETY: not NULL where there are any, and n segments, by contract.
-        let segments = if n == 0 { &[] } else { unsafe { std::slice::from_raw_parts(segments, n) } };
+        let segments = unsafe { slice(segments, n) };
         let mut written = 0;
         p.pool.select_many(segments, |decision| {
             // SAFETY: room for n decisions, by contract.

@@ -1,7 +1,7 @@
 //! Reading: dpb_report, dpb_arm, dpb_diagnostics.
 
 use super::bandit::dpb_bandit;
-use super::guard::call;
+use super::guard::{call, tell};
 use super::sized::{self, Growing};
 use super::status::{DPB_NULL, dpb_status};
 use crate::engine::Diagnostics;
@@ -211,15 +211,8 @@ pub unsafe extern "C" fn dpb_arms_read(
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_best_arm(bandit: *const dpb_bandit, arm: *mut u32) -> dpb_status {
-    if arm.is_null() {
-        return DPB_NULL;
-    }
-    call(bandit, |b: &dpb_bandit| {
-        let best = b.bandit.best_arm()?;
-        // SAFETY: not NULL, so valid by contract.
-        unsafe { arm.write(best) };
-        Ok(())
-    })
+    // SAFETY: NULL or valid, by contract.
+    unsafe { tell(bandit, arm, |b: &dpb_bandit| b.bandit.best_arm()) }
 }
 
 /// An interval for arm i's mean less arm j's, in the caller's units and within -(reward_max - reward_min) and
@@ -271,15 +264,8 @@ pub unsafe extern "C" fn dpb_compare(
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_privacy(bandit: *const dpb_bandit, delta: f64, epsilon: *mut f64) -> dpb_status {
-    if epsilon.is_null() {
-        return DPB_NULL;
-    }
-    call(bandit, |b: &dpb_bandit| {
-        let spent = b.bandit.epsilon_spent(delta)?;
-        // SAFETY: not NULL, so valid by contract.
-        unsafe { epsilon.write(spent) };
-        Ok(())
-    })
+    // SAFETY: NULL or valid, by contract.
+    unsafe { tell(bandit, epsilon, |b: &dpb_bandit| b.bandit.epsilon_spent(delta)) }
 }
 
 /// The policy's name, such as "dp-se"; "" for NULL. A static string, never freed. Any thread.

@@ -2,7 +2,7 @@
 
 use super::bandit::{dpb_bandit, new};
 use super::config::{DPB_SHUFFLE_PRINTED, construct, dpb_config, dpb_error, produce};
-use super::guard::{self, Guard, Handle, call};
+use super::guard::{self, Guard, Handle, call, slice, tell};
 use super::sized::{self, Growing};
 use super::status::{DPB_NULL, DPB_OK, dpb_status};
 use crate::error::{Error, Result};
@@ -88,15 +88,6 @@ impl dpb_shuffle_params {
         let noise = ShuffleNoise { coins_per_user: p.coins_per_user, coin_numerator: p.coin_numerator.into() };
         Params::with_noise(p.epsilon, p.delta, p.users, noise)
     }
-}
-
-/// Bytes behind (pointer, length); NULL is an empty slice where the length is 0.
-///
-/// # Safety
-/// `bytes` is NULL or valid for `len` bytes while the slice is used.
-unsafe fn slice<'a>(bytes: *const u8, len: usize) -> &'a [u8] {
-    // SAFETY: not NULL where it is not empty, by the callers' checks, so valid by contract.
-    if len == 0 { &[] } else { unsafe { std::slice::from_raw_parts(bytes, len) } }
 }
 
 /// Gives a function room for bytes and writes how many it wrote, or needs.
@@ -328,15 +319,8 @@ pub unsafe extern "C" fn dpb_shuffle_params_read(
     phase: u32,
     out: *mut dpb_shuffle_params,
 ) -> dpb_status {
-    if out.is_null() {
-        return DPB_NULL;
-    }
-    call(bandit, |b: &dpb_bandit| {
-        let params = b.bandit.shuffle_params(phase)?;
-        // SAFETY: not NULL, so valid by contract.
-        unsafe { out.write(params.into()) };
-        Ok(())
-    })
+    // SAFETY: NULL or valid, by contract.
+    unsafe { tell(bandit, out, |b: &dpb_bandit| b.bandit.shuffle_params(phase).map(Into::into)) }
 }
 
 /// The server: takes one arm's shuffled batch of the open phase, once. While it is missing,

@@ -2,6 +2,7 @@
 
 use super::bandit::{dpb_bandit, explained};
 use super::config::{dpb_config, dpb_error, explain, produce};
+use super::guard::slice;
 use super::status::{DPB_NULL, dpb_status};
 use crate::bandit::Bandit;
 use crate::error::{Error, Result};
@@ -154,11 +155,7 @@ pub unsafe extern "C" fn dpb_merge_with(
         return DPB_NULL;
     }
     // SAFETY: NULL or valid, by contract; not NULL where there are bytes.
-    unsafe {
-        explained(bandit, error, |b| {
-            b.bandit.merge(if len == 0 { &[] } else { std::slice::from_raw_parts(snapshot, len) })
-        })
-    }
+    unsafe { explained(bandit, error, |b| b.bandit.merge(slice(snapshot, len))) }
 }
 
 /// dpb_merge_with, its error NULL.
@@ -184,10 +181,5 @@ pub(super) unsafe fn restored<H>(
         return DPB_NULL;
     }
     // SAFETY: as above; buf is not NULL where there are bytes.
-    unsafe {
-        produce(out, error, || {
-            let bytes = if len == 0 { &[] } else { std::slice::from_raw_parts(buf, len) };
-            Ok(Box::into_raw(Box::new(restore(bytes)?)))
-        })
-    }
+    unsafe { produce(out, error, || Ok(Box::into_raw(Box::new(restore(slice(buf, len))?)))) }
 }

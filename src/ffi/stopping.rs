@@ -1,9 +1,9 @@
 //! dpb_stopping: stopping rules.
 
 use super::config::{construct, dpb_error, read_seed};
-use super::guard::{self, Guard, Handle, call};
+use super::guard::{self, Guard, Handle, tell};
 use super::sized::{self, Growing};
-use super::status::{DPB_NULL, dpb_status};
+use super::status::dpb_status;
 use crate::error::{Error, Result};
 use crate::stopping::{StoppingConfig, StoppingRule};
 use std::sync::Mutex;
@@ -157,15 +157,12 @@ pub unsafe extern "C" fn dpb_new_dp_exp_nas(
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_stopping_push(stopping: *mut dpb_stopping, sample: f64, halted: *mut u32) -> dpb_status {
-    if halted.is_null() {
-        return DPB_NULL;
+    // SAFETY: NULL or valid, by contract.
+    unsafe {
+        tell(stopping, halted, |s: &dpb_stopping| {
+            s.rule.lock().map_err(|_| Error::Poisoned)?.push(sample).map(Into::into)
+        })
     }
-    call(stopping, |s: &dpb_stopping| {
-        let halt = s.rule.lock().map_err(|_| Error::Poisoned)?.push(sample)?;
-        // SAFETY: not NULL, so valid by contract.
-        unsafe { halted.write(halt.into()) };
-        Ok(())
-    })
 }
 
 /// The released mean, in the samples' unit. Reading it costs no privacy.
@@ -173,17 +170,13 @@ pub unsafe extern "C" fn dpb_stopping_push(stopping: *mut dpb_stopping, sample: 
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_stopping_mean(stopping: *const dpb_stopping, mean: *mut f64) -> dpb_status {
-    if mean.is_null() {
-        return DPB_NULL;
-    }
-    call(stopping, |s: &dpb_stopping| {
+    let read = |s: &dpb_stopping| {
         let rule = s.rule.lock().map_err(|_| Error::Poisoned)?;
         rule.check()?;
-        let value = rule.mean()?;
-        // SAFETY: not NULL, so valid by contract.
-        unsafe { mean.write(value) };
-        Ok(())
-    })
+        rule.mean()
+    };
+    // SAFETY: NULL or valid, by contract.
+    unsafe { tell(stopping, mean, read) }
 }
 
 /// Is this rule private? is_private: receives 1, or 0 for dpb_new_nas and under a test_seed.
@@ -191,15 +184,9 @@ pub unsafe extern "C" fn dpb_stopping_mean(stopping: *const dpb_stopping, mean: 
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_stopping_is_private(stopping: *const dpb_stopping, is_private: *mut u32) -> dpb_status {
-    if is_private.is_null() {
-        return DPB_NULL;
-    }
-    call(stopping, |s: &dpb_stopping| {
-        let private = s.rule.lock().map_err(|_| Error::Poisoned)?.is_private();
-        // SAFETY: not NULL, so valid by contract.
-        unsafe { is_private.write(private.into()) };
-        Ok(())
-    })
+    let read = |s: &dpb_stopping| Ok(s.rule.lock().map_err(|_| Error::Poisoned)?.is_private().into());
+    // SAFETY: NULL or valid, by contract.
+    unsafe { tell(stopping, is_private, read) }
 }
 
 /// Destroys a stopping rule. NULL is a no-op. No other call on the handle may be running or follow.

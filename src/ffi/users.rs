@@ -1,7 +1,7 @@
 //! dpb_bandit where decisions are somebody's: no more rewards of a user than were promised.
 
 use super::bandit::{dpb_bandit, dpb_decision};
-use super::guard::call;
+use super::guard::{call, slice, tell};
 use super::status::{DPB_NULL, dpb_status};
 
 /// Which arm for this user? dpb_select on a handle with dpb_config.users, where that and its siblings are
@@ -31,15 +31,8 @@ use super::status::{DPB_NULL, dpb_status};
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_select_for(bandit: *mut dpb_bandit, user_hash: u64, out: *mut dpb_decision) -> dpb_status {
-    if out.is_null() {
-        return DPB_NULL;
-    }
-    call(bandit, |b: &dpb_bandit| {
-        let decision = b.bandit.select_for(user_hash)?;
-        // SAFETY: not NULL, so valid by contract.
-        unsafe { out.write(decision.into()) };
-        Ok(())
-    })
+    // SAFETY: NULL or valid, by contract.
+    unsafe { tell(bandit, out, |b: &dpb_bandit| b.bandit.select_for(user_hash).map(Into::into)) }
 }
 
 /// Which of these arms for this user? dpb_select_among as dpb_select_for is dpb_select. What is refused has counted
@@ -54,17 +47,11 @@ pub unsafe extern "C" fn dpb_select_among_for(
     n: usize,
     out: *mut dpb_decision,
 ) -> dpb_status {
-    if out.is_null() || (arms.is_null() && n > 0) {
+    if arms.is_null() && n > 0 {
         return DPB_NULL;
     }
-    call(bandit, |b: &dpb_bandit| {
-        // SAFETY: n arms behind a pointer that is not NULL, by contract.
-        let arms = if n == 0 { &[] } else { unsafe { std::slice::from_raw_parts(arms, n) } };
-        let decision = b.bandit.select_among_for(user_hash, arms)?;
-        // SAFETY: not NULL, so valid by contract.
-        unsafe { out.write(decision.into()) };
-        Ok(())
-    })
+    // SAFETY: NULL or valid, by contract; not NULL where there are any.
+    unsafe { tell(bandit, out, |b: &dpb_bandit| b.bandit.select_among_for(user_hash, slice(arms, n)).map(Into::into)) }
 }
 
 /// A new period, a day or a month: every user may be learned from contributions_per_user times again, and what one user
