@@ -1357,8 +1357,8 @@ typedef struct dpb_pool_report {
    */
   uint64_t expired;
   /**
-   * Privacy loss of one user so far, an upper bound at delta_spent: the largest of any segment, and of all.
-   * With a test_seed: what real entropy would have spent.
+   * Privacy loss of one user so far, an upper bound at delta_spent: the largest of any segment, and of all. Where
+   * dpb_config.users is set, of one who came in all periods. With a test_seed: what real entropy would have spent.
    */
   double epsilon_spent;
   /**
@@ -1376,14 +1376,16 @@ typedef struct dpb_pool_report {
  * memory M count the decisions of all segments together; with a memory what was released counts half every M/4 of
  * them, and a segment falls back to what the others say. horizon, beta, batch, base and interval_exponent are not used.
  *
+ * With users every decision is somebody's (dpb_pool_select_for); their counters are as dpb_config says.
+ *
  * The handle's memory is fixed here: about 1000 + 136 K + (104 K + 72) S + 24 P bytes, K the arms, S max_segments and
  * P the larger of pending_capacity and answer_window, rounded up to a power of two. On most systems what segments
  * to come have no use for yet is not taken from the machine.
  *
  * config: filled by dpb_config_init; read here, not kept. max_segments: 1 and more, arms times max_segments + 1
  * at most 2^27. out: receives the handle, which the caller frees with dpb_pool_free. error: NULL, or filled on failure.
- * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_UNSUPPORTED (min_propensity, users); DPB_NEWER_VERSION (struct_size
- * of a newer library); DPB_ENTROPY; DPB_NO_MEMORY; DPB_OVER_BUDGET. Any thread.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_UNSUPPORTED (min_propensity); DPB_NEWER_VERSION (struct_size of
+ * a newer library); DPB_ENTROPY; DPB_NO_MEMORY; DPB_OVER_BUDGET. Any thread.
  */
 DPB_API
 DPB_MUST_USE
@@ -1417,7 +1419,8 @@ dpb_status dpb_pool_segment(struct dpb_pool *pool,
 /**
  * Which arm in this segment? Writes one decision; its propensity is NaN, its phase 0 where it learns with all
  * segments together and 1 where its segment learns for itself. Never allocates; O(1), and O(arms) where a batch ended.
- * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (no such segment); DPB_POISONED. Any thread.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (no such segment); DPB_UNSUPPORTED (dpb_config.users is set);
+ * DPB_POISONED. Any thread.
  */
 DPB_API
 DPB_MUST_USE
@@ -1428,7 +1431,8 @@ dpb_status dpb_pool_select(struct dpb_pool *pool,
 /**
  * Which of these arms in this segment? As dpb_select_among: the set must be public information.
  * arms: n >= 1 arms, in any order, duplicates harmless. out: receives one decision. Never allocates on success; O(n).
- * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (no such segment or arm, or no arm at all); DPB_POISONED. Any thread.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (no such segment or arm, or no arm at all); DPB_UNSUPPORTED as
+ * dpb_pool_select; DPB_POISONED. Any thread.
  */
 DPB_API
 DPB_MUST_USE
@@ -1443,7 +1447,7 @@ dpb_status dpb_pool_select_among(struct dpb_pool *pool,
  * same segment may come again.
  * segments, out: n each (NULL with n = 0).
  * Returns DPB_OK (all n); DPB_NULL; DPB_INVALID_CONFIG (one of the segments there is not: no decision was made);
- * DPB_POISONED. Any thread.
+ * DPB_UNSUPPORTED as dpb_pool_select; DPB_POISONED. Any thread.
  */
 DPB_API
 DPB_MUST_USE
@@ -1451,6 +1455,40 @@ dpb_status dpb_pool_select_many(struct dpb_pool *pool,
                                 const uint32_t *segments,
                                 dpb_decision *out,
                                 size_t n);
+
+/**
+ * Which arm in this segment for this user? dpb_pool_select as dpb_select_for is dpb_select: of a user
+ * contributions_per_user rewards are learned from in a period, whichever the segments. The several slots of a page are
+ * as many decisions. A decision that is not learned from makes no segment older.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (no such segment); DPB_UNSUPPORTED (dpb_config.users is 0);
+ * DPB_POISONED. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_pool_select_for(struct dpb_pool *pool,
+                               uint32_t segment,
+                               uint64_t user_hash,
+                               dpb_decision *out);
+
+/**
+ * Which of these arms in this segment for this user? dpb_pool_select_among as dpb_pool_select_for is dpb_pool_select.
+ * What is refused has counted nothing.
+ * Returns as both. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_pool_select_among_for(struct dpb_pool *pool,
+                                     uint32_t segment,
+                                     uint64_t user_hash,
+                                     const uint32_t *arms,
+                                     size_t n,
+                                     dpb_decision *out);
+
+/**
+ * A new period for all segments. What that is, and what to do then, is said at dpb_next_period.
+ * Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (dpb_config.users is 0); DPB_POISONED. Any thread.
+ */
+DPB_API DPB_MUST_USE dpb_status dpb_pool_next_period(struct dpb_pool *pool);
 
 /**
  * What came of a decision, whichever its segment: at most once a ticket. Parameters, statuses and threads as

@@ -69,8 +69,6 @@ pub struct Bandit {
 struct Learned {
     policy: Box<dyn Policy>,
     fleet: Fleet,
-    /// Who has had enough learned from, where the configuration expects users.
-    users: Option<Users>,
     /// Arms that a slate may still show; room for all, where the policy shows slates.
     left: Vec<u32>,
 }
@@ -118,7 +116,8 @@ impl Bandit {
                 Inner {
                     engine,
                     seeded: config.test_seed.is_some(),
-                    learner: Learned { policy, fleet: Fleet::new(tickets.next_u64(), config), users, left },
+                    learner: Learned { policy, fleet: Fleet::new(tickets.next_u64(), config), left },
+                    users,
                     pulls: Table::new(config.arms as usize, |_| 0)?,
                 },
             ),
@@ -141,7 +140,7 @@ impl Bandit {
         to.u8(inner.seeded.into());
         to.u32(self.lives);
         to.u64(inner.learner.fleet.origin);
-        to.u64(inner.learner.users.as_ref().map_or(0, |users| users.periods));
+        to.u64(inner.users.as_ref().map_or(0, |users| users.periods));
         inner.engine.counts().save(&mut to);
         let mut pulls = table::room(inner.pulls.len())?;
         pulls.extend_from_slice(&inner.pulls);
@@ -169,7 +168,7 @@ impl Bandit {
         let inner = bandit.desk.get_mut()?;
         head.added.iter().try_for_each(|_| inner.grow())?;
         inner.learner.fleet.restore(head.origin, head.added)?;
-        if let Some(users) = &mut inner.learner.users {
+        if let Some(users) = &mut inner.users {
             users.periods = head.periods.saturating_add(1); // who came in the last one is not known
         }
         inner.pulls.copy_from_slice(&head.pulls);
@@ -209,7 +208,7 @@ impl Bandit {
         from.finish()?;
         ensure(saved.arms.len() == head.pulls.len())?;
         let other = Other::new(head.origin, head.lives, from.checksum(), &head.added, saved)?;
-        let Inner { engine, seeded, learner: Learned { policy, fleet, .. }, pulls } = &mut *self.desk.lock()?;
+        let Inner { engine, seeded, learner: Learned { policy, fleet, .. }, pulls, .. } = &mut *self.desk.lock()?;
         if !fleet.expects(&other)? {
             return Ok(());
         }
@@ -551,7 +550,6 @@ impl Bandit {
         Ok((in_units(low_i - high_j - rounding), in_units(high_i - low_j + rounding)))
     }
 
-    /// Privacy loss of one user so far at this delta: an upper bound.
     /// Privacy loss of one user so far at this delta: an upper bound. Where it counts [`users`](Config::users), of one
     /// who came in all periods so far.
     ///
@@ -646,36 +644,10 @@ impl Inner {
         }
     }
 
-    /// Where users are counted, each decision is somebody's: one that is not would be learned from uncounted.
-    #[inline]
-    fn check_anonymous(&self) -> Result<()> {
-        match self.learner.users {
-            None => Ok(()),
-            Some(_) => Err(Error::Unsupported("a decision that is nobody's: config.users is set")),
-        }
-    }
-
-    fn users(&mut self) -> Result<&mut Users> {
-        self.learner.users.as_mut().ok_or(Error::Unsupported("a decision for a user: config.users is 0"))
-    }
-
-    fn issue_for(&mut self, pull: Pull, learned: bool) -> Decision {
-        let decision = self.issue(pull);
-        if !learned {
-            self.idle(pull);
-        }
-        decision
-    }
-
     /// What one reward, or one request, has lost, and behind how many one user may be by now: m, in each period.
     fn loss(&self, config: &Config) -> (PrivacyLoss, u32) {
-        let m = config.contributions_per_user;
         let loss = self.learner.policy.privacy().of_batches(config.batches_changed());
-        let periods = self.learner.users.as_ref().map_or(1, |users| users.periods);
-        match u32::try_from(periods.saturating_mul(m.into())) {
-            Ok(contributions) => (loss, contributions),
-            Err(_) => (PrivacyLoss::Unbounded, m), // more than are ever given
-        }
+        self.of_one_user(loss, config.contributions_per_user)
     }
 
     fn shuffled(&mut self) -> Result<&mut dyn ShuffledPolicy> {

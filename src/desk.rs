@@ -4,8 +4,10 @@ use crate::engine::{Diagnostics, Engine, Event};
 use crate::error::{Error, Result};
 use crate::os::Origin;
 use crate::policy::Pull;
+use crate::privacy::PrivacyLoss;
 use crate::reward::{Reward, RewardRange};
 use crate::table::Table;
+use crate::users::Users;
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
 /// One answer to "which arm?".
@@ -42,6 +44,8 @@ pub(crate) struct Inner<L> {
     /// Now, in an earlier life, or another handle that was merged: what was learned then is not private.
     pub seeded: bool,
     pub learner: L,
+    /// Who has had enough learned from, where the configuration expects users.
+    pub users: Option<Users>,
     /// Per arm of the learner: decisions that were neither cancelled nor expired.
     pub pulls: Table<u64>,
 }
@@ -141,10 +145,36 @@ impl<L: Learner> Inner<L> {
         enter(&mut self.engine, &mut self.pulls, pull, false)
     }
 
-    /// Nobody learns from the decision that was just issued: to the learner it was not played.
-    pub fn idle(&mut self, pull: Pull) {
-        self.engine.idle();
-        self.learner.cancel(pull);
+    /// Issues it for somebody. Where nobody learns from it, to the learner it was not played.
+    pub fn issue_for(&mut self, pull: Pull, learned: bool) -> Decision {
+        let decision = self.issue(pull);
+        if !learned {
+            self.engine.idle();
+            self.learner.cancel(pull);
+        }
+        decision
+    }
+
+    /// Where users are counted, each decision is somebody's: one that is not would be learned from uncounted.
+    #[inline]
+    pub fn check_anonymous(&self) -> Result<()> {
+        match self.users {
+            None => Ok(()),
+            Some(_) => Err(Error::Unsupported("a decision that is nobody's: config.users is set")),
+        }
+    }
+
+    pub fn users(&mut self) -> Result<&mut Users> {
+        self.users.as_mut().ok_or(Error::Unsupported("a decision for a user: config.users is 0"))
+    }
+
+    /// What one reward, or one request, has lost, and behind how many one user may be by now: m, in each period.
+    pub fn of_one_user(&self, loss: PrivacyLoss, m: u32) -> (PrivacyLoss, u32) {
+        let periods = self.users.as_ref().map_or(1, |users| users.periods);
+        match u32::try_from(periods.saturating_mul(m.into())) {
+            Ok(contributions) => (loss, contributions),
+            Err(_) => (PrivacyLoss::Unbounded, m), // more than are ever given
+        }
     }
 
     #[inline(always)] // into its two callers

@@ -10,6 +10,7 @@ use crate::random::Seed;
 use crate::reward::Reward;
 use crate::snapshot::{Kind, Reader, Writer};
 use crate::table::{self, Table};
+use crate::users::Users;
 
 /// Everything that may be published about a pool.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -22,8 +23,8 @@ pub struct PoolReport {
     pub max_segments: u32,
     /// Batches released.
     pub releases: u32,
-    /// Privacy loss of one user so far at `delta_spent`. With a test seed it is the loss that real entropy
-    /// would have had.
+    /// Privacy loss of one user so far at `delta_spent`; where [`Config::users`] is set, of one who came in all periods.
+    /// With a test seed it is the loss that real entropy would have had.
     pub epsilon_spent: f64,
     /// The configured delta.
     pub delta_spent: f64,
@@ -50,6 +51,8 @@ pub struct Pool {
     most: u32,
     /// Handles before this one, each from a snapshot of the last.
     lives: u32,
+    /// Random: a name for this handle and those restored from it.
+    origin: u64,
     desk: Desk<Known>,
 }
 
@@ -80,14 +83,11 @@ impl Pool {
     ///
     /// # Errors
     /// `InvalidConfig` naming the field and the value, `max_segments` where there are none or more than 2^27 cells;
-    /// `Unsupported` with a `min_propensity` or `users`; `Entropy`; `NoMemory`; `OverBudget`.
+    /// `Unsupported` with a `min_propensity`; `Entropy`; `NoMemory`; `OverBudget`.
     pub fn new(config: &Config, max_segments: u32) -> Result<Pool> {
         let range = config.check()?;
         if config.min_propensity > 0.0 {
             return Err(Error::Unsupported("min_propensity"));
-        }
-        if config.users > 0 {
-            return Err(Error::Unsupported("users"));
         }
         if config.slate > 0 {
             return Err(Error::config("slate", "must be 0: a pool shows no slates", config.slate));
@@ -96,7 +96,9 @@ impl Pool {
         if max_segments == 0 || cells > Self::MOST_CELLS {
             return Err(Error::config("max_segments", "must be at least 1, and 2^27 cells at most", max_segments));
         }
-        let segments = Segments::new(config, max_segments, &mut Seed::new(config.test_seed)?)?;
+        let mut seed = Seed::new(config.test_seed)?;
+        let segments = Segments::new(config, max_segments, &mut seed)?;
+        let users = if config.users > 0 { Some(Users::new(config, seed.stream())?) } else { None };
         // Tickets are keyed by the operating system even under a test seed: see engine::ticket.
         let mut tickets = Seed::new(None)?.stream();
         let engine = Engine::new(config.pending_capacity, config.answer_window, config.node, &mut tickets)?;
@@ -108,7 +110,8 @@ impl Pool {
             config: Config { test_seed: None, budget: None, ..config.clone() },
             most: max_segments,
             lives: 0,
-            desk: Desk::new(range, Inner { engine, seeded, learner, pulls }),
+            origin: tickets.next_u64(),
+            desk: Desk::new(range, Inner { engine, seeded, learner, users, pulls }),
         };
         config.charge(Config::loss)?;
         Ok(pool)
@@ -130,18 +133,61 @@ impl Pool {
     /// Which arm in this segment? O(1) amortised; never allocates.
     ///
     /// # Errors
-    /// `InvalidConfig` for a segment that there is not; `Poisoned` after an internal failure.
+    /// `InvalidConfig` for a segment that there is not; `Unsupported` where every decision is somebody's: see
+    /// [`Config::users`]; `Poisoned` after an internal failure.
     #[inline]
     pub fn select(&self, segment: u32) -> Result<Decision> {
-        self.desk.lock()?.select(segment, self.config.arms)
+        let inner = &mut *self.desk.lock()?;
+        inner.check_anonymous()?;
+        inner.select(segment, self.config.arms)
+    }
+
+    /// Which arm in this segment for this user? As [`Bandit::select_for`](crate::Bandit::select_for): whichever its
+    /// segments, no more than `contributions_per_user` decisions of a user in a period are learned from.
+    ///
+    /// # Errors
+    /// `InvalidConfig` for a segment that there is not, and no decision was counted; `Unsupported` where the configuration
+    /// expects no [`users`](Config::users); `Poisoned` after an internal failure.
+    pub fn select_for(&self, segment: u32, user: u64) -> Result<Decision> {
+        let inner = &mut *self.desk.lock()?;
+        inner.check(segment)?;
+        let learned = inner.users()?.count(user);
+        inner.make_room();
+        let pull = inner.learner.segments.choose(segment);
+        Ok(here(inner.issue_for(pull, learned), segment, self.config.arms))
+    }
+
+    /// Which of these arms in this segment for this user? [`select_among`](Self::select_among) as
+    /// [`select_for`](Self::select_for) is [`select`](Self::select).
+    ///
+    /// # Errors
+    /// As both. A call that is refused has counted nothing.
+    pub fn select_among_for(&self, segment: u32, user: u64, arms: &[u32]) -> Result<Decision> {
+        self.check_some(arms)?;
+        let inner = &mut *self.desk.lock()?;
+        inner.check(segment)?;
+        let learned = inner.users()?.count(user);
+        inner.make_room();
+        let pull = inner.learner.segments.choose_among(segment, arms);
+        Ok(here(inner.issue_for(pull, learned), segment, self.config.arms))
+    }
+
+    /// A new period. As [`Bandit::next_period`](crate::Bandit::next_period).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn next_period(&self) -> Result<()> {
+        self.desk.lock()?.users()?.next_period();
+        Ok(())
     }
 
     /// Which arm in each of these? Hands the decisions to `each`, under one lock.
     ///
     /// # Errors
-    /// `InvalidConfig` where a segment does not exist: no decision was made; `Poisoned` after an internal failure.
+    /// `InvalidConfig` where a segment does not exist: no decision was made; as [`select`](Self::select).
     pub fn select_many(&self, segments: &[u32], mut each: impl FnMut(Decision)) -> Result<()> {
         let inner = &mut *self.desk.lock()?;
+        inner.check_anonymous()?;
         segments.iter().try_for_each(|&segment| inner.check(segment))?;
         segments.iter().try_for_each(|&segment| inner.select(segment, self.config.arms).map(&mut each))
     }
@@ -151,19 +197,24 @@ impl Pool {
     /// on success.
     ///
     /// # Errors
-    /// `InvalidConfig` for a segment that there is not, and where the set is empty or names an arm that there is not;
-    /// `Poisoned` after an internal failure.
+    /// `InvalidConfig` for a segment that there is not, and where the set is empty or names an arm that there is not; as
+    /// [`select`](Self::select).
     pub fn select_among(&self, segment: u32, arms: &[u32]) -> Result<Decision> {
-        if arms.is_empty() {
-            return Err(Error::config("arms", "must name one at least", "none"));
-        }
-        arms.iter().try_for_each(|&arm| below("arm", arm, self.config.arms))?;
+        self.check_some(arms)?;
         let inner = &mut *self.desk.lock()?;
+        inner.check_anonymous()?;
         inner.check(segment)?;
         inner.make_room();
         let pull = inner.learner.segments.choose_among(segment, arms);
-        let decision = inner.issue(pull);
-        Ok(Decision { arm: decision.arm % self.config.arms, ..decision })
+        Ok(here(inner.issue(pull), segment, self.config.arms))
+    }
+
+    /// One arm at least, and all of them there are.
+    fn check_some(&self, arms: &[u32]) -> Result<()> {
+        if arms.is_empty() {
+            return Err(Error::config("arms", "must name one at least", "none"));
+        }
+        arms.iter().try_for_each(|&arm| below("arm", arm, self.config.arms))
     }
 
     /// What came of a decision: at most once a ticket. As [`Bandit::update`](crate::Bandit::update).
@@ -199,8 +250,8 @@ impl Pool {
     pub fn report(&self) -> Result<PoolReport> {
         let inner = self.desk.lock()?;
         let segments = &inner.learner.segments;
-        let (epsilon_spent, delta_spent) =
-            segments.privacy().spent(self.config.delta, self.config.contributions_per_user);
+        let (loss, contributions) = inner.of_one_user(segments.privacy(), self.config.contributions_per_user);
+        let (epsilon_spent, delta_spent) = loss.spent(self.config.delta, contributions);
         Ok(PoolReport {
             counts: inner.engine.counts(),
             segments: segments.count(),
@@ -252,6 +303,8 @@ impl Pool {
         to.u32(self.most);
         to.u8(inner.seeded.into());
         to.u32(self.lives);
+        to.u64(self.origin);
+        to.u64(inner.users.as_ref().map_or(0, |users| users.periods));
         inner.engine.counts().save(&mut to);
         to.u32(inner.learner.keys.len() as u32);
         inner.learner.keys.iter().for_each(|&key| to.u64(key));
@@ -290,10 +343,18 @@ impl Pool {
             most = max_segments;
         }
         let (seeded, lives) = (from.bool()?, from.u32()?);
+        // Pools before version 4 had no name, and counted no users.
+        let named = if from.version() > 3 { Some((from.u64()?, from.u64()?)) } else { None };
         let counts = Counts::load(from)?;
         let mut pool = Pool::new(&config, most)?;
         pool.lives = lives.checked_add(1).ok_or(Error::Corrupt)?;
         let inner = pool.desk.get_mut()?;
+        if let Some((origin, periods)) = named {
+            pool.origin = origin;
+            if let Some(users) = &mut inner.users {
+                users.periods = periods.saturating_add(1); // who came in the last one is not known
+            }
+        }
         inner.seeded = seeded;
         inner.engine.count_on(counts);
         let length = from.length(size_of::<u64>())?;
@@ -325,6 +386,12 @@ fn below(field: &'static str, number: u32, many: u32) -> Result<()> {
     if number < many { Ok(()) } else { Err(Error::config(field, &format!("must be below {many}"), number)) }
 }
 
+/// A decision for one of all cells, as one for an arm of its segment.
+#[inline]
+fn here(decision: Decision, segment: u32, arms: u32) -> Decision {
+    Decision { arm: decision.arm - segment * arms, ..decision }
+}
+
 impl Inner<Known> {
     fn add(&mut self, key: u64, most: u32) -> Result<u32> {
         if self.learner.keys.len() == most as usize {
@@ -351,7 +418,6 @@ impl Inner<Known> {
         self.check(segment)?;
         self.make_room();
         let pull = self.learner.segments.choose(segment);
-        let decision = self.issue(pull);
-        Ok(Decision { arm: decision.arm - segment * arms, ..decision })
+        Ok(here(self.issue(pull), segment, arms))
     }
 }

@@ -4,7 +4,7 @@
 //! fields, and a CRC-32 of all before. A reader takes every version up to its own. Version 2 says of which handle
 //! it is, and by which ids its added arms are called: see [`crate::fleet`]. Version 3 has what a
 //! [slate](crate::privacy::slates) may cost, and `users` and the periods so far; of whom they came from there is nothing
-//! in it.
+//! in it. Version 4 has of a pool what it had of a bandit: an origin, and the periods.
 //!
 //! # What a restored handle promises
 //!
@@ -46,7 +46,7 @@
 use crate::error::{Error, Result};
 
 const MAGIC: &[u8; 3] = b"dpb";
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
 /// Magic, version, kind.
 const HEAD: usize = 5;
 const CHECKSUM: usize = 4;

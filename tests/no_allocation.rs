@@ -131,6 +131,26 @@ fn nothing_allocates_in_a_pool() {
 }
 
 #[test]
+fn counting_users_allocates_nothing_in_a_pool() {
+    let config = Config { users: 100, contributions_per_user: 3, ..Config::new(3, 1.0) };
+    let pool = Pool::new(&config, 9).unwrap();
+    let before = ALLOCATIONS.get();
+    for t in 0..20_000 {
+        let (user, segment) = (t * t % 1009, pool.segment(t % 9).unwrap());
+        let decision = match t % 5 {
+            0 => pool.select_among_for(segment, user, &[0, 2]),
+            _ => pool.select_for(segment, user),
+        };
+        pool.update(decision.unwrap().ticket, f64::from(u8::from(t % 3 == 0))).unwrap();
+        if t % 2000 == 1999 {
+            pool.next_period().unwrap();
+        }
+    }
+    assert_eq!(ALLOCATIONS.get() - before, 0);
+    assert!(pool.report().unwrap().releases > 10);
+}
+
+#[test]
 fn counting_users_allocates_nothing() {
     let config = Config { users: 100, contributions_per_user: 3, pending_capacity: 64, ..Config::new(3, 1.0) };
     for answer_window in [0, 20] {

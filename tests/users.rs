@@ -2,7 +2,7 @@
 
 use crate::audit::engine::{Audit, Seen, pattern, seed};
 use dpb::privacy::composition::{approximate_to_zcdp, zcdp_to_approximate};
-use dpb::{Algorithm, Bandit, Config, Decision, Error, Fault, Random, Seed};
+use dpb::{Algorithm, Bandit, Config, Decision, Error, Fault, Pool, Random, Seed};
 use proptest::prelude::*;
 use std::collections::HashMap;
 
@@ -184,6 +184,92 @@ fn what_is_not_learned_from_is_a_decision_that_was_cancelled() {
     }
 }
 
+/// The same in a pool, where users come to several segments: all that can be read of it is the same in the end.
+#[test]
+fn in_a_pool_too() {
+    for answer_window in [0, 10] {
+        let config = Config {
+            contributions_per_user: M,
+            pending_capacity: 16,
+            answer_window,
+            test_seed: Some(seed(5)),
+            ..Config::new(3, 8.0)
+        };
+        let counting = Pool::new(&Config { users: 10_000, ..config.clone() }, 4).unwrap();
+        let plain = Pool::new(&config, 4).unwrap();
+        (0..4).for_each(|key| assert_eq!(counting.segment(key), plain.segment(key)));
+        let mut random = random(6);
+        let (mut asked, mut idle) = (HashMap::new(), 0);
+        let mut log: Vec<(Decision, Decision, bool)> = Vec::new();
+        for _ in 0..6000 {
+            let user = if random.bit() { 1 } else { 2 + random.below(8000) };
+            let asked: &mut u32 = asked.entry(user).or_default();
+            *asked += 1;
+            let (segment, set) = (random.below(4) as u32, [random.below(3) as u32, random.below(3) as u32]);
+            let (ours, theirs) = match random.bit() {
+                true => (counting.select_among_for(segment, user, &set), plain.select_among(segment, &set)),
+                false => (counting.select_for(segment, user), plain.select(segment)),
+            };
+            let (ours, theirs) = (ours.unwrap(), theirs.unwrap());
+            assert_eq!((ours.arm, ours.phase), (theirs.arm, theirs.phase));
+            let learned = *asked <= M;
+            if !learned {
+                plain.cancel(theirs.ticket).unwrap();
+                idle += 1;
+            }
+            log.push((ours, theirs, learned));
+            let (ours, theirs, learned) = log[log.len() - 1 - random.below(log.len().min(8) as u64) as usize];
+            let reward = random.below(9) as f64 / 8.0;
+            let done = counting.update(ours.ticket, reward);
+            assert!(!learned || done == plain.update(theirs.ticket, reward));
+        }
+        let cells = |pool: &Pool| {
+            let mut cells = Vec::new();
+            let mut keep = |_, cell: dpb::CellReport| cells.push((cell.mean.to_bits(), cell.effective_pulls.to_bits()));
+            (0..4).for_each(|segment| pool.for_each_arm(segment, &mut keep).unwrap());
+            (cells, pool.report().unwrap().releases)
+        };
+        assert_eq!(cells(&counting), cells(&plain));
+        assert!(idle > 2500 && cells(&plain).1 > 20, "{idle} {}", cells(&plain).1);
+    }
+}
+
+/// Whose answers are thrown away, however often, is not who makes a segment old: it begins with what all say.
+#[test]
+fn who_is_not_learned_from_makes_no_segment_older() {
+    let pool = Pool::new(&Config { users: 100, ..Config::new(3, 1.0) }, 1).unwrap();
+    let segment = pool.segment(1).unwrap();
+    for _ in 0..10_000 {
+        let decision = pool.select_for(segment, 1).unwrap();
+        assert_eq!(decision.phase, 0);
+        pool.update(decision.ticket, 1.0).unwrap();
+    }
+}
+
+/// Periods add up, over lives too; and a pool that goes on begins one.
+#[test]
+fn periods_of_a_pool_add_up() {
+    let config = Config { users: 1000, contributions_per_user: M, test_seed: Some(seed(1)), ..Config::new(2, 0.7) };
+    let mut pool = Pool::new(&config, 1).unwrap();
+    let spent = |pool: &Pool| pool.report().unwrap().epsilon_spent;
+    assert_eq!(spent(&pool), 0.0);
+    for period in 1..=4 {
+        let segment = pool.segment(9).unwrap();
+        for user in (0..200).chain(0..200) {
+            pool.update(pool.select_for(segment, user).unwrap().ticket, 1.0).unwrap();
+        }
+        let now = spent(&pool);
+        assert!((now / (0.7 * f64::from(period)) - 1.0).abs() < 1e-6 && (period > 1 || now <= 0.7), "{period}: {now}");
+        if period % 2 == 0 {
+            pool = Pool::restore(&pool.snapshot().unwrap()).unwrap();
+        } else {
+            pool.next_period().unwrap();
+        }
+    }
+    let plain = Pool::new(&Config { users: 0, ..config }, 1).unwrap();
+    assert!(matches!(plain.next_period(), Err(Error::Unsupported(_))));
+}
+
 #[test]
 fn what_cannot_be_counted_is_refused() {
     let users = |users| Config { users, horizon: 1000, ..Config::new(3, 1.0) };
@@ -196,7 +282,6 @@ fn what_cannot_be_counted_is_refused() {
     let refused =
         able(Algorithm::Imed, Config { contributions_per_user: 16, ..users(1 << 27) }).unwrap_err().to_string();
     assert_eq!(refused, "users must take at most 2^30 bytes at this contributions_per_user, got 134217728");
-    assert_eq!(dpb::Pool::new(&users(10), 5).err(), Some(Error::Unsupported("users")));
     // One way or the other, and a refused call changes nothing.
     let plain = Bandit::new(Algorithm::Imed, &users(0)).unwrap();
     let counting = Bandit::new(Algorithm::Imed, &users(10)).unwrap();

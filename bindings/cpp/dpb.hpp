@@ -653,6 +653,22 @@ public:
   [[nodiscard]] Decision select_among(std::uint32_t segment, std::initializer_list<std::uint32_t> only) {
     return among(segment, only.begin(), only.size());
   }
+  /// Which arm in this segment for this user (dpb_pool_select_for)? With config.users, as Bandit::select_for.
+  [[nodiscard]] Decision select_for(std::uint32_t segment, std::uint64_t user) {
+    Decision decision;
+    detail::check(try_select_for(segment, user, decision), "dpb_pool_select_for", "segment", segment);
+    return decision;
+  }
+  template <class Arms>
+  [[nodiscard]] Decision select_among_for(std::uint32_t segment, std::uint64_t user, const Arms &only) {
+    return among(segment, std::data(only), std::size(only), &user);
+  }
+  [[nodiscard]] Decision select_among_for(std::uint32_t segment, std::uint64_t user,
+                                          std::initializer_list<std::uint32_t> only) {
+    return among(segment, only.begin(), only.size(), &user);
+  }
+  /// As Bandit::next_period, for all segments.
+  void next_period() { detail::check(try_next_period(), "dpb_pool_next_period"); }
   /// Decision i is for segment i: n of them, or none at all.
   void select_many(const std::uint32_t *segments, Decision *out, std::size_t n) {
     const dpb_status status = try_select_many(segments, out, n);
@@ -698,6 +714,14 @@ public:
                                             Decision &out) noexcept {
     return dpb_pool_select_among(get(), segment, arms, n, &out);
   }
+  [[nodiscard]] dpb_status try_select_for(std::uint32_t segment, std::uint64_t user, Decision &out) noexcept {
+    return dpb_pool_select_for(get(), segment, user, &out);
+  }
+  [[nodiscard]] dpb_status try_select_among_for(std::uint32_t segment, std::uint64_t user, const std::uint32_t *arms,
+                                                std::size_t n, Decision &out) noexcept {
+    return dpb_pool_select_among_for(get(), segment, user, arms, n, &out);
+  }
+  [[nodiscard]] dpb_status try_next_period() noexcept { return dpb_pool_next_period(get()); }
   [[nodiscard]] dpb_status try_select_many(const std::uint32_t *segments, Decision *out, std::size_t n) noexcept {
     return dpb_pool_select_many(get(), segments, out, n);
   }
@@ -766,11 +790,15 @@ private:
   static std::optional<Pool> owner(Handle handle) noexcept {
     return handle ? std::optional(Pool(std::move(handle))) : std::nullopt;
   }
-  [[nodiscard]] Decision among(std::uint32_t segment, const std::uint32_t *arms, std::size_t n) {
+  /// user: nullptr where nobody's rewards are counted.
+  [[nodiscard]] Decision among(std::uint32_t segment, const std::uint32_t *arms, std::size_t n,
+                               const std::uint64_t *user = nullptr) {
     Decision decision;
-    const dpb_status status = try_select_among(segment, arms, n, decision);
+    const dpb_status status = user ? try_select_among_for(segment, *user, arms, n, decision)
+                                   : try_select_among(segment, arms, n, decision);
     if (status != DPB_OK) {
-      detail::check(status, "dpb_pool_select_among", "segment", segment, "arms", detail::list(arms, n));
+      detail::check(status, user ? "dpb_pool_select_among_for" : "dpb_pool_select_among", "segment", segment, "arms",
+                    detail::list(arms, n));
     }
     return decision;
   }

@@ -13,6 +13,12 @@ package dpb
 #cgo nocallback dpb_pool_select_among
 #cgo noescape dpb_pool_select_many
 #cgo nocallback dpb_pool_select_many
+#cgo noescape dpb_pool_select_for
+#cgo nocallback dpb_pool_select_for
+#cgo noescape dpb_pool_select_among_for
+#cgo nocallback dpb_pool_select_among_for
+#cgo noescape dpb_pool_next_period
+#cgo nocallback dpb_pool_next_period
 #cgo noescape dpb_pool_update
 #cgo nocallback dpb_pool_update
 #cgo noescape dpb_pool_cancel
@@ -164,6 +170,43 @@ func (p *Pool) SelectMany(segments []uint32, decisions []Decision) error {
 	defer p.leave()
 	in, out := (*C.uint32_t)(unsafe.SliceData(segments)), (*C.dpb_decision)(unsafe.Pointer(unsafe.SliceData(decisions)))
 	return check(C.dpb_pool_select_many(c, in, out, C.size_t(len(segments))))
+}
+
+// SelectFor asks which arm to play in this segment for this user: as [Bandit.SelectFor], whichever the segments. The
+// several slots of a page are as many decisions.
+func (p *Pool) SelectFor(segment uint32, user uint64) (Decision, error) {
+	c, err := p.enter()
+	if err != nil {
+		return Decision{}, err
+	}
+	defer p.leave()
+	var d Decision
+	out := (*C.dpb_decision)(unsafe.Pointer(&d))
+	err = check(C.dpb_pool_select_for(c, C.uint32_t(segment), C.uint64_t(user), out))
+	return d, err
+}
+
+// SelectAmongFor is SelectAmong for this user.
+func (p *Pool) SelectAmongFor(segment uint32, user uint64, arms []uint32) (Decision, error) {
+	c, err := p.enter()
+	if err != nil {
+		return Decision{}, err
+	}
+	defer p.leave()
+	var d Decision
+	some, out := (*C.uint32_t)(unsafe.SliceData(arms)), (*C.dpb_decision)(unsafe.Pointer(&d))
+	err = check(C.dpb_pool_select_among_for(c, C.uint32_t(segment), C.uint64_t(user), some, C.size_t(len(arms)), out))
+	return d, err
+}
+
+// NextPeriod begins a new period for all segments: as [Bandit.NextPeriod].
+func (p *Pool) NextPeriod() error {
+	c, err := p.enter()
+	if err != nil {
+		return err
+	}
+	defer p.leave()
+	return check(C.dpb_pool_next_period(c))
 }
 
 // Update says what came of a decision, whichever its segment: as [Bandit.Update].

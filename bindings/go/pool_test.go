@@ -80,6 +80,49 @@ func TestPool(t *testing.T) {
 	}
 }
 
+// Everybody once a period, whichever the segments.
+func TestPoolUsers(t *testing.T) {
+	config := NewConfig(4, 1)
+	config.Users = 1000
+	p := must[*Pool](t)(NewPool(config, 2))
+	defer p.Close()
+	must[uint32](t)(p.Segment(8))
+	must[uint32](t)(p.Segment(9))
+	play := func() PoolReport {
+		for user := range uint64(500) {
+			d, err := p.SelectFor(uint32(user%2), user)
+			if user%3 == 0 {
+				d, err = p.SelectAmongFor(uint32(user%2), user, []uint32{0, 1})
+			}
+			if err != nil || p.Update(d.Ticket, 1) != nil {
+				t.Fatal(err)
+			}
+		}
+		return must[PoolReport](t)(p.Report())
+	}
+	first, second := play(), play()
+	if first.Releases < 2 || second.Releases != first.Releases {
+		t.Error(first, second)
+	}
+	if err := p.NextPeriod(); err != nil {
+		t.Fatal(err)
+	}
+	if third := play(); third.Releases <= second.Releases || third.EpsilonSpent != 2*second.EpsilonSpent {
+		t.Error(second, third)
+	}
+	_, err := p.Select(0)
+	refused(t, err, ErrUnsupported)
+	_, err = p.SelectFor(2, 1)
+	refused(t, err, ErrInvalidConfig)
+	_, err = p.SelectAmongFor(0, 1, nil)
+	refused(t, err, ErrInvalidConfig)
+	plain := pool(t, 1)
+	must[uint32](t)(plain.Segment(1))
+	_, err = plain.SelectFor(0, 1)
+	refused(t, err, ErrUnsupported)
+	refused(t, plain.NextPeriod(), ErrUnsupported)
+}
+
 func TestPoolSnapshot(t *testing.T) {
 	p := pool(t, 2)
 	must[uint32](t)(p.Segment(9))

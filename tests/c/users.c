@@ -63,6 +63,63 @@ static void adds_up(void) {
   dpb_free(bandit);
 }
 
+/* Whichever the segments: three rewards of user 5 are learned from, and a batch is full when as many others came. */
+static void in_pools(void) {
+  const uint32_t one[] = {1}, outside[] = {0, 7};
+  dpb_config config = seeded(2, 1);
+  dpb_pool *pool = NULL, *plain = NULL;
+  dpb_decision d = {77, 0, 9, 9};
+  dpb_pool_report report;
+  uint32_t segment = 9;
+  uint64_t user;
+  int round;
+  STATUS(dpb_new_pool(&config, 2, &plain, NULL), DPB_OK);
+  STATUS(dpb_pool_segment(plain, 7, &segment), DPB_OK);
+  STATUS(dpb_pool_select_for(plain, segment, 1, &d), DPB_UNSUPPORTED);
+  STATUS(dpb_pool_select_among_for(plain, segment, 1, one, 1, &d), DPB_UNSUPPORTED);
+  STATUS(dpb_pool_next_period(plain), DPB_UNSUPPORTED);
+  config.users = 1000;
+  config.contributions_per_user = 3;
+  STATUS(dpb_new_pool(&config, 2, &pool, NULL), DPB_OK);
+  STATUS(dpb_pool_segment(pool, 7, &segment), DPB_OK);
+  STATUS(dpb_pool_segment(pool, 8, &segment), DPB_OK);
+  STATUS(dpb_pool_select(pool, 0, &d), DPB_UNSUPPORTED);
+  STATUS(dpb_pool_select_among(pool, 0, one, 1, &d), DPB_UNSUPPORTED);
+  STATUS(dpb_pool_select_many(pool, one, &d, 1), DPB_UNSUPPORTED);
+  STATUS(dpb_pool_select_for(NULL, 0, 1, &d), DPB_NULL);
+  STATUS(dpb_pool_select_for(pool, 0, 1, NULL), DPB_NULL);
+  STATUS(dpb_pool_select_for(pool, 2, 1, &d), DPB_INVALID_CONFIG);
+  STATUS(dpb_pool_select_among_for(NULL, 0, 1, one, 1, &d), DPB_NULL);
+  STATUS(dpb_pool_select_among_for(pool, 0, 1, NULL, 1, &d), DPB_NULL);
+  STATUS(dpb_pool_select_among_for(pool, 0, 1, one, 1, NULL), DPB_NULL);
+  STATUS(dpb_pool_select_among_for(pool, 0, 1, NULL, 0, &d), DPB_INVALID_CONFIG);
+  STATUS(dpb_pool_select_among_for(pool, 0, 1, outside, 2, &d), DPB_INVALID_CONFIG);
+  STATUS(dpb_pool_next_period(NULL), DPB_NULL);
+  CHECK(d.ticket == 77 && d.arm == 9);
+  report.struct_size = sizeof report;
+  for (round = 0; round < 2; round++) {
+    for (user = 0; user < 2000; user++) {
+      STATUS(dpb_pool_select_for(pool, user % 2, 5, &d), DPB_OK);
+      STATUS(dpb_pool_update(pool, d.ticket, 1), DPB_OK);
+      STATUS(dpb_pool_update(pool, d.ticket, 1), DPB_DUPLICATE);
+    }
+    STATUS(dpb_pool_report_read(pool, &report), DPB_OK);
+    CHECK(report.answered == 2000u * (round + 1) && report.releases == 0);
+  }
+  for (user = 0; user < 900; user++) {
+    STATUS(dpb_pool_select_among_for(pool, user % 2, user, one, 1, &d), DPB_OK);
+    CHECK(d.arm == 1);
+    STATUS(dpb_pool_update(pool, d.ticket, 1), DPB_OK);
+  }
+  STATUS(dpb_pool_report_read(pool, &report), DPB_OK);
+  CHECK(report.releases > 0 && report.epsilon_spent > .999 && report.epsilon_spent <= 1);
+  STATUS(dpb_pool_next_period(pool), DPB_OK);
+  STATUS(dpb_pool_report_read(pool, &report), DPB_OK);
+  CHECK(report.epsilon_spent > 1.999 && report.epsilon_spent <= 2);
+  dpb_pool_free(pool);
+  dpb_pool_free(plain);
+}
+
 static void refuses(void) {
   const uint32_t all[] = {0, 1}, outside[] = {0, 7};
   dpb_config config = seeded(2, 1);
@@ -101,6 +158,7 @@ static void refuses(void) {
 int main(void) {
   counts();
   adds_up();
+  in_pools();
   refuses();
   return failures != 0;
 }

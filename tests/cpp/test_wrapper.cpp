@@ -205,6 +205,29 @@ static void users() {
   dpb::Bandit plain(dpb::Config(3, 1.0));
   CHECK(says([&] { (void)plain.select_for(1); }) == "dpb_select_for: DPB_UNSUPPORTED");
   CHECK(says([&] { plain.next_period(); }) == "dpb_next_period: DPB_UNSUPPORTED");
+
+  // The same in a pool, whichever the segments.
+  dpb::Pool pool(config, 2);
+  CHECK(pool.segment(8) == 0 && pool.segment(9) == 1);
+  const auto play_all = [&pool] {
+    for (std::uint64_t user = 0; user < 500; user++) {
+      const std::uint32_t segment = user % 2;
+      const dpb::Decision d = user % 3 ? pool.select_for(segment, user) : pool.select_among_for(segment, user, {0, 1, 2});
+      pool.update(d.ticket, 1.0);
+    }
+    return pool.report();
+  };
+  const dpb::PoolReport first = play_all(), second = play_all();
+  CHECK(first.releases > 2 && second.releases == first.releases && second.answered == 1000);
+  pool.next_period();
+  const dpb::PoolReport third = play_all();
+  CHECK(third.releases > second.releases && third.epsilon_spent == 2 * second.epsilon_spent);
+  CHECK(pool.select_among_for(1, 1, one).arm == 1);
+  CHECK(says([&] { (void)pool.select(0); }) == "dpb_pool_select(segment = 0): DPB_UNSUPPORTED");
+  CHECK(says([&] { (void)pool.select_for(2, 1); }) == "dpb_pool_select_for(segment = 2): DPB_INVALID_CONFIG");
+  CHECK(says([&] { (void)pool.select_among_for(0, 1, {9}); }) ==
+        "dpb_pool_select_among_for(segment = 0, arms = {9}): DPB_INVALID_CONFIG");
+  CHECK(says([] { dpb::Pool(dpb::Config(3, 1.0), 1).next_period(); }) == "dpb_pool_next_period: DPB_UNSUPPORTED");
 }
 
 static void handles_learn_from_each_other() {

@@ -96,14 +96,15 @@ impl Player {
         one_of(status, &[DPB_OK, DPB_INVALID_CONFIG, DPB_UNSUPPORTED, DPB_NEWER_VERSION, DPB_OVER_BUDGET]);
         let handle = made(status, handle, &error)?;
         assert!((1..=8).contains(&most));
-        Some(Player::of(handle, *config, Vec::new(), true))
+        Some(Player::of(handle, *config, Vec::new(), Some(1)))
     }
 
-    unsafe fn of(handle: *mut dpb_pool, config: dpb_config, keys: Vec<u64>, exact: bool) -> Player {
+    /// The periods that it has had, if a model knows it.
+    unsafe fn of(handle: *mut dpb_pool, config: dpb_config, keys: Vec<u64>, periods: Option<u32>) -> Player {
         let (report, seen) = (report(handle), Seen::of(handle));
         let (capacity, window) = (config.pending_capacity, config.answer_window);
-        assert!(report.pending == 0 && (!exact || report.segments as usize == keys.len()));
-        let model = exact.then(|| Model {
+        assert!(report.pending == 0 && (periods.is_none() || report.segments as usize == keys.len()));
+        let model = periods.map(|periods| Model {
             window: window as usize,
             depth: if window > 0 { window } else { capacity.next_power_of_two() } as usize,
             log: Vec::new(),
@@ -114,7 +115,7 @@ impl Player {
             pulls: seen.cells.iter().map(|cell| cell[1]).collect(),
             retired: vec![false; seen.cells.len()],
             epsilon: config.epsilon,
-            periods: 1,
+            periods,
             firsts: Vec::new(),
             limited: false,
         });
@@ -124,13 +125,14 @@ impl Player {
     /// Some calls; None where the last one freed it.
     pub unsafe fn play(mut self, bytes: &mut Bytes) -> Option<Player> {
         for _ in 0..=bytes.below(32) {
-            match bytes.below(20) {
+            match bytes.below(21) {
                 0..=3 => self.segment(bytes),
                 4..=8 => self.select(bytes),
                 9..=10 => self.among(bytes),
                 11..=15 => self.answer(bytes),
                 16 => self.answer_many(bytes),
                 17 => self.read(bytes),
+                18 => self.next_period(),
                 _ if bytes.once_in(12) => return None,
                 _ => self = self.live_on(bytes),
             }
@@ -157,7 +159,7 @@ impl Player {
             let decisions = model.before + model.log.len() as u64;
             assert_eq!(now.report[..4], [decisions, model.answered, model.cancelled, model.expired]);
             assert!(now.cells.iter().map(|cell| cell[1]).eq(model.pulls.iter().copied()), "{now:?} {:?}", model.pulls);
-            assert!(spent(&now) <= model.epsilon * (1.0 + 1e-9));
+            assert!(spent(&now) <= model.most(f64::from_bits(now.report[5])));
         }
         self.seen = now;
     }
@@ -215,6 +217,20 @@ impl Player {
             _ => dpb_pool_select_many(self.handle, segments.as_ptr(), decisions.as_mut_ptr(), n),
         };
         let all = segments.iter().all(|&segment| segment < count);
+        if status == DPB_UNSUPPORTED {
+            // Every decision is somebody's.
+            assert!(self.model.is_none() || self.config.users > 0);
+            assert!(decisions.iter().all(untouched));
+            self.after(false, [0; 4]);
+            for (&segment, decision) in segments.iter().zip(&mut decisions) {
+                let status = dpb_pool_select_for(self.handle, segment, bytes.pick(&[1, 1, 2, u64::MAX]), decision);
+                assert_eq!(status, if segment < count { DPB_OK } else { DPB_INVALID_CONFIG });
+                if status == DPB_OK {
+                    self.take(segment, *decision);
+                }
+            }
+            return self.after(segments.iter().any(|&segment| segment < count), [0; 4]);
+        }
         assert_eq!(status, if all { DPB_OK } else { DPB_INVALID_CONFIG });
         for (&segment, &decision) in segments.iter().zip(&decisions) {
             if all {
@@ -234,7 +250,11 @@ impl Player {
             .collect();
         let mut decision = NO_DECISION;
         let pointer = if some.is_empty() { null() } else { some.as_ptr() };
-        let status = dpb_pool_select_among(self.handle, segment, pointer, some.len(), &raw mut decision);
+        let mut status = dpb_pool_select_among(self.handle, segment, pointer, some.len(), &raw mut decision);
+        if status == DPB_UNSUPPORTED {
+            assert!(untouched(&decision));
+            status = dpb_pool_select_among_for(self.handle, segment, 1, pointer, some.len(), &raw mut decision);
+        }
         let fits = segment < count && !some.is_empty() && some.iter().all(|&arm| (arm as usize) < arms);
         assert_eq!(status, if fits { DPB_OK } else { DPB_INVALID_CONFIG });
         if fits {
@@ -244,6 +264,15 @@ impl Player {
             assert!(untouched(&decision));
         }
         self.after(fits, [0; 4]);
+    }
+
+    unsafe fn next_period(&mut self) {
+        let status = one_of(dpb_pool_next_period(self.handle), &[DPB_OK, DPB_UNSUPPORTED]);
+        if let Some(model) = &mut self.model {
+            assert_eq!(status == DPB_OK, self.config.users > 0);
+            model.periods += u32::from(status == DPB_OK);
+        }
+        self.after(status == DPB_OK, [0; 4]);
     }
 
     fn answered(&mut self, ticket: u64, good: Option<bool>, cancel: bool, status: dpb_status) {
@@ -327,12 +356,12 @@ impl Player {
                 let place = (usize::from(bytes.byte()) << 8 | usize::from(bytes.byte())) % first.len();
                 first[place] = bytes.byte();
             }
-            // A ring, or a pool, of millions is the tests' of memory.
-            for &place in sizes() {
-                first[place..place + 2].fill(0);
+            // A ring, or a pool, of millions is the tests' of memory, and so are millions of users.
+            for upper in sizes() {
+                first[upper.clone()].fill(0);
             }
             return match restore(&sealed(first)) {
-                Some(handle) => Player::of(handle, self.config, Vec::new(), false),
+                Some(handle) => Player::of(handle, self.config, Vec::new(), None),
                 None => self,
             };
         }
@@ -345,8 +374,13 @@ impl Player {
         let last = snapshot(third);
         // Alike but for the number of the life, and the checksum.
         assert!(next.len() == last.len() && next.iter().zip(&last).filter(|(a, b)| a != b).count() <= 8);
-        let (seen, then) = (Seen::of(second), Seen::of(third));
+        let (seen, mut then) = (Seen::of(second), Seen::of(third));
         dpb_pool_free(third);
+        if self.model.is_none() || self.config.users > 0 {
+            // Another period: more may be spent, but no less.
+            assert!(f64::from_bits(then.report[4]) >= f64::from_bits(seen.report[4]));
+            then.report[4..6].copy_from_slice(&seen.report[4..6]);
+        }
         assert_eq!(seen, then);
         let evidence = |seen: &Seen| seen.cells.iter().map(|cell| cell[2]).collect::<Vec<_>>();
         assert_eq!((evidence(&seen), seen.refusals), (evidence(&self.seen), [0; 4]));
@@ -355,7 +389,8 @@ impl Player {
         assert_eq!(then[..4], [now[0], now[1], now[2], now[3] + open]);
         assert_eq!((then[6..9].to_vec(), then[10]), (now[6..9].to_vec(), now[10]));
         assert!(f64::from_bits(then[4]) >= f64::from_bits(now[4]) && then[9] <= now[9]);
-        Player::of(second, self.config, self.keys.clone(), self.model.is_some())
+        let periods = self.model.as_ref().map(|model| model.periods + 1);
+        Player::of(second, self.config, self.keys.clone(), periods)
     }
 
     /// Under its configuration and no other, with as many segments as it has, or more.
@@ -378,24 +413,28 @@ impl Player {
     }
 }
 
-/// Where a snapshot has the upper halves of what sizes ring and tables.
-fn sizes() -> &'static [usize; 4] {
-    static SIZES: OnceLock<[usize; 4]> = OnceLock::new();
+/// Where a snapshot has all but the lower two bytes of what sizes ring, tables, and counters of users.
+fn sizes() -> &'static [Range<usize>; 5] {
+    static SIZES: OnceLock<[Range<usize>; 5]> = OnceLock::new();
     SIZES.get_or_init(|| {
         // SAFETY: as in run.
-        let with = |arms, capacity, window, most| unsafe {
+        let with = |arms, capacity, window, users, most| unsafe {
             let (mut config, mut handle): (dpb_config, _) = (zeroed(), null_mut());
             dpb_config_init_sized(&raw mut config, size_of::<dpb_config>() as u32, arms, 1.0);
-            (config.pending_capacity, config.answer_window) = (capacity, window);
+            (config.pending_capacity, config.answer_window, config.users) = (capacity, window, users);
             (config.test_seed, config.node) = (SEED.as_ptr(), 7);
             assert_eq!(dpb_new_pool(&raw const config, most, &raw mut handle, null_mut()), DPB_OK);
             let bytes = snapshot(handle);
             dpb_pool_free(handle);
             bytes
         };
-        let plain = with(2, 1, 0, 1);
-        [with(3, 1, 0, 1), with(2, 2, 0, 1), with(2, 1, 1, 1), with(2, 1, 0, 2)]
-            .map(|other| 2 + plain.iter().zip(&other).position(|(a, b)| a != b).unwrap())
+        let plain = with(2, 1, 0, 0, 1);
+        let four = [with(3, 1, 0, 0, 1), with(2, 2, 0, 0, 1), with(2, 1, 1, 0, 1), with(2, 1, 0, 0, 2)];
+        let [arms, capacity, window, most] = four.map(|other| (other, 4));
+        [arms, capacity, window, most, (with(2, 1, 0, 1, 1), 8)].map(|(other, bytes)| {
+            let place = plain.iter().zip(&other).position(|(a, b)| a != b).unwrap();
+            place + 2..place + bytes
+        })
     })
 }
 
@@ -409,6 +448,9 @@ pub unsafe fn nothing(config: &dpb_config) {
         dpb_pool_select(null_mut(), 0, &raw mut decision),
         dpb_pool_select_among(null_mut(), 0, &raw const number, 1, &raw mut decision),
         dpb_pool_select_many(null_mut(), &raw const number, &raw mut decision, 1),
+        dpb_pool_select_for(null_mut(), 0, 1, &raw mut decision),
+        dpb_pool_select_among_for(null_mut(), 0, 1, &raw const number, 1, &raw mut decision),
+        dpb_pool_next_period(null_mut()),
         dpb_pool_update(null_mut(), 1, 1.0),
         dpb_pool_cancel(null_mut(), 1),
         dpb_pool_update_many(null_mut(), &1, &1.0, 1, null_mut(), &raw mut size),
@@ -420,7 +462,7 @@ pub unsafe fn nothing(config: &dpb_config) {
         dpb_pool_restore_as(null(), 1, null(), 0, &raw mut handle, null_mut()),
         dpb_pool_restore_as(config, 1, null(), 5, &raw mut handle, null_mut()),
     ];
-    assert_eq!(statuses, [DPB_NULL; 16]);
+    assert_eq!(statuses, [DPB_NULL; 19]);
     dpb_pool_free(null_mut());
     assert!((number, size, handle.is_null()) == (7, 7, true) && untouched(&decision));
 }

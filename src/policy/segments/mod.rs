@@ -531,5 +531,9 @@ impl Learner for Segments {
         }
     }
 
-    fn cancel(&mut self, _pull: Pull) {}
+    /// Who is not learned from does not make a segment older.
+    fn cancel(&mut self, pull: Pull) {
+        let decisions = &mut self.turns[pull.arm() as usize / self.arms + 1].decisions;
+        *decisions = decisions.saturating_sub(1); // a snapshot counts those in flight, and forgets them
+    }
 }
