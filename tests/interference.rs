@@ -495,12 +495,12 @@ fn algorithms(private: bool) -> Vec<Algorithm> {
     Algorithm::ALL.iter().copied().filter(belongs).collect()
 }
 
-/// In a number of histories of each configuration, and in more until one tells the worlds apart.
-fn rewards_show_through_noise_only(answer_window: u32) {
+/// In so many histories of each configuration, and in more until one tells the worlds apart.
+fn rewards_show_through_noise_only(answer_window: u32, histories: u64) {
     for algorithm in algorithms(true) {
         let (mut same, mut covered, mut chosen) = (0, 0, 0);
         for number in 0..64 {
-            if number >= 8 && covered + chosen > 0 {
+            if number >= histories && covered + chosen > 0 {
                 break;
             }
             for config in configs(algorithm, answer_window) {
@@ -519,12 +519,19 @@ fn rewards_show_through_noise_only(answer_window: u32) {
 
 #[test]
 fn answers_show_through_noise_only() {
-    rewards_show_through_noise_only(0);
+    rewards_show_through_noise_only(0, 3);
 }
 
 #[test]
 fn clicks_show_through_noise_only() {
-    rewards_show_through_noise_only(WINDOW);
+    rewards_show_through_noise_only(WINDOW, 3);
+}
+
+#[test]
+#[ignore = "ten seconds"]
+fn in_many_histories() {
+    rewards_show_through_noise_only(0, 24);
+    rewards_show_through_noise_only(WINDOW, 24);
 }
 
 /// What makes every decision of these somebody's.
