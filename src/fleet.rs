@@ -31,35 +31,113 @@ use crate::places::Places;
 use crate::policy::{Memory, Released, Saved};
 use crate::table::room;
 
-/// What a handle knows of the others.
-pub(crate) struct Fleet {
+/// Of whom a handle knows something, and how new that is.
+pub(crate) struct Roster {
     /// This handle's own.
     pub origin: u64,
+    /// By origin.
+    others: Vec<Entry>,
+    /// Snapshots that were news.
+    news: u64,
+}
+
+/// Whose a snapshot is, and which one.
+#[derive(Clone, Copy)]
+pub(crate) struct Entry {
+    pub origin: u64,
+    /// Lives, decisions, releases, checksum.
+    pub version: (u32, u64, u32, u32),
+    /// The news that it was.
+    news: u64,
+}
+
+/// The place of another in the order of origins: of one that is known, or of one to come.
+pub(crate) type Place = std::result::Result<usize, usize>;
+
+impl Entry {
+    pub fn new(origin: u64, version: (u32, u64, u32, u32)) -> Entry {
+        Entry { origin, version, news: 0 }
+    }
+}
+
+impl Roster {
+    /// Other handles, at most.
+    pub const MOST: usize = 1024;
+
+    pub fn new(origin: u64) -> Roster {
+        Roster { origin, others: Vec::new(), news: 0 }
+    }
+
+    fn find(&self, origin: u64) -> Place {
+        self.others.binary_search_by_key(&origin, |known| known.origin)
+    }
+
+    /// Is this news? Then there is room for it.
+    ///
+    /// # Errors
+    /// `NoMemory`; `InvalidConfig` for too many handles. Nothing has changed.
+    pub fn expects(&mut self, entry: &Entry) -> Result<bool> {
+        if entry.origin == self.origin {
+            return Ok(false);
+        }
+        let known = self.find(entry.origin);
+        if known.is_err() && self.others.len() == Self::MOST {
+            return Err(Error::config("handles", "must be at most 1024 beside this one", Self::MOST + 1));
+        }
+        self.others.try_reserve(1).map_err(|_| Error::NoMemory)?;
+        Ok(known.map_or(true, |place| entry.version > self.others[place].version))
+    }
+
+    /// Takes news, where there is room.
+    pub fn take(&mut self, mut entry: Entry) -> Place {
+        self.news += 1;
+        entry.news = self.news;
+        let place = self.find(entry.origin);
+        match place {
+            Ok(place) => self.others[place] = entry,
+            Err(place) => self.others.insert(place, entry),
+        }
+        place
+    }
+
+    /// Other handles at work: those that had news while all together had some three each.
+    pub fn at_work(&self) -> u32 {
+        let least = self.news.saturating_sub(3 * self.others.len() as u64);
+        self.others.iter().filter(|other| other.news > least).count() as u32
+    }
+}
+
+/// Puts what is known of another in its place: what was known before.
+pub(crate) fn put<T>(others: &mut Vec<T>, place: Place, other: T) -> Option<T> {
+    match place {
+        Ok(place) => Some(std::mem::replace(&mut others[place], other)),
+        Err(place) => {
+            others.insert(place, other);
+            None
+        }
+    }
+}
+
+/// What a handle knows of the others.
+pub(crate) struct Fleet {
+    pub roster: Roster,
     /// The arms of the configuration, which have their numbers as ids.
     first: u32,
     memory: Memory,
     /// The ids of those that were added.
     added: Vec<u64>,
     places: Places,
-    /// By origin.
+    /// As in the roster.
     others: Vec<Other>,
-    /// Snapshots that were news.
-    news: u64,
 }
 
 /// Another handle, as its newest snapshot shows it.
 pub(crate) struct Other {
-    origin: u64,
-    version: Version,
+    pub entry: Entry,
     arms: Vec<Released>,
     /// Those of them that were added are the last.
     added: Places,
-    /// The news that it brought last.
-    news: u64,
 }
-
-/// Lives, decisions, releases, checksum.
-type Version = (u32, u64, u32, u32);
 
 impl Other {
     /// A snapshot's, and the ids of the arms that were added there.
@@ -67,11 +145,11 @@ impl Other {
     /// # Errors
     /// `Corrupt` where two arms have one id; `NoMemory`.
     pub fn new(origin: u64, lives: u32, checksum: u32, ids: &[u64], saved: Saved) -> Result<Other> {
-        let version = (lives, saved.decisions, saved.releases, checksum);
+        let entry = Entry::new(origin, (lives, saved.decisions, saved.releases, checksum));
         let added = Places::of(ids, 0)?;
         let mut arms = room(saved.arms.len())?;
         arms.extend(saved.arms.into_iter().map(|(_, _, released)| released));
-        Ok(Other { origin, version, arms, added, news: 0 })
+        Ok(Other { entry, arms, added })
     }
 
     /// What it has released of the arm with this id.
@@ -88,12 +166,9 @@ pub(crate) fn made_id(origin: u64, place: usize) -> u64 {
 }
 
 impl Fleet {
-    /// Other handles, at most.
-    const MOST: usize = 1024;
-
     pub fn new(origin: u64, config: &Config) -> Fleet {
-        let (first, memory) = (config.arms, Memory::new(config.memory));
-        Fleet { origin, first, memory, added: Vec::new(), places: Places::default(), others: Vec::new(), news: 0 }
+        let (roster, first, memory) = (Roster::new(origin), config.arms, Memory::new(config.memory));
+        Fleet { roster, first, memory, added: Vec::new(), places: Places::default(), others: Vec::new() }
     }
 
     /// The ids of the arms that were added.
@@ -122,7 +197,7 @@ impl Fleet {
     /// `Corrupt` where two have one id; `NoMemory`.
     pub fn restore(&mut self, origin: u64, added: Vec<u64>) -> Result<()> {
         self.places = Places::of(&added, 0)?;
-        (self.origin, self.added) = (origin, added);
+        (self.roster.origin, self.added) = (origin, added);
         Ok(())
     }
 
@@ -141,7 +216,7 @@ impl Fleet {
 
     /// An id for an arm that has none of its caller's: no other handle has it.
     pub fn any_id(&self) -> u64 {
-        let mut id = made_id(self.origin, self.added.len());
+        let mut id = made_id(self.roster.origin, self.added.len());
         while self.places.find(id).is_some() {
             id = id.wrapping_add(1) | 1 << 63;
         }
@@ -150,7 +225,7 @@ impl Fleet {
 
     /// Snapshots that were news.
     pub fn news(&self) -> u64 {
-        self.news
+        self.roster.news
     }
 
     /// Has any other handle been merged?
@@ -161,33 +236,18 @@ impl Fleet {
     /// Is this news? Then there is room for it.
     ///
     /// # Errors
-    /// `NoMemory`; `InvalidConfig` for too many handles. Nothing has changed.
+    /// As [`Roster::expects`].
     pub fn expects(&mut self, other: &Other) -> Result<bool> {
-        if other.origin == self.origin {
-            return Ok(false);
-        }
-        let known = self.others.binary_search_by_key(&other.origin, |known| known.origin);
-        if known.is_err() && self.others.len() == Self::MOST {
-            return Err(Error::config("handles", "must be at most 1024 beside this one", Self::MOST + 1));
-        }
         self.others.try_reserve(1).map_err(|_| Error::NoMemory)?;
-        Ok(known.map_or(true, |place| other.version > self.others[place].version))
+        self.roster.expects(&other.entry)
     }
 
     /// Takes news after so many decisions of ours, and calls `changed` for each of our arms of which it has some.
     pub fn take(&mut self, mut other: Other, arms: u32, decisions: u64, mut changed: impl FnMut(&Fleet, u32)) {
-        self.news += 1;
-        other.news = self.news;
-        let (then, now) = (self.memory.ticks(other.version.1), self.memory.ticks(decisions));
+        let (then, now) = (self.memory.ticks(other.entry.version.1), self.memory.ticks(decisions));
         other.arms.iter_mut().for_each(|released| released.rebase(then, now));
-        let place = self.others.binary_search_by_key(&other.origin, |known| known.origin);
-        let before = match place {
-            Ok(place) => Some(std::mem::replace(&mut self.others[place], other)),
-            Err(place) => {
-                self.others.insert(place, other);
-                None
-            }
-        };
+        let place = self.roster.take(other.entry);
+        let before = put(&mut self.others, place, other);
         let (Ok(place) | Err(place)) = place;
         for arm in 0..arms {
             let id = self.id(arm);
@@ -203,11 +263,5 @@ impl Fleet {
         let id = self.id(arm);
         let pairs = self.others.iter().filter_map(|other| other.arm(id)).flat_map(|released| released.pairs());
         Released::gather(pairs.copied(), self.memory, self.memory.ticks(decisions))
-    }
-
-    /// Other handles at work: those that had news while all together had some three each.
-    pub fn at_work(&self) -> u32 {
-        let least = self.news.saturating_sub(3 * self.others.len() as u64);
-        self.others.iter().filter(|other| other.news > least).count() as u32
     }
 }

@@ -5,7 +5,7 @@ use crate::desk::{Decision, Desk, Inner, Learner};
 use crate::engine::{Counts, Diagnostics, Engine};
 use crate::error::{Error, Result};
 use crate::places::Places;
-use crate::policy::{Pull, Segments};
+use crate::policy::{Other, Pull, Segments};
 use crate::random::Seed;
 use crate::reward::Reward;
 use crate::snapshot::{Kind, Reader, Writer};
@@ -51,8 +51,6 @@ pub struct Pool {
     most: u32,
     /// Handles before this one, each from a snapshot of the last.
     lives: u32,
-    /// Random: a name for this handle and those restored from it.
-    origin: u64,
     desk: Desk<Known>,
 }
 
@@ -96,11 +94,11 @@ impl Pool {
         if max_segments == 0 || cells > Self::MOST_CELLS {
             return Err(Error::config("max_segments", "must be at least 1, and 2^27 cells at most", max_segments));
         }
-        let mut seed = Seed::new(config.test_seed)?;
-        let segments = Segments::new(config, max_segments, &mut seed)?;
-        let users = if config.users > 0 { Some(Users::new(config, seed.stream())?) } else { None };
         // Tickets are keyed by the operating system even under a test seed: see engine::ticket.
         let mut tickets = Seed::new(None)?.stream();
+        let mut seed = Seed::new(config.test_seed)?;
+        let segments = Segments::new(config, max_segments, tickets.next_u64(), &mut seed)?;
+        let users = if config.users > 0 { Some(Users::new(config, seed.stream())?) } else { None };
         let engine = Engine::new(config.pending_capacity, config.answer_window, config.node, &mut tickets)?;
         let places = Places::with_room(max_segments as usize)?;
         let learner = Known { segments, keys: table::room(max_segments as usize)?, places };
@@ -110,7 +108,6 @@ impl Pool {
             config: Config { test_seed: None, budget: None, ..config.clone() },
             most: max_segments,
             lives: 0,
-            origin: tickets.next_u64(),
             desk: Desk::new(range, Inner { engine, seeded, learner, users, pulls }),
         };
         config.charge(Config::loss)?;
@@ -303,7 +300,7 @@ impl Pool {
         to.u32(self.most);
         to.u8(inner.seeded.into());
         to.u32(self.lives);
-        to.u64(self.origin);
+        to.u64(inner.learner.segments.others.roster.origin);
         to.u64(inner.users.as_ref().map_or(0, |users| users.periods));
         inner.engine.counts().save(&mut to);
         to.u32(inner.learner.keys.len() as u32);
@@ -334,40 +331,69 @@ impl Pool {
         Self::restored(snapshot, Some((config, max_segments)))
     }
 
+    /// Learns from what another pool has released: from its [`snapshot`](Self::snapshot), made here or on another
+    /// machine. Each pool of a fleet merges the others' newest snapshots every so often; in any order, again and again,
+    /// and an older one changes nothing. See [`crate::fleet`] for what is promised.
+    ///
+    /// Segments are joined by their keys: one that others know and this pool does not takes no room here, and what they
+    /// have released of it is there once its key is asked for. A snapshot holds what its own pool has released, not what
+    /// that has merged; after [`restore`](Self::restore) merge the others' again.
+    ///
+    /// # Errors
+    /// As [`Bandit::merge`](crate::Bandit::merge), and `Unsupported` for snapshots before version 4. `max_segments` may
+    /// differ too.
+    pub fn merge(&self, snapshot: &[u8]) -> Result<()> {
+        let from = &mut Reader::new(snapshot, Kind::Pool)?;
+        let head = Head::read(from)?;
+        let Some((origin, _)) = head.named else {
+            return Err(Error::Unsupported(
+                "merging a pool's snapshot of a version before 4: it does not say whose it is",
+            ));
+        };
+        self.config.check_shared(&head.config)?;
+        for _ in &head.keys {
+            (0..self.config.arms).try_for_each(|_| from.count().map(drop))?; // decisions for each arm
+        }
+        let other = Other::read(from, origin, head.lives, &self.config, &head.keys)?;
+        from.finish()?;
+        let Inner { seeded, learner: Known { segments, keys, .. }, .. } = &mut *self.desk.lock()?;
+        if segments.expects(&other, self.most)? {
+            *seeded |= head.seeded;
+            segments.take(other, keys);
+        }
+        Ok(())
+    }
+
     fn restored(snapshot: &[u8], meant: Option<(&Config, u32)>) -> Result<Pool> {
         let from = &mut Reader::new(snapshot, Kind::Pool)?;
-        let config = Config::load(from)?;
-        let mut most = from.u32()?;
+        let head = Head::read(from)?;
+        let mut most = head.most;
         if let Some((meant, max_segments)) = meant {
-            meant.check_same(&config)?;
+            meant.check_same(&head.config)?;
             most = max_segments;
         }
-        let (seeded, lives) = (from.bool()?, from.u32()?);
-        // Pools before version 4 had no name, and counted no users.
-        let named = if from.version() > 3 { Some((from.u64()?, from.u64()?)) } else { None };
-        let counts = Counts::load(from)?;
-        let mut pool = Pool::new(&config, most)?;
-        pool.lives = lives.checked_add(1).ok_or(Error::Corrupt)?;
+        let mut pool = Pool::new(&head.config, most)?;
+        pool.lives = head.lives.checked_add(1).ok_or(Error::Corrupt)?;
         let inner = pool.desk.get_mut()?;
-        if let Some((origin, periods)) = named {
-            pool.origin = origin;
+        if let Some((origin, periods)) = head.named {
+            inner.learner.segments.others.roster.origin = origin;
             if let Some(users) = &mut inner.users {
                 users.periods = periods.saturating_add(1); // who came in the last one is not known
             }
         }
-        inner.seeded = seeded;
-        inner.engine.count_on(counts);
-        let length = from.length(size_of::<u64>())?;
+        inner.seeded = head.seeded;
+        inner.engine.count_on(head.counts);
+        let length = head.keys.len();
         if length > most as usize {
             let fewer =
                 || Error::config("max_segments", &format!("must be at least {length}, as in the snapshot"), most);
             return Err(meant.map_or(Error::Corrupt, |_| fewer()));
         }
-        for _ in 0..length {
-            inner.learner.keys.push(from.u64()?);
+        for &key in &head.keys {
+            inner.learner.keys.push(key);
             inner.grow();
         }
-        inner.learner.places = Places::of(&inner.learner.keys, most as usize)?;
+        inner.learner.places = Places::of(&head.keys, most as usize)?;
         for pulls in &mut *inner.pulls {
             *pulls = from.count()?;
         }
@@ -377,6 +403,33 @@ impl Pool {
             meant.charge(Config::loss)?;
         }
         Ok(pool)
+    }
+}
+
+/// What a snapshot begins with.
+struct Head {
+    config: Config,
+    most: u32,
+    seeded: bool,
+    lives: u32,
+    /// Origin, and periods of users: before version 4 pools had no name, and counted no users.
+    named: Option<(u64, u64)>,
+    counts: Counts,
+    keys: Vec<u64>,
+}
+
+impl Head {
+    fn read(from: &mut Reader) -> Result<Head> {
+        let (config, most) = (Config::load(from)?, from.u32()?);
+        let (seeded, lives) = (from.bool()?, from.u32()?);
+        let named = if from.version() > 3 { Some((from.u64()?, from.u64()?)) } else { None };
+        let counts = Counts::load(from)?;
+        let length = from.length(size_of::<u64>())?;
+        let mut keys = table::room(length)?;
+        for _ in 0..length {
+            keys.push(from.u64()?);
+        }
+        Ok(Head { config, most, seeded, lives, named, counts, keys })
     }
 }
 
@@ -399,7 +452,9 @@ impl Inner<Known> {
         }
         self.learner.places.insert(key);
         self.learner.keys.push(key);
-        Ok(self.grow())
+        let segment = self.grow();
+        self.learner.segments.meet(key);
+        Ok(segment)
     }
 
     /// One segment more.

@@ -718,16 +718,16 @@ unsafe fn added(
 ///
 /// # Safety
 /// `error` is NULL or valid.
-pub(super) unsafe fn explained(
-    bandit: *const dpb_bandit,
+pub(super) unsafe fn explained<H: Handle>(
+    handle: *const H,
     error: *mut dpb_error,
-    body: impl FnOnce(&dpb_bandit) -> Result<()>,
+    body: impl FnOnce(&H) -> Result<()>,
 ) -> dpb_status {
     let mut message = None;
-    let status = call(bandit, |b| body(b).inspect_err(|failure| message = Some(failure.to_string())));
+    let status = call(handle, |h| body(h).inspect_err(|failure| message = Some(failure.to_string())));
     if status != DPB_OK {
-        let text = match bandit.is_null() {
-            true => "bandit is NULL",
+        let text = match handle.is_null() {
+            true => "the handle is NULL",
             false => message.as_deref().unwrap_or("the handle is closed"),
         };
         // SAFETY: as above.

@@ -39,7 +39,7 @@ pub unsafe extern "C" fn dpb_snapshot_with(
         return DPB_NULL;
     }
     // SAFETY: NULL or valid, by contract; not NULL, and room for cap bytes.
-    unsafe { explained(bandit, error, |b| fill(&b.bandit.snapshot()?, buf, cap, len)) }
+    unsafe { explained(bandit, error, |b: &dpb_bandit| fill(&b.bandit.snapshot()?, buf, cap, len)) }
 }
 
 /// Writes a snapshot where there is room for it, and how long it is in any case.
@@ -155,7 +155,7 @@ pub unsafe extern "C" fn dpb_merge_with(
         return DPB_NULL;
     }
     // SAFETY: NULL or valid, by contract; not NULL where there are bytes.
-    unsafe { explained(bandit, error, |b| b.bandit.merge(slice(snapshot, len))) }
+    unsafe { explained(bandit, error, |b: &dpb_bandit| b.bandit.merge(slice(snapshot, len))) }
 }
 
 /// dpb_merge_with, its error NULL.

@@ -22,6 +22,7 @@ pub(crate) use contract::Shared;
 pub use contract::{ArmState, Flexible, Policy, Pull, ShuffledPolicy, Slates};
 pub use kl::private_divergence;
 pub(crate) use segments::Segments;
+pub(crate) use segments::others::Other;
 
 /// The list: number (stable, in reports and `Config::base`), name, type.
 macro_rules! algorithms {

@@ -20,7 +20,7 @@
 //! arm is locked out by a few bad releases elsewhere). With p its mean, n the sum of its two numbers and q the largest
 //! mean, the arm with the least c n kl(p, q) + ln n is played until its batch is full. In IMED c = 1; few segments live
 //! long enough for all that would try out in each of them, so here c is 4 at first and falls to 1 as a segment lives.
-//! A batch is half of what its cell has seen, and at least so many rewards that their expected sum is one deviation of
+//! A batch is half of what its cell has seen (a part of it, where [others](others) share the work), and at least so many rewards that their expected sum is one deviation of
 //! the noise. Until a segment could fill as many for each arm it is *young*: it plays, and fills, the batches of all
 //! segments together, by Thompson sampling (theta_a ~ r_a Gamma(k)/k, 1/k the variance of ln r_a), so that a pool begins
 //! as one bandit for all.
@@ -30,6 +30,7 @@
 //! Cost: select and update O(1), a batch's end O(arms).
 
 pub mod draw;
+pub mod others;
 
 use crate::batch::Batch;
 use crate::config::Config;
@@ -45,6 +46,7 @@ use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure, is_plausible};
 use crate::table::Table;
 use draw::gamma;
+use others::Others;
 
 pub(crate) struct Segments {
     arms: usize,
@@ -58,6 +60,7 @@ pub(crate) struct Segments {
     moments: Moments,
     /// Of all releases, with the time at which they count.
     all: Evidence,
+    pub others: Others,
     noise: NoiseSource,
     /// Of the noise, in rewards.
     deviation: f64,
@@ -76,6 +79,7 @@ pub(crate) struct Segments {
 /// Whose turn it is in a segment, or in all together.
 #[derive(Default)]
 struct Turn {
+    /// Here and elsewhere.
     decisions: u64,
     /// Decisions until arms are compared again, and the one that was found.
     left: u64,
@@ -175,13 +179,19 @@ impl Weighted {
     }
 }
 
+/// Decisions after which evidence counts half.
+fn half_life(config: &Config) -> f64 {
+    if config.memory == 0 { f64::INFINITY } else { config.memory as f64 / HALF_LIVES }
+}
+
 /// A rate that laws can have.
 fn rate(x: f64) -> f64 {
     x.clamp(1e-6, 0.999)
 }
 
 impl Segments {
-    pub fn new(config: &Config, most: u32, seed: &mut Seed) -> Result<Segments> {
+    /// `origin` names the pool among others.
+    pub fn new(config: &Config, most: u32, origin: u64, seed: &mut Seed) -> Result<Segments> {
         let noise = config.noise()?;
         let arms = config.arms as usize;
         let mut segments = Segments {
@@ -193,10 +203,11 @@ impl Segments {
             rates: Table::new(arms, |_| Rate { mean: RATE, said: Weighted::default(), draw: 0.0 })?,
             moments: Moments::default(),
             all: Evidence::default(),
+            others: Others::new(origin),
             deviation: noise.variance().sqrt() / Reward::ONE as f64,
             noise: NoiseSource::new(noise, seed.stream()),
             coins: seed.stream(),
-            half_life: if config.memory == 0 { f64::INFINITY } else { config.memory as f64 / HALF_LIVES },
+            half_life: half_life(config),
             first: 0.0,
             cursor: 0,
             decisions: 0,
@@ -287,7 +298,8 @@ impl Segments {
     /// So many that their expected sum is one deviation of the noise.
     fn first_batch(&self) -> f64 {
         let floor = std::f64::consts::SQRT_2 * self.deviation;
-        let rate = (self.all.sum + 0.5).max(floor) / (self.all.count + 0.5 / RATE);
+        let (sum, count) = (self.all.sum + self.others.all.sum, self.all.count + self.others.all.count);
+        let rate = (sum + 0.5).max(floor) / (count + 0.5 / RATE);
         (self.deviation / rate.min(1.0)).ceil()
     }
 
@@ -299,7 +311,10 @@ impl Segments {
     /// Rewards in a cell's next batch, as things are.
     fn size(&self, cell: usize) -> u64 {
         let seen = self.released(cell).count;
-        ((0.5 * seen).ceil().max(self.first) as u64).clamp(1, Batch::MAX_QUOTA)
+        // Each pool at work takes its part, but no less than two first batches: every part has its own noise.
+        let half = 0.5 * seen;
+        let part = (half / self.others.pools).max(half.min(2.0 * self.first));
+        (part.ceil().max(self.first) as u64).clamp(1, Batch::MAX_QUOTA)
     }
 
     /// tau^2.
@@ -358,11 +373,15 @@ impl Segments {
         ((prior * m + released.sum) / evidence, evidence)
     }
 
-    /// What a cell has released, as much as it counts now.
+    /// What was released of a cell, here and elsewhere, as much as it counts now.
     fn released(&self, cell: usize) -> Evidence {
-        let mut released = self.cells[cell].released;
-        released.fade(self.decisions, self.half_life);
-        released
+        let [mut here, mut elsewhere] = [self.cells[cell].released, self.others.released(cell)];
+        here.fade(self.decisions, self.half_life);
+        elsewhere.fade(self.decisions, self.half_life);
+        here.sum += elsewhere.sum;
+        here.weight += elsewhere.weight;
+        here.count += elsewhere.count;
+        here
     }
 
     /// The one place where rewards become public.
@@ -380,6 +399,7 @@ impl Segments {
         self.all.fade(now, self.half_life);
         self.all.sum += released.sum;
         self.all.count += count;
+        self.others.all.fade(now, self.half_life);
         self.first = self.first_batch();
         self.releases = self.releases.saturating_add(1);
         self.open(number);
@@ -395,15 +415,19 @@ impl Segments {
     /// Brings the model up to date with what a row has released.
     fn learn(&mut self, row: usize) {
         let spread = self.spread();
-        let cells = &mut self.cells[row * self.arms..][..self.arms];
+        let first = row * self.arms;
+        let cells = &mut self.cells[first..][..self.arms];
         cells.iter_mut().for_each(|cell| cell.released.fade(self.decisions, self.half_life));
+        self.others.fade(row, self.arms, self.decisions, self.half_life);
         let own = if row == 0 {
             // All together: the segments' differences cancel as far as they are many.
-            (spread / (self.rows.len() as f64 - 1.0).max(1.0), None)
+            let segments = (self.rows.len() - 1).max(self.others.segments);
+            (spread / (segments as f64).max(1.0), None)
         } else {
             let mut said = Weighted::default();
-            for (cell, rate) in cells.iter().zip(&*self.rates) {
-                if let Some((estimate, weight)) = cell.released.says(self.rows[row].scale * rate.mean, spread) {
+            for (arm, rate) in self.rates.iter().enumerate() {
+                let released = self.released(first + arm);
+                if let Some((estimate, weight)) = released.says(self.rows[row].scale * rate.mean, spread) {
                     said.add(estimate / rate.mean, weight);
                 }
             }
@@ -412,9 +436,11 @@ impl Segments {
         };
         let (spread, segment) = own;
         let scale = self.rows[row].scale;
-        for (cell, rate) in cells.iter_mut().zip(&mut *self.rates) {
+        for arm in 0..self.arms {
+            let released = self.released(first + arm);
+            let (cell, rate) = (&mut self.cells[first + arm], &mut self.rates[arm]);
             let mut said = Weighted::default();
-            if let Some((estimate, weight)) = cell.released.says(scale * rate.mean, spread) {
+            if let Some((estimate, weight)) = released.says(scale * rate.mean, spread) {
                 said.add(estimate / scale, weight);
             }
             rate.said.sum += said.sum - cell.said.sum;
@@ -438,18 +464,20 @@ impl Segments {
     /// Each cell of a segment with what its others and its arm say: its part in the moments.
     fn contrast(&mut self, row: usize, segment: Weighted) {
         let mut moments = Moments::default();
-        for (cell, rate_of) in self.cells[row * self.arms..][..self.arms].iter().zip(&*self.rates) {
-            if cell.said.weight == 0.0 {
+        for (arm, rate_of) in self.rates.iter().enumerate() {
+            let said = self.cells[row * self.arms + arm].said.weight;
+            if said == 0.0 {
                 continue;
             }
-            let estimate = cell.released.sum / cell.released.weight / rate_of.mean;
-            let weight = (segment.weight - cell.said.weight).max(0.0);
-            let others = Weighted { sum: segment.sum - cell.said.weight * estimate, weight };
+            let released = self.released(row * self.arms + arm);
+            let estimate = released.sum / released.weight / rate_of.mean;
+            let weight = (segment.weight - said).max(0.0);
+            let others = Weighted { sum: segment.sum - said * estimate, weight };
             let expected = rate(others.mean(1.0, SEGMENTS_ALIKE).clamp(0.05, 20.0) * rate_of.mean);
-            let noise = (1.0 - expected) / (cell.released.weight * expected)
+            let noise = (1.0 - expected) / (released.weight * expected)
                 + 1.0 / (weight + SEGMENTS_ALIKE)
                 + 1.0 / (rate_of.said.weight + ARMS_ALIKE);
-            let deviation = cell.released.sum / (cell.released.weight * expected) - 1.0;
+            let deviation = released.sum / (released.weight * expected) - 1.0;
             let weight = (0.1 + noise).powi(-2);
             moments.excess += weight * (deviation * deviation - noise);
             moments.weight += weight;
@@ -459,7 +487,8 @@ impl Segments {
         self.moments.weight += moments.weight - before.weight;
     }
 
-    /// What the pool believes of an arm's rate in a segment, and the rewards behind it that are the cell's own.
+    /// What the pool believes of an arm's rate in a segment, and the rewards behind it that are the cell's own, here and
+    /// elsewhere.
     pub fn estimate(&self, segment: u32, arm: u32) -> (f64, f64) {
         let (row, arm) = (segment as usize + 1, arm as usize);
         (self.law(row, arm).0, self.released(row * self.arms + arm).count)
@@ -474,12 +503,15 @@ impl Segments {
         loss(&self.noise.law(), self.releases > 0 || self.has_lived)
     }
 
-    /// Releases and public counts.
+    /// Our own releases, and public counts.
     pub fn save(&self, to: &mut Writer) {
         to.u64(self.decisions);
         to.u32(self.releases);
         self.all.save(to);
-        self.turns.iter().for_each(|turn| to.u64(turn.decisions));
+        self.turns
+            .iter()
+            .enumerate()
+            .for_each(|(row, turn)| to.u64(turn.decisions.saturating_sub(self.others.lived(row))));
         self.cells.iter().for_each(|cell| cell.released.save(to));
     }
 
@@ -493,9 +525,7 @@ impl Segments {
             self.turns[row].decisions = from.count()?;
         }
         for cell in 0..self.cells.len() {
-            let released = Evidence::load(from, self.decisions)?;
-            ensure((0.0..=released.weight).contains(&released.sum) && released.weight <= released.count)?;
-            self.cells[cell].released = released;
+            self.cells[cell].released = Evidence::load_cell(from, self.decisions)?;
         }
         self.first = self.first_batch();
         // What a segment says of its arms depends on what the arms are like.
@@ -517,6 +547,12 @@ impl Evidence {
         let Evidence { sum, weight, count, time } = evidence;
         ensure([sum, weight, count].into_iter().all(is_plausible) && time <= now)?;
         Ok(evidence)
+    }
+
+    fn load_cell(from: &mut Reader, now: u64) -> Result<Evidence> {
+        let cell = Evidence::load(from, now)?;
+        ensure((0.0..=cell.weight).contains(&cell.sum) && cell.weight <= cell.count)?;
+        Ok(cell)
     }
 }
 
