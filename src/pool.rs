@@ -340,21 +340,19 @@ impl Pool {
     /// that has merged; after [`restore`](Self::restore) merge the others' again.
     ///
     /// # Errors
-    /// As [`Bandit::merge`](crate::Bandit::merge), and `Unsupported` for snapshots before version 4. `max_segments` may
+    /// As [`Bandit::merge`](crate::Bandit::merge), and `Unsupported` for snapshots of version 3. `max_segments` may
     /// differ too.
     pub fn merge(&self, snapshot: &[u8]) -> Result<()> {
         let from = &mut Reader::new(snapshot, Kind::Pool)?;
+        if from.version() < 4 {
+            return Err(Error::Unsupported("merging a snapshot of version 3: it does not say of which pool it is"));
+        }
         let head = Head::read(from)?;
-        let Some((origin, _)) = head.named else {
-            return Err(Error::Unsupported(
-                "merging a pool's snapshot of a version before 4: it does not say whose it is",
-            ));
-        };
         self.config.check_shared(&head.config)?;
         for _ in &head.keys {
             (0..self.config.arms).try_for_each(|_| from.count().map(drop))?; // decisions for each arm
         }
-        let other = Other::read(from, origin, head.lives, &self.config, &head.keys)?;
+        let other = Other::read(from, head.origin, head.lives, &self.config, &head.keys)?;
         from.finish()?;
         let Inner { seeded, learner: Known { segments, keys, .. }, .. } = &mut *self.desk.lock()?;
         if segments.expects(&other, self.most)? {
@@ -375,11 +373,9 @@ impl Pool {
         let mut pool = Pool::new(&head.config, most)?;
         pool.lives = head.lives.checked_add(1).ok_or(Error::Corrupt)?;
         let inner = pool.desk.get_mut()?;
-        if let Some((origin, periods)) = head.named {
-            inner.learner.segments.others.roster.origin = origin;
-            if let Some(users) = &mut inner.users {
-                users.periods = periods.saturating_add(1); // who came in the last one is not known
-            }
+        inner.learner.segments.others.roster.origin = head.origin;
+        if let Some(users) = &mut inner.users {
+            users.periods = head.periods.saturating_add(1); // who came in the last one is not known
         }
         inner.seeded = head.seeded;
         inner.engine.count_on(head.counts);
@@ -412,8 +408,9 @@ struct Head {
     most: u32,
     seeded: bool,
     lives: u32,
-    /// Origin, and periods of users: before version 4 pools had no name, and counted no users.
-    named: Option<(u64, u64)>,
+    origin: u64,
+    /// Of users, the open one too.
+    periods: u64,
     counts: Counts,
     keys: Vec<u64>,
 }
@@ -422,14 +419,17 @@ impl Head {
     fn read(from: &mut Reader) -> Result<Head> {
         let (config, most) = (Config::load(from)?, from.u32()?);
         let (seeded, lives) = (from.bool()?, from.u32()?);
-        let named = if from.version() > 3 { Some((from.u64()?, from.u64()?)) } else { None };
+        // Pools before version 4 were not merged, and counted no users.
+        let named = from.version() > 3;
+        let origin = if named { from.u64()? } else { Seed::new(None)?.stream().next_u64() };
+        let periods = if named { from.u64()? } else { 0 };
         let counts = Counts::load(from)?;
         let length = from.length(size_of::<u64>())?;
         let mut keys = table::room(length)?;
         for _ in 0..length {
             keys.push(from.u64()?);
         }
-        Ok(Head { config, most, seeded, lives, named, counts, keys })
+        Ok(Head { config, most, seeded, lives, origin, periods, counts, keys })
     }
 }
 

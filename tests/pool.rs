@@ -14,14 +14,14 @@ fn unit(coins: &mut Coins) -> f64 {
 }
 
 /// Click rates of cells: b_s r_a e^x.
-struct World {
+pub struct World {
     coins: Coins,
     arms: usize,
     rates: Vec<f64>,
 }
 
 impl World {
-    fn new(segments: usize, arms: usize, spread: f64, number: u64) -> World {
+    pub fn new(segments: usize, arms: usize, spread: f64, number: u64) -> World {
         let mut coins = Coins(number.wrapping_mul(77));
         let mut normal = || (0..12).map(|_| unit(&mut coins)).sum::<f64>() - 6.0;
         let ads: Vec<f64> = (0..arms).map(|_| 0.5 * normal()).collect();
@@ -48,7 +48,7 @@ impl World {
     }
 
     /// Regret in parts of what uniform play loses.
-    fn regret(
+    pub fn regret(
         &mut self,
         segments: usize,
         decisions: usize,

@@ -223,3 +223,71 @@ impl Others {
         self.pools = 1.0 + f64::from(self.roster.at_work());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::{Random, Seed};
+    use crate::snapshot::{Kind, Writer};
+
+    fn segments(rows: usize, arms: u32, coins: &mut Random) -> Segments {
+        let config = Config::new(arms, 1.0);
+        let mut segments = Segments::new(&config, 8, 0, &mut Seed::new(None).unwrap()).unwrap();
+        for _ in 0..rows {
+            segments.add();
+        }
+        for cell in &mut *segments.cells {
+            // From what is rounded away to the most that a snapshot may say.
+            let count = (coins.unit() * 100.0 - 40.0).exp2().min(1e17);
+            let weight = count * coins.unit();
+            cell.released = Evidence { sum: weight * coins.unit(), weight, count, time: 0 };
+        }
+        segments
+    }
+
+    /// Of three pools, in all orders, each after an older one that it replaces: the same to the last bit, and what a sum
+    /// over the newest is. So huge numbers leave no trace once they are replaced.
+    #[test]
+    fn sums_do_not_depend_on_the_order() {
+        let mut coins = Seed::new(Some([1; 32])).unwrap().stream();
+        let keys: [&[u64]; 3] = [&[5, 6], &[6], &[8, 5, 7]];
+        let other = |origin: usize, decisions: u64, coins: &mut Random| {
+            let mut to = Writer::new(Kind::Pool);
+            let mut released = segments(keys[origin].len(), 3, coins);
+            released.decisions = decisions;
+            released.save(&mut to);
+            let bytes = to.finish().unwrap();
+            move || {
+                let from = &mut Reader::new(&bytes, Kind::Pool).unwrap();
+                Other::read(from, 7 + origin as u64, 0, &Config::new(3, 1.0), keys[origin]).unwrap()
+            }
+        };
+        let all: Vec<_> = (0..6).map(|i| other(i % 3, 10 + i as u64, &mut coins)).collect();
+        let mut told = Vec::new();
+        for order in [vec![3, 4, 5], vec![0, 1, 2, 3, 4, 5], vec![2, 4, 5, 1, 0, 3, 3], vec![1, 5, 0, 2, 3, 4, 5]] {
+            let mut here = segments(2, 3, &mut coins);
+            here.cells.iter_mut().for_each(|cell| cell.released = Evidence::default());
+            for number in order {
+                let other = all[number]();
+                if here.expects(&other, 8).unwrap() {
+                    here.take(other, &[6, 5]);
+                }
+            }
+            here.add();
+            here.meet(7);
+            told.push(here.others.cells.iter().map(|cell| [cell.sum, cell.weight, cell.count]).collect::<Vec<_>>());
+        }
+        let newest = [all[3](), all[4](), all[5]()];
+        let expected = [None, Some(6), Some(5), Some(7)].into_iter().flat_map(|key| {
+            let mut sums = [[0.0; 3]; 3];
+            for other in &newest {
+                for (sums, sum) in sums.iter_mut().zip(other.row(key).1) {
+                    (0..3).for_each(|i| sums[i] += f64::from(sum[i]));
+                }
+            }
+            sums
+        });
+        assert!(told[0].iter().copied().eq(expected));
+        assert!(told.iter().all(|other| *other == told[0]));
+    }
+}

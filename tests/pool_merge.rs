@@ -1,0 +1,322 @@
+//! Pools that merge what other pools have released: one pool, in whatever order its parts meet.
+
+use crate::audit::engine::seed;
+use crate::pool::World;
+use crate::support::coins::Coins;
+use dpb::{Config, Error, Pool};
+use std::collections::BTreeMap;
+
+const ARMS: u32 = 3;
+/// What segments are called.
+const KEYS: [u64; 5] = [900, 3, 70, 1 << 60, 0];
+
+fn config(number: u64) -> Config {
+    Config { test_seed: Some(seed(number)), pending_capacity: 16, ..Config::new(ARMS, 1.0) }
+}
+
+/// A pool in a fleet, and what it should know.
+struct Node {
+    pool: Pool,
+    config: Config,
+    most: u32,
+    asked: Vec<u64>,
+    life: u32,
+    /// By place in the fleet, the newest snapshot of each that it has merged.
+    merged: BTreeMap<usize, usize>,
+}
+
+/// A snapshot, and all that it may tell.
+struct Shot {
+    of: usize,
+    /// Lives, decisions, releases.
+    version: (u32, u64, u32),
+    bytes: Vec<u8>,
+    released: Rewards,
+    asked: Vec<u64>,
+}
+
+/// Behind each arm of each segment.
+type Rewards = BTreeMap<u64, Vec<f64>>;
+
+/// What a pool says of these segments: means, or the rewards behind them.
+fn says(pool: &Pool, keys: &[u64], mean: bool) -> Rewards {
+    let mut all = Rewards::new();
+    for &key in keys {
+        let arms = all.entry(key).or_default();
+        let segment = pool.segment(key).unwrap();
+        pool.for_each_arm(segment, |_, arm| arms.push(if mean { arm.mean } else { arm.effective_pulls })).unwrap();
+    }
+    all
+}
+
+impl Node {
+    fn new(number: u64, most: u32) -> Node {
+        let config = config(number);
+        let pool = Pool::new(&config, most).unwrap();
+        Node { pool, config, most, asked: Vec::new(), life: 0, merged: BTreeMap::new() }
+    }
+
+    fn ask(&mut self, key: u64) -> Option<u32> {
+        let segment = self.pool.segment(key).ok()?;
+        if !self.asked.contains(&key) {
+            self.asked.push(key);
+        }
+        Some(segment)
+    }
+
+    fn play(&mut self, decisions: u64, coins: &mut Coins) {
+        for _ in 0..decisions {
+            let key = KEYS[coins.next() as usize % KEYS.len()];
+            let Some(segment) = self.ask(key) else { continue };
+            let decision = self.pool.select(segment).unwrap();
+            let rate = [0.3, 0.6, 0.4][(decision.arm as usize + key as usize) % 3];
+            self.pool.update(decision.ticket, coins.toss(rate)).unwrap();
+        }
+    }
+
+    /// What a snapshot tells is what a pool knows that goes on from it alone.
+    fn shot(&self, of: usize) -> Shot {
+        let bytes = self.pool.snapshot().unwrap();
+        let report = self.pool.report().unwrap();
+        let released = says(&Pool::restore(&bytes).unwrap(), &self.asked, false);
+        let version = (self.life, report.counts.decisions, report.releases);
+        Shot { of, version, bytes, released, asked: self.asked.clone() }
+    }
+
+    fn merge(&mut self, number: usize, shots: &[Shot]) {
+        let shot = &shots[number];
+        self.pool.merge(&shot.bytes).unwrap();
+        let newest = self.merged.entry(shot.of).or_insert(number);
+        if shot.version > shots[*newest].version {
+            *newest = number;
+        }
+    }
+
+    /// Its own releases, and those in the newest snapshot of every other.
+    fn should_say(&self, place: usize, shots: &[Shot]) -> Rewards {
+        let mut all = self.shot(place).released;
+        for (_, &number) in self.merged.iter().filter(|&(&of, _)| of != place) {
+            for (key, arms) in &mut all {
+                let theirs = shots[number].released.get(key).into_iter().flatten();
+                arms.iter_mut().zip(theirs).for_each(|(sum, theirs)| *sum += theirs);
+            }
+        }
+        all
+    }
+
+    fn live_on(&mut self, shot: &Shot) {
+        self.pool = Pool::restore_as(&self.config, self.most, &shot.bytes).unwrap();
+        (self.life, self.asked, self.merged) = (shot.version.0 + 1, shot.asked.clone(), BTreeMap::new());
+    }
+}
+
+/// Four pools play, merge whatever snapshot of any they come across, their own and old ones too, again and again, and
+/// die and go on from their last; one of them is full. At every time each knows, to the reward, its own and the newest of
+/// every other; and once all have met all know the same.
+#[test]
+fn whatever_the_order_every_reward_counts_once() {
+    for number in 0..4 {
+        let coins = &mut Coins(number);
+        let mut fleet = [8, 8, 5, 2].map(|most| Node::new(10 * number + u64::from(most), most));
+        let mut shots: Vec<Shot> = Vec::new();
+        let pick = |coins: &mut Coins, many: usize| coins.next() as usize % many;
+        for _ in 0..250 {
+            let place = pick(coins, fleet.len());
+            let node = &mut fleet[place];
+            match pick(coins, 20) {
+                0..=7 => {
+                    let decisions = coins.next() % 200;
+                    node.play(decisions, coins);
+                }
+                8..=11 => shots.push(node.shot(place)),
+                12 => {
+                    // One that dies: what it has not told anybody is lost.
+                    if let Some(own) = shots.iter().rfind(|shot| shot.of == place) {
+                        node.live_on(own);
+                    }
+                }
+                _ if shots.is_empty() => (),
+                _ => node.merge(pick(coins, shots.len()), &shots),
+            }
+            let node = &fleet[place];
+            assert_eq!(says(&node.pool, &node.asked, false), node.should_say(place, &shots));
+        }
+        let last: Vec<_> = fleet.iter().enumerate().map(|(place, node)| node.shot(place)).collect();
+        let first = shots.len();
+        shots.extend(last);
+        for (place, node) in fleet.iter_mut().enumerate() {
+            let before = node.pool.report().unwrap();
+            (0..4).for_each(|other| node.merge(first + (other + place) % 4, &shots));
+            let after = node.pool.report().unwrap();
+            assert_eq!((before.counts, before.segments), (after.counts, after.segments));
+            for key in KEYS {
+                node.ask(key);
+            }
+        }
+        let (all, means) = (says(&fleet[0].pool, &KEYS, false), says(&fleet[0].pool, &KEYS, true));
+        assert!(all.values().flatten().sum::<f64>() > 1_000.0, "{all:?}");
+        for node in &fleet[1..] {
+            assert!(node.asked.len() == node.most.min(5) as usize);
+            for (key, arms) in says(&node.pool, &node.asked, false) {
+                assert_eq!(arms, all[&key]);
+            }
+            // What is believed is fitted a step at a time; the full pool fits two segments only.
+            for (key, arms) in says(&node.pool, &node.asked, true) {
+                for (here, there) in arms.iter().zip(&means[&key]) {
+                    assert!(node.most == 2 || (here / there - 1.0).abs() < 0.05, "{here} {there}");
+                }
+            }
+        }
+    }
+}
+
+/// An empty pool that has merged knows what the fleet knows when a key comes, and begins with that; so does a full one
+/// that grows, and a pool that is as full as it may be merges all the same.
+#[test]
+fn a_segment_begins_with_what_others_know_of_it() {
+    let mut node = Node::new(1, 8);
+    node.play(40_000, &mut Coins(1));
+    let shot = node.shot(0);
+    let empty = Pool::new(&config(2), 1).unwrap();
+    empty.merge(&shot.bytes).unwrap();
+    assert_eq!((empty.report().unwrap().segments, empty.report().unwrap().epsilon_spent), (0, 1.0));
+    assert_eq!(says(&empty, &[70], false)[&70], shot.released[&70]);
+    assert_eq!(empty.segment(900), Err(Error::Full));
+    let alone = Pool::restore(&empty.snapshot().unwrap()).unwrap();
+    assert_eq!((alone.select(0).unwrap().phase, says(&alone, &[70], false)[&70].clone()), (0, vec![0.0; 3]));
+    let (mut best, mut coins) = (0, Coins(2));
+    for _ in 0..1_000 {
+        let decision = empty.select(0).unwrap();
+        assert_eq!(decision.phase, 1, "it is not young");
+        best += u32::from(decision.arm == 0);
+        empty.update(decision.ticket, coins.toss([0.6, 0.4, 0.3][decision.arm as usize])).unwrap();
+    }
+    assert!(best > 900, "{best}");
+    let grown = Pool::restore_as(&config(2), 5, &empty.snapshot().unwrap()).unwrap();
+    let own = says(&grown, &[70], false)[&70].clone();
+    grown.merge(&shot.bytes).unwrap();
+    let mut all = shot.released.clone();
+    all.get_mut(&70).unwrap().iter_mut().zip(own).for_each(|(sum, own)| *sum += own);
+    assert_eq!(says(&grown, &KEYS, false), all);
+}
+
+/// Refused, with the reason, and nothing has changed.
+#[test]
+fn strangers_are_refused() {
+    let (mut node, mut other) = (Node::new(1, 8), Node::new(2, 8));
+    node.play(2_000, &mut Coins(1));
+    other.play(2_000, &mut Coins(2));
+    let before = (says(&node.pool, &KEYS, false), says(&node.pool, &KEYS, true), node.pool.report().unwrap());
+    let refusal = |snapshot: &[u8]| node.pool.merge(snapshot).unwrap_err();
+    let of = |config: Config| Pool::new(&config, 3).unwrap().snapshot().unwrap();
+    for (field, other) in [
+        ("arms", Config { arms: 4, ..config(2) }),
+        ("epsilon", Config { epsilon: 0.4, ..config(2) }),
+        ("memory", Config { memory: 5000, ..config(2) }),
+    ] {
+        let error = refusal(&of(other)).to_string();
+        assert!(error.starts_with(&format!("{field} must be")), "{error}");
+    }
+    let whole = other.shot(0).bytes;
+    for cut in (0..whole.len()).step_by(7) {
+        assert_eq!(refusal(&whole[..cut]), Error::Corrupt);
+    }
+    // Everything from the first segment's releases on, with all kinds of numbers in it: read as restore reads it.
+    let mut refused = 0;
+    for place in (whole.len() - 4 - 32 * 18..whole.len() - 4).step_by(8) {
+        for number in [f64::NAN, f64::INFINITY, -1.0, 1e18, 1e-9].map(f64::to_le_bytes).into_iter().chain([[255; 8]]) {
+            let mut altered = whole[..whole.len() - 4].to_vec();
+            altered[place..place + 8].copy_from_slice(&number);
+            altered.extend(crc32fast::hash(&altered).to_le_bytes());
+            if Pool::restore(&altered).is_err() {
+                assert_eq!(refusal(&altered), Error::Corrupt);
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 18 * 4 * 4, "{refused}");
+    let mut old = [&whole[..3], &[3], &whole[4..whole.len() - 4]].concat();
+    old.extend(crc32fast::hash(&old).to_le_bytes());
+    assert!(matches!(refusal(&old), Error::Unsupported(reason) if reason.contains("version 3")));
+    assert!(before == (says(&node.pool, &KEYS, false), says(&node.pool, &KEYS, true), node.pool.report().unwrap()));
+    let traffic =
+        Config { node: 9, answer_window: 5, clamp_rewards: true, users: 5, beta: 0.1, horizon: 99, ..config(2) };
+    assert_eq!(node.pool.merge(&of(traffic)), Ok(()));
+}
+
+/// With a memory: what others have released counts as it did there, fades on this pool's clock, and then counts no more.
+#[test]
+fn others_fade_too() {
+    let with_memory = |number| {
+        let mut node = Node::new(number, 8);
+        node.config.memory = 4096;
+        node.pool = Pool::new(&node.config, 8).unwrap();
+        node
+    };
+    let (mut here, mut there) = (with_memory(1), with_memory(2));
+    there.play(30_000, &mut Coins(1));
+    here.play(3_000, &mut Coins(2));
+    let sum = |pool: &Pool| says(pool, &KEYS, false).values().flatten().sum::<f64>();
+    let (own, theirs) = (sum(&here.pool), sum(&there.pool));
+    here.pool.merge(&there.shot(0).bytes).unwrap();
+    assert!((sum(&here.pool) / (own + theirs) - 1.0).abs() < 0.01);
+    for round in 1..4 {
+        for _ in 0..1024 {
+            here.pool.cancel(here.pool.select(0).unwrap().ticket).unwrap();
+        }
+        let expected = (own + theirs) * 0.5f64.powi(round);
+        assert!((sum(&here.pool) / expected - 1.0).abs() < 0.01, "{round}");
+        // Told again, it is no news, and no younger.
+        here.pool.merge(&there.shot(0).bytes).unwrap();
+    }
+    there.play(1, &mut Coins(3));
+    here.pool.merge(&there.shot(0).bytes).unwrap();
+    assert!((sum(&here.pool) / (own / 8.0 + sum(&there.pool)) - 1.0).abs() < 0.01);
+}
+
+/// Regret of eight pools that merge every 1,000 decisions, of eight that do not, and of one with all the traffic: sums
+/// over these worlds in parts of uniform play's.
+fn regrets(epsilon: f64, decisions: usize, spread: f64, worlds: u64) -> [f64; 3] {
+    let (segments, arms) = (100, 10);
+    [(8, true), (8, false), (1, false)].map(|(pools, merge)| {
+        let play = |number: u64| {
+            let config =
+                |own| Config { test_seed: Some(seed(100 * number + own)), ..Config::new(arms as u32, epsilon) };
+            let pools: Vec<_> = (0..pools).map(|own| Pool::new(&config(own), segments as u32).unwrap()).collect();
+            let names = |pool: &Pool| (0..segments).map(|key| pool.segment(key as u64).unwrap()).max();
+            assert!(pools.iter().all(|pool| names(pool) == Some(segments as u32 - 1)));
+            let (mut coins, mut t) = (Coins(number), 0);
+            World::new(segments, arms, spread, number + 1).regret(segments, decisions, |segment, click| {
+                let pool = &pools[coins.next() as usize % pools.len()];
+                let decision = pool.select(segment as u32).unwrap();
+                pool.update(decision.ticket, click(decision.arm)).unwrap();
+                t += 1;
+                if merge && t % (1_000 * pools.len()) == 0 {
+                    let snapshots: Vec<_> = pools.iter().map(|pool| pool.snapshot().unwrap()).collect();
+                    pools.iter().for_each(|pool| snapshots.iter().for_each(|other| pool.merge(other).unwrap()));
+                }
+            })
+        };
+        (0..worlds).map(play).sum::<f64>() / worlds as f64
+    })
+}
+
+/// Deterministic but for the pools' origins, which decide nothing.
+#[test]
+fn sharing_wins() {
+    let [together, isolated, one] = regrets(1.0, 2_000, 0.2, 2);
+    println!("{together} {isolated} {one}");
+    assert!(together < 0.75 * isolated && together < 1.5 * one, "{together} {isolated} {one}");
+}
+
+#[test]
+#[ignore = "ten seconds"]
+fn sharing_wins_for_long() {
+    for (epsilon, decisions, spread) in
+        [(1.0, 10_000, 0.2), (0.25, 10_000, 0.2), (1.0, 40_000, 0.5), (0.25, 40_000, 0.5)]
+    {
+        let [together, isolated, one] = regrets(epsilon, decisions, spread, 3);
+        println!("{epsilon} {decisions} {spread}: {together:.3} {isolated:.3} {one:.3}");
+        assert!(together < 0.75 * isolated && together < 1.5 * one, "{together} {isolated} {one}");
+    }
+}
