@@ -1592,6 +1592,46 @@ dpb_status dpb_pool_restore_as(const dpb_config *config,
                                struct dpb_pool **out,
                                dpb_error *error);
 
+/**
+ * Learns from what another pool has released: from its dpb_pool_snapshot, made here or on another machine. Each pool of
+ * a fleet merges the newest snapshots of all others every so often: in any order, again and again, and an older one
+ * changes nothing. Every reward is in one batch of one pool, so the guarantee is one for all pools together; only
+ * noised sums leave a pool. What crosses the wire may be read by anybody; who alters it can spoil what is learned, not
+ * what is promised to anybody.
+ *
+ * Segments are joined by their keys. One that others know and this pool does not takes none of its max_segments: what
+ * they have released of it waits until dpb_pool_segment is asked for its key, and then it begins with that. (Until
+ * then its part in what is said of the arms everywhere is what was learned in its youth.) So a pool that starts empty
+ * and merges knows what the fleet knows, and a full one merges as well as any. A segment is as old as its decisions in
+ * all pools together, and batches are of parts of what all have released, for all that are at work, of two first
+ * batches at least, since every pool adds its own noise.
+ *
+ * A snapshot holds what its own pool has released, not what that has merged: after dpb_pool_restore merge the others'
+ * again. Two pools that go on from one snapshot count as one. With a memory, what others have released fades by this
+ * pool's decisions from when it came.
+ *
+ * Each other pool takes 12 K (S + 1) + 24 (S + 1) bytes, K the arms and S its segments, and the first one
+ * (32 K + 8) (M + 1) more, M this pool's max_segments. snapshot: len bytes of any origin. error: NULL, or filled on
+ * failure. May allocate. The pool is closed to other threads while the cells that have news are summed up, some 10 ms
+ * for 10,000 segments of 20 arms; reading the snapshot before that closes nothing. After it, dpb_pool_segment takes
+ * O(others (log S + K)) for a new segment.
+ * Returns DPB_OK; DPB_NULL; DPB_CORRUPT; DPB_NEWER_VERSION; DPB_UNSUPPORTED (a snapshot of version 3, which does not
+ * say whose it is); DPB_INVALID_CONFIG (a field that must not differ: all but node, pending_capacity,
+ * answer_window, clamp_rewards, horizon, beta, users and test_seed; or more than 1024 others); DPB_NO_MEMORY;
+ * DPB_POISONED. Unless DPB_OK, nothing has changed. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_pool_merge_with(struct dpb_pool *pool,
+                               const uint8_t *snapshot,
+                               size_t len,
+                               dpb_error *error);
+
+/**
+ * dpb_pool_merge_with, its error NULL.
+ */
+DPB_API DPB_MUST_USE dpb_status dpb_pool_merge(struct dpb_pool *pool, const uint8_t *snapshot, size_t len);
+
 /* Beside the bandits: private sums, stopping rules. ---------------------------------------------------- */
 
 /**

@@ -98,7 +98,9 @@ fn every_table_that_is_refused_is_a_status() {
     assert!(refused >= 2, "{refused}");
     let (restored, refused) = starved(|| Pool::restore(&bytes));
     assert!(refused >= 6 && restored.segment(9) == Ok(3), "{refused}");
-    drop((pool, bytes, restored));
+    let (merged, refused) = starved(|| Pool::new(&config, 5)?.merge(&bytes));
+    assert!(refused >= 6 + 8, "{refused}");
+    drop((pool, bytes, restored, merged));
     assert_eq!(HELD.get(), held, "a refusal has left something");
     let plan = Params::new(1.0, 1e-6, 100_000, false).unwrap();
     assert_eq!(starved(|| Shuffler::new(plan, None)).1, 1);
@@ -203,6 +205,21 @@ fn a_pools_memory_is_what_is_documented() {
             pool.update(pool.select(segment).unwrap().ticket, 1.0).unwrap();
         }
         assert_eq!((HELD.get() - before) as f64, took);
+        // What others have released.
+        let told =
+            "Each other pool takes 12 K (S + 1) + 24 (S + 1) bytes, K the arms and S its segments, and the first one";
+        assert!(include_str!("../include/dpb.h").contains(told));
+        assert!(include_str!("../include/dpb.h").contains("(32 K + 8) (M + 1) more"));
+        let here = Pool::new(&config, 50).unwrap();
+        let bytes = pool.snapshot().unwrap();
+        for first in [true, false] {
+            let other = if first { bytes.clone() } else { Pool::new(&config, segments).unwrap().snapshot().unwrap() };
+            let before = HELD.get();
+            here.merge(&other).unwrap();
+            let told = if first { (12.0 * k + 24.0) * (s + 1.0) + (32.0 * k + 8.0) * 51.0 } else { 12.0 * k + 24.0 };
+            let took = (HELD.get() - before) as f64;
+            assert!((took - told).abs() <= 0.1 * told + 1024.0, "{took} bytes, {told} told");
+        }
     }
 }
 

@@ -102,7 +102,14 @@ fn nothing_allocates_after_construction() {
 fn nothing_allocates_in_a_pool() {
     for (answer_window, memory) in [(0, 0), (100, 0), (0, 4096)] {
         let base = Config { answer_window, memory, pending_capacity: 256, ..Config::new(5, 1.0) };
-        let pool = Pool::new(&Config { test_seed: Some([3; 32]), ..base }, 500).unwrap();
+        let pool = Pool::new(&Config { test_seed: Some([3; 32]), ..base.clone() }, 500).unwrap();
+        // Some segments are known to others.
+        let other = Pool::new(&base, 100).unwrap();
+        for t in 0..10_000u64 {
+            let decision = other.select(other.segment(t % 100).unwrap()).unwrap();
+            other.update(decision.ticket, f64::from(u8::from(t % 5 == 0))).unwrap();
+        }
+        pool.merge(&other.snapshot().unwrap()).unwrap();
         let before = ALLOCATIONS.get();
         for t in 0..60_000u64 {
             let segment = pool.segment(t * t % 499).unwrap();

@@ -274,6 +274,39 @@ fn others_fade_too() {
     assert!((sum(&here.pool) / (own / 8.0 + sum(&there.pool)) - 1.0).abs() < 0.01);
 }
 
+/// A batch is half of what its cell has seen, and of that the part of one of those at work.
+#[test]
+fn batches_are_divided_among_those_at_work() {
+    let play = |pool: &Pool, coins: &mut Coins| {
+        let decision = pool.select_among(pool.segment(7).unwrap(), &[0]).unwrap();
+        pool.update(decision.ticket, coins.toss(0.5)).unwrap();
+    };
+    let seen = |pool: &Pool| says(pool, &[7], false)[&7][0];
+    let played = |number| {
+        let pool = Pool::new(&config(number), 1).unwrap();
+        let mut coins = Coins(number);
+        (0..2_000).for_each(|_| play(&pool, &mut coins));
+        pool
+    };
+    for others in [0, 1, 4] {
+        let pool = played(1);
+        for other in 2..2 + others {
+            pool.merge(&played(other).snapshot().unwrap()).unwrap();
+        }
+        // The first release is of a batch that was open when the others came.
+        let mut coins = Coins(9);
+        let [_, (before, after)] = [(); 2].map(|()| {
+            let before = seen(&pool);
+            while seen(&pool) == before {
+                play(&pool, &mut coins);
+            }
+            (before, seen(&pool))
+        });
+        let part = (after - before) / before;
+        assert!((part * (1 + others) as f64 - 0.5).abs() < 0.01, "{others} {part}");
+    }
+}
+
 /// Regret of eight pools that merge every 1,000 decisions, of eight that do not, and of one with all the traffic: sums
 /// over these worlds in parts of uniform play's.
 fn regrets(epsilon: f64, decisions: usize, spread: f64, worlds: u64) -> [f64; 3] {

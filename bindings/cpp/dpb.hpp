@@ -770,6 +770,17 @@ public:
   [[nodiscard]] dpb_status try_snapshot(std::vector<std::uint8_t> &bytes) const {
     return detail::fill(bytes, [this](auto... room) { return dpb_pool_snapshot(get(), room...); });
   }
+  /// Learns from what another pool has released, from its snapshot (dpb_pool_merge_with): idempotent, in any order.
+  void merge(const std::vector<std::uint8_t> &snapshot) {
+    dpb_error error = {};
+    if (try_merge(snapshot.data(), snapshot.size(), &error) != DPB_OK) {
+      detail::fail(error.status, error.message);
+    }
+  }
+  [[nodiscard]] dpb_status try_merge(const std::uint8_t *snapshot, std::size_t len,
+                                     dpb_error *error = nullptr) noexcept {
+    return dpb_pool_merge_with(get(), snapshot, len, error);
+  }
   /// NOT private: for the operator's own eyes.
   [[nodiscard]] Diagnostics diagnostics() const {
     Diagnostics read = {};

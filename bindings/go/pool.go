@@ -31,6 +31,8 @@ package dpb
 #cgo nocallback dpb_pool_diagnostics_read
 #cgo noescape dpb_pool_snapshot
 #cgo nocallback dpb_pool_snapshot
+#cgo noescape dpb_pool_merge_with
+#cgo nocallback dpb_pool_merge_with
 #cgo noescape dpb_pool_restore
 #cgo nocallback dpb_pool_restore
 #cgo noescape dpb_pool_restore_as
@@ -322,4 +324,23 @@ func (p *Pool) Snapshot(bytes []byte) ([]byte, error) {
 			return bytes, check(status)
 		}
 	}
+}
+
+// Merge learns from what another pool has released: from its [Pool.Snapshot], made here or on another machine. Each of
+// a fleet merges the newest snapshots of all others every so often: in any order, again and again, and an older one
+// changes nothing. Segments are joined by their keys: one that others know takes no room here until [Pool.Segment] is
+// asked for it, and begins then with what they have released. A snapshot holds what its own pool has released, not what
+// that has merged: after [RestorePool] merge the others' again. ErrInvalidConfig names what must not differ.
+func (p *Pool) Merge(snapshot []byte) error {
+	c, err := p.enter()
+	if err != nil {
+		return err
+	}
+	defer p.leave()
+	var failure C.dpb_error
+	status := C.dpb_pool_merge_with(c, (*C.uint8_t)(unsafe.SliceData(snapshot)), C.size_t(len(snapshot)), &failure)
+	if status != C.DPB_OK {
+		return explain(status, &failure)
+	}
+	return nil
 }

@@ -163,6 +163,41 @@ func TestPoolSnapshot(t *testing.T) {
 	refused(t, err, ErrCorrupt)
 }
 
+// What others know of a segment is there once it is asked for, and told to nobody.
+func TestPoolMerge(t *testing.T) {
+	there, here := pool(t, 2), pool(t, 1)
+	must[uint32](t)(there.Segment(8))
+	must[uint32](t)(there.Segment(9))
+	for i := range 1000 {
+		d := must[Decision](t)(there.Select(uint32(i % 2)))
+		if err := there.Update(d.Ticket, float64(d.Arm%2)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	snapshot := must[[]byte](t)(there.Snapshot(nil))
+	for range 2 {
+		if err := here.Merge(snapshot); err != nil {
+			t.Fatal(err)
+		}
+	}
+	must[uint32](t)(here.Segment(9))
+	ours, theirs := must[[]Arm](t)(here.Arms(0)), must[[]Arm](t)(there.Arms(1))
+	if ours[1].EffectivePulls != theirs[1].EffectivePulls || ours[1].EffectivePulls == 0 {
+		t.Error(ours, theirs)
+	}
+	alone := must[*Pool](t)(RestorePool(must[[]byte](t)(here.Snapshot(nil))))
+	defer alone.Close()
+	if arms := must[[]Arm](t)(alone.Arms(0)); arms[1].EffectivePulls != 0 {
+		t.Error(arms)
+	}
+	refused(t, here.Merge(snapshot[1:]), ErrCorrupt)
+	other := must[*Pool](t)(NewPool(NewConfig(4, 2), 1))
+	defer other.Close()
+	if err := other.Merge(snapshot); err == nil || !strings.Contains(err.Error(), "epsilon must be") {
+		t.Error(err)
+	}
+}
+
 func TestPoolAllocatesNothing(t *testing.T) {
 	p := pool(t, 1000)
 	key := uint64(0)

@@ -454,7 +454,7 @@ pub unsafe extern "C" fn dpb_pool_restore_as(
 ///
 /// Each other pool takes 12 K (S + 1) + 24 (S + 1) bytes, K the arms and S its segments, and the first one
 /// (32 K + 8) (M + 1) more, M this pool's max_segments. snapshot: len bytes of any origin. error: NULL, or filled on
-/// failure. May allocate. The pool is closed to other threads while the cells that have news are summed up, some MS ms
+/// failure. May allocate. The pool is closed to other threads while the cells that have news are summed up, some 10 ms
 /// for 10,000 segments of 20 arms; reading the snapshot before that closes nothing. After it, dpb_pool_segment takes
 /// O(others (log S + K)) for a new segment.
 /// Returns DPB_OK; DPB_NULL; DPB_CORRUPT; DPB_NEWER_VERSION; DPB_UNSUPPORTED (a snapshot of version 3, which does not

@@ -15,6 +15,8 @@ static dpb_counter *counter;
 static dpb_stopping *stopping;
 static dpb_shuffler *shuffler;
 static uint64_t ticket;
+static uint8_t shot[1000];
+static size_t shot_len;
 
 /* What the parent's handles answer, and that handles of one's own are fine. */
 static int use(dpb_status expected) {
@@ -41,6 +43,7 @@ static int use(dpb_status expected) {
   STATUS(dpb_pool_segment(pool, 7, &best), expected);
   STATUS(dpb_pool_select(pool, 0, &d), expected);
   STATUS(dpb_pool_snapshot(pool, NULL, 0, &n), expected == DPB_OK ? DPB_BUFFER_TOO_SMALL : expected);
+  STATUS(dpb_pool_merge(pool, shot, shot_len), expected);
   STATUS(dpb_compare(bandit, 0, 1, .5, &x, &x), late);
   STATUS(dpb_budget_spent(budget, 0, &x), expected);
   STATUS(dpb_budget_remaining(budget, &x), expected);
@@ -77,6 +80,7 @@ int main(void) {
   rule.alpha = rule.beta = 0.1;
   STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
   STATUS(dpb_new_pool(&config, 2, &pool, NULL), DPB_OK);
+  STATUS(dpb_pool_snapshot(pool, shot, sizeof shot, &shot_len), DPB_OK);
   STATUS(dpb_new_budget(1, 0, &budget, NULL), DPB_OK);
   STATUS(dpb_new_counter(DPB_COUNTER_HYBRID, 1, 0, NULL, &counter, NULL), DPB_OK);
   STATUS(dpb_new_dp_nas(&rule, &stopping, NULL), DPB_OK);

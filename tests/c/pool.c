@@ -264,10 +264,81 @@ static void a_window(void) {
   dpb_pool_free(pool);
 }
 
+static unsigned char *bytes_of(const dpb_pool *pool, size_t *len) {
+  unsigned char *bytes;
+  STATUS(dpb_pool_snapshot(pool, NULL, 0, len), DPB_BUFFER_TOO_SMALL);
+  bytes = (unsigned char *)malloc(*len);
+  CHECK(bytes != NULL);
+  STATUS(dpb_pool_snapshot(pool, bytes, *len, len), DPB_OK);
+  return bytes;
+}
+
+/* A pool that has merged knows what another knows of a segment, once it is asked for it, and tells it to nobody. */
+static void it_merges(void) {
+  dpb_config config = seeded(ARMS, 1);
+  dpb_pool *there, *here, *last;
+  dpb_error error;
+  dpb_arm arm, theirs;
+  dpb_pool_report before, after;
+  unsigned char *bytes, *own;
+  size_t len = 0, n = 0;
+  uint64_t coins = 3;
+  uint32_t segment, round;
+  STATUS(dpb_new_pool(&config, MOST, &there, NULL), DPB_OK);
+  STATUS(dpb_pool_segment(there, 40, &segment), DPB_OK);
+  STATUS(dpb_pool_segment(there, 41, &segment), DPB_OK);
+  play(there, 2, &coins, 10000);
+  one_arm(there, 1, 2, &theirs);
+  bytes = bytes_of(there, &len);
+  STATUS(dpb_new_pool(&config, 1, &here, NULL), DPB_OK);
+
+  before = report(here);
+  STATUS(dpb_pool_merge(NULL, bytes, len), DPB_NULL);
+  STATUS(dpb_pool_merge_with(NULL, bytes, len, &error), DPB_NULL);
+  CHECK(strcmp(error.message, "the handle is NULL") == 0);
+  STATUS(dpb_pool_merge_with(here, NULL, len, &error), DPB_NULL);
+  CHECK(strcmp(error.message, "snapshot is NULL") == 0);
+  STATUS(dpb_pool_merge(here, NULL, 0), DPB_CORRUPT);
+  STATUS(dpb_pool_merge_with(here, bytes, len - 1, &error), DPB_CORRUPT);
+  bytes[len / 2] ^= 1;
+  STATUS(dpb_pool_merge(here, bytes, len), DPB_CORRUPT);
+  bytes[len / 2] ^= 1;
+  config.epsilon = 2;
+  STATUS(dpb_new_pool(&config, 1, &last, NULL), DPB_OK);
+  STATUS(dpb_pool_merge_with(last, bytes, len, &error), DPB_INVALID_CONFIG);
+  CHECK(strcmp(error.message, "epsilon must be 1, as in the snapshot, got 2") == 0);
+  dpb_pool_free(last);
+  after = report(here);
+  CHECK(memcmp(&before, &after, sizeof before) == 0);
+
+  for (round = 0; round < 3; round++) {
+    STATUS(dpb_pool_merge_with(here, bytes, len, &error), DPB_OK);
+    STATUS(dpb_pool_merge(there, bytes, len), DPB_OK); /* its own */
+    CHECK(report(here).segments == (round > 0) && report(here).decisions == 0 && report(here).epsilon_spent == 1);
+    STATUS(dpb_pool_segment(here, 41, &segment), DPB_OK);
+    one_arm(here, segment, 2, &arm);
+    CHECK(segment == 0 && arm.pulls == 0 && arm.effective_pulls == theirs.effective_pulls && arm.effective_pulls > 500);
+    CHECK(fabs(arm.mean - theirs.mean) < .02);
+    one_arm(there, 1, 2, &arm);
+    CHECK(memcmp(&arm, &theirs, sizeof arm) == 0);
+  }
+  STATUS(dpb_pool_segment(here, 40, &segment), DPB_FULL);
+  own = bytes_of(here, &n);
+  STATUS(dpb_pool_restore(own, n, &last, NULL), DPB_OK);
+  one_arm(last, 0, 2, &arm);
+  CHECK(arm.effective_pulls == 0);
+  dpb_pool_free(last);
+  dpb_pool_free(here);
+  dpb_pool_free(there);
+  free(own);
+  free(bytes);
+}
+
 int main(void) {
   bad_input();
   segments_learn_from_each_other();
   it_goes_on();
   a_window();
+  it_merges();
   return failures != 0;
 }

@@ -95,6 +95,7 @@ static void pools() {
   std::vector<std::uint8_t> bytes;
   CHECK(pool->try_snapshot(bytes) == DPB_OK && dpb::Pool::try_restore(bytes.data(), bytes.size()));
   CHECK(dpb::Pool::try_restore(dpb::Config(3, 1.0), 5, bytes.data(), bytes.size())->try_segment(8, segment) == DPB_OK);
+  CHECK(pool->try_merge(bytes.data(), bytes.size(), &error) == DPB_OK && pool->try_merge(nullptr, 0) == DPB_CORRUPT);
   CHECK(!dpb::Pool::try_restore(dpb::Config(3, 2.0), 5, bytes.data(), bytes.size(), &error) && error.message[0] == 'e');
 }
 

@@ -690,6 +690,20 @@ static void pools() {
         "max_segments must be at least 2, as in the snapshot, got 1");
   CHECK(refusal([&] { (void)dpb::Pool::restore({bytes.begin() + 1, bytes.end()}); }).status() == DPB_CORRUPT);
 
+  // What another has released is there once its key is asked for.
+  dpb::Pool other(config, 1);
+  CHECK(other.segment(71) == 0);
+  while (other.arms(0)[0].effective_pulls == 0.0) {
+    other.update(other.select_among(0, {0}).ticket, 1.0);
+  }
+  const std::vector<std::uint8_t> told = other.snapshot();
+  larger.merge(told);
+  CHECK(larger.try_merge(told.data(), told.size()) == DPB_OK);
+  CHECK(larger.arms(1)[0].effective_pulls == other.arms(0)[0].effective_pulls && larger.report().segments == 3);
+  CHECK(refusal([&] { larger.merge({1, 2, 3}); }).status() == DPB_CORRUPT);
+  dpb::Pool stranger(dpb::Config(4, 0.5), 1);
+  CHECK(says([&] { stranger.merge(told); }).find("epsilon must be") == 0);
+
   // Many hands on one pool: what each has begun it ends.
   config.pending_capacity = 1 << 15; // as in threads()
   dpb::Pool shared(config, 64);

@@ -19,6 +19,8 @@ pub struct Player {
     model: Option<Model>,
     seen: Seen,
     tickets: Vec<u64>,
+    /// It believes what others have released.
+    merged: bool,
 }
 
 impl Drop for Player {
@@ -119,7 +121,7 @@ impl Player {
             firsts: Vec::new(),
             limited: false,
         });
-        Player { handle, config, keys, model, seen, tickets: Vec::new() }
+        Player { handle, config, keys, model, seen, tickets: Vec::new(), merged: false }
     }
 
     /// Some calls; None where the last one freed it.
@@ -131,7 +133,8 @@ impl Player {
                 9..=10 => self.among(bytes),
                 11..=15 => self.answer(bytes),
                 16 => self.answer_many(bytes),
-                17 => self.read(bytes),
+                17 if bytes.once_in(2) => self.read(bytes),
+                17 => self.merge(bytes),
                 18 => self.next_period(),
                 _ if bytes.once_in(12) => return None,
                 _ => self = self.live_on(bytes),
@@ -348,14 +351,39 @@ impl Player {
         self.after(false, [0; 4]);
     }
 
+    /// Its own snapshot, or another's, which a stranger may have altered. A pool that has merged goes on as before, but
+    /// for what it believes.
+    unsafe fn merge(&mut self, bytes: &mut Bytes) {
+        let mut told = snapshot(self.handle);
+        let own = bytes.once_in(4);
+        if !own {
+            told[origin()] ^= 1 + bytes.byte() % 8;
+            if bytes.once_in(2) {
+                alter(&mut told, bytes);
+            }
+        }
+        let (told, mut error) = (sealed(told), no_error());
+        let status = dpb_pool_merge_with(self.handle, told.as_ptr(), told.len(), &raw mut error);
+        one_of(status, &[DPB_OK, DPB_CORRUPT, DPB_NEWER_VERSION, DPB_INVALID_CONFIG, DPB_UNSUPPORTED]);
+        assert!(!own || status == DPB_OK);
+        let before = self.seen.clone();
+        let news = status == DPB_OK && !own;
+        self.merged |= news;
+        self.after(news, [0; 4]);
+        let public = |seen: &Seen| {
+            let pulls: Vec<_> = seen.cells.iter().map(|cell| cell[1]).collect();
+            (pulls, seen.report[..4].to_vec(), seen.report[6..9].to_vec(), seen.report[10])
+        };
+        assert_eq!(public(&before), public(&self.seen));
+        assert_eq!(dpb_pool_merge(self.handle, told.as_ptr(), told.len()), status);
+        self.after(false, [0; 4]); // it is no news
+    }
+
     /// Snapshot, restore, and again; or what comes of one that a stranger has altered.
     unsafe fn live_on(self, bytes: &mut Bytes) -> Player {
         let mut first = snapshot(self.handle);
         if bytes.once_in(2) {
-            for _ in 0..=bytes.below(4) {
-                let place = (usize::from(bytes.byte()) << 8 | usize::from(bytes.byte())) % first.len();
-                first[place] = bytes.byte();
-            }
+            alter(&mut first, bytes);
             // A ring, or a pool, of millions is the tests' of memory, and so are millions of users.
             for upper in sizes() {
                 first[upper.clone()].fill(0);
@@ -383,7 +411,8 @@ impl Player {
         }
         assert_eq!(seen, then);
         let evidence = |seen: &Seen| seen.cells.iter().map(|cell| cell[2]).collect::<Vec<_>>();
-        assert_eq!((evidence(&seen), seen.refusals), (evidence(&self.seen), [0; 4]));
+        assert_eq!(seen.refusals, [0; 4]);
+        assert!(self.merged || evidence(&seen) == evidence(&self.seen));
         let (then, now) = (seen.report, self.seen.report);
         let open = now[0] - now[1] - now[2] - now[3];
         assert_eq!(then[..4], [now[0], now[1], now[2], now[3] + open]);
@@ -413,25 +442,46 @@ impl Player {
     }
 }
 
+/// Some bytes, anywhere.
+fn alter(snapshot: &mut [u8], bytes: &mut Bytes) {
+    for _ in 0..=bytes.below(4) {
+        let place = (usize::from(bytes.byte()) << 8 | usize::from(bytes.byte())) % snapshot.len();
+        snapshot[place] = bytes.byte();
+    }
+}
+
+/// Where a snapshot says whose it is: fresh pools differ there first.
+fn origin() -> usize {
+    static ORIGIN: OnceLock<usize> = OnceLock::new();
+    *ORIGIN.get_or_init(|| {
+        let [one, other] = [fresh(2, 1, 0, 0, 1), fresh(2, 1, 0, 0, 1)];
+        one.iter().zip(&other).position(|(a, b)| a != b).unwrap()
+    })
+}
+
+/// The snapshot of a pool that was just made.
+fn fresh(arms: u32, capacity: u32, window: u32, users: u64, most: u32) -> Vec<u8> {
+    // SAFETY: as in run.
+    unsafe {
+        let (mut config, mut handle): (dpb_config, _) = (zeroed(), null_mut());
+        dpb_config_init_sized(&raw mut config, size_of::<dpb_config>() as u32, arms, 1.0);
+        (config.pending_capacity, config.answer_window, config.users) = (capacity, window, users);
+        (config.test_seed, config.node) = (SEED.as_ptr(), 7);
+        assert_eq!(dpb_new_pool(&raw const config, most, &raw mut handle, null_mut()), DPB_OK);
+        let bytes = snapshot(handle);
+        dpb_pool_free(handle);
+        bytes
+    }
+}
+
 /// Where a snapshot has all but the lower two bytes of what sizes ring, tables, and counters of users.
 fn sizes() -> &'static [Range<usize>; 5] {
     static SIZES: OnceLock<[Range<usize>; 5]> = OnceLock::new();
     SIZES.get_or_init(|| {
-        // SAFETY: as in run.
-        let with = |arms, capacity, window, users, most| unsafe {
-            let (mut config, mut handle): (dpb_config, _) = (zeroed(), null_mut());
-            dpb_config_init_sized(&raw mut config, size_of::<dpb_config>() as u32, arms, 1.0);
-            (config.pending_capacity, config.answer_window, config.users) = (capacity, window, users);
-            (config.test_seed, config.node) = (SEED.as_ptr(), 7);
-            assert_eq!(dpb_new_pool(&raw const config, most, &raw mut handle, null_mut()), DPB_OK);
-            let bytes = snapshot(handle);
-            dpb_pool_free(handle);
-            bytes
-        };
-        let plain = with(2, 1, 0, 0, 1);
-        let four = [with(3, 1, 0, 0, 1), with(2, 2, 0, 0, 1), with(2, 1, 1, 0, 1), with(2, 1, 0, 0, 2)];
+        let plain = fresh(2, 1, 0, 0, 1);
+        let four = [fresh(3, 1, 0, 0, 1), fresh(2, 2, 0, 0, 1), fresh(2, 1, 1, 0, 1), fresh(2, 1, 0, 0, 2)];
         let [arms, capacity, window, most] = four.map(|other| (other, 4));
-        [arms, capacity, window, most, (with(2, 1, 0, 1, 1), 8)].map(|(other, bytes)| {
+        [arms, capacity, window, most, (fresh(2, 1, 0, 1, 1), 8)].map(|(other, bytes)| {
             let place = plain.iter().zip(&other).position(|(a, b)| a != b).unwrap();
             place + 2..place + bytes
         })
@@ -461,8 +511,9 @@ pub unsafe fn nothing(config: &dpb_config) {
         dpb_pool_restore(null(), 5, &raw mut handle, null_mut()),
         dpb_pool_restore_as(null(), 1, null(), 0, &raw mut handle, null_mut()),
         dpb_pool_restore_as(config, 1, null(), 5, &raw mut handle, null_mut()),
+        dpb_pool_merge(null_mut(), null(), 0),
     ];
-    assert_eq!(statuses, [DPB_NULL; 19]);
+    assert_eq!(statuses, [DPB_NULL; 20]);
     dpb_pool_free(null_mut());
     assert!((number, size, handle.is_null()) == (7, 7, true) && untouched(&decision));
 }
