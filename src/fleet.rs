@@ -1,7 +1,8 @@
 //! Many handles, one bandit: what the others have released.
 //!
 //! A policy of the batch engine learns from a *set* of released pairs. A handle's snapshot holds its own; a handle
-//! that merges the snapshots of others learns from all. Only noised sums of complete batches ever leave a handle.
+//! that merges the snapshots of others learns from all. Only noised sums of complete batches ever leave a handle. Pools
+//! do likewise, by the same [`Roster`] of others: see `policy/segments/others.rs`.
 //!
 //! # Privacy
 //!
@@ -22,7 +23,7 @@
 //!
 //! # Memory
 //!
-//! Twelve pairs for each arm of each other handle, 200 bytes, and at most 1024 of these. The policy gets all of an
+//! At most 1024 others. A bandit keeps twelve pairs for each arm of each of them, 200 bytes. The policy gets all of an
 //! arm's joined to twelve, 200 bytes more, and has so 24 with its own.
 
 use crate::config::Config;

@@ -1518,8 +1518,9 @@ DPB_API DPB_MUST_USE dpb_status dpb_pool_cancel(struct dpb_pool *pool, uint64_t 
  *
  * Of each dpb_arm, mean is what the pool believes of the arm in this segment, from the releases of all segments: a
  * number from the start, and no estimate from this segment alone. It has no confidence interval, so width is NaN.
- * effective_pulls counts the rewards behind the releases that are this segment's own, each by its power where there
- * is a dpb_config.memory: 0 means that all it goes by is what others have said. active is 1.
+ * effective_pulls counts the rewards behind the releases that are this segment's own, here and in pools that were
+ * merged, each by its power where there is a dpb_config.memory: 0 means that all it goes by is what other segments
+ * have said. active is 1.
  *
  * out: room for cap arms (NULL with cap = 0). n: receives the number of arms, also when cap is too small.
  * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (no such segment); DPB_BUFFER_TOO_SMALL (only n written); DPB_POISONED.

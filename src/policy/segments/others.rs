@@ -6,6 +6,11 @@
 //! own, and no merge is refused, or depends on the order, because it is full. The row of all segments together, and so
 //! the arms' rates, take part at once.
 //!
+//! **Privacy.** Which batch an answered reward enters, how large that is and what is played are functions of releases,
+//! here and elsewhere, coins and public counts, here and elsewhere. So Theorem P of [`crate::privacy`] holds for the
+//! transcript of the whole fleet of pools, whatever the order of releases, with the same epsilon. A snapshot has a pool's
+//! own releases, kept apart from what it has merged: nothing comes back by a detour and counts twice.
+//!
 //! **Exact.** All that others have released of a cell is a sum to which news is added and from which what it replaces
 //! is taken away. What is kept of a snapshot is rounded to 128ths of a reward and at most 2^36 rewards, so the sum over
 //! 1024 pools is exact, whatever the order. (With a memory it fades between, and is exact to rounding.)
