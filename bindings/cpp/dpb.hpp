@@ -818,13 +818,14 @@ private:
 
 /// Bandits and the names that they have on a page of metrics: in UTF-8, no two the same.
 using NamedBandits = std::vector<std::pair<std::string, const Bandit *>>;
+using NamedPools = std::vector<std::pair<std::string, const Pool *>>;
 
 namespace detail {
 
-/// A page of metrics: each family once, the lines of all bandits together, as the format demands.
+/// A page of metrics: each family once, all of its lines together, as the format demands.
 class Metrics {
 public:
-  explicit Metrics(const NamedBandits &bandits) {
+  Metrics(const NamedBandits &bandits, const NamedPools &pools) {
     for (const auto &[name, bandit] : bandits) {
       Measured m;
       m.label = "bandit=\"" + escaped(name) + '"';
@@ -837,18 +838,34 @@ public:
       m.up = status == DPB_OK && bandit->try_report(m.report) == DPB_OK &&
              bandit->try_diagnostics(m.diagnostics) == DPB_OK;
       m.policy = bandit->policy_name();
-      bandits_.push_back(std::move(m));
+      all_.push_back(std::move(m));
+    }
+    for (const auto &[name, pool] : pools) {
+      Measured m;
+      m.label = "pool=\"" + escaped(name) + '"';
+      m.is_pool = pools_ = true;
+      PoolReport &read = m.pool;
+      m.up = pool->try_report(read) == DPB_OK && pool->try_diagnostics(m.diagnostics) == DPB_OK;
+      m.report.decisions = read.decisions;
+      m.report.answered = read.answered;
+      m.report.cancelled = read.cancelled;
+      m.report.expired = read.expired;
+      m.report.pending = read.pending;
+      m.report.epsilon_spent = read.epsilon_spent;
+      m.report.delta_spent = read.delta_spent;
+      m.report.is_private = read.is_private;
+      all_.push_back(std::move(m));
     }
   }
 
   [[nodiscard]] std::string page(bool operators) && {
     head("up", "gauge", "1, or 0 for a handle that is closed.");
-    for (const Measured &m : bandits_) {
+    for (const Measured &m : all_) {
       line("up", m.label, m.up ? "1" : "0");
     }
     head("info", "gauge", "1, with the policy and the version of the library.");
-    for (const Measured &m : bandits_) {
-      if (m.up) {
+    for (const Measured &m : all_) {
+      if (m.up && !m.is_pool) {
         line("info", m.label + ",policy=\"" + m.policy + "\",version=\"" + dpb_version() + '"', "1");
       }
     }
@@ -857,14 +874,19 @@ public:
               &Report::answered);
     of_report("cancelled_total", "counter", "Decisions taken back.", &Report::cancelled);
     of_report("expired_total", "counter", "Decisions pushed out of the pending table unanswered.", &Report::expired);
-    of_report("changes_total", "counter", "Releases that contradicted their arm's past.", &Report::changes_detected);
+    of_report("changes_total", "counter", "Releases that contradicted their arm's past.", &Report::changes_detected,
+              is_bandit);
     of_report("pending", "gauge", "Decisions whose end is open.", &Report::pending);
-    of_report("phase", "gauge", "The policy's epoch, phase or interval.", &Report::phase);
-    of_report("arms_active", "gauge", "Arms still in the race.", &Report::arms_active);
+    of_report("phase", "gauge", "The policy's epoch, phase or interval.", &Report::phase, is_bandit);
+    of_report("arms_active", "gauge", "Arms still in the race.", &Report::arms_active, is_bandit);
     of_report("epsilon_spent", "gauge", "Privacy loss of one user so far, an upper bound at dpb_delta_spent.",
               &Report::epsilon_spent);
     of_report("delta_spent", "gauge", "0 where the policy is pure.", &Report::delta_spent);
     of_report("private", "gauge", "1, or 0 for baselines and under a test seed.", &Report::is_private);
+    if (pools_) {
+      family("segments", "gauge", "In use.", &Measured::pool, &PoolReport::segments, is_pool);
+      family("releases_total", "counter", "Batches released.", &Measured::pool, &PoolReport::releases, is_pool);
+    }
     of_arms("mean", "As released; NaN before the first release.", &Arm::mean);
     of_arms("width", "Half-width of the mean's confidence interval.", &Arm::width);
     of_arms("pulls", "Decisions that were not cancelled and did not expire.", &Arm::pulls);
@@ -883,8 +905,10 @@ private:
   struct Measured {
     std::string label;
     bool up = false;
+    bool is_pool = false;
     std::string policy;
-    Report report = {};
+    Report report = {};   // of a pool what both have
+    PoolReport pool = {}; // of a bandit nothing
     std::vector<Arm> arms;
     Diagnostics diagnostics = {};
   };
@@ -927,48 +951,57 @@ private:
   void line(const char *name, const std::string &labels, const std::string &value) {
     page_ += std::string("dpb_") + name + '{' + labels + "} " + value + '\n';
   }
-  template <class Value, class Struct>
-  void of_report(const char *name, const char *kind, const char *help, Value Struct::*field) {
+  static bool any(const Measured &) { return true; }
+  static bool is_bandit(const Measured &m) { return !m.is_pool; }
+  static bool is_pool(const Measured &m) { return m.is_pool; }
+  /// One line for each of these that is up.
+  template <class Part, class Value, class Struct>
+  void family(const char *name, const char *kind, const char *help, Part Measured::*part, Value Struct::*field,
+              bool (*these)(const Measured &) = any) {
     head(name, kind, help);
-    for (const Measured &m : bandits_) {
-      if (m.up) {
-        line(name, m.label, number(m.report.*field));
+    for (const Measured &m : all_) {
+      if (m.up && these(m)) {
+        line(name, m.label, number(m.*part.*field));
       }
     }
+  }
+  template <class Value, class Struct>
+  void of_report(const char *name, const char *kind, const char *help, Value Struct::*field,
+                 bool (*these)(const Measured &) = any) {
+    family(name, kind, help, &Measured::report, field, these);
   }
   template <class Value, class Struct> void of_arms(const char *name, const char *help, Value Struct::*field) {
     const std::string full = std::string("arm_") + name;
     head(full.c_str(), "gauge", help);
-    for (const Measured &m : bandits_) {
+    for (const Measured &m : all_) {
       for (std::size_t arm = 0; m.up && arm < m.arms.size(); ++arm) {
         line(full.c_str(), m.label + ",arm=\"" + std::to_string(arm) + '"', number(m.arms[arm].*field));
       }
     }
   }
   template <class Value, class Struct> void of_refusals(const char *name, const char *help, Value Struct::*field) {
-    head(name, "counter", help);
-    for (const Measured &m : bandits_) {
-      if (m.up) {
-        line(name, m.label, number(m.diagnostics.*field));
-      }
-    }
+    family(name, "counter", help, &Measured::diagnostics, field);
   }
 
-  std::vector<Measured> bandits_;
+  std::vector<Measured> all_; // the bandits, then the pools
+  bool pools_ = false;
   std::string page_;
 };
 
 } // namespace detail
 
-/// What may be published of these bandits, in Prometheus' text format, each under the label bandit="its name". All
-/// of it is released already or public: the page may be shown to anyone. One that is closed or was moved from shows
-/// as dpb_up 0 and nothing else; nothing is thrown but std::bad_alloc.
-[[nodiscard]] inline std::string metrics(const NamedBandits &bandits) { return detail::Metrics(bandits).page(false); }
+/// What may be published of these bandits, in Prometheus' text format, each under the label bandit="its name", and of
+/// these pools, under pool="its name" and without their arms, which are too many. All of it is released already or
+/// public: the page may be shown to anyone. What is closed or was moved from shows as dpb_up 0 and nothing else; nothing
+/// is thrown but std::bad_alloc.
+[[nodiscard]] inline std::string metrics(const NamedBandits &bandits, const NamedPools &pools = {}) {
+  return detail::Metrics(bandits, pools).page(false);
+}
 
 /// The same and the counts of refused calls (Diagnostics), which are NOT private: a duplicate click is a click. For a
 /// page that only the operator sees.
-[[nodiscard]] inline std::string operator_metrics(const NamedBandits &bandits) {
-  return detail::Metrics(bandits).page(true);
+[[nodiscard]] inline std::string operator_metrics(const NamedBandits &bandits, const NamedPools &pools = {}) {
+  return detail::Metrics(bandits, pools).page(true);
 }
 
 /// dpb_stopping: takes samples until their mean is known to a factor of 1 +- alpha.

@@ -13,6 +13,7 @@ const operatorPage = `# HELP dpb_up 1, or 0 for a handle that is closed.
 dpb_up{bandit="baseline"} 1
 dpb_up{bandit="closed"} 0
 dpb_up{bandit="front \"page\"\n\\"} 1
+dpb_up{pool="slots"} 1
 # HELP dpb_info 1, with the policy and the version of the library.
 # TYPE dpb_info gauge
 dpb_info{bandit="baseline",policy="nonprivate-ucb1",version="VERSION"} 1
@@ -21,18 +22,22 @@ dpb_info{bandit="front \"page\"\n\\",policy="dp-se",version="VERSION"} 1
 # TYPE dpb_decisions_total counter
 dpb_decisions_total{bandit="baseline"} 0
 dpb_decisions_total{bandit="front \"page\"\n\\"} 2
+dpb_decisions_total{pool="slots"} 3
 # HELP dpb_answered_total Decisions whose answer took effect, or whose window is over.
 # TYPE dpb_answered_total counter
 dpb_answered_total{bandit="baseline"} 0
 dpb_answered_total{bandit="front \"page\"\n\\"} 1
+dpb_answered_total{pool="slots"} 1
 # HELP dpb_cancelled_total Decisions taken back.
 # TYPE dpb_cancelled_total counter
 dpb_cancelled_total{bandit="baseline"} 0
 dpb_cancelled_total{bandit="front \"page\"\n\\"} 1
+dpb_cancelled_total{pool="slots"} 1
 # HELP dpb_expired_total Decisions pushed out of the pending table unanswered.
 # TYPE dpb_expired_total counter
 dpb_expired_total{bandit="baseline"} 0
 dpb_expired_total{bandit="front \"page\"\n\\"} 0
+dpb_expired_total{pool="slots"} 0
 # HELP dpb_changes_total Releases that contradicted their arm's past.
 # TYPE dpb_changes_total counter
 dpb_changes_total{bandit="baseline"} 0
@@ -41,6 +46,7 @@ dpb_changes_total{bandit="front \"page\"\n\\"} 0
 # TYPE dpb_pending gauge
 dpb_pending{bandit="baseline"} 0
 dpb_pending{bandit="front \"page\"\n\\"} 0
+dpb_pending{pool="slots"} 1
 # HELP dpb_phase The policy's epoch, phase or interval.
 # TYPE dpb_phase gauge
 dpb_phase{bandit="baseline"} 0
@@ -53,14 +59,23 @@ dpb_arms_active{bandit="front \"page\"\n\\"} 2
 # TYPE dpb_epsilon_spent gauge
 dpb_epsilon_spent{bandit="baseline"} +Inf
 dpb_epsilon_spent{bandit="front \"page\"\n\\"} 0.5
+dpb_epsilon_spent{pool="slots"} 0.25
 # HELP dpb_delta_spent 0 where the policy is pure.
 # TYPE dpb_delta_spent gauge
 dpb_delta_spent{bandit="baseline"} 0
 dpb_delta_spent{bandit="front \"page\"\n\\"} 0
+dpb_delta_spent{pool="slots"} 0
 # HELP dpb_private 1, or 0 for baselines and under a test seed.
 # TYPE dpb_private gauge
 dpb_private{bandit="baseline"} 0
 dpb_private{bandit="front \"page\"\n\\"} 1
+dpb_private{pool="slots"} 1
+# HELP dpb_segments In use.
+# TYPE dpb_segments gauge
+dpb_segments{pool="slots"} 2
+# HELP dpb_releases_total Batches released.
+# TYPE dpb_releases_total counter
+dpb_releases_total{pool="slots"} 0
 # HELP dpb_arm_mean As released; NaN before the first release.
 # TYPE dpb_arm_mean gauge
 dpb_arm_mean{bandit="baseline",arm="0"} NaN
@@ -95,18 +110,22 @@ dpb_arm_active{bandit="front \"page\"\n\\",arm="1"} 1
 # TYPE dpb_duplicates_total counter
 dpb_duplicates_total{bandit="baseline"} 0
 dpb_duplicates_total{bandit="front \"page\"\n\\"} 1
+dpb_duplicates_total{pool="slots"} 1
 # HELP dpb_late_total Answers to a ticket whose time was over. NOT private.
 # TYPE dpb_late_total counter
 dpb_late_total{bandit="baseline"} 0
 dpb_late_total{bandit="front \"page\"\n\\"} 0
+dpb_late_total{pool="slots"} 0
 # HELP dpb_rejected_total Rewards that were refused. NOT private.
 # TYPE dpb_rejected_total counter
 dpb_rejected_total{bandit="baseline"} 0
 dpb_rejected_total{bandit="front \"page\"\n\\"} 1
+dpb_rejected_total{pool="slots"} 0
 # HELP dpb_unknown_total Tickets that the handle never issued. NOT private.
 # TYPE dpb_unknown_total counter
 dpb_unknown_total{bandit="baseline"} 0
 dpb_unknown_total{bandit="front \"page\"\n\\"} 0
+dpb_unknown_total{pool="slots"} 0
 `
 
 // front is a bandit of a second life after two decisions: one answered, one cancelled, and each kind of refusal.
@@ -124,13 +143,31 @@ func front(t *testing.T) *Bandit {
 	return b
 }
 
+// slots is a pool of a second life after three decisions in two segments: one answered twice, one cancelled, one open.
+func slots(t *testing.T) *Pool {
+	fresh := must[*Pool](t)(NewPool(NewConfig(2, 0.25), 2))
+	defer fresh.Close()
+	p := must[*Pool](t)(RestorePool(must[[]byte](t)(fresh.Snapshot(nil))))
+	t.Cleanup(func() { p.Close() })
+	var shown [3]Decision
+	for i := range shown {
+		shown[i] = must[Decision](t)(p.Select(must[uint32](t)(p.Segment(uint64(i % 2)))))
+	}
+	if err := errors.Join(p.Update(shown[0].Ticket, 1), p.Cancel(shown[1].Ticket)); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, p.Update(shown[0].Ticket, 1), ErrDuplicate)
+	return p
+}
+
 func TestMetrics(t *testing.T) {
 	closed, baseline := bandit(t, 2), must[*Bandit](t)(NewNonprivateUCB1(NewConfig(2, 1)))
 	closed.Close()
 	defer baseline.Close()
 	bandits := map[string]*Bandit{"front \"page\"\n\\": front(t), "baseline": baseline, "closed": closed}
+	pools := map[string]*Pool{"slots": slots(t)}
 	var page bytes.Buffer
-	if err := WriteOperatorMetrics(&page, bandits); err != nil {
+	if err := WriteOperatorMetrics(&page, bandits, pools); err != nil {
 		t.Fatal(err)
 	}
 	expected := strings.Replace(operatorPage, "VERSION", Version(), 2)
@@ -140,7 +177,7 @@ func TestMetrics(t *testing.T) {
 	// The public page is the beginning of the operator's, and tells of no refusal.
 	public := expected[:strings.Index(expected, "# HELP dpb_duplicates")]
 	page.Reset()
-	if err := WriteMetrics(&page, bandits); err != nil || page.String() != public {
+	if err := WriteMetrics(&page, bandits, pools); err != nil || page.String() != public {
 		t.Errorf("%v, got\n%s", err, page.String())
 	}
 	if strings.Contains(public, "NOT private") {

@@ -9,6 +9,9 @@
 // GET /ad picks a creative, GET /click/<ticket> reports the click, GET /report shows what is
 // released and nothing else, / is a live page. A real server would also check who asks.
 //
+// With --placements N, GET /ads?placement=17&slots=3&user=9f3c51a277d0e846 picks one for each slot of a placement,
+// from a pool that learns for each placement and no more from a person than was promised.
+//
 // What became of a click is for the operator alone: whoever reports one, in time, twice, late or
 // made up, gets the same empty answer. With --operator-port the operator, and nobody from another
 // machine, reads the counts of refused clicks at GET /diagnostics.
@@ -29,8 +32,10 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -52,6 +57,12 @@ static constexpr std::uint64_t TELL_EVERY = 1000;
 
 static constexpr unsigned MOST_THREADS = 64;
 
+// Whose tickets are the pool's; the bandits' are lower.
+static constexpr std::uint16_t POOL_NODE = 0xffff;
+
+// Slots of a person in a period that the pool learns from.
+static constexpr std::uint32_t CONTRIBUTIONS = 12;
+
 // The page of all three servers, seen from where the compiler is started. It is where Go can embed it: nowhere
 // above its source.
 asm(R"(.pushsection .rodata
@@ -66,6 +77,8 @@ struct Shop {
   std::vector<dpb::Bandit> bandits; // one, or one for each thread: nodes 1, 2, ...
   std::uint64_t memory;             // theirs
   std::string name;                 // on pages of metrics
+  std::optional<dpb::Pool> pool;    // for all threads; none: there are no placements
+  std::uint32_t placements = 0;     // its segments, of the same number
 
   // This thread's.
   dpb::Bandit &own() {
@@ -78,6 +91,8 @@ struct Shop {
   dpb::Bandit &of(std::uint64_t ticket) {
     return bandits[(dpb_ticket_node(ticket) + bandits.size() - 1) % bandits.size()];
   }
+
+  bool is_pools(std::uint64_t ticket) const { return pool && dpb_ticket_node(ticket) == POOL_NODE; }
 
   // Tells the others what this one has released, not what it was told.
   void tell(const dpb::Bandit &own) {
@@ -97,6 +112,10 @@ struct Shop {
     }
     return named;
   }
+
+  dpb::NamedPools named_pools() const {
+    return pool ? dpb::NamedPools{{"placements", &*pool}} : dpb::NamedPools();
+  }
 };
 
 // JSON has no NaN (nothing released yet) and no infinity (a baseline's privacy loss).
@@ -110,22 +129,75 @@ static std::string quoted(std::string_view text) { return "\"" + std::string(tex
 
 static const char *truth(bool x) { return x ? "true" : "false"; }
 
+static std::string ad(const dpb::Decision &decision) {
+  char ticket[17];
+  std::snprintf(ticket, sizeof ticket, "%016llx", static_cast<unsigned long long>(decision.ticket));
+  return "{\"arm\":" + std::to_string(decision.arm) + ",\"creative\":" + quoted(CREATIVES[decision.arm]) +
+         ",\"click_url\":\"/click/" + ticket + "\",\"propensity\":" + number(decision.propensity) + "}";
+}
+
 static Page show(Shop &shop) {
   dpb::Bandit &bandit = shop.own();
   const dpb::Decision decision = bandit.select();
   if (thread_local std::uint64_t decisions = 0; shop.bandits.size() > 1 && ++decisions % TELL_EVERY == 0) {
     shop.tell(bandit);
   }
-  char ticket[17];
-  std::snprintf(ticket, sizeof ticket, "%016llx", static_cast<unsigned long long>(decision.ticket));
-  return success("{\"arm\":" + std::to_string(decision.arm) + ",\"creative\":" + quoted(CREATIVES[decision.arm]) +
-                 ",\"click_url\":\"/click/" + ticket + "\",\"propensity\":" + number(decision.propensity) + "}");
+  return success(ad(decision));
+}
+
+// Which one a request is for.
+static std::optional<std::uint32_t> placement(const Shop &shop, const Request &request) {
+  const auto placement = serve::parse<std::uint32_t>(serve::parameter(request.query, "placement").value_or(""));
+  return placement && *placement < shop.placements ? placement : std::nullopt;
+}
+
+static Page bad(const char *what, const std::string &message) {
+  return serve::failure(http::status::bad_request, std::string("bad_") + what, message);
+}
+
+static Page bad_placement(const Shop &shop) {
+  return bad("placement", "placement=P, 0 to " + std::to_string(shop.placements - 1));
+}
+
+// Nobody knows who has no hash, so all of these are one person: no more is learned from them than from one.
+static std::optional<std::uint64_t> parse_user(const Request &request) {
+  const auto text = serve::parameter(request.query, "user");
+  const auto user = serve::parse<std::uint64_t>(text.value_or("0"), 16);
+  return !text || text->size() == 16 ? user : std::nullopt;
+}
+
+// A creative for each slot of a placement, no two the same: each is a decision of the pool among those that the request
+// does not show yet.
+static Page show_slots(Shop &shop, const Request &request) {
+  const auto segment = placement(shop, request);
+  if (!segment) {
+    return bad_placement(shop);
+  }
+  const auto slots = serve::parse<std::uint32_t>(serve::parameter(request.query, "slots").value_or(""));
+  if (!slots || *slots < 1 || *slots > CREATIVES.size()) {
+    return bad("slots", "slots=N, 1 to " + std::to_string(CREATIVES.size()));
+  }
+  const auto user = parse_user(request);
+  if (!user) {
+    return bad("user", "user=HASH, 16 hexadecimal digits, or none");
+  }
+  std::vector<std::uint32_t> left(CREATIVES.size());
+  std::iota(left.begin(), left.end(), 0);
+  std::string ads;
+  for (std::uint32_t slot = 0; slot < *slots; ++slot) {
+    const dpb::Decision decision = shop.pool->select_among_for(*segment, *user, left);
+    left.erase(std::find(left.begin(), left.end(), decision.arm));
+    ads += (slot > 0 ? "," : "") + ad(decision);
+  }
+  return success("{\"placement\":" + std::to_string(*segment) + ",\"ads\":[" + ads + "]}");
 }
 
 // Always the same answer: whether a ticket was clicked already is nobody's business.
 static Page click(Shop &shop, std::optional<fleet::Node> &node, std::string_view text) {
   if (const auto ticket = serve::parse<std::uint64_t>(text, 16); ticket && text.size() == 16) {
-    if (node) {
+    if (shop.is_pools(*ticket)) {
+      (void)shop.pool->try_update(*ticket, 1.0);
+    } else if (node) {
       node->answer({*ticket, 1.0});
     } else {
       (void)shop.of(*ticket).try_update(*ticket, 1.0); // refused, it is in the operator's counts
@@ -134,8 +206,33 @@ static Page click(Shop &shop, std::optional<fleet::Node> &node, std::string_view
   return serve::nothing();
 }
 
+// What is released of one placement. Counts and losses are the pool's.
+static Page report_placement(Shop &shop, const Request &request) {
+  const auto segment = placement(shop, request);
+  if (!segment) {
+    return bad_placement(shop);
+  }
+  const dpb::PoolReport report = shop.pool->report();
+  const std::vector<dpb::Arm> read = shop.pool->arms(*segment);
+  std::string arms;
+  for (std::size_t i = 0; i < read.size(); ++i) {
+    arms += std::string(i > 0 ? "," : "") + "{\"creative\":" + quoted(CREATIVES[i]) +
+            ",\"mean\":" + number(read[i].mean) + ",\"effective_pulls\":" + number(read[i].effective_pulls) +
+            ",\"pulls\":" + std::to_string(read[i].pulls) + "}";
+  }
+  return success("{\"placement\":" + std::to_string(*segment) + ",\"is_private\":" + truth(report.is_private) +
+                 ",\"epsilon_spent\":" + number(report.epsilon_spent) +
+                 ",\"delta_spent\":" + number(report.delta_spent) + ",\"memory\":" + std::to_string(shop.memory) +
+                 ",\"releases\":" + std::to_string(report.releases) +
+                 ",\"decisions\":" + std::to_string(report.decisions) +
+                 ",\"pending\":" + std::to_string(report.pending) + ",\"arms\":[" + arms + "]}");
+}
+
 // Only what is released: what the first knows when all have told it, and counts of all.
-static Page report(Shop &shop) {
+static Page report(Shop &shop, const Request &request) {
+  if (shop.pool && serve::parameter(request.query, "placement")) {
+    return report_placement(shop, request);
+  }
   dpb::Bandit &first = shop.bandits.front();
   for (std::size_t other = 1; other < shop.bandits.size(); ++other) {
     first.merge(shop.bandits[other].snapshot());
@@ -169,12 +266,17 @@ static Page report(Shop &shop) {
 // NOT private: a repeated click is a click.
 static Page diagnostics(const Shop &shop) {
   dpb::Diagnostics counts = {};
-  for (const dpb::Bandit &bandit : shop.bandits) {
-    const dpb::Diagnostics more = bandit.diagnostics();
+  const auto add = [&](const dpb::Diagnostics &more) {
     counts.duplicates += more.duplicates;
     counts.late += more.late;
     counts.rejected += more.rejected;
     counts.unknown += more.unknown;
+  };
+  for (const dpb::Bandit &bandit : shop.bandits) {
+    add(bandit.diagnostics());
+  }
+  if (shop.pool) {
+    add(shop.pool->diagnostics());
   }
   return success("{\"duplicates\":" + std::to_string(counts.duplicates) + ",\"late\":" + std::to_string(counts.late) +
                  ",\"rejected\":" + std::to_string(counts.rejected) +
@@ -183,17 +285,22 @@ static Page diagnostics(const Shop &shop) {
 
 static serve::Site visitors(Shop &shop, std::optional<fleet::Node> &node) {
   const auto get = http::verb::get;
-  return {{get, "/", [](auto &) { return serve::page(http::status::ok, "text/html; charset=utf-8", std::string(PAGE, PAGE_END)); }},
-          {get, "/ad", [&](auto &) { return show(shop); }},
-          {get, "/report", [&](auto &) { return report(shop); }},
-          {get, "/metrics", [&](auto &) { return serve::metrics(dpb::metrics(shop.named())); }},
-          {get, "/click/", [&](const Request &request) { return click(shop, node, request.rest); }}};
+  serve::Site site = {
+      {get, "/", [](auto &) { return serve::page(http::status::ok, "text/html; charset=utf-8", std::string(PAGE, PAGE_END)); }},
+      {get, "/ad", [&](auto &) { return show(shop); }},
+      {get, "/report", [&](const Request &request) { return report(shop, request); }},
+      {get, "/metrics", [&](auto &) { return serve::metrics(dpb::metrics(shop.named(), shop.named_pools())); }},
+      {get, "/click/", [&](const Request &request) { return click(shop, node, request.rest); }}};
+  if (shop.pool) {
+    site.push_back({get, "/ads", [&](const Request &request) { return show_slots(shop, request); }});
+  }
+  return site;
 }
 
 static serve::Site operators(Shop &shop, const std::optional<fleet::Node> &node) {
   const auto get = http::verb::get;
   const auto metrics = [&](auto &) {
-    return serve::metrics(dpb::operator_metrics(shop.named()) + (node ? node->metrics() : ""));
+    return serve::metrics(dpb::operator_metrics(shop.named(), shop.named_pools()) + (node ? node->metrics() : ""));
   };
   return {{get, "/diagnostics", [&](auto &) { return diagnostics(shop); }},
           {get, "/metrics", metrics}};
@@ -202,7 +309,12 @@ static serve::Site operators(Shop &shop, const std::optional<fleet::Node> &node)
 struct Options : serve::Options {
   std::optional<std::uint64_t> memory;
   unsigned bandits = 1; // as many as threads, or one
+  std::uint32_t placements = 0;
+  std::uint32_t users = 100'000; // expected in a period
+  std::chrono::seconds period = std::chrono::hours(24);
   fleet::Options fleet;
+
+  std::filesystem::path pool_snapshot() const { return snapshot.empty() ? "" : snapshot.string() + ".pool"; }
 };
 
 static std::optional<Options> parse_options(int argc, char **argv) {
@@ -217,11 +329,39 @@ static std::optional<Options> parse_options(int argc, char **argv) {
       options.bandits = options.threads = threads.value_or(0);
       return options.threads > 0 && options.threads <= MOST_THREADS;
     }
-    return options.take(name, value) || options.fleet.take(name, value);
+    const auto number = serve::parse<std::uint32_t>(value);
+    if (name == "--placements" && number) {
+      options.placements = *number;
+    } else if (name == "--users" && number && *number > 0) {
+      options.users = *number;
+    } else if (name == "--period" && number && *number > 0) {
+      options.period = std::chrono::seconds(*number);
+    } else {
+      return options.take(name, value) || options.fleet.take(name, value);
+    }
+    return true;
   });
   // What lasts, here or in Redis, is one bandit's.
   const bool alone = options.bandits == 1 || (options.fleet.redis.empty() && options.snapshot.empty());
-  return well && alone && options.fleet.agree() ? std::optional(options) : std::nullopt;
+  // A pool is nobody else's, and has a node number that another server may have.
+  const bool apart = options.placements == 0 || options.fleet.redis.empty();
+  return well && alone && apart && options.fleet.agree() ? std::optional(options) : std::nullopt;
+}
+
+// A segment for each placement, of the same number. Its epsilon is for all of a person's answers in a period. What the
+// file holds begins a new one: nobody knows who came in the last.
+static dpb::Pool make_pool(const Options &options, dpb::Config config) {
+  config.node = POOL_NODE;
+  config.users = options.users;
+  config.contributions_per_user = CONTRIBUTIONS;
+  auto there = serve::restored(options.pool_snapshot(), [&](auto... snapshot) {
+    return dpb::Pool::try_restore(config, options.placements, snapshot...);
+  });
+  dpb::Pool pool = there ? std::move(*there) : dpb::Pool(config, options.placements);
+  for (std::uint32_t placement = 0; placement < options.placements; ++placement) {
+    (void)pool.segment(placement);
+  }
+  return pool;
 }
 
 // With the memory that was asked for; else with the usual one, or without where that is refused.
@@ -233,9 +373,9 @@ static Shop make(const Options &options, const fleet::Fields &fields) {
   config.answer_window = 1000;       // an ad not clicked while 1000 later ones were shown: no click
   const auto shop = [&](std::uint64_t memory) {
     config.memory = memory;
-    Shop shop{{}, memory, options.fleet.bandit};
+    Shop shop{{}, memory, options.fleet.bandit, {}, options.placements};
     for (unsigned number = 1; number <= options.bandits; ++number) {
-      config.node = options.bandits > 1 ? number : options.fleet.node;
+      config.node = options.fleet.redis.empty() ? number : options.fleet.node;
       shop.bandits.push_back(options.policy ? dpb::Bandit(*options.policy, config) : dpb::Bandit(config));
     }
     return shop;
@@ -257,6 +397,9 @@ static Shop make(const Options &options, const fleet::Fields &fields) {
   if (options.bandits > 1) {
     made.tell(first); // changes nothing; policies that cannot say so now
   }
+  if (options.placements > 0) {
+    made.pool = make_pool(options, config);
+  }
   return made;
 }
 
@@ -265,6 +408,10 @@ int main(int argc, char **argv) try {
   if (!options) {
     const std::string more = "  --memory N         forget what N decisions ago was learned, 0: never; default 50000\n"
                              "                     where the policy can\n"
+                             "  --placements N     serve /ads for placements 0 to N-1; default 0: no such page.\n"
+                             "                     Not with --redis\n"
+                             "  --users N          of whom so many people are expected in a period; default 100000\n"
+                             "  --period SECONDS   of this length; default 86400\n"
                              "  --threads N        a bandit for each of N threads, joined by what they release, and nowhere\n"
                              "                     else: without --snapshot and --redis\n";
     serve::print_usage("ad_server", (more + fleet::Options::USAGE).c_str());
@@ -281,7 +428,22 @@ int main(int argc, char **argv) try {
   if (store) {
     node.emplace(options->fleet, *store, shop.bandits.front(), fields);
   }
-  server.run(shop.bandits.front(), visitors(shop, node), operators(shop, node), "/diagnostics");
+  const auto save = [&] {
+    serve::save(shop.bandits.front(), options->snapshot);
+    if (shop.pool) {
+      serve::save(*shop.pool, options->pool_snapshot());
+    }
+  };
+  serve::Chores chores;
+  if (shop.pool) { // a snapshot is to know of each period at once, or a restart would forget what that has spent
+    chores.push_back({options->period, [&] {
+                        shop.pool->next_period();
+                        if (!options->snapshot.empty()) {
+                          save();
+                        }
+                      }});
+  }
+  server.run(visitors(shop, node), operators(shop, node), "/diagnostics", save, chores);
   return 0;
 } catch (const std::exception &error) {
   std::fprintf(stderr, "%s\n", error.what());

@@ -439,7 +439,8 @@ int main(int argc, char **argv) try {
   }
   serve::Server server(*options);
   Bidder bidder(make(*options), options->shown_within, options->url.empty() ? server.address() : options->url);
-  server.run(bidder.bandit(), bidder.visitors(), bidder.operators(), "/metrics");
+  server.run(bidder.visitors(), bidder.operators(), "/metrics",
+             [&] { serve::save(bidder.bandit(), options->snapshot); });
   return 0;
 } catch (const std::exception &error) {
   std::fprintf(stderr, "%s\n", error.what());

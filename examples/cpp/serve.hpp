@@ -82,9 +82,22 @@ inline Page nothing() { return Page(http::status::no_content, 11); }
 
 struct Request {
   std::string_view rest;   // of its path: what follows the route's
+  std::string_view query;  // what follows the path's question mark
   const std::string &body; // no longer than the route allows
   Clock::time_point begun; // when its head was read
 };
+
+// The first value that a query has under this name, as it is there; nothing where it has none.
+inline std::optional<std::string_view> parameter(std::string_view query, std::string_view name) {
+  for (std::string_view rest = query; !rest.empty();) {
+    const std::string_view pair = rest.substr(0, rest.find('&'));
+    rest.remove_prefix(std::min(rest.size(), pair.size() + 1));
+    if (const std::size_t equals = pair.find('='); pair.substr(0, equals) == name) {
+      return equals == pair.npos ? ""sv : pair.substr(equals + 1);
+    }
+  }
+  return std::nullopt;
+}
 
 // Answers one kind of request. What it throws is answered with 500.
 struct Route {
@@ -145,6 +158,7 @@ inline asio::awaitable<void> converse(tcp::socket socket, const Site &site,
     const auto &request = parser.get();
     const std::string_view target(request.target().data(), request.target().size());
     const std::string_view path = target.substr(0, target.find('?'));
+    const std::string_view query = target.substr(std::min(target.size(), path.size() + 1));
     auto [route, refusal] = find(site, request.method(), path);
     const std::uint64_t declared = parser.content_length().value_or(0); // nothing, of one in chunks
     if (route != nullptr && route->max_body > 0 && !parser.is_done() && declared <= route->max_body) {
@@ -161,7 +175,8 @@ inline asio::awaitable<void> converse(tcp::socket socket, const Site &site,
     }
     Page page;
     try {
-      page = refusal ? std::move(*refusal) : route->answer({path.substr(route->path.size()), request.body(), begun});
+      page = refusal ? std::move(*refusal)
+                     : route->answer({path.substr(route->path.size()), query, request.body(), begun});
     } catch (const std::exception &) {
       page = failure(http::status::internal_server_error, "internal", "the request failed");
     }
@@ -206,13 +221,13 @@ inline asio::awaitable<void> accept(tcp::acceptor acceptor, asio::thread_pool &p
 // The snapshots.
 
 // Whatever happens, and whenever, the file holds the whole of this snapshot or of the one before.
-inline void save(const dpb::Bandit &bandit, const std::filesystem::path &file) {
+template <class Learner> void save(const Learner &learner, const std::filesystem::path &file) {
   const auto done = [&](bool well) {
     if (!well) {
       throw std::system_error(errno, std::generic_category(), file.string());
     }
   };
-  const std::vector<std::uint8_t> bytes = bandit.snapshot();
+  const std::vector<std::uint8_t> bytes = learner.snapshot();
   const std::filesystem::path place = std::filesystem::absolute(file).parent_path(); // to be synced as well
   const std::string beside = file.string() + ".new"; // a rename does not cross file systems
   const std::unique_ptr<std::FILE, int (*)(std::FILE *)> open(std::fopen(beside.c_str(), "wb"), std::fclose);
@@ -236,28 +251,43 @@ inline std::optional<std::vector<std::uint8_t>> load(const std::filesystem::path
   return bytes;
 }
 
-// What is in the file comes before a fresh start, and what is wrong with the file ends it.
-inline dpb::Bandit go_on(dpb::Bandit fresh, const dpb::Config &config, const std::filesystem::path &file) {
+// What a file becomes by a function like try_restore; nothing where there is none. What is wrong with it ends it.
+template <class Restore> auto restored(const std::filesystem::path &file, Restore restore) {
+  using Restored = decltype(restore(std::declval<const std::uint8_t *>(), std::size_t(), std::declval<dpb_error *>()));
   const auto bytes = file.empty() ? std::nullopt : load(file);
   if (!bytes) {
-    return fresh;
+    return Restored();
   }
   dpb_error error = {};
-  auto restored = dpb::Bandit::try_restore(dpb_policy_name(fresh.get()), config, bytes->data(), bytes->size(), &error);
+  Restored restored = restore(bytes->data(), bytes->size(), &error);
   if (!restored) {
     throw std::runtime_error(file.string() + ": " + error.message);
   }
-  return std::move(*restored);
+  return restored;
 }
 
-// Saves again and again. What goes wrong is said, and the next time may do.
-inline asio::awaitable<void> keep(const dpb::Bandit &bandit, std::filesystem::path file,
-                                  std::chrono::milliseconds every) {
+// What is in the file comes before a fresh start.
+inline dpb::Bandit go_on(dpb::Bandit fresh, const dpb::Config &config, const std::filesystem::path &file) {
+  auto there = restored(file, [&](auto... snapshot) {
+    return dpb::Bandit::try_restore(dpb_policy_name(fresh.get()), config, snapshot...);
+  });
+  return there ? std::move(*there) : std::move(fresh);
+}
+
+// What is done again and again beside the visitors.
+struct Chore {
+  std::chrono::milliseconds every;
+  std::function<void()> work;
+};
+using Chores = std::vector<Chore>;
+
+// What goes wrong is said, and the next time may do.
+inline asio::awaitable<void> repeat(Chore chore) {
   for (asio::steady_timer pause(co_await asio::this_coro::executor);;) {
-    pause.expires_after(every);
+    pause.expires_after(chore.every);
     co_await pause.async_wait(asio::use_awaitable);
     try {
-      save(bandit, file);
+      chore.work();
     } catch (const std::exception &error) {
       std::fprintf(stderr, "%s\n", error.what());
     }
@@ -330,8 +360,10 @@ public:
 
   std::string address() const { return address(visitors_); }
 
-  // Until SIGINT or SIGTERM. `operators_page` is what the operator is told of.
-  void run(const dpb::Bandit &bandit, const Site &visitors, const Site &operators, const char *operators_page) {
+  // Until SIGINT or SIGTERM. `operators_page` is what the operator is told of; `save` is called where snapshots are
+  // asked for: first, again and again, and last.
+  void run(const Site &visitors, const Site &operators, const char *operators_page, const std::function<void()> &save,
+           Chores chores = {}) {
     asio::signal_set signals(door_, SIGINT, SIGTERM);
     signals.async_wait([&](auto, int) { door_.stop(); });
     std::printf("listening on %s\n", address().c_str());
@@ -342,14 +374,17 @@ public:
     }
     std::fflush(stdout);
     if (!options_.snapshot.empty()) {
-      save(bandit, options_.snapshot);
-      asio::co_spawn(pool_, keep(bandit, options_.snapshot, options_.snapshot_every), asio::detached);
+      save();
+      chores.push_back({options_.snapshot_every, save});
+    }
+    for (const auto strand = asio::make_strand(pool_); const Chore &chore : chores) { // one at a time
+      asio::co_spawn(strand, repeat(chore), asio::detached);
     }
     door_.run();
     pool_.stop();
     pool_.join();
     if (!options_.snapshot.empty()) {
-      save(bandit, options_.snapshot);
+      save();
     }
     std::printf("stopped\n");
   }

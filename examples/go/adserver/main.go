@@ -4,9 +4,11 @@
 //	cd examples/go
 //	go run ./adserver --port 8080
 //
-// GET /ad picks a creative, GET /ads?slots=3 one for each slot of a page, GET /click/<ticket> reports the
-// click, GET /report and, for Prometheus, /metrics show what is released and nothing else, / is a live page.
-// A real server would also check who asks.
+// GET /ad picks a creative, GET /click/<ticket> reports the click, GET /report and, for Prometheus, /metrics
+// show what is released and nothing else, / is a live page. A real server would also check who asks.
+//
+// With --placements N, GET /ads?placement=17&slots=3&user=9f3c51a277d0e846 picks one for each slot of a
+// placement, from a pool that learns for each placement and no more from a person than was promised.
 //
 // What became of a click is for the operator alone: whoever reports one, in time, twice, late or
 // made up, gets the same empty answer. With --operator-port the operator, and nobody from another
@@ -44,10 +46,20 @@ type options struct {
 	memory        *uint64    // nil: the usual one, where the policy can
 	snapshot      string     // a file; "": none
 	snapshotEvery time.Duration
+	placements    uint32 // 0: none
+	users         uint64 // expected in a period
+	period        time.Duration
+}
+
+func (o options) poolSnapshot() string {
+	if o.snapshot == "" {
+		return ""
+	}
+	return o.snapshot + ".pool"
 }
 
 func main() {
-	o := options{operatorPort: -1, snapshotEvery: 10 * time.Second}
+	o := options{operatorPort: -1, snapshotEvery: 10 * time.Second, users: 100_000, period: 24 * time.Hour}
 	flag.Func("port", "`N`; 0, the default: any free one", func(text string) (err error) {
 		o.port, err = parsePort(text)
 		return err
@@ -67,11 +79,23 @@ func main() {
 	})
 	flag.StringVar(&o.snapshot, "snapshot", "", "go on from this `FILE` if it is there, and write what is released to it")
 	flag.Func("snapshot-every", "so often, every `MS` milliseconds, and at the end (default 10000)", func(text string) error {
-		number, err := strconv.ParseUint(text, 10, 32)
+		number, err := parsePositive(text)
 		o.snapshotEvery = time.Duration(number) * time.Millisecond
-		if err == nil && number == 0 {
-			err = errors.New("must be at least 1")
-		}
+		return err
+	})
+	flag.Func("placements", "serve /ads for placements 0 to `N`-1 (default 0: no such page)", func(text string) error {
+		number, err := strconv.ParseUint(text, 10, 32)
+		o.placements = uint32(number)
+		return err
+	})
+	flag.Func("users", "of whom `N` people are expected in a period (default 100000)", func(text string) error {
+		number, err := parsePositive(text)
+		o.users = number
+		return err
+	})
+	flag.Func("period", "of so many `SECONDS` (default 86400)", func(text string) error {
+		number, err := parsePositive(text)
+		o.period = time.Duration(number) * time.Second
 		return err
 	})
 	flag.Parse()
@@ -94,13 +118,21 @@ func parsePort(text string) (int, error) {
 	return int(port), err
 }
 
+func parsePositive(text string) (uint64, error) {
+	number, err := strconv.ParseUint(text, 10, 32)
+	if err == nil && number == 0 {
+		err = errors.New("must be at least 1")
+	}
+	return number, err
+}
+
 // run serves until it is told to stop. Where it listens it says on out.
 func run(stop context.Context, o options, out io.Writer) error {
 	ads, err := newShop(o)
 	if err != nil {
 		return err
 	}
-	defer ads.bandit.Close()
+	defer ads.close()
 
 	var servers []*http.Server
 	ended := make(chan error, 2)
@@ -125,7 +157,7 @@ func run(stop context.Context, o options, out io.Writer) error {
 			return err
 		}
 	}
-	keeper, err := keep(ads.bandit, o.snapshot, o.snapshotEvery)
+	keeper, err := ads.keep(o)
 	if err != nil {
 		return err
 	}

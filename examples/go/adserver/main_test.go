@@ -34,7 +34,9 @@ func start(t *testing.T, snapshot string) *running {
 	stop, cancel := context.WithCancel(context.Background())
 	r := &running{stop: cancel, ended: make(chan error, 1), said: bufio.NewScanner(said)}
 	go func() {
-		err := run(stop, options{snapshot: snapshot, snapshotEvery: time.Millisecond}, out)
+		err := run(stop, options{
+			snapshot: snapshot, snapshotEvery: time.Millisecond, placements: 2, users: 1000, period: time.Hour,
+		}, out)
 		out.Close()
 		r.ended <- err
 	}()
@@ -90,13 +92,13 @@ type shown struct {
 	Arm      uint32
 }
 
-// Everything at once: ads, pages of ads, clicks, clicks that come twice, clicks that are made up, reports,
-// metrics, and snapshots every millisecond. Fewer decisions than the answer window has, so that each refused
-// click has one possible reason. Then it is stopped under load: whatever was answered is in the snapshot.
+// Everything at once: ads, slots of placements, clicks, clicks that come twice, clicks that are made up, reports,
+// metrics, and snapshots every millisecond. Fewer decisions than the answer windows have, so that each refused
+// click has one possible reason. Then it is stopped under load: whatever was answered is in the snapshots.
 func TestLoad(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "snapshot")
 	server := start(t, file)
-	var decisions, twice, forged atomic.Uint64
+	var decisions, slots, twice, forged atomic.Uint64
 	var crowd sync.WaitGroup
 	for number := range uint64(8) {
 		crowd.Add(1)
@@ -105,14 +107,15 @@ func TestLoad(t *testing.T) {
 			random, v := rand.New(rand.NewPCG(1, number)), newVisitor(t)
 			for range 60 {
 				var page struct{ Ads []shown }
-				if slots := random.IntN(3); slots > 0 {
-					v.read(fmt.Sprintf("%s/ads?slots=%d", server.visitors, slots), &page)
+				if n := random.Uint64N(3); n > 0 {
+					v.read(fmt.Sprintf("%s/ads?placement=%d&slots=%d&user=%016x", server.visitors, n%2, n, number), &page)
+					slots.Add(n)
 				} else {
 					page.Ads = make([]shown, 1)
 					v.read(server.visitors+"/ad", &page.Ads[0])
+					decisions.Add(1)
 				}
 				for _, ad := range page.Ads {
-					decisions.Add(1)
 					clicks := random.IntN(3)
 					for range clicks {
 						v.click(server.visitors + ad.ClickURL)
@@ -136,14 +139,18 @@ func TestLoad(t *testing.T) {
 		}()
 	}
 	crowd.Wait()
-	var report struct{ Decisions uint64 }
+	var report, pool struct{ Decisions uint64 }
 	var counts dpb.Diagnostics
 	v := newVisitor(t)
 	v.read(server.visitors+"/report", &report)
+	v.read(server.visitors+"/report?placement=1", &pool)
 	v.read(server.operator+"/diagnostics", &counts)
 	want := dpb.Diagnostics{Duplicates: twice.Load(), Unknown: forged.Load()}
 	if report.Decisions != decisions.Load() || report.Decisions >= 1000 || counts != want || twice.Load() == 0 {
 		t.Errorf("%d decisions, %+v; but %d, %+v", report.Decisions, counts, decisions.Load(), want)
+	}
+	if pool.Decisions != slots.Load() || pool.Decisions >= 1000 {
+		t.Errorf("%d decisions for slots, but %d", pool.Decisions, slots.Load())
 	}
 
 	// Visitors who come while it ends are answered whole or not at all. One never finishes to ask.
@@ -160,14 +167,14 @@ func TestLoad(t *testing.T) {
 			defer crowd.Done()
 			for v := newVisitor(t); ; {
 				asked.Add(3)
-				status, body, err := v.get(server.visitors + "/ads?slots=3")
+				status, body, err := v.get(server.visitors + "/ads?placement=0&slots=3")
 				if err != nil {
 					return
 				}
 				if status != 200 || !strings.HasSuffix(body, "}\n") {
 					t.Errorf("%d %s", status, body)
 				}
-				if decisions.Add(3) > 3000 {
+				if slots.Add(3) > 3000 {
 					server.stop()
 				}
 			}
@@ -190,8 +197,21 @@ func TestLoad(t *testing.T) {
 	}
 	defer bandit.Close()
 	last, err := bandit.Report()
-	if most := report.Decisions + asked.Load(); err != nil || last.Decisions < decisions.Load() || last.Decisions > most {
-		t.Errorf("%d decisions are kept, %d were answered, %d asked for: %v", last.Decisions, decisions.Load(), most, err)
+	if err != nil || last.Decisions != decisions.Load() {
+		t.Errorf("%d decisions are kept, %d were answered: %v", last.Decisions, decisions.Load(), err)
+	}
+	if kept, err = os.ReadFile(file + ".pool"); err != nil {
+		t.Fatal(err)
+	}
+	learned, err := dpb.RestorePool(kept)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer learned.Close()
+	lastOfPool, err := learned.Report()
+	kepts, most := lastOfPool.Decisions, pool.Decisions+asked.Load()
+	if err != nil || kepts < slots.Load() || kepts > most {
+		t.Errorf("%d slots are kept, %d were answered, %d asked for: %v", kepts, slots.Load(), most, err)
 	}
 }
 
@@ -208,33 +228,118 @@ func answer(pages http.Handler, path string) (int, string) {
 	return answer.Code, answer.Body.String()
 }
 
+// No creative twice in a request; what is refused changes nothing.
 func TestSlots(t *testing.T) {
-	ads, err := newShop(options{})
+	ads, err := newShop(options{placements: 3, users: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer ads.bandit.Close()
-	for _, slots := range []string{"", "0", "-1", "65", "3x", "1e1", "4294967297", " 1"} {
-		if status, body := answer(ads.visitors(), "/ads?slots="+strings.ReplaceAll(slots, " ", "%20")); status != 400 {
-			t.Errorf("%q: %d %s", slots, status, body)
+	defer ads.close()
+	for wrong, queries := range map[string][]string{
+		"bad_placement": {
+			"", "slots=1", "placement=3&slots=1", "placement=-1&slots=1", "placement=4294967296&slots=1",
+		},
+		"bad_slots": {
+			"placement=0", "placement=0&slots=", "placement=0&slots=0", "placement=0&slots=-1", "placement=0&slots=11",
+			"placement=0&slots=1e1", "placement=0&slots=%201",
+		},
+		"bad_user": {
+			"placement=0&slots=1&user=", "placement=0&slots=1&user=xyz", "placement=0&slots=1&user=123",
+			"placement=0&slots=1&user=0123456789abcdef0", "placement=0&slots=1&user=+123456789abcdef",
+		},
+	} {
+		for _, query := range queries {
+			var refusal struct{ Error string }
+			status, body := answer(ads.visitors(), "/ads?"+query)
+			if err := json.Unmarshal([]byte(body), &refusal); err != nil || status != 400 || refusal.Error != wrong {
+				t.Errorf("%q: %d %s", query, status, body)
+			}
 		}
 	}
-	if report, err := ads.bandit.Report(); err != nil || report.Decisions != 0 {
+	if report, err := ads.pool.Report(); err != nil || report.Decisions != 0 {
 		t.Errorf("refused, and yet %d decisions: %v", report.Decisions, err)
 	}
+	tickets := map[string]bool{}
+	for slots := 1; slots <= len(creatives); slots++ {
+		arms := map[uint32]bool{}
+		for _, ad := range ads.slots(t, 2, slots, uint64(slots)) {
+			arms[ad.Arm] = true
+			tickets[ad.ClickURL] = true
+			answer(ads.visitors(), ad.ClickURL)
+		}
+		if len(arms) != slots {
+			t.Errorf("%d creatives in %d slots", len(arms), slots)
+		}
+	}
+	counts, err := ads.pool.Diagnostics()
+	if len(tickets) != 55 || counts != (dpb.Diagnostics{}) || err != nil {
+		t.Errorf("%d tickets, %+v %v", len(tickets), counts, err)
+	}
+	none, err := newShop(options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer none.close()
+	if status, body := answer(none.visitors(), "/ads?placement=0&slots=1"); status != 404 {
+		t.Errorf("no placements: %d %s", status, body)
+	}
+}
+
+// slots asks for what is shown in these.
+func (s adServer) slots(t *testing.T, placement, slots int, user uint64) []shown {
+	t.Helper()
 	var page struct{ Ads []shown }
-	status, body := answer(ads.visitors(), "/ads?slots=64")
-	if err := json.Unmarshal([]byte(body), &page); err != nil || status != 200 {
+	status, body := answer(s.visitors(), fmt.Sprintf("/ads?placement=%d&slots=%d&user=%016x", placement, slots, user))
+	if err := json.Unmarshal([]byte(body), &page); err != nil || status != 200 || len(page.Ads) != slots {
 		t.Fatalf("%d %s: %v", status, body, err)
 	}
-	tickets := map[string]bool{}
-	for _, ad := range page.Ads {
-		tickets[ad.ClickURL] = true
-		answer(ads.visitors(), ad.ClickURL)
+	return page.Ads
+}
+
+// Whatever one person does, a dozen answers are learned from, fewer than are in any batch; in another period, again.
+func TestOnePerson(t *testing.T) {
+	shop := func() (adServer, func() uint64) {
+		ads, err := newShop(options{placements: 2, users: 1000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(ads.close)
+		return ads, func() uint64 {
+			report, err := ads.pool.Report()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return report.Releases
+		}
 	}
-	counts, err := ads.bandit.Diagnostics()
-	if len(page.Ads) != 64 || len(tickets) != 64 || counts != (dpb.Diagnostics{}) || err != nil {
-		t.Errorf("%d ads, %d tickets, %+v %v", len(page.Ads), len(tickets), counts, err)
+	const person = 0x9f3c51a277d0e846
+	ads, releases := shop()
+	visit := func(person func(visit uint64) uint64) {
+		for visit := range uint64(200) {
+			for _, ad := range ads.slots(t, int(visit%2), len(creatives), person(visit)) {
+				answer(ads.visitors(), ad.ClickURL)
+			}
+		}
+	}
+	visit(func(uint64) uint64 { return person })
+	if n := releases(); n != 0 {
+		t.Errorf("%d releases of one person", n)
+	}
+	visit(func(visit uint64) uint64 { return visit })
+	if releases() == 0 {
+		t.Error("no release of 200 people")
+	}
+
+	ads, releases = shop()
+	stop, err := ads.keep(options{snapshotEvery: time.Hour, period: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(time.Minute); releases() == 0 && time.Now().Before(end); {
+		ads.slots(t, 0, len(creatives), person)
+	}
+	if err := stop(); err != nil || releases() == 0 {
+		t.Errorf("%d releases of many periods: %v", releases(), err)
 	}
 }
 
@@ -244,7 +349,7 @@ func TestOperatorsPages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer ads.bandit.Close()
+	defer ads.close()
 	for _, path := range []string{"/diagnostics", "/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/trace?seconds=0.01"} {
 		if status, body := answer(ads.operator(), path); status != 200 {
 			t.Errorf("operator %s: %d %s", path, status, body)

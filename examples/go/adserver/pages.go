@@ -15,9 +15,6 @@ import (
 	dpb "github.com/libdpb/libdpb/bindings/go"
 )
 
-// Of one page.
-const maxSlots = 64
-
 // The page of all three servers.
 //
 //go:embed page.html
@@ -26,7 +23,9 @@ var page string
 func (s adServer) visitors() http.Handler {
 	pages := http.NewServeMux()
 	pages.HandleFunc("/ad", s.show)
-	pages.HandleFunc("/ads", s.showMany)
+	if s.pool != nil {
+		pages.HandleFunc("/ads", s.showSlots)
+	}
 	pages.HandleFunc("/click/{ticket...}", s.click)
 	pages.HandleFunc("/report", s.report)
 	pages.HandleFunc("/metrics", s.metrics(dpb.WriteMetrics))
@@ -62,26 +61,6 @@ func (s adServer) show(w http.ResponseWriter, _ *http.Request) {
 	reply(w, http.StatusOK, ad(decision))
 }
 
-// showMany picks an ad for each slot of a page, by one call into the library. Two slots may get the same: where
-// they must not, it is SelectAmong what is left, for one slot after the other.
-func (s adServer) showMany(w http.ResponseWriter, r *http.Request) {
-	slots, err := strconv.ParseUint(r.URL.Query().Get("slots"), 10, 16)
-	if err != nil || slots < 1 || slots > maxSlots {
-		refuse(w, http.StatusBadRequest, "bad_slots", fmt.Sprintf("/ads?slots=N, 1 to %d", maxSlots))
-		return
-	}
-	decisions := make([]dpb.Decision, slots)
-	if _, err := s.bandit.SelectMany(decisions); err != nil {
-		fail(w, err)
-		return
-	}
-	ads := make([]map[string]any, slots)
-	for i, decision := range decisions {
-		ads[i] = ad(decision)
-	}
-	reply(w, http.StatusOK, map[string]any{"ads": ads})
-}
-
 func ad(decision dpb.Decision) map[string]any {
 	return map[string]any{
 		"arm":        decision.Arm,
@@ -95,13 +74,21 @@ func ad(decision dpb.Decision) map[string]any {
 func (s adServer) click(w http.ResponseWriter, r *http.Request) {
 	text := r.PathValue("ticket")
 	if ticket, err := strconv.ParseUint(text, 16, 64); err == nil && len(text) == 16 {
-		_ = s.bandit.Update(ticket, 1) // refused, it is in the operator's counts
+		update := s.bandit.Update
+		if s.pool != nil && dpb.TicketNode(ticket) == poolNode {
+			update = s.pool.Update
+		}
+		_ = update(ticket, 1) // refused, it is in the operator's counts
 	}
 	w.WriteHeader(http.StatusNoContent)
 }
 
 // report shows only what is released.
-func (s adServer) report(w http.ResponseWriter, _ *http.Request) {
+func (s adServer) report(w http.ResponseWriter, r *http.Request) {
+	if s.pool != nil && r.URL.Query().Has("placement") {
+		s.reportPlacement(w, r)
+		return
+	}
 	report, err := s.bandit.Report()
 	if err != nil {
 		fail(w, err)
@@ -130,20 +117,31 @@ func (s adServer) report(w http.ResponseWriter, _ *http.Request) {
 // diagnostics is NOT private: a repeated click is a click.
 func (s adServer) diagnostics(w http.ResponseWriter, _ *http.Request) {
 	counts, err := s.bandit.Diagnostics()
+	var more dpb.Diagnostics
+	if err == nil && s.pool != nil {
+		more, err = s.pool.Diagnostics()
+	}
 	if err != nil {
 		fail(w, err)
 		return
 	}
 	reply(w, http.StatusOK, map[string]any{
-		"duplicates": counts.Duplicates, "late": counts.Late, "rejected": counts.Rejected, "unknown": counts.Unknown,
+		"duplicates": counts.Duplicates + more.Duplicates, "late": counts.Late + more.Late,
+		"rejected": counts.Rejected + more.Rejected, "unknown": counts.Unknown + more.Unknown,
 	})
 }
 
 // metrics is a page for Prometheus.
-func (s adServer) metrics(write func(io.Writer, map[string]*dpb.Bandit) error) http.HandlerFunc {
+func (s adServer) metrics(
+	write func(io.Writer, map[string]*dpb.Bandit, ...map[string]*dpb.Pool) error,
+) http.HandlerFunc {
+	pools := map[string]*dpb.Pool{}
+	if s.pool != nil {
+		pools["placements"] = s.pool
+	}
 	return func(w http.ResponseWriter, _ *http.Request) {
 		var page bytes.Buffer
-		if err := write(&page, map[string]*dpb.Bandit{"ads": s.bandit}); err != nil {
+		if err := write(&page, map[string]*dpb.Bandit{"ads": s.bandit}, pools); err != nil {
 			fail(w, err)
 			return
 		}

@@ -20,10 +20,12 @@ var creatives = []string{
 	"night train", "reading lamp", "bread knife", "wool socks", "folding kayak",
 }
 
-// One bandit serves all goroutines.
+// One bandit serves all goroutines, and one pool all placements.
 type adServer struct {
-	bandit *dpb.Bandit
-	memory uint64 // the bandit's
+	bandit     *dpb.Bandit
+	memory     uint64    // theirs
+	pool       *dpb.Pool // nil: there are no placements
+	placements uint32
 }
 
 // newShop has the memory that was asked for; else the usual one, or none where that is refused. What is in the
@@ -31,6 +33,7 @@ type adServer struct {
 func newShop(o options) (adServer, error) {
 	config := dpb.NewConfig(uint32(len(creatives)), 1) // epsilon = 1
 	config.Horizon = 200_000
+	config.Node = banditNode
 	config.RewardBits = 0      // a click or none
 	config.ClampRewards = true // a refused reward would leave its ticket open, for all to see
 	config.AnswerWindow = 1000 // an ad not clicked while 1000 later ones were shown: no click
@@ -47,27 +50,58 @@ func newShop(o options) (adServer, error) {
 		config.Memory = 0
 		bandit, err = construct(config)
 	}
-	if err != nil || o.snapshot == "" {
-		return adServer{bandit, config.Memory}, err
+	if err != nil {
+		return adServer{}, err
 	}
-	kept, err := os.ReadFile(o.snapshot)
-	if errors.Is(err, fs.ErrNotExist) {
-		return adServer{bandit, config.Memory}, nil
-	}
-	if err == nil {
+	kept, err := load(o.snapshot)
+	if err == nil && kept != nil {
 		policy, _ := dpb.ParsePolicy(bandit.PolicyName())
 		bandit.Close()
-		bandit, err = dpb.RestorePolicy(policy, config, kept)
+		if bandit, err = dpb.RestorePolicy(policy, config, kept); err != nil {
+			err = fmt.Errorf("%s: %w", o.snapshot, err)
+		}
 	}
-	if err != nil {
-		err = fmt.Errorf("%s: %w", o.snapshot, err)
+	ads := adServer{bandit: bandit, memory: config.Memory, placements: o.placements}
+	if err == nil && o.placements > 0 {
+		ads.pool, err = newPool(o, config)
 	}
-	return adServer{bandit, config.Memory}, err
+	return ads, err
+}
+
+func (s adServer) close() {
+	s.bandit.Close()
+	if s.pool != nil {
+		s.pool.Close()
+	}
+}
+
+// load reads what a file holds; nil where there is none.
+func load(file string) ([]byte, error) {
+	if file == "" {
+		return nil, nil
+	}
+	kept, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return kept, err
+}
+
+// save keeps what was learned, if there is a file for it.
+func (s adServer) save(o options) error {
+	if o.snapshot == "" {
+		return nil
+	}
+	err := save(s.bandit, o.snapshot)
+	if s.pool != nil {
+		err = errors.Join(err, save(s.pool, o.poolSnapshot()))
+	}
+	return err
 }
 
 // save: whatever happens, and whenever, the file holds the whole of this snapshot or of the one before.
-func save(bandit *dpb.Bandit, file string) error {
-	written, err := bandit.Snapshot(nil)
+func save(learner interface{ Snapshot([]byte) ([]byte, error) }, file string) error {
+	written, err := learner.Snapshot(nil)
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
@@ -92,32 +126,35 @@ func save(bandit *dpb.Bandit, file string) error {
 }
 
 // keep saves now, and again and again until it is stopped, and then once more. An error of the first or the last
-// time is one; between them it is said, and the next time may do.
-func keep(bandit *dpb.Bandit, file string, every time.Duration) (stop func() error, err error) {
-	if file == "" {
-		return func() error { return nil }, nil
-	}
-	if err := save(bandit, file); err != nil {
+// time is one; between them it is said, and the next time may do. It begins the pool's periods, too: a snapshot is to
+// know of each at once, or a restart would forget what that has spent.
+func (s adServer) keep(o options) (stop func() error, err error) {
+	if err := s.save(o); err != nil {
 		return nil, err
 	}
+	saves, periods := time.NewTicker(o.snapshotEvery), time.NewTicker(o.period)
 	done, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
-		for tick := time.NewTicker(every); ; {
+		for {
 			select {
-			case <-tick.C:
-				if err := save(bandit, file); err != nil {
-					slog.Warn("not saved", "err", err)
+			case <-saves.C:
+			case <-periods.C:
+				if s.pool != nil {
+					s.pool.NextPeriod() // refused, it is broken: so its next answer will say
 				}
 			case <-done:
 				return
+			}
+			if err := s.save(o); err != nil {
+				slog.Warn("not saved", "err", err)
 			}
 		}
 	}()
 	return func() error {
 		close(done)
 		<-stopped
-		return save(bandit, file)
+		return s.save(o)
 	}, nil
 }
 
