@@ -70,7 +70,7 @@ impl Other {
         let version = (lives, saved.decisions, saved.releases, checksum);
         let added = Places::of(ids, 0)?;
         let mut arms = room(saved.arms.len())?;
-        arms.extend(saved.arms.into_iter().map(|(_, _, released)| released));
+        arms.extend(saved.arms.into_iter().map(|(_, _, released, _)| released));
         Ok(Other { origin, version, arms, added, news: 0 })
     }
 
