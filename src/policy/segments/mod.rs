@@ -25,6 +25,9 @@
 //! segments together, by Thompson sampling (theta_a ~ r_a Gamma(k)/k, 1/k the variance of ln r_a), so that a pool begins
 //! as one bandit for all.
 //!
+//! A *prior* of an arm's rate counts there as a release without noise, as far as [`prior`](crate::policy::prior) lets it
+//! speak: against the largest rate with three tenths of ln t nats, and no more once the cells' estimates contradict it.
+//!
 //! With a memory M all of a cell's evidence halves every M/4 decisions, and falls back to what the model says of it.
 //!
 //! Cost: select and update O(1), a batch's end O(arms).
@@ -39,6 +42,7 @@ use crate::noise::NoiseSource;
 use crate::policy::batched::loss;
 use crate::policy::contract::Pull;
 use crate::policy::kl::kl;
+use crate::policy::prior::Prior;
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
@@ -117,7 +121,10 @@ struct Weighted {
 struct Rate {
     /// r.
     mean: f64,
-    /// What cells say.
+    /// What public data say, and since when; and with what weight, as cells were last told.
+    prior: Option<(Prior, u64)>,
+    given: Weighted,
+    /// What cells say, and they.
     said: Weighted,
     /// theta, in all segments together.
     draw: f64,
@@ -169,9 +176,47 @@ impl Weighted {
         self.weight += weight;
     }
 
+    /// One of those in it says this now, in place of what it said before.
+    fn replace(&mut self, before: &mut Weighted, now: Weighted) {
+        self.sum += now.sum - before.sum;
+        self.weight += now.weight - before.weight;
+        *before = now;
+    }
+
     /// Shrunk towards a mean that weighs as much.
     fn mean(self, towards: f64, weight: f64) -> f64 {
         (self.sum + towards * weight) / (self.weight + weight)
+    }
+}
+
+impl Rate {
+    fn new() -> Rate {
+        let nothing = Weighted::default();
+        Rate { mean: RATE, prior: None, given: nothing, said: nothing, draw: 0.0 }
+    }
+
+    /// Brings up to date what its prior says, when this is the largest rate.
+    fn weigh(&mut self, largest: f64, now: u64, half_life: f64) {
+        let mut given = Weighted::default();
+        if let Some((prior, time)) = self.prior {
+            let (mean, strength) = (f64::from(prior.mean), f64::from(prior.strength));
+            let mut evidence = Evidence { sum: mean * strength, weight: strength, count: strength, time };
+            evidence.fade(now, half_life);
+            let weight = evidence.weight * self.mean;
+            // What cells say without it, and how far the two are from each other, in squared deviations.
+            let cells = Weighted { sum: self.said.sum - self.given.sum, weight: self.said.weight - self.given.weight };
+            let distance = cells.sum / cells.weight - mean;
+            let unsure = self.mean * self.mean * (1.0 / weight + 1.0 / cells.weight);
+            if cells.weight > 0.0 && 0.5 * distance * distance > Prior::CONTRADICTION * unsure {
+                self.prior = None;
+            } else {
+                // The nats that one unit of weight has against theta being as large.
+                let ratio = (largest / mean.max(0.02 * largest)).max(1.0);
+                let nats = ratio - 1.0 - ratio.ln();
+                given.add(mean, weight.min(Prior::most(now) / nats.max(1e-9)));
+            }
+        }
+        self.said.replace(&mut self.given, given);
     }
 }
 
@@ -190,7 +235,7 @@ impl Segments {
             rows: Table::with_room(most as usize + 1)?,
             batches: Table::with_room((most as usize + 1) * arms)?,
             cells: Table::with_room((most as usize + 1) * arms)?,
-            rates: Table::new(arms, |_| Rate { mean: RATE, said: Weighted::default(), draw: 0.0 })?,
+            rates: Table::new(arms, |_| Rate::new())?,
             moments: Moments::default(),
             all: Evidence::default(),
             deviation: noise.variance().sqrt() / Reward::ONE as f64,
@@ -417,9 +462,11 @@ impl Segments {
             if let Some((estimate, weight)) = cell.released.says(scale * rate.mean, spread) {
                 said.add(estimate / scale, weight);
             }
-            rate.said.sum += said.sum - cell.said.sum;
-            rate.said.weight += said.weight - cell.said.weight;
-            cell.said = said;
+            rate.said.replace(&mut cell.said, said);
+        }
+        let largest = self.rates.iter().map(|rate| rate.mean).fold(0.0, f64::max);
+        for rate in &mut *self.rates {
+            rate.weigh(largest, self.decisions, self.half_life);
         }
         let mut all = Weighted::default();
         for rate in &*self.rates {
@@ -459,6 +506,13 @@ impl Segments {
         self.moments.weight += moments.weight - before.weight;
     }
 
+    /// What public data say of an arm in all segments, from now on.
+    pub fn set_prior(&mut self, arm: u32, prior: Prior) {
+        self.rates[arm as usize].prior = Some((prior, self.decisions));
+        self.learn(0);
+        self.turns[0].left = 0;
+    }
+
     /// What the pool believes of an arm's rate in a segment, and the rewards behind it that are the cell's own.
     pub fn estimate(&self, segment: u32, arm: u32) -> (f64, f64) {
         let (row, arm) = (segment as usize + 1, arm as usize);
@@ -479,6 +533,13 @@ impl Segments {
         to.u64(self.decisions);
         to.u32(self.releases);
         self.all.save(to);
+        for rate in &*self.rates {
+            to.u8(rate.prior.is_some().into());
+            if let Some((prior, time)) = rate.prior {
+                prior.save(to);
+                to.u64(time);
+            }
+        }
         self.turns.iter().for_each(|turn| to.u64(turn.decisions));
         self.cells.iter().for_each(|cell| cell.released.save(to));
     }
@@ -489,6 +550,13 @@ impl Segments {
         self.releases = from.u32()?;
         self.has_lived = true;
         self.all = Evidence::load(from, self.decisions)?;
+        for arm in 0..self.arms {
+            if from.version() >= 4 && from.bool()? {
+                let (prior, time) = (Prior::load(from)?, from.count()?);
+                ensure(time <= self.decisions)?;
+                self.rates[arm].prior = Some((prior, time));
+            }
+        }
         for row in 0..self.rows.len() {
             self.turns[row].decisions = from.count()?;
         }
