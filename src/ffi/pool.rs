@@ -266,6 +266,15 @@ pub unsafe extern "C" fn dpb_pool_cancel(pool: *mut dpb_pool, ticket: u64) -> dp
     call(pool, |p: &dpb_pool| p.pool.cancel(ticket))
 }
 
+/// What public data say of an arm, whatever the segment. Parameters, statuses and threads as dpb_set_prior, but that every
+/// pool takes it, and that dpb_pool_arms_read shows it, in what the pool believes. Segments differ from it by what
+/// they learn.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_pool_set_prior(pool: *mut dpb_pool, arm: u32, mean: f64, strength: f64) -> dpb_status {
+    call(pool, |p: &dpb_pool| p.pool.set_prior(arm, mean, strength))
+}
+
 /// Reads all arms of a segment, arm i in place i of out. Released values only.
 ///
 /// Of each dpb_arm, mean is what the pool believes of the arm in this segment, from the releases of all segments: a
