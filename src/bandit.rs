@@ -373,8 +373,8 @@ impl Bandit {
     /// sums: it counts as data without noise, and whoever sees decisions sees it. That it is public is why it costs
     /// no privacy.
     ///
-    /// It warms the start, and is not believed for long where it is wrong: what it may say against an arm is three
-    /// tenths of what the policy asks for, and releases that contradict it undo it. It makes no batch larger, and is in
+    /// It warms the start, and is not believed for long where it is wrong: what it may say against an arm is a
+    /// quarter of what the policy asks for, and releases that contradict it undo it. It makes no batch larger, and is in
     /// nothing that is read and in nothing that others merge; it ages by [`Config::memory`], and a snapshot keeps it.
     /// Said again, it counts in place of what was said before.
     ///

@@ -31,6 +31,7 @@ mod nginx;
 mod noise;
 mod package;
 mod pool;
+mod prior;
 mod readme;
 mod sanitizers;
 mod se;

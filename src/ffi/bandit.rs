@@ -740,7 +740,7 @@ pub(super) unsafe fn explained(
 /// costs no privacy, because it is a function of public data: one that was made from private sums would
 /// show them without noise to whoever sees decisions.
 ///
-/// A wrong one costs little, however strong it is: it speaks against an arm with at most 3/10 of what the
+/// A wrong one costs little, however strong it is: it speaks against an arm with at most a quarter of what the
 /// policy asks for, and is forgotten once the arm's releases contradict it. It makes no batch larger, ages by
 /// dpb_config.memory, is kept by snapshots, and is in nothing that dpb_arms_read and dpb_compare show or that
 /// others merge: dpb_arms_read shows releases. Said again, before play or during it, it replaces what was said before.

@@ -5,10 +5,10 @@
 //!
 //! **What it counts for.** A prior is so many rewards of its mean, without noise, in the arm's evidence. Believed as it
 //! is, a wrong one is not overcome: an arm that it calls bad is played again after e^(s kl) decisions. So it speaks
-//! against an arm with at most three tenths of ln t nats, t the decisions so far, and is forgotten where the arm's
+//! against an arm with at most a quarter of ln t nats, t the decisions so far, and is forgotten where the arm's
 //! releases contradict it (likelihood ratio of two means against one above 4 nats). A policy of logarithmic regret asks
-//! for ln t nats: a right prior saves up to three tenths of that for good, however old it is, and a wrong one is put to
-//! the test after about e^(D/0.7) decisions, D the nats of the arm's own evidence against it, whatever its strength.
+//! for ln t nats: a right prior saves up to a quarter of that for good, however old it is, and a wrong one is put to
+//! the test after about e^(4 D/3) decisions, D the nats of the arm's own evidence against it, whatever its strength.
 //! (Of the laws tried one that fades as s/(1 + t/(K s)) does better in the first K s decisions only, gives the rest
 //! back, and where it is wrong costs of the order of K s^2.)
 
@@ -28,7 +28,7 @@ impl Prior {
     /// More is a certainty, and not one that was learned.
     const STRONGEST: f32 = (1u32 << 24) as f32;
     /// The part of ln t that it may speak with.
-    const SAY: f64 = 0.3;
+    const SAY: f64 = 0.25;
     /// It is contradicted beyond so many nats.
     pub const CONTRADICTION: f64 = 4.0;
 
@@ -53,7 +53,7 @@ impl Prior {
 
     /// The part of its rewards that count, when this is the leading mean.
     pub fn power(self, leading: f64, decisions: u64) -> f64 {
-        let mean = f64::from(self.mean);
+        let (mean, leading) = (f64::from(self.mean), leading.min(1.0 - 1e-6)); // noise makes a mean of 1
         let nats = if mean < leading { f64::from(self.strength) * kl(mean, leading) } else { 0.0 };
         Self::most(decisions) / nats.max(Self::most(decisions))
     }

@@ -522,3 +522,76 @@ pub fn loss(noise: &Noise, released: bool) -> PrivacyLoss {
         Noise::Gaussian(law) => PrivacyLoss::Zcdp(if released { law.rho() } else { 0.0 }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::kl::kl;
+
+    const STRONG: Prior = Prior { mean: 0.5, strength: 1000.0 };
+
+    fn room(memory: u64) -> Room {
+        Room::new(&Config { memory, ..Config::new(3, 1.0) }, &mut Seed::new(Some([7; 32])).unwrap()).unwrap()
+    }
+
+    /// A batch of so many rewards, of which so many are 1.
+    fn release(room: &mut Room, arm: usize, count: u32, ones: u32) {
+        room.open(arm, count.into());
+        (0..count).for_each(|i| {
+            room.decisions += 1;
+            room.collect(arm, Reward::from_units(if i < ones { Reward::ONE as u32 } else { 0 }));
+        });
+    }
+
+    /// A prior speaks with a quarter of ln t nats at most, and less where its arm leads.
+    #[test]
+    fn what_a_prior_says_is_bounded() {
+        let mut room = room(0);
+        room.set_prior(0, STRONG);
+        assert_eq!((room.leader(), room.mean(0), room.evidence(0).given), (0, 0.5, 1000.0));
+        room.set_prior(1, Prior { mean: 0.1, ..STRONG });
+        for decisions in [0, 1000, 1_000_000] {
+            room.decisions = decisions;
+            let faded = (0..3).filter_map(|_| room.look_further()).collect::<Vec<_>>();
+            assert!(decisions == 0 || faded == [1], "{faded:?}");
+            let nats = room.evidence(1).given * kl(0.1f32.into(), 0.5);
+            assert!((nats - 0.25 * ((decisions + 2) as f64).ln()).abs() < 1e-6, "{nats}");
+            assert!((room.evidence(1).exponent(0.5).0 - nats).abs() < 1e-6);
+        }
+    }
+
+    /// A leading mean of 1, as noise makes it, leaves something of every prior.
+    #[test]
+    fn noise_undoes_no_prior() {
+        let mut room = room(0);
+        room.set_prior(0, STRONG);
+        room.set_prior(1, Prior { mean: 1.0, ..STRONG });
+        assert_eq!(room.look_further(), None);
+        assert_eq!((room.look_further(), room.look_further()), (None, Some(0)));
+        assert!(room.priors == 2 && room.evidence(0).given > 0.0 && room.mean(0) == 0.5);
+    }
+
+    /// What releases contradict is forgotten, and then all is as if it had never been said; so are what is past a
+    /// memory and what was said of an arm that is gone. What they agree with is kept.
+    #[test]
+    fn a_prior_is_forgotten() {
+        let mut room = room(0);
+        (0..3).for_each(|arm| room.set_prior(arm, STRONG));
+        release(&mut room, 0, 100, 50);
+        assert_eq!((room.priors, room.evidence(0).terms().len()), (3, 2));
+        release(&mut room, 1, 100, 10);
+        let (now, own) = (room.evidence(1), room.released(1));
+        assert_eq!((room.priors, now.given, now.terms().len()), (2, 0.0, 1));
+        assert_eq!((now.mean(), now.count, now.exponent(0.5)), (own.mean(), own.count, own.exponent(0.5)));
+        room.retire_arm(2);
+        assert_eq!(room.priors, 1);
+        let mut room = self::room(1024);
+        room.set_prior(0, STRONG);
+        for (decisions, power) in [(512, 1.0), (768, 0.5), (1023, 1.0 / 512.0), (1024, 0.0)] {
+            room.decisions = decisions;
+            (0..3).for_each(|_| _ = room.look_further());
+            assert!((room.evidence(0).given - 1000.0 * power).abs() < 1e-3);
+        }
+        assert_eq!((room.priors, room.mean(0).is_nan()), (0, true));
+    }
+}

@@ -26,7 +26,7 @@
 //! as one bandit for all.
 //!
 //! A *prior* of an arm's rate counts there as a release without noise, as far as [`prior`](crate::policy::prior) lets it
-//! speak: against the largest rate with three tenths of ln t nats, and no more once the cells' estimates contradict it.
+//! speak: against the largest rate with a quarter of ln t nats, and no more once the cells' estimates contradict it.
 //!
 //! With a memory M all of a cell's evidence halves every M/4 decisions, and falls back to what the model says of it.
 //!
