@@ -88,7 +88,7 @@ unsafe impl Growing for dpb_pool_report {
 ///
 /// With users every decision is somebody's (dpb_pool_select_for); their counters are as dpb_config says.
 ///
-/// The handle's memory is fixed here: about 1000 + 136 K + (104 K + 72) S + 24 P bytes, K the arms, S max_segments and
+/// The handle's memory is fixed here: about 1000 + 176 K + (104 K + 72) S + 24 P bytes, K the arms, S max_segments and
 /// P the larger of pending_capacity and answer_window, rounded up to a power of two. On most systems what segments
 /// to come have no use for yet is not taken from the machine.
 ///
