@@ -918,7 +918,7 @@ dpb_status dpb_add_arm_as(struct dpb_bandit *bandit,
  * costs no privacy, because it is a function of public data: one that was made from private sums would
  * show them without noise to whoever sees decisions.
  *
- * A wrong one costs little, however strong it is: it speaks against an arm with at most 3/10 of what the
+ * A wrong one costs little, however strong it is: it speaks against an arm with at most a quarter of what the
  * policy asks for, and is forgotten once the arm's releases contradict it. It makes no batch larger, ages by
  * dpb_config.memory, is kept by snapshots, and is in nothing that dpb_arms_read and dpb_compare show or that
  * others merge: dpb_arms_read shows releases. Said again, before play or during it, it replaces what was said before.
@@ -1400,7 +1400,7 @@ typedef struct dpb_pool_report {
  *
  * With users every decision is somebody's (dpb_pool_select_for); their counters are as dpb_config says.
  *
- * The handle's memory is fixed here: about 1000 + 136 K + (104 K + 72) S + 24 P bytes, K the arms, S max_segments and
+ * The handle's memory is fixed here: about 1000 + 176 K + (104 K + 72) S + 24 P bytes, K the arms, S max_segments and
  * P the larger of pending_capacity and answer_window, rounded up to a power of two. On most systems what segments
  * to come have no use for yet is not taken from the machine.
  *
