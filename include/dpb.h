@@ -523,7 +523,7 @@ typedef struct dpb_decision {
 /**
  * The policy that we recommend for this configuration: dpb_new_imed.
  *
- * The handle's memory is fixed here, but for dpb_add_arm: about 1300 + 436 K + 24 P bytes, K the arms and P the
+ * The handle's memory is fixed here, but for dpb_add_arm: about 1300 + 456 K + 24 P bytes, K the arms and P the
  * larger of pending_capacity and answer_window, rounded up to a power of two; and what dpb_config.users says. The
  * other policies' first two numbers are in src/policy/README.md.
  *
@@ -912,6 +912,28 @@ dpb_status dpb_add_arm_as(struct dpb_bandit *bandit,
                           uint64_t id,
                           uint32_t *arm,
                           dpb_error *error);
+
+/**
+ * What public data say of an arm, such as last season's: that strength rewards had this mean. It warms the start. It
+ * costs no privacy, because it is a function of public data: one that was made from private sums would
+ * show them without noise to whoever sees decisions.
+ *
+ * A wrong one costs little, however strong it is: it speaks against an arm with at most a quarter of what the
+ * policy asks for, and is forgotten once the arm's releases contradict it. It makes no batch larger, ages by
+ * dpb_config.memory, is kept by snapshots, and is in nothing that dpb_arms_read and dpb_compare show or that
+ * others merge: dpb_arms_read shows releases. Said again, before play or during it, it replaces what was said before.
+ *
+ * dpb_new_imed, dpb_new_klucb and dpb_new_med take it; not dpb_new_ts, which goes by an arm's last release alone.
+ * mean: in [reward_min, reward_max]. strength: 1 .. 2^24 rewards, as many as you would trade it for.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (mean, strength, no such arm, or retired); DPB_UNSUPPORTED (other
+ * policies); DPB_POISONED. Nothing changed unless DPB_OK. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_set_prior(struct dpb_bandit *bandit,
+                         uint32_t arm,
+                         double mean,
+                         double strength);
 
 /**
  * This arm is never played again. Answers to its open decisions are accepted as before, and
@@ -1378,7 +1400,7 @@ typedef struct dpb_pool_report {
  *
  * With users every decision is somebody's (dpb_pool_select_for); their counters are as dpb_config says.
  *
- * The handle's memory is fixed here: about 1000 + 136 K + (104 K + 72) S + 24 P bytes, K the arms, S max_segments and
+ * The handle's memory is fixed here: about 1000 + 176 K + (104 K + 72) S + 24 P bytes, K the arms, S max_segments and
  * P the larger of pending_capacity and answer_window, rounded up to a power of two. On most systems what segments
  * to come have no use for yet is not taken from the machine.
  *
@@ -1512,6 +1534,18 @@ dpb_status dpb_pool_update_many(struct dpb_pool *pool,
  * The ad was never shown: the decision counts as not played. Parameters, statuses and threads as dpb_cancel.
  */
 DPB_API DPB_MUST_USE dpb_status dpb_pool_cancel(struct dpb_pool *pool, uint64_t ticket);
+
+/**
+ * What public data say of an arm, whatever the segment. Parameters, statuses and threads as dpb_set_prior, but that every
+ * pool takes it, and that dpb_pool_arms_read shows it, in what the pool believes. Segments differ from it by what
+ * they learn.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_pool_set_prior(struct dpb_pool *pool,
+                              uint32_t arm,
+                              double mean,
+                              double strength);
 
 /**
  * Reads all arms of a segment, arm i in place i of out. Released values only.

@@ -7,7 +7,7 @@ use crate::desk::{self, Decision, Desk, Learner, enter};
 use crate::engine::{Counts, Diagnostics, Engine};
 use crate::error::{Error, Result};
 use crate::fleet::{Fleet, Other, made_id};
-use crate::policy::{Algorithm, Policy, Pull, Saved, Shared, ShuffledPolicy, Slates};
+use crate::policy::{Algorithm, Policy, Prior, Pull, Saved, Shared, ShuffledPolicy, Slates};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::Reward;
@@ -367,6 +367,26 @@ impl Bandit {
             return Ok(arm);
         }
         inner.add_arm(id)
+    }
+
+    /// What public data say of an arm, such as last season's: that so many rewards had this mean. Never of private
+    /// sums: it counts as data without noise, and whoever sees decisions sees it. That it is public is why it costs
+    /// no privacy.
+    ///
+    /// It warms the start, and is not believed for long where it is wrong: what it may say against an arm is a
+    /// quarter of what the policy asks for, and releases that contradict it undo it. It makes no batch larger, and is in
+    /// nothing that is read and in nothing that others merge; it ages by [`Config::memory`], and a snapshot keeps it.
+    /// Said again, it counts in place of what was said before.
+    ///
+    /// # Errors
+    /// `InvalidConfig` for an arm that there is not, or no longer, a mean outside the declared range, and a strength
+    /// not in 1..=2^24; `Unsupported` by all but DP-IMED, DP-KLUCB and DP-MED; `Poisoned` after an internal failure.
+    /// Nothing changed.
+    pub fn set_prior(&self, arm: u32, mean: f64, strength: f64) -> Result<()> {
+        let prior = Prior::new(self.desk.range, mean, strength)?;
+        let inner = &mut *self.desk.lock()?;
+        inner.check_live(&[arm], "set_prior")?;
+        inner.learner.policy.set_prior(arm, prior)
     }
 
     /// This arm is never played again. Answers to its open decisions are accepted as before.

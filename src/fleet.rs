@@ -149,7 +149,7 @@ impl Other {
         let entry = Entry::new(origin, (lives, saved.decisions, saved.releases, checksum));
         let added = Places::of(ids, 0)?;
         let mut arms = room(saved.arms.len())?;
-        arms.extend(saved.arms.into_iter().map(|(_, _, released)| released));
+        arms.extend(saved.arms.into_iter().map(|(_, _, released, _)| released));
         Ok(Other { entry, arms, added })
     }
 

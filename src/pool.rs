@@ -5,7 +5,7 @@ use crate::desk::{Decision, Desk, Inner, Learner};
 use crate::engine::{Counts, Diagnostics, Engine};
 use crate::error::{Error, Result};
 use crate::places::Places;
-use crate::policy::{Other, Pull, Segments};
+use crate::policy::{Other, Prior, Pull, Segments};
 use crate::random::Seed;
 use crate::reward::Reward;
 use crate::snapshot::{Kind, Reader, Writer};
@@ -213,6 +213,18 @@ impl Pool {
             return Err(Error::config("arms", "must name one at least", "none"));
         }
         arms.iter().try_for_each(|&arm| below("arm", arm, self.config.arms))
+    }
+
+    /// What public data say of an arm, whatever the segment: that so many rewards had this mean. As
+    /// [`Bandit::set_prior`](crate::Bandit::set_prior), but that it is in what is read: in what the pool believes.
+    ///
+    /// # Errors
+    /// As there; never `Unsupported`.
+    pub fn set_prior(&self, arm: u32, mean: f64, strength: f64) -> Result<()> {
+        let prior = Prior::new(self.desk.range, mean, strength)?;
+        below("arm", arm, self.config.arms)?;
+        self.desk.lock()?.learner.segments.set_prior(arm, prior);
+        Ok(())
     }
 
     /// What came of a decision: at most once a ticket. As [`Bandit::update`](crate::Bandit::update).

@@ -109,6 +109,11 @@ impl RewardRange {
         self.min + mean * (self.max - self.min)
     }
 
+    /// A mean in the caller's units, in the unit interval, if it can be one.
+    pub fn unit_from_mean(&self, mean: f64) -> Option<f64> {
+        (self.min..=self.max).contains(&mean).then(|| (mean - self.min) / (self.max - self.min))
+    }
+
     /// A width in the unit interval, back in the caller's units.
     pub fn width_from_unit(&self, width: f64) -> f64 {
         width * (self.max - self.min)
@@ -128,6 +133,8 @@ mod tests {
         assert_eq!(money.quantize(-2.0).unwrap().units(), 0);
         assert_eq!(money.quantize(1.1).unwrap().units(), Reward::ONE / 2);
         assert_eq!(money.mean_from_unit(0.5), 2.0);
+        assert_eq!(money.unit_from_mean(2.0), Some(0.5));
+        assert_eq!([-2.1, 6.1, f64::NAN].map(|mean| money.unit_from_mean(mean)), [None; 3]);
         assert_eq!(money.width_from_unit(0.5), 4.0);
     }
 

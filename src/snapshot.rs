@@ -4,7 +4,7 @@
 //! fields, and a CRC-32 of all before. A reader takes every version up to its own. Version 2 says of which handle
 //! it is, and by which ids its added arms are called: see [`crate::fleet`]. Version 3 has what a
 //! [slate](crate::privacy::slates) may cost, and `users` and the periods so far; of whom they came from there is nothing
-//! in it. Version 4 has of a pool what it had of a bandit: an origin, and the periods.
+//! in it. Version 4 has of a pool what it had of a bandit, an origin and the periods; and of arms their priors.
 //!
 //! # What a restored handle promises
 //!

@@ -50,6 +50,9 @@ fn play(bandit: &Bandit, rounds: u64) -> u32 {
                 slate.iter().for_each(|&ticket| bandit.update(ticket, (t / 8 % 2) as f64).unwrap());
             }
         }
+        if t % 512 == 5 {
+            let _ = bandit.set_prior((t / 512 % 5) as u32, 0.25, 30.0);
+        }
         let reward = f64::from(u8::from((t * 7 + u64::from(decision.arm)) % 5 > 1));
         let _ = match t % 16 {
             0 => bandit.cancel(decision.ticket),
@@ -113,6 +116,9 @@ fn nothing_allocates_in_a_pool() {
         let before = ALLOCATIONS.get();
         for t in 0..60_000u64 {
             let segment = pool.segment(t * t % 499).unwrap();
+            if t % 512 == 7 {
+                pool.set_prior((t / 512 % 5) as u32, 0.25, 30.0).unwrap();
+            }
             let decision = match t % 8 {
                 0 => pool.select_among(segment, &[1, 3]).unwrap(),
                 1 => {

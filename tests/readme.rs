@@ -251,6 +251,7 @@ fn the_table_has_every_policy() {
             ("slate", bandit.select_slate(None, 2, |_| ()).is_ok()),
             ("snapshot", bandit.snapshot().is_ok()),
             ("merge", bandit.snapshot().is_ok_and(|snapshot| bandit.merge(&snapshot).is_ok())),
+            ("prior", bandit.set_prior(1, 0.5, 10.0).is_ok()),
         ];
         let abilities: Vec<_> = abilities.iter().filter(|(_, able)| *able).map(|(name, _)| *name).collect();
         assert_eq!(can, abilities.join(", "), "{policy:?}");

@@ -32,6 +32,7 @@ mod noise;
 mod package;
 mod pool;
 mod pool_merge;
+mod prior;
 mod readme;
 mod sanitizers;
 mod se;

@@ -441,6 +441,14 @@ public:
   [[nodiscard]] dpb_status try_add_arm_as(std::uint64_t id, std::uint32_t &arm, dpb_error *error = nullptr) noexcept {
     return dpb_add_arm_as(get(), id, &arm, error);
   }
+  /// What public data say of an arm: that strength rewards had this mean (dpb_set_prior).
+  void set_prior(std::uint32_t arm, double mean, double strength) {
+    const dpb_status status = try_set_prior(arm, mean, strength);
+    detail::check(status, "dpb_set_prior", "arm", arm, "mean", mean, "strength", strength);
+  }
+  [[nodiscard]] dpb_status try_set_prior(std::uint32_t arm, double mean, double strength) noexcept {
+    return dpb_set_prior(get(), arm, mean, strength);
+  }
   void retire_arm(std::uint32_t arm) { detail::check(try_retire_arm(arm), "dpb_retire_arm", "arm", arm); }
   [[nodiscard]] dpb_status try_retire_arm(std::uint32_t arm) noexcept { return dpb_retire_arm(get(), arm); }
 
@@ -703,7 +711,16 @@ public:
     update_many(tickets.data(), rewards.data(), tickets.size());
   }
 
+  /// What public data say of an arm, whatever the segment (dpb_pool_set_prior).
+  void set_prior(std::uint32_t arm, double mean, double strength) {
+    const dpb_status status = try_set_prior(arm, mean, strength);
+    detail::check(status, "dpb_pool_set_prior", "arm", arm, "mean", mean, "strength", strength);
+  }
+
   // The road without exceptions: outputs are written only as dpb.h says.
+  [[nodiscard]] dpb_status try_set_prior(std::uint32_t arm, double mean, double strength) noexcept {
+    return dpb_pool_set_prior(get(), arm, mean, strength);
+  }
   [[nodiscard]] dpb_status try_segment(std::uint64_t key, std::uint32_t &number) noexcept {
     return dpb_pool_segment(get(), key, &number);
   }

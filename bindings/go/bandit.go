@@ -32,6 +32,8 @@ package dpb
 #cgo nocallback dpb_add_arm
 #cgo noescape dpb_add_arm_as
 #cgo nocallback dpb_add_arm_as
+#cgo noescape dpb_set_prior
+#cgo nocallback dpb_set_prior
 #cgo noescape dpb_retire_arm
 #cgo nocallback dpb_retire_arm
 #include <dpb.h>
@@ -299,6 +301,18 @@ func (b *Bandit) AddArmAs(id uint64) (uint32, error) {
 		return 0, explain(status, &failure)
 	}
 	return uint32(arm), nil
+}
+
+// SetPrior says what public data, such as last season's, say of an arm: that strength rewards (1 to 2^24) had this mean.
+// It warms the start, and costs no privacy; one that was made from private sums would show them without noise. A wrong
+// one costs little: it is forgotten once releases contradict it. ErrUnsupported by all but IMED, KLUCB and MED.
+func (b *Bandit) SetPrior(arm uint32, mean, strength float64) error {
+	c, err := b.enter()
+	if err != nil {
+		return err
+	}
+	defer b.leave()
+	return check(C.dpb_set_prior(c, C.uint32_t(arm), C.double(mean), C.double(strength)))
 }
 
 // RetireArm ends an arm: it is never played again, and answers to its open decisions are accepted.

@@ -23,6 +23,8 @@ package dpb
 #cgo nocallback dpb_pool_update
 #cgo noescape dpb_pool_cancel
 #cgo nocallback dpb_pool_cancel
+#cgo noescape dpb_pool_set_prior
+#cgo nocallback dpb_pool_set_prior
 #cgo noescape dpb_pool_arms_read
 #cgo nocallback dpb_pool_arms_read
 #cgo noescape dpb_pool_report_read
@@ -239,6 +241,16 @@ func (p *Pool) Cancel(ticket uint64) error {
 	}
 	defer p.leave()
 	return check(C.dpb_pool_cancel(c, C.uint64_t(ticket)))
+}
+
+// SetPrior says what public data say of an arm, whatever the segment: as [Bandit.SetPrior], but that Arms shows it.
+func (p *Pool) SetPrior(arm uint32, mean, strength float64) error {
+	c, err := p.enter()
+	if err != nil {
+		return err
+	}
+	defer p.leave()
+	return check(C.dpb_pool_set_prior(c, C.uint32_t(arm), C.double(mean), C.double(strength)))
 }
 
 // Arms reads all arms of a segment. Mean is what the pool believes of an arm there, from all segments' releases; Width

@@ -126,7 +126,7 @@ pub(super) unsafe fn new(
 
 /// The policy that we recommend for this configuration: dpb_new_imed.
 ///
-/// The handle's memory is fixed here, but for dpb_add_arm: about 1300 + 436 K + 24 P bytes, K the arms and P the
+/// The handle's memory is fixed here, but for dpb_add_arm: about 1300 + 456 K + 24 P bytes, K the arms and P the
 /// larger of pending_capacity and answer_window, rounded up to a power of two; and what dpb_config.users says. The
 /// other policies' first two numbers are in src/policy/README.md.
 ///
@@ -734,6 +734,25 @@ pub(super) unsafe fn explained<H: Handle>(
         unsafe { explain(error, status, text) };
     }
     status
+}
+
+/// What public data say of an arm, such as last season's: that strength rewards had this mean. It warms the start. It
+/// costs no privacy, because it is a function of public data: one that was made from private sums would
+/// show them without noise to whoever sees decisions.
+///
+/// A wrong one costs little, however strong it is: it speaks against an arm with at most a quarter of what the
+/// policy asks for, and is forgotten once the arm's releases contradict it. It makes no batch larger, ages by
+/// dpb_config.memory, is kept by snapshots, and is in nothing that dpb_arms_read and dpb_compare show or that
+/// others merge: dpb_arms_read shows releases. Said again, before play or during it, it replaces what was said before.
+///
+/// dpb_new_imed, dpb_new_klucb and dpb_new_med take it; not dpb_new_ts, which goes by an arm's last release alone.
+/// mean: in [reward_min, reward_max]. strength: 1 .. 2^24 rewards, as many as you would trade it for.
+/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (mean, strength, no such arm, or retired); DPB_UNSUPPORTED (other
+/// policies); DPB_POISONED. Nothing changed unless DPB_OK. Any thread.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_set_prior(bandit: *mut dpb_bandit, arm: u32, mean: f64, strength: f64) -> dpb_status {
+    call(bandit, |b: &dpb_bandit| b.bandit.set_prior(arm, mean, strength))
 }
 
 /// This arm is never played again. Answers to its open decisions are accepted as before, and

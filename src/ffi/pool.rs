@@ -88,7 +88,7 @@ unsafe impl Growing for dpb_pool_report {
 ///
 /// With users every decision is somebody's (dpb_pool_select_for); their counters are as dpb_config says.
 ///
-/// The handle's memory is fixed here: about 1000 + 136 K + (104 K + 72) S + 24 P bytes, K the arms, S max_segments and
+/// The handle's memory is fixed here: about 1000 + 176 K + (104 K + 72) S + 24 P bytes, K the arms, S max_segments and
 /// P the larger of pending_capacity and answer_window, rounded up to a power of two. On most systems what segments
 /// to come have no use for yet is not taken from the machine.
 ///
@@ -264,6 +264,15 @@ pub unsafe extern "C" fn dpb_pool_update_many(
 #[must_use]
 pub unsafe extern "C" fn dpb_pool_cancel(pool: *mut dpb_pool, ticket: u64) -> dpb_status {
     call(pool, |p: &dpb_pool| p.pool.cancel(ticket))
+}
+
+/// What public data say of an arm, whatever the segment. Parameters, statuses and threads as dpb_set_prior, but that every
+/// pool takes it, and that dpb_pool_arms_read shows it, in what the pool believes. Segments differ from it by what
+/// they learn.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_pool_set_prior(pool: *mut dpb_pool, arm: u32, mean: f64, strength: f64) -> dpb_status {
+    call(pool, |p: &dpb_pool| p.pool.set_prior(arm, mean, strength))
 }
 
 /// Reads all arms of a segment, arm i in place i of out. Released values only.

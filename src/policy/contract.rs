@@ -1,6 +1,7 @@
 //! What the engine and a policy promise each other.
 
 use super::batched::{Released, Sums};
+use super::prior::Prior;
 use crate::error::{Error, Result};
 use crate::privacy::PrivacyLoss;
 use crate::reward::Reward;
@@ -113,6 +114,15 @@ pub trait Policy: Send {
     /// Several arms for one request: if this policy can.
     fn slates(&mut self) -> Option<&mut dyn Slates> {
         None
+    }
+
+    /// What public data say of an arm, in place of what they said before.
+    ///
+    /// # Errors
+    /// `Unsupported` where a policy does not take it.
+    #[allow(private_interfaces)] // nobody else's either
+    fn set_prior(&mut self, _arm: u32, _prior: Prior) -> Result<()> {
+        Err(Error::Unsupported("set_prior"))
     }
 
     /// How often a release contradicted its arm's past, so that the policy forgot it.

@@ -14,6 +14,7 @@ mod contract;
 mod elimination;
 mod kl;
 mod local;
+mod prior;
 mod scores;
 mod segments;
 
@@ -21,6 +22,7 @@ pub(crate) use batched::{Memory, Released, Saved};
 pub(crate) use contract::Shared;
 pub use contract::{ArmState, Flexible, Policy, Pull, ShuffledPolicy, Slates};
 pub use kl::private_divergence;
+pub(crate) use prior::Prior;
 pub(crate) use segments::Segments;
 pub(crate) use segments::others::Other;
 

@@ -28,6 +28,17 @@ int main(void) {
   STATUS(dpb_retire_arm(bandit, 5), DPB_INVALID_CONFIG);
   STATUS(dpb_retire_arm(fixed, 0), DPB_UNSUPPORTED);
 
+  STATUS(dpb_set_prior(NULL, 1, .5, 100), DPB_NULL);
+  STATUS(dpb_set_prior(bandit, 5, .5, 100), DPB_INVALID_CONFIG);
+  STATUS(dpb_set_prior(bandit, 1, -.5, 100), DPB_INVALID_CONFIG);
+  STATUS(dpb_set_prior(bandit, 1, NAN, 100), DPB_INVALID_CONFIG);
+  STATUS(dpb_set_prior(bandit, 1, .5, NAN), DPB_INVALID_CONFIG);
+  STATUS(dpb_set_prior(bandit, 1, .5, 1e9), DPB_INVALID_CONFIG);
+  STATUS(dpb_set_prior(fixed, 1, .5, 100), DPB_UNSUPPORTED);
+  STATUS(dpb_set_prior(bandit, 1, .2, 100), DPB_OK); /* soon forgotten below: it never pays */
+  STATUS(dpb_arms_read(bandit, arms, 8, &n), DPB_OK);
+  CHECK(isnan(arms[1].mean) && arms[1].effective_pulls == 0);
+
   for (i = 0; i < 1000; i++) {
     STATUS(dpb_select_among(bandit, some, 3, &d), DPB_OK);
     CHECK(d.arm == 1 || d.arm == 4);

@@ -143,6 +143,30 @@ static void play(dpb_pool *pool, uint32_t segments, uint64_t *coins, uint32_t de
   }
 }
 
+/* What public data say is there at once, in every segment. */
+static void a_prior(void) {
+  dpb_config config = seeded(ARMS, 1);
+  dpb_pool *pool;
+  dpb_arm before, after;
+  uint32_t segment;
+  STATUS(dpb_new_pool(&config, MOST, &pool, NULL), DPB_OK);
+  STATUS(dpb_pool_segment(pool, 70, &segment), DPB_OK);
+  one_arm(pool, segment, 1, &before);
+  STATUS(dpb_pool_set_prior(NULL, 1, .5, 100), DPB_NULL);
+  STATUS(dpb_pool_set_prior(pool, ARMS, .5, 100), DPB_INVALID_CONFIG);
+  STATUS(dpb_pool_set_prior(pool, 1, 1.5, 100), DPB_INVALID_CONFIG);
+  STATUS(dpb_pool_set_prior(pool, 1, NAN, 100), DPB_INVALID_CONFIG);
+  STATUS(dpb_pool_set_prior(pool, 1, .5, 0), DPB_INVALID_CONFIG);
+  STATUS(dpb_pool_set_prior(pool, 1, .5, 1e9), DPB_INVALID_CONFIG);
+  one_arm(pool, segment, 1, &after);
+  CHECK(memcmp(&before, &after, sizeof before) == 0);
+  STATUS(dpb_pool_set_prior(pool, 1, .5, 1000), DPB_OK);
+  one_arm(pool, segment, 1, &after);
+  CHECK(after.mean > 2 * before.mean && after.mean < .6 && after.effective_pulls == 0);
+  CHECK(report(pool).epsilon_spent == 0);
+  dpb_pool_free(pool);
+}
+
 /* What one segment has learned the next one begins with. */
 static void segments_learn_from_each_other(void) {
   dpb_config config = seeded(ARMS, 1);
@@ -336,6 +360,7 @@ static void it_merges(void) {
 
 int main(void) {
   bad_input();
+  a_prior();
   segments_learn_from_each_other();
   it_goes_on();
   a_window();

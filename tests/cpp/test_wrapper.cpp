@@ -230,6 +230,22 @@ static void users() {
   CHECK(says([] { dpb::Pool(dpb::Config(3, 1.0), 1).next_period(); }) == "dpb_pool_next_period: DPB_UNSUPPORTED");
 }
 
+static void priors() {
+  dpb::Bandit bandit(dpb::Config(3, 1.0));
+  bandit.set_prior(1, 0.05, 100);
+  CHECK(bandit.try_set_prior(1, 0.05, 0.0) == DPB_INVALID_CONFIG && std::isnan(bandit.arms()[1].mean));
+  CHECK(std::string(refusal([&] { bandit.set_prior(1, 1.5, 7.0); }).what()) ==
+        "dpb_set_prior(arm = 1, mean = 1.5, strength = 7): DPB_INVALID_CONFIG");
+  CHECK(dpb::Bandit::se(dpb::Config(3, 1.0)).try_set_prior(1, 0.05, 100) == DPB_UNSUPPORTED);
+  dpb::Pool pool(dpb::Config(3, 1.0), 2);
+  const std::uint32_t segment = pool.segment(1);
+  const double before = pool.arms(segment)[1].mean;
+  pool.set_prior(1, 0.5, 1000);
+  CHECK(pool.arms(segment)[1].mean > 2 * before);
+  CHECK(std::string(refusal([&] { pool.set_prior(3, 0.5, 7.0); }).what()) ==
+        "dpb_pool_set_prior(arm = 3, mean = 0.5, strength = 7): DPB_INVALID_CONFIG");
+}
+
 static void handles_learn_from_each_other() {
   dpb::Bandit a(dpb::Config(3, 1.0)), b(dpb::Config(3, 1.0));
   CHECK(a.add_arm() == 3 && a.add_arm_as(900) == 4 && b.add_arm_as(900) == 3 && b.add_arm_as(900) == 3);
@@ -738,6 +754,7 @@ int main() {
   batches();
   arms_come_and_go();
   users();
+  priors();
   handles_learn_from_each_other();
   budgets();
   reading();

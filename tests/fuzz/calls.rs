@@ -749,6 +749,9 @@ impl World<'_> {
             player.after(status == DPB_OK, [0; 4]);
         } else {
             let arm = self.bytes.below(count as usize + 1) as u32;
+            if self.bytes.once_in(2) {
+                return self.set_prior(player, arm);
+            }
             let status = dpb_retire_arm(player.handle, arm);
             one_of(status, &[DPB_OK, DPB_UNSUPPORTED, DPB_INVALID_CONFIG]);
             if let Some(model) = &mut player.model
@@ -768,6 +771,17 @@ impl World<'_> {
             model.periods += u32::from(status == DPB_OK);
         }
         player.after(status == DPB_OK, [0; 4]);
+    }
+
+    /// It is not read.
+    unsafe fn set_prior(&mut self, player: &mut Player, arm: u32) {
+        let (low, high) = (player.config.reward_min, player.config.reward_max);
+        let mean = self.bytes.pick(&[low, high, f64::NAN, 1e300]);
+        let strength = self.bytes.pick(&[1.0, 100.0, 1e7, 0.0]);
+        let status = dpb_set_prior(player.handle, arm, mean, strength);
+        one_of(status, &[DPB_OK, DPB_UNSUPPORTED, DPB_INVALID_CONFIG]);
+        assert!(status != DPB_OK || (strength > 0.0 && mean < 1e300));
+        player.after(false, [0; 4]);
     }
 
     /// A shuffled batch, of the right length or not, for the open phase or not.
@@ -1161,6 +1175,7 @@ impl World<'_> {
         is_null("update_many", dpb_update_many(null_mut(), &1, &1.0, 1, null_mut(), &raw mut size));
         is_null("add_arm", dpb_add_arm(null_mut(), &raw mut number, null_mut()));
         is_null("retire_arm", dpb_retire_arm(null_mut(), 0));
+        is_null("set_prior", dpb_set_prior(null_mut(), 0, 0.5, 1.0));
         is_null("arms_read", dpb_arms_read(null(), null_mut(), 0, &raw mut size));
         is_null("best_arm", dpb_best_arm(null(), &raw mut number));
         is_null("compare", dpb_compare(null(), 0, 1, 0.5, &raw mut real, &raw mut real));

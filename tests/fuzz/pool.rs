@@ -133,6 +133,7 @@ impl Player {
                 9..=10 => self.among(bytes),
                 11..=15 => self.answer(bytes),
                 16 => self.answer_many(bytes),
+                17 if bytes.once_in(3) => self.set_prior(bytes),
                 17 if bytes.once_in(2) => self.read(bytes),
                 17 => self.merge(bytes),
                 18 => self.next_period(),
@@ -336,6 +337,15 @@ impl Player {
         self.after(done > 0, refusals);
     }
 
+    unsafe fn set_prior(&mut self, bytes: &mut Bytes) {
+        let arm = bytes.below(self.seen.report[8] as usize + 1) as u32;
+        let (mean, strength) = (self.reward(bytes).0, bytes.pick(&[1.0, 100.0, 1e7, 0.0]));
+        let status = dpb_pool_set_prior(self.handle, arm, mean, strength);
+        one_of(status, &[DPB_OK, DPB_INVALID_CONFIG]);
+        assert!(status != DPB_OK || (strength > 0.0 && !mean.is_nan() && u64::from(arm) < self.seen.report[8]));
+        self.after(status == DPB_OK, [0; 4]);
+    }
+
     /// Into structs of other sizes, and of segments that there are not: nothing is written.
     unsafe fn read(&mut self, bytes: &mut Bytes) {
         let size = bytes.pick(&[0, 4, 79, 88, u32::MAX]);
@@ -504,6 +514,7 @@ pub unsafe fn nothing(config: &dpb_config) {
         dpb_pool_update(null_mut(), 1, 1.0),
         dpb_pool_cancel(null_mut(), 1),
         dpb_pool_update_many(null_mut(), &1, &1.0, 1, null_mut(), &raw mut size),
+        dpb_pool_set_prior(null_mut(), 0, 0.5, 1.0),
         dpb_pool_arms_read(null(), 0, null_mut(), 0, &raw mut size),
         dpb_pool_report_read(null(), null_mut()),
         dpb_pool_diagnostics_read(null(), null_mut()),

@@ -1,7 +1,7 @@
 //! How much an arm's releases say against a mean of q, in nats.
 
 use super::cumulant::Cumulant;
-use super::released::{Evidence, Pair, Term};
+use super::released::{Evidence, Term};
 
 /// The likelihood adds at most so many nats to the exponent.
 pub const BAND: f64 = 3.0;
@@ -27,8 +27,10 @@ impl Evidence {
         let total = |each: fn(&Term) -> f64| self.terms().iter().map(each).sum::<f64>();
         let noise = self.law.variance() * total(|t| t.power * t.noises * t.weight * t.weight);
         let spread = total(|t| t.power * t.count * t.weight * t.weight);
-        let heaviest = self.terms().iter().map(|t| t.weight).fold(0.0, f64::max);
-        let steepest = self.law.limit().min(STEEPEST) / heaviest * (1.0 - 1e-12);
+        // A prior has no noise, and so no limit.
+        let limit = |t: &Term| if t.noises > 0.0 { self.law.limit().min(STEEPEST) } else { STEEPEST };
+        let limits = self.terms().iter().map(|t| limit(t) / t.weight);
+        let steepest = limits.fold(f64::INFINITY, f64::min) * (1.0 - 1e-12);
         let (mut low, mut high) = (0.0, (lack / noise).min(steepest));
         // Newton's first step from 0, where rewards have variance q (1 - q).
         let mut l = f64::min(0.5 * high, lack / (q * (1.0 - q) * spread + noise));
@@ -37,7 +39,7 @@ impl Evidence {
             for t in self.terms() {
                 // The mean of a Bernoulli(q) reward tilted by e^(-l w r).
                 let v = q * (-l * t.weight).exp() / remaining(q, l * t.weight);
-                let (phi, bend) = self.law.slopes(l * t.weight);
+                let (phi, bend) = if t.noises > 0.0 { self.law.slopes(l * t.weight) } else { (0.0, 0.0) };
                 first += t.power * t.weight * (t.count * v - t.noises * phi);
                 second -= t.power * t.weight * t.weight * (t.count * v * (1.0 - v) + t.noises * bend);
             }
@@ -57,7 +59,8 @@ impl Evidence {
         for t in self.terms() {
             let s = l * t.weight;
             let left = remaining(q, s);
-            value -= t.power * (t.count * log_remaining(q, s, left) + t.noises * self.law.at(s));
+            let noise = if t.noises > 0.0 { t.noises * self.law.at(s) } else { 0.0 };
+            value -= t.power * (t.count * log_remaining(q, s, left) + noise);
             slope += t.power * t.count * -(-s).exp_m1() / left;
         }
         if value > 0.0 { (value, slope) } else { (0.0, 0.0) }
@@ -78,15 +81,14 @@ impl Evidence {
         self.terms().iter().map(|t| t.power * log_density(self.law, t.count, t.noises, t.sum, mean)).sum()
     }
 
-    /// The log-likelihood ratio of two means, one before this release and one in it, against one.
-    pub fn contradiction(&self, release: Pair) -> f64 {
-        if self.is_empty() {
+    /// The log-likelihood ratio of two means, one of this and one of that, against one.
+    pub fn contradiction(&self, that: &Evidence) -> f64 {
+        if self.is_empty() || that.is_empty() {
             return 0.0;
         }
-        let now = release.evidence(self.law);
-        let joint = (self.sum + now.sum) / (self.weight + now.weight);
+        let joint = (self.sum + that.sum) / (self.weight + that.weight);
         let gain = |evidence: &Evidence| evidence.log_likelihood(evidence.mean()) - evidence.log_likelihood(joint);
-        gain(self) + gain(&now)
+        gain(self) + gain(that)
     }
 }
 
@@ -94,6 +96,9 @@ impl Evidence {
 /// K(s) = n ln(1 - q + q e^s) + k Phi(s) and K'(s) = y: K(s) - s y - ln(2 pi K''(s))/2.
 fn log_density(law: Cumulant, n: f64, noises: f64, y: f64, mean: f64) -> f64 {
     let q = mean.clamp(1e-6, 1.0 - 1e-6);
+    if noises == 0.0 {
+        return y * q.ln() + (n - y) * (-q).ln_1p(); // and what is the same for all means
+    }
     let gap = y - n * q;
     // |K'(s) - n q| >= k V |s|
     let furthest = (gap.abs() / (noises * law.variance())).min(law.limit().min(STEEPEST) * (1.0 - 1e-12));
@@ -138,7 +143,7 @@ fn log_remaining(q: f64, s: f64, remaining: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::released::{Memory, Released};
+    use super::super::released::{Memory, Pair, Released};
     use super::*;
     use crate::config::Config;
     use crate::noise::Noise;
@@ -298,11 +303,9 @@ mod tests {
     #[test]
     fn a_change_contradicts_the_past() {
         let past = evidence(law(1.0), &[100.0, 200.0, 400.0], 0.3);
-        assert!(past.contradiction(Pair::new(200.0, 60.0, 0)) < 0.1);
-        assert!(past.contradiction(Pair::new(200.0, 120.0, 0)) > 10.0);
-        assert_eq!(
-            Evidence::contradiction(&Released::NOTHING.evidence(law(1.0), Memory::new(0), 0), Pair::new(9.0, 9.0, 0)),
-            0.0
-        );
+        let release = |sum| Pair::new(200.0, sum, 0).evidence(law(1.0));
+        assert!(past.contradiction(&release(60.0)) < 0.1);
+        assert!(past.contradiction(&release(120.0)) > 10.0);
+        assert_eq!(Evidence::nothing(law(1.0)).contradiction(&release(9.0)), 0.0);
     }
 }

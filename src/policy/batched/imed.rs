@@ -42,6 +42,8 @@
 //! release that contradicts its arm's past (likelihood ratio of two means against one above 10 nats)
 //! drops it.
 //!
+//! **Priors.** What public data say of an arm is in its D, as [`prior`](crate::policy::prior) has it, and not in N.
+//!
 //! After Honda and Takemura (2015, IMED) and Azize, Wu, Honda, Orabona, Ito, Basu (2025), whose
 //! lower bound sum_a Delta_a ln T/d_eps(mu_a, mu*) is the yardstick. Their published index, d_eps,
 //! has room for one noise while the estimate carries several, and then rare runs abandon the best
@@ -86,8 +88,14 @@ impl Chernoff {
 
     /// c, and what decisions in flight add: evidence at the present rate.
     fn rate(&self, arm: &Evidence) -> f64 {
-        (1.0 - self.caution * arm.share_of_noise()) * arm.covered / arm.count
+        let growth = if arm.count > 0.0 { arm.covered / arm.count } else { 1.0 };
+        (1.0 - self.caution * arm.share_of_noise()) * growth
     }
+}
+
+/// N, 1 where there is nothing but a prior.
+fn rewards(arm: &Evidence) -> f64 {
+    if arm.covered > 0.0 { arm.covered } else { 1.0 }
 }
 
 impl Index for Chernoff {
@@ -97,15 +105,15 @@ impl Index for Chernoff {
 
     fn at(&self, arm: &Evidence, q: f64) -> (f64, Line) {
         let (exponent, slope) = arm.exponent(q);
-        let (rate, log) = (self.rate(arm), arm.covered.ln());
+        let (rate, log) = (self.rate(arm), rewards(arm).ln());
         let evidence = if self.banded { arm.banded(q, exponent) } else { exponent };
         (rate * evidence + log, Line::through(q, rate * exponent + log, rate * slope))
     }
 
     fn batch(&self, arm: &Evidence, leader: &Evidence, index: f64) -> f64 {
-        let n = arm.covered;
+        let n = rewards(arm);
         let evidence = index - n.ln();
-        let need = leader.covered.ln() + 0.25 + 0.5 * arm.share_of_noise() - index;
+        let need = rewards(leader).ln() + 0.25 + 0.5 * arm.share_of_noise() - index;
         if evidence > 0.0 { (need * n / evidence).clamp(n / 8.0, n) } else { n }
     }
 

@@ -45,8 +45,9 @@ impl Index for Optimist {
 
     /// d_eps is convex in q, so its inverse is concave in ln t, and the tangent lies above it.
     fn at(&self, arm: &Evidence, log_time: f64) -> (f64, Line) {
-        let (reach, rise) = reach(arm.mean(), log_time / arm.covered, self.epsilon);
-        (-reach, Line::through(log_time, -reach, -rise / arm.covered))
+        let count = arm.covered + arm.given;
+        let (reach, rise) = reach(arm.mean(), log_time / count, self.epsilon);
+        (-reach, Line::through(log_time, -reach, -rise / count))
     }
 
     fn batch(&self, arm: &Evidence, _leader: &Evidence, _index: f64) -> f64 {

@@ -29,6 +29,7 @@ use crate::config::Config;
 use crate::config::Fault;
 use crate::error::{Error, Result};
 use crate::policy::contract::{ArmState, Flexible, Policy, Pull, Shared, Slates};
+use crate::policy::prior::Prior;
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
@@ -376,6 +377,12 @@ impl<I: Index> Policy for Least<I> {
 
     fn slates(&mut self) -> Option<&mut dyn Slates> {
         Some(self)
+    }
+
+    fn set_prior(&mut self, arm: u32, prior: Prior) -> Result<()> {
+        self.room.set_prior(arm as usize, prior);
+        self.unsettle(arm as usize);
+        Ok(())
     }
 
     fn save(&self, to: &mut Writer) -> Result<()> {

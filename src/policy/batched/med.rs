@@ -21,6 +21,7 @@ use super::room::Room;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::policy::contract::{ArmState, Flexible, Policy, Pull, Shared};
+use crate::policy::prior::Prior;
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
@@ -187,6 +188,13 @@ impl Policy for DpMed {
 
     fn shared(&mut self) -> Option<&mut dyn Shared> {
         Some(self)
+    }
+
+    fn set_prior(&mut self, arm: u32, prior: Prior) -> Result<()> {
+        self.room.set_prior(arm as usize, prior);
+        self.arms[arm as usize].at = f64::NAN;
+        self.settled = false;
+        Ok(())
     }
 
     fn save(&self, to: &mut Writer) -> Result<()> {

@@ -2,6 +2,7 @@
 
 use super::cumulant::Cumulant;
 use crate::error::Result;
+use crate::policy::prior::Prior;
 use crate::snapshot::{Reader, Writer, ensure, is_plausible};
 
 /// One release; joined, several. Sixteen bytes: single precision, rounded so that no bound that rests
@@ -82,7 +83,7 @@ impl Memory {
     }
 
     /// g = clamp(2 - 2 age/M, 0, 1).
-    fn power(self, now: u32, then: u32) -> f64 {
+    pub fn power(self, now: u32, then: u32) -> f64 {
         if !self.is_finite() {
             return 1.0;
         }
@@ -195,7 +196,7 @@ pub struct Term {
     pub count: f64,
     /// y, their noised sum.
     pub sum: f64,
-    /// k, the noises in it.
+    /// k, the noises in it: none in a prior.
     pub noises: f64,
     /// w = 1/(1 + 4 V k/n), V the variance of one noise: about the inverse of the variance in the worst
     /// case.
@@ -207,23 +208,25 @@ pub struct Term {
 /// What was released of one arm, weighted.
 pub struct Evidence {
     pub law: Cumulant,
-    /// Of this handle, and of others.
-    terms: [Term; 2 * Released::MOST],
+    /// Of this handle, of others, and a prior.
+    terms: [Term; 2 * Released::MOST + 1],
     length: usize,
     /// Z = sum g w y.
     pub sum: f64,
     /// W = sum g w n.
     pub weight: f64,
-    /// N = sum g n.
+    /// N = sum g n, of releases.
     pub count: f64,
+    /// The rewards that a prior counts for.
+    pub given: f64,
     /// N, and the rewards that decisions in flight will bring.
     pub covered: f64,
 }
 
 impl Evidence {
-    fn nothing(law: Cumulant) -> Evidence {
-        let terms = [Term::default(); 2 * Released::MOST];
-        Evidence { law, terms, length: 0, sum: 0.0, weight: 0.0, count: 0.0, covered: 0.0 }
+    pub fn nothing(law: Cumulant) -> Evidence {
+        let terms = [Term::default(); 2 * Released::MOST + 1];
+        Evidence { law, terms, length: 0, sum: 0.0, weight: 0.0, count: 0.0, given: 0.0, covered: 0.0 }
     }
 
     pub fn add_all(&mut self, released: &Released, memory: Memory, now: u32) {
@@ -238,12 +241,23 @@ impl Evidence {
     fn add(&mut self, pair: Pair, power: f64) {
         let (count, sum, noises) = (f64::from(pair.count), f64::from(pair.sum), f64::from(pair.noises));
         let weight = 1.0 / (1.0 + 4.0 * self.law.variance() * noises / count);
-        self.terms[self.length] = Term { count, sum, noises, weight, power };
-        self.length += 1;
-        self.sum += power * weight * sum;
-        self.weight += power * weight * count;
+        self.put(Term { count, sum, noises, weight, power });
         self.count += power * count;
         self.covered = self.count;
+    }
+
+    /// What public data say: rewards without noise, but none that was collected.
+    pub fn add_prior(&mut self, prior: Prior, power: f64) {
+        let count = f64::from(prior.strength);
+        self.put(Term { count, sum: count * f64::from(prior.mean), noises: 0.0, weight: 1.0, power });
+        self.given = power * count;
+    }
+
+    fn put(&mut self, term: Term) {
+        self.terms[self.length] = term;
+        self.length += 1;
+        self.sum += term.power * term.weight * term.sum;
+        self.weight += term.power * term.weight * term.count;
     }
 
     pub fn terms(&self) -> &[Term] {
@@ -254,7 +268,7 @@ impl Evidence {
         self.length == 0
     }
 
-    /// The released mean, in the unit interval.
+    /// The weighted mean, in the unit interval.
     pub fn mean(&self) -> f64 {
         (self.sum / self.weight).clamp(0.0, 1.0)
     }

@@ -5,7 +5,12 @@
 //! answered reward enters its arm's one open batch; a batch's size is fixed when it opens, by
 //! releases and public counts; it is released once, when full; indices, chances and what has power
 //! are functions of releases and of public counts: decisions, those cancelled, and for
-//! `choose_among` the sets of eligible arms, which are public.
+//! `choose_among` the sets of eligible arms, which are public; and of priors, which are.
+//!
+//! **Priors.** What public data say of an arm is in what the policy goes by, and nowhere else: it is not in what is read
+//! of the arm, it makes no batch larger, so that it is soon put to the test, and no other handle merges it. How much
+//! of it counts is said in [`prior`](crate::policy::prior), and found where the arm is looked at: at its releases, and 16
+//! arms in turn at any. In between it counts as before, and where the time has moved on that is less than it may.
 
 use super::compare::Sums;
 use super::cumulant::Cumulant;
@@ -18,6 +23,7 @@ use crate::config::Fault;
 use crate::error::{Error, Result};
 use crate::noise::{Noise, NoiseSource};
 use crate::policy::contract::ArmState;
+use crate::policy::prior::Prior;
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::Reward;
@@ -48,7 +54,9 @@ pub struct Room {
     changes: u64,
     /// It goes on from a snapshot, or is one of a fleet: there may have been other releases.
     has_lived: bool,
-    /// Released means, negated: the leader first.
+    /// Arms that have a prior.
+    priors: u32,
+    /// Means, negated: the leader first.
     leader: Tournament,
     /// The arm that was last looked at for want of news.
     cursor: usize,
@@ -60,6 +68,7 @@ struct Arm {
     /// The open batch.
     batch: Batch,
     released: Released,
+    given: Option<Given>,
     /// Rewards in all releases, forgotten ones too.
     total: u64,
     /// The mean when it was last looked at; NaN while there is none.
@@ -69,10 +78,18 @@ struct Arm {
     live: bool,
 }
 
+/// A prior, when it was set, and the part of it that counts.
+#[derive(Clone, Copy)]
+pub struct Given {
+    prior: Prior,
+    tick: u32,
+    power: f32,
+}
+
 impl Arm {
     fn new() -> Arm {
         let (batch, released) = (Batch::default(), Released::NOTHING);
-        Arm { batch, released, total: 0, mean: f64::NAN, tick: 0, live: true }
+        Arm { batch, released, given: None, total: 0, mean: f64::NAN, tick: 0, live: true }
     }
 }
 
@@ -99,6 +116,7 @@ impl Room {
             releases: 0,
             changes: 0,
             has_lived: false,
+            priors: 0,
             leader: Tournament::new(arms, Line::NEVER)?,
             cursor: 0,
             noise: NoiseSource::new(noise, seed.stream()),
@@ -112,12 +130,43 @@ impl Room {
     }
 
     /// What was released of an arm, here and elsewhere, as it counts now.
-    pub fn evidence(&self, arm: usize) -> Evidence {
+    fn released(&self, arm: usize) -> Evidence {
         let mut evidence = self.arms[arm].released.evidence(self.law, self.memory, self.now());
         if let Some(others) = self.others.get(arm) {
             evidence.add_all(others, self.memory, self.now());
         }
         evidence
+    }
+
+    /// The same, and what public data say of it.
+    pub fn evidence(&self, arm: usize) -> Evidence {
+        let mut evidence = self.released(arm);
+        if let Some(given) = &self.arms[arm].given {
+            evidence.add_prior(given.prior, given.power.into());
+        }
+        evidence
+    }
+
+    /// What public data say of an arm, from now on.
+    pub fn set_prior(&mut self, arm: usize, prior: Prior) {
+        self.give(arm, Some(Given { prior, tick: self.now(), power: 1.0 }));
+        self.look(arm);
+    }
+
+    fn give(&mut self, arm: usize, given: Option<Given>) {
+        let before = std::mem::replace(&mut self.arms[arm].given, given);
+        self.priors = self.priors + u32::from(given.is_some()) - u32::from(before.is_some());
+    }
+
+    /// The part of an arm's prior that counts now: none of it once the arm's releases contradict it.
+    fn power(&self, arm: usize, given: &Given) -> f64 {
+        let mut prior = Evidence::nothing(self.law);
+        prior.add_prior(given.prior, 1.0);
+        if prior.contradiction(&self.released(arm)) > Prior::CONTRADICTION {
+            return 0.0;
+        }
+        let leading = self.mean(self.leader()).max(0.0);
+        self.memory.power(self.now(), given.tick) * given.prior.power(leading, self.decisions)
     }
 
     /// So many other handles are at work, and there is room for what they release.
@@ -192,7 +241,7 @@ impl Room {
 
     /// A batch of this size, or of one as near to it as may be. Returns what it will be.
     pub fn size(&self, arm: &Evidence, rewards: f64) -> u64 {
-        if arm.is_empty() {
+        if arm.count == 0.0 {
             return self.first;
         }
         // Each handle at work takes its part, but no less than four first batches: every part has its own noise.
@@ -227,14 +276,14 @@ impl Room {
 
     fn release(&mut self, arm: usize) {
         let now = self.now();
-        let past = self.memory.is_finite().then(|| self.evidence(arm));
+        let past = self.memory.is_finite().then(|| self.released(arm));
         let state = &mut self.arms[arm];
         let release = state.batch.release(&mut self.noise);
         let pair = Pair::new(release.count as f64, release.sum, now);
         state.total += release.count;
         if let Some(past) = past {
             state.released.expire(self.memory, now);
-            if past.contradiction(pair) > CONTRADICTION {
+            if past.contradiction(&pair.evidence(self.law)) > CONTRADICTION {
                 state.released = Released::NOTHING;
                 if let Some(others) = self.others.get_mut(arm) {
                     *others = Released::NOTHING; // until they have news
@@ -247,9 +296,13 @@ impl Room {
         self.look(arm);
     }
 
-    /// Computes what an arm's releases say now.
+    /// Computes what is known of an arm now.
     fn look(&mut self, arm: usize) {
         let now = self.now();
+        if let Some(given) = self.arms[arm].given {
+            let power = self.power(arm, &given) as f32;
+            self.give(arm, (power > 0.0).then_some(Given { power, ..given }));
+        }
         let evidence = self.evidence(arm);
         let state = &mut self.arms[arm];
         state.tick = now;
@@ -260,16 +313,20 @@ impl Room {
         }
     }
 
-    /// The next arm in turn, if its releases have lost power since it was last looked at. So that all
-    /// are, a policy asks this [`LOOKS`](Self::LOOKS) times at a batch's end.
+    /// The next arm in turn, if its releases have lost power since it was last looked at, or its prior counts for
+    /// another part. So that all are, a policy asks this [`LOOKS`](Self::LOOKS) times at a batch's end.
     pub fn look_further(&mut self) -> Option<usize> {
-        if !self.memory.is_finite() {
+        if !self.memory.is_finite() && self.priors == 0 {
             return None;
         }
         self.cursor = (self.cursor + 1) % self.arms.len();
         let now = self.now();
+        let moved = self.arms[self.cursor].given.is_some_and(|given| {
+            let change = self.power(self.cursor, &given) / f64::from(given.power);
+            !(0.95..1.05).contains(&change)
+        });
         let state = &mut self.arms[self.cursor];
-        let stale = self.memory.is_stale(now, state.tick);
+        let stale = moved || self.memory.is_stale(now, state.tick);
         if stale {
             state.released.expire(self.memory, now);
             self.look(self.cursor);
@@ -279,7 +336,7 @@ impl Room {
 
     /// What may be read of an arm.
     pub fn arm(&self, arm: usize) -> ArmState {
-        let evidence = self.evidence(arm);
+        let evidence = self.released(arm);
         let (mean, width) = match evidence.is_empty() {
             true => (f64::NAN, f64::NAN),
             false => (evidence.mean(), evidence.width(self.ln_inverse_beta)),
@@ -295,7 +352,7 @@ impl Room {
         if self.memory.is_finite() {
             return Err(Error::Unsupported("comparing with a memory: what moves has no mean that holds at all times"));
         }
-        let evidence = self.evidence(arm);
+        let evidence = self.released(arm);
         if evidence.is_empty() { Err(Error::NotReady) } else { Ok(Sums::of(&evidence)) }
     }
 
@@ -319,6 +376,11 @@ impl Room {
             to.u8(arm.live.into());
             to.u64(arm.total);
             arm.released.save(to);
+            to.u8(arm.given.is_some().into());
+            if let Some(given) = &arm.given {
+                given.prior.save(to);
+                to.u32(given.tick);
+            }
         }
     }
 
@@ -328,13 +390,18 @@ impl Room {
         (self.decisions, self.releases, self.changes) = (saved.decisions, saved.releases, saved.changes);
         self.has_lived = true;
         ensure(saved.arms.len() == self.arms.len())?;
-        for (arm, (live, total, released)) in saved.arms.into_iter().enumerate() {
+        for (arm, (live, total, released, given)) in saved.arms.into_iter().enumerate() {
             let state = &mut self.arms[arm];
             (state.batch, state.total, state.released) = (Batch::default(), total, released);
+            self.give(arm, given);
             if !live {
                 self.retire_arm(arm);
             }
             self.look(arm);
+        }
+        // What a prior counts for depends on the leading mean.
+        if self.priors > 0 {
+            (0..self.arms.len()).for_each(|arm| self.look(arm));
         }
         ensure(self.live.count() >= 1)
     }
@@ -364,6 +431,7 @@ impl Room {
             let now = self.now();
             self.arms[arm].released.push(Pair::new(1.0, bare, now));
         }
+        self.give(arm, None);
         self.arms[arm].live = false;
         self.leader.set(arm, Line::NEVER);
         self.live.remove(arm as u32);
@@ -386,8 +454,8 @@ pub struct Saved {
     pub decisions: u64,
     pub releases: u32,
     changes: u64,
-    /// Is it live, the rewards in all of its releases, and these.
-    pub arms: Vec<(bool, u64, Released)>,
+    /// Is it live, the rewards in all of its releases, these, and its prior.
+    pub arms: Vec<(bool, u64, Released, Option<Given>)>,
 }
 
 impl Saved {
@@ -396,7 +464,12 @@ impl Saved {
         let length = from.length(10)?;
         let mut arms = room(length)?;
         for _ in 0..length {
-            arms.push((from.bool()?, from.count()?, Released::load(from)?));
+            let (live, total, released) = (from.bool()?, from.count()?, Released::load(from)?);
+            let given = match from.version() >= 4 && from.bool()? {
+                true => Some(Given { prior: Prior::load(from)?, tick: from.u32()?, power: 1.0 }),
+                false => None,
+            };
+            arms.push((live, total, released, given));
         }
         Ok(Saved { decisions, releases, changes, arms })
     }
@@ -447,5 +520,78 @@ pub fn loss(noise: &Noise, released: bool) -> PrivacyLoss {
     match noise {
         Noise::Laplace(law) => PrivacyLoss::Pure(if released { law.epsilon() } else { 0.0 }),
         Noise::Gaussian(law) => PrivacyLoss::Zcdp(if released { law.rho() } else { 0.0 }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::kl::kl;
+
+    const STRONG: Prior = Prior { mean: 0.5, strength: 1000.0 };
+
+    fn room(memory: u64) -> Room {
+        Room::new(&Config { memory, ..Config::new(3, 1.0) }, &mut Seed::new(Some([7; 32])).unwrap()).unwrap()
+    }
+
+    /// A batch of so many rewards, of which so many are 1.
+    fn release(room: &mut Room, arm: usize, count: u32, ones: u32) {
+        room.open(arm, count.into());
+        (0..count).for_each(|i| {
+            room.decisions += 1;
+            room.collect(arm, Reward::from_units(if i < ones { Reward::ONE as u32 } else { 0 }));
+        });
+    }
+
+    /// A prior speaks with a quarter of ln t nats at most, and less where its arm leads.
+    #[test]
+    fn what_a_prior_says_is_bounded() {
+        let mut room = room(0);
+        room.set_prior(0, STRONG);
+        assert_eq!((room.leader(), room.mean(0), room.evidence(0).given), (0, 0.5, 1000.0));
+        room.set_prior(1, Prior { mean: 0.1, ..STRONG });
+        for decisions in [0, 1000, 1_000_000] {
+            room.decisions = decisions;
+            let faded = (0..3).filter_map(|_| room.look_further()).collect::<Vec<_>>();
+            assert!(decisions == 0 || faded == [1], "{faded:?}");
+            let nats = room.evidence(1).given * kl(0.1f32.into(), 0.5);
+            assert!((nats - 0.25 * ((decisions + 2) as f64).ln()).abs() < 1e-6, "{nats}");
+            assert!((room.evidence(1).exponent(0.5).0 - nats).abs() < 1e-6);
+        }
+    }
+
+    /// A leading mean of 1, as noise makes it, leaves something of every prior.
+    #[test]
+    fn noise_undoes_no_prior() {
+        let mut room = room(0);
+        room.set_prior(0, STRONG);
+        room.set_prior(1, Prior { mean: 1.0, ..STRONG });
+        assert_eq!(room.look_further(), None);
+        assert_eq!((room.look_further(), room.look_further()), (None, Some(0)));
+        assert!(room.priors == 2 && room.evidence(0).given > 0.0 && room.mean(0) == 0.5);
+    }
+
+    /// What releases contradict is forgotten, and then all is as if it had never been said; so are what is past a
+    /// memory and what was said of an arm that is gone. What they agree with is kept.
+    #[test]
+    fn a_prior_is_forgotten() {
+        let mut room = room(0);
+        (0..3).for_each(|arm| room.set_prior(arm, STRONG));
+        release(&mut room, 0, 100, 50);
+        assert_eq!((room.priors, room.evidence(0).terms().len()), (3, 2));
+        release(&mut room, 1, 100, 10);
+        let (now, own) = (room.evidence(1), room.released(1));
+        assert_eq!((room.priors, now.given, now.terms().len()), (2, 0.0, 1));
+        assert_eq!((now.mean(), now.count, now.exponent(0.5)), (own.mean(), own.count, own.exponent(0.5)));
+        room.retire_arm(2);
+        assert_eq!(room.priors, 1);
+        let mut room = self::room(1024);
+        room.set_prior(0, STRONG);
+        for (decisions, power) in [(512, 1.0), (768, 0.5), (1023, 1.0 / 512.0), (1024, 0.0)] {
+            room.decisions = decisions;
+            (0..3).for_each(|_| _ = room.look_further());
+            assert!((room.evidence(0).given - 1000.0 * power).abs() < 1e-3);
+        }
+        assert_eq!((room.priors, room.mean(0).is_nan()), (0, true));
     }
 }

@@ -25,6 +25,9 @@
 //! segments together, by Thompson sampling (theta_a ~ r_a Gamma(k)/k, 1/k the variance of ln r_a), so that a pool begins
 //! as one bandit for all.
 //!
+//! A *prior* of an arm's rate counts there as a release without noise, as far as [`prior`](crate::policy::prior) lets it
+//! speak: against the largest rate with a quarter of ln t nats, and no more once the cells' estimates contradict it.
+//!
 //! With a memory M all of a cell's evidence halves every M/4 decisions, and falls back to what the model says of it.
 //!
 //! Cost: select and update O(1), a batch's end O(arms).
@@ -40,6 +43,7 @@ use crate::noise::NoiseSource;
 use crate::policy::batched::loss;
 use crate::policy::contract::Pull;
 use crate::policy::kl::kl;
+use crate::policy::prior::Prior;
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
@@ -121,7 +125,10 @@ struct Weighted {
 struct Rate {
     /// r.
     mean: f64,
-    /// What cells say.
+    /// What public data say, and since when; and with what weight, as cells were last told.
+    prior: Option<(Prior, u64)>,
+    given: Weighted,
+    /// What cells say, and they.
     said: Weighted,
     /// theta, in all segments together.
     draw: f64,
@@ -173,6 +180,13 @@ impl Weighted {
         self.weight += weight;
     }
 
+    /// One of those in it says this now, in place of what it said before.
+    fn replace(&mut self, before: &mut Weighted, now: Weighted) {
+        self.sum += now.sum - before.sum;
+        self.weight += now.weight - before.weight;
+        *before = now;
+    }
+
     /// Shrunk towards a mean that weighs as much.
     fn mean(self, towards: f64, weight: f64) -> f64 {
         (self.sum + towards * weight) / (self.weight + weight)
@@ -182,6 +196,37 @@ impl Weighted {
 /// Decisions after which evidence counts half.
 fn half_life(config: &Config) -> f64 {
     if config.memory == 0 { f64::INFINITY } else { config.memory as f64 / HALF_LIVES }
+}
+
+impl Rate {
+    fn new() -> Rate {
+        let nothing = Weighted::default();
+        Rate { mean: RATE, prior: None, given: nothing, said: nothing, draw: 0.0 }
+    }
+
+    /// Brings up to date what its prior says, when this is the largest rate.
+    fn weigh(&mut self, largest: f64, now: u64, half_life: f64) {
+        let mut given = Weighted::default();
+        if let Some((prior, time)) = self.prior {
+            let (mean, strength) = (f64::from(prior.mean), f64::from(prior.strength));
+            let mut evidence = Evidence { sum: mean * strength, weight: strength, count: strength, time };
+            evidence.fade(now, half_life);
+            let weight = evidence.weight * self.mean;
+            // What cells say without it, and how far the two are from each other, in squared deviations.
+            let cells = Weighted { sum: self.said.sum - self.given.sum, weight: self.said.weight - self.given.weight };
+            let distance = cells.sum / cells.weight - mean;
+            let unsure = self.mean * self.mean * (1.0 / weight + 1.0 / cells.weight);
+            if cells.weight > 0.0 && 0.5 * distance * distance > Prior::CONTRADICTION * unsure {
+                self.prior = None;
+            } else {
+                // The nats that one unit of weight has against theta being as large.
+                let ratio = (largest / mean.max(0.02 * largest)).max(1.0);
+                let nats = ratio - 1.0 - ratio.ln();
+                given.add(mean, weight.min(Prior::most(now) / nats.max(1e-9)));
+            }
+        }
+        self.said.replace(&mut self.given, given);
+    }
 }
 
 /// A rate that laws can have.
@@ -200,7 +245,7 @@ impl Segments {
             rows: Table::with_room(most as usize + 1)?,
             batches: Table::with_room((most as usize + 1) * arms)?,
             cells: Table::with_room((most as usize + 1) * arms)?,
-            rates: Table::new(arms, |_| Rate { mean: RATE, said: Weighted::default(), draw: 0.0 })?,
+            rates: Table::new(arms, |_| Rate::new())?,
             moments: Moments::default(),
             all: Evidence::default(),
             others: Others::new(origin),
@@ -443,9 +488,11 @@ impl Segments {
             if let Some((estimate, weight)) = released.says(scale * rate.mean, spread) {
                 said.add(estimate / scale, weight);
             }
-            rate.said.sum += said.sum - cell.said.sum;
-            rate.said.weight += said.weight - cell.said.weight;
-            cell.said = said;
+            rate.said.replace(&mut cell.said, said);
+        }
+        let largest = self.rates.iter().map(|rate| rate.mean).fold(0.0, f64::max);
+        for rate in &mut *self.rates {
+            rate.weigh(largest, self.decisions, self.half_life);
         }
         let mut all = Weighted::default();
         for rate in &*self.rates {
@@ -487,6 +534,13 @@ impl Segments {
         self.moments.weight += moments.weight - before.weight;
     }
 
+    /// What public data say of an arm in all segments, from now on.
+    pub fn set_prior(&mut self, arm: u32, prior: Prior) {
+        self.rates[arm as usize].prior = Some((prior, self.decisions));
+        self.learn(0);
+        self.turns[0].left = 0;
+    }
+
     /// What the pool believes of an arm's rate in a segment, and the rewards behind it that are the cell's own, here and
     /// elsewhere.
     pub fn estimate(&self, segment: u32, arm: u32) -> (f64, f64) {
@@ -508,6 +562,13 @@ impl Segments {
         to.u64(self.decisions);
         to.u32(self.releases);
         self.all.save(to);
+        for rate in &*self.rates {
+            to.u8(rate.prior.is_some().into());
+            if let Some((prior, time)) = rate.prior {
+                prior.save(to);
+                to.u64(time);
+            }
+        }
         self.turns
             .iter()
             .enumerate()
@@ -521,6 +582,9 @@ impl Segments {
         self.releases = from.u32()?;
         self.has_lived = true;
         self.all = Evidence::load(from, self.decisions)?;
+        for arm in 0..self.arms {
+            self.rates[arm].prior = load_prior(from, self.decisions)?;
+        }
         for row in 0..self.rows.len() {
             self.turns[row].decisions = from.count()?;
         }
@@ -534,6 +598,16 @@ impl Segments {
         }
         Ok(())
     }
+}
+
+/// An arm's prior and since when; there were none before version 4.
+fn load_prior(from: &mut Reader, now: u64) -> Result<Option<(Prior, u64)>> {
+    if from.version() < 4 || !from.bool()? {
+        return Ok(None);
+    }
+    let (prior, time) = (Prior::load(from)?, from.count()?);
+    ensure(time <= now)?;
+    Ok(Some((prior, time)))
 }
 
 impl Evidence {

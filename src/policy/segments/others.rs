@@ -18,7 +18,7 @@
 //! **Cost.** 12 bytes for each cell and 24 for each segment of every other pool, and when the first one comes 32 and 8 of
 //! our own. A merge takes O(cells), a segment that comes O(pools log segments + arms).
 
-use super::{Evidence, Segments, half_life};
+use super::{Evidence, Segments, half_life, load_prior};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::fleet::{Entry, Roster, put};
@@ -73,6 +73,9 @@ impl Other {
         let (decisions, releases) = (from.count()?, from.u32()?);
         let mut all = Evidence::load(from, decisions)?;
         all.fade(decisions, half_life);
+        for _ in 0..arms {
+            load_prior(from, decisions)?; // every pool's own
+        }
         let rows = keys.len() + 1;
         let (mut lived, mut cells) = (room(rows)?, room(rows * arms)?);
         for _ in 0..rows {
