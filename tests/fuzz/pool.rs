@@ -524,7 +524,7 @@ pub unsafe fn nothing(config: &dpb_config) {
         dpb_pool_restore_as(config, 1, null(), 5, &raw mut handle, null_mut()),
         dpb_pool_merge(null_mut(), null(), 0),
     ];
-    assert_eq!(statuses, [DPB_NULL; 20]);
+    assert_eq!(statuses, [DPB_NULL; 21]);
     dpb_pool_free(null_mut());
     assert!((number, size, handle.is_null()) == (7, 7, true) && untouched(&decision));
 }
