@@ -68,12 +68,19 @@ pub struct Bandit {
 /// What learns, and from whom.
 struct Learned {
     policy: Box<dyn Policy>,
+    /// Per arm: decisions that were neither cancelled nor expired.
+    pulls: Table<u64>,
     fleet: Fleet,
     /// Arms that a slate may still show; room for all, where the policy shows slates.
     left: Vec<u32>,
 }
 
 impl Learner for Learned {
+    #[inline]
+    fn played(&mut self, pull: Pull) -> &mut u64 {
+        &mut self.pulls[pull.arm() as usize]
+    }
+
     #[inline]
     fn observe(&mut self, pull: Pull, reward: Reward) {
         self.policy.observe(pull, reward);
@@ -96,11 +103,14 @@ impl Bandit {
         let range = config.check()?;
         let mut seed = Seed::new(config.test_seed)?;
         let mut policy = algorithm.build(config, &mut seed)?;
-        let users = if config.users > 0 { Some(Users::new(config, seed.stream())?) } else { None };
+        let users = if config.users > 0 { Some(Box::new(Users::new(config, seed.stream())?)) } else { None };
         let range = if policy.takes_bits() { range.of_bits() } else { range };
         // Tickets are keyed by the operating system even under a test seed: see engine::ticket.
         let mut tickets = Seed::new(None)?.stream();
         let mut engine = Engine::new(config.pending_capacity, config.answer_window, config.node, &mut tickets)?;
+        if policy.recalls() {
+            engine.recall()?;
+        }
         if config.slate_clicks > 0 {
             engine.limit_clicks(config.slate_clicks, seed.stream())?;
         }
@@ -116,9 +126,13 @@ impl Bandit {
                 Inner {
                     engine,
                     seeded: config.test_seed.is_some(),
-                    learner: Learned { policy, fleet: Fleet::new(tickets.next_u64(), config), left },
+                    learner: Learned {
+                        policy,
+                        pulls: Table::new(config.arms as usize, |_| 0)?,
+                        fleet: Fleet::new(tickets.next_u64(), config),
+                        left,
+                    },
                     users,
-                    pulls: Table::new(config.arms as usize, |_| 0)?,
                 },
             ),
         };
@@ -142,9 +156,9 @@ impl Bandit {
         to.u64(inner.learner.fleet.origin);
         to.u64(inner.users.as_ref().map_or(0, |users| users.periods));
         inner.engine.counts().save(&mut to);
-        let mut pulls = table::room(inner.pulls.len())?;
-        pulls.extend_from_slice(&inner.pulls);
-        inner.engine.pending().for_each(|pull| pulls[pull.arm() as usize] -= 1);
+        let mut pulls = table::room(inner.learner.pulls.len())?;
+        pulls.extend_from_slice(&inner.learner.pulls);
+        inner.engine.pending().for_each(|arm| pulls[arm as usize] -= 1);
         to.u32(pulls.len() as u32);
         pulls.into_iter().for_each(|count| to.u64(count));
         inner.learner.fleet.added().iter().for_each(|&id| to.u64(id));
@@ -171,7 +185,7 @@ impl Bandit {
         if let Some(users) = &mut inner.users {
             users.periods = head.periods.saturating_add(1); // who came in the last one is not known
         }
-        inner.pulls.copy_from_slice(&head.pulls);
+        inner.learner.pulls.copy_from_slice(&head.pulls);
         inner.check_private()?;
         inner.seeded = head.seeded;
         inner.engine.count_on(head.counts);
@@ -208,7 +222,7 @@ impl Bandit {
         from.finish()?;
         ensure(saved.arms.len() == head.pulls.len())?;
         let other = Other::new(head.origin, head.lives, from.checksum(), &head.added, saved)?;
-        let Inner { engine, seeded, learner: Learned { policy, fleet, .. }, pulls, .. } = &mut *self.desk.lock()?;
+        let Inner { engine, seeded, learner: Learned { policy, fleet, pulls, .. }, .. } = &mut *self.desk.lock()?;
         if !fleet.expects(&other)? {
             return Ok(());
         }
@@ -480,14 +494,14 @@ impl Bandit {
     /// `Poisoned` after an internal failure.
     pub fn for_each_arm(&self, mut each: impl FnMut(u32, ArmReport)) -> Result<()> {
         let inner = self.desk.lock()?;
-        for arm in 0..inner.pulls.len() as u32 {
+        for arm in 0..inner.learner.pulls.len() as u32 {
             let state = inner.learner.policy.arm(arm);
             each(
                 arm,
                 ArmReport {
                     mean: self.desk.range.mean_from_unit(state.mean),
                     width: self.desk.range.width_from_unit(state.width),
-                    pulls: inner.pulls[arm as usize],
+                    pulls: inner.learner.pulls[arm as usize],
                     effective_pulls: state.effective_pulls,
                     active: state.active,
                 },
@@ -568,7 +582,7 @@ impl Bandit {
     /// # Errors
     /// `Poisoned` after an internal failure.
     pub fn arms(&self) -> Result<u32> {
-        Ok(self.desk.lock()?.pulls.len() as u32)
+        Ok(self.desk.lock()?.learner.pulls.len() as u32)
     }
 
     /// The policy.
@@ -656,7 +670,7 @@ impl Inner {
 
     /// A new arm with this id, which no other has here.
     fn add_arm(&mut self, id: u64) -> Result<u32> {
-        let arm = self.pulls.len() as u32;
+        let arm = self.learner.pulls.len() as u32;
         self.learner.fleet.reserve()?;
         self.grow()?;
         self.learner.fleet.add(id);
@@ -671,16 +685,16 @@ impl Inner {
 
     /// One arm more.
     fn grow(&mut self) -> Result<()> {
-        let arm = self.pulls.len() as u32;
+        let arm = self.learner.pulls.len() as u32;
         if arm >= Config::MAX_ARMS {
             return Err(Error::config("arms", "must be at most 2^24", u64::from(arm) + 1));
         }
         let policy = self.learner.policy.flexible().ok_or(Error::Unsupported("add_arm"))?;
-        self.pulls.reserve()?;
+        self.learner.pulls.reserve()?;
         self.learner.left.clear(); // of the last slate
-        self.learner.left.try_reserve(self.pulls.len() + 1).map_err(|_| Error::NoMemory)?;
+        self.learner.left.try_reserve(self.learner.pulls.len() + 1).map_err(|_| Error::NoMemory)?;
         policy.add_arm()?;
-        self.pulls.push(0);
+        self.learner.pulls.push(0);
         Ok(())
     }
 
@@ -732,10 +746,10 @@ impl Inner {
             return refused("must be at most the decisions in flight");
         }
         (0..slots as u64).for_each(|ahead| self.make_room_ahead(ahead));
-        let Inner { engine, learner: Learned { policy, left, .. }, pulls, .. } = self;
+        let Inner { engine, learner: Learned { policy, left, pulls, .. }, .. } = self;
         let mut follows = false;
         slates(&mut **policy)?.choose_slate(left, slots, &mut |pull| {
-            each(enter(engine, pulls, pull, follows));
+            each(enter(engine, &mut pulls[pull.arm() as usize], pull, follows));
             follows = true;
         });
         Ok(())
@@ -743,7 +757,7 @@ impl Inner {
 
     /// These arms, which are live, each once and in order; or all that are.
     fn list(&mut self, eligible: Option<&[u32]>) {
-        let all = self.pulls.len();
+        let all = self.learner.pulls.len();
         let Learned { policy, left, .. } = &mut self.learner;
         left.clear();
         let Some(eligible) = eligible else {
@@ -780,8 +794,8 @@ impl Inner {
     fn check_arms(&mut self, arms: &[u32]) -> Result<()> {
         let policy = self.learner.policy.flexible();
         for &arm in arms {
-            if arm as usize >= self.pulls.len() {
-                return Err(Error::config("arm", &format!("must be below {}", self.pulls.len()), arm));
+            if arm as usize >= self.learner.pulls.len() {
+                return Err(Error::config("arm", &format!("must be below {}", self.learner.pulls.len()), arm));
             }
             if policy.as_ref().is_some_and(|policy| !policy.is_live(arm)) {
                 return Err(Error::config("arm", "must be live", arm));

@@ -89,11 +89,10 @@ pub struct Diagnostics {
 /// The pending ring of one handle.
 pub struct Engine {
     ring: Table<Slot>,
+    /// What more there is of each decision, where there is more.
+    beside: Option<Box<Beside>>,
     /// Decisions before the next one that can be answered or settled: the window, or the ring.
     reach: u64,
-    windowed: bool,
-    /// Which decisions are of one request, where that matters.
-    requests: Option<Box<Requests>>,
     key: TicketKey,
     counts: Counts,
     diagnostics: Diagnostics,
@@ -101,94 +100,143 @@ pub struct Engine {
     fault: crate::config::Fault,
 }
 
-/// 24 bytes.
+/// 8 bytes: all that a decision needs that is answered at once and whose policy asks for its arm alone.
 #[derive(Clone, Copy)]
 struct Slot {
-    pull: Pull,
     /// Of the ticket of the last decision here.
     tag: u32,
-    fate: Fate,
+    /// Its arm, above its fate.
+    played: u32,
 }
 
-/// What became of a decision: open, done, or in window mode the reward of an answer that waits for
-/// its window to end. No other reward is ever in the ring, and none that nobody learns from.
+/// Tables with a place for each slot, or none.
+#[derive(Default)]
+struct Beside {
+    /// In window mode the reward that the decision ends with: silence is the least, until an answer that waits for its
+    /// window says more. No other reward is ever here, and none that nobody learns from.
+    held: Table<Reward>,
+    /// The whole pull, for who asks for it again.
+    pulls: Table<Pull>,
+    /// Which decisions are of one request, where that matters.
+    requests: Option<Requests>,
+}
+
+/// What became of a decision: done, open, or in window mode answered before its window is over; and whether anybody
+/// learns from it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Fate(u32);
 
 impl Fate {
-    const OPEN: Fate = Fate(u32::MAX);
-    /// Open, and nobody learns from the answer.
-    const IDLE: Fate = Fate(u32::MAX - 1);
-    const DONE: Fate = Fate(u32::MAX - 2);
-    /// The answer of an idle one, without its reward.
-    const HEARD: Fate = Fate(u32::MAX - 3);
+    const DONE: Fate = Fate(0);
+    const OPEN: Fate = Fate(1);
+    const HEARD: Fate = Fate(2);
+    /// Beside one of these.
+    const IDLE: u32 = 4;
+    const BITS: u32 = 3;
 
     fn is_open(self) -> bool {
-        self.0 >= Fate::IDLE.0
+        self.0 & !Fate::IDLE == Fate::OPEN.0
     }
 
     fn is_learned(self) -> bool {
-        self != Fate::IDLE && self != Fate::HEARD
-    }
-
-    fn held(reward: Reward) -> Fate {
-        Fate(reward.units() as u32)
-    }
-
-    /// An answer that waits, is learned from, and says more than silence?
-    fn is_click(self) -> bool {
-        (1..Fate::HEARD.0).contains(&self.0)
-    }
-
-    #[cfg(feature = "test-hooks")]
-    fn is_held(self) -> bool {
-        self.0 < Fate::DONE.0
+        self.0 & Fate::IDLE == 0
     }
 }
-
-impl Default for Fate {
-    fn default() -> Fate {
-        Fate::DONE
-    }
-}
-
-impl zeroize::DefaultIsZeroes for Fate {}
 
 impl Slot {
-    const EMPTY: Slot = Slot { pull: Pull::NONE, tag: 0, fate: Fate::DONE };
+    const EMPTY: Slot = Slot::new(0, 0, Fate::DONE);
+
+    #[inline]
+    const fn new(tag: u32, arm: u32, fate: Fate) -> Slot {
+        Slot { tag, played: arm << Fate::BITS | fate.0 }
+    }
+
+    #[inline]
+    fn arm(self) -> u32 {
+        self.played >> Fate::BITS
+    }
+
+    #[inline]
+    fn fate(self) -> Fate {
+        Fate(self.played & ((1 << Fate::BITS) - 1))
+    }
 
     /// Ends the decision: what its fate was.
     #[inline]
     fn end(&mut self) -> Fate {
-        std::mem::replace(&mut self.fate, Fate::DONE)
+        let fate = self.fate();
+        self.played ^= fate.0;
+        fate
+    }
+
+    /// An answer waits.
+    fn hear(&mut self) {
+        let idle = self.fate().0 & Fate::IDLE;
+        *self = Slot::new(self.tag, self.arm(), Fate(Fate::HEARD.0 | idle));
+    }
+}
+
+impl Beside {
+    /// A decision is made.
+    fn enter(&mut self, slot: usize, pull: Pull, follows: bool) {
+        if let Some(requests) = &mut self.requests {
+            requests.enter(slot, follows);
+        }
+        if let Some(kept) = self.pulls.get_mut(slot) {
+            *kept = pull;
+        }
+    }
+
+    /// A decision is over: the reward that it ends with, in window mode.
+    fn settle(&mut self, slot: usize) -> Option<Reward> {
+        self.held.get_mut(slot).map(std::mem::take)
     }
 }
 
 /// Held answers are wiped.
-impl Drop for Engine {
+impl Drop for Beside {
     fn drop(&mut self) {
-        self.ring.iter_mut().for_each(|slot| slot.fate.zeroize());
+        self.held.zeroize();
     }
 }
 
 impl Engine {
+    /// The most that an arm's number may be: what is left of a slot beside its fate.
+    pub const MOST_ARM: u32 = u32::MAX >> Fate::BITS;
+
     /// A ring for `capacity` decisions in flight (rounded up to a power of two, and to the window).
     ///
     /// # Errors
     /// `NoMemory`.
     pub fn new(capacity: u32, window: u32, node: u64, random: &mut Random) -> Result<Engine> {
         let slots = capacity.max(window).next_power_of_two() as usize;
-        Ok(Engine {
+        let mut engine = Engine {
             ring: Table::new(slots, |_| Slot::EMPTY)?,
+            beside: None,
             reach: if window > 0 { window.into() } else { slots as u64 },
-            windowed: window > 0,
-            requests: None,
             key: TicketKey::new(node, slots.trailing_zeros(), random),
             counts: Counts::default(),
             diagnostics: Diagnostics::default(),
             #[cfg(feature = "test-hooks")]
             fault: crate::config::Fault::None,
-        })
+        };
+        if window > 0 {
+            engine.beside().held = Table::new(slots, |_| Reward::MIN)?;
+        }
+        Ok(engine)
+    }
+
+    fn beside(&mut self) -> &mut Beside {
+        self.beside.get_or_insert_default()
+    }
+
+    /// Events have all of a pull from here on, not its arm alone. Before the first decision.
+    ///
+    /// # Errors
+    /// `NoMemory`.
+    pub fn recall(&mut self) -> Result<()> {
+        self.beside().pulls = Table::new(self.ring.len(), |_| Pull::of(0))?;
+        Ok(())
     }
 
     #[cfg(feature = "test-hooks")]
@@ -202,8 +250,7 @@ impl Engine {
     /// # Errors
     /// `NoMemory`.
     pub fn limit_clicks(&mut self, most: u32, coins: Random) -> Result<()> {
-        debug_assert!(self.windowed);
-        self.requests = Some(Box::new(Requests::new(self.ring.len(), most, coins)?));
+        self.beside().requests = Some(Requests::new(self.ring.len(), most, coins)?);
         Ok(())
     }
 
@@ -217,45 +264,45 @@ impl Engine {
     #[inline]
     pub fn make_room(&mut self, ahead: u64) -> Option<Event> {
         let due = (self.counts.decisions + ahead).checked_sub(self.reach)?;
-        if let Some(requests) = &mut self.requests {
-            requests.fix(&mut self.ring, due, self.counts.decisions);
-        }
-        let windowed = self.windowed;
         let slot = self.slot(due);
-        let pull = slot.pull;
-        match slot.end() {
-            Fate::DONE => None,
-            fate if fate.is_open() && !windowed => {
-                self.counts.expired += 1;
-                Some(Event::Unplayed { pull, learned: fate.is_learned() })
+        let mut held = None;
+        if let Some(beside) = &mut self.beside {
+            if let Some(requests) = &mut beside.requests {
+                requests.fix(&mut self.ring, &mut beside.held, due, self.counts.decisions);
             }
-            fate => {
-                self.counts.answered += 1;
-                match fate {
-                    Fate::IDLE | Fate::HEARD => None,
-                    Fate::OPEN => Some(Event::Answered(pull, Reward::MIN)),
-                    Fate(units) => Some(Event::Answered(pull, Reward::from_units(units))),
-                }
-            }
+            held = beside.settle(slot);
         }
+        let fate = self.ring[slot].end();
+        if fate == Fate::DONE {
+            return None;
+        }
+        let (pull, learned) = (self.pull(slot), fate.is_learned());
+        let Some(reward) = held else {
+            self.counts.expired += 1;
+            return Some(Event::Unplayed { pull, learned });
+        };
+        self.counts.answered += 1;
+        learned.then_some(Event::Answered(pull, reward))
     }
 
     /// Enters a decision, after [`make_room`](Self::make_room), and returns its ticket. Does it follow the one before,
     /// in its request?
     #[inline]
     pub fn issue(&mut self, pull: Pull, follows: bool) -> u64 {
+        debug_assert!(pull.arm() <= Self::MOST_ARM);
         let (ticket, Place { slot, tag }) = self.key.seal(self.counts.decisions);
-        if let Some(requests) = &mut self.requests {
-            requests.enter(slot, follows);
+        if let Some(beside) = &mut self.beside {
+            beside.enter(slot, pull, follows);
         }
-        self.ring[slot] = Slot { pull, tag, fate: Fate::OPEN };
+        self.ring[slot] = Slot::new(tag, pull.arm(), Fate::OPEN);
         self.counts.decisions += 1;
         ticket
     }
 
     /// Nobody learns from the last decision. Whoever answers it sees no difference.
     pub fn idle(&mut self) {
-        self.slot(self.counts.decisions - 1).fate = Fate::IDLE;
+        let last = self.slot(self.counts.decisions - 1);
+        self.ring[last].played |= Fate::IDLE;
     }
 
     /// An answer: the event it causes now, if it does not wait for its window, and if anybody learns from it.
@@ -267,43 +314,42 @@ impl Engine {
         #[cfg(feature = "test-hooks")]
         if let Some(sequence) = self.key.open(ticket)
             && sequence < self.counts.decisions
-            && self.slot(sequence).fate == Fate::DONE
+            && self.ring[self.slot(sequence)].fate() == Fate::DONE
             && self.fault.is(crate::config::Fault::DuplicateBelieved)
         {
-            return Ok(Some(Event::Answered(self.slot(sequence).pull, reward)));
+            return Ok(Some(Event::Answered(self.pull(self.slot(sequence)), reward)));
         }
-        let windowed = self.windowed;
         let slot = self.find(ticket, Fate::is_open)?;
-        let (pull, idle) = (slot.pull, slot.fate == Fate::IDLE);
-        if windowed {
-            slot.fate = if idle { Fate::HEARD } else { Fate::held(reward) };
+        let learned = self.ring[slot].fate().is_learned();
+        if let Some(beside) = &mut self.beside
+            && let Some(held) = beside.held.get_mut(slot)
+        {
+            self.ring[slot].hear();
+            if learned {
+                *held = reward;
+            }
             #[cfg(feature = "test-hooks")]
             if self.fault.is(crate::config::Fault::ClosedByArrival) {
-                return Ok(Some(self.settle_now(ticket, reward)));
+                return Ok(Some(self.settle_now(slot, reward)));
             }
             return Ok(None);
         }
-        slot.fate = Fate::DONE;
+        self.ring[slot].end();
         self.counts.answered += 1;
-        if idle {
-            return Ok(None);
-        }
-        Ok(Some(Event::Answered(pull, reward)))
+        Ok(learned.then(|| Event::Answered(self.pull(slot), reward)))
     }
 
     #[cfg(feature = "test-hooks")]
-    fn settle_now(&mut self, ticket: u64, reward: Reward) -> Event {
-        let sequence = self.key.open(ticket).unwrap_or_default();
+    fn settle_now(&mut self, slot: usize, reward: Reward) -> Event {
         self.counts.answered += 1;
-        let slot = self.slot(sequence);
-        slot.end();
-        Event::Answered(slot.pull, reward)
+        self.ring[slot].end();
+        Event::Answered(self.pull(slot), reward)
     }
 
     #[cfg(feature = "test-hooks")]
     fn refuse_held(&mut self, ticket: u64) -> Result<()> {
         let fault = self.fault;
-        self.find(ticket, |fate| !fate.is_held() || !fault.is(crate::config::Fault::CancelTells))?;
+        self.find(ticket, |fate| fate != Fate::HEARD || !fault.is(crate::config::Fault::CancelTells))?;
         Ok(())
     }
 
@@ -317,16 +363,17 @@ impl Engine {
         #[cfg(feature = "test-hooks")]
         self.refuse_held(ticket)?;
         let slot = self.find(ticket, |fate| fate != Fate::DONE)?;
-        let learned = slot.end().is_learned();
-        let pull = slot.pull;
+        let learned = self.ring[slot].end().is_learned();
+        if let Some(beside) = &mut self.beside {
+            beside.settle(slot);
+        }
         self.counts.cancelled += 1;
-        Ok(Event::Unplayed { pull, learned })
+        Ok(Event::Unplayed { pull: self.pull(slot), learned })
     }
 
-    /// The decisions whose end is open.
-    pub fn pending(&self) -> impl Iterator<Item = Pull> {
-        let open = |slot: &&Slot| slot.fate != Fate::DONE;
-        self.ring.iter().filter(open).map(|slot| slot.pull)
+    /// The arms of the decisions whose end is open.
+    pub fn pending(&self) -> impl Iterator<Item = u32> {
+        self.ring.iter().filter(|slot| slot.fate() != Fate::DONE).map(|slot| slot.arm())
     }
 
     /// Counts on from what another life counted. What it left open has expired.
@@ -351,18 +398,22 @@ impl Engine {
     }
 
     #[inline]
-    fn slot(&mut self, sequence: u64) -> &mut Slot {
-        let mask = self.ring.len() - 1;
-        &mut self.ring[sequence as usize & mask]
+    fn slot(&self, sequence: u64) -> usize {
+        sequence as usize & (self.ring.len() - 1)
+    }
+
+    /// What was played there.
+    #[inline]
+    fn pull(&self, slot: usize) -> Pull {
+        let recalled = self.beside.as_ref().and_then(|beside| beside.pulls.get(slot));
+        recalled.copied().unwrap_or(Pull::of(self.ring[slot].arm()))
     }
 
     /// The slot of a ticket whose decision is not over, and whose fate will do.
     #[inline]
-    fn find(&mut self, ticket: u64, will_do: impl FnOnce(Fate) -> bool) -> Result<&mut Slot> {
+    fn find(&mut self, ticket: u64, will_do: impl FnOnce(Fate) -> bool) -> Result<usize> {
         match self.key.place(ticket) {
-            Some(Place { slot, tag }) if self.ring[slot].tag == tag && will_do(self.ring[slot].fate) => {
-                Ok(&mut self.ring[slot])
-            }
+            Some(Place { slot, tag }) if self.ring[slot].tag == tag && will_do(self.ring[slot].fate()) => Ok(slot),
             _ => Err(self.refuse(ticket)),
         }
     }
@@ -371,7 +422,7 @@ impl Engine {
     /// whose time is over too.
     fn start(&self, sequence: u64) -> u64 {
         let over = self.counts.decisions.saturating_sub(self.reach);
-        match &self.requests {
+        match self.beside.as_ref().and_then(|beside| beside.requests.as_ref()) {
             Some(requests) => requests.start(sequence, over),
             None => sequence,
         }
