@@ -38,7 +38,14 @@ pub(crate) struct Fleet {
     /// The arms of the configuration, which have their numbers as ids.
     first: u32,
     memory: Memory,
-    /// The ids of those that were added.
+    /// Where arms were added, or others merged.
+    joined: Option<Box<Joined>>,
+}
+
+/// What most handles have nothing of.
+#[derive(Default)]
+struct Joined {
+    /// The ids of the arms that were added.
     added: Vec<u64>,
     places: Places,
     /// By origin.
@@ -46,6 +53,8 @@ pub(crate) struct Fleet {
     /// Snapshots that were news.
     news: u64,
 }
+
+static NOTHING: Joined = Joined { added: Vec::new(), places: Places::NONE, others: Vec::new(), news: 0 };
 
 /// Another handle, as its newest snapshot shows it.
 pub(crate) struct Other {
@@ -93,12 +102,20 @@ impl Fleet {
 
     pub fn new(origin: u64, config: &Config) -> Fleet {
         let (first, memory) = (config.arms, Memory::new(config.memory));
-        Fleet { origin, first, memory, added: Vec::new(), places: Places::default(), others: Vec::new(), news: 0 }
+        Fleet { origin, first, memory, joined: None }
+    }
+
+    fn joined(&self) -> &Joined {
+        self.joined.as_deref().unwrap_or(&NOTHING)
+    }
+
+    fn join(&mut self) -> &mut Joined {
+        self.joined.get_or_insert_default()
     }
 
     /// The ids of the arms that were added.
     pub fn added(&self) -> &[u64] {
-        &self.added
+        &self.joined().added
     }
 
     /// Room for the id of one arm more.
@@ -106,14 +123,16 @@ impl Fleet {
     /// # Errors
     /// `NoMemory`.
     pub fn reserve(&mut self) -> Result<()> {
-        self.added.try_reserve(1).map_err(|_| Error::NoMemory)?;
-        self.places.reserve()
+        let joined = self.join();
+        joined.added.try_reserve(1).map_err(|_| Error::NoMemory)?;
+        joined.places.reserve()
     }
 
     /// One arm more, after [`reserve`](Self::reserve).
     pub fn add(&mut self, id: u64) {
-        self.places.insert(id);
-        self.added.push(id);
+        let joined = self.join();
+        joined.places.insert(id);
+        joined.added.push(id);
     }
 
     /// As a snapshot has it: its origin, and the ids of the arms that were added.
@@ -121,8 +140,11 @@ impl Fleet {
     /// # Errors
     /// `Corrupt` where two have one id; `NoMemory`.
     pub fn restore(&mut self, origin: u64, added: Vec<u64>) -> Result<()> {
-        self.places = Places::of(&added, 0)?;
-        (self.origin, self.added) = (origin, added);
+        self.origin = origin;
+        if !added.is_empty() {
+            let places = Places::of(&added, 0)?;
+            self.joined = Some(Box::new(Joined { added, places, ..Joined::default() }));
+        }
         Ok(())
     }
 
@@ -130,19 +152,19 @@ impl Fleet {
     fn id(&self, arm: u32) -> u64 {
         match arm.checked_sub(self.first) {
             None => arm.into(),
-            Some(place) => self.added[place as usize],
+            Some(place) => self.added()[place as usize],
         }
     }
 
     /// The added arm with this id.
     pub fn find(&self, id: u64) -> Option<u32> {
-        Some(self.first + self.places.find(id)? as u32)
+        Some(self.first + self.joined().places.find(id)? as u32)
     }
 
     /// An id for an arm that has none of its caller's: no other handle has it.
     pub fn any_id(&self) -> u64 {
-        let mut id = made_id(self.origin, self.added.len());
-        while self.places.find(id).is_some() {
+        let mut id = made_id(self.origin, self.added().len());
+        while self.joined().places.find(id).is_some() {
             id = id.wrapping_add(1) | 1 << 63;
         }
         id
@@ -150,12 +172,12 @@ impl Fleet {
 
     /// Snapshots that were news.
     pub fn news(&self) -> u64 {
-        self.news
+        self.joined().news
     }
 
     /// Has any other handle been merged?
     pub fn has_others(&self) -> bool {
-        !self.others.is_empty()
+        !self.joined().others.is_empty()
     }
 
     /// Is this news? Then there is room for it.
@@ -166,32 +188,34 @@ impl Fleet {
         if other.origin == self.origin {
             return Ok(false);
         }
-        let known = self.others.binary_search_by_key(&other.origin, |known| known.origin);
-        if known.is_err() && self.others.len() == Self::MOST {
+        let others = &mut self.join().others;
+        let known = others.binary_search_by_key(&other.origin, |known| known.origin);
+        if known.is_err() && others.len() == Self::MOST {
             return Err(Error::config("handles", "must be at most 1024 beside this one", Self::MOST + 1));
         }
-        self.others.try_reserve(1).map_err(|_| Error::NoMemory)?;
-        Ok(known.map_or(true, |place| other.version > self.others[place].version))
+        others.try_reserve(1).map_err(|_| Error::NoMemory)?;
+        Ok(known.map_or(true, |place| other.version > others[place].version))
     }
 
     /// Takes news after so many decisions of ours, and calls `changed` for each of our arms of which it has some.
     pub fn take(&mut self, mut other: Other, arms: u32, decisions: u64, mut changed: impl FnMut(&Fleet, u32)) {
-        self.news += 1;
-        other.news = self.news;
         let (then, now) = (self.memory.ticks(other.version.1), self.memory.ticks(decisions));
         other.arms.iter_mut().for_each(|released| released.rebase(then, now));
-        let place = self.others.binary_search_by_key(&other.origin, |known| known.origin);
+        let joined = self.join();
+        joined.news += 1;
+        other.news = joined.news;
+        let place = joined.others.binary_search_by_key(&other.origin, |known| known.origin);
         let before = match place {
-            Ok(place) => Some(std::mem::replace(&mut self.others[place], other)),
+            Ok(place) => Some(std::mem::replace(&mut joined.others[place], other)),
             Err(place) => {
-                self.others.insert(place, other);
+                joined.others.insert(place, other);
                 None
             }
         };
         let (Ok(place) | Err(place)) = place;
         for arm in 0..arms {
             let id = self.id(arm);
-            let (now, then) = (self.others[place].arm(id), before.as_ref().and_then(|before| before.arm(id)));
+            let (now, then) = (self.joined().others[place].arm(id), before.as_ref().and_then(|before| before.arm(id)));
             if now.is_some_and(|now| !now.pairs().is_empty()) && now != then {
                 changed(self, arm);
             }
@@ -201,13 +225,14 @@ impl Fleet {
     /// All that others have released of one of our arms, after so many decisions of ours.
     pub fn released(&self, arm: u32, decisions: u64) -> Released {
         let id = self.id(arm);
-        let pairs = self.others.iter().filter_map(|other| other.arm(id)).flat_map(|released| released.pairs());
+        let pairs = self.joined().others.iter().filter_map(|other| other.arm(id)).flat_map(|released| released.pairs());
         Released::gather(pairs.copied(), self.memory, self.memory.ticks(decisions))
     }
 
     /// Other handles at work: those that had news while all together had some three each.
     pub fn at_work(&self) -> u32 {
-        let least = self.news.saturating_sub(3 * self.others.len() as u64);
-        self.others.iter().filter(|other| other.news > least).count() as u32
+        let Joined { others, news, .. } = self.joined();
+        let least = news.saturating_sub(3 * others.len() as u64);
+        others.iter().filter(|other| other.news > least).count() as u32
     }
 }
