@@ -1,8 +1,8 @@
 //! A bandit: a policy at a [`desk`](crate::desk), and what it knows of other handles.
 
-use crate::config::Config;
 #[cfg(feature = "test-hooks")]
 use crate::config::Fault;
+use crate::config::{Config, Kept};
 use crate::desk::{self, Decision, Desk, Learner, enter};
 use crate::engine::{Counts, Diagnostics, Engine};
 use crate::error::{Error, Result};
@@ -58,8 +58,7 @@ pub struct ArmReport {
 /// child every call on it is `Poisoned`: make handles after forking.
 pub struct Bandit {
     algorithm: Algorithm,
-    /// Without its seed and its budget, which stay with the caller.
-    config: Config,
+    config: Kept,
     /// Handles before this one, each from a snapshot of the last.
     lives: u32,
     desk: Desk<Learned>,
@@ -71,8 +70,16 @@ struct Learned {
     /// Per arm: decisions that were neither cancelled nor expired.
     pulls: Table<u64>,
     fleet: Fleet,
-    /// Arms that a slate may still show; room for all, where the policy shows slates.
+    /// Where the policy shows slates.
+    slate: Option<Box<Slate>>,
+}
+
+/// The slate that is shown.
+struct Slate {
+    /// Arms that it may still show; room for all.
     left: Vec<u32>,
+    /// Those that it may show at once; 0 = all.
+    most: u32,
 }
 
 impl Learner for Learned {
@@ -114,12 +121,17 @@ impl Bandit {
         if config.slate_clicks > 0 {
             engine.limit_clicks(config.slate_clicks, seed.stream())?;
         }
-        let left = table::room(if policy.slates().is_some() { config.arms as usize } else { 0 })?;
+        let mut slate = None;
+        if policy.slates().is_some() {
+            slate = Some(Box::new(Slate { left: table::room(config.arms as usize)?, most: config.slate }));
+        }
         #[cfg(feature = "test-hooks")]
-        engine.sabotage(config.fault);
+        {
+            engine.fault = config.fault;
+        }
         let bandit = Bandit {
             algorithm,
-            config: Config { test_seed: None, budget: None, ..config.clone() },
+            config: Kept::of(config)?,
             lives: 0,
             desk: Desk::new(
                 range,
@@ -129,8 +141,8 @@ impl Bandit {
                     learner: Learned {
                         policy,
                         pulls: Table::new(config.arms as usize, |_| 0)?,
-                        fleet: Fleet::new(tickets.next_u64(), config),
-                        left,
+                        fleet: Fleet::new(tickets.next_u64()),
+                        slate,
                     },
                     users,
                 },
@@ -181,7 +193,7 @@ impl Bandit {
         bandit.lives = head.lives.checked_add(1).ok_or(Error::Corrupt)?;
         let inner = bandit.desk.get_mut()?;
         head.added.iter().try_for_each(|_| inner.grow())?;
-        inner.learner.fleet.restore(head.origin, head.added)?;
+        inner.learner.fleet.restore(head.origin, head.added, &head.config)?;
         if let Some(users) = &mut inner.users {
             users.periods = head.periods.saturating_add(1); // who came in the last one is not known
         }
@@ -217,13 +229,14 @@ impl Bandit {
             return Err(Error::config("policy", &rule, self.algorithm.name()));
         }
         shared(&mut *self.desk.lock()?.learner.policy)?; // others have other fields from here on
-        self.config.check_shared(&head.config)?;
+        let config = self.config.config()?;
+        config.check_shared(&head.config)?;
         let saved = Saved::read(from)?;
         from.finish()?;
         ensure(saved.arms.len() == head.pulls.len())?;
         let other = Other::new(head.origin, head.lives, from.checksum(), &head.added, saved)?;
         let Inner { engine, seeded, learner: Learned { policy, fleet, pulls, .. }, .. } = &mut *self.desk.lock()?;
-        if !fleet.expects(&other)? {
+        if !fleet.expects(&other, &config)? {
             return Ok(());
         }
         let policy = shared(&mut **policy)?;
@@ -248,7 +261,7 @@ impl Bandit {
             let rule = format!("must be {}, as in the snapshot", bandit.algorithm.name());
             return Err(Error::config("policy", &rule, algorithm.name()));
         }
-        config.check_same(&bandit.config)?;
+        config.check_same(&bandit.config.config()?)?;
         config.charge(|config| algorithm.promise(config))?;
         Ok(bandit)
     }
@@ -279,7 +292,7 @@ impl Bandit {
         let inner = &mut *self.desk.lock()?;
         let learned = inner.users()?.count(user);
         #[cfg(feature = "test-hooks")]
-        let learned = learned || self.config.fault.is(Fault::UserUnbounded);
+        let learned = learned || inner.engine.fault.is(Fault::UserUnbounded);
         inner.make_room();
         let pull = inner.learner.policy.choose();
         Ok(inner.issue_for(pull, learned))
@@ -351,7 +364,7 @@ impl Bandit {
     /// by policies that show no slates, and as [`select`](Self::select); `Poisoned` after an internal failure. Nothing
     /// changed.
     pub fn select_slate(&self, eligible: Option<&[u32]>, slots: usize, each: impl FnMut(Decision)) -> Result<()> {
-        self.desk.lock()?.select_slate(eligible, slots, self.config.slate, each)
+        self.desk.lock()?.select_slate(eligible, slots, each)
     }
 
     /// A new arm: its number. Numbers are never used again. May allocate. It is joined with no other handle's:
@@ -362,7 +375,7 @@ impl Bandit {
     /// `NoMemory`: nothing has changed; `Poisoned` after an internal failure.
     pub fn add_arm(&self) -> Result<u32> {
         let inner = &mut *self.desk.lock()?;
-        inner.add_arm(inner.learner.fleet.any_id())
+        inner.add_arm(inner.learner.fleet.any_id(), &self.config.config()?)
     }
 
     /// The arm with this id, which all handles of a fleet call it by: its number here. A new one, unless there is
@@ -372,15 +385,15 @@ impl Bandit {
     /// # Errors
     /// As [`add_arm`](Self::add_arm); `InvalidConfig` for the id of an arm that is retired.
     pub fn add_arm_as(&self, id: u64) -> Result<u32> {
-        let inner = &mut *self.desk.lock()?;
-        if id < u64::from(self.config.arms) {
+        let (inner, config) = (&mut *self.desk.lock()?, self.config.config()?);
+        if id < u64::from(config.arms) {
             return Err(Error::config("id", "must not be one of the configuration's arms", id));
         }
         if let Some(arm) = inner.learner.fleet.find(id) {
             inner.check_live(&[arm], "add_arm")?;
             return Ok(arm);
         }
-        inner.add_arm(id)
+        inner.add_arm(id, &config)
     }
 
     /// This arm is never played again. Answers to its open decisions are accepted as before.
@@ -465,8 +478,9 @@ impl Bandit {
     /// `Poisoned` after an internal failure.
     pub fn report(&self) -> Result<Report> {
         let inner = self.desk.lock()?;
-        let (loss, contributions) = inner.loss(&self.config);
-        let (epsilon_spent, delta_spent) = loss.spent(self.config.delta, contributions);
+        let config = self.config.config()?;
+        let (loss, contributions) = inner.loss(&config);
+        let (epsilon_spent, delta_spent) = loss.spent(config.delta, contributions);
         Ok(Report {
             algorithm: self.algorithm,
             counts: inner.engine.counts(),
@@ -573,7 +587,7 @@ impl Bandit {
         if !(0.0..1.0).contains(&delta) {
             return Err(Error::config("delta", "must be in [0, 1)", delta));
         }
-        let (loss, contributions) = self.desk.lock()?.loss(&self.config);
+        let (loss, contributions) = self.desk.lock()?.loss(&self.config.config()?);
         Ok(loss.epsilon(delta, contributions))
     }
 
@@ -644,9 +658,41 @@ fn shared(policy: &mut dyn Policy) -> Result<&mut dyn Shared> {
     policy.shared().ok_or(Error::Unsupported("merging: it does not learn from a set of releases"))
 }
 
-/// A policy as one that shows several arms for one request.
-fn slates(policy: &mut dyn Policy) -> Result<&mut dyn Slates> {
-    policy.slates().ok_or(Error::Unsupported("select_slate"))
+impl Learned {
+    /// The policy as one that shows several arms for one request, the slate, and how often each arm was played.
+    fn slates(&mut self) -> Result<(&mut dyn Slates, &mut Slate, &mut [u64])> {
+        let Learned { policy, slate, pulls, .. } = self;
+        let unsupported = Error::Unsupported("select_slate");
+        let (Some(policy), Some(slate)) = (policy.slates(), slate) else { return Err(unsupported) };
+        Ok((policy, slate, pulls))
+    }
+
+    /// What a slate may show: these arms, which are live, each once and in order; or all that are.
+    fn list(&mut self, eligible: Option<&[u32]>) {
+        let Learned { policy, slate, pulls, .. } = self;
+        let Some(Slate { left, .. }) = slate.as_deref_mut() else { return };
+        left.clear();
+        let Some(eligible) = eligible else {
+            if let Some(policy) = policy.flexible() {
+                left.extend((0..pulls.len() as u32).filter(|&arm| policy.is_live(arm)));
+            }
+            return;
+        };
+        let tidy = |left: &mut Vec<u32>| {
+            left.sort_unstable();
+            left.dedup();
+        };
+        for &arm in eligible {
+            // There is room for each arm once.
+            if left.len() == pulls.len() {
+                tidy(left);
+            }
+            if left.len() < pulls.len() {
+                left.push(arm);
+            }
+        }
+        tidy(left);
+    }
 }
 
 impl Inner {
@@ -669,9 +715,9 @@ impl Inner {
     }
 
     /// A new arm with this id, which no other has here.
-    fn add_arm(&mut self, id: u64) -> Result<u32> {
+    fn add_arm(&mut self, id: u64, config: &Config) -> Result<u32> {
         let arm = self.learner.pulls.len() as u32;
-        self.learner.fleet.reserve()?;
+        self.learner.fleet.reserve(config)?;
         self.grow()?;
         self.learner.fleet.add(id);
         // What others have released of it before.
@@ -691,8 +737,10 @@ impl Inner {
         }
         let policy = self.learner.policy.flexible().ok_or(Error::Unsupported("add_arm"))?;
         self.learner.pulls.reserve()?;
-        self.learner.left.clear(); // of the last slate
-        self.learner.left.try_reserve(self.learner.pulls.len() + 1).map_err(|_| Error::NoMemory)?;
+        if let Some(slate) = &mut self.learner.slate {
+            slate.left.clear(); // of the last one
+            slate.left.try_reserve(self.learner.pulls.len() + 1).map_err(|_| Error::NoMemory)?;
+        }
         policy.add_arm()?;
         self.learner.pulls.push(0);
         Ok(())
@@ -721,65 +769,34 @@ impl Inner {
         Ok(policy.choose_among(arms))
     }
 
-    fn select_slate(
-        &mut self,
-        eligible: Option<&[u32]>,
-        slots: usize,
-        most: u32,
-        mut each: impl FnMut(Decision),
-    ) -> Result<()> {
+    fn select_slate(&mut self, eligible: Option<&[u32]>, slots: usize, mut each: impl FnMut(Decision)) -> Result<()> {
         self.check_anonymous()?;
-        slates(&mut *self.learner.policy)?;
+        self.learner.slates()?;
         self.check_live(eligible.unwrap_or_default(), "select_slate")?;
-        self.list(eligible);
+        self.learner.list(eligible);
+        let Slate { left, most } = self.learner.slates()?.1;
         let refused = |rule| Err(Error::config("slots", rule, slots));
         if slots == 0 {
             return refused("must be at least 1");
         }
-        if slots > self.learner.left.len() {
+        if slots > left.len() {
             return refused("must be at most the arms that may be shown");
         }
-        if most > 0 && slots > most as usize {
+        if *most > 0 && slots > *most as usize {
             return refused("must be at most the configuration's slate");
         }
         if slots as u64 > self.engine.longest_request() {
             return refused("must be at most the decisions in flight");
         }
         (0..slots as u64).for_each(|ahead| self.make_room_ahead(ahead));
-        let Inner { engine, learner: Learned { policy, left, pulls, .. }, .. } = self;
+        let Inner { engine, learner, .. } = self;
+        let (policy, Slate { left, .. }, pulls) = learner.slates()?;
         let mut follows = false;
-        slates(&mut **policy)?.choose_slate(left, slots, &mut |pull| {
+        policy.choose_slate(left, slots, &mut |pull| {
             each(enter(engine, &mut pulls[pull.arm() as usize], pull, follows));
             follows = true;
         });
         Ok(())
-    }
-
-    /// These arms, which are live, each once and in order; or all that are.
-    fn list(&mut self, eligible: Option<&[u32]>) {
-        let all = self.learner.pulls.len();
-        let Learned { policy, left, .. } = &mut self.learner;
-        left.clear();
-        let Some(eligible) = eligible else {
-            if let Some(policy) = policy.flexible() {
-                left.extend((0..all as u32).filter(|&arm| policy.is_live(arm)));
-            }
-            return;
-        };
-        let tidy = |left: &mut Vec<u32>| {
-            left.sort_unstable();
-            left.dedup();
-        };
-        for &arm in eligible {
-            // There is room for each arm once.
-            if left.len() == all {
-                tidy(left);
-            }
-            if left.len() < all {
-                left.push(arm);
-            }
-        }
-        tidy(left);
     }
 
     /// Are these arms that can be played, and can the policy do what is asked?

@@ -32,7 +32,8 @@ impl Release {
 }
 
 impl Batch {
-    /// Largest quota: with so many rewards there is no noise left to speak of, and their sum still fits.
+    /// Largest quota: where more are wanted, more batches of this size follow. It is 64 times 1/epsilon at the least
+    /// epsilon that there is noise for.
     pub const MAX_QUOTA: u64 = u32::MAX as u64;
 
     /// Empty, for so many.

@@ -35,16 +35,14 @@ use crate::table::room;
 pub(crate) struct Fleet {
     /// This handle's own.
     pub origin: u64,
-    /// The arms of the configuration, which have their numbers as ids.
-    first: u32,
-    memory: Memory,
-    /// Where arms were added, or others merged.
+    /// Where arms were added, or others merged: few have that.
     joined: Option<Box<Joined>>,
 }
 
-/// What most handles have nothing of.
-#[derive(Default)]
 struct Joined {
+    /// The arms of the configuration, which have their numbers as ids.
+    first: u32,
+    memory: Memory,
     /// The ids of the arms that were added.
     added: Vec<u64>,
     places: Places,
@@ -54,7 +52,16 @@ struct Joined {
     news: u64,
 }
 
-static NOTHING: Joined = Joined { added: Vec::new(), places: Places::NONE, others: Vec::new(), news: 0 };
+impl Joined {
+    const fn new(first: u32, memory: u64) -> Joined {
+        let memory = Memory::new(memory);
+        Joined { first, memory, added: Vec::new(), places: Places::NONE, others: Vec::new(), news: 0 }
+    }
+
+    fn of(config: &Config) -> Joined {
+        Joined::new(config.arms, config.memory)
+    }
+}
 
 /// Another handle, as its newest snapshot shows it.
 pub(crate) struct Other {
@@ -100,17 +107,17 @@ impl Fleet {
     /// Other handles, at most.
     const MOST: usize = 1024;
 
-    pub fn new(origin: u64, config: &Config) -> Fleet {
-        let (first, memory) = (config.arms, Memory::new(config.memory));
-        Fleet { origin, first, memory, joined: None }
+    pub fn new(origin: u64) -> Fleet {
+        Fleet { origin, joined: None }
     }
 
     fn joined(&self) -> &Joined {
+        static NOTHING: Joined = Joined::new(u32::MAX, 0);
         self.joined.as_deref().unwrap_or(&NOTHING)
     }
 
-    fn join(&mut self) -> &mut Joined {
-        self.joined.get_or_insert_default()
+    fn join(&mut self, config: &Config) -> &mut Joined {
+        self.joined.get_or_insert_with(|| Box::new(Joined::of(config)))
     }
 
     /// The ids of the arms that were added.
@@ -122,43 +129,46 @@ impl Fleet {
     ///
     /// # Errors
     /// `NoMemory`.
-    pub fn reserve(&mut self) -> Result<()> {
-        let joined = self.join();
+    pub fn reserve(&mut self, config: &Config) -> Result<()> {
+        let joined = self.join(config);
         joined.added.try_reserve(1).map_err(|_| Error::NoMemory)?;
         joined.places.reserve()
     }
 
     /// One arm more, after [`reserve`](Self::reserve).
     pub fn add(&mut self, id: u64) {
-        let joined = self.join();
-        joined.places.insert(id);
-        joined.added.push(id);
+        if let Some(joined) = &mut self.joined {
+            joined.places.insert(id);
+            joined.added.push(id);
+        }
     }
 
     /// As a snapshot has it: its origin, and the ids of the arms that were added.
     ///
     /// # Errors
     /// `Corrupt` where two have one id; `NoMemory`.
-    pub fn restore(&mut self, origin: u64, added: Vec<u64>) -> Result<()> {
+    pub fn restore(&mut self, origin: u64, added: Vec<u64>, config: &Config) -> Result<()> {
         self.origin = origin;
         if !added.is_empty() {
             let places = Places::of(&added, 0)?;
-            self.joined = Some(Box::new(Joined { added, places, ..Joined::default() }));
+            self.joined = Some(Box::new(Joined { added, places, ..Joined::of(config) }));
         }
         Ok(())
     }
 
     /// An arm's id.
     fn id(&self, arm: u32) -> u64 {
-        match arm.checked_sub(self.first) {
+        let Joined { first, added, .. } = self.joined();
+        match arm.checked_sub(*first) {
             None => arm.into(),
-            Some(place) => self.added()[place as usize],
+            Some(place) => added[place as usize],
         }
     }
 
     /// The added arm with this id.
     pub fn find(&self, id: u64) -> Option<u32> {
-        Some(self.first + self.joined().places.find(id)? as u32)
+        let Joined { first, places, .. } = self.joined();
+        Some(first + places.find(id)? as u32)
     }
 
     /// An id for an arm that has none of its caller's: no other handle has it.
@@ -184,11 +194,11 @@ impl Fleet {
     ///
     /// # Errors
     /// `NoMemory`; `InvalidConfig` for too many handles. Nothing has changed.
-    pub fn expects(&mut self, other: &Other) -> Result<bool> {
+    pub fn expects(&mut self, other: &Other, config: &Config) -> Result<bool> {
         if other.origin == self.origin {
             return Ok(false);
         }
-        let others = &mut self.join().others;
+        let others = &mut self.join(config).others;
         let known = others.binary_search_by_key(&other.origin, |known| known.origin);
         if known.is_err() && others.len() == Self::MOST {
             return Err(Error::config("handles", "must be at most 1024 beside this one", Self::MOST + 1));
@@ -199,9 +209,9 @@ impl Fleet {
 
     /// Takes news after so many decisions of ours, and calls `changed` for each of our arms of which it has some.
     pub fn take(&mut self, mut other: Other, arms: u32, decisions: u64, mut changed: impl FnMut(&Fleet, u32)) {
-        let (then, now) = (self.memory.ticks(other.version.1), self.memory.ticks(decisions));
+        let Some(joined) = &mut self.joined else { return }; // `expects` has made it
+        let (then, now) = (joined.memory.ticks(other.version.1), joined.memory.ticks(decisions));
         other.arms.iter_mut().for_each(|released| released.rebase(then, now));
-        let joined = self.join();
         joined.news += 1;
         other.news = joined.news;
         let place = joined.others.binary_search_by_key(&other.origin, |known| known.origin);
@@ -225,8 +235,9 @@ impl Fleet {
     /// All that others have released of one of our arms, after so many decisions of ours.
     pub fn released(&self, arm: u32, decisions: u64) -> Released {
         let id = self.id(arm);
-        let pairs = self.joined().others.iter().filter_map(|other| other.arm(id)).flat_map(|released| released.pairs());
-        Released::gather(pairs.copied(), self.memory, self.memory.ticks(decisions))
+        let Joined { others, memory, .. } = self.joined();
+        let pairs = others.iter().filter_map(|other| other.arm(id)).flat_map(|released| released.pairs());
+        Released::gather(pairs.copied(), *memory, memory.ticks(decisions))
     }
 
     /// Other handles at work: those that had news while all together had some three each.

@@ -84,7 +84,7 @@ impl Pool {
     pub const MOST_CELLS: u64 = 1 << 27;
 
     /// A fresh pool for at most so many segments of `config.arms` arms each. Its address space is taken here; on
-    /// most systems a segment takes memory when it comes, 104 bytes an arm and 72.
+    /// most systems a segment takes memory when it comes, 80 bytes an arm and 64.
     ///
     /// # Errors
     /// `InvalidConfig` naming the field and the value, `max_segments` where there are none or more than 2^27 cells;

@@ -97,7 +97,7 @@ pub struct Engine {
     counts: Counts,
     diagnostics: Diagnostics,
     #[cfg(feature = "test-hooks")]
-    fault: crate::config::Fault,
+    pub fault: crate::config::Fault,
 }
 
 /// 8 bytes: all that a decision needs that is answered at once and whose policy asks for its arm alone.
@@ -133,6 +133,7 @@ impl Fate {
     /// Beside one of these.
     const IDLE: u32 = 4;
     const BITS: u32 = 3;
+    const MASK: u32 = (1 << Fate::BITS) - 1;
 
     fn is_open(self) -> bool {
         self.0 & !Fate::IDLE == Fate::OPEN.0
@@ -158,7 +159,7 @@ impl Slot {
 
     #[inline]
     fn fate(self) -> Fate {
-        Fate(self.played & ((1 << Fate::BITS) - 1))
+        Fate(self.played & Fate::MASK)
     }
 
     /// Ends the decision: what its fate was.
@@ -169,27 +170,42 @@ impl Slot {
         fate
     }
 
-    /// An answer waits.
+    /// An answer to an open decision waits.
     fn hear(&mut self) {
-        let idle = self.fate().0 & Fate::IDLE;
-        *self = Slot::new(self.tag, self.arm(), Fate(Fate::HEARD.0 | idle));
+        self.played ^= Fate::OPEN.0 ^ Fate::HEARD.0;
     }
 }
 
 impl Beside {
     /// A decision is made.
-    fn enter(&mut self, slot: usize, pull: Pull, follows: bool) {
+    fn enter(&mut self, place: usize, pull: Pull, follows: bool) {
         if let Some(requests) = &mut self.requests {
-            requests.enter(slot, follows);
+            requests.enter(place, follows);
         }
-        if let Some(kept) = self.pulls.get_mut(slot) {
+        if let Some(kept) = self.pulls.get_mut(place) {
             *kept = pull;
         }
     }
 
+    /// What was played in a slot.
+    #[inline]
+    fn pull(beside: &Option<Box<Beside>>, place: usize, slot: &Slot) -> Pull {
+        let recalled = beside.as_ref().and_then(|beside| beside.pulls.get(place).copied());
+        recalled.unwrap_or(Pull::of(slot.arm()))
+    }
+
+    /// An answer: does it wait for its window?
+    fn hear(&mut self, place: usize, learned: bool, reward: Reward) -> bool {
+        let Some(held) = self.held.get_mut(place) else { return false };
+        if learned {
+            *held = reward;
+        }
+        true
+    }
+
     /// A decision is over: the reward that it ends with, in window mode.
-    fn settle(&mut self, slot: usize) -> Option<Reward> {
-        self.held.get_mut(slot).map(std::mem::take)
+    fn settle(&mut self, place: usize) -> Option<Reward> {
+        self.held.get_mut(place).map(std::mem::take)
     }
 }
 
@@ -198,6 +214,19 @@ impl Drop for Beside {
     fn drop(&mut self) {
         self.held.zeroize();
     }
+}
+
+/// The slot of a ticket whose decision is not over, and whose fate will do.
+#[inline]
+fn find<'a>(
+    key: &TicketKey,
+    ring: &'a mut [Slot],
+    ticket: u64,
+    will_do: impl FnOnce(Fate) -> bool,
+) -> Option<(usize, &'a mut Slot)> {
+    let Place { slot: place, tag } = key.place(ticket)?;
+    let slot = &mut ring[place];
+    (slot.tag == tag && will_do(slot.fate())).then_some((place, slot))
 }
 
 impl Engine {
@@ -239,11 +268,6 @@ impl Engine {
         Ok(())
     }
 
-    #[cfg(feature = "test-hooks")]
-    pub(crate) fn sabotage(&mut self, fault: crate::config::Fault) {
-        self.fault = fault;
-    }
-
     /// No more answers of a request than this may be more than the least reward: of those that are, so many are
     /// drawn. For a window that is not 0.
     ///
@@ -264,19 +288,20 @@ impl Engine {
     #[inline]
     pub fn make_room(&mut self, ahead: u64) -> Option<Event> {
         let due = (self.counts.decisions + ahead).checked_sub(self.reach)?;
-        let slot = self.slot(due);
+        let place = self.place(due);
         let mut held = None;
         if let Some(beside) = &mut self.beside {
             if let Some(requests) = &mut beside.requests {
                 requests.fix(&mut self.ring, &mut beside.held, due, self.counts.decisions);
             }
-            held = beside.settle(slot);
+            held = beside.settle(place);
         }
-        let fate = self.ring[slot].end();
+        let slot = &mut self.ring[place];
+        let fate = slot.end();
         if fate == Fate::DONE {
             return None;
         }
-        let (pull, learned) = (self.pull(slot), fate.is_learned());
+        let (pull, learned) = (Beside::pull(&self.beside, place, slot), fate.is_learned());
         let Some(reward) = held else {
             self.counts.expired += 1;
             return Some(Event::Unplayed { pull, learned });
@@ -290,18 +315,18 @@ impl Engine {
     #[inline]
     pub fn issue(&mut self, pull: Pull, follows: bool) -> u64 {
         debug_assert!(pull.arm() <= Self::MOST_ARM);
-        let (ticket, Place { slot, tag }) = self.key.seal(self.counts.decisions);
+        let (ticket, Place { slot: place, tag }) = self.key.seal(self.counts.decisions);
         if let Some(beside) = &mut self.beside {
-            beside.enter(slot, pull, follows);
+            beside.enter(place, pull, follows);
         }
-        self.ring[slot] = Slot::new(tag, pull.arm(), Fate::OPEN);
+        self.ring[place] = Slot::new(tag, pull.arm(), Fate::OPEN);
         self.counts.decisions += 1;
         ticket
     }
 
     /// Nobody learns from the last decision. Whoever answers it sees no difference.
     pub fn idle(&mut self) {
-        let last = self.slot(self.counts.decisions - 1);
+        let last = self.place(self.counts.decisions - 1);
         self.ring[last].played |= Fate::IDLE;
     }
 
@@ -314,43 +339,41 @@ impl Engine {
         #[cfg(feature = "test-hooks")]
         if let Some(sequence) = self.key.open(ticket)
             && sequence < self.counts.decisions
-            && self.ring[self.slot(sequence)].fate() == Fate::DONE
+            && let place = self.place(sequence)
+            && self.ring[place].fate() == Fate::DONE
             && self.fault.is(crate::config::Fault::DuplicateBelieved)
         {
-            return Ok(Some(Event::Answered(self.pull(self.slot(sequence)), reward)));
+            let pull = Beside::pull(&self.beside, place, &self.ring[place]);
+            return Ok(Some(Event::Answered(pull, reward)));
         }
-        let slot = self.find(ticket, Fate::is_open)?;
-        let learned = self.ring[slot].fate().is_learned();
+        let Some((place, slot)) = find(&self.key, &mut self.ring, ticket, Fate::is_open) else {
+            return Err(self.refuse(ticket));
+        };
+        let learned = slot.fate().is_learned();
         if let Some(beside) = &mut self.beside
-            && let Some(held) = beside.held.get_mut(slot)
+            && beside.hear(place, learned, reward)
         {
-            self.ring[slot].hear();
-            if learned {
-                *held = reward;
-            }
+            slot.hear();
             #[cfg(feature = "test-hooks")]
             if self.fault.is(crate::config::Fault::ClosedByArrival) {
-                return Ok(Some(self.settle_now(slot, reward)));
+                slot.end();
+                self.counts.answered += 1;
+                return Ok(Some(Event::Answered(Beside::pull(&self.beside, place, slot), reward)));
             }
             return Ok(None);
         }
-        self.ring[slot].end();
+        slot.end();
         self.counts.answered += 1;
-        Ok(learned.then(|| Event::Answered(self.pull(slot), reward)))
-    }
-
-    #[cfg(feature = "test-hooks")]
-    fn settle_now(&mut self, slot: usize, reward: Reward) -> Event {
-        self.counts.answered += 1;
-        self.ring[slot].end();
-        Event::Answered(self.pull(slot), reward)
+        Ok(learned.then(|| Event::Answered(Beside::pull(&self.beside, place, slot), reward)))
     }
 
     #[cfg(feature = "test-hooks")]
     fn refuse_held(&mut self, ticket: u64) -> Result<()> {
-        let fault = self.fault;
-        self.find(ticket, |fate| fate != Fate::HEARD || !fault.is(crate::config::Fault::CancelTells))?;
-        Ok(())
+        let will_do = |fate| fate != Fate::HEARD || !self.fault.is(crate::config::Fault::CancelTells);
+        match find(&self.key, &mut self.ring, ticket, will_do) {
+            Some(_) => Ok(()),
+            None => Err(self.refuse(ticket)),
+        }
     }
 
     /// Takes a decision back: it counts as not played. A held answer goes with it: its
@@ -362,13 +385,15 @@ impl Engine {
     pub fn cancel(&mut self, ticket: u64) -> Result<Event> {
         #[cfg(feature = "test-hooks")]
         self.refuse_held(ticket)?;
-        let slot = self.find(ticket, |fate| fate != Fate::DONE)?;
-        let learned = self.ring[slot].end().is_learned();
+        let Some((place, slot)) = find(&self.key, &mut self.ring, ticket, |fate| fate != Fate::DONE) else {
+            return Err(self.refuse(ticket));
+        };
+        let learned = slot.end().is_learned();
         if let Some(beside) = &mut self.beside {
-            beside.settle(slot);
+            beside.settle(place);
         }
         self.counts.cancelled += 1;
-        Ok(Event::Unplayed { pull: self.pull(slot), learned })
+        Ok(Event::Unplayed { pull: Beside::pull(&self.beside, place, slot), learned })
     }
 
     /// The arms of the decisions whose end is open.
@@ -398,24 +423,8 @@ impl Engine {
     }
 
     #[inline]
-    fn slot(&self, sequence: u64) -> usize {
+    fn place(&self, sequence: u64) -> usize {
         sequence as usize & (self.ring.len() - 1)
-    }
-
-    /// What was played there.
-    #[inline]
-    fn pull(&self, slot: usize) -> Pull {
-        let recalled = self.beside.as_ref().and_then(|beside| beside.pulls.get(slot));
-        recalled.copied().unwrap_or(Pull::of(self.ring[slot].arm()))
-    }
-
-    /// The slot of a ticket whose decision is not over, and whose fate will do.
-    #[inline]
-    fn find(&mut self, ticket: u64, will_do: impl FnOnce(Fate) -> bool) -> Result<usize> {
-        match self.key.place(ticket) {
-            Some(Place { slot, tag }) if self.ring[slot].tag == tag && will_do(self.ring[slot].fate()) => Ok(slot),
-            _ => Err(self.refuse(ticket)),
-        }
     }
 
     /// The decision whose time ends that of this one: itself, or the first one of its request, or one between them

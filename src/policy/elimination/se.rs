@@ -27,8 +27,8 @@ use crate::table::Table;
 
 pub struct DpSe {
     schedule: Schedule,
-    /// Only without horizon and beta: the guess at T, squared when the decisions reach it.
-    guess: Option<u64>,
+    /// Without horizon and beta the guess at T, squared when the decisions reach it; else [`NEVER`](Self::NEVER).
+    guess: u64,
     decisions: u64,
     noise: LaplaceSource,
     arms: Table<Arm>,
@@ -111,11 +111,15 @@ impl Schedule {
 }
 
 impl DpSe {
+    /// More decisions than tickets.
+    const NEVER: u64 = 1 << 63;
+
     pub fn new(config: &Config, seed: &mut Seed) -> Result<DpSe> {
         config.check_arms(1 << 18)?;
         let law = config.laplace(config.epsilon_per_reward()?)?;
-        let guess = (config.beta == 0.0 && config.horizon == 0).then_some(first_guess(config.arms));
-        let ln_inverse_beta = guess.map_or_else(|| config.ln_inverse_beta(), |guess| (guess as f64).ln());
+        let guesses = config.beta == 0.0 && config.horizon == 0;
+        let guess = if guesses { first_guess(config.arms) } else { Self::NEVER };
+        let ln_inverse_beta = if guesses { (guess as f64).ln() } else { config.ln_inverse_beta() };
         let mut policy = DpSe {
             schedule: Schedule { ln_inverse_beta, epsilon: law.epsilon() },
             guess,
@@ -200,10 +204,6 @@ impl DpSe {
         self.keep(|arm| arm.is_viable() && best - arm.mean <= 2.0 * width);
     }
 
-    fn advance(&mut self) {
-        self.cursor = self.arms[self.cursor as usize].next;
-    }
-
     fn decided(&self) -> bool {
         self.viable == 1
     }
@@ -211,7 +211,7 @@ impl DpSe {
     /// How often a guess at T was reached.
     fn restarts(&self) -> u32 {
         let (mut guess, mut restarts) = (first_guess(self.arms.len() as u32), 0);
-        while self.guess.is_some_and(|now| guess < now) {
+        while self.guess != Self::NEVER && guess < self.guess {
             guess = guess.saturating_mul(guess);
             restarts += 1;
         }
@@ -255,23 +255,22 @@ impl DpSe {
 
 impl Policy for DpSe {
     fn choose(&mut self) -> Pull {
-        if self.guess == Some(self.decisions) {
-            let squared = self.decisions.saturating_mul(self.decisions);
-            self.guess = Some(squared);
-            self.schedule.ln_inverse_beta = (squared as f64).ln();
+        if self.guess == self.decisions {
+            self.guess = self.guess.saturating_mul(self.guess).min(Self::NEVER - 1);
+            self.schedule.ln_inverse_beta = (self.guess as f64).ln();
             self.restart();
         }
         self.decisions += 1;
         if self.unissued > 0 {
             while !self.arms[self.cursor as usize].wants_pull() {
-                self.advance();
+                self.cursor = self.arms[self.cursor as usize].next;
             }
             self.unissued -= 1;
         }
-        let arm = self.cursor;
-        self.arms[arm as usize].in_flight += 1;
-        self.advance();
-        Pull::new(arm, self.epoch, 1.0)
+        let (number, arm) = (self.cursor, &mut self.arms[self.cursor as usize]);
+        arm.in_flight += 1;
+        self.cursor = arm.next;
+        Pull::new(number, self.epoch, 1.0)
     }
 
     fn observe(&mut self, pull: Pull, reward: Reward) {
@@ -337,7 +336,7 @@ impl Policy for DpSe {
 
     fn save(&self, to: &mut Writer) -> Result<()> {
         to.u64(self.decisions);
-        to.u64(self.guess.unwrap_or(0));
+        to.u64(if self.guess == Self::NEVER { 0 } else { self.guess });
         to.u32(self.epoch);
         to.u32(self.arms.len() as u32);
         for arm in &*self.arms {
@@ -353,9 +352,9 @@ impl Policy for DpSe {
     fn load(&mut self, from: &mut Reader) -> Result<()> {
         self.decisions = from.count()?;
         let guess = from.u64()?;
-        ensure((guess > 0) == self.guess.is_some() && (guess == 0 || guess >= self.decisions))?;
+        ensure((guess > 0) == (self.guess != Self::NEVER) && (guess == 0 || guess >= self.decisions))?;
         if guess > 0 {
-            self.guess = Some(guess);
+            self.guess = guess.min(Self::NEVER - 1);
             self.schedule.ln_inverse_beta = (guess as f64).ln();
         }
         self.epoch = from.u32()?;
