@@ -60,7 +60,7 @@ impl TicketKey {
         let slot = sequence & u64::from(self.slots);
         let tag = self.permute(sequence >> self.bits, slot);
         let (mask, digest) = self.digest(tag);
-        (self.name() | tag << self.bits | slot ^ mask, Place { slot: slot as usize, tag: digest })
+        (u64::from(self.node) << BITS | tag << self.bits | slot ^ mask, Place { slot: slot as usize, tag: digest })
     }
 
     /// Where an answer to this ticket would be, if it is ours and its decision is not long past.
@@ -76,19 +76,14 @@ impl TicketKey {
         Some(self.restore(tag, slot) << self.bits | slot)
     }
 
-    /// The node's, in its place.
-    #[inline]
-    fn name(&self) -> u64 {
-        u64::from(self.node) << BITS
-    }
-
     /// Tag, slot and digest.
     #[inline]
     fn parts(&self, ticket: u64) -> Option<(u64, u64, u32)> {
-        let inner = ticket ^ self.name();
+        let inner = ticket & ((1 << BITS) - 1);
         let tag = inner >> self.bits;
         let (mask, digest) = self.digest(tag);
-        (inner >> BITS == 0).then_some((tag, (inner & u64::from(self.slots)) ^ mask, digest))
+        let ours = (ticket >> BITS) as u16 == self.node;
+        ours.then_some((tag, (inner & u64::from(self.slots)) ^ mask, digest))
     }
 
     /// The tag of a lap.
