@@ -440,7 +440,7 @@ impl Kept {
     const BYTES: usize = 127;
 
     /// # Errors
-    /// `NoMemory`.
+    /// `NoMemory` (and of all where they are not so many bytes).
     pub fn of(config: &Config) -> Result<Kept> {
         let mut to = Writer::new(Kind::Bandit);
         config.save(&mut to);
@@ -452,7 +452,7 @@ impl Kept {
     }
 
     /// # Errors
-    /// None.
+    /// `Corrupt` if it were.
     pub fn config(&self) -> Result<Config> {
         Config::load(&mut Reader::of_fields(&self.0))
     }

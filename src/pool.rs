@@ -385,6 +385,9 @@ impl Pool {
     }
 }
 
+/// The numbers of a pool's decisions fit into the ring.
+const _: () = assert!(2 * Pool::MOST_CELLS <= Engine::MOST_ARM as u64);
+
 /// Is this the number of one of so many?
 #[inline]
 fn below(field: &'static str, number: u32, many: u32) -> Result<()> {

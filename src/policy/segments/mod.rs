@@ -547,7 +547,7 @@ impl Learner for Segments {
     #[inline]
     fn observe(&mut self, pull: Pull, reward: Reward) {
         let own = pull.arm() as usize / 2;
-        let cell = if pull.arm() % 2 == 0 { own % self.arms } else { own + self.arms };
+        let cell = if pull.arm() & 1 == 0 { own % self.arms } else { own + self.arms };
         let batch = &mut self.plays[cell].batch;
         if batch.collect(reward) && batch.free() == 0 {
             self.release(cell);
