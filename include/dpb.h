@@ -523,9 +523,9 @@ typedef struct dpb_decision {
 /**
  * The policy that we recommend for this configuration: dpb_new_imed.
  *
- * The handle's memory is fixed here, but for dpb_add_arm: about 1300 + 456 K + 24 P bytes, K the arms and P the
- * larger of pending_capacity and answer_window, rounded up to a power of two; and what dpb_config.users says. The
- * other policies' first two numbers are in src/policy/README.md.
+ * The handle's memory is fixed here, but for dpb_add_arm: about 1400 + 424 K + 8 P bytes, K the arms and P the
+ * larger of pending_capacity and answer_window, rounded up to a power of two; 4 P more with an answer_window, and what
+ * dpb_config.users says. The other policies' numbers are in src/policy/README.md.
  *
  * config: filled by dpb_config_init; read here, not kept. out: receives the handle, which the
  * caller frees with dpb_free. error: NULL, or filled on failure.
@@ -1400,9 +1400,9 @@ typedef struct dpb_pool_report {
  *
  * With users every decision is somebody's (dpb_pool_select_for); their counters are as dpb_config says.
  *
- * The handle's memory is fixed here: about 1000 + 176 K + (104 K + 72) S + 24 P bytes, K the arms, S max_segments and
- * P the larger of pending_capacity and answer_window, rounded up to a power of two. On most systems what segments
- * to come have no use for yet is not taken from the machine.
+ * The handle's memory is fixed here: about 1000 + 152 K + (80 K + 64) S + 8 P bytes, K the arms, S max_segments and
+ * P the larger of pending_capacity and answer_window, rounded up to a power of two, and 4 P more with an answer_window.
+ * On most systems what segments to come have no use for yet is not taken from the machine.
  *
  * config: filled by dpb_config_init; read here, not kept. max_segments: 1 and more, arms times max_segments + 1
  * at most 2^27. out: receives the handle, which the caller frees with dpb_pool_free. error: NULL, or filled on failure.

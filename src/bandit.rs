@@ -1,8 +1,8 @@
 //! A bandit: a policy at a [`desk`](crate::desk), and what it knows of other handles.
 
-use crate::config::Config;
 #[cfg(feature = "test-hooks")]
 use crate::config::Fault;
+use crate::config::{Config, Kept};
 use crate::desk::{self, Decision, Desk, Learner, enter};
 use crate::engine::{Counts, Diagnostics, Engine};
 use crate::error::{Error, Result};
@@ -58,8 +58,7 @@ pub struct ArmReport {
 /// child every call on it is `Poisoned`: make handles after forking.
 pub struct Bandit {
     algorithm: Algorithm,
-    /// Without its seed and its budget, which stay with the caller.
-    config: Config,
+    config: Kept,
     /// Handles before this one, each from a snapshot of the last.
     lives: u32,
     desk: Desk<Learned>,
@@ -68,12 +67,27 @@ pub struct Bandit {
 /// What learns, and from whom.
 struct Learned {
     policy: Box<dyn Policy>,
+    /// Per arm: decisions that were neither cancelled nor expired.
+    pulls: Table<u64>,
     fleet: Fleet,
-    /// Arms that a slate may still show; room for all, where the policy shows slates.
+    /// Where the policy shows slates.
+    slate: Option<Box<Slate>>,
+}
+
+/// The slate that is shown.
+struct Slate {
+    /// Arms that it may still show; room for all.
     left: Vec<u32>,
+    /// Those that it may show at once; 0 = all.
+    most: u32,
 }
 
 impl Learner for Learned {
+    #[inline]
+    fn played(&mut self, pull: Pull) -> &mut u64 {
+        &mut self.pulls[pull.arm() as usize]
+    }
+
     #[inline]
     fn observe(&mut self, pull: Pull, reward: Reward) {
         self.policy.observe(pull, reward);
@@ -96,29 +110,41 @@ impl Bandit {
         let range = config.check()?;
         let mut seed = Seed::new(config.test_seed)?;
         let mut policy = algorithm.build(config, &mut seed)?;
-        let users = if config.users > 0 { Some(Users::new(config, seed.stream())?) } else { None };
+        let users = if config.users > 0 { Some(Box::new(Users::new(config, seed.stream())?)) } else { None };
         let range = if policy.takes_bits() { range.of_bits() } else { range };
         // Tickets are keyed by the operating system even under a test seed: see engine::ticket.
         let mut tickets = Seed::new(None)?.stream();
         let mut engine = Engine::new(config.pending_capacity, config.answer_window, config.node, &mut tickets)?;
+        if policy.recalls() {
+            engine.recall()?;
+        }
         if config.slate_clicks > 0 {
             engine.limit_clicks(config.slate_clicks, seed.stream())?;
         }
-        let left = table::room(if policy.slates().is_some() { config.arms as usize } else { 0 })?;
+        let mut slate = None;
+        if policy.slates().is_some() {
+            slate = Some(Box::new(Slate { left: table::room(config.arms as usize)?, most: config.slate }));
+        }
         #[cfg(feature = "test-hooks")]
-        engine.sabotage(config.fault);
+        {
+            engine.fault = config.fault;
+        }
         let bandit = Bandit {
             algorithm,
-            config: Config { test_seed: None, budget: None, ..config.clone() },
+            config: Kept::of(config)?,
             lives: 0,
             desk: Desk::new(
                 range,
                 Inner {
                     engine,
                     seeded: config.test_seed.is_some(),
-                    learner: Learned { policy, fleet: Fleet::new(tickets.next_u64(), config), left },
+                    learner: Learned {
+                        policy,
+                        pulls: Table::new(config.arms as usize, |_| 0)?,
+                        fleet: Fleet::new(tickets.next_u64()),
+                        slate,
+                    },
                     users,
-                    pulls: Table::new(config.arms as usize, |_| 0)?,
                 },
             ),
         };
@@ -142,9 +168,9 @@ impl Bandit {
         to.u64(inner.learner.fleet.roster.origin);
         to.u64(inner.users.as_ref().map_or(0, |users| users.periods));
         inner.engine.counts().save(&mut to);
-        let mut pulls = table::room(inner.pulls.len())?;
-        pulls.extend_from_slice(&inner.pulls);
-        inner.engine.pending().for_each(|pull| pulls[pull.arm() as usize] -= 1);
+        let mut pulls = table::room(inner.learner.pulls.len())?;
+        pulls.extend_from_slice(&inner.learner.pulls);
+        inner.engine.pending().for_each(|arm| pulls[arm as usize] -= 1);
         to.u32(pulls.len() as u32);
         pulls.into_iter().for_each(|count| to.u64(count));
         inner.learner.fleet.added().iter().for_each(|&id| to.u64(id));
@@ -167,11 +193,11 @@ impl Bandit {
         bandit.lives = head.lives.checked_add(1).ok_or(Error::Corrupt)?;
         let inner = bandit.desk.get_mut()?;
         head.added.iter().try_for_each(|_| inner.grow())?;
-        inner.learner.fleet.restore(head.origin, head.added)?;
+        inner.learner.fleet.restore(head.origin, head.added, &head.config)?;
         if let Some(users) = &mut inner.users {
             users.periods = head.periods.saturating_add(1); // who came in the last one is not known
         }
-        inner.pulls.copy_from_slice(&head.pulls);
+        inner.learner.pulls.copy_from_slice(&head.pulls);
         inner.check_private()?;
         inner.seeded = head.seeded;
         inner.engine.count_on(head.counts);
@@ -203,13 +229,14 @@ impl Bandit {
             return Err(Error::config("policy", &rule, self.algorithm.name()));
         }
         shared(&mut *self.desk.lock()?.learner.policy)?; // others have other fields from here on
-        self.config.check_shared(&head.config)?;
+        let config = self.config.config()?;
+        config.check_shared(&head.config)?;
         let saved = Saved::read(from)?;
         from.finish()?;
         ensure(saved.arms.len() == head.pulls.len())?;
         let other = Other::new(head.origin, head.lives, from.checksum(), &head.added, saved)?;
-        let Inner { engine, seeded, learner: Learned { policy, fleet, .. }, pulls, .. } = &mut *self.desk.lock()?;
-        if !fleet.expects(&other)? {
+        let Inner { engine, seeded, learner: Learned { policy, fleet, pulls, .. }, .. } = &mut *self.desk.lock()?;
+        if !fleet.expects(&other, &config)? {
             return Ok(());
         }
         let policy = shared(&mut **policy)?;
@@ -234,7 +261,7 @@ impl Bandit {
             let rule = format!("must be {}, as in the snapshot", bandit.algorithm.name());
             return Err(Error::config("policy", &rule, algorithm.name()));
         }
-        config.check_same(&bandit.config)?;
+        config.check_same(&bandit.config.config()?)?;
         config.charge(|config| algorithm.promise(config))?;
         Ok(bandit)
     }
@@ -265,7 +292,7 @@ impl Bandit {
         let inner = &mut *self.desk.lock()?;
         let learned = inner.users()?.count(user);
         #[cfg(feature = "test-hooks")]
-        let learned = learned || self.config.fault.is(Fault::UserUnbounded);
+        let learned = learned || inner.engine.fault.is(Fault::UserUnbounded);
         inner.make_room();
         let pull = inner.learner.policy.choose();
         Ok(inner.issue_for(pull, learned))
@@ -337,7 +364,7 @@ impl Bandit {
     /// by policies that show no slates, and as [`select`](Self::select); `Poisoned` after an internal failure. Nothing
     /// changed.
     pub fn select_slate(&self, eligible: Option<&[u32]>, slots: usize, each: impl FnMut(Decision)) -> Result<()> {
-        self.desk.lock()?.select_slate(eligible, slots, self.config.slate, each)
+        self.desk.lock()?.select_slate(eligible, slots, each)
     }
 
     /// A new arm: its number. Numbers are never used again. May allocate. It is joined with no other handle's:
@@ -348,7 +375,7 @@ impl Bandit {
     /// `NoMemory`: nothing has changed; `Poisoned` after an internal failure.
     pub fn add_arm(&self) -> Result<u32> {
         let inner = &mut *self.desk.lock()?;
-        inner.add_arm(inner.learner.fleet.any_id())
+        inner.add_arm(inner.learner.fleet.any_id(), &self.config.config()?)
     }
 
     /// The arm with this id, which all handles of a fleet call it by: its number here. A new one, unless there is
@@ -358,15 +385,15 @@ impl Bandit {
     /// # Errors
     /// As [`add_arm`](Self::add_arm); `InvalidConfig` for the id of an arm that is retired.
     pub fn add_arm_as(&self, id: u64) -> Result<u32> {
-        let inner = &mut *self.desk.lock()?;
-        if id < u64::from(self.config.arms) {
+        let (inner, config) = (&mut *self.desk.lock()?, self.config.config()?);
+        if id < u64::from(config.arms) {
             return Err(Error::config("id", "must not be one of the configuration's arms", id));
         }
         if let Some(arm) = inner.learner.fleet.find(id) {
             inner.check_live(&[arm], "add_arm")?;
             return Ok(arm);
         }
-        inner.add_arm(id)
+        inner.add_arm(id, &config)
     }
 
     /// What public data say of an arm, such as last season's: that so many rewards had this mean. Never of private
@@ -471,8 +498,9 @@ impl Bandit {
     /// `Poisoned` after an internal failure.
     pub fn report(&self) -> Result<Report> {
         let inner = self.desk.lock()?;
-        let (loss, contributions) = inner.loss(&self.config);
-        let (epsilon_spent, delta_spent) = loss.spent(self.config.delta, contributions);
+        let config = self.config.config()?;
+        let (loss, contributions) = inner.loss(&config);
+        let (epsilon_spent, delta_spent) = loss.spent(config.delta, contributions);
         Ok(Report {
             algorithm: self.algorithm,
             counts: inner.engine.counts(),
@@ -500,14 +528,14 @@ impl Bandit {
     /// `Poisoned` after an internal failure.
     pub fn for_each_arm(&self, mut each: impl FnMut(u32, ArmReport)) -> Result<()> {
         let inner = self.desk.lock()?;
-        for arm in 0..inner.pulls.len() as u32 {
+        for arm in 0..inner.learner.pulls.len() as u32 {
             let state = inner.learner.policy.arm(arm);
             each(
                 arm,
                 ArmReport {
                     mean: self.desk.range.mean_from_unit(state.mean),
                     width: self.desk.range.width_from_unit(state.width),
-                    pulls: inner.pulls[arm as usize],
+                    pulls: inner.learner.pulls[arm as usize],
                     effective_pulls: state.effective_pulls,
                     active: state.active,
                 },
@@ -579,7 +607,7 @@ impl Bandit {
         if !(0.0..1.0).contains(&delta) {
             return Err(Error::config("delta", "must be in [0, 1)", delta));
         }
-        let (loss, contributions) = self.desk.lock()?.loss(&self.config);
+        let (loss, contributions) = self.desk.lock()?.loss(&self.config.config()?);
         Ok(loss.epsilon(delta, contributions))
     }
 
@@ -588,7 +616,7 @@ impl Bandit {
     /// # Errors
     /// `Poisoned` after an internal failure.
     pub fn arms(&self) -> Result<u32> {
-        Ok(self.desk.lock()?.pulls.len() as u32)
+        Ok(self.desk.lock()?.learner.pulls.len() as u32)
     }
 
     /// The policy.
@@ -650,9 +678,41 @@ fn shared(policy: &mut dyn Policy) -> Result<&mut dyn Shared> {
     policy.shared().ok_or(Error::Unsupported("merging: it does not learn from a set of releases"))
 }
 
-/// A policy as one that shows several arms for one request.
-fn slates(policy: &mut dyn Policy) -> Result<&mut dyn Slates> {
-    policy.slates().ok_or(Error::Unsupported("select_slate"))
+impl Learned {
+    /// The policy as one that shows several arms for one request, the slate, and how often each arm was played.
+    fn slates(&mut self) -> Result<(&mut dyn Slates, &mut Slate, &mut [u64])> {
+        let Learned { policy, slate, pulls, .. } = self;
+        let unsupported = Error::Unsupported("select_slate");
+        let (Some(policy), Some(slate)) = (policy.slates(), slate) else { return Err(unsupported) };
+        Ok((policy, slate, pulls))
+    }
+
+    /// What a slate may show: these arms, which are live, each once and in order; or all that are.
+    fn list(&mut self, eligible: Option<&[u32]>) {
+        let Learned { policy, slate, pulls, .. } = self;
+        let Some(Slate { left, .. }) = slate.as_deref_mut() else { return };
+        left.clear();
+        let Some(eligible) = eligible else {
+            if let Some(policy) = policy.flexible() {
+                left.extend((0..pulls.len() as u32).filter(|&arm| policy.is_live(arm)));
+            }
+            return;
+        };
+        let tidy = |left: &mut Vec<u32>| {
+            left.sort_unstable();
+            left.dedup();
+        };
+        for &arm in eligible {
+            // There is room for each arm once.
+            if left.len() == pulls.len() {
+                tidy(left);
+            }
+            if left.len() < pulls.len() {
+                left.push(arm);
+            }
+        }
+        tidy(left);
+    }
 }
 
 impl Inner {
@@ -675,9 +735,9 @@ impl Inner {
     }
 
     /// A new arm with this id, which no other has here.
-    fn add_arm(&mut self, id: u64) -> Result<u32> {
-        let arm = self.pulls.len() as u32;
-        self.learner.fleet.reserve()?;
+    fn add_arm(&mut self, id: u64, config: &Config) -> Result<u32> {
+        let arm = self.learner.pulls.len() as u32;
+        self.learner.fleet.reserve(config)?;
         self.grow()?;
         self.learner.fleet.add(id);
         // What others have released of it before.
@@ -691,16 +751,18 @@ impl Inner {
 
     /// One arm more.
     fn grow(&mut self) -> Result<()> {
-        let arm = self.pulls.len() as u32;
+        let arm = self.learner.pulls.len() as u32;
         if arm >= Config::MAX_ARMS {
             return Err(Error::config("arms", "must be at most 2^24", u64::from(arm) + 1));
         }
         let policy = self.learner.policy.flexible().ok_or(Error::Unsupported("add_arm"))?;
-        self.pulls.reserve()?;
-        self.learner.left.clear(); // of the last slate
-        self.learner.left.try_reserve(self.pulls.len() + 1).map_err(|_| Error::NoMemory)?;
+        self.learner.pulls.reserve()?;
+        if let Some(slate) = &mut self.learner.slate {
+            slate.left.clear(); // of the last one
+            slate.left.try_reserve(self.learner.pulls.len() + 1).map_err(|_| Error::NoMemory)?;
+        }
         policy.add_arm()?;
-        self.pulls.push(0);
+        self.learner.pulls.push(0);
         Ok(())
     }
 
@@ -727,65 +789,34 @@ impl Inner {
         Ok(policy.choose_among(arms))
     }
 
-    fn select_slate(
-        &mut self,
-        eligible: Option<&[u32]>,
-        slots: usize,
-        most: u32,
-        mut each: impl FnMut(Decision),
-    ) -> Result<()> {
+    fn select_slate(&mut self, eligible: Option<&[u32]>, slots: usize, mut each: impl FnMut(Decision)) -> Result<()> {
         self.check_anonymous()?;
-        slates(&mut *self.learner.policy)?;
+        self.learner.slates()?;
         self.check_live(eligible.unwrap_or_default(), "select_slate")?;
-        self.list(eligible);
+        self.learner.list(eligible);
+        let Slate { left, most } = self.learner.slates()?.1;
         let refused = |rule| Err(Error::config("slots", rule, slots));
         if slots == 0 {
             return refused("must be at least 1");
         }
-        if slots > self.learner.left.len() {
+        if slots > left.len() {
             return refused("must be at most the arms that may be shown");
         }
-        if most > 0 && slots > most as usize {
+        if *most > 0 && slots > *most as usize {
             return refused("must be at most the configuration's slate");
         }
         if slots as u64 > self.engine.longest_request() {
             return refused("must be at most the decisions in flight");
         }
         (0..slots as u64).for_each(|ahead| self.make_room_ahead(ahead));
-        let Inner { engine, learner: Learned { policy, left, .. }, pulls, .. } = self;
+        let Inner { engine, learner, .. } = self;
+        let (policy, Slate { left, .. }, pulls) = learner.slates()?;
         let mut follows = false;
-        slates(&mut **policy)?.choose_slate(left, slots, &mut |pull| {
-            each(enter(engine, pulls, pull, follows));
+        policy.choose_slate(left, slots, &mut |pull| {
+            each(enter(engine, &mut pulls[pull.arm() as usize], pull, follows));
             follows = true;
         });
         Ok(())
-    }
-
-    /// These arms, which are live, each once and in order; or all that are.
-    fn list(&mut self, eligible: Option<&[u32]>) {
-        let all = self.pulls.len();
-        let Learned { policy, left, .. } = &mut self.learner;
-        left.clear();
-        let Some(eligible) = eligible else {
-            if let Some(policy) = policy.flexible() {
-                left.extend((0..all as u32).filter(|&arm| policy.is_live(arm)));
-            }
-            return;
-        };
-        let tidy = |left: &mut Vec<u32>| {
-            left.sort_unstable();
-            left.dedup();
-        };
-        for &arm in eligible {
-            // There is room for each arm once.
-            if left.len() == all {
-                tidy(left);
-            }
-            if left.len() < all {
-                left.push(arm);
-            }
-        }
-        tidy(left);
     }
 
     /// Are these arms that can be played, and can the policy do what is asked?
@@ -800,8 +831,8 @@ impl Inner {
     fn check_arms(&mut self, arms: &[u32]) -> Result<()> {
         let policy = self.learner.policy.flexible();
         for &arm in arms {
-            if arm as usize >= self.pulls.len() {
-                return Err(Error::config("arm", &format!("must be below {}", self.pulls.len()), arm));
+            if arm as usize >= self.learner.pulls.len() {
+                return Err(Error::config("arm", &format!("must be below {}", self.learner.pulls.len()), arm));
             }
             if policy.as_ref().is_some_and(|policy| !policy.is_live(arm)) {
                 return Err(Error::config("arm", "must be live", arm));

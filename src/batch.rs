@@ -6,18 +6,13 @@ use zeroize::Zeroizing;
 
 /// Rewards of one arm on their way to one release.
 ///
-/// Answers are credited in the order in which they take effect, which is public: the first
-/// `quota` fill the batch, and those that come while a full batch waits for its siblings are
-/// carried into the arm's next one, so that no decision is wasted and none counted twice. The sum
-/// is private to this type, leaves it by [`release`](Self::release) only, and is wiped with it.
+/// Answers are credited in the order in which they take effect, which is public, until the batch is full. The sum
+/// is private to this type, leaves it by [`release`](Self::release) only, and is wiped with it. 16 bytes.
 #[derive(Default)]
 pub struct Batch {
-    quota: u64,
-    count: u64,
+    quota: u32,
+    count: u32,
     sum: Zeroizing<i64>,
-    carry_most: u64,
-    carry_count: u64,
-    carry_sum: Zeroizing<i64>,
 }
 
 /// What a batch released: post-processing from here on.
@@ -37,46 +32,48 @@ impl Release {
 }
 
 impl Batch {
-    /// Largest quota: sums of as many rewards still fit.
-    pub const MAX_QUOTA: u64 = 1 << 38;
+    /// Largest quota: where more are wanted, more batches of this size follow. It is 64 times 1/epsilon at the least
+    /// epsilon that there is noise for.
+    pub const MAX_QUOTA: u64 = u32::MAX as u64;
 
-    /// Starts the next batch with what was carried. At most `carry_most` early answers will be
-    /// carried on from this one: the least that the next quota can be.
-    pub fn open(&mut self, quota: u64, carry_most: u64) {
-        debug_assert!(self.carry_count <= quota && (1..=Self::MAX_QUOTA).contains(&quota));
-        let sum = std::mem::take(&mut self.carry_sum);
-        *self = Batch { quota, count: self.carry_count, sum, carry_most, ..Batch::default() };
+    /// Empty, for so many.
+    pub fn open(quota: u64) -> Batch {
+        let mut batch = Batch::default();
+        batch.raise(quota);
+        batch
+    }
+
+    /// Asks for so many, no fewer than before.
+    pub fn raise(&mut self, quota: u64) {
+        debug_assert!((self.quota().max(1)..=Self::MAX_QUOTA).contains(&quota));
+        self.quota = quota as u32;
     }
 
     /// Asks for no more than so many, but for one more than have come.
     pub fn lower(&mut self, quota: u64) {
-        self.quota = self.quota.min(quota.max(self.count + 1));
+        self.quota = quota.max(u64::from(self.count) + 1).min(self.quota()) as u32;
     }
 
     /// Credits a reward. True when it took one of the places still free.
     #[inline]
     pub fn collect(&mut self, reward: Reward) -> bool {
-        if self.count < self.quota {
+        let free = self.count < self.quota;
+        if free {
             self.count += 1;
             *self.sum += reward.units();
-            return true;
         }
-        if self.carry_count < self.carry_most {
-            self.carry_count += 1;
-            *self.carry_sum += reward.units();
-        }
-        false
+        free
     }
 
     /// Places still free.
     #[inline]
     pub fn free(&self) -> u64 {
-        self.quota - self.count
+        u64::from(self.quota - self.count)
     }
 
     /// Rewards this batch will hold.
     pub fn quota(&self) -> u64 {
-        self.quota
+        self.quota.into()
     }
 
     /// The bare sum in rewards, for the faults that the tests must notice.
@@ -92,7 +89,7 @@ impl Batch {
         let sum = exact + noise.draw();
         #[cfg(feature = "test-hooks")]
         let sum = crate::noise::hand::release(sum, || exact + noise.draw());
-        Release { count: self.count, sum: sum as f64 / Reward::ONE as f64 }
+        Release { count: self.count.into(), sum: sum as f64 / Reward::ONE as f64 }
     }
 }
 
@@ -117,25 +114,22 @@ mod tests {
     #[test]
     fn each_reward_is_in_one_release() {
         let one = Reward::from_units(Reward::ONE as u32);
-        let mut batch = Batch::default();
-        batch.open(2, 3);
+        let mut batch = Batch::open(2);
         assert!(batch.collect(one) && batch.collect(one));
-        assert!((0..5).all(|_| !batch.collect(one))); // three carried, two beyond the limit
+        assert!((0..5).all(|_| !batch.collect(one)));
         let mut noise = quiet();
-        assert_eq!((batch.release(&mut noise).sum).round(), 2.0);
-        batch.open(4, 0);
-        assert_eq!(batch.free(), 1);
-        assert!(batch.collect(Reward::MIN));
         let release = batch.release(&mut noise);
-        assert_eq!((release.count, release.sum.round()), (4, 3.0));
-        batch.open(1, 0);
-        assert_eq!(batch.free(), 1);
+        assert_eq!((release.count, release.sum.round()), (2, 2.0));
+        batch.raise(3);
+        assert!(batch.collect(Reward::MIN) && !batch.collect(one));
+        let release = batch.release(&mut noise);
+        assert_eq!((release.count, release.sum.round()), (3, 0.0)); // what was released is forgotten
+        assert!(!Batch::default().collect(one));
     }
 
     #[test]
     fn a_lowered_batch_waits_for_one_at_least() {
-        let mut batch = Batch::default();
-        batch.open(9, 0);
+        let mut batch = Batch::open(9);
         (0..3).for_each(|_| assert!(batch.collect(Reward::MIN)));
         batch.lower(20);
         assert_eq!(batch.free(), 6);
@@ -152,8 +146,7 @@ mod tests {
 
     #[test]
     fn debug_shows_no_sum() {
-        let mut batch = Batch::default();
-        batch.open(2, 0);
+        let mut batch = Batch::open(2);
         batch.collect(Reward::from_units(12345));
         assert!(!format!("{batch:?}").contains("12345"));
     }

@@ -7,7 +7,7 @@ use crate::privacy::PrivacyLoss;
 use crate::privacy::composition::{approximate_to_zcdp, delta_share, mul_up};
 use crate::privacy::slates;
 use crate::reward::{Reward, RewardRange};
-use crate::snapshot::{Reader, Writer};
+use crate::snapshot::{Kind, Reader, Writer};
 
 /// The configuration of a bandit, for every policy. Fields that a policy does not use are ignored.
 #[derive(Clone, Debug)]
@@ -430,6 +430,31 @@ impl Config {
                 PrivacyLoss::Zcdp(mul_up(mul_up(law.rho(), m), m)).of_batches(self.batches_changed())
             }
         })
+    }
+}
+
+/// A configuration as a handle keeps it: what a snapshot keeps, in no more bytes. Seed and budget stay with the caller.
+pub(crate) struct Kept([u8; Kept::BYTES]);
+
+impl Kept {
+    const BYTES: usize = 127;
+
+    /// # Errors
+    /// `NoMemory` (and of all where they are not so many bytes).
+    pub fn of(config: &Config) -> Result<Kept> {
+        let mut to = Writer::new(Kind::Bandit);
+        config.save(&mut to);
+        Ok(Kept(to.fields().try_into().map_err(|_| Error::NoMemory)?))
+    }
+
+    pub fn save(&self, to: &mut Writer) {
+        to.put(&self.0);
+    }
+
+    /// # Errors
+    /// `Corrupt` if it were.
+    pub fn config(&self) -> Result<Config> {
+        Config::load(&mut Reader::of_fields(&self.0))
     }
 }
 

@@ -6,7 +6,6 @@ use crate::os::Origin;
 use crate::policy::Pull;
 use crate::privacy::PrivacyLoss;
 use crate::reward::{Reward, RewardRange};
-use crate::table::Table;
 use crate::users::Users;
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
@@ -25,6 +24,9 @@ pub struct Decision {
 
 /// Who is told how decisions end. What the engine promises it: see [`Policy`](crate::policy::Policy).
 pub(crate) trait Learner {
+    /// How often what this pull plays was played: decisions that were neither cancelled nor expired.
+    fn played(&mut self, pull: Pull) -> &mut u64;
+
     /// The reward of an earlier pull.
     fn observe(&mut self, pull: Pull, reward: Reward);
 
@@ -45,9 +47,7 @@ pub(crate) struct Inner<L> {
     pub seeded: bool,
     pub learner: L,
     /// Who has had enough learned from, where the configuration expects users.
-    pub users: Option<Users>,
-    /// Per arm of the learner: decisions that were neither cancelled nor expired.
-    pub pulls: Table<u64>,
+    pub users: Option<Box<Users>>,
 }
 
 impl<L: Learner> Desk<L> {
@@ -119,8 +119,8 @@ impl<L: Learner> Desk<L> {
 
 /// Enters a decision; with `follows` it is of the same request as the one before.
 #[inline(always)]
-pub(crate) fn enter(engine: &mut Engine, pulls: &mut [u64], pull: Pull, follows: bool) -> Decision {
-    pulls[pull.arm() as usize] += 1;
+pub(crate) fn enter(engine: &mut Engine, pulls: &mut u64, pull: Pull, follows: bool) -> Decision {
+    *pulls += 1;
     let ticket = engine.issue(pull, follows);
     Decision { ticket, propensity: pull.propensity, arm: pull.arm(), phase: pull.phase() }
 }
@@ -142,7 +142,7 @@ impl<L: Learner> Inner<L> {
 
     #[inline(always)]
     pub fn issue(&mut self, pull: Pull) -> Decision {
-        enter(&mut self.engine, &mut self.pulls, pull, false)
+        enter(&mut self.engine, self.learner.played(pull), pull, false)
     }
 
     /// Issues it for somebody. Where nobody learns from it, to the learner it was not played.
@@ -165,7 +165,7 @@ impl<L: Learner> Inner<L> {
     }
 
     pub fn users(&mut self) -> Result<&mut Users> {
-        self.users.as_mut().ok_or(Error::Unsupported("a decision for a user: config.users is 0"))
+        self.users.as_deref_mut().ok_or(Error::Unsupported("a decision for a user: config.users is 0"))
     }
 
     /// What one reward, or one request, has lost, and behind how many one user may be by now: m, in each period.
@@ -195,7 +195,7 @@ impl<L: Learner> Inner<L> {
     }
 
     fn unplay(&mut self, pull: Pull, learned: bool) {
-        self.pulls[pull.arm() as usize] -= 1;
+        *self.learner.played(pull) -= 1;
         if learned {
             self.learner.cancel(pull);
         }

@@ -122,14 +122,30 @@ pub(crate) fn put<T>(others: &mut Vec<T>, place: Place, other: T) -> Option<T> {
 /// What a handle knows of the others.
 pub(crate) struct Fleet {
     pub roster: Roster,
+    /// Where arms were added, or others merged: few have that.
+    joined: Option<Box<Joined>>,
+}
+
+struct Joined {
     /// The arms of the configuration, which have their numbers as ids.
     first: u32,
     memory: Memory,
-    /// The ids of those that were added.
+    /// The ids of the arms that were added.
     added: Vec<u64>,
     places: Places,
     /// As in the roster.
     others: Vec<Other>,
+}
+
+impl Joined {
+    const fn new(first: u32, memory: u64) -> Joined {
+        let memory = Memory::new(memory);
+        Joined { first, memory, added: Vec::new(), places: Places::NONE, others: Vec::new() }
+    }
+
+    fn of(config: &Config) -> Joined {
+        Joined::new(config.arms, config.memory)
+    }
 }
 
 /// Another handle, as its newest snapshot shows it.
@@ -167,58 +183,74 @@ pub(crate) fn made_id(origin: u64, place: usize) -> u64 {
 }
 
 impl Fleet {
-    pub fn new(origin: u64, config: &Config) -> Fleet {
-        let (roster, first, memory) = (Roster::new(origin), config.arms, Memory::new(config.memory));
-        Fleet { roster, first, memory, added: Vec::new(), places: Places::default(), others: Vec::new() }
+    pub fn new(origin: u64) -> Fleet {
+        Fleet { roster: Roster::new(origin), joined: None }
+    }
+
+    fn joined(&self) -> &Joined {
+        static NOTHING: Joined = Joined::new(u32::MAX, 0);
+        self.joined.as_deref().unwrap_or(&NOTHING)
+    }
+
+    fn join(&mut self, config: &Config) -> &mut Joined {
+        self.joined.get_or_insert_with(|| Box::new(Joined::of(config)))
     }
 
     /// The ids of the arms that were added.
     pub fn added(&self) -> &[u64] {
-        &self.added
+        &self.joined().added
     }
 
     /// Room for the id of one arm more.
     ///
     /// # Errors
     /// `NoMemory`.
-    pub fn reserve(&mut self) -> Result<()> {
-        self.added.try_reserve(1).map_err(|_| Error::NoMemory)?;
-        self.places.reserve()
+    pub fn reserve(&mut self, config: &Config) -> Result<()> {
+        let joined = self.join(config);
+        joined.added.try_reserve(1).map_err(|_| Error::NoMemory)?;
+        joined.places.reserve()
     }
 
     /// One arm more, after [`reserve`](Self::reserve).
     pub fn add(&mut self, id: u64) {
-        self.places.insert(id);
-        self.added.push(id);
+        if let Some(joined) = &mut self.joined {
+            joined.places.insert(id);
+            joined.added.push(id);
+        }
     }
 
     /// As a snapshot has it: its origin, and the ids of the arms that were added.
     ///
     /// # Errors
     /// `Corrupt` where two have one id; `NoMemory`.
-    pub fn restore(&mut self, origin: u64, added: Vec<u64>) -> Result<()> {
-        self.places = Places::of(&added, 0)?;
-        (self.roster.origin, self.added) = (origin, added);
+    pub fn restore(&mut self, origin: u64, added: Vec<u64>, config: &Config) -> Result<()> {
+        self.roster.origin = origin;
+        if !added.is_empty() {
+            let places = Places::of(&added, 0)?;
+            self.joined = Some(Box::new(Joined { added, places, ..Joined::of(config) }));
+        }
         Ok(())
     }
 
     /// An arm's id.
     fn id(&self, arm: u32) -> u64 {
-        match arm.checked_sub(self.first) {
+        let Joined { first, added, .. } = self.joined();
+        match arm.checked_sub(*first) {
             None => arm.into(),
-            Some(place) => self.added[place as usize],
+            Some(place) => added[place as usize],
         }
     }
 
     /// The added arm with this id.
     pub fn find(&self, id: u64) -> Option<u32> {
-        Some(self.first + self.places.find(id)? as u32)
+        let Joined { first, places, .. } = self.joined();
+        Some(first + places.find(id)? as u32)
     }
 
     /// An id for an arm that has none of its caller's: no other handle has it.
     pub fn any_id(&self) -> u64 {
-        let mut id = made_id(self.roster.origin, self.added.len());
-        while self.places.find(id).is_some() {
+        let mut id = made_id(self.roster.origin, self.added().len());
+        while self.joined().places.find(id).is_some() {
             id = id.wrapping_add(1) | 1 << 63;
         }
         id
@@ -231,28 +263,32 @@ impl Fleet {
 
     /// Has any other handle been merged?
     pub fn has_others(&self) -> bool {
-        !self.others.is_empty()
+        !self.joined().others.is_empty()
     }
 
     /// Is this news? Then there is room for it.
     ///
     /// # Errors
     /// As [`Roster::expects`].
-    pub fn expects(&mut self, other: &Other) -> Result<bool> {
-        self.others.try_reserve(1).map_err(|_| Error::NoMemory)?;
-        self.roster.expects(&other.entry)
+    pub fn expects(&mut self, other: &Other, config: &Config) -> Result<bool> {
+        if !self.roster.expects(&other.entry)? {
+            return Ok(false);
+        }
+        self.join(config).others.try_reserve(1).map_err(|_| Error::NoMemory)?;
+        Ok(true)
     }
 
     /// Takes news after so many decisions of ours, and calls `changed` for each of our arms of which it has some.
     pub fn take(&mut self, mut other: Other, arms: u32, decisions: u64, mut changed: impl FnMut(&Fleet, u32)) {
-        let (then, now) = (self.memory.ticks(other.entry.version.1), self.memory.ticks(decisions));
+        let Some(joined) = &mut self.joined else { return }; // `expects` has made it
+        let (then, now) = (joined.memory.ticks(other.entry.version.1), joined.memory.ticks(decisions));
         other.arms.iter_mut().for_each(|released| released.rebase(then, now));
         let place = self.roster.take(other.entry);
-        let before = put(&mut self.others, place, other);
+        let before = put(&mut joined.others, place, other);
         let (Ok(place) | Err(place)) = place;
         for arm in 0..arms {
             let id = self.id(arm);
-            let (now, then) = (self.others[place].arm(id), before.as_ref().and_then(|before| before.arm(id)));
+            let (now, then) = (self.joined().others[place].arm(id), before.as_ref().and_then(|before| before.arm(id)));
             if now.is_some_and(|now| !now.pairs().is_empty()) && now != then {
                 changed(self, arm);
             }
@@ -262,7 +298,8 @@ impl Fleet {
     /// All that others have released of one of our arms, after so many decisions of ours.
     pub fn released(&self, arm: u32, decisions: u64) -> Released {
         let id = self.id(arm);
-        let pairs = self.others.iter().filter_map(|other| other.arm(id)).flat_map(|released| released.pairs());
-        Released::gather(pairs.copied(), self.memory, self.memory.ticks(decisions))
+        let Joined { others, memory, .. } = self.joined();
+        let pairs = others.iter().filter_map(|other| other.arm(id)).flat_map(|released| released.pairs());
+        Released::gather(pairs.copied(), *memory, memory.ticks(decisions))
     }
 }

@@ -55,7 +55,7 @@ mod process {
 
     #[derive(Debug)]
     pub struct Number {
-        word: Word,
+        word: &'static AtomicU32,
         number: u32,
         /// For children that no handler sees; 0 where every child is seen.
         pid: libc::pid_t,
@@ -134,12 +134,12 @@ mod process {
                 let next = LAST.fetch_add(1, Relaxed) + 1;
                 number = word.word.compare_exchange(0, next, Relaxed, Relaxed).map_or_else(|other| other, |_| next);
             }
-            Number { word, number, pid: if word.wiped { 0 } else { pid() } }
+            Number { word: word.word, number, pid: if word.wiped { 0 } else { pid() } }
         }
 
         #[inline]
         pub fn is_of_this_process(&self) -> bool {
-            self.word.word.load(Relaxed) == self.number && (self.word.wiped || pid() == self.pid)
+            self.word.load(Relaxed) == self.number && (self.pid == 0 || pid() == self.pid)
         }
     }
 

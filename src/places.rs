@@ -9,6 +9,8 @@ use crate::table::room;
 pub(crate) struct Places(Vec<(u64, u32)>);
 
 impl Places {
+    pub const NONE: Places = Places(Vec::new());
+
     /// None, with room for so many.
     ///
     /// # Errors

@@ -74,7 +74,7 @@ impl Writer {
         writer
     }
 
-    fn put(&mut self, bytes: &[u8]) {
+    pub fn put(&mut self, bytes: &[u8]) {
         self.cut |= self.bytes.try_reserve(bytes.len()).is_err();
         if !self.cut {
             self.bytes.extend_from_slice(bytes);
@@ -99,6 +99,11 @@ impl Writer {
 
     pub fn f64(&mut self, value: f64) {
         self.u64(value.to_bits());
+    }
+
+    /// What was written of an object that is none of a snapshot's.
+    pub fn fields(&self) -> &[u8] {
+        &self.bytes[HEAD..]
     }
 
     /// # Errors
@@ -135,6 +140,11 @@ impl<'a> Reader<'a> {
             return Err(Error::Corrupt);
         }
         Ok(Reader { rest: &all[HEAD..], version: all[MAGIC.len()], checksum: sum })
+    }
+
+    /// Reads such [fields](Writer::fields).
+    pub fn of_fields(fields: &'a [u8]) -> Reader<'a> {
+        Reader { rest: fields, version: VERSION, checksum: 0 }
     }
 
     /// Of the format.

@@ -10,6 +10,12 @@ use zeroize::Zeroize;
 /// a large one is kept out of core dumps where the system can.
 pub struct Table<T>(Vec<T>);
 
+impl<T> Default for Table<T> {
+    fn default() -> Table<T> {
+        Table(Vec::new())
+    }
+}
+
 impl<T> Table<T> {
     /// `each(0)`, `each(1)`, ...
     ///

@@ -137,14 +137,15 @@ fn a_key_that_is_left_about_is_found() {
 /// A reward whose multiples are nothing else's numbers, in grid units.
 const MARK: u64 = 0xc0_ffee;
 
-/// Aligned words of memory that are a sum of 1 to 64 marked rewards.
+/// Aligned words of memory that are a sum of 1 to 64 marked rewards, and halves that are one reward.
 fn marks() -> usize {
     let mut marks = 0;
     each_block(|bytes| {
         let words = bytes.chunks_exact(8).map(|b| u64::from_le_bytes(b.try_into().unwrap()));
-        // A reward in the ring has 32 bits, and something else in the other half.
-        let marked = |word: u64| word.is_multiple_of(MARK) && (1..=64).contains(&(word / MARK));
-        marks += words.map(|w| usize::from(marked(w) || w & 0xffff_ffff == MARK || w >> 32 == MARK)).sum::<usize>();
+        // A reward that is held has 32 bits.
+        let sum = |word: u64| word.is_multiple_of(MARK) && (1..=64).contains(&(word / MARK));
+        let halves = |word: u64| usize::from(word as u32 == MARK as u32) + usize::from(word >> 32 == MARK);
+        marks += words.map(|word| halves(word).max(sum(word).into())).sum::<usize>();
     });
     marks
 }

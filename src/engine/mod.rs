@@ -89,111 +89,183 @@ pub struct Diagnostics {
 /// The pending ring of one handle.
 pub struct Engine {
     ring: Table<Slot>,
+    /// What more there is of each decision, where there is more.
+    beside: Option<Box<Beside>>,
     /// Decisions before the next one that can be answered or settled: the window, or the ring.
     reach: u64,
-    windowed: bool,
-    /// Which decisions are of one request, where that matters.
-    requests: Option<Box<Requests>>,
     key: TicketKey,
     counts: Counts,
     diagnostics: Diagnostics,
     #[cfg(feature = "test-hooks")]
-    fault: crate::config::Fault,
+    pub fault: crate::config::Fault,
 }
 
-/// 24 bytes.
+/// 8 bytes: all that a decision needs that is answered at once and whose policy asks for its arm alone.
 #[derive(Clone, Copy)]
 struct Slot {
-    pull: Pull,
     /// Of the ticket of the last decision here.
     tag: u32,
-    fate: Fate,
+    /// Its arm, above its fate.
+    played: u32,
 }
 
-/// What became of a decision: open, done, or in window mode the reward of an answer that waits for
-/// its window to end. No other reward is ever in the ring, and none that nobody learns from.
+/// Tables with a place for each slot, or none.
+#[derive(Default)]
+struct Beside {
+    /// In window mode the reward that the decision ends with: silence is the least, until an answer that waits for its
+    /// window says more. No other reward is ever here, and none that nobody learns from.
+    held: Table<Reward>,
+    /// The whole pull, for who asks for it again.
+    pulls: Table<Pull>,
+    /// Which decisions are of one request, where that matters.
+    requests: Option<Requests>,
+}
+
+/// What became of a decision: done, open, or in window mode answered before its window is over; and whether anybody
+/// learns from it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Fate(u32);
 
 impl Fate {
-    const OPEN: Fate = Fate(u32::MAX);
-    /// Open, and nobody learns from the answer.
-    const IDLE: Fate = Fate(u32::MAX - 1);
-    const DONE: Fate = Fate(u32::MAX - 2);
-    /// The answer of an idle one, without its reward.
-    const HEARD: Fate = Fate(u32::MAX - 3);
+    const DONE: Fate = Fate(0);
+    const OPEN: Fate = Fate(1);
+    const HEARD: Fate = Fate(2);
+    /// Beside one of these.
+    const IDLE: u32 = 4;
+    const BITS: u32 = 3;
+    const MASK: u32 = (1 << Fate::BITS) - 1;
 
     fn is_open(self) -> bool {
-        self.0 >= Fate::IDLE.0
+        self.0 & !Fate::IDLE == Fate::OPEN.0
     }
 
     fn is_learned(self) -> bool {
-        self != Fate::IDLE && self != Fate::HEARD
-    }
-
-    fn held(reward: Reward) -> Fate {
-        Fate(reward.units() as u32)
-    }
-
-    /// An answer that waits, is learned from, and says more than silence?
-    fn is_click(self) -> bool {
-        (1..Fate::HEARD.0).contains(&self.0)
-    }
-
-    #[cfg(feature = "test-hooks")]
-    fn is_held(self) -> bool {
-        self.0 < Fate::DONE.0
+        self.0 & Fate::IDLE == 0
     }
 }
-
-impl Default for Fate {
-    fn default() -> Fate {
-        Fate::DONE
-    }
-}
-
-impl zeroize::DefaultIsZeroes for Fate {}
 
 impl Slot {
-    const EMPTY: Slot = Slot { pull: Pull::NONE, tag: 0, fate: Fate::DONE };
+    const EMPTY: Slot = Slot::new(0, 0, Fate::DONE);
+
+    #[inline]
+    const fn new(tag: u32, arm: u32, fate: Fate) -> Slot {
+        Slot { tag, played: arm << Fate::BITS | fate.0 }
+    }
+
+    #[inline]
+    fn arm(self) -> u32 {
+        self.played >> Fate::BITS
+    }
+
+    #[inline]
+    fn fate(self) -> Fate {
+        Fate(self.played & Fate::MASK)
+    }
 
     /// Ends the decision: what its fate was.
     #[inline]
     fn end(&mut self) -> Fate {
-        std::mem::replace(&mut self.fate, Fate::DONE)
+        let fate = self.fate();
+        self.played ^= fate.0;
+        fate
+    }
+
+    /// An answer to an open decision waits.
+    fn hear(&mut self) {
+        self.played ^= Fate::OPEN.0 ^ Fate::HEARD.0;
+    }
+}
+
+impl Beside {
+    /// A decision is made.
+    fn enter(&mut self, place: usize, pull: Pull, follows: bool) {
+        if let Some(requests) = &mut self.requests {
+            requests.enter(place, follows);
+        }
+        if let Some(kept) = self.pulls.get_mut(place) {
+            *kept = pull;
+        }
+    }
+
+    /// What was played in a slot.
+    #[inline]
+    fn pull(beside: &Option<Box<Beside>>, place: usize, slot: &Slot) -> Pull {
+        let recalled = beside.as_ref().and_then(|beside| beside.pulls.get(place).copied());
+        recalled.unwrap_or(Pull::of(slot.arm()))
+    }
+
+    /// An answer: does it wait for its window?
+    fn hear(&mut self, place: usize, learned: bool, reward: Reward) -> bool {
+        let Some(held) = self.held.get_mut(place) else { return false };
+        if learned {
+            *held = reward;
+        }
+        true
+    }
+
+    /// A decision is over: the reward that it ends with, in window mode.
+    fn settle(&mut self, place: usize) -> Option<Reward> {
+        self.held.get_mut(place).map(std::mem::take)
     }
 }
 
 /// Held answers are wiped.
-impl Drop for Engine {
+impl Drop for Beside {
     fn drop(&mut self) {
-        self.ring.iter_mut().for_each(|slot| slot.fate.zeroize());
+        self.held.zeroize();
     }
 }
 
+/// The slot of a ticket whose decision is not over, and whose fate will do.
+#[inline]
+fn find<'a>(
+    key: &TicketKey,
+    ring: &'a mut [Slot],
+    ticket: u64,
+    will_do: impl FnOnce(Fate) -> bool,
+) -> Option<(usize, &'a mut Slot)> {
+    let Place { slot: place, tag } = key.place(ticket)?;
+    let slot = &mut ring[place];
+    (slot.tag == tag && will_do(slot.fate())).then_some((place, slot))
+}
+
 impl Engine {
+    /// The most that an arm's number may be: what is left of a slot beside its fate.
+    pub const MOST_ARM: u32 = u32::MAX >> Fate::BITS;
+
     /// A ring for `capacity` decisions in flight (rounded up to a power of two, and to the window).
     ///
     /// # Errors
     /// `NoMemory`.
     pub fn new(capacity: u32, window: u32, node: u64, random: &mut Random) -> Result<Engine> {
         let slots = capacity.max(window).next_power_of_two() as usize;
-        Ok(Engine {
+        let mut engine = Engine {
             ring: Table::new(slots, |_| Slot::EMPTY)?,
+            beside: None,
             reach: if window > 0 { window.into() } else { slots as u64 },
-            windowed: window > 0,
-            requests: None,
             key: TicketKey::new(node, slots.trailing_zeros(), random),
             counts: Counts::default(),
             diagnostics: Diagnostics::default(),
             #[cfg(feature = "test-hooks")]
             fault: crate::config::Fault::None,
-        })
+        };
+        if window > 0 {
+            engine.beside().held = Table::new(slots, |_| Reward::MIN)?;
+        }
+        Ok(engine)
     }
 
-    #[cfg(feature = "test-hooks")]
-    pub(crate) fn sabotage(&mut self, fault: crate::config::Fault) {
-        self.fault = fault;
+    fn beside(&mut self) -> &mut Beside {
+        self.beside.get_or_insert_default()
+    }
+
+    /// Events have all of a pull from here on, not its arm alone. Before the first decision.
+    ///
+    /// # Errors
+    /// `NoMemory`.
+    pub fn recall(&mut self) -> Result<()> {
+        self.beside().pulls = Table::new(self.ring.len(), |_| Pull::of(0))?;
+        Ok(())
     }
 
     /// No more answers of a request than this may be more than the least reward: of those that are, so many are
@@ -202,8 +274,7 @@ impl Engine {
     /// # Errors
     /// `NoMemory`.
     pub fn limit_clicks(&mut self, most: u32, coins: Random) -> Result<()> {
-        debug_assert!(self.windowed);
-        self.requests = Some(Box::new(Requests::new(self.ring.len(), most, coins)?));
+        self.beside().requests = Some(Requests::new(self.ring.len(), most, coins)?);
         Ok(())
     }
 
@@ -217,45 +288,46 @@ impl Engine {
     #[inline]
     pub fn make_room(&mut self, ahead: u64) -> Option<Event> {
         let due = (self.counts.decisions + ahead).checked_sub(self.reach)?;
-        if let Some(requests) = &mut self.requests {
-            requests.fix(&mut self.ring, due, self.counts.decisions);
-        }
-        let windowed = self.windowed;
-        let slot = self.slot(due);
-        let pull = slot.pull;
-        match slot.end() {
-            Fate::DONE => None,
-            fate if fate.is_open() && !windowed => {
-                self.counts.expired += 1;
-                Some(Event::Unplayed { pull, learned: fate.is_learned() })
+        let place = self.place(due);
+        let mut held = None;
+        if let Some(beside) = &mut self.beside {
+            if let Some(requests) = &mut beside.requests {
+                requests.fix(&mut self.ring, &mut beside.held, due, self.counts.decisions);
             }
-            fate => {
-                self.counts.answered += 1;
-                match fate {
-                    Fate::IDLE | Fate::HEARD => None,
-                    Fate::OPEN => Some(Event::Answered(pull, Reward::MIN)),
-                    Fate(units) => Some(Event::Answered(pull, Reward::from_units(units))),
-                }
-            }
+            held = beside.settle(place);
         }
+        let slot = &mut self.ring[place];
+        let fate = slot.end();
+        if fate == Fate::DONE {
+            return None;
+        }
+        let (pull, learned) = (Beside::pull(&self.beside, place, slot), fate.is_learned());
+        let Some(reward) = held else {
+            self.counts.expired += 1;
+            return Some(Event::Unplayed { pull, learned });
+        };
+        self.counts.answered += 1;
+        learned.then_some(Event::Answered(pull, reward))
     }
 
     /// Enters a decision, after [`make_room`](Self::make_room), and returns its ticket. Does it follow the one before,
     /// in its request?
     #[inline]
     pub fn issue(&mut self, pull: Pull, follows: bool) -> u64 {
-        let (ticket, Place { slot, tag }) = self.key.seal(self.counts.decisions);
-        if let Some(requests) = &mut self.requests {
-            requests.enter(slot, follows);
+        debug_assert!(pull.arm() <= Self::MOST_ARM);
+        let (ticket, Place { slot: place, tag }) = self.key.seal(self.counts.decisions);
+        if let Some(beside) = &mut self.beside {
+            beside.enter(place, pull, follows);
         }
-        self.ring[slot] = Slot { pull, tag, fate: Fate::OPEN };
+        self.ring[place] = Slot::new(tag, pull.arm(), Fate::OPEN);
         self.counts.decisions += 1;
         ticket
     }
 
     /// Nobody learns from the last decision. Whoever answers it sees no difference.
     pub fn idle(&mut self) {
-        self.slot(self.counts.decisions - 1).fate = Fate::IDLE;
+        let last = self.place(self.counts.decisions - 1);
+        self.ring[last].played |= Fate::IDLE;
     }
 
     /// An answer: the event it causes now, if it does not wait for its window, and if anybody learns from it.
@@ -267,44 +339,41 @@ impl Engine {
         #[cfg(feature = "test-hooks")]
         if let Some(sequence) = self.key.open(ticket)
             && sequence < self.counts.decisions
-            && self.slot(sequence).fate == Fate::DONE
+            && let place = self.place(sequence)
+            && self.ring[place].fate() == Fate::DONE
             && self.fault.is(crate::config::Fault::DuplicateBelieved)
         {
-            return Ok(Some(Event::Answered(self.slot(sequence).pull, reward)));
+            let pull = Beside::pull(&self.beside, place, &self.ring[place]);
+            return Ok(Some(Event::Answered(pull, reward)));
         }
-        let windowed = self.windowed;
-        let slot = self.find(ticket, Fate::is_open)?;
-        let (pull, idle) = (slot.pull, slot.fate == Fate::IDLE);
-        if windowed {
-            slot.fate = if idle { Fate::HEARD } else { Fate::held(reward) };
+        let Some((place, slot)) = find(&self.key, &mut self.ring, ticket, Fate::is_open) else {
+            return Err(self.refuse(ticket));
+        };
+        let learned = slot.fate().is_learned();
+        if let Some(beside) = &mut self.beside
+            && beside.hear(place, learned, reward)
+        {
+            slot.hear();
             #[cfg(feature = "test-hooks")]
             if self.fault.is(crate::config::Fault::ClosedByArrival) {
-                return Ok(Some(self.settle_now(ticket, reward)));
+                slot.end();
+                self.counts.answered += 1;
+                return Ok(Some(Event::Answered(Beside::pull(&self.beside, place, slot), reward)));
             }
             return Ok(None);
         }
-        slot.fate = Fate::DONE;
-        self.counts.answered += 1;
-        if idle {
-            return Ok(None);
-        }
-        Ok(Some(Event::Answered(pull, reward)))
-    }
-
-    #[cfg(feature = "test-hooks")]
-    fn settle_now(&mut self, ticket: u64, reward: Reward) -> Event {
-        let sequence = self.key.open(ticket).unwrap_or_default();
-        self.counts.answered += 1;
-        let slot = self.slot(sequence);
         slot.end();
-        Event::Answered(slot.pull, reward)
+        self.counts.answered += 1;
+        Ok(learned.then(|| Event::Answered(Beside::pull(&self.beside, place, slot), reward)))
     }
 
     #[cfg(feature = "test-hooks")]
     fn refuse_held(&mut self, ticket: u64) -> Result<()> {
-        let fault = self.fault;
-        self.find(ticket, |fate| !fate.is_held() || !fault.is(crate::config::Fault::CancelTells))?;
-        Ok(())
+        let will_do = |fate| fate != Fate::HEARD || !self.fault.is(crate::config::Fault::CancelTells);
+        match find(&self.key, &mut self.ring, ticket, will_do) {
+            Some(_) => Ok(()),
+            None => Err(self.refuse(ticket)),
+        }
     }
 
     /// Takes a decision back: it counts as not played. A held answer goes with it: its
@@ -316,17 +385,20 @@ impl Engine {
     pub fn cancel(&mut self, ticket: u64) -> Result<Event> {
         #[cfg(feature = "test-hooks")]
         self.refuse_held(ticket)?;
-        let slot = self.find(ticket, |fate| fate != Fate::DONE)?;
+        let Some((place, slot)) = find(&self.key, &mut self.ring, ticket, |fate| fate != Fate::DONE) else {
+            return Err(self.refuse(ticket));
+        };
         let learned = slot.end().is_learned();
-        let pull = slot.pull;
+        if let Some(beside) = &mut self.beside {
+            beside.settle(place);
+        }
         self.counts.cancelled += 1;
-        Ok(Event::Unplayed { pull, learned })
+        Ok(Event::Unplayed { pull: Beside::pull(&self.beside, place, slot), learned })
     }
 
-    /// The decisions whose end is open.
-    pub fn pending(&self) -> impl Iterator<Item = Pull> {
-        let open = |slot: &&Slot| slot.fate != Fate::DONE;
-        self.ring.iter().filter(open).map(|slot| slot.pull)
+    /// The arms of the decisions whose end is open.
+    pub fn pending(&self) -> impl Iterator<Item = u32> {
+        self.ring.iter().filter(|slot| slot.fate() != Fate::DONE).map(|slot| slot.arm())
     }
 
     /// Counts on from what another life counted. What it left open has expired.
@@ -351,27 +423,15 @@ impl Engine {
     }
 
     #[inline]
-    fn slot(&mut self, sequence: u64) -> &mut Slot {
-        let mask = self.ring.len() - 1;
-        &mut self.ring[sequence as usize & mask]
-    }
-
-    /// The slot of a ticket whose decision is not over, and whose fate will do.
-    #[inline]
-    fn find(&mut self, ticket: u64, will_do: impl FnOnce(Fate) -> bool) -> Result<&mut Slot> {
-        match self.key.place(ticket) {
-            Some(Place { slot, tag }) if self.ring[slot].tag == tag && will_do(self.ring[slot].fate) => {
-                Ok(&mut self.ring[slot])
-            }
-            _ => Err(self.refuse(ticket)),
-        }
+    fn place(&self, sequence: u64) -> usize {
+        sequence as usize & (self.ring.len() - 1)
     }
 
     /// The decision whose time ends that of this one: itself, or the first one of its request, or one between them
     /// whose time is over too.
     fn start(&self, sequence: u64) -> u64 {
         let over = self.counts.decisions.saturating_sub(self.reach);
-        match &self.requests {
+        match self.beside.as_ref().and_then(|beside| beside.requests.as_ref()) {
             Some(requests) => requests.start(sequence, over),
             None => sequence,
         }

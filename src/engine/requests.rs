@@ -1,6 +1,6 @@
 //! Requests with several decisions, of whose answers at most so many may be clicks: more than the least reward.
 
-use super::{Fate, Slot};
+use super::Slot;
 use crate::error::Result;
 use crate::random::Random;
 use crate::reward::Reward;
@@ -32,23 +32,27 @@ impl Requests {
     /// A decision is due. If it is the first of its request, all answers of that are what they will be: silence, and of
     /// the clicks `most` that are drawn evenly, where there are more. One coin a decision, whatever its answer.
     #[inline(never)]
-    pub fn fix(&mut self, ring: &mut [Slot], due: u64, issued: u64) {
+    pub fn fix(&mut self, ring: &mut [Slot], held: &mut [Reward], due: u64, issued: u64) {
         if self.follows(due) {
             return;
         }
         let end = (due + 1..issued).find(|&next| !self.follows(next)).unwrap_or(issued);
         let mask = ring.len() - 1;
         let place = |sequence: u64| sequence as usize & mask;
-        let mut clicks = (due..end).filter(|&sequence| ring[place(sequence)].fate.is_click()).count() as u64;
+        let mut clicks = (due..end).filter(|&sequence| held[place(sequence)] != Reward::MIN).count() as u64;
         let mut most = u64::from(self.most);
         for sequence in due..end {
             let drawn = self.coins.below(clicks.max(1));
-            let fate = &mut ring[place(sequence)].fate;
-            let kept = fate.is_click() && drawn < most;
-            clicks -= u64::from(fate.is_click());
+            let (slot, reward) = (&mut ring[place(sequence)], &mut held[place(sequence)]);
+            let clicked = *reward != Reward::MIN;
+            let kept = clicked && drawn < most;
+            clicks -= u64::from(clicked);
             most -= u64::from(kept);
-            if *fate != Fate::DONE && !kept {
-                *fate = Fate::held(Reward::MIN);
+            if !kept {
+                *reward = Reward::MIN;
+            }
+            if slot.fate().is_open() {
+                slot.hear();
             }
         }
     }

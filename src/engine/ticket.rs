@@ -18,16 +18,16 @@ use crate::random::Random;
 /// The key always comes from the operating system, even under a test seed: two handles with one
 /// seed must still refuse each other's tickets.
 pub struct TicketKey {
-    /// The name, in its place.
-    node: u64,
-    /// Of slots, and of the tag's lower half.
-    bits: u32,
-    half: u32,
-    /// So many ones, and those of the upper half.
-    slots: u64,
-    low: u64,
-    high: u64,
     keys: [u64; ROUNDS + 2],
+    /// So many ones, and those of the upper half.
+    slots: u32,
+    low: u32,
+    high: u32,
+    /// Of slots, and of the tag's lower half.
+    bits: u8,
+    half: u8,
+    /// The name.
+    node: u16,
 }
 
 const BITS: u32 = 48;
@@ -51,16 +51,16 @@ impl TicketKey {
         let keys = std::array::from_fn(|_| random.next_u64());
         let half = (BITS - bits) / 2;
         let [slots, low, high] = [bits, half, BITS - bits - half].map(|ones| (1 << ones) - 1);
-        TicketKey { node: u64::from(node) << BITS, bits, half, slots, low, high, keys }
+        TicketKey { keys, slots, low, high, bits: bits as u8, half: half as u8, node }
     }
 
     /// The ticket of a decision, and where it belongs.
     #[inline]
     pub fn seal(&self, sequence: u64) -> (u64, Place) {
-        let slot = sequence & self.slots;
+        let slot = sequence & u64::from(self.slots);
         let tag = self.permute(sequence >> self.bits, slot);
         let (mask, digest) = self.digest(tag);
-        (self.node | tag << self.bits | slot ^ mask, Place { slot: slot as usize, tag: digest })
+        (u64::from(self.node) << BITS | tag << self.bits | slot ^ mask, Place { slot: slot as usize, tag: digest })
     }
 
     /// Where an answer to this ticket would be, if it is ours and its decision is not long past.
@@ -79,30 +79,31 @@ impl TicketKey {
     /// Tag, slot and digest.
     #[inline]
     fn parts(&self, ticket: u64) -> Option<(u64, u64, u32)> {
-        let inner = ticket ^ self.node;
+        let inner = ticket & ((1 << BITS) - 1);
         let tag = inner >> self.bits;
         let (mask, digest) = self.digest(tag);
-        (inner >> BITS == 0).then_some((tag, (inner & self.slots) ^ mask, digest))
+        let ours = (ticket >> BITS) as u16 == self.node;
+        ours.then_some((tag, (inner & u64::from(self.slots)) ^ mask, digest))
     }
 
     /// The tag of a lap.
     #[inline]
     fn permute(&self, lap: u64, slot: u64) -> u64 {
-        let (mut high, mut low) = (lap >> self.half, lap & self.low);
-        low ^= self.mix(0, slot << 24 | high) & self.low;
-        high ^= self.mix(1, slot << 24 | low) & self.high;
-        low ^= self.mix(2, slot << 24 | high) & self.low;
-        high ^= self.mix(3, slot << 24 | low) & self.high;
+        let (mut high, mut low) = (lap >> self.half, lap & u64::from(self.low));
+        low ^= self.mix(0, slot << 24 | high) & u64::from(self.low);
+        high ^= self.mix(1, slot << 24 | low) & u64::from(self.high);
+        low ^= self.mix(2, slot << 24 | high) & u64::from(self.low);
+        high ^= self.mix(3, slot << 24 | low) & u64::from(self.high);
         high << self.half | low
     }
 
     /// The lap of a tag: the same backwards.
     fn restore(&self, tag: u64, slot: u64) -> u64 {
-        let (mut high, mut low) = (tag >> self.half, tag & self.low);
-        high ^= self.mix(3, slot << 24 | low) & self.high;
-        low ^= self.mix(2, slot << 24 | high) & self.low;
-        high ^= self.mix(1, slot << 24 | low) & self.high;
-        low ^= self.mix(0, slot << 24 | high) & self.low;
+        let (mut high, mut low) = (tag >> self.half, tag & u64::from(self.low));
+        high ^= self.mix(3, slot << 24 | low) & u64::from(self.high);
+        low ^= self.mix(2, slot << 24 | high) & u64::from(self.low);
+        high ^= self.mix(1, slot << 24 | low) & u64::from(self.high);
+        low ^= self.mix(0, slot << 24 | high) & u64::from(self.low);
         high << self.half | low
     }
 
@@ -111,7 +112,7 @@ impl TicketKey {
     #[inline]
     fn digest(&self, tag: u64) -> (u64, u32) {
         let mixed = self.mix(ROUNDS, tag);
-        (mixed & self.slots, (mixed >> 32) as u32)
+        (mixed & u64::from(self.slots), (mixed >> 32) as u32)
     }
 
     #[inline]

@@ -126,9 +126,9 @@ pub(super) unsafe fn new(
 
 /// The policy that we recommend for this configuration: dpb_new_imed.
 ///
-/// The handle's memory is fixed here, but for dpb_add_arm: about 1300 + 456 K + 24 P bytes, K the arms and P the
-/// larger of pending_capacity and answer_window, rounded up to a power of two; and what dpb_config.users says. The
-/// other policies' first two numbers are in src/policy/README.md.
+/// The handle's memory is fixed here, but for dpb_add_arm: about 1400 + 424 K + 8 P bytes, K the arms and P the
+/// larger of pending_capacity and answer_window, rounded up to a power of two; 4 P more with an answer_window, and what
+/// dpb_config.users says. The other policies' numbers are in src/policy/README.md.
 ///
 /// config: filled by dpb_config_init; read here, not kept. out: receives the handle, which the
 /// caller frees with dpb_free. error: NULL, or filled on failure.

@@ -20,7 +20,11 @@ pub struct Pull {
 }
 
 impl Pull {
-    pub(crate) const NONE: Pull = Pull::new(0, 0, 0.0);
+    /// What is left of it where nobody asks for more than the arm: see [`Policy::recalls`].
+    #[inline]
+    pub(crate) const fn of(arm: u32) -> Pull {
+        Pull::new(arm, 0, f64::NAN)
+    }
 
     /// This arm, in this phase, with this probability.
     #[inline]
@@ -76,11 +80,16 @@ pub trait Policy: Send {
     /// The next arm to play.
     fn choose(&mut self) -> Pull;
 
-    /// The reward of an earlier pull.
+    /// The reward of an earlier pull: of its arm alone, or all of it where the policy [`recalls`](Self::recalls).
     fn observe(&mut self, pull: Pull, reward: Reward);
 
     /// An earlier pull that will never be answered counts as not played.
     fn cancel(&mut self, pull: Pull);
+
+    /// Does it ask for phase and propensity again when a pull ends? They take 16 bytes a pending decision.
+    fn recalls(&self) -> bool {
+        false
+    }
 
     /// What may be read of an arm.
     fn arm(&self, arm: u32) -> ArmState;

@@ -61,7 +61,7 @@ int main(void) {
   { /* as many of everything as there may be: a handle or a status, with little room and with more */
     dpb_bandit *bandit = NULL;
     size_t what, some = 0;
-    for (more = 64; more <= 256; more *= 4) {
+    for (more = 24; more <= 96; more *= 4) {
       for (i = 0; i < sizeof CONSTRUCTORS / sizeof *CONSTRUCTORS; i++) {
         for (what = 0; what < 5; what++) {
           dpb_config config = any(what == 0 ? 1u << 24 : 2);
@@ -125,12 +125,12 @@ int main(void) {
     dpb_config config = seeded(2, 1);
     dpb_bandit *bandit, *restored = NULL;
     dpb_error error;
-    config.pending_capacity = 1u << 22;
+    config.pending_capacity = 1u << 23;
     room((size_t)-1);
     STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
     STATUS(dpb_snapshot(bandit, bytes, sizeof bytes, &n), DPB_OK);
     dpb_free(bandit);
-    room(64);
+    room(32);
     STATUS(dpb_restore(bytes, n, &restored, &error), DPB_NO_MEMORY);
     CHECK(restored == NULL && error.status == DPB_NO_MEMORY);
     room((size_t)-1);

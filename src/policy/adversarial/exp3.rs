@@ -98,6 +98,10 @@ impl Policy for Exp3 {
 
     fn cancel(&mut self, _pull: Pull) {}
 
+    fn recalls(&self) -> bool {
+        true
+    }
+
     /// EXP3 keeps no means.
     fn arm(&self, _arm: u32) -> ArmState {
         ArmState::unknown(true)

@@ -163,6 +163,10 @@ impl Policy for Exp3Tau {
 
     fn cancel(&mut self, _pull: Pull) {}
 
+    fn recalls(&self) -> bool {
+        true
+    }
+
     /// Nothing is released but the arms themselves.
     fn arm(&self, _arm: u32) -> ArmState {
         ArmState::unknown(true)

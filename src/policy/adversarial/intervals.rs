@@ -47,7 +47,7 @@ impl Intervals {
     pub fn new(config: &Config, plays: u64, noise: LaplaceSource) -> Result<Intervals> {
         let in_flight = u64::from(config.pending_capacity.max(config.answer_window).next_power_of_two());
         let length = (in_flight / plays + 2).next_power_of_two() as usize;
-        let closed = || Interval { number: 0, drawn: Pull::NONE, unissued: 0, batch: Batch::default(), open: false };
+        let closed = || Interval { number: 0, drawn: Pull::of(0), unissued: 0, batch: Batch::default(), open: false };
         let mut waiting = VecDeque::new();
         queue_room(&mut waiting, length)?;
         Ok(Intervals { plays, noise, ring: Table::new(length, |_| closed())?, waiting, last: 0, released: false })
@@ -66,9 +66,7 @@ impl Intervals {
         let (number, unissued) = (self.last, self.plays);
         let interval = self.at(number);
         let given_up = interval.open.then_some(interval.drawn);
-        let mut batch = Batch::default();
-        batch.open(unissued, 0);
-        *interval = Interval { number, drawn, unissued, batch, open: true };
+        *interval = Interval { number, drawn, unissued, batch: Batch::open(unissued), open: true };
         given_up
     }
 

@@ -119,6 +119,10 @@ impl Policy for Lap {
         self.intervals.cancel(pull);
     }
 
+    fn recalls(&self) -> bool {
+        true
+    }
+
     /// The mean of all releases; the width is for stochastic rewards (adversarial ones have no
     /// mean to estimate): half of beta for the rewards, by Hoeffding, half for the noises.
     fn arm(&self, arm: u32) -> ArmState {

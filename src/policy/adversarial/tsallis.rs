@@ -215,6 +215,10 @@ impl Policy for Tsallis {
         self.intervals.cancel(pull);
     }
 
+    fn recalls(&self) -> bool {
+        true
+    }
+
     /// The mean of all releases. Adversarial rewards have no mean to estimate, hence no width.
     fn arm(&self, arm: u32) -> ArmState {
         let arm = &self.released[arm as usize];

@@ -11,7 +11,7 @@
 //! refused, and it has no memory: `imed` has both.
 //!
 //! Cost: select and update O(1); a batch's end a few indices (at most 50 bisections each) and
-//! O(log K); about 440 bytes an arm. See [`least`](super::least) for delays, slates and many arms.
+//! O(log K); about 400 bytes an arm. See [`least`](super::least) for delays, slates and many arms.
 
 use super::least::{Index, Least};
 use super::released::Evidence;

@@ -58,7 +58,7 @@ impl Memory {
     /// Ticks in a memory, which is at least as many decisions.
     const TICKS: u64 = 1024;
 
-    pub fn new(decisions: u64) -> Memory {
+    pub const fn new(decisions: u64) -> Memory {
         Memory { decisions }
     }
 

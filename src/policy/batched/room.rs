@@ -105,7 +105,7 @@ impl Room {
         let arms = config.arms as usize;
         Ok(Room {
             arms: Table::new(arms, |_| Arm::new())?,
-            others: Table::new(0, |_| Released::NOTHING)?,
+            others: Table::default(),
             handles: 1,
             live: Live::new(config.arms)?,
             law: Cumulant::of(&noise),
@@ -259,7 +259,7 @@ impl Room {
 
     /// Opens an arm's next batch.
     pub fn open(&mut self, arm: usize, size: u64) {
-        self.arms[arm].batch.open(size.min(Batch::MAX_QUOTA), 0);
+        self.arms[arm].batch = Batch::open(size.min(Batch::MAX_QUOTA));
     }
 
     /// Credits a reward to its arm's batch. True when that filled it and it was released: the one

@@ -10,8 +10,8 @@
 //! elimination at the old, larger beta must not be final; with `beta` given the same policy is
 //! best-arm identification at fixed confidence.
 //!
-//! Cost: select O(1) amortised, update O(1), an epoch's end O(|S|) noises; 80 bytes an arm, at
-//! most 2^18 arms.
+//! Cost: select O(1) amortised, update O(1), an epoch's end O(K) and |S| noises; 64 bytes an arm, at
+//! most 2^18 arms, and 2^32 rewards of an arm in an epoch.
 
 use crate::batch::Batch;
 use crate::config::Config;
@@ -23,18 +23,19 @@ use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure, ensure_interval};
-use crate::table::{self, Table};
+use crate::table::Table;
 
 pub struct DpSe {
     schedule: Schedule,
-    /// Only without horizon and beta: the guess at T, squared when the decisions reach it.
-    guess: Option<u64>,
+    /// Without horizon and beta the guess at T, squared when the decisions reach it; else [`NEVER`](Self::NEVER).
+    guess: u64,
     decisions: u64,
     noise: LaplaceSource,
     arms: Table<Arm>,
-    /// S, the viable arms, in round-robin order.
-    viable: Vec<u32>,
-    cursor: usize,
+    /// |S|, the first of these arms, and the one whose turn it is.
+    viable: u32,
+    first: u32,
+    cursor: u32,
     epoch: u32,
     /// Answers the open epoch still waits for.
     missing: u64,
@@ -47,23 +48,36 @@ pub struct DpSe {
 
 struct Arm {
     batch: Batch,
-    /// Decisions not yet answered or cancelled.
-    in_flight: u64,
+    /// What comes while a full batch waits for its siblings: the arm's next batch, so that no decision is wasted and
+    /// none counted twice.
+    next_batch: Batch,
     /// As last released.
     mean: f64,
     width: f64,
     /// Rewards in it.
     count: u64,
+    /// Decisions not yet answered or cancelled.
+    in_flight: u32,
+    /// The viable arm that is played after this one.
+    next: u32,
 }
+
+/// What comes after an arm that has left the race.
+const OUT: u32 = u32::MAX;
 
 impl Arm {
     fn new() -> Arm {
-        Arm { batch: Batch::default(), in_flight: 0, mean: f64::NAN, width: f64::NAN, count: 0 }
+        let (batch, next_batch) = (Batch::default(), Batch::default());
+        Arm { batch, next_batch, mean: f64::NAN, width: f64::NAN, count: 0, in_flight: 0, next: OUT }
+    }
+
+    fn is_viable(&self) -> bool {
+        self.next != OUT
     }
 
     /// Does the open epoch still need a pull of this arm, beyond those in flight?
     fn wants_pull(&self) -> bool {
-        self.in_flight < self.batch.free()
+        u64::from(self.in_flight) < self.batch.free()
     }
 }
 
@@ -76,7 +90,7 @@ struct Schedule {
 
 impl Schedule {
     /// R_e, pulls of each viable arm in epoch e (line 8).
-    fn quota(&self, epoch: u32, viable: usize) -> u64 {
+    fn quota(&self, epoch: u32, viable: u32) -> u64 {
         let gap = 0.5f64.powi(epoch.min(500) as i32);
         let (wide, narrow) = self.logs(epoch, viable);
         let pulls = f64::max(32.0 * wide / (gap * gap), 8.0 * narrow / (self.epsilon * gap)) + 1.0;
@@ -84,31 +98,36 @@ impl Schedule {
     }
 
     /// h_e + c_e, the half-width of an interval after `pulls` pulls (lines 15 and 16).
-    fn width(&self, epoch: u32, viable: usize, pulls: u64) -> f64 {
+    fn width(&self, epoch: u32, viable: u32, pulls: u64) -> f64 {
         let (wide, narrow) = self.logs(epoch, viable);
         (wide / (2.0 * pulls as f64)).sqrt() + narrow / (self.epsilon * pulls as f64)
     }
 
     /// ln(8|S|e^2/beta) and ln(4|S|e^2/beta).
-    fn logs(&self, epoch: u32, viable: usize) -> (f64, f64) {
-        let log = (viable as f64 * f64::from(epoch).powi(2)).ln() + self.ln_inverse_beta;
+    fn logs(&self, epoch: u32, viable: u32) -> (f64, f64) {
+        let log = (f64::from(viable) * f64::from(epoch).powi(2)).ln() + self.ln_inverse_beta;
         (8f64.ln() + log, 4f64.ln() + log)
     }
 }
 
 impl DpSe {
+    /// More decisions than tickets.
+    const NEVER: u64 = 1 << 63;
+
     pub fn new(config: &Config, seed: &mut Seed) -> Result<DpSe> {
         config.check_arms(1 << 18)?;
         let law = config.laplace(config.epsilon_per_reward()?)?;
-        let guess = (config.beta == 0.0 && config.horizon == 0).then_some(first_guess(config.arms));
-        let ln_inverse_beta = guess.map_or_else(|| config.ln_inverse_beta(), |guess| (guess as f64).ln());
+        let guesses = config.beta == 0.0 && config.horizon == 0;
+        let guess = if guesses { first_guess(config.arms) } else { Self::NEVER };
+        let ln_inverse_beta = if guesses { (guess as f64).ln() } else { config.ln_inverse_beta() };
         let mut policy = DpSe {
             schedule: Schedule { ln_inverse_beta, epsilon: law.epsilon() },
             guess,
             decisions: 0,
             noise: LaplaceSource::new(law, seed.stream()),
             arms: Table::new(config.arms as usize, |_| Arm::new())?,
-            viable: table::room(config.arms as usize)?,
+            viable: 0,
+            first: 0,
             cursor: 0,
             epoch: 0,
             missing: 0,
@@ -123,39 +142,57 @@ impl DpSe {
 
     /// Lines 1 and 2: all arms are viable, nothing is known.
     fn restart(&mut self) {
-        self.viable.clear();
-        self.viable.extend(0..self.arms.len() as u32);
         for arm in &mut *self.arms {
-            arm.batch = Batch::default();
+            (arm.batch, arm.next_batch) = (Batch::default(), Batch::default());
         }
+        self.keep(|_| true);
         self.epoch = 0;
         self.open_epoch();
+    }
+
+    /// These arms are viable, in round-robin order; the others take nothing from here on.
+    fn keep(&mut self, stays: impl Fn(&Arm) -> bool) {
+        self.viable = 0;
+        let mut last = 0;
+        for number in 0..self.arms.len() {
+            if stays(&self.arms[number]) {
+                if self.viable == 0 {
+                    self.first = number as u32;
+                } else {
+                    self.arms[last].next = number as u32;
+                }
+                (last, self.viable) = (number, self.viable + 1);
+                self.arms[number].next = self.first;
+            } else {
+                let arm = &mut self.arms[number];
+                (arm.batch, arm.next_batch, arm.next) = (Batch::default(), Batch::default(), OUT);
+            }
+        }
+        self.cursor = self.first;
     }
 
     /// Lines 4 to 8.
     fn open_epoch(&mut self) {
         self.epoch += 1;
-        let quota = self.schedule.quota(self.epoch, self.viable.len());
+        let quota = self.schedule.quota(self.epoch, self.viable);
         let next_at_least = self.schedule.quota(self.epoch + 1, 2);
         (self.missing, self.unissued) = (0, 0);
-        for &arm in &self.viable {
-            let arm = &mut self.arms[arm as usize];
-            arm.batch.open(quota, next_at_least);
+        for arm in self.arms.iter_mut().filter(|arm| arm.is_viable()) {
+            arm.batch = std::mem::replace(&mut arm.next_batch, Batch::open(next_at_least));
+            arm.batch.raise(quota);
             self.missing += arm.batch.free();
-            self.unissued += arm.batch.free().saturating_sub(arm.in_flight);
+            self.unissued += arm.batch.free().saturating_sub(arm.in_flight.into());
         }
-        self.cursor = 0;
+        self.cursor = self.first;
     }
 
     /// Lines 15 to 20: release every viable arm's sum, then drop those that fall behind.
     fn close_epoch(&mut self) {
-        let viable = self.viable.len();
-        let width = self.schedule.width(self.epoch, viable, self.arms[self.viable[0] as usize].batch.quota());
+        let width = self.schedule.width(self.epoch, self.viable, self.arms[self.first as usize].batch.quota());
         let mut best = f64::NEG_INFINITY;
         #[cfg(feature = "test-hooks")]
         let bare = self.bare_means();
-        for &arm in &self.viable {
-            let arm = &mut self.arms[arm as usize];
+        for arm in self.arms.iter_mut().filter(|arm| arm.is_viable()) {
             let release = arm.batch.release(&mut self.noise);
             (arm.mean, arm.count) = (release.mean(), release.count);
             arm.width = width;
@@ -164,30 +201,17 @@ impl DpSe {
         #[cfg(feature = "test-hooks")]
         self.sabotage(&bare, &mut best);
         self.released = true;
-        let arms = &mut self.arms;
-        self.viable.retain(|&arm| {
-            let arm = &mut arms[arm as usize];
-            let stays = best - arm.mean <= 2.0 * width;
-            if !stays {
-                arm.batch = Batch::default(); // takes nothing from here on
-            }
-            stays
-        });
-        self.cursor = 0;
-    }
-
-    fn advance(&mut self) {
-        self.cursor = if self.cursor + 1 == self.viable.len() { 0 } else { self.cursor + 1 };
+        self.keep(|arm| arm.is_viable() && best - arm.mean <= 2.0 * width);
     }
 
     fn decided(&self) -> bool {
-        self.viable.len() == 1
+        self.viable == 1
     }
 
     /// How often a guess at T was reached.
     fn restarts(&self) -> u32 {
         let (mut guess, mut restarts) = (first_guess(self.arms.len() as u32), 0);
-        while self.guess.is_some_and(|now| guess < now) {
+        while self.guess != Self::NEVER && guess < self.guess {
             guess = guess.saturating_mul(guess);
             restarts += 1;
         }
@@ -205,20 +229,21 @@ fn first_guess(arms: u32) -> u64 {
 impl DpSe {
     /// The viable arms' means without noise, where there is a fault to build in.
     fn bare_means(&self) -> Vec<f64> {
-        let mean = |&arm: &u32| self.arms[arm as usize].batch.bare_sum() / self.arms[arm as usize].batch.quota() as f64;
-        if self.fault == Default::default() { Vec::new() } else { self.viable.iter().map(mean).collect() }
+        let mean = |arm: &Arm| arm.batch.bare_sum() / arm.batch.quota() as f64;
+        let viable = self.arms.iter().filter(|arm| arm.is_viable());
+        if self.fault == Default::default() { Vec::new() } else { viable.map(mean).collect() }
     }
 
     /// Replaces what an honest epoch's end has released.
     fn sabotage(&mut self, bare: &[f64], best: &mut f64) {
         use crate::config::Fault;
-        let unit = Reward::ONE as f64 * self.arms[self.viable[0] as usize].batch.quota() as f64;
+        let unit = Reward::ONE as f64 * self.arms[self.first as usize].batch.quota() as f64;
         let largest = |means: &mut dyn Iterator<Item = f64>| means.fold(f64::NEG_INFINITY, f64::max);
         match self.fault {
             fault if fault.is(Fault::SharedNoise) => {
                 let noise = self.noise.draw() as f64 / unit;
-                for (&arm, mean) in self.viable.iter().zip(bare) {
-                    self.arms[arm as usize].mean = mean + noise;
+                for (arm, mean) in self.arms.iter_mut().filter(|arm| arm.is_viable()).zip(bare) {
+                    arm.mean = mean + noise;
                 }
                 *best = largest(&mut bare.iter().map(|mean| mean + noise));
             }
@@ -230,29 +255,32 @@ impl DpSe {
 
 impl Policy for DpSe {
     fn choose(&mut self) -> Pull {
-        if self.guess == Some(self.decisions) {
-            let squared = self.decisions.saturating_mul(self.decisions);
-            self.guess = Some(squared);
-            self.schedule.ln_inverse_beta = (squared as f64).ln();
+        if self.guess == self.decisions {
+            self.guess = self.guess.saturating_mul(self.guess).min(Self::NEVER - 1);
+            self.schedule.ln_inverse_beta = (self.guess as f64).ln();
             self.restart();
         }
         self.decisions += 1;
         if self.unissued > 0 {
-            while !self.arms[self.viable[self.cursor] as usize].wants_pull() {
-                self.advance();
+            while !self.arms[self.cursor as usize].wants_pull() {
+                self.cursor = self.arms[self.cursor as usize].next;
             }
             self.unissued -= 1;
         }
-        let arm = self.viable[self.cursor];
-        self.arms[arm as usize].in_flight += 1;
-        self.advance();
-        Pull::new(arm, self.epoch, 1.0)
+        let (number, arm) = (self.cursor, &mut self.arms[self.cursor as usize]);
+        arm.in_flight += 1;
+        self.cursor = arm.next;
+        Pull::new(number, self.epoch, 1.0)
     }
 
     fn observe(&mut self, pull: Pull, reward: Reward) {
         let arm = &mut self.arms[pull.arm() as usize];
         arm.in_flight -= 1;
-        self.missing -= u64::from(arm.batch.collect(reward));
+        if arm.batch.collect(reward) {
+            self.missing -= 1;
+        } else {
+            arm.next_batch.collect(reward);
+        }
         while self.missing == 0 && !self.decided() {
             self.close_epoch();
             if !self.decided() {
@@ -273,7 +301,7 @@ impl Policy for DpSe {
             mean: state.mean,
             width: state.width,
             effective_pulls: state.count as f64,
-            active: self.viable.binary_search(&arm).is_ok(),
+            active: state.is_viable(),
         }
     }
 
@@ -295,11 +323,11 @@ impl Policy for DpSe {
     }
 
     fn active(&self) -> u32 {
-        self.viable.len() as u32
+        self.viable
     }
 
     fn best_arm(&self) -> Option<u32> {
-        self.decided().then(|| self.viable[0])
+        self.decided().then_some(self.first)
     }
 
     fn privacy(&self) -> PrivacyLoss {
@@ -308,14 +336,14 @@ impl Policy for DpSe {
 
     fn save(&self, to: &mut Writer) -> Result<()> {
         to.u64(self.decisions);
-        to.u64(self.guess.unwrap_or(0));
+        to.u64(if self.guess == Self::NEVER { 0 } else { self.guess });
         to.u32(self.epoch);
         to.u32(self.arms.len() as u32);
-        for (arm, state) in self.arms.iter().enumerate() {
-            to.u8(self.viable.binary_search(&(arm as u32)).is_ok().into());
-            to.f64(state.mean);
-            to.f64(state.width);
-            to.u64(state.count);
+        for arm in &*self.arms {
+            to.u8(arm.is_viable().into());
+            to.f64(arm.mean);
+            to.f64(arm.width);
+            to.u64(arm.count);
         }
         Ok(())
     }
@@ -324,26 +352,24 @@ impl Policy for DpSe {
     fn load(&mut self, from: &mut Reader) -> Result<()> {
         self.decisions = from.count()?;
         let guess = from.u64()?;
-        ensure((guess > 0) == self.guess.is_some() && (guess == 0 || guess >= self.decisions))?;
+        ensure((guess > 0) == (self.guess != Self::NEVER) && (guess == 0 || guess >= self.decisions))?;
         if guess > 0 {
-            self.guess = Some(guess);
+            self.guess = guess.min(Self::NEVER - 1);
             self.schedule.ln_inverse_beta = (guess as f64).ln();
         }
         self.epoch = from.u32()?;
         ensure((1..u32::MAX).contains(&self.epoch) && from.u32()? as usize == self.arms.len())?;
-        self.viable.clear();
-        for (number, arm) in (0..).zip(&mut *self.arms) {
-            if from.bool()? {
-                self.viable.push(number);
-            }
+        for arm in &mut *self.arms {
+            arm.next = if from.bool()? { 0 } else { OUT };
             (arm.mean, arm.width, arm.count) = (from.f64()?, from.f64()?, from.count()?);
             ensure_interval(arm.count > 0, arm.mean, arm.width)?;
-            arm.batch = Batch::default();
+            (arm.batch, arm.next_batch) = (Batch::default(), Batch::default());
         }
-        ensure(!self.viable.is_empty())?;
+        self.keep(Arm::is_viable);
+        ensure(self.viable > 0)?;
         self.released = true; // or may have been, since
         if self.decided() {
-            (self.missing, self.unissued, self.cursor) = (0, 0, 0);
+            (self.missing, self.unissued) = (0, 0);
         } else {
             self.epoch -= 1;
             self.open_epoch();

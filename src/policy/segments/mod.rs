@@ -54,10 +54,11 @@ use others::Others;
 
 pub(crate) struct Segments {
     arms: usize,
-    /// All segments together, then each: rows of `arms` cells. What every decision needs lies close together.
+    /// All segments together, then each: rows of `arms` cells. Of a pool's many lines of memory a decision needs two,
+    /// its segment's turn and its arm's play.
     turns: Table<Turn>,
+    plays: Table<Play>,
     rows: Table<Row>,
-    batches: Table<Batch>,
     cells: Table<Cell>,
     rates: Table<Rate>,
     /// What tau^2 is fitted to: the sum over rows.
@@ -86,8 +87,17 @@ struct Turn {
     /// Here and elsewhere.
     decisions: u64,
     /// Decisions until arms are compared again, and the one that was found.
-    left: u64,
+    left: u32,
     best: u32,
+}
+
+/// What a decision changes of an arm in a segment, or in all: half a line of memory, so that it is in one.
+#[derive(Default)]
+#[repr(align(32))]
+struct Play {
+    batch: Batch,
+    /// Decisions that were neither cancelled nor expired, in whose batch ever they are.
+    pulls: u64,
 }
 
 /// What is known of a segment, or of all together.
@@ -243,7 +253,7 @@ impl Segments {
             arms,
             turns: Table::with_room(most as usize + 1)?,
             rows: Table::with_room(most as usize + 1)?,
-            batches: Table::with_room((most as usize + 1) * arms)?,
+            plays: Table::with_room((most as usize + 1) * arms)?,
             cells: Table::with_room((most as usize + 1) * arms)?,
             rates: Table::new(arms, |_| Rate::new())?,
             moments: Moments::default(),
@@ -269,15 +279,10 @@ impl Segments {
         self.turns.push(Turn::default());
         self.rows.push(Row { scale: 1.0, moments: Moments::default() });
         for _ in 0..self.arms {
-            self.batches.push(Batch::default());
+            self.plays.push(Play::default());
             self.cells.push(Cell::default());
         }
         self.count().wrapping_sub(1)
-    }
-
-    /// Arms of each segment.
-    pub fn arms(&self) -> usize {
-        self.arms
     }
 
     /// Segments.
@@ -303,6 +308,7 @@ impl Segments {
         } else {
             self.least(row, arms.iter().copied())
         };
+        self.ensure_open(row * self.arms + best as usize);
         self.pull(segment, row, best)
     }
 
@@ -330,14 +336,22 @@ impl Segments {
         self.arms as f64 * self.first
     }
 
-    /// A decision's number is its cell's, its phase 0 where it learns with all others.
+    /// A decision's number is twice its cell's among those of segments, and its phase 0 where it learns with all
+    /// others; else that is 1, and the number one more.
     #[inline]
-    fn pull(&mut self, segment: u32, row: usize, arm: u32) -> Pull {
-        let cell = row * self.arms + arm as usize;
-        if self.batches[cell].quota() == 0 {
-            self.open(cell);
-        }
-        Pull::new(segment * self.arms as u32 + arm, u32::from(row > 0), f64::NAN)
+    fn pull(&self, segment: u32, row: usize, arm: u32) -> Pull {
+        let own = u32::from(row > 0);
+        Pull::new(2 * (segment * self.arms as u32 + arm) + own, own, f64::NAN)
+    }
+
+    /// How often an arm was played in a segment: decisions that were neither cancelled nor expired.
+    pub fn pulls(&self, segment: u32, arm: u32) -> u64 {
+        self.plays[(segment as usize + 1) * self.arms + arm as usize].pulls
+    }
+
+    /// Of all arms in all segments.
+    pub fn all_pulls(&mut self) -> impl ExactSizeIterator<Item = &mut u64> {
+        self.plays[self.arms..].iter_mut().map(|play| &mut play.pulls)
     }
 
     /// So many that their expected sum is one deviation of the noise.
@@ -349,8 +363,13 @@ impl Segments {
     }
 
     fn open(&mut self, cell: usize) {
-        let size = self.size(cell);
-        self.batches[cell].open(size, 0);
+        self.plays[cell].batch = Batch::open(self.size(cell));
+    }
+
+    fn ensure_open(&mut self, cell: usize) {
+        if self.plays[cell].batch.quota() == 0 {
+            self.open(cell);
+        }
     }
 
     /// Rewards in a cell's next batch, as things are.
@@ -372,13 +391,12 @@ impl Segments {
     fn compare(&mut self, row: usize) {
         let best = if row == 0 { self.draw() } else { self.least(row, 0..self.arms as u32) };
         let cell = row * self.arms + best as usize;
-        if self.batches[cell].quota() == 0 {
-            self.open(cell);
-        }
+        self.ensure_open(cell);
         // What was opened when more was known of it would take too long.
         let size = self.size(cell);
-        self.batches[cell].lower(size);
-        (self.turns[row].best, self.turns[row].left) = (best, self.batches[cell].free().max(1));
+        let batch = &mut self.plays[cell].batch;
+        batch.lower(size);
+        (self.turns[row].best, self.turns[row].left) = (best, batch.free().max(1) as u32);
     }
 
     /// Draws theta for each arm of all segments together: the arm with the largest.
@@ -433,7 +451,7 @@ impl Segments {
     fn release(&mut self, number: usize) {
         let (row, arm, now) = (number / self.arms, number % self.arms, self.decisions);
         let expected = rate(self.rows[row].scale * self.rates[arm].mean);
-        let released = self.batches[number].release(&mut self.noise);
+        let released = self.plays[number].batch.release(&mut self.noise);
         let count = released.count as f64;
         let weight = 1.0 / (1.0 + self.deviation * self.deviation / (count * expected * (1.0 - expected)));
         let cell = &mut self.cells[number];
@@ -632,10 +650,15 @@ impl Evidence {
 
 impl Learner for Segments {
     #[inline]
+    fn played(&mut self, pull: Pull) -> &mut u64 {
+        &mut self.plays[pull.arm() as usize / 2 + self.arms].pulls
+    }
+
+    #[inline]
     fn observe(&mut self, pull: Pull, reward: Reward) {
-        let own = pull.arm() as usize;
-        let cell = if pull.phase() == 0 { own % self.arms } else { own + self.arms };
-        let batch = &mut self.batches[cell];
+        let own = pull.arm() as usize / 2;
+        let cell = if pull.arm() & 1 == 0 { own % self.arms } else { own + self.arms };
+        let batch = &mut self.plays[cell].batch;
         if batch.collect(reward) && batch.free() == 0 {
             self.release(cell);
         }
@@ -643,7 +666,7 @@ impl Learner for Segments {
 
     /// Who is not learned from does not make a segment older.
     fn cancel(&mut self, pull: Pull) {
-        let decisions = &mut self.turns[pull.arm() as usize / self.arms + 1].decisions;
+        let decisions = &mut self.turns[pull.arm() as usize / 2 / self.arms + 1].decisions;
         *decisions = decisions.saturating_sub(1); // a snapshot counts those in flight, and forgets them
     }
 }
