@@ -10,6 +10,8 @@
 //! one a batch: hence [`imed`](super::imed) as the default. d_eps belongs to pure DP, so delta > 0 is
 //! refused, and it has no memory: `imed` has both.
 //!
+//! What a prior says is in mu, and in N as far as it counts ([`prior`](crate::policy::prior)).
+//!
 //! Cost: select and update O(1); a batch's end a few indices (at most 50 bisections each) and
 //! O(log K); about 400 bytes an arm. See [`least`](super::least) for delays, slates and many arms.
 
