@@ -165,7 +165,7 @@ impl Bandit {
         self.config.save(&mut to);
         to.u8(inner.seeded.into());
         to.u32(self.lives);
-        to.u64(inner.learner.fleet.roster.origin);
+        to.u64(inner.learner.fleet.origin);
         to.u64(inner.users.as_ref().map_or(0, |users| users.periods));
         inner.engine.counts().save(&mut to);
         let mut pulls = table::room(inner.learner.pulls.len())?;
@@ -240,12 +240,12 @@ impl Bandit {
             return Ok(());
         }
         let policy = shared(&mut **policy)?;
-        policy.expect(fleet.roster.at_work())?; // makes room: nothing is refused from here on
+        policy.expect(fleet.at_work())?; // makes room: nothing is refused from here on
         *seeded |= head.seeded;
         let decisions = engine.counts().decisions;
         let arms = pulls.len() as u32;
         fleet.take(other, arms, decisions, |fleet, arm| policy.join(arm, fleet.released(arm, decisions)));
-        policy.expect(fleet.roster.at_work())
+        policy.expect(fleet.at_work())
     }
 
     /// The same, where a snapshot of another policy or configuration is not what the caller means. The test

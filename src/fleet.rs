@@ -34,8 +34,6 @@ use crate::table::room;
 
 /// Of whom a handle knows something, and how new that is.
 pub(crate) struct Roster {
-    /// This handle's own.
-    pub origin: u64,
     /// By origin.
     others: Vec<Entry>,
     /// Snapshots that were news.
@@ -65,8 +63,8 @@ impl Roster {
     /// Other handles, at most.
     pub const MOST: usize = 1024;
 
-    pub fn new(origin: u64) -> Roster {
-        Roster { origin, others: Vec::new(), news: 0 }
+    pub const fn new() -> Roster {
+        Roster { others: Vec::new(), news: 0 }
     }
 
     fn find(&self, origin: u64) -> Place {
@@ -78,9 +76,6 @@ impl Roster {
     /// # Errors
     /// `NoMemory`; `InvalidConfig` for too many handles. Nothing has changed.
     pub fn expects(&mut self, entry: &Entry) -> Result<bool> {
-        if entry.origin == self.origin {
-            return Ok(false);
-        }
         let known = self.find(entry.origin);
         if known.is_err() && self.others.len() == Self::MOST {
             return Err(Error::config("handles", "must be at most 1024 beside this one", Self::MOST + 1));
@@ -121,7 +116,8 @@ pub(crate) fn put<T>(others: &mut Vec<T>, place: Place, other: T) -> Option<T> {
 
 /// What a handle knows of the others.
 pub(crate) struct Fleet {
-    pub roster: Roster,
+    /// This handle's own.
+    pub origin: u64,
     /// Where arms were added, or others merged: few have that.
     joined: Option<Box<Joined>>,
 }
@@ -133,6 +129,7 @@ struct Joined {
     /// The ids of the arms that were added.
     added: Vec<u64>,
     places: Places,
+    roster: Roster,
     /// As in the roster.
     others: Vec<Other>,
 }
@@ -140,7 +137,8 @@ struct Joined {
 impl Joined {
     const fn new(first: u32, memory: u64) -> Joined {
         let memory = Memory::new(memory);
-        Joined { first, memory, added: Vec::new(), places: Places::NONE, others: Vec::new() }
+        let roster = Roster::new();
+        Joined { first, memory, added: Vec::new(), places: Places::NONE, roster, others: Vec::new() }
     }
 
     fn of(config: &Config) -> Joined {
@@ -184,7 +182,7 @@ pub(crate) fn made_id(origin: u64, place: usize) -> u64 {
 
 impl Fleet {
     pub fn new(origin: u64) -> Fleet {
-        Fleet { roster: Roster::new(origin), joined: None }
+        Fleet { origin, joined: None }
     }
 
     fn joined(&self) -> &Joined {
@@ -224,7 +222,7 @@ impl Fleet {
     /// # Errors
     /// `Corrupt` where two have one id; `NoMemory`.
     pub fn restore(&mut self, origin: u64, added: Vec<u64>, config: &Config) -> Result<()> {
-        self.roster.origin = origin;
+        self.origin = origin;
         if !added.is_empty() {
             let places = Places::of(&added, 0)?;
             self.joined = Some(Box::new(Joined { added, places, ..Joined::of(config) }));
@@ -249,7 +247,7 @@ impl Fleet {
 
     /// An id for an arm that has none of its caller's: no other handle has it.
     pub fn any_id(&self) -> u64 {
-        let mut id = made_id(self.roster.origin, self.added().len());
+        let mut id = made_id(self.origin, self.added().len());
         while self.joined().places.find(id).is_some() {
             id = id.wrapping_add(1) | 1 << 63;
         }
@@ -258,7 +256,12 @@ impl Fleet {
 
     /// Snapshots that were news.
     pub fn news(&self) -> u64 {
-        self.roster.news
+        self.joined().roster.news
+    }
+
+    /// As [`Roster::at_work`].
+    pub fn at_work(&self) -> u32 {
+        self.joined().roster.at_work()
     }
 
     /// Has any other handle been merged?
@@ -271,11 +274,12 @@ impl Fleet {
     /// # Errors
     /// As [`Roster::expects`].
     pub fn expects(&mut self, other: &Other, config: &Config) -> Result<bool> {
-        if !self.roster.expects(&other.entry)? {
+        if other.entry.origin == self.origin {
             return Ok(false);
         }
-        self.join(config).others.try_reserve(1).map_err(|_| Error::NoMemory)?;
-        Ok(true)
+        let joined = self.join(config);
+        joined.others.try_reserve(1).map_err(|_| Error::NoMemory)?;
+        joined.roster.expects(&other.entry)
     }
 
     /// Takes news after so many decisions of ours, and calls `changed` for each of our arms of which it has some.
@@ -283,7 +287,7 @@ impl Fleet {
         let Some(joined) = &mut self.joined else { return }; // `expects` has made it
         let (then, now) = (joined.memory.ticks(other.entry.version.1), joined.memory.ticks(decisions));
         other.arms.iter_mut().for_each(|released| released.rebase(then, now));
-        let place = self.roster.take(other.entry);
+        let place = joined.roster.take(other.entry);
         let before = put(&mut joined.others, place, other);
         let (Ok(place) | Err(place)) = place;
         for arm in 0..arms {

@@ -317,7 +317,7 @@ impl Pool {
         to.u32(self.most);
         to.u8(inner.seeded.into());
         to.u32(self.lives);
-        to.u64(inner.learner.segments.others.roster.origin);
+        to.u64(inner.learner.segments.others.origin);
         to.u64(inner.users.as_ref().map_or(0, |users| users.periods));
         inner.engine.counts().save(&mut to);
         to.u32(inner.learner.keys.len() as u32);
@@ -391,7 +391,7 @@ impl Pool {
         let mut pool = Pool::new(&head.config, most)?;
         pool.lives = head.lives.checked_add(1).ok_or(Error::Corrupt)?;
         let inner = pool.desk.get_mut()?;
-        inner.learner.segments.others.roster.origin = head.origin;
+        inner.learner.segments.others.origin = head.origin;
         if let Some(users) = &mut inner.users {
             users.periods = head.periods.saturating_add(1); // who came in the last one is not known
         }

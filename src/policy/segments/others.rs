@@ -27,7 +27,9 @@ use crate::snapshot::Reader;
 use crate::table::room;
 
 pub struct Others {
-    pub roster: Roster,
+    /// This pool's own.
+    pub origin: u64,
+    roster: Roster,
     /// As in the roster.
     known: Vec<Other>,
     /// All that they have released: of each cell of ours, and in the whole.
@@ -117,7 +119,8 @@ impl Evidence {
 impl Others {
     pub fn new(origin: u64) -> Others {
         Others {
-            roster: Roster::new(origin),
+            origin,
+            roster: Roster::new(),
             known: Vec::new(),
             cells: Vec::new(),
             all: Evidence::default(),
@@ -151,6 +154,9 @@ impl Segments {
     /// As [`Roster::expects`].
     pub fn expects(&mut self, other: &Other, most: u32) -> Result<bool> {
         let others = &mut self.others;
+        if other.entry.origin == others.origin {
+            return Ok(false);
+        }
         others.known.try_reserve(1).map_err(|_| Error::NoMemory)?;
         if !others.roster.expects(&other.entry)? {
             return Ok(false);
