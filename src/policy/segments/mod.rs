@@ -20,10 +20,10 @@
 //! arm is locked out by a few bad releases elsewhere). With p its mean, n the sum of its two numbers and q the largest
 //! mean, the arm with the least c n kl(p, q) + ln n is played until its batch is full. In IMED c = 1; few segments live
 //! long enough for all that would try out in each of them, so here c is 4 at first and falls to 1 as a segment lives.
-//! A batch is half of what its cell has seen (a part of it, where [others](others) share the work), and at least so many rewards that their expected sum is one deviation of
-//! the noise. Until a segment could fill as many for each arm it is *young*: it plays, and fills, the batches of all
-//! segments together, by Thompson sampling (theta_a ~ r_a Gamma(k)/k, 1/k the variance of ln r_a), so that a pool begins
-//! as one bandit for all.
+//! A batch is half of what its cell has seen (a part of that, where [others] share the work), and at least so many
+//! rewards that their expected sum is one deviation of the noise. Until a segment could fill as many for each arm it is
+//! *young*: it plays, and fills, the batches of all segments together, by Thompson sampling (theta_a ~ r_a Gamma(k)/k,
+//! 1/k the variance of ln r_a), so that a pool begins as one bandit for all.
 //!
 //! A *prior* of an arm's rate counts there as a release without noise, as far as [`prior`](crate::policy::prior) lets it
 //! speak: against the largest rate with a quarter of ln t nats, and no more once the cells' estimates contradict it.

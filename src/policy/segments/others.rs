@@ -231,9 +231,9 @@ impl Others {
             let power = other.power(now, half_life);
             all.sum += power * other.all.sum;
             all.count += power * other.all.count;
-            self.segments = self.segments.max(other.lived.len() - 1);
         }
         self.all = all;
+        self.segments = self.known.iter().map(|other| other.lived.len() - 1).max().unwrap_or(0);
         self.pools = 1.0 + f64::from(self.roster.at_work());
     }
 }
