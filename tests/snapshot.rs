@@ -1,7 +1,7 @@
 //! Snapshots: what a handle goes on from, and what it has lost. (That no raw sum is in one: interference.rs.)
 
 use crate::audit::engine::seed;
-use dpb::{Algorithm, ArmReport, Bandit, Config, Decision, Error, Random, Seed};
+use dpb::{Algorithm, ArmReport, Bandit, Config, Decision, Error, Pool, Random, Seed};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -370,10 +370,12 @@ fn extreme_snapshots_never_break_anything() {
     }
 }
 
+/// Of the format.
+const NEWEST: u8 = 4;
+
 /// Each version, as it was written: DPB_BLESS=1 writes those of the newest that are not there.
 #[test]
 fn old_snapshots_are_read_for_ever() {
-    const NEWEST: u8 = 3;
     for (algorithm, version) in ABLE.into_iter().flat_map(|algorithm| (1..=NEWEST).map(move |v| (algorithm, v))) {
         let name = format!("data/snapshot-{version}-{}", algorithm.name());
         let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(name);
@@ -381,6 +383,7 @@ fn old_snapshots_are_read_for_ever() {
             let mut configs = configs(algorithm);
             let config = configs.swap_remove(usize::from(configs[1].answer_window > 0));
             let bandit = Bandit::new(algorithm, &config).unwrap();
+            let _ = bandit.set_prior(1, 0.2, 100.0); // of those that take one
             play(&bandit, &config, 20_000, &mut random(1));
             std::fs::write(&path, bandit.snapshot().unwrap()).unwrap();
         }
@@ -401,5 +404,38 @@ fn old_snapshots_are_read_for_ever() {
         assert_eq!(Bandit::restore(&newer).err(), Some(Error::NewerVersion));
         assert_eq!(Bandit::restore(&bytes[..bytes.len() - 1]).err(), Some(Error::Corrupt));
         assert_eq!(Bandit::restore(&[]).err(), Some(Error::Corrupt));
+    }
+}
+
+/// The first pools were of version 3.
+#[test]
+fn old_snapshots_of_pools_are_read_for_ever() {
+    for version in 3..=NEWEST {
+        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("data/snapshot-{version}-pool"));
+        if std::env::var_os("DPB_BLESS").is_some() && version == NEWEST && !path.exists() {
+            let pool = Pool::new(&Config { node: 77, ..Config::new(4, 1.0) }, 3).unwrap();
+            let (names, mut random) = ([70, 71].map(|key| pool.segment(key).unwrap()), random(1));
+            pool.set_prior(0, 0.2, 100.0).unwrap();
+            for t in 0..20_000 {
+                let decision = pool.select(names[t % 2]).unwrap();
+                let clicked = random.below(10) < if decision.arm == 2 { 4 } else { 1 };
+                pool.update(decision.ticket, f64::from(u8::from(clicked))).unwrap();
+            }
+            std::fs::write(&path, pool.snapshot().unwrap()).unwrap();
+        }
+        let bytes = std::fs::read(&path).unwrap();
+        assert_eq!(bytes[..5], [b'd', b'p', b'b', version, 2]);
+        let pool = Pool::restore(&bytes).unwrap();
+        let report = pool.report().unwrap();
+        assert_eq!((report.counts.decisions, report.segments, pool.segment(71)), (20_000, 2, Ok(1)));
+        assert!(report.epsilon_spent == 1.0 && report.releases > 10);
+        let mut best = None;
+        pool.for_each_arm(1, |arm, cell| best = if arm == 2 { Some(cell) } else { best }).unwrap();
+        let best = best.unwrap();
+        assert!((best.mean - 0.4).abs() < 0.06 && best.effective_pulls > 1000.0 && best.pulls > 5000, "{best:?}");
+        assert_eq!(pool.select(1).unwrap().ticket >> 48, 77);
+        let newer = sealed([&bytes[..3], &[u8::MAX], &bytes[4..]].concat());
+        assert_eq!(Pool::restore(&newer).err(), Some(Error::NewerVersion));
+        assert_eq!(Pool::restore(&bytes[..bytes.len() - 1]).err(), Some(Error::Corrupt));
     }
 }

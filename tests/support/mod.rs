@@ -75,7 +75,8 @@ pub fn build(compiler: &str, source: &str, arguments: &[&str], link: Link) -> Pa
             // The soname is libdpb.so.0: give the loader a file of that name.
             let named = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("shared");
             std::fs::create_dir_all(&named).unwrap();
-            let (fresh, place) = (named.join(format!("libdpb.{}", std::process::id())), named.join("libdpb.so.0"));
+            let copy = format!("libdpb.{}.{:?}", std::process::id(), std::thread::current().id()); // tests run side by side
+            let (fresh, place) = (named.join(copy), named.join("libdpb.so.0"));
             std::fs::copy(libraries.join("libdpb.so"), &fresh).unwrap();
             std::fs::rename(&fresh, &place).unwrap();
             command.arg(&place).arg(format!("-Wl,-rpath,{}", named.display())).arg("-lm")
