@@ -102,11 +102,16 @@ fn segments_learn_from_each_other() {
 }
 
 /// What an outsider sees of a pool that plays two segments, where one reward of the first differs: arms in order, and
-/// what is said of each cell from time to time.
-fn seen(number: u64, neighbour: bool, sabotage: Sabotage) -> Vec<Seen> {
+/// what is said of each cell from time to time. Where pools merge there is another, which plays the second segment alone,
+/// and they tell each other what they have released.
+fn seen(number: u64, neighbour: bool, sabotage: Sabotage, merging: bool) -> Vec<Seen> {
     let _hand = sabotage.hand(2);
-    let pool = Pool::new(&Config { test_seed: Some(seed(number)), ..Config::new(2, 1.0) }, 2).unwrap();
-    let names = [pool.segment(5).unwrap(), pool.segment(9).unwrap()];
+    let make = |number| {
+        let pool = Pool::new(&Config { test_seed: Some(seed(number)), ..Config::new(2, 1.0) }, 2).unwrap();
+        let names = [pool.segment(5).unwrap(), pool.segment(9).unwrap()];
+        (pool, names)
+    };
+    let ((pool, names), other) = (make(number), merging.then(|| make(number ^ 1 << 63)));
     let (mut plays, mut sights, mut pulls) = (Vec::new(), Vec::new(), [0; 2]);
     for t in 0..96 {
         // Two in three requests may show one arm only, so that it learns much and alone.
@@ -117,9 +122,24 @@ fn seen(number: u64, neighbour: bool, sabotage: Sabotage) -> Vec<Seen> {
         pool.update(decision.ticket, f64::from(u8::from(if changed { neighbour } else { *pull % 2 == 0 }))).unwrap();
         *pull += 1;
         plays.push(decision.arm);
+        if let Some((other, names)) = &other {
+            let decision = other.select(names[1]).unwrap();
+            other.update(decision.ticket, f64::from(u8::from(t % 3 == 0))).unwrap();
+            plays.push(decision.arm);
+            if t % 24 == 23 {
+                other.merge(&pool.snapshot().unwrap()).unwrap();
+                pool.merge(&other.snapshot().unwrap()).unwrap();
+            }
+        }
         if t % 8 == 7 {
-            for name in names {
-                pool.for_each_arm(name, |_, arm| sights.push(Seen::Number(arm.mean))).unwrap();
+            let mut look = |pool: &Pool, names: [u32; 2]| {
+                for name in names {
+                    pool.for_each_arm(name, |_, arm| sights.push(Seen::Number(arm.mean))).unwrap();
+                }
+            };
+            look(&pool, names);
+            if let Some((other, names)) = &other {
+                look(other, *names);
             }
         }
     }
@@ -128,12 +148,23 @@ fn seen(number: u64, neighbour: bool, sabotage: Sabotage) -> Vec<Seen> {
 }
 
 /// An honest build fails with chance 1e-6; half the noise exceeds the alarm by five standard errors.
-#[test]
-fn one_reward_in_one_segment_costs_epsilon() {
-    let audit = |sabotage| Audit::pure(1.0, 20_000).search(1, |_, number, neighbour| seen(number, neighbour, sabotage));
+fn costs_epsilon(merging: bool) {
+    let world = |sabotage| move |_: usize, number, neighbour| seen(number, neighbour, sabotage, merging);
+    let audit = |sabotage| Audit::pure(1.0, 20_000).search(1, world(sabotage));
     let (honest, weak) = (audit(Sabotage::Nothing), audit(Sabotage::HalfNoise));
     println!("{honest:?} {weak:?}");
     assert!(!honest.alarm && weak.alarm, "{honest:?} {weak:?}");
+}
+
+#[test]
+fn one_reward_in_one_segment_costs_epsilon() {
+    costs_epsilon(false);
+}
+
+#[test]
+#[ignore = "ten seconds"]
+fn nor_more_where_pools_merge() {
+    costs_epsilon(true);
 }
 
 #[test]
