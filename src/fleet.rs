@@ -2,7 +2,7 @@
 //!
 //! A policy of the batch engine learns from a *set* of released pairs. A handle's snapshot holds its own; a handle
 //! that merges the snapshots of others learns from all. Only noised sums of complete batches ever leave a handle. Pools
-//! do likewise, by the same [`Roster`] of others: see `policy/segments/others.rs`.
+//! do likewise, by the same roster of others: see `policy/segments/others.rs`.
 //!
 //! # Privacy
 //!
