@@ -1,6 +1,6 @@
 //! Engine and learner behind one lock: what a bandit and a pool have in common.
 
-use crate::engine::{Diagnostics, Engine, Event};
+use crate::engine::{Counts, Diagnostics, Engine, Event};
 use crate::error::{Error, Result};
 use crate::os::Origin;
 use crate::policy::Pull;
@@ -166,6 +166,20 @@ impl<L: Learner> Inner<L> {
 
     pub fn users(&mut self) -> Result<&mut Users> {
         self.users.as_deref_mut().ok_or(Error::Unsupported("a decision for a user: config.users is 0"))
+    }
+
+    /// Of users, so far, the open one too; 0 where they are not counted.
+    pub fn periods(&self) -> u64 {
+        self.users.as_ref().map_or(0, |users| users.periods)
+    }
+
+    /// Goes on from another life: who came in its last period is not known, so another begins.
+    pub fn live_on(&mut self, seeded: bool, counts: Counts, periods: u64) {
+        self.seeded = seeded;
+        self.engine.count_on(counts);
+        if let Some(users) = &mut self.users {
+            users.periods = periods.saturating_add(1);
+        }
     }
 
     /// What one reward, or one request, has lost, and behind how many one user may be by now: m, in each period.

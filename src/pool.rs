@@ -104,7 +104,7 @@ impl Pool {
         let mut tickets = Seed::new(None)?.stream();
         let mut seed = Seed::new(config.test_seed)?;
         let segments = Segments::new(config, max_segments, tickets.next_u64(), &mut seed)?;
-        let users = if config.users > 0 { Some(Box::new(Users::new(config, seed.stream())?)) } else { None };
+        let users = Users::of(config, &mut seed)?;
         let engine = Engine::new(config.pending_capacity, config.answer_window, config.node, &mut tickets)?;
         let places = Places::with_room(max_segments as usize)?;
         let learner = Known { segments, keys: table::room(max_segments as usize)?, places };
@@ -318,7 +318,7 @@ impl Pool {
         to.u8(inner.seeded.into());
         to.u32(self.lives);
         to.u64(inner.learner.segments.others.origin);
-        to.u64(inner.users.as_ref().map_or(0, |users| users.periods));
+        to.u64(inner.periods());
         inner.engine.counts().save(&mut to);
         to.u32(inner.learner.keys.len() as u32);
         inner.learner.keys.iter().for_each(|&key| to.u64(key));
@@ -392,11 +392,7 @@ impl Pool {
         pool.lives = head.lives.checked_add(1).ok_or(Error::Corrupt)?;
         let inner = pool.desk.get_mut()?;
         inner.learner.segments.others.origin = head.origin;
-        if let Some(users) = &mut inner.users {
-            users.periods = head.periods.saturating_add(1); // who came in the last one is not known
-        }
-        inner.seeded = head.seeded;
-        inner.engine.count_on(head.counts);
+        inner.live_on(head.seeded, head.counts, head.periods);
         let length = head.keys.len();
         if length > most as usize {
             let fewer =

@@ -22,7 +22,7 @@
 
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::random::Random;
+use crate::random::{Random, Seed};
 use crate::table::Table;
 use zeroize::Zeroize;
 
@@ -59,11 +59,19 @@ impl Drop for Users {
 }
 
 impl Users {
+    /// What a handle keeps of users: nothing, where none are expected.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn of(config: &Config, seed: &mut Seed) -> Result<Option<Box<Users>>> {
+        Ok(if config.users > 0 { Some(Box::new(Users::new(config, seed.stream())?)) } else { None })
+    }
+
     /// Counters for a configuration that expects any users.
     ///
     /// # Errors
     /// `InvalidConfig` where they would take more than 2^30 bytes; `NoMemory`.
-    pub fn new(config: &Config, coins: Random) -> Result<Users> {
+    fn new(config: &Config, coins: Random) -> Result<Users> {
         let most = config.contributions_per_user;
         let bits = (u32::BITS - most.leading_zeros()).next_power_of_two().trailing_zeros();
         let columns = 3 * config.users;
@@ -146,7 +154,6 @@ fn sip_round(v: &mut [u64; 4]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Seed;
     use std::collections::HashMap;
 
     fn users(users: u64, contributions_per_user: u32) -> Users {

@@ -182,6 +182,14 @@ inline void check_reward(dpb_status status, const char *function, const char *na
   status == DPB_INVALID_REWARD ? check(status, function, name, reward) : check(status, function);
 }
 
+/// Runs a call that says by its argument why it was refused.
+template <class Call> void insist(Call call) {
+  dpb_error error = {};
+  if (call(&error) != DPB_OK) {
+    fail(error.status, error.message);
+  }
+}
+
 /// Runs a dpb_new_...(arguments..., &out, &error): the handle, or none and why.
 template <class Handle, class Constructor, class... Arguments>
 [[nodiscard]] Handle make(dpb_error &error, Constructor constructor, Arguments... arguments) noexcept {
@@ -420,10 +428,7 @@ public:
   // Arms come and go; numbers are never used again.
   [[nodiscard]] std::uint32_t add_arm() {
     std::uint32_t arm = 0;
-    dpb_error error = {};
-    if (try_add_arm(arm, &error) != DPB_OK) {
-      detail::fail(error.status, error.message);
-    }
+    detail::insist([&](dpb_error *error) { return try_add_arm(arm, error); });
     return arm;
   }
   [[nodiscard]] dpb_status try_add_arm(std::uint32_t &arm, dpb_error *error = nullptr) noexcept {
@@ -432,10 +437,7 @@ public:
   /// The arm that all handles of a fleet call by this id: a new one, unless there is one (dpb_add_arm_as).
   [[nodiscard]] std::uint32_t add_arm_as(std::uint64_t id) {
     std::uint32_t arm = 0;
-    dpb_error error = {};
-    if (try_add_arm_as(id, arm, &error) != DPB_OK) {
-      detail::fail(error.status, error.message);
-    }
+    detail::insist([&](dpb_error *error) { return try_add_arm_as(id, arm, error); });
     return arm;
   }
   [[nodiscard]] dpb_status try_add_arm_as(std::uint64_t id, std::uint32_t &arm, dpb_error *error = nullptr) noexcept {
@@ -501,10 +503,7 @@ public:
   /// What was released and what is public, as bytes: safe to log and to publish (dpb_snapshot_with).
   [[nodiscard]] std::vector<std::uint8_t> snapshot() const {
     std::vector<std::uint8_t> bytes;
-    dpb_error error = {};
-    if (try_snapshot(bytes, &error) != DPB_OK) {
-      detail::fail(error.status, error.message);
-    }
+    detail::insist([&](dpb_error *error) { return try_snapshot(bytes, error); });
     return bytes;
   }
   [[nodiscard]] dpb_status try_snapshot(std::vector<std::uint8_t> &bytes, dpb_error *error = nullptr) const {
@@ -514,10 +513,7 @@ public:
   }
   /// Learns from what another handle has released, from its snapshot (dpb_merge_with): idempotent, in any order.
   void merge(const std::vector<std::uint8_t> &snapshot) {
-    dpb_error error = {};
-    if (try_merge(snapshot.data(), snapshot.size(), &error) != DPB_OK) {
-      detail::fail(error.status, error.message);
-    }
+    detail::insist([&](dpb_error *error) { return try_merge(snapshot.data(), snapshot.size(), error); });
   }
   [[nodiscard]] dpb_status try_merge(const std::uint8_t *snapshot, std::size_t len,
                                      dpb_error *error = nullptr) noexcept {
@@ -789,10 +785,7 @@ public:
   }
   /// Learns from what another pool has released, from its snapshot (dpb_pool_merge_with): idempotent, in any order.
   void merge(const std::vector<std::uint8_t> &snapshot) {
-    dpb_error error = {};
-    if (try_merge(snapshot.data(), snapshot.size(), &error) != DPB_OK) {
-      detail::fail(error.status, error.message);
-    }
+    detail::insist([&](dpb_error *error) { return try_merge(snapshot.data(), snapshot.size(), error); });
   }
   [[nodiscard]] dpb_status try_merge(const std::uint8_t *snapshot, std::size_t len,
                                      dpb_error *error = nullptr) noexcept {
@@ -1126,10 +1119,7 @@ private:
 [[nodiscard]] inline ShuffleParams shuffle_plan(double epsilon, double delta, std::uint32_t users,
                                                 std::uint32_t flags = 0) {
   ShuffleParams params = {};
-  dpb_error error = {};
-  if (dpb_shuffle_plan_with(epsilon, delta, users, flags, &params, &error) != DPB_OK) {
-    detail::fail(error.status, error.message);
-  }
+  detail::insist([&](dpb_error *error) { return dpb_shuffle_plan_with(epsilon, delta, users, flags, &params, error); });
   return params;
 }
 [[nodiscard]] inline dpb_status try_shuffle_plan(double epsilon, double delta, std::uint32_t users,

@@ -26,7 +26,7 @@ impl Bandit {
         to.u8(inner.seeded.into());
         to.u32(self.lives);
         to.u64(inner.learner.fleet.origin);
-        to.u64(inner.users.as_ref().map_or(0, |users| users.periods));
+        to.u64(inner.periods());
         inner.engine.counts().save(&mut to);
         let mut pulls = table::room(inner.learner.pulls.len())?;
         pulls.extend_from_slice(&inner.learner.pulls);
@@ -54,13 +54,9 @@ impl Bandit {
         let inner = bandit.desk.get_mut()?;
         head.added.iter().try_for_each(|_| inner.grow())?;
         inner.learner.fleet.restore(head.origin, head.added, &head.config)?;
-        if let Some(users) = &mut inner.users {
-            users.periods = head.periods.saturating_add(1); // who came in the last one is not known
-        }
         inner.learner.pulls.copy_from_slice(&head.pulls);
         inner.check_private()?;
-        inner.seeded = head.seeded;
-        inner.engine.count_on(head.counts);
+        inner.live_on(head.seeded, head.counts, head.periods);
         inner.learner.policy.load(from)?;
         from.finish()?;
         Ok(bandit)

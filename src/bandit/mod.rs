@@ -111,7 +111,7 @@ impl Bandit {
         let range = config.check()?;
         let mut seed = Seed::new(config.test_seed)?;
         let mut policy = algorithm.build(config, &mut seed)?;
-        let users = if config.users > 0 { Some(Box::new(Users::new(config, seed.stream())?)) } else { None };
+        let users = Users::of(config, &mut seed)?;
         let range = if policy.takes_bits() { range.of_bits() } else { range };
         // Tickets are keyed by the operating system even under a test seed: see engine::ticket.
         let mut tickets = Seed::new(None)?.stream();

@@ -1,7 +1,7 @@
 //! dpb_bandit: making, asking, answering.
 
 use super::config::{construct, dpb_config, dpb_error, explain};
-use super::guard::{self, Guard, Handle, call, slice, tell};
+use super::guard::{self, Guard, Handle, call, slice, tell, tell_among};
 use super::status::{DPB_NULL, DPB_OK, dpb_status};
 use crate::bandit::Bandit;
 use crate::config::Config;
@@ -609,11 +609,8 @@ pub unsafe extern "C" fn dpb_select_among(
     n: usize,
     out: *mut dpb_decision,
 ) -> dpb_status {
-    if arms.is_null() && n > 0 {
-        return DPB_NULL;
-    }
-    // SAFETY: NULL or valid, by contract; not NULL where there are any.
-    unsafe { tell(bandit, out, |b: &dpb_bandit| b.bandit.select_among(slice(arms, n)).map(Into::into)) }
+    // SAFETY: NULL or valid, by contract.
+    unsafe { tell_among(bandit, arms, n, out, |b: &dpb_bandit, arms| b.bandit.select_among(arms).map(Into::into)) }
 }
 
 /// Which arms for the m slots of one request? Different ones: the m best, and those that must still be learned about.

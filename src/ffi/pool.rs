@@ -1,11 +1,11 @@
 //! dpb_pool: a bandit for each of thousands of segments.
 
-use super::bandit::{Hears, answer_many, dpb_decision, explained};
+use super::bandit::{Hears, answer_many, dpb_decision};
 use super::config::{construct, dpb_config, dpb_error, explain};
-use super::guard::{self, Guard, Handle, call, slice, tell};
+use super::guard::{self, Guard, Handle, call, slice, tell, tell_among};
 use super::report::{diagnose, dpb_arm, dpb_diagnostics};
 use super::sized::{self, Growing};
-use super::snapshot::{fill, restored};
+use super::snapshot::{fill, merged, restored};
 use super::status::{DPB_NULL, dpb_status};
 use crate::error::{Error, Result};
 use crate::pool::Pool;
@@ -154,11 +154,8 @@ pub unsafe extern "C" fn dpb_pool_select_among(
     n: usize,
     out: *mut dpb_decision,
 ) -> dpb_status {
-    if arms.is_null() && n > 0 {
-        return DPB_NULL;
-    }
-    // SAFETY: NULL or valid, by contract; not NULL where there are any.
-    unsafe { tell(pool, out, |p: &dpb_pool| p.pool.select_among(segment, slice(arms, n)).map(Into::into)) }
+    // SAFETY: NULL or valid, by contract.
+    unsafe { tell_among(pool, arms, n, out, |p: &dpb_pool, arms| p.pool.select_among(segment, arms).map(Into::into)) }
 }
 
 /// dpb_pool_select for the slots of one page, or for many requests, under one lock: decision i is for segment i. The
@@ -219,12 +216,11 @@ pub unsafe extern "C" fn dpb_pool_select_among_for(
     n: usize,
     out: *mut dpb_decision,
 ) -> dpb_status {
-    if arms.is_null() && n > 0 {
-        return DPB_NULL;
-    }
-    // SAFETY: NULL or valid, by contract; not NULL where there are any.
+    // SAFETY: NULL or valid, by contract.
     unsafe {
-        tell(pool, out, |p: &dpb_pool| p.pool.select_among_for(segment, user_hash, slice(arms, n)).map(Into::into))
+        tell_among(pool, arms, n, out, |p: &dpb_pool, arms| {
+            p.pool.select_among_for(segment, user_hash, arms).map(Into::into)
+        })
     }
 }
 
@@ -479,13 +475,8 @@ pub unsafe extern "C" fn dpb_pool_merge_with(
     len: usize,
     error: *mut dpb_error,
 ) -> dpb_status {
-    if snapshot.is_null() && len > 0 {
-        // SAFETY: NULL or valid, by contract.
-        unsafe { explain(error, DPB_NULL, "snapshot is NULL") };
-        return DPB_NULL;
-    }
-    // SAFETY: NULL or valid, by contract; not NULL where there are bytes.
-    unsafe { explained(pool, error, |p: &dpb_pool| p.pool.merge(slice(snapshot, len))) }
+    // SAFETY: NULL or valid, by contract.
+    unsafe { merged(pool, snapshot, len, error, |p: &dpb_pool, bytes| p.pool.merge(bytes)) }
 }
 
 /// dpb_pool_merge_with, its error NULL.

@@ -2,7 +2,7 @@
 
 use super::bandit::{dpb_bandit, explained};
 use super::config::{dpb_config, dpb_error, explain, produce};
-use super::guard::slice;
+use super::guard::{Handle, slice};
 use super::status::{DPB_NULL, dpb_status};
 use crate::bandit::Bandit;
 use crate::error::{Error, Result};
@@ -149,13 +149,26 @@ pub unsafe extern "C" fn dpb_merge_with(
     len: usize,
     error: *mut dpb_error,
 ) -> dpb_status {
+    // SAFETY: NULL or valid, by contract.
+    unsafe { merged(bandit, snapshot, len, error, |b: &dpb_bandit, bytes| b.bandit.merge(bytes)) }
+}
+
+/// # Safety
+/// `snapshot` is NULL or valid for `len` bytes, `error` NULL or valid.
+pub(super) unsafe fn merged<H: Handle>(
+    handle: *const H,
+    snapshot: *const u8,
+    len: usize,
+    error: *mut dpb_error,
+    merge: impl FnOnce(&H, &[u8]) -> Result<()>,
+) -> dpb_status {
     if snapshot.is_null() && len > 0 {
-        // SAFETY: NULL or valid, by contract.
+        // SAFETY: as above.
         unsafe { explain(error, DPB_NULL, "snapshot is NULL") };
         return DPB_NULL;
     }
-    // SAFETY: NULL or valid, by contract; not NULL where there are bytes.
-    unsafe { explained(bandit, error, |b: &dpb_bandit| b.bandit.merge(slice(snapshot, len))) }
+    // SAFETY: as above; not NULL where there are bytes.
+    unsafe { explained(handle, error, |h| merge(h, slice(snapshot, len))) }
 }
 
 /// dpb_merge_with, its error NULL.

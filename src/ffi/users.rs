@@ -1,8 +1,8 @@
 //! dpb_bandit where decisions are somebody's: no more rewards of a user than were promised.
 
 use super::bandit::{dpb_bandit, dpb_decision};
-use super::guard::{call, slice, tell};
-use super::status::{DPB_NULL, dpb_status};
+use super::guard::{call, tell, tell_among};
+use super::status::dpb_status;
 
 /// Which arm for this user? dpb_select on a handle with dpb_config.users, where that and its siblings are
 /// DPB_UNSUPPORTED, so that no decision is nobody's by mistake.
@@ -47,11 +47,12 @@ pub unsafe extern "C" fn dpb_select_among_for(
     n: usize,
     out: *mut dpb_decision,
 ) -> dpb_status {
-    if arms.is_null() && n > 0 {
-        return DPB_NULL;
+    // SAFETY: NULL or valid, by contract.
+    unsafe {
+        tell_among(bandit, arms, n, out, |b: &dpb_bandit, arms| {
+            b.bandit.select_among_for(user_hash, arms).map(Into::into)
+        })
     }
-    // SAFETY: NULL or valid, by contract; not NULL where there are any.
-    unsafe { tell(bandit, out, |b: &dpb_bandit| b.bandit.select_among_for(user_hash, slice(arms, n)).map(Into::into)) }
 }
 
 /// A new period, a day or a month: every user may be learned from contributions_per_user times again, and what one user
