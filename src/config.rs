@@ -225,10 +225,7 @@ impl Config {
         config.interval_exponent = from.f64()?;
         (config.batch, config.base) = (from.u32()?, from.u32()?);
         (config.node, config.memory, config.min_propensity) = (from.u64()?, from.u64()?, from.f64()?);
-        if from.version() > 2 {
-            (config.slate, config.slate_clicks) = (from.u32()?, from.u32()?);
-            config.users = from.u64()?;
-        }
+        (config.slate, config.slate_clicks, config.users) = (from.u32()?, from.u32()?, from.u64()?);
         Ok(config)
     }
 

@@ -175,11 +175,6 @@ impl Other {
     }
 }
 
-/// An id that is nobody's but a handle's own.
-pub(crate) fn made_id(origin: u64, place: usize) -> u64 {
-    origin.wrapping_add(place as u64) | 1 << 63
-}
-
 impl Fleet {
     pub fn new(origin: u64) -> Fleet {
         Fleet { origin, joined: None }
@@ -247,7 +242,7 @@ impl Fleet {
 
     /// An id for an arm that has none of its caller's: no other handle has it.
     pub fn any_id(&self) -> u64 {
-        let mut id = made_id(self.origin, self.added().len());
+        let mut id = self.origin.wrapping_add(self.added().len() as u64) | 1 << 63;
         while self.joined().places.find(id).is_some() {
             id = id.wrapping_add(1) | 1 << 63;
         }

@@ -358,13 +358,9 @@ impl Pool {
     /// that has merged; after [`restore`](Self::restore) merge the others' again.
     ///
     /// # Errors
-    /// As [`Bandit::merge`](crate::Bandit::merge), and `Unsupported` for snapshots of version 3. `max_segments` may
-    /// differ too.
+    /// As [`Bandit::merge`](crate::Bandit::merge). `max_segments` may differ too.
     pub fn merge(&self, snapshot: &[u8]) -> Result<()> {
         let from = &mut Reader::new(snapshot, Kind::Pool)?;
-        if from.version() < 4 {
-            return Err(Error::Unsupported("merging a snapshot of version 3: it does not say of which pool it is"));
-        }
         let head = Head::read(from)?;
         self.config.check_shared(&head.config)?;
         for _ in &head.keys {
@@ -433,10 +429,7 @@ impl Head {
     fn read(from: &mut Reader) -> Result<Head> {
         let (config, most) = (Config::load(from)?, from.u32()?);
         let (seeded, lives) = (from.bool()?, from.u32()?);
-        // Pools before version 4 were not merged, and counted no users.
-        let named = from.version() > 3;
-        let origin = if named { from.u64()? } else { Seed::new(None)?.stream().next_u64() };
-        let periods = if named { from.u64()? } else { 0 };
+        let (origin, periods) = (from.u64()?, from.u64()?);
         let counts = Counts::load(from)?;
         let length = from.length(size_of::<u64>())?;
         let mut keys = table::room(length)?;

@@ -1,10 +1,9 @@
 //! Snapshots: what a handle has released and what is public of it, as bytes. No raw sum is ever in one.
 //!
 //! The bytes, all numbers little-endian: "dpb", the version in one byte, the kind of object in one byte, its
-//! fields, and a CRC-32 of all before. A reader takes every version up to its own. Version 2 says of which handle
-//! it is, and by which ids its added arms are called: see [`crate::fleet`]. Version 3 has what a
-//! [slate](crate::privacy::slates) may cost, and `users` and the periods so far; of whom they came from there is nothing
-//! in it. Version 4 has of a pool what it had of a bandit, an origin and the periods; and of arms their priors.
+//! fields, and a CRC-32 of all before. A reader refuses versions newer than its own with `NewerVersion`. From the
+//! first release on, a reader takes every version up to its own. A snapshot counts the periods of users, and does not
+//! say who came in them.
 //!
 //! # What a restored handle promises
 //!
@@ -46,7 +45,7 @@
 use crate::error::{Error, Result};
 
 const MAGIC: &[u8; 3] = b"dpb";
-const VERSION: u8 = 4;
+const VERSION: u8 = 1;
 /// Magic, version, kind.
 const HEAD: usize = 5;
 const CHECKSUM: usize = 4;
@@ -118,7 +117,6 @@ impl Writer {
 /// A snapshot that is read. Whatever the bytes are, it ends in a value or in `Corrupt`.
 pub struct Reader<'a> {
     rest: &'a [u8],
-    version: u8,
     checksum: u32,
 }
 
@@ -139,17 +137,12 @@ impl<'a> Reader<'a> {
         if !intact || all[MAGIC.len()] == 0 || all[HEAD - 1] != kind as u8 {
             return Err(Error::Corrupt);
         }
-        Ok(Reader { rest: &all[HEAD..], version: all[MAGIC.len()], checksum: sum })
+        Ok(Reader { rest: &all[HEAD..], checksum: sum })
     }
 
     /// Reads such [fields](Writer::fields).
     pub fn of_fields(fields: &'a [u8]) -> Reader<'a> {
-        Reader { rest: fields, version: VERSION, checksum: 0 }
-    }
-
-    /// Of the format.
-    pub fn version(&self) -> u8 {
-        self.version
+        Reader { rest: fields, checksum: 0 }
     }
 
     pub fn checksum(&self) -> u32 {

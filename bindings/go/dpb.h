@@ -1650,10 +1650,9 @@ dpb_status dpb_pool_restore_as(const dpb_config *config,
  * failure. May allocate. The pool is closed to other threads while the cells that have news are summed up, some 10 ms
  * for 10,000 segments of 20 arms; reading the snapshot before that closes nothing. After it, dpb_pool_segment takes
  * O(others (log S + K)) for a new segment.
- * Returns DPB_OK; DPB_NULL; DPB_CORRUPT; DPB_NEWER_VERSION; DPB_UNSUPPORTED (a snapshot of version 3, which does not
- * say whose it is); DPB_INVALID_CONFIG (a field that must not differ: all but node, pending_capacity,
- * answer_window, clamp_rewards, horizon, beta, users and test_seed; or more than 1024 others); DPB_NO_MEMORY;
- * DPB_POISONED. Unless DPB_OK, nothing has changed. Any thread.
+ * Returns DPB_OK; DPB_NULL; DPB_CORRUPT; DPB_NEWER_VERSION; DPB_INVALID_CONFIG (a field that must not differ: all but
+ * node, pending_capacity, answer_window, clamp_rewards, horizon, beta, users and test_seed; or more than 1024 others);
+ * DPB_NO_MEMORY; DPB_POISONED. Unless DPB_OK, nothing has changed. Any thread.
  */
 DPB_API
 DPB_MUST_USE

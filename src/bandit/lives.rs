@@ -4,7 +4,7 @@ use super::{Bandit, Inner, Learned};
 use crate::config::Config;
 use crate::engine::Counts;
 use crate::error::{Error, Result};
-use crate::fleet::{Other, made_id};
+use crate::fleet::Other;
 use crate::policy::{Algorithm, Policy, Saved, Shared};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
@@ -70,16 +70,13 @@ impl Bandit {
     /// released, not what that has merged; after [`restore`](Self::restore) merge the others' again.
     ///
     /// # Errors
-    /// `Unsupported` by policies that do not learn from a set of releases, and for snapshots of version 1; `Corrupt`;
+    /// `Unsupported` by policies that do not learn from a set of releases; `Corrupt`;
     /// `NewerVersion`; `InvalidConfig` naming the first field in which the two differ that must not (the policy, and
     /// all but node, capacity, window, clamping, horizon, beta and min_propensity), and for more than 1024 handles;
     /// `NoMemory`; `Poisoned` after an internal failure. Nothing changed.
     pub fn merge(&self, snapshot: &[u8]) -> Result<()> {
         let from = &mut Reader::new(snapshot, Kind::Bandit)?;
         let head = Head::read(from)?;
-        if from.version() < 2 {
-            return Err(Error::Unsupported("merging a snapshot of version 1: it does not say of which handle it is"));
-        }
         if head.algorithm != self.algorithm {
             let rule = format!("must be {}, as in the snapshot", head.algorithm.name());
             return Err(Error::config("policy", &rule, self.algorithm.name()));
@@ -143,10 +140,7 @@ impl Head {
         let algorithm = Algorithm::from_number(from.u32()?)?;
         let config = Config::load(from)?;
         let (seeded, lives) = (from.bool()?, from.u32()?);
-        // Handles of the first version were not merged.
-        let named = from.version() > 1;
-        let origin = if named { from.u64()? } else { Seed::new(None)?.stream().next_u64() };
-        let periods = if from.version() > 2 { from.u64()? } else { 0 };
+        let (origin, periods) = (from.u64()?, from.u64()?);
         let counts = Counts::load(from)?;
         let arms = from.length(size_of::<u64>())?;
         let added = arms.checked_sub(config.arms as usize).ok_or(Error::Corrupt)?;
@@ -155,8 +149,8 @@ impl Head {
             pulls.push(from.count()?);
         }
         let mut ids = table::room(added)?;
-        for place in 0..added {
-            ids.push(if named { from.u64()? } else { made_id(origin, place) });
+        for _ in 0..added {
+            ids.push(from.u64()?);
         }
         ensure(ids.iter().all(|&id| id >= config.arms.into()))?;
         Ok(Head { algorithm, config, seeded, lives, origin, periods, counts, pulls, added: ids })

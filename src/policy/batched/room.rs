@@ -465,7 +465,7 @@ impl Saved {
         let mut arms = room(length)?;
         for _ in 0..length {
             let (live, total, released) = (from.bool()?, from.count()?, Released::load(from)?);
-            let given = match from.version() >= 4 && from.bool()? {
+            let given = match from.bool()? {
                 true => Some(Given { prior: Prior::load(from)?, tick: from.u32()?, power: 1.0 }),
                 false => None,
             };

@@ -618,9 +618,9 @@ impl Segments {
     }
 }
 
-/// An arm's prior and since when; there were none before version 4.
+/// An arm's prior and since when.
 fn load_prior(from: &mut Reader, now: u64) -> Result<Option<(Prior, u64)>> {
-    if from.version() < 4 || !from.bool()? {
+    if !from.bool()? {
         return Ok(None);
     }
     let (prior, time) = (Prior::load(from)?, from.count()?);
