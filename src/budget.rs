@@ -110,7 +110,9 @@ impl Budget {
     /// `OverBudget`; `Poisoned` after a fork.
     pub(crate) fn charge(&self, loss: PrivacyLoss) -> Result<()> {
         if loss == PrivacyLoss::Unbounded {
-            return Err(Error::OverBudget("a handle that is not private (a baseline, a test_seed) fits no budget".into()));
+            return Err(Error::OverBudget(
+                "a handle that is not private (a baseline, a test_seed) fits no budget".into(),
+            ));
         }
         let Shared { epsilon, delta, .. } = *self.0;
         self.with(|charges| {

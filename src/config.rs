@@ -11,9 +11,8 @@ use crate::snapshot::{Reader, Writer};
 
 /// What a field belongs to, and so where it must not differ. The principle: what says how a released number is to be
 /// read belongs to the releases; all else is a handle's own affair, and a restart may change it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[cfg_attr(feature = "test-hooks", doc(hidden))]
-pub enum Scope {
+#[derive(Clone, Copy, PartialEq, PartialOrd)]
+pub(crate) enum Scope {
     /// To one life of one handle.
     Life,
     /// To all handles of a fleet, as long as they merge: each may be restored with another.
@@ -301,11 +300,16 @@ impl Config {
         Ok(())
     }
 
-    /// The names of all fields that a snapshot keeps, each with its scope.
+    /// The bytes that a snapshot keeps of it.
     #[cfg(feature = "test-hooks")]
     #[doc(hidden)]
-    pub fn fields() -> impl Iterator<Item = (&'static str, Scope)> {
-        Self::FIELDS.iter().map(|field| (field.name, field.scope))
+    pub const PACKED: usize = Kept::BYTES;
+
+    /// The names of all fields that a snapshot keeps.
+    #[cfg(feature = "test-hooks")]
+    #[doc(hidden)]
+    pub fn fields() -> impl Iterator<Item = &'static str> {
+        Self::FIELDS.iter().map(|field| field.name)
     }
 
     /// Checks what holds for every policy; epsilon and delta are checked by those that use them. What cannot be combined
@@ -411,7 +415,12 @@ impl Config {
     /// Charges the budget, if there is one, with what a handle may cost one user in all its lives: the last thing before
     /// the handle is there, whichever way it is made. `begun`: periods of users, where they were counted in
     /// earlier lives only.
-    pub(crate) fn charge(&self, seeded: bool, begun: u64, loss: impl FnOnce(&Config) -> Result<PrivacyLoss>) -> Result<()> {
+    pub(crate) fn charge(
+        &self,
+        seeded: bool,
+        begun: u64,
+        loss: impl FnOnce(&Config) -> Result<PrivacyLoss>,
+    ) -> Result<()> {
         let Some(budget) = &self.budget else { return Ok(()) };
         let periods = if self.users > 0 { self.budget_periods.into() } else { begun };
         budget.charge(if seeded { PrivacyLoss::Unbounded } else { loss(self)?.of_periods(periods) })
