@@ -37,10 +37,13 @@ func TestBudgetIsShared(t *testing.T) {
 	if spent := must[float64](t)(budget.Spent(1e-9)); spent != 1 {
 		t.Errorf("%v spent", spent)
 	}
-	seeded := config(1e-9)
+	seeded := config(0.1)
 	seeded.TestSeed = &[32]byte{1}
 	_, err = New(seeded)
 	refused(t, err, ErrOverBudget)
+	if !strings.Contains(err.Error(), "test_seed") {
+		t.Error(err)
+	}
 	_, err = budget.Spent(math.NaN())
 	refused(t, err, ErrInvalidConfig)
 	if err := budget.Close(); err != nil {

@@ -1341,9 +1341,8 @@ dpb_status dpb_restore_as(const char *name,
  * These can: dpb_new_imed, dpb_new_klucb, dpb_new_med. snapshot: len bytes of any origin. error: NULL, or filled on
  * failure. Takes time in proportion to the arms that have news, with the handle closed to other threads.
  * Returns DPB_OK; DPB_NULL; DPB_CORRUPT; DPB_NEWER_VERSION; DPB_UNSUPPORTED (other policies; a snapshot of version
- * 1, which does not say whose it is); DPB_INVALID_CONFIG (another policy, or a field that must not differ: all but
- * node, pending_capacity, answer_window, clamp_rewards, horizon, beta, min_propensity and test_seed; or more than
- * 1024 others); DPB_NO_MEMORY; DPB_POISONED. Unless DPB_OK, nothing has changed. Any thread.
+ * 1, which does not say whose it is); DPB_INVALID_CONFIG (another policy, or a field that must not differ: what
+ * dpb_restore_as refuses, and memory; or more than 1024 others); DPB_NO_MEMORY; DPB_POISONED. Unless DPB_OK, nothing has changed. Any thread.
  */
 DPB_API
 DPB_MUST_USE

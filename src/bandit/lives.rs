@@ -117,8 +117,8 @@ impl Bandit {
     ///
     /// # Errors
     /// `Unsupported` by policies that do not learn from a set of releases; `Corrupt`;
-    /// `NewerVersion`; `InvalidConfig` naming the first field in which the two differ that must not (the policy, and
-    /// all but node, capacity, window, clamping, horizon, beta and min_propensity), and for more than 1024 handles;
+    /// `NewerVersion`; `InvalidConfig` naming the first field in which the two differ that must not (what
+    /// [`restore_as`](Self::restore_as) refuses, and `memory`), and for more than 1024 handles;
     /// `NoMemory`; `Poisoned` after an internal failure. Nothing changed.
     pub fn merge(&self, snapshot: &[u8]) -> Result<()> {
         let from = &mut Reader::new(snapshot, Kind::Bandit)?;
