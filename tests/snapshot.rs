@@ -201,8 +201,10 @@ enum Another {
 }
 use Another::{InLives, Refused, Taken};
 
+type Case = (&'static str, Another, [fn(&mut Config); 2]);
+
 /// Each field with two values, in configurations that are else the same.
-const FIELDS: [(&str, Another, [fn(&mut Config); 2]); 25] = [
+const FIELDS: [Case; 25] = [
     ("arms", Refused, [|_| (), |c| c.arms = 6]),
     ("epsilon", Refused, [|_| (), |c| c.epsilon = 0.9]),
     ("delta", Refused, [|_| (), |c| c.delta = 1e-5]),
