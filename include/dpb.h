@@ -89,7 +89,7 @@ typedef int32_t dpb_status;
 #define DPB_EXPIRED 6
 
 /**
- * There is no result yet.
+ * There is no result yet; or a restored handle that counts users has not been saved yet (dpb_restore).
  */
 #define DPB_NOT_READY 7
 
@@ -300,15 +300,29 @@ typedef struct dpb_config {
    * Users expected in a period, up to 2^28: dpb_select_for then learns from no more than contributions_per_user
    * decisions of a user in a period (dpb_next_period). Its counters are fixed at construction: 1.5 bytes a user
    * at contributions_per_user = 1, 3 up to 3, 6 up to 15, 12 up to 255; 2^30 bytes at most. 0, the default = the
-   * caller sees to it. Not for dpb_new_sdp_ae, dpb_new_vb_sdp_ae, dpb_new_ldp_ucb and dpb_new_ldp_klucb, where
+   * caller sees to it. A restored handle decides nothing until a snapshot of it has been written: see dpb_restore. With a
+   * budget it needs budget_periods. Not with slate, and not for dpb_new_sdp_ae, dpb_new_vb_sdp_ae, dpb_new_ldp_ucb and dpb_new_ldp_klucb, where
    * the users' devices must count.
    */
   uint64_t users;
   /**
    * NULL, the default, or what the handle is charged to when it is made (DPB_OVER_BUDGET where there is too little
-   * left): see dpb_new_budget. Read during construction only; as test_seed no part of a snapshot.
+   * left, and with a test_seed): see dpb_new_budget. With users it needs budget_periods. Read during construction only; as
+   * test_seed no part of a snapshot.
    */
   const struct dpb_budget *budget;
+  /**
+   * P, with users: the periods that there may be, in all lives of the handle together. dpb_next_period is
+   * DPB_OVER_BUDGET once P periods have begun, and so is a restore, which begins one. The budget is charged with what a
+   * person may lose who comes in all of them (P epsilon where the policy is pure), when the handle is made. A restart
+   * may change P: dpb_restore_as charges its config.budget for all of the new P. 0, the default = any number; needed
+   * where users and budget are both set, and 0 without users.
+   */
+  uint32_t budget_periods;
+  /**
+   * 0.
+   */
+  uint32_t reserved;
 } dpb_config;
 
 /**
@@ -353,7 +367,9 @@ void dpb_config_init_sized(struct dpb_config *config,
  * the rho of their Gaussian noise; dpb_new_ucb_int, dpb_new_exp3_tau, dpb_new_sdp_ae and dpb_new_vb_sdp_ae their epsilon
  * and delta. (contributions_per_user is in that: epsilon is what one user loses.) Epsilons add up, rhos add up, and are
  * turned into an epsilon at what the deltas leave of the budget's; pure handles also by advanced composition and by
- * zCDP, where that is less. A baseline never fits. Sums may be above by a 2^40th, so that ten times 0.1 fit into 1.
+ * zCDP, where that is less. With dpb_config.users it is charged for dpb_config.budget_periods periods, P epsilon or P^2
+ * rho, and begins no more, in all its lives. A baseline never fits, nor does a handle with a test_seed, or whose snapshot
+ * comes from one. Sums may be above by a 2^40th, so that ten times 0.1 fit into 1.
  *
  * With delta = 0 handles may be chosen by looking at what earlier ones have published; at delta > 0 all that share a
  * budget must be chosen without, because then there is no such theorem for a mixture.
@@ -967,7 +983,8 @@ DPB_API DPB_MUST_USE dpb_status dpb_retire_arm(struct dpb_bandit *bandit, uint32
  * counts for itself: in a fleet, route a user to one of them; who comes to several loses what they say together.
  *
  * out: receives one decision. Never allocates; O(1) more than dpb_select.
- * Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (dpb_config.users is 0); DPB_POISONED. Any thread.
+ * Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (dpb_config.users is 0); DPB_NOT_READY (a restored handle of which no
+ * snapshot has been written: see dpb_restore); DPB_POISONED. Any thread.
  */
 DPB_API
 DPB_MUST_USE
@@ -978,7 +995,8 @@ dpb_status dpb_select_for(dpb_bandit *bandit,
 /**
  * Which of these arms for this user? dpb_select_among as dpb_select_for is dpb_select. What is refused has counted
  * nothing.
- * Returns as dpb_select_among; DPB_UNSUPPORTED also where dpb_config.users is 0. Any thread.
+ * Returns as dpb_select_among; DPB_UNSUPPORTED also where dpb_config.users is 0; DPB_NOT_READY as dpb_select_for. Any
+ * thread.
  */
 DPB_API
 DPB_MUST_USE
@@ -992,9 +1010,14 @@ dpb_status dpb_select_among_for(dpb_bandit *bandit,
  * A new period, a day or a month: every user may be learned from contributions_per_user times again, and what one user
  * may have lost (epsilon_spent, dpb_privacy) is of one period more. Answers still count for the period of their
  * decision. Who came before is forgotten, and the hash has a new key. A restored handle begins a new period by
- * itself, for no snapshot tells who came: write a snapshot after this call and before the next decision, so that a
- * restored handle knows of all periods. Clears the counters under the handle's lock: a millisecond for ten megabytes.
- * Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (dpb_config.users is 0); DPB_POISONED. Any thread.
+ * itself, for no snapshot tells who came. Clears the counters under the handle's lock: a millisecond for ten megabytes.
+ *
+ * Write a dpb_snapshot right after this call, to where the next life begins. Where one was written before, nobody is
+ * learned from until then: decisions are served as those of a user who has had enough. Else a program that is killed
+ * would go back to the snapshot before, and forget the period, though people were heard in it. A handle that was never
+ * saved needs none.
+ * Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (dpb_config.users is 0); DPB_OVER_BUDGET (all of dpb_config.budget_periods
+ * have begun: nothing has changed, and the last one goes on); DPB_POISONED. Any thread.
  */
 DPB_API
 DPB_MUST_USE
@@ -1232,7 +1255,8 @@ DPB_API uint16_t dpb_ticket_node(uint64_t ticket);
  *
  * buf: room for cap bytes (NULL with cap = 0). len: receives how many there are, also when cap is too small:
  * some 200 bytes, and for each arm 18 to 210 (dpb_new_imed, dpb_new_klucb, dpb_new_med; 8 more for an added one),
- * or 24 to 50 (the others), which may grow between two calls. May allocate.
+ * or 24 to 50 (the others), which may grow between two calls. May allocate. With dpb_config.users a snapshot is taken
+ * when it is written: neither a call that asks for its length, nor one that finds too little room.
  * error: NULL, or filled on failure: with what a policy has that is not released, where it is that.
  * Returns DPB_OK; DPB_NULL; DPB_BUFFER_TOO_SMALL (only len written); DPB_UNSUPPORTED (policies whose state
  * is not all released); DPB_NO_MEMORY; DPB_POISONED. Any thread.
@@ -1256,13 +1280,19 @@ DPB_API DPB_MUST_USE dpb_status dpb_snapshot(const dpb_bandit *bandit, uint8_t *
  *
  * The guarantee is one for all lives together, however old the snapshot is: no reward of an earlier life
  * enters a release of a later one. dpb_privacy says at least what one release costs, because there may have
- * been one since the snapshot. A handle that once had a test_seed is not private. With dpb_config.users a new
- * period begins (dpb_next_period), because a snapshot does not tell who came.
+ * been one since the snapshot. A handle that once had a test_seed is not private.
+ *
+ * With dpb_config.users a new period begins (dpb_next_period), because a snapshot does not tell who came; and no
+ * decision is made, DPB_NOT_READY, until a dpb_snapshot of this handle has been written. Go on from the newest snapshot,
+ * write this handle's to where the next life begins, and only then serve: so a program that is killed at any
+ * time, and any number of times, forgets no period, and dpb_privacy says at least what was lost. A snapshot that
+ * is kept in memory only, or sent elsewhere, does not do that.
  *
  * buf: len bytes of any origin (NULL with len = 0, which is no snapshot). out: receives the handle, which the
  * caller frees with dpb_free. error: NULL, or filled on failure.
  * Returns DPB_OK; DPB_NULL; DPB_CORRUPT; DPB_NEWER_VERSION; DPB_INVALID_CONFIG; DPB_UNSUPPORTED (bytes that claim
- * to be of a policy without snapshots); DPB_ENTROPY; DPB_NO_MEMORY. Any thread.
+ * to be of a policy without snapshots); DPB_OVER_BUDGET (all of dpb_config.budget_periods have begun); DPB_ENTROPY;
+ * DPB_NO_MEMORY. Any thread.
  */
 DPB_API
 DPB_MUST_USE
@@ -1272,11 +1302,19 @@ dpb_status dpb_restore(const uint8_t *buf,
                        dpb_error *error);
 
 /**
- * dpb_restore, where a snapshot of another policy or configuration is not what the caller means: refused with
- * DPB_INVALID_CONFIG, and an error that names the first field that is not as in the snapshot.
+ * dpb_restore with another configuration: a service is retuned by a restart, and loses nothing that was learned.
  *
- * name, config: as in dpb_new_policy. A test_seed is not compared, and not used. config.budget is charged as for a fresh
- * handle (DPB_OVER_BUDGET; dpb_restore charges none). Parameters, statuses and threads else as dpb_restore.
+ * As in the snapshot must be what says how released numbers are read: the policy (name), arms, epsilon, delta, reward_min,
+ * reward_max, reward_bits, contributions_per_user, slate, slate_clicks, batch, base, DPB_SHUFFLE_PRINTED, and with
+ * dpb_new_vb_sdp_ae horizon, which plans its batches. Else DPB_INVALID_CONFIG, and an error that names the field.
+ * Taken from config is all else: answer_window, pending_capacity, node, horizon, beta, min_propensity, memory (where
+ * there was none before, what was learned begins to age now), users, budget_periods, DPB_CLAMP_REWARDS,
+ * interval_exponent, DPB_RIGOROUS_INDEX. A test_seed is not used. Where only one of both lives counts users, the other is
+ * one period, and what dpb_restore says of users holds.
+ *
+ * config.budget is charged as for a fresh handle, with what all lives together may lose (dpb_restore charges none); it is
+ * DPB_OVER_BUDGET too where an earlier life had a test_seed. name, config: as in dpb_new_policy. Parameters, statuses and
+ * threads else as dpb_restore.
  */
 DPB_API
 DPB_MUST_USE
@@ -1303,9 +1341,8 @@ dpb_status dpb_restore_as(const char *name,
  * These can: dpb_new_imed, dpb_new_klucb, dpb_new_med. snapshot: len bytes of any origin. error: NULL, or filled on
  * failure. Takes time in proportion to the arms that have news, with the handle closed to other threads.
  * Returns DPB_OK; DPB_NULL; DPB_CORRUPT; DPB_NEWER_VERSION; DPB_UNSUPPORTED (other policies; a snapshot of version
- * 1, which does not say whose it is); DPB_INVALID_CONFIG (another policy, or a field that must not differ: all but
- * node, pending_capacity, answer_window, clamp_rewards, horizon, beta, min_propensity and test_seed; or more than
- * 1024 others); DPB_NO_MEMORY; DPB_POISONED. Unless DPB_OK, nothing has changed. Any thread.
+ * 1, which does not say whose it is); DPB_INVALID_CONFIG (another policy, or a field that must not differ: what
+ * dpb_restore_as refuses, and memory; or more than 1024 others); DPB_NO_MEMORY; DPB_POISONED. Unless DPB_OK, nothing has changed. Any thread.
  */
 DPB_API
 DPB_MUST_USE
@@ -1482,8 +1519,8 @@ dpb_status dpb_pool_select_many(struct dpb_pool *pool,
  * Which arm in this segment for this user? dpb_pool_select as dpb_select_for is dpb_select: of a user
  * contributions_per_user rewards are learned from in a period, whichever the segments. The several slots of a page are
  * as many decisions. A decision that is not learned from makes no segment older.
- * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (no such segment); DPB_UNSUPPORTED (dpb_config.users is 0);
- * DPB_POISONED. Any thread.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (no such segment); DPB_UNSUPPORTED (dpb_config.users is 0); DPB_NOT_READY
+ * (as dpb_select_for); DPB_POISONED. Any thread.
  */
 DPB_API
 DPB_MUST_USE
@@ -1585,7 +1622,8 @@ dpb_status dpb_pool_report_read(const struct dpb_pool *pool,
 DPB_API DPB_MUST_USE dpb_status dpb_pool_diagnostics_read(const struct dpb_pool *pool, dpb_diagnostics *out);
 
 /**
- * Writes what the pool has released and what is public of it: safe to log and to publish, as dpb_snapshot.
+ * Writes what the pool has released and what is public of it: safe to log and to publish, as dpb_snapshot. Taken when it
+ * is written, as there.
  *
  * buf: room for cap bytes (NULL with cap = 0). len: receives how many there are, also when cap is too small:
  * about 250 + 32 K + (40 K + 16) S bytes, K the arms and S the segments so far. May allocate; closed to other threads
@@ -1601,7 +1639,8 @@ dpb_status dpb_pool_snapshot(const struct dpb_pool *pool,
 
 /**
  * A pool that goes on from a snapshot, with the configuration that is in it and fresh entropy; segments keep their
- * numbers. What is promised, parameters, statuses and threads as dpb_restore; the caller frees it with dpb_pool_free.
+ * numbers. What is promised, with dpb_config.users the snapshot that must be written before it decides, parameters, statuses
+ * and threads as dpb_restore; the caller frees it with dpb_pool_free.
  */
 DPB_API
 DPB_MUST_USE
@@ -1611,12 +1650,11 @@ dpb_status dpb_pool_restore(const uint8_t *buf,
                             dpb_error *error);
 
 /**
- * dpb_pool_restore, where a snapshot of another configuration is not what the caller means: refused with
- * DPB_INVALID_CONFIG, and an error that names the first field that is not as in the snapshot. max_segments alone may
- * differ, if it is no less than the segments in the snapshot: so a full pool grows.
+ * dpb_pool_restore with another configuration: what must be as in the snapshot, and what is taken from config, is said at
+ * dpb_restore_as. max_segments may be any number that its segments fit into: so a full pool grows.
  *
- * config: as in dpb_new_pool; a test_seed is not compared, and not used; a budget is charged as for a fresh pool
- * (DPB_OVER_BUDGET). Parameters, statuses and threads else as dpb_pool_restore.
+ * config: as in dpb_new_pool; a test_seed is not used; a budget is charged as for a fresh pool (DPB_OVER_BUDGET).
+ * Parameters, statuses and threads else as dpb_pool_restore.
  */
 DPB_API
 DPB_MUST_USE
@@ -2219,7 +2257,7 @@ DPB_ASSERT_SIZE(dpb_arm, 64);
 DPB_ASSERT_SIZE(dpb_pool_report, 80);
 DPB_ASSERT_SIZE(dpb_shuffle_params, 32);
 #if UINTPTR_MAX == UINT64_MAX /* they hold a pointer */
-DPB_ASSERT_SIZE(dpb_config, 152);
+DPB_ASSERT_SIZE(dpb_config, 160);
 DPB_ASSERT_SIZE(dpb_stopping_config, 48);
 DPB_ASSERT_SIZE(dpb_counter_config, 32);
 #endif

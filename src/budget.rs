@@ -16,6 +16,17 @@ use std::sync::{Arc, Mutex};
 /// earlier lives, and others have that it merges, costs no more: [`Bandit::restore_as`](crate::Bandit::restore_as) charges
 /// the same, for a process that is new; it is one guarantee for all lives together.
 ///
+/// **What has no privacy never fits**: a baseline, and a handle that has a test seed, or had one in an earlier life.
+///
+/// **Periods.** A handle that counts [`users`](crate::Config::users) is charged with what a person may lose in
+/// P = [`budget_periods`](crate::Config::budget_periods) periods: P epsilon, P^2 rho, and of an (epsilon, delta)
+/// P epsilon and delta (e^(P epsilon) - 1)/(e^epsilon - 1), by a chain of P neighbours (Theorem U of
+/// [`crate::privacy`]). Each life begins a period, and a snapshot counts those that began in all lives. The handle
+/// refuses to begin one beyond P, in [`next_period`](crate::Bandit::next_period) and in a restore; nobody is learned from
+/// in a period that is not in the newest snapshot, where there is one. So all its lives together never lose more than what
+/// the first one was charged, however often the program is killed: the proof is in the source, in `users.rs`. A
+/// restore that says another P charges its own budget for all of the new P, because the periods so far are among them.
+///
 /// **Composition.** The least of three bounds, with E and D the sums over handles that are (epsilon, delta)-DP: E plus
 /// - what pure handles lose together, and what the Gaussian ones do at delta - D;
 /// - what all these do by zCDP at delta - D, a pure one being epsilon^2/2-zCDP;
@@ -98,6 +109,11 @@ impl Budget {
     /// # Errors
     /// `OverBudget`; `Poisoned` after a fork.
     pub(crate) fn charge(&self, loss: PrivacyLoss) -> Result<()> {
+        if loss == PrivacyLoss::Unbounded {
+            return Err(Error::OverBudget(
+                "a handle that is not private (a baseline, a test_seed) fits no budget".into(),
+            ));
+        }
         let Shared { epsilon, delta, .. } = *self.0;
         self.with(|charges| {
             let after = charges.and(loss);

@@ -7,78 +7,196 @@ use crate::privacy::PrivacyLoss;
 use crate::privacy::composition::{approximate_to_zcdp, delta_share, mul_up};
 use crate::privacy::slates;
 use crate::reward::{Reward, RewardRange};
-use crate::snapshot::{Kind, Reader, Writer};
+use crate::snapshot::{Reader, Writer};
 
-/// The configuration of a bandit, for every policy. Fields that a policy does not use are ignored.
-#[derive(Clone, Debug)]
-pub struct Config {
+/// What a field belongs to, and so where it must not differ. The principle: what says how a released number is to be
+/// read belongs to the releases; all else is a handle's own affair, and a restart may change it.
+#[derive(Clone, Copy, PartialEq, PartialOrd)]
+pub(crate) enum Scope {
+    /// To one life of one handle.
+    Life,
+    /// To all handles of a fleet, as long as they merge: each may be restored with another.
+    Fleet,
+    /// To what was released: the same in all lives and all handles.
+    Releases,
+}
+
+/// What a field is kept as, in a snapshot and in a handle: as many bytes as its type has, little-endian.
+trait Packed: Copy {
+    /// The next bytes of `to`.
+    fn pack(self, to: &mut &mut [u8]);
+    fn load(from: &mut Reader) -> Result<Self>;
+    fn show(bytes: &[u8]) -> String;
+}
+
+macro_rules! packed {
+    ($($type:ident as $number:ident,)*) => {$(
+        impl Packed for $type {
+            fn pack(self, to: &mut &mut [u8]) {
+                let (here, rest) = std::mem::take(to).split_at_mut(size_of::<$type>());
+                here.copy_from_slice(&$number::from(self).to_le_bytes());
+                *to = rest;
+            }
+
+            fn load(from: &mut Reader) -> Result<$type> {
+                from.$type()
+            }
+
+            fn show(bytes: &[u8]) -> String {
+                Self::load(&mut Reader::of_fields(bytes)).map_or_else(|_| String::new(), |value| value.to_string())
+            }
+        }
+    )*};
+}
+
+packed!(u32 as u32, u64 as u64, f64 as f64, bool as u8,);
+
+/// A field of a [`Config`] as its bytes are compared.
+struct Field {
+    name: &'static str,
+    scope: Scope,
+    bytes: usize,
+    show: fn(&[u8]) -> String,
+}
+
+/// All fields that a snapshot keeps, and all that is said of one: its name and type, the default, the [`Scope`], and
+/// where every policy takes some values only, which, and the rule that a refusal names.
+macro_rules! fields {
+    ($($(#[$doc:meta])* $name:ident: $type:ident = $default:expr, $scope:ident $(, $rule:literal => $valid:expr)?;)*) => {
+        /// The configuration of a bandit, for every policy. Fields that a policy does not use are ignored.
+        #[derive(Clone, Debug)]
+        pub struct Config {
+            $($(#[$doc])* pub $name: $type,)*
+            /// `None` = operating system entropy; `Some` = reproducible and NOT private.
+            pub test_seed: Option<[u8; 32]>,
+            /// What this handle is charged to when it is made, with all that it may lose in its life; refused where there is
+            /// too little left, as a baseline always is, and a handle with a `test_seed`. With `users` it is charged for
+            /// `budget_periods`. As the seed no part of a snapshot. `None` = nothing.
+            pub budget: Option<Budget>,
+            /// A fault to build in, for the tests that must notice it.
+            #[cfg(feature = "test-hooks")]
+            #[doc(hidden)]
+            pub fault: Fault,
+        }
+
+        impl Config {
+            const DEFAULT: Config = Config {
+                $($name: $default,)*
+                test_seed: None,
+                budget: None,
+                #[cfg(feature = "test-hooks")]
+                fault: Fault::None,
+            };
+
+            const FIELDS: &[Field] = &[$(Field {
+                name: stringify!($name),
+                scope: Scope::$scope,
+                bytes: size_of::<$type>(),
+                show: <$type as Packed>::show,
+            },)*];
+
+            /// All that a snapshot keeps: everything but the test seed and the budget.
+            fn pack(&self) -> [u8; Kept::BYTES] {
+                let mut packed = [0; Kept::BYTES];
+                let rest = &mut &mut packed[..];
+                $(self.$name.pack(rest);)*
+                packed
+            }
+
+            /// What was [saved](Kept::save), unchecked.
+            pub(crate) fn load(from: &mut Reader) -> Result<Config> {
+                Ok(Config { $($name: <$type as Packed>::load(from)?,)* ..Self::DEFAULT })
+            }
+
+            /// Checks each field for itself.
+            fn check_each(&self) -> Result<()> {
+                $($(
+                    let valid: fn($type) -> bool = $valid;
+                    if !valid(self.$name) {
+                        return Err(Error::config(stringify!($name), $rule, self.$name));
+                    }
+                )?)*
+                Ok(())
+            }
+        }
+    };
+}
+
+fields! {
     /// K, `2 ..= 2^24`, or fewer where a policy would not be fast: its page says so.
-    pub arms: u32,
+    arms: u32 = 2, Releases,
+        "must be in 2..=2^24" => |arms| (2..=Self::MAX_ARMS).contains(&arms);
     /// Privacy loss of one user, > 0. Ignored by the non-private baselines.
-    pub epsilon: f64,
+    epsilon: f64 = 1.0, Releases;
     /// In `[0, 1)`; 0 where the policy is pure.
-    pub delta: f64,
+    delta: f64 = 0.0, Releases,
+        "must be in [0, 1)" => |delta| (0.0..1.0).contains(&delta);
     /// Failure probability in `[0, 1)`; 0 = 1/horizon.
-    pub beta: f64,
+    beta: f64 = 0.0, Life,
+        "must be in [0, 1)" => |beta| (0.0..1.0).contains(&beta);
     /// T in decisions; 0 = unknown.
-    pub horizon: u64,
+    horizon: u64 = 0, Life;
     /// Lower end of the declared range of rewards, at least -1e290.
-    pub reward_min: f64,
+    reward_min: f64 = 0.0, Releases;
     /// Upper end of the declared range of rewards, at most 1e290.
-    pub reward_max: f64,
+    reward_max: f64 = 1.0, Releases;
     /// Rewards are rounded to 2^-bits of the range, `0 ..= 24`; 0 = exactly min or max.
-    pub reward_bits: u32,
+    reward_bits: u32 = 20, Releases;
     /// Clamp rewards outside the range instead of refusing them. NaN and infinities are refused all
     /// the same.
-    pub clamp_rewards: bool,
+    clamp_rewards: bool = false, Life;
     /// m >= 1: how many rewards one user may be behind, or with a `slate` how many requests. Epsilon is divided by
     /// it before use.
-    pub contributions_per_user: u32,
+    contributions_per_user: u32 = 1, Releases,
+        "must be at least 1" => |m| m > 0;
     /// Decisions in flight, `1 ..= 2^24`, rounded up to a power of two and to the answer window.
-    pub pending_capacity: u32,
+    pending_capacity: u32 = 4096, Life,
+        "must be in 1..=2^24" => |most| (1..=Self::MAX_PENDING).contains(&most);
     /// 0 = every decision is answered or cancelled explicitly, at a time that does not depend on
     /// the reward. W > 0 = silence means `reward_min`, and every answer takes effect exactly W
     /// decisions after its decision. At most 2^24.
-    pub answer_window: u32,
-    /// `None` = operating system entropy; `Some` = reproducible and NOT private.
-    pub test_seed: Option<[u8; 32]>,
+    answer_window: u32 = 0, Life,
+        "must be at most 2^24" => |window| window <= Self::MAX_PENDING;
     /// DP-UCB-INT: v in `(1, 1.5]`.
-    pub interval_exponent: f64,
+    interval_exponent: f64 = 1.1, Life;
     /// DP-UCB-INT: widen the index by the noise, as a rigorous bound must; false = as printed.
-    pub rigorous_index: bool,
+    rigorous_index: bool = false, Life;
     /// SDP-AE: m; DP-Lap, Tsallis: tau; DP-UCB-INT: least interval; 0 = the policy's own choice.
-    pub batch: u32,
+    batch: u32 = 0, Releases;
     /// DP-Lambda-Lap: the number of the base policy.
-    pub base: u32,
+    base: u32 = 0, Releases;
     /// SDP-AE, VB-SDP-AE: the paper's noise instead of the exact calibration.
-    pub shuffle_printed: bool,
+    shuffle_printed: bool = false, Releases;
     /// This process's name in a fleet: below 2^16 the node of its tickets itself, larger ones are mixed;
     /// 0 = random.
-    pub node: u64,
+    node: u64 = 0, Life;
     /// M, in decisions, `1024 ..= 2^40`: DP-IMED and DP-MED forget what they learned more than M
     /// decisions ago, half of it earlier. About half the time between changes. 0 = never forget.
-    pub memory: u64,
+    memory: u64 = 0, Fleet,
+        "must be 0 or in 1024..=2^40" => |memory| memory == 0 || (Self::LEAST_MEMORY..=Self::MOST_MEMORY).contains(&memory);
     /// f in `[0, 1]`: DP-IMED, DP-KLUCB, DP-MED and Lazy-DP-TS play every arm with a chance of f/K at
     /// least, K the number of arms that could be played. It costs f times the mean gap a decision.
-    pub min_propensity: f64,
+    min_propensity: f64 = 0.0, Life,
+        "must be in [0, 1]" => |share| (0.0..=1.0).contains(&share);
     /// Which unit is protected. 0 = one answer, in slates of any size. S > 0 = one request with all its answers, at
     /// most S: DP-IMED, DP-KLUCB and Lazy-DP-TS. See [`crate::privacy::slates`].
-    pub slate: u32,
+    slate: u32 = 0, Releases,
+        "must be at most 2^24" => |slate| slate <= Self::MAX_ARMS;
     /// 0 = any answers of a request count. c in `1 ..= slate` = at most c that are not `reward_min`, drawn evenly
     /// where there are more; it needs an `answer_window`.
-    pub slate_clicks: u32,
+    slate_clicks: u32 = 0, Releases;
     /// Users expected in a period, at most 2^28: then no more than `contributions_per_user` decisions of a user in
     /// a period are learned from, every decision says whose it is
     /// ([`select_for`](crate::Bandit::select_for)), and the counters take 1.5 bytes for each user, up to 12
     /// at `contributions_per_user` = 255. 0 = the caller sees to it.
-    pub users: u64,
-    /// What this handle is charged to when it is made, with all that it may lose in its life; refused where there is
-    /// too little left, as a baseline always is. As the seed no part of a snapshot. `None` = nothing.
-    pub budget: Option<Budget>,
-    /// A fault to build in, for the tests that must notice it.
-    #[cfg(feature = "test-hooks")]
-    #[doc(hidden)]
-    pub fault: Fault,
+    users: u64 = 0, Life,
+        "must be at most 2^28" => |users| users <= Self::MOST_USERS;
+    /// P, with `users`: the periods that there may be, in all lives together; the [budget](Self::budget) is charged with
+    /// what a person may lose who comes in all of them, when the handle is made. Then
+    /// [`next_period`](crate::Bandit::next_period), and a restart, which begins a period, are `OverBudget`. Needed where
+    /// there is a budget, because that is charged once. A restart may change it, and
+    /// [`restore_as`](crate::Bandit::restore_as) charges its own budget for all of the new P. 0 = any number.
+    budget_periods: u32 = 0, Life;
 }
 
 /// The sabotage that an auditor must catch (tests only). That of noise is a [hand](crate::noise::hand)'s.
@@ -149,35 +267,7 @@ impl Config {
     /// The defaults: rewards in `[0, 1]` on a 2^-20 grid, 4096 decisions in flight, explicit
     /// answers, operating system entropy, horizon unknown.
     pub fn new(arms: u32, epsilon: f64) -> Config {
-        Config {
-            arms,
-            epsilon,
-            delta: 0.0,
-            beta: 0.0,
-            horizon: 0,
-            reward_min: 0.0,
-            reward_max: 1.0,
-            reward_bits: 20,
-            clamp_rewards: false,
-            contributions_per_user: 1,
-            pending_capacity: 4096,
-            answer_window: 0,
-            test_seed: None,
-            interval_exponent: 1.1,
-            rigorous_index: false,
-            batch: 0,
-            base: 0,
-            shuffle_printed: false,
-            node: 0,
-            memory: 0,
-            min_propensity: 0.0,
-            slate: 0,
-            slate_clicks: 0,
-            users: 0,
-            budget: None,
-            #[cfg(feature = "test-hooks")]
-            fault: Fault::None,
-        }
+        Config { arms, epsilon, ..Self::DEFAULT }
     }
 
     /// The most arms a handle may have.
@@ -191,139 +281,54 @@ impl Config {
     /// The most users that may be expected in a period.
     pub const MOST_USERS: u64 = 1 << 28;
 
-    /// All that a snapshot keeps: everything but the test seed and the budget.
-    pub(crate) fn save(&self, to: &mut Writer) {
-        to.u32(self.arms);
-        [self.epsilon, self.delta, self.beta].into_iter().for_each(|value| to.f64(value));
-        to.u64(self.horizon);
-        [self.reward_min, self.reward_max].into_iter().for_each(|value| to.f64(value));
-        to.u32(self.reward_bits);
-        to.u32(self.contributions_per_user);
-        to.u32(self.pending_capacity);
-        to.u32(self.answer_window);
-        [self.clamp_rewards, self.rigorous_index, self.shuffle_printed].into_iter().for_each(|flag| to.u8(flag.into()));
-        to.f64(self.interval_exponent);
-        to.u32(self.batch);
-        to.u32(self.base);
-        to.u64(self.node);
-        to.u64(self.memory);
-        to.f64(self.min_propensity);
-        to.u32(self.slate);
-        to.u32(self.slate_clicks);
-        to.u64(self.users);
-    }
-
-    /// What was saved, unchecked.
-    pub(crate) fn load(from: &mut Reader) -> Result<Config> {
-        let mut config = Config::new(from.u32()?, from.f64()?);
-        (config.delta, config.beta, config.horizon) = (from.f64()?, from.f64()?, from.u64()?);
-        (config.reward_min, config.reward_max) = (from.f64()?, from.f64()?);
-        (config.reward_bits, config.contributions_per_user) = (from.u32()?, from.u32()?);
-        (config.pending_capacity, config.answer_window) = (from.u32()?, from.u32()?);
-        (config.clamp_rewards, config.rigorous_index) = (from.bool()?, from.bool()?);
-        config.shuffle_printed = from.bool()?;
-        config.interval_exponent = from.f64()?;
-        (config.batch, config.base) = (from.u32()?, from.u32()?);
-        (config.node, config.memory, config.min_propensity) = (from.u64()?, from.u64()?, from.f64()?);
-        (config.slate, config.slate_clicks, config.users) = (from.u32()?, from.u32()?, from.u64()?);
-        Ok(config)
-    }
-
-    /// May a handle of this configuration learn from a snapshot of that one? What concerns traffic and reports may
-    /// differ.
+    /// May this be the configuration where that of a snapshot was before: in the next life (`Scope::Releases`), or in
+    /// another handle of its fleet (`Scope::Fleet`)? What belongs to so much, or to more, must not differ.
     ///
     /// # Errors
     /// `InvalidConfig` naming the first field that differs.
-    pub(crate) fn check_shared(&self, snapshot: &Config) -> Result<()> {
-        let Config {
-            node, pending_capacity, answer_window, clamp_rewards, beta, horizon, min_propensity, users, ..
-        } = *self;
-        let theirs = snapshot.clone();
-        self.check_same(&Config {
-            node,
-            pending_capacity,
-            answer_window,
-            clamp_rewards,
-            beta,
-            horizon,
-            min_propensity,
-            users,
-            ..theirs
-        })
-    }
-
-    /// Is this, but for seed and budget, the configuration of a snapshot?
-    ///
-    /// # Errors
-    /// `InvalidConfig` naming the first field that differs.
-    pub(crate) fn check_same(&self, snapshot: &Config) -> Result<()> {
-        for ((field, ours), (_, theirs)) in self.fields().into_iter().zip(snapshot.fields()) {
-            if ours != theirs {
-                return Err(Error::config(field, &format!("must be {theirs}, as in the snapshot"), ours));
+    pub(crate) fn check_same(&self, scope: Scope, snapshot: &Config) -> Result<()> {
+        let (ours, theirs) = (self.pack(), snapshot.pack());
+        let mut at = 0;
+        for field in Self::FIELDS {
+            let (ours, theirs) = (&ours[at..][..field.bytes], &theirs[at..][..field.bytes]);
+            if field.scope >= scope && ours != theirs {
+                let rule = format!("must be {}, as in the snapshot", (field.show)(theirs));
+                return Err(Error::config(field.name, &rule, (field.show)(ours)));
             }
+            at += field.bytes;
         }
         Ok(())
     }
 
-    /// What a snapshot keeps.
-    fn fields(&self) -> [(&'static str, Value); 23] {
-        macro_rules! fields {
-            ($($name:ident)*) => {{
-                let Config {
-                    $($name,)*
-                    test_seed: _,
-                    budget: _,
-                    #[cfg(feature = "test-hooks")]
-                        fault: _,
-                } = self; // so that none is forgotten
-                [$((stringify!($name), (*$name).into()),)*]
-            }};
-        }
-        fields! {
-            arms epsilon delta beta horizon reward_min reward_max reward_bits contributions_per_user pending_capacity
-            answer_window clamp_rewards rigorous_index shuffle_printed interval_exponent batch base node memory
-            min_propensity slate slate_clicks users
-        }
+    /// The bytes that a snapshot keeps of it.
+    #[cfg(feature = "test-hooks")]
+    #[doc(hidden)]
+    pub const PACKED: usize = Kept::BYTES;
+
+    /// The names of all fields that a snapshot keeps.
+    #[cfg(feature = "test-hooks")]
+    #[doc(hidden)]
+    pub fn fields() -> impl Iterator<Item = &'static str> {
+        Self::FIELDS.iter().map(|field| field.name)
     }
 
-    /// Checks what holds for every policy; epsilon and delta are checked by those that use them.
+    /// Checks what holds for every policy; epsilon and delta are checked by those that use them. What cannot be combined
+    /// is refused here, before anything is made or charged.
     pub(crate) fn check(&self) -> Result<RewardRange> {
-        if !(2..=Self::MAX_ARMS).contains(&self.arms) {
-            return Err(Error::config("arms", "must be in 2..=2^24", self.arms));
-        }
-        if !(0.0..1.0).contains(&self.delta) {
-            return Err(Error::config("delta", "must be in [0, 1)", self.delta));
-        }
-        if !(0.0..1.0).contains(&self.beta) {
-            return Err(Error::config("beta", "must be in [0, 1)", self.beta));
-        }
-        if self.contributions_per_user == 0 {
-            return Err(Error::config("contributions_per_user", "must be at least 1", 0));
-        }
-        if !(1..=Self::MAX_PENDING).contains(&self.pending_capacity) {
-            return Err(Error::config("pending_capacity", "must be in 1..=2^24", self.pending_capacity));
-        }
-        if self.answer_window > Self::MAX_PENDING {
-            return Err(Error::config("answer_window", "must be at most 2^24", self.answer_window));
-        }
-        if self.memory != 0 && !(Self::LEAST_MEMORY..=Self::MOST_MEMORY).contains(&self.memory) {
-            return Err(Error::config("memory", "must be 0 or in 1024..=2^40", self.memory));
-        }
-        if !(0.0..=1.0).contains(&self.min_propensity) {
-            return Err(Error::config("min_propensity", "must be in [0, 1]", self.min_propensity));
-        }
-        if self.users > Self::MOST_USERS {
-            return Err(Error::config("users", "must be at most 2^28", self.users));
-        }
+        self.check_each()?;
         self.check_slate()?;
+        if self.users == 0 && self.budget_periods > 0 {
+            return Err(Error::config("budget_periods", "must be 0 without users", self.budget_periods));
+        }
+        if self.users > 0 && self.budget.is_some() && self.budget_periods == 0 {
+            let rule = "must be at least 1 with users and a budget, which is charged for so many periods";
+            return Err(Error::config("budget_periods", rule, self.budget_periods));
+        }
         RewardRange::new(self.reward_min, self.reward_max, self.reward_bits, self.clamp_rewards)
     }
 
     fn check_slate(&self) -> Result<()> {
         let (slate, clicks) = (self.slate, self.slate_clicks);
-        if slate > Self::MAX_ARMS {
-            return Err(Error::config("slate", "must be at most 2^24", slate));
-        }
         if clicks > slate {
             return Err(Error::config("slate_clicks", "must be at most slate", clicks));
         }
@@ -407,15 +412,18 @@ impl Config {
         ))
     }
 
-    /// Charges the budget, if there is one, with what a handle may cost one user: the last thing before the handle is
-    /// there, whichever way it is made.
-    pub(crate) fn charge(&self, loss: impl FnOnce(&Config) -> Result<PrivacyLoss>) -> Result<()> {
+    /// Charges the budget, if there is one, with what a handle may cost one user in all its lives: the last thing before
+    /// the handle is there, whichever way it is made. `begun`: periods of users, where they were counted in
+    /// earlier lives only.
+    pub(crate) fn charge(
+        &self,
+        seeded: bool,
+        begun: u64,
+        loss: impl FnOnce(&Config) -> Result<PrivacyLoss>,
+    ) -> Result<()> {
         let Some(budget) = &self.budget else { return Ok(()) };
-        if self.users > 0 {
-            let rule = "must be 0 with a budget, which cannot know how many periods there will be";
-            return Err(Error::config("users", rule, self.users));
-        }
-        budget.charge(loss(self)?)
+        let periods = if self.users > 0 { self.budget_periods.into() } else { begun };
+        budget.charge(if seeded { PrivacyLoss::Unbounded } else { loss(self)?.of_periods(periods) })
     }
 
     /// What one user loses, of all rewards, by one release of each with [`noise`](Self::noise).
@@ -434,14 +442,17 @@ impl Config {
 pub(crate) struct Kept([u8; Kept::BYTES]);
 
 impl Kept {
-    const BYTES: usize = 127;
+    const BYTES: usize = {
+        let (mut bytes, mut at) = (0, 0);
+        while at < Config::FIELDS.len() {
+            bytes += Config::FIELDS[at].bytes;
+            at += 1;
+        }
+        bytes
+    };
 
-    /// # Errors
-    /// `NoMemory` (and of all where they are not so many bytes).
-    pub fn of(config: &Config) -> Result<Kept> {
-        let mut to = Writer::new(Kind::Bandit);
-        config.save(&mut to);
-        Ok(Kept(to.fields().try_into().map_err(|_| Error::NoMemory)?))
+    pub fn of(config: &Config) -> Kept {
+        Kept(config.pack())
     }
 
     pub fn save(&self, to: &mut Writer) {
@@ -452,47 +463,5 @@ impl Kept {
     /// `Corrupt` if it were.
     pub fn config(&self) -> Result<Config> {
         Config::load(&mut Reader::of_fields(&self.0))
-    }
-}
-
-/// What a field holds: a real number's bits, so that all that a policy does not look at is the same as itself.
-#[derive(Clone, Copy, PartialEq)]
-enum Value {
-    Number(u64),
-    Real(u64),
-    Flag(bool),
-}
-
-impl From<u32> for Value {
-    fn from(value: u32) -> Value {
-        Value::Number(value.into())
-    }
-}
-
-impl From<u64> for Value {
-    fn from(value: u64) -> Value {
-        Value::Number(value)
-    }
-}
-
-impl From<f64> for Value {
-    fn from(value: f64) -> Value {
-        Value::Real(value.to_bits())
-    }
-}
-
-impl From<bool> for Value {
-    fn from(value: bool) -> Value {
-        Value::Flag(value)
-    }
-}
-
-impl std::fmt::Display for Value {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Value::Number(value) => value.fmt(f),
-            Value::Real(bits) => f64::from_bits(*bits).fmt(f),
-            Value::Flag(value) => value.fmt(f),
-        }
     }
 }

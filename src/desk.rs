@@ -6,7 +6,7 @@ use crate::os::Origin;
 use crate::policy::Pull;
 use crate::privacy::PrivacyLoss;
 use crate::reward::{Reward, RewardRange};
-use crate::users::Users;
+use crate::users::{Periods, Users};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
 /// One answer to "which arm?".
@@ -48,6 +48,7 @@ pub(crate) struct Inner<L> {
     pub learner: L,
     /// Who has had enough learned from, where the configuration expects users.
     pub users: Option<Box<Users>>,
+    pub periods: Periods,
 }
 
 impl<L: Learner> Desk<L> {
@@ -88,6 +89,21 @@ impl<L: Learner> Desk<L> {
 
     pub fn diagnostics(&self) -> Result<Diagnostics> {
         Ok(self.lock()?.engine.diagnostics())
+    }
+
+    /// Hands out a snapshot, and knows from then on that there is one.
+    pub fn save<T>(
+        &self,
+        write: impl FnOnce(&mut Inner<L>) -> Result<Vec<u8>>,
+        hand_out: impl FnOnce(Vec<u8>) -> Result<T>,
+    ) -> Result<T> {
+        let (bytes, counted) = {
+            let inner = &mut *self.lock()?;
+            (write(inner)?, inner.periods.begun)
+        };
+        let handed_out = hand_out(bytes)?;
+        self.lock()?.periods.save(counted);
+        Ok(handed_out)
     }
 
     #[inline]
@@ -159,33 +175,47 @@ impl<L: Learner> Inner<L> {
     #[inline]
     pub fn check_anonymous(&self) -> Result<()> {
         match self.users {
-            None => Ok(()),
+            None if self.periods.is_ready() => Ok(()),
+            None => Err(Error::NotReady),
             Some(_) => Err(Error::Unsupported("a decision that is nobody's: config.users is set")),
         }
     }
 
-    pub fn users(&mut self) -> Result<&mut Users> {
+    fn users(&mut self) -> Result<&mut Users> {
         self.users.as_deref_mut().ok_or(Error::Unsupported("a decision for a user: config.users is 0"))
     }
 
-    /// Of users, so far, the open one too; 0 where they are not counted.
-    pub fn periods(&self) -> u64 {
-        self.users.as_ref().map_or(0, |users| users.periods)
+    /// Counts a decision of this user. Is it to be learned from? See [`crate::users`].
+    ///
+    /// # Errors
+    /// `Unsupported` where users are not counted; `NotReady` until a restored handle is saved. Nothing was counted.
+    pub fn count(&mut self, user: u64) -> Result<bool> {
+        let (is_ready, may_learn) = (self.periods.is_ready(), self.periods.may_learn());
+        let users = self.users()?;
+        if !is_ready {
+            return Err(Error::NotReady);
+        }
+        Ok(may_learn && users.count(user))
     }
 
-    /// Goes on from another life: who came in its last period is not known, so another begins.
-    pub fn live_on(&mut self, seeded: bool, counts: Counts, periods: u64) {
+    pub fn next_period(&mut self) -> Result<()> {
+        self.users()?;
+        self.periods.next()?;
+        self.users()?.forget();
+        Ok(())
+    }
+
+    /// Goes on from another life, which counted so many periods, and `counted` users if this one does not: who came in
+    /// its last period is not known, so another begins.
+    pub fn live_on(&mut self, seeded: bool, counts: Counts, periods: u64, counted: bool) -> Result<()> {
         self.seeded = seeded;
         self.engine.count_on(counts);
-        if let Some(users) = &mut self.users {
-            users.periods = periods.saturating_add(1);
-        }
+        self.periods.live_on(periods, counted || self.users.is_some())
     }
 
     /// What one reward, or one request, has lost, and behind how many one user may be by now: m, in each period.
     pub fn of_one_user(&self, loss: PrivacyLoss, m: u32) -> (PrivacyLoss, u32) {
-        let periods = self.users.as_ref().map_or(1, |users| users.periods);
-        match u32::try_from(periods.saturating_mul(m.into())) {
+        match u32::try_from(self.periods.begun.saturating_mul(m.into())) {
             Ok(contributions) => (loss, contributions),
             Err(_) => (PrivacyLoss::Unbounded, m), // more than are ever given
         }

@@ -24,8 +24,8 @@ pub enum Error {
     /// A ticket whose answer window is over, or that was pushed out of the pending table.
     #[error("this ticket's time is over")]
     Expired,
-    /// There is no result yet.
-    #[error("there is no result yet")]
+    /// There is no result yet; or a restored handle that counts users has not been saved yet.
+    #[error("there is no result yet, or no snapshot yet of a restored handle that counts users")]
     NotReady,
     /// The stopping rule has halted and takes no more samples.
     #[error("the stopping rule has halted")]

@@ -1,6 +1,6 @@
 //! A pool: thousands of bandits in one handle, one for each segment, that lend each other what they know.
 
-use crate::config::Config;
+use crate::config::{Config, Kept, Scope};
 use crate::desk::{Decision, Desk, Inner, Learner};
 use crate::engine::{Counts, Diagnostics, Engine};
 use crate::error::{Error, Result};
@@ -10,7 +10,7 @@ use crate::random::Seed;
 use crate::reward::Reward;
 use crate::snapshot::{Kind, Reader, Writer};
 use crate::table;
-use crate::users::Users;
+use crate::users::{Periods, Users};
 
 /// Everything that may be published about a pool.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -89,6 +89,13 @@ impl Pool {
     /// `InvalidConfig` naming the field and the value, `max_segments` where there are none or more than 2^27 cells;
     /// `Unsupported` with a `min_propensity`; `Entropy`; `NoMemory`; `OverBudget`.
     pub fn new(config: &Config, max_segments: u32) -> Result<Pool> {
+        let pool = Self::made(config, max_segments)?;
+        config.charge(config.test_seed.is_some(), 1, Config::loss)?;
+        Ok(pool)
+    }
+
+    /// The same, before it is charged.
+    fn made(config: &Config, max_segments: u32) -> Result<Pool> {
         let range = config.check()?;
         if config.min_propensity > 0.0 {
             return Err(Error::Unsupported("min_propensity"));
@@ -108,15 +115,13 @@ impl Pool {
         let engine = Engine::new(config.pending_capacity, config.answer_window, config.node, &mut tickets)?;
         let places = Places::with_room(max_segments as usize)?;
         let learner = Known { segments, keys: table::room(max_segments as usize)?, places };
-        let seeded = config.test_seed.is_some();
-        let pool = Pool {
+        let (seeded, periods) = (config.test_seed.is_some(), Periods::first(config));
+        Ok(Pool {
             config: Config { test_seed: None, budget: None, ..config.clone() },
             most: max_segments,
             lives: 0,
-            desk: Desk::new(range, Inner { engine, seeded, learner, users }),
-        };
-        config.charge(Config::loss)?;
-        Ok(pool)
+            desk: Desk::new(range, Inner { engine, seeded, learner, users, periods }),
+        })
     }
 
     /// The segment that is called so: its number, the next one for a new key. Keys are public. O(log segments), for a
@@ -149,11 +154,11 @@ impl Pool {
     ///
     /// # Errors
     /// `InvalidConfig` for a segment that there is not, and no decision was counted; `Unsupported` where the configuration
-    /// expects no [`users`](Config::users); `Poisoned` after an internal failure.
+    /// expects no [`users`](Config::users); `NotReady` until a restored pool is saved; `Poisoned` after an internal failure.
     pub fn select_for(&self, segment: u32, user: u64) -> Result<Decision> {
         let inner = &mut *self.desk.lock()?;
         inner.check(segment)?;
-        let learned = inner.users()?.count(user);
+        let learned = inner.count(user)?;
         inner.make_room();
         let pull = inner.learner.segments.choose(segment);
         Ok(here(inner.issue_for(pull, learned), segment, self.config.arms))
@@ -168,7 +173,7 @@ impl Pool {
         self.check_some(arms)?;
         let inner = &mut *self.desk.lock()?;
         inner.check(segment)?;
-        let learned = inner.users()?.count(user);
+        let learned = inner.count(user)?;
         inner.make_room();
         let pull = inner.learner.segments.choose_among(segment, arms);
         Ok(here(inner.issue_for(pull, learned), segment, self.config.arms))
@@ -179,8 +184,7 @@ impl Pool {
     /// # Errors
     /// As there.
     pub fn next_period(&self) -> Result<()> {
-        self.desk.lock()?.users()?.next_period();
-        Ok(())
+        self.desk.lock()?.next_period()
     }
 
     /// Which arm in each of these? Hands the decisions to `each`, under one lock.
@@ -311,14 +315,22 @@ impl Pool {
     /// # Errors
     /// `NoMemory`; `Poisoned` after an internal failure.
     pub fn snapshot(&self) -> Result<Vec<u8>> {
-        let inner = &mut *self.desk.lock()?;
+        self.save(Ok)
+    }
+
+    /// Hands a [`snapshot`](Self::snapshot) to `hand_out`. Where that fails, none was taken.
+    pub(crate) fn save<T>(&self, hand_out: impl FnOnce(Vec<u8>) -> Result<T>) -> Result<T> {
+        self.desk.save(|inner| self.write(inner), hand_out)
+    }
+
+    fn write(&self, inner: &mut Inner<Known>) -> Result<Vec<u8>> {
         let mut to = Writer::new(Kind::Pool);
-        self.config.save(&mut to);
+        Kept::of(&self.config).save(&mut to);
         to.u32(self.most);
         to.u8(inner.seeded.into());
         to.u32(self.lives);
         to.u64(inner.learner.segments.others.origin);
-        to.u64(inner.periods());
+        to.u64(inner.periods.begun);
         inner.engine.counts().save(&mut to);
         to.u32(inner.learner.keys.len() as u32);
         inner.learner.keys.iter().for_each(|&key| to.u64(key));
@@ -339,12 +351,11 @@ impl Pool {
         Self::restored(snapshot, None)
     }
 
-    /// The same, where a snapshot of another configuration is not what the caller means. There may be more segments
-    /// than before: so a full pool grows. A budget is charged as for a fresh pool.
+    /// The same with another configuration, in the same fields as [`Bandit::restore_as`](crate::Bandit::restore_as), and
+    /// any `max_segments` that its segments fit into: so a full pool grows. A budget is charged as for a fresh pool.
     ///
     /// # Errors
-    /// As [`restore`](Self::restore); `InvalidConfig` naming the first field that is not as in the snapshot, and for
-    /// fewer `max_segments` than it has; `OverBudget`.
+    /// As there; `InvalidConfig` for fewer `max_segments` than it has.
     pub fn restore_as(config: &Config, max_segments: u32, snapshot: &[u8]) -> Result<Pool> {
         Self::restored(snapshot, Some((config, max_segments)))
     }
@@ -362,7 +373,7 @@ impl Pool {
     pub fn merge(&self, snapshot: &[u8]) -> Result<()> {
         let from = &mut Reader::new(snapshot, Kind::Pool)?;
         let head = Head::read(from)?;
-        self.config.check_shared(&head.config)?;
+        self.config.check_same(Scope::Fleet, &head.config)?;
         for _ in &head.keys {
             (0..self.config.arms).try_for_each(|_| from.count().map(drop))?; // decisions for each arm
         }
@@ -379,16 +390,17 @@ impl Pool {
     fn restored(snapshot: &[u8], meant: Option<(&Config, u32)>) -> Result<Pool> {
         let from = &mut Reader::new(snapshot, Kind::Pool)?;
         let head = Head::read(from)?;
-        let mut most = head.most;
+        let (mut config, mut most) = (head.config.clone(), head.most);
         if let Some((meant, max_segments)) = meant {
-            meant.check_same(&head.config)?;
+            meant.check_same(Scope::Releases, &head.config)?;
+            config = Config { test_seed: None, ..meant.clone() };
             most = max_segments;
         }
-        let mut pool = Pool::new(&head.config, most)?;
+        let mut pool = Pool::made(&config, most)?;
         pool.lives = head.lives.checked_add(1).ok_or(Error::Corrupt)?;
         let inner = pool.desk.get_mut()?;
         inner.learner.segments.others.origin = head.origin;
-        inner.live_on(head.seeded, head.counts, head.periods);
+        inner.live_on(head.seeded, head.counts, head.periods, head.config.users > 0)?;
         let length = head.keys.len();
         if length > most as usize {
             let fewer =
@@ -405,9 +417,7 @@ impl Pool {
         }
         inner.learner.segments.load(from)?;
         from.finish()?;
-        if let Some((meant, _)) = meant {
-            meant.charge(Config::loss)?;
-        }
+        config.charge(inner.seeded, inner.periods.begun, Config::loss)?;
         Ok(pool)
     }
 }
@@ -419,7 +429,7 @@ struct Head {
     seeded: bool,
     lives: u32,
     origin: u64,
-    /// Of users, the open one too.
+    /// Of users, the open one too: see [`Periods`].
     periods: u64,
     counts: Counts,
     keys: Vec<u64>,

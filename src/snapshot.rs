@@ -16,8 +16,11 @@
 //!
 //! The report of a restored handle says at least what one release costs: the life that it goes on with may
 //! have made one after the snapshot. Where users are counted a new period begins with it, for nothing tells who came
-//! in the old one, and the report has one period more than the snapshot: the periods of a life after its last snapshot
-//! it cannot know.
+//! in the old one, and the report has one period more than the snapshot. Of which periods nobody is learned from until
+//! they are in a snapshot, so that none is forgotten: see `users.rs`.
+//!
+//! It may go on with another configuration, in all that does not say how released numbers are read: the list is in
+//! `config.rs`. Ages of releases are kept in ticks of a memory, which is kept with them.
 //!
 //! # Who can have one
 //!

@@ -17,6 +17,34 @@
 //! Each period has keys of its own, from the handle's secret randomness: who shares counters today does not tomorrow,
 //! and nobody can choose whom to share with.
 //!
+//! # Periods, over lives
+//!
+//! What a person may lose is m rewards for each period that began, in all lives together, so none may be forgotten by a
+//! crash. A handle cannot know how often its snapshot was restored. So nobody is learned from in a period that the
+//! newest snapshot does not count, unless there is none, and so nothing to go back to:
+//!
+//! | | decisions |
+//! |---|---|
+//! | made, and never saved | are learned from |
+//! | saved since its last period began | are learned from |
+//! | saved, and then a period began | are served, and not learned from |
+//! | restored, and not saved since | are refused: `NotReady` |
+//!
+//! *Claim.* Let each life go on from the newest snapshot of the one before. Then there are no more pairs of a life
+//! and a period in it of which anybody was learned from than the last life counts, whenever the others ended.
+//! *Proof.* A life begins the period after those of its snapshot, and counts on. Say that it learned in its period p, and
+//! that another goes on from it: then there is a snapshot, and its newest counts p periods or more (if there was one
+//! when it learned, because of the table; if there was none, because one that came later counts those before). So what
+//! the next life learns is in periods after p: over all lives the numbers of periods that were learned from grow, and
+//! none of them is above what the last one counts. ∎
+//!
+//! So Theorem U of [`crate::privacy`] holds for all lives with p the periods that the last one counts. And `budget_periods`
+//! = P is a bound of what all lives together lose: the count is in the snapshot, and no life begins a period beyond
+//! P, its first one neither. That is why a budget is charged once for P periods, and for nothing by a restore.
+//!
+//! Where the next life does not count users (or the one before did not), the life that does not is one period: its
+//! caller sees to it that nobody is behind more than m rewards in all such lives that follow each other.
+//!
 //! Memory: 12 counters for each of `users`, of as many bits as m needs, 1, 2, 4, 8, 16 or 32: 1.5 bytes for each user
 //! at m = 1, 6 at m = 4 to 15. Time: two hashes and four counters, whatever the user did before.
 
@@ -40,8 +68,66 @@ pub(crate) struct Users {
     /// Two hashes, half of each for a row.
     keys: [[u64; 2]; ROWS / 2],
     coins: Random,
-    /// So far, the open one and those of earlier lives too.
-    pub periods: u64,
+}
+
+/// The periods of users that a handle's lives have begun, and those that a snapshot counts.
+pub(crate) struct Periods {
+    /// In all lives, the open one too; 1 where users were never counted.
+    pub begun: u64,
+    /// As the newest snapshot of this life counts them. 0: restored, and not saved since; `NEVER`: not saved in any life.
+    saved: u64,
+    /// There may be so many.
+    most: u64,
+}
+
+impl Periods {
+    const NEVER: u64 = u64::MAX;
+
+    /// The first one, of a handle that is made.
+    pub fn first(config: &Config) -> Periods {
+        let most = if config.budget_periods > 0 { config.budget_periods.into() } else { u64::MAX };
+        Periods { begun: 1, saved: Self::NEVER, most }
+    }
+
+    /// Another life of a handle whose snapshot counts so many: its first period, unless users were counted neither
+    /// here nor there.
+    ///
+    /// # Errors
+    /// `OverBudget`.
+    pub fn live_on(&mut self, before: u64, counted: bool) -> Result<()> {
+        self.begun = before.max(1);
+        if counted {
+            self.next()?;
+            self.saved = 0;
+        }
+        Ok(())
+    }
+
+    /// # Errors
+    /// `OverBudget` where there may be no more: nothing has changed.
+    pub fn next(&mut self) -> Result<()> {
+        if self.begun >= self.most {
+            return Err(Error::OverBudget(format!("budget_periods is {}, and all have begun", self.most).into()));
+        }
+        self.begun = self.begun.saturating_add(1);
+        Ok(())
+    }
+
+    /// There is a snapshot that counts so many.
+    pub fn save(&mut self, counted: u64) {
+        self.saved = if self.saved == Self::NEVER { counted } else { self.saved.max(counted) };
+    }
+
+    /// May anything be decided?
+    #[inline]
+    pub fn is_ready(&self) -> bool {
+        self.saved > 0
+    }
+
+    /// May anybody be learned from?
+    pub fn may_learn(&self) -> bool {
+        self.saved >= self.begun
+    }
 }
 
 /// Of a counter.
@@ -84,8 +170,8 @@ impl Users {
             ));
         }
         let words = Table::new(words as usize, |_| 0)?;
-        let mut users = Users { words, columns, bits, most: most.into(), keys: Default::default(), coins, periods: 0 };
-        users.next_period();
+        let mut users = Users { words, columns, bits, most: most.into(), keys: Default::default(), coins };
+        users.forget();
         Ok(users)
     }
 
@@ -103,10 +189,9 @@ impl Users {
     }
 
     /// Forgets who came.
-    pub fn next_period(&mut self) {
+    pub fn forget(&mut self) {
         self.words.fill(0);
         self.keys = std::array::from_fn(|_| [self.coins.next_u64(), self.coins.next_u64()]);
-        self.periods = self.periods.saturating_add(1);
     }
 
     fn places(&self, user: u64) -> [Place; ROWS] {
@@ -176,8 +261,7 @@ mod tests {
         for m in [1, 2, 3, 4, 15, 16, 255, 256, 300, 65_535, 65_536] {
             for expected in [1, 1000] {
                 let mut users = users(expected, m);
-                for period in 1..3 {
-                    assert_eq!(users.periods, period);
+                for _ in 1..3 {
                     let alone = (0..m).filter(|_| users.count(7)).count();
                     assert!(alone as u32 == m && !users.count(7), "{m}: {alone}");
                     let mut learned = HashMap::new();
@@ -186,7 +270,7 @@ mod tests {
                         *learned.entry(user).or_insert(0) += u32::from(users.count(user));
                     }
                     assert!(learned.values().all(|&learned| learned <= m) && !users.count(7), "{m}");
-                    users.next_period();
+                    users.forget();
                 }
             }
         }
@@ -212,12 +296,64 @@ mod tests {
         }
     }
 
+    /// The claim, for all orders of three steps a life, over four lives.
+    /// Without a snapshot that is newer there is nothing to go on from: the handle is made anew, and is another.
+    #[test]
+    fn no_period_that_was_learned_from_is_forgotten() {
+        let config = Config { users: 1, ..Config::new(2, 1.0) };
+        let (mut lives_that_decided, mut refused, mut idle) = (0, 0, 0);
+        for order in 0..3u32.pow(4 * 3) {
+            let (mut periods, mut learned, mut newest) = (Periods::first(&config), 0, None);
+            for life in 0..4 {
+                let mut last = 0;
+                for step in 0..3 {
+                    match order / 3u32.pow(3 * life + step) % 3 {
+                        0 => periods.next().unwrap(),
+                        1 => {
+                            periods.save(periods.begun);
+                            newest = Some(periods.begun);
+                        }
+                        _ if !periods.is_ready() => refused += 1,
+                        _ if !periods.may_learn() => idle += 1,
+                        _ => {
+                            learned += u64::from(last != periods.begun);
+                            last = periods.begun;
+                        }
+                    }
+                    assert!(learned <= periods.begun, "{order}");
+                }
+                lives_that_decided += u32::from(last > 0);
+                let Some(before) = newest else { break };
+                periods = Periods::first(&config);
+                periods.live_on(before, true).unwrap();
+            }
+        }
+        assert!(lives_that_decided > 10_000 && refused > 10_000 && idle > 10_000);
+    }
+
+    /// Of all lives together; a snapshot that came late, or was taken of less, forgets nothing.
+    #[test]
+    fn there_are_no_more_periods_than_the_budget_is_charged_for() {
+        let mut periods = Periods::first(&Config { users: 1, budget_periods: 3, ..Config::new(2, 1.0) });
+        periods.next().unwrap();
+        periods.save(2);
+        periods.save(1);
+        assert!(periods.may_learn());
+        periods.live_on(2, true).unwrap();
+        assert!(!periods.is_ready() && periods.begun == 3);
+        assert!(matches!(periods.next(), Err(Error::OverBudget(_))));
+        assert!(matches!(periods.live_on(3, true), Err(Error::OverBudget(_))));
+        assert!(matches!(periods.live_on(u64::MAX, true), Err(Error::OverBudget(_))));
+        periods.live_on(0, false).unwrap();
+        assert_eq!(periods.begun, 1);
+    }
+
     #[test]
     fn a_period_has_its_own_keys() {
         let mut users = users(1000, 1);
         let places = |users: &Users| users.places(1).map(|place| (place.word, place.shift));
         let before = places(&users);
-        users.next_period();
+        users.forget();
         assert_ne!(before, places(&users));
     }
 

@@ -28,7 +28,6 @@ fn what_is_charged_is_what_can_be_lost() {
             let budget = budget(2.0, 1e-6);
             let config = Config {
                 contributions_per_user,
-                test_seed: Some(seed(2)),
                 base: Algorithm::NonprivateUcb1 as u32,
                 ..config(0.9, delta, &budget)
             };
@@ -133,14 +132,142 @@ fn only_what_is_made_is_charged() {
     let another = self::budget(1.0, 0.0);
     Pool::restore_as(&Config { budget: Some(another.clone()), ..with(|_| ()) }, 5, &snapshot).unwrap();
     assert_eq!((budget.spent(0.0), another.spent(0.0)), (Ok(0.6), Ok(0.6)));
-    // Each period costs epsilon anew, in this life and in the next.
-    let budget = self::budget(9.0, 0.0);
-    let counted = Config { users: 10, ..config(1.0, 0.0, &budget) };
-    let bytes = Bandit::new(Algorithm::Imed, &Config { budget: None, ..counted.clone() }).unwrap().snapshot().unwrap();
-    for counted in [Bandit::new(Algorithm::Imed, &counted), Bandit::restore_as(Algorithm::Imed, &counted, &bytes)] {
-        assert!(matches!(counted, Err(Error::InvalidConfig { field: "users", .. })));
+}
+
+/// A handle with a test seed is not private, in its first life or after.
+#[test]
+fn a_budget_has_no_room_for_a_test_seed() {
+    let budget = budget(9.0, 0.0);
+    let plain = Config::new(2, 1.0);
+    let seeded = Config { test_seed: Some(seed(1)), ..plain.clone() };
+    let charged = |config: &Config| Config { budget: Some(budget.clone()), ..config.clone() };
+    let of = |config: &Config| Bandit::new(Algorithm::Imed, config).and_then(|bandit| bandit.snapshot());
+    let pool = |config: &Config| Pool::new(config, 1).and_then(|pool| pool.snapshot());
+    let (private, not, pools) =
+        (of(&plain).unwrap(), of(&seeded).unwrap(), [plain.clone(), seeded.clone()].map(|c| pool(&c).unwrap()));
+    for refused in [
+        of(&charged(&seeded)).err(),
+        pool(&charged(&seeded)).err(),
+        Bandit::restore_as(Algorithm::Imed, &charged(&plain), &not).err(),
+        Pool::restore_as(&charged(&plain), 1, &pools[1]).err(),
+    ] {
+        let says = refused.unwrap();
+        assert!(matches!(says, Error::OverBudget(_)) && says.to_string().contains("test_seed"), "{says}");
     }
     assert_eq!(budget.spent(0.0), Ok(0.0));
+    // The seed of a configuration that a snapshot is restored as is not used.
+    assert!(Bandit::restore_as(Algorithm::Imed, &charged(&seeded), &private).unwrap().report().unwrap().is_private);
+    Pool::restore_as(&charged(&seeded), 1, &pools[0]).unwrap();
+    assert_eq!(budget.spent(0.0), Ok(2.0));
+}
+
+/// Each period costs epsilon anew, in this life and in the next: a budget must be told of how many.
+#[test]
+fn a_budget_is_charged_for_all_periods() {
+    let budget = budget(9.0, 0.0);
+    let counted = Config { users: 10, ..config(1.0, 0.0, &budget) };
+    let bytes = Bandit::new(Algorithm::Imed, &Config { budget: None, ..counted.clone() }).unwrap().snapshot().unwrap();
+    let pool = Pool::new(&Config { budget: None, ..counted.clone() }, 1).unwrap().snapshot().unwrap();
+    for refused in [
+        Bandit::new(Algorithm::Imed, &counted).err(),
+        Bandit::new(Algorithm::Imed, &Config { users: 0, budget_periods: 1, ..counted.clone() }).err(),
+        Bandit::new(Algorithm::Imed, &Config { users: 0, budget_periods: 1, budget: None, ..counted.clone() }).err(),
+        Bandit::restore_as(Algorithm::Imed, &counted, &bytes).err(),
+        Pool::new(&counted, 1).err(),
+        Pool::restore_as(&counted, 1, &pool).err(),
+    ] {
+        assert!(matches!(refused, Some(Error::InvalidConfig { field: "budget_periods", .. })), "{refused:?}");
+    }
+    let over = Config { budget_periods: 10, ..counted.clone() };
+    assert!(matches!(Bandit::new(Algorithm::Imed, &over), Err(Error::OverBudget(_))));
+    assert_eq!(budget.spent(0.0), Ok(0.0));
+    let fits = Config { budget_periods: 4, ..counted };
+    Bandit::new(Algorithm::Imed, &fits).unwrap();
+    assert_eq!(budget.spent(0.0), Ok(4.0));
+    Pool::new(&fits, 1).unwrap();
+    assert_eq!((budget.spent(0.0), budget.remaining()), (Ok(8.0), Ok(1.0)));
+}
+
+/// Every policy that counts users, with and without delta: so many periods are charged no less than the report says
+/// after as many, and hardly more; and then there are no more, in this life or in the next.
+#[test]
+fn no_life_goes_beyond_its_periods() {
+    const P: u32 = 3;
+    const DELTA: f64 = 1e-6;
+    for &algorithm in Algorithm::ALL {
+        for (delta, contributions_per_user) in [(0.0, 1), (DELTA, 1), (0.0, 2), (DELTA, 2)] {
+            let budget = budget(20.0, 1e-3);
+            let config = Config {
+                contributions_per_user,
+                users: 1000,
+                budget_periods: P,
+                base: Algorithm::NonprivateUcb1 as u32,
+                ..config(0.9, delta, &budget)
+            };
+            let Ok(mut bandit) = Bandit::new(algorithm, &config) else { continue };
+            let charged = budget.spent(1e-3).unwrap();
+            let saves = bandit.snapshot().is_ok();
+            for period in 1..=P {
+                for user in 0..200 {
+                    bandit.update(bandit.select_for(user).unwrap().ticket, 1.0).unwrap();
+                }
+                let lost = bandit.epsilon_spent(1e-3).unwrap();
+                assert!(lost <= charged * (1.0 + 1e-9), "{} {delta} {period}: {lost} {charged}", algorithm.name());
+                let another = if saves && period == P - 1 {
+                    // Another life is one of them, and is not charged anew.
+                    Bandit::restore(&bandit.snapshot().unwrap()).map(|next| bandit = next)
+                } else {
+                    bandit.next_period()
+                };
+                assert_eq!(matches!(another, Err(Error::OverBudget(_))), period == P, "{another:?}");
+                assert!(!saves || bandit.snapshot().is_ok());
+            }
+            let pure = budget.spent(0.0).unwrap();
+            assert!(
+                charged > 0.9 && (delta > 0.0 || (charged <= 2.7 * (1.0 + 1e-9) && pure >= 2.7)),
+                "{charged} {pure}"
+            );
+            if !saves {
+                continue;
+            }
+            let last = bandit.snapshot().unwrap();
+            assert!(matches!(Bandit::restore(&last), Err(Error::OverBudget(_))));
+            // In a new process all of them are charged; and more of them may be bought.
+            let anew = |budget_periods| {
+                let budget = self::budget(20.0, 1e-3);
+                let config = Config { budget_periods, budget: Some(budget.clone()), ..config.clone() };
+                Bandit::restore_as(algorithm, &config, &last).map(|_| budget.spent(1e-3).unwrap())
+            };
+            assert!(matches!(anew(P), Err(Error::OverBudget(_))));
+            assert!(anew(P + 1).unwrap() >= charged, "{}", algorithm.name());
+        }
+    }
+}
+
+/// A budget of three periods, and a service that is killed twenty times: it is served in three lives, whatever it tries.
+#[test]
+fn a_handle_that_is_restored_many_times_stays_within_its_budget() {
+    let budget = budget(3.0, 0.0);
+    let config = Config { users: 1000, budget_periods: 3, ..config(1.0, 0.0, &budget) };
+    let mut pool = Pool::new(&config, 1).unwrap();
+    let (segment, mut disk, mut heard) = (pool.segment(1).unwrap(), None::<Vec<u8>>, 0);
+    for life in 0..20 {
+        if let Some(bytes) = &disk {
+            match Pool::restore(bytes) {
+                Ok(next) => pool = next,
+                Err(error) => {
+                    assert!(matches!(error, Error::OverBudget(_)) && heard == 3, "{life}: {error}");
+                    continue;
+                }
+            }
+        }
+        disk = Some(pool.snapshot().unwrap());
+        let before = pool.report().unwrap().releases;
+        (0..200).for_each(|user| pool.update(pool.select_for(segment, user).unwrap().ticket, 1.0).unwrap());
+        heard += u32::from(pool.report().unwrap().releases > before);
+        assert!(pool.report().unwrap().epsilon_spent <= 3.0);
+    }
+    assert_eq!((heard, budget.spent(0.0)), (3, Ok(3.0)));
 }
 
 /// Threads that all want a tenth at once: ten get it, every time.

@@ -518,8 +518,8 @@ fn who_may_not_join_says_why() {
             .args(["--redis", &at, "--node", "7", "--bandit", "b.2", "--port", "0"])
             .args(["--redis-password-file", right.to_str().unwrap()]),
     ));
-    let other = refused(&at, &["--memory", "2000", "--bandit", "b.2"], Some(&right));
-    assert!(other.contains("node 7: memory must be 50000, as in the snapshot, got 2000"), "{other}");
+    let other = refused(&at, &["--policy", "dp-med", "--bandit", "b.2"], Some(&right));
+    assert!(other.contains("node 7: policy must be dp-imed, as in the snapshot, got dp-med"), "{other}");
     drop(redis);
 
     let usage = |options: &[&str]| {

@@ -481,14 +481,9 @@ fn its_placements_learn_no_more_of_a_person_than_was_said(program: &Program) {
 
     // What is wrong is said, and nothing else is done.
     let with = |options: &[&str]| program.refuses(&[&["--snapshot", file.to_str().unwrap()], options].concat());
-    for (options, says) in [
-        (&["--placements", "2"][..], "max_segments must be at least 3, as in the snapshot, got 2"),
-        (&["--placements", "3", "--users", "7"], "users must be 100000, as in the snapshot, got 7"),
-    ] {
-        let (code, said) = with(options);
-        let says = ["snapshot.pool: ", says];
-        assert!(code == Some(1) && says.iter().all(|part| said.contains(part)), "{options:?}: {code:?} {said}");
-    }
+    let (code, said) = with(&["--placements", "2"]);
+    let says = "max_segments must be at least 3, as in the snapshot, got 2";
+    assert!(code == Some(1) && said.contains("snapshot.pool: ") && said.contains(says), "{code:?} {said}");
     assert_eq!(fs::read(&pool).unwrap(), kept);
     for (option, value) in [("placements", "-1"), ("placements", "4294967296"), ("users", "0"), ("period", "0")] {
         let (code, said) = program.refuses(&[&format!("--{option}"), value]);
@@ -828,7 +823,6 @@ fn it_goes_on_from_its_snapshot_or_says_why_not(program: &Program) {
         assert!(said.contains(file.to_str().unwrap()) || says.starts_with("this policy"), "{said}");
         assert_eq!(fs::read(&file).ok(), bytes, "{options:?}");
     };
-    refused(&["--memory", "2000"], "memory must be 50000, as in the snapshot, got 2000");
     refused(&["--policy", "dp-med"], "policy must be dp-imed, as in the snapshot, got dp-med");
     let mut altered = good.clone();
     altered[good.len() / 2] ^= 1;

@@ -189,53 +189,190 @@ fn a_baseline_is_not_restored() {
     assert!(matches!(Bandit::restore(&sealed(bytes)), Err(Error::Unsupported(_))));
 }
 
-/// Who names the policy and the configuration is not given another one.
+/// What becomes of another value in another life, and in another handle of a fleet.
+#[derive(Clone, Copy, PartialEq)]
+enum Another {
+    /// It is refused, by name, in both.
+    Refused,
+    /// A restart takes it, a fleet does not.
+    InLives,
+    /// Both take it.
+    Taken,
+}
+use Another::{InLives, Refused, Taken};
+
+type Case = (&'static str, Another, [fn(&mut Config); 2]);
+
+/// Each field with two values, in configurations that are else the same.
+const FIELDS: [Case; 25] = [
+    ("arms", Refused, [|_| (), |c| c.arms = 6]),
+    ("epsilon", Refused, [|_| (), |c| c.epsilon = 0.9]),
+    ("delta", Refused, [|_| (), |c| c.delta = 1e-5]),
+    ("beta", Taken, [|_| (), |c| c.beta = 0.1]),
+    ("horizon", Taken, [|_| (), |c| c.horizon = 60_000]),
+    ("horizon", Taken, [|c| c.beta = 0.0, |c| (c.beta, c.horizon) = (0.0, 0)]),
+    ("reward_min", Refused, [|_| (), |c| c.reward_min = -1.0]),
+    ("reward_max", Refused, [|_| (), |c| c.reward_max = 2.0]),
+    ("reward_bits", Refused, [|_| (), |c| c.reward_bits = 3]),
+    ("clamp_rewards", Taken, [|_| (), |c| c.clamp_rewards = true]),
+    ("contributions_per_user", Refused, [|_| (), |c| c.contributions_per_user = 2]),
+    ("pending_capacity", Taken, [|_| (), |c| c.pending_capacity = 77]),
+    ("answer_window", Taken, [|_| (), |c| c.answer_window = 30]),
+    ("interval_exponent", Taken, [|_| (), |c| c.interval_exponent = 1.2]),
+    ("rigorous_index", Taken, [|_| (), |c| c.rigorous_index = true]),
+    ("batch", Refused, [|c| c.batch = 8, |c| c.batch = 7]),
+    ("base", Refused, [|_| (), |c| c.base = Algorithm::NonprivateUcb1 as u32]),
+    ("shuffle_printed", Refused, [|_| (), |c| c.shuffle_printed = true]),
+    ("node", Taken, [|_| (), |c| c.node = 78]),
+    ("memory", InLives, [|c| c.memory = 20_000, |c| c.memory = 50_000]),
+    ("min_propensity", Taken, [|_| (), |c| c.min_propensity = 0.1]),
+    ("slate", Refused, [|c| (c.answer_window, c.slate) = (20, 3), |c| (c.answer_window, c.slate) = (20, 4)]),
+    (
+        "slate_clicks",
+        Refused,
+        [|c| (c.answer_window, c.slate) = (20, 3), |c| (c.answer_window, c.slate, c.slate_clicks) = (20, 3, 1)],
+    ),
+    ("users", Taken, [|_| (), |c| c.users = 100]),
+    ("budget_periods", Taken, [|c| c.users = 100, |c| (c.users, c.budget_periods) = (100, 9)]),
+];
+
+/// A snapshot's head, policy and configuration.
+const PACKED: usize = 5 + 4 + Config::PACKED;
+
+/// Plays with everybody's own number, where users are counted.
+fn hear(bandit: &Bandit, config: &Config, decisions: u64, random: &mut Random) {
+    for user in 0..decisions {
+        let decision = if config.users > 0 { bandit.select_for(user) } else { bandit.select() }.unwrap();
+        let unit = f64::from(u8::from(random.unit() < A[decision.arm as usize % 7]));
+        bandit.update(decision.ticket, config.reward_min + unit * (config.reward_max - config.reward_min)).unwrap();
+    }
+}
+
+/// All of them are there, and each once or more: a field that is new fails here until it is decided what it may do.
 #[test]
-fn a_snapshot_of_another_configuration_is_refused() {
+fn every_field_of_a_configuration_may_or_may_not_be_another() {
+    let tested: BTreeSet<&str> = FIELDS.iter().map(|(name, ..)| *name).collect();
+    assert_eq!(tested, Config::fields().collect());
+}
+
+/// Each field, both ways, of each policy that takes both values: refused by name, or taken and nothing is lost.
+#[test]
+fn a_restart_takes_what_leaves_the_releases_their_meaning() {
+    let mut done = BTreeSet::new();
+    for algorithm in ABLE {
+        let plain = Config { test_seed: None, ..configs(algorithm).swap_remove(0) };
+        for (name, another, change) in FIELDS {
+            let [a, b] = change.map(|change| {
+                let mut config = plain.clone();
+                change(&mut config);
+                config
+            });
+            let both = [&a, &b].map(|config| Bandit::new(algorithm, config));
+            let [Ok(first), Ok(second)] = both else { continue };
+            done.insert(name);
+            for (before, config, after) in [(&first, &a, &b), (&second, &b, &a)] {
+                hear(before, config, 4000, &mut random(3));
+                let bytes = before.snapshot().unwrap();
+                let restored = Bandit::restore_as(algorithm, after, &bytes);
+                let planned = (algorithm, name) == (Algorithm::VbSdpAe, "horizon");
+                if another == Refused || planned {
+                    let says = restored.err().unwrap().to_string();
+                    let named = says.starts_with(&format!("{name} must be ")) && says.contains(", as in the snapshot");
+                    assert!(named, "{algorithm:?}: {says}");
+                    continue;
+                }
+                let restored = restored.unwrap_or_else(|error| panic!("{algorithm:?} {name}: {error}"));
+                let there = restored.snapshot().unwrap();
+                let of_b = Bandit::new(algorithm, after).unwrap().snapshot().unwrap();
+                assert_eq!(there[..PACKED], of_b[..PACKED], "{algorithm:?} {name}");
+                let kept = |bandit: &Bandit| -> Vec<(u64, u64)> {
+                    let arms = bandit.arm_reports().unwrap();
+                    arms.iter().map(|arm| (arm.mean.to_bits(), arm.effective_pulls.to_bits())).collect()
+                };
+                // (What is half forgotten weighs otherwise in a longer memory.)
+                assert!(name == "memory" || kept(before) == kept(&restored), "{algorithm:?} {name}");
+                hear(&restored, after, 4000, &mut random(4));
+                let spent = restored.report().unwrap().epsilon_spent;
+                let periods = if a.users > 0 || b.users > 0 { 2.0 } else { 1.0 };
+                assert!(spent <= periods * after.epsilon && spent > 0.999 * periods, "{algorithm:?} {name}: {spent}");
+            }
+        }
+    }
+    assert_eq!(done, Config::fields().collect());
+}
+
+/// The same of pools, but for what a pool never takes.
+#[test]
+fn a_pool_that_is_restarted_takes_the_same() {
+    let plain = Config { horizon: 50_000, beta: 0.5, ..Config::new(5, 1.0) };
+    let mut done = BTreeSet::new();
+    for (name, another, change) in FIELDS {
+        let [a, b] = change.map(|change| {
+            let mut config = plain.clone();
+            change(&mut config);
+            config
+        });
+        let [Ok(first), Ok(second)] = [&a, &b].map(|config| Pool::new(config, 3)) else { continue };
+        done.insert(name);
+        for (before, config, after) in [(&first, &a, &b), (&second, &b, &a)] {
+            let segment = before.segment(8).unwrap();
+            for user in 0..3000 {
+                let decided = if config.users > 0 { before.select_for(segment, user) } else { before.select(segment) };
+                before.update(decided.unwrap().ticket, f64::from(u8::from(user % 3 == 0))).unwrap();
+            }
+            let cells = |pool: &Pool| {
+                let mut cells = Vec::new();
+                pool.for_each_arm(0, |_, cell| cells.push((cell.mean, cell.effective_pulls))).unwrap();
+                cells
+            };
+            let restored = Pool::restore_as(after, 4, &before.snapshot().unwrap());
+            if another == Refused {
+                let says = restored.err().unwrap().to_string();
+                assert!(says.starts_with(&format!("{name} must be ")), "{says}");
+                continue;
+            }
+            let restored = restored.unwrap();
+            let (there, of_b) = (restored.snapshot().unwrap(), Pool::new(after, 4).unwrap().snapshot().unwrap());
+            assert_eq!(there[..PACKED - 4], of_b[..PACKED - 4], "{name}");
+            let near = |((a, n), (b, m)): (&(f64, f64), &(f64, f64))| (a - b).abs() < 0.01 && (n - m).abs() <= 0.1 * n;
+            assert!(cells(before).iter().zip(&cells(&restored)).all(near), "{name}");
+            let decided = if after.users > 0 { restored.select_for(segment, 1) } else { restored.select(segment) };
+            decided.unwrap();
+        }
+    }
+    let never = ["min_propensity", "slate", "slate_clicks"];
+    assert_eq!(done, Config::fields().filter(|name| !never.contains(name)).collect());
+}
+
+/// And between the handles of a fleet.
+#[test]
+fn handles_of_a_fleet_may_differ_in_the_same_fields_but_memory() {
+    for algorithm in [Algorithm::Imed, Algorithm::Med, Algorithm::KlUcb] {
+        let plain = configs(algorithm).swap_remove(0);
+        for (name, another, change) in FIELDS {
+            let [Ok(first), Ok(second)] = change.map(|change| {
+                let mut config = plain.clone();
+                change(&mut config);
+                Bandit::new(algorithm, &config)
+            }) else {
+                continue;
+            };
+            for (ours, theirs) in [(&first, &second), (&second, &first)] {
+                let merged = ours.merge(&theirs.snapshot().unwrap());
+                let named = |error: &Error| error.to_string().starts_with(&format!("{name} must be "));
+                assert!(if another == Taken { merged.is_ok() } else { merged.is_err_and(|e| named(&e)) }, "{name}");
+            }
+        }
+    }
+}
+
+/// Who names the policy is not given another one.
+#[test]
+fn a_snapshot_of_another_policy_is_refused() {
     let plain = configs(Algorithm::Imed).swap_remove(0);
     let bytes = Bandit::new(Algorithm::Imed, &plain).unwrap().snapshot().unwrap();
-    let refused = |algorithm, config: &Config| match Bandit::restore_as(algorithm, config, &bytes) {
-        Ok(_) => String::new(),
-        Err(error) => error.to_string(),
-    };
-    assert_eq!(refused(Algorithm::Imed, &Config { test_seed: None, ..plain.clone() }), "");
-    assert_eq!(refused(Algorithm::Med, &plain), "policy must be dp-imed, as in the snapshot, got dp-med");
-    let altered: [(&str, Config); 23] = [
-        ("arms", Config { arms: 6, ..plain.clone() }),
-        ("epsilon", Config { epsilon: 1.5, ..plain.clone() }),
-        ("delta", Config { delta: 0.1, ..plain.clone() }),
-        ("beta", Config { beta: 0.1, ..plain.clone() }),
-        ("horizon", Config { horizon: plain.horizon + 1, ..plain.clone() }),
-        ("reward_min", Config { reward_min: -1.0, ..plain.clone() }),
-        ("reward_max", Config { reward_max: 2.0, ..plain.clone() }),
-        ("reward_bits", Config { reward_bits: 3, ..plain.clone() }),
-        ("contributions_per_user", Config { contributions_per_user: 2, ..plain.clone() }),
-        ("pending_capacity", Config { pending_capacity: 5, ..plain.clone() }),
-        ("answer_window", Config { answer_window: 5, ..plain.clone() }),
-        ("clamp_rewards", Config { clamp_rewards: true, ..plain.clone() }),
-        ("rigorous_index", Config { rigorous_index: true, ..plain.clone() }),
-        ("shuffle_printed", Config { shuffle_printed: true, ..plain.clone() }),
-        ("interval_exponent", Config { interval_exponent: 1.2, ..plain.clone() }),
-        ("batch", Config { batch: 1, ..plain.clone() }),
-        ("base", Config { base: 1, ..plain.clone() }),
-        ("node", Config { node: 1, ..plain.clone() }),
-        ("memory", Config { memory: 2000, ..plain.clone() }),
-        ("min_propensity", Config { min_propensity: 0.5, ..plain.clone() }),
-        ("users", Config { users: 5, ..plain.clone() }),
-        ("slate", Config { slate: 3, ..plain.clone() }),
-        ("slate_clicks", Config { slate_clicks: 1, ..plain.clone() }),
-    ];
-    for (field, config) in altered {
-        let said = refused(Algorithm::Imed, &config);
-        assert!(
-            said.starts_with(&format!("{field} must be ")) && said.contains(", as in the snapshot, got "),
-            "{said}"
-        );
-    }
-    assert_eq!(
-        refused(Algorithm::Imed, &Config { memory: 2000, ..plain }),
-        "memory must be 0, as in the snapshot, got 2000"
-    );
+    let refused = Bandit::restore_as(Algorithm::Med, &plain, &bytes).err().unwrap();
+    assert_eq!(refused.to_string(), "policy must be dp-imed, as in the snapshot, got dp-med");
 }
 
 /// A batch that has come stays, the others are asked for again, and the road that was taken is.
@@ -317,7 +454,8 @@ fn altered_snapshots_never_break_anything() {
                     Ok(bandit) => {
                         taken += 1;
                         for _ in 0..300 {
-                            // It may say by now that it counts users.
+                            // It may say by now that it counts users, and is to be saved first.
+                            let _ = bandit.snapshot();
                             let decision = bandit.select().or_else(|_| bandit.select_for(1)).unwrap();
                             let _ = bandit.update(decision.ticket, config.reward_max);
                         }
@@ -335,7 +473,6 @@ fn altered_snapshots_never_break_anything() {
 /// Every number after the configuration, which is checked as any other, at its ends and beyond, wherever it begins.
 #[test]
 fn extreme_snapshots_never_break_anything() {
-    const STATE: usize = 5 + 4 + 127;
     let floats = [f64::INFINITY, f64::NEG_INFINITY, f64::NAN, f64::MAX, f64::MIN, f64::MIN_POSITIVE, 1e15, -1.0];
     let floats = floats.map(|float| float.to_bits().to_le_bytes().to_vec());
     let singles = [f32::INFINITY, f32::NAN, f32::MAX, f32::MIN_POSITIVE].map(|f| f.to_bits().to_le_bytes().to_vec());
@@ -348,7 +485,7 @@ fn extreme_snapshots_never_break_anything() {
         play(&bandit, &config, 3000, &mut random(8));
         let bytes = bandit.snapshot().unwrap();
         let (mut refused, mut taken) = (0, 0);
-        for place in STATE..bytes.len() - 4 {
+        for place in PACKED..bytes.len() - 4 {
             for pattern in patterns.iter().filter(|pattern| place + pattern.len() <= bytes.len() - 4) {
                 let mut altered = bytes.clone();
                 altered[place..place + pattern.len()].copy_from_slice(pattern);

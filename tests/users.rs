@@ -262,8 +262,10 @@ fn periods_of_a_pool_add_up() {
         assert!((now / (0.7 * f64::from(period)) - 1.0).abs() < 1e-6 && (period > 1 || now <= 0.7), "{period}: {now}");
         if period % 2 == 0 {
             pool = Pool::restore(&pool.snapshot().unwrap()).unwrap();
+            pool.snapshot().unwrap();
         } else {
             pool.next_period().unwrap();
+            pool.snapshot().unwrap();
         }
     }
     let plain = Pool::new(&Config { users: 0, ..config }, 1).unwrap();
@@ -361,6 +363,7 @@ fn periods_add_up() {
             assert_eq!(bandit.report().unwrap().epsilon_spent, spent);
             if period % 2 == 0 {
                 bandit = Bandit::restore(&bandit.snapshot().unwrap()).unwrap();
+                bandit.snapshot().unwrap();
             } else {
                 bandit.next_period().unwrap();
             }
@@ -373,6 +376,111 @@ fn periods_add_up() {
     assert!(bandit.epsilon_spent(0.0).unwrap() <= 1e9);
     bandit.next_period().unwrap();
     assert_eq!(bandit.epsilon_spent(0.0), Ok(f64::INFINITY));
+}
+
+/// Rewards behind all that was released.
+fn known(bandit: &Bandit) -> f64 {
+    bandit.arm_reports().unwrap().iter().map(|arm| arm.effective_pulls).sum()
+}
+
+/// Killed again and again right after its first snapshot, and restored from the newest one that was written: one person
+/// is heard in every life, and the report says so often or more. It did say 3.
+#[test]
+fn no_life_is_forgotten_however_many_there_are() {
+    const LIVES: u32 = 20;
+    let config = Config { users: 1000, ..Config::new(2, 1.0) };
+    let mut bandit = Bandit::new(Algorithm::Imed, &config).unwrap();
+    play(&bandit, 0..200);
+    bandit.next_period().unwrap();
+    let mut disk = bandit.snapshot().unwrap();
+    for life in 1..=LIVES {
+        bandit = Bandit::restore(&disk).unwrap();
+        let before = bandit.report().unwrap();
+        for _ in 0..2 {
+            assert_eq!(bandit.select_for(1).err(), Some(Error::NotReady));
+            assert_eq!(bandit.select_among_for(1, &[0]).err(), Some(Error::NotReady));
+        }
+        assert_eq!(bandit.report().unwrap(), before);
+        disk = bandit.snapshot().unwrap();
+        let heard = known(&bandit);
+        play(&bandit, 0..200);
+        assert!(known(&bandit) > heard, "{life}");
+    }
+    let spent = bandit.epsilon_spent(0.0).unwrap();
+    assert!(spent >= f64::from(LIVES) + 1.0, "{spent}");
+
+    let mut pool = Pool::new(&config, 1).unwrap();
+    pool.segment(9).unwrap();
+    pool.next_period().unwrap();
+    let mut disk = pool.snapshot().unwrap();
+    for life in 1..=LIVES {
+        pool = Pool::restore(&disk).unwrap();
+        let before = pool.report().unwrap();
+        assert_eq!(pool.select_for(0, 1).err(), Some(Error::NotReady));
+        assert_eq!(pool.select_among_for(0, 1, &[0]).err(), Some(Error::NotReady));
+        assert_eq!(pool.report().unwrap(), before);
+        disk = pool.snapshot().unwrap();
+        (0..200).for_each(|user| pool.update(pool.select_for(0, user).unwrap().ticket, 1.0).unwrap());
+        assert!(pool.report().unwrap().releases > before.releases, "{life}");
+    }
+    assert!(pool.report().unwrap().epsilon_spent >= f64::from(LIVES) + 1.0);
+}
+
+/// A period that begins after a snapshot is not in it: until there is one that has it, people are served and not
+/// heard. A handle that was never saved has nothing to go back to.
+#[test]
+fn nobody_is_heard_in_a_period_that_no_snapshot_has() {
+    let config = Config { users: 10_000, ..Config::new(2, 1.0) };
+    let bandit = Bandit::new(Algorithm::Imed, &config).unwrap();
+    let pool = Pool::new(&config, 1).unwrap();
+    pool.segment(9).unwrap();
+    let heard = || {
+        let before = (known(&bandit), pool.report().unwrap().releases);
+        play(&bandit, 0..3000);
+        (0..3000).for_each(|user| pool.update(pool.select_for(0, user).unwrap().ticket, 1.0).unwrap());
+        (known(&bandit) > before.0, pool.report().unwrap().releases > before.1)
+    };
+    let next = || {
+        bandit.next_period().unwrap();
+        pool.next_period().unwrap();
+    };
+    assert_eq!(heard(), (true, true));
+    assert_eq!(heard(), (false, false));
+    next();
+    assert_eq!(heard(), (true, true));
+    let kept = (bandit.snapshot().unwrap(), pool.snapshot().unwrap());
+    next();
+    assert_eq!(heard(), (false, false));
+    assert!(bandit.epsilon_spent(0.0) == Ok(3.0) && Bandit::restore(&kept.0).unwrap().epsilon_spent(0.0) == Ok(3.0));
+    assert_eq!(Pool::restore(&kept.1).unwrap().report().unwrap().epsilon_spent, 3.0);
+    bandit.snapshot().unwrap();
+    pool.snapshot().unwrap();
+    assert_eq!(heard(), (true, true)); // who came while nobody was heard has lost no place
+}
+
+/// Of two lives one counts users and the other does not: the other is one period, however often it was restored.
+#[test]
+fn a_life_that_counts_nobody_is_a_period() {
+    let counting = Config { users: 1000, ..Config::new(2, 1.0) };
+    let plain = Config { users: 0, ..counting.clone() };
+    let go_on = |bandit: &Bandit, config: &Config| {
+        Bandit::restore_as(Algorithm::Imed, config, &bandit.snapshot().unwrap()).unwrap()
+    };
+    let mut bandit = Bandit::new(Algorithm::Imed, &plain).unwrap();
+    for (config, spent, is_ready) in [
+        (&plain, 1.0, true),
+        (&counting, 2.0, false),
+        (&counting, 3.0, false),
+        (&plain, 4.0, false),
+        (&plain, 4.0, true),
+        (&counting, 5.0, false),
+    ] {
+        bandit = go_on(&bandit, config);
+        let decide = |bandit: &Bandit| if config.users > 0 { bandit.select_for(1) } else { bandit.select() }.err();
+        assert_eq!((bandit.epsilon_spent(0.0), decide(&bandit).is_none()), (Ok(spent), is_ready));
+        bandit.snapshot().unwrap();
+        assert_eq!(decide(&bandit), None);
+    }
 }
 
 /// Snapshots of two handles that heard the same of different people are the same but for the handle's name and the
@@ -389,7 +497,7 @@ fn a_snapshot_does_not_tell_who_came() {
     assert_eq!(ours.len(), theirs.len());
     assert!(ours.iter().zip(&theirs).filter(|(a, b)| a != b).count() <= 8 + 4);
     let restored = Bandit::restore(&ours).unwrap();
-    let known = |bandit: &Bandit| bandit.arm_reports().unwrap().iter().map(|arm| arm.effective_pulls).sum::<f64>();
+    restored.snapshot().unwrap();
     let before = known(&restored);
     play(&restored, 0..3000);
     let after = known(&restored);

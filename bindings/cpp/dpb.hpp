@@ -280,7 +280,8 @@ public:
     return owner(detail::try_construct<Handle>(error, dpb_new_policy, policy, &c));
   }
 
-  /// Goes on from a snapshot: its configuration, what was released, fresh entropy (dpb_restore).
+  /// Goes on from a snapshot: its configuration, what was released, fresh entropy (dpb_restore). With config.users it
+  /// decides nothing (DPB_NOT_READY) until a snapshot of it was taken: write that one to a file before you serve.
   [[nodiscard]] static Bandit restore(const std::vector<std::uint8_t> &snapshot) {
     return Bandit(detail::construct<Handle>(dpb_restore, snapshot.data(), snapshot.size()));
   }
@@ -288,7 +289,7 @@ public:
                                                          dpb_error *error = nullptr) noexcept {
     return owner(detail::try_construct<Handle>(error, dpb_restore, snapshot, len));
   }
-  /// The same, where a snapshot of another policy or configuration is refused (dpb_restore_as).
+  /// The same with another configuration, in all that does not say how released numbers are read (dpb_restore_as).
   [[nodiscard]] static Bandit restore(const std::string &policy, const Config &c,
                                       const std::vector<std::uint8_t> &snapshot) {
     return Bandit(
@@ -351,7 +352,8 @@ public:
   [[nodiscard]] Decision select_among_for(std::uint64_t user, std::initializer_list<std::uint32_t> only) {
     return among(only.begin(), only.size(), &user);
   }
-  /// Everybody may be learned from again, and what is spent is of one period more.
+  /// Everybody may be learned from again, and what is spent is of one period more. Write a snapshot right after it: where
+  /// there is an older one nobody is learned from until then.
   void next_period() { detail::check(try_next_period(), "dpb_next_period"); }
   /// Different arms for the m slots of one request (dpb_select_slate), of all live arms or of those that are eligible.
   /// What is protected, an answer or the request, is Config::slate's to say.
@@ -616,7 +618,8 @@ public:
     return owner(detail::try_construct<Handle>(error, dpb_new_pool, &c, max_segments));
   }
 
-  /// Goes on from a snapshot: its configuration, what was released, fresh entropy (dpb_pool_restore).
+  /// Goes on from a snapshot: its configuration, what was released, fresh entropy (dpb_pool_restore). As
+  /// Bandit::restore with config.users.
   [[nodiscard]] static Pool restore(const std::vector<std::uint8_t> &snapshot) {
     return Pool(detail::construct<Handle>(dpb_pool_restore, snapshot.data(), snapshot.size()));
   }
@@ -624,7 +627,7 @@ public:
                                                        dpb_error *error = nullptr) noexcept {
     return owner(detail::try_construct<Handle>(error, dpb_pool_restore, snapshot, len));
   }
-  /// The same, where a snapshot of another configuration is refused; there may be more segments than before
+  /// The same with another configuration, as Bandit::restore, and any max_segments that its segments fit into
   /// (dpb_pool_restore_as).
   [[nodiscard]] static Pool restore(const Config &c, std::uint32_t max_segments,
                                     const std::vector<std::uint8_t> &snapshot) {

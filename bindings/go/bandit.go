@@ -245,8 +245,9 @@ func (b *Bandit) SelectAmongFor(user uint64, arms []uint32) (Decision, error) {
 	return d, err
 }
 
-// NextPeriod begins a new period: of everybody may be learned again, and what is spent is of one period more. Take a
-// snapshot right after it: a restored bandit begins a period by itself.
+// NextPeriod begins a new period: of everybody may be learned again, and what is spent is of one period more. Write a
+// snapshot right after it: where there is an older one, nobody is learned from until then. ErrOverBudget where all of
+// [Config.BudgetPeriods] have begun, and the last one goes on.
 func (b *Bandit) NextPeriod() error {
 	c, err := b.enter()
 	if err != nil {

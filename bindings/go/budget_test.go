@@ -13,7 +13,7 @@ func TestBudgetIsShared(t *testing.T) {
 	budget := must[*Budget](t)(NewBudget(1, 0))
 	config := func(epsilon float64) Config {
 		c := NewConfig(3, epsilon)
-		c.Budget, c.TestSeed = budget, &[32]byte{1}
+		c.Budget = budget
 		return c
 	}
 	b := must[*Bandit](t)(New(config(0.5)))
@@ -37,6 +37,13 @@ func TestBudgetIsShared(t *testing.T) {
 	if spent := must[float64](t)(budget.Spent(1e-9)); spent != 1 {
 		t.Errorf("%v spent", spent)
 	}
+	seeded := config(0.1)
+	seeded.TestSeed = &[32]byte{1}
+	_, err = New(seeded)
+	refused(t, err, ErrOverBudget)
+	if !strings.Contains(err.Error(), "test_seed") {
+		t.Error(err)
+	}
 	_, err = budget.Spent(math.NaN())
 	refused(t, err, ErrInvalidConfig)
 	if err := budget.Close(); err != nil {
@@ -47,6 +54,30 @@ func TestBudgetIsShared(t *testing.T) {
 	_, err = budget.Remaining()
 	refused(t, err, ErrClosed)
 	must[Decision](t)(b.Select()) // lives on
+}
+
+// With Users it is for a number of periods, in all lives.
+func TestBudgetOfPeriods(t *testing.T) {
+	c := NewConfig(2, 0.5)
+	c.Budget, c.Users = must[*Budget](t)(NewBudget(1, 0)), 100
+	_, err := New(c)
+	refused(t, err, ErrInvalidConfig)
+	c.BudgetPeriods = 2
+	b := must[*Bandit](t)(New(c))
+	defer b.Close()
+	snapshot := must[[]byte](t)(b.Snapshot(nil))
+	next := must[*Bandit](t)(Restore(snapshot))
+	defer next.Close()
+	_, err = next.SelectFor(1)
+	refused(t, err, ErrNotReady)
+	snapshot = must[[]byte](t)(next.Snapshot(nil))
+	must[Decision](t)(next.SelectFor(1))
+	refused(t, next.NextPeriod(), ErrOverBudget)
+	_, err = Restore(snapshot)
+	refused(t, err, ErrOverBudget)
+	if spent := must[float64](t)(c.Budget.Spent(0)); spent != 1 {
+		t.Errorf("%v spent", spent)
+	}
 }
 
 // A budget that only a configuration knows is not collected while a constructor reads it.

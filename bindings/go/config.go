@@ -33,7 +33,8 @@ type Config struct {
 	Slate                uint32    // what Epsilon is for: 0 = one answer; S = one request with all its answers, S at most
 	SlateClicks          uint32    // c = at most c clicks of a request count; 0 = any; needs an AnswerWindow
 	Users                uint64    // people expected in a period: of each at most ContributionsPerUser rewards are learned; 0 = not counted
-	Budget               *Budget   `json:"-"` // what the bandit is charged to when it is made; nil = nothing
+	BudgetPeriods        uint32    // with Users: periods that there may be in all lives, for all of which the Budget is charged; 0 = any number
+	Budget               *Budget   `json:"-"` // what the bandit is charged to when it is made, with Users for BudgetPeriods; nil = nothing
 }
 
 // NewConfig returns the library's defaults for this many arms and this privacy loss. The
@@ -62,6 +63,7 @@ func NewConfig(arms uint32, epsilon float64) Config {
 		Slate:                uint32(c.slate),
 		SlateClicks:          uint32(c.slate_clicks),
 		Users:                uint64(c.users),
+		BudgetPeriods:        uint32(c.budget_periods),
 	}
 }
 
@@ -98,6 +100,7 @@ func (config Config) c(pinner *runtime.Pinner) (c *C.dpb_config, done func(), er
 	c.slate = C.uint32_t(config.Slate)
 	c.slate_clicks = C.uint32_t(config.SlateClicks)
 	c.users = C.uint64_t(config.Users)
+	c.budget_periods = C.uint32_t(config.BudgetPeriods)
 	if config.Budget != nil {
 		done = config.Budget.leave
 		c.budget, err = config.Budget.enter()

@@ -27,7 +27,7 @@ var (
 	// ErrExpired: a ticket whose answer window is over, or that was pushed out of the pending table; a
 	// shuffled batch whose phase is over, a message to a complete batch.
 	ErrExpired = errors.New("dpb: expired")
-	// ErrNotReady: there is no result yet.
+	// ErrNotReady: there is no result yet; or a restored handle that counts Users has no snapshot of its own yet.
 	ErrNotReady = errors.New("dpb: no result yet")
 	// ErrHalted: the stopping rule has halted, the counter is full.
 	ErrHalted = errors.New("dpb: halted")

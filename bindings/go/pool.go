@@ -97,9 +97,8 @@ func RestorePool(snapshot []byte) (*Pool, error) {
 	return ownPool(c, status, &failure)
 }
 
-// RestorePoolAs is [RestorePool] where a snapshot of another configuration is not what the caller means:
-// ErrInvalidConfig names the first field that is not as in the snapshot. There may be more segments than before: so a
-// full pool grows.
+// RestorePoolAs is [RestorePool] with another configuration, as [RestorePolicy] is [Restore], and any maxSegments that its
+// segments fit into: so a full pool grows.
 func RestorePoolAs(config Config, maxSegments uint32, snapshot []byte) (*Pool, error) {
 	var pinner runtime.Pinner
 	defer pinner.Unpin()

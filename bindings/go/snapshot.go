@@ -65,7 +65,9 @@ func (b *Bandit) Merge(snapshot []byte) error {
 
 // Restore makes a bandit that goes on from a snapshot: the configuration that is in it, what was released,
 // fresh entropy. Decisions that were in flight have expired. The guarantee is one for all lives together,
-// however old the snapshot is. ErrCorrupt for other bytes.
+// however old the snapshot is. ErrCorrupt for other bytes. With [Config.Users] a period begins, and selecting is
+// ErrNotReady until a [Bandit.Snapshot] of the new bandit was taken: write that one to where the next life begins, and
+// then serve.
 func Restore(snapshot []byte) (*Bandit, error) {
 	var c *C.dpb_bandit
 	var failure C.dpb_error
@@ -73,8 +75,9 @@ func Restore(snapshot []byte) (*Bandit, error) {
 	return ownBandit(c, status, &failure)
 }
 
-// RestorePolicy is [Restore] where a snapshot of another policy or configuration is not what the caller means:
-// ErrInvalidConfig names the first field that is not as in the snapshot. The seed is not compared, and not used.
+// RestorePolicy is [Restore] with another configuration: what says how released numbers are read must be as in the
+// snapshot, or ErrInvalidConfig names the field; all else is as config says. dpb_restore_as in dpb.h lists both. The
+// seed is not used.
 func RestorePolicy(policy Policy, config Config, snapshot []byte) (*Bandit, error) {
 	var pinner runtime.Pinner
 	defer pinner.Unpin()

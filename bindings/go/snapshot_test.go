@@ -38,8 +38,10 @@ func TestSnapshot(t *testing.T) {
 	}
 	config, imed := NewConfig(3, 1), must[Policy](t)(ParsePolicy("dp-imed"))
 	must[*Bandit](t)(RestorePolicy(imed, config, bytes[6:])).Close()
-	config.Memory = 5000
-	const says = "memory must be 0, as in the snapshot, got 5000"
+	config.Memory = 5000 // retuned
+	must[*Bandit](t)(RestorePolicy(imed, config, bytes[6:])).Close()
+	config.Epsilon = 2
+	const says = "epsilon must be 1, as in the snapshot, got 2"
 	if _, err := RestorePolicy(imed, config, bytes[6:]); !errors.Is(err, ErrInvalidConfig) || !strings.Contains(err.Error(), says) {
 		t.Error(err)
 	}

@@ -1,7 +1,7 @@
 //! A bandit's lives, and what it learns from others': snapshots, written, read and merged.
 
 use super::{Bandit, Inner, Learned};
-use crate::config::Config;
+use crate::config::{Config, Scope};
 use crate::engine::Counts;
 use crate::error::{Error, Result};
 use crate::fleet::Other;
@@ -18,14 +18,22 @@ impl Bandit {
     /// `Unsupported` by policies whose state is not all released; `NoMemory`; `Poisoned` after an internal
     /// failure.
     pub fn snapshot(&self) -> Result<Vec<u8>> {
-        let inner = self.desk.lock()?;
+        self.save(Ok)
+    }
+
+    /// Hands a [`snapshot`](Self::snapshot) to `hand_out`. Where that fails, none was taken.
+    pub(crate) fn save<T>(&self, hand_out: impl FnOnce(Vec<u8>) -> Result<T>) -> Result<T> {
+        self.desk.save(|inner| self.write(inner), hand_out)
+    }
+
+    fn write(&self, inner: &mut Inner) -> Result<Vec<u8>> {
         let mut to = Writer::new(Kind::Bandit);
         to.u32(self.algorithm as u32);
         self.config.save(&mut to);
         to.u8(inner.seeded.into());
         to.u32(self.lives);
         to.u64(inner.learner.fleet.origin);
-        to.u64(inner.periods());
+        to.u64(inner.periods.begun);
         inner.engine.counts().save(&mut to);
         let mut pulls = table::room(inner.learner.pulls.len())?;
         pulls.extend_from_slice(&inner.learner.pulls);
@@ -39,25 +47,64 @@ impl Bandit {
     }
 
     /// Goes on from a [`snapshot`](Self::snapshot), with the configuration that is in it and fresh entropy:
-    /// tickets of earlier lives are unknown to it, and where it counts [`users`](Config::users) a new period begins.
-    /// The guarantee is one for all lives together, however old the snapshot is; [`report`](Self::report) says at
-    /// least what one release costs, because there may have been one since.
+    /// tickets of earlier lives are unknown to it. The guarantee is one for all lives together, however old the snapshot
+    /// is; [`report`](Self::report) says at least what one release costs, because there may have been one since.
+    ///
+    /// Where it counts [`users`](Config::users) a new period begins, and it decides nothing (`NotReady`) until a snapshot
+    /// of itself has been taken. Write that one to where the next life begins, and then serve: so no period is forgotten,
+    /// however often the program is killed. Go on from the newest snapshot only; an older one does not know of all
+    /// periods.
     ///
     /// # Errors
-    /// `Corrupt`; `NewerVersion`; `Entropy`; `NoMemory`; `InvalidConfig` for what no handle could have.
+    /// `Corrupt`; `NewerVersion`; `Entropy`; `NoMemory`; `InvalidConfig` for what no handle could have; `OverBudget` where
+    /// all [`budget_periods`](Config::budget_periods) have begun.
     pub fn restore(snapshot: &[u8]) -> Result<Bandit> {
+        Self::restored(snapshot, None)
+    }
+
+    /// The same with another configuration: what was released is read as it was meant, and all else is as the new one says.
+    ///
+    /// | the same as in the snapshot | taken from `config` |
+    /// |---|---|
+    /// | policy, `arms`, `epsilon`, `delta`, `reward_min`, `reward_max`, `reward_bits`, `contributions_per_user`, `slate`, `slate_clicks`, `batch`, `base`, `shuffle_printed`; of VB-SDP-AE `horizon`, which plans its batches | `answer_window`, `pending_capacity`, `node`, `horizon`, `beta`, `min_propensity`, `memory`, `users`, `budget_periods`, `clamp_rewards`, `interval_exponent`, `rigorous_index` |
+    ///
+    /// What was learned without a `memory` has the age of nothing when one is set. Where `users` are counted in one of two
+    /// lives only, the other is a period.
+    ///
+    /// The test seed is not used. The budget is charged as for a fresh handle, with what all lives together may lose;
+    /// [`restore`](Self::restore) charges none. That is for a new process, whose budget knows nothing of the last one.
+    ///
+    /// # Errors
+    /// As [`restore`](Self::restore); `InvalidConfig` naming the first field that must be as in the snapshot and is not;
+    /// `OverBudget`, also where an earlier life had a test seed.
+    pub fn restore_as(algorithm: Algorithm, config: &Config, snapshot: &[u8]) -> Result<Bandit> {
+        Self::restored(snapshot, Some((algorithm, config)))
+    }
+
+    fn restored(snapshot: &[u8], meant: Option<(Algorithm, &Config)>) -> Result<Bandit> {
         let from = &mut Reader::new(snapshot, Kind::Bandit)?;
         let head = Head::read(from)?;
-        let mut bandit = Bandit::new(head.algorithm, &head.config)?;
+        let mut config = head.config.clone();
+        if let Some((algorithm, meant)) = meant {
+            check_policy(algorithm, head.algorithm)?;
+            meant.check_same(Scope::Releases, &head.config)?;
+            if algorithm == Algorithm::VbSdpAe && meant.horizon != head.config.horizon {
+                let rule = format!("must be {}, as in the snapshot: it plans the batches", head.config.horizon);
+                return Err(Error::config("horizon", &rule, meant.horizon));
+            }
+            config = Config { test_seed: None, ..meant.clone() };
+        }
+        let mut bandit = Bandit::made(head.algorithm, &config)?;
         bandit.lives = head.lives.checked_add(1).ok_or(Error::Corrupt)?;
         let inner = bandit.desk.get_mut()?;
         head.added.iter().try_for_each(|_| inner.grow())?;
-        inner.learner.fleet.restore(head.origin, head.added, &head.config)?;
+        inner.learner.fleet.restore(head.origin, head.added, &config)?;
         inner.learner.pulls.copy_from_slice(&head.pulls);
         inner.check_private()?;
-        inner.live_on(head.seeded, head.counts, head.periods);
+        inner.live_on(head.seeded, head.counts, head.periods, head.config.users > 0)?;
         inner.learner.policy.load(from)?;
         from.finish()?;
+        config.charge(inner.seeded, inner.periods.begun, |config| head.algorithm.promise(config))?;
         Ok(bandit)
     }
 
@@ -70,19 +117,16 @@ impl Bandit {
     ///
     /// # Errors
     /// `Unsupported` by policies that do not learn from a set of releases; `Corrupt`;
-    /// `NewerVersion`; `InvalidConfig` naming the first field in which the two differ that must not (the policy, and
-    /// all but node, capacity, window, clamping, horizon, beta and min_propensity), and for more than 1024 handles;
+    /// `NewerVersion`; `InvalidConfig` naming the first field in which the two differ that must not (what
+    /// [`restore_as`](Self::restore_as) refuses, and `memory`), and for more than 1024 handles;
     /// `NoMemory`; `Poisoned` after an internal failure. Nothing changed.
     pub fn merge(&self, snapshot: &[u8]) -> Result<()> {
         let from = &mut Reader::new(snapshot, Kind::Bandit)?;
         let head = Head::read(from)?;
-        if head.algorithm != self.algorithm {
-            let rule = format!("must be {}, as in the snapshot", head.algorithm.name());
-            return Err(Error::config("policy", &rule, self.algorithm.name()));
-        }
+        check_policy(self.algorithm, head.algorithm)?;
         shared(&mut *self.desk.lock()?.learner.policy)?; // others have other fields from here on
         let config = self.config.config()?;
-        config.check_shared(&head.config)?;
+        config.check_same(Scope::Fleet, &head.config)?;
         let saved = Saved::read(from)?;
         from.finish()?;
         ensure(saved.arms.len() == head.pulls.len())?;
@@ -99,24 +143,6 @@ impl Bandit {
         fleet.take(other, arms, decisions, |fleet, arm| policy.join(arm, fleet.released(arm, decisions)));
         policy.expect(fleet.at_work())
     }
-
-    /// The same, where a snapshot of another policy or configuration is not what the caller means. The test
-    /// seed is no part of it, and not used. The budget is none either: it is charged as for a fresh handle, with what
-    /// all lives together may lose; [`restore`](Self::restore) charges none.
-    ///
-    /// # Errors
-    /// As [`restore`](Self::restore); `InvalidConfig` naming the first field that is not as in the snapshot;
-    /// `OverBudget`.
-    pub fn restore_as(algorithm: Algorithm, config: &Config, snapshot: &[u8]) -> Result<Bandit> {
-        let bandit = Bandit::restore(snapshot)?;
-        if bandit.algorithm != algorithm {
-            let rule = format!("must be {}, as in the snapshot", bandit.algorithm.name());
-            return Err(Error::config("policy", &rule, algorithm.name()));
-        }
-        config.check_same(&bandit.config.config()?)?;
-        config.charge(|config| algorithm.promise(config))?;
-        Ok(bandit)
-    }
 }
 
 /// What a snapshot begins with, whatever the policy.
@@ -126,7 +152,7 @@ struct Head {
     seeded: bool,
     lives: u32,
     origin: u64,
-    /// Of users, the open one too.
+    /// Of users, the open one too: see [`Periods`](crate::users::Periods).
     periods: u64,
     counts: Counts,
     /// Of every arm, and the ids of those that were added.
@@ -154,6 +180,13 @@ impl Head {
         ensure(ids.iter().all(|&id| id >= config.arms.into()))?;
         Ok(Head { algorithm, config, seeded, lives, origin, periods, counts, pulls, added: ids })
     }
+}
+
+fn check_policy(ours: Algorithm, theirs: Algorithm) -> Result<()> {
+    if ours == theirs {
+        return Ok(());
+    }
+    Err(Error::config("policy", &format!("must be {}, as in the snapshot", theirs.name()), ours.name()))
 }
 
 /// A policy as one that learns from what others have released.

@@ -15,7 +15,7 @@ use crate::random::Seed;
 use crate::reward::Reward;
 use crate::shuffle::Params;
 use crate::table::{self, Table};
-use crate::users::Users;
+use crate::users::{Periods, Users};
 
 /// Everything that may be published about a handle.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -108,6 +108,13 @@ impl Bandit {
     /// `InvalidConfig` naming the field and the value; `Entropy` when the operating system gives
     /// no randomness; `NoMemory`; `OverBudget` where the configuration's budget has too little left.
     pub fn new(algorithm: Algorithm, config: &Config) -> Result<Bandit> {
+        let bandit = Self::made(algorithm, config)?;
+        config.charge(config.test_seed.is_some(), 1, |config| algorithm.promise(config))?;
+        Ok(bandit)
+    }
+
+    /// The same, before it is charged.
+    fn made(algorithm: Algorithm, config: &Config) -> Result<Bandit> {
         let range = config.check()?;
         let mut seed = Seed::new(config.test_seed)?;
         let mut policy = algorithm.build(config, &mut seed)?;
@@ -130,9 +137,9 @@ impl Bandit {
         {
             engine.fault = config.fault;
         }
-        let bandit = Bandit {
+        Ok(Bandit {
             algorithm,
-            config: Kept::of(config)?,
+            config: Kept::of(config),
             lives: 0,
             desk: Desk::new(
                 range,
@@ -146,17 +153,17 @@ impl Bandit {
                         slate,
                     },
                     users,
+                    periods: Periods::first(config),
                 },
             ),
-        };
-        config.charge(|config| algorithm.promise(config))?;
-        Ok(bandit)
+        })
     }
 
     /// Which arm? O(1) for phased policies, O(K) for index policies; never allocates.
     ///
     /// # Errors
-    /// `Unsupported` where every decision is somebody's: see [`Config::users`]; `Poisoned` after an internal failure.
+    /// `Unsupported` where every decision is somebody's: see [`Config::users`]; `NotReady` where an earlier life counted
+    /// users, until it is saved; `Poisoned` after an internal failure.
     #[inline]
     pub fn select(&self) -> Result<Decision> {
         let inner = &mut *self.desk.lock()?;
@@ -174,10 +181,11 @@ impl Bandit {
     /// `select`; never allocates.
     ///
     /// # Errors
-    /// `Unsupported` where the configuration expects no [`users`](Config::users); `Poisoned` after an internal failure.
+    /// `Unsupported` where the configuration expects no [`users`](Config::users); `NotReady` until a
+    /// [restored](Self::restore) handle is saved; `Poisoned` after an internal failure.
     pub fn select_for(&self, user: u64) -> Result<Decision> {
         let inner = &mut *self.desk.lock()?;
-        let learned = inner.users()?.count(user);
+        let learned = inner.count(user)?;
         #[cfg(feature = "test-hooks")]
         let learned = learned || inner.engine.fault.is(Fault::UserUnbounded);
         inner.make_room();
@@ -193,7 +201,7 @@ impl Bandit {
     pub fn select_among_for(&self, user: u64, arms: &[u32]) -> Result<Decision> {
         let inner = &mut *self.desk.lock()?;
         inner.check_some(arms)?;
-        let learned = inner.users()?.count(user);
+        let learned = inner.count(user)?;
         let pull = inner.choose_among(arms)?;
         Ok(inner.issue_for(pull, learned))
     }
@@ -202,13 +210,15 @@ impl Bandit {
     /// again, and what is [`spent`](Self::epsilon_spent) is of one more period. Decisions keep the period in which they
     /// were made. Clears the counters, a millisecond for ten megabytes.
     ///
-    /// Write a [`snapshot`](Self::snapshot) at once: a restored handle knows of the periods before its snapshot only.
+    /// Write a [`snapshot`](Self::snapshot) at once. Where one was taken before, nobody is learned from until then, because
+    /// a program that is killed would go back to the one before, which does not count this period.
     ///
     /// # Errors
-    /// `Unsupported` where the configuration expects no [`users`](Config::users); `Poisoned` after an internal failure.
+    /// `Unsupported` where the configuration expects no [`users`](Config::users); `OverBudget` where all
+    /// [`budget_periods`](Config::budget_periods) have begun, and the last one goes on; `Poisoned` after an internal
+    /// failure.
     pub fn next_period(&self) -> Result<()> {
-        self.desk.lock()?.users()?.next_period();
-        Ok(())
+        self.desk.lock()?.next_period()
     }
 
     /// Hands `n` decisions to `each`, under one lock.

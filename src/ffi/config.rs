@@ -97,12 +97,22 @@ pub struct dpb_config {
     /// Users expected in a period, up to 2^28: dpb_select_for then learns from no more than contributions_per_user
     /// decisions of a user in a period (dpb_next_period). Its counters are fixed at construction: 1.5 bytes a user
     /// at contributions_per_user = 1, 3 up to 3, 6 up to 15, 12 up to 255; 2^30 bytes at most. 0, the default = the
-    /// caller sees to it. Not for dpb_new_sdp_ae, dpb_new_vb_sdp_ae, dpb_new_ldp_ucb and dpb_new_ldp_klucb, where
+    /// caller sees to it. A restored handle decides nothing until a snapshot of it has been written: see dpb_restore. With a
+    /// budget it needs budget_periods. Not with slate, and not for dpb_new_sdp_ae, dpb_new_vb_sdp_ae, dpb_new_ldp_ucb and dpb_new_ldp_klucb, where
     /// the users' devices must count.
     pub users: u64,
     /// NULL, the default, or what the handle is charged to when it is made (DPB_OVER_BUDGET where there is too little
-    /// left): see dpb_new_budget. Read during construction only; as test_seed no part of a snapshot.
+    /// left, and with a test_seed): see dpb_new_budget. With users it needs budget_periods. Read during construction only; as
+    /// test_seed no part of a snapshot.
     pub budget: *const dpb_budget,
+    /// P, with users: the periods that there may be, in all lives of the handle together. dpb_next_period is
+    /// DPB_OVER_BUDGET once P periods have begun, and so is a restore, which begins one. The budget is charged with what a
+    /// person may lose who comes in all of them (P epsilon where the policy is pure), when the handle is made. A restart
+    /// may change P: dpb_restore_as charges its config.budget for all of the new P. 0, the default = any number; needed
+    /// where users and budget are both set, and 0 without users.
+    pub budget_periods: u32,
+    /// 0.
+    pub reserved: u32,
 }
 
 /// dpb_config.flags: rewards outside the declared range are moved to its nearer end instead of
@@ -126,10 +136,10 @@ pub struct dpb_error {
     pub message: [c_char; 252],
 }
 
-const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_config>() == 152);
+const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_config>() == 160);
 const _: () = assert!(size_of::<dpb_error>() == 256);
 
-// SAFETY: repr(C), begins with its size, ends with an address; all its fields are numbers and addresses.
+// SAFETY: repr(C), begins with its size, ends with two u32; all its fields are numbers and addresses.
 unsafe impl Growing for dpb_config {
     const SHORTEST: usize = offset_of!(dpb_config, node);
 }
@@ -160,73 +170,48 @@ pub(super) fn read_seed(seed: *const u8) -> Option<[u8; 32]> {
     (!seed.is_null()).then(|| unsafe { seed.cast::<[u8; 32]>().read() })
 }
 
+/// Copies what is called and typed alike in a [`dpb_config`] and in a [`Config`], either way.
+macro_rules! copy {
+    ($from:ident => $to:ident) => {
+        copy!($from => $to: delta beta horizon reward_min reward_max reward_bits contributions_per_user pending_capacity
+            answer_window interval_exponent batch base node memory min_propensity slate slate_clicks users budget_periods)
+    };
+    ($from:ident => $to:ident: $($field:ident)*) => { $($to.$field = $from.$field;)* };
+}
+
 impl dpb_config {
     /// What dpb_config_init fills in, for those who call the interface from Rust.
     pub fn defaults(arms: u32, epsilon: f64) -> dpb_config {
-        let d = Config::new(arms, epsilon);
-        dpb_config {
-            struct_size: size_of::<dpb_config>() as u32,
-            arms,
-            epsilon,
-            delta: d.delta,
-            beta: d.beta,
-            horizon: d.horizon,
-            reward_min: d.reward_min,
-            reward_max: d.reward_max,
-            reward_bits: d.reward_bits,
-            contributions_per_user: d.contributions_per_user,
-            pending_capacity: d.pending_capacity,
-            answer_window: d.answer_window,
-            flags: 0,
-            test_seed: std::ptr::null(),
-            interval_exponent: d.interval_exponent,
-            batch: d.batch,
-            base: d.base,
-            node: d.node,
-            memory: d.memory,
-            min_propensity: d.min_propensity,
-            slate: d.slate,
-            slate_clicks: d.slate_clicks,
-            users: d.users,
-            budget: std::ptr::null(),
-        }
+        let defaults = Config::new(arms, epsilon);
+        // SAFETY: numbers and addresses all.
+        let mut config: dpb_config = unsafe { std::mem::zeroed() };
+        (config.struct_size, config.arms, config.epsilon) = (size_of::<dpb_config>() as u32, arms, epsilon);
+        copy!(defaults => config);
+        config
     }
 
     /// # Safety
     /// `config` is valid for as many bytes as it says, and what it points to is NULL or valid.
     pub(super) unsafe fn read(config: *const dpb_config) -> Result<Config> {
         // SAFETY: passed on.
-        let c = unsafe { sized::read(config, dpb_config::defaults(0, 0.0)) }?;
-        if c.flags & !(DPB_CLAMP_REWARDS | DPB_RIGOROUS_INDEX | DPB_SHUFFLE_PRINTED) != 0 {
-            return Err(Error::config("flags", "must be 0 or DPB_ flags of dpb_config", c.flags));
+        let given = unsafe { sized::read(config, dpb_config::defaults(0, 0.0)) }?;
+        if given.flags & !(DPB_CLAMP_REWARDS | DPB_RIGOROUS_INDEX | DPB_SHUFFLE_PRINTED) != 0 {
+            return Err(Error::config("flags", "must be 0 or DPB_ flags of dpb_config", given.flags));
         }
-        Ok(Config {
-            delta: c.delta,
-            beta: c.beta,
-            horizon: c.horizon,
-            reward_min: c.reward_min,
-            reward_max: c.reward_max,
-            reward_bits: c.reward_bits,
-            clamp_rewards: c.flags & DPB_CLAMP_REWARDS != 0,
-            shuffle_printed: c.flags & DPB_SHUFFLE_PRINTED != 0,
-            contributions_per_user: c.contributions_per_user,
-            pending_capacity: c.pending_capacity,
-            answer_window: c.answer_window,
-            test_seed: read_seed(c.test_seed),
-            interval_exponent: c.interval_exponent,
-            rigorous_index: c.flags & DPB_RIGOROUS_INDEX != 0,
-            batch: c.batch,
-            base: c.base,
-            node: c.node,
-            memory: c.memory,
-            min_propensity: c.min_propensity,
-            slate: c.slate,
-            slate_clicks: c.slate_clicks,
-            users: c.users,
+        if given.reserved != 0 {
+            return Err(Error::config("reserved", "must be 0", given.reserved));
+        }
+        let mut config = Config {
+            clamp_rewards: given.flags & DPB_CLAMP_REWARDS != 0,
+            rigorous_index: given.flags & DPB_RIGOROUS_INDEX != 0,
+            shuffle_printed: given.flags & DPB_SHUFFLE_PRINTED != 0,
+            test_seed: read_seed(given.test_seed),
             // SAFETY: NULL or live, by contract.
-            budget: unsafe { c.budget.as_ref() }.map(|b| b.budget.clone()),
-            ..Config::new(c.arms, c.epsilon)
-        })
+            budget: unsafe { given.budget.as_ref() }.map(|b| b.budget.clone()),
+            ..Config::new(given.arms, given.epsilon)
+        };
+        copy!(given => config);
+        Ok(config)
     }
 }
 

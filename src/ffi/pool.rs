@@ -189,8 +189,8 @@ pub unsafe extern "C" fn dpb_pool_select_many(
 /// Which arm in this segment for this user? dpb_pool_select as dpb_select_for is dpb_select: of a user
 /// contributions_per_user rewards are learned from in a period, whichever the segments. The several slots of a page are
 /// as many decisions. A decision that is not learned from makes no segment older.
-/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (no such segment); DPB_UNSUPPORTED (dpb_config.users is 0);
-/// DPB_POISONED. Any thread.
+/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (no such segment); DPB_UNSUPPORTED (dpb_config.users is 0); DPB_NOT_READY
+/// (as dpb_select_for); DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_pool_select_for(
@@ -360,7 +360,8 @@ pub unsafe extern "C" fn dpb_pool_diagnostics_read(pool: *const dpb_pool, out: *
     call(pool, |p: &dpb_pool| unsafe { diagnose(p.pool.diagnostics()?, out) })
 }
 
-/// Writes what the pool has released and what is public of it: safe to log and to publish, as dpb_snapshot.
+/// Writes what the pool has released and what is public of it: safe to log and to publish, as dpb_snapshot. Taken when it
+/// is written, as there.
 ///
 /// buf: room for cap bytes (NULL with cap = 0). len: receives how many there are, also when cap is too small:
 /// about 250 + 32 K + (40 K + 16) S bytes, K the arms and S the segments so far. May allocate; closed to other threads
@@ -378,11 +379,12 @@ pub unsafe extern "C" fn dpb_pool_snapshot(
         return DPB_NULL;
     }
     // SAFETY: not NULL, and room for cap bytes, by contract.
-    call(pool, |p: &dpb_pool| unsafe { fill(&p.pool.snapshot()?, buf, cap, len) })
+    call(pool, |p: &dpb_pool| unsafe { p.pool.save(|bytes| fill(&bytes, buf, cap, len)) })
 }
 
 /// A pool that goes on from a snapshot, with the configuration that is in it and fresh entropy; segments keep their
-/// numbers. What is promised, parameters, statuses and threads as dpb_restore; the caller frees it with dpb_pool_free.
+/// numbers. What is promised, with dpb_config.users the snapshot that must be written before it decides, parameters, statuses
+/// and threads as dpb_restore; the caller frees it with dpb_pool_free.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_pool_restore(
@@ -416,12 +418,11 @@ unsafe fn goes_on(
     }
 }
 
-/// dpb_pool_restore, where a snapshot of another configuration is not what the caller means: refused with
-/// DPB_INVALID_CONFIG, and an error that names the first field that is not as in the snapshot. max_segments alone may
-/// differ, if it is no less than the segments in the snapshot: so a full pool grows.
+/// dpb_pool_restore with another configuration: what must be as in the snapshot, and what is taken from config, is said at
+/// dpb_restore_as. max_segments may be any number that its segments fit into: so a full pool grows.
 ///
-/// config: as in dpb_new_pool; a test_seed is not compared, and not used; a budget is charged as for a fresh pool
-/// (DPB_OVER_BUDGET). Parameters, statuses and threads else as dpb_pool_restore.
+/// config: as in dpb_new_pool; a test_seed is not used; a budget is charged as for a fresh pool (DPB_OVER_BUDGET).
+/// Parameters, statuses and threads else as dpb_pool_restore.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_pool_restore_as(

@@ -20,7 +20,8 @@ use std::ffi::{CStr, c_char};
 ///
 /// buf: room for cap bytes (NULL with cap = 0). len: receives how many there are, also when cap is too small:
 /// some 200 bytes, and for each arm 18 to 210 (dpb_new_imed, dpb_new_klucb, dpb_new_med; 8 more for an added one),
-/// or 24 to 50 (the others), which may grow between two calls. May allocate.
+/// or 24 to 50 (the others), which may grow between two calls. May allocate. With dpb_config.users a snapshot is taken
+/// when it is written: neither a call that asks for its length, nor one that finds too little room.
 /// error: NULL, or filled on failure: with what a policy has that is not released, where it is that.
 /// Returns DPB_OK; DPB_NULL; DPB_BUFFER_TOO_SMALL (only len written); DPB_UNSUPPORTED (policies whose state
 /// is not all released); DPB_NO_MEMORY; DPB_POISONED. Any thread.
@@ -39,7 +40,7 @@ pub unsafe extern "C" fn dpb_snapshot_with(
         return DPB_NULL;
     }
     // SAFETY: NULL or valid, by contract; not NULL, and room for cap bytes.
-    unsafe { explained(bandit, error, |b: &dpb_bandit| fill(&b.bandit.snapshot()?, buf, cap, len)) }
+    unsafe { explained(bandit, error, |b: &dpb_bandit| b.bandit.save(|bytes| fill(&bytes, buf, cap, len))) }
 }
 
 /// Writes a snapshot where there is room for it, and how long it is in any case.
@@ -75,13 +76,19 @@ pub unsafe extern "C" fn dpb_snapshot(
 ///
 /// The guarantee is one for all lives together, however old the snapshot is: no reward of an earlier life
 /// enters a release of a later one. dpb_privacy says at least what one release costs, because there may have
-/// been one since the snapshot. A handle that once had a test_seed is not private. With dpb_config.users a new
-/// period begins (dpb_next_period), because a snapshot does not tell who came.
+/// been one since the snapshot. A handle that once had a test_seed is not private.
+///
+/// With dpb_config.users a new period begins (dpb_next_period), because a snapshot does not tell who came; and no
+/// decision is made, DPB_NOT_READY, until a dpb_snapshot of this handle has been written. Go on from the newest snapshot,
+/// write this handle's to where the next life begins, and only then serve: so a program that is killed at any
+/// time, and any number of times, forgets no period, and dpb_privacy says at least what was lost. A snapshot that
+/// is kept in memory only, or sent elsewhere, does not do that.
 ///
 /// buf: len bytes of any origin (NULL with len = 0, which is no snapshot). out: receives the handle, which the
 /// caller frees with dpb_free. error: NULL, or filled on failure.
 /// Returns DPB_OK; DPB_NULL; DPB_CORRUPT; DPB_NEWER_VERSION; DPB_INVALID_CONFIG; DPB_UNSUPPORTED (bytes that claim
-/// to be of a policy without snapshots); DPB_ENTROPY; DPB_NO_MEMORY. Any thread.
+/// to be of a policy without snapshots); DPB_OVER_BUDGET (all of dpb_config.budget_periods have begun); DPB_ENTROPY;
+/// DPB_NO_MEMORY. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_restore(
@@ -94,11 +101,19 @@ pub unsafe extern "C" fn dpb_restore(
     unsafe { restored(buf, len, out, error, |bytes| Bandit::restore(bytes).map(dpb_bandit::of)) }
 }
 
-/// dpb_restore, where a snapshot of another policy or configuration is not what the caller means: refused with
-/// DPB_INVALID_CONFIG, and an error that names the first field that is not as in the snapshot.
+/// dpb_restore with another configuration: a service is retuned by a restart, and loses nothing that was learned.
 ///
-/// name, config: as in dpb_new_policy. A test_seed is not compared, and not used. config.budget is charged as for a fresh
-/// handle (DPB_OVER_BUDGET; dpb_restore charges none). Parameters, statuses and threads else as dpb_restore.
+/// As in the snapshot must be what says how released numbers are read: the policy (name), arms, epsilon, delta, reward_min,
+/// reward_max, reward_bits, contributions_per_user, slate, slate_clicks, batch, base, DPB_SHUFFLE_PRINTED, and with
+/// dpb_new_vb_sdp_ae horizon, which plans its batches. Else DPB_INVALID_CONFIG, and an error that names the field.
+/// Taken from config is all else: answer_window, pending_capacity, node, horizon, beta, min_propensity, memory (where
+/// there was none before, what was learned begins to age now), users, budget_periods, DPB_CLAMP_REWARDS,
+/// interval_exponent, DPB_RIGOROUS_INDEX. A test_seed is not used. Where only one of both lives counts users, the other is
+/// one period, and what dpb_restore says of users holds.
+///
+/// config.budget is charged as for a fresh handle, with what all lives together may lose (dpb_restore charges none); it is
+/// DPB_OVER_BUDGET too where an earlier life had a test_seed. name, config: as in dpb_new_policy. Parameters, statuses and
+/// threads else as dpb_restore.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_restore_as(
@@ -138,9 +153,8 @@ pub unsafe extern "C" fn dpb_restore_as(
 /// These can: dpb_new_imed, dpb_new_klucb, dpb_new_med. snapshot: len bytes of any origin. error: NULL, or filled on
 /// failure. Takes time in proportion to the arms that have news, with the handle closed to other threads.
 /// Returns DPB_OK; DPB_NULL; DPB_CORRUPT; DPB_NEWER_VERSION; DPB_UNSUPPORTED (other policies; a snapshot of version
-/// 1, which does not say whose it is); DPB_INVALID_CONFIG (another policy, or a field that must not differ: all but
-/// node, pending_capacity, answer_window, clamp_rewards, horizon, beta, min_propensity and test_seed; or more than
-/// 1024 others); DPB_NO_MEMORY; DPB_POISONED. Unless DPB_OK, nothing has changed. Any thread.
+/// 1, which does not say whose it is); DPB_INVALID_CONFIG (another policy, or a field that must not differ: what
+/// dpb_restore_as refuses, and memory; or more than 1024 others); DPB_NO_MEMORY; DPB_POISONED. Unless DPB_OK, nothing has changed. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_merge_with(

@@ -21,7 +21,7 @@ pub const DPB_UNKNOWN_TICKET: dpb_status = 4;
 pub const DPB_DUPLICATE: dpb_status = 5;
 /// A ticket whose answer window is over, or that was pushed out of the pending table.
 pub const DPB_EXPIRED: dpb_status = 6;
-/// There is no result yet.
+/// There is no result yet; or a restored handle that counts users has not been saved yet (dpb_restore).
 pub const DPB_NOT_READY: dpb_status = 7;
 /// The stopping rule has halted, or a counter of bounded length is full: it takes no more.
 pub const DPB_HALTED: dpb_status = 8;

@@ -27,7 +27,8 @@ use super::status::dpb_status;
 /// counts for itself: in a fleet, route a user to one of them; who comes to several loses what they say together.
 ///
 /// out: receives one decision. Never allocates; O(1) more than dpb_select.
-/// Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (dpb_config.users is 0); DPB_POISONED. Any thread.
+/// Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (dpb_config.users is 0); DPB_NOT_READY (a restored handle of which no
+/// snapshot has been written: see dpb_restore); DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_select_for(bandit: *mut dpb_bandit, user_hash: u64, out: *mut dpb_decision) -> dpb_status {
@@ -37,7 +38,8 @@ pub unsafe extern "C" fn dpb_select_for(bandit: *mut dpb_bandit, user_hash: u64,
 
 /// Which of these arms for this user? dpb_select_among as dpb_select_for is dpb_select. What is refused has counted
 /// nothing.
-/// Returns as dpb_select_among; DPB_UNSUPPORTED also where dpb_config.users is 0. Any thread.
+/// Returns as dpb_select_among; DPB_UNSUPPORTED also where dpb_config.users is 0; DPB_NOT_READY as dpb_select_for. Any
+/// thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_select_among_for(
@@ -58,9 +60,14 @@ pub unsafe extern "C" fn dpb_select_among_for(
 /// A new period, a day or a month: every user may be learned from contributions_per_user times again, and what one user
 /// may have lost (epsilon_spent, dpb_privacy) is of one period more. Answers still count for the period of their
 /// decision. Who came before is forgotten, and the hash has a new key. A restored handle begins a new period by
-/// itself, for no snapshot tells who came: write a snapshot after this call and before the next decision, so that a
-/// restored handle knows of all periods. Clears the counters under the handle's lock: a millisecond for ten megabytes.
-/// Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (dpb_config.users is 0); DPB_POISONED. Any thread.
+/// itself, for no snapshot tells who came. Clears the counters under the handle's lock: a millisecond for ten megabytes.
+///
+/// Write a dpb_snapshot right after this call, to where the next life begins. Where one was written before, nobody is
+/// learned from until then: decisions are served as those of a user who has had enough. Else a program that is killed
+/// would go back to the snapshot before, and forget the period, though people were heard in it. A handle that was never
+/// saved needs none.
+/// Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (dpb_config.users is 0); DPB_OVER_BUDGET (all of dpb_config.budget_periods
+/// have begun: nothing has changed, and the last one goes on); DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_next_period(bandit: *mut dpb_bandit) -> dpb_status {

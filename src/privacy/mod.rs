@@ -117,4 +117,21 @@ impl PrivacyLoss {
         let (pure, approximate) = (self.epsilon(0.0, contributions), self.epsilon(delta, contributions));
         if pure.is_finite() && pure <= approximate { (pure, 0.0) } else { (approximate, delta) }
     }
+
+    /// The loss of one user in so many periods, from that in one (Theorem U: a chain of as many neighbours). No guarantee
+    /// where nobody knows.
+    pub(crate) fn of_periods(self, periods: u64) -> PrivacyLoss {
+        let Ok(p) = u32::try_from(periods) else { return PrivacyLoss::Unbounded };
+        let times_p = |loss: f64| composition::mul_up(loss, p.into());
+        match self {
+            PrivacyLoss::Pure(epsilon) => PrivacyLoss::Pure(times_p(epsilon)),
+            PrivacyLoss::Zcdp(rho) => PrivacyLoss::Zcdp(times_p(times_p(rho))),
+            PrivacyLoss::Approximate { epsilon, delta } => {
+                let delta = composition::group_delta(epsilon, delta, p);
+                PrivacyLoss::Approximate { epsilon: times_p(epsilon), delta }
+            }
+            one if p == 1 => one,
+            _ => PrivacyLoss::Unbounded,
+        }
+    }
 }

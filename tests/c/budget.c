@@ -7,6 +7,12 @@ static double spent(const dpb_budget *budget, double delta) {
   return epsilon;
 }
 
+static dpb_config private_one(uint32_t arms, double epsilon) {
+  dpb_config config = seeded(arms, epsilon);
+  config.test_seed = NULL;
+  return config;
+}
+
 static double remaining(const dpb_budget *budget) {
   double epsilon = -7;
   STATUS(dpb_budget_remaining(budget, &epsilon), DPB_OK);
@@ -36,7 +42,7 @@ static void refusals(void) {
 
 /* Ten placements at 0.1, which no eleventh joins; each lives longer than the budget. */
 static void ten(void) {
-  dpb_config config = seeded(3, 0.1);
+  dpb_config config = private_one(3, 0.1);
   dpb_bandit *bandits[11];
   dpb_budget *budget;
   dpb_decision d;
@@ -63,7 +69,7 @@ static void ten(void) {
 
 /* What is not made costs nothing, what goes on costs what all its lives do together. */
 static void lives(void) {
-  dpb_config config = seeded(3, 1);
+  dpb_config config = private_one(3, 1);
   dpb_bandit *bandit, *next, *none = NULL;
   dpb_budget *budget;
   uint8_t bytes[1024];
@@ -82,10 +88,11 @@ static void lives(void) {
   STATUS(dpb_restore(bytes, n, &next, NULL), DPB_OK);
   CHECK(spent(budget, 0) == 1);
   dpb_free(next);
-  config.beta = 0.1;
+  config.epsilon = 0.5;
   STATUS(dpb_restore_as("dp-imed", &config, bytes, n, &none, NULL), DPB_INVALID_CONFIG);
   CHECK(none == NULL && spent(budget, 0) == 1);
-  config.beta = 0;
+  config.epsilon = 1;
+  config.beta = 0.1; /* retuned */
   STATUS(dpb_restore_as("dp-imed", &config, bytes, n, &next, NULL), DPB_OK);
   CHECK(spent(budget, 0) == 2);
   STATUS(dpb_restore_as("dp-imed", &config, bytes, n, &none, NULL), DPB_OVER_BUDGET);
@@ -99,7 +106,77 @@ static void lives(void) {
   dpb_budget_free(budget);
 }
 
+/* With a test_seed nothing is private. */
+static void seeds(void) {
+  dpb_config config = seeded(3, 1);
+  dpb_bandit *bandit = NULL, *none = NULL;
+  dpb_pool *pool = NULL;
+  dpb_budget *budget;
+  dpb_error error;
+  uint8_t bytes[1024];
+  size_t n;
+  STATUS(dpb_new_budget(9, 1e-6, &budget, NULL), DPB_OK);
+  STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
+  STATUS(dpb_snapshot(bandit, bytes, sizeof bytes, &n), DPB_OK);
+  config.budget = budget;
+  STATUS(dpb_new(&config, &none, &error), DPB_OVER_BUDGET);
+  CHECK(strstr(error.message, "test_seed") != NULL);
+  STATUS(dpb_new_pool(&config, 3, &pool, NULL), DPB_OVER_BUDGET);
+  config.test_seed = NULL;
+  STATUS(dpb_restore_as("dp-imed", &config, bytes, n, &none, NULL), DPB_OVER_BUDGET);
+  CHECK(none == NULL && pool == NULL && spent(budget, 0) == 0);
+  dpb_free(bandit);
+  dpb_budget_free(budget);
+}
+
+/* With users a budget is for a number of periods, in all lives together. */
+static void periods(void) {
+  dpb_config config = private_one(3, 1);
+  dpb_bandit *bandit = NULL, *none = NULL;
+  dpb_budget *budget;
+  dpb_error error;
+  uint8_t bytes[1024];
+  size_t n;
+  CHECK(config.budget_periods == 0 && config.reserved == 0);
+  STATUS(dpb_new_budget(7, 0, &budget, NULL), DPB_OK);
+  config.budget = budget;
+  config.budget_periods = 3;
+  STATUS(dpb_new(&config, &none, &error), DPB_INVALID_CONFIG);
+  CHECK(strcmp(error.message, "budget_periods must be 0 without users, got 3") == 0);
+  config.users = 100;
+  config.budget_periods = 0;
+  STATUS(dpb_new(&config, &none, &error), DPB_INVALID_CONFIG);
+  CHECK(strstr(error.message, "budget_periods must be at least 1 with users and a budget") == error.message);
+  config.budget_periods = 8;
+  STATUS(dpb_new(&config, &none, &error), DPB_OVER_BUDGET);
+  config.budget_periods = 3;
+  config.reserved = 1;
+  STATUS(dpb_new(&config, &none, &error), DPB_INVALID_CONFIG);
+  config.reserved = 0;
+  CHECK(spent(budget, 0) == 0);
+  STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
+  CHECK(spent(budget, 0) == 3 && remaining(budget) == 4);
+  STATUS(dpb_next_period(bandit), DPB_OK);
+  STATUS(dpb_snapshot(bandit, bytes, sizeof bytes, &n), DPB_OK);
+  dpb_free(bandit);
+  STATUS(dpb_restore(bytes, n, &bandit, NULL), DPB_OK); /* the third */
+  CHECK(spent(budget, 0) == 3);
+  STATUS(dpb_next_period(bandit), DPB_OVER_BUDGET);
+  STATUS(dpb_snapshot(bandit, bytes, sizeof bytes, &n), DPB_OK);
+  STATUS(dpb_next_period(bandit), DPB_OVER_BUDGET);
+  STATUS(dpb_restore(bytes, n, &none, &error), DPB_OVER_BUDGET);
+  CHECK(strstr(error.message, "budget_periods is 3") == error.message && none == NULL);
+  config.budget_periods = 4; /* another one, and all are charged */
+  STATUS(dpb_restore_as("dp-imed", &config, bytes, n, &none, &error), DPB_OK);
+  CHECK(spent(budget, 0) == 7);
+  dpb_free(none);
+  dpb_free(bandit);
+  dpb_budget_free(budget);
+}
+
 int main(void) {
+  seeds();
+  periods();
   refusals();
   ten();
   lives();

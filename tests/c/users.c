@@ -63,6 +63,109 @@ static void adds_up(void) {
   dpb_free(bandit);
 }
 
+/* Into a buffer that is large enough, or not: what was not written was not taken. */
+static size_t saved(const dpb_bandit *bandit, uint8_t *bytes, size_t cap) {
+  size_t n = 0;
+  STATUS(dpb_snapshot(bandit, bytes, cap, &n), DPB_OK);
+  return n;
+}
+
+/* Killed right after the first snapshot of each life, and restored from it: one person is heard in every life, and dpb_privacy
+   says so. What asks for a length, or has too little room, is no snapshot. */
+static void lives(void) {
+  enum { LIVES = 20 };
+  dpb_config config = seeded(2, 1);
+  dpb_bandit *bandit = NULL;
+  dpb_decision d = {77, 0, 9, 9};
+  uint8_t bytes[1024];
+  size_t n, len;
+  double spent = 0, known = 0;
+  int life;
+  config.users = 1000;
+  STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
+  STATUS(dpb_next_period(bandit), DPB_OK);
+  n = saved(bandit, bytes, sizeof bytes);
+  for (life = 0; life < LIVES; life++) {
+    dpb_arm arms[2];
+    uint64_t user;
+    dpb_free(bandit);
+    STATUS(dpb_restore(bytes, n, &bandit, NULL), DPB_OK);
+    d.ticket = 77;
+    STATUS(dpb_select_for(bandit, 1, &d), DPB_NOT_READY);
+    STATUS(dpb_snapshot(bandit, NULL, 0, &len), DPB_BUFFER_TOO_SMALL);
+    STATUS(dpb_select_for(bandit, 1, &d), DPB_NOT_READY);
+    STATUS(dpb_snapshot(bandit, bytes, len - 1, &len), DPB_BUFFER_TOO_SMALL);
+    STATUS(dpb_select_for(bandit, 1, &d), DPB_NOT_READY);
+    CHECK(d.ticket == 77);
+    n = saved(bandit, bytes, len);
+    for (user = 0; user < 200; user++) {
+      STATUS(dpb_select_for(bandit, user, &d), DPB_OK);
+      STATUS(dpb_update(bandit, d.ticket, 1), DPB_OK);
+    }
+    STATUS(dpb_arms_read(bandit, arms, 2, &len), DPB_OK);
+    CHECK(arms[0].effective_pulls + arms[1].effective_pulls > 20);
+    known = arms[0].effective_pulls + arms[1].effective_pulls;
+  }
+  STATUS(dpb_privacy(bandit, 0, &spent), DPB_OK);
+  CHECK(spent >= LIVES + 1);
+  /* A period that is not in the snapshot is served, and nobody is heard in it. */
+  STATUS(dpb_next_period(bandit), DPB_OK);
+  {
+    dpb_arm arms[2];
+    uint64_t user;
+    for (user = 0; user < 2000; user++) {
+      STATUS(dpb_select_for(bandit, user, &d), DPB_OK);
+      STATUS(dpb_update(bandit, d.ticket, 1), DPB_OK);
+    }
+    STATUS(dpb_arms_read(bandit, arms, 2, &len), DPB_OK);
+    CHECK(arms[0].effective_pulls + arms[1].effective_pulls == known);
+    n = saved(bandit, bytes, sizeof bytes);
+    for (user = 0; user < 2000; user++) {
+      STATUS(dpb_select_for(bandit, user, &d), DPB_OK);
+      STATUS(dpb_update(bandit, d.ticket, 1), DPB_OK);
+    }
+    STATUS(dpb_arms_read(bandit, arms, 2, &len), DPB_OK);
+    CHECK(arms[0].effective_pulls + arms[1].effective_pulls > known);
+  }
+  dpb_free(bandit);
+}
+
+/* The same in a pool. */
+static void lives_of_a_pool(void) {
+  enum { LIVES = 20 };
+  dpb_config config = seeded(2, 1);
+  dpb_pool *pool = NULL;
+  dpb_pool_report report;
+  dpb_decision d;
+  uint8_t bytes[2048];
+  uint32_t segment;
+  size_t n, len;
+  int life;
+  config.users = 1000;
+  report.struct_size = sizeof report;
+  STATUS(dpb_new_pool(&config, 1, &pool, NULL), DPB_OK);
+  STATUS(dpb_pool_segment(pool, 7, &segment), DPB_OK);
+  STATUS(dpb_pool_next_period(pool), DPB_OK);
+  STATUS(dpb_pool_snapshot(pool, bytes, sizeof bytes, &n), DPB_OK);
+  for (life = 0; life < LIVES; life++) {
+    uint64_t user;
+    dpb_pool_free(pool);
+    STATUS(dpb_pool_restore_as(&config, 1, bytes, n, &pool, NULL), DPB_OK);
+    STATUS(dpb_pool_select_for(pool, 0, 1, &d), DPB_NOT_READY);
+    STATUS(dpb_pool_select_among_for(pool, 0, 1, &segment, 1, &d), DPB_NOT_READY);
+    STATUS(dpb_pool_snapshot(pool, NULL, 0, &len), DPB_BUFFER_TOO_SMALL);
+    STATUS(dpb_pool_select_for(pool, 0, 1, &d), DPB_NOT_READY);
+    STATUS(dpb_pool_snapshot(pool, bytes, sizeof bytes, &n), DPB_OK);
+    for (user = 0; user < 200; user++) {
+      STATUS(dpb_pool_select_for(pool, 0, user, &d), DPB_OK);
+      STATUS(dpb_pool_update(pool, d.ticket, 1), DPB_OK);
+    }
+  }
+  STATUS(dpb_pool_report_read(pool, &report), DPB_OK);
+  CHECK(report.epsilon_spent >= LIVES + 1 && report.releases > LIVES);
+  dpb_pool_free(pool);
+}
+
 /* Whichever the segments: three rewards of user 5 are learned from, and a batch is full when as many others came. */
 static void in_pools(void) {
   const uint32_t one[] = {1}, outside[] = {0, 7};
@@ -158,6 +261,8 @@ static void refuses(void) {
 int main(void) {
   counts();
   adds_up();
+  lives();
+  lives_of_a_pool();
   in_pools();
   refuses();
   return failures != 0;

@@ -195,6 +195,10 @@ static void users() {
   const double spent = bandit.privacy();
   bandit.next_period();
   CHECK(play(0) > known && bandit.privacy() == 2 * spent);
+  // It decides once it has been saved.
+  dpb::Bandit next = dpb::Bandit::restore(bandit.snapshot());
+  CHECK(refusal([&] { (void)next.select_for(1); }).status() == DPB_NOT_READY);
+  CHECK(!next.snapshot().empty() && next.select_for(1).arm < 3 && next.privacy() == 3 * spent);
   const std::vector<std::uint32_t> one{1};
   CHECK(bandit.select_among_for(1, one).arm == 1);
   CHECK(refusal([&] { (void)bandit.select(); }).status() == DPB_UNSUPPORTED);
@@ -279,6 +283,16 @@ static void budgets() {
   CHECK(std::string(refusal([] { (void)dpb::Budget(-1.0); }).what()) == "epsilon must be finite and > 0, got -1");
   const dpb::Budget moved = std::move(budget);
   CHECK(moved.spent() == 1.0 && refusal([&] { (void)budget.remaining(); }).status() == DPB_NULL);
+  // With users for so many periods.
+  dpb::Budget four(4.0);
+  config.budget = four.get();
+  config.users = 100;
+  CHECK(refusal([&] { (void)dpb::Bandit(config); }).status() == DPB_INVALID_CONFIG && four.spent() == 0);
+  config.budget_periods = 2;
+  dpb::Bandit counting(config);
+  CHECK(four.spent() == 1.0);
+  counting.next_period();
+  CHECK(refusal([&] { counting.next_period(); }).status() == DPB_OVER_BUDGET);
   (void)first.select();
 }
 
@@ -381,9 +395,11 @@ static void snapshots() {
   dpb::Config config(3, 1.0);
   bytes = bandit.snapshot();
   CHECK(dpb::Bandit::restore("dp-imed", config, bytes).report().answered == 1000);
-  config.memory = 5000;
+  config.memory = 5000; // retuned
+  CHECK(dpb::Bandit::restore("dp-imed", config, bytes).report().answered == 1000);
+  config.epsilon = 2;
   CHECK(refusal([&] { (void)dpb::Bandit::restore("dp-imed", config, bytes); }).what() ==
-        std::string("memory must be 0, as in the snapshot, got 5000"));
+        std::string("epsilon must be 1, as in the snapshot, got 2"));
   CHECK(!dpb::Bandit::try_restore("dp-med", config, bytes.data(), bytes.size(), &error));
   CHECK(error.message == std::string("policy must be dp-imed, as in the snapshot, got dp-med"));
 }

@@ -158,6 +158,12 @@ struct Model {
 }
 
 impl Model {
+    /// May another period begin?
+    fn another(&self, config: &dpb_config) -> dpb_status {
+        let over = config.budget_periods > 0 && self.periods >= config.budget_periods;
+        if over { DPB_OVER_BUDGET } else { DPB_OK }
+    }
+
     /// What may have been spent: what is not pure does not just add up.
     fn most(&self, delta: f64) -> f64 {
         let most = self.epsilon * f64::from(self.periods) * (1.0 + 1e-9);
@@ -537,7 +543,7 @@ impl World<'_> {
                 16 => c.memory = bytes.pick(&[1024, 1, 1 << 40, u64::MAX]),
                 17 => c.min_propensity = bytes.pick(ODD),
                 18 => (c.test_seed, c.budget) = (null(), budget),
-                19 => c.users = bytes.pick(&[100, 1, 1 << 29, u64::MAX]),
+                19 => (c.users, c.budget_periods) = bytes.pick(&[(100, 0), (1, 2), (1 << 29, 0), (3, 1)]),
                 20 => c.slate = bytes.pick(&[3, 1, (1 << 24) + 1]),
                 21 => {
                     (c.slate, c.slate_clicks, c.answer_window) =
@@ -587,6 +593,7 @@ impl World<'_> {
                 dpb_config_init(&raw mut defaults, 2, 1.0);
                 (read.users, read.min_propensity) = (defaults.users, defaults.min_propensity);
                 (read.slate, read.slate_clicks) = (defaults.slate, defaults.slate_clicks);
+                read.budget_periods = defaults.budget_periods;
                 (read.node, read.memory) = match config.struct_size {
                     120 => (config.node, config.memory),
                     _ => (defaults.node, defaults.memory),
@@ -765,9 +772,9 @@ impl World<'_> {
     }
 
     unsafe fn next_period(&mut self, player: &mut Player) {
-        let status = one_of(dpb_next_period(player.handle), &[DPB_OK, DPB_UNSUPPORTED]);
+        let status = one_of(dpb_next_period(player.handle), &[DPB_OK, DPB_UNSUPPORTED, DPB_OVER_BUDGET]);
         if let Some(model) = &mut player.model {
-            assert_eq!(status == DPB_OK, player.config.users > 0);
+            assert_eq!(status, if player.config.users > 0 { model.another(&player.config) } else { DPB_UNSUPPORTED });
             model.periods += u32::from(status == DPB_OK);
         }
         player.after(status == DPB_OK, [0; 4]);
@@ -871,7 +878,19 @@ impl World<'_> {
         if self.bytes.once_in(2) || !player.merged.is_empty() {
             return self.altered(bytes, player.config);
         }
-        let second = restore(&bytes).unwrap_or_else(|status| panic!("{status}"));
+        let another = player.model.as_ref().map(|model| model.another(&player.config));
+        let second = match restore(&bytes) {
+            Ok(second) => second,
+            Err(status) => {
+                return assert!(status == DPB_OVER_BUDGET && another.is_none_or(|another| another == status));
+            }
+        };
+        assert!(another.is_none_or(|another| another == DPB_OK));
+        let mut early = NO_DECISION;
+        if player.config.users > 0 && player.model.is_some() {
+            assert_eq!(dpb_select_for(second, 1, &raw mut early), DPB_NOT_READY);
+        }
+        assert!(untouched(&early));
         if player.model.is_some() {
             restored_as_it_was(player, &bytes);
         }
@@ -880,7 +899,7 @@ impl World<'_> {
         one_of(status, &[DPB_OK, DPB_UNSUPPORTED]);
         one_of(dpb_merge(second, bytes.as_ptr(), bytes.len() - 1), &[DPB_CORRUPT]);
         let next = snapshot(second).unwrap();
-        let third = restore(&next).unwrap_or_else(|status| panic!("{status}"));
+        let Ok(third) = restore(&next) else { return dpb_free(second) }; // over budget, as is seen above
         let last = snapshot(third).unwrap();
         // Alike but for the number of the life, and the checksum.
         assert!(next.len() == last.len() && next.iter().zip(&last).filter(|(a, b)| a != b).count() <= 8);
@@ -928,6 +947,7 @@ impl World<'_> {
             }
         }
         if let Ok(handle) = restore(&sealed(bytes)) {
+            snapshot(handle); // by now it may count users
             if self.bandits.len() < 3 {
                 self.bandits.push(Player::new(handle, config, None));
             } else {
@@ -1268,7 +1288,7 @@ unsafe fn snapshot(handle: *const dpb_bandit) -> Option<Vec<u8>> {
 unsafe fn restore(bytes: &[u8]) -> Result<*mut dpb_bandit, dpb_status> {
     let (mut handle, mut error) = (null_mut(), no_error());
     let status = dpb_restore(bytes.as_ptr(), bytes.len(), &raw mut handle, &raw mut error);
-    one_of(status, &[DPB_OK, DPB_CORRUPT, DPB_NEWER_VERSION, DPB_INVALID_CONFIG, DPB_UNSUPPORTED]);
+    one_of(status, &[DPB_OK, DPB_CORRUPT, DPB_NEWER_VERSION, DPB_INVALID_CONFIG, DPB_UNSUPPORTED, DPB_OVER_BUDGET]);
     made(status, handle, &error).ok_or(status)
 }
 
@@ -1280,9 +1300,12 @@ unsafe fn restored_as_it_was(player: &Player, bytes: &[u8]) {
         dpb_restore_as(name, config, bytes.as_ptr(), bytes.len(), &raw mut handle, &raw mut error)
     };
     let mut other = player.config;
-    other.pending_capacity ^= 1 << 20;
+    other.contributions_per_user ^= 1 << 20;
     assert_eq!(restore_as(&other), DPB_INVALID_CONFIG);
     assert_eq!(restore_as(&player.config), DPB_OK);
+    let mut retuned = player.config;
+    (retuned.pending_capacity, retuned.node) = (5, 99);
+    assert_eq!(restore_as(&retuned), DPB_OK);
     dpb_free(handle);
 }
 

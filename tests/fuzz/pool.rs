@@ -86,7 +86,7 @@ unsafe fn snapshot(handle: *const dpb_pool) -> Vec<u8> {
 unsafe fn restore(bytes: &[u8]) -> Option<*mut dpb_pool> {
     let (mut handle, mut error) = (null_mut(), no_error());
     let status = dpb_pool_restore(bytes.as_ptr(), bytes.len(), &raw mut handle, &raw mut error);
-    one_of(status, &[DPB_OK, DPB_CORRUPT, DPB_NEWER_VERSION, DPB_INVALID_CONFIG, DPB_UNSUPPORTED]);
+    one_of(status, &[DPB_OK, DPB_CORRUPT, DPB_NEWER_VERSION, DPB_INVALID_CONFIG, DPB_UNSUPPORTED, DPB_OVER_BUDGET]);
     made(status, handle, &error)
 }
 
@@ -271,9 +271,9 @@ impl Player {
     }
 
     unsafe fn next_period(&mut self) {
-        let status = one_of(dpb_pool_next_period(self.handle), &[DPB_OK, DPB_UNSUPPORTED]);
+        let status = one_of(dpb_pool_next_period(self.handle), &[DPB_OK, DPB_UNSUPPORTED, DPB_OVER_BUDGET]);
         if let Some(model) = &mut self.model {
-            assert_eq!(status == DPB_OK, self.config.users > 0);
+            assert_eq!(status, if self.config.users > 0 { model.another(&self.config) } else { DPB_UNSUPPORTED });
             model.periods += u32::from(status == DPB_OK);
         }
         self.after(status == DPB_OK, [0; 4]);
@@ -399,16 +399,32 @@ impl Player {
                 first[upper.clone()].fill(0);
             }
             return match restore(&sealed(first)) {
-                Some(handle) => Player::of(handle, self.config, Vec::new(), None),
+                Some(handle) => {
+                    snapshot(handle); // by now it may count users
+                    Player::of(handle, self.config, Vec::new(), None)
+                }
                 None => self,
             };
         }
-        let second = restore(&first).unwrap();
+        let another = self.model.as_ref().map(|model| model.another(&self.config));
+        let Some(second) = restore(&first) else {
+            assert!(another.is_none_or(|another| another == DPB_OVER_BUDGET));
+            return self;
+        };
+        assert!(another.is_none_or(|another| another == DPB_OK));
+        let mut early = NO_DECISION;
+        if self.config.users > 0 && self.model.is_some() && !self.keys.is_empty() {
+            assert_eq!(dpb_pool_select_for(second, 0, 1, &raw mut early), DPB_NOT_READY);
+        }
+        assert!(untouched(&early));
         if self.model.is_some() {
             self.restored_as_it_was(&first);
         }
         let next = snapshot(second);
-        let third = restore(&next).unwrap();
+        let Some(third) = restore(&next) else {
+            dpb_pool_free(second); // over budget, as is seen above
+            return self;
+        };
         let last = snapshot(third);
         // Alike but for the number of the life, and the checksum.
         assert!(next.len() == last.len() && next.iter().zip(&last).filter(|(a, b)| a != b).count() <= 8);
@@ -441,7 +457,7 @@ impl Player {
         let mut config = self.config;
         config.struct_size = size_of::<dpb_config>() as u32;
         let mut other = config;
-        other.pending_capacity ^= 1 << 20;
+        other.contributions_per_user ^= 1 << 20;
         assert_eq!(restore_as(&other, 100), DPB_INVALID_CONFIG);
         if self.config.struct_size == config.struct_size {
             assert_eq!(restore_as(&config, self.count().wrapping_sub(1)), DPB_INVALID_CONFIG);

@@ -544,7 +544,11 @@ func TestServiceIsDenied(t *testing.T) {
 	if now := node.Metrics().Exchanges; now > seen+1 {
 		t.Error(now, seen)
 	}
-	for number, bytes := range map[uint16][]byte{2: nil, 3: []byte("nonsense"), 4: must(enemy.List(ctx, 2))[0].Bytes} {
+	stranger := config(4)
+	stranger.Epsilon = 2
+	other := must(dpb.New(stranger))
+	defer other.Close()
+	for number, bytes := range map[uint16][]byte{2: nil, 3: []byte("nonsense"), 4: must(other.Snapshot(nil))} {
 		if number > 2 {
 			must(enemy.Put(ctx, Snapshot{number, 1, bytes}))
 		}

@@ -1,6 +1,7 @@
 //! What was released of one arm: a plain value, and all that indices are functions of.
 
 use super::cumulant::Cumulant;
+use crate::config::Config;
 use crate::error::Result;
 use crate::policy::prior::Prior;
 use crate::snapshot::{Reader, Writer, ensure, is_plausible};
@@ -48,7 +49,7 @@ impl Pair {
 }
 
 /// How long releases count: a power for each age, 1 until half the memory, 0 from its end.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Memory {
     /// M, in decisions; 0 = for ever.
     decisions: u64,
@@ -74,7 +75,30 @@ impl Memory {
     /// The time after so many decisions. It wraps after 2^22 memories, long after what was released
     /// has lost its power.
     pub fn ticks(self, decisions: u64) -> u32 {
-        if self.is_finite() { (decisions / self.decisions.div_ceil(Self::TICKS)) as u32 } else { 0 }
+        if self.is_finite() { (decisions / self.tick()) as u32 } else { 0 }
+    }
+
+    /// Decisions in a tick.
+    fn tick(self) -> u64 {
+        self.decisions.div_ceil(Self::TICKS)
+    }
+
+    /// An age in our ticks in those of another memory. Where we have none it is not known: as young as can be.
+    pub fn age_in(self, other: Memory, age: u32) -> u32 {
+        if !other.is_finite() {
+            return 0;
+        }
+        (u64::from(age) * self.tick() / other.tick()).min(u64::from(u32::MAX / 2)) as u32
+    }
+
+    pub fn save(self, to: &mut Writer) {
+        to.u64(self.decisions);
+    }
+
+    pub fn load(from: &mut Reader) -> Result<Memory> {
+        let decisions = from.u64()?;
+        ensure(decisions <= Config::MOST_MEMORY)?;
+        Ok(Memory { decisions })
     }
 
     /// Has a 256th of the memory passed since then?
@@ -145,7 +169,12 @@ impl Released {
 
     /// Its times on our clock, where `then` is `now`.
     pub fn rebase(&mut self, then: u32, now: u32) {
-        self.pairs.iter_mut().for_each(|pair| pair.tick = now.wrapping_sub(then.wrapping_sub(pair.tick)));
+        self.moved(|tick| now.wrapping_sub(then.wrapping_sub(tick)));
+    }
+
+    /// Its times on another clock.
+    pub fn moved(&mut self, on_it: impl Fn(u32) -> u32) {
+        self.pairs.iter_mut().for_each(|pair| pair.tick = on_it(pair.tick));
     }
 
     pub fn save(&self, to: &mut Writer) {

@@ -371,6 +371,7 @@ impl Room {
         to.u64(self.decisions);
         to.u32(self.releases);
         to.u64(self.changes);
+        self.memory.save(to);
         to.u32(self.arms.len() as u32);
         for arm in &*self.arms {
             to.u8(arm.live.into());
@@ -390,7 +391,15 @@ impl Room {
         (self.decisions, self.releases, self.changes) = (saved.decisions, saved.releases, saved.changes);
         self.has_lived = true;
         ensure(saved.arms.len() == self.arms.len())?;
-        for (arm, (live, total, released, given)) in saved.arms.into_iter().enumerate() {
+        let now = saved.memory.ticks(saved.decisions);
+        for (arm, (live, total, mut released, mut given)) in saved.arms.into_iter().enumerate() {
+            // The life before may have had another memory.
+            if saved.memory != self.memory {
+                let (before, memory, then) = (saved.memory, self.memory, self.now());
+                let moved = |tick: u32| then.wrapping_sub(before.age_in(memory, now.wrapping_sub(tick)));
+                released.moved(moved);
+                given.iter_mut().for_each(|given| given.tick = moved(given.tick));
+            }
             let state = &mut self.arms[arm];
             (state.batch, state.total, state.released) = (Batch::default(), total, released);
             self.give(arm, given);
@@ -454,6 +463,8 @@ pub struct Saved {
     pub decisions: u64,
     pub releases: u32,
     changes: u64,
+    /// By whose ticks they are.
+    memory: Memory,
     /// Is it live, the rewards in all of its releases, these, and its prior.
     pub arms: Vec<(bool, u64, Released, Option<Given>)>,
 }
@@ -461,6 +472,7 @@ pub struct Saved {
 impl Saved {
     pub fn read(from: &mut Reader) -> Result<Saved> {
         let (decisions, releases, changes) = (from.count()?, from.u32()?, from.count()?);
+        let memory = Memory::load(from)?;
         let length = from.length(10)?;
         let mut arms = room(length)?;
         for _ in 0..length {
@@ -471,7 +483,7 @@ impl Saved {
             };
             arms.push((live, total, released, given));
         }
-        Ok(Saved { decisions, releases, changes, arms })
+        Ok(Saved { decisions, releases, changes, memory, arms })
     }
 }
 

@@ -352,10 +352,13 @@ impl Policy for DpSe {
     fn load(&mut self, from: &mut Reader) -> Result<()> {
         self.decisions = from.count()?;
         let guess = from.u64()?;
-        ensure((guess > 0) == (self.guess != Self::NEVER) && (guess == 0 || guess >= self.decisions))?;
-        if guess > 0 {
-            self.guess = guess.min(Self::NEVER - 1);
-            self.schedule.ln_inverse_beta = (guess as f64).ln();
+        ensure(guess == 0 || guess >= self.decisions)?;
+        if self.guess != Self::NEVER {
+            self.guess = guess.max(self.guess).min(Self::NEVER - 1);
+            while self.guess < self.decisions {
+                self.guess = self.guess.saturating_mul(self.guess); // the life before knew its horizon
+            }
+            self.schedule.ln_inverse_beta = (self.guess as f64).ln();
         }
         self.epoch = from.u32()?;
         ensure((1..u32::MAX).contains(&self.epoch) && from.u32()? as usize == self.arms.len())?;
