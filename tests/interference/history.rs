@@ -57,11 +57,9 @@ pub struct Step {
 #[derive(Clone, Copy, Debug)]
 pub enum Event {
     AddArm(Option<u64>),
-    RetireArm(usize),
-    /// The arm of this decision.
-    RetireThat(usize),
+    RetireArm(Which),
     Prior {
-        arm: usize,
+        arm: Which,
         mean: f64,
         strength: f64,
     },
@@ -72,6 +70,14 @@ pub enum Event {
     Restore(usize),
     /// The handle learns from the last snapshot but so many.
     Merge(usize),
+}
+
+/// Which arm?
+#[derive(Clone, Copy, Debug)]
+pub enum Which {
+    Any(usize),
+    /// That of this decision.
+    Of(usize),
 }
 
 /// By decision.
@@ -99,7 +105,8 @@ const OFTEN: usize = 6;
 
 impl History {
     /// By the number: the user's decisions have one of the first four fates, and the arm of one of them is
-    /// retired soon after, or not. With `lives` there are snapshots, and what can be done with them.
+    /// retired soon after, or not. With `lives` there are snapshots, and what can be done with them, and priors: if it
+    /// is not retired that arm gets one soon.
     pub fn new(config: &Config, sabotage: Sabotage, number: u64, lives: bool) -> History {
         let mut random = Seed::new(Some(seed(!number))).unwrap().stream();
         let mut draw = |n: usize| random.below(n as u64) as usize;
@@ -109,7 +116,7 @@ impl History {
         let (epsilon, batch) = ([1.0, 4.0][draw(2)], [0, 5][draw(2)]);
         let config = Config { epsilon, batch, ..config.clone() };
         // Each handle learns from a user as often as is said: so it is one, where that counts.
-        let handles = if lives && users == 0 { 1 + draw(3) } else { 1 };
+        let handles = if lives && users == 0 { 3 - number as usize % 3 } else { 1 };
         let step = |_| Step {
             events: Vec::new(),
             at: draw(handles),
@@ -119,7 +126,8 @@ impl History {
             calls: Vec::new(),
         };
         let mut steps: Vec<_> = (0..decisions).map(step).collect();
-        let restores = [0, 2, 6][draw(3)];
+        let twins = handles > 1 && draw(2) == 0;
+        let restores = if twins { 0 } else { [0, 2, 6][draw(3)] };
         for step in &mut steps {
             step.events.extend(happens(lives.then_some(restores), users > 0, &mut draw));
         }
@@ -148,10 +156,19 @@ impl History {
             }
         }
         let differs = if slate > 1 { [Differs::All, Differs::Moved, Differs::First][draw(3)] } else { Differs::All };
-        if number & 4 > 0 {
+        let that = Which::Of(changed[0]);
+        if number & 4 > 0 || lives {
             let soon = changed[0] + 1 + draw(40);
-            steps[soon].events.push(Event::RetireThat(changed[0]));
+            steps[soon].events.push(if number & 4 > 0 { Event::RetireArm(that) } else { prior(that, &mut draw) });
             steps[soon].at = steps[changed[0]].at;
+        }
+        if twins {
+            // Soon after the user's first decision another handle begins where that one's is, and both go on.
+            let soon = changed[0] + 2 + draw(20);
+            steps[soon].at = steps[changed[0]].at;
+            steps[soon].events.push(Event::Snapshot);
+            steps[soon + 1].at = (steps[soon].at + 1) % handles;
+            steps[soon + 1].events.push(Event::Restore(0));
         }
         for decision in 0..decisions {
             let fate = match changed.iter().position(|&changed| changed == decision) {
@@ -214,18 +231,20 @@ impl History {
     }
 }
 
+/// Public data of an arm.
+fn prior(arm: Which, draw: &mut impl FnMut(usize) -> usize) -> Event {
+    Event::Prior { arm, mean: draw(9) as f64 / 8.0, strength: (1 << draw(12)) as f64 }
+}
+
 /// Before a decision. With lives a handle is restored at so many of 300.
 fn happens(restores: Option<usize>, users: bool, draw: &mut impl FnMut(usize) -> usize) -> Vec<Event> {
     let (lives, last) = (restores.is_some(), 53 + restores.unwrap_or_default());
     let mut events = Vec::new();
     match draw(300) {
         0 => events.push(Event::AddArm(None)),
-        1 => events.push(Event::RetireArm(draw(64))),
+        1 => events.push(Event::RetireArm(Which::Any(draw(64)))),
         2 if lives => events.push(Event::AddArm(Some(100 + draw(3) as u64))),
-        3..10 if lives => {
-            let (mean, strength) = (draw(9) as f64 / 8.0, (1 << draw(12)) as f64);
-            events.push(Event::Prior { arm: draw(64), mean, strength });
-        }
+        3..10 if lives => events.push(prior(Which::Any(draw(64)), draw)),
         10 if users => events.extend([Event::Period, Event::Snapshot]),
         13..33 if lives => events.push(Event::Snapshot),
         33..53 if lives => events.push(Event::Merge(draw(8))),

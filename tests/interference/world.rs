@@ -1,7 +1,7 @@
 //! One world: a history carried out, and all that an outsider sees of it.
 
 use super::handle::{Handle, Request, Subject};
-use super::history::{Call, Event, History, Step, WINDOW};
+use super::history::{Call, Event, History, Step, WINDOW, Which};
 use crate::audit::engine::{pattern, seed};
 use dpb::Decision;
 use dpb::noise::hand::{Draw, Hand};
@@ -69,7 +69,8 @@ struct World<'a> {
     periods: usize,
     /// The largest that any handle reported.
     reported: [f64; 2],
-    /// Draws before the present call.
+    /// Since all was looked at: calls, and before it, draws.
+    looks: usize,
     drawn: usize,
 }
 
@@ -90,7 +91,9 @@ impl World<'_> {
         for (draw, sum) in self.hand.released() {
             self.see(sum as u64, Sight::Release(draw))?;
         }
-        let arms = self.lives[at].handle.arms();
+        // Dear, and what has changed stays: at what happens, where there were draws, and every now and then.
+        let looks = self.looks.is_multiple_of(8) || self.hand.draws() > self.drawn;
+        let arms = if looks { self.lives[at].handle.arms() } else { Vec::new() };
         for arm in &arms {
             self.see(pattern(arm.estimates), Sight::Estimate)?;
         }
@@ -99,11 +102,10 @@ impl World<'_> {
         }
         let decision = decision.map(|decision| (decision.ticket, decision.phase, decision.propensity.to_bits()));
         let counts: Vec<_> = arms.iter().map(|arm| arm.counts).collect();
-        // Dearer, and what has changed stays: seldom.
         let handle = &self.lives[at].handle;
-        let seldom = || (handle.rest(), handle.snapshot().ok());
-        let rest = self.transcript.len().is_multiple_of(64).then(seldom);
+        let rest = (looks && self.transcript.len().is_multiple_of(8)).then(|| (handle.rest(), handle.snapshot().ok()));
         self.see(pattern((returned, decision, counts, rest)), Sight::Rest)?;
+        self.looks += 1;
         self.drawn = self.hand.draws();
         Ok(())
     }
@@ -122,16 +124,17 @@ impl World<'_> {
     fn meet(&mut self, at: usize, event: Event) -> Look {
         let handle = &self.lives[at].handle;
         let live = handle.live();
+        let number = |which| match which {
+            Which::Any(any) => live[any % live.len()],
+            Which::Of(decision) => self.made[decision].decision.arm,
+        };
         // Where slates are shown there are arms for one.
         let retire =
             |arm: u32| (live.len() > self.history.config.slate as usize).then(|| handle.retire_arm(arm).is_ok());
         let returned = match event {
             Event::AddArm(id) => pattern(handle.add_arm(id).ok()),
-            Event::RetireArm(any) => pattern(retire(live[any % live.len()])),
-            Event::RetireThat(decision) => pattern(retire(self.made[decision].decision.arm)),
-            Event::Prior { arm, mean, strength } => {
-                pattern(handle.set_prior(live[arm % live.len()], mean, strength).is_ok())
-            }
+            Event::RetireArm(which) => pattern(retire(number(which))),
+            Event::Prior { arm, mean, strength } => pattern(handle.set_prior(number(arm), mean, strength).is_ok()),
             Event::Period => {
                 self.periods += 1;
                 pattern(handle.next_period().is_ok())
@@ -152,6 +155,7 @@ impl World<'_> {
                 0
             }
         };
+        self.looks = 0;
         self.look(at, returned, None)
     }
 
@@ -160,9 +164,10 @@ impl World<'_> {
         let (at, key) = (steps[0].at, steps[0].key);
         let Life { handle, decisions } = &self.lives[at];
         let before = *decisions;
-        let live = handle.live();
-        let shown = steps[0].shows.map(|(from, many)| (from..from + many).map(|i| live[i % live.len()]));
-        let shown: Option<Vec<u32>> = shown.map(Iterator::collect);
+        let shown = steps[0].shows.map(|(from, many)| {
+            let live = handle.live();
+            (from..from + many).map(|i| live[i % live.len()]).collect::<Vec<_>>()
+        });
         let user = self.history.who.get(step).copied();
         let slots = 1 + steps[1..].iter().take_while(|step| step.follows).count();
         let choose = |among: Option<&[u32]>| match self.history.config.slate {
@@ -239,6 +244,7 @@ pub fn run(subject: Subject, history: &History, world: usize, moves: &[(usize, i
         world,
         lives: (0..history.handles).map(life).collect(),
         snapshots: Vec::new(),
+        looks: 0,
         drawn: hand.draws(),
         hand,
         other,

@@ -268,12 +268,10 @@ impl Room {
             false => size,
         };
         #[cfg(feature = "test-hooks")]
-        let restored = self.has_lived && self.arms[arm].batch.quota() == 0;
+        let kept = self.arms[arm].batch.bare_sum();
         self.arms[arm].batch = Batch::open(size.min(Batch::MAX_QUOTA));
         #[cfg(feature = "test-hooks")]
-        if restored {
-            self.arms[arm].batch.keep(hand::kept_open(arm));
-        }
+        self.arms[arm].batch.keep(kept);
     }
 
     /// Credits a reward to its arm's batch. True when that filled it and it was released: the one
@@ -422,6 +420,8 @@ impl Room {
         for (arm, (live, total, released, given)) in saved.arms.into_iter().enumerate() {
             let state = &mut self.arms[arm];
             (state.batch, state.total, state.released) = (Batch::default(), total, released);
+            #[cfg(feature = "test-hooks")]
+            state.batch.keep(hand::kept_open(arm));
             self.give(arm, given);
             if !live {
                 self.retire_arm(arm);

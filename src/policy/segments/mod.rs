@@ -365,16 +365,16 @@ impl Segments {
     }
 
     fn open(&mut self, cell: usize) {
+        #[cfg(feature = "test-hooks")]
+        let kept = self.plays[cell].batch.bare_sum();
         self.plays[cell].batch = Batch::open(self.size(cell));
+        #[cfg(feature = "test-hooks")]
+        self.plays[cell].batch.keep(kept);
     }
 
     fn ensure_open(&mut self, cell: usize) {
         if self.plays[cell].batch.quota() == 0 {
             self.open(cell);
-            #[cfg(feature = "test-hooks")]
-            if self.has_lived {
-                self.plays[cell].batch.keep(hand::kept_open(cell));
-            }
         }
     }
 
@@ -633,6 +633,8 @@ impl Segments {
         }
         for cell in 0..self.cells.len() {
             self.cells[cell].released = Evidence::load_cell(from, self.decisions)?;
+            #[cfg(feature = "test-hooks")]
+            self.plays[cell].batch.keep(hand::kept_open(cell));
         }
         self.first = self.first_batch();
         // What a segment says of its arms depends on what the arms are like.
