@@ -350,7 +350,7 @@ fn are_seen(sabotages: &[Sabotage], subjects: impl IntoIterator<Item = Subject>)
             };
             if kinds.is_touched(sabotage) {
                 touched.push(kinds.subject.name());
-                assert!(beyond || kinds.is_seen(sabotage, 0..8), "{sabotage:?} of {}", kinds.subject.name());
+                assert!(beyond || kinds.is_seen(sabotage, 0..64), "{sabotage:?} of {}", kinds.subject.name());
             }
         }
         println!("{sabotage:?}: {}", touched.join(" "));
