@@ -229,11 +229,11 @@ fn and_through_lives() {
 }
 
 #[test]
-#[ignore = "a minute"]
+#[ignore = "two minutes"]
 fn in_many_histories() {
     for window in [0, WINDOW] {
         rewards_show_through_noise_only(subjects(true), window, false, 16);
-        rewards_show_through_noise_only(with_lives(), window, true, 64);
+        rewards_show_through_noise_only(with_lives(), window, true, 32);
     }
 }
 
@@ -368,7 +368,7 @@ fn leaks_of_pools_and_lives_are_seen() {
 }
 
 #[test]
-#[ignore = "minutes"]
+#[ignore = "a minute"]
 fn all_sabotage_is_seen() {
     let elsewhere = Sabotage::Built(Fault::UserUnbounded); // above
     let sabotages: Vec<_> = Sabotage::all().into_iter().filter(|&sabotage| sabotage != elsewhere).collect();

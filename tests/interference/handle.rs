@@ -12,15 +12,15 @@ pub enum Subject {
 impl Subject {
     pub fn make(self, config: &Config) -> Result<Handle> {
         Ok(match self {
-            Subject::Policy(algorithm) => Handle::Bandit(Bandit::new(algorithm, config)?),
-            Subject::Pool => Handle::Pool(Pool::new(config, Handle::SEGMENTS)?),
+            Subject::Policy(algorithm) => Handle::Bandit(Bandit::new(algorithm, config)?.into()),
+            Subject::Pool => Handle::Pool(Pool::new(config, Handle::SEGMENTS)?.into()),
         })
     }
 
     pub fn restore(self, snapshot: &[u8]) -> Result<Handle> {
         Ok(match self {
-            Subject::Policy(_) => Handle::Bandit(Bandit::restore(snapshot)?),
-            Subject::Pool => Handle::Pool(Pool::restore(snapshot)?),
+            Subject::Policy(_) => Handle::Bandit(Bandit::restore(snapshot)?.into()),
+            Subject::Pool => Handle::Pool(Pool::restore(snapshot)?.into()),
         })
     }
 
@@ -33,8 +33,8 @@ impl Subject {
 }
 
 pub enum Handle {
-    Bandit(Bandit),
-    Pool(Pool),
+    Bandit(Box<Bandit>),
+    Pool(Box<Pool>),
 }
 
 /// Where one asks for a decision: the key of a segment, who asks, and which arms there may be.
