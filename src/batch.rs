@@ -82,6 +82,12 @@ impl Batch {
         *self.sum as f64 / Reward::ONE as f64
     }
 
+    /// A batch that goes on from the open sum of another.
+    #[cfg(feature = "test-hooks")]
+    pub(crate) fn keep(&mut self, bare_sum: f64) {
+        *self.sum += (bare_sum * Reward::ONE as f64) as i64;
+    }
+
     /// The sum of a full batch with fresh noise, once: it is forgotten here.
     pub fn release<L: Law>(&mut self, noise: &mut NoiseSource<L>) -> Release {
         debug_assert!(self.free() == 0 && self.count > 0);

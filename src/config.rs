@@ -73,10 +73,6 @@ macro_rules! fields {
             /// too little left, as a baseline always is, and a handle with a `test_seed`. With `users` it is charged for
             /// `budget_periods`. As the seed no part of a snapshot. `None` = nothing.
             pub budget: Option<Budget>,
-            /// A fault to build in, for the tests that must notice it.
-            #[cfg(feature = "test-hooks")]
-            #[doc(hidden)]
-            pub fault: Fault,
         }
 
         impl Config {
@@ -84,8 +80,6 @@ macro_rules! fields {
                 $($name: $default,)*
                 test_seed: None,
                 budget: None,
-                #[cfg(feature = "test-hooks")]
-                fault: Fault::None,
             };
 
             const FIELDS: &[Field] = &[$(Field {
@@ -197,70 +191,6 @@ fields! {
     /// there is a budget, because that is charged once. A restart may change it, and
     /// [`restore_as`](crate::Bandit::restore_as) charges its own budget for all of the new P. 0 = any number.
     budget_periods: u32 = 0, Life;
-}
-
-/// The sabotage that an auditor must catch (tests only). That of noise is a [hand](crate::noise::hand)'s.
-#[cfg(feature = "test-hooks")]
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(u32)]
-pub enum Fault {
-    #[default]
-    None = 0,
-    /// One noise for all arms of an epoch.
-    SharedNoise,
-    /// Arms are compared with the largest true mean.
-    UnnoisedMaximum,
-    /// A second answer to a ticket counts again.
-    DuplicateBelieved,
-    /// A batch closes when its clicks have come, not when its window is over.
-    ClosedByArrival,
-    /// A decision whose answer waits for its window is not cancelled.
-    CancelTells,
-    /// A width is a function of a sum that is not released.
-    RawWidth,
-    /// The leader among some arms is found by sums that are not released.
-    RawLeader,
-    /// An arm that is retired shows its open sum.
-    RawRetired,
-    /// All decisions of a user are learned from.
-    UserUnbounded,
-}
-
-#[cfg(feature = "test-hooks")]
-impl Fault {
-    /// All of them, each at its number.
-    pub const ALL: [Fault; 10] = [
-        Fault::None,
-        Fault::SharedNoise,
-        Fault::UnnoisedMaximum,
-        Fault::DuplicateBelieved,
-        Fault::ClosedByArrival,
-        Fault::CancelTells,
-        Fault::RawWidth,
-        Fault::RawLeader,
-        Fault::RawRetired,
-        Fault::UserUnbounded,
-    ];
-
-    /// Is this fault to be built in here?
-    pub(crate) fn is(self, fault: Fault) -> bool {
-        if self == fault {
-            DONE.set(true);
-        }
-        self == fault
-    }
-
-    /// Was anything sabotaged in this thread since this was last asked, here or by a
-    /// [hand](crate::noise::hand)? A fault that no code of a policy asks for is not built into it.
-    pub fn was_done() -> bool {
-        DONE.take()
-    }
-}
-
-#[cfg(feature = "test-hooks")]
-thread_local! {
-    pub(crate) static DONE: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
 impl Config {

@@ -57,12 +57,12 @@ mod users;
 pub use bandit::{ArmReport, Bandit, Report};
 pub use budget::Budget;
 pub use config::Config;
-#[cfg(feature = "test-hooks")]
-#[doc(hidden)]
-pub use config::Fault;
 pub use desk::Decision;
 pub use engine::{Counts, Diagnostics};
 pub use error::{Error, Result};
+#[cfg(feature = "test-hooks")]
+#[doc(hidden)]
+pub use noise::hand::Fault;
 pub use policy::Algorithm;
 pub use pool::{CellReport, Pool, PoolReport};
 pub use random::{Random, Seed};

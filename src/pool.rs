@@ -159,6 +159,8 @@ impl Pool {
         let inner = &mut *self.desk.lock()?;
         inner.check(segment)?;
         let learned = inner.count(user)?;
+        #[cfg(feature = "test-hooks")]
+        let learned = learned || crate::Fault::UserUnbounded.is_built_in();
         inner.make_room();
         let pull = inner.learner.segments.choose(segment);
         Ok(here(inner.issue_for(pull, learned), segment, self.config.arms))

@@ -32,6 +32,8 @@ impl Seed {
         let mut key = Zeroizing::new([0; 32]);
         match test_seed {
             Some(seed) => *key = seed,
+            #[cfg(feature = "test-hooks")]
+            None if crate::noise::hand::fill(&mut *key) => {}
             None => getrandom::fill(&mut *key).map_err(|_| Error::Entropy)?,
         }
         let words = key.chunks_exact(4).map(|bytes| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));

@@ -241,7 +241,8 @@ fn epochs_get_exactly_their_answered_pulls() {
 #[test]
 #[should_panic]
 fn a_believed_duplicate_is_noticed() {
-    let config = Config { fault: Fault::DuplicateBelieved, test_seed: Some([9; 32]), ..Config::new(2, 1.0) };
+    let _hand = Sabotage::Built(Fault::DuplicateBelieved).hand(2);
+    let config = Config { test_seed: Some([9; 32]), ..Config::new(2, 1.0) };
     let bandit = Bandit::new(Algorithm::Se, &config).unwrap();
     let decision = bandit.select().unwrap();
     bandit.update(decision.ticket, 1.0).unwrap();

@@ -1,6 +1,7 @@
 //! No more of a user is learned from than was promised, whatever users do; and who answers sees no difference.
 
 use crate::audit::engine::{Audit, Seen, pattern, seed};
+use crate::audit::sabotage::Sabotage;
 use dpb::privacy::composition::{approximate_to_zcdp, zcdp_to_approximate};
 use dpb::{Algorithm, Bandit, Config, Decision, Error, Fault, Pool, Random, Seed};
 use proptest::prelude::*;
@@ -509,15 +510,11 @@ fn a_snapshot_does_not_tell_who_came() {
 /// is epsilon at most. Where all are learned from it is more.
 #[test]
 fn all_that_one_user_answers_is_audited() {
-    let world = |fault: Fault| {
+    let world = |sabotage: Sabotage| {
         move |_: usize, number: u64, neighbour: bool| {
-            let config = Config {
-                users: 1000,
-                contributions_per_user: M,
-                test_seed: Some(seed(number)),
-                fault,
-                ..Config::new(2, 1.0)
-            };
+            let _hand = sabotage.hand(2);
+            let config =
+                Config { users: 1000, contributions_per_user: M, test_seed: Some(seed(number)), ..Config::new(2, 1.0) };
             let bandit = Bandit::new(Algorithm::Imed, &config).unwrap();
             let (mut arms, mut first) = (0u64, f64::NAN);
             for at in 0..120 {
@@ -543,8 +540,8 @@ fn all_that_one_user_answers_is_audited() {
         }
     };
     let audit = Audit { pilot: 400, ..Audit::pure(1.0, 2000) };
-    let honest = audit.search(1, world(Fault::None));
+    let honest = audit.search(1, world(Sabotage::Nothing));
     assert!(!honest.alarm && honest.epsilon > 0.4, "{honest:?}");
-    let sabotaged = audit.search(1, world(Fault::UserUnbounded));
+    let sabotaged = audit.search(1, world(Sabotage::Built(Fault::UserUnbounded)));
     assert!(sabotaged.alarm, "{sabotaged:?}");
 }

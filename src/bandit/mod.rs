@@ -2,8 +2,6 @@
 
 mod lives;
 
-#[cfg(feature = "test-hooks")]
-use crate::config::Fault;
 use crate::config::{Config, Kept};
 use crate::desk::{self, Decision, Desk, Learner, enter};
 use crate::engine::{Counts, Diagnostics, Engine};
@@ -133,10 +131,6 @@ impl Bandit {
         if policy.slates().is_some() {
             slate = Some(Box::new(Slate { left: table::room(config.arms as usize)?, most: config.slate }));
         }
-        #[cfg(feature = "test-hooks")]
-        {
-            engine.fault = config.fault;
-        }
         Ok(Bandit {
             algorithm,
             config: Kept::of(config),
@@ -187,7 +181,7 @@ impl Bandit {
         let inner = &mut *self.desk.lock()?;
         let learned = inner.count(user)?;
         #[cfg(feature = "test-hooks")]
-        let learned = learned || inner.engine.fault.is(Fault::UserUnbounded);
+        let learned = learned || crate::Fault::UserUnbounded.is_built_in();
         inner.make_room();
         let pull = inner.learner.policy.choose();
         Ok(inner.issue_for(pull, learned))

@@ -96,8 +96,6 @@ pub struct Engine {
     key: TicketKey,
     counts: Counts,
     diagnostics: Diagnostics,
-    #[cfg(feature = "test-hooks")]
-    pub fault: crate::config::Fault,
 }
 
 /// 8 bytes: all that a decision needs that is answered at once and whose policy asks for its arm alone.
@@ -246,8 +244,6 @@ impl Engine {
             key: TicketKey::new(node, slots.trailing_zeros(), random),
             counts: Counts::default(),
             diagnostics: Diagnostics::default(),
-            #[cfg(feature = "test-hooks")]
-            fault: crate::config::Fault::None,
         };
         if window > 0 {
             engine.beside().held = Table::new(slots, |_| Reward::MIN)?;
@@ -341,7 +337,7 @@ impl Engine {
             && sequence < self.counts.decisions
             && let place = self.place(sequence)
             && self.ring[place].fate() == Fate::DONE
-            && self.fault.is(crate::config::Fault::DuplicateBelieved)
+            && crate::Fault::DuplicateBelieved.is_built_in()
         {
             let pull = Beside::pull(&self.beside, place, &self.ring[place]);
             return Ok(Some(Event::Answered(pull, reward)));
@@ -355,7 +351,7 @@ impl Engine {
         {
             slot.hear();
             #[cfg(feature = "test-hooks")]
-            if self.fault.is(crate::config::Fault::ClosedByArrival) {
+            if crate::Fault::ClosedByArrival.is_built_in() {
                 slot.end();
                 self.counts.answered += 1;
                 return Ok(Some(Event::Answered(Beside::pull(&self.beside, place, slot), reward)));
@@ -369,7 +365,7 @@ impl Engine {
 
     #[cfg(feature = "test-hooks")]
     fn refuse_held(&mut self, ticket: u64) -> Result<()> {
-        let will_do = |fate| fate != Fate::HEARD || !self.fault.is(crate::config::Fault::CancelTells);
+        let will_do = |fate| fate != Fate::HEARD || !crate::Fault::CancelTells.is_built_in();
         match find(&self.key, &mut self.ring, ticket, will_do) {
             Some(_) => Ok(()),
             None => Err(self.refuse(ticket)),
@@ -390,7 +386,13 @@ impl Engine {
         };
         let learned = slot.end().is_learned();
         if let Some(beside) = &mut self.beside {
+            #[cfg(feature = "test-hooks")]
+            let held = beside.held.get(place).copied();
             beside.settle(place);
+            #[cfg(feature = "test-hooks")]
+            if beside.requests.is_some() && crate::Fault::CancelledDrawn.is_built_in() {
+                beside.held[place] = held.unwrap_or_default();
+            }
         }
         self.counts.cancelled += 1;
         Ok(Event::Unplayed { pull: Beside::pull(&self.beside, place, slot), learned })
@@ -398,7 +400,10 @@ impl Engine {
 
     /// The arms of the decisions whose end is open.
     pub fn pending(&self) -> impl Iterator<Item = u32> {
-        self.ring.iter().filter(|slot| slot.fate() != Fate::DONE).map(|slot| slot.arm())
+        let open = self.ring.iter().filter(|slot| slot.fate() != Fate::DONE);
+        #[cfg(feature = "test-hooks")]
+        let open = open.filter(|slot| slot.fate() != Fate::HEARD || !crate::Fault::HeldCounted.is_built_in());
+        open.map(|slot| slot.arm())
     }
 
     /// Counts on from what another life counted. What it left open has expired.

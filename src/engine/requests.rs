@@ -30,7 +30,9 @@ impl Requests {
     }
 
     /// A decision is due. If it is the first of its request, all answers of that are what they will be: silence, and of
-    /// the clicks `most` that are drawn evenly, where there are more. One coin a decision, whatever its answer.
+    /// the clicks `most` that are drawn evenly, where there are more. One coin a decision, whatever its answer. A coin may
+    /// use one more word of the stream, by rejection, and so shift later coins: [`crate::privacy::slates`] says why that
+    /// tells nothing.
     #[inline(never)]
     pub fn fix(&mut self, ring: &mut [Slot], held: &mut [Reward], due: u64, issued: u64) {
         if self.follows(due) {

@@ -8,8 +8,6 @@ use crate::config::Config;
 use crate::desk::Decision;
 use crate::error::Result;
 use crate::policy::Algorithm;
-#[cfg(feature = "test-hooks")]
-use crate::{config::Fault, error::Error};
 use std::ffi::{CStr, c_char};
 
 /// A bandit. Made by dpb_new or one of its siblings dpb_new_... destroyed by dpb_free. May be used from any
@@ -760,29 +758,6 @@ pub unsafe extern "C" fn dpb_set_prior(bandit: *mut dpb_bandit, arm: u32, mean: 
 #[must_use]
 pub unsafe extern "C" fn dpb_retire_arm(bandit: *mut dpb_bandit, arm: u32) -> dpb_status {
     call(bandit, |b: &dpb_bandit| b.bandit.retire_arm(arm))
-}
-
-/// The policy with this number, with the fault with that number built in (0: none). Only in builds
-/// for tests. Parameters, statuses and threads as dpb_new; DPB_INVALID_CONFIG for numbers that are none.
-#[cfg(feature = "test-hooks")]
-#[unsafe(no_mangle)]
-#[must_use]
-pub unsafe extern "C" fn dpb_test_new(
-    policy: u32,
-    fault: u32,
-    config: *const dpb_config,
-    out: *mut *mut dpb_bandit,
-    error: *mut dpb_error,
-) -> dpb_status {
-    // SAFETY: NULL or valid, by contract; config is not NULL where it is read.
-    unsafe {
-        construct(config, out, error, || {
-            let none = || Error::config("fault", "must be the number of a fault", fault);
-            let fault = *Fault::ALL.get(fault as usize).ok_or_else(none)?;
-            let config = Config { fault, ..dpb_config::read(config)? };
-            dpb_bandit::new(Algorithm::from_number(policy)?, &config)
-        })
-    }
 }
 
 /// Panics inside a call, as a bug would. Only in builds for tests.

@@ -1,15 +1,88 @@
-//! A test's hand on the noise of its own thread (tests only).
+//! A test's hand on the noise of its own thread, and on what else it breaks there (tests only).
 //!
 //! Proofs of privacy move noise: where a reward changes a sum by d, noise moved by -d hides it, at a
 //! price of |d|/scale. A test with its hand here does just that: it sees every draw, and moves some.
-//! Or it weakens noise, whoever draws it, to see whether that is noticed.
+//! Or it weakens noise, whoever draws it, or builds a [`Fault`] into every handle, restored ones too, to see whether
+//! that is noticed.
 
-use crate::config::DONE;
+use crate::random::{Random, Seed};
 use crate::shuffle::Params;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 thread_local! {
     static HAND: RefCell<Option<State>> = const { RefCell::new(None) };
+    static DONE: Cell<bool> = const { Cell::new(false) };
+}
+
+macro_rules! faults {
+    ($($(#[doc = $text:literal])* $name:ident,)*) => {
+        /// What an auditor must catch, beside noise that is too weak.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Fault {
+            $($(#[doc = $text])* $name,)*
+        }
+
+        impl Fault {
+            /// All of them.
+            pub const ALL: &[Fault] = &[$(Fault::$name,)*];
+        }
+    };
+}
+
+faults! {
+    /// One noise for all arms of an epoch.
+    SharedNoise,
+    /// Arms are compared with the largest true mean.
+    UnnoisedMaximum,
+    /// A second answer to a ticket counts again.
+    DuplicateBelieved,
+    /// A batch closes when its clicks have come, not when its window is over.
+    ClosedByArrival,
+    /// A decision whose answer waits for its window is not cancelled.
+    CancelTells,
+    /// A width is a function of a sum that is not released.
+    RawWidth,
+    /// The leader among some arms is found by sums that are not released.
+    RawLeader,
+    /// An arm that is retired shows its open sum.
+    RawRetired,
+    /// All decisions of a user are learned from.
+    UserUnbounded,
+    /// A snapshot's sums include open ones.
+    RawSnapshot,
+    /// A snapshot counts answers that wait for their windows.
+    HeldCounted,
+    /// A restored handle keeps the open sums of the one whose snapshot it is.
+    OpenKept,
+    /// What is known of an arm when others are merged includes its open sum.
+    RawMerge,
+    /// A reward enters two batches.
+    CollectedTwice,
+    /// A batch's size depends on open sums.
+    RawSize,
+    /// What a prior says of its arm depends on the arm's open sum: on 0.3 of it.
+    RawPrior,
+    /// The same, on a thousandth of it.
+    RawPriorSlightly,
+    /// A click that was taken back still takes its place among those of its request.
+    CancelledDrawn,
+}
+
+impl Fault {
+    /// Is this fault to be built in here?
+    pub(crate) fn is_built_in(self) -> bool {
+        let built = with(|state| state.fault == Some(self)) == Some(true);
+        if built {
+            DONE.set(true);
+        }
+        built
+    }
+
+    /// Was anything sabotaged in this thread since this was last asked? A fault that no code of a policy asks for is
+    /// not built into it.
+    pub fn was_done() -> bool {
+        DONE.take()
+    }
 }
 
 /// One draw of noise that a claim rests on.
@@ -32,6 +105,9 @@ struct State {
     /// Releases that the draws are good for.
     covered: f64,
     released: Vec<(usize, i64)>,
+    fault: Option<Fault>,
+    entropy: Option<Random>,
+    open: Vec<f64>,
 }
 
 /// The share of its scale that a draw keeps, by the number of releases covered before it.
@@ -51,6 +127,19 @@ impl Hand {
     /// Moves each of these draws by so much.
     pub fn moving(self, draws: &[(usize, i64)]) -> Hand {
         with(|state| state.moves = draws.to_vec());
+        self
+    }
+
+    /// Builds this into every handle.
+    pub fn breaking(self, fault: Fault) -> Hand {
+        with(|state| state.fault = Some(fault));
+        self
+    }
+
+    /// What handles take for the operating system's entropy comes from this seed.
+    pub fn seeding(self, seed: [u8; 32]) -> Hand {
+        let entropy = Seed::new(Some(seed)).ok().map(|mut seed| seed.stream());
+        with(|state| state.entropy = entropy);
         self
     }
 
@@ -91,6 +180,30 @@ impl Drop for Hand {
 
 fn with<T>(f: impl FnOnce(&mut State) -> T) -> Option<T> {
     HAND.with_borrow_mut(|hand| hand.as_mut().map(f))
+}
+
+/// Fills a key, where a test seeds all handles.
+pub(crate) fn fill(key: &mut [u8]) -> bool {
+    let fill = |entropy: &mut Random| key.fill_with(|| entropy.next_u32() as u8);
+    with(|state| state.entropy.as_mut().map(fill)).flatten().is_some()
+}
+
+/// Open sums that a restored handle will keep.
+pub(crate) fn keep_open(sums: impl Iterator<Item = f64>) {
+    if Fault::OpenKept.is_built_in() {
+        with(|state| state.open = sums.collect());
+    }
+}
+
+/// One of them.
+pub(crate) fn kept_open(place: usize) -> f64 {
+    with(|state| state.open.get(place).copied()).flatten().unwrap_or_default()
+}
+
+/// What a prior looks at of an open sum.
+pub(crate) fn glimpse(sum: impl FnOnce() -> f64) -> f64 {
+    let shares = [(Fault::RawPrior, 0.3), (Fault::RawPriorSlightly, 1e-3)];
+    shares.into_iter().find(|(fault, _)| fault.is_built_in()).map_or(0.0, |(_, share)| share * sum())
 }
 
 impl State {

@@ -41,6 +41,16 @@
 //! 2 for slates of any size: a click that moves from one slot to another. Everything else is as without:
 //! each answer takes effect when its decision's window is over, kept or not, and neither a count, nor a status,
 //! nor the time says which one was.
+//!
+//! *Where later coins are in the stream.* The draw takes one uniform number below the number of clicks that are left.
+//! Such a number is drawn by rejection, so how many words of the stream it uses depends on the clicks: later draws, of
+//! other requests too, read other words in the two worlds. "For fixed coins" therefore means fixed numbers, not fixed
+//! words. The words are independent and uniform, and whether one more is used depends only on words that were used
+//! already. So whatever was used, the words that follow are again independent and uniform: the numbers that a later
+//! request draws have the same law in both worlds, and are independent of the clicks and of all numbers before them.
+//! The theorem fixes these numbers. They come from a stream of their own: noise and choices of arms take no word of
+//! it, and their words do not shift. Nobody outside sees how many words were used. (A rejection at all has a chance
+//! below n/2^64 for n clicks.)
 
 use super::PrivacyLoss;
 use super::composition::mul_up;

@@ -275,7 +275,7 @@ impl Case {
 
     fn open(&self, number: u64) -> Result<Handle, String> {
         let seed = seed(number);
-        Handle::new(self.policy, self.sabotage.fault(), &self.config(&seed))
+        Handle::new(self.policy, &self.config(&seed))
     }
 
     /// T, where it matters. A tree over few rewards spends its budget on few levels.
@@ -625,17 +625,12 @@ impl Canary {
 struct Handle(*mut dpb_bandit);
 
 impl Handle {
-    fn new(policy: Algorithm, fault: Fault, config: &dpb_config) -> Result<Handle, String> {
+    fn new(policy: Algorithm, config: &dpb_config) -> Result<Handle, String> {
         let mut bandit = std::ptr::null_mut();
         let mut error = dpb_error { status: DPB_OK, message: [0; 252] };
         let name = CString::new(policy.name()).expect("a name without NUL");
         // SAFETY: all pointers are valid, and the configuration's seed outlives the call.
-        let status = unsafe {
-            match fault {
-                Fault::None => dpb_new_policy(name.as_ptr(), config, &mut bandit, &mut error), // as users get it
-                _ => dpb_test_new(policy as u32, fault as u32, config, &mut bandit, &mut error),
-            }
-        };
+        let status = unsafe { dpb_new_policy(name.as_ptr(), config, &mut bandit, &mut error) };
         if status != DPB_OK {
             // SAFETY: always NUL-terminated.
             return Err(unsafe { CStr::from_ptr(error.message.as_ptr()) }.to_string_lossy().into_owned());

@@ -27,7 +27,7 @@ impl Sabotage {
     pub fn all() -> Vec<Sabotage> {
         use Sabotage::*;
         let of_noise = [HalfNoise, TenPercentLess, NoNoise, QuarterLater, ReleasedTwice];
-        of_noise.into_iter().chain(Fault::ALL[1..].iter().map(|&fault| Built(fault))).collect()
+        of_noise.into_iter().chain(Fault::ALL.iter().map(|&fault| Built(fault))).collect()
     }
 
     /// HalfNoise is half-noise.
@@ -50,12 +50,8 @@ impl Sabotage {
                 Hand::new().weakening(later)
             }
             Sabotage::ReleasedTwice => Hand::new().releasing_twice(),
-            Sabotage::Nothing | Sabotage::Built(_) => Hand::new(),
+            Sabotage::Built(fault) => Hand::new().breaking(fault),
+            Sabotage::Nothing => Hand::new(),
         }
-    }
-
-    /// What the library builds in.
-    pub fn fault(self) -> Fault {
-        if let Sabotage::Built(fault) = self { fault } else { Fault::None }
     }
 }

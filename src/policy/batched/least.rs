@@ -25,8 +25,6 @@ use super::explore::{Explore, even_chance};
 use super::released::{Evidence, Released};
 use super::room::Room;
 use crate::config::Config;
-#[cfg(feature = "test-hooks")]
-use crate::config::Fault;
 use crate::error::{Error, Result};
 use crate::policy::contract::{ArmState, Flexible, Policy, Pull, Shared, Slates};
 use crate::policy::prior::Prior;
@@ -429,7 +427,7 @@ impl<I: Index> Flexible for Least<I> {
     fn choose_among(&mut self, arms: &[u32]) -> Pull {
         let (leader, mean) = self.room.leader_of(arms);
         #[cfg(feature = "test-hooks")]
-        let mean = if self.room.fault.is(Fault::RawLeader) { self.room.bare_leader(arms) } else { mean };
+        let mean = if crate::Fault::RawLeader.is_built_in() { self.room.bare_leader(arms) } else { mean };
         let point = self.index.point(mean, self.room.decisions);
         self.play_among(arms, leader, point)
     }

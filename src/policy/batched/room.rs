@@ -18,9 +18,9 @@ use super::explore::Live;
 use super::released::{Evidence, Memory, Pair, Released};
 use crate::batch::Batch;
 use crate::config::Config;
-#[cfg(feature = "test-hooks")]
-use crate::config::Fault;
 use crate::error::{Error, Result};
+#[cfg(feature = "test-hooks")]
+use crate::noise::hand::{self, Fault};
 use crate::noise::{Noise, NoiseSource};
 use crate::policy::contract::ArmState;
 use crate::policy::prior::Prior;
@@ -60,8 +60,6 @@ pub struct Room {
     leader: Tournament,
     /// The arm that was last looked at for want of news.
     cursor: usize,
-    #[cfg(feature = "test-hooks")]
-    pub fault: Fault,
 }
 
 struct Arm {
@@ -120,8 +118,6 @@ impl Room {
             leader: Tournament::new(arms, Line::NEVER)?,
             cursor: 0,
             noise: NoiseSource::new(noise, seed.stream()),
-            #[cfg(feature = "test-hooks")]
-            fault: config.fault,
         })
     }
 
@@ -166,6 +162,8 @@ impl Room {
             return 0.0;
         }
         let leading = self.mean(self.leader()).max(0.0);
+        #[cfg(feature = "test-hooks")]
+        let leading = leading + hand::glimpse(|| self.arms[arm].batch.bare_sum());
         self.memory.power(self.now(), given.tick) * given.prior.power(leading, self.decisions)
     }
 
@@ -185,6 +183,11 @@ impl Room {
     /// All that others have released of an arm, after [`expect`](Self::expect).
     pub fn join(&mut self, arm: usize, others: Released) {
         self.others[arm] = others;
+        #[cfg(feature = "test-hooks")]
+        if Fault::RawMerge.is_built_in() {
+            let open = Pair::new(1.0, self.arms[arm].batch.bare_sum(), self.now());
+            self.others[arm].push(open);
+        }
         self.look(arm);
     }
 
@@ -259,13 +262,28 @@ impl Room {
 
     /// Opens an arm's next batch.
     pub fn open(&mut self, arm: usize, size: u64) {
+        #[cfg(feature = "test-hooks")]
+        let size = match Fault::RawSize.is_built_in() {
+            true => size + self.arms.iter().map(|arm| arm.batch.bare_sum()).sum::<f64>() as u64,
+            false => size,
+        };
+        #[cfg(feature = "test-hooks")]
+        let kept = self.arms[arm].batch.bare_sum();
         self.arms[arm].batch = Batch::open(size.min(Batch::MAX_QUOTA));
+        #[cfg(feature = "test-hooks")]
+        self.arms[arm].batch.keep(kept);
     }
 
     /// Credits a reward to its arm's batch. True when that filled it and it was released: the one
     /// place where rewards become public.
     #[inline]
     pub fn collect(&mut self, arm: usize, reward: Reward) -> bool {
+        #[cfg(feature = "test-hooks")]
+        if Fault::CollectedTwice.is_built_in() {
+            let next = (arm + 1) % self.arms.len();
+            let batch = &mut self.arms[next].batch;
+            let _ = batch.free() > 1 && batch.collect(reward);
+        }
         let batch = &mut self.arms[arm].batch;
         let full = batch.collect(reward) && batch.free() == 0;
         if full {
@@ -373,10 +391,19 @@ impl Room {
         to.u64(self.changes);
         self.memory.save(to);
         to.u32(self.arms.len() as u32);
+        #[cfg(feature = "test-hooks")]
+        hand::keep_open(self.arms.iter().map(|arm| arm.batch.bare_sum()));
         for arm in &*self.arms {
             to.u8(arm.live.into());
             to.u64(arm.total);
-            arm.released.save(to);
+            let released = &arm.released;
+            #[cfg(feature = "test-hooks")]
+            let mut released = *released;
+            #[cfg(feature = "test-hooks")]
+            if Fault::RawSnapshot.is_built_in() {
+                released.push(Pair::new(1.0, arm.batch.bare_sum(), self.now()));
+            }
+            released.save(to);
             to.u8(arm.given.is_some().into());
             if let Some(given) = &arm.given {
                 given.prior.save(to);
@@ -402,6 +429,8 @@ impl Room {
             }
             let state = &mut self.arms[arm];
             (state.batch, state.total, state.released) = (Batch::default(), total, released);
+            #[cfg(feature = "test-hooks")]
+            state.batch.keep(hand::kept_open(arm));
             self.give(arm, given);
             if !live {
                 self.retire_arm(arm);
@@ -435,7 +464,7 @@ impl Room {
 
     pub fn retire_arm(&mut self, arm: usize) {
         #[cfg(feature = "test-hooks")]
-        if self.fault.is(Fault::RawRetired) {
+        if Fault::RawRetired.is_built_in() {
             let bare = self.arms[arm].batch.bare_sum();
             let now = self.now();
             self.arms[arm].released.push(Pair::new(1.0, bare, now));

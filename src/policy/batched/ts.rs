@@ -30,8 +30,6 @@ use super::explore::{Explore, Live};
 use super::room::loss;
 use crate::batch::Batch;
 use crate::config::Config;
-#[cfg(feature = "test-hooks")]
-use crate::config::Fault;
 use crate::error::{Error, Result};
 use crate::noise::{Noise, NoiseSource};
 use crate::policy::contract::{ArmState, Flexible, Policy, Pull, Slates};
@@ -68,8 +66,6 @@ pub struct LazyTs {
     among: Vec<u32>,
     /// Tells the arms of one `choose_among` from those of another.
     mark: u64,
-    #[cfg(feature = "test-hooks")]
-    fault: Fault,
 }
 
 struct Arm {
@@ -123,8 +119,6 @@ impl LazyTs {
             some: Chances::new(),
             among: Vec::new(),
             mark: 0,
-            #[cfg(feature = "test-hooks")]
-            fault: config.fault,
         };
         policy.make_room(arms)?;
         policy.unplayed.extend(0..config.arms);
@@ -226,7 +220,7 @@ impl Policy for LazyTs {
         let noise = self.noise.law().width_at(log) / Reward::ONE as f64 / count;
         let width = if state.count == 0 { f64::NAN } else { noise + ((LN_2 + log) / (2.0 * count)).sqrt() };
         #[cfg(feature = "test-hooks")]
-        let width = if self.fault.is(Fault::RawWidth) { width + 1e-6 * state.batch.bare_sum() } else { width };
+        let width = if crate::Fault::RawWidth.is_built_in() { width + 1e-6 * state.batch.bare_sum() } else { width };
         ArmState { mean: state.mean.clamp(0.0, 1.0), width, effective_pulls: count, active: state.live }
     }
 
@@ -264,6 +258,11 @@ impl Policy for LazyTs {
         for arm in &*self.arms {
             to.u8(arm.live.into());
             to.u64(arm.count);
+            #[cfg(feature = "test-hooks")]
+            if crate::Fault::RawSnapshot.is_built_in() {
+                to.f64(arm.mean + arm.batch.bare_sum());
+                continue;
+            }
             to.f64(arm.mean);
         }
         Ok(())

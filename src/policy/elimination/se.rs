@@ -42,8 +42,6 @@ pub struct DpSe {
     /// Pulls of the open epoch not yet in flight.
     unissued: u64,
     released: bool,
-    #[cfg(feature = "test-hooks")]
-    fault: crate::config::Fault,
 }
 
 struct Arm {
@@ -133,8 +131,6 @@ impl DpSe {
             missing: 0,
             unissued: 0,
             released: false,
-            #[cfg(feature = "test-hooks")]
-            fault: config.fault,
         };
         policy.restart();
         Ok(policy)
@@ -229,26 +225,30 @@ fn first_guess(arms: u32) -> u64 {
 impl DpSe {
     /// The viable arms' means without noise, where there is a fault to build in.
     fn bare_means(&self) -> Vec<f64> {
+        use crate::Fault;
         let mean = |arm: &Arm| arm.batch.bare_sum() / arm.batch.quota() as f64;
         let viable = self.arms.iter().filter(|arm| arm.is_viable());
-        if self.fault == Default::default() { Vec::new() } else { viable.map(mean).collect() }
+        if Fault::SharedNoise.is_built_in() || Fault::UnnoisedMaximum.is_built_in() {
+            viable.map(mean).collect()
+        } else {
+            Vec::new()
+        }
     }
 
     /// Replaces what an honest epoch's end has released.
     fn sabotage(&mut self, bare: &[f64], best: &mut f64) {
-        use crate::config::Fault;
+        use crate::Fault;
         let unit = Reward::ONE as f64 * self.arms[self.first as usize].batch.quota() as f64;
         let largest = |means: &mut dyn Iterator<Item = f64>| means.fold(f64::NEG_INFINITY, f64::max);
-        match self.fault {
-            fault if fault.is(Fault::SharedNoise) => {
-                let noise = self.noise.draw() as f64 / unit;
-                for (arm, mean) in self.arms.iter_mut().filter(|arm| arm.is_viable()).zip(bare) {
-                    arm.mean = mean + noise;
-                }
-                *best = largest(&mut bare.iter().map(|mean| mean + noise));
+        if Fault::SharedNoise.is_built_in() {
+            let noise = self.noise.draw() as f64 / unit;
+            for (arm, mean) in self.arms.iter_mut().filter(|arm| arm.is_viable()).zip(bare) {
+                arm.mean = mean + noise;
             }
-            fault if fault.is(Fault::UnnoisedMaximum) => *best = largest(&mut bare.iter().copied()),
-            _ => {}
+            *best = largest(&mut bare.iter().map(|mean| mean + noise));
+        }
+        if Fault::UnnoisedMaximum.is_built_in() {
+            *best = largest(&mut bare.iter().copied());
         }
     }
 }

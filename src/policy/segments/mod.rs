@@ -40,6 +40,8 @@ use crate::config::Config;
 use crate::desk::Learner;
 use crate::error::Result;
 use crate::noise::NoiseSource;
+#[cfg(feature = "test-hooks")]
+use crate::noise::hand::{self, Fault};
 use crate::policy::batched::loss;
 use crate::policy::contract::Pull;
 use crate::policy::kl::kl;
@@ -363,7 +365,11 @@ impl Segments {
     }
 
     fn open(&mut self, cell: usize) {
+        #[cfg(feature = "test-hooks")]
+        let kept = self.plays[cell].batch.bare_sum();
         self.plays[cell].batch = Batch::open(self.size(cell));
+        #[cfg(feature = "test-hooks")]
+        self.plays[cell].batch.keep(kept);
     }
 
     fn ensure_open(&mut self, cell: usize) {
@@ -395,6 +401,8 @@ impl Segments {
         // What was opened when more was known of it would take too long.
         let size = self.size(cell);
         let batch = &mut self.plays[cell].batch;
+        #[cfg(feature = "test-hooks")]
+        let size = if Fault::RawSize.is_built_in() { size - (batch.bare_sum() as u64).min(size - 1) } else { size };
         batch.lower(size);
         (self.turns[row].best, self.turns[row].left) = (best, batch.free().max(1) as u32);
     }
@@ -509,7 +517,13 @@ impl Segments {
             rate.said.replace(&mut cell.said, said);
         }
         let largest = self.rates.iter().map(|rate| rate.mean).fold(0.0, f64::max);
-        for rate in &mut *self.rates {
+        #[cfg_attr(not(feature = "test-hooks"), allow(clippy::unused_enumerate_index))]
+        for (_arm, rate) in self.rates.iter_mut().enumerate() {
+            #[cfg(feature = "test-hooks")]
+            let largest = largest
+                + hand::glimpse(|| {
+                    self.plays.iter().skip(_arm).step_by(self.arms).map(|play| play.batch.bare_sum()).sum()
+                });
             rate.weigh(largest, self.decisions, self.half_life);
         }
         let mut all = Weighted::default();
@@ -591,6 +605,17 @@ impl Segments {
             .iter()
             .enumerate()
             .for_each(|(row, turn)| to.u64(turn.decisions.saturating_sub(self.others.lived(row))));
+        #[cfg(feature = "test-hooks")]
+        {
+            hand::keep_open(self.plays.iter().map(|play| play.batch.bare_sum()));
+            if Fault::RawSnapshot.is_built_in() {
+                for (cell, play) in self.cells.iter().zip(&*self.plays) {
+                    let sum = (cell.released.sum + play.batch.bare_sum()).min(cell.released.weight);
+                    Evidence { sum, ..cell.released }.save(to);
+                }
+                return;
+            }
+        }
         self.cells.iter().for_each(|cell| cell.released.save(to));
     }
 
@@ -608,6 +633,8 @@ impl Segments {
         }
         for cell in 0..self.cells.len() {
             self.cells[cell].released = Evidence::load_cell(from, self.decisions)?;
+            #[cfg(feature = "test-hooks")]
+            self.plays[cell].batch.keep(hand::kept_open(cell));
         }
         self.first = self.first_batch();
         // What a segment says of its arms depends on what the arms are like.
@@ -658,6 +685,11 @@ impl Learner for Segments {
     fn observe(&mut self, pull: Pull, reward: Reward) {
         let own = pull.arm() as usize / 2;
         let cell = if pull.arm() & 1 == 0 { own % self.arms } else { own + self.arms };
+        #[cfg(feature = "test-hooks")]
+        if Fault::CollectedTwice.is_built_in() {
+            let batch = &mut self.plays[if cell < self.arms { own + self.arms } else { own % self.arms }].batch;
+            let _ = batch.free() > 1 && batch.collect(reward);
+        }
         let batch = &mut self.plays[cell].batch;
         if batch.collect(reward) && batch.free() == 0 {
             self.release(cell);

@@ -190,6 +190,11 @@ impl Segments {
             cells.iter_mut().for_each(|cell| cell.fade(now, half_life));
             cells.iter_mut().zip(replaced).for_each(|(cell, &sums)| cell.add(sums, -lost));
             cells.iter_mut().zip(released).for_each(|(cell, &sums)| cell.add(sums, 1.0));
+            #[cfg(feature = "test-hooks")]
+            if crate::Fault::RawMerge.is_built_in() {
+                let open = self.plays[row * arms..].iter().map(|play| play.batch.bare_sum());
+                cells.iter_mut().zip(open).for_each(|(cell, sum)| cell.sum += sum);
+            }
             let changed = released != replaced;
             lived[row] = lived[row] - lived_then + lived_now;
             let turn = &mut self.turns[row];

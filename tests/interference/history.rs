@@ -1,0 +1,257 @@
+//! What happens in both worlds: a random history, public but for the rewards.
+
+use crate::audit::engine::seed;
+use crate::audit::sabotage::Sabotage;
+use dpb::noise::hand::Draw;
+use dpb::{Config, Seed};
+
+pub const WINDOW: u32 = 16;
+/// One reward, in grid units.
+const ONE: i64 = 1 << 24;
+
+/// What happens to some handles: all of it public but the rewards.
+pub struct History {
+    pub config: Config,
+    pub sabotage: Sabotage,
+    /// Seeds all handles.
+    pub number: u64,
+    /// Handles at a time; each may end and be restored.
+    pub handles: usize,
+    pub steps: Vec<Step>,
+    /// By decision; none is silence.
+    rewards: Vec<Option<f64>>,
+    /// Who makes a decision, where users are counted.
+    pub who: Vec<u64>,
+    /// The decisions of one user: those of one request follow each other.
+    pub changed: Vec<usize>,
+    /// The reward that differs, in either world.
+    worlds: [Option<f64>; 2],
+    differs: Differs,
+}
+
+/// Which answers of each of the user's requests differ.
+#[derive(Clone, Copy, PartialEq)]
+enum Differs {
+    /// All: they have the one reward, or the other.
+    All,
+    /// Two: in the first world the first answer is the reward and the second one nothing, in the other one the second.
+    Moved,
+    /// The first. The others are rewards in both worlds.
+    First,
+}
+
+/// What happens, and then one decision, and what is called after it.
+pub struct Step {
+    pub events: Vec<Event>,
+    /// Which handle decides, and where.
+    pub at: usize,
+    pub key: u64,
+    /// Shows only so many of the live arms, from this one on.
+    pub shows: Option<(usize, usize)>,
+    /// It is of the same request as the one before.
+    pub follows: bool,
+    pub calls: Vec<Call>,
+}
+
+/// Numbers are of any size: of what there is, it is the one that they leave.
+#[derive(Clone, Copy, Debug)]
+pub enum Event {
+    AddArm(Option<u64>),
+    RetireArm(Which),
+    Prior {
+        arm: Which,
+        mean: f64,
+        strength: f64,
+    },
+    Period,
+    /// A snapshot is taken, and kept.
+    Snapshot,
+    /// The handle ends, and another one goes on from the last snapshot but so many, whosever that is.
+    Restore(usize),
+    /// The handle learns from the last snapshot but so many.
+    Merge(usize),
+}
+
+/// Which arm?
+#[derive(Clone, Copy, Debug)]
+pub enum Which {
+    Any(usize),
+    /// That of this decision.
+    Of(usize),
+}
+
+/// By decision.
+#[derive(Clone, Copy)]
+pub enum Call {
+    Answer(usize),
+    Cancel(usize),
+}
+
+/// What is called for one decision.
+type Fate = &'static [fn(usize) -> Call];
+
+/// The likeliest first.
+const FATES: [Fate; 6] = [
+    &[Call::Answer],
+    &[Call::Answer, Call::Answer],
+    &[Call::Answer, Call::Cancel],
+    &[Call::Cancel, Call::Answer],
+    &[Call::Cancel],
+    &[],
+];
+
+/// Where users are counted, one comes so many times as often as is learned from.
+const OFTEN: usize = 6;
+
+impl History {
+    /// By the number: the user's decisions have one of the first four fates, and the arm of one of them is
+    /// retired soon after, or not. With `lives` there are snapshots, and what can be done with them, and priors: if it
+    /// is not retired that arm gets one soon.
+    pub fn new(config: &Config, sabotage: Sabotage, number: u64, lives: bool) -> History {
+        let mut random = Seed::new(Some(seed(!number))).unwrap().stream();
+        let mut draw = |n: usize| random.below(n as u64) as usize;
+        let Config { answer_window, contributions_per_user, horizon, users, .. } = *config;
+        let decisions = horizon as usize;
+        let windowed = answer_window > 0;
+        let (epsilon, batch) = ([1.0, 4.0][draw(2)], [0, 5][draw(2)]);
+        let config = Config { epsilon, batch, ..config.clone() };
+        // Each handle learns from a user as often as is said: so it is one, where that counts.
+        let handles = if lives && users == 0 { 3 - number as usize % 3 } else { 1 };
+        let step = |_| Step {
+            events: Vec::new(),
+            at: draw(handles),
+            key: 100 + draw(3) as u64,
+            shows: (draw(4) == 0).then(|| (draw(64), 1 + draw(3))),
+            follows: false,
+            calls: Vec::new(),
+        };
+        let mut steps: Vec<_> = (0..decisions).map(step).collect();
+        let twins = handles > 1 && draw(2) == 0;
+        let restores = if twins { 0 } else { [0, 2, 6][draw(3)] };
+        for step in &mut steps {
+            step.events.extend(happens(lives.then_some(restores), users > 0, &mut draw));
+        }
+        let first = draw(decisions / 3);
+        let often = contributions_per_user as usize * if users > 0 { OFTEN } else { 1 };
+        let mut changed: Vec<_> = (0..often).map(|i| first + 20 * i + draw(20)).collect();
+        let mut who = Vec::new();
+        if users > 0 {
+            // Some of the others come often too.
+            let mut other = || 1 + if draw(5) == 0 { draw(8) } else { 8 + draw(1 << 20) } as u64;
+            who.extend((0..decisions).map(|at| if changed.contains(&at) { 0 } else { other() }));
+            if number & 1 == 1 {
+                steps[changed[often / 2]].events.push(Event::Period);
+            }
+        }
+        let slate = config.slate as usize;
+        if slate > 0 {
+            steps.iter_mut().skip(1).for_each(|step| step.follows = draw(2) == 0);
+            // The user's requests have all their slots, and no other has more.
+            changed = changed.into_iter().flat_map(|first| first..first + slate).collect();
+            changed.iter().enumerate().for_each(|(i, &decision)| steps[decision].follows = i % slate > 0);
+            steps[changed[changed.len() - 1] + 1].follows = false;
+            for at in slate..decisions {
+                let full = steps[at - slate + 1..at].iter().all(|step| step.follows);
+                steps[at].follows &= !full;
+            }
+        }
+        let differs = if slate > 1 { [Differs::All, Differs::Moved, Differs::First][draw(3)] } else { Differs::All };
+        let that = Which::Of(changed[0]);
+        if number & 4 > 0 || lives {
+            let soon = changed[0] + 1 + draw(40);
+            steps[soon].events.push(if number & 4 > 0 { Event::RetireArm(that) } else { prior(that, &mut draw) });
+            steps[soon].at = steps[changed[0]].at;
+        }
+        if twins {
+            // Soon after the user's first decision another handle begins where that one's is, and both go on.
+            let soon = changed[0] + 2 + draw(20);
+            steps[soon].at = steps[changed[0]].at;
+            steps[soon].events.push(Event::Snapshot);
+            steps[soon + 1].at = (steps[soon].at + 1) % handles;
+            steps[soon + 1].events.push(Event::Restore(0));
+        }
+        for decision in 0..decisions {
+            let fate = match changed.iter().position(|&changed| changed == decision) {
+                Some(slot) if differs == Differs::First && slot % slate > 0 => 0,
+                Some(_) => number as usize & 3,
+                None => draw(16).saturating_sub(10),
+            };
+            let mut at = decision;
+            for call in FATES[fate] {
+                at += draw(12); // in a window some come too late
+                if let Some(step) = steps.get_mut(at) {
+                    step.calls.push(call(decision));
+                }
+            }
+        }
+        let rewards = (0..decisions).map(|_| (!windowed || draw(2) == 0).then(|| draw(9) as f64 / 8.0)).collect();
+        let none = if windowed { None } else { Some(0.0) };
+        let worlds = if draw(2) == 0 { [none, Some(1.0)] } else { [Some(1.0), none] };
+        History { config, sabotage, number, handles, steps, rewards, who, changed, worlds, differs }
+    }
+
+    fn slots(&self) -> usize {
+        self.config.slate.max(1) as usize
+    }
+
+    pub fn reward(&self, decision: usize, world: usize) -> Option<f64> {
+        let Some(place) = self.changed.iter().position(|&changed| changed == decision) else {
+            return self.rewards[decision];
+        };
+        match (self.differs, place % self.slots()) {
+            (Differs::Moved, slot) if slot != world => (self.config.answer_window == 0).then_some(0.0),
+            (Differs::Moved, _) | (Differs::First, 1..) => Some(1.0),
+            _ => self.worlds[world],
+        }
+    }
+
+    /// The user's requests in which a reward differs whose decision was not taken back; of those of one period no more
+    /// than are learned from. `made` says of each decision its period, and whether it was taken back.
+    pub fn contributions(&self, made: &[(usize, bool)]) -> usize {
+        let differs = |decision: usize| self.reward(decision, 0) != self.reward(decision, 1) && !made[decision].1;
+        let requests = self.changed.chunks(self.slots()).filter(|request| request.iter().any(|&slot| differs(slot)));
+        let mut came = vec![0; made[made.len() - 1].0 + 1];
+        requests.for_each(|request| came[made[request[0]].0] += 1);
+        came.into_iter().map(|times: usize| times.min(self.config.contributions_per_user as usize)).sum()
+    }
+
+    /// Of users: each life begins one.
+    pub fn periods(&self) -> u32 {
+        let begins = |event: &&Event| matches!(event, Event::Period | Event::Restore(_)) && self.config.users > 0;
+        1 + self.steps.iter().flat_map(|step| &step.events).filter(begins).count() as u32
+    }
+
+    /// How far a draw may have to be moved in the second world: by one reward of each of the user's contributions.
+    pub fn moves(&self, draw: Draw) -> impl Iterator<Item = i64> {
+        let one = if matches!(draw, Draw::Coins(_)) { 1 } else { ONE };
+        let back = if self.worlds[0] == Some(1.0) { one } else { -one };
+        let most = i64::from(self.config.contributions_per_user * self.periods());
+        let forth = if self.differs == Differs::All { 0 } else { most };
+        (1..=most).chain((1..=forth).map(|rewards| -rewards)).map(move |rewards| rewards * back)
+    }
+}
+
+/// Public data of an arm.
+fn prior(arm: Which, draw: &mut impl FnMut(usize) -> usize) -> Event {
+    Event::Prior { arm, mean: draw(9) as f64 / 8.0, strength: (1 << draw(12)) as f64 }
+}
+
+/// Before a decision. With lives a handle is restored at so many of 300.
+fn happens(restores: Option<usize>, users: bool, draw: &mut impl FnMut(usize) -> usize) -> Vec<Event> {
+    let (lives, last) = (restores.is_some(), 53 + restores.unwrap_or_default());
+    let mut events = Vec::new();
+    match draw(300) {
+        0 => events.push(Event::AddArm(None)),
+        1 => events.push(Event::RetireArm(Which::Any(draw(64)))),
+        2 if lives => events.push(Event::AddArm(Some(100 + draw(3) as u64))),
+        3..10 if lives => events.push(prior(Which::Any(draw(64)), draw)),
+        10 if users => events.extend([Event::Period, Event::Snapshot]),
+        13..33 if lives => events.push(Event::Snapshot),
+        33..53 if lives => events.push(Event::Merge(draw(8))),
+        // Where users are counted the loss is known to who goes on from the newest snapshot, and takes one at once.
+        n if (53..last).contains(&n) && users => events.extend([Event::Restore(0), Event::Snapshot]),
+        n if (53..last).contains(&n) => events.push(Event::Restore(draw(8))),
+        _ => {}
+    }
+    events
+}

@@ -1,0 +1,263 @@
+//! One world: a history carried out, and all that an outsider sees of it.
+
+use super::handle::{Handle, Request, Subject};
+use super::history::{Call, Event, History, Step, WINDOW, Which};
+use crate::audit::engine::{pattern, seed};
+use dpb::Decision;
+use dpb::noise::hand::{Draw, Hand};
+use std::fmt::{Display, Formatter};
+use std::hash::Hash;
+use std::ops::Range;
+
+/// What in a transcript is seen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Sight {
+    /// A sum, covered by this draw.
+    Release(usize),
+    /// What is estimated of an arm.
+    Estimate,
+    /// The arm of a decision of this phase.
+    Arm(u32),
+    /// What else a call returned, and what else can be read after it.
+    Rest,
+}
+
+/// Where a transcript first differs from the other world's.
+pub struct Difference {
+    pub place: usize,
+    pub sight: Sight,
+    /// Decisions so far.
+    decisions: usize,
+    /// Drawn during the call.
+    pub draws: Range<usize>,
+}
+
+impl Display for Difference {
+    fn fmt(&self, f: &mut Formatter) -> std::fmt::Result {
+        write!(f, "{:?} after {} decisions, draws {:?}", self.sight, self.decisions, self.draws)
+    }
+}
+
+/// A handle from its beginning to its end.
+struct Life {
+    handle: Handle,
+    decisions: u32,
+}
+
+/// A decision, the handle's place, and how many that had decided when the request began.
+struct Made {
+    decision: Decision,
+    at: usize,
+    before: u32,
+    period: usize,
+    taken_back: bool,
+}
+
+struct World<'a> {
+    subject: Subject,
+    history: &'a History,
+    world: usize,
+    lives: Vec<Life>,
+    /// As they came.
+    snapshots: Vec<Vec<u8>>,
+    hand: Hand,
+    /// The other one's transcript, if it was there.
+    other: &'a [u64],
+    transcript: Vec<u64>,
+    made: Vec<Made>,
+    /// Of users, so far.
+    periods: usize,
+    /// The largest that any handle reported.
+    reported: [f64; 2],
+    /// Since all was looked at: calls, and before it, draws.
+    looks: usize,
+    drawn: usize,
+}
+
+type Look = Result<(), Difference>;
+
+impl World<'_> {
+    fn see(&mut self, value: u64, sight: Sight) -> Look {
+        let place = self.transcript.len();
+        self.transcript.push(value);
+        if self.other.get(place).is_none_or(|&other| other == value) {
+            return Ok(());
+        }
+        Err(Difference { place, sight, decisions: self.made.len(), draws: self.drawn..self.hand.draws() })
+    }
+
+    /// After a call of this handle that returned this, perhaps a decision: first what was released, then what came of it.
+    fn look(&mut self, at: usize, returned: impl Hash, decision: Option<Decision>) -> Look {
+        for (draw, sum) in self.hand.released() {
+            self.see(sum as u64, Sight::Release(draw))?;
+        }
+        // Dear, and what has changed stays: at what happens, where there were draws, and every now and then.
+        let looks = self.looks.is_multiple_of(8) || self.hand.draws() > self.drawn;
+        let arms = if looks { self.lives[at].handle.arms() } else { Vec::new() };
+        for arm in &arms {
+            self.see(pattern(arm.estimates), Sight::Estimate)?;
+        }
+        if let Some(decision) = decision {
+            self.see(decision.arm.into(), Sight::Arm(decision.phase))?;
+        }
+        let decision = decision.map(|decision| (decision.ticket, decision.phase, decision.propensity.to_bits()));
+        let counts: Vec<_> = arms.iter().map(|arm| arm.counts).collect();
+        let handle = &self.lives[at].handle;
+        let rest = (looks && self.transcript.len().is_multiple_of(8)).then(|| (handle.rest(), handle.snapshot().ok()));
+        self.see(pattern((returned, decision, counts, rest)), Sight::Rest)?;
+        self.looks += 1;
+        self.drawn = self.hand.draws();
+        Ok(())
+    }
+
+    /// What this handle has lost, as it says.
+    fn settle(&mut self, at: usize) {
+        let reported = self.lives[at].handle.epsilon_spent(self.history.config.delta);
+        self.reported = [0, 1].map(|i| f64::max(self.reported[i], reported[i]));
+    }
+
+    /// The last but so many.
+    fn snapshot(&self, last_but: usize) -> Option<&Vec<u8>> {
+        self.snapshots.iter().rev().cycle().nth(last_but)
+    }
+
+    fn meet(&mut self, at: usize, event: Event) -> Look {
+        let handle = &self.lives[at].handle;
+        let live = handle.live();
+        let number = |which| match which {
+            Which::Any(any) => live[any % live.len()],
+            Which::Of(decision) => self.made[decision].decision.arm,
+        };
+        // Where slates are shown there are arms for one.
+        let retire =
+            |arm: u32| (live.len() > self.history.config.slate as usize).then(|| handle.retire_arm(arm).is_ok());
+        let returned = match event {
+            Event::AddArm(id) => pattern(handle.add_arm(id).ok()),
+            Event::RetireArm(which) => pattern(retire(number(which))),
+            Event::Prior { arm, mean, strength } => pattern(handle.set_prior(number(arm), mean, strength).is_ok()),
+            Event::Period => {
+                self.periods += 1;
+                pattern(handle.next_period().is_ok())
+            }
+            Event::Snapshot => {
+                let snapshot = handle.snapshot().ok();
+                let bytes = pattern(&snapshot);
+                self.snapshots.extend(snapshot);
+                bytes
+            }
+            Event::Merge(last_but) => pattern(self.snapshot(last_but).map(|snapshot| handle.merge(snapshot).is_ok())),
+            Event::Restore(last_but) => {
+                let Some(snapshot) = self.snapshot(last_but) else { return Ok(()) };
+                let handle = self.subject.restore(snapshot).unwrap();
+                self.settle(at);
+                self.lives[at] = Life { handle, decisions: 0 };
+                self.periods += 1;
+                0
+            }
+        };
+        self.looks = 0;
+        self.look(at, returned, None)
+    }
+
+    /// One decision, or all those of the request that begins here.
+    fn decide(&mut self, steps: &[Step], step: usize) -> Look {
+        let (at, key) = (steps[0].at, steps[0].key);
+        let Life { handle, decisions } = &self.lives[at];
+        let before = *decisions;
+        let shown = steps[0].shows.map(|(from, many)| {
+            let live = handle.live();
+            (from..from + many).map(|i| live[i % live.len()]).collect::<Vec<_>>()
+        });
+        let user = self.history.who.get(step).copied();
+        let slots = 1 + steps[1..].iter().take_while(|step| step.follows).count();
+        let choose = |among: Option<&[u32]>| match self.history.config.slate {
+            0 => handle.choose(&Request { key, user, among }).map(|decision| vec![decision]),
+            _ => handle.choose_slate(among, slots),
+        };
+        let some = shown.and_then(|shown| choose(Some(&shown)).ok());
+        let returned = some.is_some();
+        for decision in some.unwrap_or_else(|| choose(None).unwrap()) {
+            self.lives[at].decisions += 1;
+            self.made.push(Made { decision, at, before, period: self.periods, taken_back: false });
+            self.look(at, returned, Some(decision))?;
+        }
+        Ok(())
+    }
+
+    fn call(&mut self, call: Call) -> Look {
+        let (Call::Answer(number) | Call::Cancel(number)) = call;
+        let Made { decision, at, before, .. } = self.made[number];
+        let Life { handle, decisions } = &self.lives[at];
+        let windowed = self.history.config.answer_window > 0;
+        match call {
+            Call::Cancel(_) => {
+                let cancelled = handle.cancel(decision.ticket);
+                // Later on its request's clicks are drawn already.
+                self.made[number].taken_back |= cancelled.is_ok() && (!windowed || *decisions <= before + WINDOW);
+                self.look(at, cancelled.err().map(|error| error.to_string()), None)
+            }
+            Call::Answer(_) => {
+                let Some(reward) = self.history.reward(number, self.world) else { return Ok(()) };
+                let answered = handle.update(decision.ticket, reward);
+                // In a window that there was this call is the user's secret.
+                match windowed && self.history.changed.contains(&number) {
+                    true => Ok(()),
+                    false => self.look(at, answered.err().map(|error| error.to_string()), None),
+                }
+            }
+        }
+    }
+
+    fn play(&mut self) -> Look {
+        let history = self.history;
+        for (number, step) in history.steps.iter().enumerate() {
+            step.events.iter().try_for_each(|&event| self.meet(step.at, event))?;
+            if !step.follows || history.config.slate == 0 {
+                self.decide(&history.steps[number..], number)?;
+            }
+            step.calls.iter().try_for_each(|&call| self.call(call))?;
+        }
+        Ok(())
+    }
+}
+
+/// What became of a world.
+pub struct Run {
+    pub transcript: Vec<u64>,
+    pub draws: Vec<Draw>,
+    pub phases: Vec<u32>,
+    pub difference: Option<Difference>,
+    /// The largest loss that any handle reports, at delta = 0 and at the configured one.
+    pub reported: [f64; 2],
+    /// By decision: its period, and whether it was taken back in time, so that nothing can have come of it.
+    pub made: Vec<(usize, bool)>,
+}
+
+/// Runs a world with some noise moved, until it differs from the other one.
+pub fn run(subject: Subject, history: &History, world: usize, moves: &[(usize, i64)], other: &[u64]) -> Run {
+    let config = &history.config;
+    let hand = history.sabotage.hand(config.arms).seeding(seed(history.number)).moving(moves);
+    let life = |_| Life { handle: subject.make(config).unwrap(), decisions: 0 };
+    let mut it = World {
+        subject,
+        history,
+        world,
+        lives: (0..history.handles).map(life).collect(),
+        snapshots: Vec::new(),
+        looks: 0,
+        drawn: hand.draws(),
+        hand,
+        other,
+        transcript: Vec::new(),
+        made: Vec::new(),
+        periods: 0,
+        reported: [0.0; 2],
+    };
+    let difference = it.play().err();
+    assert!(difference.is_some() || other.is_empty() || other.len() == it.transcript.len());
+    (0..history.handles).for_each(|at| it.settle(at));
+    let phases = it.made.iter().map(|made| made.decision.phase).collect();
+    let made = it.made.iter().map(|made| (made.period, made.taken_back)).collect();
+    let World { transcript, hand, reported, .. } = it;
+    Run { transcript, draws: hand.lift(), phases, difference, reported, made }
+}
