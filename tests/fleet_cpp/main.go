@@ -53,7 +53,7 @@ func main() {
 		case "decide":
 			fmt.Printf("%016x", must(node.Bandit.Select()).Ticket)
 		case "answer": // of whichever node
-			for node.Answer(ctx, number(16), 1) != nil {
+			for node.Answer(number(16), 1) != nil { // until that node was seen
 			}
 		case "answered": // here; by post; by post again
 			m := node.Metrics()
