@@ -345,7 +345,8 @@ fn an_outage_does_not_tell_a_click() {
                 continue;
             }
             let worlds = [false, true].map(|clicked| {
-                let made = [0.0, 1e-3].into_iter().find_map(|delta| Bandit::new(algorithm, &config(delta, slate, users)).ok());
+                let made =
+                    [0.0, 1e-3].into_iter().find_map(|delta| Bandit::new(algorithm, &config(delta, slate, users)).ok());
                 let bandit = made?;
                 let mut seen = Vec::new();
                 for step in 0..1500u64 {

@@ -27,7 +27,7 @@ func main() {
 	config := dpb.NewConfig(10, 1)
 	config.Node, config.RewardBits = 9, 0
 	ctx := context.Background()
-	options := fleet.Options{Store: store, Post: store, Config: config, Interval: 100 * time.Millisecond}
+	options := fleet.Options{Store: store, Post: store, Config: config, Interval: 100 * time.Millisecond, Delay: 100 * time.Millisecond}
 	node, err := fleet.Join(ctx, options)
 	for err != nil {
 		node, err = fleet.Join(ctx, options)
