@@ -567,7 +567,7 @@ private:
       std::string wrong;
       try {
         const Clock::time_point now = Clock::now(), until = now + patience();
-        beat_at_ = event.beat ? now + options_.delay / BEATS_IN_DELAY : beat_at_;
+        beat_at_ = event.beat ? now + beat_every() : beat_at_;
         if (event.due) {
           exchange(until, event.beat);
         } else if (failures == 0) {
@@ -640,6 +640,7 @@ private:
   }
 
   std::chrono::nanoseconds interval() const { return options_.merge_every; }
+  std::chrono::nanoseconds beat_every() const { return std::chrono::nanoseconds(options_.delay) / BEATS_IN_DELAY; }
 
   // Watches, then puts, then lists. Of two nodes one puts before the other lists, or else is heard by the other.
   void exchange(Clock::time_point until, bool beat = false) {
@@ -703,7 +704,7 @@ private:
   // which go whether there are answers or not.
   void judge() try {
     std::unique_lock alone(lock_);
-    while (!end_.wait_for(alone, options_.delay / BEATS_IN_DELAY, [this] { return ended_; })) {
+    while (!end_.wait_for(alone, beat_every(), [this] { return ended_; })) {
       alone.unlock();
       const std::uint64_t decisions = bandit_.report().decisions;
       alone.lock();

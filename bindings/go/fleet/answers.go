@@ -85,7 +85,7 @@ func (n *Node) Answer(ticket uint64, reward float64) error {
 
 // deliver sends what waits, and beats.
 func (n *Node) deliver(ctx context.Context) {
-	ticker := time.NewTicker(n.delay / beatsInDelay)
+	ticker := time.NewTicker(max(n.delay/beatsInDelay, 1))
 	defer ticker.Stop()
 	for failures := 0; ; {
 		beat := false
@@ -231,7 +231,7 @@ func (n *Node) judge(ctx context.Context) {
 	if n.window == 0 {
 		return // silence is no answer
 	}
-	ticker := time.NewTicker(n.delay / beatsInDelay)
+	ticker := time.NewTicker(max(n.delay/beatsInDelay, 1))
 	defer ticker.Stop()
 	for {
 		select {
