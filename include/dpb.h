@@ -831,6 +831,19 @@ DPB_API DPB_MUST_USE dpb_status dpb_update(struct dpb_bandit *bandit, uint64_t t
 DPB_API DPB_MUST_USE dpb_status dpb_cancel(struct dpb_bandit *bandit, uint64_t ticket);
 
 /**
+ * Cancels every open decision, with an answer_window also those whose reward has come and waits: for an outage in which
+ * rewards could not travel, so that a missing reward means nothing. Call it while the outage lasts, at least once in
+ * each answer_window decisions, and once after it. A decision of a user has used up its place.
+ * The call costs no privacy if the reason for it and its time have nothing to do with rewards: a decision whose reward
+ * waits ends like one without. Never call it because of what rewards are, or how many came: that chooses which count.
+ * O(answer_window), without one O(pending_capacity), under the lock. Never allocates.
+ * Returns DPB_OK; DPB_NULL; DPB_POISONED. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_cancel_all(struct dpb_bandit *bandit);
+
+/**
  * dpb_select n times under one lock. out: room for n decisions (NULL with n = 0). done: receives
  * how many were written.
  * Returns DPB_OK (all n); DPB_NULL; DPB_UNSUPPORTED (with dpb_config.users); DPB_POISONED. Any thread.
@@ -1571,6 +1584,11 @@ dpb_status dpb_pool_update_many(struct dpb_pool *pool,
  * The ad was never shown: the decision counts as not played. Parameters, statuses and threads as dpb_cancel.
  */
 DPB_API DPB_MUST_USE dpb_status dpb_pool_cancel(struct dpb_pool *pool, uint64_t ticket);
+
+/**
+ * Cancels every open decision of all segments. Statuses and threads as dpb_cancel_all.
+ */
+DPB_API DPB_MUST_USE dpb_status dpb_pool_cancel_all(struct dpb_pool *pool);
 
 /**
  * What public data say of an arm, whatever the segment. Parameters, statuses and threads as dpb_set_prior, but that every

@@ -87,6 +87,16 @@ impl<L: Learner> Desk<L> {
         Ok(())
     }
 
+    pub fn cancel_all(&self) -> Result<()> {
+        let inner = &mut *self.lock()?;
+        for sequence in inner.engine.in_flight() {
+            if let Some(event) = inner.engine.cancel_at(sequence) {
+                inner.apply(event);
+            }
+        }
+        Ok(())
+    }
+
     pub fn diagnostics(&self) -> Result<Diagnostics> {
         Ok(self.lock()?.engine.diagnostics())
     }

@@ -263,6 +263,14 @@ impl Pool {
         self.desk.cancel(ticket)
     }
 
+    /// Cancels every open decision. As [`Bandit::cancel_all`](crate::Bandit::cancel_all).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn cancel_all(&self) -> Result<()> {
+        self.desk.cancel_all()
+    }
+
     /// Everything that may be published of the whole.
     ///
     /// # Errors

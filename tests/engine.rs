@@ -18,6 +18,7 @@ enum Step {
     Cancel(usize),
     BadReward(usize),
     Foreign(u64),
+    CancelAll,
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -27,6 +28,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => (0usize..40).prop_map(Step::Cancel),
         1 => (0usize..40).prop_map(Step::BadReward),
         1 => any::<u64>().prop_map(Step::Foreign),
+        1 => Just(Step::CancelAll),
     ];
     prop::collection::vec(step, 1..3000)
 }
@@ -168,6 +170,16 @@ fn check(steps: &[Step], window: u32, capacity: u32) -> u32 {
                 assert_eq!(bandit.update(ticket, 0.5), Err(Error::UnknownTicket));
                 model.refused[3] += 1;
             }
+            Step::CancelAll => {
+                bandit.cancel_all().unwrap();
+                for (decision, fate) in &mut model.log {
+                    if matches!(fate, Fate::Open | Fate::Held(_)) {
+                        *fate = Fate::Done;
+                        model.cancelled += 1;
+                        model.pulls[decision.arm as usize] -= 1;
+                    }
+                }
+            }
             _ => {}
         }
         // An epoch has ended: the released sums are those of the first R_e arrivals of each arm.
@@ -308,6 +320,68 @@ fn a_cancel_does_not_tell_a_click() {
         assert!(worlds[0] == worlds[1], "{}", algorithm.name());
     }
     assert!(windowed >= 19, "{windowed}"); // all but those of the local model
+}
+
+/// An outage: all that is open is taken back, in ticket order, alike whether answers have come or not. Reports, arms and
+/// propensities from then on are the same, for every policy that takes a window, with slates and for users.
+#[test]
+fn an_outage_does_not_tell_a_click() {
+    let mut windowed = 0;
+    for &algorithm in Algorithm::ALL {
+        let slates = matches!(algorithm, Algorithm::Imed | Algorithm::KlUcb | Algorithm::Ts);
+        let config = |delta, slate, users| Config {
+            horizon: 10_000,
+            beta: 0.9,
+            delta,
+            slate,
+            slate_clicks: slate / 3,
+            users,
+            base: Algorithm::NonprivateExp3 as u32,
+            answer_window: 8,
+            test_seed: Some([3; 32]),
+            ..Config::new(4, 1.0)
+        };
+        for (slate, users) in [(0, 0), (3, 0), (0, 5)] {
+            if slate > 0 && !slates {
+                continue;
+            }
+            let worlds = [false, true].map(|clicked| {
+                let made =
+                    [0.0, 1e-3].into_iter().find_map(|delta| Bandit::new(algorithm, &config(delta, slate, users)).ok());
+                let bandit = made?;
+                let mut seen = Vec::new();
+                for step in 0..1500u64 {
+                    let outage = step % 7 < 3;
+                    let mut each = |decision: Decision| {
+                        // In an outage the worlds differ, and only there.
+                        if if outage { clicked } else { step % 2 == 0 } {
+                            bandit.update(decision.ticket, 1.0).unwrap();
+                        }
+                        seen.push(format!("{} {} {}", decision.arm, decision.phase, decision.propensity));
+                    };
+                    match (slate, users) {
+                        (0, 0) => each(bandit.select().unwrap()),
+                        (0, _) => each(bandit.select_for(step / 2 % 5).unwrap()),
+                        _ => {
+                            let mut decisions = Vec::new();
+                            bandit.select_slate(None, 3, |decision| decisions.push(decision)).unwrap();
+                            decisions.into_iter().for_each(each);
+                        }
+                    }
+                    // Before the first of the outage's windows is over.
+                    if step % 7 == if slate > 0 { 1 } else { 2 } || (slate > 0 && step % 7 == 2) {
+                        bandit.cancel_all().unwrap();
+                        assert_eq!(bandit.report().unwrap().counts.pending(), 0);
+                    }
+                    seen.push(format!("{:?}", bandit.report().unwrap()));
+                }
+                Some((seen, format!("{:?}", bandit.arm_reports())))
+            });
+            windowed += u32::from(worlds[0].is_some());
+            assert!(worlds[0] == worlds[1], "{} {slate} {users}", algorithm.name());
+        }
+    }
+    assert!(windowed >= 2 * 19 + 3, "{windowed}");
 }
 
 /// A reward out of range leaves its decision open. Never answered, that expires one day, for all to

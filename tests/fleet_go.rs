@@ -71,7 +71,7 @@ fn the_example_shows_a_fleet() {
             assert!(Instant::now() < end, "{}", get(url));
             std::thread::sleep(Duration::from_millis(50));
         }
-        assert!(get(&format!("{url}/metrics")).contains("dpb_fleet_nodes{bandit=\"ads\"} 1\n"));
+        assert!(get(&format!("{url}/metrics")).contains("dpb_fleet_nodes{bandit=\"go-ads\"} 1\n"));
     }
     // SAFETY: it is our child, and not yet waited for.
     unsafe { libc::kill(demo.id() as i32, libc::SIGTERM) };

@@ -56,6 +56,7 @@ fn play(bandit: &Bandit, rounds: u64) -> u32 {
         let reward = f64::from(u8::from((t * 7 + u64::from(decision.arm)) % 5 > 1));
         let _ = match t % 16 {
             0 => bandit.cancel(decision.ticket),
+            1 if t % 4096 == 1 => bandit.cancel_all(),
             1 => Ok(()),
             2 => bandit.update(decision.ticket, 1.5),
             3 => bandit.update(decision.ticket, 1.0).and(bandit.update(decision.ticket, 1.0)),
@@ -131,6 +132,7 @@ fn nothing_allocates_in_a_pool() {
             let reward = f64::from(u8::from((t * 7 + u64::from(decision.arm)) % 5 > 1));
             let _ = match t % 16 {
                 2 => pool.cancel(decision.ticket),
+                3 if t % 4096 == 3 => pool.cancel_all(),
                 3 => Ok(()),
                 4 => pool.update(decision.ticket, 1.5),
                 5 => pool.update_many([(decision.ticket, 1.0); 2].into_iter(), |_| ()),

@@ -374,6 +374,8 @@ public:
     detail::check(status, "dpb_update", "ticket", ticket);
   }
   void cancel(std::uint64_t ticket) { detail::check(try_cancel(ticket), "dpb_cancel", "ticket", ticket); }
+  /// All that is open, for an outage in which rewards could not travel: see dpb_cancel_all.
+  void cancel_all() { detail::check(dpb_cancel_all(get()), "dpb_cancel_all"); }
   void select_many(Decision *out, std::size_t n) {
     std::size_t done = 0;
     detail::check(try_select_many(out, n, done), "dpb_select_many", "n", n, "done", done);
@@ -697,6 +699,7 @@ public:
     detail::check(status, "dpb_pool_update", "ticket", ticket);
   }
   void cancel(std::uint64_t ticket) { detail::check(try_cancel(ticket), "dpb_pool_cancel", "ticket", ticket); }
+  void cancel_all() { detail::check(dpb_pool_cancel_all(get()), "dpb_pool_cancel_all"); }
   /// Throws the first refusal, after every answer was tried; try_update_many tells which and how many.
   void update_many(const std::uint64_t *tickets, const double *rewards, std::size_t n) {
     std::size_t done = 0;

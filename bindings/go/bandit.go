@@ -12,6 +12,8 @@ package dpb
 #cgo nocallback dpb_update
 #cgo noescape dpb_cancel
 #cgo nocallback dpb_cancel
+#cgo noescape dpb_cancel_all
+#cgo nocallback dpb_cancel_all
 #cgo noescape dpb_select_many
 #cgo nocallback dpb_select_many
 #cgo noescape dpb_update_many
@@ -347,6 +349,19 @@ func (b *Bandit) Cancel(ticket uint64) error {
 	}
 	defer b.leave()
 	return check(C.dpb_cancel(c, C.uint64_t(ticket)))
+}
+
+// CancelAll cancels every open decision, also those whose reward has come and waits for its window: for an outage in which
+// rewards could not travel. Call it while the outage lasts, at least once in each AnswerWindow decisions, and once after
+// it. Its reason and its time must have nothing to do with rewards: never call it because of what they are, or how many
+// came.
+func (b *Bandit) CancelAll() error {
+	c, err := b.enter()
+	if err != nil {
+		return err
+	}
+	defer b.leave()
+	return check(C.dpb_cancel_all(c))
 }
 
 // SelectMany fills decisions under one lock and returns how many were written.

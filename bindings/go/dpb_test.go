@@ -156,8 +156,10 @@ func TestTickets(t *testing.T) {
 	if err := b.Cancel(must[Decision](t)(b.Select()).Ticket); err != nil {
 		t.Fatal(err)
 	}
+	must[Decision](t)(b.Select())
+	refused(t, b.CancelAll(), nil)
 	r := must[Report](t)(b.Report())
-	if r.Decisions != 2 || r.Answered != 1 || r.Cancelled != 1 || r.Pending != 0 || r.Expired != 0 {
+	if r.Decisions != 3 || r.Answered != 1 || r.Cancelled != 2 || r.Pending != 0 || r.Expired != 0 {
 		t.Errorf("%+v", r)
 	}
 	if d := must[Diagnostics](t)(b.Diagnostics()); d != (Diagnostics{Duplicates: 2, Rejected: 4, Unknown: 1}) {
@@ -481,6 +483,12 @@ func TestNothingAllocates(t *testing.T) {
 		"select, cancel": func() {
 			d, _ := b.Select()
 			if err := b.Cancel(d.Ticket); err != nil {
+				t.Error(err)
+			}
+		},
+		"select, cancel all": func() {
+			_, _ = b.Select()
+			if err := b.CancelAll(); err != nil {
 				t.Error(err)
 			}
 		},

@@ -23,6 +23,8 @@ package dpb
 #cgo nocallback dpb_pool_update
 #cgo noescape dpb_pool_cancel
 #cgo nocallback dpb_pool_cancel
+#cgo noescape dpb_pool_cancel_all
+#cgo nocallback dpb_pool_cancel_all
 #cgo noescape dpb_pool_set_prior
 #cgo nocallback dpb_pool_set_prior
 #cgo noescape dpb_pool_arms_read
@@ -240,6 +242,16 @@ func (p *Pool) Cancel(ticket uint64) error {
 	}
 	defer p.leave()
 	return check(C.dpb_pool_cancel(c, C.uint64_t(ticket)))
+}
+
+// CancelAll cancels every open decision: as [Bandit.CancelAll].
+func (p *Pool) CancelAll() error {
+	c, err := p.enter()
+	if err != nil {
+		return err
+	}
+	defer p.leave()
+	return check(C.dpb_pool_cancel_all(c))
 }
 
 // SetPrior says what public data say of an arm, whatever the segment: as [Bandit.SetPrior], but that Arms shows it.

@@ -52,6 +52,9 @@ static constexpr std::array<const char *, 10> CREATIVES = {
 // Half the time between changes, as is the rule: the best ad of the day changes after 100'000 visitors.
 static constexpr std::uint64_t MEMORY = 50'000;
 
+// Decisions that an ad waits for its click: not clicked while so many later ones were shown, no click.
+static constexpr std::uint32_t WINDOW = 1000;
+
 // With a bandit for each thread: decisions of one between two times that it tells the others what it has released.
 static constexpr std::uint64_t TELL_EVERY = 1000;
 
@@ -370,7 +373,7 @@ static Shop make(const Options &options, const fleet::Fields &fields) {
   config.horizon = 200'000;
   config.reward_bits = 0;            // a click or none
   config.flags |= DPB_CLAMP_REWARDS; // a refused reward would leave its ticket open, for all to see
-  config.answer_window = 1000;       // an ad not clicked while 1000 later ones were shown: no click
+  config.answer_window = WINDOW;
   const auto shop = [&](std::uint64_t memory) {
     config.memory = memory;
     Shop shop{{}, memory, options.fleet.bandit, {}, options.placements};
@@ -426,7 +429,7 @@ int main(int argc, char **argv) try {
   Shop shop = make(*options, fields); // for all threads
   std::optional<fleet::Node> node;
   if (store) {
-    node.emplace(options->fleet, *store, shop.bandits.front(), fields);
+    node.emplace(options->fleet, *store, shop.bandits.front(), fields, WINDOW);
   }
   const auto save = [&] {
     serve::save(shop.bandits.front(), options->snapshot);

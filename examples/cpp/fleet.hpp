@@ -7,6 +7,11 @@
 // node's life, then a count: one who begins under a number replaces whoever has it. An answer to another node's
 // decision goes by that one's stream, "dpb:{NAME}:answers:7", perhaps twice, and counts once by its ticket.
 //
+// Where answers cannot travel for a while, silence is no answer: what is open is cancelled (dpb_cancel_all). Each node sends
+// itself beats by the way of answers, behind those that wait. As long as they come back in time, it tells the others so, by
+// the channel of the hash. A node whose own beats are late, or that hears nothing of another one, is in an outage. It waits
+// for the other no longer when that has said that it ends, or after 30 delays and a window.
+//
 // Snapshots may be read by anybody, answers may not: who reads the streams reads who clicked. Who can write to Redis can
 // spoil what is learned, not what is promised to anybody. So it has a password and, across machines, TLS: hiredis has
 // that from version 1 on, and before connects to a tunnel on this machine.
@@ -19,6 +24,7 @@
 #include <cctype>
 #include <cerrno>
 #include <chrono>
+#include <condition_variable>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
@@ -78,6 +84,7 @@ struct Options {
   std::uint16_t node = 0;
   std::filesystem::path password_file; // empty: none
   std::chrono::milliseconds merge_every = 5s;
+  std::chrono::milliseconds delay = 1s; // answers that take longer are an outage; 0: none is
 
   // Is it one of these, with a value that it can have?
   bool take(std::string_view name, std::string_view value) {
@@ -95,6 +102,8 @@ struct Options {
       password_file = value;
     } else if (name == "--merge-every" && number && *number > 0) {
       merge_every = std::chrono::milliseconds(*number);
+    } else if (name == "--delay" && number) {
+      delay = std::chrono::milliseconds(*number);
     } else {
       return false;
     }
@@ -114,6 +123,8 @@ struct Options {
       "  --node N           this server's number among them, 1 to 65535, no other's\n"
       "  --bandit NAME      theirs; default ads\n"
       "  --merge-every MS   exchange what is released so often, in milliseconds; default 5000\n"
+      "  --delay MS         a click at another server takes at most so long; while it takes longer, decisions are\n"
+      "                     cancelled; default 1000; 0: clicks come to the server that has shown the ad\n"
       "  --redis-password-file FILE  its first line\n";
 };
 
@@ -125,11 +136,16 @@ struct Field {
 };
 using Fields = std::vector<Field>;
 
+// Or a beat to oneself, with a number in place of the ticket.
 struct Answer {
   std::uint64_t ticket;
   double reward;
+  bool is_beat = false;
 };
 using Take = std::function<void(const Answer &)>;
+
+// What a node says on the channel after its number, where it does not say that it has put.
+inline constexpr std::string_view BEATS = " beats", ENDS = " ends";
 
 // A connection to Redis. After what it throws it must be dropped: who knows what it would answer next.
 class Connection {
@@ -294,22 +310,39 @@ public:
   // Has something when there are hints. -1: it does not watch.
   int watched() const { return hints_.socket(); }
 
-  // Who has put: reads what has come.
-  std::set<std::uint16_t> hints() {
-    std::set<std::uint16_t> nodes;
+  struct Heard {
+    std::set<std::uint16_t> put, beat, ended;
+  };
+
+  // Who has put, beats or has ended: reads what has come.
+  Heard hints() {
+    Heard heard;
     hints_.read();
     while (const Reply hint = hints_.next()) {
-      if (const auto node = serve::parse<std::uint16_t>(word(*hint, 2))) {
-        nodes.insert(*node);
+      const std::string_view said = word(*hint, 2);
+      const std::size_t space = std::min(said.find(' '), said.size());
+      if (const auto node = serve::parse<std::uint16_t>(said.substr(0, space))) {
+        const std::string_view what = said.substr(space);
+        (what == BEATS ? heard.beat : what == ENDS ? heard.ended : heard.put).insert(*node);
       }
     }
-    return nodes;
+    return heard;
   }
 
-  // To the nodes that have decided.
-  void send(const std::vector<Answer> &answers, Clock::time_point until) {
+  // To all who watch.
+  void say(std::uint16_t node, std::string_view what, Clock::time_point until) {
+    commands_.ask({"PUBLISH", key_, std::to_string(node).append(what)}, until);
+  }
+
+  // To the nodes that have decided; a beat to this one.
+  void send(const std::vector<Answer> &answers, std::uint16_t self, Clock::time_point until) {
     std::set<std::string> streams;
     for (const Answer &answer : answers) {
+      if (answer.is_beat) {
+        const auto stream = streams.insert(stream_of(self)).first;
+        commands_.send({"XADD", *stream, "MAXLEN", "~", MOST_THERE, "*", "beat", std::to_string(answer.ticket)}, until);
+        continue;
+      }
       char reward[32];
       std::snprintf(reward, sizeof reward, "%.17g", answer.reward);
       const auto stream = streams.insert(stream_of(dpb_ticket_node(answer.ticket))).first;
@@ -368,6 +401,8 @@ private:
       const auto ticket = serve::parse<std::uint64_t>(value(words, "ticket"));
       if (const auto reward = serve::parse<double>(value(words, "reward")); ticket && reward) {
         take(Answer{*ticket, *reward});
+      } else if (const auto beat = serve::parse<std::uint64_t>(value(words, "beat"))) {
+        take(Answer{*beat, 0, true});
       }
       done.push_back(word(at(messages, i), 0));
     }
@@ -445,15 +480,20 @@ private:
 class Node {
 public:
   // Knows what all others have put when it is made. `fields` are those that the bandit may have gone on from.
-  Node(const Options &options, Store &store, dpb::Bandit &bandit, const Fields &fields)
-      : options_(options), store_(store), bandit_(bandit) {
+  // Decisions wait `window` for their answers; 0: for ever, so that no outage harms them.
+  Node(const Options &options, Store &store, dpb::Bandit &bandit, const Fields &fields, std::uint32_t window)
+      : options_(options), store_(store), bandit_(bandit), window_(window) {
     for (const Field &field : fields) {
       version_ = field.node == options_.node ? field.version : version_;
     }
     version_ = ((version_ >> 32) + 1) << 32;
+    own_.decisions = decisions_ = bandit_.report().decisions;
     bandit_.merge(bandit_.snapshot()); // changes nothing; a policy that cannot says so now
     exchange(Clock::now() + FIRST_PATIENCE);
     thread_ = std::thread([this] { work(); });
+    if (options_.delay > 0ms && window_ > 0) {
+      judge_ = std::thread([this] { judge(); });
+    }
   }
 
   // Puts once more.
@@ -463,7 +503,11 @@ public:
       ended_ = true;
     }
     bell_.ring();
+    end_.notify_all();
     thread_.join();
+    if (judge_.joinable()) {
+      judge_.join();
+    }
   }
 
   Node(const Node &) = delete;
@@ -481,6 +525,7 @@ public:
       bell_.ring();
     } else {
       ++unsent_;
+      mute_until_ = Clock::now() + 4 * options_.delay; // long enough to be noticed, here and by all
     }
   }
 
@@ -499,6 +544,8 @@ public:
     family("errors_total", "counter", "Errors of the store.", std::to_string(errors_));
     family("nodes", "gauge", "Other nodes of which a snapshot was seen.", std::to_string(merged_.size()));
     family("strangers", "gauge", "Other nodes whose newest snapshot was refused.", std::to_string(refused));
+    family("outage", "gauge", "1 while answers cannot travel, and decisions are cancelled.", std::to_string(outage_));
+    family("outages_total", "counter", "Times in which answers could not travel.", std::to_string(outages_));
     family("answers_sent_total", "counter", "Answers sent to other nodes. NOT private.", std::to_string(sent_));
     family("answers_unsent_total", "counter", "Answers lost to an error. NOT private.", std::to_string(unsent_));
     family("answers_received_total", "counter", "Answers from other nodes that counted. NOT private.",
@@ -519,9 +566,10 @@ private:
     for (Event event; !(event = wait(next)).end;) {
       std::string wrong;
       try {
-        const Clock::time_point until = Clock::now() + patience();
+        const Clock::time_point now = Clock::now(), until = now + patience();
+        beat_at_ = event.beat ? now + beat_every() : beat_at_;
         if (event.due) {
-          exchange(until);
+          exchange(until, event.beat);
         } else if (failures == 0) {
           if (event.hints) {
             hear(until);
@@ -529,11 +577,12 @@ private:
           if (event.answers) {
             store_.receive(options_.node, until, take_);
           }
-          send(until);
+          send(until, event.beat);
         }
       } catch (const std::exception &error) {
         wrong = error.what();
         store_.drop();
+        awaited_.reset();
       }
       if (!wrong.empty() && wrong != said) {
         std::fprintf(stderr, "%s\n", wrong.c_str());
@@ -556,23 +605,27 @@ private:
       while (!outbox_.empty()) { // nobody answers any more
         send(until);
       }
+      store_.say(options_.node, ENDS, until);
     } catch (const std::exception &error) {
       std::fprintf(stderr, "%s\n", error.what());
     }
   }
 
   struct Event {
-    bool end, due, hints, answers;
+    bool end, due, beat, hints, answers;
   };
 
   // Until there is something to do; what, but for what is to be sent.
   Event wait(Clock::time_point next) const {
     pollfd sockets[] = {{bell_.socket(), POLLIN, 0}, {store_.watched(), POLLIN, 0}, {store_.awaited(), POLLIN, 0}};
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now());
+    const auto first = options_.delay > 0ms ? std::min(next, beat_at_) : next;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(first - Clock::now());
     ::poll(sockets, std::size(sockets), static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 1000)));
     bell_.stop();
     const std::lock_guard alone(lock_);
-    return {ended_, Clock::now() >= next, sockets[1].revents != 0, sockets[2].revents != 0};
+    const Clock::time_point now = Clock::now();
+    const bool beat = options_.delay > 0ms && now >= beat_at_;
+    return {ended_, now >= next, beat, sockets[1].revents != 0, sockets[2].revents != 0};
   }
 
   // Within which an exchange has succeeded or failed.
@@ -587,28 +640,41 @@ private:
   }
 
   std::chrono::nanoseconds interval() const { return options_.merge_every; }
+  std::chrono::nanoseconds beat_every() const { return std::chrono::nanoseconds(options_.delay) / BEATS_IN_DELAY; }
 
   // Watches, then puts, then lists. Of two nodes one puts before the other lists, or else is heard by the other.
-  void exchange(Clock::time_point until) {
+  void exchange(Clock::time_point until, bool beat = false) {
     store_.watch(until);
     const bool ours = put(until);
     merge(store_.list(until));
-    send(until);
+    send(until, beat);
     if (!ours) {
       throw std::runtime_error(REPLACED); // it learns from the others all the same; answers are the other's
     }
     store_.await(options_.node, until, take_);
   }
 
-  // Some of what was answered here and is others'. What fails is sent again, and counts once by its ticket.
-  void send(Clock::time_point until) {
+  // Some of what was answered here and is others'. What fails is sent again, and counts once by its ticket. A beat comes
+  // after all that wait: when it is back, they have been sent.
+  void send(Clock::time_point until, bool beat = false) {
     std::unique_lock alone(lock_);
-    const std::vector<Answer> some(outbox_.begin(), outbox_.begin() + std::min(outbox_.size(), MANY));
+    std::vector<Answer> some(outbox_.begin(), outbox_.begin() + std::min(outbox_.size(), MANY));
+    const std::size_t count = some.size();
+    const Clock::time_point now = Clock::now();
+    const bool well = now - own_.at <= options_.delay;
+    beat = beat && count == outbox_.size() && now >= mute_until_;
+    if (beat && (!awaited_ || now - awaited_->at > options_.delay)) {
+      some.push_back({++beats_, 0, true});
+      awaited_ = Seen{now, decisions_};
+    }
     alone.unlock();
-    store_.send(some, until);
+    store_.send(some, options_.node, until);
+    if (beat && well) {
+      store_.say(options_.node, BEATS, until);
+    }
     alone.lock();
-    outbox_.erase(outbox_.begin(), outbox_.begin() + some.size());
-    sent_ += some.size();
+    outbox_.erase(outbox_.begin(), outbox_.begin() + count);
+    sent_ += count;
     if (!outbox_.empty()) {
       bell_.ring();
     }
@@ -616,11 +682,76 @@ private:
 
   // Merges what those have put of whom a hint has come.
   void hear(Clock::time_point until) {
-    std::set<std::uint16_t> nodes = store_.hints();
-    nodes.erase(options_.node);
-    if (!nodes.empty()) {
-      merge(store_.list(nodes, until));
+    Store::Heard heard = store_.hints();
+    {
+      const std::lock_guard alone(lock_);
+      for (const std::uint16_t node : heard.beat) {
+        if (const auto known = merged_.find(node); known != merged_.end() && known->second) { // no stranger
+          peers_[node] = {Clock::now(), decisions_};
+        }
+      }
+      for (const std::uint16_t node : heard.ended) {
+        peers_.erase(node);
+      }
     }
+    heard.put.erase(options_.node);
+    if (!heard.put.empty()) {
+      merge(store_.list(heard.put, until));
+    }
+  }
+
+  // Cancels what is open for as long as answers cannot travel, and once more. Whether they can is asked of beats alone,
+  // which go whether there are answers or not.
+  void judge() try {
+    std::unique_lock alone(lock_);
+    while (!end_.wait_for(alone, beat_every(), [this] { return ended_; })) {
+      alone.unlock();
+      const std::uint64_t decisions = bandit_.report().decisions;
+      alone.lock();
+      decisions_ = decisions;
+      const std::string why = late(Clock::now());
+      if (why.empty() && !outage_) {
+        continue;
+      }
+      if (outage_ == why.empty()) { // it begins or ends
+        std::fprintf(stderr, "%s\n", outage_ ? "redis: answers travel again: decisions are learned from" : why.c_str());
+        outages_ += !outage_;
+        outage_ = !outage_;
+      }
+      alone.unlock();
+      bandit_.cancel_all();
+      alone.lock();
+    }
+  } catch (const std::exception &error) { // no handle any more
+    std::fprintf(stderr, "%s\n", error.what());
+  }
+
+  // Why answers do not travel; empty: they do.
+  std::string late(Clock::time_point now) {
+    const auto is = [&](const Seen &seen, Clock::duration delay, std::uint64_t decisions) {
+      return now - seen.at > delay && decisions_ - seen.decisions > decisions;
+    };
+    const bool cut_off = is(own_, options_.delay, window_ / 8);
+    if (cut_off) {
+      connected_ = now;
+    }
+    std::string who;
+    for (auto peer = peers_.begin(); peer != peers_.end();) {
+      const Seen since{std::max(peer->second.at, connected_), peer->second.decisions};
+      if (is(since, DELAYS_UNTIL_GONE * options_.delay, window_)) {
+        std::fprintf(stderr, "redis: node %u is gone: its answers are waited for no longer\n", unsigned(peer->first));
+        peer = peers_.erase(peer);
+        continue;
+      }
+      if (who.empty() && is(peer->second, options_.delay, window_ / 8)) {
+        who = "from node " + std::to_string(peer->first) + ' ';
+      }
+      ++peer;
+    }
+    const bool alone = peers_.empty(); // nobody has answers for us
+    return alone || (!cut_off && who.empty())
+               ? ""
+               : "redis: answers " + (cut_off ? "" : who) + "do not travel: open decisions are cancelled until they do";
   }
 
   // Does the store have our newest snapshot then? Every version of this life that it may have is an older one of ours,
@@ -640,19 +771,44 @@ private:
         continue;
       }
       const auto *bytes = reinterpret_cast<const std::uint8_t *>(field.snapshot.data());
-      const bool well = bandit_.try_merge(bytes, field.snapshot.size()) == DPB_OK;
+      dpb_error error = {};
+      const bool well = bandit_.try_merge(bytes, field.snapshot.size(), &error) == DPB_OK;
       const std::lock_guard alone(lock_);
-      merged_[field.node] = well ? std::optional(hash) : std::nullopt;
+      const auto [known, is_new] = merged_.try_emplace(field.node);
+      if (!well && (is_new || known->second)) { // said once
+        std::fprintf(stderr, "redis: node %u is a stranger under the name %s: it and this node ignore each other: %s\n",
+                     unsigned(field.node), options_.bandit.c_str(), error.message);
+      }
+      known->second = well ? std::optional(hash) : std::nullopt;
     }
   }
 
   const Options options_;
   Store &store_;
   dpb::Bandit &bandit_;
+  const std::uint32_t window_;
   std::uint64_t version_ = 0; // of what was put last
   std::minstd_rand jitter_{std::random_device()()};
 
+  // When, and after how many decisions.
+  struct Seen {
+    Clock::time_point at;
+    std::uint64_t decisions;
+  };
+  static constexpr int BEATS_IN_DELAY = 8, DELAYS_UNTIL_GONE = 30;
+  std::uint64_t beats_ = std::uint64_t(std::random_device()()) << 32; // the number of the last one
+  std::optional<Seen> awaited_;                                       // it was sent then, and is not back yet
+  Clock::time_point beat_at_ = Clock::now();
+
   const Take take_ = [this](const Answer &answer) {
+    if (answer.is_beat) { // one of an earlier life has another number
+      const std::lock_guard alone(lock_);
+      if (answer.ticket == beats_ && awaited_) {
+        own_ = *awaited_;
+        awaited_.reset();
+      }
+      return;
+    }
     const bool counts = bandit_.try_update(answer.ticket, answer.reward) == DPB_OK;
     const std::lock_guard alone(lock_);
     ++(counts ? received_ : refused_);
@@ -662,11 +818,19 @@ private:
   mutable std::mutex lock_; // of what follows; only the thread changes merged_
   bool ended_ = false;
   Clock::time_point last_ = Clock::now();
+  std::condition_variable end_;
+  std::uint64_t decisions_ = 0;              // not long ago
+  Seen own_{Clock::now(), 0};                // the last beat of ours that came back was sent then
+  std::map<std::uint16_t, Seen> peers_;      // the last beat of each other that was heard
+  Clock::time_point connected_ = Clock::now(); // since then beats of ours come back
+  Clock::time_point mute_until_{};           // answers were dropped
+  bool outage_ = false;
+  std::uint64_t outages_ = 0;
   std::uint64_t exchanges_ = 0, errors_ = 0, sent_ = 0, unsent_ = 0, received_ = 0, refused_ = 0;
   std::deque<Answer> outbox_; // only the thread takes from it
   std::map<std::uint16_t, std::optional<std::size_t>> merged_; // of each other node: a hash; nothing: refused
 
-  std::thread thread_;
+  std::thread thread_, judge_;
 };
 
 } // namespace fleet

@@ -362,6 +362,19 @@ impl Bandit {
         self.desk.cancel(ticket)
     }
 
+    /// Cancels every open decision, also those whose answer has come and waits for its window: for an outage in which
+    /// answers could not travel, so that silence is no answer. Decisions of users have used up their places.
+    ///
+    /// The call costs no privacy if *when* it is made does not depend on rewards. What it does depends on none: a
+    /// decision whose answer waits ends like one without an answer. Never call it because of what the answers are, or how
+    /// many came. O(`answer_window`), or O(`pending_capacity`) without one; never allocates.
+    ///
+    /// # Errors
+    /// `Poisoned` after an internal failure.
+    pub fn cancel_all(&self) -> Result<()> {
+        self.desk.cancel_all()
+    }
+
     /// What the devices and the shuffler of a phase's batches need to know (shuffle model).
     ///
     /// # Errors

@@ -9,6 +9,12 @@
 //! * *window* W > 0: silence is the smallest reward, and every answer takes effect exactly W
 //!   decisions after its decision, in ticket order, so that the time of a click tells nothing.
 //!
+//! All open decisions can be cancelled at once ([`in_flight`](Engine::in_flight)), for an outage in which answers could
+//! not travel. Which decisions are open depends on decisions, cancellations and windows; without a window also on
+//! which were answered, at times that do not depend on the reward. A held answer ends like silence. So what the call does
+//! depends on no reward, and neither does the outage: the transcript has the same distribution whatever the rewards
+//! were. A caller that looks at rewards first and then calls breaks this: the clicks that it keeps are chosen.
+//!
 //! Decisions of one request follow each other. Where at most so many answers of a request may be clicks, a window it
 //! is, and all of them are [fixed](requests) when the first decision of the request is due.
 
@@ -22,6 +28,7 @@ use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure};
 use crate::table::Table;
 use requests::Requests;
+use std::ops::Range;
 use ticket::{Place, TicketKey};
 use zeroize::Zeroize;
 
@@ -381,9 +388,26 @@ impl Engine {
     pub fn cancel(&mut self, ticket: u64) -> Result<Event> {
         #[cfg(feature = "test-hooks")]
         self.refuse_held(ticket)?;
-        let Some((place, slot)) = find(&self.key, &mut self.ring, ticket, |fate| fate != Fate::DONE) else {
+        let Some((place, _)) = find(&self.key, &mut self.ring, ticket, |fate| fate != Fate::DONE) else {
             return Err(self.refuse(ticket));
         };
+        Ok(self.take_back(place))
+    }
+
+    /// All decisions that may be open, the oldest first: each is for [`cancel_at`](Self::cancel_at).
+    pub fn in_flight(&self) -> Range<u64> {
+        self.counts.decisions.saturating_sub(self.reach)..self.counts.decisions
+    }
+
+    /// Cancels one of the decisions [`in_flight`](Self::in_flight) if it is open, whether or not its answer has come.
+    pub fn cancel_at(&mut self, sequence: u64) -> Option<Event> {
+        let place = self.place(sequence);
+        (self.ring[place].fate() != Fate::DONE).then(|| self.take_back(place))
+    }
+
+    #[inline]
+    fn take_back(&mut self, place: usize) -> Event {
+        let slot = &mut self.ring[place];
         let learned = slot.end().is_learned();
         if let Some(beside) = &mut self.beside {
             #[cfg(feature = "test-hooks")]
@@ -395,7 +419,7 @@ impl Engine {
             }
         }
         self.counts.cancelled += 1;
-        Ok(Event::Unplayed { pull: Beside::pull(&self.beside, place, slot), learned })
+        Event::Unplayed { pull: Beside::pull(&self.beside, place, slot), learned }
     }
 
     /// The arms of the decisions whose end is open.

@@ -128,6 +128,12 @@ mod tests {
                         clicked[first as usize] = Some(of.filter(|decision| decision.2 > Some(0)).count() as u32);
                     }
                 }
+                if random.below(60) == 0 {
+                    for number in engine.in_flight() {
+                        let taken_back = engine.cancel_at(number).is_some();
+                        assert_ne!(taken_back, std::mem::replace(&mut log[number as usize].3, true), "{number}");
+                    }
+                }
                 for _ in 0..random.below(12) {
                     let number = (log.len() as u64 - 1).saturating_sub(random.below(40)) as usize;
                     let (ticket, first, answer, cancelled) = log[number];

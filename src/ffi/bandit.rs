@@ -498,6 +498,19 @@ pub unsafe extern "C" fn dpb_cancel(bandit: *mut dpb_bandit, ticket: u64) -> dpb
     call(bandit, |b: &dpb_bandit| b.bandit.cancel(ticket))
 }
 
+/// Cancels every open decision, with an answer_window also those whose reward has come and waits: for an outage in which
+/// rewards could not travel, so that a missing reward means nothing. Call it while the outage lasts, at least once in
+/// each answer_window decisions, and once after it. A decision of a user has used up its place.
+/// The call costs no privacy if the reason for it and its time have nothing to do with rewards: a decision whose reward
+/// waits ends like one without. Never call it because of what rewards are, or how many came: that chooses which count.
+/// O(answer_window), without one O(pending_capacity), under the lock. Never allocates.
+/// Returns DPB_OK; DPB_NULL; DPB_POISONED. Any thread.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_cancel_all(bandit: *mut dpb_bandit) -> dpb_status {
+    call(bandit, |b: &dpb_bandit| b.bandit.cancel_all())
+}
+
 /// dpb_select n times under one lock. out: room for n decisions (NULL with n = 0). done: receives
 /// how many were written.
 /// Returns DPB_OK (all n); DPB_NULL; DPB_UNSUPPORTED (with dpb_config.users); DPB_POISONED. Any thread.

@@ -262,6 +262,13 @@ pub unsafe extern "C" fn dpb_pool_cancel(pool: *mut dpb_pool, ticket: u64) -> dp
     call(pool, |p: &dpb_pool| p.pool.cancel(ticket))
 }
 
+/// Cancels every open decision of all segments. Statuses and threads as dpb_cancel_all.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_pool_cancel_all(pool: *mut dpb_pool) -> dpb_status {
+    call(pool, |p: &dpb_pool| p.pool.cancel_all())
+}
+
 /// What public data say of an arm, whatever the segment. Parameters, statuses and threads as dpb_set_prior, but that every
 /// pool takes it, and that dpb_pool_arms_read shows it, in what the pool believes. Segments differ from it by what
 /// they learn.

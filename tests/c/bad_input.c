@@ -101,6 +101,7 @@ static void nulls(dpb_bandit *bandit, constructor *make) {
   STATUS(dpb_select(bandit, NULL), DPB_NULL);
   STATUS(dpb_update(NULL, 0, 0), DPB_NULL);
   STATUS(dpb_cancel(NULL, 0), DPB_NULL);
+  STATUS(dpb_cancel_all(NULL), DPB_NULL);
   STATUS(dpb_select_many(NULL, &d, 1, &n), DPB_NULL);
   STATUS(dpb_select_many(bandit, NULL, 1, &n), DPB_NULL);
   STATUS(dpb_select_many(bandit, &d, 1, NULL), DPB_NULL);
@@ -194,6 +195,20 @@ static void rewards_and_tickets(dpb_bandit *bandit, dpb_bandit *other) {
   STATUS(dpb_update_many(bandit, tickets, rewards, 3, each, &done), DPB_INVALID_REWARD);
   CHECK(done == 1 && each[0] == DPB_OK && each[1] == DPB_INVALID_REWARD && each[2] == DPB_DUPLICATE);
   STATUS(dpb_update(bandit, tickets[1], 0), DPB_OK);
+
+  before = read_state(bandit);
+  STATUS(dpb_cancel_all(bandit), DPB_OK); /* nothing is open */
+  after = read_state(bandit);
+  CHECK(same(&before, &after));
+  for (i = 0; i < 2; i++) {
+    STATUS(dpb_select(bandit, &d), DPB_OK);
+    tickets[i] = d.ticket;
+  }
+  STATUS(dpb_cancel_all(bandit), DPB_OK);
+  after = read_state(bandit);
+  CHECK(after.report.cancelled == before.report.cancelled + 2 && after.report.pending == 0);
+  STATUS(dpb_update(bandit, tickets[0], 1), DPB_DUPLICATE);
+  STATUS(dpb_cancel(bandit, tickets[1]), DPB_DUPLICATE);
 }
 
 static void late(constructor *make) {

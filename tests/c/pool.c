@@ -100,6 +100,7 @@ static void bad_input(void) {
   STATUS(dpb_pool_cancel(pool, many[0].ticket ^ 1), DPB_UNKNOWN_TICKET);
   STATUS(dpb_pool_update(NULL, many[1].ticket, 1), DPB_NULL);
   STATUS(dpb_pool_cancel(NULL, many[1].ticket), DPB_NULL);
+  STATUS(dpb_pool_cancel_all(NULL), DPB_NULL);
   STATUS(dpb_pool_cancel(pool, many[1].ticket), DPB_OK);
   tickets[0] = many[1].ticket;
   tickets[1] = many[2].ticket;
@@ -128,6 +129,11 @@ static void bad_input(void) {
   arms[0].pulls = 99;
   STATUS(dpb_pool_arms_read(pool, 0, arms, ARMS - 1, &n), DPB_BUFFER_TOO_SMALL);
   CHECK(n == ARMS && arms[0].pulls == 99);
+
+  STATUS(dpb_pool_cancel_all(pool), DPB_OK); /* what is open, which is one */
+  after = report(pool);
+  CHECK(after.decisions == 4 && after.answered == 2 && after.cancelled == 2 && after.pending == 0);
+  STATUS(dpb_pool_update(pool, d.ticket, 1), DPB_DUPLICATE);
   dpb_pool_free(pool);
   dpb_pool_free(NULL);
 }

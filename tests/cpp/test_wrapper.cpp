@@ -130,9 +130,11 @@ static void both_roads() {
   CHECK(bandit.try_update(b.ticket, 0.25) == DPB_DUPLICATE);
   CHECK(bandit.try_cancel(~b.ticket) == DPB_UNKNOWN_TICKET);
   bandit.cancel(bandit.select().ticket);
+  (void)bandit.select();
+  bandit.cancel_all();
 
   const dpb::Report report = bandit.report();
-  CHECK(report.decisions == 3 && report.answered == 2 && report.cancelled == 1 && report.pending == 0);
+  CHECK(report.decisions == 4 && report.answered == 2 && report.cancelled == 2 && report.pending == 0);
   const dpb::Diagnostics seen = bandit.diagnostics();
   CHECK(seen.duplicates == 2 && seen.rejected == 4 && seen.unknown == 1 && seen.late == 0);
 }

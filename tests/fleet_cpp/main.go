@@ -27,7 +27,7 @@ func main() {
 	config := dpb.NewConfig(10, 1)
 	config.Node, config.RewardBits = 9, 0
 	ctx := context.Background()
-	options := fleet.Options{Store: store, Post: store, Config: config, Interval: 100 * time.Millisecond}
+	options := fleet.Options{Store: store, Post: store, Config: config, Interval: 100 * time.Millisecond, Delay: 100 * time.Millisecond}
 	node, err := fleet.Join(ctx, options)
 	for err != nil {
 		node, err = fleet.Join(ctx, options)
@@ -53,7 +53,7 @@ func main() {
 		case "decide":
 			fmt.Printf("%016x", must(node.Bandit.Select()).Ticket)
 		case "answer": // of whichever node
-			for node.Answer(ctx, number(16), 1) != nil {
+			for node.Answer(number(16), 1) != nil { // until that node was seen
 			}
 		case "answered": // here; by post; by post again
 			m := node.Metrics()

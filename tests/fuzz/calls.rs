@@ -207,6 +207,19 @@ impl Model {
         }
     }
 
+    /// All that is open is cancelled.
+    fn end_all(&mut self) {
+        let depth = self.depth.min(self.log.len());
+        let end = self.log.len() - depth;
+        for (decision, fate) in &mut self.log[end..] {
+            if matches!(fate, Fate::Open | Fate::Held) {
+                *fate = Fate::Done;
+                self.cancelled += 1;
+                self.pulls[decision.arm as usize] -= 1;
+            }
+        }
+    }
+
     fn ended(&mut self, ticket: u64, cancel: bool) {
         let window = self.window > 0;
         let (decision, fate) = self.log.iter_mut().rev().find(|(decision, _)| decision.ticket == ticket).unwrap();
@@ -500,6 +513,7 @@ impl World<'_> {
             205..=209 if self.bytes.once_in(2) => self.foreign(&mut player),
             205..=209 => self.merge(&mut player),
             210..=220 => self.live_on(&player),
+            221 => self.cancel_all(&mut player),
             _ => return dpb_free(player.handle),
         }
         self.bandits.push(player);
@@ -711,6 +725,12 @@ impl World<'_> {
         one_of(status, &expected);
         player.ended(status, ticket, cancel);
         player.after(status == DPB_OK, refusal(status));
+    }
+
+    unsafe fn cancel_all(&mut self, player: &mut Player) {
+        assert_eq!(dpb_cancel_all(player.handle), DPB_OK);
+        player.model.iter_mut().for_each(Model::end_all);
+        player.after(true, [0; 4]);
     }
 
     unsafe fn answer_many(&mut self, player: &mut Player) {
@@ -1192,6 +1212,7 @@ impl World<'_> {
         is_null("select_slate", dpb_select_slate(null_mut(), null(), 0, 1, &raw mut decision));
         is_null("update", dpb_update(null_mut(), 1, 1.0));
         is_null("cancel", dpb_cancel(null_mut(), 1));
+        is_null("cancel_all", dpb_cancel_all(null_mut()));
         is_null("update_many", dpb_update_many(null_mut(), &1, &1.0, 1, null_mut(), &raw mut size));
         is_null("add_arm", dpb_add_arm(null_mut(), &raw mut number, null_mut()));
         is_null("retire_arm", dpb_retire_arm(null_mut(), 0));

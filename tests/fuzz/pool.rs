@@ -136,6 +136,7 @@ impl Player {
                 17 if bytes.once_in(3) => self.set_prior(bytes),
                 17 if bytes.once_in(2) => self.read(bytes),
                 17 => self.merge(bytes),
+                18 if bytes.once_in(2) => self.cancel_all(),
                 18 => self.next_period(),
                 _ if bytes.once_in(12) => return None,
                 _ => self = self.live_on(bytes),
@@ -277,6 +278,12 @@ impl Player {
             model.periods += u32::from(status == DPB_OK);
         }
         self.after(status == DPB_OK, [0; 4]);
+    }
+
+    unsafe fn cancel_all(&mut self) {
+        assert_eq!(dpb_pool_cancel_all(self.handle), DPB_OK);
+        self.model.iter_mut().for_each(Model::end_all);
+        self.after(true, [0; 4]);
     }
 
     fn answered(&mut self, ticket: u64, good: Option<bool>, cancel: bool, status: dpb_status) {
@@ -529,6 +536,7 @@ pub unsafe fn nothing(config: &dpb_config) {
         dpb_pool_next_period(null_mut()),
         dpb_pool_update(null_mut(), 1, 1.0),
         dpb_pool_cancel(null_mut(), 1),
+        dpb_pool_cancel_all(null_mut()),
         dpb_pool_update_many(null_mut(), &1, &1.0, 1, null_mut(), &raw mut size),
         dpb_pool_set_prior(null_mut(), 0, 0.5, 1.0),
         dpb_pool_arms_read(null(), 0, null_mut(), 0, &raw mut size),
@@ -540,7 +548,7 @@ pub unsafe fn nothing(config: &dpb_config) {
         dpb_pool_restore_as(config, 1, null(), 5, &raw mut handle, null_mut()),
         dpb_pool_merge(null_mut(), null(), 0),
     ];
-    assert_eq!(statuses, [DPB_NULL; 21]);
+    assert_eq!(statuses, [DPB_NULL; 22]);
     dpb_pool_free(null_mut());
     assert!((number, size, handle.is_null()) == (7, 7, true) && untouched(&decision));
 }

@@ -7,7 +7,7 @@
 //	node, err := fleet.Join(ctx, fleet.Options{Store: redis, Post: redis, Config: config})
 //	go node.Sync(ctx)
 //	decision, err := node.Bandit.Select()
-//	err = node.Answer(ctx, ticket, reward) // of whichever node
+//	err = node.Answer(ticket, reward) // of whichever node
 //
 // README.md says what whoever reads or writes the store can do.
 package fleet
@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -42,18 +43,44 @@ type Store interface {
 	Put(ctx context.Context, snapshot Snapshot) (kept bool, err error)
 	// List returns the snapshots of these nodes, or of all. What cannot be read as one comes as it is.
 	List(ctx context.Context, nodes ...uint16) ([]Snapshot, error)
-	// Watch begins to say which nodes have put, as a hint: some may be missing. Whoever puts after Watch has returned
+	// Watch begins to say what nodes do, as hints: some may be missing. Whoever puts after Watch has returned
 	// is heard. The channel is closed when the store is lost, or by stop, which must be called; ctx is for the
 	// beginning alone.
-	Watch(ctx context.Context) (hints <-chan uint16, stop func(), err error)
+	Watch(ctx context.Context) (hints <-chan Hint, stop func(), err error)
+	// Say gives a hint to all who watch. Put gives its own.
+	Say(ctx context.Context, hint Hint) error
 }
+
+// Hint is what a node does.
+type Hint struct {
+	Node  uint16
+	Event Event
+}
+
+// Event of a node.
+type Event int
+
+const (
+	Put   Event = iota // it has put a snapshot
+	Beats              // answers that come to it travel: its own beats come back in time
+	Ends               // it sends no more answers
+)
 
 // Post carries answers to the node that has decided. Unlike snapshots they are NOT private.
 type Post interface {
-	Send(ctx context.Context, node uint16, ticket uint64, reward float64) error
-	// Receive calls answer for all that has come for this node, perhaps again for what came before, then forgets it.
+	// Send sends these in this order. What failed may have been sent.
+	Send(ctx context.Context, messages []Message) error
+	// Receive gives all that has come for this node, perhaps again what came before, then forgets it.
 	// It waits a moment for some, not longer.
-	Receive(ctx context.Context, node uint16, answer func(ticket uint64, reward float64)) error
+	Receive(ctx context.Context, node uint16, take func(Message)) error
+}
+
+// Message is an answer, or a beat from a node to itself.
+type Message struct {
+	To     uint16
+	Ticket uint64
+	Reward float64
+	Beat   uint64 // its number; 0: this is an answer
 }
 
 // Options are a node's.
@@ -63,6 +90,10 @@ type Options struct {
 	Policy   dpb.Policy    // one that can merge; 0: the recommended one
 	Config   dpb.Config    // of all nodes the same but for Node, which is from 1 to 65535
 	Interval time.Duration // between two exchanges; 0: 5 s
+	// Answers by Post take at most so long; 0: 1 s. While they take longer, decisions are cancelled that wait an
+	// AnswerWindow for theirs: see README.md.
+	Delay  time.Duration
+	Logger *slog.Logger // of outages and strangers; nil: slog.Default()
 }
 
 // Node is one process's part in a fleet.
@@ -73,11 +104,14 @@ type Node struct {
 	post     Post
 	number   uint16
 	interval time.Duration
+	delay    time.Duration
+	window   uint64 // decisions that one waits for its answer
+	log      *slog.Logger
 
 	// Of Sync alone.
 	version uint64 // of the snapshot that was put last: its life, then a count
 	bytes   []byte
-	hints   <-chan uint16 // nil: not watching
+	hints   <-chan uint16 // nodes that have put; nil: not watching
 	unwatch func()
 	merged  map[uint16]uint64 // a hash of what was merged last
 
@@ -85,6 +119,7 @@ type Node struct {
 	last    time.Time // of the last exchange that succeeded
 	nodes   map[uint16]error
 	metrics Metrics
+	answers answers
 }
 
 var seed = maphash.MakeSeed()
@@ -114,12 +149,21 @@ func join(ctx context.Context, options Options) (*Node, error) {
 		post:     options.Post,
 		number:   uint16(options.Config.Node),
 		interval: options.Interval,
+		delay:    options.Delay,
+		window:   uint64(options.Config.AnswerWindow),
+		log:      options.Logger,
 		merged:   map[uint16]uint64{},
 		last:     time.Now(),
 		nodes:    map[uint16]error{},
 	}
 	if n.interval <= 0 {
 		n.interval = 5 * time.Second
+	}
+	if n.delay <= 0 {
+		n.delay = time.Second
+	}
+	if n.log == nil {
+		n.log = slog.Default()
 	}
 	all, err := n.store.List(ctx)
 	if err != nil {
@@ -142,6 +186,9 @@ func join(ctx context.Context, options Options) (*Node, error) {
 	}
 	if err == nil {
 		err = n.merge(all)
+	}
+	if err == nil {
+		err = n.prepare()
 	}
 	if err != nil {
 		n.Bandit.Close()
@@ -175,11 +222,13 @@ func (n *Node) Sync(ctx context.Context) error {
 	here, end := context.WithCancel(ctx)
 	var answers sync.WaitGroup
 	if n.post != nil {
-		answers.Add(1)
-		go func() {
-			defer answers.Done()
-			n.receive(here)
-		}()
+		for _, work := range []func(context.Context){n.receive, n.deliver, n.judge} {
+			answers.Add(1)
+			go func() {
+				defer answers.Done()
+				work(here)
+			}()
+		}
 	}
 	defer answers.Wait()
 	defer end()
@@ -190,9 +239,11 @@ func (n *Node) Sync(ctx context.Context) error {
 		var err error
 		select {
 		case <-ctx.Done():
+			end()
+			answers.Wait()
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.patience())
 			defer cancel()
-			return errors.Join(ctx.Err(), n.put(last))
+			return errors.Join(ctx.Err(), n.put(last), n.finish(last))
 		case <-timer.C:
 			if err = n.exchange(ctx); err == nil {
 				failures = 0
@@ -239,7 +290,9 @@ func (n *Node) exchange(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		n.hints, n.unwatch = hints, stop
+		puts := make(chan uint16, 1024)
+		n.hints, n.unwatch = puts, stop
+		go n.listen(hints, puts)
 	}
 	if err := n.put(ctx); err != nil {
 		return err
@@ -313,63 +366,15 @@ func (n *Node) merge(some []Snapshot) error {
 		} else {
 			err = fmt.Errorf("node %d: %w", snapshot.Node, err)
 		}
-		n.count(func(*Metrics) { n.nodes[snapshot.Node] = err })
+		n.mu.Lock()
+		before, seen := n.nodes[snapshot.Node]
+		n.nodes[snapshot.Node] = err
+		n.mu.Unlock()
+		if err != nil && (!seen || before == nil) { // said once
+			n.log.Error("fleet: a stranger has this bandit's name: it and this node ignore each other", "node", n.number, "error", err)
+		}
 	}
 	return nil
-}
-
-// Answer gives an answer to the node that has decided: to this one's bandit, or by post. ErrUnknownTicket where no
-// such node was seen, which is nobody's but the caller's business; nil for one by post says that it was sent.
-// It waits for the store as long as ctx allows.
-func (n *Node) Answer(ctx context.Context, ticket uint64, reward float64) error {
-	to := dpb.TicketNode(ticket)
-	if to == n.number {
-		return n.Bandit.Update(ticket, reward)
-	}
-	n.mu.Lock()
-	_, seen := n.nodes[to]
-	n.mu.Unlock()
-	if n.post == nil || !seen {
-		return dpb.ErrUnknownTicket // who makes up tickets makes no streams
-	}
-	err := n.post.Send(ctx, to, ticket, reward)
-	n.count(func(m *Metrics) {
-		if err == nil {
-			m.Sent++
-		} else {
-			m.Unsent++
-		}
-	})
-	return err
-}
-
-// receive takes answers from the post. One that comes twice is refused by its ticket.
-func (n *Node) receive(ctx context.Context) {
-	answer := func(ticket uint64, reward float64) {
-		err := n.Bandit.Update(ticket, reward)
-		n.count(func(m *Metrics) {
-			if err == nil {
-				m.Received++
-			} else {
-				m.Refused++
-			}
-		})
-	}
-	for failures := 0; ctx.Err() == nil; {
-		once, cancel := context.WithTimeout(ctx, n.interval+time.Second)
-		err := n.post.Receive(once, n.number, answer)
-		cancel()
-		if err == nil || ctx.Err() != nil {
-			failures = 0
-			continue
-		}
-		failures++
-		n.count(func(m *Metrics) { m.Errors++; m.LastError = err })
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause(n.interval, failures)):
-		}
-	}
 }
 
 func (n *Node) count(change func(*Metrics)) {

@@ -117,13 +117,13 @@ func TestMetricsPage(t *testing.T) {
 	check(WriteOperatorMetrics(&operators, nodes))
 	for _, line := range []string{
 		"# TYPE dpb_fleet_age_seconds gauge\ndpb_fleet_age_seconds{bandit=\"front \\\"page\\\"\"} ",
-		"dpb_fleet_exchanges_total{bandit=\"front \\\"page\\\"\"} 1\n", "dpb_fleet_errors_total{", "dpb_fleet_nodes{", "dpb_fleet_strangers{",
+		"dpb_fleet_exchanges_total{bandit=\"front \\\"page\\\"\"} 1\n", "dpb_fleet_errors_total{", "dpb_fleet_nodes{", "dpb_fleet_strangers{", "dpb_fleet_outage{", "dpb_fleet_outages_total{",
 	} {
 		if !strings.Contains(page.String(), line) {
 			t.Error(line, "is not in", page.String())
 		}
 	}
-	if strings.Contains(page.String(), "answers") || strings.Count(operators.String(), "NOT private") != 4 {
+	if strings.Contains(page.String(), "fleet_answers") || strings.Contains(page.String(), "post") || strings.Count(operators.String(), "NOT private") != 5 {
 		t.Error(page.String(), operators.String())
 	}
 }

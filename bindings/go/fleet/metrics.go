@@ -14,17 +14,20 @@ import (
 type Metrics struct {
 	Age       time.Duration // since the last exchange that succeeded: how old what it knows of others may be
 	Exchanges uint64        // that succeeded
-	Errors    uint64        // of the store or the post
-	LastError error
-	Nodes     int     // others of which a snapshot was seen
-	Strangers int     // ... whose newest one was refused
-	Refusals  []error // ... and why
+	Errors    uint64        // of exchanges
+	Outages   uint64        // times in which answers could not travel, and decisions were cancelled
+	Outage    bool          // now
+	LastError error         // of an exchange or of the post
+	Nodes     int           // others of which a snapshot was seen
+	Strangers int           // ... whose newest one was refused
+	Refusals  []error       // ... and why
 
-	// What came and went by post is NOT private: an answer is a click.
-	Sent     uint64 // to other nodes
-	Unsent   uint64 // because of an error
-	Received uint64 // and counted
-	Refused  uint64 // received again, late or of no ticket of ours
+	// What came and went by post is NOT private: an answer is a click. So are errors that only answers cause.
+	Sent       uint64 // to other nodes
+	Unsent     uint64 // because too many waited
+	Received   uint64 // and counted
+	Refused    uint64 // received again, late or of no ticket of ours
+	PostErrors uint64
 }
 
 // Metrics as of now. Any goroutine.
@@ -71,19 +74,29 @@ func writeMetrics(w io.Writer, nodes map[string]*Node, operator bool) error {
 	family("age_seconds", "gauge", "Since the last exchange that succeeded.",
 		func(m *Metrics) float64 { return m.Age.Seconds() })
 	family("exchanges_total", "counter", "Exchanges that succeeded.", func(m *Metrics) float64 { return float64(m.Exchanges) })
-	family("errors_total", "counter", "Errors of the store or the post.", func(m *Metrics) float64 { return float64(m.Errors) })
+	family("errors_total", "counter", "Errors of exchanges.", func(m *Metrics) float64 { return float64(m.Errors) })
+	family("outage", "gauge", "1 while answers cannot travel, and decisions are cancelled.", func(m *Metrics) float64 {
+		if m.Outage {
+			return 1
+		}
+		return 0
+	})
+	family("outages_total", "counter", "Times in which answers could not travel.",
+		func(m *Metrics) float64 { return float64(m.Outages) })
 	family("nodes", "gauge", "Other nodes of which a snapshot was seen.", func(m *Metrics) float64 { return float64(m.Nodes) })
 	family("strangers", "gauge", "Other nodes whose newest snapshot was refused.",
 		func(m *Metrics) float64 { return float64(m.Strangers) })
 	if operator {
 		family("answers_sent_total", "counter", "Answers sent to other nodes. NOT private.",
 			func(m *Metrics) float64 { return float64(m.Sent) })
-		family("answers_unsent_total", "counter", "Answers lost to an error. NOT private.",
+		family("answers_unsent_total", "counter", "Answers lost because too many waited. NOT private.",
 			func(m *Metrics) float64 { return float64(m.Unsent) })
 		family("answers_received_total", "counter", "Answers from other nodes that counted. NOT private.",
 			func(m *Metrics) float64 { return float64(m.Received) })
 		family("answers_refused_total", "counter", "Answers from other nodes that did not. NOT private.",
 			func(m *Metrics) float64 { return float64(m.Refused) })
+		family("post_errors_total", "counter", "Errors of sending and receiving answers. NOT private.",
+			func(m *Metrics) float64 { return float64(m.PostErrors) })
 	}
 	return page.Flush()
 }

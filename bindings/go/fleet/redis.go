@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -97,8 +98,16 @@ func (r *Redis) List(ctx context.Context, nodes ...uint16) ([]Snapshot, error) {
 	return found, nil
 }
 
+// Say is PUBLISH.
+func (r *Redis) Say(ctx context.Context, hint Hint) error {
+	return r.client.Publish(ctx, r.hash, field(hint.Node)+said[hint.Event]).Err()
+}
+
+// What stands after a node's number on the channel. The script publishes what is for Put.
+var said = map[Event]string{Put: "", Beats: " beats", Ends: " ends"}
+
 // Watch is SUBSCRIBE.
-func (r *Redis) Watch(ctx context.Context) (<-chan uint16, func(), error) {
+func (r *Redis) Watch(ctx context.Context) (<-chan Hint, func(), error) {
 	subscription := r.client.Subscribe(ctx, r.hash)
 	end := sync.OnceFunc(func() { subscription.Close() })
 	wait := time.Minute
@@ -109,7 +118,7 @@ func (r *Redis) Watch(ctx context.Context) (<-chan uint16, func(), error) {
 		end()
 		return nil, nil, err
 	}
-	hints := make(chan uint16, 1024)
+	hints := make(chan Hint, 1024)
 	go func() {
 		defer close(hints)
 		defer end()
@@ -118,10 +127,14 @@ func (r *Redis) Watch(ctx context.Context) (<-chan uint16, func(), error) {
 			if err != nil {
 				return
 			}
-			if node, err := strconv.ParseUint(message.Payload, 10, 16); err == nil {
-				select {
-				case hints <- uint16(node):
-				default: // the next exchange finds it
+			number, _, _ := strings.Cut(message.Payload, " ")
+			node, err := strconv.ParseUint(number, 10, 16)
+			for event, what := range said {
+				if err == nil && what == message.Payload[len(number):] {
+					select {
+					case hints <- Hint{uint16(node), event}:
+					default: // the next exchange finds it
+					}
 				}
 			}
 		}
@@ -129,15 +142,22 @@ func (r *Redis) Watch(ctx context.Context) (<-chan uint16, func(), error) {
 	return hints, end, nil
 }
 
-// Send is XADD to the node's stream.
-func (r *Redis) Send(ctx context.Context, node uint16, ticket uint64, reward float64) error {
-	stream := r.stream(node)
+// Send is XADD to the nodes' streams.
+func (r *Redis) Send(ctx context.Context, messages []Message) error {
 	_, err := r.client.Pipelined(ctx, func(to redis.Pipeliner) error {
-		to.XAdd(ctx, &redis.XAddArgs{
-			Stream: stream, MaxLen: mostAnswers, Approx: true,
-			Values: []any{"ticket", ticket, "reward", reward},
-		})
-		to.Expire(ctx, stream, longestWait)
+		streams := map[string]bool{}
+		for _, m := range messages {
+			values := []any{"ticket", m.Ticket, "reward", m.Reward}
+			if m.Beat != 0 {
+				values = []any{"beat", m.Beat}
+			}
+			stream := r.stream(m.To)
+			streams[stream] = true
+			to.XAdd(ctx, &redis.XAddArgs{Stream: stream, MaxLen: mostAnswers, Approx: true, Values: values})
+		}
+		for stream := range streams {
+			to.Expire(ctx, stream, longestWait)
+		}
 		return nil
 	})
 	return err
@@ -145,7 +165,7 @@ func (r *Redis) Send(ctx context.Context, node uint16, ticket uint64, reward flo
 
 // Receive is XREAD from the stream's beginning, and XDEL of what was answered: a node has one process, so a stream has
 // one reader, and what is deleted is acknowledged.
-func (r *Redis) Receive(ctx context.Context, node uint16, answer func(ticket uint64, reward float64)) error {
+func (r *Redis) Receive(ctx context.Context, node uint16, take func(Message)) error {
 	stream := r.stream(node)
 	read, err := r.client.XRead(ctx, &redis.XReadArgs{Streams: []string{stream, "0"}, Count: 1000, Block: moment}).Result()
 	if errors.Is(err, redis.Nil) {
@@ -161,7 +181,9 @@ func (r *Redis) Receive(ctx context.Context, node uint16, answer func(ticket uin
 		ticket, wrong := strconv.ParseUint(text("ticket"), 10, 64)
 		reward, wrongToo := strconv.ParseFloat(text("reward"), 64)
 		if wrong == nil && wrongToo == nil {
-			answer(ticket, reward)
+			take(Message{To: node, Ticket: ticket, Reward: reward})
+		} else if beat, err := strconv.ParseUint(text("beat"), 10, 64); err == nil {
+			take(Message{To: node, Beat: beat})
 		}
 	}
 	return r.client.XDel(ctx, stream, done...).Err()

@@ -99,8 +99,16 @@ type running struct {
 
 func runAt(t *testing.T, address string, number uint16, interval time.Duration) running {
 	t.Helper()
+	return run(t, address, Options{Config: config(number), Interval: interval})
+}
+
+func run(t *testing.T, address string, options Options) running {
+	t.Helper()
 	store := storeAt(address)
-	options := Options{Store: store, Post: store, Config: config(number), Interval: interval}
+	options.Store = store
+	if options.Post == nil {
+		options.Post = store
+	}
 	node, err := Join(context.Background(), options)
 	if err != nil {
 		t.Fatal(err)

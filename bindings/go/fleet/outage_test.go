@@ -1,0 +1,274 @@
+package fleet
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Long for a machine with other things to do, short for a test.
+const delay = 100 * time.Millisecond
+
+// lines is a log that a test reads.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) count(what string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), what)
+}
+
+// waiting is a node whose decisions wait for 200 later ones.
+func waiting(t *testing.T, address string, number uint16, log *lines) running {
+	config := config(number)
+	config.AnswerWindow, config.RewardBits = 200, 0
+	return run(t, address, Options{
+		Config: config, Interval: interval, Delay: delay, Logger: slog.New(slog.NewTextHandler(log, nil)),
+	})
+}
+
+// visit has visitors come to all nodes, a decision a millisecond at each, so that a window is longer than two delays. Every
+// other decision is clicked, at a random node. It returns the longest that a click took.
+func visit(t *testing.T, nodes []running, until func() bool) (longest time.Duration) {
+	t.Helper()
+	for end := after(patience); !until(); {
+		if end() {
+			t.Fatal("never")
+		}
+		for _, node := range nodes {
+			ticket := must(node.Bandit.Select()).Ticket
+			if rand.N(2) == 0 {
+				began := time.Now()
+				_ = nodes[rand.N(len(nodes))].Answer(ticket, 1)
+				longest = max(longest, time.Since(began))
+			}
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return longest
+}
+
+func after(d time.Duration) func() bool {
+	end := time.Now().Add(d)
+	return func() bool { return time.Now().After(end) }
+}
+
+// rate of all that a node has released of its own, and of how many.
+func rate(node running) (mean, rewards float64) {
+	for _, arm := range must(node.Bandit.Arms()) {
+		if arm.EffectivePulls > 0 {
+			rewards += arm.EffectivePulls
+			mean += arm.Mean * arm.EffectivePulls
+		}
+	}
+	return mean / rewards, rewards
+}
+
+// Redis hangs, dies, or is slow, for far longer than a window: no silence of that time is learned, no visitor waits, the
+// log and the metrics say so, and afterwards all learn again. What is released is a half, within six deviations of 2000
+// clicks and as many of the noise: .07.
+func TestOutageTeachesNothing(t *testing.T) {
+	faults := map[string]func(*server) (heal func()){
+		"hangs": func(s *server) func() {
+			check(s.process.Process.Signal(syscall.SIGSTOP))
+			return func() { check(s.process.Process.Signal(syscall.SIGCONT)) }
+		},
+		"dies": func(s *server) func() {
+			s.kill()
+			return s.start
+		},
+		"is slow": func(s *server) func() {
+			end, ended := make(chan struct{}), make(chan struct{})
+			go func() {
+				defer close(ended)
+				for {
+					check(s.process.Process.Signal(syscall.SIGSTOP))
+					stopped := after(5 * delay)
+					for !stopped() {
+						time.Sleep(time.Millisecond)
+					}
+					check(s.process.Process.Signal(syscall.SIGCONT))
+					select {
+					case <-end:
+						return
+					case <-time.After(delay / 20):
+					}
+				}
+			}()
+			return func() { close(end); <-ended }
+		},
+	}
+	length := 4 * time.Second
+	if testing.Short() {
+		delete(faults, "dies")
+		delete(faults, "is slow")
+		length = 1500 * time.Millisecond
+	}
+	for name, fault := range faults {
+		t.Run(name, func(t *testing.T) {
+			server := startRedis(t)
+			var log lines
+			var nodes []running
+			for number := range uint16(4) {
+				nodes = append(nodes, waiting(t, server.address, number+1, &log))
+			}
+			all := func(is func(Metrics) bool) func() bool {
+				return func() bool {
+					for _, node := range nodes {
+						if !is(node.Metrics()) {
+							return false
+						}
+					}
+					return true
+				}
+			}
+			met := func(m Metrics) bool { return m.Nodes == 3 && m.Exchanges > 2 }
+			visit(t, nodes, all(met))
+			released := func() bool { _, n := rate(nodes[0]); return n > 500 }
+			visit(t, nodes, released)
+			heal := fault(server)
+			longest := visit(t, nodes, after(length))
+			if !all(func(m Metrics) bool { return m.Outages > 0 })() || log.count("do not travel") < 4 {
+				t.Error("nobody has noticed")
+			}
+			heal()
+			if longest > 50*time.Millisecond {
+				t.Error("a visitor has waited", longest)
+			}
+			visit(t, nodes, all(func(m Metrics) bool { return !m.Outage }))
+			_, before := rate(nodes[0])
+			visit(t, nodes, func() bool { _, n := rate(nodes[0]); return n > before+1000 })
+			for _, node := range nodes {
+				if mean, n := rate(node); math.Abs(mean-.5) > .07 || n < before+500 {
+					t.Errorf("%v of %v, %v before; %+v", mean, n, before, node.Metrics())
+				}
+			}
+			if log.count("travel again") < 4 {
+				t.Error("the log does not say that it is over")
+			}
+		})
+	}
+}
+
+// One node is cut off: the others wait for what it may have, and learn again when it is gone for long, or ends. With one
+// that is alone, all answers are its own.
+func TestOneIsCutOff(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits until a node is gone")
+	}
+	server := startRedis(t)
+	network := startProxy(t, server.address)
+	var log lines
+	one, two := waiting(t, server.address, 1, &log), waiting(t, network.address, 2, &log)
+	nodes := []running{one, two}
+	known := func() bool {
+		one.mu.Lock()
+		defer one.mu.Unlock()
+		return len(one.answers.peers) == 1
+	}
+	visit(t, nodes, known)
+	network.sever(true)
+	visit(t, nodes, func() bool { return one.Metrics().Outage && two.Metrics().Outage })
+	began := time.Now()
+	visit(t, nodes, func() bool { return !one.Metrics().Outage })
+	if gone := time.Since(began); gone < 20*delay || log.count("a node is gone") != 1 {
+		t.Error(gone, log.count("a node is gone"))
+	}
+	if !two.Metrics().Outage {
+		t.Error("the one that is cut off trusts silence")
+	}
+	network.heal()
+	visit(t, nodes, func() bool { return known() && !two.Metrics().Outage })
+	if err := two.end(); !errors.Is(err, context.Canceled) { // it says that it ends
+		t.Error(err)
+	}
+	visit(t, nodes[:1], after(5*delay))
+	if one.Metrics().Outage {
+		t.Error("waits for one that has ended")
+	}
+	server.kill()
+	visit(t, nodes[:1], after(5*delay))
+	if one.Metrics().Outage {
+		t.Error("waits for answers of nobody")
+	}
+}
+
+// Answers wait in a queue with an end; what it does not take is counted, and said.
+func TestQueueIsFull(t *testing.T) {
+	server := startRedis(t)
+	a, b := runAt(t, server.address, 1, interval), runAt(t, server.address, 2, interval)
+	eventually(t, "they have met", func() bool { return a.Metrics().Nodes == 1 })
+	ticket := must(b.Bandit.Select()).Ticket
+	server.kill()
+	for range mostAnswers + 1 {
+		if a.Answer(ticket, 1) != nil {
+			break
+		}
+	}
+	if err := a.Answer(ticket, 1); !errors.Is(err, ErrUnsent) {
+		t.Error(err)
+	}
+	if m := a.Metrics(); m.Unsent != 2 || len(a.answers.outbox) > mostAnswers {
+		t.Errorf("%+v", m)
+	}
+}
+
+// failing is a post that cannot forget.
+type failing struct{ Post }
+
+func (f failing) Receive(ctx context.Context, node uint16, take func(Message)) error {
+	return errors.Join(f.Post.Receive(ctx, node, take), errors.New("not forgotten"))
+}
+
+// An error that may come only where answers have come is nobody's but the operator's.
+func TestErrorsOfThePostAreTheOperators(t *testing.T) {
+	server := startRedis(t)
+	store := storeAt(server.address)
+	t.Cleanup(func() { store.Close() })
+	node := run(t, server.address, Options{Post: failing{store}, Config: config(1), Interval: interval})
+	eventually(t, "errors, and exchanges", func() bool { m := node.Metrics(); return m.PostErrors > 2 && m.Exchanges > 2 })
+	if m := node.Metrics(); m.Errors != 0 {
+		t.Errorf("%+v", m)
+	}
+}
+
+// Two bandits under one name: each says so once.
+func TestStrangersAreNamed(t *testing.T) {
+	server := startRedis(t)
+	other := config(2)
+	other.Epsilon = 2
+	var log lines
+	options := Options{Interval: interval, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	var nodes []running
+	for _, config := range []Options{{Config: config(1)}, {Config: other}} {
+		options.Config = config.Config
+		nodes = append(nodes, run(t, server.address, options))
+	}
+	for _, node := range nodes {
+		seen := node.Metrics().Exchanges
+		eventually(t, "more exchanges", func() bool { play(node.Bandit, 10); return node.Metrics().Exchanges > seen+3 })
+		if m := node.Metrics(); m.Strangers != 1 {
+			t.Errorf("%+v", m)
+		}
+	}
+	if n := log.count("a stranger has this bandit's name"); n != 2 || log.count("epsilon must be") != 2 {
+		t.Error(log.text.String())
+	}
+}
