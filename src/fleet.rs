@@ -299,11 +299,9 @@ impl Fleet {
         }
     }
 
-    /// All that others have released of one of our arms, after so many decisions of ours.
-    pub fn released(&self, arm: u32, decisions: u64) -> Released {
+    /// What each other has released of one of our arms.
+    pub fn released(&self, arm: u32) -> impl Iterator<Item = &Released> {
         let id = self.id(arm);
-        let Joined { others, memory, .. } = self.joined();
-        let pairs = others.iter().filter_map(|other| other.arm(id)).flat_map(|released| released.pairs());
-        Released::gather(pairs.copied(), *memory, memory.ticks(decisions))
+        self.joined().others.iter().filter_map(move |other| other.arm(id))
     }
 }

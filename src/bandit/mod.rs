@@ -475,14 +475,17 @@ impl Bandit {
             let Learned { policy, fleet, .. } = &inner.learner;
             (policy.sums(i)?, policy.sums(j)?, fleet.news())
         };
-        // Four bounds; and what is known after the m-th merge is one of many things that may have been known.
-        let m = merges as f64;
-        let share = if merges == 0 { 0.9 } else { 0.1 / (m * (m + 1.0)) };
-        let nats = (4.0 / ((1.0 - confidence) * share)).ln();
-        let ((low_i, high_i), (low_j, high_j)) = (of_i.interval(nats), of_j.interval(nats));
+        // Two bounds; and what is known after the m-th merge is one of many things that may have been known: nine tenths
+        // for m = 0, of the other tenth 1/((g + 1)(g + 2)) for the 2^g merges from m = 2^g on.
+        let share = merges.checked_ilog2().map_or(0.9, |g| {
+            let g = f64::from(g);
+            0.1 / (g.exp2() * (g + 1.0) * (g + 2.0))
+        });
+        let nats = (2.0 / ((1.0 - confidence) * share)).ln();
+        let (low, high) = of_i.less(&of_j, nats);
         let rounding = 2.0 * self.desk.range.rounding();
         let in_units = |difference: f64| self.desk.range.width_from_unit(difference.clamp(-1.0, 1.0));
-        Ok((in_units(low_i - high_j - rounding), in_units(high_i - low_j + rounding)))
+        Ok((in_units(low - rounding), in_units(high + rounding)))
     }
 
     /// Privacy loss of one user so far at this delta: an upper bound. Where it counts [`users`](Config::users), of one
@@ -578,7 +581,7 @@ impl Inner {
         if let Some(policy) = self.learner.policy.shared()
             && self.learner.fleet.has_others()
         {
-            policy.join(arm, self.learner.fleet.released(arm, self.engine.counts().decisions));
+            policy.join(arm, &mut self.learner.fleet.released(arm));
         }
         Ok(arm)
     }

@@ -41,19 +41,56 @@
 //! on what was released.)
 
 use super::cumulant::Cumulant;
-use super::released::Evidence;
+use crate::error::Result;
+use crate::snapshot::{Reader, Writer, ensure, is_plausible};
 
-/// What was released of one arm, added up.
+/// All releases of an arm with their weights: N, Y and K.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Totals {
+    count: f64,
+    sum: f64,
+    noises: f64,
+}
+
+impl Totals {
+    pub const NONE: Totals = Totals { count: 0.0, sum: 0.0, noises: 0.0 };
+    /// Of what is added, a multiple of it: sums of fewer than 2^33 rewards are exact, whatever the order.
+    const GRID: f64 = (1 << 20) as f64;
+    /// What one release counts in K at least: so what the grid has changed is at most K/1024 rewards.
+    const LEAST: f64 = 1.0 / 1024.0;
+
+    /// One release more, of an arm whose mean was this before it; NaN where nothing was known of it.
+    pub fn release(&mut self, count: f64, sum: f64, mean: f64, law: Cumulant) {
+        let spread = if mean.is_nan() { 0.25 } else { (mean * (1.0 - mean)).clamp(1.0 / 256.0, 0.25) };
+        let weight = (0.5 * count * spread / law.variance()).min(1.0);
+        let grid = |x: f64| (x * Self::GRID).round() / Self::GRID;
+        let noises = grid((weight * weight).max(Self::LEAST));
+        self.add(&Totals { count: grid(weight * count), sum: grid(weight * sum), noises });
+    }
+
+    /// Those of another handle.
+    pub fn add(&mut self, other: &Totals) {
+        self.count += other.count;
+        self.sum += other.sum;
+        self.noises += other.noises;
+    }
+
+    pub fn save(&self, to: &mut Writer) {
+        [self.count, self.sum, self.noises].into_iter().for_each(|number| to.f64(number));
+    }
+
+    pub fn load(from: &mut Reader) -> Result<Totals> {
+        let totals = Totals { count: from.f64()?, sum: from.f64()?, noises: from.f64()? };
+        let Totals { count, sum, noises } = totals;
+        ensure([count, sum, noises].into_iter().all(is_plausible) && count >= 0.0 && noises >= 0.0)?;
+        Ok(totals)
+    }
+}
+
+/// What is known of one arm.
 pub struct Sums {
     law: Cumulant,
-    /// N: at least, at most.
-    count: [f64; 2],
-    /// Y: at least, at most.
-    sum: [f64; 2],
-    /// k.
-    noises: f64,
-    /// Releases below 0 are in it as 0.
-    clipped: bool,
+    totals: Totals,
     /// That it is these releases costs so many nats.
     price: f64,
 }
@@ -65,24 +102,16 @@ const POINTS: usize = 20;
 const SLACK: f64 = 1e-6;
 
 impl Sums {
-    /// All pairs of an arm.
-    pub fn of(evidence: &Evidence) -> Sums {
-        let (mut count, mut sum, mut noises) = ([0.0; 2], [0.0; 2], 0.0);
-        for term in evidence.terms() {
-            let rounding = term.noises * 2f64.powi(-22); // half of it would do for so few joins as there ever are
-            noises += term.noises;
-            count = [count[0] + term.count, count[1] + term.count * (1.0 + rounding)];
-            sum = [sum[0] + term.sum * (1.0 - rounding).max(0.0), sum[1] + term.sum];
-        }
-        Sums { law: evidence.law, count, sum, noises, clipped: true, price: 0.0 }
+    /// All releases of an arm.
+    pub fn of(law: Cumulant, totals: Totals) -> Sums {
+        Sums { law, totals, price: 0.0 }
     }
 
     /// The last of an arm's releases, which is the m-th at most.
     pub fn last(law: Cumulant, count: u64, mean: f64, m: u32) -> Sums {
         let (count, m) = (count as f64, f64::from(m));
-        let sum = mean * count;
         let price = ((m + 1.0) * (m + 2.0)).ln();
-        Sums { law, count: [count; 2], sum: [sum; 2], noises: 1.0, clipped: false, price }
+        Sums { law, totals: Totals { count, sum: mean * count, noises: 1.0 }, price }
     }
 
     /// With one more thing that was chosen among many, at this price in nats.
@@ -90,53 +119,104 @@ impl Sums {
         Sums { price: self.price + nats, ..self }
     }
 
-    /// A lower and an upper bound of the mean: each holds at all times with chance 1 - e^-nats.
-    pub fn interval(&self, nats: f64) -> (f64, f64) {
-        let (below, above) = (self.side(nats, false), self.side(nats, true));
-        (1.0 - least(|x| below.refutes(1.0 - x)), least(|x| above.refutes(x)))
+    /// A lower and an upper bound of this mean less that: each holds at all times with chance 1 - e^-nats.
+    pub fn less(&self, that: &Sums, nats: f64) -> (f64, f64) {
+        let enough = nats + self.price + that.price + SLACK;
+        let most = |high: &Sums, low: &Sums| Joint { high: high.side(-1.0), low: low.side(1.0), enough }.bound();
+        (-most(that, self), most(self, that))
     }
 
-    /// What speaks against means that are too high, or too low.
-    fn side(&self, nats: f64, high: bool) -> Side {
-        let enough = nats + self.price + SLACK;
-        let widest = self.law.variance().sqrt();
-        let top = (0.875 * self.law.limit()).min(4.0 / widest).min(4.0);
-        let phi = |l| if self.clipped && !high { self.law.at_positive(l) } else { self.law.at(l) };
+    /// What speaks against means that are too high (sign -1), or too low (sign 1).
+    fn side(&self, sign: f64) -> Side {
+        let top = (0.875 * self.law.limit()).min(4.0 / self.law.variance().sqrt()).min(4.0);
+        let Totals { count, sum, noises } = self.totals;
         let terms = std::array::from_fn(|j| {
             let l = top * 0.5f64.powi(j as i32);
-            let (sum, growth) = if high { (-l * self.sum[1], (-l).exp_m1()) } else { (l * self.sum[0], l.exp_m1()) };
-            let share = 1.0 / ((j + 1) * (j + 2)) as f64;
-            (sum - self.noises * phi(l) - enough + share.ln(), growth)
+            (sign * l * sum - noises * (self.law.at(l) + l * Totals::LEAST), (sign * l).exp_m1())
         });
-        Side { count: self.count[usize::from(!high)], terms }
+        Side { count, terms }
     }
 }
 
-/// One side's h(q, l_j) with its share, less what is enough: a constant, less N ln(1 + q g), g the other number.
+/// One arm's h(q, l_j): a constant, less N ln(1 + q g), g the other number.
 struct Side {
     count: f64,
     terms: [(f64, f64); POINTS],
 }
 
-impl Side {
-    fn over(&self, q: f64) -> impl Iterator<Item = f64> {
-        self.terms.iter().map(move |(constant, growth)| constant - self.count * (q * growth).ln_1p())
-    }
+/// Of one arm: h at each l less the largest, e^h and its slope; and the largest.
+struct Point {
+    powers: [f64; POINTS],
+    slopes: [f64; POINTS],
+    largest: f64,
+}
 
-    /// Is H(q) enough?
-    fn refutes(&self, q: f64) -> bool {
-        self.over(q).map(f64::exp).sum::<f64>() >= 1.0
+impl Side {
+    fn at(&self, q: f64) -> Point {
+        let h = self.terms.map(|(constant, growth)| constant - self.count * (q * growth).ln_1p());
+        let largest = h.into_iter().fold(f64::NEG_INFINITY, f64::max);
+        let powers = h.map(|h| (h - largest).exp());
+        let slope = |j: usize| -powers[j] * self.count * self.terms[j].1 / (1.0 + q * self.terms[j].1);
+        Point { powers, slopes: std::array::from_fn(slope), largest }
     }
 }
 
-/// The least x in `[0, 1]` from which on this holds, rounded up; 1 where there is none.
-fn least(holds: impl Fn(f64) -> bool) -> f64 {
-    let (mut low, mut high) = (0.0, 1.0);
-    for _ in 0..50 {
-        let middle = 0.5 * (low + high);
-        if holds(middle) { high = middle } else { low = middle }
+/// The share of a pair of points.
+fn share(j: usize, k: usize) -> f64 {
+    // The sums over all places and all distances are below these numbers.
+    let (place, distance) = (j.min(k) as f64, j.abs_diff(k) as f64);
+    1.0 / (2.646 * (place + 2.0) * 2.29 * (1.0 + distance).powi(2))
+}
+
+/// Against differences that are too large.
+struct Joint {
+    high: Side,
+    low: Side,
+    enough: f64,
+}
+
+impl Joint {
+    /// H(q + d, q) and its slope along q.
+    fn at(&self, d: f64, q: f64) -> (f64, f64) {
+        let (high, low) = (self.high.at(q + d), self.low.at(q));
+        let (mut sum, mut slope) = (0.0, 0.0);
+        for j in 0..POINTS {
+            for k in 0..POINTS {
+                let share = share(j, k);
+                sum += share * high.powers[j] * low.powers[k];
+                slope += share * (high.slopes[j] * low.powers[k] + high.powers[j] * low.slopes[k]);
+            }
+        }
+        (sum.ln() + high.largest + low.largest, slope / sum)
     }
-    high
+
+    /// Is H enough against all means that differ by d? It is convex, so that a tangent is nowhere above it.
+    fn refutes(&self, d: f64) -> bool {
+        let (mut low, mut high) = ((-d).max(0.0), (1.0 - d).min(1.0));
+        for _ in 0..60 {
+            let q = 0.5 * (low + high);
+            let (value, slope) = self.at(d, q);
+            if value < self.enough {
+                return false;
+            }
+            let furthest = if slope > 0.0 { q - low } else { high - q };
+            if value - slope.abs() * furthest >= self.enough {
+                return true;
+            }
+            if slope > 0.0 { high = q } else { low = q }
+        }
+        false
+    }
+
+    /// The least difference from which on all are refuted, rounded up; 1 where there is none.
+    fn bound(&self) -> f64 {
+        let (mut low, mut high) = (-1.0, 1.0);
+        for _ in 0..45 {
+            let middle = 0.5 * (low + high);
+            if self.refutes(middle) { high = middle } else { low = middle }
+        }
+        high
+    }
 }
 
 #[cfg(test)]
