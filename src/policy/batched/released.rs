@@ -107,8 +107,11 @@ pub struct Released {
 impl Released {
     pub const MOST: usize = 12;
 
-    pub const NOTHING: Released =
-        Released { pairs: [Pair { count: 0.0, sum: 0.0, noises: 0, tick: 0 }; Self::MOST], count: 0, totals: Totals::NONE };
+    pub const NOTHING: Released = Released {
+        pairs: [Pair { count: 0.0, sum: 0.0, noises: 0, tick: 0 }; Self::MOST],
+        count: 0,
+        totals: Totals::NONE,
+    };
 
     pub fn push(&mut self, pair: Pair) {
         if self.count as usize == Self::MOST {
@@ -231,7 +234,8 @@ impl Part {
     fn kind(&self, law: Cumulant, memory: Memory) -> usize {
         const LAST: f64 = (Released::MOST - 1) as f64;
         if memory.is_finite() {
-            return (LAST - (self.age() * Released::MOST as f64 / Memory::TICKS as f64).floor()).clamp(0.0, LAST) as usize;
+            return (LAST - (self.age() * Released::MOST as f64 / Memory::TICKS as f64).floor()).clamp(0.0, LAST)
+                as usize;
         }
         // log2, rounded down: the exponent.
         let power = (self.count / (self.noises * law.variance())).to_bits() >> 52;

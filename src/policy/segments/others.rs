@@ -56,10 +56,10 @@ pub struct Other {
 }
 
 /// Z, W and the number of rewards.
-type Sums = [f32; 3];
+pub(super) type Sums = [f32; 3];
 
 /// A part of the sums of 1024 that are exact.
-fn kept(released: Evidence) -> Sums {
+pub(super) fn kept(released: Evidence) -> Sums {
     const MOST: f64 = (1u64 << 36) as f64;
     let share = (MOST / released.count).min(1.0);
     [released.sum, released.weight, released.count].map(|number| (number * share * 128.0).round() as f32 / 128.0)
@@ -109,7 +109,7 @@ impl Other {
 
 impl Evidence {
     /// With `power` negative what had been added is taken away.
-    fn add(&mut self, [sum, weight, count]: Sums, power: f64) {
+    pub(super) fn add(&mut self, [sum, weight, count]: Sums, power: f64) {
         self.count = (self.count + power * f64::from(count)).max(0.0);
         self.weight = (self.weight + power * f64::from(weight)).clamp(0.0, self.count);
         self.sum = (self.sum + power * f64::from(sum)).clamp(0.0, self.weight);
@@ -196,7 +196,7 @@ impl Segments {
             turn.decisions = turn.decisions - lived_then + lived_now;
             if changed {
                 turn.left = 0;
-                self.learn(row);
+                self.fitted = false;
             }
         }
     }
