@@ -454,7 +454,7 @@ impl Bandit {
     /// these two arms hold the true difference. Within -(max - min) and max - min.
     ///
     /// A mean is what the rewards behind the releases were expected to be on average: where an arm's rate moves, its
-    /// average over them. DP-IMED, DP-KLUCB and DP-MED learn from all releases, merged ones too; Lazy-DP-TS and DP-SE
+    /// average over them, in which rewards of batches that the noise drowns count for less. DP-IMED, DP-KLUCB and DP-MED learn from all releases, merged ones too; Lazy-DP-TS and DP-SE
     /// keep the last one of each arm. The theorem is in the source beside the policies, in `compare`. A restored handle
     /// promises it for its own life. When a handle is merged, saved or restored must not depend on what was released.
     ///

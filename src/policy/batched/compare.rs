@@ -250,90 +250,58 @@ mod tests {
         whole + (word() & ((1 << (n % 64)) - 1)).count_ones()
     }
 
-    /// Two arms that are alike.
-    struct Run {
-        law: Cumulant,
-        arms: [Totals; 2],
-        /// Rewards and noised clicks of each, and those in its next batch.
-        seen: [(f64, f64); 2],
-        sizes: [f64; 2],
-    }
-
-    impl Run {
-        /// H at the true means, against either arm: the larger.
-        fn at(&self, law: Cumulant, q: f64) -> f64 {
-            let [one, other] = self.arms.map(|totals| Sums::of(law, totals));
-            let joint = |high: &Sums, low: &Sums| Joint { high: high.side(-1.0), low: low.side(1.0), enough: 0.0 };
-            f64::max(joint(&one, &other).at(0.0, q).0, joint(&other, &one).at(0.0, q).0)
-        }
-
-        /// H at the true means, at the one l for both arms that is the best, as if it had been known.
-        fn hindsight(&self, q: f64) -> f64 {
-            let best = |high: usize| {
-                let h = |l: f64| {
-                    let one = |arm: usize, l: f64| {
-                        let Totals { count, sum, noises } = self.arms[arm];
-                        l * sum - count * (q * l.exp_m1()).ln_1p() - noises * self.law.at(l.abs())
-                    };
-                    one(high, -l) + one(1 - high, l)
-                };
-                let top = 0.9 * self.law.limit().min(4.0);
-                (0..60).map(|i| h(top * 0.8f64.powi(i))).fold(0.0, f64::max)
+    /// e^H at the true mean of two arms that are alike, when it first reached 16 or at the end, and 16 at most: as it is,
+    /// by who counts on half the noise, and by who takes the l that is the best so far.
+    fn stopped(noise: Noise, rarity: u32, random: &mut Random) -> [f64; 3] {
+        let (law, mean, most) = (Cumulant::of(&noise), 0.5f64.powi(rarity as i32), 16f64.ln());
+        let half = match law {
+            Cumulant::Laplace { epsilon } => Cumulant::Laplace { epsilon: 2.0 * epsilon },
+            Cumulant::Gaussian { variance } => Cumulant::Gaussian { variance: 0.25 * variance },
+        };
+        let (mut arms, mut luck, mut ends) = ([Totals::NONE; 2], [0.0; 2], [f64::NEG_INFINITY; 3]);
+        for _ in 0..30 {
+            // The arm that does better is played twice as often, and a lucky release is followed by a small one that
+            // weighs less.
+            let arm = usize::from((luck[1] > luck[0]) == (random.below(3) > 0));
+            let (scale, weight) = if luck[arm] > 0.0 { (1.0, 0.75) } else { (3.0, 1.0) };
+            let count = (scale * law.variance().sqrt()).ceil();
+            let clicks = f64::from(heads(count as u64, rarity, random));
+            let sum = clicks + noise.sample(random) as f64 / Reward::ONE as f64;
+            arms[arm].add(&Totals { count: weight * count, sum: weight * sum, noises: weight * weight });
+            luck[arm] += sum - mean * count;
+            let h = |law: Cumulant| {
+                let [one, other] = arms.map(|totals| Sums::of(law, totals));
+                Joint { high: one.side(-1.0), low: other.side(1.0), enough: 0.0 }.at(0.0, mean).0
             };
-            best(0).max(best(1))
-        }
-    }
-
-    /// How a whole run failed: at some release the true means were refuted; they were by who knows no noise; by who
-    /// holds at each release, but not at all of them.
-    fn run(noise: Noise, rarity: u32, most: f64, random: &mut Random) -> [bool; 3] {
-        let law = Cumulant::of(&noise);
-        let (quiet, mean) = (Cumulant::Gaussian { variance: 1e-9 }, 0.5f64.powi(rarity as i32));
-        let first = law.variance().sqrt().ceil();
-        let mut run = Run { law, arms: [Totals::NONE; 2], seen: [(0.0, 0.0); 2], sizes: [first; 2] };
-        let (mut failed, nats) = ([false; 3], 16f64.ln());
-        while run.seen[0].0 + run.seen[1].0 < most {
-            // The arm that does better is played twice as often, and a lucky release is followed by a small one.
-            let rate = run.seen.map(|(count, sum)| if count > 0.0 { sum / count } else { 1.0 });
-            let arm = usize::from((rate[1] > rate[0]) == (random.below(3) > 0));
-            let size = run.sizes[arm];
-            let sum = f64::from(heads(size as u64, rarity, random)) + noise.sample(random) as f64 / Reward::ONE as f64;
-            let (count, total) = run.seen[arm];
-            let before = if count > 0.0 { (total / count).clamp(0.0, 1.0) } else { f64::NAN };
-            run.arms[arm].release(size, sum, before, law);
-            run.seen[arm] = (count + size, total + sum);
-            run.sizes[arm] = ((count + size) / if sum > mean * size { 8.0 } else { 2.0 }).ceil();
-            failed[0] |= run.at(law, mean) >= nats;
-            failed[1] |= run.at(quiet, mean) >= nats;
-            failed[2] |= run.hindsight(mean) >= nats;
-        }
-        failed
-    }
-
-    /// Each of two bounds fails at any release of a whole run with chance 1/16 at most. Were it as often as that, more
-    /// runs failed than are allowed with chance below 1e-8. Bounds that do not know of the noise fail in more; where it is
-    /// small, those that hold at each release but not at all of them do.
-    #[test]
-    fn a_difference_is_in_its_interval_at_all_times() {
-        let mut random = Seed::new(Some([8; 32])).unwrap().stream();
-        for (epsilon, delta, rarity, most, runs, allowed) in [
-            (1.0, 0.0, 1, 3e5, 400, 91),
-            (0.05, 0.0, 1, 3e5, 60, 25),
-            (0.05, 0.0, 6, 3e4, 60, 25),
-            (0.1, 1e-6, 1, 3e5, 60, 25),
-            (1.0, 1e-6, 6, 3e4, 60, 25),
-        ] {
-            let noise = Config { delta, ..Config::new(2, epsilon) }.noise().unwrap();
-            let mut failed = [0; 3];
-            for _ in 0..runs {
-                let how = run(noise, rarity, most, &mut random);
-                failed.iter_mut().zip(how).for_each(|(sum, one)| *sum += u32::from(one));
+            let one = |arm: usize, l: f64| {
+                let Totals { count, sum, noises } = arms[arm];
+                l * sum - count * (mean * l.exp_m1()).ln_1p() - noises * law.at(l.abs())
+            };
+            let top = 0.9 * law.limit().min(4.0);
+            let best = (0..20).map(|i| top * 0.7f64.powi(i)).map(|l| one(0, -l) + one(1, l)).fold(0.0, f64::max);
+            for (end, now) in ends.iter_mut().zip([h(law), h(half), best]) {
+                *end = if *end < most { now } else { most };
             }
-            println!("{epsilon} {delta} {rarity}: {failed:?}");
-            let [honest, noiseless, hindsight] = failed;
-            assert!(honest <= allowed, "{epsilon} {delta} {rarity}: {honest}");
-            assert!(noiseless > allowed || runs > 60, "no teeth: {epsilon} {delta} {rarity}: {noiseless}");
-            assert!(hindsight > allowed || runs == 60, "no teeth: {epsilon} {delta} {rarity}: {hindsight}");
+        }
+        ends.map(|end| end.min(most).exp())
+    }
+
+    /// On average that is at most 1. It is 16 at most, so if it were 1, its mean over 1000 runs would be above 1.9 with
+    /// chance below 1e-8 (Bennett). Half the noise and a choice in hindsight are above.
+    #[test]
+    fn what_speaks_against_the_truth_has_a_mean_of_1() {
+        let mut random = Seed::new(Some([8; 32])).unwrap().stream();
+        for (epsilon, delta, rarity) in [(1.0, 0.0, 1), (0.05, 0.0, 1), (0.1, 0.0, 6), (0.1, 1e-6, 1), (1.0, 1e-6, 6)] {
+            let noise = Config { delta, ..Config::new(2, epsilon) }.noise().unwrap();
+            let mut means = [0.0; 3];
+            for _ in 0..1000 {
+                let ends = stopped(noise, rarity, &mut random);
+                means.iter_mut().zip(ends).for_each(|(mean, end)| *mean += end / 1000.0);
+            }
+            println!("{epsilon} {delta} {rarity}: {means:?}");
+            let [honest, half, hindsight] = means;
+            assert!(honest <= 1.9, "{epsilon} {delta} {rarity}: {honest}");
+            assert!(half > 1.9 && hindsight > 1.9, "no teeth: {epsilon} {delta} {rarity}: {half} {hindsight}");
         }
     }
 
