@@ -138,8 +138,7 @@ impl Sums {
     /// A lower and an upper bound of this mean less that: each holds at all times with chance 1 - e^-nats.
     pub fn less(&self, that: &Sums, nats: f64) -> (f64, f64) {
         let enough = nats + self.price + that.price + SLACK;
-        let most = |high: &Sums, low: &Sums| Joint { high: high.side(-1.0), low: low.side(1.0), enough }.bound();
-        (-most(that, self), most(self, that))
+        (-Joint::new(that, self, enough).bound(), Joint::new(self, that, enough).bound())
     }
 
     /// What speaks against means that are too high (sign -1), or too low (sign 1).
@@ -188,17 +187,24 @@ fn share(j: usize, k: usize) -> f64 {
 struct Joint {
     high: Side,
     low: Side,
+    /// Of each pair of points.
+    shares: [[f64; POINTS]; POINTS],
     enough: f64,
 }
 
 impl Joint {
+    fn new(high: &Sums, low: &Sums, enough: f64) -> Joint {
+        let shares = std::array::from_fn(|j| std::array::from_fn(|k| share(j, k)));
+        Joint { high: high.side(-1.0), low: low.side(1.0), shares, enough }
+    }
+
     /// H(q + d, q) and its slope along q.
     fn at(&self, d: f64, q: f64) -> (f64, f64) {
         let (high, low) = (self.high.at(q + d), self.low.at(q));
         let (mut sum, mut slope) = (0.0, 0.0);
         for j in 0..POINTS {
             for k in 0..POINTS {
-                let share = share(j, k);
+                let share = self.shares[j][k];
                 sum += share * high.powers[j] * low.powers[k];
                 slope += share * (high.slopes[j] * low.powers[k] + high.powers[j] * low.slopes[k]);
             }
@@ -206,30 +212,46 @@ impl Joint {
         (sum.ln() + high.largest + low.largest, slope / sum)
     }
 
-    /// Is H enough against all means that differ by d? It is convex, so that a tangent is nowhere above it.
-    fn refutes(&self, d: f64) -> bool {
+    /// Is H enough against all means that differ by d? It is convex, and so nowhere below its tangents. `q` is where to
+    /// begin, and then where it ended.
+    fn refutes(&self, d: f64, q: &mut f64) -> bool {
         let (mut low, mut high) = ((-d).max(0.0), (1.0 - d).min(1.0));
-        for _ in 0..60 {
-            let q = 0.5 * (low + high);
-            let (value, slope) = self.at(d, q);
+        let (mut falling, mut rising) = (None, None);
+        *q = q.clamp(low, high);
+        for turn in 0..60 {
+            let (value, slope) = self.at(d, *q);
             if value < self.enough {
                 return false;
             }
-            let furthest = if slope > 0.0 { q - low } else { high - q };
-            if value - slope.abs() * furthest >= self.enough {
+            if slope > 0.0 {
+                (high, rising) = (*q, Some((value, slope)));
+            } else {
+                (low, falling) = (*q, Some((value, slope)));
+            }
+            // Where the tangents meet, or where one ends.
+            let (meet, least) = match (falling, rising) {
+                (Some((f, s)), Some((g, t))) => {
+                    let step = ((f - g + t * (high - low)) / (t - s)).clamp(0.0, high - low);
+                    (low + step, f + s * step)
+                }
+                (Some((f, s)), None) => (high, f + s * (high - low)),
+                (None, Some((g, t))) => (low, g - t * (high - low)),
+                (None, None) => return false, // where H is no number
+            };
+            if least >= self.enough {
                 return true;
             }
-            if slope > 0.0 { high = q } else { low = q }
+            *q = if turn % 3 == 2 { 0.5 * (low + high) } else { meet };
         }
         false
     }
 
     /// The least difference from which on all are refuted, rounded up; 1 where there is none.
     fn bound(&self) -> f64 {
-        let (mut low, mut high) = (-1.0, 1.0);
-        for _ in 0..45 {
+        let (mut low, mut high, mut q) = (-1.0, 1.0, 0.5);
+        for _ in 0..32 {
             let middle = 0.5 * (low + high);
-            if self.refutes(middle) { high = middle } else { low = middle }
+            if self.refutes(middle, &mut q) { high = middle } else { low = middle }
         }
         high
     }
@@ -271,7 +293,7 @@ mod tests {
             luck[arm] += sum - mean * count;
             let h = |law: Cumulant| {
                 let [one, other] = arms.map(|totals| Sums::of(law, totals));
-                Joint { high: one.side(-1.0), low: other.side(1.0), enough: 0.0 }.at(0.0, mean).0
+                Joint::new(&one, &other, 0.0).at(0.0, mean).0
             };
             let one = |arm: usize, l: f64| {
                 let Totals { count, sum, noises } = arms[arm];
@@ -327,7 +349,7 @@ mod tests {
             let (low, high) = one.less(&other, 4.0);
             assert!((-1.0..=1.0).contains(&low) && low <= high && high <= 1.0);
             assert_eq!(other.less(&one, 4.0), (-high, -low));
-            let joint = Joint { high: one.side(-1.0), low: other.side(1.0), enough: 4.0 };
+            let joint = Joint::new(&one, &other, 4.0);
             let least = |d: f64| {
                 let (from, to) = ((-d).max(0.0), (1.0 - d).min(1.0));
                 (0..=20_000)
