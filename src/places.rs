@@ -40,6 +40,11 @@ impl Places {
         Some(self.0[place].1 as usize)
     }
 
+    /// By name: the places.
+    pub fn iter(&self) -> impl Iterator<Item = usize> + Clone {
+        self.0.iter().map(|&(_, place)| place as usize)
+    }
+
     /// Room for one more.
     ///
     /// # Errors

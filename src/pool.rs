@@ -389,11 +389,12 @@ impl Pool {
         }
         let other = Other::read(from, head.origin, head.lives, &self.config, &head.keys)?;
         from.finish()?;
-        let Inner { seeded, learner: Known { segments, keys, .. }, .. } = &mut *self.desk.lock()?;
+        let Inner { seeded, learner: Known { segments, keys, places, .. }, .. } = &mut *self.desk.lock()?;
         if segments.expects(&other, self.most)? {
             *seeded |= head.seeded;
             segments.take(other, keys);
         }
+        segments.fit(places.iter());
         Ok(())
     }
 

@@ -73,6 +73,64 @@ fn merging_is_a_join() {
     }
 }
 
+/// The same by the arms' ids, of which two were added.
+fn knows_by_id(bandit: &Bandit) -> Vec<[u64; 3]> {
+    let all = knows(bandit);
+    let added = [77, 1000].map(|id| all[bandit.add_arm_as(id).unwrap() as usize]);
+    [&all[..5], &added].concat()
+}
+
+/// Whose releases are its own makes no difference: handles, and one that has only looked on, read the same to the last
+/// bit once they have merged the same, whatever they have merged before, and say the same of two arms if they have merged
+/// as often. With a memory that holds while no clock moves, so these merge at the end alone.
+#[test]
+fn handles_that_know_the_same_read_alike() {
+    for algorithm in ABLE {
+        for (delta, memory) in [(0.0, 0), (1e-6, 0), (0.0, 4096)] {
+            if algorithm == Algorithm::KlUcb && (delta, memory) != (0.0, 0) {
+                continue;
+            }
+            let coins = &mut Coins(17);
+            let made = |seed: u8| {
+                let bandit = Bandit::new(algorithm, &Config { delta, memory, ..config(seed) }).unwrap();
+                let ids = if seed % 2 == 0 { [77, 1000] } else { [1000, 77] };
+                ids.iter().for_each(|&id| _ = bandit.add_arm_as(id).unwrap());
+                bandit
+            };
+            let nodes: Vec<_> = (1..=4).map(made).collect();
+            let mut old: Vec<Vec<u8>> = Vec::new();
+            for _ in 0..60 {
+                let node = &nodes[coins.next() as usize % 4];
+                play(node, 1 + coins.next() as u32 % 1_500, coins);
+                old.push(node.snapshot().unwrap());
+                let seen = &old[coins.next() as usize % old.len()];
+                if memory == 0 && coins.next() % 2 == 0 {
+                    node.merge(seen).unwrap();
+                }
+            }
+            let last: Vec<_> = nodes.iter().map(|node| node.snapshot().unwrap()).collect();
+            let merged = |bandit: &Bandit, turn: usize| {
+                (0..7).for_each(|other| bandit.merge(&last[(3 * other + turn) % 4]).unwrap());
+                knows_by_id(bandit)
+            };
+            let expected = merged(&made(5), 0);
+            assert!(expected.iter().all(|arm| f64::from_bits(arm[2]) > 0.0), "{expected:?}");
+            for (turn, node) in nodes.iter().enumerate() {
+                assert!(merged(node, turn) == expected, "{algorithm:?} {delta} {memory} {turn}");
+            }
+            // Restored, every one has merged three.
+            let says = |turn: usize| {
+                let next = Bandit::restore(&last[turn]).unwrap();
+                assert!(memory > 0 || merged(&next, turn) == expected);
+                let ends = next.compare(0, 4, 0.9).map(|(low, high)| [low, high].map(f64::to_bits));
+                assert_eq!(ends.is_ok(), memory == 0);
+                ends
+            };
+            assert!((1..4).all(|turn| says(turn) == says(0)), "{algorithm:?} {delta}");
+        }
+    }
+}
+
 /// Each reward counts once: behind a mean are this handle's own and the newest of every other, and merging
 /// changes neither what was decided nor what is spent.
 #[test]

@@ -140,7 +140,7 @@ impl Bandit {
         *seeded |= head.seeded;
         let decisions = engine.counts().decisions;
         let arms = pulls.len() as u32;
-        fleet.take(other, arms, decisions, |fleet, arm| policy.join(arm, fleet.released(arm, decisions)));
+        fleet.take(other, arms, decisions, |fleet, arm| policy.join(arm, &mut fleet.released(arm)));
         policy.expect(fleet.at_work())
     }
 }

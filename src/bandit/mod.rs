@@ -471,7 +471,7 @@ impl Bandit {
     /// these two arms hold the true difference. Within -(max - min) and max - min.
     ///
     /// A mean is what the rewards behind the releases were expected to be on average: where an arm's rate moves, its
-    /// average over them. DP-IMED, DP-KLUCB and DP-MED learn from all releases, merged ones too; Lazy-DP-TS and DP-SE
+    /// average over them, in which rewards of batches that the noise drowns count for less. DP-IMED, DP-KLUCB and DP-MED learn from all releases, merged ones too; Lazy-DP-TS and DP-SE
     /// keep the last one of each arm. The theorem is in the source beside the policies, in `compare`. A restored handle
     /// promises it for its own life. When a handle is merged, saved or restored must not depend on what was released.
     ///
@@ -492,14 +492,17 @@ impl Bandit {
             let Learned { policy, fleet, .. } = &inner.learner;
             (policy.sums(i)?, policy.sums(j)?, fleet.news())
         };
-        // Four bounds; and what is known after the m-th merge is one of many things that may have been known.
-        let m = merges as f64;
-        let share = if merges == 0 { 0.9 } else { 0.1 / (m * (m + 1.0)) };
-        let nats = (4.0 / ((1.0 - confidence) * share)).ln();
-        let ((low_i, high_i), (low_j, high_j)) = (of_i.interval(nats), of_j.interval(nats));
+        // Two bounds; and what is known after the m-th merge is one of many things that may have been known: nine tenths
+        // for m = 0, of the other tenth 1/((g + 1)(g + 2)) for the 2^g merges from m = 2^g on.
+        let share = merges.checked_ilog2().map_or(0.9, |g| {
+            let g = f64::from(g);
+            0.1 / (g.exp2() * (g + 1.0) * (g + 2.0))
+        });
+        let nats = (2.0 / ((1.0 - confidence) * share)).ln();
+        let (low, high) = of_i.less(&of_j, nats);
         let rounding = 2.0 * self.desk.range.rounding();
         let in_units = |difference: f64| self.desk.range.width_from_unit(difference.clamp(-1.0, 1.0));
-        Ok((in_units(low_i - high_j - rounding), in_units(high_i - low_j + rounding)))
+        Ok((in_units(low - rounding), in_units(high + rounding)))
     }
 
     /// Privacy loss of one user so far at this delta: an upper bound. Where it counts [`users`](Config::users), of one
@@ -595,7 +598,7 @@ impl Inner {
         if let Some(policy) = self.learner.policy.shared()
             && self.learner.fleet.has_others()
         {
-            policy.join(arm, self.learner.fleet.released(arm, self.engine.counts().decisions));
+            policy.join(arm, &mut self.learner.fleet.released(arm));
         }
         Ok(arm)
     }

@@ -145,8 +145,10 @@ pub unsafe extern "C" fn dpb_restore_as(
 /// learned, not what is promised to anybody.
 ///
 /// A handle's batches of an arm are sized by the whole fleet's releases of it, divided by the handles at work (and at
-/// least four first batches, since every handle adds its own noise). Each other handle takes some 200 bytes for each
-/// of its arms, and the first one as much again. A snapshot holds what its own handle has released, not what that has
+/// least four first batches, since every handle adds its own noise). Handles that know the same releases read the same,
+/// to the last bit, in whatever order they have merged: dpb_arms_read, and dpb_compare where they have merged as often.
+/// (With dpb_config.memory, while none of them decides.) Each other handle takes some 230 bytes for each of its arms, and
+/// the first one 420 more. A snapshot holds what its own handle has released, not what that has
 /// merged: after dpb_restore merge the others' again. Arms are joined by their ids (dpb_add_arm_as). Two handles that
 /// go on from one snapshot count as one.
 ///

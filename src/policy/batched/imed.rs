@@ -50,7 +50,7 @@
 //! arm for good; D counts them all.
 //!
 //! Cost: select and update O(1); a batch's end a few D's, each some Newton steps over at most 12 terms (24 in a fleet),
-//! and O(log K); about 420 bytes an arm. See [`least`](super::least) for delays, slates and many arms.
+//! and O(log K); about 450 bytes an arm. See [`least`](super::least) for delays, slates and many arms.
 
 use super::least::{Index, Least};
 use super::released::Evidence;

@@ -13,7 +13,7 @@
 //! What a prior says is in mu, and in N as far as it counts ([`prior`](crate::policy::prior)).
 //!
 //! Cost: select and update O(1); a batch's end a few indices (at most 50 bisections each) and
-//! O(log K); about 420 bytes an arm. See [`least`](super::least) for delays, slates and many arms.
+//! O(log K); about 450 bytes an arm. See [`least`](super::least) for delays, slates and many arms.
 
 use super::least::{Index, Least};
 use super::released::Evidence;

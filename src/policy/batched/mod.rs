@@ -2,7 +2,7 @@
 //!
 //! [`room`] collects and releases; [`released`] is what it has released of an arm; [`divergence`] is what
 //! that says against a mean; [`least`] plays the least index; [`explore`] is the floor under chances; [`compare`] is what
-//! releases say of a mean at all times at once.
+//! releases say of the difference of two means at all times at once.
 
 mod chances;
 mod compare;

@@ -1,5 +1,6 @@
 //! What was released of one arm: a plain value, and all that indices are functions of.
 
+use super::compare::Totals;
 use super::cumulant::Cumulant;
 use crate::config::Config;
 use crate::error::Result;
@@ -34,7 +35,7 @@ impl Pair {
     /// What it says for itself.
     pub fn evidence(self, law: Cumulant) -> Evidence {
         let mut evidence = Evidence::nothing(law);
-        evidence.add(self, 1.0);
+        evidence.add(Part::of(self, self.tick), 1.0);
         evidence
     }
 
@@ -108,27 +109,33 @@ impl Memory {
 
     /// g = clamp(2 - 2 age/M, 0, 1).
     pub fn power(self, now: u32, then: u32) -> f64 {
-        if !self.is_finite() {
-            return 1.0;
-        }
-        let age = f64::from(now.wrapping_sub(then)) / Self::TICKS as f64;
-        (2.0 - 2.0 * age).clamp(0.0, 1.0)
+        self.power_at(f64::from(now.wrapping_sub(then)))
+    }
+
+    /// The same at this age, in ticks.
+    fn power_at(self, age: f64) -> f64 {
+        if self.is_finite() { (2.0 - 2.0 * age / Self::TICKS as f64).clamp(0.0, 1.0) } else { 1.0 }
     }
 }
 
-/// The releases of one arm, oldest first. Where there is no room for one more, the two neighbours that
+/// The releases of one arm by one handle, oldest first. Where there is no room for one more, the two neighbours that
 /// hold the fewest rewards are joined: with twelve pairs that costs no regret that could be measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Released {
     pairs: [Pair; Released::MOST],
     count: u8,
+    /// All of them, as [`compare`](super::compare) takes them.
+    pub totals: Totals,
 }
 
 impl Released {
     pub const MOST: usize = 12;
 
-    pub const NOTHING: Released =
-        Released { pairs: [Pair { count: 0.0, sum: 0.0, noises: 0, tick: 0 }; Self::MOST], count: 0 };
+    pub const NOTHING: Released = Released {
+        pairs: [Pair { count: 0.0, sum: 0.0, noises: 0, tick: 0 }; Self::MOST],
+        count: 0,
+        totals: Totals::NONE,
+    };
 
     pub fn push(&mut self, pair: Pair) {
         if self.count as usize == Self::MOST {
@@ -143,28 +150,6 @@ impl Released {
 
     pub fn pairs(&self) -> &[Pair] {
         &self.pairs[..self.count as usize]
-    }
-
-    /// Releases of many handles, in any order, those of one kind joined. A kind: rewards for each noise within a
-    /// factor of 4, so that they have nearly one weight; with a memory: ages within a twelfth of it.
-    pub fn gather(pairs: impl Iterator<Item = Pair>, memory: Memory, now: u32) -> Released {
-        let mut kinds = [Pair::default(); Self::MOST];
-        let age = |pair: &Pair| now.wrapping_sub(pair.tick);
-        for pair in pairs.filter(|pair| memory.power(now, pair.tick) > 0.0) {
-            let kind = match memory.is_finite() {
-                true => Self::MOST as u64 - 1 - u64::from(age(&pair)) * Self::MOST as u64 / Memory::TICKS,
-                false => (pair.count / pair.noises as f32).log2().max(0.0) as u64 / 2,
-            };
-            let joined = &mut kinds[(kind as usize).min(Self::MOST - 1)];
-            *joined = match joined.noises {
-                0 => pair,
-                _ if age(joined) >= age(&pair) => joined.join(pair),
-                _ => pair.join(*joined),
-            };
-        }
-        let mut released = Released::NOTHING;
-        kinds.into_iter().filter(|pair| pair.noises > 0).for_each(|pair| released.push(pair));
-        released
     }
 
     /// Its times on our clock, where `then` is `now`.
@@ -185,6 +170,7 @@ impl Released {
             to.u32(pair.noises);
             to.u32(pair.tick);
         }
+        self.totals.save(to);
     }
 
     pub fn load(from: &mut Reader) -> Result<Released> {
@@ -195,6 +181,7 @@ impl Released {
             let real = is_plausible(pair.count.into()) && is_plausible(pair.sum.into());
             ensure(real && pair.count >= 1.0 && pair.sum >= 0.0 && pair.noises >= 1)?;
         }
+        released.totals = Totals::load(from)?;
         Ok(released)
     }
 
@@ -210,11 +197,119 @@ impl Released {
         self.count -= 1;
     }
 
-    /// What it says now.
+    /// What it says now, alone.
+    #[cfg(test)]
     pub fn evidence(&self, law: Cumulant, memory: Memory, now: u32) -> Evidence {
+        self.and(None, law, memory, now)
+    }
+
+    /// What it and others' releases say now: the same at every handle that knows the same, whichever of them are its own.
+    pub fn and(&self, others: Option<&Joined>, law: Cumulant, memory: Memory, now: u32) -> Evidence {
         let mut evidence = Evidence::nothing(law);
-        evidence.add_all(self, memory, now);
+        let mut add = |part: &Part| {
+            let power = memory.power_at(part.age());
+            if part.count > 0.0 && power > 0.0 {
+                evidence.add(*part, power);
+            }
+        };
+        match others {
+            Some(others) if others.origins > 0 => {
+                let mut all = *others;
+                all.add(self, law, memory, now);
+                all.parts.iter_mut().for_each(|part| part.grow(now.wrapping_sub(all.at)));
+                all.parts.iter().for_each(add);
+            }
+            _ => self.pairs().iter().for_each(|pair| add(&Part::of(*pair, now))),
+        }
         evidence
+    }
+}
+
+/// Several pairs as one, in sums that are exact: so they do not depend on the order.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Part {
+    count: f64,
+    sum: f64,
+    noises: f64,
+    /// The ages of its rewards, in ticks.
+    ages: f64,
+}
+
+impl Part {
+    /// Of what is added, a multiple of it: sums of fewer than 2^43 rewards are exact.
+    const GRID: f64 = 1024.0;
+
+    fn of(pair: Pair, now: u32) -> Part {
+        let (count, age) = (f64::from(pair.count), f64::from(now.wrapping_sub(pair.tick) as i32));
+        Part { count, sum: f64::from(pair.sum), noises: f64::from(pair.noises), ages: age * count }
+    }
+
+    fn add(&mut self, other: Part) {
+        self.count += other.count;
+        self.sum += (other.sum * Self::GRID).ceil() / Self::GRID;
+        self.noises += other.noises;
+        self.ages += other.ages;
+    }
+
+    /// So many ticks later.
+    fn grow(&mut self, ticks: u32) {
+        self.ages += f64::from(ticks) * self.count;
+    }
+
+    fn age(&self) -> f64 {
+        self.ages / self.count
+    }
+
+    fn kind(&self, law: Cumulant, memory: Memory) -> usize {
+        const LAST: f64 = (Released::MOST - 1) as f64;
+        if memory.is_finite() {
+            return (LAST - (self.age() * Released::MOST as f64 / Memory::TICKS as f64).floor()).clamp(0.0, LAST)
+                as usize;
+        }
+        // log2, rounded down: the exponent.
+        let power = (self.count / (self.noises * law.variance())).to_bits() >> 52;
+        (power as f64 - 1023.0 + LAST - 6.0).clamp(0.0, LAST) as usize
+    }
+}
+
+/// What several handles, the *origins*, have released of an arm. Of one of them it is what that has kept. Of more, those
+/// pairs are joined that are of one kind: rewards for each noise within a factor of 2, up to 64 V, from where on the
+/// weight is nearly 1; with a memory, ages within a twelfth of it. Which kind a pair is of, it says itself, and sums are
+/// exact: so this is a function of the set of what the origins have kept.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Joined {
+    parts: [Part; Released::MOST],
+    origins: u32,
+    /// When the ages were these.
+    at: u32,
+    pub totals: Totals,
+}
+
+impl Joined {
+    /// Nothing, at this time.
+    pub fn nothing(at: u32) -> Joined {
+        Joined { parts: [Part::default(); Released::MOST], origins: 0, at, totals: Totals::NONE }
+    }
+
+    /// One origin more, with what it has released that has any power now.
+    pub fn add(&mut self, released: &Released, law: Cumulant, memory: Memory, now: u32) {
+        self.totals.add(&released.totals);
+        let mut pairs = released.pairs().iter().filter(|pair| memory.power(now, pair.tick) > 0.0).peekable();
+        if pairs.peek().is_none() {
+            return;
+        }
+        self.origins += 1;
+        let place = |part: &Part| part.kind(law, memory);
+        match self.origins {
+            1 => self.parts.iter_mut().zip(pairs).for_each(|(part, pair)| *part = Part::of(*pair, self.at)),
+            origins => {
+                if origins == 2 {
+                    let first = std::mem::replace(&mut self.parts, [Part::default(); Released::MOST]);
+                    first.iter().filter(|part| part.count > 0.0).for_each(|part| self.parts[place(part)].add(*part));
+                }
+                pairs.map(|pair| Part::of(*pair, self.at)).for_each(|part| self.parts[place(&part)].add(part));
+            }
+        }
     }
 }
 
@@ -237,8 +332,8 @@ pub struct Term {
 /// What was released of one arm, weighted.
 pub struct Evidence {
     pub law: Cumulant,
-    /// Of this handle, of others, and a prior.
-    terms: [Term; 2 * Released::MOST + 1],
+    /// Of releases, and a prior.
+    terms: [Term; Released::MOST + 1],
     length: usize,
     /// Z = sum g w y.
     pub sum: f64,
@@ -254,21 +349,11 @@ pub struct Evidence {
 
 impl Evidence {
     pub fn nothing(law: Cumulant) -> Evidence {
-        let terms = [Term::default(); 2 * Released::MOST + 1];
+        let terms = [Term::default(); Released::MOST + 1];
         Evidence { law, terms, length: 0, sum: 0.0, weight: 0.0, count: 0.0, given: 0.0, covered: 0.0 }
     }
 
-    pub fn add_all(&mut self, released: &Released, memory: Memory, now: u32) {
-        for pair in released.pairs() {
-            let power = memory.power(now, pair.tick);
-            if power > 0.0 {
-                self.add(*pair, power);
-            }
-        }
-    }
-
-    fn add(&mut self, pair: Pair, power: f64) {
-        let (count, sum, noises) = (f64::from(pair.count), f64::from(pair.sum), f64::from(pair.noises));
+    fn add(&mut self, Part { count, sum, noises, .. }: Part, power: f64) {
         let weight = 1.0 / (1.0 + 4.0 * self.law.variance() * noises / count);
         self.put(Term { count, sum, noises, weight, power });
         self.count += power * count;

@@ -12,10 +12,10 @@
 //! of it counts is said in [`prior`](crate::policy::prior), and found where the arm is looked at: at its releases, and 16
 //! arms in turn at any. In between it counts as before, and where the time has moved on that is less than it may.
 
-use super::compare::Sums;
+use super::compare::{Sums, Totals};
 use super::cumulant::Cumulant;
 use super::explore::Live;
-use super::released::{Evidence, Memory, Pair, Released};
+use super::released::{Evidence, Joined, Memory, Pair, Released};
 use crate::batch::Batch;
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -36,7 +36,7 @@ use std::f64::consts::LN_2;
 pub struct Room {
     arms: Table<Arm>,
     /// What other handles have released of each arm; empty where there are none.
-    others: Table<Released>,
+    others: Table<Joined>,
     /// Handles at work, this one too.
     handles: u32,
     pub live: Live,
@@ -45,6 +45,8 @@ pub struct Room {
     memory: Memory,
     /// Rewards in an arm's first batch.
     first: u64,
+    /// In its next one, of those that count already, at most: who explores wants to know soon.
+    most: f64,
     /// Reported intervals hold with chance 1 - beta: ln(1/beta).
     ln_inverse_beta: f64,
     /// Decisions so far, cancelled ones too: the time.
@@ -109,6 +111,7 @@ impl Room {
             law: Cumulant::of(&noise),
             memory: Memory::new(config.memory),
             first: first_batch(&noise, config),
+            most: 3.0 - 2.5 * config.min_propensity,
             ln_inverse_beta: config.ln_inverse_beta(),
             decisions: 0,
             releases: 0,
@@ -127,11 +130,7 @@ impl Room {
 
     /// What was released of an arm, here and elsewhere, as it counts now.
     fn released(&self, arm: usize) -> Evidence {
-        let mut evidence = self.arms[arm].released.evidence(self.law, self.memory, self.now());
-        if let Some(others) = self.others.get(arm) {
-            evidence.add_all(others, self.memory, self.now());
-        }
-        evidence
+        self.arms[arm].released.and(self.others.get(arm), self.law, self.memory, self.now())
     }
 
     /// The same, and what public data say of it.
@@ -173,7 +172,8 @@ impl Room {
     /// `NoMemory`: nothing has changed.
     pub fn expect(&mut self, others: u32) -> Result<()> {
         if self.others.is_empty() {
-            self.others = Table::new(self.arms.len(), |_| Released::NOTHING)?;
+            let now = self.now();
+            self.others = Table::new(self.arms.len(), |_| Joined::nothing(now))?;
         }
         self.handles = 1 + others;
         self.has_lived = true;
@@ -181,12 +181,16 @@ impl Room {
     }
 
     /// All that others have released of an arm, after [`expect`](Self::expect).
-    pub fn join(&mut self, arm: usize, others: Released) {
-        self.others[arm] = others;
+    pub fn join<'a>(&mut self, arm: usize, others: &mut dyn Iterator<Item = &'a Released>) {
+        let (law, memory, now) = (self.law, self.memory, self.now());
+        let joined = &mut self.others[arm];
+        *joined = Joined::nothing(now);
+        others.for_each(|released| joined.add(released, law, memory, now));
         #[cfg(feature = "test-hooks")]
         if Fault::RawMerge.is_built_in() {
-            let open = Pair::new(1.0, self.arms[arm].batch.bare_sum(), self.now());
-            self.others[arm].push(open);
+            let mut open = Released::NOTHING;
+            open.push(Pair::new(1.0, self.arms[arm].batch.bare_sum(), now));
+            self.others[arm].add(&open, law, memory, now);
         }
         self.look(arm);
     }
@@ -247,6 +251,7 @@ impl Room {
         if arm.count == 0.0 {
             return self.first;
         }
+        let rewards = rewards.min(self.most * arm.covered);
         // Each handle at work takes its part, but no less than four first batches: every part has its own noise.
         let part = (rewards / f64::from(self.handles)).max(rewards.min(4.0 * self.first as f64));
         let least = if self.memory.is_finite() { self.first } else { 1 };
@@ -304,12 +309,13 @@ impl Room {
             if past.contradiction(&pair.evidence(self.law)) > CONTRADICTION {
                 state.released = Released::NOTHING;
                 if let Some(others) = self.others.get_mut(arm) {
-                    *others = Released::NOTHING; // until they have news
+                    *others = Joined::nothing(now); // until they have news
                 }
                 self.changes += 1;
             }
         }
         state.released.push(pair);
+        state.released.totals.release(release.count as f64, release.sum, state.mean, self.law);
         self.releases = self.releases.saturating_add(1);
         self.look(arm);
     }
@@ -370,8 +376,11 @@ impl Room {
         if self.memory.is_finite() {
             return Err(Error::Unsupported("comparing with a memory: what moves has no mean that holds at all times"));
         }
-        let evidence = self.released(arm);
-        if evidence.is_empty() { Err(Error::NotReady) } else { Ok(Sums::of(&evidence)) }
+        let mut totals = self.arms[arm].released.totals;
+        if let Some(others) = self.others.get(arm) {
+            totals.add(&others.totals);
+        }
+        if totals == Totals::NONE { Err(Error::NotReady) } else { Ok(Sums::of(self.law, totals)) }
     }
 
     /// Releases that contradicted their arm's past.
@@ -454,7 +463,7 @@ impl Room {
         self.live.reserve(1)?;
         if !self.others.is_empty() {
             self.others.reserve()?;
-            self.others.push(Released::NOTHING);
+            self.others.push(Joined::nothing(self.memory.ticks(self.decisions)));
         }
         self.live.push(self.arms.len() as u32);
         self.arms.push(Arm::new());

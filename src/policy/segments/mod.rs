@@ -52,7 +52,7 @@ use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure, is_plausible};
 use crate::table::Table;
 use draw::gamma;
-use others::Others;
+use others::{Others, kept};
 
 pub(crate) struct Segments {
     arms: usize,
@@ -78,6 +78,8 @@ pub(crate) struct Segments {
     first: f64,
     /// The row that was last looked at for want of news.
     cursor: usize,
+    /// The model is what [`fit`](Self::fit) makes of what is known.
+    fitted: bool,
     decisions: u64,
     releases: u32,
     has_lived: bool,
@@ -267,6 +269,7 @@ impl Segments {
             half_life: half_life(config),
             first: 0.0,
             cursor: 0,
+            fitted: false,
             decisions: 0,
             releases: 0,
             has_lived: false,
@@ -446,13 +449,11 @@ impl Segments {
 
     /// What was released of a cell, here and elsewhere, as much as it counts now.
     fn released(&self, cell: usize) -> Evidence {
-        let [mut here, mut elsewhere] = [self.cells[cell].released, self.others.released(cell)];
+        let [mut here, mut all] = [self.cells[cell].released, self.others.released(cell)];
         here.fade(self.decisions, self.half_life);
-        elsewhere.fade(self.decisions, self.half_life);
-        here.sum += elsewhere.sum;
-        here.weight += elsewhere.weight;
-        here.count += elsewhere.count;
-        here
+        all.fade(self.decisions, self.half_life);
+        all.add(kept(here), 1.0); // as others do that merge it
+        all
     }
 
     /// The one place where rewards become public.
@@ -483,8 +484,27 @@ impl Segments {
         }
     }
 
+    /// The model anew, from all that is known, the segments in this order: what it says then depends on nothing else.
+    pub fn fit(&mut self, order: impl Iterator<Item = usize> + Clone) {
+        if self.fitted {
+            return;
+        }
+        self.moments = Moments::default();
+        self.rows.iter_mut().for_each(|row| *row = Row { scale: 1.0, moments: Moments::default() });
+        self.cells.iter_mut().for_each(|cell| cell.said = Weighted::default());
+        for rate in &mut *self.rates {
+            (rate.mean, rate.said, rate.given) = (RATE, Weighted::default(), Weighted::default());
+        }
+        // What a segment says of its arms depends on what the arms are like.
+        for _ in 0..2 {
+            std::iter::once(0).chain(order.clone().map(|segment| segment + 1)).for_each(|row| self.learn(row));
+        }
+        self.fitted = true;
+    }
+
     /// Brings the model up to date with what a row has released.
     fn learn(&mut self, row: usize) {
+        self.fitted = false;
         let spread = self.spread();
         let first = row * self.arms;
         let cells = &mut self.cells[first..][..self.arms];

@@ -12,11 +12,15 @@
 //! own releases, kept apart from what it has merged: nothing comes back by a detour and counts twice.
 //!
 //! **Exact.** All that others have released of a cell is a sum to which news is added and from which what it replaces
-//! is taken away. What is kept of a snapshot is rounded to 128ths of a reward and at most 2^36 rewards, so the sum over
-//! 1024 pools is exact, whatever the order. (With a memory it fades between, and is exact to rounding.)
+//! is taken away. What a pool has released of a cell counts, here and elsewhere, rounded to 128ths of a reward and at
+//! most 2^36 rewards, so the sum over 1024 pools is exact, whatever the order and whichever is our own. The model goes on a
+//! row at a time and depends on the order; so each merge that finds it so fits it anew ([`Segments::fit`]). Right after
+//! a merge, pools that know the same releases, have the same segments and no priors say the same **to the last bit**. (With a
+//! memory sums fade on each pool's own clock. They agree to the last bit while no clock moves, and to rounding where
+//! news replaces what has faded here.)
 //!
 //! **Cost.** 12 bytes for each cell and 24 for each segment of every other pool, and when the first one comes 32 and 8 of
-//! our own. A merge takes O(cells), a segment that comes O(pools log segments + arms).
+//! our own. A merge takes O(cells), and the fit after it twice what a release takes for each segment; a segment that comes O(pools log segments + arms).
 
 use super::{Evidence, Segments, half_life, load_prior};
 use crate::config::Config;
@@ -56,10 +60,10 @@ pub struct Other {
 }
 
 /// Z, W and the number of rewards.
-type Sums = [f32; 3];
+pub(super) type Sums = [f32; 3];
 
 /// A part of the sums of 1024 that are exact.
-fn kept(released: Evidence) -> Sums {
+pub(super) fn kept(released: Evidence) -> Sums {
     const MOST: f64 = (1u64 << 36) as f64;
     let share = (MOST / released.count).min(1.0);
     [released.sum, released.weight, released.count].map(|number| (number * share * 128.0).round() as f32 / 128.0)
@@ -109,7 +113,7 @@ impl Other {
 
 impl Evidence {
     /// With `power` negative what had been added is taken away.
-    fn add(&mut self, [sum, weight, count]: Sums, power: f64) {
+    pub(super) fn add(&mut self, [sum, weight, count]: Sums, power: f64) {
         self.count = (self.count + power * f64::from(count)).max(0.0);
         self.weight = (self.weight + power * f64::from(weight)).clamp(0.0, self.count);
         self.sum = (self.sum + power * f64::from(sum)).clamp(0.0, self.weight);
@@ -201,7 +205,7 @@ impl Segments {
             turn.decisions = turn.decisions - lived_then + lived_now;
             if changed {
                 turn.left = 0;
-                self.learn(row);
+                self.fitted = false;
             }
         }
     }
