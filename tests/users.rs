@@ -410,7 +410,7 @@ fn no_life_is_forgotten_however_many_there_are() {
     let spent = bandit.epsilon_spent(0.0).unwrap();
     assert!(spent >= f64::from(LIVES) + 1.0, "{spent}");
 
-    let mut pool = Pool::new(&config, 1).unwrap();
+    let mut pool = Pool::new(&Config { users: 10_000, ..config }, 1).unwrap();
     pool.segment(9).unwrap();
     pool.next_period().unwrap();
     let mut disk = pool.snapshot().unwrap();
@@ -421,7 +421,7 @@ fn no_life_is_forgotten_however_many_there_are() {
         assert_eq!(pool.select_among_for(0, 1, &[0]).err(), Some(Error::NotReady));
         assert_eq!(pool.report().unwrap(), before);
         disk = pool.snapshot().unwrap();
-        (0..200).for_each(|user| pool.update(pool.select_for(0, user).unwrap().ticket, 1.0).unwrap());
+        (0..4000).for_each(|user| pool.update(pool.select_for(0, user).unwrap().ticket, 1.0).unwrap());
         assert!(pool.report().unwrap().releases > before.releases, "{life}");
     }
     assert!(pool.report().unwrap().epsilon_spent >= f64::from(LIVES) + 1.0);
