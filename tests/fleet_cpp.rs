@@ -736,7 +736,7 @@ enum Outage {
 }
 
 /// Visitors come to all nodes, at each 2500 in a second at most, until it is enough: a window is longer than three delays.
-/// Every other one clicks, at a random node.
+/// Every other one clicks, at the next node.
 fn visit(nodes: &[&Node], coins: &mut Coins, mut enough: impl FnMut() -> bool) {
     let mut connections: Vec<_> = nodes.iter().map(|node| BufReader::new(node.server.connect())).collect();
     while !enough() {
@@ -745,8 +745,8 @@ fn visit(nodes: &[&Node], coins: &mut Coins, mut enough: impl FnMut() -> bool) {
             for node in 0..nodes.len() {
                 let (_, _, ad) = ask(&mut connections[node], "GET", "/ad", "").expect("an ad");
                 if coins.toss(0.5) > 0.0 {
-                    let other = (0..nodes.len() - 1).take_while(|_| coins.toss(0.5) > 0.0).count();
-                    ask(&mut connections[other], "GET", text_field(&ad, "click_url"), "").expect("an answer");
+                    let next = (node + 1) % nodes.len();
+                    ask(&mut connections[next], "GET", text_field(&ad, "click_url"), "").expect("an answer");
                 }
             }
             std::thread::sleep(Duration::from_micros(400).saturating_sub(tick.elapsed()));
@@ -765,7 +765,7 @@ fn rate(node: &Node) -> (f64, f64) {
 
 /// For so many windows answers do not travel: no silence of that time is learned, the logs and the metrics say so, and
 /// afterwards all learn again. Of a thousand rewards and more a half are clicks: .09 are five deviations, noise included, of
-/// which one run in a million is farther off. Without the cancellations it is .3 and less.
+/// which one run in a million is farther off. Without the cancellations it is .3.
 fn an_outage_teaches_nothing(outage: Outage, count: u16, windows: f64) {
     let Some((mut redis, program)) = Redis::start(&[]) else { return };
     let start = |number| Node::start_and_log(program, &redis, number, &["--delay", "100"]);
