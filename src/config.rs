@@ -1,13 +1,14 @@
 //! What a caller configures, checked once.
 
 use crate::budget::Budget;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Value};
 use crate::noise::{Gaussian, Laplace, Noise};
 use crate::privacy::PrivacyLoss;
 use crate::privacy::composition::{approximate_to_zcdp, delta_share, mul_up};
 use crate::privacy::slates;
 use crate::reward::{Reward, RewardRange};
-use crate::snapshot::{Kind, Reader, Writer};
+use crate::snapshot::{Reader, Writer};
+use crate::table;
 
 /// The configuration of a bandit, for every policy. Fields that a policy does not use are ignored.
 #[derive(Clone, Debug)]
@@ -301,7 +302,7 @@ impl Config {
             return Err(Error::config("beta", "must be in [0, 1)", self.beta));
         }
         if self.contributions_per_user == 0 {
-            return Err(Error::config("contributions_per_user", "must be at least 1", 0));
+            return Err(Error::config("contributions_per_user", "must be at least 1", 0u32));
         }
         if !(1..=Self::MAX_PENDING).contains(&self.pending_capacity) {
             return Err(Error::config("pending_capacity", "must be in 1..=2^24", self.pending_capacity));
@@ -442,60 +443,18 @@ impl Kept {
     /// # Errors
     /// `NoMemory` (and of all where they are not so many bytes).
     pub fn of(config: &Config) -> Result<Kept> {
-        let mut to = Writer::new(Kind::Bandit);
+        let mut to = Writer::Writing(table::room(Self::BYTES)?);
         config.save(&mut to);
-        Ok(Kept(to.fields().try_into().map_err(|_| Error::NoMemory)?))
+        Ok(Kept(to.into_bytes().try_into().map_err(|_| Error::NoMemory)?))
     }
 
     pub fn save(&self, to: &mut Writer) {
-        to.put(&self.0);
+        to.put(self.0);
     }
 
     /// # Errors
     /// `Corrupt` if it were.
     pub fn config(&self) -> Result<Config> {
         Config::load(&mut Reader::of_fields(&self.0))
-    }
-}
-
-/// What a field holds: a real number's bits, so that all that a policy does not look at is the same as itself.
-#[derive(Clone, Copy, PartialEq)]
-enum Value {
-    Number(u64),
-    Real(u64),
-    Flag(bool),
-}
-
-impl From<u32> for Value {
-    fn from(value: u32) -> Value {
-        Value::Number(value.into())
-    }
-}
-
-impl From<u64> for Value {
-    fn from(value: u64) -> Value {
-        Value::Number(value)
-    }
-}
-
-impl From<f64> for Value {
-    fn from(value: f64) -> Value {
-        Value::Real(value.to_bits())
-    }
-}
-
-impl From<bool> for Value {
-    fn from(value: bool) -> Value {
-        Value::Flag(value)
-    }
-}
-
-impl std::fmt::Display for Value {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Value::Number(value) => value.fmt(f),
-            Value::Real(bits) => f64::from_bits(*bits).fmt(f),
-            Value::Flag(value) => value.fmt(f),
-        }
     }
 }

@@ -8,7 +8,7 @@ use crate::places::Places;
 use crate::policy::{Other, Prior, Pull, Segments};
 use crate::random::Seed;
 use crate::reward::Reward;
-use crate::snapshot::{Kind, Reader, Writer};
+use crate::snapshot::{Kind, Reader, Writer, write};
 use crate::table;
 use crate::users::Users;
 
@@ -214,7 +214,7 @@ impl Pool {
     /// One arm at least, and all of them there are.
     fn check_some(&self, arms: &[u32]) -> Result<()> {
         if arms.is_empty() {
-            return Err(Error::config("arms", "must name one at least", "none"));
+            return Err(Error::refused("arms", format_args!("must name one at least")));
         }
         arms.iter().try_for_each(|&arm| below("arm", arm, self.config.arms))
     }
@@ -311,24 +311,37 @@ impl Pool {
     /// # Errors
     /// `NoMemory`; `Poisoned` after an internal failure.
     pub fn snapshot(&self) -> Result<Vec<u8>> {
-        let inner = &mut *self.desk.lock()?;
-        let mut to = Writer::new(Kind::Pool);
-        self.config.save(&mut to);
+        self.snapshot_within(usize::MAX)
+    }
+
+    /// The same within so many bytes. As [`Bandit::snapshot_within`](crate::Bandit::snapshot_within).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn snapshot_within(&self, room: usize) -> Result<Vec<u8>> {
+        let unsealed = {
+            let inner = &mut *self.desk.lock()?;
+            write(Kind::Pool, room, |to| {
+                self.save(inner, to);
+                Ok(())
+            })?
+        };
+        Ok(unsealed.seal())
+    }
+
+    fn save(&self, inner: &mut Inner<Known>, to: &mut Writer) {
+        self.config.save(to);
         to.u32(self.most);
         to.u8(inner.seeded.into());
         to.u32(self.lives);
         to.u64(inner.learner.segments.others.origin);
         to.u64(inner.periods());
-        inner.engine.counts().save(&mut to);
+        inner.engine.counts().save(to);
         to.u32(inner.learner.keys.len() as u32);
-        inner.learner.keys.iter().for_each(|&key| to.u64(key));
-        let all = inner.learner.segments.all_pulls();
-        let mut pulls = table::room(all.len())?;
-        pulls.extend(all.map(|count| *count));
-        inner.engine.pending().for_each(|number| pulls[number as usize / 2] -= 1);
-        pulls.into_iter().for_each(|count| to.u64(count));
-        inner.learner.segments.save(&mut to);
-        to.finish()
+        to.alike(inner.learner.keys.iter().copied(), Writer::u64);
+        let pulls = inner.learner.segments.all_pulls().map(|count| *count);
+        to.counts(pulls, inner.engine.pending().map(|number| number as usize / 2));
+        inner.learner.segments.save(to);
     }
 
     /// Goes on from a [`snapshot`](Self::snapshot). As [`Bandit::restore`](crate::Bandit::restore).

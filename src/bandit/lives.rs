@@ -8,7 +8,7 @@ use crate::fleet::{Other, made_id};
 use crate::policy::{Algorithm, Policy, Saved, Shared};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
-use crate::snapshot::{Kind, Reader, Writer, ensure};
+use crate::snapshot::{Kind, Reader, Writer, ensure, write};
 use crate::table;
 
 impl Bandit {
@@ -19,24 +19,35 @@ impl Bandit {
     /// `Unsupported` by policies whose state is not all released; `NoMemory`; `Poisoned` after an internal
     /// failure.
     pub fn snapshot(&self) -> Result<Vec<u8>> {
-        let inner = self.desk.lock()?;
-        let mut to = Writer::new(Kind::Bandit);
+        self.snapshot_within(usize::MAX)
+    }
+
+    /// The same, if it takes no more than `room` bytes: if not, this says how many it takes, and writes nothing.
+    ///
+    /// # Errors
+    /// `BufferTooSmall`; as [`snapshot`](Self::snapshot).
+    pub fn snapshot_within(&self, room: usize) -> Result<Vec<u8>> {
+        let unsealed = {
+            let inner = &*self.desk.lock()?;
+            inner.check_private()?;
+            write(Kind::Bandit, room, |to| self.save(inner, to))?
+        };
+        Ok(unsealed.seal())
+    }
+
+    fn save(&self, inner: &Inner, to: &mut Writer) -> Result<()> {
         to.u32(self.algorithm as u32);
-        self.config.save(&mut to);
+        self.config.save(to);
         to.u8(inner.seeded.into());
         to.u32(self.lives);
         to.u64(inner.learner.fleet.origin);
         to.u64(inner.periods());
-        inner.engine.counts().save(&mut to);
-        let mut pulls = table::room(inner.learner.pulls.len())?;
-        pulls.extend_from_slice(&inner.learner.pulls);
-        inner.engine.pending().for_each(|arm| pulls[arm as usize] -= 1);
+        inner.engine.counts().save(to);
+        let pulls = &inner.learner.pulls;
         to.u32(pulls.len() as u32);
-        pulls.into_iter().for_each(|count| to.u64(count));
-        inner.learner.fleet.added().iter().for_each(|&id| to.u64(id));
-        inner.check_private()?;
-        inner.learner.policy.save(&mut to)?;
-        to.finish()
+        to.counts(pulls.iter().copied(), inner.engine.pending().map(|arm| arm as usize));
+        to.alike(inner.learner.fleet.added().iter().copied(), Writer::u64);
+        inner.learner.policy.save(to)
     }
 
     /// Goes on from a [`snapshot`](Self::snapshot), with the configuration that is in it and fresh entropy:
@@ -81,8 +92,7 @@ impl Bandit {
             return Err(Error::Unsupported("merging a snapshot of version 1: it does not say of which handle it is"));
         }
         if head.algorithm != self.algorithm {
-            let rule = format!("must be {}, as in the snapshot", head.algorithm.name());
-            return Err(Error::config("policy", &rule, self.algorithm.name()));
+            return Err(other_policy(head.algorithm, self.algorithm));
         }
         shared(&mut *self.desk.lock()?.learner.policy)?; // others have other fields from here on
         let config = self.config.config()?;
@@ -114,8 +124,7 @@ impl Bandit {
     pub fn restore_as(algorithm: Algorithm, config: &Config, snapshot: &[u8]) -> Result<Bandit> {
         let bandit = Bandit::restore(snapshot)?;
         if bandit.algorithm != algorithm {
-            let rule = format!("must be {}, as in the snapshot", bandit.algorithm.name());
-            return Err(Error::config("policy", &rule, algorithm.name()));
+            return Err(other_policy(bandit.algorithm, algorithm));
         }
         config.check_same(&bandit.config.config()?)?;
         config.charge(|config| algorithm.promise(config))?;
@@ -161,6 +170,10 @@ impl Head {
         ensure(ids.iter().all(|&id| id >= config.arms.into()))?;
         Ok(Head { algorithm, config, seeded, lives, origin, periods, counts, pulls, added: ids })
     }
+}
+
+fn other_policy(snapshots: Algorithm, ours: Algorithm) -> Error {
+    Error::refused("policy", format_args!("must be {}, as in the snapshot, got {}", snapshots.name(), ours.name()))
 }
 
 /// A policy as one that learns from what others have released.

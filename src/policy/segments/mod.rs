@@ -587,11 +587,10 @@ impl Segments {
                 to.u64(time);
             }
         }
-        self.turns
-            .iter()
-            .enumerate()
-            .for_each(|(row, turn)| to.u64(turn.decisions.saturating_sub(self.others.lived(row))));
-        self.cells.iter().for_each(|cell| cell.released.save(to));
+        to.alike(self.turns.iter().enumerate(), |to, (row, turn)| {
+            to.u64(turn.decisions.saturating_sub(self.others.lived(row)));
+        });
+        to.alike(self.cells.iter(), |to, cell| cell.released.save(to));
     }
 
     /// Takes them, where there are as many segments. No batch is open.
