@@ -101,7 +101,8 @@ func (s adServer) report(w http.ResponseWriter, r *http.Request) {
 		fail(w, err)
 		return
 	}
-	reply(w, http.StatusOK, json.RawMessage(report))
+	w.Header().Set("Content-Type", "application/json")
+	w.Write(report) // a visitor who left does not stop the shop
 }
 
 func (s adServer) reportAll() (any, error) {
@@ -167,6 +168,7 @@ func (c *copies) get(number uint64, build func() (any, error)) ([]byte, error) {
 		return nil, err
 	}
 	page, err := json.Marshal(value)
+	page = append(page, '\n')
 	if err != nil {
 		return nil, err
 	}
