@@ -61,8 +61,10 @@ const BROWSERS: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long those who are being answered may take when the server ends.
 const GRACE: Duration = Duration::from_secs(1);
-/// Connections at a time. When a newcomer finds no place, the one that has asked for nothing for longest is closed.
+/// Connections at a time. When a newcomer finds no place, those that have asked for nothing for longest are closed.
 const MAX_CONNECTIONS: usize = 2000;
+/// How many of them at once.
+const CLOSED_AT_ONCE: usize = 16;
 /// Those who may wait for a place; tokio's own 128 would turn a rush away.
 const BACKLOG: u32 = 4096;
 /// Bytes of a snapshot. One of this bandit has a thousandth of them.
@@ -325,9 +327,11 @@ impl Crowd {
     /// Is there a place for another one? If not, there is soon.
     fn has_room(&self) -> bool {
         let last = self.last.lock().expect("it does not panic");
-        let most = (last.len() + 1).saturating_sub(MAX_CONNECTIONS);
-        last.values().take(most).for_each(|idle| idle.notify_one());
-        most == 0
+        let full = last.len() >= MAX_CONNECTIONS;
+        if full {
+            last.values().take(CLOSED_AT_ONCE).for_each(|idle| idle.notify_one());
+        }
+        !full
     }
 }
 

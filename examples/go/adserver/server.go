@@ -15,8 +15,10 @@ const (
 	patience = 10 * time.Second
 	// How long those who are being answered may take when the server ends.
 	grace = time.Second
-	// Connections at a time. When a newcomer finds no place, the one that has asked for nothing for longest is closed.
+	// Connections at a time. When a newcomer finds no place, those that have asked for nothing for longest are closed.
 	maxConnections = 2000
+	// How many of them at once.
+	closedAtOnce = 16
 	// Bytes of a request. None has a body.
 	maxRequest = 16 << 10
 )
@@ -47,12 +49,12 @@ func (c *crowd) changed(connection net.Conn, state http.ConnState) {
 func (c *crowd) hasRoom() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	closing, place := max(c.last.Len()-maxConnections, 0), c.last.Front()
-	for range closing {
+	full, place := c.last.Len() > maxConnections, c.last.Front()
+	for i := 0; full && i < closedAtOnce; i++ {
 		place.Value.(net.Conn).Close()
 		place = place.Next()
 	}
-	return closing == 0
+	return !full
 }
 
 // newServer withstands slow visitors and many.
@@ -92,6 +94,9 @@ func guard(pages http.Handler) http.Handler {
 		w.Header().Set("Cache-Control", "no-store") // a cached ad would repeat its ticket
 		if r.ContentLength != 0 {
 			w.Header().Set("Connection", "close") // nobody reads it
+		}
+		if r.URL.Path == "" {
+			r.URL.Path = "/" // of a target that names the server alone
 		}
 		switch {
 		case r.Method != http.MethodGet:
