@@ -9,7 +9,8 @@
 //! At noon of the day who is best becomes who is worst: the policy forgets, and so follows.
 //!
 //! `GET /ad` picks a creative, `GET /click/<ticket>` reports the click, `GET /report` shows what
-//! is released and nothing else, `/` is a live page. A real server would also check who asks.
+//! is released and nothing else, `GET /healthz` whether it can serve, `/` is a live page. A real server would also check
+//! who asks.
 //!
 //! What became of a click is for the operator alone: whoever reports one, in time, twice, late or
 //! made up, gets the same empty answer. With `--operator-port` the operator, and nobody from
@@ -24,30 +25,31 @@ use day::{ARMS, CREATIVES, Day, MEMORY, NOON, Outcome, VISITORS, best, config, r
 use dpb::{Algorithm, Bandit, Config, Error};
 use http_body_util::Full;
 use hyper::body::{Body, Bytes, Incoming};
-use hyper::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue};
+use hyper::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{Method, Request, Response, StatusCode, Version};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use indicatif::{ProgressBar, ProgressStyle};
+use nix::fcntl::{Flock, FlockArg};
 use serde_json::{Value, json};
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::convert::Infallible;
 use std::fmt::Display;
 use std::fs::{self, File};
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Notify, watch};
 use tokio_io_timeout::TimeoutWriter;
 
 type Anything<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -59,10 +61,14 @@ const BROWSERS: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long those who are being answered may take when the server ends.
 const GRACE: Duration = Duration::from_secs(1);
-/// Connections at a time; more wait until some are closed.
+/// Connections at a time. When a newcomer finds no place, those that have asked for nothing for longest are closed.
 const MAX_CONNECTIONS: usize = 2000;
+/// How many of them at once.
+const CLOSED_AT_ONCE: usize = 16;
 /// Those who may wait for a place; tokio's own 128 would turn a rush away.
 const BACKLOG: u32 = 4096;
+/// Bytes of a snapshot. One of this bandit has a thousandth of them.
+const MAX_SNAPSHOT: u64 = 4 << 20;
 /// Bytes of a request. None has a body.
 const MAX_REQUEST: usize = 16 << 10;
 
@@ -79,7 +85,7 @@ fn main() {
 
 const USAGE: &str = "usage: ad_server [--serve | --visit URL] [--port N] [--operator-port N]
                  [--policy NAME] [--epsilon X] [--delta X] [--memory N]
-                 [--snapshot FILE] [--snapshot-every MS]
+                 [--snapshot FILE] [--snapshot-every MS] [--report-every MS]
   --serve            serve until Ctrl-C; without it, serve one simulated day and print the accounts
   --visit URL        send the day to a server that runs already, in whatever language
   --port N           default 0: any free one
@@ -89,7 +95,8 @@ const USAGE: &str = "usage: ad_server [--serve | --visit URL] [--port N] [--oper
   --delta X          default 0; some policies need one, such as 1e-6
   --memory N         forget what N decisions ago was learned, 0: never; default 50000 where the policy can
   --snapshot FILE    go on from this file if it is there, and write what is released to it
-  --snapshot-every MS  so often, in milliseconds, and at the end; default 10000";
+  --snapshot-every MS  so often, in milliseconds, and at the end; default 10000
+  --report-every MS  make a new report no more often; default 1000";
 
 struct Options {
     serve: bool,
@@ -102,6 +109,7 @@ struct Options {
     memory: Option<u64>,
     snapshot: Option<PathBuf>,
     snapshot_every: NonZeroU32,
+    report_every: u32,
 }
 
 impl Default for Options {
@@ -117,6 +125,7 @@ impl Default for Options {
             memory: None,
             snapshot: None,
             snapshot_every: NonZeroU32::new(10_000).expect("not 0"),
+            report_every: 1000,
         }
     }
 }
@@ -138,6 +147,7 @@ impl Options {
                 Long("memory") => options.memory = Some(words.value()?.parse()?),
                 Long("snapshot") => options.snapshot = Some(words.value()?.into()),
                 Long("snapshot-every") => options.snapshot_every = words.value()?.parse()?,
+                Long("report-every") => options.report_every = words.value()?.parse()?,
                 _ => return Err(word.unexpected()),
             }
         }
@@ -155,14 +165,18 @@ impl Options {
     /// With the memory that was asked for; else with the usual one, or without where that is refused. What is
     /// in the file comes before a fresh start, and what is wrong with the file ends it.
     fn shop(&self) -> Anything<Shop> {
-        let fresh = |memory| Ok(Shop { bandit: self.bandit(self.policy, memory)?, memory });
+        let report_every = Duration::from_millis(self.report_every.into());
+        let fresh = |memory| {
+            let bandit = self.bandit(self.policy, memory)?;
+            Ok(Shop { bandit, memory, report_every, reported: Mutex::new(None) })
+        };
         let mut shop = match self.memory {
             Some(memory) => fresh(memory),
             None => fresh(MEMORY).or_else(|_: Error| fresh(0)),
         }?;
         let Some(file) = &self.snapshot else { return Ok(shop) };
         let wrong = |error: &dyn Display| format!("{}: {error}", file.display());
-        match fs::read(file) {
+        match load(file) {
             Ok(bytes) => {
                 let restored = Bandit::restore_as(self.policy, &self.config(shop.memory), &bytes);
                 shop.bandit = restored.map_err(|error| wrong(&error))?;
@@ -172,6 +186,29 @@ impl Options {
         }
         Ok(shop)
     }
+}
+
+/// All of a file that can be a snapshot.
+fn load(file: &Path) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let length = File::open(file)?.take(MAX_SNAPSHOT + 1).read_to_end(&mut bytes)?;
+    if length as u64 > MAX_SNAPSHOT {
+        return Err(std::io::Error::other(format!("more than {MAX_SNAPSHOT} bytes are no snapshot of this server")));
+    }
+    Ok(bytes)
+}
+
+/// Makes a snapshot this server's own: of two on one file the later one would undo what the other has saved. The lock is
+/// on a file beside it, for a rename puts another file under the name. It is there for good: to remove it would be a
+/// race. Whoever dies lets it go.
+fn lock(file: &Path) -> Anything<Flock<File>> {
+    let mut beside = file.as_os_str().to_owned();
+    beside.push(".lock");
+    let (file, beside) = (file.display(), PathBuf::from(beside));
+    let name = beside.display();
+    let open = File::options().create(true).append(true).open(&beside).map_err(|error| format!("{name}: {error}"))?;
+    let taken = |_| format!("{file}: another server has it ({name} is locked)");
+    Ok(Flock::lock(open, FlockArg::LockExclusiveNonblock).map_err(taken)?)
 }
 
 /// Saves now, and again and again until `done` closes, and then once more. An error of the first or the last
@@ -215,6 +252,7 @@ fn run(options: &Options) -> Anything<()> {
         return spend_day(options, address.trim_end_matches('/'), &interrupted);
     }
 
+    let _ours = options.snapshot.as_deref().map(lock).transpose()?;
     let shop = Arc::new(options.shop()?);
     let runtime = tokio::runtime::Runtime::new()?;
     let _inside = runtime.enter();
@@ -223,17 +261,20 @@ fn run(options: &Options) -> Anything<()> {
     let mut open = |port, routes: Routes| -> Anything<SocketAddr> {
         let listener = listen(port).map_err(|error| format!("127.0.0.1:{port}: {error}"))?;
         let address = listener.local_addr()?;
-        servers.push(runtime.spawn(serve(listener, routes, shop.clone(), stopped.clone())));
+        servers.push(serve(listener, routes, shop.clone(), stopped.clone()));
         Ok(address)
     };
     let address = format!("http://{}", open(options.port, visitors)?);
-    println!("{} serves ads at {address} (Ctrl-C to stop)", options.policy.name());
-    if let Some(port) = options.operator_port {
-        println!("the operator's counts, not private: http://{}/diagnostics", open(port, operator)?);
-    }
+    let operators = options.operator_port.map(|port| open(port, operator)).transpose()?;
+    // Before anybody is served: what was restored has begun a life that the file must know of.
     let (done, is_done) = mpsc::channel();
     let every = Duration::from_millis(options.snapshot_every.get().into());
     let keeper = options.snapshot.clone().map(|file| keep(shop.clone(), file, every, is_done)).transpose()?;
+    let servers: Vec<_> = servers.into_iter().map(|server| runtime.spawn(server)).collect();
+    println!("{} serves ads at {address} (Ctrl-C to stop)", options.policy.name());
+    if let Some(address) = operators {
+        println!("the operator's counts, not private: http://{address}/diagnostics");
+    }
 
     let ended = if options.serve {
         runtime.block_on(interrupted.wait_for(|interrupted| *interrupted)).map(drop).map_err(Into::into)
@@ -257,6 +298,56 @@ struct Shop {
     bandit: Bandit,
     /// Its memory.
     memory: u64,
+    /// The last report, and when it was made: `/report` is public, and costs more than `/ad`.
+    report_every: Duration,
+    reported: Mutex<Option<(Instant, Bytes)>>,
+}
+
+/// The connections of a port, in the order of their last requests.
+#[derive(Default)]
+struct Crowd {
+    turns: AtomicU64,
+    last: Mutex<BTreeMap<u64, Arc<Notify>>>,
+}
+
+/// A place among them, until it is dropped.
+struct Place {
+    crowd: Arc<Crowd>,
+    turn: AtomicU64,
+    closes: Arc<Notify>,
+}
+
+impl Crowd {
+    fn enter(self: Arc<Crowd>) -> Place {
+        let place = Place { crowd: self, turn: AtomicU64::new(u64::MAX), closes: Arc::default() };
+        place.has_asked();
+        place
+    }
+
+    /// Is there a place for another one? If not, there is soon.
+    fn has_room(&self) -> bool {
+        let last = self.last.lock().expect("it does not panic");
+        let full = last.len() >= MAX_CONNECTIONS;
+        if full {
+            last.values().take(CLOSED_AT_ONCE).for_each(|idle| idle.notify_one());
+        }
+        !full
+    }
+}
+
+impl Place {
+    fn has_asked(&self) {
+        let mut last = self.crowd.last.lock().expect("it does not panic");
+        let turn = self.crowd.turns.fetch_add(1, Ordering::Relaxed);
+        last.remove(&self.turn.swap(turn, Ordering::Relaxed));
+        last.insert(turn, self.closes.clone());
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.crowd.last.lock().expect("it does not panic").remove(self.turn.get_mut());
+    }
 }
 
 type Routes = fn(&Shop, &str) -> Page;
@@ -274,44 +365,55 @@ async fn serve(listener: TcpListener, routes: Routes, shop: Arc<Shop>, mut stop:
     let mut http = http1::Builder::new();
     // That clock also runs between requests.
     http.timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_buf_size(MAX_REQUEST);
-    let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let crowd = Arc::<Crowd>::default();
     let open = GracefulShutdown::new();
     loop {
-        let (stream, place) = tokio::select! {
-            accepted = accept(&listener, &room) => accepted,
+        let stream = tokio::select! {
+            stream = accept(&listener, &crowd) => stream,
             _ = stop.wait_for(|stop| *stop) => break,
         };
         let mut stream = TimeoutWriter::new(stream);
         stream.set_timeout(Some(PATIENCE));
-        let shop = shop.clone();
+        let (shop, place) = (shop.clone(), Arc::new(crowd.clone().enter()));
+        let asks = place.clone();
         let service = service_fn(move |request| {
+            asks.has_asked();
             let page = answer(&shop, routes, &request);
             async { Ok::<_, Infallible>(page) }
         });
         let connection = open.watch(http.serve_connection(TokioIo::new(Box::pin(stream)), service));
         tokio::spawn(async move {
-            let _ = connection.await; // a visitor who left does not stop the shop
-            drop(place);
+            tokio::select! {
+                _ = connection => {} // a visitor who left does not stop the shop
+                _ = place.closes.notified() => {}
+            }
         });
     }
     let _ = tokio::time::timeout(GRACE, open.shutdown()).await;
 }
 
-/// The next connection, and its place among those that are open.
-async fn accept(listener: &TcpListener, room: &Arc<Semaphore>) -> (TcpStream, OwnedSemaphorePermit) {
-    let place = room.clone().acquire_owned().await.expect("nobody closes it");
-    loop {
+/// The next connection, once there is a place for it.
+async fn accept(listener: &TcpListener, crowd: &Crowd) -> TcpStream {
+    let stream = loop {
         match listener.accept().await {
-            Ok((stream, _)) => return (stream, place),
+            Ok((stream, _)) => break stream,
             // Most likely too many files are open: until some are closed.
             Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
         }
+    };
+    while !crowd.has_room() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
     }
+    stream
 }
 
 fn answer(shop: &Shop, routes: Routes, request: &Request<Incoming>) -> Page {
     let has_body = !request.body().is_end_stream();
     let mut page = match *request.method() {
+        // RFC 9112, 3.2
+        _ if request.version() == Version::HTTP_11 && request.headers().get_all(HOST).iter().count() != 1 => {
+            failure(StatusCode::BAD_REQUEST, "bad_request", "not a request of HTTP/1.1")
+        }
         Method::GET if has_body => failure(StatusCode::PAYLOAD_TOO_LARGE, "body_refused", "no request has a body here"),
         Method::GET => routes(shop, request.uri().path()),
         _ => failure(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "only GET is served"),
@@ -329,9 +431,10 @@ fn answer(shop: &Shop, routes: Routes, request: &Request<Incoming>) -> Page {
 
 fn visitors(shop: &Shop, path: &str) -> Page {
     match path {
-        "/" => page("text/html; charset=utf-8", PAGE.to_owned()),
+        "/" => page("text/html; charset=utf-8", PAGE),
         "/ad" => show(&shop.bandit).unwrap_or_else(|error| internal(&error)),
         "/report" => report(shop).unwrap_or_else(|error| internal(&error)),
+        "/healthz" => health(&shop.bandit).unwrap_or_else(|error| internal(&error)),
         _ => match path.strip_prefix("/click/") {
             Some(ticket) => click(&shop.bandit, ticket),
             None => failure(StatusCode::NOT_FOUND, "no_such_page", "try /, /ad, /report"),
@@ -364,8 +467,26 @@ fn parse_ticket(text: &str) -> Option<u64> {
     digits.then(|| u64::from_str_radix(text, 16).ok())?
 }
 
-/// Only what is released.
-fn report(Shop { bandit, memory }: &Shop) -> Result<Page, Error> {
+/// Can it serve? A handle that is closed after an internal failure cannot.
+fn health(bandit: &Bandit) -> Result<Page, Error> {
+    bandit.diagnostics().map(|_| page("text/plain", "ok\n"))
+}
+
+/// Only what is released, made anew no more often than `report_every`. Who comes while it is made waits for it.
+fn report(shop: &Shop) -> Result<Page, Error> {
+    let mut reported = shop.reported.lock().expect("it does not panic");
+    let body = match &*reported {
+        Some((made, body)) if made.elapsed() < shop.report_every => body.clone(),
+        _ => {
+            let body = Bytes::from(make_report(shop)?.to_string());
+            *reported = Some((Instant::now(), body.clone()));
+            body
+        }
+    };
+    Ok(page("application/json", body))
+}
+
+fn make_report(Shop { bandit, memory, .. }: &Shop) -> Result<Value, Error> {
     let report = bandit.report()?;
     let arms: Vec<Value> = bandit
         .arm_reports()?
@@ -383,7 +504,7 @@ fn report(Shop { bandit, memory }: &Shop) -> Result<Page, Error> {
             })
         })
         .collect();
-    Ok(success(&json!({
+    Ok(json!({
         "policy": report.algorithm.name(),
         "is_private": report.is_private,
         "epsilon_spent": report.epsilon_spent, // null: without bound
@@ -394,7 +515,7 @@ fn report(Shop { bandit, memory }: &Shop) -> Result<Page, Error> {
         "decisions": report.counts.decisions,
         "pending": report.counts.pending(),
         "arms": arms,
-    })))
+    }))
 }
 
 fn operator(shop: &Shop, path: &str) -> Page {
@@ -430,8 +551,8 @@ fn internal(error: &Error) -> Page {
     failure(StatusCode::INTERNAL_SERVER_ERROR, "internal", &error.to_string())
 }
 
-fn page(content_type: &'static str, body: String) -> Page {
-    let mut page = Page::new(body.into());
+fn page(content_type: &'static str, body: impl Into<Bytes>) -> Page {
+    let mut page = Page::new(Full::new(body.into()));
     page.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     page
 }

@@ -1270,8 +1270,8 @@ DPB_API uint16_t dpb_ticket_node(uint64_t ticket);
  *
  * buf: room for cap bytes (NULL with cap = 0). len: receives how many there are, also when cap is too small:
  * some 200 bytes, and for each arm 18 to 210 (dpb_new_imed, dpb_new_klucb, dpb_new_med; 8 more for an added one),
- * or 24 to 50 (the others), which may grow between two calls. May allocate. With dpb_config.users a snapshot is taken
- * when it is written: neither a call that asks for its length, nor one that finds too little room.
+ * or 24 to 50 (the others), which may grow between two calls. A cap that is too small builds nothing and takes no memory:
+ * to ask for the size is cheap, and is no snapshot (dpb_config.users). May allocate.
  * error: NULL, or filled on failure: with what a policy has that is not released, where it is that.
  * Returns DPB_OK; DPB_NULL; DPB_BUFFER_TOO_SMALL (only len written); DPB_UNSUPPORTED (policies whose state
  * is not all released); DPB_NO_MEMORY; DPB_POISONED. Any thread.
@@ -1648,8 +1648,9 @@ DPB_API DPB_MUST_USE dpb_status dpb_pool_diagnostics_read(const struct dpb_pool 
  * is written, as there.
  *
  * buf: room for cap bytes (NULL with cap = 0). len: receives how many there are, also when cap is too small:
- * about 250 + 32 K + (40 K + 16) S bytes, K the arms and S the segments so far. May allocate; closed to other threads
- * meanwhile, some 50 ms for 10,000 segments of 20 arms.
+ * about 250 + 32 K + (40 K + 16) S bytes, K the arms and S the segments so far; to ask for it, with a cap that is too
+ * small, is cheap, and is no snapshot. May allocate; closed to other threads while the cells are written, some 10 ms for
+ * 10,000 segments of 20 arms.
  * Returns DPB_OK; DPB_NULL; DPB_BUFFER_TOO_SMALL (only len written); DPB_NO_MEMORY; DPB_POISONED. Any thread.
  */
 DPB_API

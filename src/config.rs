@@ -1,7 +1,7 @@
 //! What a caller configures, checked once.
 
 use crate::budget::Budget;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Value};
 use crate::noise::{Gaussian, Laplace, Noise};
 use crate::privacy::PrivacyLoss;
 use crate::privacy::composition::{approximate_to_zcdp, delta_share, mul_up};
@@ -26,7 +26,7 @@ trait Packed: Copy {
     /// The next bytes of `to`.
     fn pack(self, to: &mut &mut [u8]);
     fn load(from: &mut Reader) -> Result<Self>;
-    fn show(bytes: &[u8]) -> String;
+    fn show(bytes: &[u8]) -> Value;
 }
 
 macro_rules! packed {
@@ -42,8 +42,8 @@ macro_rules! packed {
                 from.$type()
             }
 
-            fn show(bytes: &[u8]) -> String {
-                Self::load(&mut Reader::of_fields(bytes)).map_or_else(|_| String::new(), |value| value.to_string())
+            fn show(bytes: &[u8]) -> Value {
+                Self::load(&mut Reader::of_fields(bytes)).map_or(Value::Number(0), Value::from)
             }
         }
     )*};
@@ -56,7 +56,7 @@ struct Field {
     name: &'static str,
     scope: Scope,
     bytes: usize,
-    show: fn(&[u8]) -> String,
+    show: fn(&[u8]) -> Value,
 }
 
 /// All fields that a snapshot keeps, and all that is said of one: its name and type, the default, the [`Scope`], and
@@ -386,7 +386,7 @@ impl Kept {
     }
 
     pub fn save(&self, to: &mut Writer) {
-        to.put(&self.0);
+        to.put(self.0);
     }
 
     /// # Errors

@@ -6,6 +6,7 @@ use crate::os::Origin;
 use crate::policy::Pull;
 use crate::privacy::PrivacyLoss;
 use crate::reward::{Reward, RewardRange};
+use crate::snapshot::{self, Kind, Writer};
 use crate::users::{Periods, Users};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
@@ -101,19 +102,20 @@ impl<L: Learner> Desk<L> {
         Ok(self.lock()?.engine.diagnostics())
     }
 
-    /// Hands out a snapshot, and knows from then on that there is one.
-    pub fn save<T>(
+    /// A snapshot within `room` bytes. The handle knows from then on that there is one; a size that is refused is none.
+    pub fn save(
         &self,
-        write: impl FnOnce(&mut Inner<L>) -> Result<Vec<u8>>,
-        hand_out: impl FnOnce(Vec<u8>) -> Result<T>,
-    ) -> Result<T> {
-        let (bytes, counted) = {
+        kind: Kind,
+        room: usize,
+        mut write: impl FnMut(&mut Inner<L>, &mut Writer) -> Result<()>,
+    ) -> Result<Vec<u8>> {
+        let unsealed = {
             let inner = &mut *self.lock()?;
-            (write(inner)?, inner.periods.begun)
+            let unsealed = snapshot::write(kind, room, |to| write(inner, to))?;
+            inner.periods.save(inner.periods.begun);
+            unsealed
         };
-        let handed_out = hand_out(bytes)?;
-        self.lock()?.periods.save(counted);
-        Ok(handed_out)
+        Ok(unsealed.seal())
     }
 
     #[inline]

@@ -1,5 +1,7 @@
 //! What can go wrong, one variant for each status of the C interface.
 
+use std::fmt::Arguments;
+
 /// Why a call was refused. A refused call has changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -68,16 +70,99 @@ pub enum Error {
 
 impl Error {
     /// An invalid field: `config("epsilon", "must be finite and > 0", -1.0)`.
-    pub(crate) fn config(field: &'static str, rule: &str, got: impl std::fmt::Display) -> Error {
-        Error::InvalidConfig { field, problem: format!("{rule}, got {got}").into() }
+    pub(crate) fn config(field: &'static str, rule: &str, got: impl Into<Value>) -> Error {
+        let got = got.into();
+        Error::refused(field, format_args!("{rule}, got {got}"))
+    }
+
+    /// The same, of what is no number.
+    #[cold]
+    pub(crate) fn refused(field: &'static str, problem: Arguments) -> Error {
+        Error::InvalidConfig { field, problem: std::fmt::format(problem).into() }
     }
 
     /// What would be spent, of how much.
     pub(crate) fn over_budget(spent: f64, epsilon: f64, delta: f64) -> Error {
+        let [spent, epsilon, delta] = [spent, epsilon, delta].map(Value::from);
         let budget = format!("the budget of epsilon {epsilon} at delta {delta} would be overspent: {spent}");
         Error::OverBudget(budget.into())
     }
 }
 
+/// What a message shows, and what a field holds: a real number's bits, so that all that a policy does not look at is the
+/// same as itself.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Value {
+    Number(u64),
+    Real(u64),
+    Flag(bool),
+}
+
+impl From<u32> for Value {
+    fn from(value: u32) -> Value {
+        Value::Number(value.into())
+    }
+}
+
+impl From<usize> for Value {
+    fn from(value: usize) -> Value {
+        Value::Number(value as u64)
+    }
+}
+
+impl From<u64> for Value {
+    fn from(value: u64) -> Value {
+        Value::Number(value)
+    }
+}
+
+impl From<f64> for Value {
+    fn from(value: f64) -> Value {
+        Value::Real(value.to_bits())
+    }
+}
+
+impl From<bool> for Value {
+    fn from(value: bool) -> Value {
+        Value::Flag(value)
+    }
+}
+
+/// Real numbers in few characters that read back as the same number: 0.05 and 1e-320.
+impl std::fmt::Display for Value {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Value::Number(value) => value.fmt(f),
+            Value::Real(bits) => {
+                let value = f64::from_bits(*bits);
+                let size = value.abs();
+                if (1e-4..1e16).contains(&size) || size == 0.0 { write!(f, "{value}") } else { write!(f, "{value:e}") }
+            }
+            Value::Flag(value) => value.fmt(f),
+        }
+    }
+}
+
 /// Shorthand for results of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All of it fits into a dpb_error.
+    #[test]
+    fn numbers_are_shown_in_few_characters_that_read_back() {
+        for x in
+            [0.05, -1.0, 1e-320, -1e-320, 0.1 + 0.2, 1e300, f64::MAX, f64::MIN_POSITIVE, f64::INFINITY, -0.0, 123.5]
+        {
+            let text = Value::from(x).to_string();
+            assert!(text.len() <= 24 && text.parse::<f64>().unwrap().to_bits() == x.to_bits(), "{text}");
+        }
+        let shown = [0.05, 2000.0, 0.0, 1e-320, 1e300, f64::NAN].map(|x| Value::from(x).to_string());
+        assert_eq!(shown, ["0.05", "2000", "0", "1e-320", "1e300", "NaN"]);
+        assert_eq!(Error::config("epsilon", "must be", 5e-324).to_string(), "epsilon must be, got 5e-324");
+        assert_eq!(Value::from(u64::MAX).to_string(), u64::MAX.to_string());
+        assert!(Error::over_budget(1e-310, 1e-315, 1e-320).to_string().ends_with("overspent: 1e-310"));
+    }
+}

@@ -220,7 +220,7 @@ impl Pool {
     /// One arm at least, and all of them there are.
     fn check_some(&self, arms: &[u32]) -> Result<()> {
         if arms.is_empty() {
-            return Err(Error::config("arms", "must name one at least", "none"));
+            return Err(Error::refused("arms", format_args!("must name one at least")));
         }
         arms.iter().try_for_each(|&arm| below("arm", arm, self.config.arms))
     }
@@ -325,32 +325,33 @@ impl Pool {
     /// # Errors
     /// `NoMemory`; `Poisoned` after an internal failure.
     pub fn snapshot(&self) -> Result<Vec<u8>> {
-        self.save(Ok)
+        self.snapshot_within(usize::MAX)
     }
 
-    /// Hands a [`snapshot`](Self::snapshot) to `hand_out`. Where that fails, none was taken.
-    pub(crate) fn save<T>(&self, hand_out: impl FnOnce(Vec<u8>) -> Result<T>) -> Result<T> {
-        self.desk.save(|inner| self.write(inner), hand_out)
+    /// The same within so many bytes. As [`Bandit::snapshot_within`](crate::Bandit::snapshot_within).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn snapshot_within(&self, room: usize) -> Result<Vec<u8>> {
+        self.desk.save(Kind::Pool, room, |inner, to| {
+            self.save(inner, to);
+            Ok(())
+        })
     }
 
-    fn write(&self, inner: &mut Inner<Known>) -> Result<Vec<u8>> {
-        let mut to = Writer::new(Kind::Pool);
-        Kept::of(&self.config).save(&mut to);
+    fn save(&self, inner: &mut Inner<Known>, to: &mut Writer) {
+        Kept::of(&self.config).save(to);
         to.u32(self.most);
         to.u8(inner.seeded.into());
         to.u32(self.lives);
         to.u64(inner.learner.segments.others.origin);
         to.u64(inner.periods.begun);
-        inner.engine.counts().save(&mut to);
+        inner.engine.counts().save(to);
         to.u32(inner.learner.keys.len() as u32);
-        inner.learner.keys.iter().for_each(|&key| to.u64(key));
-        let all = inner.learner.segments.all_pulls();
-        let mut pulls = table::room(all.len())?;
-        pulls.extend(all.map(|count| *count));
-        inner.engine.pending().for_each(|number| pulls[number as usize / 2] -= 1);
-        pulls.into_iter().for_each(|count| to.u64(count));
-        inner.learner.segments.save(&mut to);
-        to.finish()
+        to.alike(inner.learner.keys.iter().copied(), Writer::u64);
+        let pulls = inner.learner.segments.all_pulls().map(|count| *count);
+        to.counts(pulls, inner.engine.pending().map(|number| number as usize / 2));
+        inner.learner.segments.save(to);
     }
 
     /// Goes on from a [`snapshot`](Self::snapshot). As [`Bandit::restore`](crate::Bandit::restore).

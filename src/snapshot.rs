@@ -46,6 +46,7 @@
 //! must neither be written nor drawn anew under the same samples. After a crash, start afresh with other samples.
 
 use crate::error::{Error, Result};
+use crate::table;
 
 const MAGIC: &[u8; 3] = b"dpb";
 const VERSION: u8 = 1;
@@ -61,38 +62,101 @@ pub enum Kind {
     Pool = 2,
 }
 
-/// A snapshot in the making.
-pub struct Writer {
-    bytes: Vec<u8>,
-    /// There was no memory for some.
-    cut: bool,
+/// A snapshot in the making. A first pass counts its bytes, so that the second one has memory for all of them: see
+/// [`write`].
+pub enum Writer {
+    /// So many bytes.
+    Counting(usize),
+    Writing(Vec<u8>),
+}
+
+/// What `save` writes, as a snapshot of this kind that is not sealed yet. `save` writes the same both times it is called.
+///
+/// # Errors
+/// `BufferTooSmall` where the snapshot is longer than `room`; `NoMemory`; those of `save`.
+pub fn write(kind: Kind, room: usize, mut save: impl FnMut(&mut Writer) -> Result<()>) -> Result<Unsealed> {
+    let mut counter = Writer::Counting(0);
+    save(&mut counter)?;
+    let needed = HEAD + counter.length() + CHECKSUM;
+    if needed > room {
+        return Err(Error::BufferTooSmall { needed });
+    }
+    let mut bytes = table::room(needed)?;
+    bytes.extend_from_slice(MAGIC);
+    bytes.extend_from_slice(&[VERSION, kind as u8]);
+    let mut writer = Writer::Writing(bytes);
+    save(&mut writer)?;
+    debug_assert_eq!(writer.length() + CHECKSUM, needed);
+    Ok(Unsealed(writer))
+}
+
+/// A snapshot that lacks its checksum, which needs no lock on what was saved.
+pub struct Unsealed(Writer);
+
+impl Unsealed {
+    pub fn seal(self) -> Vec<u8> {
+        let mut bytes = self.0.into_bytes();
+        let checksum = crc32fast::hash(&bytes);
+        bytes.extend_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
 }
 
 impl Writer {
-    pub fn new(kind: Kind) -> Writer {
-        let mut writer = Writer { bytes: Vec::new(), cut: false };
-        writer.put(MAGIC);
-        writer.put(&[VERSION, kind as u8]);
-        writer
+    fn length(&self) -> usize {
+        match self {
+            Writer::Counting(length) => *length,
+            Writer::Writing(bytes) => bytes.len(),
+        }
     }
 
-    pub fn put(&mut self, bytes: &[u8]) {
-        self.cut |= self.bytes.try_reserve(bytes.len()).is_err();
-        if !self.cut {
-            self.bytes.extend_from_slice(bytes);
+    pub fn into_bytes(self) -> Vec<u8> {
+        match self {
+            Writer::Counting(_) => Vec::new(),
+            Writer::Writing(bytes) => bytes,
+        }
+    }
+
+    #[inline]
+    pub fn put<const N: usize>(&mut self, bytes: [u8; N]) {
+        match self {
+            Writer::Counting(length) => *length += N,
+            Writer::Writing(all) => all.extend_from_slice(&bytes),
+        }
+    }
+
+    /// Items that take equally many bytes: to count them takes a look at the first.
+    pub fn alike<T>(&mut self, items: impl ExactSizeIterator<Item = T>, mut each: impl FnMut(&mut Writer, T)) {
+        let (before, many) = (self.length(), items.len());
+        for item in items {
+            each(self, item);
+            if let Writer::Counting(length) = self {
+                *length += (*length - before) * (many - 1);
+                return;
+            }
+        }
+    }
+
+    /// Counts of decisions, each less one for every time that `less` names it.
+    pub fn counts(&mut self, counts: impl ExactSizeIterator<Item = u64>, less: impl Iterator<Item = usize>) {
+        let before = self.length();
+        self.alike(counts, Writer::u64);
+        if let Writer::Writing(bytes) = self {
+            let (counts, _) = bytes[before..].as_chunks_mut::<8>();
+            less.for_each(|place| counts[place] = (u64::from_le_bytes(counts[place]) - 1).to_le_bytes());
         }
     }
 
     pub fn u8(&mut self, value: u8) {
-        self.put(&[value]);
+        self.put([value]);
     }
 
     pub fn u32(&mut self, value: u32) {
-        self.put(&value.to_le_bytes());
+        self.put(value.to_le_bytes());
     }
 
     pub fn u64(&mut self, value: u64) {
-        self.put(&value.to_le_bytes());
+        self.put(value.to_le_bytes());
     }
 
     pub fn f32(&mut self, value: f32) {
@@ -101,19 +165,6 @@ impl Writer {
 
     pub fn f64(&mut self, value: f64) {
         self.u64(value.to_bits());
-    }
-
-    /// What was written of an object that is none of a snapshot's.
-    pub fn fields(&self) -> &[u8] {
-        &self.bytes[HEAD..]
-    }
-
-    /// # Errors
-    /// `NoMemory`.
-    pub fn finish(mut self) -> Result<Vec<u8>> {
-        let checksum = crc32fast::hash(&self.bytes);
-        self.u32(checksum);
-        if self.cut { Err(Error::NoMemory) } else { Ok(self.bytes) }
     }
 }
 
@@ -228,13 +279,15 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_and_nothing_else() {
-        let mut writer = Writer::new(Kind::Bandit);
-        writer.u8(1);
-        writer.u32(2);
-        writer.u64(3);
-        writer.f32(0.5);
-        writer.f64(f64::NAN);
-        let bytes = writer.finish().unwrap();
+        let saved = write(Kind::Bandit, usize::MAX, |to| {
+            to.u8(1);
+            to.u32(2);
+            to.u64(3);
+            to.f32(0.5);
+            to.f64(f64::NAN);
+            Ok(())
+        });
+        let bytes = saved.unwrap().seal();
         let read = |bytes: &[u8]| -> Result<()> {
             let mut reader = Reader::new(bytes, Kind::Bandit)?;
             ensure(reader.bool()? && reader.u32()? == 2 && reader.u64()? == 3)?;
@@ -255,10 +308,12 @@ mod tests {
 
     #[test]
     fn a_length_beyond_the_bytes_is_no_length() {
-        let mut writer = Writer::new(Kind::Bandit);
-        writer.u32(u32::MAX);
-        writer.u64(0);
-        let bytes = writer.finish().unwrap();
+        let saved = write(Kind::Bandit, usize::MAX, |to| {
+            to.u32(u32::MAX);
+            to.u64(0);
+            Ok(())
+        });
+        let bytes = saved.unwrap().seal();
         assert_eq!(Reader::new(&bytes, Kind::Bandit).unwrap().length(1), Err(Error::Corrupt));
         let mut reader = Reader::new(&bytes, Kind::Bandit).unwrap();
         assert_eq!(reader.length(0), Ok(u32::MAX as usize));

@@ -710,6 +710,7 @@ fn what_cannot_be_is_refused_where_it_stands() {
         (split("epsilon=1 policy=dp-ucb-int"), "delta"),
         ("dpb_split $page epsilon=1 { blue; }".into(), "arms must be"),
         ("dpb_split $page epsilon=1 { blue sky; }".into(), "more than one word"),
+        ("dpb_split $page epsilon=1 { blue; green; blue; }".into(), "duplicate variant \"blue\""),
         ("dpb_split page epsilon=1 { blue; green; }".into(), "invalid variable name \"page\""),
         ("dpb_split $uri epsilon=1 { blue; green; }".into(), "duplicate"),
         (format!("{0}\n{0}", split("epsilon=1")), "duplicate"),
@@ -728,6 +729,14 @@ fn what_cannot_be_is_refused_where_it_stands() {
     };
     run(nginx.arg("-t"));
     let configuration = fs::read_to_string(place.join("nginx.conf")).unwrap();
+    for directive in ["dpb_status", "dpb_reward"] {
+        let line = configuration.lines().find(|line| line.contains(directive)).unwrap().trim();
+        let line = &line[line.find(directive).unwrap()..=line.rfind(';').unwrap()];
+        fs::write(place.join("nginx.conf"), configuration.replace(line, &format!("{line} {line}"))).unwrap();
+        let output = nginx.output().unwrap();
+        let says = format!("\"{directive}\" directive is duplicate");
+        assert!(!output.status.success() && text(&output).contains(&says), "{}", text(&output));
+    }
     fs::write(place.join("nginx.conf"), configuration.replace("worker_processes 4", "worker_processes 257")).unwrap();
     let output = nginx.output().unwrap();
     assert!(!output.status.success() && text(&output).contains("at most 256 workers"), "{}", text(&output));

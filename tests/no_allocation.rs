@@ -2,7 +2,7 @@
 
 use dpb::counter::{Counter, CounterKind};
 use dpb::shuffle::{Shuffler, encode};
-use dpb::{Algorithm, Bandit, Config, Decision, Pool, Seed};
+use dpb::{Algorithm, Bandit, Config, Decision, Error, Pool, Seed};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
@@ -94,6 +94,8 @@ fn nothing_allocates_after_construction() {
             for bandit in made.iter().flatten() {
                 let before = ALLOCATIONS.get();
                 let phase = play(bandit, 60_000);
+                let size = bandit.snapshot_within(0);
+                assert!(matches!(size, Err(Error::BufferTooSmall { .. } | Error::Unsupported(_))), "{size:?}");
                 assert_eq!(ALLOCATIONS.get() - before, 0, "{algorithm:?}, window {answer_window}");
                 assert!(algorithm != Algorithm::Se || phase > 1, "no epoch ended");
             }
@@ -140,6 +142,9 @@ fn nothing_allocates_in_a_pool() {
             };
         }
         assert_eq!(ALLOCATIONS.get() - before, 0, "window {answer_window}, memory {memory}");
+        let size = pool.snapshot_within(0);
+        assert!(matches!(size, Err(Error::BufferTooSmall { .. })), "{size:?}");
+        assert_eq!(ALLOCATIONS.get() - before, 0, "a size");
         let report = pool.report().unwrap();
         assert!(report.releases > 100 && report.segments > 200, "{report:?}");
     }

@@ -68,6 +68,14 @@ fn exports_the_interface_and_nothing_else() {
     assert_eq!(shown, sorted(versioned.collect()));
     let dynamic = dynamic_section(&shared);
     assert!(dynamic.contains("[libdpb.so.0]"), "{dynamic}");
+    // Rust's own library needs 2.34 where it is built with that or newer; nothing of ours may need more.
+    let symbols = run(Command::new("readelf").args(["--dyn-syms", "-W"]).arg(&shared));
+    let versions = symbols.split("GLIBC_2.").skip(1).filter_map(|rest| {
+        let digits = rest.split(|c: char| !c.is_ascii_digit()).next()?;
+        digits.parse::<u32>().ok().map(|minor| (minor, rest.lines().next().unwrap_or_default()))
+    });
+    let newest = versions.max().expect("a shared library that needs libc");
+    assert!(newest.0 <= 34, "needs glibc 2.{}", newest.1);
     // Older systems keep parts of libc in libraries of their own.
     let needed = dynamic.lines().filter(|line| line.contains("(NEEDED)"));
     let known = ["libc.so", "libm.so", "libgcc_s.so", "libpthread.so", "libdl.so", "ld-linux"];

@@ -215,7 +215,11 @@ fn it_goes_on_from_its_snapshot() {
         }
         says
     };
+    pool.set_prior(2, 0.3, 5.0).unwrap();
     let bytes = pool.snapshot().unwrap();
+    let less = pool.snapshot_within(bytes.len() - 1);
+    assert_eq!(less, Err(Error::BufferTooSmall { needed: bytes.len() }));
+    assert_eq!(pool.snapshot_within(bytes.len()).as_ref(), Ok(&bytes));
     let restored = Pool::restore(&bytes).unwrap();
     assert_eq!(restored.segment(998), Ok(2));
     for (before, after) in says(&pool).into_iter().zip(says(&restored)) {

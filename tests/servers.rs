@@ -56,9 +56,10 @@ static GO: LazyLock<Option<Program>> = LazyLock::new(|| {
 });
 
 impl Program {
+    /// That makes a report whenever it is asked for one.
     fn command(&self) -> Command {
         let mut command = Command::new(&self.path);
-        command.args(self.arguments);
+        command.args(self.arguments).args(["--report-every", "0"]);
         command
     }
 
@@ -118,20 +119,31 @@ macro_rules! promises {
 
 promises! {
     it_serves_ads_and_reports_what_is_released
+    its_report_is_a_copy_for_a_while
     whoever_clicks_is_told_the_same
-    slow_visitors_neither_stay_nor_keep_others_waiting
-    bodies_of_any_length_are_refused_unread
+    it_knows_what_is_a_request
     it_serves_the_policy_that_it_is_told
     it_has_the_memory_that_it_is_told_and_that_its_policy_can_have
-    a_thousand_at_once_are_all_served
-    a_port_in_use_ends_it_and_none_is_taken_for_another
-    both_signals_end_it_cleanly_under_load
+    a_port_in_use_ends_it
+    its_snapshot_is_its_own
     too_many_open_files_pass
     it_goes_on_from_its_snapshot_or_says_why_not
-    killed_a_few_times_it_counts_no_click_twice
+    killed_twice_it_counts_no_click_twice
 }
 
 promises! {
+    #[ignore = "some seconds each"]
+    the_idlest_make_room_for_visitors
+    #[ignore = "ten seconds each"]
+    slow_visitors_neither_stay_nor_keep_others_waiting
+    #[ignore = "some seconds each"]
+    bodies_of_any_length_are_refused_unread
+    #[ignore = "some seconds each"]
+    a_thousand_at_once_are_all_served
+    #[ignore = "some seconds each"]
+    no_option_is_taken_for_another
+    #[ignore = "some seconds each"]
+    both_signals_end_it_cleanly_under_load
     #[ignore = "fifteen seconds each"]
     it_follows_a_change_unless_it_never_forgets
     #[ignore = "a minute or two"]
@@ -373,6 +385,125 @@ fn bodies_of_any_length_are_refused_unread(program: &Program) {
     assert_eq!(server.get("/report"), before, "a refused request changed something");
 }
 
+/// For a second, whatever happens; then it is made anew. Nobody is asked for by a query that says nothing.
+fn its_report_is_a_copy_for_a_while(program: &Program) {
+    let mut command = Command::new(&program.path);
+    let server = Server::start(command.args(program.arguments).args(["--port", "0"]));
+    let begun = Instant::now();
+    let report = server.get("/report");
+    click_url(&server);
+    let again = [server.get("/report"), server.get("/report?anew")];
+    assert!(begun.elapsed() > Duration::from_millis(900) || again == [report.clone(), report.clone()], "{again:?}");
+    assert_eq!(number_field(&report.1, "decisions"), Some(0.0));
+    std::thread::sleep(Duration::from_millis(1010).saturating_sub(begun.elapsed()));
+    std::thread::sleep(Duration::from_millis(20)); // it was made some time after we began to ask for it
+    let end = Instant::now() + Duration::from_secs(1);
+    while number_field(&server.get("/report").1, "decisions") != Some(1.0) {
+        assert!(Instant::now() < end, "the same for ever");
+    }
+}
+
+/// A target may name the server as well (RFC 9112, 3.2.2). What is no request is told so, and the server goes on.
+fn it_knows_what_is_a_request(program: &Program) {
+    let server = program.start();
+    assert_eq!(server.get("/healthz"), (200, "ok".to_owned()));
+    let ask = |request: &str| {
+        let mut connection = server.connect();
+        connection.write_all(request.as_bytes()).unwrap();
+        let (status, _, body) =
+            answer(&mut BufReader::new(connection)).unwrap_or_else(|| panic!("{request:?}: nothing"));
+        (status, body)
+    };
+    for target in
+        ["http://ads.example/healthz", "HTTP://ads.example:80/healthz?", "/healthz?x=/ad", "http://h/healthz?/"]
+    {
+        let (status, body) = ask(&format!("GET {target} HTTP/1.1\r\nHost: ads.example\r\n\r\n"));
+        assert_eq!((status, body.trim()), (200, "ok"), "{target}");
+    }
+    let page = ask("GET http://ads.example HTTP/1.1\r\nHost: ads.example\r\n\r\n");
+    assert_eq!(page.0, 200, "{}", page.1);
+    for malformed in [
+        "nonsense\r\n\r\n",
+        "GET /ad HTTP/1.1\r\n\r\n",
+        "GET /ad HTTP/1.1\r\nHost: one\r\nHost: two\r\n\r\n",
+        "GET /ad HTTP/1.1\r\nHost: x\r\nno colon\r\n\r\n",
+        "GET /ad HTTP/1.1\r\nHost: x\r\nContent-Length: 1x\r\n\r\n",
+        "GET /a d HTTP/1.1\r\nHost: x\r\n\r\n",
+        "\x16\x03\x01 GET /ad\r\n\r\n",
+    ] {
+        assert_eq!(ask(malformed).0, 400, "{malformed:?}");
+    }
+    assert_eq!(number_field(&server.get("/report").1, "decisions"), Some(0.0));
+}
+
+/// Two servers on one file would undo what the other saves: the second one is refused, and the first one's death lets
+/// the file go. A file that is no snapshot for its size alone is not read.
+fn its_snapshot_is_its_own(program: &Program) {
+    let file = place("own");
+    let with = |options: &[&str]| {
+        let mut command = program.command();
+        command.args(["--port", "0", "--snapshot", file.to_str().unwrap()]).args(options);
+        command
+    };
+    let server = Server::start(&mut with(&[]));
+    click_url(&server);
+    let refused = |says: &str| {
+        let mut process = with(&[]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let status = wait(&mut process);
+        let mut said = String::new();
+        process.stderr.unwrap().read_to_string(&mut said).unwrap();
+        let says = [file.to_str().unwrap(), says];
+        assert!(status.code() == Some(1) && says.iter().all(|part| said.contains(part)), "{status} {said}");
+    };
+    refused("another server has it");
+    assert_eq!(server.get("/ad").0, 200);
+    server.signal(libc::SIGKILL);
+    drop(server);
+    let server = Server::start(&mut with(&["--snapshot-every", "3600000"]));
+    // Before it serves it has saved what it is.
+    let kept = fs::read(&file).unwrap();
+    let report = Bandit::restore(&kept).unwrap().report().unwrap();
+    assert_eq!(number_field(&server.get("/report").1, "decisions"), Some(report.counts.decisions as f64));
+    assert_eq!(server.end(libc::SIGTERM).0.code(), Some(0));
+
+    fs::File::options().write(true).open(&file).unwrap().set_len(20 << 30).unwrap();
+    let begun = Instant::now();
+    refused("no snapshot of this server");
+    assert!(begun.elapsed() < Duration::from_secs(5), "it was read");
+    fs::remove_file(&file).unwrap();
+}
+
+/// More who keep still than there are places for: whoever comes to ask for something is answered at once.
+fn the_idlest_make_room_for_visitors(program: &Program) {
+    allow_many_files();
+    let server = program.start();
+    let mut kept = BufReader::new(server.connect());
+    let idle: Vec<_> = (0..PLACES / 2 * 3)
+        .map(|i| {
+            let mut connection = server.connect();
+            connection.write_all(&b"GET /ad HTTP/1.1\r\nHost: half\r\n"[..i % 3]).unwrap();
+            connection
+        })
+        .collect();
+    let begun = Instant::now();
+    for _ in 0..20 {
+        assert_eq!(server.get("/ad").0, 200);
+    }
+    assert!(begun.elapsed() < Duration::from_secs(5), "visitors waited {:?}", begun.elapsed());
+    assert!(server.files() < PLACES + 100, "{} connections at a time", server.files());
+    let open = idle.iter().filter(|connection| is_open(connection)).count();
+    assert!(open > PLACES / 2, "only {open} of {} were left", idle.len());
+    // Those who ask now and then stay, and who has kept still for longest was first to go.
+    assert!(!is_open(kept.get_mut()), "the idlest of all");
+    let mut asks = BufReader::new(server.connect());
+    for _ in 0..3 {
+        let crowd: Vec<_> = (0..PLACES / 2).map(|_| server.connect()).collect();
+        assert_eq!(server.get("/ad").0, 200, "after them");
+        assert!(ask(&mut asks, "GET", "/ad", "").is_some(), "sent away");
+        drop(crowd);
+    }
+}
+
 /// Slots of a placement are filled with different creatives, each click goes to whom it belongs, and whatever one person
 /// does, or nobody in particular, a dozen answers of each are learned from: fewer than in any batch. Nothing says who came.
 fn its_placements_learn_no_more_of_a_person_than_was_said(program: &Program) {
@@ -460,8 +591,10 @@ fn its_placements_learn_no_more_of_a_person_than_was_said(program: &Program) {
     assert_eq!(server.get("/report?slots=1"), report);
     assert_eq!(server.end(libc::SIGTERM).0.code(), Some(0));
 
-    // It goes on, in another period, also with more placements.
+    // It goes on, in another period, also with more placements; the file knows of that period before anybody is served.
     let (server, operator) = start("3");
+    let on_disk = Pool::restore(&fs::read(&pool).unwrap()).unwrap().report().unwrap();
+    assert!(on_disk.epsilon_spent > 2.99, "{on_disk:?}");
     let now = read(&server, 0);
     let counted = |report: &Value| -> Vec<Value> {
         report["arms"].as_array().unwrap().iter().map(|arm| arm["effective_pulls"].clone()).collect()
@@ -547,7 +680,7 @@ fn shown(page: &str) -> Vec<(usize, String)> {
     page["ads"].as_array().unwrap().iter().map(ad).collect()
 }
 
-fn a_port_in_use_ends_it_and_none_is_taken_for_another(program: &Program) {
+fn a_port_in_use_ends_it(program: &Program) {
     let server = program.start();
     let taken = server.host().split(':').nth(1).unwrap();
     for options in [&["--port", taken][..], &["--port", "0", "--operator-port", taken]] {
@@ -555,14 +688,20 @@ fn a_port_in_use_ends_it_and_none_is_taken_for_another(program: &Program) {
         assert!(code == Some(1) && said.contains(taken), "{options:?}: {code:?} {said}");
     }
     assert_eq!(server.get("/ad").0, 200);
+    let (code, said) = program.refuses(&["--port", "65536"]);
+    assert!(code == Some(2) && said.to_lowercase().contains("usage"), "{code:?} {said}");
+}
 
+fn no_option_is_taken_for_another(program: &Program) {
     for option in ["--port", "--operator-port"] {
         for port in ["65536", "99999", "4295000000", "-1", "80x", " 80", "http", ""] {
             let (code, said) = program.refuses(&[option, port]);
             assert!(code == Some(2) && said.to_lowercase().contains("usage"), "{option} {port:?}: {code:?} {said}");
         }
     }
-    for options in [&["--port"][..], &["--nothing", "1"], &["stray"]] {
+    for options in
+        [&["--port"][..], &["--nothing", "1"], &["stray"], &["--report-every", "-1"], &["--report-every", "x"]]
+    {
         let (code, said) = program.refuses(options);
         assert!(code == Some(2) && said.to_lowercase().contains("usage"), "{options:?}: {code:?} {said}");
     }
@@ -841,8 +980,8 @@ fn it_goes_on_from_its_snapshot_or_says_why_not(program: &Program) {
     }
 }
 
-fn killed_a_few_times_it_counts_no_click_twice(program: &Program) {
-    killed(program, 1, 5);
+fn killed_twice_it_counts_no_click_twice(program: &Program) {
+    killed(program, 1, 2);
 }
 
 fn killed_200_times_it_counts_no_click_twice(program: &Program) {
@@ -1128,6 +1267,18 @@ fn its_page_shows_what_is_learned(program: &Program) {
     let (mean, longest) = bars.iter().copied().fold((0.0, 0.0), |a, b| if b.1 > a.1 { b } else { a });
     assert!(bars.len() >= 5 && longest > 50.0, "{rows:?}");
     assert!(bars.iter().all(|bar| (bar.1 - bar.0 / mean * longest).abs() < 1.0), "{bars:?}");
+
+    // A telephone shows all of it without scrolling sideways.
+    let narrow = "document.getElementById('narrow').contentDocument";
+    browser.run(
+        "document.body.insertAdjacentHTML('beforeend',
+        '<iframe id=narrow src=/ style=\"width: 360px; height: 700px; border: 0\"></iframe>')",
+    );
+    browser.wait(&format!("{narrow}.querySelectorAll('#arms .bar').length > 0"));
+    let widths = format!("const page = {narrow}.documentElement; return [page.scrollWidth, page.clientWidth]");
+    let widths = browser.run(&widths);
+    assert!((300.0..=360.0).contains(&number(&widths[1])) && number(&widths[0]) <= number(&widths[1]), "{widths}");
+    browser.run("document.getElementById('narrow').remove()");
 
     // Both pictures are drawn.
     let bands =

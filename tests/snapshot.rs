@@ -83,10 +83,15 @@ fn a_restored_handle_knows_what_was_released_and_nothing_else() {
         for config in configs(algorithm) {
             let bandit = Bandit::new(algorithm, &config).unwrap();
             let mut random = random(9);
+            let _ = bandit.set_prior(1, 0.5 * (config.reward_min + config.reward_max), 3.0);
             let open = play(&bandit, &config, 20_000, &mut random);
             let bytes = bandit.snapshot().unwrap();
             let restored = Bandit::restore(&bytes).unwrap();
             let (before, after) = (bandit.report().unwrap(), restored.report().unwrap());
+            // Its size is told beforehand, and it is not built where there is less room.
+            let less = bandit.snapshot_within(bytes.len() - 1);
+            assert_eq!(less, Err(Error::BufferTooSmall { needed: bytes.len() }), "{algorithm:?} {config:?}");
+            assert_eq!(bandit.snapshot_within(bytes.len()).as_ref(), Ok(&bytes));
             // All that was written was read: but for the number of lives and the checksum it is written again.
             let again = restored.snapshot().unwrap();
             let differ = bytes.iter().zip(&again).filter(|(a, b)| a != b).count();

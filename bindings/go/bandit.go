@@ -54,7 +54,10 @@ import (
 	"unsafe"
 )
 
-// Bandit asks which arm to play and hears what came of it. Close it when done.
+// Bandit asks which arm to play and hears what came of it.
+//
+// Close it when done. It is memory of C, which the garbage collector does not see: a bandit that nobody closes is freed
+// some time later, when those that are forgotten take tens of megabytes.
 type Bandit struct {
 	handle[*C.dpb_bandit]
 }
@@ -184,15 +187,15 @@ func newBandit(constructor C.constructor, config Config) (*Bandit, error) {
 	var c *C.dpb_bandit
 	var failure C.dpb_error
 	status := C.construct(constructor, given, &c, &failure)
-	return ownBandit(c, status, &failure)
+	return ownBandit(c, status, &failure, config.bytes())
 }
 
-func ownBandit(c *C.dpb_bandit, status C.dpb_status, failure *C.dpb_error) (*Bandit, error) {
+func ownBandit(c *C.dpb_bandit, status C.dpb_status, failure *C.dpb_error, bytes int64) (*Bandit, error) {
 	if status != C.DPB_OK {
 		return nil, explain(status, failure)
 	}
 	b := new(Bandit)
-	b.own(c, func(c *C.dpb_bandit) { C.dpb_free(c) })
+	b.own(c, func(c *C.dpb_bandit) { C.dpb_free(c) }, bytes)
 	return b, nil
 }
 

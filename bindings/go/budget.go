@@ -29,7 +29,7 @@ func NewBudget(epsilon, delta float64) (*Budget, error) {
 		return nil, explain(status, &failure)
 	}
 	b := new(Budget)
-	b.own(c, func(c *C.dpb_budget) { C.dpb_budget_free(c) })
+	b.own(c, func(c *C.dpb_budget) { C.dpb_budget_free(c) }, 0)
 	return b, nil
 }
 

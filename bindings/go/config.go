@@ -108,6 +108,21 @@ func (config Config) c(pinner *runtime.Pinner) (c *C.dpb_config, done func(), er
 	return c, done, err
 }
 
+// bytes is about what a bandit takes that is made so: its ring of decisions, its arms, and who came.
+func (config Config) bytes() int64 {
+	ring := 8 * int64(config.PendingCapacity)
+	if config.AnswerWindow > 0 {
+		ring = 12 * int64(max(config.PendingCapacity, config.AnswerWindow))
+	}
+	return ring + 300*int64(config.Arms) + 2*int64(min(config.Users, 1<<29))
+}
+
+// cells is about what a pool takes beside, once it has all of its segments.
+func (config Config) cells(segments uint32) int64 { return 80 * int64(segments) * int64(config.Arms) }
+
+// restoredBytes is the same of what goes on from a snapshot, with the usual ring.
+func restoredBytes(snapshot []byte) int64 { return 1<<20 + 16*int64(len(snapshot)) }
+
 // pinSeed lets a Go seed stand in a C struct: C may see a Go pointer inside Go memory only if it is pinned.
 func pinSeed(pinner *runtime.Pinner, seed *[32]byte) *C.uint8_t {
 	if seed == nil {

@@ -61,7 +61,7 @@ func NewCounterWith(config CounterConfig) (*Counter, error) {
 		return nil, explain(status, &failure)
 	}
 	counter := new(Counter)
-	counter.own(c, func(c *C.dpb_counter) { C.dpb_counter_free(c) })
+	counter.own(c, func(c *C.dpb_counter) { C.dpb_counter_free(c) }, 0)
 	return counter, nil
 }
 

@@ -16,11 +16,48 @@ type handle[P comparable] struct {
 	cleanup runtime.Cleanup
 }
 
-// own must be called once, before the object is shared. The cleanup is given the C pointer alone:
-// had it a way back to h, h would never be collected.
-func (h *handle[P]) own(c P, free func(P)) {
-	h.c, h.free = c, free
-	h.cleanup = runtime.AddCleanup(h, free, c)
+// own must be called once, before the object is shared. The object takes about so many bytes. The cleanup is given
+// the C pointer alone: had it a way back to h, h would never be collected.
+func (h *handle[P]) own(c P, free func(P), bytes int64) {
+	h.c = c
+	h.free = func(c P) {
+		free(c)
+		foreign.drop(bytes)
+	}
+	h.cleanup = runtime.AddCleanup(h, h.free, c)
+	foreign.take(bytes)
+}
+
+// What the C objects of all handles take. The collector cannot know: to it each handle is a few bytes, so a program that
+// forgets to close them would have a gigabyte of them before it looks. So it is told to look when they take twice what
+// they took when one was last freed, and some more.
+var foreign memory
+
+type memory struct {
+	mu          sync.Mutex
+	held, limit int64
+}
+
+const leastLimit = 64 << 20
+
+func (m *memory) take(bytes int64) {
+	m.mu.Lock()
+	m.held += bytes
+	collect := m.held > max(m.limit, leastLimit)
+	if collect {
+		m.limit = 2*m.held + leastLimit // until some are freed
+	}
+	m.mu.Unlock()
+	if collect {
+		runtime.GC()
+	}
+}
+
+func (m *memory) drop(bytes int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.held -= bytes
+	m.limit = min(m.limit, 2*m.held+leastLimit)
 }
 
 // enter returns the C object for one call; leave must follow unless it fails.

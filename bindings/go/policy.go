@@ -109,5 +109,5 @@ func NewPolicy(policy Policy, config Config) (*Bandit, error) {
 	var c *C.dpb_bandit
 	var failure C.dpb_error
 	status := C.dpb_new_policy((*C.char)(unsafe.Pointer(&name[0])), given, &c, &failure)
-	return ownBandit(c, status, &failure)
+	return ownBandit(c, status, &failure, config.bytes())
 }

@@ -54,7 +54,7 @@ import (
 
 // Pool is a bandit for each of thousands of segments (placements, countries, hours), in one object: they lend each
 // other what they know. The privacy loss is one for all segments together, however many there are. Which segment a
-// request is in must be public. Close it when done.
+// request is in must be public. Close it when done, as a [Bandit].
 type Pool struct {
 	handle[*C.dpb_pool]
 }
@@ -88,7 +88,7 @@ func NewPool(config Config, maxSegments uint32) (*Pool, error) {
 	var c *C.dpb_pool
 	var failure C.dpb_error
 	status := C.dpb_new_pool(given, C.uint32_t(maxSegments), &c, &failure)
-	return ownPool(c, status, &failure)
+	return ownPool(c, status, &failure, config.bytes()+config.cells(maxSegments))
 }
 
 // RestorePool makes a pool that goes on from a snapshot, as [Restore] does for a bandit; segments keep their numbers.
@@ -96,7 +96,7 @@ func RestorePool(snapshot []byte) (*Pool, error) {
 	var c *C.dpb_pool
 	var failure C.dpb_error
 	status := C.dpb_pool_restore((*C.uint8_t)(unsafe.SliceData(snapshot)), C.size_t(len(snapshot)), &c, &failure)
-	return ownPool(c, status, &failure)
+	return ownPool(c, status, &failure, restoredBytes(snapshot))
 }
 
 // RestorePoolAs is [RestorePool] with another configuration, as [RestorePolicy] is [Restore], and any maxSegments that its
@@ -113,15 +113,15 @@ func RestorePoolAs(config Config, maxSegments uint32, snapshot []byte) (*Pool, e
 	var failure C.dpb_error
 	buf, n := (*C.uint8_t)(unsafe.SliceData(snapshot)), C.size_t(len(snapshot))
 	status := C.dpb_pool_restore_as(given, C.uint32_t(maxSegments), buf, n, &c, &failure)
-	return ownPool(c, status, &failure)
+	return ownPool(c, status, &failure, config.bytes()+config.cells(maxSegments))
 }
 
-func ownPool(c *C.dpb_pool, status C.dpb_status, failure *C.dpb_error) (*Pool, error) {
+func ownPool(c *C.dpb_pool, status C.dpb_status, failure *C.dpb_error, bytes int64) (*Pool, error) {
 	if status != C.DPB_OK {
 		return nil, explain(status, failure)
 	}
 	p := new(Pool)
-	p.own(c, func(c *C.dpb_pool) { C.dpb_pool_free(c) })
+	p.own(c, func(c *C.dpb_pool) { C.dpb_pool_free(c) }, bytes)
 	return p, nil
 }
 

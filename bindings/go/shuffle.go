@@ -104,7 +104,7 @@ func NewShuffler(params ShuffleParams) (*Shuffler, error) {
 		return nil, explain(status, &failure)
 	}
 	s := new(Shuffler)
-	s.own(c, func(c *C.dpb_shuffler) { C.dpb_shuffler_free(c) })
+	s.own(c, func(c *C.dpb_shuffler) { C.dpb_shuffler_free(c) }, 0)
 	return s, nil
 }
 

@@ -72,7 +72,7 @@ func Restore(snapshot []byte) (*Bandit, error) {
 	var c *C.dpb_bandit
 	var failure C.dpb_error
 	status := C.dpb_restore((*C.uint8_t)(unsafe.SliceData(snapshot)), C.size_t(len(snapshot)), &c, &failure)
-	return ownBandit(c, status, &failure)
+	return ownBandit(c, status, &failure, restoredBytes(snapshot))
 }
 
 // RestorePolicy is [Restore] with another configuration: what says how released numbers are read must be as in the
@@ -91,5 +91,5 @@ func RestorePolicy(policy Policy, config Config, snapshot []byte) (*Bandit, erro
 	var failure C.dpb_error
 	buf, n := (*C.uint8_t)(unsafe.SliceData(snapshot)), C.size_t(len(snapshot))
 	status := C.dpb_restore_as((*C.char)(unsafe.Pointer(&name[0])), given, buf, n, &c, &failure)
-	return ownBandit(c, status, &failure)
+	return ownBandit(c, status, &failure, config.bytes())
 }

@@ -71,7 +71,7 @@ func newStopping(constructor C.stopping_constructor, config StoppingConfig) (*St
 		return nil, explain(status, &failure)
 	}
 	s := new(Stopping)
-	s.own(c, func(c *C.dpb_stopping) { C.dpb_stopping_free(c) })
+	s.own(c, func(c *C.dpb_stopping) { C.dpb_stopping_free(c) }, 0)
 	return s, nil
 }
 

@@ -7,7 +7,7 @@
 //   ./ad_server --port 8080
 //
 // GET /ad picks a creative, GET /click/<ticket> reports the click, GET /report shows what is
-// released and nothing else, / is a live page. A real server would also check who asks.
+// released and nothing else, GET /healthz whether it can serve, / is a live page. A real server would also check who asks.
 //
 // With --placements N, GET /ads?placement=17&slots=3&user=9f3c51a277d0e846 picks one for each slot of a placement,
 // from a pool that learns for each placement and no more from a person than was promised.
@@ -210,20 +210,16 @@ static Page click(Shop &shop, std::optional<fleet::Node> &node, std::string_view
 }
 
 // What is released of one placement. Counts and losses are the pool's.
-static Page report_placement(Shop &shop, const Request &request) {
-  const auto segment = placement(shop, request);
-  if (!segment) {
-    return bad_placement(shop);
-  }
+static Page report_placement(Shop &shop, std::uint32_t segment) {
   const dpb::PoolReport report = shop.pool->report();
-  const std::vector<dpb::Arm> read = shop.pool->arms(*segment);
+  const std::vector<dpb::Arm> read = shop.pool->arms(segment);
   std::string arms;
   for (std::size_t i = 0; i < read.size(); ++i) {
     arms += std::string(i > 0 ? "," : "") + "{\"creative\":" + quoted(CREATIVES[i]) +
             ",\"mean\":" + number(read[i].mean) + ",\"effective_pulls\":" + number(read[i].effective_pulls) +
             ",\"pulls\":" + std::to_string(read[i].pulls) + "}";
   }
-  return success("{\"placement\":" + std::to_string(*segment) + ",\"is_private\":" + truth(report.is_private) +
+  return success("{\"placement\":" + std::to_string(segment) + ",\"is_private\":" + truth(report.is_private) +
                  ",\"epsilon_spent\":" + number(report.epsilon_spent) +
                  ",\"delta_spent\":" + number(report.delta_spent) + ",\"memory\":" + std::to_string(shop.memory) +
                  ",\"releases\":" + std::to_string(report.releases) +
@@ -232,10 +228,7 @@ static Page report_placement(Shop &shop, const Request &request) {
 }
 
 // Only what is released: what the first knows when all have told it, and counts of all.
-static Page report(Shop &shop, const Request &request) {
-  if (shop.pool && serve::parameter(request.query, "placement")) {
-    return report_placement(shop, request);
-  }
+static Page report_all(Shop &shop) {
   dpb::Bandit &first = shop.bandits.front();
   for (std::size_t other = 1; other < shop.bandits.size(); ++other) {
     first.merge(shop.bandits[other].snapshot());
@@ -266,6 +259,25 @@ static Page report(Shop &shop, const Request &request) {
                  ",\"pending\":" + std::to_string(report.pending) + ",\"arms\":[" + arms + "]}");
 }
 
+static Page report(Shop &shop, serve::Copies &copies, const Request &request) {
+  if (!shop.pool || !serve::parameter(request.query, "placement")) {
+    return copies.get(shop.placements, [&] { return report_all(shop); });
+  }
+  const auto segment = placement(shop, request);
+  return segment ? copies.get(*segment, [&] { return report_placement(shop, *segment); }) : bad_placement(shop);
+}
+
+// Can it serve? A handle that is closed after an internal failure cannot.
+static Page health(const Shop &shop) {
+  for (const dpb::Bandit &bandit : shop.bandits) {
+    (void)bandit.diagnostics();
+  }
+  if (shop.pool) {
+    (void)shop.pool->diagnostics();
+  }
+  return serve::health();
+}
+
 // NOT private: a repeated click is a click.
 static Page diagnostics(const Shop &shop) {
   dpb::Diagnostics counts = {};
@@ -286,12 +298,13 @@ static Page diagnostics(const Shop &shop) {
                  ",\"unknown\":" + std::to_string(counts.unknown) + "}");
 }
 
-static serve::Site visitors(Shop &shop, std::optional<fleet::Node> &node) {
+static serve::Site visitors(Shop &shop, serve::Copies &copies, std::optional<fleet::Node> &node) {
   const auto get = http::verb::get;
   serve::Site site = {
       {get, "/", [](auto &) { return serve::page(http::status::ok, "text/html; charset=utf-8", std::string(PAGE, PAGE_END)); }},
       {get, "/ad", [&](auto &) { return show(shop); }},
-      {get, "/report", [&](const Request &request) { return report(shop, request); }},
+      {get, "/report", [&](const Request &request) { return report(shop, copies, request); }},
+      {get, "/healthz", [&](auto &) { return health(shop); }},
       {get, "/metrics", [&](auto &) { return serve::metrics(dpb::metrics(shop.named(), shop.named_pools())); }},
       {get, "/click/", [&](const Request &request) { return click(shop, node, request.rest); }}};
   if (shop.pool) {
@@ -437,6 +450,7 @@ int main(int argc, char **argv) try {
       serve::save(*shop.pool, options->pool_snapshot());
     }
   };
+  serve::Copies copies(options->report_every);
   serve::Chores chores;
   if (shop.pool) { // a snapshot is to know of each period at once, or a restart would forget what that has spent
     chores.push_back({options->period, [&] {
@@ -446,7 +460,7 @@ int main(int argc, char **argv) try {
                         }
                       }});
   }
-  server.run(visitors(shop, node), operators(shop, node), "/diagnostics", save, chores);
+  server.run(visitors(shop, copies, node), operators(shop, node), "/diagnostics", save, chores);
   return 0;
 } catch (const std::exception &error) {
   std::fprintf(stderr, "%s\n", error.what());

@@ -266,6 +266,11 @@ public:
             {get, PATHS[WIN], hears(WIN)},
             {get, PATHS[IMPRESSION], hears(IMPRESSION)},
             {get, PATHS[CLICK], hears(CLICK)},
+            {get, "/healthz",
+             [this](auto &) {
+               (void)bandit().diagnostics(); // throws where the handle is closed
+               return serve::health();
+             }},
             {get, "/metrics", [this](auto &) { return serve::metrics(dpb::metrics({{"creatives", &bandit()}})); }}};
   }
 

@@ -16,16 +16,20 @@
 #include <functional>
 #include <iterator>
 #include <limits>
+#include <list>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <system_error>
 #include <thread>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <boost/asio.hpp> // after <utility>, which Boost 1.74 forgets
@@ -44,8 +48,12 @@ using namespace std::string_view_literals;
 
 // How long a visitor may take to send a request, or to begin the next one, and to take an answer.
 inline constexpr auto PATIENCE = 10s;
-// Connections at a time; more wait until some are closed.
-inline constexpr int MAX_CONNECTIONS = 2000;
+// Connections at a time. When a newcomer finds no place, those that have asked for nothing for longest are closed.
+inline constexpr std::size_t MAX_CONNECTIONS = 2000;
+// How many of them at once.
+inline constexpr std::size_t CLOSED_AT_ONCE = 16;
+// Bytes of a snapshot: one of 600,000 placements has no more.
+inline constexpr std::uintmax_t MAX_SNAPSHOT = 256 << 20;
 // Bytes of a request's head.
 inline constexpr std::size_t MAX_HEAD = 16 << 10;
 
@@ -77,6 +85,8 @@ inline Page metrics(std::string text) {
 inline Page failure(http::status status, const std::string &error, const std::string &message) {
   return page(status, "application/json", R"({"error":")" + error + R"(","message":")" + message + "\"}");
 }
+
+inline Page health() { return page(http::status::ok, "text/plain", "ok\n"); }
 
 inline Page nothing() { return Page(http::status::no_content, 11); }
 
@@ -139,26 +149,130 @@ inline Found find(const Site &site, http::verb method, std::string_view path) {
   return {&*route, std::nullopt};
 }
 
+// A page that costs more than others, from a copy for each number that it may be asked for: renewed at most once in
+// `every`, whoever asks.
+class Copies {
+public:
+  explicit Copies(std::chrono::milliseconds every) : every_(every) {}
+
+  template <class Make> Page get(std::uint64_t number, Make make) {
+    const std::lock_guard alone(lock_); // who comes while it is made waits for it
+    const Clock::time_point now = Clock::now();
+    if (copies_.size() > MOST) {
+      copies_.clear();
+    }
+    const auto found = copies_.find(number);
+    if (found != copies_.end() && now < found->second.first + every_) {
+      return found->second.second;
+    }
+    return copies_.insert_or_assign(number, std::pair(now, make())).first->second.second;
+  }
+
+private:
+  static constexpr std::size_t MOST = 1000;
+  const std::chrono::milliseconds every_;
+  std::mutex lock_;
+  std::unordered_map<std::uint64_t, std::pair<Clock::time_point, Page>> copies_;
+};
+
 // The server: one coroutine for each connection, on a few threads.
 
+using Connection = beast::tcp_stream;
+
+// The connections of a port, in the order of their last requests.
+class Crowd {
+public:
+  using Place = std::list<std::weak_ptr<Connection>>::iterator;
+
+  Place enter(const std::shared_ptr<Connection> &connection) {
+    const std::lock_guard alone(lock_);
+    return places_.insert(places_.end(), connection);
+  }
+
+  void has_asked(Place place) {
+    const std::lock_guard alone(lock_);
+    places_.splice(places_.end(), places_, place);
+  }
+
+  void leave(Place place) {
+    const std::lock_guard alone(lock_);
+    places_.erase(place);
+  }
+
+  // Is there a place? If not, there is soon.
+  bool has_room() {
+    const std::lock_guard alone(lock_);
+    const bool full = places_.size() >= MAX_CONNECTIONS;
+    for (auto place = places_.begin(); full && place != std::next(places_.begin(), CLOSED_AT_ONCE); ++place) {
+      if (const auto idle = place->lock()) {
+        asio::post(idle->get_executor(), [idle] { idle->close(); });
+      }
+    }
+    return !full;
+  }
+
+private:
+  std::mutex lock_;
+  std::list<std::weak_ptr<Connection>> places_;
+};
+
+// The path and query that a request is for. A client may name the server as well, as to a proxy (RFC 9112, 3.2.2).
+inline std::string_view origin_form(std::string_view target) {
+  for (const std::string_view scheme : {"http://"sv, "https://"sv}) {
+    if (beast::iequals({target.data(), std::min(target.size(), scheme.size())}, {scheme.data(), scheme.size()})) {
+      const std::string_view rest = target.substr(scheme.size());
+      return rest.substr(std::min(rest.size(), rest.find_first_of("/?")));
+    }
+  }
+  return target;
+}
+
+// Why a request is none: the answer, or nothing where there is nobody to answer.
+inline std::optional<Page> refusal_of(beast::error_code error) {
+  if (error == http::error::header_limit || error == http::error::buffer_overflow) {
+    return failure(http::status::request_header_fields_too_large, "long_head", "the request's head is too long");
+  }
+  if (error.category() == beast::error_code(http::error::bad_method).category() &&
+      error != http::error::end_of_stream && error != http::error::partial_message) {
+    return failure(http::status::bad_request, "bad_request", "not a request of HTTP/1.1");
+  }
+  return std::nullopt;
+}
+
 // Answers one request after the other. Every failure, the visitor's or the network's, ends it by an
-// exception that nobody catches. `place` is held until then.
-inline asio::awaitable<void> converse(tcp::socket socket, const Site &site,
-                                      [[maybe_unused]] std::shared_ptr<void> place) {
-  beast::tcp_stream stream(std::move(socket));
+// exception that nobody catches.
+inline asio::awaitable<void> converse(tcp::socket socket, const Site &site, std::shared_ptr<Crowd> crowd) {
+  const auto connection = std::make_shared<Connection>(std::move(socket));
+  const Crowd::Place place = crowd->enter(connection);
+  const std::shared_ptr<void> leaves(nullptr, [&](void *) { crowd->leave(place); });
+  Connection &stream = *connection;
   beast::flat_buffer buffer(MAX_HEAD);
   for (bool another = true; another;) {
     http::request_parser<http::string_body> parser;
     parser.header_limit(MAX_HEAD);
     parser.body_limit(std::numeric_limits<std::uint64_t>::max()); // whatever its length, it is not read yet
     stream.expires_after(PATIENCE);
-    co_await http::async_read_header(stream, buffer, parser, asio::use_awaitable);
+    beast::error_code malformed;
+    co_await http::async_read_header(stream, buffer, parser, asio::redirect_error(asio::use_awaitable, malformed));
+    const auto &request = parser.get();
+    if (!malformed && request.version() == 11 && request.count(http::field::host) != 1) {
+      malformed = http::error::bad_field;
+    }
+    if (malformed) {
+      if (auto refusal = refusal_of(malformed)) {
+        refusal->keep_alive(false);
+        refusal->prepare_payload();
+        co_await http::async_write(stream, *refusal, asio::use_awaitable);
+      }
+      break;
+    }
+    crowd->has_asked(place);
 
     const Clock::time_point begun = Clock::now();
-    const auto &request = parser.get();
-    const std::string_view target(request.target().data(), request.target().size());
-    const std::string_view path = target.substr(0, target.find('?'));
-    const std::string_view query = target.substr(std::min(target.size(), path.size() + 1));
+    const std::string_view target = origin_form({request.target().data(), request.target().size()});
+    const std::string_view named = target.substr(0, target.find('?'));
+    const std::string_view query = target.substr(std::min(target.size(), named.size() + 1));
+    const std::string_view path = named.empty() ? "/"sv : named;
     auto [route, refusal] = find(site, request.method(), path);
     const std::uint64_t declared = parser.content_length().value_or(0); // nothing, of one in chunks
     if (route != nullptr && route->max_body > 0 && !parser.is_done() && declared <= route->max_body) {
@@ -200,21 +314,22 @@ inline asio::awaitable<void> converse(tcp::socket socket, const Site &site,
 
 // Takes connections and hands them to the pool.
 inline asio::awaitable<void> accept(tcp::acceptor acceptor, asio::thread_pool &pool, const Site &site) {
-  const auto place = std::make_shared<char>(); // each connection has a copy
+  const auto crowd = std::make_shared<Crowd>();
   asio::steady_timer pause(acceptor.get_executor());
   for (;;) {
-    beast::error_code error = asio::error::no_descriptors;
-    if (place.use_count() <= MAX_CONNECTIONS) {
-      const auto strand = asio::make_strand(pool);
-      tcp::socket socket = co_await acceptor.async_accept(strand, asio::redirect_error(asio::use_awaitable, error));
-      if (!error) {
-        asio::co_spawn(strand, converse(std::move(socket), site, place), asio::detached);
-      }
-    }
-    if (error) { // most likely too many connections for us or for the system: until some are closed
+    const auto strand = asio::make_strand(pool);
+    beast::error_code error;
+    tcp::socket socket = co_await acceptor.async_accept(strand, asio::redirect_error(asio::use_awaitable, error));
+    if (error) { // most likely too many files for the system: until some are closed
       pause.expires_after(50ms);
       co_await pause.async_wait(asio::use_awaitable);
+      continue;
     }
+    while (!crowd->has_room()) {
+      pause.expires_after(1ms);
+      co_await pause.async_wait(asio::use_awaitable);
+    }
+    asio::co_spawn(strand, converse(std::move(socket), site, crowd), asio::detached);
   }
 }
 
@@ -243,13 +358,40 @@ inline std::optional<std::vector<std::uint8_t>> load(const std::filesystem::path
   if (!std::filesystem::exists(file)) {
     return std::nullopt;
   }
+  const std::uintmax_t size = std::filesystem::file_size(file); // of a regular file
+  if (size > MAX_SNAPSHOT) {
+    throw std::runtime_error(file.string() + ": " + std::to_string(size) + " bytes are no snapshot of this server");
+  }
   std::ifstream open(file, std::ios::binary);
-  std::vector<std::uint8_t> bytes{std::istreambuf_iterator<char>(open), {}};
-  if (!open) {
+  std::vector<std::uint8_t> bytes(size);
+  if (!open.read(reinterpret_cast<char *>(bytes.data()), static_cast<std::streamsize>(size))) {
     throw std::runtime_error(file.string() + ": cannot be read");
   }
   return bytes;
 }
+
+// A server's own snapshot: of two on one file the later one would undo what the other has saved. The lock is on a file
+// beside it, for a rename puts another file under the name. It is there for good: to remove it would be a race. Whoever
+// dies lets it go.
+class Lock {
+public:
+  explicit Lock(const std::filesystem::path &snapshot) {
+    if (snapshot.empty()) {
+      return;
+    }
+    const std::string beside = snapshot.string() + ".lock";
+    file_.reset(std::fopen(beside.c_str(), "a"));
+    if (!file_) {
+      throw std::system_error(errno, std::generic_category(), beside);
+    }
+    if (::flock(::fileno(file_.get()), LOCK_EX | LOCK_NB) != 0) {
+      throw std::runtime_error(snapshot.string() + ": another server has it (" + beside + " is locked)");
+    }
+  }
+
+private:
+  std::unique_ptr<std::FILE, int (*)(std::FILE *)> file_{nullptr, std::fclose};
+};
 
 // What a file becomes by a function like try_restore; nothing where there is none. What is wrong with it ends it.
 template <class Restore> auto restored(const std::filesystem::path &file, Restore restore) {
@@ -301,6 +443,7 @@ struct Options {
   std::optional<std::string> policy;
   std::filesystem::path snapshot; // empty: none
   std::chrono::milliseconds snapshot_every = 10s;
+  std::chrono::milliseconds report_every = 1s;
   unsigned threads = std::max(2U, std::thread::hardware_concurrency());
 
   // Is it one of these, with a value that it can have?
@@ -317,6 +460,8 @@ struct Options {
       snapshot = value;
     } else if (name == "--snapshot-every" && number && *number > 0) {
       snapshot_every = std::chrono::milliseconds(*number);
+    } else if (name == "--report-every" && number) {
+      report_every = std::chrono::milliseconds(*number);
     } else {
       return false;
     }
@@ -341,7 +486,8 @@ inline void print_usage(const char *program, const char *more) {
                "  --operator-port N  serve the counts of refused clicks there, to this machine\n"
                "  --policy NAME      default: the recommended one\n"
                "  --snapshot FILE    go on from this file if it is there, and write what is released to it\n"
-               "  --snapshot-every MS  so often, in milliseconds, and at the end; default 10000\n%spolicies:",
+               "  --snapshot-every MS  so often, in milliseconds, and at the end; default 10000\n"
+               "  --report-every MS  make a new report no more often; default 1000\n%spolicies:",
                program, more);
   for (const std::string_view name : dpb::policies()) {
     std::fprintf(stderr, " %s", name.data());
@@ -352,7 +498,7 @@ inline void print_usage(const char *program, const char *more) {
 // Has its ports from the beginning, so that what it serves can name them.
 class Server {
 public:
-  explicit Server(const Options &asked) : options_(asked), visitors_(listen(asked.port)) {
+  explicit Server(const Options &asked) : options_(asked), lock_(asked.snapshot), visitors_(listen(asked.port)) {
     if (asked.operator_port) {
       operators_ = listen(*asked.operator_port);
     }
@@ -361,11 +507,16 @@ public:
   std::string address() const { return address(visitors_); }
 
   // Until SIGINT or SIGTERM. `operators_page` is what the operator is told of; `save` is called where snapshots are
-  // asked for: first, again and again, and last.
+  // asked for: before anybody is served, again and again, and last.
   void run(const Site &visitors, const Site &operators, const char *operators_page, const std::function<void()> &save,
            Chores chores = {}) {
     asio::signal_set signals(door_, SIGINT, SIGTERM);
     signals.async_wait([&](auto, int) { door_.stop(); });
+    // Before anybody is served: what was restored has begun a period, which must not be forgotten.
+    if (!options_.snapshot.empty()) {
+      save();
+      chores.push_back({options_.snapshot_every, save});
+    }
     std::printf("listening on %s\n", address().c_str());
     asio::co_spawn(door_, accept(std::move(visitors_), pool_, visitors), asio::detached);
     if (operators_) {
@@ -373,10 +524,6 @@ public:
       asio::co_spawn(door_, accept(std::move(*operators_), pool_, operators), asio::detached);
     }
     std::fflush(stdout);
-    if (!options_.snapshot.empty()) {
-      save();
-      chores.push_back({options_.snapshot_every, save});
-    }
     for (const auto strand = asio::make_strand(pool_); const Chore &chore : chores) { // one at a time
       asio::co_spawn(strand, repeat(chore), asio::detached);
     }
@@ -401,6 +548,7 @@ private:
   }
 
   Options options_;
+  Lock lock_;
   asio::thread_pool pool_{options_.threads};
   asio::io_context door_; // on one thread alone: in the pool's queue newcomers would wait behind everybody
   tcp::acceptor visitors_;

@@ -176,6 +176,16 @@ static int merge(split_t *split) {
   return has_learned;
 }
 
+/* Leaves a snapshot for the others and the next life. */
+static void save(split_t *split) {
+  place_t *own = split->own;
+  size_t n;
+  own->released = 0; /* killed here, we leave no half of one */
+  own->edition++;
+  ngx_memory_barrier();
+  if (dpb_snapshot(split->bandit, own->snapshot, snapshot_room(split), &n) == DPB_OK) own->released = n;
+}
+
 /* Publishes what is released, for the status, the others and the next life. What we have from others is in the
    means, not in the snapshot: without a decision of our own that stays, or two workers would have news for ever. */
 static void publish(split_t *split, int has_learned) {
@@ -189,10 +199,7 @@ static void publish(split_t *split, int has_learned) {
   if (dpb_arms_read(split->bandit, own->arms, split->config.arms, &n) != DPB_OK) return;
   for (own->joined = i = 0; i < WORKERS; i++) own->joined += split->peers[i].joined;
   if (!is_news) return;
-  own->released = 0; /* killed here, we leave no half of one */
-  own->edition++;
-  ngx_memory_barrier();
-  if (dpb_snapshot(split->bandit, own->snapshot, snapshot_room(split), &n) == DPB_OK) own->released = n;
+  save(split);
 }
 
 static ngx_array_t *splits_of(volatile ngx_cycle_t *cycle) {
@@ -232,6 +239,9 @@ static void begin(split_t *split, ngx_log_t *log) {
   split->config.node = ngx_worker + 1; /* its tickets say where they belong */
   if (own->released) {
     if (dpb_restore_as(split->policy, &split->config, own->snapshot, own->released, &split->bandit, &error) == DPB_OK) {
+      ngx_shmtx_lock(mutex(split));
+      save(split); /* before it decides: the next life is to know of this one */
+      ngx_shmtx_unlock(mutex(split));
       return;
     }
     ngx_log_error(NGX_LOG_WARN, log, 0, "dpb_split $%V starts afresh: %s", &split->name, error.message);
@@ -438,10 +448,17 @@ static int parse_option(ngx_str_t *text, dpb_config *config) {
 
 static char *parse_variant(ngx_conf_t *cf, ngx_command_t *command, void *conf) {
   split_t *split = cf->ctx;
-  ngx_str_t *variant = ngx_array_push(&split->variants);
+  ngx_str_t *word = cf->args->elts, *variant = split->variants.elts;
+  ngx_uint_t i;
+  if (cf->args->nelts != 1) return refuse(cf, "more than one word after", word);
+  for (i = 0; i < split->variants.nelts; i++, variant++) {
+    if (word->len == variant->len && ngx_memcmp(word->data, variant->data, word->len) == 0) {
+      return refuse(cf, "duplicate variant", word);
+    }
+  }
+  variant = ngx_array_push(&split->variants);
   if (variant == NULL) return NGX_CONF_ERROR;
-  if (cf->args->nelts != 1) return refuse(cf, "more than one word after", cf->args->elts);
-  *variant = *(ngx_str_t *)cf->args->elts;
+  *variant = *word;
   return NGX_CONF_OK;
 }
 
@@ -525,6 +542,7 @@ static char *parse_split(ngx_conf_t *cf, ngx_command_t *command, void *conf) {
 
 static char *handle_with(ngx_conf_t *cf, ngx_http_handler_pt handler) {
   ngx_http_core_loc_conf_t *location = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+  if (location->handler == handler) return "is duplicate";
   location->handler = handler;
   return NGX_CONF_OK;
 }
@@ -543,6 +561,7 @@ static char *parse_reward(ngx_conf_t *cf, ngx_command_t *command, void *conf) {
   split_t **split = splits->elts;
   ngx_str_t *word = cf->args->elts;
   ngx_uint_t i;
+  if (reward->split) return "is duplicate";
   for (i = 0; i < splits->nelts; i++) {
     ngx_str_t *name = &split[i]->name;
     if (word[1].len != name->len + 1 || ngx_strncmp(word[1].data + 1, name->data, name->len) != 0) continue;

@@ -18,32 +18,31 @@ impl Bandit {
     /// `Unsupported` by policies whose state is not all released; `NoMemory`; `Poisoned` after an internal
     /// failure.
     pub fn snapshot(&self) -> Result<Vec<u8>> {
-        self.save(Ok)
+        self.snapshot_within(usize::MAX)
     }
 
-    /// Hands a [`snapshot`](Self::snapshot) to `hand_out`. Where that fails, none was taken.
-    pub(crate) fn save<T>(&self, hand_out: impl FnOnce(Vec<u8>) -> Result<T>) -> Result<T> {
-        self.desk.save(|inner| self.write(inner), hand_out)
+    /// The same, if it takes no more than `room` bytes: if not, this says how many it takes, and no snapshot was taken.
+    ///
+    /// # Errors
+    /// `BufferTooSmall`; as [`snapshot`](Self::snapshot).
+    pub fn snapshot_within(&self, room: usize) -> Result<Vec<u8>> {
+        self.desk.save(Kind::Bandit, room, |inner, to| self.save(inner, to))
     }
 
-    fn write(&self, inner: &mut Inner) -> Result<Vec<u8>> {
-        let mut to = Writer::new(Kind::Bandit);
+    fn save(&self, inner: &Inner, to: &mut Writer) -> Result<()> {
+        inner.check_private()?;
         to.u32(self.algorithm as u32);
-        self.config.save(&mut to);
+        self.config.save(to);
         to.u8(inner.seeded.into());
         to.u32(self.lives);
         to.u64(inner.learner.fleet.origin);
         to.u64(inner.periods.begun);
-        inner.engine.counts().save(&mut to);
-        let mut pulls = table::room(inner.learner.pulls.len())?;
-        pulls.extend_from_slice(&inner.learner.pulls);
-        inner.engine.pending().for_each(|arm| pulls[arm as usize] -= 1);
+        inner.engine.counts().save(to);
+        let pulls = &inner.learner.pulls;
         to.u32(pulls.len() as u32);
-        pulls.into_iter().for_each(|count| to.u64(count));
-        inner.learner.fleet.added().iter().for_each(|&id| to.u64(id));
-        inner.check_private()?;
-        inner.learner.policy.save(&mut to)?;
-        to.finish()
+        to.counts(pulls.iter().copied(), inner.engine.pending().map(|arm| arm as usize));
+        to.alike(inner.learner.fleet.added().iter().copied(), Writer::u64);
+        inner.learner.policy.save(to)
     }
 
     /// Goes on from a [`snapshot`](Self::snapshot), with the configuration that is in it and fresh entropy:
@@ -186,7 +185,7 @@ fn check_policy(ours: Algorithm, theirs: Algorithm) -> Result<()> {
     if ours == theirs {
         return Ok(());
     }
-    Err(Error::config("policy", &format!("must be {}, as in the snapshot", theirs.name()), ours.name()))
+    Err(Error::refused("policy", format_args!("must be {}, as in the snapshot, got {}", theirs.name(), ours.name())))
 }
 
 /// A policy as one that learns from what others have released.

@@ -631,7 +631,7 @@ impl Inner {
     fn check_some(&mut self, arms: &[u32]) -> Result<()> {
         self.check_live(arms, "select_among")?;
         if arms.is_empty() {
-            return Err(Error::config("arms", "must name one at least", "none"));
+            return Err(Error::refused("arms", format_args!("must name one at least")));
         }
         Ok(())
     }

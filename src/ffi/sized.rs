@@ -28,7 +28,11 @@ pub fn known<T: Growing>(given: u32) -> Result<usize> {
         return Err(Error::NewerVersion);
     }
     if size < shortest || !size.is_multiple_of(align_of::<T>()) {
-        let rule = if shortest < ours { format!("must be in {shortest}..={ours}") } else { format!("must be {ours}") };
+        let step = align_of::<T>();
+        let rule = match shortest < ours {
+            true => format!("must be a multiple of {step} in {shortest}..={ours}"),
+            false => format!("must be {ours}"),
+        };
         return Err(Error::config("struct_size", &rule, given));
     }
     Ok(size)
@@ -160,14 +164,19 @@ mod tests {
             let mut caller = sized(some, wrong);
             // SAFETY: valid for a T, which is more.
             unsafe {
-                assert!(matches!(
-                    read(&raw const caller, other),
-                    Err(Error::InvalidConfig { field: "struct_size", .. })
-                ));
-                assert!(matches!(
-                    write(&raw mut caller, other),
-                    Err(Error::InvalidConfig { field: "struct_size", .. })
-                ));
+                let refusal = read(&raw const caller, other).err();
+                assert_eq!(write(&raw mut caller, other).err(), refusal);
+                let Some(Error::InvalidConfig { field: "struct_size", problem }) = refusal else {
+                    panic!("{refusal:?}")
+                };
+                let numbers = problem.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse().ok());
+                // What it says must hold does not.
+                let holds = match numbers.collect::<Vec<usize>>()[..] {
+                    [step, least, most, got] => got % step == 0 && (least..=most).contains(&got),
+                    [size, got] => got == size,
+                    _ => panic!("{problem}"),
+                };
+                assert!(!holds && problem.ends_with(&format!("got {wrong}")), "{problem}");
             }
             assert_eq!((fields(&caller), size(&caller)), (fields(&some), wrong));
         }

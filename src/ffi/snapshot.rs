@@ -20,8 +20,8 @@ use std::ffi::{CStr, c_char};
 ///
 /// buf: room for cap bytes (NULL with cap = 0). len: receives how many there are, also when cap is too small:
 /// some 200 bytes, and for each arm 18 to 210 (dpb_new_imed, dpb_new_klucb, dpb_new_med; 8 more for an added one),
-/// or 24 to 50 (the others), which may grow between two calls. May allocate. With dpb_config.users a snapshot is taken
-/// when it is written: neither a call that asks for its length, nor one that finds too little room.
+/// or 24 to 50 (the others), which may grow between two calls. A cap that is too small builds nothing and takes no memory:
+/// to ask for the size is cheap, and is no snapshot (dpb_config.users). May allocate.
 /// error: NULL, or filled on failure: with what a policy has that is not released, where it is that.
 /// Returns DPB_OK; DPB_NULL; DPB_BUFFER_TOO_SMALL (only len written); DPB_UNSUPPORTED (policies whose state
 /// is not all released); DPB_NO_MEMORY; DPB_POISONED. Any thread.
@@ -40,22 +40,26 @@ pub unsafe extern "C" fn dpb_snapshot_with(
         return DPB_NULL;
     }
     // SAFETY: NULL or valid, by contract; not NULL, and room for cap bytes.
-    unsafe { explained(bandit, error, |b: &dpb_bandit| b.bandit.save(|bytes| fill(&bytes, buf, cap, len))) }
+    unsafe { explained(bandit, error, |b: &dpb_bandit| fill(b.bandit.snapshot_within(cap), buf, len)) }
 }
 
-/// Writes a snapshot where there is room for it, and how long it is in any case.
+/// Writes a snapshot that fits, and how long it is in any case.
 ///
 /// # Safety
-/// There is room for `cap` bytes, and for their number.
-pub(super) unsafe fn fill(bytes: &[u8], buf: *mut u8, cap: usize, len: *mut usize) -> Result<()> {
+/// The buffer has room for the snapshot, and `len` for its length.
+pub(super) unsafe fn fill(snapshot: Result<Vec<u8>>, buf: *mut u8, len: *mut usize) -> Result<()> {
+    let (length, done) = match snapshot {
+        Ok(bytes) => {
+            // SAFETY: as above.
+            unsafe { buf.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+            (bytes.len(), Ok(()))
+        }
+        Err(Error::BufferTooSmall { needed }) => (needed, Err(Error::BufferTooSmall { needed })),
+        Err(error) => return Err(error),
+    };
     // SAFETY: as above.
-    unsafe { len.write(bytes.len()) };
-    if cap < bytes.len() {
-        return Err(Error::BufferTooSmall { needed: bytes.len() });
-    }
-    // SAFETY: as above.
-    unsafe { buf.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
-    Ok(())
+    unsafe { len.write(length) };
+    done
 }
 
 /// dpb_snapshot_with, its error NULL.

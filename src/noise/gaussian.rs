@@ -5,7 +5,7 @@ use super::exponential::Exponential;
 #[cfg(feature = "test-hooks")]
 use super::hand;
 use super::laplace::ceil_div;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Value};
 use crate::random::Random;
 
 /// The discrete Gaussian distribution on the integers, at an integer sigma.
@@ -43,11 +43,11 @@ impl Gaussian {
         let rho_at = |sigma: u64| square as f64 / (2.0 * (sigma as f64).powi(2));
         if sigma < Self::MIN_SIGMA {
             let most = rho_at(Self::MIN_SIGMA);
-            return Err(Error::config("rho", &format!("must be at most {most} a release"), rho));
+            return Err(Error::config("rho", &format!("must be at most {} a release", Value::from(most)), rho));
         }
         if sigma > Self::MAX_SIGMA {
             let least = rho_at(Self::MAX_SIGMA);
-            return Err(Error::config("rho", &format!("must be at least {least:e} a release"), rho));
+            return Err(Error::config("rho", &format!("must be at least {} a release", Value::from(least)), rho));
         }
         // Three roundings, of half a unit in the last place each.
         let effective = rho_at(sigma) * (1.0 + 2.0 * f64::EPSILON);

@@ -3,7 +3,7 @@
 use super::exponential::Exponential;
 #[cfg(feature = "test-hooks")]
 use super::hand;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Value};
 use crate::random::Random;
 
 /// The discrete Laplace distribution on the integers, at an integer scale.
@@ -39,7 +39,11 @@ impl Laplace {
         }
         if scale > Self::MAX_SCALE {
             let least = sensitivity as f64 / Self::MAX_SCALE as f64;
-            return Err(Error::config("epsilon", &format!("must be at least {least:e} a release"), epsilon));
+            return Err(Error::config(
+                "epsilon",
+                &format!("must be at least {} a release", Value::from(least)),
+                epsilon,
+            ));
         }
         // Rounded up, unless that is more than was asked for.
         let effective = (sensitivity as f64 / scale as f64).next_up();

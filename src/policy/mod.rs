@@ -181,7 +181,7 @@ impl std::str::FromStr for Algorithm {
     /// The algorithm of this name: `"dp-imed".parse()`. `InvalidConfig` for `name` when there is none.
     fn from_str(name: &str) -> Result<Algorithm> {
         let shown: String = name.chars().take(64).collect(); // a message is no place for a file
-        let none = || Error::config("name", "must be that of a policy", format_args!("{shown:?}"));
+        let none = || Error::refused("name", format_args!("must be that of a policy, got {shown:?}"));
         Self::ALL.iter().copied().find(|a| a.name() == name).ok_or_else(none)
     }
 }

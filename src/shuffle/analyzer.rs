@@ -13,7 +13,7 @@ pub fn count_ones(params: &Params, bits: &[u8]) -> Result<u64> {
         return Err(Error::config("len", &format!("must be {length}"), bits.len()));
     }
     if bits.iter().any(|&bit| bit > 1) {
-        return Err(Error::config("bits", "must be bytes of 0 or 1", "another byte"));
+        return Err(Error::refused("bits", format_args!("must be bytes of 0 or 1")));
     }
     Ok(bits.iter().map(|&bit| u64::from(bit)).sum())
 }

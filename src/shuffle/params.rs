@@ -1,6 +1,6 @@
 //! What encoder, shuffler and server of one batch agree on, its claim checked.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Value};
 use crate::privacy::calibration::ShuffleNoise;
 
 /// One batch of M_sum (Tenenbaum et al. 2021, Algorithm 3): its size, its noise, its claim.
@@ -68,8 +68,8 @@ impl Params {
         }
         let real = noise.delta(epsilon, users);
         if real > delta {
-            let rule = format!("must give delta {delta:e}, or less, at epsilon {epsilon}");
-            return Err(Error::config("coins_per_user", &rule, format_args!("{real:e}")));
+            let rule = format!("must give delta {}, or less, at epsilon {}", Value::from(delta), Value::from(epsilon));
+            return Err(Error::config("coins_per_user", &rule, real));
         }
         Ok(Params { users, noise, epsilon, delta })
     }

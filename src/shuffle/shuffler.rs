@@ -51,7 +51,7 @@ impl Shuffler {
             return Err(Error::config("len", &format!("must be {length}"), message.len()));
         }
         if message.iter().any(|&bit| bit > 1) {
-            return Err(Error::config("bits", "must be bytes of 0 or 1", "another byte"));
+            return Err(Error::refused("bits", format_args!("must be bytes of 0 or 1")));
         }
         if self.is_complete() {
             return Err(Error::Expired);

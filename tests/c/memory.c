@@ -96,6 +96,7 @@ int main(void) {
     dpb_config config = seeded(20, 1);
     dpb_error error;
     uint32_t segment;
+    uint8_t none;
     room(64);
     STATUS(dpb_new_pool(&config, 1000000, &pool, &error), DPB_NO_MEMORY);
     CHECK(pool == NULL && error.status == DPB_NO_MEMORY);
@@ -106,8 +107,10 @@ int main(void) {
       CHECK(segment == i);
     }
     n = 7;
-    STATUS(dpb_pool_snapshot(pool, NULL, 0, &n), DPB_NO_MEMORY);
+    STATUS(dpb_pool_snapshot(pool, &none, 1 << 30, &n), DPB_NO_MEMORY); /* nothing is written */
     CHECK(n == 7);
+    STATUS(dpb_pool_snapshot(pool, NULL, 0, &n), DPB_BUFFER_TOO_SMALL); /* a size takes no memory */
+    CHECK(n > 8000000);
     STATUS(dpb_pool_segment(pool, 5, &segment), DPB_FULL);
     dpb_pool_free(pool);
     room(64);
@@ -144,6 +147,7 @@ int main(void) {
     dpb_report before, after;
     dpb_error error;
     uint32_t arm = 7;
+    uint8_t none;
     room((size_t)-1);
     STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
     before.struct_size = sizeof before;
@@ -151,8 +155,10 @@ int main(void) {
     STATUS(dpb_report_read(bandit, &before), DPB_OK);
     room(4);
     n = 7;
-    STATUS(dpb_snapshot(bandit, NULL, 0, &n), DPB_NO_MEMORY);
+    STATUS(dpb_snapshot(bandit, &none, 1 << 30, &n), DPB_NO_MEMORY);
     CHECK(n == 7);
+    STATUS(dpb_snapshot(bandit, NULL, 0, &n), DPB_BUFFER_TOO_SMALL);
+    CHECK(n > 1 << 23);
     for (more = 4; more <= 256; more *= 2) {
       room(more);
       if (dpb_add_arm(bandit, &arm, &error) != DPB_NO_MEMORY) break;

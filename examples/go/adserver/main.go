@@ -5,7 +5,8 @@
 //	go run ./adserver --port 8080
 //
 // GET /ad picks a creative, GET /click/<ticket> reports the click, GET /report and, for Prometheus, /metrics
-// show what is released and nothing else, / is a live page. A real server would also check who asks.
+// show what is released and nothing else, GET /healthz whether it can serve, / is a live page. A real server would also
+// check who asks.
 //
 // With --placements N, GET /ads?placement=17&slots=3&user=9f3c51a277d0e846 picks one for each slot of a
 // placement, from a pool that learns for each placement and no more from a person than was promised.
@@ -46,6 +47,7 @@ type options struct {
 	memory        *uint64    // nil: the usual one, where the policy can
 	snapshot      string     // a file; "": none
 	snapshotEvery time.Duration
+	reportEvery   time.Duration
 	placements    uint32 // 0: none
 	users         uint64 // expected in a period
 	period        time.Duration
@@ -59,7 +61,7 @@ func (o options) poolSnapshot() string {
 }
 
 func main() {
-	o := options{operatorPort: -1, snapshotEvery: 10 * time.Second, users: 100_000, period: 24 * time.Hour}
+	o := options{operatorPort: -1, snapshotEvery: 10 * time.Second, reportEvery: time.Second, users: 100_000, period: 24 * time.Hour}
 	flag.Func("port", "`N`; 0, the default: any free one", func(text string) (err error) {
 		o.port, err = parsePort(text)
 		return err
@@ -81,6 +83,11 @@ func main() {
 	flag.Func("snapshot-every", "so often, every `MS` milliseconds, and at the end (default 10000)", func(text string) error {
 		number, err := parsePositive(text)
 		o.snapshotEvery = time.Duration(number) * time.Millisecond
+		return err
+	})
+	flag.Func("report-every", "make a new report no more often than every `MS` milliseconds (default 1000)", func(text string) error {
+		number, err := strconv.ParseUint(text, 10, 32)
+		o.reportEvery = time.Duration(number) * time.Millisecond
 		return err
 	})
 	flag.Func("placements", "serve /ads for placements 0 to `N`-1 (default 0: no such page)", func(text string) error {
@@ -128,6 +135,11 @@ func parsePositive(text string) (uint64, error) {
 
 // run serves until it is told to stop. Where it listens it says on out.
 func run(stop context.Context, o options, out io.Writer) error {
+	unlock, err := lock(o.snapshot)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	ads, err := newShop(o)
 	if err != nil {
 		return err
@@ -136,6 +148,7 @@ func run(stop context.Context, o options, out io.Writer) error {
 
 	var servers []*http.Server
 	ended := make(chan error, 2)
+	var begin []func()
 	open := func(port int, pages http.Handler, says string) error {
 		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if err != nil {
@@ -143,8 +156,10 @@ func run(stop context.Context, o options, out io.Writer) error {
 		}
 		server := newServer(pages)
 		servers = append(servers, server)
-		go func() { ended <- server.Serve(listener) }()
-		fmt.Fprintf(out, says+"\n", listener.Addr())
+		begin = append(begin, func() {
+			go func() { ended <- server.Serve(listener) }()
+			fmt.Fprintf(out, says+"\n", listener.Addr())
+		})
 		return nil
 	}
 	defer func() { finish(servers) }()
@@ -157,9 +172,13 @@ func run(stop context.Context, o options, out io.Writer) error {
 			return err
 		}
 	}
+	// Before anybody is served: what was restored has begun a period, which must not be forgotten.
 	keeper, err := ads.keep(o)
 	if err != nil {
 		return err
+	}
+	for _, begin := range begin {
+		begin()
 	}
 	ads.log("serving")
 	select {

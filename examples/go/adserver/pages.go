@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"strconv"
+	"sync"
+	"time"
 
 	dpb "github.com/libdpb/libdpb/bindings/go"
 )
@@ -28,6 +30,7 @@ func (s adServer) visitors() http.Handler {
 	}
 	pages.HandleFunc("/click/{ticket...}", s.click)
 	pages.HandleFunc("/report", s.report)
+	pages.HandleFunc("/healthz", s.health)
 	pages.HandleFunc("/metrics", s.metrics(dpb.WriteMetrics))
 	pages.HandleFunc("/{$}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -85,19 +88,31 @@ func (s adServer) click(w http.ResponseWriter, r *http.Request) {
 
 // report shows only what is released.
 func (s adServer) report(w http.ResponseWriter, r *http.Request) {
+	number, build := uint64(s.placements), s.reportAll
 	if s.pool != nil && r.URL.Query().Has("placement") {
-		s.reportPlacement(w, r)
-		return
+		_, placement, ok := s.placement(w, r)
+		if !ok {
+			return
+		}
+		number, build = uint64(placement), func() (any, error) { return s.reportPlacement(placement) }
 	}
-	report, err := s.bandit.Report()
+	report, err := s.reports.get(number, build)
 	if err != nil {
 		fail(w, err)
 		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Write(report) // a visitor who left does not stop the shop
+}
+
+func (s adServer) reportAll() (any, error) {
+	report, err := s.bandit.Report()
+	if err != nil {
+		return nil, err
 	}
 	read, err := s.bandit.Arms()
 	if err != nil {
-		fail(w, err)
-		return
+		return nil, err
 	}
 	arms := make([]map[string]any, len(read))
 	for i, arm := range read {
@@ -106,29 +121,87 @@ func (s adServer) report(w http.ResponseWriter, r *http.Request) {
 			"effective_pulls": arm.EffectivePulls, "pulls": arm.Pulls, "active": arm.Active,
 		}
 	}
-	reply(w, http.StatusOK, map[string]any{
+	return map[string]any{
 		"policy": s.bandit.PolicyName(), "is_private": report.IsPrivate,
 		"epsilon_spent": number(report.EpsilonSpent), "delta_spent": report.DeltaSpent,
 		"memory": s.memory, "changes_detected": report.ChangesDetected,
 		"phase": report.Phase, "decisions": report.Decisions, "pending": report.Pending, "arms": arms,
-	})
+	}, nil
+}
+
+// health says whether it can serve: a handle that is closed after an internal failure cannot.
+func (s adServer) health(w http.ResponseWriter, _ *http.Request) {
+	if _, err := s.counts(); err != nil {
+		fail(w, err)
+		return
+	}
+	fmt.Fprintln(w, "ok")
+}
+
+// copies are of pages that cost more than others, one for each number that they may be asked for: renewed at most once
+// in every, whoever asks.
+type copies struct {
+	mu    sync.Mutex
+	every time.Duration
+	made  map[uint64]made
+}
+
+type made struct {
+	at   time.Time
+	page []byte
+}
+
+const maxCopies = 1000
+
+func newCopies(every time.Duration) *copies { return &copies{every: every, made: map[uint64]made{}} }
+
+// get makes a page, or has a copy of it. Who comes while it is made waits for it.
+func (c *copies) get(number uint64, build func() (any, error)) ([]byte, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	if last, ok := c.made[number]; ok && now.Before(last.at.Add(c.every)) {
+		return last.page, nil
+	}
+	value, err := build()
+	if err != nil {
+		return nil, err
+	}
+	page, err := json.Marshal(value)
+	page = append(page, '\n')
+	if err != nil {
+		return nil, err
+	}
+	if len(c.made) >= maxCopies {
+		clear(c.made)
+	}
+	c.made[number] = made{now, page}
+	return page, nil
 }
 
 // diagnostics is NOT private: a repeated click is a click.
 func (s adServer) diagnostics(w http.ResponseWriter, _ *http.Request) {
-	counts, err := s.bandit.Diagnostics()
-	var more dpb.Diagnostics
-	if err == nil && s.pool != nil {
-		more, err = s.pool.Diagnostics()
-	}
+	counts, err := s.counts()
 	if err != nil {
 		fail(w, err)
 		return
 	}
 	reply(w, http.StatusOK, map[string]any{
-		"duplicates": counts.Duplicates + more.Duplicates, "late": counts.Late + more.Late,
-		"rejected": counts.Rejected + more.Rejected, "unknown": counts.Unknown + more.Unknown,
+		"duplicates": counts.Duplicates, "late": counts.Late, "rejected": counts.Rejected, "unknown": counts.Unknown,
 	})
+}
+
+func (s adServer) counts() (dpb.Diagnostics, error) {
+	counts, err := s.bandit.Diagnostics()
+	if err != nil || s.pool == nil {
+		return counts, err
+	}
+	more, err := s.pool.Diagnostics()
+	counts.Duplicates += more.Duplicates
+	counts.Late += more.Late
+	counts.Rejected += more.Rejected
+	counts.Unknown += more.Unknown
+	return counts, err
 }
 
 // metrics is a page for Prometheus.

@@ -96,20 +96,14 @@ func parseUser(query url.Values) (uint64, bool) {
 }
 
 // reportPlacement shows what is released of one placement. Counts and losses are the pool's.
-func (s adServer) reportPlacement(w http.ResponseWriter, r *http.Request) {
-	_, placement, ok := s.placement(w, r)
-	if !ok {
-		return
-	}
+func (s adServer) reportPlacement(placement uint32) (any, error) {
 	report, err := s.pool.Report()
 	if err != nil {
-		fail(w, err)
-		return
+		return nil, err
 	}
 	read, err := s.pool.Arms(placement)
 	if err != nil {
-		fail(w, err)
-		return
+		return nil, err
 	}
 	arms := make([]map[string]any, len(read))
 	for i, arm := range read {
@@ -118,10 +112,10 @@ func (s adServer) reportPlacement(w http.ResponseWriter, r *http.Request) {
 			"effective_pulls": arm.EffectivePulls, "pulls": arm.Pulls,
 		}
 	}
-	reply(w, http.StatusOK, map[string]any{
+	return map[string]any{
 		"placement": placement, "is_private": report.IsPrivate,
 		"epsilon_spent": number(report.EpsilonSpent), "delta_spent": report.DeltaSpent,
 		"memory": s.memory, "releases": report.Releases,
 		"decisions": report.Decisions, "pending": report.Pending, "arms": arms,
-	})
+	}, nil
 }

@@ -3,10 +3,12 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	dpb "github.com/libdpb/libdpb/bindings/go"
@@ -26,6 +28,7 @@ type adServer struct {
 	memory     uint64    // theirs
 	pool       *dpb.Pool // nil: there are no placements
 	placements uint32
+	reports    *copies
 }
 
 // newShop has the memory that was asked for; else the usual one, or none where that is refused. What is in the
@@ -61,7 +64,7 @@ func newShop(o options) (adServer, error) {
 			err = fmt.Errorf("%s: %w", o.snapshot, err)
 		}
 	}
-	ads := adServer{bandit: bandit, memory: config.Memory, placements: o.placements}
+	ads := adServer{bandit: bandit, memory: config.Memory, placements: o.placements, reports: newCopies(o.reportEvery)}
 	if err == nil && o.placements > 0 {
 		ads.pool, err = newPool(o, config)
 	}
@@ -75,16 +78,50 @@ func (s adServer) close() {
 	}
 }
 
+// Bytes of a snapshot: one of 600,000 placements has no more.
+const maxSnapshot = 256 << 20
+
 // load reads what a file holds; nil where there is none.
 func load(file string) ([]byte, error) {
 	if file == "" {
 		return nil, nil
 	}
-	kept, err := os.ReadFile(file)
+	open, err := os.Open(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
+	if err != nil {
+		return nil, err
+	}
+	defer open.Close()
+	state, err := open.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if state.Size() > maxSnapshot {
+		return nil, fmt.Errorf("%s: %d bytes are no snapshot of this server", file, state.Size())
+	}
+	kept := make([]byte, state.Size())
+	_, err = io.ReadFull(open, kept)
 	return kept, err
+}
+
+// lock makes a snapshot this server's own: of two on one file the later one would undo what the other has saved. The
+// lock is on a file beside it, for a rename puts another file under the name. It is there for good: to remove it would
+// be a race. Whoever dies lets it go.
+func lock(snapshot string) (unlock func(), err error) {
+	if snapshot == "" {
+		return func() {}, nil
+	}
+	beside, err := os.OpenFile(snapshot+".lock", os.O_CREATE|os.O_RDWR, 0o666)
+	if err != nil {
+		return nil, err
+	}
+	if syscall.Flock(int(beside.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
+		beside.Close()
+		return nil, fmt.Errorf("%s: another server has it (%s is locked)", snapshot, beside.Name())
+	}
+	return func() { beside.Close() }, nil
 }
 
 // save keeps what was learned, if there is a file for it.

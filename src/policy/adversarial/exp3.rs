@@ -81,7 +81,7 @@ pub(super) fn exploration(arms: u32, rounds: u64) -> f64 {
 /// T, where a policy cannot do without.
 pub(super) fn known_horizon(config: &Config) -> Result<u64> {
     match config.horizon {
-        0 => Err(Error::config("horizon", "must be known (> 0) for this policy", 0)),
+        0 => Err(Error::config("horizon", "must be known (> 0) for this policy", 0u32)),
         horizon => Ok(horizon),
     }
 }

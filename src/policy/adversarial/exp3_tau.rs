@@ -81,7 +81,7 @@ impl Exp3Tau {
         let horizon = known_horizon(config)?;
         config.epsilon_per_reward()?;
         if config.delta == 0.0 {
-            return Err(Error::config("delta", "must be > 0 for this policy", 0));
+            return Err(Error::config("delta", "must be > 0 for this policy", 0u32));
         }
         let plays = smallest_tau(config, horizon);
         let draws_most = horizon.div_ceil(plays);

@@ -159,11 +159,11 @@ impl Policy for Lap {
     fn save(&self, to: &mut Writer) -> Result<()> {
         self.intervals.save(to);
         to.u32(self.arms.len() as u32);
-        for arm in &*self.arms {
+        to.alike(self.arms.iter(), |to, arm| {
             to.f64(arm.sum);
             to.u64(arm.rewards);
             to.u64(arm.releases);
-        }
+        });
         self.base.save(to)
     }
 

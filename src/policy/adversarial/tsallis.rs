@@ -244,11 +244,11 @@ impl Policy for Tsallis {
         self.intervals.save(to);
         to.u64(self.draws);
         to.u32(self.losses.len() as u32);
-        for (loss, arm) in self.losses.iter().zip(&*self.released) {
+        to.alike(self.losses.iter().zip(&*self.released), |to, (loss, arm)| {
             to.f64(*loss);
             to.f64(arm.sum);
             to.u64(arm.rewards);
-        }
+        });
         Ok(())
     }
 

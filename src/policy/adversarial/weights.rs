@@ -140,10 +140,10 @@ impl Weights {
 
     pub fn save(&self, to: &mut Writer) {
         to.u32(self.arms() as u32);
-        for (fraction, leaf) in self.fractions.iter().zip(&self.nodes[self.arms()..]) {
+        to.alike(self.fractions.iter().zip(&self.nodes[self.arms()..]), |to, (fraction, leaf)| {
             to.f64(*fraction);
             to.u64(leaf.exponent as u64);
-        }
+        });
     }
 
     pub fn load(&mut self, from: &mut Reader) -> Result<()> {

@@ -74,10 +74,10 @@ impl Tally {
 
     fn save(&self, to: &mut Writer) {
         to.u32(self.arms.len() as u32);
-        for arm in &*self.arms {
+        to.alike(self.arms.iter(), |to, arm| {
             to.u64(arm.count);
             to.u64(arm.sum as u64);
-        }
+        });
     }
 
     fn load(&mut self, from: &mut Reader) -> Result<()> {

@@ -34,7 +34,7 @@ impl Se {
     pub fn new(config: &Config, _seed: &mut Seed) -> Result<Se> {
         config.check_arms(1 << 20)?;
         if config.beta == 0.0 && config.horizon == 0 {
-            return Err(Error::config("horizon", "must be given where beta is not", 0));
+            return Err(Error::config("horizon", "must be given where beta is not", 0u32));
         }
         let mut viable = table::room(config.arms as usize)?;
         viable.extend(0..config.arms);

@@ -459,7 +459,7 @@ mod tests {
     use super::super::imed::Chernoff;
     use super::super::klucb::Optimist;
     use super::*;
-    use crate::snapshot::Kind;
+    use crate::snapshot::{Kind, write};
 
     /// Plays at random for a while; at every batch's end the arm that plays has the least index of
     /// all, computed afresh for every arm.
@@ -553,9 +553,7 @@ mod tests {
                 policy.observe(pull, Reward::from_units(pull.arm() << 21));
             }
         }
-        let mut to = Writer::new(Kind::Bandit);
-        policy.save(&mut to).unwrap();
-        let bytes = to.finish().unwrap();
+        let bytes = write(Kind::Bandit, usize::MAX, |to| policy.save(to)).unwrap().seal();
         next.load(&mut Reader::new(&bytes, Kind::Bandit).unwrap()).unwrap();
         for (arm, plan) in next.plans.iter().enumerate() {
             let total = policy.room.total(arm);

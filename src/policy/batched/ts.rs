@@ -255,7 +255,7 @@ impl Policy for LazyTs {
         to.u64(self.decisions);
         to.u32(self.releases);
         to.u32(self.arms.len() as u32);
-        for arm in &*self.arms {
+        to.alike(self.arms.iter(), |to, arm| {
             to.u8(arm.live.into());
             to.u64(arm.count);
             #[cfg(feature = "test-hooks")]
@@ -264,7 +264,7 @@ impl Policy for LazyTs {
                 continue;
             }
             to.f64(arm.mean);
-        }
+        });
         Ok(())
     }
 

@@ -24,7 +24,7 @@ impl PrivateUcb {
     pub fn new(config: &Config, seed: &mut Seed) -> Result<ContinualUcb<Binary>> {
         let epsilon = config.epsilon_per_reward()?;
         if config.horizon == 0 {
-            return Err(Error::config("horizon", "must be known to this policy", 0));
+            return Err(Error::config("horizon", "must be known to this policy", 0u32));
         }
         let tree = Binary::new(epsilon, config.horizon, |epsilon| config.laplace(epsilon))?;
         ContinualUcb::new(config, seed, Rule::Widened, || tree.another())

@@ -15,7 +15,7 @@
 //!
 //! **Release points.** The interval l is 1/eps of the corollary, 252 in that case.
 //! `batch = 0`: the series of their Lemma B.1 (second form): the next one is the first n with
-//! sum_(W < i <= n) i^-v >= l n^-v, W the last: 45, 169, .. (The sum is taken as the integral from W + 1/2
+//! sum_(W < i <= n) i^-v >= l n^-v, W the last: 45, 175, .. (The sum is taken as the integral from W + 1/2
 //! to n + 1/2, which makes it O(1).) `batch = b > 0`: every max(b, l) answers, as printed with b = 1.
 //! The last release is at 2^38 answers of an arm, or at 2^(52/v) if that comes first (beyond them sums, or
 //! noise, would not fit their integers): then the last mean stands.
@@ -469,6 +469,7 @@ mod tests {
                 );
             }
         }
+        assert_eq!(points(&within(1.0, 0), 400), [45, 175, 351]);
         assert_eq!((within(1.0, 1).fixed, within(1.0, 1000).fixed), (Some(253), Some(1000)));
         // What the paper's noise loses.
         let papers = Schedule { c: 1.0, ..within(1.0, 0) };

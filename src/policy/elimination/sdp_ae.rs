@@ -137,7 +137,7 @@ impl<S: BatchSizes> ShuffledElimination<S> {
     pub fn new(config: &Config, seed: &mut Seed) -> Result<Self> {
         config.check_arms(1 << 20)?;
         if config.horizon == 0 {
-            return Err(Error::config("horizon", "must be known to this policy", 0));
+            return Err(Error::config("horizon", "must be known to this policy", 0u32));
         }
         let (epsilon, delta) = (config.epsilon_per_reward()?, config.delta_per_reward()?);
         let plan = |users| Params::new(epsilon, delta, users, config.shuffle_printed);
@@ -307,14 +307,15 @@ impl<S: BatchSizes> Policy for ShuffledElimination<S> {
         to.u64(self.pulls);
         to.f64(self.noise_mean);
         to.u32(self.arms.len() as u32);
-        for (arm, state) in (0..).zip(&*self.arms) {
+        to.alike(self.arms.iter().enumerate(), |to, (arm, state)| {
+            let arm = arm as u32;
             to.u8(self.is_viable(arm).into());
             to.u8(self.waiting.binary_search(&arm).is_ok().into());
             to.u64(state.ones);
             to.f64(state.mean);
             to.f64(state.width);
             to.u64(state.count);
-        }
+        });
         Ok(())
     }
 

@@ -339,12 +339,12 @@ impl Policy for DpSe {
         to.u64(if self.guess == Self::NEVER { 0 } else { self.guess });
         to.u32(self.epoch);
         to.u32(self.arms.len() as u32);
-        for arm in &*self.arms {
+        to.alike(self.arms.iter(), |to, arm| {
             to.u8(arm.is_viable().into());
             to.f64(arm.mean);
             to.f64(arm.width);
             to.u64(arm.count);
-        }
+        });
         Ok(())
     }
 

@@ -621,10 +621,9 @@ impl Segments {
                 to.u64(time);
             }
         }
-        self.turns
-            .iter()
-            .enumerate()
-            .for_each(|(row, turn)| to.u64(turn.decisions.saturating_sub(self.others.lived(row))));
+        to.alike(self.turns.iter().enumerate(), |to, (row, turn)| {
+            to.u64(turn.decisions.saturating_sub(self.others.lived(row)));
+        });
         #[cfg(feature = "test-hooks")]
         {
             hand::keep_open(self.plays.iter().map(|play| play.batch.bare_sum()));
@@ -636,7 +635,7 @@ impl Segments {
                 return;
             }
         }
-        self.cells.iter().for_each(|cell| cell.released.save(to));
+        to.alike(self.cells.iter(), |to, cell| cell.released.save(to));
     }
 
     /// Takes them, where there are as many segments. No batch is open.

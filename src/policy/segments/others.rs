@@ -251,7 +251,7 @@ impl Others {
 mod tests {
     use super::*;
     use crate::random::{Random, Seed};
-    use crate::snapshot::{Kind, Writer};
+    use crate::snapshot::{Kind, write};
 
     fn segments(rows: usize, arms: u32, coins: &mut Random) -> Segments {
         let config = Config::new(arms, 1.0);
@@ -275,11 +275,13 @@ mod tests {
         let mut coins = Seed::new(Some([1; 32])).unwrap().stream();
         let keys: [&[u64]; 3] = [&[5, 6], &[6], &[8, 5, 7]];
         let other = |origin: usize, decisions: u64, coins: &mut Random| {
-            let mut to = Writer::new(Kind::Pool);
             let mut released = segments(keys[origin].len(), 3, coins);
             released.decisions = decisions;
-            released.save(&mut to);
-            let bytes = to.finish().unwrap();
+            let saved = write(Kind::Pool, usize::MAX, |to| {
+                released.save(to);
+                Ok(())
+            });
+            let bytes = saved.unwrap().seal();
             move || {
                 let from = &mut Reader::new(&bytes, Kind::Pool).unwrap();
                 Other::read(from, 7 + origin as u64, 0, &Config::new(3, 1.0), keys[origin]).unwrap()
