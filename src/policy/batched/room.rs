@@ -27,7 +27,7 @@ use crate::policy::prior::Prior;
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::Reward;
-use crate::snapshot::{Reader, Writer, ensure};
+use crate::snapshot::{Reader, Writer, ensure, is_plausible};
 use crate::table::{Table, room};
 use crate::tournament::{Line, Tournament};
 use std::f64::consts::LN_2;
@@ -43,8 +43,13 @@ pub struct Room {
     noise: NoiseSource,
     law: Cumulant,
     memory: Memory,
-    /// Rewards in an arm's first batch.
+    /// Rewards in an arm's first batch, before anything is released.
     first: u64,
+    /// Rewards in a batch at least: see [`least_batch`](Self::least_batch).
+    least: u64,
+    /// All that was released here: the noised sum, and of how many rewards.
+    sum: f64,
+    rewards: u64,
     /// Reported intervals hold with chance 1 - beta: ln(1/beta).
     ln_inverse_beta: f64,
     /// Decisions so far, cancelled ones too: the time.
@@ -111,6 +116,9 @@ impl Room {
             law: Cumulant::of(&noise),
             memory: Memory::new(config.memory),
             first: first_batch(&noise, config),
+            least: 0,
+            sum: 0.0,
+            rewards: 0,
             ln_inverse_beta: config.ln_inverse_beta(),
             decisions: 0,
             releases: 0,
@@ -241,14 +249,25 @@ impl Room {
 
     /// A batch of this size, or of one as near to it as may be. Returns what it will be.
     pub fn size(&self, arm: &Evidence, rewards: f64) -> u64 {
-        if arm.count == 0.0 {
-            return self.first;
-        }
         // Each handle at work takes its part, but no less than four first batches: every part has its own noise.
         let part = (rewards / f64::from(self.handles)).max(rewards.min(4.0 * self.first as f64));
-        let least = if self.memory.is_finite() { self.first } else { 1 };
+        let least = if arm.count == 0.0 || self.memory.is_finite() { self.first } else { 1 };
         let most = self.memory.largest_batch().ceil() as u64;
-        (part.ceil() as u64).min(most).max(least).min(Batch::MAX_QUOTA)
+        (part.ceil() as u64).max(self.least).min(most).max(least).min(Batch::MAX_QUOTA)
+    }
+
+    /// Rewards in a batch at least, by what was released so far: 2 sigma (1/r - 2), sigma the noise's deviation and r
+    /// the mean of all rewards that were released here. A batch of 1/epsilon rewards with a mean of .003 is nothing but
+    /// noise, and many such batches are as much noise more. This one has a sum of about two deviations. Nothing where r
+    /// is a half or more.
+    ///
+    /// r is the noised sum by the rewards in it, and at least what the noise of so many releases explains. So the
+    /// first batches of many arms grow by and by, until the rate shows.
+    fn least_batch(&self) -> u64 {
+        let deviation = self.law.variance().sqrt();
+        let noise = deviation * (2.0 * f64::from(self.releases)).sqrt();
+        let misses = self.rewards as f64 / self.sum.max(noise) - 2.0;
+        (2.0 * deviation * misses).ceil() as u64 // 0 where it is negative or NaN
     }
 
     /// A batch of as many rewards as count already.
@@ -280,6 +299,7 @@ impl Room {
         let state = &mut self.arms[arm];
         let release = state.batch.release(&mut self.noise);
         let pair = Pair::new(release.count as f64, release.sum, now);
+        (self.sum, self.rewards) = (self.sum + release.sum, self.rewards + release.count);
         state.total += release.count;
         if let Some(past) = past {
             state.released.expire(self.memory, now);
@@ -293,6 +313,7 @@ impl Room {
         }
         state.released.push(pair);
         self.releases = self.releases.saturating_add(1);
+        self.least = self.least_batch();
         self.look(arm);
     }
 
@@ -371,6 +392,7 @@ impl Room {
         to.u64(self.decisions);
         to.u32(self.releases);
         to.u64(self.changes);
+        to.f64(self.sum);
         to.u32(self.arms.len() as u32);
         for arm in &*self.arms {
             to.u8(arm.live.into());
@@ -388,6 +410,9 @@ impl Room {
     pub fn load(&mut self, from: &mut Reader) -> Result<()> {
         let saved = Saved::read(from)?;
         (self.decisions, self.releases, self.changes) = (saved.decisions, saved.releases, saved.changes);
+        self.sum = saved.sum;
+        self.rewards = saved.arms.iter().fold(0, |all: u64, (_, total, ..)| all.saturating_add(*total));
+        self.least = self.least_batch();
         self.has_lived = true;
         ensure(saved.arms.len() == self.arms.len())?;
         for (arm, (live, total, released, given)) in saved.arms.into_iter().enumerate() {
@@ -454,13 +479,15 @@ pub struct Saved {
     pub decisions: u64,
     pub releases: u32,
     changes: u64,
+    sum: f64,
     /// Is it live, the rewards in all of its releases, these, and its prior.
     pub arms: Vec<(bool, u64, Released, Option<Given>)>,
 }
 
 impl Saved {
     pub fn read(from: &mut Reader) -> Result<Saved> {
-        let (decisions, releases, changes) = (from.count()?, from.u32()?, from.count()?);
+        let (decisions, releases, changes, sum) = (from.count()?, from.u32()?, from.count()?, from.f64()?);
+        ensure(is_plausible(sum))?;
         let length = from.length(10)?;
         let mut arms = room(length)?;
         for _ in 0..length {
@@ -471,7 +498,7 @@ impl Saved {
             };
             arms.push((live, total, released, given));
         }
-        Ok(Saved { decisions, releases, changes, arms })
+        Ok(Saved { decisions, releases, changes, sum, arms })
     }
 }
 
