@@ -279,9 +279,9 @@ impl World<'_> {
         }
         let slots = 1 + steps[1..].iter().take_while(|step| step.follows).count();
         let mut slate = Vec::new();
-        let some = self.bandit.select_slate(set.as_deref(), slots, |decision| slate.push(decision));
+        let some = self.bandit.select_slate(set.as_deref(), slots, |_, decision| slate.push(decision));
         if some.is_err() {
-            self.bandit.select_slate(None, slots, |decision| slate.push(decision)).unwrap();
+            self.bandit.select_slate(None, slots, |_, decision| slate.push(decision)).unwrap();
         }
         for decision in slate {
             self.decisions.push(decision);

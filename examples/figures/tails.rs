@@ -130,7 +130,7 @@ pub fn imed(variant: Variant, epsilon: f64, setting: &Setting, at: &[u64], trial
     let (gaps, mut recorder) = (setting.gaps(), Recorder::new(at));
     let first = (1.0 / epsilon).ceil();
     let mut arms: Vec<Arm> = gaps.iter().map(|_| Arm { pairs: Vec::new(), at: f64::NAN, divergence: 0.0 }).collect();
-    let (mut sum, mut rewards, mut releases) = (0.0, 0.0, 0.0);
+    let (mut sum, mut rewards, mut releases) = (0.0, 0.0, 0.0f64);
     while !recorder.done() {
         let (arm, size) = match arms.iter().position(|arm| arm.pairs.is_empty()) {
             Some(arm) => (arm, first),
