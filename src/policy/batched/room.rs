@@ -3,7 +3,7 @@
 //!
 //! **Privacy** (pure eps-DP; rho-zCDP with Gaussian noise): Theorem P of [`crate::privacy`]. An
 //! answered reward enters its arm's one open batch; a batch's size is fixed when it opens, by
-//! releases and public counts; it is released once, when full; indices, chances and what has power
+//! releases (of all arms: their overall rate) and public counts; it is released once, when full; indices, chances and what has power
 //! are functions of releases and of public counts: decisions, those cancelled, and for
 //! `choose_among` the sets of eligible arms, which are public; and of priors, which are.
 //!
@@ -554,6 +554,7 @@ pub fn loss(noise: &Noise, released: bool) -> PrivacyLoss {
 mod tests {
     use super::*;
     use crate::policy::kl::kl;
+    use crate::snapshot::Kind;
 
     const STRONG: Prior = Prior { mean: 0.5, strength: 1000.0 };
 
@@ -568,6 +569,51 @@ mod tests {
             room.decisions += 1;
             room.collect(arm, Reward::from_units(if i < ones { Reward::ONE as u32 } else { 0 }));
         });
+    }
+
+    /// A batch is at least 2 sigma (1/r - 2) rewards, r the overall released rate: nothing before anything is released
+    /// and where r is a half or more; never more than a memory allows; and the same after a snapshot.
+    #[test]
+    fn batches_are_more_than_noise() {
+        let config = |memory| Config { memory, ..Config::new(3, 1.0) };
+        let fresh = |memory| Room::new(&config(memory), &mut Seed::new(Some([7; 32])).unwrap()).unwrap();
+        let (mut room, deviation) = (fresh(0), 2f64.sqrt());
+        assert_eq!(room.size(&room.evidence(0), 0.0), 1);
+        release(&mut room, 0, 100, 60);
+        assert_eq!((room.doubling(0), room.size(&room.evidence(1), 0.0)), (100, 1));
+        // Now there are 300 rewards of 100,100: noise is a hundredth of them.
+        release(&mut room, 0, 100_000, 240);
+        let expected = 2.0 * deviation * (100_100.0 / 300.0 - 2.0);
+        let size = room.size(&room.evidence(1), 0.0) as f64;
+        assert!((size / expected - 1.0).abs() < 0.05, "{size} {expected}");
+        // An arm that comes now begins with as many, whatever public data say of it, and no batch is smaller.
+        room.add_arm().unwrap();
+        room.set_prior(3, STRONG);
+        assert_eq!([3, 0].map(|arm| room.size(&room.evidence(arm), 1.0) as f64), [size; 2]);
+        let mut to = Writer::new(Kind::Bandit);
+        room.save(&mut to);
+        let bytes = to.finish().unwrap();
+        let mut next = fresh(0);
+        next.add_arm().unwrap();
+        next.load(&mut Reader::new(&bytes, Kind::Bandit).unwrap()).unwrap();
+        assert_eq!(next.size(&next.evidence(1), 0.0) as f64, size);
+        let mut short = fresh(6400);
+        release(&mut short, 0, 100_000, 300);
+        assert_eq!(short.size(&short.evidence(1), 0.0), 100);
+    }
+
+    /// As long as only noise was released a rate is as large as the noise can explain: batches grow by and by.
+    #[test]
+    fn noise_makes_no_batch_huge() {
+        let mut room = room(0);
+        let mut rewards = 0;
+        for _ in 0..60 {
+            let size = room.size(&room.evidence(1), 0.0);
+            assert!(size <= 1 + 2 * rewards, "{size} after {rewards}");
+            release(&mut room, 0, size as u32, 0);
+            rewards += size;
+        }
+        assert!(rewards > 1000, "{rewards}");
     }
 
     /// A prior speaks with a quarter of ln t nats at most, and less where its arm leads.
