@@ -20,14 +20,7 @@ fn regret(algorithm: Algorithm, epsilon: f64, horizon: u32, in_flight: usize, nu
 }
 
 /// The same with arms of these means, the best one first.
-fn regret_on(
-    means: &[f64],
-    algorithm: Algorithm,
-    epsilon: f64,
-    horizon: u32,
-    in_flight: usize,
-    number: u64,
-) -> f64 {
+fn regret_on(means: &[f64], algorithm: Algorithm, epsilon: f64, horizon: u32, in_flight: usize, number: u64) -> f64 {
     let bandit = bandit(algorithm, means.len() as u32, epsilon, number);
     let (mut coins, mut waiting, mut regret) = (Coins(number << 20), VecDeque::new(), 0.0);
     for _ in 0..horizon {

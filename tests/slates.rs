@@ -216,7 +216,10 @@ fn slots_are_shuffled() {
         let evenly = |counts: &[u32]| {
             let all = f64::from(counts.iter().sum::<u32>());
             let even = all / counts.len() as f64;
-            assert!(counts.iter().all(|&n| (f64::from(n) - even).abs() < (10.0 * all).sqrt()), "{algorithm:?}: {counts:?}");
+            assert!(
+                counts.iter().all(|&n| (f64::from(n) - even).abs() < (10.0 * all).sqrt()),
+                "{algorithm:?}: {counts:?}"
+            );
         };
         evenly(&orders);
         shown.iter().for_each(|counts| evenly(counts));
