@@ -10,6 +10,8 @@ use rand_distr::{Beta, Distribution};
 use std::error::Error;
 
 const ADS: usize = 100;
+/// Decisions of Thompson sampling.
+const LONGEST: u64 = 1_000_000;
 const EPSILONS: [f64; 3] = [1.0, 0.25, 0.1];
 const PLAYERS: [(&str, Algorithm); 3] =
     [("DP-IMED", Algorithm::Imed), ("DP-KLUCB", Algorithm::KlUcb), ("DP-MED", Algorithm::Med)];
@@ -90,14 +92,19 @@ fn rates(options: &Options) -> String {
                 cells.push(Cell::new(runs, move |trial| private(algorithm, world, epsilon, horizon, trial)));
             }
         }
-        cells.push(Cell::new(runs.min(2), move |trial| thompson(world, horizon, trial)));
+        // It draws a hundred samples a decision: more would take minutes a run.
+        let times = if horizon <= LONGEST { horizon } else { 0 };
+        cells.push(Cell::new(runs.min(2), move |trial| thompson(world, times, trial)));
     }
     let samples = run_cells("clicks", &cells, options);
     let mut header = vec![String::from("click rates, T")];
     header.extend(PLAYERS.iter().flat_map(|(label, _)| EPSILONS.map(|epsilon| format!("{label}, eps {epsilon}"))));
     header.push("Thompson sampling, not private".into());
     let row = |(&((name, _), horizon), samples): (&((&str, World), u64), &[Sample])| {
-        let cells = samples.iter().map(|sample| mean(sample, 1));
+        let cells = samples.iter().map(|sample| match sample.last()[0] {
+            percent if percent.is_nan() => "-".into(),
+            _ => mean(sample, 1),
+        });
         [format!("{name}, {horizon}")].into_iter().chain(cells).collect()
     };
     let rows: Vec<_> = settings.iter().zip(samples.chunks(cells.len() / settings.len())).map(row).collect();

@@ -253,7 +253,7 @@ impl Room {
         let part = (rewards / f64::from(self.handles)).max(rewards.min(4.0 * self.first as f64));
         let least = if arm.count == 0.0 || self.memory.is_finite() { self.first } else { 1 };
         let most = self.memory.largest_batch().ceil() as u64;
-        (part.ceil() as u64).max(self.least).min(most).max(least).min(Batch::MAX_QUOTA)
+        (part.ceil() as u64).max(self.least.saturating_sub(arm.given as u64)).min(most).max(least).min(Batch::MAX_QUOTA)
     }
 
     /// Rewards in a batch at least, by what was released so far: 2 sigma (1/r - 2), sigma the noise's deviation and r
@@ -263,6 +263,8 @@ impl Room {
     ///
     /// r is the noised sum by the rewards in it, and at least what the noise of so many releases explains. So the
     /// first batches of many arms grow by and by, until the rate shows.
+    ///
+    /// The rewards that a prior counts for are taken from it: what has no noise is soon put to the test.
     fn least_batch(&self) -> u64 {
         let deviation = self.law.variance().sqrt();
         let noise = deviation * (2.0 * f64::from(self.releases)).sqrt();
@@ -586,10 +588,13 @@ mod tests {
         let expected = 2.0 * deviation * (100_100.0 / 300.0 - 2.0);
         let size = room.size(&room.evidence(1), 0.0) as f64;
         assert!((size / expected - 1.0).abs() < 0.05, "{size} {expected}");
-        // An arm that comes now begins with as many, whatever public data say of it, and no batch is smaller.
+        // An arm that comes now begins with as many, and no batch is smaller; but where public data say something.
         room.add_arm().unwrap();
-        room.set_prior(3, STRONG);
         assert_eq!([3, 0].map(|arm| room.size(&room.evidence(arm), 1.0) as f64), [size; 2]);
+        room.set_prior(3, Prior { strength: 300.0, ..STRONG });
+        assert_eq!(room.size(&room.evidence(3), 0.0) as f64, size - 300.0);
+        room.set_prior(3, STRONG);
+        assert_eq!(room.size(&room.evidence(3), 0.0), 1);
         let mut to = Writer::new(Kind::Bandit);
         room.save(&mut to);
         let bytes = to.finish().unwrap();
