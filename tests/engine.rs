@@ -364,7 +364,7 @@ fn an_outage_does_not_tell_a_click() {
                         (0, _) => each(bandit.select_for(step / 2 % 5).unwrap()),
                         _ => {
                             let mut decisions = Vec::new();
-                            bandit.select_slate(None, 3, |decision| decisions.push(decision)).unwrap();
+                            bandit.select_slate(None, 3, |_, decision| decisions.push(decision)).unwrap();
                             decisions.into_iter().for_each(each);
                         }
                     }

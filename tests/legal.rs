@@ -69,7 +69,7 @@ fn play(
         let mut decision = None;
         if random.below(8) == 0 {
             let slots = 1 + random.below(5) as usize;
-            timed("select_slate", &mut || _ = bandit.select_slate(None, slots, |d| open.push(d.ticket)));
+            timed("select_slate", &mut || _ = bandit.select_slate(None, slots, |_, d| open.push(d.ticket)));
             let among = [random.below(arms.into()) as u32, random.below(arms.into()) as u32];
             timed("select_among", &mut || decision = bandit.select_among(&among).ok());
         } else {

@@ -44,8 +44,7 @@ fn play(bandit: &Bandit, rounds: u64) -> u32 {
         if t % 8 == 0 {
             let eligible: Option<&[u32]> = if t % 16 == 0 { None } else { Some(&[4, 2, 4, 0]) };
             let mut slate = [0; 3];
-            let mut slots = slate.iter_mut();
-            let each = |decision: Decision| slots.next().into_iter().for_each(|slot| *slot = decision.ticket);
+            let each = |slot: usize, decision: Decision| slate[slot] = decision.ticket;
             if bandit.select_slate(eligible, 3, each).is_ok() {
                 slate.iter().for_each(|&ticket| bandit.update(ticket, (t / 8 % 2) as f64).unwrap());
             }

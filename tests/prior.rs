@@ -66,12 +66,12 @@ fn of_a_pool(epsilon: f64, number: u64, decisions: u32, said: Said, strength: f6
 }
 
 /// In 10,000 decisions a right prior saves a quarter or more of what is lost without, and one of 3000 rewards that has
-/// the arms in reverse costs no more than a quarter of it: over six fixed runs each, where they are half and no cost
-/// at all.
+/// the arms in reverse costs no more than a quarter of it: over thirty fixed runs each. Of 200 runs DP-IMED loses 164
+/// without (a run's deviation is 42) and 99 (28) with a right one, so that the first fails with a chance of 1e-3.
 #[test]
 fn a_right_prior_saves_and_a_wrong_one_costs_little() {
     let check = |one: &dyn Fn(u64, Said) -> f64| {
-        let lost = |said| (0..6).map(|number| one(number, said)).sum::<f64>();
+        let lost = |said| (0..30).map(|number| one(number, said)).sum::<f64>();
         let [none, right, wrong] = [Said::Nothing, Said::Right, Said::Reversed].map(lost);
         println!("{none:.0} {right:.0} {wrong:.0}");
         assert!(right < 0.75 * none && wrong < 1.25 * none, "{none} {right} {wrong}");

@@ -248,7 +248,7 @@ fn the_table_has_every_policy() {
         let abilities = [
             ("among", bandit.select_among(&[1]).is_ok()),
             ("change", bandit.add_arm().is_ok()),
-            ("slate", bandit.select_slate(None, 2, |_| ()).is_ok()),
+            ("slate", bandit.select_slate(None, 2, |_, _| ()).is_ok()),
             ("snapshot", bandit.snapshot().is_ok()),
             ("merge", bandit.snapshot().is_ok_and(|snapshot| bandit.merge(&snapshot).is_ok())),
             ("prior", bandit.set_prior(1, 0.5, 10.0).is_ok()),

@@ -263,7 +263,7 @@ func (b *Bandit) NextPeriod() error {
 }
 
 // SelectSlate fills slate with different arms for the slots of one request, of all live arms where eligible is nil, else
-// of these (public information). They are in no order of merit, and each is answered by itself. What is protected, an
+// of these (public information). They are shuffled, and each is answered by itself. What is protected, an
 // answer or the request with all its answers, is [Config.Slate]'s to say.
 func (b *Bandit) SelectSlate(slate []Decision, eligible []uint32) error {
 	c, err := b.enter()

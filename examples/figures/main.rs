@@ -8,6 +8,7 @@
 
 #[path = "../common/adversaries.rs"]
 pub mod adversaries;
+pub mod clicks;
 pub mod drift;
 pub mod environment;
 pub mod fast;
@@ -67,6 +68,7 @@ pub const EXPERIMENTS: &[(&str, &str, Experiment)] = &[
     ("td17", "Tossou and Dimitrakakis (2017), Figure 1: five adversaries", td17::run),
     ("t21", "Tenenbaum et al. (2021), who have no figure: the shuffle model between the others", t21::run),
     ("field", "ours: every policy on three instances, by epsilon, by delay, by time", field::run),
+    ("clicks", "ours: click rates below 1%, and slots that are not examined equally often", clicks::run),
     ("drift", "ours: worlds that change, with and without a memory", drift::run),
     ("tails", "ours: what it costs to lose the best arm less often", tails::run),
     ("fleet", "ours: one bandit over many handles that merge what they released", fleet::run),

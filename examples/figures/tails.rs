@@ -130,15 +130,20 @@ pub fn imed(variant: Variant, epsilon: f64, setting: &Setting, at: &[u64], trial
     let (gaps, mut recorder) = (setting.gaps(), Recorder::new(at));
     let first = (1.0 / epsilon).ceil();
     let mut arms: Vec<Arm> = gaps.iter().map(|_| Arm { pairs: Vec::new(), at: f64::NAN, divergence: 0.0 }).collect();
+    let (mut sum, mut rewards, mut releases) = (0.0, 0.0, 0.0f64);
     while !recorder.done() {
         let (arm, size) = match arms.iter().position(|arm| arm.pairs.is_empty()) {
             Some(arm) => (arm, first),
             None => next(variant, epsilon, &mut arms),
         };
+        let deviation = 2f64.sqrt() / epsilon;
+        let rate = f64::max(sum, deviation * (2.0 * releases).sqrt()) / rewards;
+        let size = f64::max(size, (2.0 * deviation * (1.0 / rate - 2.0)).ceil()); // nothing is known: NaN
         recorder.round_robin(&gaps[arm..=arm], size as u64);
         let ones = Binomial::new(size as u64, setting.means[arm]).expect("a mean in [0, 1]").sample(&mut coins);
         let uniform = (coins.next_u64() >> 11) as f64 / (1u64 << 53) as f64 - 0.5;
         let noise = -uniform.signum() * (1.0 - 2.0 * uniform.abs()).max(1e-300).ln() / epsilon;
+        (sum, rewards, releases) = (sum + ones as f64 + noise, rewards + size, releases + 1.0);
         arms[arm].push(Pair { count: size, sum: (ones as f64 + noise).max(0.0), noises: 1.0 });
     }
     recorder.finish(0.0)

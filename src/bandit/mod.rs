@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::fleet::Fleet;
 use crate::policy::{Algorithm, Policy, Prior, Pull, ShuffledPolicy, Slates};
 use crate::privacy::PrivacyLoss;
-use crate::random::Seed;
+use crate::random::{Random, Seed};
 use crate::reward::Reward;
 use crate::shuffle::Params;
 use crate::table::{self, Table};
@@ -77,6 +77,10 @@ struct Learned {
 struct Slate {
     /// Arms that it may still show; room for all.
     left: Vec<u32>,
+    /// Slots that are still free; room for as many as there may be arms.
+    free: Vec<u32>,
+    /// They draw the slots.
+    coins: Random,
     /// Those that it may show at once; 0 = all.
     most: u32,
 }
@@ -129,7 +133,8 @@ impl Bandit {
         }
         let mut slate = None;
         if policy.slates().is_some() {
-            slate = Some(Box::new(Slate { left: table::room(config.arms as usize)?, most: config.slate }));
+            let room = || table::room(config.arms as usize);
+            slate = Some(Box::new(Slate { left: room()?, free: room()?, coins: seed.stream(), most: config.slate }));
         }
         Ok(Bandit {
             algorithm,
@@ -243,18 +248,24 @@ impl Bandit {
     }
 
     /// Which arms for the `slots` places of one request? Different ones, of all live arms or of those that are
-    /// `eligible`: a set that is public, as in [`select_among`](Self::select_among), duplicates harmless. Hands the
-    /// decisions to `each`, in no order of merit; each is answered or cancelled alone. Its propensity is exact, given
-    /// the slots before it. What is protected, an answer or the request, is
-    /// [`Config::slate`]'s to say: see [`crate::privacy::slates`]. O(slots n) for n arms; never allocates
-    /// on success.
+    /// `eligible`: a set that is public, as in [`select_among`](Self::select_among), duplicates harmless. Calls `each`
+    /// with a slot and its decision, in the order in which the arms are drawn. A propensity is the exact chance of
+    /// the arm in its draw, given the draws before it. The slots are shuffled: every order of the arms that are
+    /// drawn has the same chance, so a slot says nothing about its arm. Each decision is answered or cancelled
+    /// alone. [`Config::slate`] says what is protected, an answer or the request: see [`crate::privacy::slates`].
+    /// O(slots n) for n arms; never allocates on success.
     ///
     /// # Errors
     /// `InvalidConfig` when there are no slots, more than arms to show, more than [`Config::slate`] where that is not
     /// 0, or more than decisions may be in flight, and for an arm that does not exist or is retired; `Unsupported`
     /// by policies that show no slates, and as [`select`](Self::select); `Poisoned` after an internal failure. Nothing
     /// changed.
-    pub fn select_slate(&self, eligible: Option<&[u32]>, slots: usize, each: impl FnMut(Decision)) -> Result<()> {
+    pub fn select_slate(
+        &self,
+        eligible: Option<&[u32]>,
+        slots: usize,
+        each: impl FnMut(usize, Decision),
+    ) -> Result<()> {
         self.desk.lock()?.select_slate(eligible, slots, each)
     }
 
@@ -612,8 +623,10 @@ impl Inner {
         let policy = self.learner.policy.flexible().ok_or(Error::Unsupported("add_arm"))?;
         self.learner.pulls.reserve()?;
         if let Some(slate) = &mut self.learner.slate {
-            slate.left.clear(); // of the last one
-            slate.left.try_reserve(self.learner.pulls.len() + 1).map_err(|_| Error::NoMemory)?;
+            for of_the_last in [&mut slate.left, &mut slate.free] {
+                of_the_last.clear();
+                of_the_last.try_reserve(self.learner.pulls.len() + 1).map_err(|_| Error::NoMemory)?;
+            }
         }
         policy.add_arm()?;
         self.learner.pulls.push(0);
@@ -643,12 +656,17 @@ impl Inner {
         Ok(policy.choose_among(arms))
     }
 
-    fn select_slate(&mut self, eligible: Option<&[u32]>, slots: usize, mut each: impl FnMut(Decision)) -> Result<()> {
+    fn select_slate(
+        &mut self,
+        eligible: Option<&[u32]>,
+        slots: usize,
+        mut each: impl FnMut(usize, Decision),
+    ) -> Result<()> {
         self.check_anonymous()?;
         self.learner.slates()?;
         self.check_live(eligible.unwrap_or_default(), "select_slate")?;
         self.learner.list(eligible);
-        let Slate { left, most } = self.learner.slates()?.1;
+        let Slate { left, most, .. } = self.learner.slates()?.1;
         let refused = |rule| Err(Error::config("slots", rule, slots));
         if slots == 0 {
             return refused("must be at least 1");
@@ -664,11 +682,13 @@ impl Inner {
         }
         (0..slots as u64).for_each(|ahead| self.make_room_ahead(ahead));
         let Inner { engine, learner, .. } = self;
-        let (policy, Slate { left, .. }, pulls) = learner.slates()?;
-        let mut follows = false;
+        let (policy, Slate { left, free, coins, .. }, pulls) = learner.slates()?;
+        free.clear();
+        free.extend(0..slots as u32);
         policy.choose_slate(left, slots, &mut |pull| {
-            each(enter(engine, &mut pulls[pull.arm() as usize], pull, follows));
-            follows = true;
+            let decision = enter(engine, &mut pulls[pull.arm() as usize], pull, free.len() < slots);
+            let slot = free.swap_remove(coins.below(free.len() as u64) as usize);
+            each(slot as usize, decision);
         });
         Ok(())
     }

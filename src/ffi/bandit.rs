@@ -625,12 +625,13 @@ pub unsafe extern "C" fn dpb_select_among(
 }
 
 /// Which arms for the m slots of one request? Different ones: the m best, and those that must still be learned about.
-/// They are written in no order of merit, each with a ticket of its own, and each is answered or cancelled by itself.
+/// The library draws them one after the other, shuffles them evenly, and writes them in that order, so that every arm
+/// of a request has the same chance of every slot. Each has a ticket of its own, and is answered or cancelled by itself.
 ///
 /// eligible: NULL with n = 0 = all live arms; else n live arms, duplicates harmless: public information, as in
 /// dpb_select_among. m: 1 .. the number of different arms that are eligible; with dpb_config.slate no more than that,
 /// nor ever more than answer_window, or without one pending_capacity rounded up. out: room for m decisions, written
-/// only on success. A propensity is exact: the chance of that arm in its slot, given the slots before it;
+/// only on success. A propensity is exact: the chance of that arm in its draw, given the draws before it;
 /// with min_propensity = f it is at least f divided by the arms that are left. Never allocates; O(m n).
 ///
 /// What is protected (Theorem S, src/privacy/slates.rs: the answers of a request are in as many different batches, so m
@@ -661,11 +662,9 @@ pub unsafe extern "C" fn dpb_select_slate(
     call(bandit, |b: &dpb_bandit| {
         // SAFETY: n arms behind a pointer that is not NULL, by contract.
         let eligible = (!eligible.is_null()).then(|| unsafe { slice(eligible, n) });
-        let mut written = 0;
-        b.bandit.select_slate(eligible, m, |decision| {
-            // SAFETY: room for m decisions, by contract.
-            unsafe { out.add(written).write(decision.into()) };
-            written += 1;
+        b.bandit.select_slate(eligible, m, |slot, decision| {
+            // SAFETY: room for m decisions, by contract; slots are below m.
+            unsafe { out.add(slot).write(decision.into()) };
         })
     })
 }

@@ -208,7 +208,7 @@ pub trait Flexible {
 pub trait Slates {
     /// The next `slots` arms to play, all different, of those that are left: live, each once, so many at least. Those
     /// that play leave them, and `each` is told in turn. A propensity is that of the arm among those that were
-    /// left, given the slots before it.
+    /// left, given the draws before it.
     fn choose_slate(&mut self, left: &mut Vec<u32>, slots: usize, each: &mut dyn FnMut(Pull));
 }
 

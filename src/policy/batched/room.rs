@@ -3,7 +3,7 @@
 //!
 //! **Privacy** (pure eps-DP; rho-zCDP with Gaussian noise): Theorem P of [`crate::privacy`]. An
 //! answered reward enters its arm's one open batch; a batch's size is fixed when it opens, by
-//! releases and public counts; it is released once, when full; indices, chances and what has power
+//! releases (of all arms: their overall rate) and public counts; it is released once, when full; indices, chances and what has power
 //! are functions of releases and of public counts: decisions, those cancelled, and for
 //! `choose_among` the sets of eligible arms, which are public; and of priors, which are.
 //!
@@ -27,7 +27,7 @@ use crate::policy::prior::Prior;
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::Reward;
-use crate::snapshot::{Reader, Writer, ensure};
+use crate::snapshot::{Reader, Writer, ensure, is_plausible};
 use crate::table::{Table, room};
 use crate::tournament::{Line, Tournament};
 use std::f64::consts::LN_2;
@@ -43,10 +43,15 @@ pub struct Room {
     noise: NoiseSource,
     law: Cumulant,
     memory: Memory,
-    /// Rewards in an arm's first batch.
+    /// Rewards in an arm's first batch, before anything is released.
     first: u64,
     /// In its next one, of those that count already, at most: who explores wants to know soon.
     most: f64,
+    /// Rewards in a batch at least: see [`least_batch`](Self::least_batch).
+    least: u64,
+    /// All that was released here: the noised sum, and of how many rewards.
+    sum: f64,
+    rewards: u64,
     /// Reported intervals hold with chance 1 - beta: ln(1/beta).
     ln_inverse_beta: f64,
     /// Decisions so far, cancelled ones too: the time.
@@ -112,6 +117,9 @@ impl Room {
             memory: Memory::new(config.memory),
             first: first_batch(&noise, config),
             most: 3.0 - 2.5 * config.min_propensity,
+            least: 0,
+            sum: 0.0,
+            rewards: 0,
             ln_inverse_beta: config.ln_inverse_beta(),
             decisions: 0,
             releases: 0,
@@ -248,15 +256,28 @@ impl Room {
 
     /// A batch of this size, or of one as near to it as may be. Returns what it will be.
     pub fn size(&self, arm: &Evidence, rewards: f64) -> u64 {
-        if arm.count == 0.0 {
-            return self.first;
-        }
         let rewards = rewards.min(self.most * arm.covered);
         // Each handle at work takes its part, but no less than four first batches: every part has its own noise.
         let part = (rewards / f64::from(self.handles)).max(rewards.min(4.0 * self.first as f64));
-        let least = if self.memory.is_finite() { self.first } else { 1 };
+        let least = if arm.count == 0.0 || self.memory.is_finite() { self.first } else { 1 };
         let most = self.memory.largest_batch().ceil() as u64;
-        (part.ceil() as u64).min(most).max(least).min(Batch::MAX_QUOTA)
+        (part.ceil() as u64).max(self.least.saturating_sub(arm.given as u64)).min(most).max(least).min(Batch::MAX_QUOTA)
+    }
+
+    /// Rewards in a batch at least, by what was released so far: 2 sigma (1/r - 2), sigma the noise's deviation and r
+    /// the mean of all rewards that were released here. A batch of 1/epsilon rewards with a mean of .003 is nothing but
+    /// noise, and many such batches are as much noise more. This one has a sum of about two deviations. Nothing where r
+    /// is a half or more.
+    ///
+    /// r is the noised sum by the rewards in it, and at least what the noise of so many releases explains. So the
+    /// first batches of many arms grow by and by, until the rate shows.
+    ///
+    /// The rewards that a prior counts for are taken from it: what has no noise is soon put to the test.
+    fn least_batch(&self) -> u64 {
+        let deviation = self.law.variance().sqrt();
+        let noise = deviation * (2.0 * f64::from(self.releases)).sqrt();
+        let misses = self.rewards as f64 / self.sum.max(noise) - 2.0;
+        (2.0 * deviation * misses).ceil() as u64 // 0 where it is negative or NaN
     }
 
     /// A batch of as many rewards as count already.
@@ -303,6 +324,7 @@ impl Room {
         let state = &mut self.arms[arm];
         let release = state.batch.release(&mut self.noise);
         let pair = Pair::new(release.count as f64, release.sum, now);
+        (self.sum, self.rewards) = (self.sum + release.sum, self.rewards + release.count);
         state.total += release.count;
         if let Some(past) = past {
             state.released.expire(self.memory, now);
@@ -317,6 +339,7 @@ impl Room {
         state.released.push(pair);
         state.released.totals.release(release.count as f64, release.sum, state.mean, self.law);
         self.releases = self.releases.saturating_add(1);
+        self.least = self.least_batch();
         self.look(arm);
     }
 
@@ -399,6 +422,7 @@ impl Room {
         to.u32(self.releases);
         to.u64(self.changes);
         self.memory.save(to);
+        to.f64(self.sum);
         to.u32(self.arms.len() as u32);
         #[cfg(feature = "test-hooks")]
         hand::keep_open(self.arms.iter().map(|arm| arm.batch.bare_sum()));
@@ -425,6 +449,9 @@ impl Room {
     pub fn load(&mut self, from: &mut Reader) -> Result<()> {
         let saved = Saved::read(from)?;
         (self.decisions, self.releases, self.changes) = (saved.decisions, saved.releases, saved.changes);
+        self.sum = saved.sum;
+        self.rewards = saved.arms.iter().fold(0, |all: u64, (_, total, ..)| all.saturating_add(*total));
+        self.least = self.least_batch();
         self.has_lived = true;
         ensure(saved.arms.len() == self.arms.len())?;
         let now = saved.memory.ticks(saved.decisions);
@@ -503,6 +530,7 @@ pub struct Saved {
     changes: u64,
     /// By whose ticks they are.
     memory: Memory,
+    sum: f64,
     /// Is it live, the rewards in all of its releases, these, and its prior.
     pub arms: Vec<(bool, u64, Released, Option<Given>)>,
 }
@@ -510,7 +538,8 @@ pub struct Saved {
 impl Saved {
     pub fn read(from: &mut Reader) -> Result<Saved> {
         let (decisions, releases, changes) = (from.count()?, from.u32()?, from.count()?);
-        let memory = Memory::load(from)?;
+        let (memory, sum) = (Memory::load(from)?, from.f64()?);
+        ensure(is_plausible(sum))?;
         let length = from.length(10)?;
         let mut arms = room(length)?;
         for _ in 0..length {
@@ -521,7 +550,7 @@ impl Saved {
             };
             arms.push((live, total, released, given));
         }
-        Ok(Saved { decisions, releases, changes, memory, arms })
+        Ok(Saved { decisions, releases, changes, memory, sum, arms })
     }
 }
 
@@ -577,6 +606,7 @@ pub fn loss(noise: &Noise, released: bool) -> PrivacyLoss {
 mod tests {
     use super::*;
     use crate::policy::kl::kl;
+    use crate::snapshot::Kind;
 
     const STRONG: Prior = Prior { mean: 0.5, strength: 1000.0 };
 
@@ -591,6 +621,54 @@ mod tests {
             room.decisions += 1;
             room.collect(arm, Reward::from_units(if i < ones { Reward::ONE as u32 } else { 0 }));
         });
+    }
+
+    /// A batch is at least 2 sigma (1/r - 2) rewards, r the overall released rate: nothing before anything is released
+    /// and where r is a half or more; never more than a memory allows; and the same after a snapshot.
+    #[test]
+    fn batches_are_more_than_noise() {
+        let config = |memory| Config { memory, ..Config::new(3, 1.0) };
+        let fresh = |memory| Room::new(&config(memory), &mut Seed::new(Some([7; 32])).unwrap()).unwrap();
+        let (mut room, deviation) = (fresh(0), 2f64.sqrt());
+        assert_eq!(room.size(&room.evidence(0), 0.0), 1);
+        release(&mut room, 0, 100, 60);
+        assert_eq!((room.doubling(0), room.size(&room.evidence(1), 0.0)), (100, 1));
+        // Now there are 300 rewards of 100,100: noise is a hundredth of them.
+        release(&mut room, 0, 100_000, 240);
+        let expected = 2.0 * deviation * (100_100.0 / 300.0 - 2.0);
+        let size = room.size(&room.evidence(1), 0.0) as f64;
+        assert!((size / expected - 1.0).abs() < 0.05, "{size} {expected}");
+        // An arm that comes now begins with as many, and no batch is smaller; but where public data say something.
+        room.add_arm().unwrap();
+        assert_eq!([3, 0].map(|arm| room.size(&room.evidence(arm), 1.0) as f64), [size; 2]);
+        room.set_prior(3, Prior { strength: 300.0, ..STRONG });
+        assert_eq!(room.size(&room.evidence(3), 0.0) as f64, size - 300.0);
+        room.set_prior(3, STRONG);
+        assert_eq!(room.size(&room.evidence(3), 0.0), 1);
+        let mut to = Writer::new(Kind::Bandit);
+        room.save(&mut to);
+        let bytes = to.finish().unwrap();
+        let mut next = fresh(0);
+        next.add_arm().unwrap();
+        next.load(&mut Reader::new(&bytes, Kind::Bandit).unwrap()).unwrap();
+        assert_eq!(next.size(&next.evidence(1), 0.0) as f64, size);
+        let mut short = fresh(6400);
+        release(&mut short, 0, 100_000, 300);
+        assert_eq!(short.size(&short.evidence(1), 0.0), 100);
+    }
+
+    /// As long as only noise was released a rate is as large as the noise can explain: batches grow by and by.
+    #[test]
+    fn noise_makes_no_batch_huge() {
+        let mut room = room(0);
+        let mut rewards = 0;
+        for _ in 0..60 {
+            let size = room.size(&room.evidence(1), 0.0);
+            assert!(size <= 1 + 2 * rewards, "{size} after {rewards}");
+            release(&mut room, 0, size as u32, 0);
+            rewards += size;
+        }
+        assert!(rewards > 1000, "{rewards}");
     }
 
     /// A prior speaks with a quarter of ln t nats at most, and less where its arm leads.

@@ -261,7 +261,7 @@ impl Policy for LazyTs {
             #[cfg(feature = "test-hooks")]
             if crate::Fault::RawSnapshot.is_built_in() {
                 to.f64(arm.mean + arm.batch.bare_sum());
-                continue;
+                return;
             }
             to.f64(arm.mean);
         });

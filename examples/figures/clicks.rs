@@ -1,0 +1,183 @@
+//! Ours: click rates as advertisements have them, far below 1%; and slots that are not looked at equally often.
+
+use super::Options;
+use super::plot::table;
+use super::runner::{Cell, Curve, Sample, Trial, run as run_cells};
+use dpb::{Algorithm, Bandit, Config, Random};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use rand_distr::{Beta, Distribution};
+use std::error::Error;
+
+const ADS: usize = 100;
+/// Decisions of Thompson sampling.
+const LONGEST: u64 = 1_000_000;
+const EPSILONS: [f64; 3] = [1.0, 0.25, 0.1];
+const PLAYERS: [(&str, Algorithm); 3] =
+    [("DP-IMED", Algorithm::Imed), ("DP-KLUCB", Algorithm::KlUcb), ("DP-MED", Algorithm::Med)];
+
+/// The click rates of a run's ads.
+type World = fn(&mut Random) -> Vec<f64>;
+
+const WORLDS: [(&str, World); 2] = [
+    (".1% to 1%, evenly", |_| (0..ADS).map(|ad| 0.001 + 0.009 * ad as f64 / (ADS - 1) as f64).collect()),
+    ("lognormal around .3%", |coins| (0..ADS).map(|_| 0.003 * (0.5 * normal(coins)).exp()).collect()),
+];
+
+fn normal(coins: &mut Random) -> f64 {
+    (-2.0 * (1.0 - coins.unit()).ln()).sqrt() * (std::f64::consts::TAU * coins.unit()).cos()
+}
+
+/// Regret at T, in % of uniform play's. `arm` plays one of the arms and takes what came of it.
+fn percent(world: World, horizon: u64, trial: Trial, mut arm: impl FnMut(&mut dyn FnMut(usize) -> f64)) -> Curve {
+    let mut coins = trial.coins();
+    let rates = world(&mut coins);
+    let best = rates.iter().copied().fold(0.0, f64::max);
+    let mut lost = 0.0;
+    for _ in 0..horizon {
+        arm(&mut |ad| {
+            lost += best - rates[ad];
+            f64::from(u8::from(coins.unit() < rates[ad]))
+        });
+    }
+    let uniform = rates.iter().map(|rate| best - rate).sum::<f64>() / ADS as f64 * horizon as f64;
+    vec![100.0 * lost / uniform]
+}
+
+fn private(algorithm: Algorithm, world: World, epsilon: f64, horizon: u64, trial: Trial) -> Curve {
+    let seed = Some(trial.policy_seed());
+    let config = Config { test_seed: seed, pending_capacity: 1, ..Config::new(ADS as u32, epsilon) };
+    let bandit = Bandit::new(algorithm, &config).expect("a valid configuration");
+    percent(world, horizon, trial, |play| {
+        let decision = bandit.select().expect("a decision");
+        bandit.update(decision.ticket, play(decision.arm as usize)).expect("an answer");
+    })
+}
+
+/// Thompson sampling from Beta(1, 1), without privacy.
+fn thompson(world: World, horizon: u64, trial: Trial) -> Curve {
+    let mut coins = ChaCha8Rng::from_seed(trial.key(7));
+    let law = |clicks: f64, misses: f64| Beta::new(1.0 + clicks, 1.0 + misses).expect("positive");
+    let mut ads: Vec<_> = (0..ADS).map(|_| (0.0, 0.0, law(0.0, 0.0))).collect();
+    percent(world, horizon, trial, |play| {
+        let draw = |best: (usize, f64), (ad, (.., law)): (usize, &(f64, f64, Beta<f64>))| {
+            let theta = law.sample(&mut coins);
+            if theta > best.1 { (ad, theta) } else { best }
+        };
+        let ad = ads.iter().enumerate().fold((0, -1.0), draw).0;
+        let click = play(ad);
+        let (clicks, misses, posterior) = &mut ads[ad];
+        (*clicks, *misses) = (*clicks + click, *misses + 1.0 - click);
+        *posterior = law(*clicks, *misses);
+    })
+}
+
+fn mean(sample: &Sample, digits: usize) -> String {
+    let (mean, error) = sample.last_mean();
+    format!("{mean:.digits$} ± {error:.digits$}")
+}
+
+pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
+    Ok([rates(options), slates(options)].join("\n"))
+}
+
+fn rates(options: &Options) -> String {
+    let horizons: &[u64] = options.pick(&[20_000], &[1_000_000, 10_000_000]);
+    let runs = options.runs(2, 12);
+    let settings: Vec<_> = WORLDS.iter().flat_map(|&world| horizons.iter().map(move |&time| (world, time))).collect();
+    let mut cells = Vec::new();
+    for &((_, world), horizon) in &settings {
+        for (_, algorithm) in PLAYERS {
+            for epsilon in EPSILONS {
+                cells.push(Cell::new(runs, move |trial| private(algorithm, world, epsilon, horizon, trial)));
+            }
+        }
+        // It draws a hundred samples a decision: more would take minutes a run.
+        let times = if horizon <= LONGEST { horizon } else { 0 };
+        cells.push(Cell::new(runs.min(2), move |trial| thompson(world, times, trial)));
+    }
+    let samples = run_cells("clicks", &cells, options);
+    let mut header = vec![String::from("click rates, T")];
+    header.extend(PLAYERS.iter().flat_map(|(label, _)| EPSILONS.map(|epsilon| format!("{label}, eps {epsilon}"))));
+    header.push("Thompson sampling, not private".into());
+    let row = |(&((name, _), horizon), samples): (&((&str, World), u64), &[Sample])| {
+        let cells = samples.iter().map(|sample| match sample.last()[0] {
+            percent if percent.is_nan() => "-".into(),
+            _ => mean(sample, 1),
+        });
+        [format!("{name}, {horizon}")].into_iter().chain(cells).collect()
+    };
+    let rows: Vec<_> = settings.iter().zip(samples.chunks(cells.len() / settings.len())).map(row).collect();
+    format!(
+        "{ADS} ads, {runs} runs (two of Thompson sampling): regret at T in % of what uniform play loses.\n\n{}",
+        table(&header, &rows)
+    )
+}
+
+/// How often each slot of a request is looked at.
+const EXAMINED: [f64; 3] = [1.0, 0.6, 0.4];
+
+/// How the arms of a request get their slots, and what the reward is.
+#[derive(Clone, Copy)]
+struct Order {
+    /// The arm of the largest released mean has the first slot. Else they stay where `select_slate` puts them.
+    by_means: bool,
+    /// A click counts 1/examined. Else it counts 1.
+    weighted: bool,
+}
+
+const ORDERS: [(&str, Order); 3] = [
+    ("as written; reward = click", Order { by_means: false, weighted: false }),
+    ("by released means; reward = click", Order { by_means: true, weighted: false }),
+    ("by released means; reward = click/examined", Order { by_means: true, weighted: true }),
+];
+
+/// Clicks lost against the three best ads in their best order. 20 ads of 6% down to 1%.
+fn show(order: Order, epsilon: f64, requests: u64, trial: Trial) -> Curve {
+    let rates: Vec<f64> = (0..20).map(|ad| 0.06 - 0.05 * f64::from(ad) / 19.0).collect();
+    let reward_max = if order.weighted { 1.0 / EXAMINED[2] } else { 1.0 };
+    let config = Config { reward_max, test_seed: Some(trial.policy_seed()), ..Config::new(20, epsilon) };
+    let bandit = Bandit::new(Algorithm::Imed, &config).expect("a valid configuration");
+    let best: f64 = EXAMINED.iter().zip(&rates).map(|(examined, rate)| examined * rate).sum();
+    let (mut coins, mut lost, mut means) = (trial.coins(), 0.0, vec![0.0; rates.len()]);
+    for request in 0..requests {
+        if order.by_means && request % 1000 == 0 {
+            let reports = bandit.arm_reports().expect("reports");
+            means = reports.iter().map(|arm| if arm.mean.is_nan() { 0.0 } else { arm.mean }).collect();
+        }
+        let mut slate = [(0, 0); 3];
+        let each = |slot: usize, decision: dpb::Decision| slate[slot] = (decision.ticket, decision.arm as usize);
+        bandit.select_slate(None, 3, each).expect("a slate");
+        if order.by_means {
+            slate.sort_by(|a, b| means[b.1].total_cmp(&means[a.1]));
+        }
+        lost += best;
+        for ((ticket, ad), examined) in slate.into_iter().zip(EXAMINED) {
+            lost -= examined * rates[ad];
+            let click = f64::from(u8::from(coins.unit() < examined * rates[ad]));
+            bandit.update(ticket, if order.weighted { click / examined } else { click }).expect("an answer");
+        }
+    }
+    vec![lost]
+}
+
+fn slates(options: &Options) -> String {
+    let (requests, runs) = (options.pick(10_000, 1_000_000), options.runs(2, 12));
+    let cells: Vec<_> = ORDERS
+        .iter()
+        .flat_map(|&(_, order)| {
+            EPSILONS[..2].iter().map(move |&eps| Cell::new(runs, move |trial| show(order, eps, requests, trial)))
+        })
+        .collect();
+    let samples = run_cells("slates", &cells, options);
+    let header = ["slots", "eps 1", "eps 0.25"].map(String::from);
+    let row = |((label, _), samples): (&(&str, Order), &[Sample])| {
+        vec![(*label).to_owned(), mean(&samples[0], 0), mean(&samples[1], 0)]
+    };
+    let rows: Vec<_> = ORDERS.iter().zip(samples.chunks(2)).map(row).collect();
+    format!(
+        "Slates. 20 ads of 6% down to 1%, three slots that are examined with chances 1, .6 and .4, {requests} requests, {runs} \
+         runs of DP-IMED: clicks lost against the three best ads in their order.\n\n{}",
+        table(&header, &rows)
+    )
+}
