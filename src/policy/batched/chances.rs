@@ -273,7 +273,7 @@ fn ln_gamma(mut x: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::segments::draw::beta;
+    use super::super::draw::beta;
     use crate::random::Seed;
 
     impl Density {

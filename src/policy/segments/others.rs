@@ -199,6 +199,8 @@ impl Segments {
                 self.learn(row);
             }
         }
+        self.trial = false;
+        self.plan();
     }
 
     /// The newest row is of the segment that is called so: what others have released of it, if there are others.
