@@ -20,7 +20,7 @@
 //! its mean, n the sum of its two numbers and q the largest mean, the segment plays the arm with the least
 //! c n kl(p, q) + ln n until its batch is full. In IMED c = 1. Few segments live long enough for all that this would try
 //! in each of them, so here c is 4 at first and falls to 1 as a segment lives. A batch has half as many rewards as its
-//! cell has seen (a part of that, where [others] share the work) and n0/4 more: a smaller one changes little of what the
+//! cell has seen (a part of that, where [others] share the work) and n0/4 more, four first batches at most: a smaller one changes little of what the
 //! model says. Its expected sum is at least one deviation of the noise, and two in a trial.
 //!
 //! **Trials.** One segment gains little from trying an arm, all segments together gain much. So all segments make a
@@ -391,7 +391,8 @@ impl Segments {
         let (row, released) = (cell / self.arms, self.released(cell));
         // In a segment what the model says is evidence too.
         let model = if row == 0 { 0.0 } else { self.law(row, cell % self.arms).1 - released.weight };
-        let half = 0.5 * released.count + 0.25 * model;
+        // Bounded, or an arm whose first release is noise below 0 would wait for its next for ever.
+        let half = 0.5 * released.count + (0.25 * model).min(4.0 * self.first);
         // Each pool at work takes its part, but no less than two first batches: every part has its own noise.
         let part = (half / self.others.pools).max(half.min(2.0 * self.first));
         // A trial should tell more than noise, and the work is shared.
