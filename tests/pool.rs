@@ -290,7 +290,7 @@ fn locked_out(
         .collect()
 }
 
-/// Before segments tried arms together 2 of these 10 worlds locked the best ad out.
+/// Fixed seeds: it fails only where the policy changes.
 #[test]
 fn a_reversed_prior_locks_no_ad_out() {
     let locked = locked_out(0..10, 40, 2500, 1.0, 16_777_216.0);
