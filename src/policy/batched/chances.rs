@@ -272,8 +272,8 @@ fn ln_gamma(mut x: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::draw::beta;
     use super::*;
-    use crate::policy::segments::draw::beta;
     use crate::random::Seed;
 
     impl Density {

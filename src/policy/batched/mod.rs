@@ -8,6 +8,8 @@ mod chances;
 mod compare;
 mod cumulant;
 mod divergence;
+#[cfg(test)]
+pub mod draw;
 mod explore;
 pub mod imed;
 pub mod klucb;

@@ -15,24 +15,36 @@
 //! fitted by moments: cells against what the others of their segment say. All of it is brought up to date where
 //! there was a release, O(arms).
 //!
-//! **The policy.** IMED (Honda and Takemura 2015) with what the model says as evidence: an arm's law in a segment is
-//! Beta(n0 m + Z, n0 (1 - m) + W - Z) with n0 = (1 - m)/(m (tau^2 + v)) - 1, v the variance of ln r_a (without it a good
-//! arm is locked out by a few bad releases elsewhere). With p its mean, n the sum of its two numbers and q the largest
-//! mean, the arm with the least c n kl(p, q) + ln n is played until its batch is full. In IMED c = 1; few segments live
-//! long enough for all that would try out in each of them, so here c is 4 at first and falls to 1 as a segment lives.
-//! A batch is half of what its cell has seen (a part of that, where [others] share the work), and at least so many
-//! rewards that their expected sum is one deviation of the noise. Until a segment could fill as many for each arm it is
-//! *young*: it plays, and fills, the batches of all segments together, by Thompson sampling (theta_a ~ r_a Gamma(k)/k,
-//! 1/k the variance of ln r_a), so that a pool begins as one bandit for all.
+//! **The policy in a segment.** IMED (Honda and Takemura 2015) with what the model says as evidence: an arm's law in a
+//! segment is Beta(n0 m + Z, n0 (1 - m) + W - Z) with n0 = (1 - m)/(m (tau^2 + v)) - 1, v the variance of ln r_a. With p
+//! its mean, n the sum of its two numbers and q the largest mean, the segment plays the arm with the least
+//! c n kl(p, q) + ln n until its batch is full. In IMED c = 1. Few segments live long enough for all that this would try
+//! in each of them, so here c is 4 at first and falls to 1 as a segment lives. A batch has half as many rewards as its
+//! cell has seen (a part of that, where [others] share the work) and n0/4 more, four first batches at most: a smaller one changes little of what the
+//! model says. Its expected sum is at least one deviation of the noise, and two in a trial.
+//!
+//! **Trials.** One segment gains little from trying an arm, all segments together gain much. So all segments make a
+//! trial together, and IMED over the arms' rates decides on it. With k = 1 + 1/v and R the largest rate, arm a has the
+//! index 2 k (R/r_a - 1 - ln(R/r_a)) + ln k: the nats that a Gamma law has against a rate of R, and the logarithm of the
+//! clicks behind it. The arm with the least index is tried if this is at most ln(R t), t the decisions so far, or ln k of
+//! the leader. An arm is known, and not tried, once 1/v >= 1/(tau^2 (1/4 + 1/S)) with S segments: then the segments
+//! themselves can judge what is left. A trial takes all decisions until as many were made as its batch wants; while their
+//! rewards are outstanding it takes every eighth. So a pool begins as one bandit for all, a new segment begins with what
+//! the pool knows, and a segment plays for itself as soon as there is nothing to learn together.
 //!
 //! A *prior* of an arm's rate counts there as a release without noise, as far as [`prior`](crate::policy::prior) lets it
 //! speak: against the largest rate with a quarter of ln t nats, and no more once the cells' estimates contradict it.
+//! Twice that is less than ln(R t) soon, so an arm is tried whatever its prior and that prior's strength.
+//!
+//! **Measured** (100 segments, 10 ads of 3%, 10,000 decisions a segment, tau .2, 100 worlds; lost, in % of uniform play,
+//! before batches were bounded by four first ones): without a prior 6.9 at eps 1 and 10.3 at .25; with the rates in
+//! reverse, as 300 rewards or 2^24 each, 6.8 to 7.4 and 9.7 to 10.9. 2 and 3 to 5 worlds of 100 lose more than 25, as 1 of
+//! 100 does without noise: there ads hardly differ. None loses 2.5 times what it would without noise.
 //!
 //! With a memory M all of a cell's evidence halves every M/4 decisions, and falls back to what the model says of it.
 //!
 //! Cost: select and update O(1), a batch's end O(arms).
 
-pub mod draw;
 pub mod others;
 
 use crate::batch::Batch;
@@ -47,11 +59,10 @@ use crate::policy::contract::Pull;
 use crate::policy::kl::kl;
 use crate::policy::prior::Prior;
 use crate::privacy::PrivacyLoss;
-use crate::random::{Random, Seed};
+use crate::random::Seed;
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure, is_plausible};
 use crate::table::Table;
-use draw::gamma;
 use others::{Others, kept};
 
 pub(crate) struct Segments {
@@ -71,7 +82,6 @@ pub(crate) struct Segments {
     noise: NoiseSource,
     /// Of the noise, in rewards.
     deviation: f64,
-    coins: Random,
     /// Decisions after which evidence counts half.
     half_life: f64,
     /// Rewards in a cell's first batch, as things are.
@@ -83,6 +93,8 @@ pub(crate) struct Segments {
     decisions: u64,
     releases: u32,
     has_lived: bool,
+    /// All segments together try an arm: the first turn's best.
+    trial: bool,
 }
 
 /// Whose turn it is in a segment, or in all together.
@@ -144,8 +156,6 @@ struct Rate {
     given: Weighted,
     /// What cells say, and they.
     said: Weighted,
-    /// theta, in all segments together.
-    draw: f64,
 }
 
 /// Squared deviations beyond what noise explains, and how many they count for.
@@ -164,10 +174,17 @@ const SPREAD_WEIGHT: f64 = 1000.0;
 const LEAST_SPREAD: f64 = 0.02;
 /// Of all arms in all segments, before anything is known: clicks are rare.
 const RATE: f64 = 0.1;
-/// c at first, but for 1; and after so many times the decisions of its youth a segment has half of it. With 1 from the
-/// start a pool of segments that live briefly loses half as much again as one bandit for all.
+/// c at first, but for 1; and after so many first batches of each arm a segment has half of it. With 1 from the start a
+/// pool of segments that live briefly loses a quarter more.
 const CAUTION: f64 = 3.0;
 const PATIENCE: f64 = 400.0;
+/// c among arms of all segments together.
+const TRIAL_CAUTION: f64 = 2.0;
+/// An arm is known once all segments together know it as well as so many cells with endless evidence would.
+const KNOWN: f64 = 4.0;
+/// 2^64 over the golden ratio: multiples of it are evenly spread, along any arithmetic progression too, so no segment
+/// that is asked periodically escapes, or bears it all.
+const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 /// A memory has four half-lives.
 const HALF_LIVES: f64 = 4.0;
 
@@ -215,7 +232,7 @@ fn half_life(config: &Config) -> f64 {
 impl Rate {
     fn new() -> Rate {
         let nothing = Weighted::default();
-        Rate { mean: RATE, prior: None, given: nothing, said: nothing, draw: 0.0 }
+        Rate { mean: RATE, prior: None, given: nothing, said: nothing }
     }
 
     /// Brings up to date what its prior says, when this is the largest rate.
@@ -265,7 +282,6 @@ impl Segments {
             others: Others::new(origin),
             deviation: noise.variance().sqrt() / Reward::ONE as f64,
             noise: NoiseSource::new(noise, seed.stream()),
-            coins: seed.stream(),
             half_life: half_life(config),
             first: 0.0,
             cursor: 0,
@@ -273,9 +289,11 @@ impl Segments {
             decisions: 0,
             releases: 0,
             has_lived: false,
+            trial: false,
         };
         segments.first = segments.first_batch();
         segments.add();
+        segments.plan();
         Ok(segments)
     }
 
@@ -305,12 +323,11 @@ impl Segments {
 
     /// The next one among some.
     pub fn choose_among(&mut self, segment: u32, arms: &[u32]) -> Pull {
-        let row = self.next(segment);
-        let best = if row == 0 {
-            self.best(0);
-            let draw = |arm: u32| self.rates[arm as usize].draw;
-            arms[1..].iter().fold(arms[0], |best, &arm| if draw(arm) > draw(best) { arm } else { best })
+        let mut row = self.next(segment);
+        let best = if row == 0 && arms.contains(&self.turns[0].best) {
+            self.best(0)
         } else {
+            row = segment as usize + 1;
             self.least(row, arms.iter().copied())
         };
         self.ensure_open(row * self.arms + best as usize);
@@ -323,22 +340,19 @@ impl Segments {
         let own = segment as usize + 1;
         self.decisions += 1;
         self.turns[own].decisions += 1;
-        if self.turns[own].decisions as f64 <= self.youth() { 0 } else { own }
+        let together = self.trial && (self.turns[0].left > 0 || self.decisions.wrapping_mul(GOLDEN) >> 61 == 0);
+        if together { 0 } else { own }
     }
 
     /// The arm that a row plays now.
     #[inline]
     fn best(&mut self, row: usize) -> u32 {
-        if self.turns[row].left == 0 {
+        if self.turns[row].left == 0 && row > 0 {
             self.compare(row);
         }
-        self.turns[row].left -= 1;
-        self.turns[row].best
-    }
-
-    /// Decisions in which a segment could fill a first batch for each arm.
-    fn youth(&self) -> f64 {
-        self.arms as f64 * self.first
+        let turn = &mut self.turns[row];
+        turn.left = turn.left.saturating_sub(1);
+        turn.best
     }
 
     /// A decision's number is twice its cell's among those of segments, and its phase 0 where it learns with all
@@ -383,11 +397,16 @@ impl Segments {
 
     /// Rewards in a cell's next batch, as things are.
     fn size(&self, cell: usize) -> u64 {
-        let seen = self.released(cell).count;
+        let (row, released) = (cell / self.arms, self.released(cell));
+        // In a segment what the model says is evidence too.
+        let model = if row == 0 { 0.0 } else { self.law(row, cell % self.arms).1 - released.weight };
+        // Bounded, or an arm whose first release is noise below 0 would wait for its next for ever.
+        let half = 0.5 * released.count + (0.25 * model).min(4.0 * self.first);
         // Each pool at work takes its part, but no less than two first batches: every part has its own noise.
-        let half = 0.5 * seen;
         let part = (half / self.others.pools).max(half.min(2.0 * self.first));
-        (part.ceil().max(self.first) as u64).clamp(1, Batch::MAX_QUOTA)
+        // A trial should tell more than noise, and the work is shared.
+        let least = if row == 0 { 2.0 * self.first } else { self.first };
+        (part.ceil().max(least) as u64).clamp(1, Batch::MAX_QUOTA)
     }
 
     /// tau^2.
@@ -398,7 +417,12 @@ impl Segments {
 
     /// Which arm is to be played until its batch is full?
     fn compare(&mut self, row: usize) {
-        let best = if row == 0 { self.draw() } else { self.least(row, 0..self.arms as u32) };
+        let best = self.least(row, 0..self.arms as u32);
+        self.turn(row, best);
+    }
+
+    /// It is this arm's turn.
+    fn turn(&mut self, row: usize, best: u32) {
         let cell = row * self.arms + best as usize;
         self.ensure_open(cell);
         // What was opened when more was known of it would take too long.
@@ -410,23 +434,38 @@ impl Segments {
         (self.turns[row].best, self.turns[row].left) = (best, batch.free().max(1) as u32);
     }
 
-    /// Draws theta for each arm of all segments together: the arm with the largest.
-    fn draw(&mut self) -> u32 {
-        let mut best = 0;
-        for arm in 0..self.arms {
-            let rate = &mut self.rates[arm];
-            let known = rate.said.weight + ARMS_ALIKE;
-            rate.draw = rate.mean * gamma(known, &mut self.coins) / known;
-            if rate.draw > self.rates[best].draw {
-                best = arm;
-            }
+    /// Is there an arm to try in all segments together?
+    fn plan(&mut self) {
+        let leader = self.rates.iter().max_by(|a, b| a.mean.total_cmp(&b.mean)).expect("an arm");
+        let largest = leader.mean;
+        let known = |rate: &Rate| rate.said.weight.max(0.0) + 1.0;
+        let index = |rate: &Rate| {
+            let ratio = largest / rate.mean;
+            TRIAL_CAUTION * known(rate) * (ratio - 1.0 - ratio.ln()) + known(rate).ln()
+        };
+        let clicks = largest * self.half_life.min(self.decisions as f64);
+        let most = known(leader).max(clicks).ln();
+        let enough = 1.0 / (self.spread() * (1.0 / KNOWN + 1.0 / self.together()));
+        let arms = self.rates.iter().enumerate().filter(|(_, rate)| rate.said.weight < enough);
+        let least = arms.map(|(arm, rate)| (index(rate), arm as u32)).min_by(|a, b| a.0.total_cmp(&b.0));
+        let Some((_, arm)) = least.filter(|&(index, _)| index <= most) else {
+            self.trial = false;
+            return;
+        };
+        if !self.trial || self.turns[0].best != arm {
+            self.trial = true;
+            self.turn(0, arm);
         }
-        best as u32
+    }
+
+    /// Segments, here or elsewhere.
+    fn together(&self) -> f64 {
+        (self.rows.len() - 1).max(self.others.segments).max(1) as f64
     }
 
     /// The arm with the least index among these, in a segment of its own.
     fn least(&mut self, row: usize, arms: impl Iterator<Item = u32> + Clone) -> u32 {
-        let c = 1.0 + CAUTION / (1.0 + self.turns[row].decisions as f64 / (PATIENCE * self.youth()));
+        let c = 1.0 + CAUTION / (1.0 + self.turns[row].decisions as f64 / (PATIENCE * self.arms as f64 * self.first));
         let law = |arm: u32| self.law(row, arm as usize);
         let largest = arms.clone().map(|arm| law(arm).0).fold(0.0, f64::max);
         let index = |arm: u32| {
@@ -475,8 +514,9 @@ impl Segments {
         self.first = self.first_batch();
         self.releases = self.releases.saturating_add(1);
         self.open(number);
-        self.learn(row);
         self.turns[row].left = 0;
+        self.trial &= row > 0;
+        self.learn(row);
         if self.half_life.is_finite() {
             // What silent segments said fades too: one in turn.
             self.cursor = (self.cursor + 1) % self.rows.len();
@@ -512,8 +552,7 @@ impl Segments {
         self.others.fade(row, self.arms, self.decisions, self.half_life);
         let own = if row == 0 {
             // All together: the segments' differences cancel as far as they are many.
-            let segments = (self.rows.len() - 1).max(self.others.segments);
-            (spread / (segments as f64).max(1.0), None)
+            (spread / self.together(), None)
         } else {
             let mut said = Weighted::default();
             for (arm, rate) in self.rates.iter().enumerate() {
@@ -558,6 +597,7 @@ impl Segments {
         if let Some(segment) = segment {
             self.contrast(row, segment);
         }
+        self.plan();
     }
 
     /// Each cell of a segment with what its others and its arm say: its part in the moments.
@@ -590,7 +630,6 @@ impl Segments {
     pub fn set_prior(&mut self, arm: u32, prior: Prior) {
         self.rates[arm as usize].prior = Some((prior, self.decisions));
         self.learn(0);
-        self.turns[0].left = 0;
     }
 
     /// What the pool believes of an arm's rate in a segment, and the rewards behind it that are the cell's own, here and
@@ -657,7 +696,7 @@ impl Segments {
         }
         self.first = self.first_batch();
         // What a segment says of its arms depends on what the arms are like.
-        for _ in 0..3 {
+        for _ in 0..10 {
             (0..self.rows.len()).for_each(|row| self.learn(row));
         }
         Ok(())

@@ -208,6 +208,8 @@ impl Segments {
                 self.fitted = false;
             }
         }
+        self.trial = false;
+        self.plan();
     }
 
     /// The newest row is of the segment that is called so: what others have released of it, if there are others.

@@ -1,4 +1,4 @@
-//! Samples of Gamma and Beta laws, for exploration: never for a release.
+//! Samples of Gamma and Beta laws, that tests compare with.
 
 use crate::random::Random;
 
@@ -14,7 +14,7 @@ fn normal(coins: &mut Random) -> f64 {
 }
 
 /// Gamma with this shape, > 0, and scale 1 (Marsaglia and Tsang 2000).
-pub fn gamma(shape: f64, coins: &mut Random) -> f64 {
+fn gamma(shape: f64, coins: &mut Random) -> f64 {
     if shape < 1.0 {
         return gamma(shape + 1.0, coins) * (1.0 - coins.unit()).powf(1.0 / shape);
     }
@@ -30,7 +30,6 @@ pub fn gamma(shape: f64, coins: &mut Random) -> f64 {
 }
 
 /// Beta(a, b), both > 0.
-#[cfg(test)]
 pub fn beta(a: f64, b: f64, coins: &mut Random) -> f64 {
     let (x, y) = (gamma(a, coins), gamma(b, coins));
     if x > 0.0 { x / (x + y) } else { 0.0 }
