@@ -168,6 +168,21 @@ impl<L: Learner> Inner<L> {
         self.users.as_deref_mut().ok_or(Error::Unsupported("a decision for a user: config.users is 0"))
     }
 
+    /// Counts a request of this user: is it learned from? A handle that counts no users takes user 0 alone.
+    #[inline]
+    pub fn admit(&mut self, user: u64) -> Result<bool> {
+        match &mut self.users {
+            Some(users) => {
+                let learned = users.count(user);
+                #[cfg(feature = "test-hooks")]
+                let learned = learned || self.engine.fault.is(crate::config::Fault::UserUnbounded);
+                Ok(learned)
+            }
+            None if user == 0 => Ok(true),
+            None => Err(Error::Unsupported("a user: config.users is 0")),
+        }
+    }
+
     /// Of users, so far, the open one too; 0 where they are not counted.
     pub fn periods(&self) -> u64 {
         self.users.as_ref().map_or(0, |users| users.periods)

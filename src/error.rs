@@ -12,6 +12,14 @@ pub enum Error {
         /// What must hold, and the value given.
         problem: Box<str>,
     },
+    /// A request that cannot be met: an arm that does not exist or is retired, no arm at all, too many slots.
+    #[error("{field} {problem}")]
+    InvalidRequest {
+        /// What is wrong: "arm", "slots", "eligible".
+        field: &'static str,
+        /// What must hold, and the value given.
+        problem: Box<str>,
+    },
     /// A reward that is not finite, or outside the declared range, or off a binary grid.
     #[error("the reward is not a finite number in the declared range")]
     InvalidReward,
@@ -70,6 +78,11 @@ impl Error {
     /// An invalid field: `config("epsilon", "must be finite and > 0", -1.0)`.
     pub(crate) fn config(field: &'static str, rule: &str, got: impl std::fmt::Display) -> Error {
         Error::InvalidConfig { field, problem: format!("{rule}, got {got}").into() }
+    }
+
+    /// An invalid request: `request("arm", "must be below 10", 11)`.
+    pub(crate) fn request(field: &'static str, rule: &str, got: impl std::fmt::Display) -> Error {
+        Error::InvalidRequest { field, problem: format!("{rule}, got {got}").into() }
     }
 
     /// What would be spent, of how much.

@@ -7,7 +7,6 @@ use crate::error::{Error, Result};
 use crate::fleet::Other;
 use crate::policy::{Algorithm, Policy, Saved, Shared};
 use crate::privacy::PrivacyLoss;
-use crate::random::Seed;
 use crate::snapshot::{Kind, Reader, Writer, ensure};
 use crate::table;
 

@@ -86,7 +86,7 @@ pub struct dpb_config {
     /// arms that may be played with a chance of f/K at least, for off-policy evaluation. It costs f
     /// times the mean gap a decision.
     pub min_propensity: f64,
-    /// dpb_select_slate: which unit epsilon is for. 0, the default = one answer, whatever the size of its slate: a
+    /// Which unit epsilon is for, where requests have several slots. 0, the default = one answer, whatever the size of its slate: a
     /// request of m slots loses up to m epsilon. S > 0, up to 2^24 = one request with all its answers, S slots
     /// at most: the noise is that of epsilon/S. Not with users.
     pub slate: u32,
@@ -94,7 +94,7 @@ pub struct dpb_config {
     /// there are more, c of them are drawn evenly when the first one's answer_window is over, which there must be. Then
     /// the noise is that of epsilon/min(2c, slate): with c = 1 of epsilon/2 for slates of any size.
     pub slate_clicks: u32,
-    /// Users expected in a period, up to 2^28: dpb_select_for then learns from no more than contributions_per_user
+    /// Users expected in a period, up to 2^28: the library then learns from no more than contributions_per_user
     /// decisions of a user in a period (dpb_next_period). Its counters are fixed at construction: 1.5 bytes a user
     /// at contributions_per_user = 1, 3 up to 3, 6 up to 15, 12 up to 255; 2^30 bytes at most. 0, the default = the
     /// caller sees to it. Not for dpb_new_sdp_ae, dpb_new_vb_sdp_ae, dpb_new_ldp_ucb and dpb_new_ldp_klucb, where
@@ -103,6 +103,15 @@ pub struct dpb_config {
     /// NULL, the default, or what the handle is charged to when it is made (DPB_OVER_BUDGET where there is too little
     /// left): see dpb_new_budget. Read during construction only; as test_seed no part of a snapshot.
     pub budget: *const dpb_budget,
+    /// 0, the default = a plain bandit. S > 0 = a bandit for each of at most S segments (placements, countries, hours) in
+    /// one handle, that lend each other what they know (dpb_request.segment): arms times (S + 1) at most 2^27. Epsilon is
+    /// for all segments together, however many there are: every reward is in one batch, of its segment's arm or of that
+    /// arm in all segments (Theorem P). pending_capacity, answer_window and memory count the decisions of all segments;
+    /// horizon, beta, batch, base and interval_exponent are not used. For dpb_new and dpb_new_imed; not with
+    /// min_propensity (DPB_UNSUPPORTED) or slate.
+    pub max_segments: u32,
+    /// 0.
+    pub reserved: u32,
 }
 
 /// dpb_config.flags: rewards outside the declared range are moved to its nearer end instead of
@@ -126,10 +135,10 @@ pub struct dpb_error {
     pub message: [c_char; 252],
 }
 
-const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_config>() == 152);
+const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_config>() == 160);
 const _: () = assert!(size_of::<dpb_error>() == 256);
 
-// SAFETY: repr(C), begins with its size, ends with an address; all its fields are numbers and addresses.
+// SAFETY: repr(C), begins with its size, ends in no padding; all its fields are numbers and addresses.
 unsafe impl Growing for dpb_config {
     const SHORTEST: usize = offset_of!(dpb_config, node);
 }
@@ -189,18 +198,22 @@ impl dpb_config {
             slate_clicks: d.slate_clicks,
             users: d.users,
             budget: std::ptr::null(),
+            max_segments: 0,
+            reserved: 0,
         }
     }
 
+    /// The configuration, and max_segments.
+    ///
     /// # Safety
     /// `config` is valid for as many bytes as it says, and what it points to is NULL or valid.
-    pub(super) unsafe fn read(config: *const dpb_config) -> Result<Config> {
+    pub(super) unsafe fn read(config: *const dpb_config) -> Result<(Config, u32)> {
         // SAFETY: passed on.
         let c = unsafe { sized::read(config, dpb_config::defaults(0, 0.0)) }?;
         if c.flags & !(DPB_CLAMP_REWARDS | DPB_RIGOROUS_INDEX | DPB_SHUFFLE_PRINTED) != 0 {
             return Err(Error::config("flags", "must be 0 or DPB_ flags of dpb_config", c.flags));
         }
-        Ok(Config {
+        let config = Config {
             delta: c.delta,
             beta: c.beta,
             horizon: c.horizon,
@@ -226,7 +239,8 @@ impl dpb_config {
             // SAFETY: NULL or live, by contract.
             budget: unsafe { c.budget.as_ref() }.map(|b| b.budget.clone()),
             ..Config::new(c.arms, c.epsilon)
-        })
+        };
+        Ok((config, c.max_segments))
     }
 }
 

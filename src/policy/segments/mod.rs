@@ -566,6 +566,14 @@ impl Segments {
         (self.law(row, arm).0, self.released(row * self.arms + arm).count)
     }
 
+    /// What the handle believes of an arm's rate in an average segment, how often it was played in all segments, and the
+    /// rewards behind all of its releases, here and elsewhere.
+    pub fn overall(&self, arm: u32) -> (f64, u64, f64) {
+        let cells = || (arm as usize..self.cells.len()).step_by(self.arms);
+        let pulls = cells().skip(1).map(|cell| self.plays[cell].pulls).sum();
+        (self.rates[arm as usize].mean, pulls, cells().map(|cell| self.released(cell).count).sum())
+    }
+
     /// Batches released.
     pub fn releases(&self) -> u32 {
         self.releases
