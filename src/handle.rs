@@ -95,6 +95,14 @@ impl AnyBandit {
         }
     }
 
+    /// So many of these under one lock.
+    pub fn select_many(&self, n: usize, each: impl FnMut(Decision)) -> Result<()> {
+        match self {
+            Plain(bandit) => bandit.select_many(n, each),
+            Segmented(_) => self.select().map(drop),
+        }
+    }
+
     #[inline]
     pub fn decide(&self, request: &Request, each: impl FnMut(Decision)) -> Result<()> {
         either!(self, bandit => bandit.decide(request, each))

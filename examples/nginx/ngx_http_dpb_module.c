@@ -170,7 +170,7 @@ static int merge(split_t *split) {
   peer_t *peer;
   size_t n;
   for (i = 0; i < MERGES && (n = hear(split, &peer)) > 0; i++) {
-    if (dpb_merge(split->bandit, split->snapshot, n) != DPB_OK) continue;
+    if (dpb_merge(split->bandit, split->snapshot, n, NULL) != DPB_OK) continue;
     peer->joined = has_learned = 1;
   }
   return has_learned;
@@ -192,7 +192,7 @@ static void publish(split_t *split, int has_learned) {
   own->released = 0; /* killed here, we leave no half of one */
   own->edition++;
   ngx_memory_barrier();
-  if (dpb_snapshot(split->bandit, own->snapshot, snapshot_room(split), &n) == DPB_OK) own->released = n;
+  if (dpb_snapshot(split->bandit, own->snapshot, snapshot_room(split), &n, NULL) == DPB_OK) own->released = n;
 }
 
 static ngx_array_t *splits_of(volatile ngx_cycle_t *cycle) {

@@ -4,6 +4,7 @@ use super::bandit::{dpb_bandit, dpb_decision};
 use super::guard::{call, slice};
 use super::sized::{self, Growing};
 use super::status::{DPB_NULL, dpb_status};
+use crate::desk::Decision;
 use crate::error::{Error, Result};
 use crate::request::Request;
 
@@ -164,12 +165,16 @@ pub unsafe extern "C" fn dpb_select_many(
     }
     call(bandit, |b: &dpb_bandit| {
         let (mut next, mut decided) = (out, 0);
+        let each = |decision: Decision| {
+            // SAFETY: room for one decision a slot, by contract.
+            unsafe {
+                next.write(decision.into());
+                next = next.add(1);
+            }
+        };
         // SAFETY: the first field is there in every version of the struct.
         let size = if requests.is_null() || n == 0 { 0 } else { unsafe { requests.cast::<u32>().read() } };
         let request = |i: usize| {
-            if requests.is_null() {
-                return Ok(Request::default());
-            }
             // SAFETY: n requests of this size each, by contract.
             let request = unsafe { requests.byte_add(i * size as usize) };
             // SAFETY: as above, and valid for as many bytes as it says.
@@ -180,14 +185,10 @@ pub unsafe extern "C" fn dpb_select_many(
                 dpb_request::read(request)
             }
         };
-        let each = |decision: crate::Decision| {
-            // SAFETY: room for one decision a slot, by contract.
-            unsafe {
-                next.write(decision.into());
-                next = next.add(1);
-            }
+        let outcome = match requests.is_null() {
+            true => b.bandit.select_many(n, each).inspect(|()| decided = n),
+            false => b.bandit.decide_many((0..n).map(request), each, &mut decided),
         };
-        let outcome = b.bandit.decide_many((0..n).map(request), each, &mut decided);
         // SAFETY: not NULL, so valid by contract.
         unsafe { done.write(decided) };
         outcome

@@ -78,7 +78,7 @@ static void lives(void) {
   CHECK(none == NULL && spent(budget, 0) == 0);
   STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
   CHECK(spent(budget, 0) == 1 && spent(budget, 1e-6) == 1 && remaining(budget) == 1.5);
-  STATUS(dpb_snapshot(bandit, bytes, sizeof bytes, &n), DPB_OK);
+  STATUS(dpb_snapshot(bandit, bytes, sizeof bytes, &n, NULL), DPB_OK);
   STATUS(dpb_restore(bytes, n, &next, NULL), DPB_OK);
   CHECK(spent(budget, 0) == 1);
   dpb_free(next);

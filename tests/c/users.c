@@ -9,7 +9,7 @@ static int learned(dpb_bandit *bandit, uint64_t user) {
   double now;
   size_t n;
   int more;
-  STATUS(dpb_select_for(bandit, user, &d), DPB_OK);
+  STATUS(dpb_select_for(bandit, request(1, 0, user, NULL, 0), &d), DPB_OK);
   CHECK(d.arm < 2 && d.propensity == 1);
   STATUS(dpb_update(bandit, d.ticket, 1), DPB_OK);
   STATUS(dpb_update(bandit, d.ticket, 1), DPB_DUPLICATE);
@@ -53,10 +53,10 @@ static void adds_up(void) {
   for (period = 1; period <= 3; period++) {
     for (user = 0; user < 100; user++) {
       dpb_decision d = {0, 0, 9, 9};
-      STATUS(dpb_select_for(bandit, user, &d), DPB_OK);
+      STATUS(dpb_select_for(bandit, request(1, 0, user, NULL, 0), &d), DPB_OK);
       STATUS(dpb_update(bandit, d.ticket, 1), DPB_OK);
     }
-    STATUS(dpb_privacy(bandit, 0, &spent), DPB_OK);
+    STATUS(dpb_epsilon_spent(bandit, 0, &spent), DPB_OK);
     CHECK(spent > .999 * period && spent <= period);
     STATUS(dpb_next_period(bandit), DPB_OK);
   }
@@ -64,60 +64,55 @@ static void adds_up(void) {
 }
 
 /* Whichever the segments: three rewards of user 5 are learned from, and a batch is full when as many others came. */
-static void in_pools(void) {
+static void in_segments(void) {
   const uint32_t one[] = {1}, outside[] = {0, 7};
   dpb_config config = seeded(2, 1);
-  dpb_pool *pool = NULL, *plain = NULL;
+  dpb_bandit *bandit = NULL, *plain = NULL;
   dpb_decision d = {77, 0, 9, 9};
-  dpb_pool_report report;
-  uint32_t segment = 9;
+  dpb_report report;
+  size_t done = 5;
   uint64_t user;
   int round;
-  STATUS(dpb_new_pool(&config, 2, &plain, NULL), DPB_OK);
-  STATUS(dpb_pool_segment(plain, 7, &segment), DPB_OK);
-  STATUS(dpb_pool_select_for(plain, segment, 1, &d), DPB_UNSUPPORTED);
-  STATUS(dpb_pool_select_among_for(plain, segment, 1, one, 1, &d), DPB_UNSUPPORTED);
-  STATUS(dpb_pool_next_period(plain), DPB_UNSUPPORTED);
+  config.max_segments = 2;
+  STATUS(dpb_new(&config, &plain, NULL), DPB_OK);
+  STATUS(dpb_select_for(plain, request(1, 7, 1, NULL, 0), &d), DPB_UNSUPPORTED);
+  STATUS(dpb_next_period(plain), DPB_UNSUPPORTED);
+  report.struct_size = sizeof report;
+  STATUS(dpb_report_read(plain, &report), DPB_OK);
+  CHECK(report.segments == 0); /* a request that is refused begins none */
   config.users = 1000;
   config.contributions_per_user = 3;
-  STATUS(dpb_new_pool(&config, 2, &pool, NULL), DPB_OK);
-  STATUS(dpb_pool_segment(pool, 7, &segment), DPB_OK);
-  STATUS(dpb_pool_segment(pool, 8, &segment), DPB_OK);
-  STATUS(dpb_pool_select(pool, 0, &d), DPB_UNSUPPORTED);
-  STATUS(dpb_pool_select_among(pool, 0, one, 1, &d), DPB_UNSUPPORTED);
-  STATUS(dpb_pool_select_many(pool, one, &d, 1), DPB_UNSUPPORTED);
-  STATUS(dpb_pool_select_for(NULL, 0, 1, &d), DPB_NULL);
-  STATUS(dpb_pool_select_for(pool, 0, 1, NULL), DPB_NULL);
-  STATUS(dpb_pool_select_for(pool, 2, 1, &d), DPB_INVALID_CONFIG);
-  STATUS(dpb_pool_select_among_for(NULL, 0, 1, one, 1, &d), DPB_NULL);
-  STATUS(dpb_pool_select_among_for(pool, 0, 1, NULL, 1, &d), DPB_NULL);
-  STATUS(dpb_pool_select_among_for(pool, 0, 1, one, 1, NULL), DPB_NULL);
-  STATUS(dpb_pool_select_among_for(pool, 0, 1, NULL, 0, &d), DPB_INVALID_CONFIG);
-  STATUS(dpb_pool_select_among_for(pool, 0, 1, outside, 2, &d), DPB_INVALID_CONFIG);
-  STATUS(dpb_pool_next_period(NULL), DPB_NULL);
+  STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
+  STATUS(dpb_select(bandit, &d), DPB_UNSUPPORTED);
+  STATUS(dpb_select_many(bandit, NULL, 1, &d, &done), DPB_UNSUPPORTED);
+  CHECK(done == 0);
+  STATUS(dpb_select_for(bandit, request(1, 0, 1, outside, 2), &d), DPB_INVALID_REQUEST);
+  STATUS(dpb_select_for(bandit, request(1, 0, 1, one, 0), &d), DPB_INVALID_REQUEST);
+  STATUS(dpb_select_for(bandit, request(2, 0, 1, NULL, 0), &d), DPB_UNSUPPORTED);
+  STATUS(dpb_select_for(bandit, request(0, 0, 1, NULL, 0), &d), DPB_INVALID_REQUEST);
+  STATUS(dpb_next_period(NULL), DPB_NULL);
   CHECK(d.ticket == 77 && d.arm == 9);
-  report.struct_size = sizeof report;
   for (round = 0; round < 2; round++) {
     for (user = 0; user < 2000; user++) {
-      STATUS(dpb_pool_select_for(pool, user % 2, 5, &d), DPB_OK);
-      STATUS(dpb_pool_update(pool, d.ticket, 1), DPB_OK);
-      STATUS(dpb_pool_update(pool, d.ticket, 1), DPB_DUPLICATE);
+      STATUS(dpb_select_for(bandit, request(1, user % 2, 5, NULL, 0), &d), DPB_OK);
+      STATUS(dpb_update(bandit, d.ticket, 1), DPB_OK);
+      STATUS(dpb_update(bandit, d.ticket, 1), DPB_DUPLICATE);
     }
-    STATUS(dpb_pool_report_read(pool, &report), DPB_OK);
-    CHECK(report.answered == 2000u * (round + 1) && report.releases == 0);
+    STATUS(dpb_report_read(bandit, &report), DPB_OK);
+    CHECK(report.answered == 2000u * (round + 1) && report.phase == 0);
   }
   for (user = 0; user < 900; user++) {
-    STATUS(dpb_pool_select_among_for(pool, user % 2, user, one, 1, &d), DPB_OK);
+    STATUS(dpb_select_for(bandit, request(1, user % 2, user, one, 1), &d), DPB_OK);
     CHECK(d.arm == 1);
-    STATUS(dpb_pool_update(pool, d.ticket, 1), DPB_OK);
+    STATUS(dpb_update(bandit, d.ticket, 1), DPB_OK);
   }
-  STATUS(dpb_pool_report_read(pool, &report), DPB_OK);
-  CHECK(report.releases > 0 && report.epsilon_spent > .999 && report.epsilon_spent <= 1);
-  STATUS(dpb_pool_next_period(pool), DPB_OK);
-  STATUS(dpb_pool_report_read(pool, &report), DPB_OK);
+  STATUS(dpb_report_read(bandit, &report), DPB_OK);
+  CHECK(report.phase > 0 && report.epsilon_spent > .999 && report.epsilon_spent <= 1);
+  STATUS(dpb_next_period(bandit), DPB_OK);
+  STATUS(dpb_report_read(bandit, &report), DPB_OK);
   CHECK(report.epsilon_spent > 1.999 && report.epsilon_spent <= 2);
-  dpb_pool_free(pool);
-  dpb_pool_free(plain);
+  dpb_free(bandit);
+  dpb_free(plain);
 }
 
 static void refuses(void) {
@@ -130,20 +125,22 @@ static void refuses(void) {
   STATUS(dpb_new(&config, &plain, NULL), DPB_OK);
   config.users = 10;
   STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
-  STATUS(dpb_select_for(NULL, 1, &d), DPB_NULL);
-  STATUS(dpb_select_for(bandit, 1, NULL), DPB_NULL);
-  STATUS(dpb_select_among_for(bandit, 1, NULL, 2, &d), DPB_NULL);
+  STATUS(dpb_select_for(NULL, request(1, 0, 1, NULL, 0), &d), DPB_NULL);
+  STATUS(dpb_select_for(bandit, request(1, 0, 1, NULL, 0), NULL), DPB_NULL);
+  STATUS(dpb_select_for(bandit, NULL, &d), DPB_NULL);
+  STATUS(dpb_select_for(bandit, request(1, 0, 1, NULL, 2), &d), DPB_INVALID_REQUEST);
   STATUS(dpb_next_period(NULL), DPB_NULL);
-  STATUS(dpb_select_for(plain, 1, &d), DPB_UNSUPPORTED);
-  STATUS(dpb_select_among_for(plain, 1, all, 2, &d), DPB_UNSUPPORTED);
+  STATUS(dpb_select_for(plain, request(1, 0, 1, NULL, 0), &d), DPB_UNSUPPORTED);
+  STATUS(dpb_select_for(plain, request(1, 0, 1, all, 2), &d), DPB_UNSUPPORTED);
   STATUS(dpb_next_period(plain), DPB_UNSUPPORTED);
   STATUS(dpb_select(bandit, &d), DPB_UNSUPPORTED);
-  STATUS(dpb_select_among(bandit, all, 2, &d), DPB_UNSUPPORTED);
-  STATUS(dpb_select_many(bandit, &d, 1, &done), DPB_UNSUPPORTED);
-  STATUS(dpb_select_among_for(bandit, 1, outside, 2, &d), DPB_INVALID_CONFIG);
-  STATUS(dpb_select_among_for(bandit, 1, NULL, 0, &d), DPB_INVALID_CONFIG);
-  CHECK(d.ticket == 77 && d.arm == 9 && done == 5);
-  STATUS(dpb_select_among_for(bandit, 1, all + 1, 1, &d), DPB_OK);
+  STATUS(dpb_select_many(bandit, NULL, 1, &d, &done), DPB_UNSUPPORTED);
+  STATUS(dpb_select_for(bandit, request(1, 0, 1, outside, 2), &d), DPB_INVALID_REQUEST);
+  STATUS(dpb_select_for(bandit, request(1, 0, 1, all, 0), &d), DPB_INVALID_REQUEST);
+  STATUS(dpb_select_for(bandit, request(1, 3, 1, NULL, 0), &d), DPB_UNSUPPORTED);
+  STATUS(dpb_select_for(bandit, request(2, 0, 1, NULL, 0), &d), DPB_UNSUPPORTED);
+  CHECK(d.ticket == 77 && d.arm == 9 && done == 0);
+  STATUS(dpb_select_for(bandit, request(1, 0, 1, all + 1, 1), &d), DPB_OK);
   CHECK(d.arm == 1);
   config.users = ((uint64_t)1 << 28) + 1;
   STATUS(dpb_new(&config, &none, &error), DPB_INVALID_CONFIG);
@@ -158,7 +155,7 @@ static void refuses(void) {
 int main(void) {
   counts();
   adds_up();
-  in_pools();
+  in_segments();
   refuses();
   return failures != 0;
 }
