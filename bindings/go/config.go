@@ -33,6 +33,7 @@ type Config struct {
 	Slate                uint32    // what Epsilon is for: 0 = one answer; S = one request with all its answers, S at most
 	SlateClicks          uint32    // c = at most c clicks of a request count; 0 = any; needs an AnswerWindow
 	Users                uint64    // people expected in a period: of each at most ContributionsPerUser rewards are learned; 0 = not counted
+	MaxSegments          uint32    // 0 = a plain bandit; S > 0 = one for each of at most S segments, that lend each other what they know: New, NewIMED
 	Budget               *Budget   `json:"-"` // what the bandit is charged to when it is made; nil = nothing
 }
 
@@ -62,6 +63,7 @@ func NewConfig(arms uint32, epsilon float64) Config {
 		Slate:                uint32(c.slate),
 		SlateClicks:          uint32(c.slate_clicks),
 		Users:                uint64(c.users),
+		MaxSegments:          uint32(c.max_segments),
 	}
 }
 
@@ -98,6 +100,7 @@ func (config Config) c(pinner *runtime.Pinner) (c *C.dpb_config, done func(), er
 	c.slate = C.uint32_t(config.Slate)
 	c.slate_clicks = C.uint32_t(config.SlateClicks)
 	c.users = C.uint64_t(config.Users)
+	c.max_segments = C.uint32_t(config.MaxSegments)
 	if config.Budget != nil {
 		done = config.Budget.leave
 		c.budget, err = config.Budget.enter()

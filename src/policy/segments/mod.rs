@@ -517,7 +517,7 @@ impl Segments {
             all.sum += rate.said.sum;
             all.weight += rate.said.weight;
         }
-        let mean = all.sum / all.weight.max(1e-9);
+        let mean = (all.sum + RATE * 1e-9) / (all.weight + 1e-9); // RATE until anything is known
         for rate_of in &mut *self.rates {
             rate_of.mean = rate(rate_of.said.mean(mean, ARMS_ALIKE));
         }
