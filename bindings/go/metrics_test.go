@@ -162,7 +162,8 @@ func slots(t *testing.T) *Bandit {
 	p := must[*Bandit](t)(Restore(must[[]byte](t)(fresh.Snapshot(nil))))
 	t.Cleanup(func() { p.Close() })
 	shown := make([]Decision, 3)
-	must[int](t)(p.SelectMany([]Request{{}, {Segment: 1}, {}}, shown))
+	first := []uint32{0}
+	must[int](t)(p.SelectMany([]Request{{Eligible: first}, {Segment: 1, Eligible: first}, {Eligible: first}}, shown))
 	if err := errors.Join(p.Update(shown[0].Ticket, 1), p.Cancel(shown[1].Ticket)); err != nil {
 		t.Fatal(err)
 	}

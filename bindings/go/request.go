@@ -3,6 +3,8 @@ package dpb
 /*
 #cgo noescape decide
 #cgo nocallback decide
+#cgo noescape decide_many
+#cgo nocallback decide_many
 #cgo noescape dpb_select_many
 #cgo nocallback dpb_select_many
 #include <dpb.h>
@@ -18,6 +20,22 @@ static inline dpb_status decide(dpb_bandit *bandit, uint32_t slots, uint64_t seg
   request.eligible = eligible;
   request.eligible_len = eligible_len;
   return dpb_select_for(bandit, &request, out);
+}
+
+// Of each request its slots, segment, user, and the address and number of its eligible arms.
+enum { piece = 64 };
+static inline dpb_status decide_many(dpb_bandit *bandit, const uint64_t (*said)[5], size_t n, dpb_decision *out, size_t *done) {
+  dpb_request requests[piece];
+  size_t i;
+  for (i = 0; i < n; i++) {
+    dpb_request_init(&requests[i]);
+    requests[i].slots = (uint32_t)said[i][0];
+    requests[i].segment = said[i][1];
+    requests[i].user = said[i][2];
+    requests[i].eligible = (const uint32_t *)(uintptr_t)said[i][3];
+    requests[i].eligible_len = (size_t)said[i][4];
+  }
+  return dpb_select_many(bandit, requests, n, out, done);
 }
 */
 import "C"
@@ -97,27 +115,24 @@ func (b *Bandit) SelectMany(requests []Request, decisions []Decision) (int, erro
 			pinner.Unpin()
 		}
 	}()
-	var piece [64]C.dpb_request
+	var piece [C.piece][5]C.uint64_t
 	for len(requests) > 0 {
 		n, slots := min(len(requests), len(piece)), 0
 		for i := range requests[:n] {
 			r := &requests[i]
-			piece[i] = C.dpb_request{
-				struct_size: C.sizeof_dpb_request, slots: C.uint32_t(r.slots()), segment: C.uint64_t(r.Segment),
-				user: C.uint64_t(r.User), eligible_len: C.size_t(len(r.Eligible)),
-			}
+			piece[i] = [5]C.uint64_t{C.uint64_t(r.slots()), C.uint64_t(r.Segment), C.uint64_t(r.User), 0, C.uint64_t(len(r.Eligible))}
 			if r.Eligible != nil {
 				if pinner == nil {
 					pinner = new(runtime.Pinner)
 				}
 				first := unsafe.SliceData(r.Eligible)
 				pinner.Pin(first)
-				piece[i].eligible = (*C.uint32_t)(first)
+				piece[i][3] = C.uint64_t(uintptr(unsafe.Pointer(first)))
 			}
 			slots += int(r.slots())
 		}
 		out := (*C.dpb_decision)(unsafe.Pointer(unsafe.SliceData(decisions)))
-		err := check(C.dpb_select_many(c, &piece[0], C.size_t(n), out, &done))
+		err := check(C.decide_many(c, &piece[0], C.size_t(n), out, &done))
 		decided += int(done)
 		if err != nil {
 			return decided, err

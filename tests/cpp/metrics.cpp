@@ -24,6 +24,10 @@ int main(int argc, char **argv) {
   dpb::Bandit slots = dpb::Bandit::restore(dpb::Bandit(config).snapshot());
   std::vector<dpb::Request> requests(3);
   requests[1].segment = 1;
+  const std::uint32_t first[] = {0};
+  for (dpb::Request &request : requests) {
+    request.among(first);
+  }
   const std::vector<dpb::Decision> decisions = slots.select_many(requests);
   slots.update(decisions[0].ticket, 1.0);
   slots.cancel(decisions[1].ticket);
