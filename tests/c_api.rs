@@ -84,8 +84,10 @@ fn no_memory_is_a_status() {
 
 #[test]
 fn central_model() {
-    let sources =
-        ["budget", "central", "compare", "counter", "drift", "fleet", "segments", "slate", "snapshot", "stopping", "users"];
+    let sources = [
+        "budget", "central", "compare", "counter", "drift", "fleet", "segments", "slate", "snapshot", "stopping",
+        "users",
+    ];
     for source in sources {
         let source = format!("tests/c/{source}.c");
         passes("cc", &["-std=c99"], &source, Link::Static);
