@@ -2,7 +2,7 @@
 
 use dpb::ffi::{DPB_EXPIRED, DPB_OK, dpb_bandit, dpb_config, dpb_decision, dpb_free, dpb_new_policy};
 use dpb::ffi::{dpb_merge, dpb_select, dpb_select_for, dpb_select_many, dpb_snapshot, dpb_update, dpb_update_many};
-use dpb::ffi::{dpb_new_pool, dpb_pool, dpb_pool_free, dpb_pool_segment, dpb_pool_select, dpb_pool_update};
+use dpb::ffi::{dpb_new, dpb_request};
 use dpb::noise::{Gaussian, Laplace};
 use dpb::{Random, Seed};
 use std::ffi::CString;
@@ -67,10 +67,10 @@ pub fn cases() -> Vec<Case> {
     }
     for (segments, arms) in [(1, 20), (100, 20), (10_000, 20)] {
         cases.push(Case {
-            name: format!("select + update, a pool of {segments} segments in random order, {arms} arms"),
+            name: format!("select + update, {segments} segments in random order, {arms} arms"),
             make: Box::new(move || {
-                let mut pool = Pool::new(segments, arms);
-                Box::new(move |rounds| (0..rounds).for_each(|_| pool.round()))
+                let mut segmented = Segmented::new(segments, arms);
+                Box::new(move |rounds| (0..rounds).for_each(|_| segmented.round()))
             }),
             warm_up: 30_000_000, // 3000 decisions in each of the many: none is young
             reference: two_locks(),
@@ -161,8 +161,11 @@ impl Handle {
         let mut bytes = vec![0; 1 << 20];
         // SAFETY: live handles, and room.
         unsafe {
-            assert_eq!(dpb_snapshot(other.bandit, bytes.as_mut_ptr(), bytes.len(), &mut length), DPB_OK);
-            assert_eq!(dpb_merge(self.bandit, bytes.as_ptr(), length), DPB_OK);
+            assert_eq!(
+                dpb_snapshot(other.bandit, bytes.as_mut_ptr(), bytes.len(), &mut length, std::ptr::null_mut()),
+                DPB_OK
+            );
+            assert_eq!(dpb_merge(self.bandit, bytes.as_ptr(), length, std::ptr::null_mut()), DPB_OK);
         }
     }
 
@@ -190,7 +193,8 @@ impl Handle {
         let mut decision = MaybeUninit::<dpb_decision>::uninit();
         // SAFETY: a live handle, and room for a decision.
         unsafe {
-            assert_eq!(dpb_select_for(self.bandit, self.coins >> 44, decision.as_mut_ptr()), 0);
+            let request = dpb_request { user: self.coins >> 44, ..dpb_request::defaults() };
+            assert_eq!(dpb_select_for(self.bandit, &request, decision.as_mut_ptr()), 0);
             let decision = decision.assume_init();
             let reward = self.reward(decision.arm);
             assert_eq!(dpb_update(self.bandit, decision.ticket, reward), DPB_OK);
@@ -203,7 +207,10 @@ impl Handle {
         let (mut tickets, mut rewards, mut done) = ([0; MANY], [0.0; MANY], 0);
         // SAFETY: a live handle, and room for as many.
         unsafe {
-            assert_eq!(dpb_select_many(self.bandit, decisions.as_mut_ptr().cast(), MANY, &mut done), 0);
+            assert_eq!(
+                dpb_select_many(self.bandit, std::ptr::null(), MANY, decisions.as_mut_ptr().cast(), &mut done),
+                0
+            );
             for (i, decision) in decisions.iter().enumerate() {
                 let decision = decision.assume_init();
                 (tickets[i], rewards[i]) = (decision.ticket, self.reward(decision.arm));
@@ -215,25 +222,29 @@ impl Handle {
     }
 }
 
-/// The same for a pool: every segment is asked for as often, in random order.
-struct Pool {
-    pool: *mut dpb_pool,
+/// The same with segments: each is requested as often, in random order.
+struct Segmented {
+    bandit: *mut dpb_bandit,
     segments: u32,
     arms: u32,
     coins: u64,
 }
 
-impl Pool {
-    fn new(segments: u32, arms: u32) -> Pool {
+impl Segmented {
+    fn new(segments: u32, arms: u32) -> Segmented {
         let mut config = dpb_config::defaults(arms, 0.25);
         config.test_seed = SEED.as_ptr();
-        let (mut pool, mut number) = (std::ptr::null_mut(), 0);
+        config.max_segments = segments;
+        let mut bandit = std::ptr::null_mut();
         // SAFETY: valid pointers.
-        unsafe {
-            assert_eq!(dpb_new_pool(&config, segments, &mut pool, std::ptr::null_mut()), DPB_OK);
-            (0..segments).for_each(|key| assert_eq!(dpb_pool_segment(pool, key.into(), &mut number), DPB_OK));
+        unsafe { assert_eq!(dpb_new(&config, &mut bandit, std::ptr::null_mut()), DPB_OK) };
+        for segment in 0..segments.into() {
+            let request = dpb_request { segment, ..dpb_request::defaults() };
+            let mut decision = MaybeUninit::<dpb_decision>::uninit();
+            // SAFETY: as above, and room for a decision.
+            unsafe { assert_eq!(dpb_select_for(bandit, &request, decision.as_mut_ptr()), DPB_OK) };
         }
-        Pool { pool, segments, arms, coins: 1 }
+        Segmented { bandit, segments, arms, coins: 1 }
     }
 
     /// 31 random bits.
@@ -249,19 +260,20 @@ impl Pool {
         let segment = (self.bits() * u64::from(self.segments)) >> 31;
         // SAFETY: a live handle, and room for a decision.
         unsafe {
-            assert_eq!(dpb_pool_select(self.pool, segment as u32, decision.as_mut_ptr()), DPB_OK);
+            let request = dpb_request { segment, ..dpb_request::defaults() };
+            assert_eq!(dpb_select_for(self.bandit, &request, decision.as_mut_ptr()), DPB_OK);
             let decision = decision.assume_init();
             let threshold = (1 << 31) / 5 + u64::from(decision.arm) * ((1 << 30) / u64::from(self.arms));
             let reward = f64::from(u8::from(self.bits() < threshold));
-            assert_eq!(dpb_pool_update(self.pool, decision.ticket, reward), DPB_OK);
+            assert_eq!(dpb_update(self.bandit, decision.ticket, reward), DPB_OK);
         }
     }
 }
 
-impl Drop for Pool {
+impl Drop for Segmented {
     fn drop(&mut self) {
         // SAFETY: freed once.
-        unsafe { dpb_pool_free(self.pool) };
+        unsafe { dpb_free(self.bandit) };
     }
 }
 

@@ -207,7 +207,29 @@ impl<L: Learner> Inner<L> {
         if !is_ready {
             return Err(Error::NotReady);
         }
-        Ok(may_learn && users.count(user))
+        let learned = may_learn && users.count(user);
+        #[cfg(feature = "test-hooks")]
+        let learned = learned || crate::Fault::UserUnbounded.is_built_in();
+        Ok(learned)
+    }
+
+    /// May this user make a request now? A handle that counts no users takes user 0 alone.
+    ///
+    /// # Errors
+    /// As [`count`](Self::count).
+    #[inline]
+    pub fn check_user(&self, user: u64) -> Result<()> {
+        match self.users {
+            None if user != 0 => Err(Error::Unsupported("a user: config.users is 0")),
+            _ if self.periods.is_ready() => Ok(()),
+            _ => Err(Error::NotReady),
+        }
+    }
+
+    /// Counts a request after [`check_user`](Self::check_user). Is it to be learned from?
+    #[inline]
+    pub fn admit(&mut self, user: u64) -> Result<bool> {
+        if self.users.is_some() { self.count(user) } else { Ok(true) }
     }
 
     pub fn next_period(&mut self) -> Result<()> {

@@ -14,6 +14,14 @@ pub enum Error {
         /// What must hold, and the value given.
         problem: Box<str>,
     },
+    /// A request that cannot be met: an arm that does not exist or is retired, no arm at all, too many slots.
+    #[error("{field} {problem}")]
+    InvalidRequest {
+        /// What is wrong: "arm", "slots", "eligible".
+        field: &'static str,
+        /// What must hold, and the value given.
+        problem: Box<str>,
+    },
     /// A reward that is not finite, or outside the declared range, or off a binary grid.
     #[error("the reward is not a finite number in the declared range")]
     InvalidReward,
@@ -79,6 +87,12 @@ impl Error {
     #[cold]
     pub(crate) fn refused(field: &'static str, problem: Arguments) -> Error {
         Error::InvalidConfig { field, problem: std::fmt::format(problem).into() }
+    }
+
+    /// An invalid request: `request("arm", "must be below 10", 11)`.
+    #[cold]
+    pub(crate) fn request(field: &'static str, rule: &str, got: impl Into<Value>) -> Error {
+        Error::InvalidRequest { field, problem: format!("{rule}, got {}", got.into()).into() }
     }
 
     /// What would be spent, of how much.

@@ -41,7 +41,7 @@
 
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::places::Places;
+use crate::key_index::KeyIndex;
 use crate::policy::{Memory, Released, Saved};
 use crate::table::room;
 
@@ -141,7 +141,7 @@ struct Joined {
     memory: Memory,
     /// The ids of the arms that were added.
     added: Vec<u64>,
-    places: Places,
+    places: KeyIndex,
     roster: Roster,
     /// As in the roster.
     others: Vec<Other>,
@@ -151,7 +151,7 @@ impl Joined {
     const fn new(first: u32, memory: u64) -> Joined {
         let memory = Memory::new(memory);
         let roster = Roster::new();
-        Joined { first, memory, added: Vec::new(), places: Places::NONE, roster, others: Vec::new() }
+        Joined { first, memory, added: Vec::new(), places: KeyIndex::NONE, roster, others: Vec::new() }
     }
 
     fn of(config: &Config) -> Joined {
@@ -164,7 +164,7 @@ pub(crate) struct Other {
     pub entry: Entry,
     arms: Vec<Released>,
     /// Those of them that were added are the last.
-    added: Places,
+    added: KeyIndex,
 }
 
 impl Other {
@@ -174,7 +174,7 @@ impl Other {
     /// `Corrupt` where two arms have one id; `NoMemory`.
     pub fn new(origin: u64, lives: u32, checksum: u32, ids: &[u64], saved: Saved) -> Result<Other> {
         let entry = Entry::new(origin, (lives, saved.decisions, saved.releases, checksum));
-        let added = Places::of(ids, 0)?;
+        let added = KeyIndex::of(ids, 0)?;
         let mut arms = room(saved.arms.len())?;
         arms.extend(saved.arms.into_iter().map(|(_, _, released, _)| released));
         Ok(Other { entry, arms, added })
@@ -232,7 +232,7 @@ impl Fleet {
     pub fn restore(&mut self, origin: u64, added: Vec<u64>, config: &Config) -> Result<()> {
         self.origin = origin;
         if !added.is_empty() {
-            let places = Places::of(&added, 0)?;
+            let places = KeyIndex::of(&added, 0)?;
             self.joined = Some(Box::new(Joined { added, places, ..Joined::of(config) }));
         }
         Ok(())

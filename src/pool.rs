@@ -1,12 +1,14 @@
 //! A pool: thousands of bandits in one handle, one for each segment, that lend each other what they know.
 
+use crate::bandit::ArmReport;
 use crate::config::{Config, Kept, Scope};
 use crate::desk::{Decision, Desk, Inner, Learner};
 use crate::engine::{Counts, Diagnostics, Engine};
 use crate::error::{Error, Result};
-use crate::places::Places;
+use crate::key_index::KeyIndex;
 use crate::policy::{Other, Prior, Pull, Segments};
 use crate::random::Seed;
+use crate::request::Request;
 use crate::reward::Reward;
 use crate::snapshot::{Kind, Reader, Writer};
 use crate::table;
@@ -44,6 +46,13 @@ pub struct CellReport {
     pub effective_pulls: f64,
 }
 
+impl From<CellReport> for ArmReport {
+    fn from(cell: CellReport) -> ArmReport {
+        let CellReport { mean, pulls, effective_pulls } = cell;
+        ArmReport { mean, width: f64::NAN, pulls, effective_pulls, active: true }
+    }
+}
+
 /// Differentially private bandits, one for each segment. Share it between threads by reference. In a forked child
 /// every call on it is `Poisoned`: make handles after forking.
 pub struct Pool {
@@ -59,7 +68,7 @@ pub struct Pool {
 struct Known {
     segments: Segments,
     keys: Vec<u64>,
-    places: Places,
+    places: KeyIndex,
 }
 
 impl Learner for Known {
@@ -113,7 +122,7 @@ impl Pool {
         let segments = Segments::new(config, max_segments, tickets.next_u64(), &mut seed)?;
         let users = Users::of(config, &mut seed)?;
         let engine = Engine::new(config.pending_capacity, config.answer_window, config.node, &mut tickets)?;
-        let places = Places::with_room(max_segments as usize)?;
+        let places = KeyIndex::try_with_capacity(max_segments as usize)?;
         let learner = Known { segments, keys: table::room(max_segments as usize)?, places };
         let (seeded, periods) = (config.test_seed.is_some(), Periods::first(config));
         Ok(Pool {
@@ -135,6 +144,33 @@ impl Pool {
             Some(segment) => Ok(segment as u32),
             None => inner.add(key, self.most),
         }
+    }
+
+    /// Decides a request in the segment that it names, which is begun if it is new. As
+    /// [`Bandit::decide`](crate::Bandit::decide).
+    ///
+    /// # Errors
+    /// As there; `Full` for a new segment where there are as many as there may be.
+    pub(crate) fn decide(&self, request: &Request, mut each: impl FnMut(usize, Decision)) -> Result<()> {
+        self.desk.lock()?.decide(request, self.config.arms, self.most, &mut each)
+    }
+
+    /// The same for many requests under one lock. As [`Bandit::decide_many`](crate::Bandit::decide_many).
+    ///
+    /// # Errors
+    /// As [`decide`](Self::decide).
+    pub(crate) fn decide_many<'a>(
+        &self,
+        mut requests: impl Iterator<Item = Result<Request<'a>>>,
+        mut each: impl FnMut(usize, Decision),
+        done: &mut usize,
+    ) -> Result<()> {
+        let inner = &mut *self.desk.lock()?;
+        requests.try_for_each(|request| {
+            inner.decide(&request?, self.config.arms, self.most, &mut |_, decision| each(*done, decision))?;
+            *done += 1;
+            Ok(())
+        })
     }
 
     /// Which arm in this segment? O(1) amortised; never allocates.
@@ -159,8 +195,6 @@ impl Pool {
         let inner = &mut *self.desk.lock()?;
         inner.check(segment)?;
         let learned = inner.count(user)?;
-        #[cfg(feature = "test-hooks")]
-        let learned = learned || crate::Fault::UserUnbounded.is_built_in();
         inner.make_room();
         let pull = inner.learner.segments.choose(segment);
         Ok(here(inner.issue_for(pull, learned), segment, self.config.arms))
@@ -172,7 +206,7 @@ impl Pool {
     /// # Errors
     /// As both. A call that is refused has counted nothing.
     pub fn select_among_for(&self, segment: u32, user: u64, arms: &[u32]) -> Result<Decision> {
-        self.check_some(arms)?;
+        check_some(arms, self.config.arms)?;
         let inner = &mut *self.desk.lock()?;
         inner.check(segment)?;
         let learned = inner.count(user)?;
@@ -208,21 +242,13 @@ impl Pool {
     /// `InvalidConfig` for a segment that there is not, and where the set is empty or names an arm that there is not; as
     /// [`select`](Self::select).
     pub fn select_among(&self, segment: u32, arms: &[u32]) -> Result<Decision> {
-        self.check_some(arms)?;
+        check_some(arms, self.config.arms)?;
         let inner = &mut *self.desk.lock()?;
         inner.check_anonymous()?;
         inner.check(segment)?;
         inner.make_room();
         let pull = inner.learner.segments.choose_among(segment, arms);
         Ok(here(inner.issue(pull), segment, self.config.arms))
-    }
-
-    /// One arm at least, and all of them there are.
-    fn check_some(&self, arms: &[u32]) -> Result<()> {
-        if arms.is_empty() {
-            return Err(Error::refused("arms", format_args!("must name one at least")));
-        }
-        arms.iter().try_for_each(|&arm| below("arm", arm, self.config.arms))
     }
 
     /// What public data say of an arm, whatever the segment: that so many rewards had this mean. As
@@ -314,6 +340,41 @@ impl Pool {
         Ok(())
     }
 
+    /// The same of each arm in all segments together. O(arms segments).
+    ///
+    /// # Errors
+    /// `Poisoned` after an internal failure.
+    pub(crate) fn for_each_arm_overall(&self, mut each: impl FnMut(u32, CellReport)) -> Result<()> {
+        let inner = self.desk.lock()?;
+        for arm in 0..self.config.arms {
+            let (mean, pulls, effective_pulls) = inner.learner.segments.overall(arm);
+            each(arm, CellReport { mean: self.desk.range.mean_from_unit(mean), pulls, effective_pulls });
+        }
+        Ok(())
+    }
+
+    /// The number of the segment with this key, if there is one.
+    ///
+    /// # Errors
+    /// `Poisoned` after an internal failure.
+    pub(crate) fn find(&self, key: u64) -> Result<Option<u32>> {
+        Ok(self.desk.lock()?.learner.places.find(key).map(|segment| segment as u32))
+    }
+
+    /// Privacy loss of one user so far at this delta. As [`Bandit::epsilon_spent`](crate::Bandit::epsilon_spent).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn epsilon_spent(&self, delta: f64) -> Result<f64> {
+        if !(0.0..1.0).contains(&delta) {
+            return Err(Error::config("delta", "must be in [0, 1)", delta));
+        }
+        let inner = self.desk.lock()?;
+        let loss = inner.learner.segments.privacy();
+        let (loss, contributions) = inner.of_one_user(loss, self.config.contributions_per_user);
+        Ok(loss.epsilon(delta, contributions))
+    }
+
     /// Arms of each segment.
     pub fn arms(&self) -> u32 {
         self.config.arms
@@ -390,12 +451,15 @@ impl Pool {
         }
         let other = Other::read(from, head.origin, head.lives, &self.config, &head.keys)?;
         from.finish()?;
-        let Inner { seeded, learner: Known { segments, keys, places, .. }, .. } = &mut *self.desk.lock()?;
+        let Inner { seeded, learner: Known { segments, keys, .. }, .. } = &mut *self.desk.lock()?;
+        let mut order = table::room(keys.len())?;
+        order.extend(0..keys.len());
+        order.sort_unstable_by_key(|&segment| keys[segment]);
         if segments.expects(&other, self.most)? {
             *seeded |= head.seeded;
             segments.take(other, keys);
         }
-        segments.fit(places.iter());
+        segments.fit(order.into_iter());
         Ok(())
     }
 
@@ -423,7 +487,7 @@ impl Pool {
             inner.learner.keys.push(key);
             inner.learner.segments.add();
         }
-        inner.learner.places = Places::of(&head.keys, most as usize)?;
+        inner.learner.places = KeyIndex::of(&head.keys, most as usize)?;
         for pulls in inner.learner.segments.all_pulls() {
             *pulls = from.count()?;
         }
@@ -468,7 +532,15 @@ const _: () = assert!(2 * Pool::MOST_CELLS <= Engine::MOST_ARM as u64);
 /// Is this the number of one of so many?
 #[inline]
 fn below(field: &'static str, number: u32, many: u32) -> Result<()> {
-    if number < many { Ok(()) } else { Err(Error::config(field, &format!("must be below {many}"), number)) }
+    if number < many { Ok(()) } else { Err(Error::request(field, &format!("must be below {many}"), number)) }
+}
+
+/// Is there one arm at least, and does each exist?
+fn check_some(eligible: &[u32], arms: u32) -> Result<()> {
+    if eligible.is_empty() {
+        return Err(Error::request("eligible", "must name one arm at least", 0u32));
+    }
+    eligible.iter().try_for_each(|&arm| below("arm", arm, arms))
 }
 
 /// A decision for one of all cells, as one for an arm of its segment.
@@ -478,6 +550,37 @@ fn here(decision: Decision, segment: u32, arms: u32) -> Decision {
 }
 
 impl Inner<Known> {
+    fn decide(
+        &mut self,
+        request: &Request,
+        arms: u32,
+        most: u32,
+        each: &mut impl FnMut(usize, Decision),
+    ) -> Result<()> {
+        if request.slots != 1 {
+            return Err(match request.slots {
+                0 => Error::request("slots", "must be at least 1", 0u32),
+                _ => Error::Unsupported("several slots in a segment"),
+            });
+        }
+        if let Some(eligible) = request.eligible {
+            check_some(eligible, arms)?;
+        }
+        self.check_user(request.user)?;
+        let segment = match self.learner.places.find(request.segment) {
+            Some(segment) => segment as u32,
+            None => self.add(request.segment, most)?,
+        };
+        let learned = self.admit(request.user)?;
+        self.make_room();
+        let pull = match request.eligible {
+            Some(eligible) => self.learner.segments.choose_among(segment, eligible),
+            None => self.learner.segments.choose(segment),
+        };
+        each(0, here(self.issue_for(pull, learned), segment, arms));
+        Ok(())
+    }
+
     fn add(&mut self, key: u64, most: u32) -> Result<u32> {
         if self.learner.keys.len() == most as usize {
             return Err(Error::Full);

@@ -21,7 +21,7 @@ fn bad_input_changes_nothing() {
 #[test]
 fn valgrind_finds_no_leak_and_no_wild_read() {
     if have("cc") && have("valgrind") {
-        for source in ["bad_input", "grow", "pool", "snapshot"] {
+        for source in ["bad_input", "grow", "segments", "snapshot"] {
             let program = build("cc", &format!("tests/c/{source}.c"), &["-std=c11", "-O1"], Link::Static);
             let arguments =
                 ["--error-exitcode=9", "--leak-check=full", "--show-leak-kinds=definite,indirect,possible", "-q"];
@@ -84,8 +84,10 @@ fn no_memory_is_a_status() {
 
 #[test]
 fn central_model() {
-    let sources =
-        ["budget", "central", "compare", "counter", "drift", "fleet", "pool", "slate", "snapshot", "stopping", "users"];
+    let sources = [
+        "budget", "central", "compare", "counter", "drift", "fleet", "segments", "slate", "snapshot", "stopping",
+        "users",
+    ];
     for source in sources {
         let source = format!("tests/c/{source}.c");
         passes("cc", &["-std=c99"], &source, Link::Static);

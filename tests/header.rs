@@ -3,9 +3,8 @@
 
 /// The header in its order: a title, and the files of the interface that are under it. Each file's
 /// constants and types come before its functions. Nothing else of the crate may appear.
-const SECTIONS: [(&str, &[&str]); 4] = [
-    ("The core: bandits", &["status", "config", "budget", "bandit", "users", "report", "snapshot"]),
-    ("Thousands of bandits in one handle", &["pool"]),
+const SECTIONS: [(&str, &[&str]); 3] = [
+    ("The core: bandits", &["status", "config", "budget", "bandit", "request", "report", "snapshot"]),
     ("Beside the bandits: private sums, stopping rules", &["counter", "stopping"]),
     ("Experimental, may change in any version: the shuffle model, the local model", &["shuffle", "local"]),
 ];

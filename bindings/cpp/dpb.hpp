@@ -13,8 +13,7 @@
  * program where it would throw. Objects may be used from any number of threads at once, but moving
  * and destroying them must happen alone. A moved-from object answers DPB_NULL.
  *
- * Besides Bandit: Pool (a bandit for each of thousands of segments), Budget (what several may cost together),
- * Stopping (stopping rules), Counter (private running sums), Shuffler with
+ * Besides Bandit and Request: Budget (what several bandits may cost together), Stopping (stopping rules), Counter (private running sums), Shuffler with
  * shuffle_plan and shuffle_encode (the shuffle model), ldp_encode (the local model).
  *
  * What each call means is said in dpb.h, at the C function of the same name.
@@ -45,7 +44,6 @@ using Decision = dpb_decision;
 using Report = dpb_report;
 using Arm = dpb_arm;
 using Diagnostics = dpb_diagnostics;
-using PoolReport = dpb_pool_report;
 /// What dpb_compare says of the difference of two arms' means.
 struct Interval {
   double low;
@@ -90,6 +88,28 @@ struct Config : dpb_config {
     dpb_config_init(this, arm_count, privacy);
   }
 };
+
+/// One request (dpb_request): its fields, and arms to choose from.
+///
+///     dpb::Request request;
+///     request.segment = placement;
+///     request.user = user_hash;
+///     dpb::Decision d = bandit.select(request.among(eligible));
+struct Request : dpb_request {
+  Request() noexcept : dpb_request{} { dpb_request_init(this); }
+  /// Only these live arms may be chosen (public information): a vector, an array, a span. Kept by reference: they must
+  /// outlive the request. An empty set is refused with DPB_INVALID_REQUEST.
+  template <class Arms> Request &among(const Arms &arms) noexcept { return among(std::data(arms), std::size(arms)); }
+  /// For a request within one expression: bandit.select(dpb::Request().among({1, 2})).
+  Request &among(std::initializer_list<std::uint32_t> arms) noexcept { return among(arms.begin(), arms.size()); }
+  Request &among(const std::uint32_t *arms, std::size_t n) noexcept {
+    static const std::uint32_t none = 0;
+    eligible = arms == nullptr ? &none : arms; // an empty set is not all arms, although its data may be NULL
+    eligible_len = n;
+    return *this;
+  }
+};
+static_assert(sizeof(Request) == sizeof(dpb_request), "an array of them is one of dpb_request");
 
 /// dpb_stopping_config. A test_seed must outlive the constructor that reads it, no more.
 struct StoppingConfig : dpb_stopping_config {
@@ -211,10 +231,10 @@ template <class Handle, class... Arguments>
   return make<Handle>(error != nullptr ? *error : ignored, arguments...);
 }
 
-/// The bytes that a call(buffer, capacity, &length) writes, in a vector of their size.
-template <class Call> [[nodiscard]] dpb_status fill(std::vector<std::uint8_t> &out, Call call) {
+/// What a call(buffer, capacity, &length) writes, in a vector of its size.
+template <class Item, class Call> [[nodiscard]] dpb_status fill(std::vector<Item> &out, Call call) {
   std::size_t size = 0;
-  dpb_status status = call(nullptr, std::size_t{0}, &size);
+  dpb_status status = call(static_cast<Item *>(nullptr), std::size_t{0}, &size);
   while (status == DPB_BUFFER_TOO_SMALL) {
     out.resize(size);
     status = call(out.data(), out.size(), &size);
@@ -331,39 +351,21 @@ public:
     detail::check(try_select(decision), "dpb_select");
     return decision;
   }
-  /// Only these arms may be shown for this request (public information): a vector, an array, a span, or
-  /// {1, 2, 3}. Allocates nothing.
-  template <class Arms> [[nodiscard]] Decision select_among(const Arms &only) {
-    return among(std::data(only), std::size(only));
-  }
-  [[nodiscard]] Decision select_among(std::initializer_list<std::uint32_t> only) {
-    return among(only.begin(), only.size());
-  }
-  /// Which arm for this user, of whom no more is learned than contributions_per_user rewards a period: see
-  /// dpb_select_for. With config.users, which select and its siblings are refused with.
-  [[nodiscard]] Decision select_for(std::uint64_t user) {
+  /// Decides a request of one slot (dpb_select_for). Allocates nothing.
+  [[nodiscard]] Decision select(const Request &request) {
     Decision decision;
-    detail::check(try_select_for(user, decision), "dpb_select_for");
+    refuse(request.slots == 1 ? try_select(request, &decision) : DPB_INVALID_REQUEST, "dpb_select_for", request);
     return decision;
   }
-  template <class Arms> [[nodiscard]] Decision select_among_for(std::uint64_t user, const Arms &only) {
-    return among(std::data(only), std::size(only), &user);
-  }
-  [[nodiscard]] Decision select_among_for(std::uint64_t user, std::initializer_list<std::uint32_t> only) {
-    return among(only.begin(), only.size(), &user);
+  /// Decides a request of any number of slots: a decision for each, with different arms.
+  [[nodiscard]] std::vector<Decision> select_slots(const Request &request) {
+    std::vector<Decision> decisions(request.slots == 0 ? 1 : request.slots);
+    refuse(try_select(request, decisions.data()), "dpb_select_for", request);
+    return decisions;
   }
   /// Everybody may be learned from again, and what is spent is of one period more. Write a snapshot right after it: where
   /// there is an older one nobody is learned from until then.
   void next_period() { detail::check(try_next_period(), "dpb_next_period"); }
-  /// Different arms for the m slots of one request (dpb_select_slate), of all live arms or of those that are eligible.
-  /// What is protected, an answer or the request, is Config::slate's to say.
-  [[nodiscard]] std::vector<Decision> select_slate(std::size_t m) { return slate(nullptr, 0, m); }
-  template <class Arms> [[nodiscard]] std::vector<Decision> select_slate(const Arms &eligible, std::size_t m) {
-    return slate(some(std::data(eligible)), std::size(eligible), m);
-  }
-  [[nodiscard]] std::vector<Decision> select_slate(std::initializer_list<std::uint32_t> eligible, std::size_t m) {
-    return slate(some(eligible.begin()), eligible.size(), m);
-  }
   /// The status is for the caller alone: it tells whether a ticket was answered already. After
   /// DPB_INVALID_REWARD answer again, or set DPB_CLAMP_REWARDS beforehand: see dpb_update.
   void update(std::uint64_t ticket, double reward) {
@@ -376,13 +378,26 @@ public:
   void cancel(std::uint64_t ticket) { detail::check(try_cancel(ticket), "dpb_cancel", "ticket", ticket); }
   /// All that is open, for an outage in which rewards could not travel: see dpb_cancel_all.
   void cancel_all() { detail::check(dpb_cancel_all(get()), "dpb_cancel_all"); }
-  void select_many(Decision *out, std::size_t n) {
-    std::size_t done = 0;
-    detail::check(try_select_many(out, n, done), "dpb_select_many", "n", n, "done", done);
-  }
+  /// n decisions of requests that say nothing (dpb_select_many).
+  void select_many(Decision *out, std::size_t n) { select_many(nullptr, n, out); }
   [[nodiscard]] std::vector<Decision> select_many(std::size_t n) {
     std::vector<Decision> decisions(n);
     select_many(decisions.data(), n);
+    return decisions;
+  }
+  /// n requests under one lock; out: room for the decisions of all their slots. Throws where one is refused: those before
+  /// it are decided, and try_select_many says how many.
+  void select_many(const Request *requests, std::size_t n, Decision *out) {
+    std::size_t done = 0;
+    detail::check(try_select_many(requests, n, out, done), "dpb_select_many", "n", n, "done", done);
+  }
+  [[nodiscard]] std::vector<Decision> select_many(const std::vector<Request> &requests) {
+    std::size_t slots = 0;
+    for (const Request &request : requests) {
+      slots += request.slots;
+    }
+    std::vector<Decision> decisions(slots);
+    select_many(requests.data(), requests.size(), decisions.data());
     return decisions;
   }
   /// Throws the first refusal, after every answer was tried; try_update_many tells which and how many.
@@ -400,28 +415,19 @@ public:
 
   // The road without exceptions: outputs are written only as dpb.h says.
   [[nodiscard]] dpb_status try_select(Decision &out) noexcept { return dpb_select(get(), &out); }
-  [[nodiscard]] dpb_status try_select_among(const std::uint32_t *arms, std::size_t n, Decision &out) noexcept {
-    return dpb_select_among(get(), arms, n, &out);
-  }
-  [[nodiscard]] dpb_status try_select_for(std::uint64_t user, Decision &out) noexcept {
-    return dpb_select_for(get(), user, &out);
-  }
-  [[nodiscard]] dpb_status try_select_among_for(std::uint64_t user, const std::uint32_t *arms, std::size_t n,
-                                                Decision &out) noexcept {
-    return dpb_select_among_for(get(), user, arms, n, &out);
+  /// out: room for request.slots decisions.
+  [[nodiscard]] dpb_status try_select(const Request &request, Decision *out) noexcept {
+    return dpb_select_for(get(), &request, out);
   }
   [[nodiscard]] dpb_status try_next_period() noexcept { return dpb_next_period(get()); }
-  /// eligible: nullptr with n = 0 for all live arms. out: room for m decisions.
-  [[nodiscard]] dpb_status try_select_slate(const std::uint32_t *eligible, std::size_t n, std::size_t m,
-                                            Decision *out) noexcept {
-    return dpb_select_slate(get(), eligible, n, m, out);
-  }
   [[nodiscard]] dpb_status try_update(std::uint64_t ticket, double reward) noexcept {
     return dpb_update(get(), ticket, reward);
   }
   [[nodiscard]] dpb_status try_cancel(std::uint64_t ticket) noexcept { return dpb_cancel(get(), ticket); }
-  [[nodiscard]] dpb_status try_select_many(Decision *out, std::size_t n, std::size_t &done) noexcept {
-    return dpb_select_many(get(), out, n, &done);
+  /// requests: nullptr for n that say nothing. done: receives how many were decided.
+  [[nodiscard]] dpb_status try_select_many(const Request *requests, std::size_t n, Decision *out,
+                                           std::size_t &done) noexcept {
+    return dpb_select_many(get(), requests, n, out, &done);
   }
   /// each: nullptr, or room for n statuses.
   [[nodiscard]] dpb_status try_update_many(const std::uint64_t *tickets, const double *rewards, std::size_t n,
@@ -430,30 +436,22 @@ public:
   }
 
   // Arms come and go; numbers are never used again.
-  [[nodiscard]] std::uint32_t add_arm() {
+  /// A new arm. id: 0, or the id by which all handles of a fleet name it (dpb_add_arm).
+  [[nodiscard]] std::uint32_t add_arm(std::uint64_t id = 0) {
     std::uint32_t arm = 0;
-    detail::insist([&](dpb_error *error) { return try_add_arm(arm, error); });
+    detail::insist([&](dpb_error *error) { return try_add_arm(id, arm, error); });
     return arm;
   }
-  [[nodiscard]] dpb_status try_add_arm(std::uint32_t &arm, dpb_error *error = nullptr) noexcept {
-    return dpb_add_arm(get(), &arm, error);
-  }
-  /// The arm that all handles of a fleet call by this id: a new one, unless there is one (dpb_add_arm_as).
-  [[nodiscard]] std::uint32_t add_arm_as(std::uint64_t id) {
-    std::uint32_t arm = 0;
-    detail::insist([&](dpb_error *error) { return try_add_arm_as(id, arm, error); });
-    return arm;
-  }
-  [[nodiscard]] dpb_status try_add_arm_as(std::uint64_t id, std::uint32_t &arm, dpb_error *error = nullptr) noexcept {
-    return dpb_add_arm_as(get(), id, &arm, error);
+  [[nodiscard]] dpb_status try_add_arm(std::uint64_t id, std::uint32_t &arm, dpb_error *error = nullptr) noexcept {
+    return dpb_add_arm(get(), id, &arm, error);
   }
   /// What public data say of an arm: that strength rewards had this mean (dpb_set_prior).
   void set_prior(std::uint32_t arm, double mean, double strength) {
-    const dpb_status status = try_set_prior(arm, mean, strength);
-    detail::check(status, "dpb_set_prior", "arm", arm, "mean", mean, "strength", strength);
+    detail::insist([&](dpb_error *error) { return try_set_prior(arm, mean, strength, error); });
   }
-  [[nodiscard]] dpb_status try_set_prior(std::uint32_t arm, double mean, double strength) noexcept {
-    return dpb_set_prior(get(), arm, mean, strength);
+  [[nodiscard]] dpb_status try_set_prior(std::uint32_t arm, double mean, double strength,
+                                         dpb_error *error = nullptr) noexcept {
+    return dpb_set_prior(get(), arm, mean, strength, error);
   }
   void retire_arm(std::uint32_t arm) { detail::check(try_retire_arm(arm), "dpb_retire_arm", "arm", arm); }
   [[nodiscard]] dpb_status try_retire_arm(std::uint32_t arm) noexcept { return dpb_retire_arm(get(), arm); }
@@ -490,21 +488,25 @@ public:
   }
   [[nodiscard]] std::vector<Arm> arms() const {
     std::vector<Arm> read;
-    std::size_t n = 0;
-    dpb_status status = try_arms(nullptr, 0, n);
-    while (status == DPB_BUFFER_TOO_SMALL) {
-      read.resize(n);
-      status = try_arms(read.data(), read.size(), n);
-    }
-    detail::check(status, "dpb_arms_read");
-    read.resize(n);
+    detail::check(detail::fill(read, [this](auto... room) { return dpb_arms_read(get(), room...); }), "dpb_arms_read");
     return read;
   }
   /// out: room for cap arms. n: receives how many there are, also with DPB_BUFFER_TOO_SMALL.
   [[nodiscard]] dpb_status try_arms(Arm *out, std::size_t cap, std::size_t &n) const noexcept {
     return dpb_arms_read(get(), out, cap, &n);
   }
-  /// What was released and what is public, as bytes: safe to log and to publish (dpb_snapshot_with).
+  /// The arms of a segment, by its key (dpb_segment_read).
+  [[nodiscard]] std::vector<Arm> segment(std::uint64_t key) const {
+    std::vector<Arm> read;
+    const dpb_status status =
+        detail::fill(read, [this, key](auto... room) { return dpb_segment_read(get(), key, room...); });
+    detail::check(status, "dpb_segment_read", "segment", key);
+    return read;
+  }
+  [[nodiscard]] dpb_status try_segment(std::uint64_t key, Arm *out, std::size_t cap, std::size_t &n) const noexcept {
+    return dpb_segment_read(get(), key, out, cap, &n);
+  }
+  /// What was released and what is public, as bytes: safe to log and to publish (dpb_snapshot).
   [[nodiscard]] std::vector<std::uint8_t> snapshot() const {
     std::vector<std::uint8_t> bytes;
     detail::insist([&](dpb_error *error) { return try_snapshot(bytes, error); });
@@ -512,16 +514,16 @@ public:
   }
   [[nodiscard]] dpb_status try_snapshot(std::vector<std::uint8_t> &bytes, dpb_error *error = nullptr) const {
     return detail::fill(bytes, [this, error](std::uint8_t *out, std::size_t cap, std::size_t *len) {
-      return dpb_snapshot_with(get(), out, cap, len, error);
+      return dpb_snapshot(get(), out, cap, len, error);
     });
   }
-  /// Learns from what another handle has released, from its snapshot (dpb_merge_with): idempotent, in any order.
+  /// Learns from what another handle has released, from its snapshot (dpb_merge): idempotent, in any order.
   void merge(const std::vector<std::uint8_t> &snapshot) {
     detail::insist([&](dpb_error *error) { return try_merge(snapshot.data(), snapshot.size(), error); });
   }
   [[nodiscard]] dpb_status try_merge(const std::uint8_t *snapshot, std::size_t len,
                                      dpb_error *error = nullptr) noexcept {
-    return dpb_merge_with(get(), snapshot, len, error);
+    return dpb_merge(get(), snapshot, len, error);
   }
   /// The arm that the policy decided for, once it has.
   [[nodiscard]] std::optional<std::uint32_t> best_arm() const {
@@ -549,13 +551,13 @@ public:
     return dpb_compare(get(), i, j, confidence, &out.low, &out.high);
   }
   /// The privacy loss of one user so far at this delta.
-  [[nodiscard]] double privacy(double delta = 0.0) const {
+  [[nodiscard]] double epsilon_spent(double delta = 0.0) const {
     double epsilon = 0.0;
-    detail::check(try_privacy(delta, epsilon), "dpb_privacy", "delta", delta);
+    detail::check(try_epsilon_spent(delta, epsilon), "dpb_epsilon_spent", "delta", delta);
     return epsilon;
   }
-  [[nodiscard]] dpb_status try_privacy(double delta, double &epsilon) const noexcept {
-    return dpb_privacy(get(), delta, &epsilon);
+  [[nodiscard]] dpb_status try_epsilon_spent(double delta, double &epsilon) const noexcept {
+    return dpb_epsilon_spent(get(), delta, &epsilon);
   }
   [[nodiscard]] std::string_view policy_name() const noexcept { return dpb_policy_name(get()); }
   /// NOT private: for the operator's own eyes.
@@ -581,267 +583,26 @@ private:
   static std::optional<Bandit> owner(Handle handle) noexcept {
     return handle ? std::optional(Bandit(std::move(handle))) : std::nullopt;
   }
-  /// user: nullptr where nobody's rewards are counted.
-  [[nodiscard]] Decision among(const std::uint32_t *arms, std::size_t n, const std::uint64_t *user = nullptr) {
-    Decision decision;
-    const dpb_status status =
-        user ? try_select_among_for(*user, arms, n, decision) : try_select_among(arms, n, decision);
+  /// Throws where a request was refused, and says what it was.
+  static void refuse(dpb_status status, const char *function, const Request &request) {
     if (status != DPB_OK) {
-      detail::check(status, user ? "dpb_select_among_for" : "dpb_select_among", "arms", detail::list(arms, n));
-    }
-    return decision;
-  }
-  /// An empty set is not all arms, although its data may be NULL.
-  [[nodiscard]] static const std::uint32_t *some(const std::uint32_t *arms) noexcept {
-    static const std::uint32_t none = 0;
-    return arms == nullptr ? &none : arms;
-  }
-  [[nodiscard]] std::vector<Decision> slate(const std::uint32_t *eligible, std::size_t n, std::size_t m) {
-    std::vector<Decision> decisions(m == 0 ? 1 : m);
-    const dpb_status status = try_select_slate(eligible, n, m, decisions.data());
-    if (status != DPB_OK) {
-      detail::check(status, "dpb_select_slate", "eligible", detail::list(eligible, n), "m", m);
-    }
-    return decisions;
-  }
-
-  Handle handle_;
-};
-
-/// dpb_pool: a bandit for each of thousands of segments, in one handle.
-class Pool {
-public:
-  /// At most max_segments of them, each of c.arms arms (dpb_new_pool).
-  Pool(const Config &c, std::uint32_t max_segments)
-      : handle_(detail::construct<Handle>(dpb_new_pool, &c, max_segments)) {}
-  /// The same without exceptions: nothing where the library refuses, and error, if it is there, says why.
-  [[nodiscard]] static std::optional<Pool> try_new(const Config &c, std::uint32_t max_segments,
-                                                   dpb_error *error = nullptr) noexcept {
-    return owner(detail::try_construct<Handle>(error, dpb_new_pool, &c, max_segments));
-  }
-
-  /// Goes on from a snapshot: its configuration, what was released, fresh entropy (dpb_pool_restore). As
-  /// Bandit::restore with config.users.
-  [[nodiscard]] static Pool restore(const std::vector<std::uint8_t> &snapshot) {
-    return Pool(detail::construct<Handle>(dpb_pool_restore, snapshot.data(), snapshot.size()));
-  }
-  [[nodiscard]] static std::optional<Pool> try_restore(const std::uint8_t *snapshot, std::size_t len,
-                                                       dpb_error *error = nullptr) noexcept {
-    return owner(detail::try_construct<Handle>(error, dpb_pool_restore, snapshot, len));
-  }
-  /// The same with another configuration, as Bandit::restore, and any max_segments that its segments fit into
-  /// (dpb_pool_restore_as).
-  [[nodiscard]] static Pool restore(const Config &c, std::uint32_t max_segments,
-                                    const std::vector<std::uint8_t> &snapshot) {
-    return Pool(
-        detail::construct<Handle>(dpb_pool_restore_as, &c, max_segments, snapshot.data(), snapshot.size()));
-  }
-  [[nodiscard]] static std::optional<Pool> try_restore(const Config &c, std::uint32_t max_segments,
-                                                       const std::uint8_t *snapshot, std::size_t len,
-                                                       dpb_error *error = nullptr) noexcept {
-    return owner(detail::try_construct<Handle>(error, dpb_pool_restore_as, &c, max_segments, snapshot, len));
-  }
-
-  // The throwing road.
-  /// The segment that is called so: its number, the next one for a new key; DPB_FULL where there are as many as there
-  /// may be.
-  [[nodiscard]] std::uint32_t segment(std::uint64_t key) {
-    std::uint32_t number = 0;
-    detail::check(try_segment(key, number), "dpb_pool_segment", "key", key);
-    return number;
-  }
-  [[nodiscard]] Decision select(std::uint32_t segment) {
-    Decision decision;
-    detail::check(try_select(segment, decision), "dpb_pool_select", "segment", segment);
-    return decision;
-  }
-  /// Only these arms may be shown for this request: as Bandit::select_among.
-  template <class Arms> [[nodiscard]] Decision select_among(std::uint32_t segment, const Arms &only) {
-    return among(segment, std::data(only), std::size(only));
-  }
-  [[nodiscard]] Decision select_among(std::uint32_t segment, std::initializer_list<std::uint32_t> only) {
-    return among(segment, only.begin(), only.size());
-  }
-  /// Which arm in this segment for this user (dpb_pool_select_for)? With config.users, as Bandit::select_for.
-  [[nodiscard]] Decision select_for(std::uint32_t segment, std::uint64_t user) {
-    Decision decision;
-    detail::check(try_select_for(segment, user, decision), "dpb_pool_select_for", "segment", segment);
-    return decision;
-  }
-  template <class Arms>
-  [[nodiscard]] Decision select_among_for(std::uint32_t segment, std::uint64_t user, const Arms &only) {
-    return among(segment, std::data(only), std::size(only), &user);
-  }
-  [[nodiscard]] Decision select_among_for(std::uint32_t segment, std::uint64_t user,
-                                          std::initializer_list<std::uint32_t> only) {
-    return among(segment, only.begin(), only.size(), &user);
-  }
-  /// As Bandit::next_period, for all segments.
-  void next_period() { detail::check(try_next_period(), "dpb_pool_next_period"); }
-  /// Decision i is for segment i: n of them, or none at all.
-  void select_many(const std::uint32_t *segments, Decision *out, std::size_t n) {
-    const dpb_status status = try_select_many(segments, out, n);
-    if (status != DPB_OK) {
-      detail::check(status, "dpb_pool_select_many", "segments", detail::list(segments, n));
+      detail::check(status, function, "slots", request.slots, "segment", request.segment, "eligible",
+                    detail::list(request.eligible, request.eligible_len));
     }
   }
-  [[nodiscard]] std::vector<Decision> select_many(const std::vector<std::uint32_t> &segments) {
-    std::vector<Decision> decisions(segments.size());
-    select_many(segments.data(), decisions.data(), segments.size());
-    return decisions;
-  }
-  /// As Bandit::update, whichever the decision's segment.
-  void update(std::uint64_t ticket, double reward) {
-    const dpb_status status = try_update(ticket, reward);
-    if (status == DPB_INVALID_REWARD) {
-      detail::check(status, "dpb_pool_update", "ticket", ticket, "reward", reward);
-    }
-    detail::check(status, "dpb_pool_update", "ticket", ticket);
-  }
-  void cancel(std::uint64_t ticket) { detail::check(try_cancel(ticket), "dpb_pool_cancel", "ticket", ticket); }
-  void cancel_all() { detail::check(dpb_pool_cancel_all(get()), "dpb_pool_cancel_all"); }
-  /// Throws the first refusal, after every answer was tried; try_update_many tells which and how many.
-  void update_many(const std::uint64_t *tickets, const double *rewards, std::size_t n) {
-    std::size_t done = 0;
-    const dpb_status status = try_update_many(tickets, rewards, n, nullptr, done);
-    detail::check(status, "dpb_pool_update_many", "n", n, "done", done);
-  }
-  void update_many(const std::vector<std::uint64_t> &tickets, const std::vector<double> &rewards) {
-    if (tickets.size() != rewards.size()) {
-      detail::check(DPB_INVALID_CONFIG, "dpb_pool_update_many", "tickets", tickets.size(), "rewards", rewards.size());
-    }
-    update_many(tickets.data(), rewards.data(), tickets.size());
-  }
 
-  /// What public data say of an arm, whatever the segment (dpb_pool_set_prior).
-  void set_prior(std::uint32_t arm, double mean, double strength) {
-    const dpb_status status = try_set_prior(arm, mean, strength);
-    detail::check(status, "dpb_pool_set_prior", "arm", arm, "mean", mean, "strength", strength);
-  }
-
-  // The road without exceptions: outputs are written only as dpb.h says.
-  [[nodiscard]] dpb_status try_set_prior(std::uint32_t arm, double mean, double strength) noexcept {
-    return dpb_pool_set_prior(get(), arm, mean, strength);
-  }
-  [[nodiscard]] dpb_status try_segment(std::uint64_t key, std::uint32_t &number) noexcept {
-    return dpb_pool_segment(get(), key, &number);
-  }
-  [[nodiscard]] dpb_status try_select(std::uint32_t segment, Decision &out) noexcept {
-    return dpb_pool_select(get(), segment, &out);
-  }
-  [[nodiscard]] dpb_status try_select_among(std::uint32_t segment, const std::uint32_t *arms, std::size_t n,
-                                            Decision &out) noexcept {
-    return dpb_pool_select_among(get(), segment, arms, n, &out);
-  }
-  [[nodiscard]] dpb_status try_select_for(std::uint32_t segment, std::uint64_t user, Decision &out) noexcept {
-    return dpb_pool_select_for(get(), segment, user, &out);
-  }
-  [[nodiscard]] dpb_status try_select_among_for(std::uint32_t segment, std::uint64_t user, const std::uint32_t *arms,
-                                                std::size_t n, Decision &out) noexcept {
-    return dpb_pool_select_among_for(get(), segment, user, arms, n, &out);
-  }
-  [[nodiscard]] dpb_status try_next_period() noexcept { return dpb_pool_next_period(get()); }
-  [[nodiscard]] dpb_status try_select_many(const std::uint32_t *segments, Decision *out, std::size_t n) noexcept {
-    return dpb_pool_select_many(get(), segments, out, n);
-  }
-  [[nodiscard]] dpb_status try_update(std::uint64_t ticket, double reward) noexcept {
-    return dpb_pool_update(get(), ticket, reward);
-  }
-  [[nodiscard]] dpb_status try_cancel(std::uint64_t ticket) noexcept { return dpb_pool_cancel(get(), ticket); }
-  /// each: nullptr, or room for n statuses.
-  [[nodiscard]] dpb_status try_update_many(const std::uint64_t *tickets, const double *rewards, std::size_t n,
-                                           dpb_status *each, std::size_t &done) noexcept {
-    return dpb_pool_update_many(get(), tickets, rewards, n, each, &done);
-  }
-
-  // Reading: all but diagnostics is released already and costs no privacy.
-  [[nodiscard]] PoolReport report() const {
-    PoolReport read = {};
-    detail::check(try_report(read), "dpb_pool_report_read");
-    return read;
-  }
-  [[nodiscard]] dpb_status try_report(PoolReport &out) const noexcept {
-    out.struct_size = sizeof out;
-    return dpb_pool_report_read(get(), &out);
-  }
-  /// The arms of a segment; what their numbers mean is said at dpb_pool_arms_read.
-  [[nodiscard]] std::vector<Arm> arms(std::uint32_t segment) const {
-    std::vector<Arm> read;
-    std::size_t n = 0;
-    dpb_status status = try_arms(segment, nullptr, 0, n);
-    if (status == DPB_BUFFER_TOO_SMALL) {
-      read.resize(n);
-      status = try_arms(segment, read.data(), read.size(), n);
-    }
-    detail::check(status, "dpb_pool_arms_read", "segment", segment);
-    return read;
-  }
-  /// out: room for cap arms. n: receives how many there are, also with DPB_BUFFER_TOO_SMALL.
-  [[nodiscard]] dpb_status try_arms(std::uint32_t segment, Arm *out, std::size_t cap, std::size_t &n) const noexcept {
-    return dpb_pool_arms_read(get(), segment, out, cap, &n);
-  }
-  /// What was released and what is public, as bytes: safe to log and to publish (dpb_pool_snapshot).
-  [[nodiscard]] std::vector<std::uint8_t> snapshot() const {
-    std::vector<std::uint8_t> bytes;
-    detail::check(try_snapshot(bytes), "dpb_pool_snapshot");
-    return bytes;
-  }
-  [[nodiscard]] dpb_status try_snapshot(std::vector<std::uint8_t> &bytes) const {
-    return detail::fill(bytes, [this](auto... room) { return dpb_pool_snapshot(get(), room...); });
-  }
-  /// Learns from what another pool has released, from its snapshot (dpb_pool_merge_with): idempotent, in any order.
-  void merge(const std::vector<std::uint8_t> &snapshot) {
-    detail::insist([&](dpb_error *error) { return try_merge(snapshot.data(), snapshot.size(), error); });
-  }
-  [[nodiscard]] dpb_status try_merge(const std::uint8_t *snapshot, std::size_t len,
-                                     dpb_error *error = nullptr) noexcept {
-    return dpb_pool_merge_with(get(), snapshot, len, error);
-  }
-  /// NOT private: for the operator's own eyes.
-  [[nodiscard]] Diagnostics diagnostics() const {
-    Diagnostics read = {};
-    detail::check(try_diagnostics(read), "dpb_pool_diagnostics_read");
-    return read;
-  }
-  [[nodiscard]] dpb_status try_diagnostics(Diagnostics &out) const noexcept {
-    out.struct_size = sizeof out;
-    return dpb_pool_diagnostics_read(get(), &out);
-  }
-
-  /// The C handle, still owned by this object; NULL after a move.
-  [[nodiscard]] dpb_pool *get() const noexcept { return handle_.get(); }
-
-private:
-  using Handle = detail::Handle<dpb_pool, dpb_pool_free>;
-  explicit Pool(Handle &&handle) noexcept : handle_(std::move(handle)) {}
-  static std::optional<Pool> owner(Handle handle) noexcept {
-    return handle ? std::optional(Pool(std::move(handle))) : std::nullopt;
-  }
-  /// user: nullptr where nobody's rewards are counted.
-  [[nodiscard]] Decision among(std::uint32_t segment, const std::uint32_t *arms, std::size_t n,
-                               const std::uint64_t *user = nullptr) {
-    Decision decision;
-    const dpb_status status = user ? try_select_among_for(segment, *user, arms, n, decision)
-                                   : try_select_among(segment, arms, n, decision);
-    if (status != DPB_OK) {
-      detail::check(status, user ? "dpb_pool_select_among_for" : "dpb_pool_select_among", "segment", segment, "arms",
-                    detail::list(arms, n));
-    }
-    return decision;
-  }
   Handle handle_;
 };
 
 /// Bandits and the names that they have on a page of metrics: in UTF-8, no two the same.
 using NamedBandits = std::vector<std::pair<std::string, const Bandit *>>;
-using NamedPools = std::vector<std::pair<std::string, const Pool *>>;
 
 namespace detail {
 
 /// A page of metrics: each family once, all of its lines together, as the format demands.
 class Metrics {
 public:
-  Metrics(const NamedBandits &bandits, const NamedPools &pools) {
+  explicit Metrics(const NamedBandits &bandits) {
     for (const auto &[name, bandit] : bandits) {
       Measured m;
       m.label = "bandit=\"" + escaped(name) + '"';
@@ -856,22 +617,6 @@ public:
       m.policy = bandit->policy_name();
       all_.push_back(std::move(m));
     }
-    for (const auto &[name, pool] : pools) {
-      Measured m;
-      m.label = "pool=\"" + escaped(name) + '"';
-      m.is_pool = pools_ = true;
-      PoolReport &read = m.pool;
-      m.up = pool->try_report(read) == DPB_OK && pool->try_diagnostics(m.diagnostics) == DPB_OK;
-      m.report.decisions = read.decisions;
-      m.report.answered = read.answered;
-      m.report.cancelled = read.cancelled;
-      m.report.expired = read.expired;
-      m.report.pending = read.pending;
-      m.report.epsilon_spent = read.epsilon_spent;
-      m.report.delta_spent = read.delta_spent;
-      m.report.is_private = read.is_private;
-      all_.push_back(std::move(m));
-    }
   }
 
   [[nodiscard]] std::string page(bool operators) && {
@@ -881,7 +626,7 @@ public:
     }
     head("info", "gauge", "1, with the policy and the version of the library.");
     for (const Measured &m : all_) {
-      if (m.up && !m.is_pool) {
+      if (m.up) {
         line("info", m.label + ",policy=\"" + m.policy + "\",version=\"" + dpb_version() + '"', "1");
       }
     }
@@ -890,19 +635,15 @@ public:
               &Report::answered);
     of_report("cancelled_total", "counter", "Decisions taken back.", &Report::cancelled);
     of_report("expired_total", "counter", "Decisions pushed out of the pending table unanswered.", &Report::expired);
-    of_report("changes_total", "counter", "Releases that contradicted their arm's past.", &Report::changes_detected,
-              is_bandit);
+    of_report("changes_total", "counter", "Releases that contradicted their arm's past.", &Report::changes_detected);
     of_report("pending", "gauge", "Decisions whose end is open.", &Report::pending);
-    of_report("phase", "gauge", "The policy's epoch, phase or interval.", &Report::phase, is_bandit);
-    of_report("arms_active", "gauge", "Arms still in the race.", &Report::arms_active, is_bandit);
+    of_report("phase", "gauge", "The policy's epoch, phase or interval.", &Report::phase);
+    of_report("arms_active", "gauge", "Arms still in the race.", &Report::arms_active);
     of_report("epsilon_spent", "gauge", "Privacy loss of one user so far, an upper bound at dpb_delta_spent.",
               &Report::epsilon_spent);
     of_report("delta_spent", "gauge", "0 where the policy is pure.", &Report::delta_spent);
     of_report("private", "gauge", "1, or 0 for baselines and under a test seed.", &Report::is_private);
-    if (pools_) {
-      family("segments", "gauge", "In use.", &Measured::pool, &PoolReport::segments, is_pool);
-      family("releases_total", "counter", "Batches released.", &Measured::pool, &PoolReport::releases, is_pool);
-    }
+    of_report("segments", "gauge", "Segments in use; 0 for a handle without segments.", &Report::segments);
     of_arms("mean", "As released; NaN before the first release.", &Arm::mean);
     of_arms("width", "Half-width of the mean's confidence interval.", &Arm::width);
     of_arms("pulls", "Decisions that were not cancelled and did not expire.", &Arm::pulls);
@@ -921,10 +662,8 @@ private:
   struct Measured {
     std::string label;
     bool up = false;
-    bool is_pool = false;
     std::string policy;
-    Report report = {};   // of a pool what both have
-    PoolReport pool = {}; // of a bandit nothing
+    Report report = {};
     std::vector<Arm> arms;
     Diagnostics diagnostics = {};
   };
@@ -967,24 +706,19 @@ private:
   void line(const char *name, const std::string &labels, const std::string &value) {
     page_ += std::string("dpb_") + name + '{' + labels + "} " + value + '\n';
   }
-  static bool any(const Measured &) { return true; }
-  static bool is_bandit(const Measured &m) { return !m.is_pool; }
-  static bool is_pool(const Measured &m) { return m.is_pool; }
-  /// One line for each of these that is up.
+  /// One line for each handle that is up.
   template <class Part, class Value, class Struct>
-  void family(const char *name, const char *kind, const char *help, Part Measured::*part, Value Struct::*field,
-              bool (*these)(const Measured &) = any) {
+  void family(const char *name, const char *kind, const char *help, Part Measured::*part, Value Struct::*field) {
     head(name, kind, help);
     for (const Measured &m : all_) {
-      if (m.up && these(m)) {
+      if (m.up) {
         line(name, m.label, number(m.*part.*field));
       }
     }
   }
   template <class Value, class Struct>
-  void of_report(const char *name, const char *kind, const char *help, Value Struct::*field,
-                 bool (*these)(const Measured &) = any) {
-    family(name, kind, help, &Measured::report, field, these);
+  void of_report(const char *name, const char *kind, const char *help, Value Struct::*field) {
+    family(name, kind, help, &Measured::report, field);
   }
   template <class Value, class Struct> void of_arms(const char *name, const char *help, Value Struct::*field) {
     const std::string full = std::string("arm_") + name;
@@ -999,25 +733,24 @@ private:
     family(name, "counter", help, &Measured::diagnostics, field);
   }
 
-  std::vector<Measured> all_; // the bandits, then the pools
-  bool pools_ = false;
+  std::vector<Measured> all_;
   std::string page_;
 };
 
 } // namespace detail
 
-/// What may be published of these bandits, in Prometheus' text format, each under the label bandit="its name", and of
-/// these pools, under pool="its name" and without their arms, which are too many. All of it is released already or
-/// public: the page may be shown to anyone. What is closed or was moved from shows as dpb_up 0 and nothing else; nothing
+/// What may be published of these bandits, in Prometheus' text format, each under the label bandit="its name"; of
+/// one with segments, the arms of all segments together. All of it is released already or public: the page may be shown to
+/// anyone. What is closed or was moved from shows as dpb_up 0 and nothing else; nothing
 /// is thrown but std::bad_alloc.
-[[nodiscard]] inline std::string metrics(const NamedBandits &bandits, const NamedPools &pools = {}) {
-  return detail::Metrics(bandits, pools).page(false);
+[[nodiscard]] inline std::string metrics(const NamedBandits &bandits) {
+  return detail::Metrics(bandits).page(false);
 }
 
 /// The same and the counts of refused calls (Diagnostics), which are NOT private: a duplicate click is a click. For a
 /// page that only the operator sees.
-[[nodiscard]] inline std::string operator_metrics(const NamedBandits &bandits, const NamedPools &pools = {}) {
-  return detail::Metrics(bandits, pools).page(true);
+[[nodiscard]] inline std::string operator_metrics(const NamedBandits &bandits) {
+  return detail::Metrics(bandits).page(true);
 }
 
 /// dpb_stopping: takes samples until their mean is known to a factor of 1 +- alpha.
@@ -1081,15 +814,12 @@ private:
 /// dpb_counter: a private running sum of values in [0, 1].
 class Counter {
 public:
-  explicit Counter(const CounterConfig &c) : handle_(detail::construct<Handle>(dpb_new_counter_with, &c)) {}
-  /// The same with these four. horizon: the most values of a binary counter. test_seed: nullptr, or 32
-  /// bytes and NOT private.
-  Counter(CounterKind kind, double epsilon, std::uint64_t horizon = 0, const std::uint8_t *test_seed = nullptr)
-      : handle_(detail::construct<Handle>(dpb_new_counter, static_cast<dpb_counter_kind>(kind), epsilon, horizon,
-                                          test_seed)) {}
+  explicit Counter(const CounterConfig &c) : handle_(detail::construct<Handle>(dpb_new_counter, &c)) {}
+  /// A counter that needs no more than these. horizon: the most values of a binary counter.
+  Counter(CounterKind kind, double epsilon, std::uint64_t horizon = 0) : Counter(config(kind, epsilon, horizon)) {}
 
   [[nodiscard]] static std::optional<Counter> try_new(const CounterConfig &c, dpb_error *error = nullptr) noexcept {
-    Handle handle = detail::try_construct<Handle>(error, dpb_new_counter_with, &c);
+    Handle handle = detail::try_construct<Handle>(error, dpb_new_counter, &c);
     return handle ? std::optional(Counter(std::move(handle))) : std::nullopt;
   }
 
@@ -1114,6 +844,11 @@ public:
 
 private:
   using Handle = detail::Handle<dpb_counter, dpb_counter_free>;
+  static CounterConfig config(CounterKind kind, double epsilon, std::uint64_t horizon) noexcept {
+    CounterConfig c(kind, epsilon);
+    c.horizon = horizon;
+    return c;
+  }
   explicit Counter(Handle &&handle) noexcept : handle_(std::move(handle)) {}
 
   Handle handle_;
@@ -1125,13 +860,13 @@ private:
 [[nodiscard]] inline ShuffleParams shuffle_plan(double epsilon, double delta, std::uint32_t users,
                                                 std::uint32_t flags = 0) {
   ShuffleParams params = {};
-  detail::insist([&](dpb_error *error) { return dpb_shuffle_plan_with(epsilon, delta, users, flags, &params, error); });
+  detail::insist([&](dpb_error *error) { return dpb_shuffle_plan(epsilon, delta, users, flags, &params, error); });
   return params;
 }
 [[nodiscard]] inline dpb_status try_shuffle_plan(double epsilon, double delta, std::uint32_t users,
                                                  std::uint32_t flags, ShuffleParams &out,
                                                  dpb_error *error = nullptr) noexcept {
-  return dpb_shuffle_plan_with(epsilon, delta, users, flags, &out, error);
+  return dpb_shuffle_plan(epsilon, delta, users, flags, &out, error);
 }
 
 /// The message of one reward in [0, 1]: for the shuffler alone, once.
@@ -1150,10 +885,10 @@ private:
 /// dpb_shuffler: holds a batch's messages until all have come, then gives out their bits in random order, once.
 class Shuffler {
 public:
-  explicit Shuffler(const ShuffleParams &params) : handle_(detail::construct<Handle>(dpb_new_shuffler_with, &params)) {}
+  explicit Shuffler(const ShuffleParams &params) : handle_(detail::construct<Handle>(dpb_new_shuffler, &params)) {}
   [[nodiscard]] static std::optional<Shuffler> try_new(const ShuffleParams &params,
                                                        dpb_error *error = nullptr) noexcept {
-    Handle handle = detail::try_construct<Handle>(error, dpb_new_shuffler_with, &params);
+    Handle handle = detail::try_construct<Handle>(error, dpb_new_shuffler, &params);
     return handle ? std::optional(Shuffler(std::move(handle))) : std::nullopt;
   }
 

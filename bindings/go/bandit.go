@@ -14,26 +14,12 @@ package dpb
 #cgo nocallback dpb_cancel
 #cgo noescape dpb_cancel_all
 #cgo nocallback dpb_cancel_all
-#cgo noescape dpb_select_many
-#cgo nocallback dpb_select_many
 #cgo noescape dpb_update_many
 #cgo nocallback dpb_update_many
-#cgo noescape dpb_pool_update_many
-#cgo nocallback dpb_pool_update_many
-#cgo noescape dpb_select_among
-#cgo nocallback dpb_select_among
-#cgo noescape dpb_select_for
-#cgo nocallback dpb_select_for
-#cgo noescape dpb_select_among_for
-#cgo nocallback dpb_select_among_for
 #cgo noescape dpb_next_period
 #cgo nocallback dpb_next_period
-#cgo noescape dpb_select_slate
-#cgo nocallback dpb_select_slate
 #cgo noescape dpb_add_arm
 #cgo nocallback dpb_add_arm
-#cgo noescape dpb_add_arm_as
-#cgo nocallback dpb_add_arm_as
 #cgo noescape dpb_set_prior
 #cgo nocallback dpb_set_prior
 #cgo noescape dpb_retire_arm
@@ -211,45 +197,6 @@ func (b *Bandit) Select() (Decision, error) {
 	return d, err
 }
 
-// SelectAmong asks which of these arms: only they may be shown for this request (public information).
-func (b *Bandit) SelectAmong(arms []uint32) (Decision, error) {
-	c, err := b.enter()
-	if err != nil {
-		return Decision{}, err
-	}
-	defer b.leave()
-	var d Decision
-	err = check(C.dpb_select_among(c, (*C.uint32_t)(unsafe.SliceData(arms)), C.size_t(len(arms)), (*C.dpb_decision)(unsafe.Pointer(&d))))
-	return d, err
-}
-
-// SelectFor asks which arm to play for this user, of whom no more is learned than [Config.ContributionsPerUser] rewards
-// a period; later decisions are served like any other. It is for bandits with [Config.Users], where Select and its
-// siblings are ErrUnsupported, so that no decision is nobody's. User is the same for a person in all of a period: an
-// account's number, or a keyed hash of a cookie.
-func (b *Bandit) SelectFor(user uint64) (Decision, error) {
-	c, err := b.enter()
-	if err != nil {
-		return Decision{}, err
-	}
-	defer b.leave()
-	var d Decision
-	err = check(C.dpb_select_for(c, C.uint64_t(user), (*C.dpb_decision)(unsafe.Pointer(&d))))
-	return d, err
-}
-
-// SelectAmongFor is SelectAmong for this user.
-func (b *Bandit) SelectAmongFor(user uint64, arms []uint32) (Decision, error) {
-	c, err := b.enter()
-	if err != nil {
-		return Decision{}, err
-	}
-	defer b.leave()
-	var d Decision
-	err = check(C.dpb_select_among_for(c, C.uint64_t(user), (*C.uint32_t)(unsafe.SliceData(arms)), C.size_t(len(arms)), (*C.dpb_decision)(unsafe.Pointer(&d))))
-	return d, err
-}
-
 // NextPeriod begins a new period: of everybody may be learned again, and what is spent is of one period more. Write a
 // snapshot right after it: where there is an older one, nobody is learned from until then. ErrOverBudget where all of
 // [Config.BudgetPeriods] have begun, and the last one goes on.
@@ -262,24 +209,10 @@ func (b *Bandit) NextPeriod() error {
 	return check(C.dpb_next_period(c))
 }
 
-// SelectSlate fills slate with different arms for the slots of one request, of all live arms where eligible is nil, else
-// of these (public information). They are shuffled, and each is answered by itself. What is protected, an
-// answer or the request with all its answers, is [Config.Slate]'s to say.
-func (b *Bandit) SelectSlate(slate []Decision, eligible []uint32) error {
-	c, err := b.enter()
-	if err != nil {
-		return err
-	}
-	defer b.leave()
-	if len(slate) == 0 {
-		return fmt.Errorf("%w: a slate of no slots", ErrInvalidConfig)
-	}
-	out := (*C.dpb_decision)(unsafe.Pointer(unsafe.SliceData(slate)))
-	return check(C.dpb_select_slate(c, (*C.uint32_t)(unsafe.SliceData(eligible)), C.size_t(len(eligible)), C.size_t(len(slate)), out))
-}
-
-// AddArm opens a new arm and returns its number; numbers are never used again.
-func (b *Bandit) AddArm() (uint32, error) {
+// AddArm opens a new arm and returns its number; numbers are never used again. Id is 0, or the id by which all bandits of
+// a fleet name the arm: the caller's, an ad's own number or a hash of its name, at least [Config.Arms]; where there is a
+// live arm with this id, AddArm returns its number.
+func (b *Bandit) AddArm(id uint64) (uint32, error) {
 	c, err := b.enter()
 	if err != nil {
 		return 0, err
@@ -287,23 +220,7 @@ func (b *Bandit) AddArm() (uint32, error) {
 	defer b.leave()
 	var arm C.uint32_t
 	var failure C.dpb_error
-	if status := C.dpb_add_arm(c, &arm, &failure); status != C.DPB_OK {
-		return 0, explain(status, &failure)
-	}
-	return uint32(arm), nil
-}
-
-// AddArmAs is the arm that all bandits of a fleet call by this id: a new one, unless there is one. The ids are the
-// caller's, an ad's own number or a hash of its name, at least [Config.Arms]: below are the configuration's.
-func (b *Bandit) AddArmAs(id uint64) (uint32, error) {
-	c, err := b.enter()
-	if err != nil {
-		return 0, err
-	}
-	defer b.leave()
-	var arm C.uint32_t
-	var failure C.dpb_error
-	if status := C.dpb_add_arm_as(c, C.uint64_t(id), &arm, &failure); status != C.DPB_OK {
+	if status := C.dpb_add_arm(c, C.uint64_t(id), &arm, &failure); status != C.DPB_OK {
 		return 0, explain(status, &failure)
 	}
 	return uint32(arm), nil
@@ -318,7 +235,11 @@ func (b *Bandit) SetPrior(arm uint32, mean, strength float64) error {
 		return err
 	}
 	defer b.leave()
-	return check(C.dpb_set_prior(c, C.uint32_t(arm), C.double(mean), C.double(strength)))
+	var failure C.dpb_error
+	if status := C.dpb_set_prior(c, C.uint32_t(arm), C.double(mean), C.double(strength), &failure); status != C.DPB_OK {
+		return explain(status, &failure)
+	}
+	return nil
 }
 
 // RetireArm ends an arm: it is never played again, and answers to its open decisions are accepted.
@@ -367,19 +288,6 @@ func (b *Bandit) CancelAll() error {
 	return check(C.dpb_cancel_all(c))
 }
 
-// SelectMany fills decisions under one lock and returns how many were written.
-func (b *Bandit) SelectMany(decisions []Decision) (int, error) {
-	c, err := b.enter()
-	if err != nil {
-		return 0, err
-	}
-	defer b.leave()
-	var done C.size_t
-	out := (*C.dpb_decision)(unsafe.Pointer(unsafe.SliceData(decisions)))
-	err = check(C.dpb_select_many(c, out, C.size_t(len(decisions)), &done))
-	return int(done), err
-}
-
 // UpdateMany answers many tickets. Every answer is tried, whatever became of those before it.
 // each is nil, or receives the error (or nil) of every answer. Returns how many were accepted, and
 // the first refusal.
@@ -389,11 +297,6 @@ func (b *Bandit) UpdateMany(tickets []uint64, rewards []float64, each []error) (
 		return 0, err
 	}
 	defer b.leave()
-	return answerMany(c, tickets, rewards, each)
-}
-
-// answerMany is UpdateMany for a bandit and for a pool.
-func answerMany[P *C.dpb_bandit | *C.dpb_pool](c P, tickets []uint64, rewards []float64, each []error) (int, error) {
 	if len(tickets) != len(rewards) || (each != nil && len(each) != len(tickets)) {
 		return 0, fmt.Errorf("%w: %d tickets, %d rewards, each for %d", ErrInvalidConfig, len(tickets), len(rewards), len(each))
 	}
@@ -421,15 +324,9 @@ func answerMany[P *C.dpb_bandit | *C.dpb_pool](c P, tickets []uint64, rewards []
 	return accepted, refusal
 }
 
-func updateMany[P *C.dpb_bandit | *C.dpb_pool](c P, tickets []uint64, rewards []float64, each *C.dpb_status) (int, error) {
+func updateMany(c *C.dpb_bandit, tickets []uint64, rewards []float64, each *C.dpb_status) (int, error) {
 	var done C.size_t
-	var status C.dpb_status
 	t, r, n := (*C.uint64_t)(unsafe.SliceData(tickets)), (*C.double)(unsafe.SliceData(rewards)), C.size_t(len(tickets))
-	switch c := any(c).(type) {
-	case *C.dpb_bandit:
-		status = C.dpb_update_many(c, t, r, n, each, &done)
-	case *C.dpb_pool:
-		status = C.dpb_pool_update_many(c, t, r, n, each, &done)
-	}
-	return int(done), check(status)
+	err := check(C.dpb_update_many(c, t, r, n, each, &done))
+	return int(done), err
 }

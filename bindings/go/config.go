@@ -34,6 +34,7 @@ type Config struct {
 	SlateClicks          uint32    // c = at most c clicks of a request count; 0 = any; needs an AnswerWindow
 	Users                uint64    // people expected in a period: of each at most ContributionsPerUser rewards are learned; 0 = not counted
 	BudgetPeriods        uint32    // with Users: periods that there may be in all lives, for all of which the Budget is charged; 0 = any number
+	MaxSegments          uint32    // 0 = a plain bandit; S > 0 = one for each of at most S segments, that lend each other what they know: New, NewIMED
 	Budget               *Budget   `json:"-"` // what the bandit is charged to when it is made, with Users for BudgetPeriods; nil = nothing
 }
 
@@ -64,6 +65,7 @@ func NewConfig(arms uint32, epsilon float64) Config {
 		SlateClicks:          uint32(c.slate_clicks),
 		Users:                uint64(c.users),
 		BudgetPeriods:        uint32(c.budget_periods),
+		MaxSegments:          uint32(c.max_segments),
 	}
 }
 
@@ -101,6 +103,7 @@ func (config Config) c(pinner *runtime.Pinner) (c *C.dpb_config, done func(), er
 	c.slate_clicks = C.uint32_t(config.SlateClicks)
 	c.users = C.uint64_t(config.Users)
 	c.budget_periods = C.uint32_t(config.BudgetPeriods)
+	c.max_segments = C.uint32_t(config.MaxSegments)
 	if config.Budget != nil {
 		done = config.Budget.leave
 		c.budget, err = config.Budget.enter()
@@ -108,17 +111,16 @@ func (config Config) c(pinner *runtime.Pinner) (c *C.dpb_config, done func(), er
 	return c, done, err
 }
 
-// bytes is about what a bandit takes that is made so: its ring of decisions, its arms, and who came.
+// bytes is about what a bandit takes that is made so: its ring of decisions, its arms, all of its
+// segments, and who came.
 func (config Config) bytes() int64 {
 	ring := 8 * int64(config.PendingCapacity)
 	if config.AnswerWindow > 0 {
 		ring = 12 * int64(max(config.PendingCapacity, config.AnswerWindow))
 	}
-	return ring + 300*int64(config.Arms) + 2*int64(min(config.Users, 1<<29))
+	cells := 80 * int64(config.MaxSegments) * int64(config.Arms)
+	return ring + 300*int64(config.Arms) + cells + 2*int64(min(config.Users, 1<<29))
 }
-
-// cells is about what a pool takes beside, once it has all of its segments.
-func (config Config) cells(segments uint32) int64 { return 80 * int64(segments) * int64(config.Arms) }
 
 // restoredBytes is the same of what goes on from a snapshot, with the usual ring.
 func restoredBytes(snapshot []byte) int64 { return 1<<20 + 16*int64(len(snapshot)) }

@@ -3,8 +3,8 @@ package dpb
 /*
 #cgo noescape dpb_counter_config_init_sized
 #cgo nocallback dpb_counter_config_init_sized
-#cgo noescape dpb_new_counter_with
-#cgo nocallback dpb_new_counter_with
+#cgo noescape dpb_new_counter
+#cgo nocallback dpb_new_counter
 #cgo noescape dpb_counter_add
 #cgo nocallback dpb_counter_add
 #cgo noescape dpb_counter_read
@@ -41,13 +41,8 @@ type CounterConfig struct {
 	TestSeed *[32]byte // nil = operating system entropy; else reproducible and NOT private
 }
 
-// NewCounter is NewCounterWith these four.
-func NewCounter(kind CounterKind, epsilon float64, horizon uint64, testSeed *[32]byte) (*Counter, error) {
-	return NewCounterWith(CounterConfig{Kind: kind, Epsilon: epsilon, Horizon: horizon, TestSeed: testSeed})
-}
-
-// NewCounterWith makes a counter.
-func NewCounterWith(config CounterConfig) (*Counter, error) {
+// NewCounter makes a counter.
+func NewCounter(config CounterConfig) (*Counter, error) {
 	var pinner runtime.Pinner
 	defer pinner.Unpin()
 	var c *C.dpb_counter
@@ -57,7 +52,7 @@ func NewCounterWith(config CounterConfig) (*Counter, error) {
 	C.dpb_counter_config_init_sized(&given, C.sizeof_dpb_counter_config, kind, epsilon)
 	given.horizon = C.uint64_t(config.Horizon)
 	given.test_seed = pinSeed(&pinner, config.TestSeed)
-	if status := C.dpb_new_counter_with(&given, &c, &failure); status != C.DPB_OK {
+	if status := C.dpb_new_counter(&given, &c, &failure); status != C.DPB_OK {
 		return nil, explain(status, &failure)
 	}
 	counter := new(Counter)

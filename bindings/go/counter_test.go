@@ -10,7 +10,7 @@ import (
 
 func counter(t testing.TB, kind CounterKind, horizon uint64, seed *[32]byte) *Counter {
 	t.Helper()
-	c := must[*Counter](t)(NewCounter(kind, 1, horizon, seed))
+	c := must[*Counter](t)(NewCounter(CounterConfig{Kind: kind, Epsilon: 1, Horizon: horizon, TestSeed: seed}))
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -47,9 +47,9 @@ func TestCounter(t *testing.T) {
 	}
 
 	for field, make := range map[string]func() (*Counter, error){
-		"epsilon": func() (*Counter, error) { return NewCounter(CounterHybrid, -1, 0, nil) },
-		"horizon": func() (*Counter, error) { return NewCounter(CounterBinary, 1, 0, nil) },
-		"kind":    func() (*Counter, error) { return NewCounter(9, 1, 0, nil) },
+		"epsilon": func() (*Counter, error) { return NewCounter(CounterConfig{Kind: CounterHybrid, Epsilon: -1}) },
+		"horizon": func() (*Counter, error) { return NewCounter(CounterConfig{Kind: CounterBinary, Epsilon: 1}) },
+		"kind":    func() (*Counter, error) { return NewCounter(CounterConfig{Kind: 9, Epsilon: 1}) },
 	} {
 		c, err := make()
 		refused(t, err, ErrInvalidConfig)

@@ -23,8 +23,8 @@
 // Add and Read; what appends to a slice allocates when its capacity does not suffice. Errors are the
 // package's Err values, some wrapped with a message: compare with [errors.Is].
 //
-// Besides [Bandit] there are bandits for thousands of segments in one object ([Pool]), stopping rules ([Stopping]), private running sums ([Counter]), the roles
-// of the shuffle model ([ShufflePlan], [ShuffleEncode], [Shuffler], [Bandit.SubmitShuffled]) and the
+// A [Request] says more of a decision: several slots, the segment, the user, the eligible arms. Besides [Bandit] there are
+// stopping rules ([Stopping]), private running sums ([Counter]), the roles of the shuffle model ([ShufflePlan], [ShuffleEncode], [Shuffler], [Bandit.SubmitShuffled]) and the
 // encoder of the local model ([LDPEncode]).
 //
 // A call costs about 30 ns over the C function: the crossing, and a read lock against Close. The

@@ -135,7 +135,7 @@ typedef int32_t dpb_status;
 #define DPB_NO_MEMORY 15
 
 /**
- * A pool has all the segments that it may have; what it has goes on.
+ * The handle has max_segments segments, and the request names a new one.
  */
 #define DPB_FULL 16
 
@@ -143,6 +143,12 @@ typedef int32_t dpb_status;
  * The budget that the configuration names has too little left for this handle; nothing was charged.
  */
 #define DPB_OVER_BUDGET 17
+
+/**
+ * The request cannot be met: an arm that does not exist or is retired, no arm at all, or a number of slots that is
+ * out of range.
+ */
+#define DPB_INVALID_REQUEST 18
 
 /**
  * The name of a status, for logs: "DPB_OK"; "unknown status" for a number that is none. A static
@@ -285,7 +291,7 @@ typedef struct dpb_config {
    */
   double min_propensity;
   /**
-   * dpb_select_slate: which unit epsilon is for. 0, the default = one answer, whatever the size of its slate: a
+   * Which unit epsilon is for, where requests have several slots. 0, the default = one answer, whatever the size of its slate: a
    * request of m slots loses up to m epsilon. S > 0, up to 2^24 = one request with all its answers, S slots
    * at most: the noise is that of epsilon/S. Not with users.
    */
@@ -297,7 +303,7 @@ typedef struct dpb_config {
    */
   uint32_t slate_clicks;
   /**
-   * Users expected in a period, up to 2^28: dpb_select_for then learns from no more than contributions_per_user
+   * Users expected in a period, up to 2^28: the library then learns from no more than contributions_per_user
    * decisions of a user in a period (dpb_next_period). Its counters are fixed at construction: 1.5 bytes a user
    * at contributions_per_user = 1, 3 up to 3, 6 up to 15, 12 up to 255; 2^30 bytes at most. 0, the default = the
    * caller sees to it. A restored handle decides nothing until a snapshot of it has been written: see dpb_restore. With a
@@ -320,9 +326,14 @@ typedef struct dpb_config {
    */
   uint32_t budget_periods;
   /**
-   * 0.
+   * 0, the default = a plain bandit. S > 0 = a bandit for each of at most S segments (placements, countries, hours) in
+   * one handle, that lend each other what they know (dpb_request.segment): arms times (S + 1) at most 2^27. Epsilon is
+   * for all segments together, however many there are: every reward is in one batch, of its segment's arm or of that
+   * arm in all segments (Theorem P). pending_capacity, answer_window and memory count the decisions of all segments;
+   * horizon, beta, batch, base and interval_exponent are not used. For dpb_new and dpb_new_imed; not with
+   * min_propensity (DPB_UNSUPPORTED) or slate.
    */
-  uint32_t reserved;
+  uint32_t max_segments;
 } dpb_config;
 
 /**
@@ -537,11 +548,12 @@ typedef struct dpb_decision {
 } dpb_decision;
 
 /**
- * The policy that we recommend for this configuration: dpb_new_imed.
+ * The policy that we recommend for this configuration: dpb_new_imed, with max_segments a bandit for each segment.
  *
  * The handle's memory is fixed here, but for dpb_add_arm: about 1400 + 424 K + 8 P bytes, K the arms and P the
  * larger of pending_capacity and answer_window, rounded up to a power of two; 4 P more with an answer_window, and what
- * dpb_config.users says. The other policies' numbers are in src/policy/README.md.
+ * dpb_config.users says. The other policies' numbers are in src/policy/README.md. With max_segments = S it is about
+ * 1000 + 152 K + (80 K + 112) S + 8 P bytes; on most systems a segment takes its memory when it begins.
  *
  * config: filled by dpb_config_init; read here, not kept. out: receives the handle, which the
  * caller frees with dpb_free. error: NULL, or filled on failure.
@@ -746,7 +758,7 @@ dpb_status dpb_new_tsallis(const dpb_config *config,
 /**
  * DP-IMED with the exact Chernoff index: pure epsilon-DP (Theorem P: every reward is in one batch,
  * released once); with delta > 0 (epsilon, delta)-DP by zCDP and Gaussian noise. No horizon, nothing
- * to tune; select and update O(1). Takes dpb_select_among, dpb_add_arm and dpb_retire_arm,
+ * to tune; select and update O(1). Takes eligible arms, dpb_add_arm and dpb_retire_arm,
  * dpb_config.memory and dpb_config.min_propensity.
  * Parameters, statuses and threads as dpb_new.
  */
@@ -758,7 +770,7 @@ dpb_status dpb_new_imed(const dpb_config *config,
 
 /**
  * DP-KLUCB, the optimistic index of d_eps (Azize et al. 2025): pure epsilon-DP (Theorem P); delta
- * must be 0. Select and update O(1). Takes dpb_select_among, dpb_add_arm and dpb_retire_arm.
+ * must be 0. Select and update O(1). Takes eligible arms, dpb_add_arm and dpb_retire_arm.
  * Parameters, statuses and threads as dpb_new.
  */
 DPB_API
@@ -770,7 +782,7 @@ dpb_status dpb_new_klucb(const dpb_config *config,
 /**
  * DP-MED: what dpb_new_imed knows, with a chance for every arm and exact propensities: pure epsilon-DP
  * (Theorem P); with delta > 0 (epsilon, delta)-DP by zCDP. No horizon, nothing to tune. Takes
- * dpb_select_among, dpb_add_arm and dpb_retire_arm, dpb_config.memory and dpb_config.min_propensity.
+ * eligible arms, dpb_add_arm and dpb_retire_arm, dpb_config.memory and dpb_config.min_propensity.
  * At most 2^12 arms. Parameters, statuses and threads as dpb_new.
  */
 DPB_API
@@ -782,7 +794,7 @@ dpb_status dpb_new_med(const dpb_config *config,
 /**
  * Lazy-DP-TS, Thompson sampling (Hu and Hegde 2022): pure epsilon-DP (Theorem P); with delta > 0
  * (epsilon, delta)-DP by zCDP. Randomised at every decision, with exact propensities. The paper's
- * algorithm, for comparison: dpb_new_med has a quarter of its regret. Takes dpb_select_among, dpb_add_arm and dpb_retire_arm.
+ * algorithm, for comparison: dpb_new_med has a quarter of its regret. Takes eligible arms, dpb_add_arm and dpb_retire_arm.
  * At most 2^10 arms. Parameters, statuses and threads as dpb_new.
  */
 DPB_API
@@ -798,7 +810,8 @@ DPB_API void dpb_free(struct dpb_bandit *bandit);
 
 /**
  * Which arm? Writes one decision. Never allocates; O(1) or O(arms), by policy.
- * Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (with dpb_config.users: dpb_select_for); DPB_POISONED. Any thread.
+ * Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (with dpb_config.users or max_segments, which dpb_select_for asks for);
+ * DPB_POISONED. Any thread.
  */
 DPB_API
 DPB_MUST_USE
@@ -844,18 +857,6 @@ DPB_MUST_USE
 dpb_status dpb_cancel_all(struct dpb_bandit *bandit);
 
 /**
- * dpb_select n times under one lock. out: room for n decisions (NULL with n = 0). done: receives
- * how many were written.
- * Returns DPB_OK (all n); DPB_NULL; DPB_UNSUPPORTED (with dpb_config.users); DPB_POISONED. Any thread.
- */
-DPB_API
-DPB_MUST_USE
-dpb_status dpb_select_many(struct dpb_bandit *bandit,
-                           struct dpb_decision *out,
-                           size_t n,
-                           size_t *done);
-
-/**
  * dpb_update for n tickets under one lock. Every answer is tried, whatever became of those before
  * it. tickets, rewards: n each (NULL with n = 0). each: NULL, or room for n statuses. done:
  * receives how many were accepted.
@@ -872,76 +873,24 @@ dpb_status dpb_update_many(struct dpb_bandit *bandit,
                            size_t *done);
 
 /**
- * Which of these arms? For a request that may show some arms only (targeting, flights, frequency
- * caps). The set must be public information, not chosen by looking at rewards: then it costs no
- * privacy. (What is left of a budget that clicks use up looks at rewards.)
- * arms: n >= 1 live arms, in any order, duplicates harmless. out: receives one decision. O(n).
- * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (n is 0, an arm does not exist or is retired);
- * DPB_UNSUPPORTED (this policy needs every arm; with dpb_config.users: dpb_select_among_for); DPB_POISONED. Any
+ * A new arm, which has the next number. Numbers are never used again. May allocate.
+ *
+ * id: 0 = an id of this handle's own: no other handle of a fleet has this arm. Otherwise the id by which all handles of a
+ * fleet name the arm (dpb_merge), for example the ad's number in the catalogue or a hash of its name; at least
+ * dpb_config.arms, because the arms of the configuration have their numbers as ids. Where this handle has a live arm
+ * with this id, nothing changes, and arm receives its number.
+ *
+ * arm: receives the number. error: NULL, or filled on failure.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (more than 2^24 arms; an id below dpb_config.arms); DPB_INVALID_REQUEST
+ * (the id of a retired arm); DPB_UNSUPPORTED (this policy's set of arms is fixed); DPB_NO_MEMORY; DPB_POISONED. Any
  * thread.
  */
 DPB_API
 DPB_MUST_USE
-dpb_status dpb_select_among(struct dpb_bandit *bandit,
-                            const uint32_t *arms,
-                            size_t n,
-                            struct dpb_decision *out);
-
-/**
- * Which arms for the m slots of one request? Different ones: the m best, and those that must still be learned about.
- * The library draws them one after the other, shuffles them evenly, and writes them in that order, so that every arm
- * of a request has the same chance of every slot. Each has a ticket of its own, and is answered or cancelled by itself.
- *
- * eligible: NULL with n = 0 = all live arms; else n live arms, duplicates harmless: public information, as in
- * dpb_select_among. m: 1 .. the number of different arms that are eligible; with dpb_config.slate no more than that,
- * nor ever more than answer_window, or without one pending_capacity rounded up. out: room for m decisions, written
- * only on success. A propensity is exact: the chance of that arm in its draw, given the draws before it;
- * with min_propensity = f it is at least f divided by the arms that are left. Never allocates; O(m n).
- *
- * What is protected (Theorem S, src/privacy/slates.rs: the answers of a request are in as many different batches, so m
- * answers lose m epsilon, or m rho, and never m^2 rho):
- *   dpb_config.slate = 0                      one answer
- *   dpb_config.slate = S                      one request with all its answers; the noise is for epsilon/S
- *   dpb_config.slate = S, slate_clicks = c    the same, at most c clicks of a request count; epsilon/min(2c, S)
- * dpb_select, and each decision of dpb_select_many, is then a request of one slot. With slate_clicks all answers of a
- * request are fixed as soon as the next decisions end the window of its first: from then on an answer to any of its
- * tickets is DPB_EXPIRED, kept or not, while dpb_cancel takes each one's own window as ever. Which clicks were
- * kept is never told.
- *
- * These can: dpb_new_imed, dpb_new_klucb, dpb_new_ts.
- * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (m, or an arm that does not exist or is retired); DPB_UNSUPPORTED (other
- * policies; with dpb_config.users); DPB_POISONED. Any thread.
- */
-DPB_API
-DPB_MUST_USE
-dpb_status dpb_select_slate(struct dpb_bandit *bandit,
-                            const uint32_t *eligible,
-                            size_t n,
-                            size_t m,
-                            struct dpb_decision *out);
-
-/**
- * A new arm. arm: receives its number, the next one; numbers are never used again. May allocate.
- * error: NULL, or filled on failure.
- * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (beyond 2^24 arms); DPB_UNSUPPORTED (this policy's
- * set of arms is fixed); DPB_NO_MEMORY; DPB_POISONED. Any thread.
- */
-DPB_API DPB_MUST_USE dpb_status dpb_add_arm(struct dpb_bandit *bandit, uint32_t *arm, dpb_error *error);
-
-/**
- * The arm with this id, by which all handles of a fleet call it (dpb_merge): a new one, unless there is one. The ids
- * are the caller's, an ad's own number or a hash of its name: the arms of the configuration have their
- * numbers, others are at least dpb_config.arms.
- *
- * Else as dpb_add_arm, whose arms are joined with nobody's.
- * Returns as dpb_add_arm; DPB_INVALID_CONFIG also for an id below dpb_config.arms and for that of a retired arm.
- */
-DPB_API
-DPB_MUST_USE
-dpb_status dpb_add_arm_as(struct dpb_bandit *bandit,
-                          uint64_t id,
-                          uint32_t *arm,
-                          dpb_error *error);
+dpb_status dpb_add_arm(struct dpb_bandit *bandit,
+                       uint64_t id,
+                       uint32_t *arm,
+                       dpb_error *error);
 
 /**
  * What public data say of an arm, such as last season's: that strength rewards had this mean. It warms the start. It
@@ -954,75 +903,33 @@ dpb_status dpb_add_arm_as(struct dpb_bandit *bandit,
  * others merge: dpb_arms_read shows releases. Said again, before play or during it, it replaces what was said before.
  *
  * dpb_new_imed, dpb_new_klucb and dpb_new_med take it; not dpb_new_ts, which goes by an arm's last release alone.
- * mean: in [reward_min, reward_max]. strength: 1 .. 2^24 rewards, as many as you would trade it for.
- * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (mean, strength, no such arm, or retired); DPB_UNSUPPORTED (other
- * policies); DPB_POISONED. Nothing changed unless DPB_OK. Any thread.
+ * mean: in [reward_min, reward_max]. strength: 1 .. 2^24, the number of real rewards that you consider equally
+ * informative.
+ * With max_segments the prior is of the arm in all segments, and dpb_arms_read and dpb_segment_read show what the handle
+ * believes, so they show it too.
+ * error: NULL, or filled on failure.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (mean, strength); DPB_INVALID_REQUEST (no such arm, or retired);
+ * DPB_UNSUPPORTED (other policies); DPB_POISONED. Nothing changed unless DPB_OK. Any thread.
  */
 DPB_API
 DPB_MUST_USE
 dpb_status dpb_set_prior(struct dpb_bandit *bandit,
                          uint32_t arm,
                          double mean,
-                         double strength);
+                         double strength,
+                         dpb_error *error);
 
 /**
  * This arm is never played again. Answers to its open decisions are accepted as before, and
  * dpb_arms_read shows it as not active.
- * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (no such arm, retired already, or the last one);
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_REQUEST (no such arm, retired already, or the last one);
  * DPB_UNSUPPORTED (this policy's set of arms is fixed); DPB_POISONED. Any thread.
  */
 DPB_API DPB_MUST_USE dpb_status dpb_retire_arm(struct dpb_bandit *bandit, uint32_t arm);
 
 /**
- * Which arm for this user? dpb_select on a handle with dpb_config.users, where that and its siblings are
- * DPB_UNSUPPORTED, so that no decision is nobody's by mistake.
- *
- * The first m = contributions_per_user decisions of a user in a period (dpb_next_period) are as any. Later ones
- * look the same: they are served, and dpb_update, dpb_cancel and all counts are as for the others, but nobody learns
- * from the answer, which is thrown away. To the policy such a decision is one that was cancelled at once.
- *
- * Theorem (group privacy, on Theorem P): a user is behind m learned rewards in each period, so whatever else the
- * user does, two worlds that differ in all of a user's rewards of one period are told apart by a loss of epsilon at
- * most, and two that differ in all of them in p periods by p epsilon where the policy is pure; what dpb_privacy says
- * of m p rewards else. The bound is certain. The counters (a count-min sketch of decisions, never of rewards, fixed
- * at construction) err to the other side: where n users come in a period, a user with fewer than m is not learned
- * from with a chance of at most about (1 - e^(-n/(3 users)))^4, which is 0.65% at n = dpb_config.users.
- *
- * user_hash: names a person, alike in all of a period: an account's number, or a keyed hash of a cookie. Visitors
- * who have none: a random number for each, if each is to count as a person; one number for all, if they are not to
- * be learned from. Whoever has A accounts is learned from A m times: that costs this person A times the loss, and
- * nobody else more. It moves what is learned by as many rewards, and accounts beyond dpb_config.users raise the
- * chance above, in the end to nobody's being learned from until the next period. Whose, they cannot choose: the hash
- * is keyed by the handle's secret randomness. A decision that is cancelled or expires has used up its place. A handle
- * counts for itself: in a fleet, route a user to one of them; who comes to several loses what they say together.
- *
- * out: receives one decision. Never allocates; O(1) more than dpb_select.
- * Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (dpb_config.users is 0); DPB_NOT_READY (a restored handle of which no
- * snapshot has been written: see dpb_restore); DPB_POISONED. Any thread.
- */
-DPB_API
-DPB_MUST_USE
-dpb_status dpb_select_for(dpb_bandit *bandit,
-                          uint64_t user_hash,
-                          dpb_decision *out);
-
-/**
- * Which of these arms for this user? dpb_select_among as dpb_select_for is dpb_select. What is refused has counted
- * nothing.
- * Returns as dpb_select_among; DPB_UNSUPPORTED also where dpb_config.users is 0; DPB_NOT_READY as dpb_select_for. Any
- * thread.
- */
-DPB_API
-DPB_MUST_USE
-dpb_status dpb_select_among_for(dpb_bandit *bandit,
-                                uint64_t user_hash,
-                                const uint32_t *arms,
-                                size_t n,
-                                dpb_decision *out);
-
-/**
  * A new period, a day or a month: every user may be learned from contributions_per_user times again, and what one user
- * may have lost (epsilon_spent, dpb_privacy) is of one period more. Answers still count for the period of their
+ * may have lost (epsilon_spent, dpb_epsilon_spent) is of one period more. Answers still count for the period of their
  * decision. Who came before is forgotten, and the hash has a new key. A restored handle begins a new period by
  * itself, for no snapshot tells who came. Clears the counters under the handle's lock: a millisecond for ten megabytes.
  *
@@ -1035,7 +942,119 @@ dpb_status dpb_select_among_for(dpb_bandit *bandit,
  */
 DPB_API
 DPB_MUST_USE
-dpb_status dpb_next_period(dpb_bandit *bandit);
+dpb_status dpb_next_period(struct dpb_bandit *bandit);
+
+/**
+ * One request for a decision. Fill it with dpb_request_init, then set what the request says. All of it is public:
+ * nothing in it may be made from rewards.
+ */
+typedef struct dpb_request {
+  /**
+   * sizeof(dpb_request), set by dpb_request_init; lets the struct grow.
+   */
+  uint32_t struct_size;
+  /**
+   * How many different arms to choose, default 1. Each has a decision and a ticket of its own.
+   */
+  uint32_t slots;
+  /**
+   * With dpb_config.max_segments: the key of the segment that the request is in, for example the placement's own
+   * number or a hash of its name. The first request with a new key begins that segment. Otherwise 0.
+   */
+  uint64_t segment;
+  /**
+   * With dpb_config.users: a keyed hash of the person who makes the request. Otherwise 0.
+   */
+  uint64_t user;
+  /**
+   * NULL, the default = all live arms. Otherwise eligible_len live arms, in any order; duplicates are harmless. Choose
+   * them by public information only (targeting, flights, frequency caps). A remaining click budget depends on
+   * rewards, so do not filter by it.
+   */
+  const uint32_t *eligible;
+  /**
+   * The number of eligible arms, at least 1 where eligible is not NULL; otherwise 0.
+   */
+  size_t eligible_len;
+} dpb_request;
+
+/**
+ * Fills a request that says nothing: one slot, all live arms. NULL is a no-op. Any thread.
+ *
+ * In C and C++ this is dpb_request_init_sized, with the size that the header knows. The function of this
+ * name fills what dpb_request had in version 0.1.
+ */
+DPB_API void dpb_request_init(struct dpb_request *request);
+
+/**
+ * dpb_request_init for a dpb_request of struct_size bytes, and no more: that of the caller's header, which
+ * may be older than the library.
+ */
+DPB_API void dpb_request_init_sized(struct dpb_request *request, uint32_t struct_size);
+
+/**
+ * Decides a request. Writes one decision for each slot.
+ *
+ * **Several slots.** The arms are different: the best ones, and those that must still be learned about, in no order of
+ * merit. Each decision is answered or cancelled by itself. slots is at most the number of different eligible arms, with
+ * dpb_config.slate at most that, and never more than answer_window, or without one pending_capacity rounded up. A
+ * propensity is exact: the chance of that arm in its slot, given the slots before it; with min_propensity = f it is
+ * at least f divided by the arms that are left. O(slots eligible_len). dpb_new_imed, dpb_new_klucb and dpb_new_ts can
+ * choose several. Which unit epsilon protects (Theorem S, src/privacy/slates.rs: the rewards of a request are in as many
+ * different batches, so m rewards lose m epsilon, or m rho, and never m^2 rho):
+ *   dpb_config.slate = 0                      one reward
+ *   dpb_config.slate = S                      one request with all its rewards; the noise is for epsilon/S
+ *   dpb_config.slate = S, slate_clicks = c    the same, at most c clicks of a request count; epsilon/min(2c, S)
+ * A request of one slot is then a request too. With slate_clicks all rewards of a request are fixed as soon as later
+ * decisions end the window of its first: from then on dpb_update returns DPB_EXPIRED for each of its tickets, kept
+ * or not, while dpb_cancel takes each one's own window as ever. Nothing tells which clicks were kept.
+ *
+ * **Segments.** With dpb_config.max_segments each segment learns for itself, and starts with what all others say of its
+ * arms. Finding a segment is O(1). The propensity is NaN. The phase is 0 where the decision learns with all segments
+ * together, and 1 where its segment learns for itself. One slot only.
+ *
+ * **Users.** With dpb_config.users the library learns from the first m = contributions_per_user decisions of a user in a
+ * period (dpb_next_period). Later ones look the same: they are served, and dpb_update, dpb_cancel and all counts are as
+ * for the others, but the library discards the reward. To the policy such a decision is one that was cancelled at
+ * once. Theorem (group privacy, on Theorem P): at most m rewards of a user are learned from in each period, so two
+ * worlds that differ in all of a user's rewards of one period differ by a loss of epsilon at most, and two that differ in
+ * all of them in p periods by p epsilon where the policy is pure; dpb_epsilon_spent gives the loss of m p rewards
+ * otherwise. The bound is certain. The counters (a count-min sketch of decisions, never of rewards, fixed at
+ * construction) err to the other side: where n users come in a period, a user with fewer than m decisions is not
+ * learned from with a chance of at most about (1 - e^(-n/(3 users)))^4, which is 0.65% at n = dpb_config.users.
+ * For visitors without an account, pass a random number for each if each counts as a person, or one number for all if
+ * the library must not learn from them. A person with A accounts loses A times as much, and nobody else more. A decision
+ * that is cancelled or expires has used up its place. A handle counts for itself: in a fleet, route a user to one
+ * handle. One slot only.
+ *
+ * request: filled by dpb_request_init; read here, not kept. out: receives request.slots decisions, written on success
+ * only. Never allocates on success.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_REQUEST (an arm that does not exist or is retired, no arm at all, slots);
+ * DPB_UNSUPPORTED (what this policy or configuration cannot do: eligible arms, several slots, a segment, a user);
+ * DPB_FULL (a new segment where there are max_segments); DPB_NEWER_VERSION (struct_size of a newer library);
+ * DPB_POISONED. Unless DPB_OK, nothing has changed or been counted. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_select_for(dpb_bandit *bandit,
+                          const struct dpb_request *request,
+                          dpb_decision *out);
+
+/**
+ * dpb_select_for for n requests in turn under one lock, until one is refused.
+ *
+ * requests: an array of n, all of one struct_size; or NULL for n requests that say nothing. out: receives the decisions
+ * of all slots, request by request. done: receives how many requests were decided, also where one is refused: then it
+ * is the number of that one.
+ * Returns DPB_OK (all n); DPB_NULL; or as dpb_select_for, of the request that was refused. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_select_many(dpb_bandit *bandit,
+                           const struct dpb_request *requests,
+                           size_t n,
+                           dpb_decision *out,
+                           size_t *done);
 
 /**
  * What may be published of a handle: released values and public counts.
@@ -1050,7 +1069,7 @@ typedef struct dpb_report {
    */
   uint32_t struct_size;
   /**
-   * The policy's epoch, phase or interval.
+   * The policy's epoch, phase or interval; the number of releases where it has batches.
    */
   uint32_t phase;
   /**
@@ -1100,6 +1119,14 @@ typedef struct dpb_report {
    * With dpb_config.memory: releases that contradicted their arm's past, which was forgotten then.
    */
   uint64_t changes_detected;
+  /**
+   * With dpb_config.max_segments: segments in use.
+   */
+  uint32_t segments;
+  /**
+   * dpb_config.max_segments.
+   */
+  uint32_t max_segments;
 } dpb_report;
 
 /**
@@ -1188,6 +1215,10 @@ DPB_API DPB_MUST_USE dpb_status dpb_diagnostics_read(const dpb_bandit *bandit, s
 
 /**
  * Reads all arms, arm i in place i of out. Released values only.
+ *
+ * With dpb_config.max_segments the arms of all segments together: mean is what the handle believes of the arm in an
+ * average segment, a number from the start; width is NaN; O(arms segments). See dpb_segment_read.
+ *
  * out: room for cap arms (NULL with cap = 0). n: receives the number of arms, also when cap is
  * too small.
  * Returns DPB_OK; DPB_NULL; DPB_BUFFER_TOO_SMALL (only n written); DPB_POISONED. Any thread.
@@ -1198,6 +1229,26 @@ dpb_status dpb_arms_read(const dpb_bandit *bandit,
                          struct dpb_arm *out,
                          size_t cap,
                          size_t *n);
+
+/**
+ * dpb_arms_read for one segment.
+ *
+ * mean is what the handle believes of the arm in this segment, from the releases of all segments: a number from the
+ * start, and no estimate from this segment alone. It has no confidence interval, so width is NaN. effective_pulls
+ * counts the rewards behind the releases that are this segment's own, here and in handles that were merged,
+ * discounted with dpb_config.memory: 0 means that all of it comes from other segments.
+ *
+ * segment: the key of an earlier request. out, cap, n: as dpb_arms_read.
+ * Returns as dpb_arms_read; DPB_INVALID_REQUEST (no request had this key); DPB_UNSUPPORTED (dpb_config.max_segments is
+ * 0). Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_segment_read(const dpb_bandit *bandit,
+                            uint64_t segment,
+                            struct dpb_arm *out,
+                            size_t cap,
+                            size_t *n);
 
 /**
  * The arm that the policy decided for, where it decides for one (dpb_new_se: when one is left).
@@ -1222,8 +1273,9 @@ DPB_API DPB_MUST_USE dpb_status dpb_best_arm(const dpb_bandit *bandit, uint32_t 
  * both arms, mixed over its parameters, and Ville's inequality: proved in src/policy/batched/compare.rs.
  *
  * confidence: in (0, 1). low, high: receive the ends. Some milliseconds, outside the handle's lock.
- * Returns DPB_OK; DPB_NULL; DPB_NOT_READY (until both arms have a release); DPB_INVALID_CONFIG (an arm that does not exist
- * or is retired, i = j, confidence); DPB_UNSUPPORTED (other policies; dpb_config.memory, because what it forgets has no
+ * Returns DPB_OK; DPB_NULL; DPB_NOT_READY (until both arms have a release); DPB_INVALID_REQUEST (an arm that does not exist
+ * or is retired); DPB_INVALID_CONFIG (i = j, confidence); DPB_UNSUPPORTED (other policies; with dpb_config.max_segments;
+ * dpb_config.memory, because what it forgets has no
  * bound at all times); DPB_POISONED. Any thread.
  */
 DPB_API
@@ -1244,9 +1296,9 @@ dpb_status dpb_compare(const dpb_bandit *bandit,
  */
 DPB_API
 DPB_MUST_USE
-dpb_status dpb_privacy(const dpb_bandit *bandit,
-                       double delta,
-                       double *epsilon);
+dpb_status dpb_epsilon_spent(const dpb_bandit *bandit,
+                             double delta,
+                             double *epsilon);
 
 /**
  * The policy's name, such as "dp-se"; "" for NULL. A static string, never freed. Any thread.
@@ -1269,6 +1321,9 @@ DPB_API uint16_t dpb_ticket_node(uint64_t ticket);
  * partial sums that are raw), dpb_new_ucb_int (its next release is of all of an arm's rewards, and their sum is
  * raw), dpb_new_exp3_tau (its weights are functions of raw rewards), baselines (their sums are raw).
  *
+ * With dpb_config.max_segments it has about 250 + 32 K + (40 K + 16) S bytes, K the arms and S the segments so far, and
+ * the handle is closed to other threads while they are written, some 10 ms for 10,000 segments of 20 arms.
+ *
  * buf: room for cap bytes (NULL with cap = 0). len: receives how many there are, also when cap is too small:
  * some 200 bytes, and for each arm 18 to 210 (dpb_new_imed, dpb_new_klucb, dpb_new_med; 8 more for an added one),
  * or 24 to 50 (the others), which may grow between two calls. A cap that is too small builds nothing and takes no memory:
@@ -1279,29 +1334,24 @@ DPB_API uint16_t dpb_ticket_node(uint64_t ticket);
  */
 DPB_API
 DPB_MUST_USE
-dpb_status dpb_snapshot_with(const dpb_bandit *bandit,
-                             uint8_t *buf,
-                             size_t cap,
-                             size_t *len,
-                             dpb_error *error);
-
-/**
- * dpb_snapshot_with, its error NULL.
- */
-DPB_API DPB_MUST_USE dpb_status dpb_snapshot(const dpb_bandit *bandit, uint8_t *buf, size_t cap, size_t *len);
+dpb_status dpb_snapshot(const dpb_bandit *bandit,
+                        uint8_t *buf,
+                        size_t cap,
+                        size_t *len,
+                        dpb_error *error);
 
 /**
  * A handle that goes on from a snapshot, with the configuration that is in it and fresh entropy. Decisions
  * that were in flight have expired, and their tickets are unknown to it (DPB_UNKNOWN_TICKET).
  *
  * The guarantee is one for all lives together, however old the snapshot is: no reward of an earlier life
- * enters a release of a later one. dpb_privacy says at least what one release costs, because there may have
+ * enters a release of a later one. dpb_epsilon_spent says at least what one release costs, because there may have
  * been one since the snapshot. A handle that once had a test_seed is not private.
  *
  * With dpb_config.users a new period begins (dpb_next_period), because a snapshot does not tell who came; and no
  * decision is made, DPB_NOT_READY, until a dpb_snapshot of this handle has been written. Go on from the newest snapshot,
  * write this handle's to where the next life begins, and only then serve: so a program that is killed at any
- * time, and any number of times, forgets no period, and dpb_privacy says at least what was lost. A snapshot that
+ * time, and any number of times, forgets no period, and dpb_epsilon_spent says at least what was lost. A snapshot that
  * is kept in memory only, or sent elsewhere, does not do that.
  *
  * buf: len bytes of any origin (NULL with len = 0, which is no snapshot). out: receives the handle, which the
@@ -1324,7 +1374,8 @@ dpb_status dpb_restore(const uint8_t *buf,
  * reward_max, reward_bits, contributions_per_user, slate, slate_clicks, batch, base, DPB_SHUFFLE_PRINTED, and with
  * dpb_new_vb_sdp_ae horizon, which plans its batches. Else DPB_INVALID_CONFIG, and an error that names the field.
  * Taken from config is all else: answer_window, pending_capacity, node, horizon, beta, min_propensity, memory (where
- * there was none before, what was learned begins to age now), users, budget_periods, DPB_CLAMP_REWARDS,
+ * there was none before, what was learned begins to age now), users, budget_periods, a max_segments that the
+ * snapshot's segments fit into (so a full handle grows), DPB_CLAMP_REWARDS,
  * interval_exponent, DPB_RIGOROUS_INDEX. A test_seed is not used. Where only one of both lives counts users, the other is
  * one period, and what dpb_restore says of users holds.
  *
@@ -1353,386 +1404,35 @@ dpb_status dpb_restore_as(const char *name,
  * to the last bit, in whatever order they have merged: dpb_arms_read, and dpb_compare where they have merged as often.
  * (With dpb_config.memory, while none of them decides.) Each other handle takes some 230 bytes for each of its arms, and
  * the first one 420 more. A snapshot holds what its own handle has released, not what that has
- * merged: after dpb_restore merge the others' again. Arms are joined by their ids (dpb_add_arm_as). Two handles that
+ * merged: after dpb_restore merge the others' again. Arms are joined by their ids (dpb_add_arm). Two handles that
  * go on from one snapshot count as one.
+ *
+ * **Segments** are joined by their keys. A segment that others know and this handle does not takes none of its
+ * max_segments: what they have released of it waits for the first request with its key, and the segment begins with
+ * that. So a handle that starts empty and merges knows what the fleet knows, and a full one merges as well as any. A
+ * segment is as old as its decisions in all handles together. With a memory, what others have released fades by this
+ * handle's decisions from when it came. Each other handle takes 12 K (S + 1) + 24 (S + 1) bytes, K the arms and S its
+ * segments, and the first one (32 K + 8) (M + 1) more, M this handle's max_segments; a merge takes some 10 ms for 10,000
+ * segments of 20 arms.
  *
  * These can: dpb_new_imed, dpb_new_klucb, dpb_new_med. snapshot: len bytes of any origin. error: NULL, or filled on
  * failure. Takes time in proportion to the arms that have news, with the handle closed to other threads.
- * Returns DPB_OK; DPB_NULL; DPB_CORRUPT; DPB_NEWER_VERSION; DPB_UNSUPPORTED (other policies; a snapshot of version
- * 1, which does not say whose it is); DPB_INVALID_CONFIG (another policy, or a field that must not differ: what
- * dpb_restore_as refuses, and memory; or more than 1024 others); DPB_NO_MEMORY; DPB_POISONED. Unless DPB_OK, nothing has changed. Any thread.
- */
-DPB_API
-DPB_MUST_USE
-dpb_status dpb_merge_with(dpb_bandit *bandit,
-                          const uint8_t *snapshot,
-                          size_t len,
-                          dpb_error *error);
-
-/**
- * dpb_merge_with, its error NULL.
- */
-DPB_API DPB_MUST_USE dpb_status dpb_merge(dpb_bandit *bandit, const uint8_t *snapshot, size_t len);
-
-/* Thousands of bandits in one handle. ------------------------------------------------------------------ */
-
-/**
- * A bandit for each of thousands of segments (placements, countries, hours), in one handle: they lend each other what
- * they know. A segment starts with what all the others say of its arms, and comes to trust itself as it learns.
- *
- * Pure epsilon-DP, or by zCDP with delta > 0, for all segments together and however many there are: every reward is in
- * one batch, of its segment's arm or of that arm in all segments, and released once (Theorem P). Which segment a
- * request is in must be public, and not chosen by looking at rewards.
- *
- * Made by dpb_new_pool, dpb_pool_restore or dpb_pool_restore_as, destroyed by dpb_pool_free. May be used from any
- * number of threads at once. After fork() the child's copy is DPB_POISONED.
- */
-typedef struct dpb_pool dpb_pool;
-
-/**
- * What may be published of a pool: released values and public counts. With an answer_window as in dpb_report.
- */
-typedef struct dpb_pool_report {
-  /**
-   * sizeof(dpb_pool_report), set by the caller; lets the struct grow.
-   */
-  uint32_t struct_size;
-  /**
-   * Segments in use.
-   */
-  uint32_t segments;
-  /**
-   * Segments that there may be.
-   */
-  uint32_t max_segments;
-  /**
-   * Arms of each segment.
-   */
-  uint32_t arms;
-  /**
-   * Decisions whose end is open.
-   */
-  uint32_t pending;
-  /**
-   * 1, or 0 under a test_seed.
-   */
-  uint32_t is_private;
-  /**
-   * Decisions handed out.
-   */
-  uint64_t decisions;
-  /**
-   * Decisions whose answer took effect.
-   */
-  uint64_t answered;
-  /**
-   * Decisions taken back by dpb_pool_cancel.
-   */
-  uint64_t cancelled;
-  /**
-   * Decisions pushed out of the pending table unanswered.
-   */
-  uint64_t expired;
-  /**
-   * Privacy loss of one user so far, an upper bound at delta_spent: the largest of any segment, and of all. Where
-   * dpb_config.users is set, of one who came in all periods. With a test_seed: what real entropy would have spent.
-   */
-  double epsilon_spent;
-  /**
-   * The configuration's delta.
-   */
-  double delta_spent;
-  /**
-   * Batches released.
-   */
-  uint64_t releases;
-} dpb_pool_report;
-
-/**
- * A pool of at most so many segments of config.arms arms each, and none at first. pending_capacity, answer_window and
- * memory M count the decisions of all segments together; with a memory what was released counts half every M/4 of
- * them, and a segment falls back to what the others say. horizon, beta, batch, base and interval_exponent are not used.
- *
- * With users every decision is somebody's (dpb_pool_select_for); their counters are as dpb_config says.
- *
- * The handle's memory is fixed here: about 1000 + 152 K + (80 K + 64) S + 8 P bytes, K the arms, S max_segments and
- * P the larger of pending_capacity and answer_window, rounded up to a power of two, and 4 P more with an answer_window.
- * On most systems what segments to come have no use for yet is not taken from the machine.
- *
- * config: filled by dpb_config_init; read here, not kept. max_segments: 1 and more, arms times max_segments + 1
- * at most 2^27. out: receives the handle, which the caller frees with dpb_pool_free. error: NULL, or filled on failure.
- * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_UNSUPPORTED (min_propensity); DPB_NEWER_VERSION (struct_size of
- * a newer library); DPB_ENTROPY; DPB_NO_MEMORY; DPB_OVER_BUDGET. Any thread.
- */
-DPB_API
-DPB_MUST_USE
-dpb_status dpb_new_pool(const dpb_config *config,
-                        uint32_t max_segments,
-                        struct dpb_pool **out,
-                        dpb_error *error);
-
-/**
- * Destroys a pool. NULL is a no-op. No other call on the handle may be running or follow.
- */
-DPB_API void dpb_pool_free(struct dpb_pool *pool);
-
-/**
- * The segment that is called so: its number, counted from 0 in the order in which they came. A new one, unless there
- * is one. Keys are the caller's, a placement's own number or a hash of its name, and public.
- *
- * In a full pool let a new segment share one with others that are like it, or make a larger pool
- * (dpb_pool_restore_as). Numbers last as long as the handle and those restored from it.
- *
- * segment: receives the number. O(log segments), for a new one some 16 bytes moved for each that there is; never
- * allocates.
- * Returns DPB_OK; DPB_NULL; DPB_FULL (a new one in a pool that has max_segments); DPB_POISONED. Any thread.
- */
-DPB_API
-DPB_MUST_USE
-dpb_status dpb_pool_segment(struct dpb_pool *pool,
-                            uint64_t key,
-                            uint32_t *segment);
-
-/**
- * Which arm in this segment? Writes one decision; its propensity is NaN, its phase 0 where it learns with all
- * segments together and 1 where its segment learns for itself. Never allocates; O(1), and O(arms) where a batch ended.
- * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (no such segment); DPB_UNSUPPORTED (dpb_config.users is set);
- * DPB_POISONED. Any thread.
- */
-DPB_API
-DPB_MUST_USE
-dpb_status dpb_pool_select(struct dpb_pool *pool,
-                           uint32_t segment,
-                           dpb_decision *out);
-
-/**
- * Which of these arms in this segment? As dpb_select_among: the set must be public information.
- * arms: n >= 1 arms, in any order, duplicates harmless. out: receives one decision. Never allocates on success; O(n).
- * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (no such segment or arm, or no arm at all); DPB_UNSUPPORTED as
- * dpb_pool_select; DPB_POISONED. Any thread.
- */
-DPB_API
-DPB_MUST_USE
-dpb_status dpb_pool_select_among(struct dpb_pool *pool,
-                                 uint32_t segment,
-                                 const uint32_t *arms,
-                                 size_t n,
-                                 dpb_decision *out);
-
-/**
- * dpb_pool_select for the slots of one page, or for many requests, under one lock: decision i is for segment i. The
- * same segment may come again.
- * segments, out: n each (NULL with n = 0).
- * Returns DPB_OK (all n); DPB_NULL; DPB_INVALID_CONFIG (one of the segments there is not: no decision was made);
- * DPB_UNSUPPORTED as dpb_pool_select; DPB_POISONED. Any thread.
- */
-DPB_API
-DPB_MUST_USE
-dpb_status dpb_pool_select_many(struct dpb_pool *pool,
-                                const uint32_t *segments,
-                                dpb_decision *out,
-                                size_t n);
-
-/**
- * Which arm in this segment for this user? dpb_pool_select as dpb_select_for is dpb_select: of a user
- * contributions_per_user rewards are learned from in a period, whichever the segments. The several slots of a page are
- * as many decisions. A decision that is not learned from makes no segment older.
- * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (no such segment); DPB_UNSUPPORTED (dpb_config.users is 0); DPB_NOT_READY
- * (as dpb_select_for); DPB_POISONED. Any thread.
- */
-DPB_API
-DPB_MUST_USE
-dpb_status dpb_pool_select_for(struct dpb_pool *pool,
-                               uint32_t segment,
-                               uint64_t user_hash,
-                               dpb_decision *out);
-
-/**
- * Which of these arms in this segment for this user? dpb_pool_select_among as dpb_pool_select_for is dpb_pool_select.
- * What is refused has counted nothing.
- * Returns as both. Any thread.
- */
-DPB_API
-DPB_MUST_USE
-dpb_status dpb_pool_select_among_for(struct dpb_pool *pool,
-                                     uint32_t segment,
-                                     uint64_t user_hash,
-                                     const uint32_t *arms,
-                                     size_t n,
-                                     dpb_decision *out);
-
-/**
- * A new period for all segments. What that is, and what to do then, is said at dpb_next_period.
- * Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (dpb_config.users is 0); DPB_POISONED. Any thread.
- */
-DPB_API DPB_MUST_USE dpb_status dpb_pool_next_period(struct dpb_pool *pool);
-
-/**
- * What came of a decision, whichever its segment: at most once a ticket. Parameters, statuses and threads as
- * dpb_update, whose comment says more. Never allocates; O(1), and O(arms) where a batch ends.
- */
-DPB_API DPB_MUST_USE dpb_status dpb_pool_update(struct dpb_pool *pool, uint64_t ticket, double reward);
-
-/**
- * dpb_pool_update for n tickets under one lock. Parameters, statuses and threads as dpb_update_many.
- */
-DPB_API
-DPB_MUST_USE
-dpb_status dpb_pool_update_many(struct dpb_pool *pool,
-                                const uint64_t *tickets,
-                                const double *rewards,
-                                size_t n,
-                                dpb_status *each,
-                                size_t *done);
-
-/**
- * The ad was never shown: the decision counts as not played. Parameters, statuses and threads as dpb_cancel.
- */
-DPB_API DPB_MUST_USE dpb_status dpb_pool_cancel(struct dpb_pool *pool, uint64_t ticket);
-
-/**
- * Cancels every open decision of all segments. Statuses and threads as dpb_cancel_all.
- */
-DPB_API DPB_MUST_USE dpb_status dpb_pool_cancel_all(struct dpb_pool *pool);
-
-/**
- * What public data say of an arm, whatever the segment. Parameters, statuses and threads as dpb_set_prior, but that every
- * pool takes it, and that dpb_pool_arms_read shows it, in what the pool believes. Segments differ from it by what
- * they learn.
- */
-DPB_API
-DPB_MUST_USE
-dpb_status dpb_pool_set_prior(struct dpb_pool *pool,
-                              uint32_t arm,
-                              double mean,
-                              double strength);
-
-/**
- * Reads all arms of a segment, arm i in place i of out. Released values only.
- *
- * Of each dpb_arm, mean is what the pool believes of the arm in this segment, from the releases of all segments: a
- * number from the start, and no estimate from this segment alone. It has no confidence interval, so width is NaN.
- * effective_pulls counts the rewards behind the releases that are this segment's own, here and in pools that were
- * merged, each by its power where there is a dpb_config.memory: 0 means that all it goes by is what other segments
- * have said. active is 1.
- *
- * out: room for cap arms (NULL with cap = 0). n: receives the number of arms, also when cap is too small.
- * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (no such segment); DPB_BUFFER_TOO_SMALL (only n written); DPB_POISONED.
- * Any thread.
- */
-DPB_API
-DPB_MUST_USE
-dpb_status dpb_pool_arms_read(const struct dpb_pool *pool,
-                              uint32_t segment,
-                              dpb_arm *out,
-                              size_t cap,
-                              size_t *n);
-
-/**
- * Reads the report of the whole pool. All of it is released already, so reading costs no privacy.
- * out: with struct_size set to sizeof(dpb_pool_report).
- * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG or DPB_NEWER_VERSION (struct_size); DPB_POISONED. Any thread.
- */
-DPB_API
-DPB_MUST_USE
-dpb_status dpb_pool_report_read(const struct dpb_pool *pool,
-                                struct dpb_pool_report *out);
-
-/**
- * Reads counts of refused calls: the only read that is NOT private. Parameters, statuses and threads as
- * dpb_diagnostics_read.
- */
-DPB_API DPB_MUST_USE dpb_status dpb_pool_diagnostics_read(const struct dpb_pool *pool, dpb_diagnostics *out);
-
-/**
- * Writes what the pool has released and what is public of it: safe to log and to publish, as dpb_snapshot. Taken when it
- * is written, as there.
- *
- * buf: room for cap bytes (NULL with cap = 0). len: receives how many there are, also when cap is too small:
- * about 250 + 32 K + (40 K + 16) S bytes, K the arms and S the segments so far; to ask for it, with a cap that is too
- * small, is cheap, and is no snapshot. May allocate; closed to other threads while the cells are written, some 10 ms for
- * 10,000 segments of 20 arms.
- * Returns DPB_OK; DPB_NULL; DPB_BUFFER_TOO_SMALL (only len written); DPB_NO_MEMORY; DPB_POISONED. Any thread.
- */
-DPB_API
-DPB_MUST_USE
-dpb_status dpb_pool_snapshot(const struct dpb_pool *pool,
-                             uint8_t *buf,
-                             size_t cap,
-                             size_t *len);
-
-/**
- * A pool that goes on from a snapshot, with the configuration that is in it and fresh entropy; segments keep their
- * numbers. What is promised, with dpb_config.users the snapshot that must be written before it decides, parameters, statuses
- * and threads as dpb_restore; the caller frees it with dpb_pool_free.
- */
-DPB_API
-DPB_MUST_USE
-dpb_status dpb_pool_restore(const uint8_t *buf,
-                            size_t len,
-                            struct dpb_pool **out,
-                            dpb_error *error);
-
-/**
- * dpb_pool_restore with another configuration: what must be as in the snapshot, and what is taken from config, is said at
- * dpb_restore_as. max_segments may be any number that its segments fit into: so a full pool grows.
- *
- * config: as in dpb_new_pool; a test_seed is not used; a budget is charged as for a fresh pool (DPB_OVER_BUDGET).
- * Parameters, statuses and threads else as dpb_pool_restore.
- */
-DPB_API
-DPB_MUST_USE
-dpb_status dpb_pool_restore_as(const dpb_config *config,
-                               uint32_t max_segments,
-                               const uint8_t *buf,
-                               size_t len,
-                               struct dpb_pool **out,
-                               dpb_error *error);
-
-/**
- * Learns from what another pool has released: from its dpb_pool_snapshot, made here or on another machine. Each pool of
- * a fleet merges the newest snapshots of all others every so often: in any order, again and again, and an older one
- * changes nothing. Every reward is in one batch of one pool, so the guarantee is one for all pools together; only
- * noised sums leave a pool. What crosses the wire may be read by anybody; who alters it can spoil what is learned, not
- * what is promised to anybody.
- *
- * Segments are joined by their keys. One that others know and this pool does not takes none of its max_segments: what
- * they have released of it waits until dpb_pool_segment is asked for its key, and then it begins with that. (Until
- * then its part in what is said of the arms everywhere is what was learned in its youth.) So a pool that starts empty
- * and merges knows what the fleet knows, and a full one merges as well as any. A segment is as old as its decisions in
- * all pools together, and batches are of parts of what all have released, for all that are at work, of two first
- * batches at least, since every pool adds its own noise.
- *
- * A snapshot holds what its own pool has released, not what that has merged: after dpb_pool_restore merge the others'
- * again. Two pools that go on from one snapshot count as one. With a memory, what others have released fades by this
- * pool's decisions from when it came.
- *
- * Each other pool takes 12 K (S + 1) + 24 (S + 1) bytes, K the arms and S its segments, and the first one
- * (32 K + 8) (M + 1) more, M this pool's max_segments. snapshot: len bytes of any origin. error: NULL, or filled on
- * failure. May allocate. The pool is closed to other threads while the cells that have news are summed up, some 10 ms
- * for 10,000 segments of 20 arms; reading the snapshot before that closes nothing. After it, dpb_pool_segment takes
- * O(others (log S + K)) for a new segment.
- * Returns DPB_OK; DPB_NULL; DPB_CORRUPT; DPB_NEWER_VERSION; DPB_INVALID_CONFIG (a field that must not differ: all but
- * node, pending_capacity, answer_window, clamp_rewards, horizon, beta, users and test_seed; or more than 1024 others);
+ * Returns DPB_OK; DPB_NULL; DPB_CORRUPT; DPB_NEWER_VERSION; DPB_UNSUPPORTED (other policies); DPB_INVALID_CONFIG (another
+ * policy, or a field that must not differ: what dpb_restore_as refuses, and memory; or more than 1024 others);
  * DPB_NO_MEMORY; DPB_POISONED. Unless DPB_OK, nothing has changed. Any thread.
  */
 DPB_API
 DPB_MUST_USE
-dpb_status dpb_pool_merge_with(struct dpb_pool *pool,
-                               const uint8_t *snapshot,
-                               size_t len,
-                               dpb_error *error);
-
-/**
- * dpb_pool_merge_with, its error NULL.
- */
-DPB_API DPB_MUST_USE dpb_status dpb_pool_merge(struct dpb_pool *pool, const uint8_t *snapshot, size_t len);
+dpb_status dpb_merge(dpb_bandit *bandit,
+                     const uint8_t *snapshot,
+                     size_t len,
+                     dpb_error *error);
 
 /* Beside the bandits: private sums, stopping rules. ---------------------------------------------------- */
 
 /**
  * A differentially private running sum of values in [0, 1]. Made by dpb_new_counter or
- * dpb_new_counter_with, destroyed by dpb_counter_free. May be used from any number of threads at once.
+ * dpb_new_counter, destroyed by dpb_counter_free. May be used from any number of threads at once.
  *
  * It has no snapshot and needs none: add what it has read, which is released, to what a fresh one reads. Each
  * value is then in one counter, so the loss does not grow; the widths add up.
@@ -1788,7 +1488,7 @@ typedef struct dpb_counter_config {
 
 /**
  * Fills a configuration for a counter of this kind with this privacy loss of one value. Nothing is
- * checked here: dpb_new_counter_with checks. NULL is a no-op. Any thread.
+ * checked here: dpb_new_counter checks. NULL is a no-op. Any thread.
  *
  * In C and C++ this is dpb_counter_config_init_sized, with the size that the header knows. The function
  * of this name fills what dpb_counter_config had in version 0.1.
@@ -1819,20 +1519,7 @@ void dpb_counter_config_init_sized(struct dpb_counter_config *config,
  */
 DPB_API
 DPB_MUST_USE
-dpb_status dpb_new_counter_with(const struct dpb_counter_config *config,
-                                struct dpb_counter **out,
-                                dpb_error *error);
-
-/**
- * dpb_new_counter_with a configuration of these four, whose meaning is told there.
- * Statuses and threads likewise, but for DPB_NEWER_VERSION.
- */
-DPB_API
-DPB_MUST_USE
-dpb_status dpb_new_counter(dpb_counter_kind kind,
-                           double epsilon,
-                           uint64_t horizon,
-                           const uint8_t *test_seed,
+dpb_status dpb_new_counter(const struct dpb_counter_config *config,
                            struct dpb_counter **out,
                            dpb_error *error);
 
@@ -2057,23 +1744,12 @@ typedef struct dpb_shuffle_params {
  */
 DPB_API
 DPB_MUST_USE
-dpb_status dpb_shuffle_plan_with(double epsilon,
-                                 double delta,
-                                 uint32_t users,
-                                 uint32_t flags,
-                                 struct dpb_shuffle_params *out,
-                                 dpb_error *error);
-
-/**
- * dpb_shuffle_plan_with, its error NULL.
- */
-DPB_API
-DPB_MUST_USE
 dpb_status dpb_shuffle_plan(double epsilon,
                             double delta,
                             uint32_t users,
                             uint32_t flags,
-                            struct dpb_shuffle_params *out);
+                            struct dpb_shuffle_params *out,
+                            dpb_error *error);
 
 /**
  * The encoder, on the user's device: a reward in, one message out. No handle, no allocation.
@@ -2111,17 +1787,9 @@ dpb_status dpb_shuffle_encode(const struct dpb_shuffle_params *params,
  */
 DPB_API
 DPB_MUST_USE
-dpb_status dpb_new_shuffler_with(const struct dpb_shuffle_params *params,
-                                 struct dpb_shuffler **out,
-                                 dpb_error *error);
-
-/**
- * dpb_new_shuffler_with, its error NULL.
- */
-DPB_API
-DPB_MUST_USE
 dpb_status dpb_new_shuffler(const struct dpb_shuffle_params *params,
-                            struct dpb_shuffler **out);
+                            struct dpb_shuffler **out,
+                            dpb_error *error);
 
 /**
  * Takes in one user's message. O(len), no allocation. That a user sends one is the transport's
@@ -2275,13 +1943,13 @@ dpb_status dpb_new_ldp_klucb(const dpb_config *config,
 #endif
 DPB_ASSERT_SIZE(dpb_decision, 24);
 DPB_ASSERT_SIZE(dpb_error, 256);
-DPB_ASSERT_SIZE(dpb_report, 80);
+DPB_ASSERT_SIZE(dpb_report, 88);
 DPB_ASSERT_SIZE(dpb_diagnostics, 40);
 DPB_ASSERT_SIZE(dpb_arm, 64);
-DPB_ASSERT_SIZE(dpb_pool_report, 80);
 DPB_ASSERT_SIZE(dpb_shuffle_params, 32);
 #if UINTPTR_MAX == UINT64_MAX /* they hold a pointer */
 DPB_ASSERT_SIZE(dpb_config, 160);
+DPB_ASSERT_SIZE(dpb_request, 40);
 DPB_ASSERT_SIZE(dpb_stopping_config, 48);
 DPB_ASSERT_SIZE(dpb_counter_config, 32);
 #endif
@@ -2289,6 +1957,7 @@ DPB_ASSERT_SIZE(dpb_counter_config, 32);
 
 /* What a configuration's size is, the program's own header knows best: a newer library's may be larger. */
 #define dpb_config_init(config, arms, epsilon) dpb_config_init_sized(config, sizeof(dpb_config), arms, epsilon)
+#define dpb_request_init(request) dpb_request_init_sized(request, sizeof(dpb_request))
 #define dpb_stopping_config_init(config, range, epsilon) \
   dpb_stopping_config_init_sized(config, sizeof(dpb_stopping_config), range, epsilon)
 #define dpb_counter_config_init(config, kind, epsilon) \

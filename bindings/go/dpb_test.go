@@ -17,7 +17,6 @@ import (
 
 var (
 	_ io.Closer = (*Bandit)(nil)
-	_ io.Closer = (*Pool)(nil)
 	_ io.Closer = (*Stopping)(nil)
 	_ io.Closer = (*Counter)(nil)
 	_ io.Closer = (*Shuffler)(nil)
@@ -188,7 +187,7 @@ func TestBatches(t *testing.T) {
 	const n = 1000 // more than UpdateMany's piece
 	b := bandit(t, 4)
 	decisions := make([]Decision, n)
-	if done := must[int](t)(b.SelectMany(decisions)); done != n {
+	if done := must[int](t)(b.SelectMany(nil, decisions)); done != n {
 		t.Fatal(done)
 	}
 	tickets, rewards, each := make([]uint64, n), make([]float64, n), make([]error, n)
@@ -220,7 +219,28 @@ func TestBatches(t *testing.T) {
 	if done != 1 || must[Report](t)(b.Report()).Answered != n {
 		t.Errorf("%d accepted", done)
 	}
-	must[int](t)(b.SelectMany(nil))
+	must[int](t)(b.SelectMany(nil, nil))
+	must[int](t)(b.SelectMany([]Request{}, nil))
+	// Requests, in more than one piece, and one that is refused: those before it are decided.
+	flexible := must[*Bandit](t)(NewIMED(NewConfig(4, 1)))
+	defer flexible.Close()
+	requests := make([]Request, 150)
+	requests[70] = Request{Slots: 2, Eligible: []uint32{1, 3}}
+	decisions = make([]Decision, 151)
+	if done := must[int](t)(flexible.SelectMany(requests, decisions)); done != 150 {
+		t.Error(done)
+	}
+	if pair := decisions[70].Arm + decisions[71].Arm; pair != 4 || decisions[150].Ticket == 0 {
+		t.Errorf("%+v", decisions)
+	}
+	_, err = flexible.SelectMany(requests, decisions[1:])
+	refused(t, err, ErrInvalidRequest)
+	requests[100].Eligible = []uint32{9}
+	done, err = flexible.SelectMany(requests, decisions)
+	refused(t, err, ErrInvalidRequest)
+	if done != 100 || must[Report](t)(flexible.Report()).Decisions != 151+101 {
+		t.Error(done)
+	}
 	must[int](t)(b.UpdateMany(nil, nil, nil))
 	must[int](t)(b.UpdateMany(nil, nil, []error{}))
 }
@@ -229,25 +249,25 @@ func TestArmsComeAndGo(t *testing.T) {
 	b := must[*Bandit](t)(NewIMED(NewConfig(3, 1)))
 	defer b.Close()
 	some := []uint32{1}
-	if d := must[Decision](t)(b.SelectAmong(some)); d.Arm != 1 {
+	if d := must[Decision](t)(b.SelectFor(Request{Eligible: some})); d.Arm != 1 {
 		t.Errorf("%+v", d)
 	}
-	if arm := must[uint32](t)(b.AddArm()); arm != 3 || len(must[[]Arm](t)(b.Arms())) != 4 {
+	if arm := must[uint32](t)(b.AddArm(0)); arm != 3 || len(must[[]Arm](t)(b.Arms())) != 4 {
 		t.Error(arm)
 	}
 	if err := b.RetireArm(0); err != nil {
 		t.Fatal(err)
 	}
-	refused(t, b.RetireArm(0), ErrInvalidConfig)
-	for _, bad := range [][]uint32{nil, {}, {0}, {99}} {
-		_, err := b.SelectAmong(bad)
-		refused(t, err, ErrInvalidConfig)
+	refused(t, b.RetireArm(0), ErrInvalidRequest)
+	for _, bad := range [][]uint32{{}, {0}, {99}} {
+		_, err := b.SelectFor(Request{Eligible: bad})
+		refused(t, err, ErrInvalidRequest)
 	}
-	if n := testing.AllocsPerRun(100, func() { _, _ = b.SelectAmong(some) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { _, _ = b.SelectFor(Request{Eligible: some}) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 	fixed := bandit(t, 3)
-	_, err := fixed.AddArm()
+	_, err := fixed.AddArm(0)
 	refused(t, err, ErrUnsupported)
 }
 
@@ -256,9 +276,9 @@ func TestSlates(t *testing.T) {
 	c.AnswerWindow, c.Slate, c.SlateClicks = 6, 3, 1
 	b := must[*Bandit](t)(NewIMED(c))
 	defer b.Close()
-	slate, eligible := make([]Decision, 3), []uint32{4, 1, 4, 2}
+	slate, request := make([]Decision, 3), Request{Slots: 3, Eligible: []uint32{4, 1, 4, 2}}
 	for range 100 {
-		if err := b.SelectSlate(slate, eligible); err != nil {
+		if err := b.SelectSlots(request, slate); err != nil {
 			t.Fatal(err)
 		}
 		shown := map[uint32]bool{}
@@ -275,17 +295,18 @@ func TestSlates(t *testing.T) {
 	if r := must[Report](t)(b.Report()); r.Decisions != 300 || r.EpsilonSpent < 0.99 || r.EpsilonSpent > 1 {
 		t.Errorf("%+v", r)
 	}
-	if err := b.SelectSlate(slate[:2], nil); err != nil { // of all arms
+	if err := b.SelectSlots(Request{Slots: 2}, slate[:2]); err != nil { // of all arms
 		t.Fatal(err)
 	}
-	refused(t, b.SelectSlate(slate, []uint32{}), ErrInvalidConfig)
-	refused(t, b.SelectSlate(slate, []uint32{1, 1, 2}), ErrInvalidConfig)
-	refused(t, b.SelectSlate(make([]Decision, 4), nil), ErrInvalidConfig)
-	refused(t, b.SelectSlate(nil, nil), ErrInvalidConfig)
-	if n := testing.AllocsPerRun(100, func() { _ = b.SelectSlate(slate, eligible) }); n != 0 {
+	refused(t, b.SelectSlots(Request{Slots: 3, Eligible: []uint32{}}, slate), ErrInvalidRequest)
+	refused(t, b.SelectSlots(Request{Slots: 3, Eligible: []uint32{1, 1, 2}}, slate), ErrInvalidRequest)
+	refused(t, b.SelectSlots(Request{Slots: 4}, make([]Decision, 4)), ErrInvalidRequest)
+	refused(t, b.SelectSlots(Request{Slots: 2}, slate), ErrInvalidRequest)
+	refused(t, b.SelectSlots(Request{}, nil), ErrInvalidRequest)
+	if n := testing.AllocsPerRun(100, func() { _ = b.SelectSlots(request, slate) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
-	refused(t, bandit(t, 3).SelectSlate(slate, nil), ErrUnsupported)
+	refused(t, bandit(t, 3).SelectSlots(Request{Slots: 3}, slate), ErrUnsupported)
 	c.AnswerWindow = 0
 	_, err := NewIMED(c)
 	refused(t, err, ErrInvalidConfig)
@@ -303,7 +324,7 @@ func TestReading(t *testing.T) {
 	if arms := must[[]Arm](t)(b.Arms()); len(arms) != 3 || !math.IsNaN(arms[0].Mean) || !arms[0].Active {
 		t.Errorf("%+v", arms)
 	}
-	if must[float64](t)(b.Privacy(0)) != 0 {
+	if must[float64](t)(b.EpsilonSpent(0)) != 0 {
 		t.Error("spent before the first release")
 	}
 	for range 200_000 {
@@ -326,10 +347,10 @@ func TestReading(t *testing.T) {
 	if math.Abs(arms[1].Mean-1) > arms[1].Width || !arms[1].Active || arms[0].Active || arms[1].Pulls == 0 {
 		t.Errorf("%+v", arms)
 	}
-	if epsilon := must[float64](t)(b.Privacy(1e-6)); epsilon <= 0 || epsilon > 10 {
+	if epsilon := must[float64](t)(b.EpsilonSpent(1e-6)); epsilon <= 0 || epsilon > 10 {
 		t.Errorf("epsilon %v", epsilon)
 	}
-	_, err = b.Privacy(-1)
+	_, err = b.EpsilonSpent(-1)
 	refused(t, err, ErrInvalidConfig)
 	if low, high, err := b.Compare(1, 0, 0.95); err != nil || low <= 0 || low >= 1 || high != 1 {
 		t.Errorf("%v..%v %v", low, high, err)
@@ -337,7 +358,7 @@ func TestReading(t *testing.T) {
 	_, _, err = b.Compare(1, 1, 0.95)
 	refused(t, err, ErrInvalidConfig)
 	_, _, err = b.Compare(1, 3, 0.95)
-	refused(t, err, ErrInvalidConfig)
+	refused(t, err, ErrInvalidRequest)
 	if r := must[Report](t)(b.Report()); r.IsPrivate || r.EpsilonSpent <= 0 || r.ArmsActive != 1 {
 		t.Errorf("%+v", r)
 	}
@@ -383,12 +404,11 @@ func TestUsers(t *testing.T) {
 	defer b.Close()
 	play := func() (known float64) {
 		for user := range uint64(200) {
-			var d Decision
+			request := Request{User: user}
 			if user%2 == 0 {
-				d = must[Decision](t)(b.SelectFor(user))
-			} else {
-				d = must[Decision](t)(b.SelectAmongFor(user, []uint32{0, 1, 2}))
+				request.Eligible = []uint32{0, 1, 2}
 			}
+			d := must[Decision](t)(b.SelectFor(request))
 			if err := b.Update(d.Ticket, 1); err != nil {
 				t.Fatal(err)
 			}
@@ -402,20 +422,22 @@ func TestUsers(t *testing.T) {
 	if again := play(); known < 20 || again != known {
 		t.Error(known, again)
 	}
-	spent := must[float64](t)(b.Privacy(0))
+	spent := must[float64](t)(b.EpsilonSpent(0))
 	if err := b.NextPeriod(); err != nil {
 		t.Fatal(err)
 	}
-	if more, twice := play(), must[float64](t)(b.Privacy(0)); more <= known || twice != 2*spent {
+	if more, twice := play(), must[float64](t)(b.EpsilonSpent(0)); more <= known || twice != 2*spent {
 		t.Error(more, twice)
 	}
 	_, err := b.Select()
 	refused(t, err, ErrUnsupported)
-	_, err = b.SelectAmongFor(1, []uint32{9})
-	refused(t, err, ErrInvalidConfig)
+	_, err = b.SelectMany(nil, make([]Decision, 1))
+	refused(t, err, ErrUnsupported)
+	_, err = b.SelectFor(Request{User: 1, Eligible: []uint32{9}})
+	refused(t, err, ErrInvalidRequest)
 	plain := must[*Bandit](t)(New(NewConfig(3, 1)))
 	defer plain.Close()
-	_, err = plain.SelectFor(1)
+	_, err = plain.SelectFor(Request{User: 1})
 	refused(t, err, ErrUnsupported)
 	refused(t, plain.NextPeriod(), ErrUnsupported)
 }
@@ -535,7 +557,7 @@ func TestNothingAllocates(t *testing.T) {
 			}
 		},
 		"batches": func() {
-			if _, err := b.SelectMany(decisions); err != nil {
+			if _, err := b.SelectMany(nil, decisions); err != nil {
 				t.Error(err)
 			}
 			for i, d := range decisions {
@@ -576,9 +598,8 @@ func TestEveryMethodAfterClose(t *testing.T) {
 	plan := must[ShuffleParams](t)(ShufflePlan(1, 1e-6, 10, false))
 	for _, object := range []io.Closer{
 		must[*Bandit](t)(New(NewConfig(2, 1))),
-		must[*Pool](t)(NewPool(NewConfig(2, 1), 1)),
 		must[*Stopping](t)(NewNAS(StoppingConfig{Range: 1, Alpha: 0.5, Beta: 0.1})),
-		must[*Counter](t)(NewCounter(CounterHybrid, 1, 0, nil)),
+		must[*Counter](t)(NewCounter(CounterConfig{Kind: CounterHybrid, Epsilon: 1})),
 		must[*Shuffler](t)(NewShuffler(plan)),
 	} {
 		object.Close()
@@ -651,7 +672,7 @@ func TestCloseOthersWhileInUse(t *testing.T) {
 	message := make([]byte, 1+plan.CoinsPerUser)
 	for range 20 {
 		stopping := must[*Stopping](t)(NewNAS(StoppingConfig{Range: 1, Alpha: 0.5, Beta: 0.1}))
-		counter := must[*Counter](t)(NewCounter(CounterHybrid, 1, 0, nil))
+		counter := must[*Counter](t)(NewCounter(CounterConfig{Kind: CounterHybrid, Epsilon: 1}))
 		shuffler := must[*Shuffler](t)(NewShuffler(plan))
 		var crowd sync.WaitGroup
 		var calls atomic.Int64
@@ -812,7 +833,7 @@ func BenchmarkSelectMany64(b *testing.B) {
 	var decisions [64]Decision
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := bandit.SelectMany(decisions[:]); err != nil {
+		if _, err := bandit.SelectMany(nil, decisions[:]); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -18,6 +18,8 @@ var (
 	ErrNull = errors.New("dpb: null pointer")
 	// ErrInvalidConfig: a configuration or argument out of its range; the message names the field and the value.
 	ErrInvalidConfig = errors.New("dpb: invalid configuration")
+	// ErrInvalidRequest: an arm that does not exist or is retired, no arm at all, or a number of slots out of range.
+	ErrInvalidRequest = errors.New("dpb: invalid request")
 	// ErrInvalidReward: a reward that is not finite, or outside the declared range, or off a binary grid. The ticket stays open.
 	ErrInvalidReward = errors.New("dpb: invalid reward")
 	// ErrUnknownTicket: a ticket that was never issued, or not by this bandit.
@@ -46,7 +48,7 @@ var (
 	ErrPoisoned = errors.New("dpb: poisoned by an internal failure")
 	// ErrNoMemory: there is no memory for this; nothing has changed.
 	ErrNoMemory = errors.New("dpb: no memory")
-	// ErrFull: a pool has all the segments that it may have; what it has goes on.
+	// ErrFull: the bandit has MaxSegments segments, and the request names a new one.
 	ErrFull = errors.New("dpb: full")
 	// ErrOverBudget: the Budget has too little left for this bandit; nothing was charged.
 	ErrOverBudget = errors.New("dpb: over budget")
@@ -72,6 +74,7 @@ var statuses = [...]error{
 	C.DPB_NO_MEMORY:        ErrNoMemory,
 	C.DPB_FULL:             ErrFull,
 	C.DPB_OVER_BUDGET:      ErrOverBudget,
+	C.DPB_INVALID_REQUEST:  ErrInvalidRequest,
 }
 
 // check turns a status into its error; a status of a newer library into one with its number.

@@ -82,5 +82,7 @@ func (r Report) LogValue() slog.Value {
 		slog.Float64("delta_spent", r.DeltaSpent),
 		slog.Bool("is_private", r.IsPrivate),
 		slog.Uint64("changes_detected", r.ChangesDetected),
+		slog.Uint64("segments", uint64(r.Segments)),
+		slog.Uint64("max_segments", uint64(r.MaxSegments)),
 	)
 }

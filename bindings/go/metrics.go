@@ -10,27 +10,26 @@ import (
 )
 
 // WriteMetrics writes what may be published of these bandits in Prometheus' text format, each under the
-// label bandit="its name", and of these pools, under pool="its name" and without their arms, which are too many. All of
-// it is released already or public: the page may be shown to anyone.
+// label bandit="its name"; of one with segments, the arms of all segments together. All of it is released already or
+// public: the page may be shown to anyone.
 //
 // What is closed or poisoned shows as dpb_up 0 and nothing else. The error is w's.
-func WriteMetrics(w io.Writer, bandits map[string]*Bandit, pools ...map[string]*Pool) error {
-	return writeMetrics(w, bandits, pools, false)
+func WriteMetrics(w io.Writer, bandits map[string]*Bandit) error {
+	return writeMetrics(w, bandits, false)
 }
 
 // WriteOperatorMetrics writes the same and the counts of refused calls (Diagnostics), which are NOT private: a
 // duplicate click is a click. For a page that only the operator sees.
-func WriteOperatorMetrics(w io.Writer, bandits map[string]*Bandit, pools ...map[string]*Pool) error {
-	return writeMetrics(w, bandits, pools, true)
+func WriteOperatorMetrics(w io.Writer, bandits map[string]*Bandit) error {
+	return writeMetrics(w, bandits, true)
 }
 
-// A bandit or a pool at one moment.
+// A bandit at one moment.
 type measured struct {
 	label       string // bandit="name"
 	up          bool
 	policy      string
-	report      Report     // of a pool what both have
-	pool        PoolReport // of a bandit nothing
+	report      Report
 	arms        []Arm
 	diagnostics Diagnostics
 }
@@ -45,20 +44,6 @@ func measure(name string, b *Bandit) measured {
 	return m
 }
 
-func measurePool(name string, p *Pool) measured {
-	m := measured{label: `pool="` + escape(name) + `"`}
-	var err [2]error
-	m.pool, err[0] = p.Report()
-	m.diagnostics, err[1] = p.Diagnostics()
-	m.up = err == [2]error{}
-	m.report = Report{
-		Decisions: m.pool.Decisions, Answered: m.pool.Answered, Cancelled: m.pool.Cancelled, Expired: m.pool.Expired,
-		Pending: m.pool.Pending, EpsilonSpent: m.pool.EpsilonSpent, DeltaSpent: m.pool.DeltaSpent,
-		IsPrivate: m.pool.IsPrivate,
-	}
-	return m
-}
-
 // A label's value as the format wants it.
 var escapes = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
 
@@ -67,7 +52,7 @@ func escape(text string) string { return escapes.Replace(strings.ToValidUTF8(tex
 // Each family of metrics once, all of its lines together, as the format demands.
 type metrics struct {
 	*bufio.Writer
-	bandits, pools, all []measured
+	bandits []measured
 }
 
 func (m metrics) head(name, kind, help string) {
@@ -78,19 +63,19 @@ func (m metrics) line(name, labels string, value float64) {
 	m.WriteString("dpb_" + name + "{" + labels + "} " + strconv.FormatFloat(value, 'g', -1, 64) + "\n")
 }
 
-func (m metrics) gauge(of []measured, name, help string, value func(*measured) float64) {
+func (m metrics) gauge(name, help string, value func(*measured) float64) {
 	m.head(name, "gauge", help)
-	for i := range of {
-		if b := &of[i]; b.up {
+	for i := range m.bandits {
+		if b := &m.bandits[i]; b.up {
 			m.line(name, b.label, value(b))
 		}
 	}
 }
 
-func (m metrics) count(of []measured, name, help string, value func(*measured) uint64) {
+func (m metrics) count(name, help string, value func(*measured) uint64) {
 	m.head(name+"_total", "counter", help)
-	for i := range of {
-		if b := &of[i]; b.up {
+	for i := range m.bandits {
+		if b := &m.bandits[i]; b.up {
 			m.WriteString("dpb_" + name + "_total{" + b.label + "} " + strconv.FormatUint(value(b), 10) + "\n")
 		}
 	}
@@ -114,19 +99,13 @@ func one(yes bool) float64 {
 	return 0
 }
 
-func writeMetrics(w io.Writer, bandits map[string]*Bandit, pools []map[string]*Pool, operator bool) error {
+func writeMetrics(w io.Writer, bandits map[string]*Bandit, operator bool) error {
 	m := metrics{Writer: bufio.NewWriter(w)}
 	for _, name := range slices.Sorted(maps.Keys(bandits)) {
 		m.bandits = append(m.bandits, measure(name, bandits[name]))
 	}
-	for _, some := range pools {
-		for _, name := range slices.Sorted(maps.Keys(some)) {
-			m.pools = append(m.pools, measurePool(name, some[name]))
-		}
-	}
-	m.all = slices.Concat(m.bandits, m.pools)
 	m.head("up", "gauge", "1, or 0 for a handle that is closed.")
-	for _, each := range m.all {
+	for _, each := range m.bandits {
 		m.line("up", each.label, one(each.up))
 	}
 	m.head("info", "gauge", "1, with the policy and the version of the library.")
@@ -135,30 +114,28 @@ func writeMetrics(w io.Writer, bandits map[string]*Bandit, pools []map[string]*P
 			m.line("info", b.label+`,policy="`+b.policy+`",version="`+Version()+`"`, 1)
 		}
 	}
-	m.count(m.all, "decisions", "Decisions handed out.", func(b *measured) uint64 { return b.report.Decisions })
-	m.count(m.all, "answered", "Decisions whose answer took effect, or whose window is over.",
+	m.count("decisions", "Decisions handed out.", func(b *measured) uint64 { return b.report.Decisions })
+	m.count("answered", "Decisions whose answer took effect, or whose window is over.",
 		func(b *measured) uint64 { return b.report.Answered })
-	m.count(m.all, "cancelled", "Decisions taken back.", func(b *measured) uint64 { return b.report.Cancelled })
-	m.count(m.all, "expired", "Decisions pushed out of the pending table unanswered.",
+	m.count("cancelled", "Decisions taken back.", func(b *measured) uint64 { return b.report.Cancelled })
+	m.count("expired", "Decisions pushed out of the pending table unanswered.",
 		func(b *measured) uint64 { return b.report.Expired })
-	m.count(m.bandits, "changes", "Releases that contradicted their arm's past.",
+	m.count("changes", "Releases that contradicted their arm's past.",
 		func(b *measured) uint64 { return b.report.ChangesDetected })
-	m.gauge(m.all, "pending", "Decisions whose end is open.",
+	m.gauge("pending", "Decisions whose end is open.",
 		func(b *measured) float64 { return float64(b.report.Pending) })
-	m.gauge(m.bandits, "phase", "The policy's epoch, phase or interval.",
+	m.gauge("phase", "The policy's epoch, phase or interval.",
 		func(b *measured) float64 { return float64(b.report.Phase) })
-	m.gauge(m.bandits, "arms_active", "Arms still in the race.",
+	m.gauge("arms_active", "Arms still in the race.",
 		func(b *measured) float64 { return float64(b.report.ArmsActive) })
-	m.gauge(m.all, "epsilon_spent", "Privacy loss of one user so far, an upper bound at dpb_delta_spent.",
+	m.gauge("epsilon_spent", "Privacy loss of one user so far, an upper bound at dpb_delta_spent.",
 		func(b *measured) float64 { return b.report.EpsilonSpent })
-	m.gauge(m.all, "delta_spent", "0 where the policy is pure.",
+	m.gauge("delta_spent", "0 where the policy is pure.",
 		func(b *measured) float64 { return b.report.DeltaSpent })
-	m.gauge(m.all, "private", "1, or 0 for baselines and under a test seed.",
+	m.gauge("private", "1, or 0 for baselines and under a test seed.",
 		func(b *measured) float64 { return one(b.report.IsPrivate) })
-	if len(m.pools) > 0 {
-		m.gauge(m.pools, "segments", "In use.", func(b *measured) float64 { return float64(b.pool.Segments) })
-		m.count(m.pools, "releases", "Batches released.", func(b *measured) uint64 { return b.pool.Releases })
-	}
+	m.gauge("segments", "Segments in use; 0 for a handle without segments.",
+		func(b *measured) float64 { return float64(b.report.Segments) })
 	m.arm("mean", "As released; NaN before the first release.", func(a *Arm) float64 { return a.Mean })
 	m.arm("width", "Half-width of the mean's confidence interval.", func(a *Arm) float64 { return a.Width })
 	m.arm("pulls", "Decisions that were not cancelled and did not expire.",
@@ -167,13 +144,13 @@ func writeMetrics(w io.Writer, bandits map[string]*Bandit, pools []map[string]*P
 		func(a *Arm) float64 { return a.EffectivePulls })
 	m.arm("active", "1 while the arm is in the race.", func(a *Arm) float64 { return one(a.Active) })
 	if operator {
-		m.count(m.all, "duplicates", "Answers to a ticket that had one. NOT private.",
+		m.count("duplicates", "Answers to a ticket that had one. NOT private.",
 			func(b *measured) uint64 { return b.diagnostics.Duplicates })
-		m.count(m.all, "late", "Answers to a ticket whose time was over. NOT private.",
+		m.count("late", "Answers to a ticket whose time was over. NOT private.",
 			func(b *measured) uint64 { return b.diagnostics.Late })
-		m.count(m.all, "rejected", "Rewards that were refused. NOT private.",
+		m.count("rejected", "Rewards that were refused. NOT private.",
 			func(b *measured) uint64 { return b.diagnostics.Rejected })
-		m.count(m.all, "unknown", "Tickets that the handle never issued. NOT private.",
+		m.count("unknown", "Tickets that the handle never issued. NOT private.",
 			func(b *measured) uint64 { return b.diagnostics.Unknown })
 	}
 	return m.Flush()

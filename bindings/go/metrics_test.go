@@ -13,119 +13,132 @@ const operatorPage = `# HELP dpb_up 1, or 0 for a handle that is closed.
 dpb_up{bandit="baseline"} 1
 dpb_up{bandit="closed"} 0
 dpb_up{bandit="front \"page\"\n\\"} 1
-dpb_up{pool="slots"} 1
+dpb_up{bandit="slots"} 1
 # HELP dpb_info 1, with the policy and the version of the library.
 # TYPE dpb_info gauge
 dpb_info{bandit="baseline",policy="nonprivate-ucb1",version="VERSION"} 1
 dpb_info{bandit="front \"page\"\n\\",policy="dp-se",version="VERSION"} 1
+dpb_info{bandit="slots",policy="dp-imed",version="VERSION"} 1
 # HELP dpb_decisions_total Decisions handed out.
 # TYPE dpb_decisions_total counter
 dpb_decisions_total{bandit="baseline"} 0
 dpb_decisions_total{bandit="front \"page\"\n\\"} 2
-dpb_decisions_total{pool="slots"} 3
+dpb_decisions_total{bandit="slots"} 3
 # HELP dpb_answered_total Decisions whose answer took effect, or whose window is over.
 # TYPE dpb_answered_total counter
 dpb_answered_total{bandit="baseline"} 0
 dpb_answered_total{bandit="front \"page\"\n\\"} 1
-dpb_answered_total{pool="slots"} 1
+dpb_answered_total{bandit="slots"} 1
 # HELP dpb_cancelled_total Decisions taken back.
 # TYPE dpb_cancelled_total counter
 dpb_cancelled_total{bandit="baseline"} 0
 dpb_cancelled_total{bandit="front \"page\"\n\\"} 1
-dpb_cancelled_total{pool="slots"} 1
+dpb_cancelled_total{bandit="slots"} 1
 # HELP dpb_expired_total Decisions pushed out of the pending table unanswered.
 # TYPE dpb_expired_total counter
 dpb_expired_total{bandit="baseline"} 0
 dpb_expired_total{bandit="front \"page\"\n\\"} 0
-dpb_expired_total{pool="slots"} 0
+dpb_expired_total{bandit="slots"} 0
 # HELP dpb_changes_total Releases that contradicted their arm's past.
 # TYPE dpb_changes_total counter
 dpb_changes_total{bandit="baseline"} 0
 dpb_changes_total{bandit="front \"page\"\n\\"} 0
+dpb_changes_total{bandit="slots"} 0
 # HELP dpb_pending Decisions whose end is open.
 # TYPE dpb_pending gauge
 dpb_pending{bandit="baseline"} 0
 dpb_pending{bandit="front \"page\"\n\\"} 0
-dpb_pending{pool="slots"} 1
+dpb_pending{bandit="slots"} 1
 # HELP dpb_phase The policy's epoch, phase or interval.
 # TYPE dpb_phase gauge
 dpb_phase{bandit="baseline"} 0
 dpb_phase{bandit="front \"page\"\n\\"} 1
+dpb_phase{bandit="slots"} 0
 # HELP dpb_arms_active Arms still in the race.
 # TYPE dpb_arms_active gauge
 dpb_arms_active{bandit="baseline"} 2
 dpb_arms_active{bandit="front \"page\"\n\\"} 2
+dpb_arms_active{bandit="slots"} 2
 # HELP dpb_epsilon_spent Privacy loss of one user so far, an upper bound at dpb_delta_spent.
 # TYPE dpb_epsilon_spent gauge
 dpb_epsilon_spent{bandit="baseline"} +Inf
 dpb_epsilon_spent{bandit="front \"page\"\n\\"} 0.5
-dpb_epsilon_spent{pool="slots"} 0.25
+dpb_epsilon_spent{bandit="slots"} 0.25
 # HELP dpb_delta_spent 0 where the policy is pure.
 # TYPE dpb_delta_spent gauge
 dpb_delta_spent{bandit="baseline"} 0
 dpb_delta_spent{bandit="front \"page\"\n\\"} 0
-dpb_delta_spent{pool="slots"} 0
+dpb_delta_spent{bandit="slots"} 0
 # HELP dpb_private 1, or 0 for baselines and under a test seed.
 # TYPE dpb_private gauge
 dpb_private{bandit="baseline"} 0
 dpb_private{bandit="front \"page\"\n\\"} 1
-dpb_private{pool="slots"} 1
-# HELP dpb_segments In use.
+dpb_private{bandit="slots"} 1
+# HELP dpb_segments Segments in use; 0 for a handle without segments.
 # TYPE dpb_segments gauge
-dpb_segments{pool="slots"} 2
-# HELP dpb_releases_total Batches released.
-# TYPE dpb_releases_total counter
-dpb_releases_total{pool="slots"} 0
+dpb_segments{bandit="baseline"} 0
+dpb_segments{bandit="front \"page\"\n\\"} 0
+dpb_segments{bandit="slots"} 2
 # HELP dpb_arm_mean As released; NaN before the first release.
 # TYPE dpb_arm_mean gauge
 dpb_arm_mean{bandit="baseline",arm="0"} NaN
 dpb_arm_mean{bandit="baseline",arm="1"} NaN
 dpb_arm_mean{bandit="front \"page\"\n\\",arm="0"} NaN
 dpb_arm_mean{bandit="front \"page\"\n\\",arm="1"} NaN
+dpb_arm_mean{bandit="slots",arm="0"} 0.1
+dpb_arm_mean{bandit="slots",arm="1"} 0.1
 # HELP dpb_arm_width Half-width of the mean's confidence interval.
 # TYPE dpb_arm_width gauge
 dpb_arm_width{bandit="baseline",arm="0"} NaN
 dpb_arm_width{bandit="baseline",arm="1"} NaN
 dpb_arm_width{bandit="front \"page\"\n\\",arm="0"} NaN
 dpb_arm_width{bandit="front \"page\"\n\\",arm="1"} NaN
+dpb_arm_width{bandit="slots",arm="0"} NaN
+dpb_arm_width{bandit="slots",arm="1"} NaN
 # HELP dpb_arm_pulls Decisions that were not cancelled and did not expire.
 # TYPE dpb_arm_pulls gauge
 dpb_arm_pulls{bandit="baseline",arm="0"} 0
 dpb_arm_pulls{bandit="baseline",arm="1"} 0
 dpb_arm_pulls{bandit="front \"page\"\n\\",arm="0"} 1
 dpb_arm_pulls{bandit="front \"page\"\n\\",arm="1"} 0
+dpb_arm_pulls{bandit="slots",arm="0"} 2
+dpb_arm_pulls{bandit="slots",arm="1"} 0
 # HELP dpb_arm_effective_pulls Rewards behind the mean, each by its power.
 # TYPE dpb_arm_effective_pulls gauge
 dpb_arm_effective_pulls{bandit="baseline",arm="0"} 0
 dpb_arm_effective_pulls{bandit="baseline",arm="1"} 0
 dpb_arm_effective_pulls{bandit="front \"page\"\n\\",arm="0"} 0
 dpb_arm_effective_pulls{bandit="front \"page\"\n\\",arm="1"} 0
+dpb_arm_effective_pulls{bandit="slots",arm="0"} 0
+dpb_arm_effective_pulls{bandit="slots",arm="1"} 0
 # HELP dpb_arm_active 1 while the arm is in the race.
 # TYPE dpb_arm_active gauge
 dpb_arm_active{bandit="baseline",arm="0"} 1
 dpb_arm_active{bandit="baseline",arm="1"} 1
 dpb_arm_active{bandit="front \"page\"\n\\",arm="0"} 1
 dpb_arm_active{bandit="front \"page\"\n\\",arm="1"} 1
+dpb_arm_active{bandit="slots",arm="0"} 1
+dpb_arm_active{bandit="slots",arm="1"} 1
 # HELP dpb_duplicates_total Answers to a ticket that had one. NOT private.
 # TYPE dpb_duplicates_total counter
 dpb_duplicates_total{bandit="baseline"} 0
 dpb_duplicates_total{bandit="front \"page\"\n\\"} 1
-dpb_duplicates_total{pool="slots"} 1
+dpb_duplicates_total{bandit="slots"} 1
 # HELP dpb_late_total Answers to a ticket whose time was over. NOT private.
 # TYPE dpb_late_total counter
 dpb_late_total{bandit="baseline"} 0
 dpb_late_total{bandit="front \"page\"\n\\"} 0
-dpb_late_total{pool="slots"} 0
+dpb_late_total{bandit="slots"} 0
 # HELP dpb_rejected_total Rewards that were refused. NOT private.
 # TYPE dpb_rejected_total counter
 dpb_rejected_total{bandit="baseline"} 0
 dpb_rejected_total{bandit="front \"page\"\n\\"} 1
-dpb_rejected_total{pool="slots"} 0
+dpb_rejected_total{bandit="slots"} 0
 # HELP dpb_unknown_total Tickets that the handle never issued. NOT private.
 # TYPE dpb_unknown_total counter
 dpb_unknown_total{bandit="baseline"} 0
 dpb_unknown_total{bandit="front \"page\"\n\\"} 0
-dpb_unknown_total{pool="slots"} 0
+dpb_unknown_total{bandit="slots"} 0
 `
 
 // front is a bandit of a second life after two decisions: one answered, one cancelled, and each kind of refusal.
@@ -143,16 +156,14 @@ func front(t *testing.T) *Bandit {
 	return b
 }
 
-// slots is a pool of a second life after three decisions in two segments: one answered twice, one cancelled, one open.
-func slots(t *testing.T) *Pool {
-	fresh := must[*Pool](t)(NewPool(NewConfig(2, 0.25), 2))
-	defer fresh.Close()
-	p := must[*Pool](t)(RestorePool(must[[]byte](t)(fresh.Snapshot(nil))))
+// slots has segments and a second life after three decisions: one answered twice, one cancelled, one open.
+func slots(t *testing.T) *Bandit {
+	fresh := segmented(t, NewConfig(2, 0.25), 2)
+	p := must[*Bandit](t)(Restore(must[[]byte](t)(fresh.Snapshot(nil))))
 	t.Cleanup(func() { p.Close() })
-	var shown [3]Decision
-	for i := range shown {
-		shown[i] = must[Decision](t)(p.Select(must[uint32](t)(p.Segment(uint64(i % 2)))))
-	}
+	shown := make([]Decision, 3)
+	first := []uint32{0}
+	must[int](t)(p.SelectMany([]Request{{Eligible: first}, {Segment: 1, Eligible: first}, {Eligible: first}}, shown))
 	if err := errors.Join(p.Update(shown[0].Ticket, 1), p.Cancel(shown[1].Ticket)); err != nil {
 		t.Fatal(err)
 	}
@@ -164,20 +175,19 @@ func TestMetrics(t *testing.T) {
 	closed, baseline := bandit(t, 2), must[*Bandit](t)(NewNonprivateUCB1(NewConfig(2, 1)))
 	closed.Close()
 	defer baseline.Close()
-	bandits := map[string]*Bandit{"front \"page\"\n\\": front(t), "baseline": baseline, "closed": closed}
-	pools := map[string]*Pool{"slots": slots(t)}
+	bandits := map[string]*Bandit{"front \"page\"\n\\": front(t), "baseline": baseline, "closed": closed, "slots": slots(t)}
 	var page bytes.Buffer
-	if err := WriteOperatorMetrics(&page, bandits, pools); err != nil {
+	if err := WriteOperatorMetrics(&page, bandits); err != nil {
 		t.Fatal(err)
 	}
-	expected := strings.Replace(operatorPage, "VERSION", Version(), 2)
+	expected := strings.Replace(operatorPage, "VERSION", Version(), 3)
 	if page.String() != expected {
 		t.Errorf("got\n%s", page.String())
 	}
 	// The public page is the beginning of the operator's, and tells of no refusal.
 	public := expected[:strings.Index(expected, "# HELP dpb_duplicates")]
 	page.Reset()
-	if err := WriteMetrics(&page, bandits, pools); err != nil || page.String() != public {
+	if err := WriteMetrics(&page, bandits); err != nil || page.String() != public {
 		t.Errorf("%v, got\n%s", err, page.String())
 	}
 	if strings.Contains(public, "NOT private") {

@@ -11,8 +11,8 @@ package dpb
 #cgo nocallback dpb_best_arm
 #cgo noescape dpb_compare
 #cgo nocallback dpb_compare
-#cgo noescape dpb_privacy
-#cgo nocallback dpb_privacy
+#cgo noescape dpb_epsilon_spent
+#cgo nocallback dpb_epsilon_spent
 #cgo noescape dpb_policy_name
 #cgo nocallback dpb_policy_name
 #cgo noescape dpb_ticket_node
@@ -33,7 +33,7 @@ import "unsafe"
 // and Pending those whose window is not, answered or not.
 type Report struct {
 	Policy       Policy  // PolicySE and the like
-	Phase        uint32  // the policy's epoch, phase or interval
+	Phase        uint32  // the policy's epoch, phase or interval; releases where it has batches
 	ArmsActive   uint32  // arms still in the race
 	Pending      uint32  // decisions whose end is open
 	Decisions    uint64  // handed out
@@ -45,6 +45,8 @@ type Report struct {
 	IsPrivate    bool    // false for baselines and under a TestSeed
 	// ChangesDetected counts the releases that contradicted their arm's past (Config.Memory).
 	ChangesDetected uint64
+	Segments        uint32 // in use, with [Config.MaxSegments]
+	MaxSegments     uint32 // the configuration's
 }
 
 // Arm is what may be published of one arm.
@@ -90,27 +92,36 @@ func (b *Bandit) Report() (Report, error) {
 		IsPrivate:    r.is_private != 0,
 
 		ChangesDetected: uint64(r.changes_detected),
+		Segments:        uint32(r.segments),
+		MaxSegments:     uint32(r.max_segments),
 	}, nil
 }
 
-// Arms reads all arms. Released values only.
+// Arms reads all arms. Released values only. With [Config.MaxSegments] they are those of all segments together: see
+// [Bandit.Segment].
 func (b *Bandit) Arms() ([]Arm, error) {
 	c, err := b.enter()
 	if err != nil {
 		return nil, err
 	}
 	defer b.leave()
+	return readArms(func(out *C.dpb_arm, n C.size_t, needed *C.size_t) C.dpb_status {
+		return C.dpb_arms_read(c, out, n, needed)
+	})
+}
+
+func readArms(read func(out *C.dpb_arm, n C.size_t, needed *C.size_t) C.dpb_status) ([]Arm, error) {
 	var n C.size_t
-	var read []C.dpb_arm
-	status := C.dpb_arms_read(c, nil, 0, &n)
+	var arms []C.dpb_arm
+	status := read(nil, 0, &n)
 	for status == C.DPB_BUFFER_TOO_SMALL {
-		read = make([]C.dpb_arm, n)
-		status = C.dpb_arms_read(c, unsafe.SliceData(read), n, &n)
+		arms = make([]C.dpb_arm, n)
+		status = read(unsafe.SliceData(arms), n, &n)
 	}
 	if err := check(status); err != nil {
 		return nil, err
 	}
-	return armsOf(read[:n]), nil
+	return armsOf(arms[:n]), nil
 }
 
 func armsOf(read []C.dpb_arm) []Arm {
@@ -152,15 +163,15 @@ func (b *Bandit) Compare(i, j uint32, confidence float64) (low, high float64, er
 	return float64(from), float64(to), err
 }
 
-// Privacy returns an upper bound of the privacy loss of one user so far at this delta in [0, 1).
-func (b *Bandit) Privacy(delta float64) (float64, error) {
+// EpsilonSpent returns an upper bound of the privacy loss of one user so far at this delta in [0, 1).
+func (b *Bandit) EpsilonSpent(delta float64) (float64, error) {
 	c, err := b.enter()
 	if err != nil {
 		return 0, err
 	}
 	defer b.leave()
 	var epsilon C.double
-	err = check(C.dpb_privacy(c, C.double(delta), &epsilon))
+	err = check(C.dpb_epsilon_spent(c, C.double(delta), &epsilon))
 	return float64(epsilon), err
 }
 

@@ -1,12 +1,12 @@
 package dpb
 
 /*
-#cgo noescape dpb_shuffle_plan_with
-#cgo nocallback dpb_shuffle_plan_with
+#cgo noescape dpb_shuffle_plan
+#cgo nocallback dpb_shuffle_plan
 #cgo noescape dpb_shuffle_encode
 #cgo nocallback dpb_shuffle_encode
-#cgo noescape dpb_new_shuffler_with
-#cgo nocallback dpb_new_shuffler_with
+#cgo noescape dpb_new_shuffler
+#cgo nocallback dpb_new_shuffler
 #cgo noescape dpb_shuffler_push
 #cgo nocallback dpb_shuffler_push
 #cgo noescape dpb_shuffler_take
@@ -67,7 +67,7 @@ func ShufflePlan(epsilon, delta float64, users uint32, printed bool) (ShufflePar
 	}
 	var c C.dpb_shuffle_params
 	var failure C.dpb_error
-	status := C.dpb_shuffle_plan_with(C.double(epsilon), C.double(delta), C.uint32_t(users), flags, &c, &failure)
+	status := C.dpb_shuffle_plan(C.double(epsilon), C.double(delta), C.uint32_t(users), flags, &c, &failure)
 	if status != C.DPB_OK {
 		return ShuffleParams{}, explain(status, &failure)
 	}
@@ -100,7 +100,7 @@ func NewShuffler(params ShuffleParams) (*Shuffler, error) {
 	config := params.c()
 	var c *C.dpb_shuffler
 	var failure C.dpb_error
-	if status := C.dpb_new_shuffler_with(&config, &c, &failure); status != C.DPB_OK {
+	if status := C.dpb_new_shuffler(&config, &c, &failure); status != C.DPB_OK {
 		return nil, explain(status, &failure)
 	}
 	s := new(Shuffler)

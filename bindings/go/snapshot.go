@@ -1,10 +1,10 @@
 package dpb
 
 /*
-#cgo noescape dpb_snapshot_with
-#cgo nocallback dpb_snapshot_with
-#cgo noescape dpb_merge_with
-#cgo nocallback dpb_merge_with
+#cgo noescape dpb_snapshot
+#cgo nocallback dpb_snapshot
+#cgo noescape dpb_merge
+#cgo nocallback dpb_merge
 #cgo noescape dpb_restore
 #cgo nocallback dpb_restore
 #cgo noescape dpb_restore_as
@@ -32,7 +32,7 @@ func (b *Bandit) Snapshot(bytes []byte) ([]byte, error) {
 		var n C.size_t
 		var failure C.dpb_error
 		room := bytes[len(bytes):cap(bytes)]
-		status := C.dpb_snapshot_with(c, (*C.uint8_t)(unsafe.SliceData(room)), C.size_t(len(room)), &n, &failure)
+		status := C.dpb_snapshot(c, (*C.uint8_t)(unsafe.SliceData(room)), C.size_t(len(room)), &n, &failure)
 		switch status {
 		case C.DPB_OK:
 			return bytes[:len(bytes)+int(n)], nil
@@ -46,7 +46,8 @@ func (b *Bandit) Snapshot(bytes []byte) ([]byte, error) {
 
 // Merge learns from what another bandit has released: from its [Bandit.Snapshot], made here or on another machine.
 // Each of a fleet merges the newest snapshots of all others every so often: in any order, again and again, and an
-// older one changes nothing. Arms are joined by their ids ([Bandit.AddArmAs]). A snapshot holds what its own
+// older one changes nothing. Arms are joined by their ids ([Bandit.AddArm]), segments by their keys: a segment
+// that others know takes no room here until a request has its key, and begins then with what they have released. A snapshot holds what its own
 // bandit has released, not what that has merged: after [Restore] merge the others' again. ErrUnsupported by policies
 // other than IMED, KLUCB and MED; ErrInvalidConfig names what must not differ.
 func (b *Bandit) Merge(snapshot []byte) error {
@@ -56,7 +57,7 @@ func (b *Bandit) Merge(snapshot []byte) error {
 	}
 	defer b.leave()
 	var failure C.dpb_error
-	status := C.dpb_merge_with(c, (*C.uint8_t)(unsafe.SliceData(snapshot)), C.size_t(len(snapshot)), &failure)
+	status := C.dpb_merge(c, (*C.uint8_t)(unsafe.SliceData(snapshot)), C.size_t(len(snapshot)), &failure)
 	if status != C.DPB_OK {
 		return explain(status, &failure)
 	}

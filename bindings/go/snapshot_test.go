@@ -54,10 +54,10 @@ func TestMerge(t *testing.T) {
 	a, b := must[*Bandit](t)(New(NewConfig(3, 1))), must[*Bandit](t)(New(NewConfig(3, 1)))
 	defer a.Close()
 	defer b.Close()
-	if one, two := must[uint32](t)(a.AddArm()), must[uint32](t)(a.AddArmAs(900)); one != 3 || two != 4 {
+	if one, two := must[uint32](t)(a.AddArm(0)), must[uint32](t)(a.AddArm(900)); one != 3 || two != 4 {
 		t.Error(one, two)
 	}
-	if one, again := must[uint32](t)(b.AddArmAs(900)), must[uint32](t)(b.AddArmAs(900)); one != 3 || again != 3 {
+	if one, again := must[uint32](t)(b.AddArm(900)), must[uint32](t)(b.AddArm(900)); one != 3 || again != 3 {
 		t.Error(one, again)
 	}
 	for range 1000 {
@@ -80,7 +80,7 @@ func TestMerge(t *testing.T) {
 	if err := b.Merge(snapshot[1:]); !errors.Is(err, ErrCorrupt) {
 		t.Error(err)
 	}
-	if _, err := b.AddArmAs(2); !errors.Is(err, ErrInvalidConfig) {
+	if _, err := b.AddArm(2); !errors.Is(err, ErrInvalidConfig) {
 		t.Error(err)
 	}
 	other := must[*Bandit](t)(New(NewConfig(3, .5)))

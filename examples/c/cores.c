@@ -30,9 +30,9 @@ static void tell(unsigned own) {
   uint8_t snapshot[SNAPSHOT];
   size_t len;
   unsigned other;
-  check(dpb_snapshot(handles[own], snapshot, sizeof snapshot, &len), "snapshot");
+  check(dpb_snapshot(handles[own], snapshot, sizeof snapshot, &len, NULL), "snapshot");
   for (other = 0; other < many; other++) {
-    if (other != own) check(dpb_merge(handles[other], snapshot, len), "merge");
+    if (other != own) check(dpb_merge(handles[other], snapshot, len, NULL), "merge");
   }
 }
 

@@ -47,7 +47,7 @@ int main(void) {
            arms[i].mean, arms[i].width);
   }
   double epsilon;
-  check(dpb_privacy(bandit, 0.0, &epsilon));
+  check(dpb_epsilon_spent(bandit, 0.0, &epsilon));
   printf("privacy loss of one visitor: %g\n", epsilon);
   dpb_free(bandit);
   return 0;

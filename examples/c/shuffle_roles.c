@@ -61,7 +61,7 @@ static int receive_all(int from, void *data, size_t size) {
 /* Each role makes the plan for itself: the devices need not believe the server's. */
 static dpb_shuffle_params plan(void) {
   dpb_shuffle_params params;
-  check(dpb_shuffle_plan(epsilon, delta, USERS, 0, &params));
+  check(dpb_shuffle_plan(epsilon, delta, USERS, 0, &params, NULL));
   if (params.users * (1 + params.coins_per_user) > ROOM || 1 + params.coins_per_user > MESSAGE) die("the plan is too large");
   return params;
 }
@@ -93,7 +93,7 @@ static void shuffler(int from_devices, int to_server) {
   size_t len;
   label batch;
   for (int arm = 0; arm < ARMS; arm++) {
-    check(dpb_new_shuffler(&params, &shufflers[arm]));
+    check(dpb_new_shuffler(&params, &shufflers[arm], NULL));
     open[arm] = 1;
   }
   while (receive_all(from_devices, &batch, sizeof batch)) {

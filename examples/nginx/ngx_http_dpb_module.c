@@ -170,7 +170,7 @@ static int merge(split_t *split) {
   peer_t *peer;
   size_t n;
   for (i = 0; i < MERGES && (n = hear(split, &peer)) > 0; i++) {
-    if (dpb_merge(split->bandit, split->snapshot, n) != DPB_OK) continue;
+    if (dpb_merge(split->bandit, split->snapshot, n, NULL) != DPB_OK) continue;
     peer->joined = has_learned = 1;
   }
   return has_learned;

@@ -10,6 +10,7 @@ use crate::fleet::Fleet;
 use crate::policy::{Algorithm, Policy, Prior, Pull, ShuffledPolicy, Slates};
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
+use crate::request::Request;
 use crate::reward::Reward;
 use crate::shuffle::Params;
 use crate::table::{self, Table};
@@ -185,8 +186,6 @@ impl Bandit {
     pub fn select_for(&self, user: u64) -> Result<Decision> {
         let inner = &mut *self.desk.lock()?;
         let learned = inner.count(user)?;
-        #[cfg(feature = "test-hooks")]
-        let learned = learned || crate::Fault::UserUnbounded.is_built_in();
         inner.make_room();
         let pull = inner.learner.policy.choose();
         Ok(inner.issue_for(pull, learned))
@@ -218,6 +217,37 @@ impl Bandit {
     /// failure.
     pub fn next_period(&self) -> Result<()> {
         self.desk.lock()?.next_period()
+    }
+
+    /// Decides a request: hands its decisions to `each`, one for each slot, with the slot.
+    ///
+    /// # Errors
+    /// `InvalidRequest`: an arm that does not exist or is retired, no arm at all, slots; `Unsupported` for what this
+    /// handle or its policy cannot do; `Poisoned` after an internal failure. Nothing has changed or been counted.
+    pub(crate) fn decide(&self, request: &Request, mut each: impl FnMut(usize, Decision)) -> Result<()> {
+        self.desk.lock()?.decide(request, &mut each)
+    }
+
+    /// The same for many requests under one lock, until one is refused; `done` counts those before it. Slots are numbered
+    /// on from request to request.
+    ///
+    /// # Errors
+    /// As [`decide`](Self::decide), of the one that was refused.
+    pub(crate) fn decide_many<'a>(
+        &self,
+        mut requests: impl Iterator<Item = Result<Request<'a>>>,
+        mut each: impl FnMut(usize, Decision),
+        done: &mut usize,
+    ) -> Result<()> {
+        let inner = &mut *self.desk.lock()?;
+        let mut first = 0;
+        requests.try_for_each(|request| {
+            let request = request?;
+            inner.decide(&request, &mut |slot, decision| each(first + slot, decision))?;
+            first += request.slots as usize;
+            *done += 1;
+            Ok(())
+        })
     }
 
     /// Hands `n` decisions to `each`, under one lock.
@@ -330,7 +360,7 @@ impl Bandit {
         let last = inner.learner.policy.active() == 1;
         let policy = inner.learner.policy.flexible().ok_or(Error::Unsupported("retire_arm"))?;
         if last {
-            return Err(Error::config("arm", "must not be the last one", arm));
+            return Err(Error::request("arm", "must not be the last one", arm));
         }
         policy.retire_arm(arm);
         Ok(())
@@ -640,11 +670,37 @@ impl Inner {
         self.issue(pull)
     }
 
+    fn decide(&mut self, request: &Request, each: &mut impl FnMut(usize, Decision)) -> Result<()> {
+        if request.segment != 0 {
+            return Err(Error::Unsupported("a segment: config.max_segments is 0"));
+        }
+        if request.slots != 1 {
+            if request.user != 0 {
+                return Err(Error::Unsupported("several slots for a user"));
+            }
+            return self.select_slate(request.eligible, request.slots as usize, each);
+        }
+        self.check_user(request.user)?;
+        if let Some(arms) = request.eligible {
+            self.check_some(arms)?;
+        }
+        let learned = self.admit(request.user)?;
+        let pull = match request.eligible {
+            Some(arms) => self.choose_among(arms)?,
+            None => {
+                self.make_room();
+                self.learner.policy.choose()
+            }
+        };
+        each(0, self.issue_for(pull, learned));
+        Ok(())
+    }
+
     /// Is there any arm among these, and can all be played?
     fn check_some(&mut self, arms: &[u32]) -> Result<()> {
         self.check_live(arms, "select_among")?;
         if arms.is_empty() {
-            return Err(Error::refused("arms", format_args!("must name one at least")));
+            return Err(Error::request("eligible", "must name one arm at least", 0u32));
         }
         Ok(())
     }
@@ -667,7 +723,7 @@ impl Inner {
         self.check_live(eligible.unwrap_or_default(), "select_slate")?;
         self.learner.list(eligible);
         let Slate { left, most, .. } = self.learner.slates()?.1;
-        let refused = |rule| Err(Error::config("slots", rule, slots));
+        let refused = |rule| Err(Error::request("slots", rule, slots));
         if slots == 0 {
             return refused("must be at least 1");
         }
@@ -706,10 +762,10 @@ impl Inner {
         let policy = self.learner.policy.flexible();
         for &arm in arms {
             if arm as usize >= self.learner.pulls.len() {
-                return Err(Error::config("arm", &format!("must be below {}", self.learner.pulls.len()), arm));
+                return Err(Error::request("arm", &format!("must be below {}", self.learner.pulls.len()), arm));
             }
             if policy.as_ref().is_some_and(|policy| !policy.is_live(arm)) {
-                return Err(Error::config("arm", "must be live", arm));
+                return Err(Error::request("arm", "must be live", arm));
             }
         }
         Ok(())

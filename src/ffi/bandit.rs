@@ -1,12 +1,12 @@
 //! dpb_bandit: making, asking, answering.
 
 use super::config::{construct, dpb_config, dpb_error, explain};
-use super::guard::{self, Guard, Handle, call, slice, tell, tell_among};
+use super::guard::{self, Guard, Handle, call, tell};
 use super::status::{DPB_NULL, DPB_OK, dpb_status};
-use crate::bandit::Bandit;
 use crate::config::Config;
 use crate::desk::Decision;
 use crate::error::Result;
+use crate::handle::AnyBandit;
 use crate::policy::Algorithm;
 use std::ffi::{CStr, c_char};
 
@@ -14,7 +14,7 @@ use std::ffi::{CStr, c_char};
 /// number of threads at once. After fork() the child's copy is DPB_POISONED.
 pub struct dpb_bandit {
     guard: Guard,
-    pub(super) bandit: Bandit,
+    pub(super) bandit: AnyBandit,
 }
 
 impl Handle for dpb_bandit {
@@ -103,12 +103,12 @@ const _: () = assert!(DPB_POLICY_TS == Algorithm::Ts as u32);
 const _: () = assert!(DPB_POLICY_MED == Algorithm::Med as u32);
 
 impl dpb_bandit {
-    pub(super) fn of(bandit: Bandit) -> dpb_bandit {
+    pub(super) fn of(bandit: AnyBandit) -> dpb_bandit {
         dpb_bandit { guard: Guard::default(), bandit }
     }
 
-    fn new(algorithm: Algorithm, config: &Config) -> Result<dpb_bandit> {
-        Ok(dpb_bandit::of(Bandit::new(algorithm, config)?))
+    fn new(algorithm: Algorithm, (config, max_segments): (Config, u32)) -> Result<dpb_bandit> {
+        AnyBandit::new(algorithm, &config, max_segments).map(dpb_bandit::of)
     }
 }
 
@@ -119,14 +119,15 @@ pub(super) unsafe fn new(
     error: *mut dpb_error,
 ) -> dpb_status {
     // SAFETY: NULL or valid, by contract; config is not NULL where it is read.
-    unsafe { construct(config, out, error, || dpb_bandit::new(algorithm, &dpb_config::read(config)?)) }
+    unsafe { construct(config, out, error, || dpb_bandit::new(algorithm, dpb_config::read(config)?)) }
 }
 
-/// The policy that we recommend for this configuration: dpb_new_imed.
+/// The policy that we recommend for this configuration: dpb_new_imed, with max_segments a bandit for each segment.
 ///
 /// The handle's memory is fixed here, but for dpb_add_arm: about 1400 + 424 K + 8 P bytes, K the arms and P the
 /// larger of pending_capacity and answer_window, rounded up to a power of two; 4 P more with an answer_window, and what
-/// dpb_config.users says. The other policies' numbers are in src/policy/README.md.
+/// dpb_config.users says. The other policies' numbers are in src/policy/README.md. With max_segments = S it is about
+/// 1000 + 152 K + (80 K + 112) S + 8 P bytes; on most systems a segment takes its memory when it begins.
 ///
 /// config: filled by dpb_config_init; read here, not kept. out: receives the handle, which the
 /// caller frees with dpb_free. error: NULL, or filled on failure.
@@ -165,7 +166,7 @@ pub unsafe extern "C" fn dpb_new_policy(
     unsafe {
         construct(config, out, error, || {
             let name = CStr::from_ptr(name).to_string_lossy();
-            dpb_bandit::new(name.parse()?, &dpb_config::read(config)?)
+            dpb_bandit::new(name.parse()?, dpb_config::read(config)?)
         })
     }
 }
@@ -396,7 +397,7 @@ pub unsafe extern "C" fn dpb_new_tsallis(
 
 /// DP-IMED with the exact Chernoff index: pure epsilon-DP (Theorem P: every reward is in one batch,
 /// released once); with delta > 0 (epsilon, delta)-DP by zCDP and Gaussian noise. No horizon, nothing
-/// to tune; select and update O(1). Takes dpb_select_among, dpb_add_arm and dpb_retire_arm,
+/// to tune; select and update O(1). Takes eligible arms, dpb_add_arm and dpb_retire_arm,
 /// dpb_config.memory and dpb_config.min_propensity.
 /// Parameters, statuses and threads as dpb_new.
 #[unsafe(no_mangle)]
@@ -411,7 +412,7 @@ pub unsafe extern "C" fn dpb_new_imed(
 }
 
 /// DP-KLUCB, the optimistic index of d_eps (Azize et al. 2025): pure epsilon-DP (Theorem P); delta
-/// must be 0. Select and update O(1). Takes dpb_select_among, dpb_add_arm and dpb_retire_arm.
+/// must be 0. Select and update O(1). Takes eligible arms, dpb_add_arm and dpb_retire_arm.
 /// Parameters, statuses and threads as dpb_new.
 #[unsafe(no_mangle)]
 #[must_use]
@@ -426,7 +427,7 @@ pub unsafe extern "C" fn dpb_new_klucb(
 
 /// DP-MED: what dpb_new_imed knows, with a chance for every arm and exact propensities: pure epsilon-DP
 /// (Theorem P); with delta > 0 (epsilon, delta)-DP by zCDP. No horizon, nothing to tune. Takes
-/// dpb_select_among, dpb_add_arm and dpb_retire_arm, dpb_config.memory and dpb_config.min_propensity.
+/// eligible arms, dpb_add_arm and dpb_retire_arm, dpb_config.memory and dpb_config.min_propensity.
 /// At most 2^12 arms. Parameters, statuses and threads as dpb_new.
 #[unsafe(no_mangle)]
 #[must_use]
@@ -441,7 +442,7 @@ pub unsafe extern "C" fn dpb_new_med(
 
 /// Lazy-DP-TS, Thompson sampling (Hu and Hegde 2022): pure epsilon-DP (Theorem P); with delta > 0
 /// (epsilon, delta)-DP by zCDP. Randomised at every decision, with exact propensities. The paper's
-/// algorithm, for comparison: dpb_new_med has a quarter of its regret. Takes dpb_select_among, dpb_add_arm and dpb_retire_arm.
+/// algorithm, for comparison: dpb_new_med has a quarter of its regret. Takes eligible arms, dpb_add_arm and dpb_retire_arm.
 /// At most 2^10 arms. Parameters, statuses and threads as dpb_new.
 #[unsafe(no_mangle)]
 #[must_use]
@@ -461,7 +462,8 @@ pub unsafe extern "C" fn dpb_free(bandit: *mut dpb_bandit) {
 }
 
 /// Which arm? Writes one decision. Never allocates; O(1) or O(arms), by policy.
-/// Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (with dpb_config.users: dpb_select_for); DPB_POISONED. Any thread.
+/// Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (with dpb_config.users or max_segments, which dpb_select_for asks for);
+/// DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_select(bandit: *mut dpb_bandit, out: *mut dpb_decision) -> dpb_status {
@@ -511,33 +513,6 @@ pub unsafe extern "C" fn dpb_cancel_all(bandit: *mut dpb_bandit) -> dpb_status {
     call(bandit, |b: &dpb_bandit| b.bandit.cancel_all())
 }
 
-/// dpb_select n times under one lock. out: room for n decisions (NULL with n = 0). done: receives
-/// how many were written.
-/// Returns DPB_OK (all n); DPB_NULL; DPB_UNSUPPORTED (with dpb_config.users); DPB_POISONED. Any thread.
-#[unsafe(no_mangle)]
-#[must_use]
-pub unsafe extern "C" fn dpb_select_many(
-    bandit: *mut dpb_bandit,
-    out: *mut dpb_decision,
-    n: usize,
-    done: *mut usize,
-) -> dpb_status {
-    if done.is_null() || (out.is_null() && n > 0) {
-        return DPB_NULL;
-    }
-    call(bandit, |b: &dpb_bandit| {
-        let mut written = 0;
-        b.bandit.select_many(n, |decision| {
-            // SAFETY: room for n decisions, by contract.
-            unsafe { out.add(written).write(decision.into()) };
-            written += 1;
-        })?;
-        // SAFETY: not NULL, so valid by contract.
-        unsafe { done.write(written) };
-        Ok(())
-    })
-}
-
 /// dpb_update for n tickets under one lock. Every answer is tried, whatever became of those before
 /// it. tickets, rewards: n each (NULL with n = 0). each: NULL, or room for n statuses. done:
 /// receives how many were accepted.
@@ -553,41 +528,14 @@ pub unsafe extern "C" fn dpb_update_many(
     each: *mut dpb_status,
     done: *mut usize,
 ) -> dpb_status {
-    // SAFETY: passed on.
-    unsafe { answer_many(bandit, tickets, rewards, n, each, done) }
-}
-
-/// A handle that hears what came of decisions.
-pub(super) trait Hears: Handle {
-    fn update_many(&self, answers: impl Iterator<Item = (u64, f64)>, each: impl FnMut(Result<()>)) -> Result<()>;
-}
-
-impl Hears for dpb_bandit {
-    fn update_many(&self, answers: impl Iterator<Item = (u64, f64)>, each: impl FnMut(Result<()>)) -> Result<()> {
-        self.bandit.update_many(answers, each)
-    }
-}
-
-/// [`dpb_update_many`] for any handle.
-///
-/// # Safety
-/// As there.
-pub(super) unsafe fn answer_many<H: Hears>(
-    handle: *const H,
-    tickets: *const u64,
-    rewards: *const f64,
-    n: usize,
-    each: *mut dpb_status,
-    done: *mut usize,
-) -> dpb_status {
     if done.is_null() || (n > 0 && (tickets.is_null() || rewards.is_null())) {
         return DPB_NULL;
     }
-    call(handle, |h: &H| {
+    call(bandit, |b: &dpb_bandit| {
         // SAFETY: n tickets and n rewards, by contract.
         let answers = (0..n).map(|i| unsafe { (tickets.add(i).read(), rewards.add(i).read()) });
         let (mut i, mut accepted, mut refusal) = (0, 0, Ok(()));
-        h.update_many(answers, |outcome| {
+        b.bandit.update_many(answers, |outcome| {
             let status = outcome.as_ref().map_or_else(|error| error.status(), |()| DPB_OK);
             if !each.is_null() {
                 // SAFETY: room for n statuses, by contract.
@@ -605,119 +553,37 @@ pub(super) unsafe fn answer_many<H: Hears>(
     })
 }
 
-/// Which of these arms? For a request that may show some arms only (targeting, flights, frequency
-/// caps). The set must be public information, not chosen by looking at rewards: then it costs no
-/// privacy. (What is left of a budget that clicks use up looks at rewards.)
-/// arms: n >= 1 live arms, in any order, duplicates harmless. out: receives one decision. O(n).
-/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (n is 0, an arm does not exist or is retired);
-/// DPB_UNSUPPORTED (this policy needs every arm; with dpb_config.users: dpb_select_among_for); DPB_POISONED. Any
+/// A new arm, which has the next number. Numbers are never used again. May allocate.
+///
+/// id: 0 = an id of this handle's own: no other handle of a fleet has this arm. Otherwise the id by which all handles of a
+/// fleet name the arm (dpb_merge), for example the ad's number in the catalogue or a hash of its name; at least
+/// dpb_config.arms, because the arms of the configuration have their numbers as ids. Where this handle has a live arm
+/// with this id, nothing changes, and arm receives its number.
+///
+/// arm: receives the number. error: NULL, or filled on failure.
+/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (more than 2^24 arms; an id below dpb_config.arms); DPB_INVALID_REQUEST
+/// (the id of a retired arm); DPB_UNSUPPORTED (this policy's set of arms is fixed); DPB_NO_MEMORY; DPB_POISONED. Any
 /// thread.
 #[unsafe(no_mangle)]
 #[must_use]
-pub unsafe extern "C" fn dpb_select_among(
-    bandit: *mut dpb_bandit,
-    arms: *const u32,
-    n: usize,
-    out: *mut dpb_decision,
-) -> dpb_status {
-    // SAFETY: NULL or valid, by contract.
-    unsafe { tell_among(bandit, arms, n, out, |b: &dpb_bandit, arms| b.bandit.select_among(arms).map(Into::into)) }
-}
-
-/// Which arms for the m slots of one request? Different ones: the m best, and those that must still be learned about.
-/// The library draws them one after the other, shuffles them evenly, and writes them in that order, so that every arm
-/// of a request has the same chance of every slot. Each has a ticket of its own, and is answered or cancelled by itself.
-///
-/// eligible: NULL with n = 0 = all live arms; else n live arms, duplicates harmless: public information, as in
-/// dpb_select_among. m: 1 .. the number of different arms that are eligible; with dpb_config.slate no more than that,
-/// nor ever more than answer_window, or without one pending_capacity rounded up. out: room for m decisions, written
-/// only on success. A propensity is exact: the chance of that arm in its draw, given the draws before it;
-/// with min_propensity = f it is at least f divided by the arms that are left. Never allocates; O(m n).
-///
-/// What is protected (Theorem S, src/privacy/slates.rs: the answers of a request are in as many different batches, so m
-/// answers lose m epsilon, or m rho, and never m^2 rho):
-///   dpb_config.slate = 0                      one answer
-///   dpb_config.slate = S                      one request with all its answers; the noise is for epsilon/S
-///   dpb_config.slate = S, slate_clicks = c    the same, at most c clicks of a request count; epsilon/min(2c, S)
-/// dpb_select, and each decision of dpb_select_many, is then a request of one slot. With slate_clicks all answers of a
-/// request are fixed as soon as the next decisions end the window of its first: from then on an answer to any of its
-/// tickets is DPB_EXPIRED, kept or not, while dpb_cancel takes each one's own window as ever. Which clicks were
-/// kept is never told.
-///
-/// These can: dpb_new_imed, dpb_new_klucb, dpb_new_ts.
-/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (m, or an arm that does not exist or is retired); DPB_UNSUPPORTED (other
-/// policies; with dpb_config.users); DPB_POISONED. Any thread.
-#[unsafe(no_mangle)]
-#[must_use]
-pub unsafe extern "C" fn dpb_select_slate(
-    bandit: *mut dpb_bandit,
-    eligible: *const u32,
-    n: usize,
-    m: usize,
-    out: *mut dpb_decision,
-) -> dpb_status {
-    if out.is_null() || (eligible.is_null() && n > 0) {
-        return DPB_NULL;
-    }
-    call(bandit, |b: &dpb_bandit| {
-        // SAFETY: n arms behind a pointer that is not NULL, by contract.
-        let eligible = (!eligible.is_null()).then(|| unsafe { slice(eligible, n) });
-        b.bandit.select_slate(eligible, m, |slot, decision| {
-            // SAFETY: room for m decisions, by contract; slots are below m.
-            unsafe { out.add(slot).write(decision.into()) };
-        })
-    })
-}
-
-/// A new arm. arm: receives its number, the next one; numbers are never used again. May allocate.
-/// error: NULL, or filled on failure.
-/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (beyond 2^24 arms); DPB_UNSUPPORTED (this policy's
-/// set of arms is fixed); DPB_NO_MEMORY; DPB_POISONED. Any thread.
-#[unsafe(no_mangle)]
-#[must_use]
-pub unsafe extern "C" fn dpb_add_arm(bandit: *mut dpb_bandit, arm: *mut u32, error: *mut dpb_error) -> dpb_status {
-    // SAFETY: NULL or valid, by contract.
-    unsafe { added(bandit, arm, error, Bandit::add_arm) }
-}
-
-/// The arm with this id, by which all handles of a fleet call it (dpb_merge): a new one, unless there is one. The ids
-/// are the caller's, an ad's own number or a hash of its name: the arms of the configuration have their
-/// numbers, others are at least dpb_config.arms.
-///
-/// Else as dpb_add_arm, whose arms are joined with nobody's.
-/// Returns as dpb_add_arm; DPB_INVALID_CONFIG also for an id below dpb_config.arms and for that of a retired arm.
-#[unsafe(no_mangle)]
-#[must_use]
-pub unsafe extern "C" fn dpb_add_arm_as(
+pub unsafe extern "C" fn dpb_add_arm(
     bandit: *mut dpb_bandit,
     id: u64,
     arm: *mut u32,
     error: *mut dpb_error,
 ) -> dpb_status {
-    // SAFETY: NULL or valid, by contract.
-    unsafe { added(bandit, arm, error, |b| b.add_arm_as(id)) }
-}
-
-/// # Safety
-/// `arm` and `error` are NULL or valid.
-unsafe fn added(
-    bandit: *mut dpb_bandit,
-    arm: *mut u32,
-    error: *mut dpb_error,
-    add: impl FnOnce(&Bandit) -> Result<u32>,
-) -> dpb_status {
     if arm.is_null() {
-        // SAFETY: as above.
+        // SAFETY: NULL or valid, by contract.
         unsafe { explain(error, DPB_NULL, "arm is NULL") };
         return DPB_NULL;
     }
     let write = |b: &dpb_bandit| {
-        let added = add(&b.bandit)?;
+        let added = b.bandit.add_arm(id)?;
         // SAFETY: not NULL, so valid by contract.
         unsafe { arm.write(added) };
         Ok(())
     };
-    // SAFETY: as above.
+    // SAFETY: NULL or valid, by contract.
     unsafe { explained(bandit, error, write) }
 }
 
@@ -753,23 +619,51 @@ pub(super) unsafe fn explained<H: Handle>(
 /// others merge: dpb_arms_read shows releases. Said again, before play or during it, it replaces what was said before.
 ///
 /// dpb_new_imed, dpb_new_klucb and dpb_new_med take it; not dpb_new_ts, which goes by an arm's last release alone.
-/// mean: in [reward_min, reward_max]. strength: 1 .. 2^24 rewards, as many as you would trade it for.
-/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (mean, strength, no such arm, or retired); DPB_UNSUPPORTED (other
-/// policies); DPB_POISONED. Nothing changed unless DPB_OK. Any thread.
+/// mean: in [reward_min, reward_max]. strength: 1 .. 2^24, the number of real rewards that you consider equally
+/// informative.
+/// With max_segments the prior is of the arm in all segments, and dpb_arms_read and dpb_segment_read show what the handle
+/// believes, so they show it too.
+/// error: NULL, or filled on failure.
+/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (mean, strength); DPB_INVALID_REQUEST (no such arm, or retired);
+/// DPB_UNSUPPORTED (other policies); DPB_POISONED. Nothing changed unless DPB_OK. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
-pub unsafe extern "C" fn dpb_set_prior(bandit: *mut dpb_bandit, arm: u32, mean: f64, strength: f64) -> dpb_status {
-    call(bandit, |b: &dpb_bandit| b.bandit.set_prior(arm, mean, strength))
+pub unsafe extern "C" fn dpb_set_prior(
+    bandit: *mut dpb_bandit,
+    arm: u32,
+    mean: f64,
+    strength: f64,
+    error: *mut dpb_error,
+) -> dpb_status {
+    // SAFETY: NULL or valid, by contract.
+    unsafe { explained(bandit, error, |b: &dpb_bandit| b.bandit.set_prior(arm, mean, strength)) }
 }
 
 /// This arm is never played again. Answers to its open decisions are accepted as before, and
 /// dpb_arms_read shows it as not active.
-/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (no such arm, retired already, or the last one);
+/// Returns DPB_OK; DPB_NULL; DPB_INVALID_REQUEST (no such arm, retired already, or the last one);
 /// DPB_UNSUPPORTED (this policy's set of arms is fixed); DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_retire_arm(bandit: *mut dpb_bandit, arm: u32) -> dpb_status {
     call(bandit, |b: &dpb_bandit| b.bandit.retire_arm(arm))
+}
+
+/// A new period, a day or a month: every user may be learned from contributions_per_user times again, and what one user
+/// may have lost (epsilon_spent, dpb_epsilon_spent) is of one period more. Answers still count for the period of their
+/// decision. Who came before is forgotten, and the hash has a new key. A restored handle begins a new period by
+/// itself, for no snapshot tells who came. Clears the counters under the handle's lock: a millisecond for ten megabytes.
+///
+/// Write a dpb_snapshot right after this call, to where the next life begins. Where one was written before, nobody is
+/// learned from until then: decisions are served as those of a user who has had enough. Else a program that is killed
+/// would go back to the snapshot before, and forget the period, though people were heard in it. A handle that was never
+/// saved needs none.
+/// Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (dpb_config.users is 0); DPB_OVER_BUDGET (all of dpb_config.budget_periods
+/// have begun: nothing has changed, and the last one goes on); DPB_POISONED. Any thread.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_next_period(bandit: *mut dpb_bandit) -> dpb_status {
+    call(bandit, |b: &dpb_bandit| b.bandit.next_period())
 }
 
 /// Panics inside a call, as a bug would. Only in builds for tests.

@@ -86,7 +86,7 @@ pub struct dpb_config {
     /// arms that may be played with a chance of f/K at least, for off-policy evaluation. It costs f
     /// times the mean gap a decision.
     pub min_propensity: f64,
-    /// dpb_select_slate: which unit epsilon is for. 0, the default = one answer, whatever the size of its slate: a
+    /// Which unit epsilon is for, where requests have several slots. 0, the default = one answer, whatever the size of its slate: a
     /// request of m slots loses up to m epsilon. S > 0, up to 2^24 = one request with all its answers, S slots
     /// at most: the noise is that of epsilon/S. Not with users.
     pub slate: u32,
@@ -94,7 +94,7 @@ pub struct dpb_config {
     /// there are more, c of them are drawn evenly when the first one's answer_window is over, which there must be. Then
     /// the noise is that of epsilon/min(2c, slate): with c = 1 of epsilon/2 for slates of any size.
     pub slate_clicks: u32,
-    /// Users expected in a period, up to 2^28: dpb_select_for then learns from no more than contributions_per_user
+    /// Users expected in a period, up to 2^28: the library then learns from no more than contributions_per_user
     /// decisions of a user in a period (dpb_next_period). Its counters are fixed at construction: 1.5 bytes a user
     /// at contributions_per_user = 1, 3 up to 3, 6 up to 15, 12 up to 255; 2^30 bytes at most. 0, the default = the
     /// caller sees to it. A restored handle decides nothing until a snapshot of it has been written: see dpb_restore. With a
@@ -111,8 +111,13 @@ pub struct dpb_config {
     /// may change P: dpb_restore_as charges its config.budget for all of the new P. 0, the default = any number; needed
     /// where users and budget are both set, and 0 without users.
     pub budget_periods: u32,
-    /// 0.
-    pub reserved: u32,
+    /// 0, the default = a plain bandit. S > 0 = a bandit for each of at most S segments (placements, countries, hours) in
+    /// one handle, that lend each other what they know (dpb_request.segment): arms times (S + 1) at most 2^27. Epsilon is
+    /// for all segments together, however many there are: every reward is in one batch, of its segment's arm or of that
+    /// arm in all segments (Theorem P). pending_capacity, answer_window and memory count the decisions of all segments;
+    /// horizon, beta, batch, base and interval_exponent are not used. For dpb_new and dpb_new_imed; not with
+    /// min_propensity (DPB_UNSUPPORTED) or slate.
+    pub max_segments: u32,
 }
 
 /// dpb_config.flags: rewards outside the declared range are moved to its nearer end instead of
@@ -139,7 +144,7 @@ pub struct dpb_error {
 const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_config>() == 160);
 const _: () = assert!(size_of::<dpb_error>() == 256);
 
-// SAFETY: repr(C), begins with its size, ends with two u32; all its fields are numbers and addresses.
+// SAFETY: repr(C), begins with its size, ends in no padding; all its fields are numbers and addresses.
 unsafe impl Growing for dpb_config {
     const SHORTEST: usize = offset_of!(dpb_config, node);
 }
@@ -190,16 +195,15 @@ impl dpb_config {
         config
     }
 
+    /// The configuration, and max_segments.
+    ///
     /// # Safety
     /// `config` is valid for as many bytes as it says, and what it points to is NULL or valid.
-    pub(super) unsafe fn read(config: *const dpb_config) -> Result<Config> {
+    pub(super) unsafe fn read(config: *const dpb_config) -> Result<(Config, u32)> {
         // SAFETY: passed on.
         let given = unsafe { sized::read(config, dpb_config::defaults(0, 0.0)) }?;
         if given.flags & !(DPB_CLAMP_REWARDS | DPB_RIGOROUS_INDEX | DPB_SHUFFLE_PRINTED) != 0 {
             return Err(Error::config("flags", "must be 0 or DPB_ flags of dpb_config", given.flags));
-        }
-        if given.reserved != 0 {
-            return Err(Error::config("reserved", "must be 0", given.reserved));
         }
         let mut config = Config {
             clamp_rewards: given.flags & DPB_CLAMP_REWARDS != 0,
@@ -211,7 +215,7 @@ impl dpb_config {
             ..Config::new(given.arms, given.epsilon)
         };
         copy!(given => config);
-        Ok(config)
+        Ok((config, given.max_segments))
     }
 }
 

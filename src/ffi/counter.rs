@@ -9,7 +9,7 @@ use crate::error::Error;
 use std::sync::Mutex;
 
 /// A differentially private running sum of values in [0, 1]. Made by dpb_new_counter or
-/// dpb_new_counter_with, destroyed by dpb_counter_free. May be used from any number of threads at once.
+/// dpb_new_counter, destroyed by dpb_counter_free. May be used from any number of threads at once.
 ///
 /// It has no snapshot and needs none: add what it has read, which is released, to what a fresh one reads. Each
 /// value is then in one counter, so the loss does not grow; the widths add up.
@@ -73,7 +73,7 @@ impl dpb_counter_config {
 }
 
 /// Fills a configuration for a counter of this kind with this privacy loss of one value. Nothing is
-/// checked here: dpb_new_counter_with checks. NULL is a no-op. Any thread.
+/// checked here: dpb_new_counter checks. NULL is a no-op. Any thread.
 ///
 /// In C and C++ this is dpb_counter_config_init_sized, with the size that the header knows. The function
 /// of this name fills what dpb_counter_config had in version 0.1.
@@ -109,7 +109,7 @@ pub unsafe extern "C" fn dpb_counter_config_init_sized(
 /// DPB_ENTROPY; DPB_NO_MEMORY. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
-pub unsafe extern "C" fn dpb_new_counter_with(
+pub unsafe extern "C" fn dpb_new_counter(
     config: *const dpb_counter_config,
     out: *mut *mut dpb_counter,
     error: *mut dpb_error,
@@ -128,23 +128,6 @@ pub unsafe extern "C" fn dpb_new_counter_with(
             Ok(dpb_counter { guard: Guard::default(), counter: Mutex::new(counter) })
         })
     }
-}
-
-/// dpb_new_counter_with a configuration of these four, whose meaning is told there.
-/// Statuses and threads likewise, but for DPB_NEWER_VERSION.
-#[unsafe(no_mangle)]
-#[must_use]
-pub unsafe extern "C" fn dpb_new_counter(
-    kind: dpb_counter_kind,
-    epsilon: f64,
-    horizon: u64,
-    test_seed: *const u8,
-    out: *mut *mut dpb_counter,
-    error: *mut dpb_error,
-) -> dpb_status {
-    let config = dpb_counter_config { horizon, test_seed, ..dpb_counter_config::defaults(kind, epsilon) };
-    // SAFETY: passed on.
-    unsafe { dpb_new_counter_with(&raw const config, out, error) }
 }
 
 /// Adds a value in [0, 1] and brings the release up to date. O(1) amortised, never allocates.

@@ -51,25 +51,6 @@ pub unsafe fn tell<H: Handle, T>(handle: *const H, out: *mut T, body: impl FnOnc
     })
 }
 
-/// [`tell`] with a list as input, of arms: DPB_NULL where there is none and there should be.
-///
-/// # Safety
-/// `out` is NULL or valid, `list` NULL or valid for `n`.
-#[inline]
-pub unsafe fn tell_among<H: Handle, T>(
-    handle: *const H,
-    list: *const u32,
-    n: usize,
-    out: *mut T,
-    body: impl FnOnce(&H, &[u32]) -> Result<T>,
-) -> dpb_status {
-    if list.is_null() && n > 0 {
-        return DPB_NULL;
-    }
-    // SAFETY: as above; the list is not NULL where there is any.
-    unsafe { tell(handle, out, |handle| body(handle, slice(list, n))) }
-}
-
 /// What is behind (pointer, length); NULL is an empty slice where the length is 0.
 ///
 /// # Safety

@@ -4,8 +4,9 @@ use super::bandit::dpb_bandit;
 use super::guard::{call, tell};
 use super::sized::{self, Growing};
 use super::status::{DPB_NULL, dpb_status};
-use crate::engine::Diagnostics;
+use crate::bandit::ArmReport;
 use crate::error::{Error, Result};
+use crate::handle::AnyBandit;
 use std::ffi::{CStr, c_char};
 use std::mem::offset_of;
 
@@ -19,7 +20,7 @@ use std::mem::offset_of;
 pub struct dpb_report {
     /// sizeof(dpb_report), set by the caller; lets the struct grow.
     pub struct_size: u32,
-    /// The policy's epoch, phase or interval.
+    /// The policy's epoch, phase or interval; the number of releases where it has batches.
     pub phase: u32,
     /// Arms still in the race.
     pub arms_active: u32,
@@ -46,6 +47,10 @@ pub struct dpb_report {
     pub policy: u32,
     /// With dpb_config.memory: releases that contradicted their arm's past, which was forgotten then.
     pub changes_detected: u64,
+    /// With dpb_config.max_segments: segments in use.
+    pub segments: u32,
+    /// dpb_config.max_segments.
+    pub max_segments: u32,
 }
 
 /// Counts of refused calls, for the operator's own eyes. NOT private: a duplicate click is a click.
@@ -90,11 +95,11 @@ pub struct dpb_arm {
     pub spare: [f64; 3],
 }
 
-const _: () = assert!(size_of::<dpb_report>() == 80);
+const _: () = assert!(size_of::<dpb_report>() == 88);
 const _: () = assert!(size_of::<dpb_diagnostics>() == 40);
 const _: () = assert!(size_of::<dpb_arm>() == 64);
 
-// SAFETY: repr(C), begins with its size, ends with a u64; all its fields are numbers.
+// SAFETY: repr(C), begins with its size, ends in no padding; all its fields are numbers.
 unsafe impl Growing for dpb_report {
     const SHORTEST: usize = offset_of!(dpb_report, changes_detected);
 }
@@ -115,7 +120,7 @@ pub unsafe extern "C" fn dpb_report_read(bandit: *const dpb_bandit, out: *mut dp
         return DPB_NULL;
     }
     call(bandit, |b: &dpb_bandit| {
-        let r = b.bandit.report()?;
+        let (r, segments, max_segments) = b.bandit.report()?;
         let report = dpb_report {
             struct_size: size_of::<dpb_report>() as u32,
             phase: r.phase,
@@ -130,6 +135,8 @@ pub unsafe extern "C" fn dpb_report_read(bandit: *const dpb_bandit, out: *mut dp
             is_private: r.is_private.into(),
             policy: r.algorithm as u32,
             changes_detected: r.changes_detected,
+            segments,
+            max_segments,
         };
         // SAFETY: not NULL, so valid for as many bytes as it says, by contract.
         unsafe { sized::write(out, report) }
@@ -146,26 +153,26 @@ pub unsafe extern "C" fn dpb_diagnostics_read(bandit: *const dpb_bandit, out: *m
     if out.is_null() {
         return DPB_NULL;
     }
-    // SAFETY: not NULL, so valid for as many bytes as it says, by contract.
-    call(bandit, |b: &dpb_bandit| unsafe { diagnose(b.bandit.diagnostics()?, out) })
-}
-
-/// # Safety
-/// `out` is valid for as many bytes as it says.
-pub(super) unsafe fn diagnose(d: Diagnostics, out: *mut dpb_diagnostics) -> Result<()> {
-    let diagnostics = dpb_diagnostics {
-        struct_size: size_of::<dpb_diagnostics>() as u32,
-        reserved: 0,
-        duplicates: d.duplicates,
-        late: d.late,
-        rejected: d.rejected,
-        unknown: d.unknown,
-    };
-    // SAFETY: as above.
-    unsafe { sized::write(out, diagnostics) }
+    call(bandit, |b: &dpb_bandit| {
+        let d = b.bandit.diagnostics()?;
+        let diagnostics = dpb_diagnostics {
+            struct_size: size_of::<dpb_diagnostics>() as u32,
+            reserved: 0,
+            duplicates: d.duplicates,
+            late: d.late,
+            rejected: d.rejected,
+            unknown: d.unknown,
+        };
+        // SAFETY: not NULL, so valid for as many bytes as it says, by contract.
+        unsafe { sized::write(out, diagnostics) }
+    })
 }
 
 /// Reads all arms, arm i in place i of out. Released values only.
+///
+/// With dpb_config.max_segments the arms of all segments together: mean is what the handle believes of the arm in an
+/// average segment, a number from the start; width is NaN; O(arms segments). See dpb_segment_read.
+///
 /// out: room for cap arms (NULL with cap = 0). n: receives the number of arms, also when cap is
 /// too small.
 /// Returns DPB_OK; DPB_NULL; DPB_BUFFER_TOO_SMALL (only n written); DPB_POISONED. Any thread.
@@ -177,17 +184,49 @@ pub unsafe extern "C" fn dpb_arms_read(
     cap: usize,
     n: *mut usize,
 ) -> dpb_status {
+    // SAFETY: NULL or valid, by contract.
+    unsafe { read_arms(bandit, out, cap, n, |b, each| b.for_each_arm(each)) }
+}
+
+/// dpb_arms_read for one segment.
+///
+/// mean is what the handle believes of the arm in this segment, from the releases of all segments: a number from the
+/// start, and no estimate from this segment alone. It has no confidence interval, so width is NaN. effective_pulls
+/// counts the rewards behind the releases that are this segment's own, here and in handles that were merged,
+/// discounted with dpb_config.memory: 0 means that all of it comes from other segments.
+///
+/// segment: the key of an earlier request. out, cap, n: as dpb_arms_read.
+/// Returns as dpb_arms_read; DPB_INVALID_REQUEST (no request had this key); DPB_UNSUPPORTED (dpb_config.max_segments is
+/// 0). Any thread.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_segment_read(
+    bandit: *const dpb_bandit,
+    segment: u64,
+    out: *mut dpb_arm,
+    cap: usize,
+    n: *mut usize,
+) -> dpb_status {
+    // SAFETY: NULL or valid, by contract.
+    unsafe { read_arms(bandit, out, cap, n, |b, each| b.for_each_arm_in(segment, each)) }
+}
+
+/// # Safety
+/// `out` is NULL or has room for `cap` arms, `n` is NULL or valid.
+unsafe fn read_arms(
+    bandit: *const dpb_bandit,
+    out: *mut dpb_arm,
+    cap: usize,
+    n: *mut usize,
+    read: impl FnOnce(&AnyBandit, &mut dyn FnMut(u32, ArmReport)) -> Result<()>,
+) -> dpb_status {
     if n.is_null() || (out.is_null() && cap > 0) {
         return DPB_NULL;
     }
     call(bandit, |b: &dpb_bandit| {
         let needed = b.bandit.arms()? as usize;
-        // SAFETY: not NULL, so valid by contract.
-        unsafe { n.write(needed) };
-        if cap < needed {
-            return Err(Error::BufferTooSmall { needed });
-        }
-        b.bandit.for_each_arm(|arm, a| {
+        let fits = cap >= needed;
+        read(&b.bandit, &mut |arm, a| {
             let read = dpb_arm {
                 mean: a.mean,
                 width: a.width,
@@ -198,11 +237,14 @@ pub unsafe extern "C" fn dpb_arms_read(
                 spare: [0.0; 3],
             };
             // Another thread may have added arms since.
-            if (arm as usize) < needed {
+            if fits && (arm as usize) < needed {
                 // SAFETY: arm < needed <= cap, and there is room for cap, by contract.
                 unsafe { out.add(arm as usize).write(read) };
             }
-        })
+        })?;
+        // SAFETY: not NULL, so valid by contract.
+        unsafe { n.write(needed) };
+        if fits { Ok(()) } else { Err(Error::BufferTooSmall { needed }) }
     })
 }
 
@@ -231,8 +273,9 @@ pub unsafe extern "C" fn dpb_best_arm(bandit: *const dpb_bandit, arm: *mut u32) 
 /// both arms, mixed over its parameters, and Ville's inequality: proved in src/policy/batched/compare.rs.
 ///
 /// confidence: in (0, 1). low, high: receive the ends. Some milliseconds, outside the handle's lock.
-/// Returns DPB_OK; DPB_NULL; DPB_NOT_READY (until both arms have a release); DPB_INVALID_CONFIG (an arm that does not exist
-/// or is retired, i = j, confidence); DPB_UNSUPPORTED (other policies; dpb_config.memory, because what it forgets has no
+/// Returns DPB_OK; DPB_NULL; DPB_NOT_READY (until both arms have a release); DPB_INVALID_REQUEST (an arm that does not exist
+/// or is retired); DPB_INVALID_CONFIG (i = j, confidence); DPB_UNSUPPORTED (other policies; with dpb_config.max_segments;
+/// dpb_config.memory, because what it forgets has no
 /// bound at all times); DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
@@ -265,7 +308,7 @@ pub unsafe extern "C" fn dpb_compare(
 /// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (delta); DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
-pub unsafe extern "C" fn dpb_privacy(bandit: *const dpb_bandit, delta: f64, epsilon: *mut f64) -> dpb_status {
+pub unsafe extern "C" fn dpb_epsilon_spent(bandit: *const dpb_bandit, delta: f64, epsilon: *mut f64) -> dpb_status {
     // SAFETY: NULL or valid, by contract.
     unsafe { tell(bandit, epsilon, |b: &dpb_bandit| b.bandit.epsilon_spent(delta)) }
 }

@@ -125,7 +125,7 @@ fn status(outcome: Result<()>) -> dpb_status {
 /// a larger batch, or a larger epsilon, needs fewer). Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
-pub unsafe extern "C" fn dpb_shuffle_plan_with(
+pub unsafe extern "C" fn dpb_shuffle_plan(
     epsilon: f64,
     delta: f64,
     users: u32,
@@ -142,20 +142,6 @@ pub unsafe extern "C" fn dpb_shuffle_plan_with(
             Ok(Params::new(epsilon, delta, users, flags == DPB_SHUFFLE_PRINTED)?.into())
         })
     }
-}
-
-/// dpb_shuffle_plan_with, its error NULL.
-#[unsafe(no_mangle)]
-#[must_use]
-pub unsafe extern "C" fn dpb_shuffle_plan(
-    epsilon: f64,
-    delta: f64,
-    users: u32,
-    flags: u32,
-    out: *mut dpb_shuffle_params,
-) -> dpb_status {
-    // SAFETY: passed on.
-    unsafe { dpb_shuffle_plan_with(epsilon, delta, users, flags, out, std::ptr::null_mut()) }
 }
 
 /// The encoder, on the user's device: a reward in, one message out. No handle, no allocation.
@@ -203,7 +189,7 @@ pub unsafe extern "C" fn dpb_shuffle_encode(
 /// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_NEWER_VERSION; DPB_ENTROPY; DPB_NO_MEMORY. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
-pub unsafe extern "C" fn dpb_new_shuffler_with(
+pub unsafe extern "C" fn dpb_new_shuffler(
     params: *const dpb_shuffle_params,
     out: *mut *mut dpb_shuffler,
     error: *mut dpb_error,
@@ -215,17 +201,6 @@ pub unsafe extern "C" fn dpb_new_shuffler_with(
             Ok(dpb_shuffler { guard: Guard::default(), shuffler: Mutex::new(shuffler) })
         })
     }
-}
-
-/// dpb_new_shuffler_with, its error NULL.
-#[unsafe(no_mangle)]
-#[must_use]
-pub unsafe extern "C" fn dpb_new_shuffler(
-    params: *const dpb_shuffle_params,
-    out: *mut *mut dpb_shuffler,
-) -> dpb_status {
-    // SAFETY: passed on.
-    unsafe { dpb_new_shuffler_with(params, out, std::ptr::null_mut()) }
 }
 
 fn shuffling(shuffler: *mut dpb_shuffler, body: impl FnOnce(&mut Shuffler) -> Result<()>) -> dpb_status {

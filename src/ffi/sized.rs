@@ -207,10 +207,8 @@ mod tests {
         grows(report(3), report(4), |r| vec![r.phase.into(), r.delta_spent, r.policy.into()]);
         let diagnostics = |x: u64| dpb_diagnostics { duplicates: x, unknown: x, ..diagnostics };
         grows(diagnostics(3), diagnostics(4), |d| vec![d.duplicates as f64, d.unknown as f64]);
-        // SAFETY: likewise.
-        let pool: dpb_pool_report = unsafe { std::mem::zeroed() };
-        let pool = |x: u32| dpb_pool_report { segments: x, epsilon_spent: x.into(), releases: x.into(), ..pool };
-        grows(pool(3), pool(4), |r| vec![r.segments.into(), r.epsilon_spent, r.releases as f64]);
+        let request = |x: u32| dpb_request { slots: x, user: x.into(), ..dpb_request::defaults() };
+        grows(request(3), request(4), |r| vec![r.slots.into(), r.user as f64]);
     }
 
     #[test]

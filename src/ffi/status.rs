@@ -40,15 +40,19 @@ pub const DPB_UNSUPPORTED: dpb_status = 13;
 pub const DPB_POISONED: dpb_status = 14;
 /// There is no memory for this; nothing has changed.
 pub const DPB_NO_MEMORY: dpb_status = 15;
-/// A pool has all the segments that it may have; what it has goes on.
+/// The handle has max_segments segments, and the request names a new one.
 pub const DPB_FULL: dpb_status = 16;
 /// The budget that the configuration names has too little left for this handle; nothing was charged.
 pub const DPB_OVER_BUDGET: dpb_status = 17;
+/// The request cannot be met: an arm that does not exist or is retired, no arm at all, or a number of slots that is
+/// out of range.
+pub const DPB_INVALID_REQUEST: dpb_status = 18;
 
 impl Error {
     pub(super) fn status(&self) -> dpb_status {
         match self {
             Error::InvalidConfig { .. } => DPB_INVALID_CONFIG,
+            Error::InvalidRequest { .. } => DPB_INVALID_REQUEST,
             Error::InvalidReward => DPB_INVALID_REWARD,
             Error::UnknownTicket => DPB_UNKNOWN_TICKET,
             Error::Duplicate => DPB_DUPLICATE,
@@ -88,6 +92,7 @@ fn name(status: dpb_status) -> &'static CStr {
         DPB_NO_MEMORY => c"DPB_NO_MEMORY",
         DPB_FULL => c"DPB_FULL",
         DPB_OVER_BUDGET => c"DPB_OVER_BUDGET",
+        DPB_INVALID_REQUEST => c"DPB_INVALID_REQUEST",
         _ => c"unknown status",
     }
 }

@@ -297,7 +297,7 @@ impl Case {
         let handle = self.honest().open(0)?;
         let mut decision = dpb_decision { ticket: 0, propensity: 0.0, arm: 0, phase: 0 };
         // SAFETY: a live handle, one arm and a valid place.
-        Ok(unsafe { dpb_select_among(handle.0, &0, 1, &mut decision) } == DPB_OK)
+        Ok(unsafe { dpb_select_for(handle.0, &among(&[0]), &mut decision) } == DPB_OK)
     }
 
     fn honest(&self) -> Case {
@@ -622,6 +622,11 @@ impl Canary {
 }
 
 /// A bandit behind the C interface.
+/// A request that these arms may be chosen for.
+fn among(arms: &[u32]) -> dpb_request {
+    dpb_request { eligible: arms.as_ptr(), eligible_len: arms.len(), ..dpb_request::defaults() }
+}
+
 struct Handle(*mut dpb_bandit);
 
 impl Handle {
@@ -649,7 +654,7 @@ impl Handle {
     fn select_among(&self, arms: &[u32]) -> dpb_decision {
         let mut decision = dpb_decision { ticket: 0, propensity: 0.0, arm: 0, phase: 0 };
         // SAFETY: a live handle, as many arms as it is told and a valid place.
-        let status = unsafe { dpb_select_among(self.0, arms.as_ptr(), arms.len(), &mut decision) };
+        let status = unsafe { dpb_select_for(self.0, &among(arms), &mut decision) };
         assert_eq!(status, DPB_OK, "dpb_select_among");
         decision
     }

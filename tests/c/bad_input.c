@@ -102,9 +102,9 @@ static void nulls(dpb_bandit *bandit, constructor *make) {
   STATUS(dpb_update(NULL, 0, 0), DPB_NULL);
   STATUS(dpb_cancel(NULL, 0), DPB_NULL);
   STATUS(dpb_cancel_all(NULL), DPB_NULL);
-  STATUS(dpb_select_many(NULL, &d, 1, &n), DPB_NULL);
-  STATUS(dpb_select_many(bandit, NULL, 1, &n), DPB_NULL);
-  STATUS(dpb_select_many(bandit, &d, 1, NULL), DPB_NULL);
+  STATUS(dpb_select_many(NULL, NULL, 1, &d, &n), DPB_NULL);
+  STATUS(dpb_select_many(bandit, NULL, 1, NULL, &n), DPB_NULL);
+  STATUS(dpb_select_many(bandit, NULL, 1, &d, NULL), DPB_NULL);
   STATUS(dpb_update_many(NULL, &ticket, &reward, 1, NULL, &n), DPB_NULL);
   STATUS(dpb_update_many(bandit, NULL, &reward, 1, NULL, &n), DPB_NULL);
   STATUS(dpb_update_many(bandit, &ticket, NULL, 1, NULL, &n), DPB_NULL);
@@ -119,14 +119,14 @@ static void nulls(dpb_bandit *bandit, constructor *make) {
   STATUS(dpb_arms_read(bandit, &arm, 1, NULL), DPB_NULL);
   STATUS(dpb_best_arm(NULL, &best), DPB_NULL);
   STATUS(dpb_best_arm(bandit, NULL), DPB_NULL);
-  STATUS(dpb_privacy(NULL, 0, &epsilon), DPB_NULL);
-  STATUS(dpb_privacy(bandit, 0, NULL), DPB_NULL);
-  STATUS(dpb_privacy(bandit, -1, &epsilon), DPB_INVALID_CONFIG);
-  STATUS(dpb_privacy(bandit, NAN, &epsilon), DPB_INVALID_CONFIG);
+  STATUS(dpb_epsilon_spent(NULL, 0, &epsilon), DPB_NULL);
+  STATUS(dpb_epsilon_spent(bandit, 0, NULL), DPB_NULL);
+  STATUS(dpb_epsilon_spent(bandit, -1, &epsilon), DPB_INVALID_CONFIG);
+  STATUS(dpb_epsilon_spent(bandit, NAN, &epsilon), DPB_INVALID_CONFIG);
   CHECK(strcmp(dpb_policy_name(NULL), "") == 0);
 
   /* an empty slice is fine, NULL or not */
-  STATUS(dpb_select_many(bandit, NULL, 0, &n), DPB_OK);
+  STATUS(dpb_select_many(bandit, NULL, 0, NULL, &n), DPB_OK);
   CHECK(n == 0);
   n = 77;
   STATUS(dpb_update_many(bandit, NULL, NULL, 0, NULL, &n), DPB_OK);
@@ -221,7 +221,7 @@ static void late(constructor *make) {
 
   config.pending_capacity = 3; /* rounded up to 4 */
   STATUS(make(&config, &bandit, NULL), DPB_OK);
-  STATUS(dpb_select_many(bandit, d, 6, &done), DPB_OK);
+  STATUS(dpb_select_many(bandit, NULL, 6, d, &done), DPB_OK);
   CHECK(done == 6);
   STATUS(dpb_update(bandit, d[1].ticket, 1), DPB_EXPIRED);
   STATUS(dpb_cancel(bandit, d[0].ticket), DPB_EXPIRED);
@@ -233,7 +233,7 @@ static void late(constructor *make) {
   config.pending_capacity = 4096;
   config.answer_window = 3;
   STATUS(make(&config, &bandit, NULL), DPB_OK);
-  STATUS(dpb_select_many(bandit, d, 4, &done), DPB_OK);
+  STATUS(dpb_select_many(bandit, NULL, 4, d, &done), DPB_OK);
   STATUS(dpb_update(bandit, d[0].ticket, 1), DPB_EXPIRED);
   STATUS(dpb_update(bandit, d[1].ticket, 1), DPB_OK);
   STATUS(dpb_update(bandit, d[1].ticket, 1), DPB_DUPLICATE);

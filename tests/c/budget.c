@@ -84,7 +84,7 @@ static void lives(void) {
   CHECK(none == NULL && spent(budget, 0) == 0);
   STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
   CHECK(spent(budget, 0) == 1 && spent(budget, 1e-6) == 1 && remaining(budget) == 1.5);
-  STATUS(dpb_snapshot(bandit, bytes, sizeof bytes, &n), DPB_OK);
+  STATUS(dpb_snapshot(bandit, bytes, sizeof bytes, &n, NULL), DPB_OK);
   STATUS(dpb_restore(bytes, n, &next, NULL), DPB_OK);
   CHECK(spent(budget, 0) == 1);
   dpb_free(next);
@@ -110,18 +110,20 @@ static void lives(void) {
 static void seeds(void) {
   dpb_config config = seeded(3, 1);
   dpb_bandit *bandit = NULL, *none = NULL;
-  dpb_pool *pool = NULL;
+  dpb_bandit *pool = NULL;
   dpb_budget *budget;
   dpb_error error;
   uint8_t bytes[1024];
   size_t n;
   STATUS(dpb_new_budget(9, 1e-6, &budget, NULL), DPB_OK);
   STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
-  STATUS(dpb_snapshot(bandit, bytes, sizeof bytes, &n), DPB_OK);
+  STATUS(dpb_snapshot(bandit, bytes, sizeof bytes, &n, NULL), DPB_OK);
   config.budget = budget;
   STATUS(dpb_new(&config, &none, &error), DPB_OVER_BUDGET);
   CHECK(strstr(error.message, "test_seed") != NULL);
-  STATUS(dpb_new_pool(&config, 3, &pool, NULL), DPB_OVER_BUDGET);
+  config.max_segments = 3;
+  STATUS(dpb_new(&config, &pool, NULL), DPB_OVER_BUDGET);
+  config.max_segments = 0;
   config.test_seed = NULL;
   STATUS(dpb_restore_as("dp-imed", &config, bytes, n, &none, NULL), DPB_OVER_BUDGET);
   CHECK(none == NULL && pool == NULL && spent(budget, 0) == 0);
@@ -137,7 +139,7 @@ static void periods(void) {
   dpb_error error;
   uint8_t bytes[1024];
   size_t n;
-  CHECK(config.budget_periods == 0 && config.reserved == 0);
+  CHECK(config.budget_periods == 0 && config.max_segments == 0);
   STATUS(dpb_new_budget(7, 0, &budget, NULL), DPB_OK);
   config.budget = budget;
   config.budget_periods = 3;
@@ -150,19 +152,16 @@ static void periods(void) {
   config.budget_periods = 8;
   STATUS(dpb_new(&config, &none, &error), DPB_OVER_BUDGET);
   config.budget_periods = 3;
-  config.reserved = 1;
-  STATUS(dpb_new(&config, &none, &error), DPB_INVALID_CONFIG);
-  config.reserved = 0;
   CHECK(spent(budget, 0) == 0);
   STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
   CHECK(spent(budget, 0) == 3 && remaining(budget) == 4);
   STATUS(dpb_next_period(bandit), DPB_OK);
-  STATUS(dpb_snapshot(bandit, bytes, sizeof bytes, &n), DPB_OK);
+  STATUS(dpb_snapshot(bandit, bytes, sizeof bytes, &n, NULL), DPB_OK);
   dpb_free(bandit);
   STATUS(dpb_restore(bytes, n, &bandit, NULL), DPB_OK); /* the third */
   CHECK(spent(budget, 0) == 3);
   STATUS(dpb_next_period(bandit), DPB_OVER_BUDGET);
-  STATUS(dpb_snapshot(bandit, bytes, sizeof bytes, &n), DPB_OK);
+  STATUS(dpb_snapshot(bandit, bytes, sizeof bytes, &n, NULL), DPB_OK);
   STATUS(dpb_next_period(bandit), DPB_OVER_BUDGET);
   STATUS(dpb_restore(bytes, n, &none, &error), DPB_OVER_BUDGET);
   CHECK(strstr(error.message, "budget_periods is 3") == error.message && none == NULL);

@@ -23,7 +23,7 @@ static void plays(constructor *make, const char *name, uint32_t number, double l
   }
   STATUS(dpb_report_read(bandit, &report), DPB_OK);
   CHECK(report.policy == number && report.decisions == 20000 && report.answered == 18000);
-  STATUS(dpb_privacy(bandit, 1e-5, &epsilon), DPB_OK);
+  STATUS(dpb_epsilon_spent(bandit, 1e-5, &epsilon), DPB_OK);
   CHECK(epsilon > 0 && epsilon <= loss * 1.0000001);
   CHECK(epsilon == report.epsilon_spent);
   STATUS(dpb_arms_read(bandit, arms, 3, &n), DPB_OK);

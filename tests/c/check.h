@@ -38,4 +38,27 @@ static inline dpb_config seeded(uint32_t arms, double epsilon) {
   return config;
 }
 
+/* A request that says this; valid until the next one. */
+static inline const dpb_request *request(uint32_t slots, uint64_t segment, uint64_t user, const uint32_t *eligible,
+                                         size_t eligible_len) {
+  static dpb_request said;
+  dpb_request_init(&said);
+  said.slots = slots;
+  said.segment = segment;
+  said.user = user;
+  said.eligible = eligible;
+  said.eligible_len = eligible_len;
+  return &said;
+}
+
+/* A counter's configuration; valid until the next one. */
+static inline const dpb_counter_config *counting(dpb_counter_kind kind, double epsilon, uint64_t horizon,
+                                                 const uint8_t *seed) {
+  static dpb_counter_config config;
+  dpb_counter_config_init(&config, kind, epsilon);
+  config.horizon = horizon;
+  config.test_seed = seed;
+  return &config;
+}
+
 #endif

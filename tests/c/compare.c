@@ -14,14 +14,14 @@ static void refusals(void) {
   STATUS(dpb_compare(bandit, 0, 1, .9, &low, NULL), DPB_NULL);
   STATUS(dpb_compare(bandit, 0, 1, .9, &low, &high), DPB_NOT_READY);
   for (arm = 0; arm < 2; arm++) {
-    STATUS(dpb_select_among(bandit, &arm, 1, &d), DPB_OK); /* its first batch, at epsilon 1 */
+    STATUS(dpb_select_for(bandit, request(1, 0, 0, &arm, 1), &d), DPB_OK); /* its first batch, at epsilon 1 */
     STATUS(dpb_update(bandit, d.ticket, 1), DPB_OK);
   }
   STATUS(dpb_compare(bandit, 0, 2, .9, &low, &high), DPB_NOT_READY); /* the one, not the other */
   STATUS(dpb_compare(bandit, 2, 0, .9, &low, &high), DPB_NOT_READY);
   STATUS(dpb_compare(bandit, 1, 1, .9, &low, &high), DPB_INVALID_CONFIG);
-  STATUS(dpb_compare(bandit, 0, 3, .9, &low, &high), DPB_INVALID_CONFIG);
-  STATUS(dpb_compare(bandit, 3, 0, .9, &low, &high), DPB_INVALID_CONFIG);
+  STATUS(dpb_compare(bandit, 0, 3, .9, &low, &high), DPB_INVALID_REQUEST);
+  STATUS(dpb_compare(bandit, 3, 0, .9, &low, &high), DPB_INVALID_REQUEST);
   STATUS(dpb_compare(bandit, 0, 1, 0, &low, &high), DPB_INVALID_CONFIG);
   STATUS(dpb_compare(bandit, 0, 1, 1, &low, &high), DPB_INVALID_CONFIG);
   STATUS(dpb_compare(bandit, 0, 1, NAN, &low, &high), DPB_INVALID_CONFIG);
@@ -29,12 +29,12 @@ static void refusals(void) {
   STATUS(dpb_compare(bandit, 0, 1, .9, &low, &high), DPB_OK);
   CHECK(-1 <= low && low < 0 && 0 < high && high <= 1); /* one reward says next to nothing */
   STATUS(dpb_retire_arm(bandit, 1), DPB_OK);
-  STATUS(dpb_compare(bandit, 0, 1, .9, &low, &high), DPB_INVALID_CONFIG);
+  STATUS(dpb_compare(bandit, 0, 1, .9, &low, &high), DPB_INVALID_REQUEST);
   dpb_free(bandit);
 
   STATUS(dpb_new_tsallis(&config, &other, NULL), DPB_OK);
   STATUS(dpb_compare(other, 0, 1, .9, &low, &high), DPB_UNSUPPORTED);
-  STATUS(dpb_compare(other, 0, 3, .9, &low, &high), DPB_INVALID_CONFIG);
+  STATUS(dpb_compare(other, 0, 3, .9, &low, &high), DPB_INVALID_REQUEST);
   dpb_free(other);
   config.memory = 4096;
   STATUS(dpb_new(&config, &other, NULL), DPB_OK);

@@ -3,7 +3,7 @@
 
 static dpb_counter *make(dpb_counter_kind kind, double epsilon, uint64_t horizon) {
   dpb_counter *counter = NULL;
-  STATUS(dpb_new_counter(kind, epsilon, horizon, SEED, &counter, NULL), DPB_OK);
+  STATUS(dpb_new_counter(counting(kind, epsilon, horizon, SEED), &counter, NULL), DPB_OK);
   return counter;
 }
 
@@ -33,7 +33,7 @@ static void sums(dpb_counter_kind kind) {
 static void refuses(dpb_counter_kind kind, double epsilon, uint64_t horizon, const char *field) {
   dpb_counter *counter = NULL;
   dpb_error error;
-  STATUS(dpb_new_counter(kind, epsilon, horizon, NULL, &counter, &error), DPB_INVALID_CONFIG);
+  STATUS(dpb_new_counter(counting(kind, epsilon, horizon, NULL), &counter, &error), DPB_INVALID_CONFIG);
   CHECK(counter == NULL && error.status == DPB_INVALID_CONFIG);
   CHECK(strncmp(error.message, field, strlen(field)) == 0 && strstr(error.message, "got ") != NULL);
 }
@@ -46,14 +46,14 @@ static void by_configuration(void) {
   double sum, other;
   dpb_counter_config_init(&config, DPB_COUNTER_BINARY, 1);
   CHECK(config.struct_size == sizeof config && config.horizon == 0 && config.test_seed == NULL);
-  STATUS(dpb_new_counter_with(&config, &counter, &error), DPB_INVALID_CONFIG);
+  STATUS(dpb_new_counter(&config, &counter, &error), DPB_INVALID_CONFIG);
   CHECK(counter == NULL && strstr(error.message, "horizon") == error.message);
-  STATUS(dpb_new_counter_with(NULL, &counter, &error), DPB_NULL);
+  STATUS(dpb_new_counter(NULL, &counter, &error), DPB_NULL);
   CHECK(error.status == DPB_NULL && strcmp(error.message, "config is NULL") == 0);
-  STATUS(dpb_new_counter_with(&config, NULL, &error), DPB_NULL);
+  STATUS(dpb_new_counter(&config, NULL, &error), DPB_NULL);
   config.horizon = 8;
   config.test_seed = SEED;
-  STATUS(dpb_new_counter_with(&config, &counter, NULL), DPB_OK);
+  STATUS(dpb_new_counter(&config, &counter, NULL), DPB_OK);
   STATUS(dpb_counter_add(counter, 1), DPB_OK);
   STATUS(dpb_counter_add(twin, 1), DPB_OK);
   STATUS(dpb_counter_read(counter, &sum), DPB_OK);
@@ -91,12 +91,12 @@ int main(void) {
   STATUS(dpb_counter_is_private(counter, &is_private), DPB_OK);
   CHECK(is_private == 0); /* a test seed */
   dpb_counter_free(counter);
-  STATUS(dpb_new_counter(DPB_COUNTER_HYBRID, 1, 0, NULL, &counter, NULL), DPB_OK);
+  STATUS(dpb_new_counter(counting(DPB_COUNTER_HYBRID, 1, 0, NULL), &counter, NULL), DPB_OK);
   STATUS(dpb_counter_is_private(counter, &is_private), DPB_OK);
   CHECK(is_private == 1);
   dpb_counter_free(counter);
 
-  STATUS(dpb_new_counter(DPB_COUNTER_HYBRID, 1, 0, NULL, NULL, NULL), DPB_NULL);
+  STATUS(dpb_new_counter(counting(DPB_COUNTER_HYBRID, 1, 0, NULL), NULL, NULL), DPB_NULL);
   STATUS(dpb_counter_add(NULL, 1), DPB_NULL);
   STATUS(dpb_counter_read(NULL, &sum), DPB_NULL);
   dpb_counter_free(NULL);

@@ -5,10 +5,10 @@
 
 static unsigned char *snapshot(const dpb_bandit *bandit, size_t *len) {
   unsigned char *bytes;
-  STATUS(dpb_snapshot(bandit, NULL, 0, len), DPB_BUFFER_TOO_SMALL);
+  STATUS(dpb_snapshot(bandit, NULL, 0, len, NULL), DPB_BUFFER_TOO_SMALL);
   bytes = (unsigned char *)malloc(*len);
   CHECK(bytes != NULL);
-  STATUS(dpb_snapshot(bandit, bytes, *len, len), DPB_OK);
+  STATUS(dpb_snapshot(bandit, bytes, *len, len, NULL), DPB_OK);
   return bytes;
 }
 
@@ -31,16 +31,16 @@ int main(void) {
   config.node = 7;
   config.pending_capacity = 64;
   STATUS(dpb_new(&config, &b, NULL), DPB_OK);
-  STATUS(dpb_add_arm_as(a, 2, &arm, &error), DPB_INVALID_CONFIG);
+  STATUS(dpb_add_arm(a, 2, &arm, &error), DPB_INVALID_CONFIG);
   CHECK(strstr(error.message, "id must not be") != NULL);
-  STATUS(dpb_add_arm_as(NULL, 2, &arm, &error), DPB_NULL);
-  STATUS(dpb_add_arm_as(a, 900, NULL, &error), DPB_NULL);
-  STATUS(dpb_add_arm_as(a, 900, &arm, NULL), DPB_OK);
+  STATUS(dpb_add_arm(NULL, 2, &arm, &error), DPB_NULL);
+  STATUS(dpb_add_arm(a, 900, NULL, &error), DPB_NULL);
+  STATUS(dpb_add_arm(a, 900, &arm, NULL), DPB_OK);
   CHECK(arm == 3);
-  STATUS(dpb_add_arm(b, &arm, NULL), DPB_OK);
-  STATUS(dpb_add_arm_as(b, 900, &arm, NULL), DPB_OK);
+  STATUS(dpb_add_arm(b, 0, &arm, NULL), DPB_OK);
+  STATUS(dpb_add_arm(b, 900, &arm, NULL), DPB_OK);
   CHECK(arm == 4);
-  STATUS(dpb_add_arm_as(b, 900, &arm, NULL), DPB_OK);
+  STATUS(dpb_add_arm(b, 900, &arm, NULL), DPB_OK);
   CHECK(arm == 4);
   for (t = 0; t < 2000; t++) {
     dpb_decision d;
@@ -49,25 +49,25 @@ int main(void) {
   }
   of_a = snapshot(a, &len_a);
   of_b = snapshot(b, &len_b);
-  STATUS(dpb_merge(NULL, of_a, len_a), DPB_NULL);
-  STATUS(dpb_merge_with(b, NULL, len_a, &error), DPB_NULL);
-  STATUS(dpb_merge(b, of_a, len_a - 1), DPB_CORRUPT);
-  STATUS(dpb_merge(b, NULL, 0), DPB_CORRUPT);
+  STATUS(dpb_merge(NULL, of_a, len_a, NULL), DPB_NULL);
+  STATUS(dpb_merge(b, NULL, len_a, &error), DPB_NULL);
+  STATUS(dpb_merge(b, of_a, len_a - 1, NULL), DPB_CORRUPT);
+  STATUS(dpb_merge(b, NULL, 0, NULL), DPB_CORRUPT);
   CHECK(rewards(b, 1) == 0);
   for (t = 0; t < 3; t++) {
-    STATUS(dpb_merge(b, of_a, len_a), DPB_OK);
-    STATUS(dpb_merge_with(a, of_b, len_b, &error), DPB_OK);
-    STATUS(dpb_merge(a, of_a, len_a), DPB_OK); /* its own is no news */
+    STATUS(dpb_merge(b, of_a, len_a, NULL), DPB_OK);
+    STATUS(dpb_merge(a, of_b, len_b, &error), DPB_OK);
+    STATUS(dpb_merge(a, of_a, len_a, NULL), DPB_OK); /* its own is no news */
   }
   CHECK(rewards(b, 1) == rewards(a, 1) && rewards(b, 1) > 100);
   CHECK(rewards(b, 4) == rewards(a, 3) && rewards(b, 4) > 0 && rewards(b, 3) == 0);
   config.epsilon = .25;
   STATUS(dpb_new_se(&config, &se, NULL), DPB_OK);
-  STATUS(dpb_merge_with(se, of_a, len_a, &error), DPB_INVALID_CONFIG);
+  STATUS(dpb_merge(se, of_a, len_a, &error), DPB_INVALID_CONFIG);
   CHECK(strstr(error.message, "policy must be dp-imed") != NULL);
   dpb_free(se);
   STATUS(dpb_new(&config, &se, NULL), DPB_OK);
-  STATUS(dpb_merge_with(se, of_a, len_a, &error), DPB_INVALID_CONFIG);
+  STATUS(dpb_merge(se, of_a, len_a, &error), DPB_INVALID_CONFIG);
   CHECK(strstr(error.message, "epsilon must be") != NULL);
   dpb_free(se);
   dpb_free(a);

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 static dpb_bandit *bandit;
-static dpb_pool *pool;
+static dpb_bandit *pool;
 static dpb_budget *budget;
 static dpb_counter *counter;
 static dpb_stopping *stopping;
@@ -33,17 +33,16 @@ static int use(dpb_status expected) {
   report.struct_size = sizeof report;
   memset(bits, 0, sizeof bits);
   STATUS(dpb_select(bandit, &d), expected);
-  STATUS(dpb_select_many(bandit, &d, 1, &n), expected);
+  STATUS(dpb_select_many(bandit, NULL, 1, &d, &n), expected);
   STATUS(dpb_update(bandit, ticket, 1), expected);
   if (expected == DPB_POISONED) STATUS(dpb_cancel(bandit, ticket), DPB_POISONED);
   STATUS(dpb_report_read(bandit, &report), expected);
   if (expected == DPB_POISONED) STATUS(dpb_arms_read(bandit, &arm, 1, &n), DPB_POISONED);
   STATUS(dpb_best_arm(bandit, &best), late);
-  STATUS(dpb_privacy(bandit, 0, &x), expected);
-  STATUS(dpb_pool_segment(pool, 7, &best), expected);
-  STATUS(dpb_pool_select(pool, 0, &d), expected);
-  STATUS(dpb_pool_snapshot(pool, NULL, 0, &n), expected == DPB_OK ? DPB_BUFFER_TOO_SMALL : expected);
-  STATUS(dpb_pool_merge(pool, shot, shot_len), expected);
+  STATUS(dpb_epsilon_spent(bandit, 0, &x), expected);
+  STATUS(dpb_select_for(pool, request(1, 7, 0, NULL, 0), &d), expected);
+  STATUS(dpb_snapshot(pool, NULL, 0, &n, NULL), expected == DPB_OK ? DPB_BUFFER_TOO_SMALL : expected);
+  STATUS(dpb_merge(pool, shot, shot_len, NULL), expected);
   STATUS(dpb_compare(bandit, 0, 1, .5, &x, &x), late);
   STATUS(dpb_budget_spent(budget, 0, &x), expected);
   STATUS(dpb_budget_remaining(budget, &x), expected);
@@ -54,6 +53,7 @@ static int use(dpb_status expected) {
   STATUS(dpb_shuffler_push(shuffler, bits, 21), expected);
   STATUS(dpb_shuffler_take(shuffler, bits, sizeof bits, &n), late);
   config.budget = budget;
+  config.test_seed = NULL; /* which a budget refuses */
   own = NULL;
   STATUS(dpb_new_se(&config, &own, NULL), expected); /* or parent and child would spend it twice */
   dpb_free(own);
@@ -79,14 +79,15 @@ int main(void) {
   dpb_stopping_config_init(&rule, 1, 1);
   rule.alpha = rule.beta = 0.1;
   STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
-  STATUS(dpb_new_pool(&config, 2, &pool, NULL), DPB_OK);
-  STATUS(dpb_pool_snapshot(pool, shot, sizeof shot, &shot_len), DPB_OK);
+  config.max_segments = 2;
+  STATUS(dpb_new(&config, &pool, NULL), DPB_OK);
+  STATUS(dpb_snapshot(pool, shot, sizeof shot, &shot_len, NULL), DPB_OK);
   STATUS(dpb_new_budget(1, 0, &budget, NULL), DPB_OK);
-  STATUS(dpb_new_counter(DPB_COUNTER_HYBRID, 1, 0, NULL, &counter, NULL), DPB_OK);
+  STATUS(dpb_new_counter(counting(DPB_COUNTER_HYBRID, 1, 0, NULL), &counter, NULL), DPB_OK);
   STATUS(dpb_new_dp_nas(&rule, &stopping, NULL), DPB_OK);
-  STATUS(dpb_shuffle_plan(1, 1e-6, 4, 0, &plan), DPB_OK);
+  STATUS(dpb_shuffle_plan(1, 1e-6, 4, 0, &plan, NULL), DPB_OK);
   CHECK(plan.coins_per_user == 20);
-  STATUS(dpb_new_shuffler(&plan, &shuffler), DPB_OK);
+  STATUS(dpb_new_shuffler(&plan, &shuffler, NULL), DPB_OK);
   STATUS(dpb_select(bandit, &d), DPB_OK);
   ticket = d.ticket;
 
@@ -98,7 +99,7 @@ int main(void) {
 
   use(DPB_OK); /* the parent goes on */
   dpb_free(bandit);
-  dpb_pool_free(pool);
+  dpb_free(pool);
   dpb_budget_free(budget);
   dpb_counter_free(counter);
   dpb_stopping_free(stopping);

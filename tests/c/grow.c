@@ -6,7 +6,6 @@
 #include <stdlib.h>
 
 static dpb_bandit *bandit;
-static dpb_pool *pool;
 
 /* A struct's fields in a block of so many bytes, and a call that takes it. */
 typedef void filler(void *block, uint32_t size);
@@ -49,7 +48,7 @@ static void fill_counter(void *block, uint32_t size) {
 
 static dpb_status make_counter(void *block) {
   dpb_counter *made = NULL;
-  dpb_status status = dpb_new_counter_with((dpb_counter_config *)block, &made, NULL);
+  dpb_status status = dpb_new_counter((dpb_counter_config *)block, &made, NULL);
   dpb_counter_free(made);
   return status;
 }
@@ -57,7 +56,15 @@ static dpb_status make_counter(void *block) {
 static void fill_nothing(void *block, uint32_t size) { memset(block, 0xa5, size); }
 static dpb_status read_report(void *block) { return dpb_report_read(bandit, (dpb_report *)block); }
 static dpb_status read_diagnostics(void *block) { return dpb_diagnostics_read(bandit, (dpb_diagnostics *)block); }
-static dpb_status read_pool(void *block) { return dpb_pool_report_read(pool, (dpb_pool_report *)block); }
+
+static void fill_request(void *block, uint32_t size) { dpb_request_init_sized((dpb_request *)block, size); }
+
+/* What is wrong in a request has a status of its own. */
+static dpb_status decide(void *block) {
+  dpb_decision d;
+  dpb_status status = dpb_select_for(bandit, (dpb_request *)block, &d);
+  return status == DPB_INVALID_REQUEST ? DPB_INVALID_CONFIG : status;
+}
 
 /* shortest: what a caller must have. largest: what this library's header has. */
 static void sizes(filler *fill, call *use, size_t shortest, size_t largest) {
@@ -96,11 +103,15 @@ static void without_a_header(void) {
   dpb_config config;
   dpb_stopping_config stopping;
   dpb_counter_config counter;
+  dpb_request asked;
   memset(&config, 0, sizeof config);
   (dpb_config_init)(&config, 7, 2);
   CHECK(config.struct_size == sizeof config && config.arms == 7 && config.reward_max == 1);
   (dpb_stopping_config_init)(&stopping, 2, 1);
   CHECK(stopping.struct_size == sizeof stopping && stopping.range == 2);
+  (dpb_request_init)(&asked);
+  CHECK(asked.struct_size == sizeof asked && asked.slots == 1 && asked.eligible == NULL);
+  (dpb_request_init)(NULL);
   (dpb_counter_config_init)(&counter, DPB_COUNTER_BINARY, 1);
   CHECK(counter.struct_size == sizeof counter && counter.horizon == 0);
   (dpb_config_init)(NULL, 7, 2);
@@ -115,16 +126,14 @@ int main(void) {
   dpb_arm arms[3];
   size_t n, i;
   STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
-  STATUS(dpb_new_pool(&config, 1, &pool, NULL), DPB_OK);
   sizes(fill_config, make_bandit, offsetof(dpb_config, node), sizeof(dpb_config));
   sizes(fill_stopping, make_stopping, offsetof(dpb_stopping_config, test_seed) + sizeof(void *), sizeof(dpb_stopping_config));
   sizes(fill_counter, make_counter, offsetof(dpb_counter_config, test_seed) + sizeof(void *), sizeof(dpb_counter_config));
   sizes(fill_nothing, read_report, offsetof(dpb_report, policy) + 4, sizeof(dpb_report));
   sizes(fill_nothing, read_diagnostics, offsetof(dpb_diagnostics, unknown) + 8, sizeof(dpb_diagnostics));
-  sizes(fill_nothing, read_pool, offsetof(dpb_pool_report, releases) + 8, sizeof(dpb_pool_report));
+  sizes(fill_request, decide, sizeof(dpb_request), sizeof(dpb_request));
   prefixes(read_report, offsetof(dpb_report, policy) + 4, sizeof(dpb_report));
   prefixes(read_diagnostics, offsetof(dpb_diagnostics, unknown) + 8, sizeof(dpb_diagnostics));
-  prefixes(read_pool, offsetof(dpb_pool_report, releases) + 8, sizeof(dpb_pool_report));
   without_a_header();
 
   /* An arm does not grow: what its room is not used for is 0. */
@@ -135,6 +144,5 @@ int main(void) {
     CHECK(memcmp(arms[i].spare, nothing, sizeof arms[i].spare) == 0);
   }
   dpb_free(bandit);
-  dpb_pool_free(pool);
   return failures != 0;
 }

@@ -92,33 +92,34 @@ int main(void) {
     dpb_shuffle_params plan;
     dpb_shuffler *shuffler = NULL;
     dpb_counter *counter = NULL;
-    dpb_pool *pool = NULL;
+    dpb_bandit *pool = NULL;
     dpb_config config = seeded(20, 1);
     dpb_error error;
-    uint32_t segment;
     uint8_t none;
+    dpb_decision d;
     room(64);
-    STATUS(dpb_new_pool(&config, 1000000, &pool, &error), DPB_NO_MEMORY);
+    config.max_segments = 1000000;
+    STATUS(dpb_new(&config, &pool, &error), DPB_NO_MEMORY);
     CHECK(pool == NULL && error.status == DPB_NO_MEMORY);
-    STATUS(dpb_new_pool(&config, 10000, &pool, &error), DPB_OK);
+    config.max_segments = 10000;
+    STATUS(dpb_new(&config, &pool, &error), DPB_OK);
     room(0); /* what segments to come need is there */
     for (i = 0; i < 10000; i++) {
-      STATUS(dpb_pool_segment(pool, 77 * i, &segment), DPB_OK);
-      CHECK(segment == i);
+      STATUS(dpb_select_for(pool, request(1, 77 * i, 0, NULL, 0), &d), DPB_OK);
     }
     n = 7;
-    STATUS(dpb_pool_snapshot(pool, &none, 1 << 30, &n), DPB_NO_MEMORY); /* nothing is written */
+    STATUS(dpb_snapshot(pool, &none, 1 << 30, &n, NULL), DPB_NO_MEMORY); /* nothing is written */
     CHECK(n == 7);
-    STATUS(dpb_pool_snapshot(pool, NULL, 0, &n), DPB_BUFFER_TOO_SMALL); /* a size takes no memory */
+    STATUS(dpb_snapshot(pool, NULL, 0, &n, NULL), DPB_BUFFER_TOO_SMALL); /* a size takes no memory */
     CHECK(n > 8000000);
-    STATUS(dpb_pool_segment(pool, 5, &segment), DPB_FULL);
-    dpb_pool_free(pool);
+    STATUS(dpb_select_for(pool, request(1, 5, 0, NULL, 0), &d), DPB_FULL);
+    dpb_free(pool);
     room(64);
-    STATUS(dpb_shuffle_plan(1, 1e-6, 1u << 27, 0, &plan), DPB_OK);
-    STATUS(dpb_new_shuffler(&plan, &shuffler), DPB_NO_MEMORY);
+    STATUS(dpb_shuffle_plan(1, 1e-6, 1u << 27, 0, &plan, NULL), DPB_OK);
+    STATUS(dpb_new_shuffler(&plan, &shuffler, NULL), DPB_NO_MEMORY);
     CHECK(shuffler == NULL);
     for (i = 0; i < 3; i++) { /* small, however long they live */
-      STATUS(dpb_new_counter((dpb_counter_kind)i, 1, (uint64_t)1 << 37, SEED, &counter, NULL), DPB_OK);
+      STATUS(dpb_new_counter(counting((dpb_counter_kind)i, 1, (uint64_t)1 << 37, SEED), &counter, NULL), DPB_OK);
       dpb_counter_free(counter);
     }
   }
@@ -131,7 +132,7 @@ int main(void) {
     config.pending_capacity = 1u << 23;
     room((size_t)-1);
     STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
-    STATUS(dpb_snapshot(bandit, bytes, sizeof bytes, &n), DPB_OK);
+    STATUS(dpb_snapshot(bandit, bytes, sizeof bytes, &n, NULL), DPB_OK);
     dpb_free(bandit);
     room(32);
     STATUS(dpb_restore(bytes, n, &restored, &error), DPB_NO_MEMORY);
@@ -155,13 +156,13 @@ int main(void) {
     STATUS(dpb_report_read(bandit, &before), DPB_OK);
     room(4);
     n = 7;
-    STATUS(dpb_snapshot(bandit, &none, 1 << 30, &n), DPB_NO_MEMORY);
+    STATUS(dpb_snapshot(bandit, &none, 1 << 30, &n, NULL), DPB_NO_MEMORY);
     CHECK(n == 7);
-    STATUS(dpb_snapshot(bandit, NULL, 0, &n), DPB_BUFFER_TOO_SMALL);
+    STATUS(dpb_snapshot(bandit, NULL, 0, &n, NULL), DPB_BUFFER_TOO_SMALL);
     CHECK(n > 1 << 23);
     for (more = 4; more <= 256; more *= 2) {
       room(more);
-      if (dpb_add_arm(bandit, &arm, &error) != DPB_NO_MEMORY) break;
+      if (dpb_add_arm(bandit, 0, &arm, &error) != DPB_NO_MEMORY) break;
       CHECK(error.status == DPB_NO_MEMORY && arm == 7);
       STATUS(dpb_report_read(bandit, &after), DPB_OK);
       CHECK(memcmp(&before, &after, sizeof before) == 0);
@@ -170,7 +171,7 @@ int main(void) {
     }
     CHECK(more > 4);
     room((size_t)-1);
-    if (arm == 7) STATUS(dpb_add_arm(bandit, &arm, NULL), DPB_OK);
+    if (arm == 7) STATUS(dpb_add_arm(bandit, 0, &arm, NULL), DPB_OK);
     CHECK(arm == 1u << 20);
     dpb_free(bandit);
   }

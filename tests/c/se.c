@@ -39,7 +39,7 @@ static void schedule(double epsilon, uint64_t pulls) {
   STATUS(dpb_report_read(bandit, &report), DPB_OK);
   CHECK(report.phase == 2 && report.arms_active < 5);
   CHECK(report.epsilon_spent > epsilon * 0.999999 && report.epsilon_spent <= epsilon);
-  STATUS(dpb_privacy(bandit, 0, &epsilon_spent), DPB_OK);
+  STATUS(dpb_epsilon_spent(bandit, 0, &epsilon_spent), DPB_OK);
   CHECK(epsilon_spent == report.epsilon_spent);
   STATUS(dpb_arms_read(bandit, arms, 5, &n), DPB_OK);
   for (i = 0; i < n; i++) {

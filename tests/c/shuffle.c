@@ -6,7 +6,7 @@ static const double EPSILON = 1, DELTA = 1e-6;
 static dpb_shuffle_params planned(uint32_t users) {
   dpb_shuffle_params params;
   memset(&params, 0, sizeof params);
-  STATUS(dpb_shuffle_plan(EPSILON, DELTA, users, 0, &params), DPB_OK);
+  STATUS(dpb_shuffle_plan(EPSILON, DELTA, users, 0, &params, NULL), DPB_OK);
   return params;
 }
 
@@ -17,7 +17,7 @@ static void refuse(dpb_shuffle_params plan) {
   size_t len = 77;
   bits[0] = 9;
   STATUS(dpb_shuffle_encode(&plan, 1, bits, sizeof bits, &len), DPB_INVALID_CONFIG);
-  STATUS(dpb_new_shuffler(&plan, &s), DPB_INVALID_CONFIG);
+  STATUS(dpb_new_shuffler(&plan, &s, NULL), DPB_INVALID_CONFIG);
   CHECK(bits[0] == 9 && len == 77 && s == NULL);
 }
 
@@ -64,22 +64,22 @@ static void plans(void) {
   CHECK(params.struct_size == 32 && sizeof params == 32 && params.users == 1);
   CHECK(params.coins_per_user == 80 && params.coin_numerator <= 1u << 31);
   CHECK(params.epsilon == EPSILON && params.delta == DELTA);
-  STATUS(dpb_shuffle_plan(EPSILON, DELTA, 1, DPB_SHUFFLE_PRINTED, &printed), DPB_OK);
+  STATUS(dpb_shuffle_plan(EPSILON, DELTA, 1, DPB_SHUFFLE_PRINTED, &printed, NULL), DPB_OK);
   CHECK(printed.coins_per_user == 1393);
-  STATUS(dpb_shuffle_plan(EPSILON, DELTA, 1, 0, NULL), DPB_NULL);
-  STATUS(dpb_shuffle_plan(0, DELTA, 1, 0, &printed), DPB_INVALID_CONFIG);
-  STATUS(dpb_shuffle_plan(NAN, DELTA, 1, 0, &printed), DPB_INVALID_CONFIG);
-  STATUS(dpb_shuffle_plan(INFINITY, DELTA, 1, 0, &printed), DPB_INVALID_CONFIG);
-  STATUS(dpb_shuffle_plan(1e300, DELTA, 1, 0, &printed), DPB_INVALID_CONFIG);
-  STATUS(dpb_shuffle_plan(EPSILON, 0, 1, 0, &printed), DPB_INVALID_CONFIG);
-  STATUS(dpb_shuffle_plan(EPSILON, 1, 1, 0, &printed), DPB_INVALID_CONFIG);
-  STATUS(dpb_shuffle_plan(EPSILON, NAN, 1, 0, &printed), DPB_INVALID_CONFIG);
-  STATUS(dpb_shuffle_plan(EPSILON, DELTA, 0, 0, &printed), DPB_INVALID_CONFIG);
-  STATUS(dpb_shuffle_plan(EPSILON, DELTA, 1, 64, &printed), DPB_INVALID_CONFIG);
-  STATUS(dpb_shuffle_plan_with(EPSILON, DELTA, 1, 64, &printed, &error), DPB_INVALID_CONFIG);
+  STATUS(dpb_shuffle_plan(EPSILON, DELTA, 1, 0, NULL, NULL), DPB_NULL);
+  STATUS(dpb_shuffle_plan(0, DELTA, 1, 0, &printed, NULL), DPB_INVALID_CONFIG);
+  STATUS(dpb_shuffle_plan(NAN, DELTA, 1, 0, &printed, NULL), DPB_INVALID_CONFIG);
+  STATUS(dpb_shuffle_plan(INFINITY, DELTA, 1, 0, &printed, NULL), DPB_INVALID_CONFIG);
+  STATUS(dpb_shuffle_plan(1e300, DELTA, 1, 0, &printed, NULL), DPB_INVALID_CONFIG);
+  STATUS(dpb_shuffle_plan(EPSILON, 0, 1, 0, &printed, NULL), DPB_INVALID_CONFIG);
+  STATUS(dpb_shuffle_plan(EPSILON, 1, 1, 0, &printed, NULL), DPB_INVALID_CONFIG);
+  STATUS(dpb_shuffle_plan(EPSILON, NAN, 1, 0, &printed, NULL), DPB_INVALID_CONFIG);
+  STATUS(dpb_shuffle_plan(EPSILON, DELTA, 0, 0, &printed, NULL), DPB_INVALID_CONFIG);
+  STATUS(dpb_shuffle_plan(EPSILON, DELTA, 1, 64, &printed, NULL), DPB_INVALID_CONFIG);
+  STATUS(dpb_shuffle_plan(EPSILON, DELTA, 1, 64, &printed, &error), DPB_INVALID_CONFIG);
   CHECK(error.status == DPB_INVALID_CONFIG && strncmp(error.message, "flags must be ", 14) == 0);
   CHECK(strstr(error.message, "got 64") != NULL);
-  STATUS(dpb_shuffle_plan_with(EPSILON, DELTA, 1, 0, NULL, &error), DPB_NULL);
+  STATUS(dpb_shuffle_plan(EPSILON, DELTA, 1, 0, NULL, &error), DPB_NULL);
   CHECK(error.status == DPB_NULL && strcmp(error.message, "out is NULL") == 0);
   CHECK(printed.coins_per_user == 1393);
 }
@@ -130,14 +130,14 @@ static void shuffler(void) {
   uint8_t bits[5] = {1, 0, 0, 0, 0}, out[100];
   size_t len = 77;
   int i, ones = 0;
-  STATUS(dpb_new_shuffler(NULL, &s), DPB_NULL);
-  STATUS(dpb_new_shuffler(&params, NULL), DPB_NULL);
+  STATUS(dpb_new_shuffler(NULL, &s, NULL), DPB_NULL);
+  STATUS(dpb_new_shuffler(&params, NULL, NULL), DPB_NULL);
   bad.users = 0;
-  STATUS(dpb_new_shuffler(&bad, &s), DPB_INVALID_CONFIG);
-  STATUS(dpb_new_shuffler_with(&bad, &s, &error), DPB_INVALID_CONFIG);
+  STATUS(dpb_new_shuffler(&bad, &s, NULL), DPB_INVALID_CONFIG);
+  STATUS(dpb_new_shuffler(&bad, &s, &error), DPB_INVALID_CONFIG);
   CHECK(error.status == DPB_INVALID_CONFIG && strstr(error.message, "got ") != NULL && s == NULL);
   CHECK(s == NULL);
-  STATUS(dpb_new_shuffler(&params, &s), DPB_OK);
+  STATUS(dpb_new_shuffler(&params, &s, NULL), DPB_OK);
   STATUS(dpb_shuffler_push(NULL, bits, 5), DPB_NULL);
   STATUS(dpb_shuffler_push(s, NULL, 5), DPB_NULL);
   STATUS(dpb_shuffler_push(s, NULL, 0), DPB_INVALID_CONFIG);

@@ -24,23 +24,23 @@ static void shows(constructor *make) {
   config.slate = 3;
   STATUS(make(&config, &bandit, NULL), DPB_OK);
   memset(d, 'x', sizeof d);
-  STATUS(dpb_select_slate(NULL, NULL, 0, 2, d), DPB_NULL);
-  STATUS(dpb_select_slate(bandit, NULL, 0, 2, NULL), DPB_NULL);
-  STATUS(dpb_select_slate(bandit, NULL, 4, 2, d), DPB_NULL);
-  STATUS(dpb_select_slate(bandit, some, 0, 1, d), DPB_INVALID_CONFIG);
-  STATUS(dpb_select_slate(bandit, some, 3, 3, d), DPB_INVALID_CONFIG); /* two different ones */
-  STATUS(dpb_select_slate(bandit, some, 4, 0, d), DPB_INVALID_CONFIG);
-  STATUS(dpb_select_slate(bandit, outside, 2, 1, d), DPB_INVALID_CONFIG);
-  STATUS(dpb_select_slate(bandit, NULL, 0, 4, d), DPB_INVALID_CONFIG); /* more than config.slate */
-  STATUS(dpb_select_slate(bandit, NULL, 0, SIZE_MAX, d), DPB_INVALID_CONFIG);
+  STATUS(dpb_select_for(NULL, request(2, 0, 0, NULL, 0), d), DPB_NULL);
+  STATUS(dpb_select_for(bandit, request(2, 0, 0, NULL, 0), NULL), DPB_NULL);
+  STATUS(dpb_select_for(bandit, request(2, 0, 0, NULL, 4), d), DPB_INVALID_REQUEST);
+  STATUS(dpb_select_for(bandit, request(1, 0, 0, some, 0), d), DPB_INVALID_REQUEST);
+  STATUS(dpb_select_for(bandit, request(3, 0, 0, some, 3), d), DPB_INVALID_REQUEST); /* two different ones */
+  STATUS(dpb_select_for(bandit, request(0, 0, 0, some, 4), d), DPB_INVALID_REQUEST);
+  STATUS(dpb_select_for(bandit, request(1, 0, 0, outside, 2), d), DPB_INVALID_REQUEST);
+  STATUS(dpb_select_for(bandit, request(4, 0, 0, NULL, 0), d), DPB_INVALID_REQUEST); /* more than config.slate */
+  STATUS(dpb_select_for(bandit, request(UINT32_MAX, 0, 0, NULL, 0), d), DPB_INVALID_REQUEST);
   for (i = 0; i < (int)sizeof d; i++) CHECK(((char *)d)[i] == 'x');
   for (i = 0; i < 2000; i++) {
     size_t m = 1 + (size_t)i % 3;
     if (i % 2) {
-      STATUS(dpb_select_slate(bandit, some, 4, m, d), DPB_OK);
+      STATUS(dpb_select_for(bandit, request((uint32_t)m, 0, 0, some, 4), d), DPB_OK);
       for (j = 0; j < (int)m; j++) CHECK(d[j].arm == 1 || d[j].arm == 2 || d[j].arm == 4);
     } else {
-      STATUS(dpb_select_slate(bandit, NULL, 0, m, d), DPB_OK);
+      STATUS(dpb_select_for(bandit, request((uint32_t)m, 0, 0, NULL, 0), d), DPB_OK);
     }
     CHECK(distinct(d, m));
     for (j = 0; j < (int)m; j++) {
@@ -67,7 +67,7 @@ int main(void) {
   shows(dpb_new_klucb);
   shows(dpb_new_ts);
   STATUS(dpb_new_med(&config, &bandit, NULL), DPB_OK);
-  STATUS(dpb_select_slate(bandit, NULL, 0, 2, d), DPB_UNSUPPORTED);
+  STATUS(dpb_select_for(bandit, request(2, 0, 0, NULL, 0), d), DPB_UNSUPPORTED);
   dpb_free(bandit);
   bandit = NULL;
 
@@ -85,20 +85,27 @@ int main(void) {
   config.answer_window = 6;
   STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
   for (i = 0; i < 100; i++) {
-    STATUS(dpb_select_slate(bandit, NULL, 0, 4, d), DPB_OK);
+    STATUS(dpb_select_for(bandit, request(4, 0, 0, NULL, 0), d), DPB_OK);
     STATUS(dpb_update(bandit, d[0].ticket, 1), DPB_OK);
     STATUS(dpb_update(bandit, d[3].ticket, 1), DPB_OK);
     STATUS(dpb_update(bandit, d[3].ticket, 0), DPB_DUPLICATE);
-    STATUS(dpb_select_slate(bandit, NULL, 0, 2, e), DPB_OK); /* six: the first is not over */
+    STATUS(dpb_select_for(bandit, request(2, 0, 0, NULL, 0), e), DPB_OK); /* six: the first is not over */
     STATUS(dpb_update(bandit, d[1].ticket, 1), DPB_OK);
     STATUS(dpb_select(bandit, e), DPB_OK); /* now it is, and with it all others */
     STATUS(dpb_update(bandit, d[1].ticket, 1), DPB_EXPIRED);
     STATUS(dpb_update(bandit, d[2].ticket, 1), DPB_EXPIRED);
     STATUS(dpb_update(bandit, d[3].ticket, 1), DPB_EXPIRED);
-    STATUS(dpb_cancel(bandit, d[0].ticket), DPB_EXPIRED);
-    STATUS(dpb_cancel(bandit, d[2].ticket), DPB_OK); /* its own window is not */
+    { /* the window of the one that was drawn first is over, and those of the others are not */
+      int slot, expired = 0;
+      for (slot = 0; slot < 4; slot++) {
+        dpb_status status = dpb_cancel(bandit, d[slot].ticket);
+        CHECK(status == DPB_OK || status == DPB_EXPIRED);
+        expired += status == DPB_EXPIRED;
+      }
+      CHECK(expired == 1);
+    }
   }
-  STATUS(dpb_privacy(bandit, 0, &epsilon), DPB_OK);
+  STATUS(dpb_epsilon_spent(bandit, 0, &epsilon), DPB_OK);
   CHECK(epsilon > .999 && epsilon <= 1);
   dpb_free(bandit);
   return failures != 0;

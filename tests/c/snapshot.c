@@ -21,16 +21,16 @@ int main(void) {
     STATUS(dpb_update(bandit, d.ticket, d.arm == 2 ? .9 : .3), DPB_OK);
   }
   STATUS(dpb_select(bandit, &open), DPB_OK);
-  STATUS(dpb_snapshot(NULL, NULL, 0, &len), DPB_NULL);
-  STATUS(dpb_snapshot(bandit, NULL, 0, NULL), DPB_NULL);
-  STATUS(dpb_snapshot(bandit, NULL, 1, &len), DPB_NULL);
-  STATUS(dpb_snapshot(bandit, NULL, 0, &len), DPB_BUFFER_TOO_SMALL);
+  STATUS(dpb_snapshot(NULL, NULL, 0, &len, NULL), DPB_NULL);
+  STATUS(dpb_snapshot(bandit, NULL, 0, NULL, NULL), DPB_NULL);
+  STATUS(dpb_snapshot(bandit, NULL, 1, &len, NULL), DPB_NULL);
+  STATUS(dpb_snapshot(bandit, NULL, 0, &len, NULL), DPB_BUFFER_TOO_SMALL);
   memset(small, 0xa5, sizeof small);
-  STATUS(dpb_snapshot(bandit, small, sizeof small, &again), DPB_BUFFER_TOO_SMALL);
+  STATUS(dpb_snapshot(bandit, small, sizeof small, &again, NULL), DPB_BUFFER_TOO_SMALL);
   CHECK(len == again && len > 100 && small[0] == 0xa5);
   bytes = (unsigned char *)malloc(len);
   CHECK(bytes != NULL);
-  STATUS(dpb_snapshot(bandit, bytes, len, &again), DPB_OK);
+  STATUS(dpb_snapshot(bandit, bytes, len, &again, NULL), DPB_OK);
   CHECK(len == again);
   STATUS(dpb_restore(bytes, len, &next, &error), DPB_OK);
   STATUS(dpb_update(next, open.ticket, 1), DPB_UNKNOWN_TICKET);
@@ -58,7 +58,7 @@ int main(void) {
   STATUS(dpb_new_tsallis(&config, &bandit, &error), DPB_INVALID_CONFIG); /* it does not forget */
   config.memory = 0;
   STATUS(dpb_new_tsallis(&config, &bandit, NULL), DPB_OK);
-  STATUS(dpb_snapshot(bandit, bytes, len, &again), DPB_OK);
+  STATUS(dpb_snapshot(bandit, bytes, len, &again, NULL), DPB_OK);
   STATUS(dpb_restore_as("tsallis", &config, bytes, again, &next, &error), DPB_OK);
   dpb_free(next);
   STATUS(dpb_restore_as("dp-imed", &config, bytes, again, &other, &error), DPB_INVALID_CONFIG);
@@ -73,14 +73,14 @@ int main(void) {
   STATUS(dpb_restore_as("tsallis", &config, NULL, again, &other, &error), DPB_NULL);
   STATUS(dpb_restore_as("tsallis", &config, bytes, again, NULL, &error), DPB_NULL);
   CHECK(other == NULL);
-  STATUS(dpb_snapshot_with(bandit, small, sizeof small, &again, &error), DPB_BUFFER_TOO_SMALL);
+  STATUS(dpb_snapshot(bandit, small, sizeof small, &again, &error), DPB_BUFFER_TOO_SMALL);
   CHECK(error.status == DPB_BUFFER_TOO_SMALL && strstr(error.message, "too small") != NULL);
-  STATUS(dpb_snapshot_with(NULL, bytes, len, &again, &error), DPB_NULL);
+  STATUS(dpb_snapshot(NULL, bytes, len, &again, &error), DPB_NULL);
   CHECK(error.status == DPB_NULL && error.message[0] != 0);
   dpb_free(bandit);
   STATUS(dpb_new_ucb(&config, &bandit, NULL), DPB_OK);
   again = 7;
-  STATUS(dpb_snapshot_with(bandit, bytes, len, &again, &error), DPB_UNSUPPORTED);
+  STATUS(dpb_snapshot(bandit, bytes, len, &again, &error), DPB_UNSUPPORTED);
   CHECK(again == 7 && error.status == DPB_UNSUPPORTED);
   CHECK(strstr(error.message, "a snapshot: its next releases need partial sums that are raw") != NULL);
   dpb_free(bandit);

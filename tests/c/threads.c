@@ -78,8 +78,8 @@ static void *look(void *argument) {
     CHECK(report.decisions == report.answered + report.cancelled + report.expired + report.pending);
     STATUS(dpb_arms_read(bandit, arms, 2 * ARMS, &n), DPB_OK);
     CHECK(n == ARMS);
-    STATUS(dpb_privacy(bandit, 0, &epsilon), DPB_OK);
-    STATUS(dpb_snapshot(bandit, bytes, sizeof bytes, &n), DPB_OK);
+    STATUS(dpb_epsilon_spent(bandit, 0, &epsilon), DPB_OK);
+    STATUS(dpb_snapshot(bandit, bytes, sizeof bytes, &n, NULL), DPB_OK);
     diagnostics.struct_size = sizeof diagnostics;
     STATUS(dpb_diagnostics_read(bandit, &diagnostics), DPB_OK);
   } while (report.decisions < (uint64_t)ROUNDS * ALL);

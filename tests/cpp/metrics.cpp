@@ -19,17 +19,24 @@ int main(int argc, char **argv) {
   dpb::Bandit closed(dpb::Config(2, 1.0));
   const dpb::Bandit moved = std::move(closed);
   const dpb::Bandit baseline = dpb::Bandit::nonprivate_ucb1(dpb::Config(2, 1.0));
-  const dpb::NamedBandits bandits = {{"baseline", &baseline}, {"closed", &closed}, {"front \"page\"\n\\", &front}};
-  dpb::Pool slots = dpb::Pool::restore(dpb::Pool(dpb::Config(2, 0.25), 2).snapshot());
-  const std::uint64_t tickets[] = {slots.select(slots.segment(0)).ticket, slots.select(slots.segment(1)).ticket};
-  (void)slots.select(0);
-  slots.update(tickets[0], 1.0);
-  slots.cancel(tickets[1]);
-  (void)slots.try_update(tickets[0], 1.0);
-  const dpb::NamedPools pools = {{"slots", &slots}};
+  dpb::Config config(2, 0.25);
+  config.max_segments = 2;
+  dpb::Bandit slots = dpb::Bandit::restore(dpb::Bandit(config).snapshot());
+  std::vector<dpb::Request> requests(3);
+  requests[1].segment = 1;
+  const std::uint32_t first[] = {0};
+  for (dpb::Request &request : requests) {
+    request.among(first);
+  }
+  const std::vector<dpb::Decision> decisions = slots.select_many(requests);
+  slots.update(decisions[0].ticket, 1.0);
+  slots.cancel(decisions[1].ticket);
+  (void)slots.try_update(decisions[0].ticket, 1.0);
+  const dpb::NamedBandits bandits = {
+      {"baseline", &baseline}, {"closed", &closed}, {"front \"page\"\n\\", &front}, {"slots", &slots}};
   for (int t = 0; which == "played" && t < 20000; ++t) {
     const dpb::Decision decision = front.select();
     front.update(decision.ticket, decision.arm == 0 && t % 3 == 0 ? 1.0 : 0.0);
   }
-  std::fputs((which == "public" ? dpb::metrics(bandits, pools) : dpb::operator_metrics(bandits, pools)).c_str(), stdout);
+  std::fputs((which == "public" ? dpb::metrics(bandits) : dpb::operator_metrics(bandits)).c_str(), stdout);
 }

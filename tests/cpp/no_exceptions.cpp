@@ -41,19 +41,23 @@ static void bandits() {
   const std::array<std::uint32_t, 1> one = {1};
   const std::vector<std::uint32_t> vector = {2};
   const int before = allocations;
-  CHECK(bandit->select_among(array).arm != 1);
-  CHECK(bandit->select_among(one).arm == 1);
-  CHECK(bandit->select_among(vector).arm == 2);
-  CHECK(bandit->select_among({0, 1}).arm != 2);
+  dpb::Request request;
+  CHECK(bandit->select(request.among(array)).arm != 1);
+  CHECK(bandit->select(request.among(one)).arm == 1);
+  CHECK(bandit->select(request.among(vector)).arm == 2);
+  CHECK(bandit->select(dpb::Request().among({0, 1})).arm != 2);
 #if __cplusplus >= 202002L
-  CHECK(bandit->select_among(std::span(array, 1)).arm == 0);
+  CHECK(bandit->select(request.among(std::span(array, 1))).arm == 0);
 #endif
   dpb::Decision decision = {};
-  CHECK(bandit->try_select_among(array, 2, decision) == DPB_OK && bandit->try_update(decision.ticket, 1.0) == DPB_OK);
-  dpb::Decision slate[2] = {};
-  CHECK(bandit->try_select_slate(array, 2, 2, slate) == DPB_OK && slate[0].arm + slate[1].arm == 2);
-  CHECK(bandit->try_cancel(slate[0].ticket) == DPB_OK && bandit->try_cancel(slate[1].ticket) == DPB_OK);
-  CHECK(bandit->try_select_slate(nullptr, 0, 4, slate) == DPB_INVALID_CONFIG);
+  request.among(array, 2);
+  CHECK(bandit->try_select(request, &decision) == DPB_OK && bandit->try_update(decision.ticket, 1.0) == DPB_OK);
+  dpb::Decision slots[2] = {};
+  request.slots = 2;
+  CHECK(bandit->try_select(request, slots) == DPB_OK && slots[0].arm + slots[1].arm == 2);
+  CHECK(bandit->try_cancel(slots[0].ticket) == DPB_OK && bandit->try_cancel(slots[1].ticket) == DPB_OK);
+  request.slots = 3;
+  CHECK(bandit->try_select(request, slots) == DPB_INVALID_REQUEST);
   CHECK(bandit->try_select(decision) == DPB_OK && bandit->try_cancel(decision.ticket) == DPB_OK);
 
   dpb::Report report = {};
@@ -65,38 +69,47 @@ static void bandits() {
   std::size_t n = 0;
   CHECK(bandit->try_arms(arms, 2, n) == DPB_BUFFER_TOO_SMALL && n == 3 && bandit->try_arms(arms, 4, n) == DPB_OK);
   double epsilon = -1.0;
-  CHECK(bandit->try_privacy(0.0, epsilon) == DPB_OK && epsilon == report.epsilon_spent);
-  CHECK(bandit->try_privacy(-1.0, epsilon) == DPB_INVALID_CONFIG);
+  CHECK(bandit->try_epsilon_spent(0.0, epsilon) == DPB_OK && epsilon == report.epsilon_spent);
+  CHECK(bandit->try_epsilon_spent(-1.0, epsilon) == DPB_INVALID_CONFIG);
   std::uint32_t arm = 9;
   CHECK(bandit->try_best_arm(arm) == DPB_NOT_READY && arm == 9);
   dpb::Interval difference = {7.0, 7.0};
   CHECK(bandit->try_compare(0, 0, 0.9, difference) == DPB_INVALID_CONFIG && difference.low == 7.0);
-  CHECK(bandit->try_add_arm(arm, &error) == DPB_OK && arm == 3 && bandit->try_retire_arm(7) == DPB_INVALID_CONFIG);
+  CHECK(bandit->try_add_arm(0, arm, &error) == DPB_OK && arm == 3 && bandit->try_retire_arm(7) == DPB_INVALID_REQUEST);
   dpb::ShuffleParams params = {};
   CHECK(bandit->try_shuffle_params(1, params) == DPB_UNSUPPORTED);
   CHECK(allocations == before);
 }
 
-static void pools() {
+static void segments() {
   dpb_error error = {};
-  CHECK(!dpb::Pool::try_new(dpb::Config(3, 1.0), 0, &error) && std::string_view(error.message).find("max_segments") == 0);
-  std::optional<dpb::Pool> pool = dpb::Pool::try_new(dpb::Config(3, 1.0), 1);
+  dpb::Config config(3, 1.0);
+  config.max_segments = 1;
+  std::optional<dpb::Bandit> bandit = dpb::Bandit::try_new(config);
   const int before = allocations;
-  std::uint32_t segment = 9;
-  CHECK(pool && pool->try_segment(7, segment) == DPB_OK && segment == 0 && pool->try_segment(8, segment) == DPB_FULL);
+  dpb::Request requests[2];
+  requests[0].segment = requests[1].segment = 7;
   dpb::Decision decisions[2] = {};
-  const std::uint32_t both[] = {0, 0};
-  CHECK(pool->try_select_many(both, decisions, 2) == DPB_OK && pool->try_cancel(decisions[0].ticket) == DPB_OK);
-  CHECK(pool->try_update(decisions[1].ticket, 1.0) == DPB_OK && pool->try_select(0, decisions[0]) == DPB_OK);
-  CHECK(pool->try_select(1, decisions[0]) == DPB_INVALID_CONFIG && pool->select_among(0, {2}).arm == 2);
-  dpb::PoolReport report = {};
-  CHECK(pool->try_report(report) == DPB_OK && report.answered == 1 && report.pending == 2);
+  std::size_t done = 0;
+  CHECK(bandit && bandit->try_select_many(requests, 2, decisions, done) == DPB_OK && done == 2);
+  CHECK(bandit->try_cancel(decisions[0].ticket) == DPB_OK && bandit->try_update(decisions[1].ticket, 1.0) == DPB_OK);
+  CHECK(bandit->select(requests[0].among({2})).arm == 2);
+  requests[1].segment = 8;
+  CHECK(bandit->try_select(requests[1], decisions) == DPB_FULL);
+  dpb::Report report = {};
+  CHECK(bandit->try_report(report) == DPB_OK && report.answered == 1 && report.pending == 1 && report.segments == 1);
+  dpb::Arm arms[3];
+  std::size_t n = 0;
+  CHECK(bandit->try_segment(7, arms, 3, n) == DPB_OK && n == 3 && bandit->try_segment(8, arms, 3, n) == DPB_INVALID_REQUEST);
   CHECK(allocations == before);
   std::vector<std::uint8_t> bytes;
-  CHECK(pool->try_snapshot(bytes) == DPB_OK && dpb::Pool::try_restore(bytes.data(), bytes.size()));
-  CHECK(dpb::Pool::try_restore(dpb::Config(3, 1.0), 5, bytes.data(), bytes.size())->try_segment(8, segment) == DPB_OK);
-  CHECK(pool->try_merge(bytes.data(), bytes.size(), &error) == DPB_OK && pool->try_merge(nullptr, 0) == DPB_CORRUPT);
-  CHECK(!dpb::Pool::try_restore(dpb::Config(3, 2.0), 5, bytes.data(), bytes.size(), &error) && error.message[0] == 'e');
+  CHECK(bandit->try_snapshot(bytes) == DPB_OK && dpb::Bandit::try_restore(bytes.data(), bytes.size()));
+  config.max_segments = 5;
+  std::optional<dpb::Bandit> larger = dpb::Bandit::try_restore("dp-imed", config, bytes.data(), bytes.size());
+  CHECK(larger && larger->try_select(requests[1], decisions) == DPB_OK);
+  CHECK(bandit->try_merge(bytes.data(), bytes.size(), &error) == DPB_OK && bandit->try_merge(nullptr, 0) == DPB_CORRUPT);
+  config.epsilon = 2.0;
+  CHECK(!dpb::Bandit::try_restore("dp-imed", config, bytes.data(), bytes.size(), &error) && error.message[0] == 'e');
 }
 
 static void others() {
@@ -128,7 +141,7 @@ int main(int argc, char **) {
     return 0;
   }
   bandits();
-  pools();
+  segments();
   others();
   return 0;
 }

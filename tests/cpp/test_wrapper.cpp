@@ -39,9 +39,8 @@ template <class T>
 constexpr bool moves_only = !std::is_copy_constructible_v<T> && !std::is_copy_assignable_v<T> &&
                             std::is_nothrow_move_constructible_v<T> && std::is_nothrow_move_assignable_v<T> &&
                             sizeof(T) == sizeof(void *);
-static_assert(moves_only<dpb::Pool> && moves_only<dpb::Stopping> && moves_only<dpb::Counter> && moves_only<dpb::Shuffler>);
-static_assert(noexcept(std::declval<dpb::Pool &>().try_update(0, 0.0)));
-static_assert(noexcept(std::declval<dpb::Pool &>().try_select(0, std::declval<dpb::Decision &>())));
+static_assert(moves_only<dpb::Stopping> && moves_only<dpb::Counter> && moves_only<dpb::Shuffler>);
+static_assert(noexcept(std::declval<dpb::Bandit &>().try_select(std::declval<const dpb::Request &>(), nullptr)));
 static_assert(noexcept(std::declval<dpb::Stopping &>().try_push(0.0, std::declval<bool &>())));
 static_assert(noexcept(std::declval<dpb::Counter &>().try_add(0.0)));
 static_assert(noexcept(std::declval<dpb::Shuffler &>().try_push(nullptr, 0)));
@@ -85,11 +84,13 @@ static void messages() {
   bandit.update(ticket, 0.75);
   CHECK(says([&] { bandit.update(ticket, 0.75); }).find("0.75") == std::string::npos);
   CHECK(says([&] { bandit.cancel(ticket); }) == "dpb_cancel(ticket = " + number + "): DPB_DUPLICATE");
-  CHECK(says([&] { (void)bandit.select_among({1, 9}); }) == "dpb_select_among(arms = {1, 9}): DPB_INVALID_CONFIG");
-  CHECK(says([&] { (void)bandit.select_among(std::vector<std::uint32_t>(100, 7)); }).find("7, ...}") != std::string::npos);
-  CHECK(says([&] { bandit.retire_arm(7); }) == "dpb_retire_arm(arm = 7): DPB_INVALID_CONFIG");
-  CHECK(says([&] { (void)bandit.privacy(1.5); }) == "dpb_privacy(delta = 1.5): DPB_INVALID_CONFIG");
-  CHECK(says([&] { (void)bandit.privacy(-0.1); }) == "dpb_privacy(delta = -0.1): DPB_INVALID_CONFIG");
+  CHECK(says([&] { (void)bandit.select(dpb::Request().among({1, 9})); }) ==
+        "dpb_select_for(slots = 1, segment = 0, eligible = {1, 9}): DPB_INVALID_REQUEST");
+  const std::vector<std::uint32_t> many(100, 7);
+  CHECK(says([&] { (void)bandit.select(dpb::Request().among(many)); }).find("7, ...}") != std::string::npos);
+  CHECK(says([&] { bandit.retire_arm(7); }) == "dpb_retire_arm(arm = 7): DPB_INVALID_REQUEST");
+  CHECK(says([&] { (void)bandit.epsilon_spent(1.5); }) == "dpb_epsilon_spent(delta = 1.5): DPB_INVALID_CONFIG");
+  CHECK(says([&] { (void)bandit.epsilon_spent(-0.1); }) == "dpb_epsilon_spent(delta = -0.1): DPB_INVALID_CONFIG");
   CHECK(says([&] { (void)bandit.shuffle_params(4); }) == "dpb_shuffle_params_read(phase = 4): DPB_UNSUPPORTED");
   CHECK(says([&] { bandit.update_many({ticket, 5}, {1.0}); }) ==
         "dpb_update_many(tickets = 2, rewards = 1): DPB_INVALID_CONFIG");
@@ -160,18 +161,31 @@ static void batches() {
   CHECK(refusal([&] { bandit.update_many(tickets, rewards); }).status() == DPB_DUPLICATE);
   CHECK(bandit.report().answered == 100);
   CHECK(bandit.select_many(0).empty());
+  // Requests of several slots, and one that is refused: those before it are decided.
+  std::vector<dpb::Request> requests(3);
+  requests[1].among({2});
+  CHECK(refusal([&] { (void)bandit.select_many(requests); }).status() == DPB_UNSUPPORTED);
+  dpb::Bandit flexible(dpb::Config(4, 1.0));
+  requests[0].slots = 2;
+  std::vector<dpb::Decision> slots = flexible.select_many(requests);
+  CHECK(slots.size() == 4 && slots[0].arm != slots[1].arm && flexible.report().decisions == 4);
+  requests[1].slots = 9;
+  slots.assign(12, dpb::Decision{});
+  CHECK(flexible.try_select_many(requests.data(), 3, slots.data(), done) == DPB_INVALID_REQUEST && done == 1);
+  CHECK(flexible.report().decisions == 6 && slots[2].ticket == 0);
   bandit.update_many({}, {});
 }
 
 static void arms_come_and_go() {
   dpb::Bandit bandit = dpb::Bandit::imed(dpb::Config(3, 1.0));
-  CHECK(bandit.select_among({1}).arm == 1);
+  CHECK(bandit.select(dpb::Request().among({1})).arm == 1);
   CHECK(bandit.add_arm() == 3 && bandit.arms().size() == 4);
   bandit.retire_arm(0);
-  CHECK(refusal([&] { bandit.retire_arm(0); }).status() == DPB_INVALID_CONFIG);
-  CHECK(refusal([&] { (void)bandit.select_among({0}); }).status() == DPB_INVALID_CONFIG);
-  CHECK(refusal([&] { (void)bandit.select_among({}); }).status() == DPB_INVALID_CONFIG);
-  CHECK(bandit.select_among({3}).arm == 3 && bandit.arms()[0].active == 0);
+  CHECK(refusal([&] { bandit.retire_arm(0); }).status() == DPB_INVALID_REQUEST);
+  CHECK(refusal([&] { (void)bandit.select(dpb::Request().among({0})); }).status() == DPB_INVALID_REQUEST);
+  const std::vector<std::uint32_t> none;
+  CHECK(refusal([&] { (void)bandit.select(dpb::Request().among(none)); }).status() == DPB_INVALID_REQUEST);
+  CHECK(bandit.select(dpb::Request().among({3})).arm == 3 && bandit.arms()[0].active == 0);
   dpb::Bandit fixed = dpb::Bandit::se(dpb::Config(3, 1.0));
   CHECK(refusal([&] { (void)fixed.add_arm(); }).status() == DPB_UNSUPPORTED);
 }
@@ -181,10 +195,16 @@ static void users() {
   dpb::Config config(3, 1.0);
   config.users = 1000;
   dpb::Bandit bandit(config);
-  const auto play = [&bandit](std::uint64_t first) {
+  const std::vector<std::uint32_t> all{0, 1, 2}, one{1};
+  const auto of = [](std::uint64_t user, std::uint64_t segment = 0) {
+    dpb::Request request;
+    request.user = user;
+    request.segment = segment;
+    return request;
+  };
+  const auto play = [&](std::uint64_t first) {
     for (std::uint64_t user = first; user < first + 200; user++) {
-      const dpb::Decision d = user % 2 ? bandit.select_for(user) : bandit.select_among_for(user, {0, 1, 2});
-      bandit.update(d.ticket, 1.0);
+      bandit.update(bandit.select(user % 2 ? of(user) : of(user).among(all)).ticket, 1.0);
     }
     double known = 0;
     for (const dpb::Arm &arm : bandit.arms()) {
@@ -194,67 +214,63 @@ static void users() {
   };
   const double known = play(0);
   CHECK(known > 20 && play(0) == known && bandit.report().answered == 400);
-  const double spent = bandit.privacy();
+  const double spent = bandit.epsilon_spent();
   bandit.next_period();
-  CHECK(play(0) > known && bandit.privacy() == 2 * spent);
+  CHECK(play(0) > known && bandit.epsilon_spent() == 2 * spent);
   // It decides once it has been saved.
   dpb::Bandit next = dpb::Bandit::restore(bandit.snapshot());
-  CHECK(refusal([&] { (void)next.select_for(1); }).status() == DPB_NOT_READY);
-  CHECK(!next.snapshot().empty() && next.select_for(1).arm < 3 && next.privacy() == 3 * spent);
-  const std::vector<std::uint32_t> one{1};
-  CHECK(bandit.select_among_for(1, one).arm == 1);
+  CHECK(refusal([&] { (void)next.select(of(1)); }).status() == DPB_NOT_READY);
+  CHECK(!next.snapshot().empty() && next.select(of(1)).arm < 3 && next.epsilon_spent() == 3 * spent);
+  CHECK(bandit.select(of(1).among(one)).arm == 1);
   CHECK(refusal([&] { (void)bandit.select(); }).status() == DPB_UNSUPPORTED);
-  CHECK(refusal([&] { (void)bandit.select_among({1}); }).status() == DPB_UNSUPPORTED);
   const auto says = [](auto call) { return std::string(refusal(call).what()); };
-  CHECK(says([&] { (void)bandit.select_among_for(1, {1, 9}); }) ==
-        "dpb_select_among_for(arms = {1, 9}): DPB_INVALID_CONFIG");
+  CHECK(says([&] { (void)bandit.select(of(1).among({1, 9})); }).find("{1, 9}): DPB_INVALID_REQUEST") != std::string::npos);
   dpb::Bandit plain(dpb::Config(3, 1.0));
-  CHECK(says([&] { (void)plain.select_for(1); }) == "dpb_select_for: DPB_UNSUPPORTED");
+  CHECK(refusal([&] { (void)plain.select(of(1)); }).status() == DPB_UNSUPPORTED);
   CHECK(says([&] { plain.next_period(); }) == "dpb_next_period: DPB_UNSUPPORTED");
 
-  // The same in a pool, whichever the segments.
-  dpb::Pool pool(config, 2);
-  CHECK(pool.segment(8) == 0 && pool.segment(9) == 1);
-  const auto play_all = [&pool] {
+  // The same with segments, whichever they are.
+  config.max_segments = 2;
+  dpb::Bandit segmented(config);
+  const auto play_all = [&] {
     for (std::uint64_t user = 0; user < 500; user++) {
-      const std::uint32_t segment = user % 2;
-      const dpb::Decision d = user % 3 ? pool.select_for(segment, user) : pool.select_among_for(segment, user, {0, 1, 2});
-      pool.update(d.ticket, 1.0);
+      const dpb::Request request = of(user, user % 2);
+      segmented.update(segmented.select(user % 3 ? request : dpb::Request(request).among(all)).ticket, 1.0);
     }
-    return pool.report();
+    return segmented.report();
   };
-  const dpb::PoolReport first = play_all(), second = play_all();
-  CHECK(first.releases > 2 && second.releases == first.releases && second.answered == 1000);
-  pool.next_period();
-  const dpb::PoolReport third = play_all();
-  CHECK(third.releases > second.releases && third.epsilon_spent == 2 * second.epsilon_spent);
-  CHECK(pool.select_among_for(1, 1, one).arm == 1);
-  CHECK(says([&] { (void)pool.select(0); }) == "dpb_pool_select(segment = 0): DPB_UNSUPPORTED");
-  CHECK(says([&] { (void)pool.select_for(2, 1); }) == "dpb_pool_select_for(segment = 2): DPB_INVALID_CONFIG");
-  CHECK(says([&] { (void)pool.select_among_for(0, 1, {9}); }) ==
-        "dpb_pool_select_among_for(segment = 0, arms = {9}): DPB_INVALID_CONFIG");
-  CHECK(says([] { dpb::Pool(dpb::Config(3, 1.0), 1).next_period(); }) == "dpb_pool_next_period: DPB_UNSUPPORTED");
+  const dpb::Report first = play_all(), second = play_all();
+  CHECK(first.phase > 2 && second.phase == first.phase && second.answered == 1000);
+  segmented.next_period();
+  const dpb::Report third = play_all();
+  CHECK(third.phase > second.phase && third.epsilon_spent == 2 * second.epsilon_spent);
+  CHECK(segmented.select(of(1, 1).among(one)).arm == 1);
+  CHECK(refusal([&] { (void)segmented.select(); }).status() == DPB_UNSUPPORTED);
+  CHECK(says([&] { (void)segmented.select(of(1, 2)); }) ==
+        "dpb_select_for(slots = 1, segment = 2, eligible = {}): DPB_FULL");
 }
 
 static void priors() {
   dpb::Bandit bandit(dpb::Config(3, 1.0));
   bandit.set_prior(1, 0.05, 100);
   CHECK(bandit.try_set_prior(1, 0.05, 0.0) == DPB_INVALID_CONFIG && std::isnan(bandit.arms()[1].mean));
-  CHECK(std::string(refusal([&] { bandit.set_prior(1, 1.5, 7.0); }).what()) ==
-        "dpb_set_prior(arm = 1, mean = 1.5, strength = 7): DPB_INVALID_CONFIG");
+  CHECK(std::string(refusal([&] { bandit.set_prior(1, 1.5, 7.0); }).what()).find("mean must be") == 0);
   CHECK(dpb::Bandit::se(dpb::Config(3, 1.0)).try_set_prior(1, 0.05, 100) == DPB_UNSUPPORTED);
-  dpb::Pool pool(dpb::Config(3, 1.0), 2);
-  const std::uint32_t segment = pool.segment(1);
-  const double before = pool.arms(segment)[1].mean;
-  pool.set_prior(1, 0.5, 1000);
-  CHECK(pool.arms(segment)[1].mean > 2 * before);
-  CHECK(std::string(refusal([&] { pool.set_prior(3, 0.5, 7.0); }).what()) ==
-        "dpb_pool_set_prior(arm = 3, mean = 0.5, strength = 7): DPB_INVALID_CONFIG");
+  dpb::Config config(3, 1.0);
+  config.max_segments = 2;
+  dpb::Bandit segmented(config);
+  dpb::Request request;
+  request.segment = 7;
+  (void)segmented.select(request);
+  const double before = segmented.segment(7)[1].mean;
+  segmented.set_prior(1, 0.5, 1000);
+  CHECK(segmented.segment(7)[1].mean > 2 * before);
+  CHECK(std::string(refusal([&] { segmented.set_prior(3, 0.5, 7.0); }).what()) == "arm must be below 3, got 3");
 }
 
 static void handles_learn_from_each_other() {
   dpb::Bandit a(dpb::Config(3, 1.0)), b(dpb::Config(3, 1.0));
-  CHECK(a.add_arm() == 3 && a.add_arm_as(900) == 4 && b.add_arm_as(900) == 3 && b.add_arm_as(900) == 3);
+  CHECK(a.add_arm() == 3 && a.add_arm(900) == 4 && b.add_arm(900) == 3 && b.add_arm(900) == 3);
   for (int i = 0; i < 1000; i++) {
     const dpb::Decision d = a.select();
     a.update(d.ticket, d.arm == 1);
@@ -265,7 +281,7 @@ static void handles_learn_from_each_other() {
   CHECK(b.arms()[1].effective_pulls == a.arms()[1].effective_pulls && b.arms()[1].effective_pulls > 0);
   CHECK(b.arms()[3].effective_pulls == a.arms()[4].effective_pulls);
   CHECK(refusal([&] { b.merge({1, 2, 3}); }).status() == DPB_CORRUPT);
-  CHECK(refusal([&] { (void)b.add_arm_as(2); }).status() == DPB_INVALID_CONFIG);
+  CHECK(refusal([&] { (void)b.add_arm(2); }).status() == DPB_INVALID_CONFIG);
   dpb::Bandit other(dpb::Config(3, 0.5));
   CHECK(std::string(refusal([&] { other.merge(snapshot); }).what()).find("epsilon must be") != std::string::npos);
 }
@@ -307,7 +323,7 @@ static void reading() {
   dpb::Bandit bandit = dpb::Bandit::se(config);
   CHECK(!bandit.best_arm() && !bandit.compare(1, 0, 0.95));
   CHECK(bandit.arms().size() == 3 && std::isnan(bandit.arms()[0].mean) && bandit.arms()[0].active == 1);
-  CHECK(bandit.privacy() == 0.0);
+  CHECK(bandit.epsilon_spent() == 0.0);
   for (int i = 0; i < 200'000 && !bandit.best_arm(); ++i) {
     const dpb::Decision d = bandit.select();
     bandit.update(d.ticket, d.arm == 1 ? 1.0 : 0.0);
@@ -316,8 +332,8 @@ static void reading() {
   const std::vector<dpb::Arm> arms = bandit.arms();
   CHECK(std::fabs(arms[1].mean - 1.0) <= arms[1].width && std::fabs(arms[0].mean) <= arms[0].width);
   CHECK(arms[1].active == 1 && arms[0].active == 0);
-  CHECK(bandit.privacy() > 0.0 && bandit.privacy(1e-6) <= 10.0);
-  CHECK(refusal([&] { (void)bandit.privacy(-1.0); }).status() == DPB_INVALID_CONFIG);
+  CHECK(bandit.epsilon_spent() > 0.0 && bandit.epsilon_spent(1e-6) <= 10.0);
+  CHECK(refusal([&] { (void)bandit.epsilon_spent(-1.0); }).status() == DPB_INVALID_CONFIG);
   const std::optional<dpb::Interval> better = bandit.compare(1, 0, 0.95);
   CHECK(better && better->low > 0.0 && better->low < 1.0 && better->high == 1.0);
   CHECK(std::string(refusal([&] { (void)bandit.compare(1, 1, 0.95); }).what()) ==
@@ -356,24 +372,30 @@ static void slates() {
   config.slate = 3;
   config.slate_clicks = 1;
   dpb::Bandit bandit = dpb::Bandit::imed(config);
-  const std::vector<std::uint32_t> eligible = {4, 1, 4, 2};
+  const std::vector<std::uint32_t> eligible = {4, 1, 4, 2}, none;
+  const auto wanting = [](std::uint32_t slots) {
+    dpb::Request request;
+    request.slots = slots;
+    return request;
+  };
   for (int t = 0; t < 100; t++) {
     std::set<std::uint32_t> shown;
-    for (const dpb::Decision &d : bandit.select_slate(eligible, 3)) {
+    for (const dpb::Decision &d : bandit.select_slots(wanting(3).among(eligible))) {
       shown.insert(d.arm);
       bandit.update(d.ticket, 1.0);
     }
     CHECK((shown == std::set<std::uint32_t>{1, 2, 4}));
   }
   CHECK(bandit.report().decisions == 300 && bandit.report().epsilon_spent <= 1.0 && bandit.report().epsilon_spent > 0.99);
-  CHECK(bandit.select_slate(2).size() == 2 && bandit.select_slate({3}, 1)[0].arm == 3);
-  CHECK(refusal([&] { (void)bandit.select_slate({1, 1}, 2); }).what() ==
-        std::string("dpb_select_slate(eligible = {1, 1}, m = 2): DPB_INVALID_CONFIG"));
-  CHECK(refusal([&] { (void)bandit.select_slate(4); }).status() == DPB_INVALID_CONFIG);
-  CHECK(refusal([&] { (void)bandit.select_slate(0); }).status() == DPB_INVALID_CONFIG);
-  CHECK(refusal([&] { (void)bandit.select_slate(std::vector<std::uint32_t>(), 1); }).status() == DPB_INVALID_CONFIG);
+  CHECK(bandit.select_slots(wanting(2)).size() == 2 && bandit.select(wanting(1).among({3})).arm == 3);
+  CHECK(refusal([&] { (void)bandit.select_slots(wanting(2).among({1, 1})); }).what() ==
+        std::string("dpb_select_for(slots = 2, segment = 0, eligible = {1, 1}): DPB_INVALID_REQUEST"));
+  CHECK(refusal([&] { (void)bandit.select_slots(wanting(4)); }).status() == DPB_INVALID_REQUEST);
+  CHECK(refusal([&] { (void)bandit.select_slots(wanting(0)); }).status() == DPB_INVALID_REQUEST);
+  CHECK(refusal([&] { (void)bandit.select_slots(wanting(1).among(none)); }).status() == DPB_INVALID_REQUEST);
+  CHECK(refusal([&] { (void)bandit.select(wanting(2)); }).status() == DPB_INVALID_REQUEST); // one decision only
   dpb::Bandit fixed = dpb::Bandit::se(dpb::Config(3, 1.0));
-  CHECK(refusal([&] { (void)fixed.select_slate(2); }).status() == DPB_UNSUPPORTED);
+  CHECK(refusal([&] { (void)fixed.select_slots(wanting(2)); }).status() == DPB_UNSUPPORTED);
 }
 
 static void snapshots() {
@@ -479,7 +501,9 @@ static void counters() {
   CHECK(refusal([] { (void)dpb::Counter(CounterKind(9), 1.0); }).status() == DPB_INVALID_CONFIG);
 
   const std::uint8_t seed[32] = {7};
-  dpb::Counter counter(CounterKind::hybrid, 1.0, 0, seed), twin(CounterKind::hybrid, 1.0, 0, seed);
+  dpb::CounterConfig seeded(CounterKind::hybrid, 1.0);
+  seeded.test_seed = seed;
+  dpb::Counter counter(seeded), twin(seeded);
   CHECK(counter.read() == 0.0);
   CHECK(!counter.is_private() && dpb::Counter(CounterKind::hybrid, 1.0).is_private());
   for (int i = 0; i < 1000; ++i) {
@@ -674,79 +698,70 @@ static void local() {
   bandit.update(decision.ticket, dpb::ldp_encode(1.0, 0.5));
 }
 
-static void pools() {
+static void segments() {
   const auto says = [](auto call) { return std::string(refusal(call).what()); };
   dpb::Config config(4, 1.0);
-  CHECK(refusal([&] { (void)dpb::Pool(config, 0); }).status() == DPB_INVALID_CONFIG);
-  CHECK(says([] { (void)dpb::Pool(dpb::Config(4, -1.0), 3); }) == "epsilon must be finite and > 0, got -1");
-  dpb::Pool first(config, 2);
-  dpb_pool *handle = first.get();
-  dpb::Pool pool = std::move(first);
-  CHECK(first.get() == nullptr && pool.get() == handle);
-  CHECK(refusal([&] { (void)first.segment(1); }).status() == DPB_NULL);
+  config.max_segments = 2;
+  dpb::Bandit bandit(config);
+  const auto in = [](std::uint64_t segment) {
+    dpb::Request request;
+    request.segment = segment;
+    return request;
+  };
+  CHECK(says([&] { (void)dpb::Bandit::med(config); }).find("max_segments must be 0") == 0);
+  CHECK(says([&] { (void)bandit.segment(70); }) == "dpb_segment_read(segment = 70): DPB_INVALID_REQUEST");
+  CHECK(says([&] { (void)bandit.select(in(70).among({1, 9})); }) ==
+        "dpb_select_for(slots = 1, segment = 70, eligible = {1, 9}): DPB_INVALID_REQUEST");
+  CHECK(bandit.report().decisions == 0 && bandit.report().segments == 0 && bandit.report().max_segments == 2);
 
-  CHECK(pool.segment(70) == 0 && pool.segment(71) == 1 && pool.segment(70) == 0);
-  CHECK(says([&] { (void)pool.segment(72); }) == "dpb_pool_segment(key = 72): DPB_FULL");
-  CHECK(says([&] { (void)pool.select(2); }) == "dpb_pool_select(segment = 2): DPB_INVALID_CONFIG");
-  CHECK(says([&] { (void)pool.select_among(1, {1, 9}); }) ==
-        "dpb_pool_select_among(segment = 1, arms = {1, 9}): DPB_INVALID_CONFIG");
-  CHECK(says([&] { (void)pool.select_many({0, 5}); }) ==
-        "dpb_pool_select_many(segments = {0, 5}): DPB_INVALID_CONFIG");
-  CHECK(says([&] { (void)pool.arms(7); }) == "dpb_pool_arms_read(segment = 7): DPB_INVALID_CONFIG");
-  CHECK(pool.report().decisions == 0 && pool.report().segments == 2 && pool.report().max_segments == 2);
-
-  CHECK(pool.select_among(1, {3}).arm == 3);
-  CHECK(pool.select_among(1, std::vector<std::uint32_t>{2}).arm == 2);
-  const std::vector<dpb::Decision> some = pool.select_many({0, 1, 0});
-  const std::string number = std::to_string(some[0].ticket);
-  CHECK(says([&] { pool.update(some[0].ticket, 1.25); }) ==
-        "dpb_pool_update(ticket = " + number + ", reward = 1.25): DPB_INVALID_REWARD");
-  pool.update(some[0].ticket, 1.0);
-  CHECK(says([&] { pool.cancel(some[0].ticket); }) == "dpb_pool_cancel(ticket = " + number + "): DPB_DUPLICATE");
-  pool.cancel(some[1].ticket);
-  pool.update_many({some[2].ticket}, {1.0});
-  CHECK(says([&] { pool.update_many({some[2].ticket, 5}, {1.0, 1.0}); }) ==
-        "dpb_pool_update_many(n = 2, done = 0): DPB_DUPLICATE");
-  CHECK(says([&] { pool.update_many({5}, {}); }) ==
-        "dpb_pool_update_many(tickets = 1, rewards = 0): DPB_INVALID_CONFIG");
-  const dpb::PoolReport report = pool.report();
+  CHECK(bandit.select(in(71).among({3})).arm == 3);
+  CHECK(bandit.select(in(71).among(std::vector<std::uint32_t>{2})).arm == 2);
+  const std::vector<dpb::Decision> some = bandit.select_many({in(70), in(71), in(70)});
+  CHECK(says([&] { (void)bandit.select(in(72)); }).find("DPB_FULL") != std::string::npos);
+  bandit.update(some[0].ticket, 1.0);
+  bandit.cancel(some[1].ticket);
+  bandit.update_many({some[2].ticket}, {1.0});
+  const dpb::Report report = bandit.report();
   CHECK(report.decisions == 5 && report.answered == 2 && report.cancelled == 1 && report.pending == 2);
-  CHECK(report.is_private == 1 && report.arms == 4 && report.epsilon_spent == 0.0);
-  CHECK(pool.diagnostics().duplicates == 2 && pool.diagnostics().unknown == 1 && pool.diagnostics().rejected == 1);
-  const std::vector<dpb::Arm> arms = pool.arms(1);
+  CHECK(report.is_private == 1 && report.arms_active == 4 && report.epsilon_spent == 0.0 && report.segments == 2);
+  const std::vector<dpb::Arm> arms = bandit.segment(71);
   CHECK(arms.size() == 4 && arms[3].pulls >= 1 && std::isnan(arms[3].width) && arms[3].mean > 0.0);
+  CHECK(bandit.arms().size() == 4 && bandit.arms()[3].pulls >= arms[3].pulls);
 
-  const std::vector<std::uint8_t> bytes = pool.snapshot();
-  CHECK(dpb::Pool::restore(bytes).segment(71) == 1);
-  dpb::Pool larger = dpb::Pool::restore(config, 3, bytes);
-  CHECK(larger.segment(72) == 2 && larger.report().expired == 2);
-  CHECK(says([&] { (void)dpb::Pool::restore(config, 1, bytes); }) ==
+  const std::vector<std::uint8_t> bytes = bandit.snapshot();
+  CHECK(dpb::Bandit::restore(bytes).report().segments == 2);
+  config.max_segments = 3;
+  dpb::Bandit larger = dpb::Bandit::restore("dp-imed", config, bytes);
+  larger.cancel(larger.select(in(72)).ticket);
+  CHECK(larger.report().segments == 3 && larger.report().expired == 2);
+  config.max_segments = 1;
+  CHECK(says([&] { (void)dpb::Bandit::restore("dp-imed", config, bytes); }) ==
         "max_segments must be at least 2, as in the snapshot, got 1");
-  CHECK(refusal([&] { (void)dpb::Pool::restore({bytes.begin() + 1, bytes.end()}); }).status() == DPB_CORRUPT);
 
-  // What another has released is there once its key is asked for.
-  dpb::Pool other(config, 1);
-  CHECK(other.segment(71) == 0);
-  while (other.arms(0)[0].effective_pulls == 0.0) {
-    other.update(other.select_among(0, {0}).ticket, 1.0);
-  }
+  // What another has released is there once a request has its key.
+  dpb::Bandit other(config);
+  do {
+    other.update(other.select(in(71).among({0})).ticket, 1.0);
+  } while (other.segment(71)[0].effective_pulls == 0.0);
   const std::vector<std::uint8_t> told = other.snapshot();
   larger.merge(told);
   CHECK(larger.try_merge(told.data(), told.size()) == DPB_OK);
-  CHECK(larger.arms(1)[0].effective_pulls == other.arms(0)[0].effective_pulls && larger.report().segments == 3);
+  CHECK(larger.segment(71)[0].effective_pulls == other.segment(71)[0].effective_pulls && larger.report().segments == 3);
   CHECK(refusal([&] { larger.merge({1, 2, 3}); }).status() == DPB_CORRUPT);
-  dpb::Pool stranger(dpb::Config(4, 0.5), 1);
+  CHECK(refusal([&] { larger.merge(dpb::Bandit(dpb::Config(4, 1.0)).snapshot()); }).status() == DPB_INVALID_CONFIG);
+  config.epsilon = 0.5;
+  dpb::Bandit stranger(config);
   CHECK(says([&] { stranger.merge(told); }).find("epsilon must be") == 0);
 
-  // Many hands on one pool: what each has begun it ends.
+  // Many threads on one handle: what each has begun it ends.
   config.pending_capacity = 1 << 15; // as in threads()
-  dpb::Pool shared(config, 64);
+  config.max_segments = 64;
+  dpb::Bandit shared(config);
   std::vector<std::thread> threads;
-  for (std::uint32_t hand = 0; hand < 4; ++hand) {
-    threads.emplace_back([&shared, hand] {
+  for (std::uint32_t number = 0; number < 4; ++number) {
+    threads.emplace_back([&shared, &in, number] {
       for (std::uint32_t t = 0; t < 2000; ++t) {
-        const std::uint32_t segment = shared.segment((t * 7 + hand) % 64);
-        shared.update(shared.select(segment).ticket, t % 3 == 0);
+        shared.update(shared.select(in((t * 7 + number) % 64)).ticket, t % 3 == 0);
       }
     });
   }
@@ -760,7 +775,7 @@ int main() {
   versions();
   stopping();
   counters();
-  pools();
+  segments();
   shuffle_roles();
   shuffled_batches();
   local();

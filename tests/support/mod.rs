@@ -218,8 +218,8 @@ pub fn functions() -> Vec<String> {
 pub fn unused(code: &str, prefix: &str) -> Vec<String> {
     let mut names = functions();
     names.retain(|name| {
-        let name = name.trim_end_matches("_sized").trim_end_matches("_with");
-        !["", "_sized", "_with"].iter().any(|more| uses(code, &format!("{prefix}{name}{more}")))
+        let name = name.trim_end_matches("_sized");
+        !["", "_sized"].iter().any(|more| uses(code, &format!("{prefix}{name}{more}")))
     });
     names
 }

@@ -590,7 +590,7 @@ impl Segments {
             all.sum += rate.said.sum;
             all.weight += rate.said.weight;
         }
-        let mean = all.sum / all.weight.max(1e-9);
+        let mean = (all.sum + RATE * 1e-9) / (all.weight + 1e-9); // RATE until anything is known
         for rate_of in &mut *self.rates {
             rate_of.mean = rate(rate_of.said.mean(mean, ARMS_ALIKE));
         }
@@ -637,6 +637,14 @@ impl Segments {
     pub fn estimate(&self, segment: u32, arm: u32) -> (f64, f64) {
         let (row, arm) = (segment as usize + 1, arm as usize);
         (self.law(row, arm).0, self.released(row * self.arms + arm).count)
+    }
+
+    /// What the handle believes of an arm's rate in an average segment, how often it was played in all segments, and the
+    /// rewards behind all of its releases, here and elsewhere.
+    pub fn overall(&self, arm: u32) -> (f64, u64, f64) {
+        let cells = || (arm as usize..self.cells.len()).step_by(self.arms);
+        let pulls = cells().skip(1).map(|cell| self.plays[cell].pulls).sum();
+        (self.rates[arm as usize].mean, pulls, cells().map(|cell| self.released(cell).count).sum())
     }
 
     /// Batches released.

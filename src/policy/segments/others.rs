@@ -26,7 +26,7 @@ use super::{Evidence, Segments, half_life, load_prior};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::fleet::{Entry, Roster, put};
-use crate::places::Places;
+use crate::key_index::KeyIndex;
 use crate::snapshot::Reader;
 use crate::table::room;
 
@@ -50,7 +50,7 @@ pub struct Others {
 /// Another pool, as its newest snapshot shows it.
 pub struct Other {
     entry: Entry,
-    keys: Places,
+    keys: KeyIndex,
     /// Decisions: in all segments together, and in each.
     lived: Vec<u64>,
     cells: Vec<Sums>,
@@ -93,7 +93,7 @@ impl Other {
             cells.push(kept(released));
         }
         let entry = Entry::new(origin, (lives, decisions, releases, from.checksum()));
-        Ok(Other { entry, keys: Places::of(keys, 0)?, lived, cells, all, came: 0 })
+        Ok(Other { entry, keys: KeyIndex::of(keys, 0)?, lived, cells, all, came: 0 })
     }
 
     /// Decisions and releases of the segment that is called so, or of all together.

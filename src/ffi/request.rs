@@ -1,0 +1,191 @@
+//! dpb_request: what a caller says about one decision.
+
+use super::bandit::{dpb_bandit, dpb_decision};
+use super::guard::{call, slice};
+use super::sized::{self, Growing};
+use super::status::{DPB_NULL, dpb_status};
+use crate::desk::Decision;
+use crate::error::{Error, Result};
+use crate::request::Request;
+
+/// One request for a decision. Fill it with dpb_request_init, then set what the request says. All of it is public:
+/// nothing in it may be made from rewards.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct dpb_request {
+    /// sizeof(dpb_request), set by dpb_request_init; lets the struct grow.
+    pub struct_size: u32,
+    /// How many different arms to choose, default 1. Each has a decision and a ticket of its own.
+    pub slots: u32,
+    /// With dpb_config.max_segments: the key of the segment that the request is in, for example the placement's own
+    /// number or a hash of its name. The first request with a new key begins that segment. Otherwise 0.
+    pub segment: u64,
+    /// With dpb_config.users: a keyed hash of the person who makes the request. Otherwise 0.
+    pub user: u64,
+    /// NULL, the default = all live arms. Otherwise eligible_len live arms, in any order; duplicates are harmless. Choose
+    /// them by public information only (targeting, flights, frequency caps). A remaining click budget depends on
+    /// rewards, so do not filter by it.
+    pub eligible: *const u32,
+    /// The number of eligible arms, at least 1 where eligible is not NULL; otherwise 0.
+    pub eligible_len: usize,
+}
+
+const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_request>() == 40);
+
+// SAFETY: repr(C), begins with its size, ends with a size_t; all its fields are numbers and addresses.
+unsafe impl Growing for dpb_request {
+    const SHORTEST: usize = size_of::<dpb_request>();
+}
+
+impl dpb_request {
+    /// What dpb_request_init fills in, for those who call the interface from Rust.
+    pub const fn defaults() -> dpb_request {
+        let struct_size = size_of::<dpb_request>() as u32;
+        dpb_request { struct_size, slots: 1, segment: 0, user: 0, eligible: std::ptr::null(), eligible_len: 0 }
+    }
+
+    /// # Safety
+    /// `request` is valid for as many bytes as it says, and so are its arms while the result is used.
+    #[inline]
+    unsafe fn read<'a>(request: *const dpb_request) -> Result<Request<'a>> {
+        // SAFETY: as above.
+        let r = unsafe { sized::read(request, dpb_request::defaults()) }.map_err(|error| match error {
+            Error::InvalidConfig { field, problem } => Error::InvalidRequest { field, problem },
+            other => other,
+        })?;
+        if r.eligible.is_null() && r.eligible_len > 0 {
+            return Err(Error::request("eligible_len", "must be 0 where eligible is NULL", r.eligible_len));
+        }
+        // SAFETY: so many arms, by contract.
+        let eligible = (!r.eligible.is_null()).then(|| unsafe { slice(r.eligible, r.eligible_len) });
+        Ok(Request { slots: r.slots, segment: r.segment, user: r.user, eligible })
+    }
+}
+
+/// Fills a request that says nothing: one slot, all live arms. NULL is a no-op. Any thread.
+///
+/// In C and C++ this is dpb_request_init_sized, with the size that the header knows. The function of this
+/// name fills what dpb_request had in version 0.1.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dpb_request_init(request: *mut dpb_request) {
+    const SIZE: usize = size_of::<dpb_request>(); // until a later version adds a field
+    // SAFETY: passed on.
+    unsafe { dpb_request_init_sized(request, SIZE as u32) };
+}
+
+/// dpb_request_init for a dpb_request of struct_size bytes, and no more: that of the caller's header, which
+/// may be older than the library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dpb_request_init_sized(request: *mut dpb_request, struct_size: u32) {
+    // SAFETY: NULL or valid for so many bytes, by contract.
+    unsafe { sized::init(request, struct_size, dpb_request::defaults()) };
+}
+
+/// Decides a request. Writes one decision for each slot.
+///
+/// **Several slots.** The arms are different: the best ones, and those that must still be learned about, in no order of
+/// merit. Each decision is answered or cancelled by itself. slots is at most the number of different eligible arms, with
+/// dpb_config.slate at most that, and never more than answer_window, or without one pending_capacity rounded up. A
+/// propensity is exact: the chance of that arm in its slot, given the slots before it; with min_propensity = f it is
+/// at least f divided by the arms that are left. O(slots eligible_len). dpb_new_imed, dpb_new_klucb and dpb_new_ts can
+/// choose several. Which unit epsilon protects (Theorem S, src/privacy/slates.rs: the rewards of a request are in as many
+/// different batches, so m rewards lose m epsilon, or m rho, and never m^2 rho):
+///   dpb_config.slate = 0                      one reward
+///   dpb_config.slate = S                      one request with all its rewards; the noise is for epsilon/S
+///   dpb_config.slate = S, slate_clicks = c    the same, at most c clicks of a request count; epsilon/min(2c, S)
+/// A request of one slot is then a request too. With slate_clicks all rewards of a request are fixed as soon as later
+/// decisions end the window of its first: from then on dpb_update returns DPB_EXPIRED for each of its tickets, kept
+/// or not, while dpb_cancel takes each one's own window as ever. Nothing tells which clicks were kept.
+///
+/// **Segments.** With dpb_config.max_segments each segment learns for itself, and starts with what all others say of its
+/// arms. Finding a segment is O(1). The propensity is NaN. The phase is 0 where the decision learns with all segments
+/// together, and 1 where its segment learns for itself. One slot only.
+///
+/// **Users.** With dpb_config.users the library learns from the first m = contributions_per_user decisions of a user in a
+/// period (dpb_next_period). Later ones look the same: they are served, and dpb_update, dpb_cancel and all counts are as
+/// for the others, but the library discards the reward. To the policy such a decision is one that was cancelled at
+/// once. Theorem (group privacy, on Theorem P): at most m rewards of a user are learned from in each period, so two
+/// worlds that differ in all of a user's rewards of one period differ by a loss of epsilon at most, and two that differ in
+/// all of them in p periods by p epsilon where the policy is pure; dpb_epsilon_spent gives the loss of m p rewards
+/// otherwise. The bound is certain. The counters (a count-min sketch of decisions, never of rewards, fixed at
+/// construction) err to the other side: where n users come in a period, a user with fewer than m decisions is not
+/// learned from with a chance of at most about (1 - e^(-n/(3 users)))^4, which is 0.65% at n = dpb_config.users.
+/// For visitors without an account, pass a random number for each if each counts as a person, or one number for all if
+/// the library must not learn from them. A person with A accounts loses A times as much, and nobody else more. A decision
+/// that is cancelled or expires has used up its place. A handle counts for itself: in a fleet, route a user to one
+/// handle. One slot only.
+///
+/// request: filled by dpb_request_init; read here, not kept. out: receives request.slots decisions, written on success
+/// only. Never allocates on success.
+/// Returns DPB_OK; DPB_NULL; DPB_INVALID_REQUEST (an arm that does not exist or is retired, no arm at all, slots);
+/// DPB_UNSUPPORTED (what this policy or configuration cannot do: eligible arms, several slots, a segment, a user);
+/// DPB_FULL (a new segment where there are max_segments); DPB_NEWER_VERSION (struct_size of a newer library);
+/// DPB_POISONED. Unless DPB_OK, nothing has changed or been counted. Any thread.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_select_for(
+    bandit: *mut dpb_bandit,
+    request: *const dpb_request,
+    out: *mut dpb_decision,
+) -> dpb_status {
+    if request.is_null() || out.is_null() {
+        return DPB_NULL;
+    }
+    call(bandit, |b: &dpb_bandit| {
+        // SAFETY: valid for as many bytes as it says, by contract.
+        let request = unsafe { dpb_request::read(request) }?;
+        // SAFETY: room for one decision a slot, by contract.
+        b.bandit.decide(&request, |slot, decision| unsafe { out.add(slot).write(decision.into()) })
+    })
+}
+
+/// dpb_select_for for n requests in turn under one lock, until one is refused.
+///
+/// requests: an array of n, all of one struct_size; or NULL for n requests that say nothing. out: receives the decisions
+/// of all slots, request by request. done: receives how many requests were decided, also where one is refused: then it
+/// is the number of that one.
+/// Returns DPB_OK (all n); DPB_NULL; or as dpb_select_for, of the request that was refused. Any thread.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_select_many(
+    bandit: *mut dpb_bandit,
+    requests: *const dpb_request,
+    n: usize,
+    out: *mut dpb_decision,
+    done: *mut usize,
+) -> dpb_status {
+    if done.is_null() || (out.is_null() && n > 0) {
+        return DPB_NULL;
+    }
+    call(bandit, |b: &dpb_bandit| {
+        let (mut written, mut decided) = (0, 0);
+        // SAFETY: room for one decision a slot, by contract.
+        let each = |slot: usize, decision: Decision| unsafe { out.add(slot).write(decision.into()) };
+        // SAFETY: the first field is there in every version of the struct.
+        let size = if requests.is_null() || n == 0 { 0 } else { unsafe { requests.cast::<u32>().read() } };
+        let request = |i: usize| {
+            // SAFETY: n requests of this size each, by contract.
+            let request = unsafe { requests.byte_add(i * size as usize) };
+            // SAFETY: as above, and valid for as many bytes as it says.
+            unsafe {
+                if request.cast::<u32>().read() != size {
+                    return Err(Error::request("struct_size", "must be the same in all requests", size));
+                }
+                dpb_request::read(request)
+            }
+        };
+        let outcome = match requests.is_null() {
+            true => b
+                .bandit
+                .select_many(n, |decision| {
+                    each(written, decision);
+                    written += 1;
+                })
+                .inspect(|()| decided = n),
+            false => b.bandit.decide_many((0..n).map(request), each, &mut decided),
+        };
+        // SAFETY: not NULL, so valid by contract.
+        unsafe { done.write(decided) };
+        outcome
+    })
+}
