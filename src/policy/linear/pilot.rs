@@ -1,0 +1,59 @@
+//! The pilot: the plain sum of rewards, until the rate is known.
+
+use super::batch::{Batch, Instrument};
+use super::model::Prior;
+use crate::error::Result;
+use crate::reward::Reward;
+
+/// It ends when the released sum is so many deviations of its noise.
+pub const ENOUGH: f64 = 8.0;
+
+pub struct Pilot {
+    /// Of all models together, of variance 1 in its moments.
+    pub batch: Batch,
+    /// Released, in rewards.
+    pub sum: f64,
+    pub count: f64,
+    pub releases: f64,
+    /// Of |x|_1 over rewards, in units of C.
+    pub size: f64,
+}
+
+impl Pilot {
+    /// `deviation` is that of the noise of a sum, in rewards.
+    pub fn new(d: usize, intercept: i32, deviation: f64) -> Result<Pilot> {
+        let mut batch = Batch::new(d, intercept)?;
+        batch.open(Instrument::Rate, ENOUGH * deviation);
+        Ok(Pilot { batch, sum: 0.0, count: 0.0, releases: 0.0, size: 0.0 })
+    }
+
+    /// Takes what the batch released. True when the rate is known; else a batch as large as all before is open.
+    pub fn learn(&mut self, y: &[f64], deviation: f64) -> bool {
+        self.sum += y[0] * self.batch.unit() / Reward::ONE as f64;
+        self.count += self.batch.count as f64;
+        self.releases += 1.0;
+        let enough = self.sum >= ENOUGH * deviation * self.releases.sqrt();
+        if !enough {
+            self.batch.open(Instrument::Rate, self.count);
+        }
+        enough
+    }
+
+    /// The rate.
+    pub fn rate(&self) -> f64 {
+        (self.sum / self.count).clamp(1e-6, 1.0 - 1e-6)
+    }
+
+    /// What is believed from now on: logits of deviation 1, of the intercept and of all features together.
+    pub fn prior(&self, intercept: f64) -> Prior {
+        let d = self.batch.d();
+        let squares: f64 = (1..d).map(|i| self.batch.moments[super::algebra::packed(i) + i]).sum();
+        let precision = (squares / self.batch.count as f64).max(1e-4);
+        let rate = self.rate();
+        Prior {
+            intercept: libm::log(rate / (1.0 - rate)) / intercept,
+            intercept_precision: intercept * intercept,
+            precision,
+        }
+    }
+}
