@@ -10,7 +10,7 @@ use std::error::Error;
 use std::f64::consts::TAU;
 
 /// Epsilon where there is to be no noise to speak of.
-pub const NO_NOISE: f64 = 1e8;
+pub const NO_NOISE: f64 = 1e4;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
@@ -24,7 +24,10 @@ pub enum Kind {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Player {
-    Linear { epsilon: f64, delta: f64 },
+    Linear {
+        epsilon: f64,
+        delta: f64,
+    },
     /// Logistic Thompson sampling, an update a decision; it is told the mean rate.
     Thompson,
     /// DP-IMED over arms.
@@ -220,7 +223,8 @@ impl Thompson {
     fn new(models: usize, d: usize, logit: f64, deviation: f64) -> Thompson {
         let mut mean = vec![0.0; d];
         mean[0] = logit;
-        let root = (0..d * d).map(|i| if i % (d + 1) == 0 { if i == 0 { 1.0 } else { deviation } } else { 0.0 }).collect();
+        let root =
+            (0..d * d).map(|i| if i % (d + 1) == 0 { if i == 0 { 1.0 } else { deviation } } else { 0.0 }).collect();
         Thompson { d, models: vec![(mean, root); models] }
     }
 
@@ -228,7 +232,10 @@ impl Thompson {
     fn draw(&self, model: usize, coins: &mut Random) -> Vec<f64> {
         let (mean, root) = &self.models[model];
         let z: Vec<f64> = (0..self.d).map(|_| 0.5 * normal(coins)).collect();
-        root.chunks_exact(self.d).zip(mean).map(|(row, mean)| mean + row.iter().zip(&z).map(|(s, z)| s * z).sum::<f64>()).collect()
+        root.chunks_exact(self.d)
+            .zip(mean)
+            .map(|(row, mean)| mean + row.iter().zip(&z).map(|(s, z)| s * z).sum::<f64>())
+            .collect()
     }
 
     fn learn(&mut self, model: usize, x: &[f64], reward: f64) {
@@ -359,7 +366,9 @@ pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
     for ((name, _), block) in KINDS.iter().zip(samples.chunks(players.len())) {
         for (place, time) in times.iter().enumerate() {
             let mut row = vec![format!("{name}, {time}")];
-            row.extend(block.iter().map(|sample| format!("{:.1} ± {:.1}", sample.mean()[place], sample.errors()[place])));
+            row.extend(
+                block.iter().map(|sample| format!("{:.1} ± {:.1}", sample.mean()[place], sample.errors()[place])),
+            );
             rows.push(row);
         }
     }

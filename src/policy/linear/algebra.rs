@@ -121,7 +121,8 @@ mod tests {
             (0..d).for_each(|i| a[packed(i) + i] = 0.1);
             add_square(&mut a, &w, d);
             for (i, j) in (0..d).flat_map(|i| (0..=i).map(move |j| (i, j))) {
-                let exact: f64 = (0..d).map(|k| w[k * d + i] * w[k * d + j]).sum::<f64>() + if i == j { 0.1 } else { 0.0 };
+                let exact: f64 =
+                    (0..d).map(|k| w[k * d + i] * w[k * d + j]).sum::<f64>() + if i == j { 0.1 } else { 0.0 };
                 assert!((full(&a, i, j) - exact).abs() < 1e-12 * d as f64);
             }
             let mut r = a.clone();

@@ -2,6 +2,8 @@
 
 use super::algebra::{add, packed, solve, solve_rows};
 use super::rows::{Spread, UNIT};
+#[cfg(test)]
+use super::tests::Fault;
 use crate::error::{Error, Result};
 use crate::noise::{Law, NoiseSource};
 use crate::reward::Reward;
@@ -13,6 +15,10 @@ use zeroize::Zeroizing;
 pub const BOUND: i32 = 8 * UNIT;
 /// Rewards in a batch, at most: 2^22 of them with u = 2^16 on a grid of 2^24 leave two bits of an i64 for the noise.
 pub const LARGEST_BATCH: u64 = 1 << 22;
+
+/// So much is added to a variance, that collinear features leave the matrix positive definite in f64 however little
+/// noise there is.
+pub const TINY: f64 = 1e-11;
 
 /// The integer vector u that a batch multiplies its rewards by, as a function of the kept row. Coordinate 0 is the
 /// intercept's.
@@ -141,7 +147,16 @@ impl Batch {
         self.d
     }
 
+    #[cfg(test)]
+    pub fn leak(&self) -> f64 {
+        if Fault::RawPrediction.is_on() { self.sums.iter().map(|sum| **sum as f64).sum::<f64>() * 1e-20 } else { 0.0 }
+    }
+
     pub fn is_full(&self) -> bool {
+        #[cfg(test)]
+        if Fault::ClosedBySum.is_on() && self.sums.iter().any(|sum| **sum / i64::from(BOUND) > 9 * Reward::ONE) {
+            return true;
+        }
         self.count >= self.quota
     }
 
@@ -150,7 +165,11 @@ impl Batch {
         self.count += 1;
         let (q, known) = (reward.units(), p - v * m);
         let (sums, expected) = (&mut self.sums, &mut self.expected);
-        self.instrument.each(row, self.intercept, |j, u| {
+        #[cfg(test)]
+        let late = if q > 0 && Fault::LateInstrument.is_on() { Instrument::Bin } else { self.instrument };
+        #[cfg(not(test))]
+        let late = self.instrument;
+        late.each(row, self.intercept, |j, u| {
             *sums[j] += i64::from(u) * q;
             expected[j] += f64::from(u) * known;
         });
@@ -223,7 +242,10 @@ impl Batch {
                 }
             }
         }
-        (0..d).for_each(|i| to.covariance[packed(i) + i] += noise);
+        for i in 0..d {
+            let variance = &mut to.covariance[packed(i) + i];
+            *variance += noise + TINY * *variance;
+        }
     }
 }
 

@@ -56,11 +56,11 @@
 //! intercept's coordinate, is 1/7 (3/7 with Gaussian noise).
 //!
 //! ```text
-//! pilot      uniform play; the plain sum of rewards in batches that double, until it is 8 deviations of its noise.
-//!            Prior: theta_0 = logit(rate)/c; logits of deviation 1, of the intercept and of all features together
+//! pilot      uniform play; the plain sum Y of rewards in batches that double, until Y^2 is 16 (its noise's variance + Y).
+//!            Prior: theta_0 = logit(rate)/c, the rate two deviations above Y's; logits of deviation 1, of the intercept and of all features together
 //! choose     one of 32 kept draws of theta + L^-1/2 z/2; the arm with the largest x theta
 //!            every few decisions one draw is drawn anew, at a release all of them
-//! reward     p = sigma(x theta), v = p (1 - p);  H += v x x'/w;  e += (p - v x theta) u;  G += q u
+//! reward     p = sigma(m), v = p (1 - p), m = x theta within 3 of theta_0 c;  H += v x x'/w;  e += (p - v m) u;  G += q u
 //! batch full at n = max(B1, half of all rewards released before): y = G + Z,
 //!            L += A' S^-1 A, h += A' S^-1 (y/(g scale) - e), theta = L^-1 h:  A = sum v u x', S = sum v u u' + N
 //! next batch the instrument of the largest ln det L that is to be expected, from the moments of this one
@@ -93,11 +93,11 @@ use crate::reward::{Reward, RewardRange};
 use crate::snapshot::{Reader, Writer, ensure};
 use crate::table::Table;
 use batch::{BOUND, Batch, Instrument};
+pub use model::{Common, Evidence};
 use model::{DRAWS, Model, Prior, Scratch};
 use pilot::Pilot;
-use rows::{Kept, Row, Scale, Spread, UNIT};
 pub use rows::{Feature, Rows};
-pub use model::{Common, Evidence};
+use rows::{Kept, Row, Scale, Spread, UNIT};
 
 /// What dp-linear needs beside [`Config`].
 #[derive(Clone, Copy, Debug)]
@@ -162,6 +162,9 @@ const MOST_FEATURES: u32 = 256;
 /// A draw is drawn anew every so many decisions.
 const RENEW: u64 = 8;
 
+/// In logits: e^3 times the rate, or a part of it.
+const FARTHEST: f64 = 3.0;
+
 /// Noise for vectors of sensitivity BOUND.
 fn noise(config: &Config, per_arm: bool) -> Result<Noise> {
     let sensitivity = (BOUND as u64) << Reward::BITS;
@@ -210,6 +213,7 @@ impl Linear {
             pilot: Some(Pilot::new(d, intercept, variance.sqrt())?),
             common: Common {
                 prior: Prior { intercept: 0.0, intercept_precision: 1.0, precision: 1.0 },
+                first: Instrument::Sum,
                 variance,
                 spread: 0.25,
                 size: 1.0,
@@ -242,7 +246,8 @@ impl Linear {
     }
 
     fn add_model(&mut self) -> Result<()> {
-        let (model, batch) = (Model::new(self.d())?, Batch::new(self.d(), self.intercept)?);
+        let (model, mut batch) = (Model::new(self.d())?, Batch::new(self.d(), self.intercept)?);
+        batch.open(self.common.first, model.quota(self.common.first, &self.common));
         self.models.reserve()?;
         self.batches.reserve()?;
         self.models.push(model);
@@ -366,7 +371,7 @@ impl Linear {
         }
     }
 
-    /// The reward of the decision in this slot takes effect.
+    /// The reward of the decision in this slot takes effect. (A cancelled one has entered nothing: its slot is free.)
     ///
     /// # Errors
     /// `InvalidReward`.
@@ -385,17 +390,20 @@ impl Linear {
             return Ok(());
         }
         let model = self.model(self.row.arm);
-        let m = self.x_dot(&self.models[model].mean).clamp(-16.0, 16.0);
+        // Any point will do to linearise the logistic function at. Far from the rate v vanishes, and nothing would be learned.
+        let centre = self.common.prior.intercept * self.constant;
+        let m = self.x_dot(&self.models[model].mean).clamp(centre - FARTHEST, centre + FARTHEST);
         let p = 1.0 / (1.0 + libm::exp(-m));
         self.batches[model].collect(&self.row, &self.x, [m, p, p * (1.0 - p)], reward);
         if self.batches[model].is_full() {
             self.release(model);
+            #[cfg(test)]
+            if tests::Fault::RewardTwice.is_on() {
+                self.batches[model].collect(&self.row, &self.x, [m, p, p * (1.0 - p)], reward);
+            }
         }
         Ok(())
     }
-
-    /// The decision in this slot will have no reward: its row has entered nothing.
-    pub fn cancel(&mut self, _slot: usize) {}
 
     fn end_pilot(&mut self) {
         let Some(mut pilot) = self.pilot.take() else { return };
@@ -407,13 +415,13 @@ impl Linear {
             self.pilot = Some(pilot);
             return;
         }
-        let rate = pilot.rate();
-        (self.common.prior, self.common.spread) = (pilot.prior(self.constant), rate * (1.0 - rate));
+        let rate = pilot.rate(self.common.variance.sqrt());
+        (self.common.prior, self.common.spread) = (pilot.prior(rate, self.constant), rate * (1.0 - rate));
         self.common.size = (pilot.size / pilot.count).max(1e-3);
         (0..self.models.len()).for_each(|model| self.refresh(model));
         // All models are alike: what is best for the first one's first batch is for the others'.
-        let first = self.models[0].next(&pilot.batch, self.common.spread, &self.common, &mut self.scratch);
-        self.batches.iter_mut().for_each(|batch| batch.open(first.0, first.1));
+        self.common.first = self.models[0].next(&pilot.batch, self.common.spread, &self.common, &mut self.scratch).0;
+        self.open_all();
     }
 
     /// The one release of a full batch, what is learned from it, and the next batch.
@@ -457,6 +465,8 @@ impl Linear {
             self.scratch.y.copy_from_slice(&self.x);
             let (m, deviation) = self.models[self.model(arm)].predict(&mut self.scratch.y);
             let p = 1.0 / (1.0 + libm::exp(-m.clamp(-700.0, 700.0)));
+            #[cfg(test)]
+            let p = p + self.batches[self.model(arm)].leak();
             each(p, p * (1.0 - p) * deviation);
         }
         Ok(())
@@ -493,10 +503,11 @@ impl Linear {
         self.pilot.is_none().then_some(self.common)
     }
 
-    /// Fresh batches, where no closing one says which instrument is best.
+    /// First batches.
     fn open_all(&mut self) {
+        let Common { first, .. } = self.common;
         for (model, batch) in self.models.iter().zip(&mut *self.batches) {
-            batch.open(Instrument::Sum, model.quota(Instrument::Sum, &self.common));
+            batch.open(first, model.quota(first, &self.common));
         }
     }
 
@@ -550,7 +561,8 @@ impl Linear {
         to.u64(self.failures);
         to.u64(self.oversized);
         to.u8(self.pilot.is_none().into());
-        let Common { prior, spread, size, .. } = self.common;
+        let Common { prior, first, spread, size, .. } = self.common;
+        to.u8(first as u8);
         [prior.intercept, prior.intercept_precision, prior.precision, spread, size].into_iter().for_each(|x| to.f64(x));
         to.u32(self.live.len() as u32);
         self.live.iter().for_each(|&live| to.u8(live.into()));
@@ -572,16 +584,14 @@ impl Linear {
         if from.bool()? {
             self.pilot = None;
         }
+        self.common.first = Instrument::from_number(from.u8()?)?;
         let mut real = |least: f64, most: f64| -> Result<f64> {
             let x = from.f64()?;
             ensure((least..=most).contains(&x))?;
             Ok(x)
         };
-        self.common.prior = Prior {
-            intercept: real(-1e3, 1e3)?,
-            intercept_precision: real(1e-6, 1e6)?,
-            precision: real(1e-6, 1e6)?,
-        };
+        self.common.prior =
+            Prior { intercept: real(-1e3, 1e3)?, intercept_precision: real(1e-6, 1e6)?, precision: real(1e-6, 1e6)? };
         (self.common.spread, self.common.size) = (real(1e-9, 1.0)?, real(1e-9, 1e3)?);
         ensure(from.u32()? as usize == self.live.len())?;
         for live in &mut *self.live {

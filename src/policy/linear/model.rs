@@ -1,7 +1,7 @@
 //! A model: what releases say of theta, its prior, and draws from what is believed.
 
 use super::algebra::{add, add_square, dot, factorise, log_determinant, packed, solve, solve_transposed};
-use super::batch::{Batch, Information, Instrument};
+use super::batch::{Batch, Information, Instrument, TINY};
 use crate::error::Result;
 use crate::random::Random;
 use crate::snapshot::{Reader, Writer, ensure};
@@ -27,6 +27,8 @@ pub struct Prior {
 #[derive(Clone, Copy, Debug)]
 pub struct Common {
     pub prior: Prior,
+    /// Of a model's first batch.
+    pub first: Instrument,
     /// Of the noise at sensitivity 1.
     pub variance: f64,
     /// Of a reward, and E|x|_1/C, in the pilot.
@@ -139,6 +141,7 @@ impl Model {
         }
         total[0] += prior.intercept_precision;
         (1..self.d()).for_each(|i| total[packed(i) + i] += prior.precision);
+        (0..self.d()).for_each(|i| total[packed(i) + i] *= 1.0 + TINY);
     }
 
     /// Believes what prior and evidence say: theta = L^-1 h. False, and nothing has changed, where that is no
@@ -192,7 +195,12 @@ impl Model {
 
     /// ln det of L after `times` what `batch` holds, with this instrument.
     fn prospect(
-        &self, batch: &Batch, instrument: Instrument, times: f64, common: &Common, scratch: &mut Scratch,
+        &self,
+        batch: &Batch,
+        instrument: Instrument,
+        times: f64,
+        common: &Common,
+        scratch: &mut Scratch,
     ) -> f64 {
         let (d, Scratch { y, total, covariance, design, .. }) = (self.d(), scratch);
         let mut information = Information { covariance, design };

@@ -232,10 +232,18 @@ impl Spread {
         let (size, shrink) = row.size(scale);
         self.weight = size.clamp(1.0, LARGEST);
         let mut unit = f64::from(UNIT) / self.weight * shrink;
+        #[cfg(test)]
+        if super::tests::Fault::NormNotEnforced.is_on() {
+            unit *= self.weight.min(3.0);
+        }
         let most = if scale.euclidean { i64::from(UNIT) * i64::from(UNIT) } else { i64::from(UNIT) };
         loop {
             self.clear();
             row.each(|j, x| self.set(j, (x * unit) as i32));
+            #[cfg(test)]
+            if super::tests::Fault::NormNotEnforced.is_on() {
+                return size > 1.0;
+            }
             if self.size(scale) <= most {
                 return size > 1.0;
             }
