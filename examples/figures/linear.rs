@@ -153,7 +153,8 @@ impl World {
 
     /// The next request.
     pub fn step(&mut self, coins: &mut Random) {
-        (self.rows.clear(), self.means.clear());
+        self.rows.clear();
+        self.means.clear();
         match self.kind {
             Kind::Ads { .. } => {
                 let mut level = |field: usize| {
@@ -332,39 +333,40 @@ pub fn play(kind: Kind, player: Player, times: &[u64], trial: Trial) -> Curve {
     curve
 }
 
-const KINDS: [(&str, Kind); 5] = [
-    ("ads", Kind::Ads { cells: 0.0 }),
-    ("ads, cells' own effects", Kind::Ads { cells: 0.3 }),
-    ("items", Kind::Items),
-    ("unit, d = 8", Kind::Unit(8)),
-    ("unit, d = 16", Kind::Unit(16)),
+/// Of each world the times that are shown.
+const WORLDS: [(&str, Kind, &[u64]); 5] = [
+    ("ads", Kind::Ads { cells: 0.0 }, &[100_000, 1_000_000]),
+    ("ads, cells' own effects", Kind::Ads { cells: 0.3 }, &[1_000_000]),
+    ("items", Kind::Items, &[100_000, 1_000_000]),
+    ("unit, d = 8", Kind::Unit(8), &[100_000]),
+    ("unit, d = 16", Kind::Unit(16), &[100_000]),
 ];
 
 pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
-    let times: &[u64] = options.pick(&[10_000], &[100_000, 1_000_000]);
     let runs = options.runs(1, 20);
-    let players: Vec<(String, Player)> = [0.1, 0.25, 1.0, 4.0]
-        .map(|epsilon| (format!("eps {epsilon}"), Player::Linear { epsilon, delta: 0.0 }))
-        .into_iter()
-        .chain([
-            ("no noise".into(), Player::Linear { epsilon: NO_NOISE, delta: 0.0 }),
-            ("logistic TS".into(), Player::Thompson),
-            ("DP-IMED, eps 1".into(), Player::Imed(1.0)),
-            ("best fixed arm".into(), Player::BestFixed),
-        ])
-        .collect();
-    let cells: Vec<Cell> = KINDS
+    let noises =
+        [0.1, 0.25, 1.0, 4.0].map(|epsilon| (format!("eps {epsilon}"), Player::Linear { epsilon, delta: 0.0 }));
+    let others = [
+        ("eps 0.25, delta 1e-6".into(), Player::Linear { epsilon: 0.25, delta: 1e-6 }),
+        ("no noise".into(), Player::Linear { epsilon: NO_NOISE, delta: 0.0 }),
+        ("logistic TS, not private".into(), Player::Thompson),
+        ("DP-IMED, eps 1".into(), Player::Imed(1.0)),
+        ("best fixed arm".into(), Player::BestFixed),
+    ];
+    let players: Vec<(String, Player)> = noises.into_iter().chain(others).collect();
+    let times = |full: &'static [u64]| options.pick(&[4_000][..], full);
+    let cells: Vec<Cell> = WORLDS
         .iter()
-        .flat_map(|&(_, kind)| {
-            players.iter().map(move |&(_, player)| Cell::new(runs, move |trial| play(kind, player, times, trial)))
+        .flat_map(|&(_, kind, full)| {
+            players.iter().map(move |&(_, player)| Cell::new(runs, move |trial| play(kind, player, times(full), trial)))
         })
         .collect();
     let samples = run_cells("linear", &cells, options);
     let mut header = vec![String::from("world, decisions")];
     header.extend(players.iter().map(|(label, _)| label.clone()));
     let mut rows = Vec::new();
-    for ((name, _), block) in KINDS.iter().zip(samples.chunks(players.len())) {
-        for (place, time) in times.iter().enumerate() {
+    for (&(name, _, full), block) in WORLDS.iter().zip(samples.chunks(players.len())) {
+        for (place, time) in times(full).iter().enumerate() {
             let mut row = vec![format!("{name}, {time}")];
             row.extend(
                 block.iter().map(|sample| format!("{:.1} ± {:.1}", sample.mean()[place], sample.errors()[place])),

@@ -56,7 +56,7 @@
 //! intercept's coordinate, is 1/7 (3/7 with Gaussian noise).
 //!
 //! ```text
-//! pilot      uniform play; the plain sum Y of rewards in batches that double, until Y^2 is 16 (its noise's variance + Y).
+//! pilot      uniform play; the plain sum Y of rewards in batches that double, until Y^2 is 36 times its noise's variance + 16 Y.
 //!            Prior: theta_0 = logit(rate)/c, the rate two deviations above Y's; logits of deviation 1, of the intercept and of all features together
 //! choose     one of 32 kept draws of theta + L^-1/2 z/2; the arm with the largest x theta
 //!            every few decisions one draw is drawn anew, at a release all of them

@@ -285,7 +285,7 @@ fn is_sound(policy: &mut Linear) -> bool {
         let rows = if policy.shape.per_arm { 1 } else { eligible.len() };
         let x: Vec<f32> = (0..rows * d).map(|i| (scale * (i as f64 - 3.0)) as f32).collect();
         let each =
-            |mean: f64, deviation: f64| sound &= (0.0..=1.0).contains(&mean) && deviation >= 0.0 && deviation < 1e9;
+            |mean: f64, deviation: f64| sound &= (0.0..=1.0).contains(&mean) && (0.0..1e9).contains(&deviation);
         policy.estimate(&eligible, Rows::Dense(&x), each).unwrap();
     }
     sound
@@ -546,7 +546,7 @@ fn propensities_are_chances() {
             let choice = policy.choose(0, &[0, 1, 2, 3], Rows::Dense(&x)).unwrap();
             assert!(choice.propensity >= 0.1 && choice.propensity <= 0.7 + 1e-12);
             weights[choice.place] += 1.0 / choice.propensity / 20_000.0;
-            if policy.decisions() % 500 == 0 && policy.common().is_some() {
+            if policy.decisions().is_multiple_of(500) && policy.common().is_some() {
                 let rows = Rows::Dense(&x);
                 let sum: f64 = (0..4).map(|place| policy.propensity(place, &[0, 1, 2, 3], rows)).sum();
                 assert!((sum - 1.0).abs() < 1e-12);
