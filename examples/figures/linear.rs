@@ -141,13 +141,14 @@ impl World {
         }
     }
 
-    pub fn shape(&self) -> Shape {
-        let (features, norm) = match self.kind {
-            Kind::Ads { .. } => (LEVELS, 3.0),
-            Kind::Items => (VECTOR * (1 + CONTEXT), 4.0),
-            Kind::Unit(d) => (d, (d as f64).sqrt()),
+    /// With bounds of |x|_1, or of |x|_2 for Gaussian noise.
+    pub fn shape(&self, is_gaussian: bool) -> Shape {
+        let (features, norms) = match self.kind {
+            Kind::Ads { .. } => (LEVELS, [3.0, 3f64.sqrt()]),
+            Kind::Items => (VECTOR * (1 + CONTEXT), [4.0, 8f64.sqrt()]),
+            Kind::Unit(d) => (d, [(d as f64).sqrt(), 1.0]),
         };
-        let per_arm = matches!(self.kind, Kind::Ads { .. });
+        let (per_arm, norm) = (matches!(self.kind, Kind::Ads { .. }), norms[usize::from(is_gaussian)]);
         Shape { features: features as u32, per_arm, norm, nonzeros: 0, propensities: false }
     }
 
@@ -259,7 +260,8 @@ impl Thompson {
 pub fn play(kind: Kind, player: Player, times: &[u64], trial: Trial) -> Curve {
     let mut coins = trial.coins();
     let mut world = World::new(kind, &mut coins);
-    let (arms, shape) = (world.arms(), world.shape());
+    let is_gaussian = matches!(player, Player::Linear { delta, .. } if delta > 0.0);
+    let (arms, shape) = (world.arms(), world.shape(is_gaussian));
     let eligible: Vec<u32> = (0..arms as u32).collect();
     let config = |epsilon: f64, delta: f64| Config {
         test_seed: Some(trial.policy_seed()),
@@ -354,7 +356,7 @@ pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
         ("best fixed arm".into(), Player::BestFixed),
     ];
     let players: Vec<(String, Player)> = noises.into_iter().chain(others).collect();
-    let times = |full: &'static [u64]| options.pick(&[4_000][..], full);
+    let times = |full: &'static [u64]| options.pick(&[20_000][..], full);
     let cells: Vec<Cell> = WORLDS
         .iter()
         .flat_map(|&(_, kind, full)| {

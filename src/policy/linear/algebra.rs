@@ -1,13 +1,25 @@
 //! Cholesky factors of small symmetric matrices, in place, without allocation.
 //!
-//! A symmetric or lower triangular matrix is *packed*: its lower half, row after row. Sums run in one fixed order, so the
-//! results are the same on every machine. A matrix that is not positive definite is refused, not repaired.
+//! A symmetric or lower triangular matrix is *packed*: its lower half, row after row. Sums run in one fixed order, so
+//! the results are the same on every machine. A matrix that is not positive definite is refused, not repaired.
 //!
 //! **Crates weighed.** faer and OpenBLAS choose their kernels by the processor at run time, so two handles that merged
 //! the same releases on two machines would not read alike; faer also asks for some 30 crates. nalgebra's sums have a
-//! fixed order, but its dynamic matrices allocate, in `cholesky` (which takes its matrix), in products and in transposed
-//! views, and abort where there is no memory; a packed half, which is what a model of each of 1000 arms needs, it does
-//! not have. What is needed is these five loops.
+//! fixed order, but its dynamic matrices allocate, in `cholesky` (which takes its matrix), in products and in
+//! transposed views, and abort where there is no memory; a packed half, which is what a model of each of 1000 arms
+//! needs, it does not have. What is needed is these five loops.
+
+use crate::error::Result;
+use crate::table::Table;
+
+/// So many zeros. (Once in the library, not once for each caller: it matters to its size.)
+///
+/// # Errors
+/// `NoMemory`.
+#[inline(never)]
+pub fn zeros(length: usize) -> Result<Table<f64>> {
+    Table::new(length, |_| 0.0)
+}
 
 /// Where row `i` of a packed matrix begins, and the length of a packed matrix of `i` rows.
 pub const fn packed(i: usize) -> usize {

@@ -1,6 +1,6 @@
 //! The open batch: what each reward is multiplied by, and what is known of the sum without any reward.
 
-use super::algebra::{add, packed, solve, solve_rows};
+use super::algebra::{add, packed, solve, solve_rows, zeros};
 use super::rows::{Spread, UNIT};
 #[cfg(test)]
 use super::tests::Fault;
@@ -125,10 +125,10 @@ impl Batch {
             quota: 0,
             count: 0,
             sums: Table::new(d, |_| Zeroizing::new(0))?,
-            expected: Table::new(d, |_| 0.0)?,
-            moments: Table::new(packed(d), |_| 0.0)?,
-            bins: Table::new(d * d, |_| 0.0)?,
-            weights: Table::new(d, |_| 0.0)?,
+            expected: zeros(d)?,
+            moments: zeros(packed(d))?,
+            bins: zeros(d * d)?,
+            weights: zeros(d)?,
         })
     }
 

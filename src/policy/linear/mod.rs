@@ -1,54 +1,58 @@
 //! dp-linear: decisions by features, learned from private rewards.
 //!
-//! **A feature must not be made of rewards.** The visitor's clicks so far, an ad's click rate from the log, a score that a
-//! model learned from clicks: each is a release of rewards without noise, and no theorem below covers it.
+//! **A feature must not be made of rewards.** The visitor's clicks so far, an ad's click rate from the log, a score
+//! that a model learned from clicks: each is a release of rewards without noise, and no theorem below covers it.
 //!
-//! Features are known to the server and are not protected; the reward in `[0, 1]` is. A logistic model is learned from one
-//! released integer vector a batch: with the logit, the canonical link, the sum of x r is all that it needs of the
+//! Features are known to the server and are not protected; the reward in `[0, 1]` is. A logistic model is learned from
+//! one released integer vector a batch: with the logit, the canonical link, the sum of x r is all that it needs of the
 //! rewards. Everything else (second moments, predictions, the noise's covariance) is public, and so has no noise.
 //!
 //! # Theorem L (instruments)
 //!
-//! Let every decision have a row of features, fixed when it is taken. Let its reward, if it has one, take effect at a time
-//! that does not depend on it, and enter one batch, the one that is then open. Let batch b multiply it by an integer
-//! vector u, a function of the row and of b's *instrument*, with |u|_1 <= [`BOUND`], and be released once, as y = G + Z,
-//! G = sum of u q over its rewards, q in 0..=g the reward on its grid, Z discrete Laplace noise of scale BOUND g/epsilon
-//! in each coordinate. Let instruments, sizes, decisions and all that can be read be functions of releases, features,
-//! coins and those times. Then the whole is epsilon-DP for each reward, for all time, also if somebody who sees every
-//! decision and every release chooses what is asked next: features, eligible arms, which decisions are cancelled.
+//! Let every decision have a row of features, fixed when it is taken. Let its reward, if it has one, take effect at a
+//! time that does not depend on it, and enter one batch, the one that is then open. Let batch b multiply it by an
+//! integer vector u, a function of the row and of b's *instrument*, with |u|_1 <= `BOUND`, and be released once, as y
+//! = G + Z, G = sum of u q over its rewards, q in 0..=g the reward on its grid, Z discrete Laplace noise of scale
+//! BOUND g/epsilon in each coordinate. Let instruments, sizes, decisions and all that can be read be functions of
+//! releases, features, coins and those times. Then the whole is epsilon-DP for each reward, for all time, also if
+//! somebody who sees every decision and every release chooses what is asked next: features, eligible arms, which
+//! decisions are cancelled.
 //!
-//! *Proof.* Take two tables of rewards that differ in one, and fix a transcript (all decisions and releases) and all coins
-//! but the noise. Go through the events in order. Whoever asks answers to the same transcript so far in both worlds, so
-//! these factors cancel. Given it, requests, times, the open batches, their instruments and sizes, and so each decision's
-//! row, batch and u are equal in both worlds: by induction, because each is a function of what came before it in the
-//! transcript, and none of an open G. So the density of the transcript is a product over released coordinates. The
-//! changed reward is in one batch at most. There G moves by u (q - q'), of L1 norm <= BOUND g, so that the product over the
-//! coordinates of this one vector changes by a factor of e^epsilon at most; all others are equal. ∎
+//! *Proof.* Take two tables of rewards that differ in one, and fix a transcript (all decisions and releases) and all
+//! coins but the noise. Go through the events in order. Whoever asks answers to the same transcript so far in both
+//! worlds, so these factors cancel. Given it, requests, times, the open batches, their instruments and sizes, and so
+//! each decision's row, batch and u are equal in both worlds: by induction, because each is a function of what came
+//! before it in the transcript, and none of an open G. So the density of the transcript is a product over released
+//! coordinates. The changed reward is in one batch at most. There G moves by u (q - q'), of L1 norm <= BOUND g, so
+//! that the product over the coordinates of this one vector changes by a factor of e^epsilon at most; all others are
+//! equal. ∎
 //!
-//! With Gaussian noise |u|_2 <= BOUND and sigma = BOUND g/sqrt(2 rho): the divergence of order alpha of one vector is at most
-//! alpha rho, that of all others 0, and the chain rule adds them: rho-zCDP.
+//! With Gaussian noise |u|_2 <= BOUND and sigma = BOUND g/sqrt(2 rho): the divergence of order alpha of one vector is
+//! at most alpha rho, that of all others 0, and the chain rule adds them: rho-zCDP.
 //!
 //! What the proof rests on, and where it is:
-//! * *u does not depend on rewards.* A row becomes integers when the decision is taken ([`rows`]), and integers decide
+//! * *u does not depend on rewards.* A row becomes integers when the decision is taken (`rows`), and integers decide
 //!   whether it is small enough. The instrument is the batch's, chosen when it opens.
-//! * *Adaptive features.* Nothing is asked of who chooses them but that they do not see rewards: see the first sentence.
+//! * *Adaptive features.* Nothing is asked of who chooses them but that they do not see rewards: see the first
+//!   sentence.
 //! * *Cancelled decisions.* A row enters the public sums H, e beside its reward, when that takes effect. So a
-//!   cancelled decision, or one that is never answered, has never been in any sum, and there is nothing to take out. That
-//!   a decision is cancelled is public, and must not depend on its reward, as for every policy.
-//! * *The close of a batch* is by the count of rewards that took effect, silent ones too: public with a reward window, whose
-//!   rewards take effect on time whether they came or not, and by contract without one.
-//! * *Larger rows.* A row w times too large has u = x/w; w is public, and H has it too (sum of v u x'), so that the estimate stays
-//!   unbiased. Rows beyond [`LARGEST`] times C are shrunk to that.
+//!   cancelled decision, or one that is never answered, has never been in any sum, and there is nothing to take out.
+//!   That a decision is cancelled is public, and must not depend on its reward, as for every policy.
+//! * *The close of a batch* is by the count of rewards that took effect, silent ones too: public with a reward window,
+//!   whose rewards take effect on time whether they came or not, and by contract without one.
+//! * *Larger rows.* A row w times too large has u = x/w; w is public, and H has it too (sum of v u x'), so that the
+//!   estimate stays unbiased. Rows beyond `LARGEST` times C are shrunk to that.
 //! * *The intercept* is a coordinate of the row with a value of its own, and inside the bound as any other: with
-//!   [`Instrument::Sum`] an eighth of the norm (of L2 three eighths) is kept for it. It is no secret that it is 1.
+//!   `Instrument::Sum` an eighth of the norm (of L2 three eighths) is kept for it. It is no secret that it is 1.
 //! * *The pilot* and *the bins* are instruments as the others are. A switch is a function of public moments.
 //! * *Scale*: g BOUND of one constant BOUND for all batches and instruments, so none is fixed too late.
 //!
-//! **Several slots.** A request may show m arms, each with a reward of its own. With a shared model all of them may be in one
-//! batch, so theorem S of [`slates`](crate::privacy::slates), in which batches are of one arm, does not apply as it stands.
-//! Two worlds that differ in d rewards of one request move all vectors together by d BOUND g in L1 at most, wherever they
-//! lie: d epsilon, as there (d = m, or 2 c with at most c clicks). In L2 one vector may move by d BOUND: d^2 rho, where
-//! theorem S has d rho. With a model for each arm, and different arms in a request, it is d rho. ([`noise`] does so.)
+//! **Several slots.** A request may show m arms, each with a reward of its own. With a shared model all of them may be
+//! in one batch, so theorem S of [`slates`](crate::privacy::slates), in which batches are of one arm, does not apply
+//! as it stands. Two worlds that differ in d rewards of one request move all vectors together by d BOUND g in L1 at
+//! most, wherever they lie: d epsilon, as there (d = m, or 2 c with at most c clicks). In L2 one vector may move by d
+//! BOUND: d^2 rho, where theorem S has d rho. With a model for each arm, and different arms in a request, it is d rho.
+//! (`noise` does so.)
 //!
 //! # The algorithm
 //!
@@ -56,11 +60,14 @@
 //! intercept's coordinate, is 1/7 (3/7 with Gaussian noise).
 //!
 //! ```text
-//! pilot      uniform play; the plain sum Y of rewards in batches that double, until Y^2 is 36 times its noise's variance + 16 Y.
-//!            Prior: theta_0 = logit(rate)/c, the rate two deviations above Y's; logits of deviation 1, of the intercept and of all features together
+//! pilot      uniform play; the plain sum Y of rewards in batches that double, until Y^2 is 36 times its noise's variance
+//!            and 16 Y more.
+//!            Prior: theta_0 = logit(rate)/c, the rate two deviations above Y's; logits of deviation 1, of the intercept
+//!            and of all features together
 //! choose     one of 32 kept draws of theta + L^-1/2 z/2; the arm with the largest x theta
 //!            every few decisions one draw is drawn anew, at a release all of them
-//! reward     p = sigma(m), v = p (1 - p), m = x theta within 3 of theta_0 c;  H += v x x'/w;  e += (p - v m) u;  G += q u
+//! reward     p = sigma(m), v = p (1 - p), m = x theta, within 3 of theta_0 c
+//!            H += v x x'/w, e += (p - v m) u, G += q u
 //! batch full at n = max(B1, half of all rewards released before): y = G + Z,
 //!            L += A' S^-1 A, h += A' S^-1 (y/(g scale) - e), theta = L^-1 h:  A = sum v u x', S = sum v u u' + N
 //! next batch the instrument of the largest ln det L that is to be expected, from the moments of this one
@@ -70,8 +77,8 @@
 //! weighs little by itself. Where a matrix is not positive definite to working precision the release is left out, the
 //! last model stays and [`Linear::failures`] counts it.
 //!
-//! Each draw is of all models, so a decision's propensity, given all releases and draws, is an exact share of 32, beside
-//! what is explored.
+//! Each draw is of all models, so a decision's propensity, given all releases and draws, is an exact share of 32,
+//! beside what is explored.
 
 mod algebra;
 mod batch;
@@ -98,6 +105,7 @@ use model::{DRAWS, Model, Prior, Scratch};
 use pilot::Pilot;
 pub use rows::{Feature, Rows};
 use rows::{Kept, Row, Scale, Spread, UNIT};
+use std::f64::consts::LN_2;
 
 /// What dp-linear needs beside [`Config`].
 #[derive(Clone, Copy, Debug)]
@@ -224,7 +232,7 @@ impl Linear {
             live: Table::new(config.arms as usize, |_| true)?,
             scratch: Scratch::new(d)?,
             row: Spread::new(&scale)?,
-            x: Table::new(d, |_| 0.0)?,
+            x: algebra::zeros(d)?,
             kept: Kept::new(config.pending_capacity as usize, scale)?,
             range,
             cursor: 0,
@@ -390,7 +398,7 @@ impl Linear {
             return Ok(());
         }
         let model = self.model(self.row.arm);
-        // Any point will do to linearise the logistic function at. Far from the rate v vanishes, and nothing would be learned.
+        // Any point will do to linearise at. Far from the rate v vanishes, and nothing would be learned.
         let centre = self.common.prior.intercept * self.constant;
         let m = self.x_dot(&self.models[model].mean).clamp(centre - FARTHEST, centre + FARTHEST);
         let p = 1.0 / (1.0 + libm::exp(-m));
@@ -442,7 +450,7 @@ impl Linear {
     fn fade(&mut self, model: usize) {
         let model = &mut self.models[model];
         if self.memory.is_finite() {
-            let power = libm::exp2(-4.0 * (self.decisions - model.faded) as f64 / self.memory);
+            let power = libm::exp(-4.0 * LN_2 * (self.decisions - model.faded) as f64 / self.memory);
             model.own.fade(power);
             model.others.iter_mut().for_each(|others| others.fade(power));
         }

@@ -1,6 +1,6 @@
 //! A model: what releases say of theta, its prior, and draws from what is believed.
 
-use super::algebra::{add, add_square, dot, factorise, log_determinant, packed, solve, solve_transposed};
+use super::algebra::{add, add_square, dot, factorise, log_determinant, packed, solve, solve_transposed, zeros};
 use super::batch::{Batch, Information, Instrument, TINY};
 use crate::error::Result;
 use crate::random::Random;
@@ -47,7 +47,7 @@ pub struct Evidence {
 
 impl Evidence {
     pub fn new(d: usize) -> Result<Evidence> {
-        Ok(Evidence { precision: Table::new(packed(d), |_| 0.0)?, shift: Table::new(d, |_| 0.0)?, count: 0.0 })
+        Ok(Evidence { precision: zeros(packed(d))?, shift: zeros(d)?, count: 0.0 })
     }
 
     pub fn copy_from(&mut self, other: &Evidence) {
@@ -89,10 +89,10 @@ pub struct Scratch {
 impl Scratch {
     pub fn new(d: usize) -> Result<Scratch> {
         Ok(Scratch {
-            y: Table::new(d, |_| 0.0)?,
-            total: Table::new(packed(d), |_| 0.0)?,
-            covariance: Table::new(packed(d), |_| 0.0)?,
-            design: Table::new(d * d, |_| 0.0)?,
+            y: zeros(d)?,
+            total: zeros(packed(d))?,
+            covariance: zeros(packed(d))?,
+            design: zeros(d * d)?,
             before: Evidence::new(d)?,
         })
     }
@@ -117,9 +117,9 @@ impl Model {
         Ok(Model {
             own: Evidence::new(d)?,
             others: None,
-            root: Table::new(packed(d), |_| 0.0)?,
-            mean: Table::new(d, |_| 0.0)?,
-            draws: Table::new(DRAWS * d, |_| 0.0)?,
+            root: zeros(packed(d))?,
+            mean: zeros(d)?,
+            draws: zeros(DRAWS * d)?,
             faded: 0,
         })
     }

@@ -154,7 +154,8 @@ impl Row<'_> {
     }
 }
 
-/// The rows of pending decisions: u, of norm at most [`UNIT`], and the weight w >= 1 that scaled it down: x = w C u/UNIT.
+/// The rows of pending decisions: u, of norm at most [`UNIT`], and the weight w >= 1 that scaled it down, so that x is
+/// w C u/UNIT.
 /// 2 d bytes each, or 4 for each entry of a sparse row.
 pub struct Kept {
     scale: Scale,

@@ -284,8 +284,7 @@ fn is_sound(policy: &mut Linear) -> bool {
     for scale in [0.0, 1.0, -1.0, 1e30] {
         let rows = if policy.shape.per_arm { 1 } else { eligible.len() };
         let x: Vec<f32> = (0..rows * d).map(|i| (scale * (i as f64 - 3.0)) as f32).collect();
-        let each =
-            |mean: f64, deviation: f64| sound &= (0.0..=1.0).contains(&mean) && (0.0..1e9).contains(&deviation);
+        let each = |mean: f64, deviation: f64| sound &= (0.0..=1.0).contains(&mean) && (0.0..1e9).contains(&deviation);
         policy.estimate(&eligible, Rows::Dense(&x), each).unwrap();
     }
     sound
