@@ -65,7 +65,7 @@
 //!            Prior: theta_0 = logit(rate)/c, the rate two deviations above Y's; logits of deviation 1, of the intercept
 //!            and of all features together
 //! choose     one of 32 kept draws of theta + L^-1/2 z/2; the arm with the largest x theta
-//!            every few decisions one draw is drawn anew, at a release all of them
+//!            at each decision one draw is drawn anew, at a release all of them
 //! reward     p = sigma(m), v = p (1 - p), m = x theta, within 3 of theta_0 c
 //!            H += v x x'/w, e += (p - v m) u, G += q u
 //! batch full at n = max(B1, half of all rewards released before): y = G + Z,
@@ -167,8 +167,9 @@ pub struct Linear {
 }
 
 const MOST_FEATURES: u32 = 256;
-/// A draw is drawn anew every so many decisions.
-const RENEW: u64 = 8;
+/// A draw is drawn anew every so many decisions. (At 8 one of two worlds
+/// of items lost 10% at epsilon 1; at 1 six lost 2.6%, 3.7 at most.)
+const RENEW: u64 = 1;
 
 /// In logits: e^3 times the rate, or a part of it.
 const FARTHEST: f64 = 3.0;
