@@ -14,6 +14,7 @@ pub mod environment;
 pub mod fast;
 pub mod field;
 pub mod fleet;
+pub mod linear;
 pub mod plot;
 pub mod runner;
 pub mod segments;
@@ -73,6 +74,7 @@ pub const EXPERIMENTS: &[(&str, &str, Experiment)] = &[
     ("tails", "ours: what it costs to lose the best arm less often", tails::run),
     ("fleet", "ours: one bandit over many handles that merge what they released", fleet::run),
     ("segments", "ours: a bandit for each of a hundred segments, one for all, and the pool", segments::run),
+    ("linear", "ours: decisions by features, with and without privacy", linear::run),
     ("trace", "ours: 550 days of real page views, in their order", trace::run),
 ];
 

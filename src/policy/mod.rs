@@ -13,6 +13,8 @@ mod continual;
 mod contract;
 mod elimination;
 mod kl;
+#[doc(hidden)]
+pub mod linear;
 mod local;
 mod prior;
 mod scores;

@@ -1,0 +1,380 @@
+//! Ours: decisions by features. dp-linear, the same without noise, logistic Thompson sampling without privacy, and
+//! DP-IMED, which ignores features; in % of what uniform play loses.
+
+use super::Options;
+use super::plot::table;
+use super::runner::{Cell, Curve, Trial, run as run_cells};
+use dpb::policy::linear::{Feature, Linear, Rows, Shape};
+use dpb::{Algorithm, Bandit, Config, Random, Seed};
+use std::error::Error;
+use std::f64::consts::TAU;
+
+/// Epsilon where there is to be no noise to speak of.
+pub const NO_NOISE: f64 = 1e4;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    /// Ten ads, three one-hot fields, a model for each; cells have effects of their own of this deviation.
+    Ads { cells: f64 },
+    /// A hundred items with vectors, one model; contexts of three dimensions.
+    Items,
+    /// Twenty fresh unit vectors of so many dimensions a decision.
+    Unit(usize),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Player {
+    Linear {
+        epsilon: f64,
+        delta: f64,
+    },
+    /// Logistic Thompson sampling, an update a decision; it is told the mean rate.
+    Thompson,
+    /// DP-IMED over arms.
+    Imed(f64),
+    /// The arm that is best on average.
+    BestFixed,
+}
+
+fn normal(coins: &mut Random) -> f64 {
+    (-2.0 * (1.0 - coins.unit()).ln()).sqrt() * (TAU * coins.unit()).cos()
+}
+
+fn sigmoid(x: f64) -> f64 {
+    1.0 / (1.0 + (-x).exp())
+}
+
+const FIELDS: [usize; 3] = [6, 4, 3];
+const LEVELS: usize = 13;
+const CELLS: usize = 72;
+const ITEMS: usize = 100;
+const VECTOR: usize = 4;
+const CONTEXT: usize = 3;
+
+/// What a decision finds: rows, and each arm's mean.
+pub struct World {
+    kind: Kind,
+    /// Row after row, d each: one where each arm has a model.
+    pub rows: Vec<f32>,
+    pub means: Vec<f64>,
+    /// The same, of features that are not 0.
+    sparse: Vec<Feature>,
+    ends: Vec<u32>,
+    /// Ads: the levels' chances, cumulated; each cell's rates.
+    chances: Vec<Vec<f64>>,
+    rates: Vec<[f64; 10]>,
+    /// Items and unit: theta; items: vectors and offsets.
+    theta: Vec<f64>,
+    vectors: Vec<[f64; VECTOR]>,
+    offsets: Vec<f64>,
+}
+
+/// A random vector of |x|_1 = 1.
+fn simplex<const N: usize>(coins: &mut Random) -> [f64; N] {
+    let x: [f64; N] = std::array::from_fn(|_| normal(coins));
+    let size: f64 = x.iter().map(|x| x.abs()).sum();
+    x.map(|x| x / size)
+}
+
+impl World {
+    pub fn new(kind: Kind, coins: &mut Random) -> World {
+        let mut world = World {
+            kind,
+            rows: Vec::new(),
+            means: Vec::new(),
+            sparse: Vec::new(),
+            ends: Vec::new(),
+            chances: Vec::new(),
+            rates: Vec::new(),
+            theta: Vec::new(),
+            vectors: Vec::new(),
+            offsets: Vec::new(),
+        };
+        match kind {
+            Kind::Ads { cells } => world.ads(cells, coins),
+            Kind::Items => {
+                // Main effects and interactions: so that the best fixed arm loses some 40% of uniform play.
+                world.theta = (0..VECTOR).map(|_| 0.7 * normal(coins)).collect();
+                world.theta.extend((0..VECTOR * CONTEXT).map(|_| 1.1 * normal(coins)));
+                world.vectors = (0..ITEMS).map(|_| simplex::<VECTOR>(coins).map(|x| 2.0 * x)).collect();
+                world.offsets = (0..ITEMS).map(|_| 0.15 * normal(coins)).collect();
+            }
+            Kind::Unit(d) => {
+                world.theta = (0..d).map(|_| normal(coins)).collect();
+                let size = world.theta.iter().map(|x| x * x).sum::<f64>().sqrt();
+                world.theta.iter_mut().for_each(|x| *x /= size);
+            }
+        }
+        world
+    }
+
+    fn ads(&mut self, cells: f64, coins: &mut Random) {
+        // Gamma(2) is the sum of two exponentials.
+        let mut gamma = || -(1.0 - coins.unit()).ln() - (1.0 - coins.unit()).ln();
+        for levels in FIELDS {
+            let weights: Vec<f64> = (0..levels).map(|_| gamma()).collect();
+            let total: f64 = weights.iter().sum();
+            let mut sum = 0.0;
+            self.chances.push(weights.iter().map(|weight| (sum += weight / total, sum).1).collect());
+        }
+        let arms: [f64; 10] = std::array::from_fn(|_| -3.6 + 0.4 * normal(coins));
+        let levels: Vec<[f64; 10]> = (0..LEVELS)
+            .map(|_| {
+                let all = 0.3 * normal(coins);
+                std::array::from_fn(|_| all + 0.4 * normal(coins))
+            })
+            .collect();
+        for cell in 0..CELLS {
+            let places = [cell % 6, 6 + cell / 6 % 4, 10 + cell / 24];
+            self.rates.push(std::array::from_fn(|arm| {
+                let effects: f64 = places.iter().map(|&place| levels[place][arm]).sum();
+                sigmoid(arms[arm] + effects + cells * normal(coins))
+            }));
+        }
+    }
+
+    pub fn arms(&self) -> usize {
+        match self.kind {
+            Kind::Ads { .. } => 10,
+            Kind::Items => ITEMS,
+            Kind::Unit(_) => 20,
+        }
+    }
+
+    /// With bounds of |x|_1, or of |x|_2 for Gaussian noise.
+    pub fn shape(&self, is_gaussian: bool) -> Shape {
+        let (features, norms) = match self.kind {
+            Kind::Ads { .. } => (LEVELS, [3.0, 3f64.sqrt()]),
+            Kind::Items => (VECTOR * (1 + CONTEXT), [4.0, 8f64.sqrt()]),
+            Kind::Unit(d) => (d, [(d as f64).sqrt(), 1.0]),
+        };
+        let (per_arm, norm) = (matches!(self.kind, Kind::Ads { .. }), norms[usize::from(is_gaussian)]);
+        Shape { features: features as u32, per_arm, norm, nonzeros: 0, propensities: false }
+    }
+
+    /// The next request.
+    pub fn step(&mut self, coins: &mut Random) {
+        self.rows.clear();
+        self.means.clear();
+        match self.kind {
+            Kind::Ads { .. } => {
+                let mut level = |field: usize| {
+                    let u = coins.unit();
+                    let chances = &self.chances[field];
+                    chances.iter().position(|&chance| u < chance).unwrap_or(chances.len() - 1)
+                };
+                let places = [level(0), level(1), level(2)];
+                self.sparse.clear();
+                self.rows.resize(LEVELS, 0.0);
+                for (place, start) in places.into_iter().zip([0, 6, 10]) {
+                    self.rows[start + place] = 1.0;
+                    self.sparse.push(Feature { index: (start + place) as u32, value: 1.0 });
+                }
+                self.ends = vec![3];
+                self.means.extend(self.rates[places[0] + 6 * places[1] + 24 * places[2]]);
+            }
+            Kind::Items => {
+                let context: [f64; CONTEXT] = simplex(coins);
+                for (vector, offset) in self.vectors.iter().zip(&self.offsets) {
+                    let row = vector.iter().copied().chain(context.iter().flat_map(|c| vector.map(|v| c * v)));
+                    let start = self.rows.len();
+                    self.rows.extend(row.map(|x| x as f32));
+                    let logit: f64 =
+                        self.rows[start..].iter().zip(&self.theta).map(|(&x, theta)| f64::from(x) * theta).sum();
+                    self.means.push(sigmoid(-3.5 + logit + offset));
+                }
+            }
+            Kind::Unit(d) => {
+                for _ in 0..20 {
+                    let x: Vec<f64> = (0..d).map(|_| normal(coins)).collect();
+                    let size = x.iter().map(|x| x * x).sum::<f64>().sqrt();
+                    let product: f64 = x.iter().zip(&self.theta).map(|(x, theta)| x / size * theta).sum();
+                    self.rows.extend(x.iter().map(|x| (x / size) as f32));
+                    self.means.push(0.5 + 0.5 * product);
+                }
+            }
+        }
+    }
+
+    pub fn rows(&self) -> Rows<'_> {
+        match self.kind {
+            Kind::Ads { .. } => Rows::Sparse(&self.sparse, &self.ends),
+            _ => Rows::Dense(&self.rows),
+        }
+    }
+
+    /// The best one on average over so many requests.
+    fn best_fixed(&mut self, coins: &mut Random) -> usize {
+        let mut sums = vec![0.0; self.arms()];
+        for _ in 0..20_000 {
+            self.step(coins);
+            sums.iter_mut().zip(&self.means).for_each(|(sum, mean)| *sum += mean);
+        }
+        (0..sums.len()).max_by(|&a, &b| sums[a].total_cmp(&sums[b])).unwrap_or(0)
+    }
+}
+
+/// Logistic Thompson sampling without privacy: a Gaussian posterior, linearised at each reward (an extended Kalman
+/// filter in Potter's square root form).
+struct Thompson {
+    d: usize,
+    models: Vec<(Vec<f64>, Vec<f64>)>,
+}
+
+impl Thompson {
+    fn new(models: usize, d: usize, logit: f64, deviation: f64) -> Thompson {
+        let mut mean = vec![0.0; d];
+        mean[0] = logit;
+        let root =
+            (0..d * d).map(|i| if i % (d + 1) == 0 { if i == 0 { 1.0 } else { deviation } } else { 0.0 }).collect();
+        Thompson { d, models: vec![(mean, root); models] }
+    }
+
+    /// theta + S z/2.
+    fn draw(&self, model: usize, coins: &mut Random) -> Vec<f64> {
+        let (mean, root) = &self.models[model];
+        let z: Vec<f64> = (0..self.d).map(|_| 0.5 * normal(coins)).collect();
+        root.chunks_exact(self.d)
+            .zip(mean)
+            .map(|(row, mean)| mean + row.iter().zip(&z).map(|(s, z)| s * z).sum::<f64>())
+            .collect()
+    }
+
+    fn learn(&mut self, model: usize, x: &[f64], reward: f64) {
+        let (mean, root) = &mut self.models[model];
+        let p = sigmoid(mean.iter().zip(x).map(|(mean, x)| mean * x).sum());
+        let v = (p * (1.0 - p)).max(1e-6);
+        let f: Vec<f64> =
+            (0..self.d).map(|j| root.chunks_exact(self.d).zip(x).map(|(row, x)| row[j] * x).sum()).collect();
+        let alpha = 1.0 / (1.0 / v + f.iter().map(|f| f * f).sum::<f64>());
+        let gamma = alpha / (1.0 + (alpha / v).sqrt());
+        for (row, mean) in root.chunks_exact_mut(self.d).zip(mean) {
+            let gain: f64 = row.iter().zip(&f).map(|(s, f)| s * f).sum();
+            *mean += alpha * gain * (reward - p) / v;
+            row.iter_mut().zip(&f).for_each(|(s, f)| *s -= gamma * gain * f);
+        }
+    }
+}
+
+/// Regret at each of these times, in % of uniform play's.
+pub fn play(kind: Kind, player: Player, times: &[u64], trial: Trial) -> Curve {
+    let mut coins = trial.coins();
+    let mut world = World::new(kind, &mut coins);
+    let is_gaussian = matches!(player, Player::Linear { delta, .. } if delta > 0.0);
+    let (arms, shape) = (world.arms(), world.shape(is_gaussian));
+    let eligible: Vec<u32> = (0..arms as u32).collect();
+    let config = |epsilon: f64, delta: f64| Config {
+        test_seed: Some(trial.policy_seed()),
+        pending_capacity: 1,
+        delta,
+        ..Config::new(arms as u32, epsilon)
+    };
+    let mut linear = None;
+    let mut imed = None;
+    let mut thompson = None;
+    let mut fixed = 0;
+    let d = shape.features as usize + 1;
+    match player {
+        Player::Linear { epsilon, delta } => {
+            let mut seed = Seed::new(Some(trial.policy_seed())).expect("a seed");
+            linear = Some(Linear::new(&config(epsilon, delta), shape, &mut seed).expect("a policy"));
+        }
+        Player::Imed(epsilon) => imed = Some(Bandit::new(Algorithm::Imed, &config(epsilon, 0.0)).expect("a policy")),
+        Player::Thompson => {
+            let (logit, deviation) = match kind {
+                Kind::Ads { .. } => (-3.6, 0.58),
+                Kind::Items => (-3.5, 1.0),
+                Kind::Unit(_) => (0.0, 1.0),
+            };
+            thompson = Some(Thompson::new(if shape.per_arm { arms } else { 1 }, d, logit, deviation));
+        }
+        Player::BestFixed => fixed = world.best_fixed(&mut Seed::new(Some(trial.key(9))).expect("a seed").stream()),
+    }
+    let mut own = Seed::new(Some(trial.key(8))).expect("a seed").stream();
+    let (mut lost, mut uniform, mut curve) = (0.0, 0.0, Vec::new());
+    for time in 1..=times[times.len() - 1] {
+        world.step(&mut coins);
+        let row = |arm: usize| -> Vec<f64> {
+            let rows = world.rows.chunks_exact(d - 1).nth(if shape.per_arm { 0 } else { arm }).unwrap_or_default();
+            std::iter::once(1.0).chain(rows.iter().map(|&x| f64::from(x))).collect()
+        };
+        let mut ticket = 0;
+        let arm = if let Some(linear) = &mut linear {
+            linear.choose(0, &eligible, world.rows()).expect("a decision").arm as usize
+        } else if let Some(imed) = &imed {
+            let decision = imed.select().expect("a decision");
+            ticket = decision.ticket;
+            decision.arm as usize
+        } else if let Some(thompson) = &thompson {
+            let shared = if shape.per_arm { Vec::new() } else { thompson.draw(0, &mut own) };
+            let score = |arm: usize, own: &mut Random| -> f64 {
+                let theta = if shape.per_arm { &thompson.draw(arm, own) } else { &shared };
+                row(arm).iter().zip(theta).map(|(x, theta)| x * theta).sum()
+            };
+            let scores: Vec<f64> = (0..arms).map(|arm| score(arm, &mut own)).collect();
+            (0..arms).max_by(|&a, &b| scores[a].total_cmp(&scores[b])).unwrap_or(0)
+        } else {
+            fixed
+        };
+        let mean = world.means[arm];
+        let reward = f64::from(u8::from(coins.unit() < mean));
+        if let Some(linear) = &mut linear {
+            linear.observe(0, reward).expect("a reward");
+        } else if let Some(imed) = &imed {
+            imed.update(ticket, reward).expect("a reward");
+        } else if let Some(thompson) = &mut thompson {
+            thompson.learn(if shape.per_arm { arm } else { 0 }, &row(arm), reward);
+        }
+        let best = world.means.iter().copied().fold(0.0, f64::max);
+        lost += best - mean;
+        uniform += best - world.means.iter().sum::<f64>() / arms as f64;
+        if times.contains(&time) {
+            curve.push(100.0 * lost / uniform);
+        }
+    }
+    curve
+}
+
+/// Of each world the times that are shown.
+const WORLDS: [(&str, Kind, &[u64]); 5] = [
+    ("ads", Kind::Ads { cells: 0.0 }, &[100_000, 1_000_000]),
+    ("ads, cells' own effects", Kind::Ads { cells: 0.3 }, &[1_000_000]),
+    ("items", Kind::Items, &[100_000, 1_000_000]),
+    ("unit, d = 8", Kind::Unit(8), &[100_000]),
+    ("unit, d = 16", Kind::Unit(16), &[100_000]),
+];
+
+pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
+    let runs = options.runs(1, 20);
+    let noises =
+        [0.1, 0.25, 1.0, 4.0].map(|epsilon| (format!("eps {epsilon}"), Player::Linear { epsilon, delta: 0.0 }));
+    let others = [
+        ("eps 0.25, delta 1e-6".into(), Player::Linear { epsilon: 0.25, delta: 1e-6 }),
+        ("no noise".into(), Player::Linear { epsilon: NO_NOISE, delta: 0.0 }),
+        ("logistic TS, not private".into(), Player::Thompson),
+        ("DP-IMED, eps 1".into(), Player::Imed(1.0)),
+        ("best fixed arm".into(), Player::BestFixed),
+    ];
+    let players: Vec<(String, Player)> = noises.into_iter().chain(others).collect();
+    let times = |full: &'static [u64]| options.pick(&[20_000][..], full);
+    let cells: Vec<Cell> = WORLDS
+        .iter()
+        .flat_map(|&(_, kind, full)| {
+            players.iter().map(move |&(_, player)| Cell::new(runs, move |trial| play(kind, player, times(full), trial)))
+        })
+        .collect();
+    let samples = run_cells("linear", &cells, options);
+    let mut header = vec![String::from("world, decisions")];
+    header.extend(players.iter().map(|(label, _)| label.clone()));
+    let mut rows = Vec::new();
+    for (&(name, _, full), block) in WORLDS.iter().zip(samples.chunks(players.len())) {
+        for (place, time) in times(full).iter().enumerate() {
+            let mut row = vec![format!("{name}, {time}")];
+            row.extend(
+                block.iter().map(|sample| format!("{:.1} ± {:.1}", sample.mean()[place], sample.errors()[place])),
+            );
+            rows.push(row);
+        }
+    }
+    Ok(format!("{runs} worlds: regret in % of what uniform play loses.\n\n{}", table(&header, &rows)))
+}

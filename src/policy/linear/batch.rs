@@ -1,0 +1,271 @@
+//! The open batch: what each reward is multiplied by, and what is known of the sum without any reward.
+
+use super::algebra::{add, packed, solve, solve_rows, zeros};
+use super::rows::{Spread, UNIT};
+#[cfg(test)]
+use super::tests::Fault;
+use crate::error::{Error, Result};
+use crate::noise::{Law, NoiseSource};
+use crate::reward::Reward;
+use crate::table::Table;
+use zeroize::Zeroizing;
+
+/// |u|_1 (|u|_2 with Gaussian noise) of every instrument is at most this: the sensitivity of a released vector is this
+/// many grid units.
+pub const BOUND: i32 = 8 * UNIT;
+/// Rewards in a batch, at most: 2^22 of them with u = 2^16 on a grid of 2^24 leave two bits of an i64 for the noise.
+pub const LARGEST_BATCH: u64 = 1 << 22;
+
+/// So much is added to a variance, that collinear features leave the matrix positive definite in f64 however little
+/// noise there is.
+pub const TINY: f64 = 1e-11;
+
+/// The integer vector u that a batch multiplies its rewards by, as a function of the kept row. Coordinate 0 is the
+/// intercept's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Instrument {
+    /// The intercept alone: the plain sum of rewards.
+    Rate = 0,
+    /// All coordinates. An eighth of the norm is the intercept's.
+    Sum = 1,
+    /// The features without the intercept, which the sum over a one-hot field tells.
+    Fields = 2,
+    /// The sign of the largest coordinate.
+    Bin = 3,
+}
+
+impl Instrument {
+    pub const OF_FEATURES: [Instrument; 3] = [Instrument::Sum, Instrument::Fields, Instrument::Bin];
+
+    pub fn from_number(number: u8) -> Result<Instrument> {
+        let all = [Instrument::Rate, Instrument::Sum, Instrument::Fields, Instrument::Bin];
+        all.into_iter().find(|&instrument| instrument as u8 == number).ok_or(Error::Corrupt)
+    }
+
+    /// u is BOUND times this, divided by the result, times x/w.
+    pub fn stretch(self) -> f64 {
+        if self == Instrument::Sum { 8.0 / 7.0 } else { 1.0 }
+    }
+
+    /// Those that may differ from 0: the others are not released.
+    fn coordinates(self, d: usize) -> std::ops::Range<usize> {
+        match self {
+            Instrument::Rate => 0..1,
+            Instrument::Fields => 1..d,
+            Instrument::Sum | Instrument::Bin => 0..d,
+        }
+    }
+
+    /// Writes u, coordinate by coordinate; those left out are 0.
+    fn each(self, row: &Spread, intercept: i32, mut each: impl FnMut(usize, i32)) {
+        match self {
+            Instrument::Rate => each(0, BOUND),
+            Instrument::Sum => {
+                each(0, (f64::from(intercept) / row.weight) as i32);
+                row.places().iter().for_each(|&j| each(1 + usize::from(j), 7 * row.u[usize::from(j)]));
+            }
+            Instrument::Fields => {
+                row.places().iter().for_each(|&j| each(1 + usize::from(j), 8 * row.u[usize::from(j)]));
+            }
+            Instrument::Bin => {
+                let (j, sign) = bin(row, intercept);
+                each(j, sign * BOUND);
+            }
+        }
+    }
+}
+
+/// The largest coordinate and its sign.
+fn bin(row: &Spread, intercept: i32) -> (usize, i32) {
+    let mut best = (0, (f64::from(intercept) / row.weight) as i32);
+    for &j in row.places() {
+        let u = 7 * row.u[usize::from(j)];
+        if u.abs() > best.1.abs() {
+            best = (1 + usize::from(j), u);
+        }
+    }
+    (best.0, best.1.signum())
+}
+
+/// Rewards on their way to one released vector. G is private to this type, leaves it by [`release`](Self::release)
+/// alone, and is wiped.
+pub struct Batch {
+    d: usize,
+    intercept: i32,
+    pub instrument: Instrument,
+    pub quota: u64,
+    pub count: u64,
+    /// G: the sum of u q.
+    sums: Table<Zeroizing<i64>>,
+    /// e: the sum of u (p - v x theta), what G would be but for what is to be learned.
+    expected: Table<f64>,
+    /// H: the sum of v x x'/w, packed.
+    pub moments: Table<f64>,
+    /// For the bins: the sum of v u x', and of v where u is this one.
+    bins: Table<f64>,
+    weights: Table<f64>,
+}
+
+/// What a released vector says: y - e = A (theta - its linearisation) + noise of covariance S.
+pub struct Information<'a> {
+    /// S, packed; then its factor.
+    pub covariance: &'a mut [f64],
+    /// A; then R^-1 A.
+    pub design: &'a mut [f64],
+}
+
+impl Batch {
+    /// For so many coordinates with the intercept, which is `intercept` in an instrument that sums all.
+    pub fn new(d: usize, intercept: i32) -> Result<Batch> {
+        Ok(Batch {
+            d,
+            intercept,
+            instrument: Instrument::Rate,
+            quota: 0,
+            count: 0,
+            sums: Table::new(d, |_| Zeroizing::new(0))?,
+            expected: zeros(d)?,
+            moments: zeros(packed(d))?,
+            bins: zeros(d * d)?,
+            weights: zeros(d)?,
+        })
+    }
+
+    /// Begins anew; what was open is forgotten.
+    pub fn open(&mut self, instrument: Instrument, quota: f64) {
+        (self.instrument, self.count) = (instrument, 0);
+        self.quota = (quota.ceil() as u64).clamp(1, LARGEST_BATCH);
+        self.sums.iter_mut().for_each(|sum| **sum = 0);
+        for table in [&mut self.expected, &mut self.moments, &mut self.bins, &mut self.weights] {
+            table.fill(0.0);
+        }
+    }
+
+    /// Coordinates, with the intercept.
+    pub fn d(&self) -> usize {
+        self.d
+    }
+
+    #[cfg(test)]
+    pub fn leak(&self) -> f64 {
+        if Fault::RawPrediction.is_on() { self.sums.iter().map(|sum| **sum as f64).sum::<f64>() * 1e-20 } else { 0.0 }
+    }
+
+    pub fn is_full(&self) -> bool {
+        #[cfg(test)]
+        if Fault::ClosedBySum.is_on() && self.sums.iter().any(|sum| **sum / i64::from(BOUND) > 9 * Reward::ONE) {
+            return true;
+        }
+        self.count >= self.quota
+    }
+
+    /// One reward. `x` is the whole row in units of C, m = x theta, p and v the mean and variance that theta predicts.
+    pub fn collect(&mut self, row: &Spread, x: &[f64], [m, p, v]: [f64; 3], reward: Reward) {
+        self.count += 1;
+        let (q, known) = (reward.units(), p - v * m);
+        let (sums, expected) = (&mut self.sums, &mut self.expected);
+        #[cfg(test)]
+        let late = if q > 0 && Fault::LateInstrument.is_on() { Instrument::Bin } else { self.instrument };
+        #[cfg(not(test))]
+        let late = self.instrument;
+        late.each(row, self.intercept, |j, u| {
+            *sums[j] += i64::from(u) * q;
+            expected[j] += f64::from(u) * known;
+        });
+        let (j, sign) = bin(row, self.intercept);
+        self.weights[j] += v;
+        let bins = &mut self.bins[j * self.d..][..self.d];
+        let v_w = v / row.weight;
+        bins[0] += f64::from(sign) * v * x[0];
+        self.moments[0] += v_w * x[0] * x[0];
+        for &i in row.places() {
+            let i = 1 + usize::from(i);
+            bins[i] += f64::from(sign) * v * x[i];
+            let moments = &mut self.moments[packed(i)..][..=i];
+            moments[0] += v_w * x[i] * x[0];
+            if 2 * row.places().len() > self.d {
+                add(&mut moments[1..], v_w * x[i], &x[1..]);
+            } else {
+                for &j in row.places() {
+                    let j = 1 + usize::from(j);
+                    if j <= i {
+                        moments[j] += v_w * x[i] * x[j];
+                    }
+                }
+            }
+        }
+    }
+
+    /// The one place where rewards become public: y = G + Z, in units of x, less e.
+    pub fn release<L: Law>(&mut self, noise: &mut NoiseSource<L>, y: &mut [f64]) {
+        y.fill(0.0);
+        for j in self.instrument.coordinates(self.d) {
+            let exact = std::mem::take(&mut *self.sums[j]);
+            y[j] = (exact + noise.draw()) as f64;
+        }
+    }
+
+    /// From grid units of G to units of x.
+    pub fn unit(&self) -> f64 {
+        self.instrument.stretch() / f64::from(BOUND)
+    }
+
+    /// y, as released, less e, in units of x.
+    pub fn residuals(&self, y: &mut [f64]) {
+        let unit = self.unit();
+        for (y, e) in y.iter_mut().zip(&*self.expected) {
+            *y = unit * (*y / Reward::ONE as f64 - e);
+        }
+    }
+
+    /// A and S of `times` as many decisions with this instrument; `variance` is the noise's at sensitivity 1.
+    pub fn inform(&self, instrument: Instrument, times: f64, variance: f64, to: &mut Information) {
+        let d = self.d;
+        let noise = variance * instrument.stretch() * instrument.stretch();
+        match instrument {
+            Instrument::Bin => {
+                to.covariance.fill(0.0);
+                to.design.iter_mut().zip(&*self.bins).for_each(|(to, from)| *to = times * from);
+                (0..d).for_each(|i| to.covariance[packed(i) + i] = times * self.weights[i]);
+            }
+            _ => {
+                to.covariance.iter_mut().zip(&*self.moments).for_each(|(to, from)| *to = times * from);
+                for (i, j) in (0..d).flat_map(|i| (0..=i).map(move |j| (i, j))) {
+                    let value = to.covariance[packed(i) + j];
+                    (to.design[i * d + j], to.design[j * d + i]) = (value, value);
+                }
+                let released = instrument.coordinates(d);
+                for i in (0..d).filter(|i| !released.contains(i)) {
+                    to.design[i * d..][..d].fill(0.0);
+                    (0..d).for_each(|j| to.covariance[packed(i.max(j)) + i.min(j)] = 0.0);
+                }
+            }
+        }
+        for i in 0..d {
+            let variance = &mut to.covariance[packed(i) + i];
+            *variance += noise + TINY * *variance;
+        }
+    }
+}
+
+impl Information<'_> {
+    /// R^-1 A and R^-1 y, where S = R R'. False where S is not positive definite.
+    #[must_use]
+    pub fn whiten(&mut self, y: &mut [f64]) -> bool {
+        let d = y.len();
+        let sound = super::algebra::factorise(self.covariance, d);
+        if sound {
+            solve_rows(self.covariance, self.design, d);
+            solve(self.covariance, y);
+        }
+        sound
+    }
+}
+
+impl std::fmt::Debug for Batch {
+    /// Public facts only.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Batch").field("quota", &self.quota).field("count", &self.count).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,299 @@
+//! Rows of features: as a request brings them, and as a pending decision keeps them.
+
+use crate::error::{Error, Result};
+use crate::table::Table;
+
+/// A feature of a sparse row. One that comes twice counts as their sum.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Feature {
+    /// Which one, below `features`.
+    pub index: u32,
+    /// Its value, finite.
+    pub value: f32,
+}
+
+/// The features of a request: one row for each eligible arm (shared model), or one row (a model for each arm).
+#[derive(Clone, Copy, Debug)]
+pub enum Rows<'a> {
+    /// Row after row.
+    Dense(&'a [f32]),
+    /// Row after row, and where each ends.
+    Sparse(&'a [Feature], &'a [u32]),
+}
+
+/// One of them.
+#[derive(Clone, Copy)]
+pub enum Row<'a> {
+    Dense(&'a [f32]),
+    Sparse(&'a [Feature]),
+}
+
+/// |u|_1, or |u|_2, is at most this for every row that is kept: C in integers.
+pub const UNIT: i32 = 1 << 13;
+/// A row beyond so many times C counts as one of that size.
+pub const LARGEST: f64 = 16.0;
+
+/// How features become integers.
+#[derive(Clone, Copy)]
+pub struct Scale {
+    /// d.
+    pub features: usize,
+    /// C.
+    pub norm: f64,
+    /// |x|_2 is bounded, not |x|_1.
+    pub euclidean: bool,
+    /// Entries of a sparse row, at most; 0 = rows are kept dense.
+    pub nonzeros: usize,
+}
+
+impl<'a> Rows<'a> {
+    /// So many rows of finite features, or `InvalidConfig`.
+    pub fn check(&self, rows: usize, scale: &Scale) -> Result<()> {
+        match *self {
+            Rows::Dense(values) => {
+                if values.len() != rows * scale.features {
+                    return Err(Error::config("features", "must be a row for each eligible arm", values.len()));
+                }
+                // The sum of finite f32 is finite, and that of others is not.
+                let sum: f64 = values.iter().map(|value| f64::from(value.abs())).sum();
+                finite(sum)
+            }
+            Rows::Sparse(entries, ends) => {
+                let ascends = ends.windows(2).all(|pair| pair[0] <= pair[1]);
+                if ends.len() != rows || !ascends || ends.last().is_none_or(|&end| end as usize != entries.len()) {
+                    return Err(Error::config("sparse_ends", "must be the end of each row", ends.len()));
+                }
+                let largest = entries.iter().map(|entry| entry.index).max();
+                if let Some(index) = largest.filter(|&index| index as usize >= scale.features) {
+                    return Err(Error::config("index", "must be below features", index));
+                }
+                let longest = (0..rows).map(|row| self.ends(row).len()).max().unwrap_or(0);
+                if scale.nonzeros > 0 && longest > scale.nonzeros {
+                    return Err(Error::config("sparse_ends", "must be rows of at most the declared length", longest));
+                }
+                finite(entries.iter().map(|entry| f64::from(entry.value.abs())).sum())
+            }
+        }
+    }
+
+    fn ends(&self, row: usize) -> std::ops::Range<usize> {
+        match *self {
+            Rows::Dense(_) => 0..0,
+            Rows::Sparse(_, ends) => row.checked_sub(1).map_or(0, |row| ends[row] as usize)..ends[row] as usize,
+        }
+    }
+
+    /// A row of checked ones.
+    pub fn get(&self, row: usize, scale: &Scale) -> Row<'a> {
+        match *self {
+            Rows::Dense(values) => Row::Dense(&values[row * scale.features..][..scale.features]),
+            Rows::Sparse(entries, _) => Row::Sparse(&entries[self.ends(row)]),
+        }
+    }
+}
+
+fn finite(sum: f64) -> Result<()> {
+    if sum.is_finite() { Ok(()) } else { Err(Error::config("features", "must be finite", sum)) }
+}
+
+impl Row<'_> {
+    fn each(self, mut each: impl FnMut(usize, f64)) {
+        match self {
+            Row::Dense(values) => values.iter().enumerate().for_each(|(j, &value)| each(j, value.into())),
+            Row::Sparse(entries) => entries.iter().for_each(|entry| each(entry.index as usize, entry.value.into())),
+        }
+    }
+
+    /// |x|/C, and what x is multiplied by to be in units of C and no larger than [`LARGEST`].
+    fn size(self, scale: &Scale) -> (f64, f64) {
+        let mut sum = 0.0;
+        match scale.euclidean {
+            false => self.each(|_, x| sum += x.abs()),
+            true => self.each(|_, x| sum += x * x),
+        }
+        let size = if scale.euclidean { sum.sqrt() } else { sum } / scale.norm;
+        (size, (LARGEST / size).min(1.0) / scale.norm)
+    }
+
+    /// x t, x in units of C.
+    #[inline]
+    pub fn score(self, t: &[f64], scale: &Scale) -> f64 {
+        let (mut sum, mut size) = (0.0, 0.0);
+        match (self, scale.euclidean) {
+            (Row::Dense(values), false) => {
+                // As `algebra::dot`: four sums, in one order everywhere.
+                let ((x, x_rest), (t, t_rest)) = (values.as_chunks::<4>(), t.as_chunks::<4>());
+                let (mut sums, mut sizes) = ([0.0; 4], [0.0; 4]);
+                for (x, t) in x.iter().zip(t) {
+                    for i in 0..4 {
+                        let x = f64::from(x[i]);
+                        sums[i] += x * t[i];
+                        sizes[i] += x.abs();
+                    }
+                }
+                for (&x, t) in x_rest.iter().zip(t_rest) {
+                    sum += f64::from(x) * t;
+                    size += f64::from(x.abs());
+                }
+                sum += (sums[0] + sums[1]) + (sums[2] + sums[3]);
+                size += (sizes[0] + sizes[1]) + (sizes[2] + sizes[3]);
+            }
+            (_, false) => self.each(|j, x| {
+                sum += x * t[j];
+                size += x.abs();
+            }),
+            (_, true) => {
+                self.each(|j, x| {
+                    sum += x * t[j];
+                    size += x * x;
+                });
+                size = size.sqrt();
+            }
+        }
+        sum / size.max(LARGEST * scale.norm) * LARGEST
+    }
+}
+
+/// The rows of pending decisions: u, of norm at most [`UNIT`], and the weight w >= 1 that scaled it down, so that x is
+/// w C u/UNIT.
+/// 2 d bytes each, or 4 for each entry of a sparse row.
+pub struct Kept {
+    scale: Scale,
+    width: usize,
+    values: Table<i16>,
+    indices: Table<u16>,
+    heads: Table<Head>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Head {
+    arm: u32,
+    weight: f32,
+    length: u32,
+}
+
+/// A row that was kept, spread out.
+pub struct Spread {
+    pub arm: u32,
+    /// w.
+    pub weight: f64,
+    /// u of each feature.
+    pub u: Table<i32>,
+    /// Where u is not 0, each once.
+    places: Table<u16>,
+    used: usize,
+    is_marked: Table<bool>,
+}
+
+impl Spread {
+    pub fn new(scale: &Scale) -> Result<Spread> {
+        Ok(Spread {
+            arm: 0,
+            weight: 1.0,
+            u: Table::new(scale.features, |_| 0)?,
+            places: Table::new(scale.features, |_| 0)?,
+            used: 0,
+            is_marked: Table::new(scale.features, |_| false)?,
+        })
+    }
+
+    /// Where u is not 0.
+    pub fn places(&self) -> &[u16] {
+        &self.places[..self.used]
+    }
+
+    fn clear(&mut self) {
+        for place in 0..self.used {
+            let j = self.places[place] as usize;
+            (self.u[j], self.is_marked[j]) = (0, false);
+        }
+        self.used = 0;
+    }
+
+    fn set(&mut self, j: usize, u: i32) {
+        self.u[j] += u;
+        if u != 0 && !std::mem::replace(&mut self.is_marked[j], true) {
+            self.places[self.used] = j as u16;
+            self.used += 1;
+        }
+    }
+
+    /// |u| to the power that `scale` bounds: exact.
+    fn size(&self, scale: &Scale) -> i64 {
+        let size = |&j: &u16| match i64::from(self.u[j as usize]) {
+            u if scale.euclidean => u * u,
+            u => u.abs(),
+        };
+        self.places().iter().map(size).sum()
+    }
+
+    /// Quantises a row towards zero. The integers decide whether it is small enough: floating point cannot err.
+    /// True where the row was larger than C.
+    pub fn quantise(&mut self, row: Row, scale: &Scale) -> bool {
+        let (size, shrink) = row.size(scale);
+        self.weight = size.clamp(1.0, LARGEST);
+        let mut unit = f64::from(UNIT) / self.weight * shrink;
+        #[cfg(test)]
+        if super::tests::Fault::NormNotEnforced.is_on() {
+            unit *= self.weight.min(3.0);
+        }
+        let most = if scale.euclidean { i64::from(UNIT) * i64::from(UNIT) } else { i64::from(UNIT) };
+        loop {
+            self.clear();
+            row.each(|j, x| self.set(j, (x * unit) as i32));
+            #[cfg(test)]
+            if super::tests::Fault::NormNotEnforced.is_on() {
+                return size > 1.0;
+            }
+            let found = self.size(scale);
+            if found <= most {
+                return size > 1.0;
+            }
+            // Rounding, or in L2 entries that come twice.
+            let ratio = most as f64 / found as f64;
+            unit *= (1.0 - 1e-6) * if scale.euclidean { ratio.sqrt() } else { ratio };
+        }
+    }
+}
+
+impl Kept {
+    pub fn new(capacity: usize, scale: Scale) -> Result<Kept> {
+        let is_sparse = scale.nonzeros > 0 && 2 * scale.nonzeros < scale.features;
+        let width = if is_sparse { scale.nonzeros } else { scale.features };
+        Ok(Kept {
+            scale,
+            width,
+            values: Table::new(capacity * width, |_| 0)?,
+            indices: Table::new(if is_sparse { capacity * width } else { 0 }, |_| 0)?,
+            heads: Table::new(capacity, |_| Head::default())?,
+        })
+    }
+
+    /// Keeps a row for a decision.
+    pub fn keep(&mut self, slot: usize, row: &Spread) {
+        let from = slot * self.width;
+        let values = &mut self.values[from..][..self.width];
+        if self.indices.is_empty() {
+            values.iter_mut().zip(&*row.u).for_each(|(value, &u)| *value = u as i16);
+        } else {
+            let indices = &mut self.indices[from..][..row.used];
+            for ((value, index), &j) in values.iter_mut().zip(indices).zip(row.places()) {
+                (*value, *index) = (row.u[j as usize] as i16, j);
+            }
+        }
+        self.heads[slot] = Head { arm: row.arm, weight: row.weight as f32, length: row.used as u32 };
+    }
+
+    /// What was kept.
+    pub fn spread(&self, slot: usize, row: &mut Spread) {
+        let Head { arm, weight, length } = self.heads[slot];
+        row.clear();
+        (row.arm, row.weight) = (arm, weight.into());
+        let from = slot * self.width;
+        if self.indices.is_empty() {
+            (0..self.scale.features).for_each(|j| row.set(j, self.values[from + j].into()));
+        } else {
+            (from..from + length as usize).for_each(|e| row.set(self.indices[e].into(), self.values[e].into()));
+        }
+    }
+}
