@@ -2,7 +2,7 @@
 
 use super::rows::{LARGEST, Scale, Spread, UNIT};
 use super::*;
-use crate::snapshot::Kind;
+use crate::snapshot::{Kind, write};
 use std::cell::Cell;
 use std::collections::VecDeque;
 
@@ -66,9 +66,11 @@ fn config(arms: u32, epsilon: f64) -> Config {
 }
 
 fn saved(policy: &Linear) -> Vec<u8> {
-    let mut to = Writer::new(Kind::Bandit);
-    policy.save(&mut to);
-    to.finish().unwrap()
+    let save = |to: &mut Writer| {
+        policy.save(to);
+        Ok(())
+    };
+    write(Kind::Bandit, usize::MAX, save).unwrap().seal()
 }
 
 // Two worlds.
