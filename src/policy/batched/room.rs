@@ -183,7 +183,7 @@ impl Room {
     }
 
     /// All that others have released of an arm, after [`expect`](Self::expect).
-    pub fn join<'a>(&mut self, arm: usize, others: &mut dyn Iterator<Item = &'a Released>) {
+    pub fn join(&mut self, arm: usize, others: &mut dyn Iterator<Item = &Released>) {
         let (law, memory, now) = (self.law, self.memory, self.now());
         let joined = &mut self.others[arm];
         *joined = Joined::nothing(now);
