@@ -11,7 +11,8 @@ use crate::request::Request;
 use crate::shuffle::Params;
 use crate::snapshot::Kind;
 
-/// A bandit, plain or with segments.
+/// A bandit, plain or with segments. It is made once and boxed by the interface, so its size is no matter.
+#[allow(clippy::large_enum_variant)]
 pub(crate) enum AnyBandit {
     Plain(Bandit),
     Segmented(Pool),

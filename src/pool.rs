@@ -453,13 +453,13 @@ impl Pool {
         from.finish()?;
         let Inner { seeded, learner: Known { segments, keys, .. }, .. } = &mut *self.desk.lock()?;
         let mut order = table::room(keys.len())?;
-        order.extend(0..keys.len());
-        order.sort_unstable_by_key(|&segment| keys[segment]);
+        order.extend(keys.iter().copied().zip(0..));
+        order.sort_unstable();
         if segments.expects(&other, self.most)? {
             *seeded |= head.seeded;
             segments.take(other, keys);
         }
-        segments.fit(order.into_iter());
+        segments.fit(order.iter().map(|&(_, segment)| segment));
         Ok(())
     }
 
@@ -550,13 +550,7 @@ fn here(decision: Decision, segment: u32, arms: u32) -> Decision {
 }
 
 impl Inner<Known> {
-    fn decide(
-        &mut self,
-        request: &Request,
-        arms: u32,
-        most: u32,
-        each: &mut dyn FnMut(usize, Decision),
-    ) -> Result<()> {
+    fn decide(&mut self, request: &Request, arms: u32, most: u32, each: &mut dyn FnMut(usize, Decision)) -> Result<()> {
         if request.slots != 1 {
             return Err(match request.slots {
                 0 => Error::request("slots", "must be at least 1", 0u32),
@@ -581,6 +575,7 @@ impl Inner<Known> {
         Ok(())
     }
 
+    #[cold]
     fn add(&mut self, key: u64, most: u32) -> Result<u32> {
         if self.learner.keys.len() == most as usize {
             return Err(Error::Full);
