@@ -394,8 +394,8 @@ impl Pool {
         if segments.expects(&other, self.most)? {
             *seeded |= head.seeded;
             segments.take(other, keys);
+            segments.fit(places.iter());
         }
-        segments.fit(places.iter());
         Ok(())
     }
 

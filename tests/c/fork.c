@@ -54,10 +54,11 @@ static int use(dpb_status expected) {
   STATUS(dpb_shuffler_push(shuffler, bits, 21), expected);
   STATUS(dpb_shuffler_take(shuffler, bits, sizeof bits, &n), late);
   config.budget = budget;
+  config.test_seed = NULL; /* a seeded handle fits no budget */
   own = NULL;
   STATUS(dpb_new_se(&config, &own, NULL), expected); /* or parent and child would spend it twice */
   dpb_free(own);
-  config.budget = NULL;
+  config = seeded(5, 1);
   STATUS(dpb_new_se(&config, &own, NULL), DPB_OK);
   STATUS(dpb_select(own, &d), DPB_OK);
   dpb_free(own);
