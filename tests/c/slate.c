@@ -95,8 +95,9 @@ int main(void) {
     STATUS(dpb_update(bandit, d[1].ticket, 1), DPB_EXPIRED);
     STATUS(dpb_update(bandit, d[2].ticket, 1), DPB_EXPIRED);
     STATUS(dpb_update(bandit, d[3].ticket, 1), DPB_EXPIRED);
-    STATUS(dpb_cancel(bandit, d[0].ticket), DPB_EXPIRED);
-    STATUS(dpb_cancel(bandit, d[2].ticket), DPB_OK); /* its own window is not */
+    /* The own window of whichever was drawn first is over, and of no other. */
+    CHECK((dpb_cancel(bandit, d[0].ticket) == DPB_EXPIRED) + (dpb_cancel(bandit, d[1].ticket) == DPB_EXPIRED) +
+              (dpb_cancel(bandit, d[2].ticket) == DPB_EXPIRED) + (dpb_cancel(bandit, d[3].ticket) == DPB_EXPIRED) == 1);
   }
   STATUS(dpb_privacy(bandit, 0, &epsilon), DPB_OK);
   CHECK(epsilon > .999 && epsilon <= 1);

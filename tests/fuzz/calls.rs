@@ -705,11 +705,9 @@ impl World<'_> {
                 (0..slots).for_each(|ahead| model.before_select(ahead));
                 model.log.len()
             });
-            // Slots are shuffled: tickets say the order in which the arms were drawn.
-            decisions.sort_unstable_by_key(|decision| decision.ticket);
-            for (draw, &decision) in decisions.iter().enumerate() {
+            for (slot, &decision) in decisions.iter().enumerate() {
                 assert!(eligible.contains(&decision.arm));
-                assert!(decisions[..draw].iter().all(|before| before.arm != decision.arm));
+                assert!(decisions[..slot].iter().all(|before| before.arm != decision.arm));
                 player.take(decision);
                 player.model.iter_mut().for_each(|model| *model.firsts.last_mut().unwrap() = first);
             }
