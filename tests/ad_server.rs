@@ -79,7 +79,7 @@ fn an_interrupted_day_ends_cleanly_too() {
 #[test]
 fn who_forgets_wins_the_afternoon_too() {
     for policy in [Algorithm::Imed, Algorithm::Med] {
-        let mut lost = [0; 2];
+        let (mut lost, mut best_shown) = ([0; 2], 0);
         for number in 1..=5 {
             let day = Day { seed: number.into() };
             let spend = |memory| {
@@ -93,12 +93,14 @@ fn who_forgets_wins_the_afternoon_too() {
             let (won, leader, _) = spend(MEMORY);
             let rotation = day.planned(|visitor| (visitor % ARMS as u64) as usize);
             assert!(won.clicks.iter().all(|&clicks| clicks > 7500), "{policy:?}: {:?}", won.clicks);
-            assert!(won.shown[1][best(1)] > 2 * NOON / 5 && leader == best(1), "{policy:?}: {:?}", won.shown);
+            assert!(leader == best(1), "{policy:?}: {:?}", won.shown);
+            best_shown += won.shown[1][best(1)];
             let (won, _, changes) = spend(0);
             assert!(won.clicks[0] > 8000 && changes == 0, "{policy:?}: {:?}", won.clicks);
             lost[0] += won.clicks[1];
             lost[1] += rotation.clicks[1];
         }
+        assert!(best_shown > 5 * NOON / 2, "{policy:?}: {best_shown} of five afternoons");
         assert!(lost[0] < lost[1], "{policy:?}: {lost:?} clicks in five afternoons without memory and by rotation");
     }
 }

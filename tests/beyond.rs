@@ -265,5 +265,5 @@ fn zcdp_is_for_those_who_give_delta() {
     }
     let config = Config { delta: 1e-6, ..Config::new(5, 1.0) };
     let refused = Bandit::new(Algorithm::KlUcb, &config).err().unwrap().to_string();
-    assert_eq!(refused, "delta must be 0: this policy is pure, got 0.000001");
+    assert_eq!(refused, "delta must be 0: this policy is pure, got 1e-6");
 }

@@ -55,17 +55,18 @@ fn who_forgets_follows() {
         (Algorithm::Imed, Config { delta: 1e-6, ..memory.clone() }),
         (Algorithm::Imed, Config { min_propensity: 0.01, ..memory.clone() }),
     ] {
+        let mut regrets = Vec::new();
         for number in 0..3 {
             let run = run(algorithm, &config, [A, REVERSED], 200_000, number);
-            // DP-MED fills the batches of the others at the rate of their chances.
-            let most = if algorithm == Algorithm::Med { 25_000.0 } else { 12_000.0 };
-            assert!(run.regret[1] < most, "{algorithm:?} {config:?}: {:?}", run.regret);
+            regrets.push(run.regret[1]);
             assert!(
                 run.effective <= 100_000.0 && run.effective > 40_000.0,
                 "{algorithm:?} {config:?} {}",
                 run.effective
             );
         }
+        // One of twelve needs 12,000, the mean of twelve is at most 6,100.
+        assert!(regrets.iter().sum::<f64>() < 3.0 * 8_000.0, "{algorithm:?} {config:?}: {regrets:?}");
     }
 }
 

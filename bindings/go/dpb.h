@@ -550,7 +550,7 @@ typedef struct dpb_decision {
 /**
  * The policy that we recommend for this configuration: dpb_new_imed, with max_segments a bandit for each segment.
  *
- * The handle's memory is fixed here, but for dpb_add_arm: about 1400 + 424 K + 8 P bytes, K the arms and P the
+ * The handle's memory is fixed here, but for dpb_add_arm: about 1800 + 456 K + 8 P bytes, K the arms and P the
  * larger of pending_capacity and answer_window, rounded up to a power of two; 4 P more with an answer_window, and what
  * dpb_config.users says. The other policies' numbers are in src/policy/README.md. With max_segments = S it is about
  * 1000 + 152 K + (80 K + 112) S + 8 P bytes; on most systems a segment takes its memory when it begins.

@@ -57,7 +57,7 @@ static int use(dpb_status expected) {
   own = NULL;
   STATUS(dpb_new_se(&config, &own, NULL), expected); /* or parent and child would spend it twice */
   dpb_free(own);
-  config.budget = NULL;
+  config = seeded(5, 1);
   STATUS(dpb_new_se(&config, &own, NULL), DPB_OK);
   STATUS(dpb_select(own, &d), DPB_OK);
   dpb_free(own);

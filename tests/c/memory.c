@@ -3,6 +3,9 @@
 
 #include <sys/resource.h>
 #include <unistd.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 static constructor *const CONSTRUCTORS[] = {
     dpb_new,           dpb_new_se,       dpb_new_imed,       dpb_new_klucb,     dpb_new_ts,
@@ -33,6 +36,9 @@ static void room(size_t more) {
 
 int main(void) {
   size_t i, more, n, refused = 0, made = 0;
+#ifdef __GLIBC__
+  mallopt(M_MMAP_THRESHOLD, 1 << 17); /* what is freed is nobody's: no room but what room() grants */
+#endif
   for (i = 0; i < sizeof CONSTRUCTORS / sizeof *CONSTRUCTORS; i++) {
     dpb_config config = any(1u << 18); /* as many as most policies take */
     dpb_status status = DPB_NO_MEMORY;
