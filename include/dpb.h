@@ -1698,7 +1698,7 @@ dpb_status dpb_pool_restore_as(const dpb_config *config,
  *
  * Segments are joined by their keys. One that others know and this pool does not takes none of its max_segments: what
  * they have released of it waits until dpb_pool_segment is asked for its key, and then it begins with that. (Until
- * then its part in what is said of the arms everywhere is what was learned in its youth.) So a pool that starts empty
+ * then its part in what is said of the arms everywhere is what all learned together.) So a pool that starts empty
  * and merges knows what the fleet knows, and a full one merges as well as any. A segment is as old as its decisions in
  * all pools together, and batches are of parts of what all have released, for all that are at work, of two first
  * batches at least, since every pool adds its own noise.
