@@ -72,7 +72,7 @@ pub fn cases() -> Vec<Case> {
                 let mut segmented = Segmented::new(segments, arms);
                 Box::new(move |rounds| (0..rounds).for_each(|_| segmented.round()))
             }),
-            warm_up: 30_000_000, // 3000 decisions in each of the many: none is young
+            warm_up: 30_000_000, // 3000 decisions in each of the many: trials are over
             reference: two_locks(),
         });
     }

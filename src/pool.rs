@@ -41,8 +41,8 @@ pub struct CellReport {
     pub mean: f64,
     /// Decisions for this arm here that were not cancelled and did not expire.
     pub pulls: u64,
-    /// Rewards behind this cell's own releases, here and in pools that were merged; those of when its segment was young
-    /// are not among them.
+    /// Rewards behind this cell's own releases, here and in pools that were merged; those of trials that all segments
+    /// made together are not among them.
     pub effective_pulls: f64,
 }
 

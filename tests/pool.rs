@@ -34,6 +34,19 @@ impl World {
         World { coins, arms, rates }
     }
 
+    /// Each arm has two thirds of the rate of the one before it, the first .5%.
+    fn graded(segments: usize, arms: usize, number: u64) -> World {
+        let mut coins = Coins(number.wrapping_mul(77));
+        let mut normal = || (0..12).map(|_| unit(&mut coins)).sum::<f64>() - 6.0;
+        let rates = (0..segments).flat_map(|_| {
+            let segment = 0.3 * normal();
+            let cell = |arm: usize| 0.005 * 1.5f64.powi(-(arm as i32)) * (segment + 0.2 * normal()).exp();
+            (0..arms).map(cell).collect::<Vec<_>>()
+        });
+        let rates = rates.collect();
+        World { coins, arms, rates }
+    }
+
     fn best(&self, segment: usize) -> f64 {
         self.of(segment).iter().copied().fold(0.0, f64::max)
     }
@@ -261,51 +274,91 @@ fn it_follows_a_change() {
     assert!(after > 0.8, "{after}");
 }
 
-/// Worlds of ten ads in so many segments where a pool that was told their rates in reverse, as so many rewards, loses
-/// more than a quarter of what uniform play does, and 2.5 times what it loses without having been told.
-fn locked_out(
-    worlds: std::ops::Range<u64>,
-    segments: usize,
-    decisions: usize,
-    epsilon: f64,
-    strength: f64,
-) -> Vec<u64> {
-    let regret = |number: u64, strength: f64| {
-        let config = Config { test_seed: Some(seed(number)), ..Config::new(10, epsilon) };
-        let pool = Pool::new(&config, segments as u32).unwrap();
-        let names: Vec<_> = (0..segments).map(|key| pool.segment(key as u64).unwrap()).collect();
-        let mut world = World::new(segments, 10, 0.2, number + 1);
-        if strength > 0.0 {
-            let mean = |arm: usize| (0..segments).map(|s| world.of(s)[arm]).sum::<f64>() / segments as f64;
-            let mut order: Vec<usize> = (0..10).collect();
-            order.sort_by(|&a, &b| mean(a).total_cmp(&mean(b)));
-            (0..10).for_each(|i| pool.set_prior(order[i] as u32, mean(order[9 - i]), strength).unwrap());
-        }
-        world.regret(segments, decisions, |segment, answer| {
-            let decision = pool.select(names[segment]).unwrap();
-            pool.update(decision.ticket, answer(decision.arm)).unwrap();
-        })
-    };
-    worlds
-        .filter(|&number| {
-            let lost = regret(number, strength);
-            lost > 0.25 && lost > 2.5 * regret(number, 0.0)
-        })
-        .collect()
+/// What a pool loses whose arms are told their rates in reverse, as so many rewards, in parts of what uniform play does.
+fn told_in_reverse(mut world: World, segments: usize, decisions: usize, config: &Config, strength: f64) -> f64 {
+    let pool = Pool::new(config, segments as u32).unwrap();
+    let names: Vec<_> = (0..segments).map(|key| pool.segment(key as u64).unwrap()).collect();
+    if strength > 0.0 {
+        let arms = world.arms;
+        let mean = |arm: usize| (0..segments).map(|s| world.of(s)[arm]).sum::<f64>() / segments as f64;
+        let mut order: Vec<usize> = (0..arms).collect();
+        order.sort_by(|&a, &b| mean(a).total_cmp(&mean(b)));
+        (0..arms).for_each(|i| pool.set_prior(order[i] as u32, mean(order[arms - 1 - i]), strength).unwrap());
+    }
+    world.regret(segments, decisions, |segment, answer| {
+        let decision = pool.select(names[segment]).unwrap();
+        pool.update(decision.ticket, answer(decision.arm)).unwrap();
+    })
 }
 
-/// Fixed seeds: it fails only where the policy changes.
+/// Rare clicks, so that much is still unknown after 20,000 decisions. Of 12 runs the worst loses 34%; without trials from
+/// then on each loses 65% or more, and with segments that are young by Thompson sampling six lose 45 to 69%. The runs'
+/// standard deviation is 3.5, so others than these fixed seeds would fail with chance 1e-5.
 #[test]
 fn a_reversed_prior_locks_no_ad_out() {
-    let locked = locked_out(0..10, 40, 2500, 1.0, 16_777_216.0);
-    assert!(locked.is_empty(), "{locked:?}");
+    let lost: Vec<f64> = (0..12)
+        .map(|number| {
+            let config = Config { test_seed: Some(seed(number)), ..Config::new(5, 0.25) };
+            told_in_reverse(World::graded(100, 5, number + 1), 100, 3_000, &config, 300.0)
+        })
+        .collect();
+    println!("{lost:?}");
+    assert!(lost.iter().all(|&lost| lost < 0.45), "{lost:?}");
 }
 
-/// Of 400 runs in other worlds none was locked out. Were the chance 1 in 300, this would fail (3 and more of 100) with chance 0.5%.
+/// Worlds 1000 to 1099, each of 100 segments and ten ads of 3%, tau .2, 10,000 decisions a segment. More than a quarter of
+/// what uniform play does lose, at eps 1, without a prior, told in reverse as 300 rewards and as 2^24: 1, 1 and 0 worlds
+/// (before trials: 2, 14, 7); at eps .25: 6, 6 and 6 (5, 30, 13); means 7.1, 6.8, 7.6 and 10.5, 10.0, 11.3% (7.7, 14.7,
+/// 10.5 and 11.8, 22.6, 15.8). None loses more than 36% (104). Other seeds would exceed these bounds with chance 1% each.
 #[test]
-#[ignore = "a minute"]
+#[ignore = "two minutes"]
 fn no_reversed_prior_locks_an_ad_out() {
-    let worlds = [(1.0, 300.0), (1.0, 16_777_216.0), (0.25, 300.0), (0.25, 16_777_216.0)];
-    let locked: Vec<_> = worlds.map(|(epsilon, strength)| locked_out(100..125, 100, 10_000, epsilon, strength)).into();
-    assert!(locked.iter().map(Vec::len).sum::<usize>() <= 2, "{locked:?}");
+    for (epsilon, most) in [(1.0, 4), (0.25, 12)] {
+        for strength in [0.0, 300.0, 16_777_216.0] {
+            let lost: Vec<f64> = (1000..1100)
+                .map(|number| {
+                    let config = Config { test_seed: Some(seed(number)), ..Config::new(10, epsilon) };
+                    told_in_reverse(World::new(100, 10, 0.2, number + 1), 100, 10_000, &config, strength)
+                })
+                .collect();
+            let (sum, worst) = (lost.iter().sum::<f64>(), lost.iter().copied().fold(0.0, f64::max));
+            let many = lost.iter().filter(|&&lost| lost > 0.25).count();
+            println!("eps {epsilon}, strength {strength}: mean {sum:.1}%, worst {worst:.3}, above a quarter {many}");
+            assert!(many <= most && worst < 0.5, "{lost:?}");
+        }
+    }
+}
+
+/// Where segments differ each soon plays the arm that is best there. All together could be right in half of them only.
+#[test]
+fn a_segment_plays_for_itself() {
+    let pool = pool(2, 1.0, 20);
+    (0..20).for_each(|key| assert_eq!(pool.segment(key), Ok(key as u32)));
+    let (mut coins, mut right, mut alone) = (Coins(5), 0, 0);
+    for t in 0..60_000 {
+        let segment = t % 20;
+        let decision = pool.select(segment).unwrap();
+        let is_best = decision.arm == segment % 2;
+        pool.update(decision.ticket, coins.toss(if is_best { 0.2 } else { 0.05 })).unwrap();
+        if t >= 40_000 {
+            right += u32::from(is_best);
+            alone += decision.phase;
+        }
+    }
+    println!("{right} {alone}");
+    assert!(right > 18_000 && alone > 18_000, "{right} {alone}");
+}
+
+/// No arm is ever clicked, as first releases may say where noise is below 0: the rates are found all the same, and soon.
+/// Of 30 runs ten lose more than a quarter of what uniform play does where that is believed, one where it is not.
+#[test]
+fn noise_below_0_is_not_believed_for_long() {
+    let lost = (0..30).filter(|&number| {
+        let config = Config { test_seed: Some(seed(number)), ..Config::new(10, 0.25) };
+        let mut world = World::graded(100, 10, number + 1);
+        world.rates.iter_mut().for_each(|rate| *rate *= 6.0);
+        told_in_reverse(world, 100, 2_000, &config, 0.0) > 0.25
+    });
+    let lost = lost.count();
+    assert!(lost <= 4, "{lost}");
 }

@@ -20,7 +20,8 @@
 //! news replaces what has faded here.)
 //!
 //! **Cost.** 12 bytes for each cell and 24 for each segment of every other pool, and when the first one comes 32 and 8 of
-//! our own. A merge takes O(cells), and the fit after it twice what a release takes for each segment; a segment that comes O(pools log segments + arms).
+//! our own. A merge takes O(cells), and the fit after it twice what a release takes for each segment; a segment that
+//! comes O(pools log segments + arms).
 
 use super::{Evidence, Segments, half_life, load_prior};
 use crate::config::Config;
