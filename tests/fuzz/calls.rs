@@ -193,6 +193,12 @@ impl Model {
         self.log.push((decision, Fate::Open));
     }
 
+    /// Is the time of a request's decisions over for some, and for some not?
+    fn within(&self) -> bool {
+        let due = self.log.len().checked_sub(self.depth);
+        due.is_some_and(|due| due > 0 && due < self.log.len() && self.firsts[due] == self.firsts[due - 1])
+    }
+
     /// What must be said of a ticket, DPB_OK if it may be answered, or cancelled.
     fn verdict(&self, ticket: u64, cancel: bool) -> dpb_status {
         let Some(at) = self.log.iter().rposition(|(decision, _)| decision.ticket == ticket) else {
@@ -391,7 +397,7 @@ impl Player {
         let policy = self.seen.report[9] as u32;
         let (users, slate) = (self.config.users > 0, u64::from(self.config.slate));
         let slates = [DPB_POLICY_IMED, DPB_POLICY_KLUCB, DPB_POLICY_TS].contains(&policy);
-        let among = [DPB_POLICY_MED, DPB_POLICY_LDP_UCB, DPB_POLICY_LDP_KLUCB].contains(&policy) || slates;
+        let among = slates || policy == DPB_POLICY_MED;
         let playable = |&arm: &u32| self.seen.arms.get(arm as usize).is_some_and(|arm| arm[3] == 1);
         let known = ask.eligible.iter().flatten().all(playable);
         if ask.flaw.is_some() {
@@ -426,7 +432,7 @@ impl Player {
         if let Some(model) = &self.model {
             for (number, ask) in asks.iter().enumerate().take(done + 1) {
                 let expected = self.granted(model, ask, number);
-                assert_eq!(if number < done { DPB_OK } else { status }, expected, "{ask:?}");
+                assert_eq!(if number < done { DPB_OK } else { status }, expected, "{ask:?} {:?}", self.seen.report);
             }
         }
         let mut left = &decisions[..];
@@ -443,6 +449,13 @@ impl Player {
                 self.take(decision);
                 self.model.iter_mut().for_each(|model| *model.firsts.last_mut().unwrap() = first);
             }
+        }
+        // Slots are in no order, so that nobody knows which one's time ends first: decide until all of a request's is over.
+        while self.model.as_ref().is_some_and(Model::within) {
+            let mut decision = NO_DECISION;
+            assert_eq!(dpb_select(self.handle, &raw mut decision), DPB_OK);
+            self.model.iter_mut().for_each(|model| model.before_select(0));
+            self.take(decision);
         }
         self.after(done > 0, [0; 4]);
     }
