@@ -109,6 +109,7 @@ impl Player {
             return None;
         }
         assert!(config.max_segments <= 8);
+        config.budget = null(); // the next lives are not charged
         Some(Player::of(handle, config, Vec::new(), Some(1)))
     }
 
