@@ -9,7 +9,7 @@ const KEYS: [u64; 9] = [0, 1, 2, 3, 4, 5, 6, 1 << 40, u64::MAX];
 #[derive(Clone, PartialEq, Debug)]
 struct Seen {
     report: [u64; 12],
-    /// Mean, pulls, effective pulls: of each segment in turn, then of all together.
+    /// Mean, pulls, effective pulls: of each segment in turn.
     cells: Vec<[u64; 3]>,
     overall: Vec<[u64; 3]>,
     refusals: [u64; 4],
