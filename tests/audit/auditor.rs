@@ -707,8 +707,8 @@ impl Handle {
     fn spent(&self, delta: f64) -> f64 {
         let mut epsilon = 0.0;
         // SAFETY: a live handle and a valid place.
-        let status = unsafe { dpb_privacy(self.0, delta, &mut epsilon) };
-        assert_eq!(status, DPB_OK, "dpb_privacy");
+        let status = unsafe { dpb_epsilon_spent(self.0, delta, &mut epsilon) };
+        assert_eq!(status, DPB_OK, "dpb_epsilon_spent");
         epsilon
     }
 }

@@ -9,8 +9,8 @@
 //!   checksum give a status, or a handle that keeps all this.
 #![allow(unsafe_op_in_unsafe_fn)] // every call below is one that a C program could make
 
-#[path = "pool.rs"]
-mod pool;
+#[path = "segments.rs"]
+mod segments;
 
 use dpb::ffi::*;
 use std::collections::HashMap;
@@ -26,7 +26,7 @@ pub fn run(bytes: &[u8]) {
         bytes: Bytes(bytes),
         bandits: Vec::new(),
         budget: null_mut(),
-        pool: None,
+        segments: None,
         counter: None,
         stopping: None,
         shuffler: None,
@@ -191,6 +191,12 @@ impl Model {
         self.pulls[decision.arm as usize] += 1;
         self.firsts.push(self.log.len());
         self.log.push((decision, Fate::Open));
+    }
+
+    /// Is the time of a request's decisions over for some, and for some not?
+    fn within(&self) -> bool {
+        let due = self.log.len().checked_sub(self.depth);
+        due.is_some_and(|due| due > 0 && due < self.log.len() && self.firsts[due] == self.firsts[due - 1])
     }
 
     /// What must be said of a ticket, DPB_OK if it may be answered, or cancelled.
@@ -381,6 +387,79 @@ impl Player {
         }
     }
 
+    fn ask(&self, bytes: &mut Bytes) -> Ask {
+        let segment = if bytes.once_in(24) { bytes.pick(&[1, u64::MAX]) } else { 0 };
+        Ask::new(bytes, self.seen.arms.len(), self.config.users > 0, segment)
+    }
+
+    /// What must come of this request, with its number in an array.
+    fn granted(&self, model: &Model, ask: &Ask, number: usize) -> dpb_status {
+        let policy = self.seen.report[9] as u32;
+        let (users, slate) = (self.config.users > 0, u64::from(self.config.slate));
+        let slates = [DPB_POLICY_IMED, DPB_POLICY_KLUCB, DPB_POLICY_TS].contains(&policy);
+        let among = slates || policy == DPB_POLICY_MED;
+        let playable = |&arm: &u32| self.seen.arms.get(arm as usize).is_some_and(|arm| arm[3] == 1);
+        let known = ask.eligible.iter().flatten().all(playable);
+        if ask.flaw.is_some() {
+            return ask.flawed(number);
+        }
+        if ask.segment != 0 || (ask.user != 0 && !users) {
+            return DPB_UNSUPPORTED;
+        }
+        if ask.slots == 1 {
+            return match &ask.eligible {
+                Some(_) if !among => DPB_UNSUPPORTED,
+                Some(arms) if arms.is_empty() || !known => DPB_INVALID_REQUEST,
+                _ => DPB_OK,
+            };
+        }
+        if users || !slates {
+            return DPB_UNSUPPORTED;
+        }
+        let mut arms = ask.eligible.clone().unwrap_or_else(|| (0..self.seen.arms.len() as u32).collect());
+        arms.retain(playable);
+        arms.sort_unstable();
+        arms.dedup();
+        let most = if slate > 0 { slate } else { u64::MAX }.min(arms.len().min(model.depth) as u64);
+        if known && (1..=most).contains(&ask.slots.into()) { DPB_OK } else { DPB_INVALID_REQUEST }
+    }
+
+    /// After requests until one was refused.
+    #[track_caller]
+    unsafe fn asked(&mut self, asks: &[Ask], (status, done, decisions): (dpb_status, usize, Vec<dpb_decision>)) {
+        let refused = [DPB_INVALID_REQUEST, DPB_UNSUPPORTED, DPB_NEWER_VERSION, DPB_NOT_READY];
+        assert!(status == DPB_OK || refused.contains(&status), "{status}");
+        if let Some(model) = &self.model {
+            for (number, ask) in asks.iter().enumerate().take(done + 1) {
+                let expected = self.granted(model, ask, number);
+                assert_eq!(if number < done { DPB_OK } else { status }, expected, "{ask:?} {:?}", self.seen.report);
+            }
+        }
+        let mut left = &decisions[..];
+        for ask in &asks[..done] {
+            let (these, others) = left.split_at(ask.slots as usize);
+            left = others;
+            let first = self.model.as_mut().map_or(0, |model| {
+                (0..these.len()).for_each(|ahead| model.before_select(ahead));
+                model.log.len()
+            });
+            for (slot, &decision) in these.iter().enumerate() {
+                assert!(ask.eligible.as_ref().is_none_or(|arms| arms.contains(&decision.arm)));
+                assert!(these[..slot].iter().all(|before| before.arm != decision.arm));
+                self.take(decision);
+                self.model.iter_mut().for_each(|model| *model.firsts.last_mut().unwrap() = first);
+            }
+        }
+        // Slots are in no order, so that nobody knows which one's time ends first: decide until all of a request's is over.
+        while self.model.as_ref().is_some_and(Model::within) {
+            let mut decision = NO_DECISION;
+            assert_eq!(dpb_select(self.handle, &raw mut decision), DPB_OK);
+            self.model.iter_mut().for_each(|model| model.before_select(0));
+            self.take(decision);
+        }
+        self.after(done > 0, [0; 4]);
+    }
+
     /// What an answer or a cancellation may come to; of an altered handle not even the range is known.
     fn expected(&self, ticket: u64, good: Option<bool>, cancel: bool) -> Vec<dpb_status> {
         let Some(model) = &self.model else {
@@ -437,7 +516,7 @@ fn refusal(status: dpb_status) -> [u64; 4] {
 struct World<'a> {
     bytes: Bytes<'a>,
     bandits: Vec<Player>,
-    pool: Option<pool::Player>,
+    segments: Option<segments::Player>,
     budget: *mut dpb_budget,
     counter: Option<Counter>,
     stopping: Option<Stopping>,
@@ -470,51 +549,151 @@ fn untouched(decision: &dpb_decision) -> bool {
     decision.ticket == 99 && decision.propensity == -7.0 && decision.arm == 99 && decision.phase == 99
 }
 
+/// A request, right or wrong.
+#[derive(Debug)]
+struct Ask {
+    slots: u32,
+    segment: u64,
+    user: u64,
+    eligible: Option<Vec<u32>>,
+    flaw: Option<Flaw>,
+}
+
+#[derive(Debug)]
+enum Flaw {
+    /// Of a struct that is longer, shorter, or none of ours.
+    Size(u32),
+    /// Of arms that are nowhere.
+    Length(usize),
+}
+
+impl Ask {
+    const PLAIN: Ask = Ask { slots: 1, segment: 0, user: 0, eligible: None, flaw: None };
+
+    /// Among arms below `arms`, and the one that is too much.
+    fn new(bytes: &mut Bytes, arms: usize, users: bool, segment: u64) -> Ask {
+        Ask {
+            slots: bytes.pick(&[1, 1, 1, 1, 2, 3, 4, 9, 0, 1, 2, 3, u32::MAX]),
+            segment,
+            user: if users || bytes.once_in(24) { bytes.pick(&[1, 1, 2, 3, u64::MAX, 0]) } else { 0 },
+            eligible: match bytes.once_in(2) {
+                true => None,
+                false => Some((0..bytes.below(9)).map(|_| Self::arm(bytes, arms)).collect()),
+            },
+            flaw: match bytes.below(32) {
+                0 => Some(Flaw::Size(bytes.pick(&[0, 4, 32, 39, 41, 48, u32::MAX]))),
+                1 => Some(Flaw::Length(bytes.pick(&[1, usize::MAX]))),
+                _ => None,
+            },
+        }
+    }
+
+    fn arm(bytes: &mut Bytes, arms: usize) -> u32 {
+        match bytes.once_in(24) {
+            true => bytes.pick(&[arms as u32, 1 << 20, u32::MAX]),
+            false => bytes.below(arms) as u32,
+        }
+    }
+
+    /// With its number in an array.
+    unsafe fn request(&self, number: usize) -> dpb_request {
+        let mut request: dpb_request = zeroed();
+        match number % 2 {
+            0 => dpb_request_init(&raw mut request),
+            _ => dpb_request_init_sized(&raw mut request, size_of::<dpb_request>() as u32),
+        }
+        assert_eq!((request.slots, request.segment, request.user), (1, 0, 0));
+        assert!(request.eligible.is_null() && request.eligible_len == 0);
+        (request.slots, request.segment, request.user) = (self.slots, self.segment, self.user);
+        if let Some(arms) = &self.eligible {
+            (request.eligible, request.eligible_len) = (arms.as_ptr(), arms.len());
+        }
+        match self.flaw {
+            Some(Flaw::Size(size)) => request.struct_size = size,
+            Some(Flaw::Length(length)) => (request.eligible, request.eligible_len) = (null(), length),
+            None => {}
+        }
+        request
+    }
+
+    /// What must be said of the struct, whatever the handle is. An array's first one has the size of all.
+    fn flawed(&self, number: usize) -> dpb_status {
+        match self.flaw {
+            Some(Flaw::Size(size)) if number == 0 && size as usize > size_of::<dpb_request>() => DPB_NEWER_VERSION,
+            Some(_) => DPB_INVALID_REQUEST,
+            None => DPB_OK,
+        }
+    }
+}
+
+/// Asks one by one, or all under one lock. What the first refused one came to, and what was decided before it.
+#[track_caller]
+unsafe fn ask(handle: *mut dpb_bandit, asks: &[Ask], many: bool) -> (dpb_status, usize, Vec<dpb_decision>) {
+    let requests: Vec<_> = asks.iter().enumerate().map(|(number, ask)| ask.request(number)).collect();
+    let room = asks.iter().map(|ask| ask.slots.min(9) as usize).sum::<usize>();
+    let (mut decisions, mut done) = (vec![NO_DECISION; room + 1], usize::MAX);
+    let status = match asks {
+        [_] if !many => {
+            let status = dpb_select_for(handle, requests.as_ptr(), decisions.as_mut_ptr());
+            done = usize::from(status == DPB_OK);
+            status
+        }
+        _ => dpb_select_many(handle, requests.as_ptr(), asks.len(), decisions.as_mut_ptr(), &raw mut done),
+    };
+    assert_eq!(status == DPB_OK, done == asks.len());
+    let written = asks[..done].iter().map(|ask| ask.slots as usize).sum();
+    assert!(decisions[written..].iter().all(untouched), "a refused request wrote a decision");
+    decisions.truncate(written);
+    assert!(!decisions.iter().any(untouched));
+    (status, done, decisions)
+}
+
 impl World<'_> {
     unsafe fn free(&mut self) {
         dpb_budget_free(self.budget);
         self.bandits.drain(..).for_each(|player| dpb_free(player.handle));
-        self.pool = None;
+        self.segments = None;
         self.counter.take().into_iter().for_each(|counter| dpb_counter_free(counter.handle));
         self.stopping.take().into_iter().for_each(|stopping| dpb_stopping_free(stopping.handle));
         self.shuffler.take().into_iter().for_each(|shuffler| dpb_shuffler_free(shuffler.handle));
     }
 
+    /// Every call has bytes of its own, as many as it is likely, and keeps them for ever: else the corpus would mean
+    /// something else. A byte that no call has does nothing: there a new call finds its place.
     unsafe fn step(&mut self) {
         if self.bandits.is_empty() {
             self.construct();
         }
         let op = self.bytes.byte();
-        if op >= 224 {
-            match op - 224 {
-                0..=3 => self.construct(),
-                4..=5 => self.nothing(),
-                6..=12 => self.count(),
-                13..=19 => self.stop(),
-                20..=27 => self.shuffle(),
-                28 => self.local(),
-                _ => self.segments(),
-            }
-            return;
+        match op {
+            224..=227 => return self.construct(),
+            228..=229 => return self.nothing(),
+            230..=236 => return self.count(),
+            237..=242 => return self.stop(),
+            244..=250 => return self.shuffle(),
+            252 => return self.local(),
+            253..=255 => return self.segments(),
+            _ => {}
         }
         let n = self.bandits.len();
         let at = self.bytes.below(4) % n.max(1);
         let Some(mut player) = (at < n).then(|| self.bandits.swap_remove(at)) else { return };
         match op {
-            0..=79 => self.select(&mut player),
-            80..=149 => self.answer(&mut player),
-            150..=159 => self.answer_many(&mut player),
-            160..=167 => self.among(&mut player),
-            168..=174 => self.slate(&mut player),
-            175..=184 => self.change_arms(&mut player),
-            185..=194 => self.submit(&mut player),
-            195..=203 => self.read(&mut player),
+            0..=74 => self.select(&mut player),
+            80..=146 => self.answer(&mut player),
+            150..=157 => self.answer_many(&mut player),
+            160..=169 => self.request(&mut player),
+            170..=174 => self.requests(&mut player),
+            175..=183 => self.change_arms(&mut player),
+            185..=193 => self.submit(&mut player),
+            195..=201 => self.read(&mut player),
             204 => self.next_period(&mut player),
-            205..=209 if self.bytes.once_in(2) => self.foreign(&mut player),
-            205..=209 => self.merge(&mut player),
-            210..=220 => self.live_on(&player),
+            205..=206 => self.foreign(&mut player),
+            207..=209 => self.merge(&mut player),
+            210..=218 => self.live_on(&player),
             221 => self.cancel_all(&mut player),
-            _ => return dpb_free(player.handle),
+            222 => return dpb_free(player.handle),
+            _ => {}
         }
         self.bandits.push(player);
     }
@@ -620,101 +799,41 @@ impl World<'_> {
     unsafe fn select(&mut self, player: &mut Player) {
         let n = if self.bytes.once_in(4) { self.bytes.below(70) } else { 1 };
         let mut decisions = vec![NO_DECISION; n.max(1)];
-        let mut done = 99;
+        let mut done = n;
         let status = match n {
             1 => dpb_select(player.handle, decisions.as_mut_ptr()),
-            _ => dpb_select_many(player.handle, decisions.as_mut_ptr(), n, &raw mut done),
+            _ => dpb_select_many(player.handle, null(), n, decisions.as_mut_ptr(), &raw mut done),
         };
-        if status == DPB_UNSUPPORTED {
-            // Every decision is somebody's.
-            assert!(player.model.is_none() || player.config.users > 0);
-            assert!(untouched(&decisions[0]) && done == 99);
+        if player.model.is_none() {
+            one_of(status, &[DPB_OK, DPB_UNSUPPORTED]);
+        } else {
+            // Where users are counted every decision is somebody's.
+            assert_eq!(status, if player.config.users > 0 { DPB_UNSUPPORTED } else { DPB_OK });
+        }
+        if status == DPB_OK {
+            assert_eq!(done, n);
+            decisions.truncate(n);
+            let asks: Vec<_> = (0..n).map(|_| Ask::PLAIN).collect();
+            player.asked(&asks, (DPB_OK, n, decisions));
+        } else {
+            assert!(decisions.iter().all(untouched) && (n == 1 || done == 0));
             player.after(false, [0; 4]);
-            for decision in &mut decisions[..n] {
-                assert_eq!(dpb_select_for(player.handle, self.bytes.pick(&[1, 1, 2, 3, u64::MAX]), decision), DPB_OK);
-            }
-        } else {
-            assert_eq!((status, n == 1 || done == n), (DPB_OK, true));
-            let mut nobodys = NO_DECISION;
-            assert_eq!(dpb_select_for(player.handle, 1, &raw mut nobodys), DPB_UNSUPPORTED);
-            assert!(untouched(&nobodys));
+            let asks: Vec<_> =
+                (0..n).map(|_| Ask { user: self.bytes.pick(&[1, 1, 2, 3, u64::MAX]), ..Ask::PLAIN }).collect();
+            player.asked(&asks, ask(player.handle, &asks, n != 1));
         }
-        for &decision in &decisions[..n] {
-            if let Some(model) = &mut player.model {
-                model.before_select(0);
-            }
-            player.take(decision);
-        }
-        player.after(true, [0; 4]);
     }
 
-    unsafe fn among(&mut self, player: &mut Player) {
-        let arms: Vec<u32> = (0..self.bytes.below(5))
-            .map(|_| match self.bytes.once_in(12) {
-                true => self.bytes.pick(&[u32::MAX, 1000, player.seen.arms.len() as u32]),
-                false => self.bytes.below(player.seen.arms.len()) as u32,
-            })
-            .collect();
-        let mut decision = NO_DECISION;
-        let pointer = if arms.is_empty() { null() } else { arms.as_ptr() };
-        let mut status = dpb_select_among(player.handle, pointer, arms.len(), &raw mut decision);
-        if status == DPB_UNSUPPORTED {
-            assert!(untouched(&decision));
-            status = dpb_select_among_for(player.handle, 1, pointer, arms.len(), &raw mut decision);
-        }
-        one_of(status, &[DPB_OK, DPB_INVALID_CONFIG, DPB_UNSUPPORTED]);
-        if status == DPB_OK {
-            assert!(arms.contains(&decision.arm));
-            if let Some(model) = &mut player.model {
-                model.before_select(0);
-            }
-            player.take(decision);
-        } else {
-            assert!(untouched(&decision));
-            let playable = |&arm: &u32| player.seen.arms.get(arm as usize).is_some_and(|arm| arm[3] == 1);
-            assert!(status == DPB_UNSUPPORTED || arms.is_empty() || !arms.iter().all(playable));
-        }
-        player.after(status == DPB_OK, [0; 4]);
+    /// One request.
+    unsafe fn request(&mut self, player: &mut Player) {
+        let asks = [player.ask(&mut self.bytes)];
+        player.asked(&asks, ask(player.handle, &asks, false));
     }
 
-    unsafe fn slate(&mut self, player: &mut Player) {
-        let count = player.seen.arms.len();
-        let some: Option<Vec<u32>> = match self.bytes.once_in(3) {
-            true => None,
-            false => Some((0..self.bytes.below(9)).map(|_| self.bytes.below(count + 1) as u32).collect()),
-        };
-        let slots = self.bytes.pick(&[2, 3, 1, 4, 0, 9]);
-        let mut decisions = vec![NO_DECISION; slots.max(1)];
-        let (pointer, n) = some.as_ref().map_or((null(), 0), |arms| (arms.as_ptr(), arms.len()));
-        let status = dpb_select_slate(player.handle, pointer, n, slots, decisions.as_mut_ptr());
-        one_of(status, &[DPB_OK, DPB_INVALID_CONFIG, DPB_UNSUPPORTED]);
-        let playable = |&arm: &u32| player.seen.arms.get(arm as usize).is_some_and(|arm| arm[3] == 1);
-        let mut eligible: Vec<u32> = some.clone().unwrap_or_else(|| (0..count as u32).filter(playable).collect());
-        let known = eligible.iter().all(playable);
-        eligible.sort_unstable();
-        eligible.dedup();
-        if let Some(model) = &player.model
-            && status != DPB_UNSUPPORTED
-        {
-            let most = if player.config.slate > 0 { player.config.slate as usize } else { slots };
-            let takes = known && (1..=eligible.len().min(most).min(model.depth)).contains(&slots);
-            assert_eq!(status == DPB_OK, takes, "{slots} of {eligible:?}");
-        }
-        if status == DPB_OK {
-            let first = player.model.as_mut().map_or(0, |model| {
-                (0..slots).for_each(|ahead| model.before_select(ahead));
-                model.log.len()
-            });
-            for (slot, &decision) in decisions.iter().enumerate() {
-                assert!(eligible.contains(&decision.arm));
-                assert!(decisions[..slot].iter().all(|before| before.arm != decision.arm));
-                player.take(decision);
-                player.model.iter_mut().for_each(|model| *model.firsts.last_mut().unwrap() = first);
-            }
-        } else {
-            assert!(decisions.iter().all(untouched));
-        }
-        player.after(status == DPB_OK, [0; 4]);
+    /// Many requests under one lock, until one is refused.
+    unsafe fn requests(&mut self, player: &mut Player) {
+        let asks: Vec<_> = (0..self.bytes.below(8)).map(|_| player.ask(&mut self.bytes)).collect();
+        player.asked(&asks, ask(player.handle, &asks, true));
     }
 
     unsafe fn answer(&mut self, player: &mut Player) {
@@ -756,14 +875,12 @@ impl World<'_> {
         let (count, mut error) = (player.seen.arms.len() as u32, no_error());
         if self.bytes.once_in(2) && count < 60 {
             let mut arm = u32::MAX;
-            let id = self.bytes.pick(&[None, Some(0), Some(100), Some(u64::MAX)]);
-            let status = match id {
-                None => dpb_add_arm(player.handle, &raw mut arm, &raw mut error),
-                Some(id) => dpb_add_arm_as(player.handle, id, &raw mut arm, &raw mut error),
-            };
-            one_of(status, &[DPB_OK, DPB_UNSUPPORTED, DPB_INVALID_CONFIG]);
+            let id = self.bytes.pick(&[0, 1, 100, u64::MAX]);
+            let status = dpb_add_arm(player.handle, id, &raw mut arm, &raw mut error);
+            one_of(status, &[DPB_OK, DPB_UNSUPPORTED, DPB_INVALID_CONFIG, DPB_INVALID_REQUEST]);
+            assert!(status == DPB_OK || error.status == status);
             if status == DPB_OK && arm < count {
-                assert!(id.is_some() && arm >= player.config.arms, "an id that is known is its arm's");
+                assert!(id != 0 && arm >= player.config.arms, "an id that is known is its arm's");
                 return player.after(false, [0; 4]);
             }
             assert_eq!(arm, if status == DPB_OK { count } else { u32::MAX });
@@ -780,7 +897,7 @@ impl World<'_> {
                 return self.set_prior(player, arm);
             }
             let status = dpb_retire_arm(player.handle, arm);
-            one_of(status, &[DPB_OK, DPB_UNSUPPORTED, DPB_INVALID_CONFIG]);
+            one_of(status, &[DPB_OK, DPB_UNSUPPORTED, DPB_INVALID_REQUEST]);
             if let Some(model) = &mut player.model
                 && status == DPB_OK
             {
@@ -805,8 +922,10 @@ impl World<'_> {
         let (low, high) = (player.config.reward_min, player.config.reward_max);
         let mean = self.bytes.pick(&[low, high, f64::NAN, 1e300]);
         let strength = self.bytes.pick(&[1.0, 100.0, 1e7, 0.0]);
-        let status = dpb_set_prior(player.handle, arm, mean, strength);
-        one_of(status, &[DPB_OK, DPB_UNSUPPORTED, DPB_INVALID_CONFIG]);
+        let mut error = no_error();
+        let status = dpb_set_prior(player.handle, arm, mean, strength, &raw mut error);
+        one_of(status, &[DPB_OK, DPB_UNSUPPORTED, DPB_INVALID_CONFIG, DPB_INVALID_REQUEST]);
+        assert_eq!(error.status, if status == DPB_OK { -1 } else { status });
         assert!(status != DPB_OK || (strength > 0.0 && mean < 1e300));
         player.after(false, [0; 4]);
     }
@@ -834,14 +953,16 @@ impl World<'_> {
 
     unsafe fn read(&mut self, player: &mut Player) {
         let (delta, mut epsilon) = (self.bytes.pick(ODD), -7.0);
-        let status = dpb_privacy(player.handle, delta, &raw mut epsilon);
+        let status = dpb_epsilon_spent(player.handle, delta, &raw mut epsilon);
         one_of(status, &[DPB_OK, DPB_INVALID_CONFIG]);
         assert!(if status == DPB_OK { epsilon >= 0.0 } else { epsilon == -7.0 });
         let (confidence, mut low, mut high) = (delta, -7.0, -7.0);
         let j = (player.seen.report[0] % 5) as u32;
         let status = dpb_compare(player.handle, 0, j, confidence, &raw mut low, &raw mut high);
-        one_of(status, &[DPB_OK, DPB_NOT_READY, DPB_INVALID_CONFIG, DPB_UNSUPPORTED]);
-        let range = player.config.reward_max - player.config.reward_min;
+        one_of(status, &[DPB_OK, DPB_NOT_READY, DPB_INVALID_CONFIG, DPB_INVALID_REQUEST, DPB_UNSUPPORTED]);
+        // Of an altered handle not even the range is known.
+        let declared = player.config.reward_max - player.config.reward_min;
+        let range = if player.model.is_some() { declared } else { f64::INFINITY };
         assert!(match status {
             DPB_OK => confidence > 0.0 && confidence < 1.0 && j > 0 && -range <= low && low <= high && high <= range,
             _ => (low, high) == (-7.0, -7.0),
@@ -849,16 +970,25 @@ impl World<'_> {
         let name = dpb_policy_name(player.handle);
         assert_eq!(u64::from(dpb_policy_number(name)), player.seen.report[9]);
         // Structs of other sizes, older and newer: what does not fit is not written.
-        let size = self.bytes.pick(&[72, 0, 4, 79, 88, u32::MAX]);
+        let size = self.bytes.pick(&[88, 80, 72, 0, 4, 79, 96, u32::MAX]);
         let mut room = [7u64; 20];
         room.as_mut_ptr().cast::<u32>().write(size);
         let before = room;
         let status = dpb_report_read(player.handle, room.as_mut_ptr().cast());
         match size {
-            72 => assert_eq!((status, &room[9..]), (DPB_OK, &before[9..])),
-            88.. => assert_eq!((status, room), (DPB_NEWER_VERSION, before)),
+            72 | 80 | 88 => {
+                let words = size as usize / 8;
+                assert_eq!((status, &room[words..]), (DPB_OK, &before[words..]));
+            }
+            89.. => assert_eq!((status, room), (DPB_NEWER_VERSION, before)),
             _ => assert_eq!((status, room), (DPB_INVALID_CONFIG, before)),
         }
+        let mut n = 77;
+        assert_eq!(dpb_segment_read(player.handle, 0, null_mut(), 0, &raw mut n), DPB_UNSUPPORTED);
+        assert_eq!(n, 77);
+        // Of another kind.
+        let segments = segments::fresh(2, 1, 0, 0, 1);
+        assert_eq!(dpb_merge(player.handle, segments.as_ptr(), segments.len(), null_mut()), DPB_INVALID_CONFIG);
         player.after(false, [0; 4]);
     }
 
@@ -882,7 +1012,7 @@ impl World<'_> {
         let bytes = sealed(bytes);
         for _ in 0..2 {
             let mut error = no_error();
-            let status = dpb_merge_with(player.handle, bytes.as_ptr(), bytes.len(), &raw mut error);
+            let status = dpb_merge(player.handle, bytes.as_ptr(), bytes.len(), &raw mut error);
             one_of(status, &[DPB_OK, DPB_UNSUPPORTED, DPB_INVALID_CONFIG, DPB_CORRUPT, DPB_NEWER_VERSION]);
             let news = status == DPB_OK && !player.merged.contains(&bytes);
             if news {
@@ -908,16 +1038,17 @@ impl World<'_> {
         assert!(another.is_none_or(|another| another == DPB_OK));
         let mut early = NO_DECISION;
         if player.config.users > 0 && player.model.is_some() {
-            assert_eq!(dpb_select_for(second, 1, &raw mut early), DPB_NOT_READY);
+            let request = Ask { user: 1, ..Ask::PLAIN }.request(0);
+            assert_eq!(dpb_select_for(second, &raw const request, &raw mut early), DPB_NOT_READY);
         }
         assert!(untouched(&early));
         if player.model.is_some() {
             restored_as_it_was(player, &bytes);
         }
         // What it has in common with itself is no news; and nobody is changed by what he cannot read.
-        let status = dpb_merge(second, bytes.as_ptr(), bytes.len());
+        let status = dpb_merge(second, bytes.as_ptr(), bytes.len(), null_mut());
         one_of(status, &[DPB_OK, DPB_UNSUPPORTED]);
-        one_of(dpb_merge(second, bytes.as_ptr(), bytes.len() - 1), &[DPB_CORRUPT]);
+        one_of(dpb_merge(second, bytes.as_ptr(), bytes.len() - 1, null_mut()), &[DPB_CORRUPT]);
         let next = snapshot(second).unwrap();
         let Ok(third) = restore(&next) else { return dpb_free(second) }; // over budget, as is seen above
         let last = snapshot(third).unwrap();
@@ -968,7 +1099,7 @@ impl World<'_> {
         }
         if let Ok(handle) = restore(&sealed(bytes)) {
             snapshot(handle); // by now it may count users
-            if self.bandits.len() < 3 {
+            if self.bandits.len() < 3 && report(handle).max_segments == 0 {
                 self.bandits.push(Player::new(handle, config, None));
             } else {
                 dpb_free(handle);
@@ -985,18 +1116,14 @@ impl World<'_> {
                 bytes.pick(&[9, 0, 100, u64::MAX]),
             );
             let (mut handle, mut error) = (null_mut(), no_error());
-            let status = if bytes.once_in(2) {
-                let mut config: dpb_counter_config = zeroed();
-                match bytes.below(4) {
-                    0 => dpb_counter_config_init(&raw mut config, kind, epsilon),
-                    1 => dpb_counter_config_init_sized(&raw mut config, bytes.pick(&[32, 24, 3]), kind, epsilon),
-                    _ => dpb_counter_config_init_sized(&raw mut config, 32, kind, epsilon),
-                }
-                (config.horizon, config.test_seed) = (horizon, SEED.as_ptr());
-                dpb_new_counter_with(&raw const config, &raw mut handle, &raw mut error)
-            } else {
-                dpb_new_counter(kind, epsilon, horizon, SEED.as_ptr(), &raw mut handle, &raw mut error)
-            };
+            let mut config: dpb_counter_config = zeroed();
+            match bytes.below(4) {
+                0 => dpb_counter_config_init(&raw mut config, kind, epsilon),
+                1 => dpb_counter_config_init_sized(&raw mut config, bytes.pick(&[32, 24, 3]), kind, epsilon),
+                _ => dpb_counter_config_init_sized(&raw mut config, 32, kind, epsilon),
+            }
+            (config.horizon, config.test_seed) = (horizon, SEED.as_ptr());
+            let status = dpb_new_counter(&raw const config, &raw mut handle, &raw mut error);
             one_of(status, &[DPB_OK, DPB_INVALID_CONFIG, DPB_NEWER_VERSION]);
             let most = if kind == DPB_COUNTER_BINARY { horizon } else { u64::MAX };
             self.counter = made(status, handle, &error).map(|handle| Counter { handle, most, values: 0 });
@@ -1076,11 +1203,7 @@ impl World<'_> {
             let (epsilon, delta) = (bytes.pick(&[1.0, 10.0, 50.0, 0.0, f64::NAN]), bytes.pick(&[1e-3, 0.5, 1e-9, 0.0]));
             let (users, flags) = (bytes.pick(&[2, 1, 5, 1000, 0]), bytes.pick(&[0, 0, DPB_SHUFFLE_PRINTED, 3]));
             let (mut plan, mut error) = (zeroed(), no_error());
-            let status = if bytes.once_in(2) {
-                dpb_shuffle_plan(epsilon, delta, users, flags, &raw mut plan)
-            } else {
-                dpb_shuffle_plan_with(epsilon, delta, users, flags, &raw mut plan, &raw mut error)
-            };
+            let status = dpb_shuffle_plan(epsilon, delta, users, flags, &raw mut plan, &raw mut error);
             if one_of(status, &[DPB_OK, DPB_INVALID_CONFIG]) != DPB_OK {
                 assert_eq!(plan.struct_size, 0);
                 return;
@@ -1098,15 +1221,9 @@ impl World<'_> {
                 return; // large batches are the tests' of memory
             }
             let mut handle = null_mut();
-            let status = if bytes.once_in(2) {
-                dpb_new_shuffler_with(&raw const plan, &raw mut handle, &raw mut error)
-            } else {
-                let status = dpb_new_shuffler(&raw const plan, &raw mut handle);
-                assert_eq!(status == DPB_OK, !handle.is_null());
-                status
-            };
+            let status = dpb_new_shuffler(&raw const plan, &raw mut handle, &raw mut error);
             one_of(status, &[DPB_OK, DPB_INVALID_CONFIG, DPB_NEWER_VERSION]);
-            if !handle.is_null() {
+            if let Some(handle) = made(status, handle, &error) {
                 self.shuffler = Some(Shuffler { handle, plan, messages: 0, ones: 0 });
             }
             return;
@@ -1175,12 +1292,12 @@ impl World<'_> {
         }
     }
 
-    /// A pool, or some calls on it.
+    /// A handle with segments, or some calls on it.
     unsafe fn segments(&mut self) {
-        self.pool = match self.pool.take() {
+        self.segments = match self.segments.take() {
             None => {
                 let config = self.config();
-                pool::Player::new(&config, &mut self.bytes)
+                segments::Player::new(config, &mut self.bytes)
             }
             Some(player) => player.play(&mut self.bytes),
         };
@@ -1204,26 +1321,26 @@ impl World<'_> {
         is_null("restore", dpb_restore(null(), 5, &raw mut handle, null_mut()));
         is_null("restored", dpb_restore([1].as_ptr(), 1, null_mut(), null_mut()));
         is_null("select", dpb_select(null_mut(), &raw mut decision));
-        is_null("select_many", dpb_select_many(null_mut(), &raw mut decision, 1, &raw mut size));
-        is_null("select_among", dpb_select_among(null_mut(), &raw const number, 1, &raw mut decision));
-        is_null("select_for", dpb_select_for(null_mut(), 1, &raw mut decision));
-        is_null("select_among_for", dpb_select_among_for(null_mut(), 1, &raw const number, 1, &raw mut decision));
+        let request = Ask::PLAIN.request(0);
+        is_null("select_many", dpb_select_many(null_mut(), null(), 1, &raw mut decision, &raw mut size));
+        is_null("select_for", dpb_select_for(null_mut(), &raw const request, &raw mut decision));
         is_null("next_period", dpb_next_period(null_mut()));
-        is_null("select_slate", dpb_select_slate(null_mut(), null(), 0, 1, &raw mut decision));
         is_null("update", dpb_update(null_mut(), 1, 1.0));
         is_null("cancel", dpb_cancel(null_mut(), 1));
         is_null("cancel_all", dpb_cancel_all(null_mut()));
         is_null("update_many", dpb_update_many(null_mut(), &1, &1.0, 1, null_mut(), &raw mut size));
-        is_null("add_arm", dpb_add_arm(null_mut(), &raw mut number, null_mut()));
+        is_null("add_arm", dpb_add_arm(null_mut(), 0, &raw mut number, null_mut()));
         is_null("retire_arm", dpb_retire_arm(null_mut(), 0));
-        is_null("set_prior", dpb_set_prior(null_mut(), 0, 0.5, 1.0));
+        is_null("set_prior", dpb_set_prior(null_mut(), 0, 0.5, 1.0, null_mut()));
         is_null("arms_read", dpb_arms_read(null(), null_mut(), 0, &raw mut size));
+        is_null("segment_read", dpb_segment_read(null(), 0, null_mut(), 0, &raw mut size));
+        is_null("report_read", dpb_report_read(null(), null_mut()));
+        is_null("diagnostics_read", dpb_diagnostics_read(null(), null_mut()));
         is_null("best_arm", dpb_best_arm(null(), &raw mut number));
         is_null("compare", dpb_compare(null(), 0, 1, 0.5, &raw mut real, &raw mut real));
-        is_null("privacy", dpb_privacy(null(), 0.0, &raw mut real));
-        is_null("merge", dpb_merge(null_mut(), null(), 0));
-        is_null("add_arm_as", dpb_add_arm_as(null_mut(), 9, &raw mut number, null_mut()));
-        is_null("snapshot", dpb_snapshot(null(), null_mut(), 0, &raw mut size));
+        is_null("epsilon_spent", dpb_epsilon_spent(null(), 0.0, &raw mut real));
+        is_null("merge", dpb_merge(null_mut(), null(), 0, null_mut()));
+        is_null("snapshot", dpb_snapshot(null(), null_mut(), 0, &raw mut size, null_mut()));
         is_null("params", dpb_shuffle_params_read(null(), 1, &raw mut plan));
         is_null("submit", dpb_submit_shuffled(null_mut(), 1, 0, &1, 1));
         is_null("budget", dpb_new_budget(1.0, 0.0, null_mut(), null_mut()));
@@ -1231,7 +1348,7 @@ impl World<'_> {
         is_null("budget_remaining", dpb_budget_remaining(null(), &raw mut real));
         is_null("no spent", dpb_budget_spent(self.budget, 0.0, null_mut()));
         is_null("no remaining", dpb_budget_remaining(self.budget, null_mut()));
-        is_null("counter", dpb_new_counter_with(null(), null_mut(), null_mut()));
+        is_null("counter", dpb_new_counter(null(), null_mut(), null_mut()));
         is_null("counter_add", dpb_counter_add(null_mut(), 1.0));
         is_null("counter_read", dpb_counter_read(null(), &raw mut real));
         is_null("counter_private", dpb_counter_is_private(null(), &raw mut number));
@@ -1239,34 +1356,31 @@ impl World<'_> {
         is_null("push", dpb_stopping_push(null_mut(), 1.0, &raw mut number));
         is_null("mean", dpb_stopping_mean(null(), &raw mut real));
         is_null("rule_private", dpb_stopping_is_private(null(), &raw mut number));
-        is_null("plan", dpb_shuffle_plan(1.0, 0.1, 1, 0, null_mut()));
+        is_null("plan", dpb_shuffle_plan(1.0, 0.1, 1, 0, null_mut(), null_mut()));
         is_null("encode", dpb_shuffle_encode(null(), 1.0, null_mut(), 0, &raw mut size));
-        is_null("shuffler", dpb_new_shuffler(null(), null_mut()));
+        is_null("shuffler", dpb_new_shuffler(null(), null_mut(), null_mut()));
         is_null("shuffler_push", dpb_shuffler_push(null_mut(), &1, 1));
         is_null("shuffler_take", dpb_shuffler_take(null_mut(), null_mut(), 0, &raw mut size));
         is_null("ldp", dpb_ldp_encode(1.0, 1.0, null_mut()));
         if let Some(player) = self.bandits.last_mut() {
             let bandit = player.handle;
             is_null("no decision", dpb_select(bandit, null_mut()));
-            is_null("no decisions", dpb_select_many(bandit, null_mut(), 1, &raw mut size));
-            is_null("no done", dpb_select_many(bandit, &raw mut decision, 1, null_mut()));
-            is_null("no arms", dpb_select_among(bandit, null(), 1, &raw mut decision));
-            is_null("no decision for anybody", dpb_select_for(bandit, 1, null_mut()));
-            is_null("no arms for anybody", dpb_select_among_for(bandit, 1, null(), 1, &raw mut decision));
-            is_null("no slate", dpb_select_slate(bandit, null(), 0, 1, null_mut()));
-            is_null("no eligible arms", dpb_select_slate(bandit, null(), 1, 1, &raw mut decision));
+            is_null("no decisions", dpb_select_many(bandit, null(), 1, null_mut(), &raw mut size));
+            is_null("no done", dpb_select_many(bandit, null(), 1, &raw mut decision, null_mut()));
+            is_null("no request", dpb_select_for(bandit, null(), &raw mut decision));
+            is_null("no decision for it", dpb_select_for(bandit, &raw const request, null_mut()));
             is_null("no tickets", dpb_update_many(bandit, null(), null(), 1, null_mut(), &raw mut size));
-            is_null("no arm", dpb_add_arm(bandit, null_mut(), null_mut()));
-            is_null("no place for an arm", dpb_add_arm_as(bandit, 9, null_mut(), null_mut()));
-            is_null("nothing to merge", dpb_merge(bandit, null(), 5));
+            is_null("no arm", dpb_add_arm(bandit, 0, null_mut(), null_mut()));
+            is_null("nothing to merge", dpb_merge(bandit, null(), 5, null_mut()));
             is_null("no report", dpb_report_read(bandit, null_mut()));
             is_null("no diagnostics", dpb_diagnostics_read(bandit, null_mut()));
             is_null("no n", dpb_arms_read(bandit, null_mut(), 0, null_mut()));
+            is_null("no n in a segment", dpb_segment_read(bandit, 0, null_mut(), 0, null_mut()));
             is_null("no best", dpb_best_arm(bandit, null_mut()));
-            is_null("no epsilon", dpb_privacy(bandit, 0.0, null_mut()));
+            is_null("no epsilon", dpb_epsilon_spent(bandit, 0.0, null_mut()));
             is_null("no low", dpb_compare(bandit, 0, 1, 0.5, null_mut(), &raw mut real));
             is_null("no high", dpb_compare(bandit, 0, 1, 0.5, &raw mut real, null_mut()));
-            is_null("no length", dpb_snapshot(bandit, null_mut(), 0, null_mut()));
+            is_null("no length", dpb_snapshot(bandit, null_mut(), 0, null_mut(), null_mut()));
             is_null(
                 "no name",
                 dpb_restore_as(null(), &raw const player.config, null(), 0, &raw mut handle, null_mut()),
@@ -1274,7 +1388,7 @@ impl World<'_> {
             is_null("no plan", dpb_shuffle_params_read(bandit, 1, null_mut()));
             player.after(false, [0; 4]);
         }
-        pool::nothing(&config);
+        dpb_request_init(null_mut());
         dpb_config_init(null_mut(), 1, 1.0);
         dpb_free(null_mut());
         dpb_budget_free(null_mut());
@@ -1296,11 +1410,14 @@ unsafe fn spent(budget: *const dpb_budget) -> f64 {
 
 unsafe fn snapshot(handle: *const dpb_bandit) -> Option<Vec<u8>> {
     let mut length = 0;
-    match one_of(dpb_snapshot(handle, null_mut(), 0, &raw mut length), &[DPB_BUFFER_TOO_SMALL, DPB_UNSUPPORTED]) {
+    match one_of(
+        dpb_snapshot(handle, null_mut(), 0, &raw mut length, null_mut()),
+        &[DPB_BUFFER_TOO_SMALL, DPB_UNSUPPORTED],
+    ) {
         DPB_UNSUPPORTED => None,
         _ => {
             let mut bytes = vec![0; length];
-            assert_eq!(dpb_snapshot(handle, bytes.as_mut_ptr(), length, &raw mut length), DPB_OK);
+            assert_eq!(dpb_snapshot(handle, bytes.as_mut_ptr(), length, &raw mut length, null_mut()), DPB_OK);
             Some(bytes)
         }
     }
@@ -1323,6 +1440,10 @@ unsafe fn restored_as_it_was(player: &Player, bytes: &[u8]) {
     let mut other = player.config;
     other.contributions_per_user ^= 1 << 20;
     assert_eq!(restore_as(&other), DPB_INVALID_CONFIG);
+    other = dpb_config { max_segments: 1, ..player.config };
+    if other.struct_size as usize == size_of::<dpb_config>() {
+        assert_eq!(restore_as(&other), DPB_INVALID_CONFIG);
+    }
     assert_eq!(restore_as(&player.config), DPB_OK);
     let mut retuned = player.config;
     (retuned.pending_capacity, retuned.node) = (5, 99);
