@@ -201,7 +201,7 @@ impl<'a> Reader<'a> {
         Ok(Reader { rest: &all[HEAD..], checksum: sum })
     }
 
-    /// Reads such [fields](Writer::fields).
+    /// Reads what a [`Writer`] wrote, without head and checksum.
     pub fn of_fields(fields: &'a [u8]) -> Reader<'a> {
         Reader { rest: fields, checksum: 0 }
     }

@@ -93,7 +93,7 @@ fn handles_that_know_the_same_read_alike() {
             let coins = &mut Coins(17);
             let made = |seed: u8| {
                 let bandit = Bandit::new(algorithm, &Config { delta, memory, ..config(seed) }).unwrap();
-                let ids = if seed % 2 == 0 { [77, 1000] } else { [1000, 77] };
+                let ids = if seed.is_multiple_of(2) { [77, 1000] } else { [1000, 77] };
                 ids.iter().for_each(|&id| _ = bandit.add_arm_as(id).unwrap());
                 bandit
             };
@@ -104,7 +104,7 @@ fn handles_that_know_the_same_read_alike() {
                 play(node, 1 + coins.next() as u32 % 1_500, coins);
                 old.push(node.snapshot().unwrap());
                 let seen = &old[coins.next() as usize % old.len()];
-                if memory == 0 && coins.next() % 2 == 0 {
+                if memory == 0 && coins.next().is_multiple_of(2) {
                     node.merge(seen).unwrap();
                 }
             }

@@ -221,5 +221,5 @@ pub(crate) trait Shared {
     fn expect(&mut self, others: u32) -> Result<()>;
 
     /// All that others have released of an arm, in place of what was said before.
-    fn join<'a>(&mut self, arm: u32, others: &mut dyn Iterator<Item = &'a Released>);
+    fn join(&mut self, arm: u32, others: &mut dyn Iterator<Item = &Released>);
 }

@@ -89,8 +89,9 @@ impl Handle {
     pub fn choose_slate(&self, among: Option<&[u32]>, slots: usize) -> Result<Vec<Decision>> {
         let Handle::Bandit(bandit) = self else { return Err(NOT_HERE) };
         let mut slate = Vec::new();
-        bandit.select_slate(among, slots, |decision| slate.push(decision))?;
-        Ok(slate)
+        bandit.select_slate(among, slots, |slot, decision| slate.push((slot, decision)))?;
+        slate.sort_unstable_by_key(|&(slot, _)| slot);
+        Ok(slate.into_iter().map(|(_, decision)| decision).collect())
     }
 
     pub fn update(&self, ticket: u64, reward: f64) -> Result<()> {

@@ -405,7 +405,7 @@ impl<I: Index> Shared for Least<I> {
         self.room.expect(others)
     }
 
-    fn join<'a>(&mut self, arm: u32, others: &mut dyn Iterator<Item = &'a Released>) {
+    fn join(&mut self, arm: u32, others: &mut dyn Iterator<Item = &Released>) {
         self.room.join(arm as usize, others);
         self.unsettle(arm as usize);
     }

@@ -214,7 +214,7 @@ impl Shared for DpMed {
         self.room.expect(others)
     }
 
-    fn join<'a>(&mut self, arm: u32, others: &mut dyn Iterator<Item = &'a Released>) {
+    fn join(&mut self, arm: u32, others: &mut dyn Iterator<Item = &Released>) {
         self.room.join(arm as usize, others);
         self.arms[arm as usize].at = f64::NAN;
         self.settled = false;

@@ -189,7 +189,7 @@ impl Room {
     }
 
     /// All that others have released of an arm, after [`expect`](Self::expect).
-    pub fn join<'a>(&mut self, arm: usize, others: &mut dyn Iterator<Item = &'a Released>) {
+    pub fn join(&mut self, arm: usize, others: &mut dyn Iterator<Item = &Released>) {
         let (law, memory, now) = (self.law, self.memory, self.now());
         let joined = &mut self.others[arm];
         *joined = Joined::nothing(now);
@@ -606,7 +606,6 @@ pub fn loss(noise: &Noise, released: bool) -> PrivacyLoss {
 mod tests {
     use super::*;
     use crate::policy::kl::kl;
-    use crate::snapshot::Kind;
 
     const STRONG: Prior = Prior { mean: 0.5, strength: 1000.0 };
 
@@ -645,12 +644,11 @@ mod tests {
         assert_eq!(room.size(&room.evidence(3), 0.0) as f64, size - 300.0);
         room.set_prior(3, STRONG);
         assert_eq!(room.size(&room.evidence(3), 0.0), 1);
-        let mut to = Writer::new(Kind::Bandit);
-        room.save(&mut to);
-        let bytes = to.finish().unwrap();
+        let mut saved = Writer::Writing(Vec::new());
+        room.save(&mut saved);
         let mut next = fresh(0);
         next.add_arm().unwrap();
-        next.load(&mut Reader::new(&bytes, Kind::Bandit).unwrap()).unwrap();
+        next.load(&mut Reader::of_fields(&saved.into_bytes())).unwrap();
         assert_eq!(next.size(&next.evidence(1), 0.0) as f64, size);
         let mut short = fresh(6400);
         release(&mut short, 0, 100_000, 300);
