@@ -294,7 +294,8 @@ fn what_is_named_is_of_today() {
         Some((_, name)) => uses(&cpp_and_rust, &name[1..]),
         None => uses(&header, word) || word.ends_with('_') && header.contains(word) || is_other(word),
     };
-    let mut said: Vec<_> = pages().into_iter().map(|name| (page(&name), name)).collect();
+    let today = pages().into_iter().filter(|name| name != "CHANGELOG.md"); // which speaks of the past too
+    let mut said: Vec<_> = today.map(|name| (page(&name), name)).collect();
     for (top, ending) in [("src", ".rs"), ("bindings", ".hpp"), ("bindings", ".go")] {
         let source = sources(top, ending);
         let comments: Vec<&str> =
