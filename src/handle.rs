@@ -104,14 +104,14 @@ impl AnyBandit {
     }
 
     #[inline]
-    pub fn decide(&self, request: &Request, each: impl FnMut(usize, Decision)) -> Result<()> {
+    pub fn decide(&self, request: &Request, each: &mut dyn FnMut(usize, Decision)) -> Result<()> {
         either!(self, bandit => bandit.decide(request, each))
     }
 
     pub fn decide_many<'a>(
         &self,
-        requests: impl Iterator<Item = Result<Request<'a>>>,
-        each: impl FnMut(usize, Decision),
+        requests: &mut dyn Iterator<Item = Result<Request<'a>>>,
+        each: &mut dyn FnMut(usize, Decision),
         done: &mut usize,
     ) -> Result<()> {
         either!(self, bandit => bandit.decide_many(requests, each, done))

@@ -151,8 +151,8 @@ impl Pool {
     ///
     /// # Errors
     /// As there; `Full` for a new segment where there are as many as there may be.
-    pub(crate) fn decide(&self, request: &Request, mut each: impl FnMut(usize, Decision)) -> Result<()> {
-        self.desk.lock()?.decide(request, self.config.arms, self.most, &mut each)
+    pub(crate) fn decide(&self, request: &Request, each: &mut dyn FnMut(usize, Decision)) -> Result<()> {
+        self.desk.lock()?.decide(request, self.config.arms, self.most, each)
     }
 
     /// The same for many requests under one lock. As [`Bandit::decide_many`](crate::Bandit::decide_many).
@@ -161,16 +161,16 @@ impl Pool {
     /// As [`decide`](Self::decide).
     pub(crate) fn decide_many<'a>(
         &self,
-        mut requests: impl Iterator<Item = Result<Request<'a>>>,
-        mut each: impl FnMut(usize, Decision),
+        requests: &mut dyn Iterator<Item = Result<Request<'a>>>,
+        each: &mut dyn FnMut(usize, Decision),
         done: &mut usize,
     ) -> Result<()> {
         let inner = &mut *self.desk.lock()?;
-        requests.try_for_each(|request| {
+        for request in requests {
             inner.decide(&request?, self.config.arms, self.most, &mut |_, decision| each(*done, decision))?;
             *done += 1;
-            Ok(())
-        })
+        }
+        Ok(())
     }
 
     /// Which arm in this segment? O(1) amortised; never allocates.
@@ -555,7 +555,7 @@ impl Inner<Known> {
         request: &Request,
         arms: u32,
         most: u32,
-        each: &mut impl FnMut(usize, Decision),
+        each: &mut dyn FnMut(usize, Decision),
     ) -> Result<()> {
         if request.slots != 1 {
             return Err(match request.slots {

@@ -47,7 +47,7 @@ impl Run {
 /// did with chance below 1e-8. At 99.9%: were 700 runs to fail with a chance of 0.1% each, more than 9 did with chance
 /// below 1e-8.
 #[test]
-#[ignore = "ten seconds"]
+#[ignore = "a minute"]
 fn a_whole_run_is_covered() {
     let world = |epsilon, delta| Config { delta, horizon: 1 << 20, ..Config::new(2, epsilon) };
     let mut failed_once_in_1000 = 0;
@@ -83,15 +83,15 @@ fn a_whole_run_is_covered() {
 /// worse arm no longer than it must, some ln T nats, and would not know for a hundred thousand decisions: a floor under
 /// its chances gives what is to be known.
 #[test]
-#[ignore = "seconds"]
+#[ignore = "ten seconds"]
 fn the_better_arm_is_known_in_time() {
     for (algorithm, epsilon, min_propensity, rates, most) in [
         (Algorithm::Imed, 1.0, 1.0, [0.05, 0.045], 140_000),
         (Algorithm::Imed, 1.0, 0.2, [0.5, 0.25], 2_500),
-        (Algorithm::Imed, 0.1, 0.2, [0.5, 0.25], 16_000),
-        (Algorithm::Med, 1.0, 0.2, [0.05, 0.02], 25_000),
+        (Algorithm::Imed, 0.1, 0.2, [0.5, 0.25], 12_000),
+        (Algorithm::Med, 1.0, 0.2, [0.05, 0.02], 15_000),
         (Algorithm::Ts, 1.0, 0.0, [0.5, 0.25], 4_000),
-        (Algorithm::Se, 1.0, 0.0, [0.5, 0.25], 6_000),
+        (Algorithm::Se, 1.0, 0.0, [0.5, 0.25], 5_000),
     ] {
         let config = Config { horizon: 1 << 20, min_propensity, ..Config::new(2, epsilon) };
         let mut sum = 0;

@@ -224,8 +224,8 @@ impl Bandit {
     /// # Errors
     /// `InvalidRequest`: an arm that does not exist or is retired, no arm at all, slots; `Unsupported` for what this
     /// handle or its policy cannot do; `Poisoned` after an internal failure. Nothing has changed or been counted.
-    pub(crate) fn decide(&self, request: &Request, mut each: impl FnMut(usize, Decision)) -> Result<()> {
-        self.desk.lock()?.decide(request, &mut each)
+    pub(crate) fn decide(&self, request: &Request, each: &mut dyn FnMut(usize, Decision)) -> Result<()> {
+        self.desk.lock()?.decide(request, each)
     }
 
     /// The same for many requests under one lock, until one is refused; `done` counts those before it. Slots are numbered
@@ -235,19 +235,19 @@ impl Bandit {
     /// As [`decide`](Self::decide), of the one that was refused.
     pub(crate) fn decide_many<'a>(
         &self,
-        mut requests: impl Iterator<Item = Result<Request<'a>>>,
-        mut each: impl FnMut(usize, Decision),
+        requests: &mut dyn Iterator<Item = Result<Request<'a>>>,
+        each: &mut dyn FnMut(usize, Decision),
         done: &mut usize,
     ) -> Result<()> {
         let inner = &mut *self.desk.lock()?;
         let mut first = 0;
-        requests.try_for_each(|request| {
+        for request in requests {
             let request = request?;
             inner.decide(&request, &mut |slot, decision| each(first + slot, decision))?;
             first += request.slots as usize;
             *done += 1;
-            Ok(())
-        })
+        }
+        Ok(())
     }
 
     /// Hands `n` decisions to `each`, under one lock.
@@ -294,9 +294,9 @@ impl Bandit {
         &self,
         eligible: Option<&[u32]>,
         slots: usize,
-        each: impl FnMut(usize, Decision),
+        mut each: impl FnMut(usize, Decision),
     ) -> Result<()> {
-        self.desk.lock()?.select_slate(eligible, slots, each)
+        self.desk.lock()?.select_slate(eligible, slots, &mut each)
     }
 
     /// A new arm: its number. Numbers are never used again. May allocate. It is joined with no other handle's:
@@ -670,7 +670,7 @@ impl Inner {
         self.issue(pull)
     }
 
-    fn decide(&mut self, request: &Request, each: &mut impl FnMut(usize, Decision)) -> Result<()> {
+    fn decide(&mut self, request: &Request, each: &mut dyn FnMut(usize, Decision)) -> Result<()> {
         if request.segment != 0 {
             return Err(Error::Unsupported("a segment: config.max_segments is 0"));
         }
@@ -716,7 +716,7 @@ impl Inner {
         &mut self,
         eligible: Option<&[u32]>,
         slots: usize,
-        mut each: impl FnMut(usize, Decision),
+        each: &mut dyn FnMut(usize, Decision),
     ) -> Result<()> {
         self.check_anonymous()?;
         self.learner.slates()?;

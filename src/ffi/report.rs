@@ -267,8 +267,8 @@ pub unsafe extern "C" fn dpb_best_arm(bandit: *const dpb_bandit, arm: *mut u32) 
 /// dpb_new_klucb and dpb_new_med learn from all releases, merged ones too; each merge that is news makes the interval a
 /// little wider. dpb_new_ts and dpb_new_se keep an arm's last release only. A policy of least regret plays a worse arm
 /// only as long as it must, some ln T nats, and does not know for 10^5 decisions: set dpb_config.min_propensity to know
-/// sooner. With two arms of 5% and 4.5%, confidence 0.95 and epsilon 1, dpb_new_imed knows after 120,000 decisions on average
-/// at min_propensity 1, and after 350,000 at 0.2; with epsilon 0.1 after 220,000 and 700,000. A restored handle promises it for
+/// sooner. With two arms of 5% and 4.5%, confidence 0.95 and epsilon 1, dpb_new_imed knows after 130,000 decisions on average
+/// at min_propensity 1, and after 350,000 at 0.2; with epsilon 0.1 after 250,000 and 650,000. A restored handle promises it for
 /// its own life. When a handle is saved, merged or restored must not depend on what was released. One supermartingale for
 /// both arms, mixed over its parameters, and Ville's inequality: proved in src/policy/batched/compare.rs.
 ///

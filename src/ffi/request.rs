@@ -135,7 +135,7 @@ pub unsafe extern "C" fn dpb_select_for(
         // SAFETY: valid for as many bytes as it says, by contract.
         let request = unsafe { dpb_request::read(request) }?;
         // SAFETY: room for one decision a slot, by contract.
-        b.bandit.decide(&request, |slot, decision| unsafe { out.add(slot).write(decision.into()) })
+        b.bandit.decide(&request, &mut |slot, decision| unsafe { out.add(slot).write(decision.into()) })
     })
 }
 
@@ -160,7 +160,7 @@ pub unsafe extern "C" fn dpb_select_many(
     call(bandit, |b: &dpb_bandit| {
         let (mut written, mut decided) = (0, 0);
         // SAFETY: room for one decision a slot, by contract.
-        let each = |slot: usize, decision: Decision| unsafe { out.add(slot).write(decision.into()) };
+        let mut each = |slot: usize, decision: Decision| unsafe { out.add(slot).write(decision.into()) };
         // SAFETY: the first field is there in every version of the struct.
         let size = if requests.is_null() || n == 0 { 0 } else { unsafe { requests.cast::<u32>().read() } };
         let request = |i: usize| {
@@ -182,7 +182,7 @@ pub unsafe extern "C" fn dpb_select_many(
                     written += 1;
                 })
                 .inspect(|()| decided = n),
-            false => b.bandit.decide_many((0..n).map(request), each, &mut decided),
+            false => b.bandit.decide_many(&mut (0..n).map(request), &mut each, &mut decided),
         };
         // SAFETY: not NULL, so valid by contract.
         unsafe { done.write(decided) };

@@ -36,9 +36,11 @@
 //! rewards the best ones are in the ratio N_2 : N_1. A pair's share falls with the larger l, as the inverse of its place,
 //! and as the squared inverse of the distance between the two. Arms that are played alike pay some 3.5 nats for that.
 //!
-//! *Weights.* A release of n rewards of variance v tells most with the weight min(1, n v/(2 V)), V the noise's variance;
-//! v is p (1 - p), p the arm's released mean before this release. The weight is fixed then: one that changed with what
-//! came later, as those of an index do, would not be known before the release.
+//! *Weights.* A release of n rewards has the weight min(1, n/(16 sqrt V)), V the noise's variance. Where noise dominates,
+//! n d/(l V) is the best one for the difference d. For small differences the best l is small too, and only the ratio of
+//! the weights matters. For large ones it is near the largest l, some 1/sqrt V, and smaller weights would waste rewards:
+//! with 16 neither loses much. The weight depends on n alone: one that changed with what came later, as those of an index
+//! do, would not be known before the release.
 //!
 //! # What is kept
 //!
@@ -47,7 +49,7 @@
 //! least, and K/1024 l is more than all that rounding changes in Y l and N l.
 //!
 //! *The last release alone*, where a policy keeps no more: N = n, Y = y, K = 1. For an arm's m-th release and the
-//! other's m'-th e^H has a mean of at most 1. The m-th (m = 0, 1, ..) has the share 1/((m + 1)(m + 2)) of the chance, and
+//! other's m'-th e^H has a mean of at most 1. The m-th (m = 0, 1, ..) has the share 8/((m + 8)(m + 9)) of the chance, and
 //! a pair the product of the two: these add up to 1.
 //!
 //! *Releases of others* that were merged count as our own do. In the order of all releases of a fleet, those that a
@@ -75,10 +77,9 @@ impl Totals {
     /// What one release counts in K at least: so what the grid has changed is at most K/1024 rewards.
     const LEAST: f64 = 1.0 / 1024.0;
 
-    /// One release more, of an arm whose mean was this before it; NaN where nothing was known of it.
-    pub fn release(&mut self, count: f64, sum: f64, mean: f64, law: Cumulant) {
-        let spread = if mean.is_nan() { 0.25 } else { (mean * (1.0 - mean)).clamp(1.0 / 256.0, 0.25) };
-        let weight = (0.5 * count * spread / law.variance()).min(1.0);
+    /// One release more.
+    pub fn release(&mut self, count: f64, sum: f64, law: Cumulant) {
+        let weight = (count / (16.0 * law.variance().sqrt())).min(1.0);
         let grid = |x: f64| (x * Self::GRID).round() / Self::GRID;
         let noises = grid((weight * weight).max(Self::LEAST));
         self.add(&Totals { count: grid(weight * count), sum: grid(weight * sum), noises });
@@ -126,7 +127,7 @@ impl Sums {
     /// The last of an arm's releases, which is the m-th at most.
     pub fn last(law: Cumulant, count: u64, mean: f64, m: u32) -> Sums {
         let (count, m) = (count as f64, f64::from(m));
-        let price = ((m + 1.0) * (m + 2.0)).ln();
+        let price = ((m + 8.0) * (m + 9.0) / 8.0).ln();
         Sums { law, totals: Totals { count, sum: mean * count, noises: 1.0 }, price }
     }
 
@@ -372,19 +373,17 @@ mod tests {
     /// A whole weight for a large release, and next to none for what noise drowns; and a sum does not depend on the order.
     #[test]
     fn weights_are_what_a_release_tells() {
-        let law = Cumulant::Laplace { epsilon: 0.1 };
-        let one = |count, sum, mean| {
+        let law = Cumulant::Gaussian { variance: 100.0 };
+        let one = |count, sum| {
             let mut totals = Totals::NONE;
-            totals.release(count, sum, mean, law);
+            totals.release(count, sum, law);
             totals
         };
-        assert_eq!(one(1e5, 4e4, 0.5), Totals { count: 1e5, sum: 4e4, noises: 1.0 });
-        assert_eq!(
-            one(160.0, 80.0, f64::NAN),
-            Totals { count: 16.0, sum: 8.0, noises: 0.01 + (one(160.0, 0.0, 0.5).noises - 0.01) }
-        );
-        assert_eq!(one(10.0, -30.0, 0.0).noises, Totals::LEAST);
-        let all: Vec<_> = (1..50).map(|i| one(f64::from(i) * 7.3, f64::from(i) * 0.37, 0.2)).collect();
+        assert_eq!(one(160.0, 70.0), Totals { count: 160.0, sum: 70.0, noises: 1.0 });
+        assert_eq!(one(1e5, 4e4), Totals { count: 1e5, sum: 4e4, noises: 1.0 });
+        assert_eq!(one(80.0, -30.0), Totals { count: 40.0, sum: -15.0, noises: 0.25 });
+        assert_eq!(one(1.0, -30.0).noises, Totals::LEAST);
+        let all: Vec<_> = (1..50).map(|i| one(f64::from(i) * 7.3, f64::from(i) * 0.37)).collect();
         let sum = |parts: &mut dyn Iterator<Item = &Totals>| {
             let mut sum = Totals::NONE;
             parts.for_each(|part| sum.add(part));

@@ -337,7 +337,7 @@ impl Room {
             }
         }
         state.released.push(pair);
-        state.released.totals.release(release.count as f64, release.sum, state.mean, self.law);
+        state.released.totals.release(release.count as f64, release.sum, self.law);
         self.releases = self.releases.saturating_add(1);
         self.least = self.least_batch();
         self.look(arm);
