@@ -550,13 +550,7 @@ fn here(decision: Decision, segment: u32, arms: u32) -> Decision {
 }
 
 impl Inner<Known> {
-    fn decide(
-        &mut self,
-        request: &Request,
-        arms: u32,
-        most: u32,
-        each: &mut dyn FnMut(usize, Decision),
-    ) -> Result<()> {
+    fn decide(&mut self, request: &Request, arms: u32, most: u32, each: &mut dyn FnMut(usize, Decision)) -> Result<()> {
         if request.slots != 1 {
             return Err(match request.slots {
                 0 => Error::request("slots", "must be at least 1", 0u32),
