@@ -4,8 +4,11 @@
 use crate::support::{
     Link, SYSTEM_LIBRARIES, build, go, have, library_dir, root, run, snippets, sorted, text, uses, without_comments,
 };
+use dpb::ffi::*;
+use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::ptr::null_mut;
 
 const README: &str = "README.md";
 const LINKING: &str = "bindings/c/README.md";
@@ -218,7 +221,7 @@ fn what_there_is_is_there() {
     }
 }
 
-/// All source below here.
+/// All source below here, but for Go's tests.
 fn sources(below: &str, ending: &str) -> String {
     let (mut text, mut stack) = (String::new(), vec![root().join(below)]);
     while let Some(directory) = stack.pop() {
@@ -226,7 +229,7 @@ fn sources(below: &str, ending: &str) -> String {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 stack.push(path);
-            } else if path.to_str().unwrap().ends_with(ending) {
+            } else if path.to_str().is_some_and(|name| name.ends_with(ending) && !name.ends_with("_test.go")) {
                 text += &std::fs::read_to_string(path).unwrap();
             }
         }
@@ -265,6 +268,145 @@ fn the_table_has_every_policy() {
         for name in take.split('`').skip(1).step_by(2).filter(|name| name.contains('-')) {
             assert!(name.parse::<dpb::Algorithm>().is_ok(), "{name} is no policy");
         }
+    }
+}
+
+/// Pages, and comments of the source, name nothing of the interface that is gone.
+#[test]
+fn what_is_named_is_of_today() {
+    let header = without_comments(&page("include/dpb.h"));
+    let cpp = page("bindings/cpp/dpb.hpp");
+    // What is no name of C, though it looks so: nginx's directives, a build's tag, a symbol version, a guard, metrics.
+    let others =
+        ["examples/nginx/ngx_http_dpb_module.c", "bindings/go/link_system.go", "bindings/c/libdpb.map"].map(page);
+    let others = others.join("") + &without_comments(&cpp);
+    let metrics =
+        ["bindings/go/metrics.go", "bindings/go/fleet/metrics.go", "examples/cpp/fleet.hpp"].map(page).join("");
+    let is_other = |word: &str| {
+        let metric = word.strip_prefix("dpb_fleet_").or(word.strip_prefix("dpb_")).unwrap_or(word);
+        let names = [metric, metric.trim_end_matches("_total")];
+        names.iter().any(|name| metrics.contains(&format!("\"{name}\""))) || uses(&others, word)
+    };
+    let cpp_and_rust = [without_comments(&cpp), sources("src", ".rs"), page("bindings/c/dpb-config.cmake.in")].join("");
+    let go = without_comments(&sources("bindings/go", ".go"));
+    let is_there = |word: &str| match word.split_once(['.', ':']) {
+        Some((_, name)) if word.contains('.') => !name.starts_with(char::is_uppercase) || uses(&go, name),
+        Some((_, name)) => uses(&cpp_and_rust, &name[1..]),
+        None => uses(&header, word) || word.ends_with('_') && header.contains(word) || is_other(word),
+    };
+    let today = pages().into_iter().filter(|name| name != "CHANGELOG.md"); // which speaks of the past too
+    let mut said: Vec<_> = today.map(|name| (page(&name), name)).collect();
+    for (top, ending) in [("src", ".rs"), ("bindings", ".hpp"), ("bindings", ".go")] {
+        let source = sources(top, ending);
+        let comments: Vec<&str> =
+            source.lines().filter_map(|line| line.split_once("//")).map(|(_, said)| said).collect();
+        said.push((comments.join("\n"), format!("a comment in {top}")));
+    }
+    let mut names = 0;
+    for (text, place) in &said {
+        for start in ["dpb_", "DPB_", "dpb::", "dpb."] {
+            for (at, _) in text.match_indices(start).filter(|(at, _)| !text[..*at].ends_with(is_of_a_name)) {
+                let rest = &text[at + start.len()..];
+                let word = &text[at..at + start.len() + rest.find(|c| !is_of_a_name(c)).unwrap_or(rest.len())];
+                names += 1;
+                assert!(is_there(word), "{place} speaks of {word}");
+            }
+        }
+    }
+    assert!(names > 500, "{names}");
+}
+
+fn is_of_a_name(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+/// The table of what combines: what it says that a handle does it does, and nothing else.
+#[test]
+fn the_table_of_combinations() {
+    let using = page("include/README.md");
+    let table = using.split_once("| | alone | with `max_segments` | with `users` |").unwrap().1;
+    let rows: Vec<_> = table.lines().skip(2).take_while(|line| line.starts_with('|')).collect();
+    assert_eq!(rows.len(), 11);
+    for row in rows {
+        let cells: Vec<_> = row.split('|').map(str::trim).collect();
+        for (cell, (segments, users)) in cells[2..5].iter().zip([(0, 0), (4, 0), (0, 100)]) {
+            let able = match combined(cells[1], segments, users) {
+                DPB_OK => "yes",
+                DPB_UNSUPPORTED => "not yet",
+                status => panic!("{row}: {status}"),
+            };
+            assert_eq!(*cell, able, "{row}: {segments} segments, {users} users");
+        }
+    }
+}
+
+/// What becomes of it where a handle with so many segments and users is asked for this.
+fn combined(what: &str, max_segments: u32, users: u64) -> dpb_status {
+    let (mut bandit, mut next, mut budget) = (null_mut(), null_mut(), null_mut());
+    let (mut decisions, mut number, mut low, mut high) = ([MaybeUninit::<dpb_decision>::uninit(); 2], 0, 0.0, 0.0);
+    let (mut bytes, mut length) = (vec![0; 1 << 16], 0);
+    // SAFETY: plain structs, filled by their functions; every pointer is to what lives here.
+    unsafe {
+        let (mut config, mut request) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+        dpb_config_init(config.as_mut_ptr(), 3, 1.0);
+        dpb_request_init(request.as_mut_ptr());
+        let (mut config, mut request) = (config.assume_init(), request.assume_init());
+        (config.max_segments, config.users) = (max_segments, users);
+        match what {
+            "`users`" => config.users = 100,
+            "`memory`" => config.memory = 2048,
+            "`min_propensity`" => config.min_propensity = 0.1,
+            "`budget`" => {
+                assert_eq!(dpb_new_budget(10.0, 0.0, &raw mut budget, null_mut()), DPB_OK);
+                (config.budget, config.budget_periods) = (budget, 2 * u32::from(users > 0));
+            }
+            "several `slots` of a request" => request.slots = 2,
+            "`eligible` arms of a request" => (request.eligible, request.eligible_len) = ([1, 2].as_ptr(), 2),
+            _ => (),
+        }
+        (request.segment, request.user) = (u64::from(max_segments), config.users);
+        let mut ask = |bandit| dpb_select_for(bandit, &raw const request, decisions.as_mut_ptr().cast());
+        let mut status = dpb_new(&raw const config, &raw mut bandit, null_mut());
+        if status == DPB_OK {
+            status = ask(bandit);
+        }
+        let mut saved = |bandit| {
+            assert_eq!(dpb_snapshot(bandit, bytes.as_mut_ptr(), bytes.len(), &raw mut length, null_mut()), DPB_OK);
+            (bytes.as_ptr(), length)
+        };
+        if status == DPB_OK {
+            status = match what {
+                "`dpb_set_prior`" => dpb_set_prior(bandit, 1, 0.5, 10.0, null_mut()),
+                "arms that come and go" => match dpb_add_arm(bandit, 0, &raw mut number, null_mut()) {
+                    DPB_OK => dpb_retire_arm(bandit, 0),
+                    refused => refused,
+                },
+                "`dpb_compare`" => match dpb_compare(bandit, 0, 1, 0.9, &raw mut low, &raw mut high) {
+                    DPB_NOT_READY => DPB_OK,
+                    status => status,
+                },
+                "`dpb_merge`" => {
+                    let (bytes, length) = saved(bandit);
+                    dpb_merge(bandit, bytes, length, null_mut())
+                }
+                "`dpb_snapshot`, `dpb_restore`" => {
+                    let (bytes, length) = saved(bandit);
+                    let status = dpb_restore(bytes, length, &raw mut next, null_mut());
+                    saved(next);
+                    assert_eq!(ask(next), DPB_OK);
+                    status
+                }
+                // What is in the configuration or in the request has been tried.
+                _ => {
+                    assert!(what.contains('`') && !what.contains("dpb_"), "{what} is not tried");
+                    DPB_OK
+                }
+            };
+        }
+        dpb_free(bandit);
+        dpb_free(next);
+        dpb_budget_free(budget);
+        status
     }
 }
 

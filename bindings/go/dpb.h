@@ -374,7 +374,7 @@ void dpb_config_init_sized(struct dpb_config *config,
  * A budget of epsilon at delta, nothing of it spent: for dpb_config.budget of any number of handles.
  *
  * A handle is charged when it is made, with all that it can cost one user in its life, whatever it does then: a pure
- * policy its epsilon, whatever its delta is; dpb_new_imed (dpb_new), dpb_new_med, dpb_new_ts and a pool, with delta > 0,
+ * policy its epsilon, whatever its delta is; dpb_new_imed (dpb_new), dpb_new_med and dpb_new_ts, with delta > 0,
  * the rho of their Gaussian noise; dpb_new_ucb_int, dpb_new_exp3_tau, dpb_new_sdp_ae and dpb_new_vb_sdp_ae their epsilon
  * and delta. (contributions_per_user is in that: epsilon is what one user loses.) Epsilons add up, rhos add up, and are
  * turned into an epsilon at what the deltas leave of the budget's; pure handles also by advanced composition and by
@@ -1431,8 +1431,8 @@ dpb_status dpb_merge(dpb_bandit *bandit,
 /* Beside the bandits: private sums, stopping rules. ---------------------------------------------------- */
 
 /**
- * A differentially private running sum of values in [0, 1]. Made by dpb_new_counter or
- * dpb_new_counter, destroyed by dpb_counter_free. May be used from any number of threads at once.
+ * A differentially private running sum of values in [0, 1]. Made by dpb_new_counter, destroyed by
+ * dpb_counter_free. May be used from any number of threads at once.
  *
  * It has no snapshot and needs none: add what it has read, which is released, to what a fresh one reads. Each
  * value is then in one counter, so the loss does not grow; the widths add up.

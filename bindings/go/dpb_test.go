@@ -753,10 +753,9 @@ func TestForgottenHandlesAreFreed(t *testing.T) {
 		config := NewConfig(2, 1)
 		config.PendingCapacity = 1 << 16
 		if i%100 == 0 {
-			must[*Pool](t)(NewPool(config, 1000))
-		} else {
-			must[*Bandit](t)(New(config))
+			config.MaxSegments = 1000
 		}
+		must[*Bandit](t)(New(config))
 		if i%50 == 0 {
 			most = max(most, resident()-before)
 		}

@@ -8,7 +8,7 @@ use crate::budget::Budget;
 /// A budget of epsilon at delta, nothing of it spent: for dpb_config.budget of any number of handles.
 ///
 /// A handle is charged when it is made, with all that it can cost one user in its life, whatever it does then: a pure
-/// policy its epsilon, whatever its delta is; dpb_new_imed (dpb_new), dpb_new_med, dpb_new_ts and a pool, with delta > 0,
+/// policy its epsilon, whatever its delta is; dpb_new_imed (dpb_new), dpb_new_med and dpb_new_ts, with delta > 0,
 /// the rho of their Gaussian noise; dpb_new_ucb_int, dpb_new_exp3_tau, dpb_new_sdp_ae and dpb_new_vb_sdp_ae their epsilon
 /// and delta. (contributions_per_user is in that: epsilon is what one user loses.) Epsilons add up, rhos add up, and are
 /// turned into an epsilon at what the deltas leave of the budget's; pure handles also by advanced composition and by

@@ -8,8 +8,8 @@ use crate::counter::{Counter, CounterKind};
 use crate::error::Error;
 use std::sync::Mutex;
 
-/// A differentially private running sum of values in [0, 1]. Made by dpb_new_counter or
-/// dpb_new_counter, destroyed by dpb_counter_free. May be used from any number of threads at once.
+/// A differentially private running sum of values in [0, 1]. Made by dpb_new_counter, destroyed by
+/// dpb_counter_free. May be used from any number of threads at once.
 ///
 /// It has no snapshot and needs none: add what it has read, which is released, to what a fresh one reads. Each
 /// value is then in one counter, so the loss does not grow; the widths add up.
