@@ -1016,11 +1016,15 @@ impl Known {
     fn of_pool(file: &Path) -> Option<Known> {
         let pool = Pool::restore(&fs::read(file).ok()?).expect("a whole snapshot");
         let report = pool.report().unwrap();
-        let mut arms = Vec::new();
-        pool.for_each_arm(0, |_, arm| {
-            arms.push(KnownArm { mean: arm.mean, pulls: arm.pulls, effective_pulls: arm.effective_pulls });
-        })
-        .unwrap();
+        let unasked = || KnownArm { mean: f64::NAN, pulls: 0, effective_pulls: 0.0 };
+        let mut arms: Vec<_> = (0..pool.arms()).map(|_| unasked()).collect();
+        if report.segments > 0 {
+            pool.for_each_arm(0, |number, arm| {
+                arms[number as usize] =
+                    KnownArm { mean: arm.mean, pulls: arm.pulls, effective_pulls: arm.effective_pulls };
+            })
+            .unwrap();
+        }
         Some(Known::with(report.counts, report.epsilon_spent, arms))
     }
 

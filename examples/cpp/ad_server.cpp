@@ -216,11 +216,8 @@ static Page report_placement(Shop &shop, std::uint32_t segment) {
   const dpb::Report report = shop.segmented->report();
   std::vector<dpb::Arm> read(CREATIVES.size());
   std::size_t n = 0;
-  if (const dpb_status status = shop.segmented->try_segment(segment, read.data(), read.size(), n);
-      status == DPB_INVALID_REQUEST) {
-    std::fill(read.begin(), read.end(), dpb::Arm{.mean = NAN});
-  } else if (status != DPB_OK) {
-    throw dpb::Error(status, dpb_status_name(status));
+  if (shop.segmented->try_segment(segment, read.data(), read.size(), n) == DPB_INVALID_REQUEST) {
+    std::for_each(read.begin(), read.end(), [](dpb::Arm &arm) { arm.mean = NAN; });
   }
   std::string arms;
   for (std::size_t i = 0; i < read.size(); ++i) {
