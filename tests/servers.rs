@@ -509,7 +509,7 @@ fn the_idlest_make_room_for_visitors(program: &Program) {
 fn its_placements_learn_no_more_of_a_person_than_was_said(program: &Program) {
     const PERSON: u64 = 0x9f3c_51a2_77d0_e846;
     let file = place("placements");
-    let (pool, log) = (file.with_extension("pool"), file.with_extension("log"));
+    let (pool, log) = (file.with_extension("placements"), file.with_extension("log"));
     let start = |placements| {
         let log = fs::OpenOptions::new().create(true).append(true).open(&log).unwrap();
         let mut command = program.command();
@@ -575,10 +575,10 @@ fn its_placements_learn_no_more_of_a_person_than_was_said(program: &Program) {
     assert_eq!([&here["decisions"], &here["releases"]], [&json!(2015), &json!(0)]);
     assert_eq!(here["epsilon_spent"].as_f64(), Some(0.0));
     let metrics = server.get("/metrics").1;
-    assert!(metrics.contains("\ndpb_decisions_total{pool=\"placements\"} 2015\n"), "{metrics}");
+    assert!(metrics.contains("\ndpb_decisions_total{bandit=\"placements\"} 2015\n"), "{metrics}");
     assert!(metrics.contains("\ndpb_decisions_total{bandit=\"ads\"} 1\n"), "{metrics}");
     let metrics = send(&operator, "GET", "/metrics", "").2;
-    assert!(metrics.contains("\ndpb_duplicates_total{pool=\"placements\"} 1\n"), "{metrics}");
+    assert!(metrics.contains("\ndpb_duplicates_total{bandit=\"placements\"} 1\n"), "{metrics}");
 
     // But of many people.
     for user in 0..WINDOW / 5 {
@@ -615,8 +615,8 @@ fn its_placements_learn_no_more_of_a_person_than_was_said(program: &Program) {
     // What is wrong is said, and nothing else is done.
     let with = |options: &[&str]| program.refuses(&[&["--snapshot", file.to_str().unwrap()], options].concat());
     let (code, said) = with(&["--placements", "2"]);
-    let says = "max_segments must be at least 3, as in the snapshot, got 2";
-    assert!(code == Some(1) && said.contains("snapshot.pool: ") && said.contains(says), "{code:?} {said}");
+    let says = "placements must be at least 3, as in the snapshot, got 2";
+    assert!(code == Some(1) && said.contains("snapshot.placements: ") && said.contains(says), "{code:?} {said}");
     assert_eq!(fs::read(&pool).unwrap(), kept);
     for (option, value) in [("placements", "-1"), ("placements", "4294967296"), ("users", "0"), ("period", "0")] {
         let (code, said) = program.refuses(&[&format!("--{option}"), value]);
@@ -891,7 +891,7 @@ fn cpp_threads_have_a_bandit_each_and_learn_as_one() {
         assert!(Instant::now() < end, "each knows its own alone");
     }
     assert_eq!(number_field(&server.get("/report").1, "decisions"), Some(clicks as f64));
-    // All threads have one pool for their placements.
+    // All threads have one bandit for their placements.
     let pages = visit(&vec![vec!["/ads?placement=0&slots=1".to_owned()]; VISITORS]);
     let mut urls: Vec<Vec<_>> = pages.iter().map(|page| vec![text_field(&page[0], "click_url").to_owned()]).collect();
     for _ in 0..2 {
@@ -988,7 +988,7 @@ fn killed_200_times_it_counts_no_click_twice(program: &Program) {
     killed(program, 20, 10);
 }
 
-/// What a snapshot holds, a bandit's or a pool's of its first placement.
+/// What a snapshot holds, a bandit's or that of the first placement.
 struct Known {
     decisions: u64,
     answered: u64,
@@ -1016,11 +1016,15 @@ impl Known {
     fn of_pool(file: &Path) -> Option<Known> {
         let pool = Pool::restore(&fs::read(file).ok()?).expect("a whole snapshot");
         let report = pool.report().unwrap();
-        let mut arms = Vec::new();
-        pool.for_each_arm(0, |_, arm| {
-            arms.push(KnownArm { mean: arm.mean, pulls: arm.pulls, effective_pulls: arm.effective_pulls });
-        })
-        .unwrap();
+        let unasked = || KnownArm { mean: f64::NAN, pulls: 0, effective_pulls: 0.0 };
+        let mut arms: Vec<_> = (0..pool.arms()).map(|_| unasked()).collect();
+        if report.segments > 0 {
+            pool.for_each_arm(0, |number, arm| {
+                arms[number as usize] =
+                    KnownArm { mean: arm.mean, pulls: arm.pulls, effective_pulls: arm.effective_pulls };
+            })
+            .unwrap();
+        }
         Some(Known::with(report.counts, report.epsilon_spent, arms))
     }
 
@@ -1074,7 +1078,7 @@ fn answered(known: Option<&Known>, next: &Known, life: &[usize], untold: usize) 
 /// others n is.
 ///
 /// In every other series those that can have a placement too, and fill eight slots of it now and then, each time for
-/// somebody else. The pool lives as the bandit does, and each life is a period of its own.
+/// somebody else. Their bandit lives as the other does, and each life is a period of its own.
 fn killed(program: &Program, series: u64, kills: u64) {
     const EPSILON: &str = "16384";
     const SLOTS: usize = 8;
@@ -1084,7 +1088,7 @@ fn killed(program: &Program, series: u64, kills: u64) {
         let mut random = Seed::new(Some([number as u8 + 1; 32])).unwrap().stream();
         let placements = if !exact && number % 2 == 0 { "1" } else { "0" };
         let file = place("killed");
-        let pool_file = file.with_extension("pool");
+        let pool_file = file.with_extension("placements");
         let start = || {
             let mut command = program.command();
             command.args(["--port", "0", "--operator-port", "0", "--memory", "0", "--snapshot-every", "1"]);

@@ -731,7 +731,7 @@ func TestCleanup(t *testing.T) {
 	}
 }
 
-// Thousands of bandits and pools that nobody closes, of two gigabytes in all: the collector sees a few bytes of each,
+// Thousands of bandits that nobody closes, some with segments, of two gigabytes in all: the collector sees a few bytes of each,
 // and frees them all the same before they are many.
 func TestForgottenHandlesAreFreed(t *testing.T) {
 	held := func() int64 {

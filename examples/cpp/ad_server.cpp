@@ -10,7 +10,7 @@
 // released and nothing else, GET /healthz whether it can serve, / is a live page. A real server would also check who asks.
 //
 // With --placements N, GET /ads?placement=17&slots=3&user=9f3c51a277d0e846 picks one for each slot of a placement,
-// from a pool that learns for each placement and no more from a person than was promised.
+// from a bandit that learns for each placement and no more from a person than was promised.
 //
 // What became of a click is for the operator alone: whoever reports one, in time, twice, late or
 // made up, gets the same empty answer. With --operator-port the operator, and nobody from another
@@ -60,10 +60,10 @@ static constexpr std::uint64_t TELL_EVERY = 1000;
 
 static constexpr unsigned MOST_THREADS = 64;
 
-// Whose tickets are the pool's; the bandits' are lower.
-static constexpr std::uint16_t POOL_NODE = 0xffff;
+// Whose tickets are the placements'; those of the other bandits are lower.
+static constexpr std::uint16_t SEGMENTED_NODE = 0xffff;
 
-// Slots of a person in a period that the pool learns from.
+// Slots of a person in a period that are learned from.
 static constexpr std::uint32_t CONTRIBUTIONS = 12;
 
 // The page of all three servers, seen from where the compiler is started. It is where Go can embed it: nowhere
@@ -80,8 +80,8 @@ struct Shop {
   std::vector<dpb::Bandit> bandits; // one, or one for each thread: nodes 1, 2, ...
   std::uint64_t memory;             // theirs
   std::string name;                 // on pages of metrics
-  std::optional<dpb::Pool> pool;    // for all threads; none: there are no placements
-  std::uint32_t placements = 0;     // its segments, of the same number
+  std::optional<dpb::Bandit> segmented; // has a segment for each placement, for all threads; none: there are no placements
+  std::uint32_t placements = 0;
 
   // This thread's.
   dpb::Bandit &own() {
@@ -95,7 +95,7 @@ struct Shop {
     return bandits[(dpb_ticket_node(ticket) + bandits.size() - 1) % bandits.size()];
   }
 
-  bool is_pools(std::uint64_t ticket) const { return pool && dpb_ticket_node(ticket) == POOL_NODE; }
+  bool of_placement(std::uint64_t ticket) const { return segmented && dpb_ticket_node(ticket) == SEGMENTED_NODE; }
 
   // Tells the others what this one has released, not what it was told.
   void tell(const dpb::Bandit &own) {
@@ -113,11 +113,10 @@ struct Shop {
       const std::string number = std::to_string(named.size() + 1);
       named.emplace_back(bandits.size() == 1 ? name : name + '-' + number, &bandit);
     }
+    if (segmented) {
+      named.emplace_back("placements", &*segmented);
+    }
     return named;
-  }
-
-  dpb::NamedPools named_pools() const {
-    return pool ? dpb::NamedPools{{"placements", &*pool}} : dpb::NamedPools();
   }
 };
 
@@ -169,8 +168,8 @@ static std::optional<std::uint64_t> parse_user(const Request &request) {
   return !text || text->size() == 16 ? user : std::nullopt;
 }
 
-// A creative for each slot of a placement, no two the same: each is a decision of the pool among those that the request
-// does not show yet.
+// A creative for each slot of a placement, no two the same: each is a decision among those that the request does not
+// show yet.
 static Page show_slots(Shop &shop, const Request &request) {
   const auto segment = placement(shop, request);
   if (!segment) {
@@ -186,9 +185,12 @@ static Page show_slots(Shop &shop, const Request &request) {
   }
   std::vector<std::uint32_t> left(CREATIVES.size());
   std::iota(left.begin(), left.end(), 0);
+  dpb::Request one;
+  one.segment = *segment;
+  one.user = *user;
   std::string ads;
   for (std::uint32_t slot = 0; slot < *slots; ++slot) {
-    const dpb::Decision decision = shop.pool->select_among_for(*segment, *user, left);
+    const dpb::Decision decision = shop.segmented->select(one.among(left));
     left.erase(std::find(left.begin(), left.end(), decision.arm));
     ads += (slot > 0 ? "," : "") + ad(decision);
   }
@@ -198,8 +200,8 @@ static Page show_slots(Shop &shop, const Request &request) {
 // Always the same answer: whether a ticket was clicked already is nobody's business.
 static Page click(Shop &shop, std::optional<fleet::Node> &node, std::string_view text) {
   if (const auto ticket = serve::parse<std::uint64_t>(text, 16); ticket && text.size() == 16) {
-    if (shop.is_pools(*ticket)) {
-      (void)shop.pool->try_update(*ticket, 1.0);
+    if (shop.of_placement(*ticket)) {
+      (void)shop.segmented->try_update(*ticket, 1.0);
     } else if (node) {
       node->answer({*ticket, 1.0});
     } else {
@@ -209,10 +211,14 @@ static Page click(Shop &shop, std::optional<fleet::Node> &node, std::string_view
   return serve::nothing();
 }
 
-// What is released of one placement. Counts and losses are the pool's.
+// What is released of one placement: nothing before the first request for it. Counts and losses are of all.
 static Page report_placement(Shop &shop, std::uint32_t segment) {
-  const dpb::PoolReport report = shop.pool->report();
-  const std::vector<dpb::Arm> read = shop.pool->arms(segment);
+  const dpb::Report report = shop.segmented->report();
+  std::vector<dpb::Arm> read(CREATIVES.size());
+  std::size_t n = 0;
+  if (shop.segmented->try_segment(segment, read.data(), read.size(), n) == DPB_INVALID_REQUEST) {
+    std::for_each(read.begin(), read.end(), [](dpb::Arm &arm) { arm.mean = NAN; });
+  }
   std::string arms;
   for (std::size_t i = 0; i < read.size(); ++i) {
     arms += std::string(i > 0 ? "," : "") + "{\"creative\":" + quoted(CREATIVES[i]) +
@@ -222,7 +228,7 @@ static Page report_placement(Shop &shop, std::uint32_t segment) {
   return success("{\"placement\":" + std::to_string(segment) + ",\"is_private\":" + truth(report.is_private) +
                  ",\"epsilon_spent\":" + number(report.epsilon_spent) +
                  ",\"delta_spent\":" + number(report.delta_spent) + ",\"memory\":" + std::to_string(shop.memory) +
-                 ",\"releases\":" + std::to_string(report.releases) +
+                 ",\"releases\":" + std::to_string(report.phase) +
                  ",\"decisions\":" + std::to_string(report.decisions) +
                  ",\"pending\":" + std::to_string(report.pending) + ",\"arms\":[" + arms + "]}");
 }
@@ -260,7 +266,7 @@ static Page report_all(Shop &shop) {
 }
 
 static Page report(Shop &shop, serve::Copies &copies, const Request &request) {
-  if (!shop.pool || !serve::parameter(request.query, "placement")) {
+  if (!shop.segmented || !serve::parameter(request.query, "placement")) {
     return copies.get(shop.placements, [&] { return report_all(shop); });
   }
   const auto segment = placement(shop, request);
@@ -272,8 +278,8 @@ static Page health(const Shop &shop) {
   for (const dpb::Bandit &bandit : shop.bandits) {
     (void)bandit.diagnostics();
   }
-  if (shop.pool) {
-    (void)shop.pool->diagnostics();
+  if (shop.segmented) {
+    (void)shop.segmented->diagnostics();
   }
   return serve::health();
 }
@@ -290,8 +296,8 @@ static Page diagnostics(const Shop &shop) {
   for (const dpb::Bandit &bandit : shop.bandits) {
     add(bandit.diagnostics());
   }
-  if (shop.pool) {
-    add(shop.pool->diagnostics());
+  if (shop.segmented) {
+    add(shop.segmented->diagnostics());
   }
   return success("{\"duplicates\":" + std::to_string(counts.duplicates) + ",\"late\":" + std::to_string(counts.late) +
                  ",\"rejected\":" + std::to_string(counts.rejected) +
@@ -305,9 +311,9 @@ static serve::Site visitors(Shop &shop, serve::Copies &copies, std::optional<fle
       {get, "/ad", [&](auto &) { return show(shop); }},
       {get, "/report", [&](const Request &request) { return report(shop, copies, request); }},
       {get, "/healthz", [&](auto &) { return health(shop); }},
-      {get, "/metrics", [&](auto &) { return serve::metrics(dpb::metrics(shop.named(), shop.named_pools())); }},
+      {get, "/metrics", [&](auto &) { return serve::metrics(dpb::metrics(shop.named())); }},
       {get, "/click/", [&](const Request &request) { return click(shop, node, request.rest); }}};
-  if (shop.pool) {
+  if (shop.segmented) {
     site.push_back({get, "/ads", [&](const Request &request) { return show_slots(shop, request); }});
   }
   return site;
@@ -316,7 +322,7 @@ static serve::Site visitors(Shop &shop, serve::Copies &copies, std::optional<fle
 static serve::Site operators(Shop &shop, const std::optional<fleet::Node> &node) {
   const auto get = http::verb::get;
   const auto metrics = [&](auto &) {
-    return serve::metrics(dpb::operator_metrics(shop.named(), shop.named_pools()) + (node ? node->metrics() : ""));
+    return serve::metrics(dpb::operator_metrics(shop.named()) + (node ? node->metrics() : ""));
   };
   return {{get, "/diagnostics", [&](auto &) { return diagnostics(shop); }},
           {get, "/metrics", metrics}};
@@ -330,7 +336,7 @@ struct Options : serve::Options {
   std::chrono::seconds period = std::chrono::hours(24);
   fleet::Options fleet;
 
-  std::filesystem::path pool_snapshot() const { return snapshot.empty() ? "" : snapshot.string() + ".pool"; }
+  std::filesystem::path segmented_snapshot() const { return snapshot.empty() ? "" : snapshot.string() + ".placements"; }
 };
 
 static std::optional<Options> parse_options(int argc, char **argv) {
@@ -359,25 +365,29 @@ static std::optional<Options> parse_options(int argc, char **argv) {
   });
   // What lasts, here or in Redis, is one bandit's.
   const bool alone = options.bandits == 1 || (options.fleet.redis.empty() && options.snapshot.empty());
-  // A pool is nobody else's, and has a node number that another server may have.
+  // The placements' bandit is nobody else's, and has a node number that another server may have.
   const bool apart = options.placements == 0 || options.fleet.redis.empty();
   return well && alone && apart && options.fleet.agree() ? std::optional(options) : std::nullopt;
 }
 
-// A segment for each placement, of the same number. Its epsilon is for all of a person's answers in a period. What the
-// file holds begins a new one: nobody knows who came in the last.
-static dpb::Pool make_pool(const Options &options, dpb::Config config) {
-  config.node = POOL_NODE;
+// A segment for each placement: its key is the placement's number. Its epsilon is for all of a person's answers in a
+// period. What the file holds begins a new one: nobody knows who came in the last. Fewer placements than there were are
+// refused: segments of those that are gone would take the room of others, also where these have not begun theirs.
+static dpb::Bandit make_segmented(const Options &options, dpb::Config config) {
+  config.node = SEGMENTED_NODE;
   config.users = options.users;
   config.contributions_per_user = CONTRIBUTIONS;
-  auto there = serve::restored(options.pool_snapshot(), [&](auto... snapshot) {
-    return dpb::Pool::try_restore(config, options.placements, snapshot...);
-  });
-  dpb::Pool pool = there ? std::move(*there) : dpb::Pool(config, options.placements);
-  for (std::uint32_t placement = 0; placement < options.placements; ++placement) {
-    (void)pool.segment(placement);
+  config.max_segments = options.placements;
+  const std::filesystem::path file = options.segmented_snapshot();
+  auto there = serve::restored(file, [](auto... snapshot) { return dpb::Bandit::try_restore(snapshot...); });
+  if (!there) {
+    return dpb::Bandit(config);
   }
-  return pool;
+  if (const std::uint32_t before = there->report().max_segments; before > options.placements) {
+    throw std::runtime_error(file.string() + ": placements must be at least " + std::to_string(before) +
+                             ", as in the snapshot, got " + std::to_string(options.placements));
+  }
+  return serve::go_on(std::move(*there), config, file);
 }
 
 // With the memory that was asked for; else with the usual one, or without where that is refused.
@@ -414,7 +424,7 @@ static Shop make(const Options &options, const fleet::Fields &fields) {
     made.tell(first); // changes nothing; policies that cannot say so now
   }
   if (options.placements > 0) {
-    made.pool = make_pool(options, config);
+    made.segmented = make_segmented(options, config);
   }
   return made;
 }
@@ -446,15 +456,15 @@ int main(int argc, char **argv) try {
   }
   const auto save = [&] {
     serve::save(shop.bandits.front(), options->snapshot);
-    if (shop.pool) {
-      serve::save(*shop.pool, options->pool_snapshot());
+    if (shop.segmented) {
+      serve::save(*shop.segmented, options->segmented_snapshot());
     }
   };
   serve::Copies copies(options->report_every);
   serve::Chores chores;
-  if (shop.pool) { // a snapshot is to know of each period at once, or a restart would forget what that has spent
+  if (shop.segmented) { // a snapshot is to know of each period at once, or a restart would forget what that has spent
     chores.push_back({options->period, [&] {
-                        shop.pool->next_period();
+                        shop.segmented->next_period();
                         if (!options->snapshot.empty()) {
                           save();
                         }

@@ -138,7 +138,7 @@ public:
   // Takes back the bid whose time for an impression is over with this one: by its place alone.
   dpb::Decision make(const std::vector<std::uint32_t> &eligible) {
     const std::lock_guard alone(lock_); // bids are here in the bandit's order
-    const dpb::Decision decision = bandit_.select_among(eligible);
+    const dpb::Decision decision = bandit_.select(dpb::Request().among(eligible));
     open_.try_emplace(decision.ticket);
     order_.push_back(decision.ticket);
     if (order_.size() > shown_within_) {
@@ -424,7 +424,7 @@ static dpb::Bandit make(const Options &options) {
   config.answer_window = options.clicked_within;
   dpb::Bandit bandit = options.policy ? dpb::Bandit(*options.policy, config) : dpb::Bandit(config);
   dpb::Decision none;
-  if (bandit.try_select_among(&config.arms, 0, none) == DPB_UNSUPPORTED) { // else it has nothing to choose from
+  if (bandit.try_select(dpb::Request().among({}), &none) == DPB_UNSUPPORTED) { // else it has nothing to choose from
     throw std::runtime_error(std::string(bandit.policy_name()) + " cannot choose among the creatives that fit");
   }
   return serve::go_on(std::move(bandit), config, options.snapshot);

@@ -336,13 +336,13 @@ inline asio::awaitable<void> accept(tcp::acceptor acceptor, asio::thread_pool &p
 // The snapshots.
 
 // Whatever happens, and whenever, the file holds the whole of this snapshot or of the one before.
-template <class Learner> void save(const Learner &learner, const std::filesystem::path &file) {
+inline void save(const dpb::Bandit &bandit, const std::filesystem::path &file) {
   const auto done = [&](bool well) {
     if (!well) {
       throw std::system_error(errno, std::generic_category(), file.string());
     }
   };
-  const std::vector<std::uint8_t> bytes = learner.snapshot();
+  const std::vector<std::uint8_t> bytes = bandit.snapshot();
   const std::filesystem::path place = std::filesystem::absolute(file).parent_path(); // to be synced as well
   const std::string beside = file.string() + ".new"; // a rename does not cross file systems
   const std::unique_ptr<std::FILE, int (*)(std::FILE *)> open(std::fopen(beside.c_str(), "wb"), std::fclose);

@@ -9,7 +9,7 @@
 // check who asks.
 //
 // With --placements N, GET /ads?placement=17&slots=3&user=9f3c51a277d0e846 picks one for each slot of a
-// placement, from a pool that learns for each placement and no more from a person than was promised.
+// placement, from a bandit that learns for each placement and no more from a person than was promised.
 //
 // What became of a click is for the operator alone: whoever reports one, in time, twice, late or
 // made up, gets the same empty answer. With --operator-port the operator, and nobody from another
@@ -53,11 +53,11 @@ type options struct {
 	period        time.Duration
 }
 
-func (o options) poolSnapshot() string {
+func (o options) segmentedSnapshot() string {
 	if o.snapshot == "" {
 		return ""
 	}
-	return o.snapshot + ".pool"
+	return o.snapshot + ".placements"
 }
 
 func main() {

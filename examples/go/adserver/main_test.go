@@ -139,18 +139,18 @@ func TestLoad(t *testing.T) {
 		}()
 	}
 	crowd.Wait()
-	var report, pool struct{ Decisions uint64 }
+	var report, placements struct{ Decisions uint64 }
 	var counts dpb.Diagnostics
 	v := newVisitor(t)
 	v.read(server.visitors+"/report", &report)
-	v.read(server.visitors+"/report?placement=1", &pool)
+	v.read(server.visitors+"/report?placement=1", &placements)
 	v.read(server.operator+"/diagnostics", &counts)
 	want := dpb.Diagnostics{Duplicates: twice.Load(), Unknown: forged.Load()}
 	if report.Decisions != decisions.Load() || report.Decisions >= 1000 || counts != want || twice.Load() == 0 {
 		t.Errorf("%d decisions, %+v; but %d, %+v", report.Decisions, counts, decisions.Load(), want)
 	}
-	if pool.Decisions != slots.Load() || pool.Decisions >= 1000 {
-		t.Errorf("%d decisions for slots, but %d", pool.Decisions, slots.Load())
+	if placements.Decisions != slots.Load() || placements.Decisions >= 1000 {
+		t.Errorf("%d decisions for slots, but %d", placements.Decisions, slots.Load())
 	}
 
 	// Visitors who come while it ends are answered whole or not at all. One never finishes to ask.
@@ -200,16 +200,16 @@ func TestLoad(t *testing.T) {
 	if err != nil || last.Decisions != decisions.Load() {
 		t.Errorf("%d decisions are kept, %d were answered: %v", last.Decisions, decisions.Load(), err)
 	}
-	if kept, err = os.ReadFile(file + ".pool"); err != nil {
+	if kept, err = os.ReadFile(file + ".placements"); err != nil {
 		t.Fatal(err)
 	}
-	learned, err := dpb.RestorePool(kept)
+	learned, err := dpb.Restore(kept)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer learned.Close()
-	lastOfPool, err := learned.Report()
-	kepts, most := lastOfPool.Decisions, pool.Decisions+asked.Load()
+	lastOfSlots, err := learned.Report()
+	kepts, most := lastOfSlots.Decisions, placements.Decisions+asked.Load()
 	if err != nil || kepts < slots.Load() || kepts > most {
 		t.Errorf("%d slots are kept, %d were answered, %d asked for: %v", kepts, slots.Load(), most, err)
 	}
@@ -256,7 +256,7 @@ func TestSlots(t *testing.T) {
 			}
 		}
 	}
-	if report, err := ads.pool.Report(); err != nil || report.Decisions != 0 {
+	if report, err := ads.segmented.Report(); err != nil || report.Decisions != 0 {
 		t.Errorf("refused, and yet %d decisions: %v", report.Decisions, err)
 	}
 	tickets := map[string]bool{}
@@ -271,7 +271,7 @@ func TestSlots(t *testing.T) {
 			t.Errorf("%d creatives in %d slots", len(arms), slots)
 		}
 	}
-	counts, err := ads.pool.Diagnostics()
+	counts, err := ads.segmented.Diagnostics()
 	if len(tickets) != 55 || counts != (dpb.Diagnostics{}) || err != nil {
 		t.Errorf("%d tickets, %+v %v", len(tickets), counts, err)
 	}
@@ -305,11 +305,11 @@ func TestOnePerson(t *testing.T) {
 		}
 		t.Cleanup(ads.close)
 		return ads, func() uint64 {
-			report, err := ads.pool.Report()
+			report, err := ads.segmented.Report()
 			if err != nil {
 				t.Fatal(err)
 			}
-			return report.Releases
+			return uint64(report.Phase)
 		}
 	}
 	const person = 0x9f3c51a277d0e846

@@ -25,7 +25,7 @@ var page string
 func (s adServer) visitors() http.Handler {
 	pages := http.NewServeMux()
 	pages.HandleFunc("/ad", s.show)
-	if s.pool != nil {
+	if s.segmented != nil {
 		pages.HandleFunc("/ads", s.showSlots)
 	}
 	pages.HandleFunc("/click/{ticket...}", s.click)
@@ -78,8 +78,8 @@ func (s adServer) click(w http.ResponseWriter, r *http.Request) {
 	text := r.PathValue("ticket")
 	if ticket, err := strconv.ParseUint(text, 16, 64); err == nil && len(text) == 16 {
 		update := s.bandit.Update
-		if s.pool != nil && dpb.TicketNode(ticket) == poolNode {
-			update = s.pool.Update
+		if s.segmented != nil && dpb.TicketNode(ticket) == segmentedNode {
+			update = s.segmented.Update
 		}
 		_ = update(ticket, 1) // refused, it is in the operator's counts
 	}
@@ -89,7 +89,7 @@ func (s adServer) click(w http.ResponseWriter, r *http.Request) {
 // report shows only what is released.
 func (s adServer) report(w http.ResponseWriter, r *http.Request) {
 	number, build := uint64(s.placements), s.reportAll
-	if s.pool != nil && r.URL.Query().Has("placement") {
+	if s.segmented != nil && r.URL.Query().Has("placement") {
 		_, placement, ok := s.placement(w, r)
 		if !ok {
 			return
@@ -193,10 +193,10 @@ func (s adServer) diagnostics(w http.ResponseWriter, _ *http.Request) {
 
 func (s adServer) counts() (dpb.Diagnostics, error) {
 	counts, err := s.bandit.Diagnostics()
-	if err != nil || s.pool == nil {
+	if err != nil || s.segmented == nil {
 		return counts, err
 	}
-	more, err := s.pool.Diagnostics()
+	more, err := s.segmented.Diagnostics()
 	counts.Duplicates += more.Duplicates
 	counts.Late += more.Late
 	counts.Rejected += more.Rejected
@@ -205,16 +205,14 @@ func (s adServer) counts() (dpb.Diagnostics, error) {
 }
 
 // metrics is a page for Prometheus.
-func (s adServer) metrics(
-	write func(io.Writer, map[string]*dpb.Bandit, ...map[string]*dpb.Pool) error,
-) http.HandlerFunc {
-	pools := map[string]*dpb.Pool{}
-	if s.pool != nil {
-		pools["placements"] = s.pool
+func (s adServer) metrics(write func(io.Writer, map[string]*dpb.Bandit) error) http.HandlerFunc {
+	named := map[string]*dpb.Bandit{"ads": s.bandit}
+	if s.segmented != nil {
+		named["placements"] = s.segmented
 	}
 	return func(w http.ResponseWriter, _ *http.Request) {
 		var page bytes.Buffer
-		if err := write(&page, map[string]*dpb.Bandit{"ads": s.bandit}, pools); err != nil {
+		if err := write(&page, named); err != nil {
 			fail(w, err)
 			return
 		}

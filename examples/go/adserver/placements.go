@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -12,36 +14,53 @@ import (
 
 const (
 	// Whose a ticket is: its first four digits.
-	banditNode, poolNode = 1, 0xffff
+	banditNode, segmentedNode = 1, 0xffff
 	// Slots of a person in a period that are learned from.
 	contributions = 12
 )
 
-// newPool has a segment for each placement, of the same number. Its epsilon is for all of a person's answers in a
-// period. What the file holds comes before a fresh start, and begins a new period: nobody knows who came in the last.
-func newPool(o options, config dpb.Config) (*dpb.Pool, error) {
-	config.Node = poolNode
+// newSegmented makes the bandit with a segment for each placement: the key is the placement's number. Its epsilon is for
+// all of a person's answers in a period. What the file holds comes before a fresh start, and begins a new period: nobody
+// knows who came in the last.
+func newSegmented(o options, config dpb.Config) (*dpb.Bandit, error) {
+	config.Node = segmentedNode
 	config.Users = o.users
 	config.ContributionsPerUser = contributions
-	kept, err := load(o.poolSnapshot())
-	var pool *dpb.Pool
-	switch {
-	case err != nil:
-	case kept == nil:
-		pool, err = dpb.NewPool(config, o.placements)
-	default:
-		if pool, err = dpb.RestorePoolAs(config, o.placements, kept); err != nil {
-			err = fmt.Errorf("%s: %w", o.poolSnapshot(), err)
-		}
+	config.MaxSegments = o.placements
+	kept, err := load(o.segmentedSnapshot())
+	if err != nil {
+		return nil, err
 	}
-	for placement := uint32(0); err == nil && placement < o.placements; placement++ {
-		_, err = pool.Segment(uint64(placement))
+	if kept == nil {
+		return dpb.New(config)
 	}
-	return pool, err
+	b, err := restoreSegmented(config, kept)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", o.segmentedSnapshot(), err)
+	}
+	return b, nil
 }
 
-// showSlots picks a creative for each slot of a placement, no two the same: each is a decision of the pool among those
-// that the request does not show yet.
+// restoreSegmented refuses fewer placements than there were: segments of those that are gone would take the room of
+// others, also where these have not begun theirs.
+func restoreSegmented(config dpb.Config, kept []byte) (*dpb.Bandit, error) {
+	before, err := dpb.Restore(kept)
+	if err != nil {
+		return nil, err
+	}
+	report, err := before.Report()
+	before.Close()
+	if err != nil {
+		return nil, err
+	}
+	if report.MaxSegments > config.MaxSegments {
+		return nil, fmt.Errorf("placements must be at least %d, as in the snapshot, got %d", report.MaxSegments, config.MaxSegments)
+	}
+	return dpb.RestorePolicy(dpb.PolicyIMED, config, kept)
+}
+
+// showSlots picks a creative for each slot of a placement, no two the same: each is a decision among those that the request
+// does not show yet.
 func (s adServer) showSlots(w http.ResponseWriter, r *http.Request) {
 	query, placement, ok := s.placement(w, r)
 	if !ok {
@@ -63,7 +82,7 @@ func (s adServer) showSlots(w http.ResponseWriter, r *http.Request) {
 	}
 	ads := make([]map[string]any, slots)
 	for slot := range ads {
-		decision, err := s.pool.SelectAmongFor(placement, user, left)
+		decision, err := s.segmented.SelectFor(dpb.Request{Segment: uint64(placement), User: user, Eligible: left})
 		if err != nil {
 			fail(w, err)
 			return
@@ -95,13 +114,17 @@ func parseUser(query url.Values) (uint64, bool) {
 	return user, err == nil && len(text) == 16
 }
 
-// reportPlacement shows what is released of one placement. Counts and losses are the pool's.
+// reportPlacement shows what is released of one placement: nothing before the first request for it. Counts and losses are
+// of all.
 func (s adServer) reportPlacement(placement uint32) (any, error) {
-	report, err := s.pool.Report()
+	report, err := s.segmented.Report()
 	if err != nil {
 		return nil, err
 	}
-	read, err := s.pool.Arms(placement)
+	read, err := s.segmented.Segment(uint64(placement))
+	if errors.Is(err, dpb.ErrInvalidRequest) {
+		read, err = slices.Repeat([]dpb.Arm{{Mean: math.NaN()}}, len(creatives)), nil
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +138,7 @@ func (s adServer) reportPlacement(placement uint32) (any, error) {
 	return map[string]any{
 		"placement": placement, "is_private": report.IsPrivate,
 		"epsilon_spent": number(report.EpsilonSpent), "delta_spent": report.DeltaSpent,
-		"memory": s.memory, "releases": report.Releases,
+		"memory": s.memory, "releases": report.Phase,
 		"decisions": report.Decisions, "pending": report.Pending, "arms": arms,
 	}, nil
 }

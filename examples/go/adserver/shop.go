@@ -22,11 +22,11 @@ var creatives = []string{
 	"night train", "reading lamp", "bread knife", "wool socks", "folding kayak",
 }
 
-// One bandit serves all goroutines, and one pool all placements.
+// One bandit serves all goroutines, and one with segments all placements.
 type adServer struct {
 	bandit     *dpb.Bandit
-	memory     uint64    // theirs
-	pool       *dpb.Pool // nil: there are no placements
+	memory     uint64      // theirs
+	segmented  *dpb.Bandit // has a segment for each placement; nil: there are no placements
 	placements uint32
 	reports    *copies
 }
@@ -66,15 +66,15 @@ func newShop(o options) (adServer, error) {
 	}
 	ads := adServer{bandit: bandit, memory: config.Memory, placements: o.placements, reports: newCopies(o.reportEvery)}
 	if err == nil && o.placements > 0 {
-		ads.pool, err = newPool(o, config)
+		ads.segmented, err = newSegmented(o, config)
 	}
 	return ads, err
 }
 
 func (s adServer) close() {
 	s.bandit.Close()
-	if s.pool != nil {
-		s.pool.Close()
+	if s.segmented != nil {
+		s.segmented.Close()
 	}
 }
 
@@ -130,15 +130,15 @@ func (s adServer) save(o options) error {
 		return nil
 	}
 	err := save(s.bandit, o.snapshot)
-	if s.pool != nil {
-		err = errors.Join(err, save(s.pool, o.poolSnapshot()))
+	if s.segmented != nil {
+		err = errors.Join(err, save(s.segmented, o.segmentedSnapshot()))
 	}
 	return err
 }
 
 // save: whatever happens, and whenever, the file holds the whole of this snapshot or of the one before.
-func save(learner interface{ Snapshot([]byte) ([]byte, error) }, file string) error {
-	written, err := learner.Snapshot(nil)
+func save(bandit *dpb.Bandit, file string) error {
+	written, err := bandit.Snapshot(nil)
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
@@ -163,7 +163,7 @@ func save(learner interface{ Snapshot([]byte) ([]byte, error) }, file string) er
 }
 
 // keep saves now, and again and again until it is stopped, and then once more. An error of the first or the last
-// time is one; between them it is said, and the next time may do. It begins the pool's periods, too: a snapshot is to
+// time is one; between them it is said, and the next time may do. It begins the periods of placements, too: a snapshot is to
 // know of each at once, or a restart would forget what that has spent.
 func (s adServer) keep(o options) (stop func() error, err error) {
 	if err := s.save(o); err != nil {
@@ -177,8 +177,8 @@ func (s adServer) keep(o options) (stop func() error, err error) {
 			select {
 			case <-saves.C:
 			case <-periods.C:
-				if s.pool != nil {
-					s.pool.NextPeriod() // refused, it is broken: so its next answer will say
+				if s.segmented != nil {
+					s.segmented.NextPeriod() // refused, it is broken: so its next answer will say
 				}
 			case <-done:
 				return

@@ -118,7 +118,7 @@ func (m *Module) setFloor(payload hookstage.ProcessedAuctionRequestPayload) (hoo
 	if len(prebid.Integration)+tokenLength > integrationLength {
 		return payload, fmt.Errorf("integration %q leaves no room for a ticket", prebid.Integration)
 	}
-	decision, err := m.bandit.SelectAmong(eligible)
+	decision, err := m.bandit.SelectFor(dpb.Request{Eligible: eligible})
 	if err != nil {
 		return payload, err
 	}
