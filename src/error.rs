@@ -79,8 +79,7 @@ pub enum Error {
 impl Error {
     /// An invalid field: `config("epsilon", "must be finite and > 0", -1.0)`.
     pub(crate) fn config(field: &'static str, rule: &str, got: impl Into<Value>) -> Error {
-        let got = got.into();
-        Error::refused(field, format_args!("{rule}, got {got}"))
+        Error::InvalidConfig { field, problem: problem(rule, got.into()) }
     }
 
     /// The same, of what is no number.
@@ -90,9 +89,8 @@ impl Error {
     }
 
     /// An invalid request: `request("arm", "must be below 10", 11)`.
-    #[cold]
     pub(crate) fn request(field: &'static str, rule: &str, got: impl Into<Value>) -> Error {
-        Error::InvalidRequest { field, problem: format!("{rule}, got {}", got.into()).into() }
+        Error::InvalidRequest { field, problem: problem(rule, got.into()) }
     }
 
     /// What would be spent, of how much.
@@ -101,6 +99,13 @@ impl Error {
         let budget = format!("the budget of epsilon {epsilon} at delta {delta} would be overspent: {spent}");
         Error::OverBudget(budget.into())
     }
+}
+
+/// One copy of this for all refusals.
+#[cold]
+#[inline(never)]
+fn problem(rule: &str, got: Value) -> Box<str> {
+    format!("{rule}, got {got}").into()
 }
 
 /// What a message shows, and what a field holds: a real number's bits, so that all that a policy does not look at is the
