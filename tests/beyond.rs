@@ -155,7 +155,7 @@ fn bad_sets_are_refused_and_change_nothing() {
         let bandit = bandit(algorithm, 3, 1.0, 1);
         bandit.retire_arm(1).unwrap();
         for (set, why) in [
-            (&[][..], "arms must name one at least"),
+            (&[][..], "eligible must name one arm at least, got 0"),
             (&[0, 3], "arm must be below 3, got 3"),
             (&[1], "arm must be live, got 1"),
         ] {

@@ -193,9 +193,10 @@ fn memory_is_what_is_documented() {
 /// Fixed when it is made, however many segments come: 17 MB for 10,000 of 20 arms.
 #[test]
 fn a_pools_memory_is_what_is_documented() {
-    let told = "about 1000 + 152 K + (80 K + 64) S + 8 P bytes";
-    let header = include_str!("../include/dpb.h");
-    assert!(header.contains(told) && header.contains("and 4 P more with an answer_window."));
+    // The header's lines are broken anywhere.
+    let header = include_str!("../include/dpb.h").split([' ', '*', '\n']).filter(|word| !word.is_empty());
+    let header = header.collect::<Vec<_>>().join(" ");
+    assert!(header.contains("about 1000 + 152 K + (80 K + 84) S + 8 P bytes"));
     for (arms, segments, capacity, window) in
         [(2, 1, 1, 0), (5, 100, 64, 0), (10, 1000, 64, 300), (20, 10_000, 4096, 0)]
     {
@@ -205,7 +206,7 @@ fn a_pools_memory_is_what_is_documented() {
         let took = (HELD.get() - before) as f64;
         let [k, s, p] = [arms, segments, capacity.max(window).next_power_of_two()].map(f64::from);
         let slot = if window > 0 { 12.0 } else { 8.0 };
-        let told = 1000.0 + 152.0 * k + (80.0 * k + 64.0) * s + slot * p;
+        let told = 1000.0 + 152.0 * k + (80.0 * k + 84.0) * s + slot * p;
         assert!((took - told).abs() <= 0.1 * told + 512.0, "{took} bytes, {told} told");
         assert!(segments < 10_000 || took < 1e8, "{took}");
         for key in (0..u64::from(segments)).rev() {
@@ -215,16 +216,15 @@ fn a_pools_memory_is_what_is_documented() {
         assert_eq!((HELD.get() - before) as f64, took);
         // What others have released.
         let told =
-            "Each other pool takes 12 K (S + 1) + 24 (S + 1) bytes, K the arms and S its segments, and the first one";
-        assert!(include_str!("../include/dpb.h").contains(told));
-        assert!(include_str!("../include/dpb.h").contains("(32 K + 8) (M + 1) more"));
+            "12 K (S + 1) + 44 (S + 1) bytes, K the arms and S its segments, and the first one (32 K + 8) (M + 1) more";
+        assert!(header.contains(told));
         let here = Pool::new(&config, 50).unwrap();
         let bytes = pool.snapshot().unwrap();
         for first in [true, false] {
             let other = if first { bytes.clone() } else { Pool::new(&config, segments).unwrap().snapshot().unwrap() };
             let before = HELD.get();
             here.merge(&other).unwrap();
-            let told = if first { (12.0 * k + 24.0) * (s + 1.0) + (32.0 * k + 8.0) * 51.0 } else { 12.0 * k + 24.0 };
+            let told = if first { (12.0 * k + 44.0) * (s + 1.0) + (32.0 * k + 8.0) * 51.0 } else { 12.0 * k + 24.0 };
             let took = (HELD.get() - before) as f64;
             assert!((took - told).abs() <= 0.1 * told + 1024.0, "{took} bytes, {told} told");
         }

@@ -119,6 +119,12 @@ fn sources() -> String {
 fn everything_is_wrapped() {
     let code = support::without_comments(&sources());
     let mut names = support::unused(&code, "C.");
+    // What Go may not hand to C is made in C, in the preambles.
+    let all = sources();
+    let preambles: Vec<&str> =
+        all.split("/*").filter_map(|rest| rest.split_once("*/\nimport \"C\"")).map(|(c, _)| c).collect();
+    let called = |name: &String| preambles.iter().any(|c| c.contains(&format!("{}(", name.trim_end_matches("_sized"))));
+    names.retain(|name| !called(name));
     let header = std::fs::read_to_string(support::root().join("include/dpb.h")).unwrap();
     let defined = header.lines().filter_map(|line| line.strip_prefix("#define ")?.split_once(' '));
     let numbers = defined.filter(|(_, value)| value.parse::<u32>().is_ok());

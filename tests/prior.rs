@@ -119,7 +119,7 @@ fn bad_input_is_refused_and_changes_nothing() {
     let (bandit, pool) = (Bandit::new(Algorithm::Imed, &config).unwrap(), Pool::new(&config, 1).unwrap());
     bandit.retire_arm(2).unwrap();
     let before = (bandit.snapshot().unwrap(), pool.snapshot().unwrap());
-    assert!(matches!(bandit.set_prior(2, 0.5, 10.0), Err(Error::InvalidConfig { .. })));
+    assert!(matches!(bandit.set_prior(2, 0.5, 10.0), Err(Error::InvalidRequest { .. })));
     for (arm, mean, strength, why) in [
         (3, 0.5, 10.0, "must be below 3, got 3"),
         (1, -2.1, 10.0, "must be in reward_min..=reward_max, got -2.1"),
@@ -131,8 +131,13 @@ fn bad_input_is_refused_and_changes_nothing() {
         (1, 0.5, MOST + 1.0, "must be in 1..=2^24, got 16777217"),
     ] {
         for refused in [bandit.set_prior(arm, mean, strength), pool.set_prior(arm, mean, strength)] {
-            let Err(Error::InvalidConfig { problem, .. }) = refused else { panic!("{why}") };
-            assert_eq!(&*problem, why);
+            let (Err(Error::InvalidRequest { problem, .. }) | Err(Error::InvalidConfig { problem, .. })) = &refused
+            else {
+                panic!("{why}: {refused:?}")
+            };
+            assert_eq!(&**problem, why);
+            // What names an arm is a request, and what gives it a prior is configuration.
+            assert_eq!(matches!(refused, Err(Error::InvalidRequest { .. })), arm == 3, "{why}");
         }
     }
     assert_eq!((bandit.snapshot().unwrap(), pool.snapshot().unwrap()), before);

@@ -283,8 +283,8 @@ fn what_cannot_be_counted_is_refused() {
     assert!(unsupported(counting.select().err()) && unsupported(counting.select_among(&[1]).err()));
     assert!(unsupported(counting.select_many(3, |_| panic!()).err()));
     assert!(unsupported(fixed.select_among_for(1, &[1]).err()));
-    assert!(matches!(counting.select_among_for(1, &[7]), Err(Error::InvalidConfig { .. })));
-    assert!(matches!(counting.select_among_for(1, &[]), Err(Error::InvalidConfig { .. })));
+    assert!(matches!(counting.select_among_for(1, &[7]), Err(Error::InvalidRequest { .. })));
+    assert!(matches!(counting.select_among_for(1, &[]), Err(Error::InvalidRequest { .. })));
     for bandit in [plain, counting, fixed] {
         assert_eq!(bandit.report().unwrap().counts.decisions, 0);
     }

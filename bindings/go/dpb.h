@@ -553,7 +553,7 @@ typedef struct dpb_decision {
  * The handle's memory is fixed here, but for dpb_add_arm: about 1800 + 456 K + 8 P bytes, K the arms and P the
  * larger of pending_capacity and answer_window, rounded up to a power of two; 4 P more with an answer_window, and what
  * dpb_config.users says. The other policies' numbers are in src/policy/README.md. With max_segments = S it is about
- * 1000 + 152 K + (80 K + 112) S + 8 P bytes; on most systems a segment takes its memory when it begins.
+ * 1000 + 152 K + (80 K + 84) S + 8 P bytes; on most systems a segment takes its memory when it begins.
  *
  * config: filled by dpb_config_init; read here, not kept. out: receives the handle, which the
  * caller frees with dpb_free. error: NULL, or filled on failure.
@@ -1411,7 +1411,7 @@ dpb_status dpb_restore_as(const char *name,
  * max_segments: what they have released of it waits for the first request with its key, and the segment begins with
  * that. So a handle that starts empty and merges knows what the fleet knows, and a full one merges as well as any. A
  * segment is as old as its decisions in all handles together. With a memory, what others have released fades by this
- * handle's decisions from when it came. Each other handle takes 12 K (S + 1) + 24 (S + 1) bytes, K the arms and S its
+ * handle's decisions from when it came. Each other handle takes 12 K (S + 1) + 44 (S + 1) bytes, K the arms and S its
  * segments, and the first one (32 K + 8) (M + 1) more, M this handle's max_segments; a merge takes some 10 ms for 10,000
  * segments of 20 arms.
  *

@@ -5,6 +5,8 @@ package dpb
 #cgo nocallback decide
 #cgo noescape decide_many
 #cgo nocallback decide_many
+#cgo noescape dpb_segment_read
+#cgo nocallback dpb_segment_read
 #cgo noescape dpb_select_many
 #cgo nocallback dpb_select_many
 #include <dpb.h>

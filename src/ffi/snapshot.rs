@@ -152,7 +152,7 @@ pub unsafe extern "C" fn dpb_restore_as(
 /// max_segments: what they have released of it waits for the first request with its key, and the segment begins with
 /// that. So a handle that starts empty and merges knows what the fleet knows, and a full one merges as well as any. A
 /// segment is as old as its decisions in all handles together. With a memory, what others have released fades by this
-/// handle's decisions from when it came. Each other handle takes 12 K (S + 1) + 24 (S + 1) bytes, K the arms and S its
+/// handle's decisions from when it came. Each other handle takes 12 K (S + 1) + 44 (S + 1) bytes, K the arms and S its
 /// segments, and the first one (32 K + 8) (M + 1) more, M this handle's max_segments; a merge takes some 10 ms for 10,000
 /// segments of 20 arms.
 ///
