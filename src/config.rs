@@ -348,12 +348,12 @@ impl Config {
     pub(crate) fn charge(
         &self,
         seeded: bool,
-        begun: u64,
+        begun: u32,
         loss: impl FnOnce(&Config) -> Result<PrivacyLoss>,
     ) -> Result<()> {
         let Some(budget) = &self.budget else { return Ok(()) };
-        let periods = if self.users > 0 { self.budget_periods.into() } else { begun };
-        budget.charge(if seeded { PrivacyLoss::Unbounded } else { loss(self)?.of_periods(periods) })
+        let periods = if self.users > 0 { self.budget_periods } else { begun };
+        budget.charge(if seeded { PrivacyLoss::Unbounded } else { loss(self)?.of_periods(periods.into()) })
     }
 
     /// What one user loses, of all rewards, by one release of each with [`noise`](Self::noise).

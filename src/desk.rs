@@ -241,7 +241,7 @@ impl<L: Learner> Inner<L> {
 
     /// Goes on from another life, which counted so many periods, and `counted` users if this one does not: who came in
     /// its last period is not known, so another begins.
-    pub fn live_on(&mut self, seeded: bool, counts: Counts, periods: u64, counted: bool) -> Result<()> {
+    pub fn live_on(&mut self, seeded: bool, counts: Counts, periods: u32, counted: bool) -> Result<()> {
         self.seeded = seeded;
         self.engine.count_on(counts);
         self.periods.live_on(periods, counted || self.users.is_some())
@@ -249,9 +249,9 @@ impl<L: Learner> Inner<L> {
 
     /// What one reward, or one request, has lost, and behind how many one user may be by now: m, in each period.
     pub fn of_one_user(&self, loss: PrivacyLoss, m: u32) -> (PrivacyLoss, u32) {
-        match u32::try_from(self.periods.begun.saturating_mul(m.into())) {
-            Ok(contributions) => (loss, contributions),
-            Err(_) => (PrivacyLoss::Unbounded, m), // more than are ever given
+        match self.periods.begun.checked_mul(m) {
+            Some(contributions) => (loss, contributions),
+            None => (PrivacyLoss::Unbounded, m), // more than are ever given
         }
     }
 

@@ -406,7 +406,7 @@ impl Pool {
         to.u8(inner.seeded.into());
         to.u32(self.lives);
         to.u64(inner.learner.segments.others.origin);
-        to.u64(inner.periods.begun);
+        to.u64(inner.periods.begun.into());
         inner.engine.counts().save(to);
         to.u32(inner.learner.keys.len() as u32);
         to.alike(inner.learner.keys.iter().copied(), Writer::u64);
@@ -506,7 +506,7 @@ struct Head {
     lives: u32,
     origin: u64,
     /// Of users, the open one too: see [`Periods`].
-    periods: u64,
+    periods: u32,
     counts: Counts,
     keys: Vec<u64>,
 }
@@ -515,7 +515,7 @@ impl Head {
     fn read(from: &mut Reader) -> Result<Head> {
         let (config, most) = (Config::load(from)?, from.u32()?);
         let (seeded, lives) = (from.bool()?, from.u32()?);
-        let (origin, periods) = (from.u64()?, from.u64()?);
+        let (origin, periods) = (from.u64()?, u32::try_from(from.u64()?).map_err(|_| Error::Corrupt)?);
         let counts = Counts::load(from)?;
         let length = from.length(size_of::<u64>())?;
         let mut keys = table::room(length)?;

@@ -73,19 +73,19 @@ pub(crate) struct Users {
 /// The periods of users that a handle's lives have begun, and those that a snapshot counts.
 pub(crate) struct Periods {
     /// In all lives, the open one too; 1 where users were never counted.
-    pub begun: u64,
+    pub begun: u32,
     /// As the newest snapshot of this life counts them. 0: restored, and not saved since; `NEVER`: not saved in any life.
-    saved: u64,
+    saved: u32,
     /// There may be so many.
-    most: u64,
+    most: u32,
 }
 
 impl Periods {
-    const NEVER: u64 = u64::MAX;
+    const NEVER: u32 = u32::MAX;
 
     /// The first one, of a handle that is made.
     pub fn first(config: &Config) -> Periods {
-        let most = if config.budget_periods > 0 { config.budget_periods.into() } else { u64::MAX };
+        let most = if config.budget_periods > 0 { config.budget_periods } else { Self::NEVER - 1 };
         Periods { begun: 1, saved: Self::NEVER, most }
     }
 
@@ -94,7 +94,7 @@ impl Periods {
     ///
     /// # Errors
     /// `OverBudget`.
-    pub fn live_on(&mut self, before: u64, counted: bool) -> Result<()> {
+    pub fn live_on(&mut self, before: u32, counted: bool) -> Result<()> {
         self.begun = before.max(1);
         if counted {
             self.next()?;
@@ -114,7 +114,7 @@ impl Periods {
     }
 
     /// There is a snapshot that counts so many.
-    pub fn save(&mut self, counted: u64) {
+    pub fn save(&mut self, counted: u32) {
         self.saved = if self.saved == Self::NEVER { counted } else { self.saved.max(counted) };
     }
 
@@ -316,7 +316,7 @@ mod tests {
                         _ if !periods.is_ready() => refused += 1,
                         _ if !periods.may_learn() => idle += 1,
                         _ => {
-                            learned += u64::from(last != periods.begun);
+                            learned += u32::from(last != periods.begun);
                             last = periods.begun;
                         }
                     }
@@ -343,7 +343,7 @@ mod tests {
         assert!(!periods.is_ready() && periods.begun == 3);
         assert!(matches!(periods.next(), Err(Error::OverBudget(_))));
         assert!(matches!(periods.live_on(3, true), Err(Error::OverBudget(_))));
-        assert!(matches!(periods.live_on(u64::MAX, true), Err(Error::OverBudget(_))));
+        assert!(matches!(periods.live_on(u32::MAX, true), Err(Error::OverBudget(_))));
         periods.live_on(0, false).unwrap();
         assert_eq!(periods.begun, 1);
     }

@@ -39,5 +39,6 @@ fn prometheus_finds_nothing_wrong() {
     });
     let mut lint = Command::new("go");
     lint.args(["run", "."]).args(pages).current_dir(root().join("tests/metrics")).env("GOTOOLCHAIN", "local");
-    assert_eq!(run(&mut lint), "3 pages are well-formed\n");
+    // The first time, Go says what it downloads.
+    assert!(run(&mut lint).lines().any(|line| line == "3 pages are well-formed"));
 }

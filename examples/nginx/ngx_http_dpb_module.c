@@ -183,7 +183,7 @@ static void save(split_t *split) {
   own->released = 0; /* killed here, we leave no half of one */
   own->edition++;
   ngx_memory_barrier();
-  if (dpb_snapshot(split->bandit, own->snapshot, snapshot_room(split), &n) == DPB_OK) own->released = n;
+  if (dpb_snapshot(split->bandit, own->snapshot, snapshot_room(split), &n, NULL) == DPB_OK) own->released = n;
 }
 
 /* Publishes what is released, for the status, the others and the next life. What we have from others is in the

@@ -36,7 +36,7 @@ impl Bandit {
         to.u8(inner.seeded.into());
         to.u32(self.lives);
         to.u64(inner.learner.fleet.origin);
-        to.u64(inner.periods.begun);
+        to.u64(inner.periods.begun.into());
         inner.engine.counts().save(to);
         let pulls = &inner.learner.pulls;
         to.u32(pulls.len() as u32);
@@ -152,7 +152,7 @@ struct Head {
     lives: u32,
     origin: u64,
     /// Of users, the open one too: see [`Periods`](crate::users::Periods).
-    periods: u64,
+    periods: u32,
     counts: Counts,
     /// Of every arm, and the ids of those that were added.
     pulls: Vec<u64>,
@@ -164,7 +164,7 @@ impl Head {
         let algorithm = Algorithm::from_number(from.u32()?)?;
         let config = Config::load(from)?;
         let (seeded, lives) = (from.bool()?, from.u32()?);
-        let (origin, periods) = (from.u64()?, from.u64()?);
+        let (origin, periods) = (from.u64()?, u32::try_from(from.u64()?).map_err(|_| Error::Corrupt)?);
         let counts = Counts::load(from)?;
         let arms = from.length(size_of::<u64>())?;
         let added = arms.checked_sub(config.arms as usize).ok_or(Error::Corrupt)?;

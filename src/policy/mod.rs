@@ -33,7 +33,7 @@ macro_rules! algorithms {
     ($($(#[$doc:meta])* $name:ident = $number:literal, $label:literal, $policy:path;)*) => {
         /// The algorithms, by the number that reports carry.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[repr(u32)]
+        #[repr(u8)]
         #[non_exhaustive]
         pub enum Algorithm {
             $($(#[$doc])* $name = $number,)*
