@@ -1433,9 +1433,11 @@ unsafe fn restore(bytes: &[u8]) -> Result<*mut dpb_bandit, dpb_status> {
 /// Under its policy and configuration, and under no other.
 unsafe fn restored_as_it_was(player: &Player, bytes: &[u8]) {
     let name = dpb_policy_name(player.handle);
-    let (mut handle, mut error) = (null_mut(), no_error());
-    let mut restore_as = |config: &dpb_config| {
-        dpb_restore_as(name, config, bytes.as_ptr(), bytes.len(), &raw mut handle, &raw mut error)
+    let restore_as = |config: &dpb_config| {
+        let (mut handle, mut error) = (null_mut(), no_error());
+        let status = dpb_restore_as(name, config, bytes.as_ptr(), bytes.len(), &raw mut handle, &raw mut error);
+        dpb_free(handle);
+        status
     };
     let mut other = player.config;
     other.contributions_per_user ^= 1 << 20;
@@ -1448,7 +1450,6 @@ unsafe fn restored_as_it_was(player: &Player, bytes: &[u8]) {
     let mut retuned = player.config;
     (retuned.pending_capacity, retuned.node) = (5, 99);
     assert_eq!(restore_as(&retuned), DPB_OK);
-    dpb_free(handle);
 }
 
 /// Bytes whose checksum does not fit are no snapshot.
