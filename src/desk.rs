@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::os::Origin;
 use crate::policy::Pull;
 use crate::privacy::PrivacyLoss;
+use crate::request::Request;
 use crate::reward::{Reward, RewardRange};
 use crate::snapshot::{self, Kind, Writer};
 use crate::users::{Periods, Users};
@@ -94,6 +95,26 @@ impl<L: Learner> Desk<L> {
             if let Some(event) = inner.engine.cancel_at(sequence) {
                 inner.apply(event);
             }
+        }
+        Ok(())
+    }
+
+    /// Decides many requests under one lock, until one is refused; `done` counts those before it. Slots are numbered on
+    /// from request to request.
+    pub fn decide_many<'a>(
+        &self,
+        requests: &mut dyn Iterator<Item = Result<Request<'a>>>,
+        each: &mut dyn FnMut(usize, Decision),
+        done: &mut usize,
+        decide: impl Fn(&mut Inner<L>, &Request, &mut dyn FnMut(usize, Decision)) -> Result<()>,
+    ) -> Result<()> {
+        let inner = &mut *self.lock()?;
+        let mut first = 0;
+        for request in requests {
+            let request = request?;
+            decide(inner, &request, &mut |slot, decision| each(first + slot, decision))?;
+            first += request.slots as usize;
+            *done += 1;
         }
         Ok(())
     }

@@ -165,18 +165,15 @@ impl Pool {
         each: &mut dyn FnMut(usize, Decision),
         done: &mut usize,
     ) -> Result<()> {
-        let inner = &mut *self.desk.lock()?;
-        for request in requests {
-            inner.decide(&request?, self.config.arms, self.most, &mut |_, decision| each(*done, decision))?;
-            *done += 1;
-        }
-        Ok(())
+        self.desk.decide_many(requests, each, done, |inner, request, each| {
+            inner.decide(request, self.config.arms, self.most, each)
+        })
     }
 
     /// Which arm in this segment? O(1) amortised; never allocates.
     ///
     /// # Errors
-    /// `InvalidConfig` for a segment that there is not; `Unsupported` where every decision is somebody's: see
+    /// `InvalidRequest` for a segment that there is not; `Unsupported` where every decision is somebody's: see
     /// [`Config::users`]; `Poisoned` after an internal failure.
     #[inline]
     pub fn select(&self, segment: u32) -> Result<Decision> {
@@ -189,7 +186,7 @@ impl Pool {
     /// segments, no more than `contributions_per_user` decisions of a user in a period are learned from.
     ///
     /// # Errors
-    /// `InvalidConfig` for a segment that there is not, and no decision was counted; `Unsupported` where the configuration
+    /// `InvalidRequest` for a segment that there is not, and no decision was counted; `Unsupported` where the configuration
     /// expects no [`users`](Config::users); `NotReady` until a restored pool is saved; `Poisoned` after an internal failure.
     pub fn select_for(&self, segment: u32, user: u64) -> Result<Decision> {
         let inner = &mut *self.desk.lock()?;
@@ -226,7 +223,7 @@ impl Pool {
     /// Which arm in each of these? Hands the decisions to `each`, under one lock.
     ///
     /// # Errors
-    /// `InvalidConfig` where a segment does not exist: no decision was made; as [`select`](Self::select).
+    /// `InvalidRequest` where a segment does not exist: no decision was made; as [`select`](Self::select).
     pub fn select_many(&self, segments: &[u32], mut each: impl FnMut(Decision)) -> Result<()> {
         let inner = &mut *self.desk.lock()?;
         inner.check_anonymous()?;
@@ -239,7 +236,7 @@ impl Pool {
     /// on success.
     ///
     /// # Errors
-    /// `InvalidConfig` for a segment that there is not, and where the set is empty or names an arm that there is not; as
+    /// `InvalidRequest` for a segment that there is not, and where the set is empty or names an arm that there is not; as
     /// [`select`](Self::select).
     pub fn select_among(&self, segment: u32, arms: &[u32]) -> Result<Decision> {
         check_some(arms, self.config.arms)?;
@@ -328,7 +325,7 @@ impl Pool {
     /// What may be published of each arm in a segment: calls `each` for arms `0..arms()` in order.
     ///
     /// # Errors
-    /// `InvalidConfig` for a segment that there is not; `Poisoned` after an internal failure.
+    /// `InvalidRequest` for a segment that there is not; `Poisoned` after an internal failure.
     pub fn for_each_arm(&self, segment: u32, mut each: impl FnMut(u32, CellReport)) -> Result<()> {
         let inner = self.desk.lock()?;
         inner.check(segment)?;
@@ -453,13 +450,15 @@ impl Pool {
         from.finish()?;
         let Inner { seeded, learner: Known { segments, keys, .. }, .. } = &mut *self.desk.lock()?;
         let mut order = table::room(keys.len())?;
-        order.extend(keys.iter().copied().zip(0..));
-        order.sort_unstable();
         if segments.expects(&other, self.most)? {
             *seeded |= head.seeded;
             segments.take(other, keys);
         }
-        segments.fit(order.iter().map(|&(_, segment)| segment));
+        if !segments.is_fitted() {
+            order.extend(keys.iter().copied().zip(0..));
+            order.sort_unstable();
+            segments.fit(order.iter().map(|&(_, segment)| segment));
+        }
         Ok(())
     }
 

@@ -239,15 +239,7 @@ impl Bandit {
         each: &mut dyn FnMut(usize, Decision),
         done: &mut usize,
     ) -> Result<()> {
-        let inner = &mut *self.desk.lock()?;
-        let mut first = 0;
-        for request in requests {
-            let request = request?;
-            inner.decide(&request, &mut |slot, decision| each(first + slot, decision))?;
-            first += request.slots as usize;
-            *done += 1;
-        }
-        Ok(())
+        self.desk.decide_many(requests, each, done, Inner::decide)
     }
 
     /// Hands `n` decisions to `each`, under one lock.
@@ -266,7 +258,7 @@ impl Bandit {
     /// clicks use up. O(n) for n arms; duplicates are harmless; never allocates on success.
     ///
     /// # Errors
-    /// `InvalidConfig` when the set is empty or names an arm that does not exist or is retired;
+    /// `InvalidRequest` when the set is empty or names an arm that does not exist or is retired;
     /// `Unsupported` for policies that need every arm, and as [`select`](Self::select); `Poisoned` after an internal
     /// failure.
     pub fn select_among(&self, arms: &[u32]) -> Result<Decision> {
@@ -286,7 +278,7 @@ impl Bandit {
     /// O(slots n) for n arms; never allocates on success.
     ///
     /// # Errors
-    /// `InvalidConfig` when there are no slots, more than arms to show, more than [`Config::slate`] where that is not
+    /// `InvalidRequest` when there are no slots, more than arms to show, more than [`Config::slate`] where that is not
     /// 0, or more than decisions may be in flight, and for an arm that does not exist or is retired; `Unsupported`
     /// by policies that show no slates, and as [`select`](Self::select); `Poisoned` after an internal failure. Nothing
     /// changed.
@@ -315,7 +307,8 @@ impl Bandit {
     /// as the arms of the configuration, which have their numbers as ids. Else as [`add_arm`](Self::add_arm).
     ///
     /// # Errors
-    /// As [`add_arm`](Self::add_arm); `InvalidConfig` for the id of an arm that is retired.
+    /// As [`add_arm`](Self::add_arm); `InvalidConfig` for an id below [`Config::arms`]; `InvalidRequest` for that of
+    /// an arm that is retired.
     pub fn add_arm_as(&self, id: u64) -> Result<u32> {
         let (inner, config) = (&mut *self.desk.lock()?, self.config.config()?);
         if id < u64::from(config.arms) {
@@ -338,8 +331,8 @@ impl Bandit {
     /// Said again, it counts in place of what was said before.
     ///
     /// # Errors
-    /// `InvalidConfig` for an arm that there is not, or no longer, a mean outside the declared range, and a strength
-    /// not in 1..=2^24; `Unsupported` by all but DP-IMED, DP-KLUCB and DP-MED; `Poisoned` after an internal failure.
+    /// `InvalidRequest` for an arm that there is not, or no longer; `InvalidConfig` for a mean outside the declared range,
+    /// and a strength not in 1..=2^24; `Unsupported` by all but DP-IMED, DP-KLUCB and DP-MED; `Poisoned` after an internal failure.
     /// Nothing changed.
     pub fn set_prior(&self, arm: u32, mean: f64, strength: f64) -> Result<()> {
         let prior = Prior::new(self.desk.range, mean, strength)?;
@@ -351,7 +344,7 @@ impl Bandit {
     /// This arm is never played again. Answers to its open decisions are accepted as before.
     ///
     /// # Errors
-    /// `InvalidConfig` when there is no such arm, when it is retired already, or when it is the
+    /// `InvalidRequest` when there is no such arm, when it is retired already, or when it is the
     /// last one; `Unsupported` for policies whose set of arms is fixed; `Poisoned` after an
     /// internal failure.
     pub fn retire_arm(&self, arm: u32) -> Result<()> {
@@ -512,13 +505,13 @@ impl Bandit {
     /// these two arms hold the true difference. Within -(max - min) and max - min.
     ///
     /// A mean is what the rewards behind the releases were expected to be on average: where an arm's rate moves, its
-    /// average over them, in which rewards of batches that the noise drowns count for less. DP-IMED, DP-KLUCB and DP-MED learn from all releases, merged ones too; Lazy-DP-TS and DP-SE
-    /// keep the last one of each arm. The theorem is in the source beside the policies, in `compare`. A restored handle
+    /// average over them, in which rewards of batches that the noise drowns count for less. DP-IMED, DP-KLUCB and DP-MED
+    /// learn from all releases, merged ones too; Lazy-DP-TS and DP-SE keep the last one of each arm. The theorem is in the source beside the policies, in `compare`. A restored handle
     /// promises it for its own life. When a handle is merged, saved or restored must not depend on what was released.
     ///
     /// # Errors
-    /// `NotReady` until both arms have a release; `InvalidConfig` for an arm that does not exist or is retired, i = j,
-    /// and a `confidence` outside (0, 1); `Unsupported` by other policies, and with a `memory`; `Poisoned` after an
+    /// `NotReady` until both arms have a release; `InvalidRequest` for an arm that does not exist or is retired;
+    /// `InvalidConfig` for i = j and a `confidence` outside (0, 1); `Unsupported` by other policies, and with a `memory`; `Poisoned` after an
     /// internal failure.
     pub fn compare(&self, i: u32, j: u32, confidence: f64) -> Result<(f64, f64)> {
         if !(confidence > 0.0 && confidence < 1.0) {

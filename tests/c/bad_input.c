@@ -1,8 +1,6 @@
 /* The bad input table: every wrong call has its status and changes nothing. */
 #include "check.h"
 
-#include <stdlib.h>
-
 /* All that can be read of a handle, to see that a refused call changed nothing. */
 typedef struct state {
   dpb_report report;

@@ -3,6 +3,7 @@
 #define CHECK_H
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include "dpb.h"
 
@@ -49,6 +50,16 @@ static inline const dpb_request *request(uint32_t slots, uint64_t segment, uint6
   said.eligible = eligible;
   said.eligible_len = eligible_len;
   return &said;
+}
+
+/* A snapshot, for the caller to free. */
+static inline unsigned char *snapshot_of(const dpb_bandit *bandit, size_t *len) {
+  unsigned char *bytes;
+  STATUS(dpb_snapshot(bandit, NULL, 0, len, NULL), DPB_BUFFER_TOO_SMALL);
+  bytes = (unsigned char *)malloc(*len);
+  CHECK(bytes != NULL);
+  STATUS(dpb_snapshot(bandit, bytes, *len, len, NULL), DPB_OK);
+  return bytes;
 }
 
 /* A counter's configuration; valid until the next one. */

@@ -1,17 +1,6 @@
 /* Handles that learn from each other. */
 #include "check.h"
 
-#include <stdlib.h>
-
-static unsigned char *snapshot(const dpb_bandit *bandit, size_t *len) {
-  unsigned char *bytes;
-  STATUS(dpb_snapshot(bandit, NULL, 0, len, NULL), DPB_BUFFER_TOO_SMALL);
-  bytes = (unsigned char *)malloc(*len);
-  CHECK(bytes != NULL);
-  STATUS(dpb_snapshot(bandit, bytes, *len, len, NULL), DPB_OK);
-  return bytes;
-}
-
 static double rewards(const dpb_bandit *bandit, unsigned arm) {
   dpb_arm arms[6];
   size_t n;
@@ -47,8 +36,8 @@ int main(void) {
     STATUS(dpb_select(a, &d), DPB_OK);
     STATUS(dpb_update(a, d.ticket, d.arm == 1 ? .9 : .3), DPB_OK);
   }
-  of_a = snapshot(a, &len_a);
-  of_b = snapshot(b, &len_b);
+  of_a = snapshot_of(a, &len_a);
+  of_b = snapshot_of(b, &len_b);
   STATUS(dpb_merge(NULL, of_a, len_a, NULL), DPB_NULL);
   STATUS(dpb_merge(b, NULL, len_a, &error), DPB_NULL);
   STATUS(dpb_merge(b, of_a, len_a - 1, NULL), DPB_CORRUPT);

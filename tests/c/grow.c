@@ -3,7 +3,6 @@
 #include "check.h"
 
 #include <stddef.h>
-#include <stdlib.h>
 
 static dpb_bandit *bandit;
 

@@ -1,8 +1,6 @@
 /* A bandit for each of many segments, in one handle. */
 #include "check.h"
 
-#include <stdlib.h>
-
 enum { ARMS = 4, MOST = 3 };
 
 static dpb_config config_of(uint32_t max_segments) {
@@ -314,15 +312,6 @@ static void a_window(void) {
   dpb_free(bandit);
 }
 
-static unsigned char *bytes_of(const dpb_bandit *bandit, size_t *len) {
-  unsigned char *bytes;
-  STATUS(dpb_snapshot(bandit, NULL, 0, len, NULL), DPB_BUFFER_TOO_SMALL);
-  bytes = (unsigned char *)malloc(*len);
-  CHECK(bytes != NULL);
-  STATUS(dpb_snapshot(bandit, bytes, *len, len, NULL), DPB_OK);
-  return bytes;
-}
-
 /* A pool that has merged knows what another knows of a segment, once it is asked for it, and tells it to nobody. */
 static void it_merges(void) {
   dpb_config config = config_of(MOST);
@@ -337,7 +326,7 @@ static void it_merges(void) {
   uint32_t round;
   STATUS(dpb_new(&config, &there, NULL), DPB_OK);
   play(there, 2, &coins, 10000);
-  bytes = bytes_of(there, &len);
+  bytes = snapshot_of(there, &len);
   STATUS(dpb_merge(there, bytes, len, NULL), DPB_OK); /* a merge computes the model anew, and no second one moves it */
   one_arm(there, 71, 2, &theirs);
   config.max_segments = 1;
@@ -374,7 +363,7 @@ static void it_merges(void) {
     CHECK(memcmp(&arm, &theirs, sizeof arm) == 0);
   }
   STATUS(dpb_select_for(here, request(1, 70, 0, NULL, 0), &d), DPB_FULL);
-  own = bytes_of(here, &n);
+  own = snapshot_of(here, &n);
   STATUS(dpb_restore(own, n, &last, NULL), DPB_OK);
   one_arm(last, 71, 2, &arm);
   CHECK(arm.effective_pulls == 0);

@@ -1,8 +1,6 @@
 /* A snapshot and who goes on from it. */
 #include "check.h"
 
-#include <stdlib.h>
-
 int main(void) {
   dpb_config config = seeded(4, 1);
   dpb_bandit *bandit, *next = NULL, *other = NULL;

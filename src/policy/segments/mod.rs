@@ -528,11 +528,13 @@ impl Segments {
         }
     }
 
+    /// Nothing was released or merged since [`fit`](Self::fit), so that it would change nothing.
+    pub fn is_fitted(&self) -> bool {
+        self.fitted
+    }
+
     /// The model anew, from all that is known, the segments in this order: what it says then depends on nothing else.
     pub fn fit(&mut self, order: impl Iterator<Item = usize> + Clone) {
-        if self.fitted {
-            return;
-        }
         self.moments = Moments::default();
         self.rows.iter_mut().for_each(|row| *row = Row { scale: 1.0, moments: Moments::default() });
         self.cells.iter_mut().for_each(|cell| cell.said = Weighted::default());
