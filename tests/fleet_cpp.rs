@@ -807,7 +807,7 @@ fn an_outage_teaches_nothing(outage: Outage, count: u16, windows: f64) {
     }
     visit(&nodes, &mut coins, || within(nodes.iter().all(|node| node.metric("outage") == 0.0)));
     let (_, before) = rate(nodes[0]);
-    visit(&nodes, &mut coins, || within(rate(nodes[0]).1 > before + 500.0));
+    visit(&nodes, &mut coins, || within(nodes.iter().all(|node| rate(node).1 > before + 500.0)));
     for node in &nodes {
         let (rate, rewards) = rate(node);
         println!("{outage:?}: {rate:.3} of {rewards}, {before} before");
