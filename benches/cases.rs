@@ -138,7 +138,7 @@ impl Handle {
 
     fn counting(policy: &str, arms: u32, users: u64) -> Handle {
         let mut config = dpb_config::defaults(arms, 0.25);
-        config.users = users;
+        config.expected_users = users;
         config.horizon = 10_000_000; // more than the rounds of any case
         config.delta = if policy == "exp3-tau" { 1e-6 } else { 0.0 };
         config.test_seed = SEED.as_ptr(); // so that every run counts the same instructions

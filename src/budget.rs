@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex};
 ///
 /// **What has no privacy never fits**: a baseline, and a handle that has a test seed, or had one in an earlier life.
 ///
-/// **Periods.** A handle that counts [`users`](crate::Config::users) is charged with what a person may lose in
+/// **Periods.** A handle that counts [`expected_users`](crate::Config::expected_users) is charged with what a person may lose in
 /// P = [`budget_periods`](crate::Config::budget_periods) periods: P epsilon, P^2 rho, and of an (epsilon, delta)
 /// P epsilon and delta (e^(P epsilon) - 1)/(e^epsilon - 1), by a chain of P neighbours (Theorem U of
 /// [`crate::privacy`]). Each life begins a period, and a snapshot counts those that began in all lives. The handle

@@ -70,7 +70,7 @@ macro_rules! fields {
             /// `None` = operating system entropy; `Some` = reproducible and NOT private.
             pub test_seed: Option<[u8; 32]>,
             /// What this handle is charged to when it is made, with all that it may lose in its life; refused where there is
-            /// too little left, as a baseline always is, and a handle with a `test_seed`. With `users` it is charged for
+            /// too little left, as a baseline always is, and a handle with a `test_seed`. With `expected_users` it is charged for
             /// `budget_periods`. As the seed no part of a snapshot. `None` = nothing.
             pub budget: Option<Budget>,
         }
@@ -139,17 +139,17 @@ fields! {
     /// Clamp rewards outside the range instead of refusing them. NaN and infinities are refused all
     /// the same.
     clamp_rewards: bool = false, Life;
-    /// m >= 1: how many rewards one user may be behind, or with a `slate` how many requests. Epsilon is divided by
+    /// m >= 1: how many rewards one user may be behind, or with a `max_slots` how many requests. Epsilon is divided by
     /// it before use.
     contributions_per_user: u32 = 1, Releases,
         "must be at least 1" => |m| m > 0;
-    /// Decisions in flight, `1 ..= 2^24`, rounded up to a power of two and to the answer window.
+    /// Decisions in flight, `1 ..= 2^24`, rounded up to a power of two and to the reward window.
     pending_capacity: u32 = 4096, Life,
         "must be in 1..=2^24" => |most| (1..=Self::MAX_PENDING).contains(&most);
     /// 0 = every decision is answered or cancelled explicitly, at a time that does not depend on
     /// the reward. W > 0 = silence means `reward_min`, and every answer takes effect exactly W
     /// decisions after its decision. At most 2^24.
-    answer_window: u32 = 0, Life,
+    reward_window: u32 = 0, Life,
         "must be at most 2^24" => |window| window <= Self::MAX_PENDING;
     /// DP-UCB-INT: v in `(1, 1.5]`.
     interval_exponent: f64 = 1.1, Life;
@@ -166,26 +166,26 @@ fields! {
     node: u64 = 0, Life;
     /// M, in decisions, `1024 ..= 2^40`: DP-IMED and DP-MED forget what they learned more than M
     /// decisions ago, half of it earlier. About half the time between changes. 0 = never forget.
-    memory: u64 = 0, Fleet,
+    forget_after: u64 = 0, Fleet,
         "must be 0 or in 1024..=2^40" => |memory| memory == 0 || (Self::LEAST_MEMORY..=Self::MOST_MEMORY).contains(&memory);
     /// f in `[0, 1]`: DP-IMED, DP-KLUCB, DP-MED and Lazy-DP-TS play every arm with a chance of f/K at
     /// least, K the number of arms that could be played. It costs f times the mean gap a decision.
-    min_propensity: f64 = 0.0, Life,
+    exploration: f64 = 0.0, Life,
         "must be in [0, 1]" => |share| (0.0..=1.0).contains(&share);
     /// Which unit is protected. 0 = one answer, in slates of any size. S > 0 = one request with all its answers, at
     /// most S: DP-IMED, DP-KLUCB and Lazy-DP-TS. See [`crate::privacy::slates`].
-    slate: u32 = 0, Releases,
+    max_slots: u32 = 0, Releases,
         "must be at most 2^24" => |slate| slate <= Self::MAX_ARMS;
-    /// 0 = any answers of a request count. c in `1 ..= slate` = at most c that are not `reward_min`, drawn evenly
-    /// where there are more; it needs an `answer_window`.
-    slate_clicks: u32 = 0, Releases;
+    /// 0 = any answers of a request count. c in `1 ..= max_slots` = at most c that are not `reward_min`, drawn evenly
+    /// where there are more; it needs a `reward_window`.
+    max_clicks: u32 = 0, Releases;
     /// Users expected in a period, at most 2^28: then no more than `contributions_per_user` decisions of a user in
     /// a period are learned from, every decision says whose it is
     /// ([`select_for`](crate::Bandit::select_for)), and the counters take 1.5 bytes for each user, up to 12
     /// at `contributions_per_user` = 255. 0 = the caller sees to it.
-    users: u64 = 0, Life,
+    expected_users: u64 = 0, Life,
         "must be at most 2^28" => |users| users <= Self::MOST_USERS;
-    /// P, with `users`: the periods that there may be, in all lives together; the [budget](Self::budget) is charged with
+    /// P, with `expected_users`: the periods that there may be, in all lives together; the [budget](Self::budget) is charged with
     /// what a person may lose who comes in all of them, when the handle is made. Then
     /// [`next_period`](crate::Bandit::next_period), and a restart, which begins a period, are `OverBudget`. Needed where
     /// there is a budget, because that is charged once. A restart may change it, and
@@ -247,34 +247,38 @@ impl Config {
     pub(crate) fn check(&self) -> Result<RewardRange> {
         self.check_each()?;
         self.check_slate()?;
-        if self.users == 0 && self.budget_periods > 0 {
-            return Err(Error::config("budget_periods", "must be 0 without users", self.budget_periods));
+        if self.expected_users == 0 && self.budget_periods > 0 {
+            return Err(Error::config("budget_periods", "must be 0 without expected_users", self.budget_periods));
         }
-        if self.users > 0 && self.budget.is_some() && self.budget_periods == 0 {
-            let rule = "must be at least 1 with users and a budget, which is charged for so many periods";
+        if self.expected_users > 0 && self.budget.is_some() && self.budget_periods == 0 {
+            let rule = "must be at least 1 with expected_users and a budget, which is charged for so many periods";
             return Err(Error::config("budget_periods", rule, self.budget_periods));
         }
         RewardRange::new(self.reward_min, self.reward_max, self.reward_bits, self.clamp_rewards)
     }
 
     fn check_slate(&self) -> Result<()> {
-        let (slate, clicks) = (self.slate, self.slate_clicks);
+        let (slate, clicks) = (self.max_slots, self.max_clicks);
         if clicks > slate {
-            return Err(Error::config("slate_clicks", "must be at most slate", clicks));
+            return Err(Error::config("max_clicks", "must be at most max_slots", clicks));
         }
-        if slate > 0 && self.users > 0 {
-            return Err(Error::config("slate", "must be 0 with users: a slate is for nobody in particular", slate));
+        if slate > 0 && self.expected_users > 0 {
+            return Err(Error::config(
+                "max_slots",
+                "must be 0 with expected_users: a request of several slots is for nobody in particular",
+                slate,
+            ));
         }
-        if clicks > 0 && self.answer_window == 0 {
-            let rule = "must be 0 without an answer_window: all of a request's answers are needed to draw from";
-            return Err(Error::config("slate_clicks", rule, clicks));
+        if clicks > 0 && self.reward_window == 0 {
+            let rule = "must be 0 without a reward_window: all of a request's answers are needed to draw from";
+            return Err(Error::config("max_clicks", rule, clicks));
         }
         Ok(())
     }
 
     /// The batches that one protected answer, or request, may change.
     pub(crate) fn batches_changed(&self) -> u32 {
-        slates::batches_changed(self.slate, self.slate_clicks)
+        slates::batches_changed(self.max_slots, self.max_clicks)
     }
 
     /// Checks a policy's own limit of arms: beyond it, its calls would not be fast.
@@ -352,7 +356,7 @@ impl Config {
         loss: impl FnOnce(&Config) -> Result<PrivacyLoss>,
     ) -> Result<()> {
         let Some(budget) = &self.budget else { return Ok(()) };
-        let periods = if self.users > 0 { self.budget_periods } else { begun };
+        let periods = if self.expected_users > 0 { self.budget_periods } else { begun };
         budget.charge(if seeded { PrivacyLoss::Unbounded } else { loss(self)?.of_periods(periods.into()) })
     }
 

@@ -210,12 +210,12 @@ impl<L: Learner> Inner<L> {
         match self.users {
             None if self.periods.is_ready() => Ok(()),
             None => Err(Error::NotReady),
-            Some(_) => Err(Error::Unsupported("a decision that is nobody's: config.users is set")),
+            Some(_) => Err(Error::Unsupported("a decision that is nobody's: config.expected_users is set")),
         }
     }
 
     fn users(&mut self) -> Result<&mut Users> {
-        self.users.as_deref_mut().ok_or(Error::Unsupported("a decision for a user: config.users is 0"))
+        self.users.as_deref_mut().ok_or(Error::Unsupported("a decision for a user: config.expected_users is 0"))
     }
 
     /// Counts a decision of this user. Is it to be learned from? See [`crate::users`].
@@ -241,7 +241,7 @@ impl<L: Learner> Inner<L> {
     #[inline]
     pub fn check_user(&self, user: u64) -> Result<()> {
         match self.users {
-            None if user != 0 => Err(Error::Unsupported("a user: config.users is 0")),
+            None if user != 0 => Err(Error::Unsupported("a user: config.expected_users is 0")),
             _ if self.periods.is_ready() => Ok(()),
             _ => Err(Error::NotReady),
         }

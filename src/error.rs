@@ -31,7 +31,7 @@ pub enum Error {
     /// A ticket that was answered or cancelled already.
     #[error("this ticket was answered or cancelled already")]
     Duplicate,
-    /// A ticket whose answer window is over, or that was pushed out of the pending table.
+    /// A ticket whose reward window is over, or that was pushed out of the pending table.
     #[error("this ticket's time is over")]
     Expired,
     /// There is no result yet; or a restored handle that counts users has not been saved yet.

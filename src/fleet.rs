@@ -155,7 +155,7 @@ impl Joined {
     }
 
     fn of(config: &Config) -> Joined {
-        Joined::new(config.arms, config.memory)
+        Joined::new(config.arms, config.forget_after)
     }
 }
 

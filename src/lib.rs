@@ -6,7 +6,7 @@
 //! fn main() -> Result<(), dpb::Error> {
 //!     let mut config = Config::new(10, 1.0);
 //!     config.horizon = 1_000_000;
-//!     config.answer_window = 1000;
+//!     config.reward_window = 1000;
 //!     let bandit = Bandit::new(Algorithm::RECOMMENDED, &config)?; // threads share it by reference
 //!     let ad = bandit.select()?;
 //!     println!("show ad {}", ad.arm);

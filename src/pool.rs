@@ -25,7 +25,7 @@ pub struct PoolReport {
     pub max_segments: u32,
     /// Batches released.
     pub releases: u32,
-    /// Privacy loss of one user so far at `delta_spent`; where [`Config::users`] is set, of one who came in all periods.
+    /// Privacy loss of one user so far at `delta_spent`; where [`Config::expected_users`] is set, of one who came in all periods.
     /// With a test seed it is the loss that real entropy would have had.
     pub epsilon_spent: f64,
     /// The configured delta.
@@ -96,7 +96,7 @@ impl Pool {
     ///
     /// # Errors
     /// `InvalidConfig` naming the field and the value, `max_segments` where there are none or more than 2^27 cells;
-    /// `Unsupported` with a `min_propensity`; `Entropy`; `NoMemory`; `OverBudget`.
+    /// `Unsupported` with a `exploration`; `Entropy`; `NoMemory`; `OverBudget`.
     pub fn new(config: &Config, max_segments: u32) -> Result<Pool> {
         let pool = Self::made(config, max_segments)?;
         config.charge(config.test_seed.is_some(), 1, Config::loss)?;
@@ -106,11 +106,11 @@ impl Pool {
     /// The same, before it is charged.
     fn made(config: &Config, max_segments: u32) -> Result<Pool> {
         let range = config.check()?;
-        if config.min_propensity > 0.0 {
-            return Err(Error::Unsupported("min_propensity"));
+        if config.exploration > 0.0 {
+            return Err(Error::Unsupported("exploration"));
         }
-        if config.slate > 0 {
-            return Err(Error::config("slate", "must be 0: a pool shows no slates", config.slate));
+        if config.max_slots > 0 {
+            return Err(Error::config("max_slots", "must be 0: a pool shows no slates", config.max_slots));
         }
         let cells = (u64::from(max_segments) + 1) * u64::from(config.arms);
         if max_segments == 0 || cells > Self::MOST_CELLS {
@@ -121,7 +121,7 @@ impl Pool {
         let mut seed = Seed::new(config.test_seed)?;
         let segments = Segments::new(config, max_segments, tickets.next_u64(), &mut seed)?;
         let users = Users::of(config, &mut seed)?;
-        let engine = Engine::new(config.pending_capacity, config.answer_window, config.node, &mut tickets)?;
+        let engine = Engine::new(config.pending_capacity, config.reward_window, config.node, &mut tickets)?;
         let places = KeyIndex::try_with_capacity(max_segments as usize)?;
         let learner = Known { segments, keys: table::room(max_segments as usize)?, places };
         let (seeded, periods) = (config.test_seed.is_some(), Periods::first(config));
@@ -174,7 +174,7 @@ impl Pool {
     ///
     /// # Errors
     /// `InvalidRequest` for a segment that there is not; `Unsupported` where every decision is somebody's: see
-    /// [`Config::users`]; `Poisoned` after an internal failure.
+    /// [`Config::expected_users`]; `Poisoned` after an internal failure.
     #[inline]
     pub fn select(&self, segment: u32) -> Result<Decision> {
         let inner = &mut *self.desk.lock()?;
@@ -187,7 +187,7 @@ impl Pool {
     ///
     /// # Errors
     /// `InvalidRequest` for a segment that there is not, and no decision was counted; `Unsupported` where the configuration
-    /// expects no [`users`](Config::users); `NotReady` until a restored pool is saved; `Poisoned` after an internal failure.
+    /// expects no [`expected_users`](Config::expected_users); `NotReady` until a restored pool is saved; `Poisoned` after an internal failure.
     pub fn select_for(&self, segment: u32, user: u64) -> Result<Decision> {
         let inner = &mut *self.desk.lock()?;
         inner.check(segment)?;
@@ -475,7 +475,7 @@ impl Pool {
         pool.lives = head.lives.checked_add(1).ok_or(Error::Corrupt)?;
         let inner = pool.desk.get_mut()?;
         inner.learner.segments.others.origin = head.origin;
-        inner.live_on(head.seeded, head.counts, head.periods, head.config.users > 0)?;
+        inner.live_on(head.seeded, head.counts, head.periods, head.config.expected_users > 0)?;
         let length = head.keys.len();
         if length > most as usize {
             let fewer =

@@ -11,8 +11,8 @@
 //! **The error** is to the other side: a user with less than m has a decision that nobody learns from. Then other users
 //! share all four of the counters, for one that is a user's own counts no more than was learned. Columns are
 //! a keyed hash's, and so random to everybody: where n others come in a period, whatever they do, that happens to a
-//! user with a chance of at most (1 - (1 - 1/w)^n)^4, w = 3 `users` the columns of a row, which is about
-//! (1 - e^(-n/w))^4: 0.65% at n = `users`, 5.6% at twice as many, 16% at three times.
+//! user with a chance of at most (1 - (1 - 1/w)^n)^4, w = 3 `expected_users` the columns of a row, which is about
+//! (1 - e^(-n/w))^4: 0.65% at n = `expected_users`, 5.6% at twice as many, 16% at three times.
 //!
 //! Each period has keys of its own, from the handle's secret randomness: who shares counters today does not tomorrow,
 //! and nobody can choose whom to share with.
@@ -45,7 +45,7 @@
 //! Where the next life does not count users (or the one before did not), the life that does not is one period: its
 //! caller sees to it that nobody is behind more than m rewards in all such lives that follow each other.
 //!
-//! Memory: 12 counters for each of `users`, of as many bits as m needs, 1, 2, 4, 8, 16 or 32: 1.5 bytes for each user
+//! Memory: 12 counters for each of `expected_users`, of as many bits as m needs, 1, 2, 4, 8, 16 or 32: 1.5 bytes for each user
 //! at m = 1, 6 at m = 4 to 15. Time: two hashes and four counters, whatever the user did before.
 
 use crate::config::Config;
@@ -150,7 +150,7 @@ impl Users {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn of(config: &Config, seed: &mut Seed) -> Result<Option<Box<Users>>> {
-        Ok(if config.users > 0 { Some(Box::new(Users::new(config, seed.stream())?)) } else { None })
+        Ok(if config.expected_users > 0 { Some(Box::new(Users::new(config, seed.stream())?)) } else { None })
     }
 
     /// Counters for a configuration that expects any users.
@@ -160,13 +160,13 @@ impl Users {
     fn new(config: &Config, coins: Random) -> Result<Users> {
         let most = config.contributions_per_user;
         let bits = (u32::BITS - most.leading_zeros()).next_power_of_two().trailing_zeros();
-        let columns = 3 * config.users;
+        let columns = 3 * config.expected_users;
         let words = ((ROWS as u64 * columns) << bits).div_ceil(64);
         if words > 1 << 27 {
             return Err(Error::config(
-                "users",
+                "expected_users",
                 "must take at most 2^30 bytes at this contributions_per_user",
-                config.users,
+                config.expected_users,
             ));
         }
         let words = Table::new(words as usize, |_| 0)?;
@@ -242,7 +242,7 @@ mod tests {
     use std::collections::HashMap;
 
     fn users(users: u64, contributions_per_user: u32) -> Users {
-        let config = Config { users, contributions_per_user, ..Config::new(2, 1.0) };
+        let config = Config { expected_users: users, contributions_per_user, ..Config::new(2, 1.0) };
         Users::new(&config, Seed::new(Some([4; 32])).unwrap().stream()).unwrap()
     }
 
@@ -300,7 +300,7 @@ mod tests {
     /// Without a snapshot that is newer there is nothing to go on from: the handle is made anew, and is another.
     #[test]
     fn no_period_that_was_learned_from_is_forgotten() {
-        let config = Config { users: 1, ..Config::new(2, 1.0) };
+        let config = Config { expected_users: 1, ..Config::new(2, 1.0) };
         let (mut lives_that_decided, mut refused, mut idle) = (0, 0, 0);
         for order in 0..3u32.pow(4 * 3) {
             let (mut periods, mut learned, mut newest) = (Periods::first(&config), 0, None);
@@ -334,7 +334,7 @@ mod tests {
     /// Of all lives together; a snapshot that came late, or was taken of less, forgets nothing.
     #[test]
     fn there_are_no_more_periods_than_the_budget_is_charged_for() {
-        let mut periods = Periods::first(&Config { users: 1, budget_periods: 3, ..Config::new(2, 1.0) });
+        let mut periods = Periods::first(&Config { expected_users: 1, budget_periods: 3, ..Config::new(2, 1.0) });
         periods.next().unwrap();
         periods.save(2);
         periods.save(1);

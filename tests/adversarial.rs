@@ -59,7 +59,7 @@ fn exp3_tau_keeps_its_claim() {
     assert!(!verdict.alarm, "{verdict:?}");
 }
 
-/// Answers late, out of order, cancelled or never; with and without an answer window. Arm 1 pays
+/// Answers late, out of order, cancelled or never; with and without a reward window. Arm 1 pays
 /// 0.9, the others 0.1, and every policy must find that out on what is left.
 #[test]
 fn disorder_does_not_stop_learning() {
@@ -67,7 +67,7 @@ fn disorder_does_not_stop_learning() {
         for window in [0, 100] {
             let mut config = Config::new(3, 4.0);
             (config.horizon, config.delta, config.batch) = (400_000, 1e-3, 4);
-            (config.pending_capacity, config.answer_window) = (64, window);
+            (config.pending_capacity, config.reward_window) = (64, window);
             config.test_seed = Some(seed(77));
             let bandit = Bandit::new(algorithm, &config).unwrap();
             let mut random = adversaries::stream(78);

@@ -82,14 +82,14 @@ fn delays_cost_little_beyond_what_they_must() {
 #[test]
 fn everything_at_once() {
     for algorithm in POLICIES {
-        for (answer_window, delta, memory, min_propensity) in
+        for (reward_window, delta, memory, exploration) in
             [(0, 0.0, 0, 0.0), (50, 0.0, 0, 0.0), (0, 1e-6, 0, 0.0), (50, 0.0, 1 << 11, 0.0), (0, 1e-6, 1 << 12, 0.3)]
         {
             let config = Config {
-                answer_window,
+                reward_window,
                 delta,
-                memory,
-                min_propensity,
+                forget_after: memory,
+                exploration,
                 test_seed: Some(seed(3)),
                 pending_capacity: 256,
                 ..Config::new(6, 0.5)

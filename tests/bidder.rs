@@ -236,7 +236,7 @@ fn what_is_no_bid_request_is_refused_and_changes_nothing() {
         (&["--clicked-within", "-1"], 2, "usage"),
         (&["--epsilon", "one"], 2, "usage"),
         (&["--epsilon", "0"], 1, "epsilon must be"),
-        (&["--clicked-within", "99999999"], 1, "answer_window must be at most 2^24, got 99999999"),
+        (&["--clicked-within", "99999999"], 1, "reward_window must be at most 2^24, got 99999999"),
         (&["--policy", "dp-se"], 1, "dp-se cannot choose among the creatives that fit"),
         (&["--port", server.host().split(':').nth(1).unwrap()], 1, server.host()),
     ] {

@@ -112,7 +112,7 @@ fn every_table_that_is_refused_is_a_status() {
     }
 }
 
-/// The documented bytes: a + b K + c P, K arms, P the larger of pending_capacity and answer_window, rounded up to
+/// The documented bytes: a + b K + c P, K arms, P the larger of pending_capacity and reward_window, rounded up to
 /// a power of two; and d P with a window.
 struct Formula {
     fixed: f64,
@@ -125,7 +125,7 @@ impl Formula {
     fn of(algorithm: Algorithm, base: Algorithm) -> Formula {
         let page = include_str!("../src/policy/README.md");
         let number = |after| page.split(after).nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
-        let (slot, held) = (number("and each handle "), number("With an `answer_window` it is "));
+        let (slot, held) = (number("and each handle "), number("With a `reward_window` it is "));
         let costs = page.split("## What a call costs").nth(1).unwrap();
         let row = costs.lines().find(|row| row.contains(&format!("`{}`", algorithm.name()))).unwrap();
         let told = row.split('|').nth(4).unwrap();
@@ -147,8 +147,8 @@ impl Formula {
     }
 
     fn bytes(&self, config: &Config) -> f64 {
-        let slots = f64::from(config.pending_capacity.max(config.answer_window).next_power_of_two());
-        let slot = if config.answer_window > 0 { self.slot + self.held } else { self.slot };
+        let slots = f64::from(config.pending_capacity.max(config.reward_window).next_power_of_two());
+        let slot = if config.reward_window > 0 { self.slot + self.held } else { self.slot };
         self.fixed + self.arm * f64::from(config.arms) + slot * slots
     }
 }
@@ -158,13 +158,13 @@ fn memory_is_what_is_documented() {
     let Formula { fixed, arm, slot, held } = Formula::of(Algorithm::RECOMMENDED, Algorithm::RECOMMENDED);
     let header = include_str!("../include/dpb.h");
     assert!(header.contains(&format!("about {fixed} + {arm} K + {slot} P bytes")));
-    assert!(header.contains(&format!("{held} P more with an answer_window, and what")));
+    assert!(header.contains(&format!("{held} P more with a reward_window, and what")));
     for &algorithm in Algorithm::ALL {
         let formula = Formula::of(algorithm, Algorithm::NonprivateExp3);
         for (arms, capacity, window) in
             [(2, 1, 0), (10, 64, 0), (10, 5000, 0), (100, 64, 300), (1000, 4096, 0), (1000, 1, 1), (900, 100_000, 0)]
         {
-            let config = Config { answer_window: window, ..config(algorithm, arms, capacity) };
+            let config = Config { reward_window: window, ..config(algorithm, arms, capacity) };
             let before = HELD.get();
             let Ok(bandit) = Bandit::new(algorithm, &config).map(Box::new) else {
                 assert!(window > 0, "{config:?}"); // the local model takes no silence
@@ -200,7 +200,7 @@ fn a_pools_memory_is_what_is_documented() {
     for (arms, segments, capacity, window) in
         [(2, 1, 1, 0), (5, 100, 64, 0), (10, 1000, 64, 300), (20, 10_000, 4096, 0)]
     {
-        let config = Config { answer_window: window, pending_capacity: capacity, ..Config::new(arms, 1.0) };
+        let config = Config { reward_window: window, pending_capacity: capacity, ..Config::new(arms, 1.0) };
         let before = HELD.get();
         let pool = Box::new(Pool::new(&config, segments).unwrap());
         let took = (HELD.get() - before) as f64;
@@ -284,8 +284,10 @@ fn a_soak() {
     let decisions: u64 = std::env::var("DPB_DECISIONS").map_or(100_000_000, |text| text.parse().unwrap());
     let kinds =
         [(Algorithm::Imed, 0, 0), (Algorithm::Imed, 1000, 100_000), (Algorithm::Se, 1000, 0), (Algorithm::Med, 0, 0)];
-    for (algorithm, answer_window, memory) in kinds {
-        let bandit = Bandit::new(algorithm, &Config { answer_window, memory, ..config(algorithm, 10, 1024) }).unwrap();
+    for (algorithm, reward_window, memory) in kinds {
+        let bandit =
+            Bandit::new(algorithm, &Config { reward_window, forget_after: memory, ..config(algorithm, 10, 1024) })
+                .unwrap();
         let (share, started, mut early) = (decisions / kinds.len() as u64, std::time::Instant::now(), 0.0);
         let [mut cancelled, mut duplicates, mut silent] = [0; 3];
         for t in 0..share {
@@ -313,7 +315,7 @@ fn a_soak() {
         assert_eq!((bandit.diagnostics().unwrap().duplicates, silent), (duplicates, (share - 1).div_ceil(64)));
         let ended = counts.answered + counts.expired + cancelled;
         assert!((share - 1024..=share).contains(&ended), "{counts:?}");
-        assert_eq!(counts.expired > 0, answer_window == 0, "{counts:?}");
+        assert_eq!(counts.expired > 0, reward_window == 0, "{counts:?}");
         let pulls: u64 = bandit.arm_reports().unwrap().iter().map(|arm| arm.pulls).sum();
         assert_eq!(pulls, share - cancelled - counts.expired);
     }

@@ -165,13 +165,14 @@ fn a_budget_has_no_room_for_a_test_seed() {
 #[test]
 fn a_budget_is_charged_for_all_periods() {
     let budget = budget(9.0, 0.0);
-    let counted = Config { users: 10, ..config(1.0, 0.0, &budget) };
+    let counted = Config { expected_users: 10, ..config(1.0, 0.0, &budget) };
     let bytes = Bandit::new(Algorithm::Imed, &Config { budget: None, ..counted.clone() }).unwrap().snapshot().unwrap();
     let pool = Pool::new(&Config { budget: None, ..counted.clone() }, 1).unwrap().snapshot().unwrap();
     for refused in [
         Bandit::new(Algorithm::Imed, &counted).err(),
-        Bandit::new(Algorithm::Imed, &Config { users: 0, budget_periods: 1, ..counted.clone() }).err(),
-        Bandit::new(Algorithm::Imed, &Config { users: 0, budget_periods: 1, budget: None, ..counted.clone() }).err(),
+        Bandit::new(Algorithm::Imed, &Config { expected_users: 0, budget_periods: 1, ..counted.clone() }).err(),
+        Bandit::new(Algorithm::Imed, &Config { expected_users: 0, budget_periods: 1, budget: None, ..counted.clone() })
+            .err(),
         Bandit::restore_as(Algorithm::Imed, &counted, &bytes).err(),
         Pool::new(&counted, 1).err(),
         Pool::restore_as(&counted, 1, &pool).err(),
@@ -199,7 +200,7 @@ fn no_life_goes_beyond_its_periods() {
             let budget = budget(20.0, 1e-3);
             let config = Config {
                 contributions_per_user,
-                users: 1000,
+                expected_users: 1000,
                 budget_periods: P,
                 base: Algorithm::NonprivateUcb1 as u32,
                 ..config(0.9, delta, &budget)
@@ -248,7 +249,7 @@ fn no_life_goes_beyond_its_periods() {
 #[test]
 fn a_handle_that_is_restored_many_times_stays_within_its_budget() {
     let budget = budget(3.0, 0.0);
-    let config = Config { users: 1000, budget_periods: 3, ..config(1.0, 0.0, &budget) };
+    let config = Config { expected_users: 1000, budget_periods: 3, ..config(1.0, 0.0, &budget) };
     let mut pool = Pool::new(&config, 1).unwrap();
     let (segment, mut disk, mut heard) = (pool.segment(1).unwrap(), None::<Vec<u8>>, 0);
     for life in 0..20 {

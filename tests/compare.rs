@@ -85,7 +85,7 @@ fn a_whole_run_is_covered() {
 #[test]
 #[ignore = "ten seconds"]
 fn the_better_arm_is_known_in_time() {
-    for (algorithm, epsilon, min_propensity, rates, most) in [
+    for (algorithm, epsilon, exploration, rates, most) in [
         (Algorithm::Imed, 1.0, 1.0, [0.05, 0.045], 140_000),
         (Algorithm::Imed, 1.0, 0.2, [0.5, 0.25], 2_500),
         (Algorithm::Imed, 0.1, 0.2, [0.5, 0.25], 12_000),
@@ -93,7 +93,7 @@ fn the_better_arm_is_known_in_time() {
         (Algorithm::Ts, 1.0, 0.0, [0.5, 0.25], 4_000),
         (Algorithm::Se, 1.0, 0.0, [0.5, 0.25], 5_000),
     ] {
-        let config = Config { horizon: 1 << 20, min_propensity, ..Config::new(2, epsilon) };
+        let config = Config { horizon: 1 << 20, exploration, ..Config::new(2, epsilon) };
         let mut sum = 0;
         for number in 0..20 {
             let mut known = None;
@@ -127,7 +127,7 @@ fn rounding_is_in_the_interval() {
 /// What other handles know counts, and a little is paid for their having been asked.
 #[test]
 fn merged_releases_are_evidence() {
-    let config = Config { test_seed: Some(seed(5)), min_propensity: 0.5, ..Config::new(2, 2.0) };
+    let config = Config { test_seed: Some(seed(5)), exploration: 0.5, ..Config::new(2, 2.0) };
     let made = || Bandit::new(Algorithm::Imed, &config).unwrap();
     let (learned, fresh) = (made(), made());
     assert_eq!(fresh.compare(0, 1, 0.9), Err(Error::NotReady));

@@ -31,9 +31,9 @@ fn run(algorithm: Algorithm, config: &Config, means: [[f64; 5]; 2], half: u32, n
         let (part, means) = (usize::from(t >= half), means[usize::from(t >= half)]);
         let decision = bandit.select().unwrap();
         regret[part] += means.into_iter().fold(0.0, f64::max) - means[decision.arm as usize];
-        // With an answer window silence is an answer.
+        // With a reward window silence is an answer.
         let reward = toss(&mut coins, means[decision.arm as usize]);
-        if config.answer_window == 0 || reward > 0.0 {
+        if config.reward_window == 0 || reward > 0.0 {
             bandit.update(decision.ticket, reward).unwrap();
         }
     }
@@ -45,15 +45,15 @@ fn run(algorithm: Algorithm, config: &Config, means: [[f64; 5]; 2], half: u32, n
 /// each); with one the policy follows, whatever the noise, the window and the propensities.
 #[test]
 fn who_forgets_follows() {
-    let memory = Config { memory: 100_000, ..Config::new(5, 1.0) };
+    let memory = Config { forget_after: 100_000, ..Config::new(5, 1.0) };
     let lost = run(Algorithm::Imed, &Config::new(5, 1.0), [A, REVERSED], 200_000, 1);
     assert!(lost.regret[1] > 50_000.0 && lost.changes == 0, "{:?}", lost.regret);
     for (algorithm, config) in [
         (Algorithm::Imed, memory.clone()),
         (Algorithm::Med, memory.clone()),
-        (Algorithm::Imed, Config { answer_window: 1000, ..memory.clone() }),
+        (Algorithm::Imed, Config { reward_window: 1000, ..memory.clone() }),
         (Algorithm::Imed, Config { delta: 1e-6, ..memory.clone() }),
-        (Algorithm::Imed, Config { min_propensity: 0.01, ..memory.clone() }),
+        (Algorithm::Imed, Config { exploration: 0.01, ..memory.clone() }),
     ] {
         let mut regrets = Vec::new();
         for number in 0..3 {
@@ -74,7 +74,7 @@ fn who_forgets_follows() {
 /// degree, once in 130,000 releases; 10 runs have some 10,000.
 #[test]
 fn nothing_is_forgotten_that_still_holds() {
-    let config = Config { memory: 100_000, ..Config::new(5, 0.5) };
+    let config = Config { forget_after: 100_000, ..Config::new(5, 0.5) };
     let runs: Vec<Run> = (0..10).map(|number| run(Algorithm::Imed, &config, [A, A], 100_000, number)).collect();
     assert!(runs.iter().map(|run| run.changes).sum::<u64>() <= 3);
     assert!(runs.iter().all(|run| run.regret[1] < 2_000.0), "{:?}", runs.iter().map(|r| r.regret).collect::<Vec<_>>());
@@ -84,7 +84,7 @@ fn nothing_is_forgotten_that_still_holds() {
 #[test]
 fn memory_and_changing_sets() {
     for algorithm in [Algorithm::Imed, Algorithm::Med] {
-        let config = Config { memory: 20_000, test_seed: Some(seed(5)), ..Config::new(3, 1.0) };
+        let config = Config { forget_after: 20_000, test_seed: Some(seed(5)), ..Config::new(3, 1.0) };
         let bandit = Bandit::new(algorithm, &config).unwrap();
         let mut coins = coins(6);
         let mut share = |bandit: &Bandit, sets: &[&[u32]], means: &[f64], arm: u32| {
@@ -112,22 +112,22 @@ fn who_cannot_says_so() {
         let base = Config { horizon: 1000, delta: 1e-6, base: Algorithm::NonprivateExp3 as u32, ..Config::new(3, 1.0) };
         let base = if algorithm == Algorithm::KlUcb { Config { delta: 0.0, ..base } } else { base };
         let forgets = matches!(algorithm, Algorithm::Imed | Algorithm::Med);
-        let message = refused(Config { memory: 5000, ..base.clone() });
+        let message = refused(Config { forget_after: 5000, ..base.clone() });
         assert_eq!(message.is_none(), forgets, "{algorithm:?}");
-        assert!(message.is_none_or(|text| text == "memory must be 0: this policy does not forget, got 5000"));
+        assert!(message.is_none_or(|text| text == "forget_after must be 0: this policy does not forget, got 5000"));
         let explores = forgets || matches!(algorithm, Algorithm::KlUcb | Algorithm::Ts);
-        let message = refused(Config { min_propensity: 0.5, ..base.clone() });
+        let message = refused(Config { exploration: 0.5, ..base.clone() });
         assert_eq!(message.is_none(), explores, "{algorithm:?}");
-        assert!(message.is_none_or(|text| text.starts_with("min_propensity must be 0: this policy")));
+        assert!(message.is_none_or(|text| text.starts_with("exploration must be 0: this policy")));
     }
-    for (memory, min_propensity, text) in [
-        (1023, 0.0, "memory must be 0 or in 1024..=2^40, got 1023"),
-        ((1 << 40) + 1, 0.0, "memory must be 0 or in 1024..=2^40, got 1099511627777"),
-        (0, -0.1, "min_propensity must be in [0, 1], got -0.1"),
-        (0, 1.5, "min_propensity must be in [0, 1], got 1.5"),
-        (0, f64::NAN, "min_propensity must be in [0, 1], got NaN"),
+    for (memory, exploration, text) in [
+        (1023, 0.0, "forget_after must be 0 or in 1024..=2^40, got 1023"),
+        ((1 << 40) + 1, 0.0, "forget_after must be 0 or in 1024..=2^40, got 1099511627777"),
+        (0, -0.1, "exploration must be in [0, 1], got -0.1"),
+        (0, 1.5, "exploration must be in [0, 1], got 1.5"),
+        (0, f64::NAN, "exploration must be in [0, 1], got NaN"),
     ] {
-        let config = Config { memory, min_propensity, ..Config::new(3, 1.0) };
+        let config = Config { forget_after: memory, exploration, ..Config::new(3, 1.0) };
         assert_eq!(Bandit::new(Algorithm::Imed, &config).err().unwrap().to_string(), text);
     }
 }
@@ -136,7 +136,7 @@ fn who_cannot_says_so() {
 /// then 50,000 up to its deviation, of which 5 are allowed. Over all arms, and over a set that names one twice.
 #[test]
 fn propensities_are_frequencies() {
-    for (algorithm, min_propensity) in [
+    for (algorithm, exploration) in [
         (Algorithm::Med, 0.0),
         (Algorithm::Ts, 0.0),
         (Algorithm::Imed, 0.3),
@@ -145,7 +145,7 @@ fn propensities_are_frequencies() {
         (Algorithm::Ts, 0.3),
     ] {
         for set in [None, Some(&[4u32, 1, 0, 1, 3, 2][..])] {
-            let config = Config { min_propensity, test_seed: Some(seed(11)), ..Config::new(5, 1.0) };
+            let config = Config { exploration, test_seed: Some(seed(11)), ..Config::new(5, 1.0) };
             let bandit = Bandit::new(algorithm, &config).unwrap();
             let mut coins = coins(12);
             let decide = || set.map_or_else(|| bandit.select(), |arms| bandit.select_among(arms)).unwrap();
@@ -158,19 +158,19 @@ fn propensities_are_frequencies() {
             for _ in 0..50_000 {
                 let decision = decide();
                 bandit.cancel(decision.ticket).unwrap();
-                assert!(decision.propensity >= min_propensity / 6.0 - 1e-12 && decision.propensity <= 1.0);
+                assert!(decision.propensity >= exploration / 6.0 - 1e-12 && decision.propensity <= 1.0);
                 weights[decision.arm as usize] += 1.0 / decision.propensity;
                 squares[decision.arm as usize] += decision.propensity.powi(-2);
                 drawn[decision.arm as usize] += 1;
             }
             assert_eq!(bandit.report().unwrap().phase, before);
-            let what = format!("{algorithm:?} {min_propensity} {set:?}: {weights:?} {drawn:?}");
+            let what = format!("{algorithm:?} {exploration} {set:?}: {weights:?} {drawn:?}");
             for arm in (0..5).filter(|&arm| drawn[arm] >= 50) {
                 let error = (squares[arm] - 5e4).max(0.0).sqrt();
                 assert!((weights[arm] - 5e4).abs() <= 5.0 * error + 1e-6, "{arm}: {what}");
             }
             assert!(drawn.iter().filter(|&&n| n >= 50).count() >= 2, "{what}");
-            assert!(min_propensity == 0.0 || drawn.iter().all(|&n| n > 2_000), "{what}");
+            assert!(exploration == 0.0 || drawn.iter().all(|&n| n > 2_000), "{what}");
         }
     }
 }
@@ -184,7 +184,7 @@ fn a_log_tells_what_other_policies_would_have_won() {
     for (algorithm, delta) in
         [(Algorithm::Med, 0.0), (Algorithm::Imed, 1e-6), (Algorithm::KlUcb, 0.0), (Algorithm::Ts, 0.0)]
     {
-        let config = Config { min_propensity: 0.2, delta, test_seed: Some(seed(3)), ..Config::new(5, 1.0) };
+        let config = Config { exploration: 0.2, delta, test_seed: Some(seed(3)), ..Config::new(5, 1.0) };
         let bandit = Bandit::new(algorithm, &config).unwrap();
         let mut coins = coins(4);
         let mut log = Vec::new();

@@ -110,7 +110,7 @@ fn check(steps: &[Step], window: u32, capacity: u32) -> u32 {
     let config = Config {
         beta: 0.9,
         pending_capacity: capacity,
-        answer_window: window,
+        reward_window: window,
         test_seed: Some([9; 32]),
         ..Config::new(2, 1.0)
     };
@@ -290,7 +290,7 @@ fn a_cancel_does_not_tell_a_click() {
             beta: 0.9,
             delta,
             base: Algorithm::NonprivateExp3 as u32,
-            answer_window: 8,
+            reward_window: 8,
             test_seed: Some([3; 32]),
             ..Config::new(3, 1.0)
         };
@@ -333,11 +333,11 @@ fn an_outage_does_not_tell_a_click() {
             horizon: 10_000,
             beta: 0.9,
             delta,
-            slate,
-            slate_clicks: slate / 3,
-            users,
+            max_slots: slate,
+            max_clicks: slate / 3,
+            expected_users: users,
             base: Algorithm::NonprivateExp3 as u32,
-            answer_window: 8,
+            reward_window: 8,
             test_seed: Some([3; 32]),
             ..Config::new(4, 1.0)
         };

@@ -92,7 +92,7 @@ fn handles_that_know_the_same_read_alike() {
             }
             let coins = &mut Coins(17);
             let made = |seed: u8| {
-                let bandit = Bandit::new(algorithm, &Config { delta, memory, ..config(seed) }).unwrap();
+                let bandit = Bandit::new(algorithm, &Config { delta, forget_after: memory, ..config(seed) }).unwrap();
                 let ids = if seed.is_multiple_of(2) { [77, 1000] } else { [1000, 77] };
                 ids.iter().for_each(|&id| _ = bandit.add_arm_as(id).unwrap());
                 bandit
@@ -300,7 +300,7 @@ fn strangers_are_refused() {
         ("delta", Config { delta: 1e-6, ..config(2) }),
         ("reward_max", Config { reward_max: 2.0, ..config(2) }),
         ("contributions_per_user", Config { contributions_per_user: 2, ..config(2) }),
-        ("memory", Config { memory: 5000, ..config(2) }),
+        ("forget_after", Config { forget_after: 5000, ..config(2) }),
     ] {
         let error = refusal(&of(other)).to_string();
         assert!(error.starts_with(&format!("{field} must be")), "{error}");
@@ -315,10 +315,10 @@ fn strangers_are_refused() {
     let traffic = Config {
         node: 9,
         pending_capacity: 7,
-        answer_window: 5,
+        reward_window: 5,
         clamp_rewards: true,
-        min_propensity: 0.1,
-        users: 5,
+        exploration: 0.1,
+        expected_users: 5,
         beta: 0.1,
         horizon: 99,
         ..config(2)
@@ -385,7 +385,7 @@ fn sharing_wins() {
 /// With a memory: what others have released fades on this handle's clock, and then counts no more.
 #[test]
 fn others_fade_too() {
-    let with_memory = |seed| Config { memory: 4096, ..config(seed) };
+    let with_memory = |seed| Config { forget_after: 4096, ..config(seed) };
     let other = Bandit::new(Algorithm::Imed, &with_memory(2)).unwrap();
     play(&other, 50_000, &mut Coins(2));
     let bandit = Bandit::new(Algorithm::Imed, &with_memory(1)).unwrap();

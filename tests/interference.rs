@@ -108,7 +108,7 @@ fn within_the_claim(history: &History, plain: &Run, moves: &[(usize, i64)]) -> R
 }
 
 /// What all are configured like, as far as they can: with delta where a policy needs it.
-fn plain(answer_window: u32, contributions_per_user: u32, delta: f64, horizon: u64) -> Config {
+fn plain(reward_window: u32, contributions_per_user: u32, delta: f64, horizon: u64) -> Config {
     Config {
         delta,
         horizon,
@@ -116,21 +116,21 @@ fn plain(answer_window: u32, contributions_per_user: u32, delta: f64, horizon: u
         base: Algorithm::NonprivateExp3 as u32,
         contributions_per_user,
         pending_capacity: 32,
-        answer_window,
+        reward_window,
         ..Config::new(3, 1.0)
     }
 }
 
 /// The configurations worth trying: with delta where a policy needs it, or draws other noise then; and
 /// of few decisions where noise is drawn in them.
-fn configs(subject: Subject, answer_window: u32) -> Vec<Config> {
+fn configs(subject: Subject, reward_window: u32) -> Vec<Config> {
     let able = |config: &Config| subject.make(config).is_ok();
     let mut worth = Vec::new();
     for contributions_per_user in [1, 3] {
         let mut known = Vec::new();
         for delta in [0.0, 1e-3] {
             let tried = |horizon| {
-                let config = plain(answer_window, contributions_per_user, delta, horizon);
+                let config = plain(reward_window, contributions_per_user, delta, horizon);
                 let history = History::new(&config, Sabotage::Nothing, 0, false);
                 able(&history.config).then(|| (config, run(subject, &history, 0, &[], &[]).draws))
             };
@@ -143,15 +143,15 @@ fn configs(subject: Subject, answer_window: u32) -> Vec<Config> {
         }
     }
     // Those that can forget, within the history, and those that can explore.
-    let of = |(memory, min_propensity)| Config { memory, min_propensity, horizon: 1600, ..worth[0].clone() };
+    let of = |(memory, exploration)| Config { forget_after: memory, exploration, horizon: 1600, ..worth[0].clone() };
     let more = [(1 << 10, 0.2), (0, 0.2), (1 << 10, 0.0)].into_iter().map(of).find(able);
     // Those that show slates: a request is what may cost epsilon.
-    let clicks = u32::from(answer_window > 0);
+    let clicks = u32::from(reward_window > 0);
     let slates = [(clicks, 2, 0.0), (clicks, 1, 0.0), (0, 1, 1e-3)];
-    let slates = slates.map(|(slate_clicks, contributions_per_user, delta)| Config {
+    let slates = slates.map(|(max_clicks, contributions_per_user, delta)| Config {
         arms: 7,
-        slate: 3,
-        slate_clicks,
+        max_slots: 3,
+        max_clicks,
         contributions_per_user,
         delta,
         ..worth[0].clone()
@@ -180,10 +180,10 @@ fn subjects(private: bool) -> Vec<Subject> {
 }
 
 /// In so many histories of each configuration, and in more until one tells the worlds apart.
-fn rewards_show_through_noise_only(subjects: Vec<Subject>, answer_window: u32, lives: bool, histories: u64) {
+fn rewards_show_through_noise_only(subjects: Vec<Subject>, reward_window: u32, lives: bool, histories: u64) {
     for subject in subjects {
         let (mut same, mut covered, mut chosen) = (0, 0, 0);
-        let configs = configs(subject, answer_window);
+        let configs = configs(subject, reward_window);
         for number in 0..64 {
             if number >= histories && covered + chosen > 0 {
                 break;
@@ -238,12 +238,16 @@ fn in_many_histories() {
 }
 
 /// What makes every decision of these somebody's.
-fn with_users(subject: Subject, answer_window: u32) -> impl Iterator<Item = Config> {
+fn with_users(subject: Subject, reward_window: u32) -> impl Iterator<Item = Config> {
     let twice = |config: &Config| 2 * config.horizon; // for what is not learned from
-    let counted =
-        move |config: Config| Config { users: 10_000, contributions_per_user: 2, horizon: twice(&config), ..config };
+    let counted = move |config: Config| Config {
+        expected_users: 10_000,
+        contributions_per_user: 2,
+        horizon: twice(&config),
+        ..config
+    };
     let able = move |config: &Config| subject.make(config).is_ok();
-    configs(subject, answer_window).into_iter().filter(|config| config.slate == 0).map(counted).filter(able).take(2)
+    configs(subject, reward_window).into_iter().filter(|config| config.max_slots == 0).map(counted).filter(able).take(2)
 }
 
 /// Two worlds that differ in all rewards of a user who comes six times as often as is learned from look the same but

@@ -76,8 +76,8 @@ fn the_server_takes_bits_only() {
         }
         assert_eq!(bandit.report().unwrap().epsilon_spent, 0.0);
         bandit.update(ticket, 3.0).unwrap();
-        let windowed = Config { answer_window: 8, ..config };
-        assert!(matches!(Bandit::new(policy, &windowed), Err(Error::InvalidConfig { field: "answer_window", .. })));
+        let windowed = Config { reward_window: 8, ..config };
+        assert!(matches!(Bandit::new(policy, &windowed), Err(Error::InvalidConfig { field: "reward_window", .. })));
         let loose = Config { epsilon: 1e-9, ..Config::new(2, 1.0) };
         assert!(matches!(Bandit::new(policy, &loose), Err(Error::InvalidConfig { field: "epsilon", .. })));
     }

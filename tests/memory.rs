@@ -175,7 +175,7 @@ fn what_was_open_is_wiped() {
     for &algorithm in Algorithm::ALL {
         for window in [0, 1024] {
             let mut config =
-                Config { horizon: 1 << 20, answer_window: window, pending_capacity: 1024, ..Config::new(ARMS, 0.1) };
+                Config { horizon: 1 << 20, reward_window: window, pending_capacity: 1024, ..Config::new(ARMS, 0.1) };
             (config.reward_bits, config.base) = (24, Algorithm::NonprivateExp3 as u32);
             let made = [0.0, 1e-6].into_iter().find_map(|delta| {
                 config.delta = delta;
@@ -219,7 +219,7 @@ fn full() -> usize {
 #[test]
 fn who_came_is_wiped() {
     let _alone = alone();
-    let config = Config { users: 8, contributions_per_user: FULL as u32, ..Config::new(2, 1000.0) };
+    let config = Config { expected_users: 8, contributions_per_user: FULL as u32, ..Config::new(2, 1000.0) };
     let bandit = Bandit::new(Algorithm::Imed, &config).unwrap();
     let _pin = vec![1u8; 4096]; // so that freed memory stays mapped below it
     let come = || (0..200 * FULL).for_each(|at| _ = bandit.select_for(at % 200).unwrap());

@@ -71,16 +71,16 @@ fn nothing_allocates_after_construction() {
         // In the local model silence would be a bit that nobody privatised: no window.
         let local = matches!(algorithm, Algorithm::LdpUcb | Algorithm::LdpKlUcb);
         let windows: &[u32] = if local { &[0] } else { &[0, 100] };
-        for &answer_window in windows {
-            let slates = answer_window > 0 && matches!(algorithm, Algorithm::Imed | Algorithm::KlUcb | Algorithm::Ts);
+        for &reward_window in windows {
+            let slates = reward_window > 0 && matches!(algorithm, Algorithm::Imed | Algorithm::KlUcb | Algorithm::Ts);
             // Policies that are pure take delta = 0, the others need one.
             let made = [0.0, 1e-6].map(|delta| {
                 let config = Config {
                     delta,
                     horizon: 60_000,
-                    answer_window,
-                    slate: if slates { 3 } else { 0 },
-                    slate_clicks: u32::from(slates),
+                    reward_window,
+                    max_slots: if slates { 3 } else { 0 },
+                    max_clicks: u32::from(slates),
                     reward_bits: 0,
                     base: Algorithm::NonprivateUcb1 as u32,
                     pending_capacity: 256,
@@ -95,7 +95,7 @@ fn nothing_allocates_after_construction() {
                 let phase = play(bandit, 60_000);
                 let size = bandit.snapshot_within(0);
                 assert!(matches!(size, Err(Error::BufferTooSmall { .. } | Error::Unsupported(_))), "{size:?}");
-                assert_eq!(ALLOCATIONS.get() - before, 0, "{algorithm:?}, window {answer_window}");
+                assert_eq!(ALLOCATIONS.get() - before, 0, "{algorithm:?}, window {reward_window}");
                 assert!(algorithm != Algorithm::Se || phase > 1, "no epoch ended");
             }
         }
@@ -105,8 +105,8 @@ fn nothing_allocates_after_construction() {
 /// Segments that come included, batches that end, and what is forgotten.
 #[test]
 fn nothing_allocates_in_a_pool() {
-    for (answer_window, memory) in [(0, 0), (100, 0), (0, 4096)] {
-        let base = Config { answer_window, memory, pending_capacity: 256, ..Config::new(5, 1.0) };
+    for (reward_window, memory) in [(0, 0), (100, 0), (0, 4096)] {
+        let base = Config { reward_window, forget_after: memory, pending_capacity: 256, ..Config::new(5, 1.0) };
         let pool = Pool::new(&Config { test_seed: Some([3; 32]), ..base.clone() }, 500).unwrap();
         // Some segments are known to others.
         let other = Pool::new(&base, 100).unwrap();
@@ -140,7 +140,7 @@ fn nothing_allocates_in_a_pool() {
                 _ => pool.update(decision.ticket, reward),
             };
         }
-        assert_eq!(ALLOCATIONS.get() - before, 0, "window {answer_window}, memory {memory}");
+        assert_eq!(ALLOCATIONS.get() - before, 0, "window {reward_window}, memory {memory}");
         let size = pool.snapshot_within(0);
         assert!(matches!(size, Err(Error::BufferTooSmall { .. })), "{size:?}");
         assert_eq!(ALLOCATIONS.get() - before, 0, "a size");
@@ -151,7 +151,7 @@ fn nothing_allocates_in_a_pool() {
 
 #[test]
 fn counting_users_allocates_nothing_in_a_pool() {
-    let config = Config { users: 100, contributions_per_user: 3, ..Config::new(3, 1.0) };
+    let config = Config { expected_users: 100, contributions_per_user: 3, ..Config::new(3, 1.0) };
     let pool = Pool::new(&config, 9).unwrap();
     let before = ALLOCATIONS.get();
     for t in 0..20_000 {
@@ -171,9 +171,9 @@ fn counting_users_allocates_nothing_in_a_pool() {
 
 #[test]
 fn counting_users_allocates_nothing() {
-    let config = Config { users: 100, contributions_per_user: 3, pending_capacity: 64, ..Config::new(3, 1.0) };
-    for answer_window in [0, 20] {
-        let bandit = Bandit::new(Algorithm::Imed, &Config { answer_window, ..config.clone() }).unwrap();
+    let config = Config { expected_users: 100, contributions_per_user: 3, pending_capacity: 64, ..Config::new(3, 1.0) };
+    for reward_window in [0, 20] {
+        let bandit = Bandit::new(Algorithm::Imed, &Config { reward_window, ..config.clone() }).unwrap();
         let before = ALLOCATIONS.get();
         for t in 0..20_000 {
             let user = t * t % 1009 * (t % 3);
@@ -190,7 +190,7 @@ fn counting_users_allocates_nothing() {
                 bandit.next_period().unwrap();
             }
         }
-        assert_eq!(ALLOCATIONS.get() - before, 0, "window {answer_window}");
+        assert_eq!(ALLOCATIONS.get() - before, 0, "window {reward_window}");
     }
 }
 

@@ -255,7 +255,8 @@ fn it_goes_on_from_its_snapshot() {
 /// With a memory the pool follows a change of the best arm in all segments.
 #[test]
 fn it_follows_a_change() {
-    let pool = Pool::new(&Config { memory: 40_000, test_seed: Some(seed(3)), ..Config::new(5, 1.0) }, 20).unwrap();
+    let pool =
+        Pool::new(&Config { forget_after: 40_000, test_seed: Some(seed(3)), ..Config::new(5, 1.0) }, 20).unwrap();
     (0..20).for_each(|key| assert_eq!(pool.segment(key), Ok(key as u32)));
     let mut coins = Coins(2);
     let mut play = |best: u32, decisions: u32| {

@@ -173,7 +173,7 @@ fn whatever_the_order_every_reward_counts_once() {
 fn pools_with_a_memory_agree_while_no_clock_moves() {
     let made = |number| {
         let mut node = Node::new(number, 8);
-        node.config.memory = 20_000;
+        node.config.forget_after = 20_000;
         node.pool = Pool::new(&node.config, 8).unwrap();
         node
     };
@@ -232,7 +232,7 @@ fn strangers_are_refused() {
     for (field, other) in [
         ("arms", Config { arms: 4, ..config(2) }),
         ("epsilon", Config { epsilon: 0.4, ..config(2) }),
-        ("memory", Config { memory: 5000, ..config(2) }),
+        ("forget_after", Config { forget_after: 5000, ..config(2) }),
     ] {
         let error = refusal(&of(other)).to_string();
         assert!(error.starts_with(&format!("{field} must be")), "{error}");
@@ -256,8 +256,15 @@ fn strangers_are_refused() {
     }
     assert!(refused > 18 * 4 * 4, "{refused}");
     assert!(before == (says(&node.pool, &KEYS, false), says(&node.pool, &KEYS, true), node.pool.report().unwrap()));
-    let traffic =
-        Config { node: 9, answer_window: 5, clamp_rewards: true, users: 5, beta: 0.1, horizon: 99, ..config(2) };
+    let traffic = Config {
+        node: 9,
+        reward_window: 5,
+        clamp_rewards: true,
+        expected_users: 5,
+        beta: 0.1,
+        horizon: 99,
+        ..config(2)
+    };
     assert_eq!(node.pool.merge(&of(traffic)), Ok(()));
 }
 
@@ -266,7 +273,7 @@ fn strangers_are_refused() {
 fn others_fade_too() {
     let with_memory = |number| {
         let mut node = Node::new(number, 8);
-        node.config.memory = 4096;
+        node.config.forget_after = 4096;
         node.pool = Pool::new(&node.config, 8).unwrap();
         node
     };

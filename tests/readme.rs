@@ -324,7 +324,7 @@ fn is_of_a_name(c: char) -> bool {
 #[test]
 fn the_table_of_combinations() {
     let using = page("include/README.md");
-    let table = using.split_once("| | alone | with `max_segments` | with `users` |").unwrap().1;
+    let table = using.split_once("| | alone | with `max_segments` | with `expected_users` |").unwrap().1;
     let rows: Vec<_> = table.lines().skip(2).take_while(|line| line.starts_with('|')).collect();
     assert_eq!(rows.len(), 11);
     for row in rows {
@@ -351,11 +351,11 @@ fn combined(what: &str, max_segments: u32, users: u64) -> dpb_status {
         dpb_config_init(config.as_mut_ptr(), 3, 1.0);
         dpb_request_init(request.as_mut_ptr());
         let (mut config, mut request) = (config.assume_init(), request.assume_init());
-        (config.max_segments, config.users) = (max_segments, users);
+        (config.max_segments, config.expected_users) = (max_segments, users);
         match what {
-            "`users`" => config.users = 100,
-            "`memory`" => config.memory = 2048,
-            "`min_propensity`" => config.min_propensity = 0.1,
+            "`expected_users`" => config.expected_users = 100,
+            "`forget_after`" => config.forget_after = 2048,
+            "`exploration`" => config.exploration = 0.1,
             "`budget`" => {
                 assert_eq!(dpb_new_budget(10.0, 0.0, &raw mut budget, null_mut()), DPB_OK);
                 (config.budget, config.budget_periods) = (budget, 2 * u32::from(users > 0));
@@ -364,7 +364,7 @@ fn combined(what: &str, max_segments: u32, users: u64) -> dpb_status {
             "`eligible` arms of a request" => (request.eligible, request.eligible_len) = ([1, 2].as_ptr(), 2),
             _ => (),
         }
-        (request.segment, request.user) = (u64::from(max_segments), config.users);
+        (request.segment, request.user) = (u64::from(max_segments), config.expected_users);
         let mut ask = |bandit| dpb_select_for(bandit, &raw const request, decisions.as_mut_ptr().cast());
         let mut status = dpb_new(&raw const config, &raw mut bandit, null_mut());
         if status == DPB_OK {

@@ -733,8 +733,11 @@ fn it_has_the_memory_that_it_is_told_and_that_its_policy_can_have(program: &Prog
         assert_eq!(number_field(&server.get("/report").1, "memory"), Some(memory), "{options:?}");
     }
     for (options, error) in [
-        (&["--policy", "dp-klucb", "--memory", "5000"][..], "memory must be 0: this policy does not forget, got 5000"),
-        (&["--memory", "5"], "memory must be 0 or in 1024..=2^40, got 5"),
+        (
+            &["--policy", "dp-klucb", "--memory", "5000"][..],
+            "forget_after must be 0: this policy does not forget, got 5000",
+        ),
+        (&["--memory", "5"], "forget_after must be 0 or in 1024..=2^40, got 5"),
     ] {
         let (code, said) = program.refuses(options);
         assert!(code == Some(1) && said.contains(error), "{options:?}: {code:?} {said}");

@@ -29,14 +29,14 @@ fn arms(decisions: &[Decision]) -> Vec<u32> {
 #[test]
 fn slates_among_everything_else() {
     for algorithm in ABLE {
-        for (slate, slate_clicks, answer_window, min_propensity) in
+        for (slate, max_clicks, reward_window, exploration) in
             [(0, 0, 0, 0.0), (4, 0, 0, 0.3), (4, 0, 50, 0.0), (4, 1, 50, 0.0), (5, 2, 64, 0.2)]
         {
             let config = Config {
-                slate,
-                slate_clicks,
-                answer_window,
-                min_propensity,
+                max_slots: slate,
+                max_clicks,
+                reward_window,
+                exploration,
                 pending_capacity: 64,
                 ..Config::new(8, 2.0)
             };
@@ -98,13 +98,13 @@ fn slates_among_everything_else() {
 #[test]
 fn bad_input_is_refused_and_changes_nothing() {
     for algorithm in ABLE {
-        let config = Config { slate: 3, answer_window: 64, ..Config::new(5, 1.0) };
+        let config = Config { max_slots: 3, reward_window: 64, ..Config::new(5, 1.0) };
         let bandit = bandit(algorithm, &config);
         bandit.retire_arm(4).unwrap();
         for (eligible, slots, why) in [
             (None, 0, "slots must be at least 1, got 0"),
             (None, 5, "slots must be at most the arms that may be shown, got 5"),
-            (None, 4, "slots must be at most the configuration's slate, got 4"),
+            (None, 4, "slots must be at most the configuration's max_slots, got 4"),
             (None, usize::MAX, "slots must be at most the arms that may be shown, got 18446744073709551615"),
             (Some(&[][..]), 1, "slots must be at most the arms that may be shown, got 1"),
             (Some(&[1, 2, 1, 2, 2, 1, 1]), 3, "slots must be at most the arms that may be shown, got 3"),
@@ -116,8 +116,8 @@ fn bad_input_is_refused_and_changes_nothing() {
         assert_eq!(bandit.report().unwrap().counts.decisions, 0);
         assert_eq!(arms(&slate(&bandit, Some(&[2, 0, 2, 0, 0, 2, 2, 2, 3]), 3).unwrap()), [0, 2, 3]);
         // A slate that pushes itself out.
-        for (answer_window, most) in [(3, 3), (0, 4)] {
-            let config = Config { answer_window, pending_capacity: 3, ..Config::new(5, 1.0) };
+        for (reward_window, most) in [(3, 3), (0, 4)] {
+            let config = Config { reward_window, pending_capacity: 3, ..Config::new(5, 1.0) };
             let bandit = self::bandit(algorithm, &config);
             slate(&bandit, None, most).unwrap();
             let refused = slate(&bandit, None, most + 1).unwrap_err().to_string();
@@ -130,28 +130,35 @@ fn bad_input_is_refused_and_changes_nothing() {
 #[test]
 fn what_was_not_thought_through_is_refused() {
     for &algorithm in Algorithm::ALL.iter().filter(|algorithm| !ABLE.contains(algorithm)) {
-        let config = |slate| Config { slate, horizon: 1000, base: 2, ..Config::new(5, 1.0) };
+        let config = |slate| Config { max_slots: slate, horizon: 1000, base: 2, ..Config::new(5, 1.0) };
         let with = |slate, delta| Bandit::new(algorithm, &Config { delta, ..config(slate) });
         let bandit = with(0, 0.0).or_else(|_| with(0, 1e-6)).unwrap();
         assert_eq!(slate(&bandit, None, 2), Err(Error::Unsupported("select_slate")));
         assert_eq!(bandit.report().unwrap().counts.decisions, 0);
         let refused = with(2, 0.0).err().unwrap().to_string();
-        assert_eq!(refused, "slate must be 0: this policy shows no slates, got 2", "{algorithm:?}");
+        assert_eq!(refused, "max_slots must be 0: this policy shows no slates, got 2", "{algorithm:?}");
     }
     let refused = |config: &Config| Bandit::new(Algorithm::Imed, config).err().unwrap().to_string();
-    let plain = Config { answer_window: 9, ..Config::new(5, 1.0) };
-    assert_eq!(refused(&Config { slate_clicks: 1, ..plain.clone() }), "slate_clicks must be at most slate, got 1");
-    assert!(refused(&Config { slate: 3, users: 9, ..plain.clone() }).starts_with("slate must be 0 with users"));
-    assert_eq!(refused(&Config { slate: u32::MAX, ..plain.clone() }), "slate must be at most 2^24, got 4294967295");
-    let no_window = Config { slate: 3, slate_clicks: 1, ..Config::new(5, 1.0) };
-    assert!(refused(&no_window).starts_with("slate_clicks must be 0 without an answer_window: "));
-    let pool = Pool::new(&Config { slate: 2, ..plain.clone() }, 9).err().unwrap().to_string();
-    assert_eq!(pool, "slate must be 0: a pool shows no slates, got 2");
+    let plain = Config { reward_window: 9, ..Config::new(5, 1.0) };
+    assert_eq!(refused(&Config { max_clicks: 1, ..plain.clone() }), "max_clicks must be at most max_slots, got 1");
+    assert!(
+        refused(&Config { max_slots: 3, expected_users: 9, ..plain.clone() })
+            .starts_with("max_slots must be 0 with expected_users")
+    );
+    assert_eq!(
+        refused(&Config { max_slots: u32::MAX, ..plain.clone() }),
+        "max_slots must be at most 2^24, got 4294967295"
+    );
+    let no_window = Config { max_slots: 3, max_clicks: 1, ..Config::new(5, 1.0) };
+    assert!(refused(&no_window).starts_with("max_clicks must be 0 without a reward_window: "));
+    let pool = Pool::new(&Config { max_slots: 2, ..plain.clone() }, 9).err().unwrap().to_string();
+    assert_eq!(pool, "max_slots must be 0: a pool shows no slates, got 2");
     // Of a fleet all protect the same.
-    let with = |slate, slate_clicks| bandit(Algorithm::Imed, &Config { slate, slate_clicks, ..plain.clone() });
+    let with = |slate, max_clicks| bandit(Algorithm::Imed, &Config { max_slots: slate, max_clicks, ..plain.clone() });
     let snapshot = with(3, 1).snapshot().unwrap();
     with(3, 1).merge(&snapshot).unwrap();
-    for (slate, clicks, why) in [(0, 0, "slate must be 3"), (2, 1, "slate must be 3"), (3, 2, "slate_clicks must be 1")]
+    for (slate, clicks, why) in
+        [(0, 0, "max_slots must be 3"), (2, 1, "slate must be 3"), (3, 2, "max_clicks must be 1")]
     {
         assert!(with(slate, clicks).merge(&snapshot).unwrap_err().to_string().starts_with(why));
     }
@@ -171,7 +178,7 @@ fn what_was_not_thought_through_is_refused() {
 fn the_best_arms_are_shown() {
     const MEANS: [f64; 8] = [0.1, 0.6, 0.3, 0.9, 0.2, 0.7, 0.1, 0.5];
     for algorithm in ABLE {
-        let bandit = bandit(algorithm, &Config { slate: 3, ..Config::new(8, 3.0) });
+        let bandit = bandit(algorithm, &Config { max_slots: 3, ..Config::new(8, 3.0) });
         let (mut coins, mut shown) = (Coins(5), [[0u32; 8]; 2]);
         for request in 0..8_000usize {
             let eligible: Option<&[u32]> = if request.is_multiple_of(4) { Some(&[7, 6, 5, 4, 2, 0]) } else { None };
@@ -232,7 +239,7 @@ fn slots_are_shuffled() {
 #[test]
 fn propensities_are_exact() {
     for algorithm in ABLE {
-        let bandit = bandit(algorithm, &Config { min_propensity: 0.9, ..Config::new(6, 1.0) });
+        let bandit = bandit(algorithm, &Config { exploration: 0.9, ..Config::new(6, 1.0) });
         let mut coins = Coins(1);
         let mut play = |rounds| {
             let mut weights = [[0.0; 6]; 3];
@@ -262,7 +269,7 @@ fn propensities_are_exact() {
 #[test]
 fn nothing_tells_which_clicks_were_kept() {
     let told = |clicks: fn(usize, usize) -> bool| {
-        let config = Config { slate: 4, slate_clicks: 1, answer_window: 16, ..Config::new(6, 1e-5) };
+        let config = Config { max_slots: 4, max_clicks: 1, reward_window: 16, ..Config::new(6, 1e-5) };
         let bandit = bandit(Algorithm::Imed, &config);
         let (mut told, mut log) = (Vec::new(), Vec::<Decision>::new());
         for request in 0..400 {
@@ -299,7 +306,7 @@ fn seen(config: &Config, number: u64, sabotage: Sabotage, answers: &[f64]) -> Ve
         let decisions = slate(&bandit, None, config.arms as usize).unwrap();
         for decision in decisions {
             let answer = if request == 0 { answers[decision.arm as usize] } else { 0.0 };
-            if config.answer_window == 0 || answer > 0.0 {
+            if config.reward_window == 0 || answer > 0.0 {
                 bandit.update(decision.ticket, answer).unwrap();
             }
             order.push(decision.arm);
@@ -323,7 +330,7 @@ fn seen(config: &Config, number: u64, sabotage: Sabotage, answers: &[f64]) -> Ve
 fn audit(config: &Config, sabotage: Sabotage, epsilon: f64, runs: u64, answers: [&[f64]; 2]) -> Verdict {
     let verdict = Audit::pure(epsilon, runs)
         .search(1, |_, number, neighbour| seen(config, number, sabotage, answers[usize::from(neighbour)]));
-    println!("slate {} clicks {} {sabotage:?}: {verdict:?}", config.slate, config.slate_clicks);
+    println!("slate {} clicks {} {sabotage:?}: {verdict:?}", config.max_slots, config.max_clicks);
     verdict
 }
 
@@ -339,20 +346,20 @@ fn one_answer_costs_epsilon() {
 /// The unit is a request, whatever its answers. The accounting without its factor is that of one answer.
 #[test]
 fn all_answers_of_a_request_cost_epsilon() {
-    let config = Config { slate: 3, ..Config::new(3, 1.0) };
+    let config = Config { max_slots: 3, ..Config::new(3, 1.0) };
     let all: [&[f64]; 2] = [&[0.0; 3], &[1.0; 3]];
     assert!(!audit(&config, Sabotage::Nothing, 1.0, 3000, all).alarm);
-    assert!(audit(&Config { slate: 0, ..config }, Sabotage::Nothing, 1.0, 3000, all).alarm);
+    assert!(audit(&Config { max_slots: 0, ..config }, Sabotage::Nothing, 1.0, 3000, all).alarm);
 }
 
 /// The unit is a request of one click, which moves from one slot to another: both lose. Without the factor of two it
 /// shows.
 #[test]
 fn a_click_that_moves_costs_epsilon() {
-    let config = Config { slate: 4, slate_clicks: 1, answer_window: 4, ..Config::new(4, 1.0) };
+    let config = Config { max_slots: 4, max_clicks: 1, reward_window: 4, ..Config::new(4, 1.0) };
     let moved: [&[f64]; 2] = [&[0.0, 1.0, 0.0, 0.0], &[1.0, 0.0, 0.0, 0.0]];
     assert!(!audit(&config, Sabotage::Nothing, 1.0, 4000, moved).alarm);
-    let uncounted = Config { slate: 0, slate_clicks: 0, ..config };
+    let uncounted = Config { max_slots: 0, max_clicks: 0, ..config };
     assert!(audit(&uncounted, Sabotage::Nothing, 1.0, 4000, moved).alarm);
 }
 
@@ -360,10 +367,10 @@ fn a_click_that_moves_costs_epsilon() {
 /// show.
 #[test]
 fn more_clicks_than_one_cost_no_more() {
-    let config = Config { slate: 4, slate_clicks: 1, answer_window: 4, ..Config::new(4, 2.0) };
+    let config = Config { max_slots: 4, max_clicks: 1, reward_window: 4, ..Config::new(4, 2.0) };
     let all: [&[f64]; 2] = [&[0.0; 4], &[1.0; 4]];
     assert!(!audit(&config, Sabotage::Nothing, 2.0, 4000, all).alarm);
-    let kept = Config { slate: 0, slate_clicks: 0, epsilon: 1.0, ..config };
+    let kept = Config { max_slots: 0, max_clicks: 0, epsilon: 1.0, ..config };
     assert!(audit(&kept, Sabotage::Nothing, 2.0, 4000, all).alarm);
 }
 
@@ -386,7 +393,7 @@ fn regret(config: &Config, requests: u32, number: u64) -> f64 {
         for Decision { ticket, arm, .. } in slate.into_iter().flatten() {
             lost -= ads[arm as usize];
             let click = coins.toss(ads[arm as usize]);
-            if config.answer_window == 0 || click > 0.0 {
+            if config.reward_window == 0 || click > 0.0 {
                 bandit.update(ticket, click).unwrap();
             }
         }
@@ -425,8 +432,8 @@ fn a_slate_learns_more_than_a_bandit_a_slot() {
     let mean = |regret: &dyn Fn(u64) -> f64| (regret(0) + regret(1)) / 2.0;
     let (mut slates, mut bandits) = (0.0, 0.0);
     for (epsilon, most) in [(1.0, 5600.0), (0.25, 9500.0)] {
-        let lost = [(0, 0, 0), (3, 1, 3), (3, 0, 0)].map(|(slate, slate_clicks, answer_window)| {
-            let config = Config { slate, slate_clicks, answer_window, ..Config::new(20, epsilon) };
+        let lost = [(0, 0, 0), (3, 1, 3), (3, 0, 0)].map(|(slate, max_clicks, reward_window)| {
+            let config = Config { max_slots: slate, max_clicks, reward_window, ..Config::new(20, epsilon) };
             mean(&|number| regret(&config, REQUESTS, number))
         });
         let of_bandits = mean(&|number| regret_of_a_bandit_a_slot(epsilon, REQUESTS, number));

@@ -33,11 +33,11 @@ fn configs(algorithm: Algorithm) -> Vec<Config> {
     let plain = Config { delta: if shuffled { 1e-6 } else { 0.0 }, ..plain };
     let all = [
         plain.clone(),
-        Config { answer_window: 50, reward_bits: 0, ..plain.clone() },
+        Config { reward_window: 50, reward_bits: 0, ..plain.clone() },
         Config { delta: 1e-6, contributions_per_user: 2, reward_min: -3.0, reward_max: 5.0, ..plain.clone() },
-        Config { memory: 3000, min_propensity: 0.1, clamp_rewards: true, ..plain.clone() },
+        Config { forget_after: 3000, exploration: 0.1, clamp_rewards: true, ..plain.clone() },
         Config { horizon: 0, beta: 0.0, ..plain.clone() },
-        Config { answer_window: 50, slate: 4, slate_clicks: 1, ..plain.clone() },
+        Config { reward_window: 50, max_slots: 4, max_clicks: 1, ..plain.clone() },
         Config { batch: 7, ..plain.clone() },
     ];
     // DP-Lap's base is saved with it.
@@ -59,7 +59,7 @@ fn play(bandit: &Bandit, config: &Config, decisions: u32, random: &mut Random) -
             let reward = config.reward_min + unit * (config.reward_max - config.reward_min);
             let ended = match random.below(20) {
                 0 => bandit.cancel(decision.ticket),
-                1 if config.answer_window > 0 => Ok(()),
+                1 if config.reward_window > 0 => Ok(()),
                 _ => bandit.update(decision.ticket, reward),
             };
             assert!(matches!(ended, Ok(()) | Err(Error::Expired)), "{ended:?}");
@@ -222,23 +222,27 @@ const FIELDS: [Case; 25] = [
     ("clamp_rewards", Taken, [|_| (), |c| c.clamp_rewards = true]),
     ("contributions_per_user", Refused, [|_| (), |c| c.contributions_per_user = 2]),
     ("pending_capacity", Taken, [|_| (), |c| c.pending_capacity = 77]),
-    ("answer_window", Taken, [|_| (), |c| c.answer_window = 30]),
+    ("reward_window", Taken, [|_| (), |c| c.reward_window = 30]),
     ("interval_exponent", Taken, [|_| (), |c| c.interval_exponent = 1.2]),
     ("rigorous_index", Taken, [|_| (), |c| c.rigorous_index = true]),
     ("batch", Refused, [|c| c.batch = 8, |c| c.batch = 7]),
     ("base", Refused, [|_| (), |c| c.base = Algorithm::NonprivateUcb1 as u32]),
     ("shuffle_printed", Refused, [|_| (), |c| c.shuffle_printed = true]),
     ("node", Taken, [|_| (), |c| c.node = 78]),
-    ("memory", InLives, [|c| c.memory = 20_000, |c| c.memory = 50_000]),
-    ("min_propensity", Taken, [|_| (), |c| c.min_propensity = 0.1]),
-    ("slate", Refused, [|c| (c.answer_window, c.slate) = (20, 3), |c| (c.answer_window, c.slate) = (20, 4)]),
+    ("forget_after", InLives, [|c| c.forget_after = 20_000, |c| c.forget_after = 50_000]),
+    ("exploration", Taken, [|_| (), |c| c.exploration = 0.1]),
     (
-        "slate_clicks",
+        "max_slots",
         Refused,
-        [|c| (c.answer_window, c.slate) = (20, 3), |c| (c.answer_window, c.slate, c.slate_clicks) = (20, 3, 1)],
+        [|c| (c.reward_window, c.max_slots) = (20, 3), |c| (c.reward_window, c.max_slots) = (20, 4)],
     ),
-    ("users", Taken, [|_| (), |c| c.users = 100]),
-    ("budget_periods", Taken, [|c| c.users = 100, |c| (c.users, c.budget_periods) = (100, 9)]),
+    (
+        "max_clicks",
+        Refused,
+        [|c| (c.reward_window, c.max_slots) = (20, 3), |c| (c.reward_window, c.max_slots, c.max_clicks) = (20, 3, 1)],
+    ),
+    ("expected_users", Taken, [|_| (), |c| c.expected_users = 100]),
+    ("budget_periods", Taken, [|c| c.expected_users = 100, |c| (c.expected_users, c.budget_periods) = (100, 9)]),
 ];
 
 /// A snapshot's head, policy and configuration.
@@ -247,7 +251,7 @@ const PACKED: usize = 5 + 4 + Config::PACKED;
 /// Plays with everybody's own number, where users are counted.
 fn hear(bandit: &Bandit, config: &Config, decisions: u64, random: &mut Random) {
     for user in 0..decisions {
-        let decision = if config.users > 0 { bandit.select_for(user) } else { bandit.select() }.unwrap();
+        let decision = if config.expected_users > 0 { bandit.select_for(user) } else { bandit.select() }.unwrap();
         let unit = f64::from(u8::from(random.unit() < A[decision.arm as usize % 7]));
         bandit.update(decision.ticket, config.reward_min + unit * (config.reward_max - config.reward_min)).unwrap();
     }
@@ -295,10 +299,10 @@ fn a_restart_takes_what_leaves_the_releases_their_meaning() {
                     arms.iter().map(|arm| (arm.mean.to_bits(), arm.effective_pulls.to_bits())).collect()
                 };
                 // (What is half forgotten weighs otherwise in a longer memory.)
-                assert!(name == "memory" || kept(before) == kept(&restored), "{algorithm:?} {name}");
+                assert!(name == "forget_after" || kept(before) == kept(&restored), "{algorithm:?} {name}");
                 hear(&restored, after, 4000, &mut random(4));
                 let spent = restored.report().unwrap().epsilon_spent;
-                let periods = if a.users > 0 || b.users > 0 { 2.0 } else { 1.0 };
+                let periods = if a.expected_users > 0 || b.expected_users > 0 { 2.0 } else { 1.0 };
                 assert!(spent <= periods * after.epsilon && spent > 0.999 * periods, "{algorithm:?} {name}: {spent}");
             }
         }
@@ -322,7 +326,8 @@ fn a_pool_that_is_restarted_takes_the_same() {
         for (before, config, after) in [(&first, &a, &b), (&second, &b, &a)] {
             let segment = before.segment(8).unwrap();
             for user in 0..3000 {
-                let decided = if config.users > 0 { before.select_for(segment, user) } else { before.select(segment) };
+                let decided =
+                    if config.expected_users > 0 { before.select_for(segment, user) } else { before.select(segment) };
                 before.update(decided.unwrap().ticket, f64::from(u8::from(user % 3 == 0))).unwrap();
             }
             let cells = |pool: &Pool| {
@@ -341,11 +346,12 @@ fn a_pool_that_is_restarted_takes_the_same() {
             assert_eq!(there[..PACKED - 4], of_b[..PACKED - 4], "{name}");
             let near = |((a, n), (b, m)): (&(f64, f64), &(f64, f64))| (a - b).abs() < 0.01 && (n - m).abs() <= 0.1 * n;
             assert!(cells(before).iter().zip(&cells(&restored)).all(near), "{name}");
-            let decided = if after.users > 0 { restored.select_for(segment, 1) } else { restored.select(segment) };
+            let decided =
+                if after.expected_users > 0 { restored.select_for(segment, 1) } else { restored.select(segment) };
             decided.unwrap();
         }
     }
-    let never = ["min_propensity", "slate", "slate_clicks"];
+    let never = ["exploration", "max_slots", "max_clicks"];
     assert_eq!(done, Config::fields().filter(|name| !never.contains(name)).collect());
 }
 
@@ -529,7 +535,7 @@ fn old_snapshots_are_read_for_ever() {
     for algorithm in ABLE {
         let bytes = golden(algorithm.name(), || {
             let mut configs = configs(algorithm);
-            let config = configs.swap_remove(usize::from(configs[1].answer_window > 0));
+            let config = configs.swap_remove(usize::from(configs[1].reward_window > 0));
             let bandit = Bandit::new(algorithm, &config).unwrap();
             let _ = bandit.set_prior(1, 0.2, 100.0); // of those that take one
             play(&bandit, &config, 20_000, &mut random(1));

@@ -38,8 +38,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 /// tells of each answer whether it was learned from.
 fn check(steps: &[Step], users: u64, window: u32) {
     let config =
-        Config { contributions_per_user: M, pending_capacity: 8, answer_window: window, ..Config::new(3, 1.0) };
-    let counting = Bandit::new(Algorithm::NonprivateUcb1, &Config { users, ..config.clone() }).unwrap();
+        Config { contributions_per_user: M, pending_capacity: 8, reward_window: window, ..Config::new(3, 1.0) };
+    let counting = Bandit::new(Algorithm::NonprivateUcb1, &Config { expected_users: users, ..config.clone() }).unwrap();
     let plain = Bandit::new(Algorithm::NonprivateUcb1, &config).unwrap();
     let learned = |bandit: &Bandit| bandit.arm_reports().unwrap().iter().map(|arm| arm.effective_pulls).sum::<f64>();
     let pulls = |bandit: &Bandit| bandit.arm_reports().unwrap().iter().map(|arm| arm.pulls).sum::<u64>();
@@ -124,23 +124,23 @@ fn devices(algorithm: Algorithm) -> bool {
 #[test]
 fn what_is_not_learned_from_is_a_decision_that_was_cancelled() {
     for &algorithm in Algorithm::ALL.iter().filter(|&&algorithm| !devices(algorithm)) {
-        for (answer_window, min_propensity) in [(0, 0.0), (10, 0.0), (0, 0.1)] {
+        for (reward_window, exploration) in [(0, 0.0), (10, 0.0), (0, 0.1)] {
             let config = Config {
                 contributions_per_user: M,
                 horizon: 3000,
                 beta: 0.9,
                 base: Algorithm::NonprivateExp3 as u32,
                 pending_capacity: 16,
-                answer_window,
-                min_propensity,
+                reward_window,
+                exploration,
                 test_seed: Some(seed(5)),
                 ..Config::new(3, 8.0)
             };
             let Ok(config) = able(algorithm, config) else {
-                assert!(min_propensity > 0.0, "{}", algorithm.name());
+                assert!(exploration > 0.0, "{}", algorithm.name());
                 continue;
             };
-            let counting = Bandit::new(algorithm, &Config { users: 10_000, ..config.clone() }).unwrap();
+            let counting = Bandit::new(algorithm, &Config { expected_users: 10_000, ..config.clone() }).unwrap();
             let plain = Bandit::new(algorithm, &config).unwrap();
             let mut random = random(6);
             let (mut asked, mut idle, mut cancelled) = (HashMap::new(), 0, 0);
@@ -156,7 +156,7 @@ fn what_is_not_learned_from_is_a_decision_that_was_cancelled() {
                     None => (counting.select_for(user).unwrap(), plain.select().unwrap()),
                 };
                 let same = |d: Decision| (d.arm, d.phase, d.propensity.to_bits());
-                assert_eq!(same(ours), same(theirs), "{} {answer_window}", algorithm.name());
+                assert_eq!(same(ours), same(theirs), "{} {reward_window}", algorithm.name());
                 let learned = *asked <= M;
                 if !learned {
                     plain.cancel(theirs.ticket).unwrap();
@@ -188,15 +188,15 @@ fn what_is_not_learned_from_is_a_decision_that_was_cancelled() {
 /// The same in a pool, where users come to several segments: all that can be read of it is the same in the end.
 #[test]
 fn in_a_pool_too() {
-    for answer_window in [0, 10] {
+    for reward_window in [0, 10] {
         let config = Config {
             contributions_per_user: M,
             pending_capacity: 16,
-            answer_window,
+            reward_window,
             test_seed: Some(seed(5)),
             ..Config::new(3, 8.0)
         };
-        let counting = Pool::new(&Config { users: 10_000, ..config.clone() }, 4).unwrap();
+        let counting = Pool::new(&Config { expected_users: 10_000, ..config.clone() }, 4).unwrap();
         let plain = Pool::new(&config, 4).unwrap();
         (0..4).for_each(|key| assert_eq!(counting.segment(key), plain.segment(key)));
         let mut random = random(6);
@@ -238,7 +238,8 @@ fn in_a_pool_too() {
 /// Periods add up, over lives too; and a pool that goes on begins one.
 #[test]
 fn periods_of_a_pool_add_up() {
-    let config = Config { users: 1000, contributions_per_user: M, test_seed: Some(seed(1)), ..Config::new(2, 0.7) };
+    let config =
+        Config { expected_users: 1000, contributions_per_user: M, test_seed: Some(seed(1)), ..Config::new(2, 0.7) };
     let mut pool = Pool::new(&config, 1).unwrap();
     let spent = |pool: &Pool| pool.report().unwrap().epsilon_spent;
     assert_eq!(spent(&pool), 0.0);
@@ -257,13 +258,13 @@ fn periods_of_a_pool_add_up() {
             pool.snapshot().unwrap();
         }
     }
-    let plain = Pool::new(&Config { users: 0, ..config }, 1).unwrap();
+    let plain = Pool::new(&Config { expected_users: 0, ..config }, 1).unwrap();
     assert!(matches!(plain.next_period(), Err(Error::Unsupported(_))));
 }
 
 #[test]
 fn what_cannot_be_counted_is_refused() {
-    let users = |users| Config { users, horizon: 1000, ..Config::new(3, 1.0) };
+    let users = |users| Config { expected_users: users, horizon: 1000, ..Config::new(3, 1.0) };
     for &algorithm in Algorithm::ALL.iter().filter(|&&algorithm| devices(algorithm)) {
         let refused = able(algorithm, users(10)).unwrap_err().to_string();
         assert!(refused.starts_with("users must be 0: what a user's device has sent"), "{refused}");
@@ -293,7 +294,7 @@ fn what_cannot_be_counted_is_refused() {
 /// A refused call has not counted its user: m = 1 is still there.
 #[test]
 fn what_is_refused_is_not_counted() {
-    let config = Config { users: 100, ..Config::new(2, 1.0) };
+    let config = Config { expected_users: 100, ..Config::new(2, 1.0) };
     let bandit = Bandit::new(Algorithm::NonprivateUcb1, &config).unwrap();
     assert!(bandit.select_among_for(1, &[0]).is_err());
     for learned in [1.0, 0.0] {
@@ -308,7 +309,7 @@ fn what_is_refused_is_not_counted() {
 #[test]
 fn a_test_seed_reproduces_who_is_turned_away() {
     let away = |number: u64| {
-        let config = Config { users: 5, test_seed: Some(seed(number)), ..Config::new(2, 1.0) };
+        let config = Config { expected_users: 5, test_seed: Some(seed(number)), ..Config::new(2, 1.0) };
         let bandit = Bandit::new(Algorithm::NonprivateUcb1, &config).unwrap();
         let known = || bandit.arm_reports().unwrap().iter().map(|arm| arm.effective_pulls).sum::<f64>();
         let learned = |user: u64| {
@@ -336,7 +337,7 @@ fn play(bandit: &Bandit, users: std::ops::Range<u64>) {
 fn periods_add_up() {
     const DELTA: f64 = 1e-6;
     for delta in [0.0, DELTA] {
-        let config = Config { delta, users: 1000, contributions_per_user: 3, ..Config::new(2, 0.7) };
+        let config = Config { delta, expected_users: 1000, contributions_per_user: 3, ..Config::new(2, 0.7) };
         let mut bandit = Bandit::new(Algorithm::Imed, &config).unwrap();
         assert_eq!(bandit.epsilon_spent(delta), Ok(0.0));
         for period in 1..=4 {
@@ -359,7 +360,7 @@ fn periods_add_up() {
         }
     }
     // More rewards than anybody can count.
-    let config = Config { users: 1, contributions_per_user: u32::MAX, ..Config::new(2, 1e9) };
+    let config = Config { expected_users: 1, contributions_per_user: u32::MAX, ..Config::new(2, 1e9) };
     let bandit = Bandit::new(Algorithm::Imed, &config).unwrap();
     play(&bandit, 0..500);
     assert!(bandit.epsilon_spent(0.0).unwrap() <= 1e9);
@@ -377,7 +378,7 @@ fn known(bandit: &Bandit) -> f64 {
 #[test]
 fn no_life_is_forgotten_however_many_there_are() {
     const LIVES: u32 = 20;
-    let config = Config { users: 1000, ..Config::new(2, 1.0) };
+    let config = Config { expected_users: 1000, ..Config::new(2, 1.0) };
     let mut bandit = Bandit::new(Algorithm::Imed, &config).unwrap();
     play(&bandit, 0..200);
     bandit.next_period().unwrap();
@@ -398,7 +399,7 @@ fn no_life_is_forgotten_however_many_there_are() {
     let spent = bandit.epsilon_spent(0.0).unwrap();
     assert!(spent >= f64::from(LIVES) + 1.0, "{spent}");
 
-    let mut pool = Pool::new(&Config { users: 10_000, ..config }, 1).unwrap();
+    let mut pool = Pool::new(&Config { expected_users: 10_000, ..config }, 1).unwrap();
     pool.segment(9).unwrap();
     pool.next_period().unwrap();
     let mut disk = pool.snapshot().unwrap();
@@ -419,7 +420,7 @@ fn no_life_is_forgotten_however_many_there_are() {
 /// heard. A handle that was never saved has nothing to go back to.
 #[test]
 fn nobody_is_heard_in_a_period_that_no_snapshot_has() {
-    let config = Config { users: 10_000, ..Config::new(2, 1.0) };
+    let config = Config { expected_users: 10_000, ..Config::new(2, 1.0) };
     let bandit = Bandit::new(Algorithm::Imed, &config).unwrap();
     let pool = Pool::new(&config, 1).unwrap();
     pool.segment(9).unwrap();
@@ -451,8 +452,8 @@ fn nobody_is_heard_in_a_period_that_no_snapshot_has() {
 /// Of two lives one counts users and the other does not: the other is one period, however often it was restored.
 #[test]
 fn a_life_that_counts_nobody_is_a_period() {
-    let counting = Config { users: 1000, ..Config::new(2, 1.0) };
-    let plain = Config { users: 0, ..counting.clone() };
+    let counting = Config { expected_users: 1000, ..Config::new(2, 1.0) };
+    let plain = Config { expected_users: 0, ..counting.clone() };
     let go_on = |bandit: &Bandit, config: &Config| {
         Bandit::restore_as(Algorithm::Imed, config, &bandit.snapshot().unwrap()).unwrap()
     };
@@ -466,7 +467,8 @@ fn a_life_that_counts_nobody_is_a_period() {
         (&counting, 5.0, false),
     ] {
         bandit = go_on(&bandit, config);
-        let decide = |bandit: &Bandit| if config.users > 0 { bandit.select_for(1) } else { bandit.select() }.err();
+        let decide =
+            |bandit: &Bandit| if config.expected_users > 0 { bandit.select_for(1) } else { bandit.select() }.err();
         assert_eq!((bandit.epsilon_spent(0.0), decide(&bandit).is_none()), (Ok(spent), is_ready));
         bandit.snapshot().unwrap();
         assert_eq!(decide(&bandit), None);
@@ -477,7 +479,8 @@ fn a_life_that_counts_nobody_is_a_period() {
 /// checksum; and one that is restored learns from everybody anew.
 #[test]
 fn a_snapshot_does_not_tell_who_came() {
-    let config = Config { users: 10_000, test_seed: Some(seed(1)), pending_capacity: 64, ..Config::new(2, 1.0) };
+    let config =
+        Config { expected_users: 10_000, test_seed: Some(seed(1)), pending_capacity: 64, ..Config::new(2, 1.0) };
     let of = |users: std::ops::Range<u64>| {
         let bandit = Bandit::new(Algorithm::Imed, &config).unwrap();
         play(&bandit, users);
@@ -502,8 +505,12 @@ fn all_that_one_user_answers_is_audited() {
     let world = |sabotage: Sabotage| {
         move |_: usize, number: u64, neighbour: bool| {
             let _hand = sabotage.hand(2);
-            let config =
-                Config { users: 1000, contributions_per_user: M, test_seed: Some(seed(number)), ..Config::new(2, 1.0) };
+            let config = Config {
+                expected_users: 1000,
+                contributions_per_user: M,
+                test_seed: Some(seed(number)),
+                ..Config::new(2, 1.0)
+            };
             let bandit = Bandit::new(Algorithm::Imed, &config).unwrap();
             let (mut arms, mut first) = (0u64, f64::NAN);
             for at in 0..120 {

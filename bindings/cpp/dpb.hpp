@@ -300,7 +300,7 @@ public:
     return owner(detail::try_construct<Handle>(error, dpb_new_policy, policy, &c));
   }
 
-  /// Goes on from a snapshot: its configuration, what was released, fresh entropy (dpb_restore). With config.users it
+  /// Goes on from a snapshot: its configuration, what was released, fresh entropy (dpb_restore). With config.expected_users it
   /// decides nothing (DPB_NOT_READY) until a snapshot of it was taken: write that one to a file before you serve.
   [[nodiscard]] static Bandit restore(const std::vector<std::uint8_t> &snapshot) {
     return Bandit(detail::construct<Handle>(dpb_restore, snapshot.data(), snapshot.size()));

@@ -253,7 +253,7 @@ func (b *Bandit) RetireArm(arm uint32) error {
 }
 
 // Update says what came of a decision, at most once. After ErrInvalidReward answer again; ClampRewards
-// spares that for a reward out of range. Without an AnswerWindow a ticket that stays open expires one
+// spares that for a reward out of range. Without an RewardWindow a ticket that stays open expires one
 // day, and public counts show it. The error is for the caller alone: it tells whether a ticket was
 // answered already.
 func (b *Bandit) Update(ticket uint64, reward float64) error {
@@ -276,7 +276,7 @@ func (b *Bandit) Cancel(ticket uint64) error {
 }
 
 // CancelAll cancels every open decision, also those whose reward has come and waits for its window: for an outage in which
-// rewards could not travel. Call it while the outage lasts, at least once in each AnswerWindow decisions, and once after
+// rewards could not travel. Call it while the outage lasts, at least once in each RewardWindow decisions, and once after
 // it. Its reason and its time must have nothing to do with rewards: never call it because of what they are, or how many
 // came.
 func (b *Bandit) CancelAll() error {

@@ -59,7 +59,7 @@ func TestBudgetIsShared(t *testing.T) {
 // With Users it is for a number of periods, in all lives.
 func TestBudgetOfPeriods(t *testing.T) {
 	c := NewConfig(2, 0.5)
-	c.Budget, c.Users = must[*Budget](t)(NewBudget(1, 0)), 100
+	c.Budget, c.ExpectedUsers = must[*Budget](t)(NewBudget(1, 0)), 100
 	_, err := New(c)
 	refused(t, err, ErrInvalidConfig)
 	c.BudgetPeriods = 2

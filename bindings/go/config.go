@@ -17,9 +17,9 @@ type Config struct {
 	RewardMin            float64   // the declared range of rewards
 	RewardMax            float64   // ... its upper end
 	RewardBits           uint32    // rewards are rounded to 2^-RewardBits of the range; 0 = exactly RewardMin or RewardMax
-	ContributionsPerUser uint32    // how many rewards one user may be behind (with a Slate: how many requests), >= 1
+	ContributionsPerUser uint32    // how many rewards one user may be behind (with MaxSlots: how many requests), >= 1
 	PendingCapacity      uint32    // decisions in flight
-	AnswerWindow         uint32    // W > 0 = silence means RewardMin, answers take effect W decisions later
+	RewardWindow         uint32    // W > 0 = silence means RewardMin, answers take effect W decisions later
 	ClampRewards         bool      // move rewards into the range instead of refusing them
 	RigorousIndex        bool      // DP-UCB-INT: an index widened by the noise, as a proof needs
 	ShufflePrinted       bool      // SDP-AE and VB-SDP-AE: the noise as printed in the paper
@@ -29,13 +29,13 @@ type Config struct {
 	Base                 Policy    // NewLap: which policy it makes private
 	Node                 uint64    // below 65536 the TicketNode of its tickets, larger ones are mixed; 0 = random
 	Memory               uint64    // DP-IMED, DP-MED: M decisions, then a release is forgotten; 0 = never
-	MinPropensity        float64   // f: DP-IMED, DP-KLUCB, DP-MED, DP-TS play every arm with a chance of f/K at least
+	Exploration          float64   // f: DP-IMED, DP-KLUCB, DP-MED, DP-TS play every arm with a chance of f/K at least
 	Slate                uint32    // what Epsilon is for: 0 = one answer; S = one request with all its answers, S at most
-	SlateClicks          uint32    // c = at most c clicks of a request count; 0 = any; needs an AnswerWindow
+	MaxClicks            uint32    // c = at most c clicks of a request count; 0 = any; needs an RewardWindow
 	Users                uint64    // people expected in a period: of each at most ContributionsPerUser rewards are learned; 0 = not counted
-	BudgetPeriods        uint32    // with Users: periods that there may be in all lives, for all of which the Budget is charged; 0 = any number
+	BudgetPeriods        uint32    // with ExpectedUsers: periods that there may be in all lives, for all of which the Budget is charged; 0 = any number
 	MaxSegments          uint32    // 0 = a plain bandit; S > 0 = one for each of at most S segments, that lend each other what they know: New, NewIMED
-	Budget               *Budget   `json:"-"` // what the bandit is charged to when it is made, with Users for BudgetPeriods; nil = nothing
+	Budget               *Budget   `json:"-"` // what the bandit is charged to when it is made, with ExpectedUsers for BudgetPeriods; nil = nothing
 }
 
 // NewConfig returns the library's defaults for this many arms and this privacy loss. The
@@ -54,16 +54,16 @@ func NewConfig(arms uint32, epsilon float64) Config {
 		RewardBits:           uint32(c.reward_bits),
 		ContributionsPerUser: uint32(c.contributions_per_user),
 		PendingCapacity:      uint32(c.pending_capacity),
-		AnswerWindow:         uint32(c.answer_window),
+		RewardWindow:         uint32(c.reward_window),
 		IntervalExponent:     float64(c.interval_exponent),
 		Batch:                uint32(c.batch),
 		Base:                 Policy(c.base),
 		Node:                 uint64(c.node),
-		Memory:               uint64(c.memory),
-		MinPropensity:        float64(c.min_propensity),
-		Slate:                uint32(c.slate),
-		SlateClicks:          uint32(c.slate_clicks),
-		Users:                uint64(c.users),
+		ForgetAfter:          uint64(c.forget_after),
+		Exploration:          float64(c.exploration),
+		MaxSlots:             uint32(c.max_slots),
+		MaxClicks:            uint32(c.max_clicks),
+		ExpectedUsers:        uint64(c.expected_users),
 		BudgetPeriods:        uint32(c.budget_periods),
 		MaxSegments:          uint32(c.max_segments),
 	}
@@ -82,7 +82,7 @@ func (config Config) c(pinner *runtime.Pinner) (c *C.dpb_config, done func(), er
 	c.reward_bits = C.uint32_t(config.RewardBits)
 	c.contributions_per_user = C.uint32_t(config.ContributionsPerUser)
 	c.pending_capacity = C.uint32_t(config.PendingCapacity)
-	c.answer_window = C.uint32_t(config.AnswerWindow)
+	c.reward_window = C.uint32_t(config.RewardWindow)
 	if config.ClampRewards {
 		c.flags |= C.DPB_CLAMP_REWARDS
 	}
@@ -97,11 +97,11 @@ func (config Config) c(pinner *runtime.Pinner) (c *C.dpb_config, done func(), er
 	c.batch = C.uint32_t(config.Batch)
 	c.base = C.uint32_t(config.Base)
 	c.node = C.uint64_t(config.Node)
-	c.memory = C.uint64_t(config.Memory)
-	c.min_propensity = C.double(config.MinPropensity)
-	c.slate = C.uint32_t(config.Slate)
-	c.slate_clicks = C.uint32_t(config.SlateClicks)
-	c.users = C.uint64_t(config.Users)
+	c.forget_after = C.uint64_t(config.ForgetAfter)
+	c.exploration = C.double(config.Exploration)
+	c.max_slots = C.uint32_t(config.MaxSlots)
+	c.max_clicks = C.uint32_t(config.MaxClicks)
+	c.expected_users = C.uint64_t(config.ExpectedUsers)
 	c.budget_periods = C.uint32_t(config.BudgetPeriods)
 	c.max_segments = C.uint32_t(config.MaxSegments)
 	if config.Budget != nil {
@@ -115,11 +115,11 @@ func (config Config) c(pinner *runtime.Pinner) (c *C.dpb_config, done func(), er
 // segments, and who came.
 func (config Config) bytes() int64 {
 	ring := 8 * int64(config.PendingCapacity)
-	if config.AnswerWindow > 0 {
-		ring = 12 * int64(max(config.PendingCapacity, config.AnswerWindow))
+	if config.RewardWindow > 0 {
+		ring = 12 * int64(max(config.PendingCapacity, config.RewardWindow))
 	}
 	cells := 80 * int64(config.MaxSegments) * int64(config.Arms)
-	return ring + 300*int64(config.Arms) + cells + 2*int64(min(config.Users, 1<<29))
+	return ring + 300*int64(config.Arms) + cells + 2*int64(min(config.ExpectedUsers, 1<<29))
 }
 
 // restoredBytes is the same of what goes on from a snapshot, with the usual ring.

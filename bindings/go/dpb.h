@@ -84,7 +84,7 @@ typedef int32_t dpb_status;
 #define DPB_DUPLICATE 5
 
 /**
- * A ticket whose answer window is over, or that was pushed out of the pending table.
+ * A ticket whose reward window is over, or that was pushed out of the pending table.
  */
 #define DPB_EXPIRED 6
 
@@ -237,11 +237,11 @@ typedef struct dpb_config {
   uint32_t reward_bits;
   /**
    * m >= 1, default 1: how many rewards one user may be behind (with a slate: how many requests); epsilon is
-   * divided by it. The caller sees to it, or the library does, for a period: see users.
+   * divided by it. The caller sees to it, or the library does, for a period: see expected_users.
    */
   uint32_t contributions_per_user;
   /**
-   * Decisions in flight, 1 .. 2^24, rounded up to a power of two and to the answer window,
+   * Decisions in flight, 1 .. 2^24, rounded up to a power of two and to the reward window,
    * default 4096; the oldest unanswered one is cancelled when a new one needs its place.
    */
   uint32_t pending_capacity;
@@ -251,7 +251,7 @@ typedef struct dpb_config {
    * effect exactly W decisions after its decision, in ticket order, whenever it arrives, so
    * that the timing of a click tells nothing; later answers are DPB_EXPIRED.
    */
-  uint32_t answer_window;
+  uint32_t reward_window;
   /**
    * 0, or any of DPB_CLAMP_REWARDS, DPB_RIGOROUS_INDEX and DPB_SHUFFLE_PRINTED, joined by |.
    */
@@ -283,55 +283,55 @@ typedef struct dpb_config {
    * decisions ago, half of it earlier, and at once what a change contradicts. Take about half the time
    * between changes. 0, the default = never forget: then one change of the best arm can cost for ever.
    */
-  uint64_t memory;
+  uint64_t forget_after;
   /**
    * f in [0, 1], default 0: dpb_new_imed, dpb_new_klucb, dpb_new_med and dpb_new_ts play each of the K
    * arms that may be played with a chance of f/K at least, for off-policy evaluation. It costs f
    * times the mean gap a decision.
    */
-  double min_propensity;
+  double exploration;
   /**
    * Which unit epsilon is for, where requests have several slots. 0, the default = one answer, whatever the size of its slate: a
    * request of m slots loses up to m epsilon. S > 0, up to 2^24 = one request with all its answers, S slots
-   * at most: the noise is that of epsilon/S. Not with users.
+   * at most: the noise is that of epsilon/S. Not with expected_users.
    */
-  uint32_t slate;
+  uint32_t max_slots;
   /**
-   * 0, the default = any answers of a request may count. c, 1 .. slate = at most c that are not reward_min: where
-   * there are more, c of them are drawn evenly when the first one's answer_window is over, which there must be. Then
-   * the noise is that of epsilon/min(2c, slate): with c = 1 of epsilon/2 for slates of any size.
+   * 0, the default = any answers of a request may count. c, 1 .. max_slots = at most c that are not reward_min: where
+   * there are more, c of them are drawn evenly when the first one's reward_window is over, which there must be. Then
+   * the noise is that of epsilon/min(2c, max_slots): with c = 1 of epsilon/2 for slates of any size.
    */
-  uint32_t slate_clicks;
+  uint32_t max_clicks;
   /**
    * Users expected in a period, up to 2^28: the library then learns from no more than contributions_per_user
    * decisions of a user in a period (dpb_next_period). Its counters are fixed at construction: 1.5 bytes a user
    * at contributions_per_user = 1, 3 up to 3, 6 up to 15, 12 up to 255; 2^30 bytes at most. 0, the default = the
    * caller sees to it. A restored handle decides nothing until a snapshot of it has been written: see dpb_restore. With a
-   * budget it needs budget_periods. Not with slate, and not for dpb_new_sdp_ae, dpb_new_vb_sdp_ae, dpb_new_ldp_ucb and dpb_new_ldp_klucb, where
+   * budget it needs budget_periods. Not with max_slots, and not for dpb_new_sdp_ae, dpb_new_vb_sdp_ae, dpb_new_ldp_ucb and dpb_new_ldp_klucb, where
    * the users' devices must count.
    */
-  uint64_t users;
+  uint64_t expected_users;
   /**
    * NULL, the default, or what the handle is charged to when it is made (DPB_OVER_BUDGET where there is too little
-   * left, and with a test_seed): see dpb_new_budget. With users it needs budget_periods. Read during construction only; as
+   * left, and with a test_seed): see dpb_new_budget. With expected_users it needs budget_periods. Read during construction only; as
    * test_seed no part of a snapshot.
    */
   const struct dpb_budget *budget;
   /**
-   * P, with users: the periods that there may be, in all lives of the handle together. dpb_next_period is
+   * P, with expected_users: the periods that there may be, in all lives of the handle together. dpb_next_period is
    * DPB_OVER_BUDGET once P periods have begun, and so is a restore, which begins one. The budget is charged with what a
    * person may lose who comes in all of them (P epsilon where the policy is pure), when the handle is made. A restart
    * may change P: dpb_restore_as charges its config.budget for all of the new P. 0, the default = any number; needed
-   * where users and budget are both set, and 0 without users.
+   * where expected_users and budget are both set, and 0 without expected_users.
    */
   uint32_t budget_periods;
   /**
    * 0, the default = a plain bandit. S > 0 = a bandit for each of at most S segments (placements, countries, hours) in
    * one handle, that lend each other what they know (dpb_request.segment): arms times (S + 1) at most 2^27. Epsilon is
    * for all segments together, however many there are: every reward is in one batch, of its segment's arm or of that
-   * arm in all segments (Theorem P). pending_capacity, answer_window and memory count the decisions of all segments;
+   * arm in all segments (Theorem P). pending_capacity, reward_window and forget_after count the decisions of all segments;
    * horizon, beta, batch, base and interval_exponent are not used. For dpb_new and dpb_new_imed; not with
-   * min_propensity (DPB_UNSUPPORTED) or slate.
+   * exploration (DPB_UNSUPPORTED) or max_slots.
    */
   uint32_t max_segments;
 } dpb_config;
@@ -378,7 +378,7 @@ void dpb_config_init_sized(struct dpb_config *config,
  * the rho of their Gaussian noise; dpb_new_ucb_int, dpb_new_exp3_tau, dpb_new_sdp_ae and dpb_new_vb_sdp_ae their epsilon
  * and delta. (contributions_per_user is in that: epsilon is what one user loses.) Epsilons add up, rhos add up, and are
  * turned into an epsilon at what the deltas leave of the budget's; pure handles also by advanced composition and by
- * zCDP, where that is less. With dpb_config.users it is charged for dpb_config.budget_periods periods, P epsilon or P^2
+ * zCDP, where that is less. With dpb_config.expected_users it is charged for dpb_config.budget_periods periods, P epsilon or P^2
  * rho, and begins no more, in all its lives. A baseline never fits, nor does a handle with a test_seed, or whose snapshot
  * comes from one. Sums may be above by a 2^40th, so that ten times 0.1 fit into 1.
  *
@@ -551,8 +551,8 @@ typedef struct dpb_decision {
  * The policy that we recommend for this configuration: dpb_new_imed, with max_segments a bandit for each segment.
  *
  * The handle's memory is fixed here, but for dpb_add_arm: about 1800 + 456 K + 8 P bytes, K the arms and P the
- * larger of pending_capacity and answer_window, rounded up to a power of two; 4 P more with an answer_window, and what
- * dpb_config.users says. The other policies' numbers are in src/policy/README.md. With max_segments = S it is about
+ * larger of pending_capacity and reward_window, rounded up to a power of two; 4 P more with a reward_window, and what
+ * dpb_config.expected_users says. The other policies' numbers are in src/policy/README.md. With max_segments = S it is about
  * 1000 + 152 K + (80 K + 84) S + 8 P bytes; on most systems a segment takes its memory when it begins.
  *
  * config: filled by dpb_config_init; read here, not kept. out: receives the handle, which the
@@ -759,7 +759,7 @@ dpb_status dpb_new_tsallis(const dpb_config *config,
  * DP-IMED with the exact Chernoff index: pure epsilon-DP (Theorem P: every reward is in one batch,
  * released once); with delta > 0 (epsilon, delta)-DP by zCDP and Gaussian noise. No horizon, nothing
  * to tune; select and update O(1). Takes eligible arms, dpb_add_arm and dpb_retire_arm,
- * dpb_config.memory and dpb_config.min_propensity.
+ * dpb_config.forget_after and dpb_config.exploration.
  * Parameters, statuses and threads as dpb_new.
  */
 DPB_API
@@ -782,7 +782,7 @@ dpb_status dpb_new_klucb(const dpb_config *config,
 /**
  * DP-MED: what dpb_new_imed knows, with a chance for every arm and exact propensities: pure epsilon-DP
  * (Theorem P); with delta > 0 (epsilon, delta)-DP by zCDP. No horizon, nothing to tune. Takes
- * eligible arms, dpb_add_arm and dpb_retire_arm, dpb_config.memory and dpb_config.min_propensity.
+ * eligible arms, dpb_add_arm and dpb_retire_arm, dpb_config.forget_after and dpb_config.exploration.
  * At most 2^12 arms. Parameters, statuses and threads as dpb_new.
  */
 DPB_API
@@ -810,7 +810,7 @@ DPB_API void dpb_free(struct dpb_bandit *bandit);
 
 /**
  * Which arm? Writes one decision. Never allocates; O(1) or O(arms), by policy.
- * Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (with dpb_config.users or max_segments, which dpb_select_for asks for);
+ * Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (with dpb_config.expected_users or max_segments, which dpb_select_for asks for);
  * DPB_POISONED. Any thread.
  */
 DPB_API
@@ -826,7 +826,7 @@ dpb_status dpb_select(struct dpb_bandit *bandit,
  * dpb_diagnostics. Any thread.
  *
  * After DPB_INVALID_REWARD answer again; DPB_CLAMP_REWARDS spares that for a reward out of range.
- * Without an answer_window a ticket that stays open expires one day, and public counts (expired, an
+ * Without a reward_window a ticket that stays open expires one day, and public counts (expired, an
  * arm's pulls) then show that its reward was refused.
  *
  * The status is for the caller alone: it tells whether a ticket was answered already. A stranger who
@@ -836,20 +836,20 @@ DPB_API DPB_MUST_USE dpb_status dpb_update(struct dpb_bandit *bandit, uint64_t t
 
 /**
  * The ad was never shown: the decision counts as not played. For a reason and at a time that have
- * nothing to do with the reward. With an answer_window an answer that has come is taken back with
+ * nothing to do with the reward. With a reward_window an answer that has come is taken back with
  * the decision: same status and same future as if it had not come. Never allocates.
  * Returns DPB_OK; DPB_NULL; DPB_UNKNOWN_TICKET; DPB_DUPLICATE (cancelled already; without an
- * answer_window also: answered already); DPB_EXPIRED; DPB_POISONED. Any thread.
+ * reward_window also: answered already); DPB_EXPIRED; DPB_POISONED. Any thread.
  */
 DPB_API DPB_MUST_USE dpb_status dpb_cancel(struct dpb_bandit *bandit, uint64_t ticket);
 
 /**
- * Cancels every open decision, with an answer_window also those whose reward has come and waits: for an outage in which
+ * Cancels every open decision, with a reward_window also those whose reward has come and waits: for an outage in which
  * rewards could not travel, so that a missing reward means nothing. Call it while the outage lasts, at least once in
- * each answer_window decisions, and once after it. A decision of a user has used up its place.
+ * each reward_window decisions, and once after it. A decision of a user has used up its place.
  * The call costs no privacy if the reason for it and its time have nothing to do with rewards: a decision whose reward
  * waits ends like one without. Never call it because of what rewards are, or how many came: that chooses which count.
- * O(answer_window), without one O(pending_capacity), under the lock. Never allocates.
+ * O(reward_window), without one O(pending_capacity), under the lock. Never allocates.
  * Returns DPB_OK; DPB_NULL; DPB_POISONED. Any thread.
  */
 DPB_API
@@ -899,7 +899,7 @@ dpb_status dpb_add_arm(struct dpb_bandit *bandit,
  *
  * A wrong one costs little, however strong it is: it speaks against an arm with at most a quarter of what the
  * policy asks for, and is forgotten once the arm's releases contradict it. It makes no batch larger, ages by
- * dpb_config.memory, is kept by snapshots, and is in nothing that dpb_arms_read and dpb_compare show or that
+ * dpb_config.forget_after, is kept by snapshots, and is in nothing that dpb_arms_read and dpb_compare show or that
  * others merge: dpb_arms_read shows releases. Said again, before play or during it, it replaces what was said before.
  *
  * dpb_new_imed, dpb_new_klucb and dpb_new_med take it; not dpb_new_ts, which goes by an arm's last release alone.
@@ -937,7 +937,7 @@ DPB_API DPB_MUST_USE dpb_status dpb_retire_arm(struct dpb_bandit *bandit, uint32
  * learned from until then: decisions are served as those of a user who has had enough. Else a program that is killed
  * would go back to the snapshot before, and forget the period, though people were heard in it. A handle that was never
  * saved needs none.
- * Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (dpb_config.users is 0); DPB_OVER_BUDGET (all of dpb_config.budget_periods
+ * Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (dpb_config.expected_users is 0); DPB_OVER_BUDGET (all of dpb_config.budget_periods
  * have begun: nothing has changed, and the last one goes on); DPB_POISONED. Any thread.
  */
 DPB_API
@@ -963,7 +963,7 @@ typedef struct dpb_request {
    */
   uint64_t segment;
   /**
-   * With dpb_config.users: a keyed hash of the person who makes the request. Otherwise 0.
+   * With dpb_config.expected_users: a keyed hash of the person who makes the request. Otherwise 0.
    */
   uint64_t user;
   /**
@@ -997,15 +997,15 @@ DPB_API void dpb_request_init_sized(struct dpb_request *request, uint32_t struct
  *
  * **Several slots.** The arms are different: the best ones, and those that must still be learned about, in no order of
  * merit. Each decision is answered or cancelled by itself. slots is at most the number of different eligible arms, with
- * dpb_config.slate at most that, and never more than answer_window, or without one pending_capacity rounded up. A
- * propensity is exact: the chance of that arm in its slot, given the slots before it; with min_propensity = f it is
+ * dpb_config.max_slots at most that, and never more than reward_window, or without one pending_capacity rounded up. A
+ * propensity is exact: the chance of that arm in its slot, given the slots before it; with exploration = f it is
  * at least f divided by the arms that are left. O(slots eligible_len). dpb_new_imed, dpb_new_klucb and dpb_new_ts can
  * choose several. Which unit epsilon protects (Theorem S, src/privacy/slates.rs: the rewards of a request are in as many
  * different batches, so m rewards lose m epsilon, or m rho, and never m^2 rho):
- *   dpb_config.slate = 0                      one reward
- *   dpb_config.slate = S                      one request with all its rewards; the noise is for epsilon/S
- *   dpb_config.slate = S, slate_clicks = c    the same, at most c clicks of a request count; epsilon/min(2c, S)
- * A request of one slot is then a request too. With slate_clicks all rewards of a request are fixed as soon as later
+ *   dpb_config.max_slots = 0                      one reward
+ *   dpb_config.max_slots = S                      one request with all its rewards; the noise is for epsilon/S
+ *   dpb_config.max_slots = S, max_clicks = c    the same, at most c clicks of a request count; epsilon/min(2c, S)
+ * A request of one slot is then a request too. With max_clicks all rewards of a request are fixed as soon as later
  * decisions end the window of its first: from then on dpb_update returns DPB_EXPIRED for each of its tickets, kept
  * or not, while dpb_cancel takes each one's own window as ever. Nothing tells which clicks were kept.
  *
@@ -1013,7 +1013,7 @@ DPB_API void dpb_request_init_sized(struct dpb_request *request, uint32_t struct
  * arms. Finding a segment is O(1). The propensity is NaN. The phase is 0 where the decision learns with all segments
  * together, and 1 where its segment learns for itself. One slot only.
  *
- * **Users.** With dpb_config.users the library learns from the first m = contributions_per_user decisions of a user in a
+ * **Users.** With dpb_config.expected_users the library learns from the first m = contributions_per_user decisions of a user in a
  * period (dpb_next_period). Later ones look the same: they are served, and dpb_update, dpb_cancel and all counts are as
  * for the others, but the library discards the reward. To the policy such a decision is one that was cancelled at
  * once. Theorem (group privacy, on Theorem P): at most m rewards of a user are learned from in each period, so two
@@ -1021,7 +1021,7 @@ DPB_API void dpb_request_init_sized(struct dpb_request *request, uint32_t struct
  * all of them in p periods by p epsilon where the policy is pure; dpb_epsilon_spent gives the loss of m p rewards
  * otherwise. The bound is certain. The counters (a count-min sketch of decisions, never of rewards, fixed at
  * construction) err to the other side: where n users come in a period, a user with fewer than m decisions is not
- * learned from with a chance of at most about (1 - e^(-n/(3 users)))^4, which is 0.65% at n = dpb_config.users.
+ * learned from with a chance of at most about (1 - e^(-n/(3 users)))^4, which is 0.65% at n = dpb_config.expected_users.
  * For visitors without an account, pass a random number for each if each counts as a person, or one number for all if
  * the library must not learn from them. A person with A accounts loses A times as much, and nobody else more. A decision
  * that is cancelled or expires has used up its place. A handle counts for itself: in a fleet, route a user to one
@@ -1059,7 +1059,7 @@ dpb_status dpb_select_many(dpb_bandit *bandit,
 /**
  * What may be published of a handle: released values and public counts.
  *
- * With an answer_window an answer is a click, so a count of answers would be a raw sum: there
+ * With a reward_window an answer is a click, so a count of answers would be a raw sum: there
  * `answered` counts decisions whose window is over and `pending` those whose window is not,
  * answered or not.
  */
@@ -1098,7 +1098,7 @@ typedef struct dpb_report {
   uint64_t expired;
   /**
    * Privacy loss of one user so far, an upper bound at delta_spent; infinite for baselines. With
-   * dpb_config.users: of one who came in all periods so far, p epsilon after p of them where it is pure; in
+   * dpb_config.expected_users: of one who came in all periods so far, p epsilon after p of them where it is pure; in
    * each of them epsilon.
    * With a test_seed: what real entropy would have spent.
    */
@@ -1116,7 +1116,7 @@ typedef struct dpb_report {
    */
   uint32_t policy;
   /**
-   * With dpb_config.memory: releases that contradicted their arm's past, which was forgotten then.
+   * With dpb_config.forget_after: releases that contradicted their arm's past, which was forgotten then.
    */
   uint64_t changes_detected;
   /**
@@ -1174,7 +1174,7 @@ typedef struct dpb_arm {
    */
   double width;
   /**
-   * Decisions for this arm that were not cancelled and did not expire. With dpb_config.users also those that
+   * Decisions for this arm that were not cancelled and did not expire. With dpb_config.expected_users also those that
    * nobody learned from; effective_pulls is of the others.
    */
   uint64_t pulls;
@@ -1187,7 +1187,7 @@ typedef struct dpb_arm {
    */
   uint32_t reserved;
   /**
-   * Rewards behind the mean, 0 before the first release; with dpb_config.memory each one counts by its
+   * Rewards behind the mean, 0 before the first release; with dpb_config.forget_after each one counts by its
    * power, 1 when it is new and 0 when it is forgotten.
    */
   double effective_pulls;
@@ -1236,7 +1236,7 @@ dpb_status dpb_arms_read(const dpb_bandit *bandit,
  * mean is what the handle believes of the arm in this segment, from the releases of all segments: a number from the
  * start, and no estimate from this segment alone. It has no confidence interval, so width is NaN. effective_pulls
  * counts the rewards behind the releases that are this segment's own, here and in handles that were merged,
- * discounted with dpb_config.memory: 0 means that all of it comes from other segments.
+ * discounted with dpb_config.forget_after: 0 means that all of it comes from other segments.
  *
  * segment: the key of an earlier request. out, cap, n: as dpb_arms_read.
  * Returns as dpb_arms_read; DPB_INVALID_REQUEST (no request had this key); DPB_UNSUPPORTED (dpb_config.max_segments is
@@ -1266,16 +1266,16 @@ DPB_API DPB_MUST_USE dpb_status dpb_best_arm(const dpb_bandit *bandit, uint32_t 
  * it is the average over them, in which rewards of batches that the noise drowns count for less. dpb_new_imed (dpb_new),
  * dpb_new_klucb and dpb_new_med learn from all releases, merged ones too; each merge that is news makes the interval a
  * little wider. dpb_new_ts and dpb_new_se keep an arm's last release only. A policy of least regret plays a worse arm
- * only as long as it must, some ln T nats, and does not know for 10^5 decisions: set dpb_config.min_propensity to know
+ * only as long as it must, some ln T nats, and does not know for 10^5 decisions: set dpb_config.exploration to know
  * sooner. With two arms of 5% and 4.5%, confidence 0.95 and epsilon 1, dpb_new_imed knows after 130,000 decisions on average
- * at min_propensity 1, and after 350,000 at 0.2; with epsilon 0.1 after 250,000 and 650,000. A restored handle promises it for
+ * at exploration 1, and after 350,000 at 0.2; with epsilon 0.1 after 250,000 and 650,000. A restored handle promises it for
  * its own life. When a handle is saved, merged or restored must not depend on what was released. One supermartingale for
  * both arms, mixed over its parameters, and Ville's inequality: proved in src/policy/batched/compare.rs.
  *
  * confidence: in (0, 1). low, high: receive the ends. Some milliseconds, outside the handle's lock.
  * Returns DPB_OK; DPB_NULL; DPB_NOT_READY (until both arms have a release); DPB_INVALID_REQUEST (an arm that does not exist
  * or is retired); DPB_INVALID_CONFIG (i = j, confidence); DPB_UNSUPPORTED (other policies; with dpb_config.max_segments;
- * dpb_config.memory, because what it forgets has no
+ * dpb_config.forget_after, because what it forgets has no
  * bound at all times); DPB_POISONED. Any thread.
  */
 DPB_API
@@ -1289,7 +1289,7 @@ dpb_status dpb_compare(const dpb_bandit *bandit,
 
 /**
  * Privacy loss of one user so far at this delta in [0, 1): an upper bound; infinite for baselines,
- * and at a delta for which the policy has no guarantee. With dpb_config.users: of m = contributions_per_user rewards
+ * and at a delta for which the policy has no guarantee. With dpb_config.expected_users: of m = contributions_per_user rewards
  * in each period so far, a restored handle's first one included; a release may hold rewards of several periods,
  * so p periods are m p rewards.
  * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (delta); DPB_POISONED. Any thread.
@@ -1327,7 +1327,7 @@ DPB_API uint16_t dpb_ticket_node(uint64_t ticket);
  * buf: room for cap bytes (NULL with cap = 0). len: receives how many there are, also when cap is too small:
  * some 200 bytes, and for each arm 18 to 210 (dpb_new_imed, dpb_new_klucb, dpb_new_med; 8 more for an added one),
  * or 24 to 50 (the others), which may grow between two calls. A cap that is too small builds nothing and takes no memory:
- * to ask for the size is cheap, and is no snapshot (dpb_config.users). May allocate.
+ * to ask for the size is cheap, and is no snapshot (dpb_config.expected_users). May allocate.
  * error: NULL, or filled on failure: with what a policy has that is not released, where it is that.
  * Returns DPB_OK; DPB_NULL; DPB_BUFFER_TOO_SMALL (only len written); DPB_UNSUPPORTED (policies whose state
  * is not all released); DPB_NO_MEMORY; DPB_POISONED. Any thread.
@@ -1348,7 +1348,7 @@ dpb_status dpb_snapshot(const dpb_bandit *bandit,
  * enters a release of a later one. dpb_epsilon_spent says at least what one release costs, because there may have
  * been one since the snapshot. A handle that once had a test_seed is not private.
  *
- * With dpb_config.users a new period begins (dpb_next_period), because a snapshot does not tell who came; and no
+ * With dpb_config.expected_users a new period begins (dpb_next_period), because a snapshot does not tell who came; and no
  * decision is made, DPB_NOT_READY, until a dpb_snapshot of this handle has been written. Go on from the newest snapshot,
  * write this handle's to where the next life begins, and only then serve: so a program that is killed at any
  * time, and any number of times, forgets no period, and dpb_epsilon_spent says at least what was lost. A snapshot that
@@ -1371,9 +1371,9 @@ dpb_status dpb_restore(const uint8_t *buf,
  * dpb_restore with another configuration: a service is retuned by a restart, and loses nothing that was learned.
  *
  * As in the snapshot must be what says how released numbers are read: the policy (name), arms, epsilon, delta, reward_min,
- * reward_max, reward_bits, contributions_per_user, slate, slate_clicks, batch, base, DPB_SHUFFLE_PRINTED, and with
+ * reward_max, reward_bits, contributions_per_user, max_slots, max_clicks, batch, base, DPB_SHUFFLE_PRINTED, and with
  * dpb_new_vb_sdp_ae horizon, which plans its batches. Else DPB_INVALID_CONFIG, and an error that names the field.
- * Taken from config is all else: answer_window, pending_capacity, node, horizon, beta, min_propensity, memory (where
+ * Taken from config is all else: reward_window, pending_capacity, node, horizon, beta, exploration, forget_after (where
  * there was none before, what was learned begins to age now), users, budget_periods, a max_segments that the
  * snapshot's segments fit into (so a full handle grows), DPB_CLAMP_REWARDS,
  * interval_exponent, DPB_RIGOROUS_INDEX. A test_seed is not used. Where only one of both lives counts users, the other is
@@ -1402,7 +1402,7 @@ dpb_status dpb_restore_as(const char *name,
  * A handle's batches of an arm are sized by the whole fleet's releases of it, divided by the handles at work (and at
  * least four first batches, since every handle adds its own noise). Handles that know the same releases read the same,
  * to the last bit, in whatever order they have merged: dpb_arms_read, and dpb_compare where they have merged as often.
- * (With dpb_config.memory, while none of them decides.) Each other handle takes some 230 bytes for each of its arms, and
+ * (With dpb_config.forget_after, while none of them decides.) Each other handle takes some 230 bytes for each of its arms, and
  * the first one 420 more. A snapshot holds what its own handle has released, not what that has
  * merged: after dpb_restore merge the others' again. Arms are joined by their ids (dpb_add_arm). Two handles that
  * go on from one snapshot count as one.
@@ -1410,7 +1410,7 @@ dpb_status dpb_restore_as(const char *name,
  * **Segments** are joined by their keys. A segment that others know and this handle does not takes none of its
  * max_segments: what they have released of it waits for the first request with its key, and the segment begins with
  * that. So a handle that starts empty and merges knows what the fleet knows, and a full one merges as well as any. A
- * segment is as old as its decisions in all handles together. With a memory, what others have released fades by this
+ * segment is as old as its decisions in all handles together. With forget_after, what others have released fades by this
  * handle's decisions from when it came. Each other handle takes 12 K (S + 1) + 44 (S + 1) bytes, K the arms and S its
  * segments, and the first one (32 K + 8) (M + 1) more, M this handle's max_segments; a merge takes some 10 ms for 10,000
  * segments of 20 arms.
@@ -1869,7 +1869,7 @@ dpb_status dpb_shuffle_params_read(const dpb_bandit *bandit,
  * DPB_NOT_READY (a phase to come); DPB_DUPLICATE (that arm's batch of the phase has come already);
  * DPB_INVALID_CONFIG (a foreign arm, a wrong length, a byte that is no bit); DPB_UNSUPPORTED (not
  * a policy of the shuffle model, or this handle took plain answers, by dpb_update or by the end of
- * an answer_window); DPB_POISONED. A refused batch changes nothing. Any thread.
+ * a reward_window); DPB_POISONED. A refused batch changes nothing. Any thread.
  *
  * From the first accepted batch on, a dpb_update on this handle is accepted and goes nowhere: the
  * rewards come by the shuffler.
@@ -1913,7 +1913,7 @@ DPB_API DPB_MUST_USE dpb_status dpb_ldp_encode(double epsilon, double reward, ui
  * LDP-UCB: UCB on rewards privatised on the user's device, epsilon-DP in the local model (Ren,
  * Zhou, Liu, Shroff 2020). dpb_update takes the bit of dpb_ldp_encode, 1 as reward_max and 0 as
  * reward_min, and anything else is DPB_INVALID_REWARD: this handle never privatises and must never
- * see a raw reward. epsilon 1e-6 .. 40; answer_window must be 0 (silence would be a bit that
+ * see a raw reward. epsilon 1e-6 .. 40; reward_window must be 0 (silence would be a bit that
  * nobody privatised); reward_bits and DPB_CLAMP_REWARDS are ignored.
  * At most 2^20 arms. Parameters, statuses and threads as dpb_new.
  */

@@ -103,7 +103,7 @@ func TestConfigIsChecked(t *testing.T) {
 		"beta must be in [0, 1), got 1":          func(c *Config) { c.Beta = 1 },
 		"contributions_per_user":                 func(c *Config) { c.ContributionsPerUser = 0 },
 		"pending_capacity":                       func(c *Config) { c.PendingCapacity = 0 },
-		"answer_window":                          func(c *Config) { c.AnswerWindow = 1<<24 + 1 },
+		"reward_window":                          func(c *Config) { c.RewardWindow = 1<<24 + 1 },
 		"reward_bits":                            func(c *Config) { c.RewardBits = 99 },
 		"reward":                                 func(c *Config) { c.RewardMin, c.RewardMax = 2, 1 },
 	} {
@@ -170,7 +170,7 @@ func TestTickets(t *testing.T) {
 
 func TestSilence(t *testing.T) {
 	c := NewConfig(2, 1)
-	c.AnswerWindow, c.RewardBits = 8, 0
+	c.RewardWindow, c.RewardBits = 8, 0
 	b := must[*Bandit](t)(NewSE(c))
 	defer b.Close()
 	first := must[Decision](t)(b.Select())
@@ -273,7 +273,7 @@ func TestArmsComeAndGo(t *testing.T) {
 
 func TestSlates(t *testing.T) {
 	c := NewConfig(5, 1)
-	c.AnswerWindow, c.Slate, c.SlateClicks = 6, 3, 1
+	c.RewardWindow, c.MaxSlots, c.MaxClicks = 6, 3, 1
 	b := must[*Bandit](t)(NewIMED(c))
 	defer b.Close()
 	slate, request := make([]Decision, 3), Request{Slots: 3, Eligible: []uint32{4, 1, 4, 2}}
@@ -307,7 +307,7 @@ func TestSlates(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 	refused(t, bandit(t, 3).SelectSlots(Request{Slots: 3}, slate), ErrUnsupported)
-	c.AnswerWindow = 0
+	c.RewardWindow = 0
 	_, err := NewIMED(c)
 	refused(t, err, ErrInvalidConfig)
 }
@@ -367,7 +367,7 @@ func TestReading(t *testing.T) {
 // The other arm becomes the better one: the memory lets go.
 func TestMemory(t *testing.T) {
 	c := NewConfig(2, 1)
-	c.Memory, c.MinPropensity, c.TestSeed = 10_000, 0.1, new([32]byte)
+	c.ForgetAfter, c.Exploration, c.TestSeed = 10_000, 0.1, new([32]byte)
 	b := must[*Bandit](t)(NewIMED(c))
 	defer b.Close()
 	play := func(means [2]float64) (ones uint32) {
@@ -399,7 +399,7 @@ func TestMemory(t *testing.T) {
 // Everybody once a period; what else is asked is served and not learned from.
 func TestUsers(t *testing.T) {
 	c := NewConfig(3, 1)
-	c.Users = 1000
+	c.ExpectedUsers = 1000
 	b := must[*Bandit](t)(New(c))
 	defer b.Close()
 	play := func() (known float64) {

@@ -26,7 +26,7 @@ var (
 	ErrUnknownTicket = errors.New("dpb: unknown ticket")
 	// ErrDuplicate: a ticket that was answered or cancelled already; a shuffled batch that has come already.
 	ErrDuplicate = errors.New("dpb: duplicate")
-	// ErrExpired: a ticket whose answer window is over, or that was pushed out of the pending table; a
+	// ErrExpired: a ticket whose reward window is over, or that was pushed out of the pending table; a
 	// shuffled batch whose phase is over, a message to a complete batch.
 	ErrExpired = errors.New("dpb: expired")
 	// ErrNotReady: there is no result yet; or a restored handle that counts Users has no snapshot of its own yet.

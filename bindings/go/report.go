@@ -29,7 +29,7 @@ import "unsafe"
 
 // Report is what may be published of a bandit: released values and public counts.
 //
-// With an AnswerWindow an answer is a click, so there Answered counts decisions whose window is over
+// With an RewardWindow an answer is a click, so there Answered counts decisions whose window is over
 // and Pending those whose window is not, answered or not.
 type Report struct {
 	Policy       Policy  // PolicySE and the like
@@ -43,7 +43,7 @@ type Report struct {
 	EpsilonSpent float64 // privacy loss of one user so far at DeltaSpent; infinite for baselines
 	DeltaSpent   float64 // 0 where the policy is pure
 	IsPrivate    bool    // false for baselines and under a TestSeed
-	// ChangesDetected counts the releases that contradicted their arm's past (Config.Memory).
+	// ChangesDetected counts the releases that contradicted their arm's past (Config.ForgetAfter).
 	ChangesDetected uint64
 	Segments        uint32 // in use, with [Config.MaxSegments]
 	MaxSegments     uint32 // the configuration's

@@ -55,7 +55,7 @@ type Request struct {
 	// Segment, with [Config.MaxSegments], is the key of the segment that the request is in. The first request with a new
 	// key begins that segment; ErrFull where there are as many as there may be.
 	Segment uint64
-	// User, with [Config.Users], is a keyed hash of the person who makes the request: the bandit learns from no more than
+	// User, with [Config.ExpectedUsers], is a keyed hash of the person who makes the request: the bandit learns from no more than
 	// [Config.ContributionsPerUser] of a user's decisions in a period. Later ones are served like any other.
 	User uint64
 	// Eligible are the live arms that may be chosen; nil means all. Choose them by public information only.
@@ -73,7 +73,7 @@ func (b *Bandit) SelectFor(request Request) (Decision, error) {
 }
 
 // SelectSlots decides a request: it fills decisions, one for each slot, with different arms in no order of merit. Which
-// unit Epsilon is for, a reward or a request with all its rewards, is [Config.Slate]'s to say. It allocates nothing.
+// unit Epsilon is for, a reward or a request with all its rewards, is [Config.MaxSlots]'s to say. It allocates nothing.
 func (b *Bandit) SelectSlots(request Request, decisions []Decision) error {
 	c, err := b.enter()
 	if err != nil {

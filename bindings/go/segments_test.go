@@ -19,10 +19,10 @@ func segmented(t testing.TB, config Config, maxSegments uint32) *Bandit {
 
 func TestSegments(t *testing.T) {
 	config := NewConfig(4, 1)
-	config.MaxSegments, config.MinPropensity = 2, 0.1
+	config.MaxSegments, config.Exploration = 2, 0.1
 	_, err := New(config)
 	refused(t, err, ErrUnsupported)
-	config.MinPropensity = 0
+	config.Exploration = 0
 	_, err = NewMED(config)
 	refused(t, err, ErrInvalidConfig)
 	if !strings.Contains(err.Error(), "max_segments must be 0") {
@@ -71,7 +71,7 @@ func TestSegments(t *testing.T) {
 // Everybody once a period, whichever the segments.
 func TestSegmentsWithUsers(t *testing.T) {
 	config := NewConfig(4, 1)
-	config.Users = 1000
+	config.ExpectedUsers = 1000
 	b := segmented(t, config, 2)
 	play := func() Report {
 		for user := range uint64(500) {

@@ -66,7 +66,7 @@ func (b *Bandit) Merge(snapshot []byte) error {
 
 // Restore makes a bandit that goes on from a snapshot: the configuration that is in it, what was released,
 // fresh entropy. Decisions that were in flight have expired. The guarantee is one for all lives together,
-// however old the snapshot is. ErrCorrupt for other bytes. With [Config.Users] a period begins, and selecting is
+// however old the snapshot is. ErrCorrupt for other bytes. With [Config.ExpectedUsers] a period begins, and selecting is
 // ErrNotReady until a [Bandit.Snapshot] of the new bandit was taken: write that one to where the next life begins, and
 // then serve.
 func Restore(snapshot []byte) (*Bandit, error) {

@@ -38,7 +38,7 @@ func TestSnapshot(t *testing.T) {
 	}
 	config, imed := NewConfig(3, 1), must[Policy](t)(ParsePolicy("dp-imed"))
 	must[*Bandit](t)(RestorePolicy(imed, config, bytes[6:])).Close()
-	config.Memory = 5000 // retuned
+	config.ForgetAfter = 5000 // retuned
 	must[*Bandit](t)(RestorePolicy(imed, config, bytes[6:])).Close()
 	config.Epsilon = 2
 	const says = "epsilon must be 1, as in the snapshot, got 2"

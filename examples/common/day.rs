@@ -34,8 +34,8 @@ pub fn config(epsilon: f64, memory: u64) -> Config {
     config.horizon = VISITORS;
     config.reward_bits = 0; // a click or none
     config.clamp_rewards = true; // a refused reward would leave its ticket open, for all to see
-    config.answer_window = ANSWER_WINDOW;
-    config.memory = memory;
+    config.reward_window = ANSWER_WINDOW;
+    config.forget_after = memory;
     config
 }
 

@@ -375,7 +375,7 @@ static std::optional<Options> parse_options(int argc, char **argv) {
 // refused: segments of those that are gone would take the room of others, also where these have not begun theirs.
 static dpb::Bandit make_segmented(const Options &options, dpb::Config config) {
   config.node = SEGMENTED_NODE;
-  config.users = options.users;
+  config.expected_users = options.users;
   config.contributions_per_user = CONTRIBUTIONS;
   config.max_segments = options.placements;
   const std::filesystem::path file = options.segmented_snapshot();
@@ -396,9 +396,9 @@ static Shop make(const Options &options, const fleet::Fields &fields) {
   config.horizon = 200'000;
   config.reward_bits = 0;            // a click or none
   config.flags |= DPB_CLAMP_REWARDS; // a refused reward would leave its ticket open, for all to see
-  config.answer_window = WINDOW;
+  config.reward_window = WINDOW;
   const auto shop = [&](std::uint64_t memory) {
-    config.memory = memory;
+    config.forget_after = memory;
     Shop shop{{}, memory, options.fleet.bandit, {}, options.placements};
     for (unsigned number = 1; number <= options.bandits; ++number) {
       config.node = options.fleet.redis.empty() ? number : options.fleet.node;

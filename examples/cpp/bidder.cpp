@@ -421,7 +421,7 @@ static dpb::Bandit make(const Options &options) {
   config.horizon = 1'000'000;
   config.reward_bits = 0;            // a click or none
   config.flags |= DPB_CLAMP_REWARDS; // a refused reward would leave its ticket open, for all to see
-  config.answer_window = options.clicked_within;
+  config.reward_window = options.clicked_within;
   dpb::Bandit bandit = options.policy ? dpb::Bandit(*options.policy, config) : dpb::Bandit(config);
   dpb::Decision none;
   if (bandit.try_select(dpb::Request().among({}), &none) == DPB_UNSUPPORTED) { // else it has nothing to choose from

@@ -137,7 +137,7 @@ fn regret(world: &World, at: &[u64], coins: &mut Random, mut arm: impl FnMut(&[f
     curve
 }
 
-/// Thompson sampling on counts that fade by 1/`memory` a decision (Raj and Kalyani 2017), WITHOUT privacy.
+/// Thompson sampling on counts that fade by 1/`forget_after` a decision (Raj and Kalyani 2017), WITHOUT privacy.
 pub fn discounted_ts(memory: f64, world: &World, at: &[u64], trial: Trial) -> Curve {
     let mut counts = vec![(0.0f64, 0.0f64); world.arms];
     let mut random = ChaCha8Rng::from_seed(trial.key(5));
@@ -171,7 +171,7 @@ pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
     let memories = [0, horizon / 10, horizon / 5];
     let player = |arms: usize, epsilon: f64, algorithm, memory| {
         let mut player = Player::new("", algorithm, arms, epsilon, 0.0);
-        player.config.memory = memory;
+        player.config.forget_after = memory;
         player
     };
     let players = |arms: usize| -> Vec<(String, Player)> {

@@ -93,7 +93,7 @@ pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
     for (label, algorithm, memory, _) in PLAYERS {
         for epsilon in EPSILONS {
             let mut player = Player::new(label, algorithm, PAGES, epsilon, 0.0);
-            player.config.memory = memory * half_month;
+            player.config.forget_after = memory * half_month;
             cells.push(Cell::new(runs, move |trial| play(&player, &WORLD, at, trial)));
         }
     }

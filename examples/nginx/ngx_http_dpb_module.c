@@ -78,7 +78,7 @@ static place_t *places(split_t *split) { return ((ngx_slab_pool_t *)split->zone-
 static size_t snapshot_room(split_t *split) { return 512 + 256 * split->config.arms; }
 
 static size_t place_room(split_t *split) {
-  return sizeof(place_t) + split->config.answer_window * (2 * sizeof(uint64_t) + sizeof(double)) +
+  return sizeof(place_t) + split->config.reward_window * (2 * sizeof(uint64_t) + sizeof(double)) +
          split->config.arms * sizeof(dpb_arm) + snapshot_room(split);
 }
 
@@ -86,7 +86,7 @@ static size_t place_room(split_t *split) {
 static ngx_int_t init_zone(ngx_shm_zone_t *zone, void *former) {
   split_t *split = zone->data;
   ngx_slab_pool_t *pool = (ngx_slab_pool_t *)zone->shm.addr;
-  size_t i, window = split->config.answer_window;
+  size_t i, window = split->config.reward_window;
   place_t *place;
   u_char *room;
   if (former) return NGX_OK;
@@ -124,7 +124,7 @@ static void collect(split_t *split) {
 /* Leaves a reward for the worker that issued its ticket. There is room: a ticket is in the table once, and its
    owner collects before it puts another one there. */
 static void answer(split_t *split, uint64_t ticket, double reward) {
-  size_t i, node = dpb_ticket_node(ticket), window = split->config.answer_window;
+  size_t i, node = dpb_ticket_node(ticket), window = split->config.reward_window;
   place_t *place;
   if (node == 0 || node > WORKERS) return;
   place = places(split) + node - 1;
@@ -233,7 +233,7 @@ static void begin(split_t *split, ngx_log_t *log) {
   own->owner = ngx_pid;
   own->answers = 0;
   own->joined = 0;
-  ngx_memzero(own->open, split->config.answer_window * sizeof(uint64_t));
+  ngx_memzero(own->open, split->config.reward_window * sizeof(uint64_t));
   ngx_memzero(&own->report, sizeof own->report);
   ngx_shmtx_unlock(mutex(split));
   split->config.node = ngx_worker + 1; /* its tickets say where they belong */
@@ -301,7 +301,7 @@ static ngx_int_t choose(ngx_http_request_t *r, ngx_http_variable_value_t *value,
   if (is_ours(split)) collect(split);
   status = dpb_select(split->bandit, &chosen);
   if (status == DPB_OK && is_ours(split)) {
-    split->own->open[split->decisions++ % split->config.answer_window] = chosen.ticket;
+    split->own->open[split->decisions++ % split->config.reward_window] = chosen.ticket;
   }
   ngx_shmtx_unlock(mutex(split));
   if (status == DPB_OK) {
@@ -423,8 +423,8 @@ static int parse_option(ngx_str_t *text, dpb_config *config) {
     int real;
   } options[] = {OPTION("epsilon", epsilon, 1),          OPTION("delta", delta, 1),
                  OPTION("horizon", horizon, 0),          OPTION("memory", memory, 0),
-                 OPTION("window", answer_window, 0),     OPTION("contributions", contributions_per_user, 0),
-                 OPTION("floor", min_propensity, 1)};
+                 OPTION("window", reward_window, 0),     OPTION("contributions", contributions_per_user, 0),
+                 OPTION("floor", exploration, 1)};
   size_t i, length;
   for (i = 0; i < sizeof options / sizeof *options; i++) {
     length = strlen(options[i].name);
@@ -498,7 +498,7 @@ static char *parse_split(ngx_conf_t *cf, ngx_command_t *command, void *conf) {
   split->name.data = word[1].data + 1;
   split->name.len = word[1].len - 1;
   dpb_config_init(&split->config, 0, 0);
-  split->config.answer_window = 1000;
+  split->config.reward_window = 1000;
   for (i = 2; i < cf->args->nelts; i++) {
     if (ngx_strncmp(word[i].data, "policy=", 7) == 0) {
       split->policy = (char *)word[i].data + 7;
@@ -515,7 +515,7 @@ static char *parse_split(ngx_conf_t *cf, ngx_command_t *command, void *conf) {
   if (result != NGX_CONF_OK) return result;
 
   split->config.arms = split->variants.nelts;
-  if (split->config.answer_window == 0 || split->config.answer_window > WINDOW) {
+  if (split->config.reward_window == 0 || split->config.reward_window > WINDOW) {
     return refuse(cf, "window must be 1 .. 65536 for", &word[1]);
   }
   /* Whether the library takes it, here and now; the handles that serve are made after the fork. */

@@ -49,7 +49,7 @@ impl Bandit {
     /// tickets of earlier lives are unknown to it. The guarantee is one for all lives together, however old the snapshot
     /// is; [`report`](Self::report) says at least what one release costs, because there may have been one since.
     ///
-    /// Where it counts [`users`](Config::users) a new period begins, and it decides nothing (`NotReady`) until a snapshot
+    /// Where it counts [`expected_users`](Config::expected_users) a new period begins, and it decides nothing (`NotReady`) until a snapshot
     /// of itself has been taken. Write that one to where the next life begins, and then serve: so no period is forgotten,
     /// however often the program is killed. Go on from the newest snapshot only; an older one does not know of all
     /// periods.
@@ -65,9 +65,9 @@ impl Bandit {
     ///
     /// | the same as in the snapshot | taken from `config` |
     /// |---|---|
-    /// | policy, `arms`, `epsilon`, `delta`, `reward_min`, `reward_max`, `reward_bits`, `contributions_per_user`, `slate`, `slate_clicks`, `batch`, `base`, `shuffle_printed`; of VB-SDP-AE `horizon`, which plans its batches | `answer_window`, `pending_capacity`, `node`, `horizon`, `beta`, `min_propensity`, `memory`, `users`, `budget_periods`, `clamp_rewards`, `interval_exponent`, `rigorous_index` |
+    /// | policy, `arms`, `epsilon`, `delta`, `reward_min`, `reward_max`, `reward_bits`, `contributions_per_user`, `max_slots`, `max_clicks`, `batch`, `base`, `shuffle_printed`; of VB-SDP-AE `horizon`, which plans its batches | `reward_window`, `pending_capacity`, `node`, `horizon`, `beta`, `exploration`, `forget_after`, `expected_users`, `budget_periods`, `clamp_rewards`, `interval_exponent`, `rigorous_index` |
     ///
-    /// What was learned without a `memory` has the age of nothing when one is set. Where `users` are counted in one of two
+    /// What was learned without a `forget_after` has the age of nothing when one is set. Where `expected_users` are counted in one of two
     /// lives only, the other is a period.
     ///
     /// The test seed is not used. The budget is charged as for a fresh handle, with what all lives together may lose;
@@ -100,7 +100,7 @@ impl Bandit {
         inner.learner.fleet.restore(head.origin, head.added, &config)?;
         inner.learner.pulls.copy_from_slice(&head.pulls);
         inner.check_private()?;
-        inner.live_on(head.seeded, head.counts, head.periods, head.config.users > 0)?;
+        inner.live_on(head.seeded, head.counts, head.periods, head.config.expected_users > 0)?;
         inner.learner.policy.load(from)?;
         from.finish()?;
         config.charge(inner.seeded, inner.periods.begun, |config| head.algorithm.promise(config))?;
@@ -117,7 +117,7 @@ impl Bandit {
     /// # Errors
     /// `Unsupported` by policies that do not learn from a set of releases; `Corrupt`;
     /// `NewerVersion`; `InvalidConfig` naming the first field in which the two differ that must not (what
-    /// [`restore_as`](Self::restore_as) refuses, and `memory`), and for more than 1024 handles;
+    /// [`restore_as`](Self::restore_as) refuses, and `forget_after`), and for more than 1024 handles;
     /// `NoMemory`; `Poisoned` after an internal failure. Nothing changed.
     pub fn merge(&self, snapshot: &[u8]) -> Result<()> {
         let from = &mut Reader::new(snapshot, Kind::Bandit)?;

@@ -27,7 +27,7 @@ pub struct Report {
     pub phase: u32,
     /// Arms still in the race.
     pub arms_active: u32,
-    /// Privacy loss of one user so far at `delta_spent`; infinite for baselines. Where [`Config::users`] is set, of one
+    /// Privacy loss of one user so far at `delta_spent`; infinite for baselines. Where [`Config::expected_users`] is set, of one
     /// who came in all periods. With a test seed
     /// it is the loss that real entropy would have had.
     pub epsilon_spent: f64,
@@ -125,17 +125,18 @@ impl Bandit {
         let range = if policy.takes_bits() { range.of_bits() } else { range };
         // Tickets are keyed by the operating system even under a test seed: see engine::ticket.
         let mut tickets = Seed::new(None)?.stream();
-        let mut engine = Engine::new(config.pending_capacity, config.answer_window, config.node, &mut tickets)?;
+        let mut engine = Engine::new(config.pending_capacity, config.reward_window, config.node, &mut tickets)?;
         if policy.recalls() {
             engine.recall()?;
         }
-        if config.slate_clicks > 0 {
-            engine.limit_clicks(config.slate_clicks, seed.stream())?;
+        if config.max_clicks > 0 {
+            engine.limit_clicks(config.max_clicks, seed.stream())?;
         }
         let mut slate = None;
         if policy.slates().is_some() {
             let room = || table::room(config.arms as usize);
-            slate = Some(Box::new(Slate { left: room()?, free: room()?, coins: seed.stream(), most: config.slate }));
+            slate =
+                Some(Box::new(Slate { left: room()?, free: room()?, coins: seed.stream(), most: config.max_slots }));
         }
         Ok(Bandit {
             algorithm,
@@ -162,7 +163,7 @@ impl Bandit {
     /// Which arm? O(1) for phased policies, O(K) for index policies; never allocates.
     ///
     /// # Errors
-    /// `Unsupported` where every decision is somebody's: see [`Config::users`]; `NotReady` where an earlier life counted
+    /// `Unsupported` where every decision is somebody's: see [`Config::expected_users`]; `NotReady` where an earlier life counted
     /// users, until it is saved; `Poisoned` after an internal failure.
     #[inline]
     pub fn select(&self) -> Result<Decision> {
@@ -174,14 +175,14 @@ impl Bandit {
     /// Which arm for this user? As [`select`](Self::select), and the first `contributions_per_user` decisions of a
     /// user in a period are as there. Later ones look the same to everybody: they are served and counted, and their
     /// answers are taken once and thrown away. The theorem is in [`crate::privacy`]; what it costs, in
-    /// [`Config::users`].
+    /// [`Config::expected_users`].
     ///
     /// `user` names a person, the same in all of a period: a number of their account, or a hash of a cookie, keyed, so
     /// that nobody chooses it. A decision that is cancelled or expires has used up its place. O(1) more than a
     /// `select`; never allocates.
     ///
     /// # Errors
-    /// `Unsupported` where the configuration expects no [`users`](Config::users); `NotReady` until a
+    /// `Unsupported` where the configuration expects no [`expected_users`](Config::expected_users); `NotReady` until a
     /// [restored](Self::restore) handle is saved; `Poisoned` after an internal failure.
     pub fn select_for(&self, user: u64) -> Result<Decision> {
         let inner = &mut *self.desk.lock()?;
@@ -212,7 +213,7 @@ impl Bandit {
     /// a program that is killed would go back to the one before, which does not count this period.
     ///
     /// # Errors
-    /// `Unsupported` where the configuration expects no [`users`](Config::users); `OverBudget` where all
+    /// `Unsupported` where the configuration expects no [`expected_users`](Config::expected_users); `OverBudget` where all
     /// [`budget_periods`](Config::budget_periods) have begun, and the last one goes on; `Poisoned` after an internal
     /// failure.
     pub fn next_period(&self) -> Result<()> {
@@ -274,11 +275,11 @@ impl Bandit {
     /// with a slot and its decision, in the order in which the arms are drawn. A propensity is the exact chance of
     /// the arm in its draw, given the draws before it. The slots are shuffled: every order of the arms that are
     /// drawn has the same chance, so a slot says nothing about its arm. Each decision is answered or cancelled
-    /// alone. [`Config::slate`] says what is protected, an answer or the request: see [`crate::privacy::slates`].
+    /// alone. [`Config::max_slots`] says what is protected, an answer or the request: see [`crate::privacy::slates`].
     /// O(slots n) for n arms; never allocates on success.
     ///
     /// # Errors
-    /// `InvalidRequest` when there are no slots, more than arms to show, more than [`Config::slate`] where that is not
+    /// `InvalidRequest` when there are no slots, more than arms to show, more than [`Config::max_slots`] where that is not
     /// 0, or more than decisions may be in flight, and for an arm that does not exist or is retired; `Unsupported`
     /// by policies that show no slates, and as [`select`](Self::select); `Poisoned` after an internal failure. Nothing
     /// changed.
@@ -327,7 +328,7 @@ impl Bandit {
     ///
     /// It warms the start, and is not believed for long where it is wrong: what it may say against an arm is a
     /// quarter of what the policy asks for, and releases that contradict it undo it. It makes no batch larger, and is in
-    /// nothing that is read and in nothing that others merge; it ages by [`Config::memory`], and a snapshot keeps it.
+    /// nothing that is read and in nothing that others merge; it ages by [`Config::forget_after`], and a snapshot keeps it.
     /// Said again, it counts in place of what was said before.
     ///
     /// # Errors
@@ -362,7 +363,7 @@ impl Bandit {
     /// What came of a decision: at most once a ticket.
     ///
     /// A reward that is refused leaves its decision open: answer again; [`Config::clamp_rewards`]
-    /// spares that for a reward out of range. Without an `answer_window` an open decision expires one
+    /// spares that for a reward out of range. Without a `reward_window` an open decision expires one
     /// day, and public counts (expired, an arm's pulls) then show that its reward was refused.
     ///
     /// The outcome is for the caller alone: it tells whether a ticket was answered already. A stranger
@@ -384,7 +385,7 @@ impl Bandit {
         self.desk.update_many(answers, each)
     }
 
-    /// The arm was never played: the decision counts as not made. With an `answer_window` an answer
+    /// The arm was never played: the decision counts as not made. With a `reward_window` an answer
     /// that has come is taken back with it, as if it had not: whether it had is not told.
     ///
     /// # Errors
@@ -401,7 +402,7 @@ impl Bandit {
     ///
     /// The call costs no privacy if *when* it is made does not depend on rewards. What it does depends on none: a
     /// decision whose answer waits ends like one without an answer. Never call it because of what the answers are, or how
-    /// many came. O(`answer_window`), or O(`pending_capacity`) without one; never allocates.
+    /// many came. O(`reward_window`), or O(`pending_capacity`) without one; never allocates.
     ///
     /// # Errors
     /// `Poisoned` after an internal failure.
@@ -511,7 +512,7 @@ impl Bandit {
     ///
     /// # Errors
     /// `NotReady` until both arms have a release; `InvalidRequest` for an arm that does not exist or is retired;
-    /// `InvalidConfig` for i = j and a `confidence` outside (0, 1); `Unsupported` by other policies, and with a `memory`; `Poisoned` after an
+    /// `InvalidConfig` for i = j and a `confidence` outside (0, 1); `Unsupported` by other policies, and with a `forget_after`; `Poisoned` after an
     /// internal failure.
     pub fn compare(&self, i: u32, j: u32, confidence: f64) -> Result<(f64, f64)> {
         if !(confidence > 0.0 && confidence < 1.0) {
@@ -539,7 +540,7 @@ impl Bandit {
         Ok((in_units(low - rounding), in_units(high + rounding)))
     }
 
-    /// Privacy loss of one user so far at this delta: an upper bound. Where it counts [`users`](Config::users), of one
+    /// Privacy loss of one user so far at this delta: an upper bound. Where it counts [`expected_users`](Config::expected_users), of one
     /// who came in all periods so far.
     ///
     /// # Errors
@@ -724,7 +725,7 @@ impl Inner {
             return refused("must be at most the arms that may be shown");
         }
         if *most > 0 && slots > *most as usize {
-            return refused("must be at most the configuration's slate");
+            return refused("must be at most the configuration's max_slots");
         }
         if slots as u64 > self.engine.longest_request() {
             return refused("must be at most the decisions in flight");

@@ -125,8 +125,8 @@ pub(super) unsafe fn new(
 /// The policy that we recommend for this configuration: dpb_new_imed, with max_segments a bandit for each segment.
 ///
 /// The handle's memory is fixed here, but for dpb_add_arm: about 1800 + 456 K + 8 P bytes, K the arms and P the
-/// larger of pending_capacity and answer_window, rounded up to a power of two; 4 P more with an answer_window, and what
-/// dpb_config.users says. The other policies' numbers are in src/policy/README.md. With max_segments = S it is about
+/// larger of pending_capacity and reward_window, rounded up to a power of two; 4 P more with a reward_window, and what
+/// dpb_config.expected_users says. The other policies' numbers are in src/policy/README.md. With max_segments = S it is about
 /// 1000 + 152 K + (80 K + 84) S + 8 P bytes; on most systems a segment takes its memory when it begins.
 ///
 /// config: filled by dpb_config_init; read here, not kept. out: receives the handle, which the
@@ -398,7 +398,7 @@ pub unsafe extern "C" fn dpb_new_tsallis(
 /// DP-IMED with the exact Chernoff index: pure epsilon-DP (Theorem P: every reward is in one batch,
 /// released once); with delta > 0 (epsilon, delta)-DP by zCDP and Gaussian noise. No horizon, nothing
 /// to tune; select and update O(1). Takes eligible arms, dpb_add_arm and dpb_retire_arm,
-/// dpb_config.memory and dpb_config.min_propensity.
+/// dpb_config.forget_after and dpb_config.exploration.
 /// Parameters, statuses and threads as dpb_new.
 #[unsafe(no_mangle)]
 #[must_use]
@@ -427,7 +427,7 @@ pub unsafe extern "C" fn dpb_new_klucb(
 
 /// DP-MED: what dpb_new_imed knows, with a chance for every arm and exact propensities: pure epsilon-DP
 /// (Theorem P); with delta > 0 (epsilon, delta)-DP by zCDP. No horizon, nothing to tune. Takes
-/// eligible arms, dpb_add_arm and dpb_retire_arm, dpb_config.memory and dpb_config.min_propensity.
+/// eligible arms, dpb_add_arm and dpb_retire_arm, dpb_config.forget_after and dpb_config.exploration.
 /// At most 2^12 arms. Parameters, statuses and threads as dpb_new.
 #[unsafe(no_mangle)]
 #[must_use]
@@ -462,7 +462,7 @@ pub unsafe extern "C" fn dpb_free(bandit: *mut dpb_bandit) {
 }
 
 /// Which arm? Writes one decision. Never allocates; O(1) or O(arms), by policy.
-/// Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (with dpb_config.users or max_segments, which dpb_select_for asks for);
+/// Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (with dpb_config.expected_users or max_segments, which dpb_select_for asks for);
 /// DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
@@ -478,7 +478,7 @@ pub unsafe extern "C" fn dpb_select(bandit: *mut dpb_bandit, out: *mut dpb_decis
 /// dpb_diagnostics. Any thread.
 ///
 /// After DPB_INVALID_REWARD answer again; DPB_CLAMP_REWARDS spares that for a reward out of range.
-/// Without an answer_window a ticket that stays open expires one day, and public counts (expired, an
+/// Without a reward_window a ticket that stays open expires one day, and public counts (expired, an
 /// arm's pulls) then show that its reward was refused.
 ///
 /// The status is for the caller alone: it tells whether a ticket was answered already. A stranger who
@@ -490,22 +490,22 @@ pub unsafe extern "C" fn dpb_update(bandit: *mut dpb_bandit, ticket: u64, reward
 }
 
 /// The ad was never shown: the decision counts as not played. For a reason and at a time that have
-/// nothing to do with the reward. With an answer_window an answer that has come is taken back with
+/// nothing to do with the reward. With a reward_window an answer that has come is taken back with
 /// the decision: same status and same future as if it had not come. Never allocates.
 /// Returns DPB_OK; DPB_NULL; DPB_UNKNOWN_TICKET; DPB_DUPLICATE (cancelled already; without an
-/// answer_window also: answered already); DPB_EXPIRED; DPB_POISONED. Any thread.
+/// reward_window also: answered already); DPB_EXPIRED; DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_cancel(bandit: *mut dpb_bandit, ticket: u64) -> dpb_status {
     call(bandit, |b: &dpb_bandit| b.bandit.cancel(ticket))
 }
 
-/// Cancels every open decision, with an answer_window also those whose reward has come and waits: for an outage in which
+/// Cancels every open decision, with a reward_window also those whose reward has come and waits: for an outage in which
 /// rewards could not travel, so that a missing reward means nothing. Call it while the outage lasts, at least once in
-/// each answer_window decisions, and once after it. A decision of a user has used up its place.
+/// each reward_window decisions, and once after it. A decision of a user has used up its place.
 /// The call costs no privacy if the reason for it and its time have nothing to do with rewards: a decision whose reward
 /// waits ends like one without. Never call it because of what rewards are, or how many came: that chooses which count.
-/// O(answer_window), without one O(pending_capacity), under the lock. Never allocates.
+/// O(reward_window), without one O(pending_capacity), under the lock. Never allocates.
 /// Returns DPB_OK; DPB_NULL; DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
@@ -615,7 +615,7 @@ pub(super) unsafe fn explained<H: Handle>(
 ///
 /// A wrong one costs little, however strong it is: it speaks against an arm with at most a quarter of what the
 /// policy asks for, and is forgotten once the arm's releases contradict it. It makes no batch larger, ages by
-/// dpb_config.memory, is kept by snapshots, and is in nothing that dpb_arms_read and dpb_compare show or that
+/// dpb_config.forget_after, is kept by snapshots, and is in nothing that dpb_arms_read and dpb_compare show or that
 /// others merge: dpb_arms_read shows releases. Said again, before play or during it, it replaces what was said before.
 ///
 /// dpb_new_imed, dpb_new_klucb and dpb_new_med take it; not dpb_new_ts, which goes by an arm's last release alone.
@@ -658,7 +658,7 @@ pub unsafe extern "C" fn dpb_retire_arm(bandit: *mut dpb_bandit, arm: u32) -> dp
 /// learned from until then: decisions are served as those of a user who has had enough. Else a program that is killed
 /// would go back to the snapshot before, and forget the period, though people were heard in it. A handle that was never
 /// saved needs none.
-/// Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (dpb_config.users is 0); DPB_OVER_BUDGET (all of dpb_config.budget_periods
+/// Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (dpb_config.expected_users is 0); DPB_OVER_BUDGET (all of dpb_config.budget_periods
 /// have begun: nothing has changed, and the last one goes on); DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]

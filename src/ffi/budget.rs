@@ -12,7 +12,7 @@ use crate::budget::Budget;
 /// the rho of their Gaussian noise; dpb_new_ucb_int, dpb_new_exp3_tau, dpb_new_sdp_ae and dpb_new_vb_sdp_ae their epsilon
 /// and delta. (contributions_per_user is in that: epsilon is what one user loses.) Epsilons add up, rhos add up, and are
 /// turned into an epsilon at what the deltas leave of the budget's; pure handles also by advanced composition and by
-/// zCDP, where that is less. With dpb_config.users it is charged for dpb_config.budget_periods periods, P epsilon or P^2
+/// zCDP, where that is less. With dpb_config.expected_users it is charged for dpb_config.budget_periods periods, P epsilon or P^2
 /// rho, and begins no more, in all its lives. A baseline never fits, nor does a handle with a test_seed, or whose snapshot
 /// comes from one. Sums may be above by a 2^40th, so that ten times 0.1 fit into 1.
 ///

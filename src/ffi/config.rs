@@ -54,16 +54,16 @@ pub struct dpb_config {
     /// exactly reward_min or reward_max.
     pub reward_bits: u32,
     /// m >= 1, default 1: how many rewards one user may be behind (with a slate: how many requests); epsilon is
-    /// divided by it. The caller sees to it, or the library does, for a period: see users.
+    /// divided by it. The caller sees to it, or the library does, for a period: see expected_users.
     pub contributions_per_user: u32,
-    /// Decisions in flight, 1 .. 2^24, rounded up to a power of two and to the answer window,
+    /// Decisions in flight, 1 .. 2^24, rounded up to a power of two and to the reward window,
     /// default 4096; the oldest unanswered one is cancelled when a new one needs its place.
     pub pending_capacity: u32,
     /// 0 = every decision is answered or cancelled explicitly, at a time that does not depend on
     /// the reward. W > 0 (up to 2^24) = silence means reward_min (no click): every answer takes
     /// effect exactly W decisions after its decision, in ticket order, whenever it arrives, so
     /// that the timing of a click tells nothing; later answers are DPB_EXPIRED.
-    pub answer_window: u32,
+    pub reward_window: u32,
     /// 0, or any of DPB_CLAMP_REWARDS, DPB_RIGOROUS_INDEX and DPB_SHUFFLE_PRINTED, joined by |.
     pub flags: u32,
     /// NULL = operating system entropy; 32 bytes = reproducible (all but the tickets) and NOT
@@ -81,42 +81,42 @@ pub struct dpb_config {
     /// M in decisions, 1024 .. 2^40: dpb_new_imed and dpb_new_med forget what they learned more than M
     /// decisions ago, half of it earlier, and at once what a change contradicts. Take about half the time
     /// between changes. 0, the default = never forget: then one change of the best arm can cost for ever.
-    pub memory: u64,
+    pub forget_after: u64,
     /// f in [0, 1], default 0: dpb_new_imed, dpb_new_klucb, dpb_new_med and dpb_new_ts play each of the K
     /// arms that may be played with a chance of f/K at least, for off-policy evaluation. It costs f
     /// times the mean gap a decision.
-    pub min_propensity: f64,
+    pub exploration: f64,
     /// Which unit epsilon is for, where requests have several slots. 0, the default = one answer, whatever the size of its slate: a
     /// request of m slots loses up to m epsilon. S > 0, up to 2^24 = one request with all its answers, S slots
-    /// at most: the noise is that of epsilon/S. Not with users.
-    pub slate: u32,
-    /// 0, the default = any answers of a request may count. c, 1 .. slate = at most c that are not reward_min: where
-    /// there are more, c of them are drawn evenly when the first one's answer_window is over, which there must be. Then
-    /// the noise is that of epsilon/min(2c, slate): with c = 1 of epsilon/2 for slates of any size.
-    pub slate_clicks: u32,
+    /// at most: the noise is that of epsilon/S. Not with expected_users.
+    pub max_slots: u32,
+    /// 0, the default = any answers of a request may count. c, 1 .. max_slots = at most c that are not reward_min: where
+    /// there are more, c of them are drawn evenly when the first one's reward_window is over, which there must be. Then
+    /// the noise is that of epsilon/min(2c, max_slots): with c = 1 of epsilon/2 for slates of any size.
+    pub max_clicks: u32,
     /// Users expected in a period, up to 2^28: the library then learns from no more than contributions_per_user
     /// decisions of a user in a period (dpb_next_period). Its counters are fixed at construction: 1.5 bytes a user
     /// at contributions_per_user = 1, 3 up to 3, 6 up to 15, 12 up to 255; 2^30 bytes at most. 0, the default = the
     /// caller sees to it. A restored handle decides nothing until a snapshot of it has been written: see dpb_restore. With a
-    /// budget it needs budget_periods. Not with slate, and not for dpb_new_sdp_ae, dpb_new_vb_sdp_ae, dpb_new_ldp_ucb and dpb_new_ldp_klucb, where
+    /// budget it needs budget_periods. Not with max_slots, and not for dpb_new_sdp_ae, dpb_new_vb_sdp_ae, dpb_new_ldp_ucb and dpb_new_ldp_klucb, where
     /// the users' devices must count.
-    pub users: u64,
+    pub expected_users: u64,
     /// NULL, the default, or what the handle is charged to when it is made (DPB_OVER_BUDGET where there is too little
-    /// left, and with a test_seed): see dpb_new_budget. With users it needs budget_periods. Read during construction only; as
+    /// left, and with a test_seed): see dpb_new_budget. With expected_users it needs budget_periods. Read during construction only; as
     /// test_seed no part of a snapshot.
     pub budget: *const dpb_budget,
-    /// P, with users: the periods that there may be, in all lives of the handle together. dpb_next_period is
+    /// P, with expected_users: the periods that there may be, in all lives of the handle together. dpb_next_period is
     /// DPB_OVER_BUDGET once P periods have begun, and so is a restore, which begins one. The budget is charged with what a
     /// person may lose who comes in all of them (P epsilon where the policy is pure), when the handle is made. A restart
     /// may change P: dpb_restore_as charges its config.budget for all of the new P. 0, the default = any number; needed
-    /// where users and budget are both set, and 0 without users.
+    /// where expected_users and budget are both set, and 0 without expected_users.
     pub budget_periods: u32,
     /// 0, the default = a plain bandit. S > 0 = a bandit for each of at most S segments (placements, countries, hours) in
     /// one handle, that lend each other what they know (dpb_request.segment): arms times (S + 1) at most 2^27. Epsilon is
     /// for all segments together, however many there are: every reward is in one batch, of its segment's arm or of that
-    /// arm in all segments (Theorem P). pending_capacity, answer_window and memory count the decisions of all segments;
+    /// arm in all segments (Theorem P). pending_capacity, reward_window and forget_after count the decisions of all segments;
     /// horizon, beta, batch, base and interval_exponent are not used. For dpb_new and dpb_new_imed; not with
-    /// min_propensity (DPB_UNSUPPORTED) or slate.
+    /// exploration (DPB_UNSUPPORTED) or max_slots.
     pub max_segments: u32,
 }
 
@@ -179,7 +179,7 @@ pub(super) fn read_seed(seed: *const u8) -> Option<[u8; 32]> {
 macro_rules! copy {
     ($from:ident => $to:ident) => {
         copy!($from => $to: delta beta horizon reward_min reward_max reward_bits contributions_per_user pending_capacity
-            answer_window interval_exponent batch base node memory min_propensity slate slate_clicks users budget_periods)
+            reward_window interval_exponent batch base node forget_after exploration max_slots max_clicks expected_users budget_periods)
     };
     ($from:ident => $to:ident: $($field:ident)*) => { $($to.$field = $from.$field;)* };
 }

@@ -52,7 +52,7 @@ pub unsafe extern "C" fn dpb_ldp_encode(epsilon: f64, reward: f64, bit: *mut u8)
 /// LDP-UCB: UCB on rewards privatised on the user's device, epsilon-DP in the local model (Ren,
 /// Zhou, Liu, Shroff 2020). dpb_update takes the bit of dpb_ldp_encode, 1 as reward_max and 0 as
 /// reward_min, and anything else is DPB_INVALID_REWARD: this handle never privatises and must never
-/// see a raw reward. epsilon 1e-6 .. 40; answer_window must be 0 (silence would be a bit that
+/// see a raw reward. epsilon 1e-6 .. 40; reward_window must be 0 (silence would be a bit that
 /// nobody privatised); reward_bits and DPB_CLAMP_REWARDS are ignored.
 /// At most 2^20 arms. Parameters, statuses and threads as dpb_new.
 #[unsafe(no_mangle)]

@@ -12,7 +12,7 @@ use std::mem::offset_of;
 
 /// What may be published of a handle: released values and public counts.
 ///
-/// With an answer_window an answer is a click, so a count of answers would be a raw sum: there
+/// With a reward_window an answer is a click, so a count of answers would be a raw sum: there
 /// `answered` counts decisions whose window is over and `pending` those whose window is not,
 /// answered or not.
 #[repr(C)]
@@ -35,7 +35,7 @@ pub struct dpb_report {
     /// Decisions pushed out of the pending table unanswered.
     pub expired: u64,
     /// Privacy loss of one user so far, an upper bound at delta_spent; infinite for baselines. With
-    /// dpb_config.users: of one who came in all periods so far, p epsilon after p of them where it is pure; in
+    /// dpb_config.expected_users: of one who came in all periods so far, p epsilon after p of them where it is pure; in
     /// each of them epsilon.
     /// With a test_seed: what real entropy would have spent.
     pub epsilon_spent: f64,
@@ -45,7 +45,7 @@ pub struct dpb_report {
     pub is_private: u32,
     /// A DPB_POLICY_ number.
     pub policy: u32,
-    /// With dpb_config.memory: releases that contradicted their arm's past, which was forgotten then.
+    /// With dpb_config.forget_after: releases that contradicted their arm's past, which was forgotten then.
     pub changes_detected: u64,
     /// With dpb_config.max_segments: segments in use.
     pub segments: u32,
@@ -81,14 +81,14 @@ pub struct dpb_arm {
     /// Half-width of its confidence interval at 1 - beta, in the caller's units; NaN before the
     /// first release.
     pub width: f64,
-    /// Decisions for this arm that were not cancelled and did not expire. With dpb_config.users also those that
+    /// Decisions for this arm that were not cancelled and did not expire. With dpb_config.expected_users also those that
     /// nobody learned from; effective_pulls is of the others.
     pub pulls: u64,
     /// 1 while the arm is in the race.
     pub active: u32,
     /// 0.
     pub reserved: u32,
-    /// Rewards behind the mean, 0 before the first release; with dpb_config.memory each one counts by its
+    /// Rewards behind the mean, 0 before the first release; with dpb_config.forget_after each one counts by its
     /// power, 1 when it is new and 0 when it is forgotten.
     pub effective_pulls: f64,
     /// 0: room for what is to come.
@@ -193,7 +193,7 @@ pub unsafe extern "C" fn dpb_arms_read(
 /// mean is what the handle believes of the arm in this segment, from the releases of all segments: a number from the
 /// start, and no estimate from this segment alone. It has no confidence interval, so width is NaN. effective_pulls
 /// counts the rewards behind the releases that are this segment's own, here and in handles that were merged,
-/// discounted with dpb_config.memory: 0 means that all of it comes from other segments.
+/// discounted with dpb_config.forget_after: 0 means that all of it comes from other segments.
 ///
 /// segment: the key of an earlier request. out, cap, n: as dpb_arms_read.
 /// Returns as dpb_arms_read; DPB_INVALID_REQUEST (no request had this key); DPB_UNSUPPORTED (dpb_config.max_segments is
@@ -266,16 +266,16 @@ pub unsafe extern "C" fn dpb_best_arm(bandit: *const dpb_bandit, arm: *mut u32) 
 /// it is the average over them, in which rewards of batches that the noise drowns count for less. dpb_new_imed (dpb_new),
 /// dpb_new_klucb and dpb_new_med learn from all releases, merged ones too; each merge that is news makes the interval a
 /// little wider. dpb_new_ts and dpb_new_se keep an arm's last release only. A policy of least regret plays a worse arm
-/// only as long as it must, some ln T nats, and does not know for 10^5 decisions: set dpb_config.min_propensity to know
+/// only as long as it must, some ln T nats, and does not know for 10^5 decisions: set dpb_config.exploration to know
 /// sooner. With two arms of 5% and 4.5%, confidence 0.95 and epsilon 1, dpb_new_imed knows after 130,000 decisions on average
-/// at min_propensity 1, and after 350,000 at 0.2; with epsilon 0.1 after 250,000 and 650,000. A restored handle promises it for
+/// at exploration 1, and after 350,000 at 0.2; with epsilon 0.1 after 250,000 and 650,000. A restored handle promises it for
 /// its own life. When a handle is saved, merged or restored must not depend on what was released. One supermartingale for
 /// both arms, mixed over its parameters, and Ville's inequality: proved in src/policy/batched/compare.rs.
 ///
 /// confidence: in (0, 1). low, high: receive the ends. Some milliseconds, outside the handle's lock.
 /// Returns DPB_OK; DPB_NULL; DPB_NOT_READY (until both arms have a release); DPB_INVALID_REQUEST (an arm that does not exist
 /// or is retired); DPB_INVALID_CONFIG (i = j, confidence); DPB_UNSUPPORTED (other policies; with dpb_config.max_segments;
-/// dpb_config.memory, because what it forgets has no
+/// dpb_config.forget_after, because what it forgets has no
 /// bound at all times); DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
@@ -302,7 +302,7 @@ pub unsafe extern "C" fn dpb_compare(
 }
 
 /// Privacy loss of one user so far at this delta in [0, 1): an upper bound; infinite for baselines,
-/// and at a delta for which the policy has no guarantee. With dpb_config.users: of m = contributions_per_user rewards
+/// and at a delta for which the policy has no guarantee. With dpb_config.expected_users: of m = contributions_per_user rewards
 /// in each period so far, a restored handle's first one included; a release may hold rewards of several periods,
 /// so p periods are m p rewards.
 /// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (delta); DPB_POISONED. Any thread.

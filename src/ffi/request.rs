@@ -20,7 +20,7 @@ pub struct dpb_request {
     /// With dpb_config.max_segments: the key of the segment that the request is in, for example the placement's own
     /// number or a hash of its name. The first request with a new key begins that segment. Otherwise 0.
     pub segment: u64,
-    /// With dpb_config.users: a keyed hash of the person who makes the request. Otherwise 0.
+    /// With dpb_config.expected_users: a keyed hash of the person who makes the request. Otherwise 0.
     pub user: u64,
     /// NULL, the default = all live arms. Otherwise eligible_len live arms, in any order; duplicates are harmless. Choose
     /// them by public information only (targeting, flights, frequency caps). A remaining click budget depends on
@@ -85,15 +85,15 @@ pub unsafe extern "C" fn dpb_request_init_sized(request: *mut dpb_request, struc
 ///
 /// **Several slots.** The arms are different: the best ones, and those that must still be learned about, in no order of
 /// merit. Each decision is answered or cancelled by itself. slots is at most the number of different eligible arms, with
-/// dpb_config.slate at most that, and never more than answer_window, or without one pending_capacity rounded up. A
-/// propensity is exact: the chance of that arm in its slot, given the slots before it; with min_propensity = f it is
+/// dpb_config.max_slots at most that, and never more than reward_window, or without one pending_capacity rounded up. A
+/// propensity is exact: the chance of that arm in its slot, given the slots before it; with exploration = f it is
 /// at least f divided by the arms that are left. O(slots eligible_len). dpb_new_imed, dpb_new_klucb and dpb_new_ts can
 /// choose several. Which unit epsilon protects (Theorem S, src/privacy/slates.rs: the rewards of a request are in as many
 /// different batches, so m rewards lose m epsilon, or m rho, and never m^2 rho):
-///   dpb_config.slate = 0                      one reward
-///   dpb_config.slate = S                      one request with all its rewards; the noise is for epsilon/S
-///   dpb_config.slate = S, slate_clicks = c    the same, at most c clicks of a request count; epsilon/min(2c, S)
-/// A request of one slot is then a request too. With slate_clicks all rewards of a request are fixed as soon as later
+///   dpb_config.max_slots = 0                      one reward
+///   dpb_config.max_slots = S                      one request with all its rewards; the noise is for epsilon/S
+///   dpb_config.max_slots = S, max_clicks = c    the same, at most c clicks of a request count; epsilon/min(2c, S)
+/// A request of one slot is then a request too. With max_clicks all rewards of a request are fixed as soon as later
 /// decisions end the window of its first: from then on dpb_update returns DPB_EXPIRED for each of its tickets, kept
 /// or not, while dpb_cancel takes each one's own window as ever. Nothing tells which clicks were kept.
 ///
@@ -101,7 +101,7 @@ pub unsafe extern "C" fn dpb_request_init_sized(request: *mut dpb_request, struc
 /// arms. Finding a segment is O(1). The propensity is NaN. The phase is 0 where the decision learns with all segments
 /// together, and 1 where its segment learns for itself. One slot only.
 ///
-/// **Users.** With dpb_config.users the library learns from the first m = contributions_per_user decisions of a user in a
+/// **Users.** With dpb_config.expected_users the library learns from the first m = contributions_per_user decisions of a user in a
 /// period (dpb_next_period). Later ones look the same: they are served, and dpb_update, dpb_cancel and all counts are as
 /// for the others, but the library discards the reward. To the policy such a decision is one that was cancelled at
 /// once. Theorem (group privacy, on Theorem P): at most m rewards of a user are learned from in each period, so two
@@ -109,7 +109,7 @@ pub unsafe extern "C" fn dpb_request_init_sized(request: *mut dpb_request, struc
 /// all of them in p periods by p epsilon where the policy is pure; dpb_epsilon_spent gives the loss of m p rewards
 /// otherwise. The bound is certain. The counters (a count-min sketch of decisions, never of rewards, fixed at
 /// construction) err to the other side: where n users come in a period, a user with fewer than m decisions is not
-/// learned from with a chance of at most about (1 - e^(-n/(3 users)))^4, which is 0.65% at n = dpb_config.users.
+/// learned from with a chance of at most about (1 - e^(-n/(3 users)))^4, which is 0.65% at n = dpb_config.expected_users.
 /// For visitors without an account, pass a random number for each if each counts as a person, or one number for all if
 /// the library must not learn from them. A person with A accounts loses A times as much, and nobody else more. A decision
 /// that is cancelled or expires has used up its place. A handle counts for itself: in a fleet, route a user to one

@@ -306,7 +306,7 @@ pub unsafe extern "C" fn dpb_shuffle_params_read(
 /// DPB_NOT_READY (a phase to come); DPB_DUPLICATE (that arm's batch of the phase has come already);
 /// DPB_INVALID_CONFIG (a foreign arm, a wrong length, a byte that is no bit); DPB_UNSUPPORTED (not
 /// a policy of the shuffle model, or this handle took plain answers, by dpb_update or by the end of
-/// an answer_window); DPB_POISONED. A refused batch changes nothing. Any thread.
+/// a reward_window); DPB_POISONED. A refused batch changes nothing. Any thread.
 ///
 /// From the first accepted batch on, a dpb_update on this handle is accepted and goes nowhere: the
 /// rewards come by the shuffler.

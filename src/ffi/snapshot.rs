@@ -24,7 +24,7 @@ use std::ffi::{CStr, c_char};
 /// buf: room for cap bytes (NULL with cap = 0). len: receives how many there are, also when cap is too small:
 /// some 200 bytes, and for each arm 18 to 210 (dpb_new_imed, dpb_new_klucb, dpb_new_med; 8 more for an added one),
 /// or 24 to 50 (the others), which may grow between two calls. A cap that is too small builds nothing and takes no memory:
-/// to ask for the size is cheap, and is no snapshot (dpb_config.users). May allocate.
+/// to ask for the size is cheap, and is no snapshot (dpb_config.expected_users). May allocate.
 /// error: NULL, or filled on failure: with what a policy has that is not released, where it is that.
 /// Returns DPB_OK; DPB_NULL; DPB_BUFFER_TOO_SMALL (only len written); DPB_UNSUPPORTED (policies whose state
 /// is not all released); DPB_NO_MEMORY; DPB_POISONED. Any thread.
@@ -72,7 +72,7 @@ pub(super) unsafe fn fill(snapshot: Result<Vec<u8>>, buf: *mut u8, len: *mut usi
 /// enters a release of a later one. dpb_epsilon_spent says at least what one release costs, because there may have
 /// been one since the snapshot. A handle that once had a test_seed is not private.
 ///
-/// With dpb_config.users a new period begins (dpb_next_period), because a snapshot does not tell who came; and no
+/// With dpb_config.expected_users a new period begins (dpb_next_period), because a snapshot does not tell who came; and no
 /// decision is made, DPB_NOT_READY, until a dpb_snapshot of this handle has been written. Go on from the newest snapshot,
 /// write this handle's to where the next life begins, and only then serve: so a program that is killed at any
 /// time, and any number of times, forgets no period, and dpb_epsilon_spent says at least what was lost. A snapshot that
@@ -98,9 +98,9 @@ pub unsafe extern "C" fn dpb_restore(
 /// dpb_restore with another configuration: a service is retuned by a restart, and loses nothing that was learned.
 ///
 /// As in the snapshot must be what says how released numbers are read: the policy (name), arms, epsilon, delta, reward_min,
-/// reward_max, reward_bits, contributions_per_user, slate, slate_clicks, batch, base, DPB_SHUFFLE_PRINTED, and with
+/// reward_max, reward_bits, contributions_per_user, max_slots, max_clicks, batch, base, DPB_SHUFFLE_PRINTED, and with
 /// dpb_new_vb_sdp_ae horizon, which plans its batches. Else DPB_INVALID_CONFIG, and an error that names the field.
-/// Taken from config is all else: answer_window, pending_capacity, node, horizon, beta, min_propensity, memory (where
+/// Taken from config is all else: reward_window, pending_capacity, node, horizon, beta, exploration, forget_after (where
 /// there was none before, what was learned begins to age now), users, budget_periods, a max_segments that the
 /// snapshot's segments fit into (so a full handle grows), DPB_CLAMP_REWARDS,
 /// interval_exponent, DPB_RIGOROUS_INDEX. A test_seed is not used. Where only one of both lives counts users, the other is
@@ -143,7 +143,7 @@ pub unsafe extern "C" fn dpb_restore_as(
 /// A handle's batches of an arm are sized by the whole fleet's releases of it, divided by the handles at work (and at
 /// least four first batches, since every handle adds its own noise). Handles that know the same releases read the same,
 /// to the last bit, in whatever order they have merged: dpb_arms_read, and dpb_compare where they have merged as often.
-/// (With dpb_config.memory, while none of them decides.) Each other handle takes some 230 bytes for each of its arms, and
+/// (With dpb_config.forget_after, while none of them decides.) Each other handle takes some 230 bytes for each of its arms, and
 /// the first one 420 more. A snapshot holds what its own handle has released, not what that has
 /// merged: after dpb_restore merge the others' again. Arms are joined by their ids (dpb_add_arm). Two handles that
 /// go on from one snapshot count as one.
@@ -151,7 +151,7 @@ pub unsafe extern "C" fn dpb_restore_as(
 /// **Segments** are joined by their keys. A segment that others know and this handle does not takes none of its
 /// max_segments: what they have released of it waits for the first request with its key, and the segment begins with
 /// that. So a handle that starts empty and merges knows what the fleet knows, and a full one merges as well as any. A
-/// segment is as old as its decisions in all handles together. With a memory, what others have released fades by this
+/// segment is as old as its decisions in all handles together. With forget_after, what others have released fades by this
 /// handle's decisions from when it came. Each other handle takes 12 K (S + 1) + 44 (S + 1) bytes, K the arms and S its
 /// segments, and the first one (32 K + 8) (M + 1) more, M this handle's max_segments; a merge takes some 10 ms for 10,000
 /// segments of 20 arms.

@@ -19,7 +19,7 @@ pub const DPB_INVALID_REWARD: dpb_status = 3;
 pub const DPB_UNKNOWN_TICKET: dpb_status = 4;
 /// A ticket that was answered or cancelled already.
 pub const DPB_DUPLICATE: dpb_status = 5;
-/// A ticket whose answer window is over, or that was pushed out of the pending table.
+/// A ticket whose reward window is over, or that was pushed out of the pending table.
 pub const DPB_EXPIRED: dpb_status = 6;
 /// There is no result yet; or a restored handle that counts users has not been saved yet (dpb_restore).
 pub const DPB_NOT_READY: dpb_status = 7;

@@ -116,21 +116,21 @@ algorithms! {
 impl Algorithm {
     /// Refuses what this policy cannot do.
     fn check(self, config: &Config) -> Result<()> {
-        if config.memory > 0 && !matches!(self, Algorithm::Imed | Algorithm::Med) {
-            return Err(Error::config("memory", "must be 0: this policy does not forget", config.memory));
+        if config.forget_after > 0 && !matches!(self, Algorithm::Imed | Algorithm::Med) {
+            return Err(Error::config("forget_after", "must be 0: this policy does not forget", config.forget_after));
         }
         let explores = matches!(self, Algorithm::Imed | Algorithm::KlUcb | Algorithm::Med | Algorithm::Ts);
-        if config.min_propensity > 0.0 && !explores {
+        if config.exploration > 0.0 && !explores {
             let rule = "must be 0: this policy does not explore so";
-            return Err(Error::config("min_propensity", rule, config.min_propensity));
+            return Err(Error::config("exploration", rule, config.exploration));
         }
         let devices = matches!(self, Algorithm::SdpAe | Algorithm::VbSdpAe | Algorithm::LdpUcb | Algorithm::LdpKlUcb);
-        if config.users > 0 && devices {
+        if config.expected_users > 0 && devices {
             let rule = "must be 0: what a user's device has sent is sent, so it must count itself";
-            return Err(Error::config("users", rule, config.users));
+            return Err(Error::config("expected_users", rule, config.expected_users));
         }
-        if config.slate > 0 && !matches!(self, Algorithm::Imed | Algorithm::KlUcb | Algorithm::Ts) {
-            return Err(Error::config("slate", "must be 0: this policy shows no slates", config.slate));
+        if config.max_slots > 0 && !matches!(self, Algorithm::Imed | Algorithm::KlUcb | Algorithm::Ts) {
+            return Err(Error::config("max_slots", "must be 0: this policy shows no slates", config.max_slots));
         }
         Ok(())
     }

@@ -50,13 +50,13 @@ pub struct ShuffleNoise {
 }
 
 impl ShuffleNoise {
-    /// The least noise that makes a batch of `users` bits (epsilon, delta)-DP: from epsilon 0.01 to 1
+    /// The least noise that makes a batch of `expected_users` bits (epsilon, delta)-DP: from epsilon 0.01 to 1
     /// and delta 1e-15 to 1e-6 2.7 to 7.3 ln(1/delta)/epsilon^2 fair coins in all. O(sqrt(coins)) steps a
     /// trial, some 20 trials: microseconds to a tenth of a second, for any number of users.
     ///
     /// # Errors
     /// `InvalidConfig` for `epsilon` not finite and positive, or so small that more than 2^32
-    /// coins are needed; `delta` outside (0, 1); no `users`.
+    /// coins are needed; `delta` outside (0, 1); no `expected_users`.
     pub fn calibrated(epsilon: f64, delta: f64, users: u32) -> Result<ShuffleNoise> {
         check_users(users)?;
         let coins = fair_coins(epsilon, delta)?;
@@ -99,17 +99,17 @@ impl ShuffleNoise {
         u64::from(self.coins_per_user) * u64::from(users)
     }
 
-    /// The noise's mean in a batch of `users`: what the analyzer subtracts.
+    /// The noise's mean in a batch of `expected_users`: what the analyzer subtracts.
     pub fn mean(&self, users: u32) -> f64 {
         self.coins(users) as f64 * self.coin()
     }
 
-    /// The noise's variance in a batch of `users`.
+    /// The noise's variance in a batch of `expected_users`.
     pub fn variance(&self, users: u32) -> f64 {
         self.mean(users) * (1.0 - self.coin())
     }
 
-    /// The delta that a batch of `users` really has at this epsilon, rounded up; 1 where there are
+    /// The delta that a batch of `expected_users` really has at this epsilon, rounded up; 1 where there are
     /// more than 2^33 coins to add up.
     pub fn delta(&self, epsilon: f64, users: u32) -> f64 {
         delta_of_binomial_shift(self.coins(users), self.coin(), epsilon)

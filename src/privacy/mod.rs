@@ -17,7 +17,7 @@
 //! one Renyi divergence of at most rho * alpha, and the chain rule adds zeros). ∎
 //!
 //! What breaks it: closing a batch by *arrival* when the time of arrival depends on the reward
-//! (hence `answer_window`), and releasing a batch twice (retries, re-noising, old snapshots).
+//! (hence `reward_window`), and releasing a batch twice (retries, re-noising, old snapshots).
 //!
 //! # Theorem U (users)
 //!

@@ -3,7 +3,7 @@
 //! A slate shows m arms for one request, no two the same, and each has an answer of its own. What is protected is the
 //! configuration's to say:
 //!
-//! | `slate` | `slate_clicks` | the unit | batches that it may change |
+//! | `max_slots` | `max_clicks` | the unit | batches that it may change |
 //! |---|---|---|---|
 //! | 0 | 0 | one answer, in slates of any size | 1 |
 //! | S | 0 | one request with all its answers, at most S | S |
@@ -55,9 +55,9 @@
 use super::PrivacyLoss;
 use super::composition::mul_up;
 
-/// d: the batches that one answer (`slate` = 0), or one request, may change.
-pub fn batches_changed(slate: u32, slate_clicks: u32) -> u32 {
-    match (slate, slate_clicks) {
+/// d: the batches that one answer (`max_slots` = 0), or one request, may change.
+pub fn batches_changed(slate: u32, max_clicks: u32) -> u32 {
+    match (slate, max_clicks) {
         (0, _) => 1,
         (slots, 0) => slots,
         (slots, clicks) => slots.min(clicks.saturating_mul(2)),
@@ -99,15 +99,15 @@ mod tests {
     /// nor much less.
     #[test]
     fn the_noise_is_for_the_unit() {
-        for (slate, slate_clicks, d) in [(0, 0, 1), (3, 0, 3), (7, 2, 4)] {
+        for (slate, max_clicks, d) in [(0, 0, 1), (3, 0, 3), (7, 2, 4)] {
             for u in [1, 5] {
                 for epsilon in [0.1, 1.0 / 3.0, 1.0] {
                     for delta in [0.0, 1e-6] {
                         let config = Config {
                             delta,
-                            slate,
-                            slate_clicks,
-                            answer_window: 10,
+                            max_slots: slate,
+                            max_clicks,
+                            reward_window: 10,
                             contributions_per_user: u,
                             ..Config::new(9, epsilon)
                         };

@@ -23,7 +23,7 @@ const MAX_EPSILON: f64 = 100.0;
 const MAX_COINS_PER_USER: u32 = 1 << 20;
 
 impl Params {
-    /// The plan for a batch of `users`: the least coins that make it (epsilon, delta)-DP, or, when
+    /// The plan for a batch of `expected_users`: the least coins that make it (epsilon, delta)-DP, or, when
     /// `printed`, the paper's (13 times as many or more).
     ///
     /// # Errors

@@ -40,7 +40,7 @@ pub enum Delivery {
     Once,
     /// Late, and the changed ones four times.
     Repeated,
-    /// In an answer window: clicks at once, silence otherwise.
+    /// In a reward window: clicks at once, silence otherwise.
     Window,
     /// The same, and some decisions are cancelled after that, the changed ones among them.
     Cancelled,
@@ -61,7 +61,7 @@ impl Delivery {
 
 /// Times that a changed reward comes under [`Delivery::Repeated`].
 const REPEATS: u64 = 4;
-/// The answer window, in decisions.
+/// The reward window, in decisions.
 const WINDOW: u32 = 16;
 /// Decisions before an answer comes under [`Delivery::Expiring`]; the ring holds eight.
 const LATE: u64 = 4;
@@ -268,7 +268,7 @@ impl Case {
             config.batch = 50 * (f64::from(self.contributions) / self.epsilon).powi(2).ceil() as u32;
         }
         config.pending_capacity = if self.delivery == Delivery::Expiring { 8 } else { 4096 };
-        config.answer_window = self.delivery.window();
+        config.reward_window = self.delivery.window();
         config.test_seed = seed.as_ptr();
         config
     }

@@ -64,7 +64,7 @@ static void configs(constructor *make, int is_private) {
   REFUSE(contributions_per_user, 0);
   REFUSE(pending_capacity, 0);
   REFUSE(pending_capacity, (1u << 24) + 1);
-  REFUSE(answer_window, (1u << 24) + 1);
+  REFUSE(reward_window, (1u << 24) + 1);
   REFUSE(flags, 1u << 31);
   REFUSE(struct_size, 0);
   REFUSE(struct_size, 8);
@@ -229,7 +229,7 @@ static void late(constructor *make) {
   dpb_free(bandit);
 
   config.pending_capacity = 4096;
-  config.answer_window = 3;
+  config.reward_window = 3;
   STATUS(make(&config, &bandit, NULL), DPB_OK);
   STATUS(dpb_select_many(bandit, NULL, 4, d, &done), DPB_OK);
   STATUS(dpb_update(bandit, d[0].ticket, 1), DPB_EXPIRED);

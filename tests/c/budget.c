@@ -144,11 +144,11 @@ static void periods(void) {
   config.budget = budget;
   config.budget_periods = 3;
   STATUS(dpb_new(&config, &none, &error), DPB_INVALID_CONFIG);
-  CHECK(strcmp(error.message, "budget_periods must be 0 without users, got 3") == 0);
-  config.users = 100;
+  CHECK(strcmp(error.message, "budget_periods must be 0 without expected_users, got 3") == 0);
+  config.expected_users = 100;
   config.budget_periods = 0;
   STATUS(dpb_new(&config, &none, &error), DPB_INVALID_CONFIG);
-  CHECK(strstr(error.message, "budget_periods must be at least 1 with users and a budget") == error.message);
+  CHECK(strstr(error.message, "budget_periods must be at least 1 with expected_users and a budget") == error.message);
   config.budget_periods = 8;
   STATUS(dpb_new(&config, &none, &error), DPB_OVER_BUDGET);
   config.budget_periods = 3;

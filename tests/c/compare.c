@@ -36,14 +36,14 @@ static void refusals(void) {
   STATUS(dpb_compare(other, 0, 1, .9, &low, &high), DPB_UNSUPPORTED);
   STATUS(dpb_compare(other, 0, 3, .9, &low, &high), DPB_INVALID_REQUEST);
   dpb_free(other);
-  config.memory = 4096;
+  config.forget_after = 4096;
   STATUS(dpb_new(&config, &other, NULL), DPB_OK);
   STATUS(dpb_compare(other, 0, 1, .9, &low, &high), DPB_UNSUPPORTED);
   dpb_free(other);
 }
 
 /* Rewards of -1 and 3, one time in four and one in two: means 0 and 1. Known after so many decisions. */
-static long known(constructor *construct, double min_propensity) {
+static long known(constructor *construct, double exploration) {
   dpb_config config = seeded(2, 1);
   dpb_bandit *bandit;
   dpb_decision d;
@@ -53,7 +53,7 @@ static long known(constructor *construct, double min_propensity) {
 
   config.reward_min = -1;
   config.reward_max = 3;
-  config.min_propensity = min_propensity;
+  config.exploration = exploration;
   STATUS(construct(&config, &bandit, NULL), DPB_OK);
   for (n = 0; n < 50000 && low <= 0; n++) {
     dpb_status status;

@@ -20,9 +20,9 @@ static void follows(constructor *make, const char *name, uint32_t number) {
   dpb_report report;
   dpb_arm arms[2];
   size_t n;
-  CHECK(config.memory == 0 && config.min_propensity == 0);
-  config.memory = 10000;
-  config.min_propensity = .1;
+  CHECK(config.forget_after == 0 && config.exploration == 0);
+  config.forget_after = 10000;
+  config.exploration = .1;
   STATUS(make(&config, &bandit, NULL), DPB_OK);
   report.struct_size = sizeof report;
   STATUS(dpb_report_read(bandit, &report), DPB_OK);
@@ -49,15 +49,15 @@ int main(void) {
   dpb_error error;
   follows(dpb_new_imed, "dp-imed", DPB_POLICY_IMED);
   follows(dpb_new_med, "dp-med", DPB_POLICY_MED);
-  config.memory = 1023;
+  config.forget_after = 1023;
   STATUS(dpb_new(&config, &bandit, &error), DPB_INVALID_CONFIG);
-  CHECK(strcmp(error.message, "memory must be 0 or in 1024..=2^40, got 1023") == 0);
-  config.memory = 10000;
+  CHECK(strcmp(error.message, "forget_after must be 0 or in 1024..=2^40, got 1023") == 0);
+  config.forget_after = 10000;
   STATUS(dpb_new_se(&config, &bandit, &error), DPB_INVALID_CONFIG);
-  CHECK(strcmp(error.message, "memory must be 0: this policy does not forget, got 10000") == 0);
-  config.memory = 0;
-  config.min_propensity = (double)NAN;
+  CHECK(strcmp(error.message, "forget_after must be 0: this policy does not forget, got 10000") == 0);
+  config.forget_after = 0;
+  config.exploration = (double)NAN;
   STATUS(dpb_new(&config, &bandit, &error), DPB_INVALID_CONFIG);
-  CHECK(strcmp(error.message, "min_propensity must be in [0, 1], got NaN") == 0 && bandit == NULL);
+  CHECK(strcmp(error.message, "exploration must be in [0, 1], got NaN") == 0 && bandit == NULL);
   return failures != 0;
 }

@@ -73,7 +73,7 @@ int main(void) {
           dpb_config config = any(what == 0 ? 1u << 24 : 2);
           dpb_status status;
           if (what == 1) config.pending_capacity = 1u << 24;
-          if (what == 2) config.answer_window = 1u << 24;
+          if (what == 2) config.reward_window = 1u << 24;
           if (what == 3) config.horizon = (uint64_t)1 << 62;
           if (what == 4) config.batch = UINT32_MAX;
           room(more);

@@ -55,12 +55,12 @@ static void bad_input(void) {
   config.max_segments = MOST;
   STATUS(dpb_new_med(&config, &bandit, &error), DPB_INVALID_CONFIG);
   CHECK(strcmp(error.message, "max_segments must be 0: only dp-imed has segments, got 3") == 0);
-  config.min_propensity = .1;
+  config.exploration = .1;
   STATUS(dpb_new(&config, &bandit, &error), DPB_UNSUPPORTED);
-  config.min_propensity = 0;
-  config.slate = 2;
+  config.exploration = 0;
+  config.max_slots = 2;
   STATUS(dpb_new(&config, &bandit, &error), DPB_INVALID_CONFIG);
-  config.slate = 0;
+  config.max_slots = 0;
   config.epsilon = -1;
   STATUS(dpb_new(&config, &bandit, &error), DPB_INVALID_CONFIG);
   CHECK(strcmp(error.message, "epsilon must be finite and > 0, got -1") == 0);
@@ -298,8 +298,8 @@ static void a_window(void) {
   dpb_decision d;
   uint32_t t;
   uint64_t first = 0;
-  config.answer_window = 10;
-  config.memory = 2000;
+  config.reward_window = 10;
+  config.forget_after = 2000;
   STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
   for (t = 0; t < 5000; t++) {
     STATUS(dpb_select_for(bandit, request(1, t % 2, 0, NULL, 0), &d), DPB_OK);

@@ -230,7 +230,7 @@ static void local(constructor *make, const char *name) {
   }
   CHECK(ones > 90 && ones < 199); /* 146 expected, deviation 6.3: nine and eight of them */
   dpb_free(bandit);
-  config.answer_window = 1;
+  config.reward_window = 1;
   STATUS(make(&config, &bandit, NULL), DPB_INVALID_CONFIG);
 }
 

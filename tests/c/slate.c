@@ -20,8 +20,8 @@ static void shows(constructor *make) {
   dpb_arm arms[6];
   size_t n;
   int i, j;
-  CHECK(config.slate == 0 && config.slate_clicks == 0);
-  config.slate = 3;
+  CHECK(config.max_slots == 0 && config.max_clicks == 0);
+  config.max_slots = 3;
   STATUS(make(&config, &bandit, NULL), DPB_OK);
   memset(d, 'x', sizeof d);
   STATUS(dpb_select_for(NULL, request(2, 0, 0, NULL, 0), d), DPB_NULL);
@@ -31,7 +31,7 @@ static void shows(constructor *make) {
   STATUS(dpb_select_for(bandit, request(3, 0, 0, some, 3), d), DPB_INVALID_REQUEST); /* two different ones */
   STATUS(dpb_select_for(bandit, request(0, 0, 0, some, 4), d), DPB_INVALID_REQUEST);
   STATUS(dpb_select_for(bandit, request(1, 0, 0, outside, 2), d), DPB_INVALID_REQUEST);
-  STATUS(dpb_select_for(bandit, request(4, 0, 0, NULL, 0), d), DPB_INVALID_REQUEST); /* more than config.slate */
+  STATUS(dpb_select_for(bandit, request(4, 0, 0, NULL, 0), d), DPB_INVALID_REQUEST); /* more than config.max_slots */
   STATUS(dpb_select_for(bandit, request(UINT32_MAX, 0, 0, NULL, 0), d), DPB_INVALID_REQUEST);
   for (i = 0; i < (int)sizeof d; i++) CHECK(((char *)d)[i] == 'x');
   for (i = 0; i < 2000; i++) {
@@ -71,18 +71,18 @@ int main(void) {
   dpb_free(bandit);
   bandit = NULL;
 
-  config.slate = 4;
+  config.max_slots = 4;
   STATUS(dpb_new_med(&config, &bandit, &error), DPB_INVALID_CONFIG);
-  CHECK(strcmp(error.message, "slate must be 0: this policy shows no slates, got 4") == 0);
-  config.slate_clicks = 5;
+  CHECK(strcmp(error.message, "max_slots must be 0: this policy shows no slates, got 4") == 0);
+  config.max_clicks = 5;
   STATUS(dpb_new(&config, &bandit, &error), DPB_INVALID_CONFIG);
-  CHECK(strcmp(error.message, "slate_clicks must be at most slate, got 5") == 0);
-  config.slate_clicks = 1;
+  CHECK(strcmp(error.message, "max_clicks must be at most max_slots, got 5") == 0);
+  config.max_clicks = 1;
   STATUS(dpb_new(&config, &bandit, &error), DPB_INVALID_CONFIG);
-  CHECK(strncmp(error.message, "slate_clicks must be 0 without an answer_window: ", 49) == 0 && bandit == NULL);
+  CHECK(strncmp(error.message, "max_clicks must be 0 without a reward_window: ", 48) == 0 && bandit == NULL);
 
   /* One click of a request counts, and a request is over with the window of its first decision. */
-  config.answer_window = 6;
+  config.reward_window = 6;
   STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
   for (i = 0; i < 100; i++) {
     STATUS(dpb_select_for(bandit, request(4, 0, 0, NULL, 0), d), DPB_OK);

@@ -11,7 +11,7 @@ int main(void) {
   unsigned char *bytes, small[8];
   size_t n, t, len = 0, again = 0;
   report.struct_size = sizeof report;
-  config.memory = 100000;
+  config.forget_after = 100000;
   STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
   for (t = 0; t < 10000; t++) {
     dpb_decision d;
@@ -54,7 +54,7 @@ int main(void) {
   dpb_free(next);
   dpb_free(bandit);
   STATUS(dpb_new_tsallis(&config, &bandit, &error), DPB_INVALID_CONFIG); /* it does not forget */
-  config.memory = 0;
+  config.forget_after = 0;
   STATUS(dpb_new_tsallis(&config, &bandit, NULL), DPB_OK);
   STATUS(dpb_snapshot(bandit, bytes, len, &again, NULL), DPB_OK);
   STATUS(dpb_restore_as("tsallis", &config, bytes, again, &next, &error), DPB_OK);

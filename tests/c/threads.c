@@ -94,7 +94,7 @@ static void exactly_once(constructor *make) {
   seat seats[THREADS];
   unsigned t;
   config.pending_capacity = 2 * ALL;
-  config.memory = 0;
+  config.forget_after = 0;
   memset(&shared, 0, sizeof shared);
   STATUS(make(&config, &shared.bandit, NULL), DPB_OK);
   CHECK(pthread_barrier_init(&shared.barrier, NULL, THREADS) == 0);

@@ -26,8 +26,8 @@ static void counts(void) {
   dpb_bandit *bandit = NULL;
   dpb_report report;
   int i;
-  CHECK(config.users == 0);
-  config.users = 1000;
+  CHECK(config.expected_users == 0);
+  config.expected_users = 1000;
   config.contributions_per_user = 3;
   STATUS(dpb_new_nonprivate_ucb1(&config, &bandit, NULL), DPB_OK);
   for (i = 0; i < 10; i++) {
@@ -48,7 +48,7 @@ static void adds_up(void) {
   double spent = -1;
   int period;
   uint64_t user;
-  config.users = 1000;
+  config.expected_users = 1000;
   STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
   for (period = 1; period <= 3; period++) {
     for (user = 0; user < 100; user++) {
@@ -82,7 +82,7 @@ static void lives(uint32_t max_segments) {
   size_t n, len;
   double spent = 0, known = 0;
   int life;
-  config.users = 1000;
+  config.expected_users = 1000;
   config.max_segments = max_segments;
   STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
   STATUS(dpb_next_period(bandit), DPB_OK);
@@ -149,7 +149,7 @@ static void in_segments(void) {
   report.struct_size = sizeof report;
   STATUS(dpb_report_read(plain, &report), DPB_OK);
   CHECK(report.segments == 0); /* a request that is refused begins none */
-  config.users = 1000;
+  config.expected_users = 1000;
   config.contributions_per_user = 3;
   STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
   STATUS(dpb_select(bandit, &d), DPB_UNSUPPORTED);
@@ -192,7 +192,7 @@ static void refuses(void) {
   dpb_error error;
   size_t done = 5;
   STATUS(dpb_new(&config, &plain, NULL), DPB_OK);
-  config.users = 10;
+  config.expected_users = 10;
   STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
   STATUS(dpb_select_for(NULL, request(1, 0, 1, NULL, 0), &d), DPB_NULL);
   STATUS(dpb_select_for(bandit, request(1, 0, 1, NULL, 0), NULL), DPB_NULL);
@@ -211,12 +211,12 @@ static void refuses(void) {
   CHECK(d.ticket == 77 && d.arm == 9 && done == 0);
   STATUS(dpb_select_for(bandit, request(1, 0, 1, all + 1, 1), &d), DPB_OK);
   CHECK(d.arm == 1);
-  config.users = ((uint64_t)1 << 28) + 1;
+  config.expected_users = ((uint64_t)1 << 28) + 1;
   STATUS(dpb_new(&config, &none, &error), DPB_INVALID_CONFIG);
-  CHECK(strcmp(error.message, "users must be at most 2^28, got 268435457") == 0);
-  config.users = 10;
+  CHECK(strcmp(error.message, "expected_users must be at most 2^28, got 268435457") == 0);
+  config.expected_users = 10;
   STATUS(dpb_new_ldp_ucb(&config, &none, &error), DPB_INVALID_CONFIG);
-  CHECK(strncmp(error.message, "users must be 0", 15) == 0 && none == NULL);
+  CHECK(strncmp(error.message, "expected_users must be 0", 24) == 0 && none == NULL);
   dpb_free(plain);
   dpb_free(bandit);
 }

@@ -193,7 +193,7 @@ static void arms_come_and_go() {
 // Everybody once a period; what else is asked is served and not learned from.
 static void users() {
   dpb::Config config(3, 1.0);
-  config.users = 1000;
+  config.expected_users = 1000;
   dpb::Bandit bandit(config);
   const std::vector<std::uint32_t> all{0, 1, 2}, one{1};
   const auto of = [](std::uint64_t user, std::uint64_t segment = 0) {
@@ -304,7 +304,7 @@ static void budgets() {
   // With users for so many periods.
   dpb::Budget four(4.0);
   config.budget = four.get();
-  config.users = 100;
+  config.expected_users = 100;
   CHECK(refusal([&] { (void)dpb::Bandit(config); }).status() == DPB_INVALID_CONFIG && four.spent() == 0);
   config.budget_periods = 2;
   dpb::Bandit counting(config);
@@ -344,8 +344,8 @@ static void reading() {
 // The other arm becomes the better one: the memory lets go.
 static void memory() {
   dpb::Config config(2, 1.0);
-  config.memory = 10'000;
-  config.min_propensity = 0.1;
+  config.forget_after = 10'000;
+  config.exploration = 0.1;
   static const std::uint8_t seed[32] = {7};
   config.test_seed = seed;
   dpb::Bandit bandit = dpb::Bandit::med(config);
@@ -368,9 +368,9 @@ static void memory() {
 // Several slots for one request, of which one click counts.
 static void slates() {
   dpb::Config config(5, 1.0);
-  config.answer_window = 6;
-  config.slate = 3;
-  config.slate_clicks = 1;
+  config.reward_window = 6;
+  config.max_slots = 3;
+  config.max_clicks = 1;
   dpb::Bandit bandit = dpb::Bandit::imed(config);
   const std::vector<std::uint32_t> eligible = {4, 1, 4, 2}, none;
   const auto wanting = [](std::uint32_t slots) {
@@ -419,7 +419,7 @@ static void snapshots() {
   dpb::Config config(3, 1.0);
   bytes = bandit.snapshot();
   CHECK(dpb::Bandit::restore("dp-imed", config, bytes).report().answered == 1000);
-  config.memory = 5000; // retuned
+  config.forget_after = 5000; // retuned
   CHECK(dpb::Bandit::restore("dp-imed", config, bytes).report().answered == 1000);
   config.epsilon = 2;
   CHECK(refusal([&] { (void)dpb::Bandit::restore("dp-imed", config, bytes); }).what() ==

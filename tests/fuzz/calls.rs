@@ -329,7 +329,7 @@ impl Seen {
 impl Player {
     unsafe fn new(handle: *mut dpb_bandit, config: dpb_config, periods: Option<u32>) -> Player {
         let (report, arms) = (report(handle), arms(handle));
-        let (capacity, window) = (config.pending_capacity, config.answer_window);
+        let (capacity, window) = (config.pending_capacity, config.reward_window);
         let depth = if window > 0 { window } else { capacity.next_power_of_two() } as usize;
         let exact = periods.is_some();
         let model = periods.map(|periods| Model {
@@ -337,7 +337,7 @@ impl Player {
             depth,
             log: Vec::new(),
             firsts: Vec::new(),
-            limited: config.slate_clicks > 0,
+            limited: config.max_clicks > 0,
             before: report.decisions,
             answered: report.answered,
             cancelled: report.cancelled,
@@ -389,13 +389,13 @@ impl Player {
 
     fn ask(&self, bytes: &mut Bytes) -> Ask {
         let segment = if bytes.once_in(24) { bytes.pick(&[1, u64::MAX]) } else { 0 };
-        Ask::new(bytes, self.seen.arms.len(), self.config.users > 0, segment)
+        Ask::new(bytes, self.seen.arms.len(), self.config.expected_users > 0, segment)
     }
 
     /// What must come of this request, with its number in an array.
     fn granted(&self, model: &Model, ask: &Ask, number: usize) -> dpb_status {
         let policy = self.seen.report[9] as u32;
-        let (users, slate) = (self.config.users > 0, u64::from(self.config.slate));
+        let (users, slate) = (self.config.expected_users > 0, u64::from(self.config.max_slots));
         let slates = [DPB_POLICY_IMED, DPB_POLICY_KLUCB, DPB_POLICY_TS].contains(&policy);
         let among = slates || policy == DPB_POLICY_MED;
         let playable = |&arm: &u32| self.seen.arms.get(arm as usize).is_some_and(|arm| arm[3] == 1);
@@ -708,7 +708,7 @@ impl World<'_> {
         }
         c.test_seed = SEED.as_ptr();
         c.pending_capacity = bytes.pick(&[8, 1, 3, 64]);
-        c.answer_window = bytes.pick(&[0, 0, 5, 40]);
+        c.reward_window = bytes.pick(&[0, 0, 5, 40]);
         c.horizon = bytes.pick(&[1000, 100_000]);
         c.delta = bytes.pick(&[0.0, 1e-6]);
         c.base = bytes.below(24) as u32;
@@ -728,18 +728,18 @@ impl World<'_> {
                 8 => c.reward_bits = bytes.pick(&[0, 1, 24, 25, u32::MAX]),
                 9 => c.contributions_per_user = bytes.pick(&[2, 0, u32::MAX]),
                 10 => c.pending_capacity = bytes.pick(&[0, 300, (1 << 24) + 1, u32::MAX]),
-                11 => c.answer_window = bytes.pick(&[1, 300, (1 << 24) + 1, u32::MAX]),
+                11 => c.reward_window = bytes.pick(&[1, 300, (1 << 24) + 1, u32::MAX]),
                 12 => c.flags = bytes.byte().into(),
                 13 => c.interval_exponent = bytes.pick(&[1.5, 1.0, f64::NAN, 1.0000001]),
                 14 => c.batch = bytes.pick(&[1, 2, 50, u32::MAX]),
                 15 => c.node = bytes.pick(&[77, 77, 1 << 40, 0xffff]),
-                16 => c.memory = bytes.pick(&[1024, 1, 1 << 40, u64::MAX]),
-                17 => c.min_propensity = bytes.pick(ODD),
+                16 => c.forget_after = bytes.pick(&[1024, 1, 1 << 40, u64::MAX]),
+                17 => c.exploration = bytes.pick(ODD),
                 18 => (c.test_seed, c.budget) = (null(), budget),
-                19 => (c.users, c.budget_periods) = bytes.pick(&[(100, 0), (1, 2), (1 << 29, 0), (3, 1)]),
-                20 => c.slate = bytes.pick(&[3, 1, (1 << 24) + 1]),
+                19 => (c.expected_users, c.budget_periods) = bytes.pick(&[(100, 0), (1, 2), (1 << 29, 0), (3, 1)]),
+                20 => c.max_slots = bytes.pick(&[3, 1, (1 << 24) + 1]),
                 21 => {
-                    (c.slate, c.slate_clicks, c.answer_window) =
+                    (c.max_slots, c.max_clicks, c.reward_window) =
                         bytes.pick(&[(3, 1, 8), (4, 2, 40), (2, 3, 5), (3, 1, 0)])
                 }
                 // Older, newer, and none of ours.
@@ -784,12 +784,12 @@ impl World<'_> {
                 // What an older program's struct lacks is at its defaults.
                 let mut defaults: dpb_config = zeroed();
                 dpb_config_init(&raw mut defaults, 2, 1.0);
-                (read.users, read.min_propensity) = (defaults.users, defaults.min_propensity);
-                (read.slate, read.slate_clicks) = (defaults.slate, defaults.slate_clicks);
+                (read.expected_users, read.exploration) = (defaults.expected_users, defaults.exploration);
+                (read.max_slots, read.max_clicks) = (defaults.max_slots, defaults.max_clicks);
                 read.budget_periods = defaults.budget_periods;
-                (read.node, read.memory) = match config.struct_size {
-                    120 => (config.node, config.memory),
-                    _ => (defaults.node, defaults.memory),
+                (read.node, read.forget_after) = match config.struct_size {
+                    120 => (config.node, config.forget_after),
+                    _ => (defaults.node, defaults.forget_after),
                 };
             }
             self.bandits.push(Player::new(handle, read, Some(1)));
@@ -808,7 +808,7 @@ impl World<'_> {
             one_of(status, &[DPB_OK, DPB_UNSUPPORTED]);
         } else {
             // Where users are counted every decision is somebody's.
-            assert_eq!(status, if player.config.users > 0 { DPB_UNSUPPORTED } else { DPB_OK });
+            assert_eq!(status, if player.config.expected_users > 0 { DPB_UNSUPPORTED } else { DPB_OK });
         }
         if status == DPB_OK {
             assert_eq!(done, n);
@@ -911,7 +911,10 @@ impl World<'_> {
     unsafe fn next_period(&mut self, player: &mut Player) {
         let status = one_of(dpb_next_period(player.handle), &[DPB_OK, DPB_UNSUPPORTED, DPB_OVER_BUDGET]);
         if let Some(model) = &mut player.model {
-            assert_eq!(status, if player.config.users > 0 { model.another(&player.config) } else { DPB_UNSUPPORTED });
+            assert_eq!(
+                status,
+                if player.config.expected_users > 0 { model.another(&player.config) } else { DPB_UNSUPPORTED }
+            );
             model.periods += u32::from(status == DPB_OK);
         }
         player.after(status == DPB_OK, [0; 4]);
@@ -1037,7 +1040,7 @@ impl World<'_> {
         };
         assert!(another.is_none_or(|another| another == DPB_OK));
         let mut early = NO_DECISION;
-        if player.config.users > 0 && player.model.is_some() {
+        if player.config.expected_users > 0 && player.model.is_some() {
             let request = Ask { user: 1, ..Ask::PLAIN }.request(0);
             assert_eq!(dpb_select_for(second, &raw const request, &raw mut early), DPB_NOT_READY);
         }
@@ -1055,7 +1058,7 @@ impl World<'_> {
         // Alike but for the number of the life, and the checksum.
         assert!(next.len() == last.len() && next.iter().zip(&last).filter(|(a, b)| a != b).count() <= 8);
         let (seen, mut then) = (Seen::of(second), Seen::of(third));
-        if player.model.is_none() || player.config.users > 0 {
+        if player.model.is_none() || player.config.expected_users > 0 {
             // Another period: more may be spent, but no less.
             assert!(f64::from_bits(then.report[4]) >= f64::from_bits(seen.report[4]));
             then.report[4..6].copy_from_slice(&seen.report[4..6]);
@@ -1480,7 +1483,7 @@ fn sizes() -> &'static [Range<usize>; 3] {
         let with = |capacity, window, users| unsafe {
             let (mut config, mut handle): (dpb_config, _) = (zeroed(), null_mut());
             dpb_config_init_sized(&raw mut config, size_of::<dpb_config>() as u32, 2, 1.0);
-            (config.pending_capacity, config.answer_window, config.users) = (capacity, window, users);
+            (config.pending_capacity, config.reward_window, config.expected_users) = (capacity, window, users);
             (config.test_seed, config.node) = (SEED.as_ptr(), 7);
             assert_eq!(dpb_new_imed(&raw const config, &raw mut handle, null_mut()), DPB_OK);
             let bytes = snapshot(handle).unwrap();

@@ -116,7 +116,7 @@ impl Player {
     /// The periods that it has had, if a model knows it.
     unsafe fn of(handle: *mut dpb_bandit, config: dpb_config, keys: Vec<u64>, periods: Option<u32>) -> Player {
         let (report, seen) = (report(handle), Seen::of(handle, &keys));
-        let (capacity, window) = (config.pending_capacity, config.answer_window);
+        let (capacity, window) = (config.pending_capacity, config.reward_window);
         assert!(report.pending == 0 && (periods.is_none() || report.segments as usize == keys.len()));
         let model = periods.map(|periods| Model {
             window: window as usize,
@@ -215,7 +215,7 @@ impl Player {
             place if place < self.keys.len() => self.keys[place],
             _ => bytes.pick(&KEYS),
         };
-        Ask::new(bytes, self.seen.overall.len(), self.config.users > 0, key)
+        Ask::new(bytes, self.seen.overall.len(), self.config.expected_users > 0, key)
     }
 
     /// What must come of this request, with its number in an array, where so many segments have been begun.
@@ -229,7 +229,7 @@ impl Player {
             0 => DPB_INVALID_REQUEST,
             2.. => DPB_UNSUPPORTED,
             _ if ask.eligible.as_ref().is_some_and(refused) => DPB_INVALID_REQUEST,
-            _ if ask.user != 0 && self.config.users == 0 => DPB_UNSUPPORTED,
+            _ if ask.user != 0 && self.config.expected_users == 0 => DPB_UNSUPPORTED,
             _ if !begun.contains(&ask.segment) && begun.len() as u64 == self.seen.report[7] => DPB_FULL,
             _ => DPB_OK,
         }
@@ -270,7 +270,10 @@ impl Player {
     unsafe fn next_period(&mut self) {
         let status = one_of(dpb_next_period(self.handle), &[DPB_OK, DPB_UNSUPPORTED, DPB_OVER_BUDGET]);
         if let Some(model) = &mut self.model {
-            assert_eq!(status, if self.config.users > 0 { model.another(&self.config) } else { DPB_UNSUPPORTED });
+            assert_eq!(
+                status,
+                if self.config.expected_users > 0 { model.another(&self.config) } else { DPB_UNSUPPORTED }
+            );
             model.periods += u32::from(status == DPB_OK);
         }
         self.after(status == DPB_OK, [0; 4]);
@@ -430,7 +433,7 @@ impl Player {
         };
         assert!(another.is_none_or(|another| another == DPB_OK));
         let mut early = NO_DECISION;
-        if self.config.users > 0 && self.model.is_some() {
+        if self.config.expected_users > 0 && self.model.is_some() {
             let request = Ask { segment: bytes.pick(&KEYS), user: 1, ..Ask::PLAIN }.request(0);
             assert_eq!(dpb_select_for(second, &raw const request, &raw mut early), DPB_NOT_READY);
             assert_eq!(report(second).segments, self.count());
@@ -449,7 +452,7 @@ impl Player {
         assert!(next.len() == last.len() && next.iter().zip(&last).filter(|(a, b)| a != b).count() <= 8);
         let (seen, mut then) = (Seen::of(second, &self.keys), Seen::of(third, &self.keys));
         dpb_free(third);
-        if self.model.is_none() || self.config.users > 0 {
+        if self.model.is_none() || self.config.expected_users > 0 {
             // Another period: more may be spent, but no less.
             assert!(f64::from_bits(then.report[4]) >= f64::from_bits(seen.report[4]));
             then.report[4..6].copy_from_slice(&seen.report[4..6]);
@@ -509,7 +512,7 @@ pub fn fresh(arms: u32, capacity: u32, window: u32, users: u64, most: u32) -> Ve
     unsafe {
         let (mut config, mut handle): (dpb_config, _) = (zeroed(), null_mut());
         dpb_config_init_sized(&raw mut config, size_of::<dpb_config>() as u32, arms, 1.0);
-        (config.pending_capacity, config.answer_window, config.users) = (capacity, window, users);
+        (config.pending_capacity, config.reward_window, config.expected_users) = (capacity, window, users);
         (config.test_seed, config.node) = (SEED.as_ptr(), 7);
         config.max_segments = most;
         assert_eq!(dpb_new(&raw const config, &raw mut handle, null_mut()), DPB_OK);

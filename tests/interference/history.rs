@@ -110,9 +110,9 @@ impl History {
     pub fn new(config: &Config, sabotage: Sabotage, number: u64, lives: bool) -> History {
         let mut random = Seed::new(Some(seed(!number))).unwrap().stream();
         let mut draw = |n: usize| random.below(n as u64) as usize;
-        let Config { answer_window, contributions_per_user, horizon, users, .. } = *config;
+        let Config { reward_window, contributions_per_user, horizon, expected_users: users, .. } = *config;
         let decisions = horizon as usize;
-        let windowed = answer_window > 0;
+        let windowed = reward_window > 0;
         let (epsilon, batch) = ([1.0, 4.0][draw(2)], [0, 5][draw(2)]);
         let config = Config { epsilon, batch, ..config.clone() };
         // Each handle learns from a user as often as is said: so it is one, where that counts.
@@ -143,7 +143,7 @@ impl History {
                 steps[changed[often / 2]].events.push(Event::Period);
             }
         }
-        let slate = config.slate as usize;
+        let slate = config.max_slots as usize;
         if slate > 0 {
             steps.iter_mut().skip(1).for_each(|step| step.follows = draw(2) == 0);
             // The user's requests have all their slots, and no other has more.
@@ -191,7 +191,7 @@ impl History {
     }
 
     fn slots(&self) -> usize {
-        self.config.slate.max(1) as usize
+        self.config.max_slots.max(1) as usize
     }
 
     pub fn reward(&self, decision: usize, world: usize) -> Option<f64> {
@@ -199,7 +199,7 @@ impl History {
             return self.rewards[decision];
         };
         match (self.differs, place % self.slots()) {
-            (Differs::Moved, slot) if slot != world => (self.config.answer_window == 0).then_some(0.0),
+            (Differs::Moved, slot) if slot != world => (self.config.reward_window == 0).then_some(0.0),
             (Differs::Moved, _) | (Differs::First, 1..) => Some(1.0),
             _ => self.worlds[world],
         }
@@ -217,7 +217,8 @@ impl History {
 
     /// Of users: each life begins one.
     pub fn periods(&self) -> u32 {
-        let begins = |event: &&Event| matches!(event, Event::Period | Event::Restore(_)) && self.config.users > 0;
+        let begins =
+            |event: &&Event| matches!(event, Event::Period | Event::Restore(_)) && self.config.expected_users > 0;
         1 + self.steps.iter().flat_map(|step| &step.events).filter(begins).count() as u32
     }
 

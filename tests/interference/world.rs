@@ -130,7 +130,7 @@ impl World<'_> {
         };
         // Where slates are shown there are arms for one.
         let retire =
-            |arm: u32| (live.len() > self.history.config.slate as usize).then(|| handle.retire_arm(arm).is_ok());
+            |arm: u32| (live.len() > self.history.config.max_slots as usize).then(|| handle.retire_arm(arm).is_ok());
         let returned = match event {
             Event::AddArm(id) => pattern(handle.add_arm(id).ok()),
             Event::RetireArm(which) => pattern(retire(number(which))),
@@ -170,7 +170,7 @@ impl World<'_> {
         });
         let user = self.history.who.get(step).copied();
         let slots = 1 + steps[1..].iter().take_while(|step| step.follows).count();
-        let choose = |among: Option<&[u32]>| match self.history.config.slate {
+        let choose = |among: Option<&[u32]>| match self.history.config.max_slots {
             0 => handle.choose(&Request { key, user, among }).map(|decision| vec![decision]),
             _ => handle.choose_slate(among, slots),
         };
@@ -188,7 +188,7 @@ impl World<'_> {
         let (Call::Answer(number) | Call::Cancel(number)) = call;
         let Made { decision, at, before, .. } = self.made[number];
         let Life { handle, decisions } = &self.lives[at];
-        let windowed = self.history.config.answer_window > 0;
+        let windowed = self.history.config.reward_window > 0;
         match call {
             Call::Cancel(_) => {
                 let cancelled = handle.cancel(decision.ticket);
@@ -212,7 +212,7 @@ impl World<'_> {
         let history = self.history;
         for (number, step) in history.steps.iter().enumerate() {
             step.events.iter().try_for_each(|&event| self.meet(step.at, event))?;
-            if !step.follows || history.config.slate == 0 {
+            if !step.follows || history.config.max_slots == 0 {
                 self.decide(&history.steps[number..], number)?;
             }
             step.calls.iter().try_for_each(|&call| self.call(call))?;

@@ -91,7 +91,7 @@ type Options struct {
 	Config   dpb.Config    // of all nodes the same but for Node, which is from 1 to 65535
 	Interval time.Duration // between two exchanges; 0: 5 s
 	// Answers by Post take at most so long; 0: 1 s. While they take longer, decisions are cancelled that wait an
-	// AnswerWindow for theirs: see README.md.
+	// RewardWindow for theirs: see README.md.
 	Delay  time.Duration
 	Logger *slog.Logger // of outages and strangers; nil: slog.Default()
 }
@@ -150,7 +150,7 @@ func join(ctx context.Context, options Options) (*Node, error) {
 		number:   uint16(options.Config.Node),
 		interval: options.Interval,
 		delay:    options.Delay,
-		window:   uint64(options.Config.AnswerWindow),
+		window:   uint64(options.Config.RewardWindow),
 		log:      options.Logger,
 		merged:   map[uint16]uint64{},
 		last:     time.Now(),

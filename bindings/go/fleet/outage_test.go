@@ -38,7 +38,7 @@ func (l *lines) count(what string) int {
 // waiting is a node whose decisions wait for 200 later ones.
 func waiting(t *testing.T, address string, number uint16, log *lines) running {
 	config := config(number)
-	config.AnswerWindow, config.RewardBits = 200, 0
+	config.RewardWindow, config.RewardBits = 200, 0
 	return run(t, address, Options{
 		Config: config, Interval: interval, Delay: delay, Logger: slog.New(slog.NewTextHandler(log, nil)),
 	})

@@ -93,7 +93,7 @@ type shown struct {
 }
 
 // Everything at once: ads, slots of placements, clicks, clicks that come twice, clicks that are made up, reports,
-// metrics, and snapshots every millisecond. Fewer decisions than the answer windows have, so that each refused
+// metrics, and snapshots every millisecond. Fewer decisions than the reward window have, so that each refused
 // click has one possible reason. Then it is stopped under load: whatever was answered is in the snapshots.
 func TestLoad(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "snapshot")

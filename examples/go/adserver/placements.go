@@ -24,7 +24,7 @@ const (
 // knows who came in the last.
 func newSegmented(o options, config dpb.Config) (*dpb.Bandit, error) {
 	config.Node = segmentedNode
-	config.Users = o.users
+	config.ExpectedUsers = o.users
 	config.ContributionsPerUser = contributions
 	config.MaxSegments = o.placements
 	kept, err := load(o.segmentedSnapshot())

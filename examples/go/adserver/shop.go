@@ -39,18 +39,18 @@ func newShop(o options) (adServer, error) {
 	config.Node = banditNode
 	config.RewardBits = 0      // a click or none
 	config.ClampRewards = true // a refused reward would leave its ticket open, for all to see
-	config.AnswerWindow = 1000 // an ad not clicked while 1000 later ones were shown: no click
+	config.RewardWindow = 1000 // an ad not clicked while 1000 later ones were shown: no click
 	construct := dpb.New       // the recommended one
 	if o.policy != 0 {
 		construct = func(config dpb.Config) (*dpb.Bandit, error) { return dpb.NewPolicy(o.policy, config) }
 	}
-	config.Memory = usualMemory
+	config.ForgetAfter = usualMemory
 	if o.memory != nil {
-		config.Memory = *o.memory
+		config.ForgetAfter = *o.memory
 	}
 	bandit, err := construct(config)
 	if err != nil && o.memory == nil {
-		config.Memory = 0
+		config.ForgetAfter = 0
 		bandit, err = construct(config)
 	}
 	if err != nil {
@@ -64,7 +64,7 @@ func newShop(o options) (adServer, error) {
 			err = fmt.Errorf("%s: %w", o.snapshot, err)
 		}
 	}
-	ads := adServer{bandit: bandit, memory: config.Memory, placements: o.placements, reports: newCopies(o.reportEvery)}
+	ads := adServer{bandit: bandit, memory: config.ForgetAfter, placements: o.placements, reports: newCopies(o.reportEvery)}
 	if err == nil && o.placements > 0 {
 		ads.segmented, err = newSegmented(o, config)
 	}

@@ -99,7 +99,7 @@ func serve(ctx context.Context, options *redis.UniversalOptions, number, port ui
 	config := dpb.NewConfig(uint32(len(creatives)), 1) // epsilon = 1, for the whole fleet
 	config.RewardBits = 0                              // a click or none
 	config.ClampRewards = true
-	config.AnswerWindow = 200 // an ad not clicked while this server showed 200 later ones: no click
+	config.RewardWindow = 200 // an ad not clicked while this server showed 200 later ones: no click
 	config.Node = uint64(number)
 	store := fleet.NewRedis(options, name)
 	defer store.Close()

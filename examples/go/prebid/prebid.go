@@ -6,7 +6,7 @@
 // winner's ad was seen (event imp), and nothing if it was not. So high floors earn much and seldom, low ones
 // little and often, and the policy finds the best of them.
 //
-// Nobody reports an ad that was not seen: silence means nothing was earned, once AnswerWindow later requests
+// Nobody reports an ad that was not seen: silence means nothing was earned, once RewardWindow later requests
 // had their floor. Floor and ticket of a decision travel, sealed, in ext.prebid.integration, which the server
 // writes into the URL of every event; no table is kept.
 //
@@ -40,7 +40,7 @@ type Config struct {
 	Currency     string     `json:"currency"`
 	Epsilon      float64    `json:"epsilon"`
 	Policy       dpb.Policy `json:"policy"`
-	AnswerWindow uint32     `json:"answer_window"` // requests; make it ten minutes' worth
+	RewardWindow uint32     `json:"reward_window"` // requests; make it ten minutes' worth
 	Memory       uint64     `json:"memory"`        // requests; 0: never forgets
 }
 
@@ -59,7 +59,7 @@ var (
 
 // Builder makes the module as Prebid Server does it.
 func Builder(config json.RawMessage, _ any) (any, error) {
-	c := Config{Currency: "USD", Epsilon: 1, Policy: dpb.PolicyIMED, AnswerWindow: 100_000}
+	c := Config{Currency: "USD", Epsilon: 1, Policy: dpb.PolicyIMED, RewardWindow: 100_000}
 	if err := json.Unmarshal(config, &c); err != nil {
 		return nil, err
 	}
@@ -74,8 +74,8 @@ func New(c Config) (*Module, error) {
 	config := dpb.NewConfig(uint32(len(c.Floors)), c.Epsilon)
 	config.RewardMax = c.Floors[len(c.Floors)-1]
 	config.ClampRewards = true // no event may leave its ticket open
-	config.AnswerWindow = c.AnswerWindow
-	config.Memory = c.Memory
+	config.RewardWindow = c.RewardWindow
+	config.ForgetAfter = c.Memory
 	bandit, err := dpb.NewPolicy(c.Policy, config)
 	if err != nil {
 		return nil, err

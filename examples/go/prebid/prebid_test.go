@@ -59,7 +59,7 @@ func event(kind analytics.EventType, integration string) *analytics.Notification
 // auctions at once, and each ad that is seen is reported twice. Of the last 4000 requests none of 400 runs gave
 // it fewer than 3851.
 func TestLearns(t *testing.T) {
-	m := build(t, `{"floors": [0.25, 0.5, 0.75, 1], "epsilon": 4, "answer_window": 200}`)
+	m := build(t, `{"floors": [0.25, 0.5, 0.75, 1], "epsilon": 4, "reward_window": 200}`)
 	seen := map[float64]float64{0.25: 1, 0.5: 0.8, 0.75: 0.25, 1: 0.1}
 	var lock sync.Mutex
 	late := map[float64]int{}
@@ -101,7 +101,7 @@ func TestLearns(t *testing.T) {
 }
 
 func TestFloors(t *testing.T) {
-	m := build(t, `{"floors": [0.25, 0.5, 1], "answer_window": 100}`)
+	m := build(t, `{"floors": [0.25, 0.5, 1], "reward_window": 100}`)
 	decisions := uint64(0)
 	for _, test := range []struct {
 		imps []openrtb_ext.Imp
@@ -137,7 +137,7 @@ func TestFloors(t *testing.T) {
 
 // An event counts once, and only as it was made; the integration of the publisher stays in front.
 func TestEvents(t *testing.T) {
-	m := build(t, `{"floors": [0.5, 1], "answer_window": 100}`)
+	m := build(t, `{"floors": [0.5, 1], "reward_window": 100}`)
 	r := request(openrtb_ext.Imp{})
 	ext, _ := r.GetRequestExt()
 	ext.SetPrebid(&openrtb_ext.ExtRequestPrebid{Integration: "pbjs-9"})
@@ -153,7 +153,7 @@ func TestEvents(t *testing.T) {
 	m.LogNotificationEventObject(nil)
 	m.LogNotificationEventObject(&analytics.NotificationEvent{})
 	m.LogNotificationEventObject(event(analytics.Win, good))
-	other := build(t, `{"floors": [0.5, 1], "answer_window": 100}`)
+	other := build(t, `{"floors": [0.5, 1], "reward_window": 100}`)
 	foreign, _ := auction(t, other, request(openrtb_ext.Imp{}))
 	for _, bad := range []string{"", "pbjs-9", foreign, good[:len(good)-1], good + "A", strings.Repeat("_", 64), strings.Repeat("é", 32)} {
 		m.LogNotificationEventObject(event(analytics.Imp, bad))
@@ -178,7 +178,7 @@ func TestEvents(t *testing.T) {
 
 // A hook that is asked and not applied, or that cannot be, decides nothing.
 func TestNothingIsDecidedInVain(t *testing.T) {
-	m := build(t, `{"floors": [0.5, 1], "answer_window": 100}`)
+	m := build(t, `{"floors": [0.5, 1], "reward_window": 100}`)
 	r := request(openrtb_ext.Imp{})
 	payload := hookstage.ProcessedAuctionRequestPayload{Request: r}
 	for _, payload := range []hookstage.ProcessedAuctionRequestPayload{payload, {}, {Request: &openrtb_ext.RequestWrapper{}}} {

@@ -45,7 +45,7 @@ struct Interval {
 
 impl Intervals {
     pub fn new(config: &Config, plays: u64, noise: LaplaceSource) -> Result<Intervals> {
-        let in_flight = u64::from(config.pending_capacity.max(config.answer_window).next_power_of_two());
+        let in_flight = u64::from(config.pending_capacity.max(config.reward_window).next_power_of_two());
         let length = (in_flight / plays + 2).next_power_of_two() as usize;
         let closed = || Interval { number: 0, drawn: Pull::of(0), unissued: 0, batch: Batch::default(), open: false };
         let mut waiting = VecDeque::new();

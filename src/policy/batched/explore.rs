@@ -37,7 +37,7 @@ impl Live {
     }
 }
 
-/// `min_propensity` f: with chance f an arm drawn evenly plays in place of the policy's, so that
+/// `exploration` f: with chance f an arm drawn evenly plays in place of the policy's, so that
 /// each of K arms has a chance of f/K at least. It costs f times the mean gap a decision.
 pub struct Explore {
     pub share: f64,

@@ -39,7 +39,7 @@
 //! (Fan and Glynn 2021). c = 1 - s/3, s = 4V/(4V + N) the noise's part in what is known: early, when
 //! one noise can mislead, evidence counts less. The price is in `examples/figures` (`tails`).
 //!
-//! **Drift.** With `memory` = M decisions a release of age a has the power g = clamp(2 - 2a/M, 0, 1): its
+//! **Drift.** With `forget_after` = M decisions a release of age a has the power g = clamp(2 - 2a/M, 0, 1): its
 //! term in D and L is multiplied by g, and N = sum g_b n_b. E e^(g X) <= (E e^X)^g <= 1 (Jensen), so for
 //! a fixed l the bound stands. Then c = 1, because a lost arm comes back; no batch is above M/64; and a
 //! release that contradicts its arm's past (likelihood ratio of two means against one above 10 nats)
@@ -85,7 +85,7 @@ impl Chernoff {
 
     pub fn new(config: &Config) -> Chernoff {
         // With a memory a lost arm comes back.
-        let caution = if config.memory == 0 { 1.0 / 3.0 } else { 0.0 };
+        let caution = if config.forget_after == 0 { 1.0 / 3.0 } else { 0.0 };
         Chernoff { caution, banded: config.arms <= Self::MANY_ARMS }
     }
 

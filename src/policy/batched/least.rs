@@ -106,7 +106,7 @@ impl<I: Index> Least<I> {
             index,
             room: Room::new(config, seed)?,
             plans: Table::new(arms, |_| Plan::NEW)?,
-            explore: Explore::new(config.min_propensity),
+            explore: Explore::new(config.exploration),
             coins: seed.stream(),
             order: Tournament::new(arms, FIRST)?,
             computed: room(arms)?,
@@ -507,9 +507,9 @@ mod tests {
 
     #[test]
     fn the_lazy_order_is_the_exact_one() {
-        for (epsilon, min_propensity) in [(0.1, 0.0), (1.0, 0.0), (0.5, 0.2)] {
+        for (epsilon, exploration) in [(0.1, 0.0), (1.0, 0.0), (0.5, 0.2)] {
             let mut seed = Seed::new(Some([9; 32])).unwrap();
-            let config = Config { min_propensity, ..Config::new(40, epsilon) };
+            let config = Config { exploration, ..Config::new(40, epsilon) };
             let mut random = seed.stream();
             plays_the_least(Least::with_index(Chernoff::new(&config), &config, &mut seed).unwrap(), &mut random);
             plays_the_least(Least::with_index(Optimist::new(epsilon), &config, &mut seed).unwrap(), &mut random);

@@ -8,7 +8,7 @@
 //! value other policies (inverse propensity). Batches multiply an arm's total by 1.5, the leader's by 2.
 //!
 //! After Honda and Takemura (2011, MED: minimum empirical divergence), with divergences that count
-//! the noise. `memory` and `min_propensity` as for [`imed`](super::imed).
+//! the noise. `forget_after` and `exploration` as for [`imed`](super::imed).
 //!
 //! Cost: select O(log K), update O(1); a batch's end computes D' of the arm that was released, of all
 //! arms where the leading mean has moved: at most 2^12 arms. `select_among` computes those of its
@@ -63,7 +63,7 @@ impl DpMed {
             room: Room::new(config, seed)?,
             arms: Table::new(config.arms as usize, |_| Weight::NEW)?,
             sums: Vec::new(),
-            explore: Explore::new(config.min_propensity),
+            explore: Explore::new(config.exploration),
             coins: seed.stream(),
             settled: false,
             mark: 0,

@@ -114,9 +114,9 @@ impl Room {
             handles: 1,
             live: Live::new(config.arms)?,
             law: Cumulant::of(&noise),
-            memory: Memory::new(config.memory),
+            memory: Memory::new(config.forget_after),
             first: first_batch(&noise, config),
-            most: 3.0 - 2.5 * config.min_propensity,
+            most: 3.0 - 2.5 * config.exploration,
             least: 0,
             sum: 0.0,
             rewards: 0,
@@ -610,7 +610,8 @@ mod tests {
     const STRONG: Prior = Prior { mean: 0.5, strength: 1000.0 };
 
     fn room(memory: u64) -> Room {
-        Room::new(&Config { memory, ..Config::new(3, 1.0) }, &mut Seed::new(Some([7; 32])).unwrap()).unwrap()
+        Room::new(&Config { forget_after: memory, ..Config::new(3, 1.0) }, &mut Seed::new(Some([7; 32])).unwrap())
+            .unwrap()
     }
 
     /// A batch of so many rewards, of which so many are 1.
@@ -626,7 +627,7 @@ mod tests {
     /// and where r is a half or more; never more than a memory allows; and the same after a snapshot.
     #[test]
     fn batches_are_more_than_noise() {
-        let config = |memory| Config { memory, ..Config::new(3, 1.0) };
+        let config = |memory| Config { forget_after: memory, ..Config::new(3, 1.0) };
         let fresh = |memory| Room::new(&config(memory), &mut Seed::new(Some([7; 32])).unwrap()).unwrap();
         let (mut room, deviation) = (fresh(0), 2f64.sqrt());
         assert_eq!(room.size(&room.evidence(0), 0.0), 1);

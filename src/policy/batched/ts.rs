@@ -5,7 +5,7 @@
 //! noisy mean y, mu = clip(y + 3 ln t/(eps O)) (for Gaussian noise sigma sqrt(6 ln t)/O: both are
 //! passed with chance at most t^-3), theta ~ Beta(mu O + 1, (1 - mu) O + 1), and the arm of the
 //! largest theta is played. Arms without a release are played once, then stand at Beta(1, 1); with a
-//! `min_propensity` they stand there from the start. The paper's algorithm, and a baseline:
+//! `exploration` they stand there from the start. The paper's algorithm, and a baseline:
 //! [`med`](super::med) has propensities too, at a quarter of the regret.
 //!
 //! Two choices beyond the paper, both for propensities that can be trusted: t stands still between
@@ -106,7 +106,7 @@ impl LazyTs {
             arms: Table::new(arms, |_| Arm::new())?,
             noise: NoiseSource::new(noise, seed.stream()),
             coins: seed.stream(),
-            explore: Explore::new(config.min_propensity),
+            explore: Explore::new(config.exploration),
             ln_inverse_beta: config.ln_inverse_beta(),
             decisions: 0,
             releases: 0,
@@ -388,8 +388,8 @@ mod tests {
     /// that the releases say, up to what the integrals may be off after changes.
     #[test]
     fn chances_are_those_of_the_last_releases() {
-        for (arms, min_propensity) in [(3, 0.0), (60, 0.2), (400, 0.0)] {
-            let config = Config { min_propensity, ..Config::new(arms, 0.5) };
+        for (arms, exploration) in [(3, 0.0), (60, 0.2), (400, 0.0)] {
+            let config = Config { exploration, ..Config::new(arms, 0.5) };
             let mut policy = LazyTs::new(&config, &mut Seed::new(Some([4; 32])).unwrap()).unwrap();
             let mut random = Seed::new(Some([5; 32])).unwrap().stream();
             let (mut waiting, mut kept) = (Vec::new(), 0);

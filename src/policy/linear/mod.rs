@@ -213,8 +213,8 @@ impl Linear {
         let mut policy = Linear {
             shape,
             scale,
-            exploration: config.min_propensity,
-            memory: if config.memory > 0 { config.memory as f64 } else { f64::INFINITY },
+            exploration: config.exploration,
+            memory: if config.forget_after > 0 { config.forget_after as f64 } else { f64::INFINITY },
             intercept,
             constant: f64::from(intercept) / f64::from(7 * UNIT),
             noise: NoiseSource::new(noise, seed.stream()),

@@ -106,8 +106,8 @@ fn world(number: u64, changed: usize, reward: f64, shown: Option<Vec<Vec<f64>>>)
     };
     let config = Config {
         delta: [0.0, 1e-3][draw(2)],
-        min_propensity: [0.0, 0.3][draw(2)],
-        memory: [0, 1024][draw(2)],
+        exploration: [0.0, 0.3][draw(2)],
+        forget_after: [0, 1024][draw(2)],
         ..config(arms, [40.0, 400.0][draw(2)])
     };
     let (window, even) = ([0, 1, 20][draw(3)], draw(2) == 1);
@@ -508,7 +508,7 @@ fn what_others_released_counts_as_ones_own() {
 #[test]
 fn what_is_old_is_forgotten() {
     let lost = |memory: u64| {
-        let mut policy = policy(&Config { memory, ..config(4, 4.0) }, SHAPE, 1);
+        let mut policy = policy(&Config { forget_after: memory, ..config(4, 4.0) }, SHAPE, 1);
         play(&mut policy, 30_000, 1.0, &THETA, &mut stream(3));
         let turned = THETA.map(|theta| -theta);
         play(&mut policy, 15_000, 1.0, &turned, &mut stream(4));
@@ -538,7 +538,7 @@ fn arms_come_and_go() {
 #[test]
 fn propensities_are_chances() {
     for per_arm in [false, true] {
-        let config = Config { min_propensity: 0.4, ..config(4, 1.0) };
+        let config = Config { exploration: 0.4, ..config(4, 1.0) };
         let mut policy = policy(&config, Shape { per_arm, ..SHAPE }, 1);
         let mut coins = stream(3);
         let mut weights = [0.0; 4];
@@ -562,7 +562,7 @@ fn propensities_are_chances() {
 #[test]
 fn slots_have_their_noise() {
     let scale = |max_slots: u32, clicks: u32, delta: f64, per_arm: bool| {
-        let config = Config { slate: max_slots, slate_clicks: clicks, answer_window: 8, delta, ..config(9, 1.0) };
+        let config = Config { max_slots: max_slots, max_clicks: clicks, reward_window: 8, delta, ..config(9, 1.0) };
         policy(&config, Shape { per_arm, ..SHAPE }, 1).common.variance.sqrt()
     };
     for (delta, per_arm, factor) in [(0.0, false, 2.0), (0.0, true, 2.0), (1e-6, false, 2.0), (1e-6, true, 2f64.sqrt())]

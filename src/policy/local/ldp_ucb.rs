@@ -7,7 +7,7 @@
 //!
 //! **`update` takes the privatised bit**, `reward_max` for one and `reward_min` for zero, and refuses
 //! everything else: this policy never privatises, so that a raw reward has no road to the
-//! server. An answer window is refused as well: silence would be a bit nobody privatised. The
+//! server. An reward window is refused as well: silence would be a bit nobody privatised. The
 //! guarantee is the devices' work, the report says what it is if they do it with
 //! `config.epsilon / config.contributions_per_user`.
 //!
@@ -51,9 +51,9 @@ impl IndexPolicy for Ucb1 {
 
 impl<P: IndexPolicy> OnBits<P> {
     pub fn new(config: &Config, seed: &mut Seed) -> Result<Self> {
-        if config.answer_window > 0 {
+        if config.reward_window > 0 {
             let rule = "must be 0 in the local model: every device sends its bit";
-            return Err(Error::config("answer_window", rule, config.answer_window));
+            return Err(Error::config("reward_window", rule, config.reward_window));
         }
         let response = RandomizedResponse::new(config.epsilon_per_reward()?)?;
         Ok(OnBits { policy: P::fresh(config, seed)?, response, answered: false })

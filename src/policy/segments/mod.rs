@@ -230,7 +230,7 @@ impl Weighted {
 
 /// Decisions after which evidence counts half.
 fn half_life(config: &Config) -> f64 {
-    if config.memory == 0 { f64::INFINITY } else { config.memory as f64 / HALF_LIVES }
+    if config.forget_after == 0 { f64::INFINITY } else { config.forget_after as f64 / HALF_LIVES }
 }
 
 impl Rate {
