@@ -158,7 +158,7 @@ fn what_was_not_thought_through_is_refused() {
     let snapshot = with(3, 1).snapshot().unwrap();
     with(3, 1).merge(&snapshot).unwrap();
     for (slate, clicks, why) in
-        [(0, 0, "max_slots must be 3"), (2, 1, "slate must be 3"), (3, 2, "max_clicks must be 1")]
+        [(0, 0, "max_slots must be 3"), (2, 1, "max_slots must be 3"), (3, 2, "max_clicks must be 1")]
     {
         assert!(with(slate, clicks).merge(&snapshot).unwrap_err().to_string().starts_with(why));
     }

@@ -267,13 +267,13 @@ fn what_cannot_be_counted_is_refused() {
     let users = |users| Config { expected_users: users, horizon: 1000, ..Config::new(3, 1.0) };
     for &algorithm in Algorithm::ALL.iter().filter(|&&algorithm| devices(algorithm)) {
         let refused = able(algorithm, users(10)).unwrap_err().to_string();
-        assert!(refused.starts_with("users must be 0: what a user's device has sent"), "{refused}");
+        assert!(refused.starts_with("expected_users must be 0: what a user's device has sent"), "{refused}");
     }
     let refused = able(Algorithm::Imed, users(Config::MOST_USERS + 1)).unwrap_err().to_string();
-    assert_eq!(refused, "users must be at most 2^28, got 268435457");
+    assert_eq!(refused, "expected_users must be at most 2^28, got 268435457");
     let refused =
         able(Algorithm::Imed, Config { contributions_per_user: 16, ..users(1 << 27) }).unwrap_err().to_string();
-    assert_eq!(refused, "users must take at most 2^30 bytes at this contributions_per_user, got 134217728");
+    assert_eq!(refused, "expected_users must take at most 2^30 bytes at this contributions_per_user, got 134217728");
     // One way or the other, and a refused call changes nothing.
     let plain = Bandit::new(Algorithm::Imed, &users(0)).unwrap();
     let counting = Bandit::new(Algorithm::Imed, &users(10)).unwrap();

@@ -28,11 +28,11 @@ type Config struct {
 	Batch                uint32    // SDP-AE: m; DP-Lap: tau; 0 = the policy's own choice
 	Base                 Policy    // NewLap: which policy it makes private
 	Node                 uint64    // below 65536 the TicketNode of its tickets, larger ones are mixed; 0 = random
-	Memory               uint64    // DP-IMED, DP-MED: M decisions, then a release is forgotten; 0 = never
+	ForgetAfter          uint64    // DP-IMED, DP-MED: M decisions, then a release is forgotten; 0 = never
 	Exploration          float64   // f: DP-IMED, DP-KLUCB, DP-MED, DP-TS play every arm with a chance of f/K at least
-	Slate                uint32    // what Epsilon is for: 0 = one answer; S = one request with all its answers, S at most
+	MaxSlots             uint32    // what Epsilon is for: 0 = one answer; S = one request with all its answers, S at most
 	MaxClicks            uint32    // c = at most c clicks of a request count; 0 = any; needs an RewardWindow
-	Users                uint64    // people expected in a period: of each at most ContributionsPerUser rewards are learned; 0 = not counted
+	ExpectedUsers        uint64    // people expected in a period: of each at most ContributionsPerUser rewards are learned; 0 = not counted
 	BudgetPeriods        uint32    // with ExpectedUsers: periods that there may be in all lives, for all of which the Budget is charged; 0 = any number
 	MaxSegments          uint32    // 0 = a plain bandit; S > 0 = one for each of at most S segments, that lend each other what they know: New, NewIMED
 	Budget               *Budget   `json:"-"` // what the bandit is charged to when it is made, with ExpectedUsers for BudgetPeriods; nil = nothing
