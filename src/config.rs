@@ -191,6 +191,10 @@ fields! {
     /// there is a budget, because that is charged once. A restart may change it, and
     /// [`restore_as`](crate::Bandit::restore_as) charges its own budget for all of the new P. 0 = any number.
     budget_periods: u32 = 0, Life;
+    /// 0 = a plain bandit. S > 0 = DP-IMED in each of at most S segments (placements, countries, hours), which lend each
+    /// other what they know; every request names its [segment](crate::Request::segment). Epsilon is for all segments
+    /// together. At most 2^27 arms in all segments. A restart may change it to any number that its segments fit into.
+    max_segments: u32 = 0, Life;
 }
 
 impl Config {
@@ -279,6 +283,11 @@ impl Config {
     /// The batches that one protected answer, or request, may change.
     pub(crate) fn batches_changed(&self) -> u32 {
         slates::batches_changed(self.max_slots, self.max_clicks)
+    }
+
+    /// Does its policy keep what other handles have released by itself?
+    pub(crate) fn keeps_peers(&self) -> bool {
+        self.max_segments > 0
     }
 
     /// Checks a policy's own limit of arms: beyond it, its calls would not be fast.

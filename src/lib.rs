@@ -20,7 +20,7 @@
 //! [`Error::Poisoned`].
 //!
 //! The guarantee is stated and proved in [`privacy`]; each policy's page names its theorem. Handles outlive their
-//! process by [`Bandit::snapshot`], and learn from each other by [`Bandit::merge`]: see [`fleet`]. A [`Pool`] is one bandit for
+//! process by [`Bandit::snapshot`], and learn from each other by [`Bandit::merge`]: see [`fleet`]. [`Config::max_segments`] makes it a bandit for
 //! each of thousands of segments. [`Bandit::select_for`] learns from no more of a user's rewards than was promised. Beside the bandits
 //! there are private running sums ([`counter`]), stopping rules ([`stopping`]), and the devices and servers of the
 //! [`shuffle`] and [`local`] models.
@@ -33,18 +33,15 @@ mod batch;
 mod budget;
 mod config;
 pub mod counter;
-mod desk;
 mod engine;
 mod error;
 pub mod ffi;
 pub mod fleet;
-mod handle;
 mod key_index;
 pub mod local;
 pub mod noise;
 mod os;
 pub mod policy;
-mod pool;
 pub mod privacy;
 mod random;
 mod request;
@@ -56,16 +53,14 @@ mod table;
 mod tournament;
 mod users;
 
-pub use bandit::{ArmReport, Bandit, Report};
+pub use bandit::{ArmReport, Bandit, Decision, Report};
 pub use budget::Budget;
 pub use config::Config;
-pub use desk::Decision;
 pub use engine::{Counts, Diagnostics};
 pub use error::{Error, Result};
 #[cfg(feature = "test-hooks")]
 #[doc(hidden)]
 pub use noise::hand::Fault;
 pub use policy::Algorithm;
-pub use pool::{CellReport, Pool, PoolReport};
 pub use random::{Random, Seed};
 pub use request::Request;

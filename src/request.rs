@@ -1,5 +1,7 @@
 //! What a caller says about one decision.
 
+use crate::policy::linear::Rows;
+
 /// One request for a decision. All of it is public: nothing in it may be made from rewards.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
@@ -11,10 +13,13 @@ pub struct Request<'a> {
     pub user: u64,
     /// Arms that may be chosen, in any order; duplicates are harmless. `None` = all live arms.
     pub eligible: Option<&'a [u32]>,
+    /// Where the configuration has features: one row for a model for each arm, else a row for each eligible arm, in that
+    /// order, or for every arm by number.
+    pub features: Option<Rows<'a>>,
 }
 
 impl Default for Request<'_> {
     fn default() -> Self {
-        Request { slots: 1, segment: 0, user: 0, eligible: None }
+        Request { slots: 1, segment: 0, user: 0, eligible: None, features: None }
     }
 }

@@ -59,14 +59,6 @@ const CHECKSUM: usize = 4;
 #[repr(u8)]
 pub enum Kind {
     Bandit = 1,
-    Pool = 2,
-}
-
-impl Kind {
-    /// What these bytes claim to be a snapshot of.
-    pub fn of(snapshot: &[u8]) -> Option<Kind> {
-        [Kind::Bandit, Kind::Pool].into_iter().find(|&kind| snapshot.get(HEAD - 1) == Some(&(kind as u8)))
-    }
 }
 
 /// A snapshot in the making. A first pass counts its bytes, so that the second one has memory for all of them: see

@@ -91,6 +91,8 @@ pub struct Diagnostics {
     pub rejected: u64,
     /// Tickets never issued by this handle.
     pub unknown: u64,
+    /// Rows of features that were larger than `feature_norm`. (Features are public.)
+    pub oversized: u64,
 }
 
 /// The pending ring of one handle.
@@ -449,6 +451,16 @@ impl Engine {
     /// Counts a reward that was refused at the door.
     pub fn count_rejected(&mut self) {
         self.diagnostics.rejected += 1;
+    }
+
+    /// Where in the ring the next decision is kept, or the one that so many are `ahead` of.
+    pub fn next_place(&self, ahead: u64) -> usize {
+        self.place(self.counts.decisions + ahead)
+    }
+
+    /// Places in the ring.
+    pub fn capacity(&self) -> usize {
+        self.ring.len()
     }
 
     #[inline]

@@ -3,10 +3,9 @@
 use super::config::{construct, dpb_config, dpb_error, explain};
 use super::guard::{self, Guard, Handle, call, tell};
 use super::status::{DPB_NULL, DPB_OK, dpb_status};
+use crate::bandit::{Bandit, Decision};
 use crate::config::Config;
-use crate::desk::Decision;
 use crate::error::Result;
-use crate::handle::AnyBandit;
 use crate::policy::Algorithm;
 use std::ffi::{CStr, c_char};
 
@@ -14,7 +13,7 @@ use std::ffi::{CStr, c_char};
 /// number of threads at once. After fork() the child's copy is DPB_POISONED.
 pub struct dpb_bandit {
     guard: Guard,
-    pub(super) bandit: AnyBandit,
+    pub(super) bandit: Bandit,
 }
 
 impl Handle for dpb_bandit {
@@ -103,12 +102,12 @@ const _: () = assert!(DPB_POLICY_TS == Algorithm::Ts as u32);
 const _: () = assert!(DPB_POLICY_MED == Algorithm::Med as u32);
 
 impl dpb_bandit {
-    pub(super) fn of(bandit: AnyBandit) -> dpb_bandit {
+    pub(super) fn of(bandit: Bandit) -> dpb_bandit {
         dpb_bandit { guard: Guard::default(), bandit }
     }
 
-    fn new(algorithm: Algorithm, (config, max_segments): (Config, u32)) -> Result<dpb_bandit> {
-        AnyBandit::new(algorithm, &config, max_segments).map(dpb_bandit::of)
+    fn new(algorithm: Algorithm, config: Config) -> Result<dpb_bandit> {
+        Bandit::new(algorithm, &config).map(dpb_bandit::of)
     }
 }
 
@@ -578,7 +577,7 @@ pub unsafe extern "C" fn dpb_add_arm(
         return DPB_NULL;
     }
     let write = |b: &dpb_bandit| {
-        let added = b.bandit.add_arm(id)?;
+        let added = if id == 0 { b.bandit.add_arm() } else { b.bandit.add_arm_as(id) }?;
         // SAFETY: not NULL, so valid by contract.
         unsafe { arm.write(added) };
         Ok(())

@@ -179,7 +179,7 @@ pub(super) fn read_seed(seed: *const u8) -> Option<[u8; 32]> {
 macro_rules! copy {
     ($from:ident => $to:ident) => {
         copy!($from => $to: delta beta horizon reward_min reward_max reward_bits contributions_per_user pending_capacity
-            reward_window interval_exponent batch base node forget_after exploration max_slots max_clicks expected_users budget_periods)
+            reward_window interval_exponent batch base node forget_after exploration max_slots max_clicks expected_users budget_periods max_segments)
     };
     ($from:ident => $to:ident: $($field:ident)*) => { $($to.$field = $from.$field;)* };
 }
@@ -195,11 +195,11 @@ impl dpb_config {
         config
     }
 
-    /// The configuration, and max_segments.
+    /// The configuration.
     ///
     /// # Safety
     /// `config` is valid for as many bytes as it says, and what it points to is NULL or valid.
-    pub(super) unsafe fn read(config: *const dpb_config) -> Result<(Config, u32)> {
+    pub(super) unsafe fn read(config: *const dpb_config) -> Result<Config> {
         // SAFETY: passed on.
         let given = unsafe { sized::read(config, dpb_config::defaults(0, 0.0)) }?;
         if given.flags & !(DPB_CLAMP_REWARDS | DPB_RIGOROUS_INDEX | DPB_SHUFFLE_PRINTED) != 0 {
@@ -215,7 +215,7 @@ impl dpb_config {
             ..Config::new(given.arms, given.epsilon)
         };
         copy!(given => config);
-        Ok((config, given.max_segments))
+        Ok(config)
     }
 }
 

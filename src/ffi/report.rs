@@ -5,8 +5,8 @@ use super::guard::{call, tell};
 use super::sized::{self, Growing};
 use super::status::{DPB_NULL, dpb_status};
 use crate::bandit::ArmReport;
+use crate::bandit::Bandit;
 use crate::error::{Error, Result};
-use crate::handle::AnyBandit;
 use std::ffi::{CStr, c_char};
 use std::mem::offset_of;
 
@@ -120,7 +120,7 @@ pub unsafe extern "C" fn dpb_report_read(bandit: *const dpb_bandit, out: *mut dp
         return DPB_NULL;
     }
     call(bandit, |b: &dpb_bandit| {
-        let (r, segments, max_segments) = b.bandit.report()?;
+        let r = b.bandit.report()?;
         let report = dpb_report {
             struct_size: size_of::<dpb_report>() as u32,
             phase: r.phase,
@@ -135,8 +135,8 @@ pub unsafe extern "C" fn dpb_report_read(bandit: *const dpb_bandit, out: *mut dp
             is_private: r.is_private.into(),
             policy: r.algorithm as u32,
             changes_detected: r.changes_detected,
-            segments,
-            max_segments,
+            segments: r.segments,
+            max_segments: r.max_segments,
         };
         // SAFETY: not NULL, so valid for as many bytes as it says, by contract.
         unsafe { sized::write(out, report) }
@@ -218,7 +218,7 @@ unsafe fn read_arms(
     out: *mut dpb_arm,
     cap: usize,
     n: *mut usize,
-    read: impl FnOnce(&AnyBandit, &mut dyn FnMut(u32, ArmReport)) -> Result<()>,
+    read: impl FnOnce(&Bandit, &mut dyn FnMut(u32, ArmReport)) -> Result<()>,
 ) -> dpb_status {
     if n.is_null() || (out.is_null() && cap > 0) {
         return DPB_NULL;

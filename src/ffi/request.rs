@@ -4,7 +4,7 @@ use super::bandit::{dpb_bandit, dpb_decision};
 use super::guard::{call, slice};
 use super::sized::{self, Growing};
 use super::status::{DPB_NULL, dpb_status};
-use crate::desk::Decision;
+use crate::bandit::Decision;
 use crate::error::{Error, Result};
 use crate::request::Request;
 
@@ -58,7 +58,7 @@ impl dpb_request {
         }
         // SAFETY: so many arms, by contract.
         let eligible = (!r.eligible.is_null()).then(|| unsafe { slice(r.eligible, r.eligible_len) });
-        Ok(Request { slots: r.slots, segment: r.segment, user: r.user, eligible })
+        Ok(Request { slots: r.slots, segment: r.segment, user: r.user, eligible, features: None })
     }
 }
 
@@ -135,7 +135,7 @@ pub unsafe extern "C" fn dpb_select_for(
         // SAFETY: valid for as many bytes as it says, by contract.
         let request = unsafe { dpb_request::read(request) }?;
         // SAFETY: room for one decision a slot, by contract.
-        b.bandit.decide(&request, &mut |slot, decision| unsafe { out.add(slot).write(decision.into()) })
+        b.bandit.select_slots(&request, |slot, decision| unsafe { out.add(slot).write(decision.into()) })
     })
 }
 
@@ -177,12 +177,12 @@ pub unsafe extern "C" fn dpb_select_many(
         let outcome = match requests.is_null() {
             true => b
                 .bandit
-                .select_many(n, |decision| {
+                .select_n(n, |decision| {
                     each(written, decision);
                     written += 1;
                 })
                 .inspect(|()| decided = n),
-            false => b.bandit.decide_many(&mut (0..n).map(request), &mut each, &mut decided),
+            false => b.bandit.select_many((0..n).map(request), &mut each, &mut decided),
         };
         // SAFETY: not NULL, so valid by contract.
         unsafe { done.write(decided) };

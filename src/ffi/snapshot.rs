@@ -4,8 +4,8 @@ use super::bandit::{dpb_bandit, explained};
 use super::config::{dpb_config, dpb_error, explain, produce};
 use super::guard::slice;
 use super::status::{DPB_NULL, dpb_status};
+use crate::bandit::Bandit;
 use crate::error::{Error, Result};
-use crate::handle::AnyBandit;
 use std::ffi::{CStr, c_char};
 
 /// Writes what the handle has released and what is public of it: safe to log and to publish. It holds no
@@ -92,7 +92,7 @@ pub unsafe extern "C" fn dpb_restore(
     error: *mut dpb_error,
 ) -> dpb_status {
     // SAFETY: passed on.
-    unsafe { restored(buf, len, out, error, |bytes| AnyBandit::restore(bytes).map(dpb_bandit::of)) }
+    unsafe { restored(buf, len, out, error, |bytes| Bandit::restore(bytes).map(dpb_bandit::of)) }
 }
 
 /// dpb_restore with another configuration: a service is retuned by a restart, and loses nothing that was learned.
@@ -128,8 +128,7 @@ pub unsafe extern "C" fn dpb_restore_as(
     unsafe {
         restored(buf, len, out, error, |bytes| {
             let name = CStr::from_ptr(name).to_string_lossy();
-            let (config, max_segments) = dpb_config::read(config)?;
-            AnyBandit::restore_as(name.parse()?, &config, max_segments, bytes).map(dpb_bandit::of)
+            Bandit::restore_as(name.parse()?, &dpb_config::read(config)?, bytes).map(dpb_bandit::of)
         })
     }
 }

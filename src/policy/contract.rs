@@ -2,8 +2,11 @@
 
 use super::batched::{Released, Sums};
 use super::prior::Prior;
+use super::segments::keyed::Segmented;
+use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::privacy::PrivacyLoss;
+use crate::request::Request;
 use crate::reward::Reward;
 use crate::shuffle::Params;
 use crate::snapshot::{Reader, Writer};
@@ -76,8 +79,9 @@ impl ArmState {
 /// this policy and comes at most once; a pull ends in `observe` or in `cancel`, never in both. The
 /// policy promises: `choose` and everything readable depend on released state, coins and the
 /// public order of events only.
+#[allow(private_interfaces)] // requests and peers are nobody's else
 pub trait Policy: Send {
-    /// The next arm to play.
+    /// The next arm to play. Not asked of policies [by request](Self::by_request).
     fn choose(&mut self) -> Pull;
 
     /// The reward of an earlier pull: of its arm alone, or all of it where the policy [`recalls`](Self::recalls).
@@ -85,6 +89,24 @@ pub trait Policy: Send {
 
     /// An earlier pull that will never be answered counts as not played.
     fn cancel(&mut self, pull: Pull);
+
+    /// The arm that a pull plays, where its number is another one.
+    fn arm_of(&self, pull: Pull) -> u32 {
+        pull.arm()
+    }
+
+    /// Decisions that depend on more than which arms may be played: if this policy makes such.
+    fn by_request(&mut self) -> Option<&mut dyn ByRequest> {
+        None
+    }
+
+    /// Learns from what another handle has released, whose arms have ids as ours: was it news?
+    ///
+    /// # Errors
+    /// `NoMemory`; `InvalidConfig` for too many handles; `Unsupported`. Nothing has changed.
+    fn merge(&mut self, _peer: Peer, _added: &[u64]) -> Result<bool> {
+        Err(Error::Unsupported("merging: it does not learn from a set of releases"))
+    }
 
     /// Does it ask for phase and propensity again when a pull ends? They take 16 bytes a pending decision.
     fn recalls(&self) -> bool {
@@ -147,6 +169,11 @@ pub trait Policy: Send {
     /// The loss of one reward through the releases made so far.
     fn privacy(&self) -> PrivacyLoss;
 
+    /// The loss of a request whose rewards are in so many batches.
+    fn loss_of_request(&self, batches: u32) -> PrivacyLoss {
+        self.privacy().of_batches(batches)
+    }
+
     /// Are rewards bits that were privatised before they came, so that nothing else is taken?
     fn takes_bits(&self) -> bool {
         false
@@ -187,7 +214,8 @@ pub trait ShuffledPolicy {
 /// A policy whose set of arms may change, from one decision to the next or for good. The sets are
 /// public information, so they cost no privacy.
 pub trait Flexible {
-    /// The next arm to play, among these: one at least, and all of them live.
+    /// The next arm to play, among these: one at least, and all of them live. Not asked of policies
+    /// [by request](Policy::by_request), which see these arms there.
     fn choose_among(&mut self, arms: &[u32]) -> Pull;
 
     /// Is this arm in the race?
@@ -222,4 +250,79 @@ pub(crate) trait Shared {
 
     /// All that others have released of an arm, in place of what was said before.
     fn join(&mut self, arm: u32, others: &mut dyn Iterator<Item = &Released>);
+}
+
+/// A policy whose decisions depend on what a request says beside its arms: a segment, or features.
+pub(crate) trait ByRequest {
+    /// May this be decided? (Its eligible arms are live.) Nothing changes.
+    ///
+    /// # Errors
+    /// `InvalidRequest`; `Unsupported`; `Full`.
+    fn check(&self, request: &Request) -> Result<()>;
+
+    /// Decides a checked request: tells `each` what it chose for every slot, and which arm that plays; all are different.
+    /// Where there are several slots, `left` has the arms that may be played, each once. The decisions are kept in these
+    /// `places` of the ring. A propensity is that of the arm given the draws before it.
+    fn choose(
+        &mut self,
+        request: &Request,
+        left: &mut Vec<u32>,
+        places: &mut dyn Iterator<Item = usize>,
+        each: &mut dyn FnMut(Pull, u32),
+    );
+
+    /// An earlier pull was not played after all.
+    fn unplay(&mut self, _pull: Pull) {}
+
+    /// Writes how often each arm was played in each segment, less these, for [`Policy::load`].
+    fn save_pulls(&self, _to: &mut Writer, _pending: &mut dyn Iterator<Item = Pull>) {}
+
+    /// Segments in use.
+    fn segments(&self) -> u32 {
+        0
+    }
+
+    /// What may be read of an arm in a segment, and how often it was played there.
+    ///
+    /// # Errors
+    /// `InvalidRequest` where there is no such segment; `Unsupported`.
+    fn arm_in(&self, _segment: u64, _arm: u32) -> Result<(ArmState, u64)> {
+        Err(Error::Unsupported("segments: config.max_segments is 0"))
+    }
+
+    /// What is believed of the mean of each row of a request, and its deviation.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    fn predict(&mut self, _request: &Request, _each: &mut dyn FnMut(f64, f64)) -> Result<()> {
+        Err(Error::Unsupported("features: config.features is 0"))
+    }
+
+    /// Rows of features that were larger than the configuration says.
+    fn oversized(&self) -> u64 {
+        0
+    }
+}
+
+/// Which handle a snapshot is of.
+pub(crate) struct PeerId<'a> {
+    pub origin: u64,
+    pub lives: u32,
+    /// The ids of the arms that were added.
+    pub added: &'a [u64],
+}
+
+/// What another handle has released, for policies that keep it themselves.
+pub(crate) enum Peer {
+    Segments(super::segments::others::Other),
+}
+
+impl Peer {
+    /// What [`Policy::save`] wrote there.
+    ///
+    /// # Errors
+    /// `Corrupt`; `NoMemory`.
+    pub fn read(config: &Config, id: &PeerId, from: &mut Reader) -> Result<Peer> {
+        Segmented::read_peer(config, id, from).map(Peer::Segments)
+    }
 }

@@ -21,12 +21,10 @@ mod scores;
 mod segments;
 
 pub(crate) use batched::{Memory, Released, Saved};
-pub(crate) use contract::Shared;
 pub use contract::{ArmState, Flexible, Policy, Pull, ShuffledPolicy, Slates};
+pub(crate) use contract::{Peer, PeerId, Shared};
 pub use kl::private_divergence;
 pub(crate) use prior::Prior;
-pub(crate) use segments::Segments;
-pub(crate) use segments::others::Other;
 
 /// The list: number (stable, in reports and `Config::base`), name, type.
 macro_rules! algorithms {
@@ -58,6 +56,9 @@ macro_rules! algorithms {
             /// A fresh policy for a checked configuration.
             pub(crate) fn build(self, config: &Config, seed: &mut Seed) -> Result<Box<dyn Policy>> {
                 self.check(config)?;
+                if config.max_segments > 0 {
+                    return Ok(Box::new(segments::keyed::Segmented::new(config, seed)?));
+                }
                 Ok(match self {
                     $(Algorithm::$name => Box::new(<$policy>::new(config, seed)?),)*
                 })
@@ -131,6 +132,10 @@ impl Algorithm {
         }
         if config.max_slots > 0 && !matches!(self, Algorithm::Imed | Algorithm::KlUcb | Algorithm::Ts) {
             return Err(Error::config("max_slots", "must be 0: this policy shows no slates", config.max_slots));
+        }
+        if config.max_segments > 0 && self != Algorithm::Imed {
+            let rule = "must be 0: only dp-imed has segments";
+            return Err(Error::config("max_segments", rule, config.max_segments));
         }
         Ok(())
     }

@@ -46,11 +46,11 @@
 //!
 //! Cost: select and update O(1), a batch's end O(arms).
 
+pub mod keyed;
 pub mod others;
 
 use crate::batch::Batch;
 use crate::config::Config;
-use crate::desk::Learner;
 use crate::error::Result;
 use crate::noise::NoiseSource;
 #[cfg(feature = "test-hooks")]
@@ -270,8 +270,7 @@ fn rate(x: f64) -> f64 {
 }
 
 impl Segments {
-    /// `origin` names the pool among others.
-    pub fn new(config: &Config, most: u32, origin: u64, seed: &mut Seed) -> Result<Segments> {
+    pub fn new(config: &Config, most: u32, seed: &mut Seed) -> Result<Segments> {
         let noise = config.noise()?;
         let arms = config.arms as usize;
         let mut segments = Segments {
@@ -283,7 +282,7 @@ impl Segments {
             rates: Table::new(arms, |_| Rate::new())?,
             moments: Moments::default(),
             all: Evidence::default(),
-            others: Others::new(origin),
+            others: Others::new(),
             deviation: noise.variance().sqrt() / Reward::ONE as f64,
             noise: NoiseSource::new(noise, seed.stream()),
             half_life: half_life(config),
@@ -373,9 +372,37 @@ impl Segments {
     }
 
     /// Of all arms in all segments.
-    pub fn all_pulls(&mut self) -> impl ExactSizeIterator<Item = &mut u64> {
+    pub fn all_pulls(&self) -> impl ExactSizeIterator<Item = u64> {
+        self.plays[self.arms..].iter().map(|play| play.pulls)
+    }
+
+    /// The same, to be set.
+    pub fn all_pulls_mut(&mut self) -> impl Iterator<Item = &mut u64> {
         self.plays[self.arms..].iter_mut().map(|play| &mut play.pulls)
     }
+
+    /// Its place among [all](Self::all_pulls).
+    pub fn cell_of(&self, pull: Pull) -> usize {
+        pull.arm() as usize / 2
+    }
+
+    pub fn arm_of(&self, pull: Pull) -> u32 {
+        pull.arm() / 2 % self.arms as u32
+    }
+
+    pub fn is_live(&self, arm: u32) -> bool {
+        (arm as usize) < self.arms
+    }
+
+    pub fn active(&self) -> u32 {
+        self.arms as u32
+    }
+
+    pub fn add_arm(&mut self) -> Result<()> {
+        Err(crate::error::Error::Unsupported("add_arm: the arms of a handle with segments are fixed"))
+    }
+
+    pub fn retire_arm(&mut self, _arm: u32) {}
 
     /// So many that their expected sum is one deviation of the noise.
     fn first_batch(&self) -> f64 {
@@ -648,12 +675,11 @@ impl Segments {
         (self.law(row, arm).0, self.released(row * self.arms + arm).count)
     }
 
-    /// What the handle believes of an arm's rate in an average segment, how often it was played in all segments, and the
-    /// rewards behind all of its releases, here and elsewhere.
-    pub fn overall(&self, arm: u32) -> (f64, u64, f64) {
-        let cells = || (arm as usize..self.cells.len()).step_by(self.arms);
-        let pulls = cells().skip(1).map(|cell| self.plays[cell].pulls).sum();
-        (self.rates[arm as usize].mean, pulls, cells().map(|cell| self.released(cell).count).sum())
+    /// What the handle believes of an arm's rate in an average segment, and the rewards behind all of its releases, here
+    /// and elsewhere.
+    pub fn overall(&self, arm: u32) -> (f64, f64) {
+        let cells = (arm as usize..self.cells.len()).step_by(self.arms);
+        (self.rates[arm as usize].mean, cells.map(|cell| self.released(cell).count).sum())
     }
 
     /// Batches released.
@@ -750,14 +776,14 @@ impl Evidence {
     }
 }
 
-impl Learner for Segments {
+impl Segments {
     #[inline]
-    fn played(&mut self, pull: Pull) -> &mut u64 {
+    pub fn played(&mut self, pull: Pull) -> &mut u64 {
         &mut self.plays[pull.arm() as usize / 2 + self.arms].pulls
     }
 
     #[inline]
-    fn observe(&mut self, pull: Pull, reward: Reward) {
+    pub fn observe(&mut self, pull: Pull, reward: Reward) {
         let own = pull.arm() as usize / 2;
         let cell = if pull.arm() & 1 == 0 { own % self.arms } else { own + self.arms };
         #[cfg(feature = "test-hooks")]
@@ -772,7 +798,7 @@ impl Learner for Segments {
     }
 
     /// Who is not learned from does not make a segment older.
-    fn cancel(&mut self, pull: Pull) {
+    pub fn cancel(&mut self, pull: Pull) {
         let decisions = &mut self.turns[pull.arm() as usize / 2 / self.arms + 1].decisions;
         *decisions = decisions.saturating_sub(1); // a snapshot counts those in flight, and forgets them
     }

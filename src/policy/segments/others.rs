@@ -32,8 +32,6 @@ use crate::snapshot::Reader;
 use crate::table::room;
 
 pub struct Others {
-    /// This pool's own.
-    pub origin: u64,
     roster: Roster,
     /// As in the roster.
     known: Vec<Other>,
@@ -122,9 +120,8 @@ impl Evidence {
 }
 
 impl Others {
-    pub fn new(origin: u64) -> Others {
+    pub fn new() -> Others {
         Others {
-            origin,
             roster: Roster::new(),
             known: Vec::new(),
             cells: Vec::new(),
@@ -159,9 +156,6 @@ impl Segments {
     /// As [`Roster::expects`].
     pub fn expects(&mut self, other: &Other, most: u32) -> Result<bool> {
         let others = &mut self.others;
-        if other.entry.origin == others.origin {
-            return Ok(false);
-        }
         others.known.try_reserve(1).map_err(|_| Error::NoMemory)?;
         if !others.roster.expects(&other.entry)? {
             return Ok(false);
@@ -258,7 +252,7 @@ mod tests {
 
     fn segments(rows: usize, arms: u32, coins: &mut Random) -> Segments {
         let config = Config::new(arms, 1.0);
-        let mut segments = Segments::new(&config, 8, 0, &mut Seed::new(None).unwrap()).unwrap();
+        let mut segments = Segments::new(&config, 8, &mut Seed::new(None).unwrap()).unwrap();
         for _ in 0..rows {
             segments.add();
         }
@@ -280,13 +274,13 @@ mod tests {
         let other = |origin: usize, decisions: u64, coins: &mut Random| {
             let mut released = segments(keys[origin].len(), 3, coins);
             released.decisions = decisions;
-            let saved = write(Kind::Pool, usize::MAX, |to| {
+            let saved = write(Kind::Bandit, usize::MAX, |to| {
                 released.save(to);
                 Ok(())
             });
             let bytes = saved.unwrap().seal();
             move || {
-                let from = &mut Reader::new(&bytes, Kind::Pool).unwrap();
+                let from = &mut Reader::new(&bytes, Kind::Bandit).unwrap();
                 Other::read(from, 7 + origin as u64, 0, &Config::new(3, 1.0), keys[origin]).unwrap()
             }
         };

@@ -1,13 +1,14 @@
-//! A bandit's lives, and what it learns from others': snapshots, written, read and merged.
+//! Snapshots of a handle: written, restored and merged.
 
-use super::{Bandit, Inner, Learned};
+use super::Bandit;
+use super::state::State;
 use crate::config::{Config, Scope};
 use crate::engine::Counts;
 use crate::error::{Error, Result};
 use crate::fleet::Other;
-use crate::policy::{Algorithm, Policy, Saved, Shared};
+use crate::policy::{Algorithm, Peer, PeerId, Policy, Pull, Saved, Shared};
 use crate::privacy::PrivacyLoss;
-use crate::snapshot::{Kind, Reader, Writer, ensure};
+use crate::snapshot::{self, Kind, Reader, Writer, ensure};
 use crate::table;
 
 impl Bandit {
@@ -26,23 +27,34 @@ impl Bandit {
     /// # Errors
     /// `BufferTooSmall`; as [`snapshot`](Self::snapshot).
     pub fn snapshot_within(&self, room: usize) -> Result<Vec<u8>> {
-        self.desk.save(Kind::Bandit, room, |inner, to| self.save(inner, to))
+        let unsealed = {
+            let state = &mut *self.lock.lock()?;
+            let unsealed = snapshot::write(Kind::Bandit, room, |to| self.save(state, to))?;
+            // A size that is refused is no snapshot.
+            state.periods.save(state.periods.begun);
+            unsealed
+        };
+        Ok(unsealed.seal())
     }
 
-    fn save(&self, inner: &Inner, to: &mut Writer) -> Result<()> {
-        inner.check_private()?;
+    fn save(&self, state: &mut State, to: &mut Writer) -> Result<()> {
+        state.check_private()?;
         to.u32(self.algorithm as u32);
         self.config.save(to);
-        to.u8(inner.seeded.into());
+        to.u8(state.seeded.into());
         to.u32(self.lives);
-        to.u64(inner.learner.fleet.origin);
-        to.u64(inner.periods.begun.into());
-        inner.engine.counts().save(to);
-        let pulls = &inner.learner.pulls;
+        to.u64(state.fleet.origin);
+        to.u64(state.periods.begun.into());
+        state.engine.counts().save(to);
+        let pulls = &state.pulls;
         to.u32(pulls.len() as u32);
-        to.counts(pulls.iter().copied(), inner.engine.pending().map(|arm| arm as usize));
-        to.alike(inner.learner.fleet.added().iter().copied(), Writer::u64);
-        inner.learner.policy.save(to)
+        let pending = || state.engine.pending().map(Pull::of);
+        to.counts(pulls.iter().copied(), pending().map(|pull| state.policy.arm_of(pull) as usize));
+        to.alike(state.fleet.added().iter().copied(), Writer::u64);
+        if let Some(policy) = state.policy.by_request() {
+            policy.save_pulls(to, &mut state.engine.pending().map(Pull::of));
+        }
+        state.policy.save(to)
     }
 
     /// Goes on from a [`snapshot`](Self::snapshot), with the configuration that is in it and fresh entropy:
@@ -91,19 +103,24 @@ impl Bandit {
                 let rule = format!("must be {}, as in the snapshot: it plans the batches", head.config.horizon);
                 return Err(Error::config("horizon", &rule, meant.horizon));
             }
+            check_segmented(meant, &head.config)?;
             config = Config { test_seed: None, ..meant.clone() };
         }
         let mut bandit = Bandit::made(head.algorithm, &config)?;
         bandit.lives = head.lives.checked_add(1).ok_or(Error::Corrupt)?;
-        let inner = bandit.desk.get_mut()?;
-        head.added.iter().try_for_each(|_| inner.grow())?;
-        inner.learner.fleet.restore(head.origin, head.added, &config)?;
-        inner.learner.pulls.copy_from_slice(&head.pulls);
-        inner.check_private()?;
-        inner.live_on(head.seeded, head.counts, head.periods, head.config.expected_users > 0)?;
-        inner.learner.policy.load(from)?;
+        let state = bandit.lock.get_mut()?;
+        head.added.iter().try_for_each(|_| state.grow())?;
+        state.fleet.restore(head.origin, head.added, &config)?;
+        state.pulls.copy_from_slice(&head.pulls);
+        state.check_private()?;
+        state.live_on(head.seeded, head.counts, head.periods, head.config.expected_users > 0)?;
+        state.policy.load(from).map_err(|error| match (error, meant) {
+            // What a new configuration cannot have; the one in the snapshot had it.
+            (Error::InvalidConfig { .. }, None) => Error::Corrupt,
+            (error, _) => error,
+        })?;
         from.finish()?;
-        config.charge(inner.seeded, inner.periods.begun, |config| head.algorithm.promise(config))?;
+        config.charge(state.seeded, state.periods.begun, |config| head.algorithm.promise(config))?;
         Ok(bandit)
     }
 
@@ -123,14 +140,26 @@ impl Bandit {
         let from = &mut Reader::new(snapshot, Kind::Bandit)?;
         let head = Head::read(from)?;
         check_policy(self.algorithm, head.algorithm)?;
-        shared(&mut *self.desk.lock()?.learner.policy)?; // others have other fields from here on
         let config = self.config.config()?;
+        if !config.keeps_peers() {
+            shared(&mut *self.lock.lock()?.policy)?; // others have other fields from here on
+        }
         config.check_same(Scope::Fleet, &head.config)?;
+        check_segmented(&config, &head.config)?;
+        if config.keeps_peers() {
+            let peer = Peer::read(&config, &head.id(), from)?;
+            from.finish()?;
+            let state = &mut *self.lock.lock()?;
+            if head.origin != state.fleet.origin && state.policy.merge(peer, state.fleet.added())? {
+                state.seeded |= head.seeded;
+            }
+            return Ok(());
+        }
         let saved = Saved::read(from)?;
         from.finish()?;
         ensure(saved.arms.len() == head.pulls.len())?;
         let other = Other::new(head.origin, head.lives, from.checksum(), &head.added, saved)?;
-        let Inner { engine, seeded, learner: Learned { policy, fleet, pulls, .. }, .. } = &mut *self.desk.lock()?;
+        let State { engine, seeded, policy, fleet, pulls, .. } = &mut *self.lock.lock()?;
         if !fleet.expects(&other, &config)? {
             return Ok(());
         }
@@ -179,6 +208,20 @@ impl Head {
         ensure(ids.iter().all(|&id| id >= config.arms.into()))?;
         Ok(Head { algorithm, config, seeded, lives, origin, periods, counts, pulls, added: ids })
     }
+
+    fn id(&self) -> PeerId<'_> {
+        PeerId { origin: self.origin, lives: self.lives, added: &self.added }
+    }
+}
+
+/// A snapshot with segments is for a handle with segments.
+fn check_segmented(ours: &Config, theirs: &Config) -> Result<()> {
+    let rule = match (ours.max_segments, theirs.max_segments) {
+        (0, 1..) => "must be at least 1: the snapshot has segments",
+        (1.., 0) => "must be 0: the snapshot has no segments",
+        _ => return Ok(()),
+    };
+    Err(Error::config("max_segments", rule, ours.max_segments))
 }
 
 fn check_policy(ours: Algorithm, theirs: Algorithm) -> Result<()> {
@@ -193,10 +236,10 @@ fn shared(policy: &mut dyn Policy) -> Result<&mut dyn Shared> {
     policy.shared().ok_or(Error::Unsupported("merging: it does not learn from a set of releases"))
 }
 
-impl Inner {
+impl State {
     /// A snapshot is made to be published.
     fn check_private(&self) -> Result<()> {
-        match self.learner.policy.privacy() {
+        match self.policy.privacy() {
             PrivacyLoss::Unbounded => Err(Error::Unsupported("a snapshot: it has no privacy, its sums are raw")),
             _ => Ok(()),
         }

@@ -1,0 +1,416 @@
+//! What a handle's one short lock guards: the engine, the policy, and whom it may learn from.
+
+use crate::engine::{Counts, Engine, Event};
+use crate::error::{Error, Result};
+use crate::fleet::Fleet;
+use crate::os::Origin;
+use crate::policy::{Policy, Pull, ShuffledPolicy};
+use crate::privacy::PrivacyLoss;
+use crate::random::Random;
+use crate::request::Request;
+use crate::reward::Reward;
+use crate::table::Table;
+use crate::users::{Periods, Users};
+use crate::{Config, table};
+use std::sync::{Mutex, MutexGuard, TryLockError};
+
+/// A decision: which arm to play.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Decision {
+    /// Names this decision in [`Bandit::update`](crate::Bandit::update) and [`Bandit::cancel`](crate::Bandit::cancel).
+    pub ticket: u64,
+    /// The arm's probability given everything released so far; NaN where it would tell raw rewards.
+    pub propensity: f64,
+    /// The arm, 0-based.
+    pub arm: u32,
+    /// The policy's epoch, phase or interval.
+    pub phase: u32,
+}
+
+/// The lock.
+pub(super) struct Lock {
+    state: Mutex<State>,
+    origin: Origin,
+}
+
+pub(super) struct State {
+    pub engine: Engine,
+    pub policy: Box<dyn Policy>,
+    /// Per arm: decisions that were neither cancelled nor expired.
+    pub pulls: Table<u64>,
+    pub fleet: Fleet,
+    /// Where the policy decides requests of several slots, or by more than their arms.
+    pub scratch: Option<Box<Scratch>>,
+    /// In this life, in an earlier one, or in a handle that was merged: what was learned then is not private.
+    pub seeded: bool,
+    /// Whose decisions are learned from, where the configuration expects users.
+    pub users: Option<Box<Users>>,
+    pub periods: Periods,
+    /// Every decision is of a request that names a segment, or has features.
+    pub by_request: bool,
+}
+
+/// Memory for one request.
+pub(super) struct Scratch {
+    /// Arms that it may still be given; room for all.
+    left: Vec<u32>,
+    /// Slots that have no decision yet; room for as many as there may be arms.
+    free: Vec<u32>,
+    /// What was chosen, and which arms that plays.
+    chosen: Vec<(Pull, u32)>,
+    /// They draw the slots.
+    coins: Random,
+    /// The most slots; 0 = as many as arms.
+    most: u32,
+}
+
+impl Scratch {
+    pub fn new(config: &Config, coins: Random) -> Result<Scratch> {
+        let arms = config.arms as usize;
+        let (left, free, chosen) = (table::room(arms)?, table::room(arms)?, table::room(arms)?);
+        Ok(Scratch { left, free, chosen, coins, most: config.max_slots })
+    }
+
+    /// Room for so many arms.
+    fn reserve(&mut self, arms: usize) -> Result<()> {
+        self.left.clear();
+        self.free.clear();
+        self.chosen.clear();
+        let lists = [self.left.try_reserve(arms), self.free.try_reserve(arms), self.chosen.try_reserve(arms)];
+        lists.into_iter().try_for_each(|reserved| reserved.map_err(|_| Error::NoMemory))
+    }
+
+    /// What a request may be given: these arms, which are live, each once and in order; or all that are.
+    fn list(&mut self, eligible: Option<&[u32]>, arms: u32, is_live: impl Fn(u32) -> bool) {
+        let left = &mut self.left;
+        left.clear();
+        let Some(eligible) = eligible else {
+            left.extend((0..arms).filter(|&arm| is_live(arm)));
+            return;
+        };
+        let tidy = |left: &mut Vec<u32>| {
+            left.sort_unstable();
+            left.dedup();
+        };
+        for &arm in eligible {
+            // There is room for each arm once.
+            if left.len() == arms as usize {
+                tidy(left);
+            }
+            if left.len() < arms as usize {
+                left.push(arm);
+            }
+        }
+        tidy(left);
+    }
+}
+
+impl Lock {
+    pub fn new(state: State) -> Lock {
+        Lock { state: Mutex::new(state), origin: Origin::here() }
+    }
+
+    /// Without the lock, for an owner.
+    pub fn get_mut(&mut self) -> Result<&mut State> {
+        self.state.get_mut().map_err(|_| Error::Poisoned)
+    }
+
+    #[inline]
+    pub fn lock(&self) -> Result<MutexGuard<'_, State>> {
+        self.origin.check()?;
+        match self.state.try_lock() {
+            Ok(state) => Ok(state),
+            Err(refusal) => self.wait(refusal),
+        }
+    }
+
+    /// Another thread holds the lock, mostly for less than the first wait. Each look at the lock takes its cache line, and
+    /// then all that it guards, away from that thread. So a thread that looks seldom lets it make hundreds of calls in a
+    /// row, and all threads together make more.
+    #[cold]
+    fn wait<'a>(&'a self, mut refusal: TryLockError<MutexGuard<'a, State>>) -> Result<MutexGuard<'a, State>> {
+        for pauses in std::iter::once(16).chain([1024; 24]) {
+            // A panic inside left a half-applied update: fail closed.
+            let TryLockError::WouldBlock = refusal else { return Err(Error::Poisoned) };
+            (0..pauses).for_each(|_| std::hint::spin_loop());
+            match self.state.try_lock() {
+                Ok(state) => return Ok(state),
+                Err(next) => refusal = next,
+            }
+        }
+        self.state.lock().map_err(|_| Error::Poisoned)
+    }
+}
+
+/// Enters a decision; with `follows` it is of the same request as the one before.
+#[inline(always)]
+fn enter(engine: &mut Engine, pulls: &mut [u64], pull: Pull, arm: u32, follows: bool) -> Decision {
+    pulls[arm as usize] += 1;
+    let ticket = engine.issue(pull, follows);
+    Decision { ticket, propensity: pull.propensity, arm, phase: pull.phase() }
+}
+
+impl State {
+    /// The decision of a request that says nothing.
+    #[inline(always)] // into its two callers
+    pub fn select(&mut self) -> Decision {
+        self.make_room(0);
+        let pull = self.policy.choose();
+        enter(&mut self.engine, &mut self.pulls, pull, pull.arm(), false)
+    }
+
+    /// Does the configuration leave nothing that each request must say?
+    #[inline]
+    pub fn check_plain(&self) -> Result<()> {
+        match self.users {
+            None if self.by_request => {
+                Err(Error::Unsupported("a decision without its segment or features, which the configuration needs"))
+            }
+            None if self.periods.is_ready() => Ok(()),
+            None => Err(Error::NotReady),
+            // One that is nobody's would be learned from uncounted.
+            Some(_) => Err(Error::Unsupported("a decision that is nobody's: config.expected_users is set")),
+        }
+    }
+
+    /// Decides a request: hands its decisions to `each`, with their slots.
+    pub fn decide(&mut self, request: &Request, each: &mut dyn FnMut(usize, Decision)) -> Result<()> {
+        self.check(request)?;
+        let learned = self.count(request.user);
+        (0..request.slots.into()).for_each(|ahead| self.make_room(ahead));
+        if request.slots > 1 || self.by_request {
+            self.decide_all(request, learned, each);
+            return Ok(());
+        }
+        let pull = match (request.eligible, self.policy.flexible()) {
+            (Some(arms), Some(policy)) => policy.choose_among(arms),
+            _ => self.policy.choose(),
+        };
+        each(0, self.issue(pull, pull.arm(), false, learned));
+        Ok(())
+    }
+
+    fn issue(&mut self, pull: Pull, arm: u32, follows: bool, learned: bool) -> Decision {
+        let decision = enter(&mut self.engine, &mut self.pulls, pull, arm, follows);
+        if !learned {
+            self.engine.idle();
+            self.policy.cancel(pull);
+        }
+        decision
+    }
+
+    /// All slots of a checked request.
+    fn decide_all(&mut self, request: &Request, learned: bool, each: &mut dyn FnMut(usize, Decision)) {
+        let State { engine, policy, scratch, .. } = self;
+        let Some(scratch) = scratch else { return };
+        let Scratch { left, chosen, .. } = &mut **scratch;
+        chosen.clear();
+        let slots = request.slots as usize;
+        if let Some(policy) = policy.by_request() {
+            let mut places = (0..slots as u64).map(|ahead| engine.next_place(ahead));
+            policy.choose(request, left, &mut places, &mut |pull, arm| chosen.push((pull, arm)));
+        } else if let Some(policy) = policy.slates() {
+            policy.choose_slate(left, slots, &mut |pull| chosen.push((pull, pull.arm())));
+        }
+        scratch.free.clear();
+        scratch.free.extend(0..request.slots);
+        for number in 0..slots {
+            let Some(scratch) = &mut self.scratch else { return };
+            let Scratch { free, coins, chosen, .. } = &mut **scratch;
+            let (pull, arm) = chosen[number];
+            let slot = if slots == 1 { 0 } else { free.swap_remove(coins.below(free.len() as u64) as usize) };
+            each(slot as usize, self.issue(pull, arm, number > 0, learned));
+        }
+    }
+
+    /// May this be decided? Nothing has changed.
+    fn check(&mut self, request: &Request) -> Result<()> {
+        self.check_user(request.user)?;
+        if request.slots == 0 {
+            return Err(Error::request("slots", "must be at least 1", 0u32));
+        }
+        if let Some(arms) = request.eligible {
+            self.check_live(arms, "eligible arms")?;
+            if arms.is_empty() {
+                return Err(Error::request("eligible", "must name one arm at least", 0u32));
+            }
+        }
+        match self.policy.by_request() {
+            Some(policy) => policy.check(request)?,
+            None if request.segment != 0 => return Err(Error::Unsupported("a segment: config.max_segments is 0")),
+            None if request.features.is_some() => return Err(Error::Unsupported("features: config.features is 0")),
+            None => (),
+        }
+        if request.slots > 1 { self.check_slots(request) } else { Ok(()) }
+    }
+
+    fn check_slots(&mut self, request: &Request) -> Result<()> {
+        let can = self.policy.slates().is_some() || self.by_request;
+        let (Some(scratch), true) = (&mut self.scratch, can) else { return Err(Error::Unsupported("several slots")) };
+        let policy = self.policy.flexible().ok_or(Error::Unsupported("several slots"))?;
+        scratch.list(request.eligible, self.pulls.len() as u32, |arm| policy.is_live(arm));
+        let slots = request.slots as usize;
+        let refused = |rule| Err(Error::request("slots", rule, slots));
+        if slots > scratch.left.len() {
+            return refused("must be at most the arms that may be shown");
+        }
+        if scratch.most > 0 && slots > scratch.most as usize {
+            return refused("must be at most the configuration's max_slots");
+        }
+        if scratch.most == 0 && self.users.is_some() {
+            return refused("must be 1 where expected_users is set and max_slots is 0: a user's rewards are counted");
+        }
+        if slots as u64 > self.engine.longest_request() {
+            return refused("must be at most the decisions in flight");
+        }
+        Ok(())
+    }
+
+    /// Are these arms that can be played, and can the policy do what is asked?
+    pub fn check_live(&mut self, arms: &[u32], what: &'static str) -> Result<()> {
+        match self.policy.flexible() {
+            Some(_) => self.check_arms(arms),
+            None => Err(Error::Unsupported(what)),
+        }
+    }
+
+    /// Do these arms exist, and are none of them retired?
+    pub fn check_arms(&mut self, arms: &[u32]) -> Result<()> {
+        let policy = self.policy.flexible();
+        for &arm in arms {
+            if arm as usize >= self.pulls.len() {
+                return Err(Error::request("arm", &format!("must be below {}", self.pulls.len()), arm));
+            }
+            if policy.as_ref().is_some_and(|policy| !policy.is_live(arm)) {
+                return Err(Error::request("arm", "must be live", arm));
+            }
+        }
+        Ok(())
+    }
+
+    /// May this user make a request now? A handle that counts no users takes user 0 alone.
+    fn check_user(&self, user: u64) -> Result<()> {
+        match self.users {
+            None if user != 0 => Err(Error::Unsupported("a user: config.expected_users is 0")),
+            _ if self.periods.is_ready() => Ok(()),
+            _ => Err(Error::NotReady),
+        }
+    }
+
+    /// Counts a request of this user. Is it to be learned from? See [`crate::users`].
+    fn count(&mut self, user: u64) -> bool {
+        let Some(users) = &mut self.users else { return true };
+        let learned = self.periods.may_learn() && users.count(user);
+        #[cfg(feature = "test-hooks")]
+        let learned = learned || crate::Fault::UserUnbounded.is_built_in();
+        learned
+    }
+
+    pub fn next_period(&mut self) -> Result<()> {
+        let users = self.users.as_deref_mut().ok_or(Error::Unsupported("periods: config.expected_users is 0"))?;
+        self.periods.next()?;
+        users.forget();
+        Ok(())
+    }
+
+    /// Before the decision that so many are ahead of: what it pushes out of the ring takes effect.
+    #[inline(always)]
+    fn make_room(&mut self, ahead: u64) {
+        if let Some(event) = self.engine.make_room(ahead) {
+            self.apply(event);
+        }
+    }
+
+    #[inline(always)] // into its two callers
+    pub fn update(&mut self, ticket: u64, reward: Result<Reward>) -> Result<()> {
+        let reward = reward.inspect_err(|_| self.engine.count_rejected())?;
+        if let Some(event) = self.engine.answer(ticket, reward)? {
+            self.apply(event);
+        }
+        Ok(())
+    }
+
+    pub fn cancel(&mut self, ticket: u64) -> Result<()> {
+        let event = self.engine.cancel(ticket)?;
+        self.apply(event);
+        Ok(())
+    }
+
+    pub fn cancel_all(&mut self) {
+        for sequence in self.engine.in_flight() {
+            if let Some(event) = self.engine.cancel_at(sequence) {
+                self.apply(event);
+            }
+        }
+    }
+
+    #[inline]
+    fn apply(&mut self, event: Event) {
+        match event {
+            Event::Answered(pull, reward) => self.policy.observe(pull, reward),
+            Event::Unplayed { pull, learned } => self.unplay(pull, learned),
+        }
+    }
+
+    fn unplay(&mut self, pull: Pull, learned: bool) {
+        self.pulls[self.policy.arm_of(pull) as usize] -= 1;
+        if let Some(policy) = self.policy.by_request() {
+            policy.unplay(pull);
+        }
+        if learned {
+            self.policy.cancel(pull);
+        }
+    }
+
+    /// Goes on from another life, which counted so many periods, and `counted` users if this one does not: who came in
+    /// its last period is not known, so another begins.
+    pub fn live_on(&mut self, seeded: bool, counts: Counts, periods: u32, counted: bool) -> Result<()> {
+        self.seeded = seeded;
+        self.engine.count_on(counts);
+        self.periods.live_on(periods, counted || self.users.is_some())
+    }
+
+    /// What one reward, or one request, has lost, and behind how many one user may be by now: m, in each period.
+    pub fn loss(&self, config: &Config) -> (PrivacyLoss, u32) {
+        let m = config.contributions_per_user;
+        match self.periods.begun.checked_mul(m) {
+            Some(contributions) => (self.policy.loss_of_request(config.batches_changed()), contributions),
+            None => (PrivacyLoss::Unbounded, m), // more than are ever given
+        }
+    }
+
+    pub fn shuffled(&mut self) -> Result<&mut dyn ShuffledPolicy> {
+        self.policy.shuffled().ok_or(Error::Unsupported("a shuffled batch"))
+    }
+
+    /// A new arm with this id, which no other has here.
+    pub fn add_arm(&mut self, id: u64, config: &Config) -> Result<u32> {
+        let arm = self.pulls.len() as u32;
+        self.fleet.reserve(config)?;
+        self.grow()?;
+        self.fleet.add(id);
+        // What others have released of it before.
+        if let Some(policy) = self.policy.shared()
+            && self.fleet.has_others()
+        {
+            policy.join(arm, &mut self.fleet.released(arm));
+        }
+        Ok(arm)
+    }
+
+    /// One arm more.
+    pub fn grow(&mut self) -> Result<()> {
+        let arm = self.pulls.len() as u32;
+        if arm >= Config::MAX_ARMS {
+            return Err(Error::config("arms", "must be at most 2^24", u64::from(arm) + 1));
+        }
+        let policy = self.policy.flexible().ok_or(Error::Unsupported("add_arm"))?;
+        self.pulls.reserve()?;
+        if let Some(scratch) = &mut self.scratch {
+            scratch.reserve(self.pulls.len() + 1)?;
+        }
+        policy.add_arm()?;
+        self.pulls.push(0);
+        Ok(())
+    }
+}

@@ -1,0 +1,241 @@
+//! Segments by their keys: DP-IMED in each of them, as a policy of requests.
+
+use super::Segments;
+use super::others::Other;
+use crate::config::Config;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::key_index::KeyIndex;
+use crate::policy::contract::{ArmState, ByRequest, Flexible, Peer, PeerId, Policy, Pull};
+use crate::policy::prior::Prior;
+use crate::privacy::PrivacyLoss;
+use crate::random::Seed;
+use crate::request::Request;
+use crate::reward::Reward;
+use crate::snapshot::{Reader, Writer};
+use crate::table;
+
+/// The segments, and their keys.
+pub(crate) struct Segmented {
+    segments: Segments,
+    keys: Vec<u64>,
+    index: KeyIndex,
+    /// Segments that there may be.
+    most: u32,
+}
+
+/// Arms times segments, at most.
+const MOST_CELLS: u64 = 1 << 27;
+/// The numbers of pulls fit into the engine's ring.
+const _: () = assert!(2 * MOST_CELLS <= Engine::MOST_ARM as u64);
+
+impl Segmented {
+    /// No segment yet. Address space for all is taken here; on most systems a segment takes memory when it comes, 80
+    /// bytes an arm and 64.
+    ///
+    /// # Errors
+    /// `InvalidConfig` for `max_segments` where there are more than 2^27 cells; `NoMemory`.
+    pub fn new(config: &Config, seed: &mut Seed) -> Result<Segmented> {
+        let most = config.max_segments;
+        if (u64::from(most) + 1) * u64::from(config.arms) > MOST_CELLS {
+            return Err(Error::config("max_segments", "must be 2^27 arms in all segments at most", most));
+        }
+        let index = KeyIndex::try_with_capacity(most as usize)?;
+        Ok(Segmented { segments: Segments::new(config, most, seed)?, keys: table::room(most as usize)?, index, most })
+    }
+
+    /// The segment with this key, which begins if it is new.
+    #[inline]
+    fn segment(&mut self, key: u64) -> u32 {
+        match self.index.find(key) {
+            Some(segment) => segment as u32,
+            None => self.add(key),
+        }
+    }
+
+    #[cold]
+    fn add(&mut self, key: u64) -> u32 {
+        self.index.insert(key);
+        self.keys.push(key);
+        let segment = self.segments.add();
+        self.segments.meet(key);
+        segment
+    }
+
+    /// What another handle has released.
+    ///
+    /// # Errors
+    /// `Corrupt`; `NoMemory`.
+    pub fn read_peer(config: &Config, id: &PeerId, from: &mut Reader) -> Result<Other> {
+        let keys = read_keys(from)?;
+        for _ in 0..keys.len() * config.arms as usize {
+            from.count()?; // how often each arm was played
+        }
+        Other::read(from, id.origin, id.lives, config, &keys)
+    }
+}
+
+fn read_keys(from: &mut Reader) -> Result<Vec<u64>> {
+    let length = from.length(size_of::<u64>())?;
+    let mut keys = table::room(length)?;
+    for _ in 0..length {
+        keys.push(from.u64()?);
+    }
+    Ok(keys)
+}
+
+impl ByRequest for Segmented {
+    #[inline]
+    fn check(&self, request: &Request) -> Result<()> {
+        if request.features.is_some() {
+            return Err(Error::Unsupported("features: config.features is 0"));
+        }
+        if request.slots > 1 {
+            return Err(Error::Unsupported("several slots in a segment"));
+        }
+        let is_full = self.keys.len() == self.most as usize;
+        if is_full && self.index.find(request.segment).is_none() { Err(Error::Full) } else { Ok(()) }
+    }
+
+    fn choose(
+        &mut self,
+        request: &Request,
+        _left: &mut Vec<u32>,
+        _places: &mut dyn Iterator<Item = usize>,
+        each: &mut dyn FnMut(Pull, u32),
+    ) {
+        let segment = self.segment(request.segment);
+        let pull = match request.eligible {
+            Some(eligible) => self.segments.choose_among(segment, eligible),
+            None => self.segments.choose(segment),
+        };
+        *self.segments.played(pull) += 1;
+        each(pull, self.segments.arm_of(pull));
+    }
+
+    fn unplay(&mut self, pull: Pull) {
+        *self.segments.played(pull) -= 1;
+    }
+
+    fn save_pulls(&self, to: &mut Writer, pending: &mut dyn Iterator<Item = Pull>) {
+        to.u32(self.keys.len() as u32);
+        to.alike(self.keys.iter().copied(), Writer::u64);
+        to.counts(self.segments.all_pulls(), pending.map(|pull| self.segments.cell_of(pull)));
+    }
+
+    fn segments(&self) -> u32 {
+        self.segments.count()
+    }
+
+    fn arm_in(&self, segment: u64, arm: u32) -> Result<(ArmState, u64)> {
+        let known = || Error::request("segment", "must be the key of an earlier request", segment);
+        let segment = self.index.find(segment).ok_or_else(known)? as u32;
+        let (mean, effective_pulls) = self.segments.estimate(segment, arm);
+        let active = self.segments.is_live(arm);
+        Ok((ArmState { mean, width: f64::NAN, effective_pulls, active }, self.segments.pulls(segment, arm)))
+    }
+}
+
+impl Policy for Segmented {
+    fn choose(&mut self) -> Pull {
+        unreachable!("each decision names its segment")
+    }
+
+    #[inline]
+    fn observe(&mut self, pull: Pull, reward: Reward) {
+        self.segments.observe(pull, reward);
+    }
+
+    fn cancel(&mut self, pull: Pull) {
+        self.segments.cancel(pull);
+    }
+
+    fn arm_of(&self, pull: Pull) -> u32 {
+        self.segments.arm_of(pull)
+    }
+
+    fn arm(&self, arm: u32) -> ArmState {
+        let (mean, effective_pulls) = self.segments.overall(arm);
+        ArmState { mean, width: f64::NAN, effective_pulls, active: self.segments.is_live(arm) }
+    }
+
+    fn phase(&self) -> u32 {
+        self.segments.releases()
+    }
+
+    fn active(&self) -> u32 {
+        self.segments.active()
+    }
+
+    fn by_request(&mut self) -> Option<&mut dyn ByRequest> {
+        Some(self)
+    }
+
+    fn flexible(&mut self) -> Option<&mut dyn Flexible> {
+        Some(self)
+    }
+
+    fn merge(&mut self, peer: Peer, _added: &[u64]) -> Result<bool> {
+        let Peer::Segments(other) = peer;
+        let mut order = table::room(self.keys.len())?;
+        let is_news = self.segments.expects(&other, self.most)?;
+        if is_news {
+            self.segments.take(other, &self.keys);
+        }
+        if !self.segments.is_fitted() {
+            order.extend(self.keys.iter().copied().zip(0..));
+            order.sort_unstable();
+            self.segments.fit(order.iter().map(|&(_, segment)| segment));
+        }
+        Ok(is_news)
+    }
+
+    fn set_prior(&mut self, arm: u32, prior: Prior) -> Result<()> {
+        self.segments.set_prior(arm, prior);
+        Ok(())
+    }
+
+    fn privacy(&self) -> PrivacyLoss {
+        self.segments.privacy()
+    }
+
+    fn save(&self, to: &mut Writer) -> Result<()> {
+        self.segments.save(to);
+        Ok(())
+    }
+
+    fn load(&mut self, from: &mut Reader) -> Result<()> {
+        let keys = read_keys(from)?;
+        if keys.len() > self.most as usize {
+            let rule = format!("must be at least {}, as in the snapshot", keys.len());
+            return Err(Error::config("max_segments", &rule, self.most));
+        }
+        self.index = KeyIndex::of(&keys, self.most as usize)?;
+        for key in keys {
+            self.keys.push(key);
+            self.segments.add();
+        }
+        for pulls in self.segments.all_pulls_mut() {
+            *pulls = from.count()?;
+        }
+        self.segments.load(from)
+    }
+}
+
+impl Flexible for Segmented {
+    fn choose_among(&mut self, _arms: &[u32]) -> Pull {
+        unreachable!("each decision names its segment")
+    }
+
+    fn is_live(&self, arm: u32) -> bool {
+        self.segments.is_live(arm)
+    }
+
+    fn add_arm(&mut self) -> Result<()> {
+        self.segments.add_arm()
+    }
+
+    fn retire_arm(&mut self, arm: u32) {
+        self.segments.retire_arm(arm);
+    }
+}
