@@ -195,6 +195,16 @@ fields! {
     /// other what they know; every request names its [segment](crate::Request::segment). Epsilon is for all segments
     /// together. At most 2^27 arms in all segments. A restart may change it to any number that its segments fit into.
     max_segments: u32 = 0, Life;
+    /// d, 1 ..= 256: dp-linear decides by so many features of each [request](crate::Request::features); the intercept is
+    /// the library's own. 0 = no features.
+    features: u32 = 0, Releases,
+        "must be at most 256" => |d| d <= Self::MOST_FEATURES;
+    /// A model for each arm, and one row of features a request; else one model for all, and a row for each arm.
+    model_per_arm: bool = false, Releases;
+    /// C, `1e-30 ..= 1e30`: the largest |x|_1 of a row x (|x|_2 with delta > 0) that counts in full. Larger rows are scaled
+    /// down, and counted in [`Diagnostics`](crate::Diagnostics). It is public: from the features alone.
+    feature_norm: f64 = 1.0, Releases,
+        "must be in 1e-30..=1e30" => |norm| (1e-30..=1e30).contains(&norm);
 }
 
 impl Config {
@@ -208,6 +218,8 @@ impl Config {
     pub const MAX_ARMS: u32 = 1 << 24;
     /// The most decisions that may be in flight.
     pub const MAX_PENDING: u32 = 1 << 24;
+    /// The most features of a row.
+    pub const MOST_FEATURES: u32 = 256;
     /// The shortest memory but none.
     pub const LEAST_MEMORY: u64 = 1 << 10;
     /// The longest memory but an endless one.
@@ -287,7 +299,7 @@ impl Config {
 
     /// Does its policy keep what other handles have released by itself?
     pub(crate) fn keeps_peers(&self) -> bool {
-        self.max_segments > 0
+        self.max_segments > 0 || self.features > 0
     }
 
     /// Checks a policy's own limit of arms: beyond it, its calls would not be fast.

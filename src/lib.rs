@@ -62,5 +62,6 @@ pub use error::{Error, Result};
 #[doc(hidden)]
 pub use noise::hand::Fault;
 pub use policy::Algorithm;
+pub use policy::linear::{Feature, Rows, feature_cross, feature_hash};
 pub use random::{Random, Seed};
 pub use request::Request;

@@ -41,6 +41,8 @@ pub struct Report {
     pub is_private: bool,
     /// Releases that contradicted their arm's past, so that it was forgotten.
     pub changes_detected: u64,
+    /// With features: how often a model could not be updated, so that the last one stayed.
+    pub failures: u64,
     /// Segments in use, and the most that there may be; 0 where there are none.
     pub segments: u32,
     /// See [`segments`](Self::segments).
@@ -69,6 +71,9 @@ pub struct Bandit {
     config: Kept,
     /// Handles before this one, each from a snapshot of the last.
     lives: u32,
+    /// d, and whether each arm has a model, so that a request has one row.
+    features: u32,
+    model_per_arm: bool,
     range: RewardRange,
     lock: Lock,
 }
@@ -94,7 +99,7 @@ impl Bandit {
         let range = if policy.takes_bits() { range.of_bits() } else { range };
         // Tickets are keyed by the operating system even under a test seed: see engine::ticket.
         let mut tickets = Seed::new(None)?.stream();
-        let mut engine = Engine::new(config.pending_capacity, config.reward_window, config.node, &mut tickets)?;
+        let mut engine = Engine::new(config, &mut tickets)?;
         if policy.recalls() {
             engine.recall()?;
         }
@@ -110,6 +115,8 @@ impl Bandit {
             algorithm,
             config: Kept::of(config),
             lives: 0,
+            features: config.features,
+            model_per_arm: config.model_per_arm,
             range,
             lock: Lock::new(State {
                 engine,
@@ -396,6 +403,7 @@ impl Bandit {
             delta_spent,
             is_private: !state.seeded && state.policy.privacy() != PrivacyLoss::Unbounded,
             changes_detected: state.policy.changes(),
+            failures: state.policy.failures(),
             segments: state.policy.by_request().map_or(0, |policy| policy.segments()),
             max_segments: config.max_segments,
         })
@@ -538,6 +546,19 @@ impl Bandit {
     /// `Poisoned` after an internal failure.
     pub fn arms(&self) -> Result<u32> {
         Ok(self.lock.lock()?.pulls.len() as u32)
+    }
+
+    /// d, the features of a row, and how many rows a request has that names so many arms, or all.
+    ///
+    /// # Errors
+    /// `Poisoned` after an internal failure.
+    pub(crate) fn rows(&self, eligible: Option<&[u32]>) -> Result<(usize, usize)> {
+        let rows = match eligible {
+            _ if self.model_per_arm => 1,
+            Some(arms) => arms.len(),
+            None => self.arms()? as usize,
+        };
+        Ok((self.features as usize, rows))
     }
 
     /// The policy.

@@ -395,6 +395,7 @@ impl State {
         {
             policy.join(arm, &mut self.fleet.released(arm));
         }
+        self.policy.arm_added(self.fleet.added())?;
         Ok(arm)
     }
 

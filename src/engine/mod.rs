@@ -21,6 +21,7 @@
 mod requests;
 mod ticket;
 
+use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::policy::Pull;
 use crate::random::Random;
@@ -240,12 +241,15 @@ impl Engine {
     /// The most that an arm's number may be: what is left of a slot beside its fate.
     pub const MOST_ARM: u32 = u32::MAX >> Fate::BITS;
 
-    /// A ring for `capacity` decisions in flight (rounded up to a power of two, and to the window).
-    ///
+    /// Places in the ring for the decisions in flight: a power of two, for the window too.
+    pub fn places(config: &Config) -> usize {
+        config.pending_capacity.max(config.reward_window).next_power_of_two() as usize
+    }
+
     /// # Errors
     /// `NoMemory`.
-    pub fn new(capacity: u32, window: u32, node: u64, random: &mut Random) -> Result<Engine> {
-        let slots = capacity.max(window).next_power_of_two() as usize;
+    pub fn new(config: &Config, random: &mut Random) -> Result<Engine> {
+        let (slots, window, node) = (Self::places(config), config.reward_window, config.node);
         let mut engine = Engine {
             ring: Table::new(slots, |_| Slot::EMPTY)?,
             beside: None,
@@ -456,11 +460,6 @@ impl Engine {
     /// Where in the ring the next decision is kept, or the one that so many are `ahead` of.
     pub fn next_place(&self, ahead: u64) -> usize {
         self.place(self.counts.decisions + ahead)
-    }
-
-    /// Places in the ring.
-    pub fn capacity(&self) -> usize {
-        self.ring.len()
     }
 
     #[inline]

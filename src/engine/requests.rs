@@ -71,6 +71,7 @@ impl Requests {
 #[cfg(test)]
 mod tests {
     use super::super::{Counts, Engine, Event};
+    use crate::config::Config;
     use crate::error::Error;
     use crate::policy::Pull;
     use crate::random::{Random, Seed};
@@ -80,7 +81,8 @@ mod tests {
 
     fn engine(most: u32, number: u8) -> (Engine, Random) {
         let mut seed = Seed::new(Some([number; 32])).unwrap();
-        let mut engine = Engine::new(1, WINDOW as u32, 0, &mut seed.stream()).unwrap();
+        let config = Config { pending_capacity: 1, reward_window: WINDOW as u32, ..Config::new(2, 1.0) };
+        let mut engine = Engine::new(&config, &mut seed.stream()).unwrap();
         engine.limit_clicks(most, seed.stream()).unwrap();
         (engine, seed.stream())
     }

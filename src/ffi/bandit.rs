@@ -81,6 +81,8 @@ pub const DPB_POLICY_KLUCB: u32 = 21;
 pub const DPB_POLICY_TS: u32 = 22;
 /// dpb_new_med.
 pub const DPB_POLICY_MED: u32 = 23;
+/// dpb_new_linear.
+pub const DPB_POLICY_LINEAR: u32 = 24;
 
 const _: () = assert!(DPB_POLICY_SE == Algorithm::Se as u32);
 const _: () = assert!(DPB_POLICY_NONPRIVATE_UCB1 == Algorithm::NonprivateUcb1 as u32);
@@ -100,6 +102,7 @@ const _: () = assert!(DPB_POLICY_IMED == Algorithm::Imed as u32);
 const _: () = assert!(DPB_POLICY_KLUCB == Algorithm::KlUcb as u32);
 const _: () = assert!(DPB_POLICY_TS == Algorithm::Ts as u32);
 const _: () = assert!(DPB_POLICY_MED == Algorithm::Med as u32);
+const _: () = assert!(DPB_POLICY_LINEAR == Algorithm::Linear as u32);
 
 impl dpb_bandit {
     pub(super) fn of(bandit: Bandit) -> dpb_bandit {
@@ -121,7 +124,8 @@ pub(super) unsafe fn new(
     unsafe { construct(config, out, error, || dpb_bandit::new(algorithm, dpb_config::read(config)?)) }
 }
 
-/// The policy that we recommend for this configuration: dpb_new_imed, with max_segments a bandit for each segment.
+/// The policy that we recommend for this configuration: dpb_new_imed, with max_segments one for each segment, and with
+/// features dpb_new_linear.
 ///
 /// The handle's memory is fixed here, but for dpb_add_arm: about 1800 + 456 K + 8 P bytes, K the arms and P the
 /// larger of pending_capacity and reward_window, rounded up to a power of two; 4 P more with a reward_window, and what
@@ -140,7 +144,12 @@ pub unsafe extern "C" fn dpb_new(
     error: *mut dpb_error,
 ) -> dpb_status {
     // SAFETY: passed on.
-    unsafe { new(Algorithm::RECOMMENDED, config, out, error) }
+    unsafe {
+        construct(config, out, error, || {
+            let config = dpb_config::read(config)?;
+            dpb_bandit::new(Algorithm::recommended(&config), config)
+        })
+    }
 }
 
 /// The policy of this name, as dpb_policy_at lists them and reports print them ("dp-imed"), for services
@@ -452,6 +461,33 @@ pub unsafe extern "C" fn dpb_new_ts(
 ) -> dpb_status {
     // SAFETY: passed on.
     unsafe { new(Algorithm::Ts, config, out, error) }
+}
+
+/// dp-linear, the contextual bandit: it decides by the features of a request (dpb_config.features, dpb_request.features).
+///
+/// **A feature must not be made of rewards.** The visitor's clicks so far, an ad's click rate from the log, a score that
+/// was learned from clicks: each is a release of rewards without noise, and no theorem covers it. Features are known to
+/// the server and not protected; rewards are.
+///
+/// Pure epsilon-DP for each reward, for all time, also if an adversary who sees every decision and every release chooses
+/// the features (Theorem L, src/policy/linear); with delta > 0 (epsilon, delta)-DP by zCDP. A logistic model is learned
+/// from one released integer vector a batch, the noised sum of features times rewards. Everything else is public and has
+/// no noise. Thompson sampling over 32 kept draws of the model; with exploration > 0 propensities are exact, otherwise
+/// NaN. Takes eligible arms, several slots, dpb_add_arm and dpb_retire_arm, forget_after, expected_users, dpb_merge,
+/// dpb_snapshot; dpb_set_prior with a model for each arm (a rate for its intercept).
+///
+/// A pending decision keeps its row, 2 d bytes. A model takes some 16 d^2 + 700 d bytes. Select takes O(arms d), update
+/// O(d), or O(d^2) for dense rows, and the end of a batch O(d^3).
+/// Parameters, statuses and threads as dpb_new.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_new_linear(
+    config: *const dpb_config,
+    out: *mut *mut dpb_bandit,
+    error: *mut dpb_error,
+) -> dpb_status {
+    // SAFETY: passed on.
+    unsafe { new(Algorithm::Linear, config, out, error) }
 }
 
 /// Destroys a handle. NULL is a no-op. No other call on the handle may be running or follow.

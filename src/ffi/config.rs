@@ -118,7 +118,23 @@ pub struct dpb_config {
     /// horizon, beta, batch, base and interval_exponent are not used. For dpb_new and dpb_new_imed; not with
     /// exploration (DPB_UNSUPPORTED) or max_slots.
     pub max_segments: u32,
+    /// d, 1 .. 256: decisions by so many features of each request (dpb_request.features, .sparse), for dpb_new and
+    /// dpb_new_linear. The intercept is the library's own, and no feature. 0, the default = no features. Not with
+    /// max_segments.
+    pub features: u32,
+    /// With features: DPB_MODEL_SHARED, the default, or DPB_MODEL_PER_ARM.
+    pub feature_model: u32,
+    /// With features: C in 1e-30 .. 1e30, default 1: the largest |x|_1 of a row x (|x|_2 with delta > 0) that counts in
+    /// full. Larger rows are scaled down to it, count for as much less, and are counted (dpb_diagnostics.oversized). For
+    /// three one-hot fields it is 3. Choose it from the features alone.
+    pub feature_norm: f64,
 }
+
+/// dpb_config.feature_model: one model for all arms, which their rows tell apart. A request has a row for each eligible
+/// arm. An arm that is new is known as well as its features are.
+pub const DPB_MODEL_SHARED: u32 = 0;
+/// dpb_config.feature_model: a model for each arm. A request has one row, of the visitor or the page.
+pub const DPB_MODEL_PER_ARM: u32 = 1;
 
 /// dpb_config.flags: rewards outside the declared range are moved to its nearer end instead of
 /// being refused. NaN and infinities are refused all the same.
@@ -141,7 +157,7 @@ pub struct dpb_error {
     pub message: [c_char; 252],
 }
 
-const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_config>() == 160);
+const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_config>() == 176);
 const _: () = assert!(size_of::<dpb_error>() == 256);
 
 // SAFETY: repr(C), begins with its size, ends in no padding; all its fields are numbers and addresses.
@@ -179,7 +195,7 @@ pub(super) fn read_seed(seed: *const u8) -> Option<[u8; 32]> {
 macro_rules! copy {
     ($from:ident => $to:ident) => {
         copy!($from => $to: delta beta horizon reward_min reward_max reward_bits contributions_per_user pending_capacity
-            reward_window interval_exponent batch base node forget_after exploration max_slots max_clicks expected_users budget_periods max_segments)
+            reward_window interval_exponent batch base node forget_after exploration max_slots max_clicks expected_users budget_periods max_segments features feature_norm)
     };
     ($from:ident => $to:ident: $($field:ident)*) => { $($to.$field = $from.$field;)* };
 }
@@ -205,7 +221,12 @@ impl dpb_config {
         if given.flags & !(DPB_CLAMP_REWARDS | DPB_RIGOROUS_INDEX | DPB_SHUFFLE_PRINTED) != 0 {
             return Err(Error::config("flags", "must be 0 or DPB_ flags of dpb_config", given.flags));
         }
+        if given.feature_model > DPB_MODEL_PER_ARM {
+            let rule = "must be DPB_MODEL_SHARED or DPB_MODEL_PER_ARM";
+            return Err(Error::config("feature_model", rule, given.feature_model));
+        }
         let mut config = Config {
+            model_per_arm: given.feature_model == DPB_MODEL_PER_ARM,
             clamp_rewards: given.flags & DPB_CLAMP_REWARDS != 0,
             rigorous_index: given.flags & DPB_RIGOROUS_INDEX != 0,
             shuffle_printed: given.flags & DPB_SHUFFLE_PRINTED != 0,

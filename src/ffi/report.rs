@@ -51,6 +51,9 @@ pub struct dpb_report {
     pub segments: u32,
     /// dpb_config.max_segments.
     pub max_segments: u32,
+    /// With dpb_config.features: how often a model could not be updated, because a matrix was not positive definite to
+    /// working precision. The model before stayed.
+    pub failures: u64,
 }
 
 /// Counts of refused calls, for the operator's own eyes. NOT private: a duplicate click is a click.
@@ -69,6 +72,8 @@ pub struct dpb_diagnostics {
     pub rejected: u64,
     /// Tickets never issued by this handle (DPB_UNKNOWN_TICKET).
     pub unknown: u64,
+    /// Decisions whose row of features was larger than dpb_config.feature_norm, and so scaled down.
+    pub oversized: u64,
 }
 
 /// What may be published of one arm. 64 bytes, for good: an array of them has no size of its own, so
@@ -95,8 +100,8 @@ pub struct dpb_arm {
     pub spare: [f64; 3],
 }
 
-const _: () = assert!(size_of::<dpb_report>() == 88);
-const _: () = assert!(size_of::<dpb_diagnostics>() == 40);
+const _: () = assert!(size_of::<dpb_report>() == 96);
+const _: () = assert!(size_of::<dpb_diagnostics>() == 48);
 const _: () = assert!(size_of::<dpb_arm>() == 64);
 
 // SAFETY: repr(C), begins with its size, ends in no padding; all its fields are numbers.
@@ -137,6 +142,7 @@ pub unsafe extern "C" fn dpb_report_read(bandit: *const dpb_bandit, out: *mut dp
             changes_detected: r.changes_detected,
             segments: r.segments,
             max_segments: r.max_segments,
+            failures: r.failures,
         };
         // SAFETY: not NULL, so valid for as many bytes as it says, by contract.
         unsafe { sized::write(out, report) }
@@ -162,6 +168,7 @@ pub unsafe extern "C" fn dpb_diagnostics_read(bandit: *const dpb_bandit, out: *m
             late: d.late,
             rejected: d.rejected,
             unknown: d.unknown,
+            oversized: d.oversized,
         };
         // SAFETY: not NULL, so valid for as many bytes as it says, by contract.
         unsafe { sized::write(out, diagnostics) }

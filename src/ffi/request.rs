@@ -4,9 +4,12 @@ use super::bandit::{dpb_bandit, dpb_decision};
 use super::guard::{call, slice};
 use super::sized::{self, Growing};
 use super::status::{DPB_NULL, dpb_status};
-use crate::bandit::Decision;
+use crate::bandit::{Bandit, Decision};
 use crate::error::{Error, Result};
+use crate::policy::linear::{self, Feature, Rows};
 use crate::request::Request;
+use std::ffi::{CStr, c_char};
+use std::ptr::null;
 
 /// One request for a decision. Fill it with dpb_request_init, then set what the request says. All of it is public:
 /// nothing in it may be made from rewards.
@@ -28,9 +31,30 @@ pub struct dpb_request {
     pub eligible: *const u32,
     /// The number of eligible arms, at least 1 where eligible is not NULL; otherwise 0.
     pub eligible_len: usize,
+    /// With dpb_config.features = d: rows of d finite numbers, one after the other. With DPB_MODEL_PER_ARM one row.
+    /// Otherwise a row for each eligible arm, in that order; where eligible is NULL, for every arm by its number, of
+    /// which those of retired arms are not read. (Where another thread may add arms meanwhile, set eligible.) A feature
+    /// must not be made of rewards: see dpb_new_linear. Otherwise NULL.
+    pub features: *const f32,
+    /// The same rows by the features that are not 0, in place of features. One that comes twice counts as their sum.
+    pub sparse: *const dpb_feature,
+    /// With sparse: where each row ends, so the number of entries in all rows up to it.
+    pub sparse_ends: *const u32,
 }
 
-const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_request>() == 40);
+/// A feature of a sparse row.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct dpb_feature {
+    /// Which one, below dpb_config.features.
+    pub index: u32,
+    /// Its value, finite.
+    pub value: f32,
+}
+
+const _: () = assert!(size_of::<dpb_feature>() == size_of::<Feature>() && size_of::<Feature>() == 8);
+
+const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_request>() == 64);
 
 // SAFETY: repr(C), begins with its size, ends with a size_t; all its fields are numbers and addresses.
 unsafe impl Growing for dpb_request {
@@ -41,13 +65,23 @@ impl dpb_request {
     /// What dpb_request_init fills in, for those who call the interface from Rust.
     pub const fn defaults() -> dpb_request {
         let struct_size = size_of::<dpb_request>() as u32;
-        dpb_request { struct_size, slots: 1, segment: 0, user: 0, eligible: std::ptr::null(), eligible_len: 0 }
+        dpb_request {
+            struct_size,
+            slots: 1,
+            segment: 0,
+            user: 0,
+            eligible: null(),
+            eligible_len: 0,
+            features: null(),
+            sparse: null(),
+            sparse_ends: null(),
+        }
     }
 
     /// # Safety
-    /// `request` is valid for as many bytes as it says, and so are its arms while the result is used.
+    /// `request` is valid for as many bytes as it says, and so are its arms and rows while the result is used.
     #[inline]
-    unsafe fn read<'a>(request: *const dpb_request) -> Result<Request<'a>> {
+    unsafe fn read<'a>(bandit: &Bandit, request: *const dpb_request) -> Result<Request<'a>> {
         // SAFETY: as above.
         let r = unsafe { sized::read(request, dpb_request::defaults()) }.map_err(|error| match error {
             Error::InvalidConfig { field, problem } => Error::InvalidRequest { field, problem },
@@ -58,7 +92,42 @@ impl dpb_request {
         }
         // SAFETY: so many arms, by contract.
         let eligible = (!r.eligible.is_null()).then(|| unsafe { slice(r.eligible, r.eligible_len) });
-        Ok(Request { slots: r.slots, segment: r.segment, user: r.user, eligible, features: None })
+        // SAFETY: as above.
+        let features = unsafe { r.rows(bandit, eligible) }?;
+        Ok(Request { slots: r.slots, segment: r.segment, user: r.user, eligible, features })
+    }
+
+    /// The rows of features, where there are any.
+    ///
+    /// # Safety
+    /// They are valid for as many numbers as this handle wants of such a request.
+    #[inline]
+    unsafe fn rows<'a>(&self, bandit: &Bandit, eligible: Option<&[u32]>) -> Result<Option<Rows<'a>>> {
+        if self.features.is_null() && self.sparse_ends.is_null() {
+            return match self.sparse.is_null() {
+                true => Ok(None),
+                false => Err(Error::request("sparse_ends", "must be set where sparse is", 0u32)),
+            };
+        }
+        let (d, rows) = bandit.rows(eligible)?;
+        if d == 0 {
+            return Err(Error::Unsupported("features: config.features is 0"));
+        }
+        if self.sparse_ends.is_null() {
+            // SAFETY: so many rows of d features, by contract.
+            return Ok(Some(Rows::Dense(unsafe { slice(self.features, rows * d) })));
+        }
+        if !self.features.is_null() {
+            return Err(Error::request("sparse", "must be NULL where features is set", rows));
+        }
+        // SAFETY: an end for each row, by contract.
+        let ends = unsafe { slice(self.sparse_ends, rows) };
+        let entries = ends.last().map_or(0, |&end| end as usize);
+        if self.sparse.is_null() && entries > 0 {
+            return Err(Error::request("sparse", "must be set where a row has entries", entries));
+        }
+        // SAFETY: as many entries as the last row's end says, by contract; a Feature is laid out as a dpb_feature.
+        Ok(Some(Rows::Sparse(unsafe { slice(self.sparse.cast::<Feature>(), entries) }, ends)))
     }
 }
 
@@ -101,6 +170,9 @@ pub unsafe extern "C" fn dpb_request_init_sized(request: *mut dpb_request, struc
 /// arms. Finding a segment is O(1). The propensity is NaN. The phase is 0 where the decision learns with all segments
 /// together, and 1 where its segment learns for itself. One slot only.
 ///
+/// **Features.** With dpb_config.features the decision is made by the rows of the request: see dpb_new_linear. dpb_predict
+/// reads what is believed of each.
+///
 /// **Users.** With dpb_config.expected_users the library learns from the first m = contributions_per_user decisions of a user in a
 /// period (dpb_next_period). Later ones look the same: they are served, and dpb_update, dpb_cancel and all counts are as
 /// for the others, but the library discards the reward. To the policy such a decision is one that was cancelled at
@@ -117,8 +189,10 @@ pub unsafe extern "C" fn dpb_request_init_sized(request: *mut dpb_request, struc
 ///
 /// request: filled by dpb_request_init; read here, not kept. out: receives request.slots decisions, written on success
 /// only. Never allocates on success.
-/// Returns DPB_OK; DPB_NULL; DPB_INVALID_REQUEST (an arm that does not exist or is retired, no arm at all, slots);
-/// DPB_UNSUPPORTED (what this policy or configuration cannot do: eligible arms, several slots, a segment, a user);
+/// Returns DPB_OK; DPB_NULL; DPB_INVALID_REQUEST (an arm that does not exist or is retired, no arm at all, slots, a
+/// feature that is missing, not finite, or beyond d);
+/// DPB_UNSUPPORTED (what this policy or configuration cannot do: eligible arms, several slots, a segment, a user,
+/// features);
 /// DPB_FULL (a new segment where there are max_segments); DPB_NEWER_VERSION (struct_size of a newer library);
 /// DPB_POISONED. Unless DPB_OK, nothing has changed or been counted. Any thread.
 #[unsafe(no_mangle)]
@@ -133,7 +207,7 @@ pub unsafe extern "C" fn dpb_select_for(
     }
     call(bandit, |b: &dpb_bandit| {
         // SAFETY: valid for as many bytes as it says, by contract.
-        let request = unsafe { dpb_request::read(request) }?;
+        let request = unsafe { dpb_request::read(&b.bandit, request) }?;
         // SAFETY: room for one decision a slot, by contract.
         b.bandit.select_slots(&request, |slot, decision| unsafe { out.add(slot).write(decision.into()) })
     })
@@ -171,7 +245,7 @@ pub unsafe extern "C" fn dpb_select_many(
                 if request.cast::<u32>().read() != size {
                     return Err(Error::request("struct_size", "must be the same in all requests", size));
                 }
-                dpb_request::read(request)
+                dpb_request::read(&b.bandit, request)
             }
         };
         let outcome = match requests.is_null() {
@@ -188,4 +262,56 @@ pub unsafe extern "C" fn dpb_select_many(
         unsafe { done.write(decided) };
         outcome
     })
+}
+
+/// Reads what is believed of the mean reward of each row of a request, and its standard deviation, in the caller's units:
+/// functions of releases, so they cost no privacy. With DPB_MODEL_PER_ARM the one row gives a mean for each eligible arm.
+///
+/// request: as for dpb_select_for; slots and user are not used. mean, deviation: room for one number for each eligible
+/// arm, or where eligible is NULL for every arm by its number (NaN for retired ones); either may be NULL.
+/// Returns DPB_OK; DPB_NULL; DPB_INVALID_REQUEST; DPB_UNSUPPORTED (dpb_config.features is 0); DPB_NEWER_VERSION;
+/// DPB_POISONED. Any thread.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_predict(
+    bandit: *const dpb_bandit,
+    request: *const dpb_request,
+    mean: *mut f64,
+    deviation: *mut f64,
+) -> dpb_status {
+    if request.is_null() {
+        return DPB_NULL;
+    }
+    call(bandit, |b: &dpb_bandit| {
+        // SAFETY: valid for as many bytes as it says, by contract.
+        let request = unsafe { dpb_request::read(&b.bandit, request) }?;
+        let mut number = 0;
+        b.bandit.predict(&Request { slots: 1, ..request }, |m, d| {
+            for (out, value) in [(mean, m), (deviation, d)] {
+                if !out.is_null() {
+                    // SAFETY: room for a number for each arm, by contract.
+                    unsafe { out.add(number).write(value) };
+                }
+            }
+            number += 1;
+        })
+    })
+}
+
+/// The index of a category, for one-hot features: the CRC-32 (as in zlib and PNG) of "field=value", modulo d. So a log can
+/// be read elsewhere, for example in Python: zlib.crc32(b"device=phone") % d. Two categories share an index with a chance
+/// of 1/d.
+/// field, value: NUL-terminated; NULL is empty. d: dpb_config.features. Returns 0 for d = 0. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dpb_feature_hash(field: *const c_char, value: *const c_char, d: u32) -> u32 {
+    // SAFETY: NULL or NUL-terminated, by contract.
+    let text = |text: *const c_char| if text.is_null() { &[][..] } else { unsafe { CStr::from_ptr(text) }.to_bytes() };
+    linear::feature_hash(text(field), text(value), d)
+}
+
+/// The index of two categories that come together, for example of device and country: the CRC-32 of both indices, as
+/// little-endian 32-bit numbers one after the other, modulo d. Any thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn dpb_feature_cross(a: u32, b: u32, d: u32) -> u32 {
+    linear::feature_cross(a, b, d)
 }

@@ -1,6 +1,7 @@
 //! What the engine and a policy promise each other.
 
 use super::batched::{Released, Sums};
+use super::linear::contextual::SavedPeer;
 use super::prior::Prior;
 use super::segments::keyed::Segmented;
 use crate::config::Config;
@@ -108,6 +109,14 @@ pub trait Policy: Send {
         Err(Error::Unsupported("merging: it does not learn from a set of releases"))
     }
 
+    /// An arm was added, the last one in this list of the added arms' ids: what other handles have released of it counts.
+    ///
+    /// # Errors
+    /// `NoMemory`.
+    fn arm_added(&mut self, _added: &[u64]) -> Result<()> {
+        Ok(())
+    }
+
     /// Does it ask for phase and propensity again when a pull ends? They take 16 bytes a pending decision.
     fn recalls(&self) -> bool {
         false
@@ -158,6 +167,11 @@ pub trait Policy: Send {
 
     /// How often a release contradicted its arm's past, so that the policy forgot it.
     fn changes(&self) -> u64 {
+        0
+    }
+
+    /// How often its model could not be updated, so that the last one stayed.
+    fn failures(&self) -> u64 {
         0
     }
 
@@ -258,7 +272,7 @@ pub(crate) trait ByRequest {
     ///
     /// # Errors
     /// `InvalidRequest`; `Unsupported`; `Full`.
-    fn check(&self, request: &Request) -> Result<()>;
+    fn check(&mut self, request: &Request) -> Result<()>;
 
     /// Decides a checked request: tells `each` what it chose for every slot, and which arm that plays; all are different.
     /// Where there are several slots, `left` has the arms that may be played, each once. The decisions are kept in these
@@ -315,6 +329,7 @@ pub(crate) struct PeerId<'a> {
 /// What another handle has released, for policies that keep it themselves.
 pub(crate) enum Peer {
     Segments(super::segments::others::Other),
+    Linear(Box<super::linear::contextual::SavedPeer>),
 }
 
 impl Peer {
@@ -323,6 +338,9 @@ impl Peer {
     /// # Errors
     /// `Corrupt`; `NoMemory`.
     pub fn read(config: &Config, id: &PeerId, from: &mut Reader) -> Result<Peer> {
-        Segmented::read_peer(config, id, from).map(Peer::Segments)
+        match config.features {
+            0 => Segmented::read_peer(config, id, from).map(Peer::Segments),
+            _ => SavedPeer::read(config, id, from).map(|peer| Peer::Linear(Box::new(peer))),
+        }
     }
 }

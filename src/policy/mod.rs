@@ -112,15 +112,18 @@ algorithms! {
     Ts = 22, c"dp-ts", batched::ts::LazyTs;
     /// DP-MED: the same evidence as DP-IMED's, with propensities.
     Med = 23, c"dp-med", batched::med::DpMed;
+    /// dp-linear: decisions by features, learned from private sums.
+    Linear = 24, c"dp-linear", linear::contextual::Contextual;
 }
 
 impl Algorithm {
     /// Refuses what this policy cannot do.
     fn check(self, config: &Config) -> Result<()> {
-        if config.forget_after > 0 && !matches!(self, Algorithm::Imed | Algorithm::Med) {
+        if config.forget_after > 0 && !matches!(self, Algorithm::Imed | Algorithm::Med | Algorithm::Linear) {
             return Err(Error::config("forget_after", "must be 0: this policy does not forget", config.forget_after));
         }
-        let explores = matches!(self, Algorithm::Imed | Algorithm::KlUcb | Algorithm::Med | Algorithm::Ts);
+        let explores =
+            matches!(self, Algorithm::Imed | Algorithm::KlUcb | Algorithm::Med | Algorithm::Ts | Algorithm::Linear);
         if config.exploration > 0.0 && !explores {
             let rule = "must be 0: this policy does not explore so";
             return Err(Error::config("exploration", rule, config.exploration));
@@ -130,8 +133,17 @@ impl Algorithm {
             let rule = "must be 0: what a user's device has sent is sent, so it must count itself";
             return Err(Error::config("expected_users", rule, config.expected_users));
         }
-        if config.max_slots > 0 && !matches!(self, Algorithm::Imed | Algorithm::KlUcb | Algorithm::Ts) {
+        if config.max_slots > 0
+            && !matches!(self, Algorithm::Imed | Algorithm::KlUcb | Algorithm::Ts | Algorithm::Linear)
+        {
             return Err(Error::config("max_slots", "must be 0: this policy shows no slates", config.max_slots));
+        }
+        if config.features > 0 && self != Algorithm::Linear {
+            let rule = "must be 0: only dp-linear has features";
+            return Err(Error::config("features", rule, config.features));
+        }
+        if config.features == 0 && self == Algorithm::Linear {
+            return Err(Error::config("features", "must be at least 1 for dp-linear", 0u32));
         }
         if config.max_segments > 0 && self != Algorithm::Imed {
             let rule = "must be 0: only dp-imed has segments";
@@ -149,7 +161,7 @@ impl Algorithm {
             | Algorithm::NonprivateImed
             | Algorithm::NonprivateSe
             | Algorithm::NonprivateExp3 => PrivacyLoss::Unbounded,
-            Algorithm::Imed | Algorithm::Med | Algorithm::Ts => config.loss()?,
+            Algorithm::Imed | Algorithm::Med | Algorithm::Ts | Algorithm::Linear => config.loss()?,
             Algorithm::UcbInt | Algorithm::Exp3Tau | Algorithm::SdpAe | Algorithm::VbSdpAe => {
                 PrivacyLoss::Approximate { epsilon, delta }
             }
@@ -166,8 +178,13 @@ impl Algorithm {
         })
     }
 
-    /// What `dpb_new` gives: the policy we recommend.
+    /// The policy we recommend.
     pub const RECOMMENDED: Algorithm = Algorithm::Imed;
+
+    /// The policy we recommend for a configuration: what `dpb_new` gives.
+    pub fn recommended(config: &Config) -> Algorithm {
+        if config.features > 0 { Algorithm::Linear } else { Algorithm::Imed }
+    }
 
     /// The algorithm with this number.
     ///

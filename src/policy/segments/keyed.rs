@@ -86,7 +86,7 @@ fn read_keys(from: &mut Reader) -> Result<Vec<u64>> {
 
 impl ByRequest for Segmented {
     #[inline]
-    fn check(&self, request: &Request) -> Result<()> {
+    fn check(&mut self, request: &Request) -> Result<()> {
         if request.features.is_some() {
             return Err(Error::Unsupported("features: config.features is 0"));
         }
@@ -176,7 +176,7 @@ impl Policy for Segmented {
     }
 
     fn merge(&mut self, peer: Peer, _added: &[u64]) -> Result<bool> {
-        let Peer::Segments(other) = peer;
+        let Peer::Segments(other) = peer else { return Err(Error::Corrupt) };
         let mut order = table::room(self.keys.len())?;
         let is_news = self.segments.expects(&other, self.most)?;
         if is_news {

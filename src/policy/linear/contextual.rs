@@ -1,0 +1,225 @@
+//! dp-linear as a policy of requests, and what other handles have released.
+
+use super::{Linear, Rows, SavedLinear, Shape};
+use crate::config::Config;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::fleet::{Entry, Roster, put};
+use crate::key_index::KeyIndex;
+use crate::policy::contract::{ArmState, ByRequest, Flexible, Peer, PeerId, Policy, Pull};
+use crate::policy::prior::Prior;
+use crate::privacy::PrivacyLoss;
+use crate::random::Seed;
+use crate::request::Request;
+use crate::reward::Reward;
+use crate::snapshot::{Reader, Writer};
+
+/// The policy. The number of a pull is its place in the engine's ring, where its row is kept.
+pub(crate) struct Contextual {
+    linear: Linear,
+    /// The arms of the configuration, which have their numbers as ids.
+    first: u32,
+    /// There is a model for each arm.
+    per_arm: bool,
+    roster: Roster,
+    /// As in the roster.
+    peers: Vec<SavedPeer>,
+}
+
+/// What another handle has released.
+pub(crate) struct SavedPeer {
+    entry: Entry,
+    saved: SavedLinear,
+    first: u32,
+    /// Arms that were added there, by their ids.
+    added: KeyIndex,
+}
+
+impl SavedPeer {
+    /// # Errors
+    /// `Corrupt`; `NoMemory`.
+    pub fn read(config: &Config, id: &PeerId, from: &mut Reader) -> Result<SavedPeer> {
+        let saved = SavedLinear::read(from, &shape(config), config.arms as usize + id.added.len())?;
+        let entry = Entry::new(id.origin, (id.lives, saved.decisions, saved.releases, from.checksum()));
+        Ok(SavedPeer { entry, saved, first: config.arms, added: KeyIndex::of(id.added, 0)? })
+    }
+
+    /// The number there of the arm with this id.
+    fn arm(&self, id: u64) -> Option<usize> {
+        if id < self.first.into() { Some(id as usize) } else { Some(self.first as usize + self.added.find(id)?) }
+    }
+}
+
+fn shape(config: &Config) -> Shape {
+    Shape {
+        features: config.features,
+        per_arm: config.model_per_arm,
+        norm: config.feature_norm,
+        nonzeros: 0,
+        propensities: false,
+    }
+}
+
+impl Contextual {
+    /// # Errors
+    /// `InvalidConfig`; `NoMemory`.
+    pub fn new(config: &Config, seed: &mut Seed) -> Result<Contextual> {
+        let linear = Linear::new(config, shape(config), Engine::places(config), seed)?;
+        let (first, per_arm) = (config.arms, config.model_per_arm);
+        Ok(Contextual { linear, first, per_arm, roster: Roster::new(), peers: Vec::new() })
+    }
+
+    /// A model learns from what peers have released for it; `added` are the ids of our added arms.
+    fn join(&mut self, model: usize, added: &[u64]) -> Result<()> {
+        let id = match model.checked_sub(self.first as usize) {
+            Some(place) => added[place],
+            None => model as u64,
+        };
+        let (peers, per_arm) = (&self.peers, self.per_arm);
+        let evidence = |peer: &'_ SavedPeer| if per_arm { peer.arm(id) } else { Some(0) };
+        let mut theirs = peers.iter().filter_map(|peer| Some(peer.saved.evidence(evidence(peer)?)));
+        self.linear.join(model, &mut theirs)
+    }
+}
+
+/// The rows of a checked request.
+fn rows<'a>(request: &Request<'a>) -> Rows<'a> {
+    request.features.unwrap_or(Rows::Dense(&[]))
+}
+
+impl ByRequest for Contextual {
+    fn check(&mut self, request: &Request) -> Result<()> {
+        if request.segment != 0 {
+            return Err(Error::Unsupported("a segment: config.max_segments is 0"));
+        }
+        let none = || Error::request("features", "must be set: config.features is not 0", 0u32);
+        let rows = request.features.ok_or_else(none)?;
+        self.linear.check(request.eligible, rows, request.slots as usize)
+    }
+
+    fn choose(
+        &mut self,
+        request: &Request,
+        _left: &mut Vec<u32>,
+        places: &mut dyn Iterator<Item = usize>,
+        each: &mut dyn FnMut(Pull, u32),
+    ) {
+        let phase = self.linear.releases();
+        self.linear.choose_slots(places, request.eligible, rows(request), &mut |choice| {
+            each(Pull::new(choice.slot as u32, phase, choice.propensity), choice.arm);
+        });
+    }
+
+    fn predict(&mut self, request: &Request, each: &mut dyn FnMut(f64, f64)) -> Result<()> {
+        self.check(request)?;
+        self.linear.estimate(request.eligible, rows(request), each)
+    }
+
+    fn oversized(&self) -> u64 {
+        self.linear.oversized()
+    }
+}
+
+impl Policy for Contextual {
+    fn choose(&mut self) -> Pull {
+        unreachable!("each decision has features")
+    }
+
+    fn observe(&mut self, pull: Pull, reward: Reward) {
+        self.linear.observe(pull.arm() as usize, reward);
+    }
+
+    fn cancel(&mut self, _pull: Pull) {}
+
+    fn arm_of(&self, pull: Pull) -> u32 {
+        self.linear.arm(pull.arm() as usize)
+    }
+
+    fn arm(&self, arm: u32) -> ArmState {
+        self.linear.arm_state(arm)
+    }
+
+    fn phase(&self) -> u32 {
+        self.linear.releases()
+    }
+
+    fn active(&self) -> u32 {
+        self.linear.active()
+    }
+
+    fn by_request(&mut self) -> Option<&mut dyn ByRequest> {
+        Some(self)
+    }
+
+    fn flexible(&mut self) -> Option<&mut dyn Flexible> {
+        Some(self)
+    }
+
+    fn merge(&mut self, peer: Peer, added: &[u64]) -> Result<bool> {
+        let Peer::Linear(peer) = peer else { return Err(Error::Corrupt) };
+        if !self.roster.expects(&peer.entry)? {
+            return Ok(false);
+        }
+        self.peers.try_reserve(1).map_err(|_| Error::NoMemory)?;
+        if self.peers.is_empty() {
+            // Takes the memory for what others release.
+            (0..self.linear.models()).try_for_each(|model| self.join(model, added))?;
+        }
+        let place = self.roster.take(peer.entry);
+        put(&mut self.peers, place, *peer);
+        self.linear.join_pilots(&mut self.peers.iter().map(|peer| &peer.saved.pilot), self.roster.at_work());
+        (0..self.linear.models()).try_for_each(|model| self.join(model, added))?;
+        Ok(true)
+    }
+
+    fn arm_added(&mut self, added: &[u64]) -> Result<()> {
+        if self.per_arm && !self.peers.is_empty() { self.join(self.linear.models() - 1, added) } else { Ok(()) }
+    }
+
+    fn set_prior(&mut self, arm: u32, prior: Prior) -> Result<()> {
+        self.linear.set_prior(arm, prior)
+    }
+
+    fn failures(&self) -> u64 {
+        self.linear.failures()
+    }
+
+    fn privacy(&self) -> PrivacyLoss {
+        self.linear.privacy()
+    }
+
+    /// With one model for all, one vector may hold all rewards of a request: see theorem L.
+    fn loss_of_request(&self, batches: u32) -> PrivacyLoss {
+        match self.privacy().of_batches(batches) {
+            loss @ PrivacyLoss::Zcdp(_) if !self.per_arm => loss.of_batches(batches),
+            loss => loss,
+        }
+    }
+
+    fn save(&self, to: &mut Writer) -> Result<()> {
+        self.linear.save(to);
+        Ok(())
+    }
+
+    fn load(&mut self, from: &mut Reader) -> Result<()> {
+        self.linear.load(from)
+    }
+}
+
+impl Flexible for Contextual {
+    fn choose_among(&mut self, _arms: &[u32]) -> Pull {
+        unreachable!("each decision has features")
+    }
+
+    fn is_live(&self, arm: u32) -> bool {
+        self.linear.is_live(arm)
+    }
+
+    fn add_arm(&mut self) -> Result<()> {
+        self.linear.add_arm()
+    }
+
+    fn retire_arm(&mut self, arm: u32) {
+        self.linear.retire_arm(arm);
+    }
+}
