@@ -4,7 +4,7 @@
 use super::Options;
 use super::plot::table;
 use super::runner::{Cell, Curve, Trial, run as run_cells};
-use dpb::policy::linear::{Feature, Linear, Rows, Shape};
+use dpb::policy::linear::{Feature, Linear, RewardRange, Rows, Shape};
 use dpb::{Algorithm, Bandit, Config, Random, Seed};
 use std::error::Error;
 use std::f64::consts::TAU;
@@ -262,7 +262,7 @@ pub fn play(kind: Kind, player: Player, times: &[u64], trial: Trial) -> Curve {
     let mut world = World::new(kind, &mut coins);
     let is_gaussian = matches!(player, Player::Linear { delta, .. } if delta > 0.0);
     let (arms, shape) = (world.arms(), world.shape(is_gaussian));
-    let eligible: Vec<u32> = (0..arms as u32).collect();
+    let range = RewardRange::new(0.0, 1.0, 24, false).expect("a range");
     let config = |epsilon: f64, delta: f64| Config {
         test_seed: Some(trial.policy_seed()),
         pending_capacity: 1,
@@ -277,7 +277,7 @@ pub fn play(kind: Kind, player: Player, times: &[u64], trial: Trial) -> Curve {
     match player {
         Player::Linear { epsilon, delta } => {
             let mut seed = Seed::new(Some(trial.policy_seed())).expect("a seed");
-            linear = Some(Linear::new(&config(epsilon, delta), shape, &mut seed).expect("a policy"));
+            linear = Some(Linear::new(&config(epsilon, delta), shape, 1, &mut seed).expect("a policy"));
         }
         Player::Imed(epsilon) => imed = Some(Bandit::new(Algorithm::Imed, &config(epsilon, 0.0)).expect("a policy")),
         Player::Thompson => {
@@ -300,7 +300,7 @@ pub fn play(kind: Kind, player: Player, times: &[u64], trial: Trial) -> Curve {
         };
         let mut ticket = 0;
         let arm = if let Some(linear) = &mut linear {
-            linear.choose(0, &eligible, world.rows()).expect("a decision").arm as usize
+            linear.choose(0, None, world.rows()).arm as usize
         } else if let Some(imed) = &imed {
             let decision = imed.select().expect("a decision");
             ticket = decision.ticket;
@@ -319,7 +319,7 @@ pub fn play(kind: Kind, player: Player, times: &[u64], trial: Trial) -> Curve {
         let mean = world.means[arm];
         let reward = f64::from(u8::from(coins.unit() < mean));
         if let Some(linear) = &mut linear {
-            linear.observe(0, reward).expect("a reward");
+            linear.observe(0, range.quantize(reward).expect("a reward"));
         } else if let Some(imed) = &imed {
             imed.update(ticket, reward).expect("a reward");
         } else if let Some(thompson) = &mut thompson {

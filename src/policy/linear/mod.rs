@@ -89,6 +89,8 @@ mod rows;
 mod tests;
 
 use super::batched::loss;
+use super::contract::ArmState;
+use super::prior::Prior;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::noise::{Gaussian, Laplace, Noise, NoiseSource};
@@ -96,13 +98,14 @@ use crate::privacy::PrivacyLoss;
 use crate::privacy::composition::approximate_to_zcdp;
 use crate::privacy::slates;
 use crate::random::{Random, Seed};
-use crate::reward::{Reward, RewardRange};
+pub use crate::reward::{Reward, RewardRange};
 use crate::snapshot::{Reader, Writer, ensure};
-use crate::table::Table;
+use crate::table::{Table, room};
 use batch::{BOUND, Batch, Instrument};
-pub use model::{Common, Evidence};
-use model::{DRAWS, Model, Prior, Scratch};
-use pilot::Pilot;
+pub use model::Evidence;
+use model::{Belief, Common, DRAWS, Model, Scratch};
+pub use pilot::Totals;
+use pilot::{Pilot, Pool};
 pub use rows::{Feature, Rows};
 use rows::{Kept, Row, Scale, Spread, UNIT};
 use std::f64::consts::LN_2;
@@ -127,9 +130,11 @@ pub struct Shape {
 pub struct Choice {
     /// The arm.
     pub arm: u32,
-    /// Its place among the eligible ones.
+    /// Its place among the eligible ones as the request has them: the first, where it is there twice; without a list its
+    /// number.
     pub place: usize,
-    /// Its probability given all releases and draws; NaN where nobody asked for it.
+    /// Its probability given all releases and kept draws, and the arms that this request was given before it, which are
+    /// out; NaN where nobody asked for it.
     pub propensity: f64,
 }
 
@@ -147,15 +152,27 @@ pub struct Linear {
     coins: Random,
     /// None once the rate is known.
     pilot: Option<Pilot>,
+    /// What the own pilot released, those of others, and what goes for all of them: what a snapshot had, until a merge
+    /// knows better.
+    own_pilot: Totals,
+    other_pilots: Pool,
+    pooled: Totals,
     common: Common,
     models: Table<Model>,
     batches: Table<Batch>,
     live: Table<bool>,
+    /// Arms that may still be chosen in this request, `left` of them: each once, and where its row is.
+    candidates: Table<Candidate>,
+    left: usize,
+    /// Where an arm was last seen in a request: the request's mark.
+    marks: Table<u64>,
+    mark: u64,
     scratch: Scratch,
+    /// The row at hand, is it larger than C, and x.
     row: Spread,
+    is_large: bool,
     x: Table<f64>,
     kept: Kept,
-    range: RewardRange,
     /// Of the next draw that is drawn anew.
     cursor: usize,
     decisions: u64,
@@ -165,6 +182,14 @@ pub struct Linear {
     #[cfg(test)]
     tape: tests::Tape,
 }
+
+#[derive(Clone, Copy)]
+struct Candidate {
+    arm: u32,
+    place: u32,
+}
+
+const NOBODY: Candidate = Candidate { arm: 0, place: 0 };
 
 const MOST_FEATURES: u32 = 256;
 /// A draw is drawn anew every so many decisions. (At 8 one of two worlds
@@ -191,18 +216,18 @@ fn noise(config: &Config, per_arm: bool) -> Result<Noise> {
 }
 
 impl Linear {
-    /// A policy for `config.arms` arms and `config.pending_capacity` pending decisions.
+    /// A policy for `config.arms` arms. Pending decisions are in slots below `capacity`.
     ///
     /// # Errors
     /// `InvalidConfig`, `NoMemory`.
-    pub fn new(config: &Config, shape: Shape, seed: &mut Seed) -> Result<Linear> {
+    pub fn new(config: &Config, shape: Shape, capacity: usize, seed: &mut Seed) -> Result<Linear> {
         if !(1..=MOST_FEATURES).contains(&shape.features) {
             return Err(Error::config("features", "must be in 1..=256", shape.features));
         }
         if !(shape.norm >= 1e-30 && shape.norm <= 1e30) {
             return Err(Error::config("feature_norm", "must be in 1e-30..=1e30", shape.norm));
         }
-        let range = config.check()?;
+        config.check()?;
         let noise = noise(config, shape.per_arm)?;
         let euclidean = matches!(noise, Noise::Gaussian(_));
         let intercept = if euclidean { 3 * UNIT } else { UNIT };
@@ -219,9 +244,12 @@ impl Linear {
             constant: f64::from(intercept) / f64::from(7 * UNIT),
             noise: NoiseSource::new(noise, seed.stream()),
             coins: seed.stream(),
-            pilot: Some(Pilot::new(d, intercept, variance.sqrt())?),
+            pilot: Some(Pilot::new(d, intercept, variance)?),
+            own_pilot: Totals::default(),
+            other_pilots: Pool::default(),
+            pooled: Totals::default(),
             common: Common {
-                prior: Prior { intercept: 0.0, intercept_precision: 1.0, precision: 1.0 },
+                belief: Belief { intercept: 0.0, constant: 1.0, precision: 1.0 },
                 first: Instrument::Sum,
                 variance,
                 spread: 0.25,
@@ -231,11 +259,15 @@ impl Linear {
             models: Table::with_room(models)?,
             batches: Table::with_room(models)?,
             live: Table::new(config.arms as usize, |_| true)?,
+            candidates: Table::new(config.arms as usize, |_| NOBODY)?,
+            left: 0,
+            marks: Table::new(config.arms as usize, |_| 0)?,
+            mark: 0,
             scratch: Scratch::new(d)?,
             row: Spread::new(&scale)?,
+            is_large: false,
             x: algebra::zeros(d)?,
-            kept: Kept::new(config.pending_capacity as usize, scale)?,
-            range,
+            kept: Kept::new(capacity, scale)?,
             cursor: 0,
             decisions: 0,
             releases: 0,
@@ -269,40 +301,110 @@ impl Linear {
         if self.shape.per_arm { arm as usize } else { 0 }
     }
 
-    /// The next decision, among these arms, kept in this slot until its reward takes effect or it is cancelled.
-    ///
-    /// # Errors
-    /// `InvalidConfig` for rows and arms that cannot be: nothing has changed.
-    pub fn choose(&mut self, slot: usize, eligible: &[u32], rows: Rows) -> Result<Choice> {
-        self.check(eligible, rows)?;
-        let n = eligible.len() as u64;
-        let mut is_large = self.shape.per_arm && self.spread_row(rows.get(0, &self.scale));
+    /// The next decision, among these arms (`None`: all live ones), kept in this slot until its reward takes effect or the
+    /// decision is cancelled. An arm that is there twice is there once, with its first row. The request is one that
+    /// [`check`](Self::check) takes.
+    pub fn choose(&mut self, slot: usize, eligible: Option<&[u32]>, rows: Rows) -> Choice {
+        self.begin(eligible, rows);
+        self.draw(slot, rows)
+    }
+
+    /// A decision for each of these slots, of different arms, in the order in which they are drawn. Each is drawn as by
+    /// [`choose`](Self::choose) among those that are left.
+    pub fn choose_slots(
+        &mut self,
+        slots: &mut dyn Iterator<Item = usize>,
+        eligible: Option<&[u32]>,
+        rows: Rows,
+        each: &mut dyn FnMut(Choice),
+    ) {
+        self.begin(eligible, rows);
+        while self.left > 0
+            && let Some(slot) = slots.next()
+        {
+            let choice = self.draw(slot, rows);
+            let after = 1 + self.candidates[..self.left].iter().take_while(|other| other.arm != choice.arm).count();
+            self.candidates.copy_within(after..self.left, after - 1);
+            self.left -= 1;
+            each(choice);
+        }
+    }
+
+    /// Gathers the candidates of a request, and spreads its row where it has one for all arms.
+    fn begin(&mut self, eligible: Option<&[u32]>, rows: Rows) {
+        self.gather(eligible);
+        if self.shape.per_arm {
+            self.is_large = self.spread_row(rows.get(0, &self.scale));
+        }
+    }
+
+    fn gather(&mut self, eligible: Option<&[u32]>) {
+        self.left = 0;
+        let Some(eligible) = eligible else {
+            for arm in (0..self.live.len()).filter(|&arm| self.live[arm]) {
+                self.candidates[self.left] = Candidate { arm: arm as u32, place: arm as u32 };
+                self.left += 1;
+            }
+            return;
+        };
+        self.mark += 1;
+        for (place, &arm) in eligible.iter().enumerate() {
+            if std::mem::replace(&mut self.marks[arm as usize], self.mark) != self.mark {
+                self.candidates[self.left] = Candidate { arm, place: place as u32 };
+                self.left += 1;
+            }
+        }
+    }
+
+    fn draw(&mut self, slot: usize, rows: Rows) -> Choice {
         let explores = self.pilot.is_some() || (self.exploration > 0.0 && self.coins.unit() < self.exploration);
-        let place = match explores {
-            true => self.coins.below(n) as usize,
+        let number = match explores {
+            true => self.coins.below(self.left as u64) as usize,
             false => {
                 let draw = self.coins.below(DRAWS as u64) as usize;
-                self.best(draw, eligible, rows)
+                self.best(draw, rows)
             }
         };
-        let propensity = self.propensity(place, eligible, rows);
+        let propensity = self.propensity(number, rows);
+        let Candidate { arm, place } = self.candidates[number];
+        let place = place as usize;
         if !self.shape.per_arm {
-            is_large = self.spread_row(rows.get(place, &self.scale));
+            self.is_large = self.spread_row(rows.get(place, &self.scale));
         }
-        self.oversized += u64::from(is_large);
-        self.row.arm = eligible[place];
+        self.oversized += u64::from(self.is_large);
+        self.row.arm = arm;
         self.kept.keep(slot, &self.row);
         self.decisions += 1;
         self.look_further();
-        Ok(Choice { arm: eligible[place], place, propensity })
+        Choice { arm, place, propensity }
     }
 
-    fn check(&self, eligible: &[u32], rows: Rows) -> Result<()> {
+    /// Can there be so many decisions for this request? Nothing changes.
+    ///
+    /// # Errors
+    /// `InvalidRequest`: "eligible", "slots", "features", "sparse_ends", "index".
+    pub fn check(&mut self, eligible: Option<&[u32]>, rows: Rows, slots: usize) -> Result<()> {
         let is_live = |&arm: &u32| self.live.get(arm as usize) == Some(&true);
-        if eligible.is_empty() || !eligible.iter().all(is_live) {
-            return Err(Error::config("eligible", "must be live arms, one at least", eligible.len()));
+        let listed = eligible.map_or(self.live.len(), <[u32]>::len);
+        if !eligible.is_none_or(|arms| arms.iter().all(is_live)) {
+            return Err(Error::request("eligible", "must be live arms, one at least", listed));
         }
-        rows.check(if self.shape.per_arm { 1 } else { eligible.len() }, &self.scale)
+        let live = || self.live.iter().filter(|&&live| live).count();
+        let mut different = eligible.map_or_else(live, <[u32]>::len);
+        if slots > 1 && eligible.is_some() && slots <= different {
+            self.gather(eligible);
+            different = self.left;
+        }
+        if different == 0 {
+            return Err(Error::request("eligible", "must be live arms, one at least", 0u32));
+        }
+        if !(1..=different).contains(&slots) {
+            return Err(Error::request("slots", "must be in 1..= the different arms", slots));
+        }
+        match self.shape.per_arm {
+            true => rows.check(1, |_| true, &self.scale),
+            false => rows.check(listed, |row| eligible.is_some() || self.live[row], &self.scale),
+        }
     }
 
     /// A request's row as it is kept, and as x in units of C. True where it is larger than C.
@@ -324,17 +426,17 @@ impl Linear {
         }
     }
 
-    /// The place of the largest x theta for this draw.
-    fn best(&self, draw: usize, eligible: &[u32], rows: Rows) -> usize {
+    /// The candidate of the largest x theta for this draw.
+    fn best(&self, draw: usize, rows: Rows) -> usize {
         let (mut best, mut largest) = (0, f64::NEG_INFINITY);
-        for (place, &arm) in eligible.iter().enumerate() {
-            let theta = self.models[self.model(arm)].draw(draw);
+        for (number, candidate) in self.candidates[..self.left].iter().enumerate() {
+            let theta = self.models[self.model(candidate.arm)].draw(draw);
             let score = match self.shape.per_arm {
                 true => self.x_dot(theta),
-                false => rows.get(place, &self.scale).score(&theta[1..], &self.scale),
+                false => rows.get(candidate.place as usize, &self.scale).score(&theta[1..], &self.scale),
             };
             if score > largest {
-                (best, largest) = (place, score);
+                (best, largest) = (number, score);
             }
         }
         best
@@ -350,15 +452,16 @@ impl Linear {
         self.x[0] * theta[0] + self.row.places().iter().map(each).sum::<f64>()
     }
 
-    fn propensity(&self, place: usize, eligible: &[u32], rows: Rows) -> f64 {
-        let even = 1.0 / eligible.len() as f64;
+    /// Of this candidate among those that are left.
+    fn propensity(&self, number: usize, rows: Rows) -> f64 {
+        let even = 1.0 / self.left as f64;
         if self.pilot.is_some() {
             return even;
         }
         if self.exploration == 0.0 && !self.shape.propensities {
             return f64::NAN;
         }
-        let share = (0..DRAWS).filter(|&draw| self.best(draw, eligible, rows) == place).count() as f64 / DRAWS as f64;
+        let share = (0..DRAWS).filter(|&draw| self.best(draw, rows) == number).count() as f64 / DRAWS as f64;
         (1.0 - self.exploration) * share + self.exploration * even
     }
 
@@ -381,11 +484,7 @@ impl Linear {
     }
 
     /// The reward of the decision in this slot takes effect. (A cancelled one has entered nothing: its slot is free.)
-    ///
-    /// # Errors
-    /// `InvalidReward`.
-    pub fn observe(&mut self, slot: usize, reward: f64) -> Result<()> {
-        let reward = self.range.quantize(reward)?;
+    pub fn observe(&mut self, slot: usize, reward: Reward) {
         self.clear_x();
         self.kept.spread(slot, &mut self.row);
         self.set_x();
@@ -394,13 +493,13 @@ impl Linear {
             pilot.size += entries.sum::<f64>();
             pilot.batch.collect(&self.row, &self.x, [0.0, 0.0, 1.0], reward);
             if pilot.batch.is_full() {
-                self.end_pilot();
+                self.release_pilot();
             }
-            return Ok(());
+            return;
         }
         let model = self.model(self.row.arm);
         // Any point will do to linearise at. Far from the rate v vanishes, and nothing would be learned.
-        let centre = self.common.prior.intercept * self.constant;
+        let centre = self.common.belief.intercept * self.constant;
         let m = self.x_dot(&self.models[model].mean).clamp(centre - FARTHEST, centre + FARTHEST);
         let p = 1.0 / (1.0 + libm::exp(-m));
         self.batches[model].collect(&self.row, &self.x, [m, p, p * (1.0 - p)], reward);
@@ -411,26 +510,54 @@ impl Linear {
                 self.batches[model].collect(&self.row, &self.x, [m, p, p * (1.0 - p)], reward);
             }
         }
-        Ok(())
     }
 
-    fn end_pilot(&mut self) {
-        let Some(mut pilot) = self.pilot.take() else { return };
+    /// The arm of the pending decision in this slot.
+    pub fn arm(&self, slot: usize) -> u32 {
+        self.kept.arm(slot)
+    }
+
+    fn release_pilot(&mut self) {
+        let Some(pilot) = &mut self.pilot else { return };
         self.releases = self.releases.saturating_add(1);
         pilot.batch.release(&mut self.noise, &mut self.scratch.y);
         #[cfg(test)]
         self.tape.pass(&mut self.scratch.y);
-        if !pilot.learn(&self.scratch.y, self.common.variance.sqrt()) {
-            self.pilot = Some(pilot);
-            return;
+        pilot.learn(&self.scratch.y, self.common.variance, &mut self.own_pilot);
+        if self.own_pilot.is_known() {
+            self.believe();
+            self.end_pilot();
+        } else {
+            pilot.open(&self.own_pilot, self.common.variance);
         }
-        let rate = pilot.rate(self.common.variance.sqrt());
-        (self.common.prior, self.common.spread) = (pilot.prior(rate, self.constant), rate * (1.0 - rate));
-        self.common.size = (pilot.size / pilot.count).max(1e-3);
+    }
+
+    /// What all pilots together say.
+    fn believe(&mut self) {
+        let pooled = self.other_pilots.and(&self.own_pilot).totals();
+        if pooled.is_known() {
+            self.pooled = pooled;
+        }
+        if self.pooled.is_known() {
+            let rate = self.pooled.rate();
+            (self.common.belief, self.common.spread) = (self.pooled.belief(self.constant), rate * (1.0 - rate));
+            self.common.size = self.pooled.mean_size();
+        }
+    }
+
+    /// The rate is known: what the open batch of the pilot holds is dropped, but for the moments of its rows.
+    fn end_pilot(&mut self) {
+        let Some(pilot) = self.pilot.take() else { return };
         (0..self.models.len()).for_each(|model| self.refresh(model));
         // All models are alike: what is best for the first one's first batch is for the others'.
-        self.common.first = self.models[0].next(&pilot.batch, self.common.spread, &self.common, &mut self.scratch).0;
-        self.open_all();
+        if pilot.batch.count > 0 {
+            let (model, spread) = (&self.models[0], self.common.spread);
+            self.common.first = model.next(&pilot.batch, spread, &self.common, &mut self.scratch).0;
+        }
+        let Common { first, .. } = self.common;
+        for (model, batch) in self.models.iter().zip(&mut *self.batches) {
+            batch.open(first, model.quota(first, &self.common));
+        }
     }
 
     /// The one release of a full batch, what is learned from it, and the next batch.
@@ -449,27 +576,37 @@ impl Linear {
     }
 
     fn fade(&mut self, model: usize) {
+        let power = self.power(model);
         let model = &mut self.models[model];
         if self.memory.is_finite() {
-            let power = libm::exp(-4.0 * LN_2 * (self.decisions - model.faded) as f64 / self.memory);
-            model.own.fade(power);
-            model.others.iter_mut().for_each(|others| others.fade(power));
+            model.fade(power);
         }
         model.faded = self.decisions;
     }
 
+    /// What is left of a model's evidence since it last faded.
+    fn power(&self, model: usize) -> f64 {
+        libm::exp(-4.0 * LN_2 * (self.decisions - self.models[model].faded) as f64 / self.memory)
+    }
+
     fn refresh(&mut self, model: usize) {
-        let sound = self.models[model].refresh(&self.common.prior, &mut self.scratch, &mut self.coins);
+        let sound = self.models[model].refresh(&self.common.belief, &mut self.scratch, &mut self.coins);
         self.failures += u64::from(!sound);
     }
 
-    /// What is believed of the mean reward of each of these, and its deviation: functions of releases.
+    /// What is believed of the mean reward of each of these, in the request's order, and its deviation: functions of
+    /// releases. NaN for retired arms where there is no list.
     ///
     /// # Errors
-    /// As [`choose`](Self::choose).
-    pub fn estimate(&mut self, eligible: &[u32], rows: Rows, mut each: impl FnMut(f64, f64)) -> Result<()> {
-        self.check(eligible, rows)?;
-        for (place, &arm) in eligible.iter().enumerate() {
+    /// As [`check`](Self::check).
+    pub fn estimate(&mut self, eligible: Option<&[u32]>, rows: Rows, each: &mut dyn FnMut(f64, f64)) -> Result<()> {
+        self.check(eligible, rows, 1)?;
+        for place in 0..eligible.map_or(self.live.len(), <[u32]>::len) {
+            let arm = eligible.map_or(place as u32, |arms| arms[place]);
+            if !self.live[arm as usize] {
+                each(f64::NAN, f64::NAN);
+                continue;
+            }
             self.spread_row(rows.get(if self.shape.per_arm { 0 } else { place }, &self.scale));
             self.scratch.y.copy_from_slice(&self.x);
             let (m, deviation) = self.models[self.model(arm)].predict(&mut self.scratch.y);
@@ -481,43 +618,78 @@ impl Linear {
         Ok(())
     }
 
-    /// What this handle has released for a model, for others to [`join`](Self::join).
+    /// What may be read of an arm. It has no mean of its own, only one for a row ([`estimate`](Self::estimate)): NaN. Its
+    /// pulls are the rewards in all releases of its model, which is all arms' where they share one; the pilot's are in
+    /// none.
+    pub fn arm_state(&self, arm: u32) -> ArmState {
+        let effective_pulls = self.models[self.model(arm)].count();
+        ArmState { effective_pulls, ..ArmState::unknown(self.live[arm as usize]) }
+    }
+
+    /// Arms that may be chosen.
+    pub fn active(&self) -> u32 {
+        self.live.iter().filter(|&&live| live).count() as u32
+    }
+
+    /// Is it eligible?
+    pub fn is_live(&self, arm: u32) -> bool {
+        self.live[arm as usize]
+    }
+
+    /// Models: one for each arm, or 1.
+    pub fn models(&self) -> usize {
+        self.models.len()
+    }
+
+    /// What public data say of an arm's rate, over all that asks: of its model's intercept. It moves the logit from the
+    /// common rate by at most a precision of 1.5/max(gap^2, 1/4) against one of 1, whatever its strength, so that it is
+    /// overcome where it is wrong.
+    ///
+    /// # Errors
+    /// `Unsupported` where all arms share a model: no coordinate of it is one arm's. Give the arm a feature of its own.
+    pub fn set_prior(&mut self, arm: u32, prior: Prior) -> Result<()> {
+        if !self.shape.per_arm {
+            return Err(Error::Unsupported("a prior of one arm where all share a model"));
+        }
+        self.models[arm as usize].public = Some(prior);
+        self.refresh(arm as usize);
+        Ok(())
+    }
+
+    /// What this handle has released for a model, for others to [`join`](Self::join), as of its last release or fading.
     pub fn evidence(&self, model: usize) -> &Evidence {
         &self.models[model].own
     }
 
-    /// All that others, so many handles, have released for a model, in place of what was joined before. A handle whose
-    /// pilot is not over goes on from `prior`, which is theirs; what its pilot holds is dropped.
+    /// What this handle's pilot has released, for others to [`join_pilots`](Self::join_pilots).
+    pub fn pilot_totals(&self) -> &Totals {
+        &self.own_pilot
+    }
+
+    /// What the pilots of all others, so many handles at work, have released, in any order, in place of what was joined
+    /// before. Each model is to [`join`](Self::join) after it. A handle whose pilot is not over goes on with their rate,
+    /// if one of them has it; what the open batch of its pilot holds is dropped.
+    pub fn join_pilots(&mut self, others: &mut dyn Iterator<Item = &Totals>, handles: u32) {
+        self.common.handles = 1.0 + f64::from(handles);
+        self.other_pilots = others.fold(Pool::default(), |pool, totals| pool.and(totals));
+        self.believe();
+        if self.pooled.is_known() {
+            self.end_pilot();
+        }
+    }
+
+    /// All that others have released for a model, in any order, in place of what was joined before.
+    ///
+    /// Sums over handles are exact: models that know the same releases are the same, to the last bit, in whatever order
+    /// they were merged and whoever's they are; but for what public data say of them, and for what was forgotten since.
     ///
     /// # Errors
     /// `NoMemory`: nothing has changed.
-    pub fn join(&mut self, model: usize, others: &Evidence, handles: u32, prior: Common) -> Result<()> {
-        if self.models[model].others.is_none() {
-            self.models[model].others = Some(Evidence::new(self.d())?);
-        }
-        self.common.handles = 1.0 + f64::from(handles);
-        if let Some(joined) = &mut self.models[model].others {
-            joined.copy_from(others);
-        }
-        if self.pilot.take().is_some() {
-            self.common = Common { variance: self.common.variance, handles: self.common.handles, ..prior };
-            self.open_all();
-        }
+    pub fn join(&mut self, model: usize, others: &mut dyn Iterator<Item = &Evidence>) -> Result<()> {
+        self.fade(model);
+        self.models[model].join(others)?;
         self.refresh(model);
         Ok(())
-    }
-
-    /// What the pilot said, once it is over.
-    pub fn common(&self) -> Option<Common> {
-        self.pilot.is_none().then_some(self.common)
-    }
-
-    /// First batches.
-    fn open_all(&mut self) {
-        let Common { first, .. } = self.common;
-        for (model, batch) in self.models.iter().zip(&mut *self.batches) {
-            batch.open(first, model.quota(first, &self.common));
-        }
     }
 
     /// One arm more, with the next number. With one model it is a new row, with a model for each a new prior.
@@ -526,10 +698,14 @@ impl Linear {
     /// `NoMemory`: nothing has changed.
     pub fn add_arm(&mut self) -> Result<()> {
         self.live.reserve()?;
+        self.candidates.reserve()?;
+        self.marks.reserve()?;
         if self.shape.per_arm {
             self.add_model()?;
         }
         self.live.push(true);
+        self.candidates.push(NOBODY);
+        self.marks.push(0);
         Ok(())
     }
 
@@ -569,52 +745,97 @@ impl Linear {
         to.u32(self.releases);
         to.u64(self.failures);
         to.u64(self.oversized);
-        to.u8(self.pilot.is_none().into());
-        let Common { prior, first, spread, size, .. } = self.common;
-        to.u8(first as u8);
-        [prior.intercept, prior.intercept_precision, prior.precision, spread, size].into_iter().for_each(|x| to.f64(x));
+        self.own_pilot.save(to);
+        self.pooled.save(to);
+        to.u8(self.common.first as u8);
         to.u32(self.live.len() as u32);
         self.live.iter().for_each(|&live| to.u8(live.into()));
-        for (model, batch) in self.models.iter().zip(&*self.batches) {
+        for (number, (model, batch)) in self.models.iter().zip(&*self.batches).enumerate() {
             to.u8(batch.instrument as u8);
-            to.u64(model.faded);
-            model.own.save(to);
+            to.u8(model.public.is_some().into());
+            model.public.iter().for_each(|prior| prior.save(to));
+            model.own.save(self.power(number), to);
         }
     }
 
-    /// Goes on, in a fresh policy of the same configuration, from what was saved. Rewards that were in open batches, the
-    /// pilot's too, never enter a release.
+    /// Goes on, in a fresh policy of the same configuration and as many arms, from what was saved. Rewards that were in
+    /// open batches, the pilot's too, never enter a release.
     ///
     /// # Errors
     /// `Corrupt`: the policy is to be thrown away.
     pub fn load(&mut self, from: &mut Reader) -> Result<()> {
-        (self.decisions, self.releases) = (from.count()?, from.u32()?);
-        (self.failures, self.oversized) = (from.count()?, from.count()?);
-        if from.bool()? {
-            self.pilot = None;
+        let saved = SavedLinear::read(from, &self.shape, self.live.len())?;
+        (self.decisions, self.releases) = (saved.decisions, saved.releases);
+        (self.failures, self.oversized) = (saved.failures, saved.oversized);
+        (self.own_pilot, self.pooled) = (saved.pilot, saved.pooled);
+        self.common.first = saved.first;
+        self.believe();
+        self.live = saved.live;
+        match &mut self.pilot {
+            pilot if self.pooled.is_known() => *pilot = None,
+            Some(pilot) => pilot.open(&self.own_pilot, self.common.variance),
+            None => (),
         }
-        self.common.first = Instrument::from_number(from.u8()?)?;
-        let mut real = |least: f64, most: f64| -> Result<f64> {
-            let x = from.f64()?;
-            ensure((least..=most).contains(&x))?;
-            Ok(x)
-        };
-        self.common.prior =
-            Prior { intercept: real(-1e3, 1e3)?, intercept_precision: real(1e-6, 1e6)?, precision: real(1e-6, 1e6)? };
-        (self.common.spread, self.common.size) = (real(1e-9, 1.0)?, real(1e-9, 1e3)?);
-        ensure(from.u32()? as usize == self.live.len())?;
-        for live in &mut *self.live {
-            *live = from.bool()?;
-        }
-        for number in 0..self.models.len() {
-            let (model, batch) = (&mut self.models[number], &mut self.batches[number]);
-            let instrument = Instrument::from_number(from.u8()?)?;
-            model.faded = from.count()?;
-            ensure(model.faded <= self.decisions)?;
-            model.own.load(from)?;
-            batch.open(instrument, model.quota(instrument, &self.common));
-            ensure(model.refresh(&self.common.prior, &mut self.scratch, &mut self.coins))?;
+        let parts = saved.models.into_iter().zip(&mut *self.models).zip(&mut *self.batches);
+        for ((saved, model), batch) in parts {
+            (model.own, model.public, model.faded) = (saved.evidence, saved.public, self.decisions);
+            batch.open(saved.instrument, model.quota(saved.instrument, &self.common));
+            ensure(model.refresh(&self.common.belief, &mut self.scratch, &mut self.coins))?;
         }
         Ok(())
+    }
+}
+
+/// What a snapshot says, for other handles.
+pub struct SavedLinear {
+    /// Decisions, when it was taken.
+    pub decisions: u64,
+    /// Releases until then.
+    pub releases: u32,
+    /// What the pilot had released.
+    pub pilot: Totals,
+    /// By arm: may it be chosen?
+    pub live: Table<bool>,
+    failures: u64,
+    oversized: u64,
+    pooled: Totals,
+    first: Instrument,
+    models: Vec<SavedModel>,
+}
+
+struct SavedModel {
+    instrument: Instrument,
+    public: Option<Prior>,
+    evidence: Evidence,
+}
+
+impl SavedLinear {
+    /// Reads what [`Linear::save`] of a policy of this shape and so many arms wrote.
+    ///
+    /// # Errors
+    /// `Corrupt`, `NoMemory`.
+    pub fn read(from: &mut Reader, shape: &Shape, arms: usize) -> Result<SavedLinear> {
+        let (decisions, releases, failures, oversized) = (from.count()?, from.u32()?, from.count()?, from.count()?);
+        let (pilot, pooled) = (Totals::load(from)?, Totals::load(from)?);
+        let first = Instrument::from_number(from.u8()?)?;
+        ensure(from.u32()? as usize == arms)?;
+        let mut live = Table::new(arms, |_| false)?;
+        for live in &mut *live {
+            *live = from.bool()?;
+        }
+        let mut models = room(if shape.per_arm { arms } else { 1 })?;
+        for _ in 0..models.capacity() {
+            let instrument = Instrument::from_number(from.u8()?)?;
+            let public = if from.bool()? { Some(Prior::load(from)?) } else { None };
+            let mut evidence = Evidence::new(1 + shape.features as usize)?;
+            evidence.load(from)?;
+            models.push(SavedModel { instrument, public, evidence });
+        }
+        Ok(SavedLinear { decisions, releases, pilot, live, failures, oversized, pooled, first, models })
+    }
+
+    /// What was released for a model.
+    pub fn evidence(&self, model: usize) -> &Evidence {
+        &self.models[model].evidence
     }
 }

@@ -3,6 +3,7 @@
 use super::algebra::{add, add_square, dot, factorise, log_determinant, packed, solve, solve_transposed, zeros};
 use super::batch::{Batch, Information, Instrument, TINY};
 use crate::error::Result;
+use crate::policy::prior::Prior;
 use crate::random::Random;
 use crate::snapshot::{Reader, Writer, ensure};
 use crate::table::Table;
@@ -13,20 +14,41 @@ pub const DRAWS: usize = 32;
 /// again.
 const SPREAD: f64 = 0.5;
 
+/// What public data may say of an intercept: with a gap of g logits from the rate, no more than a precision of this over
+/// max(g^2, 1/4). However strong a wrong prior claims to be, Thompson sampling overcomes it.
+const SAY: f64 = 1.5;
+
 /// What is believed before anything is released: a logit of the intercept, and precisions, all public or released.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Prior {
+pub struct Belief {
     /// theta of the intercept: the logit of the rate, over the intercept's coordinate.
     pub intercept: f64,
-    pub intercept_precision: f64,
+    /// The intercept's coordinate, c.
+    pub constant: f64,
     /// Of each feature's theta.
     pub precision: f64,
 }
 
-/// What all models have in common.
+impl Belief {
+    /// theta and precision of the intercept, given what public data say of it: a logit of deviation 1 about the rate, and
+    /// `strength` rewards of the prior's mean.
+    fn intercept(&self, public: Option<Prior>) -> (f64, f64) {
+        let (mut mean, mut precision) = (self.intercept * self.constant, 1.0);
+        if let Some(Prior { mean: rate, strength }) = public {
+            let rate = f64::from(rate).clamp(1e-6, 1.0 - 1e-6);
+            let gap = libm::log(rate / (1.0 - rate)) - mean;
+            let say = (f64::from(strength) * rate * (1.0 - rate)).min(SAY / (gap * gap).max(0.25));
+            mean += gap * say / (1.0 + say);
+            precision += say;
+        }
+        (mean / self.constant, precision * self.constant * self.constant)
+    }
+}
+
+/// What all models have in common: functions of the pilots' releases.
 #[derive(Clone, Copy, Debug)]
 pub struct Common {
-    pub prior: Prior,
+    pub belief: Belief,
     /// Of a model's first batch.
     pub first: Instrument,
     /// Of the noise at sensitivity 1.
@@ -38,7 +60,8 @@ pub struct Common {
     pub handles: f64,
 }
 
-/// What releases say: the sums of A' S^-1 A (packed) and of A' S^-1 (y - e), and how many rewards they hold.
+/// What one handle's releases say of a model: the sums of A' S^-1 A (packed) and of A' S^-1 (y - e), and how many
+/// rewards they hold.
 pub struct Evidence {
     pub precision: Table<f64>,
     pub shift: Table<f64>,
@@ -46,11 +69,16 @@ pub struct Evidence {
 }
 
 impl Evidence {
-    pub fn new(d: usize) -> Result<Evidence> {
+    /// Entries are at most this, so that the sum over 1025 handles is exact.
+    const LARGEST: f64 = 1e18;
+
+    /// # Errors
+    /// `NoMemory`.
+    pub(super) fn new(d: usize) -> Result<Evidence> {
         Ok(Evidence { precision: zeros(packed(d))?, shift: zeros(d)?, count: 0.0 })
     }
 
-    pub fn copy_from(&mut self, other: &Evidence) {
+    fn copy_from(&mut self, other: &Evidence) {
         self.precision.copy_from_slice(&other.precision);
         self.shift.copy_from_slice(&other.shift);
         self.count = other.count;
@@ -61,19 +89,39 @@ impl Evidence {
         self.count *= power;
     }
 
-    pub(super) fn save(&self, to: &mut Writer) {
-        to.f64(self.count);
-        self.precision.iter().chain(&*self.shift).for_each(|&x| to.f64(x));
+    /// Writes what is left of it at this power.
+    pub(super) fn save(&self, power: f64, to: &mut Writer) {
+        to.f64(power * self.count);
+        self.precision.iter().chain(&*self.shift).for_each(|&x| to.f64(power * x));
     }
 
     pub(super) fn load(&mut self, from: &mut Reader) -> Result<()> {
         self.count = from.f64()?;
-        ensure((0.0..=1e18).contains(&self.count))?;
+        ensure((0.0..=Self::LARGEST).contains(&self.count))?;
         for x in self.precision.iter_mut().chain(&mut *self.shift) {
             *x = from.f64()?;
-            ensure(x.abs() <= 1e30)?; // and so it is no NaN
+            ensure(x.abs() <= Self::LARGEST)?; // and so it is no NaN
         }
         Ok(())
+    }
+}
+
+/// On a grid of 2^-50, on which sums are exact: so they are the same in whatever order handles are merged, and whichever
+/// of them is one's own.
+fn fixed(x: f64) -> i128 {
+    (x * (1u64 << 50) as f64) as i128
+}
+
+fn real(x: i128) -> f64 {
+    x as f64 / (1u64 << 50) as f64
+}
+
+/// Evidence of others, all together: precision, then shift, then count.
+struct Joined(Table<i128>);
+
+impl Joined {
+    fn count(&self) -> f64 {
+        self.0.last().map_or(0.0, |&count| real(count))
     }
 }
 
@@ -102,7 +150,9 @@ pub struct Model {
     /// What this handle has released.
     pub own: Evidence,
     /// What others have.
-    pub others: Option<Evidence>,
+    others: Option<Joined>,
+    /// What public data say of the intercept.
+    pub public: Option<Prior>,
     /// The factor of the whole precision L.
     root: Table<f64>,
     /// theta.
@@ -117,6 +167,7 @@ impl Model {
         Ok(Model {
             own: Evidence::new(d)?,
             others: None,
+            public: None,
             root: zeros(packed(d))?,
             mean: zeros(d)?,
             draws: zeros(DRAWS * d)?,
@@ -130,31 +181,67 @@ impl Model {
 
     /// Rewards in all releases that it knows.
     pub fn count(&self) -> f64 {
-        self.own.count + self.others.as_ref().map_or(0.0, |others| others.count)
+        self.own.count + self.others.as_ref().map_or(0.0, Joined::count)
+    }
+
+    /// What others have released, in place of what was joined before.
+    ///
+    /// # Errors
+    /// `NoMemory`: nothing has changed.
+    pub fn join(&mut self, others: &mut dyn Iterator<Item = &Evidence>) -> Result<()> {
+        let d = self.d();
+        if self.others.is_none() {
+            self.others = Some(Joined(Table::new(packed(d) + d + 1, |_| 0)?));
+        }
+        if let Some(Joined(sums)) = &mut self.others {
+            sums.fill(0);
+            for Evidence { precision, shift, count } in others {
+                let numbers = precision.iter().chain(&**shift).chain([count]);
+                sums.iter_mut().zip(numbers).for_each(|(sum, &x)| *sum += fixed(x));
+            }
+        }
+        Ok(())
+    }
+
+    /// What is old loses this power.
+    pub fn fade(&mut self, power: f64) {
+        if power == 1.0 {
+            return; // nor is anything rounded
+        }
+        self.own.fade(power);
+        if let Some(Joined(sums)) = &mut self.others {
+            sums.iter_mut().for_each(|x| *x = (*x as f64 * power) as i128);
+        }
+    }
+
+    /// Own numbers and those of others from `first` on, added exactly.
+    fn add_up(&self, own: &[f64], first: usize, to: &mut [f64]) {
+        match &self.others {
+            None => to.iter_mut().zip(own).for_each(|(to, own)| *to = real(fixed(*own))),
+            Some(Joined(others)) => {
+                let others = &others[first..];
+                to.iter_mut().zip(own).zip(others).for_each(|((to, own), others)| *to = real(fixed(*own) + others));
+            }
+        }
     }
 
     /// L = prior + own + others.
-    fn total(&self, prior: &Prior, total: &mut [f64]) {
-        total.copy_from_slice(&self.own.precision);
-        if let Some(others) = &self.others {
-            total.iter_mut().zip(&*others.precision).for_each(|(total, x)| *total += x);
-        }
-        total[0] += prior.intercept_precision;
-        (1..self.d()).for_each(|i| total[packed(i) + i] += prior.precision);
+    fn total(&self, belief: &Belief, total: &mut [f64]) {
+        self.add_up(&self.own.precision, 0, total);
+        total[0] += belief.intercept(self.public).1;
+        (1..self.d()).for_each(|i| total[packed(i) + i] += belief.precision);
         (0..self.d()).for_each(|i| total[packed(i) + i] *= 1.0 + TINY);
     }
 
     /// Believes what prior and evidence say: theta = L^-1 h. False, and nothing has changed, where that is no
     /// distribution.
     #[must_use]
-    pub fn refresh(&mut self, prior: &Prior, scratch: &mut Scratch, coins: &mut Random) -> bool {
+    pub fn refresh(&mut self, belief: &Belief, scratch: &mut Scratch, coins: &mut Random) -> bool {
         let (d, Scratch { y: mean, total, .. }) = (self.d(), scratch);
-        self.total(prior, total);
-        mean.copy_from_slice(&self.own.shift);
-        if let Some(others) = &self.others {
-            mean.iter_mut().zip(&*others.shift).for_each(|(mean, x)| *mean += x);
-        }
-        mean[0] += prior.intercept_precision * prior.intercept;
+        self.total(belief, total);
+        self.add_up(&self.own.shift, packed(d), mean);
+        let (intercept, precision) = belief.intercept(self.public);
+        mean[0] += precision * intercept;
         if !factorise(total, d) {
             return false;
         }
@@ -186,7 +273,7 @@ impl Model {
             add(&mut self.own.shift, *y, design);
         }
         self.own.count += count;
-        let learned = self.refresh(&common.prior, scratch, coins);
+        let learned = self.refresh(&common.belief, scratch, coins);
         if !learned {
             std::mem::swap(&mut self.own, &mut scratch.before);
         }
@@ -209,7 +296,7 @@ impl Model {
         if !information.whiten(y) {
             return f64::NEG_INFINITY;
         }
-        self.total(&common.prior, total);
+        self.total(&common.belief, total);
         add_square(total, design, d);
         if factorise(total, d) { log_determinant(total, d) } else { f64::NEG_INFINITY }
     }

@@ -1,9 +1,10 @@
 //! The pilot: the plain sum of rewards, until the rate is known.
 
 use super::batch::{Batch, Instrument};
-use super::model::Prior;
+use super::model::Belief;
 use crate::error::Result;
 use crate::reward::Reward;
+use crate::snapshot::{Reader, Writer, ensure};
 
 /// It ends when the released sum is so many deviations of its noise, beside
 const NOISE: f64 = 6.0;
@@ -13,55 +14,118 @@ const NOISE: f64 = 6.0;
 /// six it is one in 10^4.)
 const COUNT: f64 = 4.0;
 
-pub struct Pilot {
-    /// Of all models together, of variance 1 in its moments.
-    pub batch: Batch,
+/// What a pilot has released, and public sums beside it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Totals {
     /// Released, in rewards.
-    pub sum: f64,
+    sum: f64,
+    /// The variance of the noise in it.
+    noise: f64,
+    /// Rewards.
     pub count: f64,
-    pub releases: f64,
-    /// Of |x|_1 over rewards, in units of C.
+    /// Of |x|_1 and of |x|_2^2 over them, features alone, in units of C.
     pub size: f64,
+    pub squares: f64,
 }
 
-impl Pilot {
-    /// `deviation` is that of the noise of a sum, in rewards.
-    pub fn new(d: usize, intercept: i32, deviation: f64) -> Result<Pilot> {
-        let mut batch = Batch::new(d, intercept)?;
-        batch.open(Instrument::Rate, (NOISE * NOISE * deviation * deviation + COUNT * COUNT).sqrt());
-        Ok(Pilot { batch, sum: 0.0, count: 0.0, releases: 0.0, size: 0.0 })
-    }
-
-    /// Takes what the batch released. True when the rate is known; else a batch as large as all before is open.
-    pub fn learn(&mut self, y: &[f64], deviation: f64) -> bool {
-        self.sum += y[0] * self.batch.unit() / Reward::ONE as f64;
-        self.count += self.batch.count as f64;
-        self.releases += 1.0;
-        let noise = NOISE * NOISE * deviation * deviation * self.releases;
-        let enough = self.sum > 0.0 && self.sum * self.sum >= noise + COUNT * COUNT * self.sum;
-        if !enough {
-            self.batch.open(Instrument::Rate, self.count);
-        }
-        enough
+impl Totals {
+    /// The rate is known to a quarter of itself.
+    pub fn is_known(&self) -> bool {
+        self.sum > 0.0 && self.sum * self.sum >= NOISE * NOISE * self.noise + COUNT * COUNT * self.sum
     }
 
     /// The rate, two deviations above what was measured. A Newton step from a rate that is too small goes too far: at a
     /// third of it a run in four never recovers. One from a rate that is three times too large costs a tenth more.
-    pub fn rate(&self, deviation: f64) -> f64 {
-        let variance = deviation * deviation * self.releases + self.sum;
-        let above = self.sum + 2.0 * variance.sqrt();
+    pub fn rate(&self) -> f64 {
+        let above = self.sum + 2.0 * (self.noise + self.sum).sqrt();
         (above / self.count).clamp(1e-6, 0.9)
     }
 
     /// What is believed from now on: logits of deviation 1, of the intercept and of all features together.
-    pub fn prior(&self, rate: f64, intercept: f64) -> Prior {
+    pub fn belief(&self, constant: f64) -> Belief {
+        let rate = self.rate();
+        Belief {
+            intercept: libm::log(rate / (1.0 - rate)) / constant,
+            constant,
+            precision: (self.squares / self.count).max(1e-4),
+        }
+    }
+
+    /// E|x|_1/C.
+    pub fn mean_size(&self) -> f64 {
+        (self.size / self.count).max(1e-3)
+    }
+
+    pub fn save(&self, to: &mut Writer) {
+        [self.sum, self.noise, self.count, self.size, self.squares].into_iter().for_each(|x| to.f64(x));
+    }
+
+    pub fn load(from: &mut Reader) -> Result<Totals> {
+        let mut real = |least: f64| -> Result<f64> {
+            let x = from.f64()?;
+            ensure((least..=1e15).contains(&x))?;
+            Ok(x)
+        };
+        Ok(Totals { sum: real(-1e15)?, noise: real(0.0)?, count: real(0.0)?, size: real(0.0)?, squares: real(0.0)? })
+    }
+}
+
+/// The totals of several handles, on a grid of 2^-40, on which sums are exact.
+#[derive(Clone, Copy, Default)]
+pub struct Pool([i128; 5]);
+
+impl Pool {
+    const ONE: f64 = (1u64 << 40) as f64;
+
+    /// With those of one more, if they tell the rate by themselves.
+    #[must_use]
+    pub fn and(mut self, totals: &Totals) -> Pool {
+        if totals.is_known() {
+            let Totals { sum, noise, count, size, squares } = *totals;
+            self.0
+                .iter_mut()
+                .zip([sum, noise, count, size, squares])
+                .for_each(|(to, x)| *to += (x * Self::ONE) as i128);
+        }
+        self
+    }
+
+    pub fn totals(self) -> Totals {
+        let [sum, noise, count, size, squares] = self.0.map(|x| x as f64 / Self::ONE);
+        Totals { sum, noise, count, size, squares }
+    }
+}
+
+pub struct Pilot {
+    /// Of all models together, of variance 1 in its moments.
+    pub batch: Batch,
+    /// Of |x|_1 over the open batch.
+    pub size: f64,
+}
+
+impl Pilot {
+    /// `variance` is that of the noise of a sum, in rewards.
+    pub fn new(d: usize, intercept: i32, variance: f64) -> Result<Pilot> {
+        let mut pilot = Pilot { batch: Batch::new(d, intercept)?, size: 0.0 };
+        pilot.open(&Totals::default(), variance);
+        Ok(pilot)
+    }
+
+    /// Opens a batch that is as large as all before.
+    pub fn open(&mut self, totals: &Totals, variance: f64) {
+        let first = (NOISE * NOISE * variance + COUNT * COUNT).sqrt();
+        self.batch.open(Instrument::Rate, first.max(totals.count));
+        self.size = 0.0;
+    }
+
+    /// Takes what the batch released.
+    pub fn learn(&mut self, y: &[f64], variance: f64, totals: &mut Totals) {
         let d = self.batch.d();
         let squares: f64 = (1..d).map(|i| self.batch.moments[super::algebra::packed(i) + i]).sum();
-        let precision = (squares / self.batch.count as f64).max(1e-4);
-        Prior {
-            intercept: libm::log(rate / (1.0 - rate)) / intercept,
-            intercept_precision: intercept * intercept,
-            precision,
-        }
+        totals.sum += y[0] * self.batch.unit() / Reward::ONE as f64;
+        totals.noise += variance;
+        totals.count += self.batch.count as f64;
+        totals.size += self.size;
+        totals.squares += squares;
     }
 }

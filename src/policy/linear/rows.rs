@@ -12,7 +12,8 @@ pub struct Feature {
     pub value: f32,
 }
 
-/// The features of a request: one row for each eligible arm (shared model), or one row (a model for each arm).
+/// The features of a request: one row (a model for each arm), or one for each eligible arm in the request's order, for
+/// every arm by number where it names none (one model; the row of a retired arm is there and is not read).
 #[derive(Clone, Copy, Debug)]
 pub enum Rows<'a> {
     /// Row after row.
@@ -47,31 +48,24 @@ pub struct Scale {
 }
 
 impl<'a> Rows<'a> {
-    /// So many rows of finite features, or `InvalidConfig`.
-    pub fn check(&self, rows: usize, scale: &Scale) -> Result<()> {
+    /// So many rows, of finite features where they are read: else `InvalidRequest`.
+    pub fn check(&self, rows: usize, is_read: impl Fn(usize) -> bool, scale: &Scale) -> Result<()> {
         match *self {
             Rows::Dense(values) => {
                 if values.len() != rows * scale.features {
-                    return Err(Error::config("features", "must be a row for each eligible arm", values.len()));
+                    return Err(Error::request("features", "must be a row for each arm", values.len()));
                 }
-                // The sum of finite f32 is finite, and that of others is not.
-                let sum: f64 = values.iter().map(|value| f64::from(value.abs())).sum();
-                finite(sum)
+                values
+                    .chunks_exact(scale.features)
+                    .enumerate()
+                    .try_for_each(|(row, values)| if is_read(row) { finite(values.iter().copied()) } else { Ok(()) })
             }
             Rows::Sparse(entries, ends) => {
                 let ascends = ends.windows(2).all(|pair| pair[0] <= pair[1]);
                 if ends.len() != rows || !ascends || ends.last().is_none_or(|&end| end as usize != entries.len()) {
-                    return Err(Error::config("sparse_ends", "must be the end of each row", ends.len()));
+                    return Err(Error::request("sparse_ends", "must be the end of each row", ends.len()));
                 }
-                let largest = entries.iter().map(|entry| entry.index).max();
-                if let Some(index) = largest.filter(|&index| index as usize >= scale.features) {
-                    return Err(Error::config("index", "must be below features", index));
-                }
-                let longest = (0..rows).map(|row| self.ends(row).len()).max().unwrap_or(0);
-                if scale.nonzeros > 0 && longest > scale.nonzeros {
-                    return Err(Error::config("sparse_ends", "must be rows of at most the declared length", longest));
-                }
-                finite(entries.iter().map(|entry| f64::from(entry.value.abs())).sum())
+                (0..rows).filter(|&row| is_read(row)).try_for_each(|row| check_entries(&entries[self.ends(row)], scale))
             }
         }
     }
@@ -92,8 +86,23 @@ impl<'a> Rows<'a> {
     }
 }
 
-fn finite(sum: f64) -> Result<()> {
-    if sum.is_finite() { Ok(()) } else { Err(Error::config("features", "must be finite", sum)) }
+fn check_entries(entries: &[Feature], scale: &Scale) -> Result<()> {
+    if scale.nonzeros > 0 && entries.len() > scale.nonzeros {
+        return Err(Error::request("sparse_ends", "must be rows of at most the declared length", entries.len()));
+    }
+    if let Some(entry) = entries.iter().find(|entry| entry.index as usize >= scale.features) {
+        return Err(Error::request("index", "must be below features", entry.index));
+    }
+    finite(entries.iter().map(|entry| entry.value))
+}
+
+fn finite(values: impl Iterator<Item = f32> + Clone) -> Result<()> {
+    // Without an early end: for whole vectors of a processor.
+    if values.clone().fold(true, |all, value| all & value.is_finite()) {
+        return Ok(());
+    }
+    let value = values.into_iter().find(|value| !value.is_finite()).unwrap_or_default();
+    Err(Error::request("features", "must be finite", f64::from(value)))
 }
 
 impl Row<'_> {
@@ -267,6 +276,11 @@ impl Kept {
             indices: Table::new(if is_sparse { capacity * width } else { 0 }, |_| 0)?,
             heads: Table::new(capacity, |_| Head::default())?,
         })
+    }
+
+    /// Whose row was kept.
+    pub fn arm(&self, slot: usize) -> u32 {
+        self.heads[slot].arm
     }
 
     /// Keeps a row for a decision.
