@@ -82,6 +82,7 @@
 
 mod algebra;
 mod batch;
+pub(crate) mod contextual;
 mod model;
 mod pilot;
 mod rows;
@@ -106,7 +107,7 @@ pub use model::Evidence;
 use model::{Belief, Common, DRAWS, Model, Scratch};
 pub use pilot::Totals;
 use pilot::{Pilot, Pool};
-pub use rows::{Feature, Rows};
+pub use rows::{Feature, Rows, feature_cross, feature_hash};
 use rows::{Kept, Row, Scale, Spread, UNIT};
 use std::f64::consts::LN_2;
 
@@ -128,6 +129,8 @@ pub struct Shape {
 /// A decision.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Choice {
+    /// Where its row is kept.
+    pub slot: usize,
     /// The arm.
     pub arm: u32,
     /// Its place among the eligible ones as the request has them: the first, where it is there twice; without a list its
@@ -376,7 +379,7 @@ impl Linear {
         self.kept.keep(slot, &self.row);
         self.decisions += 1;
         self.look_further();
-        Choice { arm, place, propensity }
+        Choice { slot, arm, place, propensity }
     }
 
     /// Can there be so many decisions for this request? Nothing changes.

@@ -5,11 +5,25 @@ use crate::table::Table;
 
 /// A feature of a sparse row. One that comes twice counts as their sum.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[repr(C)]
 pub struct Feature {
     /// Which one, below `features`.
     pub index: u32,
     /// Its value, finite.
     pub value: f32,
+}
+
+/// The index of a category: the CRC-32 (as in zlib and PNG) of "field=value", modulo d; 0 for d = 0.
+pub fn feature_hash(field: &[u8], value: &[u8], d: u32) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    [field, b"=", value].into_iter().for_each(|bytes| hasher.update(bytes));
+    hasher.finalize().checked_rem(d).unwrap_or(0)
+}
+
+/// The index of two categories together: the CRC-32 of both indices, little-endian, modulo d; 0 for d = 0.
+pub fn feature_cross(a: u32, b: u32, d: u32) -> u32 {
+    let both = u64::from(b) << 32 | u64::from(a);
+    crc32fast::hash(&both.to_le_bytes()).checked_rem(d).unwrap_or(0)
 }
 
 /// The features of a request: one row (a model for each arm), or one for each eligible arm in the request's order, for
