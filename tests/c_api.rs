@@ -85,7 +85,7 @@ fn no_memory_is_a_status() {
 #[test]
 fn central_model() {
     let sources = [
-        "budget", "central", "compare", "counter", "drift", "fleet", "segments", "slate", "snapshot", "stopping",
+        "budget", "central", "compare", "counter", "drift", "fleet", "linear", "segments", "slate", "snapshot", "stopping",
         "users",
     ];
     for source in sources {

@@ -49,6 +49,20 @@ struct Interval {
   double low;
   double high;
 };
+/// A feature of a sparse row.
+using Feature = dpb_feature;
+/// What dpb_predict says of a row: the mean reward that is believed, and its standard deviation.
+struct Prediction {
+  double mean;
+  double deviation;
+};
+/// The index of a category, and of two that come together, below d (dpb_feature_hash, dpb_feature_cross).
+[[nodiscard]] inline std::uint32_t feature_hash(const char *field, const char *value, std::uint32_t d) noexcept {
+  return dpb_feature_hash(field, value, d);
+}
+[[nodiscard]] inline std::uint32_t feature_cross(std::uint32_t a, std::uint32_t b, std::uint32_t d) noexcept {
+  return dpb_feature_cross(a, b, d);
+}
 /// What encoders, shuffler and server of one batch agree on; made by shuffle_plan.
 using ShuffleParams = dpb_shuffle_params;
 
@@ -106,6 +120,20 @@ struct Request : dpb_request {
     static const std::uint32_t none = 0;
     eligible = arms == nullptr ? &none : arms; // an empty set is not all arms, although its data may be NULL
     eligible_len = n;
+    return *this;
+  }
+  /// Rows of features, one after the other: floats. Kept by reference.
+  template <class Floats> Request &with_features(const Floats &rows) noexcept {
+    features = std::data(rows);
+    features_len = std::size(rows);
+    return *this;
+  }
+  /// The same rows by their entries that are not 0, and where each row ends. Kept by reference.
+  template <class Entries, class Ends> Request &with_sparse(const Entries &entries, const Ends &ends) noexcept {
+    sparse = std::data(entries);
+    features_len = std::size(entries);
+    sparse_ends = std::data(ends);
+    sparse_ends_len = std::size(ends);
     return *this;
   }
 };
@@ -325,6 +353,7 @@ public:
   [[nodiscard]] static Bandit se(const Config &c) { return Bandit(dpb_new_se, c); }
   [[nodiscard]] static Bandit imed(const Config &c) { return Bandit(dpb_new_imed, c); }
   [[nodiscard]] static Bandit klucb(const Config &c) { return Bandit(dpb_new_klucb, c); }
+  [[nodiscard]] static Bandit linear(const Config &c) { return Bandit(dpb_new_linear, c); }
   [[nodiscard]] static Bandit med(const Config &c) { return Bandit(dpb_new_med, c); }
   [[nodiscard]] static Bandit ts(const Config &c) { return Bandit(dpb_new_ts, c); }
   [[nodiscard]] static Bandit ucb(const Config &c) { return Bandit(dpb_new_ucb, c); }
@@ -549,6 +578,21 @@ public:
   [[nodiscard]] dpb_status try_compare(std::uint32_t i, std::uint32_t j, double confidence,
                                        Interval &out) const noexcept {
     return dpb_compare(get(), i, j, confidence, &out.low, &out.high);
+  }
+  /// What is believed of each arm that the request names (dpb_predict).
+  [[nodiscard]] std::vector<Prediction> predict(const Request &request) const {
+    const std::size_t n = request.eligible_len;
+    std::vector<double> means(n), deviations(n);
+    refuse(n > 0 ? try_predict(request, means.data(), deviations.data()) : DPB_INVALID_REQUEST, "dpb_predict", request);
+    std::vector<Prediction> predictions;
+    for (std::size_t i = 0; i < n; ++i) {
+      predictions.push_back({means[i], deviations[i]});
+    }
+    return predictions;
+  }
+  /// mean, deviation: room for a number for each arm, or nullptr.
+  [[nodiscard]] dpb_status try_predict(const Request &request, double *mean, double *deviation) const noexcept {
+    return dpb_predict(get(), &request, mean, deviation);
   }
   /// The privacy loss of one user so far at this delta.
   [[nodiscard]] double epsilon_spent(double delta = 0.0) const {

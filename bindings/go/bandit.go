@@ -83,6 +83,10 @@ func NewMED(c Config) (*Bandit, error) { return newBandit(C.constructor(C.dpb_ne
 // NewTS makes Lazy-DP-TS, Thompson sampling: pure epsilon-DP, or (epsilon, delta)-DP with Delta > 0.
 func NewTS(c Config) (*Bandit, error) { return newBandit(C.constructor(C.dpb_new_ts), c) }
 
+// NewLinear makes dp-linear, which decides by features ([Config.Features]): pure epsilon-DP, or (epsilon, delta)-DP with
+// Delta > 0. A feature must not be made of rewards.
+func NewLinear(c Config) (*Bandit, error) { return newBandit(C.constructor(C.dpb_new_linear), c) }
+
 // NewUCB makes DP-UCB: pure epsilon-DP, one noise an answer.
 func NewUCB(c Config) (*Bandit, error) { return newBandit(C.constructor(C.dpb_new_ucb), c) }
 

@@ -35,6 +35,9 @@ type Config struct {
 	ExpectedUsers        uint64    // people expected in a period: of each at most ContributionsPerUser rewards are learned; 0 = not counted
 	BudgetPeriods        uint32    // with ExpectedUsers: periods that there may be in all lives, for all of which the Budget is charged; 0 = any number
 	MaxSegments          uint32    // 0 = a plain bandit; S > 0 = one for each of at most S segments, that lend each other what they know: New, NewIMED
+	Features             uint32    // d: decisions by so many features of each request: New, NewLinear; 0 = none
+	ModelPerArm          bool      // a model for each arm, and one row a request; else one model, and a row for each arm
+	FeatureNorm          float64   // C: the largest |x|_1 of a row (|x|_2 with Delta > 0) that counts in full
 	Budget               *Budget   `json:"-"` // what the bandit is charged to when it is made, with ExpectedUsers for BudgetPeriods; nil = nothing
 }
 
@@ -66,6 +69,7 @@ func NewConfig(arms uint32, epsilon float64) Config {
 		ExpectedUsers:        uint64(c.expected_users),
 		BudgetPeriods:        uint32(c.budget_periods),
 		MaxSegments:          uint32(c.max_segments),
+		FeatureNorm:          float64(c.feature_norm),
 	}
 }
 
@@ -104,6 +108,11 @@ func (config Config) c(pinner *runtime.Pinner) (c *C.dpb_config, done func(), er
 	c.expected_users = C.uint64_t(config.ExpectedUsers)
 	c.budget_periods = C.uint32_t(config.BudgetPeriods)
 	c.max_segments = C.uint32_t(config.MaxSegments)
+	c.features = C.uint32_t(config.Features)
+	if config.ModelPerArm {
+		c.feature_model = C.DPB_MODEL_PER_ARM
+	}
+	c.feature_norm = C.double(config.FeatureNorm)
 	if config.Budget != nil {
 		done = config.Budget.leave
 		c.budget, err = config.Budget.enter()

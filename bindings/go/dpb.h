@@ -169,6 +169,17 @@ DPB_API uint32_t dpb_abi_version(void);
 DPB_API const char *dpb_version(void);
 
 /**
+ * dpb_config.feature_model: one model for all arms, which their rows tell apart. A request has a row for each eligible
+ * arm. An arm that is new is known as well as its features are.
+ */
+#define DPB_MODEL_SHARED 0
+
+/**
+ * dpb_config.feature_model: a model for each arm. A request has one row, of the visitor or the page.
+ */
+#define DPB_MODEL_PER_ARM 1
+
+/**
  * dpb_config.flags: rewards outside the declared range are moved to its nearer end instead of
  * being refused. NaN and infinities are refused all the same.
  */
@@ -334,6 +345,22 @@ typedef struct dpb_config {
    * exploration (DPB_UNSUPPORTED) or max_slots.
    */
   uint32_t max_segments;
+  /**
+   * d, 1 .. 256: decisions by so many features of each request (dpb_request.features, .sparse), for dpb_new and
+   * dpb_new_linear. The intercept is the library's own, and no feature. 0, the default = no features. Not with
+   * max_segments.
+   */
+  uint32_t features;
+  /**
+   * With features: DPB_MODEL_SHARED, the default, or DPB_MODEL_PER_ARM.
+   */
+  uint32_t feature_model;
+  /**
+   * With features: C in 1e-30 .. 1e30, default 1: the largest |x|_1 of a row x (|x|_2 with delta > 0) that counts in
+   * full. Larger rows are scaled down to it, count for as much less, and are counted (dpb_diagnostics.oversized). For
+   * three one-hot fields it is 3. Choose it from the features alone.
+   */
+  double feature_norm;
 } dpb_config;
 
 /**
@@ -519,6 +546,11 @@ void dpb_budget_free(dpb_budget *budget);
 #define DPB_POLICY_MED 23
 
 /**
+ * dpb_new_linear.
+ */
+#define DPB_POLICY_LINEAR 24
+
+/**
  * A bandit. Made by dpb_new or one of its siblings dpb_new_... destroyed by dpb_free. May be used from any
  * number of threads at once. After fork() the child's copy is DPB_POISONED.
  */
@@ -548,7 +580,8 @@ typedef struct dpb_decision {
 } dpb_decision;
 
 /**
- * The policy that we recommend for this configuration: dpb_new_imed, with max_segments a bandit for each segment.
+ * The policy that we recommend for this configuration: dpb_new_imed, with max_segments one for each segment, and with
+ * features dpb_new_linear.
  *
  * The handle's memory is fixed here, but for dpb_add_arm: about 1800 + 456 K + 8 P bytes, K the arms and P the
  * larger of pending_capacity and reward_window, rounded up to a power of two; 4 P more with a reward_window, and what
@@ -804,6 +837,30 @@ dpb_status dpb_new_ts(const dpb_config *config,
                       dpb_error *error);
 
 /**
+ * dp-linear, the contextual bandit: it decides by the features of a request (dpb_config.features, dpb_request.features).
+ *
+ * **A feature must not be made of rewards.** The visitor's clicks so far, an ad's click rate from the log, a score that
+ * was learned from clicks: each is a release of rewards without noise, and no theorem covers it. Features are known to
+ * the server and not protected; rewards are.
+ *
+ * Pure epsilon-DP for each reward, for all time, also if an adversary who sees every decision and every release chooses
+ * the features (Theorem L, src/policy/linear); with delta > 0 (epsilon, delta)-DP by zCDP. A logistic model is learned
+ * from one released integer vector a batch, the noised sum of features times rewards. Everything else is public and has
+ * no noise. Thompson sampling over 32 kept draws of the model; with exploration > 0 propensities are exact, otherwise
+ * NaN. Takes eligible arms, several slots, dpb_add_arm and dpb_retire_arm, forget_after, expected_users, dpb_merge,
+ * dpb_snapshot; dpb_set_prior with a model for each arm (a rate for its intercept).
+ *
+ * A pending decision keeps its row, 2 d bytes. A model takes some 16 d^2 + 700 d bytes. Select takes O(arms d), update
+ * O(d), or O(d^2) for dense rows, and the end of a batch O(d^3).
+ * Parameters, statuses and threads as dpb_new.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new_linear(const dpb_config *config,
+                          struct dpb_bandit **out,
+                          dpb_error *error);
+
+/**
  * Destroys a handle. NULL is a no-op. No other call on the handle may be running or follow.
  */
 DPB_API void dpb_free(struct dpb_bandit *bandit);
@@ -945,6 +1002,20 @@ DPB_MUST_USE
 dpb_status dpb_next_period(struct dpb_bandit *bandit);
 
 /**
+ * A feature of a sparse row.
+ */
+typedef struct dpb_feature {
+  /**
+   * Which one, below dpb_config.features.
+   */
+  uint32_t index;
+  /**
+   * Its value, finite.
+   */
+  float value;
+} dpb_feature;
+
+/**
  * One request for a decision. Fill it with dpb_request_init, then set what the request says. All of it is public:
  * nothing in it may be made from rewards.
  */
@@ -976,6 +1047,29 @@ typedef struct dpb_request {
    * The number of eligible arms, at least 1 where eligible is not NULL; otherwise 0.
    */
   size_t eligible_len;
+  /**
+   * With dpb_config.features = d: rows of d finite numbers, one after the other. With DPB_MODEL_PER_ARM one row.
+   * Otherwise a row for each eligible arm, in that order; where eligible is NULL, for every arm by its number, of
+   * which those of retired arms are not read. A feature must not be made of rewards: see dpb_new_linear. Otherwise NULL.
+   */
+  const float *features;
+  /**
+   * The same rows by the features that are not 0, in place of features. One that comes twice counts as their sum.
+   */
+  const struct dpb_feature *sparse;
+  /**
+   * With sparse: where each row ends, so the number of entries in all rows up to it.
+   */
+  const uint32_t *sparse_ends;
+  /**
+   * 0, the default, or how many numbers features has, or how many entries sparse: then another number than the request
+   * needs is DPB_INVALID_REQUEST. Set it where eligible is NULL and another thread may add arms.
+   */
+  size_t features_len;
+  /**
+   * The same of sparse_ends.
+   */
+  size_t sparse_ends_len;
 } dpb_request;
 
 /**
@@ -1013,6 +1107,9 @@ DPB_API void dpb_request_init_sized(struct dpb_request *request, uint32_t struct
  * arms. Finding a segment is O(1). The propensity is NaN. The phase is 0 where the decision learns with all segments
  * together, and 1 where its segment learns for itself. One slot only.
  *
+ * **Features.** With dpb_config.features the decision is made by the rows of the request: see dpb_new_linear. dpb_predict
+ * reads what is believed of each.
+ *
  * **Users.** With dpb_config.expected_users the library learns from the first m = contributions_per_user decisions of a user in a
  * period (dpb_next_period). Later ones look the same: they are served, and dpb_update, dpb_cancel and all counts are as
  * for the others, but the library discards the reward. To the policy such a decision is one that was cancelled at
@@ -1029,8 +1126,10 @@ DPB_API void dpb_request_init_sized(struct dpb_request *request, uint32_t struct
  *
  * request: filled by dpb_request_init; read here, not kept. out: receives request.slots decisions, written on success
  * only. Never allocates on success.
- * Returns DPB_OK; DPB_NULL; DPB_INVALID_REQUEST (an arm that does not exist or is retired, no arm at all, slots);
- * DPB_UNSUPPORTED (what this policy or configuration cannot do: eligible arms, several slots, a segment, a user);
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_REQUEST (an arm that does not exist or is retired, no arm at all, slots, a
+ * feature that is missing, not finite, or beyond d);
+ * DPB_UNSUPPORTED (what this policy or configuration cannot do: eligible arms, several slots, a segment, a user,
+ * features);
  * DPB_FULL (a new segment where there are max_segments); DPB_NEWER_VERSION (struct_size of a newer library);
  * DPB_POISONED. Unless DPB_OK, nothing has changed or been counted. Any thread.
  */
@@ -1055,6 +1154,42 @@ dpb_status dpb_select_many(dpb_bandit *bandit,
                            size_t n,
                            dpb_decision *out,
                            size_t *done);
+
+/**
+ * Reads what is believed of the mean reward of each row of a request, and its standard deviation, in the caller's units:
+ * functions of releases, so they cost no privacy. With DPB_MODEL_PER_ARM the one row gives a mean for each eligible arm.
+ *
+ * request: as for dpb_select_for; slots and user are not used. mean, deviation: room for one number for each eligible
+ * arm, or where eligible is NULL for every arm by its number (NaN for retired ones); either may be NULL.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_REQUEST; DPB_UNSUPPORTED (dpb_config.features is 0); DPB_NEWER_VERSION;
+ * DPB_POISONED. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_predict(const dpb_bandit *bandit,
+                       const struct dpb_request *request,
+                       double *mean,
+                       double *deviation);
+
+/**
+ * The index of a category, for one-hot features: the CRC-32 (as in zlib and PNG) of "field=value", modulo d. So a log can
+ * be read elsewhere, for example in Python: zlib.crc32(b"device=phone") % d. Two categories share an index with a chance
+ * of 1/d.
+ * field, value: NUL-terminated; NULL is empty. d: dpb_config.features. Returns 0 for d = 0. Any thread.
+ */
+DPB_API
+uint32_t dpb_feature_hash(const char *field,
+                          const char *value,
+                          uint32_t d);
+
+/**
+ * The index of two categories that come together, for example of device and country: the CRC-32 of both indices, as
+ * little-endian 32-bit numbers one after the other, modulo d. Any thread.
+ */
+DPB_API
+uint32_t dpb_feature_cross(uint32_t a,
+                           uint32_t b,
+                           uint32_t d);
 
 /**
  * What may be published of a handle: released values and public counts.
@@ -1127,6 +1262,19 @@ typedef struct dpb_report {
    * dpb_config.max_segments.
    */
   uint32_t max_segments;
+  /**
+   * With dpb_config.features: how often a model could not be updated, because a matrix was not positive definite to
+   * working precision. The model before stayed.
+   */
+  uint64_t failures;
+  /**
+   * dpb_config.features.
+   */
+  uint32_t features;
+  /**
+   * dpb_config.feature_model.
+   */
+  uint32_t feature_model;
 } dpb_report;
 
 /**
@@ -1157,6 +1305,10 @@ typedef struct dpb_diagnostics {
    * Tickets never issued by this handle (DPB_UNKNOWN_TICKET).
    */
   uint64_t unknown;
+  /**
+   * Decisions whose row of features was larger than dpb_config.feature_norm, and so scaled down.
+   */
+  uint64_t oversized;
 } dpb_diagnostics;
 
 /**
@@ -1942,14 +2094,15 @@ dpb_status dpb_new_ldp_klucb(const dpb_config *config,
 #define DPB_ASSERT_SIZE(type, size) typedef char type##_has_its_size[sizeof(type) == (size) ? 1 : -1]
 #endif
 DPB_ASSERT_SIZE(dpb_decision, 24);
+DPB_ASSERT_SIZE(dpb_feature, 8);
 DPB_ASSERT_SIZE(dpb_error, 256);
-DPB_ASSERT_SIZE(dpb_report, 88);
-DPB_ASSERT_SIZE(dpb_diagnostics, 40);
+DPB_ASSERT_SIZE(dpb_report, 104);
+DPB_ASSERT_SIZE(dpb_diagnostics, 48);
 DPB_ASSERT_SIZE(dpb_arm, 64);
 DPB_ASSERT_SIZE(dpb_shuffle_params, 32);
 #if UINTPTR_MAX == UINT64_MAX /* they hold a pointer */
-DPB_ASSERT_SIZE(dpb_config, 160);
-DPB_ASSERT_SIZE(dpb_request, 40);
+DPB_ASSERT_SIZE(dpb_config, 176);
+DPB_ASSERT_SIZE(dpb_request, 80);
 DPB_ASSERT_SIZE(dpb_stopping_config, 48);
 DPB_ASSERT_SIZE(dpb_counter_config, 32);
 #endif

@@ -47,6 +47,7 @@ const (
 	PolicyKLUCB           Policy = C.DPB_POLICY_KLUCB
 	PolicyMED             Policy = C.DPB_POLICY_MED
 	PolicyTS              Policy = C.DPB_POLICY_TS
+	PolicyLinear          Policy = C.DPB_POLICY_LINEAR
 )
 
 // The library's own table.

@@ -29,7 +29,7 @@ import "unsafe"
 
 // Report is what may be published of a bandit: released values and public counts.
 //
-// With an RewardWindow an answer is a click, so there Answered counts decisions whose window is over
+// With a RewardWindow an answer is a click, so there Answered counts decisions whose window is over
 // and Pending those whose window is not, answered or not.
 type Report struct {
 	Policy       Policy  // PolicySE and the like
@@ -47,6 +47,9 @@ type Report struct {
 	ChangesDetected uint64
 	Segments        uint32 // in use, with [Config.MaxSegments]
 	MaxSegments     uint32 // the configuration's
+	Failures        uint64 // with [Config.Features]: how often a model could not be updated, so that the last one stayed
+	Features        uint32 // the configuration's
+	ModelPerArm     bool   // the configuration's
 }
 
 // Arm is what may be published of one arm.
@@ -65,6 +68,7 @@ type Diagnostics struct {
 	Late       uint64 // to a ticket whose time was over
 	Rejected   uint64 // rewards refused
 	Unknown    uint64 // tickets never issued
+	Oversized  uint64 // decisions whose row of features was larger than [Config.FeatureNorm]
 }
 
 // Report reads the public state. All of it is released already: reading costs no privacy.
@@ -94,6 +98,9 @@ func (b *Bandit) Report() (Report, error) {
 		ChangesDetected: uint64(r.changes_detected),
 		Segments:        uint32(r.segments),
 		MaxSegments:     uint32(r.max_segments),
+		Failures:        uint64(r.failures),
+		Features:        uint32(r.features),
+		ModelPerArm:     r.feature_model != 0,
 	}, nil
 }
 
@@ -205,6 +212,7 @@ func diagnosticsOf(d *C.dpb_diagnostics) Diagnostics {
 		Late:       uint64(d.late),
 		Rejected:   uint64(d.rejected),
 		Unknown:    uint64(d.unknown),
+		Oversized:  uint64(d.oversized),
 	}
 }
 

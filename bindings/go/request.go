@@ -5,38 +5,69 @@ package dpb
 #cgo nocallback decide
 #cgo noescape decide_many
 #cgo nocallback decide_many
+#cgo noescape predict
+#cgo nocallback predict
+#cgo nocallback dpb_feature_cross
 #cgo noescape dpb_segment_read
 #cgo nocallback dpb_segment_read
 #cgo noescape dpb_select_many
 #cgo nocallback dpb_select_many
 #include <dpb.h>
 
-// Go memory that C sees may hold no Go pointer, so the request is made here.
-static inline dpb_status decide(dpb_bandit *bandit, uint32_t slots, uint64_t segment, uint64_t user,
-                                const uint32_t *eligible, size_t eligible_len, dpb_decision *out) {
-  dpb_request request;
-  dpb_request_init(&request);
-  request.slots = slots;
-  request.segment = segment;
-  request.user = user;
-  request.eligible = eligible;
-  request.eligible_len = eligible_len;
-  return dpb_select_for(bandit, &request, out);
+// What a Request says, in the order of this array: Go memory that C sees may hold no Go pointer, so the dpb_request is
+// made here, of addresses that are pinned, or not kept beyond the call.
+enum { slots_, segment_, user_, eligible_, eligible_len_, features_, sparse_, features_len_, ends_, ends_len_, said_ };
+typedef uint64_t said_of[said_];
+static inline void say(dpb_request *request, const uint64_t *said) {
+  dpb_request_init(request);
+  request->slots = (uint32_t)said[slots_];
+  request->segment = said[segment_];
+  request->user = said[user_];
+  request->eligible = (const uint32_t *)(uintptr_t)said[eligible_];
+  request->eligible_len = (size_t)said[eligible_len_];
+  request->features = (const float *)(uintptr_t)said[features_];
+  request->sparse = (const dpb_feature *)(uintptr_t)said[sparse_];
+  request->features_len = (size_t)said[features_len_];
+  request->sparse_ends = (const uint32_t *)(uintptr_t)said[ends_];
+  request->sparse_ends_len = (size_t)said[ends_len_];
 }
 
-// Of each request its slots, segment, user, and the address and number of its eligible arms.
+static inline void decide_by(dpb_request *request, uint32_t slots, uint64_t segment, uint64_t user,
+                             const uint32_t *eligible, size_t eligible_len, const float *features,
+                             const dpb_feature *sparse, size_t features_len, const uint32_t *ends, size_t ends_len) {
+  dpb_request_init(request);
+  request->slots = slots;
+  request->segment = segment;
+  request->user = user;
+  request->eligible = eligible;
+  request->eligible_len = eligible_len;
+  request->features = features;
+  request->sparse = sparse;
+  request->features_len = features_len;
+  request->sparse_ends = ends;
+  request->sparse_ends_len = ends_len;
+}
+static inline dpb_status decide(dpb_bandit *bandit, uint32_t slots, uint64_t segment, uint64_t user,
+                                const uint32_t *eligible, size_t eligible_len, const float *features,
+                                const dpb_feature *sparse, size_t features_len, const uint32_t *ends, size_t ends_len,
+                                dpb_decision *out) {
+  dpb_request request;
+  decide_by(&request, slots, segment, user, eligible, eligible_len, features, sparse, features_len, ends, ends_len);
+  return dpb_select_for(bandit, &request, out);
+}
+static inline dpb_status predict(dpb_bandit *bandit, uint64_t segment, const uint32_t *eligible, size_t eligible_len,
+                                 const float *features, const dpb_feature *sparse, size_t features_len,
+                                 const uint32_t *ends, size_t ends_len, double *mean, double *deviation) {
+  dpb_request request;
+  decide_by(&request, 1, segment, 0, eligible, eligible_len, features, sparse, features_len, ends, ends_len);
+  return dpb_predict(bandit, &request, mean, deviation);
+}
+
 enum { piece = 64 };
-static inline dpb_status decide_many(dpb_bandit *bandit, const uint64_t (*said)[5], size_t n, dpb_decision *out, size_t *done) {
+static inline dpb_status decide_many(dpb_bandit *bandit, const said_of *said, size_t n, dpb_decision *out, size_t *done) {
   dpb_request requests[piece];
   size_t i;
-  for (i = 0; i < n; i++) {
-    dpb_request_init(&requests[i]);
-    requests[i].slots = (uint32_t)said[i][0];
-    requests[i].segment = said[i][1];
-    requests[i].user = said[i][2];
-    requests[i].eligible = (const uint32_t *)(uintptr_t)said[i][3];
-    requests[i].eligible_len = (size_t)said[i][4];
-  }
+  for (i = 0; i < n; i++) say(&requests[i], said[i]);
   return dpb_select_many(bandit, requests, n, out, done);
 }
 */
@@ -44,6 +75,8 @@ import "C"
 
 import (
 	"fmt"
+	"hash/crc32"
+	"math"
 	"runtime"
 	"unsafe"
 )
@@ -60,6 +93,49 @@ type Request struct {
 	User uint64
 	// Eligible are the live arms that may be chosen; nil means all. Choose them by public information only.
 	Eligible []uint32
+	// Features, with [Config.Features] = d, are rows of d finite numbers, one after the other: one row with
+	// [Config.ModelPerArm], otherwise one for each arm of Eligible, in that order; where Eligible is nil, for every arm by
+	// its number. A feature must not be made of rewards.
+	Features []float32
+	// Sparse are the same rows by the features that are not 0, in place of Features; SparseEnds says where each row ends.
+	Sparse     []Feature
+	SparseEnds []uint32
+}
+
+// Feature is a feature of a sparse row.
+type Feature struct {
+	Index uint32  // below [Config.Features]
+	Value float32 // finite
+}
+
+// A Feature is a dpb_feature: neither array may be negative.
+var (
+	_ [unsafe.Sizeof(Feature{}) - C.sizeof_dpb_feature]struct{}
+	_ [C.sizeof_dpb_feature - unsafe.Sizeof(Feature{})]struct{}
+)
+
+// rows are what C reads of the features, all lengths checked there.
+func (r *Request) rows() (features *C.float, sparse *C.dpb_feature, n C.size_t, ends *C.uint32_t, endsLen C.size_t) {
+	if r.SparseEnds != nil {
+		sparse = (*C.dpb_feature)(unsafe.Pointer(unsafe.SliceData(r.Sparse)))
+		n, endsLen = C.size_t(len(r.Sparse)), C.size_t(len(r.SparseEnds))
+		ends = (*C.uint32_t)(unsafe.SliceData(r.SparseEnds))
+		return
+	}
+	return (*C.float)(unsafe.SliceData(r.Features)), nil, C.size_t(len(r.Features)), nil, 0
+}
+
+// checkRows refuses lists whose length C would take for one that is not said.
+func (r *Request) checkRows() error {
+	switch {
+	case r.Features != nil && len(r.Features) == 0, r.SparseEnds != nil && len(r.SparseEnds) == 0:
+		return fmt.Errorf("%w: no row of features", ErrInvalidRequest)
+	case r.SparseEnds == nil && r.Sparse != nil, r.SparseEnds != nil && r.Features != nil:
+		return fmt.Errorf("%w: Features, or Sparse and SparseEnds", ErrInvalidRequest)
+	case r.SparseEnds != nil && int(r.SparseEnds[len(r.SparseEnds)-1]) != len(r.Sparse):
+		return fmt.Errorf("%w: the last of SparseEnds is %d, and Sparse has %d entries", ErrInvalidRequest, r.SparseEnds[len(r.SparseEnds)-1], len(r.Sparse))
+	}
+	return nil
 }
 
 func (r *Request) slots() uint32 { return max(r.Slots, 1) }
@@ -83,9 +159,13 @@ func (b *Bandit) SelectSlots(request Request, decisions []Decision) error {
 	if len(decisions) != int(request.slots()) {
 		return fmt.Errorf("%w: %d slots, room for %d decisions", ErrInvalidRequest, request.slots(), len(decisions))
 	}
+	if err := request.checkRows(); err != nil {
+		return err
+	}
+	features, sparse, featuresLen, ends, endsLen := request.rows()
 	eligible, n := (*C.uint32_t)(unsafe.SliceData(request.Eligible)), C.size_t(len(request.Eligible))
 	out := (*C.dpb_decision)(unsafe.Pointer(unsafe.SliceData(decisions)))
-	return check(C.decide(c, C.uint32_t(request.slots()), C.uint64_t(request.Segment), C.uint64_t(request.User), eligible, n, out))
+	return check(C.decide(c, C.uint32_t(request.slots()), C.uint64_t(request.Segment), C.uint64_t(request.User), eligible, n, features, sparse, featuresLen, ends, endsLen, out))
 }
 
 // SelectMany decides requests in turn, 64 at a time under one lock, until one is refused: it fills decisions, those of
@@ -117,20 +197,32 @@ func (b *Bandit) SelectMany(requests []Request, decisions []Decision) (int, erro
 			pinner.Unpin()
 		}
 	}()
-	var piece [C.piece][5]C.uint64_t
+	var piece [C.piece][C.said_]C.uint64_t
 	for len(requests) > 0 {
 		n, slots := min(len(requests), len(piece)), 0
 		for i := range requests[:n] {
 			r := &requests[i]
-			piece[i] = [5]C.uint64_t{C.uint64_t(r.slots()), C.uint64_t(r.Segment), C.uint64_t(r.User), 0, C.uint64_t(len(r.Eligible))}
-			if r.Eligible != nil {
-				if pinner == nil {
-					pinner = new(runtime.Pinner)
-				}
-				first := unsafe.SliceData(r.Eligible)
-				pinner.Pin(first)
-				piece[i][3] = C.uint64_t(uintptr(unsafe.Pointer(first)))
+			if err := r.checkRows(); err != nil {
+				return decided, err
 			}
+			features, sparse, featuresLen, ends, endsLen := r.rows()
+			piece[i] = [C.said_]C.uint64_t{
+				C.slots_: C.uint64_t(r.slots()), C.segment_: C.uint64_t(r.Segment), C.user_: C.uint64_t(r.User),
+				C.eligible_len_: C.uint64_t(len(r.Eligible)), C.features_len_: C.uint64_t(featuresLen), C.ends_len_: C.uint64_t(endsLen),
+			}
+			pin := func(place int, first unsafe.Pointer, n int) {
+				if n > 0 {
+					if pinner == nil {
+						pinner = new(runtime.Pinner)
+					}
+					pinner.Pin(first)
+				}
+				piece[i][place] = C.uint64_t(uintptr(first))
+			}
+			pin(C.eligible_, unsafe.Pointer(unsafe.SliceData(r.Eligible)), len(r.Eligible))
+			pin(C.features_, unsafe.Pointer(features), len(r.Features))
+			pin(C.sparse_, unsafe.Pointer(sparse), len(r.Sparse))
+			pin(C.ends_, unsafe.Pointer(ends), len(r.SparseEnds))
 			slots += int(r.slots())
 		}
 		out := (*C.dpb_decision)(unsafe.Pointer(unsafe.SliceData(decisions)))
@@ -156,4 +248,79 @@ func (b *Bandit) Segment(key uint64) ([]Arm, error) {
 	return readArms(func(out *C.dpb_arm, n C.size_t, needed *C.size_t) C.dpb_status {
 		return C.dpb_segment_read(c, C.uint64_t(key), out, n, needed)
 	})
+}
+
+// Prediction is what is believed of the mean reward of a row, and its standard deviation: NaN for arms that are retired.
+type Prediction struct {
+	Mean      float64
+	Deviation float64
+}
+
+// Predict reads what is believed of each arm of a request with features, in the order of Eligible; where that is nil, of
+// every arm by its number. All of it is released, so it costs no privacy.
+func (b *Bandit) Predict(request Request) ([]Prediction, error) {
+	if err := request.checkRows(); err != nil {
+		return nil, err
+	}
+	eligible, n := request.Eligible, len(request.Eligible)
+	var places []int // of the eligible arms in the result, where all are asked for
+	if eligible == nil {
+		report, err := b.Report()
+		if err != nil {
+			return nil, err
+		}
+		arms, err := b.Arms()
+		if err != nil {
+			return nil, err
+		}
+		n = len(arms)
+		if report.ModelPerArm {
+			for arm := range arms {
+				if arms[arm].Active {
+					eligible, places = append(eligible, uint32(arm)), append(places, arm)
+				}
+			}
+		}
+	}
+	c, err := b.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer b.leave()
+	features, sparse, featuresLen, ends, endsLen := request.rows()
+	read := max(n, len(eligible))
+	means, deviations := make([]float64, read+1), make([]float64, read+1)
+	err = check(C.predict(c, C.uint64_t(request.Segment), (*C.uint32_t)(unsafe.SliceData(eligible)), C.size_t(len(eligible)),
+		features, sparse, featuresLen, ends, endsLen,
+		(*C.double)(unsafe.SliceData(means)), (*C.double)(unsafe.SliceData(deviations))))
+	if err != nil {
+		return nil, err
+	}
+	predictions := make([]Prediction, n)
+	if places == nil {
+		for i := range predictions {
+			predictions[i] = Prediction{means[i], deviations[i]}
+		}
+		return predictions, nil
+	}
+	for i := range predictions {
+		predictions[i] = Prediction{math.NaN(), math.NaN()}
+	}
+	for i, place := range places {
+		predictions[place] = Prediction{means[i], deviations[i]}
+	}
+	return predictions, nil
+}
+
+// FeatureHash returns the index below d of a category, for one-hot features: the CRC-32 (IEEE) of "field=value", modulo d.
+func FeatureHash(field, value string, d uint32) uint32 {
+	if d == 0 {
+		return 0
+	}
+	return crc32.ChecksumIEEE([]byte(field+"="+value)) % d
+}
+
+// FeatureCross returns the index below d of two categories that come together: see dpb_feature_cross.
+func FeatureCross(a, b, d uint32) uint32 {
+	return uint32(C.dpb_feature_cross(C.uint32_t(a), C.uint32_t(b), C.uint32_t(d)))
 }

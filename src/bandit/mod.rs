@@ -16,6 +16,7 @@ use crate::shuffle::Params;
 use crate::table::Table;
 use crate::users::{Periods, Users};
 use state::{Lock, Scratch, State};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 pub use crate::engine::Counts;
 pub use state::Decision;
@@ -43,6 +44,10 @@ pub struct Report {
     pub changes_detected: u64,
     /// With features: how often a model could not be updated, so that the last one stayed.
     pub failures: u64,
+    /// Features of a row; 0 where there are none.
+    pub features: u32,
+    /// Does each arm have a model, so that a request has one row?
+    pub model_per_arm: bool,
     /// Segments in use, and the most that there may be; 0 where there are none.
     pub segments: u32,
     /// See [`segments`](Self::segments).
@@ -74,6 +79,8 @@ pub struct Bandit {
     /// d, and whether each arm has a model, so that a request has one row.
     features: u32,
     model_per_arm: bool,
+    /// As many as in the state, for a request that is read while another holds the lock.
+    arms: AtomicU32,
     range: RewardRange,
     lock: Lock,
 }
@@ -117,6 +124,7 @@ impl Bandit {
             lives: 0,
             features: config.features,
             model_per_arm: config.model_per_arm,
+            arms: AtomicU32::new(config.arms),
             range,
             lock: Lock::new(State {
                 engine,
@@ -244,7 +252,7 @@ impl Bandit {
     /// `NoMemory`: nothing has changed; `Poisoned` after an internal failure.
     pub fn add_arm(&self) -> Result<u32> {
         let state = &mut *self.lock.lock()?;
-        state.add_arm(state.fleet.any_id(), &self.config.config()?)
+        self.add(state, state.fleet.any_id(), &self.config.config()?)
     }
 
     /// The arm with this id, which all handles of a fleet call it by: its number here. A new one, unless there is
@@ -263,7 +271,13 @@ impl Bandit {
             state.check_live(&[arm], "add_arm")?;
             return Ok(arm);
         }
-        state.add_arm(id, &config)
+        self.add(state, id, &config)
+    }
+
+    fn add(&self, state: &mut State, id: u64, config: &Config) -> Result<u32> {
+        let arm = state.add_arm(id, config)?;
+        self.arms.store(arm + 1, Ordering::Relaxed);
+        Ok(arm)
     }
 
     /// What public data say of an arm, such as last season's: that so many rewards had this mean. Never of private
@@ -404,6 +418,8 @@ impl Bandit {
             is_private: !state.seeded && state.policy.privacy() != PrivacyLoss::Unbounded,
             changes_detected: state.policy.changes(),
             failures: state.policy.failures(),
+            features: self.features,
+            model_per_arm: self.model_per_arm,
             segments: state.policy.by_request().map_or(0, |policy| policy.segments()),
             max_segments: config.max_segments,
         })
@@ -548,17 +564,14 @@ impl Bandit {
         Ok(self.lock.lock()?.pulls.len() as u32)
     }
 
-    /// d, the features of a row, and how many rows a request has that names so many arms, or all.
-    ///
-    /// # Errors
-    /// `Poisoned` after an internal failure.
-    pub(crate) fn rows(&self, eligible: Option<&[u32]>) -> Result<(usize, usize)> {
+    /// d, the features of a row, and how many rows a request has that names so many arms, or all. Takes no lock.
+    pub(crate) fn rows(&self, eligible: Option<&[u32]>) -> (usize, usize) {
         let rows = match eligible {
             _ if self.model_per_arm => 1,
             Some(arms) => arms.len(),
-            None => self.arms()? as usize,
+            None => self.arms.load(Ordering::Relaxed) as usize,
         };
-        Ok((self.features as usize, rows))
+        (self.features as usize, rows)
     }
 
     /// The policy.

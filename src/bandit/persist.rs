@@ -10,6 +10,7 @@ use crate::policy::{Algorithm, Peer, PeerId, Policy, Pull, Saved, Shared};
 use crate::privacy::PrivacyLoss;
 use crate::snapshot::{self, Kind, Reader, Writer, ensure};
 use crate::table;
+use std::sync::atomic::Ordering;
 
 impl Bandit {
     /// What was released and what is public, as bytes: safe to log and to publish. A copy that goes on
@@ -110,6 +111,7 @@ impl Bandit {
         bandit.lives = head.lives.checked_add(1).ok_or(Error::Corrupt)?;
         let state = bandit.lock.get_mut()?;
         head.added.iter().try_for_each(|_| state.grow())?;
+        bandit.arms.store(head.pulls.len() as u32, Ordering::Relaxed);
         state.fleet.restore(head.origin, head.added, &config)?;
         state.pulls.copy_from_slice(&head.pulls);
         state.check_private()?;

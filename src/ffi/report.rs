@@ -54,6 +54,10 @@ pub struct dpb_report {
     /// With dpb_config.features: how often a model could not be updated, because a matrix was not positive definite to
     /// working precision. The model before stayed.
     pub failures: u64,
+    /// dpb_config.features.
+    pub features: u32,
+    /// dpb_config.feature_model.
+    pub feature_model: u32,
 }
 
 /// Counts of refused calls, for the operator's own eyes. NOT private: a duplicate click is a click.
@@ -100,7 +104,7 @@ pub struct dpb_arm {
     pub spare: [f64; 3],
 }
 
-const _: () = assert!(size_of::<dpb_report>() == 96);
+const _: () = assert!(size_of::<dpb_report>() == 104);
 const _: () = assert!(size_of::<dpb_diagnostics>() == 48);
 const _: () = assert!(size_of::<dpb_arm>() == 64);
 
@@ -143,6 +147,8 @@ pub unsafe extern "C" fn dpb_report_read(bandit: *const dpb_bandit, out: *mut dp
             segments: r.segments,
             max_segments: r.max_segments,
             failures: r.failures,
+            features: r.features,
+            feature_model: r.model_per_arm.into(),
         };
         // SAFETY: not NULL, so valid for as many bytes as it says, by contract.
         unsafe { sized::write(out, report) }

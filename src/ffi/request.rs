@@ -33,13 +33,17 @@ pub struct dpb_request {
     pub eligible_len: usize,
     /// With dpb_config.features = d: rows of d finite numbers, one after the other. With DPB_MODEL_PER_ARM one row.
     /// Otherwise a row for each eligible arm, in that order; where eligible is NULL, for every arm by its number, of
-    /// which those of retired arms are not read. (Where another thread may add arms meanwhile, set eligible.) A feature
-    /// must not be made of rewards: see dpb_new_linear. Otherwise NULL.
+    /// which those of retired arms are not read. A feature must not be made of rewards: see dpb_new_linear. Otherwise NULL.
     pub features: *const f32,
     /// The same rows by the features that are not 0, in place of features. One that comes twice counts as their sum.
     pub sparse: *const dpb_feature,
     /// With sparse: where each row ends, so the number of entries in all rows up to it.
     pub sparse_ends: *const u32,
+    /// 0, the default, or how many numbers features has, or how many entries sparse: then another number than the request
+    /// needs is DPB_INVALID_REQUEST. Set it where eligible is NULL and another thread may add arms.
+    pub features_len: usize,
+    /// The same of sparse_ends.
+    pub sparse_ends_len: usize,
 }
 
 /// A feature of a sparse row.
@@ -54,7 +58,7 @@ pub struct dpb_feature {
 
 const _: () = assert!(size_of::<dpb_feature>() == size_of::<Feature>() && size_of::<Feature>() == 8);
 
-const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_request>() == 64);
+const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_request>() == 80);
 
 // SAFETY: repr(C), begins with its size, ends with a size_t; all its fields are numbers and addresses.
 unsafe impl Growing for dpb_request {
@@ -75,6 +79,8 @@ impl dpb_request {
             features: null(),
             sparse: null(),
             sparse_ends: null(),
+            features_len: 0,
+            sparse_ends_len: 0,
         }
     }
 
@@ -103,26 +109,34 @@ impl dpb_request {
     /// They are valid for as many numbers as this handle wants of such a request.
     #[inline]
     unsafe fn rows<'a>(&self, bandit: &Bandit, eligible: Option<&[u32]>) -> Result<Option<Rows<'a>>> {
-        if self.features.is_null() && self.sparse_ends.is_null() {
-            return match self.sparse.is_null() {
-                true => Ok(None),
-                false => Err(Error::request("sparse_ends", "must be set where sparse is", 0u32)),
-            };
+        if self.sparse_ends.is_null() && !self.sparse.is_null() {
+            return Err(Error::request("sparse_ends", "must be set where sparse is", 0u32));
         }
-        let (d, rows) = bandit.rows(eligible)?;
+        if self.features.is_null() && self.sparse_ends.is_null() {
+            return Ok(None);
+        }
+        let (d, rows) = bandit.rows(eligible);
+        let check = |field, given, needed| match given {
+            0 => Ok(()),
+            _ if given == needed => Ok(()),
+            _ => Err(Error::request(field, &format!("must be {needed}"), given)),
+        };
         if d == 0 {
             return Err(Error::Unsupported("features: config.features is 0"));
         }
         if self.sparse_ends.is_null() {
+            check("features_len", self.features_len, rows * d)?;
             // SAFETY: so many rows of d features, by contract.
             return Ok(Some(Rows::Dense(unsafe { slice(self.features, rows * d) })));
         }
         if !self.features.is_null() {
             return Err(Error::request("sparse", "must be NULL where features is set", rows));
         }
+        check("sparse_ends_len", self.sparse_ends_len, rows)?;
         // SAFETY: an end for each row, by contract.
         let ends = unsafe { slice(self.sparse_ends, rows) };
         let entries = ends.last().map_or(0, |&end| end as usize);
+        check("features_len", self.features_len, entries)?;
         if self.sparse.is_null() && entries > 0 {
             return Err(Error::request("sparse", "must be set where a row has entries", entries));
         }

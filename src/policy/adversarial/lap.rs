@@ -61,6 +61,9 @@ impl Lap {
             Algorithm::Lap | Algorithm::Exp3Lap => {
                 Err(Error::config("base", "must be a policy other than dp-lap itself", config.base))
             }
+            Algorithm::Linear => {
+                Err(Error::config("base", "must be a policy that decides without features", config.base))
+            }
             base => Lap::over(base, config, seed),
         }
     }
@@ -234,8 +237,8 @@ mod tests {
                 config.delta = delta; // some bases need one, some must have none
                 Lap::new(&config, &mut Seed::new(Some([9; 32])).unwrap())
             });
-            use Algorithm::{Exp3Lap, Lap as Itself, LdpKlUcb, LdpUcb};
-            let refused = matches!(base, Itself | Exp3Lap | LdpUcb | LdpKlUcb);
+            use Algorithm::{Exp3Lap, Lap as Itself, LdpKlUcb, LdpUcb, Linear};
+            let refused = matches!(base, Itself | Exp3Lap | LdpUcb | LdpKlUcb | Linear);
             assert_eq!(made.iter().all(|made| made.is_err()), refused, "{}", base.name());
         }
         let refuse = |config: &Config| Lap::new(config, &mut Seed::new(None).unwrap()).err().unwrap().to_string();

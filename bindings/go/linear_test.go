@@ -1,0 +1,119 @@
+package dpb
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// Visitors of two kinds; each ad is liked by one of them.
+func TestFeatures(t *testing.T) {
+	c := NewConfig(4, 4)
+	c.Features, c.ModelPerArm, c.FeatureNorm, c.TestSeed = 3, true, 1, new([32]byte)
+	b := must[*Bandit](t)(New(c))
+	defer b.Close()
+	coins, kinds := rand.New(rand.NewPCG(1, 2)), [][]float32{{1, 0, 0}, {0, 1, 0}}
+	play := func(rounds int, sparse bool) float64 {
+		liked := 0
+		for range rounds {
+			kind := coins.IntN(2)
+			request := Request{Features: kinds[kind]}
+			if sparse {
+				request = Request{Sparse: []Feature{{uint32(kind), 1}}, SparseEnds: []uint32{1}}
+			}
+			d, err := b.SelectFor(request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rate := 0.1
+			if int(d.Arm)%2 == kind {
+				rate, liked = 0.4, liked+1
+			}
+			reward := 0.0
+			if coins.Float64() < rate {
+				reward = 1
+			}
+			if err := b.Update(d.Ticket, reward); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return float64(liked) / float64(rounds)
+	}
+	play(20_000, false)
+	if share := play(5000, true); share < 0.9 {
+		t.Errorf("%v of them liked it", share)
+	}
+	if err := b.RetireArm(3); err != nil {
+		t.Fatal(err)
+	}
+	said := must[[]Prediction](t)(b.Predict(Request{Features: kinds[0]}))
+	if len(said) != 4 || !(said[0].Mean > 0.25 && said[1].Mean < 0.25) || !math.IsNaN(said[3].Mean) {
+		t.Errorf("%v", said)
+	}
+	said = must[[]Prediction](t)(b.Predict(Request{Features: kinds[1], Eligible: []uint32{1, 0}}))
+	if len(said) != 2 || !(said[0].Mean > said[1].Mean) || !(said[0].Deviation > 0) {
+		t.Errorf("%v", said)
+	}
+	report := must[Report](t)(b.Report())
+	if report.Policy != PolicyLinear || report.Features != 3 || !report.ModelPerArm || report.Failures != 0 {
+		t.Errorf("%+v", report)
+	}
+	request := Request{Features: kinds[0], Eligible: []uint32{0, 1}}
+	var decisions [1]Decision
+	if n := testing.AllocsPerRun(100, func() { _ = b.SelectSlots(request, decisions[:]) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// One model: a row for each arm. Many requests at a time, and what is refused.
+func TestRows(t *testing.T) {
+	c := NewConfig(3, 1)
+	c.Features, c.FeatureNorm = 2, 2
+	b := must[*Bandit](t)(NewLinear(c))
+	defer b.Close()
+	rows := []float32{1, 0, 0, 1, 1, 1}
+	requests := []Request{
+		{Features: rows},
+		{Features: rows[:4], Eligible: []uint32{2, 0}},
+		{Features: rows, Slots: 3},
+		{Sparse: []Feature{{0, 1}, {1, 1}}, SparseEnds: []uint32{1, 2, 2}},
+	}
+	decisions := make([]Decision, 6)
+	if n, err := b.SelectMany(requests, decisions); n != 4 || err != nil {
+		t.Fatal(n, err)
+	}
+	if d := decisions; d[1].Arm == 1 || d[2].Arm+d[3].Arm+d[4].Arm != 3 {
+		t.Errorf("%v", d)
+	}
+	nan := float32(math.NaN())
+	for _, request := range []Request{
+		{}, {Features: []float32{}}, {Features: rows[:5]}, {Features: rows[:4]}, {Features: []float32{1, 0, 0, nan, 1, 1}},
+		{Features: rows, Eligible: []uint32{1}}, {Features: rows, Eligible: []uint32{}}, {Features: rows, Slots: 4},
+		{Sparse: []Feature{{0, 1}}}, {Sparse: []Feature{{0, 1}}, SparseEnds: []uint32{}},
+		{Sparse: []Feature{{0, 1}}, SparseEnds: []uint32{0, 0, 2}}, {Sparse: []Feature{{2, 1}}, SparseEnds: []uint32{0, 0, 1}},
+		{Sparse: []Feature{{0, 1}}, SparseEnds: []uint32{1}}, {Features: rows, SparseEnds: []uint32{0, 0, 0}},
+	} {
+		_, err := b.SelectFor(request)
+		if request.Slots > 1 {
+			err = b.SelectSlots(request, make([]Decision, request.Slots))
+		}
+		refused(t, err, ErrInvalidRequest)
+		_, err = b.Predict(request)
+		if request.Slots == 0 {
+			refused(t, err, ErrInvalidRequest)
+		}
+		_, err = b.SelectMany([]Request{request}, make([]Decision, request.slots()))
+		refused(t, err, ErrInvalidRequest)
+	}
+	_, err := b.Select()
+	refused(t, err, ErrUnsupported)
+	if report := must[Report](t)(b.Report()); report.Decisions != 6 {
+		t.Errorf("%+v", report)
+	}
+}
+
+func TestHashes(t *testing.T) {
+	if FeatureHash("device", "phone", 1000) != 627 || FeatureHash("", "", 0) != 0 || FeatureCross(3, 5, 1000) != 584 {
+		t.Error(FeatureHash("device", "phone", 1000), FeatureCross(3, 5, 1000))
+	}
+}
