@@ -287,6 +287,9 @@ impl Bandit {
     /// internal failure.
     pub fn retire_arm(&self, arm: u32) -> Result<()> {
         let state = &mut *self.lock.lock()?;
+        if self.config.config()?.max_segments > 0 {
+            return Err(Error::Unsupported("retire_arm: the arms of a handle with segments are fixed"));
+        }
         state.check_live(&[arm], "retire_arm")?;
         let last = state.policy.active() == 1;
         let policy = state.policy.flexible().ok_or(Error::Unsupported("retire_arm"))?;
