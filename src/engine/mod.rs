@@ -459,6 +459,7 @@ impl Engine {
     }
 
     /// Places in the ring.
+    #[allow(dead_code, reason = "for the policies with features, which are to come")]
     pub fn capacity(&self) -> usize {
         self.ring.len()
     }
