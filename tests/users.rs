@@ -222,7 +222,7 @@ fn as_if_cancelled(algorithm: Algorithm, config: &Config) {
 #[test]
 fn all_slots_of_a_request_are_learned_from_or_none() {
     for algorithm in [Algorithm::Imed, Algorithm::KlUcb] {
-        let config = Config { expected_users: 1000, max_slots: 3, ..Config::new(6, 1e9) };
+        let config = Config { expected_users: 1000, max_slots: 3, ..Config::new(6, 3e4) };
         let bandit = Bandit::new(algorithm, &config).unwrap();
         let heard = |user: u64, eligible: &[u32]| {
             let before = known(&bandit);
@@ -240,14 +240,14 @@ fn all_slots_of_a_request_are_learned_from_or_none() {
             assert!(matches!(refused, Err(Error::InvalidRequest { .. })), "{refused:?}");
         }
         let report = bandit.report().unwrap();
-        assert_eq!((report.counts.decisions, report.counts.pending(), report.epsilon_spent <= 1e9), (12, 0, true));
+        assert_eq!((report.counts.decisions, report.counts.pending(), report.epsilon_spent <= 3e4), (12, 0, true));
     }
 }
 
 /// Many requests under one lock, of several users.
 #[test]
 fn each_of_many_requests_counts_its_user() {
-    let config = Config { expected_users: 1000, max_slots: 2, ..Config::new(4, 1e9) };
+    let config = Config { expected_users: 1000, max_slots: 2, ..Config::new(4, 3e4) };
     let bandit = Bandit::new(Algorithm::Imed, &config).unwrap();
     let request = |user, eligible: &'static [u32]| Ok(Request { user, slots: 2, ..among(eligible) });
     let (mut decisions, mut done) = (Vec::new(), 0);
@@ -279,7 +279,7 @@ fn what_cannot_be_counted_is_refused() {
     let unsupported = |error: Option<Error>| matches!(error, Some(Error::Unsupported(_)));
     assert!(unsupported(plain.select_for(&of_user(1)).err()) && unsupported(plain.next_period().err()));
     assert!(unsupported(plain.select_for(&Request { user: 1, ..among(&[1]) }).err()));
-    assert!(unsupported(counting.select().err()) && unsupported(counting.select_for(&among(&[1])).err()));
+    assert!(unsupported(counting.select().err()));
     assert!(unsupported(counting.select_n(3, |_| panic!()).err()));
     assert!(unsupported(fixed.select_for(&Request { user: 1, ..among(&[1]) }).err()));
     assert!(matches!(counting.select_for(&Request { user: 1, ..among(&[7]) }), Err(Error::InvalidRequest { .. })));

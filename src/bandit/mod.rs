@@ -90,7 +90,6 @@ impl Bandit {
         let range = config.check()?;
         let mut seed = Seed::new(config.test_seed)?;
         let mut policy = algorithm.build(config, &mut seed)?;
-        let users = Users::of(config, &mut seed)?;
         let range = if policy.takes_bits() { range.of_bits() } else { range };
         // Tickets are keyed by the operating system even under a test seed: see engine::ticket.
         let mut tickets = Seed::new(None)?.stream();
@@ -106,6 +105,8 @@ impl Bandit {
         if by_request || policy.slates().is_some() {
             scratch = Some(Box::new(Scratch::new(config, seed.stream())?));
         }
+        // Last, so that a test seed gives all else the same coins with users and without.
+        let users = Users::of(config, &mut seed)?;
         Ok(Bandit {
             algorithm,
             config: Kept::of(config),
