@@ -278,13 +278,6 @@ impl Config {
         if clicks > slate {
             return Err(Error::config("max_clicks", "must be at most max_slots", clicks));
         }
-        if slate > 0 && self.expected_users > 0 {
-            return Err(Error::config(
-                "max_slots",
-                "must be 0 with expected_users: a request of several slots is for nobody in particular",
-                slate,
-            ));
-        }
         if clicks > 0 && self.reward_window == 0 {
             let rule = "must be 0 without a reward_window: all of a request's answers are needed to draw from";
             return Err(Error::config("max_clicks", rule, clicks));

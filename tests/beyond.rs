@@ -3,6 +3,7 @@
 
 use crate::audit::engine::seed;
 use crate::support::coins::Coins;
+use crate::support::requests::among;
 use dpb::{Algorithm, Bandit, Config, Decision, Error};
 use std::collections::VecDeque;
 
@@ -106,7 +107,7 @@ fn everything_at_once() {
                         let mut set: Vec<u32> = (0..live.len() as u32).filter(|&arm| live[arm as usize]).collect();
                         set.truncate(1 + coins.next() as usize % set.len());
                         set.push(set[0]);
-                        let decision = bandit.select_among(&set).unwrap();
+                        let decision = bandit.select_for(&among(&set)).unwrap();
                         assert!(set.contains(&decision.arm));
                         decision
                     }
@@ -159,7 +160,7 @@ fn bad_sets_are_refused_and_change_nothing() {
             (&[0, 3], "arm must be below 3, got 3"),
             (&[1], "arm must be live, got 1"),
         ] {
-            let refused = bandit.select_among(set).unwrap_err().to_string();
+            let refused = bandit.select_for(&among(set)).unwrap_err().to_string();
             assert!(refused.starts_with(why), "{refused}");
         }
         assert!(bandit.retire_arm(1).is_err() && bandit.retire_arm(7).is_err());
@@ -170,7 +171,7 @@ fn bad_sets_are_refused_and_change_nothing() {
     }
     for algorithm in [Algorithm::Se, Algorithm::NonprivateUcb1] {
         let bandit = bandit(algorithm, 3, 1.0, 1);
-        assert_eq!(bandit.select_among(&[0]), Err(Error::Unsupported("select_among")));
+        assert_eq!(bandit.select_for(&among(&[0])), Err(Error::Unsupported("eligible arms")));
         assert_eq!(bandit.add_arm(), Err(Error::Unsupported("add_arm")));
         assert_eq!(bandit.retire_arm(0), Err(Error::Unsupported("retire_arm")));
     }
@@ -180,7 +181,7 @@ fn bad_sets_are_refused_and_change_nothing() {
 fn open_decisions_of_a_retired_arm_are_accepted() {
     for algorithm in POLICIES {
         let bandit = bandit(algorithm, 3, 1.0, 1);
-        let open = bandit.select_among(&[2]).unwrap();
+        let open = bandit.select_for(&among(&[2])).unwrap();
         bandit.retire_arm(2).unwrap();
         bandit.update(open.ticket, 1.0).unwrap();
         assert_eq!(bandit.report().unwrap().counts.answered, 1);
@@ -197,7 +198,7 @@ fn every_request_gets_the_best_of_its_own_arms() {
         let (mut coins, mut regret) = (Coins(4), [0.0, 0.0]);
         for t in 0..40_000usize {
             let sets = [&[0u32, 1, 4][..], &[3, 2, 4]];
-            let decision = bandit.select_among(sets[t % 2]).unwrap();
+            let decision = bandit.select_for(&among(sets[t % 2])).unwrap();
             regret[t % 2] += [A[0], A[2]][t % 2] - A[decision.arm as usize];
             bandit.update(decision.ticket, coins.toss(A[decision.arm as usize])).unwrap();
         }

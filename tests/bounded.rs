@@ -2,7 +2,7 @@
 
 use dpb::counter::{Counter, CounterKind};
 use dpb::shuffle::{Params, Shuffler};
-use dpb::{Algorithm, Bandit, Config, Error, Pool};
+use dpb::{Algorithm, Bandit, Config, Error, Request};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::{Mutex, PoisonError};
@@ -46,6 +46,10 @@ unsafe impl GlobalAlloc for Ledger {
 #[global_allocator]
 static ALLOCATOR: Ledger = Ledger;
 
+fn in_segment(segment: u64) -> Request<'static> {
+    Request { segment, ..Request::default() }
+}
+
 /// Runs this with each of its large allocations refused in turn: always `NoMemory`. What it gives at last, and how
 /// often it was refused.
 fn starved<T>(run: impl Fn() -> Result<T, Error>) -> (T, u32) {
@@ -77,7 +81,7 @@ fn every_table_that_is_refused_is_a_status() {
         let (config, held) = (config(algorithm, arms, 4096), HELD.get());
         let (bandit, refused) = starved(|| Bandit::new(algorithm, &config));
         assert!(refused >= 2, "{algorithm:?}: {refused}");
-        if bandit.select_among(&[0]).is_ok() {
+        if bandit.select_for(&Request { eligible: Some(&[0]), ..Request::default() }).is_ok() {
             assert!(starved(|| bandit.add_arm()).1 >= 2);
             assert_eq!(bandit.arms(), Ok(arms + 1));
         }
@@ -90,18 +94,18 @@ fn every_table_that_is_refused_is_a_status() {
         drop(bandit);
         assert_eq!(HELD.get(), held, "{algorithm:?}: a refusal has left something");
     }
-    let (config, held) = (Config::new(20, 1.0), HELD.get());
-    let (pool, refused) = starved(|| Pool::new(&config, 3000));
+    let (config, held) = (Config { max_segments: 3000, ..Config::new(20, 1.0) }, HELD.get());
+    let (bandit, refused) = starved(|| Bandit::new(Algorithm::Imed, &config));
     assert!(refused >= 6, "{refused}");
-    (0..3000).for_each(|key| assert_eq!(pool.segment(key * key), Ok(key as u32)));
-    let (bytes, refused) = starved(|| pool.snapshot());
+    (0..3000).for_each(|key| _ = bandit.select_for(&in_segment(key * key)).unwrap());
+    let (bytes, refused) = starved(|| bandit.snapshot());
     assert_eq!(refused, 1, "its size is known before");
-    let (restored, refused) = starved(|| Pool::restore(&bytes));
-    assert!(refused >= 6 && restored.segment(9) == Ok(3), "{refused}");
-    let other = Pool::new(&config, 3000).unwrap();
+    let (restored, refused) = starved(|| Bandit::restore(&bytes));
+    assert!(refused >= 6 && restored.report().unwrap().segments == 3000, "{refused}");
+    let other = Bandit::new(Algorithm::Imed, &config).unwrap();
     let ((), refused) = starved(|| other.merge(&bytes));
     assert!(refused >= 6, "{refused}");
-    drop((pool, bytes, restored, other));
+    drop((bandit, bytes, restored, other));
     assert_eq!(HELD.get(), held, "a refusal has left something");
     let plan = Params::new(1.0, 1e-6, 100_000, false).unwrap();
     assert_eq!(starved(|| Shuffler::new(plan, None)).1, 1);
@@ -192,7 +196,7 @@ fn memory_is_what_is_documented() {
 
 /// Fixed when it is made, however many segments come: 17 MB for 10,000 of 20 arms.
 #[test]
-fn a_pools_memory_is_what_is_documented() {
+fn the_memory_of_segments_is_what_is_documented() {
     // The header's lines are broken anywhere.
     let header = include_str!("../include/dpb.h").split([' ', '*', '\n']).filter(|word| !word.is_empty());
     let header = header.collect::<Vec<_>>().join(" ");
@@ -200,9 +204,15 @@ fn a_pools_memory_is_what_is_documented() {
     for (arms, segments, capacity, window) in
         [(2, 1, 1, 0), (5, 100, 64, 0), (10, 1000, 64, 300), (20, 10_000, 4096, 0)]
     {
-        let config = Config { reward_window: window, pending_capacity: capacity, ..Config::new(arms, 1.0) };
+        let config = |max_segments| Config {
+            reward_window: window,
+            pending_capacity: capacity,
+            max_segments,
+            ..Config::new(arms, 1.0)
+        };
+        let made = |max_segments| Bandit::new(Algorithm::Imed, &config(max_segments)).unwrap();
         let before = HELD.get();
-        let pool = Box::new(Pool::new(&config, segments).unwrap());
+        let bandit = Box::new(made(segments));
         let took = (HELD.get() - before) as f64;
         let [k, s, p] = [arms, segments, capacity.max(window).next_power_of_two()].map(f64::from);
         let slot = if window > 0 { 12.0 } else { 8.0 };
@@ -210,18 +220,17 @@ fn a_pools_memory_is_what_is_documented() {
         assert!((took - told).abs() <= 0.1 * told + 512.0, "{took} bytes, {told} told");
         assert!(segments < 10_000 || took < 1e8, "{took}");
         for key in (0..u64::from(segments)).rev() {
-            let segment = pool.segment(key).unwrap();
-            pool.update(pool.select(segment).unwrap().ticket, 1.0).unwrap();
+            bandit.update(bandit.select_for(&in_segment(key)).unwrap().ticket, 1.0).unwrap();
         }
         assert_eq!((HELD.get() - before) as f64, took);
         // What others have released.
         let told =
             "12 K (S + 1) + 44 (S + 1) bytes, K the arms and S its segments, and the first one (32 K + 8) (M + 1) more";
         assert!(header.contains(told));
-        let here = Pool::new(&config, 50).unwrap();
-        let bytes = pool.snapshot().unwrap();
+        let here = made(50);
+        let bytes = bandit.snapshot().unwrap();
         for first in [true, false] {
-            let other = if first { bytes.clone() } else { Pool::new(&config, segments).unwrap().snapshot().unwrap() };
+            let other = if first { bytes.clone() } else { made(segments).snapshot().unwrap() };
             let before = HELD.get();
             here.merge(&other).unwrap();
             let told = if first { (12.0 * k + 44.0) * (s + 1.0) + (32.0 * k + 8.0) * 51.0 } else { 12.0 * k + 24.0 };

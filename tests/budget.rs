@@ -1,8 +1,9 @@
 //! Budgets: what handles may cost together is a number, and no construction goes beyond it.
 
 use crate::audit::engine::seed;
+use crate::support::requests::of_user;
 use dpb::privacy::composition::{approximate_to_zcdp, zcdp_to_approximate};
-use dpb::{Algorithm, Bandit, Budget, Config, Error, Pool};
+use dpb::{Algorithm, Bandit, Budget, Config, Error, Request};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -107,101 +108,100 @@ fn losses_add_up() {
     Bandit::new(imed, &config(left, 0.0, &many)).unwrap();
 }
 
-/// Whatever else is wrong costs nothing; a pool is charged as one handle; a clone is the same budget.
+/// Whatever else is wrong costs nothing; all segments are charged as one handle; a clone is the same budget.
 #[test]
 fn only_what_is_made_is_charged() {
     let budget = budget(1.0, 0.0);
     let with = |change: fn(&mut Config)| {
-        let mut config = config(0.6, 0.0, &budget);
+        let mut config = Config { max_segments: 5, ..config(0.6, 0.0, &budget) };
         change(&mut config);
         config
     };
-    assert!(Pool::new(&with(|c| c.arms = 1), 5).is_err() && Pool::new(&with(|_| ()), 0).is_err());
-    assert!(Pool::new(&with(|c| c.delta = 1e-6), 5).is_err_and(|error| matches!(error, Error::OverBudget(_))));
-    assert!(Bandit::new(Algorithm::Imed, &with(|c| c.epsilon = 1e300)).is_err());
+    let made = |config: Config| Bandit::new(Algorithm::Imed, &config);
+    for wrong in [with(|c| c.arms = 1), with(|c| c.max_segments = 1 << 30), with(|c| c.epsilon = 1e300)] {
+        assert!(matches!(made(wrong), Err(Error::InvalidConfig { .. })));
+    }
+    assert!(made(with(|c| c.delta = 1e-6)).is_err_and(|error| matches!(error, Error::OverBudget(_))));
     assert_eq!(budget.clone().spent(0.0), Ok(0.0));
-    let pool = Pool::new(&with(|_| ()), 5).unwrap();
+    let bandit = made(with(|_| ())).unwrap();
     assert_eq!((budget.spent(0.0), budget.remaining()), (Ok(0.6), Ok(0.4)));
-    assert!(Pool::new(&with(|_| ()), 5).is_err());
-    let snapshot = pool.snapshot().unwrap();
-    Pool::restore(&snapshot).unwrap();
+    assert!(made(with(|_| ())).is_err());
+    let snapshot = bandit.snapshot().unwrap();
+    Bandit::restore(&snapshot).unwrap();
     assert_eq!(budget.spent(0.0), Ok(0.6));
     // A life that a budget is named for is charged to it.
-    let over = Pool::restore_as(&with(|_| ()), 5, &snapshot);
+    let over = Bandit::restore_as(Algorithm::Imed, &with(|_| ()), &snapshot);
     assert!(over.is_err_and(|error| matches!(error, Error::OverBudget(_))));
     let another = self::budget(1.0, 0.0);
-    Pool::restore_as(&Config { budget: Some(another.clone()), ..with(|_| ()) }, 5, &snapshot).unwrap();
+    let config = Config { budget: Some(another.clone()), ..with(|_| ()) };
+    Bandit::restore_as(Algorithm::Imed, &config, &snapshot).unwrap();
     assert_eq!((budget.spent(0.0), another.spent(0.0)), (Ok(0.6), Ok(0.6)));
 }
 
 /// A handle with a test seed is not private, in its first life or after.
 #[test]
 fn a_budget_has_no_room_for_a_test_seed() {
-    let budget = budget(9.0, 0.0);
-    let plain = Config::new(2, 1.0);
-    let seeded = Config { test_seed: Some(seed(1)), ..plain.clone() };
-    let charged = |config: &Config| Config { budget: Some(budget.clone()), ..config.clone() };
-    let of = |config: &Config| Bandit::new(Algorithm::Imed, config).and_then(|bandit| bandit.snapshot());
-    let pool = |config: &Config| Pool::new(config, 1).and_then(|pool| pool.snapshot());
-    let (private, not, pools) =
-        (of(&plain).unwrap(), of(&seeded).unwrap(), [plain.clone(), seeded.clone()].map(|c| pool(&c).unwrap()));
-    for refused in [
-        of(&charged(&seeded)).err(),
-        pool(&charged(&seeded)).err(),
-        Bandit::restore_as(Algorithm::Imed, &charged(&plain), &not).err(),
-        Pool::restore_as(&charged(&plain), 1, &pools[1]).err(),
-    ] {
-        let says = refused.unwrap();
-        assert!(matches!(says, Error::OverBudget(_)) && says.to_string().contains("test_seed"), "{says}");
+    for max_segments in [0, 1] {
+        let budget = budget(9.0, 0.0);
+        let plain = Config { max_segments, ..Config::new(2, 1.0) };
+        let seeded = Config { test_seed: Some(seed(1)), ..plain.clone() };
+        let charged = |config: &Config| Config { budget: Some(budget.clone()), ..config.clone() };
+        let of = |config: &Config| Bandit::new(Algorithm::Imed, config).and_then(|bandit| bandit.snapshot());
+        let (private, not) = (of(&plain).unwrap(), of(&seeded).unwrap());
+        for refused in [of(&charged(&seeded)).err(), Bandit::restore_as(Algorithm::Imed, &charged(&plain), &not).err()]
+        {
+            let says = refused.unwrap();
+            assert!(matches!(says, Error::OverBudget(_)) && says.to_string().contains("test_seed"), "{says}");
+        }
+        assert_eq!(budget.spent(0.0), Ok(0.0));
+        // The seed of a configuration that a snapshot is restored as is not used.
+        let restored = Bandit::restore_as(Algorithm::Imed, &charged(&seeded), &private).unwrap();
+        assert!(restored.report().unwrap().is_private);
+        assert_eq!(budget.spent(0.0), Ok(1.0));
     }
-    assert_eq!(budget.spent(0.0), Ok(0.0));
-    // The seed of a configuration that a snapshot is restored as is not used.
-    assert!(Bandit::restore_as(Algorithm::Imed, &charged(&seeded), &private).unwrap().report().unwrap().is_private);
-    Pool::restore_as(&charged(&seeded), 1, &pools[0]).unwrap();
-    assert_eq!(budget.spent(0.0), Ok(2.0));
 }
 
 /// Each period costs epsilon anew, in this life and in the next: a budget must be told of how many.
 #[test]
 fn a_budget_is_charged_for_all_periods() {
-    let budget = budget(9.0, 0.0);
-    let counted = Config { expected_users: 10, ..config(1.0, 0.0, &budget) };
-    let bytes = Bandit::new(Algorithm::Imed, &Config { budget: None, ..counted.clone() }).unwrap().snapshot().unwrap();
-    let pool = Pool::new(&Config { budget: None, ..counted.clone() }, 1).unwrap().snapshot().unwrap();
-    for refused in [
-        Bandit::new(Algorithm::Imed, &counted).err(),
-        Bandit::new(Algorithm::Imed, &Config { expected_users: 0, budget_periods: 1, ..counted.clone() }).err(),
-        Bandit::new(Algorithm::Imed, &Config { expected_users: 0, budget_periods: 1, budget: None, ..counted.clone() })
-            .err(),
-        Bandit::restore_as(Algorithm::Imed, &counted, &bytes).err(),
-        Pool::new(&counted, 1).err(),
-        Pool::restore_as(&counted, 1, &pool).err(),
-    ] {
-        assert!(matches!(refused, Some(Error::InvalidConfig { field: "budget_periods", .. })), "{refused:?}");
+    for (max_segments, max_slots) in [(0, 0), (1, 0), (0, 2)] {
+        let budget = budget(9.0, 0.0);
+        let counted = Config { expected_users: 10, max_segments, max_slots, ..config(1.0, 0.0, &budget) };
+        let unbudgeted = Config { budget: None, ..counted.clone() };
+        let bytes = Bandit::new(Algorithm::Imed, &unbudgeted).unwrap().snapshot().unwrap();
+        for refused in [
+            Bandit::new(Algorithm::Imed, &counted).err(),
+            Bandit::new(Algorithm::Imed, &Config { expected_users: 0, budget_periods: 1, ..counted.clone() }).err(),
+            Bandit::new(Algorithm::Imed, &Config { expected_users: 0, budget_periods: 1, ..unbudgeted }).err(),
+            Bandit::restore_as(Algorithm::Imed, &counted, &bytes).err(),
+        ] {
+            assert!(matches!(refused, Some(Error::InvalidConfig { field: "budget_periods", .. })), "{refused:?}");
+        }
+        let over = Config { budget_periods: 10, ..counted.clone() };
+        assert!(matches!(Bandit::new(Algorithm::Imed, &over), Err(Error::OverBudget(_))));
+        assert_eq!(budget.spent(0.0), Ok(0.0));
+        Bandit::new(Algorithm::Imed, &Config { budget_periods: 4, ..counted }).unwrap();
+        assert_eq!((budget.spent(0.0), budget.remaining()), (Ok(4.0), Ok(5.0)));
     }
-    let over = Config { budget_periods: 10, ..counted.clone() };
-    assert!(matches!(Bandit::new(Algorithm::Imed, &over), Err(Error::OverBudget(_))));
-    assert_eq!(budget.spent(0.0), Ok(0.0));
-    let fits = Config { budget_periods: 4, ..counted };
-    Bandit::new(Algorithm::Imed, &fits).unwrap();
-    assert_eq!(budget.spent(0.0), Ok(4.0));
-    Pool::new(&fits, 1).unwrap();
-    assert_eq!((budget.spent(0.0), budget.remaining()), (Ok(8.0), Ok(1.0)));
 }
 
-/// Every policy that counts users, with and without delta: so many periods are charged no less than the report says
+/// Every policy that counts users, with and without delta, with several slots and in segments: so many periods are charged no less than the report says
 /// after as many, and hardly more; and then there are no more, in this life or in the next.
 #[test]
 fn no_life_goes_beyond_its_periods() {
     const P: u32 = 3;
     const DELTA: f64 = 1e-6;
     for &algorithm in Algorithm::ALL {
-        for (delta, contributions_per_user) in [(0.0, 1), (DELTA, 1), (0.0, 2), (DELTA, 2)] {
+        let kinds = [(0.0, 1), (DELTA, 1), (0.0, 2), (DELTA, 2)];
+        let kinds = kinds.into_iter().flat_map(|kind| [(kind, 0, 0), (kind, 2, 0), (kind, 0, 1)]);
+        for ((delta, contributions_per_user), max_slots, max_segments) in kinds {
             let budget = budget(20.0, 1e-3);
             let config = Config {
                 contributions_per_user,
                 expected_users: 1000,
                 budget_periods: P,
+                max_slots,
+                max_segments,
                 base: Algorithm::NonprivateUcb1 as u32,
                 ..config(0.9, delta, &budget)
             };
@@ -210,7 +210,10 @@ fn no_life_goes_beyond_its_periods() {
             let saves = bandit.snapshot().is_ok();
             for period in 1..=P {
                 for user in 0..200 {
-                    bandit.update(bandit.select_for(user).unwrap().ticket, 1.0).unwrap();
+                    let request = Request { slots: max_slots.max(1), ..of_user(user) };
+                    let mut tickets = Vec::new();
+                    bandit.select_slots(&request, |_, decision| tickets.push(decision.ticket)).unwrap();
+                    tickets.into_iter().for_each(|ticket| bandit.update(ticket, 1.0).unwrap());
                 }
                 let lost = bandit.epsilon_spent(1e-3).unwrap();
                 assert!(lost <= charged * (1.0 + 1e-9), "{} {delta} {period}: {lost} {charged}", algorithm.name());
@@ -249,24 +252,24 @@ fn no_life_goes_beyond_its_periods() {
 #[test]
 fn a_handle_that_is_restored_many_times_stays_within_its_budget() {
     let budget = budget(3.0, 0.0);
-    let config = Config { expected_users: 1000, budget_periods: 3, ..config(1.0, 0.0, &budget) };
-    let mut pool = Pool::new(&config, 1).unwrap();
-    let (segment, mut disk, mut heard) = (pool.segment(1).unwrap(), None::<Vec<u8>>, 0);
+    let config = Config { expected_users: 1000, budget_periods: 3, max_segments: 1, ..config(1.0, 0.0, &budget) };
+    let mut bandit = Bandit::new(Algorithm::Imed, &config).unwrap();
+    let (mut disk, mut heard) = (None::<Vec<u8>>, 0);
     for life in 0..20 {
         if let Some(bytes) = &disk {
-            match Pool::restore(bytes) {
-                Ok(next) => pool = next,
+            match Bandit::restore(bytes) {
+                Ok(next) => bandit = next,
                 Err(error) => {
                     assert!(matches!(error, Error::OverBudget(_)) && heard == 3, "{life}: {error}");
                     continue;
                 }
             }
         }
-        disk = Some(pool.snapshot().unwrap());
-        let before = pool.report().unwrap().releases;
-        (0..200).for_each(|user| pool.update(pool.select_for(segment, user).unwrap().ticket, 1.0).unwrap());
-        heard += u32::from(pool.report().unwrap().releases > before);
-        assert!(pool.report().unwrap().epsilon_spent <= 3.0);
+        disk = Some(bandit.snapshot().unwrap());
+        let before = bandit.report().unwrap().phase;
+        (0..200).for_each(|user| bandit.update(bandit.select_for(&of_user(user)).unwrap().ticket, 1.0).unwrap());
+        heard += u32::from(bandit.report().unwrap().phase > before);
+        assert!(bandit.report().unwrap().epsilon_spent <= 3.0);
     }
     assert_eq!((heard, budget.spent(0.0)), (3, Ok(3.0)));
 }

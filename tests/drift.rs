@@ -2,6 +2,7 @@
 //! And propensities with a floor: what a log of decisions says about other policies.
 
 use crate::audit::engine::seed;
+use crate::support::requests::among;
 use dpb::{Algorithm, Bandit, Config, Random, Seed};
 
 const A: [f64; 5] = [0.75, 0.625, 0.5, 0.375, 0.25];
@@ -90,7 +91,7 @@ fn memory_and_changing_sets() {
         let mut share = |bandit: &Bandit, sets: &[&[u32]], means: &[f64], arm: u32| {
             let mut seen = 0;
             for t in 0..40_000 {
-                let decision = bandit.select_among(sets[t % sets.len()]).unwrap();
+                let decision = bandit.select_for(&among(sets[t % sets.len()])).unwrap();
                 seen += u32::from(t >= 20_000 && decision.arm == arm);
                 bandit.update(decision.ticket, toss(&mut coins, means[decision.arm as usize])).unwrap();
             }
@@ -148,7 +149,7 @@ fn propensities_are_frequencies() {
             let config = Config { exploration, test_seed: Some(seed(11)), ..Config::new(5, 1.0) };
             let bandit = Bandit::new(algorithm, &config).unwrap();
             let mut coins = coins(12);
-            let decide = || set.map_or_else(|| bandit.select(), |arms| bandit.select_among(arms)).unwrap();
+            let decide = || set.map_or_else(|| bandit.select(), |arms| bandit.select_for(&among(arms))).unwrap();
             for _ in 0..60 {
                 let decision = decide();
                 bandit.update(decision.ticket, toss(&mut coins, A[decision.arm as usize])).unwrap();

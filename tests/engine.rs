@@ -6,7 +6,8 @@
 //! are multiples of 1/8, so a reward lost or counted twice is off by two million units.
 
 use crate::audit::sabotage::Sabotage;
-use dpb::{Algorithm, Bandit, Config, Decision, Error, Fault};
+use crate::support::requests::{of_slots, of_user};
+use dpb::{Algorithm, Bandit, Config, Decision, Error, Fault, Request};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 
@@ -341,7 +342,7 @@ fn an_outage_does_not_tell_a_click() {
             test_seed: Some([3; 32]),
             ..Config::new(4, 1.0)
         };
-        for (slate, users) in [(0, 0), (3, 0), (0, 5)] {
+        for (slate, users) in [(0, 0), (3, 0), (0, 5), (3, 5)] {
             if slate > 0 && !slates {
                 continue;
             }
@@ -361,10 +362,11 @@ fn an_outage_does_not_tell_a_click() {
                     };
                     match (slate, users) {
                         (0, 0) => each(bandit.select().unwrap()),
-                        (0, _) => each(bandit.select_for(step / 2 % 5).unwrap()),
+                        (0, _) => each(bandit.select_for(&of_user(step / 2 % 5)).unwrap()),
                         _ => {
-                            let mut decisions = Vec::new();
-                            bandit.select_slate(None, 3, |_, decision| decisions.push(decision)).unwrap();
+                            let user = if users > 0 { step / 2 % 5 } else { 0 };
+                            let (request, mut decisions) = (Request { user, ..of_slots(3) }, Vec::new());
+                            bandit.select_slots(&request, |_, decision| decisions.push(decision)).unwrap();
                             decisions.into_iter().for_each(each);
                         }
                     }
@@ -381,7 +383,7 @@ fn an_outage_does_not_tell_a_click() {
             assert!(worlds[0] == worlds[1], "{} {slate} {users}", algorithm.name());
         }
     }
-    assert!(windowed >= 2 * 19 + 3, "{windowed}");
+    assert!(windowed >= 2 * 19 + 2 * 3, "{windowed}");
 }
 
 /// A reward out of range leaves its decision open. Never answered, that expires one day, for all to

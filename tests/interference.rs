@@ -5,7 +5,7 @@
 //! There the noise of that draw is moved by exactly what the sums differ by, and the worlds look the
 //! same again until the next release that holds it, if the mechanism has one, and so to the end. What
 //! the moves cost, |d|/scale each, is the loss, and must be within the claim. This test does what the
-//! proof does, for every policy in the list and for pools, in random [histories](history), and through
+//! proof does, for every policy in the list and for segments, in random [histories](history), and through
 //! lives: snapshots are taken, old ones restored, twins go on from one, handles merge in any order, priors
 //! are set, arms come and go. So it notices whatever is seen of a
 //! sum that no noise covers, a reward that is released too often, and noise that is too small by any
@@ -22,8 +22,8 @@ mod world;
 use crate::audit::sabotage::Sabotage;
 use dpb::noise::hand::Draw;
 use dpb::privacy::composition::{group_delta, zcdp_to_approximate};
-use dpb::{Algorithm, Config, Error, Fault};
-use handle::{Handle, Request, Subject};
+use dpb::{Algorithm, Bandit, Config, Error, Fault};
+use handle::Subject;
 use history::{History, WINDOW};
 use std::ops::Range;
 use std::panic::catch_unwind;
@@ -162,21 +162,21 @@ fn configs(subject: Subject, reward_window: u32) -> Vec<Config> {
 }
 
 /// A handle of the plainest configuration that there is, and that one's delta.
-fn any(subject: Subject) -> (Handle, f64) {
+fn any(subject: Subject) -> (Bandit, f64) {
     let made = |delta| Some((subject.make(&plain(0, 1, delta, 1600)).ok()?, delta));
     [0.0, 1e-3].into_iter().find_map(made).expect("a configuration for all")
 }
 
-/// Pools, and all policies but those that refuse raw rewards: their devices hide them.
+/// Segments, and all policies but those that refuse raw rewards: their devices hide them.
 fn subjects(private: bool) -> Vec<Subject> {
     let belongs = |&subject: &Subject| {
-        let (handle, delta) = any(subject);
-        let decision = handle.choose(&Request { key: 0, user: None, among: None }).unwrap();
-        let raw = handle.update(decision.ticket, 0.5) != Err(Error::InvalidReward);
-        raw && handle.epsilon_spent(delta)[1].is_finite() == private
+        let (bandit, delta) = any(subject);
+        let decision = bandit.select_for(&subject.request(Subject::KEYS[0])).unwrap();
+        let raw = bandit.update(decision.ticket, 0.5) != Err(Error::InvalidReward);
+        raw && bandit.epsilon_spent(delta).unwrap().is_finite() == private
     };
     let policies = Algorithm::ALL.iter().copied().map(Subject::Policy);
-    policies.chain([Subject::Pool]).filter(belongs).collect()
+    policies.chain([Subject::Segments]).filter(belongs).collect()
 }
 
 /// In so many histories of each configuration, and in more until one tells the worlds apart.
@@ -237,7 +237,7 @@ fn in_many_histories() {
     }
 }
 
-/// What makes every decision of these somebody's.
+/// What makes every request of these somebody's: two configurations of one slot, and one of several.
 fn with_users(subject: Subject, reward_window: u32) -> impl Iterator<Item = Config> {
     let twice = |config: &Config| 2 * config.horizon; // for what is not learned from
     let counted = move |config: Config| Config {
@@ -247,37 +247,44 @@ fn with_users(subject: Subject, reward_window: u32) -> impl Iterator<Item = Conf
         ..config
     };
     let able = move |config: &Config| subject.make(config).is_ok();
-    configs(subject, reward_window).into_iter().filter(|config| config.max_slots == 0).map(counted).filter(able).take(2)
+    let configs = configs(subject, reward_window).into_iter().map(counted).filter(able);
+    let (one, several): (Vec<_>, Vec<_>) = configs.partition(|config| config.max_slots == 0);
+    one.into_iter().take(2).chain(several.into_iter().take(1))
 }
 
 /// Two worlds that differ in all rewards of a user who comes six times as often as is learned from look the same but
-/// for as many rewards as that, in each period, of which each life begins one; and where all were learned from they do
-/// not.
+/// for as many rewards as that (or requests, with several slots), in each period, of which each life begins one; and
+/// where all were learned from they do not.
 fn no_more_of_a_user_shows(subjects: impl IntoIterator<Item = Subject>) {
     for subject in subjects {
-        let (mut covered, mut seen, mut tried) = (0, 0, 0);
+        // Of requests with one slot, and with several.
+        let [mut covered, mut seen, mut tried] = [[0; 2]; 3];
         for (number, window) in [(0, 0), (1, WINDOW)] {
             for config in with_users(subject, window) {
+                let kind = usize::from(config.max_slots > 0);
                 for lives in [false, true].into_iter().filter(|lives| !lives || has_lives(&subject)) {
-                    tried += 1;
+                    tried[kind] += 1;
                     match hide(subject, &History::new(&config, Sabotage::Nothing, number, lives)) {
-                        Ok(Hidden::Noise(moves)) => covered += usize::from(moves > 0),
+                        Ok(Hidden::Noise(moves)) => covered[kind] += usize::from(moves > 0),
                         Ok(Hidden::Choice) => {}
                         Err(seen) => panic!("{}, history {number} of {config:?}: {seen}", subject.name()),
                     }
                     let all = Sabotage::Built(Fault::UserUnbounded);
-                    seen += usize::from(hide(subject, &History::new(&config, all, number, lives)).is_err());
+                    seen[kind] += usize::from(hide(subject, &History::new(&config, all, number, lives)).is_err());
                 }
             }
         }
-        println!("{}: {tried} tried, covered {covered}, sabotage seen {seen}", subject.name());
-        assert!(tried > 0 && covered > 0 && seen > 0, "{}", subject.name());
+        println!("{}: {tried:?} tried, covered {covered:?}, sabotage seen {seen:?}", subject.name());
+        assert!(tried[0] > 0, "{}", subject.name());
+        for kind in (0..2).filter(|&kind| tried[kind] > 0) {
+            assert!(covered[kind] > 0 && seen[kind] > 0, "{}", subject.name());
+        }
     }
 }
 
 #[test]
 fn no_more_of_a_user_shows_than_was_promised() {
-    no_more_of_a_user_shows([Subject::Pool]);
+    no_more_of_a_user_shows([Subject::Segments, Subject::Policy(Algorithm::Imed)]);
 }
 
 /// All that count users, but for the one without noise: of it no more is asked than above.
@@ -362,12 +369,12 @@ fn are_seen(sabotages: &[Sabotage], subjects: impl IntoIterator<Item = Subject>)
     }
 }
 
-/// What only a pool does, or only who goes on from a snapshot, merges or has priors.
+/// What only segments do, or only who goes on from a snapshot, merges or has priors.
 #[test]
-fn leaks_of_pools_and_lives_are_seen() {
+fn leaks_of_segments_and_lives_are_seen() {
     use Fault::{CollectedTwice, HeldCounted, OpenKept, RawMerge, RawPrior, RawPriorSlightly, RawSize, RawSnapshot};
     let faults = [RawSnapshot, HeldCounted, OpenKept, RawMerge, CollectedTwice, RawSize, RawPrior, RawPriorSlightly];
-    are_seen(&faults.map(Sabotage::Built), [Subject::Pool]);
+    are_seen(&faults.map(Sabotage::Built), [Subject::Segments]);
     are_seen(&[Sabotage::Built(Fault::CancelledDrawn)], [Subject::Policy(Algorithm::Imed)]);
 }
 

@@ -1,5 +1,6 @@
 //! Legal configurations at their extremes: no call hangs, and nothing infinite is read.
 
+use crate::support::requests::{among, of_slots};
 use dpb::{Algorithm, Bandit, Config, Error, Random, Seed};
 use std::collections::BTreeMap;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -68,10 +69,10 @@ fn play(
     for _ in decisions {
         let mut decision = None;
         if random.below(8) == 0 {
-            let slots = 1 + random.below(5) as usize;
-            timed("select_slate", &mut || _ = bandit.select_slate(None, slots, |_, d| open.push(d.ticket)));
-            let among = [random.below(arms.into()) as u32, random.below(arms.into()) as u32];
-            timed("select_among", &mut || decision = bandit.select_among(&among).ok());
+            let slots = of_slots(1 + random.below(5) as u32);
+            timed("select_slots", &mut || _ = bandit.select_slots(&slots, |_, d| open.push(d.ticket)));
+            let some = [random.below(arms.into()) as u32, random.below(arms.into()) as u32];
+            timed("select_for", &mut || decision = bandit.select_for(&among(&some)).ok());
         } else {
             timed("select", &mut || decision = bandit.select().ok());
         }

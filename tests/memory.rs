@@ -8,7 +8,7 @@
 #![cfg(target_os = "linux")]
 
 use dpb::noise::Laplace;
-use dpb::{Algorithm, Bandit, Config, Random, Seed};
+use dpb::{Algorithm, Bandit, Config, Random, Request, Seed};
 use std::collections::HashSet;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -188,7 +188,10 @@ fn what_was_open_is_wiped() {
             let _pin = vec![1u8; 4096]; // so that freed memory stays mapped below it
             let before = marks();
             for arm in 0..ARMS {
-                let decision = bandit.select_among(&[arm]).or_else(|_| bandit.select()).unwrap();
+                let decision = bandit
+                    .select_for(&Request { eligible: Some(&[arm]), ..Request::default() })
+                    .or_else(|_| bandit.select())
+                    .unwrap();
                 bandit.update(decision.ticket, MARK as f64 / (1 << 24) as f64).unwrap();
             }
             let open = marks();
@@ -222,7 +225,9 @@ fn who_came_is_wiped() {
     let config = Config { expected_users: 8, contributions_per_user: FULL as u32, ..Config::new(2, 1000.0) };
     let bandit = Bandit::new(Algorithm::Imed, &config).unwrap();
     let _pin = vec![1u8; 4096]; // so that freed memory stays mapped below it
-    let come = || (0..200 * FULL).for_each(|at| _ = bandit.select_for(at % 200).unwrap());
+    let come = || {
+        (0..200 * FULL).for_each(|at| _ = bandit.select_for(&Request { user: at % 200, ..Request::default() }).unwrap())
+    };
     let before = full();
     come();
     assert!(full() >= before + 20, "{before} {}", full());

@@ -2,7 +2,7 @@
 
 use dpb::counter::{Counter, CounterKind};
 use dpb::shuffle::{Shuffler, encode};
-use dpb::{Algorithm, Bandit, Config, Decision, Error, Pool, Seed};
+use dpb::{Algorithm, Bandit, Config, Decision, Error, Request, Seed};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
@@ -45,7 +45,7 @@ fn play(bandit: &Bandit, rounds: u64) -> u32 {
             let eligible: Option<&[u32]> = if t % 16 == 0 { None } else { Some(&[4, 2, 4, 0]) };
             let mut slate = [0; 3];
             let each = |slot: usize, decision: Decision| slate[slot] = decision.ticket;
-            if bandit.select_slate(eligible, 3, each).is_ok() {
+            if bandit.select_slots(&Request { slots: 3, eligible, ..Request::default() }, each).is_ok() {
                 slate.iter().for_each(|&ticket| bandit.update(ticket, (t / 8 % 2) as f64).unwrap());
             }
         }
@@ -102,95 +102,100 @@ fn nothing_allocates_after_construction() {
     }
 }
 
+fn in_segment(segment: u64) -> Request<'static> {
+    Request { segment, ..Request::default() }
+}
+
 /// Segments that come included, batches that end, and what is forgotten.
 #[test]
-fn nothing_allocates_in_a_pool() {
+fn nothing_allocates_in_segments() {
     for (reward_window, memory) in [(0, 0), (100, 0), (0, 4096)] {
-        let base = Config { reward_window, forget_after: memory, pending_capacity: 256, ..Config::new(5, 1.0) };
-        let pool = Pool::new(&Config { test_seed: Some([3; 32]), ..base.clone() }, 500).unwrap();
+        let config = Config {
+            reward_window,
+            forget_after: memory,
+            pending_capacity: 256,
+            test_seed: Some([3; 32]),
+            max_segments: 500,
+            ..Config::new(5, 1.0)
+        };
+        let bandit = Bandit::new(Algorithm::Imed, &config).unwrap();
         // Some segments are known to others.
-        let other = Pool::new(&base, 100).unwrap();
+        let config = Config { test_seed: None, max_segments: 100, ..config };
+        let other = Bandit::new(Algorithm::Imed, &config).unwrap();
         for t in 0..10_000u64 {
-            let decision = other.select(other.segment(t % 100).unwrap()).unwrap();
+            let decision = other.select_for(&in_segment(t % 100)).unwrap();
             other.update(decision.ticket, f64::from(u8::from(t % 5 == 0))).unwrap();
         }
-        pool.merge(&other.snapshot().unwrap()).unwrap();
+        bandit.merge(&other.snapshot().unwrap()).unwrap();
         let before = ALLOCATIONS.get();
         for t in 0..60_000u64 {
-            let segment = pool.segment(t * t % 499).unwrap();
+            let request = in_segment(t * t % 499);
             if t % 512 == 7 {
-                pool.set_prior((t / 512 % 5) as u32, 0.25, 30.0).unwrap();
+                bandit.set_prior((t / 512 % 5) as u32, 0.25, 30.0).unwrap();
             }
             let decision = match t % 8 {
-                0 => pool.select_among(segment, &[1, 3]).unwrap(),
+                0 => bandit.select_for(&Request { eligible: Some(&[1, 3]), ..request }).unwrap(),
                 1 => {
-                    let mut last = None;
-                    pool.select_many(&[0, segment], |decision| last = Some(decision)).unwrap();
+                    let (mut last, mut done) = (None, 0);
+                    let requests = [in_segment(0), request].map(Ok);
+                    bandit.select_many(requests, |_, decision| last = Some(decision), &mut done).unwrap();
                     last.unwrap()
                 }
-                _ => pool.select(segment).unwrap(),
+                _ => bandit.select_for(&request).unwrap(),
             };
             let reward = f64::from(u8::from((t * 7 + u64::from(decision.arm)) % 5 > 1));
             let _ = match t % 16 {
-                2 => pool.cancel(decision.ticket),
-                3 if t % 4096 == 3 => pool.cancel_all(),
+                2 => bandit.cancel(decision.ticket),
+                3 if t % 4096 == 3 => bandit.cancel_all(),
                 3 => Ok(()),
-                4 => pool.update(decision.ticket, 1.5),
-                5 => pool.update_many([(decision.ticket, 1.0); 2].into_iter(), |_| ()),
-                _ => pool.update(decision.ticket, reward),
+                4 => bandit.update(decision.ticket, 1.5),
+                5 => bandit.update_many([(decision.ticket, 1.0); 2].into_iter(), |_| ()),
+                _ => bandit.update(decision.ticket, reward),
             };
         }
         assert_eq!(ALLOCATIONS.get() - before, 0, "window {reward_window}, memory {memory}");
-        let size = pool.snapshot_within(0);
+        let size = bandit.snapshot_within(0);
         assert!(matches!(size, Err(Error::BufferTooSmall { .. })), "{size:?}");
         assert_eq!(ALLOCATIONS.get() - before, 0, "a size");
-        let report = pool.report().unwrap();
-        assert!(report.releases > 100 && report.segments > 200, "{report:?}");
+        let report = bandit.report().unwrap();
+        assert!(report.phase > 100 && report.segments > 200, "{report:?}");
     }
 }
 
-#[test]
-fn counting_users_allocates_nothing_in_a_pool() {
-    let config = Config { expected_users: 100, contributions_per_user: 3, ..Config::new(3, 1.0) };
-    let pool = Pool::new(&config, 9).unwrap();
-    let before = ALLOCATIONS.get();
-    for t in 0..20_000 {
-        let (user, segment) = (t * t % 1009, pool.segment(t % 9).unwrap());
-        let decision = match t % 5 {
-            0 => pool.select_among_for(segment, user, &[0, 2]),
-            _ => pool.select_for(segment, user),
-        };
-        pool.update(decision.unwrap().ticket, f64::from(u8::from(t % 3 == 0))).unwrap();
-        if t % 2000 == 1999 {
-            pool.next_period().unwrap();
-        }
-    }
-    assert_eq!(ALLOCATIONS.get() - before, 0);
-    assert!(pool.report().unwrap().releases > 10);
-}
-
+/// With one slot and with several, and in segments.
 #[test]
 fn counting_users_allocates_nothing() {
     let config = Config { expected_users: 100, contributions_per_user: 3, pending_capacity: 64, ..Config::new(3, 1.0) };
-    for reward_window in [0, 20] {
-        let bandit = Bandit::new(Algorithm::Imed, &Config { reward_window, ..config.clone() }).unwrap();
+    for (reward_window, max_slots, max_segments) in
+        [(0, 0, 0), (20, 0, 0), (0, 2, 0), (20, 2, 0), (0, 0, 9), (20, 0, 9)]
+    {
+        let config = Config { reward_window, max_slots, max_segments, ..config.clone() };
+        let bandit = Bandit::new(Algorithm::Imed, &config).unwrap();
         let before = ALLOCATIONS.get();
         for t in 0..20_000 {
-            let user = t * t % 1009 * (t % 3);
-            let among = t % 5 == 0;
-            let decision =
-                if among { bandit.select_among_for(user, &[0, 2]) } else { bandit.select_for(user) }.unwrap();
-            let _ = match t % 8 {
-                0 => bandit.cancel(decision.ticket),
-                1 => Ok(()),
-                2 => bandit.update(decision.ticket, 1.0).and(bandit.update(decision.ticket, 1.0)),
-                _ => bandit.update(decision.ticket, f64::from(u8::from(decision.arm == 1))),
+            let request = Request {
+                slots: if t % 7 < 3 { max_slots.max(1) } else { 1 },
+                segment: if max_segments > 0 { t % 9 } else { 0 },
+                user: t * t % 1009 * (t % 3),
+                eligible: (t % 5 == 0).then_some(&[0, 2]),
+                ..Request::default()
             };
+            let mut decisions = [None; 2];
+            bandit.select_slots(&request, |slot, decision| decisions[slot] = Some(decision)).unwrap();
+            for decision in decisions.into_iter().flatten() {
+                let _ = match t % 8 {
+                    0 => bandit.cancel(decision.ticket),
+                    1 => Ok(()),
+                    2 => bandit.update(decision.ticket, 1.0).and(bandit.update(decision.ticket, 1.0)),
+                    _ => bandit.update(decision.ticket, f64::from(u8::from(decision.arm == 1))),
+                };
+            }
             if t % 4000 == 3999 {
                 bandit.next_period().unwrap();
             }
         }
-        assert_eq!(ALLOCATIONS.get() - before, 0, "window {reward_window}");
+        assert_eq!(ALLOCATIONS.get() - before, 0, "{config:?}");
+        assert!(bandit.report().unwrap().phase > 10);
     }
 }
 

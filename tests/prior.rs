@@ -2,7 +2,8 @@
 
 use crate::audit::engine::seed;
 use crate::support::coins::Coins;
-use dpb::{Algorithm, Bandit, Config, Decision, Error, Pool};
+use crate::support::requests::in_segment;
+use dpb::{Algorithm, Bandit, Config, Decision, Error};
 
 const TAKES: [Algorithm; 3] = [Algorithm::Imed, Algorithm::KlUcb, Algorithm::Med];
 const RATES: [f64; 10] = [0.16, 0.14, 0.12, 0.1, 0.09, 0.08, 0.06, 0.05, 0.04, 0.02];
@@ -57,12 +58,13 @@ fn of_a_bandit(algorithm: Algorithm, epsilon: f64, number: u64, decisions: u32, 
     regret(decisions, &mut Coins(number + 1), |_| bandit.select().unwrap(), |t, r| bandit.update(t, r))
 }
 
-fn of_a_pool(epsilon: f64, number: u64, decisions: u32, said: Said, strength: f64) -> f64 {
+fn of_segments(epsilon: f64, number: u64, decisions: u32, said: Said, strength: f64) -> f64 {
     const SEGMENTS: u32 = 10;
-    let pool = Pool::new(&config(epsilon, number), SEGMENTS).unwrap();
-    (0..SEGMENTS).for_each(|key| assert_eq!(pool.segment(key.into()), Ok(key)));
-    said.tell(strength, |arm, mean, strength| pool.set_prior(arm, mean, strength));
-    regret(decisions, &mut Coins(number + 1), |t| pool.select(t % SEGMENTS).unwrap(), |t, r| pool.update(t, r))
+    let config = Config { max_segments: SEGMENTS, ..config(epsilon, number) };
+    let bandit = Bandit::new(Algorithm::Imed, &config).unwrap();
+    said.tell(strength, |arm, mean, strength| bandit.set_prior(arm, mean, strength));
+    let select = |t| bandit.select_for(&in_segment(u64::from(t % SEGMENTS))).unwrap();
+    regret(decisions, &mut Coins(number + 1), select, |t, r| bandit.update(t, r))
 }
 
 /// In 10,000 decisions a right prior saves a quarter or more of what is lost without, and one of 3000 rewards that has
@@ -76,7 +78,7 @@ fn a_right_prior_saves_and_a_wrong_one_costs_little() {
         println!("{none:.0} {right:.0} {wrong:.0}");
         assert!(right < 0.75 * none && wrong < 1.25 * none, "{none} {right} {wrong}");
     };
-    check(&|number, said| of_a_pool(1.0, number, 10_000, said, 3000.0));
+    check(&|number, said| of_segments(1.0, number, 10_000, said, 3000.0));
     check(&|number, said| of_a_bandit(Algorithm::Imed, 1.0, number, 10_000, said, 3000.0));
 }
 
@@ -116,9 +118,10 @@ fn bad_input_is_refused_and_changes_nothing() {
         }
     }
     let config = Config { reward_min: -2.0, reward_max: 6.0, ..Config::new(3, 1.0) };
-    let (bandit, pool) = (Bandit::new(Algorithm::Imed, &config).unwrap(), Pool::new(&config, 1).unwrap());
+    let bandit = Bandit::new(Algorithm::Imed, &config).unwrap();
+    let segmented = Bandit::new(Algorithm::Imed, &Config { max_segments: 1, ..config }).unwrap();
     bandit.retire_arm(2).unwrap();
-    let before = (bandit.snapshot().unwrap(), pool.snapshot().unwrap());
+    let before = (bandit.snapshot().unwrap(), segmented.snapshot().unwrap());
     assert!(matches!(bandit.set_prior(2, 0.5, 10.0), Err(Error::InvalidRequest { .. })));
     for (arm, mean, strength, why) in [
         (3, 0.5, 10.0, "must be below 3, got 3"),
@@ -130,7 +133,7 @@ fn bad_input_is_refused_and_changes_nothing() {
         (1, 0.5, f64::NAN, "must be in 1..=2^24, got NaN"),
         (1, 0.5, MOST + 1.0, "must be in 1..=2^24, got 16777217"),
     ] {
-        for refused in [bandit.set_prior(arm, mean, strength), pool.set_prior(arm, mean, strength)] {
+        for refused in [bandit.set_prior(arm, mean, strength), segmented.set_prior(arm, mean, strength)] {
             let (Err(Error::InvalidRequest { problem, .. }) | Err(Error::InvalidConfig { problem, .. })) = &refused
             else {
                 panic!("{why}: {refused:?}")
@@ -140,8 +143,8 @@ fn bad_input_is_refused_and_changes_nothing() {
             assert_eq!(matches!(refused, Err(Error::InvalidRequest { .. })), arm == 3, "{why}");
         }
     }
-    assert_eq!((bandit.snapshot().unwrap(), pool.snapshot().unwrap()), before);
-    assert_eq!((bandit.set_prior(1, -2.0, 10.0), pool.set_prior(1, 6.0, MOST)), (Ok(()), Ok(())));
+    assert_eq!((bandit.snapshot().unwrap(), segmented.snapshot().unwrap()), before);
+    assert_eq!((bandit.set_prior(1, -2.0, 10.0), segmented.set_prior(1, 6.0, MOST)), (Ok(()), Ok(())));
 }
 
 /// How often an arm plays in so many decisions, when it is the best.

@@ -10,7 +10,7 @@ mod fleet_cpp;
 use crate::support::http::{self, PATIENCE, Server, allow_many_files, answer, ask, connect, send, wait};
 use crate::support::{Link, build, example, go, have, have_header, run};
 use browser::Browser;
-use dpb::{Bandit, Counts, Pool, Seed};
+use dpb::{Bandit, Counts, Seed};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
@@ -593,7 +593,7 @@ fn its_placements_learn_no_more_of_a_person_than_was_said(program: &Program) {
 
     // It goes on, in another period, also with more placements; the file knows of that period before anybody is served.
     let (server, operator) = start("3");
-    let on_disk = Pool::restore(&fs::read(&pool).unwrap()).unwrap().report().unwrap();
+    let on_disk = Bandit::restore(&fs::read(&pool).unwrap()).unwrap().report().unwrap();
     assert!(on_disk.epsilon_spent > 2.99, "{on_disk:?}");
     let now = read(&server, 0);
     let counted = |report: &Value| -> Vec<Value> {
@@ -1016,18 +1016,15 @@ impl Known {
         Some(Known::with(report.counts, report.epsilon_spent, arms.collect()))
     }
 
-    fn of_pool(file: &Path) -> Option<Known> {
-        let pool = Pool::restore(&fs::read(file).ok()?).expect("a whole snapshot");
-        let report = pool.report().unwrap();
+    fn of_placement(file: &Path) -> Option<Known> {
+        let bandit = Bandit::restore(&fs::read(file).ok()?).expect("a whole snapshot");
+        let report = bandit.report().unwrap();
         let unasked = || KnownArm { mean: f64::NAN, pulls: 0, effective_pulls: 0.0 };
-        let mut arms: Vec<_> = (0..pool.arms()).map(|_| unasked()).collect();
-        if report.segments > 0 {
-            pool.for_each_arm(0, |number, arm| {
-                arms[number as usize] =
-                    KnownArm { mean: arm.mean, pulls: arm.pulls, effective_pulls: arm.effective_pulls };
-            })
-            .unwrap();
-        }
+        let mut arms: Vec<_> = (0..bandit.arms().unwrap()).map(|_| unasked()).collect();
+        let each = |number: u32, arm: dpb::ArmReport| {
+            arms[number as usize] = KnownArm { mean: arm.mean, pulls: arm.pulls, effective_pulls: arm.effective_pulls };
+        };
+        let _ = bandit.for_each_arm_in(0, each); // if it has begun
         Some(Known::with(report.counts, report.epsilon_spent, arms))
     }
 
@@ -1188,7 +1185,7 @@ fn killed(program: &Program, series: u64, kills: u64) {
                 (released, lost) = (released + more, lost + open);
             }
             known = Some(next);
-            let Some(next) = Known::of_pool(&pool_file) else {
+            let Some(next) = Known::of_placement(&pool_file) else {
                 assert!(pool.is_none(), "the pool's file is gone");
                 continue;
             };

@@ -4,7 +4,8 @@
 use crate::audit::engine::{Audit, Seen, Verdict, pattern, seed};
 use crate::audit::sabotage::Sabotage;
 use crate::support::coins::Coins;
-use dpb::{Algorithm, Bandit, Config, Decision, Error, Pool};
+use crate::support::requests::{among, of_slots};
+use dpb::{Algorithm, Bandit, Config, Decision, Error, Request};
 
 const ABLE: [Algorithm; 3] = [Algorithm::Imed, Algorithm::KlUcb, Algorithm::Ts];
 
@@ -13,9 +14,10 @@ fn bandit(algorithm: Algorithm, config: &Config) -> Bandit {
 }
 
 /// In the order in which they are drawn.
-fn slate(bandit: &Bandit, eligible: Option<&[u32]>, slots: usize) -> Result<Vec<Decision>, Error> {
+fn slate(bandit: &Bandit, eligible: Option<&[u32]>, slots: u32) -> Result<Vec<Decision>, Error> {
     let mut decisions = Vec::new();
-    bandit.select_slate(eligible, slots, |_, decision| decisions.push(decision)).map(|()| decisions)
+    let request = Request { eligible, ..of_slots(slots) };
+    bandit.select_slots(&request, |_, decision| decisions.push(decision)).map(|()| decisions)
 }
 
 fn arms(decisions: &[Decision]) -> Vec<u32> {
@@ -52,12 +54,12 @@ fn slates_among_everything_else() {
                     set.truncate(4);
                     set.push(set[0]);
                 }
-                let slots = 1 + coins.next() as usize % 4.min(set.len() - usize::from(some));
+                let slots = 1 + (coins.next() as usize % 4.min(set.len() - usize::from(some))) as u32;
                 let decisions = self::slate(&bandit, some.then_some(&set), slots).unwrap();
                 let mut shown = arms(&decisions);
                 assert!(shown.iter().all(|arm| set.contains(arm)), "{shown:?} of {set:?}");
                 shown.dedup();
-                assert_eq!(shown.len(), slots);
+                assert_eq!(shown.len(), slots as usize);
                 assert!(decisions.iter().all(|d| d.propensity > 0.0 && d.propensity <= 1.0), "{decisions:?}");
                 open.extend(decisions);
                 if coins.next() % 4 == 0 {
@@ -105,14 +107,18 @@ fn bad_input_is_refused_and_changes_nothing() {
             (None, 0, "slots must be at least 1, got 0"),
             (None, 5, "slots must be at most the arms that may be shown, got 5"),
             (None, 4, "slots must be at most the configuration's max_slots, got 4"),
-            (None, usize::MAX, "slots must be at most the arms that may be shown, got 18446744073709551615"),
-            (Some(&[][..]), 1, "slots must be at most the arms that may be shown, got 1"),
+            (None, u32::MAX, "slots must be at most the arms that may be shown, got 4294967295"),
+            (Some(&[][..]), 1, "eligible must name one arm at least, got 0"),
+            (Some(&[]), 2, "eligible must name one arm at least, got 0"),
             (Some(&[1, 2, 1, 2, 2, 1, 1]), 3, "slots must be at most the arms that may be shown, got 3"),
             (Some(&[1, 4]), 1, "arm must be live, got 4"),
             (Some(&[5, 1]), 1, "arm must be below 5, got 5"),
         ] {
             assert_eq!(slate(&bandit, eligible, slots).unwrap_err().to_string(), why);
         }
+        // One decision is one slot.
+        let refused = bandit.select_for(&of_slots(2)).unwrap_err().to_string();
+        assert_eq!(refused, "slots must be 1 here: see Bandit::select_slots, got 2");
         assert_eq!(bandit.report().unwrap().counts.decisions, 0);
         assert_eq!(arms(&slate(&bandit, Some(&[2, 0, 2, 0, 0, 2, 2, 2, 3]), 3).unwrap()), [0, 2, 3]);
         // A slate that pushes itself out.
@@ -122,7 +128,7 @@ fn bad_input_is_refused_and_changes_nothing() {
             slate(&bandit, None, most).unwrap();
             let refused = slate(&bandit, None, most + 1).unwrap_err().to_string();
             assert_eq!(refused, format!("slots must be at most the decisions in flight, got {}", most + 1));
-            assert_eq!(bandit.report().unwrap().counts.decisions, most as u64);
+            assert_eq!(bandit.report().unwrap().counts.decisions, u64::from(most));
         }
     }
 }
@@ -133,7 +139,8 @@ fn what_was_not_thought_through_is_refused() {
         let config = |slate| Config { max_slots: slate, horizon: 1000, base: 2, ..Config::new(5, 1.0) };
         let with = |slate, delta| Bandit::new(algorithm, &Config { delta, ..config(slate) });
         let bandit = with(0, 0.0).or_else(|_| with(0, 1e-6)).unwrap();
-        assert_eq!(slate(&bandit, None, 2), Err(Error::Unsupported("select_slate")));
+        assert_eq!(slate(&bandit, None, 2), Err(Error::Unsupported("several slots")));
+        assert!(matches!(slate(&bandit, None, 0), Err(Error::InvalidRequest { .. })));
         assert_eq!(bandit.report().unwrap().counts.decisions, 0);
         let refused = with(2, 0.0).err().unwrap().to_string();
         assert_eq!(refused, "max_slots must be 0: this policy shows no slates, got 2", "{algorithm:?}");
@@ -141,18 +148,12 @@ fn what_was_not_thought_through_is_refused() {
     let refused = |config: &Config| Bandit::new(Algorithm::Imed, config).err().unwrap().to_string();
     let plain = Config { reward_window: 9, ..Config::new(5, 1.0) };
     assert_eq!(refused(&Config { max_clicks: 1, ..plain.clone() }), "max_clicks must be at most max_slots, got 1");
-    assert!(
-        refused(&Config { max_slots: 3, expected_users: 9, ..plain.clone() })
-            .starts_with("max_slots must be 0 with expected_users")
-    );
     assert_eq!(
         refused(&Config { max_slots: u32::MAX, ..plain.clone() }),
         "max_slots must be at most 2^24, got 4294967295"
     );
     let no_window = Config { max_slots: 3, max_clicks: 1, ..Config::new(5, 1.0) };
     assert!(refused(&no_window).starts_with("max_clicks must be 0 without a reward_window: "));
-    let pool = Pool::new(&Config { max_slots: 2, ..plain.clone() }, 9).err().unwrap().to_string();
-    assert_eq!(pool, "max_slots must be 0: a pool shows no slates, got 2");
     // Of a fleet all protect the same.
     let with = |slate, max_clicks| bandit(Algorithm::Imed, &Config { max_slots: slate, max_clicks, ..plain.clone() });
     let snapshot = with(3, 1).snapshot().unwrap();
@@ -212,7 +213,7 @@ fn slots_are_shuffled() {
                 order.push(slot);
                 open.push(decision);
             };
-            bandit.select_slate(None, 3, each).unwrap();
+            bandit.select_slots(&of_slots(3), each).unwrap();
             assert_ne!(order[1], order[0]);
             orders[2 * order[0] + usize::from(order[1] > order[2])] += 1;
             for (slot, Decision { arm, ticket, .. }) in order.into_iter().zip(open) {
@@ -273,7 +274,7 @@ fn nothing_tells_which_clicks_were_kept() {
         let bandit = bandit(Algorithm::Imed, &config);
         let (mut told, mut log) = (Vec::new(), Vec::<Decision>::new());
         for request in 0..400 {
-            log.extend(slate(&bandit, None, 1 + request % 4).unwrap());
+            log.extend(slate(&bandit, None, 1 + (request % 4) as u32).unwrap());
             for back in [0, 1, 2, 3, 9, 14, 15, 16, 17, 18, 40].into_iter().filter(|&back| back < log.len()) {
                 let number = log.len() - 1 - back;
                 let ticket = log[number].ticket;
@@ -303,7 +304,7 @@ fn seen(config: &Config, number: u64, sabotage: Sabotage, answers: &[f64]) -> Ve
     let (mut order, mut released) = (Vec::new(), false);
     let mut request = 0;
     while !released {
-        let decisions = slate(&bandit, None, config.arms as usize).unwrap();
+        let decisions = slate(&bandit, None, config.arms).unwrap();
         for decision in decisions {
             let answer = if request == 0 { answers[decision.arm as usize] } else { 0.0 };
             if config.reward_window == 0 || answer > 0.0 {
@@ -388,7 +389,7 @@ fn regret(config: &Config, requests: u32, number: u64) -> f64 {
     for _ in 0..requests {
         let mut slate = [None; 3];
         let each = |slot: usize, decision| slate[slot] = Some(decision);
-        bandit.select_slate(None, 3, each).unwrap();
+        bandit.select_slots(&of_slots(3), each).unwrap();
         lost += best;
         for Decision { ticket, arm, .. } in slate.into_iter().flatten() {
             lost -= ads[arm as usize];
@@ -411,7 +412,7 @@ fn regret_of_a_bandit_a_slot(epsilon: f64, requests: u32, number: u64) -> f64 {
     for _ in 0..requests {
         let mut left: Vec<u32> = (0..20).collect();
         for (slot, bandit) in bandits.iter().enumerate() {
-            let Decision { ticket, arm, .. } = bandit.select_among(&left).unwrap();
+            let Decision { ticket, arm, .. } = bandit.select_for(&among(&left)).unwrap();
             left.retain(|&other| other != arm);
             lost += ads[slot] - ads[arm as usize];
             bandit.update(ticket, coins.toss(ads[arm as usize])).unwrap();

@@ -1,7 +1,8 @@
 //! Snapshots: what a handle goes on from, and what it has lost. (That no raw sum is in one: interference.rs.)
 
 use crate::audit::engine::seed;
-use dpb::{Algorithm, ArmReport, Bandit, Config, Decision, Error, Pool, Random, Seed};
+use crate::support::requests::{in_segment, of_user};
+use dpb::{Algorithm, ArmReport, Bandit, Config, Decision, Error, Random, Request, Seed};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -209,7 +210,7 @@ use Another::{InLives, Refused, Taken};
 type Case = (&'static str, Another, [fn(&mut Config); 2]);
 
 /// Each field with two values, in configurations that are else the same.
-const FIELDS: [Case; 25] = [
+const FIELDS: [Case; 26] = [
     ("arms", Refused, [|_| (), |c| c.arms = 6]),
     ("epsilon", Refused, [|_| (), |c| c.epsilon = 0.9]),
     ("delta", Refused, [|_| (), |c| c.delta = 1e-5]),
@@ -243,15 +244,24 @@ const FIELDS: [Case; 25] = [
     ),
     ("expected_users", Taken, [|_| (), |c| c.expected_users = 100]),
     ("budget_periods", Taken, [|c| c.expected_users = 100, |c| (c.expected_users, c.budget_periods) = (100, 9)]),
+    ("max_segments", Taken, [|c| c.max_segments = 2, |c| c.max_segments = 3]), // but see segments.rs
 ];
+
+/// The policies that have snapshots, and the one with segments.
+fn plain_configs() -> impl Iterator<Item = (Algorithm, Config)> {
+    let plain = |algorithm| Config { test_seed: None, ..configs(algorithm).swap_remove(0) };
+    let segmented = Config { max_segments: 3, ..plain(Algorithm::Imed) };
+    ABLE.into_iter().map(move |algorithm| (algorithm, plain(algorithm))).chain([(Algorithm::Imed, segmented)])
+}
 
 /// A snapshot's head, policy and configuration.
 const PACKED: usize = 5 + 4 + Config::PACKED;
 
-/// Plays with everybody's own number, where users are counted.
+/// Plays with everybody's own number, where users are counted; in one segment, where there are segments.
 fn hear(bandit: &Bandit, config: &Config, decisions: u64, random: &mut Random) {
     for user in 0..decisions {
-        let decision = if config.expected_users > 0 { bandit.select_for(user) } else { bandit.select() }.unwrap();
+        let request = if config.expected_users > 0 { of_user(user) } else { Request::default() };
+        let decision = bandit.select_for(&request).unwrap();
         let unit = f64::from(u8::from(random.unit() < A[decision.arm as usize % 7]));
         bandit.update(decision.ticket, config.reward_min + unit * (config.reward_max - config.reward_min)).unwrap();
     }
@@ -267,9 +277,8 @@ fn every_field_of_a_configuration_may_or_may_not_be_another() {
 /// Each field, both ways, of each policy that takes both values: refused by name, or taken and nothing is lost.
 #[test]
 fn a_restart_takes_what_leaves_the_releases_their_meaning() {
-    let mut done = BTreeSet::new();
-    for algorithm in ABLE {
-        let plain = Config { test_seed: None, ..configs(algorithm).swap_remove(0) };
+    let [mut done, mut in_segments] = [BTreeSet::new(), BTreeSet::new()];
+    for (algorithm, plain) in plain_configs() {
         for (name, another, change) in FIELDS {
             let [a, b] = change.map(|change| {
                 let mut config = plain.clone();
@@ -278,7 +287,8 @@ fn a_restart_takes_what_leaves_the_releases_their_meaning() {
             });
             let both = [&a, &b].map(|config| Bandit::new(algorithm, config));
             let [Ok(first), Ok(second)] = both else { continue };
-            done.insert(name);
+            let segmented = plain.max_segments > 0;
+            if segmented { &mut in_segments } else { &mut done }.insert(name);
             for (before, config, after) in [(&first, &a, &b), (&second, &b, &a)] {
                 hear(before, config, 4000, &mut random(3));
                 let bytes = before.snapshot().unwrap();
@@ -294,12 +304,21 @@ fn a_restart_takes_what_leaves_the_releases_their_meaning() {
                 let there = restored.snapshot().unwrap();
                 let of_b = Bandit::new(algorithm, after).unwrap().snapshot().unwrap();
                 assert_eq!(there[..PACKED], of_b[..PACKED], "{algorithm:?} {name}");
-                let kept = |bandit: &Bandit| -> Vec<(u64, u64)> {
-                    let arms = bandit.arm_reports().unwrap();
-                    arms.iter().map(|arm| (arm.mean.to_bits(), arm.effective_pulls.to_bits())).collect()
+                let kept = |bandit: &Bandit| -> Vec<(f64, f64)> {
+                    let mut arms = bandit.arm_reports().unwrap();
+                    if after.max_segments > 0 {
+                        bandit.for_each_arm_in(0, |_, arm| arms.push(arm)).unwrap();
+                    }
+                    arms.iter().map(|arm| (arm.mean, arm.effective_pulls)).collect()
+                };
+                // To the last bit; what segments say of each other is computed anew.
+                let near = |((a, n), (b, m)): (&(f64, f64), &(f64, f64))| match after.max_segments {
+                    0 => (a.to_bits(), n.to_bits()) == (b.to_bits(), m.to_bits()),
+                    _ => (a - b).abs() < 0.01 && (n - m).abs() <= 0.1 * n,
                 };
                 // (What is half forgotten weighs otherwise in a longer memory.)
-                assert!(name == "forget_after" || kept(before) == kept(&restored), "{algorithm:?} {name}");
+                let same = kept(before).iter().zip(&kept(&restored)).all(near);
+                assert!(name == "forget_after" || same, "{algorithm:?} {name}");
                 hear(&restored, after, 4000, &mut random(4));
                 let spent = restored.report().unwrap().epsilon_spent;
                 let periods = if a.expected_users > 0 || b.expected_users > 0 { 2.0 } else { 1.0 };
@@ -308,58 +327,15 @@ fn a_restart_takes_what_leaves_the_releases_their_meaning() {
         }
     }
     assert_eq!(done, Config::fields().collect());
-}
-
-/// The same of pools, but for what a pool never takes.
-#[test]
-fn a_pool_that_is_restarted_takes_the_same() {
-    let plain = Config { horizon: 50_000, beta: 0.5, ..Config::new(5, 1.0) };
-    let mut done = BTreeSet::new();
-    for (name, another, change) in FIELDS {
-        let [a, b] = change.map(|change| {
-            let mut config = plain.clone();
-            change(&mut config);
-            config
-        });
-        let [Ok(first), Ok(second)] = [&a, &b].map(|config| Pool::new(config, 3)) else { continue };
-        done.insert(name);
-        for (before, config, after) in [(&first, &a, &b), (&second, &b, &a)] {
-            let segment = before.segment(8).unwrap();
-            for user in 0..3000 {
-                let decided =
-                    if config.expected_users > 0 { before.select_for(segment, user) } else { before.select(segment) };
-                before.update(decided.unwrap().ticket, f64::from(u8::from(user % 3 == 0))).unwrap();
-            }
-            let cells = |pool: &Pool| {
-                let mut cells = Vec::new();
-                pool.for_each_arm(0, |_, cell| cells.push((cell.mean, cell.effective_pulls))).unwrap();
-                cells
-            };
-            let restored = Pool::restore_as(after, 4, &before.snapshot().unwrap());
-            if another == Refused {
-                let says = restored.err().unwrap().to_string();
-                assert!(says.starts_with(&format!("{name} must be ")), "{says}");
-                continue;
-            }
-            let restored = restored.unwrap();
-            let (there, of_b) = (restored.snapshot().unwrap(), Pool::new(after, 4).unwrap().snapshot().unwrap());
-            assert_eq!(there[..PACKED - 4], of_b[..PACKED - 4], "{name}");
-            let near = |((a, n), (b, m)): (&(f64, f64), &(f64, f64))| (a - b).abs() < 0.01 && (n - m).abs() <= 0.1 * n;
-            assert!(cells(before).iter().zip(&cells(&restored)).all(near), "{name}");
-            let decided =
-                if after.expected_users > 0 { restored.select_for(segment, 1) } else { restored.select(segment) };
-            decided.unwrap();
-        }
-    }
-    let never = ["exploration", "max_slots", "max_clicks"];
-    assert_eq!(done, Config::fields().filter(|name| !never.contains(name)).collect());
+    let never = ["exploration", "max_slots", "max_clicks"]; // of segments
+    assert_eq!(in_segments, Config::fields().filter(|name| !never.contains(name)).collect());
 }
 
 /// And between the handles of a fleet.
 #[test]
 fn handles_of_a_fleet_may_differ_in_the_same_fields_but_memory() {
-    for algorithm in [Algorithm::Imed, Algorithm::Med, Algorithm::KlUcb] {
-        let plain = configs(algorithm).swap_remove(0);
+    let merges = |algorithm| matches!(algorithm, Algorithm::Imed | Algorithm::Med | Algorithm::KlUcb);
+    for (algorithm, plain) in plain_configs().filter(|&(algorithm, _)| merges(algorithm)) {
         for (name, another, change) in FIELDS {
             let [Ok(first), Ok(second)] = change.map(|change| {
                 let mut config = plain.clone();
@@ -467,7 +443,7 @@ fn altered_snapshots_never_break_anything() {
                         for _ in 0..300 {
                             // It may say by now that it counts users, and is to be saved first.
                             let _ = bandit.snapshot();
-                            let decision = bandit.select().or_else(|_| bandit.select_for(1)).unwrap();
+                            let decision = bandit.select().or_else(|_| bandit.select_for(&of_user(1))).unwrap();
                             let _ = bandit.update(decision.ticket, config.reward_max);
                         }
                         bandit.report().unwrap();
@@ -561,29 +537,26 @@ fn old_snapshots_are_read_for_ever() {
 }
 
 #[test]
-fn old_snapshots_of_pools_are_read_for_ever() {
-    let bytes = golden("pool", || {
-        let pool = Pool::new(&Config { node: 77, ..Config::new(4, 1.0) }, 3).unwrap();
-        let (names, mut random) = ([70, 71].map(|key| pool.segment(key).unwrap()), random(1));
-        pool.set_prior(0, 0.2, 100.0).unwrap();
+fn old_snapshots_with_segments_are_read_for_ever() {
+    let bytes = golden("segments", || {
+        let config = Config { node: 77, max_segments: 3, ..Config::new(4, 1.0) };
+        let (bandit, mut random) = (Bandit::new(Algorithm::Imed, &config).unwrap(), random(1));
+        bandit.set_prior(0, 0.2, 100.0).unwrap();
         for t in 0..20_000 {
-            let decision = pool.select(names[t % 2]).unwrap();
+            let decision = bandit.select_for(&in_segment(70 + t % 2)).unwrap();
             let clicked = random.below(10) < if decision.arm == 2 { 4 } else { 1 };
-            pool.update(decision.ticket, f64::from(u8::from(clicked))).unwrap();
+            bandit.update(decision.ticket, f64::from(u8::from(clicked))).unwrap();
         }
-        pool.snapshot().unwrap()
+        bandit.snapshot().unwrap()
     });
-    assert_eq!(bytes[..5], [b'd', b'p', b'b', VERSION, 2]);
-    let pool = Pool::restore(&bytes).unwrap();
-    let report = pool.report().unwrap();
-    assert_eq!((report.counts.decisions, report.segments, pool.segment(71)), (20_000, 2, Ok(1)));
-    assert!(report.epsilon_spent == 1.0 && report.releases > 10);
+    assert_eq!(bytes[..5], [b'd', b'p', b'b', VERSION, 1]);
+    let bandit = Bandit::restore(&bytes).unwrap();
+    let report = bandit.report().unwrap();
+    assert_eq!((report.counts.decisions, report.segments, report.max_segments), (20_000, 2, 3));
+    assert!(report.epsilon_spent == 1.0 && report.phase > 10);
     let mut best = None;
-    pool.for_each_arm(1, |arm, cell| best = if arm == 2 { Some(cell) } else { best }).unwrap();
+    bandit.for_each_arm_in(71, |arm, read| best = if arm == 2 { Some(read) } else { best }).unwrap();
     let best = best.unwrap();
     assert!((best.mean - 0.4).abs() < 0.06 && best.effective_pulls > 1000.0 && best.pulls > 5000, "{best:?}");
-    assert_eq!(pool.select(1).unwrap().ticket >> 48, 77);
-    let newer = sealed([&bytes[..3], &[u8::MAX], &bytes[4..]].concat());
-    assert_eq!(Pool::restore(&newer).err(), Some(Error::NewerVersion));
-    assert_eq!(Pool::restore(&bytes[..bytes.len() - 1]).err(), Some(Error::Corrupt));
+    assert_eq!(bandit.select_for(&in_segment(71)).unwrap().ticket >> 48, 77);
 }

@@ -30,12 +30,12 @@ mod metrics;
 mod nginx;
 mod noise;
 mod package;
-mod pool;
-mod pool_merge;
 mod prior;
 mod readme;
 mod sanitizers;
 mod se;
+mod segments;
+mod segments_merge;
 mod servers;
 mod shuffle;
 mod shuffle_c;
@@ -44,3 +44,31 @@ mod snapshot;
 mod stopping;
 mod support;
 mod users;
+
+/// With `autotests = false` a file that nothing names is not compiled, in silence.
+#[test]
+fn every_test_file_is_compiled() {
+    use std::collections::BTreeSet;
+    let tests = support::root().join("tests");
+    let read = |file: &str| std::fs::read_to_string(tests.join(file)).unwrap();
+    let quoted = |line: &str, before: &str| {
+        line.trim().strip_prefix(before).and_then(|rest| rest.split('"').next()).map(str::to_owned)
+    };
+    // The targets, and what they name: as a module, or by its path from here.
+    let manifest = read("Cargo.toml");
+    let targets: BTreeSet<_> = manifest.lines().filter_map(|line| quoted(line, "path = \"")).collect();
+    let (mut compiled, mut left) = (BTreeSet::new(), Vec::from_iter(targets.clone()));
+    while let Some(file) = left.pop() {
+        if !tests.join(&file).is_file() || !compiled.insert(file.clone()) {
+            continue;
+        }
+        for line in read(&file).lines() {
+            left.extend(quoted(line, "#[path = \""));
+            let module = line.strip_prefix("mod ").and_then(|rest| rest.strip_suffix(';'));
+            left.extend(module.filter(|_| targets.contains(&file)).map(|name| format!("{name}.rs")));
+        }
+    }
+    let files = std::fs::read_dir(&tests).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let forgotten: Vec<_> = files.filter(|file| file.ends_with(".rs") && !compiled.contains(file)).collect();
+    assert!(compiled.contains("users.rs") && forgotten.is_empty(), "not compiled: {forgotten:?}");
+}

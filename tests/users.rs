@@ -2,8 +2,9 @@
 
 use crate::audit::engine::{Audit, Seen, pattern, seed};
 use crate::audit::sabotage::Sabotage;
+use crate::support::requests::{among, of_slots, of_user};
 use dpb::privacy::composition::{approximate_to_zcdp, zcdp_to_approximate};
-use dpb::{Algorithm, Bandit, Config, Decision, Error, Fault, Pool, Random, Seed};
+use dpb::{Algorithm, Bandit, Config, Decision, Error, Fault, Random, Request, Seed};
 use proptest::prelude::*;
 use std::collections::HashMap;
 
@@ -58,7 +59,7 @@ fn check(steps: &[Step], users: u64, window: u32) {
             (&Step::Select(user), _) => {
                 let asked: &mut u32 = asked.entry((user, period)).or_default();
                 *asked += 1;
-                let decisions = (counting.select_for(user).unwrap(), plain.select().unwrap());
+                let decisions = (counting.select_for(&of_user(user)).unwrap(), plain.select().unwrap());
                 log.push((decisions.0, decisions.1, (user, period), *asked <= M));
             }
             (&Step::Update(_, reward), Some(at)) => {
@@ -119,147 +120,144 @@ fn devices(algorithm: Algorithm) -> bool {
     matches!(algorithm, SdpAe | VbSdpAe | LdpUcb | LdpKlUcb)
 }
 
-/// Every policy: what is not learned from is served as one that is cancelled at once. So the same arms play, to the
-/// end, as on a handle whose caller does that.
+/// Every policy, in segments and in several slots too: what is not learned from is served as a request that is cancelled at
+/// once. So the same arms play, to the end, as on a handle whose caller does that.
 #[test]
-fn what_is_not_learned_from_is_a_decision_that_was_cancelled() {
+fn what_is_not_learned_from_is_a_request_that_was_cancelled() {
+    let plain = Config {
+        contributions_per_user: M,
+        horizon: 3000,
+        beta: 0.9,
+        base: Algorithm::NonprivateExp3 as u32,
+        pending_capacity: 16,
+        test_seed: Some(seed(5)),
+        ..Config::new(3, 8.0)
+    };
+    let windowed = Config { reward_window: 10, ..plain.clone() };
+    let configs = [
+        plain.clone(),
+        windowed.clone(),
+        Config { exploration: 0.1, ..plain.clone() },
+        Config { max_segments: 4, ..plain.clone() },
+        Config { max_segments: 4, ..windowed.clone() },
+        Config { max_slots: 3, ..plain },
+        Config { max_slots: 3, max_clicks: 1, ..windowed },
+    ];
     for &algorithm in Algorithm::ALL.iter().filter(|&&algorithm| !devices(algorithm)) {
-        for (reward_window, exploration) in [(0, 0.0), (10, 0.0), (0, 0.1)] {
-            let config = Config {
-                contributions_per_user: M,
-                horizon: 3000,
-                beta: 0.9,
-                base: Algorithm::NonprivateExp3 as u32,
-                pending_capacity: 16,
-                reward_window,
-                exploration,
-                test_seed: Some(seed(5)),
-                ..Config::new(3, 8.0)
-            };
-            let Ok(config) = able(algorithm, config) else {
-                assert!(exploration > 0.0, "{}", algorithm.name());
-                continue;
-            };
-            let counting = Bandit::new(algorithm, &Config { expected_users: 10_000, ..config.clone() }).unwrap();
-            let plain = Bandit::new(algorithm, &config).unwrap();
-            let mut random = random(6);
-            let (mut asked, mut idle, mut cancelled) = (HashMap::new(), 0, 0);
-            let mut log: Vec<(Decision, Decision, bool)> = Vec::new();
-            for _ in 0..1500 {
-                let user = if random.bit() { 1 } else { 2 + random.below(2000) };
-                let asked: &mut u32 = asked.entry(user).or_default();
-                *asked += 1;
-                let set = [random.below(3) as u32, random.below(3) as u32];
-                let among = if random.bit() { counting.select_among_for(user, &set).ok() } else { None };
-                let (ours, theirs) = match among {
-                    Some(ours) => (ours, plain.select_among(&set).unwrap()),
-                    None => (counting.select_for(user).unwrap(), plain.select().unwrap()),
-                };
-                let same = |d: Decision| (d.arm, d.phase, d.propensity.to_bits());
-                assert_eq!(same(ours), same(theirs), "{} {reward_window}", algorithm.name());
-                let learned = *asked <= M;
-                if !learned {
-                    plain.cancel(theirs.ticket).unwrap();
-                    idle += 1;
-                }
-                log.push((ours, theirs, learned));
-                let (ours, theirs, learned) = log[log.len() - 1 - random.below(log.len().min(8) as u64) as usize];
-                let reward = random.below(9) as f64 / 8.0;
-                let (done, as_there) = match random.below(12) {
-                    0 => (counting.cancel(ours.ticket), learned.then(|| plain.cancel(theirs.ticket))),
-                    1 => continue,
-                    _ => (counting.update(ours.ticket, reward), learned.then(|| plain.update(theirs.ticket, reward))),
-                };
-                assert!(as_there.is_none_or(|there| there == done), "{}: {done:?}", algorithm.name());
-                cancelled = counting.report().unwrap().counts.cancelled;
-            }
-            let (counts, there) = (counting.report().unwrap().counts, plain.report().unwrap().counts);
-            assert!(idle > 600 && cancelled > 20 && there.cancelled > idle && counts.answered > there.answered);
-            let seen = |bandit: &Bandit| {
-                let arms = bandit.arm_reports().unwrap();
-                let shown = |arm: dpb::ArmReport| (arm.mean.to_bits(), arm.effective_pulls.to_bits(), arm.active);
-                (arms.into_iter().map(shown).collect::<Vec<_>>(), bandit.best_arm())
-            };
-            assert_eq!(seen(&counting), seen(&plain), "{}", algorithm.name());
+        let able = |config: &Config| able(algorithm, config.clone()).ok();
+        let configs: Vec<_> = configs.iter().filter_map(able).collect();
+        assert!(configs.len() >= 2 && (algorithm != Algorithm::Imed || configs.len() == 7), "{}", algorithm.name());
+        for config in configs {
+            as_if_cancelled(algorithm, &config);
         }
     }
 }
 
-/// The same in a pool, where users come to several segments: all that can be read of it is the same in the end.
-#[test]
-fn in_a_pool_too() {
-    for reward_window in [0, 10] {
-        let config = Config {
-            contributions_per_user: M,
-            pending_capacity: 16,
-            reward_window,
-            test_seed: Some(seed(5)),
-            ..Config::new(3, 8.0)
+fn as_if_cancelled(algorithm: Algorithm, config: &Config) {
+    let (name, segmented) = (algorithm.name(), config.max_segments > 0);
+    let counting = Bandit::new(algorithm, &Config { expected_users: 10_000, ..config.clone() }).unwrap();
+    let plain = Bandit::new(algorithm, config).unwrap();
+    let decide = |bandit: &Bandit, request: &Request| {
+        let mut decisions = Vec::new();
+        bandit.select_slots(request, |_, decision| decisions.push(decision)).map(|()| decisions)
+    };
+    let mut random = random(6);
+    let (mut asked, mut idle) = (HashMap::new(), 0);
+    let mut log: Vec<(Decision, Decision, bool)> = Vec::new();
+    // Segments need more until they release.
+    for _ in 0..if segmented { 6000 } else { 1500 } {
+        let user = if random.bit() { 1 } else { 2 + random.below(if segmented { 8000 } else { 2000 }) };
+        let asked: &mut u32 = asked.entry(user).or_default();
+        *asked += 1;
+        let set = [random.below(3) as u32, random.below(3) as u32];
+        let any = Request {
+            slots: 1 + random.below(config.max_slots.max(1).into()) as u32,
+            segment: if segmented { random.below(4) } else { 0 },
+            ..Request::default()
         };
-        let counting = Pool::new(&Config { expected_users: 10_000, ..config.clone() }, 4).unwrap();
-        let plain = Pool::new(&config, 4).unwrap();
-        (0..4).for_each(|key| assert_eq!(counting.segment(key), plain.segment(key)));
-        let mut random = random(6);
-        let (mut asked, mut idle) = (HashMap::new(), 0);
-        let mut log: Vec<(Decision, Decision, bool)> = Vec::new();
-        for _ in 0..6000 {
-            let user = if random.bit() { 1 } else { 2 + random.below(8000) };
-            let asked: &mut u32 = asked.entry(user).or_default();
-            *asked += 1;
-            let (segment, set) = (random.below(4) as u32, [random.below(3) as u32, random.below(3) as u32]);
-            let (ours, theirs) = match random.bit() {
-                true => (counting.select_among_for(segment, user, &set), plain.select_among(segment, &set)),
-                false => (counting.select_for(segment, user), plain.select(segment)),
-            };
-            let (ours, theirs) = (ours.unwrap(), theirs.unwrap());
-            assert_eq!((ours.arm, ours.phase), (theirs.arm, theirs.phase));
-            let learned = *asked <= M;
+        let some = Request { eligible: Some(&set), ..any };
+        // Not every policy takes such, and not for so many slots: then nothing has changed.
+        let ours = if random.bit() { decide(&counting, &Request { user, ..some }).ok() } else { None };
+        let request = if ours.is_some() { some } else { any };
+        let ours = ours.unwrap_or_else(|| decide(&counting, &Request { user, ..any }).unwrap());
+        let theirs = decide(&plain, &request).unwrap();
+        assert_eq!(ours.len(), request.slots as usize);
+        let learned = *asked <= M;
+        for (ours, theirs) in ours.into_iter().zip(theirs) {
+            let same = |d: Decision| (d.arm, d.phase, d.propensity.to_bits());
+            assert_eq!(same(ours), same(theirs), "{name} {config:?}");
             if !learned {
                 plain.cancel(theirs.ticket).unwrap();
                 idle += 1;
             }
             log.push((ours, theirs, learned));
+        }
+        for _ in 0..request.slots {
             let (ours, theirs, learned) = log[log.len() - 1 - random.below(log.len().min(8) as u64) as usize];
             let reward = random.below(9) as f64 / 8.0;
-            let done = counting.update(ours.ticket, reward);
-            assert!(!learned || done == plain.update(theirs.ticket, reward));
+            let (done, as_there) = match random.below(12) {
+                0 => (counting.cancel(ours.ticket), learned.then(|| plain.cancel(theirs.ticket))),
+                1 => continue,
+                _ => (counting.update(ours.ticket, reward), learned.then(|| plain.update(theirs.ticket, reward))),
+            };
+            assert!(as_there.is_none_or(|there| there == done), "{name}: {done:?}");
         }
-        let cells = |pool: &Pool| {
-            let mut cells = Vec::new();
-            let mut keep = |_, cell: dpb::CellReport| cells.push((cell.mean.to_bits(), cell.effective_pulls.to_bits()));
-            (0..4).for_each(|segment| pool.for_each_arm(segment, &mut keep).unwrap());
-            (cells, pool.report().unwrap().releases)
+    }
+    let (counts, there) = (counting.report().unwrap().counts, plain.report().unwrap().counts);
+    assert!(idle > 600 && counts.cancelled > 20 && there.cancelled > idle && counts.answered > there.answered);
+    let seen = |bandit: &Bandit| {
+        let mut arms = bandit.arm_reports().unwrap();
+        for segment in 0..config.max_segments.into() {
+            bandit.for_each_arm_in(segment, |_, arm| arms.push(arm)).unwrap();
+        }
+        let shown = |arm: dpb::ArmReport| (arm.mean.to_bits(), arm.effective_pulls.to_bits(), arm.active);
+        (arms.into_iter().map(shown).collect::<Vec<_>>(), bandit.best_arm(), bandit.report().unwrap().phase)
+    };
+    assert_eq!(seen(&counting), seen(&plain), "{name}");
+    assert!(!segmented || seen(&plain).2 > 20, "{:?}", seen(&plain));
+}
+
+/// A request of a user counts once, however many slots it has: all of them are learned from, or none. (With so little noise
+/// every reward is released at once, until an arm's batches grow.)
+#[test]
+fn all_slots_of_a_request_are_learned_from_or_none() {
+    for algorithm in [Algorithm::Imed, Algorithm::KlUcb] {
+        let config = Config { expected_users: 1000, max_slots: 3, ..Config::new(6, 3e4) };
+        let bandit = Bandit::new(algorithm, &config).unwrap();
+        let heard = |user: u64, eligible: &[u32]| {
+            let before = known(&bandit);
+            let request = Request { user, slots: eligible.len() as u32, ..among(eligible) };
+            let mut decisions = Vec::new();
+            bandit.select_slots(&request, |_, decision| decisions.push(decision)).unwrap();
+            decisions.iter().for_each(|decision| bandit.update(decision.ticket, 0.5).unwrap());
+            known(&bandit) - before
         };
-        assert_eq!(cells(&counting), cells(&plain));
-        assert!(idle > 2500 && cells(&plain).1 > 20, "{idle} {}", cells(&plain).1);
+        assert_eq!([heard(1, &[0, 1, 2]), heard(1, &[3, 4, 5]), heard(1, &[3])], [3.0, 0.0, 0.0], "{algorithm:?}");
+        assert_eq!([heard(2, &[3]), heard(2, &[4, 5]), heard(3, &[4, 5])], [1.0, 0.0, 2.0], "{algorithm:?}");
+        // A request that is refused is not counted.
+        for slots in [0, 4] {
+            let refused = bandit.select_slots(&Request { user: 4, ..of_slots(slots) }, |_, _| panic!());
+            assert!(matches!(refused, Err(Error::InvalidRequest { .. })), "{refused:?}");
+        }
+        let report = bandit.report().unwrap();
+        assert_eq!((report.counts.decisions, report.counts.pending(), report.epsilon_spent <= 3e4), (12, 0, true));
     }
 }
 
-/// Periods add up, over lives too; and a pool that goes on begins one.
+/// Many requests under one lock, of several users.
 #[test]
-fn periods_of_a_pool_add_up() {
-    let config =
-        Config { expected_users: 1000, contributions_per_user: M, test_seed: Some(seed(1)), ..Config::new(2, 0.7) };
-    let mut pool = Pool::new(&config, 1).unwrap();
-    let spent = |pool: &Pool| pool.report().unwrap().epsilon_spent;
-    assert_eq!(spent(&pool), 0.0);
-    for period in 1..=4 {
-        let segment = pool.segment(9).unwrap();
-        for user in (0..200).chain(0..200) {
-            pool.update(pool.select_for(segment, user).unwrap().ticket, 1.0).unwrap();
-        }
-        let now = spent(&pool);
-        assert!((now / (0.7 * f64::from(period)) - 1.0).abs() < 1e-6 && (period > 1 || now <= 0.7), "{period}: {now}");
-        if period % 2 == 0 {
-            pool = Pool::restore(&pool.snapshot().unwrap()).unwrap();
-            pool.snapshot().unwrap();
-        } else {
-            pool.next_period().unwrap();
-            pool.snapshot().unwrap();
-        }
-    }
-    let plain = Pool::new(&Config { expected_users: 0, ..config }, 1).unwrap();
-    assert!(matches!(plain.next_period(), Err(Error::Unsupported(_))));
+fn each_of_many_requests_counts_its_user() {
+    let config = Config { expected_users: 1000, max_slots: 2, ..Config::new(4, 3e4) };
+    let bandit = Bandit::new(Algorithm::Imed, &config).unwrap();
+    let request = |user, eligible: &'static [u32]| Ok(Request { user, slots: 2, ..among(eligible) });
+    let (mut decisions, mut done) = (Vec::new(), 0);
+    let requests =
+        [request(1, &[0, 1]), request(1, &[0, 1]), request(2, &[2, 3]), request(2, &[2]), request(3, &[0, 1])];
+    let refused = bandit.select_many(requests, |slot, decision| decisions.push((slot, decision)), &mut done);
+    assert!(matches!(refused, Err(Error::InvalidRequest { .. })) && done == 3, "{refused:?} {done}");
+    assert!(decisions.iter().all(|&(slot, decision)| slot / 4 == decision.arm as usize / 2), "{decisions:?}");
+    decisions.iter().for_each(|(_, decision)| bandit.update(decision.ticket, 0.5).unwrap());
+    assert_eq!((decisions.len(), known(&bandit)), (6, 4.0));
 }
 
 #[test]
@@ -279,13 +277,22 @@ fn what_cannot_be_counted_is_refused() {
     let counting = Bandit::new(Algorithm::Imed, &users(10)).unwrap();
     let fixed = Bandit::new(Algorithm::Se, &users(10)).unwrap();
     let unsupported = |error: Option<Error>| matches!(error, Some(Error::Unsupported(_)));
-    assert!(unsupported(plain.select_for(1).err()) && unsupported(plain.next_period().err()));
-    assert!(unsupported(plain.select_among_for(1, &[1]).err()));
-    assert!(unsupported(counting.select().err()) && unsupported(counting.select_among(&[1]).err()));
-    assert!(unsupported(counting.select_many(3, |_| panic!()).err()));
-    assert!(unsupported(fixed.select_among_for(1, &[1]).err()));
-    assert!(matches!(counting.select_among_for(1, &[7]), Err(Error::InvalidRequest { .. })));
-    assert!(matches!(counting.select_among_for(1, &[]), Err(Error::InvalidRequest { .. })));
+    assert!(unsupported(plain.select_for(&of_user(1)).err()) && unsupported(plain.next_period().err()));
+    assert!(unsupported(plain.select_for(&Request { user: 1, ..among(&[1]) }).err()));
+    assert!(unsupported(counting.select().err()));
+    assert!(unsupported(counting.select_n(3, |_| panic!()).err()));
+    assert!(unsupported(fixed.select_for(&Request { user: 1, ..among(&[1]) }).err()));
+    assert!(matches!(counting.select_for(&Request { user: 1, ..among(&[7]) }), Err(Error::InvalidRequest { .. })));
+    assert!(matches!(counting.select_for(&Request { user: 1, ..among(&[]) }), Err(Error::InvalidRequest { .. })));
+    // Without max_slots each reward is a contribution, so a user has one slot.
+    let several = Request { user: 1, ..of_slots(2) };
+    let refused = counting.select_slots(&several, |_, _| panic!()).unwrap_err();
+    assert!(matches!(refused, Error::InvalidRequest { .. }), "{refused}");
+    assert!(
+        refused.to_string().starts_with("slots must be 1 where expected_users is set and max_slots is 0"),
+        "{refused}"
+    );
+    assert!(unsupported(fixed.select_slots(&several, |_, _| panic!()).err()));
     for bandit in [plain, counting, fixed] {
         assert_eq!(bandit.report().unwrap().counts.decisions, 0);
     }
@@ -296,10 +303,10 @@ fn what_cannot_be_counted_is_refused() {
 fn what_is_refused_is_not_counted() {
     let config = Config { expected_users: 100, ..Config::new(2, 1.0) };
     let bandit = Bandit::new(Algorithm::NonprivateUcb1, &config).unwrap();
-    assert!(bandit.select_among_for(1, &[0]).is_err());
+    assert!(bandit.select_for(&Request { user: 1, ..among(&[0]) }).is_err());
     for learned in [1.0, 0.0] {
         let before: f64 = bandit.arm_reports().unwrap().iter().map(|arm| arm.effective_pulls).sum();
-        bandit.update(bandit.select_for(1).unwrap().ticket, 1.0).unwrap();
+        bandit.update(bandit.select_for(&of_user(1)).unwrap().ticket, 1.0).unwrap();
         let after: f64 = bandit.arm_reports().unwrap().iter().map(|arm| arm.effective_pulls).sum();
         assert_eq!(after - before, learned);
     }
@@ -314,7 +321,7 @@ fn a_test_seed_reproduces_who_is_turned_away() {
         let known = || bandit.arm_reports().unwrap().iter().map(|arm| arm.effective_pulls).sum::<f64>();
         let learned = |user: u64| {
             let before = known();
-            bandit.update(bandit.select_for(user).unwrap().ticket, 1.0).unwrap();
+            bandit.update(bandit.select_for(&of_user(user)).unwrap().ticket, 1.0).unwrap();
             known() > before
         };
         (0..100).map(learned).collect::<Vec<_>>()
@@ -323,10 +330,10 @@ fn a_test_seed_reproduces_who_is_turned_away() {
     assert_ne!(away(1), away(2));
 }
 
-/// Plays so many decisions of new users, all answered.
+/// A request of each of these users, answered.
 fn play(bandit: &Bandit, users: std::ops::Range<u64>) {
     for user in users {
-        let decision = bandit.select_for(user).unwrap();
+        let decision = bandit.select_for(&of_user(user)).unwrap();
         bandit.update(decision.ticket, f64::from(u8::from(user.is_multiple_of(3)))).unwrap();
     }
 }
@@ -336,12 +343,21 @@ fn play(bandit: &Bandit, users: std::ops::Range<u64>) {
 #[test]
 fn periods_add_up() {
     const DELTA: f64 = 1e-6;
-    for delta in [0.0, DELTA] {
-        let config = Config { delta, expected_users: 1000, contributions_per_user: 3, ..Config::new(2, 0.7) };
+    for (delta, max_segments, max_slots) in
+        [(0.0, 0, 0), (DELTA, 0, 0), (0.0, 1, 0), (DELTA, 1, 0), (0.0, 0, 2), (DELTA, 0, 2)]
+    {
+        let config = Config {
+            delta,
+            expected_users: 1000,
+            contributions_per_user: 3,
+            max_segments,
+            max_slots,
+            ..Config::new(2, 0.7)
+        };
         let mut bandit = Bandit::new(Algorithm::Imed, &config).unwrap();
         assert_eq!(bandit.epsilon_spent(delta), Ok(0.0));
         for period in 1..=4 {
-            play(&bandit, 0..200);
+            (0..3).for_each(|_| play(&bandit, 0..200));
             let rewards = 3.0 * f64::from(period);
             let loss = match delta {
                 0.0 => f64::from(period) * 0.7,
@@ -359,6 +375,8 @@ fn periods_add_up() {
             }
         }
     }
+    let plain = Bandit::new(Algorithm::Imed, &Config { max_segments: 1, ..Config::new(2, 0.7) }).unwrap();
+    assert!(matches!(plain.next_period(), Err(Error::Unsupported(_))));
     // More rewards than anybody can count.
     let config = Config { expected_users: 1, contributions_per_user: u32::MAX, ..Config::new(2, 1e9) };
     let bandit = Bandit::new(Algorithm::Imed, &config).unwrap();
@@ -378,75 +396,55 @@ fn known(bandit: &Bandit) -> f64 {
 #[test]
 fn no_life_is_forgotten_however_many_there_are() {
     const LIVES: u32 = 20;
-    let config = Config { expected_users: 1000, ..Config::new(2, 1.0) };
-    let mut bandit = Bandit::new(Algorithm::Imed, &config).unwrap();
-    play(&bandit, 0..200);
-    bandit.next_period().unwrap();
-    let mut disk = bandit.snapshot().unwrap();
-    for life in 1..=LIVES {
-        bandit = Bandit::restore(&disk).unwrap();
-        let before = bandit.report().unwrap();
-        for _ in 0..2 {
-            assert_eq!(bandit.select_for(1).err(), Some(Error::NotReady));
-            assert_eq!(bandit.select_among_for(1, &[0]).err(), Some(Error::NotReady));
+    for (max_segments, people) in [(0, 200), (1, 4000)] {
+        let config = Config { expected_users: 10_000, max_segments, ..Config::new(2, 1.0) };
+        let mut bandit = Bandit::new(Algorithm::Imed, &config).unwrap();
+        play(&bandit, 0..people);
+        bandit.next_period().unwrap();
+        let mut disk = bandit.snapshot().unwrap();
+        for life in 1..=LIVES {
+            bandit = Bandit::restore(&disk).unwrap();
+            let before = bandit.report().unwrap();
+            for _ in 0..2 {
+                assert_eq!(bandit.select_for(&of_user(1)).err(), Some(Error::NotReady));
+                assert_eq!(bandit.select_for(&Request { user: 1, ..among(&[0]) }).err(), Some(Error::NotReady));
+            }
+            assert_eq!(bandit.report().unwrap(), before);
+            disk = bandit.snapshot().unwrap();
+            let heard = known(&bandit);
+            play(&bandit, 0..people);
+            assert!(known(&bandit) > heard, "{max_segments} {life}");
         }
-        assert_eq!(bandit.report().unwrap(), before);
-        disk = bandit.snapshot().unwrap();
-        let heard = known(&bandit);
-        play(&bandit, 0..200);
-        assert!(known(&bandit) > heard, "{life}");
+        let spent = bandit.epsilon_spent(0.0).unwrap();
+        assert!(spent >= f64::from(LIVES) + 1.0 && bandit.report().unwrap().epsilon_spent == spent, "{spent}");
     }
-    let spent = bandit.epsilon_spent(0.0).unwrap();
-    assert!(spent >= f64::from(LIVES) + 1.0, "{spent}");
-
-    let mut pool = Pool::new(&Config { expected_users: 10_000, ..config }, 1).unwrap();
-    pool.segment(9).unwrap();
-    pool.next_period().unwrap();
-    let mut disk = pool.snapshot().unwrap();
-    for life in 1..=LIVES {
-        pool = Pool::restore(&disk).unwrap();
-        let before = pool.report().unwrap();
-        assert_eq!(pool.select_for(0, 1).err(), Some(Error::NotReady));
-        assert_eq!(pool.select_among_for(0, 1, &[0]).err(), Some(Error::NotReady));
-        assert_eq!(pool.report().unwrap(), before);
-        disk = pool.snapshot().unwrap();
-        (0..4000).for_each(|user| pool.update(pool.select_for(0, user).unwrap().ticket, 1.0).unwrap());
-        assert!(pool.report().unwrap().releases > before.releases, "{life}");
-    }
-    assert!(pool.report().unwrap().epsilon_spent >= f64::from(LIVES) + 1.0);
 }
 
 /// A period that begins after a snapshot is not in it: until there is one that has it, people are served and not
 /// heard. A handle that was never saved has nothing to go back to.
 #[test]
 fn nobody_is_heard_in_a_period_that_no_snapshot_has() {
-    let config = Config { expected_users: 10_000, ..Config::new(2, 1.0) };
-    let bandit = Bandit::new(Algorithm::Imed, &config).unwrap();
-    let pool = Pool::new(&config, 1).unwrap();
-    pool.segment(9).unwrap();
-    // A batch is at most as long as all before: the last ones are heard for longer than all before them.
-    let heard = |people| {
-        let before = (known(&bandit), pool.report().unwrap().releases);
-        play(&bandit, 0..people);
-        (0..people).for_each(|user| pool.update(pool.select_for(0, user).unwrap().ticket, 1.0).unwrap());
-        (known(&bandit) > before.0, pool.report().unwrap().releases > before.1)
-    };
-    let next = || {
+    for max_segments in [0, 1] {
+        let config = Config { expected_users: 10_000, max_segments, ..Config::new(2, 1.0) };
+        let bandit = Bandit::new(Algorithm::Imed, &config).unwrap();
+        // A batch is at most as long as all before: the last ones are heard for longer than all before them.
+        let heard = |people| {
+            let before = known(&bandit);
+            play(&bandit, 0..people);
+            known(&bandit) > before
+        };
+        assert!(heard(1000));
+        assert!(!heard(1000));
         bandit.next_period().unwrap();
-        pool.next_period().unwrap();
-    };
-    assert_eq!(heard(1000), (true, true));
-    assert_eq!(heard(1000), (false, false));
-    next();
-    assert_eq!(heard(3000), (true, true));
-    let kept = (bandit.snapshot().unwrap(), pool.snapshot().unwrap());
-    next();
-    assert_eq!(heard(3000), (false, false));
-    assert!(bandit.epsilon_spent(0.0) == Ok(3.0) && Bandit::restore(&kept.0).unwrap().epsilon_spent(0.0) == Ok(3.0));
-    assert_eq!(Pool::restore(&kept.1).unwrap().report().unwrap().epsilon_spent, 3.0);
-    bandit.snapshot().unwrap();
-    pool.snapshot().unwrap();
-    assert_eq!(heard(9000), (true, true)); // who came while nobody was heard has lost no place
+        assert!(heard(3000));
+        let kept = bandit.snapshot().unwrap();
+        bandit.next_period().unwrap();
+        assert!(!heard(3000));
+        assert_eq!(bandit.epsilon_spent(0.0), Ok(3.0));
+        assert_eq!(Bandit::restore(&kept).unwrap().epsilon_spent(0.0), Ok(3.0));
+        bandit.snapshot().unwrap();
+        assert!(heard(9000)); // who came while nobody was heard has lost no place
+    }
 }
 
 /// Of two lives one counts users and the other does not: the other is one period, however often it was restored.
@@ -467,8 +465,9 @@ fn a_life_that_counts_nobody_is_a_period() {
         (&counting, 5.0, false),
     ] {
         bandit = go_on(&bandit, config);
-        let decide =
-            |bandit: &Bandit| if config.expected_users > 0 { bandit.select_for(1) } else { bandit.select() }.err();
+        let decide = |bandit: &Bandit| {
+            if config.expected_users > 0 { bandit.select_for(&of_user(1)) } else { bandit.select() }.err()
+        };
         assert_eq!((bandit.epsilon_spent(0.0), decide(&bandit).is_none()), (Ok(spent), is_ready));
         bandit.snapshot().unwrap();
         assert_eq!(decide(&bandit), None);
@@ -515,7 +514,7 @@ fn all_that_one_user_answers_is_audited() {
             let (mut arms, mut first) = (0u64, f64::NAN);
             for at in 0..120 {
                 let user = if at < 2 || at % 2 == 0 { 0 } else { at };
-                let decision = bandit.select_for(user).unwrap();
+                let decision = bandit.select_for(&of_user(user)).unwrap();
                 arms = arms << 1 | u64::from(decision.arm);
                 let reward = if user == 0 { f64::from(u8::from(neighbour)) } else { 0.0 };
                 bandit.update(decision.ticket, reward).unwrap();

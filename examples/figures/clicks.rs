@@ -120,7 +120,7 @@ const EXAMINED: [f64; 3] = [1.0, 0.6, 0.4];
 /// How the arms of a request get their slots, and what the reward is.
 #[derive(Clone, Copy)]
 struct Order {
-    /// The arm of the largest released mean has the first slot. Else they stay where `select_slate` puts them.
+    /// The arm of the largest released mean has the first slot. Else they stay where `select_slots` puts them.
     by_means: bool,
     /// A click counts 1/examined. Else it counts 1.
     weighted: bool,
@@ -147,7 +147,7 @@ fn show(order: Order, epsilon: f64, requests: u64, trial: Trial) -> Curve {
         }
         let mut slate = [(0, 0); 3];
         let each = |slot: usize, decision: dpb::Decision| slate[slot] = (decision.ticket, decision.arm as usize);
-        bandit.select_slate(None, 3, each).expect("a slate");
+        bandit.select_slots(&dpb::Request { slots: 3, ..dpb::Request::default() }, each).expect("three decisions");
         if order.by_means {
             slate.sort_by(|a, b| means[b.1].total_cmp(&means[a.1]));
         }

@@ -73,7 +73,7 @@ pub const EXPERIMENTS: &[(&str, &str, Experiment)] = &[
     ("drift", "ours: worlds that change, with and without a memory", drift::run),
     ("tails", "ours: what it costs to lose the best arm less often", tails::run),
     ("fleet", "ours: one bandit over many handles that merge what they released", fleet::run),
-    ("segments", "ours: a bandit for each of a hundred segments, one for all, and the pool", segments::run),
+    ("segments", "ours: a bandit for each of a hundred segments, one for all, and one with segments", segments::run),
     ("linear", "ours: decisions by features, with and without privacy", linear::run),
     ("trace", "ours: 550 days of real page views, in their order", trace::run),
 ];

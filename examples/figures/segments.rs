@@ -1,10 +1,10 @@
-//! Ours: a hundred segments of one catalogue of ads. A bandit for each, one for all, and the pool; in % of what uniform
+//! Ours: a hundred segments of one catalogue of ads. A bandit for each, one for all, and one with segments; in % of what uniform
 //! play loses.
 
 use super::Options;
 use super::plot::{Axis, Figure, Line, Panel, Point, table};
 use super::runner::{Cell, Curve, Trial, run as run_cells};
-use dpb::{Algorithm, Bandit, Config, Decision, Pool, Random};
+use dpb::{Algorithm, Bandit, Config, Random, Request};
 use std::error::Error;
 
 const SEGMENTS: usize = 100;
@@ -21,14 +21,14 @@ const NO_NOISE: f64 = 100.0;
 enum Player {
     Isolated,
     Together,
-    Pool,
-    PoolWithoutNoise,
+    Segmented,
+    WithoutNoise,
 }
 
-use Player::{Isolated, Pool as Pooled, PoolWithoutNoise, Together};
+use Player::{Isolated, Segmented, Together, WithoutNoise};
 
 const PLAYERS: [(&str, Player); 4] =
-    [("isolated", Isolated), ("one for all", Together), ("pool", Pooled), ("pool, no noise", PoolWithoutNoise)];
+    [("isolated", Isolated), ("one for all", Together), ("segments", Segmented), ("segments, no noise", WithoutNoise)];
 
 /// Click rates of each ad in each segment: about 3%, the logits of ads with deviation .5, of segments .3, of both
 /// together tau.
@@ -45,31 +45,28 @@ fn world(spread: f64, coins: &mut Random) -> Vec<[f64; ADS]> {
 fn play(player: Player, spread: f64, epsilon: f64, times: &[usize], trial: Trial) -> Curve {
     let mut coins = trial.coins();
     let world = world(spread, &mut coins);
-    let epsilon = if let PoolWithoutNoise = player { NO_NOISE } else { epsilon };
+    let epsilon = if let WithoutNoise = player { NO_NOISE } else { epsilon };
+    let (handles, max_segments) = match player {
+        Isolated => (SEGMENTS, 0),
+        Together => (1, 0),
+        Segmented | WithoutNoise => (1, SEGMENTS as u32),
+    };
     let config = |number: usize| Config {
+        max_segments,
         test_seed: Some(Trial { run: trial.run << 8 | number as u64, ..trial }.policy_seed()),
         pending_capacity: 1,
         ..Config::new(ADS as u32, epsilon)
     };
-    let handles = match player {
-        Isolated => SEGMENTS,
-        Together => 1,
-        Pooled | PoolWithoutNoise => 0,
-    };
     let bandits: Vec<Bandit> =
         (0..handles).map(|number| Bandit::new(Algorithm::Imed, &config(number)).expect("a bandit")).collect();
-    let pool = Pool::new(&config(0), SEGMENTS as u32).expect("a pool");
-    let names: Vec<u32> = (0..SEGMENTS as u64).map(|key| pool.segment(key).expect("room")).collect();
     let mut in_segment = |segment: usize| -> (f64, f64) {
-        let bandit = bandits.get(segment % handles.max(1));
-        let select = || -> dpb::Result<Decision> { bandit.map_or_else(|| pool.select(names[segment]), Bandit::select) };
-        let decision = select().expect("a decision");
+        let bandit = &bandits[segment % handles];
+        let key = if max_segments > 0 { segment as u64 } else { 0 };
+        let decision = bandit.select_for(&Request { segment: key, ..Request::default() }).expect("a decision");
         let rates = &world[segment];
         let mean = rates[decision.arm as usize];
         let reward = f64::from(u8::from(coins.unit() < mean));
-        bandit
-            .map_or_else(|| pool.update(decision.ticket, reward), |bandit| bandit.update(decision.ticket, reward))
-            .expect("an answer");
+        bandit.update(decision.ticket, reward).expect("an answer");
         let best = rates.iter().copied().fold(0.0, f64::max);
         (best - mean, best - rates.iter().sum::<f64>() / ADS as f64)
     };

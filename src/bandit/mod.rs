@@ -102,7 +102,6 @@ impl Bandit {
         let range = config.check()?;
         let mut seed = Seed::new(config.test_seed)?;
         let mut policy = algorithm.build(config, &mut seed)?;
-        let users = Users::of(config, &mut seed)?;
         let range = if policy.takes_bits() { range.of_bits() } else { range };
         // Tickets are keyed by the operating system even under a test seed: see engine::ticket.
         let mut tickets = Seed::new(None)?.stream();
@@ -118,6 +117,8 @@ impl Bandit {
         if by_request || policy.slates().is_some() {
             scratch = Some(Box::new(Scratch::new(config, seed.stream())?));
         }
+        // Last, so that a test seed gives all else the same coins with users and without.
+        let users = Users::of(config, &mut seed)?;
         Ok(Bandit {
             algorithm,
             config: Kept::of(config),
@@ -308,6 +309,9 @@ impl Bandit {
     /// internal failure.
     pub fn retire_arm(&self, arm: u32) -> Result<()> {
         let state = &mut *self.lock.lock()?;
+        if self.config.config()?.max_segments > 0 {
+            return Err(Error::Unsupported("retire_arm: the arms of a handle with segments are fixed"));
+        }
         state.check_live(&[arm], "retire_arm")?;
         let last = state.policy.active() == 1;
         let policy = state.policy.flexible().ok_or(Error::Unsupported("retire_arm"))?;

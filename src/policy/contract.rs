@@ -323,6 +323,7 @@ pub(crate) struct PeerId<'a> {
     pub origin: u64,
     pub lives: u32,
     /// The ids of the arms that were added.
+    #[allow(dead_code, reason = "for segments whose arms come and go, which are to come")]
     pub added: &'a [u64],
 }
 

@@ -51,7 +51,7 @@ static void bad_input(void) {
   size_t n = 77, done = 77, i;
 
   STATUS(dpb_new(&config, &bandit, &error), DPB_INVALID_CONFIG);
-  CHECK(strncmp(error.message, "max_segments must be at least 1, and 2^27 cells at most, got ", 61) == 0);
+  CHECK(strncmp(error.message, "max_segments must be 2^27 arms in all segments at most, got ", 60) == 0);
   config.max_segments = MOST;
   STATUS(dpb_new_med(&config, &bandit, &error), DPB_INVALID_CONFIG);
   CHECK(strcmp(error.message, "max_segments must be 0: only dp-imed has segments, got 3") == 0);

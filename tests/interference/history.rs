@@ -1,5 +1,6 @@
 //! What happens in both worlds: a random history, public but for the rewards.
 
+use super::handle::Subject;
 use crate::audit::engine::seed;
 use crate::audit::sabotage::Sabotage;
 use dpb::noise::hand::Draw;
@@ -120,7 +121,7 @@ impl History {
         let step = |_| Step {
             events: Vec::new(),
             at: draw(handles),
-            key: 100 + draw(3) as u64,
+            key: Subject::KEYS[draw(Subject::KEYS.len())],
             shows: (draw(4) == 0).then(|| (draw(64), 1 + draw(3))),
             follows: false,
             calls: Vec::new(),
@@ -133,7 +134,7 @@ impl History {
         }
         let first = draw(decisions / 3);
         let often = contributions_per_user as usize * if users > 0 { OFTEN } else { 1 };
-        let mut changed: Vec<_> = (0..often).map(|i| first + 20 * i + draw(20)).collect();
+        let mut changed: Vec<_> = (0..often).map(|i| first + 20 * i + draw(20 - config.max_slots as usize)).collect();
         let mut who = Vec::new();
         if users > 0 {
             // Some of the others come often too.

@@ -1,10 +1,10 @@
 //! One world: a history carried out, and all that an outsider sees of it.
 
-use super::handle::{Handle, Request, Subject};
+use super::handle::{Subject, arms, live, rest};
 use super::history::{Call, Event, History, Step, WINDOW, Which};
 use crate::audit::engine::{pattern, seed};
-use dpb::Decision;
 use dpb::noise::hand::{Draw, Hand};
+use dpb::{Bandit, Decision, Request};
 use std::fmt::{Display, Formatter};
 use std::hash::Hash;
 use std::ops::Range;
@@ -40,7 +40,7 @@ impl Display for Difference {
 
 /// A handle from its beginning to its end.
 struct Life {
-    handle: Handle,
+    bandit: Bandit,
     decisions: u32,
 }
 
@@ -93,7 +93,7 @@ impl World<'_> {
         }
         // Dear, and what has changed stays: at what happens, where there were draws, and every now and then.
         let looks = self.looks.is_multiple_of(8) || self.hand.draws() > self.drawn;
-        let arms = if looks { self.lives[at].handle.arms() } else { Vec::new() };
+        let arms = if looks { arms(&self.lives[at].bandit) } else { Vec::new() };
         for arm in &arms {
             self.see(pattern(arm.estimates), Sight::Estimate)?;
         }
@@ -102,8 +102,8 @@ impl World<'_> {
         }
         let decision = decision.map(|decision| (decision.ticket, decision.phase, decision.propensity.to_bits()));
         let counts: Vec<_> = arms.iter().map(|arm| arm.counts).collect();
-        let handle = &self.lives[at].handle;
-        let rest = (looks && self.transcript.len().is_multiple_of(8)).then(|| (handle.rest(), handle.snapshot().ok()));
+        let bandit = &self.lives[at].bandit;
+        let rest = (looks && self.transcript.len().is_multiple_of(8)).then(|| (rest(bandit), bandit.snapshot().ok()));
         self.see(pattern((returned, decision, counts, rest)), Sight::Rest)?;
         self.looks += 1;
         self.drawn = self.hand.draws();
@@ -112,7 +112,8 @@ impl World<'_> {
 
     /// What this handle has lost, as it says.
     fn settle(&mut self, at: usize) {
-        let reported = self.lives[at].handle.epsilon_spent(self.history.config.delta);
+        let spent = |delta| self.lives[at].bandit.epsilon_spent(delta).unwrap();
+        let reported = [0.0, self.history.config.delta].map(spent);
         self.reported = [0, 1].map(|i| f64::max(self.reported[i], reported[i]));
     }
 
@@ -122,35 +123,35 @@ impl World<'_> {
     }
 
     fn meet(&mut self, at: usize, event: Event) -> Look {
-        let handle = &self.lives[at].handle;
-        let live = handle.live();
+        let bandit = &self.lives[at].bandit;
+        let live = live(bandit);
         let number = |which| match which {
             Which::Any(any) => live[any % live.len()],
             Which::Of(decision) => self.made[decision].decision.arm,
         };
         // Where slates are shown there are arms for one.
         let retire =
-            |arm: u32| (live.len() > self.history.config.max_slots as usize).then(|| handle.retire_arm(arm).is_ok());
+            |arm: u32| (live.len() > self.history.config.max_slots as usize).then(|| bandit.retire_arm(arm).is_ok());
         let returned = match event {
-            Event::AddArm(id) => pattern(handle.add_arm(id).ok()),
+            Event::AddArm(id) => pattern(id.map_or_else(|| bandit.add_arm(), |id| bandit.add_arm_as(id)).ok()),
             Event::RetireArm(which) => pattern(retire(number(which))),
-            Event::Prior { arm, mean, strength } => pattern(handle.set_prior(number(arm), mean, strength).is_ok()),
+            Event::Prior { arm, mean, strength } => pattern(bandit.set_prior(number(arm), mean, strength).is_ok()),
             Event::Period => {
                 self.periods += 1;
-                pattern(handle.next_period().is_ok())
+                pattern(bandit.next_period().is_ok())
             }
             Event::Snapshot => {
-                let snapshot = handle.snapshot().ok();
+                let snapshot = bandit.snapshot().ok();
                 let bytes = pattern(&snapshot);
                 self.snapshots.extend(snapshot);
                 bytes
             }
-            Event::Merge(last_but) => pattern(self.snapshot(last_but).map(|snapshot| handle.merge(snapshot).is_ok())),
+            Event::Merge(last_but) => pattern(self.snapshot(last_but).map(|snapshot| bandit.merge(snapshot).is_ok())),
             Event::Restore(last_but) => {
                 let Some(snapshot) = self.snapshot(last_but) else { return Ok(()) };
-                let handle = self.subject.restore(snapshot).unwrap();
+                let bandit = Bandit::restore(snapshot).unwrap();
                 self.settle(at);
-                self.lives[at] = Life { handle, decisions: 0 };
+                self.lives[at] = Life { bandit, decisions: 0 };
                 self.periods += 1;
                 0
             }
@@ -161,18 +162,25 @@ impl World<'_> {
 
     /// One decision, or all those of the request that begins here.
     fn decide(&mut self, steps: &[Step], step: usize) -> Look {
-        let (at, key) = (steps[0].at, steps[0].key);
-        let Life { handle, decisions } = &self.lives[at];
+        let at = steps[0].at;
+        let Life { bandit, decisions } = &self.lives[at];
         let before = *decisions;
         let shown = steps[0].shows.map(|(from, many)| {
-            let live = handle.live();
+            let live = live(bandit);
             (from..from + many).map(|i| live[i % live.len()]).collect::<Vec<_>>()
         });
-        let user = self.history.who.get(step).copied();
-        let slots = 1 + steps[1..].iter().take_while(|step| step.follows).count();
-        let choose = |among: Option<&[u32]>| match self.history.config.max_slots {
-            0 => handle.choose(&Request { key, user, among }).map(|decision| vec![decision]),
-            _ => handle.choose_slate(among, slots),
+        let user = self.history.who.get(step).copied().unwrap_or_default();
+        let slots = match self.history.config.max_slots {
+            0 => 1,
+            _ => 1 + steps[1..].iter().take_while(|step| step.follows).count(),
+        };
+        let request = Request { user, slots: slots as u32, ..self.subject.request(steps[0].key) };
+        let choose = |eligible: Option<&[u32]>| {
+            let mut chosen = Vec::new();
+            let each = |slot, decision| chosen.push((slot, decision));
+            bandit.select_slots(&Request { eligible, ..request }, each)?;
+            chosen.sort_unstable_by_key(|&(slot, _)| slot);
+            dpb::Result::Ok(chosen.into_iter().map(|(_, decision)| decision).collect::<Vec<_>>())
         };
         let some = shown.and_then(|shown| choose(Some(&shown)).ok());
         let returned = some.is_some();
@@ -187,18 +195,18 @@ impl World<'_> {
     fn call(&mut self, call: Call) -> Look {
         let (Call::Answer(number) | Call::Cancel(number)) = call;
         let Made { decision, at, before, .. } = self.made[number];
-        let Life { handle, decisions } = &self.lives[at];
+        let Life { bandit, decisions } = &self.lives[at];
         let windowed = self.history.config.reward_window > 0;
         match call {
             Call::Cancel(_) => {
-                let cancelled = handle.cancel(decision.ticket);
+                let cancelled = bandit.cancel(decision.ticket);
                 // Later on its request's clicks are drawn already.
                 self.made[number].taken_back |= cancelled.is_ok() && (!windowed || *decisions <= before + WINDOW);
                 self.look(at, cancelled.err().map(|error| error.to_string()), None)
             }
             Call::Answer(_) => {
                 let Some(reward) = self.history.reward(number, self.world) else { return Ok(()) };
-                let answered = handle.update(decision.ticket, reward);
+                let answered = bandit.update(decision.ticket, reward);
                 // In a window that there was this call is the user's secret.
                 match windowed && self.history.changed.contains(&number) {
                     true => Ok(()),
@@ -237,7 +245,7 @@ pub struct Run {
 pub fn run(subject: Subject, history: &History, world: usize, moves: &[(usize, i64)], other: &[u64]) -> Run {
     let config = &history.config;
     let hand = history.sabotage.hand(config.arms).seeding(seed(history.number)).moving(moves);
-    let life = |_| Life { handle: subject.make(config).unwrap(), decisions: 0 };
+    let life = |_| Life { bandit: subject.make(config).unwrap(), decisions: 0 };
     let mut it = World {
         subject,
         history,

@@ -3,6 +3,7 @@
 
 pub mod coins;
 pub mod http;
+pub mod requests;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -34,8 +34,16 @@ impl Segmented {
     /// bytes an arm and 64.
     ///
     /// # Errors
-    /// `InvalidConfig` for `max_segments` where there are more than 2^27 cells; `NoMemory`.
+    /// `InvalidConfig` for `max_segments` where there are more than 2^27 cells, and for `max_slots`; `Unsupported` with
+    /// `exploration`; `NoMemory`.
     pub fn new(config: &Config, seed: &mut Seed) -> Result<Segmented> {
+        if config.exploration > 0.0 {
+            return Err(Error::Unsupported("exploration: a handle with segments has no propensities"));
+        }
+        if config.max_slots > 0 {
+            let rule = "must be 0 with max_segments: a request in a segment has one slot";
+            return Err(Error::config("max_slots", rule, config.max_slots));
+        }
         let most = config.max_segments;
         if (u64::from(most) + 1) * u64::from(config.arms) > MOST_CELLS {
             return Err(Error::config("max_segments", "must be 2^27 arms in all segments at most", most));

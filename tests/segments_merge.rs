@@ -1,24 +1,33 @@
-//! Pools that merge what other pools have released: one pool, in whatever order its parts meet.
+//! Handles with segments that merge what others have released: as one handle, in whatever order its parts meet.
 
 use crate::audit::engine::seed;
-use crate::pool::World;
+use crate::segments::World;
 use crate::support::coins::Coins;
-use dpb::{Config, Error, Pool};
+use crate::support::requests::{among, in_segment};
+use dpb::{Algorithm, Bandit, Config, Error, Request};
 use std::collections::BTreeMap;
 
 const ARMS: u32 = 3;
-/// What segments are called.
+/// Of segments.
 const KEYS: [u64; 5] = [900, 3, 70, 1 << 60, 0];
 
 fn config(number: u64) -> Config {
-    Config { test_seed: Some(seed(number)), pending_capacity: 16, ..Config::new(ARMS, 1.0) }
+    Config { test_seed: Some(seed(number)), pending_capacity: 16, max_segments: 8, ..Config::new(ARMS, 1.0) }
 }
 
-/// A pool in a fleet, and what it should know.
+fn imed(config: &Config) -> Bandit {
+    Bandit::new(Algorithm::Imed, config).unwrap()
+}
+
+/// A request begins its segment.
+fn begin(bandit: &Bandit, key: u64) -> Result<(), Error> {
+    bandit.cancel(bandit.select_for(&in_segment(key))?.ticket)
+}
+
+/// A handle in a fleet, and what it should know.
 struct Node {
-    pool: Pool,
+    bandit: Bandit,
     config: Config,
-    most: u32,
     asked: Vec<u64>,
     life: u32,
     /// By place in the fleet, the newest snapshot of each that it has merged.
@@ -38,54 +47,54 @@ struct Shot {
 /// Behind each arm of each segment.
 type Rewards = BTreeMap<u64, Vec<f64>>;
 
-/// What a pool says of these segments: means, or the rewards behind them.
-fn says(pool: &Pool, keys: &[u64], mean: bool) -> Rewards {
+/// What a handle reports of these segments: means, or the rewards behind them.
+fn says(bandit: &Bandit, keys: &[u64], mean: bool) -> Rewards {
     let mut all = Rewards::new();
     for &key in keys {
         let arms = all.entry(key).or_default();
-        let segment = pool.segment(key).unwrap();
-        pool.for_each_arm(segment, |_, arm| arms.push(if mean { arm.mean } else { arm.effective_pulls })).unwrap();
+        bandit.for_each_arm_in(key, |_, arm| arms.push(if mean { arm.mean } else { arm.effective_pulls })).unwrap();
     }
     all
 }
 
 impl Node {
-    fn new(number: u64, most: u32) -> Node {
-        let config = config(number);
-        let pool = Pool::new(&config, most).unwrap();
-        Node { pool, config, most, asked: Vec::new(), life: 0, merged: BTreeMap::new() }
+    fn new(config: Config) -> Node {
+        Node { bandit: imed(&config), config, asked: Vec::new(), life: 0, merged: BTreeMap::new() }
     }
 
-    fn ask(&mut self, key: u64) -> Option<u32> {
-        let segment = self.pool.segment(key).ok()?;
-        if !self.asked.contains(&key) {
+    /// Has it this segment, now that it was asked for?
+    fn ask(&mut self, key: u64) -> bool {
+        let is_new = !self.asked.contains(&key);
+        if is_new && begin(&self.bandit, key).is_ok() {
             self.asked.push(key);
         }
-        Some(segment)
+        self.asked.contains(&key)
     }
 
     fn play(&mut self, decisions: u64, coins: &mut Coins) {
         for _ in 0..decisions {
             let key = KEYS[coins.next() as usize % KEYS.len()];
-            let Some(segment) = self.ask(key) else { continue };
-            let decision = self.pool.select(segment).unwrap();
+            if !self.ask(key) {
+                continue;
+            }
+            let decision = self.bandit.select_for(&in_segment(key)).unwrap();
             let rate = [0.3, 0.6, 0.4][(decision.arm as usize + key as usize) % 3];
-            self.pool.update(decision.ticket, coins.toss(rate)).unwrap();
+            self.bandit.update(decision.ticket, coins.toss(rate)).unwrap();
         }
     }
 
-    /// What a snapshot tells is what a pool knows that goes on from it alone.
+    /// What a snapshot tells is what a handle knows that goes on from it alone.
     fn shot(&self, of: usize) -> Shot {
-        let bytes = self.pool.snapshot().unwrap();
-        let report = self.pool.report().unwrap();
-        let released = says(&Pool::restore(&bytes).unwrap(), &self.asked, false);
-        let version = (self.life, report.counts.decisions, report.releases);
+        let bytes = self.bandit.snapshot().unwrap();
+        let report = self.bandit.report().unwrap();
+        let released = says(&Bandit::restore(&bytes).unwrap(), &self.asked, false);
+        let version = (self.life, report.counts.decisions, report.phase);
         Shot { of, version, bytes, released, asked: self.asked.clone() }
     }
 
     fn merge(&mut self, number: usize, shots: &[Shot]) {
         let shot = &shots[number];
-        self.pool.merge(&shot.bytes).unwrap();
+        self.bandit.merge(&shot.bytes).unwrap();
         let newest = self.merged.entry(shot.of).or_insert(number);
         if shot.version > shots[*newest].version {
             *newest = number;
@@ -105,19 +114,20 @@ impl Node {
     }
 
     fn live_on(&mut self, shot: &Shot) {
-        self.pool = Pool::restore_as(&self.config, self.most, &shot.bytes).unwrap();
+        self.bandit = Bandit::restore_as(Algorithm::Imed, &self.config, &shot.bytes).unwrap();
         (self.life, self.asked, self.merged) = (shot.version.0 + 1, shot.asked.clone(), BTreeMap::new());
     }
 }
 
-/// Four pools play, merge whatever snapshot of any they come across, their own and old ones too, again and again, and
+/// Four handles play, merge whatever snapshot of any they come across, their own and old ones too, again and again, and
 /// die and go on from their last; one of them is full. At every time each knows, to the reward, its own and the newest of
 /// every other; and once all have met all know the same, and those with the same segments say the same to the last bit.
 #[test]
 fn whatever_the_order_every_reward_counts_once() {
     for number in 0..4 {
         let coins = &mut Coins(number);
-        let mut fleet = [8, 8, 5, 2].map(|most| Node::new(10 * number + u64::from(most), most));
+        let mut fleet = [8, 8, 5, 2]
+            .map(|max_segments| Node::new(Config { max_segments, ..config(10 * number + u64::from(max_segments)) }));
         let mut shots: Vec<Shot> = Vec::new();
         let pick = |coins: &mut Coins, many: usize| coins.next() as usize % many;
         for _ in 0..250 {
@@ -139,82 +149,80 @@ fn whatever_the_order_every_reward_counts_once() {
                 _ => node.merge(pick(coins, shots.len()), &shots),
             }
             let node = &fleet[place];
-            assert_eq!(says(&node.pool, &node.asked, false), node.should_say(place, &shots));
+            assert_eq!(says(&node.bandit, &node.asked, false), node.should_say(place, &shots));
         }
         let last: Vec<_> = fleet.iter().enumerate().map(|(place, node)| node.shot(place)).collect();
         let first = shots.len();
         shots.extend(last);
         for (place, node) in fleet.iter_mut().enumerate() {
-            for key in KEYS {
-                node.ask(key);
-            }
-            let before = node.pool.report().unwrap();
+            KEYS.iter().for_each(|&key| _ = node.ask(key));
+            let before = node.bandit.report().unwrap();
             (0..4).for_each(|other| node.merge(first + (other + place) % 4, &shots));
-            let after = node.pool.report().unwrap();
+            let after = node.bandit.report().unwrap();
             assert_eq!((before.counts, before.segments), (after.counts, after.segments));
         }
-        let (all, means) = (says(&fleet[0].pool, &KEYS, false), says(&fleet[0].pool, &KEYS, true));
+        let (all, means) = (says(&fleet[0].bandit, &KEYS, false), says(&fleet[0].bandit, &KEYS, true));
         assert!(all.values().flatten().sum::<f64>() > 1_000.0, "{all:?}");
         for node in &fleet[1..] {
-            assert!(node.asked.len() == node.most.min(5) as usize);
-            for (key, arms) in says(&node.pool, &node.asked, false) {
+            assert!(node.asked.len() == node.config.max_segments.min(5) as usize);
+            for (key, arms) in says(&node.bandit, &node.asked, false) {
                 assert_eq!(arms, all[&key]);
             }
-            // The full pool fits two segments only.
-            for (key, arms) in says(&node.pool, &node.asked, true) {
-                assert!(node.most == 2 || arms == means[&key], "{arms:?} {:?}", means[&key]);
+            // The full handle fits two segments only.
+            for (key, arms) in says(&node.bandit, &node.asked, true) {
+                assert!(node.config.max_segments == 2 || arms == means[&key], "{arms:?} {:?}", means[&key]);
             }
         }
     }
 }
 
-/// With a memory, while no clock moves: pools, and one that has only looked on, say the same to the last bit.
+/// With `forget_after`, while no clock moves: handles, and one that has only looked on, say the same to the last bit.
 #[test]
-fn pools_with_a_memory_agree_while_no_clock_moves() {
-    let made = |number| {
-        let mut node = Node::new(number, 8);
-        node.config.forget_after = 20_000;
-        node.pool = Pool::new(&node.config, 8).unwrap();
-        node
-    };
+fn handles_that_forget_agree_while_no_clock_moves() {
+    let made = |number| Node::new(Config { forget_after: 20_000, ..config(number) });
     let mut fleet = [1, 2, 3].map(made);
     for (node, decisions) in fleet.iter_mut().zip([30_000, 4_000, 11_000]) {
         node.play(decisions, &mut Coins(decisions));
     }
-    let last = fleet.each_ref().map(|node| node.pool.snapshot().unwrap());
-    let told = [&fleet[0], &fleet[1], &fleet[2], &made(4)].map(|node| {
+    let last = fleet.each_ref().map(|node| node.bandit.snapshot().unwrap());
+    let looker = made(4);
+    KEYS.iter().for_each(|&key| begin(&looker.bandit, key).unwrap());
+    let told = [&fleet[0], &fleet[1], &fleet[2], &looker].map(|node| {
         let place = fleet.iter().position(|other| std::ptr::eq(other, node)).unwrap_or(0);
-        KEYS.iter().for_each(|&key| _ = node.pool.segment(key).unwrap());
-        (0..5).for_each(|other| node.pool.merge(&last[(2 * other + place) % 3]).unwrap());
-        (says(&node.pool, &KEYS, false), says(&node.pool, &KEYS, true))
+        (0..5).for_each(|other| node.bandit.merge(&last[(2 * other + place) % 3]).unwrap());
+        (says(&node.bandit, &KEYS, false), says(&node.bandit, &KEYS, true))
     });
     assert!(told.iter().all(|other| *other == told[0]), "{told:?}");
 }
 
-/// An empty pool that has merged knows what the fleet knows when a key comes, and begins with that; so does a full one
-/// that grows, and a pool that is as full as it may be merges all the same.
+/// A handle without a segment that has merged knows what the fleet knows when a key comes, and begins with that; so does
+/// a full one that grows, and a handle that is as full as it may be merges all the same.
 #[test]
 fn a_segment_begins_with_what_others_know_of_it() {
-    let mut node = Node::new(1, 8);
+    let mut node = Node::new(config(1));
     node.play(40_000, &mut Coins(1));
     let shot = node.shot(0);
-    let empty = Pool::new(&config(2), 1).unwrap();
+    let empty = imed(&Config { max_segments: 1, ..config(2) });
     empty.merge(&shot.bytes).unwrap();
     assert_eq!((empty.report().unwrap().segments, empty.report().unwrap().epsilon_spent), (0, 1.0));
+    begin(&empty, 70).unwrap();
     assert_eq!(says(&empty, &[70], false)[&70], shot.released[&70]);
-    assert_eq!(empty.segment(900), Err(Error::Full));
-    let alone = Pool::restore(&empty.snapshot().unwrap()).unwrap();
-    assert_eq!((alone.select(0).unwrap().phase, says(&alone, &[70], false)[&70].clone()), (0, vec![0.0; 3]));
+    assert_eq!(begin(&empty, 900), Err(Error::Full));
+    let alone = Bandit::restore(&empty.snapshot().unwrap()).unwrap();
+    let first = alone.select_for(&in_segment(70)).unwrap();
+    assert_eq!((first.phase, says(&alone, &[70], false)[&70].clone()), (0, vec![0.0; 3]));
     let (mut best, mut coins) = (0, Coins(2));
     for _ in 0..1_000 {
-        let decision = empty.select(0).unwrap();
+        let decision = empty.select_for(&in_segment(70)).unwrap();
         best += u32::from(decision.arm == 0);
         empty.update(decision.ticket, coins.toss([0.6, 0.4, 0.3][decision.arm as usize])).unwrap();
     }
     assert!(best > 900, "{best}");
-    let grown = Pool::restore_as(&config(2), 5, &empty.snapshot().unwrap()).unwrap();
+    let more = Config { max_segments: 5, ..config(2) };
+    let grown = Bandit::restore_as(Algorithm::Imed, &more, &empty.snapshot().unwrap()).unwrap();
     let own = says(&grown, &[70], false)[&70].clone();
     grown.merge(&shot.bytes).unwrap();
+    KEYS.iter().for_each(|&key| begin(&grown, key).unwrap());
     let mut all = shot.released.clone();
     all.get_mut(&70).unwrap().iter_mut().zip(own).for_each(|(sum, own)| *sum += own);
     assert_eq!(says(&grown, &KEYS, false), all);
@@ -223,12 +231,12 @@ fn a_segment_begins_with_what_others_know_of_it() {
 /// Refused, with the reason, and nothing has changed.
 #[test]
 fn strangers_are_refused() {
-    let (mut node, mut other) = (Node::new(1, 8), Node::new(2, 8));
+    let (mut node, mut other) = (Node::new(config(1)), Node::new(config(2)));
     node.play(2_000, &mut Coins(1));
     other.play(2_000, &mut Coins(2));
-    let before = (says(&node.pool, &KEYS, false), says(&node.pool, &KEYS, true), node.pool.report().unwrap());
-    let refusal = |snapshot: &[u8]| node.pool.merge(snapshot).unwrap_err();
-    let of = |config: Config| Pool::new(&config, 3).unwrap().snapshot().unwrap();
+    let before = (says(&node.bandit, &KEYS, false), says(&node.bandit, &KEYS, true), node.bandit.report().unwrap());
+    let refusal = |snapshot: &[u8]| node.bandit.merge(snapshot).unwrap_err();
+    let of = |config: Config| imed(&Config { max_segments: 3, ..config }).snapshot().unwrap();
     for (field, other) in [
         ("arms", Config { arms: 4, ..config(2) }),
         ("epsilon", Config { epsilon: 0.4, ..config(2) }),
@@ -248,14 +256,16 @@ fn strangers_are_refused() {
             let mut altered = whole[..whole.len() - 4].to_vec();
             altered[place..place + 8].copy_from_slice(&number);
             altered.extend(crc32fast::hash(&altered).to_le_bytes());
-            if Pool::restore(&altered).is_err() {
+            if Bandit::restore(&altered).is_err() {
                 assert_eq!(refusal(&altered), Error::Corrupt);
                 refused += 1;
             }
         }
     }
     assert!(refused > 18 * 4 * 4, "{refused}");
-    assert!(before == (says(&node.pool, &KEYS, false), says(&node.pool, &KEYS, true), node.pool.report().unwrap()));
+    assert!(
+        before == (says(&node.bandit, &KEYS, false), says(&node.bandit, &KEYS, true), node.bandit.report().unwrap())
+    );
     let traffic = Config {
         node: 9,
         reward_window: 5,
@@ -265,92 +275,90 @@ fn strangers_are_refused() {
         horizon: 99,
         ..config(2)
     };
-    assert_eq!(node.pool.merge(&of(traffic)), Ok(()));
+    assert_eq!(node.bandit.merge(&of(traffic)), Ok(()));
 }
 
-/// With a memory: what others have released counts as it did there, fades on this pool's clock, and then counts no more.
+/// With `forget_after`: what others have released counts as it did there, fades on this handle's clock, and then counts no
+/// more.
 #[test]
 fn others_fade_too() {
-    let with_memory = |number| {
-        let mut node = Node::new(number, 8);
-        node.config.forget_after = 4096;
-        node.pool = Pool::new(&node.config, 8).unwrap();
-        node
-    };
-    let (mut here, mut there) = (with_memory(1), with_memory(2));
+    let [mut here, mut there] = [1, 2].map(|number| Node::new(Config { forget_after: 4096, ..config(number) }));
     there.play(30_000, &mut Coins(1));
     here.play(3_000, &mut Coins(2));
-    let sum = |pool: &Pool| says(pool, &KEYS, false).values().flatten().sum::<f64>();
-    let (own, theirs) = (sum(&here.pool), sum(&there.pool));
-    here.pool.merge(&there.shot(0).bytes).unwrap();
-    assert!((sum(&here.pool) / (own + theirs) - 1.0).abs() < 0.01);
+    let sum = |bandit: &Bandit| says(bandit, &KEYS, false).values().flatten().sum::<f64>();
+    let (own, theirs) = (sum(&here.bandit), sum(&there.bandit));
+    here.bandit.merge(&there.shot(0).bytes).unwrap();
+    assert!((sum(&here.bandit) / (own + theirs) - 1.0).abs() < 0.01);
     for round in 1..4 {
         for _ in 0..1024 {
-            here.pool.cancel(here.pool.select(0).unwrap().ticket).unwrap();
+            begin(&here.bandit, KEYS[0]).unwrap();
         }
         let expected = (own + theirs) * 0.5f64.powi(round);
-        assert!((sum(&here.pool) / expected - 1.0).abs() < 0.01, "{round}");
+        assert!((sum(&here.bandit) / expected - 1.0).abs() < 0.01, "{round}");
         // Told again, it is no news, and no younger.
-        here.pool.merge(&there.shot(0).bytes).unwrap();
+        here.bandit.merge(&there.shot(0).bytes).unwrap();
     }
     there.play(1, &mut Coins(3));
-    here.pool.merge(&there.shot(0).bytes).unwrap();
-    assert!((sum(&here.pool) / (own / 8.0 + sum(&there.pool)) - 1.0).abs() < 0.01);
+    here.bandit.merge(&there.shot(0).bytes).unwrap();
+    assert!((sum(&here.bandit) / (own / 8.0 + sum(&there.bandit)) - 1.0).abs() < 0.01);
 }
 
 /// A batch is half of what its cell has seen, and of that the part of one of those at work.
 #[test]
 fn batches_are_divided_among_those_at_work() {
-    let play = |pool: &Pool, coins: &mut Coins| {
-        let decision = pool.select_among(pool.segment(7).unwrap(), &[0]).unwrap();
-        pool.update(decision.ticket, coins.toss(0.5)).unwrap();
+    let play = |bandit: &Bandit, coins: &mut Coins| {
+        let decision = bandit.select_for(&Request { segment: 7, ..among(&[0]) }).unwrap();
+        bandit.update(decision.ticket, coins.toss(0.5)).unwrap();
     };
-    let seen = |pool: &Pool| says(pool, &[7], false)[&7][0];
+    let seen = |bandit: &Bandit| says(bandit, &[7], false)[&7][0];
     let played = |number| {
-        let pool = Pool::new(&config(number), 1).unwrap();
+        let bandit = imed(&Config { max_segments: 1, ..config(number) });
         let mut coins = Coins(number);
-        (0..2_000).for_each(|_| play(&pool, &mut coins));
-        pool
+        (0..2_000).for_each(|_| play(&bandit, &mut coins));
+        bandit
     };
     for others in [0, 1, 4] {
-        let pool = played(1);
+        let bandit = played(1);
         for other in 2..2 + others {
-            pool.merge(&played(other).snapshot().unwrap()).unwrap();
+            bandit.merge(&played(other).snapshot().unwrap()).unwrap();
         }
         // The first release is of a batch that was open when the others came.
         let mut coins = Coins(9);
         let [_, (before, after)] = [(); 2].map(|()| {
-            let before = seen(&pool);
-            while seen(&pool) == before {
-                play(&pool, &mut coins);
+            let before = seen(&bandit);
+            while seen(&bandit) == before {
+                play(&bandit, &mut coins);
             }
-            (before, seen(&pool))
+            (before, seen(&bandit))
         });
         let part = (after - before) / before;
         assert!((part * (1 + others) as f64 - 0.5).abs() < 0.01, "{others} {part}");
     }
 }
 
-/// Regret of eight pools that merge every 1,000 decisions, of eight that do not, and of one with all the traffic: sums
+/// Regret of eight handles that merge every 1,000 decisions, of eight that do not, and of one with all the traffic: sums
 /// over these worlds in parts of uniform play's.
 fn regrets(epsilon: f64, decisions: usize, spread: f64, worlds: u64) -> [f64; 3] {
-    let (segments, arms) = (100, 10);
-    [(8, true), (8, false), (1, false)].map(|(pools, merge)| {
+    const SEGMENTS: u32 = 100;
+    const ADS: u32 = 10;
+    [(8, true), (8, false), (1, false)].map(|(handles, merge)| {
         let play = |number: u64| {
-            let config =
-                |own| Config { test_seed: Some(seed(100 * number + own)), ..Config::new(arms as u32, epsilon) };
-            let pools: Vec<_> = (0..pools).map(|own| Pool::new(&config(own), segments as u32).unwrap()).collect();
-            let names = |pool: &Pool| (0..segments).map(|key| pool.segment(key as u64).unwrap()).max();
-            assert!(pools.iter().all(|pool| names(pool) == Some(segments as u32 - 1)));
+            let config = |own| Config {
+                test_seed: Some(seed(100 * number + own)),
+                max_segments: SEGMENTS,
+                ..Config::new(ADS, epsilon)
+            };
+            let fleet: Vec<_> = (0..handles).map(|own| imed(&config(own))).collect();
             let (mut coins, mut t) = (Coins(number), 0);
-            World::new(segments, arms, spread, number + 1).regret(segments, decisions, |segment, click| {
-                let pool = &pools[coins.next() as usize % pools.len()];
-                let decision = pool.select(segment as u32).unwrap();
-                pool.update(decision.ticket, click(decision.arm)).unwrap();
+            let mut world = World::new(SEGMENTS as usize, ADS as usize, spread, number + 1);
+            world.regret(SEGMENTS as usize, decisions, |segment, click| {
+                let bandit = &fleet[coins.next() as usize % fleet.len()];
+                let decision = bandit.select_for(&in_segment(segment as u64)).unwrap();
+                bandit.update(decision.ticket, click(decision.arm)).unwrap();
                 t += 1;
-                if merge && t % (1_000 * pools.len()) == 0 {
-                    let snapshots: Vec<_> = pools.iter().map(|pool| pool.snapshot().unwrap()).collect();
-                    pools.iter().for_each(|pool| snapshots.iter().for_each(|other| pool.merge(other).unwrap()));
+                if merge && t % (1_000 * fleet.len()) == 0 {
+                    let snapshots: Vec<_> = fleet.iter().map(|bandit| bandit.snapshot().unwrap()).collect();
+                    fleet.iter().for_each(|bandit| snapshots.iter().for_each(|other| bandit.merge(other).unwrap()));
                 }
             })
         };
@@ -358,7 +366,7 @@ fn regrets(epsilon: f64, decisions: usize, spread: f64, worlds: u64) -> [f64; 3]
     })
 }
 
-/// Deterministic but for the pools' origins, which decide nothing.
+/// Deterministic but for the handles' origins, which decide nothing.
 #[test]
 fn sharing_wins() {
     let [together, isolated, one] = regrets(1.0, 2_000, 0.2, 2);
@@ -366,7 +374,7 @@ fn sharing_wins() {
     assert!(together < 0.75 * isolated && together < 1.5 * one, "{together} {isolated} {one}");
 }
 
-/// Eight noises a batch where one pool has one: at worst the price was a factor of 1.9, where the segments differ most.
+/// Eight noises a batch where one handle has one: at worst the price was a factor of 1.9, where the segments differ most.
 #[test]
 #[ignore = "five seconds"]
 fn sharing_wins_for_long() {

@@ -1,12 +1,21 @@
-//! Pools: what one segment teaches the others, and that nothing is told but what was released.
+//! Segments: what one teaches the others, and that nothing is told but what was released.
 
 use crate::audit::engine::{Audit, Seen, pattern, seed};
 use crate::audit::sabotage::Sabotage;
 use crate::support::coins::Coins;
-use dpb::{Algorithm, Bandit, Config, Error, Pool};
+use crate::support::requests::{among, in_segment};
+use dpb::{Algorithm, Bandit, Config, Decision, Error, Request};
 
-fn pool(arms: u32, epsilon: f64, most: u32) -> Pool {
-    Pool::new(&Config { test_seed: Some(seed(7)), ..Config::new(arms, epsilon) }, most).unwrap()
+fn imed(config: &Config) -> Bandit {
+    Bandit::new(Algorithm::Imed, config).unwrap()
+}
+
+fn bandit(arms: u32, epsilon: f64, max_segments: u32) -> Bandit {
+    imed(&Config { test_seed: Some(seed(7)), max_segments, ..Config::new(arms, epsilon) })
+}
+
+fn select(bandit: &Bandit, segment: usize) -> Decision {
+    bandit.select_for(&in_segment(segment as u64)).unwrap()
 }
 
 fn unit(coins: &mut Coins) -> f64 {
@@ -82,7 +91,7 @@ impl World {
     }
 }
 
-/// The pool against a bandit for each segment and one for all: sums over six worlds of regret in parts of uniform
+/// Segments of one handle against a bandit for each segment and one for all: sums over six worlds of regret in parts of uniform
 /// play's. The figure `segments` has 24 worlds; groups of six scatter about its ratios by a fifth.
 #[test]
 #[ignore = "ten seconds"]
@@ -92,16 +101,14 @@ fn segments_learn_from_each_other() {
         let mut sums = [0.0; 3];
         for number in 0..6 {
             let config = Config { test_seed: Some(seed(number)), ..Config::new(arms as u32, 1.0) };
-            let imed = |_| Bandit::new(Algorithm::Imed, &config).unwrap();
             let world = || World::new(segments, arms, spread, number + 1);
-            let pool = Pool::new(&config, segments as u32).unwrap();
-            let names: Vec<_> = (0..segments).map(|key| pool.segment(key as u64 + 100).unwrap()).collect();
+            let segmented = imed(&Config { max_segments: segments as u32, ..config.clone() });
             sums[0] += world().regret(segments, decisions, |segment, click| {
-                let decision = pool.select(names[segment]).unwrap();
-                pool.update(decision.ticket, click(decision.arm)).unwrap();
+                let decision = select(&segmented, segment + 100);
+                segmented.update(decision.ticket, click(decision.arm)).unwrap();
             });
             for (sum, bandits) in [segments, 1].into_iter().enumerate() {
-                let bandits: Vec<_> = (0..bandits).map(imed).collect();
+                let bandits: Vec<_> = (0..bandits).map(|_| imed(&config)).collect();
                 sums[sum + 1] += world().regret(segments, decisions, |segment, click| {
                     let bandit = &bandits[segment % bandits.len()];
                     let decision = bandit.select().unwrap();
@@ -114,45 +121,43 @@ fn segments_learn_from_each_other() {
     }
 }
 
-/// What an outsider sees of a pool that plays two segments, where one reward of the first differs: arms in order, and
-/// what is said of each cell from time to time. Where pools merge there is another, which plays the second segment alone,
-/// and they tell each other what they have released.
+/// What an outsider sees of a handle that plays two segments, where one reward of the first differs: arms in order, and
+/// the report of each arm in each segment from time to time. With `merging` there is another handle, which plays the
+/// second segment alone, and they merge each other's snapshots.
 fn seen(number: u64, neighbour: bool, sabotage: Sabotage, merging: bool) -> Vec<Seen> {
     let _hand = sabotage.hand(2);
-    let make = |number| {
-        let pool = Pool::new(&Config { test_seed: Some(seed(number)), ..Config::new(2, 1.0) }, 2).unwrap();
-        let names = [pool.segment(5).unwrap(), pool.segment(9).unwrap()];
-        (pool, names)
-    };
-    let ((pool, names), other) = (make(number), merging.then(|| make(number ^ 1 << 63)));
+    const KEYS: [u64; 2] = [5, 9];
+    let make = |number| imed(&Config { test_seed: Some(seed(number)), max_segments: 2, ..Config::new(2, 1.0) });
+    let (bandit, other) = (make(number), merging.then(|| make(number ^ 1 << 63)));
     let (mut plays, mut sights, mut pulls) = (Vec::new(), Vec::new(), [0; 2]);
     for t in 0..96 {
         // Two in three requests may show one arm only, so that it learns much and alone.
-        let segment = names[t % 2];
-        let decision = if t % 3 < 2 { pool.select_among(segment, &[0]) } else { pool.select(segment) }.unwrap();
+        let segment = in_segment(KEYS[t % 2]);
+        let one: &[u32] = &[0];
+        let decision = bandit.select_for(&Request { eligible: (t % 3 < 2).then_some(one), ..segment }).unwrap();
         let pull = &mut pulls[decision.arm as usize];
         let changed = decision.arm == 0 && *pull == 3;
-        pool.update(decision.ticket, f64::from(u8::from(if changed { neighbour } else { *pull % 2 == 0 }))).unwrap();
+        bandit.update(decision.ticket, f64::from(u8::from(if changed { neighbour } else { *pull % 2 == 0 }))).unwrap();
         *pull += 1;
         plays.push(decision.arm);
-        if let Some((other, names)) = &other {
-            let decision = other.select(names[1]).unwrap();
+        if let Some(other) = &other {
+            let decision = other.select_for(&in_segment(KEYS[1])).unwrap();
             other.update(decision.ticket, f64::from(u8::from(t % 3 == 0))).unwrap();
             plays.push(decision.arm);
             if t % 24 == 23 {
-                other.merge(&pool.snapshot().unwrap()).unwrap();
-                pool.merge(&other.snapshot().unwrap()).unwrap();
+                other.merge(&bandit.snapshot().unwrap()).unwrap();
+                bandit.merge(&other.snapshot().unwrap()).unwrap();
             }
         }
         if t % 8 == 7 {
-            let mut look = |pool: &Pool, names: [u32; 2]| {
-                for name in names {
-                    pool.for_each_arm(name, |_, arm| sights.push(Seen::Number(arm.mean))).unwrap();
+            let mut look = |bandit: &Bandit, keys: &[u64]| {
+                for &key in keys {
+                    bandit.for_each_arm_in(key, |_, arm| sights.push(Seen::Number(arm.mean))).unwrap();
                 }
             };
-            look(&pool, names);
-            if let Some((other, names)) = &other {
-                look(other, *names);
+            look(&bandit, &KEYS);
+            if let Some(other) = &other {
+                look(other, &KEYS[1..]);
             }
         }
     }
@@ -176,94 +181,157 @@ fn one_reward_in_one_segment_costs_epsilon() {
 
 #[test]
 #[ignore = "ten seconds"]
-fn nor_more_where_pools_merge() {
+fn nor_more_where_handles_merge() {
     costs_epsilon(true);
 }
 
 #[test]
 fn bad_input_is_refused_and_changes_nothing() {
-    assert!(matches!(Pool::new(&Config::new(3, 1.0), 0), Err(Error::InvalidConfig { .. })));
-    assert!(matches!(Pool::new(&Config::new(1 << 20, 1.0), 1 << 20), Err(Error::InvalidConfig { .. })));
-    let pool = pool(3, 1.0, 2);
-    assert!(matches!(pool.select(0), Err(Error::InvalidRequest { .. })));
-    assert_eq!((pool.segment(70), pool.segment(u64::MAX), pool.segment(70)), (Ok(0), Ok(1), Ok(0)));
-    assert_eq!(pool.segment(71), Err(Error::Full));
-    assert!(matches!(pool.select(2), Err(Error::InvalidRequest { .. })));
-    assert!(matches!(pool.select_among(2, &[1]), Err(Error::InvalidRequest { .. })));
-    assert!(matches!(pool.select_among(1, &[]), Err(Error::InvalidRequest { .. })));
-    assert!(matches!(pool.select_among(1, &[2, 3]), Err(Error::InvalidRequest { .. })));
-    assert!(matches!(pool.select_many(&[0, 1, 2], |_| ()), Err(Error::InvalidRequest { .. })));
-    assert!(matches!(pool.for_each_arm(2, |_, _| ()), Err(Error::InvalidRequest { .. })));
-    assert_eq!((pool.report().unwrap().counts.decisions, pool.report().unwrap().segments), (0, 2));
-    let decision = pool.select_among(1, &[2, 2]).unwrap();
+    let refused = |algorithm, config: Config| Bandit::new(algorithm, &config).err().unwrap();
+    let config = |max_segments| Config { max_segments, ..Config::new(3, 1.0) };
+    for (error, why) in [
+        (
+            refused(Algorithm::Imed, Config { arms: 1 << 20, ..config(1 << 20) }),
+            "max_segments must be 2^27 arms in all segments at most, got 1048576",
+        ),
+        (refused(Algorithm::Med, config(2)), "max_segments must be 0: only dp-imed has segments, got 2"),
+        (
+            refused(Algorithm::Imed, Config { max_slots: 2, ..config(2) }),
+            "max_slots must be 0 with max_segments: a request in a segment has one slot, got 2",
+        ),
+    ] {
+        assert_eq!(error.to_string(), why);
+    }
+    let explores = refused(Algorithm::Imed, Config { exploration: 0.1, ..config(2) });
+    assert!(matches!(explores, Error::Unsupported(_)));
+    // A handle without segments takes key 0 alone.
+    let plain = imed(&config(0));
+    assert!(matches!(plain.select_for(&in_segment(1)), Err(Error::Unsupported(_))));
+    assert!(matches!(plain.for_each_arm_in(0, |_, _| ()), Err(Error::Unsupported(_))));
+    assert_eq!((plain.report().unwrap().segments, plain.report().unwrap().max_segments), (0, 0));
+
+    let bandit = bandit(3, 1.0, 2);
+    let invalid = |result: Result<(), Error>| matches!(result, Err(Error::InvalidRequest { .. }));
+    let unsupported = |result: Result<(), Error>| matches!(result, Err(Error::Unsupported(_)));
+    let before = bandit.report().unwrap();
+    let decide = |request: Request| bandit.select_for(&request).map(drop);
+    let decide_slots = |request: Request| bandit.select_slots(&request, |_, _| panic!());
+    assert!(unsupported(bandit.select().map(drop)) && unsupported(bandit.select_n(1, |_| panic!())));
+    for set in [&[][..], &[2, 3]] {
+        assert!(invalid(decide(Request { segment: 70, ..among(set) })));
+    }
+    assert!(invalid(decide_slots(Request { slots: 0, ..in_segment(70) })));
+    assert!(unsupported(decide_slots(Request { slots: 2, ..in_segment(70) })));
+    assert!(unsupported(decide(Request { user: 1, ..in_segment(70) })));
+    assert!(invalid(bandit.for_each_arm_in(70, |_, _| panic!())));
+    assert!(unsupported(bandit.add_arm().map(drop)) && unsupported(bandit.retire_arm(0)));
+    assert!(unsupported(bandit.compare(0, 1, 0.9).map(drop)) && bandit.best_arm() == Err(Error::NotReady));
+    assert_eq!(bandit.report().unwrap(), before);
+    assert_eq!((before.counts.decisions, before.segments, before.max_segments), (0, 0, 2));
+
+    // Each key begins a segment, as long as there may be one more.
+    for key in [70, u64::MAX, 70] {
+        bandit.cancel(bandit.select_for(&in_segment(key)).unwrap().ticket).unwrap();
+    }
+    assert_eq!(bandit.select_for(&in_segment(71)), Err(Error::Full));
+    assert!(invalid(bandit.for_each_arm_in(71, |_, _| panic!())));
+    assert_eq!((bandit.report().unwrap().counts.decisions, bandit.report().unwrap().segments), (3, 2));
+    let decision = bandit.select_for(&Request { segment: u64::MAX, ..among(&[2, 2]) }).unwrap();
     assert_eq!(decision.arm, 2);
-    assert_eq!(pool.update(decision.ticket, 2.0), Err(Error::InvalidReward));
-    assert_eq!(pool.update(decision.ticket, 1.0), Ok(()));
-    assert_eq!(pool.update(decision.ticket, 1.0), Err(Error::Duplicate));
-    assert_eq!(pool.update(decision.ticket ^ 1, 1.0), Err(Error::UnknownTicket));
-    let mut arms = Vec::new();
-    pool.select_many(&[1, 0, 1], |decision| arms.push(decision.ticket)).unwrap();
-    assert_eq!(pool.cancel(arms[1]), Ok(()));
+    assert_eq!(bandit.update(decision.ticket, 2.0), Err(Error::InvalidReward));
+    assert_eq!(bandit.update(decision.ticket, 1.0), Ok(()));
+    assert_eq!(bandit.update(decision.ticket, 1.0), Err(Error::Duplicate));
+    assert_eq!(bandit.update(decision.ticket ^ 1, 1.0), Err(Error::UnknownTicket));
+    // Many requests, until one is refused.
+    let (mut slots, mut tickets, mut done) = (Vec::new(), Vec::new(), 0);
+    let requests = [u64::MAX, 70, u64::MAX, 71, 70].map(|key| Ok(in_segment(key)));
+    let each = |slot, decision: Decision| {
+        slots.push(slot);
+        tickets.push(decision.ticket);
+    };
+    assert_eq!(bandit.select_many(requests, each, &mut done), Err(Error::Full));
+    assert_eq!((done, slots), (3, vec![0, 1, 2]));
+    assert_eq!(bandit.cancel(tickets[1]), Ok(()));
     let mut pulls = [0; 2];
-    for segment in [0, 1] {
-        pool.for_each_arm(segment, |_, arm| pulls[segment as usize] += arm.pulls).unwrap();
+    for (key, pulls) in [70, u64::MAX].into_iter().zip(&mut pulls) {
+        bandit.for_each_arm_in(key, |_, arm| *pulls += arm.pulls).unwrap();
     }
     assert_eq!(pulls, [0, 3]);
+    // All segments together.
+    assert_eq!(bandit.arm_reports().unwrap().iter().map(|arm| arm.pulls).sum::<u64>(), 3);
 }
 
 /// A snapshot goes on with what was released, and an altered one is refused.
 #[test]
 fn it_goes_on_from_its_snapshot() {
-    let pool = pool(4, 1.0, 8);
+    const KEYS: [u64; 5] = [1000, 999, 998, 997, 996];
+    let bandit = bandit(4, 1.0, 8);
     let mut coins = Coins(1);
-    let names: Vec<_> = (0..5).map(|key| pool.segment(1000 - key).unwrap()).collect();
     for t in 0..20_000 {
-        let decision = pool.select(names[t % 5]).unwrap();
-        pool.update(decision.ticket, coins.toss(0.1 * f64::from(decision.arm + 1))).unwrap();
+        let decision = bandit.select_for(&in_segment(KEYS[t % 5])).unwrap();
+        bandit.update(decision.ticket, coins.toss(0.1 * f64::from(decision.arm + 1))).unwrap();
     }
-    let says = |pool: &Pool| {
+    let says = |bandit: &Bandit| {
         let mut says = Vec::new();
-        for &name in &names {
-            pool.for_each_arm(name, |_, arm| says.push((arm.pulls, arm.effective_pulls, arm.mean))).unwrap();
+        for key in KEYS {
+            bandit.for_each_arm_in(key, |_, arm| says.push((arm.pulls, arm.effective_pulls, arm.mean))).unwrap();
         }
         says
     };
-    pool.set_prior(2, 0.3, 5.0).unwrap();
-    let bytes = pool.snapshot().unwrap();
-    let less = pool.snapshot_within(bytes.len() - 1);
+    bandit.set_prior(2, 0.3, 5.0).unwrap();
+    let bytes = bandit.snapshot().unwrap();
+    let less = bandit.snapshot_within(bytes.len() - 1);
     assert_eq!(less, Err(Error::BufferTooSmall { needed: bytes.len() }));
-    assert_eq!(pool.snapshot_within(bytes.len()).as_ref(), Ok(&bytes));
-    let restored = Pool::restore(&bytes).unwrap();
-    assert_eq!(restored.segment(998), Ok(2));
-    for (before, after) in says(&pool).into_iter().zip(says(&restored)) {
+    assert_eq!(bandit.snapshot_within(bytes.len()).as_ref(), Ok(&bytes));
+    let restored = Bandit::restore(&bytes).unwrap();
+    for (before, after) in says(&bandit).into_iter().zip(says(&restored)) {
         assert_eq!((before.0, before.1), (after.0, after.1));
         assert!((before.2 - after.2).abs() < 0.05 * before.2, "{before:?} {after:?}");
     }
     let report = restored.report().unwrap();
     assert_eq!((report.epsilon_spent, report.is_private, report.counts.decisions), (1.0, false, 20_000));
-    let old = pool.select(0).unwrap();
+    assert_eq!((report.segments, report.max_segments), (5, 8));
+    let old = select(&bandit, 1000);
     assert_eq!(restored.update(old.ticket, 1.0), Err(Error::UnknownTicket));
     let mut altered = bytes.clone();
     for place in 0..bytes.len() {
         altered[place] ^= 1;
-        assert!(Pool::restore(&altered).is_err(), "{place}");
+        assert!(Bandit::restore(&altered).is_err(), "{place}");
         altered[place] ^= 1;
     }
-    assert!(Bandit::restore(&bytes).is_err());
 }
 
-/// With a memory the pool follows a change of the best arm in all segments.
+/// A handle has segments in all its lives, or in none; and it has no fewer than there are.
+#[test]
+fn segments_are_restored_and_merged_as_segments() {
+    let config = |max_segments| Config { max_segments, ..Config::new(4, 1.0) };
+    let (segmented, plain) = (imed(&config(3)), imed(&config(0)));
+    (0..3).for_each(|key| _ = select(&segmented, key));
+    let (of_segments, of_none) = (segmented.snapshot().unwrap(), plain.snapshot().unwrap());
+    let restored = |max_segments, bytes| Bandit::restore_as(Algorithm::Imed, &config(max_segments), bytes).map(drop);
+    assert_eq!((restored(3, &of_segments), restored(9, &of_segments), restored(0, &of_none)), (Ok(()), Ok(()), Ok(())));
+    for (refused, why) in [
+        (restored(0, &of_segments), "max_segments must be at least 1: the snapshot has segments, got 0"),
+        (restored(2, &of_segments), "max_segments must be at least 3, as in the snapshot, got 2"),
+        (restored(3, &of_none), "max_segments must be 0: the snapshot has no segments, got 3"),
+        (plain.merge(&of_segments), "max_segments must be at least 1: the snapshot has segments, got 0"),
+        (segmented.merge(&of_none), "max_segments must be 0: the snapshot has no segments, got 3"),
+    ] {
+        assert_eq!(refused.unwrap_err().to_string(), why);
+    }
+}
+
+/// With `forget_after` a handle follows a change of the best arm in all segments.
 #[test]
 fn it_follows_a_change() {
-    let pool =
-        Pool::new(&Config { forget_after: 40_000, test_seed: Some(seed(3)), ..Config::new(5, 1.0) }, 20).unwrap();
-    (0..20).for_each(|key| assert_eq!(pool.segment(key), Ok(key as u32)));
+    let config = Config { forget_after: 40_000, test_seed: Some(seed(3)), max_segments: 20, ..Config::new(5, 1.0) };
+    let bandit = imed(&config);
     let mut coins = Coins(2);
     let mut play = |best: u32, decisions: u32| {
         let mut right = 0;
         for t in 0..decisions {
-            let decision = pool.select(t % 20).unwrap();
-            pool.update(decision.ticket, coins.toss(if decision.arm == best { 0.2 } else { 0.1 })).unwrap();
+            let decision = select(&bandit, t as usize % 20);
+            bandit.update(decision.ticket, coins.toss(if decision.arm == best { 0.2 } else { 0.1 })).unwrap();
             right += u32::from(decision.arm == best);
         }
         f64::from(right) / f64::from(decisions)
@@ -275,20 +343,19 @@ fn it_follows_a_change() {
     assert!(after > 0.8, "{after}");
 }
 
-/// What a pool loses whose arms are told their rates in reverse, as so many rewards, in parts of what uniform play does.
+/// What is lost where priors give the arms their rates in reverse, as so many rewards, in parts of what uniform play loses.
 fn told_in_reverse(mut world: World, segments: usize, decisions: usize, config: &Config, strength: f64) -> f64 {
-    let pool = Pool::new(config, segments as u32).unwrap();
-    let names: Vec<_> = (0..segments).map(|key| pool.segment(key as u64).unwrap()).collect();
+    let bandit = imed(&Config { max_segments: segments as u32, ..config.clone() });
     if strength > 0.0 {
         let arms = world.arms;
         let mean = |arm: usize| (0..segments).map(|s| world.of(s)[arm]).sum::<f64>() / segments as f64;
         let mut order: Vec<usize> = (0..arms).collect();
         order.sort_by(|&a, &b| mean(a).total_cmp(&mean(b)));
-        (0..arms).for_each(|i| pool.set_prior(order[i] as u32, mean(order[arms - 1 - i]), strength).unwrap());
+        (0..arms).for_each(|i| bandit.set_prior(order[i] as u32, mean(order[arms - 1 - i]), strength).unwrap());
     }
     world.regret(segments, decisions, |segment, answer| {
-        let decision = pool.select(names[segment]).unwrap();
-        pool.update(decision.ticket, answer(decision.arm)).unwrap();
+        let decision = select(&bandit, segment);
+        bandit.update(decision.ticket, answer(decision.arm)).unwrap();
     })
 }
 
@@ -333,14 +400,13 @@ fn no_reversed_prior_locks_an_ad_out() {
 /// Where segments differ each soon plays the arm that is best there. All together could be right in half of them only.
 #[test]
 fn a_segment_plays_for_itself() {
-    let pool = pool(2, 1.0, 20);
-    (0..20).for_each(|key| assert_eq!(pool.segment(key), Ok(key as u32)));
+    let bandit = bandit(2, 1.0, 20);
     let (mut coins, mut right, mut alone) = (Coins(5), 0, 0);
     for t in 0..60_000 {
         let segment = t % 20;
-        let decision = pool.select(segment).unwrap();
-        let is_best = decision.arm == segment % 2;
-        pool.update(decision.ticket, coins.toss(if is_best { 0.2 } else { 0.05 })).unwrap();
+        let decision = select(&bandit, segment);
+        let is_best = decision.arm as usize == segment % 2;
+        bandit.update(decision.ticket, coins.toss(if is_best { 0.2 } else { 0.05 })).unwrap();
         if t >= 40_000 {
             right += u32::from(is_best);
             alone += decision.phase;
