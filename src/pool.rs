@@ -6,7 +6,7 @@ use crate::desk::{Decision, Desk, Inner, Learner};
 use crate::engine::{Counts, Diagnostics, Engine};
 use crate::error::{Error, Result};
 use crate::key_index::KeyIndex;
-use crate::policy::{Other, Prior, Pull, Segments};
+use crate::policy::{Names, PeerBandit, Prior, Pull, Segments};
 use crate::random::Seed;
 use crate::request::Request;
 use crate::reward::Reward;
@@ -89,7 +89,7 @@ impl Learner for Known {
 
 impl Pool {
     /// Arms times segments, at most.
-    pub const MOST_CELLS: u64 = 1 << 27;
+    pub const MOST_CELLS: u64 = Segments::MOST_CELLS;
 
     /// A fresh pool for at most so many segments of `config.arms` arms each. Its address space is taken here; on
     /// most systems a segment takes memory when it comes, 80 bytes an arm and 64.
@@ -179,7 +179,7 @@ impl Pool {
     pub fn select(&self, segment: u32) -> Result<Decision> {
         let inner = &mut *self.desk.lock()?;
         inner.check_anonymous()?;
-        inner.select(segment, self.config.arms)
+        inner.select(segment)
     }
 
     /// Which arm in this segment for this user? As [`Bandit::select_for`](crate::Bandit::select_for): whichever its
@@ -194,7 +194,7 @@ impl Pool {
         let learned = inner.count(user)?;
         inner.make_room();
         let pull = inner.learner.segments.choose(segment);
-        Ok(here(inner.issue_for(pull, learned), segment, self.config.arms))
+        Ok(inner.here(pull, segment, learned))
     }
 
     /// Which of these arms in this segment for this user? [`select_among`](Self::select_among) as
@@ -209,7 +209,7 @@ impl Pool {
         let learned = inner.count(user)?;
         inner.make_room();
         let pull = inner.learner.segments.choose_among(segment, arms);
-        Ok(here(inner.issue_for(pull, learned), segment, self.config.arms))
+        Ok(inner.here(pull, segment, learned))
     }
 
     /// A new period. As [`Bandit::next_period`](crate::Bandit::next_period).
@@ -228,7 +228,7 @@ impl Pool {
         let inner = &mut *self.desk.lock()?;
         inner.check_anonymous()?;
         segments.iter().try_for_each(|&segment| inner.check(segment))?;
-        segments.iter().try_for_each(|&segment| inner.select(segment, self.config.arms).map(&mut each))
+        segments.iter().try_for_each(|&segment| inner.select(segment).map(&mut each))
     }
 
     /// Which of these arms in this segment? For requests that may show some only: the set must be public
@@ -245,7 +245,7 @@ impl Pool {
         inner.check(segment)?;
         inner.make_room();
         let pull = inner.learner.segments.choose_among(segment, arms);
-        Ok(here(inner.issue(pull), segment, self.config.arms))
+        Ok(inner.here(pull, segment, true))
     }
 
     /// What public data say of an arm, whatever the segment: that so many rewards had this mean. As
@@ -402,13 +402,12 @@ impl Pool {
         to.u32(self.most);
         to.u8(inner.seeded.into());
         to.u32(self.lives);
-        to.u64(inner.learner.segments.others.origin);
+        to.u64(inner.learner.segments.peers.origin);
         to.u64(inner.periods.begun.into());
         inner.engine.counts().save(to);
         to.u32(inner.learner.keys.len() as u32);
         to.alike(inner.learner.keys.iter().copied(), Writer::u64);
-        let pulls = inner.learner.segments.all_pulls().map(|count| *count);
-        to.counts(pulls, inner.engine.pending().map(|number| number as usize / 2));
+        inner.learner.segments.save_pulls(to, inner.engine.pending());
         inner.learner.segments.save(to);
     }
 
@@ -446,18 +445,17 @@ impl Pool {
         for _ in &head.keys {
             (0..self.config.arms).try_for_each(|_| from.count().map(drop))?; // decisions for each arm
         }
-        let other = Other::read(from, head.origin, head.lives, &self.config, &head.keys)?;
+        let theirs = Names { keys: &head.keys, added: &[] };
+        let peer = PeerBandit::read(from, head.origin, head.lives, &self.config, theirs)?;
         from.finish()?;
         let Inner { seeded, learner: Known { segments, keys, .. }, .. } = &mut *self.desk.lock()?;
-        let mut order = table::room(keys.len())?;
-        if segments.expects(&other, self.most)? {
+        let names = Names { keys, added: &[] };
+        if segments.is_newer(&peer)? {
             *seeded |= head.seeded;
-            segments.take(other, keys);
+            segments.insert(peer, names);
         }
         if !segments.is_fitted() {
-            order.extend(keys.iter().copied().zip(0..));
-            order.sort_unstable();
-            segments.fit(order.iter().map(|&(_, segment)| segment));
+            segments.fit(names);
         }
         Ok(())
     }
@@ -474,7 +472,7 @@ impl Pool {
         let mut pool = Pool::made(&config, most)?;
         pool.lives = head.lives.checked_add(1).ok_or(Error::Corrupt)?;
         let inner = pool.desk.get_mut()?;
-        inner.learner.segments.others.origin = head.origin;
+        inner.learner.segments.peers.origin = head.origin;
         inner.live_on(head.seeded, head.counts, head.periods, head.config.expected_users > 0)?;
         let length = head.keys.len();
         if length > most as usize {
@@ -484,13 +482,11 @@ impl Pool {
         }
         for &key in &head.keys {
             inner.learner.keys.push(key);
-            inner.learner.segments.add();
+            inner.learner.segments.add_segment(key, &[]);
         }
         inner.learner.places = KeyIndex::of(&head.keys, most as usize)?;
-        for pulls in inner.learner.segments.all_pulls() {
-            *pulls = from.count()?;
-        }
-        inner.learner.segments.load(from)?;
+        inner.learner.segments.load_pulls(from)?;
+        inner.learner.segments.load(from, Names { keys: &head.keys, added: &[] })?;
         from.finish()?;
         config.charge(inner.seeded, inner.periods.begun, Config::loss)?;
         Ok(pool)
@@ -542,12 +538,6 @@ fn check_some(eligible: &[u32], arms: u32) -> Result<()> {
     eligible.iter().try_for_each(|&arm| below("arm", arm, arms))
 }
 
-/// A decision for one of all cells, as one for an arm of its segment.
-#[inline]
-fn here(decision: Decision, segment: u32, arms: u32) -> Decision {
-    Decision { arm: decision.arm / 2 - segment * arms, ..decision }
-}
-
 impl Inner<Known> {
     fn decide(&mut self, request: &Request, arms: u32, most: u32, each: &mut dyn FnMut(usize, Decision)) -> Result<()> {
         if request.slots != 1 {
@@ -570,7 +560,7 @@ impl Inner<Known> {
             Some(eligible) => self.learner.segments.choose_among(segment, eligible),
             None => self.learner.segments.choose(segment),
         };
-        each(0, here(self.issue_for(pull, learned), segment, arms));
+        each(0, self.here(pull, segment, learned));
         Ok(())
     }
 
@@ -581,9 +571,14 @@ impl Inner<Known> {
         }
         self.learner.places.insert(key);
         self.learner.keys.push(key);
-        let segment = self.learner.segments.add();
-        self.learner.segments.meet(key);
-        Ok(segment)
+        Ok(self.learner.segments.add_segment(key, &[]))
+    }
+
+    /// Issues a decision for one of all cells, as one for an arm of its segment.
+    #[inline]
+    fn here(&mut self, pull: Pull, segment: u32, learned: bool) -> Decision {
+        let decision = if learned { self.issue(pull) } else { self.issue_for(pull, false) };
+        Decision { arm: self.learner.segments.arm_of(segment, decision.arm), ..decision }
     }
 
     #[inline]
@@ -592,10 +587,10 @@ impl Inner<Known> {
     }
 
     #[inline]
-    fn select(&mut self, segment: u32, arms: u32) -> Result<Decision> {
+    fn select(&mut self, segment: u32) -> Result<Decision> {
         self.check(segment)?;
         self.make_room();
         let pull = self.learner.segments.choose(segment);
-        Ok(here(self.issue(pull), segment, arms))
+        Ok(self.here(pull, segment, true))
     }
 }

@@ -18,6 +18,7 @@ pub mod linear;
 mod local;
 mod prior;
 mod scores;
+#[allow(dead_code, reason = "no handle calls all of it yet")]
 mod segments;
 
 pub(crate) use batched::{Memory, Released, Saved};
@@ -25,8 +26,8 @@ pub(crate) use contract::Shared;
 pub use contract::{ArmState, Flexible, Policy, Pull, ShuffledPolicy, Slates};
 pub use kl::private_divergence;
 pub(crate) use prior::Prior;
-pub(crate) use segments::Segments;
-pub(crate) use segments::others::Other;
+pub(crate) use segments::peers::PeerBandit;
+pub(crate) use segments::{Names, Segments};
 
 /// The list: number (stable, in reports and `Config::base`), name, type.
 macro_rules! algorithms {
