@@ -74,6 +74,8 @@ mod grid;
 mod model;
 pub mod peers;
 mod persist;
+#[cfg(test)]
+mod tests;
 
 use crate::batch::Batch;
 use crate::config::Config;

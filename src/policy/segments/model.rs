@@ -77,7 +77,8 @@ const LEAST_MEAN: f64 = 0.1;
 /// `forget_after` has four half-lives.
 const HALF_LIVES: f64 = 4.0;
 /// How often [`Segments::fit`] goes through all rows: what a segment says of its arms depends on what the arms are like.
-const ROUNDS: usize = 2;
+/// After 2, 3 and 4 times rates are within 6, 3 and 1% of where they end (8 worlds of 5 segments with 20,000 decisions).
+const ROUNDS: usize = 4;
 
 impl WeightedEvidence {
     /// What it counts at this time.
@@ -220,15 +221,22 @@ impl Segments {
             (rate.mean, rate.evidence, rate.active_prior) = (RATE, Weighted::default(), Weighted::default());
         }
         for _ in 0..ROUNDS {
-            self.learn(0);
-            (0..self.by_key.len()).for_each(|place| self.learn(self.by_key[place] as usize + 1));
+            self.update(0);
+            (0..self.by_key.len()).for_each(|place| self.update(self.by_key[place] as usize + 1));
         }
+        self.plan();
         self.fitted = true;
     }
 
-    /// Brings the model up to date with what a row has released.
+    /// Brings the model up to date with what a row has released, and the trial with the model.
     pub(super) fn learn(&mut self, row: usize) {
         self.fitted = false;
+        self.update(row);
+        self.plan();
+    }
+
+    /// Brings the model up to date with what a row has released.
+    fn update(&mut self, row: usize) {
         let spread = self.spread();
         for arm in 0..self.rates.len() {
             self.cells[(row, arm)].released.fade(self.decisions, self.half_life);
@@ -272,7 +280,6 @@ impl Segments {
         if let Some(segment) = segment {
             self.contrast(row, segment);
         }
-        self.plan();
     }
 
     /// Each cell of a segment with what its others and its arm say: its part in the moments.
