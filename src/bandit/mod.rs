@@ -532,7 +532,7 @@ impl Bandit {
         let (of_i, of_j, merges) = {
             let state = &mut *self.lock.lock()?;
             state.check_arms(&[i, j])?;
-            (state.policy.sums(i)?, state.policy.sums(j)?, state.fleet.news())
+            (state.policy.sums(i)?, state.policy.sums(j)?, state.fleet.news() + state.policy.merges())
         };
         // Two bounds; and what is known after the m-th merge is one of many things that may have been known: nine tenths
         // for m = 0, of the other tenth 1/((g + 1)(g + 2)) for the 2^g merges from m = 2^g on.

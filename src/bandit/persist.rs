@@ -113,6 +113,7 @@ impl Bandit {
         head.added.iter().try_for_each(|_| state.grow())?;
         bandit.arms.store(head.pulls.len() as u32, Ordering::Relaxed);
         state.fleet.restore(head.origin, head.added, &config)?;
+        state.policy.name_arms(state.fleet.added())?;
         state.pulls.copy_from_slice(&head.pulls);
         state.check_private()?;
         state.live_on(head.seeded, head.counts, head.periods, head.config.expected_users > 0)?;

@@ -395,7 +395,7 @@ impl State {
         {
             policy.join(arm, &mut self.fleet.released(arm));
         }
-        self.policy.arm_added(self.fleet.added())?;
+        self.policy.name_arms(self.fleet.added())?;
         Ok(arm)
     }
 

@@ -109,12 +109,17 @@ pub trait Policy: Send {
         Err(Error::Unsupported("merging: it does not learn from a set of releases"))
     }
 
-    /// An arm was added, the last one in this list of the added arms' ids: what other handles have released of it counts.
+    /// These are the ids of all arms that were added. What other handles have released of the new ones counts.
     ///
     /// # Errors
     /// `NoMemory`.
-    fn arm_added(&mut self, _added: &[u64]) -> Result<()> {
+    fn name_arms(&mut self, _added: &[u64]) -> Result<()> {
         Ok(())
+    }
+
+    /// How often [`merge`](Self::merge) had news.
+    fn merges(&self) -> u64 {
+        0
     }
 
     /// Does it ask for phase and propensity again when a pull ends? They take 16 bytes a pending decision.
@@ -329,7 +334,7 @@ pub(crate) struct PeerId<'a> {
 
 /// What another handle has released, for policies that keep it themselves.
 pub(crate) enum Peer {
-    Segments(super::segments::others::Other),
+    Segments(super::segments::peers::PeerBandit),
     Linear(Box<super::linear::contextual::SavedPeer>),
 }
 

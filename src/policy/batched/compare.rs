@@ -40,7 +40,8 @@
 //! n d/(l V) is the best one for the difference d. For small differences the best l is small too, and only the ratio of
 //! the weights matters. For large ones it is near the largest l, some 1/sqrt V, and smaller weights would waste rewards:
 //! with 16 neither loses much. The weight depends on n alone: one that changed with what came later, as those of an index
-//! do, would not be known before the release.
+//! do, would not be known before the release. Where a batch may be lowered while it is open, n in the weight is the number
+//! of rewards that it was opened for: the weight is known before the first reward, and the last one is a stopping time.
 //!
 //! # What is kept
 //!
@@ -79,7 +80,12 @@ impl Totals {
 
     /// One release more.
     pub fn release(&mut self, count: f64, sum: f64, law: Cumulant) {
-        let weight = (count / (16.0 * law.variance().sqrt())).min(1.0);
+        self.release_as(count, count, sum, law);
+    }
+
+    /// One release more, of a batch that was opened for so many rewards and was lowered since.
+    pub fn release_as(&mut self, opened: f64, count: f64, sum: f64, law: Cumulant) {
+        let weight = (opened / (16.0 * law.variance().sqrt())).min(1.0);
         let grid = |x: f64| (x * Self::GRID).round() / Self::GRID;
         let noises = grid((weight * weight).max(Self::LEAST));
         self.add(&Totals { count: grid(weight * count), sum: grid(weight * sum), noises });
@@ -90,6 +96,13 @@ impl Totals {
         self.count += other.count;
         self.sum += other.sum;
         self.noises += other.noises;
+    }
+
+    /// Another handle's newest totals in place of its earlier ones: exact.
+    pub fn replace(&mut self, before: &Totals, now: &Totals) {
+        self.count += now.count - before.count;
+        self.sum += now.sum - before.sum;
+        self.noises += now.noises - before.noises;
     }
 
     pub fn save(&self, to: &mut Writer) {

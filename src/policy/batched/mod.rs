@@ -19,7 +19,8 @@ mod released;
 mod room;
 pub mod ts;
 
-pub use compare::Sums;
+pub use compare::{Sums, Totals};
 pub use cumulant::Cumulant;
+pub use explore::{Explore, Live, even_chance};
 pub use released::{Memory, Released};
 pub use room::{Saved, loss};

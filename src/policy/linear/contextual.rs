@@ -172,7 +172,7 @@ impl Policy for Contextual {
         Ok(true)
     }
 
-    fn arm_added(&mut self, added: &[u64]) -> Result<()> {
+    fn name_arms(&mut self, added: &[u64]) -> Result<()> {
         if self.per_arm && !self.peers.is_empty() { self.join(self.linear.models() - 1, added) } else { Ok(()) }
     }
 

@@ -1,11 +1,12 @@
 //! Segments by their keys: DP-IMED in each of them, as a policy of requests.
 
-use super::Segments;
-use super::others::Other;
+use super::peers::PeerBandit;
+use super::{Names, Segments};
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::key_index::KeyIndex;
+use crate::policy::batched::Sums;
 use crate::policy::contract::{ArmState, ByRequest, Flexible, Peer, PeerId, Policy, Pull};
 use crate::policy::prior::Prior;
 use crate::privacy::PrivacyLoss;
@@ -19,37 +20,39 @@ use crate::table;
 pub(crate) struct Segmented {
     segments: Segments,
     keys: Vec<u64>,
+    /// The ids of the arms that were added.
+    added: Vec<u64>,
     index: KeyIndex,
     /// Segments that there may be.
     most: u32,
+    /// For one request: what was chosen. Capacity for all arms.
+    chosen: Vec<Pull>,
 }
 
-/// Arms times segments, at most.
-const MOST_CELLS: u64 = 1 << 27;
 /// The numbers of pulls fit into the engine's ring.
-const _: () = assert!(2 * MOST_CELLS <= Engine::MOST_ARM as u64);
+const _: () = assert!(2 * Segments::MOST_CELLS <= Engine::MOST_ARM as u64);
 
 impl Segmented {
     /// No segment yet. Address space for all is taken here; on most systems a segment takes memory when it comes, 80
     /// bytes an arm and 64.
     ///
     /// # Errors
-    /// `InvalidConfig` for `max_segments` where there are more than 2^27 cells, and for `max_slots`; `Unsupported` with
-    /// `exploration`; `NoMemory`.
+    /// `InvalidConfig` for `max_segments` where there are more than 2^27 cells; `NoMemory`.
     pub fn new(config: &Config, seed: &mut Seed) -> Result<Segmented> {
-        if config.exploration > 0.0 {
-            return Err(Error::Unsupported("exploration: a handle with segments has no propensities"));
-        }
-        if config.max_slots > 0 {
-            let rule = "must be 0 with max_segments: a request in a segment has one slot";
-            return Err(Error::config("max_slots", rule, config.max_slots));
-        }
         let most = config.max_segments;
-        if (u64::from(most) + 1) * u64::from(config.arms) > MOST_CELLS {
+        if (u64::from(most) + 1) * u64::from(config.arms) > Segments::MOST_CELLS {
             return Err(Error::config("max_segments", "must be 2^27 arms in all segments at most", most));
         }
         let index = KeyIndex::try_with_capacity(most as usize)?;
-        Ok(Segmented { segments: Segments::new(config, most, seed)?, keys: table::room(most as usize)?, index, most })
+        let segments = Segments::new(config, most, seed)?;
+        Ok(Segmented {
+            segments,
+            keys: table::room(most as usize)?,
+            added: Vec::new(),
+            index,
+            most,
+            chosen: table::room(config.arms as usize)?,
+        })
     }
 
     /// The segment with this key, which begins if it is new.
@@ -65,21 +68,29 @@ impl Segmented {
     fn add(&mut self, key: u64) -> u32 {
         self.index.insert(key);
         self.keys.push(key);
-        let segment = self.segments.add();
-        self.segments.meet(key);
-        segment
+        self.segments.add_segment(key, &self.added)
+    }
+
+    fn choose_slots(&mut self, segment: u32, left: &mut Vec<u32>, slots: usize, each: &mut dyn FnMut(Pull, u32)) {
+        let mut chosen = std::mem::take(&mut self.chosen);
+        self.segments.choose_slate(segment, left, slots, &mut |pull| chosen.push(pull));
+        for pull in chosen.drain(..) {
+            *self.segments.played(pull) += 1;
+            each(pull, self.segments.arm_of(pull));
+        }
+        self.chosen = chosen;
     }
 
     /// What another handle has released.
     ///
     /// # Errors
     /// `Corrupt`; `NoMemory`.
-    pub fn read_peer(config: &Config, id: &PeerId, from: &mut Reader) -> Result<Other> {
+    pub fn read_peer(config: &Config, id: &PeerId, from: &mut Reader) -> Result<PeerBandit> {
         let keys = read_keys(from)?;
-        for _ in 0..keys.len() * config.arms as usize {
+        for _ in 0..keys.len() * (config.arms as usize + id.added.len()) {
             from.count()?; // how often each arm was played
         }
-        Other::read(from, id.origin, id.lives, config, &keys)
+        PeerBandit::read(from, id.origin, id.lives, config, Names { keys: &keys, added: id.added })
     }
 }
 
@@ -98,9 +109,6 @@ impl ByRequest for Segmented {
         if request.features.is_some() {
             return Err(Error::Unsupported("features: config.features is 0"));
         }
-        if request.slots > 1 {
-            return Err(Error::Unsupported("several slots in a segment"));
-        }
         let is_full = self.keys.len() == self.most as usize;
         if is_full && self.index.find(request.segment).is_none() { Err(Error::Full) } else { Ok(()) }
     }
@@ -108,12 +116,13 @@ impl ByRequest for Segmented {
     fn choose(
         &mut self,
         request: &Request,
-        _left: &mut Vec<u32>,
+        left: &mut Vec<u32>,
         _places: &mut dyn Iterator<Item = usize>,
         each: &mut dyn FnMut(Pull, u32),
     ) {
         let segment = self.segment(request.segment);
         let pull = match request.eligible {
+            _ if request.slots > 1 => return self.choose_slots(segment, left, request.slots as usize, each),
             Some(eligible) => self.segments.choose_among(segment, eligible),
             None => self.segments.choose(segment),
         };
@@ -128,7 +137,7 @@ impl ByRequest for Segmented {
     fn save_pulls(&self, to: &mut Writer, pending: &mut dyn Iterator<Item = Pull>) {
         to.u32(self.keys.len() as u32);
         to.alike(self.keys.iter().copied(), Writer::u64);
-        to.counts(self.segments.all_pulls(), pending.map(|pull| self.segments.cell_of(pull)));
+        self.segments.save_pulls(to, pending.map(Pull::arm));
     }
 
     fn segments(&self) -> u32 {
@@ -184,18 +193,34 @@ impl Policy for Segmented {
     }
 
     fn merge(&mut self, peer: Peer, _added: &[u64]) -> Result<bool> {
-        let Peer::Segments(other) = peer else { return Err(Error::Corrupt) };
-        let mut order = table::room(self.keys.len())?;
-        let is_news = self.segments.expects(&other, self.most)?;
-        if is_news {
-            self.segments.take(other, &self.keys);
+        let Peer::Segments(peer) = peer else { return Err(Error::Corrupt) };
+        let is_newer = self.segments.is_newer(&peer)?;
+        let names = Names { keys: &self.keys, added: &self.added };
+        if is_newer {
+            self.segments.insert(peer, names);
         }
         if !self.segments.is_fitted() {
-            order.extend(self.keys.iter().copied().zip(0..));
-            order.sort_unstable();
-            self.segments.fit(order.iter().map(|&(_, segment)| segment));
+            self.segments.fit(names);
         }
-        Ok(is_news)
+        Ok(is_newer)
+    }
+
+    fn name_arms(&mut self, added: &[u64]) -> Result<()> {
+        let new = &added[self.added.len()..];
+        self.added.try_reserve(new.len()).map_err(|_| Error::NoMemory)?;
+        self.added.extend_from_slice(new);
+        if !new.is_empty() {
+            self.segments.seed_arm_from_peers(Names { keys: &self.keys, added: &self.added });
+        }
+        Ok(())
+    }
+
+    fn merges(&self) -> u64 {
+        self.segments.peers.updates()
+    }
+
+    fn sums(&self, arm: u32) -> Result<Sums> {
+        self.segments.sums(arm)
     }
 
     fn set_prior(&mut self, arm: u32, prior: Prior) -> Result<()> {
@@ -221,12 +246,10 @@ impl Policy for Segmented {
         self.index = KeyIndex::of(&keys, self.most as usize)?;
         for key in keys {
             self.keys.push(key);
-            self.segments.add();
+            self.segments.add_segment(key, &self.added);
         }
-        for pulls in self.segments.all_pulls_mut() {
-            *pulls = from.count()?;
-        }
-        self.segments.load(from)
+        self.segments.load_pulls(from)?;
+        self.segments.load(from, Names { keys: &self.keys, added: &self.added })
     }
 }
 
@@ -240,6 +263,8 @@ impl Flexible for Segmented {
     }
 
     fn add_arm(&mut self) -> Result<()> {
+        let more = (self.segments.arms() as usize + 1).saturating_sub(self.chosen.len());
+        self.chosen.try_reserve(more).map_err(|_| Error::NoMemory)?;
         self.segments.add_arm()
     }
 

@@ -1,93 +1,137 @@
-//! Segments: a bandit for each, that lend each other what they know.
+//! Segments: a bandit for each, and one model that all of them share.
 //!
-//! A *segment* (placement, country, hour) is public, and a *cell* is an arm in a segment.
+//! A *segment* (placement, country, hour) is public. A *cell* is an arm in a segment.
 //!
-//! **Pure eps-DP**, or rho-zCDP with delta > 0, by Theorem P of [`crate::privacy`], however many segments there are: an
-//! answered reward enters one open batch, that of its cell or of its arm in all segments together; which of the two,
-//! and how large batches are, are functions of releases, coins and public counts of decisions; a batch is released
-//! once, when full; all else is computed from releases.
+//! **Pure eps-DP**, or rho-zCDP with delta > 0, by Theorem P of [`crate::privacy`], however many segments there are. Each
+//! reward enters one open batch: that of its cell, or that of its arm in all segments together. Which of the two, and how
+//! large batches are, are functions of releases, coins and public counts of decisions. A batch is released once, when it
+//! is full. All else is computed from releases.
 //!
-//! **The model.** The rate of arm a in segment s is b_s r_a e^x, x of variance tau^2. A release of n rewards with the
-//! noised sum y enters the cell's Z and W with the weight w = 1/(1 + V/(n m (1 - m))), V the noise's variance
+//! **The model** ([`model`]). The rate of arm a in segment s is b_s r_a e^x, x of variance tau^2. A release of n rewards
+//! with the noised sum y enters the cell's Z and W with the weight w = 1/(1 + V/(n m (1 - m))), V the noise's variance
 //! and m = b_s r_a: the share of the reward's own variance in all. So Z/W estimates the rate about as well as W rewards
 //! without noise. What a cell says of its segment or arm has the variance tau^2 + 1/(W m), so b and r are means with these
 //! variances' inverses as weights, shrunk: arms differ by a half of their rate a priori, segments by a quarter. tau^2 is
-//! fitted by moments: cells against what the others of their segment say. All of it is brought up to date where
-//! there was a release, O(arms).
+//! fitted by moments: cells against what the others of their segment say. Each release updates all of it, in O(arms).
 //!
-//! **The policy in a segment.** IMED (Honda and Takemura 2015) with what the model says as evidence: an arm's law in a
-//! segment is Beta(n0 m + Z, n0 (1 - m) + W - Z) with n0 = (1 - m)/(m (tau^2 + v)) - 1, v the variance of ln r_a. With p
-//! its mean, n the sum of its two numbers and q the largest mean, the segment plays the arm with the least
-//! c n kl(p, q) + ln n until its batch is full. In IMED c = 1. Few segments live long enough for all that this would try
-//! in each of them, so here c is 4 at first and falls to 1 as a segment lives. A batch has half as many rewards as its
-//! cell has seen (a part of that, where [others] share the work) and n0/4 more, four first batches at most: a smaller one
+//! **The policy in a segment.** IMED (Honda and Takemura 2015) with what the model says as evidence: an arm's
+//! distribution in a segment is Beta(n0 m + Z, n0 (1 - m) + W - Z) with n0 = (1 - m)/(m (tau^2 + v)) - 1, v the variance
+//! of ln r_a. With p its mean, n the sum of its two numbers and q the largest mean, the segment plays the arm with the
+//! least c n kl(p, q) + ln n until its batch is full. In IMED c = 1. Few segments live long enough for all that this would
+//! try in each of them, so here c is 4 at first and falls to 1 as a segment lives. A batch has half as many rewards as its
+//! cell has seen (a part of that, where [peers] share the work) and n0/4 more, four first batches at most: a smaller one
 //! changes little of what the model says. Its expected sum is at least one deviation of the noise, and two in a trial.
 //!
 //! **Trials.** One segment gains little from trying an arm, all segments together gain much. So all segments make a
 //! trial together, and IMED over the arms' rates decides on it. With k = 1 + 1/v and R the largest rate, arm a has the
-//! index 2 k (R/r_a - 1 - ln(R/r_a)) + ln k: the nats that a Gamma law has against a rate of R, and the logarithm of the
-//! clicks behind it. The arm with the least index is tried if this is at most ln(R t), t the decisions so far, or ln k of
-//! the leader. An arm is known, and not tried, once 1/v >= 1/(tau^2 (1/4 + 1/S)) with S segments: then the segments
+//! index 2 k (R/r_a - 1 - ln(R/r_a)) + ln k: the nats that a Gamma distribution has against a rate of R, and the logarithm
+//! of the clicks behind it. The arm with the least index is tried if this is at most ln(R t), t the decisions so far, or
+//! ln k of the leader. An arm is known, and not tried, once 1/v >= 1/(tau^2 (1/4 + 1/S)) with S segments: then the segments
 //! themselves can judge what is left. A trial takes all decisions until as many were made as its batch wants; while their
-//! rewards are outstanding it takes every eighth. So a pool begins as one bandit for all, a new segment begins with what
-//! the pool knows, and a segment plays for itself as soon as there is nothing to learn together.
+//! rewards are outstanding it takes every eighth. So a handle begins as one bandit for all, a new segment begins with what
+//! the model says, and a segment plays for itself as soon as there is nothing to learn together.
 //!
-//! A *prior* of an arm's rate counts there as a release without noise, as far as [`prior`](crate::policy::prior) lets it
-//! speak: against the largest rate with a quarter of ln t nats, and no more once the cells' estimates contradict it.
+//! A *prior* of an arm's rate counts as a release without noise, as far as [`prior`](crate::policy::prior) lets it
+//! count: against the largest rate with a quarter of ln t nats, and no more once the cells' estimates contradict it.
 //! Twice that is less than ln(R t) soon, so an arm is tried whatever its prior and that prior's strength.
 //!
-//! **Measured** (tests/pool.rs, `no_reversed_prior_locks_an_ad_out`: 100 segments, 10 ads of 3%, 10,000 decisions a
+//! **Arms that come and go.** A new arm is new in every segment. Its rate is the mean rate of all arms and k is 1, so a
+//! trial tries it soon. The number of a pull names its segment and arm, and does not change when arms are added
+//! ([`Segments::number`]). A retired arm is never played, tried or a leader. Rewards of its pending decisions count, its
+//! releases stay in the model, and what is read of it stays: retiring changes only what is played.
+//!
+//! **Several slots.** A request for m slots takes the arms of least index, each once. q is then the m-th largest mean, and
+//! an arm with a larger mean has the index ln n. If a trial takes the request, one slot shows the trial's arm. Batches of
+//! different arms are different, so each reward of a request is in a batch of its own, as Theorem S of
+//! [`crate::privacy::slates`] asks.
+//!
+//! **Exploration.** With `exploration` f, each slot shows with chance f an arm that is drawn evenly from those that may be
+//! shown, in place of the policy's. What the policy plays is a function of releases and public counts. Given these, the
+//! propensity is exact: f/n + (1 - f)[the policy plays it] for n arms, in a slot given the slots before it. An arm named
+//! j times in a list of n has j f/n. With f = 0 the propensity is 1, as DP-IMED's is. The reward of an arm that was drawn
+//! is in the batch of its cell.
+//!
+//! **Comparing** ([`Segments::sums`]). The releases of trials alone tell two arms apart over all segments. A trial takes
+//! decisions by their number, whatever their segment; a segment of its own chooses which arms it plays, and an arm that is
+//! played mostly in good segments would look good (Simpson's paradox). What is compared is the mean of each arm over the
+//! requests of its trials. It assumes that the mix of segments does not depend on time, nor on the handle where handles
+//! merge. With sets of eligible arms an arm's mean is over the requests that could show it: compare arms that are eligible
+//! for the same requests. An interval gets no narrower once both arms are known and no longer tried.
+//!
+//! **Measured** (tests/segments.rs, `no_reversed_prior_locks_an_ad_out`: 100 segments, 10 ads of 3%, 10,000 decisions a
 //! segment, tau .2, 100 worlds; lost, in % of uniform play). Without a prior, and with the rates in reverse as 300 rewards
 //! and as 2^24: at eps 1 7.1, 6.8 and 7.6, and 1, 1 and 0 worlds lose more than 25; at eps .25 10.5, 10.0 and 11.3, and
 //! 6, 6 and 6 worlds do. Without a prior at eps 20 it is 6.5, and 1 of 200. No run loses more than 39. 50 ads of .5 to
 //! 3% at eps .25, 40 worlds: 37.5 with tau .2 and 43.7 with .35, where one bandit for all loses 38.0 and 53.6.
 //!
-//! With a memory M all of a cell's evidence halves every M/4 decisions, and falls back to what the model says of it.
+//! With `forget_after` = M all of a cell's evidence halves every M/4 decisions, and falls back to what the model says of
+//! it.
 //!
-//! Cost: select and update O(1), a batch's end O(arms).
+//! Cost: select and update O(1); a batch's end O(arms), retired ones too; a request with eligible arms or several slots
+//! O(arms), and with exploration O(slots^2) more; a new arm O(segments). 80 bytes for each cell.
 
+mod grid;
 pub mod keyed;
-pub mod others;
+mod model;
+pub mod peers;
+mod persist;
+#[cfg(test)]
+mod tests;
 
 use crate::batch::Batch;
 use crate::config::Config;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::noise::NoiseSource;
 #[cfg(feature = "test-hooks")]
-use crate::noise::hand::{self, Fault};
-use crate::policy::batched::loss;
+use crate::noise::hand::Fault;
+use crate::policy::batched::{Cumulant, Explore, Live, Sums, Totals, even_chance, loss};
 use crate::policy::contract::Pull;
 use crate::policy::kl::kl;
 use crate::policy::prior::Prior;
 use crate::privacy::PrivacyLoss;
-use crate::random::Seed;
+use crate::random::{Random, Seed};
 use crate::reward::Reward;
-use crate::snapshot::{Reader, Writer, ensure, is_plausible};
-use crate::table::Table;
-use others::{Others, kept};
+use crate::table::{Table, room};
+use grid::Grid;
+use model::{Cell, Moments, RATE, Rate, Row, WeightedEvidence, half_life, rate};
+use peers::{Peers, rounded};
 
 pub(crate) struct Segments {
-    arms: usize,
-    /// All segments together, then each: rows of `arms` cells. Of a pool's many lines of memory a decision needs two,
-    /// its segment's turn and its arm's play.
+    /// Arms of the configuration.
+    configured: u32,
+    /// Segments that there may be.
+    max_segments: u32,
+    /// Numbers below this are of cells of the configuration's arms.
+    configured_cells: u32,
+    /// All segments together, then each. Of many lines of memory a decision needs two, its segment's turn and its arm's
+    /// play.
     turns: Table<Turn>,
-    plays: Table<Play>,
+    plays: Grid<Play>,
     rows: Table<Row>,
-    cells: Table<Cell>,
+    cells: Grid<Cell>,
     rates: Table<Rate>,
+    live: Live,
+    explore: Explore,
+    coins: Random,
+    /// For one request: an index or a mean, and its arm. Capacity for all arms.
+    ranks: Vec<(f64, u32)>,
+    /// Arms in the order in which the model adds them up: that of their ids when it was last fitted, then new ones.
+    order: Vec<u32>,
+    /// Segments in the order of their keys when the model was last fitted.
+    by_key: Vec<u32>,
     /// What tau^2 is fitted to: the sum over rows.
     moments: Moments,
-    /// Of all releases, with the time at which they count.
-    all: Evidence,
-    pub others: Others,
+    /// Evidence from all releases, discounted to `time`.
+    all: WeightedEvidence,
+    pub peers: Peers,
     noise: NoiseSource,
     /// Of the noise, in rewards.
     deviation: f64,
     /// Decisions after which evidence counts half.
     half_life: f64,
     /// Rewards in a cell's first batch, as things are.
-    first: f64,
-    /// The row that was last looked at for want of news.
+    first_batch: f64,
+    /// The row that was last updated without a release of its own.
     cursor: usize,
     /// The model is what [`fit`](Self::fit) makes of what is known.
     fitted: bool,
@@ -96,6 +140,15 @@ pub(crate) struct Segments {
     has_lived: bool,
     /// All segments together try an arm: the first turn's best.
     trial: bool,
+}
+
+/// What handles of a fleet call segments and arms: what is joined has the same name everywhere.
+#[derive(Clone, Copy)]
+pub(crate) struct Names<'a> {
+    /// The key of each segment.
+    pub keys: &'a [u64],
+    /// The ids of the arms that were added, in order. Those of the configuration have their numbers as ids.
+    pub added: &'a [u64],
 }
 
 /// Whose turn it is in a segment, or in all together.
@@ -117,68 +170,8 @@ struct Play {
     pulls: u64,
 }
 
-/// What is known of a segment, or of all together.
-struct Row {
-    /// b.
-    scale: f64,
-    moments: Moments,
-}
-
-/// What is known of an arm in a segment, or in all.
-#[derive(Default)]
-struct Cell {
-    released: Evidence,
-    /// What it says of its arm's rate, as it was last told.
-    said: Weighted,
-}
-
-/// Releases: Z, W, the number of rewards, and the time at which these hold.
-#[derive(Clone, Copy, Default)]
-struct Evidence {
-    sum: f64,
-    weight: f64,
-    count: f64,
-    time: u64,
-}
-
-/// A sum of estimates, each times the inverse of its variance, and of these.
-#[derive(Clone, Copy, Default)]
-struct Weighted {
-    sum: f64,
-    weight: f64,
-}
-
-/// Of an arm, in all segments.
-struct Rate {
-    /// r.
-    mean: f64,
-    /// What public data say, and since when; and with what weight, as cells were last told.
-    prior: Option<(Prior, u64)>,
-    given: Weighted,
-    /// What cells say, and they.
-    said: Weighted,
-}
-
-/// Squared deviations beyond what noise explains, and how many they count for.
-#[derive(Clone, Copy, Default)]
-struct Moments {
-    excess: f64,
-    weight: f64,
-}
-
-/// 1/variance of ln r and of ln b before anything is known: arms differ by a half, segments by a quarter.
-const ARMS_ALIKE: f64 = 4.0;
-const SEGMENTS_ALIKE: f64 = 15.0;
-/// tau^2 before anything is known, for as much as so many moments say, and the least that it is taken for.
-const SPREAD: f64 = 0.05;
-const SPREAD_WEIGHT: f64 = 1000.0;
-const LEAST_SPREAD: f64 = 0.02;
-/// Of all arms in all segments, before anything is known: clicks are rare.
-const RATE: f64 = 0.1;
-/// What arms have on average, at least, in parts of the overall rate as batches are measured with it.
-const LEAST_MEAN: f64 = 0.1;
-/// c at first, but for 1; and after so many first batches of each arm a segment has half of it. With 1 from the start a
-/// pool of segments that live briefly loses a quarter more (40 worlds, 2,000 decisions a segment: 17.6 for 14.3% of uniform
+/// c at first, but for 1; and after so many first batches of each arm a segment has half of it. With 1 from the start
+/// segments that live briefly lose a quarter more (40 worlds, 2,000 decisions a segment: 17.6 for 14.3% of uniform
 /// play at eps 1, tau .2; 44.3 for 35.7 at eps .25, tau .5), and a third more after 10,000 (9.5 for 7.1).
 const CAUTION: f64 = 3.0;
 const PATIENCE: f64 = 400.0;
@@ -189,104 +182,40 @@ const KNOWN: f64 = 4.0;
 /// 2^64 over the golden ratio: multiples of it are evenly spread, along any arithmetic progression too, so no segment
 /// that is asked periodically escapes, or bears it all.
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
-/// A memory has four half-lives.
-const HALF_LIVES: f64 = 4.0;
-
-impl Evidence {
-    /// What it counts at this time.
-    fn fade(&mut self, now: u64, half_life: f64) {
-        if half_life.is_finite() && now > self.time {
-            let power = (-((now - self.time) as f64) / half_life).exp2();
-            (self.sum, self.weight, self.count) = (self.sum * power, self.weight * power, self.count * power);
-        }
-        self.time = now;
-    }
-
-    /// Its estimate of a rate, and 1/variance of the logarithm of that, given tau^2 and what is expected.
-    fn says(&self, expected: f64, spread: f64) -> Option<(f64, f64)> {
-        let successes = self.weight * expected;
-        (successes > 0.0).then(|| (self.sum / self.weight, 1.0 / (spread + 1.0 / successes)))
-    }
-}
-
-impl Weighted {
-    fn add(&mut self, estimate: f64, weight: f64) {
-        self.sum += estimate * weight;
-        self.weight += weight;
-    }
-
-    /// One of those in it says this now, in place of what it said before.
-    fn replace(&mut self, before: &mut Weighted, now: Weighted) {
-        self.sum += now.sum - before.sum;
-        self.weight += now.weight - before.weight;
-        *before = now;
-    }
-
-    /// Shrunk towards a mean that weighs as much.
-    fn mean(self, towards: f64, weight: f64) -> f64 {
-        (self.sum + towards * weight) / (self.weight + weight)
-    }
-}
-
-/// Decisions after which evidence counts half.
-fn half_life(config: &Config) -> f64 {
-    if config.forget_after == 0 { f64::INFINITY } else { config.forget_after as f64 / HALF_LIVES }
-}
-
-impl Rate {
-    fn new() -> Rate {
-        let nothing = Weighted::default();
-        Rate { mean: RATE, prior: None, given: nothing, said: nothing }
-    }
-
-    /// Brings up to date what its prior says, when this is the largest rate.
-    fn weigh(&mut self, largest: f64, now: u64, half_life: f64) {
-        let mut given = Weighted::default();
-        if let Some((prior, time)) = self.prior {
-            let (mean, strength) = (f64::from(prior.mean), f64::from(prior.strength));
-            let mut evidence = Evidence { sum: mean * strength, weight: strength, count: strength, time };
-            evidence.fade(now, half_life);
-            let weight = evidence.weight * self.mean;
-            // What cells say without it, and how far the two are from each other, in squared deviations.
-            let cells = Weighted { sum: self.said.sum - self.given.sum, weight: self.said.weight - self.given.weight };
-            let distance = cells.sum / cells.weight - mean;
-            let unsure = self.mean * self.mean * (1.0 / weight + 1.0 / cells.weight);
-            if cells.weight > 0.0 && 0.5 * distance * distance > Prior::CONTRADICTION * unsure {
-                self.prior = None;
-            } else {
-                // The nats that one unit of weight has against theta being as large.
-                let ratio = (largest / mean.max(0.02 * largest)).max(1.0);
-                let nats = ratio - 1.0 - ratio.ln();
-                given.add(mean, weight.min(Prior::most(now) / nats.max(1e-9)));
-            }
-        }
-        self.said.replace(&mut self.given, given);
-    }
-}
-
-/// A rate that laws can have.
-fn rate(x: f64) -> f64 {
-    x.clamp(1e-6, 0.999)
-}
 
 impl Segments {
-    pub fn new(config: &Config, most: u32, seed: &mut Seed) -> Result<Segments> {
+    /// Arms times segments, at most.
+    pub const MOST_CELLS: u64 = 1 << 27;
+
+    /// # Errors
+    /// `InvalidConfig`; `NoMemory`.
+    pub fn new(config: &Config, max_segments: u32, seed: &mut Seed) -> Result<Segments> {
         let noise = config.noise()?;
-        let arms = config.arms as usize;
+        let (arms, rows) = (config.arms as usize, max_segments as usize + 1);
+        let (ranks, mut order) = (room(arms)?, room(arms)?);
+        order.extend(0..config.arms);
         let mut segments = Segments {
-            arms,
-            turns: Table::with_room(most as usize + 1)?,
-            rows: Table::with_room(most as usize + 1)?,
-            plays: Table::with_room((most as usize + 1) * arms)?,
-            cells: Table::with_room((most as usize + 1) * arms)?,
+            configured: config.arms,
+            max_segments,
+            configured_cells: config.arms * max_segments,
+            turns: Table::with_room(rows)?,
+            rows: Table::with_room(rows)?,
+            plays: Grid::try_new(arms, rows)?,
+            cells: Grid::try_new(arms, rows)?,
             rates: Table::new(arms, |_| Rate::new())?,
+            live: Live::new(config.arms)?,
+            explore: Explore::new(config.exploration),
+            ranks,
+            order,
+            by_key: Vec::new(),
             moments: Moments::default(),
-            all: Evidence::default(),
-            others: Others::new(),
+            all: WeightedEvidence::default(),
+            peers: Peers::new(),
             deviation: noise.variance().sqrt() / Reward::ONE as f64,
             noise: NoiseSource::new(noise, seed.stream()),
+            coins: seed.stream(),
             half_life: half_life(config),
-            first: 0.0,
+            first_batch: 0.0,
             cursor: 0,
             fitted: false,
             decisions: 0,
@@ -294,21 +223,25 @@ impl Segments {
             has_lived: false,
             trial: false,
         };
-        segments.first = segments.first_batch();
-        segments.add();
+        segments.first_batch = segments.size_of_first_batch();
+        segments.push_row();
         segments.plan();
         Ok(segments)
     }
 
-    /// One segment more, where there is room: its number.
-    pub fn add(&mut self) -> u32 {
+    fn push_row(&mut self) {
         self.turns.push(Turn::default());
-        self.rows.push(Row { scale: 1.0, moments: Moments::default() });
-        for _ in 0..self.arms {
-            self.plays.push(Play::default());
-            self.cells.push(Cell::default());
-        }
-        self.count().wrapping_sub(1)
+        self.rows.push(Row::new());
+        self.plays.push_row();
+        self.cells.push_row();
+    }
+
+    /// One segment more, within the capacity: its number. It begins with what peers have released of the segment with this
+    /// key; `added` are the ids of our added arms.
+    pub fn add_segment(&mut self, key: u64, added: &[u64]) -> u32 {
+        self.push_row();
+        self.seed_segment_from_peers(key, added);
+        self.count() - 1
     }
 
     /// Segments.
@@ -316,160 +249,304 @@ impl Segments {
         self.rows.len() as u32 - 1
     }
 
+    /// Arms, retired ones too.
+    pub fn arms(&self) -> u32 {
+        self.rates.len() as u32
+    }
+
+    /// Arms that are live.
+    pub fn active(&self) -> u32 {
+        self.live.count()
+    }
+
+    pub fn is_live(&self, arm: u32) -> bool {
+        self.rates[arm as usize].live
+    }
+
+    /// One arm more in every segment, with the next number. May allocate. Once it has an id, call
+    /// [`seed_arm_from_peers`](Self::seed_arm_from_peers).
+    ///
+    /// # Errors
+    /// `InvalidConfig` for more than [`MOST_CELLS`](Self::MOST_CELLS); `NoMemory`. Nothing has changed.
+    pub fn add_arm(&mut self) -> Result<()> {
+        let arms = u64::from(self.arms()) + 1;
+        if (u64::from(self.max_segments) + 1) * arms > Self::MOST_CELLS {
+            return Err(Error::config("arms", "times max_segments must be at most 2^27", arms));
+        }
+        let no_memory = |_| Error::NoMemory;
+        self.rates.reserve()?;
+        self.live.reserve(1)?;
+        self.order.try_reserve(1).map_err(no_memory)?;
+        let more = (arms as usize).saturating_sub(self.ranks.len());
+        self.ranks.try_reserve(more).map_err(no_memory)?;
+        let (plays, cells) = (self.plays.new_arm()?, self.cells.new_arm()?);
+        self.peers.add_arm()?;
+        let arm = self.arms();
+        self.plays.push_arm(plays);
+        self.cells.push_arm(cells);
+        self.rates.push(Rate::new());
+        self.live.push(arm);
+        self.order.push(arm);
+        let mean = self.mean_rate();
+        self.update_rate(arm as usize, mean);
+        if !self.trial {
+            self.plan();
+        }
+        Ok(())
+    }
+
+    /// This arm, live and not the last one, is not played again. Rewards of its pending decisions still count.
+    pub fn retire_arm(&mut self, arm: u32) {
+        #[cfg(feature = "test-hooks")]
+        if Fault::RawRetired.is_built_in() {
+            for row in 0..self.rows.len() {
+                let bare = self.plays[(row, arm as usize)].batch.bare_sum();
+                let released = &mut self.cells[(row, arm as usize)].released;
+                released.sum = (released.sum + bare).min(released.weight);
+            }
+        }
+        self.live.remove(arm);
+        let rate = &mut self.rates[arm as usize];
+        rate.live = false;
+        let had_prior = rate.prior.take().is_some();
+        self.trial &= self.turns[0].best != arm;
+        for turn in self.turns.iter_mut().filter(|turn| turn.best == arm) {
+            turn.left = 0;
+        }
+        if had_prior { self.learn(0) } else { self.plan() }
+    }
+
     /// The next arm to play in a segment.
     #[inline]
     pub fn choose(&mut self, segment: u32) -> Pull {
-        let row = self.next(segment);
-        let best = self.best(row);
-        self.pull(segment, row, best)
+        let row = self.next(segment, 1);
+        let best = self.current(row);
+        if self.explore.share > 0.0 {
+            return self.explore(segment, row, best, None);
+        }
+        self.take_turn(row);
+        self.pull(segment, row, best, 1.0)
     }
 
-    /// The next one among some.
+    /// The next one among some, which are live.
     pub fn choose_among(&mut self, segment: u32, arms: &[u32]) -> Pull {
-        let mut row = self.next(segment);
-        let best = if row == 0 && arms.contains(&self.turns[0].best) {
-            self.best(0)
-        } else {
-            row = segment as usize + 1;
-            self.least(row, arms.iter().copied())
-        };
-        self.ensure_open(row * self.arms + best as usize);
-        self.pull(segment, row, best)
+        let own = segment as usize + 1;
+        let (mut row, mut best) = (self.next(segment, 1), self.turns[0].best);
+        if row != 0 || !arms.contains(&best) {
+            (row, best) = (own, self.least(own, arms));
+        }
+        if self.explore.share > 0.0 {
+            return self.explore(segment, row, best, Some(arms));
+        }
+        if row == 0 {
+            self.take_turn(0);
+        }
+        self.ensure_open(row, best as usize);
+        self.pull(segment, row, best, 1.0)
     }
 
-    /// The row whose batches a decision in this segment fills.
-    #[inline]
-    fn next(&mut self, segment: u32) -> usize {
+    /// Plays `best` for this row, or one of these arms (all live ones) that is drawn evenly for the segment's own.
+    #[inline(never)]
+    fn explore(&mut self, segment: u32, row: usize, best: u32, among: Option<&[u32]>) -> Pull {
+        let arms = among.unwrap_or(self.live.arms());
+        let mut arm = best;
+        if self.explore.tosses(&mut self.coins) {
+            arm = arms[self.coins.below(arms.len() as u64) as usize];
+        }
+        let even = if among.is_some() { even_chance(arms, arm) } else { 1.0 / arms.len() as f64 };
+        let propensity = self.explore.mix(even, f64::from(u8::from(arm == best)));
+        let row = if arm == best { row } else { segment as usize + 1 };
+        if arm == best && (row == 0 || among.is_none()) {
+            self.take_turn(row);
+        }
+        self.ensure_open(row, arm as usize);
+        self.pull(segment, row, arm, propensity)
+    }
+
+    /// The next `slots` arms to play for one request, all different: as
+    /// [`Slates::choose_slate`](crate::policy::Slates::choose_slate). One decision for each slot.
+    pub fn choose_slate(&mut self, segment: u32, left: &mut Vec<u32>, slots: usize, each: &mut dyn FnMut(Pull)) {
         let own = segment as usize + 1;
-        self.decisions += 1;
-        self.turns[own].decisions += 1;
+        let row = self.next(segment, slots as u64);
+        let trial = Some(self.turns[0].best).filter(|arm| row == 0 && left.contains(arm));
+        self.rank(own, left, slots, trial);
+        for slot in 0..slots {
+            let (best, rest) = (self.ranks[slot].1, self.ranks.len() - slot);
+            if self.explore.tosses(&mut self.coins) {
+                let drawn = slot + self.coins.below(rest as u64) as usize;
+                let (kept, rank) = (drawn.min(slots - 1), self.ranks[drawn]);
+                // The last of the ranked ones is not needed any more where one of the others is drawn.
+                self.ranks[drawn] = self.ranks[kept];
+                self.ranks[kept] = rank;
+                self.ranks[slot..=kept].rotate_right(1);
+            }
+            let arm = self.ranks[slot].1;
+            let propensity = self.explore.mix(1.0 / rest as f64, f64::from(u8::from(arm == best)));
+            let row = if Some(arm) == trial { 0 } else { own };
+            if row == 0 {
+                self.take_turn(0);
+            } else {
+                self.open_as_now(row, arm as usize);
+            }
+            each(self.pull(segment, row, arm, propensity));
+        }
+        left.clear();
+        left.extend(self.ranks[slots..].iter().map(|&(_, arm)| arm));
+    }
+
+    /// Ranks these arms, which are all different: the `slots` ones of least index come first, in order, before them the
+    /// trial's.
+    fn rank(&mut self, row: usize, arms: &[u32], slots: usize, trial: Option<u32>) {
+        let mut ranks = std::mem::take(&mut self.ranks);
+        ranks.clear();
+        ranks.extend(arms.iter().map(|&arm| (self.distribution(row, arm as usize).0, arm)));
+        let leading = ranks.select_nth_unstable_by(slots - 1, |a, b| b.0.total_cmp(&a.0)).1.0;
+        let caution = self.caution(row);
+        for (index, arm) in &mut ranks {
+            *index = if Some(*arm) == trial { f64::NEG_INFINITY } else { self.index(row, *arm, leading, caution) };
+        }
+        let order = |a: &(f64, u32), b: &(f64, u32)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
+        ranks.select_nth_unstable_by(slots - 1, order);
+        ranks[..slots].sort_unstable_by(order);
+        self.ranks = ranks;
+    }
+
+    /// Counts so many decisions in a segment: the row whose batches the first of them fills.
+    #[inline]
+    fn next(&mut self, segment: u32, decisions: u64) -> usize {
+        let own = segment as usize + 1;
+        self.decisions += decisions;
+        self.turns[own].decisions += decisions;
         let together = self.trial && (self.turns[0].left > 0 || self.decisions.wrapping_mul(GOLDEN) >> 61 == 0);
         if together { 0 } else { own }
     }
 
     /// The arm that a row plays now.
     #[inline]
-    fn best(&mut self, row: usize) -> u32 {
+    fn current(&mut self, row: usize) -> u32 {
         if self.turns[row].left == 0 && row > 0 {
-            self.compare(row);
+            let best = self.least(row, self.live.arms());
+            self.turn(row, best);
         }
-        let turn = &mut self.turns[row];
-        turn.left = turn.left.saturating_sub(1);
-        turn.best
+        self.turns[row].best
     }
 
-    /// A decision's number is twice its cell's among those of segments, and its phase 0 where it learns with all
-    /// others; else that is 1, and the number one more.
+    /// A decision plays what a row plays now.
     #[inline]
-    fn pull(&self, segment: u32, row: usize, arm: u32) -> Pull {
+    fn take_turn(&mut self, row: usize) {
+        let left = &mut self.turns[row].left;
+        *left = left.saturating_sub(1);
+    }
+
+    /// A decision's number is twice its cell's, and its phase 0 where it learns with all others; else that is 1, and
+    /// the number one more.
+    #[inline]
+    fn pull(&self, segment: u32, row: usize, arm: u32, propensity: f64) -> Pull {
         let own = u32::from(row > 0);
-        Pull::new(2 * (segment * self.arms as u32 + arm) + own, own, f64::NAN)
+        Pull::new(2 * self.number(segment, arm) + own, own, propensity)
+    }
+
+    /// The number of a cell, whatever the number of arms: those of the configuration's arms segment by segment, then those
+    /// of each arm that was added.
+    #[inline]
+    fn number(&self, segment: u32, arm: u32) -> u32 {
+        if arm < self.configured { segment * self.configured + arm } else { arm * self.max_segments + segment }
+    }
+
+    /// The segment and the arm of a cell with this number.
+    #[inline]
+    fn cell(&self, number: u32) -> (usize, usize) {
+        let by = if number < self.configured_cells { self.configured } else { self.max_segments };
+        let (quotient, rest) = ((number / by) as usize, (number % by) as usize);
+        if number < self.configured_cells { (quotient, rest) } else { (rest, quotient) }
+    }
+
+    /// The arm that a pull plays.
+    #[inline]
+    pub fn arm_of(&self, pull: Pull) -> u32 {
+        self.cell(pull.arm() / 2).1 as u32
+    }
+
+    /// The play of the cell with this number.
+    #[inline]
+    fn own_play(&mut self, number: u32) -> &mut Play {
+        if number < self.configured_cells {
+            return self.plays.base_mut((number + self.configured) as usize);
+        }
+        let (segment, arm) = self.cell(number);
+        &mut self.plays[(segment + 1, arm)]
     }
 
     /// How often an arm was played in a segment: decisions that were neither cancelled nor expired.
     pub fn pulls(&self, segment: u32, arm: u32) -> u64 {
-        self.plays[(segment as usize + 1) * self.arms + arm as usize].pulls
+        self.plays[(segment as usize + 1, arm as usize)].pulls
     }
-
-    /// Of all arms in all segments.
-    pub fn all_pulls(&self) -> impl ExactSizeIterator<Item = u64> {
-        self.plays[self.arms..].iter().map(|play| play.pulls)
-    }
-
-    /// The same, to be set.
-    pub fn all_pulls_mut(&mut self) -> impl Iterator<Item = &mut u64> {
-        self.plays[self.arms..].iter_mut().map(|play| &mut play.pulls)
-    }
-
-    /// Its place among [all](Self::all_pulls).
-    pub fn cell_of(&self, pull: Pull) -> usize {
-        pull.arm() as usize / 2
-    }
-
-    pub fn arm_of(&self, pull: Pull) -> u32 {
-        pull.arm() / 2 % self.arms as u32
-    }
-
-    pub fn is_live(&self, arm: u32) -> bool {
-        (arm as usize) < self.arms
-    }
-
-    pub fn active(&self) -> u32 {
-        self.arms as u32
-    }
-
-    pub fn add_arm(&mut self) -> Result<()> {
-        Err(crate::error::Error::Unsupported("add_arm: the arms of a handle with segments are fixed"))
-    }
-
-    pub fn retire_arm(&mut self, _arm: u32) {}
 
     /// So many that their expected sum is one deviation of the noise.
-    fn first_batch(&self) -> f64 {
+    fn size_of_first_batch(&self) -> f64 {
         let floor = std::f64::consts::SQRT_2 * self.deviation;
-        let (sum, count) = (self.all.sum + self.others.all.sum, self.all.count + self.others.all.count);
+        let (sum, count) = (self.all.sum + self.peers.all.sum, self.all.count + self.peers.all.count);
         let rate = (sum + 0.5).max(floor) / (count + 0.5 / RATE);
         (self.deviation / rate.min(1.0)).ceil()
     }
 
-    fn open(&mut self, cell: usize) {
+    fn open(&mut self, row: usize, arm: usize) {
+        let size = self.size(row, arm);
+        if row == 0 {
+            self.rates[arm].opened = size as u32;
+        }
+        let batch = &mut self.plays[(row, arm)].batch;
         #[cfg(feature = "test-hooks")]
-        let kept = self.plays[cell].batch.bare_sum();
-        self.plays[cell].batch = Batch::open(self.size(cell));
+        let kept = batch.bare_sum();
+        *batch = Batch::open(size);
         #[cfg(feature = "test-hooks")]
-        self.plays[cell].batch.keep(kept);
+        batch.keep(kept);
     }
 
-    fn ensure_open(&mut self, cell: usize) {
-        if self.plays[cell].batch.quota() == 0 {
-            self.open(cell);
+    fn ensure_open(&mut self, row: usize, arm: usize) {
+        if self.plays[(row, arm)].batch.quota() == 0 {
+            self.open(row, arm);
         }
     }
 
+    /// Opens a batch, or lowers the open one: what was opened when more was known of it would take too long. Returns the
+    /// rewards that it still wants.
+    fn open_as_now(&mut self, row: usize, arm: usize) -> u64 {
+        self.ensure_open(row, arm);
+        let size = self.size(row, arm);
+        let batch = &mut self.plays[(row, arm)].batch;
+        #[cfg(feature = "test-hooks")]
+        let size = if Fault::RawSize.is_built_in() { size - (batch.bare_sum() as u64).min(size - 1) } else { size };
+        batch.lower(size);
+        batch.free()
+    }
+
     /// Rewards in a cell's next batch, as things are.
-    fn size(&self, cell: usize) -> u64 {
-        let (row, released) = (cell / self.arms, self.released(cell));
+    fn size(&self, row: usize, arm: usize) -> u64 {
+        let released = self.released(row, arm);
         // In a segment what the model says is evidence too.
-        let model = if row == 0 { 0.0 } else { self.law(row, cell % self.arms).1 - released.weight };
+        let model = if row == 0 { 0.0 } else { self.distribution(row, arm).1 - released.weight };
         // Bounded, or an arm whose first release is noise below 0 would wait for its next for ever.
-        let half = 0.5 * released.count + (0.25 * model).min(4.0 * self.first);
-        // Each pool at work takes its part, but no less than two first batches: every part has its own noise.
-        let part = (half / self.others.pools).max(half.min(2.0 * self.first));
+        let half = 0.5 * released.count + (0.25 * model).min(4.0 * self.first_batch);
+        // Each handle at work takes its part, but no less than two first batches: every part has its own noise.
+        let part = (half / self.peers.at_work).max(half.min(2.0 * self.first_batch));
         // A trial should tell more than noise, and the work is shared.
-        let least = if row == 0 { 2.0 * self.first } else { self.first };
+        let least = if row == 0 { 2.0 * self.first_batch } else { self.first_batch };
         (part.ceil().max(least) as u64).clamp(1, Batch::MAX_QUOTA)
-    }
-
-    /// tau^2.
-    fn spread(&self) -> f64 {
-        let excess = self.moments.excess + SPREAD * SPREAD_WEIGHT;
-        (excess / (self.moments.weight + SPREAD_WEIGHT)).max(LEAST_SPREAD)
-    }
-
-    /// Which arm is to be played until its batch is full?
-    fn compare(&mut self, row: usize) {
-        let best = self.least(row, 0..self.arms as u32);
-        self.turn(row, best);
     }
 
     /// It is this arm's turn.
     fn turn(&mut self, row: usize, best: u32) {
-        let cell = row * self.arms + best as usize;
-        self.ensure_open(cell);
-        // What was opened when more was known of it would take too long.
-        let size = self.size(cell);
-        let batch = &mut self.plays[cell].batch;
-        #[cfg(feature = "test-hooks")]
-        let size = if Fault::RawSize.is_built_in() { size - (batch.bare_sum() as u64).min(size - 1) } else { size };
-        batch.lower(size);
-        (self.turns[row].best, self.turns[row].left) = (best, batch.free().max(1) as u32);
+        let free = self.open_as_now(row, best as usize);
+        (self.turns[row].best, self.turns[row].left) = (best, free.max(1) as u32);
     }
 
     /// Is there an arm to try in all segments together?
     fn plan(&mut self) {
-        let leader = self.rates.iter().max_by(|a, b| a.mean.total_cmp(&b.mean)).expect("an arm");
+        let rates = || self.live.arms().iter().map(|&arm| (arm, &self.rates[arm as usize]));
+        let (_, leader) = rates().max_by(|(_, a), (_, b)| a.mean.total_cmp(&b.mean)).expect("an arm");
         let largest = leader.mean;
-        let known = |rate: &Rate| rate.said.weight.max(0.0) + 1.0;
+        let known = |rate: &Rate| rate.evidence.weight.max(0.0) + 1.0;
         let index = |rate: &Rate| {
             let ratio = largest / rate.mean;
             TRIAL_CAUTION * known(rate) * (ratio - 1.0 - ratio.ln()) + known(rate).ln()
@@ -477,8 +554,8 @@ impl Segments {
         let clicks = largest * self.half_life.min(self.decisions as f64);
         let most = known(leader).max(clicks).ln();
         let enough = 1.0 / (self.spread() * (1.0 / KNOWN + 1.0 / self.together()));
-        let arms = self.rates.iter().enumerate().filter(|(_, rate)| rate.said.weight < enough);
-        let least = arms.map(|(arm, rate)| (index(rate), arm as u32)).min_by(|a, b| a.0.total_cmp(&b.0));
+        let unknown = rates().filter(|(_, rate)| rate.evidence.weight < enough);
+        let least = unknown.map(|(arm, rate)| (index(rate), arm)).min_by(|a, b| a.0.total_cmp(&b.0));
         let Some((_, arm)) = least.filter(|&(index, _)| index <= most) else {
             self.trial = false;
             return;
@@ -491,60 +568,62 @@ impl Segments {
 
     /// Segments, here or elsewhere.
     fn together(&self) -> f64 {
-        (self.rows.len() - 1).max(self.others.segments).max(1) as f64
+        (self.rows.len() - 1).max(self.peers.segments).max(1) as f64
+    }
+
+    /// c in a segment.
+    fn caution(&self, row: usize) -> f64 {
+        let arms = f64::from(self.live.count());
+        1.0 + CAUTION / (1.0 + self.turns[row].decisions as f64 / (PATIENCE * arms * self.first_batch))
+    }
+
+    /// An arm's index in a segment, where this is the leading mean.
+    fn index(&self, row: usize, arm: u32, leading: f64, caution: f64) -> f64 {
+        let (mean, evidence) = self.distribution(row, arm as usize);
+        let against = if mean < leading { kl(mean, leading) } else { 0.0 };
+        caution * evidence * against + evidence.ln()
     }
 
     /// The arm with the least index among these, in a segment of its own.
-    fn least(&mut self, row: usize, arms: impl Iterator<Item = u32> + Clone) -> u32 {
-        let c = 1.0 + CAUTION / (1.0 + self.turns[row].decisions as f64 / (PATIENCE * self.arms as f64 * self.first));
-        let law = |arm: u32| self.law(row, arm as usize);
-        let largest = arms.clone().map(|arm| law(arm).0).fold(0.0, f64::max);
-        let index = |arm: u32| {
-            let (mean, evidence) = law(arm);
-            c * evidence * kl(mean, largest) + evidence.ln()
-        };
-        arms.map(|arm| (index(arm), arm)).min_by(|a, b| a.0.total_cmp(&b.0)).map_or(0, |(_, arm)| arm)
-    }
-
-    /// The law of an arm's rate in a segment: its mean, and the rewards that it is worth.
-    fn law(&self, row: usize, arm: usize) -> (f64, f64) {
-        let (rate_of, scale) = (&self.rates[arm], self.rows[row].scale);
-        let released = self.released(row * self.arms + arm);
-        let m = rate(scale * rate_of.mean);
-        let unsure = self.spread() + 1.0 / (rate_of.said.weight + ARMS_ALIKE);
-        let prior = ((1.0 - m) / (m * unsure) - 1.0).clamp(1.0, 1e7);
-        let evidence = prior + released.weight;
-        ((prior * m + released.sum) / evidence, evidence)
+    fn least(&self, row: usize, arms: &[u32]) -> u32 {
+        let caution = self.caution(row);
+        let largest = arms.iter().map(|&arm| self.distribution(row, arm as usize).0).fold(0.0, f64::max);
+        let ranks = arms.iter().map(|&arm| (self.index(row, arm, largest, caution), arm));
+        ranks.min_by(|a, b| a.0.total_cmp(&b.0)).map_or(0, |(_, arm)| arm)
     }
 
     /// What was released of a cell, here and elsewhere, as much as it counts now.
-    fn released(&self, cell: usize) -> Evidence {
-        let [mut here, mut all] = [self.cells[cell].released, self.others.released(cell)];
+    fn released(&self, row: usize, arm: usize) -> WeightedEvidence {
+        let [mut here, mut all] = [self.cells[(row, arm)].released, self.peers.released(row, arm)];
         here.fade(self.decisions, self.half_life);
         all.fade(self.decisions, self.half_life);
-        all.add(kept(here), 1.0); // as others do that merge it
+        all.add(rounded(here), 1.0); // as others do that merge it
         all
     }
 
     /// The one place where rewards become public.
-    fn release(&mut self, number: usize) {
-        let (row, arm, now) = (number / self.arms, number % self.arms, self.decisions);
+    fn release(&mut self, row: usize, arm: usize) {
+        let now = self.decisions;
         let expected = rate(self.rows[row].scale * self.rates[arm].mean);
-        let released = self.plays[number].batch.release(&mut self.noise);
+        let released = self.plays[(row, arm)].batch.release(&mut self.noise);
         let count = released.count as f64;
         let weight = 1.0 / (1.0 + self.deviation * self.deviation / (count * expected * (1.0 - expected)));
-        let cell = &mut self.cells[number];
+        let cell = &mut self.cells[(row, arm)];
         cell.released.fade(now, self.half_life);
         cell.released.sum += weight * released.sum.clamp(0.0, count);
         cell.released.weight += weight * count;
         cell.released.count += count;
+        if row == 0 {
+            let (rate, distribution) = (&mut self.rates[arm], Cumulant::of(&self.noise.law()));
+            rate.trials.release_as(f64::from(rate.opened), count, released.sum, distribution);
+        }
         self.all.fade(now, self.half_life);
         self.all.sum += released.sum;
         self.all.count += count;
-        self.others.all.fade(now, self.half_life);
-        self.first = self.first_batch();
+        self.peers.all.fade(now, self.half_life);
+        self.first_batch = self.size_of_first_batch();
         self.releases = self.releases.saturating_add(1);
-        self.open(number);
+        self.open(row, arm);
         self.turns[row].left = 0;
         self.trial &= row > 0;
         self.learn(row);
@@ -560,106 +639,16 @@ impl Segments {
         self.fitted
     }
 
-    /// The model anew, from all that is known, the segments in this order: what it says then depends on nothing else.
-    pub fn fit(&mut self, order: impl Iterator<Item = usize> + Clone) {
-        self.moments = Moments::default();
-        self.rows.iter_mut().for_each(|row| *row = Row { scale: 1.0, moments: Moments::default() });
-        self.cells.iter_mut().for_each(|cell| cell.said = Weighted::default());
-        for rate in &mut *self.rates {
-            (rate.mean, rate.said, rate.given) = (RATE, Weighted::default(), Weighted::default());
-        }
-        // What a segment says of its arms depends on what the arms are like.
-        for _ in 0..2 {
-            std::iter::once(0).chain(order.clone().map(|segment| segment + 1)).for_each(|row| self.learn(row));
-        }
-        self.fitted = true;
-    }
-
-    /// Brings the model up to date with what a row has released.
-    fn learn(&mut self, row: usize) {
-        self.fitted = false;
-        let spread = self.spread();
-        let first = row * self.arms;
-        let cells = &mut self.cells[first..][..self.arms];
-        cells.iter_mut().for_each(|cell| cell.released.fade(self.decisions, self.half_life));
-        self.others.fade(row, self.arms, self.decisions, self.half_life);
-        let own = if row == 0 {
-            // All together: the segments' differences cancel as far as they are many.
-            (spread / self.together(), None)
-        } else {
-            let mut said = Weighted::default();
-            for (arm, rate) in self.rates.iter().enumerate() {
-                let released = self.released(first + arm);
-                if let Some((estimate, weight)) = released.says(self.rows[row].scale * rate.mean, spread) {
-                    said.add(estimate / rate.mean, weight);
-                }
-            }
-            self.rows[row].scale = said.mean(1.0, SEGMENTS_ALIKE).clamp(0.05, 20.0);
-            (spread, Some(said))
-        };
-        let (spread, segment) = own;
-        let scale = self.rows[row].scale;
-        for arm in 0..self.arms {
-            let released = self.released(first + arm);
-            let (cell, rate) = (&mut self.cells[first + arm], &mut self.rates[arm]);
-            let mut said = Weighted::default();
-            if let Some((estimate, weight)) = released.says(scale * rate.mean, spread) {
-                said.add(estimate / scale, weight);
-            }
-            rate.said.replace(&mut cell.said, said);
-        }
-        let largest = self.rates.iter().map(|rate| rate.mean).fold(0.0, f64::max);
-        #[cfg_attr(not(feature = "test-hooks"), allow(clippy::unused_enumerate_index))]
-        for (_arm, rate) in self.rates.iter_mut().enumerate() {
-            #[cfg(feature = "test-hooks")]
-            let largest = largest
-                + hand::glimpse(|| {
-                    self.plays.iter().skip(_arm).step_by(self.arms).map(|play| play.batch.bare_sum()).sum()
-                });
-            rate.weigh(largest, self.decisions, self.half_life);
-        }
-        let mut all = Weighted::default();
-        for rate in &*self.rates {
-            all.sum += rate.said.sum;
-            all.weight += rate.said.weight;
-        }
-        // RATE until anything is known. First releases that are noise below 0 say that no arm is ever clicked; where that
-        // is believed, those that follow weigh nothing, and it stays.
-        let mean = (all.sum + RATE * 1e-9) / (all.weight + 1e-9);
-        let mean = mean.max(LEAST_MEAN * self.deviation / self.first);
-        for rate_of in &mut *self.rates {
-            rate_of.mean = rate(rate_of.said.mean(mean, ARMS_ALIKE));
-        }
-        if let Some(segment) = segment {
-            self.contrast(row, segment);
-        }
-        self.plan();
-    }
-
-    /// Each cell of a segment with what its others and its arm say: its part in the moments.
-    fn contrast(&mut self, row: usize, segment: Weighted) {
-        let mut moments = Moments::default();
-        for (arm, rate_of) in self.rates.iter().enumerate() {
-            let said = self.cells[row * self.arms + arm].said.weight;
-            if said == 0.0 {
-                continue;
-            }
-            let released = self.released(row * self.arms + arm);
-            let estimate = released.sum / released.weight / rate_of.mean;
-            let weight = (segment.weight - said).max(0.0);
-            let others = Weighted { sum: segment.sum - said * estimate, weight };
-            let expected = rate(others.mean(1.0, SEGMENTS_ALIKE).clamp(0.05, 20.0) * rate_of.mean);
-            let noise = (1.0 - expected) / (released.weight * expected)
-                + 1.0 / (weight + SEGMENTS_ALIKE)
-                + 1.0 / (rate_of.said.weight + ARMS_ALIKE);
-            let deviation = released.sum / (released.weight * expected) - 1.0;
-            let weight = (0.1 + noise).powi(-2);
-            moments.excess += weight * (deviation * deviation - noise);
-            moments.weight += weight;
-        }
-        let before = std::mem::replace(&mut self.rows[row].moments, moments);
-        self.moments.excess += moments.excess - before.excess;
-        self.moments.weight += moments.weight - before.weight;
+    /// Computes the model anew from all that is known. What it says then depends on releases and on the names of segments
+    /// and arms, and on nothing else. After [`is_newer`](Self::is_newer), which makes sure of the memory.
+    pub fn fit(&mut self, names: Names) {
+        let configured = self.configured;
+        let id = |&arm: &u32| arm.checked_sub(configured).map_or(arm.into(), |place| names.added[place as usize]);
+        self.order.sort_unstable_by_key(id);
+        self.by_key.clear();
+        self.by_key.extend(0..names.keys.len() as u32);
+        self.by_key.sort_unstable_by_key(|&segment| names.keys[segment as usize]);
+        self.fit_in_order();
     }
 
     /// What public data say of an arm in all segments, from now on.
@@ -668,18 +657,37 @@ impl Segments {
         self.learn(0);
     }
 
-    /// What the pool believes of an arm's rate in a segment, and the rewards behind it that are the cell's own, here and
-    /// elsewhere.
+    /// The released mean of an arm's rate in a segment, as the model has it, and the rewards behind it that are the cell's
+    /// own, here and elsewhere.
     pub fn estimate(&self, segment: u32, arm: u32) -> (f64, f64) {
         let (row, arm) = (segment as usize + 1, arm as usize);
-        (self.law(row, arm).0, self.released(row * self.arms + arm).count)
+        (self.distribution(row, arm).0, self.released(row, arm).count)
     }
 
-    /// What the handle believes of an arm's rate in an average segment, and the rewards behind all of its releases, here
-    /// and elsewhere.
+    /// The released mean of an arm's rate in an average segment, and the rewards behind all of its releases, here and
+    /// elsewhere.
     pub fn overall(&self, arm: u32) -> (f64, f64) {
-        let cells = (arm as usize..self.cells.len()).step_by(self.arms);
-        (self.rates[arm as usize].mean, cells.map(|cell| self.released(cell).count).sum())
+        let arm = arm as usize;
+        (self.rates[arm].mean, (0..self.rows.len()).map(|row| self.released(row, arm).count).sum())
+    }
+
+    /// What trials have released of an arm, here and elsewhere, for an interval that holds at all times: see the module for
+    /// what it is the mean of. Its price for merging grows with [`Peers::updates`].
+    ///
+    /// # Errors
+    /// `NotReady` before the first release; `Unsupported` where some of it is forgotten.
+    pub fn sums(&self, arm: u32) -> Result<Sums> {
+        if self.half_life.is_finite() {
+            return Err(Error::Unsupported(
+                "comparing with forget_after: what moves has no mean that holds at all times",
+            ));
+        }
+        let mut trials = self.rates[arm as usize].trials;
+        trials.add(&self.peers.trials(arm as usize));
+        if trials == Totals::NONE {
+            return Err(Error::NotReady);
+        }
+        Ok(Sums::of(Cumulant::of(&self.noise.law()), trials))
     }
 
     /// Batches released.
@@ -690,116 +698,41 @@ impl Segments {
     pub fn privacy(&self) -> PrivacyLoss {
         loss(&self.noise.law(), self.releases > 0 || self.has_lived)
     }
-
-    /// Our own releases, and public counts.
-    pub fn save(&self, to: &mut Writer) {
-        to.u64(self.decisions);
-        to.u32(self.releases);
-        self.all.save(to);
-        for rate in &*self.rates {
-            to.u8(rate.prior.is_some().into());
-            if let Some((prior, time)) = rate.prior {
-                prior.save(to);
-                to.u64(time);
-            }
-        }
-        to.alike(self.turns.iter().enumerate(), |to, (row, turn)| {
-            to.u64(turn.decisions.saturating_sub(self.others.lived(row)));
-        });
-        #[cfg(feature = "test-hooks")]
-        {
-            hand::keep_open(self.plays.iter().map(|play| play.batch.bare_sum()));
-            if Fault::RawSnapshot.is_built_in() {
-                for (cell, play) in self.cells.iter().zip(&*self.plays) {
-                    let sum = (cell.released.sum + play.batch.bare_sum()).min(cell.released.weight);
-                    Evidence { sum, ..cell.released }.save(to);
-                }
-                return;
-            }
-        }
-        to.alike(self.cells.iter(), |to, cell| cell.released.save(to));
-    }
-
-    /// Takes them, where there are as many segments. No batch is open.
-    pub fn load(&mut self, from: &mut Reader) -> Result<()> {
-        self.decisions = from.count()?;
-        self.releases = from.u32()?;
-        self.has_lived = true;
-        self.all = Evidence::load(from, self.decisions)?;
-        for arm in 0..self.arms {
-            self.rates[arm].prior = load_prior(from, self.decisions)?;
-        }
-        for row in 0..self.rows.len() {
-            self.turns[row].decisions = from.count()?;
-        }
-        for cell in 0..self.cells.len() {
-            self.cells[cell].released = Evidence::load_cell(from, self.decisions)?;
-            #[cfg(feature = "test-hooks")]
-            self.plays[cell].batch.keep(hand::kept_open(cell));
-        }
-        self.first = self.first_batch();
-        // What a segment says of its arms depends on what the arms are like.
-        for _ in 0..10 {
-            (0..self.rows.len()).for_each(|row| self.learn(row));
-        }
-        Ok(())
-    }
-}
-
-/// An arm's prior and since when.
-fn load_prior(from: &mut Reader, now: u64) -> Result<Option<(Prior, u64)>> {
-    if !from.bool()? {
-        return Ok(None);
-    }
-    let (prior, time) = (Prior::load(from)?, from.count()?);
-    ensure(time <= now)?;
-    Ok(Some((prior, time)))
-}
-
-impl Evidence {
-    fn save(&self, to: &mut Writer) {
-        [self.sum, self.weight, self.count].into_iter().for_each(|number| to.f64(number));
-        to.u64(self.time);
-    }
-
-    fn load(from: &mut Reader, now: u64) -> Result<Evidence> {
-        let evidence = Evidence { sum: from.f64()?, weight: from.f64()?, count: from.f64()?, time: from.count()? };
-        let Evidence { sum, weight, count, time } = evidence;
-        ensure([sum, weight, count].into_iter().all(is_plausible) && time <= now)?;
-        Ok(evidence)
-    }
-
-    fn load_cell(from: &mut Reader, now: u64) -> Result<Evidence> {
-        let cell = Evidence::load(from, now)?;
-        ensure((0.0..=cell.weight).contains(&cell.sum) && cell.weight <= cell.count)?;
-        Ok(cell)
-    }
 }
 
 impl Segments {
     #[inline]
     pub fn played(&mut self, pull: Pull) -> &mut u64 {
-        &mut self.plays[pull.arm() as usize / 2 + self.arms].pulls
+        &mut self.own_play(pull.arm() / 2).pulls
     }
 
     #[inline]
     pub fn observe(&mut self, pull: Pull, reward: Reward) {
-        let own = pull.arm() as usize / 2;
-        let cell = if pull.arm() & 1 == 0 { own % self.arms } else { own + self.arms };
+        let number = pull.arm() / 2;
         #[cfg(feature = "test-hooks")]
         if Fault::CollectedTwice.is_built_in() {
-            let batch = &mut self.plays[if cell < self.arms { own + self.arms } else { own % self.arms }].batch;
+            let (segment, arm) = self.cell(number);
+            let row = if pull.arm() & 1 == 0 { segment + 1 } else { 0 };
+            let batch = &mut self.plays[(row, arm)].batch;
             let _ = batch.free() > 1 && batch.collect(reward);
         }
-        let batch = &mut self.plays[cell].batch;
-        if batch.collect(reward) && batch.free() == 0 {
-            self.release(cell);
+        let play = if pull.arm() & 1 == 0 {
+            let (_, arm) = self.cell(number);
+            &mut self.plays[(0, arm)]
+        } else {
+            self.own_play(number)
+        };
+        if play.batch.collect(reward) && play.batch.free() == 0 {
+            let (segment, arm) = self.cell(number);
+            let row = if pull.arm() & 1 == 0 { 0 } else { segment + 1 };
+            self.release(row, arm);
         }
     }
 
-    /// Who is not learned from does not make a segment older.
+    /// A decision that is not learned from does not make a segment older.
     pub fn cancel(&mut self, pull: Pull) {
-        let decisions = &mut self.turns[pull.arm() as usize / 2 / self.arms + 1].decisions;
-        *decisions = decisions.saturating_sub(1); // a snapshot counts those in flight, and forgets them
+        let (segment, _) = self.cell(pull.arm() / 2);
+        let decisions = &mut self.turns[segment + 1].decisions;
+        *decisions = decisions.saturating_sub(1); // a snapshot counts pending decisions, and forgets them
     }
 }

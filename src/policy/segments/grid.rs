@@ -1,0 +1,137 @@
+//! A table with a value for each arm in each row, to which rows and arms are added without moving a value.
+
+use crate::error::{Error, Result};
+use crate::table::Table;
+use std::ops::{Index, IndexMut};
+
+/// The arms of the configuration lie row by row in one table. Each arm that is added has a table of its own, with one
+/// value for each row. Every table reserves its address space for all rows when it is made.
+pub(super) struct Grid<T> {
+    /// Arms of the configuration.
+    configured: usize,
+    /// Rows that there may be.
+    capacity: usize,
+    rows: usize,
+    base: Table<T>,
+    added: Vec<Table<T>>,
+}
+
+impl<T: Default> Grid<T> {
+    /// A grid that has no rows and no arms, and takes no memory.
+    pub fn none() -> Grid<T> {
+        Grid { configured: 0, capacity: 0, rows: 0, base: Table::default(), added: Vec::new() }
+    }
+
+    /// An empty grid for so many arms and at most so many rows.
+    ///
+    /// # Errors
+    /// `NoMemory`.
+    pub fn try_new(arms: usize, capacity: usize) -> Result<Grid<T>> {
+        let base = Table::with_room(arms * capacity)?;
+        Ok(Grid { configured: arms, capacity, rows: 0, base, added: Vec::new() })
+    }
+
+    /// One row more, within the capacity.
+    pub fn push_row(&mut self) {
+        (0..self.configured).for_each(|_| self.base.push(T::default()));
+        self.added.iter_mut().for_each(|column| column.push(T::default()));
+        self.rows += 1;
+    }
+
+    /// The values of one arm more, for [`push_arm`](Self::push_arm).
+    ///
+    /// # Errors
+    /// `NoMemory`: nothing has changed.
+    pub fn new_arm(&mut self) -> Result<Table<T>> {
+        self.added.try_reserve(1).map_err(|_| Error::NoMemory)?;
+        let mut column = Table::with_room(self.capacity)?;
+        (0..self.rows).for_each(|_| column.push(T::default()));
+        Ok(column)
+    }
+
+    /// One arm more, with values from [`new_arm`](Self::new_arm).
+    pub fn push_arm(&mut self, column: Table<T>) {
+        self.added.push(column);
+    }
+
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    pub fn arms(&self) -> usize {
+        self.configured + self.added.len()
+    }
+
+    /// The value of an arm in a row, or none where the grid has no such place.
+    pub fn get(&self, row: usize, arm: usize) -> Option<&T> {
+        if arm < self.configured {
+            self.base.get(row * self.configured + arm)
+        } else {
+            self.added.get(arm - self.configured)?.get(row)
+        }
+    }
+
+    /// All values, row by row, each row in the order of its arms.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &T> {
+        let arms = self.arms();
+        (0..self.rows * arms).map(move |place| &self[(place / arms, place % arms)])
+    }
+
+    /// The value at this place of the table of the arms of the configuration.
+    #[inline]
+    pub fn base_mut(&mut self, place: usize) -> &mut T {
+        &mut self.base[place]
+    }
+}
+
+impl<T> Index<(usize, usize)> for Grid<T> {
+    type Output = T;
+
+    #[inline]
+    fn index(&self, (row, arm): (usize, usize)) -> &T {
+        match arm.checked_sub(self.configured) {
+            None => &self.base[row * self.configured + arm],
+            Some(column) => &self.added[column][row],
+        }
+    }
+}
+
+impl<T> IndexMut<(usize, usize)> for Grid<T> {
+    #[inline]
+    fn index_mut(&mut self, (row, arm): (usize, usize)) -> &mut T {
+        match arm.checked_sub(self.configured) {
+            None => &mut self.base[row * self.configured + arm],
+            Some(column) => &mut self.added[column][row],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows and arms come in any order: every value keeps its place, and new ones are empty.
+    #[test]
+    fn a_value_stays_where_it_is() {
+        let mut grid: Grid<u64> = Grid::try_new(3, 9).unwrap();
+        let name = |row: usize, arm: usize| (10 * row + arm + 1) as u64;
+        for step in 0..14 {
+            if [0, 1, 4, 6, 7, 11].contains(&step) {
+                let column = grid.new_arm().unwrap();
+                grid.push_arm(column);
+            } else {
+                grid.push_row();
+            }
+            for row in 0..grid.rows() {
+                for arm in 0..grid.arms() {
+                    let value = &mut grid[(row, arm)];
+                    assert!(*value == 0 || *value == name(row, arm));
+                    *value = name(row, arm);
+                }
+            }
+        }
+        let all: Vec<u64> = (0..8).flat_map(|row| (0..9).map(move |arm| name(row, arm))).collect();
+        assert!(grid.iter().copied().eq(all));
+        assert_eq!((grid.get(7, 8), grid.get(8, 0), grid.get(0, 9)), (Some(&79), None, None));
+    }
+}

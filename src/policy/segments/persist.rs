@@ -1,0 +1,144 @@
+//! What a snapshot keeps of the segments: their own releases, and public counts.
+
+use super::model::WeightedEvidence;
+use super::{Names, Segments};
+use crate::error::{Error, Result};
+#[cfg(feature = "test-hooks")]
+use crate::noise::hand::{self, Fault};
+use crate::policy::batched::Totals;
+use crate::policy::prior::Prior;
+use crate::snapshot::{Reader, Writer, ensure, is_plausible};
+
+/// What is written of an arm in all segments: is it live, the releases of its trials, its prior and since when.
+pub(super) struct SavedArm {
+    live: bool,
+    pub trials: Totals,
+    prior: Option<(Prior, u64)>,
+}
+
+impl SavedArm {
+    pub fn read(from: &mut Reader, now: u64) -> Result<SavedArm> {
+        let (live, trials) = (from.bool()?, Totals::load(from)?);
+        let mut prior = None;
+        if from.bool()? {
+            let (mean, time) = (Prior::load(from)?, from.count()?);
+            ensure(time <= now)?;
+            prior = Some((mean, time));
+        }
+        Ok(SavedArm { live, trials, prior })
+    }
+}
+
+impl Segments {
+    /// Writes how often each arm was played in each segment, without the decisions that are `pending`: these are named
+    /// by the numbers of their pulls.
+    pub fn save_pulls(&self, to: &mut Writer, pending: impl Iterator<Item = u32>) {
+        let arms = self.rates.len();
+        let pulls = (arms..self.rows.len() * arms).map(|place| self.plays[(place / arms, place % arms)].pulls);
+        let place = |number: u32| {
+            let (segment, arm) = self.cell(number / 2);
+            segment * arms + arm
+        };
+        to.counts(pulls, pending.map(place));
+    }
+
+    /// Takes them, when there are as many segments and arms.
+    ///
+    /// # Errors
+    /// `Corrupt`.
+    pub fn load_pulls(&mut self, from: &mut Reader) -> Result<()> {
+        for row in 1..self.rows.len() {
+            for arm in 0..self.rates.len() {
+                self.plays[(row, arm)].pulls = from.count()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes this handle's own releases, and public counts.
+    pub fn save(&self, to: &mut Writer) {
+        to.u64(self.decisions);
+        to.u32(self.releases);
+        self.all.save(to);
+        to.u32(self.arms());
+        for rate in &*self.rates {
+            to.u8(rate.live.into());
+            rate.trials.save(to);
+            to.u8(rate.prior.is_some().into());
+            if let Some((prior, time)) = rate.prior {
+                prior.save(to);
+                to.u64(time);
+            }
+        }
+        to.alike(self.turns.iter().enumerate(), |to, (row, turn)| {
+            to.u64(turn.decisions.saturating_sub(self.peers.decisions(row)));
+        });
+        #[cfg(feature = "test-hooks")]
+        {
+            hand::keep_open(self.plays.iter().map(|play| play.batch.bare_sum()));
+            if Fault::RawSnapshot.is_built_in() {
+                for (cell, play) in self.cells.iter().zip(self.plays.iter()) {
+                    let sum = (cell.released.sum + play.batch.bare_sum()).min(cell.released.weight);
+                    WeightedEvidence { sum, ..cell.released }.save(to);
+                }
+                return;
+            }
+        }
+        to.alike(self.cells.iter(), |to, cell| cell.released.save(to));
+    }
+
+    /// Takes them, in fresh segments with these names. No batch is open. A handle that fails here is thrown away.
+    ///
+    /// # Errors
+    /// `Corrupt`; `NoMemory`.
+    pub fn load(&mut self, from: &mut Reader, names: Names) -> Result<()> {
+        self.decisions = from.count()?;
+        self.releases = from.u32()?;
+        self.has_lived = true;
+        self.all = WeightedEvidence::load(from, self.decisions)?;
+        ensure(from.u32()? == self.arms())?;
+        for arm in 0..self.rates.len() {
+            let saved = SavedArm::read(from, self.decisions)?;
+            let rate = &mut self.rates[arm];
+            (rate.live, rate.trials, rate.prior) = (saved.live, saved.trials, saved.prior);
+            if !saved.live {
+                self.live.remove(arm as u32);
+            }
+        }
+        ensure(self.live.count() >= 1)?;
+        for turn in &mut *self.turns {
+            turn.decisions = from.count()?;
+        }
+        for row in 0..self.rows.len() {
+            for arm in 0..self.rates.len() {
+                self.cells[(row, arm)].released = WeightedEvidence::load_cell(from, self.decisions)?;
+                #[cfg(feature = "test-hooks")]
+                self.plays[(row, arm)].batch.keep(hand::kept_open(row * self.rates.len() + arm));
+            }
+        }
+        self.first_batch = self.size_of_first_batch();
+        self.trial = false;
+        self.by_key.try_reserve_exact(self.max_segments as usize).map_err(|_| Error::NoMemory)?;
+        self.fit(names);
+        Ok(())
+    }
+}
+
+impl WeightedEvidence {
+    fn save(&self, to: &mut Writer) {
+        [self.sum, self.weight, self.count].into_iter().for_each(|number| to.f64(number));
+        to.u64(self.time);
+    }
+
+    pub fn load(from: &mut Reader, now: u64) -> Result<WeightedEvidence> {
+        let (sum, weight, count, time) = (from.f64()?, from.f64()?, from.f64()?, from.count()?);
+        ensure([sum, weight, count].into_iter().all(is_plausible) && time <= now)?;
+        Ok(WeightedEvidence { sum, weight, count, time })
+    }
+
+    pub fn load_cell(from: &mut Reader, now: u64) -> Result<WeightedEvidence> {
+        let cell = WeightedEvidence::load(from, now)?;
+        ensure((0.0..=cell.weight).contains(&cell.sum) && cell.weight <= cell.count)?;
+        Ok(cell)
+    }
+}

@@ -1,0 +1,602 @@
+//! What segments can do beyond choosing one arm of all: each test would fail if that were wrong.
+
+use super::peers::PeerBandit;
+use super::*;
+use crate::snapshot::{Kind, Reader, write};
+
+/// Segments as a handle keeps them, with what they are called, and a world that answers.
+struct Site {
+    origin: u64,
+    config: Config,
+    segments: Segments,
+    keys: Vec<u64>,
+    added: Vec<u64>,
+    coins: Random,
+}
+
+/// The rate of an arm, named by its id, in a segment, named by its key.
+type World = fn(u64, u64) -> f64;
+
+impl Site {
+    fn new(config: Config, number: u8, keys: &[u64]) -> Site {
+        let mut seed = Seed::new(Some([number; 32])).unwrap();
+        let segments = Segments::new(&config, 20, &mut seed).unwrap();
+        let coins = Seed::new(Some([number ^ 0x80; 32])).unwrap().stream();
+        let mut site = Site { config, origin: number.into(), segments, keys: Vec::new(), added: Vec::new(), coins };
+        keys.iter().for_each(|&key| site.add_segment(key));
+        site
+    }
+
+    fn add_segment(&mut self, key: u64) {
+        self.keys.push(key);
+        assert_eq!(self.segments.add_segment(key, &self.added) as usize + 1, self.keys.len());
+    }
+
+    fn names(&self) -> Names<'_> {
+        Names { keys: &self.keys, added: &self.added }
+    }
+
+    fn add_arm(&mut self, id: u64) -> u32 {
+        self.segments.add_arm().unwrap();
+        self.added.push(id);
+        self.segments.seed_arm_from_peers(Names { keys: &self.keys, added: &self.added });
+        self.segments.arms() - 1
+    }
+
+    fn id(&self, arm: u32) -> u64 {
+        arm.checked_sub(self.config.arms).map_or(arm.into(), |place| self.added[place as usize])
+    }
+
+    fn any_segment(&mut self) -> u32 {
+        self.coins.below(self.keys.len() as u64) as u32
+    }
+
+    /// The world rewards a pull in this segment: its arm.
+    fn answer(&mut self, segment: u32, pull: Pull, world: World) -> u32 {
+        let arm = self.segments.arm_of(pull);
+        let rate = world(self.id(arm), self.keys[segment as usize]);
+        let one = u32::from(self.coins.unit() < rate);
+        self.segments.observe(pull, Reward::from_units(one * Reward::ONE as u32));
+        arm
+    }
+
+    /// How often each arm is played in each segment in so many decisions.
+    fn play(&mut self, decisions: u32, world: World) -> Vec<Vec<u32>> {
+        let mut played = vec![vec![0; self.segments.arms() as usize]; self.keys.len()];
+        for _ in 0..decisions {
+            let segment = self.any_segment();
+            let pull = self.segments.choose(segment);
+            *self.segments.played(pull) += 1;
+            played[segment as usize][self.answer(segment, pull, world) as usize] += 1;
+        }
+        played
+    }
+
+    fn live(&self) -> Vec<u32> {
+        (0..self.segments.arms()).filter(|&arm| self.segments.is_live(arm)).collect()
+    }
+
+    fn saved(&self) -> Vec<u8> {
+        let saved = write(Kind::Bandit, usize::MAX, |to| {
+            self.segments.save_pulls(to, std::iter::empty());
+            self.segments.save(to);
+            Ok(())
+        });
+        saved.unwrap().seal()
+    }
+
+    fn restored(&self, bytes: &[u8]) -> Result<Site> {
+        let mut site = Site::new(self.config.clone(), 99, &self.keys);
+        for &id in &self.added {
+            site.add_arm(id);
+        }
+        let from = &mut Reader::new(bytes, Kind::Bandit).unwrap();
+        site.segments.load_pulls(from)?;
+        site.segments.load(from, Names { keys: &self.keys, added: &self.added })?;
+        from.finish()?;
+        Ok(site)
+    }
+
+    fn merge(&mut self, other: &Site) {
+        if self.origin == other.origin {
+            return;
+        }
+        let saved = write(Kind::Bandit, usize::MAX, |to| {
+            other.segments.save(to);
+            Ok(())
+        });
+        let bytes = saved.unwrap().seal();
+        let from = &mut Reader::new(&bytes, Kind::Bandit).unwrap();
+        let peer = PeerBandit::read(from, other.origin, 0, &self.config, other.names()).unwrap();
+        from.finish().unwrap();
+        if self.segments.is_newer(&peer).unwrap() {
+            self.segments.insert(peer, Names { keys: &self.keys, added: &self.added });
+        }
+        if !self.segments.is_fitted() {
+            self.segments.fit(Names { keys: &self.keys, added: &self.added });
+        }
+    }
+
+    /// All that is read, by key and id.
+    fn told(&self) -> Vec<(u64, u64, u64, u64)> {
+        let mut told = Vec::new();
+        for (segment, &key) in self.keys.iter().enumerate() {
+            for arm in 0..self.segments.arms() {
+                let (mean, count) = self.segments.estimate(segment as u32, arm);
+                told.push((key, self.id(arm), mean.to_bits(), count.to_bits()));
+            }
+        }
+        told.sort_unstable();
+        told
+    }
+
+    /// What trials have released of each arm, by id.
+    fn trials(&self) -> Vec<(u64, Totals)> {
+        let all = (0..self.segments.arms()).map(|arm| {
+            let mut trials = self.segments.rates[arm as usize].trials;
+            trials.add(&self.segments.peers.trials(arm as usize));
+            (self.id(arm), trials)
+        });
+        let mut all: Vec<_> = all.collect();
+        all.sort_unstable_by_key(|&(id, _)| id);
+        all
+    }
+
+    /// The row that the next decisions of a segment fill, and its arm.
+    fn next(&mut self, segment: u32, decisions: u64) -> (usize, u32) {
+        let state = &self.segments;
+        let hash = (state.decisions + decisions).wrapping_mul(GOLDEN) >> 61;
+        let row = if state.trial && (state.turns[0].left > 0 || hash == 0) { 0 } else { segment as usize + 1 };
+        (row, self.segments.current(row))
+    }
+}
+
+/// Clicks are rare, and arm 1000 is the best one in every segment.
+fn ads(id: u64, key: u64) -> f64 {
+    let rate = if id == 1000 { 0.12 } else { 0.03 + 0.01 * (id % 4) as f64 };
+    rate * (1.0 + (key % 3) as f64 / 5.0)
+}
+
+const KEYS: [u64; 6] = [70, 3, 1 << 60, 12, 500, 0];
+
+/// Decisions that are pending while arms and segments come keep their segment and arm, and so does everything that
+/// was counted.
+#[test]
+fn pending_pulls_survive_new_arms() {
+    let mut site = Site::new(Config { exploration: 0.5, ..Config::new(3, 1.0) }, 1, &KEYS[..1]);
+    let mut pending: Vec<(u32, u32, usize, Pull)> = Vec::new();
+    let mut counts = std::collections::HashMap::new();
+    for t in 0..6000u64 {
+        if t % 500 == 250 && t < 5000 {
+            site.add_arm(1000 + t);
+        }
+        if t % 700 == 300 && site.keys.len() < 20 {
+            site.add_segment(9000 + t);
+        }
+        let segment = site.any_segment();
+        let pull = match t % 3 {
+            0 => site.segments.choose_among(segment, &[site.segments.arms() - 1, 1]),
+            _ => site.segments.choose(segment),
+        };
+        *site.segments.played(pull) += 1;
+        let arm = site.segments.arm_of(pull);
+        *counts.entry((segment, arm)).or_insert(0) += 1;
+        let row = if pull.phase() == 0 { 0 } else { segment as usize + 1 };
+        pending.push((segment, arm, row, pull));
+        while pending.len() > 400 {
+            let (segment, arm, row, pull) = pending.swap_remove(site.coins.below(400) as usize);
+            assert_eq!(site.segments.arm_of(pull), arm);
+            assert_eq!(site.segments.cell(pull.arm() / 2), (segment as usize, arm as usize));
+            if site.coins.below(10) == 0 {
+                let before = site.segments.turns[segment as usize + 1].decisions;
+                *site.segments.played(pull) -= 1;
+                site.segments.cancel(pull);
+                assert_eq!(site.segments.turns[segment as usize + 1].decisions, before - 1);
+                *counts.get_mut(&(segment, arm)).unwrap() -= 1;
+            } else {
+                let (free, releases) = (site.segments.plays[(row, arm as usize)].batch.free(), site.segments.releases);
+                site.segments.observe(pull, Reward::MIN);
+                let now = site.segments.plays[(row, arm as usize)].batch.free();
+                assert!(now + 1 == free || (free == 1 && site.segments.releases == releases + 1));
+            }
+        }
+    }
+    assert_eq!(site.segments.arms(), 13);
+    for segment in 0..site.keys.len() as u32 {
+        for arm in 0..13 {
+            let counted = counts.get(&(segment, arm)).copied().unwrap_or_default();
+            assert_eq!(site.segments.pulls(segment, arm), counted);
+        }
+    }
+    // A snapshot counts them without those that are pending.
+    let named = pending.iter().map(|(.., pull)| pull.arm());
+    let saved = write(Kind::Bandit, usize::MAX, |to| {
+        site.segments.save_pulls(to, named.clone());
+        Ok(())
+    });
+    let bytes = saved.unwrap().seal();
+    let mut next = Site::new(site.config.clone(), 2, &site.keys);
+    site.added.iter().for_each(|&id| _ = next.add_arm(id));
+    next.segments.load_pulls(&mut Reader::new(&bytes, Kind::Bandit).unwrap()).unwrap();
+    pending.iter().for_each(|&(segment, arm, ..)| *counts.get_mut(&(segment, arm)).unwrap() -= 1);
+    for ((segment, arm), count) in counts {
+        assert_eq!(next.segments.pulls(segment, arm), count);
+    }
+}
+
+/// More cells than there may be, and nothing has changed.
+#[test]
+fn too_many_arms_are_refused() {
+    let config = Config::new(2, 1.0);
+    let mut segments = Segments::new(&config, (1 << 25) - 1, &mut Seed::new(Some([1; 32])).unwrap()).unwrap();
+    assert_eq!((segments.add_arm(), segments.add_arm()), (Ok(()), Ok(())));
+    assert!(matches!(segments.add_arm(), Err(Error::InvalidConfig { .. })));
+    assert_eq!((segments.arms(), segments.active(), segments.plays.arms()), (4, 4, 4));
+    let last = segments.number((1 << 25) - 2, 3);
+    assert!(u64::from(last) < Segments::MOST_CELLS && segments.cell(last) == ((1 << 25) - 2, 3));
+}
+
+/// An arm that is better than all others is found, wherever it was added, and once it is retired the best of the others
+/// is: in every segment. Four runs, each of some 400 decisions a segment and step beyond what trials take.
+#[test]
+fn a_new_arm_is_found_in_every_segment() {
+    for (number, forget_after, exploration) in [(1, 0, 0.0), (2, 0, 0.1), (3, 60_000, 0.0), (4, 0, 0.0)] {
+        let config = Config { forget_after, exploration, ..Config::new(3, 1.0) };
+        let mut site = Site::new(config, number, &KEYS);
+        site.play(30_000, ads);
+        let best = site.add_arm(1000);
+        if number == 4 {
+            site.segments.set_prior(best, Prior { mean: 0.02, strength: 300.0 }); // wrong
+            let (mean, _) = site.segments.estimate(0, best);
+            assert!(mean < site.segments.estimate(0, 0).0, "{mean}");
+        }
+        site.add_arm(1001);
+        site.play(40_000, ads);
+        let mut played = site.play(10_000, ads);
+        for segment in &played {
+            let all: u32 = segment.iter().sum();
+            assert!(f64::from(segment[best as usize]) > 0.75 * f64::from(all), "{number} {played:?}");
+        }
+        site.segments.retire_arm(best);
+        played = site.play(40_000, ads);
+        assert!(played.iter().all(|segment| segment[best as usize] == 0));
+        // Of the others the arm with the id 1001 has .04, arm 2 .05, and a mistake costs little.
+        let (mut right, mut all) = (0, 0);
+        played.iter().for_each(|segment| {
+            right += segment[2];
+            all += segment.iter().sum::<u32>();
+        });
+        assert!(2 * right > all, "{number} {played:?}");
+    }
+}
+
+/// Arms come and go all the time. No arm that is retired is played in any way, is on trial or is the turn of a segment;
+/// slots show different arms, each in a batch of its own, and leave the others; nothing grows that should not.
+#[test]
+fn a_retired_arm_is_never_played() {
+    for exploration in [0.0, 0.3] {
+        let mut site = Site::new(Config { exploration, ..Config::new(4, 1.0) }, 7, &KEYS);
+        let (mut pending, mut after, mut trials) = (Vec::new(), 0, 0);
+        for t in 0..30_000u64 {
+            if t % 300 == 100 {
+                site.add_arm(1000 + t);
+            }
+            if t % 300 == 200 && site.segments.active() > 3 {
+                let live = site.live();
+                // The arm that is on trial, or the one that a segment plays.
+                let arm = match t % 900 {
+                    200 => site.segments.turns[0].best,
+                    500 => site.segments.turns[3].best,
+                    _ => live[site.coins.below(live.len() as u64) as usize],
+                };
+                if site.segments.is_live(arm) {
+                    site.segments.retire_arm(arm);
+                }
+            }
+            let (live, segment) = (site.live(), site.any_segment());
+            assert_eq!(site.segments.active() as usize, live.len());
+            assert!(!site.segments.trial || live.contains(&site.segments.turns[0].best));
+            trials += u32::from(site.segments.trial);
+            let mut pulls = Vec::new();
+            match t % 4 {
+                0 => pulls.push(site.segments.choose_among(segment, &[live[0], live[live.len() - 1], live[0]])),
+                1 => {
+                    let (capacity, slots) = (site.segments.ranks.capacity(), 1 + t as usize % live.len());
+                    let mut left = live.clone();
+                    site.segments.choose_slate(segment, &mut left, slots, &mut |pull| pulls.push(pull));
+                    let mut all: Vec<_> =
+                        pulls.iter().map(|&pull| site.segments.arm_of(pull)).chain(left).collect();
+                    all.sort_unstable();
+                    assert_eq!((pulls.len(), &all), (slots, &live));
+                    assert!(pulls.iter().filter(|pull| pull.phase() == 0).count() <= 1);
+                    assert_eq!(site.segments.ranks.capacity(), capacity);
+                }
+                _ => pulls.push(site.segments.choose(segment)),
+            }
+            for pull in pulls {
+                let arm = site.segments.arm_of(pull);
+                assert!(live.contains(&arm), "{arm} of {live:?}");
+                assert!(pull.propensity > 0.0 && pull.propensity <= 1.0);
+                pending.push((segment, pull));
+            }
+            while pending.len() > 60 {
+                let (segment, pull) = pending.swap_remove(site.coins.below(60) as usize);
+                let releases = site.segments.releases;
+                let arm = site.answer(segment, pull, ads);
+                after += u32::from(!site.segments.is_live(arm) && site.segments.releases > releases);
+            }
+        }
+        assert!(after > 0 && trials > 1000 && site.segments.arms() == 104, "{after} {trials}");
+    }
+}
+
+/// Each slot without exploration shows the arm of least index that is left, and first the trial's.
+#[test]
+fn slots_show_the_least_indices() {
+    let mut site = Site::new(Config::new(9, 1.0), 5, &KEYS);
+    let (mut together, mut alone) = (0, 0);
+    for t in 0..20_000u64 {
+        let (segment, slots) = (site.any_segment(), 1 + t as usize % 5);
+        let (row, best) = site.next(segment, slots as u64);
+        let mut left = if t % 4 > 0 { vec![8, 7, 1, 4, 2, 6, 3, 0, 5] } else { vec![8, 1, 2, 6, 3, 5] };
+        let own = segment as usize + 1;
+        // The decisions of this request count already.
+        site.segments.turns[own].decisions += slots as u64;
+        let mut means: Vec<f64> = left.iter().map(|&arm| site.segments.distribution(own, arm as usize).0).collect();
+        means.sort_by(|a, b| b.total_cmp(a));
+        let caution = site.segments.caution(own);
+        let index = |arm: &u32| match row == 0 && *arm == best {
+            true => -1.0,
+            false => site.segments.index(own, *arm, means[slots - 1], caution),
+        };
+        let mut expected = left.clone();
+        expected.sort_by(|a, b| index(a).total_cmp(&index(b)).then(a.cmp(b)));
+        if slots == 1 && !(row == 0 && left.contains(&best)) {
+            let mut sorted = left.clone();
+            sorted.sort_unstable();
+            assert_eq!(site.segments.least(own, &sorted), expected[0]);
+        }
+        site.segments.turns[own].decisions -= slots as u64;
+        let mut pulls = Vec::new();
+        site.segments.choose_slate(segment, &mut left, slots, &mut |pull| pulls.push(pull));
+        assert!(pulls.iter().all(|pull| pull.propensity == 1.0));
+        let arms: Vec<u32> = pulls.iter().map(|&pull| site.segments.arm_of(pull)).collect();
+        assert_eq!(arms, expected[..slots], "{t}");
+        together += pulls.iter().filter(|pull| pull.phase() == 0).count();
+        alone += pulls.iter().filter(|pull| pull.phase() == 1).count();
+        for pull in pulls {
+            site.answer(segment, pull, ads);
+        }
+    }
+    assert!(together > 100 && alone > 10_000, "{together} {alone}");
+}
+
+/// Pearson's statistic.
+fn chi2(observed: &[f64], expected: &[f64]) -> f64 {
+    observed.iter().zip(expected).map(|(o, e)| (o - e).powi(2) / e).sum()
+}
+
+/// The policy's arm, and each other one, in the order of their numbers or ranks, has the chance that its propensity says:
+/// exactly in the propensity, and by a chi-square test in the frequencies. There are at most 5 degrees of freedom, so
+/// one of the four tests of an honest build exceeds 42 with a chance below 1e-6 for other seeds.
+#[test]
+fn frequencies_are_the_propensities() {
+    const F: f64 = 0.3;
+    let mut site = Site::new(Config { exploration: F, ..Config::new(5, 1.0) }, 3, &KEYS);
+    site.add_arm(1000);
+    site.add_arm(77);
+    site.segments.retire_arm(2);
+    let live = site.live();
+    // All, some with duplicates, and the first and second of three slots.
+    let (mut observed, mut expected) = ([[0.0; 6]; 4], [[0.0; 6]; 4]);
+    let mut add = |test: usize, chances: &[f64], place: usize, told: f64| {
+        assert!((told - chances[place]).abs() < 1e-12, "{test}: {told} {chances:?} {place}");
+        observed[test][place] += 1.0;
+        (0..chances.len()).for_each(|i| expected[test][i] += chances[i]);
+    };
+    for t in 0..60_000u64 {
+        let segment = site.any_segment();
+        let own = segment as usize + 1;
+        if t % 3 == 0 {
+            let (_, best) = site.next(segment, 1);
+            let mut order = vec![best];
+            order.extend(live.iter().filter(|&&arm| arm != best));
+            let pull = site.segments.choose(segment);
+            let arm = site.answer(segment, pull, ads);
+            let place = order.iter().position(|&other| other == arm).unwrap();
+            let even = F / 6.0;
+            add(0, &[even + 1.0 - F, even, even, even, even, even], place, pull.propensity);
+        } else if t % 3 == 1 {
+            let eligible = [1, 6, 1, 4, 1, 0];
+            let (row, mut best) = site.next(segment, 1);
+            if row > 0 || !eligible.contains(&best) {
+                site.segments.turns[own].decisions += 1;
+                best = site.segments.least(own, &eligible);
+                site.segments.turns[own].decisions -= 1;
+            }
+            let pull = site.segments.choose_among(segment, &eligible);
+            let arm = site.answer(segment, pull, ads);
+            let arms = [0, 1, 4, 6];
+            let chances = arms.map(|arm| {
+                let even = if arm == 1 { 3.0 } else { 1.0 } * F / 6.0;
+                even + if arm == best { 1.0 - F } else { 0.0 }
+            });
+            add(1, &chances, arms.iter().position(|&other| other == arm).unwrap(), pull.propensity);
+        } else {
+            let mut left = vec![6, 1, 5, 4, 0, 3];
+            let (row, best) = site.next(segment, 3);
+            let trial = Some(best).filter(|_| row == 0);
+            site.segments.turns[own].decisions += 3;
+            let mut order: Vec<u32> = left.clone();
+            let mut means: Vec<f64> = left.iter().map(|&arm| site.segments.distribution(own, arm as usize).0).collect();
+            means.sort_by(|a, b| b.total_cmp(a));
+            let caution = site.segments.caution(own);
+            let index = |arm: &u32| match Some(*arm) == trial {
+                true => -1.0,
+                false => site.segments.index(own, *arm, means[2], caution),
+            };
+            order.sort_by(|a, b| index(a).total_cmp(&index(b)).then(a.cmp(b)));
+            site.segments.turns[own].decisions -= 3;
+            let mut pulls = Vec::new();
+            site.segments.choose_slate(segment, &mut left, 3, &mut |pull| pulls.push(pull));
+            for (slot, pull) in pulls.into_iter().enumerate() {
+                let arm = site.answer(segment, pull, ads);
+                let place = order.iter().position(|&other| other == arm).unwrap();
+                order.remove(place);
+                let n = 6 - slot;
+                let mut chances = vec![F / n as f64; n];
+                chances[0] += 1.0 - F;
+                if slot < 2 {
+                    add(2 + slot, &chances, place, pull.propensity);
+                } else {
+                    assert!((pull.propensity - chances[place]).abs() < 1e-12);
+                }
+            }
+        }
+    }
+    let statistics: Vec<f64> = (0..4)
+        .map(|test| {
+            let places = expected[test].iter().filter(|&&expected| expected > 0.0).count();
+            chi2(&observed[test][..places], &expected[test][..places])
+        })
+        .collect();
+    println!("{statistics:?}");
+    assert!(statistics.iter().all(|&statistic| statistic < 42.0), "{statistics:?}");
+}
+
+/// Handles add the same arms in different orders, before and after they learn what others have released of them; each
+/// retires another one. Once they have merged the same snapshots they read the same to the last bit, by keys and ids.
+#[test]
+fn handles_read_the_same_whatever_the_order_of_arms() {
+    let mut coins = Seed::new(Some([5; 32])).unwrap().stream();
+    for number in 0..4u8 {
+        let made = |own: u8, keys: &[u64]| Site::new(Config::new(3, 1.0), 10 * number + own + 1, keys);
+        let mut fleet = [made(0, &KEYS[..4]), made(1, &KEYS[2..]), made(2, &KEYS)];
+        let ids = [[1000, 44, 1 << 63], [1 << 63, 1000, 7], [7, 44, 1000]];
+        for (site, ids) in fleet.iter_mut().zip(ids) {
+            site.play(4000, ads);
+            ids[..2].iter().for_each(|&id| _ = site.add_arm(id));
+            site.play(6000, ads);
+        }
+        // Some hear of arms before they have them.
+        let [first, second, third] = &mut fleet;
+        first.merge(second);
+        second.merge(third);
+        second.merge(first);
+        first.merge(third);
+        for (site, ids) in fleet.iter_mut().zip(ids) {
+            site.add_arm(ids[2]);
+            site.play(5000, ads);
+        }
+        for site in &mut fleet {
+            for key in KEYS {
+                if !site.keys.contains(&key) {
+                    site.add_segment(key);
+                }
+            }
+        }
+        let (mut late, last) = (made(3, &KEYS), fleet);
+        let copies: Vec<Site> = last
+            .iter()
+            .map(|site| {
+                let mut copy = site.restored(&site.saved()).unwrap();
+                copy.origin = site.origin;
+                copy
+            })
+            .collect();
+        let mut fleet = last;
+        for (place, site) in fleet.iter_mut().enumerate() {
+            site.segments.retire_arm(place as u32);
+            for turn in 0..5 {
+                // Again and again, the own one too.
+                site.merge(&copies[(place + turn * (1 + place % 2)) % 3]);
+            }
+            for id in [44, 7, 1000, 1 << 63] {
+                if !site.added.contains(&id) && coins.below(2) == 0 {
+                    site.add_arm(id);
+                }
+            }
+        }
+        for copy in &copies {
+            late.merge(copy);
+        }
+        for site in fleet.iter_mut().chain([&mut late]) {
+            for id in [1 << 63, 7, 44, 1000] {
+                if !site.added.contains(&id) {
+                    site.add_arm(id);
+                }
+            }
+            assert!(site.segments.is_fitted());
+        }
+        let (told, trials) = (late.told(), late.trials());
+        assert!(told.iter().filter(|cell| f64::from_bits(cell.3) > 0.0).count() > 12, "{told:?}");
+        for site in &fleet {
+            assert_eq!(site.told(), told, "{number}");
+            assert_eq!(site.trials(), trials, "{number}");
+        }
+        assert!(trials.iter().filter(|(_, totals)| *totals != Totals::NONE).count() > 3);
+        // It knows what the others do, and no more: a snapshot tells none of it.
+        assert!(late.restored(&late.saved()).unwrap().trials().iter().all(|(_, totals)| *totals == Totals::NONE));
+    }
+}
+
+/// A snapshot has releases, arms that were added, live or retired, and priors: the same bits again.
+#[test]
+fn a_snapshot_goes_on() {
+    for forget_after in [0, 30_000] {
+        let mut site = Site::new(Config { forget_after, ..Config::new(3, 1.0) }, 4, &KEYS);
+        site.play(10_000, ads);
+        let [one, other] = [1000, 60].map(|id| site.add_arm(id));
+        site.segments.set_prior(other, Prior { mean: 0.05, strength: 40.0 });
+        site.play(10_000, ads);
+        site.segments.retire_arm(1);
+        site.segments.retire_arm(one);
+        site.play(2_000, ads);
+        let names = Names { keys: &site.keys, added: &site.added };
+        site.segments.fit(names);
+        let bytes = site.saved();
+        let mut next = site.restored(&bytes).unwrap();
+        assert_eq!((next.saved(), next.told(), next.trials()), (bytes.clone(), site.told(), site.trials()));
+        assert_eq!((next.live(), next.segments.active()), (vec![0, 2, 4], 3));
+        assert_eq!(next.segments.rates[4].prior, site.segments.rates[4].prior);
+        let played = next.play(5_000, ads);
+        assert!(played.iter().all(|segment| segment[1] == 0 && segment[3] == 0));
+        assert!(next.segments.releases > site.segments.releases);
+        // With another number of arms it is another handle's.
+        site.added.pop();
+        assert!(site.restored(&bytes).is_err());
+    }
+}
+
+/// Where segments differ, and which arm is best in them, an interval from trials holds the difference of the means over
+/// all segments, at all times: each of 60 runs is wrong ever with a chance of at most .05, so that 13 or more are with one
+/// below 1e-6. Arms that differ much are
+/// told apart in most of them.
+#[test]
+fn trials_compare_arms_over_all_segments() {
+    // Over both segments .26 and .2, .02 for arm 2. Arm 1 is played in the good segment only.
+    fn paradox(id: u64, key: u64) -> f64 {
+        [[0.5, 0.02], [0.3, 0.1], [0.02, 0.02]][id as usize][key as usize]
+    }
+    let nats = (2.0f64 / 0.05).ln();
+    let (mut wrong, mut apart) = (0, 0);
+    for number in 0..60 {
+        let mut site = Site::new(Config::new(3, 1.0), number, &[0, 1]);
+        assert_eq!(site.segments.sums(0).err(), Some(Error::NotReady));
+        let (mut holds, mut last) = (true, 0.0);
+        for _ in 0..10 {
+            site.play(400, paradox);
+            let sums = |arm: u32| site.segments.sums(arm);
+            let (Ok(one), Ok(other), Ok(bad)) = (sums(0), sums(1), sums(2)) else { continue };
+            let (low, high) = one.less(&other, nats);
+            holds &= low <= 0.06 && 0.06 <= high;
+            last = one.less(&bad, nats).0;
+        }
+        wrong += u32::from(!holds);
+        apart += u32::from(last > 0.0);
+    }
+    println!("{wrong} {apart}");
+    assert!(wrong < 13 && apart > 25, "{wrong} {apart}");
+    let memory = Site::new(Config { forget_after: 9000, ..Config::new(3, 1.0) }, 1, &[0]);
+    assert!(matches!(memory.segments.sums(0), Err(Error::Unsupported(_))));
+}
