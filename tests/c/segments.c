@@ -281,9 +281,9 @@ static void it_goes_on(void) {
   STATUS(dpb_restore(bytes, len, NULL, &error), DPB_NULL);
   STATUS(dpb_restore(NULL, 0, &other, NULL), DPB_CORRUPT);
   STATUS(dpb_restore(bytes, len - 1, &other, &error), DPB_CORRUPT);
-  bytes[4] = 1; /* another kind */
+  bytes[4] ^= 2; /* another kind */
   STATUS(dpb_restore(bytes, len, &other, &error), DPB_CORRUPT);
-  bytes[4] = 2;
+  bytes[4] ^= 2;
   bytes[len / 2] ^= 1;
   STATUS(dpb_restore(bytes, len, &other, &error), DPB_CORRUPT);
   CHECK(other == NULL);
@@ -312,7 +312,7 @@ static void a_window(void) {
   dpb_free(bandit);
 }
 
-/* A pool that has merged knows what another knows of a segment, once it is asked for it, and tells it to nobody. */
+/* A handle that has merged knows what another knows of a segment, once a request names it, and tells it to nobody. */
 static void it_merges(void) {
   dpb_config config = config_of(MOST);
   dpb_bandit *there, *here, *last;

@@ -403,25 +403,23 @@ impl Player {
         if ask.flaw.is_some() {
             return ask.flawed(number);
         }
-        if ask.segment != 0 || (ask.user != 0 && !users) {
-            return DPB_UNSUPPORTED;
-        }
-        if ask.slots == 1 {
-            return match &ask.eligible {
-                Some(_) if !among => DPB_UNSUPPORTED,
-                Some(arms) if arms.is_empty() || !known => DPB_INVALID_REQUEST,
-                _ => DPB_OK,
-            };
-        }
-        if users || !slates {
-            return DPB_UNSUPPORTED;
+        match &ask.eligible {
+            _ if ask.user != 0 && !users => return DPB_UNSUPPORTED,
+            _ if ask.slots == 0 => return DPB_INVALID_REQUEST,
+            Some(_) if !among => return DPB_UNSUPPORTED,
+            Some(arms) if arms.is_empty() || !known => return DPB_INVALID_REQUEST,
+            _ if ask.segment != 0 => return DPB_UNSUPPORTED,
+            _ if ask.slots == 1 => return DPB_OK,
+            _ if !slates => return DPB_UNSUPPORTED,
+            _ if users && slate == 0 => return DPB_INVALID_REQUEST, // each reward would be a contribution
+            _ => {}
         }
         let mut arms = ask.eligible.clone().unwrap_or_else(|| (0..self.seen.arms.len() as u32).collect());
         arms.retain(playable);
         arms.sort_unstable();
         arms.dedup();
         let most = if slate > 0 { slate } else { u64::MAX }.min(arms.len().min(model.depth) as u64);
-        if known && (1..=most).contains(&ask.slots.into()) { DPB_OK } else { DPB_INVALID_REQUEST }
+        if u64::from(ask.slots) <= most { DPB_OK } else { DPB_INVALID_REQUEST }
     }
 
     /// After requests until one was refused.
@@ -452,8 +450,8 @@ impl Player {
         }
         // Slots are in no order, so that nobody knows which one's time ends first: decide until all of a request's is over.
         while self.model.as_ref().is_some_and(Model::within) {
-            let mut decision = NO_DECISION;
-            assert_eq!(dpb_select(self.handle, &raw mut decision), DPB_OK);
+            let (status, _, decisions) = ask(self.handle, &[Ask::PLAIN], false);
+            let [decision] = decisions[..] else { panic!("{status}") };
             self.model.iter_mut().for_each(|model| model.before_select(0));
             self.take(decision);
         }

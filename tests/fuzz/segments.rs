@@ -226,10 +226,10 @@ impl Player {
             return ask.flawed(number);
         }
         match ask.slots {
-            0 => DPB_INVALID_REQUEST,
-            2.. => DPB_UNSUPPORTED,
-            _ if ask.eligible.as_ref().is_some_and(refused) => DPB_INVALID_REQUEST,
             _ if ask.user != 0 && self.config.expected_users == 0 => DPB_UNSUPPORTED,
+            0 => DPB_INVALID_REQUEST,
+            _ if ask.eligible.as_ref().is_some_and(refused) => DPB_INVALID_REQUEST,
+            2.. => DPB_UNSUPPORTED,
             _ if !begun.contains(&ask.segment) && begun.len() as u64 == self.seen.report[7] => DPB_FULL,
             _ => DPB_OK,
         }
