@@ -34,6 +34,9 @@ pub(crate) trait Learner {
 
     /// An earlier pull that will never be answered counts as not played.
     fn cancel(&mut self, pull: Pull);
+
+    /// So many ticks of the caller's clock have passed.
+    fn advance(&mut self, ticks: u64);
 }
 
 /// The one short lock, and what it guards.
@@ -174,6 +177,22 @@ pub(crate) fn enter(engine: &mut Engine, pulls: &mut u64, pull: Pull, follows: b
     Decision { ticket, propensity: pull.propensity, arm: pull.arm(), phase: pull.phase() }
 }
 
+/// A decision has ended.
+#[inline]
+fn apply<L: Learner>(learner: &mut L, event: Event) {
+    match event {
+        Event::Answered(pull, reward) => learner.observe(pull, reward),
+        Event::Unplayed { pull, learned } => unplay(learner, pull, learned),
+    }
+}
+
+fn unplay<L: Learner>(learner: &mut L, pull: Pull, learned: bool) {
+    *learner.played(pull) -= 1;
+    if learned {
+        learner.cancel(pull);
+    }
+}
+
 impl<L: Learner> Inner<L> {
     /// Before the next decision: what it pushes out of the ring takes effect.
     #[inline(always)]
@@ -262,9 +281,9 @@ impl<L: Learner> Inner<L> {
 
     /// Goes on from another life, which counted so many periods, and `counted` users if this one does not: who came in
     /// its last period is not known, so another begins.
-    pub fn live_on(&mut self, seeded: bool, counts: Counts, periods: u32, counted: bool) -> Result<()> {
+    pub fn live_on(&mut self, seeded: bool, counts: Counts, now: u64, periods: u32, counted: bool) -> Result<()> {
         self.seeded = seeded;
-        self.engine.count_on(counts);
+        self.engine.count_on(counts, now);
         self.periods.live_on(periods, counted || self.users.is_some())
     }
 
@@ -287,16 +306,6 @@ impl<L: Learner> Inner<L> {
 
     #[inline]
     fn apply(&mut self, event: Event) {
-        match event {
-            Event::Answered(pull, reward) => self.learner.observe(pull, reward),
-            Event::Unplayed { pull, learned } => self.unplay(pull, learned),
-        }
-    }
-
-    fn unplay(&mut self, pull: Pull, learned: bool) {
-        *self.learner.played(pull) -= 1;
-        if learned {
-            self.learner.cancel(pull);
-        }
+        apply(&mut self.learner, event);
     }
 }

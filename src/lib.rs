@@ -58,7 +58,7 @@ mod users;
 
 pub use bandit::{ArmReport, Bandit, Report};
 pub use budget::Budget;
-pub use config::Config;
+pub use config::{Clock, Config};
 pub use desk::Decision;
 pub use engine::{Counts, Diagnostics};
 pub use error::{Error, Result};

@@ -85,6 +85,10 @@ impl Learner for Known {
     fn cancel(&mut self, pull: Pull) {
         self.segments.cancel(pull);
     }
+
+    fn advance(&mut self, ticks: u64) {
+        self.segments.advance(ticks);
+    }
 }
 
 impl Pool {
@@ -121,7 +125,8 @@ impl Pool {
         let mut seed = Seed::new(config.test_seed)?;
         let segments = Segments::new(config, max_segments, tickets.next_u64(), &mut seed)?;
         let users = Users::of(config, &mut seed)?;
-        let engine = Engine::new(config.pending_capacity, config.reward_window, config.node, &mut tickets)?;
+        let engine =
+            Engine::new(config.pending_capacity, config.reward_window, config.clock, config.node, &mut tickets)?;
         let places = KeyIndex::try_with_capacity(max_segments as usize)?;
         let learner = Known { segments, keys: table::room(max_segments as usize)?, places };
         let (seeded, periods) = (config.test_seed.is_some(), Periods::first(config));
@@ -405,6 +410,7 @@ impl Pool {
         to.u64(inner.learner.segments.others.origin);
         to.u64(inner.periods.begun.into());
         inner.engine.counts().save(to);
+        to.u64(inner.engine.now());
         to.u32(inner.learner.keys.len() as u32);
         to.alike(inner.learner.keys.iter().copied(), Writer::u64);
         let pulls = inner.learner.segments.all_pulls().map(|count| *count);
@@ -475,7 +481,7 @@ impl Pool {
         pool.lives = head.lives.checked_add(1).ok_or(Error::Corrupt)?;
         let inner = pool.desk.get_mut()?;
         inner.learner.segments.others.origin = head.origin;
-        inner.live_on(head.seeded, head.counts, head.periods, head.config.expected_users > 0)?;
+        inner.live_on(head.seeded, head.counts, head.now, head.periods, head.config.expected_users > 0)?;
         let length = head.keys.len();
         if length > most as usize {
             let fewer =
@@ -507,6 +513,8 @@ struct Head {
     /// Of users, the open one too: see [`Periods`].
     periods: u32,
     counts: Counts,
+    /// The caller's time.
+    now: u64,
     keys: Vec<u64>,
 }
 
@@ -515,13 +523,13 @@ impl Head {
         let (config, most) = (Config::load(from)?, from.u32()?);
         let (seeded, lives) = (from.bool()?, from.u32()?);
         let (origin, periods) = (from.u64()?, u32::try_from(from.u64()?).map_err(|_| Error::Corrupt)?);
-        let counts = Counts::load(from)?;
+        let (counts, now) = (Counts::load(from)?, from.u64()?);
         let length = from.length(size_of::<u64>())?;
         let mut keys = table::room(length)?;
         for _ in 0..length {
             keys.push(from.u64()?);
         }
-        Ok(Head { config, most, seeded, lives, origin, periods, counts, keys })
+        Ok(Head { config, most, seeded, lives, origin, periods, counts, now, keys })
     }
 }
 

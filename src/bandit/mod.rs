@@ -100,6 +100,10 @@ impl Learner for Learned {
     fn cancel(&mut self, pull: Pull) {
         self.policy.cancel(pull);
     }
+
+    fn advance(&mut self, ticks: u64) {
+        self.policy.advance(ticks);
+    }
 }
 
 type Inner = desk::Inner<Learned>;
@@ -125,7 +129,8 @@ impl Bandit {
         let range = if policy.takes_bits() { range.of_bits() } else { range };
         // Tickets are keyed by the operating system even under a test seed: see engine::ticket.
         let mut tickets = Seed::new(None)?.stream();
-        let mut engine = Engine::new(config.pending_capacity, config.reward_window, config.node, &mut tickets)?;
+        let mut engine =
+            Engine::new(config.pending_capacity, config.reward_window, config.clock, config.node, &mut tickets)?;
         if policy.recalls() {
             engine.recall()?;
         }

@@ -86,6 +86,9 @@ pub trait Policy: Send {
     /// An earlier pull that will never be answered counts as not played.
     fn cancel(&mut self, pull: Pull);
 
+    /// So many ticks of the caller's clock have passed. Time is public.
+    fn advance(&mut self, _ticks: u64) {}
+
     /// Does it ask for phase and propensity again when a pull ends? They take 16 bytes a pending decision.
     fn recalls(&self) -> bool {
         false
@@ -219,6 +222,9 @@ pub(crate) trait Shared {
     /// # Errors
     /// `NoMemory`: nothing has changed.
     fn expect(&mut self, others: u32) -> Result<()>;
+
+    /// The time that ages of releases count to.
+    fn time(&self) -> u64;
 
     /// All that others have released of an arm, in place of what was said before.
     fn join(&mut self, arm: u32, others: &mut dyn Iterator<Item = &Released>);

@@ -42,7 +42,7 @@
 //! 6, 6 and 6 worlds do. Without a prior at eps 20 it is 6.5, and 1 of 200. No run loses more than 39. 50 ads of .5 to
 //! 3% at eps .25, 40 worlds: 37.5 with tau .2 and 43.7 with .35, where one bandit for all loses 38.0 and 53.6.
 //!
-//! With a memory M all of a cell's evidence halves every M/4 decisions, and falls back to what the model says of it.
+//! With a memory M all of a cell's evidence halves every M/4 decisions, or ticks of the caller's clock, and falls back to what the model says of it.
 //!
 //! Cost: select and update O(1), a batch's end O(arms).
 
@@ -59,6 +59,7 @@ use crate::policy::batched::loss;
 use crate::policy::contract::Pull;
 use crate::policy::kl::kl;
 use crate::policy::prior::Prior;
+use crate::policy::time::Time;
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::Reward;
@@ -83,7 +84,8 @@ pub(crate) struct Segments {
     noise: NoiseSource,
     /// Of the noise, in rewards.
     deviation: f64,
-    /// Decisions after which evidence counts half.
+    time: Time,
+    /// The time after which evidence counts half.
     half_life: f64,
     /// Rewards in a cell's first batch, as things are.
     first: f64,
@@ -228,9 +230,13 @@ impl Weighted {
     }
 }
 
-/// Decisions after which evidence counts half.
+/// The time after which evidence counts half.
 fn half_life(config: &Config) -> f64 {
-    if config.forget_after == 0 { f64::INFINITY } else { config.forget_after as f64 / HALF_LIVES }
+    half_of(config.forget_after)
+}
+
+fn half_of(memory: u64) -> f64 {
+    if memory == 0 { f64::INFINITY } else { memory as f64 / HALF_LIVES }
 }
 
 impl Rate {
@@ -239,8 +245,8 @@ impl Rate {
         Rate { mean: RATE, prior: None, given: nothing, said: nothing }
     }
 
-    /// Brings up to date what its prior says, when this is the largest rate.
-    fn weigh(&mut self, largest: f64, now: u64, half_life: f64) {
+    /// Brings up to date what its prior says, when this is the largest rate, after so many decisions.
+    fn weigh(&mut self, largest: f64, decisions: u64, now: u64, half_life: f64) {
         let mut given = Weighted::default();
         if let Some((prior, time)) = self.prior {
             let (mean, strength) = (f64::from(prior.mean), f64::from(prior.strength));
@@ -257,7 +263,7 @@ impl Rate {
                 // The nats that one unit of weight has against theta being as large.
                 let ratio = (largest / mean.max(0.02 * largest)).max(1.0);
                 let nats = ratio - 1.0 - ratio.ln();
-                given.add(mean, weight.min(Prior::most(now) / nats.max(1e-9)));
+                given.add(mean, weight.min(Prior::most(decisions) / nats.max(1e-9)));
             }
         }
         self.said.replace(&mut self.given, given);
@@ -286,6 +292,7 @@ impl Segments {
             others: Others::new(origin),
             deviation: noise.variance().sqrt() / Reward::ONE as f64,
             noise: NoiseSource::new(noise, seed.stream()),
+            time: Time::new(config),
             half_life: half_life(config),
             first: 0.0,
             cursor: 0,
@@ -299,6 +306,11 @@ impl Segments {
         segments.add();
         segments.plan();
         Ok(segments)
+    }
+
+    /// On the configuration's clock.
+    fn now(&self) -> u64 {
+        self.time.at(self.decisions)
     }
 
     /// One segment more, where there is room: its number.
@@ -447,7 +459,7 @@ impl Segments {
             let ratio = largest / rate.mean;
             TRIAL_CAUTION * known(rate) * (ratio - 1.0 - ratio.ln()) + known(rate).ln()
         };
-        let clicks = largest * self.half_life.min(self.decisions as f64);
+        let clicks = largest * self.time.decisions_in(self.half_life).min(self.decisions as f64);
         let most = known(leader).max(clicks).ln();
         let enough = 1.0 / (self.spread() * (1.0 / KNOWN + 1.0 / self.together()));
         let arms = self.rates.iter().enumerate().filter(|(_, rate)| rate.said.weight < enough);
@@ -493,15 +505,16 @@ impl Segments {
     /// What was released of a cell, here and elsewhere, as much as it counts now.
     fn released(&self, cell: usize) -> Evidence {
         let [mut here, mut all] = [self.cells[cell].released, self.others.released(cell)];
-        here.fade(self.decisions, self.half_life);
-        all.fade(self.decisions, self.half_life);
+        here.fade(self.now(), self.half_life);
+        all.fade(self.now(), self.half_life);
         all.add(kept(here), 1.0); // as others do that merge it
         all
     }
 
     /// The one place where rewards become public.
     fn release(&mut self, number: usize) {
-        let (row, arm, now) = (number / self.arms, number % self.arms, self.decisions);
+        self.time.learn();
+        let (row, arm, now) = (number / self.arms, number % self.arms, self.now());
         let expected = rate(self.rows[row].scale * self.rates[arm].mean);
         let released = self.plays[number].batch.release(&mut self.noise);
         let count = released.count as f64;
@@ -551,11 +564,11 @@ impl Segments {
     /// Brings the model up to date with what a row has released.
     fn learn(&mut self, row: usize) {
         self.fitted = false;
-        let spread = self.spread();
+        let (spread, now) = (self.spread(), self.now());
         let first = row * self.arms;
         let cells = &mut self.cells[first..][..self.arms];
-        cells.iter_mut().for_each(|cell| cell.released.fade(self.decisions, self.half_life));
-        self.others.fade(row, self.arms, self.decisions, self.half_life);
+        cells.iter_mut().for_each(|cell| cell.released.fade(now, self.half_life));
+        self.others.fade(row, self.arms, now, self.half_life);
         let own = if row == 0 {
             // All together: the segments' differences cancel as far as they are many.
             (spread / self.together(), None)
@@ -589,7 +602,7 @@ impl Segments {
                 + hand::glimpse(|| {
                     self.plays.iter().skip(_arm).step_by(self.arms).map(|play| play.batch.bare_sum()).sum()
                 });
-            rate.weigh(largest, self.decisions, self.half_life);
+            rate.weigh(largest, self.decisions, now, self.half_life);
         }
         let mut all = Weighted::default();
         for rate in &*self.rates {
@@ -637,7 +650,8 @@ impl Segments {
 
     /// What public data say of an arm in all segments, from now on.
     pub fn set_prior(&mut self, arm: u32, prior: Prior) {
-        self.rates[arm as usize].prior = Some((prior, self.decisions));
+        self.time.learn();
+        self.rates[arm as usize].prior = Some((prior, self.now()));
         self.learn(0);
     }
 
@@ -669,6 +683,7 @@ impl Segments {
     pub fn save(&self, to: &mut Writer) {
         to.u64(self.decisions);
         to.u32(self.releases);
+        self.time.save(to);
         self.all.save(to);
         for rate in &*self.rates {
             to.u8(rate.prior.is_some().into());
@@ -699,17 +714,22 @@ impl Segments {
         self.decisions = from.count()?;
         self.releases = from.u32()?;
         self.has_lived = true;
-        self.all = Evidence::load(from, self.decisions)?;
+        let saved = Time::load(from, self.decisions)?;
+        let now = saved.at(self.decisions);
+        self.all = Evidence::load(from, now)?;
         for arm in 0..self.arms {
-            self.rates[arm].prior = load_prior(from, self.decisions)?;
+            self.rates[arm].prior = load_prior(from, now)?;
         }
         for row in 0..self.rows.len() {
             self.turns[row].decisions = from.count()?;
         }
         for cell in 0..self.cells.len() {
-            self.cells[cell].released = Evidence::load_cell(from, self.decisions)?;
+            self.cells[cell].released = Evidence::load_cell(from, now)?;
             #[cfg(feature = "test-hooks")]
             self.plays[cell].batch.keep(hand::kept_open(cell));
+        }
+        if !self.time.go_on(&saved) {
+            self.restamp(now, half_of(saved.memory()));
         }
         self.first = self.first_batch();
         // What a segment says of its arms depends on what the arms are like.
@@ -717,6 +737,24 @@ impl Segments {
             (0..self.rows.len()).for_each(|row| self.learn(row));
         }
         Ok(())
+    }
+}
+
+impl Segments {
+    /// What was saved at this time of another clock, as it counted then, is of now.
+    fn restamp(&mut self, then: u64, half_life: f64) {
+        let now = self.now();
+        let evidence = self.cells.iter_mut().map(|cell| &mut cell.released).chain([&mut self.all]);
+        for evidence in evidence {
+            evidence.fade(then, half_life);
+            evidence.time = now;
+        }
+        for prior in self.rates.iter_mut().map(|rate| &mut rate.prior) {
+            *prior = prior.and_then(|(prior, time)| {
+                let power = (-((then - time) as f64) / half_life).exp2();
+                Some((prior.weakened(power)?, now))
+            });
+        }
     }
 }
 
@@ -775,5 +813,9 @@ impl Learner for Segments {
     fn cancel(&mut self, pull: Pull) {
         let decisions = &mut self.turns[pull.arm() as usize / 2 / self.arms + 1].decisions;
         *decisions = decisions.saturating_sub(1); // a snapshot counts those in flight, and forgets them
+    }
+
+    fn advance(&mut self, ticks: u64) {
+        self.time.advance(ticks, self.decisions);
     }
 }

@@ -28,6 +28,7 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::fleet::{Entry, Roster, put};
 use crate::key_index::KeyIndex;
+use crate::policy::time::Time;
 use crate::snapshot::Reader;
 use crate::table::room;
 
@@ -78,10 +79,11 @@ impl Other {
     pub fn read(from: &mut Reader, origin: u64, lives: u32, config: &Config, keys: &[u64]) -> Result<Other> {
         let (arms, half_life) = (config.arms as usize, half_life(config));
         let (decisions, releases) = (from.count()?, from.u32()?);
-        let mut all = Evidence::load(from, decisions)?;
-        all.fade(decisions, half_life);
+        let now = Time::load(from, decisions)?.at(decisions);
+        let mut all = Evidence::load(from, now)?;
+        all.fade(now, half_life);
         for _ in 0..arms {
-            load_prior(from, decisions)?; // every pool's own
+            load_prior(from, now)?; // every pool's own
         }
         let rows = keys.len() + 1;
         let (mut lived, mut cells) = (room(rows)?, room(rows * arms)?);
@@ -89,11 +91,11 @@ impl Other {
             lived.push(from.count()?.min(1 << 50)); // so that sums fit
         }
         for _ in 0..rows * arms {
-            let mut released = Evidence::load_cell(from, decisions)?;
-            released.fade(decisions, half_life);
+            let mut released = Evidence::load_cell(from, now)?;
+            released.fade(now, half_life);
             cells.push(kept(released));
         }
-        let entry = Entry::new(origin, (lives, decisions, releases, from.checksum()));
+        let entry = Entry::new(origin, (lives, decisions, now, releases, from.checksum()));
         Ok(Other { entry, keys: KeyIndex::of(keys, 0)?, lived, cells, all, came: 0 })
     }
 
@@ -177,7 +179,8 @@ impl Segments {
 
     /// Takes news, after [`expects`](Self::expects); `keys` are what our segments are called.
     pub fn take(&mut self, mut other: Other, keys: &[u64]) {
-        let (now, half_life, arms) = (self.decisions, self.half_life, self.arms);
+        self.time.learn();
+        let (now, half_life, arms) = (self.now(), self.half_life, self.arms);
         (other.came, other.all.time) = (now, now);
         let place = self.others.roster.take(other.entry);
         let before = put(&mut self.others.known, place, other);
@@ -215,7 +218,7 @@ impl Segments {
 
     /// The newest row is of the segment that is called so: what others have released of it, if there are others.
     pub fn meet(&mut self, key: u64) {
-        let (row, now, half_life) = (self.rows.len() - 1, self.decisions, self.half_life);
+        let (row, now, half_life) = (self.rows.len() - 1, self.now(), self.half_life);
         let Others { known, cells, lived, .. } = &mut self.others;
         if known.is_empty() {
             return;
