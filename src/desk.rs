@@ -102,6 +102,14 @@ impl<L: Learner> Desk<L> {
         Ok(())
     }
 
+    pub fn advance(&self, now: u64) -> Result<()> {
+        let Inner { engine, learner, .. } = &mut *self.lock()?;
+        let ticks = engine.advance(now)?;
+        learner.advance(ticks);
+        engine.settle(|event| apply(learner, event));
+        Ok(())
+    }
+
     /// Decides many requests under one lock, until one is refused; `done` counts those before it. Slots are numbered on
     /// from request to request.
     pub fn decide_many<'a>(

@@ -26,7 +26,7 @@
 //! - Priors ([`Bandit::set_prior`](crate::Bandit::set_prior)) are a handle's own.
 //! - With a memory a release's age counts on the clock of the handle that made it until its snapshot is taken, and from
 //!   when that comes on the clock of the handle that merges it: in decisions, or in what each is told by
-//!   `advance`. The two clocks need not show the same time. So handles agree while no clock moves between: all have
+//!   [`advance`](crate::Bandit::advance). The two clocks need not show the same time. So handles agree while no clock moves between: all have
 //!   taken their last snapshot before they merge, and none decides after. A handle also forgets by itself what a
 //!   release of its own contradicts.
 //! - An interval of [`Bandit::compare`](crate::Bandit::compare) pays for how often its handle has merged. Handles that

@@ -136,6 +136,10 @@ impl AnyBandit {
         either!(self, bandit => bandit.cancel_all())
     }
 
+    pub fn advance(&self, now: u64) -> Result<()> {
+        either!(self, bandit => bandit.advance(now))
+    }
+
     pub fn next_period(&self) -> Result<()> {
         either!(self, bandit => bandit.next_period())
     }

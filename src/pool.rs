@@ -299,6 +299,14 @@ impl Pool {
         self.desk.cancel_all()
     }
 
+    /// It is `now` on the caller's clock. As [`Bandit::advance`](crate::Bandit::advance).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn advance(&self, now: u64) -> Result<()> {
+        self.desk.advance(now)
+    }
+
     /// Everything that may be published of the whole.
     ///
     /// # Errors
