@@ -102,6 +102,10 @@ impl Handle {
         both!(self, it => it.cancel(ticket))
     }
 
+    pub fn advance(&self, now: u64) -> Result<()> {
+        both!(self, it => it.advance(now))
+    }
+
     pub fn set_prior(&self, arm: u32, mean: f64, strength: f64) -> Result<()> {
         both!(self, it => it.set_prior(arm, mean, strength))
     }
