@@ -252,15 +252,18 @@ typedef struct dpb_config {
    */
   uint32_t contributions_per_user;
   /**
-   * Decisions in flight, 1 .. 2^24, rounded up to a power of two and to the reward window,
-   * default 4096; the oldest unanswered one is cancelled when a new one needs its place.
+   * Decisions in flight, 1 .. 2^24, rounded up to a power of two and to a reward_window in decisions, default 4096.
+   * Without a window the oldest unanswered decision expires when a new one needs its place. So does the oldest one
+   * with a window on the caller's clock, whether its reward has come or not: take the most decisions that there are
+   * in a window.
    */
   uint32_t pending_capacity;
   /**
    * 0 = every decision is answered or cancelled explicitly, at a time that does not depend on
-   * the reward. W > 0 (up to 2^24) = silence means reward_min (no click): every answer takes
-   * effect exactly W decisions after its decision, in ticket order, whenever it arrives, so
-   * that the timing of a click tells nothing; later answers are DPB_EXPIRED.
+   * the reward. W > 0 = silence means reward_min (no click): every answer takes effect exactly W ticks of the clock
+   * after its decision, in ticket order, whenever it arrives, so that the timing of a click tells nothing; later
+   * answers are DPB_EXPIRED. A tick is a decision, and W at most 2^24, or with DPB_CLOCK_CALLER the caller's unit of
+   * time, and W any number: 1800000 milliseconds are half an hour.
    */
   uint32_t reward_window;
   /**
@@ -290,8 +293,8 @@ typedef struct dpb_config {
    */
   uint64_t node;
   /**
-   * M in decisions, 1024 .. 2^40: dpb_new_imed and dpb_new_med forget what they learned more than M
-   * decisions ago, half of it earlier, and at once what a change contradicts. Take about half the time
+   * M in ticks of the clock, 1024 .. 2^40: dpb_new_imed and dpb_new_med forget what they learned more than M
+   * ticks ago, half of it earlier, and at once what a change contradicts. Take about half the time
    * between changes. 0, the default = never forget: then one change of the best arm can cost for ever.
    */
   uint64_t forget_after;
@@ -337,10 +340,16 @@ typedef struct dpb_config {
    */
   uint32_t budget_periods;
   /**
+   * What reward_window and forget_after count. DPB_CLOCK_DECISIONS (0, the default): a tick is a decision.
+   * DPB_CLOCK_CALLER: a tick is what dpb_advance says, in a unit of your own, so that a window of half an hour is
+   * that whatever the traffic. Time must not depend on rewards.
+   */
+  uint32_t clock;
+  /**
    * 0, the default = a plain bandit. S > 0 = a bandit for each of at most S segments (placements, countries, hours) in
    * one handle, that lend each other what they know (dpb_request.segment): arms times (S + 1) at most 2^27. Epsilon is
    * for all segments together, however many there are: every reward is in one batch, of its segment's arm or of that
-   * arm in all segments (Theorem P). pending_capacity, reward_window and forget_after count the decisions of all segments;
+   * arm in all segments (Theorem P). pending_capacity counts the decisions of all segments, and so do reward_window and forget_after with DPB_CLOCK_DECISIONS;
    * horizon, beta, batch, base and interval_exponent are not used. For dpb_new and dpb_new_imed; not with
    * exploration (DPB_UNSUPPORTED) or max_slots.
    */
@@ -584,7 +593,8 @@ typedef struct dpb_decision {
  * features dpb_new_linear.
  *
  * The handle's memory is fixed here, but for dpb_add_arm: about 1800 + 456 K + 8 P bytes, K the arms and P the
- * larger of pending_capacity and reward_window, rounded up to a power of two; 4 P more with a reward_window, and what
+ * larger of pending_capacity and reward_window, rounded up to a power of two; 4 P more with a reward_window, 8 P more where that is on the caller's clock (P is
+ * then pending_capacity, whatever the window), and what
  * dpb_config.expected_users says. The other policies' numbers are in src/policy/README.md. With max_segments = S it is about
  * 1000 + 152 K + (80 K + 84) S + 8 P bytes; on most systems a segment takes its memory when it begins.
  *
@@ -901,12 +911,38 @@ DPB_API DPB_MUST_USE dpb_status dpb_update(struct dpb_bandit *bandit, uint64_t t
 DPB_API DPB_MUST_USE dpb_status dpb_cancel(struct dpb_bandit *bandit, uint64_t ticket);
 
 /**
+ * It is now, on the caller's clock (dpb_config.clock = DPB_CLOCK_CALLER). Rewards whose reward_window is over take effect,
+ * in ticket order, and what was learned gets older (forget_after).
+ * now: in any unit, the same in all lives of the handle. It never goes back: one that is not later than the last, or
+ * than that of the snapshot that the handle was restored from, changes nothing, and the call returns DPB_OK. Take a
+ * clock that goes on over restarts, such as the time of day in milliseconds, and not the time since the machine began.
+ *
+ * A decision is stamped with the time of the last call, 0 before the first. So call it before each decision, or by a
+ * timer, so that rewards take effect in the quietest night: a stamp is as old as the last call. A decision's window is
+ * over in the first call with now >= stamp + reward_window; later rewards for it are DPB_EXPIRED. In every handle that
+ * has clicks, call it before the first decision: one that is stamped 0 is over with the first call.
+ *
+ * Time is public, and must not depend on rewards. Which rewards take effect in a call, and which decisions expire
+ * because pending_capacity has no place for them, is a function of stamps, of now and of the order of decisions and
+ * cancellations. It does not depend on what the rewards are, nor on when they came or whether they came at all. So the
+ * guarantee is the same as with decisions as ticks. Never call it because of a reward, and make no times from rewards.
+ *
+ * O(1) for each decision that ends, and a release for each batch that is full: a leap of years costs no more than what
+ * is in flight. Never allocates.
+ * Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (DPB_CLOCK_DECISIONS); DPB_POISONED. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_advance(struct dpb_bandit *bandit,
+                       uint64_t now);
+
+/**
  * Cancels every open decision, with a reward_window also those whose reward has come and waits: for an outage in which
  * rewards could not travel, so that a missing reward means nothing. Call it while the outage lasts, at least once in
- * each reward_window decisions, and once after it. A decision of a user has used up its place.
+ * each reward_window, and once after it. A decision of a user has used up its place.
  * The call costs no privacy if the reason for it and its time have nothing to do with rewards: a decision whose reward
  * waits ends like one without. Never call it because of what rewards are, or how many came: that chooses which count.
- * O(reward_window), without one O(pending_capacity), under the lock. Never allocates.
+ * O(reward_window), without one and on the caller's clock O(pending_capacity), under the lock. Never allocates.
  * Returns DPB_OK; DPB_NULL; DPB_POISONED. Any thread.
  */
 DPB_API

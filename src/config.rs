@@ -51,6 +51,44 @@ macro_rules! packed {
 
 packed!(u32 as u32, u64 as u64, f64 as f64, bool as u8,);
 
+/// What [`Config::reward_window`] and [`Config::forget_after`] count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Clock {
+    /// A tick is a decision.
+    #[default]
+    Decisions = 0,
+    /// The caller says what time it is, in a unit of its own: [`Bandit::advance`](crate::Bandit::advance).
+    Caller = 1,
+}
+
+impl TryFrom<u32> for Clock {
+    type Error = Error;
+
+    /// The clock with this number.
+    fn try_from(number: u32) -> Result<Clock> {
+        match number {
+            0 => Ok(Clock::Decisions),
+            1 => Ok(Clock::Caller),
+            _ => Err(Error::config("clock", "must be 0 (decisions) or 1 (the caller's)", number)),
+        }
+    }
+}
+
+impl Packed for Clock {
+    fn pack(self, to: &mut &mut [u8]) {
+        (self as u32).pack(to);
+    }
+
+    fn load(from: &mut Reader) -> Result<Clock> {
+        Clock::try_from(from.u32()?).map_err(|_| Error::Corrupt)
+    }
+
+    fn show(bytes: &[u8]) -> Value {
+        u32::show(bytes)
+    }
+}
+
 /// A field of a [`Config`] as its bytes are compared.
 struct Field {
     name: &'static str,
@@ -143,14 +181,15 @@ fields! {
     /// it before use.
     contributions_per_user: u32 = 1, Releases,
         "must be at least 1" => |m| m > 0;
-    /// Decisions in flight, `1 ..= 2^24`, rounded up to a power of two and to the reward window.
+    /// Decisions in flight, `1 ..= 2^24`, rounded up to a power of two, and with [`Clock::Decisions`] to the reward
+    /// window. A decision that another one needs the place of expires; with the caller's clock that happens in a window
+    /// too, so take the most decisions that a window ever has.
     pending_capacity: u32 = 4096, Life,
         "must be in 1..=2^24" => |most| (1..=Self::MAX_PENDING).contains(&most);
     /// 0 = every decision is answered or cancelled explicitly, at a time that does not depend on
     /// the reward. W > 0 = silence means `reward_min`, and every answer takes effect exactly W
-    /// decisions after its decision. At most 2^24.
-    reward_window: u32 = 0, Life,
-        "must be at most 2^24" => |window| window <= Self::MAX_PENDING;
+    /// ticks of the [`clock`](Self::clock) after its decision. With decisions at most 2^24.
+    reward_window: u32 = 0, Life;
     /// DP-UCB-INT: v in `(1, 1.5]`.
     interval_exponent: f64 = 1.1, Life;
     /// DP-UCB-INT: widen the index by the noise, as a rigorous bound must; false = as printed.
@@ -164,8 +203,8 @@ fields! {
     /// This process's name in a fleet: below 2^16 the node of its tickets itself, larger ones are mixed;
     /// 0 = random.
     node: u64 = 0, Life;
-    /// M, in decisions, `1024 ..= 2^40`: DP-IMED and DP-MED forget what they learned more than M
-    /// decisions ago, half of it earlier. About half the time between changes. 0 = never forget.
+    /// M, in ticks of the [`clock`](Self::clock), `1024 ..= 2^40`: DP-IMED and DP-MED forget what they learned more than
+    /// M ticks ago, half of it earlier. About half the time between changes. 0 = never forget.
     forget_after: u64 = 0, Fleet,
         "must be 0 or in 1024..=2^40" => |memory| memory == 0 || (Self::LEAST_MEMORY..=Self::MOST_MEMORY).contains(&memory);
     /// f in `[0, 1]`: DP-IMED, DP-KLUCB, DP-MED and Lazy-DP-TS play every arm with a chance of f/K at
@@ -205,6 +244,10 @@ fields! {
     /// down, and counted in [`Diagnostics`](crate::Diagnostics). It is public: from the features alone.
     feature_norm: f64 = 1.0, Releases,
         "must be in 1e-30..=1e30" => |norm| (1e-30..=1e30).contains(&norm);
+    /// What `reward_window` and `forget_after` count: decisions, or the time that
+    /// [`advance`](crate::Bandit::advance) is given. A restart may change it: what was learned then keeps its age as a
+    /// part of `forget_after`.
+    clock: Clock = Clock::Decisions, Life;
 }
 
 impl Config {
@@ -263,6 +306,10 @@ impl Config {
     pub(crate) fn check(&self) -> Result<RewardRange> {
         self.check_each()?;
         self.check_slate()?;
+        if self.clock == Clock::Decisions && self.reward_window > Self::MAX_PENDING {
+            let rule = "must be at most 2^24, or the clock the caller's";
+            return Err(Error::config("reward_window", rule, self.reward_window));
+        }
         if self.expected_users == 0 && self.budget_periods > 0 {
             return Err(Error::config("budget_periods", "must be 0 without expected_users", self.budget_periods));
         }

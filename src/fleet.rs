@@ -15,7 +15,7 @@
 //! # A join
 //!
 //! A handle has an *origin*, a random number that its snapshots carry over its lives, and each snapshot a version:
-//! lives, decisions, releases, and for two that claim to be the same its checksum. What is known of an origin is its
+//! lives, decisions, time, releases, and for two that claim to be the same its checksum. What is known of an origin is its
 //! newest snapshot. So merging is idempotent, commutative and associative, a replayed or an older snapshot changes
 //! nothing.
 //!
@@ -25,7 +25,8 @@
 //! (`Joined` in `policy/batched/released.rs`). Three things are no part of that knowledge:
 //! - Priors ([`Bandit::set_prior`](crate::Bandit::set_prior)) are a handle's own.
 //! - With a memory a release's age counts on the clock of the handle that made it until its snapshot is taken, and from
-//!   when that comes on the clock of the handle that merges it. So handles agree while no clock moves between: all have
+//!   when that comes on the clock of the handle that merges it: in decisions, or in what each is told by
+//!   [`advance`](crate::Bandit::advance). The two clocks need not show the same time. So handles agree while no clock moves between: all have
 //!   taken their last snapshot before they merge, and none decides after. A handle also forgets by itself what a
 //!   release of its own contradicts.
 //! - An interval of [`Bandit::compare`](crate::Bandit::compare) pays for how often its handle has merged. Handles that
@@ -57,8 +58,8 @@ pub(crate) struct Roster {
 #[derive(Clone, Copy)]
 pub(crate) struct Entry {
     pub origin: u64,
-    /// Lives, decisions, releases, checksum.
-    pub version: (u32, u64, u32, u32),
+    /// Lives, decisions, time, releases, checksum.
+    pub version: (u32, u64, u64, u32, u32),
     /// The news that it was.
     news: u64,
 }
@@ -67,7 +68,7 @@ pub(crate) struct Entry {
 pub(crate) type Place = std::result::Result<usize, usize>;
 
 impl Entry {
-    pub fn new(origin: u64, version: (u32, u64, u32, u32)) -> Entry {
+    pub fn new(origin: u64, version: (u32, u64, u64, u32, u32)) -> Entry {
         Entry { origin, version, news: 0 }
     }
 }
@@ -173,7 +174,7 @@ impl Other {
     /// # Errors
     /// `Corrupt` where two arms have one id; `NoMemory`.
     pub fn new(origin: u64, lives: u32, checksum: u32, ids: &[u64], saved: Saved) -> Result<Other> {
-        let entry = Entry::new(origin, (lives, saved.decisions, saved.releases, checksum));
+        let entry = Entry::new(origin, (lives, saved.decisions, saved.time(), saved.releases, checksum));
         let added = KeyIndex::of(ids, 0)?;
         let mut arms = room(saved.arms.len())?;
         arms.extend(saved.arms.into_iter().map(|(_, _, released, _)| released));
@@ -290,10 +291,10 @@ impl Fleet {
         joined.roster.expects(&other.entry)
     }
 
-    /// Takes news after so many decisions of ours, and calls `changed` for each of our arms of which it has some.
-    pub fn take(&mut self, mut other: Other, arms: u32, decisions: u64, mut changed: impl FnMut(&Fleet, u32)) {
+    /// Takes news at this time of ours, and calls `changed` for each of our arms of which it has some.
+    pub fn take(&mut self, mut other: Other, arms: u32, time: u64, mut changed: impl FnMut(&Fleet, u32)) {
         let Some(joined) = &mut self.joined else { return }; // `expects` has made it
-        let (then, now) = (joined.memory.ticks(other.entry.version.1), joined.memory.ticks(decisions));
+        let (then, now) = (joined.memory.ticks(other.entry.version.2), joined.memory.ticks(time));
         other.arms.iter_mut().for_each(|released| released.rebase(then, now));
         let place = joined.roster.take(other.entry);
         let before = put(&mut joined.others, place, other);

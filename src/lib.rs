@@ -55,7 +55,7 @@ mod users;
 
 pub use bandit::{ArmReport, Bandit, Decision, Report};
 pub use budget::Budget;
-pub use config::Config;
+pub use config::{Clock, Config};
 pub use engine::{Counts, Diagnostics};
 pub use error::{Error, Result};
 #[cfg(feature = "test-hooks")]

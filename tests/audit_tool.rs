@@ -94,15 +94,15 @@ fn no_noise_is_caught_everywhere() {
     assert_eq!(noisy, policies(true).count() - 1 + 3); // three have two laws
 }
 
-/// All but the leader found by raw sums, where one reward turns few choices, and what is about snapshots, priors, sizes
-/// and slates: tests/interference.rs sees these; and but what is about users: tests/users.rs.
+/// All but the leader found by raw sums, where one reward turns few choices, and what is about snapshots, priors, sizes,
+/// slates and clocks: tests/interference.rs sees these; and but what is about users: tests/users.rs.
 #[test]
 fn all_sabotage_is_caught() {
     use Algorithm::{Imed, Se, Ts, Tsallis};
     use Fault::{
         CancelTells, CancelledDrawn, ClosedByArrival, CollectedTwice, DuplicateBelieved, HeldCounted, OpenKept,
-        RawLeader, RawMerge, RawPrior, RawPriorSlightly, RawRetired, RawSize, RawSnapshot, RawWidth, SharedNoise,
-        UnnoisedMaximum, UserUnbounded,
+        PushedOutTells, RawLeader, RawMerge, RawPrior, RawPriorSlightly, RawRetired, RawSize, RawSnapshot, RawWidth,
+        SharedNoise, UnnoisedMaximum, UserUnbounded,
     };
     use Sabotage::{Built, HalfNoise, NoNoise, QuarterLater, ReleasedTwice, TenPercentLess};
     let caught = [
@@ -133,6 +133,7 @@ fn all_sabotage_is_caught() {
         RawPrior,
         RawPriorSlightly,
         CancelledDrawn,
+        PushedOutTells,
     ];
     let known = |sabotage: &Sabotage| {
         elsewhere.contains(sabotage)

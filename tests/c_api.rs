@@ -21,7 +21,7 @@ fn bad_input_changes_nothing() {
 #[test]
 fn valgrind_finds_no_leak_and_no_wild_read() {
     if have("cc") && have("valgrind") {
-        for source in ["bad_input", "grow", "segments", "snapshot"] {
+        for source in ["bad_input", "clock", "grow", "segments", "snapshot"] {
             let program = build("cc", &format!("tests/c/{source}.c"), &["-std=c11", "-O1"], Link::Static);
             let arguments =
                 ["--error-exitcode=9", "--leak-check=full", "--show-leak-kinds=definite,indirect,possible", "-q"];
@@ -33,6 +33,12 @@ fn valgrind_finds_no_leak_and_no_wild_read() {
 #[test]
 fn se_keeps_the_papers_schedule() {
     passes("cc", &["-std=c11"], "tests/c/se.c", Link::Static);
+}
+
+#[test]
+fn a_window_of_time_ends_at_night() {
+    passes("cc", &["-std=c99"], "tests/c/clock.c", Link::Static);
+    passes("c++", &["-xc++", "-std=c++17"], "tests/c/clock.c", Link::Shared);
 }
 
 #[test]
@@ -85,8 +91,8 @@ fn no_memory_is_a_status() {
 #[test]
 fn central_model() {
     let sources = [
-        "budget", "central", "compare", "counter", "drift", "fleet", "linear", "segments", "slate", "snapshot", "stopping",
-        "users",
+        "budget", "central", "compare", "counter", "drift", "fleet", "linear", "segments", "slate", "snapshot",
+        "stopping", "users",
     ];
     for source in sources {
         let source = format!("tests/c/{source}.c");

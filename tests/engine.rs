@@ -7,7 +7,7 @@
 
 use crate::audit::sabotage::Sabotage;
 use crate::support::requests::{of_slots, of_user};
-use dpb::{Algorithm, Bandit, Config, Decision, Error, Fault, Request};
+use dpb::{Algorithm, Bandit, Clock, Config, Decision, Error, Fault, Request};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 
@@ -20,9 +20,22 @@ enum Step {
     BadReward(usize),
     Foreign(u64),
     CancelAll,
+    /// The caller's clock shows so much more, or less.
+    Advance(i64),
+}
+
+/// With the caller's clock: mostly small steps, sometimes a night, sometimes years, sometimes back.
+fn steps_in_time() -> impl Strategy<Value = Vec<Step>> {
+    let ticks = prop_oneof![8 => 0i64..6, 2 => 0i64..100, 1 => Just(1i64 << 50), 1 => -200i64..0];
+    let step = prop_oneof![2 => ticks.prop_map(|ticks| vec![Step::Advance(ticks)]), 3 => steps_of(1..8)];
+    prop::collection::vec(step, 1..600).prop_map(|steps| steps.concat())
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
+    steps_of(1..3000)
+}
+
+fn steps_of(many: std::ops::Range<usize>) -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         6 => Just(Step::Select),
         8 => (0usize..40, 0u8..=8).prop_map(|(n, r)| Step::Update(n, r)),
@@ -31,7 +44,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => any::<u64>().prop_map(Step::Foreign),
         1 => Just(Step::CancelAll),
     ];
-    prop::collection::vec(step, 1..3000)
+    prop::collection::vec(step, many)
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -45,6 +58,9 @@ enum Fate {
 /// What the engine and DP-SE should do, with no ring and no cleverness.
 struct Model {
     window: usize,
+    /// On the caller's clock: what that shows, and the stamps of decisions.
+    now: Option<u64>,
+    stamps: Vec<u64>,
     capacity: usize,
     log: Vec<(Decision, Fate)>,
     answered: u64,
@@ -63,14 +79,32 @@ impl Model {
         self.arrived[decision.arm as usize].push_back(reward);
     }
 
+    /// Those whose window is over, in the order in which they were made.
+    fn advance(&mut self, now: u64) {
+        self.now = self.now.max(Some(now));
+        for due in 0..if self.window > 0 { self.log.len() } else { 0 } {
+            let (decision, fate) = self.log[due];
+            if self.stamps[due].saturating_add(self.window as u64) > self.now.unwrap() {
+                break;
+            }
+            match fate {
+                Fate::Held(reward) => self.settle(decision, reward),
+                Fate::Open => self.settle(decision, 0),
+                Fate::Done | Fate::Gone => {}
+            }
+            self.log[due].1 = Fate::Gone;
+        }
+    }
+
     fn before_select(&mut self) {
-        let depth = if self.window > 0 { self.window } else { self.capacity };
+        let counted = self.window > 0 && self.now.is_none();
+        let depth = if counted { self.window } else { self.capacity };
         let Some(due) = self.log.len().checked_sub(depth) else { return };
         let (decision, fate) = self.log[due];
         match fate {
-            Fate::Held(reward) => self.settle(decision, reward),
-            Fate::Open if self.window > 0 => self.settle(decision, 0),
-            Fate::Open => {
+            Fate::Held(reward) if counted => self.settle(decision, reward),
+            Fate::Open if counted => self.settle(decision, 0),
+            Fate::Open | Fate::Held(_) => {
                 self.expired += 1;
                 self.pulls[decision.arm as usize] -= 1;
             }
@@ -105,21 +139,25 @@ fn quota(epoch: u32, epsilon: f64) -> u64 {
 }
 
 /// Plays the steps on both; the epochs seen to end.
-fn check(steps: &[Step], window: u32, capacity: u32) -> u32 {
+fn check(steps: &[Step], clock: Clock, window: u32, capacity: u32) -> u32 {
     // beta near one makes epochs as short as they get (about 370 pulls an arm), so that a few
     // thousand steps cross an epoch's end.
     let config = Config {
         beta: 0.9,
         pending_capacity: capacity,
         reward_window: window,
+        clock,
         test_seed: Some([9; 32]),
         ..Config::new(2, 1.0)
     };
+    let counted = if clock == Clock::Decisions { window } else { 0 };
     let _hand = Sabotage::NoNoise.hand(2);
     let bandit = Bandit::new(Algorithm::Se, &config).unwrap();
     let mut model = Model {
         window: window as usize,
-        capacity: capacity.max(window).next_power_of_two() as usize,
+        now: (clock == Clock::Caller).then_some(0),
+        stamps: Vec::new(),
+        capacity: capacity.max(counted).next_power_of_two() as usize,
         log: Vec::new(),
         answered: 0,
         cancelled: 0,
@@ -136,6 +174,12 @@ fn check(steps: &[Step], window: u32, capacity: u32) -> u32 {
                 let decision = bandit.select().unwrap();
                 model.pulls[decision.arm as usize] += 1;
                 model.log.push((decision, Fate::Open));
+                model.stamps.push(model.now.unwrap_or(0));
+            }
+            Step::Advance(ticks) => {
+                let now = model.now.unwrap_or(0).saturating_add_signed(ticks);
+                bandit.advance(now).unwrap();
+                model.advance(now);
             }
             Step::Update(n, reward) if !model.log.is_empty() => {
                 let index = model.log.len().saturating_sub(n + 1);
@@ -219,19 +263,29 @@ proptest! {
 
     #[test]
     fn explicit_answers_agree_with_the_model(steps in steps(), capacity in 1u32..64) {
-        check(&steps, 0, capacity);
+        check(&steps, Clock::Decisions, 0, capacity);
     }
 
     #[test]
     fn windowed_answers_agree_with_the_model(steps in steps(), window in 1u32..50) {
-        check(&steps, window, 8);
+        check(&steps, Clock::Decisions, window, 8);
+    }
+
+    #[test]
+    fn windows_of_time_agree_with_the_model(steps in steps_in_time(), window in 1u32..50, capacity in 1u32..64) {
+        check(&steps, Clock::Caller, window, capacity);
+    }
+
+    #[test]
+    fn time_ends_no_explicit_decision(steps in steps_in_time(), capacity in 1u32..64) {
+        check(&steps, Clock::Caller, 0, capacity);
     }
 }
 
 /// Epochs end and are compared for certain: a long run with everything in it.
 #[test]
 fn epochs_get_exactly_their_answered_pulls() {
-    for (window, seed) in [(0, 1u64), (17, 2)] {
+    for (clock, window, seed) in [(Clock::Decisions, 0, 1u64), (Clock::Decisions, 17, 2), (Clock::Caller, 40, 3)] {
         let mut state = seed;
         let mut draw = |n: u64| {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
@@ -243,10 +297,11 @@ fn epochs_get_exactly_their_answered_pulls() {
                 6..13 => Step::Update(draw(40) as usize, draw(9) as u8),
                 13 => Step::Cancel(draw(40) as usize),
                 14 => Step::BadReward(draw(40) as usize),
+                15 if clock == Clock::Caller => Step::Advance(draw(40) as i64 - 4),
                 _ => Step::Foreign(draw(u64::MAX)),
             })
             .collect();
-        assert!(check(&steps, window, 32) >= 2);
+        assert!(check(&steps, clock, window, 32) >= 2);
     }
 }
 

@@ -22,7 +22,7 @@ mod world;
 use crate::audit::sabotage::Sabotage;
 use dpb::noise::hand::Draw;
 use dpb::privacy::composition::{group_delta, zcdp_to_approximate};
-use dpb::{Algorithm, Bandit, Config, Error, Fault};
+use dpb::{Algorithm, Bandit, Clock, Config, Error, Fault};
 use handle::Subject;
 use history::{History, WINDOW};
 use std::ops::Range;
@@ -181,9 +181,13 @@ fn subjects(private: bool) -> Vec<Subject> {
 
 /// In so many histories of each configuration, and in more until one tells the worlds apart.
 fn rewards_show_through_noise_only(subjects: Vec<Subject>, reward_window: u32, lives: bool, histories: u64) {
+    hidden_on(Clock::Decisions, subjects, reward_window, lives, histories);
+}
+
+fn hidden_on(clock: Clock, subjects: Vec<Subject>, reward_window: u32, lives: bool, histories: u64) {
     for subject in subjects {
         let (mut same, mut covered, mut chosen) = (0, 0, 0);
-        let configs = configs(subject, reward_window);
+        let configs: Vec<_> = on(clock, configs(subject, reward_window)).collect();
         for number in 0..64 {
             if number >= histories && covered + chosen > 0 {
                 break;
@@ -200,6 +204,11 @@ fn rewards_show_through_noise_only(subjects: Vec<Subject>, reward_window: u32, l
         println!("{}: covered {covered} times, chosen {chosen}, the same {same}", subject.name());
         assert!(covered + chosen > 0, "{}: no history tells anything", subject.name());
     }
+}
+
+/// The same on this clock.
+fn on(clock: Clock, configs: Vec<Config>) -> impl Iterator<Item = Config> {
+    configs.into_iter().map(move |config| Config { clock, ..config })
 }
 
 /// Has it snapshots?
@@ -228,12 +237,22 @@ fn and_through_lives() {
     }
 }
 
+/// Time moves in steps, bursts, nights and backwards, the same in both worlds.
+#[test]
+fn and_on_the_callers_clock() {
+    hidden_on(Clock::Caller, subjects(true), WINDOW, false, 2);
+    for window in [0, WINDOW] {
+        hidden_on(Clock::Caller, with_lives(), window, true, 1);
+    }
+}
+
 #[test]
 #[ignore = "two minutes"]
 fn in_many_histories() {
     for window in [0, WINDOW] {
         rewards_show_through_noise_only(subjects(true), window, false, 16);
         rewards_show_through_noise_only(with_lives(), window, true, 32);
+        hidden_on(Clock::Caller, with_lives(), window, true, 16);
     }
 }
 
@@ -311,6 +330,12 @@ impl Kinds {
         Kinds { subject, configs }
     }
 
+    /// With clicks on the caller's clock.
+    fn of_time(subject: Subject) -> Kinds {
+        let configs = on(Clock::Caller, configs(subject, WINDOW)).map(|config| (config, has_lives(&subject))).collect();
+        Kinds { subject, configs }
+    }
+
     fn histories(&self, sabotage: Sabotage, number: u64) -> impl Iterator<Item = History> {
         self.configs.iter().map(move |(config, lives)| History::new(config, sabotage, number, *lives))
     }
@@ -340,8 +365,11 @@ fn baselines_are_seen_through() {
 
 /// Each of these, of every subject that it touches.
 fn are_seen(sabotages: &[Sabotage], subjects: impl IntoIterator<Item = Subject>) {
+    are_seen_in(sabotages, subjects.into_iter().map(Kinds::of).collect());
+}
+
+fn are_seen_in(sabotages: &[Sabotage], kinds: Vec<Kinds>) {
     use Algorithm::{Imed, KlUcb, PrivateUcb, Ucb, UcbBound, UcbInt};
-    let kinds: Vec<_> = subjects.into_iter().map(Kinds::of).collect();
     for &sabotage in sabotages {
         let mut touched = Vec::new();
         for kinds in &kinds {
@@ -378,10 +406,18 @@ fn leaks_of_segments_and_lives_are_seen() {
     are_seen(&[Sabotage::Built(Fault::CancelledDrawn)], [Subject::Policy(Algorithm::Imed)]);
 }
 
+/// What an answer could tell by the time at which it takes effect.
+#[test]
+fn leaks_of_the_clock_are_seen() {
+    let subjects = [Subject::Policy(Algorithm::Imed), Subject::Policy(Algorithm::Se), Subject::Segments];
+    let faults = [Fault::PushedOutTells, Fault::ClosedByArrival].map(Sabotage::Built);
+    are_seen_in(&faults, subjects.map(Kinds::of_time).into());
+}
+
 #[test]
 #[ignore = "a minute"]
 fn all_sabotage_is_seen() {
-    let elsewhere = Sabotage::Built(Fault::UserUnbounded); // above
-    let sabotages: Vec<_> = Sabotage::all().into_iter().filter(|&sabotage| sabotage != elsewhere).collect();
+    let elsewhere = [Fault::UserUnbounded, Fault::PushedOutTells].map(Sabotage::Built); // above
+    let sabotages: Vec<_> = Sabotage::all().into_iter().filter(|sabotage| !elsewhere.contains(sabotage)).collect();
     are_seen(&sabotages, subjects(true));
 }

@@ -2,7 +2,7 @@
 
 use dpb::counter::{Counter, CounterKind};
 use dpb::shuffle::{Shuffler, encode};
-use dpb::{Algorithm, Bandit, Config, Decision, Error, Request, Seed};
+use dpb::{Algorithm, Bandit, Clock, Config, Decision, Error, Request, Seed};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
@@ -39,6 +39,7 @@ static ALLOCATOR: Counting = Counting;
 fn play(bandit: &Bandit, rounds: u64) -> u32 {
     let mut phase = 0;
     for t in 0..rounds {
+        let _ = bandit.advance(t / 1000 * 700 + t % 1000); // at times, nothing for 700, and then more at once
         let decision = bandit.select().unwrap();
         phase = decision.phase;
         if t % 8 == 0 {
@@ -70,8 +71,11 @@ fn nothing_allocates_after_construction() {
     for &algorithm in Algorithm::ALL {
         // In the local model silence would be a bit that nobody privatised: no window.
         let local = matches!(algorithm, Algorithm::LdpUcb | Algorithm::LdpKlUcb);
-        let windows: &[u32] = if local { &[0] } else { &[0, 100] };
-        for &reward_window in windows {
+        let windows: &[(Clock, u32)] = match local {
+            true => &[(Clock::Decisions, 0)],
+            false => &[(Clock::Decisions, 0), (Clock::Decisions, 100), (Clock::Caller, 100)],
+        };
+        for &(clock, reward_window) in windows {
             let slates = reward_window > 0 && matches!(algorithm, Algorithm::Imed | Algorithm::KlUcb | Algorithm::Ts);
             // Policies that are pure take delta = 0, the others need one.
             let made = [0.0, 1e-6].map(|delta| {
@@ -79,6 +83,7 @@ fn nothing_allocates_after_construction() {
                     delta,
                     horizon: 60_000,
                     reward_window,
+                    clock,
                     max_slots: if slates { 3 } else { 0 },
                     max_clicks: u32::from(slates),
                     reward_bits: 0,
@@ -109,8 +114,12 @@ fn in_segment(segment: u64) -> Request<'static> {
 /// Segments that come included, batches that end, and what is forgotten.
 #[test]
 fn nothing_allocates_in_segments() {
-    for (reward_window, memory) in [(0, 0), (100, 0), (0, 4096)] {
+    use Clock::{Caller, Decisions};
+    for (clock, reward_window, memory) in
+        [(Decisions, 0, 0), (Decisions, 100, 0), (Decisions, 0, 4096), (Caller, 100, 4096)]
+    {
         let config = Config {
+            clock,
             reward_window,
             forget_after: memory,
             pending_capacity: 256,
@@ -130,6 +139,7 @@ fn nothing_allocates_in_segments() {
         let before = ALLOCATIONS.get();
         for t in 0..60_000u64 {
             let request = in_segment(t * t % 499);
+            let _ = bandit.advance(t);
             if t % 512 == 7 {
                 bandit.set_prior((t / 512 % 5) as u32, 0.25, 30.0).unwrap();
             }

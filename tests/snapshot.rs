@@ -2,7 +2,7 @@
 
 use crate::audit::engine::seed;
 use crate::support::requests::{in_segment, of_user};
-use dpb::{Algorithm, ArmReport, Bandit, Config, Decision, Error, Random, Request, Seed};
+use dpb::{Algorithm, ArmReport, Bandit, Clock, Config, Decision, Error, Random, Request, Seed};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -210,7 +210,7 @@ use Another::{InLives, Refused, Taken};
 type Case = (&'static str, Another, [fn(&mut Config); 2]);
 
 /// Each field with two values, in configurations that are else the same.
-const FIELDS: [Case; 26] = [
+const FIELDS: [Case; 29] = [
     ("arms", Refused, [|_| (), |c| c.arms = 6]),
     ("epsilon", Refused, [|_| (), |c| c.epsilon = 0.9]),
     ("delta", Refused, [|_| (), |c| c.delta = 1e-5]),
@@ -243,6 +243,23 @@ const FIELDS: [Case; 26] = [
         [|c| (c.reward_window, c.max_slots) = (20, 3), |c| (c.reward_window, c.max_slots, c.max_clicks) = (20, 3, 1)],
     ),
     ("expected_users", Taken, [|_| (), |c| c.expected_users = 100]),
+    ("clock", Taken, [|_| (), |c| c.clock = Clock::Caller]),
+    (
+        "clock",
+        Taken,
+        [
+            |c| c.forget_after = 20_000,
+            |c| (c.clock, c.forget_after, c.reward_window) = (Clock::Caller, 20_000, u32::MAX),
+        ],
+    ),
+    (
+        "reward_window",
+        Taken,
+        [
+            |c| (c.clock, c.reward_window) = (Clock::Caller, 30),
+            |c| (c.clock, c.reward_window) = (Clock::Caller, 1 << 30),
+        ],
+    ),
     ("budget_periods", Taken, [|c| c.expected_users = 100, |c| (c.expected_users, c.budget_periods) = (100, 9)]),
     ("max_segments", Taken, [|c| c.max_segments = 2, |c| c.max_segments = 3]), // but see segments.rs
 ];

@@ -12,6 +12,7 @@ mod budget;
 mod c_api;
 mod calibration;
 mod central;
+mod clock;
 mod compare;
 mod composition;
 mod counters;

@@ -395,6 +395,9 @@ public:
   /// Everybody may be learned from again, and what is spent is of one period more. Write a snapshot right after it: where
   /// there is an older one nobody is learned from until then.
   void next_period() { detail::check(try_next_period(), "dpb_next_period"); }
+  /// It is now, on the caller's clock (config.clock = DPB_CLOCK_CALLER): rewards whose window is over take effect. Time must
+  /// not depend on rewards: see dpb_advance.
+  void advance(std::uint64_t now) { detail::check(try_advance(now), "dpb_advance"); }
   /// The status is for the caller alone: it tells whether a ticket was answered already. After
   /// DPB_INVALID_REWARD answer again, or set DPB_CLAMP_REWARDS beforehand: see dpb_update.
   void update(std::uint64_t ticket, double reward) {
@@ -449,6 +452,7 @@ public:
     return dpb_select_for(get(), &request, out);
   }
   [[nodiscard]] dpb_status try_next_period() noexcept { return dpb_next_period(get()); }
+  [[nodiscard]] dpb_status try_advance(std::uint64_t now) noexcept { return dpb_advance(get(), now); }
   [[nodiscard]] dpb_status try_update(std::uint64_t ticket, double reward) noexcept {
     return dpb_update(get(), ticket, reward);
   }

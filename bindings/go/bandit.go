@@ -12,6 +12,8 @@ package dpb
 #cgo nocallback dpb_update
 #cgo noescape dpb_cancel
 #cgo nocallback dpb_cancel
+#cgo noescape dpb_advance
+#cgo nocallback dpb_advance
 #cgo noescape dpb_cancel_all
 #cgo nocallback dpb_cancel_all
 #cgo noescape dpb_update_many
@@ -279,8 +281,21 @@ func (b *Bandit) Cancel(ticket uint64) error {
 	return check(C.dpb_cancel(c, C.uint64_t(ticket)))
 }
 
+// Advance says what time it is, with [ClockCaller]: rewards whose RewardWindow is over take effect, however quiet the
+// night, and what was learned gets older. Now is in any unit, the same in all lives of the bandit; one that is not later
+// than the last changes nothing. A decision is stamped with the last one, so call Advance before each decision or by a
+// timer. Time is public, and must not depend on rewards. ErrUnsupported with [ClockDecisions].
+func (b *Bandit) Advance(now uint64) error {
+	c, err := b.enter()
+	if err != nil {
+		return err
+	}
+	defer b.leave()
+	return check(C.dpb_advance(c, C.uint64_t(now)))
+}
+
 // CancelAll cancels every open decision, also those whose reward has come and waits for its window: for an outage in which
-// rewards could not travel. Call it while the outage lasts, at least once in each RewardWindow decisions, and once after
+// rewards could not travel. Call it while the outage lasts, at least once in each RewardWindow, and once after
 // it. Its reason and its time must have nothing to do with rewards: never call it because of what they are, or how many
 // came.
 func (b *Bandit) CancelAll() error {

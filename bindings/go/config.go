@@ -7,6 +7,14 @@ import "C"
 
 import "runtime"
 
+// Clock says what Config.RewardWindow and Config.ForgetAfter count.
+type Clock uint32
+
+const (
+	ClockDecisions Clock = C.DPB_CLOCK_DECISIONS // a tick is a decision
+	ClockCaller    Clock = C.DPB_CLOCK_CALLER    // a tick is what [Bandit.Advance] says, in a unit of your own
+)
+
 // Config describes a bandit. Start from [NewConfig]: the zero value is not valid.
 type Config struct {
 	Arms                 uint32    // K, 2 to 2^24
@@ -18,8 +26,8 @@ type Config struct {
 	RewardMax            float64   // ... its upper end
 	RewardBits           uint32    // rewards are rounded to 2^-RewardBits of the range; 0 = exactly RewardMin or RewardMax
 	ContributionsPerUser uint32    // how many rewards one user may be behind (with MaxSlots: how many requests), >= 1
-	PendingCapacity      uint32    // decisions in flight
-	RewardWindow         uint32    // W > 0 = silence means RewardMin, answers take effect W decisions later
+	PendingCapacity      uint32    // decisions in flight; with ClockCaller what has no place expires, so take a window's most
+	RewardWindow         uint32    // W > 0 = silence means RewardMin, answers take effect W ticks of the Clock later
 	ClampRewards         bool      // move rewards into the range instead of refusing them
 	RigorousIndex        bool      // DP-UCB-INT: an index widened by the noise, as a proof needs
 	ShufflePrinted       bool      // SDP-AE and VB-SDP-AE: the noise as printed in the paper
@@ -28,7 +36,7 @@ type Config struct {
 	Batch                uint32    // SDP-AE: m; DP-Lap: tau; 0 = the policy's own choice
 	Base                 Policy    // NewLap: which policy it makes private
 	Node                 uint64    // below 65536 the TicketNode of its tickets, larger ones are mixed; 0 = random
-	ForgetAfter          uint64    // DP-IMED, DP-MED: M decisions, then a release is forgotten; 0 = never
+	ForgetAfter          uint64    // DP-IMED, DP-MED: M ticks of the Clock, then a release is forgotten; 0 = never
 	Exploration          float64   // f: DP-IMED, DP-KLUCB, DP-MED, DP-TS play every arm with a chance of f/K at least
 	MaxSlots             uint32    // what Epsilon is for: 0 = one answer; S = one request with all its answers, S at most
 	MaxClicks            uint32    // c = at most c clicks of a request count; 0 = any; needs an RewardWindow
@@ -38,6 +46,7 @@ type Config struct {
 	Features             uint32    // d: decisions by so many features of each request: New, NewLinear; 0 = none
 	ModelPerArm          bool      // a model for each arm, and one row a request; else one model, and a row for each arm
 	FeatureNorm          float64   // C: the largest |x|_1 of a row (|x|_2 with Delta > 0) that counts in full
+	Clock                Clock     // what RewardWindow and ForgetAfter count: decisions, or the time that Advance is told
 	Budget               *Budget   `json:"-"` // what the bandit is charged to when it is made, with ExpectedUsers for BudgetPeriods; nil = nothing
 }
 
@@ -70,6 +79,7 @@ func NewConfig(arms uint32, epsilon float64) Config {
 		BudgetPeriods:        uint32(c.budget_periods),
 		MaxSegments:          uint32(c.max_segments),
 		FeatureNorm:          float64(c.feature_norm),
+		Clock:                Clock(c.clock),
 	}
 }
 
@@ -113,6 +123,7 @@ func (config Config) c(pinner *runtime.Pinner) (c *C.dpb_config, done func(), er
 		c.feature_model = C.DPB_MODEL_PER_ARM
 	}
 	c.feature_norm = C.double(config.FeatureNorm)
+	c.clock = C.uint32_t(config.Clock)
 	if config.Budget != nil {
 		done = config.Budget.leave
 		c.budget, err = config.Budget.enter()
@@ -124,7 +135,10 @@ func (config Config) c(pinner *runtime.Pinner) (c *C.dpb_config, done func(), er
 // segments, and who came.
 func (config Config) bytes() int64 {
 	ring := 8 * int64(config.PendingCapacity)
-	if config.RewardWindow > 0 {
+	switch {
+	case config.RewardWindow > 0 && config.Clock == ClockCaller:
+		ring = 20 * int64(config.PendingCapacity)
+	case config.RewardWindow > 0:
 		ring = 12 * int64(max(config.PendingCapacity, config.RewardWindow))
 	}
 	cells := 80 * int64(config.MaxSegments) * int64(config.Arms)

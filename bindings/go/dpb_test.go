@@ -168,6 +168,31 @@ func TestTickets(t *testing.T) {
 	}
 }
 
+func TestClock(t *testing.T) {
+	c := NewConfig(3, 1)
+	if c.Clock != ClockDecisions {
+		t.Error(c.Clock)
+	}
+	c.Clock, c.RewardWindow = ClockCaller, 30*60*1000
+	b := must[*Bandit](t)(New(c))
+	defer b.Close()
+	start := uint64(time.Now().UnixMilli())
+	refused(t, b.Advance(start), nil)
+	clicked, silent := must[Decision](t)(b.Select()), must[Decision](t)(b.Select())
+	refused(t, b.Update(clicked.Ticket, 1), nil)
+	refused(t, b.Advance(start+30*60*1000-1), nil)
+	refused(t, b.Advance(0), nil) // earlier
+	if r := must[Report](t)(b.Report()); r.Pending != 2 || r.Answered != 0 {
+		t.Errorf("%+v", r)
+	}
+	refused(t, b.Advance(start+30*60*1000), nil)
+	if r := must[Report](t)(b.Report()); r.Pending != 0 || r.Answered != 2 {
+		t.Errorf("%+v", r)
+	}
+	refused(t, b.Update(silent.Ticket, 1), ErrExpired)
+	refused(t, bandit(t, 3).Advance(start), ErrUnsupported)
+}
+
 func TestSilence(t *testing.T) {
 	c := NewConfig(2, 1)
 	c.RewardWindow, c.RewardBits = 8, 0
@@ -513,6 +538,11 @@ func TestNothingAllocates(t *testing.T) {
 		"select, cancel all": func() {
 			_, _ = b.Select()
 			if err := b.CancelAll(); err != nil {
+				t.Error(err)
+			}
+		},
+		"advance": func() {
+			if err := b.Advance(1); err != ErrUnsupported {
 				t.Error(err)
 			}
 		},

@@ -309,9 +309,6 @@ impl Bandit {
     /// internal failure.
     pub fn retire_arm(&self, arm: u32) -> Result<()> {
         let state = &mut *self.lock.lock()?;
-        if self.config.config()?.max_segments > 0 {
-            return Err(Error::Unsupported("retire_arm: the arms of a handle with segments are fixed"));
-        }
         state.check_live(&[arm], "retire_arm")?;
         let last = state.policy.active() == 1;
         let policy = state.policy.flexible().ok_or(Error::Unsupported("retire_arm"))?;
@@ -380,6 +377,28 @@ impl Bandit {
     pub fn cancel_all(&self) -> Result<()> {
         self.lock.lock()?.cancel_all();
         Ok(())
+    }
+
+    /// It is `now` on the caller's clock ([`Config::clock`]), in any unit: a time of day in milliseconds, say. Answers
+    /// whose [`reward_window`](Config::reward_window) is over take effect, in ticket order, and what was learned gets
+    /// older. A `now` that is not later than the last one changes nothing.
+    ///
+    /// A decision is stamped with the time of the last call, 0 before the first one. So call this before each decision,
+    /// or by a timer, however quiet the night: a stamp is late by as much as the timer is slow. A decision's window
+    /// is over in the first call with `now` >= its stamp + `reward_window`.
+    ///
+    /// **Time is public, and must not depend on rewards.** Which answers take effect in a call depends on the stamps of
+    /// their decisions and on `now`, never on what they are or on when they came. The clock goes on over
+    /// [snapshots](Self::snapshot): use one that does too, as the time of day does and the time since the machine
+    /// began does not, and keep its unit.
+    ///
+    /// O(1) for each decision that ends and one release for each batch that is full: a leap of years costs no more than
+    /// what is in flight. Never allocates.
+    ///
+    /// # Errors
+    /// `Unsupported` where the clock is not the caller's; `Poisoned` after an internal failure.
+    pub fn advance(&self, now: u64) -> Result<()> {
+        self.lock.lock()?.advance(now)
     }
 
     /// What the devices and the shuffler of a phase's batches need to know (shuffle model).

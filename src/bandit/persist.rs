@@ -47,6 +47,7 @@ impl Bandit {
         to.u64(state.fleet.origin);
         to.u64(state.periods.begun.into());
         state.engine.counts().save(to);
+        to.u64(state.engine.now());
         let pulls = &state.pulls;
         to.u32(pulls.len() as u32);
         let pending = || state.engine.pending().map(Pull::of);
@@ -78,9 +79,11 @@ impl Bandit {
     ///
     /// | the same as in the snapshot | taken from `config` |
     /// |---|---|
-    /// | policy, `arms`, `epsilon`, `delta`, `reward_min`, `reward_max`, `reward_bits`, `contributions_per_user`, `max_slots`, `max_clicks`, `batch`, `base`, `shuffle_printed`; of VB-SDP-AE `horizon`, which plans its batches | `reward_window`, `pending_capacity`, `node`, `horizon`, `beta`, `exploration`, `forget_after`, `expected_users`, `budget_periods`, `clamp_rewards`, `interval_exponent`, `rigorous_index` |
+    /// | policy, `arms`, `epsilon`, `delta`, `reward_min`, `reward_max`, `reward_bits`, `contributions_per_user`, `max_slots`, `max_clicks`, `batch`, `base`, `shuffle_printed`; of VB-SDP-AE `horizon`, which plans its batches | `reward_window`, `clock`, `pending_capacity`, `node`, `horizon`, `beta`, `exploration`, `forget_after`, `expected_users`, `budget_periods`, `clamp_rewards`, `interval_exponent`, `rigorous_index` |
     ///
-    /// What was learned without a `forget_after` has the age of nothing when one is set. Where `expected_users` are counted in one of two
+    /// What was learned without a `forget_after` has the age of nothing when one is set. With another `clock` all keeps its
+    /// age in parts of `forget_after`, and the time begins at 0. With the caller's clock in both lives the time goes on,
+    /// in the same unit. Where `expected_users` are counted in one of two
     /// lives only, the other is a period.
     ///
     /// The test seed is not used. The budget is charged as for a fresh handle, with what all lives together may lose;
@@ -116,7 +119,7 @@ impl Bandit {
         state.policy.name_arms(state.fleet.added())?;
         state.pulls.copy_from_slice(&head.pulls);
         state.check_private()?;
-        state.live_on(head.seeded, head.counts, head.periods, head.config.expected_users > 0)?;
+        state.live_on(head.seeded, head.counts, head.now, head.periods, head.config.expected_users > 0)?;
         state.policy.load(from).map_err(|error| match (error, meant) {
             // What a new configuration cannot have; the one in the snapshot had it.
             (Error::InvalidConfig { .. }, None) => Error::Corrupt,
@@ -162,16 +165,16 @@ impl Bandit {
         from.finish()?;
         ensure(saved.arms.len() == head.pulls.len())?;
         let other = Other::new(head.origin, head.lives, from.checksum(), &head.added, saved)?;
-        let State { engine, seeded, policy, fleet, pulls, .. } = &mut *self.lock.lock()?;
+        let State { seeded, policy, fleet, pulls, .. } = &mut *self.lock.lock()?;
         if !fleet.expects(&other, &config)? {
             return Ok(());
         }
         let policy = shared(&mut **policy)?;
         policy.expect(fleet.at_work())?; // makes room: nothing is refused from here on
         *seeded |= head.seeded;
-        let decisions = engine.counts().decisions;
+        let time = policy.time();
         let arms = pulls.len() as u32;
-        fleet.take(other, arms, decisions, |fleet, arm| policy.join(arm, &mut fleet.released(arm)));
+        fleet.take(other, arms, time, |fleet, arm| policy.join(arm, &mut fleet.released(arm)));
         policy.expect(fleet.at_work())
     }
 }
@@ -186,6 +189,8 @@ struct Head {
     /// Of users, the open one too: see [`Periods`](crate::users::Periods).
     periods: u32,
     counts: Counts,
+    /// The caller's time.
+    now: u64,
     /// Of every arm, and the ids of those that were added.
     pulls: Vec<u64>,
     added: Vec<u64>,
@@ -197,7 +202,7 @@ impl Head {
         let config = Config::load(from)?;
         let (seeded, lives) = (from.bool()?, from.u32()?);
         let (origin, periods) = (from.u64()?, u32::try_from(from.u64()?).map_err(|_| Error::Corrupt)?);
-        let counts = Counts::load(from)?;
+        let (counts, now) = (Counts::load(from)?, from.u64()?);
         let arms = from.length(size_of::<u64>())?;
         let added = arms.checked_sub(config.arms as usize).ok_or(Error::Corrupt)?;
         let mut pulls = table::room(arms)?;
@@ -209,7 +214,7 @@ impl Head {
             ids.push(from.u64()?);
         }
         ensure(ids.iter().all(|&id| id >= config.arms.into()))?;
-        Ok(Head { algorithm, config, seeded, lives, origin, periods, counts, pulls, added: ids })
+        Ok(Head { algorithm, config, seeded, lives, origin, periods, counts, now, pulls, added: ids })
     }
 
     fn id(&self) -> PeerId<'_> {

@@ -150,6 +150,25 @@ fn enter(engine: &mut Engine, pulls: &mut [u64], pull: Pull, arm: u32, follows: 
     Decision { ticket, propensity: pull.propensity, arm, phase: pull.phase() }
 }
 
+/// A decision has ended.
+#[inline]
+fn apply(policy: &mut dyn Policy, pulls: &mut [u64], event: Event) {
+    match event {
+        Event::Answered(pull, reward) => policy.observe(pull, reward),
+        Event::Unplayed { pull, learned } => unplay(policy, pulls, pull, learned),
+    }
+}
+
+fn unplay(policy: &mut dyn Policy, pulls: &mut [u64], pull: Pull, learned: bool) {
+    pulls[policy.arm_of(pull) as usize] -= 1;
+    if let Some(policy) = policy.by_request() {
+        policy.unplay(pull);
+    }
+    if learned {
+        policy.cancel(pull);
+    }
+}
+
 impl State {
     /// The decision of a request that says nothing.
     #[inline(always)] // into its two callers
@@ -344,29 +363,25 @@ impl State {
         }
     }
 
-    #[inline]
-    fn apply(&mut self, event: Event) {
-        match event {
-            Event::Answered(pull, reward) => self.policy.observe(pull, reward),
-            Event::Unplayed { pull, learned } => self.unplay(pull, learned),
-        }
+    /// It is this time on the caller's clock.
+    pub fn advance(&mut self, now: u64) -> Result<()> {
+        let State { engine, policy, pulls, .. } = self;
+        let ticks = engine.advance(now)?;
+        policy.advance(ticks);
+        engine.settle(|event| apply(&mut **policy, pulls, event));
+        Ok(())
     }
 
-    fn unplay(&mut self, pull: Pull, learned: bool) {
-        self.pulls[self.policy.arm_of(pull) as usize] -= 1;
-        if let Some(policy) = self.policy.by_request() {
-            policy.unplay(pull);
-        }
-        if learned {
-            self.policy.cancel(pull);
-        }
+    #[inline]
+    fn apply(&mut self, event: Event) {
+        apply(&mut *self.policy, &mut self.pulls, event);
     }
 
     /// Goes on from another life, which counted so many periods, and `counted` users if this one does not: who came in
     /// its last period is not known, so another begins.
-    pub fn live_on(&mut self, seeded: bool, counts: Counts, periods: u32, counted: bool) -> Result<()> {
+    pub fn live_on(&mut self, seeded: bool, counts: Counts, now: u64, periods: u32, counted: bool) -> Result<()> {
         self.seeded = seeded;
-        self.engine.count_on(counts);
+        self.engine.count_on(counts, now);
         self.periods.live_on(periods, counted || self.users.is_some())
     }
 

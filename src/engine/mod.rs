@@ -7,7 +7,21 @@
 //! * *explicit* (`window` = 0): every decision is answered or cancelled, at a time that does not
 //!   depend on the reward, and an answer takes effect at once;
 //! * *window* W > 0: silence is the smallest reward, and every answer takes effect exactly W
-//!   decisions after its decision, in ticket order, so that the time of a click tells nothing.
+//!   ticks after its decision, in ticket order, so that the time of a click tells nothing.
+//!
+//! # The clock
+//!
+//! A tick is a decision, or what the caller says by [`advance`](Engine::advance), in a unit of its own. Then a decision
+//! is stamped with the time of the last advance, 0 before the first one. Its window is over in the first advance to
+//! stamp + W or later: there its answer takes effect, and none is accepted afterwards. A decision whose place in the
+//! ring is needed before that expires, whether its answer has come or not.
+//!
+//! **Time is public and must not depend on rewards.** When and in which order answers take effect, and which decisions
+//! expire, is a function of stamps, of W, of the ring's length and of the order of decisions, cancellations and advances.
+//! Stamps are times of earlier advances. No answer moves any of them, because an answer in a window only writes the
+//! reward that its decision ends with. So two histories that differ in one reward have the same times of effect, as with
+//! decisions as ticks, and Theorem P of [`crate::privacy`] holds unchanged. A caller whose calls of advance depend on
+//! rewards breaks this: it says by its clock what the answers were.
 //!
 //! All open decisions can be cancelled at once ([`in_flight`](Engine::in_flight)), for an outage in which answers could
 //! not travel. Which decisions are open depends on decisions, cancellations and windows; without a window also on
@@ -21,7 +35,7 @@
 mod requests;
 mod ticket;
 
-use crate::config::Config;
+use crate::config::{Clock, Config};
 use crate::error::{Error, Result};
 use crate::policy::Pull;
 use crate::random::Random;
@@ -101,8 +115,10 @@ pub struct Engine {
     ring: Table<Slot>,
     /// What more there is of each decision, where there is more.
     beside: Option<Box<Beside>>,
-    /// Decisions before the next one that can be answered or settled: the window, or the ring.
+    /// Decisions before the next one that can be answered or settled: the window in decisions, or the ring.
     reach: u64,
+    /// The caller's time, where the clock is the caller's.
+    now: Option<u64>,
     key: TicketKey,
     counts: Counts,
     diagnostics: Diagnostics,
@@ -127,6 +143,18 @@ struct Beside {
     pulls: Table<Pull>,
     /// Which decisions are of one request, where that matters.
     requests: Option<Requests>,
+    /// When decisions were made, where windows are on the caller's clock.
+    times: Option<Times>,
+}
+
+/// Windows on the caller's clock.
+struct Times {
+    /// When the decision of each slot was made.
+    stamps: Table<u64>,
+    /// In ticks.
+    window: u64,
+    /// The first decision that is not over: those before it took effect or were pushed out.
+    first: u64,
 }
 
 /// What became of a decision: done, open, or in window mode answered before its window is over; and whether anybody
@@ -186,7 +214,10 @@ impl Slot {
 
 impl Beside {
     /// A decision is made.
-    fn enter(&mut self, place: usize, pull: Pull, follows: bool) {
+    fn enter(&mut self, place: usize, pull: Pull, follows: bool, now: u64) {
+        if let Some(times) = &mut self.times {
+            times.stamps[place] = now;
+        }
         if let Some(requests) = &mut self.requests {
             requests.enter(place, follows);
         }
@@ -241,25 +272,33 @@ impl Engine {
     /// The most that an arm's number may be: what is left of a slot beside its fate.
     pub const MOST_ARM: u32 = u32::MAX >> Fate::BITS;
 
-    /// Places in the ring for the decisions in flight: a power of two, for the window too.
+    /// Places in the ring for the decisions in flight: a power of two, for a window in decisions too.
     pub fn places(config: &Config) -> usize {
-        config.pending_capacity.max(config.reward_window).next_power_of_two() as usize
+        let counted = if config.clock == Clock::Decisions { config.reward_window } else { 0 };
+        config.pending_capacity.max(counted).next_power_of_two() as usize
     }
 
     /// # Errors
     /// `NoMemory`.
     pub fn new(config: &Config, random: &mut Random) -> Result<Engine> {
-        let (slots, window, node) = (Self::places(config), config.reward_window, config.node);
+        let Config { reward_window: window, clock, node, .. } = *config;
+        let counted = if clock == Clock::Decisions { window } else { 0 };
+        let slots = Self::places(config);
         let mut engine = Engine {
             ring: Table::new(slots, |_| Slot::EMPTY)?,
             beside: None,
-            reach: if window > 0 { window.into() } else { slots as u64 },
+            reach: if counted > 0 { counted.into() } else { slots as u64 },
+            now: (clock == Clock::Caller).then_some(0),
             key: TicketKey::new(node, slots.trailing_zeros(), random),
             counts: Counts::default(),
             diagnostics: Diagnostics::default(),
         };
         if window > 0 {
             engine.beside().held = Table::new(slots, |_| Reward::MIN)?;
+        }
+        if window > counted {
+            let stamps = Table::new(slots, |_| 0)?;
+            engine.beside().times = Some(Times { stamps, window: window.into(), first: 0 });
         }
         Ok(engine)
     }
@@ -300,11 +339,22 @@ impl Engine {
         let place = self.place(due);
         let mut held = None;
         if let Some(beside) = &mut self.beside {
-            if let Some(requests) = &mut beside.requests {
+            if beside.times.is_some() {
+                return self.push_out(due);
+            }
+            if let Some(requests) = &mut beside.requests
+                && !requests.follows(due)
+            {
                 requests.fix(&mut self.ring, &mut beside.held, due, self.counts.decisions);
             }
             held = beside.settle(place);
         }
+        self.end(place, held)
+    }
+
+    /// Ends the decision of a slot if it is not done: with this reward, or unplayed.
+    #[inline(always)] // into its callers
+    fn end(&mut self, place: usize, held: Option<Reward>) -> Option<Event> {
         let slot = &mut self.ring[place];
         let fate = slot.end();
         if fate == Fate::DONE {
@@ -319,6 +369,68 @@ impl Engine {
         learned.then_some(Event::Answered(pull, reward))
     }
 
+    /// Another decision needs the place of this one, whose window on the caller's clock may not be over. Then it
+    /// expires, whether or not its answer has come.
+    fn push_out(&mut self, sequence: u64) -> Option<Event> {
+        let place = self.place(sequence);
+        if let Some(Beside { held, times: Some(times), .. }) = self.beside.as_deref_mut() {
+            times.first = times.first.max(sequence + 1);
+            #[cfg(feature = "test-hooks")]
+            if self.ring[place].fate() == Fate::HEARD && crate::Fault::PushedOutTells.is_built_in() {
+                let reward = held[place];
+                return self.end(place, Some(reward));
+            }
+            held[place] = Reward::MIN;
+        }
+        self.end(place, None)
+    }
+
+    /// It is `now` on the caller's clock: so many ticks later than it was, 0 where `now` is earlier and nothing changes.
+    /// Then [`settle`](Self::settle).
+    ///
+    /// # Errors
+    /// `Unsupported` where ticks are decisions.
+    pub fn advance(&mut self, now: u64) -> Result<u64> {
+        let before = self.now.as_mut().ok_or(Error::Unsupported("advance: config.clock is not the caller's"))?;
+        let elapsed = now.saturating_sub(*before);
+        *before += elapsed;
+        Ok(elapsed)
+    }
+
+    /// Ends all decisions whose window is over on the caller's clock, in the order in which they were made. Decisions of
+    /// one request were made at one time, so they end together: those of them that were not pushed out before.
+    pub fn settle(&mut self, mut each: impl FnMut(Event)) {
+        while let Some(request) = self.next_over() {
+            for sequence in request {
+                let place = self.place(sequence);
+                let held = self.beside.as_mut().and_then(|beside| beside.settle(place));
+                if let Some(event) = self.end(place, held) {
+                    each(event);
+                }
+            }
+        }
+    }
+
+    /// The first request whose window is over and that is not done with.
+    fn next_over(&mut self) -> Option<Range<u64>> {
+        let (issued, now, mask) = (self.counts.decisions, self.now?, self.ring.len() - 1);
+        let Beside { held, requests, times: Some(times), .. } = self.beside.as_deref_mut()? else { return None };
+        let first = times.first;
+        if first == issued || now - times.stamps[first as usize & mask] < times.window {
+            return None;
+        }
+        times.first = match requests {
+            Some(requests) => requests.fix(&mut self.ring, held, first, issued),
+            None => first + 1,
+        };
+        Some(first..times.first)
+    }
+
+    /// The caller's time, 0 where the clock is not the caller's.
+    pub fn now(&self) -> u64 {
+        self.now.unwrap_or_default()
+    }
+
     /// Enters a decision, after [`make_room`](Self::make_room), and returns its ticket. Does it follow the one before,
     /// in its request?
     #[inline]
@@ -326,7 +438,7 @@ impl Engine {
         debug_assert!(pull.arm() <= Self::MOST_ARM);
         let (ticket, Place { slot: place, tag }) = self.key.seal(self.counts.decisions);
         if let Some(beside) = &mut self.beside {
-            beside.enter(place, pull, follows);
+            beside.enter(place, pull, follows, self.now.unwrap_or_default());
         }
         self.ring[place] = Slot::new(tag, pull.arm(), Fate::OPEN);
         self.counts.decisions += 1;
@@ -402,7 +514,15 @@ impl Engine {
 
     /// All decisions that may be open, the oldest first: each is for [`cancel_at`](Self::cancel_at).
     pub fn in_flight(&self) -> Range<u64> {
-        self.counts.decisions.saturating_sub(self.reach)..self.counts.decisions
+        self.over()..self.counts.decisions
+    }
+
+    /// Decisions before this one are over.
+    fn over(&self) -> u64 {
+        match self.beside.as_deref() {
+            Some(Beside { times: Some(times), .. }) => times.first,
+            _ => self.counts.decisions.saturating_sub(self.reach),
+        }
     }
 
     /// Cancels one of the decisions [`in_flight`](Self::in_flight) if it is open, whether or not its answer has come.
@@ -436,10 +556,15 @@ impl Engine {
         open.map(|slot| slot.arm())
     }
 
-    /// Counts on from what another life counted. What it left open has expired.
-    pub fn count_on(&mut self, counts: Counts) {
+    /// Counts on from what another life counted, and goes on from its time where the clock is the caller's. What it left
+    /// open has expired.
+    pub fn count_on(&mut self, counts: Counts, now: u64) {
+        self.now = self.now.map(|_| now);
         let expired = counts.decisions - counts.answered - counts.cancelled;
         self.counts = Counts { expired, ..counts };
+        if let Some(Beside { times: Some(times), .. }) = self.beside.as_deref_mut() {
+            times.first = counts.decisions;
+        }
     }
 
     /// What became of decisions so far.
@@ -470,10 +595,9 @@ impl Engine {
     /// The decision whose time ends that of this one: itself, or the first one of its request, or one between them
     /// whose time is over too.
     fn start(&self, sequence: u64) -> u64 {
-        let over = self.counts.decisions.saturating_sub(self.reach);
-        match self.beside.as_ref().and_then(|beside| beside.requests.as_ref()) {
-            Some(requests) => requests.start(sequence, over),
-            None => sequence,
+        match self.beside.as_deref() {
+            Some(Beside { requests: Some(requests), times: None, .. }) => requests.start(sequence, self.over()),
+            _ => sequence,
         }
     }
 
@@ -486,7 +610,7 @@ impl Engine {
                 self.diagnostics.unknown += 1;
                 Error::UnknownTicket
             }
-            Some(sequence) if issued - self.start(sequence) > self.reach => {
+            Some(sequence) if self.start(sequence) < self.over() => {
                 self.diagnostics.late += 1;
                 Error::Expired
             }

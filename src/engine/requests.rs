@@ -20,7 +20,8 @@ impl Requests {
         Ok(Requests { follows: Table::new(slots, |_| false)?, most, coins })
     }
 
-    fn follows(&self, sequence: u64) -> bool {
+    #[inline]
+    pub fn follows(&self, sequence: u64) -> bool {
         self.follows[sequence as usize & (self.follows.len() - 1)]
     }
 
@@ -29,15 +30,12 @@ impl Requests {
         self.follows[slot] = follows;
     }
 
-    /// A decision is due. If it is the first of its request, all answers of that are what they will be: silence, and of
-    /// the clicks `most` that are drawn evenly, where there are more. One coin a decision, whatever its answer. A coin may
-    /// use one more word of the stream, by rejection, and so shift later coins: [`crate::privacy::slates`] says why that
-    /// tells nothing.
+    /// The first decision of a request is due, or the first that was not pushed out. All answers of the request are now
+    /// what they will be: silence, and of the clicks `most` that are drawn evenly, where there are more. One coin a
+    /// decision, whatever its answer. A coin may use one more word of the stream, by rejection, and so shift later coins:
+    /// [`crate::privacy::slates`] says why that tells nothing. Returns the request's end.
     #[inline(never)]
-    pub fn fix(&mut self, ring: &mut [Slot], held: &mut [Reward], due: u64, issued: u64) {
-        if self.follows(due) {
-            return;
-        }
+    pub fn fix(&mut self, ring: &mut [Slot], held: &mut [Reward], due: u64, issued: u64) -> u64 {
         let end = (due + 1..issued).find(|&next| !self.follows(next)).unwrap_or(issued);
         let mask = ring.len() - 1;
         let place = |sequence: u64| sequence as usize & mask;
@@ -57,6 +55,7 @@ impl Requests {
                 slot.hear();
             }
         }
+        end
     }
 
     /// From this decision back to the first of its request, or to the first one before `over`.
@@ -71,7 +70,7 @@ impl Requests {
 #[cfg(test)]
 mod tests {
     use super::super::{Counts, Engine, Event};
-    use crate::config::Config;
+    use crate::config::{Clock, Config};
     use crate::error::Error;
     use crate::policy::Pull;
     use crate::random::{Random, Seed};
@@ -80,8 +79,12 @@ mod tests {
     const WINDOW: u64 = 24;
 
     fn engine(most: u32, number: u8) -> (Engine, Random) {
+        engine_on(Clock::Decisions, 1, most, number)
+    }
+
+    fn engine_on(clock: Clock, capacity: u32, most: u32, number: u8) -> (Engine, Random) {
         let mut seed = Seed::new(Some([number; 32])).unwrap();
-        let config = Config { pending_capacity: 1, reward_window: WINDOW as u32, ..Config::new(2, 1.0) };
+        let config = Config { pending_capacity: capacity, reward_window: WINDOW as u32, clock, ..Config::new(2, 1.0) };
         let mut engine = Engine::new(&config, &mut seed.stream()).unwrap();
         engine.limit_clicks(most, seed.stream()).unwrap();
         (engine, seed.stream())
@@ -182,6 +185,91 @@ mod tests {
                 let most = clicked.unwrap_or(0).min(most);
                 assert!(kept == most || (late.contains(&(first as u64)) && kept < most), "{first}: {kept} of {most}");
             }
+        }
+    }
+
+    /// On the caller's clock: requests of one to six decisions at random times, answered and cancelled at random, where a
+    /// small ring pushes some out before their time. All that is left of a request ends in the first advance
+    /// to the end of its window, and of its clicks as many are kept as may be, at what they were.
+    #[test]
+    fn as_many_clicks_as_may_be_are_kept_on_the_callers_clock() {
+        for (most, capacity) in [(1, 16), (2, 128), (3, 32)] {
+            let (mut engine, mut random) = engine_on(Clock::Caller, capacity, most, 20 + most as u8);
+            // Of each decision: its ticket, its request's first, its answer, and whether it has ended.
+            let mut log: Vec<(u64, u64, Option<u32>, bool)> = Vec::new();
+            let (mut stamps, mut now, mut oldest) = (Vec::new(), 0u64, 0);
+            let (mut full, mut pushed) = (0, 0);
+            for _ in 0..8000 {
+                // Nights of several windows, earlier times, and bursts.
+                let leap = [0, 0, 1, 2, 5, random.below(40), 3 * WINDOW][random.below(7) as usize];
+                let told = if random.below(9) == 0 { now.saturating_sub(leap) } else { now + leap };
+                assert_eq!(engine.advance(told).unwrap(), told.saturating_sub(now));
+                now = now.max(told);
+                let mut ends = Vec::new();
+                engine.settle(|event| {
+                    let Event::Answered(pull, reward) = event else { panic!("its window was over") };
+                    ends.push((u64::from(pull.arm()), reward.units() as u32));
+                });
+                let due = (oldest..log.len()).take_while(|&number| now - stamps[number] >= WINDOW).count();
+                let open = (oldest..oldest + due).filter(|&number| !log[number].3).map(|number| number as u64);
+                assert!(open.eq(ends.iter().map(|&(number, _)| number)));
+                for request in (oldest..oldest + due).collect::<Vec<_>>().chunk_by(|&a, &b| log[a].1 == log[b].1) {
+                    let clicks = |number: &&usize| !log[**number].3 && log[**number].2 > Some(0);
+                    let clicked = request.iter().filter(clicks).count();
+                    let of = |number: u64| request.contains(&(number as usize));
+                    let kept = ends.iter().filter(|&&(number, reward)| of(number) && reward > 0);
+                    let true_ones = kept.clone().filter(|&&(number, reward)| log[number as usize].2 == Some(reward));
+                    assert_eq!((kept.count(), true_ones.count()), [clicked.min(most as usize); 2].into());
+                    full += u32::from(clicked > most as usize);
+                }
+                (oldest..oldest + due).for_each(|number| log[number].3 = true);
+                oldest += due;
+                if random.below(3) > 0 {
+                    let (first, size) = (log.len() as u64, 1 + random.below(6));
+                    for ahead in 0..size {
+                        let gone = (log.len() as u64 + ahead).checked_sub(capacity.into());
+                        let open = gone.is_some_and(|gone| !log[gone as usize].3);
+                        match engine.make_room(ahead) {
+                            Some(Event::Unplayed { pull, learned: true }) => {
+                                assert!(open && gone == Some(pull.arm().into()));
+                                pushed += 1;
+                            }
+                            Some(_) => panic!("an answer took effect too soon"),
+                            None => assert!(!open),
+                        }
+                        if let Some(gone) = gone {
+                            log[gone as usize].3 = true;
+                            oldest = oldest.max(gone as usize + 1);
+                        }
+                    }
+                    for slot in 0..size {
+                        let ticket = engine.issue(Pull::new(log.len() as u32, 0, 1.0), slot > 0);
+                        log.push((ticket, first, None, false));
+                        stamps.push(now);
+                    }
+                }
+                assert_eq!(engine.in_flight(), oldest as u64..log.len() as u64);
+                for _ in 0..random.below(if log.is_empty() { 1 } else { 12 }) {
+                    let number = (log.len() as u64 - 1).saturating_sub(random.below(80)) as usize;
+                    let (ticket, _, answer, ended) = log[number];
+                    let refused = if number < oldest { Error::Expired } else { Error::Duplicate };
+                    if random.below(8) == 0 {
+                        let expected = if ended { Err(refused) } else { Ok(()) };
+                        assert_eq!(engine.cancel(ticket).map(|_| ()), expected, "{number}");
+                        log[number].3 = true;
+                    } else {
+                        let reward = (random.below(3) * random.below(1 << 20)) as u32;
+                        let expected = if ended || answer.is_some() { Err(refused) } else { Ok(()) };
+                        let told = engine.answer(ticket, Reward::from_units(reward));
+                        assert_eq!(told.map(|event| assert!(event.is_none())), expected, "{number}");
+                        if expected.is_ok() {
+                            log[number].2 = Some(reward);
+                        }
+                    }
+                }
+            }
+            assert_eq!(engine.counts().expired, pushed);
+            assert!(full > 10 && (pushed > 500) == (capacity < 128), "{full} {pushed}");
         }
     }
 

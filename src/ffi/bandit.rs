@@ -128,7 +128,8 @@ pub(super) unsafe fn new(
 /// features dpb_new_linear.
 ///
 /// The handle's memory is fixed here, but for dpb_add_arm: about 1800 + 456 K + 8 P bytes, K the arms and P the
-/// larger of pending_capacity and reward_window, rounded up to a power of two; 4 P more with a reward_window, and what
+/// larger of pending_capacity and reward_window, rounded up to a power of two; 4 P more with a reward_window, 8 P more where that is on the caller's clock (P is
+/// then pending_capacity, whatever the window), and what
 /// dpb_config.expected_users says. The other policies' numbers are in src/policy/README.md. With max_segments = S it is about
 /// 1000 + 152 K + (80 K + 84) S + 8 P bytes; on most systems a segment takes its memory when it begins.
 ///
@@ -535,12 +536,37 @@ pub unsafe extern "C" fn dpb_cancel(bandit: *mut dpb_bandit, ticket: u64) -> dpb
     call(bandit, |b: &dpb_bandit| b.bandit.cancel(ticket))
 }
 
+/// It is now, on the caller's clock (dpb_config.clock = DPB_CLOCK_CALLER). Rewards whose reward_window is over take effect,
+/// in ticket order, and what was learned gets older (forget_after).
+/// now: in any unit, the same in all lives of the handle. It never goes back: one that is not later than the last, or
+/// than that of the snapshot that the handle was restored from, changes nothing, and the call returns DPB_OK. Take a
+/// clock that goes on over restarts, such as the time of day in milliseconds, and not the time since the machine began.
+///
+/// A decision is stamped with the time of the last call, 0 before the first. So call it before each decision, or by a
+/// timer, so that rewards take effect in the quietest night: a stamp is as old as the last call. A decision's window is
+/// over in the first call with now >= stamp + reward_window; later rewards for it are DPB_EXPIRED. In every handle that
+/// has clicks, call it before the first decision: one that is stamped 0 is over with the first call.
+///
+/// Time is public, and must not depend on rewards. Which rewards take effect in a call, and which decisions expire
+/// because pending_capacity has no place for them, is a function of stamps, of now and of the order of decisions and
+/// cancellations. It does not depend on what the rewards are, nor on when they came or whether they came at all. So the
+/// guarantee is the same as with decisions as ticks. Never call it because of a reward, and make no times from rewards.
+///
+/// O(1) for each decision that ends, and a release for each batch that is full: a leap of years costs no more than what
+/// is in flight. Never allocates.
+/// Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (DPB_CLOCK_DECISIONS); DPB_POISONED. Any thread.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_advance(bandit: *mut dpb_bandit, now: u64) -> dpb_status {
+    call(bandit, |b: &dpb_bandit| b.bandit.advance(now))
+}
+
 /// Cancels every open decision, with a reward_window also those whose reward has come and waits: for an outage in which
 /// rewards could not travel, so that a missing reward means nothing. Call it while the outage lasts, at least once in
-/// each reward_window decisions, and once after it. A decision of a user has used up its place.
+/// each reward_window, and once after it. A decision of a user has used up its place.
 /// The call costs no privacy if the reason for it and its time have nothing to do with rewards: a decision whose reward
 /// waits ends like one without. Never call it because of what rewards are, or how many came: that chooses which count.
-/// O(reward_window), without one O(pending_capacity), under the lock. Never allocates.
+/// O(reward_window), without one and on the caller's clock O(pending_capacity), under the lock. Never allocates.
 /// Returns DPB_OK; DPB_NULL; DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]

@@ -4,7 +4,7 @@ use super::guard::{self, Guard, Handle};
 use super::sized::{self, Growing};
 use super::status::{DPB_NULL, DPB_OK, dpb_status};
 use crate::budget::Budget;
-use crate::config::Config;
+use crate::config::{Clock, Config};
 use crate::error::{Error, Result};
 use std::ffi::c_char;
 use std::mem::offset_of;
@@ -56,13 +56,16 @@ pub struct dpb_config {
     /// m >= 1, default 1: how many rewards one user may be behind (with a slate: how many requests); epsilon is
     /// divided by it. The caller sees to it, or the library does, for a period: see expected_users.
     pub contributions_per_user: u32,
-    /// Decisions in flight, 1 .. 2^24, rounded up to a power of two and to the reward window,
-    /// default 4096; the oldest unanswered one is cancelled when a new one needs its place.
+    /// Decisions in flight, 1 .. 2^24, rounded up to a power of two and to a reward_window in decisions, default 4096.
+    /// Without a window the oldest unanswered decision expires when a new one needs its place. So does the oldest one
+    /// with a window on the caller's clock, whether its reward has come or not: take the most decisions that there are
+    /// in a window.
     pub pending_capacity: u32,
     /// 0 = every decision is answered or cancelled explicitly, at a time that does not depend on
-    /// the reward. W > 0 (up to 2^24) = silence means reward_min (no click): every answer takes
-    /// effect exactly W decisions after its decision, in ticket order, whenever it arrives, so
-    /// that the timing of a click tells nothing; later answers are DPB_EXPIRED.
+    /// the reward. W > 0 = silence means reward_min (no click): every answer takes effect exactly W ticks of the clock
+    /// after its decision, in ticket order, whenever it arrives, so that the timing of a click tells nothing; later
+    /// answers are DPB_EXPIRED. A tick is a decision, and W at most 2^24, or with DPB_CLOCK_CALLER the caller's unit of
+    /// time, and W any number: 1800000 milliseconds are half an hour.
     pub reward_window: u32,
     /// 0, or any of DPB_CLAMP_REWARDS, DPB_RIGOROUS_INDEX and DPB_SHUFFLE_PRINTED, joined by |.
     pub flags: u32,
@@ -78,8 +81,8 @@ pub struct dpb_config {
     /// This process's name in a fleet. 1 .. 65535 = the node of its tickets itself (dpb_ticket_node),
     /// which a router can compute; a larger one is mixed to 16 bits; 0 = random.
     pub node: u64,
-    /// M in decisions, 1024 .. 2^40: dpb_new_imed and dpb_new_med forget what they learned more than M
-    /// decisions ago, half of it earlier, and at once what a change contradicts. Take about half the time
+    /// M in ticks of the clock, 1024 .. 2^40: dpb_new_imed and dpb_new_med forget what they learned more than M
+    /// ticks ago, half of it earlier, and at once what a change contradicts. Take about half the time
     /// between changes. 0, the default = never forget: then one change of the best arm can cost for ever.
     pub forget_after: u64,
     /// f in [0, 1], default 0: dpb_new_imed, dpb_new_klucb, dpb_new_med and dpb_new_ts play each of the K
@@ -111,10 +114,14 @@ pub struct dpb_config {
     /// may change P: dpb_restore_as charges its config.budget for all of the new P. 0, the default = any number; needed
     /// where expected_users and budget are both set, and 0 without expected_users.
     pub budget_periods: u32,
+    /// What reward_window and forget_after count. DPB_CLOCK_DECISIONS (0, the default): a tick is a decision.
+    /// DPB_CLOCK_CALLER: a tick is what dpb_advance says, in a unit of your own, so that a window of half an hour is
+    /// that whatever the traffic. Time must not depend on rewards.
+    pub clock: u32,
     /// 0, the default = a plain bandit. S > 0 = a bandit for each of at most S segments (placements, countries, hours) in
     /// one handle, that lend each other what they know (dpb_request.segment): arms times (S + 1) at most 2^27. Epsilon is
     /// for all segments together, however many there are: every reward is in one batch, of its segment's arm or of that
-    /// arm in all segments (Theorem P). pending_capacity, reward_window and forget_after count the decisions of all segments;
+    /// arm in all segments (Theorem P). pending_capacity counts the decisions of all segments, and so do reward_window and forget_after with DPB_CLOCK_DECISIONS;
     /// horizon, beta, batch, base and interval_exponent are not used. For dpb_new and dpb_new_imed; not with
     /// exploration (DPB_UNSUPPORTED) or max_slots.
     pub max_segments: u32,
@@ -124,6 +131,8 @@ pub struct dpb_config {
     pub features: u32,
     /// With features: DPB_MODEL_SHARED, the default, or DPB_MODEL_PER_ARM.
     pub feature_model: u32,
+    /// 0.
+    pub reserved: u32,
     /// With features: C in 1e-30 .. 1e30, default 1: the largest |x|_1 of a row x (|x|_2 with delta > 0) that counts in
     /// full. Larger rows are scaled down to it, count for as much less, and are counted (dpb_diagnostics.oversized). For
     /// three one-hot fields it is 3. Choose it from the features alone.
@@ -135,6 +144,13 @@ pub struct dpb_config {
 pub const DPB_MODEL_SHARED: u32 = 0;
 /// dpb_config.feature_model: a model for each arm. A request has one row, of the visitor or the page.
 pub const DPB_MODEL_PER_ARM: u32 = 1;
+
+/// dpb_config.clock: a tick is a decision.
+pub const DPB_CLOCK_DECISIONS: u32 = 0;
+/// dpb_config.clock: dpb_advance says what time it is.
+pub const DPB_CLOCK_CALLER: u32 = 1;
+
+const _: () = assert!(DPB_CLOCK_DECISIONS == Clock::Decisions as u32 && DPB_CLOCK_CALLER == Clock::Caller as u32);
 
 /// dpb_config.flags: rewards outside the declared range are moved to its nearer end instead of
 /// being refused. NaN and infinities are refused all the same.
@@ -157,7 +173,7 @@ pub struct dpb_error {
     pub message: [c_char; 252],
 }
 
-const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_config>() == 176);
+const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_config>() == 184);
 const _: () = assert!(size_of::<dpb_error>() == 256);
 
 // SAFETY: repr(C), begins with its size, ends in no padding; all its fields are numbers and addresses.
@@ -231,6 +247,7 @@ impl dpb_config {
             rigorous_index: given.flags & DPB_RIGOROUS_INDEX != 0,
             shuffle_printed: given.flags & DPB_SHUFFLE_PRINTED != 0,
             test_seed: read_seed(given.test_seed),
+            clock: Clock::try_from(given.clock)?,
             // SAFETY: NULL or live, by contract.
             budget: unsafe { given.budget.as_ref() }.map(|b| b.budget.clone()),
             ..Config::new(given.arms, given.epsilon)

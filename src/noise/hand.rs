@@ -40,6 +40,8 @@ faults! {
     ClosedByArrival,
     /// A decision whose answer waits for its window is not cancelled.
     CancelTells,
+    /// A decision that is pushed out of its window ends with its answer, if that has come.
+    PushedOutTells,
     /// A width is a function of a sum that is not released.
     RawWidth,
     /// The leader among some arms is found by sums that are not released.

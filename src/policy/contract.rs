@@ -121,6 +121,8 @@ pub trait Policy: Send {
     fn merges(&self) -> u64 {
         0
     }
+    /// So many ticks of the caller's clock have passed. Time is public.
+    fn advance(&mut self, _ticks: u64) {}
 
     /// Does it ask for phase and propensity again when a pull ends? They take 16 bytes a pending decision.
     fn recalls(&self) -> bool {
@@ -266,6 +268,9 @@ pub(crate) trait Shared {
     /// # Errors
     /// `NoMemory`: nothing has changed.
     fn expect(&mut self, others: u32) -> Result<()>;
+
+    /// The time that ages of releases count to.
+    fn time(&self) -> u64;
 
     /// All that others have released of an arm, in place of what was said before.
     fn join(&mut self, arm: u32, others: &mut dyn Iterator<Item = &Released>);

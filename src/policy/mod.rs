@@ -19,6 +19,7 @@ mod local;
 mod prior;
 mod scores;
 mod segments;
+mod time;
 
 pub(crate) use batched::{Memory, Released, Saved};
 pub use contract::{ArmState, Flexible, Policy, Pull, ShuffledPolicy, Slates};

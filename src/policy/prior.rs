@@ -58,6 +58,12 @@ impl Prior {
         Self::most(decisions) / nats.max(Self::most(decisions))
     }
 
+    /// This part of it, where that is one reward at least.
+    pub fn weakened(self, power: f64) -> Option<Prior> {
+        let strength = self.strength * power as f32;
+        (strength >= 1.0).then_some(Prior { strength, ..self })
+    }
+
     pub fn save(self, to: &mut Writer) {
         to.f32(self.mean);
         to.f32(self.strength);

@@ -140,6 +140,21 @@ static void both_roads() {
   CHECK(seen.duplicates == 2 && seen.rejected == 4 && seen.unknown == 1 && seen.late == 0);
 }
 
+static void windows_of_time() {
+  dpb::Config config(4, 1.0);
+  config.clock = DPB_CLOCK_CALLER;
+  config.reward_window = 1800000;
+  dpb::Bandit bandit(config);
+  bandit.advance(1000);
+  const dpb::Decision decision = bandit.select();
+  CHECK(bandit.try_advance(1000 + 1799999) == DPB_OK && bandit.report().pending == 1);
+  bandit.update(decision.ticket, 1.0);
+  bandit.advance(1000 + 1800000);
+  CHECK(bandit.report().answered == 1 && bandit.try_update(decision.ticket, 1.0) == DPB_EXPIRED);
+  dpb::Bandit plain(dpb::Config(4, 1.0));
+  CHECK(refusal([&] { plain.advance(5); }).status() == DPB_UNSUPPORTED);
+}
+
 static void batches() {
   dpb::Bandit bandit = dpb::Bandit::se(dpb::Config(4, 1.0));
   const std::vector<dpb::Decision> decisions = bandit.select_many(100);
@@ -784,6 +799,7 @@ int main() {
   messages();
   ownership();
   both_roads();
+  windows_of_time();
   batches();
   arms_come_and_go();
   users();

@@ -139,6 +139,10 @@ enum Fate {
 /// What a handle must have counted, with no ring and no cleverness. None for altered snapshots.
 struct Model {
     window: usize,
+    /// On the caller's clock: what that shows, when decisions were made, and the first whose window is not over.
+    now: Option<u64>,
+    stamps: Vec<u64>,
+    first: usize,
     /// Decisions back to the one that the next one ends.
     depth: usize,
     log: Vec<(dpb_decision, Fate)>,
@@ -174,10 +178,11 @@ impl Model {
     fn before_select(&mut self, ahead: usize) {
         let Some(due) = (self.log.len() + ahead).checked_sub(self.depth) else { return };
         let (decision, fate) = self.log[due];
+        let counted = self.now.is_none();
         match fate {
-            Fate::Held => self.answered += 1,
-            Fate::Open if self.window > 0 => self.answered += 1,
-            Fate::Open => {
+            Fate::Held if counted => self.answered += 1,
+            Fate::Open if self.window > 0 && counted => self.answered += 1,
+            Fate::Open | Fate::Held => {
                 self.expired += 1;
                 self.pulls[decision.arm as usize] -= 1;
             }
@@ -186,7 +191,19 @@ impl Model {
         self.log[due].1 = Fate::Gone;
     }
 
+    fn advance(&mut self, now: u64) {
+        self.now = self.now.max(Some(now));
+        let over = |stamp: u64| self.now.is_some_and(|now| now - stamp >= self.window as u64);
+        while self.window > 0 && self.first < self.log.len() && over(self.stamps[self.first]) {
+            let fate = &mut self.log[self.first].1;
+            self.answered += u64::from(matches!(fate, Fate::Open | Fate::Held));
+            *fate = Fate::Gone;
+            self.first += 1;
+        }
+    }
+
     fn selected(&mut self, decision: dpb_decision) {
+        self.stamps.push(self.now.unwrap_or(0));
         assert!(!self.retired[decision.arm as usize], "a retired arm");
         self.pulls[decision.arm as usize] += 1;
         self.firsts.push(self.log.len());
@@ -204,7 +221,7 @@ impl Model {
         let Some(at) = self.log.iter().rposition(|(decision, _)| decision.ticket == ticket) else {
             return DPB_UNKNOWN_TICKET;
         };
-        let over = self.limited && self.firsts[at] + self.depth < self.log.len();
+        let over = self.limited && self.now.is_none() && self.firsts[at] + self.depth < self.log.len();
         match self.log[at].1 {
             Fate::Open | Fate::Held if cancel => DPB_OK, // that an answer was there is not told
             Fate::Open if !over => DPB_OK,
@@ -330,10 +347,14 @@ impl Player {
     unsafe fn new(handle: *mut dpb_bandit, config: dpb_config, periods: Option<u32>) -> Player {
         let (report, arms) = (report(handle), arms(handle));
         let (capacity, window) = (config.pending_capacity, config.reward_window);
-        let depth = if window > 0 { window } else { capacity.next_power_of_two() } as usize;
+        let now = (config.clock == DPB_CLOCK_CALLER).then_some(0);
+        let depth = if window > 0 && now.is_none() { window } else { capacity.next_power_of_two() } as usize;
         let exact = periods.is_some();
         let model = periods.map(|periods| Model {
             window: window as usize,
+            now,
+            stamps: Vec::new(),
+            first: 0,
             depth,
             log: Vec::new(),
             firsts: Vec::new(),
@@ -624,6 +645,21 @@ impl Ask {
     }
 }
 
+/// A little later, or years, or before. Has the handle a clock?
+unsafe fn advance(handle: *mut dpb_bandit, model: &mut Option<Model>, bytes: &mut Bytes) -> bool {
+    let now = model.as_ref().and_then(|model| model.now);
+    let ticks = bytes.pick(&[1, 0, 3, 10, 50, 1 << 40, -5, -(1 << 50), i64::MAX]);
+    let later = now.unwrap_or(0).saturating_add_signed(ticks);
+    let done = one_of(dpb_advance(handle, later), &[DPB_OK, DPB_UNSUPPORTED]) == DPB_OK;
+    if let Some(model) = model {
+        assert_eq!(done, now.is_some());
+        if done {
+            model.advance(later);
+        }
+    }
+    done
+}
+
 /// Asks one by one, or all under one lock. What the first refused one came to, and what was decided before it.
 #[track_caller]
 unsafe fn ask(handle: *mut dpb_bandit, asks: &[Ask], many: bool) -> (dpb_status, usize, Vec<dpb_decision>) {
@@ -668,9 +704,11 @@ impl World<'_> {
             228..=229 => return self.nothing(),
             230..=236 => return self.count(),
             237..=242 => return self.stop(),
+            243 => return self.construct_on(DPB_CLOCK_CALLER),
             244..=250 => return self.shuffle(),
             252 => return self.local(),
-            253..=255 => return self.segments(),
+            251 => return self.segments(DPB_CLOCK_CALLER),
+            253..=255 => return self.segments(DPB_CLOCK_DECISIONS),
             _ => {}
         }
         let n = self.bandits.len();
@@ -691,6 +729,7 @@ impl World<'_> {
             210..=218 => self.live_on(&player),
             221 => self.cancel_all(&mut player),
             222 => return dpb_free(player.handle),
+            223 => self.advance(&mut player),
             _ => {}
         }
         self.bandits.push(player);
@@ -753,7 +792,11 @@ impl World<'_> {
     }
 
     unsafe fn construct(&mut self) {
-        let config = self.config();
+        self.construct_on(DPB_CLOCK_DECISIONS);
+    }
+
+    unsafe fn construct_on(&mut self, clock: u32) {
+        let config = dpb_config { clock, ..self.config() };
         let (mut handle, mut error, before) = (null_mut(), no_error(), spent(self.budget));
         let status = if self.bytes.once_in(3) {
             let name = dpb_policy_at(self.bytes.below(24));
@@ -784,7 +827,7 @@ impl World<'_> {
                 dpb_config_init(&raw mut defaults, 2, 1.0);
                 (read.expected_users, read.exploration) = (defaults.expected_users, defaults.exploration);
                 (read.max_slots, read.max_clicks) = (defaults.max_slots, defaults.max_clicks);
-                read.budget_periods = defaults.budget_periods;
+                (read.budget_periods, read.clock) = (defaults.budget_periods, defaults.clock);
                 (read.node, read.forget_after) = match config.struct_size {
                     120 => (config.node, config.forget_after),
                     _ => (defaults.node, defaults.forget_after),
@@ -842,6 +885,11 @@ impl World<'_> {
         one_of(status, &expected);
         player.ended(status, ticket, cancel);
         player.after(status == DPB_OK, refusal(status));
+    }
+
+    unsafe fn advance(&mut self, player: &mut Player) {
+        let done = advance(player.handle, &mut player.model, &mut self.bytes);
+        player.after(done, [0; 4]);
     }
 
     unsafe fn cancel_all(&mut self, player: &mut Player) {
@@ -1068,7 +1116,10 @@ impl World<'_> {
         assert_eq!(then[..4], [now[0], now[1], now[2], now[3] + open]);
         assert!(f64::from_bits(then[4]) >= f64::from_bits(now[4]) && then[8] <= now[8]);
         dpb_free(third);
-        let second = Player::new(second, player.config, player.model.as_ref().map(|model| model.periods + 1));
+        let mut second = Player::new(second, player.config, player.model.as_ref().map(|model| model.periods + 1));
+        if let (Some(next), Some(last)) = (&mut second.model, &player.model) {
+            next.now = last.now;
+        }
         if self.bandits.len() < 3 {
             self.bandits.push(second);
         } else {
@@ -1294,10 +1345,10 @@ impl World<'_> {
     }
 
     /// A handle with segments, or some calls on it.
-    unsafe fn segments(&mut self) {
+    unsafe fn segments(&mut self, clock: u32) {
         self.segments = match self.segments.take() {
             None => {
-                let config = self.config();
+                let config = dpb_config { clock, ..self.config() };
                 segments::Player::new(config, &mut self.bytes)
             }
             Some(player) => player.play(&mut self.bytes),
@@ -1329,6 +1380,7 @@ impl World<'_> {
         is_null("update", dpb_update(null_mut(), 1, 1.0));
         is_null("cancel", dpb_cancel(null_mut(), 1));
         is_null("cancel_all", dpb_cancel_all(null_mut()));
+        is_null("advance", dpb_advance(null_mut(), 1));
         is_null("update_many", dpb_update_many(null_mut(), &1, &1.0, 1, null_mut(), &raw mut size));
         is_null("add_arm", dpb_add_arm(null_mut(), 0, &raw mut number, null_mut()));
         is_null("retire_arm", dpb_retire_arm(null_mut(), 0));

@@ -117,10 +117,14 @@ impl Player {
     unsafe fn of(handle: *mut dpb_bandit, config: dpb_config, keys: Vec<u64>, periods: Option<u32>) -> Player {
         let (report, seen) = (report(handle), Seen::of(handle, &keys));
         let (capacity, window) = (config.pending_capacity, config.reward_window);
+        let now = (config.clock == DPB_CLOCK_CALLER).then_some(0);
         assert!(report.pending == 0 && (periods.is_none() || report.segments as usize == keys.len()));
         let model = periods.map(|periods| Model {
             window: window as usize,
-            depth: if window > 0 { window } else { capacity.next_power_of_two() } as usize,
+            now,
+            stamps: Vec::new(),
+            first: 0,
+            depth: if window > 0 && now.is_none() { window } else { capacity.next_power_of_two() } as usize,
             log: Vec::new(),
             before: report.decisions,
             answered: report.answered,
@@ -150,6 +154,7 @@ impl Player {
                 218..=221 => self.merge(bytes),
                 224..=227 => self.cancel_all(),
                 228..=233 => self.next_period(),
+                234..=237 => self.advance(bytes),
                 238 => return None,
                 240..=255 => self = self.live_on(bytes),
                 _ => {}
@@ -277,6 +282,11 @@ impl Player {
             model.periods += u32::from(status == DPB_OK);
         }
         self.after(status == DPB_OK, [0; 4]);
+    }
+
+    unsafe fn advance(&mut self, bytes: &mut Bytes) {
+        let done = advance(self.handle, &mut self.model, bytes);
+        self.after(done, [0; 4]);
     }
 
     unsafe fn cancel_all(&mut self) {
@@ -467,7 +477,11 @@ impl Player {
         assert_eq!((then[6..9].to_vec(), then[10]), (now[6..9].to_vec(), now[10]));
         assert!(f64::from_bits(then[4]) >= f64::from_bits(now[4]) && then[9] <= now[9]);
         let periods = self.model.as_ref().map(|model| model.periods + 1);
-        Player::of(second, self.config, self.keys.clone(), periods)
+        let mut next = Player::of(second, self.config, self.keys.clone(), periods);
+        if let (Some(next), Some(last)) = (&mut next.model, &self.model) {
+            next.now = last.now;
+        }
+        next
     }
 
     /// Under its configuration and no other, with as many segments as it has, or more.

@@ -4,7 +4,7 @@ use super::handle::Subject;
 use crate::audit::engine::seed;
 use crate::audit::sabotage::Sabotage;
 use dpb::noise::hand::Draw;
-use dpb::{Config, Seed};
+use dpb::{Clock, Config, Seed};
 
 pub const WINDOW: u32 = 16;
 /// One reward, in grid units.
@@ -65,6 +65,8 @@ pub enum Event {
         strength: f64,
     },
     Period,
+    /// The caller's clock shows so much more, or less.
+    Advance(i64),
     /// A snapshot is taken, and kept.
     Snapshot,
     /// The handle ends, and another one goes on from the last snapshot but so many, whosever that is.
@@ -154,6 +156,23 @@ impl History {
             for at in slate..decisions {
                 let full = steps[at - slate + 1..at].iter().all(|step| step.follows);
                 steps[at].follows &= !full;
+            }
+        }
+        if config.clock == Clock::Caller {
+            // A tick for each decision on average, in bursts that no window's end interrupts, and in nights.
+            let mut burst = 0;
+            for step in &mut steps {
+                let ticks = match draw(40) {
+                    0 => [60, -7, 5000][draw(3)],
+                    1 if draw(8) == 0 => {
+                        burst = 20 + draw(50);
+                        0
+                    }
+                    2..24 if burst == 0 => 1 + draw(3) as i64,
+                    _ => 0,
+                };
+                burst = burst.saturating_sub(1);
+                step.events.extend((ticks != 0).then_some(Event::Advance(ticks)));
             }
         }
         let differs = if slate > 1 { [Differs::All, Differs::Moved, Differs::First][draw(3)] } else { Differs::All };

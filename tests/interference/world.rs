@@ -4,7 +4,7 @@ use super::handle::{Subject, arms, live, rest};
 use super::history::{Call, Event, History, Step, WINDOW, Which};
 use crate::audit::engine::{pattern, seed};
 use dpb::noise::hand::{Draw, Hand};
-use dpb::{Bandit, Decision, Request};
+use dpb::{Bandit, Clock, Decision, Request};
 use std::fmt::{Display, Formatter};
 use std::hash::Hash;
 use std::ops::Range;
@@ -67,6 +67,8 @@ struct World<'a> {
     made: Vec<Made>,
     /// Of users, so far.
     periods: usize,
+    /// What the caller's clock shows.
+    now: u64,
     /// The largest that any handle reported.
     reported: [f64; 2],
     /// Since all was looked at: calls, and before it, draws.
@@ -140,6 +142,10 @@ impl World<'_> {
                 self.periods += 1;
                 pattern(bandit.next_period().is_ok())
             }
+            Event::Advance(ticks) => {
+                self.now = self.now.saturating_add_signed(ticks);
+                pattern(bandit.advance(self.now).is_ok())
+            }
             Event::Snapshot => {
                 let snapshot = bandit.snapshot().ok();
                 let bytes = pattern(&snapshot);
@@ -200,8 +206,9 @@ impl World<'_> {
         match call {
             Call::Cancel(_) => {
                 let cancelled = bandit.cancel(decision.ticket);
-                // Later on its request's clicks are drawn already.
-                self.made[number].taken_back |= cancelled.is_ok() && (!windowed || *decisions <= before + WINDOW);
+                // Later on its request's clicks are drawn already. (On the caller's clock all of it is over then.)
+                let fixed = windowed && self.history.config.clock == Clock::Decisions && *decisions > before + WINDOW;
+                self.made[number].taken_back |= cancelled.is_ok() && !fixed;
                 self.look(at, cancelled.err().map(|error| error.to_string()), None)
             }
             Call::Answer(_) => {
@@ -259,6 +266,7 @@ pub fn run(subject: Subject, history: &History, world: usize, moves: &[(usize, i
         transcript: Vec::new(),
         made: Vec::new(),
         periods: 0,
+        now: 0,
         reported: [0.0; 2],
     };
     let difference = it.play().err();

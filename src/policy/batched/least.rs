@@ -341,6 +341,10 @@ impl<I: Index> Policy for Least<I> {
         }
     }
 
+    fn advance(&mut self, ticks: u64) {
+        self.room.advance(ticks);
+    }
+
     fn arm(&self, arm: u32) -> ArmState {
         self.room.arm(arm as usize)
     }
@@ -403,6 +407,10 @@ impl<I: Index> Policy for Least<I> {
 impl<I: Index> Shared for Least<I> {
     fn expect(&mut self, others: u32) -> Result<()> {
         self.room.expect(others)
+    }
+
+    fn time(&self) -> u64 {
+        self.room.time()
     }
 
     fn join(&mut self, arm: u32, others: &mut dyn Iterator<Item = &Released>) {

@@ -158,6 +158,10 @@ impl Policy for DpMed {
 
     fn cancel(&mut self, _pull: Pull) {}
 
+    fn advance(&mut self, ticks: u64) {
+        self.room.advance(ticks);
+    }
+
     fn arm(&self, arm: u32) -> ArmState {
         self.room.arm(arm as usize)
     }
@@ -212,6 +216,10 @@ impl Policy for DpMed {
 impl Shared for DpMed {
     fn expect(&mut self, others: u32) -> Result<()> {
         self.room.expect(others)
+    }
+
+    fn time(&self) -> u64 {
+        self.room.time()
     }
 
     fn join(&mut self, arm: u32, others: &mut dyn Iterator<Item = &Released>) {

@@ -2,7 +2,6 @@
 
 use super::compare::Totals;
 use super::cumulant::Cumulant;
-use crate::config::Config;
 use crate::error::Result;
 use crate::policy::prior::Prior;
 use crate::snapshot::{Reader, Writer, ensure, is_plausible};
@@ -52,36 +51,35 @@ impl Pair {
 /// How long releases count: a power for each age, 1 until half the memory, 0 from its end.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Memory {
-    /// M, in decisions; 0 = for ever.
-    decisions: u64,
+    /// M, on the configuration's clock; 0 = for ever.
+    span: u64,
 }
 
 impl Memory {
-    /// Ticks in a memory, which is at least as many decisions.
+    /// Ticks in a memory, which is at least as long.
     const TICKS: u64 = 1024;
 
-    pub const fn new(decisions: u64) -> Memory {
-        Memory { decisions }
+    pub const fn new(span: u64) -> Memory {
+        Memory { span }
     }
 
     pub fn is_finite(self) -> bool {
-        self.decisions > 0
+        self.span > 0
     }
 
-    /// The most rewards in one release: so its age is known to a 64th of the memory.
-    pub fn largest_batch(self) -> f64 {
-        if self.is_finite() { self.decisions as f64 / 64.0 } else { f64::INFINITY }
+    /// How long one batch may take: so its release's age is known to a 64th of the memory.
+    pub fn longest_batch(self) -> f64 {
+        if self.is_finite() { self.span as f64 / 64.0 } else { f64::INFINITY }
     }
 
-    /// The time after so many decisions. It wraps after 2^22 memories, long after what was released
-    /// has lost its power.
-    pub fn ticks(self, decisions: u64) -> u32 {
-        if self.is_finite() { (decisions / self.tick()) as u32 } else { 0 }
+    /// The time in ticks. It wraps after 2^22 memories, long after what was released has lost its power.
+    pub fn ticks(self, time: u64) -> u32 {
+        if self.is_finite() { (time / self.tick()) as u32 } else { 0 }
     }
 
-    /// Decisions in a tick.
+    /// How long a tick is.
     fn tick(self) -> u64 {
-        self.decisions.div_ceil(Self::TICKS)
+        self.span.div_ceil(Self::TICKS)
     }
 
     /// An age in our ticks in those of another memory. Where we have none it is not known: as young as can be.
@@ -90,16 +88,6 @@ impl Memory {
             return 0;
         }
         (u64::from(age) * self.tick() / other.tick()).min(u64::from(u32::MAX / 2)) as u32
-    }
-
-    pub fn save(self, to: &mut Writer) {
-        to.u64(self.decisions);
-    }
-
-    pub fn load(from: &mut Reader) -> Result<Memory> {
-        let decisions = from.u64()?;
-        ensure(decisions <= Config::MOST_MEMORY)?;
-        Ok(Memory { decisions })
     }
 
     /// Has a 256th of the memory passed since then?

@@ -24,6 +24,7 @@ use crate::noise::hand::{self, Fault};
 use crate::noise::{Noise, NoiseSource};
 use crate::policy::contract::ArmState;
 use crate::policy::prior::Prior;
+use crate::policy::time::Time;
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::Reward;
@@ -43,6 +44,7 @@ pub struct Room {
     noise: NoiseSource,
     law: Cumulant,
     memory: Memory,
+    time: Time,
     /// Rewards in an arm's first batch, before anything is released.
     first: u64,
     /// In its next one, of those that count already, at most: who explores wants to know soon.
@@ -54,7 +56,7 @@ pub struct Room {
     rewards: u64,
     /// Reported intervals hold with chance 1 - beta: ln(1/beta).
     ln_inverse_beta: f64,
-    /// Decisions so far, cancelled ones too: the time.
+    /// Decisions so far, cancelled ones too.
     pub decisions: u64,
     pub releases: u32,
     /// Releases that contradicted their arm's past.
@@ -115,6 +117,7 @@ impl Room {
             live: Live::new(config.arms)?,
             law: Cumulant::of(&noise),
             memory: Memory::new(config.forget_after),
+            time: Time::new(config),
             first: first_batch(&noise, config),
             most: 3.0 - 2.5 * config.exploration,
             least: 0,
@@ -132,8 +135,18 @@ impl Room {
         })
     }
 
+    /// On the configuration's clock.
+    pub fn time(&self) -> u64 {
+        self.time.at(self.decisions)
+    }
+
+    /// So many ticks of the caller's clock have passed.
+    pub fn advance(&mut self, ticks: u64) {
+        self.time.advance(ticks, self.decisions);
+    }
+
     fn now(&self) -> u32 {
-        self.memory.ticks(self.decisions)
+        self.memory.ticks(self.time())
     }
 
     /// What was released of an arm, here and elsewhere, as it counts now.
@@ -152,6 +165,7 @@ impl Room {
 
     /// What public data say of an arm, from now on.
     pub fn set_prior(&mut self, arm: usize, prior: Prior) {
+        self.time.learn();
         self.give(arm, Some(Given { prior, tick: self.now(), power: 1.0 }));
         self.look(arm);
     }
@@ -190,6 +204,7 @@ impl Room {
 
     /// All that others have released of an arm, after [`expect`](Self::expect).
     pub fn join(&mut self, arm: usize, others: &mut dyn Iterator<Item = &Released>) {
+        self.time.learn();
         let (law, memory, now) = (self.law, self.memory, self.now());
         let joined = &mut self.others[arm];
         *joined = Joined::nothing(now);
@@ -260,7 +275,7 @@ impl Room {
         // Each handle at work takes its part, but no less than four first batches: every part has its own noise.
         let part = (rewards / f64::from(self.handles)).max(rewards.min(4.0 * self.first as f64));
         let least = if arm.count == 0.0 || self.memory.is_finite() { self.first } else { 1 };
-        let most = self.memory.largest_batch().ceil() as u64;
+        let most = self.time.decisions_in(self.memory.longest_batch()).ceil() as u64;
         (part.ceil() as u64).max(self.least.saturating_sub(arm.given as u64)).min(most).max(least).min(Batch::MAX_QUOTA)
     }
 
@@ -319,6 +334,7 @@ impl Room {
     }
 
     fn release(&mut self, arm: usize) {
+        self.time.learn();
         let now = self.now();
         let past = self.memory.is_finite().then(|| self.released(arm));
         let state = &mut self.arms[arm];
@@ -421,7 +437,7 @@ impl Room {
         to.u64(self.decisions);
         to.u32(self.releases);
         to.u64(self.changes);
-        self.memory.save(to);
+        self.time.save(to);
         to.f64(self.sum);
         to.u32(self.arms.len() as u32);
         #[cfg(feature = "test-hooks")]
@@ -454,12 +470,15 @@ impl Room {
         self.least = self.least_batch();
         self.has_lived = true;
         ensure(saved.arms.len() == self.arms.len())?;
-        let now = saved.memory.ticks(saved.decisions);
+        let same_clock = self.time.go_on(&saved.time);
+        let (before, now) = (saved.memory(), saved.memory().ticks(saved.time()));
         for (arm, (live, total, mut released, mut given)) in saved.arms.into_iter().enumerate() {
-            // The life before may have had another memory.
-            if saved.memory != self.memory {
-                let (before, memory, then) = (saved.memory, self.memory, self.now());
-                let moved = |tick: u32| then.wrapping_sub(before.age_in(memory, now.wrapping_sub(tick)));
+            // The life before may have had another memory; or another clock, and then ages stay the parts of a memory
+            // that they were.
+            if before != self.memory || !same_clock {
+                let (memory, then) = (self.memory, self.now());
+                let in_ours = |age| if same_clock { before.age_in(memory, age) } else { age };
+                let moved = |tick: u32| then.wrapping_sub(in_ours(now.wrapping_sub(tick)));
                 released.moved(moved);
                 given.iter_mut().for_each(|given| given.tick = moved(given.tick));
             }
@@ -490,7 +509,7 @@ impl Room {
         self.live.reserve(1)?;
         if !self.others.is_empty() {
             self.others.reserve()?;
-            self.others.push(Joined::nothing(self.memory.ticks(self.decisions)));
+            self.others.push(Joined::nothing(self.now()));
         }
         self.live.push(self.arms.len() as u32);
         self.arms.push(Arm::new());
@@ -528,8 +547,7 @@ pub struct Saved {
     pub decisions: u64,
     pub releases: u32,
     changes: u64,
-    /// By whose ticks they are.
-    memory: Memory,
+    time: Time,
     sum: f64,
     /// Is it live, the rewards in all of its releases, these, and its prior.
     pub arms: Vec<(bool, u64, Released, Option<Given>)>,
@@ -538,7 +556,7 @@ pub struct Saved {
 impl Saved {
     pub fn read(from: &mut Reader) -> Result<Saved> {
         let (decisions, releases, changes) = (from.count()?, from.u32()?, from.count()?);
-        let (memory, sum) = (Memory::load(from)?, from.f64()?);
+        let (time, sum) = (Time::load(from, decisions)?, from.f64()?);
         ensure(is_plausible(sum))?;
         let length = from.length(10)?;
         let mut arms = room(length)?;
@@ -550,7 +568,17 @@ impl Saved {
             };
             arms.push((live, total, released, given));
         }
-        Ok(Saved { decisions, releases, changes, memory, sum, arms })
+        Ok(Saved { decisions, releases, changes, time, sum, arms })
+    }
+
+    /// When it was saved, on its clock.
+    pub fn time(&self) -> u64 {
+        self.time.at(self.decisions)
+    }
+
+    /// By whose ticks its releases are.
+    fn memory(&self) -> Memory {
+        Memory::new(self.time.memory())
     }
 }
 

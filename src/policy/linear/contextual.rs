@@ -40,7 +40,8 @@ impl SavedPeer {
     /// `Corrupt`; `NoMemory`.
     pub fn read(config: &Config, id: &PeerId, from: &mut Reader) -> Result<SavedPeer> {
         let saved = SavedLinear::read(from, &shape(config), config.arms as usize + id.added.len())?;
-        let entry = Entry::new(id.origin, (id.lives, saved.decisions, saved.releases, from.checksum()));
+        let entry =
+            Entry::new(id.origin, (id.lives, saved.decisions, saved.decisions, saved.releases, from.checksum()));
         Ok(SavedPeer { entry, saved, first: config.arms, added: KeyIndex::of(id.added, 0)? })
     }
 

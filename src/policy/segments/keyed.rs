@@ -167,6 +167,10 @@ impl Policy for Segmented {
         self.segments.cancel(pull);
     }
 
+    fn advance(&mut self, ticks: u64) {
+        self.segments.advance(ticks);
+    }
+
     fn arm_of(&self, pull: Pull) -> u32 {
         self.segments.arm_of(pull)
     }

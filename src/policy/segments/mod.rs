@@ -64,7 +64,7 @@
 //! 6, 6 and 6 worlds do. Without a prior at eps 20 it is 6.5, and 1 of 200. No run loses more than 39. 50 ads of .5 to
 //! 3% at eps .25, 40 worlds: 37.5 with tau .2 and 43.7 with .35, where one bandit for all loses 38.0 and 53.6.
 //!
-//! With `forget_after` = M all of a cell's evidence halves every M/4 decisions, and falls back to what the model says of
+//! With `forget_after` = M all of a cell's evidence halves every M/4 decisions, or ticks of the caller's clock, and falls back to what the model says of
 //! it.
 //!
 //! Cost: select and update O(1); a batch's end O(arms), retired ones too; a request with eligible arms or several slots
@@ -88,6 +88,7 @@ use crate::policy::batched::{Cumulant, Explore, Live, Sums, Totals, even_chance,
 use crate::policy::contract::Pull;
 use crate::policy::kl::kl;
 use crate::policy::prior::Prior;
+use crate::policy::time::Time;
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
@@ -127,7 +128,8 @@ pub(crate) struct Segments {
     noise: NoiseSource,
     /// Of the noise, in rewards.
     deviation: f64,
-    /// Decisions after which evidence counts half.
+    time: Time,
+    /// The time after which evidence counts half.
     half_life: f64,
     /// Rewards in a cell's first batch, as things are.
     first_batch: f64,
@@ -214,7 +216,8 @@ impl Segments {
             deviation: noise.variance().sqrt() / Reward::ONE as f64,
             noise: NoiseSource::new(noise, seed.stream()),
             coins: seed.stream(),
-            half_life: half_life(config),
+            time: Time::new(config),
+            half_life: half_life(config.forget_after),
             first_batch: 0.0,
             cursor: 0,
             fitted: false,
@@ -227,6 +230,16 @@ impl Segments {
         segments.push_row();
         segments.plan();
         Ok(segments)
+    }
+
+    /// On the configuration's clock.
+    fn now(&self) -> u64 {
+        self.time.at(self.decisions)
+    }
+
+    /// So many ticks of the caller's clock have passed.
+    pub fn advance(&mut self, ticks: u64) {
+        self.time.advance(ticks, self.decisions);
     }
 
     fn push_row(&mut self) {
@@ -551,7 +564,7 @@ impl Segments {
             let ratio = largest / rate.mean;
             TRIAL_CAUTION * known(rate) * (ratio - 1.0 - ratio.ln()) + known(rate).ln()
         };
-        let clicks = largest * self.half_life.min(self.decisions as f64);
+        let clicks = largest * self.time.decisions_in(self.half_life).min(self.decisions as f64);
         let most = known(leader).max(clicks).ln();
         let enough = 1.0 / (self.spread() * (1.0 / KNOWN + 1.0 / self.together()));
         let unknown = rates().filter(|(_, rate)| rate.evidence.weight < enough);
@@ -595,15 +608,16 @@ impl Segments {
     /// What was released of a cell, here and elsewhere, as much as it counts now.
     fn released(&self, row: usize, arm: usize) -> WeightedEvidence {
         let [mut here, mut all] = [self.cells[(row, arm)].released, self.peers.released(row, arm)];
-        here.fade(self.decisions, self.half_life);
-        all.fade(self.decisions, self.half_life);
+        here.fade(self.now(), self.half_life);
+        all.fade(self.now(), self.half_life);
         all.add(rounded(here), 1.0); // as others do that merge it
         all
     }
 
     /// The one place where rewards become public.
     fn release(&mut self, row: usize, arm: usize) {
-        let now = self.decisions;
+        self.time.learn();
+        let now = self.now();
         let expected = rate(self.rows[row].scale * self.rates[arm].mean);
         let released = self.plays[(row, arm)].batch.release(&mut self.noise);
         let count = released.count as f64;
@@ -653,7 +667,8 @@ impl Segments {
 
     /// What public data say of an arm in all segments, from now on.
     pub fn set_prior(&mut self, arm: u32, prior: Prior) {
-        self.rates[arm as usize].prior = Some((prior, self.decisions));
+        self.time.learn();
+        self.rates[arm as usize].prior = Some((prior, self.now()));
         self.learn(0);
     }
 

@@ -1,7 +1,6 @@
 //! The model that segments share: what all releases say of each arm's rate, of each segment and of their spread.
 
 use super::Segments;
-use crate::config::Config;
 #[cfg(feature = "test-hooks")]
 use crate::noise::hand;
 use crate::policy::batched::Totals;
@@ -116,9 +115,9 @@ impl Weighted {
     }
 }
 
-/// Decisions after which evidence counts half.
-pub(super) fn half_life(config: &Config) -> f64 {
-    if config.forget_after == 0 { f64::INFINITY } else { config.forget_after as f64 / HALF_LIVES }
+/// The time after which evidence counts half.
+pub(super) fn half_life(forget_after: u64) -> f64 {
+    if forget_after == 0 { f64::INFINITY } else { forget_after as f64 / HALF_LIVES }
 }
 
 /// A rate that distributions can have.
@@ -147,7 +146,7 @@ impl Rate {
     }
 
     /// Brings the weight of its prior up to date. `largest` is the largest rate.
-    fn weigh_prior(&mut self, largest: f64, now: u64, half_life: f64) {
+    fn weigh_prior(&mut self, largest: f64, decisions: u64, now: u64, half_life: f64) {
         let mut active = Weighted::default();
         if let Some((prior, time)) = self.prior {
             let (mean, strength) = (f64::from(prior.mean), f64::from(prior.strength));
@@ -165,7 +164,7 @@ impl Rate {
                 // The nats that one unit of weight has against theta being as large.
                 let ratio = (largest / mean.max(0.02 * largest)).max(1.0);
                 let nats = ratio - 1.0 - ratio.ln();
-                active.add(mean, weight.min(Prior::most(now) / nats.max(1e-9)));
+                active.add(mean, weight.min(Prior::most(decisions) / nats.max(1e-9)));
             }
         }
         self.evidence.replace(&mut self.active_prior, active);
@@ -237,11 +236,11 @@ impl Segments {
 
     /// Brings the model up to date with what a row has released.
     fn update(&mut self, row: usize) {
-        let spread = self.spread();
+        let (spread, now) = (self.spread(), self.now());
         for arm in 0..self.rates.len() {
-            self.cells[(row, arm)].released.fade(self.decisions, self.half_life);
+            self.cells[(row, arm)].released.fade(now, self.half_life);
         }
-        self.peers.fade(row, self.decisions, self.half_life);
+        self.peers.fade(row, now, self.half_life);
         let (spread, segment) = if row == 0 {
             // All together: the segments' differences cancel as far as they are many.
             (spread / self.together(), None)
@@ -273,7 +272,7 @@ impl Segments {
             #[cfg(feature = "test-hooks")]
             let largest = largest
                 + hand::glimpse(|| (0..self.rows.len()).map(|row| self.plays[(row, _arm)].batch.bare_sum()).sum());
-            rate.weigh_prior(largest, self.decisions, self.half_life);
+            rate.weigh_prior(largest, self.decisions, now, self.half_life);
         }
         let mean = self.mean_rate();
         (0..self.rates.len()).for_each(|arm| self.update_rate(arm, mean));

@@ -33,6 +33,7 @@ use crate::error::{Error, Result};
 use crate::fleet::{Entry, Roster, put};
 use crate::key_index::KeyIndex;
 use crate::policy::batched::Totals;
+use crate::policy::time::Time;
 use crate::snapshot::{Reader, ensure};
 use crate::table::room;
 
@@ -88,8 +89,9 @@ impl PeerBandit {
     /// # Errors
     /// `Corrupt`; `NoMemory`.
     pub fn read(from: &mut Reader, origin: u64, lives: u32, config: &Config, names: Names) -> Result<PeerBandit> {
-        let half_life = half_life(config);
-        let (now, releases) = (from.count()?, from.u32()?);
+        let half_life = half_life(config.forget_after);
+        let (made, releases) = (from.count()?, from.u32()?);
+        let now = Time::load(from, made)?.at(made);
         let mut all = WeightedEvidence::load(from, now)?;
         all.fade(now, half_life);
         let (arms, rows) = (from.length(2 + 24)?, names.keys.len() + 1);
@@ -106,7 +108,7 @@ impl PeerBandit {
             released.fade(now, half_life);
             cells.push(rounded(released));
         }
-        let entry = Entry::new(origin, (lives, now, releases, from.checksum()));
+        let entry = Entry::new(origin, (lives, made, now, releases, from.checksum()));
         let (keys, added) = (KeyIndex::of(names.keys, 0)?, KeyIndex::of(names.added, 0)?);
         let configured = config.arms;
         Ok(PeerBandit { entry, keys, configured, added, decisions, cells, trials, all, merged: 0 })
@@ -256,7 +258,8 @@ impl Segments {
 
     /// Takes an update, after [`is_newer`](Self::is_newer). `names` are ours.
     pub fn insert(&mut self, mut peer: PeerBandit, names: Names) {
-        let (now, half_life) = (self.decisions, self.half_life);
+        self.time.learn();
+        let (now, half_life) = (self.now(), self.half_life);
         (peer.merged, peer.all.time) = (now, now);
         let place = self.peers.roster.take(peer.entry);
         let before = put(&mut self.peers.known, place, peer);
@@ -308,7 +311,7 @@ impl Segments {
 
     /// The newest row is of the segment with this key: what others have released of it, if there are others.
     pub(super) fn seed_segment_from_peers(&mut self, key: u64, added: &[u64]) {
-        let (row, now, half_life) = (self.rows.len() - 1, self.decisions, self.half_life);
+        let (row, now, half_life) = (self.rows.len() - 1, self.now(), self.half_life);
         let Peers { known, cells, decisions, .. } = &mut self.peers;
         if decisions.is_empty() {
             return;
@@ -331,7 +334,7 @@ impl Segments {
     /// The newest arm has the last id in `names`: what others have released of it, if there are others. After
     /// [`add_arm`](Self::add_arm).
     pub fn seed_arm_from_peers(&mut self, names: Names) {
-        let (arm, now, half_life) = (self.rates.len() - 1, self.decisions, self.half_life);
+        let (arm, now, half_life) = (self.rates.len() - 1, self.now(), self.half_life);
         let Peers { known, cells, trials, .. } = &mut self.peers;
         let mut changed = false;
         for peer in &*known {

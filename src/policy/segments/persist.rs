@@ -1,12 +1,13 @@
 //! What a snapshot keeps of the segments: their own releases, and public counts.
 
-use super::model::WeightedEvidence;
+use super::model::{WeightedEvidence, half_life};
 use super::{Names, Segments};
 use crate::error::{Error, Result};
 #[cfg(feature = "test-hooks")]
 use crate::noise::hand::{self, Fault};
 use crate::policy::batched::Totals;
 use crate::policy::prior::Prior;
+use crate::policy::time::Time;
 use crate::snapshot::{Reader, Writer, ensure, is_plausible};
 
 /// What is written of an arm in all segments: is it live, the releases of its trials, its prior and since when.
@@ -59,6 +60,7 @@ impl Segments {
     pub fn save(&self, to: &mut Writer) {
         to.u64(self.decisions);
         to.u32(self.releases);
+        self.time.save(to);
         self.all.save(to);
         to.u32(self.arms());
         for rate in &*self.rates {
@@ -95,10 +97,12 @@ impl Segments {
         self.decisions = from.count()?;
         self.releases = from.u32()?;
         self.has_lived = true;
-        self.all = WeightedEvidence::load(from, self.decisions)?;
+        let saved_time = Time::load(from, self.decisions)?;
+        let now = saved_time.at(self.decisions);
+        self.all = WeightedEvidence::load(from, now)?;
         ensure(from.u32()? == self.arms())?;
         for arm in 0..self.rates.len() {
-            let saved = SavedArm::read(from, self.decisions)?;
+            let saved = SavedArm::read(from, now)?;
             let rate = &mut self.rates[arm];
             (rate.live, rate.trials, rate.prior) = (saved.live, saved.trials, saved.prior);
             if !saved.live {
@@ -111,16 +115,38 @@ impl Segments {
         }
         for row in 0..self.rows.len() {
             for arm in 0..self.rates.len() {
-                self.cells[(row, arm)].released = WeightedEvidence::load_cell(from, self.decisions)?;
+                self.cells[(row, arm)].released = WeightedEvidence::load_cell(from, now)?;
                 #[cfg(feature = "test-hooks")]
                 self.plays[(row, arm)].batch.keep(hand::kept_open(row * self.rates.len() + arm));
             }
+        }
+        if !self.time.go_on(&saved_time) {
+            self.restamp(now, half_life(saved_time.memory()));
         }
         self.first_batch = self.size_of_first_batch();
         self.trial = false;
         self.by_key.try_reserve_exact(self.max_segments as usize).map_err(|_| Error::NoMemory)?;
         self.fit(names);
         Ok(())
+    }
+
+    /// What was saved at this time of another clock, discounted as it was then, is of now.
+    fn restamp(&mut self, then: u64, half_life: f64) {
+        let now = self.now();
+        let restamp = |evidence: &mut WeightedEvidence| {
+            evidence.fade(then, half_life);
+            evidence.time = now;
+        };
+        restamp(&mut self.all);
+        for row in 0..self.rows.len() {
+            (0..self.rates.len()).for_each(|arm| restamp(&mut self.cells[(row, arm)].released));
+        }
+        for rate in &mut *self.rates {
+            rate.prior = rate.prior.and_then(|(prior, time)| {
+                let discount = (-((then - time) as f64) / half_life).exp2();
+                Some((prior.weakened(discount)?, now))
+            });
+        }
     }
 }
 

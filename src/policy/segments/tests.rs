@@ -304,8 +304,7 @@ fn a_retired_arm_is_never_played() {
                     let (capacity, slots) = (site.segments.ranks.capacity(), 1 + t as usize % live.len());
                     let mut left = live.clone();
                     site.segments.choose_slate(segment, &mut left, slots, &mut |pull| pulls.push(pull));
-                    let mut all: Vec<_> =
-                        pulls.iter().map(|&pull| site.segments.arm_of(pull)).chain(left).collect();
+                    let mut all: Vec<_> = pulls.iter().map(|&pull| site.segments.arm_of(pull)).chain(left).collect();
                     all.sort_unstable();
                     assert_eq!((pulls.len(), &all), (slots, &live));
                     assert!(pulls.iter().filter(|pull| pull.phase() == 0).count() <= 1);

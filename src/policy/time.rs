@@ -1,0 +1,171 @@
+//! What a policy counts ages in: ticks of the configuration's clock.
+
+use crate::config::{Clock, Config};
+use crate::error::{Error, Result};
+use crate::snapshot::{Reader, Writer, ensure, is_plausible};
+use std::f64::consts::LN_2;
+
+/// The time of a policy that forgets: its decisions, or what the caller's clock has advanced by.
+///
+/// The caller's time moves in leaps of any size, and where nothing is learned for long it need not move on: what is older
+/// than `forget_after` counts for nothing. So it stops [`IDLE`](Self::IDLE) memories after the last thing that was
+/// learned, and ages are told apart in 32 bits of 1024ths of a memory.
+///
+/// **Privacy.** All of it is a function of decisions and of advances, which are public.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Time {
+    clock: Clock,
+    /// M, in ticks; 0 = nothing is ever forgotten, and the time does not matter.
+    memory: u64,
+    /// On the caller's clock, from 0 on.
+    ticks: u64,
+    /// When something was learned last.
+    learned: u64,
+    /// Decisions up to the last advance, and how many of them in how many ticks count for the pace: each halves with
+    /// a memory.
+    counted: u64,
+    decisions: f64,
+    elapsed: f64,
+}
+
+impl Time {
+    /// Memories in which nothing was learned, at most.
+    const IDLE: u64 = 1 << 16;
+    /// The end of time: more ticks than any clock has, and no more than a snapshot may say.
+    const END: u64 = 1 << 62;
+
+    pub fn new(config: &Config) -> Time {
+        Time::of(config.clock, config.forget_after)
+    }
+
+    const fn of(clock: Clock, memory: u64) -> Time {
+        Time { clock, memory, ticks: 0, learned: 0, counted: 0, decisions: 0.0, elapsed: 0.0 }
+    }
+
+    fn is_the_callers(&self) -> bool {
+        self.clock == Clock::Caller && self.memory > 0
+    }
+
+    /// The time after so many decisions.
+    pub fn at(&self, decisions: u64) -> u64 {
+        if self.is_the_callers() { self.ticks } else { decisions }
+    }
+
+    /// The caller's clock has advanced by so many ticks, after so many decisions.
+    pub fn advance(&mut self, ticks: u64, decisions: u64) {
+        if !self.is_the_callers() {
+            return;
+        }
+        let last = self.learned.saturating_add(self.memory.saturating_mul(Self::IDLE));
+        self.ticks = self.ticks.saturating_add(ticks).min(last).min(Self::END);
+        let made = (decisions - self.counted) as f64;
+        self.counted = decisions;
+        // Before the first decision there is no pace.
+        if made > 0.0 || self.elapsed > 0.0 {
+            let memories = ticks as f64 / self.memory as f64;
+            let power = (-memories).exp2();
+            // The integral of the power over these ticks.
+            let weight = -(-memories * LN_2).exp_m1() / LN_2 * self.memory as f64;
+            (self.decisions, self.elapsed) = (power * self.decisions + made, power * self.elapsed + weight);
+        }
+    }
+
+    /// Something is learned now.
+    pub fn learn(&mut self) {
+        self.learned = self.ticks;
+    }
+
+    /// How many decisions there are in so many ticks, as far as it is known: else as many as can be.
+    pub fn decisions_in(&self, ticks: f64) -> f64 {
+        match (self.is_the_callers(), self.elapsed > 0.0) {
+            (false, _) => ticks,
+            (true, false) => f64::INFINITY,
+            (true, true) => ticks * self.decisions / self.elapsed,
+        }
+    }
+
+    pub fn save(&self, to: &mut Writer) {
+        to.u32(self.clock as u32);
+        to.u64(self.memory);
+        to.u64(self.ticks);
+        to.f64(self.decisions);
+        to.f64(self.elapsed);
+    }
+
+    /// What was saved after so many decisions.
+    ///
+    /// # Errors
+    /// `Corrupt`.
+    pub fn load(from: &mut Reader, counted: u64) -> Result<Time> {
+        let clock = Clock::try_from(from.u32()?).map_err(|_| Error::Corrupt)?;
+        let (memory, ticks) = (from.u64()?, from.count()?);
+        ensure(memory <= Config::MOST_MEMORY)?;
+        let (decisions, elapsed) = (from.f64()?, from.f64()?);
+        ensure([decisions, elapsed].into_iter().all(|number| is_plausible(number) && number >= 0.0))?;
+        Ok(Time { clock, memory, ticks, learned: ticks, counted, decisions, elapsed })
+    }
+
+    /// Goes on from another life's. False where that had another clock: then the time begins anew, and ages are to be
+    /// told in parts of a memory.
+    pub fn go_on(&mut self, saved: &Time) -> bool {
+        let same = self.is_the_callers() == saved.is_the_callers();
+        match same && self.is_the_callers() {
+            true => *self = Time { memory: self.memory, ..*saved },
+            false => self.counted = saved.counted,
+        }
+        same
+    }
+
+    /// How long its releases count.
+    pub fn memory(&self) -> u64 {
+        self.memory
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_of_decisions_is_never_advanced() {
+        let mut time = Time::of(Clock::Decisions, 2000);
+        time.advance(7, 3);
+        assert_eq!((time.at(5), time.decisions_in(12.0)), (5, 12.0));
+    }
+
+    /// The pace is that of the last memories or so: 3 decisions a tick, and then one in 10 ticks.
+    #[test]
+    fn knows_how_many_decisions_there_are() {
+        let mut time = Time::of(Clock::Caller, 10_000);
+        time.advance(1 << 40, 0);
+        assert_eq!(time.decisions_in(10.0), f64::INFINITY);
+        let mut decisions = 0;
+        for _ in 0..100_000 {
+            decisions += 3;
+            time.advance(1, decisions);
+        }
+        assert!((time.decisions_in(10.0) - 30.0).abs() < 0.1);
+        for _ in 0..20_000 {
+            decisions += 1;
+            time.advance(10, decisions);
+        }
+        assert!((time.decisions_in(10.0) - 1.0).abs() < 0.1);
+        time.advance(1 << 60, decisions);
+        assert!(time.decisions_in(10.0) < 1e-3);
+    }
+
+    /// Leaps of years, one after the other: the time stops, and goes on once something is learned.
+    #[test]
+    fn nothing_is_learned_and_no_time_passes() {
+        let mut time = Time::of(Clock::Caller, 1024);
+        time.advance(5, 1);
+        time.learn();
+        for _ in 0..3 {
+            time.advance(u64::MAX / 2, 1);
+            assert_eq!(time.at(1), 5 + (1024 << 16));
+        }
+        time.learn();
+        time.advance(3, 1);
+        assert_eq!(time.at(1), 8 + (1024 << 16));
+    }
+}

@@ -1,0 +1,104 @@
+/* The caller's clock: a window is a time, and ends in the quietest night. */
+#include "check.h"
+
+enum { HALF_AN_HOUR = 1800000 };
+static const uint64_t EPOCH = 1790000000000u;
+
+static dpb_config of_time(void) {
+  dpb_config config = seeded(3, 1);
+  CHECK(config.clock == DPB_CLOCK_DECISIONS);
+  config.clock = DPB_CLOCK_CALLER;
+  config.reward_window = HALF_AN_HOUR;
+  config.pending_capacity = 64;
+  return config;
+}
+
+static dpb_report read_report(const dpb_bandit *bandit) {
+  dpb_report report;
+  report.struct_size = sizeof report;
+  STATUS(dpb_report_read(bandit, &report), DPB_OK);
+  return report;
+}
+
+static void ends_at_night(uint32_t max_segments) {
+  dpb_config config = of_time();
+  dpb_bandit *bandit = NULL, *next = NULL;
+  dpb_decision d[3];
+  unsigned char *bytes;
+  size_t len;
+  int i;
+  config.max_segments = max_segments;
+  STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
+  STATUS(dpb_advance(bandit, EPOCH), DPB_OK);
+  for (i = 0; i < 3; i++) {
+    STATUS(dpb_select_for(bandit, request(1, 0, 0, NULL, 0), &d[i]), DPB_OK);
+  }
+  STATUS(dpb_update(bandit, d[0].ticket, 1), DPB_OK);
+  STATUS(dpb_update(bandit, d[0].ticket, 1), DPB_DUPLICATE);
+  STATUS(dpb_cancel(bandit, d[2].ticket), DPB_OK);
+  STATUS(dpb_advance(bandit, EPOCH + HALF_AN_HOUR - 1), DPB_OK);
+  CHECK(read_report(bandit).pending == 2 && read_report(bandit).answered == 0);
+  STATUS(dpb_advance(bandit, 0), DPB_OK); /* earlier: nothing changes */
+  CHECK(read_report(bandit).pending == 2);
+  STATUS(dpb_advance(bandit, EPOCH + HALF_AN_HOUR), DPB_OK);
+  CHECK(read_report(bandit).pending == 0 && read_report(bandit).answered == 2 && read_report(bandit).cancelled == 1);
+  for (i = 0; i < 3; i++) {
+    STATUS(dpb_update(bandit, d[i].ticket, 1), DPB_EXPIRED);
+  }
+  /* The time goes on in the next life. */
+  bytes = snapshot_of(bandit, &len);
+  STATUS(dpb_restore(bytes, len, &next, NULL), DPB_OK);
+  STATUS(dpb_advance(next, EPOCH), DPB_OK);
+  STATUS(dpb_select_for(next, request(1, 0, 0, NULL, 0), &d[0]), DPB_OK);
+  STATUS(dpb_advance(next, EPOCH + 2 * HALF_AN_HOUR - 1), DPB_OK);
+  CHECK(read_report(next).pending == 1);
+  STATUS(dpb_advance(next, UINT64_MAX), DPB_OK);
+  CHECK(read_report(next).pending == 0);
+  free(bytes);
+  dpb_free(bandit);
+  dpb_free(next);
+}
+
+/* What the ring has no place for expires, whether its reward has come or not. */
+static void is_pushed_out(void) {
+  dpb_config config = of_time();
+  dpb_bandit *bandit = NULL;
+  dpb_decision d, first = {0, 0, 9, 9};
+  int i;
+  config.reward_window = UINT32_MAX;
+  STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
+  STATUS(dpb_select(bandit, &first), DPB_OK);
+  STATUS(dpb_update(bandit, first.ticket, 1), DPB_OK);
+  for (i = 0; i < 65; i++) {
+    STATUS(dpb_select(bandit, &d), DPB_OK);
+  }
+  CHECK(read_report(bandit).expired == 2 && read_report(bandit).pending == 64 && read_report(bandit).answered == 0);
+  STATUS(dpb_update(bandit, first.ticket, 1), DPB_EXPIRED);
+  dpb_free(bandit);
+}
+
+static void is_refused(void) {
+  dpb_config config = of_time();
+  dpb_bandit *bandit = NULL;
+  dpb_error error;
+  config.clock = 2;
+  STATUS(dpb_new(&config, &bandit, &error), DPB_INVALID_CONFIG);
+  CHECK(strcmp(error.message, "clock must be 0 (decisions) or 1 (the caller's), got 2") == 0);
+  config.clock = DPB_CLOCK_DECISIONS;
+  config.reward_window = (1 << 24) + 1;
+  STATUS(dpb_new(&config, &bandit, &error), DPB_INVALID_CONFIG);
+  CHECK(strncmp(error.message, "reward_window must be at most 2^24", 34) == 0);
+  config.reward_window = 5;
+  STATUS(dpb_new(&config, &bandit, &error), DPB_OK);
+  STATUS(dpb_advance(bandit, EPOCH), DPB_UNSUPPORTED);
+  STATUS(dpb_advance(NULL, EPOCH), DPB_NULL);
+  dpb_free(bandit);
+}
+
+int main(void) {
+  ends_at_night(0);
+  ends_at_night(5);
+  is_pushed_out();
+  is_refused();
+  return failures != 0;
+}

@@ -1,0 +1,254 @@
+//! The caller's clock: windows of time, what is forgotten with time, and time through lives and fleets.
+
+use crate::support::coins::Coins;
+use crate::support::requests::in_segment;
+use dpb::{Algorithm, Bandit, Clock, Config, Error};
+
+/// A day of milliseconds.
+const DAY: u64 = 86_400_000;
+/// A time of day.
+const EPOCH: u64 = 1_790_000_000_000;
+
+fn of_time(reward_window: u32, forget_after: u64) -> Config {
+    Config { clock: Clock::Caller, reward_window, forget_after, node: 7, ..Config::new(3, 1.0) }
+}
+
+/// (answered, expired, pending)
+fn counts(bandit: &Bandit) -> (u64, u64, u64) {
+    let counts = bandit.report().unwrap().counts;
+    (counts.answered, counts.expired, counts.pending())
+}
+
+/// Half an hour after its decision an answer takes effect, in the quietest night, and no later one is taken.
+#[test]
+fn a_window_ends_when_its_time_has_come() {
+    let window = 1_800_000;
+    let bandit = Bandit::new(Algorithm::Imed, &of_time(window, 0)).unwrap();
+    let early = bandit.select().unwrap(); // before the first advance it is 0 o'clock
+    bandit.advance(EPOCH).unwrap();
+    assert_eq!(counts(&bandit), (1, 0, 0));
+    assert_eq!(bandit.update(early.ticket, 1.0), Err(Error::Expired));
+    let [clicked, silent] = [bandit.select(), bandit.select()].map(|decision| decision.unwrap().ticket);
+    bandit.advance(EPOCH + 1).unwrap();
+    let later = bandit.select().unwrap().ticket;
+    bandit.update(clicked, 1.0).unwrap();
+    assert_eq!(bandit.update(clicked, 1.0), Err(Error::Duplicate));
+    bandit.advance(EPOCH + u64::from(window) - 1).unwrap();
+    assert_eq!(counts(&bandit), (1, 0, 3));
+    // An earlier time changes nothing.
+    bandit.advance(0).unwrap();
+    assert_eq!(counts(&bandit), (1, 0, 3));
+    bandit.advance(EPOCH + u64::from(window)).unwrap();
+    assert_eq!(counts(&bandit), (3, 0, 1));
+    for ticket in [clicked, silent] {
+        assert_eq!(bandit.update(ticket, 1.0), Err(Error::Expired));
+        assert_eq!(bandit.cancel(ticket), Err(Error::Expired));
+    }
+    bandit.update(later, 1.0).unwrap();
+    bandit.advance(u64::MAX).unwrap();
+    assert_eq!(counts(&bandit), (4, 0, 0));
+    // The end of time: what is decided now waits for ever, or until it is pushed out.
+    let last = bandit.select().unwrap().ticket;
+    bandit.advance(u64::MAX).unwrap();
+    assert_eq!(counts(&bandit), (4, 0, 1));
+    bandit.cancel(last).unwrap();
+}
+
+/// The longest window there is takes no more memory; what `pending_capacity` has no place for expires, answered or not.
+#[test]
+fn a_window_of_time_does_not_size_the_ring() {
+    let config = Config { pending_capacity: 4, ..of_time(u32::MAX, 0) };
+    let bandit = Bandit::new(Algorithm::Imed, &config).unwrap();
+    bandit.advance(EPOCH).unwrap();
+    let tickets: Vec<_> = (0..4).map(|_| bandit.select().unwrap().ticket).collect();
+    bandit.update(tickets[0], 1.0).unwrap();
+    assert_eq!(counts(&bandit), (0, 0, 4));
+    bandit.select().unwrap();
+    bandit.select().unwrap();
+    assert_eq!(counts(&bandit), (0, 2, 4));
+    assert_eq!(bandit.update(tickets[0], 1.0), Err(Error::Expired));
+    assert_eq!(bandit.update(tickets[1], 1.0), Err(Error::Expired));
+    let pulls = bandit.arm_reports().unwrap().iter().map(|arm| arm.pulls).sum::<u64>();
+    assert_eq!(pulls, 4, "what expired was not played");
+    bandit.advance(EPOCH + u64::from(u32::MAX)).unwrap();
+    assert_eq!(counts(&bandit), (4, 2, 0));
+}
+
+/// Decisions as ticks need no clock, and their window is bounded by the ring.
+#[test]
+fn who_has_no_clock_is_told() {
+    let bandit = Bandit::new(Algorithm::Imed, &Config { reward_window: 10, ..Config::new(3, 1.0) }).unwrap();
+    let says = bandit.advance(5).unwrap_err().to_string();
+    assert!(says.contains("advance: config.clock is not the caller's"), "{says}");
+    let bandit = Bandit::new(Algorithm::Imed, &Config { max_segments: 2, ..Config::new(3, 1.0) }).unwrap();
+    assert!(matches!(bandit.advance(5), Err(Error::Unsupported(_))));
+    let long = Config { clock: Clock::Decisions, ..of_time((1 << 24) + 1, 0) };
+    let says = Bandit::new(Algorithm::Imed, &long).err().unwrap().to_string();
+    assert!(says.starts_with("reward_window must be at most 2^24, or the clock the caller's"), "{says}");
+}
+
+/// So many rewards of an arm, one a tick.
+fn learn(bandit: &Bandit, now: &mut u64, decisions: u64) {
+    let mut coins = Coins(decisions);
+    for _ in 0..decisions {
+        *now += 1;
+        bandit.advance(*now).unwrap();
+        let decision = bandit.select().unwrap();
+        let reward = coins.toss(0.5);
+        bandit.update(decision.ticket, reward).unwrap();
+    }
+}
+
+fn known(bandit: &Bandit) -> f64 {
+    bandit.arm_reports().unwrap().iter().map(|arm| arm.effective_pulls).sum()
+}
+
+fn known_in(bandit: &Bandit) -> f64 {
+    let mut known = 0.0;
+    bandit.for_each_arm_in(5, |_, cell| known += cell.effective_pulls).unwrap();
+    known
+}
+
+/// What was learned gets old by the clock, whether or not anybody decides: after half of a memory it begins to fade, after
+/// all of it nothing is left. That holds for leaps of years, and of exactly as much as the ticks of an age can count.
+#[test]
+fn what_is_learned_gets_old_by_the_clock() {
+    for algorithm in [Algorithm::Imed, Algorithm::Med] {
+        let bandit = Bandit::new(algorithm, &of_time(0, 100 * DAY)).unwrap();
+        let mut now = EPOCH;
+        learn(&bandit, &mut now, 5000);
+        let fresh = known(&bandit);
+        assert!(fresh > 2000.0, "{fresh}");
+        for (days, part) in [(50, 1.0), (75, 0.5), (90, 0.2), (101, 0.0)] {
+            bandit.advance(now + days * DAY).unwrap();
+            assert!((known(&bandit) - part * fresh).abs() <= 0.01 * fresh, "{algorithm:?} {days}");
+        }
+        // Learned after all that was forgotten, it counts in full.
+        now += 101 * DAY;
+        learn(&bandit, &mut now, 5000);
+        assert!(known(&bandit) > 2000.0);
+    }
+    for leap in [1 << 22, 1 << 31, 1 << 32, 1 << 33, 1 << 42, u64::MAX >> 1] {
+        let bandit = Bandit::new(Algorithm::Imed, &of_time(0, 1024)).unwrap();
+        let mut now = 3;
+        learn(&bandit, &mut now, 200);
+        assert!(known(&bandit) > 0.0);
+        bandit.advance(now + leap).unwrap();
+        assert_eq!(known(&bandit), 0.0, "{leap}");
+    }
+}
+
+/// And in segments it halves four times in a memory.
+#[test]
+fn segments_forget_by_the_clock() {
+    let bandit = Bandit::new(Algorithm::Imed, &Config { max_segments: 2, ..of_time(0, 100 * DAY) }).unwrap();
+    let mut now = EPOCH;
+    for t in 0..20_000u64 {
+        now += 1;
+        bandit.advance(now).unwrap();
+        let decision = bandit.select_for(&in_segment(5)).unwrap();
+        bandit.update(decision.ticket, f64::from(u8::from(t % 3 == 0))).unwrap();
+    }
+    let fresh = known_in(&bandit);
+    assert!(fresh > 1000.0);
+    bandit.advance(now + 25 * DAY).unwrap();
+    assert!((known_in(&bandit) - fresh / 2.0).abs() < 0.01 * fresh);
+    let restored = Bandit::restore(&bandit.snapshot().unwrap()).unwrap();
+    restored.advance(now).unwrap(); // earlier than the snapshot
+    assert!((known_in(&restored) - fresh / 2.0).abs() < 0.01 * fresh);
+    restored.advance(now + 50 * DAY).unwrap();
+    assert!((known_in(&restored) - fresh / 4.0).abs() < 0.01 * fresh);
+    // Another clock: ages stay parts of a memory.
+    let counted = Config { clock: Clock::Decisions, forget_after: 50_000, max_segments: 2, ..of_time(0, 0) };
+    let next = Bandit::restore_as(Algorithm::Imed, &counted, &restored.snapshot().unwrap()).unwrap();
+    assert!((known_in(&next) - fresh / 4.0).abs() < 0.01 * fresh);
+    let back = Bandit::restore_as(
+        Algorithm::Imed,
+        &Config { max_segments: 2, ..of_time(0, 10 * DAY) },
+        &next.snapshot().unwrap(),
+    )
+    .unwrap();
+    back.advance(5 * DAY / 2).unwrap();
+    assert!((known_in(&back) - fresh / 8.0).abs() < 0.01 * fresh);
+}
+
+/// A restored handle goes on where the time was, and its ages go on.
+#[test]
+fn time_goes_on_in_the_next_life() {
+    let config = of_time(1000, 100 * DAY);
+    let bandit = Bandit::new(Algorithm::Imed, &config).unwrap();
+    let mut now = EPOCH;
+    learn(&bandit, &mut now, 5000);
+    now += 1000;
+    bandit.advance(now).unwrap(); // so that no answer takes effect after the leap
+    bandit.advance(now + 60 * DAY).unwrap();
+    let fresh = known(&bandit) / 0.8;
+    let restored = Bandit::restore(&bandit.snapshot().unwrap()).unwrap();
+    assert_eq!(known(&restored), known(&bandit));
+    // Earlier than the snapshot: no decision is stamped with it.
+    restored.advance(EPOCH).unwrap();
+    assert_eq!(known(&restored), known(&bandit));
+    restored.select().unwrap();
+    let before = counts(&restored).0;
+    restored.advance(now + 60 * DAY + 999).unwrap();
+    assert_eq!(counts(&restored).0, before);
+    restored.advance(now + 60 * DAY + 1000).unwrap();
+    assert_eq!(counts(&restored).0, before + 1);
+    restored.advance(now + 80 * DAY).unwrap();
+    assert!((known(&restored) - 0.4 * fresh).abs() < 0.01 * fresh);
+    // On the clock of decisions it has the same part of a memory left, and so it has back on the caller's.
+    let counted = Config { clock: Clock::Decisions, forget_after: 100_000, ..config.clone() };
+    let next = Bandit::restore_as(Algorithm::Imed, &counted, &restored.snapshot().unwrap()).unwrap();
+    assert_eq!(known(&next), known(&restored));
+    let weeks = of_time(0, 700_000_000);
+    let back = Bandit::restore_as(Algorithm::Imed, &weeks, &next.snapshot().unwrap()).unwrap();
+    assert_eq!(known(&back), known(&restored));
+    back.advance(70_000_000).unwrap(); // a tenth of the memory: the clock began at 0
+    assert!((known(&back) - 0.2 * fresh).abs() < 0.01 * fresh);
+}
+
+/// What another handle has released is as old as it was when that one's snapshot was taken, whatever the two clocks show.
+#[test]
+fn ages_travel_with_a_snapshot() {
+    let config = of_time(0, 100 * DAY);
+    let theirs = Bandit::new(Algorithm::Imed, &config).unwrap();
+    let mut now = EPOCH;
+    learn(&theirs, &mut now, 5000);
+    theirs.advance(now + 60 * DAY).unwrap();
+    let fresh = known(&theirs) / 0.8;
+    let ours = Bandit::new(Algorithm::Imed, &Config { node: 8, ..config }).unwrap();
+    ours.advance(12).unwrap();
+    ours.merge(&theirs.snapshot().unwrap()).unwrap();
+    assert!((known(&ours) - 0.8 * fresh).abs() < 0.01 * fresh);
+    ours.advance(12 + 20 * DAY).unwrap();
+    assert!((known(&ours) - 0.4 * fresh).abs() < 0.01 * fresh);
+    // A later snapshot is newer, though nothing but time has passed; an earlier one changes nothing.
+    let earlier = theirs.snapshot().unwrap();
+    theirs.advance(now + 90 * DAY).unwrap();
+    ours.merge(&theirs.snapshot().unwrap()).unwrap();
+    assert!((known(&ours) - 0.2 * fresh).abs() < 0.01 * fresh);
+    ours.merge(&earlier).unwrap();
+    assert!((known(&ours) - 0.2 * fresh).abs() < 0.01 * fresh);
+}
+
+/// The best arm becomes the worst one day: who forgets follows, at a pace of ten decisions a tick as at one in a hundred.
+#[test]
+fn who_forgets_by_the_clock_follows() {
+    for (per_tick, ticks_each) in [(10, 1), (1, 100)] {
+        let memory = 100_000 * ticks_each / per_tick;
+        let bandit = Bandit::new(Algorithm::Imed, &of_time(0, memory)).unwrap();
+        let (mut coins, mut now, mut lost) = (Coins(4), EPOCH, 0.0);
+        for t in 0..400_000u64 {
+            if t % per_tick == 0 {
+                now += ticks_each;
+                bandit.advance(now).unwrap();
+            }
+            let means = if t < 200_000 { [0.7, 0.5, 0.3] } else { [0.3, 0.5, 0.7] };
+            let decision = bandit.select().unwrap();
+            let mean = means[decision.arm as usize];
+            lost += if t < 200_000 { 0.0 } else { 0.7 - mean };
+            bandit.update(decision.ticket, coins.toss(mean)).unwrap();
+        }
+        assert!(lost < 8000.0, "{per_tick}: {lost}");
+    }
+}
