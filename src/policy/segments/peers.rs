@@ -246,10 +246,8 @@ impl Segments {
                 cells.push_arm(column);
             }
             let mut decisions = room(most + 1)?;
-            for _ in 0..self.rows.len() {
-                cells.push_row();
-                decisions.push(0);
-            }
+            self.rows.iter().for_each(|_| cells.push_row());
+            decisions.resize(self.rows.len(), 0);
             trials.resize(arms, Totals::NONE);
             (peers.cells, peers.trials, peers.decisions) = (cells, trials, decisions);
         }
