@@ -180,6 +180,16 @@ DPB_API const char *dpb_version(void);
 #define DPB_MODEL_PER_ARM 1
 
 /**
+ * dpb_config.clock: a tick is a decision.
+ */
+#define DPB_CLOCK_DECISIONS 0
+
+/**
+ * dpb_config.clock: dpb_advance says what time it is.
+ */
+#define DPB_CLOCK_CALLER 1
+
+/**
  * dpb_config.flags: rewards outside the declared range are moved to its nearer end instead of
  * being refused. NaN and infinities are refused all the same.
  */
@@ -364,6 +374,10 @@ typedef struct dpb_config {
    * With features: DPB_MODEL_SHARED, the default, or DPB_MODEL_PER_ARM.
    */
   uint32_t feature_model;
+  /**
+   * 0.
+   */
+  uint32_t reserved;
   /**
    * With features: C in 1e-30 .. 1e30, default 1: the largest |x|_1 of a row x (|x|_2 with delta > 0) that counts in
    * full. Larger rows are scaled down to it, count for as much less, and are counted (dpb_diagnostics.oversized). For
@@ -2137,7 +2151,7 @@ DPB_ASSERT_SIZE(dpb_diagnostics, 48);
 DPB_ASSERT_SIZE(dpb_arm, 64);
 DPB_ASSERT_SIZE(dpb_shuffle_params, 32);
 #if UINTPTR_MAX == UINT64_MAX /* they hold a pointer */
-DPB_ASSERT_SIZE(dpb_config, 176);
+DPB_ASSERT_SIZE(dpb_config, 184);
 DPB_ASSERT_SIZE(dpb_request, 80);
 DPB_ASSERT_SIZE(dpb_stopping_config, 48);
 DPB_ASSERT_SIZE(dpb_counter_config, 32);
