@@ -16,13 +16,16 @@
 //! made up, gets the same empty answer. With `--operator-port` the operator, and nobody from
 //! another machine, reads the counts of refused clicks at `GET /diagnostics`.
 //!
+//! With `--window 30m` a click counts in the half hour after its ad, whatever the traffic: the server then tells the
+//! bandit the time, at each `/ad` and once a second. Never at a click: time must not depend on rewards.
+//!
 //! With `--snapshot FILE` what was learned survives the server, and `kill -9`: see `save`.
 
 #[path = "common/day.rs"]
 mod day;
 
-use day::{ARMS, CREATIVES, Day, MEMORY, NOON, Outcome, VISITORS, best, config, rate};
-use dpb::{Algorithm, Bandit, Config, Error};
+use day::{ANSWER_WINDOW, ARMS, CREATIVES, Day, MEMORY, NOON, Outcome, VISITORS, best, config, rate};
+use dpb::{Algorithm, Bandit, Clock, Config, Error};
 use http_body_util::Full;
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HOST, HeaderValue};
@@ -47,7 +50,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Notify, watch};
 use tokio_io_timeout::TimeoutWriter;
@@ -69,6 +72,12 @@ const CLOSED_AT_ONCE: usize = 16;
 const BACKLOG: u32 = 4096;
 /// Bytes of a snapshot. One of this bandit has a thousandth of them.
 const MAX_SNAPSHOT: u64 = 4 << 20;
+/// Decisions in flight, where a window is a time: for half an hour 580 a second.
+const PENDING: u32 = 1 << 20;
+/// How long what is learned counts, in milliseconds, where a window is a time: half a day.
+const HALF_A_DAY: u64 = 12 * 3_600_000;
+/// How often the bandit is told the time, also when nobody comes.
+const TICK: Duration = Duration::from_secs(1);
 /// Bytes of a request. None has a body.
 const MAX_REQUEST: usize = 16 << 10;
 
@@ -84,7 +93,7 @@ fn main() {
 }
 
 const USAGE: &str = "usage: ad_server [--serve | --visit URL] [--port N] [--operator-port N]
-                 [--policy NAME] [--epsilon X] [--delta X] [--memory N]
+                 [--policy NAME] [--epsilon X] [--delta X] [--window SPAN] [--memory SPAN]
                  [--snapshot FILE] [--snapshot-every MS] [--report-every MS]
   --serve            serve until Ctrl-C; without it, serve one simulated day and print the accounts
   --visit URL        send the day to a server that runs already, in whatever language
@@ -93,7 +102,10 @@ const USAGE: &str = "usage: ad_server [--serve | --visit URL] [--port N] [--oper
   --policy NAME      default: the recommended one
   --epsilon X        privacy loss of one click, default 1
   --delta X          default 0; some policies need one, such as 1e-6
-  --memory N         forget what N decisions ago was learned, 0: never; default 50000 where the policy can
+  --window SPAN      no click for so long is none; default 1000. A SPAN is a number of decisions, or a time: 500ms, 30s,
+                     30m, 2h. A time needs --serve, for the day's clock counts visitors
+  --memory SPAN      forget what was learned so long ago, 0: never; default 50000 where the policy can. As --window: a
+                     time if that is one, and then 12h by default
   --snapshot FILE    go on from this file if it is there, and write what is released to it
   --snapshot-every MS  so often, in milliseconds, and at the end; default 10000
   --report-every MS  make a new report no more often; default 1000";
@@ -106,7 +118,8 @@ struct Options {
     policy: Algorithm,
     epsilon: f64,
     delta: f64,
-    memory: Option<u64>,
+    window: Span,
+    memory: Option<Span>,
     snapshot: Option<PathBuf>,
     snapshot_every: NonZeroU32,
     report_every: u32,
@@ -122,6 +135,7 @@ impl Default for Options {
             policy: Algorithm::RECOMMENDED,
             epsilon: 1.0,
             delta: 0.0,
+            window: Span { ticks: ANSWER_WINDOW.into(), is_time: false },
             memory: None,
             snapshot: None,
             snapshot_every: NonZeroU32::new(10_000).expect("not 0"),
@@ -144,18 +158,33 @@ impl Options {
                 Long("policy") => options.policy = words.value()?.parse_with(policy_named)?,
                 Long("epsilon") => options.epsilon = words.value()?.parse()?,
                 Long("delta") => options.delta = words.value()?.parse()?,
-                Long("memory") => options.memory = Some(words.value()?.parse()?),
+                Long("window") => options.window = words.value()?.parse_with(span)?,
+                Long("memory") => options.memory = Some(words.value()?.parse_with(span)?),
                 Long("snapshot") => options.snapshot = Some(words.value()?.into()),
                 Long("snapshot-every") => options.snapshot_every = words.value()?.parse()?,
                 Long("report-every") => options.report_every = words.value()?.parse()?,
                 _ => return Err(word.unexpected()),
             }
         }
+        if options.window.ticks == 0 || options.window.ticks > u32::MAX.into() {
+            return Err("--window must be at least 1, and 1193h at most".into());
+        }
+        if options.memory.is_some_and(|memory| memory.ticks > 0 && memory.is_time != options.window.is_time) {
+            return Err("--window and --memory must both be times, or both be decisions".into());
+        }
+        if options.window.is_time && !options.serve {
+            return Err("--window must be a number of decisions without --serve".into());
+        }
         Ok(options)
     }
 
     fn config(&self, memory: u64) -> Config {
-        Config { delta: self.delta, ..config(self.epsilon, memory) }
+        let mut config = Config { delta: self.delta, ..config(self.epsilon, memory) };
+        config.reward_window = self.window.ticks as u32;
+        if self.window.is_time {
+            (config.clock, config.pending_capacity) = (Clock::Caller, PENDING);
+        }
+        config
     }
 
     fn bandit(&self, policy: Algorithm, memory: u64) -> Result<Bandit, Error> {
@@ -168,13 +197,16 @@ impl Options {
         let report_every = Duration::from_millis(self.report_every.into());
         let fresh = |memory| {
             let bandit = self.bandit(self.policy, memory)?;
-            Ok(Shop { bandit, memory, report_every, reported: Mutex::new(None) })
+            Ok(Shop { bandit, window: self.window, memory, report_every, reported: Mutex::new(None) })
         };
         let mut shop = match self.memory {
-            Some(memory) => fresh(memory),
-            None => fresh(MEMORY).or_else(|_: Error| fresh(0)),
+            Some(memory) => fresh(memory.ticks),
+            None => fresh(if self.window.is_time { HALF_A_DAY } else { MEMORY }).or_else(|_: Error| fresh(0)),
         }?;
-        let Some(file) = &self.snapshot else { return Ok(shop) };
+        let Some(file) = &self.snapshot else {
+            shop.tick()?;
+            return Ok(shop);
+        };
         let wrong = |error: &dyn Display| format!("{}: {error}", file.display());
         match load(file) {
             Ok(bytes) => {
@@ -184,8 +216,32 @@ impl Options {
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(wrong(&error).into()),
         }
+        shop.tick()?;
         Ok(shop)
     }
+}
+
+/// How long: in decisions, or in milliseconds.
+#[derive(Clone, Copy)]
+struct Span {
+    ticks: u64,
+    is_time: bool,
+}
+
+/// `1000`: so many decisions. `500ms`, `30s`, `30m`, `2h`: so long. The same in all servers.
+fn span(text: &str) -> Result<Span, String> {
+    let wrong = || format!("{text:?} must be a number of decisions, or a time such as 500ms, 30s, 30m or 2h");
+    let digits = text.len() - text.trim_start_matches(|digit: char| digit.is_ascii_digit()).len();
+    let (number, unit) = text.split_at(digits);
+    let milliseconds = match unit {
+        "" | "ms" => 1,
+        "s" => 1000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return Err(wrong()),
+    };
+    let ticks = number.parse::<u64>().ok().and_then(|number| number.checked_mul(milliseconds));
+    Ok(Span { ticks: ticks.ok_or_else(wrong)?, is_time: !unit.is_empty() })
 }
 
 /// All of a file that can be a snapshot.
@@ -271,6 +327,7 @@ fn run(options: &Options) -> Anything<()> {
     let every = Duration::from_millis(options.snapshot_every.get().into());
     let keeper = options.snapshot.clone().map(|file| keep(shop.clone(), file, every, is_done)).transpose()?;
     let servers: Vec<_> = servers.into_iter().map(|server| runtime.spawn(server)).collect();
+    runtime.spawn(tell_time(shop));
     println!("{} serves ads at {address} (Ctrl-C to stop)", options.policy.name());
     if let Some(address) = operators {
         println!("the operator's counts, not private: http://{address}/diagnostics");
@@ -296,11 +353,30 @@ fn run(options: &Options) -> Anything<()> {
 
 struct Shop {
     bandit: Bandit,
+    window: Span,
     /// Its memory.
     memory: u64,
     /// The last report, and when it was made: `/report` is public, and costs more than `/ad`.
     report_every: Duration,
     reported: Mutex<Option<(Instant, Bytes)>>,
+}
+
+impl Shop {
+    /// Tells the bandit the time, where a window is one.
+    fn tick(&self) -> Result<(), Error> {
+        if !self.window.is_time {
+            return Ok(());
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.bandit.advance(now.as_millis() as u64)
+    }
+}
+
+/// So that windows end when nobody comes.
+async fn tell_time(shop: Arc<Shop>) {
+    while shop.tick().is_ok() {
+        tokio::time::sleep(TICK).await;
+    }
 }
 
 /// The connections of a port, in the order of their last requests.
@@ -432,7 +508,7 @@ fn answer(shop: &Shop, routes: Routes, request: &Request<Incoming>) -> Page {
 fn visitors(shop: &Shop, path: &str) -> Page {
     match path {
         "/" => page("text/html; charset=utf-8", PAGE),
-        "/ad" => show(&shop.bandit).unwrap_or_else(|error| internal(&error)),
+        "/ad" => show(shop).unwrap_or_else(|error| internal(&error)),
         "/report" => report(shop).unwrap_or_else(|error| internal(&error)),
         "/healthz" => health(&shop.bandit).unwrap_or_else(|error| internal(&error)),
         _ => match path.strip_prefix("/click/") {
@@ -442,8 +518,9 @@ fn visitors(shop: &Shop, path: &str) -> Page {
     }
 }
 
-fn show(bandit: &Bandit) -> Result<Page, Error> {
-    let decision = bandit.select()?;
+fn show(shop: &Shop) -> Result<Page, Error> {
+    shop.tick()?;
+    let decision = shop.bandit.select()?;
     Ok(success(&json!({
         "arm": decision.arm,
         "creative": CREATIVES[decision.arm as usize].0,
@@ -486,7 +563,7 @@ fn report(shop: &Shop) -> Result<Page, Error> {
     Ok(page("application/json", body))
 }
 
-fn make_report(Shop { bandit, memory, .. }: &Shop) -> Result<Value, Error> {
+fn make_report(Shop { bandit, window, memory, .. }: &Shop) -> Result<Value, Error> {
     let report = bandit.report()?;
     let arms: Vec<Value> = bandit
         .arm_reports()?
@@ -509,6 +586,8 @@ fn make_report(Shop { bandit, memory, .. }: &Shop) -> Result<Value, Error> {
         "is_private": report.is_private,
         "epsilon_spent": report.epsilon_spent, // null: without bound
         "delta_spent": report.delta_spent,
+        "clock": if window.is_time { "milliseconds" } else { "decisions" }, // of these:
+        "window": window.ticks,
         "memory": memory, // 0: never forgets
         "changes_detected": report.changes_detected,
         "phase": report.phase,

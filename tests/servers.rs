@@ -124,6 +124,7 @@ promises! {
     it_knows_what_is_a_request
     it_serves_the_policy_that_it_is_told
     it_has_the_memory_that_it_is_told_and_that_its_policy_can_have
+    a_window_of_time_ends_though_nobody_comes
     a_port_in_use_ends_it
     its_snapshot_is_its_own
     too_many_open_files_pass
@@ -745,6 +746,45 @@ fn it_has_the_memory_that_it_is_told_and_that_its_policy_can_have(program: &Prog
     for memory in ["-1", "1e6", "50000x", "18446744073709551616", ""] {
         let (code, said) = program.refuses(&["--memory", memory]);
         assert!(code == Some(2) && said.to_lowercase().contains("usage"), "{memory:?}: {code:?} {said}");
+    }
+}
+
+/// Within its window a click is taken, and later it is late; and what was shown is pending no longer than that.
+fn a_window_of_time_ends_though_nobody_comes(program: &Program) {
+    let options = ["--port", "0", "--operator-port", "0", "--report-every", "1", "--window"];
+    let start = |window: &str, more: &[&str]| {
+        let mut server = Server::start(program.command().args(options).arg(window).args(more));
+        let operator = server.next_address();
+        (server, operator)
+    };
+    let pending = |server: &Server| number_field(&server.get("/report").1, "pending");
+    let (server, operator) = start("2s", &["--memory", "2h"]);
+    let (clicked, late) = (click_url(&server), click_url(&server));
+    server.get(&clicked);
+    let report = server.get("/report").1;
+    let said = ["window", "memory", "pending"].map(|field| number_field(&report, field));
+    assert_eq!((text_field(&report, "clock"), said), ("milliseconds", [2000.0, 7_200_000.0, 2.0].map(Some)));
+    let begun = Instant::now();
+    while pending(&server) != Some(0.0) {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{}", server.get("/report").1);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(begun.elapsed() > Duration::from_millis(900), "too soon");
+    server.get(&clicked);
+    server.get(&late);
+    let refused = send(&operator, "GET", "/diagnostics", "").2;
+    assert_eq!(["late", "duplicates"].map(|count| number_field(&refused, count)), [2.0, 0.0].map(Some));
+    for (window, milliseconds) in [("500ms", 500.0), ("30m", 1_800_000.0), ("1193h", 4_294_800_000.0)] {
+        let (server, _) = start(window, &[]);
+        let report = server.get("/report").1;
+        let said = ["window", "memory"].map(|field| number_field(&report, field));
+        assert_eq!(said, [milliseconds, 43_200_000.0].map(Some));
+    }
+    let counted = start("77", &[]).0.get("/report").1;
+    assert_eq!((text_field(&counted, "clock"), number_field(&counted, "window")), ("decisions", Some(77.0)));
+    for wrong in [&["30m", "--memory", "5000"][..], &["5000", "--memory", "2h"], &["0"], &["1194h"], &["5d"], &["m"]] {
+        let (code, said) = program.refuses(&[&["--window"], wrong].concat());
+        assert!(code == Some(2) && said.to_lowercase().contains("usage"), "{wrong:?}: {code:?} {said}");
     }
 }
 

@@ -16,6 +16,9 @@
 // made up, gets the same empty answer. With --operator-port the operator, and nobody from another
 // machine, reads the counts of refused clicks at GET /diagnostics.
 //
+// With --window 30m a click counts in the half hour after its ad, whatever the traffic: the server then tells the bandits
+// the time, at each ad and once a second. Never at a click: time must not depend on rewards. Not with --redis yet.
+//
 // With --snapshot FILE what was learned survives the server, and kill -9: see serve::save.
 //
 // With --redis ADDRESS --node N many servers, these and those in Go, are one bandit: see fleet.hpp.
@@ -51,6 +54,8 @@ static constexpr std::array<const char *, 10> CREATIVES = {
 
 // Half the time between changes, as is the rule: the best ad of the day changes after 100'000 visitors.
 static constexpr std::uint64_t MEMORY = 50'000;
+// The same where it is a time, in milliseconds: half a day.
+static constexpr std::uint64_t HALF_A_DAY = 12 * 3'600'000;
 
 // Decisions that an ad waits for its click: not clicked while so many later ones were shown, no click.
 static constexpr std::uint32_t WINDOW = 1000;
@@ -79,9 +84,32 @@ extern const char PAGE_END[] asm("page_end");
 struct Shop {
   std::vector<dpb::Bandit> bandits; // one, or one for each thread: nodes 1, 2, ...
   std::uint64_t memory;             // theirs
+  serve::Span window;               // too
   std::string name;                 // on pages of metrics
   std::optional<dpb::Bandit> segmented; // has a segment for each placement, for all threads; none: there are no placements
   std::uint32_t placements = 0;
+
+  // Tells a bandit the time, where windows are times.
+  void tick(dpb::Bandit &bandit) const {
+    if (window.is_time) {
+      bandit.advance(serve::milliseconds());
+    }
+  }
+
+  void tick() {
+    for (dpb::Bandit &bandit : bandits) {
+      tick(bandit);
+    }
+    if (segmented) {
+      tick(*segmented);
+    }
+  }
+
+  // What a report says of them.
+  std::string clock() const {
+    return ",\"clock\":\"" + std::string(window.is_time ? "milliseconds" : "decisions") +
+           "\",\"window\":" + std::to_string(window.ticks) + ",\"memory\":" + std::to_string(memory);
+  }
 
   // This thread's.
   dpb::Bandit &own() {
@@ -140,6 +168,7 @@ static std::string ad(const dpb::Decision &decision) {
 
 static Page show(Shop &shop) {
   dpb::Bandit &bandit = shop.own();
+  shop.tick(bandit);
   const dpb::Decision decision = bandit.select();
   if (thread_local std::uint64_t decisions = 0; shop.bandits.size() > 1 && ++decisions % TELL_EVERY == 0) {
     shop.tell(bandit);
@@ -189,6 +218,7 @@ static Page show_slots(Shop &shop, const Request &request) {
   one.segment = *segment;
   one.user = *user;
   std::string ads;
+  shop.tick(*shop.segmented);
   for (std::uint32_t slot = 0; slot < *slots; ++slot) {
     const dpb::Decision decision = shop.segmented->select(one.among(left));
     left.erase(std::find(left.begin(), left.end(), decision.arm));
@@ -227,7 +257,7 @@ static Page report_placement(Shop &shop, std::uint32_t segment) {
   }
   return success("{\"placement\":" + std::to_string(segment) + ",\"is_private\":" + truth(report.is_private) +
                  ",\"epsilon_spent\":" + number(report.epsilon_spent) +
-                 ",\"delta_spent\":" + number(report.delta_spent) + ",\"memory\":" + std::to_string(shop.memory) +
+                 ",\"delta_spent\":" + number(report.delta_spent) + shop.clock() +
                  ",\"releases\":" + std::to_string(report.phase) +
                  ",\"decisions\":" + std::to_string(report.decisions) +
                  ",\"pending\":" + std::to_string(report.pending) + ",\"arms\":[" + arms + "]}");
@@ -259,7 +289,7 @@ static Page report_all(Shop &shop) {
   }
   return success("{\"policy\":" + quoted(first.policy_name()) + ",\"is_private\":" + truth(report.is_private) +
                  ",\"epsilon_spent\":" + number(report.epsilon_spent) +
-                 ",\"delta_spent\":" + number(report.delta_spent) + ",\"memory\":" + std::to_string(shop.memory) +
+                 ",\"delta_spent\":" + number(report.delta_spent) + shop.clock() +
                  ",\"changes_detected\":" + std::to_string(report.changes_detected) + ",\"phase\":" + std::to_string(report.phase) +
                  ",\"decisions\":" + std::to_string(report.decisions) +
                  ",\"pending\":" + std::to_string(report.pending) + ",\"arms\":[" + arms + "]}");
@@ -329,7 +359,8 @@ static serve::Site operators(Shop &shop, const std::optional<fleet::Node> &node)
 }
 
 struct Options : serve::Options {
-  std::optional<std::uint64_t> memory;
+  serve::Span window = {WINDOW, false};
+  std::optional<serve::Span> memory;
   unsigned bandits = 1; // as many as threads, or one
   std::uint32_t placements = 0;
   std::uint32_t users = 100'000; // expected in a period
@@ -343,8 +374,13 @@ static std::optional<Options> parse_options(int argc, char **argv) {
   Options options;
   const bool well = serve::read_options(argc, argv, [&](std::string_view name, const char *value) {
     if (name == "--memory") {
-      options.memory = serve::parse<std::uint64_t>(value);
+      options.memory = serve::parse_span(value);
       return options.memory.has_value();
+    }
+    if (name == "--window") {
+      const auto window = serve::parse_span(value);
+      options.window = window.value_or(options.window);
+      return window && window->ticks > 0 && window->ticks <= UINT32_MAX;
     }
     if (name == "--threads") {
       const auto threads = serve::parse<unsigned>(value);
@@ -367,7 +403,10 @@ static std::optional<Options> parse_options(int argc, char **argv) {
   const bool alone = options.bandits == 1 || (options.fleet.redis.empty() && options.snapshot.empty());
   // The placements' bandit is nobody else's, and has a node number that another server may have.
   const bool apart = options.placements == 0 || options.fleet.redis.empty();
-  return well && alone && apart && options.fleet.agree() ? std::optional(options) : std::nullopt;
+  // One clock counts both. An outage is measured in decisions.
+  const bool same = !options.memory || options.memory->ticks == 0 || options.memory->is_time == options.window.is_time;
+  const bool in_time = same && (!options.window.is_time || options.fleet.redis.empty());
+  return well && alone && apart && in_time && options.fleet.agree() ? std::optional(options) : std::nullopt;
 }
 
 // A segment for each placement: its key is the placement's number. Its epsilon is for all of a person's answers in a
@@ -396,10 +435,10 @@ static Shop make(const Options &options, const fleet::Fields &fields) {
   config.horizon = 200'000;
   config.reward_bits = 0;            // a click or none
   config.flags |= DPB_CLAMP_REWARDS; // a refused reward would leave its ticket open, for all to see
-  config.reward_window = WINDOW;
+  serve::set_window(config, options.window);
   const auto shop = [&](std::uint64_t memory) {
     config.forget_after = memory;
-    Shop shop{{}, memory, options.fleet.bandit, {}, options.placements};
+    Shop shop{{}, memory, options.window, options.fleet.bandit, {}, options.placements};
     for (unsigned number = 1; number <= options.bandits; ++number) {
       config.node = options.fleet.redis.empty() ? number : options.fleet.node;
       shop.bandits.push_back(options.policy ? dpb::Bandit(*options.policy, config) : dpb::Bandit(config));
@@ -408,7 +447,7 @@ static Shop make(const Options &options, const fleet::Fields &fields) {
   };
   const auto fresh = [&] {
     try {
-      return shop(options.memory.value_or(MEMORY));
+      return shop(options.memory ? options.memory->ticks : options.window.is_time ? HALF_A_DAY : MEMORY);
     } catch (const dpb::Error &) {
       if (options.memory) {
         throw;
@@ -426,14 +465,17 @@ static Shop make(const Options &options, const fleet::Fields &fields) {
   if (options.placements > 0) {
     made.segmented = make_segmented(options, config);
   }
+  made.tick();
   return made;
 }
 
 int main(int argc, char **argv) try {
   const std::optional<Options> options = parse_options(argc, argv);
   if (!options) {
-    const std::string more = "  --memory N         forget what N decisions ago was learned, 0: never; default 50000\n"
-                             "                     where the policy can\n"
+    const std::string more = "  --window SPAN      no click for so long is none; default 1000. A SPAN is a number of\n"
+                             "                     decisions, or a time: 500ms, 30s, 30m, 2h; no time with --redis\n"
+                             "  --memory SPAN      forget what was learned so long ago, 0: never; default 50000\n"
+                             "                     where the policy can. As --window: a time if that is one, then 12h\n"
                              "  --placements N     serve /ads for placements 0 to N-1; default 0: no such page.\n"
                              "                     Not with --redis\n"
                              "  --users N          of whom so many people are expected in a period; default 100000\n"
@@ -452,7 +494,7 @@ int main(int argc, char **argv) try {
   Shop shop = make(*options, fields); // for all threads
   std::optional<fleet::Node> node;
   if (store) {
-    node.emplace(options->fleet, *store, shop.bandits.front(), fields, WINDOW);
+    node.emplace(options->fleet, *store, shop.bandits.front(), fields, static_cast<std::uint32_t>(options->window.ticks));
   }
   const auto save = [&] {
     serve::save(shop.bandits.front(), options->snapshot);
@@ -462,6 +504,9 @@ int main(int argc, char **argv) try {
   };
   serve::Copies copies(options->report_every);
   serve::Chores chores;
+  if (shop.window.is_time) {
+    chores.push_back({serve::TICK, [&] { shop.tick(); }});
+  }
   if (shop.segmented) { // a snapshot is to know of each period at once, or a restart would forget what that has spent
     chores.push_back({options->period, [&] {
                         shop.segmented->next_period();

@@ -64,6 +64,45 @@ template <class Number, class... Base> std::optional<Number> parse(std::string_v
   return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
 }
 
+// How long a window or a memory is: in decisions, or in milliseconds.
+struct Span {
+  std::uint64_t ticks;
+  bool is_time;
+};
+
+// 1000: so many decisions. 500ms, 30s, 30m, 2h: so long. The same in all servers.
+inline std::optional<Span> parse_span(std::string_view text) {
+  const std::size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+  const auto number = parse<std::uint64_t>(text.substr(0, digits));
+  const std::string_view unit = text.substr(digits);
+  const std::uint64_t ticks = unit.empty() || unit == "ms" ? 1 : unit == "s" ? 1000 : unit == "m" ? 60'000 : unit == "h" ? 3'600'000 : 0;
+  if (!number || ticks == 0 || *number > std::numeric_limits<std::uint64_t>::max() / ticks) {
+    return std::nullopt;
+  }
+  return Span{*number * ticks, !unit.empty()};
+}
+
+// The time of day, for dpb_advance. It goes on over restarts.
+inline std::uint64_t milliseconds() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
+}
+
+// How often a bandit is told the time, also when nobody comes.
+inline constexpr auto TICK = 1s;
+
+// Decisions in flight, where a window is a time: for half an hour 580 a second.
+inline constexpr std::uint32_t PENDING = 1 << 20;
+
+// A configuration with this window. Reward windows and memories are then both times, or both decisions.
+inline void set_window(dpb::Config &config, Span window) {
+  config.reward_window = static_cast<std::uint32_t>(window.ticks);
+  if (window.is_time) {
+    config.clock = DPB_CLOCK_CALLER;
+    config.pending_capacity = PENDING;
+  }
+}
+
 // The pages.
 
 using Page = http::response<http::string_body>;

@@ -16,6 +16,8 @@
 // machine, reads the counts of refused clicks at GET /diagnostics and /metrics, and profiles the server at
 // /debug/pprof/.
 //
+// With --window 30m a click counts in the half hour after its ad, whatever the traffic: see tick.
+//
 // With --snapshot FILE what was learned survives the server, and kill -9: see save.
 //
 // A day of visitors, with a change at noon: cargo run --release --example ad_server -- --visit
@@ -29,6 +31,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"os"
@@ -44,8 +47,9 @@ type options struct {
 	port          int
 	operatorPort  int        // none if negative
 	policy        dpb.Policy // 0: the recommended one
-	memory        *uint64    // nil: the usual one, where the policy can
-	snapshot      string     // a file; "": none
+	window        span
+	memory        *span  // nil: the usual one, where the policy can
+	snapshot      string // a file; "": none
 	snapshotEvery time.Duration
 	reportEvery   time.Duration
 	placements    uint32 // 0: none
@@ -61,7 +65,7 @@ func (o options) segmentedSnapshot() string {
 }
 
 func main() {
-	o := options{operatorPort: -1, snapshotEvery: 10 * time.Second, reportEvery: time.Second, users: 100_000, period: 24 * time.Hour}
+	o := options{operatorPort: -1, window: usualWindow, snapshotEvery: 10 * time.Second, reportEvery: time.Second, users: 100_000, period: 24 * time.Hour}
 	flag.Func("port", "`N`; 0, the default: any free one", func(text string) (err error) {
 		o.port, err = parsePort(text)
 		return err
@@ -73,11 +77,11 @@ func main() {
 	flag.Func("policy", "`NAME`; the recommended one unless given; of "+fmt.Sprint(dpb.Policies()), func(name string) error {
 		return o.policy.UnmarshalText([]byte(name))
 	})
-	says := fmt.Sprintf("forget what `N` decisions ago was learned, 0: never (default %d where the policy can)", usualMemory)
+	flag.Var(&o.window, "window", "no click for a `SPAN` is none: a number of decisions, or a time such as 500ms, 30s, 30m, 2h")
+	says := fmt.Sprintf("forget what was learned a `SPAN` ago, 0: never (default %d where the policy can); as -window: a time if that is one, then by default 12h", usualMemory)
 	flag.Func("memory", says, func(text string) error {
-		number, err := strconv.ParseUint(text, 10, 64)
-		o.memory = &number
-		return err
+		o.memory = new(span)
+		return o.memory.Set(text)
 	})
 	flag.StringVar(&o.snapshot, "snapshot", "", "go on from this `FILE` if it is there, and write what is released to it")
 	flag.Func("snapshot-every", "so often, every `MS` milliseconds, and at the end (default 10000)", func(text string) error {
@@ -106,7 +110,8 @@ func main() {
 		return err
 	})
 	flag.Parse()
-	if flag.NArg() > 0 {
+	otherwise := o.memory != nil && o.memory.ticks > 0 && o.memory.isTime != o.window.isTime // one clock counts both
+	if flag.NArg() > 0 || otherwise || o.window.ticks == 0 || o.window.ticks > math.MaxUint32 {
 		flag.Usage()
 		os.Exit(2)
 	}

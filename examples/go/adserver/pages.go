@@ -56,6 +56,10 @@ func (s adServer) operator() http.Handler {
 }
 
 func (s adServer) show(w http.ResponseWriter, _ *http.Request) {
+	if err := s.tick(s.bandit); err != nil {
+		fail(w, err)
+		return
+	}
 	decision, err := s.bandit.Select()
 	if err != nil {
 		fail(w, err)
@@ -124,7 +128,7 @@ func (s adServer) reportAll() (any, error) {
 	return map[string]any{
 		"policy": s.bandit.PolicyName(), "is_private": report.IsPrivate,
 		"epsilon_spent": number(report.EpsilonSpent), "delta_spent": report.DeltaSpent,
-		"memory": s.memory, "changes_detected": report.ChangesDetected,
+		"clock": s.window.clock(), "window": s.window.ticks, "memory": s.memory, "changes_detected": report.ChangesDetected,
 		"phase": report.Phase, "decisions": report.Decisions, "pending": report.Pending, "arms": arms,
 	}, nil
 }

@@ -80,6 +80,10 @@ func (s adServer) showSlots(w http.ResponseWriter, r *http.Request) {
 	for arm := range left {
 		left[arm] = uint32(arm)
 	}
+	if err := s.tick(s.segmented); err != nil {
+		fail(w, err)
+		return
+	}
 	ads := make([]map[string]any, slots)
 	for slot := range ads {
 		decision, err := s.segmented.SelectFor(dpb.Request{Segment: uint64(placement), User: user, Eligible: left})
@@ -138,7 +142,7 @@ func (s adServer) reportPlacement(placement uint32) (any, error) {
 	return map[string]any{
 		"placement": placement, "is_private": report.IsPrivate,
 		"epsilon_spent": number(report.EpsilonSpent), "delta_spent": report.DeltaSpent,
-		"memory": s.memory, "releases": report.Phase,
+		"clock": s.window.clock(), "window": s.window.ticks, "memory": s.memory, "releases": report.Phase,
 		"decisions": report.Decisions, "pending": report.Pending, "arms": arms,
 	}, nil
 }

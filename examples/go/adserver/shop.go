@@ -17,6 +17,9 @@ import (
 // Half the time between changes, as is the rule: the best ad of the day changes after 100,000 visitors.
 const usualMemory = 50_000
 
+// An ad not clicked while so many later ones were shown: no click.
+var usualWindow = span{ticks: 1000}
+
 var creatives = []string{
 	"mountain bike", "espresso machine", "rain jacket", "chess lessons", "garden hose",
 	"night train", "reading lamp", "bread knife", "wool socks", "folding kayak",
@@ -26,6 +29,7 @@ var creatives = []string{
 type adServer struct {
 	bandit     *dpb.Bandit
 	memory     uint64      // theirs
+	window     span        // too
 	segmented  *dpb.Bandit // has a segment for each placement; nil: there are no placements
 	placements uint32
 	reports    *copies
@@ -39,14 +43,20 @@ func newShop(o options) (adServer, error) {
 	config.Node = banditNode
 	config.RewardBits = 0      // a click or none
 	config.ClampRewards = true // a refused reward would leave its ticket open, for all to see
-	config.RewardWindow = 1000 // an ad not clicked while 1000 later ones were shown: no click
-	construct := dpb.New       // the recommended one
+	if o.window.ticks == 0 {
+		o.window = usualWindow
+	}
+	o.window.configure(&config)
+	construct := dpb.New // the recommended one
 	if o.policy != 0 {
 		construct = func(config dpb.Config) (*dpb.Bandit, error) { return dpb.NewPolicy(o.policy, config) }
 	}
 	config.ForgetAfter = usualMemory
+	if o.window.isTime {
+		config.ForgetAfter = halfADay
+	}
 	if o.memory != nil {
-		config.ForgetAfter = *o.memory
+		config.ForgetAfter = o.memory.ticks
 	}
 	bandit, err := construct(config)
 	if err != nil && o.memory == nil {
@@ -64,9 +74,12 @@ func newShop(o options) (adServer, error) {
 			err = fmt.Errorf("%s: %w", o.snapshot, err)
 		}
 	}
-	ads := adServer{bandit: bandit, memory: config.ForgetAfter, placements: o.placements, reports: newCopies(o.reportEvery)}
+	ads := adServer{bandit: bandit, memory: config.ForgetAfter, window: o.window, placements: o.placements, reports: newCopies(o.reportEvery)}
 	if err == nil && o.placements > 0 {
 		ads.segmented, err = newSegmented(o, config)
+	}
+	if err == nil {
+		err = ads.tickAll()
 	}
 	return ads, err
 }
@@ -169,12 +182,15 @@ func (s adServer) keep(o options) (stop func() error, err error) {
 	if err := s.save(o); err != nil {
 		return nil, err
 	}
-	saves, periods := time.NewTicker(o.snapshotEvery), time.NewTicker(o.period)
+	saves, periods, ticks := time.NewTicker(o.snapshotEvery), time.NewTicker(o.period), time.NewTicker(time.Second)
 	done, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
 		for {
 			select {
+			case <-ticks.C:
+				s.tickAll() // refused, it is broken: so its next answer will say
+				continue
 			case <-saves.C:
 			case <-periods.C:
 				if s.segmented != nil {

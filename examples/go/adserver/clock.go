@@ -1,0 +1,66 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	dpb "github.com/libdpb/libdpb/bindings/go"
+)
+
+// span is how long a window or a memory is: in decisions, or in milliseconds.
+type span struct {
+	ticks  uint64
+	isTime bool
+}
+
+// Where a window is a time, half a day of milliseconds is remembered, and so many decisions may be in flight: for half an
+// hour 580 a second.
+const (
+	halfADay = 12 * 3600 * 1000
+	pending  = 1 << 20
+)
+
+// Set reads 1000: so many decisions; or 500ms, 30s, 30m, 2h: so long. The same in all servers.
+func (s *span) Set(text string) error {
+	number := strings.TrimRight(text, "msh")
+	scale, ok := map[string]uint64{"": 1, "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}[text[len(number):]]
+	ticks, err := strconv.ParseUint(number, 10, 64)
+	if !ok || err != nil || ticks > math.MaxUint64/scale {
+		return errors.New("must be a number of decisions, or a time such as 500ms, 30s, 30m or 2h")
+	}
+	*s = span{ticks * scale, len(number) < len(text)}
+	return nil
+}
+
+func (s span) String() string { return fmt.Sprint(s.ticks) }
+
+// clock is what the bandits' windows and memories count.
+func (s span) clock() string {
+	if s.isTime {
+		return "milliseconds"
+	}
+	return "decisions"
+}
+
+// configure has such a window.
+func (s span) configure(config *dpb.Config) {
+	config.RewardWindow = uint32(s.ticks)
+	if s.isTime {
+		config.Clock, config.PendingCapacity = dpb.ClockCaller, pending
+	}
+}
+
+// tick tells a bandit the time, where windows are times: at each ad and once a second, so that windows end when nobody
+// comes. Never at a click: time must not depend on rewards.
+func (s adServer) tick(bandit *dpb.Bandit) error {
+	if !s.window.isTime || bandit == nil {
+		return nil
+	}
+	return bandit.Advance(uint64(time.Now().UnixMilli()))
+}
+
+func (s adServer) tickAll() error { return errors.Join(s.tick(s.bandit), s.tick(s.segmented)) }
