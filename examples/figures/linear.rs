@@ -1,11 +1,13 @@
 //! Ours: decisions by features. dp-linear, the same without noise, logistic Thompson sampling without privacy, and
-//! DP-IMED, which ignores features; in % of what uniform play loses.
+//! DP-IMED, which ignores features; in % of what uniform play loses. Then late rewards, a world that changes, a segment
+//! for each cell instead of features, and the worst of a hundred runs.
 
 use super::Options;
 use super::plot::table;
 use super::runner::{Cell, Curve, Trial, run as run_cells};
 use dpb::policy::linear::{Feature, Linear, RewardRange, Rows, Shape};
-use dpb::{Algorithm, Bandit, Config, Random, Seed};
+use dpb::{Algorithm, Bandit, Config, Pool, Random, Seed};
+use std::collections::VecDeque;
 use std::error::Error;
 use std::f64::consts::TAU;
 
@@ -16,6 +18,8 @@ pub const NO_NOISE: f64 = 1e4;
 pub enum Kind {
     /// Ten ads, three one-hot fields, a model for each; cells have effects of their own of this deviation.
     Ads { cells: f64 },
+    /// The same without such effects; half-way the ads take each other's rates in reverse order.
+    Turning,
     /// A hundred items with vectors, one model; contexts of three dimensions.
     Items,
     /// Twenty fresh unit vectors of so many dimensions a decision.
@@ -27,13 +31,23 @@ pub enum Player {
     Linear {
         epsilon: f64,
         delta: f64,
+        /// A reward takes effect so many decisions late.
+        delay: usize,
+        forget_after: u64,
     },
     /// Logistic Thompson sampling, an update a decision; it is told the mean rate.
     Thompson,
     /// DP-IMED over arms.
     Imed(f64),
+    /// A segment for each cell of ads.
+    Segments(f64),
     /// The arm that is best on average.
     BestFixed,
+}
+
+/// dp-linear as it is, at this epsilon.
+const fn linear(epsilon: f64) -> Player {
+    Player::Linear { epsilon, delta: 0.0, delay: 0, forget_after: 0 }
 }
 
 fn normal(coins: &mut Random) -> f64 {
@@ -63,6 +77,8 @@ pub struct World {
     /// Ads: the levels' chances, cumulated; each cell's rates.
     chances: Vec<Vec<f64>>,
     rates: Vec<[f64; 10]>,
+    /// Of the last request.
+    cell: usize,
     /// Items and unit: theta; items: vectors and offsets.
     theta: Vec<f64>,
     vectors: Vec<[f64; VECTOR]>,
@@ -86,12 +102,14 @@ impl World {
             ends: Vec::new(),
             chances: Vec::new(),
             rates: Vec::new(),
+            cell: 0,
             theta: Vec::new(),
             vectors: Vec::new(),
             offsets: Vec::new(),
         };
         match kind {
             Kind::Ads { cells } => world.ads(cells, coins),
+            Kind::Turning => world.ads(0.0, coins),
             Kind::Items => {
                 // Main effects and interactions: so that the best fixed arm loses some 40% of uniform play.
                 world.theta = (0..VECTOR).map(|_| 0.7 * normal(coins)).collect();
@@ -135,7 +153,7 @@ impl World {
 
     pub fn arms(&self) -> usize {
         match self.kind {
-            Kind::Ads { .. } => 10,
+            Kind::Ads { .. } | Kind::Turning => 10,
             Kind::Items => ITEMS,
             Kind::Unit(_) => 20,
         }
@@ -144,11 +162,11 @@ impl World {
     /// With bounds of |x|_1, or of |x|_2 for Gaussian noise.
     pub fn shape(&self, is_gaussian: bool) -> Shape {
         let (features, norms) = match self.kind {
-            Kind::Ads { .. } => (LEVELS, [3.0, 3f64.sqrt()]),
+            Kind::Ads { .. } | Kind::Turning => (LEVELS, [3.0, 3f64.sqrt()]),
             Kind::Items => (VECTOR * (1 + CONTEXT), [4.0, 8f64.sqrt()]),
             Kind::Unit(d) => (d, [(d as f64).sqrt(), 1.0]),
         };
-        let (per_arm, norm) = (matches!(self.kind, Kind::Ads { .. }), norms[usize::from(is_gaussian)]);
+        let (per_arm, norm) = (matches!(self.kind, Kind::Ads { .. } | Kind::Turning), norms[usize::from(is_gaussian)]);
         Shape { features: features as u32, per_arm, norm, nonzeros: 0, propensities: false }
     }
 
@@ -157,7 +175,7 @@ impl World {
         self.rows.clear();
         self.means.clear();
         match self.kind {
-            Kind::Ads { .. } => {
+            Kind::Ads { .. } | Kind::Turning => {
                 let mut level = |field: usize| {
                     let u = coins.unit();
                     let chances = &self.chances[field];
@@ -171,7 +189,8 @@ impl World {
                     self.sparse.push(Feature { index: (start + place) as u32, value: 1.0 });
                 }
                 self.ends = vec![3];
-                self.means.extend(self.rates[places[0] + 6 * places[1] + 24 * places[2]]);
+                self.cell = places[0] + 6 * places[1] + 24 * places[2];
+                self.means.extend(self.rates[self.cell]);
             }
             Kind::Items => {
                 let context: [f64; CONTEXT] = simplex(coins);
@@ -198,9 +217,13 @@ impl World {
 
     pub fn rows(&self) -> Rows<'_> {
         match self.kind {
-            Kind::Ads { .. } => Rows::Sparse(&self.sparse, &self.ends),
+            Kind::Ads { .. } | Kind::Turning => Rows::Sparse(&self.sparse, &self.ends),
             _ => Rows::Dense(&self.rows),
         }
+    }
+
+    fn turn(&mut self) {
+        self.rates.iter_mut().for_each(|rates| rates.reverse());
     }
 
     /// The best one on average over so many requests.
@@ -271,18 +294,26 @@ pub fn play(kind: Kind, player: Player, times: &[u64], trial: Trial) -> Curve {
     };
     let mut linear = None;
     let mut imed = None;
+    let mut pool = None;
     let mut thompson = None;
-    let mut fixed = 0;
+    let (mut fixed, mut delay, mut waiting) = (0, 0, VecDeque::new());
     let d = shape.features as usize + 1;
     match player {
-        Player::Linear { epsilon, delta } => {
+        Player::Linear { epsilon, delta, delay: late, forget_after } => {
             let mut seed = Seed::new(Some(trial.policy_seed())).expect("a seed");
-            linear = Some(Linear::new(&config(epsilon, delta), shape, 1, &mut seed).expect("a policy"));
+            let config = Config { forget_after, ..config(epsilon, delta) };
+            delay = late;
+            linear = Some(Linear::new(&config, shape, delay + 1, &mut seed).expect("a policy"));
+        }
+        Player::Segments(epsilon) => {
+            let segments = Pool::new(&config(epsilon, 0.0), CELLS as u32).expect("a pool");
+            let names: Vec<u32> = (0..CELLS as u64).map(|key| segments.segment(key).expect("room")).collect();
+            pool = Some((segments, names));
         }
         Player::Imed(epsilon) => imed = Some(Bandit::new(Algorithm::Imed, &config(epsilon, 0.0)).expect("a policy")),
         Player::Thompson => {
             let (logit, deviation) = match kind {
-                Kind::Ads { .. } => (-3.6, 0.58),
+                Kind::Ads { .. } | Kind::Turning => (-3.6, 0.58),
                 Kind::Items => (-3.5, 1.0),
                 Kind::Unit(_) => (0.0, 1.0),
             };
@@ -293,16 +324,24 @@ pub fn play(kind: Kind, player: Player, times: &[u64], trial: Trial) -> Curve {
     let mut own = Seed::new(Some(trial.key(8))).expect("a seed").stream();
     let (mut lost, mut uniform, mut curve) = (0.0, 0.0, Vec::new());
     for time in 1..=times[times.len() - 1] {
+        if kind == Kind::Turning && time == 1 + times[times.len() - 1] / 2 {
+            world.turn();
+        }
         world.step(&mut coins);
+        let slot = time as usize % (delay + 1);
         let row = |arm: usize| -> Vec<f64> {
             let rows = world.rows.chunks_exact(d - 1).nth(if shape.per_arm { 0 } else { arm }).unwrap_or_default();
             std::iter::once(1.0).chain(rows.iter().map(|&x| f64::from(x))).collect()
         };
         let mut ticket = 0;
         let arm = if let Some(linear) = &mut linear {
-            linear.choose(0, None, world.rows()).arm as usize
+            linear.choose(slot, None, world.rows()).arm as usize
         } else if let Some(imed) = &imed {
             let decision = imed.select().expect("a decision");
+            ticket = decision.ticket;
+            decision.arm as usize
+        } else if let Some((pool, names)) = &pool {
+            let decision = pool.select(names[world.cell]).expect("a decision");
             ticket = decision.ticket;
             decision.arm as usize
         } else if let Some(thompson) = &thompson {
@@ -319,9 +358,16 @@ pub fn play(kind: Kind, player: Player, times: &[u64], trial: Trial) -> Curve {
         let mean = world.means[arm];
         let reward = f64::from(u8::from(coins.unit() < mean));
         if let Some(linear) = &mut linear {
-            linear.observe(0, range.quantize(reward).expect("a reward"));
+            waiting.push_back((slot, range.quantize(reward).expect("a reward")));
+            if waiting.len() > delay
+                && let Some((slot, reward)) = waiting.pop_front()
+            {
+                linear.observe(slot, reward);
+            }
         } else if let Some(imed) = &imed {
             imed.update(ticket, reward).expect("a reward");
+        } else if let Some((pool, _)) = &pool {
+            pool.update(ticket, reward).expect("a reward");
         } else if let Some(thompson) = &mut thompson {
             thompson.learn(if shape.per_arm { arm } else { 0 }, &row(arm), reward);
         }
@@ -344,13 +390,71 @@ const WORLDS: [(&str, Kind, &[u64]); 5] = [
     ("unit, d = 16", Kind::Unit(16), &[100_000]),
 ];
 
+/// Dp-linear where rewards come late, where the world changes, and a segment for each cell; of ads.
+const VARIANTS: [(&str, Kind, Player); 7] = [
+    ("as it is", Kind::Ads { cells: 0.0 }, linear(1.0)),
+    (
+        "rewards 10,000 late",
+        Kind::Ads { cells: 0.0 },
+        Player::Linear { epsilon: 1.0, delta: 0.0, delay: 10_000, forget_after: 0 },
+    ),
+    ("a segment for each cell", Kind::Ads { cells: 0.0 }, Player::Segments(1.0)),
+    ("cells' own effects", Kind::Ads { cells: 0.3 }, linear(1.0)),
+    ("cells' own effects, a segment for each", Kind::Ads { cells: 0.3 }, Player::Segments(1.0)),
+    ("half-way all changes", Kind::Turning, linear(1.0)),
+    (
+        "half-way all changes, forget_after 4e5",
+        Kind::Turning,
+        Player::Linear { epsilon: 1.0, delta: 0.0, delay: 0, forget_after: 400_000 },
+    ),
+];
+
+/// What becomes of the worst runs.
+const TAILS: [(&str, Kind, f64); 3] = [
+    ("ads", Kind::Ads { cells: 0.0 }, 1.0),
+    ("ads", Kind::Ads { cells: 0.0 }, 0.25),
+    ("ads, cells' own effects", Kind::Ads { cells: 0.3 }, 1.0),
+];
+
+fn variants(options: &Options) -> String {
+    let (runs, times) = (options.runs(1, 20), options.pick(&[20_000][..], &[100_000, 1_000_000]));
+    let cells = VARIANTS.map(|(_, kind, player)| Cell::new(runs, move |trial| play(kind, player, times, trial)));
+    let header = ["ads, eps 1".to_owned()].into_iter().chain(times.iter().map(u64::to_string)).collect::<Vec<_>>();
+    let rows: Vec<Vec<String>> = VARIANTS
+        .iter()
+        .zip(run_cells("linear: variants", &cells, options))
+        .map(|((name, ..), sample)| {
+            let (mean, errors) = (sample.mean(), sample.errors());
+            let figures = mean.iter().zip(errors).map(|(mean, error)| format!("{mean:.1} ± {error:.1}"));
+            [String::from(*name)].into_iter().chain(figures).collect()
+        })
+        .collect();
+    format!("{runs} worlds.\n\n{}", table(&header, &rows))
+}
+
+fn tails(options: &Options) -> String {
+    let (runs, times) = (options.runs(4, 100), options.pick(&[20_000][..], &[1_000_000]));
+    let cells = TAILS.map(|(_, kind, epsilon)| Cell::new(runs, move |trial| play(kind, linear(epsilon), times, trial)));
+    let header = ["world", "median", "95%", "worst", "above 50"].map(String::from);
+    let rows: Vec<Vec<String>> = TAILS
+        .iter()
+        .zip(run_cells("linear: tails", &cells, options))
+        .map(|((name, _, epsilon), sample)| {
+            let last = sample.last();
+            let at = |part: usize| format!("{:.1}", last[(part * last.len() / 100).min(last.len() - 1)]);
+            let locked = last.iter().filter(|&&lost| lost > 50.0).count();
+            vec![format!("{name}, eps {epsilon}"), at(50), at(95), at(100), locked.to_string()]
+        })
+        .collect();
+    format!("{runs} runs each, {} decisions.\n\n{}", times[0], table(&header, &rows))
+}
+
 pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
     let runs = options.runs(1, 20);
-    let noises =
-        [0.1, 0.25, 1.0, 4.0].map(|epsilon| (format!("eps {epsilon}"), Player::Linear { epsilon, delta: 0.0 }));
+    let noises = [0.1, 0.25, 1.0, 4.0].map(|epsilon| (format!("eps {epsilon}"), linear(epsilon)));
     let others = [
-        ("eps 0.25, delta 1e-6".into(), Player::Linear { epsilon: 0.25, delta: 1e-6 }),
-        ("no noise".into(), Player::Linear { epsilon: NO_NOISE, delta: 0.0 }),
+        ("eps 0.25, delta 1e-6".into(), Player::Linear { epsilon: 0.25, delta: 1e-6, delay: 0, forget_after: 0 }),
+        ("no noise".into(), linear(NO_NOISE)),
         ("logistic TS, not private".into(), Player::Thompson),
         ("DP-IMED, eps 1".into(), Player::Imed(1.0)),
         ("best fixed arm".into(), Player::BestFixed),
@@ -376,5 +480,10 @@ pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
             rows.push(row);
         }
     }
-    Ok(format!("{runs} worlds: regret in % of what uniform play loses.\n\n{}", table(&header, &rows)))
+    Ok(format!(
+        "{runs} worlds: regret in % of what uniform play loses.\n\n{}\n{}\n{}",
+        table(&header, &rows),
+        variants(options),
+        tails(options)
+    ))
 }

@@ -14,13 +14,22 @@ const NOISE: f64 = 6.0;
 /// six it is one in 10^4.)
 const COUNT: f64 = 4.0;
 
+/// Batches of the pilot are weighted as if this were the rate: the first ones are little but noise. (All alike, the pilot
+/// is twice as long at small epsilon.)
+const GUESS: f64 = 0.1;
+
+/// All features together are believed to have logits of variance 1 over this. (Ads lose a tenth more at 1.)
+const SURE: f64 = 1.5;
+
 /// What a pilot has released, and public sums beside it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Totals {
-    /// Released, in rewards.
+    /// The sum of w y, y what a batch of n rewards released and w = n/(n + N/[`GUESS`]), N the variance of its noise.
     sum: f64,
-    /// The variance of the noise in it.
+    /// Of w^2 N, of w n and of w^2 n.
     noise: f64,
+    weight: f64,
+    spread: f64,
     /// Rewards.
     pub count: f64,
     /// Of |x|_1 and of |x|_2^2 over them, features alone, in units of C.
@@ -31,23 +40,29 @@ pub struct Totals {
 impl Totals {
     /// The rate is known to a quarter of itself.
     pub fn is_known(&self) -> bool {
-        self.sum > 0.0 && self.sum * self.sum >= NOISE * NOISE * self.noise + COUNT * COUNT * self.sum
+        let needed = NOISE * NOISE * self.noise + COUNT * COUNT * self.counting();
+        self.sum > 0.0 && self.sum * self.sum >= needed
+    }
+
+    /// The variance of the sum of w y that rare rewards have by themselves.
+    fn counting(&self) -> f64 {
+        self.sum.max(0.0) * self.spread / self.weight
     }
 
     /// The rate, two deviations above what was measured. A Newton step from a rate that is too small goes too far: at a
     /// third of it a run in four never recovers. One from a rate that is three times too large costs a tenth more.
     pub fn rate(&self) -> f64 {
-        let above = self.sum + 2.0 * (self.noise + self.sum).sqrt();
-        (above / self.count).clamp(1e-6, 0.9)
+        let above = self.sum + 2.0 * (self.noise + self.counting()).sqrt();
+        (above / self.weight).clamp(1e-6, 0.9)
     }
 
-    /// What is believed from now on: logits of deviation 1, of the intercept and of all features together.
+    /// What is believed from now on: a logit of deviation 1 of the intercept, and of .8 of all features together.
     pub fn belief(&self, constant: f64) -> Belief {
         let rate = self.rate();
         Belief {
             intercept: libm::log(rate / (1.0 - rate)) / constant,
             constant,
-            precision: (self.squares / self.count).max(1e-4),
+            precision: (SURE * self.squares / self.count).max(1e-4),
         }
     }
 
@@ -57,7 +72,9 @@ impl Totals {
     }
 
     pub fn save(&self, to: &mut Writer) {
-        [self.sum, self.noise, self.count, self.size, self.squares].into_iter().for_each(|x| to.f64(x));
+        [self.sum, self.noise, self.weight, self.spread, self.count, self.size, self.squares]
+            .into_iter()
+            .for_each(|x| to.f64(x));
     }
 
     pub fn load(from: &mut Reader) -> Result<Totals> {
@@ -66,13 +83,21 @@ impl Totals {
             ensure((least..=1e15).contains(&x))?;
             Ok(x)
         };
-        Ok(Totals { sum: real(-1e15)?, noise: real(0.0)?, count: real(0.0)?, size: real(0.0)?, squares: real(0.0)? })
+        Ok(Totals {
+            sum: real(-1e15)?,
+            noise: real(0.0)?,
+            weight: real(0.0)?,
+            spread: real(0.0)?,
+            count: real(0.0)?,
+            size: real(0.0)?,
+            squares: real(0.0)?,
+        })
     }
 }
 
 /// The totals of several handles, on a grid of 2^-40, on which sums are exact.
 #[derive(Clone, Copy, Default)]
-pub struct Pool([i128; 5]);
+pub struct Pool([i128; 7]);
 
 impl Pool {
     const ONE: f64 = (1u64 << 40) as f64;
@@ -81,18 +106,18 @@ impl Pool {
     #[must_use]
     pub fn and(mut self, totals: &Totals) -> Pool {
         if totals.is_known() {
-            let Totals { sum, noise, count, size, squares } = *totals;
+            let Totals { sum, noise, weight, spread, count, size, squares } = *totals;
             self.0
                 .iter_mut()
-                .zip([sum, noise, count, size, squares])
+                .zip([sum, noise, weight, spread, count, size, squares])
                 .for_each(|(to, x)| *to += (x * Self::ONE) as i128);
         }
         self
     }
 
     pub fn totals(self) -> Totals {
-        let [sum, noise, count, size, squares] = self.0.map(|x| x as f64 / Self::ONE);
-        Totals { sum, noise, count, size, squares }
+        let [sum, noise, weight, spread, count, size, squares] = self.0.map(|x| x as f64 / Self::ONE);
+        Totals { sum, noise, weight, spread, count, size, squares }
     }
 }
 
@@ -122,9 +147,13 @@ impl Pilot {
     pub fn learn(&mut self, y: &[f64], variance: f64, totals: &mut Totals) {
         let d = self.batch.d();
         let squares: f64 = (1..d).map(|i| self.batch.moments[super::algebra::packed(i) + i]).sum();
-        totals.sum += y[0] * self.batch.unit() / Reward::ONE as f64;
-        totals.noise += variance;
-        totals.count += self.batch.count as f64;
+        let n = self.batch.count as f64;
+        let weight = n / (n + variance / GUESS);
+        totals.sum += weight * y[0] * self.batch.unit() / Reward::ONE as f64;
+        totals.noise += weight * weight * variance;
+        totals.weight += weight * n;
+        totals.spread += weight * weight * n;
+        totals.count += n;
         totals.size += self.size;
         totals.squares += squares;
     }
