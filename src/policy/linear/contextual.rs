@@ -40,8 +40,7 @@ impl SavedPeer {
     /// `Corrupt`; `NoMemory`.
     pub fn read(config: &Config, id: &PeerId, from: &mut Reader) -> Result<SavedPeer> {
         let saved = SavedLinear::read(from, &shape(config), config.arms as usize + id.added.len())?;
-        let entry =
-            Entry::new(id.origin, (id.lives, saved.decisions, saved.decisions, saved.releases, from.checksum()));
+        let entry = Entry::new(id.origin, (id.lives, saved.decisions, saved.now(), saved.releases, from.checksum()));
         Ok(SavedPeer { entry, saved, first: config.arms, added: KeyIndex::of(id.added, 0)? })
     }
 
@@ -131,6 +130,10 @@ impl Policy for Contextual {
     }
 
     fn cancel(&mut self, _pull: Pull) {}
+
+    fn advance(&mut self, ticks: u64) {
+        self.linear.advance(ticks);
+    }
 
     fn arm_of(&self, pull: Pull) -> u32 {
         self.linear.arm(pull.arm() as usize)

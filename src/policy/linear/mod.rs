@@ -92,6 +92,7 @@ mod tests;
 use super::batched::loss;
 use super::contract::ArmState;
 use super::prior::Prior;
+use super::time::Time;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::noise::{Gaussian, Laplace, Noise, NoiseSource};
@@ -178,8 +179,11 @@ pub struct Linear {
     kept: Kept,
     /// Of the next draw that is drawn anew.
     cursor: usize,
+    time: Time,
     decisions: u64,
     releases: u32,
+    /// It goes on from a snapshot, or has merged one: there may have been other releases.
+    has_lived: bool,
     failures: u64,
     oversized: u64,
     #[cfg(test)]
@@ -272,8 +276,10 @@ impl Linear {
             x: algebra::zeros(d)?,
             kept: Kept::new(capacity, scale)?,
             cursor: 0,
+            time: Time::new(config),
             decisions: 0,
             releases: 0,
+            has_lived: false,
             failures: 0,
             oversized: 0,
             #[cfg(test)]
@@ -478,7 +484,8 @@ impl Linear {
             self.cursor = (self.cursor + 1) % (DRAWS * models);
             self.models[self.cursor % models].redraw(self.cursor / models, &mut self.coins);
         }
-        let patience = (self.memory / 16.0 / models as f64).max(64.0) as u64;
+        let decisions = self.time.decisions_in(self.memory).min(1e18);
+        let patience = (decisions / 16.0 / models as f64).max(64.0) as u64;
         if self.memory.is_finite() && self.decisions.is_multiple_of(patience) {
             let model = (self.decisions / patience % models as u64) as usize;
             self.fade(model);
@@ -565,6 +572,7 @@ impl Linear {
 
     /// The one release of a full batch, what is learned from it, and the next batch.
     fn release(&mut self, model: usize) {
+        self.time.learn();
         self.fade(model);
         let (model, batch) = (&mut self.models[model], &mut self.batches[model]);
         batch.release(&mut self.noise, &mut self.scratch.y);
@@ -579,17 +587,27 @@ impl Linear {
     }
 
     fn fade(&mut self, model: usize) {
-        let power = self.power(model);
+        let (power, now) = (self.power(model), self.now());
         let model = &mut self.models[model];
         if self.memory.is_finite() {
             model.fade(power);
         }
-        model.faded = self.decisions;
+        model.faded = now;
+    }
+
+    /// On the configuration's clock.
+    fn now(&self) -> u64 {
+        self.time.at(self.decisions)
+    }
+
+    /// So many ticks of the caller's clock have passed.
+    pub fn advance(&mut self, ticks: u64) {
+        self.time.advance(ticks, self.decisions);
     }
 
     /// What is left of a model's evidence since it last faded.
     fn power(&self, model: usize) -> f64 {
-        libm::exp(-4.0 * LN_2 * (self.decisions - self.models[model].faded) as f64 / self.memory)
+        libm::exp(-4.0 * LN_2 * (self.now() - self.models[model].faded) as f64 / self.memory)
     }
 
     fn refresh(&mut self, model: usize) {
@@ -654,6 +672,7 @@ impl Linear {
         if !self.shape.per_arm {
             return Err(Error::Unsupported("a prior of one arm where all share a model"));
         }
+        self.time.learn();
         self.models[arm as usize].public = Some(prior);
         self.refresh(arm as usize);
         Ok(())
@@ -673,7 +692,7 @@ impl Linear {
     /// before. Each model is to [`join`](Self::join) after it. A handle whose pilot is not over goes on with their rate,
     /// if one of them has it; what the open batch of its pilot holds is dropped.
     pub fn join_pilots(&mut self, others: &mut dyn Iterator<Item = &Totals>, handles: u32) {
-        self.common.handles = 1.0 + f64::from(handles);
+        (self.common.handles, self.has_lived) = (1.0 + f64::from(handles), true);
         self.other_pilots = others.fold(Pool::default(), |pool, totals| pool.and(totals));
         self.believe();
         if self.pooled.is_known() {
@@ -689,6 +708,7 @@ impl Linear {
     /// # Errors
     /// `NoMemory`: nothing has changed.
     pub fn join(&mut self, model: usize, others: &mut dyn Iterator<Item = &Evidence>) -> Result<()> {
+        self.time.learn();
         self.fade(model);
         self.models[model].join(others)?;
         self.refresh(model);
@@ -739,13 +759,14 @@ impl Linear {
 
     /// The loss of one reward through the releases made so far.
     pub fn privacy(&self) -> PrivacyLoss {
-        loss(&self.noise.law(), self.releases > 0)
+        loss(&self.noise.law(), self.releases > 0 || self.has_lived)
     }
 
     /// Writes what was released and what is public: no open batch.
     pub fn save(&self, to: &mut Writer) {
         to.u64(self.decisions);
         to.u32(self.releases);
+        self.time.save(to);
         to.u64(self.failures);
         to.u64(self.oversized);
         self.own_pilot.save(to);
@@ -768,7 +789,9 @@ impl Linear {
     /// `Corrupt`: the policy is to be thrown away.
     pub fn load(&mut self, from: &mut Reader) -> Result<()> {
         let saved = SavedLinear::read(from, &self.shape, self.live.len())?;
-        (self.decisions, self.releases) = (saved.decisions, saved.releases);
+        (self.decisions, self.releases, self.has_lived) = (saved.decisions, saved.releases, true);
+        self.time.go_on(&saved.time);
+        let now = self.now();
         (self.failures, self.oversized) = (saved.failures, saved.oversized);
         (self.own_pilot, self.pooled) = (saved.pilot, saved.pooled);
         self.common.first = saved.first;
@@ -781,7 +804,7 @@ impl Linear {
         }
         let parts = saved.models.into_iter().zip(&mut *self.models).zip(&mut *self.batches);
         for ((saved, model), batch) in parts {
-            (model.own, model.public, model.faded) = (saved.evidence, saved.public, self.decisions);
+            (model.own, model.public, model.faded) = (saved.evidence, saved.public, now);
             batch.open(saved.instrument, model.quota(saved.instrument, &self.common));
             ensure(model.refresh(&self.common.belief, &mut self.scratch, &mut self.coins))?;
         }
@@ -795,6 +818,7 @@ pub struct SavedLinear {
     pub decisions: u64,
     /// Releases until then.
     pub releases: u32,
+    time: Time,
     /// What the pilot had released.
     pub pilot: Totals,
     /// By arm: may it be chosen?
@@ -818,7 +842,9 @@ impl SavedLinear {
     /// # Errors
     /// `Corrupt`, `NoMemory`.
     pub fn read(from: &mut Reader, shape: &Shape, arms: usize) -> Result<SavedLinear> {
-        let (decisions, releases, failures, oversized) = (from.count()?, from.u32()?, from.count()?, from.count()?);
+        let (decisions, releases) = (from.count()?, from.u32()?);
+        let time = Time::load(from, decisions)?;
+        let (failures, oversized) = (from.count()?, from.count()?);
         let (pilot, pooled) = (Totals::load(from)?, Totals::load(from)?);
         let first = Instrument::from_number(from.u8()?)?;
         ensure(from.u32()? as usize == arms)?;
@@ -834,7 +860,12 @@ impl SavedLinear {
             evidence.load(from)?;
             models.push(SavedModel { instrument, public, evidence });
         }
-        Ok(SavedLinear { decisions, releases, pilot, live, failures, oversized, pooled, first, models })
+        Ok(SavedLinear { decisions, releases, time, pilot, live, failures, oversized, pooled, first, models })
+    }
+
+    /// The time when it was taken, on the configuration's clock.
+    pub fn now(&self) -> u64 {
+        self.time.at(self.decisions)
     }
 
     /// What was released for a model.
