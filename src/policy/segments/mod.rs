@@ -36,7 +36,7 @@
 //! speak: against the largest rate with a quarter of ln t nats, and no more once the cells' estimates contradict it.
 //! Twice that is less than ln(R t) soon, so an arm is tried whatever its prior and that prior's strength.
 //!
-//! **Measured** (tests/pool.rs, `no_reversed_prior_locks_an_ad_out`: 100 segments, 10 ads of 3%, 10,000 decisions a
+//! **Measured** (tests/segments.rs, `no_reversed_prior_locks_an_ad_out`: 100 segments, 10 ads of 3%, 10,000 decisions a
 //! segment, tau .2, 100 worlds; lost, in % of uniform play). Without a prior, and with the rates in reverse as 300 rewards
 //! and as 2^24: at eps 1 7.1, 6.8 and 7.6, and 1, 1 and 0 worlds lose more than 25; at eps .25 10.5, 10.0 and 11.3, and
 //! 6, 6 and 6 worlds do. Without a prior at eps 20 it is 6.5, and 1 of 200. No run loses more than 39. 50 ads of .5 to
