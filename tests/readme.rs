@@ -361,7 +361,8 @@ fn combined(what: &str, max_segments: u32, users: u64) -> dpb_status {
                 assert_eq!(dpb_new_budget(10.0, 0.0, &raw mut budget, null_mut()), DPB_OK);
                 (config.budget, config.budget_periods) = (budget, 2 * u32::from(users > 0));
             }
-            "several `slots` of a request" => request.slots = 2,
+            // (A request counts once, where it is the unit.)
+            "several `slots` of a request" => (request.slots, config.max_slots) = (2, if users > 0 { 2 } else { 0 }),
             "`eligible` arms of a request" => (request.eligible, request.eligible_len) = ([1, 2].as_ptr(), 2),
             _ => (),
         }

@@ -610,7 +610,7 @@ typedef struct dpb_decision {
  * larger of pending_capacity and reward_window, rounded up to a power of two; 4 P more with a reward_window, 8 P more where that is on the caller's clock (P is
  * then pending_capacity, whatever the window), and what
  * dpb_config.expected_users says. The other policies' numbers are in src/policy/README.md. With max_segments = S it is about
- * 1000 + 152 K + (80 K + 84) S + 8 P bytes; on most systems a segment takes its memory when it begins.
+ * 1650 + 172 K + (80 K + 84) S + 8 P bytes; on most systems a segment takes its memory when it begins.
  *
  * config: filled by dpb_config_init; read here, not kept. out: receives the handle, which the
  * caller frees with dpb_free. error: NULL, or filled on failure.

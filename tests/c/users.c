@@ -207,7 +207,7 @@ static void refuses(void) {
   STATUS(dpb_select_for(bandit, request(1, 0, 1, outside, 2), &d), DPB_INVALID_REQUEST);
   STATUS(dpb_select_for(bandit, request(1, 0, 1, all, 0), &d), DPB_INVALID_REQUEST);
   STATUS(dpb_select_for(bandit, request(1, 3, 1, NULL, 0), &d), DPB_UNSUPPORTED);
-  STATUS(dpb_select_for(bandit, request(2, 0, 1, NULL, 0), &d), DPB_UNSUPPORTED);
+  STATUS(dpb_select_for(bandit, request(2, 0, 1, NULL, 0), &d), DPB_INVALID_REQUEST); /* config.max_slots is 0 */
   CHECK(d.ticket == 77 && d.arm == 9 && done == 0);
   STATUS(dpb_select_for(bandit, request(1, 0, 1, all + 1, 1), &d), DPB_OK);
   CHECK(d.arm == 1);
@@ -221,8 +221,31 @@ static void refuses(void) {
   dpb_free(bandit);
 }
 
+/* With max_slots a request of a user counts once: the library learns from all its slots, or from none. */
+static void in_slots(void) {
+  dpb_config config = seeded(2, 30000); /* next to no noise: a batch is one reward */
+  dpb_bandit *bandit = NULL;
+  dpb_decision d[2];
+  dpb_arm arms[2];
+  size_t n;
+  int time, slot;
+  config.expected_users = 1000;
+  config.max_slots = 2;
+  STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
+  for (time = 0; time < 2; time++) {
+    STATUS(dpb_select_for(bandit, request(2, 0, 7, NULL, 0), d), DPB_OK);
+    CHECK(d[0].arm != d[1].arm);
+    for (slot = 0; slot < 2; slot++) STATUS(dpb_update(bandit, d[slot].ticket, 1), DPB_OK);
+    STATUS(dpb_arms_read(bandit, arms, 2, &n), DPB_OK);
+    CHECK(arms[0].effective_pulls == 1 && arms[1].effective_pulls == 1 && arms[0].pulls == (uint64_t)time + 1);
+  }
+  STATUS(dpb_select_for(bandit, request(3, 0, 7, NULL, 0), d), DPB_INVALID_REQUEST);
+  dpb_free(bandit);
+}
+
 int main(void) {
   counts();
+  in_slots();
   adds_up();
   lives(0);
   lives(1);
