@@ -53,7 +53,7 @@ fn extreme(random: &mut Random, algorithm: Algorithm, most_arms: u32) -> Config 
         exploration: pick(random, &[0.0, 0.0, 0.0, 0.0, 5e-324, 0.1, 1.0]),
         max_slots: pick(random, &[0, 0, 0, 0, 0, 0, 3, 1 << 24]),
         max_clicks: pick(random, &[0, 0, 0, 0, 0, 1]),
-        features: if linear { pick(random, &[1, 2, 5, 20]) } else { 0 },
+        features: if linear { pick(random, &[1, 2, 2, 5, 20]) } else { 0 },
         model_per_arm: linear && random.bit(),
         feature_norm: if linear { pick(random, &[1e-30, 1.0, 1.0, 4.0, 1e30]) } else { 1.0 },
         test_seed: Some([random.below(256) as u8; 32]),
@@ -179,6 +179,7 @@ fn more_arms_than_a_policy_can_serve_in_time_are_refused() {
 fn most_arms(algorithm: Algorithm) -> u32 {
     match algorithm {
         Algorithm::Ts => 1 << 10,
+        Algorithm::Linear => (1 << 23) / (3 * 11), // of two features, with a model for each arm
         Algorithm::Med => 1 << 12,
         Algorithm::NonprivateKlUcb | Algorithm::LdpKlUcb | Algorithm::Ucb => 1 << 15,
         Algorithm::Se | Algorithm::UcbBound | Algorithm::PrivateUcb => 1 << 18,

@@ -264,7 +264,7 @@ const FIELDS: [Case; 32] = [
     ),
     ("budget_periods", Taken, [|c| c.expected_users = 100, |c| (c.expected_users, c.budget_periods) = (100, 9)]),
     ("features", Refused, [|_| (), |c| c.features = 3]),
-    ("model_per_arm", Refused, [|_| (), |c| c.model_per_arm = false]),
+    ("model_per_arm", Refused, [|_| (), |c| c.model_per_arm = !c.model_per_arm]),
     ("feature_norm", Refused, [|_| (), |c| c.feature_norm = 2.0]),
     ("max_segments", Taken, [|c| c.max_segments = 2, |c| c.max_segments = 3]), // but see segments.rs
 ];

@@ -192,12 +192,8 @@ impl Policy for Contextual {
         self.linear.privacy()
     }
 
-    /// With one model for all, one vector may hold all rewards of a request: see theorem L.
     fn loss_of_request(&self, batches: u32) -> PrivacyLoss {
-        match self.privacy().of_batches(batches) {
-            loss @ PrivacyLoss::Zcdp(_) if !self.per_arm => loss.of_batches(batches),
-            loss => loss,
-        }
+        super::loss_of_request(self.privacy(), batches, self.per_arm)
     }
 
     fn save(&self, to: &mut Writer) -> Result<()> {

@@ -97,7 +97,7 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::noise::{Gaussian, Laplace, Noise, NoiseSource};
 use crate::privacy::PrivacyLoss;
-use crate::privacy::composition::approximate_to_zcdp;
+use crate::privacy::composition::{approximate_to_zcdp, mul_up};
 use crate::privacy::slates;
 use crate::random::{Random, Seed};
 pub use crate::reward::{Reward, RewardRange};
@@ -222,6 +222,36 @@ fn noise(config: &Config, per_arm: bool) -> Result<Noise> {
     Ok(Noise::Gaussian(Gaussian::new(rho, sensitivity)?))
 }
 
+/// What a handle may cost one user, with all that go on from its snapshots. (Gaussian noise of this sensitivity is rounded
+/// up by less than that of other policies, so it hides a little less.)
+pub(crate) fn lifetime_loss(config: &Config) -> Result<PrivacyLoss> {
+    let m = f64::from(config.contributions_per_user);
+    Ok(match noise(config, config.model_per_arm)? {
+        Noise::Laplace(_) => PrivacyLoss::Pure(config.epsilon),
+        Noise::Gaussian(law) => {
+            let loss = PrivacyLoss::Zcdp(mul_up(mul_up(law.rho(), m), m));
+            loss_of_request(loss, config.batches_changed(), config.model_per_arm)
+        }
+    })
+}
+
+/// With one model for all, one vector may hold all rewards of a request: see theorem L.
+fn loss_of_request(loss: PrivacyLoss, batches: u32, per_arm: bool) -> PrivacyLoss {
+    match loss.of_batches(batches) {
+        loss @ PrivacyLoss::Zcdp(_) if !per_arm => loss.of_batches(batches),
+        loss => loss,
+    }
+}
+
+impl Shape {
+    /// More arms would take too long: with one model for all, a decision with propensities some 50 ms; with one for each,
+    /// the end of the pilot half a second.
+    fn most_arms(&self) -> u32 {
+        let d = self.features + 1;
+        if self.per_arm { (1 << 23) / (d * (d + 8)) } else { (1 << 21) / d }
+    }
+}
+
 impl Linear {
     /// A policy for `config.arms` arms. Pending decisions are in slots below `capacity`.
     ///
@@ -235,6 +265,7 @@ impl Linear {
             return Err(Error::config("feature_norm", "must be in 1e-30..=1e30", shape.norm));
         }
         config.check()?;
+        config.check_arms(shape.most_arms())?;
         let noise = noise(config, shape.per_arm)?;
         let euclidean = matches!(noise, Noise::Gaussian(_));
         let intercept = if euclidean { 3 * UNIT } else { UNIT };
@@ -651,7 +682,8 @@ impl Linear {
     /// pulls are the rewards in all releases of its model, which is all arms' where they share one; the pilot's are in
     /// none.
     pub fn arm_state(&self, arm: u32) -> ArmState {
-        let effective_pulls = self.models[self.model(arm)].count();
+        let model = self.model(arm);
+        let effective_pulls = self.power(model) * self.models[model].count();
         ArmState { effective_pulls, ..ArmState::unknown(self.live[arm as usize]) }
     }
 
@@ -726,8 +758,13 @@ impl Linear {
     /// One arm more, with the next number. With one model it is a new row, with a model for each a new prior.
     ///
     /// # Errors
-    /// `NoMemory`: nothing has changed.
+    /// `InvalidConfig` for more arms than can be served in time; `NoMemory`. Nothing has changed.
     pub fn add_arm(&mut self) -> Result<()> {
+        let most = self.shape.most_arms();
+        if self.live.len() >= most as usize {
+            let rule = format!("must be at most {most} for this policy");
+            return Err(Error::config("arms", &rule, self.live.len() + 1));
+        }
         self.live.reserve()?;
         self.candidates.reserve()?;
         self.marks.reserve()?;
@@ -871,6 +908,7 @@ impl SavedLinear {
         for live in &mut *live {
             *live = from.bool()?;
         }
+        ensure(live.contains(&true))?;
         let mut models = room(if shape.per_arm { arms } else { 1 })?;
         for _ in 0..models.capacity() {
             let instrument = Instrument::from_number(from.u8()?)?;
