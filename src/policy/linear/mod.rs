@@ -51,8 +51,10 @@
 //! in one batch, so theorem S of [`slates`](crate::privacy::slates), in which batches are of one arm, does not apply
 //! as it stands. Two worlds that differ in d rewards of one request move all vectors together by d BOUND g in L1 at
 //! most, wherever they lie: d epsilon, as there (d = m, or 2 c with at most c clicks). In L2 one vector may move by d
-//! BOUND: d^2 rho, where theorem S has d rho. With a model for each arm, and different arms in a request, it is d rho.
-//! (`noise` does so.)
+//! BOUND: d^2 rho, where theorem S has d rho. With a model for each arm, and different arms in a request, it is d rho
+//! but for the pilot's vectors, which hold the rewards of all arms. So the pilot then has noise of its own, for rho/d^2
+//! where the models' is for rho/d: k rewards in a vector of the pilot and d - k in models cost (k/d)^2 rho + (1 - k/d) rho
+//! at most, so rho. (`noise` does so.)
 //!
 //! # The algorithm
 //!
@@ -153,6 +155,9 @@ pub struct Linear {
     intercept: i32,
     constant: f64,
     noise: NoiseSource,
+    /// The pilot's, where it is not the same; and its variance at sensitivity 1.
+    pilot_noise: Option<NoiseSource>,
+    pilot_variance: f64,
     coins: Random,
     /// None once the rate is known.
     pilot: Option<Pilot>,
@@ -206,7 +211,7 @@ const RENEW: u64 = 4;
 /// In logits: e^3 times the rate, or a part of it.
 const FARTHEST: f64 = 3.0;
 
-/// Noise for vectors of sensitivity BOUND.
+/// Noise for vectors of sensitivity BOUND: those of one model for all and of the pilot, or those of a model `per_arm`.
 fn noise(config: &Config, per_arm: bool) -> Result<Noise> {
     let sensitivity = (BOUND as u64) << Reward::BITS;
     let epsilon = config.epsilon_per_reward()?;
@@ -271,7 +276,11 @@ impl Linear {
         let intercept = if euclidean { 3 * UNIT } else { UNIT };
         let (features, d) = (shape.features as usize, shape.features as usize + 1);
         let scale = Scale { features, norm: shape.norm, euclidean, nonzeros: shape.nonzeros as usize };
-        let variance = noise.variance() / (f64::from(BOUND) * Reward::ONE as f64).powi(2);
+        let variance_of = |noise: &Noise| noise.variance() / (f64::from(BOUND) * Reward::ONE as f64).powi(2);
+        let variance = variance_of(&noise);
+        let of_pilot = self::noise(config, false)?;
+        let pilot_variance = variance_of(&of_pilot);
+        let has_own = of_pilot != noise;
         let models = if shape.per_arm { config.arms as usize } else { 1 };
         let mut policy = Linear {
             shape,
@@ -282,7 +291,9 @@ impl Linear {
             constant: f64::from(intercept) / f64::from(7 * UNIT),
             noise: NoiseSource::new(noise, seed.stream()),
             coins: seed.stream(),
-            pilot: Some(Pilot::new(d, intercept, variance)?),
+            pilot_noise: has_own.then(|| NoiseSource::new(of_pilot, seed.stream())),
+            pilot_variance,
+            pilot: Some(Pilot::new(d, intercept, pilot_variance)?),
             own_pilot: Totals::default(),
             other_pilots: Pool::default(),
             pooled: Totals::default(),
@@ -569,15 +580,15 @@ impl Linear {
     fn release_pilot(&mut self) {
         let Some(pilot) = &mut self.pilot else { return };
         self.releases = self.releases.saturating_add(1);
-        pilot.batch.release(&mut self.noise, &mut self.scratch.y);
+        pilot.batch.release(self.pilot_noise.as_mut().unwrap_or(&mut self.noise), &mut self.scratch.y);
         #[cfg(test)]
         self.tape.pass(&mut self.scratch.y);
-        pilot.learn(&self.scratch.y, self.common.variance, &mut self.own_pilot);
+        pilot.learn(&self.scratch.y, self.pilot_variance, &mut self.own_pilot);
         if self.own_pilot.is_known() {
             self.believe();
             self.end_pilot();
         } else {
-            pilot.open(&self.own_pilot, self.common.variance);
+            pilot.open(&self.own_pilot, self.pilot_variance);
         }
     }
 
@@ -855,7 +866,7 @@ impl Linear {
         self.live = saved.live;
         match &mut self.pilot {
             pilot if self.pooled.is_known() => *pilot = None,
-            Some(pilot) => pilot.open(&self.own_pilot, self.common.variance),
+            Some(pilot) => pilot.open(&self.own_pilot, self.pilot_variance),
             None => (),
         }
         let parts = saved.models.into_iter().zip(&mut *self.models).zip(&mut *self.batches);
