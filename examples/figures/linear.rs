@@ -5,8 +5,7 @@
 use super::Options;
 use super::plot::table;
 use super::runner::{Cell, Curve, Trial, run as run_cells};
-use dpb::policy::linear::{Feature, Linear, RewardRange, Rows, Shape};
-use dpb::{Algorithm, Bandit, Config, Pool, Random, Seed};
+use dpb::{Algorithm, Bandit, Config, Feature, Random, Request, Rows, Seed};
 use std::collections::VecDeque;
 use std::error::Error;
 use std::f64::consts::TAU;
@@ -46,7 +45,7 @@ pub enum Player {
 }
 
 /// dp-linear as it is, at this epsilon.
-const fn linear(epsilon: f64) -> Player {
+pub const fn linear(epsilon: f64) -> Player {
     Player::Linear { epsilon, delta: 0.0, delay: 0, forget_after: 0 }
 }
 
@@ -159,15 +158,18 @@ impl World {
         }
     }
 
-    /// With bounds of |x|_1, or of |x|_2 for Gaussian noise.
-    pub fn shape(&self, is_gaussian: bool) -> Shape {
+    fn per_arm(&self) -> bool {
+        matches!(self.kind, Kind::Ads { .. } | Kind::Turning)
+    }
+
+    /// d, and the bound of |x|_1, or of |x|_2 for Gaussian noise.
+    fn features(&self, is_gaussian: bool) -> (usize, f64) {
         let (features, norms) = match self.kind {
             Kind::Ads { .. } | Kind::Turning => (LEVELS, [3.0, 3f64.sqrt()]),
             Kind::Items => (VECTOR * (1 + CONTEXT), [4.0, 8f64.sqrt()]),
             Kind::Unit(d) => (d, [(d as f64).sqrt(), 1.0]),
         };
-        let (per_arm, norm) = (matches!(self.kind, Kind::Ads { .. } | Kind::Turning), norms[usize::from(is_gaussian)]);
-        Shape { features: features as u32, per_arm, norm, nonzeros: 0, propensities: false }
+        (features, norms[usize::from(is_gaussian)])
     }
 
     /// The next request.
@@ -284,40 +286,38 @@ pub fn play(kind: Kind, player: Player, times: &[u64], trial: Trial) -> Curve {
     let mut coins = trial.coins();
     let mut world = World::new(kind, &mut coins);
     let is_gaussian = matches!(player, Player::Linear { delta, .. } if delta > 0.0);
-    let (arms, shape) = (world.arms(), world.shape(is_gaussian));
-    let range = RewardRange::new(0.0, 1.0, 24, false).expect("a range");
-    let config = |epsilon: f64, delta: f64| Config {
+    let (arms, (features, norm)) = (world.arms(), world.features(is_gaussian));
+    let config = |epsilon: f64| Config {
         test_seed: Some(trial.policy_seed()),
         pending_capacity: 1,
-        delta,
         ..Config::new(arms as u32, epsilon)
     };
-    let mut linear = None;
-    let mut imed = None;
-    let mut pool = None;
-    let mut thompson = None;
+    let make = |config: Config| Some(Bandit::new(Algorithm::recommended(&config), &config).expect("a bandit"));
+    let (mut bandit, mut thompson) = (None, None);
     let (mut fixed, mut delay, mut waiting) = (0, 0, VecDeque::new());
-    let d = shape.features as usize + 1;
+    let per_arm = world.per_arm();
     match player {
         Player::Linear { epsilon, delta, delay: late, forget_after } => {
-            let mut seed = Seed::new(Some(trial.policy_seed())).expect("a seed");
-            let config = Config { forget_after, ..config(epsilon, delta) };
             delay = late;
-            linear = Some(Linear::new(&config, shape, delay + 1, &mut seed).expect("a policy"));
+            bandit = make(Config {
+                delta,
+                forget_after,
+                pending_capacity: 1 + late as u32,
+                features: features as u32,
+                model_per_arm: per_arm,
+                feature_norm: norm,
+                ..config(epsilon)
+            });
         }
-        Player::Segments(epsilon) => {
-            let segments = Pool::new(&config(epsilon, 0.0), CELLS as u32).expect("a pool");
-            let names: Vec<u32> = (0..CELLS as u64).map(|key| segments.segment(key).expect("room")).collect();
-            pool = Some((segments, names));
-        }
-        Player::Imed(epsilon) => imed = Some(Bandit::new(Algorithm::Imed, &config(epsilon, 0.0)).expect("a policy")),
+        Player::Segments(epsilon) => bandit = make(Config { max_segments: CELLS as u32, ..config(epsilon) }),
+        Player::Imed(epsilon) => bandit = make(config(epsilon)),
         Player::Thompson => {
             let (logit, deviation) = match kind {
                 Kind::Ads { .. } | Kind::Turning => (-3.6, 0.58),
                 Kind::Items => (-3.5, 1.0),
                 Kind::Unit(_) => (0.0, 1.0),
             };
-            thompson = Some(Thompson::new(if shape.per_arm { arms } else { 1 }, d, logit, deviation));
+            thompson = Some(Thompson::new(if per_arm { arms } else { 1 }, 1 + features, logit, deviation));
         }
         Player::BestFixed => fixed = world.best_fixed(&mut Seed::new(Some(trial.key(9))).expect("a seed").stream()),
     }
@@ -328,26 +328,24 @@ pub fn play(kind: Kind, player: Player, times: &[u64], trial: Trial) -> Curve {
             world.turn();
         }
         world.step(&mut coins);
-        let slot = time as usize % (delay + 1);
         let row = |arm: usize| -> Vec<f64> {
-            let rows = world.rows.chunks_exact(d - 1).nth(if shape.per_arm { 0 } else { arm }).unwrap_or_default();
+            let rows = world.rows.chunks_exact(features).nth(if per_arm { 0 } else { arm }).unwrap_or_default();
             std::iter::once(1.0).chain(rows.iter().map(|&x| f64::from(x))).collect()
         };
         let mut ticket = 0;
-        let arm = if let Some(linear) = &mut linear {
-            linear.choose(slot, None, world.rows()).arm as usize
-        } else if let Some(imed) = &imed {
-            let decision = imed.select().expect("a decision");
-            ticket = decision.ticket;
-            decision.arm as usize
-        } else if let Some((pool, names)) = &pool {
-            let decision = pool.select(names[world.cell]).expect("a decision");
+        let arm = if let Some(bandit) = &bandit {
+            let request = match player {
+                Player::Linear { .. } => Request { features: Some(world.rows()), ..Request::default() },
+                Player::Segments(_) => Request { segment: world.cell as u64, ..Request::default() },
+                _ => Request::default(),
+            };
+            let decision = bandit.select_for(&request).expect("a decision");
             ticket = decision.ticket;
             decision.arm as usize
         } else if let Some(thompson) = &thompson {
-            let shared = if shape.per_arm { Vec::new() } else { thompson.draw(0, &mut own) };
+            let shared = if per_arm { Vec::new() } else { thompson.draw(0, &mut own) };
             let score = |arm: usize, own: &mut Random| -> f64 {
-                let theta = if shape.per_arm { &thompson.draw(arm, own) } else { &shared };
+                let theta = if per_arm { &thompson.draw(arm, own) } else { &shared };
                 row(arm).iter().zip(theta).map(|(x, theta)| x * theta).sum()
             };
             let scores: Vec<f64> = (0..arms).map(|arm| score(arm, &mut own)).collect();
@@ -357,19 +355,15 @@ pub fn play(kind: Kind, player: Player, times: &[u64], trial: Trial) -> Curve {
         };
         let mean = world.means[arm];
         let reward = f64::from(u8::from(coins.unit() < mean));
-        if let Some(linear) = &mut linear {
-            waiting.push_back((slot, range.quantize(reward).expect("a reward")));
+        if let Some(bandit) = &bandit {
+            waiting.push_back((ticket, reward));
             if waiting.len() > delay
-                && let Some((slot, reward)) = waiting.pop_front()
+                && let Some((ticket, reward)) = waiting.pop_front()
             {
-                linear.observe(slot, reward);
+                bandit.update(ticket, reward).expect("a reward");
             }
-        } else if let Some(imed) = &imed {
-            imed.update(ticket, reward).expect("a reward");
-        } else if let Some((pool, _)) = &pool {
-            pool.update(ticket, reward).expect("a reward");
         } else if let Some(thompson) = &mut thompson {
-            thompson.learn(if shape.per_arm { arm } else { 0 }, &row(arm), reward);
+            thompson.learn(if per_arm { arm } else { 0 }, &row(arm), reward);
         }
         let best = world.means.iter().copied().fold(0.0, f64::max);
         lost += best - mean;
