@@ -3,15 +3,15 @@
 use crate::engine::{Counts, Engine, Event};
 use crate::error::{Error, Result};
 use crate::fleet::Fleet;
+use crate::memory::WipedVec;
 use crate::os::Origin;
 use crate::policy::{Policy, Pull, ShuffledPolicy};
 use crate::privacy::PrivacyLoss;
 use crate::random::Random;
 use crate::request::Request;
 use crate::reward::Reward;
-use crate::table::Table;
 use crate::users::{Periods, Users};
-use crate::{Config, table};
+use crate::{Config, memory};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
 /// A decision: which arm to play.
@@ -37,7 +37,7 @@ pub(super) struct State {
     pub engine: Engine,
     pub policy: Box<dyn Policy>,
     /// Per arm: decisions that were neither cancelled nor expired.
-    pub pulls: Table<u64>,
+    pub pulls: WipedVec<u64>,
     pub fleet: Fleet,
     /// Where the policy decides requests of several slots, or by more than their arms.
     pub scratch: Option<Box<Scratch>>,
@@ -67,7 +67,8 @@ pub(super) struct Scratch {
 impl Scratch {
     pub fn new(config: &Config, coins: Random) -> Result<Scratch> {
         let arms = config.arms as usize;
-        let (left, free, chosen) = (table::room(arms)?, table::room(arms)?, table::room(arms)?);
+        let (left, free, chosen) =
+            (memory::try_with_capacity(arms)?, memory::try_with_capacity(arms)?, memory::try_with_capacity(arms)?);
         Ok(Scratch { left, free, chosen, coins, most: config.max_slots })
     }
 
@@ -201,7 +202,7 @@ impl State {
             self.decide_all(request, learned, each);
             return Ok(());
         }
-        let pull = match (request.eligible, self.policy.flexible()) {
+        let pull = match (request.eligible, self.policy.dynamic_arms()) {
             (Some(arms), Some(policy)) => policy.choose_among(arms),
             _ => self.policy.choose(),
         };
@@ -266,7 +267,7 @@ impl State {
     fn check_slots(&mut self, request: &Request) -> Result<()> {
         let can = self.policy.slates().is_some() || self.by_request;
         let (Some(scratch), true) = (&mut self.scratch, can) else { return Err(Error::Unsupported("several slots")) };
-        let policy = self.policy.flexible().ok_or(Error::Unsupported("several slots"))?;
+        let policy = self.policy.dynamic_arms().ok_or(Error::Unsupported("several slots"))?;
         scratch.list(request.eligible, self.pulls.len() as u32, |arm| policy.is_live(arm));
         let slots = request.slots as usize;
         let refused = |rule| Err(Error::request("slots", rule, slots));
@@ -287,7 +288,7 @@ impl State {
 
     /// Are these arms that can be played, and can the policy do what is asked?
     pub fn check_live(&mut self, arms: &[u32], what: &'static str) -> Result<()> {
-        match self.policy.flexible() {
+        match self.policy.dynamic_arms() {
             Some(_) => self.check_arms(arms),
             None => Err(Error::Unsupported(what)),
         }
@@ -295,7 +296,7 @@ impl State {
 
     /// Do these arms exist, and are none of them retired?
     pub fn check_arms(&mut self, arms: &[u32]) -> Result<()> {
-        let policy = self.policy.flexible();
+        let policy = self.policy.dynamic_arms();
         for &arm in arms {
             if arm as usize >= self.pulls.len() {
                 return Err(Error::request("arm", &format!("must be below {}", self.pulls.len()), arm));
@@ -320,7 +321,7 @@ impl State {
     fn count(&mut self, user: u64) -> bool {
         let Some(users) = &mut self.users else { return true };
         let learned = self.periods.may_learn() && users.count(user);
-        #[cfg(feature = "test-hooks")]
+        #[cfg(dpb_faults)]
         let learned = learned || crate::Fault::UserUnbounded.is_built_in();
         learned
     }
@@ -405,7 +406,7 @@ impl State {
         self.grow()?;
         self.fleet.add(id);
         // What others have released of it before.
-        if let Some(policy) = self.policy.shared()
+        if let Some(policy) = self.policy.mergeable()
             && self.fleet.has_others()
         {
             policy.join(arm, &mut self.fleet.released(arm));
@@ -420,7 +421,7 @@ impl State {
         if arm >= Config::MAX_ARMS {
             return Err(Error::config("arms", "must be at most 2^24", u64::from(arm) + 1));
         }
-        let policy = self.policy.flexible().ok_or(Error::Unsupported("add_arm"))?;
+        let policy = self.policy.dynamic_arms().ok_or(Error::Unsupported("add_arm"))?;
         self.pulls.reserve()?;
         if let Some(scratch) = &mut self.scratch {
             scratch.reserve(self.pulls.len() + 1)?;

@@ -1,7 +1,7 @@
 //! dpb_bandit: making, asking, answering.
 
 use super::config::{construct, dpb_config, dpb_error, explain};
-use super::guard::{self, Guard, Handle, call, tell};
+use super::guard::{self, Guard, Handle, call, call_with_output};
 use super::status::{DPB_NULL, DPB_OK, dpb_status};
 use crate::bandit::{Bandit, Decision};
 use crate::config::Config;
@@ -504,7 +504,7 @@ pub unsafe extern "C" fn dpb_free(bandit: *mut dpb_bandit) {
 #[must_use]
 pub unsafe extern "C" fn dpb_select(bandit: *mut dpb_bandit, out: *mut dpb_decision) -> dpb_status {
     // SAFETY: NULL or valid, by contract.
-    unsafe { tell(bandit, out, |b: &dpb_bandit| b.bandit.select().map(Into::into)) }
+    unsafe { call_with_output(bandit, out, |b: &dpb_bandit| b.bandit.select().map(Into::into)) }
 }
 
 /// What came of a decision: at most once a ticket. Never allocates.
@@ -728,7 +728,7 @@ pub unsafe extern "C" fn dpb_next_period(bandit: *mut dpb_bandit) -> dpb_status 
 }
 
 /// Panics inside a call, as a bug would. Only in builds for tests.
-#[cfg(feature = "test-hooks")]
+#[cfg(dpb_faults)]
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_test_panic(bandit: *mut dpb_bandit) -> dpb_status {

@@ -3,7 +3,7 @@
 use super::handle::{Subject, arms, live, rest};
 use super::history::{Call, Event, History, Step, WINDOW, Which};
 use crate::audit::engine::{pattern, seed};
-use dpb::noise::hand::{Draw, Hand};
+use dpb::noise::probe::{Draw, NoiseProbe};
 use dpb::{Bandit, Clock, Decision, Request};
 use std::fmt::{Display, Formatter};
 use std::hash::Hash;
@@ -60,7 +60,7 @@ struct World<'a> {
     lives: Vec<Life>,
     /// As they came.
     snapshots: Vec<Vec<u8>>,
-    hand: Hand,
+    hand: NoiseProbe,
     /// The other one's transcript, if it was there.
     other: &'a [u64],
     transcript: Vec<u64>,

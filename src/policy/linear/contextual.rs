@@ -6,7 +6,7 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::fleet::{Entry, Roster, put};
 use crate::key_index::KeyIndex;
-use crate::policy::contract::{ArmState, ByRequest, Flexible, Peer, PeerId, Policy, Pull};
+use crate::policy::contract::{ArmState, ByRequest, DynamicArms, Peer, PeerId, Policy, Pull};
 use crate::policy::prior::Prior;
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
@@ -155,7 +155,7 @@ impl Policy for Contextual {
         Some(self)
     }
 
-    fn flexible(&mut self) -> Option<&mut dyn Flexible> {
+    fn dynamic_arms(&mut self) -> Option<&mut dyn DynamicArms> {
         Some(self)
     }
 
@@ -210,7 +210,7 @@ impl Policy for Contextual {
     }
 }
 
-impl Flexible for Contextual {
+impl DynamicArms for Contextual {
     fn choose_among(&mut self, _arms: &[u32]) -> Pull {
         unreachable!("each decision has features")
     }

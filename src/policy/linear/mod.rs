@@ -95,6 +95,7 @@ use super::prior::Prior;
 use super::time::Time;
 use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::memory::{WipedVec, try_with_capacity};
 use crate::noise::{Gaussian, Laplace, Noise, NoiseSource};
 use crate::privacy::PrivacyLoss;
 use crate::privacy::composition::approximate_to_zcdp;
@@ -102,7 +103,6 @@ use crate::privacy::slates;
 use crate::random::{Random, Seed};
 pub use crate::reward::{Reward, RewardRange};
 use crate::snapshot::{Reader, Writer, ensure};
-use crate::table::{Table, room};
 use batch::{BOUND, Batch, Instrument};
 pub use model::Evidence;
 use model::{Belief, Common, DRAWS, Model, Scratch};
@@ -162,20 +162,20 @@ pub struct Linear {
     other_pilots: Pool,
     pooled: Totals,
     common: Common,
-    models: Table<Model>,
-    batches: Table<Batch>,
-    live: Table<bool>,
+    models: WipedVec<Model>,
+    batches: WipedVec<Batch>,
+    live: WipedVec<bool>,
     /// Arms that may still be chosen in this request, `left` of them: each once, and where its row is.
-    candidates: Table<Candidate>,
+    candidates: WipedVec<Candidate>,
     left: usize,
     /// Where an arm was last seen in a request: the request's mark.
-    marks: Table<u64>,
+    marks: WipedVec<u64>,
     mark: u64,
     scratch: Scratch,
     /// The row at hand, is it larger than C, and x.
     row: Spread,
     is_large: bool,
-    x: Table<f64>,
+    x: WipedVec<f64>,
     kept: Kept,
     /// Of the next draw that is drawn anew.
     cursor: usize,
@@ -263,12 +263,12 @@ impl Linear {
                 size: 1.0,
                 handles: 1.0,
             },
-            models: Table::with_room(models)?,
-            batches: Table::with_room(models)?,
-            live: Table::new(config.arms as usize, |_| true)?,
-            candidates: Table::new(config.arms as usize, |_| NOBODY)?,
+            models: WipedVec::try_with_capacity(models)?,
+            batches: WipedVec::try_with_capacity(models)?,
+            live: WipedVec::new(config.arms as usize, |_| true)?,
+            candidates: WipedVec::new(config.arms as usize, |_| NOBODY)?,
             left: 0,
-            marks: Table::new(config.arms as usize, |_| 0)?,
+            marks: WipedVec::new(config.arms as usize, |_| 0)?,
             mark: 0,
             scratch: Scratch::new(d)?,
             row: Spread::new(&scale)?,
@@ -384,7 +384,7 @@ impl Linear {
         self.row.arm = arm;
         self.kept.keep(slot, &self.row);
         self.decisions += 1;
-        self.look_further();
+        self.refresh_next();
         Choice { slot, arm, place, propensity }
     }
 
@@ -475,7 +475,7 @@ impl Linear {
     }
 
     /// Between releases: one draw anew, and where there is a memory one model as it now counts.
-    fn look_further(&mut self) {
+    fn refresh_next(&mut self) {
         if self.pilot.is_some() {
             return;
         }
@@ -759,7 +759,7 @@ impl Linear {
 
     /// The loss of one reward through the releases made so far.
     pub fn privacy(&self) -> PrivacyLoss {
-        loss(&self.noise.law(), self.releases > 0 || self.has_lived)
+        loss(&self.noise.distribution(), self.releases > 0 || self.has_lived)
     }
 
     /// Writes what was released and what is public: no open batch.
@@ -822,7 +822,7 @@ pub struct SavedLinear {
     /// What the pilot had released.
     pub pilot: Totals,
     /// By arm: may it be chosen?
-    pub live: Table<bool>,
+    pub live: WipedVec<bool>,
     failures: u64,
     oversized: u64,
     pooled: Totals,
@@ -848,11 +848,11 @@ impl SavedLinear {
         let (pilot, pooled) = (Totals::load(from)?, Totals::load(from)?);
         let first = Instrument::from_number(from.u8()?)?;
         ensure(from.u32()? as usize == arms)?;
-        let mut live = Table::new(arms, |_| false)?;
+        let mut live = WipedVec::new(arms, |_| false)?;
         for live in &mut *live {
             *live = from.bool()?;
         }
-        let mut models = room(if shape.per_arm { arms } else { 1 })?;
+        let mut models = try_with_capacity(if shape.per_arm { arms } else { 1 })?;
         for _ in 0..models.capacity() {
             let instrument = Instrument::from_number(from.u8()?)?;
             let public = if from.bool()? { Some(Prior::load(from)?) } else { None };

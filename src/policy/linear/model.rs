@@ -3,10 +3,10 @@
 use super::algebra::{add, add_square, dot, factorise, log_determinant, packed, solve, solve_transposed, zeros};
 use super::batch::{Batch, Information, Instrument, TINY};
 use crate::error::Result;
+use crate::memory::WipedVec;
 use crate::policy::prior::Prior;
 use crate::random::Random;
 use crate::snapshot::{Reader, Writer, ensure};
-use crate::table::Table;
 
 /// Draws of theta that are kept. A decision takes one of them.
 pub const DRAWS: usize = 32;
@@ -63,8 +63,8 @@ pub struct Common {
 /// What one handle's releases say of a model: the sums of A' S^-1 A (packed) and of A' S^-1 (y - e), and how many
 /// rewards they hold.
 pub struct Evidence {
-    pub precision: Table<f64>,
-    pub shift: Table<f64>,
+    pub precision: WipedVec<f64>,
+    pub shift: WipedVec<f64>,
     pub count: f64,
 }
 
@@ -117,7 +117,7 @@ fn real(x: i128) -> f64 {
 }
 
 /// Evidence of others, all together: precision, then shift, then count.
-struct Joined(Table<i128>);
+struct Joined(WipedVec<i128>);
 
 impl Joined {
     fn count(&self) -> f64 {
@@ -127,10 +127,10 @@ impl Joined {
 
 /// Matrices that all models work in.
 pub struct Scratch {
-    pub y: Table<f64>,
-    total: Table<f64>,
-    covariance: Table<f64>,
-    design: Table<f64>,
+    pub y: WipedVec<f64>,
+    total: WipedVec<f64>,
+    covariance: WipedVec<f64>,
+    design: WipedVec<f64>,
     before: Evidence,
 }
 
@@ -154,10 +154,10 @@ pub struct Model {
     /// What public data say of the intercept.
     pub public: Option<Prior>,
     /// The factor of the whole precision L.
-    root: Table<f64>,
+    root: WipedVec<f64>,
     /// theta.
-    pub mean: Table<f64>,
-    draws: Table<f64>,
+    pub mean: WipedVec<f64>,
+    draws: WipedVec<f64>,
     /// Decisions when evidence was last faded.
     pub faded: u64,
 }
@@ -191,7 +191,7 @@ impl Model {
     pub fn join(&mut self, others: &mut dyn Iterator<Item = &Evidence>) -> Result<()> {
         let d = self.d();
         if self.others.is_none() {
-            self.others = Some(Joined(Table::new(packed(d) + d + 1, |_| 0)?));
+            self.others = Some(Joined(WipedVec::new(packed(d) + d + 1, |_| 0)?));
         }
         if let Some(Joined(sums)) = &mut self.others {
             sums.fill(0);

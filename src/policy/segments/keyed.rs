@@ -6,15 +6,15 @@ use crate::config::Config;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::key_index::KeyIndex;
-use crate::policy::batched::Sums;
-use crate::policy::contract::{ArmState, ByRequest, Flexible, Peer, PeerId, Policy, Pull};
+use crate::memory;
+use crate::policy::batched::ReleaseTotals;
+use crate::policy::contract::{ArmState, ByRequest, DynamicArms, Peer, PeerId, Policy, Pull};
 use crate::policy::prior::Prior;
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::request::Request;
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer};
-use crate::table;
 
 /// The segments, and their keys.
 pub(crate) struct Segmented {
@@ -47,11 +47,11 @@ impl Segmented {
         let segments = Segments::new(config, most, seed)?;
         Ok(Segmented {
             segments,
-            keys: table::room(most as usize)?,
+            keys: memory::try_with_capacity(most as usize)?,
             added: Vec::new(),
             index,
             most,
-            chosen: table::room(config.arms as usize)?,
+            chosen: memory::try_with_capacity(config.arms as usize)?,
         })
     }
 
@@ -96,7 +96,7 @@ impl Segmented {
 
 fn read_keys(from: &mut Reader) -> Result<Vec<u64>> {
     let length = from.length(size_of::<u64>())?;
-    let mut keys = table::room(length)?;
+    let mut keys = memory::try_with_capacity(length)?;
     for _ in 0..length {
         keys.push(from.u64()?);
     }
@@ -192,7 +192,7 @@ impl Policy for Segmented {
         Some(self)
     }
 
-    fn flexible(&mut self) -> Option<&mut dyn Flexible> {
+    fn dynamic_arms(&mut self) -> Option<&mut dyn DynamicArms> {
         Some(self)
     }
 
@@ -223,7 +223,7 @@ impl Policy for Segmented {
         self.segments.peers.updates()
     }
 
-    fn sums(&self, arm: u32) -> Result<Sums> {
+    fn sums(&self, arm: u32) -> Result<ReleaseTotals> {
         self.segments.sums(arm)
     }
 
@@ -257,7 +257,7 @@ impl Policy for Segmented {
     }
 }
 
-impl Flexible for Segmented {
+impl DynamicArms for Segmented {
     fn choose_among(&mut self, _arms: &[u32]) -> Pull {
         unreachable!("each decision names its segment")
     }
