@@ -562,7 +562,7 @@ fn propensities_are_chances() {
 #[test]
 fn slots_have_their_noise() {
     let scale = |max_slots: u32, clicks: u32, delta: f64, per_arm: bool| {
-        let config = Config { max_slots: max_slots, max_clicks: clicks, reward_window: 8, delta, ..config(9, 1.0) };
+        let config = Config { max_slots, max_clicks: clicks, reward_window: 8, delta, ..config(9, 1.0) };
         policy(&config, Shape { per_arm, ..SHAPE }, 1).common.variance.sqrt()
     };
     for (delta, per_arm, factor) in [(0.0, false, 2.0), (0.0, true, 2.0), (1e-6, false, 2.0), (1e-6, true, 2f64.sqrt())]
