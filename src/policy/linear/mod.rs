@@ -73,7 +73,7 @@
 //! next batch the instrument of the largest ln det L that is to be expected, from the moments of this one
 //! ```
 //!
-//! B1: a coordinate's expected sum is half the noise's scale. One Newton step a batch: no row is stored. A noisy batch
+//! B1: a coordinate's expected sum is a third of the noise's scale. One Newton step a batch: no row is stored. A noisy batch
 //! weighs little by itself. Where a matrix is not positive definite to working precision the release is left out, the
 //! last model stays and [`Linear::failures`] counts it.
 //!
