@@ -62,8 +62,8 @@
 //! ```text
 //! pilot      uniform play; the plain sum of rewards in batches that double, Y the sum of them with weights,
 //!            until Y is six deviations of its noise and four of a count of rare rewards.
-//!            Prior: theta_0 = logit(rate)/c, the rate two deviations above Y's; logits of deviation 1 of the
-//!            intercept, .8 of all features together
+//!            Prior: theta_0 = logit(rate)/c, the rate two deviations above Y's; logits of deviation 1, of the
+//!            intercept and of all features together
 //! choose     one of 32 kept draws of theta + L^-1/2 z/2; the arm with the largest x theta
 //!            at each fourth decision one draw is drawn anew, at a release all of them
 //! reward     p = sigma(m), v = p (1 - p), m = x theta, within 3 of theta_0 c
@@ -73,11 +73,17 @@
 //! next batch the instrument of the largest ln det L that is to be expected, from the moments of this one
 //! ```
 //!
-//! B1: a coordinate's expected sum is half the noise's scale. One Newton step a batch: no row is stored. A noisy batch
+//! B1: a coordinate's expected sum is a third of the noise's scale. One Newton step a batch: no row is stored. A noisy batch
 //! weighs little by itself. Where a matrix is not positive definite to working precision the release is left out, the
 //! last model stays and [`Linear::failures`] counts it.
 //!
-//! Each draw is of all models, so a decision's propensity, given all releases and draws, is an exact share of 32,
+//! **Merging.** A handle's evidence of a model is the sums A' S^-1 A and A' S^-1 (y - e) over its own releases. Evidence of
+//! others is added on a grid of 2^-50, where sums are exact. The rate that all begin with is that of all pilots which
+//! have told theirs. So handles that know the same releases believe the same of every row, to the last bit, in whatever
+//! order they merged and whosever the releases are; but for priors of public data, which are a handle's own, and for what
+//! a memory has forgotten since. All of it is a function of releases.
+//!
+//! //! Each draw is of all models, so a decision's propensity, given all releases and draws, is an exact share of 32,
 //! beside what is explored.
 
 mod algebra;
