@@ -339,7 +339,7 @@ pub(crate) struct PeerId<'a> {
 
 /// What another handle has released, for policies that keep it themselves.
 pub(crate) enum Peer {
-    Segments(super::segments::peers::PeerBandit),
+    Segments(Box<super::segments::peers::PeerBandit>),
     Linear(Box<super::linear::contextual::SavedPeer>),
 }
 
@@ -350,7 +350,7 @@ impl Peer {
     /// `Corrupt`; `NoMemory`.
     pub fn read(config: &Config, id: &PeerId, from: &mut Reader) -> Result<Peer> {
         match config.features {
-            0 => Segmented::read_peer(config, id, from).map(Peer::Segments),
+            0 => Segmented::read_peer(config, id, from).map(|peer| Peer::Segments(Box::new(peer))),
             _ => SavedPeer::read(config, id, from).map(|peer| Peer::Linear(Box::new(peer))),
         }
     }

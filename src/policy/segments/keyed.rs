@@ -201,7 +201,7 @@ impl Policy for Segmented {
         let is_newer = self.segments.is_newer(&peer)?;
         let names = Names { keys: &self.keys, added: &self.added };
         if is_newer {
-            self.segments.insert(peer, names);
+            self.segments.insert(*peer, names);
         }
         if !self.segments.is_fitted() {
             self.segments.fit(names);
