@@ -204,7 +204,7 @@ impl Batch {
             let exact = std::mem::take(&mut *self.sums[j]);
             let sum = exact + noise.draw();
             #[cfg(dpb_faults)]
-            let sum = crate::noise::hand::release(sum, || exact + noise.draw());
+            let sum = crate::noise::probe::release(sum, || exact + noise.draw());
             y[j] = sum as f64;
         }
     }
