@@ -1,6 +1,6 @@
 //! Quota, collect, release: the one idea behind epochs, phases, intervals and geometric batches.
 
-use crate::noise::{Law, NoiseSource};
+use crate::noise::{Distribution, NoiseSource};
 use crate::reward::Reward;
 use zeroize::Zeroizing;
 
@@ -77,24 +77,24 @@ impl Batch {
     }
 
     /// The bare sum in rewards, for the faults that the tests must notice.
-    #[cfg(feature = "test-hooks")]
+    #[cfg(dpb_faults)]
     pub(crate) fn bare_sum(&self) -> f64 {
         *self.sum as f64 / Reward::ONE as f64
     }
 
     /// A batch that goes on from the open sum of another.
-    #[cfg(feature = "test-hooks")]
+    #[cfg(dpb_faults)]
     pub(crate) fn keep(&mut self, bare_sum: f64) {
         *self.sum += (bare_sum * Reward::ONE as f64) as i64;
     }
 
     /// The sum of a full batch with fresh noise, once: it is forgotten here.
-    pub fn release<L: Law>(&mut self, noise: &mut NoiseSource<L>) -> Release {
+    pub fn release<L: Distribution>(&mut self, noise: &mut NoiseSource<L>) -> Release {
         debug_assert!(self.free() == 0 && self.count > 0);
         let exact = std::mem::take(&mut *self.sum);
         let sum = exact + noise.draw();
-        #[cfg(feature = "test-hooks")]
-        let sum = crate::noise::hand::release(sum, || exact + noise.draw());
+        #[cfg(dpb_faults)]
+        let sum = crate::noise::probe::release(sum, || exact + noise.draw());
         Release { count: self.count.into(), sum: sum as f64 / Reward::ONE as f64 }
     }
 }

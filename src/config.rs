@@ -128,14 +128,14 @@ macro_rules! fields {
             },)*];
 
             /// All that a snapshot keeps: everything but the test seed and the budget.
-            fn pack(&self) -> [u8; Kept::BYTES] {
-                let mut packed = [0; Kept::BYTES];
+            fn pack(&self) -> [u8; PackedConfig::BYTES] {
+                let mut packed = [0; PackedConfig::BYTES];
                 let rest = &mut &mut packed[..];
                 $(self.$name.pack(rest);)*
                 packed
             }
 
-            /// What was [saved](Kept::save), unchecked.
+            /// What was [saved](PackedConfig::save), unchecked.
             pub(crate) fn load(from: &mut Reader) -> Result<Config> {
                 Ok(Config { $($name: <$type as Packed>::load(from)?,)* ..Self::DEFAULT })
             }
@@ -290,12 +290,12 @@ impl Config {
     }
 
     /// The bytes that a snapshot keeps of it.
-    #[cfg(feature = "test-hooks")]
+    #[cfg(dpb_faults)]
     #[doc(hidden)]
-    pub const PACKED: usize = Kept::BYTES;
+    pub const PACKED: usize = PackedConfig::BYTES;
 
     /// The names of all fields that a snapshot keeps.
-    #[cfg(feature = "test-hooks")]
+    #[cfg(dpb_faults)]
     #[doc(hidden)]
     pub fn fields() -> impl Iterator<Item = &'static str> {
         Self::FIELDS.iter().map(|field| field.name)
@@ -401,9 +401,9 @@ impl Config {
         let rho = approximate_to_zcdp(self.epsilon, self.delta, self.contributions_per_user);
         let rho = slates::share(rho, self.batches_changed());
         // rho is epsilon's and delta's doing: name what the caller can change.
-        let law = Gaussian::new(rho, Reward::ONE as u64);
+        let distribution = Gaussian::new(rho, Reward::ONE as u64);
         Ok(Noise::Gaussian(
-            law.map_err(|_| Error::config("epsilon", "and delta give noise out of range", self.epsilon))?,
+            distribution.map_err(|_| Error::config("epsilon", "and delta give noise out of range", self.epsilon))?,
         ))
     }
 
@@ -426,17 +426,17 @@ impl Config {
         let m = f64::from(self.contributions_per_user);
         Ok(match self.noise()? {
             Noise::Laplace(_) => PrivacyLoss::Pure(self.epsilon),
-            Noise::Gaussian(law) => {
-                PrivacyLoss::Zcdp(mul_up(mul_up(law.rho(), m), m)).of_batches(self.batches_changed())
+            Noise::Gaussian(distribution) => {
+                PrivacyLoss::Zcdp(mul_up(mul_up(distribution.rho(), m), m)).of_batches(self.batches_changed())
             }
         })
     }
 }
 
 /// A configuration as a handle keeps it: what a snapshot keeps, in no more bytes. Seed and budget stay with the caller.
-pub(crate) struct Kept([u8; Kept::BYTES]);
+pub(crate) struct PackedConfig([u8; PackedConfig::BYTES]);
 
-impl Kept {
+impl PackedConfig {
     const BYTES: usize = {
         let (mut bytes, mut at) = (0, 0);
         while at < Config::FIELDS.len() {
@@ -446,8 +446,8 @@ impl Kept {
         bytes
     };
 
-    pub fn of(config: &Config) -> Kept {
-        Kept(config.pack())
+    pub fn of(config: &Config) -> PackedConfig {
+        PackedConfig(config.pack())
     }
 
     pub fn save(&self, to: &mut Writer) {

@@ -43,8 +43,8 @@
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::key_index::KeyIndex;
-use crate::policy::{Memory, Released, Saved};
-use crate::table::room;
+use crate::memory::try_with_capacity;
+use crate::policy::{Memory, ReleaseHistory, Saved};
 
 /// Of whom a handle knows something, and how new that is.
 pub(crate) struct Roster {
@@ -74,7 +74,7 @@ impl Entry {
 }
 
 impl Roster {
-    /// Other handles, at most.
+    /// PeerReleases handles, at most.
     pub const MOST: usize = 1024;
 
     pub const fn new() -> Roster {
@@ -110,7 +110,7 @@ impl Roster {
         place
     }
 
-    /// Other handles at work: those that had news while all together had some three each.
+    /// PeerReleases handles at work: those that had news while all together had some three each.
     pub fn at_work(&self) -> u32 {
         let least = self.news.saturating_sub(3 * self.others.len() as u64);
         self.others.iter().filter(|other| other.news > least).count() as u32
@@ -145,7 +145,7 @@ struct Joined {
     places: KeyIndex,
     roster: Roster,
     /// As in the roster.
-    others: Vec<Other>,
+    others: Vec<PeerReleases>,
 }
 
 impl Joined {
@@ -161,28 +161,28 @@ impl Joined {
 }
 
 /// Another handle, as its newest snapshot shows it.
-pub(crate) struct Other {
+pub(crate) struct PeerReleases {
     pub entry: Entry,
-    arms: Vec<Released>,
+    arms: Vec<ReleaseHistory>,
     /// Those of them that were added are the last.
     added: KeyIndex,
 }
 
-impl Other {
+impl PeerReleases {
     /// A snapshot's, and the ids of the arms that were added there.
     ///
     /// # Errors
     /// `Corrupt` where two arms have one id; `NoMemory`.
-    pub fn new(origin: u64, lives: u32, checksum: u32, ids: &[u64], saved: Saved) -> Result<Other> {
+    pub fn new(origin: u64, lives: u32, checksum: u32, ids: &[u64], saved: Saved) -> Result<PeerReleases> {
         let entry = Entry::new(origin, (lives, saved.decisions, saved.time(), saved.releases, checksum));
         let added = KeyIndex::of(ids, 0)?;
-        let mut arms = room(saved.arms.len())?;
+        let mut arms = try_with_capacity(saved.arms.len())?;
         arms.extend(saved.arms.into_iter().map(|(_, _, released, _)| released));
-        Ok(Other { entry, arms, added })
+        Ok(PeerReleases { entry, arms, added })
     }
 
     /// What it has released of the arm with this id.
-    fn arm(&self, id: u64) -> Option<&Released> {
+    fn arm(&self, id: u64) -> Option<&ReleaseHistory> {
         let first = self.arms.len() - self.added.len();
         let place = if id < first as u64 { id as usize } else { first + self.added.find(id)? };
         self.arms.get(place)
@@ -282,7 +282,7 @@ impl Fleet {
     ///
     /// # Errors
     /// As [`Roster::expects`].
-    pub fn expects(&mut self, other: &Other, config: &Config) -> Result<bool> {
+    pub fn expects(&mut self, other: &PeerReleases, config: &Config) -> Result<bool> {
         if other.entry.origin == self.origin {
             return Ok(false);
         }
@@ -292,7 +292,7 @@ impl Fleet {
     }
 
     /// Takes news at this time of ours, and calls `changed` for each of our arms of which it has some.
-    pub fn take(&mut self, mut other: Other, arms: u32, time: u64, mut changed: impl FnMut(&Fleet, u32)) {
+    pub fn take(&mut self, mut other: PeerReleases, arms: u32, time: u64, mut changed: impl FnMut(&Fleet, u32)) {
         let Some(joined) = &mut self.joined else { return }; // `expects` has made it
         let (then, now) = (joined.memory.ticks(other.entry.version.2), joined.memory.ticks(time));
         other.arms.iter_mut().for_each(|released| released.rebase(then, now));
@@ -309,7 +309,7 @@ impl Fleet {
     }
 
     /// What each other has released of one of our arms.
-    pub fn released(&self, arm: u32) -> impl Iterator<Item = &Released> {
+    pub fn released(&self, arm: u32) -> impl Iterator<Item = &ReleaseHistory> {
         let id = self.id(arm);
         self.joined().others.iter().filter_map(move |other| other.arm(id))
     }

@@ -1,8 +1,8 @@
 //! An index of 64-bit keys that the caller chose: each key's number, in the order in which the keys were inserted.
 
 use crate::error::Result;
+use crate::memory::try_with_capacity;
 use crate::snapshot::ensure;
-use crate::table::room;
 
 /// A hash table with linear probing. A key and its number share an entry, so that a search mostly reads one line of
 /// memory. Keys are public; the table is never more than two thirds full.
@@ -27,7 +27,7 @@ impl KeyIndex {
             return Ok(KeyIndex::NONE);
         }
         let length = (keys + keys.div_ceil(2) + 1).next_power_of_two();
-        let mut entries = room(length)?;
+        let mut entries = try_with_capacity(length)?;
         entries.resize(length, (0, KeyIndex::EMPTY));
         Ok(KeyIndex { entries, keys: 0 })
     }

@@ -39,6 +39,7 @@ pub mod ffi;
 pub mod fleet;
 mod key_index;
 pub mod local;
+mod memory;
 pub mod noise;
 mod os;
 pub mod policy;
@@ -49,7 +50,6 @@ mod reward;
 pub mod shuffle;
 mod snapshot;
 pub mod stopping;
-mod table;
 mod tournament;
 mod users;
 
@@ -58,9 +58,9 @@ pub use budget::Budget;
 pub use config::{Clock, Config};
 pub use engine::{Counts, Diagnostics};
 pub use error::{Error, Result};
-#[cfg(feature = "test-hooks")]
+#[cfg(dpb_faults)]
 #[doc(hidden)]
-pub use noise::hand::Fault;
+pub use noise::probe::Fault;
 pub use policy::Algorithm;
 pub use policy::linear::{Feature, Rows, feature_cross, feature_hash};
 pub use random::{Random, Seed};

@@ -32,8 +32,8 @@ impl Seed {
         let mut key = Zeroizing::new([0; 32]);
         match test_seed {
             Some(seed) => *key = seed,
-            #[cfg(feature = "test-hooks")]
-            None if crate::noise::hand::fill(&mut *key) => {}
+            #[cfg(dpb_faults)]
+            None if crate::noise::probe::fill(&mut *key) => {}
             None => getrandom::fill(&mut *key).map_err(|_| Error::Entropy)?,
         }
         let words = key.chunks_exact(4).map(|bytes| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
@@ -70,7 +70,7 @@ impl Random {
     }
 
     /// A stream that goes on from this key, for the test that looks for keys in memory.
-    #[cfg(feature = "test-hooks")]
+    #[cfg(dpb_faults)]
     #[doc(hidden)]
     pub fn from_key(key: [u32; KEY]) -> Random {
         Random::keyed(key.into_iter())

@@ -46,7 +46,7 @@
 //! must neither be written nor drawn anew under the same samples. After a crash, start afresh with other samples.
 
 use crate::error::{Error, Result};
-use crate::table;
+use crate::memory;
 
 const MAGIC: &[u8; 3] = b"dpb";
 const VERSION: u8 = 1;
@@ -80,7 +80,7 @@ pub fn write(kind: Kind, room: usize, mut save: impl FnMut(&mut Writer) -> Resul
     if needed > room {
         return Err(Error::BufferTooSmall { needed });
     }
-    let mut bytes = table::room(needed)?;
+    let mut bytes = memory::try_with_capacity(needed)?;
     bytes.extend_from_slice(MAGIC);
     bytes.extend_from_slice(&[VERSION, kind as u8]);
     let mut writer = Writer::Writing(bytes);

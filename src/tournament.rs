@@ -6,7 +6,7 @@
 //! replays only the matches that turn (Basch, Guibas, Hershberger 1999). 40 bytes a line.
 
 use crate::error::Result;
-use crate::table::Table;
+use crate::memory::WipedVec;
 
 /// A line `base + slope * x`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -49,8 +49,8 @@ struct Match {
 
 /// The lines and their tournament. Line `i` is leaf `room + i` of a binary tree in an array.
 pub struct Tournament {
-    lines: Table<Line>,
-    matches: Table<Match>,
+    lines: WipedVec<Line>,
+    matches: WipedVec<Match>,
     count: usize,
     x: f64,
 }
@@ -66,7 +66,7 @@ impl Tournament {
 
     fn with_lines(room: usize, count: usize, line: impl FnMut(usize) -> Line) -> Result<Tournament> {
         let unplayed = Match { winner: 0, from: 0.0, until: 0.0 };
-        let (lines, matches) = (Table::new(room, line)?, Table::new(room, |_| unplayed)?);
+        let (lines, matches) = (WipedVec::new(room, line)?, WipedVec::new(room, |_| unplayed)?);
         let mut tournament = Tournament { lines, matches, count, x: 0.0 };
         (1..room).rev().for_each(|node| tournament.play(node));
         Ok(tournament)

@@ -50,15 +50,15 @@
 
 use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::memory::WipedVec;
 use crate::random::{Random, Seed};
-use crate::table::Table;
 use zeroize::Zeroize;
 
 const ROWS: usize = 4;
 
 pub(crate) struct Users {
     /// Four rows of counters, as many in a word as fit.
-    words: Table<u64>,
+    words: WipedVec<u64>,
     /// Counters in a row.
     columns: u64,
     /// A counter has 2^this bits.
@@ -169,7 +169,7 @@ impl Users {
                 config.expected_users,
             ));
         }
-        let words = Table::new(words as usize, |_| 0)?;
+        let words = WipedVec::new(words as usize, |_| 0)?;
         let mut users = Users { words, columns, bits, most: most.into(), keys: Default::default(), coins };
         users.forget();
         Ok(users)

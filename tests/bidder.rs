@@ -236,13 +236,35 @@ fn what_is_no_bid_request_is_refused_and_changes_nothing() {
         (&["--clicked-within", "-1"], 2, "usage"),
         (&["--epsilon", "one"], 2, "usage"),
         (&["--epsilon", "0"], 1, "epsilon must be"),
-        (&["--clicked-within", "99999999"], 1, "reward_window must be at most 2^24, got 99999999"),
+        (&["--clicked-within", "99999999"], 1, "reward_window must be at most 2^24"),
+        (&["--shown-within", "10s"], 2, "usage"),
+        (&["--shown-within", "10m", "--clicked-within", "600s"], 2, "usage"),
         (&["--policy", "dp-se"], 1, "dp-se cannot choose among the creatives that fit"),
         (&["--port", server.host().split(':').nth(1).unwrap()], 1, server.host()),
     ] {
         let (got, said) = refused(options).unwrap();
         assert!(got == Some(code) && said.contains(says), "{options:?}: {got:?} {said}");
     }
+}
+
+/// Where windows are times, a bid that was not shown is taken back, and silence is an answer, though nobody bids.
+#[test]
+#[ignore = "half a minute, to compile the bidder"]
+fn windows_of_time_end_though_nobody_bids() {
+    let options = ["--shown-within", "1s", "--clicked-within", "3s"];
+    let Some((server, operator)) = start(&options) else { return };
+    let (_, shown) = bids(&bid(server.host(), &request(300, 250)).1).remove(0);
+    bid(server.host(), &request(300, 250));
+    assert_eq!(send(server.host(), "GET", &shown[IMPRESSION], "").0, 204);
+    let begun = std::time::Instant::now();
+    let count = |name: &str| metrics(&operator)[&format!("dpb_{name}_total{{bandit=\"creatives\"}}")];
+    while count("answered") != 1.0 {
+        assert!(begun.elapsed().as_secs() < 30, "{:?}", metrics(&operator));
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert!(begun.elapsed().as_secs() >= 2 && count("cancelled") == 1.0, "{:?}", metrics(&operator));
+    assert_eq!(send(server.host(), "GET", &shown[CLICK], "").0, 204);
+    assert_eq!(metrics(&operator)["dpb_late_total{bandit=\"creatives\"}"], 1.0);
 }
 
 /// All that comes until the other side closes.

@@ -351,7 +351,9 @@ fn a_cancel_does_not_tell_a_click() {
             ..Config::new(3, 1.0)
         };
         let worlds = [false, true].map(|clicked| {
-            let made = [0.0, 1e-3].into_iter().find_map(|delta| Bandit::new(algorithm, &fitted(algorithm, config(delta))).ok());
+            let made = [0.0, 1e-3]
+                .into_iter()
+                .find_map(|delta| Bandit::new(algorithm, &fitted(algorithm, config(delta))).ok());
             let bandit = made?;
             let mut seen = Vec::new();
             for step in 0..3000 {

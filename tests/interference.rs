@@ -22,7 +22,7 @@ mod history;
 mod world;
 
 use crate::audit::sabotage::Sabotage;
-use dpb::noise::hand::Draw;
+use dpb::noise::probe::Draw;
 use dpb::privacy::composition::{group_delta, zcdp_to_approximate};
 use dpb::{Algorithm, Bandit, Clock, Config, Error, Fault, Request};
 use handle::{Features, Subject};

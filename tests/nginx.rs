@@ -356,6 +356,31 @@ fn a_reward_counts_once_wherever_it_comes() {
     nginx.quit();
 }
 
+/// A window of time ends in the night, when nobody comes, and a reward after it is late.
+#[test]
+#[ignore = "builds the library with all optimisations"]
+fn a_window_of_time_ends_though_nobody_comes() {
+    let Some(nginx) = Nginx::start("night", &EXACT.replace("window=50", "window=1s pending=64")) else { return };
+    let mut visitors = nginx.visitors();
+    let late: Vec<_> = visitors
+        .iter_mut()
+        .map(|visitor| {
+            (0..10).for_each(|_| {
+                let (_, ticket) = visitor.choose();
+                visitor.reward(&ticket);
+            });
+            visitor.choose().1
+        })
+        .collect();
+    let come = |status: &Value| sum(status, rewards);
+    nginx.wait_for("windows to end", || (come(&nginx.status()) - 10.0 * WORKERS as f64).abs() < 1e-3);
+    late.iter().for_each(|ticket| visitors[0].reward(ticket));
+    std::thread::sleep(TICKS);
+    let status = nginx.status_after(11.0 * WORKERS as f64);
+    assert!((come(&status) - 10.0 * WORKERS as f64).abs() < 1e-3, "{status}");
+    nginx.quit();
+}
+
 /// All means and their counts, worker by worker: what was learned.
 fn learned(status: &Value) -> Vec<Value> {
     let workers = status["page"].as_array().unwrap().iter();
@@ -703,6 +728,10 @@ fn what_cannot_be_is_refused_where_it_stands() {
         (split("epsilon=1 window=0"), "window must be 1 .. 65536"),
         (split("epsilon=1 window=65537"), "window must be 1 .. 65536"),
         (split("epsilon=1 window=1.5"), "invalid option \"window=1.5\""),
+        (split("epsilon=1 window=5d"), "invalid option \"window=5d\""),
+        (split("epsilon=1 window=1194h"), "or a time up to 1193h"),
+        (split("epsilon=1 window=30m memory=5000"), "window and memory must both be times"),
+        (split("epsilon=1 window=30m pending=65537"), "pending must be 1 .. 65536"),
         (split("epsilon=1 window=-1"), "invalid option \"window=-1\""),
         (split("epsilon=1 memory=5"), "forget_after must be"),
         (split("epsilon=1 floor=2"), "exploration must be"),
@@ -728,6 +757,9 @@ fn what_cannot_be_is_refused_where_it_stands() {
         return;
     };
     run(nginx.arg("-t"));
+    let Some(mut nginx) = command(&place, &split("epsilon=1 window=30m memory=12h pending=1000")) else { return };
+    run(nginx.arg("-t"));
+    let Some(mut nginx) = command(&place, &split("epsilon=1")) else { return };
     let configuration = fs::read_to_string(place.join("nginx.conf")).unwrap();
     for directive in ["dpb_status", "dpb_reward"] {
         let line = configuration.lines().find(|line| line.contains(directive)).unwrap().trim();

@@ -127,8 +127,10 @@ fn nothing_allocates_with_features() {
         for model_per_arm in [false, true] {
             let config = Config { model_per_arm, ..config.clone() };
             let bandit = Bandit::new(Algorithm::Linear, &config).unwrap();
-            let values: Vec<f32> = (0..1000 * D).map(|i| if i % 3 == 0 { (i % 7) as f32 / 4.0 - 0.5 } else { 0.0 }).collect();
-            let entries: Vec<_> = (0..100).map(|i| Feature { index: i % D as u32, value: 1.0 + (i % 5) as f32 }).collect();
+            let values: Vec<f32> =
+                (0..1000 * D).map(|i| if i % 3 == 0 { (i % 7) as f32 / 4.0 - 0.5 } else { 0.0 }).collect();
+            let entries: Vec<_> =
+                (0..100).map(|i| Feature { index: i % D as u32, value: 1.0 + (i % 5) as f32 }).collect();
             let before = ALLOCATIONS.get();
             for t in 0..40_000usize {
                 let _ = bandit.advance(t as u64);
@@ -155,7 +157,9 @@ fn nothing_allocates_with_features() {
                         0 => bandit.cancel(decision.ticket),
                         1 if t % 4096 == 1 => bandit.cancel_all(),
                         1 => Ok(()),
-                        _ => bandit.update(decision.ticket, f64::from(u8::from((t * 7 + decision.arm as usize) % 5 > 1))),
+                        _ => {
+                            bandit.update(decision.ticket, f64::from(u8::from((t * 7 + decision.arm as usize) % 5 > 1)))
+                        }
                     };
                 }
             }

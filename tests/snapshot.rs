@@ -356,7 +356,8 @@ fn a_restart_takes_what_leaves_the_releases_their_meaning() {
 /// And between the handles of a fleet.
 #[test]
 fn handles_of_a_fleet_may_differ_in_the_same_fields_but_memory() {
-    let merges = |algorithm| matches!(algorithm, Algorithm::Imed | Algorithm::Med | Algorithm::KlUcb | Algorithm::Linear);
+    let merges =
+        |algorithm| matches!(algorithm, Algorithm::Imed | Algorithm::Med | Algorithm::KlUcb | Algorithm::Linear);
     for (algorithm, plain) in plain_configs().filter(|&(algorithm, _)| merges(algorithm)) {
         for (name, another, change) in FIELDS {
             let [Ok(first), Ok(second)] = change.map(|change| {

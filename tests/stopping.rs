@@ -2,7 +2,7 @@
 
 use crate::audit::engine::{Audit, clopper_pearson, pattern, seed};
 use crate::audit::sabotage::Sabotage;
-use dpb::noise::hand::{Draw, Hand};
+use dpb::noise::probe::{Draw, NoiseProbe};
 use dpb::stopping::{StoppingConfig, StoppingRule};
 use dpb::{Error, Seed};
 
@@ -122,7 +122,7 @@ fn halt(
     number: u64,
 ) -> (u64, Option<u64>, Vec<Draw>) {
     let config = StoppingConfig { test_seed: Some(seed(number)), ..StoppingConfig::new(1.0, 0.9, 0.9, 1.0) };
-    let hand = Hand::new().weakening(weakness).moving(moves);
+    let hand = NoiseProbe::new().weakening(weakness).moving(moves);
     let mut rule = make(&config).unwrap();
     for &sample in samples {
         if rule.push(sample).unwrap() {
@@ -310,7 +310,7 @@ fn the_thresholds_noise_is_missed() {
     let halts = |weakness: Weakness| {
         let (config, samples) = (config.clone(), samples.clone());
         move |number, neighbour: bool| {
-            let _hand = Hand::new().weakening(weakness);
+            let _hand = NoiseProbe::new().weakening(weakness);
             let mut rule =
                 StoppingRule::dp_nas(&StoppingConfig { test_seed: Some(seed(number)), ..config.clone() }).unwrap();
             let first = if neighbour { 1.0 } else { -1.0 };

@@ -607,8 +607,8 @@ typedef struct dpb_decision {
  * features dpb_new_linear.
  *
  * The handle's memory is fixed here, but for dpb_add_arm: about 1800 + 456 K + 8 P bytes, K the arms and P the
- * larger of pending_capacity and reward_window, rounded up to a power of two; 4 P more with a reward_window, 8 P more where that is on the caller's clock (P is
- * then pending_capacity, whatever the window), and what
+ * larger of pending_capacity and a reward_window in decisions, rounded up to a power of two; 4 P more with a reward_window, and
+ * 8 P more with one on the caller's clock; and what
  * dpb_config.expected_users says. The other policies' numbers are in src/policy/README.md. With max_segments = S it is about
  * 1650 + 172 K + (80 K + 84) S + 8 P bytes; on most systems a segment takes its memory when it begins.
  *

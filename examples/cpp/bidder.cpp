@@ -15,10 +15,11 @@
 // machine, reads the counts at GET /metrics; /metrics of the other port has what may be published.
 //
 // Most bids are not won, and an ad that was not shown was not refused by anybody. So a bid whose
-// impression has not come when so many later bids have been made (--shown-within) is taken back,
+// impression has not come when so many later bids have been made, or so much time is over (--shown-within), is taken back,
 // whether or not somebody says that it was clicked: nothing that is learned or counted in public
 // depends on when a click came, nor a bid's fate on a click. A click may overtake its impression.
-// After --clicked-within later bids silence is no click.
+// After --clicked-within later bids, or that time, silence is no click. Times are told to the bandit at each bid and once a
+// second, never at a notice: they must not depend on clicks.
 #include "serve.hpp"
 
 #include <algorithm>
@@ -133,17 +134,26 @@ private:
 // The last bids, and what is known of them.
 class Bids {
 public:
-  Bids(dpb::Bandit bandit, std::size_t shown_within) : bandit_(std::move(bandit)), shown_within_(shown_within) {}
+  Bids(dpb::Bandit bandit, serve::Span shown_within) : bandit_(std::move(bandit)), shown_within_(shown_within) {
+    tick();
+  }
 
-  // Takes back the bid whose time for an impression is over with this one: by its place alone.
+  // Takes back the bids whose time for an impression is over, and then ends the windows whose time for a click is. So no
+  // silence of an ad that was not shown is learned, however long the machine slept.
+  void tick() {
+    const std::lock_guard alone(lock_);
+    advance();
+  }
+
+  // Takes back the bid whose time for an impression is over with this one: by its place alone, or by the time.
   dpb::Decision make(const std::vector<std::uint32_t> &eligible) {
     const std::lock_guard alone(lock_); // bids are here in the bandit's order
+    advance();
     const dpb::Decision decision = bandit_.select(dpb::Request().among(eligible));
     open_.try_emplace(decision.ticket);
-    order_.push_back(decision.ticket);
-    if (order_.size() > shown_within_) {
-      end(order_.front());
-      order_.pop_front();
+    order_.emplace_back(now_, decision.ticket);
+    if (order_.size() > (shown_within_.is_time ? serve::PENDING : shown_within_.ticks)) {
+      end_first();
     }
     return decision;
   }
@@ -171,6 +181,22 @@ public:
   const dpb::Bandit &bandit() const { return bandit_; }
 
 private:
+  void advance() {
+    if (!shown_within_.is_time) {
+      return;
+    }
+    now_ = std::max(now_, serve::milliseconds());
+    while (!order_.empty() && now_ - order_.front().first >= shown_within_.ticks) {
+      end_first();
+    }
+    bandit_.advance(now_);
+  }
+
+  void end_first() {
+    end(order_.front().second);
+    order_.pop_front();
+  }
+
   void end(std::uint64_t ticket) {
     const auto bid = open_.find(ticket);
     if (bid == open_.end()) {
@@ -183,9 +209,10 @@ private:
   }
 
   dpb::Bandit bandit_;
-  const std::size_t shown_within_;
+  const serve::Span shown_within_;
   std::mutex lock_;
-  std::deque<std::uint64_t> order_;                             // no more than shown_within_
+  std::uint64_t now_ = 0;
+  std::deque<std::pair<std::uint64_t, std::uint64_t>> order_; // when, and the ticket; no more than shown_within_
   std::unordered_map<std::uint64_t, std::array<bool, 2>> open_; // of these: WIN, IMPRESSION
 };
 
@@ -252,10 +279,11 @@ static std::vector<Slot> find_slots(const json &request) {
 
 class Bidder {
 public:
-  Bidder(dpb::Bandit bandit, std::size_t shown_within, std::string url)
+  Bidder(dpb::Bandit bandit, serve::Span shown_within, std::string url)
       : bids_(std::move(bandit), shown_within), url_(std::move(url)) {}
 
   const dpb::Bandit &bandit() const { return bids_.bandit(); }
+  void tick() { bids_.tick(); }
 
   serve::Site visitors() {
     const auto get = http::verb::get;
@@ -391,29 +419,30 @@ private:
 struct Options : serve::Options {
   std::string url; // empty: the address that we listen on
   double epsilon = 1.0;
-  std::uint32_t shown_within = 10'000, clicked_within = 100'000;
+  serve::Span shown_within = {10'000, false}, clicked_within = {100'000, false};
 };
 
 static std::optional<Options> parse_options(int argc, char **argv) {
   Options options;
   const bool well = serve::read_options(argc, argv, [&](std::string_view name, const char *value) {
-    const auto number = serve::parse<std::uint32_t>(value);
+    const auto span = serve::parse_span(value);
     const auto epsilon = serve::parse<double>(value);
     if (name == "--url") {
       options.url = value;
     } else if (name == "--epsilon" && epsilon) {
       options.epsilon = *epsilon;
-    } else if (name == "--shown-within" && number && *number > 0) {
-      options.shown_within = *number;
-    } else if (name == "--clicked-within" && number) {
-      options.clicked_within = *number;
+    } else if (name == "--shown-within" && span && span->ticks > 0) {
+      options.shown_within = *span;
+    } else if (name == "--clicked-within" && span && span->ticks <= UINT32_MAX) {
+      options.clicked_within = *span;
     } else {
       return options.take(name, value);
     }
     return true;
   });
   // A bid must have been taken back before silence is its answer.
-  return well && options.shown_within < options.clicked_within ? std::optional(options) : std::nullopt;
+  const bool later = options.shown_within.ticks < options.clicked_within.ticks;
+  return well && later && options.shown_within.is_time == options.clicked_within.is_time ? std::optional(options) : std::nullopt;
 }
 
 static dpb::Bandit make(const Options &options) {
@@ -421,7 +450,7 @@ static dpb::Bandit make(const Options &options) {
   config.horizon = 1'000'000;
   config.reward_bits = 0;            // a click or none
   config.flags |= DPB_CLAMP_REWARDS; // a refused reward would leave its ticket open, for all to see
-  config.reward_window = options.clicked_within;
+  serve::set_window(config, options.clicked_within);
   dpb::Bandit bandit = options.policy ? dpb::Bandit(*options.policy, config) : dpb::Bandit(config);
   dpb::Decision none;
   if (bandit.try_select(dpb::Request().among({}), &none) == DPB_UNSUPPORTED) { // else it has nothing to choose from
@@ -435,8 +464,10 @@ int main(int argc, char **argv) try {
   if (!options) {
     serve::print_usage("bidder", "  --url URL          how exchanges and visitors reach this server\n"
                                  "  --epsilon E        the privacy loss of one click, default 1\n"
-                                 "  --shown-within N   take a bid back that was not shown N bids later; default 10000\n"
-                                 "  --clicked-within N  no click N bids later is none; more than that; default 100000\n");
+                                 "  --shown-within SPAN   take a bid back that was not shown so much later; default 10000.\n"
+                                 "                     A SPAN is a number of bids, or a time: 500ms, 30s, 30m, 2h\n"
+                                 "  --clicked-within SPAN  no click so much later is none; more than that, and a time if\n"
+                                 "                     that is one; default 100000\n");
     return 2;
   }
   if (sodium_init() < 0) {
@@ -445,7 +476,7 @@ int main(int argc, char **argv) try {
   serve::Server server(*options);
   Bidder bidder(make(*options), options->shown_within, options->url.empty() ? server.address() : options->url);
   server.run(bidder.visitors(), bidder.operators(), "/metrics",
-             [&] { serve::save(bidder.bandit(), options->snapshot); });
+             [&] { serve::save(bidder.bandit(), options->snapshot); }, {{serve::TICK, [&] { bidder.tick(); }}});
   return 0;
 } catch (const std::exception &error) {
   std::fprintf(stderr, "%s\n", error.what());

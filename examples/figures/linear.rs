@@ -3,10 +3,9 @@
 //! for each cell instead of features, and the worst of a hundred runs.
 
 use super::Options;
-use super::plot::table;
-use super::runner::{Cell, Curve, Trial, run as run_cells};
-use dpb::policy::linear::{Feature, Linear, RewardRange, Rows, Shape};
-use dpb::{Algorithm, Bandit, Config, Pool, Random, Seed};
+use super::plot::{Axis, BLACK, Figure, Line, Panel, Strength, mean_curve, table};
+use super::runner::{Cell, Curve, Sample, Trial, run as run_cells};
+use dpb::{Algorithm, Bandit, Config, Feature, Random, Request, Rows, Seed};
 use std::collections::VecDeque;
 use std::error::Error;
 use std::f64::consts::TAU;
@@ -46,7 +45,7 @@ pub enum Player {
 }
 
 /// dp-linear as it is, at this epsilon.
-const fn linear(epsilon: f64) -> Player {
+pub const fn linear(epsilon: f64) -> Player {
     Player::Linear { epsilon, delta: 0.0, delay: 0, forget_after: 0 }
 }
 
@@ -159,15 +158,18 @@ impl World {
         }
     }
 
-    /// With bounds of |x|_1, or of |x|_2 for Gaussian noise.
-    pub fn shape(&self, is_gaussian: bool) -> Shape {
+    fn per_arm(&self) -> bool {
+        matches!(self.kind, Kind::Ads { .. } | Kind::Turning)
+    }
+
+    /// d, and the bound of |x|_1, or of |x|_2 for Gaussian noise.
+    fn features(&self, is_gaussian: bool) -> (usize, f64) {
         let (features, norms) = match self.kind {
             Kind::Ads { .. } | Kind::Turning => (LEVELS, [3.0, 3f64.sqrt()]),
             Kind::Items => (VECTOR * (1 + CONTEXT), [4.0, 8f64.sqrt()]),
             Kind::Unit(d) => (d, [(d as f64).sqrt(), 1.0]),
         };
-        let (per_arm, norm) = (matches!(self.kind, Kind::Ads { .. } | Kind::Turning), norms[usize::from(is_gaussian)]);
-        Shape { features: features as u32, per_arm, norm, nonzeros: 0, propensities: false }
+        (features, norms[usize::from(is_gaussian)])
     }
 
     /// The next request.
@@ -284,40 +286,38 @@ pub fn play(kind: Kind, player: Player, times: &[u64], trial: Trial) -> Curve {
     let mut coins = trial.coins();
     let mut world = World::new(kind, &mut coins);
     let is_gaussian = matches!(player, Player::Linear { delta, .. } if delta > 0.0);
-    let (arms, shape) = (world.arms(), world.shape(is_gaussian));
-    let range = RewardRange::new(0.0, 1.0, 24, false).expect("a range");
-    let config = |epsilon: f64, delta: f64| Config {
+    let (arms, (features, norm)) = (world.arms(), world.features(is_gaussian));
+    let config = |epsilon: f64| Config {
         test_seed: Some(trial.policy_seed()),
         pending_capacity: 1,
-        delta,
         ..Config::new(arms as u32, epsilon)
     };
-    let mut linear = None;
-    let mut imed = None;
-    let mut pool = None;
-    let mut thompson = None;
+    let make = |config: Config| Some(Bandit::new(Algorithm::recommended(&config), &config).expect("a bandit"));
+    let (mut bandit, mut thompson) = (None, None);
     let (mut fixed, mut delay, mut waiting) = (0, 0, VecDeque::new());
-    let d = shape.features as usize + 1;
+    let per_arm = world.per_arm();
     match player {
         Player::Linear { epsilon, delta, delay: late, forget_after } => {
-            let mut seed = Seed::new(Some(trial.policy_seed())).expect("a seed");
-            let config = Config { forget_after, ..config(epsilon, delta) };
             delay = late;
-            linear = Some(Linear::new(&config, shape, delay + 1, &mut seed).expect("a policy"));
+            bandit = make(Config {
+                delta,
+                forget_after,
+                pending_capacity: 1 + late as u32,
+                features: features as u32,
+                model_per_arm: per_arm,
+                feature_norm: norm,
+                ..config(epsilon)
+            });
         }
-        Player::Segments(epsilon) => {
-            let segments = Pool::new(&config(epsilon, 0.0), CELLS as u32).expect("a pool");
-            let names: Vec<u32> = (0..CELLS as u64).map(|key| segments.segment(key).expect("room")).collect();
-            pool = Some((segments, names));
-        }
-        Player::Imed(epsilon) => imed = Some(Bandit::new(Algorithm::Imed, &config(epsilon, 0.0)).expect("a policy")),
+        Player::Segments(epsilon) => bandit = make(Config { max_segments: CELLS as u32, ..config(epsilon) }),
+        Player::Imed(epsilon) => bandit = make(config(epsilon)),
         Player::Thompson => {
             let (logit, deviation) = match kind {
                 Kind::Ads { .. } | Kind::Turning => (-3.6, 0.58),
                 Kind::Items => (-3.5, 1.0),
                 Kind::Unit(_) => (0.0, 1.0),
             };
-            thompson = Some(Thompson::new(if shape.per_arm { arms } else { 1 }, d, logit, deviation));
+            thompson = Some(Thompson::new(if per_arm { arms } else { 1 }, 1 + features, logit, deviation));
         }
         Player::BestFixed => fixed = world.best_fixed(&mut Seed::new(Some(trial.key(9))).expect("a seed").stream()),
     }
@@ -328,26 +328,24 @@ pub fn play(kind: Kind, player: Player, times: &[u64], trial: Trial) -> Curve {
             world.turn();
         }
         world.step(&mut coins);
-        let slot = time as usize % (delay + 1);
         let row = |arm: usize| -> Vec<f64> {
-            let rows = world.rows.chunks_exact(d - 1).nth(if shape.per_arm { 0 } else { arm }).unwrap_or_default();
+            let rows = world.rows.chunks_exact(features).nth(if per_arm { 0 } else { arm }).unwrap_or_default();
             std::iter::once(1.0).chain(rows.iter().map(|&x| f64::from(x))).collect()
         };
         let mut ticket = 0;
-        let arm = if let Some(linear) = &mut linear {
-            linear.choose(slot, None, world.rows()).arm as usize
-        } else if let Some(imed) = &imed {
-            let decision = imed.select().expect("a decision");
-            ticket = decision.ticket;
-            decision.arm as usize
-        } else if let Some((pool, names)) = &pool {
-            let decision = pool.select(names[world.cell]).expect("a decision");
+        let arm = if let Some(bandit) = &bandit {
+            let request = match player {
+                Player::Linear { .. } => Request { features: Some(world.rows()), ..Request::default() },
+                Player::Segments(_) => Request { segment: world.cell as u64, ..Request::default() },
+                _ => Request::default(),
+            };
+            let decision = bandit.select_for(&request).expect("a decision");
             ticket = decision.ticket;
             decision.arm as usize
         } else if let Some(thompson) = &thompson {
-            let shared = if shape.per_arm { Vec::new() } else { thompson.draw(0, &mut own) };
+            let shared = if per_arm { Vec::new() } else { thompson.draw(0, &mut own) };
             let score = |arm: usize, own: &mut Random| -> f64 {
-                let theta = if shape.per_arm { &thompson.draw(arm, own) } else { &shared };
+                let theta = if per_arm { &thompson.draw(arm, own) } else { &shared };
                 row(arm).iter().zip(theta).map(|(x, theta)| x * theta).sum()
             };
             let scores: Vec<f64> = (0..arms).map(|arm| score(arm, &mut own)).collect();
@@ -357,19 +355,15 @@ pub fn play(kind: Kind, player: Player, times: &[u64], trial: Trial) -> Curve {
         };
         let mean = world.means[arm];
         let reward = f64::from(u8::from(coins.unit() < mean));
-        if let Some(linear) = &mut linear {
-            waiting.push_back((slot, range.quantize(reward).expect("a reward")));
+        if let Some(bandit) = &bandit {
+            waiting.push_back((ticket, reward));
             if waiting.len() > delay
-                && let Some((slot, reward)) = waiting.pop_front()
+                && let Some((ticket, reward)) = waiting.pop_front()
             {
-                linear.observe(slot, reward);
+                bandit.update(ticket, reward).expect("a reward");
             }
-        } else if let Some(imed) = &imed {
-            imed.update(ticket, reward).expect("a reward");
-        } else if let Some((pool, _)) = &pool {
-            pool.update(ticket, reward).expect("a reward");
         } else if let Some(thompson) = &mut thompson {
-            thompson.learn(if shape.per_arm { arm } else { 0 }, &row(arm), reward);
+            thompson.learn(if per_arm { arm } else { 0 }, &row(arm), reward);
         }
         let best = world.means.iter().copied().fold(0.0, f64::max);
         lost += best - mean;
@@ -389,6 +383,49 @@ const WORLDS: [(&str, Kind, &[u64]); 5] = [
     ("unit, d = 8", Kind::Unit(8), &[100_000]),
     ("unit, d = 16", Kind::Unit(16), &[100_000]),
 ];
+
+/// The picture has these times, up to the last that the table shows.
+const GRID: [u64; 10] = [1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000];
+
+/// The players, and which of them the picture has: its colour, and whether it is a model of ours.
+fn players() -> [(&'static str, Player, Option<(usize, Strength)>); 10] {
+    let gaussian = Player::Linear { epsilon: 0.25, delta: 1e-6, delay: 0, forget_after: 0 };
+    [
+        ("eps 0.1", linear(0.1), None),
+        ("eps 0.25", linear(0.25), Some((0, Strength::Thin))),
+        ("eps 1", linear(1.0), Some((0, Strength::Bold))),
+        ("eps 4", linear(4.0), None),
+        ("eps 0.25, delta 1e-6", gaussian, None),
+        ("no noise", linear(NO_NOISE), None),
+        ("logistic TS, not private", Player::Thompson, Some((BLACK, Strength::Bold))),
+        ("DP-IMED, eps 0.25", Player::Imed(0.25), Some((1, Strength::Thin))),
+        ("DP-IMED, eps 1", Player::Imed(1.0), Some((1, Strength::Bold))),
+        ("best fixed arm", Player::BestFixed, Some((2, Strength::Bold))),
+    ]
+}
+
+/// Regret by time in the worlds that are played for longest.
+fn draw(grids: &[Vec<u64>], samples: &[Sample], options: &Options) -> Result<(), Box<dyn Error>> {
+    let players = players();
+    let mut panels = Vec::new();
+    for (&(name, _, full), (grid, block)) in WORLDS.iter().zip(grids.iter().zip(samples.chunks(players.len()))) {
+        if full[full.len() - 1] < GRID[GRID.len() - 1] || name.contains(',') {
+            continue;
+        }
+        let line = |(player, sample): (&(&'static str, Player, Option<(usize, Strength)>), &Sample)| {
+            let (colour, strength) = player.2?;
+            let label = if player.0.starts_with("eps") { format!("dp-linear, {}", player.0) } else { player.0.into() };
+            Some(Line { strength, ..Line::new(&label, colour, mean_curve(grid, sample)) })
+        };
+        panels.push(Panel {
+            title: name.to_owned(),
+            x: Axis { label: "decisions", log: true },
+            y: Axis { label: "regret, % of uniform play's", log: false },
+            lines: players.iter().zip(block).filter_map(line).collect(),
+        });
+    }
+    Figure { name: "linear", columns: 2, panels }.write(&options.out)
+}
 
 /// Dp-linear where rewards come late, where the world changes, and a segment for each cell; of ads.
 const VARIANTS: [(&str, Kind, Player); 7] = [
@@ -433,46 +470,52 @@ fn variants(options: &Options) -> String {
 }
 
 fn tails(options: &Options) -> String {
-    let (runs, times) = (options.runs(4, 100), options.pick(&[20_000][..], &[1_000_000]));
+    let (runs, times) = (5 * options.runs(1, 20), options.pick(&[20_000][..], &[100_000, 1_000_000]));
     let cells = TAILS.map(|(_, kind, epsilon)| Cell::new(runs, move |trial| play(kind, linear(epsilon), times, trial)));
-    let header = ["world", "median", "95%", "worst", "above 50"].map(String::from);
+    let mut header = vec![String::from("world")];
+    header.extend(times.iter().map(|time| format!("mean at {time}")));
+    header.extend(["median", "95%", "worst", "above 20", "above 50"].map(String::from));
     let rows: Vec<Vec<String>> = TAILS
         .iter()
         .zip(run_cells("linear: tails", &cells, options))
         .map(|((name, _, epsilon), sample)| {
             let last = sample.last();
             let at = |part: usize| format!("{:.1}", last[(part * last.len() / 100).min(last.len() - 1)]);
-            let locked = last.iter().filter(|&&lost| lost > 50.0).count();
-            vec![format!("{name}, eps {epsilon}"), at(50), at(95), at(100), locked.to_string()]
+            let above = |limit: f64| last.iter().filter(|&&lost| lost > limit).count().to_string();
+            let mut row = vec![format!("{name}, eps {epsilon}")];
+            row.extend(
+                sample.mean().iter().zip(sample.errors()).map(|(mean, error)| format!("{mean:.1} ± {error:.1}")),
+            );
+            row.extend([at(50), at(95), at(100), above(20.0), above(50.0)]);
+            row
         })
         .collect();
-    format!("{runs} runs each, {} decisions.\n\n{}", times[0], table(&header, &rows))
+    format!("{runs} runs each, {} decisions.\n\n{}", times[times.len() - 1], table(&header, &rows))
 }
 
 pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
-    let runs = options.runs(1, 20);
-    let noises = [0.1, 0.25, 1.0, 4.0].map(|epsilon| (format!("eps {epsilon}"), linear(epsilon)));
-    let others = [
-        ("eps 0.25, delta 1e-6".into(), Player::Linear { epsilon: 0.25, delta: 1e-6, delay: 0, forget_after: 0 }),
-        ("no noise".into(), linear(NO_NOISE)),
-        ("logistic TS, not private".into(), Player::Thompson),
-        ("DP-IMED, eps 1".into(), Player::Imed(1.0)),
-        ("best fixed arm".into(), Player::BestFixed),
-    ];
-    let players: Vec<(String, Player)> = noises.into_iter().chain(others).collect();
+    let (runs, players) = (options.runs(1, 20), players());
     let times = |full: &'static [u64]| options.pick(&[20_000][..], full);
+    let grid = |full| {
+        let times = times(full);
+        GRID.into_iter().filter(|&time| time <= times[times.len() - 1]).collect::<Vec<u64>>()
+    };
+    let grids: Vec<Vec<u64>> = WORLDS.iter().map(|&(_, _, full)| grid(full)).collect();
     let cells: Vec<Cell> = WORLDS
         .iter()
-        .flat_map(|&(_, kind, full)| {
-            players.iter().map(move |&(_, player)| Cell::new(runs, move |trial| play(kind, player, times(full), trial)))
+        .zip(&grids)
+        .flat_map(|(&(_, kind, _), grid)| {
+            players.iter().map(move |&(_, player, _)| Cell::new(runs, move |trial| play(kind, player, grid, trial)))
         })
         .collect();
     let samples = run_cells("linear", &cells, options);
+    draw(&grids, &samples, options)?;
     let mut header = vec![String::from("world, decisions")];
-    header.extend(players.iter().map(|(label, _)| label.clone()));
+    header.extend(players.iter().map(|(label, ..)| String::from(*label)));
     let mut rows = Vec::new();
-    for (&(name, _, full), block) in WORLDS.iter().zip(samples.chunks(players.len())) {
-        for (place, time) in times(full).iter().enumerate() {
+    for ((&(name, _, full), grid), block) in WORLDS.iter().zip(&grids).zip(samples.chunks(players.len())) {
+        for time in times(full) {
+            let place = grid.iter().position(|at| at == time).expect("the grid has all times of the table");
             let mut row = vec![format!("{name}, {time}")];
             row.extend(
                 block.iter().map(|sample| format!("{:.1} ± {:.1}", sample.mean()[place], sample.errors()[place])),

@@ -27,7 +27,7 @@
    takes from a worker that dies with it. */
 typedef struct {
   ngx_pid_t owner;   /* the life that has this place, 0 before the first */
-  uint64_t *open;    /* tickets of the last `window` decisions, in a ring; 0 once answered */
+  uint64_t *open;    /* tickets of the last most_open decisions, in a ring; 0 once answered */
   size_t answers;    /* rewards that wait for the owner, and their tickets */
   uint64_t *tickets; /* room for `window` */
   double *rewards;   /* the same */
@@ -74,11 +74,16 @@ static ngx_shmtx_t *mutex(split_t *split) { return &((ngx_slab_pool_t *)split->z
 
 static place_t *places(split_t *split) { return ((ngx_slab_pool_t *)split->zone->shm.addr)->data; }
 
-/* Some 200 bytes, and at most 210 an arm, as dpb.h says. */
+/* Decisions that may be open: those of a window, or with a window of time those that there is room for. */
+static size_t most_open(split_t *split) {
+  return split->config.clock == DPB_CLOCK_CALLER ? split->config.pending_capacity : split->config.reward_window;
+}
+
+/* Some 250 bytes, and at most 210 an arm, as dpb.h says. */
 static size_t snapshot_room(split_t *split) { return 512 + 256 * split->config.arms; }
 
 static size_t place_room(split_t *split) {
-  return sizeof(place_t) + split->config.reward_window * (2 * sizeof(uint64_t) + sizeof(double)) +
+  return sizeof(place_t) + most_open(split) * (2 * sizeof(uint64_t) + sizeof(double)) +
          split->config.arms * sizeof(dpb_arm) + snapshot_room(split);
 }
 
@@ -86,7 +91,7 @@ static size_t place_room(split_t *split) {
 static ngx_int_t init_zone(ngx_shm_zone_t *zone, void *former) {
   split_t *split = zone->data;
   ngx_slab_pool_t *pool = (ngx_slab_pool_t *)zone->shm.addr;
-  size_t i, window = split->config.reward_window;
+  size_t i, open = most_open(split);
   place_t *place;
   u_char *room;
   if (former) return NGX_OK;
@@ -95,9 +100,9 @@ static ngx_int_t init_zone(ngx_shm_zone_t *zone, void *former) {
   room = (u_char *)(place + WORKERS);
   for (i = 0; i < WORKERS; i++, place++) {
     place->open = (uint64_t *)room;
-    place->tickets = place->open + window;
-    place->rewards = (double *)(place->tickets + window);
-    place->arms = (dpb_arm *)(place->rewards + window);
+    place->tickets = place->open + open;
+    place->rewards = (double *)(place->tickets + open);
+    place->arms = (dpb_arm *)(place->rewards + open);
     place->snapshot = (uint8_t *)(place->arms + split->config.arms);
     room = place->snapshot + snapshot_room(split);
   }
@@ -121,15 +126,26 @@ static void collect(split_t *split) {
   own->answers = 0;
 }
 
+/* Gives the handle what has come for it, and then tells it the time: before each decision and at each tick, never at a
+   reward. Windows of time end so. */
+static void collect_and_advance(split_t *split) {
+  ngx_time_t *now = ngx_timeofday();
+  dpb_status status;
+  collect(split);
+  if (split->config.clock != DPB_CLOCK_CALLER) return;
+  status = dpb_advance(split->bandit, (uint64_t)now->sec * 1000 + now->msec);
+  (void)status;
+}
+
 /* Leaves a reward for the worker that issued its ticket. There is room: a ticket is in the table once, and its
    owner collects before it puts another one there. */
 static void answer(split_t *split, uint64_t ticket, double reward) {
-  size_t i, node = dpb_ticket_node(ticket), window = split->config.reward_window;
+  size_t i, node = dpb_ticket_node(ticket), open = most_open(split);
   place_t *place;
   if (node == 0 || node > WORKERS) return;
   place = places(split) + node - 1;
   ngx_shmtx_lock(mutex(split));
-  for (i = 0; place->owner && i < window; i++) {
+  for (i = 0; place->owner && i < open; i++) {
     if (place->open[i] != ticket) continue;
     place->open[i] = 0;
     place->tickets[place->answers] = ticket;
@@ -187,14 +203,14 @@ static void save(split_t *split) {
 }
 
 /* Publishes what is released, for the status, the others and the next life. What we have from others is in the
-   means, not in the snapshot: without a decision of our own that stays, or two workers would have news for ever. */
+   means, not in the snapshot: where nothing of our own has changed that stays, or two workers would have news for ever. */
 static void publish(split_t *split, int has_learned) {
   place_t *own = split->own;
-  uint64_t before = own->report.decisions;
+  uint64_t before = own->report.decisions + own->report.answered; /* a window of time ends without a decision */
   size_t i, n;
   own->report.struct_size = sizeof own->report;
   if (dpb_report_read(split->bandit, &own->report) != DPB_OK) return;
-  int is_news = own->report.decisions != before || own->released == 0;
+  int is_news = own->report.decisions + own->report.answered != before || own->released == 0;
   if (!is_news && !has_learned) return;
   if (dpb_arms_read(split->bandit, own->arms, split->config.arms, &n) != DPB_OK) return;
   for (own->joined = i = 0; i < WORKERS; i++) own->joined += split->peers[i].joined;
@@ -217,7 +233,7 @@ static void tick(ngx_event_t *event) {
     has_learned = merge(split[i]);
     ngx_shmtx_lock(mutex(split[i]));
     if (is_ours(split[i])) {
-      collect(split[i]);
+      collect_and_advance(split[i]);
       publish(split[i], has_learned);
     }
     ngx_shmtx_unlock(mutex(split[i]));
@@ -233,7 +249,7 @@ static void begin(split_t *split, ngx_log_t *log) {
   own->owner = ngx_pid;
   own->answers = 0;
   own->joined = 0;
-  ngx_memzero(own->open, split->config.reward_window * sizeof(uint64_t));
+  ngx_memzero(own->open, most_open(split) * sizeof(uint64_t));
   ngx_memzero(&own->report, sizeof own->report);
   ngx_shmtx_unlock(mutex(split));
   split->config.node = ngx_worker + 1; /* its tickets say where they belong */
@@ -298,10 +314,10 @@ static ngx_int_t choose(ngx_http_request_t *r, ngx_http_variable_value_t *value,
   if (ticket == NULL) return NGX_ERROR;
   /* One critical section: a ticket's answer is taken as long as it is in the table, and not longer. */
   ngx_shmtx_lock(mutex(split));
-  if (is_ours(split)) collect(split);
+  if (is_ours(split)) collect_and_advance(split);
   status = dpb_select(split->bandit, &chosen);
   if (status == DPB_OK && is_ours(split)) {
-    split->own->open[split->decisions++ % split->config.reward_window] = chosen.ticket;
+    split->own->open[split->decisions++ % most_open(split)] = chosen.ticket;
   }
   ngx_shmtx_unlock(mutex(split));
   if (status == DPB_OK) {
@@ -414,6 +430,29 @@ static char *refuse(ngx_conf_t *cf, const char *why, void *what) {
   return NGX_CONF_ERROR;
 }
 
+/* NAME=SPAN of that name: so many decisions, or with a unit (500ms, 30s, 30m, 2h) so many milliseconds. */
+static int parse_span(ngx_str_t *text, const char *name, uint64_t *ticks, int *is_time) {
+  static const struct {
+    const char *unit;
+    double ms;
+  } units[] = {{"", 1}, {"ms", 1}, {"s", 1e3}, {"m", 6e4}, {"h", 3.6e6}};
+  size_t i, length = strlen(name);
+  char *digits, *end;
+  double x;
+  if (ngx_strncmp(text->data, name, length) != 0) return 0;
+  digits = (char *)text->data + length;
+  x = strtod(digits, &end);
+  if (end == digits || !(x >= 0 && x == floor(x))) return 0;
+  for (i = 0; i < sizeof units / sizeof *units; i++) {
+    if (strcmp(end, units[i].unit) == 0 && x * units[i].ms < 0x1p53) {
+      *ticks = (uint64_t)(x * units[i].ms);
+      *is_time = i > 0;
+      return 1;
+    }
+  }
+  return 0;
+}
+
 /* NAME=VALUE, where a double or an unsigned integer of 4 or 8 bytes of dpb_config has that name. */
 static int parse_option(ngx_str_t *text, dpb_config *config) {
 #define OPTION(name, field, real) {name "=", offsetof(dpb_config, field), sizeof config->field, real}
@@ -422,8 +461,8 @@ static int parse_option(ngx_str_t *text, dpb_config *config) {
     size_t offset, size;
     int real;
   } options[] = {OPTION("epsilon", epsilon, 1),          OPTION("delta", delta, 1),
-                 OPTION("horizon", horizon, 0),          OPTION("memory", memory, 0),
-                 OPTION("window", reward_window, 0),     OPTION("contributions", contributions_per_user, 0),
+                 OPTION("horizon", horizon, 0),          OPTION("pending", pending_capacity, 0),
+                 OPTION("contributions", contributions_per_user, 0),
                  OPTION("floor", exploration, 1)};
   size_t i, length;
   for (i = 0; i < sizeof options / sizeof *options; i++) {
@@ -498,11 +537,14 @@ static char *parse_split(ngx_conf_t *cf, ngx_command_t *command, void *conf) {
   split->name.data = word[1].data + 1;
   split->name.len = word[1].len - 1;
   dpb_config_init(&split->config, 0, 0);
-  split->config.reward_window = 1000;
+  split->config.pending_capacity = 16384;
+  uint64_t window = 1000, memory = 0;
+  int in_time = 0, ages = 0;
   for (i = 2; i < cf->args->nelts; i++) {
     if (ngx_strncmp(word[i].data, "policy=", 7) == 0) {
       split->policy = (char *)word[i].data + 7;
-    } else if (!parse_option(&word[i], &split->config)) {
+    } else if (!parse_span(&word[i], "window=", &window, &in_time) && !parse_span(&word[i], "memory=", &memory, &ages) &&
+               !parse_option(&word[i], &split->config)) {
       return refuse(cf, "invalid option", &word[i]);
     }
   }
@@ -515,9 +557,16 @@ static char *parse_split(ngx_conf_t *cf, ngx_command_t *command, void *conf) {
   if (result != NGX_CONF_OK) return result;
 
   split->config.arms = split->variants.nelts;
-  if (split->config.reward_window == 0 || split->config.reward_window > WINDOW) {
-    return refuse(cf, "window must be 1 .. 65536 for", &word[1]);
+  if (window == 0 || window > (in_time ? UINT32_MAX : WINDOW)) {
+    return refuse(cf, "window must be 1 .. 65536, or a time up to 1193h, for", &word[1]);
   }
+  if (memory && in_time != ages) return refuse(cf, "window and memory must both be times, or neither, for", &word[1]);
+  if (split->config.pending_capacity == 0 || split->config.pending_capacity > WINDOW) {
+    return refuse(cf, "pending must be 1 .. 65536 for", &word[1]);
+  }
+  split->config.reward_window = (uint32_t)window;
+  split->config.forget_after = memory;
+  split->config.clock = in_time ? DPB_CLOCK_CALLER : DPB_CLOCK_DECISIONS;
   /* Whether the library takes it, here and now; the handles that serve are made after the fork. */
   status = split->policy ? dpb_new_policy(split->policy, &split->config, &bandit, &error)
                          : dpb_new(&split->config, &bandit, &error);

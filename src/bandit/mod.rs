@@ -3,17 +3,17 @@
 mod persist;
 mod state;
 
-use crate::config::{Config, Kept};
+use crate::config::{Config, PackedConfig};
 use crate::engine::{Diagnostics, Engine};
 use crate::error::{Error, Result};
 use crate::fleet::Fleet;
+use crate::memory::WipedVec;
 use crate::policy::{Algorithm, ArmState, Prior};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::request::Request;
 use crate::reward::RewardRange;
 use crate::shuffle::Params;
-use crate::table::Table;
 use crate::users::{Periods, Users};
 use state::{Lock, Scratch, State};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -73,7 +73,7 @@ pub struct ArmReport {
 /// it between threads by reference. In a forked child every call on it is `Poisoned`: make handles after forking.
 pub struct Bandit {
     algorithm: Algorithm,
-    config: Kept,
+    config: PackedConfig,
     /// Handles before this one, each from a snapshot of the last.
     lives: u32,
     /// d, and whether each arm has a model, so that a request has one row.
@@ -93,7 +93,7 @@ impl Bandit {
     /// no randomness; `NoMemory`; `OverBudget` where the configuration's budget has too little left.
     pub fn new(algorithm: Algorithm, config: &Config) -> Result<Bandit> {
         let bandit = Self::made(algorithm, config)?;
-        config.charge(config.test_seed.is_some(), 1, |config| algorithm.promise(config))?;
+        config.charge(config.test_seed.is_some(), 1, |config| algorithm.lifetime_loss(config))?;
         Ok(bandit)
     }
 
@@ -106,7 +106,7 @@ impl Bandit {
         // Tickets are keyed by the operating system even under a test seed: see engine::ticket.
         let mut tickets = Seed::new(None)?.stream();
         let mut engine = Engine::new(config, &mut tickets)?;
-        if policy.recalls() {
+        if policy.needs_full_pull() {
             engine.recall()?;
         }
         if config.max_clicks > 0 {
@@ -121,7 +121,7 @@ impl Bandit {
         let users = Users::of(config, &mut seed)?;
         Ok(Bandit {
             algorithm,
-            config: Kept::of(config),
+            config: PackedConfig::of(config),
             lives: 0,
             features: config.features,
             model_per_arm: config.model_per_arm,
@@ -130,7 +130,7 @@ impl Bandit {
             lock: Lock::new(State {
                 engine,
                 policy,
-                pulls: Table::new(config.arms as usize, |_| 0)?,
+                pulls: WipedVec::new(config.arms as usize, |_| 0)?,
                 fleet: Fleet::new(tickets.next_u64()),
                 scratch,
                 seeded: config.test_seed.is_some(),
@@ -311,7 +311,7 @@ impl Bandit {
         let state = &mut *self.lock.lock()?;
         state.check_live(&[arm], "retire_arm")?;
         let last = state.policy.active() == 1;
-        let policy = state.policy.flexible().ok_or(Error::Unsupported("retire_arm"))?;
+        let policy = state.policy.dynamic_arms().ok_or(Error::Unsupported("retire_arm"))?;
         if last {
             return Err(Error::request("arm", "must not be the last one", arm));
         }
@@ -603,7 +603,7 @@ impl Bandit {
     }
 
     /// Fails half-way through an update, as a bug would.
-    #[cfg(feature = "test-hooks")]
+    #[cfg(dpb_faults)]
     #[doc(hidden)]
     pub fn panic_inside(&self) {
         let _state = self.lock.lock();

@@ -5,11 +5,11 @@ use super::state::State;
 use crate::config::{Config, Scope};
 use crate::engine::Counts;
 use crate::error::{Error, Result};
-use crate::fleet::Other;
-use crate::policy::{Algorithm, Peer, PeerId, Policy, Pull, Saved, Shared};
+use crate::fleet::PeerReleases;
+use crate::memory;
+use crate::policy::{Algorithm, Mergeable, Peer, PeerId, Policy, Pull, Saved};
 use crate::privacy::PrivacyLoss;
 use crate::snapshot::{self, Kind, Reader, Writer, ensure};
-use crate::table;
 use std::sync::atomic::Ordering;
 
 impl Bandit {
@@ -126,7 +126,7 @@ impl Bandit {
             (error, _) => error,
         })?;
         from.finish()?;
-        config.charge(state.seeded, state.periods.begun, |config| head.algorithm.promise(config))?;
+        config.charge(state.seeded, state.periods.begun, |config| head.algorithm.lifetime_loss(config))?;
         Ok(bandit)
     }
 
@@ -148,7 +148,7 @@ impl Bandit {
         check_policy(self.algorithm, head.algorithm)?;
         let config = self.config.config()?;
         if !config.keeps_peers() {
-            shared(&mut *self.lock.lock()?.policy)?; // others have other fields from here on
+            mergeable(&mut *self.lock.lock()?.policy)?; // others have other fields from here on
         }
         config.check_same(Scope::Fleet, &head.config)?;
         check_segmented(&config, &head.config)?;
@@ -164,12 +164,12 @@ impl Bandit {
         let saved = Saved::read(from)?;
         from.finish()?;
         ensure(saved.arms.len() == head.pulls.len())?;
-        let other = Other::new(head.origin, head.lives, from.checksum(), &head.added, saved)?;
+        let other = PeerReleases::new(head.origin, head.lives, from.checksum(), &head.added, saved)?;
         let State { seeded, policy, fleet, pulls, .. } = &mut *self.lock.lock()?;
         if !fleet.expects(&other, &config)? {
             return Ok(());
         }
-        let policy = shared(&mut **policy)?;
+        let policy = mergeable(&mut **policy)?;
         policy.expect(fleet.at_work())?; // makes room: nothing is refused from here on
         *seeded |= head.seeded;
         let time = policy.time();
@@ -205,11 +205,11 @@ impl Head {
         let (counts, now) = (Counts::load(from)?, from.u64()?);
         let arms = from.length(size_of::<u64>())?;
         let added = arms.checked_sub(config.arms as usize).ok_or(Error::Corrupt)?;
-        let mut pulls = table::room(arms)?;
+        let mut pulls = memory::try_with_capacity(arms)?;
         for _ in 0..arms {
             pulls.push(from.count()?);
         }
-        let mut ids = table::room(added)?;
+        let mut ids = memory::try_with_capacity(added)?;
         for _ in 0..added {
             ids.push(from.u64()?);
         }
@@ -240,8 +240,8 @@ fn check_policy(ours: Algorithm, theirs: Algorithm) -> Result<()> {
 }
 
 /// A policy as one that learns from what others have released.
-fn shared(policy: &mut dyn Policy) -> Result<&mut dyn Shared> {
-    policy.shared().ok_or(Error::Unsupported("merging: it does not learn from a set of releases"))
+fn mergeable(policy: &mut dyn Policy) -> Result<&mut dyn Mergeable> {
+    policy.mergeable().ok_or(Error::Unsupported("merging: it does not learn from a set of releases"))
 }
 
 impl State {

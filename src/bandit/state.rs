@@ -3,15 +3,15 @@
 use crate::engine::{Counts, Engine, Event};
 use crate::error::{Error, Result};
 use crate::fleet::Fleet;
+use crate::memory::WipedVec;
 use crate::os::Origin;
 use crate::policy::{Policy, Pull, ShuffledPolicy};
 use crate::privacy::PrivacyLoss;
 use crate::random::Random;
 use crate::request::Request;
 use crate::reward::Reward;
-use crate::table::Table;
 use crate::users::{Periods, Users};
-use crate::{Config, table};
+use crate::{Config, memory};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
 /// A decision: which arm to play.
@@ -37,7 +37,7 @@ pub(super) struct State {
     pub engine: Engine,
     pub policy: Box<dyn Policy>,
     /// Per arm: decisions that were neither cancelled nor expired.
-    pub pulls: Table<u64>,
+    pub pulls: WipedVec<u64>,
     pub fleet: Fleet,
     /// Where the policy decides requests of several slots, or by more than their arms.
     pub scratch: Option<Box<Scratch>>,
@@ -67,7 +67,8 @@ pub(super) struct Scratch {
 impl Scratch {
     pub fn new(config: &Config, coins: Random) -> Result<Scratch> {
         let arms = config.arms as usize;
-        let (left, free, chosen) = (table::room(arms)?, table::room(arms)?, table::room(arms)?);
+        let (left, free, chosen) =
+            (memory::try_with_capacity(arms)?, memory::try_with_capacity(arms)?, memory::try_with_capacity(arms)?);
         Ok(Scratch { left, free, chosen, coins, most: config.max_slots })
     }
 
@@ -197,15 +198,22 @@ impl State {
         self.check(request)?;
         let learned = self.count(request.user);
         (0..request.slots.into()).for_each(|ahead| self.make_room(ahead));
-        if request.slots > 1 || self.by_request {
-            self.decide_all(request, learned, each);
+        if request.slots > 1 {
+            self.decide_slots(request, learned, each);
             return Ok(());
         }
-        let pull = match (request.eligible, self.policy.flexible()) {
-            (Some(arms), Some(policy)) => policy.choose_among(arms),
-            _ => self.policy.choose(),
+        let place = self.engine.next_place(0);
+        let (pull, arm) = match (self.policy.by_request(), request.eligible) {
+            (Some(policy), _) => policy.choose(request, place),
+            (None, eligible) => {
+                let pull = match (eligible, self.policy.dynamic_arms()) {
+                    (Some(arms), Some(policy)) => policy.choose_among(arms),
+                    _ => self.policy.choose(),
+                };
+                (pull, pull.arm())
+            }
         };
-        each(0, self.issue(pull, pull.arm(), false, learned));
+        each(0, self.issue(pull, arm, false, learned));
         Ok(())
     }
 
@@ -219,7 +227,7 @@ impl State {
     }
 
     /// All slots of a checked request.
-    fn decide_all(&mut self, request: &Request, learned: bool, each: &mut dyn FnMut(usize, Decision)) {
+    fn decide_slots(&mut self, request: &Request, learned: bool, each: &mut dyn FnMut(usize, Decision)) {
         let State { engine, policy, scratch, .. } = self;
         let Some(scratch) = scratch else { return };
         let Scratch { left, chosen, .. } = &mut **scratch;
@@ -227,7 +235,7 @@ impl State {
         let slots = request.slots as usize;
         if let Some(policy) = policy.by_request() {
             let mut places = (0..slots as u64).map(|ahead| engine.next_place(ahead));
-            policy.choose(request, left, &mut places, &mut |pull, arm| chosen.push((pull, arm)));
+            policy.choose_slots(request, left, &mut places, &mut |pull, arm| chosen.push((pull, arm)));
         } else if let Some(policy) = policy.slates() {
             policy.choose_slate(left, slots, &mut |pull| chosen.push((pull, pull.arm())));
         }
@@ -237,7 +245,7 @@ impl State {
             let Some(scratch) = &mut self.scratch else { return };
             let Scratch { free, coins, chosen, .. } = &mut **scratch;
             let (pull, arm) = chosen[number];
-            let slot = if slots == 1 { 0 } else { free.swap_remove(coins.below(free.len() as u64) as usize) };
+            let slot = free.swap_remove(coins.below(free.len() as u64) as usize);
             each(slot as usize, self.issue(pull, arm, number > 0, learned));
         }
     }
@@ -266,7 +274,7 @@ impl State {
     fn check_slots(&mut self, request: &Request) -> Result<()> {
         let can = self.policy.slates().is_some() || self.by_request;
         let (Some(scratch), true) = (&mut self.scratch, can) else { return Err(Error::Unsupported("several slots")) };
-        let policy = self.policy.flexible().ok_or(Error::Unsupported("several slots"))?;
+        let policy = self.policy.dynamic_arms().ok_or(Error::Unsupported("several slots"))?;
         scratch.list(request.eligible, self.pulls.len() as u32, |arm| policy.is_live(arm));
         let slots = request.slots as usize;
         let refused = |rule| Err(Error::request("slots", rule, slots));
@@ -287,7 +295,7 @@ impl State {
 
     /// Are these arms that can be played, and can the policy do what is asked?
     pub fn check_live(&mut self, arms: &[u32], what: &'static str) -> Result<()> {
-        match self.policy.flexible() {
+        match self.policy.dynamic_arms() {
             Some(_) => self.check_arms(arms),
             None => Err(Error::Unsupported(what)),
         }
@@ -295,7 +303,7 @@ impl State {
 
     /// Do these arms exist, and are none of them retired?
     pub fn check_arms(&mut self, arms: &[u32]) -> Result<()> {
-        let policy = self.policy.flexible();
+        let policy = self.policy.dynamic_arms();
         for &arm in arms {
             if arm as usize >= self.pulls.len() {
                 return Err(Error::request("arm", &format!("must be below {}", self.pulls.len()), arm));
@@ -320,7 +328,7 @@ impl State {
     fn count(&mut self, user: u64) -> bool {
         let Some(users) = &mut self.users else { return true };
         let learned = self.periods.may_learn() && users.count(user);
-        #[cfg(feature = "test-hooks")]
+        #[cfg(dpb_faults)]
         let learned = learned || crate::Fault::UserUnbounded.is_built_in();
         learned
     }
@@ -405,7 +413,7 @@ impl State {
         self.grow()?;
         self.fleet.add(id);
         // What others have released of it before.
-        if let Some(policy) = self.policy.shared()
+        if let Some(policy) = self.policy.mergeable()
             && self.fleet.has_others()
         {
             policy.join(arm, &mut self.fleet.released(arm));
@@ -420,7 +428,7 @@ impl State {
         if arm >= Config::MAX_ARMS {
             return Err(Error::config("arms", "must be at most 2^24", u64::from(arm) + 1));
         }
-        let policy = self.policy.flexible().ok_or(Error::Unsupported("add_arm"))?;
+        let policy = self.policy.dynamic_arms().ok_or(Error::Unsupported("add_arm"))?;
         self.pulls.reserve()?;
         if let Some(scratch) = &mut self.scratch {
             scratch.reserve(self.pulls.len() + 1)?;

@@ -46,8 +46,8 @@ impl Counter {
     /// # Errors
     /// `InvalidConfig` for an epsilon or a horizon that the mechanism cannot do; `Entropy`.
     pub fn new(kind: CounterKind, epsilon: f64, horizon: u64, test_seed: Option<[u8; 32]>) -> Result<Counter> {
-        let law = |epsilon| Laplace::new(epsilon, Reward::ONE as u64);
-        law(epsilon)?; // so that errors name the caller's epsilon, not a share of it
+        let distribution = |epsilon| Laplace::new(epsilon, Reward::ONE as u64);
+        distribution(epsilon)?; // so that errors name the caller's epsilon, not a share of it
         let shared = |error| match error {
             Error::InvalidConfig { field: "epsilon", .. } => {
                 Error::config("epsilon", "must be large enough to be shared by the levels of a tree", epsilon)
@@ -55,19 +55,19 @@ impl Counter {
             other => other,
         };
         let sum: Box<dyn RunningSum> = match kind {
-            CounterKind::Logarithmic => Box::new(Logarithmic::new(epsilon, law)?),
-            CounterKind::Binary => Box::new(Binary::new(epsilon, horizon, law).map_err(shared)?),
-            CounterKind::Hybrid => Box::new(Hybrid::new(HybridLaws::new(epsilon, law).map_err(shared)?)),
+            CounterKind::Logarithmic => Box::new(Logarithmic::new(epsilon, distribution)?),
+            CounterKind::Binary => Box::new(Binary::new(epsilon, horizon, distribution).map_err(shared)?),
+            CounterKind::Hybrid => Box::new(Hybrid::new(HybridLaws::new(epsilon, distribution).map_err(shared)?)),
         };
         Self::with_sum(sum, test_seed)
     }
 
     /// The hybrid mechanism as printed, which leaks twice what it says.
-    #[cfg(feature = "test-hooks")]
+    #[cfg(dpb_faults)]
     #[doc(hidden)]
     pub fn uncorrected_hybrid(epsilon: f64, test_seed: Option<[u8; 32]>) -> Result<Counter> {
-        let laws = HybridLaws::uncorrected(epsilon, |epsilon| Laplace::new(epsilon, Reward::ONE as u64))?;
-        Self::with_sum(Box::new(Hybrid::new(laws)), test_seed)
+        let distributions = HybridLaws::uncorrected(epsilon, |epsilon| Laplace::new(epsilon, Reward::ONE as u64))?;
+        Self::with_sum(Box::new(Hybrid::new(distributions)), test_seed)
     }
 
     fn with_sum(sum: Box<dyn RunningSum>, test_seed: Option<[u8; 32]>) -> Result<Counter> {

@@ -48,11 +48,11 @@ impl Frontier {
 
     /// A leaf completes one p-sum, at the level of the lowest set bit of the new number of leaves:
     /// it replaces those of all lower levels, and its noise is drawn here, once.
-    fn advance(&mut self, leaves: u64, law: &Laplace, random: &mut Random) {
+    fn advance(&mut self, leaves: u64, distribution: &Laplace, random: &mut Random) {
         let level = leaves.trailing_zeros() as usize;
         let replaced: i64 = self.noise[..level].iter().sum();
         self.noise[..level].fill(0);
-        self.noise[level] = law.sample(random);
+        self.noise[level] = distribution.sample(random);
         *self.sum += self.noise[level] - replaced;
     }
 }
@@ -63,7 +63,7 @@ impl Frontier {
 /// noise is Laplace(L/eps), drawn once. The released prefix has one noise a set bit of t.
 /// Cost: one noise an addition, reading O(1), 300 bytes.
 pub struct Binary {
-    law: Laplace,
+    distribution: Laplace,
     most: u64,
     count: u64,
     sum: Zeroizing<i64>,
@@ -71,26 +71,26 @@ pub struct Binary {
 }
 
 impl Binary {
-    /// For at most `most` values; `law(epsilon)` makes the noise of one release.
+    /// For at most `most` values; `distribution(epsilon)` makes the noise of one release.
     ///
     /// # Errors
     /// `InvalidConfig` for a horizon that is 0 or above 2^37, or an epsilon that leaves the noise's
     /// range when shared by the levels.
-    pub fn new(epsilon: f64, most: u64, law: impl Fn(f64) -> Result<Laplace>) -> Result<Binary> {
+    pub fn new(epsilon: f64, most: u64, distribution: impl Fn(f64) -> Result<Laplace>) -> Result<Binary> {
         if !(1..=MAX_COUNT).contains(&most) {
             return Err(Error::config("horizon", "must be in 1..=2^37", most));
         }
         let levels = most.ilog2() + 1;
-        Ok(Binary::empty(law(share(epsilon, 1.0, levels))?, most))
+        Ok(Binary::empty(distribution(share(epsilon, 1.0, levels))?, most))
     }
 
-    /// An empty one of the same law and length.
+    /// An empty one of the same distribution and length.
     pub fn another(&self) -> Binary {
-        Binary::empty(self.law, self.most)
+        Binary::empty(self.distribution, self.most)
     }
 
-    fn empty(law: Laplace, most: u64) -> Binary {
-        Binary { law, most, count: 0, sum: 0.into(), frontier: Frontier::empty() }
+    fn empty(distribution: Laplace, most: u64) -> Binary {
+        Binary { distribution, most, count: 0, sum: 0.into(), frontier: Frontier::empty() }
     }
 }
 
@@ -101,7 +101,7 @@ impl RunningSum for Binary {
         }
         self.count += 1;
         *self.sum += units;
-        self.frontier.advance(self.count, &self.law, random);
+        self.frontier.advance(self.count, &self.distribution, random);
         true
     }
 
@@ -110,7 +110,7 @@ impl RunningSum for Binary {
     }
 
     fn tail(&self) -> Tail {
-        Tail::default().and_many(self.count.count_ones(), self.law.scale() as f64)
+        Tail::default().and_many(self.count.count_ones(), self.distribution.scale() as f64)
     }
 
     fn count(&self) -> u64 {
@@ -123,7 +123,7 @@ impl RunningSum for Binary {
 /// once with Laplace(1/eps), and the prefix adds the blocks up.
 /// Cost: a noise at each power of two, reading O(1), 60 bytes.
 pub struct Logarithmic {
-    law: Laplace,
+    distribution: Laplace,
     count: u64,
     sum: Zeroizing<i64>,
     noise: Zeroizing<i64>,
@@ -131,12 +131,12 @@ pub struct Logarithmic {
 }
 
 impl Logarithmic {
-    /// `law(epsilon)` makes the noise of one release.
+    /// `distribution(epsilon)` makes the noise of one release.
     ///
     /// # Errors
-    /// `InvalidConfig` as the law.
-    pub fn new(epsilon: f64, law: impl Fn(f64) -> Result<Laplace>) -> Result<Logarithmic> {
-        Ok(Logarithmic { law: law(epsilon)?, count: 0, sum: 0.into(), noise: 0.into(), released: 0 })
+    /// `InvalidConfig` as the distribution.
+    pub fn new(epsilon: f64, distribution: impl Fn(f64) -> Result<Laplace>) -> Result<Logarithmic> {
+        Ok(Logarithmic { distribution: distribution(epsilon)?, count: 0, sum: 0.into(), noise: 0.into(), released: 0 })
     }
 }
 
@@ -148,7 +148,7 @@ impl RunningSum for Logarithmic {
         self.count += 1;
         *self.sum += units;
         if self.count.is_power_of_two() {
-            *self.noise += self.law.sample(random);
+            *self.noise += self.distribution.sample(random);
             self.released = *self.sum + *self.noise;
         }
         true
@@ -160,7 +160,7 @@ impl RunningSum for Logarithmic {
 
     /// Of the release at the last power of two.
     fn tail(&self) -> Tail {
-        Tail::default().and_many(u64::BITS - self.count.leading_zeros(), self.law.scale() as f64)
+        Tail::default().and_many(u64::BITS - self.count.leading_zeros(), self.distribution.scale() as f64)
     }
 
     fn count(&self) -> u64 {
@@ -189,9 +189,9 @@ impl RunningSum for Logarithmic {
 /// sum (lambda_k = 1/(k+1)) 45, 121, 219; with halves, Chan's choice, 64, 179, 329
 /// (`the_split_is_the_best_of_its_kind` computes these).
 ///
-/// Cost: one noise an addition, reading O(1), 350 bytes; the laws are shared between counters.
+/// Cost: one noise an addition, reading O(1), 350 bytes; the distributions are shared between counters.
 pub struct Hybrid {
-    laws: Arc<HybridLaws>,
+    distributions: Arc<HybridLaws>,
     count: u64,
     sum: Zeroizing<i64>,
     /// Noises of the finished blocks, and their tail.
@@ -204,32 +204,32 @@ pub struct Hybrid {
 pub struct HybridLaws([(Laplace, Laplace); LEVELS]);
 
 impl HybridLaws {
-    /// `law(epsilon)` makes the noise of one release.
+    /// `distribution(epsilon)` makes the noise of one release.
     ///
     /// # Errors
     /// `InvalidConfig` for an epsilon that leaves the noise's range when shared by 38 levels.
-    pub fn new(epsilon: f64, law: impl Fn(f64) -> Result<Laplace>) -> Result<Arc<HybridLaws>> {
-        Self::split(epsilon, law, |lambda| (lambda, 1.0 - lambda))
+    pub fn new(epsilon: f64, distribution: impl Fn(f64) -> Result<Laplace>) -> Result<Arc<HybridLaws>> {
+        Self::split(epsilon, distribution, |lambda| (lambda, 1.0 - lambda))
     }
 
     /// As printed: both parts at the full eps, which leaks twice as much.
-    #[cfg(feature = "test-hooks")]
-    pub fn uncorrected(epsilon: f64, law: impl Fn(f64) -> Result<Laplace>) -> Result<Arc<HybridLaws>> {
-        Self::split(epsilon, law, |_| (1.0, 1.0))
+    #[cfg(dpb_faults)]
+    pub fn uncorrected(epsilon: f64, distribution: impl Fn(f64) -> Result<Laplace>) -> Result<Arc<HybridLaws>> {
+        Self::split(epsilon, distribution, |_| (1.0, 1.0))
     }
 
     fn split(
         epsilon: f64,
-        law: impl Fn(f64) -> Result<Laplace>,
+        distribution: impl Fn(f64) -> Result<Laplace>,
         parts: impl Fn(f64) -> (f64, f64),
     ) -> Result<Arc<HybridLaws>> {
-        let whole = law(epsilon)?;
-        let mut laws = [(whole, whole); LEVELS]; // a block of one value has no tree
-        for (k, laws) in laws.iter_mut().enumerate().skip(1) {
+        let whole = distribution(epsilon)?;
+        let mut distributions = [(whole, whole); LEVELS]; // a block of one value has no tree
+        for (k, distributions) in distributions.iter_mut().enumerate().skip(1) {
             let (block, tree) = parts(block_share(k));
-            *laws = (law(share(epsilon, block, 1))?, law(share(epsilon, tree, k as u32))?);
+            *distributions = (distribution(share(epsilon, block, 1))?, distribution(share(epsilon, tree, k as u32))?);
         }
-        Ok(Arc::new(HybridLaws(laws)))
+        Ok(Arc::new(HybridLaws(distributions)))
     }
 }
 
@@ -245,9 +245,9 @@ fn share(epsilon: f64, part: f64, ways: u32) -> f64 {
 
 impl Hybrid {
     /// An empty sum.
-    pub fn new(laws: Arc<HybridLaws>) -> Hybrid {
+    pub fn new(distributions: Arc<HybridLaws>) -> Hybrid {
         Hybrid {
-            laws,
+            distributions,
             count: 0,
             sum: 0.into(),
             blocks: 0.into(),
@@ -271,7 +271,7 @@ impl RunningSum for Hybrid {
             return false;
         }
         let (k, inside) = Self::open_block(self.count);
-        let (block, node) = &self.laws.0[k];
+        let (block, node) = &self.distributions.0[k];
         self.count += 1;
         *self.sum += units;
         if self.count.is_power_of_two() {
@@ -290,7 +290,7 @@ impl RunningSum for Hybrid {
 
     fn tail(&self) -> Tail {
         let (k, inside) = Self::open_block(self.count);
-        self.blocks_tail.and_many(inside.count_ones(), self.laws.0[k].1.scale() as f64)
+        self.blocks_tail.and_many(inside.count_ones(), self.distributions.0[k].1.scale() as f64)
     }
 
     fn count(&self) -> u64 {
@@ -325,8 +325,8 @@ mod tests {
     #[test]
     fn shares_add_up_to_epsilon_at_most() {
         for epsilon in [0.1, 0.3, 1.0, 7.7] {
-            let laws = HybridLaws::new(epsilon, |e| Laplace::new(e, Reward::ONE as u64)).unwrap();
-            for (k, (block, node)) in laws.0.iter().enumerate() {
+            let distributions = HybridLaws::new(epsilon, |e| Laplace::new(e, Reward::ONE as u64)).unwrap();
+            for (k, (block, node)) in distributions.0.iter().enumerate() {
                 let total = block.epsilon() + if k == 0 { 0.0 } else { k as f64 * node.epsilon() };
                 assert!(total <= epsilon * (1.0 + 1e-15) && total > epsilon * 0.999, "{k}: {total}");
             }
@@ -347,31 +347,31 @@ mod tests {
     /// its number of values.
     #[test]
     fn the_tail_is_that_of_the_noises_there_are() {
-        let laws = HybridLaws::new(0.5, |e| Laplace::new(e, Reward::ONE as u64)).unwrap();
+        let distributions = HybridLaws::new(0.5, |e| Laplace::new(e, Reward::ONE as u64)).unwrap();
         let mut random = crate::random::Seed::new(Some([2; 32])).unwrap().stream();
-        let mut hybrid = Hybrid::new(laws.clone());
+        let mut hybrid = Hybrid::new(distributions.clone());
         assert_eq!(hybrid.tail(), Tail::default());
         let mut blocks = Tail::default();
         for count in 1..300u64 {
             assert!(hybrid.add(0, &mut random));
             let k = count.ilog2() as usize;
             if count.is_power_of_two() {
-                blocks = blocks.and(laws.0[k.max(1) - 1].0.scale() as f64);
+                blocks = blocks.and(distributions.0[k.max(1) - 1].0.scale() as f64);
             }
             let nodes = (count - (1 << k)).count_ones();
-            assert_eq!(hybrid.tail(), blocks.and_many(nodes, laws.0[k].1.scale() as f64), "{count}");
+            assert_eq!(hybrid.tail(), blocks.and_many(nodes, distributions.0[k].1.scale() as f64), "{count}");
         }
     }
 
     #[test]
     fn each_node_of_the_tree_is_drawn_once_and_leaves_once() {
         // A frontier of t leaves holds one noise a set bit of t, the same as long as its bit stays.
-        let law = Laplace::with_scale(1 << 20);
+        let distribution = Laplace::with_scale(1 << 20);
         let mut random = crate::random::Seed::new(Some([1; 32])).unwrap().stream();
         let mut frontier = Frontier::empty();
         for t in 1..5000u64 {
             let before = *frontier.noise;
-            frontier.advance(t, &law, &mut random);
+            frontier.advance(t, &distribution, &mut random);
             for (level, noise) in frontier.noise.iter().enumerate() {
                 assert_eq!(*noise != 0, t >> level & 1 == 1, "t = {t}, level {level}"); // P(0) = 2^-21
                 if level > t.trailing_zeros() as usize {

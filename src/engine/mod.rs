@@ -37,11 +37,11 @@ mod ticket;
 
 use crate::config::{Clock, Config};
 use crate::error::{Error, Result};
+use crate::memory::WipedVec;
 use crate::policy::Pull;
 use crate::random::Random;
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure};
-use crate::table::Table;
 use requests::Requests;
 use std::ops::Range;
 use ticket::{Place, TicketKey};
@@ -112,9 +112,9 @@ pub struct Diagnostics {
 
 /// The pending ring of one handle.
 pub struct Engine {
-    ring: Table<Slot>,
+    ring: WipedVec<Slot>,
     /// What more there is of each decision, where there is more.
-    beside: Option<Box<Beside>>,
+    beside: Option<Box<SlotExtras>>,
     /// Decisions before the next one that can be answered or settled: the window in decisions, or the ring.
     reach: u64,
     /// The caller's time, where the clock is the caller's.
@@ -135,12 +135,12 @@ struct Slot {
 
 /// Tables with a place for each slot, or none.
 #[derive(Default)]
-struct Beside {
+struct SlotExtras {
     /// In window mode the reward that the decision ends with: silence is the least, until an answer that waits for its
     /// window says more. No other reward is ever here, and none that nobody learns from.
-    held: Table<Reward>,
+    held: WipedVec<Reward>,
     /// The whole pull, for who asks for it again.
-    pulls: Table<Pull>,
+    pulls: WipedVec<Pull>,
     /// Which decisions are of one request, where that matters.
     requests: Option<Requests>,
     /// When decisions were made, where windows are on the caller's clock.
@@ -150,7 +150,7 @@ struct Beside {
 /// Windows on the caller's clock.
 struct Times {
     /// When the decision of each slot was made.
-    stamps: Table<u64>,
+    stamps: WipedVec<u64>,
     /// In ticks.
     window: u64,
     /// The first decision that is not over: those before it took effect or were pushed out.
@@ -165,18 +165,18 @@ struct Fate(u32);
 impl Fate {
     const DONE: Fate = Fate(0);
     const OPEN: Fate = Fate(1);
-    const HEARD: Fate = Fate(2);
-    /// Beside one of these.
-    const IDLE: u32 = 4;
+    const HELD: Fate = Fate(2);
+    /// SlotExtras one of these.
+    const UNLEARNED: u32 = 4;
     const BITS: u32 = 3;
     const MASK: u32 = (1 << Fate::BITS) - 1;
 
     fn is_open(self) -> bool {
-        self.0 & !Fate::IDLE == Fate::OPEN.0
+        self.0 & !Fate::UNLEARNED == Fate::OPEN.0
     }
 
     fn is_learned(self) -> bool {
-        self.0 & Fate::IDLE == 0
+        self.0 & Fate::UNLEARNED == 0
     }
 }
 
@@ -208,11 +208,11 @@ impl Slot {
 
     /// An answer to an open decision waits.
     fn hear(&mut self) {
-        self.played ^= Fate::OPEN.0 ^ Fate::HEARD.0;
+        self.played ^= Fate::OPEN.0 ^ Fate::HELD.0;
     }
 }
 
-impl Beside {
+impl SlotExtras {
     /// A decision is made.
     fn enter(&mut self, place: usize, pull: Pull, follows: bool, now: u64) {
         if let Some(times) = &mut self.times {
@@ -228,7 +228,7 @@ impl Beside {
 
     /// What was played in a slot.
     #[inline]
-    fn pull(beside: &Option<Box<Beside>>, place: usize, slot: &Slot) -> Pull {
+    fn pull(beside: &Option<Box<SlotExtras>>, place: usize, slot: &Slot) -> Pull {
         let recalled = beside.as_ref().and_then(|beside| beside.pulls.get(place).copied());
         recalled.unwrap_or(Pull::of(slot.arm()))
     }
@@ -249,7 +249,7 @@ impl Beside {
 }
 
 /// Held answers are wiped.
-impl Drop for Beside {
+impl Drop for SlotExtras {
     fn drop(&mut self) {
         self.held.zeroize();
     }
@@ -285,7 +285,7 @@ impl Engine {
         let counted = if clock == Clock::Decisions { window } else { 0 };
         let slots = Self::places(config);
         let mut engine = Engine {
-            ring: Table::new(slots, |_| Slot::EMPTY)?,
+            ring: WipedVec::new(slots, |_| Slot::EMPTY)?,
             beside: None,
             reach: if counted > 0 { counted.into() } else { slots as u64 },
             now: (clock == Clock::Caller).then_some(0),
@@ -294,16 +294,16 @@ impl Engine {
             diagnostics: Diagnostics::default(),
         };
         if window > 0 {
-            engine.beside().held = Table::new(slots, |_| Reward::MIN)?;
+            engine.beside().held = WipedVec::new(slots, |_| Reward::MIN)?;
         }
         if window > counted {
-            let stamps = Table::new(slots, |_| 0)?;
+            let stamps = WipedVec::new(slots, |_| 0)?;
             engine.beside().times = Some(Times { stamps, window: window.into(), first: 0 });
         }
         Ok(engine)
     }
 
-    fn beside(&mut self) -> &mut Beside {
+    fn beside(&mut self) -> &mut SlotExtras {
         self.beside.get_or_insert_default()
     }
 
@@ -312,7 +312,7 @@ impl Engine {
     /// # Errors
     /// `NoMemory`.
     pub fn recall(&mut self) -> Result<()> {
-        self.beside().pulls = Table::new(self.ring.len(), |_| Pull::of(0))?;
+        self.beside().pulls = WipedVec::new(self.ring.len(), |_| Pull::of(0))?;
         Ok(())
     }
 
@@ -360,7 +360,7 @@ impl Engine {
         if fate == Fate::DONE {
             return None;
         }
-        let (pull, learned) = (Beside::pull(&self.beside, place, slot), fate.is_learned());
+        let (pull, learned) = (SlotExtras::pull(&self.beside, place, slot), fate.is_learned());
         let Some(reward) = held else {
             self.counts.expired += 1;
             return Some(Event::Unplayed { pull, learned });
@@ -373,10 +373,10 @@ impl Engine {
     /// expires, whether or not its answer has come.
     fn push_out(&mut self, sequence: u64) -> Option<Event> {
         let place = self.place(sequence);
-        if let Some(Beside { held, times: Some(times), .. }) = self.beside.as_deref_mut() {
+        if let Some(SlotExtras { held, times: Some(times), .. }) = self.beside.as_deref_mut() {
             times.first = times.first.max(sequence + 1);
-            #[cfg(feature = "test-hooks")]
-            if self.ring[place].fate() == Fate::HEARD && crate::Fault::PushedOutTells.is_built_in() {
+            #[cfg(dpb_faults)]
+            if self.ring[place].fate() == Fate::HELD && crate::Fault::PushedOutTells.is_built_in() {
                 let reward = held[place];
                 return self.end(place, Some(reward));
             }
@@ -414,7 +414,7 @@ impl Engine {
     /// The first request whose window is over and that is not done with.
     fn next_over(&mut self) -> Option<Range<u64>> {
         let (issued, now, mask) = (self.counts.decisions, self.now?, self.ring.len() - 1);
-        let Beside { held, requests, times: Some(times), .. } = self.beside.as_deref_mut()? else { return None };
+        let SlotExtras { held, requests, times: Some(times), .. } = self.beside.as_deref_mut()? else { return None };
         let first = times.first;
         if first == issued || now - times.stamps[first as usize & mask] < times.window {
             return None;
@@ -448,7 +448,7 @@ impl Engine {
     /// Nobody learns from the last decision. Whoever answers it sees no difference.
     pub fn idle(&mut self) {
         let last = self.place(self.counts.decisions - 1);
-        self.ring[last].played |= Fate::IDLE;
+        self.ring[last].played |= Fate::UNLEARNED;
     }
 
     /// An answer: the event it causes now, if it does not wait for its window, and if anybody learns from it.
@@ -457,14 +457,14 @@ impl Engine {
     /// `UnknownTicket`, `Duplicate`, `Expired`: counted, and nothing else changes.
     #[inline(always)] // into its two callers
     pub fn answer(&mut self, ticket: u64, reward: Reward) -> Result<Option<Event>> {
-        #[cfg(feature = "test-hooks")]
+        #[cfg(dpb_faults)]
         if let Some(sequence) = self.key.open(ticket)
             && sequence < self.counts.decisions
             && let place = self.place(sequence)
             && self.ring[place].fate() == Fate::DONE
             && crate::Fault::DuplicateBelieved.is_built_in()
         {
-            let pull = Beside::pull(&self.beside, place, &self.ring[place]);
+            let pull = SlotExtras::pull(&self.beside, place, &self.ring[place]);
             return Ok(Some(Event::Answered(pull, reward)));
         }
         let Some((place, slot)) = find(&self.key, &mut self.ring, ticket, Fate::is_open) else {
@@ -475,22 +475,22 @@ impl Engine {
             && beside.hear(place, learned, reward)
         {
             slot.hear();
-            #[cfg(feature = "test-hooks")]
+            #[cfg(dpb_faults)]
             if crate::Fault::ClosedByArrival.is_built_in() {
                 slot.end();
                 self.counts.answered += 1;
-                return Ok(Some(Event::Answered(Beside::pull(&self.beside, place, slot), reward)));
+                return Ok(Some(Event::Answered(SlotExtras::pull(&self.beside, place, slot), reward)));
             }
             return Ok(None);
         }
         slot.end();
         self.counts.answered += 1;
-        Ok(learned.then(|| Event::Answered(Beside::pull(&self.beside, place, slot), reward)))
+        Ok(learned.then(|| Event::Answered(SlotExtras::pull(&self.beside, place, slot), reward)))
     }
 
-    #[cfg(feature = "test-hooks")]
+    #[cfg(dpb_faults)]
     fn refuse_held(&mut self, ticket: u64) -> Result<()> {
-        let will_do = |fate| fate != Fate::HEARD || !crate::Fault::CancelTells.is_built_in();
+        let will_do = |fate| fate != Fate::HELD || !crate::Fault::CancelTells.is_built_in();
         match find(&self.key, &mut self.ring, ticket, will_do) {
             Some(_) => Ok(()),
             None => Err(self.refuse(ticket)),
@@ -504,7 +504,7 @@ impl Engine {
     /// As [`answer`](Self::answer), but for a held answer.
     #[inline]
     pub fn cancel(&mut self, ticket: u64) -> Result<Event> {
-        #[cfg(feature = "test-hooks")]
+        #[cfg(dpb_faults)]
         self.refuse_held(ticket)?;
         let Some((place, _)) = find(&self.key, &mut self.ring, ticket, |fate| fate != Fate::DONE) else {
             return Err(self.refuse(ticket));
@@ -520,7 +520,7 @@ impl Engine {
     /// Decisions before this one are over.
     fn over(&self) -> u64 {
         match self.beside.as_deref() {
-            Some(Beside { times: Some(times), .. }) => times.first,
+            Some(SlotExtras { times: Some(times), .. }) => times.first,
             _ => self.counts.decisions.saturating_sub(self.reach),
         }
     }
@@ -536,23 +536,23 @@ impl Engine {
         let slot = &mut self.ring[place];
         let learned = slot.end().is_learned();
         if let Some(beside) = &mut self.beside {
-            #[cfg(feature = "test-hooks")]
+            #[cfg(dpb_faults)]
             let held = beside.held.get(place).copied();
             beside.settle(place);
-            #[cfg(feature = "test-hooks")]
+            #[cfg(dpb_faults)]
             if beside.requests.is_some() && crate::Fault::CancelledDrawn.is_built_in() {
                 beside.held[place] = held.unwrap_or_default();
             }
         }
         self.counts.cancelled += 1;
-        Event::Unplayed { pull: Beside::pull(&self.beside, place, slot), learned }
+        Event::Unplayed { pull: SlotExtras::pull(&self.beside, place, slot), learned }
     }
 
     /// The arms of the decisions whose end is open.
     pub fn pending(&self) -> impl Iterator<Item = u32> {
         let open = self.ring.iter().filter(|slot| slot.fate() != Fate::DONE);
-        #[cfg(feature = "test-hooks")]
-        let open = open.filter(|slot| slot.fate() != Fate::HEARD || !crate::Fault::HeldCounted.is_built_in());
+        #[cfg(dpb_faults)]
+        let open = open.filter(|slot| slot.fate() != Fate::HELD || !crate::Fault::HeldCounted.is_built_in());
         open.map(|slot| slot.arm())
     }
 
@@ -562,7 +562,7 @@ impl Engine {
         self.now = self.now.map(|_| now);
         let expired = counts.decisions - counts.answered - counts.cancelled;
         self.counts = Counts { expired, ..counts };
-        if let Some(Beside { times: Some(times), .. }) = self.beside.as_deref_mut() {
+        if let Some(SlotExtras { times: Some(times), .. }) = self.beside.as_deref_mut() {
             times.first = counts.decisions;
         }
     }
@@ -596,7 +596,7 @@ impl Engine {
     /// whose time is over too.
     fn start(&self, sequence: u64) -> u64 {
         match self.beside.as_deref() {
-            Some(Beside { requests: Some(requests), times: None, .. }) => requests.start(sequence, self.over()),
+            Some(SlotExtras { requests: Some(requests), times: None, .. }) => requests.start(sequence, self.over()),
             _ => sequence,
         }
     }

@@ -2,14 +2,14 @@
 
 use super::Slot;
 use crate::error::Result;
+use crate::memory::WipedVec;
 use crate::random::Random;
 use crate::reward::Reward;
-use crate::table::Table;
 
 /// Which decisions of the ring are of one request.
 pub struct Requests {
     /// For each slot: is its decision of the same request as the one before?
-    follows: Table<bool>,
+    follows: WipedVec<bool>,
     /// Clicks of a request that count.
     most: u32,
     coins: Random,
@@ -17,7 +17,7 @@ pub struct Requests {
 
 impl Requests {
     pub fn new(slots: usize, most: u32, coins: Random) -> Result<Requests> {
-        Ok(Requests { follows: Table::new(slots, |_| false)?, most, coins })
+        Ok(Requests { follows: WipedVec::new(slots, |_| false)?, most, coins })
     }
 
     #[inline]

@@ -1,7 +1,7 @@
 //! dpb_bandit: making, asking, answering.
 
 use super::config::{construct, dpb_config, dpb_error, explain};
-use super::guard::{self, Guard, Handle, call, tell};
+use super::guard::{self, Guard, Handle, call, call_with_output};
 use super::status::{DPB_NULL, DPB_OK, dpb_status};
 use crate::bandit::{Bandit, Decision};
 use crate::config::Config;
@@ -128,10 +128,10 @@ pub(super) unsafe fn new(
 /// features dpb_new_linear.
 ///
 /// The handle's memory is fixed here, but for dpb_add_arm: about 1800 + 456 K + 8 P bytes, K the arms and P the
-/// larger of pending_capacity and reward_window, rounded up to a power of two; 4 P more with a reward_window, 8 P more
-/// where that is on the caller's clock (P is then pending_capacity, whatever the window), and what
-/// dpb_config.expected_users says. The other policies' numbers are in src/policy/README.md. With max_segments = S it is
-/// about 1400 + 740 K + (80 K + 74) S + 8 P bytes; on most systems a segment takes its memory when it begins.
+/// larger of pending_capacity and a reward_window in decisions, rounded up to a power of two; 4 P more with a
+/// reward_window, and 8 P more with one on the caller's clock; and what dpb_config.expected_users says. The other policies'
+/// numbers are in src/policy/README.md. With max_segments = S it is about
+/// 1400 + 740 K + (80 K + 74) S + 8 P bytes; on most systems a segment takes its memory when it begins.
 ///
 /// config: filled by dpb_config_init; read here, not kept. out: receives the handle, which the
 /// caller frees with dpb_free. error: NULL, or filled on failure.
@@ -507,7 +507,7 @@ pub unsafe extern "C" fn dpb_free(bandit: *mut dpb_bandit) {
 #[must_use]
 pub unsafe extern "C" fn dpb_select(bandit: *mut dpb_bandit, out: *mut dpb_decision) -> dpb_status {
     // SAFETY: NULL or valid, by contract.
-    unsafe { tell(bandit, out, |b: &dpb_bandit| b.bandit.select().map(Into::into)) }
+    unsafe { call_with_output(bandit, out, |b: &dpb_bandit| b.bandit.select().map(Into::into)) }
 }
 
 /// What came of a decision: at most once a ticket. Never allocates.
@@ -735,7 +735,7 @@ pub unsafe extern "C" fn dpb_next_period(bandit: *mut dpb_bandit) -> dpb_status 
 }
 
 /// Panics inside a call, as a bug would. Only in builds for tests.
-#[cfg(feature = "test-hooks")]
+#[cfg(dpb_faults)]
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_test_panic(bandit: *mut dpb_bandit) -> dpb_status {

@@ -1,7 +1,7 @@
 //! dpb_budget: making, reading, freeing. (The type is in `config`, whose struct names it.)
 
 use super::config::{dpb_budget, dpb_error, produce};
-use super::guard::{self, tell};
+use super::guard::{self, call_with_output};
 use super::status::dpb_status;
 use crate::budget::Budget;
 
@@ -48,7 +48,7 @@ pub unsafe extern "C" fn dpb_new_budget(
 #[must_use]
 pub unsafe extern "C" fn dpb_budget_spent(budget: *const dpb_budget, delta: f64, epsilon: *mut f64) -> dpb_status {
     // SAFETY: NULL or valid, by contract.
-    unsafe { tell(budget, epsilon, |b: &dpb_budget| b.budget.spent(delta)) }
+    unsafe { call_with_output(budget, epsilon, |b: &dpb_budget| b.budget.spent(delta)) }
 }
 
 /// The largest epsilon of a pure handle that the budget still has room for, 0 = of none.
@@ -58,7 +58,7 @@ pub unsafe extern "C" fn dpb_budget_spent(budget: *const dpb_budget, delta: f64,
 #[must_use]
 pub unsafe extern "C" fn dpb_budget_remaining(budget: *const dpb_budget, epsilon: *mut f64) -> dpb_status {
     // SAFETY: NULL or valid, by contract.
-    unsafe { tell(budget, epsilon, |b: &dpb_budget| b.budget.remaining()) }
+    unsafe { call_with_output(budget, epsilon, |b: &dpb_budget| b.budget.remaining()) }
 }
 
 /// Destroys a budget. NULL is a no-op. Handles that were charged to it live on. No other call on it, nor a constructor whose

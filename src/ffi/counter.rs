@@ -1,7 +1,7 @@
 //! dpb_counter: sums under continual observation.
 
 use super::config::{construct, dpb_error, read_seed};
-use super::guard::{self, Guard, Handle, call, tell};
+use super::guard::{self, Guard, Handle, call, call_with_output};
 use super::sized::{self, Growing};
 use super::status::dpb_status;
 use crate::counter::{Counter, CounterKind};
@@ -152,7 +152,7 @@ pub unsafe extern "C" fn dpb_counter_read(counter: *const dpb_counter, sum: *mut
         Ok(counter.read())
     };
     // SAFETY: NULL or valid, by contract.
-    unsafe { tell(counter, sum, read) }
+    unsafe { call_with_output(counter, sum, read) }
 }
 
 /// Is this counter private? is_private: receives 1, or 0 under a test_seed.
@@ -162,7 +162,7 @@ pub unsafe extern "C" fn dpb_counter_read(counter: *const dpb_counter, sum: *mut
 pub unsafe extern "C" fn dpb_counter_is_private(counter: *const dpb_counter, is_private: *mut u32) -> dpb_status {
     let read = |c: &dpb_counter| Ok(c.counter.lock().map_err(|_| Error::Poisoned)?.is_private().into());
     // SAFETY: NULL or valid, by contract.
-    unsafe { tell(counter, is_private, read) }
+    unsafe { call_with_output(counter, is_private, read) }
 }
 
 /// Destroys a counter. NULL is a no-op. No other call on the handle may be running or follow.

@@ -39,7 +39,11 @@ pub fn call<H: Handle>(handle: *const H, body: impl FnOnce(&H) -> Result<()>) ->
 /// # Safety
 /// `out` is NULL or valid.
 #[inline]
-pub unsafe fn tell<H: Handle, T>(handle: *const H, out: *mut T, body: impl FnOnce(&H) -> Result<T>) -> dpb_status {
+pub unsafe fn call_with_output<H: Handle, T>(
+    handle: *const H,
+    out: *mut T,
+    body: impl FnOnce(&H) -> Result<T>,
+) -> dpb_status {
     if out.is_null() {
         return DPB_NULL;
     }

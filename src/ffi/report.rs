@@ -1,7 +1,7 @@
 //! Reading: dpb_report, dpb_arm, dpb_diagnostics.
 
 use super::bandit::dpb_bandit;
-use super::guard::{call, tell};
+use super::guard::{call, call_with_output};
 use super::sized::{self, Growing};
 use super::status::{DPB_NULL, dpb_status};
 use crate::bandit::ArmReport;
@@ -267,7 +267,7 @@ unsafe fn read_arms(
 #[must_use]
 pub unsafe extern "C" fn dpb_best_arm(bandit: *const dpb_bandit, arm: *mut u32) -> dpb_status {
     // SAFETY: NULL or valid, by contract.
-    unsafe { tell(bandit, arm, |b: &dpb_bandit| b.bandit.best_arm()) }
+    unsafe { call_with_output(bandit, arm, |b: &dpb_bandit| b.bandit.best_arm()) }
 }
 
 /// An interval for arm i's mean less arm j's, in the caller's units and within -(reward_max - reward_min) and
@@ -326,7 +326,7 @@ pub unsafe extern "C" fn dpb_compare(
 #[must_use]
 pub unsafe extern "C" fn dpb_epsilon_spent(bandit: *const dpb_bandit, delta: f64, epsilon: *mut f64) -> dpb_status {
     // SAFETY: NULL or valid, by contract.
-    unsafe { tell(bandit, epsilon, |b: &dpb_bandit| b.bandit.epsilon_spent(delta)) }
+    unsafe { call_with_output(bandit, epsilon, |b: &dpb_bandit| b.bandit.epsilon_spent(delta)) }
 }
 
 /// The policy's name, such as "dp-se"; "" for NULL. A static string, never freed. Any thread.

@@ -2,7 +2,7 @@
 
 use super::bandit::{dpb_bandit, new};
 use super::config::{DPB_SHUFFLE_PRINTED, construct, dpb_config, dpb_error, produce};
-use super::guard::{self, Guard, Handle, call, slice, tell};
+use super::guard::{self, Guard, Handle, call, call_with_output, slice};
 use super::sized::{self, Growing};
 use super::status::{DPB_NULL, DPB_OK, dpb_status};
 use crate::error::{Error, Result};
@@ -116,7 +116,7 @@ fn status(outcome: Result<()>) -> dpb_status {
 
 /// Plans a batch of M_sum (Tenenbaum, Kaplan, Mansour, Stemmer 2021, Algorithm 3): how many coins
 /// its users must add to their bits for the count of ones to be (epsilon, delta)-DP. The least
-/// such number, by the exact divergence of the binomial law against itself shifted by one.
+/// such number, by the exact divergence of the binomial distribution against itself shifted by one.
 /// Microseconds to milliseconds.
 ///
 /// epsilon: in (0, 100]. delta: in (0, 1). users: m, at least 1. flags: 0 or DPB_SHUFFLE_PRINTED.
@@ -295,7 +295,7 @@ pub unsafe extern "C" fn dpb_shuffle_params_read(
     out: *mut dpb_shuffle_params,
 ) -> dpb_status {
     // SAFETY: NULL or valid, by contract.
-    unsafe { tell(bandit, out, |b: &dpb_bandit| b.bandit.shuffle_params(phase).map(Into::into)) }
+    unsafe { call_with_output(bandit, out, |b: &dpb_bandit| b.bandit.shuffle_params(phase).map(Into::into)) }
 }
 
 /// The server: takes one arm's shuffled batch of the open phase, once. While it is missing,

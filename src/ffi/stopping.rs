@@ -1,7 +1,7 @@
 //! dpb_stopping: stopping rules.
 
 use super::config::{construct, dpb_error, read_seed};
-use super::guard::{self, Guard, Handle, tell};
+use super::guard::{self, Guard, Handle, call_with_output};
 use super::sized::{self, Growing};
 use super::status::dpb_status;
 use crate::error::{Error, Result};
@@ -159,7 +159,7 @@ pub unsafe extern "C" fn dpb_new_dp_exp_nas(
 pub unsafe extern "C" fn dpb_stopping_push(stopping: *mut dpb_stopping, sample: f64, halted: *mut u32) -> dpb_status {
     // SAFETY: NULL or valid, by contract.
     unsafe {
-        tell(stopping, halted, |s: &dpb_stopping| {
+        call_with_output(stopping, halted, |s: &dpb_stopping| {
             s.rule.lock().map_err(|_| Error::Poisoned)?.push(sample).map(Into::into)
         })
     }
@@ -176,7 +176,7 @@ pub unsafe extern "C" fn dpb_stopping_mean(stopping: *const dpb_stopping, mean: 
         rule.mean()
     };
     // SAFETY: NULL or valid, by contract.
-    unsafe { tell(stopping, mean, read) }
+    unsafe { call_with_output(stopping, mean, read) }
 }
 
 /// Is this rule private? is_private: receives 1, or 0 for dpb_new_nas and under a test_seed.
@@ -186,7 +186,7 @@ pub unsafe extern "C" fn dpb_stopping_mean(stopping: *const dpb_stopping, mean: 
 pub unsafe extern "C" fn dpb_stopping_is_private(stopping: *const dpb_stopping, is_private: *mut u32) -> dpb_status {
     let read = |s: &dpb_stopping| Ok(s.rule.lock().map_err(|_| Error::Poisoned)?.is_private().into());
     // SAFETY: NULL or valid, by contract.
-    unsafe { tell(stopping, is_private, read) }
+    unsafe { call_with_output(stopping, is_private, read) }
 }
 
 /// Destroys a stopping rule. NULL is a no-op. No other call on the handle may be running or follow.

@@ -37,7 +37,7 @@ mod tests {
         Seed::new(Some([seed; 32])).unwrap().stream()
     }
 
-    /// Chi-square of 40,000 draws against the law, its cells joined until 20 are expected in each: the
+    /// Chi-square of 40,000 draws against the distribution, its cells joined until 20 are expected in each: the
     /// excess over the degrees of freedom is below 8 deviations (and some) with probability 1e-9.
     #[test]
     fn has_the_binomial_law() {

@@ -9,7 +9,7 @@
 //! 1 - scale * 2^-57 (2^-35 short of one at scale 2^22).
 //!
 //! **Slow.** Otherwise the same U gets 192 bits more, and a logarithm in 256 bits decides. What it leaves
-//! undecided has a chance below 2^-150, whatever the scale: that is the distance from the exact law.
+//! undecided has a chance below 2^-150, whatever the scale: that is the distance from the exact distribution.
 //!
 //! **Time.** By memorylessness how near scale * E is to an integer tells nothing of which one; nor do
 //! branches, of which the fast path has none that depends on E. (A machine word of zeros, chance 2^-31,

@@ -2,9 +2,9 @@
 
 use super::Laplace;
 use super::exponential::Exponential;
-#[cfg(feature = "test-hooks")]
-use super::hand;
 use super::laplace::ceil_div;
+#[cfg(dpb_faults)]
+use super::probe;
 use crate::error::{Error, Result, Value};
 use crate::random::Random;
 
@@ -73,9 +73,9 @@ impl Gaussian {
 
     /// One exact sample.
     pub fn sample(&self, random: &mut Random) -> i64 {
-        #[cfg(feature = "test-hooks")]
-        return hand::sample(self.sigma, hand::Draw::Gaussian, |sigma| Gaussian::with_sigma(sigma).draw(random));
-        #[cfg(not(feature = "test-hooks"))]
+        #[cfg(dpb_faults)]
+        return probe::sample(self.sigma, probe::Draw::Gaussian, |sigma| Gaussian::with_sigma(sigma).draw(random));
+        #[cfg(not(dpb_faults))]
         self.draw(random)
     }
 
@@ -102,7 +102,7 @@ impl Gaussian {
 
     /// P(|X| > width) <= gamma, in grid units, for gamma in (0, 1]. By Poisson summation the
     /// normaliser is at least sqrt(2 pi) sigma, so P(X > w) is at most the P(N > w) of the
-    /// continuous law for every integer w, and 2 P(N > w) <= exp(-w^2/(2 sigma^2)).
+    /// continuous distribution for every integer w, and 2 P(N > w) <= exp(-w^2/(2 sigma^2)).
     pub fn width(&self, gamma: f64) -> f64 {
         self.width_at(-gamma.ln())
     }
@@ -143,15 +143,18 @@ mod tests {
     #[test]
     fn variance_and_width_hold_and_are_tight() {
         for sigma in [1u64, 2, 10, 100] {
-            let law = Gaussian::with_sigma(sigma);
+            let distribution = Gaussian::with_sigma(sigma);
             let weight = |x: u64| (-0.5 * (x as f64 / sigma as f64).powi(2)).exp();
             let most = 40 * sigma;
             let total = 1.0 + 2.0 * (1..=most).map(weight).sum::<f64>();
             let variance = 2.0 * (1..=most).map(|x| (x as f64).powi(2) * weight(x)).sum::<f64>() / total;
-            assert!(variance <= law.variance() * (1.0 + 1e-12) && variance > law.variance() * (1.0 - 1e-6));
+            assert!(
+                variance <= distribution.variance() * (1.0 + 1e-12)
+                    && variance > distribution.variance() * (1.0 - 1e-6)
+            );
             let tail = |width: f64| 2.0 * ((width.max(0.0) as u64 + 1)..=most).map(weight).sum::<f64>() / total;
             for gamma in [1.0, 0.3, 1e-3, 1e-9, 1e-30] {
-                let width = law.width(gamma);
+                let width = distribution.width(gamma);
                 assert!(tail(width) <= gamma, "{sigma} {gamma}");
                 assert!(tail(0.85 * width - 1.5) > gamma || gamma > 0.1, "{sigma} {gamma}");
             }
@@ -166,8 +169,8 @@ mod tests {
         // Sigmas from 2^10 to 2^50, and the message names the last rho that will do.
         let refusal = |rho| Gaussian::new(rho, 1 << 24).unwrap_err().to_string();
         for (rho, sigma) in [(2f64.powi(27), 1 << 10), (2f64.powi(-53), 1 << 50)] {
-            let law = Gaussian::new(rho, 1 << 24).unwrap();
-            assert_eq!((law.sigma(), law.rho()), (sigma, rho));
+            let distribution = Gaussian::new(rho, 1 << 24).unwrap();
+            assert_eq!((distribution.sigma(), distribution.rho()), (sigma, rho));
         }
         let (large, small) = (2f64.powi(27) * 1.01, 2f64.powi(-53) / 1.01);
         assert!(refusal(large).contains("at most 134217728 a release"), "{}", refusal(large));

@@ -1,8 +1,8 @@
 //! Discrete Laplace noise: P(X = x) proportional to exp(-|x|/scale).
 
 use super::exponential::Exponential;
-#[cfg(feature = "test-hooks")]
-use super::hand;
+#[cfg(dpb_faults)]
+use super::probe;
 use crate::error::{Error, Result, Value};
 use crate::random::Random;
 
@@ -68,9 +68,9 @@ impl Laplace {
 
     /// One exact sample.
     pub fn sample(&self, random: &mut Random) -> i64 {
-        #[cfg(feature = "test-hooks")]
-        return hand::sample(self.scale, hand::Draw::Laplace, |scale| Laplace::with_scale(scale).draw(random));
-        #[cfg(not(feature = "test-hooks"))]
+        #[cfg(dpb_faults)]
+        return probe::sample(self.scale, probe::Draw::Laplace, |scale| Laplace::with_scale(scale).draw(random));
+        #[cfg(not(dpb_faults))]
         self.draw(random)
     }
 
@@ -233,9 +233,9 @@ mod tests {
                 total += 2.0 * weight(x);
                 squares += 2.0 * (x as f64).powi(2) * weight(x);
             }
-            let law = Laplace::with_scale(scale);
-            assert!((law.variance() / (squares / total) - 1.0).abs() < 1e-9, "{scale}");
-            assert_eq!((law.scale(), law.epsilon()), (scale, 1.0 / scale as f64));
+            let distribution = Laplace::with_scale(scale);
+            assert!((distribution.variance() / (squares / total) - 1.0).abs() < 1e-9, "{scale}");
+            assert_eq!((distribution.scale(), distribution.epsilon()), (scale, 1.0 / scale as f64));
         }
     }
 

@@ -70,7 +70,7 @@ mod tests {
 
     /// Walks the tree of all coin flips down to branches of mass `least`: the mass of the leaves
     /// that say true, and of the branches left out.
-    fn law(numerator: u128, denominator: u128, least: f64) -> (f64, f64) {
+    fn distribution(numerator: u128, denominator: u128, least: f64) -> (f64, f64) {
         let (mut yes, mut left_out) = (0.0, 0.0);
         let mut path: Vec<bool> = Vec::new();
         loop {
@@ -114,7 +114,7 @@ mod tests {
         for denominator in 1..=8 {
             for numerator in 0..=3 * denominator {
                 let exact = (-(numerator as f64) / denominator as f64).exp();
-                let (yes, left_out) = law(numerator, denominator, 1e-9);
+                let (yes, left_out) = distribution(numerator, denominator, 1e-9);
                 assert!(left_out < 1e-5, "{numerator}/{denominator}: {left_out}");
                 assert!(
                     yes < exact + 1e-12 && exact < yes + left_out + 1e-12,
@@ -171,13 +171,13 @@ mod tests {
         let (mut fast, mut slow) = (seed.stream(), seed.stream());
         for scale in [1u64, 2, 10, 1000, 4_194_305, 1 << 35, 1 << 50] {
             let cell = (scale / 16).max(1) as i64;
-            let (law, near) = (Laplace::with_scale(scale), Laplace::with_scale(scale - 6 * scale / 100));
-            let ratio = two_samples(|| law.sample(&mut fast), || laplace(&mut slow, scale), cell);
+            let (distribution, near) = (Laplace::with_scale(scale), Laplace::with_scale(scale - 6 * scale / 100));
+            let ratio = two_samples(|| distribution.sample(&mut fast), || laplace(&mut slow, scale), cell);
             assert!(ratio < 1.0, "{scale}: {ratio}");
             let ratio = two_samples(|| near.sample(&mut fast), || laplace(&mut slow, scale), cell);
             assert!(ratio > 1.0 || scale < 100, "{scale}: {ratio}");
-            let law = Gaussian::with_sigma(scale);
-            let ratio = two_samples(|| law.sample(&mut fast), || gaussian(&mut slow, scale), cell);
+            let distribution = Gaussian::with_sigma(scale);
+            let ratio = two_samples(|| distribution.sample(&mut fast), || gaussian(&mut slow, scale), cell);
             assert!(ratio < 1.0, "sigma {scale}: {ratio}");
         }
     }

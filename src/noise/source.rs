@@ -1,27 +1,27 @@
-//! A noise law with its own stream of random bits.
+//! A noise distribution with its own stream of random bits.
 
 use super::{Gaussian, Laplace};
 use crate::random::Random;
 
-/// A law of exact noise on the integers: one of the two, or [`Noise`], either of them.
-pub trait Law: Copy {
+/// A distribution of exact noise on the integers: one of the two, or [`Noise`], either of them.
+pub trait Distribution: Copy {
     /// One exact sample, in grid units.
     fn sample(&self, random: &mut Random) -> i64;
 }
 
-impl Law for Laplace {
+impl Distribution for Laplace {
     fn sample(&self, random: &mut Random) -> i64 {
         Laplace::sample(self, random)
     }
 }
 
-impl Law for Gaussian {
+impl Distribution for Gaussian {
     fn sample(&self, random: &mut Random) -> i64 {
         Gaussian::sample(self, random)
     }
 }
 
-/// Either law, for policies that leave the choice between pure DP and zCDP to their caller.
+/// Either distribution, for policies that leave the choice between pure DP and zCDP to their caller.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Noise {
     /// Pure DP.
@@ -34,8 +34,8 @@ impl Noise {
     /// The variance (for Gaussian noise an upper bound), in grid units squared.
     pub fn variance(&self) -> f64 {
         match self {
-            Noise::Laplace(law) => law.variance(),
-            Noise::Gaussian(law) => law.variance(),
+            Noise::Laplace(distribution) => distribution.variance(),
+            Noise::Gaussian(distribution) => distribution.variance(),
         }
     }
 
@@ -47,17 +47,17 @@ impl Noise {
     /// The same at gamma = e^-exponent.
     pub(crate) fn width_at(&self, exponent: f64) -> f64 {
         match self {
-            Noise::Laplace(law) => law.width_at(exponent),
-            Noise::Gaussian(law) => law.width_at(exponent),
+            Noise::Laplace(distribution) => distribution.width_at(exponent),
+            Noise::Gaussian(distribution) => distribution.width_at(exponent),
         }
     }
 }
 
-impl Law for Noise {
+impl Distribution for Noise {
     fn sample(&self, random: &mut Random) -> i64 {
         match self {
-            Noise::Laplace(law) => law.sample(random),
-            Noise::Gaussian(law) => law.sample(random),
+            Noise::Laplace(distribution) => distribution.sample(random),
+            Noise::Gaussian(distribution) => distribution.sample(random),
         }
     }
 }
@@ -65,27 +65,27 @@ impl Law for Noise {
 /// Where one policy's noise comes from: nothing else draws from its stream.
 #[derive(Debug)]
 pub struct NoiseSource<L = Noise> {
-    law: L,
+    distribution: L,
     random: Random,
 }
 
 /// Laplace noise, for the policies that are pure.
 pub type LaplaceSource = NoiseSource<Laplace>;
 
-impl<L: Law> NoiseSource<L> {
-    /// This law on this stream.
-    pub fn new(law: L, random: Random) -> NoiseSource<L> {
-        NoiseSource { law, random }
+impl<L: Distribution> NoiseSource<L> {
+    /// This distribution on this stream.
+    pub fn new(distribution: L, random: Random) -> NoiseSource<L> {
+        NoiseSource { distribution, random }
     }
 
-    /// The law.
-    pub fn law(&self) -> L {
-        self.law
+    /// The distribution.
+    pub fn distribution(&self) -> L {
+        self.distribution
     }
 
     /// A fresh, independent sample in grid units.
     pub fn draw(&mut self) -> i64 {
-        self.law.sample(&mut self.random)
+        self.distribution.sample(&mut self.random)
     }
 }
 
@@ -98,9 +98,9 @@ mod tests {
     fn either_law_is_the_law_itself() {
         let (laplace, gaussian) = (Laplace::with_scale(1000), Gaussian::with_sigma(1000));
         let stream = || Seed::new(Some([7; 32])).unwrap().stream();
-        let draws = |law: &dyn Fn(&mut Random) -> i64| {
+        let draws = |distribution: &dyn Fn(&mut Random) -> i64| {
             let mut random = stream();
-            [(); 8].map(|()| law(&mut random))
+            [(); 8].map(|()| distribution(&mut random))
         };
         let (either, other) = (Noise::Laplace(laplace), Noise::Gaussian(gaussian));
         assert_eq!((either.variance(), either.width(0.1)), (laplace.variance(), laplace.width(0.1)));
@@ -108,9 +108,9 @@ mod tests {
         assert_eq!(draws(&|random| either.sample(random)), draws(&|random| laplace.draw(random)));
         assert_eq!(draws(&|random| other.sample(random)), draws(&|random| gaussian.draw(random)));
         assert_ne!(draws(&|random| either.sample(random)), draws(&|random| other.sample(random)));
-        fn from_source<L: Law + PartialEq + std::fmt::Debug>(law: L, random: Random) -> [i64; 8] {
-            let mut source = NoiseSource::new(law, random);
-            assert_eq!(source.law(), law);
+        fn from_source<L: Distribution + PartialEq + std::fmt::Debug>(distribution: L, random: Random) -> [i64; 8] {
+            let mut source = NoiseSource::new(distribution, random);
+            assert_eq!(source.distribution(), distribution);
             [(); 8].map(|()| source.draw())
         }
         assert_eq!(from_source(laplace, stream()), draws(&|random| laplace.draw(random)));

@@ -25,7 +25,7 @@ impl SumWidth {
     /// The sum of independent Laplace noises, given as (scale, how many), in any unit, tuned for
     /// gamma in (0, 1]. Discrete noise on a grid is covered.
     ///
-    /// Psi(s) = -sum ln(1 - s^2 b^2) is the continuous law's; the discrete one of scale b has
+    /// Psi(s) = -sum ln(1 - s^2 b^2) is the continuous distribution's; the discrete one of scale b has
     /// -ln(1 - sinh(s/2)^2/sinh(1/2b)^2), which is smaller for s < 1/b because sinh(x)/x increases.
     /// With u = (s max b)^2 the best s is the root of a convex increasing function, to which
     /// Newton's method descends from any point on its right.
@@ -156,30 +156,30 @@ mod tests {
 
     #[test]
     fn the_width_of_a_sum_holds_and_is_tight() {
-        // The exact law of 3 discrete noises of scale 4 and 6 of scale 2, by convolution.
+        // The exact distribution of 3 discrete noises of scale 4 and 6 of scale 2, by convolution.
         const HALF: usize = 600;
-        let mut law = vec![0.0; 2 * HALF + 1];
-        law[HALF] = 1.0;
+        let mut distribution = vec![0.0; 2 * HALF + 1];
+        distribution[HALF] = 1.0;
         for (scale, many) in [(4.0f64, 3), (2.0, 6)] {
             // Laplace noise is a geometric one less another: two recursions a noise.
             let p = (-1.0 / scale).exp();
             for _ in 0..many {
                 let mut memory = 0.0;
-                law.iter_mut().for_each(|x| {
+                distribution.iter_mut().for_each(|x| {
                     memory = p * memory + (1.0 - p) * *x;
                     *x = memory;
                 });
                 memory = 0.0;
-                law.iter_mut().rev().for_each(|x| {
+                distribution.iter_mut().rev().for_each(|x| {
                     memory = p * memory + (1.0 - p) * *x;
                     *x = memory;
                 });
             }
         }
-        assert!((law.iter().sum::<f64>() - 1.0).abs() < 1e-12);
+        assert!((distribution.iter().sum::<f64>() - 1.0).abs() < 1e-12);
         let tail = |width: f64| {
             let far = |&(i, _): &(usize, &f64)| (i as f64 - HALF as f64).abs() > width;
-            law.iter().enumerate().filter(far).map(|(_, x)| x).sum::<f64>()
+            distribution.iter().enumerate().filter(far).map(|(_, x)| x).sum::<f64>()
         };
         for gamma in [0.5, 1e-2, 1e-6, 1e-12, 1e-30] {
             let width = laplace_sum_width(&[(4.0, 3), (2.0, 6)], gamma);
@@ -199,7 +199,7 @@ mod tests {
         assert_eq!(bernstein(0.1, 5.0), 0.9);
     }
 
-    /// P(|X - nq| > w) of one binomial by summing its law.
+    /// P(|X - nq| > w) of one binomial by summing its distribution.
     fn binomial_tail(n: u64, q: f64, width: f64) -> f64 {
         let (mut log, mut tail) = (n as f64 * (-q).ln_1p(), 0.0);
         for k in 0..=n {
@@ -217,7 +217,7 @@ mod tests {
             for gamma in [0.5, 1e-2, 1e-6, 1e-12] {
                 let width = binomial_width(n, q, 1, gamma);
                 assert!(binomial_tail(n, q, width) <= gamma, "{n} {q} {gamma}");
-                // Not loose: a quarter less would not do, but for steps of the law.
+                // Not loose: a quarter less would not do, but for steps of the distribution.
                 let least = 0.75 * width - 1.0;
                 assert!(least < 0.0 || gamma > 0.1 || binomial_tail(n, q, least) > gamma, "{n} {q} {gamma}");
                 assert_eq!(width, binomial_width(1, q, n, gamma));

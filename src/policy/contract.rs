@@ -1,6 +1,6 @@
-//! What the engine and a policy promise each other.
+//! What the engine and a policy lifetime_loss each other.
 
-use super::batched::{Released, Sums};
+use super::batched::{ReleaseHistory, ReleaseTotals};
 use super::linear::contextual::SavedPeer;
 use super::prior::Prior;
 use super::segments::keyed::Segmented;
@@ -24,7 +24,7 @@ pub struct Pull {
 }
 
 impl Pull {
-    /// What is left of it where nobody asks for more than the arm: see [`Policy::recalls`].
+    /// What is left of it where nobody asks for more than the arm: see [`Policy::needs_full_pull`].
     #[inline]
     pub(crate) const fn of(arm: u32) -> Pull {
         Pull::new(arm, 0, f64::NAN)
@@ -85,7 +85,7 @@ pub trait Policy: Send {
     /// The next arm to play. Not asked of policies [by request](Self::by_request).
     fn choose(&mut self) -> Pull;
 
-    /// The reward of an earlier pull: of its arm alone, or all of it where the policy [`recalls`](Self::recalls).
+    /// The reward of an earlier pull: of its arm alone, or all of it where the policy [`needs_full_pull`](Self::needs_full_pull).
     fn observe(&mut self, pull: Pull, reward: Reward);
 
     /// An earlier pull that will never be answered counts as not played.
@@ -125,7 +125,7 @@ pub trait Policy: Send {
     fn advance(&mut self, _ticks: u64) {}
 
     /// Does it ask for phase and propensity again when a pull ends? They take 16 bytes a pending decision.
-    fn recalls(&self) -> bool {
+    fn needs_full_pull(&self) -> bool {
         false
     }
 
@@ -139,13 +139,13 @@ pub trait Policy: Send {
     fn active(&self) -> u32;
 
     /// Requests that may show some arms only, arms that come and go: if this policy can.
-    fn flexible(&mut self) -> Option<&mut dyn Flexible> {
+    fn dynamic_arms(&mut self) -> Option<&mut dyn DynamicArms> {
         None
     }
 
     /// Joining what other handles have released: if this policy can.
-    #[allow(private_interfaces)] // Released is nobody's else
-    fn shared(&mut self) -> Option<&mut dyn Shared> {
+    #[allow(private_interfaces)] // ReleaseHistory is nobody's else
+    fn mergeable(&mut self) -> Option<&mut dyn Mergeable> {
         None
     }
 
@@ -153,8 +153,8 @@ pub trait Policy: Send {
     ///
     /// # Errors
     /// `NotReady` before the first release; `Unsupported` where nothing is kept that could tell.
-    #[allow(private_interfaces)] // Sums are nobody's else
-    fn sums(&self, _arm: u32) -> Result<Sums> {
+    #[allow(private_interfaces)] // ReleaseTotals are nobody's else
+    fn sums(&self, _arm: u32) -> Result<ReleaseTotals> {
         Err(Error::Unsupported("comparing: it keeps no released sums"))
     }
 
@@ -234,7 +234,7 @@ pub trait ShuffledPolicy {
 
 /// A policy whose set of arms may change, from one decision to the next or for good. The sets are
 /// public information, so they cost no privacy.
-pub trait Flexible {
+pub trait DynamicArms {
     /// The next arm to play, among these: one at least, and all of them live. Not asked of policies
     /// [by request](Policy::by_request), which see these arms there.
     fn choose_among(&mut self, arms: &[u32]) -> Pull;
@@ -262,7 +262,7 @@ pub trait Slates {
 }
 
 /// A policy that learns from a set of releases, whoever made them.
-pub(crate) trait Shared {
+pub(crate) trait Mergeable {
     /// So many other handles are at work: their batches grow as ours do.
     ///
     /// # Errors
@@ -273,7 +273,7 @@ pub(crate) trait Shared {
     fn time(&self) -> u64;
 
     /// All that others have released of an arm, in place of what was said before.
-    fn join(&mut self, arm: u32, others: &mut dyn Iterator<Item = &Released>);
+    fn join(&mut self, arm: u32, others: &mut dyn Iterator<Item = &ReleaseHistory>);
 }
 
 /// A policy whose decisions depend on what a request says beside its arms: a segment, or features.
@@ -284,10 +284,13 @@ pub(crate) trait ByRequest {
     /// `InvalidRequest`; `Unsupported`; `Full`.
     fn check(&mut self, request: &Request) -> Result<()>;
 
-    /// Decides a checked request: tells `each` what it chose for every slot, and which arm that plays; all are different.
-    /// Where there are several slots, `left` has the arms that may be played, each once. The decisions are kept in these
-    /// `places` of the ring. A propensity is that of the arm given the draws before it.
-    fn choose(
+    /// Decides the request of one slot that was checked last, kept in this `place` of the ring: what it chose, and which arm
+    /// that plays.
+    fn choose(&mut self, request: &Request, place: usize) -> (Pull, u32);
+
+    /// The same for several slots, with different arms: tells `each`. `left` has the arms that may be played, each once.
+    /// The decisions are kept in these `places`. A propensity is that of the arm given the draws before it.
+    fn choose_slots(
         &mut self,
         request: &Request,
         left: &mut Vec<u32>,
@@ -339,7 +342,7 @@ pub(crate) struct PeerId<'a> {
 
 /// What another handle has released, for policies that keep it themselves.
 pub(crate) enum Peer {
-    Segments(super::segments::peers::PeerBandit),
+    Segments(Box<super::segments::peers::PeerBandit>),
     Linear(Box<super::linear::contextual::SavedPeer>),
 }
 
@@ -350,7 +353,7 @@ impl Peer {
     /// `Corrupt`; `NoMemory`.
     pub fn read(config: &Config, id: &PeerId, from: &mut Reader) -> Result<Peer> {
         match config.features {
-            0 => Segmented::read_peer(config, id, from).map(Peer::Segments),
+            0 => Segmented::read_peer(config, id, from).map(|peer| Peer::Segments(Box::new(peer))),
             _ => SavedPeer::read(config, id, from).map(|peer| Peer::Linear(Box::new(peer))),
         }
     }

@@ -21,9 +21,9 @@ mod scores;
 mod segments;
 mod time;
 
-pub(crate) use batched::{Memory, Released, Saved};
-pub use contract::{ArmState, Flexible, Policy, Pull, ShuffledPolicy, Slates};
-pub(crate) use contract::{Peer, PeerId, Shared};
+pub(crate) use batched::{Memory, ReleaseHistory, Saved};
+pub use contract::{ArmState, DynamicArms, Policy, Pull, ShuffledPolicy, Slates};
+pub(crate) use contract::{Mergeable, Peer, PeerId};
 pub use kl::private_divergence;
 pub(crate) use prior::Prior;
 
@@ -154,7 +154,7 @@ impl Algorithm {
     }
 
     /// What a handle may cost one user, with all that go on from its snapshots.
-    pub(crate) fn promise(self, config: &Config) -> Result<PrivacyLoss> {
+    pub(crate) fn lifetime_loss(self, config: &Config) -> Result<PrivacyLoss> {
         let Config { epsilon, delta, .. } = *config;
         Ok(match self {
             Algorithm::NonprivateUcb1

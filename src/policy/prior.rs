@@ -9,7 +9,7 @@
 //! releases contradict it (likelihood ratio of two means against one above 4 nats). A policy of logarithmic regret asks
 //! for ln t nats: a right prior saves up to a quarter of that for good, however old it is, and a wrong one is put to
 //! the test after about e^(4 D/3) decisions, D the nats of the arm's own evidence against it, whatever its strength.
-//! (Of the laws tried one that fades as s/(1 + t/(K s)) does better in the first K s decisions only, gives the rest
+//! (Of the distributions tried one that fades as s/(1 + t/(K s)) does better in the first K s decisions only, gives the rest
 //! back, and where it is wrong costs of the order of K s^2.)
 
 use super::kl::kl;

@@ -1,16 +1,16 @@
 //! One score an arm, and whose is the largest: what the index policies share.
 
 use crate::error::Result;
-use crate::table::Table;
+use crate::memory::WipedVec;
 
 /// One score an arm, each linear in two functions of time, so that time moves on for all of them at
 /// the cost of two multiplications an arm: mean + offset + radius * x(t) + slope * l(t).
 ///
 /// Three arrays, so that the argmax is straight vector code: about 1 ns an arm; 24 bytes an arm.
 pub struct Scores {
-    base: Table<f64>,
-    radius: Table<f64>,
-    slope: Table<f64>,
+    base: WipedVec<f64>,
+    radius: WipedVec<f64>,
+    slope: WipedVec<f64>,
 }
 
 /// Arms compared side by side: the arrays are padded to a multiple.
@@ -20,8 +20,8 @@ impl Scores {
     /// All arms unplayed: they come first, in order.
     pub fn new(arms: u32) -> Result<Scores> {
         let (arms, padded) = (arms as usize, (arms as usize).next_multiple_of(LANES));
-        let base = Table::new(padded, |arm| if arm < arms { f64::INFINITY } else { f64::NEG_INFINITY })?;
-        Ok(Scores { base, radius: Table::new(padded, |_| 0.0)?, slope: Table::new(padded, |_| 0.0)? })
+        let base = WipedVec::new(padded, |arm| if arm < arms { f64::INFINITY } else { f64::NEG_INFINITY })?;
+        Ok(Scores { base, radius: WipedVec::new(padded, |_| 0.0)?, slope: WipedVec::new(padded, |_| 0.0)? })
     }
 
     /// Sets an arm's score: none of the three is NaN.

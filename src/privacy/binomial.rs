@@ -1,4 +1,4 @@
-//! Sums over a binomial law, to more digits than any bound here shows, rounded up.
+//! Sums over a binomial distribution, to more digits than any bound here shows, rounded up.
 
 /// The most trials that [`Binomial`]'s error analysis covers.
 pub(super) const MAX_TRIALS: u64 = 1 << 33;
@@ -131,9 +131,9 @@ mod tests {
     use super::*;
 
     /// C(n, k) p^k q^(n-k) by multiplication alone.
-    fn plain(law: Binomial, k: u64) -> f64 {
-        let choose: f64 = (0..k).map(|i| (law.n - i) as f64 / (i + 1) as f64).product();
-        choose * law.p.powi(k as i32) * law.q.powi((law.n - k) as i32)
+    fn plain(distribution: Binomial, k: u64) -> f64 {
+        let choose: f64 = (0..k).map(|i| (distribution.n - i) as f64 / (i + 1) as f64).product();
+        choose * distribution.p.powi(k as i32) * distribution.q.powi((distribution.n - k) as i32)
     }
 
     #[test]
@@ -141,13 +141,13 @@ mod tests {
         for n in [1, 2, 7, 20, 63, 200] {
             // No power of these leaves the normal doubles, where the oracle would lose its digits.
             for p in [0.5, 0.03, 0.3, 0.97] {
-                let law = Binomial { n, p, q: 1.0 - p };
+                let distribution = Binomial { n, p, q: 1.0 - p };
                 let mut cumulative = 0.0;
                 for k in 0..=n {
-                    let exact = plain(law, k);
-                    assert!((law.ln_pmf(k).exp() / exact - 1.0).abs() < 1e-12, "{n} {p} {k}");
+                    let exact = plain(distribution, k);
+                    assert!((distribution.ln_pmf(k).exp() / exact - 1.0).abs() < 1e-12, "{n} {p} {k}");
                     cumulative += exact;
-                    let bound = law.mean(|i| if i <= k { 1.0 } else { 0.0 });
+                    let bound = distribution.mean(|i| if i <= k { 1.0 } else { 0.0 });
                     assert!(
                         bound >= cumulative * (1.0 - 1e-13) && bound <= cumulative * (1.0 + 2.0 * SLACK),
                         "{n} {p} {k}"
@@ -160,14 +160,16 @@ mod tests {
     #[test]
     fn the_whole_law_sums_to_one_at_any_size() {
         let sizes = [(10_000, 0.5), (10_000_000, 4e-6), (MAX_TRIALS, 0.5), (MAX_TRIALS, 1e-9), (MAX_TRIALS, 1e-11)];
-        let laws = sizes.map(|(n, p)| Binomial { n, p, q: 1.0 - p });
-        for law in laws.into_iter().chain(laws.map(|Binomial { n, p, q }| Binomial { n, p: q, q: p })) {
-            let Binomial { n, p, .. } = law;
-            let all = law.mean(|_| 1.0);
+        let distributions = sizes.map(|(n, p)| Binomial { n, p, q: 1.0 - p });
+        for distribution in
+            distributions.into_iter().chain(distributions.map(|Binomial { n, p, q }| Binomial { n, p: q, q: p }))
+        {
+            let Binomial { n, p, .. } = distribution;
+            let all = distribution.mean(|_| 1.0);
             assert!((1.0..1.0 + 2.0 * SLACK).contains(&all), "{n} {p}: {all:e}");
             // A share of the whole is the same share to as many digits, however small.
             for share in [1e-9, 1e-100] {
-                let part = law.mean(|_| share) / share;
+                let part = distribution.mean(|_| share) / share;
                 assert!((1.0..1.0 + 2.0 * SLACK).contains(&part), "{n} {p} {share:e}: {part:e}");
             }
         }
@@ -177,11 +179,11 @@ mod tests {
     #[test]
     fn the_tails_are_not_walked_to_their_ends() {
         for (n, p) in [(10_000, 0.5), (MAX_TRIALS, 0.5), (1 << 30, 0.9)] {
-            let law = Binomial { n, p, q: 1.0 - p };
-            let deviation = (n as f64 * p * law.q).sqrt();
+            let distribution = Binomial { n, p, q: 1.0 - p };
+            let deviation = (n as f64 * p * distribution.q).sqrt();
             for (last, most) in [(n, 20.0), ((n as f64 * p - 6.0 * deviation) as u64, 6.0)] {
                 let terms = std::cell::Cell::new(0.0);
-                law.mean(|k| {
+                distribution.mean(|k| {
                     terms.set(terms.get() + 1.0);
                     if k <= last { 1.0 } else { 0.0 }
                 });

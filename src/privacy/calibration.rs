@@ -167,7 +167,9 @@ pub fn delta_of_binomial_shift(coins: u64, q: f64, epsilon: f64) -> f64 {
         return 1.0;
     }
     let factor = epsilon.clamp(0.0, MAX_EPSILON).exp();
-    let one_way = |law: Binomial| law.mean(|k| (1.0 - factor * law.odds_below(k) + 4.0 * f64::EPSILON).clamp(0.0, 1.0));
+    let one_way = |distribution: Binomial| {
+        distribution.mean(|k| (1.0 - factor * distribution.odds_below(k) + 4.0 * f64::EPSILON).clamp(0.0, 1.0))
+    };
     let down = one_way(Binomial { n: coins, p: q, q: 1.0 - q });
     let up = if q == 0.5 { down } else { one_way(Binomial { n: coins, p: 1.0 - q, q }) };
     down.max(up).min(1.0) // for an epsilon that is no number, too

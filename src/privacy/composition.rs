@@ -32,7 +32,7 @@ pub(crate) fn mul_up(a: f64, b: f64) -> f64 {
 pub struct Heterogeneous {
     /// sum of eps.
     sum: f64,
-    /// sum of eps tanh(eps/2): no eps-DP pair of laws has a larger relative entropy.
+    /// sum of eps tanh(eps/2): no eps-DP pair of distributions has a larger relative entropy.
     drift: f64,
     /// sum of eps^2.
     squares: f64,
@@ -110,9 +110,9 @@ pub fn optimal(epsilon0: f64, k: u64, delta: f64) -> f64 {
         let sums = Heterogeneous { sum: basic, drift: k * drift(epsilon0) * UP, squares: k * epsilon0 * epsilon0 * UP };
         return sums.epsilon(delta);
     }
-    let law = Binomial { n: k, p: 1.0 / (1.0 + epsilon0.exp()), q: 1.0 / (1.0 + (-epsilon0).exp()) };
+    let distribution = Binomial { n: k, p: 1.0 / (1.0 + epsilon0.exp()), q: 1.0 / (1.0 + (-epsilon0).exp()) };
     let meets = |epsilon: f64| {
-        let spent = law.mean(|i| {
+        let spent = distribution.mean(|i| {
             let loss = (k as f64 - 2.0 * i as f64) * epsilon0;
             (4.0 * f64::EPSILON - (epsilon - loss).exp_m1()).clamp(0.0, 1.0)
         });

@@ -3,7 +3,7 @@
 //! # What is bounded
 //!
 //! Releases that are eps_1-DP, eps_2-DP, .. lose no more together than randomised responses R_j of
-//! these eps_j (Kairouz, Oh, Viswanath 2015, Theorem 3.1: any eps-DP pair of laws is post-processing
+//! these eps_j (Kairouz, Oh, Viswanath 2015, Theorem 3.1: any eps-DP pair of distributions is post-processing
 //! of one response), also when each is chosen by the ones before. The privacy loss of R_j is eps_j with
 //! probability e^eps_j/(1 + e^eps_j), else -eps_j; L is the sum of all. So at every y
 //!

@@ -25,12 +25,12 @@
 //! each has the arm once at most, and sum k_b at most u d.
 //!
 //! Pure: the density of the transcript is a product over batches, and the ratio of both worlds' is at most
-//! e^(eps sum k_b). zCDP: with p_b and q_b the laws of release b given those before it, in both worlds, and alpha > 1,
+//! e^(eps sum k_b). zCDP: with p_b and q_b the distributions of release b given those before it, in both worlds, and alpha > 1,
 //! M_b = prod over j <= b of (p_j/q_j)^alpha e^(-alpha (alpha - 1) rho k_j^2) is a supermartingale under q, because
 //! E_q (p_b/q_b)^alpha <= e^(alpha (alpha - 1) rho k_b^2) given the past. It starts at 1, and sum k_b^2 is at most
 //! max k_b times sum k_b, which is d (u^2 d) on every path. So the divergence of order alpha is at most alpha d rho
 //! (alpha u^2 d rho), although the policy chooses what comes next by what was released (Feldman and Zrnic 2021).
-//! Coins that have one law in both worlds change nothing: both bounds are quasi-convex. ∎
+//! Coins that have one distribution in both worlds change nothing: both bounds are quasi-convex. ∎
 //!
 //! # At most c clicks
 //!
@@ -47,7 +47,7 @@
 //! other requests too, read other words in the two worlds. "For fixed coins" therefore means fixed numbers, not fixed
 //! words. The words are independent and uniform, and whether one more is used depends only on words that were used
 //! already. So whatever was used, the words that follow are again independent and uniform: the numbers that a later
-//! request draws have the same law in both worlds, and are independent of the clicks and of all numbers before them.
+//! request draws have the same distribution in both worlds, and are independent of the clicks and of all numbers before them.
 //! The theorem fixes these numbers. They come from a stream of their own: noise and choices of arms take no word of
 //! it, and their words do not shift. Nobody outside sees how many words were used. (A rejection at all has a chance
 //! below n/2^64 for n clicks.)
@@ -112,8 +112,8 @@ mod tests {
                             ..Config::new(9, epsilon)
                         };
                         let of_one = match config.noise().unwrap() {
-                            Noise::Laplace(law) => PrivacyLoss::Pure(law.epsilon()),
-                            Noise::Gaussian(law) => PrivacyLoss::Zcdp(law.rho()),
+                            Noise::Laplace(distribution) => PrivacyLoss::Pure(distribution.epsilon()),
+                            Noise::Gaussian(distribution) => PrivacyLoss::Zcdp(distribution.rho()),
                         };
                         let spent = of_one.of_batches(d).epsilon(delta, u);
                         assert!(spent <= epsilon && spent > epsilon * (1.0 - 1e-4), "{config:?}: {spent}");

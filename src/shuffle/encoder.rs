@@ -8,7 +8,7 @@ use crate::reward::{Reward, RewardRange};
 
 /// Encodes one reward in `[0, 1]`: writes one byte of 0 or 1 for each bit, the user's own first
 /// and then its coins, and returns how many. Every bit is drawn by comparing random integers, so
-/// its law is exact; a reward between 0 and 1 is rounded to the 2^-24 grid and then up or down at
+/// its distribution is exact; a reward between 0 and 1 is rounded to the 2^-24 grid and then up or down at
 /// random, without bias.
 ///
 /// # Errors
@@ -27,9 +27,9 @@ pub fn encode(params: &Params, reward: f64, random: &mut Random, bits: &mut [u8]
 
 /// The number of ones in a reward's message, drawn without the message.
 pub(crate) fn count_of_encoded(params: &Params, reward: Reward, random: &mut Random) -> u64 {
-    #[cfg(feature = "test-hooks")]
-    return crate::noise::hand::ones(params, |params| count(params, reward, random));
-    #[cfg(not(feature = "test-hooks"))]
+    #[cfg(dpb_faults)]
+    return crate::noise::probe::ones(params, |params| count(params, reward, random));
+    #[cfg(not(dpb_faults))]
     count(params, reward, random)
 }
 

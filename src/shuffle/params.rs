@@ -75,14 +75,14 @@ impl Params {
     }
 
     /// A plan that may claim what it does not keep, for the tests that must notice.
-    #[cfg(any(test, feature = "test-hooks"))]
+    #[cfg(any(test, dpb_faults))]
     #[doc(hidden)]
     pub fn unchecked(epsilon: f64, delta: f64, users: u32, noise: ShuffleNoise) -> Params {
         Params { users, noise, epsilon, delta }
     }
 
     /// The same claim with coins of the deviation's share left, for the tests that must notice.
-    #[cfg(feature = "test-hooks")]
+    #[cfg(dpb_faults)]
     pub(crate) fn weakened(&self, share: f64) -> Params {
         let variance = share * share * self.noise.coin() * (1.0 - self.noise.coin());
         let coin = 0.5 - (0.25 - variance).sqrt();

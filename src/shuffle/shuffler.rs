@@ -2,9 +2,9 @@
 
 use super::Params;
 use crate::error::{Error, Result};
+use crate::memory;
 use crate::os::Origin;
 use crate::random::{Random, Seed};
-use crate::table;
 use zeroize::{Zeroize, Zeroizing};
 
 /// One batch after another, of one arm and phase each.
@@ -29,7 +29,7 @@ impl Shuffler {
     /// `Entropy` when the operating system gives no randomness; `NoMemory` when there is none for
     /// the batch.
     pub fn new(params: Params, test_seed: Option<[u8; 32]>) -> Result<Shuffler> {
-        let bits = Zeroizing::new(table::room(params.batch_len())?);
+        let bits = Zeroizing::new(memory::try_with_capacity(params.batch_len())?);
         Ok(Shuffler { params, bits, random: Seed::new(test_seed)?.stream(), origin: Origin::here() })
     }
 

@@ -610,7 +610,9 @@ impl Canary {
         if self.is_changed() && self.width.is_nan() {
             self.width = arm.width;
         }
-        if let (true, true, [first, .., last] | [first @ last]) = (self.is_changed(), self.released[0].is_nan(), released) {
+        if let (true, true, [first, .., last] | [first @ last]) =
+            (self.is_changed(), self.released[0].is_nan(), released)
+        {
             self.released = [first.1 as f64, last.1 as f64];
         }
         if arm.mean.is_nan() || arm.mean.to_bits() == self.mean.to_bits() {

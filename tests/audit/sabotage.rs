@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "the tests and the tool use a part each")]
 
 use dpb::Fault;
-use dpb::noise::hand::{Draw, Hand};
+use dpb::noise::probe::{Draw, NoiseProbe};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
@@ -39,19 +39,19 @@ impl Sabotage {
     }
 
     /// The hand that does it while it lives, to handles of so many arms.
-    pub fn hand(self, arms: u32) -> Hand {
-        let all = |share: f64| Hand::new().weakening(move |_, _| share);
+    pub fn hand(self, arms: u32) -> NoiseProbe {
+        let all = |share: f64| NoiseProbe::new().weakening(move |_, _| share);
         match self {
             Sabotage::HalfNoise => all(0.5),
             Sabotage::TenPercentLess => all(0.9),
             Sabotage::NoNoise => all(0.0),
             Sabotage::QuarterLater => {
                 let later = move |releases: usize, _: Draw| if releases < arms as usize { 1.0 } else { 0.25 };
-                Hand::new().weakening(later)
+                NoiseProbe::new().weakening(later)
             }
-            Sabotage::ReleasedTwice => Hand::new().releasing_twice(),
-            Sabotage::Built(fault) => Hand::new().breaking(fault),
-            Sabotage::Nothing => Hand::new(),
+            Sabotage::ReleasedTwice => NoiseProbe::new().releasing_twice(),
+            Sabotage::Built(fault) => NoiseProbe::new().breaking(fault),
+            Sabotage::Nothing => NoiseProbe::new(),
         }
     }
 }

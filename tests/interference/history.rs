@@ -3,7 +3,7 @@
 use super::handle::Subject;
 use crate::audit::engine::seed;
 use crate::audit::sabotage::Sabotage;
-use dpb::noise::hand::Draw;
+use dpb::noise::probe::Draw;
 use dpb::{Clock, Config, Seed};
 
 pub const WINDOW: u32 = 16;

@@ -3,7 +3,7 @@
 use super::handle::{Features, Subject, arms, live, rest};
 use super::history::{Call, Event, History, Step, WINDOW, Which};
 use crate::audit::engine::{pattern, seed};
-use dpb::noise::hand::{Draw, Hand};
+use dpb::noise::probe::{Draw, NoiseProbe};
 use dpb::{Bandit, Clock, Decision, Request};
 use std::fmt::{Display, Formatter};
 use std::hash::Hash;
@@ -62,7 +62,7 @@ struct World<'a> {
     lives: Vec<Life>,
     /// As they came.
     snapshots: Vec<Vec<u8>>,
-    hand: Hand,
+    hand: NoiseProbe,
     /// The other one's transcript, if it was there.
     other: &'a [u64],
     transcript: Vec<u64>,
@@ -87,7 +87,8 @@ impl World<'_> {
         let place = self.transcript.len();
         self.transcript.push(value);
         self.known = (self.known ^ value).wrapping_mul(0x100_0000_01b3).rotate_left(23);
-        let Some(by) = self.other.get(place).map(|&other| other.wrapping_sub(value) as i64).filter(|&by| by != 0) else {
+        let Some(by) = self.other.get(place).map(|&other| other.wrapping_sub(value) as i64).filter(|&by| by != 0)
+        else {
             return Ok(());
         };
         Err(Difference { place, sight, by, decisions: self.made.len(), draws: self.drawn..self.hand.draws() })

@@ -108,7 +108,7 @@ fn contextual_decisions_cost_what_the_page_says() {
         (ads, 1.0, 100_000, 20, 30.0, 60.0),
         (Kind::Unit(8), 0.25, 100_000, 4, 3.5, 5.0),
     ] {
-        let player = linear::Player::Linear { epsilon, delta: 0.0 };
+        let player = linear::linear(epsilon);
         let lost = columns(runs, 1, |trial| linear::play(kind, player, &[time], trial));
         let mean = lost[0].iter().sum::<f64>() / runs as f64;
         let largest = lost[0].iter().copied().fold(0.0, f64::max);

@@ -98,7 +98,7 @@ impl Policy for Exp3 {
 
     fn cancel(&mut self, _pull: Pull) {}
 
-    fn recalls(&self) -> bool {
+    fn needs_full_pull(&self) -> bool {
         true
     }
 

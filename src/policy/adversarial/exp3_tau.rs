@@ -46,13 +46,13 @@
 use super::exp3::{Exp3, exploration, known_horizon};
 use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::memory::WipedVec;
 use crate::policy::contract::{ArmState, Policy, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::privacy::composition::bounded_range_to_zcdp;
 use crate::random::Seed;
 use crate::reward::Reward;
 use crate::snapshot::Writer;
-use crate::table::Table;
 use zeroize::Zeroizing;
 
 pub struct Exp3Tau {
@@ -63,7 +63,7 @@ pub struct Exp3Tau {
     draws_most: u64,
     draws: u64,
     /// How often each arm was drawn: public.
-    drawn: Table<u64>,
+    drawn: WipedVec<u64>,
     interval: Interval,
 }
 
@@ -90,7 +90,7 @@ impl Exp3Tau {
             plays,
             draws_most,
             draws: 0,
-            drawn: Table::new(config.arms as usize, |_| 0)?,
+            drawn: WipedVec::new(config.arms as usize, |_| 0)?,
             interval: Interval { arm: 0, probability: 1.0, missing: 0, sum: 0.into() },
         })
     }
@@ -163,7 +163,7 @@ impl Policy for Exp3Tau {
 
     fn cancel(&mut self, _pull: Pull) {}
 
-    fn recalls(&self) -> bool {
+    fn needs_full_pull(&self) -> bool {
         true
     }
 
@@ -248,7 +248,7 @@ mod tests {
         assert!(most_late > 1.05, "{most_late}");
     }
 
-    /// The exact laws of all transcripts of two worlds: delta(eps) of one against the other.
+    /// The exact distributions of all transcripts of two worlds: delta(eps) of one against the other.
     fn hockey_stick(arms: u32, tables: [&[f64]; 2], epsilon: f64) -> f64 {
         let draws = tables[0].len() as u32 / arms;
         let violation = |mut transcript: u32| {

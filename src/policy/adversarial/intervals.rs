@@ -15,18 +15,18 @@
 use crate::batch::{Batch, Release};
 use crate::config::Config;
 use crate::error::Result;
+use crate::memory::{WipedVec, queue_room};
 use crate::noise::LaplaceSource;
 use crate::policy::contract::Pull;
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer};
-use crate::table::{Table, queue_room};
 use std::collections::VecDeque;
 
 pub struct Intervals {
     plays: u64,
     noise: LaplaceSource,
     /// The interval with number n lives at n modulo the length.
-    ring: Table<Interval>,
+    ring: WipedVec<Interval>,
     /// Intervals with plays to issue, the oldest first. No more than the ring has.
     waiting: VecDeque<u32>,
     /// The last interval's number (it wraps).
@@ -50,7 +50,7 @@ impl Intervals {
         let closed = || Interval { number: 0, drawn: Pull::of(0), unissued: 0, batch: Batch::default(), open: false };
         let mut waiting = VecDeque::new();
         queue_room(&mut waiting, length)?;
-        Ok(Intervals { plays, noise, ring: Table::new(length, |_| closed())?, waiting, last: 0, released: false })
+        Ok(Intervals { plays, noise, ring: WipedVec::new(length, |_| closed())?, waiting, last: 0, released: false })
     }
 
     /// Must an interval be opened before the next play?
@@ -119,7 +119,7 @@ impl Intervals {
 
     /// The loss of one release; 0 before the first.
     pub fn epsilon(&self) -> f64 {
-        if self.released { self.noise.law().epsilon() } else { 0.0 }
+        if self.released { self.noise.distribution().epsilon() } else { 0.0 }
     }
 
     /// Intervals that were open stay behind.

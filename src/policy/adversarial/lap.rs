@@ -25,6 +25,7 @@ use crate::batch::Release;
 use crate::config::Config;
 use crate::counter::Tail;
 use crate::error::{Error, Result};
+use crate::memory::WipedVec;
 use crate::noise::LaplaceSource;
 use crate::policy::Algorithm;
 use crate::policy::contract::{ArmState, Policy, Pull};
@@ -32,7 +33,6 @@ use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure, is_plausible};
-use crate::table::Table;
 use std::f64::consts::LN_2;
 
 pub struct Lap {
@@ -40,7 +40,7 @@ pub struct Lap {
     intervals: Intervals,
     /// b.
     reach: f64,
-    arms: Table<Released>,
+    arms: WipedVec<Released>,
     /// Readable widths hold with chance 1 - beta: ln(1/beta).
     ln_inverse_beta: f64,
     epsilon: f64,
@@ -70,10 +70,10 @@ impl Lap {
 
     pub(super) fn over(base: Algorithm, config: &Config, seed: &mut Seed) -> Result<Lap> {
         let horizon = known_horizon(config)?;
-        let law = config.laplace(config.epsilon_per_reward()?)?;
+        let distribution = config.laplace(config.epsilon_per_reward()?)?;
         let plays = u64::from(config.batch.max(1)); // tau
         let draws = horizon.div_ceil(plays);
-        let noise = LaplaceSource::new(law, seed.stream());
+        let noise = LaplaceSource::new(distribution, seed.stream());
         let base_config =
             Config { horizon: draws, batch: 0, base: 0, expected_users: 0, budget_periods: 0, ..config.clone() };
         let built = base.build(&base_config, seed)?;
@@ -83,10 +83,10 @@ impl Lap {
         Ok(Lap {
             base: built,
             intervals: Intervals::new(config, plays, noise)?,
-            reach: (draws as f64).ln() / (law.epsilon() * plays as f64),
-            arms: Table::new(config.arms as usize, |_| Released::default())?,
+            reach: (draws as f64).ln() / (distribution.epsilon() * plays as f64),
+            arms: WipedVec::new(config.arms as usize, |_| Released::default())?,
             ln_inverse_beta: config.ln_inverse_beta(),
-            epsilon: law.epsilon(),
+            epsilon: distribution.epsilon(),
         })
     }
 
@@ -123,7 +123,7 @@ impl Policy for Lap {
         self.intervals.cancel(pull);
     }
 
-    fn recalls(&self) -> bool {
+    fn needs_full_pull(&self) -> bool {
         true
     }
 

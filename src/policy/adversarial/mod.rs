@@ -1,4 +1,4 @@
-//! Exponential weights and their kin, for rewards that follow no law. Shared: the [`weights`] of
+//! Exponential weights and their kin, for rewards that follow no distribution. Shared: the [`weights`] of
 //! thousands of arms, and [`intervals`], batches of consecutive decisions.
 
 pub mod exp3;

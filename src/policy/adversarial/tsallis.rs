@@ -44,13 +44,13 @@ use super::intervals::Intervals;
 use super::weights::Weights;
 use crate::config::Config;
 use crate::error::Result;
+use crate::memory::WipedVec;
 use crate::noise::LaplaceSource;
 use crate::policy::contract::{ArmState, Policy, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure, is_plausible};
-use crate::table::Table;
 
 /// theta = 1 - 2^(-1/3).
 const THRESHOLD: f64 = 0.206_299_474_015_900_26;
@@ -62,13 +62,13 @@ pub struct Tsallis {
     intervals: Intervals,
     coins: Random,
     /// L_i.
-    losses: Table<f64>,
+    losses: WipedVec<f64>,
     /// (L_i - nu)^-2, and nu.
     weights: Weights,
     nu: f64,
     /// Some L_i is not above nu.
     behind: bool,
-    released: Table<Released>,
+    released: WipedVec<Released>,
     sigma: f64,
     draws: u64,
 }
@@ -83,21 +83,21 @@ struct Released {
 impl Tsallis {
     pub fn new(config: &Config, seed: &mut Seed) -> Result<Tsallis> {
         config.check_arms(1 << 20)?;
-        let law = config.laplace(config.epsilon_per_reward()?)?;
+        let distribution = config.laplace(config.epsilon_per_reward()?)?;
         let plays = match config.batch {
             0 => config.ceil_inverse_epsilon(),
             plays => plays.into(),
         };
-        let scale = 1.0 / (law.epsilon() * plays as f64);
+        let scale = 1.0 / (distribution.epsilon() * plays as f64);
         let arms = config.arms as usize;
         Ok(Tsallis {
-            intervals: Intervals::new(config, plays, LaplaceSource::new(law, seed.stream()))?,
+            intervals: Intervals::new(config, plays, LaplaceSource::new(distribution, seed.stream()))?,
             coins: seed.stream(),
-            losses: Table::new(arms, |_| 0.0)?,
+            losses: WipedVec::new(arms, |_| 0.0)?,
             weights: Weights::new(config.arms)?,
             nu: f64::INFINITY,
             behind: true,
-            released: Table::new(arms, |_| Released::default())?,
+            released: WipedVec::new(arms, |_| Released::default())?,
             sigma: (1.0 + 2.0 * scale * scale).sqrt(),
             draws: 0,
         })
@@ -215,7 +215,7 @@ impl Policy for Tsallis {
         self.intervals.cancel(pull);
     }
 
-    fn recalls(&self) -> bool {
+    fn needs_full_pull(&self) -> bool {
         true
     }
 

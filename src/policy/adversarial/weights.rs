@@ -7,16 +7,16 @@
 //! its own, so weights may be as far apart, and grow as large, as they like.
 
 use crate::error::Result;
+use crate::memory::WipedVec;
 use crate::random::Random;
 use crate::snapshot::{Reader, Writer, ensure};
-use crate::table::Table;
 use zeroize::{DefaultIsZeroes, Zeroize};
 
 pub struct Weights {
     /// log2 of each weight: the fraction, in [0, 1). The whole part is the leaf's exponent.
-    fractions: Table<f64>,
+    fractions: WipedVec<f64>,
     /// The tree: the root is 1, the children of n are 2n and 2n + 1, the leaves are the last K.
-    nodes: Table<Wide>,
+    nodes: WipedVec<Wide>,
 }
 
 /// `mantissa * 2^exponent`, the mantissa at least 1.
@@ -61,7 +61,8 @@ impl Weights {
     pub fn new(arms: u32) -> Result<Weights> {
         let arms = arms as usize;
         let one = Wide { mantissa: 1.0, exponent: 0 };
-        let mut weights = Weights { fractions: Table::new(arms, |_| 0.0)?, nodes: Table::new(2 * arms, |_| one)? };
+        let mut weights =
+            Weights { fractions: WipedVec::new(arms, |_| 0.0)?, nodes: WipedVec::new(2 * arms, |_| one)? };
         for node in (1..arms).rev() {
             weights.recompute(node);
         }

@@ -7,16 +7,16 @@ pub mod ucb1;
 
 use crate::config::Config;
 use crate::error::Result;
+use crate::memory::WipedVec;
 use crate::policy::contract::{ArmState, Policy, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure};
-use crate::table::Table;
 use std::f64::consts::LN_2;
 
 /// Exact sums of what was answered: for baselines WITHOUT privacy.
 pub struct Tally {
-    pub arms: Table<Counts>,
+    pub arms: WipedVec<Counts>,
     /// Decisions that were not cancelled.
     pulls: u64,
     /// Readable widths hold with chance 1 - beta: ln(1/beta).
@@ -45,7 +45,7 @@ impl Counts {
 
 impl Tally {
     pub fn new(config: &Config) -> Result<Tally> {
-        let arms = Table::new(config.arms as usize, |_| Counts::default())?;
+        let arms = WipedVec::new(config.arms as usize, |_| Counts::default())?;
         Ok(Tally { arms, pulls: 0, ln_inverse_beta: config.ln_inverse_beta() })
     }
 

@@ -10,12 +10,12 @@
 use super::Tally;
 use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::memory;
 use crate::policy::contract::{ArmState, Policy, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::Reward;
 use crate::snapshot::Writer;
-use crate::table;
 
 pub struct Se {
     tally: Tally,
@@ -36,7 +36,7 @@ impl Se {
         if config.beta == 0.0 && config.horizon == 0 {
             return Err(Error::config("horizon", "must be given where beta is not", 0u32));
         }
-        let mut viable = table::room(config.arms as usize)?;
+        let mut viable = memory::try_with_capacity(config.arms as usize)?;
         viable.extend(0..config.arms);
         Ok(Se {
             tally: Tally::new(config)?,

@@ -1,18 +1,18 @@
-//! The chance of each of many random numbers to be the largest, kept up to date as their laws change.
+//! The chance of each of many random numbers to be the largest, kept up to date as their distributions change.
 //!
 //! Let theta_j have the distribution function F_j, let M be the largest of them all and P = prod F_j its
 //! distribution function. Then, by parts,
 //!
 //!   P(theta_j = M) = integral of P d ln F_j = E[-ln F_j(M)],
 //!
-//! an integral over the law of M alone. So there are nodes x_0 < x_1 < ... where M is, at quantiles of P; each theta_j
+//! an integral over the distribution of M alone. So there are nodes x_0 < x_1 < ... where M is, at quantiles of P; each theta_j
 //! has a row, -ln F_j at the nodes; and the sum of all rows is -ln P. Between two nodes the chances share the
 //! growth of P as they share that of ln P, which is exact where these shares stay the same in between:
 //!
 //!   P(theta_j = M) = sum_g C_g (ln F_j(x_(g+1)) - ln F_j(x_g)) = sum_g (C_g - C_(g-1)) (-ln F_j(x_g)),
 //!
 //! C_g = (P_(g+1) - P_g)/(ln P_(g+1) - ln P_g), where P and F_j are 1 after the last node, and below the first one
-//! the chances share P as they share ln P there. Another law of one theta is one more row, and all sums. The
+//! the chances share P as they share ln P there. Another distribution of one theta is one more row, and all sums. The
 //! nodes stay until P grows too much between two of them.
 //!
 //! Accuracy: what is drawn is drawn with the chance that is told. How far that is from the integral, half the sum
@@ -54,7 +54,7 @@ impl Chances {
         Chances { cells, rows: Vec::new(), sums: [0.0; NODES], cumulated: Vec::new() }
     }
 
-    /// Room for so many, so that nothing allocates later.
+    /// BatchedArms for so many, so that nothing allocates later.
     ///
     /// # Errors
     /// `NoMemory`: nothing has changed.
@@ -65,16 +65,16 @@ impl Chances {
         room.map_err(|_| Error::NoMemory)
     }
 
-    /// These are the laws; who has none is never the largest.
-    pub fn compute(&mut self, laws: impl ExactSizeIterator<Item = Option<Beta>> + Clone) {
-        self.rows.resize(laws.len().div_ceil(LANES), [[0.0; LANES]; NODES]);
-        self.cumulated.resize(laws.len(), 0.0);
+    /// These are the distributions; who has none is never the largest.
+    pub fn compute(&mut self, distributions: impl ExactSizeIterator<Item = Option<Beta>> + Clone) {
+        self.rows.resize(distributions.len().div_ceil(LANES), [[0.0; LANES]; NODES]);
+        self.cumulated.resize(distributions.len(), 0.0);
         // Some two rounds, in play four at most. Where P is steep on one side only, one of the two guesses is good.
         let mut floor = (0.0, 0.0);
         for round in 0..24 {
             self.rows.fill([[0.0; LANES]; NODES]);
             self.sums = [0.0; NODES];
-            laws.clone().enumerate().for_each(|(place, law)| self.change(place, law));
+            distributions.clone().enumerate().for_each(|(place, distribution)| self.change(place, distribution));
             if self.weigh() {
                 break;
             }
@@ -83,25 +83,25 @@ impl Chances {
         if self.cumulated.last() == Some(&0.0) {
             // Nowhere is found where the largest may be: all alike. (Not seen so far.)
             let mut alike = 0.0;
-            for (sum, law) in self.cumulated.iter_mut().zip(laws) {
-                alike += f64::from(u8::from(law.is_some()));
+            for (sum, distribution) in self.cumulated.iter_mut().zip(distributions) {
+                alike += f64::from(u8::from(distribution.is_some()));
                 *sum = alike;
             }
         }
     }
 
-    /// One has another law: the chances are told by [`weigh`](Self::weigh).
-    pub fn change(&mut self, place: usize, law: Option<Beta>) {
-        let row = law.map_or([0.0; NODES], |law| self.row(law));
+    /// One has another distribution: the chances are told by [`weigh`](Self::weigh).
+    pub fn change(&mut self, place: usize, distribution: Option<Beta>) {
+        let row = distribution.map_or([0.0; NODES], |distribution| self.row(distribution));
         for ((at, sum), new) in self.rows[place / LANES].iter_mut().zip(&mut self.sums).zip(row) {
             let old = std::mem::replace(&mut at[place % LANES], new);
             *sum += f64::from(new) - f64::from(old);
         }
     }
 
-    fn row(&self, law: Beta) -> [f32; NODES] {
+    fn row(&self, distribution: Beta) -> [f32; NODES] {
         let mut row = [0.0; NODES];
-        let density = Density::of(law);
+        let density = Density::of(distribution);
         if density.is_below(self.cells[0].low) {
             return row;
         }
@@ -118,7 +118,7 @@ impl Chances {
         self.sums.get(node).map_or(1.0, |sum| (-sum).exp())
     }
 
-    /// Sums up the chances. False where the nodes are too far apart for them to be right.
+    /// ReleaseTotals up the chances. False where the nodes are too far apart for them to be right.
     pub fn weigh(&mut self) -> bool {
         let mut weights = [0.0f32; NODES];
         let mut p = self.below(0);
@@ -183,16 +183,16 @@ impl Chances {
     }
 }
 
-/// A Beta law, a >= 1 and b >= 1.
+/// A Beta distribution, a >= 1 and b >= 1.
 #[derive(Clone, Copy, Debug)]
 pub struct Beta {
     pub a: f64,
     pub b: f64,
 }
 
-/// A law's density, ready to be integrated.
+/// A distribution's density, ready to be integrated.
 struct Density {
-    law: Beta,
+    distribution: Beta,
     mean: f64,
     deviation: f64,
     log_scale: f64,
@@ -202,17 +202,17 @@ impl Density {
     /// Nothing strays farther, in deviations.
     const FAR: f64 = 20.0;
 
-    fn of(law: Beta) -> Density {
-        let Beta { a, b } = law;
+    fn of(distribution: Beta) -> Density {
+        let Beta { a, b } = distribution;
         let n = a + b;
         let deviation = (a * b / (n + 1.0)).sqrt() / n;
-        Density { law, mean: a / n, deviation, log_scale: ln_gamma(n) - ln_gamma(a) - ln_gamma(b) }
+        Density { distribution, mean: a / n, deviation, log_scale: ln_gamma(n) - ln_gamma(a) - ln_gamma(b) }
     }
 
     /// Is P(theta > x) below 1e-13? Beyond the mode it is at most the density there by that at the mode: the density's
     /// logarithm is concave.
     fn is_below(&self, x: f64) -> bool {
-        let (a, b) = (self.law.a - 1.0, self.law.b - 1.0);
+        let (a, b) = (self.distribution.a - 1.0, self.distribution.b - 1.0);
         let mode = a / (a + b);
         let part = |share: f64, log: f64| if share > 0.0 { share * log } else { 0.0 };
         x > mode && part(a, (mode / x).ln()) + part(b, ((1.0 - mode) / (1.0 - x)).ln()) > 30.0
@@ -220,8 +220,9 @@ impl Density {
 
     /// P(theta in the panel), by Gauss's rule for two points.
     fn over(&self, panel: &Panel) -> f64 {
-        let at =
-            |&(log, rest): &(f64, f64)| (self.log_scale + (self.law.a - 1.0) * log + (self.law.b - 1.0) * rest).exp();
+        let at = |&(log, rest): &(f64, f64)| {
+            (self.log_scale + (self.distribution.a - 1.0) * log + (self.distribution.b - 1.0) * rest).exp()
+        };
         0.5 * (panel.high - panel.low) * (at(&panel.points[0]) + at(&panel.points[1]))
     }
 
@@ -278,7 +279,7 @@ mod tests {
 
     impl Density {
         fn at(&self, x: f64) -> f64 {
-            (self.log_scale + (self.law.a - 1.0) * x.ln() + (self.law.b - 1.0) * (-x).ln_1p()).exp()
+            (self.log_scale + (self.distribution.a - 1.0) * x.ln() + (self.distribution.b - 1.0) * (-x).ln_1p()).exp()
         }
     }
 
@@ -296,15 +297,15 @@ mod tests {
             &crowd,
         ];
         const DRAWS: u32 = 200_000;
-        for laws in fields {
-            let laws: Vec<_> = laws.iter().map(|&(a, b)| Beta { a, b }).collect();
+        for distributions in fields {
+            let distributions: Vec<_> = distributions.iter().map(|&(a, b)| Beta { a, b }).collect();
             let mut chances = Chances::new();
-            chances.compute(laws.iter().copied().map(Some));
-            let mut wins = vec![0u32; laws.len()];
+            chances.compute(distributions.iter().copied().map(Some));
+            let mut wins = vec![0u32; distributions.len()];
             for _ in 0..DRAWS {
                 let (mut best, mut most) = (0, -1.0);
-                for (i, law) in laws.iter().enumerate() {
-                    let theta = beta(law.a, law.b, &mut random);
+                for (i, distribution) in distributions.iter().enumerate() {
+                    let theta = beta(distribution.a, distribution.b, &mut random);
                     if theta > most {
                         (best, most) = (i, theta);
                     }
@@ -322,11 +323,11 @@ mod tests {
     /// Laws, and how many thetas have each.
     type Field = Vec<(Beta, usize)>;
 
-    /// The integral of P d ln F_j with P and F_j at some ten thousand points for each law.
+    /// The integral of P d ln F_j with P and F_j at some ten thousand points for each distribution.
     fn reference(field: &Field) -> Vec<f64> {
         let mut points: Vec<f64> = (0..1200).map(|i| 1.0 - (-f64::from(i) / 40.0).exp()).collect();
-        for &(law, _) in field {
-            let Density { mean, deviation, .. } = Density::of(law);
+        for &(distribution, _) in field {
+            let Density { mean, deviation, .. } = Density::of(distribution);
             points.extend((-8000..=8000).map(|i| mean + f64::from(i) / 400.0 * deviation));
         }
         points.retain(|x| (0.0..1.0).contains(x));
@@ -334,15 +335,15 @@ mod tests {
         points.sort_by(f64::total_cmp);
         let logs: Vec<Vec<f64>> = field
             .iter()
-            .map(|&(law, _)| {
-                let density = Density::of(law);
+            .map(|&(distribution, _)| {
+                let density = Density::of(distribution);
                 let mass = |pair: &[f64]| {
                     let (x, y) = (pair[0].max(1e-300), pair[1].min(1.0 - 1e-16));
                     (y - x).max(0.0) / 6.0 * (density.at(x) + 4.0 * density.at(0.5 * (x + y)) + density.at(y))
                 };
                 let masses: Vec<f64> = points.windows(2).map(mass).collect();
                 let all: f64 = masses.iter().sum();
-                assert!((all - 1.0).abs() < 1e-6, "{law:?}: {all}");
+                assert!((all - 1.0).abs() < 1e-6, "{distribution:?}: {all}");
                 let (mut above, mut below) = (all, 0.0);
                 let log =
                     |above: f64, below: f64| if below < 0.5 { f64::max(below, 1e-300).ln() } else { (-above).ln_1p() };
@@ -375,39 +376,49 @@ mod tests {
     }
 
     fn fields() -> Vec<Field> {
-        let law = |a: f64, b: f64| Beta { a, b };
+        let distribution = |a: f64, b: f64| Beta { a, b };
         vec![
-            vec![(law(1.0, 1.0), 3)],
-            vec![(law(2.0, 1.0), 999), (law(3.0, 1.0), 1)],
-            vec![(law(17.0, 1.0), 500), (law(9.0, 1.0), 300), (law(33.0, 1.0), 200)],
-            vec![(law(129.0, 1.0), 300), (law(120.0, 10.0), 100), (law(80.0, 50.0), 500), (law(257.0, 1.0), 100)],
-            vec![(law(301.0, 101.0), 1), (law(11.0, 7.0), 1), (law(1.0, 1.0), 1)],
+            vec![(distribution(1.0, 1.0), 3)],
+            vec![(distribution(2.0, 1.0), 999), (distribution(3.0, 1.0), 1)],
+            vec![(distribution(17.0, 1.0), 500), (distribution(9.0, 1.0), 300), (distribution(33.0, 1.0), 200)],
             vec![
-                (law(750e3, 250e3), 1),
-                (law(749e3, 251e3), 1),
-                (law(30.0, 12.0), 300),
-                (law(2.0, 1.0), 1),
-                (law(90.0, 60.0), 400),
+                (distribution(129.0, 1.0), 300),
+                (distribution(120.0, 10.0), 100),
+                (distribution(80.0, 50.0), 500),
+                (distribution(257.0, 1.0), 100),
             ],
-            vec![(law(750e3, 250e3), 1), (law(90.0, 60.0), 400), (law(180.0, 90.0), 400)],
-            vec![(law(1.0, 1001.0), 2), (law(1.0, 801.0), 1)],
-            vec![(law(3.0, 9.0), 8), (law(4.0, 9.0), 8), (law(5.0, 9.0), 7), (law(6.0, 9.0), 7)],
-            vec![(law(400.0, 600.0), 1), (law(399.0, 601.0), 1)],
-            vec![(law(7.5e6, 2.5e6), 1), (law(5.0, 5.0), 999)],
+            vec![(distribution(301.0, 101.0), 1), (distribution(11.0, 7.0), 1), (distribution(1.0, 1.0), 1)],
+            vec![
+                (distribution(750e3, 250e3), 1),
+                (distribution(749e3, 251e3), 1),
+                (distribution(30.0, 12.0), 300),
+                (distribution(2.0, 1.0), 1),
+                (distribution(90.0, 60.0), 400),
+            ],
+            vec![(distribution(750e3, 250e3), 1), (distribution(90.0, 60.0), 400), (distribution(180.0, 90.0), 400)],
+            vec![(distribution(1.0, 1001.0), 2), (distribution(1.0, 801.0), 1)],
+            vec![
+                (distribution(3.0, 9.0), 8),
+                (distribution(4.0, 9.0), 8),
+                (distribution(5.0, 9.0), 7),
+                (distribution(6.0, 9.0), 7),
+            ],
+            vec![(distribution(400.0, 600.0), 1), (distribution(399.0, 601.0), 1)],
+            vec![(distribution(7.5e6, 2.5e6), 1), (distribution(5.0, 5.0), 999)],
         ]
     }
 
     /// Half the sum of the errors, and the farthest from 1 of the ratios of all chances above a millionth.
-    fn errors(chances: &Chances, laws: &[Option<Beta>]) -> (f64, f64) {
+    fn errors(chances: &Chances, distributions: &[Option<Beta>]) -> (f64, f64) {
         let mut field = Field::new();
-        let mut kind = vec![usize::MAX; laws.len()];
-        for (place, law) in laws.iter().enumerate() {
-            let Some(law) = law else { continue };
-            let same = field.iter().position(|(other, _)| (other.a, other.b) == (law.a, law.b));
+        let mut kind = vec![usize::MAX; distributions.len()];
+        for (place, distribution) in distributions.iter().enumerate() {
+            let Some(distribution) = distribution else { continue };
+            let same = field.iter().position(|(other, _)| (other.a, other.b) == (distribution.a, distribution.b));
             kind[place] = same.unwrap_or(field.len());
             match same {
                 Some(same) => field[same].1 += 1,
-                None => field.push((*law, 1)),
+                None => field.push((*distribution, 1)),
             }
         }
         let slow = reference(&field);
@@ -427,15 +438,16 @@ mod tests {
     #[test]
     fn chances_are_the_integrals() {
         for field in fields() {
-            let laws: Vec<_> = field.iter().flat_map(|&(law, n)| std::iter::repeat_n(Some(law), n)).collect();
+            let distributions: Vec<_> =
+                field.iter().flat_map(|&(distribution, n)| std::iter::repeat_n(Some(distribution), n)).collect();
             let mut chances = Chances::new();
-            chances.compute(laws.iter().copied());
-            let (distance, worst) = errors(&chances, &laws);
+            chances.compute(distributions.iter().copied());
+            let (distance, worst) = errors(&chances, &distributions);
             assert!(distance < 1e-3 && worst < 5e-3, "{field:?}: {distance} {worst}");
         }
     }
 
-    /// One law after another, among many and among few, until the nodes must move.
+    /// One distribution after another, among many and among few, until the nodes must move.
     #[test]
     fn chances_follow_their_laws() {
         let mut random = Seed::new(Some([3; 32])).unwrap().stream();
@@ -445,23 +457,23 @@ mod tests {
                 let mean = (0.5 + random.below(kinds) as f64 / kinds as f64).min(1.0);
                 Beta { a: 1.0 + mean * count, b: 1.0 + (1.0 - mean) * count }
             };
-            let mut laws: Vec<_> = (0..many).map(|_| Some(kind(&mut random, 1))).collect();
+            let mut distributions: Vec<_> = (0..many).map(|_| Some(kind(&mut random, 1))).collect();
             let mut chances = Chances::new();
-            chances.compute(laws.iter().copied());
+            chances.compute(distributions.iter().copied());
             let (mut farthest, mut moved) = (0.0f64, 0);
             for step in 0..12 * many {
                 let place = random.below(many as u64) as usize;
-                laws[place] = (random.below(10) > 0).then(|| kind(&mut random, (step / many) as i32));
-                if laws.iter().all(Option::is_none) {
+                distributions[place] = (random.below(10) > 0).then(|| kind(&mut random, (step / many) as i32));
+                if distributions.iter().all(Option::is_none) {
                     continue;
                 }
-                chances.change(place, laws[place]);
+                chances.change(place, distributions[place]);
                 if !chances.weigh() {
-                    chances.compute(laws.iter().copied());
+                    chances.compute(distributions.iter().copied());
                     moved += 1;
                 }
                 if step % many.div_ceil(2) == 0 {
-                    farthest = farthest.max(errors(&chances, &laws).0);
+                    farthest = farthest.max(errors(&chances, &distributions).0);
                 }
             }
             assert!(farthest < 5e-3, "{many}: {farthest}");

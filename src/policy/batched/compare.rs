@@ -2,7 +2,7 @@
 //!
 //! # Theorem
 //!
-//! The b-th release of an arm is a sum y_b of n_b rewards in `[0, 1]` and one noise of known law, Phi its log-MGF. Whose
+//! The b-th release of an arm is a sum y_b of n_b rewards in `[0, 1]` and one noise of known distribution, Phi its log-MGF. Whose
 //! turn it is, n_b and a weight w_b in `[0, 1]` are functions of what was known before. An arm's mean q is the weighted
 //! mean of what its rewards were expected to be, each given all before it: its rate, where that stands still. With
 //! N = sum w_b n_b, Y = sum w_b y_b and K = sum w_b^2 over the arm's releases so far let, for l > 0,
@@ -79,13 +79,13 @@ impl Totals {
     const LEAST: f64 = 1.0 / 1024.0;
 
     /// One release more.
-    pub fn release(&mut self, count: f64, sum: f64, law: Cumulant) {
-        self.release_as(count, count, sum, law);
+    pub fn release(&mut self, count: f64, sum: f64, distribution: Cumulant) {
+        self.release_as(count, count, sum, distribution);
     }
 
     /// One release more, of a batch that was opened for so many rewards and was lowered since.
-    pub fn release_as(&mut self, opened: f64, count: f64, sum: f64, law: Cumulant) {
-        let weight = (opened / (16.0 * law.variance().sqrt())).min(1.0);
+    pub fn release_as(&mut self, opened: f64, count: f64, sum: f64, distribution: Cumulant) {
+        let weight = (opened / (16.0 * distribution.variance().sqrt())).min(1.0);
         let grid = |x: f64| (x * Self::GRID).round() / Self::GRID;
         let noises = grid((weight * weight).max(Self::LEAST));
         self.add(&Totals { count: grid(weight * count), sum: grid(weight * sum), noises });
@@ -118,8 +118,8 @@ impl Totals {
 }
 
 /// What is known of one arm.
-pub struct Sums {
-    law: Cumulant,
+pub struct ReleaseTotals {
+    distribution: Cumulant,
     totals: Totals,
     /// That it is these releases costs so many nats.
     price: f64,
@@ -131,37 +131,37 @@ const POINTS: usize = 20;
 /// Covers the rounding of H.
 const SLACK: f64 = 1e-6;
 
-impl Sums {
+impl ReleaseTotals {
     /// All releases of an arm.
-    pub fn of(law: Cumulant, totals: Totals) -> Sums {
-        Sums { law, totals, price: 0.0 }
+    pub fn of(distribution: Cumulant, totals: Totals) -> ReleaseTotals {
+        ReleaseTotals { distribution, totals, price: 0.0 }
     }
 
     /// The last of an arm's releases, which is the m-th at most.
-    pub fn last(law: Cumulant, count: u64, mean: f64, m: u32) -> Sums {
+    pub fn last(distribution: Cumulant, count: u64, mean: f64, m: u32) -> ReleaseTotals {
         let (count, m) = (count as f64, f64::from(m));
         let price = ((m + 8.0) * (m + 9.0) / 8.0).ln();
-        Sums { law, totals: Totals { count, sum: mean * count, noises: 1.0 }, price }
+        ReleaseTotals { distribution, totals: Totals { count, sum: mean * count, noises: 1.0 }, price }
     }
 
     /// With one more thing that was chosen among many, at this price in nats.
-    pub fn at_price(self, nats: f64) -> Sums {
-        Sums { price: self.price + nats, ..self }
+    pub fn at_price(self, nats: f64) -> ReleaseTotals {
+        ReleaseTotals { price: self.price + nats, ..self }
     }
 
     /// A lower and an upper bound of this mean less that: each holds at all times with chance 1 - e^-nats.
-    pub fn less(&self, that: &Sums, nats: f64) -> (f64, f64) {
+    pub fn less(&self, that: &ReleaseTotals, nats: f64) -> (f64, f64) {
         let enough = nats + self.price + that.price + SLACK;
         (-Joint::new(that, self, enough).bound(), Joint::new(self, that, enough).bound())
     }
 
     /// What speaks against means that are too high (sign -1), or too low (sign 1).
     fn side(&self, sign: f64) -> Side {
-        let top = (0.875 * self.law.limit()).min(4.0 / self.law.variance().sqrt()).min(4.0);
+        let top = (0.875 * self.distribution.limit()).min(4.0 / self.distribution.variance().sqrt()).min(4.0);
         let Totals { count, sum, noises } = self.totals;
         let terms = std::array::from_fn(|j| {
             let l = top * 0.5f64.powi(j as i32);
-            (sign * l * sum - noises * (self.law.at(l) + l * Totals::LEAST), (sign * l).exp_m1())
+            (sign * l * sum - noises * (self.distribution.at(l) + l * Totals::LEAST), (sign * l).exp_m1())
         });
         Side { count, terms }
     }
@@ -207,7 +207,7 @@ struct Joint {
 }
 
 impl Joint {
-    fn new(high: &Sums, low: &Sums, enough: f64) -> Joint {
+    fn new(high: &ReleaseTotals, low: &ReleaseTotals, enough: f64) -> Joint {
         let shares = std::array::from_fn(|j| std::array::from_fn(|k| share(j, k)));
         Joint { high: high.side(-1.0), low: low.side(1.0), shares, enough }
     }
@@ -275,7 +275,7 @@ impl Joint {
 mod tests {
     use super::*;
     use crate::config::Config;
-    use crate::noise::{Law, Noise};
+    use crate::noise::{Distribution, Noise};
     use crate::random::{Random, Seed};
     use crate::reward::Reward;
 
@@ -289,8 +289,8 @@ mod tests {
     /// e^H at the true mean of two arms that are alike, when it first reached 16 or at the end, and 16 at most: as it is,
     /// by who counts on half the noise, and by who takes the l that is the best so far.
     fn stopped(noise: Noise, rarity: u32, random: &mut Random) -> [f64; 3] {
-        let (law, mean, most) = (Cumulant::of(&noise), 0.5f64.powi(rarity as i32), 16f64.ln());
-        let half = match law {
+        let (distribution, mean, most) = (Cumulant::of(&noise), 0.5f64.powi(rarity as i32), 16f64.ln());
+        let half = match distribution {
             Cumulant::Laplace { epsilon } => Cumulant::Laplace { epsilon: 2.0 * epsilon },
             Cumulant::Gaussian { variance } => Cumulant::Gaussian { variance: 0.25 * variance },
         };
@@ -300,22 +300,22 @@ mod tests {
             // weighs less.
             let arm = usize::from((luck[1] > luck[0]) == (random.below(3) > 0));
             let (scale, weight) = if luck[arm] > 0.0 { (1.0, 0.75) } else { (3.0, 1.0) };
-            let count = (scale * law.variance().sqrt()).ceil();
+            let count = (scale * distribution.variance().sqrt()).ceil();
             let clicks = f64::from(heads(count as u64, rarity, random));
             let sum = clicks + noise.sample(random) as f64 / Reward::ONE as f64;
             arms[arm].add(&Totals { count: weight * count, sum: weight * sum, noises: weight * weight });
             luck[arm] += sum - mean * count;
-            let h = |law: Cumulant| {
-                let [one, other] = arms.map(|totals| Sums::of(law, totals));
+            let h = |distribution: Cumulant| {
+                let [one, other] = arms.map(|totals| ReleaseTotals::of(distribution, totals));
                 Joint::new(&one, &other, 0.0).at(0.0, mean).0
             };
             let one = |arm: usize, l: f64| {
                 let Totals { count, sum, noises } = arms[arm];
-                l * sum - count * (mean * l.exp_m1()).ln_1p() - noises * law.at(l.abs())
+                l * sum - count * (mean * l.exp_m1()).ln_1p() - noises * distribution.at(l.abs())
             };
-            let top = 0.9 * law.limit().min(4.0);
+            let top = 0.9 * distribution.limit().min(4.0);
             let best = (0..20).map(|i| top * 0.7f64.powi(i)).map(|l| one(0, -l) + one(1, l)).fold(0.0, f64::max);
-            for (end, now) in ends.iter_mut().zip([h(law), h(half), best]) {
+            for (end, now) in ends.iter_mut().zip([h(distribution), h(half), best]) {
                 *end = if *end < most { now } else { most };
             }
         }
@@ -357,8 +357,8 @@ mod tests {
             (1.0, (10.0, -2.0, 1.0), (1e9, 1e8, 40.0)),
             (1e-3, (1e3, 9e3, 1e-3), (5e2, -1e4, 1e-3)),
         ] {
-            let law = Cumulant::Laplace { epsilon };
-            let sums = |(count, sum, noises)| Sums::of(law, Totals { count, sum, noises });
+            let distribution = Cumulant::Laplace { epsilon };
+            let sums = |(count, sum, noises)| ReleaseTotals::of(distribution, Totals { count, sum, noises });
             let (one, other) = (sums(one), sums(other));
             let (low, high) = one.less(&other, 4.0);
             assert!((-1.0..=1.0).contains(&low) && low <= high && high <= 1.0);
@@ -386,10 +386,10 @@ mod tests {
     /// A whole weight for a large release, and next to none for what noise drowns; and a sum does not depend on the order.
     #[test]
     fn weights_are_what_a_release_tells() {
-        let law = Cumulant::Gaussian { variance: 100.0 };
+        let distribution = Cumulant::Gaussian { variance: 100.0 };
         let one = |count, sum| {
             let mut totals = Totals::NONE;
-            totals.release(count, sum, law);
+            totals.release(count, sum, distribution);
             totals
         };
         assert_eq!(one(160.0, 70.0), Totals { count: 160.0, sum: 70.0, noises: 1.0 });

@@ -10,7 +10,7 @@ use crate::reward::Reward;
 /// 2 f(1) - f(1 - s/eps) - f(1 + s/eps), f(a) = ln(1 - e^(-ua)), eps the effective loss. Now
 /// (1 - e^(-ua))/(ua) is the mean of e^(-uav) over v uniform on `[0, 1]`, a log-convex function of
 /// a, so replacing f(a) by ln(ua) makes it no smaller: Phi(s) <= -ln(1 - s^2/eps^2), the continuous
-/// law's. *Gaussian:* s^2 sigma^2/2 (Canonne, Kamath, Steinke 2020, Corollary 17).
+/// distribution's. *Gaussian:* s^2 sigma^2/2 (Canonne, Kamath, Steinke 2020, Corollary 17).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Cumulant {
     /// At this effective loss.
@@ -20,15 +20,17 @@ pub enum Cumulant {
 }
 
 impl Cumulant {
-    /// Of a law on the reward grid.
+    /// Of a distribution on the reward grid.
     pub fn of(noise: &Noise) -> Cumulant {
         match noise {
-            Noise::Laplace(law) => Cumulant::Laplace { epsilon: law.epsilon() },
-            Noise::Gaussian(law) => Cumulant::Gaussian { variance: (law.sigma() as f64 / Reward::ONE as f64).powi(2) },
+            Noise::Laplace(distribution) => Cumulant::Laplace { epsilon: distribution.epsilon() },
+            Noise::Gaussian(distribution) => {
+                Cumulant::Gaussian { variance: (distribution.sigma() as f64 / Reward::ONE as f64).powi(2) }
+            }
         }
     }
 
-    /// The variance, in rewards squared (of the continuous law, an upper bound).
+    /// The variance, in rewards squared (of the continuous distribution, an upper bound).
     pub fn variance(self) -> f64 {
         match self {
             Cumulant::Laplace { epsilon } => 2.0 / (epsilon * epsilon),
@@ -53,7 +55,7 @@ impl Cumulant {
     }
 
     /// The log-MGF of max(X, 0), X the noise, for 0 <= s below the limit: E e^(s max(X, 0)) is, X being symmetric,
-    /// E e^(sX) + (1 - E e^(-s|X|))/2. *Laplace:* that of the continuous law, (1 - t/2)/(1 - t) with t = s/eps. The
+    /// E e^(sX) + (1 - E e^(-s|X|))/2. *Laplace:* that of the continuous distribution, (1 - t/2)/(1 - t) with t = s/eps. The
     /// discrete one has 1 + sinh(us/2)/(2 cosh(ue/2) sinh(u(e-s)/2)), e = eps, which is less because sinh(x)/x is at
     /// least 1, increases, and is at most cosh(x). *Gaussian:* E e^(-s|X|) >= e^(-s E|X|) >= e^(-s sigma).
     pub fn at_positive(self, s: f64) -> f64 {
@@ -85,24 +87,24 @@ mod tests {
     fn the_cumulant_is_an_upper_bound() {
         for scale in [3.0f64, 1024.0] {
             let u = 1.0 / scale;
-            let law = Cumulant::Laplace { epsilon: u };
+            let distribution = Cumulant::Laplace { epsilon: u };
             for share in [0.01, 0.3, 0.9, 0.999] {
                 let f = |a: f64| (-(-u * a).exp_m1()).ln();
                 let exact = 2.0 * f(1.0) - f(1.0 - share) - f(1.0 + share);
-                let slack = law.at(share * u) - exact;
+                let slack = distribution.at(share * u) - exact;
                 assert!(slack >= -1e-12 && slack < u * u, "{scale} {share}: {slack}");
             }
         }
     }
 
-    /// The same for noise that is cut off at 0, by summing the law; and so is that it is more than the noise itself has.
+    /// The same for noise that is cut off at 0, by summing the distribution; and so is that it is more than the noise itself has.
     #[test]
     fn the_cumulant_above_zero_is_an_upper_bound() {
         let scale = 64.0f64;
         let (laplace, gaussian) =
             (Cumulant::Laplace { epsilon: 1.0 / scale }, Cumulant::Gaussian { variance: scale * scale });
-        for (law, most, tail) in [(laplace, 0.9, 1e-3), (gaussian, 4.0, 0.15)] {
-            let log = |x: i32| match law {
+        for (distribution, most, tail) in [(laplace, 0.9, 1e-3), (gaussian, 4.0, 0.15)] {
+            let log = |x: i32| match distribution {
                 Cumulant::Laplace { epsilon } => -f64::from(x.abs()) * epsilon,
                 Cumulant::Gaussian { variance } => -0.5 * f64::from(x).powi(2) / variance,
             };
@@ -110,9 +112,9 @@ mod tests {
             for share in [0.01, 0.1, 0.5, 0.9, 1.0] {
                 let s = share * most / scale;
                 let exact = (mean(s) / mean(0.0)).ln();
-                let slack = law.at_positive(s) - exact;
-                assert!(slack >= -1e-9 && slack < tail, "{law:?} {share}: {slack}");
-                assert!(law.at_positive(s) > law.at(s), "{law:?} {share}");
+                let slack = distribution.at_positive(s) - exact;
+                assert!(slack >= -1e-9 && slack < tail, "{distribution:?} {share}: {slack}");
+                assert!(distribution.at_positive(s) > distribution.at(s), "{distribution:?} {share}");
             }
         }
     }

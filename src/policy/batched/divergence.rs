@@ -25,10 +25,10 @@ impl Evidence {
         }
         // The derivative is at most lack - l V sum g k w^2, and falls to minus infinity at the limit.
         let total = |each: fn(&Term) -> f64| self.terms().iter().map(each).sum::<f64>();
-        let noise = self.law.variance() * total(|t| t.power * t.noises * t.weight * t.weight);
+        let noise = self.distribution.variance() * total(|t| t.power * t.noises * t.weight * t.weight);
         let spread = total(|t| t.power * t.count * t.weight * t.weight);
         // A prior has no noise, and so no limit.
-        let limit = |t: &Term| if t.noises > 0.0 { self.law.limit().min(STEEPEST) } else { STEEPEST };
+        let limit = |t: &Term| if t.noises > 0.0 { self.distribution.limit().min(STEEPEST) } else { STEEPEST };
         let limits = self.terms().iter().map(|t| limit(t) / t.weight);
         let steepest = limits.fold(f64::INFINITY, f64::min) * (1.0 - 1e-12);
         let (mut low, mut high) = (0.0, (lack / noise).min(steepest));
@@ -39,7 +39,7 @@ impl Evidence {
             for t in self.terms() {
                 // The mean of a Bernoulli(q) reward tilted by e^(-l w r).
                 let v = q * (-l * t.weight).exp() / remaining(q, l * t.weight);
-                let (phi, bend) = if t.noises > 0.0 { self.law.slopes(l * t.weight) } else { (0.0, 0.0) };
+                let (phi, bend) = if t.noises > 0.0 { self.distribution.slopes(l * t.weight) } else { (0.0, 0.0) };
                 first += t.power * t.weight * (t.count * v - t.noises * phi);
                 second -= t.power * t.weight * t.weight * (t.count * v * (1.0 - v) + t.noises * bend);
             }
@@ -59,7 +59,7 @@ impl Evidence {
         for t in self.terms() {
             let s = l * t.weight;
             let left = remaining(q, s);
-            let noise = if t.noises > 0.0 { t.noises * self.law.at(s) } else { 0.0 };
+            let noise = if t.noises > 0.0 { t.noises * self.distribution.at(s) } else { 0.0 };
             value -= t.power * (t.count * log_remaining(q, s, left) + noise);
             slope += t.power * t.count * -(-s).exp_m1() / left;
         }
@@ -78,7 +78,7 @@ impl Evidence {
     }
 
     fn log_likelihood(&self, mean: f64) -> f64 {
-        self.terms().iter().map(|t| t.power * log_density(self.law, t.count, t.noises, t.sum, mean)).sum()
+        self.terms().iter().map(|t| t.power * log_density(self.distribution, t.count, t.noises, t.sum, mean)).sum()
     }
 
     /// The log-likelihood ratio of two means, one of this and one of that, against one.
@@ -94,20 +94,21 @@ impl Evidence {
 
 /// The log of the saddlepoint density of a sum: n coins of this mean and k noises give y. With
 /// K(s) = n ln(1 - q + q e^s) + k Phi(s) and K'(s) = y: K(s) - s y - ln(2 pi K''(s))/2.
-fn log_density(law: Cumulant, n: f64, noises: f64, y: f64, mean: f64) -> f64 {
+fn log_density(distribution: Cumulant, n: f64, noises: f64, y: f64, mean: f64) -> f64 {
     let q = mean.clamp(1e-6, 1.0 - 1e-6);
     if noises == 0.0 {
         return y * q.ln() + (n - y) * (-q).ln_1p(); // and what is the same for all means
     }
     let gap = y - n * q;
     // |K'(s) - n q| >= k V |s|
-    let furthest = (gap.abs() / (noises * law.variance())).min(law.limit().min(STEEPEST) * (1.0 - 1e-12));
+    let furthest =
+        (gap.abs() / (noises * distribution.variance())).min(distribution.limit().min(STEEPEST) * (1.0 - 1e-12));
     let (mut low, mut high) = (-furthest, furthest);
-    let mut s = (gap / (n * q * (1.0 - q) + noises * law.variance())).clamp(0.9 * low, 0.9 * high);
+    let mut s = (gap / (n * q * (1.0 - q) + noises * distribution.variance())).clamp(0.9 * low, 0.9 * high);
     let mut bend = f64::NAN;
     for _ in 0..60 {
         let tilted = q * s.exp() / (1.0 - q + q * s.exp());
-        let (slope, curve) = law.slopes(s);
+        let (slope, curve) = distribution.slopes(s);
         bend = n * tilted * (1.0 - tilted) + noises * curve;
         let excess = n * tilted + noises * slope - y;
         if excess < 0.0 {
@@ -122,7 +123,7 @@ fn log_density(law: Cumulant, n: f64, noises: f64, y: f64, mean: f64) -> f64 {
         }
         s = next;
     }
-    n * (q * s.exp_m1()).ln_1p() + noises * law.at(s) - s * y - 0.5 * (std::f64::consts::TAU * bend).ln()
+    n * (q * s.exp_m1()).ln_1p() + noises * distribution.at(s) - s * y - 0.5 * (std::f64::consts::TAU * bend).ln()
 }
 
 /// 1 - q + q e^(-s).
@@ -143,7 +144,7 @@ fn log_remaining(q: f64, s: f64, remaining: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::released::{Memory, Pair, Released};
+    use super::super::released::{Memory, NoisySum, ReleaseHistory};
     use super::*;
     use crate::config::Config;
     use crate::noise::Noise;
@@ -151,21 +152,22 @@ mod tests {
     use crate::random::{Random, Seed};
     use crate::reward::Reward;
 
-    fn law(epsilon: f64) -> Cumulant {
+    fn distribution(epsilon: f64) -> Cumulant {
         Cumulant::of(&Config::new(2, epsilon).noise().unwrap())
     }
 
     /// Releases of these sizes, each of this mean.
-    fn evidence(law: Cumulant, sizes: &[f64], mean: f64) -> Evidence {
-        let mut released = Released::NOTHING;
-        sizes.iter().for_each(|&n| released.push(Pair::new(n, mean * n, 0)));
-        released.evidence(law, Memory::new(0), 0)
+    fn evidence(distribution: Cumulant, sizes: &[f64], mean: f64) -> Evidence {
+        let mut released = ReleaseHistory::NOTHING;
+        sizes.iter().for_each(|&n| released.push(NoisySum::new(n, mean * n, 0)));
+        released.evidence(distribution, Memory::new(0), 0)
     }
 
     /// The expression under the supremum, as the docs print it.
     fn expression(arm: &Evidence, q: f64, l: f64) -> f64 {
         let terms = arm.terms().iter().map(|t| {
-            let each = t.count * (1.0 - q + q * (-l * t.weight).exp()).ln() + t.noises * arm.law.at(l * t.weight);
+            let each =
+                t.count * (1.0 - q + q * (-l * t.weight).exp()).ln() + t.noises * arm.distribution.at(l * t.weight);
             t.power * each
         });
         -l * arm.sum - terms.sum::<f64>()
@@ -176,7 +178,7 @@ mod tests {
         for epsilon in [0.05, 1.0, 4.0] {
             for sizes in [&[7.0][..], &[7.0, 7.0, 3.0], &[20.0, 7.0, 100.0, 31.0], &[9.0; 20]] {
                 for mean in [0.0, 0.1, 0.45] {
-                    let arm = evidence(law(epsilon), sizes, mean);
+                    let arm = evidence(distribution(epsilon), sizes, mean);
                     for q in [0.1, 0.5, 0.99, 1.0] {
                         let heaviest = arm.terms().iter().map(|t| t.weight).fold(0.0, f64::max);
                         let l = |i: u32| epsilon / heaviest * f64::from(i) / 20_000.0;
@@ -199,10 +201,10 @@ mod tests {
     #[test]
     fn half_the_power_is_half_the_exponent() {
         let memory = Memory::new(1 << 20);
-        let mut released = Released::NOTHING;
-        released.push(Pair::new(1000.0, 300.0, 0));
+        let mut released = ReleaseHistory::NOTHING;
+        released.push(NoisySum::new(1000.0, 300.0, 0));
         let at = |age: u64| {
-            let evidence = released.evidence(law(0.5), memory, memory.ticks(age));
+            let evidence = released.evidence(distribution(0.5), memory, memory.ticks(age));
             (evidence.exponent(0.6).0, evidence.log_likelihood(0.3) - evidence.log_likelihood(0.6))
         };
         let (fresh, faded) = (at(0), at(3 << 18));
@@ -217,7 +219,7 @@ mod tests {
             for sizes in [&[1.0][..], &[1.0, 2.0, 4.0, 8.0], &[1e6; 16], &[1e11; 30]] {
                 for mean in [0.0, 0.5, 1.0] {
                     for q in [0.5, 1.0f64.next_down(), 1.0] {
-                        let arm = evidence(law(epsilon), sizes, mean);
+                        let arm = evidence(distribution(epsilon), sizes, mean);
                         let (value, slope) = arm.exponent(q);
                         let banded = arm.banded(q, value);
                         assert!((value > 0.0) == (mean < q) && value.is_finite() && slope.is_finite());
@@ -235,7 +237,7 @@ mod tests {
         for (mean, q) in [(0.2, 0.25), (0.0, 0.3), (0.2, 0.9), (0.6, 1.0 - 1e-9)] {
             let noiseless = evidence(Cumulant::Gaussian { variance: 1.0 }, &[n], mean).exponent(q).0;
             assert!((noiseless / (n * kl(mean, q)) - 1.0).abs() < 1e-4, "{mean} {q}: {noiseless}");
-            let private = evidence(law(0.2), &[n], mean).exponent(q).0;
+            let private = evidence(distribution(0.2), &[n], mean).exponent(q).0;
             assert!((private / (n * private_divergence(mean, q, 0.2)) - 1.0).abs() < 1e-4, "{mean} {q}: {private}");
         }
     }
@@ -256,7 +258,7 @@ mod tests {
         }
         for (i, &count) in counts.iter().enumerate().skip(5).take(50) {
             let y = i as f64 - 19.5;
-            let expected = 400_000.0 * log_density(law(0.5), 30.0, 1.0, y, 0.4).exp();
+            let expected = 400_000.0 * log_density(distribution(0.5), 30.0, 1.0, y, 0.4).exp();
             let error = (f64::from(count) - expected).abs();
             assert!(error < 5.0 * expected.sqrt() + 0.12 * expected, "{y}: {count} {expected}");
         }
@@ -268,12 +270,12 @@ mod tests {
         let Noise::Laplace(laplace) = Config::new(2, 0.5).noise().unwrap() else { unreachable!() };
         let mut counts = [0; 3];
         for _ in 0..100_000 {
-            let mut released = Released::NOTHING;
+            let mut released = ReleaseHistory::NOTHING;
             let mut size = 12;
             for _ in 0..3 {
                 let ones = (0..size).filter(|_| random.unit() < mean).count();
                 let sum = ones as f64 + laplace.sample(random) as f64 / Reward::ONE as f64;
-                released.push(Pair::new(size.into(), sum, 0));
+                released.push(NoisySum::new(size.into(), sum, 0));
                 size = if sum < 0.5 * f64::from(size) { 12 } else { 20 };
             }
             let evidence = released.evidence(counted, Memory::new(0), 0);
@@ -291,7 +293,7 @@ mod tests {
     fn the_divergence_is_a_bound() {
         let mut random = Seed::new(Some([6; 32])).unwrap().stream();
         for mean in [0.5, 0.7, 0.9] {
-            let [third, thirtieth, banded] = exceedances(mean, law(0.5), &mut random);
+            let [third, thirtieth, banded] = exceedances(mean, distribution(0.5), &mut random);
             assert!(third <= 34_500 && thirtieth <= 3_750 && banded <= 3_750, "{mean}: {third} {thirtieth} {banded}");
             assert!(third > 1_000, "the bound says nothing: {mean}: {third}");
             let [_, thirtieth, _] = exceedances(mean, Cumulant::Gaussian { variance: 1e-9 }, &mut random);
@@ -302,10 +304,10 @@ mod tests {
     /// The likelihood ratio of a change: none where nothing changed, many nats where the mean did.
     #[test]
     fn a_change_contradicts_the_past() {
-        let past = evidence(law(1.0), &[100.0, 200.0, 400.0], 0.3);
-        let release = |sum| Pair::new(200.0, sum, 0).evidence(law(1.0));
+        let past = evidence(distribution(1.0), &[100.0, 200.0, 400.0], 0.3);
+        let release = |sum| NoisySum::new(200.0, sum, 0).evidence(distribution(1.0));
         assert!(past.contradiction(&release(60.0)) < 0.1);
         assert!(past.contradiction(&release(120.0)) > 10.0);
-        assert_eq!(Evidence::nothing(law(1.0)).contradiction(&release(9.0)), 0.0);
+        assert_eq!(Evidence::nothing(distribution(1.0)).contradiction(&release(9.0)), 0.0);
     }
 }

@@ -22,7 +22,7 @@
 //! supermartingale in the number of releases, because w_b and n_b are known before y_b; by Ville's
 //! inequality it ever reaches e^x with chance at most e^(-x). h is concave and h(0) = 0, so
 //! h(l/r) >= h(l)/r for r >= 1: where the supremum is x + 1 or more, h is at least x at the next point
-//! below of a grid of ratio 1 + 1/x. Sums are not negative, so h(l) <= l W and only l from (x + 1)/W on
+//! below of a grid of ratio 1 + 1/x. ReleaseTotals are not negative, so h(l) <= l W and only l from (x + 1)/W on
 //! matter; with L the largest l, 1 + (x + 1) ln(L W/(x + 1)) points do. So over *all times* until the
 //! weight W, with x + 1 renamed x: **P(some D(q) >= x) <= (1 + x ln(L W/x)) e^(1-x)**. (An arm of more
 //! than twelve releases joins some, and so does a fleet, which changes their weight after the fact: there the first
@@ -53,9 +53,9 @@
 //! arm for good; D counts them all.
 //!
 //! Cost: select and update O(1); a batch's end a few D's, each some Newton steps over at most 12 terms (24 in a fleet),
-//! and O(log K); about 450 bytes an arm. See [`least`](super::least) for delays, slates and many arms.
+//! and O(log K); about 450 bytes an arm. See [`min_index`](super::least) for delays, slates and many arms.
 
-use super::least::{Index, Least};
+use super::min_index::{Index, MinIndexPolicy};
 use super::released::Evidence;
 use crate::config::Config;
 use crate::error::Result;
@@ -63,7 +63,7 @@ use crate::random::Seed;
 use crate::tournament::Line;
 
 /// DP-IMED.
-pub type DpImed = Least<Chernoff>;
+pub type DpImed = MinIndexPolicy<Chernoff>;
 
 /// c D'(mu*) + ln N.
 pub struct Chernoff {
@@ -75,7 +75,7 @@ pub struct Chernoff {
 
 impl DpImed {
     pub fn new(config: &Config, seed: &mut Seed) -> Result<DpImed> {
-        Least::with_index(Chernoff::new(config), config, seed)
+        MinIndexPolicy::with_index(Chernoff::new(config), config, seed)
     }
 }
 

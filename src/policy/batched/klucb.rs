@@ -13,9 +13,9 @@
 //! What a prior says is in mu, and in N as far as it counts ([`prior`](crate::policy::prior)).
 //!
 //! Cost: select and update O(1); a batch's end a few indices (at most 50 bisections each) and
-//! O(log K); about 450 bytes an arm. See [`least`](super::least) for delays, slates and many arms.
+//! O(log K); about 450 bytes an arm. See [`min_index`](super::least) for delays, slates and many arms.
 
-use super::least::{Index, Least};
+use super::min_index::{Index, MinIndexPolicy};
 use super::released::Evidence;
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -24,10 +24,10 @@ use crate::random::Seed;
 use crate::tournament::Line;
 
 /// DP-KLUCB.
-pub type DpKlUcb = Least<Optimist>;
+pub type DpKlUcb = MinIndexPolicy<KlUcbIndex>;
 
 /// The largest mean within reach, at this effective loss.
-pub struct Optimist {
+pub struct KlUcbIndex {
     epsilon: f64,
 }
 
@@ -36,11 +36,11 @@ impl DpKlUcb {
         if config.delta > 0.0 {
             return Err(Error::config("delta", "must be 0: this policy is pure", config.delta));
         }
-        Least::with_index(Optimist::new(config.epsilon_per_reward()?), config, seed)
+        MinIndexPolicy::with_index(KlUcbIndex::new(config.epsilon_per_reward()?), config, seed)
     }
 }
 
-impl Index for Optimist {
+impl Index for KlUcbIndex {
     fn point(&self, _leader: f64, decisions: u64) -> f64 {
         (decisions.max(1) as f64).ln()
     }
@@ -61,9 +61,9 @@ impl Index for Optimist {
     }
 }
 
-impl Optimist {
-    pub fn new(epsilon: f64) -> Optimist {
-        Optimist { epsilon }
+impl KlUcbIndex {
+    pub fn new(epsilon: f64) -> KlUcbIndex {
+        KlUcbIndex { epsilon }
     }
 }
 

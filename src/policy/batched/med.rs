@@ -14,23 +14,23 @@
 //! arms where the leading mean has moved: at most 2^12 arms. `select_among` computes those of its
 //! arms where the leading mean is another than in the last call. About 370 bytes an arm.
 
-use super::compare::Sums;
+use super::arms::BatchedArms;
+use super::compare::ReleaseTotals;
 use super::explore::{Explore, even_chance};
-use super::released::Released;
-use super::room::Room;
+use super::released::ReleaseHistory;
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::policy::contract::{ArmState, Flexible, Policy, Pull, Shared};
+use crate::memory::WipedVec;
+use crate::policy::contract::{ArmState, DynamicArms, Mergeable, Policy, Pull};
 use crate::policy::prior::Prior;
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer};
-use crate::table::Table;
 
 pub struct DpMed {
-    room: Room,
-    arms: Table<Weight>,
+    batched: BatchedArms,
+    arms: WipedVec<Weight>,
     /// Of the live arms, in their order: the sum of weights up to each.
     sums: Vec<f64>,
     explore: Explore,
@@ -60,8 +60,8 @@ impl DpMed {
     pub fn new(config: &Config, seed: &mut Seed) -> Result<DpMed> {
         config.check_arms(Self::MOST_ARMS)?;
         let mut policy = DpMed {
-            room: Room::new(config, seed)?,
-            arms: Table::new(config.arms as usize, |_| Weight::NEW)?,
+            batched: BatchedArms::new(config, seed)?,
+            arms: WipedVec::new(config.arms as usize, |_| Weight::NEW)?,
             sums: Vec::new(),
             explore: Explore::new(config.exploration),
             coins: seed.stream(),
@@ -76,7 +76,7 @@ impl DpMed {
     /// exp(-D'), computed at most once between releases.
     fn weight(&mut self, arm: usize, leading: f64) -> f64 {
         if self.arms[arm].at != leading {
-            let evidence = self.room.evidence(arm);
+            let evidence = self.batched.evidence(arm);
             let exponent = evidence.exponent(leading).0;
             self.arms[arm].weight = (-evidence.banded(leading, exponent)).exp();
             self.arms[arm].at = leading;
@@ -86,11 +86,11 @@ impl DpMed {
 
     /// Is any of these without a release? Then those without have all the chance, evenly.
     fn starts(&self, arms: &[u32]) -> bool {
-        arms.iter().any(|&arm| self.room.mean(arm as usize).is_nan())
+        arms.iter().any(|&arm| self.batched.mean(arm as usize).is_nan())
     }
 
     fn weight_among(&mut self, starts: bool, arm: u32, leading: f64) -> f64 {
-        match (starts, self.room.mean(arm as usize).is_nan()) {
+        match (starts, self.batched.mean(arm as usize).is_nan()) {
             (true, unknown) => f64::from(u8::from(unknown)),
             (false, _) => self.weight(arm as usize, leading),
         }
@@ -100,34 +100,34 @@ impl DpMed {
         if self.settled {
             return;
         }
-        let leading = self.room.mean(self.room.leader());
-        let starts = self.starts(self.room.live.arms());
+        let leading = self.batched.mean(self.batched.leader());
+        let starts = self.starts(self.batched.live.arms());
         self.sums.clear();
         let mut sum = 0.0;
-        for place in 0..self.room.live.arms().len() {
-            sum += self.weight_among(starts, self.room.live.arms()[place], leading);
+        for place in 0..self.batched.live.arms().len() {
+            sum += self.weight_among(starts, self.batched.live.arms()[place], leading);
             self.sums.push(sum);
         }
         self.settled = true;
     }
 
     fn open(&mut self, arm: usize) {
-        let evidence = self.room.evidence(arm);
-        let ratio = if arm == self.room.leader() { 2.0 } else { 1.5 };
-        let size = self.room.size(&evidence, (ratio - 1.0) * evidence.count);
-        self.room.open(arm, size);
+        let evidence = self.batched.evidence(arm);
+        let ratio = if arm == self.batched.leader() { 2.0 } else { 1.5 };
+        let size = self.batched.size(&evidence, (ratio - 1.0) * evidence.count);
+        self.batched.open(arm, size);
     }
 
     fn play(&mut self, arm: u32, propensity: f64) -> Pull {
-        self.room.decisions += 1;
-        Pull::new(arm, self.room.releases, propensity)
+        self.batched.decisions += 1;
+        Pull::new(arm, self.batched.releases, propensity)
     }
 }
 
 impl Policy for DpMed {
     fn choose(&mut self) -> Pull {
         self.settle();
-        let (arms, sums) = (self.room.live.arms(), &self.sums);
+        let (arms, sums) = (self.batched.live.arms(), &self.sums);
         let all = sums[sums.len() - 1];
         let place = match self.explore.tosses(&mut self.coins) {
             true => self.coins.below(arms.len() as u64) as usize,
@@ -143,12 +143,12 @@ impl Policy for DpMed {
     #[inline]
     fn observe(&mut self, pull: Pull, reward: Reward) {
         let arm = pull.arm() as usize;
-        if !self.room.collect(arm, reward) {
+        if !self.batched.collect(arm, reward) {
             return;
         }
         self.arms[arm].at = f64::NAN;
-        for _ in 0..Room::LOOKS {
-            if let Some(faded) = self.room.look_further() {
+        for _ in 0..BatchedArms::LOOKS {
+            if let Some(faded) = self.batched.refresh_next() {
                 self.arms[faded].at = f64::NAN;
             }
         }
@@ -159,79 +159,79 @@ impl Policy for DpMed {
     fn cancel(&mut self, _pull: Pull) {}
 
     fn advance(&mut self, ticks: u64) {
-        self.room.advance(ticks);
+        self.batched.advance(ticks);
     }
 
     fn arm(&self, arm: u32) -> ArmState {
-        self.room.arm(arm as usize)
+        self.batched.arm(arm as usize)
     }
 
-    fn sums(&self, arm: u32) -> Result<Sums> {
-        self.room.sums(arm as usize)
+    fn sums(&self, arm: u32) -> Result<ReleaseTotals> {
+        self.batched.sums(arm as usize)
     }
 
     fn phase(&self) -> u32 {
-        self.room.releases
+        self.batched.releases
     }
 
     fn active(&self) -> u32 {
-        self.room.live.count()
+        self.batched.live.count()
     }
 
     fn changes(&self) -> u64 {
-        self.room.changes()
+        self.batched.changes()
     }
 
     fn privacy(&self) -> PrivacyLoss {
-        self.room.privacy()
+        self.batched.privacy()
     }
 
-    fn flexible(&mut self) -> Option<&mut dyn Flexible> {
+    fn dynamic_arms(&mut self) -> Option<&mut dyn DynamicArms> {
         Some(self)
     }
 
-    fn shared(&mut self) -> Option<&mut dyn Shared> {
+    fn mergeable(&mut self) -> Option<&mut dyn Mergeable> {
         Some(self)
     }
 
     fn set_prior(&mut self, arm: u32, prior: Prior) -> Result<()> {
-        self.room.set_prior(arm as usize, prior);
+        self.batched.set_prior(arm as usize, prior);
         self.arms[arm as usize].at = f64::NAN;
         self.settled = false;
         Ok(())
     }
 
     fn save(&self, to: &mut Writer) -> Result<()> {
-        self.room.save(to);
+        self.batched.save(to);
         Ok(())
     }
 
     fn load(&mut self, from: &mut Reader) -> Result<()> {
-        self.room.load(from)?;
+        self.batched.load(from)?;
         (0..self.arms.len()).for_each(|arm| self.open(arm));
         Ok(())
     }
 }
 
-impl Shared for DpMed {
+impl Mergeable for DpMed {
     fn expect(&mut self, others: u32) -> Result<()> {
-        self.room.expect(others)
+        self.batched.expect(others)
     }
 
     fn time(&self) -> u64 {
-        self.room.time()
+        self.batched.time()
     }
 
-    fn join(&mut self, arm: u32, others: &mut dyn Iterator<Item = &Released>) {
-        self.room.join(arm as usize, others);
+    fn join(&mut self, arm: u32, others: &mut dyn Iterator<Item = &ReleaseHistory>) {
+        self.batched.join(arm as usize, others);
         self.arms[arm as usize].at = f64::NAN;
         self.settled = false;
     }
 }
 
-impl Flexible for DpMed {
+impl DynamicArms for DpMed {
     fn choose_among(&mut self, arms: &[u32]) -> Pull {
-        let (_, leading) = self.room.leader_of(arms);
+        let (_, leading) = self.batched.leader_of(arms);
         let starts = self.starts(arms);
         // Each arm once, however often it is named.
         self.mark += 2;
@@ -263,7 +263,7 @@ impl Flexible for DpMed {
     }
 
     fn is_live(&self, arm: u32) -> bool {
-        self.room.is_live(arm as usize)
+        self.batched.is_live(arm as usize)
     }
 
     fn add_arm(&mut self) -> Result<()> {
@@ -273,7 +273,7 @@ impl Flexible for DpMed {
         }
         self.arms.reserve()?;
         self.sums.try_reserve(self.arms.len() + 1).map_err(|_| Error::NoMemory)?;
-        self.room.add_arm()?;
+        self.batched.add_arm()?;
         self.arms.push(Weight::NEW);
         self.open(self.arms.len() - 1);
         self.settled = false;
@@ -281,7 +281,7 @@ impl Flexible for DpMed {
     }
 
     fn retire_arm(&mut self, arm: u32) {
-        self.room.retire_arm(arm as usize);
+        self.batched.retire_arm(arm as usize);
         self.settled = false;
     }
 }

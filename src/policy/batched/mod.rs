@@ -1,9 +1,10 @@
 //! Batches of every arm, each released once: the policies that we recommend, and their room.
 //!
-//! [`room`] collects and releases; [`released`] is what it has released of an arm; [`divergence`] is what
-//! that says against a mean; [`least`] plays the least index; [`explore`] is the floor under chances; [`compare`] is what
+//! [`arms`] collects and releases; [`released`] is what it has released of an arm; [`divergence`] is what
+//! that says against a mean; [`min_index`] plays the least index; [`explore`] is the floor under chances; [`compare`] is what
 //! releases say of the difference of two means at all times at once.
 
+mod arms;
 mod chances;
 mod compare;
 mod cumulant;
@@ -13,14 +14,13 @@ pub mod draw;
 mod explore;
 pub mod imed;
 pub mod klucb;
-mod least;
 pub mod med;
+mod min_index;
 mod released;
-mod room;
 pub mod ts;
 
-pub use compare::{Sums, Totals};
+pub use arms::{Saved, loss};
+pub use compare::{ReleaseTotals, Totals};
 pub use cumulant::Cumulant;
 pub use explore::{Explore, Live, even_chance};
-pub use released::{Memory, Released};
-pub use room::{Saved, loss};
+pub use released::{Memory, ReleaseHistory};

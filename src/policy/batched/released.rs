@@ -9,7 +9,7 @@ use crate::snapshot::{Reader, Writer, ensure, is_plausible};
 /// One release; joined, several. Sixteen bytes: single precision, rounded so that no bound that rests
 /// on it gets stronger.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Pair {
+pub struct NoisySum {
     /// n, rewards: rounded down.
     count: f32,
     /// y, the noised sum: rounded up, and at least 0, because sums of rewards are.
@@ -20,10 +20,10 @@ pub struct Pair {
     tick: u32,
 }
 
-impl Pair {
-    pub fn new(count: f64, sum: f64, tick: u32) -> Pair {
+impl NoisySum {
+    pub fn new(count: f64, sum: f64, tick: u32) -> NoisySum {
         let (below, above) = (count as f32, sum.max(0.0) as f32);
-        Pair {
+        NoisySum {
             count: if f64::from(below) > count { below.next_down() } else { below },
             sum: if f64::from(above) < sum { above.next_up() } else { above },
             noises: 1,
@@ -32,19 +32,19 @@ impl Pair {
     }
 
     /// What it says for itself.
-    pub fn evidence(self, law: Cumulant) -> Evidence {
-        let mut evidence = Evidence::nothing(law);
+    pub fn evidence(self, distribution: Cumulant) -> Evidence {
+        let mut evidence = Evidence::nothing(distribution);
         evidence.add(Part::of(self, self.tick), 1.0);
         evidence
     }
 
     /// Both as one, of the age that their rewards have on average.
-    fn join(self, later: Pair) -> Pair {
+    fn join(self, later: NoisySum) -> NoisySum {
         let count = f64::from(self.count) + f64::from(later.count);
         let gap = f64::from(later.tick.wrapping_sub(self.tick)) * f64::from(later.count) / count;
         let tick = self.tick.wrapping_add(gap as u32);
         let noises = self.noises.saturating_add(later.noises);
-        Pair { noises, ..Pair::new(count, f64::from(self.sum) + f64::from(later.sum), tick) }
+        NoisySum { noises, ..NoisySum::new(count, f64::from(self.sum) + f64::from(later.sum), tick) }
     }
 }
 
@@ -109,23 +109,23 @@ impl Memory {
 /// The releases of one arm by one handle, oldest first. Where there is no room for one more, the two neighbours that
 /// hold the fewest rewards are joined: with twelve pairs that costs no regret that could be measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Released {
-    pairs: [Pair; Released::MOST],
+pub struct ReleaseHistory {
+    pairs: [NoisySum; ReleaseHistory::MOST],
     count: u8,
     /// All of them, as [`compare`](super::compare) takes them.
     pub totals: Totals,
 }
 
-impl Released {
+impl ReleaseHistory {
     pub const MOST: usize = 12;
 
-    pub const NOTHING: Released = Released {
-        pairs: [Pair { count: 0.0, sum: 0.0, noises: 0, tick: 0 }; Self::MOST],
+    pub const NOTHING: ReleaseHistory = ReleaseHistory {
+        pairs: [NoisySum { count: 0.0, sum: 0.0, noises: 0, tick: 0 }; Self::MOST],
         count: 0,
         totals: Totals::NONE,
     };
 
-    pub fn push(&mut self, pair: Pair) {
+    pub fn push(&mut self, pair: NoisySum) {
         if self.count as usize == Self::MOST {
             let rewards = |i: usize| self.pairs[i].count + self.pairs[i + 1].count;
             let fewest = (1..Self::MOST - 1).fold(0, |best, i| if rewards(i) < rewards(best) { i } else { best });
@@ -136,7 +136,7 @@ impl Released {
         self.count += 1;
     }
 
-    pub fn pairs(&self) -> &[Pair] {
+    pub fn pairs(&self) -> &[NoisySum] {
         &self.pairs[..self.count as usize]
     }
 
@@ -161,11 +161,11 @@ impl Released {
         self.totals.save(to);
     }
 
-    pub fn load(from: &mut Reader) -> Result<Released> {
-        let mut released = Released { count: from.u8()?, ..Released::NOTHING };
+    pub fn load(from: &mut Reader) -> Result<ReleaseHistory> {
+        let mut released = ReleaseHistory { count: from.u8()?, ..ReleaseHistory::NOTHING };
         ensure(released.count as usize <= Self::MOST)?;
         for pair in &mut released.pairs[..released.count as usize] {
-            *pair = Pair { count: from.f32()?, sum: from.f32()?, noises: from.u32()?, tick: from.u32()? };
+            *pair = NoisySum { count: from.f32()?, sum: from.f32()?, noises: from.u32()?, tick: from.u32()? };
             let real = is_plausible(pair.count.into()) && is_plausible(pair.sum.into());
             ensure(real && pair.count >= 1.0 && pair.sum >= 0.0 && pair.noises >= 1)?;
         }
@@ -187,13 +187,13 @@ impl Released {
 
     /// What it says now, alone.
     #[cfg(test)]
-    pub fn evidence(&self, law: Cumulant, memory: Memory, now: u32) -> Evidence {
-        self.and(None, law, memory, now)
+    pub fn evidence(&self, distribution: Cumulant, memory: Memory, now: u32) -> Evidence {
+        self.and(None, distribution, memory, now)
     }
 
     /// What it and others' releases say now: the same at every handle that knows the same, whichever of them are its own.
-    pub fn and(&self, others: Option<&Joined>, law: Cumulant, memory: Memory, now: u32) -> Evidence {
-        let mut evidence = Evidence::nothing(law);
+    pub fn and(&self, others: Option<&Joined>, distribution: Cumulant, memory: Memory, now: u32) -> Evidence {
+        let mut evidence = Evidence::nothing(distribution);
         let mut add = |part: &Part| {
             let power = memory.power_at(part.age());
             if part.count > 0.0 && power > 0.0 {
@@ -203,7 +203,7 @@ impl Released {
         match others {
             Some(others) if others.origins > 0 => {
                 let mut all = *others;
-                all.add(self, law, memory, now);
+                all.add(self, distribution, memory, now);
                 all.parts.iter_mut().for_each(|part| part.grow(now.wrapping_sub(all.at)));
                 all.parts.iter().for_each(add);
             }
@@ -227,7 +227,7 @@ impl Part {
     /// Of what is added, a multiple of it: sums of fewer than 2^43 rewards are exact.
     const GRID: f64 = 1024.0;
 
-    fn of(pair: Pair, now: u32) -> Part {
+    fn of(pair: NoisySum, now: u32) -> Part {
         let (count, age) = (f64::from(pair.count), f64::from(now.wrapping_sub(pair.tick) as i32));
         Part { count, sum: f64::from(pair.sum), noises: f64::from(pair.noises), ages: age * count }
     }
@@ -248,14 +248,14 @@ impl Part {
         self.ages / self.count
     }
 
-    fn kind(&self, law: Cumulant, memory: Memory) -> usize {
-        const LAST: f64 = (Released::MOST - 1) as f64;
+    fn kind(&self, distribution: Cumulant, memory: Memory) -> usize {
+        const LAST: f64 = (ReleaseHistory::MOST - 1) as f64;
         if memory.is_finite() {
-            return (LAST - (self.age() * Released::MOST as f64 / Memory::TICKS as f64).floor()).clamp(0.0, LAST)
+            return (LAST - (self.age() * ReleaseHistory::MOST as f64 / Memory::TICKS as f64).floor()).clamp(0.0, LAST)
                 as usize;
         }
         // log2, rounded down: the exponent.
-        let power = (self.count / (self.noises * law.variance())).to_bits() >> 52;
+        let power = (self.count / (self.noises * distribution.variance())).to_bits() >> 52;
         (power as f64 - 1023.0 + LAST - 6.0).clamp(0.0, LAST) as usize
     }
 }
@@ -266,7 +266,7 @@ impl Part {
 /// exact: so this is a function of the set of what the origins have kept.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Joined {
-    parts: [Part; Released::MOST],
+    parts: [Part; ReleaseHistory::MOST],
     origins: u32,
     /// When the ages were these.
     at: u32,
@@ -276,23 +276,23 @@ pub struct Joined {
 impl Joined {
     /// Nothing, at this time.
     pub fn nothing(at: u32) -> Joined {
-        Joined { parts: [Part::default(); Released::MOST], origins: 0, at, totals: Totals::NONE }
+        Joined { parts: [Part::default(); ReleaseHistory::MOST], origins: 0, at, totals: Totals::NONE }
     }
 
     /// One origin more, with what it has released that has any power now.
-    pub fn add(&mut self, released: &Released, law: Cumulant, memory: Memory, now: u32) {
+    pub fn add(&mut self, released: &ReleaseHistory, distribution: Cumulant, memory: Memory, now: u32) {
         self.totals.add(&released.totals);
         let mut pairs = released.pairs().iter().filter(|pair| memory.power(now, pair.tick) > 0.0).peekable();
         if pairs.peek().is_none() {
             return;
         }
         self.origins += 1;
-        let place = |part: &Part| part.kind(law, memory);
+        let place = |part: &Part| part.kind(distribution, memory);
         match self.origins {
             1 => self.parts.iter_mut().zip(pairs).for_each(|(part, pair)| *part = Part::of(*pair, self.at)),
             origins => {
                 if origins == 2 {
-                    let first = std::mem::replace(&mut self.parts, [Part::default(); Released::MOST]);
+                    let first = std::mem::replace(&mut self.parts, [Part::default(); ReleaseHistory::MOST]);
                     first.iter().filter(|part| part.count > 0.0).for_each(|part| self.parts[place(part)].add(*part));
                 }
                 pairs.map(|pair| Part::of(*pair, self.at)).for_each(|part| self.parts[place(&part)].add(part));
@@ -319,9 +319,9 @@ pub struct Term {
 
 /// What was released of one arm, weighted.
 pub struct Evidence {
-    pub law: Cumulant,
+    pub distribution: Cumulant,
     /// Of releases, and a prior.
-    terms: [Term; Released::MOST + 1],
+    terms: [Term; ReleaseHistory::MOST + 1],
     length: usize,
     /// Z = sum g w y.
     pub sum: f64,
@@ -336,13 +336,13 @@ pub struct Evidence {
 }
 
 impl Evidence {
-    pub fn nothing(law: Cumulant) -> Evidence {
-        let terms = [Term::default(); Released::MOST + 1];
-        Evidence { law, terms, length: 0, sum: 0.0, weight: 0.0, count: 0.0, given: 0.0, covered: 0.0 }
+    pub fn nothing(distribution: Cumulant) -> Evidence {
+        let terms = [Term::default(); ReleaseHistory::MOST + 1];
+        Evidence { distribution, terms, length: 0, sum: 0.0, weight: 0.0, count: 0.0, given: 0.0, covered: 0.0 }
     }
 
     fn add(&mut self, Part { count, sum, noises, .. }: Part, power: f64) {
-        let weight = 1.0 / (1.0 + 4.0 * self.law.variance() * noises / count);
+        let weight = 1.0 / (1.0 + 4.0 * self.distribution.variance() * noises / count);
         self.put(Term { count, sum, noises, weight, power });
         self.count += power * count;
         self.covered = self.count;
@@ -377,7 +377,7 @@ impl Evidence {
 
     /// 4V/(4V + N), N covered: the part of the noise in what there is to know.
     pub fn share_of_noise(&self) -> f64 {
-        let noise = 4.0 * self.law.variance();
+        let noise = 4.0 * self.distribution.variance();
         noise / (noise + self.covered)
     }
 }
@@ -390,16 +390,16 @@ mod tests {
 
     #[test]
     fn rounds_against_itself() {
-        let pair = Pair::new(1e9 + 1.0, 1e9 + 1.0, 0);
+        let pair = NoisySum::new(1e9 + 1.0, 1e9 + 1.0, 0);
         assert!(f64::from(pair.count) <= 1e9 + 1.0 && f64::from(pair.sum) >= 1e9 + 1.0);
-        assert_eq!(Pair::new(10.0, -3.5, 0).sum, 0.0);
+        assert_eq!(NoisySum::new(10.0, -3.5, 0).sum, 0.0);
     }
 
     #[test]
     fn joins_the_smallest_neighbours_and_counts_their_noises() {
-        let mut released = Released::NOTHING;
+        let mut released = ReleaseHistory::NOTHING;
         for i in 1..=15u32 {
-            released.push(Pair::new(f64::from(i), f64::from(i) / 2.0, 0));
+            released.push(NoisySum::new(f64::from(i), f64::from(i) / 2.0, 0));
         }
         // 1 + 2 at the thirteenth; then (1 + 2) + 3, and 4 + 5
         let evidence = released.evidence(LAW, Memory::new(0), 0);
@@ -414,10 +414,10 @@ mod tests {
     #[test]
     fn powers_fade_and_what_has_none_is_forgotten() {
         let memory = Memory::new(102_400);
-        let mut released = Released::NOTHING;
+        let mut released = ReleaseHistory::NOTHING;
         let tick = |decisions| memory.ticks(decisions);
-        released.push(Pair::new(100.0, 30.0, tick(0)));
-        released.push(Pair::new(100.0, 50.0, tick(51_200)));
+        released.push(NoisySum::new(100.0, 30.0, tick(0)));
+        released.push(NoisySum::new(100.0, 50.0, tick(51_200)));
         let powers = |decisions| -> Vec<f64> {
             released.evidence(LAW, memory, tick(decisions)).terms().iter().map(|term| term.power).collect()
         };
@@ -435,7 +435,7 @@ mod tests {
 
     #[test]
     fn joined_pairs_have_the_age_of_their_rewards() {
-        let joined = Pair::new(100.0, 1.0, u32::MAX - 9).join(Pair::new(300.0, 2.0, 10));
+        let joined = NoisySum::new(100.0, 1.0, u32::MAX - 9).join(NoisySum::new(300.0, 2.0, 10));
         assert_eq!((joined.count, joined.sum, joined.tick), (400.0, 3.0, 5));
     }
 }

@@ -13,36 +13,36 @@
 //! arm is drawn from exactly what was computed. So an error of the integrals, and theirs is some thousandths in all,
 //! is an error of the policy, never of the propensity.
 //!
-//! A release changes the law of its own arm's theta. The t in all others' moves on, and all laws are computed anew,
+//! A release changes the distribution of its own arm's theta. The t in all others' moves on, and all distributions are computed anew,
 //! where t has grown by K/1024 of itself: at every release where there are few arms, at every doubling where there
 //! are many; and where the largest theta has moved.
 //!
 //! A slate asks for one arm after the other among those that are left.
 //!
-//! Cost: select O(log K), after a release O(K), some 7 ns an arm, and seldom, when all laws are computed anew, a
+//! Cost: select O(log K), after a release O(K), some 7 ns an arm, and seldom, when all distributions are computed anew, a
 //! microsecond or two an arm, as for each arm of every `select_among`; update O(1), at a batch's end 2
 //! microseconds: this is a policy for hundreds of arms, at most 2^10. 350 bytes an arm.
 
+use super::arms::loss;
 use super::chances::{Beta, Chances};
-use super::compare::Sums;
+use super::compare::ReleaseTotals;
 use super::cumulant::Cumulant;
 use super::explore::{Explore, Live};
-use super::room::loss;
 use crate::batch::Batch;
 use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::memory::{WipedVec, queue_room};
 use crate::noise::{Noise, NoiseSource};
-use crate::policy::contract::{ArmState, Flexible, Policy, Pull, Slates};
+use crate::policy::contract::{ArmState, DynamicArms, Policy, Pull, Slates};
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure, is_plausible};
-use crate::table::{Table, queue_room};
 use std::collections::VecDeque;
 use std::f64::consts::LN_2;
 
 pub struct LazyTs {
-    arms: Table<Arm>,
+    arms: WipedVec<Arm>,
     noise: NoiseSource,
     coins: Random,
     explore: Explore,
@@ -87,7 +87,7 @@ impl Arm {
     }
 
     /// Of its theta, if it is in the race.
-    fn law(&self, margin: f64) -> Option<Beta> {
+    fn distribution(&self, margin: f64) -> Option<Beta> {
         let count = self.count as f64;
         let mean = if self.count == 0 { 0.5 } else { (self.mean + margin / count).clamp(0.0, 1.0) };
         self.live.then_some(Beta { a: mean * count + 1.0, b: (1.0 - mean) * count + 1.0 })
@@ -103,7 +103,7 @@ impl LazyTs {
         let noise = config.noise()?;
         let arms = config.arms as usize;
         let mut policy = LazyTs {
-            arms: Table::new(arms, |_| Arm::new())?,
+            arms: WipedVec::new(arms, |_| Arm::new())?,
             noise: NoiseSource::new(noise, seed.stream()),
             coins: seed.stream(),
             explore: Explore::new(config.exploration),
@@ -125,7 +125,7 @@ impl LazyTs {
         Ok(policy)
     }
 
-    /// Room for so many arms, so that nothing allocates later.
+    /// BatchedArms for so many arms, so that nothing allocates later.
     fn make_room(&mut self, arms: usize) -> Result<()> {
         queue_room(&mut self.unplayed, arms)?;
         self.all.make_room(arms)?;
@@ -136,9 +136,9 @@ impl LazyTs {
     /// mu's share of the noise after t decisions: t^-3 is the chance that the noise of a sum exceeds it.
     fn margin(&self, decisions: u64) -> f64 {
         let log = (decisions.max(1) as f64).ln();
-        match self.noise.law() {
-            Noise::Laplace(law) => 3.0 * log / law.epsilon(),
-            Noise::Gaussian(law) => law.sigma() as f64 / Reward::ONE as f64 * (6.0 * log).sqrt(),
+        match self.noise.distribution() {
+            Noise::Laplace(distribution) => 3.0 * log / distribution.epsilon(),
+            Noise::Gaussian(distribution) => distribution.sigma() as f64 / Reward::ONE as f64 * (6.0 * log).sqrt(),
         }
     }
 
@@ -157,18 +157,18 @@ impl LazyTs {
         self.releases = self.releases.saturating_add(1);
         if self.computed > 0 {
             let margin = self.margin(self.computed);
-            self.all.change(arm as usize, self.arms[arm as usize].law(margin));
+            self.all.change(arm as usize, self.arms[arm as usize].distribution(margin));
         }
         self.settled = false;
     }
 
-    /// The chances of all arms: those of the last time with the laws of the arms that were released since, or all
+    /// The chances of all arms: those of the last time with the distributions of the arms that were released since, or all
     /// anew where t has grown by K/1024 of itself, or the nodes are not where the largest theta is.
     fn settle(&mut self) {
         let stands = self.computed + self.computed * self.arms.len() as u64 / u64::from(Self::MOST_ARMS);
         if self.computed == 0 || self.decisions > stands || !self.all.weigh() {
             let margin = self.margin(self.decisions);
-            self.all.compute(self.arms.iter().map(|arm| arm.law(margin)));
+            self.all.compute(self.arms.iter().map(|arm| arm.distribution(margin)));
             self.computed = self.decisions.max(1);
         }
         self.settled = true;
@@ -217,18 +217,18 @@ impl Policy for LazyTs {
         let count = state.count as f64;
         // Half of beta for the noise, half for Hoeffding's bound.
         let log = LN_2 + self.ln_inverse_beta; // ln(2/beta)
-        let noise = self.noise.law().width_at(log) / Reward::ONE as f64 / count;
+        let noise = self.noise.distribution().width_at(log) / Reward::ONE as f64 / count;
         let width = if state.count == 0 { f64::NAN } else { noise + ((LN_2 + log) / (2.0 * count)).sqrt() };
-        #[cfg(feature = "test-hooks")]
+        #[cfg(dpb_faults)]
         let width = if crate::Fault::RawWidth.is_built_in() { width + 1e-6 * state.batch.bare_sum() } else { width };
         ArmState { mean: state.mean.clamp(0.0, 1.0), width, effective_pulls: count, active: state.live }
     }
 
     /// Of the last release, which is one of 2^m rewards.
-    fn sums(&self, arm: u32) -> Result<Sums> {
+    fn sums(&self, arm: u32) -> Result<ReleaseTotals> {
         let state = &self.arms[arm as usize];
         let m = state.count.checked_ilog2().ok_or(Error::NotReady)?;
-        Ok(Sums::last(Cumulant::of(&self.noise.law()), state.count, state.mean, m))
+        Ok(ReleaseTotals::last(Cumulant::of(&self.noise.distribution()), state.count, state.mean, m))
     }
 
     fn phase(&self) -> u32 {
@@ -240,10 +240,10 @@ impl Policy for LazyTs {
     }
 
     fn privacy(&self) -> PrivacyLoss {
-        loss(&self.noise.law(), self.releases > 0 || self.has_lived)
+        loss(&self.noise.distribution(), self.releases > 0 || self.has_lived)
     }
 
-    fn flexible(&mut self) -> Option<&mut dyn Flexible> {
+    fn dynamic_arms(&mut self) -> Option<&mut dyn DynamicArms> {
         Some(self)
     }
 
@@ -258,7 +258,7 @@ impl Policy for LazyTs {
         to.alike(self.arms.iter(), |to, arm| {
             to.u8(arm.live.into());
             to.u64(arm.count);
-            #[cfg(feature = "test-hooks")]
+            #[cfg(dpb_faults)]
             if crate::Fault::RawSnapshot.is_built_in() {
                 to.f64(arm.mean + arm.batch.bare_sum());
                 return;
@@ -292,7 +292,7 @@ impl Policy for LazyTs {
     }
 }
 
-impl Flexible for LazyTs {
+impl DynamicArms for LazyTs {
     fn choose_among(&mut self, arms: &[u32]) -> Pull {
         let unplayed = |&&arm: &&u32| self.explore.share == 0.0 && self.arms[arm as usize].pulls == 0;
         if let Some(&arm) = arms.iter().find(unplayed) {
@@ -307,7 +307,7 @@ impl Flexible for LazyTs {
             }
         }
         let margin = self.margin(self.decisions);
-        self.some.compute(self.among.iter().map(|&arm| self.arms[arm as usize].law(margin)));
+        self.some.compute(self.among.iter().map(|&arm| self.arms[arm as usize].distribution(margin)));
         let place = match self.explore.tosses(&mut self.coins) {
             true => self.coins.below(self.among.len() as u64) as usize,
             false => self.some.draw(&mut self.coins),
@@ -369,22 +369,23 @@ mod tests {
                 policy.observe(pull, Reward::from_units(if pull.arm() == 0 { Reward::ONE as u32 } else { 0 }));
             }
             let log = 500f64.ln();
-            let margin = match policy.noise.law() {
+            let margin = match policy.noise.distribution() {
                 Noise::Laplace(_) => widest * log,
-                Noise::Gaussian(law) => law.sigma() as f64 / Reward::ONE as f64 * (6.0 * log).sqrt(),
+                Noise::Gaussian(distribution) => distribution.sigma() as f64 / Reward::ONE as f64 * (6.0 * log).sqrt(),
             };
             let told = policy.margin(500);
             assert!((told / margin - 1.0).abs() < 1e-6, "{told} {margin}");
             for arm in &*policy.arms {
-                let (law, count) = (arm.law(told).unwrap(), arm.count as f64);
+                let (distribution, count) = (arm.distribution(told).unwrap(), arm.count as f64);
                 let mean = (arm.mean + margin / count).clamp(0.0, 1.0);
-                let error = (law.a - mean * count - 1.0).abs() + (law.b - (1.0 - mean) * count - 1.0).abs();
-                assert!(count > 1.0 && error < 1e-3 * count, "{} {}", law.a, law.b);
+                let error =
+                    (distribution.a - mean * count - 1.0).abs() + (distribution.b - (1.0 - mean) * count - 1.0).abs();
+                assert!(count > 1.0 && error < 1e-3 * count, "{} {}", distribution.a, distribution.b);
             }
         }
     }
 
-    /// Releases, one at a time and with decisions in flight, arms that come and go: the chances are those of the laws
+    /// Releases, one at a time and with decisions in flight, arms that come and go: the chances are those of the distributions
     /// that the releases say, up to what the integrals may be off after changes.
     #[test]
     fn chances_are_those_of_the_last_releases() {
@@ -410,7 +411,7 @@ mod tests {
                     kept += u32::from(policy.computed + 50 < policy.decisions);
                     let margin = policy.margin(policy.computed);
                     let mut fresh = Chances::new();
-                    fresh.compute(policy.arms.iter().map(|arm| arm.law(margin)));
+                    fresh.compute(policy.arms.iter().map(|arm| arm.distribution(margin)));
                     let error = |arm| 0.5 * (fresh.chance(arm) - policy.all.chance(arm)).abs();
                     let distance: f64 = (0..policy.arms.len()).map(error).sum();
                     assert!(distance < 5e-3, "{arms} {step}: {distance}");

@@ -15,13 +15,13 @@ pub mod ucb_int;
 use crate::config::Config;
 use crate::counter::RunningSum;
 use crate::error::{Error, Result};
+use crate::memory::WipedVec;
 use crate::policy::contract::{ArmState, Policy, Pull};
 use crate::policy::scores::Scores;
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
 use crate::snapshot::Writer;
-use crate::table::Table;
 use std::f64::consts::LN_2;
 
 pub struct ContinualUcb<S> {
@@ -29,7 +29,7 @@ pub struct ContinualUcb<S> {
     epsilon: f64,
     /// Readable widths hold with chance 1 - beta: ln(1/beta).
     ln_inverse_beta: f64,
-    arms: Table<Arm<S>>,
+    arms: WipedVec<Arm<S>>,
     scores: Scores,
     /// Decisions that were not cancelled.
     pulls: u64,
@@ -62,7 +62,7 @@ impl<S: RunningSum> ContinualUcb<S> {
             rule,
             epsilon: config.epsilon_per_reward()?,
             ln_inverse_beta: config.ln_inverse_beta(),
-            arms: Table::new(config.arms as usize, |_| Arm { sum: sum(), count: 0, in_flight: 0 })?,
+            arms: WipedVec::new(config.arms as usize, |_| Arm { sum: sum(), count: 0, in_flight: 0 })?,
             scores: Scores::new(config.arms)?,
             pulls: 0,
             released: false,

@@ -24,7 +24,7 @@ pub struct DpUcbBound;
 impl DpUcbBound {
     #[allow(clippy::new_ret_no_self, reason = "the list's constructors are all called new")]
     pub fn new(config: &Config, seed: &mut Seed) -> Result<ContinualUcb<Hybrid>> {
-        let laws = HybridLaws::new(config.epsilon_per_reward()?, |epsilon| config.laplace(epsilon))?;
-        ContinualUcb::new(config, seed, Rule::Widened, || Hybrid::new(laws.clone()))
+        let distributions = HybridLaws::new(config.epsilon_per_reward()?, |epsilon| config.laplace(epsilon))?;
+        ContinualUcb::new(config, seed, Rule::Widened, || Hybrid::new(distributions.clone()))
     }
 }

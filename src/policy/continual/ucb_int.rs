@@ -46,6 +46,7 @@
 
 use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::memory::WipedVec;
 use crate::policy::contract::{ArmState, Policy, Pull};
 use crate::policy::scores::Scores;
 use crate::privacy::composition::zcdp_to_approximate;
@@ -53,7 +54,6 @@ use crate::privacy::{Heterogeneous, PrivacyLoss, Responses, least_near};
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
 use crate::snapshot::Writer;
-use crate::table::Table;
 use std::f64::consts::LN_2;
 use zeroize::Zeroizing;
 
@@ -63,7 +63,7 @@ pub struct DpUcbInt {
     config: Config,
     /// Readable widths hold with chance 1 - beta: ln(1/beta).
     ln_inverse_beta: f64,
-    arms: Table<Arm>,
+    arms: WipedVec<Arm>,
     scores: Scores,
     /// Decisions that were not cancelled.
     pulls: u64,
@@ -263,7 +263,7 @@ impl DpUcbInt {
             rigorous: config.rigorous_index,
             config: config.clone(),
             ln_inverse_beta: config.ln_inverse_beta(),
-            arms: Table::new(config.arms as usize, |_| Arm { next: first, ..Arm::default() })?,
+            arms: WipedVec::new(config.arms as usize, |_| Arm { next: first, ..Arm::default() })?,
             scores: Scores::new(config.arms)?,
             pulls: 0,
             releases: 0,
@@ -281,11 +281,11 @@ impl DpUcbInt {
         if n as f64 > self.schedule.end() {
             return; // the last mean stands
         }
-        let Ok(law) = self.config.laplace(self.schedule.loss(n)) else { return };
-        let noise = law.sample(&mut self.noise);
+        let Ok(distribution) = self.config.laplace(self.schedule.loss(n)) else { return };
+        let noise = distribution.sample(&mut self.noise);
         let unit = Reward::ONE as f64 * n as f64;
         let mean = (*state.sum + noise) as f64 / unit;
-        (state.mean, state.scale, state.released_at) = (mean, law.scale() as f64 / unit, n);
+        (state.mean, state.scale, state.released_at) = (mean, distribution.scale() as f64 / unit, n);
         state.releases += 1;
         self.releases = self.releases.max(state.releases);
     }
@@ -420,8 +420,8 @@ mod tests {
     fn on_a_grid(losses: &[f64], epsilon: f64) -> f64 {
         const STEP: f64 = 1e-3;
         const HALF: usize = 4000;
-        let mut law = vec![0.0; 2 * HALF];
-        law[HALF] = 1.0;
+        let mut distribution = vec![0.0; 2 * HALF];
+        distribution[HALF] = 1.0;
         for &loss in losses {
             // noise below 0, above 1, and between
             let mut atoms = vec![(loss, 0.5), (-loss, 0.5 * (-loss).exp())];
@@ -432,13 +432,13 @@ mod tests {
                 let (down, up) = ((atom / STEP).floor(), (atom / STEP).rem_euclid(1.0));
                 for (shift, chance) in [(down, chance * (1.0 - up)), (down + 1.0, chance * up)] {
                     let shift = shift as isize;
-                    let reached = law.iter().enumerate().filter(|(_, x)| **x > 1e-25);
+                    let reached = distribution.iter().enumerate().filter(|(_, x)| **x > 1e-25);
                     reached.for_each(|(i, x)| next[i.checked_add_signed(shift).unwrap()] += x * chance);
                 }
             }
-            law = next;
+            distribution = next;
         }
-        let above = law.iter().enumerate().map(|(i, x)| (x, (i as f64 - HALF as f64) * STEP));
+        let above = distribution.iter().enumerate().map(|(i, x)| (x, (i as f64 - HALF as f64) * STEP));
         above.filter(|(_, l)| *l > epsilon).map(|(x, l)| x * (1.0 - (epsilon - l).exp())).sum()
     }
 

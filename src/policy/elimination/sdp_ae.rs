@@ -29,6 +29,7 @@
 
 use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::memory::{self, WipedVec};
 use crate::policy::contract::{ArmState, Policy, Pull, ShuffledPolicy};
 use crate::privacy::PrivacyLoss;
 use crate::privacy::calibration::ShuffleNoise;
@@ -36,7 +37,6 @@ use crate::random::{Random, Seed};
 use crate::reward::Reward;
 use crate::shuffle::{Params, count_of_encoded, count_ones, radius};
 use crate::snapshot::{Reader, Writer, ensure, ensure_interval};
-use crate::table::{self, Table};
 use std::cmp::Ordering;
 use std::marker::PhantomData;
 use zeroize::Zeroizing;
@@ -49,7 +49,7 @@ pub struct ShuffledElimination<S> {
     /// The batches of phases 1, 2, ...; the last goes on for ever.
     plans: Box<[Params]>,
     ln_inverse_beta: f64,
-    arms: Table<Arm>,
+    arms: WipedVec<Arm>,
     /// V, the viable arms, in order.
     viable: Vec<u32>,
     /// Those of them whose batch of the open phase is missing.
@@ -152,9 +152,9 @@ impl<S: BatchSizes> ShuffledElimination<S> {
         let mut policy = Self {
             plans: S::plans(config, plan)?,
             ln_inverse_beta: config.ln_inverse_beta(),
-            arms: Table::new(config.arms as usize, |_| arm.clone())?,
-            viable: table::room(config.arms as usize)?,
-            waiting: table::room(config.arms as usize)?,
+            arms: WipedVec::new(config.arms as usize, |_| arm.clone())?,
+            viable: memory::try_with_capacity(config.arms as usize)?,
+            waiting: memory::try_with_capacity(config.arms as usize)?,
             cursor: 0,
             phase: 0,
             pulls: 0,

@@ -16,14 +16,14 @@
 use crate::batch::Batch;
 use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::memory::WipedVec;
 use crate::noise::{LaplaceSource, Noise};
-use crate::policy::batched::{Cumulant, Sums};
+use crate::policy::batched::{Cumulant, ReleaseTotals};
 use crate::policy::contract::{ArmState, Policy, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure, ensure_interval};
-use crate::table::Table;
 
 pub struct DpSe {
     schedule: Schedule,
@@ -31,7 +31,7 @@ pub struct DpSe {
     guess: u64,
     decisions: u64,
     noise: LaplaceSource,
-    arms: Table<Arm>,
+    arms: WipedVec<Arm>,
     /// |S|, the first of these arms, and the one whose turn it is.
     viable: u32,
     first: u32,
@@ -114,16 +114,16 @@ impl DpSe {
 
     pub fn new(config: &Config, seed: &mut Seed) -> Result<DpSe> {
         config.check_arms(1 << 18)?;
-        let law = config.laplace(config.epsilon_per_reward()?)?;
+        let distribution = config.laplace(config.epsilon_per_reward()?)?;
         let guesses = config.beta == 0.0 && config.horizon == 0;
         let guess = if guesses { first_guess(config.arms) } else { Self::NEVER };
         let ln_inverse_beta = if guesses { (guess as f64).ln() } else { config.ln_inverse_beta() };
         let mut policy = DpSe {
-            schedule: Schedule { ln_inverse_beta, epsilon: law.epsilon() },
+            schedule: Schedule { ln_inverse_beta, epsilon: distribution.epsilon() },
             guess,
             decisions: 0,
-            noise: LaplaceSource::new(law, seed.stream()),
-            arms: Table::new(config.arms as usize, |_| Arm::new())?,
+            noise: LaplaceSource::new(distribution, seed.stream()),
+            arms: WipedVec::new(config.arms as usize, |_| Arm::new())?,
             viable: 0,
             first: 0,
             cursor: 0,
@@ -186,7 +186,7 @@ impl DpSe {
     fn close_epoch(&mut self) {
         let width = self.schedule.width(self.epoch, self.viable, self.arms[self.first as usize].batch.quota());
         let mut best = f64::NEG_INFINITY;
-        #[cfg(feature = "test-hooks")]
+        #[cfg(dpb_faults)]
         let bare = self.bare_means();
         for arm in self.arms.iter_mut().filter(|arm| arm.is_viable()) {
             let release = arm.batch.release(&mut self.noise);
@@ -194,7 +194,7 @@ impl DpSe {
             arm.width = width;
             best = best.max(arm.mean);
         }
-        #[cfg(feature = "test-hooks")]
+        #[cfg(dpb_faults)]
         self.sabotage(&bare, &mut best);
         self.released = true;
         self.keep(|arm| arm.is_viable() && best - arm.mean <= 2.0 * width);
@@ -220,8 +220,8 @@ fn first_guess(arms: u32) -> u64 {
     4096 * u64::from(arms)
 }
 
-/// Releases that break the promise, for the tests that must notice.
-#[cfg(feature = "test-hooks")]
+/// Releases that break the lifetime_loss, for the tests that must notice.
+#[cfg(dpb_faults)]
 impl DpSe {
     /// The viable arms' means without noise, where there is a fault to build in.
     fn bare_means(&self) -> Vec<f64> {
@@ -306,16 +306,16 @@ impl Policy for DpSe {
     }
 
     /// Of the arm's last epoch: the e-th has more than 64 4^e pulls. Each guess at T begins anew.
-    fn sums(&self, arm: u32) -> Result<Sums> {
+    fn sums(&self, arm: u32) -> Result<ReleaseTotals> {
         let state = &self.arms[arm as usize];
         if state.count == 0 {
             return Err(Error::NotReady);
         }
         let epoch = (state.count / 64).max(4).ilog2() / 2;
-        let law = Cumulant::of(&Noise::Laplace(self.noise.law()));
+        let distribution = Cumulant::of(&Noise::Laplace(self.noise.distribution()));
         let restarts = f64::from(self.restarts());
         let price = ((restarts + 1.0) * (restarts + 2.0)).ln();
-        Ok(Sums::last(law, state.count, state.mean, epoch - 1).at_price(price))
+        Ok(ReleaseTotals::last(distribution, state.count, state.mean, epoch - 1).at_price(price))
     }
 
     fn phase(&self) -> u32 {
@@ -331,7 +331,7 @@ impl Policy for DpSe {
     }
 
     fn privacy(&self) -> PrivacyLoss {
-        PrivacyLoss::Pure(if self.released { self.noise.law().epsilon() } else { 0.0 })
+        PrivacyLoss::Pure(if self.released { self.noise.distribution().epsilon() } else { 0.0 })
     }
 
     fn save(&self, to: &mut Writer) -> Result<()> {

@@ -10,15 +10,15 @@
 //! needs, it does not have. What is needed is these five loops.
 
 use crate::error::Result;
-use crate::table::Table;
+use crate::memory::WipedVec;
 
 /// So many zeros. (Once in the library, not once for each caller: it matters to its size.)
 ///
 /// # Errors
 /// `NoMemory`.
 #[inline(never)]
-pub fn zeros(length: usize) -> Result<Table<f64>> {
-    Table::new(length, |_| 0.0)
+pub fn zeros(length: usize) -> Result<WipedVec<f64>> {
+    WipedVec::new(length, |_| 0.0)
 }
 
 /// Where row `i` of a packed matrix begins, and the length of a packed matrix of `i` rows.

@@ -5,9 +5,9 @@ use super::rows::{Spread, UNIT};
 #[cfg(test)]
 use super::tests::Fault;
 use crate::error::{Error, Result};
-use crate::noise::{Law, NoiseSource};
+use crate::memory::WipedVec;
+use crate::noise::{Distribution, NoiseSource};
 use crate::reward::Reward;
-use crate::table::Table;
 use zeroize::Zeroizing;
 
 /// |u|_1 (|u|_2 with Gaussian noise) of every instrument is at most this: the sensitivity of a released vector is this
@@ -97,14 +97,14 @@ pub struct Batch {
     pub quota: u64,
     pub count: u64,
     /// G: the sum of u q.
-    sums: Table<Zeroizing<i64>>,
+    sums: WipedVec<Zeroizing<i64>>,
     /// e: the sum of u (p - v x theta), what G would be but for what is to be learned.
-    expected: Table<f64>,
+    expected: WipedVec<f64>,
     /// H: the sum of v x x'/w, packed.
-    pub moments: Table<f64>,
+    pub moments: WipedVec<f64>,
     /// For the bins: the sum of v u x', and of v where u is this one.
-    bins: Table<f64>,
-    weights: Table<f64>,
+    bins: WipedVec<f64>,
+    weights: WipedVec<f64>,
 }
 
 /// What a released vector says: y - e = A (theta - its linearisation) + noise of covariance S.
@@ -124,7 +124,7 @@ impl Batch {
             instrument: Instrument::Rate,
             quota: 0,
             count: 0,
-            sums: Table::new(d, |_| Zeroizing::new(0))?,
+            sums: WipedVec::new(d, |_| Zeroizing::new(0))?,
             expected: zeros(d)?,
             moments: zeros(packed(d))?,
             bins: zeros(d * d)?,
@@ -198,19 +198,19 @@ impl Batch {
     }
 
     /// The one place where rewards become public: y = G + Z, in units of x, less e.
-    pub fn release<L: Law>(&mut self, noise: &mut NoiseSource<L>, y: &mut [f64]) {
+    pub fn release<L: Distribution>(&mut self, noise: &mut NoiseSource<L>, y: &mut [f64]) {
         y.fill(0.0);
         for j in self.instrument.coordinates(self.d) {
             let exact = std::mem::take(&mut *self.sums[j]);
             let sum = exact + noise.draw();
-            #[cfg(feature = "test-hooks")]
-            let sum = crate::noise::hand::release(sum, || exact + noise.draw());
+            #[cfg(dpb_faults)]
+            let sum = crate::noise::probe::release(sum, || exact + noise.draw());
             y[j] = sum as f64;
         }
     }
 
     /// The rewards in it, as a fault in a test's handle sees them.
-    #[cfg(feature = "test-hooks")]
+    #[cfg(dpb_faults)]
     pub fn bare_sum(&self) -> f64 {
         self.sums.iter().map(|sum| **sum as f64).sum::<f64>() / (f64::from(BOUND) * Reward::ONE as f64)
     }

@@ -6,7 +6,7 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::fleet::{Entry, Roster, put};
 use crate::key_index::KeyIndex;
-use crate::policy::contract::{ArmState, ByRequest, Flexible, Peer, PeerId, Policy, Pull};
+use crate::policy::contract::{ArmState, ByRequest, DynamicArms, Peer, PeerId, Policy, Pull};
 use crate::policy::prior::Prior;
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
@@ -97,7 +97,13 @@ impl ByRequest for Contextual {
         self.linear.check(request.eligible, rows, request.slots as usize)
     }
 
-    fn choose(
+    fn choose(&mut self, request: &Request, place: usize) -> (Pull, u32) {
+        let phase = self.linear.releases();
+        let choice = self.linear.choose(place, request.eligible, rows(request));
+        (Pull::new(place as u32, phase, choice.propensity), choice.arm)
+    }
+
+    fn choose_slots(
         &mut self,
         request: &Request,
         _left: &mut Vec<u32>,
@@ -155,7 +161,7 @@ impl Policy for Contextual {
         Some(self)
     }
 
-    fn flexible(&mut self) -> Option<&mut dyn Flexible> {
+    fn dynamic_arms(&mut self) -> Option<&mut dyn DynamicArms> {
         Some(self)
     }
 
@@ -206,7 +212,7 @@ impl Policy for Contextual {
     }
 }
 
-impl Flexible for Contextual {
+impl DynamicArms for Contextual {
     fn choose_among(&mut self, _arms: &[u32]) -> Pull {
         unreachable!("each decision has features")
     }

@@ -64,8 +64,8 @@
 //! ```text
 //! pilot      uniform play; the plain sum of rewards in batches that double, Y the sum of them with weights,
 //!            until Y is six deviations of its noise and four of a count of rare rewards.
-//!            Prior: theta_0 = logit(rate)/c, the rate two deviations above Y's; logits of deviation 1 of the
-//!            intercept, .8 of all features together
+//!            Prior: theta_0 = logit(rate)/c, the rate two deviations above Y's; logits of deviation 1, of the
+//!            intercept and of all features together
 //! choose     one of 32 kept draws of theta + L^-1/2 z/2; the arm with the largest x theta
 //!            at each fourth decision one draw is drawn anew, at a release all of them
 //! reward     p = sigma(m), v = p (1 - p), m = x theta, within 3 of theta_0 c
@@ -75,11 +75,17 @@
 //! next batch the instrument of the largest ln det L that is to be expected, from the moments of this one
 //! ```
 //!
-//! B1: a coordinate's expected sum is half the noise's scale. One Newton step a batch: no row is stored. A noisy batch
+//! B1: a coordinate's expected sum is a third of the noise's scale. One Newton step a batch: no row is stored. A noisy batch
 //! weighs little by itself. Where a matrix is not positive definite to working precision the release is left out, the
 //! last model stays and [`Linear::failures`] counts it.
 //!
-//! Each draw is of all models, so a decision's propensity, given all releases and draws, is an exact share of 32,
+//! **Merging.** A handle's evidence of a model is the sums A' S^-1 A and A' S^-1 (y - e) over its own releases. Evidence of
+//! others is added on a grid of 2^-50, where sums are exact. The rate that all begin with is that of all pilots which
+//! have told theirs. So handles that know the same releases believe the same of every row, to the last bit, in whatever
+//! order they merged and whosever the releases are; but for priors of public data, which are a handle's own, and for what
+//! a memory has forgotten since. All of it is a function of releases.
+//!
+//! //! Each draw is of all models, so a decision's propensity, given all releases and draws, is an exact share of 32,
 //! beside what is explored.
 
 mod algebra;
@@ -97,6 +103,7 @@ use super::prior::Prior;
 use super::time::Time;
 use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::memory::{WipedVec, try_with_capacity};
 use crate::noise::{Gaussian, Laplace, Noise, NoiseSource};
 use crate::privacy::PrivacyLoss;
 use crate::privacy::composition::{approximate_to_zcdp, mul_up};
@@ -104,7 +111,6 @@ use crate::privacy::slates;
 use crate::random::{Random, Seed};
 pub use crate::reward::{Reward, RewardRange};
 use crate::snapshot::{Reader, Writer, ensure};
-use crate::table::{Table, room};
 use batch::{BOUND, Batch, Instrument};
 pub use model::Evidence;
 use model::{Belief, Common, DRAWS, Model, Scratch};
@@ -167,20 +173,20 @@ pub struct Linear {
     other_pilots: Pool,
     pooled: Totals,
     common: Common,
-    models: Table<Model>,
-    batches: Table<Batch>,
-    live: Table<bool>,
+    models: WipedVec<Model>,
+    batches: WipedVec<Batch>,
+    live: WipedVec<bool>,
     /// Arms that may still be chosen in this request, `left` of them: each once, and where its row is.
-    candidates: Table<Candidate>,
+    candidates: WipedVec<Candidate>,
     left: usize,
     /// Where an arm was last seen in a request: the request's mark.
-    marks: Table<u64>,
+    marks: WipedVec<u64>,
     mark: u64,
     scratch: Scratch,
     /// The row at hand, is it larger than C, and x.
     row: Spread,
     is_large: bool,
-    x: Table<f64>,
+    x: WipedVec<f64>,
     kept: Kept,
     /// Of the next draw that is drawn anew.
     cursor: usize,
@@ -305,12 +311,12 @@ impl Linear {
                 size: 1.0,
                 handles: 1.0,
             },
-            models: Table::with_room(models)?,
-            batches: Table::with_room(models)?,
-            live: Table::new(config.arms as usize, |_| true)?,
-            candidates: Table::new(config.arms as usize, |_| NOBODY)?,
+            models: WipedVec::try_with_capacity(models)?,
+            batches: WipedVec::try_with_capacity(models)?,
+            live: WipedVec::new(config.arms as usize, |_| true)?,
+            candidates: WipedVec::new(config.arms as usize, |_| NOBODY)?,
             left: 0,
-            marks: Table::new(config.arms as usize, |_| 0)?,
+            marks: WipedVec::new(config.arms as usize, |_| 0)?,
             mark: 0,
             scratch: Scratch::new(d)?,
             row: Spread::new(&scale)?,
@@ -426,7 +432,7 @@ impl Linear {
         self.row.arm = arm;
         self.kept.keep(slot, &self.row);
         self.decisions += 1;
-        self.look_further();
+        self.refresh_next();
         Choice { slot, arm, place, propensity }
     }
 
@@ -517,7 +523,7 @@ impl Linear {
     }
 
     /// Between releases: one draw anew, and where there is a memory one model as it now counts.
-    fn look_further(&mut self) {
+    fn refresh_next(&mut self) {
         if self.pilot.is_some() {
             return;
         }
@@ -555,13 +561,13 @@ impl Linear {
         let m = self.x_dot(&self.models[model].mean).clamp(centre - FARTHEST, centre + FARTHEST);
         let p = 1.0 / (1.0 + libm::exp(-m));
         self.batches[model].collect(&self.row, &self.x, [m, p, p * (1.0 - p)], reward);
-        #[cfg(feature = "test-hooks")]
+        #[cfg(dpb_faults)]
         if crate::Fault::RawSize.is_built_in() && self.batches[model].bare_sum() > 2.0 {
             self.batches[model].quota = self.batches[model].count;
         }
         if self.batches[model].is_full() {
             self.release(model);
-            #[cfg(feature = "test-hooks")]
+            #[cfg(dpb_faults)]
             if crate::Fault::CollectedTwice.is_built_in() {
                 self.batches[model].collect(&self.row, &self.x, [m, p, p * (1.0 - p)], reward);
             }
@@ -715,7 +721,9 @@ impl Linear {
 
     /// What public data say of an arm's rate, over all that asks: of its model's intercept. It moves the logit from the
     /// common rate by at most a precision of 1.5/max(gap^2, 1/4) against one of 1, whatever its strength, so that it is
-    /// overcome where it is wrong.
+    /// overcome where it is wrong. (Ads at epsilon 1, eight worlds, strength 1e6: after 1e5 decisions 17.9% of uniform play's
+    /// loss without priors, 15.4 with right ones, 18.4 with reversed ones, 20.8 where the best three are called ten times
+    /// worse; after 5e5 6.7, 6.4, 7.6 and 7.0.)
     ///
     /// # Errors
     /// `Unsupported` where all arms share a model: no coordinate of it is one arm's. Give the arm a feature of its own.
@@ -791,7 +799,7 @@ impl Linear {
     /// No longer eligible. Rewards of its pending decisions still count.
     pub fn retire_arm(&mut self, arm: u32) {
         self.live[arm as usize] = false;
-        #[cfg(feature = "test-hooks")]
+        #[cfg(dpb_faults)]
         if crate::Fault::RawRetired.is_built_in() {
             let model = self.model(arm);
             self.models[model].own.count += self.batches[model].bare_sum().abs();
@@ -820,7 +828,7 @@ impl Linear {
 
     /// The loss of one reward through the releases made so far.
     pub fn privacy(&self) -> PrivacyLoss {
-        loss(&self.noise.law(), self.releases > 0 || self.has_lived)
+        loss(&self.noise.distribution(), self.releases > 0 || self.has_lived)
     }
 
     /// Writes what was released and what is public: no open batch.
@@ -839,7 +847,7 @@ impl Linear {
             to.u8(batch.instrument as u8);
             to.u8(model.public.is_some().into());
             model.public.iter().for_each(|prior| prior.save(to));
-            #[cfg(feature = "test-hooks")]
+            #[cfg(dpb_faults)]
             if crate::Fault::RawSnapshot.is_built_in() {
                 to.f64(self.power(number) * model.own.count + 1e-6 * batch.bare_sum().abs());
                 model.own.save_matrices(self.power(number), to);
@@ -889,7 +897,7 @@ pub struct SavedLinear {
     /// What the pilot had released.
     pub pilot: Totals,
     /// By arm: may it be chosen?
-    pub live: Table<bool>,
+    pub live: WipedVec<bool>,
     failures: u64,
     oversized: u64,
     pooled: Totals,
@@ -915,12 +923,12 @@ impl SavedLinear {
         let (pilot, pooled) = (Totals::load(from)?, Totals::load(from)?);
         let first = Instrument::from_number(from.u8()?)?;
         ensure(from.u32()? as usize == arms)?;
-        let mut live = Table::new(arms, |_| false)?;
+        let mut live = WipedVec::new(arms, |_| false)?;
         for live in &mut *live {
             *live = from.bool()?;
         }
         ensure(live.contains(&true))?;
-        let mut models = room(if shape.per_arm { arms } else { 1 })?;
+        let mut models = try_with_capacity(if shape.per_arm { arms } else { 1 })?;
         for _ in 0..models.capacity() {
             let instrument = Instrument::from_number(from.u8()?)?;
             let public = if from.bool()? { Some(Prior::load(from)?) } else { None };

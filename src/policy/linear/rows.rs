@@ -1,7 +1,7 @@
 //! Rows of features: as a request brings them, and as a pending decision keeps them.
 
 use crate::error::{Error, Result};
-use crate::table::Table;
+use crate::memory::WipedVec;
 
 /// A feature of a sparse row. One that comes twice counts as their sum.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -183,9 +183,9 @@ impl Row<'_> {
 pub struct Kept {
     scale: Scale,
     width: usize,
-    values: Table<i16>,
-    indices: Table<u16>,
-    heads: Table<Head>,
+    values: WipedVec<i16>,
+    indices: WipedVec<u16>,
+    heads: WipedVec<Head>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -201,11 +201,11 @@ pub struct Spread {
     /// w.
     pub weight: f64,
     /// u of each feature.
-    pub u: Table<i32>,
+    pub u: WipedVec<i32>,
     /// Where u is not 0, each once.
-    places: Table<u16>,
+    places: WipedVec<u16>,
     used: usize,
-    is_marked: Table<bool>,
+    is_marked: WipedVec<bool>,
 }
 
 impl Spread {
@@ -213,10 +213,10 @@ impl Spread {
         Ok(Spread {
             arm: 0,
             weight: 1.0,
-            u: Table::new(scale.features, |_| 0)?,
-            places: Table::new(scale.features, |_| 0)?,
+            u: WipedVec::new(scale.features, |_| 0)?,
+            places: WipedVec::new(scale.features, |_| 0)?,
             used: 0,
-            is_marked: Table::new(scale.features, |_| false)?,
+            is_marked: WipedVec::new(scale.features, |_| false)?,
         })
     }
 
@@ -286,9 +286,9 @@ impl Kept {
         Ok(Kept {
             scale,
             width,
-            values: Table::new(capacity * width, |_| 0)?,
-            indices: Table::new(if is_sparse { capacity * width } else { 0 }, |_| 0)?,
-            heads: Table::new(capacity, |_| Head::default())?,
+            values: WipedVec::new(capacity * width, |_| 0)?,
+            indices: WipedVec::new(if is_sparse { capacity * width } else { 0 }, |_| 0)?,
+            heads: WipedVec::new(capacity, |_| Head::default())?,
         })
     }
 

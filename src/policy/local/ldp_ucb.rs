@@ -21,7 +21,7 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::local::RandomizedResponse;
 use crate::policy::baselines::ucb1::Ucb1;
-use crate::policy::contract::{ArmState, Flexible, Policy, Pull};
+use crate::policy::contract::{ArmState, DynamicArms, Policy, Pull};
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::Reward;
@@ -87,8 +87,8 @@ impl<P: IndexPolicy> Policy for OnBits<P> {
         self.policy.active()
     }
 
-    fn flexible(&mut self) -> Option<&mut dyn Flexible> {
-        self.policy.flexible()
+    fn dynamic_arms(&mut self) -> Option<&mut dyn DynamicArms> {
+        self.policy.dynamic_arms()
     }
 
     fn privacy(&self) -> PrivacyLoss {

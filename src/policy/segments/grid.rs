@@ -1,7 +1,7 @@
 //! A table with a value for each arm in each row, to which rows and arms are added without moving a value.
 
 use crate::error::{Error, Result};
-use crate::table::Table;
+use crate::memory::WipedVec;
 use std::ops::{Index, IndexMut};
 
 /// The arms of the configuration lie row by row in one table. Each arm that is added has a table of its own, with one
@@ -12,14 +12,14 @@ pub(super) struct Grid<T> {
     /// Rows that there may be.
     capacity: usize,
     rows: usize,
-    base: Table<T>,
-    added: Vec<Table<T>>,
+    base: WipedVec<T>,
+    added: Vec<WipedVec<T>>,
 }
 
 impl<T: Default> Grid<T> {
     /// A grid that has no rows and no arms, and takes no memory.
     pub fn none() -> Grid<T> {
-        Grid { configured: 0, capacity: 0, rows: 0, base: Table::default(), added: Vec::new() }
+        Grid { configured: 0, capacity: 0, rows: 0, base: WipedVec::default(), added: Vec::new() }
     }
 
     /// An empty grid for so many arms and at most so many rows.
@@ -27,7 +27,7 @@ impl<T: Default> Grid<T> {
     /// # Errors
     /// `NoMemory`.
     pub fn try_new(arms: usize, capacity: usize) -> Result<Grid<T>> {
-        let base = Table::with_room(arms * capacity)?;
+        let base = WipedVec::try_with_capacity(arms * capacity)?;
         Ok(Grid { configured: arms, capacity, rows: 0, base, added: Vec::new() })
     }
 
@@ -42,15 +42,15 @@ impl<T: Default> Grid<T> {
     ///
     /// # Errors
     /// `NoMemory`: nothing has changed.
-    pub fn new_arm(&mut self) -> Result<Table<T>> {
+    pub fn new_arm(&mut self) -> Result<WipedVec<T>> {
         self.added.try_reserve(1).map_err(|_| Error::NoMemory)?;
-        let mut column = Table::with_room(self.capacity)?;
+        let mut column = WipedVec::try_with_capacity(self.capacity)?;
         (0..self.rows).for_each(|_| column.push(T::default()));
         Ok(column)
     }
 
     /// One arm more, with values from [`new_arm`](Self::new_arm).
-    pub fn push_arm(&mut self, column: Table<T>) {
+    pub fn push_arm(&mut self, column: WipedVec<T>) {
         self.added.push(column);
     }
 

@@ -81,10 +81,11 @@ mod tests;
 use crate::batch::Batch;
 use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::memory::{WipedVec, try_with_capacity};
 use crate::noise::NoiseSource;
-#[cfg(feature = "test-hooks")]
-use crate::noise::hand::Fault;
-use crate::policy::batched::{Cumulant, Explore, Live, Sums, Totals, even_chance, loss};
+#[cfg(dpb_faults)]
+use crate::noise::probe::Fault;
+use crate::policy::batched::{Cumulant, Explore, Live, ReleaseTotals, Totals, even_chance, loss};
 use crate::policy::contract::Pull;
 use crate::policy::kl::kl;
 use crate::policy::prior::Prior;
@@ -92,7 +93,6 @@ use crate::policy::time::Time;
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
-use crate::table::{Table, room};
 use grid::Grid;
 use model::{Cell, Moments, RATE, Rate, Row, WeightedEvidence, half_life, rate};
 use peers::{Peers, rounded};
@@ -106,11 +106,11 @@ pub(crate) struct Segments {
     configured_cells: u32,
     /// All segments together, then each. Of many lines of memory a decision needs two, its segment's turn and its arm's
     /// play.
-    turns: Table<Turn>,
+    turns: WipedVec<Turn>,
     plays: Grid<Play>,
-    rows: Table<Row>,
+    rows: WipedVec<Row>,
     cells: Grid<Cell>,
-    rates: Table<Rate>,
+    rates: WipedVec<Rate>,
     live: Live,
     explore: Explore,
     coins: Random,
@@ -194,17 +194,17 @@ impl Segments {
     pub fn new(config: &Config, max_segments: u32, seed: &mut Seed) -> Result<Segments> {
         let noise = config.noise()?;
         let (arms, rows) = (config.arms as usize, max_segments as usize + 1);
-        let (ranks, mut order) = (room(arms)?, room(arms)?);
+        let (ranks, mut order) = (try_with_capacity(arms)?, try_with_capacity(arms)?);
         order.extend(0..config.arms);
         let mut segments = Segments {
             configured: config.arms,
             max_segments,
             configured_cells: config.arms * max_segments,
-            turns: Table::with_room(rows)?,
-            rows: Table::with_room(rows)?,
+            turns: WipedVec::try_with_capacity(rows)?,
+            rows: WipedVec::try_with_capacity(rows)?,
             plays: Grid::try_new(arms, rows)?,
             cells: Grid::try_new(arms, rows)?,
-            rates: Table::new(arms, |_| Rate::new())?,
+            rates: WipedVec::new(arms, |_| Rate::new())?,
             live: Live::new(config.arms)?,
             explore: Explore::new(config.exploration),
             ranks,
@@ -310,7 +310,7 @@ impl Segments {
 
     /// This arm, live and not the last one, is not played again. Rewards of its pending decisions still count.
     pub fn retire_arm(&mut self, arm: u32) {
-        #[cfg(feature = "test-hooks")]
+        #[cfg(dpb_faults)]
         if Fault::RawRetired.is_built_in() {
             for row in 0..self.rows.len() {
                 let bare = self.plays[(row, arm as usize)].batch.bare_sum();
@@ -509,10 +509,10 @@ impl Segments {
             self.rates[arm].opened = size as u32;
         }
         let batch = &mut self.plays[(row, arm)].batch;
-        #[cfg(feature = "test-hooks")]
+        #[cfg(dpb_faults)]
         let kept = batch.bare_sum();
         *batch = Batch::open(size);
-        #[cfg(feature = "test-hooks")]
+        #[cfg(dpb_faults)]
         batch.keep(kept);
     }
 
@@ -528,7 +528,7 @@ impl Segments {
         self.ensure_open(row, arm);
         let size = self.size(row, arm);
         let batch = &mut self.plays[(row, arm)].batch;
-        #[cfg(feature = "test-hooks")]
+        #[cfg(dpb_faults)]
         let size = if Fault::RawSize.is_built_in() { size - (batch.bare_sum() as u64).min(size - 1) } else { size };
         batch.lower(size);
         batch.free()
@@ -628,7 +628,7 @@ impl Segments {
         cell.released.weight += weight * count;
         cell.released.count += count;
         if row == 0 {
-            let (rate, distribution) = (&mut self.rates[arm], Cumulant::of(&self.noise.law()));
+            let (rate, distribution) = (&mut self.rates[arm], Cumulant::of(&self.noise.distribution()));
             rate.trials.release_as(f64::from(rate.opened), count, released.sum, distribution);
         }
         self.all.fade(now, self.half_life);
@@ -691,7 +691,7 @@ impl Segments {
     ///
     /// # Errors
     /// `NotReady` before the first release; `Unsupported` where some of it is forgotten.
-    pub fn sums(&self, arm: u32) -> Result<Sums> {
+    pub fn sums(&self, arm: u32) -> Result<ReleaseTotals> {
         if self.half_life.is_finite() {
             return Err(Error::Unsupported(
                 "comparing with forget_after: what moves has no mean that holds at all times",
@@ -702,7 +702,7 @@ impl Segments {
         if trials == Totals::NONE {
             return Err(Error::NotReady);
         }
-        Ok(Sums::of(Cumulant::of(&self.noise.law()), trials))
+        Ok(ReleaseTotals::of(Cumulant::of(&self.noise.distribution()), trials))
     }
 
     /// Batches released.
@@ -711,7 +711,7 @@ impl Segments {
     }
 
     pub fn privacy(&self) -> PrivacyLoss {
-        loss(&self.noise.law(), self.releases > 0 || self.has_lived)
+        loss(&self.noise.distribution(), self.releases > 0 || self.has_lived)
     }
 }
 
@@ -724,7 +724,7 @@ impl Segments {
     #[inline]
     pub fn observe(&mut self, pull: Pull, reward: Reward) {
         let number = pull.arm() / 2;
-        #[cfg(feature = "test-hooks")]
+        #[cfg(dpb_faults)]
         if Fault::CollectedTwice.is_built_in() {
             let (segment, arm) = self.cell(number);
             let row = if pull.arm() & 1 == 0 { segment + 1 } else { 0 };

@@ -1,8 +1,8 @@
 //! The model that segments share: what all releases say of each arm's rate, of each segment and of their spread.
 
 use super::Segments;
-#[cfg(feature = "test-hooks")]
-use crate::noise::hand;
+#[cfg(dpb_faults)]
+use crate::noise::probe;
 use crate::policy::batched::Totals;
 use crate::policy::prior::Prior;
 
@@ -267,11 +267,11 @@ impl Segments {
         }
         let live = self.rates.iter().filter(|rate| rate.live);
         let largest = live.map(|rate| rate.mean).fold(0.0, f64::max);
-        #[cfg_attr(not(feature = "test-hooks"), allow(clippy::unused_enumerate_index))]
+        #[cfg_attr(not(dpb_faults), allow(clippy::unused_enumerate_index))]
         for (_arm, rate) in self.rates.iter_mut().enumerate() {
-            #[cfg(feature = "test-hooks")]
+            #[cfg(dpb_faults)]
             let largest = largest
-                + hand::glimpse(|| (0..self.rows.len()).map(|row| self.plays[(row, _arm)].batch.bare_sum()).sum());
+                + probe::glimpse(|| (0..self.rows.len()).map(|row| self.plays[(row, _arm)].batch.bare_sum()).sum());
             rate.weigh_prior(largest, self.decisions, now, self.half_life);
         }
         let mean = self.mean_rate();

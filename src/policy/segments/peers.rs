@@ -32,10 +32,10 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::fleet::{Entry, Roster, put};
 use crate::key_index::KeyIndex;
+use crate::memory::try_with_capacity;
 use crate::policy::batched::Totals;
 use crate::policy::time::Time;
 use crate::snapshot::{Reader, ensure};
-use crate::table::room;
 
 pub struct Peers {
     roster: Roster,
@@ -96,7 +96,8 @@ impl PeerBandit {
         all.fade(now, half_life);
         let (arms, rows) = (from.length(2 + 24)?, names.keys.len() + 1);
         ensure(arms == config.arms as usize + names.added.len())?;
-        let (mut decisions, mut cells, mut trials) = (room(rows)?, room(rows * arms)?, room(arms)?);
+        let (mut decisions, mut cells, mut trials) =
+            (try_with_capacity(rows)?, try_with_capacity(rows * arms)?, try_with_capacity(arms)?);
         for _ in 0..arms {
             trials.push(SavedArm::read(from, now)?.trials); // priors, and which arms are live, are every handle's own
         }
@@ -240,12 +241,12 @@ impl Segments {
         }
         if peers.decisions.is_empty() {
             let configured = self.configured as usize;
-            let (mut cells, mut trials) = (Grid::try_new(configured, most + 1)?, room(arms)?);
+            let (mut cells, mut trials) = (Grid::try_new(configured, most + 1)?, try_with_capacity(arms)?);
             for _ in configured..arms {
                 let column = cells.new_arm()?;
                 cells.push_arm(column);
             }
-            let mut decisions = room(most + 1)?;
+            let mut decisions = try_with_capacity(most + 1)?;
             self.rows.iter().for_each(|_| cells.push_row());
             decisions.resize(self.rows.len(), 0);
             trials.resize(arms, Totals::NONE);
@@ -290,7 +291,7 @@ impl Segments {
                 cell.fade(now, half_life);
                 cell.add(then_released, -lost);
                 cell.add(now_released, 1.0);
-                #[cfg(feature = "test-hooks")]
+                #[cfg(dpb_faults)]
                 if crate::Fault::RawMerge.is_built_in() {
                     cell.sum += self.plays[(row, arm)].batch.bare_sum();
                 }

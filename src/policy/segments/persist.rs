@@ -3,8 +3,8 @@
 use super::model::{WeightedEvidence, half_life};
 use super::{Names, Segments};
 use crate::error::{Error, Result};
-#[cfg(feature = "test-hooks")]
-use crate::noise::hand::{self, Fault};
+#[cfg(dpb_faults)]
+use crate::noise::probe::{self, Fault};
 use crate::policy::batched::Totals;
 use crate::policy::prior::Prior;
 use crate::policy::time::Time;
@@ -75,9 +75,9 @@ impl Segments {
         to.alike(self.turns.iter().enumerate(), |to, (row, turn)| {
             to.u64(turn.decisions.saturating_sub(self.peers.decisions(row)));
         });
-        #[cfg(feature = "test-hooks")]
+        #[cfg(dpb_faults)]
         {
-            hand::keep_open(self.plays.iter().map(|play| play.batch.bare_sum()));
+            probe::keep_open(self.plays.iter().map(|play| play.batch.bare_sum()));
             if Fault::RawSnapshot.is_built_in() {
                 for (cell, play) in self.cells.iter().zip(self.plays.iter()) {
                     let sum = (cell.released.sum + play.batch.bare_sum()).min(cell.released.weight);
@@ -116,8 +116,8 @@ impl Segments {
         for row in 0..self.rows.len() {
             for arm in 0..self.rates.len() {
                 self.cells[(row, arm)].released = WeightedEvidence::load_cell(from, now)?;
-                #[cfg(feature = "test-hooks")]
-                self.plays[(row, arm)].batch.keep(hand::kept_open(row * self.rates.len() + arm));
+                #[cfg(dpb_faults)]
+                self.plays[(row, arm)].batch.keep(probe::kept_open(row * self.rates.len() + arm));
             }
         }
         if !self.time.go_on(&saved_time) {

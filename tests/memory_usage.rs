@@ -5,7 +5,7 @@ mod requests;
 
 use dpb::counter::{Counter, CounterKind};
 use dpb::shuffle::{Params, Shuffler};
-use dpb::{Algorithm, Bandit, Config, Error, Request, Rows};
+use dpb::{Algorithm, Bandit, Clock, Config, Error, Request, Rows};
 use requests::{Ask, fitted, in_segment};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -117,13 +117,14 @@ fn every_table_that_is_refused_is_a_status() {
     }
 }
 
-/// The documented bytes: a + b K + c P, K arms, P the larger of pending_capacity and reward_window, rounded up to
-/// a power of two; and d P with a window.
+/// The documented bytes: a + b K + c P, K arms, P the larger of pending_capacity and a window in decisions, rounded up to
+/// a power of two; d P more with a window, and e P with one on the caller's clock.
 struct Formula {
     fixed: f64,
     arm: f64,
     slot: f64,
     held: f64,
+    stamp: f64,
 }
 
 impl Formula {
@@ -131,10 +132,11 @@ impl Formula {
         let page = include_str!("../src/policy/README.md");
         let number = |after| page.split(after).nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
         let (slot, held) = (number("and each handle "), number("With a `reward_window` it is "));
+        let stamp = number("with one on the caller's clock another ");
         let costs = page.split("## What a call costs").nth(1).unwrap();
         let row = costs.lines().find(|row| row.contains(&format!("`{}`", algorithm.name()))).unwrap();
         let told = row.split('|').nth(4).unwrap();
-        let mut formula = Formula { fixed: 0.0, arm: 0.0, slot, held };
+        let mut formula = Formula { fixed: 0.0, arm: 0.0, slot, held, stamp };
         for term in told.split(',').next().unwrap().split('+') {
             let (number, of) = term.trim().split_once(' ').unwrap_or((term.trim(), ""));
             *match of {
@@ -152,24 +154,35 @@ impl Formula {
     }
 
     fn bytes(&self, config: &Config) -> f64 {
-        let slots = f64::from(config.pending_capacity.max(config.reward_window).next_power_of_two());
-        let slot = if config.reward_window > 0 { self.slot + self.held } else { self.slot };
+        let counted = if config.clock == Clock::Decisions { config.reward_window } else { 0 };
+        let slots = f64::from(config.pending_capacity.max(counted).next_power_of_two());
+        let held = if config.reward_window > 0 { self.held } else { 0.0 };
+        let slot = self.slot + held + if config.reward_window > counted { self.stamp } else { 0.0 };
         self.fixed + self.arm * f64::from(config.arms) + slot * slots
     }
 }
 
 #[test]
 fn memory_is_what_is_documented() {
-    let Formula { fixed, arm, slot, held } = Formula::of(Algorithm::RECOMMENDED, Algorithm::RECOMMENDED);
+    let Formula { fixed, arm, slot, held, stamp } = Formula::of(Algorithm::RECOMMENDED, Algorithm::RECOMMENDED);
     let header = header();
     assert!(header.contains(&format!("about {fixed} + {arm} K + {slot} P bytes")));
-    assert!(header.contains(&format!("{held} P more with a reward_window, 8 P more where")));
+    assert!(header.contains(&format!("{held} P more with a reward_window, and")));
+    assert!(header.contains(&format!("{stamp} P more with one on the caller's clock")));
     for &algorithm in Algorithm::ALL.iter().filter(|&&algorithm| algorithm != Algorithm::Linear) {
         let formula = Formula::of(algorithm, Algorithm::NonprivateExp3);
-        for (arms, capacity, window) in
-            [(2, 1, 0), (10, 64, 0), (10, 5000, 0), (100, 64, 300), (1000, 4096, 0), (1000, 1, 1), (900, 100_000, 0)]
-        {
-            let config = Config { reward_window: window, ..config(algorithm, arms, capacity) };
+        for (arms, capacity, window, clock) in [
+            (2, 1, 0, Clock::Decisions),
+            (10, 64, 0, Clock::Decisions),
+            (10, 5000, 0, Clock::Decisions),
+            (100, 64, 300, Clock::Decisions),
+            (1000, 4096, 0, Clock::Decisions),
+            (1000, 1, 1, Clock::Decisions),
+            (900, 100_000, 0, Clock::Decisions),
+            (100, 4096, 1 << 30, Clock::Caller),
+            (100, 4096, 0, Clock::Caller),
+        ] {
+            let config = Config { reward_window: window, clock, ..config(algorithm, arms, capacity) };
             let before = HELD.get();
             let Ok(bandit) = Bandit::new(algorithm, &config).map(Box::new) else {
                 assert!(window > 0, "{config:?}"); // the local model takes no silence

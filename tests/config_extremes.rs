@@ -162,8 +162,7 @@ fn more_arms_than_a_policy_can_serve_in_time_are_refused() {
             fitted(algorithm, Config { horizon: 9, delta, base, ..Config::new(arms, 1.0) })
         };
         let config = |arms| {
-            let delta =
-                if Bandit::new(algorithm, &with(2, 0.0)).is_ok() { 0.0 } else { 1e-6 };
+            let delta = if Bandit::new(algorithm, &with(2, 0.0)).is_ok() { 0.0 } else { 1e-6 };
             with(arms, delta)
         };
         assert!(Bandit::new(algorithm, &config(most.min(1 << 16))).is_ok(), "{}", algorithm.name());

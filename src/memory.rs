@@ -8,21 +8,21 @@ use zeroize::Zeroize;
 
 /// A vector that is made or refused, never aborts, and wipes the place that it leaves when it grows;
 /// a large one is kept out of core dumps where the system can.
-pub struct Table<T>(Vec<T>);
+pub struct WipedVec<T>(Vec<T>);
 
-impl<T> Default for Table<T> {
-    fn default() -> Table<T> {
-        Table(Vec::new())
+impl<T> Default for WipedVec<T> {
+    fn default() -> WipedVec<T> {
+        WipedVec(Vec::new())
     }
 }
 
-impl<T> Table<T> {
+impl<T> WipedVec<T> {
     /// `each(0)`, `each(1)`, ...
     ///
     /// # Errors
     /// `NoMemory`.
-    pub fn new(length: usize, each: impl FnMut(usize) -> T) -> Result<Table<T>> {
-        let mut table = Table::with_room(length)?;
+    pub fn new(length: usize, each: impl FnMut(usize) -> T) -> Result<WipedVec<T>> {
+        let mut table = WipedVec::try_with_capacity(length)?;
         table.0.extend((0..length).map(each));
         Ok(table)
     }
@@ -33,7 +33,7 @@ impl<T> Table<T> {
     /// `NoMemory`: nothing has changed.
     pub fn reserve(&mut self) -> Result<()> {
         if self.0.len() == self.0.capacity() {
-            let mut larger = Table::with_room(2 * self.0.len().max(2))?;
+            let mut larger = WipedVec::try_with_capacity(2 * self.0.len().max(2))?;
             larger.0.append(&mut self.0);
             self.0.spare_capacity_mut().zeroize();
             std::mem::swap(self, &mut larger);
@@ -51,8 +51,8 @@ impl<T> Table<T> {
     ///
     /// # Errors
     /// `NoMemory`.
-    pub fn with_room(length: usize) -> Result<Table<T>> {
-        let table = Table(room(length)?);
+    pub fn try_with_capacity(length: usize) -> Result<WipedVec<T>> {
+        let table = WipedVec(try_with_capacity(length)?);
         table.in_dumps(false);
         Ok(table)
     }
@@ -62,7 +62,7 @@ impl<T> Table<T> {
     }
 }
 
-impl<T> Deref for Table<T> {
+impl<T> Deref for WipedVec<T> {
     type Target = [T];
 
     #[inline]
@@ -71,14 +71,14 @@ impl<T> Deref for Table<T> {
     }
 }
 
-impl<T> DerefMut for Table<T> {
+impl<T> DerefMut for WipedVec<T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut [T] {
         &mut self.0
     }
 }
 
-impl<T> Drop for Table<T> {
+impl<T> Drop for WipedVec<T> {
     fn drop(&mut self) {
         self.0.clear(); // what is secret in it wipes itself
         self.in_dumps(true);
@@ -89,7 +89,7 @@ impl<T> Drop for Table<T> {
 ///
 /// # Errors
 /// `NoMemory`.
-pub fn room<T>(length: usize) -> Result<Vec<T>> {
+pub fn try_with_capacity<T>(length: usize) -> Result<Vec<T>> {
     let mut vec = Vec::new();
     vec.try_reserve_exact(length).map_err(|_| Error::NoMemory)?;
     Ok(vec)
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn grows_keeping_its_own_and_leaving_nothing() {
-        let mut table = Table::new(3, |i| Zeroizing::new(i as u64 + 7)).unwrap();
+        let mut table = WipedVec::new(3, |i| Zeroizing::new(i as u64 + 7)).unwrap();
         table.reserve().unwrap();
         assert_eq!(table.0.capacity(), 6);
         table.push(10.into());
@@ -119,8 +119,8 @@ mod tests {
 
     #[test]
     fn too_much_is_a_refusal() {
-        assert_eq!(Table::<u64>::new(usize::MAX / 16, |_| 0).err(), Some(Error::NoMemory));
-        assert_eq!(room::<u64>(usize::MAX).err(), Some(Error::NoMemory));
+        assert_eq!(WipedVec::<u64>::new(usize::MAX / 16, |_| 0).err(), Some(Error::NoMemory));
+        assert_eq!(try_with_capacity::<u64>(usize::MAX).err(), Some(Error::NoMemory));
         let mut queue = VecDeque::from([1u64]);
         assert_eq!(queue_room(&mut queue, usize::MAX), Err(Error::NoMemory));
         assert_eq!(queue, [1]);

@@ -116,43 +116,43 @@ struct State {
 type Weakening = dyn Fn(usize, Draw) -> f64;
 
 /// As long as this lives it sees the noise of its thread, counted from its first day.
-pub struct Hand(());
+pub struct NoiseProbe(());
 
-impl Hand {
+impl NoiseProbe {
     /// One that changes nothing.
     #[allow(clippy::new_without_default, reason = "a thread has one hand")]
-    pub fn new() -> Hand {
+    pub fn new() -> NoiseProbe {
         HAND.set(Some(State::default()));
-        Hand(())
+        NoiseProbe(())
     }
 
     /// Moves each of these draws by so much.
-    pub fn moving(self, draws: &[(usize, i64)]) -> Hand {
+    pub fn moving(self, draws: &[(usize, i64)]) -> NoiseProbe {
         with(|state| state.moves = draws.to_vec());
         self
     }
 
     /// Builds this into every handle.
-    pub fn breaking(self, fault: Fault) -> Hand {
+    pub fn breaking(self, fault: Fault) -> NoiseProbe {
         with(|state| state.fault = Some(fault));
         self
     }
 
     /// What handles take for the operating system's entropy comes from this seed.
-    pub fn seeding(self, seed: [u8; 32]) -> Hand {
+    pub fn seeding(self, seed: [u8; 32]) -> NoiseProbe {
         let entropy = Seed::new(Some(seed)).ok().map(|mut seed| seed.stream());
         with(|state| state.entropy = entropy);
         self
     }
 
     /// Takes scale from draws.
-    pub fn weakening(self, rule: impl Fn(usize, Draw) -> f64 + 'static) -> Hand {
+    pub fn weakening(self, rule: impl Fn(usize, Draw) -> f64 + 'static) -> NoiseProbe {
         with(|state| state.weakening = Some(Box::new(rule)));
         self
     }
 
     /// Releases every batch twice, and shows the mean of both: what an outsider has of it.
-    pub fn releasing_twice(self) -> Hand {
+    pub fn releasing_twice(self) -> NoiseProbe {
         with(|state| state.twice = true);
         self
     }
@@ -174,7 +174,7 @@ impl Hand {
     }
 }
 
-impl Drop for Hand {
+impl Drop for NoiseProbe {
     fn drop(&mut self) {
         HAND.set(None);
     }

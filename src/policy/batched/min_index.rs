@@ -1,5 +1,5 @@
 //! The least index plays: what DP-IMED and DP-KLUCB share. Such a policy is an [`Index`]; all else is
-//! here and in the [`room`](super::room).
+//! here and in the [`arms`](super::room).
 //!
 //! **Which arm.** The least index over all arms, without computing all of them: an index is a
 //! function of one public number x (the leading mean; the time), and has a line that is nowhere above
@@ -20,19 +20,19 @@
 //! **Slates** of m arms: the arm of the m-th best mean among those that may be shown stands for the leader, x is from its
 //! mean, and the arms that are better have batches as leaders do. Then m times the least index that is not shown yet.
 
-use super::compare::Sums;
+use super::arms::BatchedArms;
+use super::compare::ReleaseTotals;
 use super::explore::{Explore, even_chance};
-use super::released::{Evidence, Released};
-use super::room::Room;
+use super::released::{Evidence, ReleaseHistory};
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::policy::contract::{ArmState, Flexible, Policy, Pull, Shared, Slates};
+use crate::memory::{WipedVec, try_with_capacity};
+use crate::policy::contract::{ArmState, DynamicArms, Mergeable, Policy, Pull, Slates};
 use crate::policy::prior::Prior;
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer};
-use crate::table::{Table, room};
 use crate::tournament::{Line, Tournament};
 
 /// What makes a policy of this kind.
@@ -41,7 +41,7 @@ pub trait Index: Send {
     /// from the number of decisions so far.
     fn point(&self, leader: f64, decisions: u64) -> f64;
 
-    /// The arm's index at `point`, and a line that is nowhere above it. Least plays.
+    /// The arm's index at `point`, and a line that is nowhere above it. MinIndexPolicy plays.
     fn at(&self, arm: &Evidence, point: f64) -> (f64, Line);
 
     /// Rewards in the next batch of an arm with this index.
@@ -52,10 +52,10 @@ pub trait Index: Send {
 }
 
 /// A policy of this kind.
-pub struct Least<I> {
+pub struct MinIndexPolicy<I> {
     index: I,
-    room: Room,
-    plans: Table<Plan>,
+    batched: BatchedArms,
+    plans: WipedVec<Plan>,
     explore: Explore,
     coins: Random,
     /// The arms by their lines, or by their indices where these are computed.
@@ -96,20 +96,20 @@ fn last(covered: f64) -> Line {
     Line::level(1e15 + covered)
 }
 
-impl<I: Index> Least<I> {
+impl<I: Index> MinIndexPolicy<I> {
     /// Indices computed at one decision, or eight times as many put back.
     const AT_ONCE: usize = 16;
 
-    pub fn with_index(index: I, config: &Config, seed: &mut Seed) -> Result<Least<I>> {
+    pub fn with_index(index: I, config: &Config, seed: &mut Seed) -> Result<MinIndexPolicy<I>> {
         let arms = config.arms as usize;
-        Ok(Least {
+        Ok(MinIndexPolicy {
             index,
-            room: Room::new(config, seed)?,
-            plans: Table::new(arms, |_| Plan::NEW)?,
+            batched: BatchedArms::new(config, seed)?,
+            plans: WipedVec::new(arms, |_| Plan::NEW)?,
             explore: Explore::new(config.exploration),
             coins: seed.stream(),
             order: Tournament::new(arms, FIRST)?,
-            computed: room(arms)?,
+            computed: try_with_capacity(arms)?,
             point: f64::NAN,
             stale: false,
             settled: false,
@@ -118,8 +118,8 @@ impl<I: Index> Least<I> {
 
     /// An arm's evidence, with what decisions in flight cover.
     fn evidence(&self, arm: usize) -> Evidence {
-        let mut evidence = self.room.evidence(arm);
-        evidence.covered = evidence.count + (self.plans[arm].covered - self.room.total(arm)) as f64;
+        let mut evidence = self.batched.evidence(arm);
+        evidence.covered = evidence.count + (self.plans[arm].covered - self.batched.total(arm)) as f64;
         evidence
     }
 
@@ -145,15 +145,15 @@ impl<I: Index> Least<I> {
         if !self.settled {
             self.settle();
         }
-        if self.settled { self.order.winner() } else { self.room.leader() }
+        if self.settled { self.order.winner() } else { self.batched.leader() }
     }
 
     /// Computes indices until the lowest line is one. No more of them than [`AT_ONCE`](Self::AT_ONCE): nobody
     /// waits for long, and the next decision goes on.
     #[inline(never)]
     fn settle(&mut self) {
-        let mean = self.room.mean(self.room.leader()).max(0.0);
-        let point = self.index.point(mean, self.room.decisions);
+        let mean = self.batched.mean(self.batched.leader()).max(0.0);
+        let point = self.index.point(mean, self.batched.decisions);
         if point != self.point {
             (self.point, self.stale) = (point, true);
             self.order.move_to(point);
@@ -187,7 +187,7 @@ impl<I: Index> Least<I> {
                 self.plans[moved as usize].place = Some(place);
             }
         }
-        if self.room.is_live(arm) {
+        if self.batched.is_live(arm) {
             self.order.set(arm, self.plans[arm].line);
         }
     }
@@ -204,17 +204,17 @@ impl<I: Index> Least<I> {
     #[inline(never)]
     fn released(&mut self, arm: usize) {
         // Decisions in flight go beyond: their batches double, so that news is early.
-        let total = self.room.total(arm);
-        let size = (self.plans[arm].goal - total).min(self.room.doubling(arm));
+        let total = self.batched.total(arm);
+        let size = (self.plans[arm].goal - total).min(self.batched.doubling(arm));
         let plan = &mut self.plans[arm];
         if size > 0 {
-            self.room.open(arm, size);
+            self.batched.open(arm, size);
         }
         // What they do not fill, they do not cover.
         plan.covered = if plan.pulls < total + size { total } else { plan.covered.max(total) };
         self.unsettle(arm);
-        for _ in 0..Room::LOOKS {
-            if let Some(faded) = self.room.look_further() {
+        for _ in 0..BatchedArms::LOOKS {
+            if let Some(faded) = self.batched.refresh_next() {
                 self.unsettle(faded);
             }
         }
@@ -223,37 +223,37 @@ impl<I: Index> Least<I> {
     /// Is this arm, the first in the race, the one to play? Or do the decisions in flight cover the
     /// batch that it was to be played for, so that the race is another one now?
     #[inline]
-    fn goes_on(&mut self, arm: usize, leader: usize, point: f64) -> bool {
+    fn has_pulls_left(&mut self, arm: usize, leader: usize, point: f64) -> bool {
         let plan = &self.plans[arm];
-        plan.pulls < plan.goal || self.goes_further(arm, leader, point)
+        plan.pulls < plan.goal || self.has_pulls_left_after(arm, leader, point)
     }
 
     /// The same for an arm that has had all the pulls it was to have.
     #[inline(never)]
-    fn goes_further(&mut self, arm: usize, leader: usize, point: f64) -> bool {
+    fn has_pulls_left_after(&mut self, arm: usize, leader: usize, point: f64) -> bool {
         let plan = &mut self.plans[arm];
         if plan.covered < plan.goal {
             plan.covered = plan.goal;
             self.unsettle(arm);
             return false;
         }
-        self.ask(arm, leader, point);
+        self.request_batch(arm, leader, point);
         true
     }
 
     /// One batch more.
-    fn ask(&mut self, arm: usize, leader: usize, point: f64) {
+    fn request_batch(&mut self, arm: usize, leader: usize, point: f64) {
         self.compute(arm, point);
         let evidence = self.evidence(arm);
         // Better than the leader are the first arms of a slate.
-        let rewards = match arm == leader || self.room.mean(arm) > self.room.mean(leader) {
+        let rewards = match arm == leader || self.batched.mean(arm) > self.batched.mean(leader) {
             true => self.index.leaders_batch(&evidence),
             false => self.index.batch(&evidence, &self.evidence(leader), self.plans[arm].index),
         };
-        let size = self.room.size(&evidence, rewards);
+        let size = self.batched.size(&evidence, rewards);
         let plan = &mut self.plans[arm];
-        if plan.goal == self.room.total(arm) {
-            self.room.open(arm, size);
+        if plan.goal == self.batched.total(arm) {
+            self.batched.open(arm, size);
         }
         plan.goal += size;
     }
@@ -266,8 +266,8 @@ impl<I: Index> Least<I> {
             false => (best, 1.0),
         };
         self.plans[arm].pulls += 1;
-        self.room.decisions += 1;
-        Pull::new(arm as u32, self.room.releases, propensity)
+        self.batched.decisions += 1;
+        Pull::new(arm as u32, self.batched.releases, propensity)
     }
 
     /// Plays the least index of these arms, or another one of them.
@@ -292,7 +292,7 @@ impl<I: Index> Least<I> {
                     best = arm;
                 }
             }
-            if self.goes_on(best as usize, leader, point) {
+            if self.has_pulls_left(best as usize, leader, point) {
                 return self.play(best as usize, leader, point, Some(arms));
             }
         }
@@ -301,32 +301,32 @@ impl<I: Index> Least<I> {
     /// The arm that plays where some are drawn evenly, and with which chance.
     #[inline(never)]
     fn explore(&mut self, best: usize, leader: usize, point: f64, among: Option<&[u32]>) -> (usize, f64) {
-        let arms = among.unwrap_or(self.room.live.arms());
+        let arms = among.unwrap_or(self.batched.live.arms());
         let mut arm = best;
         if self.explore.tosses(&mut self.coins) {
             arm = arms[self.coins.below(arms.len() as u64) as usize] as usize;
         }
         let even = if among.is_some() { even_chance(arms, arm as u32) } else { 1.0 / arms.len() as f64 };
         let propensity = self.explore.mix(even, f64::from(u8::from(arm == best)));
-        while !self.goes_on(arm, leader, point) {}
+        while !self.has_pulls_left(arm, leader, point) {}
         (arm, propensity)
     }
 }
 
-impl<I: Index> Policy for Least<I> {
+impl<I: Index> Policy for MinIndexPolicy<I> {
     #[inline]
     fn choose(&mut self) -> Pull {
         let mut arm = self.least();
-        while !self.goes_on(arm, self.room.leader(), self.point) {
+        while !self.has_pulls_left(arm, self.batched.leader(), self.point) {
             arm = self.least();
         }
-        self.play(arm, self.room.leader(), self.point, None)
+        self.play(arm, self.batched.leader(), self.point, None)
     }
 
     #[inline]
     fn observe(&mut self, pull: Pull, reward: Reward) {
         let arm = pull.arm() as usize;
-        if self.room.collect(arm, reward) {
+        if self.batched.collect(arm, reward) {
             self.released(arm);
         }
     }
@@ -336,44 +336,44 @@ impl<I: Index> Policy for Least<I> {
         let plan = &mut self.plans[arm];
         plan.pulls -= 1;
         if plan.pulls < plan.covered {
-            plan.covered = self.room.total(arm);
+            plan.covered = self.batched.total(arm);
             self.unsettle(arm);
         }
     }
 
     fn advance(&mut self, ticks: u64) {
-        self.room.advance(ticks);
+        self.batched.advance(ticks);
     }
 
     fn arm(&self, arm: u32) -> ArmState {
-        self.room.arm(arm as usize)
+        self.batched.arm(arm as usize)
     }
 
-    fn sums(&self, arm: u32) -> Result<Sums> {
-        self.room.sums(arm as usize)
+    fn sums(&self, arm: u32) -> Result<ReleaseTotals> {
+        self.batched.sums(arm as usize)
     }
 
     fn phase(&self) -> u32 {
-        self.room.releases
+        self.batched.releases
     }
 
     fn active(&self) -> u32 {
-        self.room.live.count()
+        self.batched.live.count()
     }
 
     fn changes(&self) -> u64 {
-        self.room.changes()
+        self.batched.changes()
     }
 
     fn privacy(&self) -> PrivacyLoss {
-        self.room.privacy()
+        self.batched.privacy()
     }
 
-    fn flexible(&mut self) -> Option<&mut dyn Flexible> {
+    fn dynamic_arms(&mut self) -> Option<&mut dyn DynamicArms> {
         Some(self)
     }
 
-    fn shared(&mut self) -> Option<&mut dyn Shared> {
+    fn mergeable(&mut self) -> Option<&mut dyn Mergeable> {
         Some(self)
     }
 
@@ -382,47 +382,47 @@ impl<I: Index> Policy for Least<I> {
     }
 
     fn set_prior(&mut self, arm: u32, prior: Prior) -> Result<()> {
-        self.room.set_prior(arm as usize, prior);
+        self.batched.set_prior(arm as usize, prior);
         self.unsettle(arm as usize);
         Ok(())
     }
 
     fn save(&self, to: &mut Writer) -> Result<()> {
-        self.room.save(to);
+        self.batched.save(to);
         Ok(())
     }
 
     /// Nothing is asked for, nothing is in flight.
     fn load(&mut self, from: &mut Reader) -> Result<()> {
-        self.room.load(from)?;
+        self.batched.load(from)?;
         for arm in 0..self.plans.len() {
-            let total = self.room.total(arm);
+            let total = self.batched.total(arm);
             self.plans[arm] = Plan { pulls: total, covered: total, goal: total, ..Plan::NEW };
-            self.order.set(arm, if self.room.is_live(arm) { FIRST } else { Line::NEVER });
+            self.order.set(arm, if self.batched.is_live(arm) { FIRST } else { Line::NEVER });
         }
         Ok(())
     }
 }
 
-impl<I: Index> Shared for Least<I> {
+impl<I: Index> Mergeable for MinIndexPolicy<I> {
     fn expect(&mut self, others: u32) -> Result<()> {
-        self.room.expect(others)
+        self.batched.expect(others)
     }
 
     fn time(&self) -> u64 {
-        self.room.time()
+        self.batched.time()
     }
 
-    fn join(&mut self, arm: u32, others: &mut dyn Iterator<Item = &Released>) {
-        self.room.join(arm as usize, others);
+    fn join(&mut self, arm: u32, others: &mut dyn Iterator<Item = &ReleaseHistory>) {
+        self.batched.join(arm as usize, others);
         self.unsettle(arm as usize);
     }
 }
 
-impl<I: Index> Slates for Least<I> {
+impl<I: Index> Slates for MinIndexPolicy<I> {
     fn choose_slate(&mut self, left: &mut Vec<u32>, slots: usize, each: &mut dyn FnMut(Pull)) {
-        let (leader, mean) = self.room.leader_at(left, slots);
-        let point = self.index.point(mean, self.room.decisions);
+        let (leader, mean) = self.batched.leader_at(left, slots);
+        let point = self.index.point(mean, self.batched.decisions);
         for _ in 0..slots {
             let pull = self.play_among(left, leader, point);
             left.retain(|&arm| arm != pull.arm());
@@ -431,24 +431,24 @@ impl<I: Index> Slates for Least<I> {
     }
 }
 
-impl<I: Index> Flexible for Least<I> {
+impl<I: Index> DynamicArms for MinIndexPolicy<I> {
     fn choose_among(&mut self, arms: &[u32]) -> Pull {
-        let (leader, mean) = self.room.leader_of(arms);
-        #[cfg(feature = "test-hooks")]
-        let mean = if crate::Fault::RawLeader.is_built_in() { self.room.bare_leader(arms) } else { mean };
-        let point = self.index.point(mean, self.room.decisions);
+        let (leader, mean) = self.batched.leader_of(arms);
+        #[cfg(dpb_faults)]
+        let mean = if crate::Fault::RawLeader.is_built_in() { self.batched.bare_leader(arms) } else { mean };
+        let point = self.index.point(mean, self.batched.decisions);
         self.play_among(arms, leader, point)
     }
 
     fn is_live(&self, arm: u32) -> bool {
-        self.room.is_live(arm as usize)
+        self.batched.is_live(arm as usize)
     }
 
     fn add_arm(&mut self) -> Result<()> {
         self.plans.reserve()?;
         self.order.reserve()?;
         self.computed.try_reserve(self.plans.len() + 1).map_err(|_| Error::NoMemory)?;
-        self.room.add_arm()?;
+        self.batched.add_arm()?;
         self.plans.push(Plan::NEW);
         self.order.push(FIRST);
         self.settled = false;
@@ -456,7 +456,7 @@ impl<I: Index> Flexible for Least<I> {
     }
 
     fn retire_arm(&mut self, arm: u32) {
-        self.room.retire_arm(arm as usize);
+        self.batched.retire_arm(arm as usize);
         self.order.set(arm as usize, Line::NEVER);
         self.settled = false;
     }
@@ -465,13 +465,13 @@ impl<I: Index> Flexible for Least<I> {
 #[cfg(test)]
 mod tests {
     use super::super::imed::Chernoff;
-    use super::super::klucb::Optimist;
+    use super::super::klucb::KlUcbIndex;
     use super::*;
     use crate::snapshot::{Kind, write};
 
     /// Plays at random for a while; at every batch's end the arm that plays has the least index of
     /// all, computed afresh for every arm.
-    fn plays_the_least<I: Index>(mut policy: Least<I>, random: &mut Random) {
+    fn plays_the_least<I: Index>(mut policy: MinIndexPolicy<I>, random: &mut Random) {
         let mut waiting: Vec<Pull> = Vec::new();
         let mut checks = 0;
         for step in 0..20_000u32 {
@@ -479,12 +479,12 @@ mod tests {
             let settled = policy.settled;
             let pull = policy.choose();
             let (arm, point) = (pull.arm() as usize, policy.point);
-            let known = |policy: &Least<I>, arm: usize| !policy.room.evidence(arm).is_empty();
+            let known = |policy: &MinIndexPolicy<I>, arm: usize| !policy.batched.evidence(arm).is_empty();
             if !settled && policy.settled && pull.propensity > 0.5 && known(&policy, arm) {
                 checks += 1;
                 let index = |arm: usize| policy.index.at(&policy.evidence(arm), point).0;
                 let least = index(arm);
-                for &other in policy.room.live.arms() {
+                for &other in policy.batched.live.arms() {
                     if known(&policy, other as usize) {
                         let other = index(other as usize);
                         assert!(other >= least - 1e-6 * least.abs(), "{step}: {other} before {least}");
@@ -492,7 +492,7 @@ mod tests {
                 }
             }
             let plan = &policy.plans[arm];
-            assert!(policy.room.total(arm) <= plan.covered && plan.covered <= plan.goal && plan.pulls <= plan.goal);
+            assert!(policy.batched.total(arm) <= plan.covered && plan.covered <= plan.goal && plan.pulls <= plan.goal);
             waiting.push(pull);
             while waiting.len() > in_flight {
                 let pull = waiting.swap_remove(random.below(waiting.len() as u64) as usize);
@@ -519,8 +519,14 @@ mod tests {
             let mut seed = Seed::new(Some([9; 32])).unwrap();
             let config = Config { exploration, ..Config::new(40, epsilon) };
             let mut random = seed.stream();
-            plays_the_least(Least::with_index(Chernoff::new(&config), &config, &mut seed).unwrap(), &mut random);
-            plays_the_least(Least::with_index(Optimist::new(epsilon), &config, &mut seed).unwrap(), &mut random);
+            plays_the_least(
+                MinIndexPolicy::with_index(Chernoff::new(&config), &config, &mut seed).unwrap(),
+                &mut random,
+            );
+            plays_the_least(
+                MinIndexPolicy::with_index(KlUcbIndex::new(epsilon), &config, &mut seed).unwrap(),
+                &mut random,
+            );
         }
     }
 
@@ -530,7 +536,7 @@ mod tests {
     fn nobody_waits_for_thousands_of_indices() {
         let mut seed = Seed::new(Some([3; 32])).unwrap();
         let config = Config::new(5000, 1.0);
-        let mut policy = Least::with_index(Chernoff::new(&config), &config, &mut seed).unwrap();
+        let mut policy = MinIndexPolicy::with_index(Chernoff::new(&config), &config, &mut seed).unwrap();
         let mut random = seed.stream();
         let (mut unsettled, mut most) = (0, 0);
         for _ in 0..200_000 {
@@ -538,14 +544,14 @@ mod tests {
             let pull = policy.choose();
             if !policy.settled {
                 unsettled += 1;
-                assert_eq!(pull.arm() as usize, policy.room.leader());
+                assert_eq!(pull.arm() as usize, policy.batched.leader());
             }
             let after = policy.computed.len();
             most = most.max(after.saturating_sub(before)).max(before.saturating_sub(after) / 8);
             let click = random.unit() < 0.2 + 0.5 * f64::from(pull.arm()) / 5000.0;
             policy.observe(pull, Reward::from_units(u32::from(click) * Reward::ONE as u32));
         }
-        assert!(most <= Least::<Chernoff>::AT_ONCE && (1..10_000).contains(&unsettled), "{most} {unsettled}");
+        assert!(most <= MinIndexPolicy::<Chernoff>::AT_ONCE && (1..10_000).contains(&unsettled), "{most} {unsettled}");
     }
 
     /// From a snapshot an arm goes on where its releases end: nothing is asked for twice, nothing is in flight.
@@ -553,7 +559,7 @@ mod tests {
     fn a_restored_arm_has_no_decision_to_make_up_for() {
         let mut seed = Seed::new(Some([5; 32])).unwrap();
         let config = Config::new(5, 0.5);
-        let mut fresh = || Least::with_index(Chernoff::new(&config), &config, &mut seed).unwrap();
+        let mut fresh = || MinIndexPolicy::with_index(Chernoff::new(&config), &config, &mut seed).unwrap();
         let (mut policy, mut next) = (fresh(), fresh());
         for turn in 0..3000 {
             let pull = policy.choose();
@@ -564,13 +570,13 @@ mod tests {
         let bytes = write(Kind::Bandit, usize::MAX, |to| policy.save(to)).unwrap().seal();
         next.load(&mut Reader::new(&bytes, Kind::Bandit).unwrap()).unwrap();
         for (arm, plan) in next.plans.iter().enumerate() {
-            let total = policy.room.total(arm);
+            let total = policy.batched.total(arm);
             assert_eq!((plan.pulls, plan.covered, plan.goal), (total, total, total));
         }
         // So the first decision asks for a batch, and its answer is collected.
         let pull = next.choose();
         let arm = pull.arm() as usize;
-        assert!(next.plans[arm].goal > next.room.total(arm) && next.plans[arm].pulls == next.room.total(arm) + 1);
+        assert!(next.plans[arm].goal > next.batched.total(arm) && next.plans[arm].pulls == next.batched.total(arm) + 1);
     }
 
     /// The first batch of every arm in turn, ceil(1/eps); then the leader quadruples, and another arm's
@@ -580,14 +586,15 @@ mod tests {
         let (mut leaders, mut others) = (Vec::new(), Vec::new());
         let config = Config::new(2, 0.1);
         let mut policy =
-            Least::with_index(Chernoff::new(&config), &config, &mut Seed::new(Some([2; 32])).unwrap()).unwrap();
+            MinIndexPolicy::with_index(Chernoff::new(&config), &config, &mut Seed::new(Some([2; 32])).unwrap())
+                .unwrap();
         for _ in 0..100_000 {
-            let (releases, before) = (policy.room.releases, [0, 1].map(|arm| policy.room.total(arm)));
+            let (releases, before) = (policy.batched.releases, [0, 1].map(|arm| policy.batched.total(arm)));
             let pull = policy.choose();
             policy.observe(pull, Reward::from_units(u32::from(pull.arm() == 0) * Reward::ONE as u32));
-            if policy.room.releases > releases {
+            if policy.batched.releases > releases {
                 let arm = pull.arm() as usize;
-                let (before, after) = (before[arm], policy.room.total(arm));
+                let (before, after) = (before[arm], policy.batched.total(arm));
                 if arm == 0 { leaders.push(after) } else { others.push((after - before) as f64 / before as f64) }
             }
         }

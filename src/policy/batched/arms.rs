@@ -12,15 +12,16 @@
 //! of it counts is said in [`prior`](crate::policy::prior), and found where the arm is looked at: at its releases, and 16
 //! arms in turn at any. In between it counts as before, and where the time has moved on that is less than it may.
 
-use super::compare::{Sums, Totals};
+use super::compare::{ReleaseTotals, Totals};
 use super::cumulant::Cumulant;
 use super::explore::Live;
-use super::released::{Evidence, Joined, Memory, Pair, Released};
+use super::released::{Evidence, Joined, Memory, NoisySum, ReleaseHistory};
 use crate::batch::Batch;
 use crate::config::Config;
 use crate::error::{Error, Result};
-#[cfg(feature = "test-hooks")]
-use crate::noise::hand::{self, Fault};
+use crate::memory::{WipedVec, try_with_capacity};
+#[cfg(dpb_faults)]
+use crate::noise::probe::{self, Fault};
 use crate::noise::{Noise, NoiseSource};
 use crate::policy::contract::ArmState;
 use crate::policy::prior::Prior;
@@ -29,20 +30,19 @@ use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure, is_plausible};
-use crate::table::{Table, room};
 use crate::tournament::{Line, Tournament};
 use std::f64::consts::LN_2;
 
 /// The arms' batches and what they released.
-pub struct Room {
-    arms: Table<Arm>,
+pub struct BatchedArms {
+    arms: WipedVec<Arm>,
     /// What other handles have released of each arm; empty where there are none.
-    others: Table<Joined>,
+    others: WipedVec<Joined>,
     /// Handles at work, this one too.
     handles: u32,
     pub live: Live,
     noise: NoiseSource,
-    law: Cumulant,
+    distribution: Cumulant,
     memory: Memory,
     time: Time,
     /// Rewards in an arm's first batch, before anything is released.
@@ -74,8 +74,8 @@ pub struct Room {
 struct Arm {
     /// The open batch.
     batch: Batch,
-    released: Released,
-    given: Option<Given>,
+    released: ReleaseHistory,
+    given: Option<ActivePrior>,
     /// Rewards in all releases, forgotten ones too.
     total: u64,
     /// The mean when it was last looked at; NaN while there is none.
@@ -87,7 +87,7 @@ struct Arm {
 
 /// A prior, when it was set, and the part of it that counts.
 #[derive(Clone, Copy)]
-pub struct Given {
+pub struct ActivePrior {
     prior: Prior,
     tick: u32,
     power: f32,
@@ -95,7 +95,7 @@ pub struct Given {
 
 impl Arm {
     fn new() -> Arm {
-        let (batch, released) = (Batch::default(), Released::NOTHING);
+        let (batch, released) = (Batch::default(), ReleaseHistory::NOTHING);
         Arm { batch, released, given: None, total: 0, mean: f64::NAN, tick: 0, live: true }
     }
 }
@@ -104,18 +104,18 @@ impl Arm {
 /// without a change fewer than one does.
 const CONTRADICTION: f64 = 10.0;
 
-impl Room {
+impl BatchedArms {
     pub const LOOKS: usize = 16;
 
-    pub fn new(config: &Config, seed: &mut Seed) -> Result<Room> {
+    pub fn new(config: &Config, seed: &mut Seed) -> Result<BatchedArms> {
         let noise = config.noise()?;
         let arms = config.arms as usize;
-        Ok(Room {
-            arms: Table::new(arms, |_| Arm::new())?,
-            others: Table::default(),
+        Ok(BatchedArms {
+            arms: WipedVec::new(arms, |_| Arm::new())?,
+            others: WipedVec::default(),
             handles: 1,
             live: Live::new(config.arms)?,
-            law: Cumulant::of(&noise),
+            distribution: Cumulant::of(&noise),
             memory: Memory::new(config.forget_after),
             time: Time::new(config),
             first: first_batch(&noise, config),
@@ -151,7 +151,7 @@ impl Room {
 
     /// What was released of an arm, here and elsewhere, as it counts now.
     fn released(&self, arm: usize) -> Evidence {
-        self.arms[arm].released.and(self.others.get(arm), self.law, self.memory, self.now())
+        self.arms[arm].released.and(self.others.get(arm), self.distribution, self.memory, self.now())
     }
 
     /// The same, and what public data say of it.
@@ -166,25 +166,25 @@ impl Room {
     /// What public data say of an arm, from now on.
     pub fn set_prior(&mut self, arm: usize, prior: Prior) {
         self.time.learn();
-        self.give(arm, Some(Given { prior, tick: self.now(), power: 1.0 }));
-        self.look(arm);
+        self.give(arm, Some(ActivePrior { prior, tick: self.now(), power: 1.0 }));
+        self.refresh(arm);
     }
 
-    fn give(&mut self, arm: usize, given: Option<Given>) {
+    fn give(&mut self, arm: usize, given: Option<ActivePrior>) {
         let before = std::mem::replace(&mut self.arms[arm].given, given);
         self.priors = self.priors + u32::from(given.is_some()) - u32::from(before.is_some());
     }
 
     /// The part of an arm's prior that counts now: none of it once the arm's releases contradict it.
-    fn power(&self, arm: usize, given: &Given) -> f64 {
-        let mut prior = Evidence::nothing(self.law);
+    fn power(&self, arm: usize, given: &ActivePrior) -> f64 {
+        let mut prior = Evidence::nothing(self.distribution);
         prior.add_prior(given.prior, 1.0);
         if prior.contradiction(&self.released(arm)) > Prior::CONTRADICTION {
             return 0.0;
         }
         let leading = self.mean(self.leader()).max(0.0);
-        #[cfg(feature = "test-hooks")]
-        let leading = leading + hand::glimpse(|| self.arms[arm].batch.bare_sum());
+        #[cfg(dpb_faults)]
+        let leading = leading + probe::glimpse(|| self.arms[arm].batch.bare_sum());
         self.memory.power(self.now(), given.tick) * given.prior.power(leading, self.decisions)
     }
 
@@ -195,7 +195,7 @@ impl Room {
     pub fn expect(&mut self, others: u32) -> Result<()> {
         if self.others.is_empty() {
             let now = self.now();
-            self.others = Table::new(self.arms.len(), |_| Joined::nothing(now))?;
+            self.others = WipedVec::new(self.arms.len(), |_| Joined::nothing(now))?;
         }
         self.handles = 1 + others;
         self.has_lived = true;
@@ -203,19 +203,19 @@ impl Room {
     }
 
     /// All that others have released of an arm, after [`expect`](Self::expect).
-    pub fn join(&mut self, arm: usize, others: &mut dyn Iterator<Item = &Released>) {
+    pub fn join(&mut self, arm: usize, others: &mut dyn Iterator<Item = &ReleaseHistory>) {
         self.time.learn();
-        let (law, memory, now) = (self.law, self.memory, self.now());
+        let (distribution, memory, now) = (self.distribution, self.memory, self.now());
         let joined = &mut self.others[arm];
         *joined = Joined::nothing(now);
-        others.for_each(|released| joined.add(released, law, memory, now));
-        #[cfg(feature = "test-hooks")]
+        others.for_each(|released| joined.add(released, distribution, memory, now));
+        #[cfg(dpb_faults)]
         if Fault::RawMerge.is_built_in() {
-            let mut open = Released::NOTHING;
-            open.push(Pair::new(1.0, self.arms[arm].batch.bare_sum(), now));
-            self.others[arm].add(&open, law, memory, now);
+            let mut open = ReleaseHistory::NOTHING;
+            open.push(NoisySum::new(1.0, self.arms[arm].batch.bare_sum(), now));
+            self.others[arm].add(&open, distribution, memory, now);
         }
-        self.look(arm);
+        self.refresh(arm);
     }
 
     /// Rewards in all of an arm's releases here so far.
@@ -289,7 +289,7 @@ impl Room {
     ///
     /// The rewards that a prior counts for are taken from it: what has no noise is soon put to the test.
     fn least_batch(&self) -> u64 {
-        let deviation = self.law.variance().sqrt();
+        let deviation = self.distribution.variance().sqrt();
         let noise = deviation * (2.0 * f64::from(self.releases)).sqrt();
         let misses = self.rewards as f64 / self.sum.max(noise) - 2.0;
         (2.0 * deviation * misses).ceil() as u64 // 0 where it is negative or NaN
@@ -303,15 +303,15 @@ impl Room {
 
     /// Opens an arm's next batch.
     pub fn open(&mut self, arm: usize, size: u64) {
-        #[cfg(feature = "test-hooks")]
+        #[cfg(dpb_faults)]
         let size = match Fault::RawSize.is_built_in() {
             true => size + self.arms.iter().map(|arm| arm.batch.bare_sum()).sum::<f64>() as u64,
             false => size,
         };
-        #[cfg(feature = "test-hooks")]
+        #[cfg(dpb_faults)]
         let kept = self.arms[arm].batch.bare_sum();
         self.arms[arm].batch = Batch::open(size.min(Batch::MAX_QUOTA));
-        #[cfg(feature = "test-hooks")]
+        #[cfg(dpb_faults)]
         self.arms[arm].batch.keep(kept);
     }
 
@@ -319,7 +319,7 @@ impl Room {
     /// place where rewards become public.
     #[inline]
     pub fn collect(&mut self, arm: usize, reward: Reward) -> bool {
-        #[cfg(feature = "test-hooks")]
+        #[cfg(dpb_faults)]
         if Fault::CollectedTwice.is_built_in() {
             let next = (arm + 1) % self.arms.len();
             let batch = &mut self.arms[next].batch;
@@ -339,13 +339,13 @@ impl Room {
         let past = self.memory.is_finite().then(|| self.released(arm));
         let state = &mut self.arms[arm];
         let release = state.batch.release(&mut self.noise);
-        let pair = Pair::new(release.count as f64, release.sum, now);
+        let pair = NoisySum::new(release.count as f64, release.sum, now);
         (self.sum, self.rewards) = (self.sum + release.sum, self.rewards + release.count);
         state.total += release.count;
         if let Some(past) = past {
             state.released.expire(self.memory, now);
-            if past.contradiction(&pair.evidence(self.law)) > CONTRADICTION {
-                state.released = Released::NOTHING;
+            if past.contradiction(&pair.evidence(self.distribution)) > CONTRADICTION {
+                state.released = ReleaseHistory::NOTHING;
                 if let Some(others) = self.others.get_mut(arm) {
                     *others = Joined::nothing(now); // until they have news
                 }
@@ -353,18 +353,18 @@ impl Room {
             }
         }
         state.released.push(pair);
-        state.released.totals.release(release.count as f64, release.sum, self.law);
+        state.released.totals.release(release.count as f64, release.sum, self.distribution);
         self.releases = self.releases.saturating_add(1);
         self.least = self.least_batch();
-        self.look(arm);
+        self.refresh(arm);
     }
 
     /// Computes what is known of an arm now.
-    fn look(&mut self, arm: usize) {
+    fn refresh(&mut self, arm: usize) {
         let now = self.now();
         if let Some(given) = self.arms[arm].given {
             let power = self.power(arm, &given) as f32;
-            self.give(arm, (power > 0.0).then_some(Given { power, ..given }));
+            self.give(arm, (power > 0.0).then_some(ActivePrior { power, ..given }));
         }
         let evidence = self.evidence(arm);
         let state = &mut self.arms[arm];
@@ -378,7 +378,7 @@ impl Room {
 
     /// The next arm in turn, if its releases have lost power since it was last looked at, or its prior counts for
     /// another part. So that all are, a policy asks this [`LOOKS`](Self::LOOKS) times at a batch's end.
-    pub fn look_further(&mut self) -> Option<usize> {
+    pub fn refresh_next(&mut self) -> Option<usize> {
         if !self.memory.is_finite() && self.priors == 0 {
             return None;
         }
@@ -392,7 +392,7 @@ impl Room {
         let stale = moved || self.memory.is_stale(now, state.tick);
         if stale {
             state.released.expire(self.memory, now);
-            self.look(self.cursor);
+            self.refresh(self.cursor);
         }
         stale.then_some(self.cursor)
     }
@@ -411,7 +411,7 @@ impl Room {
     ///
     /// # Errors
     /// `NotReady` where nothing was; `Unsupported` where some of it is forgotten.
-    pub fn sums(&self, arm: usize) -> Result<Sums> {
+    pub fn sums(&self, arm: usize) -> Result<ReleaseTotals> {
         if self.memory.is_finite() {
             return Err(Error::Unsupported("comparing with a memory: what moves has no mean that holds at all times"));
         }
@@ -419,7 +419,7 @@ impl Room {
         if let Some(others) = self.others.get(arm) {
             totals.add(&others.totals);
         }
-        if totals == Totals::NONE { Err(Error::NotReady) } else { Ok(Sums::of(self.law, totals)) }
+        if totals == Totals::NONE { Err(Error::NotReady) } else { Ok(ReleaseTotals::of(self.distribution, totals)) }
     }
 
     /// Releases that contradicted their arm's past.
@@ -429,7 +429,7 @@ impl Room {
 
     /// What was lost by one release of each reward, if there was one.
     pub fn privacy(&self) -> PrivacyLoss {
-        loss(&self.noise.law(), self.releases > 0 || self.has_lived)
+        loss(&self.noise.distribution(), self.releases > 0 || self.has_lived)
     }
 
     /// All arms' releases.
@@ -440,17 +440,17 @@ impl Room {
         self.time.save(to);
         to.f64(self.sum);
         to.u32(self.arms.len() as u32);
-        #[cfg(feature = "test-hooks")]
-        hand::keep_open(self.arms.iter().map(|arm| arm.batch.bare_sum()));
+        #[cfg(dpb_faults)]
+        probe::keep_open(self.arms.iter().map(|arm| arm.batch.bare_sum()));
         for arm in &*self.arms {
             to.u8(arm.live.into());
             to.u64(arm.total);
             let released = &arm.released;
-            #[cfg(feature = "test-hooks")]
+            #[cfg(dpb_faults)]
             let mut released = *released;
-            #[cfg(feature = "test-hooks")]
+            #[cfg(dpb_faults)]
             if Fault::RawSnapshot.is_built_in() {
-                released.push(Pair::new(1.0, arm.batch.bare_sum(), self.now()));
+                released.push(NoisySum::new(1.0, arm.batch.bare_sum(), self.now()));
             }
             released.save(to);
             to.u8(arm.given.is_some().into());
@@ -484,17 +484,17 @@ impl Room {
             }
             let state = &mut self.arms[arm];
             (state.batch, state.total, state.released) = (Batch::default(), total, released);
-            #[cfg(feature = "test-hooks")]
-            state.batch.keep(hand::kept_open(arm));
+            #[cfg(dpb_faults)]
+            state.batch.keep(probe::kept_open(arm));
             self.give(arm, given);
             if !live {
                 self.retire_arm(arm);
             }
-            self.look(arm);
+            self.refresh(arm);
         }
         // What a prior counts for depends on the leading mean.
         if self.priors > 0 {
-            (0..self.arms.len()).for_each(|arm| self.look(arm));
+            (0..self.arms.len()).for_each(|arm| self.refresh(arm));
         }
         ensure(self.live.count() >= 1)
     }
@@ -518,11 +518,11 @@ impl Room {
     }
 
     pub fn retire_arm(&mut self, arm: usize) {
-        #[cfg(feature = "test-hooks")]
+        #[cfg(dpb_faults)]
         if Fault::RawRetired.is_built_in() {
             let bare = self.arms[arm].batch.bare_sum();
             let now = self.now();
-            self.arms[arm].released.push(Pair::new(1.0, bare, now));
+            self.arms[arm].released.push(NoisySum::new(1.0, bare, now));
         }
         self.give(arm, None);
         self.arms[arm].live = false;
@@ -531,7 +531,7 @@ impl Room {
     }
 
     /// The leading mean, open sums included, for the test that must notice.
-    #[cfg(feature = "test-hooks")]
+    #[cfg(dpb_faults)]
     pub fn bare_leader(&self, arms: &[u32]) -> f64 {
         let means = arms.iter().filter(|&&arm| self.total(arm as usize) > 0).map(|&arm| {
             let state = &self.arms[arm as usize];
@@ -542,7 +542,7 @@ impl Room {
     }
 }
 
-/// What [`Room::save`] writes.
+/// What [`BatchedArms::save`] writes.
 pub struct Saved {
     pub decisions: u64,
     pub releases: u32,
@@ -550,7 +550,7 @@ pub struct Saved {
     time: Time,
     sum: f64,
     /// Is it live, the rewards in all of its releases, these, and its prior.
-    pub arms: Vec<(bool, u64, Released, Option<Given>)>,
+    pub arms: Vec<(bool, u64, ReleaseHistory, Option<ActivePrior>)>,
 }
 
 impl Saved {
@@ -559,11 +559,11 @@ impl Saved {
         let (time, sum) = (Time::load(from, decisions)?, from.f64()?);
         ensure(is_plausible(sum))?;
         let length = from.length(10)?;
-        let mut arms = room(length)?;
+        let mut arms = try_with_capacity(length)?;
         for _ in 0..length {
-            let (live, total, released) = (from.bool()?, from.count()?, Released::load(from)?);
+            let (live, total, released) = (from.bool()?, from.count()?, ReleaseHistory::load(from)?);
             let given = match from.bool()? {
-                true => Some(Given { prior: Prior::load(from)?, tick: from.u32()?, power: 1.0 }),
+                true => Some(ActivePrior { prior: Prior::load(from)?, tick: from.u32()?, power: 1.0 }),
                 false => None,
             };
             arms.push((live, total, released, given));
@@ -589,17 +589,18 @@ impl Evidence {
     fn width(&self, ln_inverse_beta: f64) -> f64 {
         let terms = || self.terms().iter().map(|t| (t, t.power * t.weight));
         let rewards: f64 = terms().map(|(t, w)| t.count * w * w / 4.0).sum();
-        let noise: f64 = terms().map(|(t, w)| t.noises * w * w * self.law.variance()).sum();
+        let noise: f64 = terms().map(|(t, w)| t.noises * w * w * self.distribution.variance()).sum();
         let heaviest = terms().map(|(_, w)| w).fold(0.0, f64::max);
         let log = LN_2 + ln_inverse_beta;
-        let most = (self.law.limit() / heaviest).min(1e9) * (1.0 - 1e-6);
+        let most = (self.distribution.limit() / heaviest).min(1e9) * (1.0 - 1e-6);
         // Exact for Gaussian noise; Laplace's log-MGF bends up, so s is smaller there.
         let (mut low, mut high) = (0.0, (2.0 * log / (rewards + noise)).sqrt().min(most));
         let exponents = |s: f64| {
-            let noises: f64 = terms().map(|(t, w)| t.noises * self.law.at(s * w)).sum();
+            let noises: f64 = terms().map(|(t, w)| t.noises * self.distribution.at(s * w)).sum();
             log + rewards * s * s / 2.0 + noises
         };
-        let slope = |s: f64| rewards * s + terms().map(|(t, w)| t.noises * w * self.law.slopes(s * w).0).sum::<f64>();
+        let slope =
+            |s: f64| rewards * s + terms().map(|(t, w)| t.noises * w * self.distribution.slopes(s * w).0).sum::<f64>();
         let mut s = high;
         for _ in 0..12 {
             if s * slope(s) > exponents(s) {
@@ -617,7 +618,7 @@ impl Evidence {
 fn first_batch(noise: &Noise, config: &Config) -> u64 {
     match noise {
         Noise::Laplace(_) => config.ceil_inverse_epsilon(),
-        Noise::Gaussian(law) => (0.5 / law.rho().sqrt()).ceil() as u64,
+        Noise::Gaussian(distribution) => (0.5 / distribution.rho().sqrt()).ceil() as u64,
     }
     .clamp(1, Batch::MAX_QUOTA)
 }
@@ -625,8 +626,8 @@ fn first_batch(noise: &Noise, config: &Config) -> u64 {
 /// What was lost by one release of each reward, if there was one.
 pub fn loss(noise: &Noise, released: bool) -> PrivacyLoss {
     match noise {
-        Noise::Laplace(law) => PrivacyLoss::Pure(if released { law.epsilon() } else { 0.0 }),
-        Noise::Gaussian(law) => PrivacyLoss::Zcdp(if released { law.rho() } else { 0.0 }),
+        Noise::Laplace(distribution) => PrivacyLoss::Pure(if released { distribution.epsilon() } else { 0.0 }),
+        Noise::Gaussian(distribution) => PrivacyLoss::Zcdp(if released { distribution.rho() } else { 0.0 }),
     }
 }
 
@@ -637,13 +638,16 @@ mod tests {
 
     const STRONG: Prior = Prior { mean: 0.5, strength: 1000.0 };
 
-    fn room(memory: u64) -> Room {
-        Room::new(&Config { forget_after: memory, ..Config::new(3, 1.0) }, &mut Seed::new(Some([7; 32])).unwrap())
-            .unwrap()
+    fn try_with_capacity(memory: u64) -> BatchedArms {
+        BatchedArms::new(
+            &Config { forget_after: memory, ..Config::new(3, 1.0) },
+            &mut Seed::new(Some([7; 32])).unwrap(),
+        )
+        .unwrap()
     }
 
     /// A batch of so many rewards, of which so many are 1.
-    fn release(room: &mut Room, arm: usize, count: u32, ones: u32) {
+    fn release(room: &mut BatchedArms, arm: usize, count: u32, ones: u32) {
         room.open(arm, count.into());
         (0..count).for_each(|i| {
             room.decisions += 1;
@@ -656,7 +660,7 @@ mod tests {
     #[test]
     fn batches_are_more_than_noise() {
         let config = |memory| Config { forget_after: memory, ..Config::new(3, 1.0) };
-        let fresh = |memory| Room::new(&config(memory), &mut Seed::new(Some([7; 32])).unwrap()).unwrap();
+        let fresh = |memory| BatchedArms::new(&config(memory), &mut Seed::new(Some([7; 32])).unwrap()).unwrap();
         let (mut room, deviation) = (fresh(0), 2f64.sqrt());
         assert_eq!(room.size(&room.evidence(0), 0.0), 1);
         release(&mut room, 0, 100, 60);
@@ -687,7 +691,7 @@ mod tests {
     /// As long as only noise was released a rate is as large as the noise can explain: batches grow by and by.
     #[test]
     fn noise_makes_no_batch_huge() {
-        let mut room = room(0);
+        let mut room = try_with_capacity(0);
         let mut rewards = 0;
         for _ in 0..60 {
             let size = room.size(&room.evidence(1), 0.0);
@@ -701,13 +705,13 @@ mod tests {
     /// A prior speaks with a quarter of ln t nats at most, and less where its arm leads.
     #[test]
     fn what_a_prior_says_is_bounded() {
-        let mut room = room(0);
+        let mut room = try_with_capacity(0);
         room.set_prior(0, STRONG);
         assert_eq!((room.leader(), room.mean(0), room.evidence(0).given), (0, 0.5, 1000.0));
         room.set_prior(1, Prior { mean: 0.1, ..STRONG });
         for decisions in [0, 1000, 1_000_000] {
             room.decisions = decisions;
-            let faded = (0..3).filter_map(|_| room.look_further()).collect::<Vec<_>>();
+            let faded = (0..3).filter_map(|_| room.refresh_next()).collect::<Vec<_>>();
             assert!(decisions == 0 || faded == [1], "{faded:?}");
             let nats = room.evidence(1).given * kl(0.1f32.into(), 0.5);
             assert!((nats - 0.25 * ((decisions + 2) as f64).ln()).abs() < 1e-6, "{nats}");
@@ -718,11 +722,11 @@ mod tests {
     /// A leading mean of 1, as noise makes it, leaves something of every prior.
     #[test]
     fn noise_undoes_no_prior() {
-        let mut room = room(0);
+        let mut room = try_with_capacity(0);
         room.set_prior(0, STRONG);
         room.set_prior(1, Prior { mean: 1.0, ..STRONG });
-        assert_eq!(room.look_further(), None);
-        assert_eq!((room.look_further(), room.look_further()), (None, Some(0)));
+        assert_eq!(room.refresh_next(), None);
+        assert_eq!((room.refresh_next(), room.refresh_next()), (None, Some(0)));
         assert!(room.priors == 2 && room.evidence(0).given > 0.0 && room.mean(0) == 0.5);
     }
 
@@ -730,7 +734,7 @@ mod tests {
     /// memory and what was said of an arm that is gone. What they agree with is kept.
     #[test]
     fn a_prior_is_forgotten() {
-        let mut room = room(0);
+        let mut room = try_with_capacity(0);
         (0..3).for_each(|arm| room.set_prior(arm, STRONG));
         release(&mut room, 0, 100, 50);
         assert_eq!((room.priors, room.evidence(0).terms().len()), (3, 2));
@@ -740,11 +744,11 @@ mod tests {
         assert_eq!((now.mean(), now.count, now.exponent(0.5)), (own.mean(), own.count, own.exponent(0.5)));
         room.retire_arm(2);
         assert_eq!(room.priors, 1);
-        let mut room = self::room(1024);
+        let mut room = self::try_with_capacity(1024);
         room.set_prior(0, STRONG);
         for (decisions, power) in [(512, 1.0), (768, 0.5), (1023, 1.0 / 512.0), (1024, 0.0)] {
             room.decisions = decisions;
-            (0..3).for_each(|_| _ = room.look_further());
+            (0..3).for_each(|_| _ = room.refresh_next());
             assert!((room.evidence(0).given - 1000.0 * power).abs() < 1e-3);
         }
         assert_eq!((room.priors, room.mean(0).is_nan()), (0, true));
