@@ -523,6 +523,84 @@ fn no_page_tells_of_a_click_before_it_is_released() {
     assert_eq!(page["dpb_cancelled_total{bandit=\"creatives\"}"], 7.0, "not shown, and five bids ago or more");
 }
 
+/// Each device likes a creative of its own. Countries, sites and placements come and go, and say nothing.
+#[test]
+#[ignore = "half a minute, to compile the bidder"]
+fn context_wins_clicks_where_devices_differ() {
+    const BIDS: usize = 12_000;
+    const DEVICES: [u32; 4] = [1, 2, 4, 5];
+    let clicks = |options: &[&str]| -> Option<[u32; 2]> {
+        let windows = ["--epsilon", "4", "--shown-within", "20", "--clicked-within", "50"];
+        let (server, operator) = start(&[&windows[..], options].concat())?;
+        let mut random = Seed::new(Some([11; 32])).unwrap().stream();
+        let mut connection = BufReader::new(server.connect());
+        let mut clicks = [0, 0];
+        for number in 0..BIDS {
+            let device = random.below(4) as usize;
+            let country = ["DEU", "FRA", "POL"][random.below(3) as usize];
+            let category = ["IAB1", "IAB12"][random.below(2) as usize];
+            let mut asked = request(300, 250);
+            let geo = json!({"country": country, "utcoffset": 60});
+            asked["device"] = json!({"devicetype": DEVICES[device], "geo": geo});
+            asked["site"] = json!({"cat": [category]});
+            asked["imp"][0]["tagid"] = json!(random.below(5).to_string());
+            let (status, _, answer) = ask(&mut connection, "POST", "/bid", &asked.to_string()).unwrap();
+            assert_eq!(status, 200, "{answer}");
+            let (creative, paths) = bids(&answer).remove(0);
+            let is_clicked = random.unit() < if creative == device { 0.4 } else { 0.05 };
+            assert_eq!(ask(&mut connection, "GET", &paths[IMPRESSION], "").unwrap().0, 204);
+            if is_clicked {
+                assert_eq!(ask(&mut connection, "GET", &paths[CLICK], "").unwrap().0, 204);
+                clicks[2 * number / BIDS] += 1;
+            }
+        }
+        let page = metrics(&operator);
+        assert_eq!(page["dpb_decisions_total{bandit=\"creatives\"}"], BIDS as f64);
+        assert_eq!(page["dpb_epsilon_spent{bandit=\"creatives\"}"], 4.0);
+        Some(clicks)
+    };
+    let (Some(with), Some(without)) = (clicks(&["--context"]), clicks(&[])) else { return };
+    println!("clicks in the first half and the second: {with:?} with context, {without:?} without");
+    // Who always shows what the device likes wins 2400 in a half; the best creative for all devices 825.
+    assert!(with[1] > 1500 && without[1] < 1100 && with[0] + with[1] > without[0] + without[1]);
+}
+
+/// Features come from the request: what is no such field is refused, what is not there is a value like any other.
+#[test]
+#[ignore = "half a minute, to compile the bidder"]
+fn a_context_that_is_malformed_is_refused() {
+    let Some((server, operator)) = start(&["--context"]) else { return };
+    let with = |name: &str, value: Value| {
+        let mut asked = request(300, 250);
+        asked[name] = value;
+        asked
+    };
+    for asked in [
+        request(300, 250),
+        with("device", json!({})),
+        with("device", json!({"devicetype": 4, "geo": {"country": "\u{0}", "utcoffset": -720}})),
+        with("app", json!({"cat": ["IAB1", 7]})),
+        with("site", json!({"cat": []})),
+    ] {
+        assert_eq!(bid(server.host(), &asked).0, 200, "{asked}");
+    }
+    let malformed = [
+        with("device", json!(7)),
+        with("device", json!({"devicetype": "phone"})),
+        with("device", json!({"geo": {"country": 7}})),
+        with("device", json!({"geo": []})),
+        with("site", json!({"cat": [7]})),
+        with("site", json!({"cat": 7})),
+        with("imp", json!([{"id": "1", "tagid": 7, "banner": {"w": 300, "h": 250}}])),
+    ];
+    for asked in malformed {
+        assert_eq!(bid(server.host(), &asked).0, 400, "{asked}");
+    }
+    assert_eq!(metrics(&operator)["dpb_decisions_total{bandit=\"creatives\"}"], 5.0);
+    let (code, said) = refused(&["--context", "--policy", "dp-imed"]).unwrap();
+    assert_eq!(code, Some(1), "{said}");
+}
+
 /// What is too late is not sent, and nothing is learned from it.
 #[test]
 #[ignore = "ten seconds"]

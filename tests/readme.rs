@@ -29,7 +29,12 @@ const PROGRAMS: &[(&str, &str, &[&str])] = &[
     (
         "include/README.md",
         "c",
-        &["and nobody's click in them", "and all placements learn from its clicks", "500 answers, 3 heard"],
+        &[
+            "and nobody's click in them",
+            "and all placements learn from its clicks",
+            "was shown to a phone in Germany",
+            "500 answers, 3 heard",
+        ],
     ),
     ("bindings/cpp/README.md", "cpp", &["a click counts once", " bought, for about "]),
     ("bindings/go/README.md", "go", &["a click counts once", "nobody has seen who clicked"]),

@@ -10,6 +10,9 @@
 // 204 where none does. Each bid has three notices: nurl (GET /win/<token>), burl (/imp/<token>) and
 // the click in its markup (/click/<token>). Who may ask for bids is decided in front of it.
 //
+// With --context a bid is decided by features of the request and the creative: who sees it (device, country, hour) and
+// where (site category, placement). One model learns for all creatives; see find_features.
+//
 // What became of a notice is for the operator alone: whoever sends one, in time, twice, late or
 // forged, gets the same empty answer. With --operator-port the operator, and nobody from another
 // machine, reads the counts at GET /metrics; /metrics of the other port has what may be published.
@@ -146,10 +149,10 @@ public:
   }
 
   // Takes back the bid whose time for an impression is over with this one: by its place alone, or by the time.
-  dpb::Decision make(const std::vector<std::uint32_t> &eligible) {
+  dpb::Decision make(const dpb::Request &request) {
     const std::lock_guard alone(lock_); // bids are here in the bandit's order
     advance();
-    const dpb::Decision decision = bandit_.select(dpb::Request().among(eligible));
+    const dpb::Decision decision = bandit_.select(request);
     open_.try_emplace(decision.ticket);
     order_.emplace_back(now_, decision.ticket);
     if (order_.size() > (shown_within_.is_time ? serve::PENDING : shown_within_.ticks)) {
@@ -254,14 +257,72 @@ static bool fits(const Creative &creative, const json &banner) {
 struct Slot {
   std::string id;
   std::vector<std::uint32_t> eligible; // creatives
+  // With --context: the features of each, one after the other, and where each row ends.
+  std::vector<dpb::Feature> features;
+  std::vector<std::uint32_t> ends;
+
+  dpb::Request request() const {
+    dpb::Request request = dpb::Request().among(eligible);
+    return ends.empty() ? request : request.with_sparse(features, ends);
+  }
 };
 
+// Features are hashed to so many indices. A row has six of them, each of value 1.
+static constexpr std::uint32_t FEATURES = 128;
+static constexpr std::uint32_t ROW = 6;
+
+// What is not there is an empty object.
+static const json &part(const json &object, const char *name) {
+  static const json none = json::object();
+  const auto found = object.find(name);
+  return found == object.end() ? none : *found;
+}
+
+// The hour of the day, in four parts, where the device is.
+static std::string part_of_day(const json &geo) {
+  const auto now = std::chrono::system_clock::now().time_since_epoch(); // UTC
+  const auto minutes = std::chrono::duration_cast<std::chrono::minutes>(now).count() + geo.value("utcoffset", 0);
+  return std::to_string(minutes / 360 % 4);
+}
+
+// The features of each eligible creative. NEVER MAKE A FEATURE OF REWARDS: not the clicks of this visitor, not the click
+// rate of this creative or placement, not a score that a model learned from clicks, and no segment of visitors that
+// somebody made of clicks. Each of these is a release of clicks without noise, and epsilon says nothing about it. All
+// features here come from the request, the clock and the catalogue. They are not protected; clicks are.
+//
+// The model tells creatives apart by their rows. So what is the same for all creatives comes in pairs with the creative,
+// or with its category: then a new creative begins with what its category is known for.
+static void find_features(Slot &slot, const json &request, const json &imp) {
+  const json &device = part(request, "device"), &geo = part(device, "geo");
+  const json &site = part(request, request.contains("app") ? "app" : "site"), &categories = list(site, "cat");
+  const auto hash = [](const char *field, const std::string &value) {
+    return dpb::feature_hash(field, value.c_str(), UINT32_MAX);
+  };
+  const std::uint32_t type = hash("device", std::to_string(device.value("devicetype", 0)));
+  const std::array<std::uint32_t, ROW - 2> others = {
+      hash("country", geo.value("country", "")),
+      hash("hour", part_of_day(geo)),
+      hash("site", categories.empty() ? "" : categories.at(0).get<std::string>()),
+      hash("placement", imp.value("tagid", "")),
+  };
+  for (const std::uint32_t arm : slot.eligible) {
+    const std::uint32_t creative = hash("creative", CREATIVES[arm].name);
+    const std::uint32_t category = hash("category", CREATIVES[arm].category);
+    slot.features.push_back({creative % FEATURES, 1.0F});
+    slot.features.push_back({dpb::feature_cross(creative, type, FEATURES), 1.0F});
+    for (const std::uint32_t other : others) {
+      slot.features.push_back({dpb::feature_cross(category, other, FEATURES), 1.0F});
+    }
+    slot.ends.push_back(static_cast<std::uint32_t>(slot.features.size()));
+  }
+}
+
 // The slots that some creative fits. All of it is chosen by the request, which knows of no click.
-static std::vector<Slot> find_slots(const json &request) {
+static std::vector<Slot> find_slots(const json &request, bool has_features) {
   const std::vector<std::uint32_t> creatives = allowed(request);
   std::vector<Slot> slots;
   for (const json &imp : request.at("imp")) {
-    Slot slot{imp.at("id").get<std::string>(), {}};
+    Slot slot{imp.at("id").get<std::string>(), {}, {}, {}};
     const double floor = imp.value("bidfloor", 0.0);
     if (imp.contains("banner") && imp.value("bidfloorcur", "USD") == "USD") {
       std::copy_if(creatives.begin(), creatives.end(), std::back_inserter(slot.eligible), [&](std::uint32_t i) {
@@ -269,6 +330,9 @@ static std::vector<Slot> find_slots(const json &request) {
       });
     }
     if (!slot.eligible.empty() && slots.size() < MAX_BIDS) {
+      if (has_features) {
+        find_features(slot, request, imp);
+      }
       slots.push_back(std::move(slot));
     }
   }
@@ -280,7 +344,7 @@ static std::vector<Slot> find_slots(const json &request) {
 class Bidder {
 public:
   Bidder(dpb::Bandit bandit, serve::Span shown_within, std::string url)
-      : bids_(std::move(bandit), shown_within), url_(std::move(url)) {}
+      : has_features_(bandit.report().features > 0), bids_(std::move(bandit), shown_within), url_(std::move(url)) {}
 
   const dpb::Bandit &bandit() const { return bids_.bandit(); }
   void tick() { bids_.tick(); }
@@ -314,14 +378,14 @@ private:
     const json request = json::parse(asked.body);
     const std::string &id = request.at("id").get_ref<const std::string &>();
     const double limit = request.value("tmax", 0.0); // milliseconds; 0: none
-    const std::vector<Slot> slots = find_slots(request);
+    const std::vector<Slot> slots = find_slots(request, has_features_);
     if (slots.empty()) {
       return no_bid(NO_FIT);
     }
     std::vector<std::uint64_t> tickets;
     json bids = json::array();
     for (const Slot &slot : slots) {
-      const dpb::Decision decision = bids_.make(slot.eligible);
+      const dpb::Decision decision = bids_.make(slot.request());
       tickets.push_back(decision.ticket);
       bids.push_back(offer(slot.id, {decision.ticket, decision.arm}));
     }
@@ -408,6 +472,7 @@ private:
     return page;
   }
 
+  const bool has_features_;
   Bids bids_;
   const Tokens tokens_;
   const std::string url_; // how the world calls us
@@ -419,12 +484,15 @@ private:
 struct Options : serve::Options {
   std::string url; // empty: the address that we listen on
   double epsilon = 1.0;
+  bool context = false;
   serve::Span shown_within = {10'000, false}, clicked_within = {100'000, false};
 };
 
 static std::optional<Options> parse_options(int argc, char **argv) {
   Options options;
-  const bool well = serve::read_options(argc, argv, [&](std::string_view name, const char *value) {
+  std::vector<char *> arguments(argv, argv + argc);
+  options.context = std::erase(arguments, std::string_view("--context")) > 0; // all others have a value
+  const bool well = serve::read_options(static_cast<int>(arguments.size()), arguments.data(), [&](std::string_view name, const char *value) {
     const auto span = serve::parse_span(value);
     const auto epsilon = serve::parse<double>(value);
     if (name == "--url") {
@@ -448,6 +516,10 @@ static std::optional<Options> parse_options(int argc, char **argv) {
 static dpb::Bandit make(const Options &options) {
   dpb::Config config(CREATIVES.size(), options.epsilon);
   config.horizon = 1'000'000;
+  if (options.context) {
+    config.features = FEATURES;
+    config.feature_norm = ROW;
+  }
   config.reward_bits = 0;            // a click or none
   config.flags |= DPB_CLAMP_REWARDS; // a refused reward would leave its ticket open, for all to see
   serve::set_window(config, options.clicked_within);
@@ -464,6 +536,7 @@ int main(int argc, char **argv) try {
   if (!options) {
     serve::print_usage("bidder", "  --url URL          how exchanges and visitors reach this server\n"
                                  "  --epsilon E        the privacy loss of one click, default 1\n"
+                                 "  --context          decide by device, country, hour, site and placement\n"
                                  "  --shown-within SPAN   take a bid back that was not shown so much later; default 10000.\n"
                                  "                     A SPAN is a number of bids, or a time: 500ms, 30s, 30m, 2h\n"
                                  "  --clicked-within SPAN  no click so much later is none; more than that, and a time if\n"

@@ -16,6 +16,8 @@
 // machine, reads the counts of refused clicks at GET /diagnostics and /metrics, and profiles the server at
 // /debug/pprof/.
 //
+// With --context GET /ad chooses by the visitor's device, language and part of the day: see context.go.
+//
 // With --window 30m a click counts in the half hour after its ad, whatever the traffic: see tick.
 //
 // With --snapshot FILE what was learned survives the server, and kill -9: see save.
@@ -47,6 +49,7 @@ type options struct {
 	port          int
 	operatorPort  int        // none if negative
 	policy        dpb.Policy // 0: the recommended one
+	context       bool       // see contextOf
 	window        span
 	memory        *span  // nil: the usual one, where the policy can
 	snapshot      string // a file; "": none
@@ -77,6 +80,7 @@ func main() {
 	flag.Func("policy", "`NAME`; the recommended one unless given; of "+fmt.Sprint(dpb.Policies()), func(name string) error {
 		return o.policy.UnmarshalText([]byte(name))
 	})
+	flag.BoolVar(&o.context, "context", false, "choose ads by the visitor's device, language and part of the day (dp-linear); forgets nothing unless -memory is given")
 	flag.Var(&o.window, "window", "no click for a `SPAN` is none: a number of decisions, or a time such as 500ms, 30s, 30m, 2h")
 	says := fmt.Sprintf("forget what was learned a `SPAN` ago, 0: never (default %d where the policy can); as -window: a time if that is one, then by default 12h", usualMemory)
 	flag.Func("memory", says, func(text string) error {

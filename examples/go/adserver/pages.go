@@ -55,12 +55,16 @@ func (s adServer) operator() http.Handler {
 	return guard(pages)
 }
 
-func (s adServer) show(w http.ResponseWriter, _ *http.Request) {
+func (s adServer) show(w http.ResponseWriter, r *http.Request) {
 	if err := s.tick(s.bandit); err != nil {
 		fail(w, err)
 		return
 	}
-	decision, err := s.bandit.Select()
+	var request dpb.Request
+	if s.context {
+		request = contextOf(r, time.Now())
+	}
+	decision, err := s.bandit.SelectFor(request)
 	if err != nil {
 		fail(w, err)
 		return

@@ -27,6 +27,7 @@ func newSegmented(o options, config dpb.Config) (*dpb.Bandit, error) {
 	config.ExpectedUsers = o.users
 	config.ContributionsPerUser = contributions
 	config.MaxSegments = o.placements
+	config.Features, config.ModelPerArm = 0, false // segments have no models
 	kept, err := load(o.segmentedSnapshot())
 	if err != nil {
 		return nil, err

@@ -30,6 +30,7 @@ type adServer struct {
 	bandit     *dpb.Bandit
 	memory     uint64      // theirs
 	window     span        // too
+	context    bool        // the bandit's
 	segmented  *dpb.Bandit // has a segment for each placement; nil: there are no placements
 	placements uint32
 	reports    *copies
@@ -55,6 +56,9 @@ func newShop(o options) (adServer, error) {
 	if o.window.isTime {
 		config.ForgetAfter = halfADay
 	}
+	if o.context {
+		configureContext(&config)
+	}
 	if o.memory != nil {
 		config.ForgetAfter = o.memory.ticks
 	}
@@ -74,7 +78,7 @@ func newShop(o options) (adServer, error) {
 			err = fmt.Errorf("%s: %w", o.snapshot, err)
 		}
 	}
-	ads := adServer{bandit: bandit, memory: config.ForgetAfter, window: o.window, placements: o.placements, reports: newCopies(o.reportEvery)}
+	ads := adServer{bandit: bandit, memory: config.ForgetAfter, window: o.window, context: o.context, placements: o.placements, reports: newCopies(o.reportEvery)}
 	if err == nil && o.placements > 0 {
 		ads.segmented, err = newSegmented(o, config)
 	}

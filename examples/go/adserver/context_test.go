@@ -1,0 +1,92 @@
+package main
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	dpb "github.com/libdpb/libdpb/bindings/go"
+)
+
+var userAgents = [devices]string{
+	"Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 Chrome/126.0 Safari/537.36",
+	"Mozilla/5.0 (Linux; Android 14; Pixel 8) AppleWebKit/537.36 Chrome/126.0 Mobile Safari/537.36",
+	"Mozilla/5.0 (iPad; CPU OS 17_5 like Mac OS X) AppleWebKit/605.1.15 Version/17.5 Mobile/15E148 Safari/604.1",
+	"curl/8.5.0",
+}
+
+func TestFeaturesOfAVisitor(t *testing.T) {
+	for device, userAgent := range userAgents {
+		if got := deviceOf(userAgent); got != uint32(device) {
+			t.Errorf("%s: %d", userAgent, got)
+		}
+	}
+	for header, language := range map[string]string{
+		"": "", "de-AT,de;q=0.9,en;q=0.8": "de", " EN ;q=0.5": "en", "*": "*", "fr": "fr", ",;--": "",
+	} {
+		if got := languageOf(header); got != language {
+			t.Errorf("%q: %q", header, got)
+		}
+	}
+	r := httptest.NewRequest(http.MethodGet, "/ad", nil)
+	r.Header.Set("Accept-Language", "de")
+	for hour, part := range map[int]uint32{0: 0, 3: 0, 4: 1, 23: 5} {
+		row := contextOf(r, time.Date(2026, 1, 1, hour, 59, 0, 0, time.UTC)).Sparse
+		language := devices + parts + dpb.FeatureHash("language", "de", languages)
+		if len(row) != fields || row[0].Index != 3 || row[1].Index != devices+part || row[2].Index != language {
+			t.Errorf("%d: %v", hour, row)
+		}
+	}
+}
+
+// Phones like the ads of even numbers, and desktops the others. The best ad for all visitors is liked by half of them.
+func TestContext(t *testing.T) {
+	const visits = 40_000
+	play := func(o options) (liked, clicks int) {
+		ads, err := newShop(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ads.close()
+		pages, coins := ads.visitors(), rand.New(rand.NewPCG(1, 2))
+		for visit := range visits {
+			device := coins.IntN(2)
+			r := httptest.NewRequest(http.MethodGet, "/ad", nil)
+			r.Header.Set("User-Agent", userAgents[device])
+			r.Header.Set("Accept-Language", []string{"de", "en-GB,en", "fr;q=0.9"}[coins.IntN(3)])
+			answered := httptest.NewRecorder()
+			pages.ServeHTTP(answered, r)
+			var ad shown
+			if err := json.Unmarshal(answered.Body.Bytes(), &ad); err != nil || answered.Code != 200 {
+				t.Fatalf("%d %s: %v", answered.Code, answered.Body, err)
+			}
+			rate := 0.05
+			if int(ad.Arm)%2 != device {
+				rate = 0.4
+			}
+			if coins.Float64() < rate {
+				answer(pages, ad.ClickURL)
+				clicks++
+			}
+			if rate > 0.1 && visit >= 3*visits/4 {
+				liked++
+			}
+		}
+		if status, body := answer(pages, "/report"); status != 200 {
+			t.Errorf("%d %s", status, body)
+		}
+		return liked, clicks
+	}
+	liked, clicks := play(options{context: true, placements: 2, users: 1000})
+	likedWithout, clicksWithout := play(options{})
+	t.Logf("%d clicks, %d without context; of the last %d ads %d and %d liked", clicks, clicksWithout, visits/4, liked, likedWithout)
+	if liked < 8*visits/40 || likedWithout > 6*visits/40 || clicks < clicksWithout {
+		t.Errorf("%d clicks, %d without context; of the last %d ads %d and %d liked", clicks, clicksWithout, visits/4, liked, likedWithout)
+	}
+	if _, err := newShop(options{context: true, policy: dpb.PolicyIMED}); err == nil {
+		t.Error("dp-imed takes features")
+	}
+}
