@@ -20,6 +20,10 @@
 //
 // With --snapshot FILE what was learned survives the server, and kill -9: see save.
 //
+// With --redis ADDRESS --node N many servers, these and those in C++, are one bandit, and their placements are another: see
+// fleet.go. A click may come to any of them. Send a person always to the same server: each of n servers would learn from one
+// who reaches all of them, who would lose n times as much.
+//
 // A day of visitors, with a change at noon: cargo run --release --example ad_server -- --visit
 // http://127.0.0.1:8080
 package main
@@ -55,6 +59,7 @@ type options struct {
 	placements    uint32 // 0: none
 	users         uint64 // expected in a period
 	period        time.Duration
+	fleet         fleetOptions
 }
 
 func (o options) segmentedSnapshot() string {
@@ -77,7 +82,7 @@ func main() {
 	flag.Func("policy", "`NAME`; the recommended one unless given; of "+fmt.Sprint(dpb.Policies()), func(name string) error {
 		return o.policy.UnmarshalText([]byte(name))
 	})
-	flag.Var(&o.window, "window", "no click for a `SPAN` is none: a number of decisions, or a time such as 500ms, 30s, 30m, 2h")
+	flag.Var(&o.window, "window", "no click for a `SPAN` is none: a number of decisions, or a time such as 500ms, 30s, 30m, 2h; no time with -redis")
 	says := fmt.Sprintf("forget what was learned a `SPAN` ago, 0: never (default %d where the policy can); as -window: a time if that is one, then by default 12h", usualMemory)
 	flag.Func("memory", says, func(text string) error {
 		o.memory = new(span)
@@ -99,7 +104,7 @@ func main() {
 		o.placements = uint32(number)
 		return err
 	})
-	flag.Func("users", "of whom `N` people are expected in a period (default 100000)", func(text string) error {
+	flag.Func("users", "of whom `N` people are expected in a period (default 100000), at this server: a person who reaches several loses epsilon at each", func(text string) error {
 		number, err := parsePositive(text)
 		o.users = number
 		return err
@@ -109,9 +114,12 @@ func main() {
 		o.period = time.Duration(number) * time.Second
 		return err
 	})
+	o.fleet.register()
 	flag.Parse()
 	otherwise := o.memory != nil && o.memory.ticks > 0 && o.memory.isTime != o.window.isTime // one clock counts both
-	if flag.NArg() > 0 || otherwise || o.window.ticks == 0 || o.window.ticks > math.MaxUint32 {
+	inTime := o.window.isTime && o.fleet.redis != ""                                         // an outage is measured in decisions
+
+	if flag.NArg() > 0 || otherwise || inTime || !o.fleet.agree() || o.window.ticks == 0 || o.window.ticks > math.MaxUint32 {
 		flag.Usage()
 		os.Exit(2)
 	}
@@ -152,7 +160,7 @@ func run(stop context.Context, o options, out io.Writer) error {
 	defer ads.close()
 
 	var servers []*http.Server
-	ended := make(chan error, 2)
+	ended := make(chan error, 4)
 	var begin []func()
 	open := func(port int, pages http.Handler, says string) error {
 		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
@@ -182,6 +190,7 @@ func run(stop context.Context, o options, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	defer ads.sync(ended)()
 	for _, begin := range begin {
 		begin()
 	}

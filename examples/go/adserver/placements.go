@@ -12,51 +12,49 @@ import (
 	dpb "github.com/libdpb/libdpb/bindings/go"
 )
 
-const (
-	// Whose a ticket is: its first four digits.
-	banditNode, segmentedNode = 1, 0xffff
-	// Slots of a person in a period that are learned from.
-	contributions = 12
-)
+// Slots of a person in a period that are learned from.
+const contributions = 12
 
 // newSegmented makes the bandit with a segment for each placement: the key is the placement's number. Its epsilon is for
-// all of a person's answers in a period. What the file holds comes before a fresh start, and begins a new period: nobody
-// knows who came in the last.
-func newSegmented(o options, config dpb.Config) (*dpb.Bandit, error) {
-	config.Node = segmentedNode
+// all of a person's answers in a period, at this server. What the file holds comes before a fresh start, and begins a new
+// period: nobody knows who came in the last.
+func newSegmented(o options, config dpb.Config) (member, error) {
+	config.Node += placementsFrom
 	config.ExpectedUsers = o.users
 	config.ContributionsPerUser = contributions
 	config.MaxSegments = o.placements
 	kept, err := load(o.segmentedSnapshot())
 	if err != nil {
-		return nil, err
+		return member{}, err
 	}
+	var b *dpb.Bandit
 	if kept == nil {
-		return dpb.New(config)
+		b, err = dpb.New(config)
+	} else if err = checkPlacements(config, kept); err == nil {
+		b, err = dpb.RestorePolicy(dpb.PolicyIMED, config, kept)
 	}
-	b, err := restoreSegmented(config, kept)
+	if err != nil && kept != nil {
+		err = fmt.Errorf("%s: %w", o.segmentedSnapshot(), err)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", o.segmentedSnapshot(), err)
+		return member{}, err
 	}
-	return b, nil
+	return o.fleet.join(b, o.fleet.name()+"-placements", config)
 }
 
-// restoreSegmented refuses fewer placements than there were: segments of those that are gone would take the room of
+// checkPlacements refuses fewer placements than there were: segments of those that are gone would take the room of
 // others, also where these have not begun theirs.
-func restoreSegmented(config dpb.Config, kept []byte) (*dpb.Bandit, error) {
+func checkPlacements(config dpb.Config, kept []byte) error {
 	before, err := dpb.Restore(kept)
 	if err != nil {
-		return nil, err
+		return err
 	}
+	defer before.Close()
 	report, err := before.Report()
-	before.Close()
-	if err != nil {
-		return nil, err
+	if err == nil && report.MaxSegments > config.MaxSegments && config.MaxSegments > 0 {
+		err = fmt.Errorf("placements must be at least %d, as in the snapshot, got %d", report.MaxSegments, config.MaxSegments)
 	}
-	if report.MaxSegments > config.MaxSegments {
-		return nil, fmt.Errorf("placements must be at least %d, as in the snapshot, got %d", report.MaxSegments, config.MaxSegments)
-	}
-	return dpb.RestorePolicy(dpb.PolicyIMED, config, kept)
+	return err
 }
 
 // showSlots picks a creative for each slot of a placement, no two the same: each is a decision among those that the request
@@ -80,7 +78,7 @@ func (s adServer) showSlots(w http.ResponseWriter, r *http.Request) {
 	for arm := range left {
 		left[arm] = uint32(arm)
 	}
-	if err := s.tick(s.segmented); err != nil {
+	if err := s.tick(s.segmented.Bandit); err != nil {
 		fail(w, err)
 		return
 	}
