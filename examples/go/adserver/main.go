@@ -9,7 +9,8 @@
 // check who asks.
 //
 // With --placements N, GET /ads?placement=17&slots=3&user=9f3c51a277d0e846 picks one for each slot of a
-// placement, from a bandit that learns for each placement and no more from a person than was promised.
+// placement, from a bandit that learns for each placement and no more from a person than was promised. GET /placements,
+// and the live page, show which ad leads in which placement.
 //
 // What became of a click is for the operator alone: whoever reports one, in time, twice, late or
 // made up, gets the same empty answer. With --operator-port the operator, and nobody from another

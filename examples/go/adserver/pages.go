@@ -28,6 +28,7 @@ func (s adServer) visitors() http.Handler {
 	pages.HandleFunc("/ad", s.show)
 	if s.placements > 0 {
 		pages.HandleFunc("/ads", s.showSlots)
+		pages.HandleFunc("/placements", s.copy(uint64(s.placements)+1, s.reportPlacements))
 	}
 	pages.HandleFunc("/click/{ticket...}", s.click)
 	pages.HandleFunc("/report", s.report)
@@ -107,13 +108,20 @@ func (s adServer) report(w http.ResponseWriter, r *http.Request) {
 		}
 		number, build = uint64(placement), func() (any, error) { return s.reportPlacement(placement) }
 	}
-	report, err := s.reports.get(number, build)
-	if err != nil {
-		fail(w, err)
-		return
+	s.copy(number, build)(w, r)
+}
+
+// copy shows a page that is renewed at most once in a while.
+func (s adServer) copy(number uint64, build func() (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		page, err := s.reports.get(number, build)
+		if err != nil {
+			fail(w, err)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.Write(page) // a visitor who left does not stop the shop
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Write(report) // a visitor who left does not stop the shop
 }
 
 func (s adServer) reportAll() (any, error) {
@@ -137,6 +145,7 @@ func (s adServer) reportAll() (any, error) {
 		"epsilon_spent": number(report.EpsilonSpent), "delta_spent": report.DeltaSpent,
 		"clock": s.window.clock(), "window": s.window.ticks, "memory": s.memory, "changes_detected": report.ChangesDetected,
 		"phase": report.Phase, "decisions": report.Decisions, "pending": report.Pending, "arms": arms,
+		"placements": s.placements,
 	}, nil
 }
 

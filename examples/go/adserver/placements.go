@@ -15,6 +15,9 @@ import (
 // Slots of a person in a period that are learned from.
 const contributions = 12
 
+// Placements on the page that shows them all.
+const mostRows = 50
+
 // newSegmented makes the bandit with a segment for each placement: the key is the placement's number. Its epsilon is for
 // all of a person's answers in a period, at this server. What the file holds comes before a fresh start, and begins a new
 // period: nobody knows who came in the last.
@@ -116,6 +119,37 @@ func parseUser(query url.Values) (uint64, bool) {
 	return user, err == nil && len(text) == 16
 }
 
+// readPlacement: where nobody has come yet, nothing is released.
+func (s adServer) readPlacement(placement uint32) ([]dpb.Arm, error) {
+	arms, err := s.segmented.Segment(uint64(placement))
+	if errors.Is(err, dpb.ErrInvalidRequest) {
+		return slices.Repeat([]dpb.Arm{{Mean: math.NaN()}}, len(creatives)), nil
+	}
+	return arms, err
+}
+
+// reportPlacements shows the released means of the first placements, and which ad leads in each: the one with the largest.
+func (s adServer) reportPlacements() (any, error) {
+	rows := make([]map[string]any, min(s.placements, mostRows))
+	for placement := range rows {
+		arms, err := s.readPlacement(uint32(placement))
+		if err != nil {
+			return nil, err
+		}
+		var leader any
+		largest, pulls, means := math.Inf(-1), uint64(0), make([]any, len(arms))
+		for i, arm := range arms {
+			means[i] = number(arm.Mean)
+			pulls += arm.Pulls
+			if arm.Mean > largest { // not where it is NaN
+				leader, largest = i, arm.Mean
+			}
+		}
+		rows[placement] = map[string]any{"placement": placement, "leader": leader, "means": means, "pulls": pulls}
+	}
+	return map[string]any{"placements": s.placements, "creatives": creatives, "rows": rows}, nil
+}
+
 // reportPlacement shows what is released of one placement: nothing before the first request for it. Counts and losses are
 // of all.
 func (s adServer) reportPlacement(placement uint32) (any, error) {
@@ -123,10 +157,7 @@ func (s adServer) reportPlacement(placement uint32) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	read, err := s.segmented.Segment(uint64(placement))
-	if errors.Is(err, dpb.ErrInvalidRequest) {
-		read, err = slices.Repeat([]dpb.Arm{{Mean: math.NaN()}}, len(creatives)), nil
-	}
+	read, err := s.readPlacement(placement)
 	if err != nil {
 		return nil, err
 	}
