@@ -29,7 +29,7 @@ fn directory(name: &str) -> PathBuf {
 const PROGRAMS: &[(&str, &str, &[&str])] = &[
     (README, "c", &["thank you"]),
     (GUIDE, "cpp", &[": showed ad ", "desktop: ", "always arm 1: 0.0"]),
-    (GUIDE, "go", &["500 decisions in 500 placements; epsilon for a person is 1"]),
+    (GUIDE, "go", &["500 decisions in 500 placements"]),
     ("bindings/cpp/README.md", "cpp", &["a click counts once", " bought, for about "]),
     ("bindings/go/README.md", "go", &["a click counts once", "nobody has seen who clicked"]),
 ];
