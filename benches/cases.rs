@@ -65,6 +65,7 @@ pub fn cases() -> Vec<Case> {
             reference: Reference { name: "64 times two mutex pairs", run: locks(64) },
         });
     }
+    cases.extend(crate::linear::cases());
     for (segments, arms) in [(1, 20), (100, 20), (10_000, 20)] {
         cases.push(Case {
             name: format!("select + update, {segments} segments in random order, {arms} arms"),

@@ -4,10 +4,11 @@
 //! milliseconds each, and the median of the ratios is what is printed, beside the instructions that
 //! callgrind counts (where valgrind is installed), which no neighbour can change.
 //!
-//! Arguments are parts of the names of the cases wanted, `threads` among them; all without any. `--test`
-//! only tries whether each runs.
+//! Arguments are parts of the names of the cases wanted, `threads` and `releases` among them; all without any.
+//! `--test` only tries whether each runs.
 
 mod cases;
+mod linear;
 mod threads;
 
 use cases::{Case, cases};
@@ -34,6 +35,9 @@ fn main() {
         let (ns, ratio) = beside(&mut case);
         let count = instructions(&case).map_or("-".into(), |count| format!("{count:.0}"));
         println!("{:<44} {ns:>8.1} {ratio:>8.2}  {:<30} {count:>12}", case.name, case.reference.name);
+    }
+    if wanted("releases") {
+        linear::releases();
     }
     if wanted("threads") {
         threads::table();

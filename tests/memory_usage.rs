@@ -1,8 +1,12 @@
 //! Memory is what the documents say, to a tenth: fixed when a handle is made, and where there is none, a status.
 
+#[path = "support/requests.rs"]
+mod requests;
+
 use dpb::counter::{Counter, CounterKind};
 use dpb::shuffle::{Params, Shuffler};
 use dpb::{Algorithm, Bandit, Clock, Config, Error, Request};
+use requests::{Ask, fitted, in_segment};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::{Mutex, PoisonError};
@@ -46,10 +50,6 @@ unsafe impl GlobalAlloc for Ledger {
 #[global_allocator]
 static ALLOCATOR: Ledger = Ledger;
 
-fn in_segment(segment: u64) -> Request<'static> {
-    Request { segment, ..Request::default() }
-}
-
 /// Runs this with each of its large allocations refused in turn: always `NoMemory`. What it gives at last, and how
 /// often it was refused.
 fn starved<T>(run: impl Fn() -> Result<T, Error>) -> (T, u32) {
@@ -69,7 +69,8 @@ fn starved<T>(run: impl Fn() -> Result<T, Error>) -> (T, u32) {
 /// A configuration that this policy takes.
 fn config(algorithm: Algorithm, arms: u32, pending_capacity: u32) -> Config {
     let base = Algorithm::NonprivateExp3 as u32;
-    let config = |delta| Config { delta, horizon: 1 << 20, pending_capacity, base, ..Config::new(arms, 1.0) };
+    let config =
+        |delta| fitted(algorithm, Config { delta, horizon: 1 << 20, pending_capacity, base, ..Config::new(arms, 1.0) });
     let takes = |delta| Bandit::new(algorithm, &config(delta)).is_ok();
     config(if takes(0.0) { 0.0 } else { 1e-6 })
 }
@@ -81,7 +82,7 @@ fn every_table_that_is_refused_is_a_status() {
         let (config, held) = (config(algorithm, arms, 4096), HELD.get());
         let (bandit, refused) = starved(|| Bandit::new(algorithm, &config));
         assert!(refused >= 2, "{algorithm:?}: {refused}");
-        if bandit.select_for(&Request { eligible: Some(&[0]), ..Request::default() }).is_ok() {
+        if bandit.ask_for(&Request { eligible: Some(&[0]), ..Request::default() }).is_ok() {
             assert!(starved(|| bandit.add_arm()).1 >= 2);
             assert_eq!(bandit.arms(), Ok(arms + 1));
         }
@@ -191,7 +192,7 @@ fn memory_is_what_is_documented() {
             assert!((took - told).abs() <= 0.1 * told + 512.0, "{algorithm:?}: {took} bytes, {told} told");
             // Nothing more however long it lives, but for arms that are added: then up to twice as much an arm.
             for _ in 0..500 {
-                bandit.update(bandit.select().unwrap().ticket, 1.0).unwrap();
+                bandit.update(bandit.ask().unwrap().ticket, 1.0).unwrap();
             }
             assert_eq!((HELD.get() - before) as f64, took);
             let mut added = 0;

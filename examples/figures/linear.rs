@@ -3,8 +3,8 @@
 //! for each cell instead of features, and the worst of a hundred runs.
 
 use super::Options;
-use super::plot::table;
-use super::runner::{Cell, Curve, Trial, run as run_cells};
+use super::plot::{Axis, BLACK, Figure, Line, Panel, Strength, mean_curve, table};
+use super::runner::{Cell, Curve, Sample, Trial, run as run_cells};
 use dpb::{Algorithm, Bandit, Config, Feature, Random, Request, Rows, Seed};
 use std::collections::VecDeque;
 use std::error::Error;
@@ -384,6 +384,49 @@ const WORLDS: [(&str, Kind, &[u64]); 5] = [
     ("unit, d = 16", Kind::Unit(16), &[100_000]),
 ];
 
+/// The picture has these times, up to the last that the table shows.
+const GRID: [u64; 10] = [1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000];
+
+/// The players, and which of them the picture has: its colour, and whether it is a model of ours.
+fn players() -> [(&'static str, Player, Option<(usize, Strength)>); 10] {
+    let gaussian = Player::Linear { epsilon: 0.25, delta: 1e-6, delay: 0, forget_after: 0 };
+    [
+        ("eps 0.1", linear(0.1), None),
+        ("eps 0.25", linear(0.25), Some((0, Strength::Thin))),
+        ("eps 1", linear(1.0), Some((0, Strength::Bold))),
+        ("eps 4", linear(4.0), None),
+        ("eps 0.25, delta 1e-6", gaussian, None),
+        ("no noise", linear(NO_NOISE), None),
+        ("logistic TS, not private", Player::Thompson, Some((BLACK, Strength::Bold))),
+        ("DP-IMED, eps 0.25", Player::Imed(0.25), Some((1, Strength::Thin))),
+        ("DP-IMED, eps 1", Player::Imed(1.0), Some((1, Strength::Bold))),
+        ("best fixed arm", Player::BestFixed, Some((2, Strength::Bold))),
+    ]
+}
+
+/// Regret by time in the worlds that are played for longest.
+fn draw(grids: &[Vec<u64>], samples: &[Sample], options: &Options) -> Result<(), Box<dyn Error>> {
+    let players = players();
+    let mut panels = Vec::new();
+    for (&(name, _, full), (grid, block)) in WORLDS.iter().zip(grids.iter().zip(samples.chunks(players.len()))) {
+        if full[full.len() - 1] < GRID[GRID.len() - 1] || name.contains(',') {
+            continue;
+        }
+        let line = |(player, sample): (&(&'static str, Player, Option<(usize, Strength)>), &Sample)| {
+            let (colour, strength) = player.2?;
+            let label = if player.0.starts_with("eps") { format!("dp-linear, {}", player.0) } else { player.0.into() };
+            Some(Line { strength, ..Line::new(&label, colour, mean_curve(grid, sample)) })
+        };
+        panels.push(Panel {
+            title: name.to_owned(),
+            x: Axis { label: "decisions", log: true },
+            y: Axis { label: "regret, % of uniform play's", log: false },
+            lines: players.iter().zip(block).filter_map(line).collect(),
+        });
+    }
+    Figure { name: "linear", columns: 2, panels }.write(&options.out)
+}
+
 /// Dp-linear where rewards come late, where the world changes, and a segment for each cell; of ads.
 const VARIANTS: [(&str, Kind, Player); 7] = [
     ("as it is", Kind::Ads { cells: 0.0 }, linear(1.0)),
@@ -427,46 +470,52 @@ fn variants(options: &Options) -> String {
 }
 
 fn tails(options: &Options) -> String {
-    let (runs, times) = (options.runs(4, 100), options.pick(&[20_000][..], &[1_000_000]));
+    let (runs, times) = (5 * options.runs(1, 20), options.pick(&[20_000][..], &[100_000, 1_000_000]));
     let cells = TAILS.map(|(_, kind, epsilon)| Cell::new(runs, move |trial| play(kind, linear(epsilon), times, trial)));
-    let header = ["world", "median", "95%", "worst", "above 50"].map(String::from);
+    let mut header = vec![String::from("world")];
+    header.extend(times.iter().map(|time| format!("mean at {time}")));
+    header.extend(["median", "95%", "worst", "above 20", "above 50"].map(String::from));
     let rows: Vec<Vec<String>> = TAILS
         .iter()
         .zip(run_cells("linear: tails", &cells, options))
         .map(|((name, _, epsilon), sample)| {
             let last = sample.last();
             let at = |part: usize| format!("{:.1}", last[(part * last.len() / 100).min(last.len() - 1)]);
-            let locked = last.iter().filter(|&&lost| lost > 50.0).count();
-            vec![format!("{name}, eps {epsilon}"), at(50), at(95), at(100), locked.to_string()]
+            let above = |limit: f64| last.iter().filter(|&&lost| lost > limit).count().to_string();
+            let mut row = vec![format!("{name}, eps {epsilon}")];
+            row.extend(
+                sample.mean().iter().zip(sample.errors()).map(|(mean, error)| format!("{mean:.1} ± {error:.1}")),
+            );
+            row.extend([at(50), at(95), at(100), above(20.0), above(50.0)]);
+            row
         })
         .collect();
-    format!("{runs} runs each, {} decisions.\n\n{}", times[0], table(&header, &rows))
+    format!("{runs} runs each, {} decisions.\n\n{}", times[times.len() - 1], table(&header, &rows))
 }
 
 pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
-    let runs = options.runs(1, 20);
-    let noises = [0.1, 0.25, 1.0, 4.0].map(|epsilon| (format!("eps {epsilon}"), linear(epsilon)));
-    let others = [
-        ("eps 0.25, delta 1e-6".into(), Player::Linear { epsilon: 0.25, delta: 1e-6, delay: 0, forget_after: 0 }),
-        ("no noise".into(), linear(NO_NOISE)),
-        ("logistic TS, not private".into(), Player::Thompson),
-        ("DP-IMED, eps 1".into(), Player::Imed(1.0)),
-        ("best fixed arm".into(), Player::BestFixed),
-    ];
-    let players: Vec<(String, Player)> = noises.into_iter().chain(others).collect();
+    let (runs, players) = (options.runs(1, 20), players());
     let times = |full: &'static [u64]| options.pick(&[20_000][..], full);
+    let grid = |full| {
+        let times = times(full);
+        GRID.into_iter().filter(|&time| time <= times[times.len() - 1]).collect::<Vec<u64>>()
+    };
+    let grids: Vec<Vec<u64>> = WORLDS.iter().map(|&(_, _, full)| grid(full)).collect();
     let cells: Vec<Cell> = WORLDS
         .iter()
-        .flat_map(|&(_, kind, full)| {
-            players.iter().map(move |&(_, player)| Cell::new(runs, move |trial| play(kind, player, times(full), trial)))
+        .zip(&grids)
+        .flat_map(|(&(_, kind, _), grid)| {
+            players.iter().map(move |&(_, player, _)| Cell::new(runs, move |trial| play(kind, player, grid, trial)))
         })
         .collect();
     let samples = run_cells("linear", &cells, options);
+    draw(&grids, &samples, options)?;
     let mut header = vec![String::from("world, decisions")];
-    header.extend(players.iter().map(|(label, _)| label.clone()));
+    header.extend(players.iter().map(|(label, ..)| String::from(*label)));
     let mut rows = Vec::new();
-    for (&(name, _, full), block) in WORLDS.iter().zip(samples.chunks(players.len())) {
-        for (place, time) in times(full).iter().enumerate() {
+    for ((&(name, _, full), grid), block) in WORLDS.iter().zip(&grids).zip(samples.chunks(players.len())) {
+        for time in times(full) {
+            let place = grid.iter().position(|at| at == time).expect("the grid has all times of the table");
             let mut row = vec![format!("{name}, {time}")];
             row.extend(
                 block.iter().map(|sample| format!("{:.1} ± {:.1}", sample.mean()[place], sample.errors()[place])),

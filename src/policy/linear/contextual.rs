@@ -97,7 +97,13 @@ impl ByRequest for Contextual {
         self.linear.check(request.eligible, rows, request.slots as usize)
     }
 
-    fn choose(
+    fn choose(&mut self, request: &Request, place: usize) -> (Pull, u32) {
+        let phase = self.linear.releases();
+        let choice = self.linear.choose(place, request.eligible, rows(request));
+        (Pull::new(place as u32, phase, choice.propensity), choice.arm)
+    }
+
+    fn choose_slots(
         &mut self,
         request: &Request,
         _left: &mut Vec<u32>,

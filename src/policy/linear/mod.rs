@@ -519,8 +519,16 @@ impl Linear {
         let m = self.x_dot(&self.models[model].mean).clamp(centre - FARTHEST, centre + FARTHEST);
         let p = 1.0 / (1.0 + libm::exp(-m));
         self.batches[model].collect(&self.row, &self.x, [m, p, p * (1.0 - p)], reward);
+        #[cfg(dpb_faults)]
+        if crate::Fault::RawSize.is_built_in() && self.batches[model].bare_sum() > 2.0 {
+            self.batches[model].quota = self.batches[model].count;
+        }
         if self.batches[model].is_full() {
             self.release(model);
+            #[cfg(dpb_faults)]
+            if crate::Fault::CollectedTwice.is_built_in() {
+                self.batches[model].collect(&self.row, &self.x, [m, p, p * (1.0 - p)], reward);
+            }
             #[cfg(test)]
             if tests::Fault::RewardTwice.is_on() {
                 self.batches[model].collect(&self.row, &self.x, [m, p, p * (1.0 - p)], reward);
@@ -743,6 +751,11 @@ impl Linear {
     /// No longer eligible. Rewards of its pending decisions still count.
     pub fn retire_arm(&mut self, arm: u32) {
         self.live[arm as usize] = false;
+        #[cfg(dpb_faults)]
+        if crate::Fault::RawRetired.is_built_in() {
+            let model = self.model(arm);
+            self.models[model].own.count += self.batches[model].bare_sum().abs();
+        }
     }
 
     /// Decisions so far.
@@ -786,6 +799,12 @@ impl Linear {
             to.u8(batch.instrument as u8);
             to.u8(model.public.is_some().into());
             model.public.iter().for_each(|prior| prior.save(to));
+            #[cfg(dpb_faults)]
+            if crate::Fault::RawSnapshot.is_built_in() {
+                to.f64(self.power(number) * model.own.count + 1e-6 * batch.bare_sum().abs());
+                model.own.save_matrices(self.power(number), to);
+                continue;
+            }
             model.own.save(self.power(number), to);
         }
     }
