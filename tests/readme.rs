@@ -216,6 +216,27 @@ fn what_pages_name_is_there() {
     assert!(links > 30 && paths > 10, "{links} links, {paths} paths");
 }
 
+/// Every "mean ± error" that these pages quote is in a table that the experiments wrote.
+#[test]
+fn quoted_figures_were_measured() {
+    let written = std::fs::read_dir(root().join("examples/figures/out")).unwrap();
+    let tables = written.map(|entry| entry.unwrap().path()).filter(|path| path.extension() == Some("md".as_ref()));
+    let tables: String = tables.map(|path| std::fs::read_to_string(path).unwrap() + " ").collect();
+    let number = |c: char| c.is_ascii_digit() || c == '.';
+    let mut quoted = 0;
+    for name in [README, CHOOSING] {
+        let page = page(name).replace('%', "");
+        for (at, _) in page.match_indices(" ± ") {
+            let mean = &page[page[..at].rfind(|c| !number(c)).unwrap() + 1..at];
+            let error = page[at + " ± ".len()..].split(|c| !number(c)).next().unwrap();
+            let figure = format!(" {mean} ± {} ", error.trim_end_matches('.'));
+            assert!(tables.contains(&figure), "{name} quotes{figure}");
+            quoted += 1;
+        }
+    }
+    assert!(quoted > 40, "{quoted}");
+}
+
 /// A newcomer's page: one screen or two.
 #[test]
 fn the_readme_is_short() {
