@@ -724,7 +724,7 @@ static void features() {
     const dpb::Decision decision = bandit.select(dpb::Request().with_features(row));
     bandit.update(decision.ticket, decision.arm == 1 ? 1.0 : 0.0);
   }
-  const std::vector<dpb::Prediction> believed = bandit.predict(dpb::Request().with_features(row));
+  const std::vector<dpb::Prediction> believed = bandit.predict(dpb::Request().with_features(row).among({0, 1, 2}));
   CHECK(believed.size() == 3 && believed[1].mean > believed[0].mean && believed[1].mean > believed[2].mean);
   CHECK(refusal([&] { (void)bandit.select(dpb::Request()); }).status() == DPB_INVALID_REQUEST);
   CHECK(refusal([&] { (void)bandit.select(); }).status() == DPB_UNSUPPORTED);
