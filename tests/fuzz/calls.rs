@@ -1031,11 +1031,11 @@ impl World<'_> {
         let before = room;
         let status = dpb_report_read(player.handle, room.as_mut_ptr().cast());
         match size {
-            72 | 80 | 88 => {
+            72 | 80 | 88 | 96 => {
                 let words = size as usize / 8;
                 assert_eq!((status, &room[words..]), (DPB_OK, &before[words..]));
             }
-            89.. => assert_eq!((status, room), (DPB_NEWER_VERSION, before)),
+            97.. => assert_eq!((status, room), (DPB_NEWER_VERSION, before)),
             _ => assert_eq!((status, room), (DPB_INVALID_CONFIG, before)),
         }
         let mut n = 77;

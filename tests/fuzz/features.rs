@@ -61,7 +61,9 @@ impl Player {
                 241..=246 => self = self.live_on(bytes),
                 247 => return None,
                 248 => _ = dpb_cancel_all(self.handle),
-                249..=250 => _ = dpb_set_prior(self.handle, bytes.below(9) as u32, bytes.pick(ODD), bytes.pick(ODD), null_mut()),
+                249..=250 => {
+                    _ = dpb_set_prior(self.handle, bytes.below(9) as u32, bytes.pick(ODD), bytes.pick(ODD), null_mut())
+                }
                 _ => {}
             }
             seen(self.handle);
@@ -84,7 +86,8 @@ impl Player {
             Some(arms) => arms.len(),
             None => live.len(),
         };
-        let odd: &[f32] = &[1.0, 0.0, -1.0, 0.5, 0.0, 1.0, 1e6, 1e-30, f32::MAX, f32::MIN_POSITIVE, f32::NAN, f32::INFINITY];
+        let odd: &[f32] =
+            &[1.0, 0.0, -1.0, 0.5, 0.0, 1.0, 1e6, 1e-30, f32::MAX, f32::MIN_POSITIVE, f32::NAN, f32::INFINITY];
         let few = odd.len() - if bytes.once_in(8) { 0 } else { 2 };
         let mut request: dpb_request = zeroed();
         dpb_request_init(&raw mut request);
@@ -197,7 +200,8 @@ impl Player {
             return self;
         }
         let Ok(handle) = restore(&first) else { return self };
-        let learned = |handle| arms(handle).iter().map(|arm| (arm.effective_pulls.to_bits(), arm.active)).collect::<Vec<_>>();
+        let learned =
+            |handle| arms(handle).iter().map(|arm| (arm.effective_pulls.to_bits(), arm.active)).collect::<Vec<_>>();
         let (r, then) = (report(self.handle), report(handle));
         assert_eq!((r.decisions, r.phase, r.features), (then.decisions, then.phase, then.features));
         assert!(learned(handle).iter().zip(learned(self.handle)).all(|(then, now)| then.1 == now.1));
