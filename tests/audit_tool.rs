@@ -91,7 +91,7 @@ fn no_noise_is_caught_everywhere() {
         assert!(alarms(&Case { runs: 200, ..case.clone() }.with(Sabotage::NoNoise)), "{case:?}");
         noisy += 1;
     }
-    assert_eq!(noisy, policies(true).count() - 1 + 3); // three have two laws
+    assert_eq!(noisy, policies(true).count() - 1 + 4); // four have two laws
 }
 
 /// All but the leader found by raw sums, where one reward turns few choices, and what is about snapshots, priors, sizes,

@@ -1,7 +1,7 @@
 //! Budgets: what handles may cost together is a number, and no construction goes beyond it.
 
 use crate::audit::engine::seed;
-use crate::support::requests::of_user;
+use crate::support::requests::{Ask, fitted, of_user};
 use dpb::privacy::composition::{approximate_to_zcdp, zcdp_to_approximate};
 use dpb::{Algorithm, Bandit, Budget, Config, Error, Request};
 use std::sync::Barrier;
@@ -32,6 +32,7 @@ fn what_is_charged_is_what_can_be_lost() {
                 base: Algorithm::NonprivateUcb1 as u32,
                 ..config(0.9, delta, &budget)
             };
+            let config = fitted(algorithm, config);
             let bandit = match Bandit::new(algorithm, &config) {
                 Ok(bandit) => bandit,
                 Err(error) => {
@@ -43,7 +44,7 @@ fn what_is_charged_is_what_can_be_lost() {
             };
             made += 1;
             for _ in 0..1000 {
-                let decision = bandit.select().unwrap();
+                let decision = bandit.ask().unwrap();
                 bandit.update(decision.ticket, 1.0).unwrap();
             }
             for at in [0.0, 1e-7, 1e-6, 1e-3] {
@@ -205,6 +206,7 @@ fn no_life_goes_beyond_its_periods() {
                 base: Algorithm::NonprivateUcb1 as u32,
                 ..config(0.9, delta, &budget)
             };
+            let config = fitted(algorithm, config);
             let Ok(mut bandit) = Bandit::new(algorithm, &config) else { continue };
             let charged = budget.spent(1e-3).unwrap();
             let saves = bandit.snapshot().is_ok();
@@ -212,7 +214,7 @@ fn no_life_goes_beyond_its_periods() {
                 for user in 0..200 {
                     let request = Request { slots: max_slots.max(1), ..of_user(user) };
                     let mut tickets = Vec::new();
-                    bandit.select_slots(&request, |_, decision| tickets.push(decision.ticket)).unwrap();
+                    bandit.ask_slots(&request, |_, decision| tickets.push(decision.ticket)).unwrap();
                     tickets.into_iter().for_each(|ticket| bandit.update(ticket, 1.0).unwrap());
                 }
                 let lost = bandit.epsilon_spent(1e-3).unwrap();

@@ -1,6 +1,6 @@
 //! Legal configurations at their extremes: no call hangs, and nothing infinite is read.
 
-use crate::support::requests::{among, of_slots};
+use crate::support::requests::{Ask, among, fitted, of_slots};
 use dpb::{Algorithm, Bandit, Config, Error, Random, Seed};
 use std::collections::BTreeMap;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -33,6 +33,7 @@ fn extreme(random: &mut Random, algorithm: Algorithm, most_arms: u32) -> Config 
         random,
         &[(0.0, 1.0), (-1e290, 1e290), (0.0, 5e-324), (1e16, 1e16 + 2.0), (-1e290, -9e289), (0.0, 1e-300)],
     );
+    let linear = algorithm == Algorithm::Linear;
     Config {
         delta: pick(random, &[0.0, 5e-324, 1e-300, 1e-12, 1e-6, 0.5, 1.0f64.next_down()]),
         beta: pick(random, &[0.0, 5e-324, 1e-300, 1e-6, 0.5, 1.0f64.next_down()]),
@@ -52,6 +53,9 @@ fn extreme(random: &mut Random, algorithm: Algorithm, most_arms: u32) -> Config 
         exploration: pick(random, &[0.0, 0.0, 0.0, 0.0, 5e-324, 0.1, 1.0]),
         max_slots: pick(random, &[0, 0, 0, 0, 0, 0, 3, 1 << 24]),
         max_clicks: pick(random, &[0, 0, 0, 0, 0, 1]),
+        features: if linear { pick(random, &[1, 2, 2, 5, 20]) } else { 0 },
+        model_per_arm: linear && random.bit(),
+        feature_norm: if linear { pick(random, &[1e-30, 1.0, 1.0, 4.0, 1e30]) } else { 1.0 },
         test_seed: Some([random.below(256) as u8; 32]),
         ..Config::new(if algorithm == Algorithm::Lap { arms.min(1 << 10) } else { arms }, epsilon)
     }
@@ -70,11 +74,11 @@ fn play(
         let mut decision = None;
         if random.below(8) == 0 {
             let slots = of_slots(1 + random.below(5) as u32);
-            timed("select_slots", &mut || _ = bandit.select_slots(&slots, |_, d| open.push(d.ticket)));
+            timed("select_slots", &mut || _ = bandit.ask_slots(&slots, |_, d| open.push(d.ticket)));
             let some = [random.below(arms.into()) as u32, random.below(arms.into()) as u32];
-            timed("select_for", &mut || decision = bandit.select_for(&among(&some)).ok());
+            timed("select_for", &mut || decision = bandit.ask_for(&among(&some)).ok());
         } else {
-            timed("select", &mut || decision = bandit.select().ok());
+            timed("select", &mut || decision = bandit.ask().ok());
         }
         open.extend(decision.map(|decision| decision.ticket));
         if open.is_empty() || random.below(4) == 0 {
@@ -153,10 +157,13 @@ fn nothing_infinite_is_read() {
 fn more_arms_than_a_policy_can_serve_in_time_are_refused() {
     for &algorithm in Algorithm::ALL {
         let most = most_arms(algorithm);
+        let with = |arms, delta| {
+            let base = Algorithm::NonprivateExp3 as u32;
+            fitted(algorithm, Config { horizon: 9, delta, base, ..Config::new(arms, 1.0) })
+        };
         let config = |arms| {
-            let delta =
-                if Bandit::new(algorithm, &Config { horizon: 9, ..Config::new(2, 1.0) }).is_ok() { 0.0 } else { 1e-6 };
-            Config { horizon: 9, delta, base: Algorithm::NonprivateExp3 as u32, ..Config::new(arms, 1.0) }
+            let delta = if Bandit::new(algorithm, &with(2, 0.0)).is_ok() { 0.0 } else { 1e-6 };
+            with(arms, delta)
         };
         assert!(Bandit::new(algorithm, &config(most.min(1 << 16))).is_ok(), "{}", algorithm.name());
         let refused = Bandit::new(algorithm, &config(most + 1)).err().map(|error| error.to_string());
@@ -171,6 +178,7 @@ fn more_arms_than_a_policy_can_serve_in_time_are_refused() {
 fn most_arms(algorithm: Algorithm) -> u32 {
     match algorithm {
         Algorithm::Ts => 1 << 10,
+        Algorithm::Linear => (1 << 23) / (3 * 11), // of two features, with a model for each arm
         Algorithm::Med => 1 << 12,
         Algorithm::NonprivateKlUcb | Algorithm::LdpKlUcb | Algorithm::Ucb => 1 << 15,
         Algorithm::Se | Algorithm::UcbBound | Algorithm::PrivateUcb => 1 << 18,

@@ -2,7 +2,7 @@
 //! And propensities with a floor: what a log of decisions says about other policies.
 
 use crate::audit::engine::seed;
-use crate::support::requests::among;
+use crate::support::requests::{among, fitted};
 use dpb::{Algorithm, Bandit, Config, Random, Seed};
 
 const A: [f64; 5] = [0.75, 0.625, 0.5, 0.375, 0.25];
@@ -109,10 +109,10 @@ fn memory_and_changing_sets() {
 #[test]
 fn who_cannot_says_so() {
     for &algorithm in Algorithm::ALL {
-        let refused = |config: Config| Bandit::new(algorithm, &config).err().map(|error| error.to_string());
+        let refused = |config| Bandit::new(algorithm, &fitted(algorithm, config)).err().map(|error| error.to_string());
         let base = Config { horizon: 1000, delta: 1e-6, base: Algorithm::NonprivateExp3 as u32, ..Config::new(3, 1.0) };
         let base = if algorithm == Algorithm::KlUcb { Config { delta: 0.0, ..base } } else { base };
-        let forgets = matches!(algorithm, Algorithm::Imed | Algorithm::Med);
+        let forgets = matches!(algorithm, Algorithm::Imed | Algorithm::Med | Algorithm::Linear);
         let message = refused(Config { forget_after: 5000, ..base.clone() });
         assert_eq!(message.is_none(), forgets, "{algorithm:?}");
         assert!(message.is_none_or(|text| text == "forget_after must be 0: this policy does not forget, got 5000"));

@@ -11,6 +11,8 @@
 //! sum that no noise covers, a reward that is released too often, and noise that is too small by any
 //! amount, in one run and without statistics: that noise has its law is tests/noise.rs.
 //!
+//! dp-linear's features are chosen by somebody who sees the whole transcript.
+//!
 //! A policy that draws no noise hides rewards in its choices: there nothing may differ before a choice
 //! of a later phase, and no more is asked here. The local model's policies get bits that are private
 //! already, and are left out.
@@ -22,8 +24,8 @@ mod world;
 use crate::audit::sabotage::Sabotage;
 use dpb::noise::probe::Draw;
 use dpb::privacy::composition::{group_delta, zcdp_to_approximate};
-use dpb::{Algorithm, Bandit, Clock, Config, Error, Fault};
-use handle::Subject;
+use dpb::{Algorithm, Bandit, Clock, Config, Error, Fault, Request};
+use handle::{Features, Subject};
 use history::{History, WINDOW};
 use std::ops::Range;
 use std::panic::catch_unwind;
@@ -56,6 +58,15 @@ fn hide(subject: Subject, history: &History) -> Result<Hidden, String> {
             Sight::Release(draw) => draw..draw + 1,
             _ => seen.draws.clone(),
         };
+        if let (Sight::Release(draw), true) = (seen.sight, subject.has_features()) {
+            // A coordinate is moved by the reward times any public number, so by what it differs by: what that costs is all
+            // that is asked.
+            if moves.iter().any(|&(moved, _)| moved == draw) {
+                return Err(format!("not covered by noise: {seen}"));
+            }
+            moves.push((draw, seen.by));
+            continue;
+        }
         let candidates = draws.filter(|&draw| moves.iter().all(|&(moved, _)| moved != draw));
         let mut candidates = candidates.flat_map(|draw| history.moves(changed.draws[draw]).map(move |by| (draw, by)));
         let covers = |&one_more: &(usize, i64)| {
@@ -171,12 +182,14 @@ fn any(subject: Subject) -> (Bandit, f64) {
 fn subjects(private: bool) -> Vec<Subject> {
     let belongs = |&subject: &Subject| {
         let (bandit, delta) = any(subject);
-        let decision = bandit.select_for(&subject.request(Subject::KEYS[0])).unwrap();
+        let features = subject.has_features().then(|| Features::new(if subject == Subject::Models { 1 } else { 3 }, 1));
+        let features = features.as_ref().map(Features::rows);
+        let decision = bandit.select_for(&Request { features, ..subject.request(Subject::KEYS[0]) }).unwrap();
         let raw = bandit.update(decision.ticket, 0.5) != Err(Error::InvalidReward);
         raw && bandit.epsilon_spent(delta).unwrap().is_finite() == private
     };
     let policies = Algorithm::ALL.iter().copied().map(Subject::Policy);
-    policies.chain([Subject::Segments]).filter(belongs).collect()
+    policies.chain([Subject::Segments, Subject::Models]).filter(belongs).collect()
 }
 
 /// In so many histories of each configuration, and in more until one tells the worlds apart.
@@ -397,13 +410,25 @@ fn are_seen_in(sabotages: &[Sabotage], kinds: Vec<Kinds>) {
     }
 }
 
-/// What only segments do, or only who goes on from a snapshot, merges or has priors.
+/// What only segments do, or only who goes on from a snapshot, merges, retires arms or has priors.
 #[test]
 fn leaks_of_segments_and_lives_are_seen() {
-    use Fault::{CollectedTwice, HeldCounted, OpenKept, RawMerge, RawPrior, RawPriorSlightly, RawSize, RawSnapshot};
+    use Fault::{
+        CollectedTwice, HeldCounted, OpenKept, RawMerge, RawPrior, RawPriorSlightly, RawRetired, RawSize, RawSnapshot,
+    };
     let faults = [RawSnapshot, HeldCounted, OpenKept, RawMerge, CollectedTwice, RawSize, RawPrior, RawPriorSlightly];
     are_seen(&faults.map(Sabotage::Built), [Subject::Segments]);
+    are_seen(&[Sabotage::Built(RawRetired)], [Subject::Segments]);
     are_seen(&[Sabotage::Built(Fault::CancelledDrawn)], [Subject::Policy(Algorithm::Imed)]);
+}
+
+/// What only dp-linear does, and its noise. (src/policy/linear has its own faults beside these.)
+#[test]
+fn leaks_of_features_are_seen() {
+    use Fault::{CollectedTwice, RawRetired, RawSize, RawSnapshot};
+    let subjects = [Subject::Policy(Algorithm::Linear), Subject::Models];
+    are_seen(&[RawSnapshot, RawSize, CollectedTwice, RawRetired].map(Sabotage::Built), subjects);
+    are_seen(&[Sabotage::HalfNoise, Sabotage::TenPercentLess, Sabotage::ReleasedTwice], subjects);
 }
 
 /// What an answer could tell by the time at which it takes effect.

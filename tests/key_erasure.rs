@@ -7,8 +7,12 @@
 //! so the enemy can find noise. What was released must be gone.
 #![cfg(target_os = "linux")]
 
+#[path = "support/requests.rs"]
+mod requests;
+
 use dpb::noise::Laplace;
 use dpb::{Algorithm, Bandit, Config, Random, Request, Seed};
+use requests::{Ask, fitted};
 use std::collections::HashSet;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -179,7 +183,7 @@ fn what_was_open_is_wiped() {
             (config.reward_bits, config.base) = (24, Algorithm::NonprivateExp3 as u32);
             let made = [0.0, 1e-6].into_iter().find_map(|delta| {
                 config.delta = delta;
-                Bandit::new(algorithm, &config).ok()
+                Bandit::new(algorithm, &fitted(algorithm, config.clone())).ok()
             });
             let Some(bandit) = made.filter(|b| b.report().unwrap().is_private && !algorithm.name().starts_with("ldp"))
             else {
@@ -189,7 +193,7 @@ fn what_was_open_is_wiped() {
             let before = marks();
             for arm in 0..ARMS {
                 let decision = bandit
-                    .select_for(&Request { eligible: Some(&[arm]), ..Request::default() })
+                    .ask_for(&Request { eligible: Some(&[arm]), ..Request::default() })
                     .or_else(|_| bandit.select())
                     .unwrap();
                 bandit.update(decision.ticket, MARK as f64 / (1 << 24) as f64).unwrap();

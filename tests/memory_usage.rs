@@ -1,8 +1,12 @@
 //! Memory is what the documents say, to a tenth: fixed when a handle is made, and where there is none, a status.
 
+#[path = "support/requests.rs"]
+mod requests;
+
 use dpb::counter::{Counter, CounterKind};
 use dpb::shuffle::{Params, Shuffler};
-use dpb::{Algorithm, Bandit, Clock, Config, Error, Request};
+use dpb::{Algorithm, Bandit, Clock, Config, Error, Request, Rows};
+use requests::{Ask, fitted, in_segment};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::{Mutex, PoisonError};
@@ -46,10 +50,6 @@ unsafe impl GlobalAlloc for Ledger {
 #[global_allocator]
 static ALLOCATOR: Ledger = Ledger;
 
-fn in_segment(segment: u64) -> Request<'static> {
-    Request { segment, ..Request::default() }
-}
-
 /// Runs this with each of its large allocations refused in turn: always `NoMemory`. What it gives at last, and how
 /// often it was refused.
 fn starved<T>(run: impl Fn() -> Result<T, Error>) -> (T, u32) {
@@ -69,7 +69,8 @@ fn starved<T>(run: impl Fn() -> Result<T, Error>) -> (T, u32) {
 /// A configuration that this policy takes.
 fn config(algorithm: Algorithm, arms: u32, pending_capacity: u32) -> Config {
     let base = Algorithm::NonprivateExp3 as u32;
-    let config = |delta| Config { delta, horizon: 1 << 20, pending_capacity, base, ..Config::new(arms, 1.0) };
+    let config =
+        |delta| fitted(algorithm, Config { delta, horizon: 1 << 20, pending_capacity, base, ..Config::new(arms, 1.0) });
     let takes = |delta| Bandit::new(algorithm, &config(delta)).is_ok();
     config(if takes(0.0) { 0.0 } else { 1e-6 })
 }
@@ -81,7 +82,7 @@ fn every_table_that_is_refused_is_a_status() {
         let (config, held) = (config(algorithm, arms, 4096), HELD.get());
         let (bandit, refused) = starved(|| Bandit::new(algorithm, &config));
         assert!(refused >= 2, "{algorithm:?}: {refused}");
-        if bandit.select_for(&Request { eligible: Some(&[0]), ..Request::default() }).is_ok() {
+        if bandit.ask_for(&Request { eligible: Some(&[0]), ..Request::default() }).is_ok() {
             assert!(starved(|| bandit.add_arm()).1 >= 2);
             assert_eq!(bandit.arms(), Ok(arms + 1));
         }
@@ -164,11 +165,11 @@ impl Formula {
 #[test]
 fn memory_is_what_is_documented() {
     let Formula { fixed, arm, slot, held, stamp } = Formula::of(Algorithm::RECOMMENDED, Algorithm::RECOMMENDED);
-    let header = include_str!("../include/dpb.h");
+    let header = header();
     assert!(header.contains(&format!("about {fixed} + {arm} K + {slot} P bytes")));
     assert!(header.contains(&format!("{held} P more with a reward_window, and")));
     assert!(header.contains(&format!("{stamp} P more with one on the caller's clock")));
-    for &algorithm in Algorithm::ALL {
+    for &algorithm in Algorithm::ALL.iter().filter(|&&algorithm| algorithm != Algorithm::Linear) {
         let formula = Formula::of(algorithm, Algorithm::NonprivateExp3);
         for (arms, capacity, window, clock) in [
             (2, 1, 0, Clock::Decisions),
@@ -191,7 +192,7 @@ fn memory_is_what_is_documented() {
             assert!((took - told).abs() <= 0.1 * told + 512.0, "{algorithm:?}: {took} bytes, {told} told");
             // Nothing more however long it lives, but for arms that are added: then up to twice as much an arm.
             for _ in 0..500 {
-                bandit.update(bandit.select().unwrap().ticket, 1.0).unwrap();
+                bandit.update(bandit.ask().unwrap().ticket, 1.0).unwrap();
             }
             assert_eq!((HELD.get() - before) as f64, took);
             let mut added = 0;
@@ -207,13 +208,57 @@ fn memory_is_what_is_documented() {
     }
 }
 
+/// The header's comments in one line.
+fn header() -> String {
+    let header = include_str!("../include/dpb.h").split([' ', '*', '\n']).filter(|word| !word.is_empty());
+    header.collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn the_memory_of_models_is_what_is_documented() {
+    let header = header();
+    assert!(header.contains("about 2700 + 60 K + (20 M + 32) D^2 + 330 M (D + 1) + (2 D + 18) P bytes"));
+    for (arms, d, per_arm, capacity, window) in [
+        (2, 1, false, 1, 0),
+        (10, 16, true, 64, 0),
+        (100, 16, false, 4096, 0),
+        (20, 64, false, 64, 300),
+        (5, 128, true, 64, 0),
+        (1000, 2, true, 64, 0),
+        (10_000, 10, false, 64, 0),
+    ] {
+        let config = Config {
+            features: d,
+            model_per_arm: per_arm,
+            reward_window: window,
+            pending_capacity: capacity,
+            ..Config::new(arms, 1.0)
+        };
+        let before = HELD.get();
+        let bandit = Box::new(Bandit::new(Algorithm::Linear, &config).unwrap());
+        let took = (HELD.get() - before) as f64;
+        let [k, m, d] = [arms, if per_arm { arms } else { 1 }, d + 1].map(f64::from);
+        let p = f64::from(capacity.max(window).next_power_of_two());
+        let slot = 2.0 * (d - 1.0) + if window > 0 { 24.0 } else { 20.0 };
+        let told = 2700.0 + 60.0 * k + (20.0 * m + 32.0) * d * d + 330.0 * m * (d + 1.0) + slot * p;
+        assert!((took - told).abs() <= 0.1 * told + 512.0, "{config:?}: {took} bytes, {told} told");
+        // Nothing more however long it lives.
+        let row = vec![0.5; config.features as usize * if per_arm { 1 } else { arms as usize }];
+        let request = Request { features: Some(Rows::Dense(&row)), ..Request::default() };
+        let held = HELD.get();
+        for _ in 0..300 {
+            bandit.update(bandit.select_for(&request).unwrap().ticket, 1.0).unwrap();
+        }
+        assert_eq!(HELD.get(), held);
+        drop(bandit);
+    }
+}
+
 /// Fixed when it is made, however many segments come: 17 MB for 10,000 of 20 arms.
 #[test]
 fn the_memory_of_segments_is_what_is_documented() {
-    // The header's lines are broken anywhere.
-    let header = include_str!("../include/dpb.h").split([' ', '*', '\n']).filter(|word| !word.is_empty());
-    let header = header.collect::<Vec<_>>().join(" ");
-    assert!(header.contains("about 1650 + 172 K + (80 K + 84) S + 8 P bytes"));
+    let header = header();
+    assert!(header.contains("about 1400 + 740 K + (80 K + 74) S + 8 P bytes"));
     for (arms, segments, capacity, window) in
         [(2, 1, 1, 0), (5, 100, 64, 0), (10, 1000, 64, 300), (20, 10_000, 4096, 0)]
     {
@@ -229,7 +274,7 @@ fn the_memory_of_segments_is_what_is_documented() {
         let took = (HELD.get() - before) as f64;
         let [k, s, p] = [arms, segments, capacity.max(window).next_power_of_two()].map(f64::from);
         let slot = if window > 0 { 12.0 } else { 8.0 };
-        let told = 1650.0 + 172.0 * k + (80.0 * k + 84.0) * s + slot * p;
+        let told = 1400.0 + 740.0 * k + (80.0 * k + 74.0) * s + slot * p;
         assert!((took - told).abs() <= 0.1 * told + 512.0, "{took} bytes, {told} told");
         assert!(segments < 10_000 || took < 1e8, "{took}");
         for key in (0..u64::from(segments)).rev() {
@@ -238,7 +283,7 @@ fn the_memory_of_segments_is_what_is_documented() {
         assert_eq!((HELD.get() - before) as f64, took);
         // What others have released.
         let told =
-            "12 K (S + 1) + 44 (S + 1) bytes, K the arms and S its segments, and the first one (32 K + 8) (M + 1) more";
+            "(12 K + 42) (S + 1) bytes, K the arms and S its segments, and the first one (32 K + 40) (M + 1) more";
         assert!(header.contains(told));
         let here = made(50);
         let bytes = bandit.snapshot().unwrap();
@@ -246,7 +291,7 @@ fn the_memory_of_segments_is_what_is_documented() {
             let other = if first { bytes.clone() } else { made(segments).snapshot().unwrap() };
             let before = HELD.get();
             here.merge(&other).unwrap();
-            let told = if first { (12.0 * k + 44.0) * (s + 1.0) + (32.0 * k + 8.0) * 51.0 } else { 12.0 * k + 24.0 };
+            let told = if first { (12.0 * k + 42.0) * (s + 1.0) + (32.0 * k + 40.0) * 51.0 } else { 12.0 * k + 42.0 };
             let took = (HELD.get() - before) as f64;
             assert!((took - told).abs() <= 0.1 * told + 1024.0, "{took} bytes, {told} told");
         }

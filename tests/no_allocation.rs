@@ -1,8 +1,12 @@
 //! Nothing allocates after construction: select, update, cancel, the ends of epochs included.
 
+#[path = "support/requests.rs"]
+mod requests;
+
 use dpb::counter::{Counter, CounterKind};
 use dpb::shuffle::{Shuffler, encode};
-use dpb::{Algorithm, Bandit, Clock, Config, Decision, Error, Request, Seed};
+use dpb::{Algorithm, Bandit, Clock, Config, Decision, Error, Feature, Request, Rows, Seed};
+use requests::in_segment;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
@@ -68,7 +72,7 @@ fn play(bandit: &Bandit, rounds: u64) -> u32 {
 
 #[test]
 fn nothing_allocates_after_construction() {
-    for &algorithm in Algorithm::ALL {
+    for &algorithm in Algorithm::ALL.iter().filter(|&&algorithm| algorithm != Algorithm::Linear) {
         // In the local model silence would be a bit that nobody privatised: no window.
         let local = matches!(algorithm, Algorithm::LdpUcb | Algorithm::LdpKlUcb);
         let windows: &[(Clock, u32)] = match local {
@@ -107,17 +111,75 @@ fn nothing_allocates_after_construction() {
     }
 }
 
-fn in_segment(segment: u64) -> Request<'static> {
-    Request { segment, ..Request::default() }
+/// Rows dense and sparse, requests that are refused, several slots, predictions, releases, models that forget.
+#[test]
+fn nothing_allocates_with_features() {
+    const D: usize = 6;
+    let plain = Config { features: D as u32, pending_capacity: 256, test_seed: Some([3; 32]), ..Config::new(5, 1.0) };
+    let windowed = Config { reward_window: 100, max_slots: 3, max_clicks: 1, ..plain.clone() };
+    for config in [
+        plain.clone(),
+        Config { forget_after: 4096, exploration: 0.1, ..plain.clone() },
+        Config { delta: 1e-6, max_slots: 3, ..plain },
+        Config { clock: Clock::Caller, forget_after: 4096, ..windowed.clone() },
+        windowed,
+    ] {
+        for model_per_arm in [false, true] {
+            let config = Config { model_per_arm, ..config.clone() };
+            let bandit = Bandit::new(Algorithm::Linear, &config).unwrap();
+            let values: Vec<f32> =
+                (0..1000 * D).map(|i| if i % 3 == 0 { (i % 7) as f32 / 4.0 - 0.5 } else { 0.0 }).collect();
+            let entries: Vec<_> =
+                (0..100).map(|i| Feature { index: i % D as u32, value: 1.0 + (i % 5) as f32 }).collect();
+            let before = ALLOCATIONS.get();
+            for t in 0..40_000usize {
+                let _ = bandit.advance(t as u64);
+                let eligible: Option<&[u32]> = if t % 3 == 0 { Some(&[4, 2, 4, 0]) } else { None };
+                let rows = match eligible {
+                    _ if model_per_arm => 1,
+                    Some(arms) => arms.len(),
+                    None => 5,
+                };
+                let ends = [2, 4, 4, 7, 9].map(|end: u32| end);
+                let ends = &ends[..rows];
+                let dense = Rows::Dense(&values[t % 900 * D..][..rows * D]);
+                let sparse = Rows::Sparse(&entries[t % 90..][..ends[rows - 1] as usize], ends);
+                let features = Some(if t % 4 == 0 { sparse } else { dense });
+                let request = Request { slots: 1 + (t % 8 / 7 * 2) as u32, eligible, features, ..Request::default() };
+                let (mut decisions, mut sum) = ([None; 3], 0.0);
+                bandit.select_slots(&request, |slot, decision| decisions[slot] = Some(decision)).unwrap();
+                if t % 16 == 0 {
+                    bandit.predict(&request, |mean, deviation| sum += mean + deviation).unwrap();
+                    assert!(sum.is_finite());
+                }
+                for decision in decisions.into_iter().flatten() {
+                    let _ = match t % 16 {
+                        0 => bandit.cancel(decision.ticket),
+                        1 if t % 4096 == 1 => bandit.cancel_all(),
+                        1 => Ok(()),
+                        _ => {
+                            bandit.update(decision.ticket, f64::from(u8::from((t * 7 + decision.arm as usize) % 5 > 1)))
+                        }
+                    };
+                }
+            }
+            assert_eq!(ALLOCATIONS.get() - before, 0, "{config:?}");
+            let report = bandit.report().unwrap();
+            assert!(report.phase > 10 && report.failures == 0, "{report:?}");
+        }
+    }
 }
 
 /// Segments that come included, batches that end, and what is forgotten.
 #[test]
 fn nothing_allocates_in_segments() {
     use Clock::{Caller, Decisions};
-    for (clock, reward_window, memory) in
-        [(Decisions, 0, 0), (Decisions, 100, 0), (Decisions, 0, 4096), (Caller, 100, 4096)]
-    {
+    for (clock, reward_window, memory, max_slots, exploration) in [
+        (Decisions, 0, 0, 0, 0.0),
+        (Decisions, 100, 0, 3, 0.1),
+        (Decisions, 0, 4096, 0, 0.1),
+        (Caller, 100, 4096, 3, 0.0),
+    ] {
         let config = Config {
             clock,
             reward_window,
@@ -125,6 +187,9 @@ fn nothing_allocates_in_segments() {
             pending_capacity: 256,
             test_seed: Some([3; 32]),
             max_segments: 500,
+            max_slots,
+            max_clicks: u32::from(max_slots > 0),
+            exploration,
             ..Config::new(5, 1.0)
         };
         let bandit = Bandit::new(Algorithm::Imed, &config).unwrap();
@@ -145,6 +210,14 @@ fn nothing_allocates_in_segments() {
             }
             let decision = match t % 8 {
                 0 => bandit.select_for(&Request { eligible: Some(&[1, 3]), ..request }).unwrap(),
+                2 => {
+                    let slots = if max_slots == 0 { 4 } else { max_slots };
+                    let eligible: Option<&[u32]> = if t % 16 == 2 { Some(&[4, 1, 0, 2, 2]) } else { None };
+                    let mut last = None;
+                    let request = Request { slots, eligible, ..request };
+                    bandit.select_slots(&request, |_, decision| last = Some(decision)).unwrap();
+                    last.unwrap()
+                }
                 1 => {
                     let (mut last, mut done) = (None, 0);
                     let requests = [in_segment(0), request].map(Ok);

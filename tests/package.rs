@@ -51,6 +51,9 @@ fn dynamic_section(file: &Path) -> String {
     run(Command::new("readelf").arg("-dW").arg(file))
 }
 
+/// Of the archive. (Segments with all abilities and dp-linear took it from 1.0 to 1.2 MiB.)
+const MOST_BYTES: u64 = 5 << 18;
+
 #[test]
 #[ignore = "builds the library with all optimisations"]
 fn exports_the_interface_and_nothing_else() {
@@ -58,7 +61,7 @@ fn exports_the_interface_and_nothing_else() {
     let archive = installed.join(PLAIN).join("libdpb.a");
     let size = archive.metadata().unwrap().len();
     println!("libdpb.a: {size} bytes");
-    assert!(size <= 1 << 20, "{size}");
+    assert!(size <= MOST_BYTES, "{size}");
     assert_eq!(defined(&archive, false), sorted(functions().iter().map(|name| format!("{name} T")).collect()));
 
     let shared = installed.join(PLAIN).join("libdpb.so");
@@ -172,7 +175,7 @@ fn made_for(target: &str, tools: &[&str], compiler: &str, emulator: &[&str]) {
     println!("{target}: {size} bytes");
     // The unwinder's own part is 141,672 bytes; ours has the same limit everywhere.
     let unwinder = if target.ends_with("musl") { 142_000 } else { 0 };
-    assert!(size <= (1 << 20) + unwinder, "{size}");
+    assert!(size <= MOST_BYTES + unwinder, "{size}");
 
     // Our page's commands, by somebody whose home is empty.
     std::fs::copy(root().join(C), place.join("ad.c")).unwrap();

@@ -2,10 +2,10 @@
 
 use crate::audit::engine::seed;
 use crate::support::coins::Coins;
-use crate::support::requests::in_segment;
+use crate::support::requests::{fitted, in_segment};
 use dpb::{Algorithm, Bandit, Config, Decision, Error};
 
-const TAKES: [Algorithm; 3] = [Algorithm::Imed, Algorithm::KlUcb, Algorithm::Med];
+const TAKES: [Algorithm; 3] = [Algorithm::Imed, Algorithm::KlUcb, Algorithm::Med]; // and dp-linear, by its features
 const RATES: [f64; 10] = [0.16, 0.14, 0.12, 0.1, 0.09, 0.08, 0.06, 0.05, 0.04, 0.02];
 const MOST: f64 = 16_777_216.0;
 
@@ -110,9 +110,11 @@ fn a_wrong_prior_costs_little_whatever_it_is() {
 fn bad_input_is_refused_and_changes_nothing() {
     for &algorithm in Algorithm::ALL {
         let config = Config { horizon: 1000, base: Algorithm::NonprivateUcb1 as u32, ..Config::new(3, 1.0) };
+        let config = fitted(algorithm, config);
         let made = Bandit::new(algorithm, &config);
         let bandit = made.or_else(|_| Bandit::new(algorithm, &Config { delta: 1e-6, ..config })).unwrap();
-        let expected = if TAKES.contains(&algorithm) { Ok(()) } else { Err(Error::Unsupported("set_prior")) };
+        let takes = TAKES.contains(&algorithm) || algorithm == Algorithm::Linear;
+        let expected = if takes { Ok(()) } else { Err(Error::Unsupported("set_prior")) };
         for (mean, strength) in [(0.5, 10.0), (1.0, 1.0), (0.0, MOST)] {
             assert_eq!(bandit.set_prior(1, mean, strength), expected, "{algorithm:?}");
         }

@@ -1,7 +1,7 @@
 //! What our pages show must work: their programs, their commands, their links, tables and lists.
 //! (Rust programs are documentation tests of the crate.)
 
-use crate::support::requests::{among, of_slots};
+use crate::support::requests::{Ask, among, of_slots};
 use crate::support::{
     Link, SYSTEM_LIBRARIES, build, go, have, library_dir, root, run, snippets, sorted, text, uses, without_comments,
 };
@@ -255,9 +255,9 @@ fn the_table_has_every_policy() {
         let [_, _, _, can, needs, ""] = cells[..] else { panic!("{cells:?}") };
         let bandit = self::needs(*policy, needs);
         let abilities = [
-            ("among", bandit.select_for(&among(&[1])).is_ok()),
+            ("among", bandit.ask_for(&among(&[1])).is_ok()),
             ("change", bandit.add_arm().is_ok()),
-            ("slate", bandit.select_slots(&of_slots(2), |_, _| ()).is_ok()),
+            ("slate", bandit.ask_slots(&of_slots(2), |_, _| ()).is_ok()),
             ("snapshot", bandit.snapshot().is_ok()),
             ("merge", bandit.snapshot().is_ok_and(|snapshot| bandit.merge(&snapshot).is_ok())),
             ("prior", bandit.set_prior(1, 0.5, 10.0).is_ok()),
@@ -427,6 +427,7 @@ fn needs(policy: dpb::Algorithm, cell: &str) -> dpb::Bandit {
                 "horizon" => config.horizon = 1000,
                 "delta" => config.delta = 1e-6,
                 "beta" => config.beta = 0.1,
+                "features" => (config.features, config.model_per_arm) = (2, true),
                 "base" => config.base = dpb::Algorithm::NonprivateUcb1 as u32,
                 other => panic!("{policy:?} needs {other}?"),
             }

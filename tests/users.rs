@@ -2,7 +2,7 @@
 
 use crate::audit::engine::{Audit, Seen, pattern, seed};
 use crate::audit::sabotage::Sabotage;
-use crate::support::requests::{among, of_slots, of_user};
+use crate::support::requests::{Ask, among, fitted, of_slots, of_user};
 use dpb::privacy::composition::{approximate_to_zcdp, zcdp_to_approximate};
 use dpb::{Algorithm, Bandit, Config, Decision, Error, Fault, Random, Request, Seed};
 use proptest::prelude::*;
@@ -110,6 +110,7 @@ proptest! {
 fn able(algorithm: Algorithm, config: Config) -> Result<Config, Error> {
     let made = |delta| {
         let config = Config { delta, ..config.clone() };
+        let config = fitted(algorithm, config);
         Bandit::new(algorithm, &config).map(|_| config)
     };
     made(0.0).or_else(|_| made(1e-6))
@@ -159,7 +160,7 @@ fn as_if_cancelled(algorithm: Algorithm, config: &Config) {
     let plain = Bandit::new(algorithm, config).unwrap();
     let decide = |bandit: &Bandit, request: &Request| {
         let mut decisions = Vec::new();
-        bandit.select_slots(request, |_, decision| decisions.push(decision)).map(|()| decisions)
+        bandit.ask_slots(request, |_, decision| decisions.push(decision)).map(|()| decisions)
     };
     let mut random = random(6);
     let (mut asked, mut idle) = (HashMap::new(), 0);

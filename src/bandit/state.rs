@@ -198,15 +198,22 @@ impl State {
         self.check(request)?;
         let learned = self.count(request.user);
         (0..request.slots.into()).for_each(|ahead| self.make_room(ahead));
-        if request.slots > 1 || self.by_request {
-            self.decide_all(request, learned, each);
+        if request.slots > 1 {
+            self.decide_slots(request, learned, each);
             return Ok(());
         }
-        let pull = match (request.eligible, self.policy.dynamic_arms()) {
-            (Some(arms), Some(policy)) => policy.choose_among(arms),
-            _ => self.policy.choose(),
+        let place = self.engine.next_place(0);
+        let (pull, arm) = match (self.policy.by_request(), request.eligible) {
+            (Some(policy), _) => policy.choose(request, place),
+            (None, eligible) => {
+                let pull = match (eligible, self.policy.dynamic_arms()) {
+                    (Some(arms), Some(policy)) => policy.choose_among(arms),
+                    _ => self.policy.choose(),
+                };
+                (pull, pull.arm())
+            }
         };
-        each(0, self.issue(pull, pull.arm(), false, learned));
+        each(0, self.issue(pull, arm, false, learned));
         Ok(())
     }
 
@@ -220,7 +227,7 @@ impl State {
     }
 
     /// All slots of a checked request.
-    fn decide_all(&mut self, request: &Request, learned: bool, each: &mut dyn FnMut(usize, Decision)) {
+    fn decide_slots(&mut self, request: &Request, learned: bool, each: &mut dyn FnMut(usize, Decision)) {
         let State { engine, policy, scratch, .. } = self;
         let Some(scratch) = scratch else { return };
         let Scratch { left, chosen, .. } = &mut **scratch;
@@ -228,7 +235,7 @@ impl State {
         let slots = request.slots as usize;
         if let Some(policy) = policy.by_request() {
             let mut places = (0..slots as u64).map(|ahead| engine.next_place(ahead));
-            policy.choose(request, left, &mut places, &mut |pull, arm| chosen.push((pull, arm)));
+            policy.choose_slots(request, left, &mut places, &mut |pull, arm| chosen.push((pull, arm)));
         } else if let Some(policy) = policy.slates() {
             policy.choose_slate(left, slots, &mut |pull| chosen.push((pull, pull.arm())));
         }
@@ -238,7 +245,7 @@ impl State {
             let Some(scratch) = &mut self.scratch else { return };
             let Scratch { free, coins, chosen, .. } = &mut **scratch;
             let (pull, arm) = chosen[number];
-            let slot = if slots == 1 { 0 } else { free.swap_remove(coins.below(free.len() as u64) as usize) };
+            let slot = free.swap_remove(coins.below(free.len() as u64) as usize);
             each(slot as usize, self.issue(pull, arm, number > 0, learned));
         }
     }

@@ -128,10 +128,10 @@ pub(super) unsafe fn new(
 /// features dpb_new_linear.
 ///
 /// The handle's memory is fixed here, but for dpb_add_arm: about 1800 + 456 K + 8 P bytes, K the arms and P the
-/// larger of pending_capacity and a reward_window in decisions, rounded up to a power of two; 4 P more with a reward_window, and
-/// 8 P more with one on the caller's clock; and what
-/// dpb_config.expected_users says. The other policies' numbers are in src/policy/README.md. With max_segments = S it is about
-/// 1650 + 172 K + (80 K + 84) S + 8 P bytes; on most systems a segment takes its memory when it begins.
+/// larger of pending_capacity and a reward_window in decisions, rounded up to a power of two; 4 P more with a
+/// reward_window, and 8 P more with one on the caller's clock; and what dpb_config.expected_users says. The other policies'
+/// numbers are in src/policy/README.md. With max_segments = S it is about
+/// 1400 + 740 K + (80 K + 74) S + 8 P bytes; on most systems a segment takes its memory when it begins.
 ///
 /// config: filled by dpb_config_init; read here, not kept. out: receives the handle, which the
 /// caller frees with dpb_free. error: NULL, or filled on failure.
@@ -477,8 +477,10 @@ pub unsafe extern "C" fn dpb_new_ts(
 /// NaN. Takes eligible arms, several slots, dpb_add_arm and dpb_retire_arm, forget_after, expected_users, dpb_merge,
 /// dpb_snapshot; dpb_set_prior with a model for each arm (a rate for its intercept).
 ///
-/// A pending decision keeps its row, 2 d bytes. A model takes some 16 d^2 + 700 d bytes. Select takes O(arms d), update
-/// O(d), or O(d^2) for dense rows, and the end of a batch O(d^3).
+/// The handle takes about 2700 + 60 K + (20 M + 32) D^2 + 330 M (D + 1) + (2 D + 18) P bytes: K the arms, M the models (1, or
+/// K with DPB_MODEL_PER_ARM), D = features + 1, P as at dpb_new. Select takes O(arms d), update O(d), or O(d^2) for dense
+/// rows, and the end of a batch O(d^3).
+/// At most 2^21/D arms, with DPB_MODEL_PER_ARM at most 2^23/(D (D + 8)).
 /// Parameters, statuses and threads as dpb_new.
 #[unsafe(no_mangle)]
 #[must_use]
@@ -498,7 +500,8 @@ pub unsafe extern "C" fn dpb_free(bandit: *mut dpb_bandit) {
 }
 
 /// Which arm? Writes one decision. Never allocates; O(1) or O(arms), by policy.
-/// Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (with dpb_config.expected_users or max_segments, which dpb_select_for asks for);
+/// Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (with
+/// dpb_config.expected_users, max_segments or features, which dpb_select_for asks for);
 /// DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
@@ -622,7 +625,10 @@ pub unsafe extern "C" fn dpb_update_many(
 /// with this id, nothing changes, and arm receives its number.
 ///
 /// arm: receives the number. error: NULL, or filled on failure.
-/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (more than 2^24 arms; an id below dpb_config.arms); DPB_INVALID_REQUEST
+/// With max_segments the arm is new in every segment, and this takes O(segments); with features it is a new row, or a new
+/// model.
+/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (more than 2^24 arms, or than the policy takes; with max_segments, arms
+/// times (max_segments + 1) above 2^27; an id below dpb_config.arms); DPB_INVALID_REQUEST
 /// (the id of a retired arm); DPB_UNSUPPORTED (this policy's set of arms is fixed); DPB_NO_MEMORY; DPB_POISONED. Any
 /// thread.
 #[unsafe(no_mangle)]
@@ -679,14 +685,15 @@ pub(super) unsafe fn explained<H: Handle>(
 /// dpb_config.forget_after, is kept by snapshots, and is in nothing that dpb_arms_read and dpb_compare show or that
 /// others merge: dpb_arms_read shows releases. Said again, before play or during it, it replaces what was said before.
 ///
-/// dpb_new_imed, dpb_new_klucb and dpb_new_med take it; not dpb_new_ts, which goes by an arm's last release alone.
+/// dpb_new_imed, dpb_new_klucb and dpb_new_med take it, and dpb_new_linear with DPB_MODEL_PER_ARM: there it is of the
+/// arm's rate over all requests. Not dpb_new_ts, which goes by an arm's last release alone.
 /// mean: in [reward_min, reward_max]. strength: 1 .. 2^24, the number of real rewards that you consider equally
 /// informative.
 /// With max_segments the prior is of the arm in all segments, and dpb_arms_read and dpb_segment_read show what the handle
 /// believes, so they show it too.
 /// error: NULL, or filled on failure.
 /// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (mean, strength); DPB_INVALID_REQUEST (no such arm, or retired);
-/// DPB_UNSUPPORTED (other policies); DPB_POISONED. Nothing changed unless DPB_OK. Any thread.
+/// DPB_UNSUPPORTED (other policies; DPB_MODEL_SHARED); DPB_POISONED. Nothing changed unless DPB_OK. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_set_prior(

@@ -122,8 +122,8 @@ pub struct dpb_config {
     /// one handle, that lend each other what they know (dpb_request.segment): arms times (S + 1) at most 2^27. Epsilon is
     /// for all segments together, however many there are: every reward is in one batch, of its segment's arm or of that
     /// arm in all segments (Theorem P). pending_capacity counts the decisions of all segments, and so do reward_window and forget_after with DPB_CLOCK_DECISIONS;
-    /// horizon, beta, batch, base and interval_exponent are not used. For dpb_new and dpb_new_imed; not with
-    /// exploration (DPB_UNSUPPORTED) or max_slots.
+    /// horizon, beta, batch, base and interval_exponent are not used. For dpb_new and dpb_new_imed. Everything
+    /// that dpb_new_imed does goes with it, also exploration, max_slots, arms that come and go, and dpb_compare.
     pub max_segments: u32,
     /// d, 1 .. 256: decisions by so many features of each request (dpb_request.features, .sparse), for dpb_new and
     /// dpb_new_linear. The intercept is the library's own, and no feature. 0, the default = no features. Not with

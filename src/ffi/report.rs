@@ -285,11 +285,14 @@ pub unsafe extern "C" fn dpb_best_arm(bandit: *const dpb_bandit, arm: *mut u32) 
 /// its own life. When a handle is saved, merged or restored must not depend on what was released. One supermartingale for
 /// both arms, mixed over its parameters, and Ville's inequality: proved in src/policy/batched/compare.rs.
 ///
+/// With dpb_config.max_segments the mean is over the requests of all segments, from the releases of trials alone: these
+/// take decisions by their number, whatever their segment. It assumes that the mix of segments does not depend on time, nor
+/// on the handle where handles merge. No narrower once both arms are known and no longer tried.
+///
 /// confidence: in (0, 1). low, high: receive the ends. Some milliseconds, outside the handle's lock.
 /// Returns DPB_OK; DPB_NULL; DPB_NOT_READY (until both arms have a release); DPB_INVALID_REQUEST (an arm that does not exist
-/// or is retired); DPB_INVALID_CONFIG (i = j, confidence); DPB_UNSUPPORTED (other policies; with dpb_config.max_segments;
-/// dpb_config.forget_after, because what it forgets has no
-/// bound at all times); DPB_POISONED. Any thread.
+/// or is retired); DPB_INVALID_CONFIG (i = j, confidence); DPB_UNSUPPORTED (other policies;
+/// dpb_config.forget_after, because what it forgets has no bound at all times); DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_compare(

@@ -170,8 +170,8 @@ pub unsafe extern "C" fn dpb_request_init_sized(request: *mut dpb_request, struc
 /// merit. Each decision is answered or cancelled by itself. slots is at most the number of different eligible arms, with
 /// dpb_config.max_slots at most that, and never more than reward_window, or without one pending_capacity rounded up. A
 /// propensity is exact: the chance of that arm in its slot, given the slots before it; with exploration = f it is
-/// at least f divided by the arms that are left. O(slots eligible_len). dpb_new_imed, dpb_new_klucb and dpb_new_ts can
-/// choose several. Which unit epsilon protects (Theorem S, src/privacy/slates.rs: the rewards of a request are in as many
+/// at least f divided by the arms that are left. O(slots eligible_len). dpb_new_imed, dpb_new_klucb, dpb_new_ts
+/// and dpb_new_linear can choose several. Which unit epsilon protects (Theorem S, src/privacy/slates.rs: the rewards of a request are in as many
 /// different batches, so m rewards lose m epsilon, or m rho, and never m^2 rho):
 ///   dpb_config.max_slots = 0                      one reward
 ///   dpb_config.max_slots = S                      one request with all its rewards; the noise is for epsilon/S
@@ -181,8 +181,9 @@ pub unsafe extern "C" fn dpb_request_init_sized(request: *mut dpb_request, struc
 /// or not, while dpb_cancel takes each one's own window as ever. Nothing tells which clicks were kept.
 ///
 /// **Segments.** With dpb_config.max_segments each segment learns for itself, and starts with what all others say of its
-/// arms. Finding a segment is O(1). The propensity is NaN. The phase is 0 where the decision learns with all segments
-/// together, and 1 where its segment learns for itself. One slot only.
+/// arms. Finding a segment is O(1). Given all releases, a segment's choice is certain: the propensity is 1, and with
+/// exploration = f exact. Several slots take the arms of least index, each once. The phase is 0 where the decision learns
+/// with all segments together, and 1 where its segment learns for itself.
 ///
 /// **Features.** With dpb_config.features the decision is made by the rows of the request: see dpb_new_linear. dpb_predict
 /// reads what is believed of each.
@@ -199,7 +200,7 @@ pub unsafe extern "C" fn dpb_request_init_sized(request: *mut dpb_request, struc
 /// For visitors without an account, pass a random number for each if each counts as a person, or one number for all if
 /// the library must not learn from them. A person with A accounts loses A times as much, and nobody else more. A decision
 /// that is cancelled or expires has used up its place. A handle counts for itself: in a fleet, route a user to one
-/// handle. One slot only.
+/// handle. Several slots need max_slots: a request is then what counts.
 ///
 /// request: filled by dpb_request_init; read here, not kept. out: receives request.slots decisions, written on success
 /// only. Never allocates on success.

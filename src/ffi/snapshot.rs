@@ -151,11 +151,11 @@ pub unsafe extern "C" fn dpb_restore_as(
 /// max_segments: what they have released of it waits for the first request with its key, and the segment begins with
 /// that. So a handle that starts empty and merges knows what the fleet knows, and a full one merges as well as any. A
 /// segment is as old as its decisions in all handles together. With forget_after, what others have released fades by this
-/// handle's decisions from when it came. Each other handle takes 12 K (S + 1) + 44 (S + 1) bytes, K the arms and S its
-/// segments, and the first one (32 K + 8) (M + 1) more, M this handle's max_segments; a merge takes some 10 ms for 10,000
+/// handle's decisions from when it came. Each other handle takes (12 K + 42) (S + 1) bytes, K the arms and S its
+/// segments, and the first one (32 K + 40) (M + 1) more, M this handle's max_segments; a merge takes some 10 ms for 10,000
 /// segments of 20 arms.
 ///
-/// These can: dpb_new_imed, dpb_new_klucb, dpb_new_med. snapshot: len bytes of any origin. error: NULL, or filled on
+/// These can: dpb_new_imed, dpb_new_klucb, dpb_new_med, dpb_new_linear. snapshot: len bytes of any origin. error: NULL, or filled on
 /// failure. Takes time in proportion to the arms that have news, with the handle closed to other threads.
 /// Returns DPB_OK; DPB_NULL; DPB_CORRUPT; DPB_NEWER_VERSION; DPB_UNSUPPORTED (other policies); DPB_INVALID_CONFIG (another
 /// policy, or a field that must not differ: what dpb_restore_as refuses, and memory; or more than 1024 others);

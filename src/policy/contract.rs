@@ -284,10 +284,13 @@ pub(crate) trait ByRequest {
     /// `InvalidRequest`; `Unsupported`; `Full`.
     fn check(&mut self, request: &Request) -> Result<()>;
 
-    /// Decides a checked request: tells `each` what it chose for every slot, and which arm that plays; all are different.
-    /// Where there are several slots, `left` has the arms that may be played, each once. The decisions are kept in these
-    /// `places` of the ring. A propensity is that of the arm given the draws before it.
-    fn choose(
+    /// Decides the request of one slot that was checked last, kept in this `place` of the ring: what it chose, and which arm
+    /// that plays.
+    fn choose(&mut self, request: &Request, place: usize) -> (Pull, u32);
+
+    /// The same for several slots, with different arms: tells `each`. `left` has the arms that may be played, each once.
+    /// The decisions are kept in these `places`. A propensity is that of the arm given the draws before it.
+    fn choose_slots(
         &mut self,
         request: &Request,
         left: &mut Vec<u32>,
@@ -339,7 +342,7 @@ pub(crate) struct PeerId<'a> {
 
 /// What another handle has released, for policies that keep it themselves.
 pub(crate) enum Peer {
-    Segments(super::segments::peers::PeerBandit),
+    Segments(Box<super::segments::peers::PeerBandit>),
     Linear(Box<super::linear::contextual::SavedPeer>),
 }
 
@@ -350,7 +353,7 @@ impl Peer {
     /// `Corrupt`; `NoMemory`.
     pub fn read(config: &Config, id: &PeerId, from: &mut Reader) -> Result<Peer> {
         match config.features {
-            0 => Segmented::read_peer(config, id, from).map(Peer::Segments),
+            0 => Segmented::read_peer(config, id, from).map(|peer| Peer::Segments(Box::new(peer))),
             _ => SavedPeer::read(config, id, from).map(|peer| Peer::Linear(Box::new(peer))),
         }
     }

@@ -162,7 +162,8 @@ impl Algorithm {
             | Algorithm::NonprivateImed
             | Algorithm::NonprivateSe
             | Algorithm::NonprivateExp3 => PrivacyLoss::Unbounded,
-            Algorithm::Imed | Algorithm::Med | Algorithm::Ts | Algorithm::Linear => config.loss()?,
+            Algorithm::Imed | Algorithm::Med | Algorithm::Ts => config.loss()?,
+            Algorithm::Linear => linear::lifetime_loss(config)?,
             Algorithm::UcbInt | Algorithm::Exp3Tau | Algorithm::SdpAe | Algorithm::VbSdpAe => {
                 PrivacyLoss::Approximate { epsilon, delta }
             }

@@ -72,7 +72,7 @@ const RELEASES: usize = 8;
 /// The chance of an alarm against a true claim, and of a lower bound above the truth.
 pub const FAILURE: f64 = 1e-6;
 /// What an outsider looks at, for people.
-pub const SIGHTS: [&str; 19] = [
+pub const SIGHTS: [&str; 21] = [
     "the mean at its release",
     "the mean at the end",
     "how much the sum has grown",
@@ -92,6 +92,8 @@ pub const SIGHTS: [&str; 19] = [
     "the counts",
     "the best arm",
     "what cancellations returned",
+    "the first number that was released after the change",
+    "the last one of the same release",
 ];
 
 /// What an audit found, of which claim.
@@ -269,6 +271,9 @@ impl Case {
         }
         config.pending_capacity = if self.delivery == Delivery::Expiring { 8 } else { 4096 };
         config.reward_window = self.delivery.window();
+        if self.policy == Algorithm::Linear {
+            (config.features, config.feature_model) = (1, DPB_MODEL_PER_ARM);
+        }
         config.test_seed = seed.as_ptr();
         config
     }
@@ -297,7 +302,7 @@ impl Case {
         let handle = self.honest().open(0)?;
         let mut decision = dpb_decision { ticket: 0, propensity: 0.0, arm: 0, phase: 0 };
         // SAFETY: a live handle, one arm and a valid place.
-        Ok(unsafe { dpb_select_for(handle.0, &among(&[0]), &mut decision) } == DPB_OK)
+        Ok(unsafe { dpb_select_for(handle.bandit, &handle.request(&[0]), &mut decision) } == DPB_OK)
     }
 
     fn honest(&self) -> Case {
@@ -442,7 +447,7 @@ impl Case {
 
     /// One run.
     fn play(&self, scout: &Scout, tables: &Tables, number: u64, neighbour: bool) -> Run {
-        let _hand = self.sabotage.hand(self.arms);
+        let hand = self.sabotage.hand(self.arms);
         let handle = self.open(number).expect("a configuration that was accepted before");
         let m = tables.changed.end - tables.changed.start;
         let lag = self.lag(m);
@@ -497,7 +502,9 @@ impl Case {
             if decision.arm == 0 && !lost {
                 canary.answered(reward, changed);
             }
-            if canary.look(&handle.arms(self.arms)[0], decisions) {
+            // Of others not all that is told is public: a device's message is not.
+            let released = if handle.has_features { hand.released() } else { Vec::new() };
+            if canary.look(&handle.arms(self.arms)[0], decisions, &released) {
                 let tail = if scout.composes() { 0 } else { 2 * lag + 40 * m };
                 end = end.min(decisions + tail);
             }
@@ -533,6 +540,8 @@ impl Case {
             Seen::Pattern(pattern(counts)),
             Seen::Pattern(pattern(handle.best_arm())),
             Seen::Pattern(pattern(returned)),
+            Seen::Number(canary.released[0]),
+            Seen::Number(canary.released[1]),
         ];
         Run { seen, spent: [handle.spent(0.0), handle.spent(self.delta)] }
     }
@@ -557,6 +566,8 @@ struct Canary {
     before: f64,
     /// The width, once the last changed reward has come.
     width: f64,
+    /// The first and the last number of the next release, where these are told.
+    released: [f64; 2],
     /// Since then.
     releases: Vec<Release>,
 }
@@ -579,6 +590,7 @@ impl Canary {
             mean: f64::NAN,
             before: 0.0,
             width: f64::NAN,
+            released: [f64::NAN; 2],
             releases: Vec::new(),
         }
     }
@@ -594,9 +606,14 @@ impl Canary {
     }
 
     /// True at the first release after the change.
-    fn look(&mut self, arm: &dpb_arm, decisions: u64) -> bool {
+    fn look(&mut self, arm: &dpb_arm, decisions: u64, released: &[(usize, i64)]) -> bool {
         if self.is_changed() && self.width.is_nan() {
             self.width = arm.width;
+        }
+        if let (true, true, [first, .., last] | [first @ last]) =
+            (self.is_changed(), self.released[0].is_nan(), released)
+        {
+            self.released = [first.1 as f64, last.1 as f64];
         }
         if arm.mean.is_nan() || arm.mean.to_bits() == self.mean.to_bits() {
             return false;
@@ -621,13 +638,14 @@ impl Canary {
     }
 }
 
-/// A bandit behind the C interface.
-/// A request that these arms may be chosen for.
-fn among(arms: &[u32]) -> dpb_request {
-    dpb_request { eligible: arms.as_ptr(), eligible_len: arms.len(), ..dpb_request::defaults() }
-}
+/// Of features, in every request.
+const ROW: [f32; 1] = [1.0];
 
-struct Handle(*mut dpb_bandit);
+/// A bandit behind the C interface.
+struct Handle {
+    bandit: *mut dpb_bandit,
+    has_features: bool,
+}
 
 impl Handle {
     fn new(policy: Algorithm, config: &dpb_config) -> Result<Handle, String> {
@@ -640,13 +658,23 @@ impl Handle {
             // SAFETY: always NUL-terminated.
             return Err(unsafe { CStr::from_ptr(error.message.as_ptr()) }.to_string_lossy().into_owned());
         }
-        Ok(Handle(bandit))
+        Ok(Handle { bandit, has_features: policy == Algorithm::Linear })
+    }
+
+    /// A request that these arms may be chosen for, or all: with a row, where the policy has features.
+    fn request(&self, arms: &[u32]) -> dpb_request {
+        let eligible = if arms.is_empty() { std::ptr::null() } else { arms.as_ptr() };
+        let features = if self.has_features { ROW.as_ptr() } else { std::ptr::null() };
+        dpb_request { eligible, eligible_len: arms.len(), features, ..dpb_request::defaults() }
     }
 
     fn select(&self) -> dpb_decision {
+        if self.has_features {
+            return self.select_among(&[]);
+        }
         let mut decision = dpb_decision { ticket: 0, propensity: 0.0, arm: 0, phase: 0 };
         // SAFETY: a live handle and a valid place.
-        let status = unsafe { dpb_select(self.0, &mut decision) };
+        let status = unsafe { dpb_select(self.bandit, &mut decision) };
         assert_eq!(status, DPB_OK, "dpb_select");
         decision
     }
@@ -654,7 +682,7 @@ impl Handle {
     fn select_among(&self, arms: &[u32]) -> dpb_decision {
         let mut decision = dpb_decision { ticket: 0, propensity: 0.0, arm: 0, phase: 0 };
         // SAFETY: a live handle, as many arms as it is told and a valid place.
-        let status = unsafe { dpb_select_for(self.0, &among(arms), &mut decision) };
+        let status = unsafe { dpb_select_for(self.bandit, &self.request(arms), &mut decision) };
         assert_eq!(status, DPB_OK, "dpb_select_among");
         decision
     }
@@ -662,18 +690,18 @@ impl Handle {
     /// Refused where the ticket's time is over, and where it was answered before.
     fn update(&self, ticket: u64, reward: f64) {
         // SAFETY: a live handle.
-        let status = unsafe { dpb_update(self.0, ticket, reward) };
+        let status = unsafe { dpb_update(self.bandit, ticket, reward) };
         assert!(matches!(status, DPB_OK | DPB_DUPLICATE | DPB_EXPIRED), "dpb_update: {status}");
     }
 
     fn cancel(&self, ticket: u64) -> dpb_status {
         // SAFETY: a live handle.
-        unsafe { dpb_cancel(self.0, ticket) }
+        unsafe { dpb_cancel(self.bandit, ticket) }
     }
 
     fn retire(&self, arm: u32) {
         // SAFETY: a live handle.
-        let status = unsafe { dpb_retire_arm(self.0, arm) };
+        let status = unsafe { dpb_retire_arm(self.bandit, arm) };
         assert_eq!(status, DPB_OK, "dpb_retire_arm");
     }
 
@@ -681,8 +709,18 @@ impl Handle {
         let mut all = vec![dpb_arm::default(); arms as usize];
         let mut n = 0;
         // SAFETY: a live handle, room for all.len() arms.
-        let status = unsafe { dpb_arms_read(self.0, all.as_mut_ptr(), all.len(), &mut n) };
+        let status = unsafe { dpb_arms_read(self.bandit, all.as_mut_ptr(), all.len(), &mut n) };
         assert_eq!(status, DPB_OK, "dpb_arms_read");
+        if self.has_features && self.report().phase > 0 {
+            let (mut means, mut deviations) = (vec![0.0; all.len()], vec![0.0; all.len()]);
+            // SAFETY: a live handle, a row, room for all arms.
+            let request = self.request(&[]);
+            let status = unsafe { dpb_predict(self.bandit, &request, means.as_mut_ptr(), deviations.as_mut_ptr()) };
+            assert_eq!(status, DPB_OK, "dpb_predict");
+            for (arm, (mean, deviation)) in all.iter_mut().zip(means.into_iter().zip(deviations)) {
+                (arm.mean, arm.width) = (mean, deviation);
+            }
+        }
         all
     }
 
@@ -691,7 +729,7 @@ impl Handle {
         // SAFETY: numbers only, so zeroes are a report; a live handle and a valid place of the size that is said.
         unsafe {
             (*report.as_mut_ptr()).struct_size = size_of::<dpb_report>() as u32;
-            assert_eq!(dpb_report_read(self.0, report.as_mut_ptr()), DPB_OK, "dpb_report_read");
+            assert_eq!(dpb_report_read(self.bandit, report.as_mut_ptr()), DPB_OK, "dpb_report_read");
             report.assume_init()
         }
     }
@@ -700,14 +738,14 @@ impl Handle {
     fn best_arm(&self) -> Option<u32> {
         let mut arm = 0;
         // SAFETY: a live handle and a valid place.
-        let status = unsafe { dpb_best_arm(self.0, &mut arm) };
+        let status = unsafe { dpb_best_arm(self.bandit, &mut arm) };
         (status == DPB_OK).then_some(arm)
     }
 
     fn spent(&self, delta: f64) -> f64 {
         let mut epsilon = 0.0;
         // SAFETY: a live handle and a valid place.
-        let status = unsafe { dpb_epsilon_spent(self.0, delta, &mut epsilon) };
+        let status = unsafe { dpb_epsilon_spent(self.bandit, delta, &mut epsilon) };
         assert_eq!(status, DPB_OK, "dpb_epsilon_spent");
         epsilon
     }
@@ -716,6 +754,6 @@ impl Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         // SAFETY: made by a constructor, freed once.
-        unsafe { dpb_free(self.0) };
+        unsafe { dpb_free(self.bandit) };
     }
 }

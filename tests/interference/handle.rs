@@ -1,12 +1,15 @@
 //! What is proved: a policy, with or without segments; and how a history asks it.
 
-use dpb::{Algorithm, Bandit, Config, Request, Result};
+use dpb::{Algorithm, Bandit, Config, Feature, Request, Result, Rows};
 
 /// What handles are made of.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Subject {
+    /// (dp-linear with one model for all arms.)
     Policy(Algorithm),
     Segments,
+    /// dp-linear with a model for each arm.
+    Models,
 }
 
 impl Subject {
@@ -15,6 +18,8 @@ impl Subject {
 
     pub fn make(self, config: &Config) -> Result<Bandit> {
         Ok(match self {
+            Subject::Policy(Algorithm::Linear) => Bandit::new(Algorithm::Linear, &Self::with_features(config, false))?,
+            Subject::Models => Bandit::new(Algorithm::Linear, &Self::with_features(config, true))?,
             Subject::Policy(algorithm) => Bandit::new(algorithm, config)?,
             Subject::Segments => {
                 Bandit::new(Algorithm::Imed, &Config { max_segments: Self::KEYS.len() as u32, ..config.clone() })?
@@ -26,12 +31,56 @@ impl Subject {
         match self {
             Subject::Policy(algorithm) => algorithm.name(),
             Subject::Segments => "segments",
+            Subject::Models => "dp-linear, a model for each arm",
         }
+    }
+
+    fn with_features(config: &Config, model_per_arm: bool) -> Config {
+        Config { features: FEATURES as u32, model_per_arm, ..config.clone() }
+    }
+
+    /// Has it features?
+    pub fn has_features(self) -> bool {
+        matches!(self, Subject::Models | Subject::Policy(Algorithm::Linear))
     }
 
     /// In one of its segments, where it has any.
     pub fn request(self, key: u64) -> Request<'static> {
         Request { segment: if self == Subject::Segments { key } else { 0 }, ..Request::default() }
+    }
+}
+
+/// Features of a row.
+const FEATURES: usize = 3;
+
+/// The rows of a request, as somebody chooses them who knows this number.
+pub struct Features {
+    dense: Vec<f32>,
+    sparse: Option<(Vec<Feature>, Vec<u32>)>,
+}
+
+impl Features {
+    pub fn new(rows: usize, known: u64) -> Features {
+        let mut state = known;
+        let mut value = || {
+            state = (state ^ state >> 29).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1);
+            [0.0, 0.0, 1.0, 1.0, -0.5, 0.25, 3.0, 1e6][(state >> 61) as usize]
+        };
+        let dense: Vec<f32> = (0..rows * FEATURES).map(|_| value()).collect();
+        let sparse = (known >> 7 & 1 == 1).then(|| {
+            let (mut entries, mut ends) = (Vec::new(), Vec::new());
+            for row in dense.chunks(FEATURES) {
+                let some = (0..).zip(row).filter(|(_, value)| **value != 0.0);
+                entries.extend(some.map(|(index, &value)| Feature { index, value }));
+                ends.push(entries.len() as u32);
+            }
+            (entries, ends)
+        });
+        Features { dense, sparse }
+    }
+
+    pub fn rows(&self) -> Rows<'_> {
+        self.sparse.as_ref().map_or(Rows::Dense(&self.dense), |(entries, ends)| Rows::Sparse(entries, ends))
     }
 }
 
@@ -57,6 +106,16 @@ pub fn arms(bandit: &Bandit) -> Vec<Arm> {
     bandit.for_each_arm(&mut each).unwrap();
     for key in Subject::KEYS {
         let _ = bandit.for_each_arm_in(key, &mut each); // where it has begun
+    }
+    // What is believed of rows.
+    let report = bandit.report().unwrap();
+    if report.features > 0 {
+        let rows = if report.model_per_arm { 1 } else { bandit.arms().unwrap() as usize };
+        let features = Features::new(rows, 5);
+        let each = |mean: f64, deviation: f64| {
+            arms.push(Arm { estimates: [mean.to_bits(), deviation.to_bits(), 0], counts: (0, false) });
+        };
+        bandit.predict(&Request { features: Some(features.rows()), ..Request::default() }, each).unwrap();
     }
     arms
 }

@@ -1,6 +1,6 @@
 //! One world: a history carried out, and all that an outsider sees of it.
 
-use super::handle::{Subject, arms, live, rest};
+use super::handle::{Features, Subject, arms, live, rest};
 use super::history::{Call, Event, History, Step, WINDOW, Which};
 use crate::audit::engine::{pattern, seed};
 use dpb::noise::probe::{Draw, NoiseProbe};
@@ -26,6 +26,8 @@ pub enum Sight {
 pub struct Difference {
     pub place: usize,
     pub sight: Sight,
+    /// What the other world shows here, less what this one does.
+    pub by: i64,
     /// Decisions so far.
     decisions: usize,
     /// Drawn during the call.
@@ -64,6 +66,8 @@ struct World<'a> {
     /// The other one's transcript, if it was there.
     other: &'a [u64],
     transcript: Vec<u64>,
+    /// A number made of all of it so far: who chooses features knows this.
+    known: u64,
     made: Vec<Made>,
     /// Of users, so far.
     periods: usize,
@@ -82,10 +86,12 @@ impl World<'_> {
     fn see(&mut self, value: u64, sight: Sight) -> Look {
         let place = self.transcript.len();
         self.transcript.push(value);
-        if self.other.get(place).is_none_or(|&other| other == value) {
+        self.known = (self.known ^ value).wrapping_mul(0x100_0000_01b3).rotate_left(23);
+        let Some(by) = self.other.get(place).map(|&other| other.wrapping_sub(value) as i64).filter(|&by| by != 0)
+        else {
             return Ok(());
-        }
-        Err(Difference { place, sight, decisions: self.made.len(), draws: self.drawn..self.hand.draws() })
+        };
+        Err(Difference { place, sight, by, decisions: self.made.len(), draws: self.drawn..self.hand.draws() })
     }
 
     /// After a call of this handle that returned this, perhaps a decision: first what was released, then what came of it.
@@ -183,8 +189,14 @@ impl World<'_> {
         let request = Request { user, slots: slots as u32, ..self.subject.request(steps[0].key) };
         let choose = |eligible: Option<&[u32]>| {
             let mut chosen = Vec::new();
+            let rows = match self.subject {
+                Subject::Models => 1,
+                _ => eligible.map_or_else(|| bandit.arms().unwrap() as usize, <[u32]>::len),
+            };
+            let features = self.subject.has_features().then(|| Features::new(rows, self.known));
+            let features = features.as_ref().map(Features::rows);
             let each = |slot, decision| chosen.push((slot, decision));
-            bandit.select_slots(&Request { eligible, ..request }, each)?;
+            bandit.select_slots(&Request { eligible, features, ..request }, each)?;
             chosen.sort_unstable_by_key(|&(slot, _)| slot);
             dpb::Result::Ok(chosen.into_iter().map(|(_, decision)| decision).collect::<Vec<_>>())
         };
@@ -264,6 +276,7 @@ pub fn run(subject: Subject, history: &History, world: usize, moves: &[(usize, i
         hand,
         other,
         transcript: Vec::new(),
+        known: 0,
         made: Vec::new(),
         periods: 0,
         now: 0,

@@ -1,7 +1,7 @@
 //! Requests in few words. For more than one of these: `Request { user, ..among(&arms) }`.
 #![allow(dead_code, reason = "tests use a part each")]
 
-use dpb::Request;
+use dpb::{Algorithm, Bandit, Config, Decision, Request, Result, Rows};
 
 pub fn among(arms: &[u32]) -> Request<'_> {
     Request { eligible: Some(arms), ..Request::default() }
@@ -17,4 +17,47 @@ pub fn in_segment(key: u64) -> Request<'static> {
 
 pub fn of_slots(slots: u32) -> Request<'static> {
     Request { slots, ..Request::default() }
+}
+
+/// The configuration with what this policy cannot do without beside a delta and a horizon: features. A model for each arm
+/// does what the other policies do.
+pub fn fitted(algorithm: Algorithm, config: Config) -> Config {
+    if algorithm == Algorithm::Linear { Config { features: 2, model_per_arm: true, ..config } } else { config }
+}
+
+/// Rows of features for a request that may be given these arms, where a handle needs any.
+fn rows(bandit: &Bandit, eligible: Option<&[u32]>) -> Result<Option<Vec<f32>>> {
+    if bandit.algorithm() != Algorithm::Linear {
+        return Ok(None);
+    }
+    let report = bandit.report()?;
+    let rows = match eligible {
+        _ if report.model_per_arm => 1,
+        Some(arms) => arms.len() as u32,
+        None => bandit.arms()?,
+    };
+    Ok(Some((0..rows * report.features).map(|i| (i % 5) as f32 / 4.0 - 0.25).collect()))
+}
+
+/// Asks a handle of any policy: with features, where it needs them.
+pub trait Ask {
+    fn ask(&self) -> Result<Decision>;
+    fn ask_for(&self, request: &Request) -> Result<Decision>;
+    fn ask_slots(&self, request: &Request, each: impl FnMut(usize, Decision)) -> Result<()>;
+}
+
+impl Ask for Bandit {
+    fn ask(&self) -> Result<Decision> {
+        if self.algorithm() == Algorithm::Linear { self.ask_for(&Request::default()) } else { self.select() }
+    }
+
+    fn ask_for(&self, request: &Request) -> Result<Decision> {
+        let rows = rows(self, request.eligible)?;
+        self.select_for(&Request { features: rows.as_deref().map(Rows::Dense), ..*request })
+    }
+
+    fn ask_slots(&self, request: &Request, each: impl FnMut(usize, Decision)) -> Result<()> {
+        let rows = rows(self, request.eligible)?;
+        self.select_slots(&Request { features: rows.as_deref().map(Rows::Dense), ..*request }, each)
+    }
 }

@@ -228,8 +228,8 @@ func (n *Node) listen(hints <-chan Hint, puts chan<- uint16) {
 // judge cancels what is open for as long as answers cannot travel, and once more. Whether they can it asks beats alone,
 // which go whether there are answers or not.
 func (n *Node) judge(ctx context.Context) {
-	if n.window == 0 {
-		return // silence is no answer
+	if n.window == 0 || !n.judges {
+		return // silence is no answer, or never for want of a way
 	}
 	ticker := time.NewTicker(max(n.delay/beatsInDelay, 1))
 	defer ticker.Stop()

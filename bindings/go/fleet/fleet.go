@@ -88,10 +88,13 @@ type Options struct {
 	Store    Store
 	Post     Post          // nil: only this node's own answers are taken
 	Policy   dpb.Policy    // one that can merge; 0: the recommended one
-	Config   dpb.Config    // of all nodes the same but for Node, which is from 1 to 65535
+	Config   dpb.Config    // of all nodes the same but for Node, which is from 1 to 65535; with segments, too
 	Interval time.Duration // between two exchanges; 0: 5 s
-	// Answers by Post take at most so long; 0: 1 s. While they take longer, decisions are cancelled that wait an
-	// RewardWindow for theirs: see README.md.
+	// A bandit that you have made with Config, for example from a file; nil: Join makes one. If the store's snapshot of
+	// this node has more decisions, the node goes on from that, and Join closes this one. After an error it is yours.
+	Bandit *dpb.Bandit
+	// Answers by Post take at most so long; 0: 1 s; negative: never check. While they take longer, decisions are cancelled
+	// that wait an RewardWindow for theirs: see README.md.
 	Delay  time.Duration
 	Logger *slog.Logger // of outages and strangers; nil: slog.Default()
 }
@@ -105,7 +108,9 @@ type Node struct {
 	number   uint16
 	interval time.Duration
 	delay    time.Duration
-	window   uint64 // decisions that one waits for its answer
+	judges   bool          // are there outages?
+	window   uint64        // decisions that one waits for its answer
+	soon     chan struct{} // something is to be put at once
 	log      *slog.Logger
 
 	// Of Sync alone.
@@ -150,6 +155,8 @@ func join(ctx context.Context, options Options) (*Node, error) {
 		number:   uint16(options.Config.Node),
 		interval: options.Interval,
 		delay:    options.Delay,
+		judges:   options.Delay >= 0,
+		soon:     make(chan struct{}, 1),
 		window:   uint64(options.Config.RewardWindow),
 		log:      options.Logger,
 		merged:   map[uint16]uint64{},
@@ -174,7 +181,7 @@ func join(ctx context.Context, options Options) (*Node, error) {
 			n.version, n.bytes = snapshot.Version, snapshot.Bytes
 		}
 	}
-	if n.Bandit, err = begin(options.Policy, options.Config, n.bytes); err != nil {
+	if n.Bandit, err = begin(options, n.bytes); err != nil {
 		return nil, fmt.Errorf("node %d: %w", n.number, err)
 	}
 	n.version = (n.version>>32 + 1) << 32 // a new life, which no other process has
@@ -190,26 +197,63 @@ func join(ctx context.Context, options Options) (*Node, error) {
 	if err == nil {
 		err = n.prepare()
 	}
-	if err != nil {
-		n.Bandit.Close()
+	if given := options.Bandit; err != nil {
+		if n.Bandit != given {
+			n.Bandit.Close()
+		}
 		return nil, err
+	} else if given != nil && n.Bandit != given {
+		given.Close()
 	}
 	return n, nil
 }
 
-func begin(policy dpb.Policy, config dpb.Config, snapshot []byte) (*dpb.Bandit, error) {
-	if policy == 0 {
-		bandit, err := dpb.New(config)
-		if err != nil || snapshot == nil {
-			return bandit, err
+// begin makes the bandit, or goes on from whichever knows more: the one that was given or the node's own snapshot.
+func begin(options Options, snapshot []byte) (*dpb.Bandit, error) {
+	policy, config, given := options.Policy, options.Config, options.Bandit
+	if snapshot == nil {
+		switch {
+		case given != nil:
+			return given, nil
+		case policy == 0:
+			return dpb.New(config)
+		}
+		return dpb.NewPolicy(policy, config)
+	}
+	if given != nil {
+		policy, _ = dpb.ParsePolicy(given.PolicyName())
+	} else if policy == 0 {
+		free := config
+		free.Budget, free.BudgetPeriods = nil, 0 // this one is asked for its name, and costs nobody anything
+		bandit, err := dpb.New(free)
+		if err != nil {
+			return nil, err
 		}
 		policy, _ = dpb.ParsePolicy(bandit.PolicyName())
 		bandit.Close()
 	}
-	if snapshot == nil {
-		return dpb.NewPolicy(policy, config)
+	there, err := dpb.RestorePolicy(policy, config, snapshot)
+	if err != nil || given == nil {
+		return there, err
 	}
-	return dpb.RestorePolicy(policy, config, snapshot)
+	before, err := there.Report()
+	here, wrong := given.Report()
+	if err = errors.Join(err, wrong); err != nil || before.Decisions <= here.Decisions {
+		there.Close()
+		return given, err
+	}
+	return there, nil
+}
+
+// NextPeriod begins a period ([dpb.Bandit.NextPeriod]) and has Sync put a snapshot at once, because who goes on from an
+// older one would forget this period.
+func (n *Node) NextPeriod() error {
+	err := n.Bandit.NextPeriod()
+	select {
+	case n.soon <- struct{}{}:
+	default:
+	}
+	return err
 }
 
 // Sync puts what this node has released and merges what the others have, again and again, and takes the answers that
@@ -249,6 +293,10 @@ func (n *Node) Sync(ctx context.Context) error {
 				failures = 0
 				timer.Reset(pause(n.interval, 0))
 			}
+		case <-n.soon:
+			once, cancel := context.WithTimeout(ctx, n.patience())
+			err = n.put(once)
+			cancel()
 		case node, on := <-n.hints:
 			if on {
 				err = n.hear(ctx, node)

@@ -202,8 +202,17 @@ impl Batch {
         y.fill(0.0);
         for j in self.instrument.coordinates(self.d) {
             let exact = std::mem::take(&mut *self.sums[j]);
-            y[j] = (exact + noise.draw()) as f64;
+            let sum = exact + noise.draw();
+            #[cfg(dpb_faults)]
+            let sum = crate::noise::probe::release(sum, || exact + noise.draw());
+            y[j] = sum as f64;
         }
+    }
+
+    /// The rewards in it, as a fault in a test's handle sees them.
+    #[cfg(dpb_faults)]
+    pub fn bare_sum(&self) -> f64 {
+        self.sums.iter().map(|sum| **sum as f64).sum::<f64>() / (f64::from(BOUND) * Reward::ONE as f64)
     }
 
     /// From grid units of G to units of x.

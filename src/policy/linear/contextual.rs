@@ -97,7 +97,13 @@ impl ByRequest for Contextual {
         self.linear.check(request.eligible, rows, request.slots as usize)
     }
 
-    fn choose(
+    fn choose(&mut self, request: &Request, place: usize) -> (Pull, u32) {
+        let phase = self.linear.releases();
+        let choice = self.linear.choose(place, request.eligible, rows(request));
+        (Pull::new(place as u32, phase, choice.propensity), choice.arm)
+    }
+
+    fn choose_slots(
         &mut self,
         request: &Request,
         _left: &mut Vec<u32>,
@@ -192,12 +198,8 @@ impl Policy for Contextual {
         self.linear.privacy()
     }
 
-    /// With one model for all, one vector may hold all rewards of a request: see theorem L.
     fn loss_of_request(&self, batches: u32) -> PrivacyLoss {
-        match self.privacy().of_batches(batches) {
-            loss @ PrivacyLoss::Zcdp(_) if !self.per_arm => loss.of_batches(batches),
-            loss => loss,
-        }
+        super::loss_of_request(self.privacy(), batches, self.per_arm)
     }
 
     fn save(&self, to: &mut Writer) -> Result<()> {

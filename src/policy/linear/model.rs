@@ -96,6 +96,10 @@ impl Evidence {
     /// Writes what is left of it at this power.
     pub(super) fn save(&self, power: f64, to: &mut Writer) {
         to.f64(power * self.count);
+        self.save_matrices(power, to);
+    }
+
+    pub(super) fn save_matrices(&self, power: f64, to: &mut Writer) {
         self.precision.iter().chain(&*self.shift).for_each(|&x| to.f64(power * x));
     }
 

@@ -663,7 +663,7 @@ fn a_wrong_prior_is_overcome() {
         for strength in [1.0, 100.0, 1e7] {
             let lost = lost(mean, strength);
             println!("{lost:.3}");
-            assert!(lost < 0.35, "{lost}");
+            assert!(lost < 0.05, "{lost}");
         }
     }
     let mut shared = policy(&config(4, 4.0), SHAPE, 1);

@@ -23,6 +23,8 @@ pub(crate) struct Segmented {
     /// The ids of the arms that were added.
     added: Vec<u64>,
     index: KeyIndex,
+    /// Of the request that was checked last.
+    found: Option<u32>,
     /// Segments that there may be.
     most: u32,
     /// For one request: what was chosen. Capacity for all arms.
@@ -50,16 +52,17 @@ impl Segmented {
             keys: memory::try_with_capacity(most as usize)?,
             added: Vec::new(),
             index,
+            found: None,
             most,
             chosen: memory::try_with_capacity(config.arms as usize)?,
         })
     }
 
-    /// The segment with this key, which begins if it is new.
+    /// The segment of the request that was checked last, which begins if it is new.
     #[inline]
     fn segment(&mut self, key: u64) -> u32 {
-        match self.index.find(key) {
-            Some(segment) => segment as u32,
+        match self.found {
+            Some(segment) => segment,
             None => self.add(key),
         }
     }
@@ -69,16 +72,6 @@ impl Segmented {
         self.index.insert(key);
         self.keys.push(key);
         self.segments.add_segment(key, &self.added)
-    }
-
-    fn choose_slots(&mut self, segment: u32, left: &mut Vec<u32>, slots: usize, each: &mut dyn FnMut(Pull, u32)) {
-        let mut chosen = std::mem::take(&mut self.chosen);
-        self.segments.choose_slate(segment, left, slots, &mut |pull| chosen.push(pull));
-        for pull in chosen.drain(..) {
-            *self.segments.played(pull) += 1;
-            each(pull, self.segments.arm_of(pull));
-        }
-        self.chosen = chosen;
     }
 
     /// What another handle has released.
@@ -109,11 +102,23 @@ impl ByRequest for Segmented {
         if request.features.is_some() {
             return Err(Error::Unsupported("features: config.features is 0"));
         }
+        self.found = self.index.find(request.segment).map(|segment| segment as u32);
         let is_full = self.keys.len() == self.most as usize;
-        if is_full && self.index.find(request.segment).is_none() { Err(Error::Full) } else { Ok(()) }
+        if is_full && self.found.is_none() { Err(Error::Full) } else { Ok(()) }
     }
 
-    fn choose(
+    #[inline]
+    fn choose(&mut self, request: &Request, _place: usize) -> (Pull, u32) {
+        let segment = self.segment(request.segment);
+        let pull = match request.eligible {
+            Some(eligible) => self.segments.choose_among(segment, eligible),
+            None => self.segments.choose(segment),
+        };
+        *self.segments.played(pull) += 1;
+        (pull, self.segments.arm_of(pull))
+    }
+
+    fn choose_slots(
         &mut self,
         request: &Request,
         left: &mut Vec<u32>,
@@ -121,13 +126,13 @@ impl ByRequest for Segmented {
         each: &mut dyn FnMut(Pull, u32),
     ) {
         let segment = self.segment(request.segment);
-        let pull = match request.eligible {
-            _ if request.slots > 1 => return self.choose_slots(segment, left, request.slots as usize, each),
-            Some(eligible) => self.segments.choose_among(segment, eligible),
-            None => self.segments.choose(segment),
-        };
-        *self.segments.played(pull) += 1;
-        each(pull, self.segments.arm_of(pull));
+        let mut chosen = std::mem::take(&mut self.chosen);
+        self.segments.choose_slate(segment, left, request.slots as usize, &mut |pull| chosen.push(pull));
+        for pull in chosen.drain(..) {
+            *self.segments.played(pull) += 1;
+            each(pull, self.segments.arm_of(pull));
+        }
+        self.chosen = chosen;
     }
 
     fn unplay(&mut self, pull: Pull) {
@@ -201,7 +206,7 @@ impl Policy for Segmented {
         let is_newer = self.segments.is_newer(&peer)?;
         let names = Names { keys: &self.keys, added: &self.added };
         if is_newer {
-            self.segments.insert(peer, names);
+            self.segments.insert(*peer, names);
         }
         if !self.segments.is_fitted() {
             self.segments.fit(names);

@@ -1,0 +1,173 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"math"
+	"testing"
+	"time"
+
+	dpb "github.com/libdpb/libdpb/bindings/go"
+)
+
+// Of segments; node 2 is never asked for the last one by visitors.
+var keys = []uint64{3, 1 << 60, 77}
+
+func segmented(node uint16) dpb.Config {
+	config := config(node)
+	config.MaxSegments, config.ExpectedUsers, config.ContributionsPerUser = 8, 1000, 2
+	return config
+}
+
+// look has so many people look at something in each of these segments; in each another arm is liked.
+func look(bandit *dpb.Bandit, people uint64, keys ...uint64) {
+	for user := range people {
+		for i, key := range keys {
+			d := must(bandit.SelectFor(dpb.Request{Segment: key, User: user/2 + 1 + uint64(i)<<32}))
+			reward := 0.0
+			if int(d.Arm) == i%3 {
+				reward = 1
+			}
+			check(bandit.Update(d.Ticket, reward))
+		}
+	}
+}
+
+// rewards are those in all releases that a bandit knows, of each arm of each of keys; nothing where it lacks one.
+func rewards(bandit *dpb.Bandit) (all []float64) {
+	for _, key := range keys {
+		arms, err := bandit.Segment(key)
+		if errors.Is(err, dpb.ErrInvalidRequest) {
+			return nil
+		}
+		for _, arm := range must(arms, err) {
+			all = append(all, arm.EffectivePulls)
+		}
+	}
+	return all
+}
+
+func same(x, y []float64) bool {
+	if len(x) != len(y) || len(x) == 0 {
+		return false
+	}
+	for i := range x {
+		if math.Abs(x[i]-y[i]) > 1e-6*x[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// Nodes with segments know the same of each segment, each reward once, and answers find the node that has decided. The
+// arms that come later come everywhere.
+func TestNodesWithSegmentsAgree(t *testing.T) {
+	server := startRedis(t)
+	join := func(number uint16) running {
+		return run(t, server.address, Options{Config: segmented(number), Interval: interval})
+	}
+	a, b := join(1), join(2)
+	look(a.Bandit, 2000, keys...)
+	look(b.Bandit, 1000, keys[:2]...)
+	check(b.Bandit.Cancel(must(b.Bandit.SelectFor(dpb.Request{Segment: keys[2], User: 1})).Ticket))
+	agreed := func(nodes ...running) func() bool {
+		return func() bool {
+			var sum []float64
+			for _, node := range []running{a, b} {
+				// What its own snapshot tells is what it has released itself.
+				own := must(dpb.Restore(must(node.Bandit.Snapshot(nil))))
+				for i, x := range rewards(own) {
+					if sum == nil {
+						sum = make([]float64, 3*len(keys))
+					}
+					sum[i] += x
+				}
+				own.Close()
+			}
+			for _, node := range nodes {
+				if !same(rewards(node.Bandit), sum) {
+					return false
+				}
+			}
+			return true
+		}
+	}
+	eventually(t, "both know the same", agreed(a, b))
+	if known := rewards(b.Bandit); known[6]+known[7]+known[8] < 500 {
+		t.Error("b knows nothing of what only a has seen:", known)
+	}
+
+	before := b.Metrics().Received
+	ticket := must(b.Bandit.SelectFor(dpb.Request{Segment: keys[0], User: 1 << 40})).Ticket
+	eventually(t, "a takes it", func() bool { return a.Answer(ticket, 1) == nil })
+	eventually(t, "b has it", func() bool { return b.Metrics().Received == before+1 })
+	if err := b.Bandit.Update(ticket, 1); !errors.Is(err, dpb.ErrDuplicate) {
+		t.Error(err)
+	}
+
+	// A plain bandit of the same name is a stranger.
+	plain := config(3)
+	plain.ContributionsPerUser = 2
+	c := run(t, server.address, Options{Config: plain, Interval: interval})
+	eventually(t, "it is refused", func() bool { return a.Metrics().Strangers == 1 && c.Metrics().Strangers == 2 })
+}
+
+// A period is in the store before anybody waits for an exchange, and a node that was killed has begun another.
+func TestPeriodsAreKept(t *testing.T) {
+	server := startRedis(t)
+	store := storeAt(server.address)
+	defer store.Close()
+	ctx := context.Background()
+	node := run(t, server.address, Options{Config: segmented(1), Interval: time.Hour})
+	eventually(t, "the first exchange", func() bool { return node.Metrics().Exchanges == 1 })
+	look(node.Bandit, 2000, keys...)
+	check(node.NextPeriod())
+	spent := must(node.Bandit.EpsilonSpent(0))
+	eventually(t, "the store knows", func() bool {
+		bandit := must(dpb.Restore(must(store.List(ctx, 1))[0].Bytes))
+		defer bandit.Close()
+		return must(bandit.EpsilonSpent(0)) > spent // restored, it has begun one more
+	})
+	if spent < 1.9 {
+		t.Error(spent)
+	}
+}
+
+// A bandit that was restored from a file goes on, unless the store knows more of the node.
+func TestFileOrStore(t *testing.T) {
+	server := startRedis(t)
+	store := storeAt(server.address)
+	defer store.Close()
+	ctx := context.Background()
+	join := func(bandit *dpb.Bandit) *Node {
+		return must(Join(ctx, Options{Store: store, Config: segmented(1), Bandit: bandit}))
+	}
+	restored := func(bytes []byte) *dpb.Bandit { return must(dpb.RestorePolicy(dpb.PolicyIMED, segmented(1), bytes)) }
+	decisions := func(node *Node) uint64 { return must(node.Bandit.Report()).Decisions }
+
+	given := must(dpb.New(segmented(1)))
+	node := join(given)
+	if node.Bandit != given {
+		t.Error("another one")
+	}
+	look(node.Bandit, 100, keys...)
+	old := must(node.Bandit.Snapshot(nil))
+	look(node.Bandit, 100, keys...)
+	new := must(node.Bandit.Snapshot(nil))
+	node.Bandit.Close()
+
+	node = join(restored(new))
+	if n := decisions(node); n != 600 {
+		t.Error("from the file:", n)
+	}
+	node.Bandit.Close()
+	given = restored(old)
+	node = join(given)
+	if n := decisions(node); n != 600 {
+		t.Error("from the store:", n)
+	}
+	if _, err := given.Report(); !errors.Is(err, dpb.ErrClosed) {
+		t.Error("not closed:", err)
+	}
+	node.Bandit.Close()
+}
