@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use support::http::{Server, allow_many_files};
-use support::{Link, build, example, go, have, root, run};
+use support::{Link, build, example, go_with_modules, have, root, run};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -76,7 +76,7 @@ fn cpp() -> Option<Command> {
 fn go_server() -> Option<Command> {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("go_adserver");
     let _ = std::fs::remove_file(&path); // Go does not notice that the library has changed
-    run(&mut go("examples/go", &["build", "-o", path.to_str().unwrap(), "./adserver"])?);
+    run(&mut go_with_modules("examples/go", &["build", "-o", path.to_str().unwrap(), "./adserver"])?);
     let mut command = Command::new(path);
     command.stderr(std::process::Stdio::null()); // its log
     Some(command)

@@ -2,10 +2,10 @@
 //! either, a Redis that hangs, or forgets, two under one number, nonsense in the store, answers at the wrong node, cables
 //! that are cut, clocks that jump. The bytes in Redis are read by a client of our own.
 
-use super::{CPP, Program, WINDOW, number_field, place, text_field};
+use super::{CPP, GO, Program, WINDOW, number_field, place, slots, text_field};
 use crate::support::coins::Coins;
 use crate::support::http::{PATIENCE, Server, ask, send, wait};
-use crate::support::{Link, build, go, have, root, run, skip, text};
+use crate::support::{Link, build, go, go_with_modules, have, root, run, skip, text};
 use dpb::Bandit;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -132,6 +132,10 @@ impl Redis {
 
     fn start_in(world: &World, options: &[&str]) -> Option<(Redis, &'static Program)> {
         let program = CPP.as_ref()?;
+        Some((Redis::alone(world, options)?, program))
+    }
+
+    fn alone(world: &World, options: &[&str]) -> Option<Redis> {
         if !have("redis-server") {
             return None;
         }
@@ -143,7 +147,7 @@ impl Redis {
         let options = options.iter().map(|option| option.to_string()).collect();
         let mut redis = Redis { world: world.clone(), place, options, process: None };
         redis.begin();
-        Some((redis, program))
+        Some(redis)
     }
 
     fn begin(&mut self) {
@@ -204,7 +208,11 @@ impl Redis {
 
     /// Of each node, its version and what it has released.
     fn fields(&self) -> BTreeMap<String, (u64, Bandit)> {
-        let texts = self.ask(&[b"HGETALL", KEY.as_bytes()]);
+        self.fields_of(KEY)
+    }
+
+    fn fields_of(&self, key: &str) -> BTreeMap<String, (u64, Bandit)> {
+        let texts = self.ask(&[b"HGETALL", key.as_bytes()]);
         let fields = texts.chunks(2).filter_map(|field| {
             let (version, snapshot) = field[1].split_at_checked(20)?;
             let version = std::str::from_utf8(version).ok()?.parse().ok()?;
@@ -268,9 +276,14 @@ impl Node {
     }
 
     fn metric(&self, name: &str) -> f64 {
+        self.metric_of("ads", name)
+    }
+
+    fn metric_of(&self, bandit: &str, name: &str) -> f64 {
         let (status, _, page) = self.world.within(|| send(&self.operator, "GET", "/metrics", ""));
         assert_eq!(status, 200);
-        let line = page.lines().find_map(|line| line.strip_prefix(&format!("dpb_fleet_{name}{{bandit=\"ads\"}} ")));
+        let line =
+            page.lines().find_map(|line| line.strip_prefix(&format!("dpb_fleet_{name}{{bandit=\"{bandit}\"}} ")));
         line.unwrap_or_else(|| panic!("no {name} in {page}")).parse().unwrap()
     }
 
@@ -557,7 +570,7 @@ fn who_may_not_join_says_why() {
     usage(&["--redis-password-file", "x"]);
     for (option, values) in [
         ("--redis", &["", "host", ":6379", "host:", "host:65536"] as &[_]),
-        ("--node", &["0", "65536", "-1", "x"]),
+        ("--node", &["0", "32768", "65536", "-1", "x"]),
         ("--bandit", &["", "a b", "a}", "a\""]),
         ("--merge-every", &["0", "x"]),
     ] {
@@ -617,12 +630,8 @@ impl GoNode {
     fn build(arguments: &[&str]) -> Option<PathBuf> {
         go_package()?;
         let path = place("go_node");
-        let mut build = go("tests/fleet_cpp", &[&["build", "-o", path.to_str().unwrap()], arguments].concat())?;
-        if !go("tests/fleet_cpp", &["mod", "download"])?.output().unwrap().status.success() {
-            skip("no modules for Go: go mod download fails");
-            return None;
-        }
-        run(&mut build);
+        let arguments = [&["build", "-o", path.to_str().unwrap()], arguments].concat();
+        run(&mut go_with_modules("tests/fleet_cpp", &arguments)?);
         Some(path)
     }
 
@@ -661,6 +670,108 @@ fn one_in_go_and_one_in_cpp_know_the_same() {
     });
     assert_eq!((cpp.metric("nodes"), cpp.metric("strangers")), (1.0, 0.0));
     go.end();
+}
+
+#[test]
+fn placements_in_cpp_are_one() {
+    placements_are_one([&CPP, &CPP]);
+}
+
+#[test]
+fn placements_in_go_are_one() {
+    placements_are_one([&GO, &GO]);
+}
+
+#[test]
+fn placements_in_go_and_in_cpp_are_one() {
+    placements_are_one([&GO, &CPP]);
+}
+
+/// Two servers with three placements, each of which sees people in two of them. All clicks come to the other server, and
+/// count once, where the ad was shown. Both know the same of all placements. One is killed, and goes on in another period.
+fn placements_are_one(programs: [&LazyLock<Option<Program>>; 2]) {
+    const NAME: &str = "ads-placements";
+    const PLACEMENTS: u64 = 3;
+    let [Some(first), Some(second)] = programs.map(|program| program.as_ref()) else { return };
+    let Some(redis) = Redis::alone(&World::default(), &[]) else { return };
+    let start = |program, number| Node::start(program, &redis, number, OFTEN, &["--placements", "3"]);
+    let (one, two) = (start(first, 1), start(second, 2));
+    let have_met = |nodes: [&Node; 2]| {
+        let met = |node: &&Node| [NAME, "ads"].iter().all(|name| node.metric_of(name, "nodes") == 1.0);
+        eventually("they have met", || nodes.iter().all(met));
+    };
+    have_met([&one, &two]);
+    let clicks =
+        |node: &Node| ["received", "refused"].map(|what| node.metric_of(NAME, &format!("answers_{what}_total")));
+    let sees = |node: &Node, other: &Node, places: [u64; 2], people: std::ops::Range<u64>| {
+        let mut here = BufReader::new(node.server.connect());
+        let mut there = BufReader::new(other.server.connect());
+        let [before, _] = clicks(node);
+        let mut clicked = 0.0;
+        // A window is 1000 slots: clicks are there before it is over.
+        for user in people {
+            let place = places[user as usize % 2];
+            for (arm, url) in slots(&mut here, &format!("placement={place}&slots=5&user={:016x}", user + 1)) {
+                if arm as u64 % PLACEMENTS == place {
+                    clicked += 1.0;
+                    assert_eq!(ask(&mut there, "GET", &url, "").expect("an answer").0, 204);
+                }
+            }
+            if user % 50 == 49 {
+                eventually("the clicks are there", || clicks(node) == [before + clicked, 0.0]);
+            }
+        }
+        eventually("the clicks are there", || clicks(node) == [before + clicked, 0.0]);
+    };
+    sees(&one, &two, [0, 1], 0..800);
+    sees(&two, &one, [1, 2], 1000..1800);
+
+    let read = |node: &Node, place: u64| -> Value {
+        serde_json::from_str(&node.get(&format!("/report?placement={place}")).1).unwrap()
+    };
+    let pulls = |node: &Node, place| -> Vec<f64> {
+        let arms = &read(node, place)["arms"];
+        arms.as_array().unwrap().iter().map(|arm| arm["effective_pulls"].as_f64().unwrap()).collect()
+    };
+    // A request begins a placement where nobody has asked for it.
+    for (node, place) in [(&one, 2), (&two, 0)] {
+        assert_eq!(node.get(&format!("/ads?placement={place}&slots=1&user=00000000000000ff")).0, 200);
+    }
+    let agree = |one: &Node, two: &Node| {
+        let fields = redis.fields_of(&format!("dpb:{{{NAME}}}"));
+        assert!(fields.keys().all(|number| number == "32769" || number == "32770"));
+        fields.len() == 2
+            && (0..PLACEMENTS).all(|place| {
+                let mut released = vec![0.0; 10];
+                for (_, bandit) in fields.values() {
+                    // One that has never seen this placement has released nothing of it.
+                    let _ = bandit.for_each_arm_in(place, |i, arm| released[i as usize] += arm.effective_pulls);
+                }
+                let knows =
+                    |node: &Node| pulls(node, place).iter().zip(&released).all(|(x, y)| (x - y).abs() <= 1e-9 * y);
+                released.iter().sum::<f64>() > 100.0 && knows(one) && knows(two)
+            })
+    };
+    eventually("both know the same of all placements", || agree(&one, &two));
+    assert_eq!([&one, &two].map(|node| node.metric_of(NAME, "strangers")), [0.0, 0.0]);
+
+    // One that has another half of the people is killed: it goes on, from what Redis has, and has begun another period.
+    two.kill();
+    let spent = |place: &Value| place["epsilon_spent"].as_f64().unwrap();
+    let before = spent(&read(&one, 0));
+    let redis_at = redis.socket();
+    let at =
+        ["--port", "0", "--memory", "0", "--redis", redis_at.to_str().unwrap(), "--node", "2", "--placements", "2"];
+    let (code, said) = second.refuses(&at);
+    assert!(code == Some(1) && said.contains("placements must be at least 3"), "{code:?} {said}");
+    let two = start(second, 2);
+    have_met([&one, &two]);
+    assert!(before < 1.01 && spent(&read(&two, 0)) > 1.99, "{before} {}", read(&two, 0));
+    assert_eq!(two.get("/ads?placement=0&slots=1&user=00000000000000ff").0, 200);
+    eventually("it knows again", || agree(&one, &two));
+    for node in [one, two] {
+        assert_eq!(node.server.interrupt().0.code(), Some(0));
+    }
 }
 
 /// Answers that come to any node, in C++ or in Go, once, twice or three times, count once, at the node that decided.

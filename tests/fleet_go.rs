@@ -1,7 +1,7 @@
 //! Nodes that share what they have released through Redis, by the Go package's own tests against a real redis-server.
 #![cfg(unix)]
 
-use crate::support::{go, have, run, skip};
+use crate::support::{go_with_modules, have, run};
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -15,12 +15,7 @@ fn fleet(directory: &str, arguments: &[&str]) -> Option<Command> {
     if !have("redis-server") {
         return None;
     }
-    let command = go(directory, arguments)?;
-    if !go(directory, &["mod", "download"])?.output().unwrap().status.success() {
-        skip("no modules for Go: go mod download fails");
-        return None;
-    }
-    Some(command)
+    go_with_modules(directory, arguments)
 }
 
 #[test]

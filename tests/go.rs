@@ -1,6 +1,6 @@
 //! The Go module, by its own tests.
 
-use crate::support::{self, go, run};
+use crate::support::{self, go, go_with_modules, run};
 
 const MODULE: &str = "bindings/go";
 
@@ -29,8 +29,9 @@ const EXAMPLES: &str = "examples/go";
 
 #[test]
 fn the_examples_pass_their_tests() {
-    let Some(mut vet) = go(EXAMPLES, &["vet", "./..."]) else { return };
+    let Some(mut vet) = go_with_modules(EXAMPLES, &["vet", "./..."]) else { return };
     run(&mut vet);
+    run(&mut go(EXAMPLES, &["mod", "tidy", "-diff"]).unwrap());
     if let Some(mut test) = go(EXAMPLES, &["test", "-count=1", "-timeout=2m", "./..."]) {
         run(&mut test);
     }
@@ -40,7 +41,7 @@ fn the_examples_pass_their_tests() {
 #[test]
 #[ignore = "half a minute, to compile net/http for it"]
 fn the_examples_pass_their_tests_under_the_race_detector() {
-    if let Some(mut test) = go(EXAMPLES, &["test", "-race", "-count=5", "-timeout=5m", "./..."]) {
+    if let Some(mut test) = go_with_modules(EXAMPLES, &["test", "-race", "-count=5", "-timeout=5m", "./..."]) {
         run(test.env("GODEBUG", "cgocheck=1"));
     }
 }

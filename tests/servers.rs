@@ -8,7 +8,7 @@ mod browser;
 mod fleet_cpp;
 
 use crate::support::http::{self, PATIENCE, Server, allow_many_files, answer, ask, connect, send, wait};
-use crate::support::{Link, build, example, go, have, have_header, run};
+use crate::support::{Link, build, example, go_with_modules, have, have_header, run};
 use browser::Browser;
 use dpb::{Bandit, Counts, Seed};
 use serde_json::{Value, json};
@@ -51,7 +51,7 @@ static CPP: LazyLock<Option<Program>> = LazyLock::new(|| {
 static GO: LazyLock<Option<Program>> = LazyLock::new(|| {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("go_adserver");
     let _ = fs::remove_file(&path); // Go does not notice that the library has changed
-    run(&mut go("examples/go", &["build", "-o", path.to_str().unwrap(), "./adserver"])?);
+    run(&mut go_with_modules("examples/go", &["build", "-o", path.to_str().unwrap(), "./adserver"])?);
     Some(Program { path, arguments: &[] })
 });
 
@@ -576,10 +576,10 @@ fn its_placements_learn_no_more_of_a_person_than_was_said(program: &Program) {
     assert_eq!([&here["decisions"], &here["releases"]], [&json!(2015), &json!(0)]);
     assert_eq!(here["epsilon_spent"].as_f64(), Some(0.0));
     let metrics = server.get("/metrics").1;
-    assert!(metrics.contains("\ndpb_decisions_total{bandit=\"placements\"} 2015\n"), "{metrics}");
+    assert!(metrics.contains("\ndpb_decisions_total{bandit=\"ads-placements\"} 2015\n"), "{metrics}");
     assert!(metrics.contains("\ndpb_decisions_total{bandit=\"ads\"} 1\n"), "{metrics}");
     let metrics = send(&operator, "GET", "/metrics", "").2;
-    assert!(metrics.contains("\ndpb_duplicates_total{bandit=\"placements\"} 1\n"), "{metrics}");
+    assert!(metrics.contains("\ndpb_duplicates_total{bandit=\"ads-placements\"} 1\n"), "{metrics}");
 
     // But of many people.
     for user in 0..WINDOW / 5 {
@@ -623,7 +623,7 @@ fn its_placements_learn_no_more_of_a_person_than_was_said(program: &Program) {
         let (code, said) = program.refuses(&[&format!("--{option}"), value]);
         assert!(code == Some(2) && said.contains(option), "{option} {value}: {code:?} {said}");
     }
-    let (code, said) = program.refuses(&["--placements", "1", "--redis", "localhost:1", "--node", "1"]);
+    let (code, said) = program.refuses(&["--placements", "1", "--redis", "localhost:1", "--node", "32768"]);
     assert!(code == Some(2) && said.to_lowercase().contains("usage"), "{code:?} {said}");
     let none = program.start();
     assert_eq!(none.get("/ads?placement=0&slots=1").0, 404);

@@ -22,7 +22,9 @@
 // With --snapshot FILE what was learned survives the server, and kill -9: see serve::save.
 //
 // With --redis ADDRESS --node N many servers, these and those in Go, are one bandit: see fleet.hpp.
-// A click may come to any of them: the first four digits of its ticket are the number of the one that has shown the ad.
+// A click may come to any of them: the first four digits of its ticket are the number of the one that has shown the ad, and
+// 0x8000 more for an ad of a placement. Placements are another bandit in Redis. Send a person always to the same server: each of n servers
+// would learn from one who reaches all of them, who would lose n times as much.
 //
 // With --threads N each thread has a bandit of its own, where one lock is not enough: they tell each other what they
 // have released, as in examples/c/cores.c. A click may come to any thread: its ticket says whose it is.
@@ -65,8 +67,8 @@ static constexpr std::uint64_t TELL_EVERY = 1000;
 
 static constexpr unsigned MOST_THREADS = 64;
 
-// Whose tickets are the placements'; those of the other bandits are lower.
-static constexpr std::uint16_t SEGMENTED_NODE = 0xffff;
+// Numbers of the placements' nodes are a server's own and this; those of the other bandits are lower.
+static constexpr std::uint16_t PLACEMENTS_FROM = 0x8000;
 
 // Slots of a person in a period that are learned from.
 static constexpr std::uint32_t CONTRIBUTIONS = 12;
@@ -123,7 +125,7 @@ struct Shop {
     return bandits[(dpb_ticket_node(ticket) + bandits.size() - 1) % bandits.size()];
   }
 
-  bool of_placement(std::uint64_t ticket) const { return segmented && dpb_ticket_node(ticket) == SEGMENTED_NODE; }
+  bool of_placement(std::uint64_t ticket) const { return segmented && dpb_ticket_node(ticket) >= PLACEMENTS_FROM; }
 
   // Tells the others what this one has released, not what it was told.
   void tell(const dpb::Bandit &own) {
@@ -142,7 +144,7 @@ struct Shop {
       named.emplace_back(bandits.size() == 1 ? name : name + '-' + number, &bandit);
     }
     if (segmented) {
-      named.emplace_back("placements", &*segmented);
+      named.emplace_back(name + "-placements", &*segmented);
     }
     return named;
   }
@@ -227,15 +229,30 @@ static Page show_slots(Shop &shop, const Request &request) {
   return success("{\"placement\":" + std::to_string(*segment) + ",\"ads\":[" + ads + "]}");
 }
 
+// This server's places in a fleet: that of its bandit and that of its placements'. Nothing: it is in none.
+struct Nodes {
+  std::optional<fleet::Node> bandit, segmented;
+
+  std::vector<const fleet::Node *> all() const {
+    std::vector<const fleet::Node *> all;
+    for (const auto *node : {&bandit, &segmented}) {
+      if (*node) {
+        all.push_back(&**node);
+      }
+    }
+    return all;
+  }
+};
+
 // Always the same answer: whether a ticket was clicked already is nobody's business.
-static Page click(Shop &shop, std::optional<fleet::Node> &node, std::string_view text) {
+static Page click(Shop &shop, Nodes &nodes, std::string_view text) {
   if (const auto ticket = serve::parse<std::uint64_t>(text, 16); ticket && text.size() == 16) {
-    if (shop.of_placement(*ticket)) {
-      (void)shop.segmented->try_update(*ticket, 1.0);
-    } else if (node) {
+    const bool of_placement = shop.of_placement(*ticket);
+    if (auto &node = of_placement ? nodes.segmented : nodes.bandit) {
       node->answer({*ticket, 1.0});
     } else {
-      (void)shop.of(*ticket).try_update(*ticket, 1.0); // refused, it is in the operator's counts
+      dpb::Bandit &bandit = of_placement ? *shop.segmented : shop.of(*ticket);
+      (void)bandit.try_update(*ticket, 1.0); // refused, it is in the operator's counts
     }
   }
   return serve::nothing();
@@ -334,7 +351,7 @@ static Page diagnostics(const Shop &shop) {
                  ",\"unknown\":" + std::to_string(counts.unknown) + "}");
 }
 
-static serve::Site visitors(Shop &shop, serve::Copies &copies, std::optional<fleet::Node> &node) {
+static serve::Site visitors(Shop &shop, serve::Copies &copies, Nodes &nodes) {
   const auto get = http::verb::get;
   serve::Site site = {
       {get, "/", [](auto &) { return serve::page(http::status::ok, "text/html; charset=utf-8", std::string(PAGE, PAGE_END)); }},
@@ -342,17 +359,17 @@ static serve::Site visitors(Shop &shop, serve::Copies &copies, std::optional<fle
       {get, "/report", [&](const Request &request) { return report(shop, copies, request); }},
       {get, "/healthz", [&](auto &) { return health(shop); }},
       {get, "/metrics", [&](auto &) { return serve::metrics(dpb::metrics(shop.named())); }},
-      {get, "/click/", [&](const Request &request) { return click(shop, node, request.rest); }}};
+      {get, "/click/", [&](const Request &request) { return click(shop, nodes, request.rest); }}};
   if (shop.segmented) {
     site.push_back({get, "/ads", [&](const Request &request) { return show_slots(shop, request); }});
   }
   return site;
 }
 
-static serve::Site operators(Shop &shop, const std::optional<fleet::Node> &node) {
+static serve::Site operators(Shop &shop, const Nodes &nodes) {
   const auto get = http::verb::get;
   const auto metrics = [&](auto &) {
-    return serve::metrics(dpb::operator_metrics(shop.named()) + (node ? node->metrics() : ""));
+    return serve::metrics(dpb::operator_metrics(shop.named()) + fleet::Node::metrics(nodes.all()));
   };
   return {{get, "/diagnostics", [&](auto &) { return diagnostics(shop); }},
           {get, "/metrics", metrics}};
@@ -366,6 +383,14 @@ struct Options : serve::Options {
   std::uint32_t users = 100'000; // expected in a period
   std::chrono::seconds period = std::chrono::hours(24);
   fleet::Options fleet;
+
+  // That of the placements.
+  fleet::Options segmented_fleet() const {
+    fleet::Options segmented = fleet;
+    segmented.bandit += "-placements";
+    segmented.node += PLACEMENTS_FROM;
+    return segmented;
+  }
 
   std::filesystem::path segmented_snapshot() const { return snapshot.empty() ? "" : snapshot.string() + ".placements"; }
 };
@@ -401,46 +426,52 @@ static std::optional<Options> parse_options(int argc, char **argv) {
   });
   // What lasts, here or in Redis, is one bandit's.
   const bool alone = options.bandits == 1 || (options.fleet.redis.empty() && options.snapshot.empty());
-  // The placements' bandit is nobody else's, and has a node number that another server may have.
-  const bool apart = options.placements == 0 || options.fleet.redis.empty();
+  const bool numbered = options.fleet.node < PLACEMENTS_FROM;
   // One clock counts both. An outage is measured in decisions.
   const bool same = !options.memory || options.memory->ticks == 0 || options.memory->is_time == options.window.is_time;
   const bool in_time = same && (!options.window.is_time || options.fleet.redis.empty());
-  return well && alone && apart && in_time && options.fleet.agree() ? std::optional(options) : std::nullopt;
+  return well && alone && numbered && in_time && options.fleet.agree() ? std::optional(options) : std::nullopt;
 }
 
 // A segment for each placement: its key is the placement's number. Its epsilon is for all of a person's answers in a
-// period. What the file holds begins a new one: nobody knows who came in the last. Fewer placements than there were are
-// refused: segments of those that are gone would take the room of others, also where these have not begun theirs.
-static dpb::Bandit make_segmented(const Options &options, dpb::Config config) {
-  config.node = SEGMENTED_NODE;
+// period, at this server. What the file holds begins a new one: nobody knows who came in the last. Fewer placements than
+// there were are refused: segments of those that are gone would take the room of others, also where these have not begun
+// theirs.
+static dpb::Bandit make_segmented(const Options &options, dpb::Config config, const fleet::Fields &fields) {
+  config.node += PLACEMENTS_FROM;
   config.expected_users = options.users;
   config.contributions_per_user = CONTRIBUTIONS;
   config.max_segments = options.placements;
   const std::filesystem::path file = options.segmented_snapshot();
-  auto there = serve::restored(file, [](auto... snapshot) { return dpb::Bandit::try_restore(snapshot...); });
-  if (!there) {
-    return dpb::Bandit(config);
+  const auto check = [&](const std::string &where, const std::optional<dpb::Bandit> &there) {
+    if (const std::uint32_t before = there ? there->report().max_segments : 0; before > options.placements) {
+      throw std::runtime_error(where + ": placements must be at least " + std::to_string(before) +
+                               ", as in the snapshot, got " + std::to_string(options.placements));
+    }
+  };
+  check(file.string(), serve::restored(file, [](auto... snapshot) { return dpb::Bandit::try_restore(snapshot...); }));
+  for (const fleet::Field &field : fields) {
+    if (field.node == config.node) {
+      check("redis", dpb::Bandit::try_restore(reinterpret_cast<const std::uint8_t *>(field.snapshot.data()),
+                                              field.snapshot.size()));
+    }
   }
-  if (const std::uint32_t before = there->report().max_segments; before > options.placements) {
-    throw std::runtime_error(file.string() + ": placements must be at least " + std::to_string(before) +
-                             ", as in the snapshot, got " + std::to_string(options.placements));
-  }
-  return serve::go_on(std::move(*there), config, file);
+  return fleet::go_on(serve::go_on(dpb::Bandit(config), config, file), config, fields);
 }
 
 // With the memory that was asked for; else with the usual one, or without where that is refused.
-static Shop make(const Options &options, const fleet::Fields &fields) {
+static Shop make(const Options &options, const fleet::Fields &fields, const fleet::Fields &segmented_fields) {
   dpb::Config config(CREATIVES.size(), 1.0); // epsilon = 1
   config.horizon = 200'000;
   config.reward_bits = 0;            // a click or none
   config.flags |= DPB_CLAMP_REWARDS; // a refused reward would leave its ticket open, for all to see
   serve::set_window(config, options.window);
+  const unsigned first_node = options.fleet.redis.empty() ? 1 : options.fleet.node;
   const auto shop = [&](std::uint64_t memory) {
     config.forget_after = memory;
     Shop shop{{}, memory, options.window, options.fleet.bandit, {}, options.placements};
     for (unsigned number = 1; number <= options.bandits; ++number) {
-      config.node = options.fleet.redis.empty() ? number : options.fleet.node;
+      config.node = first_node + number - 1;
       shop.bandits.push_back(options.policy ? dpb::Bandit(*options.policy, config) : dpb::Bandit(config));
     }
     return shop;
@@ -463,7 +494,8 @@ static Shop make(const Options &options, const fleet::Fields &fields) {
     made.tell(first); // changes nothing; policies that cannot say so now
   }
   if (options.placements > 0) {
-    made.segmented = make_segmented(options, config);
+    config.node = first_node;
+    made.segmented = make_segmented(options, config, segmented_fields);
   }
   made.tick();
   return made;
@@ -472,29 +504,38 @@ static Shop make(const Options &options, const fleet::Fields &fields) {
 int main(int argc, char **argv) try {
   const std::optional<Options> options = parse_options(argc, argv);
   if (!options) {
-    const std::string more = "  --window SPAN      no click for so long is none; default 1000. A SPAN is a number of\n"
+    std::string more = "  --window SPAN      no click for so long is none; default 1000. A SPAN is a number of\n"
                              "                     decisions, or a time: 500ms, 30s, 30m, 2h; no time with --redis\n"
                              "  --memory SPAN      forget what was learned so long ago, 0: never; default 50000\n"
                              "                     where the policy can. As --window: a time if that is one, then 12h\n"
-                             "  --placements N     serve /ads for placements 0 to N-1; default 0: no such page.\n"
-                             "                     Not with --redis\n"
-                             "  --users N          of whom so many people are expected in a period; default 100000\n"
+                             "  --placements N     serve /ads for placements 0 to N-1; default 0: no such page\n"
+                             "  --users N          of whom so many people are expected in a period; default 100000.\n"
+                             "                     A person who reaches several servers loses epsilon at each\n"
                              "  --period SECONDS   of this length; default 86400\n"
                              "  --threads N        a bandit for each of N threads, joined by what they release, and nowhere\n"
                              "                     else: without --snapshot and --redis\n";
+    more += "  With --redis a --node is below 32768.\n";
     serve::print_usage("ad_server", (more + fleet::Options::USAGE).c_str());
     return 2;
   }
   serve::Server server(*options);
-  std::optional<fleet::Store> store;
-  fleet::Fields fields;
+  const fleet::Options segmented = options->segmented_fleet();
+  std::optional<fleet::Store> store, segmented_store;
+  fleet::Fields fields, segmented_fields;
   if (!options->fleet.redis.empty()) {
     fields = store.emplace(options->fleet).list(serve::Clock::now() + fleet::FIRST_PATIENCE);
   }
-  Shop shop = make(*options, fields); // for all threads
-  std::optional<fleet::Node> node;
+  if (store && options->placements > 0) {
+    segmented_fields = segmented_store.emplace(segmented).list(serve::Clock::now() + fleet::FIRST_PATIENCE);
+  }
+  Shop shop = make(*options, fields, segmented_fields); // for all threads
+  Nodes nodes;
+  const auto window = static_cast<std::uint32_t>(options->window.ticks);
   if (store) {
-    node.emplace(options->fleet, *store, shop.bandits.front(), fields, static_cast<std::uint32_t>(options->window.ticks));
+    nodes.bandit.emplace(options->fleet, *store, shop.bandits.front(), fields, window);
+  }
+  if (segmented_store) {
+    nodes.segmented.emplace(segmented, *segmented_store, *shop.segmented, segmented_fields, window);
   }
   const auto save = [&] {
     serve::save(shop.bandits.front(), options->snapshot);
@@ -510,12 +551,15 @@ int main(int argc, char **argv) try {
   if (shop.segmented) { // a snapshot is to know of each period at once, or a restart would forget what that has spent
     chores.push_back({options->period, [&] {
                         shop.segmented->next_period();
+                        if (nodes.segmented) {
+                          nodes.segmented->put_soon();
+                        }
                         if (!options->snapshot.empty()) {
                           save();
                         }
                       }});
   }
-  server.run(visitors(shop, copies, node), operators(shop, node), "/diagnostics", save, chores);
+  server.run(visitors(shop, copies, nodes), operators(shop, nodes), "/diagnostics", save, chores);
   return 0;
 } catch (const std::exception &error) {
   std::fprintf(stderr, "%s\n", error.what());

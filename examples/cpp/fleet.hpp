@@ -1,7 +1,10 @@
 // Makes one bandit of many servers, in C++ by this file and in Go by the package bindings/go/fleet: each has a handle
-// of its own, and all learn from what all have released, through a Redis that they share (hiredis: apt-get install
+// of its own, any that can merge, with segments or without, and all learn from what all have released, through a Redis that they share (hiredis: apt-get install
 // libhiredis-dev). A thread of its own puts this node's snapshot and merges the others' every so often, and that of whom
 // it hears that he has put. No decision waits for it, or for Redis, without which a node learns by itself.
+//
+// With dpb_config.expected_users a node counts people for itself: one who reaches n nodes is learned from, and loses, up to
+// n times as much. Send a person always to the same node.
 //
 // A bandit is a hash, "dpb:{NAME}", a node its field, "7": 20 digits of version, then the snapshot. A version is the
 // node's life, then a count: one who begins under a number replaces whoever has it. An answer to another node's
@@ -529,29 +532,48 @@ public:
     }
   }
 
-  // For Prometheus, as the Go package has them. For the operator: what came and went by post is NOT private.
-  std::string metrics() const {
-    const std::lock_guard alone(lock_);
+  // A period of people has begun: what is put now knows of it, and who goes on from an older snapshot would forget it.
+  void put_soon() {
+    {
+      const std::lock_guard alone(lock_);
+      soon_ = true;
+    }
+    bell_.ring();
+  }
+
+  // Of several, for Prometheus, as the Go package has them. For the operator: what came and went by post is NOT private.
+  static std::string metrics(const std::vector<const Node *> &nodes) {
     std::string page;
-    const auto family = [&](const std::string &name, const char *kind, const char *help, const std::string &value) {
-      page += "# HELP dpb_fleet_" + name + " " + help + "\n# TYPE dpb_fleet_" + name + " " + kind + "\ndpb_fleet_" +
-              name + "{bandit=\"" + options_.bandit + "\"} " + value + '\n';
+    const auto family = [&](const std::string &name, const char *kind, const char *help, auto value) {
+      page += "# HELP dpb_fleet_" + name + " " + help + "\n# TYPE dpb_fleet_" + name + " " + kind + '\n';
+      for (const Node *node : nodes) {
+        const std::lock_guard alone(node->lock_);
+        page += "dpb_fleet_" + name + "{bandit=\"" + node->options_.bandit + "\"} " + std::to_string(value(*node)) + '\n';
+      }
     };
-    const auto refused = std::count_if(merged_.begin(), merged_.end(), [](const auto &each) { return !each.second; });
-    const std::chrono::duration<double> age = Clock::now() - last_;
-    family("age_seconds", "gauge", "Since the last exchange that succeeded.", std::to_string(age.count()));
-    family("exchanges_total", "counter", "Exchanges that succeeded.", std::to_string(exchanges_));
-    family("errors_total", "counter", "Errors of the store.", std::to_string(errors_));
-    family("nodes", "gauge", "Other nodes of which a snapshot was seen.", std::to_string(merged_.size()));
-    family("strangers", "gauge", "Other nodes whose newest snapshot was refused.", std::to_string(refused));
-    family("outage", "gauge", "1 while answers cannot travel, and decisions are cancelled.", std::to_string(outage_));
-    family("outages_total", "counter", "Times in which answers could not travel.", std::to_string(outages_));
-    family("answers_sent_total", "counter", "Answers sent to other nodes. NOT private.", std::to_string(sent_));
-    family("answers_unsent_total", "counter", "Answers lost to an error. NOT private.", std::to_string(unsent_));
+    if (nodes.empty()) {
+      return page;
+    }
+    family("age_seconds", "gauge", "Since the last exchange that succeeded.",
+           [](const Node &n) { return std::chrono::duration<double>(Clock::now() - n.last_).count(); });
+    family("exchanges_total", "counter", "Exchanges that succeeded.", [](const Node &n) { return n.exchanges_; });
+    family("errors_total", "counter", "Errors of the store.", [](const Node &n) { return n.errors_; });
+    family("nodes", "gauge", "Other nodes of which a snapshot was seen.", [](const Node &n) { return n.merged_.size(); });
+    family("strangers", "gauge", "Other nodes whose newest snapshot was refused.", [](const Node &n) {
+      return std::count_if(n.merged_.begin(), n.merged_.end(), [](const auto &each) { return !each.second; });
+    });
+    family("outage", "gauge", "1 while answers cannot travel, and decisions are cancelled.",
+           [](const Node &n) { return int(n.outage_); });
+    family("outages_total", "counter", "Times in which answers could not travel.",
+           [](const Node &n) { return n.outages_; });
+    family("answers_sent_total", "counter", "Answers sent to other nodes. NOT private.",
+           [](const Node &n) { return n.sent_; });
+    family("answers_unsent_total", "counter", "Answers lost to an error. NOT private.",
+           [](const Node &n) { return n.unsent_; });
     family("answers_received_total", "counter", "Answers from other nodes that counted. NOT private.",
-           std::to_string(received_));
+           [](const Node &n) { return n.received_; });
     family("answers_refused_total", "counter", "Answers from other nodes that did not. NOT private.",
-           std::to_string(refused_));
+           [](const Node &n) { return n.refused_; });
     return page;
   }
 
@@ -576,6 +598,9 @@ private:
           }
           if (event.answers) {
             store_.receive(options_.node, until, take_);
+          }
+          if (event.soon) {
+            put(until);
           }
           send(until, event.beat);
         }
@@ -612,11 +637,11 @@ private:
   }
 
   struct Event {
-    bool end, due, beat, hints, answers;
+    bool end, due, beat, hints, answers, soon;
   };
 
   // Until there is something to do; what, but for what is to be sent.
-  Event wait(Clock::time_point next) const {
+  Event wait(Clock::time_point next) {
     pollfd sockets[] = {{bell_.socket(), POLLIN, 0}, {store_.watched(), POLLIN, 0}, {store_.awaited(), POLLIN, 0}};
     const auto first = options_.delay > 0ms ? std::min(next, beat_at_) : next;
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(first - Clock::now());
@@ -625,7 +650,7 @@ private:
     const std::lock_guard alone(lock_);
     const Clock::time_point now = Clock::now();
     const bool beat = options_.delay > 0ms && now >= beat_at_;
-    return {ended_, now >= next, beat, sockets[1].revents != 0, sockets[2].revents != 0};
+    return {ended_, now >= next, beat, sockets[1].revents != 0, sockets[2].revents != 0, std::exchange(soon_, false)};
   }
 
   // Within which an exchange has succeeded or failed.
@@ -816,7 +841,7 @@ private:
   Bell bell_;
 
   mutable std::mutex lock_; // of what follows; only the thread changes merged_
-  bool ended_ = false;
+  bool ended_ = false, soon_ = false;
   Clock::time_point last_ = Clock::now();
   std::condition_variable end_;
   std::uint64_t decisions_ = 0;              // not long ago

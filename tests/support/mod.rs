@@ -152,6 +152,16 @@ pub fn go(directory: &str, arguments: &[&str]) -> Option<Command> {
     Some(command)
 }
 
+/// The same where the module needs others, which come from a proxy, once. None without them.
+pub fn go_with_modules(directory: &str, arguments: &[&str]) -> Option<Command> {
+    let command = go(directory, arguments)?;
+    if !go(directory, &["mod", "download"])?.output().unwrap().status.success() {
+        skip("no modules for Go: go mod download fails");
+        return None;
+    }
+    Some(command)
+}
+
 /// A copy, in a place of this name, of one of our directories; without libraries, which git ignores too.
 pub fn copy_of(directory: &str, name: &str) -> PathBuf {
     let copy = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);

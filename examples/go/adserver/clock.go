@@ -63,4 +63,6 @@ func (s adServer) tick(bandit *dpb.Bandit) error {
 	return bandit.Advance(uint64(time.Now().UnixMilli()))
 }
 
-func (s adServer) tickAll() error { return errors.Join(s.tick(s.bandit), s.tick(s.segmented)) }
+func (s adServer) tickAll() error {
+	return errors.Join(s.tick(s.bandit.Bandit), s.tick(s.segmented.Bandit))
+}

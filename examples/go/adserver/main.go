@@ -9,7 +9,8 @@
 // check who asks.
 //
 // With --placements N, GET /ads?placement=17&slots=3&user=9f3c51a277d0e846 picks one for each slot of a
-// placement, from a bandit that learns for each placement and no more from a person than was promised.
+// placement, from a bandit that learns for each placement and no more from a person than was promised. GET /placements,
+// and the live page, show which ad leads in which placement.
 //
 // What became of a click is for the operator alone: whoever reports one, in time, twice, late or
 // made up, gets the same empty answer. With --operator-port the operator, and nobody from another
@@ -21,6 +22,10 @@
 // With --window 30m a click counts in the half hour after its ad, whatever the traffic: see tick.
 //
 // With --snapshot FILE what was learned survives the server, and kill -9: see save.
+//
+// With --redis ADDRESS --node N many servers, these and those in C++, are one bandit, and their placements are another: see
+// fleet.go. A click may come to any of them. Send a person always to the same server: each of n servers would learn from one
+// who reaches all of them, who would lose n times as much.
 //
 // A day of visitors, with a change at noon: cargo run --release --example ad_server -- --visit
 // http://127.0.0.1:8080
@@ -58,6 +63,7 @@ type options struct {
 	placements    uint32 // 0: none
 	users         uint64 // expected in a period
 	period        time.Duration
+	fleet         fleetOptions
 }
 
 func (o options) segmentedSnapshot() string {
@@ -81,7 +87,7 @@ func main() {
 		return o.policy.UnmarshalText([]byte(name))
 	})
 	flag.BoolVar(&o.context, "context", false, "choose ads by the visitor's device, language and part of the day (dp-linear); forgets nothing unless -memory is given")
-	flag.Var(&o.window, "window", "no click for a `SPAN` is none: a number of decisions, or a time such as 500ms, 30s, 30m, 2h")
+	flag.Var(&o.window, "window", "no click for a `SPAN` is none: a number of decisions, or a time such as 500ms, 30s, 30m, 2h; no time with -redis")
 	says := fmt.Sprintf("forget what was learned a `SPAN` ago, 0: never (default %d where the policy can); as -window: a time if that is one, then by default 12h", usualMemory)
 	flag.Func("memory", says, func(text string) error {
 		o.memory = new(span)
@@ -103,7 +109,7 @@ func main() {
 		o.placements = uint32(number)
 		return err
 	})
-	flag.Func("users", "of whom `N` people are expected in a period (default 100000)", func(text string) error {
+	flag.Func("users", "of whom `N` people are expected in a period (default 100000), at this server: a person who reaches several loses epsilon at each", func(text string) error {
 		number, err := parsePositive(text)
 		o.users = number
 		return err
@@ -113,9 +119,12 @@ func main() {
 		o.period = time.Duration(number) * time.Second
 		return err
 	})
+	o.fleet.register()
 	flag.Parse()
 	otherwise := o.memory != nil && o.memory.ticks > 0 && o.memory.isTime != o.window.isTime // one clock counts both
-	if flag.NArg() > 0 || otherwise || o.window.ticks == 0 || o.window.ticks > math.MaxUint32 {
+	inTime := o.window.isTime && o.fleet.redis != ""                                         // an outage is measured in decisions
+
+	if flag.NArg() > 0 || otherwise || inTime || !o.fleet.agree() || o.window.ticks == 0 || o.window.ticks > math.MaxUint32 {
 		flag.Usage()
 		os.Exit(2)
 	}
@@ -156,7 +165,7 @@ func run(stop context.Context, o options, out io.Writer) error {
 	defer ads.close()
 
 	var servers []*http.Server
-	ended := make(chan error, 2)
+	ended := make(chan error, 4)
 	var begin []func()
 	open := func(port int, pages http.Handler, says string) error {
 		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
@@ -186,6 +195,7 @@ func run(stop context.Context, o options, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	defer ads.sync(ended)()
 	for _, begin := range begin {
 		begin()
 	}

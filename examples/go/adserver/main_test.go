@@ -364,3 +364,67 @@ func TestOperatorsPages(t *testing.T) {
 		t.Errorf("visitors read\n%s\nthe operator\n%s", public, all)
 	}
 }
+
+// The page of all placements shows in each which ad leads there by what is released: another one in each.
+func TestLeaders(t *testing.T) {
+	ads, err := newShop(options{placements: 3, users: 100_000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ads.close()
+	type rows []struct {
+		Leader *int
+		Means  []*float64
+		Pulls  uint64
+	}
+	read := func() rows {
+		var page struct {
+			Placements int
+			Creatives  []string
+			Rows       rows
+		}
+		status, body := answer(ads.visitors(), "/placements")
+		if err := json.Unmarshal([]byte(body), &page); err != nil || status != 200 || page.Placements != 3 || len(page.Rows) != 3 || len(page.Creatives) != len(creatives) {
+			t.Fatalf("%d %s: %v", status, body, err)
+		}
+		return page.Rows
+	}
+	for _, row := range read() {
+		if row.Leader != nil || row.Pulls != 0 || row.Means[0] != nil {
+			t.Error("before anybody came:", row)
+		}
+	}
+	liked := []uint32{1, 7}
+	leads := func() bool {
+		all := read()
+		for placement, arm := range liked {
+			if leader := all[placement].Leader; leader == nil || uint32(*leader) != arm {
+				return false
+			}
+		}
+		return all[2].Leader == nil
+	}
+	for user := uint64(1); !leads(); {
+		if user > 100_000 {
+			t.Fatal("not found out:", read())
+		}
+		for range 100 {
+			for placement, arm := range liked {
+				for _, ad := range ads.slots(t, placement, 3, user) {
+					if ad.Arm == arm {
+						answer(ads.visitors(), ad.ClickURL)
+					}
+				}
+			}
+			user++
+		}
+	}
+	none, err := newShop(options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer none.close()
+	if status, _ := answer(none.visitors(), "/placements"); status != 404 {
+		t.Error("no placements:", status)
+	}
+}

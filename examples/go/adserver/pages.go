@@ -15,6 +15,7 @@ import (
 	"time"
 
 	dpb "github.com/libdpb/libdpb/bindings/go"
+	"github.com/libdpb/libdpb/bindings/go/fleet"
 )
 
 // The page of all three servers.
@@ -25,8 +26,9 @@ var page string
 func (s adServer) visitors() http.Handler {
 	pages := http.NewServeMux()
 	pages.HandleFunc("/ad", s.show)
-	if s.segmented != nil {
+	if s.placements > 0 {
 		pages.HandleFunc("/ads", s.showSlots)
+		pages.HandleFunc("/placements", s.copy(uint64(s.placements)+1, s.reportPlacements))
 	}
 	pages.HandleFunc("/click/{ticket...}", s.click)
 	pages.HandleFunc("/report", s.report)
@@ -45,7 +47,13 @@ func (s adServer) visitors() http.Handler {
 func (s adServer) operator() http.Handler {
 	pages := http.NewServeMux()
 	pages.HandleFunc("/diagnostics", s.diagnostics)
-	pages.HandleFunc("/metrics", s.metrics(dpb.WriteOperatorMetrics))
+	pages.HandleFunc("/metrics", s.metrics(func(w io.Writer, named map[string]*dpb.Bandit) error {
+		err := dpb.WriteOperatorMetrics(w, named)
+		if nodes := s.nodes(); err == nil && len(nodes) > 0 {
+			err = fleet.WriteOperatorMetrics(w, nodes)
+		}
+		return err
+	}))
 	pages.HandleFunc("/debug/pprof/", pprof.Index)
 	pages.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	pages.HandleFunc("/debug/pprof/trace", pprof.Trace)
@@ -56,7 +64,7 @@ func (s adServer) operator() http.Handler {
 }
 
 func (s adServer) show(w http.ResponseWriter, r *http.Request) {
-	if err := s.tick(s.bandit); err != nil {
+	if err := s.tick(s.bandit.Bandit); err != nil {
 		fail(w, err)
 		return
 	}
@@ -85,11 +93,11 @@ func ad(decision dpb.Decision) map[string]any {
 func (s adServer) click(w http.ResponseWriter, r *http.Request) {
 	text := r.PathValue("ticket")
 	if ticket, err := strconv.ParseUint(text, 16, 64); err == nil && len(text) == 16 {
-		update := s.bandit.Update
-		if s.segmented != nil && dpb.TicketNode(ticket) == segmentedNode {
-			update = s.segmented.Update
+		of := s.bandit
+		if s.placements > 0 && dpb.TicketNode(ticket) >= placementsFrom {
+			of = s.segmented
 		}
-		_ = update(ticket, 1) // refused, it is in the operator's counts
+		_ = of.answer(ticket, 1) // refused, it is in the operator's counts
 	}
 	w.WriteHeader(http.StatusNoContent)
 }
@@ -97,20 +105,27 @@ func (s adServer) click(w http.ResponseWriter, r *http.Request) {
 // report shows only what is released.
 func (s adServer) report(w http.ResponseWriter, r *http.Request) {
 	number, build := uint64(s.placements), s.reportAll
-	if s.segmented != nil && r.URL.Query().Has("placement") {
+	if s.placements > 0 && r.URL.Query().Has("placement") {
 		_, placement, ok := s.placement(w, r)
 		if !ok {
 			return
 		}
 		number, build = uint64(placement), func() (any, error) { return s.reportPlacement(placement) }
 	}
-	report, err := s.reports.get(number, build)
-	if err != nil {
-		fail(w, err)
-		return
+	s.copy(number, build)(w, r)
+}
+
+// copy shows a page that is renewed at most once in a while.
+func (s adServer) copy(number uint64, build func() (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		page, err := s.reports.get(number, build)
+		if err != nil {
+			fail(w, err)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.Write(page) // a visitor who left does not stop the shop
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Write(report) // a visitor who left does not stop the shop
 }
 
 func (s adServer) reportAll() (any, error) {
@@ -134,6 +149,7 @@ func (s adServer) reportAll() (any, error) {
 		"epsilon_spent": number(report.EpsilonSpent), "delta_spent": report.DeltaSpent,
 		"clock": s.window.clock(), "window": s.window.ticks, "memory": s.memory, "changes_detected": report.ChangesDetected,
 		"phase": report.Phase, "decisions": report.Decisions, "pending": report.Pending, "arms": arms,
+		"placements": s.placements,
 	}, nil
 }
 
@@ -200,23 +216,25 @@ func (s adServer) diagnostics(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (s adServer) counts() (dpb.Diagnostics, error) {
-	counts, err := s.bandit.Diagnostics()
-	if err != nil || s.segmented == nil {
-		return counts, err
+	var counts dpb.Diagnostics
+	for _, m := range s.members() {
+		more, err := m.Diagnostics()
+		if err != nil {
+			return counts, err
+		}
+		counts.Duplicates += more.Duplicates
+		counts.Late += more.Late
+		counts.Rejected += more.Rejected
+		counts.Unknown += more.Unknown
 	}
-	more, err := s.segmented.Diagnostics()
-	counts.Duplicates += more.Duplicates
-	counts.Late += more.Late
-	counts.Rejected += more.Rejected
-	counts.Unknown += more.Unknown
-	return counts, err
+	return counts, nil
 }
 
 // metrics is a page for Prometheus.
 func (s adServer) metrics(write func(io.Writer, map[string]*dpb.Bandit) error) http.HandlerFunc {
-	named := map[string]*dpb.Bandit{"ads": s.bandit}
-	if s.segmented != nil {
-		named["placements"] = s.segmented
+	named := map[string]*dpb.Bandit{}
+	for _, m := range s.members() {
+		named[m.name] = m.Bandit
 	}
 	return func(w http.ResponseWriter, _ *http.Request) {
 		var page bytes.Buffer

@@ -12,52 +12,53 @@ import (
 	dpb "github.com/libdpb/libdpb/bindings/go"
 )
 
-const (
-	// Whose a ticket is: its first four digits.
-	banditNode, segmentedNode = 1, 0xffff
-	// Slots of a person in a period that are learned from.
-	contributions = 12
-)
+// Slots of a person in a period that are learned from.
+const contributions = 12
+
+// Placements on the page that shows them all.
+const mostRows = 50
 
 // newSegmented makes the bandit with a segment for each placement: the key is the placement's number. Its epsilon is for
-// all of a person's answers in a period. What the file holds comes before a fresh start, and begins a new period: nobody
-// knows who came in the last.
-func newSegmented(o options, config dpb.Config) (*dpb.Bandit, error) {
-	config.Node = segmentedNode
+// all of a person's answers in a period, at this server. What the file holds comes before a fresh start, and begins a new
+// period: nobody knows who came in the last.
+func newSegmented(o options, config dpb.Config) (member, error) {
+	config.Node += placementsFrom
 	config.ExpectedUsers = o.users
 	config.ContributionsPerUser = contributions
 	config.MaxSegments = o.placements
 	config.Features, config.ModelPerArm = 0, false // segments have no models
 	kept, err := load(o.segmentedSnapshot())
 	if err != nil {
-		return nil, err
+		return member{}, err
 	}
+	var b *dpb.Bandit
 	if kept == nil {
-		return dpb.New(config)
+		b, err = dpb.New(config)
+	} else if err = checkPlacements(config, kept); err == nil {
+		b, err = dpb.RestorePolicy(dpb.PolicyIMED, config, kept)
 	}
-	b, err := restoreSegmented(config, kept)
+	if err != nil && kept != nil {
+		err = fmt.Errorf("%s: %w", o.segmentedSnapshot(), err)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", o.segmentedSnapshot(), err)
+		return member{}, err
 	}
-	return b, nil
+	return o.fleet.join(b, o.fleet.name()+"-placements", config)
 }
 
-// restoreSegmented refuses fewer placements than there were: segments of those that are gone would take the room of
+// checkPlacements refuses fewer placements than there were: segments of those that are gone would take the room of
 // others, also where these have not begun theirs.
-func restoreSegmented(config dpb.Config, kept []byte) (*dpb.Bandit, error) {
+func checkPlacements(config dpb.Config, kept []byte) error {
 	before, err := dpb.Restore(kept)
 	if err != nil {
-		return nil, err
+		return err
 	}
+	defer before.Close()
 	report, err := before.Report()
-	before.Close()
-	if err != nil {
-		return nil, err
+	if err == nil && report.MaxSegments > config.MaxSegments && config.MaxSegments > 0 {
+		err = fmt.Errorf("placements must be at least %d, as in the snapshot, got %d", report.MaxSegments, config.MaxSegments)
 	}
-	if report.MaxSegments > config.MaxSegments {
-		return nil, fmt.Errorf("placements must be at least %d, as in the snapshot, got %d", report.MaxSegments, config.MaxSegments)
-	}
-	return dpb.RestorePolicy(dpb.PolicyIMED, config, kept)
+	return err
 }
 
 // showSlots picks a creative for each slot of a placement, no two the same: each is a decision among those that the request
@@ -81,7 +82,7 @@ func (s adServer) showSlots(w http.ResponseWriter, r *http.Request) {
 	for arm := range left {
 		left[arm] = uint32(arm)
 	}
-	if err := s.tick(s.segmented); err != nil {
+	if err := s.tick(s.segmented.Bandit); err != nil {
 		fail(w, err)
 		return
 	}
@@ -119,6 +120,37 @@ func parseUser(query url.Values) (uint64, bool) {
 	return user, err == nil && len(text) == 16
 }
 
+// readPlacement: where nobody has come yet, nothing is released.
+func (s adServer) readPlacement(placement uint32) ([]dpb.Arm, error) {
+	arms, err := s.segmented.Segment(uint64(placement))
+	if errors.Is(err, dpb.ErrInvalidRequest) {
+		return slices.Repeat([]dpb.Arm{{Mean: math.NaN()}}, len(creatives)), nil
+	}
+	return arms, err
+}
+
+// reportPlacements shows the released means of the first placements, and which ad leads in each: the one with the largest.
+func (s adServer) reportPlacements() (any, error) {
+	rows := make([]map[string]any, min(s.placements, mostRows))
+	for placement := range rows {
+		arms, err := s.readPlacement(uint32(placement))
+		if err != nil {
+			return nil, err
+		}
+		var leader any
+		largest, pulls, means := math.Inf(-1), uint64(0), make([]any, len(arms))
+		for i, arm := range arms {
+			means[i] = number(arm.Mean)
+			pulls += arm.Pulls
+			if arm.Mean > largest { // not where it is NaN
+				leader, largest = i, arm.Mean
+			}
+		}
+		rows[placement] = map[string]any{"placement": placement, "leader": leader, "means": means, "pulls": pulls}
+	}
+	return map[string]any{"placements": s.placements, "creatives": creatives, "rows": rows}, nil
+}
+
 // reportPlacement shows what is released of one placement: nothing before the first request for it. Counts and losses are
 // of all.
 func (s adServer) reportPlacement(placement uint32) (any, error) {
@@ -126,10 +158,7 @@ func (s adServer) reportPlacement(placement uint32) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	read, err := s.segmented.Segment(uint64(placement))
-	if errors.Is(err, dpb.ErrInvalidRequest) {
-		read, err = slices.Repeat([]dpb.Arm{{Mean: math.NaN()}}, len(creatives)), nil
-	}
+	read, err := s.readPlacement(placement)
 	if err != nil {
 		return nil, err
 	}

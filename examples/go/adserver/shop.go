@@ -27,11 +27,11 @@ var creatives = []string{
 
 // One bandit serves all goroutines, and one with segments all placements.
 type adServer struct {
-	bandit     *dpb.Bandit
-	memory     uint64      // theirs
-	window     span        // too
-	context    bool        // the bandit's
-	segmented  *dpb.Bandit // has a segment for each placement; nil: there are no placements
+	bandit     member
+	memory     uint64 // theirs
+	window     span   // too
+	context    bool   // the bandit's
+	segmented  member // has a segment for each placement; without a bandit where there are none
 	placements uint32
 	reports    *copies
 }
@@ -41,7 +41,7 @@ type adServer struct {
 func newShop(o options) (adServer, error) {
 	config := dpb.NewConfig(uint32(len(creatives)), 1) // epsilon = 1
 	config.Horizon = 200_000
-	config.Node = banditNode
+	config.Node = uint64(o.fleet.number())
 	config.RewardBits = 0      // a click or none
 	config.ClampRewards = true // a refused reward would leave its ticket open, for all to see
 	if o.window.ticks == 0 {
@@ -78,20 +78,28 @@ func newShop(o options) (adServer, error) {
 			err = fmt.Errorf("%s: %w", o.snapshot, err)
 		}
 	}
-	ads := adServer{bandit: bandit, memory: config.ForgetAfter, window: o.window, context: o.context, placements: o.placements, reports: newCopies(o.reportEvery)}
-	if err == nil && o.placements > 0 {
+	if err != nil {
+		return adServer{}, err
+	}
+	ads := adServer{memory: config.ForgetAfter, window: o.window, context: o.context, placements: o.placements, reports: newCopies(o.reportEvery)}
+	if ads.bandit, err = o.fleet.join(bandit, o.fleet.name(), config); err != nil {
+		return adServer{}, err
+	}
+	if o.placements > 0 {
 		ads.segmented, err = newSegmented(o, config)
 	}
 	if err == nil {
 		err = ads.tickAll()
 	}
+	if err != nil {
+		ads.close()
+	}
 	return ads, err
 }
 
 func (s adServer) close() {
-	s.bandit.Close()
-	if s.segmented != nil {
-		s.segmented.Close()
+	for _, m := range s.members() {
+		m.close()
 	}
 }
 
@@ -146,9 +154,9 @@ func (s adServer) save(o options) error {
 	if o.snapshot == "" {
 		return nil
 	}
-	err := save(s.bandit, o.snapshot)
-	if s.segmented != nil {
-		err = errors.Join(err, save(s.segmented, o.segmentedSnapshot()))
+	err := save(s.bandit.Bandit, o.snapshot)
+	if s.placements > 0 {
+		err = errors.Join(err, save(s.segmented.Bandit, o.segmentedSnapshot()))
 	}
 	return err
 }
@@ -197,8 +205,8 @@ func (s adServer) keep(o options) (stop func() error, err error) {
 				continue
 			case <-saves.C:
 			case <-periods.C:
-				if s.segmented != nil {
-					s.segmented.NextPeriod() // refused, it is broken: so its next answer will say
+				if s.placements > 0 {
+					s.segmented.nextPeriod() // refused, it is broken: so its next answer will say
 				}
 			case <-done:
 				return

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	dpb "github.com/libdpb/libdpb/bindings/go"
+	"github.com/libdpb/libdpb/bindings/go/fleet"
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// A ticket's first four digits are its node's: the server's number, and this more for a placement's ticket.
+	placementsFrom = 0x8000
+	// How long Redis may take when the server begins.
+	firstPatience = 5 * time.Second
+)
+
+// fleetOptions say with whom this server learns, as those of the servers in C++ do.
+type fleetOptions struct {
+	redis        string // HOST:PORT or a socket's path; "": with nobody
+	node         uint16 // this server's number, 1 to 32767
+	bandit       string // the fleet's name
+	passwordFile string // "": none
+	mergeEvery   time.Duration
+	delay        time.Duration // negative: answers come to the server that has decided
+}
+
+func (o *fleetOptions) register() {
+	*o = fleetOptions{bandit: "ads", mergeEvery: 5 * time.Second, delay: time.Second}
+	flag.StringVar(&o.redis, "redis", "", "learn with the servers that share the Redis at this `ADDRESS`: HOST:PORT or a socket's path")
+	flag.Func("node", "this server's number `N` among them, 1 to 32767, no other's", func(text string) error {
+		number, err := strconv.ParseUint(text, 10, 16)
+		if err == nil && (number == 0 || number >= placementsFrom) {
+			err = errors.New("must be from 1 to 32767")
+		}
+		o.node = uint16(number)
+		return err
+	})
+	flag.StringVar(&o.bandit, "bandit", o.bandit, "their `NAME`")
+	flag.StringVar(&o.passwordFile, "redis-password-file", "", "Redis' password is this `FILE`'s first line")
+	flag.Func("merge-every", "exchange what is released so often, every `MS` milliseconds (default 5000)", func(text string) error {
+		number, err := parsePositive(text)
+		o.mergeEvery = time.Duration(number) * time.Millisecond
+		return err
+	})
+	says := "a click at another server takes at most `MS` milliseconds; while it takes longer, decisions are cancelled (default 1000); 0: clicks come to the server that has shown the ad"
+	flag.Func("delay", says, func(text string) error {
+		number, err := strconv.ParseUint(text, 10, 32)
+		o.delay = time.Duration(number) * time.Millisecond
+		if number == 0 {
+			o.delay = -1
+		}
+		return err
+	})
+}
+
+// agree: all or none.
+func (o fleetOptions) agree() bool {
+	return (o.redis == "") == (o.node == 0) && (o.passwordFile == "" || o.redis != "") && o.bandit != ""
+}
+
+// number is the server's own, and name its bandit's; without a fleet any will do.
+func (o fleetOptions) number() uint16 { return max(o.node, 1) }
+
+func (o fleetOptions) name() string { return cmp.Or(o.bandit, "ads") }
+
+func (o fleetOptions) connect() (*redis.UniversalOptions, error) {
+	options := &redis.UniversalOptions{Addrs: []string{o.redis}}
+	if o.passwordFile == "" {
+		return options, nil
+	}
+	text, err := os.ReadFile(o.passwordFile)
+	if err != nil {
+		return nil, err
+	}
+	options.Password, _, _ = strings.Cut(string(text), "\n")
+	if options.Password == "" {
+		return nil, fmt.Errorf("%s: no password", o.passwordFile)
+	}
+	return options, nil
+}
+
+// member is a bandit, and its place in a fleet where it has one.
+type member struct {
+	*dpb.Bandit
+	name  string      // on pages of metrics, and in Redis
+	node  *fleet.Node // nil: there is no fleet
+	store *fleet.Redis
+}
+
+// join makes a bandit, which its file may have made, one of many. It takes the bandit over, also when it fails.
+func (o fleetOptions) join(bandit *dpb.Bandit, name string, config dpb.Config) (_ member, err error) {
+	m := member{Bandit: bandit, name: name}
+	defer func() {
+		if err != nil {
+			m.close()
+		}
+	}()
+	if o.redis == "" {
+		return m, nil
+	}
+	connect, err := o.connect()
+	if err != nil {
+		return m, err
+	}
+	m.store = fleet.NewRedis(connect, name)
+	ctx, cancel := context.WithTimeout(context.Background(), firstPatience)
+	defer cancel()
+	own, err := m.store.List(ctx, uint16(config.Node))
+	for _, snapshot := range own {
+		if err == nil {
+			err = checkPlacements(config, snapshot.Bytes)
+		}
+	}
+	if err != nil {
+		return m, fmt.Errorf("redis: %w", err)
+	}
+	m.node, err = fleet.Join(ctx, fleet.Options{
+		Store: m.store, Post: m.store, Config: config, Interval: o.mergeEvery, Delay: o.delay, Bandit: bandit,
+	})
+	if err != nil {
+		return m, fmt.Errorf("redis: %w", err)
+	}
+	m.Bandit = m.node.Bandit
+	return m, nil
+}
+
+func (m member) close() {
+	m.Bandit.Close()
+	if m.store != nil {
+		m.store.Close()
+	}
+}
+
+// answer finds the node that has decided.
+func (m member) answer(ticket uint64, reward float64) error {
+	if m.node != nil {
+		return m.node.Answer(ticket, reward)
+	}
+	return m.Update(ticket, reward)
+}
+
+func (m member) nextPeriod() error {
+	if m.node != nil {
+		return m.node.NextPeriod()
+	}
+	return m.NextPeriod()
+}
+
+// members has all bandits.
+func (s adServer) members() []member {
+	if s.segmented.Bandit == nil {
+		return []member{s.bandit}
+	}
+	return []member{s.bandit, s.segmented}
+}
+
+// nodes are those of the fleet, by name.
+func (s adServer) nodes() map[string]*fleet.Node {
+	nodes := map[string]*fleet.Node{}
+	for _, m := range s.members() {
+		if m.node != nil {
+			nodes[m.name] = m.node
+		}
+	}
+	return nodes
+}
+
+// sync exchanges what is released until it is stopped, and then once more. Whoever ends before says why: this server has
+// no place in the fleet any more.
+func (s adServer) sync(ended chan<- error) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	nodes := s.nodes()
+	for name, node := range nodes {
+		go func() {
+			err := node.Sync(ctx)
+			switch {
+			case ctx.Err() == nil:
+				ended <- fmt.Errorf("%s: %w", name, err)
+			case !errors.Is(err, context.Canceled):
+				slog.Warn("not put", "bandit", name, "err", err)
+			}
+			done <- struct{}{}
+		}()
+	}
+	return func() {
+		cancel()
+		for range nodes {
+			<-done
+		}
+	}
+}
