@@ -28,6 +28,7 @@ fn directory(name: &str) -> PathBuf {
 /// Our programs, by page and language, and what each of them must print.
 const PROGRAMS: &[(&str, &str, &[&str])] = &[
     (README, "c", &["thank you"]),
+    ("include/README.md", "c", &["was shown to a phone in Germany"]),
     (GUIDE, "cpp", &[": showed ad ", "desktop: ", "always arm 1: 0.0"]),
     (GUIDE, "go", &["500 decisions in 500 placements"]),
     ("bindings/cpp/README.md", "cpp", &["a click counts once", " bought, for about "]),
@@ -35,8 +36,12 @@ const PROGRAMS: &[(&str, &str, &[&str])] = &[
 ];
 
 /// What else our pages show, and which test tries it.
-const TRIED_ELSEWHERE: &[(&str, &str, &str)] =
-    &[(LINKING, "cmake", "package.rs"), (GUIDE, "cmake", "package.rs"), (NGINX, "nginx", "nginx.rs"), (NGINX, "bash", "nginx.rs")];
+const TRIED_ELSEWHERE: &[(&str, &str, &str)] = &[
+    (LINKING, "cmake", "package.rs"),
+    (GUIDE, "cmake", "package.rs"),
+    (NGINX, "nginx", "nginx.rs"),
+    (NGINX, "bash", "nginx.rs"),
+];
 
 /// The programs in this language: where each is from, its text, and what it must print.
 fn programs(language: &str) -> Vec<(String, String, &'static str)> {

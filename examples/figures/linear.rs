@@ -387,8 +387,10 @@ const WORLDS: [(&str, Kind, &[u64]); 5] = [
 /// The picture has these times, up to the last that the table shows.
 const GRID: [u64; 10] = [1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000];
 
-/// The players, and which of them the picture has: its colour, and whether it is a model of ours.
-fn players() -> [(&'static str, Player, Option<(usize, Strength)>); 10] {
+/// A column of the table, and how the picture shows it, if it does.
+type Column = (&'static str, Player, Option<(usize, Strength)>);
+
+fn players() -> [Column; 10] {
     let gaussian = Player::Linear { epsilon: 0.25, delta: 1e-6, delay: 0, forget_after: 0 };
     [
         ("eps 0.1", linear(0.1), None),
@@ -412,7 +414,7 @@ fn draw(grids: &[Vec<u64>], samples: &[Sample], options: &Options) -> Result<(),
         if full[full.len() - 1] < GRID[GRID.len() - 1] || name.contains(',') {
             continue;
         }
-        let line = |(player, sample): (&(&'static str, Player, Option<(usize, Strength)>), &Sample)| {
+        let line = |(player, sample): (&Column, &Sample)| {
             let (colour, strength) = player.2?;
             let label = if player.0.starts_with("eps") { format!("dp-linear, {}", player.0) } else { player.0.into() };
             Some(Line { strength, ..Line::new(&label, colour, mean_curve(grid, sample)) })
