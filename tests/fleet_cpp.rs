@@ -282,7 +282,8 @@ impl Node {
     fn metric_of(&self, bandit: &str, name: &str) -> f64 {
         let (status, _, page) = self.world.within(|| send(&self.operator, "GET", "/metrics", ""));
         assert_eq!(status, 200);
-        let line = page.lines().find_map(|line| line.strip_prefix(&format!("dpb_fleet_{name}{{bandit=\"{bandit}\"}} ")));
+        let line =
+            page.lines().find_map(|line| line.strip_prefix(&format!("dpb_fleet_{name}{{bandit=\"{bandit}\"}} ")));
         line.unwrap_or_else(|| panic!("no {name} in {page}")).parse().unwrap()
     }
 
@@ -700,7 +701,8 @@ fn placements_are_one(programs: [&LazyLock<Option<Program>>; 2]) {
         eventually("they have met", || nodes.iter().all(met));
     };
     have_met([&one, &two]);
-    let clicks = |node: &Node| ["received", "refused"].map(|what| node.metric_of(NAME, &format!("answers_{what}_total")));
+    let clicks =
+        |node: &Node| ["received", "refused"].map(|what| node.metric_of(NAME, &format!("answers_{what}_total")));
     let sees = |node: &Node, other: &Node, places: [u64; 2], people: std::ops::Range<u64>| {
         let mut here = BufReader::new(node.server.connect());
         let mut there = BufReader::new(other.server.connect());
@@ -745,7 +747,8 @@ fn placements_are_one(programs: [&LazyLock<Option<Program>>; 2]) {
                     // One that has never seen this placement has released nothing of it.
                     let _ = bandit.for_each_arm_in(place, |i, arm| released[i as usize] += arm.effective_pulls);
                 }
-                let knows = |node: &Node| pulls(node, place).iter().zip(&released).all(|(x, y)| (x - y).abs() <= 1e-9 * y);
+                let knows =
+                    |node: &Node| pulls(node, place).iter().zip(&released).all(|(x, y)| (x - y).abs() <= 1e-9 * y);
                 released.iter().sum::<f64>() > 100.0 && knows(one) && knows(two)
             })
     };
@@ -757,7 +760,8 @@ fn placements_are_one(programs: [&LazyLock<Option<Program>>; 2]) {
     let spent = |place: &Value| place["epsilon_spent"].as_f64().unwrap();
     let before = spent(&read(&one, 0));
     let redis_at = redis.socket();
-    let at = ["--port", "0", "--memory", "0", "--redis", redis_at.to_str().unwrap(), "--node", "2", "--placements", "2"];
+    let at =
+        ["--port", "0", "--memory", "0", "--redis", redis_at.to_str().unwrap(), "--node", "2", "--placements", "2"];
     let (code, said) = second.refuses(&at);
     assert!(code == Some(1) && said.contains("placements must be at least 3"), "{code:?} {said}");
     let two = start(second, 2);
