@@ -348,6 +348,14 @@ fn the_pages_commands() {
     }
     std::fs::write(home.join("CMakeLists.txt"), &snippets("bindings/c/README.md", "cmake")[0]).unwrap();
     assert!(sh(&home, "cmake -B build && cmake --build build && build/ad").contains("privacy loss"));
+
+    let guide = home.join("guide");
+    let _ = std::fs::remove_dir_all(&guide);
+    std::fs::create_dir(&guide).unwrap();
+    std::fs::write(guide.join("CMakeLists.txt"), &snippets("docs/guide.md", "cmake")[0]).unwrap();
+    std::fs::write(guide.join("ads.cpp"), &snippets("docs/guide.md", "cpp")[0]).unwrap();
+    let commands = snippets("docs/guide.md", "sh").concat();
+    assert_eq!(sh(&guide, &commands).matches(": showed ad ").count(), 4);
 }
 
 /// A release of the Go module, vendored by another: needs nothing of ours, and notices another library.

@@ -8,10 +8,12 @@ use crate::support::{
 use dpb::ffi::*;
 use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::ptr::null_mut;
 
 const README: &str = "README.md";
+const GUIDE: &str = "docs/guide.md";
+const CHOOSING: &str = "docs/choosing.md";
 const LINKING: &str = "bindings/c/README.md";
 const NGINX: &str = "examples/nginx/README.md";
 
@@ -26,23 +28,15 @@ fn directory(name: &str) -> PathBuf {
 /// Our programs, by page and language, and what each of them must print.
 const PROGRAMS: &[(&str, &str, &[&str])] = &[
     (README, "c", &["thank you"]),
-    (
-        "include/README.md",
-        "c",
-        &[
-            "and nobody's click in them",
-            "and all placements learn from its clicks",
-            "was shown to a phone in Germany",
-            "500 answers, 3 heard",
-        ],
-    ),
+    (GUIDE, "cpp", &[": showed ad ", "desktop: ", "always arm 1: 0.0"]),
+    (GUIDE, "go", &["500 decisions in 500 placements"]),
     ("bindings/cpp/README.md", "cpp", &["a click counts once", " bought, for about "]),
     ("bindings/go/README.md", "go", &["a click counts once", "nobody has seen who clicked"]),
 ];
 
 /// What else our pages show, and which test tries it.
 const TRIED_ELSEWHERE: &[(&str, &str, &str)] =
-    &[(LINKING, "cmake", "package.rs"), (NGINX, "nginx", "nginx.rs"), (NGINX, "bash", "nginx.rs")];
+    &[(LINKING, "cmake", "package.rs"), (GUIDE, "cmake", "package.rs"), (NGINX, "nginx", "nginx.rs"), (NGINX, "bash", "nginx.rs")];
 
 /// The programs in this language: where each is from, its text, and what it must print.
 fn programs(language: &str) -> Vec<(String, String, &'static str)> {
@@ -65,7 +59,8 @@ fn builds_and_runs(language: &str, compiler: &str, standard: &str) {
         let source = place.join(format!("{name}.{language}"));
         std::fs::write(&source, program).unwrap();
         for link in [Link::Static, Link::Shared] {
-            let said = run(&mut Command::new(build(compiler, source.to_str().unwrap(), &[standard], link)));
+            let program = build(compiler, source.to_str().unwrap(), &[standard], link);
+            let said = run(Command::new(program).current_dir(&place));
             assert!(said.contains(says), "{name}: {said}");
         }
     }
@@ -79,6 +74,30 @@ fn the_c_programs() {
 #[test]
 fn the_cpp_programs() {
     builds_and_runs("cpp", "c++", "-std=c++17");
+}
+
+/// The guide's ad service as four processes, twice: they merge, and continue from their snapshots.
+#[test]
+fn the_ad_service_of_the_guide() {
+    if !have("c++") {
+        return;
+    }
+    let place = directory("ad_service");
+    let source = place.join("ads.cpp");
+    std::fs::write(&source, &snippets(GUIDE, "cpp")[0]).unwrap();
+    let program = build("c++", source.to_str().unwrap(), &["-std=c++17"], Link::Static);
+    for before in ["new", "restored"] {
+        let start = |node: u32| {
+            let mut command = Command::new(&program);
+            command.arg(node.to_string()).current_dir(&place).stdout(Stdio::piped()).stderr(Stdio::piped());
+            command.spawn().unwrap()
+        };
+        let processes: Vec<_> = (1..=4).map(|node| (node, start(node))).collect();
+        for (node, process) in processes {
+            let said = text(&process.wait_with_output().unwrap());
+            assert!(said.contains(&format!("process {node}, {before}: showed ad ")), "{said}");
+        }
+    }
 }
 
 #[test]
@@ -197,6 +216,27 @@ fn what_pages_name_is_there() {
     assert!(links > 30 && paths > 10, "{links} links, {paths} paths");
 }
 
+/// Every "mean ± error" that these pages quote is in a table that the experiments wrote.
+#[test]
+fn quoted_figures_were_measured() {
+    let written = std::fs::read_dir(root().join("examples/figures/out")).unwrap();
+    let tables = written.map(|entry| entry.unwrap().path()).filter(|path| path.extension() == Some("md".as_ref()));
+    let tables: String = tables.map(|path| std::fs::read_to_string(path).unwrap() + " ").collect();
+    let number = |c: char| c.is_ascii_digit() || c == '.';
+    let mut quoted = 0;
+    for name in [README, CHOOSING] {
+        let page = page(name).replace('%', "");
+        for (at, _) in page.match_indices(" ± ") {
+            let mean = &page[page[..at].rfind(|c| !number(c)).unwrap() + 1..at];
+            let error = page[at + " ± ".len()..].split(|c| !number(c)).next().unwrap();
+            let figure = format!(" {mean} ± {} ", error.trim_end_matches('.'));
+            assert!(tables.contains(&figure), "{name} quotes{figure}");
+            quoted += 1;
+        }
+    }
+    assert!(quoted > 40, "{quoted}");
+}
+
 /// A newcomer's page: one screen or two.
 #[test]
 fn the_readme_is_short() {
@@ -245,7 +285,7 @@ fn sources(below: &str, ending: &str) -> String {
 
 #[test]
 fn the_table_has_every_policy() {
-    let (readme, all, header) = (page(README), page("src/policy/README.md"), page("include/dpb.h"));
+    let (choosing, all, header) = (page(CHOOSING), page("src/policy/README.md"), page("include/dpb.h"));
     for policy in dpb::Algorithm::ALL {
         let row = format!("| `{}` | `Algorithm::{policy:?}` | `dpb_new_", policy.name());
         let rest = all.split_once(&row).unwrap_or_else(|| panic!("no row of the table begins {row}")).1;
@@ -268,8 +308,8 @@ fn the_table_has_every_policy() {
         assert!(all.lines().filter(|line| named(line)).count() > 1, "{policy:?} costs nothing?");
     }
     let recommended = format!("at this time `{}`", dpb::Algorithm::RECOMMENDED.name());
-    assert!(readme.contains(&recommended), "the README does not say: {recommended}");
-    let choices = readme.split_once("| you have | take |").unwrap().1.lines().skip(2);
+    assert!(choosing.contains(&recommended), "{CHOOSING} does not say: {recommended}");
+    let choices = choosing.split_once("| you have | take |").unwrap().1.lines().skip(2);
     for take in choices.take_while(|line| line.starts_with('|')).map(|line| line.split('|').nth(2).unwrap()) {
         for name in take.split('`').skip(1).step_by(2).filter(|name| name.contains('-')) {
             assert!(name.parse::<dpb::Algorithm>().is_ok(), "{name} is no policy");

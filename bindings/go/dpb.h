@@ -360,8 +360,8 @@ typedef struct dpb_config {
    * one handle, that lend each other what they know (dpb_request.segment): arms times (S + 1) at most 2^27. Epsilon is
    * for all segments together, however many there are: every reward is in one batch, of its segment's arm or of that
    * arm in all segments (Theorem P). pending_capacity counts the decisions of all segments, and so do reward_window and forget_after with DPB_CLOCK_DECISIONS;
-   * horizon, beta, batch, base and interval_exponent are not used. For dpb_new and dpb_new_imed; not with
-   * exploration (DPB_UNSUPPORTED) or max_slots.
+   * horizon, beta, batch, base and interval_exponent are not used. For dpb_new and dpb_new_imed. Everything
+   * that dpb_new_imed does goes with it, also exploration, max_slots, arms that come and go, and dpb_compare.
    */
   uint32_t max_segments;
   /**
@@ -607,10 +607,10 @@ typedef struct dpb_decision {
  * features dpb_new_linear.
  *
  * The handle's memory is fixed here, but for dpb_add_arm: about 1800 + 456 K + 8 P bytes, K the arms and P the
- * larger of pending_capacity and a reward_window in decisions, rounded up to a power of two; 4 P more with a reward_window, and
- * 8 P more with one on the caller's clock; and what
- * dpb_config.expected_users says. The other policies' numbers are in src/policy/README.md. With max_segments = S it is about
- * 1650 + 172 K + (80 K + 84) S + 8 P bytes; on most systems a segment takes its memory when it begins.
+ * larger of pending_capacity and a reward_window in decisions, rounded up to a power of two; 4 P more with a
+ * reward_window, and 8 P more with one on the caller's clock; and what dpb_config.expected_users says. The other policies'
+ * numbers are in src/policy/README.md. With max_segments = S it is about
+ * 1400 + 740 K + (80 K + 74) S + 8 P bytes; on most systems a segment takes its memory when it begins.
  *
  * config: filled by dpb_config_init; read here, not kept. out: receives the handle, which the
  * caller frees with dpb_free. error: NULL, or filled on failure.
@@ -874,8 +874,10 @@ dpb_status dpb_new_ts(const dpb_config *config,
  * NaN. Takes eligible arms, several slots, dpb_add_arm and dpb_retire_arm, forget_after, expected_users, dpb_merge,
  * dpb_snapshot; dpb_set_prior with a model for each arm (a rate for its intercept).
  *
- * A pending decision keeps its row, 2 d bytes. A model takes some 16 d^2 + 700 d bytes. Select takes O(arms d), update
- * O(d), or O(d^2) for dense rows, and the end of a batch O(d^3).
+ * The handle takes about 2700 + 60 K + (20 M + 32) D^2 + 330 M (D + 1) + (2 D + 18) P bytes: K the arms, M the models (1, or
+ * K with DPB_MODEL_PER_ARM), D = features + 1, P as at dpb_new. Select takes O(arms d), update O(d), or O(d^2) for dense
+ * rows, and the end of a batch O(d^3).
+ * At most 2^21/D arms, with DPB_MODEL_PER_ARM at most 2^23/(D (D + 8)).
  * Parameters, statuses and threads as dpb_new.
  */
 DPB_API
@@ -891,13 +893,11 @@ DPB_API void dpb_free(struct dpb_bandit *bandit);
 
 /**
  * Which arm? Writes one decision. Never allocates; O(1) or O(arms), by policy.
- * Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (with dpb_config.expected_users or max_segments, which dpb_select_for asks for);
+ * Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (with
+ * dpb_config.expected_users, max_segments or features, which dpb_select_for asks for);
  * DPB_POISONED. Any thread.
  */
-DPB_API
-DPB_MUST_USE
-dpb_status dpb_select(struct dpb_bandit *bandit,
-                      struct dpb_decision *out);
+DPB_API DPB_MUST_USE dpb_status dpb_select(struct dpb_bandit *bandit, struct dpb_decision *out);
 
 /**
  * What came of a decision: at most once a ticket. Never allocates.
@@ -988,7 +988,10 @@ dpb_status dpb_update_many(struct dpb_bandit *bandit,
  * with this id, nothing changes, and arm receives its number.
  *
  * arm: receives the number. error: NULL, or filled on failure.
- * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (more than 2^24 arms; an id below dpb_config.arms); DPB_INVALID_REQUEST
+ * With max_segments the arm is new in every segment, and this takes O(segments); with features it is a new row, or a new
+ * model.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (more than 2^24 arms, or than the policy takes; with max_segments, arms
+ * times (max_segments + 1) above 2^27; an id below dpb_config.arms); DPB_INVALID_REQUEST
  * (the id of a retired arm); DPB_UNSUPPORTED (this policy's set of arms is fixed); DPB_NO_MEMORY; DPB_POISONED. Any
  * thread.
  */
@@ -1009,14 +1012,15 @@ dpb_status dpb_add_arm(struct dpb_bandit *bandit,
  * dpb_config.forget_after, is kept by snapshots, and is in nothing that dpb_arms_read and dpb_compare show or that
  * others merge: dpb_arms_read shows releases. Said again, before play or during it, it replaces what was said before.
  *
- * dpb_new_imed, dpb_new_klucb and dpb_new_med take it; not dpb_new_ts, which goes by an arm's last release alone.
+ * dpb_new_imed, dpb_new_klucb and dpb_new_med take it, and dpb_new_linear with DPB_MODEL_PER_ARM: there it is of the
+ * arm's rate over all requests. Not dpb_new_ts, which goes by an arm's last release alone.
  * mean: in [reward_min, reward_max]. strength: 1 .. 2^24, the number of real rewards that you consider equally
  * informative.
  * With max_segments the prior is of the arm in all segments, and dpb_arms_read and dpb_segment_read show what the handle
  * believes, so they show it too.
  * error: NULL, or filled on failure.
  * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (mean, strength); DPB_INVALID_REQUEST (no such arm, or retired);
- * DPB_UNSUPPORTED (other policies); DPB_POISONED. Nothing changed unless DPB_OK. Any thread.
+ * DPB_UNSUPPORTED (other policies; DPB_MODEL_SHARED); DPB_POISONED. Nothing changed unless DPB_OK. Any thread.
  */
 DPB_API
 DPB_MUST_USE
@@ -1143,8 +1147,8 @@ DPB_API void dpb_request_init_sized(struct dpb_request *request, uint32_t struct
  * merit. Each decision is answered or cancelled by itself. slots is at most the number of different eligible arms, with
  * dpb_config.max_slots at most that, and never more than reward_window, or without one pending_capacity rounded up. A
  * propensity is exact: the chance of that arm in its slot, given the slots before it; with exploration = f it is
- * at least f divided by the arms that are left. O(slots eligible_len). dpb_new_imed, dpb_new_klucb and dpb_new_ts can
- * choose several. Which unit epsilon protects (Theorem S, src/privacy/slates.rs: the rewards of a request are in as many
+ * at least f divided by the arms that are left. O(slots eligible_len). dpb_new_imed, dpb_new_klucb, dpb_new_ts
+ * and dpb_new_linear can choose several. Which unit epsilon protects (Theorem S, src/privacy/slates.rs: the rewards of a request are in as many
  * different batches, so m rewards lose m epsilon, or m rho, and never m^2 rho):
  *   dpb_config.max_slots = 0                      one reward
  *   dpb_config.max_slots = S                      one request with all its rewards; the noise is for epsilon/S
@@ -1154,8 +1158,9 @@ DPB_API void dpb_request_init_sized(struct dpb_request *request, uint32_t struct
  * or not, while dpb_cancel takes each one's own window as ever. Nothing tells which clicks were kept.
  *
  * **Segments.** With dpb_config.max_segments each segment learns for itself, and starts with what all others say of its
- * arms. Finding a segment is O(1). The propensity is NaN. The phase is 0 where the decision learns with all segments
- * together, and 1 where its segment learns for itself. One slot only.
+ * arms. Finding a segment is O(1). Given all releases, a segment's choice is certain: the propensity is 1, and with
+ * exploration = f exact. Several slots take the arms of least index, each once. The phase is 0 where the decision learns
+ * with all segments together, and 1 where its segment learns for itself.
  *
  * **Features.** With dpb_config.features the decision is made by the rows of the request: see dpb_new_linear. dpb_predict
  * reads what is believed of each.
@@ -1172,7 +1177,7 @@ DPB_API void dpb_request_init_sized(struct dpb_request *request, uint32_t struct
  * For visitors without an account, pass a random number for each if each counts as a person, or one number for all if
  * the library must not learn from them. A person with A accounts loses A times as much, and nobody else more. A decision
  * that is cancelled or expires has used up its place. A handle counts for itself: in a fleet, route a user to one
- * handle. One slot only.
+ * handle. Several slots need max_slots: a request is then what counts.
  *
  * request: filled by dpb_request_init; read here, not kept. out: receives request.slots decisions, written on success
  * only. Never allocates on success.
@@ -1474,11 +1479,14 @@ DPB_API DPB_MUST_USE dpb_status dpb_best_arm(const dpb_bandit *bandit, uint32_t 
  * its own life. When a handle is saved, merged or restored must not depend on what was released. One supermartingale for
  * both arms, mixed over its parameters, and Ville's inequality: proved in src/policy/batched/compare.rs.
  *
+ * With dpb_config.max_segments the mean is over the requests of all segments, from the releases of trials alone: these
+ * take decisions by their number, whatever their segment. It assumes that the mix of segments does not depend on time, nor
+ * on the handle where handles merge. No narrower once both arms are known and no longer tried.
+ *
  * confidence: in (0, 1). low, high: receive the ends. Some milliseconds, outside the handle's lock.
  * Returns DPB_OK; DPB_NULL; DPB_NOT_READY (until both arms have a release); DPB_INVALID_REQUEST (an arm that does not exist
- * or is retired); DPB_INVALID_CONFIG (i = j, confidence); DPB_UNSUPPORTED (other policies; with dpb_config.max_segments;
- * dpb_config.forget_after, because what it forgets has no
- * bound at all times); DPB_POISONED. Any thread.
+ * or is retired); DPB_INVALID_CONFIG (i = j, confidence); DPB_UNSUPPORTED (other policies;
+ * dpb_config.forget_after, because what it forgets has no bound at all times); DPB_POISONED. Any thread.
  */
 DPB_API
 DPB_MUST_USE
@@ -1613,11 +1621,11 @@ dpb_status dpb_restore_as(const char *name,
  * max_segments: what they have released of it waits for the first request with its key, and the segment begins with
  * that. So a handle that starts empty and merges knows what the fleet knows, and a full one merges as well as any. A
  * segment is as old as its decisions in all handles together. With forget_after, what others have released fades by this
- * handle's decisions from when it came. Each other handle takes 12 K (S + 1) + 44 (S + 1) bytes, K the arms and S its
- * segments, and the first one (32 K + 8) (M + 1) more, M this handle's max_segments; a merge takes some 10 ms for 10,000
+ * handle's decisions from when it came. Each other handle takes (12 K + 42) (S + 1) bytes, K the arms and S its
+ * segments, and the first one (32 K + 40) (M + 1) more, M this handle's max_segments; a merge takes some 10 ms for 10,000
  * segments of 20 arms.
  *
- * These can: dpb_new_imed, dpb_new_klucb, dpb_new_med. snapshot: len bytes of any origin. error: NULL, or filled on
+ * These can: dpb_new_imed, dpb_new_klucb, dpb_new_med, dpb_new_linear. snapshot: len bytes of any origin. error: NULL, or filled on
  * failure. Takes time in proportion to the arms that have news, with the handle closed to other threads.
  * Returns DPB_OK; DPB_NULL; DPB_CORRUPT; DPB_NEWER_VERSION; DPB_UNSUPPORTED (other policies); DPB_INVALID_CONFIG (another
  * policy, or a field that must not differ: what dpb_restore_as refuses, and memory; or more than 1024 others);
@@ -1936,7 +1944,7 @@ typedef struct dpb_shuffle_params {
 /**
  * Plans a batch of M_sum (Tenenbaum, Kaplan, Mansour, Stemmer 2021, Algorithm 3): how many coins
  * its users must add to their bits for the count of ones to be (epsilon, delta)-DP. The least
- * such number, by the exact divergence of the binomial law against itself shifted by one.
+ * such number, by the exact divergence of the binomial distribution against itself shifted by one.
  * Microseconds to milliseconds.
  *
  * epsilon: in (0, 100]. delta: in (0, 1). users: m, at least 1. flags: 0 or DPB_SHUFFLE_PRINTED.

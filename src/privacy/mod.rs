@@ -1,6 +1,6 @@
 //! The contract, and its theorems as code.
 //!
-#![doc = include_str!("README.md")]
+#![doc = include_str!("../../docs/privacy.md")]
 //!
 //! # Theorem P (adaptive disjoint batches)
 //!
@@ -32,8 +32,7 @@
 //! So eps0 = epsilon/m gives a user epsilon in each period, and p epsilon in all. With zCDP p periods cost p^2 rho and
 //! not p rho: a release may hold rewards of several periods. A decision belongs to the period in which it was made,
 //! whenever its answer comes. Who came, and how often, is not protected: it shows in when batches end.
-//! [`Bandit::select_for`](crate::Bandit::select_for) and [`Pool::select_for`](crate::Pool::select_for) settle it; their
-//! counters err to the side of not learning.
+//! [`Bandit::select_for`](crate::Bandit::select_for) settles it; its counters err to the side of not learning.
 
 mod binomial;
 pub mod calibration;
