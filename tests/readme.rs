@@ -9,7 +9,7 @@ use dpb::ffi::*;
 use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::ptr::{null, null_mut};
+use std::ptr::null_mut;
 
 const README: &str = "README.md";
 const GUIDE: &str = "docs/guide.md";
@@ -375,28 +375,43 @@ fn is_of_a_name(c: char) -> bool {
 #[test]
 fn the_table_of_combinations() {
     let using = page("include/README.md");
-    let table =
-        using.split_once("| | alone | with `max_segments` | with `features` | with `expected_users` |").unwrap().1;
+    let head = "| | alone | with `max_segments` | with `features` | with `expected_users` |";
+    let table = using.split_once(head).unwrap().1;
     let rows: Vec<_> = table.lines().skip(2).take_while(|line| line.starts_with('|')).collect();
     assert_eq!(rows.len(), 11);
     for row in rows {
         let cells: Vec<_> = row.split('|').map(str::trim).collect();
-        for (cell, (segments, features, users)) in
-            cells[2..6].iter().zip([(0, 0, 0), (4, 0, 0), (0, 2, 0), (0, 0, 100)])
-        {
-            let able = match combined(cells[1], segments, features, users) {
-                DPB_OK if features > 0 && cells[1] == "`dpb_set_prior`" => "with `DPB_MODEL_PER_ARM`",
-                DPB_OK => "yes",
-                DPB_UNSUPPORTED => "no",
-                status => panic!("{row}: {status}"),
-            };
-            assert_eq!(*cell, able, "{row}: {segments} segments, {features} features, {users} users");
-        }
+        let able = |what: With| match combined(cells[1], what) {
+            DPB_OK => true,
+            DPB_UNSUPPORTED => false,
+            status => panic!("{row}: {status}, {what:?}"),
+        };
+        let yes = |able| if able { "yes" } else { "no" };
+        let of_features = match [DPB_MODEL_SHARED, DPB_MODEL_PER_ARM].map(|model| able(With::Features(model))) {
+            [false, true] => "with `DPB_MODEL_PER_ARM`",
+            [shared, per_arm] => {
+                assert_eq!(shared, per_arm, "{row}");
+                yes(shared)
+            }
+        };
+        let able = [yes(able(With::Nothing)), yes(able(With::Segments)), of_features, yes(able(With::Users))];
+        assert_eq!(cells[2..6], able, "{row}");
     }
 }
 
-/// What becomes of it where a handle with so many segments and users is asked for this.
-fn combined(what: &str, max_segments: u32, features: u32, users: u64) -> dpb_status {
+/// What a handle is made with, beside what is tried.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum With {
+    Nothing,
+    Segments,
+    Features(u32),
+    Users,
+}
+
+/// What becomes of it where a handle that is made so is asked for this.
+fn combined(what: &str, with: With) -> dpb_status {
+    let (max_segments, users) = (4 * u32::from(with == With::Segments), 100 * u64::from(with == With::Users));
+    let row = [0.5f32; 8]; // rows of two features, for as many arms as there may be
     let (mut bandit, mut next, mut budget) = (null_mut(), null_mut(), null_mut());
     let (mut decisions, mut number, mut low, mut high) = ([MaybeUninit::<dpb_decision>::uninit(); 2], 0, 0.0, 0.0);
     let (mut bytes, mut length) = (vec![0; 1 << 16], 0);
@@ -407,8 +422,9 @@ fn combined(what: &str, max_segments: u32, features: u32, users: u64) -> dpb_sta
         dpb_request_init(request.as_mut_ptr());
         let (mut config, mut request) = (config.assume_init(), request.assume_init());
         (config.max_segments, config.expected_users) = (max_segments, users);
-        (config.features, config.feature_model) = (features, if features > 0 { DPB_MODEL_PER_ARM } else { 0 });
-        request.features = if features > 0 { [1.0, 0.5].as_ptr() } else { null() };
+        if let With::Features(model) = with {
+            (config.features, config.feature_model, request.features) = (2, model, row.as_ptr());
+        }
         match what {
             "`expected_users`" => config.expected_users = 100,
             "`forget_after`" => config.forget_after = 2048,
