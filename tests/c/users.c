@@ -157,7 +157,7 @@ static void in_segments(void) {
   CHECK(done == 0);
   STATUS(dpb_select_for(bandit, request(1, 0, 1, outside, 2), &d), DPB_INVALID_REQUEST);
   STATUS(dpb_select_for(bandit, request(1, 0, 1, one, 0), &d), DPB_INVALID_REQUEST);
-  STATUS(dpb_select_for(bandit, request(2, 0, 1, NULL, 0), &d), DPB_UNSUPPORTED);
+  STATUS(dpb_select_for(bandit, request(2, 0, 1, NULL, 0), &d), DPB_INVALID_REQUEST);
   STATUS(dpb_select_for(bandit, request(0, 0, 1, NULL, 0), &d), DPB_INVALID_REQUEST);
   STATUS(dpb_next_period(NULL), DPB_NULL);
   CHECK(d.ticket == 77 && d.arm == 9);
