@@ -40,6 +40,6 @@ fn random_programs() {
 #[test]
 fn every_function_is_called() {
     let read = |file| std::fs::read_to_string(support::root().join("tests/fuzz").join(file)).unwrap();
-    let source = read("calls.rs") + &read("segments.rs");
+    let source = read("calls.rs") + &read("segments.rs") + &read("features.rs");
     assert_eq!(support::unused(&support::without_comments(&source), ""), [""; 0]);
 }

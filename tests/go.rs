@@ -46,6 +46,16 @@ fn the_examples_pass_their_tests_under_the_race_detector() {
     }
 }
 
+/// The collector for Prometheus' client is a module of its own, so that users of the wrapper alone do not get that client.
+#[test]
+fn the_collector_passes_its_tests() {
+    const COLLECTOR: &str = "bindings/go/prometheus";
+    let Some(mut vet) = go_with_modules(COLLECTOR, &["vet", "./..."]) else { return };
+    run(&mut vet);
+    run(&mut go(COLLECTOR, &["mod", "tidy", "-diff"]).unwrap());
+    run(&mut go(COLLECTOR, &["test", "-race", "-count=1", "-timeout=2m", "./..."]).unwrap());
+}
+
 /// From another module, with what `go mod vendor` takes and nothing else: the header is in it.
 #[test]
 fn a_vendored_copy_builds() {

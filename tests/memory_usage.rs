@@ -245,11 +245,12 @@ fn the_memory_of_models_is_what_is_documented() {
         // Nothing more however long it lives.
         let row = vec![0.5; config.features as usize * if per_arm { 1 } else { arms as usize }];
         let request = Request { features: Some(Rows::Dense(&row)), ..Request::default() };
+        // (The pilot's own memory is freed with its last release.)
         let held = HELD.get();
         for _ in 0..300 {
             bandit.update(bandit.select_for(&request).unwrap().ticket, 1.0).unwrap();
         }
-        assert_eq!(HELD.get(), held);
+        assert!(HELD.get() <= held);
         drop(bandit);
     }
 }

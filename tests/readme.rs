@@ -9,7 +9,7 @@ use dpb::ffi::*;
 use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::ptr::null_mut;
+use std::ptr::{null, null_mut};
 
 const README: &str = "README.md";
 const GUIDE: &str = "docs/guide.md";
@@ -375,24 +375,28 @@ fn is_of_a_name(c: char) -> bool {
 #[test]
 fn the_table_of_combinations() {
     let using = page("include/README.md");
-    let table = using.split_once("| | alone | with `max_segments` | with `expected_users` |").unwrap().1;
+    let table =
+        using.split_once("| | alone | with `max_segments` | with `features` | with `expected_users` |").unwrap().1;
     let rows: Vec<_> = table.lines().skip(2).take_while(|line| line.starts_with('|')).collect();
     assert_eq!(rows.len(), 11);
     for row in rows {
         let cells: Vec<_> = row.split('|').map(str::trim).collect();
-        for (cell, (segments, users)) in cells[2..5].iter().zip([(0, 0), (4, 0), (0, 100)]) {
-            let able = match combined(cells[1], segments, users) {
+        for (cell, (segments, features, users)) in
+            cells[2..6].iter().zip([(0, 0, 0), (4, 0, 0), (0, 2, 0), (0, 0, 100)])
+        {
+            let able = match combined(cells[1], segments, features, users) {
+                DPB_OK if features > 0 && cells[1] == "`dpb_set_prior`" => "with `DPB_MODEL_PER_ARM`",
                 DPB_OK => "yes",
-                DPB_UNSUPPORTED => "not yet",
+                DPB_UNSUPPORTED => "no",
                 status => panic!("{row}: {status}"),
             };
-            assert_eq!(*cell, able, "{row}: {segments} segments, {users} users");
+            assert_eq!(*cell, able, "{row}: {segments} segments, {features} features, {users} users");
         }
     }
 }
 
 /// What becomes of it where a handle with so many segments and users is asked for this.
-fn combined(what: &str, max_segments: u32, users: u64) -> dpb_status {
+fn combined(what: &str, max_segments: u32, features: u32, users: u64) -> dpb_status {
     let (mut bandit, mut next, mut budget) = (null_mut(), null_mut(), null_mut());
     let (mut decisions, mut number, mut low, mut high) = ([MaybeUninit::<dpb_decision>::uninit(); 2], 0, 0.0, 0.0);
     let (mut bytes, mut length) = (vec![0; 1 << 16], 0);
@@ -403,6 +407,8 @@ fn combined(what: &str, max_segments: u32, users: u64) -> dpb_status {
         dpb_request_init(request.as_mut_ptr());
         let (mut config, mut request) = (config.assume_init(), request.assume_init());
         (config.max_segments, config.expected_users) = (max_segments, users);
+        (config.features, config.feature_model) = (features, if features > 0 { DPB_MODEL_PER_ARM } else { 0 });
+        request.features = if features > 0 { [1.0, 0.5].as_ptr() } else { null() };
         match what {
             "`expected_users`" => config.expected_users = 100,
             "`forget_after`" => config.forget_after = 2048,

@@ -156,6 +156,36 @@ promises! {
     its_page_shows_what_is_learned
 }
 
+/// A thousand visitors come, each to one of four placements too: a row for each, with the numbers that are released.
+#[test]
+#[ignore = "needs a browser"]
+fn the_go_page_shows_its_placements() {
+    let (Some(program), Some(browser)) = (GO.as_ref(), Browser::start()) else { return };
+    let server = Server::start(program.command().args(["--port", "0", "--placements", "4"]));
+    browser.open(&format!("http://{}/", server.host()));
+    browser.wait("document.querySelectorAll('#map tbody tr').length === 4");
+    browser.click("#thousand");
+    browser.wait("document.getElementById('playing').textContent === '1,000 have come.'");
+    let page: Value = serde_json::from_str(&server.get("/placements").1).unwrap();
+    let rows = browser.run(
+        "return [...document.querySelectorAll('#map tbody tr')].map(row => [[...row.cells].slice(0, 4).map(cell => cell.textContent), \
+         row.querySelectorAll('.cell').length, [...row.querySelectorAll('.cell')].findIndex(cell => cell.matches('.leads'))])",
+    );
+    let mut pulls = 0;
+    for (shown, row) in rows.as_array().unwrap().iter().zip(page["rows"].as_array().unwrap()) {
+        pulls += row["pulls"].as_u64().unwrap();
+        let leader = row["leader"].as_u64().map(|leader| leader as usize);
+        let name = leader.map_or("–", |leader| page["creatives"][leader].as_str().unwrap());
+        assert_eq!(
+            (&shown[0][1], &shown[1], &shown[2]),
+            (&json!(name), &json!(10), &json!(leader.map_or(-1, |i| i as i64)))
+        );
+        assert_eq!(shown[0][3].as_str().unwrap().replace(',', ""), row["pulls"].to_string());
+    }
+    assert_eq!(pulls, 3000);
+    assert_eq!(browser.errors(), [] as [Value; 0]);
+}
+
 /// Of the servers that have placements.
 macro_rules! promises_of_cpp_and_go {
     ($($(#[$attribute:meta])* $promise:ident)*) => {

@@ -340,7 +340,12 @@ fn a_restart_takes_what_leaves_the_releases_their_meaning() {
                 };
                 // (What is half forgotten weighs otherwise in a longer memory.)
                 let same = kept(before).iter().zip(&kept(&restored)).all(near);
-                assert!(name == "forget_after" || same, "{algorithm:?} {name}");
+                assert!(
+                    name == "forget_after" || same,
+                    "{algorithm:?} {name} {segmented}: {:?} {:?}",
+                    kept(before),
+                    kept(&restored)
+                );
                 hear(&restored, after, 4000, &mut random(4));
                 let spent = restored.report().unwrap().epsilon_spent;
                 let periods = if a.expected_users > 0 || b.expected_users > 0 { 2.0 } else { 1.0 };

@@ -17,13 +17,30 @@ func segmented(t testing.TB, config Config, maxSegments uint32) *Bandit {
 	return b
 }
 
+// Several slots, arms that come and go, exact propensities: as without segments.
+func TestSegmentsDoWhatABanditDoes(t *testing.T) {
+	config := NewConfig(4, 1)
+	config.Exploration = 0.2
+	b := segmented(t, config, 2)
+	shown := make([]Decision, 3)
+	refused(t, b.SelectSlots(Request{Slots: 3, Segment: 70}, shown), nil)
+	if shown[0].Arm == shown[1].Arm || shown[0].Arm == shown[2].Arm || shown[1].Arm == shown[2].Arm {
+		t.Error(shown)
+	}
+	if d := must[Decision](t)(b.SelectFor(Request{Segment: 70})); d.Propensity < 0.05 || d.Propensity > 1 {
+		t.Error(d)
+	}
+	if arm := must[uint32](t)(b.AddArm(4711)); arm != 4 {
+		t.Error(arm)
+	}
+	refused(t, b.RetireArm(0), nil)
+	refused(t, b.RetireArm(0), ErrInvalidRequest)
+}
+
 func TestSegments(t *testing.T) {
 	config := NewConfig(4, 1)
-	config.MaxSegments, config.Exploration = 2, 0.1
-	_, err := New(config)
-	refused(t, err, ErrUnsupported)
-	config.Exploration = 0
-	_, err = NewMED(config)
+	config.MaxSegments = 2
+	_, err := NewMED(config)
 	refused(t, err, ErrInvalidConfig)
 	if !strings.Contains(err.Error(), "max_segments must be 0") {
 		t.Error(err)
@@ -34,7 +51,7 @@ func TestSegments(t *testing.T) {
 	refused(t, err, ErrUnsupported)
 	_, err = b.SelectFor(Request{Segment: 70, Eligible: []uint32{4}})
 	refused(t, err, ErrInvalidRequest)
-	refused(t, b.SelectSlots(Request{Slots: 2, Segment: 70}, make([]Decision, 2)), ErrUnsupported)
+	refused(t, b.SelectSlots(Request{Slots: 5, Segment: 70}, make([]Decision, 5)), ErrInvalidRequest)
 	_, err = b.Segment(70)
 	refused(t, err, ErrInvalidRequest)
 	decisions := make([]Decision, 3)
@@ -46,7 +63,7 @@ func TestSegments(t *testing.T) {
 	refused(t, b.Cancel(decisions[0].Ticket), nil)
 	refused(t, b.Cancel(decisions[1].Ticket), nil)
 	must[int](t)(b.SelectMany([]Request{{Segment: 70}, {Segment: math.MaxUint64}, {Segment: 70}}, decisions))
-	if d := must[Decision](t)(b.SelectFor(Request{Segment: math.MaxUint64, Eligible: []uint32{3}})); d.Arm != 3 || !math.IsNaN(d.Propensity) {
+	if d := must[Decision](t)(b.SelectFor(Request{Segment: math.MaxUint64, Eligible: []uint32{3}})); d.Arm != 3 || d.Propensity != 1 {
 		t.Errorf("%+v", d)
 	}
 	refused(t, b.Update(decisions[0].Ticket, 1), nil)

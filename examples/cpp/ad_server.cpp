@@ -504,7 +504,7 @@ static Shop make(const Options &options, const fleet::Fields &fields, const flee
 int main(int argc, char **argv) try {
   const std::optional<Options> options = parse_options(argc, argv);
   if (!options) {
-    std::string more = "  --window SPAN      no click for so long is none; default 1000. A SPAN is a number of\n"
+    const std::string more = "  --window SPAN      no click for so long is none; default 1000. A SPAN is a number of\n"
                              "                     decisions, or a time: 500ms, 30s, 30m, 2h; no time with --redis\n"
                              "  --memory SPAN      forget what was learned so long ago, 0: never; default 50000\n"
                              "                     where the policy can. As --window: a time if that is one, then 12h\n"
@@ -514,7 +514,6 @@ int main(int argc, char **argv) try {
                              "  --period SECONDS   of this length; default 86400\n"
                              "  --threads N        a bandit for each of N threads, joined by what they release, and nowhere\n"
                              "                     else: without --snapshot and --redis\n";
-    more += "  With --redis a --node is below 32768.\n";
     serve::print_usage("ad_server", (more + fleet::Options::USAGE).c_str());
     return 2;
   }

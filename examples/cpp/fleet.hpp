@@ -123,7 +123,7 @@ struct Options {
 
   static constexpr const char *USAGE =
       "  --redis ADDRESS    learn with the servers that share this Redis; HOST:PORT or a socket's path\n"
-      "  --node N           this server's number among them, 1 to 65535, no other's\n"
+      "  --node N           this server's number among them, 1 to 32767, no other's\n"
       "  --bandit NAME      theirs; default ads\n"
       "  --merge-every MS   exchange what is released so often, in milliseconds; default 5000\n"
       "  --delay MS         a click at another server takes at most so long; while it takes longer, decisions are\n"

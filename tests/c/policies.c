@@ -28,12 +28,19 @@ static void is(const dpb_bandit *bandit, const char *name, uint32_t number) {
   CHECK(report.policy == number);
 }
 
+/* Features where the policy cannot do without them. */
+static void give_features(dpb_config *config, const char *name, constructor *make) {
+  if (make == dpb_new_linear || (make == NULL && strcmp(name, "dp-linear") == 0)) config->features = 2;
+}
+
 /* With a delta where the policy cannot do without, and without where it cannot do with. */
 static dpb_bandit *made(const char *name, constructor *make) {
   dpb_config config = enough();
   dpb_bandit *bandit = NULL;
   dpb_error error;
-  dpb_status status = make ? make(&config, &bandit, &error) : dpb_new_policy(name, &config, &bandit, &error);
+  dpb_status status;
+  give_features(&config, name, make);
+  status = make ? make(&config, &bandit, &error) : dpb_new_policy(name, &config, &bandit, &error);
   if (status != DPB_OK) {
     CHECK(status == DPB_INVALID_CONFIG && strstr(error.message, "delta ") == error.message);
     config.delta = 1e-5;

@@ -713,6 +713,24 @@ static void local() {
   bandit.update(decision.ticket, dpb::ldp_encode(1.0, 0.5));
 }
 
+// Features: a request with rows, what is believed of them, and categories as indices.
+static void features() {
+  dpb::Config config(3, 1.0);
+  config.features = 2;
+  config.feature_model = DPB_MODEL_PER_ARM;
+  dpb::Bandit bandit = dpb::Bandit::linear(config);
+  const std::vector<float> row = {1.0F, 0.0F};
+  for (int t = 0; t < 2000; ++t) {
+    const dpb::Decision decision = bandit.select(dpb::Request().with_features(row));
+    bandit.update(decision.ticket, decision.arm == 1 ? 1.0 : 0.0);
+  }
+  const std::vector<dpb::Prediction> believed = bandit.predict(dpb::Request().with_features(row).among({0, 1, 2}));
+  CHECK(believed.size() == 3 && believed[1].mean > believed[0].mean && believed[1].mean > believed[2].mean);
+  CHECK(refusal([&] { (void)bandit.select(dpb::Request()); }).status() == DPB_INVALID_REQUEST);
+  CHECK(refusal([&] { (void)bandit.select(); }).status() == DPB_UNSUPPORTED);
+  CHECK(dpb::feature_hash("device", "phone", 64) < 64 && dpb::feature_cross(1, 2, 64) < 64);
+}
+
 static void segments() {
   const auto says = [](auto call) { return std::string(refusal(call).what()); };
   dpb::Config config(4, 1.0);
@@ -728,6 +746,19 @@ static void segments() {
   CHECK(says([&] { (void)bandit.select(in(70).among({1, 9})); }) ==
         "dpb_select_for(slots = 1, segment = 70, eligible = {1, 9}): DPB_INVALID_REQUEST");
   CHECK(bandit.report().decisions == 0 && bandit.report().segments == 0 && bandit.report().max_segments == 2);
+
+  {
+    // Several slots, and arms that come and go.
+    dpb::Bandit able(config);
+    dpb::Request three = in(70);
+    three.slots = 3;
+    const std::vector<dpb::Decision> shown = able.select_slots(three);
+    CHECK(shown.size() == 3 && shown[0].arm != shown[1].arm && shown[0].propensity == 1.0);
+    const std::uint32_t added = able.add_arm(4711);
+    CHECK(added == 4 && able.select(in(70).among({added})).arm == added);
+    able.retire_arm(added);
+    CHECK(refusal([&] { (void)able.select(in(70).among({added})); }).status() == DPB_INVALID_REQUEST);
+  }
 
   CHECK(bandit.select(in(71).among({3})).arm == 3);
   CHECK(bandit.select(in(71).among(std::vector<std::uint32_t>{2})).arm == 2);
@@ -791,6 +822,7 @@ int main() {
   stopping();
   counters();
   segments();
+  features();
   shuffle_roles();
   shuffled_batches();
   local();

@@ -9,6 +9,8 @@
 //!   checksum give a status, or a handle that keeps all this.
 #![allow(unsafe_op_in_unsafe_fn)] // every call below is one that a C program could make
 
+#[path = "features.rs"]
+mod features;
 #[path = "segments.rs"]
 mod segments;
 
@@ -27,6 +29,7 @@ pub fn run(bytes: &[u8]) {
         bandits: Vec::new(),
         budget: null_mut(),
         segments: None,
+        features: None,
         counter: None,
         stopping: None,
         shuffler: None,
@@ -536,6 +539,7 @@ struct World<'a> {
     bytes: Bytes<'a>,
     bandits: Vec<Player>,
     segments: Option<segments::Player>,
+    features: Option<features::Player>,
     budget: *mut dpb_budget,
     counter: Option<Counter>,
     stopping: Option<Stopping>,
@@ -687,6 +691,7 @@ impl World<'_> {
         dpb_budget_free(self.budget);
         self.bandits.drain(..).for_each(|player| dpb_free(player.handle));
         self.segments = None;
+        self.features = None;
         self.counter.take().into_iter().for_each(|counter| dpb_counter_free(counter.handle));
         self.stopping.take().into_iter().for_each(|stopping| dpb_stopping_free(stopping.handle));
         self.shuffler.take().into_iter().for_each(|shuffler| dpb_shuffler_free(shuffler.handle));
@@ -700,6 +705,7 @@ impl World<'_> {
         }
         let op = self.bytes.byte();
         match op {
+            202..=203 => return self.features(),
             224..=227 => return self.construct(),
             228..=229 => return self.nothing(),
             230..=236 => return self.count(),
@@ -1025,11 +1031,11 @@ impl World<'_> {
         let before = room;
         let status = dpb_report_read(player.handle, room.as_mut_ptr().cast());
         match size {
-            72 | 80 | 88 => {
+            72 | 80 | 88 | 96 => {
                 let words = size as usize / 8;
                 assert_eq!((status, &room[words..]), (DPB_OK, &before[words..]));
             }
-            89.. => assert_eq!((status, room), (DPB_NEWER_VERSION, before)),
+            97.. => assert_eq!((status, room), (DPB_NEWER_VERSION, before)),
             _ => assert_eq!((status, room), (DPB_INVALID_CONFIG, before)),
         }
         let mut n = 77;
@@ -1350,6 +1356,16 @@ impl World<'_> {
             None => {
                 let config = dpb_config { clock, ..self.config() };
                 segments::Player::new(config, &mut self.bytes)
+            }
+            Some(player) => player.play(&mut self.bytes),
+        };
+    }
+
+    unsafe fn features(&mut self) {
+        self.features = match self.features.take() {
+            None => {
+                let config = self.config();
+                features::Player::new(config, &mut self.bytes)
             }
             Some(player) => player.play(&mut self.bytes),
         };

@@ -135,7 +135,7 @@ impl Player {
             epsilon: config.epsilon,
             periods,
             firsts: Vec::new(),
-            limited: false,
+            limited: config.max_clicks > 0,
         });
         Player { handle, config, keys, model, seen, tickets: Vec::new(), merged: false }
     }
@@ -194,7 +194,7 @@ impl Player {
     /// A decision that was handed out, in the segment with this key.
     fn take(&mut self, key: u64, decision: dpb_decision) {
         let arms = self.seen.overall.len() as u32;
-        assert!(decision.propensity.is_nan() && decision.arm < arms && decision.phase < 2);
+        assert!(decision.propensity > 0.0 && decision.propensity <= 1.0 && decision.arm < arms && decision.phase < 2);
         self.tickets.push(decision.ticket);
         let new = !self.keys.contains(&key);
         if new {
@@ -206,8 +206,20 @@ impl Player {
                 model.pulls.resize(model.pulls.len() + arms as usize, 0);
                 model.retired.resize(model.pulls.len(), false);
             }
-            model.before_select(0);
             model.selected(dpb_decision { arm: segment * arms + decision.arm, ..decision });
+        }
+    }
+
+    /// All those of a request.
+    fn take_all(&mut self, key: u64, decisions: &[dpb_decision]) {
+        let first = self.model.as_mut().map_or(0, |model| {
+            (0..decisions.len()).for_each(|ahead| model.before_select(ahead));
+            model.log.len()
+        });
+        for (slot, &decision) in decisions.iter().enumerate() {
+            assert!(decisions[..slot].iter().all(|before| before.arm != decision.arm));
+            self.take(key, decision);
+            self.model.iter_mut().for_each(|model| *model.firsts.last_mut().unwrap() = first);
         }
     }
 
@@ -234,9 +246,19 @@ impl Player {
             _ if ask.user != 0 && self.config.expected_users == 0 => DPB_UNSUPPORTED,
             0 => DPB_INVALID_REQUEST,
             _ if ask.eligible.as_ref().is_some_and(refused) => DPB_INVALID_REQUEST,
-            2.. => DPB_UNSUPPORTED,
             _ if !begun.contains(&ask.segment) && begun.len() as u64 == self.seen.report[7] => DPB_FULL,
-            _ => DPB_OK,
+            1 => DPB_OK,
+            // Each reward would be a contribution.
+            _ if self.config.expected_users > 0 && self.config.max_slots == 0 => DPB_INVALID_REQUEST,
+            slots => {
+                let mut different = ask.eligible.clone().unwrap_or_else(|| (0..arms).collect());
+                different.sort_unstable();
+                different.dedup();
+                let most = if self.config.max_slots > 0 { self.config.max_slots } else { u32::MAX };
+                let depth = self.model.as_ref().map_or(usize::MAX, |model| model.depth);
+                let fits = slots <= most && slots as usize <= different.len().min(depth);
+                if fits { DPB_OK } else { DPB_INVALID_REQUEST }
+            }
         }
     }
 
@@ -255,9 +277,19 @@ impl Player {
                 begun.push(ask.segment);
             }
         }
-        for (ask, &decision) in asks.iter().zip(&decisions) {
-            assert!(ask.eligible.as_ref().is_none_or(|arms| arms.contains(&decision.arm)));
-            self.take(ask.segment, decision);
+        let mut left = &decisions[..];
+        for ask in &asks[..done] {
+            let (these, others) = left.split_at(ask.slots as usize);
+            left = others;
+            self.take_all(ask.segment, these);
+            assert!(these.iter().all(|d| ask.eligible.as_ref().is_none_or(|arms| arms.contains(&d.arm))));
+        }
+        // As in calls.rs.
+        while self.model.as_ref().is_some_and(Model::within) {
+            let key = self.keys[0];
+            let (status, _, decisions) = ask(self.handle, &[Ask { segment: key, ..Ask::PLAIN }], false);
+            assert_eq!(status, DPB_OK);
+            self.take_all(key, &decisions);
         }
         self.after(done > 0, [0; 4]);
     }
@@ -369,9 +401,10 @@ impl Player {
         assert_eq!(dpb_select_many(self.handle, null(), n, &raw mut decision, &raw mut done), DPB_UNSUPPORTED);
         assert!(untouched(&decision) && done == 0);
         let (mut arm, mut low, mut high, mut plan): (_, _, _, dpb_shuffle_params) = (77, -7.0, -7.0, zeroed());
-        assert_eq!(dpb_add_arm(self.handle, bytes.pick(&[0, 100]), &raw mut arm, null_mut()), DPB_UNSUPPORTED);
-        assert_eq!(dpb_retire_arm(self.handle, 0), DPB_UNSUPPORTED);
-        assert_eq!(dpb_compare(self.handle, 0, 1, 0.9, &raw mut low, &raw mut high), DPB_UNSUPPORTED);
+        let _ = bytes.byte();
+        assert_eq!(dpb_add_arm(self.handle, 1, &raw mut arm, null_mut()), DPB_INVALID_CONFIG);
+        assert_eq!(dpb_retire_arm(self.handle, u32::MAX), DPB_INVALID_REQUEST);
+        assert_eq!(dpb_compare(self.handle, 0, 0, 0.9, &raw mut low, &raw mut high), DPB_INVALID_CONFIG);
         assert_eq!(dpb_shuffle_params_read(self.handle, 0, &raw mut plan), DPB_UNSUPPORTED);
         assert_eq!(dpb_submit_shuffled(self.handle, 0, 0, null(), 0), DPB_UNSUPPORTED);
         assert_eq!((arm, low, high, plan.struct_size), (77, -7.0, -7.0, 0));

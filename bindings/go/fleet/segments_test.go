@@ -171,3 +171,39 @@ func TestFileOrStore(t *testing.T) {
 	}
 	node.Bandit.Close()
 }
+
+// Nodes that decide by features agree on what they predict.
+func TestNodesWithFeaturesAgree(t *testing.T) {
+	server := startRedis(t)
+	join := func(number uint16) running {
+		config := config(number)
+		config.Features, config.FeatureNorm, config.ModelPerArm = 2, 1, true
+		return run(t, server.address, Options{Config: config, Interval: interval})
+	}
+	a, b := join(1), join(2)
+	rows := [][]float32{{1, 0}, {0, 1}}
+	for i := range 6000 {
+		node := []running{a, b}[i/2%2]
+		d := must(node.Bandit.SelectFor(dpb.Request{Features: rows[i%2]}))
+		reward := 0.0
+		if int(d.Arm) == i%2 {
+			reward = 1
+		}
+		check(node.Bandit.Update(d.Ticket, reward))
+	}
+	eventually(t, "both predict the same", func() bool {
+		for _, row := range rows {
+			x := must(a.Bandit.Predict(dpb.Request{Features: row}))
+			y := must(b.Bandit.Predict(dpb.Request{Features: row}))
+			for i := range x {
+				if !(math.Abs(x[i].Mean-y[i].Mean) < 1e-6) {
+					return false
+				}
+			}
+		}
+		return true
+	})
+	if m := a.Metrics(); m.Nodes != 1 || m.Strangers != 0 {
+		t.Errorf("%+v", m)
+	}
+}
