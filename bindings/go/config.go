@@ -119,6 +119,7 @@ func (config Config) c(pinner *runtime.Pinner) (c *C.dpb_config, done func(), er
 	c.budget_periods = C.uint32_t(config.BudgetPeriods)
 	c.max_segments = C.uint32_t(config.MaxSegments)
 	c.features = C.uint32_t(config.Features)
+	c.feature_model = C.DPB_MODEL_SHARED
 	if config.ModelPerArm {
 		c.feature_model = C.DPB_MODEL_PER_ARM
 	}

@@ -84,5 +84,8 @@ func (r Report) LogValue() slog.Value {
 		slog.Uint64("changes_detected", r.ChangesDetected),
 		slog.Uint64("segments", uint64(r.Segments)),
 		slog.Uint64("max_segments", uint64(r.MaxSegments)),
+		slog.Uint64("failures", r.Failures),
+		slog.Uint64("features", uint64(r.Features)),
+		slog.Bool("model_per_arm", r.ModelPerArm),
 	)
 }

@@ -16,6 +16,9 @@ import (
 func anyPolicy(t *testing.T, policy Policy) *Bandit {
 	config := NewConfig(3, 1)
 	config.Horizon, config.Base = 1000, PolicyNonprivateEXP3
+	if policy == PolicyLinear {
+		config.Features = 2
+	}
 	b, err := NewPolicy(policy, config)
 	if err != nil {
 		config.Delta = 1e-6
@@ -85,12 +88,12 @@ func TestJSONAndLogs(t *testing.T) {
 	}
 	released := Arm{Mean: 0.25, Width: 0.5, Pulls: 7, Active: true, EffectivePulls: 3.5}
 	for value, want := range map[any]string{
-		report:           `{"Policy":"nonprivate-ucb1","Phase":0,"ArmsActive":3,"Pending":0,"Decisions":0,"Answered":0,"Cancelled":0,"Expired":0,"EpsilonSpent":null,"DeltaSpent":0,"IsPrivate":false,"ChangesDetected":0,"Segments":0,"MaxSegments":0}`,
+		report:           `{"Policy":"nonprivate-ucb1","Phase":0,"ArmsActive":3,"Pending":0,"Decisions":0,"Answered":0,"Cancelled":0,"Expired":0,"EpsilonSpent":null,"DeltaSpent":0,"IsPrivate":false,"ChangesDetected":0,"Segments":0,"MaxSegments":0,"Failures":0,"Features":0,"ModelPerArm":false}`,
 		arms[0]:          `{"Mean":null,"Width":null,"Pulls":0,"Active":true,"EffectivePulls":0}`,
 		released:         `{"Mean":0.25,"Width":0.5,"Pulls":7,"Active":true,"EffectivePulls":3.5}`,
 		decision:         `{"Ticket":` + jsonOf(t, decision.Ticket) + `,"Propensity":null,"Arm":` + jsonOf(t, decision.Arm) + `,"Phase":` + jsonOf(t, decision.Phase) + `}`,
 		Decision{Arm: 1}: `{"Ticket":0,"Propensity":0,"Arm":1,"Phase":0}`,
-		Diagnostics{}:    `{"Duplicates":0,"Late":0,"Rejected":0,"Unknown":0}`,
+		Diagnostics{}:    `{"Duplicates":0,"Late":0,"Rejected":0,"Unknown":0,"Oversized":0}`,
 	} {
 		if !sameJSON(t, jsonOf(t, value), want) {
 			t.Errorf("%s, want %s", jsonOf(t, value), want)

@@ -7,6 +7,7 @@ package dpb
 #cgo nocallback decide_many
 #cgo noescape predict
 #cgo nocallback predict
+#cgo noescape dpb_feature_cross
 #cgo nocallback dpb_feature_cross
 #cgo noescape dpb_segment_read
 #cgo nocallback dpb_segment_read
