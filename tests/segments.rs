@@ -196,14 +196,12 @@ fn bad_input_is_refused_and_changes_nothing() {
         ),
         (refused(Algorithm::Med, config(2)), "max_segments must be 0: only dp-imed has segments, got 2"),
         (
-            refused(Algorithm::Imed, Config { max_slots: 2, ..config(2) }),
-            "max_slots must be 0 with max_segments: a request in a segment has one slot, got 2",
+            refused(Algorithm::Imed, Config { features: 2, ..config(2) }),
+            "features must be 0: only dp-linear has features, got 2",
         ),
     ] {
         assert_eq!(error.to_string(), why);
     }
-    let explores = refused(Algorithm::Imed, Config { exploration: 0.1, ..config(2) });
-    assert!(matches!(explores, Error::Unsupported(_)));
     // A handle without segments takes key 0 alone.
     let plain = imed(&config(0));
     assert!(matches!(plain.select_for(&in_segment(1)), Err(Error::Unsupported(_))));
@@ -221,11 +219,11 @@ fn bad_input_is_refused_and_changes_nothing() {
         assert!(invalid(decide(Request { segment: 70, ..among(set) })));
     }
     assert!(invalid(decide_slots(Request { slots: 0, ..in_segment(70) })));
-    assert!(unsupported(decide_slots(Request { slots: 2, ..in_segment(70) })));
+    assert!(invalid(decide_slots(Request { slots: 4, ..in_segment(70) })));
     assert!(unsupported(decide(Request { user: 1, ..in_segment(70) })));
     assert!(invalid(bandit.for_each_arm_in(70, |_, _| panic!())));
-    assert!(unsupported(bandit.add_arm().map(drop)) && unsupported(bandit.retire_arm(0)));
-    assert!(unsupported(bandit.compare(0, 1, 0.9).map(drop)) && bandit.best_arm() == Err(Error::NotReady));
+    assert!(invalid(bandit.retire_arm(3)) && invalid(bandit.compare(0, 3, 0.9).map(drop)));
+    assert_eq!((bandit.compare(0, 1, 0.9), bandit.best_arm()), (Err(Error::NotReady), Err(Error::NotReady)));
     assert_eq!(bandit.report().unwrap(), before);
     assert_eq!((before.counts.decisions, before.segments, before.max_segments), (0, 0, 2));
 
