@@ -1,8 +1,9 @@
 //! Many handles, one bandit: what the others have released.
 //!
 //! A policy of the batch engine learns from a *set* of released pairs. A handle's snapshot holds its own; a handle
-//! that merges the snapshots of others learns from all. Only noised sums of complete batches ever leave a handle. Pools
-//! do likewise, by the same roster of others: see `policy/segments/others.rs`.
+//! that merges the snapshots of others learns from all. Only noised sums of complete batches ever leave a handle. Segments
+//! and dp-linear do likewise, by the same roster of others: see `policy/segments/peers.rs` and
+//! `policy/linear/contextual.rs`.
 //!
 //! # Privacy
 //!

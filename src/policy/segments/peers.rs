@@ -377,7 +377,7 @@ mod tests {
         segments
     }
 
-    /// Of three pools, in all orders, each after an older one that it replaces: the same to the last bit, and what a sum
+    /// Of three handles, in all orders, each after an older one that it replaces: the same to the last bit, and what a sum
     /// over the newest is. So huge numbers leave no trace once they are replaced.
     #[test]
     fn sums_do_not_depend_on_the_order() {
