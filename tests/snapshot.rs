@@ -346,6 +346,12 @@ fn a_restart_takes_what_leaves_the_releases_their_meaning() {
                     kept(before),
                     kept(&restored)
                 );
+                // It is computed from what was saved alone, so another life computes the same.
+                let bits = |kept: Vec<(f64, f64)>| kept.into_iter().map(|(a, n)| (a.to_bits(), n.to_bits()));
+                assert!(
+                    bits(kept(&restored)).eq(bits(kept(&Bandit::restore(&there).unwrap()))),
+                    "{algorithm:?} {name}"
+                );
                 hear(&restored, after, 4000, &mut random(4));
                 let spent = restored.report().unwrap().epsilon_spent;
                 let periods = if a.expected_users > 0 || b.expected_users > 0 { 2.0 } else { 1.0 };
