@@ -203,16 +203,16 @@ fields! {
     /// This process's name in a fleet: below 2^16 the node of its tickets itself, larger ones are mixed;
     /// 0 = random.
     node: u64 = 0, Life;
-    /// M, in ticks of the [`clock`](Self::clock), `1024 ..= 2^40`: DP-IMED and DP-MED forget what they learned more than
-    /// M ticks ago, half of it earlier. About half the time between changes. 0 = never forget.
+    /// M, in ticks of the [`clock`](Self::clock), `1024 ..= 2^40`: DP-IMED, DP-MED and dp-linear forget what they learned
+    /// more than M ticks ago, half of it earlier. About half the time between changes. 0 = never forget.
     forget_after: u64 = 0, Fleet,
         "must be 0 or in 1024..=2^40" => |memory| memory == 0 || (Self::LEAST_MEMORY..=Self::MOST_MEMORY).contains(&memory);
-    /// f in `[0, 1]`: DP-IMED, DP-KLUCB, DP-MED and Lazy-DP-TS play every arm with a chance of f/K at
+    /// f in `[0, 1]`: DP-IMED, DP-KLUCB, DP-MED, Lazy-DP-TS and dp-linear play every arm with a chance of f/K at
     /// least, K the number of arms that could be played. It costs f times the mean gap a decision.
     exploration: f64 = 0.0, Life,
         "must be in [0, 1]" => |share| (0.0..=1.0).contains(&share);
     /// Which unit is protected. 0 = one answer, in slates of any size. S > 0 = one request with all its answers, at
-    /// most S: DP-IMED, DP-KLUCB and Lazy-DP-TS. See [`crate::privacy::slates`].
+    /// most S: DP-IMED, DP-KLUCB, Lazy-DP-TS and dp-linear. See [`crate::privacy::slates`].
     max_slots: u32 = 0, Releases,
         "must be at most 2^24" => |slate| slate <= Self::MAX_ARMS;
     /// 0 = any answers of a request count. c in `1 ..= max_slots` = at most c that are not `reward_min`, drawn evenly

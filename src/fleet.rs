@@ -75,7 +75,7 @@ impl Entry {
 }
 
 impl Roster {
-    /// PeerReleases handles, at most.
+    /// Other handles, at most.
     pub const MOST: usize = 1024;
 
     pub const fn new() -> Roster {
@@ -111,7 +111,7 @@ impl Roster {
         place
     }
 
-    /// PeerReleases handles at work: those that had news while all together had some three each.
+    /// Other handles at work: those that had news while all together had some three each.
     pub fn at_work(&self) -> u32 {
         let least = self.news.saturating_sub(3 * self.others.len() as u64);
         self.others.iter().filter(|other| other.news > least).count() as u32

@@ -15,27 +15,10 @@ package dpb
 #cgo nocallback dpb_select_many
 #include <dpb.h>
 
-// What a Request says, in the order of this array: Go memory that C sees may hold no Go pointer, so the dpb_request is
-// made here, of addresses that are pinned, or not kept beyond the call.
-enum { slots_, segment_, user_, eligible_, eligible_len_, features_, sparse_, features_len_, ends_, ends_len_, said_ };
-typedef uint64_t said_of[said_];
-static inline void say(dpb_request *request, const uint64_t *said) {
-  dpb_request_init(request);
-  request->slots = (uint32_t)said[slots_];
-  request->segment = said[segment_];
-  request->user = said[user_];
-  request->eligible = (const uint32_t *)(uintptr_t)said[eligible_];
-  request->eligible_len = (size_t)said[eligible_len_];
-  request->features = (const float *)(uintptr_t)said[features_];
-  request->sparse = (const dpb_feature *)(uintptr_t)said[sparse_];
-  request->features_len = (size_t)said[features_len_];
-  request->sparse_ends = (const uint32_t *)(uintptr_t)said[ends_];
-  request->sparse_ends_len = (size_t)said[ends_len_];
-}
-
-static inline void decide_by(dpb_request *request, uint32_t slots, uint64_t segment, uint64_t user,
-                             const uint32_t *eligible, size_t eligible_len, const float *features,
-                             const dpb_feature *sparse, size_t features_len, const uint32_t *ends, size_t ends_len) {
+// Go memory that C sees may hold no Go pointer, so the dpb_request is made here.
+static inline void fill(dpb_request *request, uint32_t slots, uint64_t segment, uint64_t user,
+                        const uint32_t *eligible, size_t eligible_len, const float *features,
+                        const dpb_feature *sparse, size_t features_len, const uint32_t *ends, size_t ends_len) {
   dpb_request_init(request);
   request->slots = slots;
   request->segment = segment;
@@ -53,22 +36,30 @@ static inline dpb_status decide(dpb_bandit *bandit, uint32_t slots, uint64_t seg
                                 const dpb_feature *sparse, size_t features_len, const uint32_t *ends, size_t ends_len,
                                 dpb_decision *out) {
   dpb_request request;
-  decide_by(&request, slots, segment, user, eligible, eligible_len, features, sparse, features_len, ends, ends_len);
+  fill(&request, slots, segment, user, eligible, eligible_len, features, sparse, features_len, ends, ends_len);
   return dpb_select_for(bandit, &request, out);
 }
 static inline dpb_status predict(dpb_bandit *bandit, uint64_t segment, const uint32_t *eligible, size_t eligible_len,
                                  const float *features, const dpb_feature *sparse, size_t features_len,
                                  const uint32_t *ends, size_t ends_len, double *mean, double *deviation) {
   dpb_request request;
-  decide_by(&request, 1, segment, 0, eligible, eligible_len, features, sparse, features_len, ends, ends_len);
+  fill(&request, 1, segment, 0, eligible, eligible_len, features, sparse, features_len, ends, ends_len);
   return dpb_predict(bandit, &request, mean, deviation);
 }
 
+// What a Request says, in the order of this array: addresses are pinned.
+enum { slots_, segment_, user_, eligible_, eligible_len_, features_, sparse_, features_len_, ends_, ends_len_, said_ };
+typedef uint64_t said_of[said_];
 enum { piece = 64 };
 static inline dpb_status decide_many(dpb_bandit *bandit, const said_of *said, size_t n, dpb_decision *out, size_t *done) {
   dpb_request requests[piece];
   size_t i;
-  for (i = 0; i < n; i++) say(&requests[i], said[i]);
+  for (i = 0; i < n; i++) {
+    const uint64_t *s = said[i];
+    fill(&requests[i], (uint32_t)s[slots_], s[segment_], s[user_], (const uint32_t *)(uintptr_t)s[eligible_],
+         (size_t)s[eligible_len_], (const float *)(uintptr_t)s[features_], (const dpb_feature *)(uintptr_t)s[sparse_],
+         (size_t)s[features_len_], (const uint32_t *)(uintptr_t)s[ends_], (size_t)s[ends_len_]);
+  }
   return dpb_select_many(bandit, requests, n, out, done);
 }
 */

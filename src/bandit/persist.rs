@@ -63,8 +63,8 @@ impl Bandit {
     /// tickets of earlier lives are unknown to it. The guarantee is one for all lives together, however old the snapshot
     /// is; [`report`](Self::report) says at least what one release costs, because there may have been one since.
     ///
-    /// Where it counts [`expected_users`](Config::expected_users) a new period begins, and it decides nothing (`NotReady`) until a snapshot
-    /// of itself has been taken. Write that one to where the next life begins, and then serve: so no period is forgotten,
+    /// Where it counts [`expected_users`](Config::expected_users) a new period begins, and it decides nothing (`NotReady`)
+    /// until a snapshot of itself has been taken. Write that one to where the next life begins, and then serve: so no period is forgotten,
     /// however often the program is killed. Go on from the newest snapshot only; an older one does not know of all
     /// periods.
     ///
@@ -79,12 +79,11 @@ impl Bandit {
     ///
     /// | the same as in the snapshot | taken from `config` |
     /// |---|---|
-    /// | policy, `arms`, `epsilon`, `delta`, `reward_min`, `reward_max`, `reward_bits`, `contributions_per_user`, `max_slots`, `max_clicks`, `batch`, `base`, `shuffle_printed`; of VB-SDP-AE `horizon`, which plans its batches | `reward_window`, `clock`, `pending_capacity`, `node`, `horizon`, `beta`, `exploration`, `forget_after`, `expected_users`, `budget_periods`, `clamp_rewards`, `interval_exponent`, `rigorous_index` |
+    /// | policy, `arms`, `epsilon`, `delta`, `reward_min`, `reward_max`, `reward_bits`, `contributions_per_user`, `max_slots`, `max_clicks`, `batch`, `base`, `shuffle_printed`, `features`, `model_per_arm`, `feature_norm`, whether there are segments; of VB-SDP-AE `horizon`, which plans its batches | `reward_window`, `clock`, `pending_capacity`, `node`, `horizon`, `beta`, `exploration`, `forget_after`, `expected_users`, `budget_periods`, `clamp_rewards`, `interval_exponent`, `rigorous_index`, `max_segments` if its segments fit |
     ///
     /// What was learned without a `forget_after` has the age of nothing when one is set. With another `clock` all keeps its
     /// age in parts of `forget_after`, and the time begins at 0. With the caller's clock in both lives the time goes on,
-    /// in the same unit. Where `expected_users` are counted in one of two
-    /// lives only, the other is a period.
+    /// in the same unit. Where `expected_users` are counted in one of two lives only, the other is a period.
     ///
     /// The test seed is not used. The budget is charged as for a fresh handle, with what all lives together may lose;
     /// [`restore`](Self::restore) charges none. That is for a new process, whose budget knows nothing of the last one.
@@ -116,7 +115,7 @@ impl Bandit {
         head.added.iter().try_for_each(|_| state.grow())?;
         bandit.arms.store(head.pulls.len() as u32, Ordering::Relaxed);
         state.fleet.restore(head.origin, head.added, &config)?;
-        state.policy.name_arms(state.fleet.added())?;
+        (1..=state.fleet.added().len()).for_each(|n| state.policy.name_arm(&state.fleet.added()[..n]));
         state.pulls.copy_from_slice(&head.pulls);
         state.check_private()?;
         state.live_on(head.seeded, head.counts, head.now, head.periods, head.config.expected_users > 0)?;
@@ -152,21 +151,28 @@ impl Bandit {
         }
         config.check_same(Scope::Fleet, &head.config)?;
         check_segmented(&config, &head.config)?;
-        if config.keeps_peers() {
-            let peer = Peer::read(&config, &head.id(), from)?;
-            from.finish()?;
-            let state = &mut *self.lock.lock()?;
-            if head.origin != state.fleet.origin && state.policy.merge(peer, state.fleet.added())? {
-                state.seeded |= head.seeded;
-            }
-            return Ok(());
+        if config.keeps_peers() { self.merge_peer(&config, &head, from) } else { self.merge_arms(&config, &head, from) }
+    }
+
+    /// Of a policy that keeps what other handles have released by itself.
+    fn merge_peer(&self, config: &Config, head: &Head, from: &mut Reader) -> Result<()> {
+        let peer = Peer::read(config, &head.id(), from)?;
+        from.finish()?;
+        let state = &mut *self.lock.lock()?;
+        if head.origin != state.fleet.origin && state.policy.merge(peer, state.fleet.added())? {
+            state.seeded |= head.seeded;
         }
+        Ok(())
+    }
+
+    /// Of a policy that learns from the releases of each arm.
+    fn merge_arms(&self, config: &Config, head: &Head, from: &mut Reader) -> Result<()> {
         let saved = Saved::read(from)?;
         from.finish()?;
         ensure(saved.arms.len() == head.pulls.len())?;
         let other = PeerReleases::new(head.origin, head.lives, from.checksum(), &head.added, saved)?;
         let State { seeded, policy, fleet, pulls, .. } = &mut *self.lock.lock()?;
-        if !fleet.expects(&other, &config)? {
+        if !fleet.expects(&other, config)? {
             return Ok(());
         }
         let policy = mergeable(&mut **policy)?;

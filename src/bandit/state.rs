@@ -27,7 +27,7 @@ pub struct Decision {
     pub phase: u32,
 }
 
-/// The lock.
+/// The handle's one lock, which a forked child may not take.
 pub(super) struct Lock {
     state: Mutex<State>,
     origin: Origin,
@@ -52,13 +52,13 @@ pub(super) struct State {
 
 /// Memory for one request.
 pub(super) struct Scratch {
-    /// Arms that it may still be given; room for all.
+    /// Arms that it may still be given. Capacity for all arms, as the next two have.
     left: Vec<u32>,
-    /// Slots that have no decision yet; room for as many as there may be arms.
+    /// Slots that have no decision yet.
     free: Vec<u32>,
     /// What was chosen, and which arms that plays.
     chosen: Vec<(Pull, u32)>,
-    /// They draw the slots.
+    /// Coins that shuffle the slots.
     coins: Random,
     /// The most slots; 0 = as many as arms.
     most: u32,
@@ -72,7 +72,7 @@ impl Scratch {
         Ok(Scratch { left, free, chosen, coins, most: config.max_slots })
     }
 
-    /// Room for so many arms.
+    /// Makes capacity for so many arms.
     fn reserve(&mut self, arms: usize) -> Result<()> {
         self.left.clear();
         self.free.clear();
@@ -94,7 +94,7 @@ impl Scratch {
             left.dedup();
         };
         for &arm in eligible {
-            // There is room for each arm once.
+            // The capacity is for each arm once.
             if left.len() == arms as usize {
                 tidy(left);
             }
@@ -188,7 +188,7 @@ impl State {
             }
             None if self.periods.is_ready() => Ok(()),
             None => Err(Error::NotReady),
-            // One that is nobody's would be learned from uncounted.
+            // A decision without a user would be learned from uncounted.
             Some(_) => Err(Error::Unsupported("a decision that is nobody's: config.expected_users is set")),
         }
     }
@@ -228,26 +228,22 @@ impl State {
 
     /// All slots of a checked request.
     fn decide_slots(&mut self, request: &Request, learned: bool, each: &mut dyn FnMut(usize, Decision)) {
-        let State { engine, policy, scratch, .. } = self;
-        let Some(scratch) = scratch else { return };
-        let Scratch { left, chosen, .. } = &mut **scratch;
+        let Some(mut scratch) = self.scratch.take() else { return };
+        let Scratch { left, free, chosen, coins, .. } = &mut *scratch;
         chosen.clear();
-        let slots = request.slots as usize;
-        if let Some(policy) = policy.by_request() {
-            let mut places = (0..slots as u64).map(|ahead| engine.next_place(ahead));
+        if let Some(policy) = self.policy.by_request() {
+            let mut places = (0..request.slots.into()).map(|ahead| self.engine.next_place(ahead));
             policy.choose_slots(request, left, &mut places, &mut |pull, arm| chosen.push((pull, arm)));
-        } else if let Some(policy) = policy.slates() {
-            policy.choose_slate(left, slots, &mut |pull| chosen.push((pull, pull.arm())));
+        } else if let Some(policy) = self.policy.slates() {
+            policy.choose_slate(left, request.slots as usize, &mut |pull| chosen.push((pull, pull.arm())));
         }
-        scratch.free.clear();
-        scratch.free.extend(0..request.slots);
-        for number in 0..slots {
-            let Some(scratch) = &mut self.scratch else { return };
-            let Scratch { free, coins, chosen, .. } = &mut **scratch;
-            let (pull, arm) = chosen[number];
+        free.clear();
+        free.extend(0..request.slots);
+        for (number, &(pull, arm)) in chosen.iter().enumerate() {
             let slot = free.swap_remove(coins.below(free.len() as u64) as usize);
             each(slot as usize, self.issue(pull, arm, number > 0, learned));
         }
+        self.scratch = Some(scratch);
     }
 
     /// May this be decided? Nothing has changed.
@@ -418,7 +414,7 @@ impl State {
         {
             policy.join(arm, &mut self.fleet.released(arm));
         }
-        self.policy.name_arms(self.fleet.added())?;
+        self.policy.name_arm(self.fleet.added());
         Ok(arm)
     }
 

@@ -166,7 +166,7 @@ impl Fate {
     const DONE: Fate = Fate(0);
     const OPEN: Fate = Fate(1);
     const HELD: Fate = Fate(2);
-    /// SlotExtras one of these.
+    /// Added to one of these.
     const UNLEARNED: u32 = 4;
     const BITS: u32 = 3;
     const MASK: u32 = (1 << Fate::BITS) - 1;

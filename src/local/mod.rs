@@ -2,7 +2,7 @@
 //!
 //! The device sends the bit of a [`RandomizedResponse`], and the server gives it to
 //! [`Bandit::update`](crate::Bandit::update) of an `ldp-` policy. The server is trusted with nothing. The price is 1/eps^2 times the samples (Ren, Zhou, Liu,
-//! Shroff 2020; Tenenbaum et al. 2021, WipedVec 1), where the shuffle and central models pay a
+//! Shroff 2020; Tenenbaum et al. 2021, Table 1), where the shuffle and central models pay a
 //! constant once.
 
 use crate::error::{Error, Result};

@@ -1,4 +1,4 @@
-//! What the engine and a policy lifetime_loss each other.
+//! What the engine and a policy promise each other.
 
 use super::batched::{ReleaseHistory, ReleaseTotals};
 use super::linear::contextual::SavedPeer;
@@ -109,18 +109,14 @@ pub trait Policy: Send {
         Err(Error::Unsupported("merging: it does not learn from a set of releases"))
     }
 
-    /// These are the ids of all arms that were added. What other handles have released of the new ones counts.
-    ///
-    /// # Errors
-    /// `NoMemory`.
-    fn name_arms(&mut self, _added: &[u64]) -> Result<()> {
-        Ok(())
-    }
+    /// The arm that was added has an id, the last one of these; what other handles have released of it counts.
+    fn name_arm(&mut self, _added: &[u64]) {}
 
     /// How often [`merge`](Self::merge) had news.
     fn merges(&self) -> u64 {
         0
     }
+
     /// So many ticks of the caller's clock have passed. Time is public.
     fn advance(&mut self, _ticks: u64) {}
 
@@ -336,7 +332,6 @@ pub(crate) struct PeerId<'a> {
     pub origin: u64,
     pub lives: u32,
     /// The ids of the arms that were added.
-    #[allow(dead_code, reason = "for segments whose arms come and go, which are to come")]
     pub added: &'a [u64],
 }
 

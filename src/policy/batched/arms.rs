@@ -1,5 +1,5 @@
 //! Batches of every arm: where rewards are collected and released. Which arm is played, and how
-//! large its next batch is, the policies of the room say.
+//! large its next batch is, the policies say.
 //!
 //! **Privacy** (pure eps-DP; rho-zCDP with Gaussian noise): Theorem P of [`crate::privacy`]. An
 //! answered reward enters its arm's one open batch; a batch's size is fixed when it opens, by
@@ -461,7 +461,7 @@ impl BatchedArms {
         }
     }
 
-    /// Takes them, in a fresh room that has as many arms as `arms` makes. No batch is open.
+    /// Takes them, in fresh ones that have as many arms as `arms` makes. No batch is open.
     pub fn load(&mut self, from: &mut Reader) -> Result<()> {
         let saved = Saved::read(from)?;
         (self.decisions, self.releases, self.changes) = (saved.decisions, saved.releases, saved.changes);

@@ -54,7 +54,7 @@ impl Chances {
         Chances { cells, rows: Vec::new(), sums: [0.0; NODES], cumulated: Vec::new() }
     }
 
-    /// BatchedArms for so many, so that nothing allocates later.
+    /// Makes capacity for so many, so that nothing allocates later.
     ///
     /// # Errors
     /// `NoMemory`: nothing has changed.
@@ -118,7 +118,7 @@ impl Chances {
         self.sums.get(node).map_or(1.0, |sum| (-sum).exp())
     }
 
-    /// ReleaseTotals up the chances. False where the nodes are too far apart for them to be right.
+    /// Sums up the chances. False where the nodes are too far apart for them to be right.
     pub fn weigh(&mut self) -> bool {
         let mut weights = [0.0f32; NODES];
         let mut p = self.below(0);

@@ -15,7 +15,7 @@ impl Live {
         Ok(live)
     }
 
-    /// BatchedArms for so many more, so that the next [`push`](Self::push) cannot fail.
+    /// Makes capacity for so many more, so that the next [`push`](Self::push) cannot fail.
     pub fn reserve(&mut self, more: usize) -> Result<()> {
         self.0.try_reserve(more).map_err(|_| Error::NoMemory)
     }

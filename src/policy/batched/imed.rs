@@ -22,7 +22,7 @@
 //! supermartingale in the number of releases, because w_b and n_b are known before y_b; by Ville's
 //! inequality it ever reaches e^x with chance at most e^(-x). h is concave and h(0) = 0, so
 //! h(l/r) >= h(l)/r for r >= 1: where the supremum is x + 1 or more, h is at least x at the next point
-//! below of a grid of ratio 1 + 1/x. ReleaseTotals are not negative, so h(l) <= l W and only l from (x + 1)/W on
+//! below of a grid of ratio 1 + 1/x. Sums are not negative, so h(l) <= l W and only l from (x + 1)/W on
 //! matter; with L the largest l, 1 + (x + 1) ln(L W/(x + 1)) points do. So over *all times* until the
 //! weight W, with x + 1 renamed x: **P(some D(q) >= x) <= (1 + x ln(L W/x)) e^(1-x)**. (An arm of more
 //! than twelve releases joins some, and so does a fleet, which changes their weight after the fact: there the first

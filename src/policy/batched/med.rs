@@ -158,51 +158,12 @@ impl Policy for DpMed {
 
     fn cancel(&mut self, _pull: Pull) {}
 
-    fn advance(&mut self, ticks: u64) {
-        self.batched.advance(ticks);
-    }
-
-    fn arm(&self, arm: u32) -> ArmState {
-        self.batched.arm(arm as usize)
-    }
-
-    fn sums(&self, arm: u32) -> Result<ReleaseTotals> {
-        self.batched.sums(arm as usize)
-    }
-
-    fn phase(&self) -> u32 {
-        self.batched.releases
-    }
-
-    fn active(&self) -> u32 {
-        self.batched.live.count()
-    }
-
-    fn changes(&self) -> u64 {
-        self.batched.changes()
-    }
-
-    fn privacy(&self) -> PrivacyLoss {
-        self.batched.privacy()
-    }
-
-    fn dynamic_arms(&mut self) -> Option<&mut dyn DynamicArms> {
-        Some(self)
-    }
-
-    fn mergeable(&mut self) -> Option<&mut dyn Mergeable> {
-        Some(self)
-    }
+    answered_by_batched_arms!();
 
     fn set_prior(&mut self, arm: u32, prior: Prior) -> Result<()> {
         self.batched.set_prior(arm as usize, prior);
         self.arms[arm as usize].at = f64::NAN;
         self.settled = false;
-        Ok(())
-    }
-
-    fn save(&self, to: &mut Writer) -> Result<()> {
-        self.batched.save(to);
         Ok(())
     }
 

@@ -41,7 +41,7 @@ pub trait Index: Send {
     /// from the number of decisions so far.
     fn point(&self, leader: f64, decisions: u64) -> f64;
 
-    /// The arm's index at `point`, and a line that is nowhere above it. MinIndexPolicy plays.
+    /// The arm's index at `point`, and a line that is nowhere above it. The least index plays.
     fn at(&self, arm: &Evidence, point: f64) -> (f64, Line);
 
     /// Rewards in the next batch of an arm with this index.
@@ -341,41 +341,7 @@ impl<I: Index> Policy for MinIndexPolicy<I> {
         }
     }
 
-    fn advance(&mut self, ticks: u64) {
-        self.batched.advance(ticks);
-    }
-
-    fn arm(&self, arm: u32) -> ArmState {
-        self.batched.arm(arm as usize)
-    }
-
-    fn sums(&self, arm: u32) -> Result<ReleaseTotals> {
-        self.batched.sums(arm as usize)
-    }
-
-    fn phase(&self) -> u32 {
-        self.batched.releases
-    }
-
-    fn active(&self) -> u32 {
-        self.batched.live.count()
-    }
-
-    fn changes(&self) -> u64 {
-        self.batched.changes()
-    }
-
-    fn privacy(&self) -> PrivacyLoss {
-        self.batched.privacy()
-    }
-
-    fn dynamic_arms(&mut self) -> Option<&mut dyn DynamicArms> {
-        Some(self)
-    }
-
-    fn mergeable(&mut self) -> Option<&mut dyn Mergeable> {
-        Some(self)
-    }
+    answered_by_batched_arms!();
 
     fn slates(&mut self) -> Option<&mut dyn Slates> {
         Some(self)
@@ -384,11 +350,6 @@ impl<I: Index> Policy for MinIndexPolicy<I> {
     fn set_prior(&mut self, arm: u32, prior: Prior) -> Result<()> {
         self.batched.set_prior(arm as usize, prior);
         self.unsettle(arm as usize);
-        Ok(())
-    }
-
-    fn save(&self, to: &mut Writer) -> Result<()> {
-        self.batched.save(to);
         Ok(())
     }
 

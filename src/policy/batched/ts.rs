@@ -125,7 +125,7 @@ impl LazyTs {
         Ok(policy)
     }
 
-    /// BatchedArms for so many arms, so that nothing allocates later.
+    /// Makes capacity for so many arms, so that nothing allocates later.
     fn make_room(&mut self, arms: usize) -> Result<()> {
         queue_room(&mut self.unplayed, arms)?;
         self.all.make_room(arms)?;

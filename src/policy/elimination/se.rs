@@ -220,7 +220,7 @@ fn first_guess(arms: u32) -> u64 {
     4096 * u64::from(arms)
 }
 
-/// Releases that break the lifetime_loss, for the tests that must notice.
+/// Releases that break the promise, for the tests that must notice.
 #[cfg(dpb_faults)]
 impl DpSe {
     /// The viable arms' means without noise, where there is a fault to build in.

@@ -70,7 +70,7 @@ impl Contextual {
     }
 
     /// A model learns from what peers have released for it; `added` are the ids of our added arms.
-    fn join(&mut self, model: usize, added: &[u64]) -> Result<()> {
+    fn join(&mut self, model: usize, added: &[u64]) {
         let id = match model.checked_sub(self.first as usize) {
             Some(place) => added[place],
             None => model as u64,
@@ -78,8 +78,16 @@ impl Contextual {
         let (peers, per_arm) = (&self.peers, self.per_arm);
         let evidence = |peer: &'_ SavedPeer| if per_arm { peer.arm(id) } else { Some(0) };
         let mut theirs = peers.iter().filter_map(|peer| Some(peer.saved.evidence(evidence(peer)?)));
-        self.linear.join(model, &mut theirs)
+        self.linear.join(model, &mut theirs);
     }
+}
+
+/// The rows that a request must have.
+fn required<'a>(request: &Request<'a>) -> Result<Rows<'a>> {
+    if request.segment != 0 {
+        return Err(Error::Unsupported("a segment: config.max_segments is 0"));
+    }
+    request.features.ok_or_else(|| Error::request("features", "must be set: config.features is not 0", 0u32))
 }
 
 /// The rows of a checked request.
@@ -89,12 +97,8 @@ fn rows<'a>(request: &Request<'a>) -> Rows<'a> {
 
 impl ByRequest for Contextual {
     fn check(&mut self, request: &Request) -> Result<()> {
-        if request.segment != 0 {
-            return Err(Error::Unsupported("a segment: config.max_segments is 0"));
-        }
-        let none = || Error::request("features", "must be set: config.features is not 0", 0u32);
-        let rows = request.features.ok_or_else(none)?;
-        self.linear.check(request.eligible, rows, request.slots as usize)
+        let rows = required(request)?;
+        self.linear.check_rows(request.eligible, rows)
     }
 
     fn choose(&mut self, request: &Request, place: usize) -> (Pull, u32) {
@@ -117,7 +121,7 @@ impl ByRequest for Contextual {
     }
 
     fn predict(&mut self, request: &Request, each: &mut dyn FnMut(f64, f64)) -> Result<()> {
-        self.check(request)?;
+        required(request)?;
         self.linear.estimate(request.eligible, rows(request), each)
     }
 
@@ -171,19 +175,18 @@ impl Policy for Contextual {
             return Ok(false);
         }
         self.peers.try_reserve(1).map_err(|_| Error::NoMemory)?;
-        if self.peers.is_empty() {
-            // Takes the memory for what others release.
-            (0..self.linear.models()).try_for_each(|model| self.join(model, added))?;
-        }
+        self.linear.reserve_others()?;
         let place = self.roster.take(peer.entry);
         put(&mut self.peers, place, *peer);
         self.linear.join_pilots(&mut self.peers.iter().map(|peer| &peer.saved.pilot), self.roster.at_work());
-        (0..self.linear.models()).try_for_each(|model| self.join(model, added))?;
+        (0..self.linear.models()).for_each(|model| self.join(model, added));
         Ok(true)
     }
 
-    fn name_arms(&mut self, added: &[u64]) -> Result<()> {
-        if self.per_arm && !self.peers.is_empty() { self.join(self.linear.models() - 1, added) } else { Ok(()) }
+    fn name_arm(&mut self, added: &[u64]) {
+        if self.per_arm && !self.peers.is_empty() {
+            self.join(self.linear.models() - 1, added);
+        }
     }
 
     fn set_prior(&mut self, arm: u32, prior: Prior) -> Result<()> {

@@ -344,7 +344,10 @@ impl Linear {
     }
 
     fn add_model(&mut self) -> Result<()> {
-        let (model, mut batch) = (Model::new(self.d())?, Batch::new(self.d(), self.intercept)?);
+        let (mut model, mut batch) = (Model::new(self.d())?, Batch::new(self.d(), self.intercept)?);
+        if self.models.first().is_some_and(Model::has_others) {
+            model.reserve_others()?;
+        }
         batch.open(self.common.first, model.quota(self.common.first, &self.common));
         self.models.reserve()?;
         self.batches.reserve()?;
@@ -458,9 +461,20 @@ impl Linear {
         if !(1..=different).contains(&slots) {
             return Err(Error::request("slots", "must be in 1..= the different arms", slots));
         }
+        self.check_rows(eligible, rows)
+    }
+
+    /// Are these the rows of a request whose eligible arms are live? Nothing changes.
+    ///
+    /// # Errors
+    /// `InvalidRequest`: "features", "sparse_ends", "index".
+    pub fn check_rows(&self, eligible: Option<&[u32]>, rows: Rows) -> Result<()> {
         match self.shape.per_arm {
             true => rows.check(1, |_| true, &self.scale),
-            false => rows.check(listed, |row| eligible.is_some() || self.live[row], &self.scale),
+            false => {
+                let listed = eligible.map_or(self.live.len(), <[u32]>::len);
+                rows.check(listed, |row| eligible.is_some() || self.live[row], &self.scale)
+            }
         }
     }
 
@@ -747,6 +761,14 @@ impl Linear {
         &self.own_pilot
     }
 
+    /// Takes memory for what others release, for each model, those to come too.
+    ///
+    /// # Errors
+    /// `NoMemory`.
+    pub fn reserve_others(&mut self) -> Result<()> {
+        self.models.iter_mut().try_for_each(Model::reserve_others)
+    }
+
     /// What the pilots of all others, so many handles at work, have released, in any order, in place of what was joined
     /// before. Each model is to [`join`](Self::join) after it. A handle whose pilot is not over goes on with their rate,
     /// if one of them has it; what the open batch of its pilot holds is dropped.
@@ -763,15 +785,12 @@ impl Linear {
     ///
     /// Sums over handles are exact: models that know the same releases are the same, to the last bit, in whatever order
     /// they were merged and whoever's they are; but for what public data say of them, and for what was forgotten since.
-    ///
-    /// # Errors
-    /// `NoMemory`: nothing has changed.
-    pub fn join(&mut self, model: usize, others: &mut dyn Iterator<Item = &Evidence>) -> Result<()> {
+    /// After [`reserve_others`](Self::reserve_others).
+    pub fn join(&mut self, model: usize, others: &mut dyn Iterator<Item = &Evidence>) {
         self.time.learn();
         self.fade(model);
-        self.models[model].join(others)?;
+        self.models[model].join(others);
         self.refresh(model);
-        Ok(())
     }
 
     /// One arm more, with the next number. With one model it is a new row, with a model for each a new prior.

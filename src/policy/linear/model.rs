@@ -192,15 +192,25 @@ impl Model {
         self.own.count + self.others.as_ref().map_or(0.0, Joined::count)
     }
 
-    /// What others have released, in place of what was joined before.
+    /// Is there memory for what others release?
+    pub fn has_others(&self) -> bool {
+        self.others.is_some()
+    }
+
+    /// Takes memory for what others release.
     ///
     /// # Errors
     /// `NoMemory`: nothing has changed.
-    pub fn join(&mut self, others: &mut dyn Iterator<Item = &Evidence>) -> Result<()> {
+    pub fn reserve_others(&mut self) -> Result<()> {
         let d = self.d();
         if self.others.is_none() {
             self.others = Some(Joined(WipedVec::new(packed(d) + d + 1, |_| 0)?));
         }
+        Ok(())
+    }
+
+    /// What others have released, in place of what was joined before, after [`reserve_others`](Self::reserve_others).
+    pub fn join(&mut self, others: &mut dyn Iterator<Item = &Evidence>) {
         if let Some(Joined(sums)) = &mut self.others {
             sums.fill(0);
             for Evidence { precision, shift, count } in others {
@@ -208,7 +218,6 @@ impl Model {
                 sums.iter_mut().zip(numbers).for_each(|(sum, &x)| *sum += fixed(x));
             }
         }
-        Ok(())
     }
 
     /// What is old loses this power.

@@ -439,7 +439,8 @@ fn what_cannot_be_learned_is_left_out_and_counted() {
     let believed = policy.models[0].mean.to_vec();
     let mut broken = Evidence::new(5).unwrap();
     broken.precision.fill(-1e12);
-    policy.join(0, &mut [&broken].into_iter()).unwrap();
+    policy.reserve_others().unwrap();
+    policy.join(0, &mut [&broken].into_iter());
     assert_eq!(*policy.models[0].mean, *believed);
     assert_eq!(policy.failures(), 1);
     let releases = policy.releases();
@@ -447,7 +448,7 @@ fn what_cannot_be_learned_is_left_out_and_counted() {
     assert!(policy.releases() > releases && policy.failures() > 1 && policy.decisions() == 6000);
     assert_eq!(*policy.models[0].mean, *believed);
     // Once what was broken is replaced it learns again.
-    policy.join(0, &mut [].into_iter()).unwrap();
+    policy.join(0, &mut [].into_iter());
     let failures = policy.failures();
     play(&mut policy, 6000, 1.0, &THETA, &mut stream(5));
     assert!(*policy.models[0].mean != *believed && policy.failures() == failures);
@@ -507,9 +508,10 @@ fn a_snapshot_has_what_was_released() {
 
 /// Gives a handle what these have released.
 fn merge(policy: &mut Linear, others: &[SavedLinear]) {
+    policy.reserve_others().unwrap();
     policy.join_pilots(&mut others.iter().map(|other| &other.pilot), others.len() as u32);
     for model in 0..policy.models() {
-        policy.join(model, &mut others.iter().map(|other| other.evidence(model))).unwrap();
+        policy.join(model, &mut others.iter().map(|other| other.evidence(model)));
     }
 }
 

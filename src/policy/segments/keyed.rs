@@ -27,8 +27,6 @@ pub(crate) struct Segmented {
     found: Option<u32>,
     /// Segments that there may be.
     most: u32,
-    /// For one request: what was chosen. Capacity for all arms.
-    chosen: Vec<Pull>,
 }
 
 /// The numbers of pulls fit into the engine's ring.
@@ -54,7 +52,6 @@ impl Segmented {
             index,
             found: None,
             most,
-            chosen: memory::try_with_capacity(config.arms as usize)?,
         })
     }
 
@@ -114,7 +111,6 @@ impl ByRequest for Segmented {
             Some(eligible) => self.segments.choose_among(segment, eligible),
             None => self.segments.choose(segment),
         };
-        *self.segments.played(pull) += 1;
         (pull, self.segments.arm_of(pull))
     }
 
@@ -126,17 +122,11 @@ impl ByRequest for Segmented {
         each: &mut dyn FnMut(Pull, u32),
     ) {
         let segment = self.segment(request.segment);
-        let mut chosen = std::mem::take(&mut self.chosen);
-        self.segments.choose_slate(segment, left, request.slots as usize, &mut |pull| chosen.push(pull));
-        for pull in chosen.drain(..) {
-            *self.segments.played(pull) += 1;
-            each(pull, self.segments.arm_of(pull));
-        }
-        self.chosen = chosen;
+        self.segments.choose_slate(segment, left, request.slots as usize, each);
     }
 
     fn unplay(&mut self, pull: Pull) {
-        *self.segments.played(pull) -= 1;
+        self.segments.unplay(pull);
     }
 
     fn save_pulls(&self, to: &mut Writer, pending: &mut dyn Iterator<Item = Pull>) {
@@ -214,14 +204,9 @@ impl Policy for Segmented {
         Ok(is_newer)
     }
 
-    fn name_arms(&mut self, added: &[u64]) -> Result<()> {
-        let new = &added[self.added.len()..];
-        self.added.try_reserve(new.len()).map_err(|_| Error::NoMemory)?;
-        self.added.extend_from_slice(new);
-        if !new.is_empty() {
-            self.segments.seed_arm_from_peers(Names { keys: &self.keys, added: &self.added });
-        }
-        Ok(())
+    fn name_arm(&mut self, added: &[u64]) {
+        self.added.extend(added.last());
+        self.segments.seed_arm_from_peers(Names { keys: &self.keys, added: &self.added });
     }
 
     fn merges(&self) -> u64 {
@@ -272,8 +257,7 @@ impl DynamicArms for Segmented {
     }
 
     fn add_arm(&mut self) -> Result<()> {
-        let more = (self.segments.arms() as usize + 1).saturating_sub(self.chosen.len());
-        self.chosen.try_reserve(more).map_err(|_| Error::NoMemory)?;
+        self.added.try_reserve(1).map_err(|_| Error::NoMemory)?;
         self.segments.add_arm()
     }
 

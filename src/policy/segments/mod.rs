@@ -378,7 +378,7 @@ impl Segments {
 
     /// The next `slots` arms to play for one request, all different: as
     /// [`Slates::choose_slate`](crate::policy::Slates::choose_slate). One decision for each slot.
-    pub fn choose_slate(&mut self, segment: u32, left: &mut Vec<u32>, slots: usize, each: &mut dyn FnMut(Pull)) {
+    pub fn choose_slate(&mut self, segment: u32, left: &mut Vec<u32>, slots: usize, each: &mut dyn FnMut(Pull, u32)) {
         let own = segment as usize + 1;
         let row = self.next(segment, slots as u64);
         let trial = Some(self.turns[0].best).filter(|arm| row == 0 && left.contains(arm));
@@ -401,7 +401,7 @@ impl Segments {
             } else {
                 self.open_as_now(row, arm as usize);
             }
-            each(self.pull(segment, row, arm, propensity));
+            each(self.pull(segment, row, arm, propensity), arm);
         }
         left.clear();
         left.extend(self.ranks[slots..].iter().map(|&(_, arm)| arm));
@@ -451,12 +451,13 @@ impl Segments {
         *left = left.saturating_sub(1);
     }
 
-    /// A decision's number is twice its cell's, and its phase 0 where it learns with all others; else that is 1, and
-    /// the number one more.
+    /// Plays an arm in a segment. A decision's number is twice its cell's, and its phase 0 where it learns with all others;
+    /// else that is 1, and the number one more.
     #[inline]
-    fn pull(&self, segment: u32, row: usize, arm: u32, propensity: f64) -> Pull {
-        let own = u32::from(row > 0);
-        Pull::new(2 * self.number(segment, arm) + own, own, propensity)
+    fn pull(&mut self, segment: u32, row: usize, arm: u32, propensity: f64) -> Pull {
+        let (own, number) = (u32::from(row > 0), self.number(segment, arm));
+        self.own_play(number).pulls += 1;
+        Pull::new(2 * number + own, own, propensity)
     }
 
     /// The number of a cell, whatever the number of arms: those of the configuration's arms segment by segment, then those
@@ -716,9 +717,9 @@ impl Segments {
 }
 
 impl Segments {
-    #[inline]
-    pub fn played(&mut self, pull: Pull) -> &mut u64 {
-        &mut self.own_play(pull.arm() / 2).pulls
+    /// A pull was not played after all.
+    pub fn unplay(&mut self, pull: Pull) {
+        self.own_play(pull.arm() / 2).pulls -= 1;
     }
 
     #[inline]

@@ -66,7 +66,6 @@ impl Site {
         for _ in 0..decisions {
             let segment = self.any_segment();
             let pull = self.segments.choose(segment);
-            *self.segments.played(pull) += 1;
             played[segment as usize][self.answer(segment, pull, world) as usize] += 1;
         }
         played
@@ -178,7 +177,6 @@ fn pending_pulls_survive_new_arms() {
             0 => site.segments.choose_among(segment, &[site.segments.arms() - 1, 1]),
             _ => site.segments.choose(segment),
         };
-        *site.segments.played(pull) += 1;
         let arm = site.segments.arm_of(pull);
         *counts.entry((segment, arm)).or_insert(0) += 1;
         let row = if pull.phase() == 0 { 0 } else { segment as usize + 1 };
@@ -189,7 +187,7 @@ fn pending_pulls_survive_new_arms() {
             assert_eq!(site.segments.cell(pull.arm() / 2), (segment as usize, arm as usize));
             if site.coins.below(10) == 0 {
                 let before = site.segments.turns[segment as usize + 1].decisions;
-                *site.segments.played(pull) -= 1;
+                site.segments.unplay(pull);
                 site.segments.cancel(pull);
                 assert_eq!(site.segments.turns[segment as usize + 1].decisions, before - 1);
                 *counts.get_mut(&(segment, arm)).unwrap() -= 1;
@@ -303,7 +301,7 @@ fn a_retired_arm_is_never_played() {
                 1 => {
                     let (capacity, slots) = (site.segments.ranks.capacity(), 1 + t as usize % live.len());
                     let mut left = live.clone();
-                    site.segments.choose_slate(segment, &mut left, slots, &mut |pull| pulls.push(pull));
+                    site.segments.choose_slate(segment, &mut left, slots, &mut |pull, _| pulls.push(pull));
                     let mut all: Vec<_> = pulls.iter().map(|&pull| site.segments.arm_of(pull)).chain(left).collect();
                     all.sort_unstable();
                     assert_eq!((pulls.len(), &all), (slots, &live));
@@ -357,7 +355,7 @@ fn slots_show_the_least_indices() {
         }
         site.segments.turns[own].decisions -= slots as u64;
         let mut pulls = Vec::new();
-        site.segments.choose_slate(segment, &mut left, slots, &mut |pull| pulls.push(pull));
+        site.segments.choose_slate(segment, &mut left, slots, &mut |pull, _| pulls.push(pull));
         assert!(pulls.iter().all(|pull| pull.propensity == 1.0));
         let arms: Vec<u32> = pulls.iter().map(|&pull| site.segments.arm_of(pull)).collect();
         assert_eq!(arms, expected[..slots], "{t}");
@@ -437,7 +435,7 @@ fn frequencies_are_the_propensities() {
             order.sort_by(|a, b| index(a).total_cmp(&index(b)).then(a.cmp(b)));
             site.segments.turns[own].decisions -= 3;
             let mut pulls = Vec::new();
-            site.segments.choose_slate(segment, &mut left, 3, &mut |pull| pulls.push(pull));
+            site.segments.choose_slate(segment, &mut left, 3, &mut |pull, _| pulls.push(pull));
             for (slot, pull) in pulls.into_iter().enumerate() {
                 let arm = site.answer(segment, pull, ads);
                 let place = order.iter().position(|&other| other == arm).unwrap();
