@@ -53,10 +53,10 @@ pub mod stopping;
 mod tournament;
 mod users;
 
-pub use bandit::{ArmReport, Bandit, Decision, Report};
+pub use bandit::{ArmReport, Bandit, Decision, Diagnostics, Report};
 pub use budget::Budget;
 pub use config::{Clock, Config};
-pub use engine::{Counts, Diagnostics};
+pub use engine::Counts;
 pub use error::{Error, Result};
 #[cfg(dpb_faults)]
 #[doc(hidden)]

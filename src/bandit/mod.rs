@@ -4,7 +4,7 @@ mod persist;
 mod state;
 
 use crate::config::{Config, PackedConfig};
-use crate::engine::{Diagnostics, Engine};
+use crate::engine::{Engine, Refusals};
 use crate::error::{Error, Result};
 use crate::fleet::Fleet;
 use crate::memory::WipedVec;
@@ -67,6 +67,21 @@ pub struct ArmReport {
     pub effective_pulls: f64,
     /// False once the arm is out of the race.
     pub active: bool,
+}
+
+/// Counts of refused calls. NOT private: a duplicate click is a click.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Diagnostics {
+    /// Answers or cancellations to a ticket that had one.
+    pub duplicates: u64,
+    /// Answers or cancellations to a ticket whose time was over.
+    pub late: u64,
+    /// Rewards that were not finite or out of range.
+    pub rejected: u64,
+    /// Tickets never issued by this handle.
+    pub unknown: u64,
+    /// Rows of features that were larger than `feature_norm`. (Features are public.)
+    pub oversized: u64,
 }
 
 /// A differentially private multi-armed bandit: plain, with segments, or with features, as its configuration says. Share
@@ -456,7 +471,8 @@ impl Bandit {
     pub fn diagnostics(&self) -> Result<Diagnostics> {
         let state = &mut *self.lock.lock()?;
         let oversized = state.policy.by_request().map_or(0, |policy| policy.oversized());
-        Ok(Diagnostics { oversized, ..state.engine.diagnostics() })
+        let Refusals { duplicates, late, rejected, unknown } = state.engine.refusals();
+        Ok(Diagnostics { duplicates, late, rejected, unknown, oversized })
     }
 
     /// What may be published of each arm: calls `each` for arms `0..arms()` in order.

@@ -95,19 +95,13 @@ impl Counts {
     }
 }
 
-/// Counts of refused calls. NOT private: a duplicate click is a click.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Diagnostics {
-    /// Answers or cancellations to a ticket that had one.
+/// Counts of refused calls: see [`Diagnostics`](crate::Diagnostics).
+#[derive(Clone, Copy, Default)]
+pub struct Refusals {
     pub duplicates: u64,
-    /// Answers or cancellations to a ticket whose time was over.
     pub late: u64,
-    /// Rewards that were not finite or out of range.
     pub rejected: u64,
-    /// Tickets never issued by this handle.
     pub unknown: u64,
-    /// Rows of features that were larger than `feature_norm`. (Features are public.)
-    pub oversized: u64,
 }
 
 /// The pending ring of one handle.
@@ -115,13 +109,9 @@ pub struct Engine {
     ring: WipedVec<Slot>,
     /// What more there is of each decision, where there is more.
     beside: Option<Box<SlotExtras>>,
-    /// Decisions before the next one that can be answered or settled: the window in decisions, or the ring.
-    reach: u64,
-    /// The caller's time, where the clock is the caller's.
-    now: Option<u64>,
     key: TicketKey,
     counts: Counts,
-    diagnostics: Diagnostics,
+    refusals: Refusals,
 }
 
 /// 8 bytes: all that a decision needs that is answered at once and whose policy asks for its arm alone.
@@ -133,9 +123,13 @@ struct Slot {
     played: u32,
 }
 
-/// Tables with a place for each slot, or none.
+/// What more there is of windows and clocks, and tables with a place for each slot, or none.
 #[derive(Default)]
 struct SlotExtras {
+    /// The window in decisions; 0 where there is none.
+    window: u64,
+    /// The caller's time, where the clock is the caller's.
+    now: Option<u64>,
     /// In window mode the reward that the decision ends with: silence is the least, until an answer that waits for its
     /// window says more. No other reward is ever here, and none that nobody learns from.
     held: WipedVec<Reward>,
@@ -214,8 +208,8 @@ impl Slot {
 
 impl SlotExtras {
     /// A decision is made.
-    fn enter(&mut self, place: usize, pull: Pull, follows: bool, now: u64) {
-        if let Some(times) = &mut self.times {
+    fn enter(&mut self, place: usize, pull: Pull, follows: bool) {
+        if let (Some(times), Some(now)) = (&mut self.times, self.now) {
             times.stamps[place] = now;
         }
         if let Some(requests) = &mut self.requests {
@@ -287,13 +281,15 @@ impl Engine {
         let mut engine = Engine {
             ring: WipedVec::new(slots, |_| Slot::EMPTY)?,
             beside: None,
-            reach: if counted > 0 { counted.into() } else { slots as u64 },
-            now: (clock == Clock::Caller).then_some(0),
             key: TicketKey::new(node, slots.trailing_zeros(), random),
             counts: Counts::default(),
-            diagnostics: Diagnostics::default(),
+            refusals: Refusals::default(),
         };
+        if clock == Clock::Caller {
+            engine.beside().now = Some(0);
+        }
         if window > 0 {
+            engine.beside().window = counted.into();
             engine.beside().held = WipedVec::new(slots, |_| Reward::MIN)?;
         }
         if window > counted {
@@ -328,14 +324,23 @@ impl Engine {
 
     /// The most decisions of one request: with more, the last would push out the first.
     pub fn longest_request(&self) -> u64 {
-        self.reach
+        self.reach()
+    }
+
+    /// Decisions before the next one that can be answered or settled: the window in decisions, or the ring.
+    #[inline]
+    fn reach(&self) -> u64 {
+        match self.beside.as_deref() {
+            Some(beside) if beside.window > 0 => beside.window,
+            _ => self.ring.len() as u64,
+        }
     }
 
     /// Makes room for the next decision, or for the one that so many are `ahead` of: what the caller must see
     /// before it chooses.
     #[inline]
     pub fn make_room(&mut self, ahead: u64) -> Option<Event> {
-        let due = (self.counts.decisions + ahead).checked_sub(self.reach)?;
+        let due = (self.counts.decisions + ahead).checked_sub(self.reach())?;
         let place = self.place(due);
         let mut held = None;
         if let Some(beside) = &mut self.beside {
@@ -391,7 +396,8 @@ impl Engine {
     /// # Errors
     /// `Unsupported` where ticks are decisions.
     pub fn advance(&mut self, now: u64) -> Result<u64> {
-        let before = self.now.as_mut().ok_or(Error::Unsupported("advance: config.clock is not the caller's"))?;
+        let before = self.beside.as_mut().and_then(|beside| beside.now.as_mut());
+        let before = before.ok_or(Error::Unsupported("advance: config.clock is not the caller's"))?;
         let elapsed = now.saturating_sub(*before);
         *before += elapsed;
         Ok(elapsed)
@@ -413,10 +419,11 @@ impl Engine {
 
     /// The first request whose window is over and that is not done with.
     fn next_over(&mut self) -> Option<Range<u64>> {
-        let (issued, now, mask) = (self.counts.decisions, self.now?, self.ring.len() - 1);
-        let SlotExtras { held, requests, times: Some(times), .. } = self.beside.as_deref_mut()? else { return None };
+        let (issued, mask) = (self.counts.decisions, self.ring.len() - 1);
+        let beside = self.beside.as_deref_mut()?;
+        let SlotExtras { held, requests, times: Some(times), now: Some(now), .. } = beside else { return None };
         let first = times.first;
-        if first == issued || now - times.stamps[first as usize & mask] < times.window {
+        if first == issued || *now - times.stamps[first as usize & mask] < times.window {
             return None;
         }
         times.first = match requests {
@@ -428,7 +435,7 @@ impl Engine {
 
     /// The caller's time, 0 where the clock is not the caller's.
     pub fn now(&self) -> u64 {
-        self.now.unwrap_or_default()
+        self.beside.as_ref().and_then(|beside| beside.now).unwrap_or_default()
     }
 
     /// Enters a decision, after [`make_room`](Self::make_room), and returns its ticket. Does it follow the one before,
@@ -438,7 +445,7 @@ impl Engine {
         debug_assert!(pull.arm() <= Self::MOST_ARM);
         let (ticket, Place { slot: place, tag }) = self.key.seal(self.counts.decisions);
         if let Some(beside) = &mut self.beside {
-            beside.enter(place, pull, follows, self.now.unwrap_or_default());
+            beside.enter(place, pull, follows);
         }
         self.ring[place] = Slot::new(tag, pull.arm(), Fate::OPEN);
         self.counts.decisions += 1;
@@ -521,7 +528,7 @@ impl Engine {
     fn over(&self) -> u64 {
         match self.beside.as_deref() {
             Some(SlotExtras { times: Some(times), .. }) => times.first,
-            _ => self.counts.decisions.saturating_sub(self.reach),
+            _ => self.counts.decisions.saturating_sub(self.reach()),
         }
     }
 
@@ -559,11 +566,13 @@ impl Engine {
     /// Counts on from what another life counted, and goes on from its time where the clock is the caller's. What it left
     /// open has expired.
     pub fn count_on(&mut self, counts: Counts, now: u64) {
-        self.now = self.now.map(|_| now);
         let expired = counts.decisions - counts.answered - counts.cancelled;
         self.counts = Counts { expired, ..counts };
-        if let Some(SlotExtras { times: Some(times), .. }) = self.beside.as_deref_mut() {
-            times.first = counts.decisions;
+        if let Some(beside) = &mut self.beside {
+            beside.now = beside.now.map(|_| now);
+            if let Some(times) = &mut beside.times {
+                times.first = counts.decisions;
+            }
         }
     }
 
@@ -573,13 +582,13 @@ impl Engine {
     }
 
     /// Refused calls so far.
-    pub fn diagnostics(&self) -> Diagnostics {
-        self.diagnostics
+    pub fn refusals(&self) -> Refusals {
+        self.refusals
     }
 
     /// Counts a reward that was refused at the door.
     pub fn count_rejected(&mut self) {
-        self.diagnostics.rejected += 1;
+        self.refusals.rejected += 1;
     }
 
     /// Where in the ring the next decision is kept, or the one that so many are `ahead` of.
@@ -607,15 +616,15 @@ impl Engine {
         let issued = self.counts.decisions;
         match self.key.open(ticket).filter(|&sequence| sequence < issued) {
             None => {
-                self.diagnostics.unknown += 1;
+                self.refusals.unknown += 1;
                 Error::UnknownTicket
             }
             Some(sequence) if self.start(sequence) < self.over() => {
-                self.diagnostics.late += 1;
+                self.refusals.late += 1;
                 Error::Expired
             }
             Some(_) => {
-                self.diagnostics.duplicates += 1;
+                self.refusals.duplicates += 1;
                 Error::Duplicate
             }
         }

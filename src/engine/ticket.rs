@@ -47,13 +47,8 @@ use crate::random::Random;
 /// one would be unknown; and it would still cost more than a tenth.
 pub struct TicketKey {
     keys: [u64; ROUNDS + 2],
-    /// So many ones, and those of the upper half.
-    slots: u32,
-    low: u32,
-    high: u32,
-    /// Of slots, and of the tag's lower half.
+    /// Bits of a slot.
     bits: u8,
-    half: u8,
     /// The name.
     node: u16,
 }
@@ -77,15 +72,27 @@ impl TicketKey {
             name => (fold(name ^ 0x9e37_79b9_7f4a_7c15, 0x7f4a_7c15_9e37_79b9) >> 8) as u16,
         };
         let keys = std::array::from_fn(|_| random.next_u64());
-        let half = (BITS - bits) / 2;
-        let [slots, low, high] = [bits, half, BITS - bits - half].map(|ones| (1 << ones) - 1);
-        TicketKey { keys, slots, low, high, bits: bits as u8, half: half as u8, node }
+        TicketKey { keys, bits: bits as u8, node }
+    }
+
+    /// As many ones as a slot has bits.
+    #[inline]
+    fn slots(&self) -> u64 {
+        (1 << self.bits) - 1
+    }
+
+    /// Bits of a tag's lower half, and as many ones as that and the upper half have.
+    #[inline]
+    fn halves(&self) -> (u32, u64, u64) {
+        let bits = BITS - u32::from(self.bits);
+        let half = bits / 2;
+        (half, (1 << half) - 1, (1 << (bits - half)) - 1)
     }
 
     /// The ticket of a decision, and where it belongs.
     #[inline]
     pub fn seal(&self, sequence: u64) -> (u64, Place) {
-        let slot = sequence & u64::from(self.slots);
+        let slot = sequence & self.slots();
         let tag = self.permute(sequence >> self.bits, slot);
         let (mask, digest) = self.digest(tag);
         (u64::from(self.node) << BITS | tag << self.bits | slot ^ mask, Place { slot: slot as usize, tag: digest })
@@ -111,28 +118,30 @@ impl TicketKey {
         let tag = inner >> self.bits;
         let (mask, digest) = self.digest(tag);
         let ours = (ticket >> BITS) as u16 == self.node;
-        ours.then_some((tag, (inner & u64::from(self.slots)) ^ mask, digest))
+        ours.then_some((tag, (inner & self.slots()) ^ mask, digest))
     }
 
     /// The tag of a lap.
     #[inline]
     fn permute(&self, lap: u64, slot: u64) -> u64 {
-        let (mut high, mut low) = (lap >> self.half, lap & u64::from(self.low));
-        low ^= self.mix(0, slot << 24 | high) & u64::from(self.low);
-        high ^= self.mix(1, slot << 24 | low) & u64::from(self.high);
-        low ^= self.mix(2, slot << 24 | high) & u64::from(self.low);
-        high ^= self.mix(3, slot << 24 | low) & u64::from(self.high);
-        high << self.half | low
+        let (half, lows, highs) = self.halves();
+        let (mut high, mut low) = (lap >> half, lap & lows);
+        low ^= self.mix(0, slot << 24 | high) & lows;
+        high ^= self.mix(1, slot << 24 | low) & highs;
+        low ^= self.mix(2, slot << 24 | high) & lows;
+        high ^= self.mix(3, slot << 24 | low) & highs;
+        high << half | low
     }
 
     /// The lap of a tag: the same backwards.
     fn restore(&self, tag: u64, slot: u64) -> u64 {
-        let (mut high, mut low) = (tag >> self.half, tag & u64::from(self.low));
-        high ^= self.mix(3, slot << 24 | low) & u64::from(self.high);
-        low ^= self.mix(2, slot << 24 | high) & u64::from(self.low);
-        high ^= self.mix(1, slot << 24 | low) & u64::from(self.high);
-        low ^= self.mix(0, slot << 24 | high) & u64::from(self.low);
-        high << self.half | low
+        let (half, lows, highs) = self.halves();
+        let (mut high, mut low) = (tag >> half, tag & lows);
+        high ^= self.mix(3, slot << 24 | low) & highs;
+        low ^= self.mix(2, slot << 24 | high) & lows;
+        high ^= self.mix(1, slot << 24 | low) & highs;
+        low ^= self.mix(0, slot << 24 | high) & lows;
+        high << half | low
     }
 
     /// What masks the slot, and what the slot remembers: of every bit of the tag, so that one altered where it
@@ -140,7 +149,7 @@ impl TicketKey {
     #[inline]
     fn digest(&self, tag: u64) -> (u64, u32) {
         let mixed = self.mix(ROUNDS, tag);
-        (mixed & u64::from(self.slots), (mixed >> 32) as u32)
+        (mixed & self.slots(), (mixed >> 32) as u32)
     }
 
     #[inline]

@@ -26,15 +26,15 @@ use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure, ensure_interval};
 
 pub struct DpSe {
-    schedule: Schedule,
+    /// ln(1/beta).
+    ln_inverse_beta: f64,
     /// Without horizon and beta the guess at T, squared when the decisions reach it; else [`NEVER`](Self::NEVER).
     guess: u64,
     decisions: u64,
     noise: LaplaceSource,
     arms: WipedVec<Arm>,
-    /// |S|, the first of these arms, and the one whose turn it is.
+    /// |S|, and the arm whose turn it is.
     viable: u32,
-    first: u32,
     cursor: u32,
     epoch: u32,
     /// Answers the open epoch still waits for.
@@ -119,13 +119,12 @@ impl DpSe {
         let guess = if guesses { first_guess(config.arms) } else { Self::NEVER };
         let ln_inverse_beta = if guesses { (guess as f64).ln() } else { config.ln_inverse_beta() };
         let mut policy = DpSe {
-            schedule: Schedule { ln_inverse_beta, epsilon: distribution.epsilon() },
+            ln_inverse_beta,
             guess,
             decisions: 0,
             noise: LaplaceSource::new(distribution, seed.stream()),
             arms: WipedVec::new(config.arms as usize, |_| Arm::new())?,
             viable: 0,
-            first: 0,
             cursor: 0,
             epoch: 0,
             missing: 0,
@@ -149,29 +148,29 @@ impl DpSe {
     /// These arms are viable, in round-robin order; the others take nothing from here on.
     fn keep(&mut self, stays: impl Fn(&Arm) -> bool) {
         self.viable = 0;
-        let mut last = 0;
+        let (mut first, mut last) = (0, 0);
         for number in 0..self.arms.len() {
             if stays(&self.arms[number]) {
                 if self.viable == 0 {
-                    self.first = number as u32;
+                    first = number;
                 } else {
                     self.arms[last].next = number as u32;
                 }
                 (last, self.viable) = (number, self.viable + 1);
-                self.arms[number].next = self.first;
+                self.arms[number].next = first as u32;
             } else {
                 let arm = &mut self.arms[number];
                 (arm.batch, arm.next_batch, arm.next) = (Batch::default(), Batch::default(), OUT);
             }
         }
-        self.cursor = self.first;
+        self.cursor = first as u32;
     }
 
     /// Lines 4 to 8.
     fn open_epoch(&mut self) {
         self.epoch += 1;
-        let quota = self.schedule.quota(self.epoch, self.viable);
-        let next_at_least = self.schedule.quota(self.epoch + 1, 2);
+        let quota = self.schedule().quota(self.epoch, self.viable);
+        let next_at_least = self.schedule().quota(self.epoch + 1, 2);
         (self.missing, self.unissued) = (0, 0);
         for arm in self.arms.iter_mut().filter(|arm| arm.is_viable()) {
             arm.batch = std::mem::replace(&mut arm.next_batch, Batch::open(next_at_least));
@@ -179,12 +178,13 @@ impl DpSe {
             self.missing += arm.batch.free();
             self.unissued += arm.batch.free().saturating_sub(arm.in_flight.into());
         }
-        self.cursor = self.first;
+        self.cursor = self.first();
     }
 
     /// Lines 15 to 20: release every viable arm's sum, then drop those that fall behind.
     fn close_epoch(&mut self) {
-        let width = self.schedule.width(self.epoch, self.viable, self.arms[self.first as usize].batch.quota());
+        let quota = self.arms[self.first() as usize].batch.quota();
+        let width = self.schedule().width(self.epoch, self.viable, quota);
         let mut best = f64::NEG_INFINITY;
         #[cfg(dpb_faults)]
         let bare = self.bare_means();
@@ -198,6 +198,15 @@ impl DpSe {
         self.sabotage(&bare, &mut best);
         self.released = true;
         self.keep(|arm| arm.is_viable() && best - arm.mean <= 2.0 * width);
+    }
+
+    fn schedule(&self) -> Schedule {
+        Schedule { ln_inverse_beta: self.ln_inverse_beta, epsilon: self.noise.distribution().epsilon() }
+    }
+
+    /// The first viable arm.
+    fn first(&self) -> u32 {
+        self.arms.iter().position(Arm::is_viable).unwrap_or_default() as u32
     }
 
     fn decided(&self) -> bool {
@@ -238,7 +247,7 @@ impl DpSe {
     /// Replaces what an honest epoch's end has released.
     fn sabotage(&mut self, bare: &[f64], best: &mut f64) {
         use crate::Fault;
-        let unit = Reward::ONE as f64 * self.arms[self.first as usize].batch.quota() as f64;
+        let unit = Reward::ONE as f64 * self.arms[self.first() as usize].batch.quota() as f64;
         let largest = |means: &mut dyn Iterator<Item = f64>| means.fold(f64::NEG_INFINITY, f64::max);
         if Fault::SharedNoise.is_built_in() {
             let noise = self.noise.draw() as f64 / unit;
@@ -257,7 +266,7 @@ impl Policy for DpSe {
     fn choose(&mut self) -> Pull {
         if self.guess == self.decisions {
             self.guess = self.guess.saturating_mul(self.guess).min(Self::NEVER - 1);
-            self.schedule.ln_inverse_beta = (self.guess as f64).ln();
+            self.ln_inverse_beta = (self.guess as f64).ln();
             self.restart();
         }
         self.decisions += 1;
@@ -327,7 +336,7 @@ impl Policy for DpSe {
     }
 
     fn best_arm(&self) -> Option<u32> {
-        self.decided().then_some(self.first)
+        self.decided().then(|| self.first())
     }
 
     fn privacy(&self) -> PrivacyLoss {
@@ -358,7 +367,7 @@ impl Policy for DpSe {
             while self.guess < self.decisions {
                 self.guess = self.guess.saturating_mul(self.guess); // the life before knew its horizon
             }
-            self.schedule.ln_inverse_beta = (self.guess as f64).ln();
+            self.ln_inverse_beta = (self.guess as f64).ln();
         }
         self.epoch = from.u32()?;
         ensure((1..u32::MAX).contains(&self.epoch) && from.u32()? as usize == self.arms.len())?;
