@@ -78,9 +78,9 @@ impl Instrument {
 
 /// The largest coordinate and its sign.
 fn bin(row: &Spread, intercept: i32) -> (usize, i32) {
-    let mut best = (0, (f64::from(intercept) / row.weight) as i32);
+    let mut best = (0, if row.places().is_empty() { intercept } else { 0 });
     for &j in row.places() {
-        let u = 7 * row.u[usize::from(j)];
+        let u = row.u[usize::from(j)];
         if u.abs() > best.1.abs() {
             best = (1 + usize::from(j), u);
         }
