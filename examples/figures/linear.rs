@@ -330,12 +330,8 @@ pub fn play(kind: Kind, player: Player, times: &[u64], trial: Trial) -> Curve {
     let (arms, (features, norm)) = (world.arms(), world.features(is_gaussian));
     let per_arm = world.per_arm();
     let config = |epsilon: f64| Config { pending_capacity: 1, ..Config::new(arms as u32, epsilon) };
-    let by_features = |config: Config| Config {
-        features: features as u32,
-        model_per_arm: per_arm,
-        feature_norm: norm,
-        ..config
-    };
+    let by_features =
+        |config: Config| Config { features: features as u32, model_per_arm: per_arm, feature_norm: norm, ..config };
     let make = |handles: usize, config: Config| -> Vec<Bandit> {
         let seed = |handle: usize| Trial { run: trial.run + 1000 * handle as u64, ..trial }.policy_seed();
         let handle = |handle| Config { test_seed: Some(seed(handle)), ..config.clone() };
@@ -435,7 +431,7 @@ pub fn play(kind: Kind, player: Player, times: &[u64], trial: Trial) -> Curve {
 const WORLDS: [(&str, Kind, &[u64]); 6] = [
     ("ads", Kind::Ads { cells: 0.0 }, &[100_000, 1_000_000]),
     ("ads, cells' own effects", Kind::Ads { cells: 0.3 }, &[1_000_000]),
-    ("items", Kind::Items { curved: 0.0 }, &[100_000, 1_000_000]),
+    ("items", Kind::Items { curved: 0.0 }, &[100_000]),
     ("items, curved", Kind::Items { curved: 0.75 }, &[100_000]),
     ("unit, d = 8", Kind::Unit(8), &[100_000]),
     ("unit, d = 16", Kind::Unit(16), &[100_000]),
@@ -463,12 +459,12 @@ fn players() -> [Column; 10] {
     ]
 }
 
-/// Regret by time in the worlds that are played for longest.
+/// Regret by time in *ads* and *items*.
 fn draw(grids: &[Vec<u64>], samples: &[Sample], options: &Options) -> Result<(), Box<dyn Error>> {
     let players = players();
     let mut panels = Vec::new();
-    for (&(name, _, full), (grid, block)) in WORLDS.iter().zip(grids.iter().zip(samples.chunks(players.len()))) {
-        if full[full.len() - 1] < GRID[GRID.len() - 1] || name.contains(',') {
+    for (&(name, ..), (grid, block)) in WORLDS.iter().zip(grids.iter().zip(samples.chunks(players.len()))) {
+        if name.contains(',') {
             continue;
         }
         let line = |(player, sample): (&Column, &Sample)| {
@@ -486,9 +482,9 @@ fn draw(grids: &[Vec<u64>], samples: &[Sample], options: &Options) -> Result<(),
     Figure { name: "linear", columns: 2, panels }.write(&options.out)
 }
 
-/// Dp-linear where rewards come late, where the world changes, and a segment for each cell; of ads.
+/// Dp-linear at epsilon 1 where rewards come late, where the world changes, in a fleet; and a segment for each cell.
 const VARIANTS: [(&str, Kind, Player); 9] = [
-    ("as it is", Kind::Ads { cells: 0.0 }, linear(1.0)),
+    ("dp-linear", Kind::Ads { cells: 0.0 }, linear(1.0)),
     (
         "rewards 10,000 late",
         Kind::Ads { cells: 0.0 },
@@ -511,20 +507,28 @@ const VARIANTS: [(&str, Kind, Player); 9] = [
     ),
 ];
 
-/// What becomes of the worst runs.
-const TAILS: [(&str, Kind, f64); 3] = [
-    ("ads", Kind::Ads { cells: 0.0 }, 1.0),
-    ("ads", Kind::Ads { cells: 0.0 }, 0.25),
-    ("ads, cells' own effects", Kind::Ads { cells: 0.3 }, 1.0),
+/// Who plays *items* for longer.
+const LONG: [(&str, Player); 5] = [
+    ("eps 0.25", linear(0.25)),
+    ("eps 1", linear(1.0)),
+    ("no noise", linear(NO_NOISE)),
+    ("logistic TS, not private", Player::Thompson),
+    ("best fixed arm", Player::BestFixed),
 ];
 
-fn variants(options: &Options) -> String {
-    let (runs, times) = (options.runs(1, 20), options.pick(&[20_000][..], &[100_000, 1_000_000]));
-    let cells = VARIANTS.map(|(_, kind, player)| Cell::new(runs, move |trial| play(kind, player, times, trial)));
-    let header = ["ads, eps 1".to_owned()].into_iter().chain(times.iter().map(u64::to_string)).collect::<Vec<_>>();
-    let rows: Vec<Vec<String>> = VARIANTS
+/// Whose worst runs are counted, of *ads*.
+const TAILS: [f64; 2] = [1.0, 0.25];
+
+/// A row for each player of its world: the mean at each time.
+fn means(title: &str, runs: u64, players: &[(&str, Kind, Player)], options: &Options) -> String {
+    let times = options.pick(&[20_000][..], &[100_000, 1_000_000]);
+    let cell =
+        |&(_, kind, player): &(&str, Kind, Player)| Cell::new(runs, move |trial| play(kind, player, times, trial));
+    let cells: Vec<Cell> = players.iter().map(cell).collect();
+    let header: Vec<String> = [title.to_owned()].into_iter().chain(times.iter().map(u64::to_string)).collect();
+    let rows: Vec<Vec<String>> = players
         .iter()
-        .zip(run_cells("linear: variants", &cells, options))
+        .zip(run_cells("linear-more", &cells, options))
         .map(|((name, ..), sample)| {
             let (mean, errors) = (sample.mean(), sample.errors());
             let figures = mean.iter().zip(errors).map(|(mean, error)| format!("{mean:.1} ± {error:.1}"));
@@ -535,19 +539,20 @@ fn variants(options: &Options) -> String {
 }
 
 fn tails(options: &Options) -> String {
-    let (runs, times) = (5 * options.runs(1, 20), options.pick(&[20_000][..], &[100_000, 1_000_000]));
-    let cells = TAILS.map(|(_, kind, epsilon)| Cell::new(runs, move |trial| play(kind, linear(epsilon), times, trial)));
-    let mut header = vec![String::from("world")];
+    let (runs, times) = (options.runs(5, 100), options.pick(&[20_000][..], &[100_000, 1_000_000]));
+    let ads = Kind::Ads { cells: 0.0 };
+    let cells = TAILS.map(|epsilon| Cell::new(runs, move |trial| play(ads, linear(epsilon), times, trial)));
+    let mut header = vec![String::from("ads")];
     header.extend(times.iter().map(|time| format!("mean at {time}")));
     header.extend(["median", "95%", "worst", "above 20", "above 50"].map(String::from));
     let rows: Vec<Vec<String>> = TAILS
         .iter()
-        .zip(run_cells("linear: tails", &cells, options))
-        .map(|((name, _, epsilon), sample)| {
+        .zip(run_cells("linear-more", &cells, options))
+        .map(|(epsilon, sample)| {
             let last = sample.last();
             let at = |part: usize| format!("{:.1}", last[(part * last.len() / 100).min(last.len() - 1)]);
             let above = |limit: f64| last.iter().filter(|&&lost| lost > limit).count().to_string();
-            let mut row = vec![format!("{name}, eps {epsilon}")];
+            let mut row = vec![format!("eps {epsilon}")];
             row.extend(
                 sample.mean().iter().zip(sample.errors()).map(|(mean, error)| format!("{mean:.1} ± {error:.1}")),
             );
@@ -556,6 +561,17 @@ fn tails(options: &Options) -> String {
         })
         .collect();
     format!("{runs} runs each, {} decisions.\n\n{}", times[times.len() - 1], table(&header, &rows))
+}
+
+/// What is beside the table of worlds.
+pub fn run_more(options: &Options) -> Result<String, Box<dyn Error>> {
+    let long = LONG.map(|(name, player)| (name, Kind::Items { curved: 0.0 }, player));
+    Ok([
+        means("ads, eps 1", options.runs(1, 20), &VARIANTS, options),
+        tails(options),
+        means("items", options.runs(1, 8), &long, options),
+    ]
+    .join("\n"))
 }
 
 pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
@@ -588,10 +604,5 @@ pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
             rows.push(row);
         }
     }
-    Ok(format!(
-        "{runs} worlds: regret in % of what uniform play loses.\n\n{}\n{}\n{}",
-        table(&header, &rows),
-        variants(options),
-        tails(options)
-    ))
+    Ok(format!("{runs} worlds: regret in % of what uniform play loses.\n\n{}", table(&header, &rows)))
 }

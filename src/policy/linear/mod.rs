@@ -129,10 +129,6 @@ pub struct Shape {
     pub per_arm: bool,
     /// C > 0: the largest |x|_1 (|x|_2 with delta > 0) that counts in full.
     pub norm: f64,
-    /// Entries of a sparse row, at most: pending decisions keep no more. 0 = any number.
-    pub nonzeros: u32,
-    /// Compute propensities without exploration too.
-    pub propensities: bool,
 }
 
 /// A decision.
@@ -281,7 +277,7 @@ impl Linear {
         let euclidean = matches!(noise, Noise::Gaussian(_));
         let intercept = if euclidean { 3 * UNIT } else { UNIT };
         let (features, d) = (shape.features as usize, shape.features as usize + 1);
-        let scale = Scale { features, norm: shape.norm, euclidean, nonzeros: shape.nonzeros as usize };
+        let scale = Scale { features, norm: shape.norm, euclidean };
         let variance_of = |noise: &Noise| noise.variance() / (f64::from(BOUND) * Reward::ONE as f64).powi(2);
         let variance = variance_of(&noise);
         let of_pilot = self::noise(config, false)?;
@@ -322,7 +318,7 @@ impl Linear {
             row: Spread::new(&scale)?,
             is_large: false,
             x: algebra::zeros(d)?,
-            kept: Kept::new(capacity, scale)?,
+            kept: Kept::new(capacity, features)?,
             cursor: 0,
             time: Time::new(config),
             decisions: 0,
@@ -529,7 +525,7 @@ impl Linear {
         if self.pilot.is_some() {
             return even;
         }
-        if self.exploration == 0.0 && !self.shape.propensities {
+        if self.exploration == 0.0 {
             return f64::NAN;
         }
         let share = (0..DRAWS).filter(|&draw| self.best(draw, rows) == number).count() as f64 / DRAWS as f64;
