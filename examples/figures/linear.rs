@@ -11,6 +11,8 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use rand_distr::{Distribution, StandardNormal};
 use std::collections::VecDeque;
 use std::error::Error;
+use std::fs::File;
+use std::io::{BufWriter, Write};
 
 /// Epsilon where there is to be no noise to speak of.
 pub const NO_NOISE: f64 = 1e4;
@@ -572,6 +574,42 @@ pub fn run_more(options: &Options) -> Result<String, Box<dyn Error>> {
         means("items", options.runs(1, 8), &long, options),
     ]
     .join("\n"))
+}
+
+/// Whom vw.py is beside.
+const STREAMED: [(&str, Player); 4] = [
+    ("dp-linear, eps 0.25", linear(0.25)),
+    ("dp-linear, eps 1", linear(1.0)),
+    ("dp-linear, no noise", linear(NO_NOISE)),
+    ("logistic TS, not private", Player::Thompson),
+];
+
+/// The streams of some worlds of *ads*, for vw.py: of each decision the three levels, what a rate must be above for a
+/// reward, and the rates. What ours lose on them.
+pub fn run_stream(options: &Options) -> Result<String, Box<dyn Error>> {
+    let (runs, time, kind) = (options.runs(1, 3), options.pick(2_000, 100_000), Kind::Ads { cells: 0.0 });
+    for run in 0..runs {
+        let mut coins = ChaCha8Rng::from_seed(Trial { seed: options.seed, run }.key(2));
+        let mut world = World::new(kind, &mut coins);
+        let mut stream = BufWriter::new(File::create(options.out.join(format!("stream-{run}.csv")))?);
+        for _ in 0..time {
+            world.step(&mut coins);
+            let levels = world.sparse.iter().map(|feature| feature.index.to_string());
+            let numbers = [unit(&mut coins)].into_iter().chain(world.means.iter().copied());
+            let line: Vec<String> = levels.chain(numbers.map(|x| format!("{x:.7}"))).collect();
+            writeln!(stream, "{}", line.join(","))?;
+        }
+        stream.flush()?;
+    }
+    let times = [time];
+    let cells = STREAMED.map(|(_, player)| Cell::new(runs, move |trial| play(kind, player, &times, trial)));
+    let mut rows = Vec::new();
+    for ((name, _), sample) in STREAMED.iter().zip(run_cells("linear-stream", &cells, options)) {
+        let (mean, error) = sample.last_mean();
+        rows.push(vec![String::from(*name), format!("{mean:.1} ± {error:.1}")]);
+    }
+    let header = ["ads".to_owned(), time.to_string()];
+    Ok(format!("{runs} worlds: regret in % of what uniform play loses.\n\n{}", table(&header, &rows)))
 }
 
 pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {

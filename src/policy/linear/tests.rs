@@ -679,6 +679,24 @@ fn slots_have_their_noise() {
     assert!((scale(5, 0, 1e-6, false) / scale(0, 0, 1e-6, false) - 5.0).abs() < 1e-5);
 }
 
+/// What is charged for a request of several slots is the configuration's epsilon, with no more than noise rounds up.
+#[test]
+fn a_request_loses_what_is_promised() {
+    for (slots, clicks) in [(0, 0), (3, 0), (5, 1), (5, 2)] {
+        for (delta, per_arm) in [(0.0, false), (0.0, true), (1e-6, false), (1e-6, true)] {
+            let (max_slots, max_clicks) = (slots, clicks);
+            let config =
+                Config { max_slots, max_clicks, reward_window: 8, delta, model_per_arm: per_arm, ..config(9, 1.0) };
+            let loss = lifetime_loss(&config).unwrap().epsilon(delta, 1);
+            assert!(loss <= 1.0 + 1e-9 && loss > 0.999, "{slots} {clicks} {delta} {per_arm}: {loss}");
+            let mut policy = policy(&config, Shape { per_arm, ..SHAPE }, 1);
+            play(&mut policy, 2000, 1.0, &THETA, &mut stream(2));
+            let told = loss_of_request(policy.privacy(), config.batches_changed(), per_arm).epsilon(delta, 1);
+            assert!((told / loss - 1.0).abs() < 1e-3, "{slots} {clicks} {delta} {per_arm}: {told}");
+        }
+    }
+}
+
 #[test]
 fn debug_shows_no_sum() {
     let mut policy = policy(&config(2, 1.0), SHAPE, 1);
