@@ -76,7 +76,8 @@
 //! ```
 //!
 //! B1: a coordinate's expected sum is a third of the noise's scale. One Newton step a batch: no row is stored. A noisy batch
-//! weighs little by itself. Where a matrix is not positive definite to working precision the release is left out, the
+//! weighs little by itself. A release holds the handle's lock (.55 ms at d = 64), because decisions read the models that it
+//! writes: if that is too long, take a handle for each thread and merge them. Where a matrix is not positive definite to working precision the release is left out, the
 //! last model stays and [`Linear::failures`] counts it.
 //!
 //! **Merging.** A handle's evidence of a model is the sums A' S^-1 A and A' S^-1 (y - e) over its own releases. Evidence of
@@ -85,7 +86,7 @@
 //! order they merged and whosever the releases are; but for priors of public data, which are a handle's own, and for what
 //! a memory has forgotten since. All of it is a function of releases.
 //!
-//! //! Each draw is of all models, so a decision's propensity, given all releases and draws, is an exact share of 32,
+//! Each draw is of all models, so a decision's propensity, given all releases and draws, is an exact share of 32,
 //! beside what is explored.
 
 mod algebra;
