@@ -70,6 +70,12 @@ fn threads_answer_once() {
     passes("cc", &["-std=c11", "-pthread"], "tests/c/threads.c", Link::Static);
 }
 
+/// Few decisions here. By hand 10^9, through each kind of handle: see CONTRIBUTING.md.
+#[test]
+fn counts_are_right_and_memory_is_flat() {
+    passes("cc", &["-std=c11", "-pthread"], "tests/c/soak.c", Link::Static);
+}
+
 #[test]
 fn arms_come_and_go() {
     passes("cc", &["-std=c99"], "tests/c/arms.c", Link::Static);
