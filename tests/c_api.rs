@@ -72,6 +72,7 @@ fn threads_answer_once() {
 
 /// Few decisions here. By hand 10^9, through each kind of handle: see CONTRIBUTING.md.
 #[test]
+#[cfg(unix)]
 fn counts_are_right_and_memory_is_flat() {
     passes("cc", &["-std=c11", "-pthread"], "tests/c/soak.c", Link::Static);
 }
