@@ -339,7 +339,7 @@ fn precisions_stay_positive_definite() {
     for (features, epsilon, per_arm, delta) in
         [(3, 1.0, false, 0.0), (3, 1e6, false, 0.0), (3, 1e6, true, 0.0), (20, 1e6, true, 1e-9), (128, 1e4, false, 0.0)]
     {
-        let shape = Shape { features, per_arm, norm: 4.0, ..SHAPE };
+        let shape = Shape { features, per_arm, norm: 4.0 };
         let mut policy = policy(&Config { delta, ..config(3, epsilon) }, shape, 5);
         let (d, mut coins) = (features as usize, stream(6));
         let turns = if features > 100 { 1500 } else { 6000 };
