@@ -678,28 +678,28 @@ public:
         line("info", m.label + ",policy=\"" + m.policy + "\",version=\"" + dpb_version() + '"', "1");
       }
     }
-    of_report("decisions_total", "counter", "Decisions handed out.", &Report::decisions);
-    of_report("answered_total", "counter", "Decisions whose answer took effect, or whose window is over.",
+    of_report("decisions_total", "counter", "Decisions made.", &Report::decisions);
+    of_report("answered_total", "counter", "Decisions whose reward took effect or whose reward window is over.",
               &Report::answered);
-    of_report("cancelled_total", "counter", "Decisions taken back.", &Report::cancelled);
-    of_report("expired_total", "counter", "Decisions pushed out of the pending table unanswered.", &Report::expired);
-    of_report("changes_total", "counter", "Releases that contradicted their arm's past.", &Report::changes_detected);
-    of_report("pending", "gauge", "Decisions whose end is open.", &Report::pending);
+    of_report("cancelled_total", "counter", "Decisions that were cancelled.", &Report::cancelled);
+    of_report("expired_total", "counter", "Decisions that a full pending table dropped.", &Report::expired);
+    of_report("changes_total", "counter", "Releases that contradicted the arm's earlier releases.", &Report::changes_detected);
+    of_report("pending", "gauge", "Decisions that are open.", &Report::pending);
     of_report("phase", "gauge", "The policy's epoch, phase or interval.", &Report::phase);
-    of_report("arms_active", "gauge", "Arms still in the race.", &Report::arms_active);
-    of_report("epsilon_spent", "gauge", "Privacy loss of one user so far, an upper bound at dpb_delta_spent.",
+    of_report("arms_active", "gauge", "Arms that are neither eliminated nor retired.", &Report::arms_active);
+    of_report("epsilon_spent", "gauge", "Upper bound of the privacy loss so far, at dpb_delta_spent.",
               &Report::epsilon_spent);
-    of_report("delta_spent", "gauge", "0 where the policy is pure.", &Report::delta_spent);
+    of_report("delta_spent", "gauge", "Delta at which dpb_epsilon_spent holds; 0 if the policy is pure.", &Report::delta_spent);
     of_report("private", "gauge", "1, or 0 for baselines and under a test seed.", &Report::is_private);
     of_report("segments", "gauge", "Segments in use; 0 for a handle without segments.", &Report::segments);
-    of_arms("mean", "As released; NaN before the first release.", &Arm::mean);
+    of_arms("mean", "Released mean reward; NaN before the first release.", &Arm::mean);
     of_arms("width", "Half-width of the mean's confidence interval.", &Arm::width);
     of_arms("pulls", "Decisions that were not cancelled and did not expire.", &Arm::pulls);
-    of_arms("effective_pulls", "Rewards behind the mean, each by its power.", &Arm::effective_pulls);
-    of_arms("active", "1 while the arm is in the race.", &Arm::active);
+    of_arms("effective_pulls", "Rewards in the released mean, discounted with forget_after.", &Arm::effective_pulls);
+    of_arms("active", "1, or 0 if the arm is eliminated or retired.", &Arm::active);
     if (operators) {
-      of_refusals("duplicates_total", "Answers to a ticket that had one. NOT private.", &Diagnostics::duplicates);
-      of_refusals("late_total", "Answers to a ticket whose time was over. NOT private.", &Diagnostics::late);
+      of_refusals("duplicates_total", "Updates and cancellations of a ticket that had one already. NOT private.", &Diagnostics::duplicates);
+      of_refusals("late_total", "Updates and cancellations of an expired ticket. NOT private.", &Diagnostics::late);
       of_refusals("rejected_total", "Rewards that were refused. NOT private.", &Diagnostics::rejected);
       of_refusals("unknown_total", "Tickets that the handle never issued. NOT private.", &Diagnostics::unknown);
     }
