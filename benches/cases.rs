@@ -1,4 +1,4 @@
-//! What is measured, and beside what.
+//! The cases that are measured, and their references.
 
 use dpb::ffi::{DPB_EXPIRED, DPB_OK, dpb_bandit, dpb_config, dpb_decision, dpb_free, dpb_new_policy};
 use dpb::ffi::{dpb_merge, dpb_select, dpb_select_for, dpb_select_many, dpb_snapshot, dpb_update, dpb_update_many};

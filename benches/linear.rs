@@ -1,4 +1,4 @@
-//! dp-linear through the C interface: decisions beside plain dot products of the same rows, and releases.
+//! dp-linear through the C interface: decisions, compared with plain dot products of the same rows, and releases.
 
 use crate::cases::{Case, Reference, Run};
 use dpb::ffi::{DPB_OK, dpb_bandit, dpb_cancel, dpb_config, dpb_decision, dpb_feature, dpb_free, dpb_new, dpb_report};

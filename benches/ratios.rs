@@ -1,11 +1,10 @@
-//! What the hot path costs, each time beside its reference in the same run: `cargo bench -p dpb-benches`.
+//! The time of the hot path, compared with a reference in the same run: `cargo bench -p dpb-benches`.
 //!
-//! A shared machine has no nanoseconds to quote. So every case and its reference take turns, a few
-//! milliseconds each, and the median of the ratios is what is printed, beside the instructions that
-//! callgrind counts (where valgrind is installed), which no neighbour can change.
+//! Times on a shared machine vary. So each case and its reference alternate, a few milliseconds each. The program prints the
+//! median of the ratios, and the instructions that callgrind counts (if valgrind is installed), which do not vary.
 //!
-//! Arguments are parts of the names of the cases wanted, `threads` and `releases` among them; all without any.
-//! `--test` only tries whether each runs.
+//! Arguments are parts of the names of cases, `threads` and `releases` included. Without arguments it runs all. `--test` only
+//! checks that each case runs.
 
 mod cases;
 mod linear;

@@ -1,10 +1,10 @@
 //! The three ad servers of examples/ under the same load: `cargo bench -p dpb-benches --bench servers`.
 //!
-//! One thread plays visitors: each has a connection, asks for an ad, clicks one in ten, and asks again as soon as
-//! it is answered. It shares the machine with the server, so requests a second are those of both together; what
-//! is the server's alone is the processor's time that it takes, and its memory. The best of six turns is told.
+//! One thread simulates the visitors. Each visitor has a connection, requests an ad, clicks one ad in ten, and sends the next
+//! request as soon as it has the response. The thread shares the machine with the server, so requests a second are those of
+//! both together. Processor time and memory are those of the server alone. The program prints the best of six runs.
 //!
-//! Arguments are names of the servers wanted; all without any. `--test` only tries whether each stands it.
+//! Arguments are names of servers. Without arguments it runs all. `--test` only checks that each server runs.
 
 #[path = "../tests/support/mod.rs"]
 mod support;

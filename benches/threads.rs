@@ -1,4 +1,4 @@
-//! Threads on one handle, and on one each: how much they do together, and how long one call can take.
+//! Threads on one handle, and threads with a handle each: their decisions a second together, and the longest call.
 
 use crate::cases::Handle;
 use std::sync::Barrier;

@@ -1,4 +1,4 @@
-//! What the Rust ad server does beside the others (see servers.rs): any policy, and a simulated day.
+//! Features that only the Rust ad server has (servers.rs tests the others): any policy, and a simulated day.
 #![cfg(unix)] // signals
 
 #[path = "../examples/common/day.rs"]

@@ -1,9 +1,8 @@
-//! The auditor as a tool: every policy keeps its claim, and every sabotage is caught.
+//! The auditor as a tool: every policy is within its epsilon, and the auditor detects every sabotage.
 //!
-//! A true claim is refuted with chance 1e-6 an audit (`FAILURE`), so with fixed seeds these tests fail
-//! without a fault in the library in one of some 10,000 worlds. They find policies by themselves:
-//! a new one is audited from its first day. How many runs catch how little noise: the tool's `--power`,
-//! which .ci/run prints.
+//! An audit refutes a true claim with probability 1e-6 (`FAILURE`). Seeds are fixed, so these tests fail without a fault in
+//! the library for one of some 10,000 sets of seeds. They audit every policy in the library's list. The tool's `--power`,
+//! which .ci/run prints, shows how many runs detect how little noise.
 
 use crate::audit::auditor::{Case, Delivery};
 use crate::audit::sabotage::Sabotage;

@@ -1,4 +1,4 @@
-//! Budgets: what handles may cost together is a number, and no construction goes beyond it.
+//! Budgets: the privacy loss of several handles together is computed, and no constructor exceeds the budget.
 
 use crate::audit::engine::seed;
 use crate::support::requests::{Ask, fitted, of_user};

@@ -1,4 +1,4 @@
-//! The shuffle model's noise: golden numbers, and the true distribution of M_sum by brute force.
+//! The noise of the shuffle model: golden numbers, and the exact distribution of M_sum by enumeration.
 
 use dpb::Error;
 use dpb::privacy::calibration::{ShuffleNoise, delta_of_binomial_shift, fair_coins, printed_tau};

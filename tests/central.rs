@@ -1,4 +1,4 @@
-//! The central model's policies: audited, delayed, restarted.
+//! The policies of the central model: audited, with delayed rewards, and restarted.
 
 use crate::audit::engine::{Audit, Verdict, clopper_pearson, pattern, play, seed};
 use crate::audit::sabotage::Sabotage;

@@ -1,4 +1,4 @@
-//! The caller's clock: windows of time, what is forgotten with time, and time through lives and fleets.
+//! The caller's clock: windows of time, forgetting by time, and time over restarts and in fleets.
 
 use crate::support::coins::Coins;
 use crate::support::requests::in_segment;

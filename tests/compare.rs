@@ -1,4 +1,5 @@
-//! Intervals for the difference of two arms' means: that they hold over whole runs, and that they are of use.
+//! Confidence intervals for the difference of two arms' means: they hold over whole runs, and they are short enough to be
+//! useful.
 
 use crate::audit::engine::seed;
 use crate::support::coins::Coins;

@@ -1,4 +1,4 @@
-//! Legal configurations at their extremes: no call hangs, and nothing infinite is read.
+//! Valid configurations at their extremes: no call hangs, and no result is infinite.
 
 use crate::support::requests::{Ask, among, fitted, of_slots};
 use dpb::{Algorithm, Bandit, Config, Error, Random, Seed};

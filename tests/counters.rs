@@ -1,4 +1,4 @@
-//! Continual sums: against plain prefix sums, within their widths, in constant memory, and private.
+//! Private running sums, compared with plain prefix sums: errors within their widths, constant memory, privacy.
 
 use crate::audit::engine::{Audit, clopper_pearson, pattern, seed};
 use dpb::Error;

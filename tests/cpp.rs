@@ -1,4 +1,4 @@
-//! The C++ wrapper, as a C++ program sees it.
+//! The C++ wrapper, from C++ programs.
 
 use crate::support::{self, Link, build, have, run};
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! A world that changes: memory, what it forgets and finds again, and what it costs where nothing changes.
-//! And propensities with a floor: what a log of decisions says about other policies.
+//! Rates that change: `forget_after`, its adaptation, and its cost if nothing changes. Also exploration: off-policy
+//! evaluation from a log of decisions.
 
 use crate::audit::engine::seed;
 use crate::support::requests::{among, fitted};

@@ -1,4 +1,4 @@
-//! The programs in C, built as they say.
+//! The example programs in C, built with the commands in their comments.
 
 use crate::support::{Link, build, have, run};
 use std::process::Command;

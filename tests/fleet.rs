@@ -1,4 +1,4 @@
-//! Handles that merge what others have released: one bandit, in whatever order its parts meet.
+//! Handles that merge each other's releases: the result is that of one bandit, in any order of the merges.
 
 use crate::audit::engine::{Audit, Seen, pattern, seed};
 use crate::audit::sabotage::Sabotage;

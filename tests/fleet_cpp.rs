@@ -1,6 +1,6 @@
-//! C++ ad servers that share what they have released through a real redis-server, also with nodes in Go: kill -9 of
-//! either, a Redis that hangs, or forgets, two under one number, nonsense in the store, answers at the wrong node, cables
-//! that are cut, clocks that jump. The bytes in Redis are read by a client of our own.
+//! C++ ad servers that learn together through a real redis-server, also with nodes in Go. The faults are: `kill -9` of servers
+//! and of Redis, a Redis that hangs or loses its data, two servers with one number, invalid data in Redis, rewards at another
+//! node, broken connections, and clocks that jump. The test reads the data in Redis with its own client.
 
 use super::{CPP, GO, Program, WINDOW, number_field, place, slots, text_field};
 use crate::support::coins::Coins;

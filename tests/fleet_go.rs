@@ -1,4 +1,4 @@
-//! Nodes that share what they have released through Redis, by the Go package's own tests against a real redis-server.
+//! Nodes that learn together through Redis: runs the tests of the Go package with a real redis-server.
 #![cfg(unix)]
 
 use crate::support::{go_with_modules, have, run};

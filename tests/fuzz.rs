@@ -1,4 +1,4 @@
-//! The fuzz target on the kept corpus and on random bytes. What guides it by coverage is tests/fuzz.
+//! Runs the fuzz target on the corpus and on random bytes. tests/fuzz runs it guided by coverage.
 
 #[path = "fuzz/calls.rs"]
 mod calls;

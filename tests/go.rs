@@ -1,4 +1,4 @@
-//! The Go module, by its own tests.
+//! Runs the tests of the Go module.
 
 use crate::support::{self, go, go_with_modules, run};
 

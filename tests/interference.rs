@@ -1,21 +1,20 @@
-//! Non-interference: a reward shows where noise covers it, and nowhere else.
+//! Non-interference: outputs depend on a reward only where noise covers it.
 //!
-//! The proof of every noisy policy moves noise. Two worlds of one seed and one history, in which the
-//! rewards of one user differ, look the same to an outsider until a release holds such a reward.
-//! There the noise of that draw is moved by exactly what the sums differ by, and the worlds look the
-//! same again until the next release that holds it, if the mechanism has one, and so to the end. What
-//! the moves cost, |d|/scale each, is the loss, and must be within the claim. This test does what the
-//! proof does, for every policy in the list and for segments, in random [histories](history), and through
-//! lives: snapshots are taken, old ones restored, twins go on from one, handles merge in any order, priors
-//! are set, arms come and go. So it notices whatever is seen of a
-//! sum that no noise covers, a reward that is released too often, and noise that is too small by any
-//! amount, in one run and without statistics: that noise has its law is tests/noise.rs.
+//! The proof of every policy with noise shifts noise. Two worlds have the same seed and the same history, and differ in the
+//! rewards of one user. Their public outputs are equal until a release contains such a reward. There the proof shifts the
+//! noise of that draw by the difference of the sums. The outputs are then equal again until the next release that contains
+//! the reward, if the mechanism has one, and so on to the end. A shift by d costs |d|/scale. The sum of these costs is the
+//! loss, and must be within epsilon.
 //!
-//! dp-linear's features are chosen by somebody who sees the whole transcript.
+//! This test executes the proof, for every policy in the list and for segments, in random [histories](history) with
+//! restarts: snapshots, restores of old snapshots, two handles that continue from one, merges in any order, priors, new and
+//! retired arms. It detects an output that depends on a sum without noise, a reward that is released too often, and noise
+//! that is too small by any amount, in one run and without statistics. tests/noise.rs tests the distribution of the noise.
 //!
-//! A policy that draws no noise hides rewards in its choices: there nothing may differ before a choice
-//! of a later phase, and no more is asked here. The local model's policies get bits that are private
-//! already, and are left out.
+//! The features of dp-linear are chosen by an adversary who sees the whole transcript.
+//!
+//! A policy that draws no noise hides rewards in its choices. For it, this test only requires that nothing differs before a
+//! choice of a later phase. The policies of the local model are left out, because their inputs are private already.
 
 mod handle;
 mod history;

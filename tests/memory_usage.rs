@@ -1,4 +1,5 @@
-//! Memory is what the documents say, to a tenth: fixed when a handle is made, and where there is none, a status.
+//! Memory is as documented, within a tenth. It is fixed when a handle is made. If there is too little, the call returns a
+//! status.
 
 #[path = "support/requests.rs"]
 mod requests;

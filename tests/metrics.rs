@@ -1,4 +1,4 @@
-//! Pages of metrics: C++ and Go write the same, and Prometheus reads it.
+//! Pages of metrics: C++ and Go write the same page, and Prometheus parses it.
 
 use crate::support::{Link, build, have, root, run};
 use std::path::PathBuf;

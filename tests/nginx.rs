@@ -1,5 +1,5 @@
-//! examples/nginx in a real nginx with four workers, built as its page says: that it learns, that a reward
-//! counts once whichever worker it comes to, and that reloads and killed workers change nothing of that.
+//! examples/nginx in a real nginx with four workers, built with the commands of its page. The module learns, and each reward
+//! counts once in whichever worker it arrives. Reloads and killed workers do not change this.
 #![cfg(target_os = "linux")]
 
 use crate::support::{defined, have, make, root, run, skip, snippets, sorted, text};

@@ -1,4 +1,4 @@
-//! Nothing allocates after construction: select, update, cancel, the ends of epochs included.
+//! Nothing allocates after construction: neither select, update and cancel nor the ends of epochs.
 
 #[path = "support/requests.rs"]
 mod requests;

@@ -1,4 +1,4 @@
-//! Priors: what public data say of an arm before anybody was asked.
+//! Priors: evidence from public data before the first decision.
 
 use crate::audit::engine::seed;
 use crate::support::coins::Coins;

@@ -1,5 +1,5 @@
-//! What our pages show must work: their programs, their commands, their links, tables and lists.
-//! (Rust programs are documentation tests of the crate.)
+//! Programs, commands, links, tables and lists on the pages work and are complete. (The Rust programs are documentation
+//! tests of the crate.)
 
 use crate::support::requests::{Ask, among, of_slots};
 use crate::support::{

@@ -1,5 +1,5 @@
-//! The policies that we recommend: regret, delays, sets of arms, propensities. (Index checks: in the
-//! policies' own files; privacy: interference.rs and audit_tool.rs.)
+//! The recommended policies: regret, delays, sets of arms, propensities. (Their own files test the indices; interference.rs
+//! and audit_tool.rs test privacy.)
 
 use crate::audit::engine::seed;
 use crate::support::coins::Coins;

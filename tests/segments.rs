@@ -1,4 +1,4 @@
-//! Segments: what one teaches the others, and that nothing is told but what was released.
+//! Segments: what they learn from each other, and that only releases are shared.
 
 use crate::audit::engine::{Audit, Seen, pattern, seed};
 use crate::audit::sabotage::Sabotage;

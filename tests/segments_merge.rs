@@ -1,4 +1,4 @@
-//! Handles with segments that merge what others have released: as one handle, in whatever order its parts meet.
+//! Handles with segments that merge each other's releases: the result is that of one handle, in any order of the merges.
 
 use crate::audit::engine::seed;
 use crate::segments::World;

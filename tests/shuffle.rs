@@ -1,4 +1,4 @@
-//! The shuffle model: three roles, and two policies (audited in audit_tool.rs).
+//! The shuffle model: its three roles, and its two policies (audit_tool.rs audits them).
 
 use crate::audit::engine::{Audit, pattern, seed};
 use crate::audit::sabotage::Sabotage;

@@ -1,4 +1,5 @@
-//! Snapshots: what a handle goes on from, and what it has lost. (That no raw sum is in one: interference.rs.)
+//! Snapshots: what a restored handle continues with, and what a restart loses. (interference.rs checks that a snapshot
+//! contains no raw sum.)
 
 use crate::audit::engine::seed;
 use crate::support::requests::{Ask, fitted, in_segment, of_user};

@@ -1,5 +1,5 @@
-//! The tests, in one program: it is linked once, and where one test waits another runs. A program of their own have
-//! those that count allocations, limit or search the process's memory, and the header's, which also writes it.
+//! Most tests, in one program, which is linked once and runs other tests while one waits. Tests that count allocations, or
+//! limit or search the process's memory, have their own programs. So has the header's test, which can also write the header.
 
 mod ad_server;
 mod adversarial;

@@ -1,4 +1,5 @@
-//! No more of a user is learned from than was promised, whatever users do; and who answers sees no difference.
+//! The library learns from at most the stated number of rewards of each user, whatever users do. Statuses and counts do not
+//! depend on it.
 
 use crate::audit::engine::{Audit, Seen, pattern, seed};
 use crate::audit::sabotage::Sabotage;

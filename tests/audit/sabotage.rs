@@ -1,5 +1,4 @@
-//! What is broken on purpose, for the tests that must notice: noise by a hand of the test's own, all else
-//! in the library.
+//! Faults for the tests that must detect them: the test's own thread supplies the noise, and the library has the other faults.
 #![allow(dead_code, reason = "the tests and the tool use a part each")]
 
 use dpb::Fault;

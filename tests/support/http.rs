@@ -1,4 +1,4 @@
-//! A server in a child process, and enough HTTP to talk to it.
+//! A server in a child process, and a minimal HTTP client for it.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
