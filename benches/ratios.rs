@@ -1,10 +1,11 @@
 //! The time of the hot path, compared with a reference in the same run: `cargo bench -p dpb-benches`.
 //!
-//! Times on a shared machine vary. So each case and its reference alternate, a few milliseconds each. The program prints the
-//! median of the ratios, and the instructions that callgrind counts (if valgrind is installed), which do not vary.
+//! Times on a shared machine vary. So each case and its reference alternate, a few milliseconds each. The program
+//! prints the median of the ratios, and the instructions that callgrind counts (if valgrind is installed), which do not
+//! vary.
 //!
-//! Arguments are parts of the names of cases, `threads` and `releases` included. Without arguments it runs all. `--test` only
-//! checks that each case runs.
+//! Arguments are parts of the names of cases, `threads` and `releases` included. Without arguments it runs all.
+//! `--test` only checks that each case runs.
 
 mod cases;
 mod linear;

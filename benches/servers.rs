@@ -1,8 +1,9 @@
 //! The three ad servers of examples/ under the same load: `cargo bench -p dpb-benches --bench servers`.
 //!
-//! One thread simulates the visitors. Each visitor has a connection, requests an ad, clicks one ad in ten, and sends the next
-//! request as soon as it has the response. The thread shares the machine with the server, so requests a second are those of
-//! both together. Processor time and memory are those of the server alone. The program prints the best of six runs.
+//! One thread simulates the visitors. Each visitor has a connection, requests an ad, clicks one ad in ten, and sends
+//! the next request as soon as it has the response. The thread shares the machine with the server, so requests a second
+//! are those of both together. Processor time and memory are those of the server alone. The program prints the best of
+//! six runs.
 //!
 //! Arguments are names of servers. Without arguments it runs all. `--test` only checks that each server runs.
 

@@ -1,5 +1,5 @@
-//! Adversarial rewards: the regret of EXP3, DP-EXP3-Lap, EXP3_tau and Tsallis, and an audit of EXP3_tau, whose noise is its
-//! own draws (tests/audit_tool.rs audits the others).
+//! Adversarial rewards: the regret of EXP3, DP-EXP3-Lap, EXP3_tau and Tsallis, and an audit of EXP3_tau, whose noise is
+//! its own draws (tests/audit_tool.rs audits the others).
 
 #[path = "../examples/common/adversaries.rs"]
 mod adversaries;

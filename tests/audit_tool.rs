@@ -1,8 +1,8 @@
 //! The auditor as a tool: every policy is within its epsilon, and the auditor detects every sabotage.
 //!
-//! An audit refutes a true claim with probability 1e-6 (`FAILURE`). Seeds are fixed, so these tests fail without a fault in
-//! the library for one of some 10,000 sets of seeds. They audit every policy in the library's list. The tool's `--power`,
-//! which .ci/run prints, shows how many runs detect how little noise.
+//! An audit refutes a true claim with probability 1e-6 (`FAILURE`). Seeds are fixed, so these tests fail without a
+//! fault in the library for one of some 10,000 sets of seeds. They audit every policy in the library's list. The tool's
+//! `--power`, which .ci/run prints, shows how many runs detect how little noise.
 
 use crate::audit::auditor::{Case, Delivery};
 use crate::audit::sabotage::Sabotage;

@@ -1,5 +1,5 @@
-//! The C++ bidder over real HTTP. Exchanges and visitors retry, reorder, delay and forge notices. A model that counts each
-//! notice once gives the expected results.
+//! The C++ bidder over real HTTP. Exchanges and visitors retry, reorder, delay and forge notices. A model that counts
+//! each notice once gives the expected results.
 #![cfg(target_os = "linux")] // signals, /proc
 
 use crate::support::http::{Server, allow_many_files, ask, connect, send, wait};

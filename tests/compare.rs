@@ -1,5 +1,5 @@
-//! Confidence intervals for the difference of two arms' means: they hold over whole runs, and they are short enough to be
-//! useful.
+//! Confidence intervals for the difference of two arms' means: they hold over whole runs, and they are short enough to
+//! be useful.
 
 use crate::audit::engine::seed;
 use crate::support::coins::Coins;

@@ -1,9 +1,9 @@
-//! Random sequences of select, update, cancel, and duplicate, late and foreign calls. A simple model that stores everything
-//! gives the expected statuses, counts and sums.
+//! Random sequences of select, update, cancel, and duplicate, late and foreign calls. A simple model that stores
+//! everything gives the expected statuses, counts and sums.
 //!
-//! Sums are compared exactly. Under `Sabotage::NoNoise` the noise has scale one grid unit (2^-24), so a released mean of
-//! DP-SE times its pulls is within a few units of the model's sum. Rewards are multiples of 1/8, so a reward that is lost or
-//! counted twice changes the sum by two million units.
+//! Sums are compared exactly. Under `Sabotage::NoNoise` the noise has scale one grid unit (2^-24), so a released mean
+//! of DP-SE times its pulls is within a few units of the model's sum. Rewards are multiples of 1/8, so a reward that is
+//! lost or counted twice changes the sum by two million units.
 
 use crate::audit::sabotage::Sabotage;
 use crate::support::requests::{Ask, fitted, of_slots, of_user};

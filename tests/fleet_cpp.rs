@@ -1,6 +1,7 @@
-//! C++ ad servers that learn together through a real redis-server, also with nodes in Go. The faults are: `kill -9` of servers
-//! and of Redis, a Redis that hangs or loses its data, two servers with one number, invalid data in Redis, rewards at another
-//! node, broken connections, and clocks that jump. The test reads the data in Redis with its own client.
+//! C++ ad servers that learn together through a real redis-server, also with nodes in Go. The faults are: `kill -9` of
+//! servers and of Redis, a Redis that hangs or loses its data, two servers with one number, invalid data in Redis,
+//! rewards at another node, broken connections, and clocks that jump. The test reads the data in Redis with its own
+//! client.
 
 use super::{CPP, GO, Program, WINDOW, number_field, place, slots, text_field};
 use crate::support::coins::Coins;

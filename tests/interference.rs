@@ -1,20 +1,22 @@
 //! Non-interference: outputs depend on a reward only where noise covers it.
 //!
-//! The proof of every policy with noise shifts noise. Two worlds have the same seed and the same history, and differ in the
-//! rewards of one user. Their public outputs are equal until a release contains such a reward. There the proof shifts the
-//! noise of that draw by the difference of the sums. The outputs are then equal again until the next release that contains
-//! the reward, if the mechanism has one, and so on to the end. A shift by d costs |d|/scale. The sum of these costs is the
-//! loss, and must be within epsilon.
+//! The proof of every policy with noise shifts noise. Two worlds have the same seed and the same history, and differ in
+//! the rewards of one user. Their public outputs are equal until a release contains such a reward. There the proof
+//! shifts the noise of that draw by the difference of the sums. The outputs are then equal again until the next release
+//! that contains the reward, if the mechanism has one, and so on to the end. A shift by d costs |d|/scale. The sum of
+//! these costs is the loss, and must be within epsilon.
 //!
 //! This test executes the proof, for every policy in the list and for segments, in random [histories](history) with
-//! restarts: snapshots, restores of old snapshots, two handles that continue from one, merges in any order, priors, new and
-//! retired arms. It detects an output that depends on a sum without noise, a reward that is released too often, and noise
-//! that is too small by any amount, in one run and without statistics. tests/noise.rs tests the distribution of the noise.
+//! restarts: snapshots, restores of old snapshots, two handles that continue from one, merges in any order, priors, new
+//! and retired arms. It detects an output that depends on a sum without noise, a reward that is released too often, and
+//! noise that is too small by any amount, in one run and without statistics. tests/noise.rs tests the distribution of
+//! the noise.
 //!
 //! The features of dp-linear are chosen by an adversary who sees the whole transcript.
 //!
-//! A policy that draws no noise hides rewards in its choices. For it, this test only requires that nothing differs before a
-//! choice of a later phase. The policies of the local model are left out, because their inputs are private already.
+//! A policy that draws no noise hides rewards in its choices. For it, this test only requires that nothing differs
+//! before a choice of a later phase. The policies of the local model are left out, because their inputs are private
+//! already.
 
 mod handle;
 mod history;

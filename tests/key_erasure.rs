@@ -1,10 +1,10 @@
 //! What an attacker who reads all memory of the process learns about rewards whose noised sums are published.
 //!
-//! The attacker reads every readable byte, takes every eight words as a key, and draws noise as the library does: from any
-//! position in the key's block, or from the streams of which it would be the root. Two consecutive draws that equal those of
-//! the releases are no coincidence (2^-50 for each try). Each later reward is then the release minus its noise. The attacker
-//! must find the keys of future noise, because they are in memory: this shows that the search works. The attacker must not
-//! find the keys of earlier releases.
+//! The attacker reads every readable byte, takes every eight words as a key, and draws noise as the library does: from
+//! any position in the key's block, or from the streams of which it would be the root. Two consecutive draws that equal
+//! those of the releases are no coincidence (2^-50 for each try). Each later reward is then the release minus its
+//! noise. The attacker must find the keys of future noise, because they are in memory: this shows that the search
+//! works. The attacker must not find the keys of earlier releases.
 #![cfg(target_os = "linux")]
 
 #[path = "support/requests.rs"]

@@ -1,5 +1,5 @@
-//! Memory is as documented, within a tenth. It is fixed when a handle is made. If there is too little, the call returns a
-//! status.
+//! Memory is as documented, within a tenth. It is fixed when a handle is made. If there is too little, the call returns
+//! a status.
 
 #[path = "support/requests.rs"]
 mod requests;

@@ -1,5 +1,5 @@
-//! examples/nginx in a real nginx with four workers, built with the commands of its page. The module learns, and each reward
-//! counts once in whichever worker it arrives. Reloads and killed workers do not change this.
+//! examples/nginx in a real nginx with four workers, built with the commands of its page. The module learns, and each
+//! reward counts once in whichever worker it arrives. Reloads and killed workers do not change this.
 #![cfg(target_os = "linux")]
 
 use crate::support::{defined, have, make, root, run, skip, snippets, sorted, text};

@@ -1,9 +1,9 @@
 //! The noise, compared with its exact distributions.
 //!
-//! A chi-square statistic of k degrees of freedom exceeds k + 2 sqrt(k x) + 2x with probability at most e^-x (Laurent and
-//! Massart 2000). Every cell has at least 1000 expected samples, so the limit distribution is a good approximation. Each test
-//! below therefore fails with probability at most 1e-9 for a new seed, and the seeds are fixed. Other tests check that these
-//! tests detect wrong noise.
+//! A chi-square statistic of k degrees of freedom exceeds k + 2 sqrt(k x) + 2x with probability at most e^-x (Laurent
+//! and Massart 2000). Every cell has at least 1000 expected samples, so the limit distribution is a good approximation.
+//! Each test below therefore fails with probability at most 1e-9 for a new seed, and the seeds are fixed. Other tests
+//! check that these tests detect wrong noise.
 
 use dpb::noise::{Gaussian, Laplace, LaplaceSource, Noise, NoiseSource};
 use dpb::{Random, Seed};

@@ -1,5 +1,5 @@
-//! The installation of `make install`, as users link it. It needs a build of the library with all optimisations, so these are
-//! long tests.
+//! The installation of `make install`, as users link it. It needs a build of the library with all optimisations, so
+//! these are long tests.
 #![cfg(target_os = "linux")]
 
 use crate::support::{self, defined, functions, have, make, root, run, snippets, sorted, text};

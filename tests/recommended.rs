@@ -1,5 +1,5 @@
-//! The recommended policies: regret, delays, sets of arms, propensities. (Their own files test the indices; interference.rs
-//! and audit_tool.rs test privacy.)
+//! The recommended policies: regret, delays, sets of arms, propensities. (Their own files test the indices;
+//! interference.rs and audit_tool.rs test privacy.)
 
 use crate::audit::engine::seed;
 use crate::support::coins::Coins;

@@ -1,6 +1,7 @@
-//! The C and C++ programs under AddressSanitizer on both sides of the boundary. Their code also runs with UBSan, and the
-//! library with the standard library's checks of unsafe code. Threads run under ThreadSanitizer, which covers the standard
-//! library's lock too. This needs no nightly toolchain: RUSTC_BOOTSTRAP lets a stable compiler accept the flags.
+//! The C and C++ programs under AddressSanitizer on both sides of the boundary. Their code also runs with UBSan, and
+//! the library with the standard library's checks of unsafe code. Threads run under ThreadSanitizer, which covers the
+//! standard library's lock too. This needs no nightly toolchain: RUSTC_BOOTSTRAP lets a stable compiler accept the
+//! flags.
 #![cfg(target_os = "linux")]
 
 use crate::support::{SYSTEM_LIBRARIES, have, root, run};

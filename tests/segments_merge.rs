@@ -1,4 +1,5 @@
-//! Handles with segments that merge each other's releases: the result is that of one handle, in any order of the merges.
+//! Handles with segments that merge each other's releases: the result is that of one handle, in any order of the
+//! merges.
 
 use crate::audit::engine::seed;
 use crate::segments::World;

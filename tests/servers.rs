@@ -1,5 +1,5 @@
-//! The three ad servers, built with the commands in their comments and used over real HTTP: their behaviour for visitors and
-//! operators, and under hostile clients and failures.
+//! The three ad servers, built with the commands in their comments and used over real HTTP: their behaviour for
+//! visitors and operators, and under hostile clients and failures.
 #![cfg(target_os = "linux")] // signals, /proc
 
 #[path = "support/browser.rs"]

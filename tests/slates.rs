@@ -1,5 +1,5 @@
-//! Requests with several slots: decisions, refusals, and the cost and guarantee of each unit of privacy. (src/engine/requests.rs
-//! tests how clicks are drawn, and src/privacy/slates.rs tests the noise.)
+//! Requests with several slots: decisions, refusals, and the cost and guarantee of each unit of privacy.
+//! (src/engine/requests.rs tests how clicks are drawn, and src/privacy/slates.rs tests the noise.)
 
 use crate::audit::engine::{Audit, Seen, Verdict, pattern, seed};
 use crate::audit::sabotage::Sabotage;

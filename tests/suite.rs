@@ -1,5 +1,6 @@
-//! Most tests, in one program, which is linked once and runs other tests while one waits. Tests that count allocations, or
-//! limit or search the process's memory, have their own programs. So has the header's test, which can also write the header.
+//! Most tests, in one program, which is linked once and runs other tests while one waits. Tests that count allocations,
+//! or limit or search the process's memory, have their own programs. So has the header's test, which can also write the
+//! header.
 
 mod ad_server;
 mod adversarial;

@@ -1,5 +1,5 @@
-//! The library learns from at most the stated number of rewards of each user, whatever users do. Statuses and counts do not
-//! depend on it.
+//! The library learns from at most the stated number of rewards of each user, whatever users do. Statuses and counts do
+//! not depend on it.
 
 use crate::audit::engine::{Audit, Seen, pattern, seed};
 use crate::audit::sabotage::Sabotage;

@@ -1,9 +1,9 @@
 //! Audits a policy through the C interface. Two reward tables (arm by pull index) differ in a few rewards of arm 0. The
 //! auditor compares all public outputs of the handle on both.
 //!
-//! It tries several tables and several outputs: means, widths, counts, the arms chosen, the active arms, the ends of phases,
-//! the privacy loss. Pilot runs choose the table, the output and the event that distinguish best. New runs give the verdict:
-//! see the engine.
+//! It tries several tables and several outputs: means, widths, counts, the arms chosen, the active arms, the ends of
+//! phases, the privacy loss. Pilot runs choose the table, the output and the event that distinguish best. New runs give
+//! the verdict: see the engine.
 #![allow(dead_code, reason = "the tests and the tool use a part each")]
 
 use super::engine::{Audit, Seen, Verdict, pattern, seed};

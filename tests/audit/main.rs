@@ -4,8 +4,9 @@
 //!
 //! `cargo run --release --example audit -- --power` prints how many runs detect how little noise.
 //!
-//! The first command prints the measured loss and PASS (exit code 0) or FAIL (1). Wrong arguments are exit code 2, and so is a
-//! sabotage that changes nothing. With `--sabotage` the library is broken on purpose, and the result should be FAIL.
+//! The first command prints the measured loss and PASS (exit code 0) or FAIL (1). Wrong arguments are exit code 2, and
+//! so is a sabotage that changes nothing. With `--sabotage` the library is broken on purpose, and the result should be
+//! FAIL.
 
 mod auditor;
 mod engine;

@@ -3,10 +3,10 @@
 //! * each status is one that the function's comment names, and never DPB_POISONED, which is a panic inside;
 //! * a refused call writes no output and changes nothing that can be read, except one count of refusals;
 //! * counts, pulls and the state of every ticket are the model's: each decision ends once;
-//! * the privacy loss only grows, and stays within epsilon in each period; a budget is charged for each handle made with it,
-//!   and for nothing else;
-//! * a restored snapshot reads the same, and so does a snapshot of the restored handle; altered bytes with a valid checksum
-//!   give a status, or a handle for which all this holds.
+//! * the privacy loss only grows, and stays within epsilon in each period; a budget is charged for each handle made
+//!   with it, and for nothing else;
+//! * a restored snapshot reads the same, and so does a snapshot of the restored handle; altered bytes with a valid
+//!   checksum give a status, or a handle for which all this holds.
 #![allow(unsafe_op_in_unsafe_fn)] // every call below is one that a C program could make
 
 #[path = "features.rs"]

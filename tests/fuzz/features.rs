@@ -1,4 +1,5 @@
-//! The fuzz target for handles with features: dense and sparse requests, valid and invalid, and the predictions for their rows.
+//! The fuzz target for handles with features: dense and sparse requests, valid and invalid, and the predictions for
+//! their rows.
 
 use super::*;
 
