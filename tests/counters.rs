@@ -14,8 +14,8 @@ fn counter(kind: CounterKind, epsilon: f64, number: u64) -> Counter {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// With the least noise there is (epsilon 2^14, shared by at most 11 levels) every release is
-    /// the plain prefix sum, at every count and whatever the values: sums are exact.
+    /// With the least possible noise (epsilon 2^14, shared by at most 11 levels), every release is the plain prefix
+    /// sum, at every count and for all values: sums are exact.
     #[test]
     fn releases_are_prefix_sums(values in prop::collection::vec(0.0..=1.0f64, 1..300), number: u64) {
         for kind in KINDS {
@@ -39,7 +39,7 @@ proptest! {
         }
     }
 
-    /// What is refused changes nothing: the same seed goes on to the same releases.
+    /// A refused value changes nothing: the same seed gives the same later releases.
     #[test]
     fn refusals_change_nothing(values in prop::collection::vec(prop_oneof![0.0..=1.0f64, -9.0..9.0f64, Just(f64::NAN), Just(f64::INFINITY)], 1..60)) {
         for kind in KINDS {

@@ -420,8 +420,8 @@ fn they_know_the_same_and_heal() {
     }
 }
 
-/// The first looks by itself when it begins, and not for a minute then: who puts is heard. Also by a new connection, when
-/// the old one has ended.
+/// The first server reads Redis at its start, and then not for a minute: a notification makes it read, also over a new
+/// connection after the old one has ended.
 #[test]
 fn who_puts_is_heard() {
     let Some((mut redis, program)) = Redis::start(&[]) else { return };
@@ -441,7 +441,7 @@ fn who_puts_is_heard() {
     hears(&redis, 4000);
 }
 
-/// Nothing is put meanwhile but at the beginning and at the end.
+/// The server writes at the start and at the end only.
 #[test]
 fn one_that_ends_puts_once_more_also_where_redis_hangs() {
     let Some((redis, program)) = Redis::start(&[]) else { return };
@@ -457,7 +457,7 @@ fn one_that_ends_puts_once_more_also_where_redis_hangs() {
     assert_eq!(one.server.interrupt().0.code(), Some(0));
 }
 
-/// The disk of a node may be older than what it has put, or newer.
+/// The file of a node may be older or newer than its snapshot in Redis.
 #[test]
 fn a_node_goes_on_from_disk_or_from_redis_whichever_knows_more() {
     let Some((redis, program)) = Redis::start(&[]) else { return };
@@ -477,7 +477,8 @@ fn a_node_goes_on_from_disk_or_from_redis_whichever_knows_more() {
     assert_eq!(start().decisions(), 3000, "from Redis");
 }
 
-/// The second replaces the first, whose puts are too old then; it decides on, and its rewards count nowhere twice.
+/// The second server replaces the first, whose snapshots are then too old. The first still decides, and its rewards do
+/// not count twice.
 #[test]
 fn two_under_one_number_are_one() {
     let Some((redis, program)) = Redis::start(&[]) else { return };
@@ -496,7 +497,7 @@ fn two_under_one_number_are_one() {
     assert_eq!(redis.fields()["2"].0 >> 32, 2);
 }
 
-/// Whoever writes to Redis spoils what he writes, no more. An older version replaces no newer one.
+/// Invalid data in Redis affects only its own field. An older version does not replace a newer one.
 #[test]
 fn nonsense_and_newer_fields_keep_nobody_out() {
     let Some((redis, program)) = Redis::start(&[]) else { return };
@@ -581,7 +582,7 @@ fn who_may_not_join_says_why() {
     }
 }
 
-/// Servers in Go and in C++ share one bandit only if what they put and compare is the same.
+/// Servers in Go and in C++ can share one bandit only if they write and compare the same data.
 #[test]
 fn the_script_is_the_go_packages() {
     let Some(go) = go_package() else { return };
@@ -775,7 +776,7 @@ fn placements_are_one(programs: [&LazyLock<Option<Program>>; 2]) {
     }
 }
 
-/// Answers that come to any node, in C++ or in Go, once, twice or three times, count once, at the node that decided.
+/// A reward that comes to any node, in C++ or in Go, once, twice or three times, counts once, at the node that decided.
 #[test]
 fn answers_find_their_node_and_count_once() {
     let Some((mut redis, program)) = Redis::start(&[]) else { return };
@@ -949,7 +950,8 @@ fn no_outage_teaches_anything() {
     }
 }
 
-/// A node in C++ waits for what one in Go may have, until it is back, or gone for long; not for one that ends.
+/// A node in C++ waits for rewards from a node in Go, until that node is back or has been gone for long. It does not
+/// wait for a node that has ended.
 #[test]
 #[ignore = "ten seconds"]
 fn a_node_that_is_gone_is_waited_for_and_forgotten() {
@@ -989,9 +991,9 @@ fn a_node_that_is_gone_is_waited_for_and_forgotten() {
     assert_eq!(node.metric("outages_total"), outages, "it has said that it ends");
 }
 
-/// Redis in the middle, at one end a node in C++ and one in Go, at the other one in C++. The cable of the first two is
-/// cut, at their side or at Redis': all go on deciding, the one that is not cut off goes on exchanging, and healed they
-/// agree.
+/// Redis is reached over two connections: one of a node in C++ and one in Go, and one of another node in C++. The first
+/// connection is cut, at either end. All nodes continue to decide, the node that is not cut off continues to exchange
+/// releases, and afterwards all agree.
 #[test]
 #[ignore = "ten seconds"]
 fn a_cable_is_cut() {
@@ -1030,8 +1032,8 @@ fn a_cable_is_cut() {
     go.end();
 }
 
-/// How long something took is all that nodes ask a clock. Theirs, in C++ and in Go, jump by ten days all the time, then
-/// Redis' own: they decide, count nothing twice, and agree.
+/// Nodes use clocks to measure durations only. The clocks of nodes in C++ and Go, and then that of Redis, jump by ten
+/// days repeatedly: nodes decide, count nothing twice, and agree.
 #[test]
 fn wall_clocks_jump() {
     if !have("cc") {

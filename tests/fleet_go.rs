@@ -42,7 +42,7 @@ fn the_modules_are_tidy() {
     }
 }
 
-/// Redis, two servers and their visitors: each page shows what the other has released. Then all end.
+/// Redis, two servers and their visitors: each page shows the releases of the other server. Then all end.
 #[test]
 fn the_example_shows_a_fleet() {
     let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("go_fleet");

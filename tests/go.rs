@@ -14,7 +14,7 @@ fn the_module_is_tidy() {
     }
 }
 
-/// Under the race detector, the strictest pointer checks, and a collector that never rests.
+/// Under the race detector, with the strictest pointer checks, and with continuous garbage collection.
 #[test]
 fn the_module_passes_its_tests() {
     let Some(mut test) = go(MODULE, &["test", "-race", "-count=1", "-timeout=2m", "./..."]) else { return };
@@ -37,7 +37,7 @@ fn the_examples_pass_their_tests() {
     }
 }
 
-/// Again and again, with many hands at once.
+/// Repeatedly, with many threads.
 #[test]
 #[ignore = "half a minute, to compile net/http for it"]
 fn the_examples_pass_their_tests_under_the_race_detector() {
@@ -46,7 +46,7 @@ fn the_examples_pass_their_tests_under_the_race_detector() {
     }
 }
 
-/// The collector for Prometheus' client is a module of its own, so that users of the wrapper alone do not get that client.
+/// The collector for Prometheus' client is a separate module, so that users of the wrapper do not get that client.
 #[test]
 fn the_collector_passes_its_tests() {
     const COLLECTOR: &str = "bindings/go/prometheus";
@@ -56,7 +56,7 @@ fn the_collector_passes_its_tests() {
     run(&mut go(COLLECTOR, &["test", "-race", "-count=1", "-timeout=2m", "./..."]).unwrap());
 }
 
-/// From another module, with what `go mod vendor` takes and nothing else: the header is in it.
+/// Builds from another module with only the files that `go mod vendor` copies, which include the header.
 #[test]
 fn a_vendored_copy_builds() {
     let consumer = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("go_consumer");
@@ -79,7 +79,7 @@ fn a_vendored_copy_builds() {
     }
 }
 
-/// Where a release has its library, a checkout has nothing: who builds it hears what to do, and once only.
+/// A checkout has no library, unlike a release: the build fails with one message that says what to do.
 #[test]
 fn without_a_library_it_says_so() {
     let Some(mut build) = go(MODULE, &["build"]) else { return };
@@ -92,7 +92,7 @@ fn without_a_library_it_says_so() {
     assert!(said.contains("no libdpb.a for ") && said.contains("go build -tags dpb_system"), "{said}");
 }
 
-/// Every function of the header that Go calls is declared to neither let pointers escape nor call back.
+/// Every C function that Go calls is declared noescape and nocallback.
 #[test]
 fn every_call_is_declared_cheap() {
     let header = std::fs::read_to_string(support::root().join("include/dpb.h")).unwrap();
@@ -125,7 +125,7 @@ fn sources() -> String {
     sources
 }
 
-/// Whatever the C interface can do, Go can; and every number of the header has its name.
+/// Go has every function of the C interface, and a name for every number in the header.
 #[test]
 fn everything_is_wrapped() {
     let code = support::without_comments(&sources());

@@ -251,7 +251,7 @@ fn and_through_lives() {
     }
 }
 
-/// Time moves in steps, bursts, nights and backwards, the same in both worlds.
+/// Time moves in steps, bursts, long pauses and backwards, in both worlds alike.
 #[test]
 fn and_on_the_callers_clock() {
     hidden_on(Clock::Caller, subjects(true), WINDOW, false, 2);
@@ -320,7 +320,7 @@ fn no_more_of_a_user_shows_than_was_promised() {
     no_more_of_a_user_shows([Subject::Segments, Subject::Policy(Algorithm::Imed)]);
 }
 
-/// All that count users, but for the one without noise: of it no more is asked than above.
+/// All policies that support users, except the one without noise, for which the test above requires all that it can.
 #[test]
 #[ignore = "ten seconds"]
 fn nor_with_any_policy() {
@@ -411,7 +411,7 @@ fn are_seen_in(sabotages: &[Sabotage], kinds: Vec<Kinds>) {
     }
 }
 
-/// What only segments do, or only who goes on from a snapshot, merges, retires arms or has priors.
+/// Faults that affect only segments, restored handles, merges, retired arms or priors.
 #[test]
 fn leaks_of_segments_and_lives_are_seen() {
     use Fault::{
@@ -423,7 +423,7 @@ fn leaks_of_segments_and_lives_are_seen() {
     are_seen(&[Sabotage::Built(Fault::CancelledDrawn)], [Subject::Policy(Algorithm::Imed)]);
 }
 
-/// What only dp-linear does, and its noise. (src/policy/linear has its own faults beside these.)
+/// Faults that affect only dp-linear, and its noise. (src/policy/linear has further faults.)
 #[test]
 fn leaks_of_features_are_seen() {
     use Fault::{CollectedTwice, RawRetired, RawSize, RawSnapshot};
@@ -432,7 +432,7 @@ fn leaks_of_features_are_seen() {
     are_seen(&[Sabotage::HalfNoise, Sabotage::TenPercentLess, Sabotage::ReleasedTwice], subjects);
 }
 
-/// What an answer could tell by the time at which it takes effect.
+/// Faults by which the time at which a reward takes effect would reveal it.
 #[test]
 fn leaks_of_the_clock_are_seen() {
     let subjects = [Subject::Policy(Algorithm::Imed), Subject::Policy(Algorithm::Se), Subject::Segments];

@@ -111,7 +111,7 @@ fn nothing_allocates_after_construction() {
     }
 }
 
-/// Rows dense and sparse, requests that are refused, several slots, predictions, releases, models that forget.
+/// Dense and sparse rows, refused requests, several slots, predictions, releases, models that forget.
 #[test]
 fn nothing_allocates_with_features() {
     const D: usize = 6;
@@ -170,7 +170,7 @@ fn nothing_allocates_with_features() {
     }
 }
 
-/// Segments that come included, batches that end, and what is forgotten.
+/// Including new segments, ends of batches, and forgetting.
 #[test]
 fn nothing_allocates_in_segments() {
     use Clock::{Caller, Decisions};

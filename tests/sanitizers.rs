@@ -46,7 +46,7 @@ fn sanitizers_find_nothing() {
     }
 }
 
-/// Each ticket is answered once, whoever tries, and nothing is read while it is written.
+/// Each ticket gets one reward, whichever thread reports it, and nothing is read while it is written.
 #[test]
 #[ignore = "a minute: it builds the library anew, and the standard library"]
 fn threads_race_for_nothing() {

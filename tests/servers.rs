@@ -156,7 +156,8 @@ promises! {
     its_page_shows_what_is_learned
 }
 
-/// A thousand visitors come, each to one of four placements too: a row for each, with the numbers that are released.
+/// A thousand visitors come, to each of four placements too: the page has a row for each placement, with the released
+/// numbers.
 #[test]
 #[ignore = "needs a browser"]
 fn the_go_page_shows_its_placements() {
@@ -918,8 +919,8 @@ fn too_many_open_files_pass(program: &Program) {
     assert_eq!(server.interrupt().0.code(), Some(0));
 }
 
-/// A bandit for each thread. Whichever thread an answer comes to, it counts once, at the one that has decided; and each
-/// learns what the other has released.
+/// A bandit for each thread. A reward counts once, at the thread that decided, whichever thread it comes to, and each
+/// thread merges the releases of the other.
 #[test]
 fn cpp_threads_have_a_bandit_each_and_learn_as_one() {
     const VISITORS: usize = 8;

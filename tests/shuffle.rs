@@ -222,8 +222,8 @@ fn batches_double() {
     assert_eq!(users[12..], [4096; 2]);
 }
 
-/// An arm goes exactly when its released mean is more than two widths behind the best, and the width is
-/// the radius at half of beta/(K t (t + 1)) a side.
+/// An arm is eliminated exactly when its released mean is more than two widths below the best. The width is the radius
+/// at half of beta/(K t (t + 1)) on each side.
 #[test]
 fn arms_are_dropped_by_the_radius() {
     for policy in POLICIES {

@@ -68,8 +68,8 @@ fn the_mean_is_within_alpha_and_the_halt_in_time() {
     }
 }
 
-/// The rules' constants: without noise, and on samples that are all alike, the halt is where the formula
-/// says. Of the two settings noise rules the first, the samples' deviation the second.
+/// The rules' constants: without noise, and on equal samples, the rule halts where the formula says. In the first of
+/// the two settings the noise determines it, in the second the deviation of the samples.
 #[test]
 fn private_rules_halt_exactly_where_their_formulas_say() {
     for (alpha, beta, epsilon) in [(0.9, 0.5, 0.2), (0.2, 0.01, 20.0)] {
@@ -298,9 +298,9 @@ fn auditor_passes_the_private_rules_and_catches_half_the_noise() {
     assert!(!full.alarm && half.alarm);
 }
 
-/// A stream that stays just below the threshold asks the same question again and again. Each answer tells
-/// a little of a changed sample, and only the threshold's noise, the same in all of them, keeps that from
-/// adding up: within eps/2, the halt's share.
+/// A stream that stays just below the threshold repeats the same comparison. Each result reveals a little about a
+/// changed sample. Only the threshold's noise, the same in all comparisons, keeps this from adding up: within eps/2,
+/// the share of the halt.
 #[test]
 fn the_thresholds_noise_is_missed() {
     let config = StoppingConfig::new(1.0, 0.99, 0.99, 8.0);

@@ -47,7 +47,7 @@ mod stopping;
 mod support;
 mod users;
 
-/// With `autotests = false` a file that nothing names is not compiled, in silence.
+/// With `autotests = false`, cargo silently ignores a file that no target names.
 #[test]
 fn every_test_file_is_compiled() {
     use std::collections::BTreeSet;
