@@ -884,8 +884,7 @@ fn rate(node: &Node) -> (f64, f64) {
 fn an_outage_teaches_nothing(outage: Outage, count: u16, windows: f64, window: Option<Duration>) {
     let Some((mut redis, program)) = Redis::start(&[]) else { return };
     let milliseconds = window.map_or(WINDOW.to_string(), |window| format!("{}ms", window.as_millis()));
-    let start =
-        |number| Node::start_and_log(program, &redis, number, &["--delay", "100", "--window", &milliseconds]);
+    let start = |number| Node::start_and_log(program, &redis, number, &["--delay", "100", "--window", &milliseconds]);
     let (nodes, logs): (Vec<_>, Vec<_>) = (1..=count).map(start).unzip();
     let (nodes, mut coins) = (nodes.iter().collect::<Vec<_>>(), Coins(7));
     let said =
@@ -1035,6 +1034,7 @@ fn a_cable_is_cut() {
 /// Nodes use clocks to measure durations only. The clocks of nodes in C++ and Go, and then that of Redis, jump by ten
 /// days repeatedly: nodes decide, count nothing twice, and agree.
 #[test]
+#[ignore = "half a minute"]
 fn wall_clocks_jump() {
     if !have("cc") {
         return;
