@@ -87,7 +87,7 @@ const IMPRESSION: usize = 1;
 const CLICK: usize = 2;
 const PATHS: [&str; 3] = ["/win/", "/imp/", "/click/"];
 
-/// The arm of each bid in an answer, and its notices.
+/// The arm of each bid in a response, and its notices.
 fn bids(answer: &str) -> Vec<(usize, [String; 3])> {
     let answer: Value = serde_json::from_str(answer).unwrap();
     let path = |url: &str| format!("/{}", url.splitn(4, '/').nth(3).unwrap());
@@ -282,7 +282,7 @@ struct Bid {
     heard: [bool; 3],
 }
 
-/// The decisions so far, none for those whose answer came too late.
+/// The decisions so far; none for those whose response came too late.
 #[derive(Default)]
 struct Model {
     bids: Vec<Option<Bid>>,
@@ -377,7 +377,7 @@ impl Model {
     }
 }
 
-/// A token that nobody was given.
+/// A token that the bidder did not make.
 fn forged(model: &Model, stranger: &[String; 3], random: &mut Random) -> (usize, String) {
     let mut below = |n: usize| random.below(n as u64) as usize;
     let (notice, way, long) = (below(3), below(10), below(300));

@@ -111,8 +111,8 @@ fn debug_shows_releases_only() {
     assert_eq!(format!("{counter:?}"), format!("Counter {{ count: 3, sum: {:?}, .. }}", counter.read()));
 }
 
-/// What an outsider reads of four values of which only the `changed`-th (from 0) differs: the
-/// releases after it, each told apart by where its step lies between the two worlds.
+/// The public outputs for four values of which only the `changed`-th (from 0) differs: the later releases, each
+/// classified by where its step lies between the two worlds.
 fn one_value(changed: usize, times: &[usize], make: impl Fn(u64) -> Counter) -> impl Fn(u64, bool) -> u64 {
     move |number, neighbour| {
         let mut counter = make(number);

@@ -113,7 +113,7 @@ impl Model {
         self.log[due].1 = Fate::Gone;
     }
 
-    /// What the engine should say of a ticket, `None` when it may still be answered, or cancelled.
+    /// The status that the engine should return for a ticket; `None` if the ticket accepts a reward or a cancellation.
     fn verdict(&mut self, index: usize, cancel: bool) -> Option<Error> {
         match self.log[index].1 {
             Fate::Open => None,

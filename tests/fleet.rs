@@ -17,7 +17,7 @@ fn handle(algorithm: Algorithm, seed: u8) -> Bandit {
     Bandit::new(algorithm, &config(seed)).unwrap()
 }
 
-/// So many decisions, answered at once; arms beyond the fifth pay like the last. What they cost.
+/// Makes decisions with immediate rewards; arms beyond the fifth pay like the last. Returns the regret.
 fn play(bandit: &Bandit, decisions: u32, coins: &mut Coins) -> f64 {
     let mut regret = 0.0;
     for _ in 0..decisions {
@@ -430,8 +430,8 @@ fn others_fade_too() {
     assert!(all <= 4096.0, "{all}");
 }
 
-/// What crosses the wire: two handles that tell each other everything at every step, one of which is killed and goes on
-/// from its last snapshot. One reward differs. An outsider has all the bytes, and merges them as he likes.
+/// The data between two handles that merge each other at every step, one of which is killed and continues from its last
+/// snapshot. One reward differs. The adversary has all the bytes, and merges them at will.
 fn wire(number: u64, neighbour: bool, counted_twice: bool, sabotage: Sabotage) -> Vec<Seen> {
     let _hand = sabotage.hand(3);
     let config = |own: u64| Config { test_seed: Some(seed(8 * number + own)), ..Config::new(3, 1.0) };

@@ -178,7 +178,7 @@ impl Redis {
         self.place.join("redis")
     }
 
-    /// What Redis answers: the texts in it.
+    /// The texts in Redis' response.
     fn ask(&self, words: &[&[u8]]) -> Vec<Vec<u8>> {
         let mut connection = BufReader::new(UnixStream::connect(self.socket()).unwrap());
         let mut request = format!("*{}\r\n", words.len()).into_bytes();
@@ -288,7 +288,7 @@ impl Node {
         line.unwrap_or_else(|| panic!("no {name} in {page}")).parse().unwrap()
     }
 
-    /// Of answers by post, those that counted and those that did not.
+    /// The numbers of forwarded rewards that counted and that did not.
     fn posted(&self) -> [f64; 2] {
         ["received", "refused"].map(|what| self.metric(&format!("answers_{what}_total")))
     }
@@ -325,7 +325,7 @@ impl Node {
     }
 }
 
-/// Where its answers wait.
+/// The stream in which a node's forwarded rewards wait.
 fn stream(node: u16) -> Vec<u8> {
     format!("{KEY}:answers:{node}").into_bytes()
 }
@@ -345,7 +345,7 @@ fn play(nodes: &[&Node], visitors: usize) {
     }
 }
 
-/// Do all know what every node has released, and put, each reward once? When nobody plays that stays so.
+/// Returns whether all nodes have all releases of every node, each reward once. Without decisions this does not change.
 fn agree(redis: &Redis, nodes: &[&Node]) -> bool {
     let mut released = vec![0.0; 10];
     let mut answered = 0;
@@ -594,7 +594,7 @@ fn the_script_is_the_go_packages() {
     assert!(go.contains(r#""dpb:{" + name + "}""#) && go.contains("digits = 20"));
 }
 
-/// A node in Go of the same bandit, which does what it is told.
+/// A node in Go of the same bandit, which executes commands.
 struct GoNode {
     process: Child,
     input: ChildStdin,
@@ -689,8 +689,9 @@ fn placements_in_go_and_in_cpp_are_one() {
     placements_are_one([&GO, &CPP]);
 }
 
-/// Two servers with three placements, each of which sees people in two of them. All clicks come to the other server, and
-/// count once, where the ad was shown. Both know the same of all placements. One is killed, and goes on in another period.
+/// Two servers with three placements, each with visitors in two of them. All clicks come to the other server, and count
+/// once, at the server that showed the ad. Both have the same evidence for all placements. One server is killed, and
+/// continues in another period.
 fn placements_are_one(programs: [&LazyLock<Option<Program>>; 2]) {
     const NAME: &str = "ads-placements";
     const PLACEMENTS: u64 = 3;
@@ -841,7 +842,7 @@ fn answers_find_their_node_and_count_once() {
     go.end();
 }
 
-/// What becomes of Redis.
+/// The kinds of outage.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Outage {
     Hangs,
@@ -878,9 +879,9 @@ fn rate(node: &Node) -> (f64, f64) {
     (arms.iter().map(|arm| field(arm, "effective_pulls") * field(arm, "mean")).sum::<f64>() / rewards, rewards)
 }
 
-/// For so many windows answers do not travel: no silence of that time is learned, the logs and the metrics say so, and
-/// afterwards all learn again. Of a thousand rewards and more a half are clicks: .09 are five deviations, noise included, of
-/// which one run in a million is farther off. Without the cancellations it is .3.
+/// For some windows rewards are not forwarded: the bandit learns nothing from decisions of that time, the logs and the
+/// metrics report the outage, and afterwards all learn again. Half of a thousand rewards and more are clicks: .09 are
+/// five deviations, noise included, which one run in a million exceeds. Without the cancellations the difference is .3.
 fn an_outage_teaches_nothing(outage: Outage, count: u16, windows: f64, window: Option<Duration>) {
     let Some((mut redis, program)) = Redis::start(&[]) else { return };
     let milliseconds = window.map_or(WINDOW.to_string(), |window| format!("{}ms", window.as_millis()));

@@ -82,7 +82,7 @@ fn hide(subject: Subject, history: &History) -> Result<Hidden, String> {
     }
 }
 
-/// The loss of these moves against what handles report, and that against what they were told to keep.
+/// Compares the cost of the shifts with the loss that handles report, and that with epsilon.
 fn within_the_claim(history: &History, plain: &Run, moves: &[(usize, i64)]) -> Result<(), String> {
     let Config { epsilon, delta, contributions_per_user, .. } = history.config;
     let (mut pure, mut zcdp, mut bits) = (0.0, 0.0, 0);
@@ -193,7 +193,7 @@ fn subjects(private: bool) -> Vec<Subject> {
     policies.chain([Subject::Segments, Subject::Models]).filter(belongs).collect()
 }
 
-/// In so many histories of each configuration, and in more until one tells the worlds apart.
+/// Runs a number of histories of each configuration, and more until one distinguishes the worlds.
 fn rewards_show_through_noise_only(subjects: Vec<Subject>, reward_window: u32, lives: bool, histories: u64) {
     hidden_on(Clock::Decisions, subjects, reward_window, lives, histories);
 }
@@ -285,9 +285,9 @@ fn with_users(subject: Subject, reward_window: u32) -> impl Iterator<Item = Conf
     one.into_iter().take(2).chain(several.into_iter().take(1))
 }
 
-/// Two worlds that differ in all rewards of a user who comes six times as often as is learned from look the same but
-/// for as many rewards as that (or requests, with several slots), in each period, of which each life begins one; and
-/// where all were learned from they do not.
+/// Two worlds differ in all rewards of a user who comes six times as often as the limit. Their public outputs are equal
+/// except for as many rewards as the limit (or requests, with several slots) in each period; each restart begins one.
+/// If the library learned from all rewards, the outputs would differ.
 fn no_more_of_a_user_shows(subjects: impl IntoIterator<Item = Subject>) {
     for subject in subjects {
         // Of requests with one slot, and with several.
@@ -336,7 +336,7 @@ struct Kinds {
 }
 
 impl Kinds {
-    /// With answers and with clicks; where there are snapshots, through lives too.
+    /// Without and with a reward window, and for policies with snapshots also over restarts.
     fn of(subject: Subject) -> Kinds {
         let lives = [false, true].into_iter().filter(|lives| !lives || has_lives(&subject));
         let both = |config: Config| lives.clone().map(move |lives| (config.clone(), lives));

@@ -39,7 +39,8 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Plays with slates, answers, cancellations, duplicates, bad rewards and silence; returns the phase.
+/// Makes decisions with several slots, rewards, cancellations, duplicates, invalid rewards and silence; returns the
+/// phase.
 fn play(bandit: &Bandit, rounds: u64) -> u32 {
     let mut phase = 0;
     for t in 0..rounds {

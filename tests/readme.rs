@@ -399,7 +399,7 @@ fn the_table_of_combinations() {
     }
 }
 
-/// What a handle is made with, beside what is tried.
+/// The configuration of a handle, besides the feature under test.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum With {
     Nothing,
@@ -408,7 +408,7 @@ enum With {
     Users,
 }
 
-/// What becomes of it where a handle that is made so is asked for this.
+/// The status of a feature with a handle of this configuration.
 fn combined(what: &str, with: With) -> dpb_status {
     let (max_segments, users) = (4 * u32::from(with == With::Segments), 100 * u64::from(with == With::Users));
     let row = [0.5f32; 8]; // rows of two features, for as many arms as there may be

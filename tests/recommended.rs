@@ -15,7 +15,7 @@ fn bandit(algorithm: Algorithm, arms: u32, epsilon: f64, number: u64) -> Bandit 
     Bandit::new(algorithm, &config).unwrap()
 }
 
-/// Pseudo-regret of a run whose answers come `in_flight` decisions late.
+/// Pseudo-regret of a run whose rewards come `in_flight` decisions late.
 fn regret(algorithm: Algorithm, epsilon: f64, horizon: u32, in_flight: usize, number: u64) -> f64 {
     regret_on(&A, algorithm, epsilon, horizon, in_flight, number)
 }

@@ -166,7 +166,7 @@ fn seen(number: u64, neighbour: bool, sabotage: Sabotage, merging: bool) -> Vec<
     sights
 }
 
-/// An honest build fails with chance 1e-6; half the noise exceeds the alarm by five standard errors.
+/// A correct build fails with probability 1e-6; half of the noise exceeds the threshold by five standard errors.
 fn costs_epsilon(merging: bool) {
     let world = |sabotage| move |_: usize, number, neighbour| seen(number, neighbour, sabotage, merging);
     let audit = |sabotage| Audit::pure(1.0, 20_000).search(1, world(sabotage));

@@ -274,7 +274,7 @@ fn users_behind_many_rewards_are_budgeted_for() {
     }
 }
 
-/// What a server sees of ten users, the first of whom has the reward in question.
+/// The server's view of ten users, the first of whom has the reward in question.
 fn seen(params: Params, number: u64, neighbour: bool) -> u64 {
     let mut first = Some(f64::from(neighbour));
     let bits = batch(params, &mut random(number), |_| first.take().unwrap_or(1.0));

@@ -296,8 +296,8 @@ fn nothing_tells_which_clicks_were_kept() {
     assert!(silent == told(|_, _| true) && silent == told(|number, request| (number * request).is_multiple_of(3)));
 }
 
-/// What an outsider sees of a handle that shows all its arms in every slate, where the first request's answers are
-/// these and all others are silence: the means of the first releases, in rewards.
+/// The public outputs of a handle that shows all its arms in every request, where the first request has these rewards
+/// and all others none: the means of the first releases, in rewards.
 fn seen(config: &Config, number: u64, sabotage: Sabotage, answers: &[f64]) -> Vec<Seen> {
     let _hand = sabotage.hand(config.arms);
     let bandit = Bandit::new(Algorithm::Imed, &Config { test_seed: Some(seed(number)), ..config.clone() }).unwrap();
@@ -327,7 +327,7 @@ fn seen(config: &Config, number: u64, sabotage: Sabotage, answers: &[f64]) -> Ve
     ]
 }
 
-/// Do these answers of a request look like those, up to epsilon?
+/// Audits whether these rewards of a request can be distinguished from those by more than epsilon.
 fn audit(config: &Config, sabotage: Sabotage, epsilon: f64, runs: u64, answers: [&[f64]; 2]) -> Verdict {
     let verdict = Audit::pure(epsilon, runs)
         .search(1, |_, number, neighbour| seen(config, number, sabotage, answers[usize::from(neighbour)]));

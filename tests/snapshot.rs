@@ -28,7 +28,7 @@ fn random(number: u64) -> Random {
     Seed::new(Some(seed(number))).unwrap().stream()
 }
 
-/// What a policy can be asked for, of everything that a snapshot keeps.
+/// The configurations of a policy, with all that a snapshot keeps.
 fn configs(algorithm: Algorithm) -> Vec<Config> {
     let base = Algorithm::NonprivateExp3 as u32;
     let plain = Config { test_seed: Some(seed(5)), horizon: 50_000, beta: 0.5, base, node: 77, ..Config::new(5, 1.0) };
@@ -199,7 +199,7 @@ fn a_baseline_is_not_restored() {
     assert!(matches!(Bandit::restore(&sealed(bytes)), Err(Error::Unsupported(_))));
 }
 
-/// What becomes of another value in another life, and in another handle of a fleet.
+/// The effect of another value after a restart, and in another handle of a fleet.
 #[derive(Clone, Copy, PartialEq)]
 enum Another {
     /// It is refused, by name, in both.
@@ -281,7 +281,7 @@ fn plain_configs() -> impl Iterator<Item = (Algorithm, Config)> {
 /// A snapshot's head, policy and configuration.
 const PACKED: usize = 5 + 4 + Config::PACKED;
 
-/// Plays with everybody's own number, where users are counted; in one segment, where there are segments.
+/// Makes decisions, each for another user if users are counted, and in one segment if there are segments.
 fn hear(bandit: &Bandit, config: &Config, decisions: u64, random: &mut Random) {
     for user in 0..decisions {
         let request = if config.expected_users > 0 { of_user(user) } else { Request::default() };
@@ -455,7 +455,7 @@ fn shuffled_batches_are_not_asked_for_twice() {
     panic!("all ones are not found better than all zeros");
 }
 
-/// A checksum as a stranger would make it, so that altered bytes come in.
+/// Adds a valid checksum to altered bytes.
 fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes.truncate(bytes.len() - 4);
     let mut crc = !0u32;

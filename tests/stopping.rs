@@ -21,8 +21,7 @@ fn run(make: Make, config: &StoppingConfig, mu: f64, stream: u64) -> (u64, f64) 
     (rule.count(), rule.mean().unwrap())
 }
 
-/// t h_t (1 + 1/alpha) + c_t: where |sum| halts a private rule that is asked for the k-th time at t, but
-/// for its noises.
+/// t h_t (1 + 1/alpha) + c_t: the |sum| at which a private rule, at its k-th comparison at time t, halts without noise.
 fn threshold(config: &StoppingConfig, t: f64, k: f64) -> f64 {
     let StoppingConfig { range, alpha, beta, epsilon, .. } = *config;
     let (s1, s2, s3) = (12.0 * range / epsilon, 12.0 * range / epsilon, 4.0 * range / epsilon);

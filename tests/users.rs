@@ -36,8 +36,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..600)
 }
 
-/// Plays the steps on a handle that counts users, and on one that does not: whoever calls sees the same. A baseline
-/// tells of each answer whether it was learned from.
+/// Plays the steps on a handle that counts users, and on one that does not: all returned values are the same. A
+/// baseline shows for each reward whether the library learned from it.
 fn check(steps: &[Step], users: u64, window: u32) {
     let config =
         Config { contributions_per_user: M, pending_capacity: 8, reward_window: window, ..Config::new(3, 1.0) };
@@ -332,7 +332,7 @@ fn a_test_seed_reproduces_who_is_turned_away() {
     assert_ne!(away(1), away(2));
 }
 
-/// A request of each of these users, answered.
+/// One request with a reward for each of these users.
 fn play(bandit: &Bandit, users: std::ops::Range<u64>) {
     for user in users {
         let decision = bandit.select_for(&of_user(user)).unwrap();

@@ -1,5 +1,4 @@
-/* Policies by their names: all that there are, what is no name, and the constructors that have one of
-   their own (table.h is made by the test, from the header). */
+/* Policies by name: all names, invalid names, and the policies' own constructors (the test makes table.h from the header). */
 #include "check.h"
 
 typedef struct {

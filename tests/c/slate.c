@@ -1,4 +1,4 @@
-/* Several slots for one request: what is shown, what is refused, and when a request is over. */
+/* Requests with several slots: decisions, refusals, and the end of a request. */
 #include "check.h"
 
 static int distinct(const dpb_decision *d, size_t m) {

@@ -1,4 +1,5 @@
-// dpb.hpp checks itself: ownership, both roads, batches, reading, refusals. Exits 0 when all held.
+// Tests dpb.hpp: ownership, functions that throw and functions that return a status, batches, reading, refusals. Exits with
+// 0 if all checks hold.
 #include <dpb.hpp>
 
 #include <atomic>
