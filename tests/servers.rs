@@ -536,8 +536,9 @@ fn the_idlest_make_room_for_visitors(program: &Program) {
     }
 }
 
-/// Slots of a placement are filled with different creatives, each click goes to whom it belongs, and whatever one person
-/// does, or nobody in particular, a dozen answers of each are learned from: fewer than in any batch. Nothing says who came.
+/// Slots of a placement get different creatives, and each click reaches the bandit that decided. The bandit learns from
+/// 12 rewards of each person, and of all visitors without a hash together, whatever they do. Any batch has more. No
+/// page shows who came.
 fn its_placements_learn_no_more_of_a_person_than_was_said(program: &Program) {
     const PERSON: u64 = 0x9f3c_51a2_77d0_e846;
     let file = place("placements");
