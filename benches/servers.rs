@@ -42,7 +42,7 @@ fn main() {
                 times.sort_unstable();
                 (times, server.processor_time() - busy)
             };
-            // The first is to get warm; of the others the best: the machine may have other things to do.
+            // The first run is warm-up. The best of the others counts, because other programs may run on the machine.
             turn();
             let (times, busy) = (0..turns).map(|_| turn()).max_by_key(|(times, _)| times.len()).expect("a turn");
             let (count, memory) = (times.len() as f64, server.status("VmHWM") as f64 / 1024.0);
@@ -59,7 +59,7 @@ fn main() {
     }
 }
 
-// Each built as its own documentation says; None where there is no compiler for it.
+// Each server is built with the commands in its documentation; None without a compiler for it.
 type Build = fn() -> Option<Command>;
 
 fn rust() -> Option<Command> {
@@ -83,7 +83,7 @@ fn go_server() -> Option<Command> {
     Some(command)
 }
 
-/// How long each answer took.
+/// The time of each response.
 fn load(host: &str, visitors: usize, seconds: f64) -> Vec<Duration> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
     runtime.block_on(async {
