@@ -72,7 +72,8 @@ func (b *Bandit) Merge(snapshot []byte) error {
 
 // Restore makes a bandit that continues from a snapshot, with the snapshot's configuration and fresh entropy. Tickets of
 // decisions that were open are ErrUnknownTicket. The guarantee holds for all restarts together, however old the snapshot
-// is. Restore returns ErrCorrupt for bytes that are not a snapshot.
+// is. Restore returns ErrCorrupt for bytes that are not a snapshot, and ErrOverBudget if all [Config.BudgetPeriods] have
+// begun.
 //
 // With [Config.ExpectedUsers] a new period begins, and selecting returns ErrNotReady until you take a [Bandit.Snapshot] of
 // the new bandit. Write that snapshot to the file that the next restart reads, and then serve.
