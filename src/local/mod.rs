@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn bits_have_their_law() {
+    fn bits_have_their_distribution() {
         // 200,000 bits: within 5 standard deviations, chance of failure 6e-7 each.
         let response = RandomizedResponse::new(1.0).unwrap();
         let mut random = Seed::new(Some([4; 32])).unwrap().stream();

@@ -55,7 +55,7 @@ mod tests {
     use crate::random::Seed;
 
     #[test]
-    fn bits_have_their_law() {
+    fn bits_have_their_distribution() {
         // 100,000 messages: each frequency is within 5 standard deviations, 5e-7 each, of its own.
         let n = 100_000;
         let noise = ShuffleNoise { coins_per_user: 3, coin_numerator: 1 << 29 }; // 1/8

@@ -449,7 +449,7 @@ mod tests {
 
     /// One distribution after another, among many and among few, until the nodes must move.
     #[test]
-    fn chances_follow_their_laws() {
+    fn chances_follow_their_distributions() {
         let mut random = Seed::new(Some([3; 32])).unwrap().stream();
         for (many, kinds) in [(3usize, 3), (40, 6), (300, 4)] {
             let kind = |random: &mut Random, stage: i32| {
