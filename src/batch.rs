@@ -114,7 +114,7 @@ mod tests {
     use crate::random::Seed;
 
     fn quiet() -> LaplaceSource {
-        // At scale 1 a sample above 60 has chance e^-60: far below half a grid step of the checks.
+        // At scale 1 a sample above 60 has probability e^-60, and 60 is far below half a reward.
         LaplaceSource::new(Laplace::with_scale(1), Seed::new(Some([1; 32])).unwrap().stream())
     }
 

@@ -287,7 +287,7 @@ mod tests {
     }
 
     /// n users each come m times. Then the number of 100,000 other users who would be ignored is the formula's. The
-    /// formula is exact except for the users who were ignored before. Tolerance 6 deviations: a chance of 2e-9 at
+    /// formula is exact except for the users who were ignored before. Tolerance 6 deviations: probability 2e-9 at
     /// each load.
     #[test]
     fn the_error_is_the_formulas() {

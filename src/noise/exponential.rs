@@ -5,8 +5,8 @@
 //!
 //! **Fast path.** The logarithm is computed in fixed point from 64 bits of F, with integers only: a table of 256
 //! entries and a polynomial, with a proved error below 64 units of 2^-64. This decides the floor unless scale * E is
-//! so near to an integer that the error, or the missing bits of F, could matter. The probability that it decides is 1
-//! - scale * 2^-57 (2^-35 short of one at scale 2^22).
+//! so near to an integer that the error, or the missing bits of F, could matter. The probability that it decides is
+//! 1 - scale * 2^-57 (2^-35 short of one at scale 2^22).
 //!
 //! **Slow path.** Otherwise 192 more bits are drawn for the same U, and a logarithm in 256 bits decides. It leaves
 //! the floor undecided with probability below 2^-150, whatever the scale. That is the distance from the exact

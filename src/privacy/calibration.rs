@@ -4,8 +4,8 @@
 //!
 //! M_sum (Tenenbaum, Kaplan, Mansour, Stemmer 2021, Algorithm 3): each of m users sends one bit of data and p coins
 //! of probability q, and the shuffler forwards all m (p + 1) bits in random order. The number of bits is public, so
-//! the server's view depends only on the count of ones and on coins. The count is the users' bits + Binomial(n, q), n
-//! = p m, which includes every user's own coins. Neighbours differ in one bit, and the other bits shift both worlds
+//! the server's view depends only on the count of ones and on coins. The count is the users' bits + Binomial(n, q),
+//! n = p m, which includes every user's own coins. Neighbours differ in one bit, and the other bits shift both worlds
 //! alike. So the mechanism's privacy is exactly that of X ~ Binomial(n, q) against X + 1: with H(A, B) = sum over k
 //! of max(0, A(k) - e^eps B(k)), the mechanism is (eps, delta)-DP if and only if delta >= max(H(X, X + 1), H(X + 1,
 //! X)). [`delta_of_binomial_shift`] computes that number, rounded up. All m users must send their coins: a batch in
@@ -157,8 +157,8 @@ pub fn printed_tau(epsilon: f64, delta: f64) -> Result<f64> {
 /// rounded up; 1 for fewer than one coin, for q outside (0, 1) and beyond 2^33 coins.
 ///
 /// H(X, X + 1) = sum over k of P(k) max(0, 1 - e^eps P(k-1)/P(k)). Its terms are positive up to one k because
-/// P(k-1)/P(k) = k (1-q)/((n-k+1) q) increases with k. Mirrored, k -> n - k, the other direction is the same sum at 1
-/// - q. O(sqrt(coins)) steps.
+/// P(k-1)/P(k) = k (1-q)/((n-k+1) q) increases with k. Mirrored, k -> n - k, the other direction is the same sum at
+/// 1 - q. O(sqrt(coins)) steps.
 pub fn delta_of_binomial_shift(coins: u64, q: f64, epsilon: f64) -> f64 {
     if coins == 0 || coins > MAX_TRIALS || !(q > 0.0 && q < 1.0) {
         return 1.0;

@@ -30,10 +30,11 @@
 //! ln cosh(eps/2) - (a^2 - 1/4) eps^2/2 is 0 at a = 1/2 and decreases in a (tanh x <= x).
 //!
 //! *The rest of the sum.* One more fictitious release is added. Its loss is Gaussian of variance G = S_all/256, the
-//! limit of infinitely many infinitely small releases: M grows by a factor of e^(s (s+1) G/2). With |cosh(x + iy)|^2
-//! = cosh^2 x - sin^2 y and sin y >= 2y/pi up to pi/2, terms from T on are at most M(l)/t^2 times e^(-g t^2), g = 2
-//! S/(pi cosh((l + 1/2) c))^2 + G/2, up to pi/(2c), and times e^(-G t^2/2) beyond. Each of the two parts of the sum
-//! is below an integral:
+//! limit of infinitely many infinitely small releases: M grows by a factor of e^(s (s+1) G/2). With
+//! |cosh(x + iy)|^2 = cosh^2 x - sin^2 y and sin y >= 2y/pi up to pi/2, terms from T on are at most
+//! M(l)/t^2 times e^(-g t^2), g = 2 S/(pi cosh((l + 1/2) c))^2 + G/2, up to pi/(2c), and times
+//! e^(-G t^2/2) beyond. Each of the two parts of the sum is below an integral:
+//! M(l) e^(-g T^2)/(pi T) and M(l) e^(-G T'^2/2)/(pi T'), T' a step before pi/(2c).
 
 use std::f64::consts::PI;
 

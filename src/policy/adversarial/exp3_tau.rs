@@ -17,11 +17,11 @@
 //! 1. *The change opens a window of 1/tau.* Until the changed reward is credited, d = 0. It changes its interval's
 //!    average by at most 1/tau, so the magnitude of the pulled arm's d becomes at most (eta/p)(1/tau) <= 1/tau, since
 //!    p >= gamma/K and eta <= gamma/K. All others are 0.
-//! 2. *The window never widens.* Later gains g in [0, 1] are equal in both worlds: crediting arm i adds eta g (1/p'_i
-//!    - 1/p_i) to d_i. Say d_i >= m (the other case is the same with the worlds exchanged). Then q'_i >= q_i, so p'_i
-//!    >= p_i and d_i decreases. But p'_i - p_i = (1-gamma) q'_i (1 - e^(m - d_i)) <= p'_i (d_i - m), so it decreases
-//!    by eta g (p'_i - p_i)/(p_i p'_i) <= (eta/p_i)(d_i - m) <= d_i - m. So it moves towards m and not beyond, and
-//!    stays in the window: the importance weights bring the two worlds together.
+//! 2. *The window never widens.* Later gains g in [0, 1] are equal in both worlds: crediting arm i adds eta g
+//!    (1/p'_i - 1/p_i) to d_i. Say d_i >= m (the other case is the same with the worlds exchanged). Then q'_i >= q_i,
+//!    so p'_i >= p_i and d_i decreases. But p'_i - p_i = (1-gamma) q'_i (1 - e^(m - d_i)) <= p'_i (d_i - m), so it
+//!    decreases by eta g (p'_i - p_i)/(p_i p'_i) <= (eta/p_i)(d_i - m) <= d_i - m. So it moves towards m and not
+//!    beyond, and stays in the window: the importance weights bring the two worlds together.
 //! 3. *Each draw loses little.* ln(q'_i/q_i) = d_i - m is, for all i, in one interval that contains 0 and is no
 //!    longer than the window. Mixing both with the same gamma/K moves every ratio towards 1, so ln(p'_i/p_i) is in it
 //!    too. A draw is thus 1/tau-bounded-range, which is 1/(8 tau^2)-zCDP (Cesar and Rogers 2021, Lemma 3.4). The
@@ -305,7 +305,7 @@ mod tests {
             assert!(policy.plays == 1 || at(policy.plays - 1) > epsilon);
         }
         // By hand: rho + 2 sqrt(rho ln 1e6) = 1 at rho = 0.017475, and 2^18/(8 tau^3) is that at
-        // 123.3; the tighter conversion wins some; the paper's Theorem 3.5 asks for 312.
+        // 123.3; the tighter conversion gives a smaller tau; the paper's Theorem 3.5 needs 312.
         let tau = policy(&config(1 << 18, 1.0, 1e-6)).plays;
         assert!((100..=124).contains(&tau), "{tau}");
     }

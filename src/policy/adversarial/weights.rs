@@ -218,10 +218,10 @@ mod tests {
             assert_eq!((weights.share(3), weights.share(0)), (1.0, 0.0));
             assert!((0..1000).all(|_| weights.draw(&mut random) == 3));
         }
-        weights.raise(6, 1e15 + 1e12 + 1e6 + 1e3); // caught up: even chances again
+        weights.raise(6, 1e15 + 1e12 + 1e6 + 1e3); // as large as the other: equal shares again
         assert_eq!((weights.share(3), weights.share(6)), (0.5, 0.5));
         let threes = (0..1000).filter(|_| weights.draw(&mut random) == 3).count();
-        assert!((400..600).contains(&threes)); // fails with chance 2e-10
+        assert!((400..600).contains(&threes)); // fails with probability 2e-10
     }
 
     #[test]

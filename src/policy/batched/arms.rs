@@ -293,7 +293,7 @@ impl BatchedArms {
         let deviation = self.distribution.variance().sqrt();
         let noise = deviation * (2.0 * f64::from(self.releases)).sqrt();
         let misses = self.rewards as f64 / self.sum.max(noise) - 2.0;
-        (2.0 * deviation * misses).ceil() as u64 // 0 where it is negative or NaN
+        (2.0 * deviation * misses).ceil() as u64 // 0 if it is negative or NaN
     }
 
     /// The size of a batch that doubles the arm's evidence.

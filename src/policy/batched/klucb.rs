@@ -1,10 +1,10 @@
 //! DP-KLUCB: pulls the arm with the largest optimistic index, by the divergence d_eps (Azize, Wu, Honda, Orabona,
 //! Ito, Basu 2025).
 //!
-//! **Pure eps-DP** by Theorem P of [`crate::privacy`]. At the end of each batch it pulls argmax of max{ q : d_eps(mu,
-//! q) <= ln t/N }, where mu is the arm's released mean of N rewards. d_eps(x, y) = inf_z { eps |z - x| + kl(z, y) }
-//! is the evidence needed to distinguish an arm of mean x from one of mean y under eps-DP. Regret sum_a Delta_a ln
-//! T/d_eps(mu_a, mu*) is the least possible.
+//! **Pure eps-DP** by Theorem P of [`crate::privacy`]. At the end of each batch it pulls
+//! argmax of max{ q : d_eps(mu, q) <= ln t/N }, where mu is the arm's released mean of N rewards.
+//! d_eps(x, y) = inf_z { eps |z - x| + kl(z, y) } is the least evidence for each pull, under eps-DP, of an arm's mean
+//! being x and not y. Regret sum_a Delta_a ln T/d_eps(mu_a, mu*) is the least possible.
 //!
 //! An arm's total doubles with each batch. The index accounts for one noise while the mean contains one for each
 //! batch. Therefore [`imed`](super::imed) is the default. d_eps is defined for pure DP, so delta > 0 is refused. The

@@ -1,7 +1,7 @@
 //! Private-UCB: UCB on binary-tree sums; the baseline that Sajed and Sheffet (2019) call DP-UCB.
 //!
-//! Mishra and Thakurta (2015). It needs T: each arm has a binary tree over T whose nodes have noise Laplace(L/eps), L
-//! = floor(log2 T) + 1 levels. Pulls argmax of s_a/n_a + sqrt(2 ln t/n_a) + width_a(t^-4)/n_a. **Pure eps-DP** (the
+//! Mishra and Thakurta (2015). It needs T: each arm has a binary tree over T whose nodes have noise Laplace(L/eps),
+//! L = floor(log2 T) + 1 levels. Pulls argmax of s_a/n_a + sqrt(2 ln t/n_a) + width_a(t^-4)/n_a. **Pure eps-DP** (the
 //! proof is in `policy/continual/mod.rs`). Regret O(sum_a ln T/Delta_a + K ln^2.5 T/eps), as Sajed and Sheffet (2019)
 //! remark.
 //!

@@ -141,7 +141,7 @@ impl Schedule {
         Ok(Schedule { c: c(step), ..papers })
     }
 
-    /// c n^(-v/2), the loss of the release at the n-th answer.
+    /// c n^(-v/2), the loss of the release at the n-th reward.
     fn loss(&self, n: u64) -> f64 {
         self.c * (n as f64).powf(-self.exponent / 2.0)
     }

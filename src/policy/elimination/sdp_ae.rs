@@ -59,7 +59,7 @@ pub struct ShuffledElimination<S> {
     pulls: u64,
     noise_mean: f64,
     random: Random,
-    road: Option<Road>,
+    source: Option<RewardSource>,
     released: bool,
     sizes: PhantomData<S>,
 }
@@ -91,7 +91,7 @@ fn four_times_the_noise(config: &Config) -> Result<u32> {
 
 /// The way in which rewards arrive.
 #[derive(Clone, Copy, PartialEq)]
-enum Road {
+enum RewardSource {
     Simulation = 1,
     Shuffler = 2,
 }
@@ -159,7 +159,7 @@ impl<S: BatchSizes> ShuffledElimination<S> {
             pulls: 0,
             noise_mean: 0.0,
             random: seed.stream(),
-            road: None,
+            source: None,
             released: false,
             sizes: PhantomData,
         };
@@ -247,10 +247,10 @@ impl<S: BatchSizes> Policy for ShuffledElimination<S> {
 
     /// Simulation: encoder, shuffler and server in one process.
     fn observe(&mut self, pull: Pull, reward: Reward) {
-        if self.road == Some(Road::Shuffler) || self.decided() || !self.is_viable(pull.arm()) {
+        if self.source == Some(RewardSource::Shuffler) || self.decided() || !self.is_viable(pull.arm()) {
             return; // rewards arrive through a shuffler, or this one is of no use: it enters no batch
         }
-        self.road = Some(Road::Simulation);
+        self.source = Some(RewardSource::Simulation);
         let (plan, next) = (plan_of(&self.plans, self.phase), plan_of(&self.plans, self.phase + 1));
         let arm = &mut self.arms[pull.arm() as usize];
         if !arm.batch.push(plan, reward, &mut self.random) {
@@ -303,7 +303,7 @@ impl<S: BatchSizes> Policy for ShuffledElimination<S> {
     /// restore.
     fn save(&self, to: &mut Writer) -> Result<()> {
         to.u32(self.phase);
-        to.u8(self.road.map_or(0, |road| road as u8));
+        to.u8(self.source.map_or(0, |source| source as u8));
         to.u64(self.pulls);
         to.f64(self.noise_mean);
         to.u32(self.arms.len() as u32);
@@ -322,8 +322,8 @@ impl<S: BatchSizes> Policy for ShuffledElimination<S> {
     fn load(&mut self, from: &mut Reader) -> Result<()> {
         self.phase = from.u32()?;
         ensure((1..=1 << 31).contains(&self.phase))?;
-        let roads = [None, Some(Road::Simulation), Some(Road::Shuffler)];
-        self.road = *roads.get(usize::from(from.u8()?)).ok_or(Error::Corrupt)?;
+        let sources = [None, Some(RewardSource::Simulation), Some(RewardSource::Shuffler)];
+        self.source = *sources.get(usize::from(from.u8()?)).ok_or(Error::Corrupt)?;
         (self.pulls, self.noise_mean) = (from.count()?, from.f64()?);
         ensure(from.u32()? as usize == self.arms.len())?;
         self.viable.clear();
@@ -363,7 +363,7 @@ impl<S: BatchSizes> ShuffledPolicy for ShuffledElimination<S> {
         if arm as usize >= self.arms.len() {
             return Err(Error::config("arm", "must be below the number of arms", arm));
         }
-        if self.road == Some(Road::Simulation) {
+        if self.source == Some(RewardSource::Simulation) {
             return Err(Error::Unsupported("a shuffled batch after plain updates"));
         }
         match phase.cmp(&self.phase) {
@@ -374,7 +374,7 @@ impl<S: BatchSizes> ShuffledPolicy for ShuffledElimination<S> {
             Ordering::Equal => {}
         }
         let ones = count_ones(plan_of(&self.plans, phase), bits)?;
-        self.road = Some(Road::Shuffler);
+        self.source = Some(RewardSource::Shuffler);
         self.release(arm, ones);
         Ok(())
     }
