@@ -14,7 +14,7 @@ use crate::snapshot::{Reader, Writer};
 #[derive(Clone, Copy, PartialEq, PartialOrd)]
 pub(crate) enum Scope {
     /// One handle until its next restart.
-    Life,
+    Handle,
     /// All handles of a fleet while they merge. A restart may change the field in each of them.
     Fleet,
     /// The releases: all handles and all their restarts.
@@ -166,10 +166,10 @@ fields! {
     delta: f64 = 0.0, Releases,
         "must be in [0, 1)" => |delta| (0.0..1.0).contains(&delta);
     /// Failure probability of the policy's confidence bounds, in `[0, 1)`; 0 = 1/horizon.
-    beta: f64 = 0.0, Life,
+    beta: f64 = 0.0, Handle,
         "must be in [0, 1)" => |beta| (0.0..1.0).contains(&beta);
     /// T, the number of decisions that are expected; 0 = unknown.
-    horizon: u64 = 0, Life;
+    horizon: u64 = 0, Handle;
     /// Lower end of the declared range of rewards, at least -1e290.
     reward_min: f64 = 0.0, Releases;
     /// Upper end of the declared range of rewards, at most 1e290.
@@ -177,7 +177,7 @@ fields! {
     /// Rewards are rounded to 2^-bits of the range, `0 ..= 24`; 0 = exactly min or max.
     reward_bits: u32 = 20, Releases;
     /// Whether rewards outside the range are clamped instead of refused. NaN and infinities are always refused.
-    clamp_rewards: bool = false, Life;
+    clamp_rewards: bool = false, Handle;
     /// m, the maximum number of rewards that one user may contribute (with `max_slots`: of requests), at least 1.
     /// Epsilon is divided by it before use.
     contributions_per_user: u32 = 1, Releases,
@@ -186,18 +186,18 @@ fields! {
     /// [`Clock::Decisions`] to at least the reward window. When the table is full, a new decision evicts an old one,
     /// which expires. With the caller's clock that can happen within a window, so set the largest number of decisions
     /// that a window ever has.
-    pending_capacity: u32 = 4096, Life,
+    pending_capacity: u32 = 4096, Handle,
         "must be in 1..=2^24" => |most| (1..=Self::MAX_PENDING).contains(&most);
     /// W, the ticks of the [`clock`](Self::clock) for which the library waits for a reward; at most 2^24 if ticks are
     /// decisions. W > 0: every reward takes effect exactly W ticks after its decision, and a decision without a
     /// reward counts as `reward_min`. 0 = the caller reports a reward for every decision or cancels it, at a time
     /// that does not depend on the reward.
-    reward_window: u32 = 0, Life;
+    reward_window: u32 = 0, Handle;
     /// DP-UCB-INT: v, in `(1, 1.5]`.
-    interval_exponent: f64 = 1.1, Life;
+    interval_exponent: f64 = 1.1, Handle;
     /// DP-UCB-INT: whether the index includes the width of the noise, as a rigorous bound requires. false = as
     /// printed in the paper.
-    rigorous_index: bool = false, Life;
+    rigorous_index: bool = false, Handle;
     /// SDP-AE: m. DP-Lap and Tsallis: tau. DP-UCB-INT: smallest interval. 0 = the policy's default.
     batch: u32 = 0, Releases;
     /// DP-Lambda-Lap: the number of the base policy.
@@ -206,7 +206,7 @@ fields! {
     shuffle_printed: bool = false, Releases;
     /// The name of this process in a fleet. A name below 2^16 is the node number in its tickets; a larger one is
     /// hashed to a node number. 0 = random.
-    node: u64 = 0, Life;
+    node: u64 = 0, Handle;
     /// M, in ticks of the [`clock`](Self::clock), `1024 ..= 2^40`: DP-IMED, DP-MED and dp-linear forget what they
     /// learned more than M ticks ago, and half of it earlier. Set about half the time between changes. 0 = never
     /// forget.
@@ -214,7 +214,7 @@ fields! {
         "must be 0 or in 1024..=2^40" => |memory| memory == 0 || (Self::LEAST_MEMORY..=Self::MOST_MEMORY).contains(&memory);
     /// f in `[0, 1]`: DP-IMED, DP-KLUCB, DP-MED, Lazy-DP-TS and dp-linear choose each arm with probability at least
     /// f/K, where K is the number of eligible arms. It costs f times the mean gap for each decision.
-    exploration: f64 = 0.0, Life,
+    exploration: f64 = 0.0, Handle,
         "must be in [0, 1]" => |share| (0.0..=1.0).contains(&share);
     /// The unit of privacy. 0 = one reward: a request of n slots may lose n times as much. S > 0 = one request with
     /// all its rewards, at most S slots: DP-IMED, DP-KLUCB, Lazy-DP-TS and dp-linear. See [`crate::privacy::slates`].
@@ -227,19 +227,19 @@ fields! {
     /// ([`select_for`](crate::Bandit::select_for)), and the library learns from at most `contributions_per_user`
     /// decisions of a user in a period. The counters take 1.5 bytes for each user at `contributions_per_user` = 1, up
     /// to 12 at 255. 0 = the library counts no users, and the caller must limit what each one contributes.
-    expected_users: u64 = 0, Life,
+    expected_users: u64 = 0, Handle,
         "must be at most 2^28" => |users| users <= Self::MOST_USERS;
     /// P, with `expected_users`: the maximum number of periods, over all restarts. When the handle is created, the
     /// [budget](Self::budget) is charged with what a person may lose who comes in all of them. After P periods,
     /// [`next_period`](crate::Bandit::next_period) and a restore, which begins a period, return `OverBudget`. It is
     /// required with a budget, because the budget is charged only once. A restart may change it:
     /// [`restore_as`](crate::Bandit::restore_as) charges its own budget for all of the new P. 0 = unlimited.
-    budget_periods: u32 = 0, Life;
+    budget_periods: u32 = 0, Handle;
     /// S, the maximum number of segments (placements, countries, hours). S > 0 = DP-IMED in each segment, where
     /// segments learn from each other; every request names its [segment](crate::Request::segment). Epsilon is for all
     /// segments together. All segments together have at most 2^27 arms. A restart may change it to any number that
     /// its segments fit into. 0 = no segments.
-    max_segments: u32 = 0, Life;
+    max_segments: u32 = 0, Handle;
     /// d, the number of features of each [request](crate::Request::features) that dp-linear decides by, 1 ..= 256.
     /// The library adds the intercept. 0 = no features.
     features: u32 = 0, Releases,
@@ -255,7 +255,7 @@ fields! {
     /// The unit of `reward_window` and `forget_after`: decisions, or the time passed to
     /// [`advance`](crate::Bandit::advance). A restart may change it. Then what was learned before keeps its age as a
     /// fraction of `forget_after`.
-    clock: Clock = Clock::Decisions, Life;
+    clock: Clock = Clock::Decisions, Handle;
 }
 
 impl Config {
@@ -313,7 +313,7 @@ impl Config {
     /// that are impossible are refused here, before anything is allocated or charged.
     pub(crate) fn check(&self) -> Result<RewardRange> {
         self.check_each()?;
-        self.check_slate()?;
+        self.check_slots()?;
         if self.clock == Clock::Decisions && self.reward_window > Self::MAX_PENDING {
             let rule = "must be at most 2^24 unless clock is 1 (caller)";
             return Err(Error::config("reward_window", rule, self.reward_window));
@@ -328,9 +328,9 @@ impl Config {
         RewardRange::new(self.reward_min, self.reward_max, self.reward_bits, self.clamp_rewards)
     }
 
-    fn check_slate(&self) -> Result<()> {
-        let (slate, clicks) = (self.max_slots, self.max_clicks);
-        if clicks > slate {
+    fn check_slots(&self) -> Result<()> {
+        let (slots, clicks) = (self.max_slots, self.max_clicks);
+        if clicks > slots {
             return Err(Error::config("max_clicks", "must be at most max_slots", clicks));
         }
         if clicks > 0 && self.reward_window == 0 {

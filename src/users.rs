@@ -142,7 +142,7 @@ impl Periods {
 
 /// The position of a counter in the packed words.
 #[derive(Clone, Copy)]
-struct Place {
+struct CounterPosition {
     word: usize,
     shift: u32,
 }
@@ -187,12 +187,12 @@ impl Users {
 
     /// Counts a decision of this user. Returns whether it is one of the m to learn from.
     pub fn count(&mut self, user: u64) -> bool {
-        let places = self.places(user);
+        let positions = self.positions(user);
         let ones = u64::MAX >> (64 - (1 << self.bits));
-        let counts = places.map(|Place { word, shift }| self.words[word] >> shift & ones);
+        let counts = positions.map(|CounterPosition { word, shift }| self.words[word] >> shift & ones);
         let least = counts.into_iter().fold(u64::MAX, u64::min);
         let learned = least < self.most;
-        for (Place { word, shift }, count) in places.into_iter().zip(counts) {
+        for (CounterPosition { word, shift }, count) in positions.into_iter().zip(counts) {
             self.words[word] += u64::from(learned && count == least) << shift;
         }
         learned
@@ -204,13 +204,13 @@ impl Users {
         self.keys = std::array::from_fn(|_| [self.coins.next_u64(), self.coins.next_u64()]);
     }
 
-    fn places(&self, user: u64) -> [Place; ROWS] {
+    fn positions(&self, user: u64) -> [CounterPosition; ROWS] {
         let hashes = self.keys.map(|key| sip_hash(key, user));
         std::array::from_fn(|row| {
             let hash = hashes[row / 2] >> (32 * (row % 2)) & 0xffff_ffff;
             let counter = row as u64 * self.columns + ((hash * self.columns) >> 32);
             let bit = counter << self.bits;
-            Place { word: (bit / 64) as usize, shift: (bit % 64) as u32 }
+            CounterPosition { word: (bit / 64) as usize, shift: (bit % 64) as u32 }
         })
     }
 }
@@ -298,8 +298,9 @@ mod tests {
             let others = (5000.0 * load) as u64;
             (0..u64::from(m)).for_each(|_| (0..others).for_each(|user| _ = users.count(user)));
             // The probes are not counted: they would add to the load.
-            let full = |place: Place| users.words[place.word] >> place.shift & 3 == 3;
-            let away = (1 << 40..(1 << 40) + PROBES).filter(|&user| users.places(user).into_iter().all(full)).count();
+            let full = |position: CounterPosition| users.words[position.word] >> position.shift & 3 == 3;
+            let away =
+                (1 << 40..(1 << 40) + PROBES).filter(|&user| users.positions(user).into_iter().all(full)).count();
             let chance = (1.0 - (1.0 - 1.0 / 15_000f64).powf(others as f64)).powi(4);
             let (most, room) = (chance * PROBES as f64, 6.0 * (chance * PROBES as f64).sqrt());
             println!("{load}: {away} of {PROBES}, {most:.0} at most");
@@ -362,10 +363,10 @@ mod tests {
     #[test]
     fn a_period_has_its_own_keys() {
         let mut users = users(1000, 1);
-        let places = |users: &Users| users.places(1).map(|place| (place.word, place.shift));
-        let before = places(&users);
+        let positions = |users: &Users| users.positions(1).map(|position| (position.word, position.shift));
+        let before = positions(&users);
         users.forget();
-        assert_ne!(before, places(&users));
+        assert_ne!(before, positions(&users));
     }
 
     /// Bytes for 100,000 users.

@@ -415,7 +415,9 @@ impl BatchedArms {
     /// `NotReady` if there is none; `Unsupported` with `forget_after`.
     pub fn sums(&self, arm: usize) -> Result<ReleaseTotals> {
         if self.memory.is_finite() {
-            return Err(Error::Unsupported("comparing with forget_after: a changing mean has no interval for all times"));
+            return Err(Error::Unsupported(
+                "comparing with forget_after: a changing mean has no interval for all times",
+            ));
         }
         let mut totals = self.arms[arm].released.totals;
         if let Some(others) = self.others.get(arm) {

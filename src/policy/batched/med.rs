@@ -158,7 +158,7 @@ impl Policy for DpMed {
 
     fn cancel(&mut self, _pull: Pull) {}
 
-    answered_by_batched_arms!();
+    batched_arms_methods!();
 
     fn set_prior(&mut self, arm: u32, prior: Prior) -> Result<()> {
         self.batched.set_prior(arm as usize, prior);

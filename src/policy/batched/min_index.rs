@@ -342,7 +342,7 @@ impl<I: Index> Policy for MinIndexPolicy<I> {
         }
     }
 
-    answered_by_batched_arms!();
+    batched_arms_methods!();
 
     fn slates(&mut self) -> Option<&mut dyn Slates> {
         Some(self)

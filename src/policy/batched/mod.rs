@@ -5,7 +5,7 @@
 //! [`compare`] bounds the difference of two means at all times.
 
 /// Methods of [`Policy`](super::contract::Policy) that are the same for all policies with batched arms.
-macro_rules! answered_by_batched_arms {
+macro_rules! batched_arms_methods {
     () => {
         fn advance(&mut self, ticks: u64) {
             self.batched.advance(ticks);

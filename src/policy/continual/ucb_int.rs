@@ -100,7 +100,7 @@ struct Schedule {
 
 /// The loss so far, as if all rewards were of one arm: the loss of its releases so far.
 struct Account {
-    answers: u64,
+    rewards: u64,
     next: u64,
     spent: Heterogeneous,
     /// Loss of all releases of the schedule.
@@ -232,13 +232,13 @@ fn zeta(v: f64) -> f64 {
 
 impl Account {
     /// Counts one more reward, of any arm.
-    fn answer(&mut self, schedule: &Schedule) {
-        self.answers += 1;
-        if self.answers == self.next {
-            if self.answers as f64 <= schedule.end() {
-                self.spent.add(schedule.loss(self.answers));
+    fn add_reward(&mut self, schedule: &Schedule) {
+        self.rewards += 1;
+        if self.rewards == self.next {
+            if self.rewards as f64 <= schedule.end() {
+                self.spent.add(schedule.loss(self.rewards));
             }
-            self.next = schedule.next(self.answers);
+            self.next = schedule.next(self.rewards);
         }
     }
 }
@@ -263,7 +263,7 @@ impl DpUcbInt {
             scores: Scores::new(config.arms)?,
             pulls: 0,
             releases: 0,
-            account: Account { answers: 0, next: first, spent: Heterogeneous::default(), epsilon, delta },
+            account: Account { rewards: 0, next: first, spent: Heterogeneous::default(), epsilon, delta },
             noise: seed.stream(),
         };
         (0..config.arms).for_each(|arm| policy.rescore(arm));
@@ -321,7 +321,7 @@ impl Policy for DpUcbInt {
         if arm.count == arm.next {
             self.release(pull.arm());
         }
-        self.account.answer(&self.schedule);
+        self.account.add_reward(&self.schedule);
         self.rescore(pull.arm());
     }
 

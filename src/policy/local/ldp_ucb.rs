@@ -32,7 +32,7 @@ pub type LdpUcb = OnBits<Ucb1>;
 pub struct OnBits<P> {
     policy: P,
     response: RandomizedResponse,
-    answered: bool,
+    has_rewards: bool,
 }
 
 /// An index policy whose choices do not change if an increasing linear function is applied to all rewards.
@@ -54,7 +54,7 @@ impl<P: IndexPolicy> OnBits<P> {
             return Err(Error::config("reward_window", rule, config.reward_window));
         }
         let response = RandomizedResponse::new(config.epsilon_per_reward()?)?;
-        Ok(OnBits { policy: P::fresh(config, seed)?, response, answered: false })
+        Ok(OnBits { policy: P::fresh(config, seed)?, response, has_rewards: false })
     }
 }
 
@@ -64,7 +64,7 @@ impl<P: IndexPolicy> Policy for OnBits<P> {
     }
 
     fn observe(&mut self, pull: Pull, reward: Reward) {
-        self.answered = true;
+        self.has_rewards = true;
         self.policy.observe(pull, reward);
     }
 
@@ -90,7 +90,7 @@ impl<P: IndexPolicy> Policy for OnBits<P> {
     }
 
     fn privacy(&self) -> PrivacyLoss {
-        PrivacyLoss::Pure(if self.answered { self.response.epsilon() } else { 0.0 })
+        PrivacyLoss::Pure(if self.has_rewards { self.response.epsilon() } else { 0.0 })
     }
 
     fn takes_bits(&self) -> bool {
@@ -103,7 +103,7 @@ impl<P: IndexPolicy> Policy for OnBits<P> {
     }
 
     fn load(&mut self, from: &mut Reader) -> Result<()> {
-        self.answered = true; // there may have been rewards since the snapshot
+        self.has_rewards = true; // there may have been rewards since the snapshot
         self.policy.load(from)
     }
 }
