@@ -18,16 +18,26 @@ fn bad_input_changes_nothing() {
     passes("c++", &["-xc++", "-std=c++17"], "tests/c/bad_input.c", Link::Shared);
 }
 
-#[test]
-fn valgrind_finds_no_leak_and_no_wild_read() {
+fn valgrind(sources: &[&str]) {
     if have("cc") && have("valgrind") {
-        for source in ["bad_input", "clock", "grow", "segments", "snapshot"] {
+        for source in sources {
             let program = build("cc", &format!("tests/c/{source}.c"), &["-std=c11", "-O1"], Link::Static);
             let arguments =
                 ["--error-exitcode=9", "--leak-check=full", "--show-leak-kinds=definite,indirect,possible", "-q"];
             run(Command::new("valgrind").args(arguments).arg(program));
         }
     }
+}
+
+#[test]
+fn valgrind_finds_no_leak_and_no_wild_read() {
+    valgrind(&["bad_input"]);
+}
+
+#[test]
+#[ignore = "a minute"]
+fn valgrind_finds_none_in_other_programs() {
+    valgrind(&["arms", "clock", "fleet", "grow", "segments", "slate", "snapshot", "users"]);
 }
 
 #[test]

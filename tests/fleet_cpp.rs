@@ -882,8 +882,7 @@ fn rate(node: &Node) -> (f64, f64) {
 fn an_outage_teaches_nothing(outage: Outage, count: u16, windows: f64, window: Option<Duration>) {
     let Some((mut redis, program)) = Redis::start(&[]) else { return };
     let milliseconds = window.map_or(WINDOW.to_string(), |window| format!("{}ms", window.as_millis()));
-    let start =
-        |number| Node::start_and_log(program, &redis, number, &["--delay", "100", "--window", &milliseconds]);
+    let start = |number| Node::start_and_log(program, &redis, number, &["--delay", "100", "--window", &milliseconds]);
     let (nodes, logs): (Vec<_>, Vec<_>) = (1..=count).map(start).unzip();
     let (nodes, mut coins) = (nodes.iter().collect::<Vec<_>>(), Coins(7));
     let said =
@@ -1032,6 +1031,7 @@ fn a_cable_is_cut() {
 /// How long something took is all that nodes ask a clock. Theirs, in C++ and in Go, jump by ten days all the time, then
 /// Redis' own: they decide, count nothing twice, and agree.
 #[test]
+#[ignore = "half a minute"]
 fn wall_clocks_jump() {
     if !have("cc") {
         return;
