@@ -69,7 +69,7 @@ pub enum Kind {
 }
 
 /// A snapshot that is being written. A first pass counts the bytes, so that memory for all of them can be reserved
-/// before the second pass: see [`write`].
+/// before the second pass: see [`write()`].
 pub enum Writer {
     /// The number of bytes so far.
     Counting(usize),

@@ -295,7 +295,7 @@ pub(crate) trait ByRequest {
         each: &mut dyn FnMut(Pull, u32),
     );
 
-    /// Takes back an earlier pull that was not shown.
+    /// Takes back an earlier pull, which then counts as not made.
     fn unplay(&mut self, _pull: Pull) {}
 
     /// Writes how often each arm was pulled in each segment, without the pending pulls, for [`Policy::load`].

@@ -109,7 +109,7 @@ algorithms! {
     Imed = 20, c"dp-imed", batched::imed::DpImed;
     /// DP-KLUCB: the optimistic index of the divergence d_eps (Azize et al. 2025).
     KlUcb = 21, c"dp-klucb", batched::klucb::DpKlUcb;
-    /// Lazy-DP-TS: Thompson sampling (Hu and Hegde 2022). DP-MED is better in every respect.
+    /// Lazy-DP-TS: Thompson sampling (Hu and Hegde 2022). DP-MED has a quarter of its regret.
     Ts = 22, c"dp-ts", batched::ts::LazyTs;
     /// DP-MED: uses the same evidence as DP-IMED, and reports propensities.
     Med = 23, c"dp-med", batched::med::DpMed;

@@ -53,7 +53,7 @@ impl Responses {
     const SMOOTH: f64 = 1.0 / 256.0;
     /// The bound is tight if c is below this share of the root of the sum of all squares.
     pub const SMALL: f64 = 0.03;
-    /// Terms below a share of about e^-12 are left to the bound of the rest.
+    /// -ln of the relative error that is accepted. The error only makes the bound larger.
     const DIGITS: f64 = 12.0;
 
     /// The same releases, each with c times its loss.

@@ -1,6 +1,6 @@
 //! Bounds the privacy loss of a request with several slots.
 //!
-//! A request may have several slots. Each shows another arm, and each has a reward of its own. The configuration sets
+//! A request may have several slots. Each slot shows a different arm, and has a reward of its own. The configuration sets
 //! the unit that is protected:
 //!
 //! | `max_slots` | `max_clicks` | the unit | batches that it may change |

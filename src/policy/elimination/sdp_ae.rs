@@ -7,7 +7,7 @@
 //! users, sigma^2 the noise's variance, or `config.batch`.
 //!
 //! Corrections: the maximum in line 15 is over V, the viable arms (printed: S). The radius is
-//! [`radius`](crate::shuffle::radius), which is valid for the actual noise. Each side of each interval holds with
+//! [`radius`], which is valid for the actual noise. Each side of each interval holds with
 //! probability 1 - beta/(2 K t (t+1)), so all of them together with 1 - beta. The printed radius assumes a
 //! sub-Gaussian parameter that the noise does not have; with a valid one it is never narrower than ours. The noise is
 //! calibrated exactly, with at least 13 times fewer coins than printed (`config.shuffle_printed`: the paper's).

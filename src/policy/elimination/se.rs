@@ -40,7 +40,7 @@ pub struct DpSe {
     epoch: u32,
     /// Rewards that the open epoch still waits for.
     missing: u64,
-    /// Pulls of the open epoch that are not yet decided.
+    /// Pulls of the open epoch that are not yet issued.
     unissued: u64,
     released: bool,
 }
