@@ -144,7 +144,7 @@ fn what_was_not_thought_through_is_refused() {
         assert!(matches!(slate(&bandit, None, 0), Err(Error::InvalidRequest { .. })));
         assert_eq!(bandit.report().unwrap().counts.decisions, 0);
         let refused = with(2, 0.0).err().unwrap().to_string();
-        assert_eq!(refused, "max_slots must be 0: this policy shows no slates, got 2", "{algorithm:?}");
+        assert_eq!(refused, "max_slots must be 0: this policy has one slot a request, got 2", "{algorithm:?}");
     }
     let refused = |config: &Config| Bandit::new(Algorithm::Imed, config).err().unwrap().to_string();
     let plain = Config { reward_window: 9, ..Config::new(5, 1.0) };

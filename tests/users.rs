@@ -267,7 +267,7 @@ fn what_cannot_be_counted_is_refused() {
     let users = |users| Config { expected_users: users, horizon: 1000, ..Config::new(3, 1.0) };
     for &algorithm in Algorithm::ALL.iter().filter(|&&algorithm| devices(algorithm)) {
         let refused = able(algorithm, users(10)).unwrap_err().to_string();
-        assert!(refused.starts_with("expected_users must be 0: what a user's device has sent"), "{refused}");
+        assert!(refused.starts_with("expected_users must be 0: the device must limit"), "{refused}");
     }
     let refused = able(Algorithm::Imed, users(Config::MOST_USERS + 1)).unwrap_err().to_string();
     assert_eq!(refused, "expected_users must be at most 2^28, got 268435457");

@@ -54,7 +54,7 @@ static void refused(const char *name, const char *shown) {
   dpb_error error;
   STATUS(dpb_new_policy(name, &config, &bandit, &error), DPB_INVALID_CONFIG);
   CHECK(bandit == NULL && error.status == DPB_INVALID_CONFIG);
-  CHECK(strstr(error.message, "name must be that of a policy, got \"") == error.message);
+  CHECK(strstr(error.message, "name must be the name of a policy, got \"") == error.message);
   CHECK(strstr(error.message, shown) != NULL);
 }
 
