@@ -1,9 +1,15 @@
-# Installs libdpb where C, C++ and Go programs look for libraries, on Linux:
+# Installs libdpb where C, C++ and Go programs look for libraries:
 #
 #   make install PREFIX=/opt/dpb
 #
 # Needs cargo, cc and GNU binutils. `make && sudo make install` builds as you and installs as root; DESTDIR is
 # for packagers. bindings/c/README.md says what is installed, and how each file is made.
+#
+#   make check        builds and runs C programs with both libraries (EMULATOR=... for another system)
+#   make uninstall    takes the PREFIX and LIBDIR of the installation
+#   make clean
+#   make go           puts the library into the Go module
+#   make dist         makes all files of a release: packaging/README.md
 
 PREFIX ?= /usr/local
 LIBDIR ?= lib# below PREFIX; lib64 or lib/x86_64-linux-gnu where the system has it so
@@ -17,7 +23,10 @@ AR = $(CROSS)ar
 LD = $(CROSS)ld.bfd
 NM = $(CROSS)nm
 OBJCOPY = $(CROSS)objcopy
+STRIP = $(CROSS)strip
 INSTALL = install
+# Links the shared library. `make dist` has one that knows an old glibc.
+LINK = $(CC)
 
 BUILD = target/package$(TARGET:%=-%)
 PACKAGE = dpb
@@ -25,9 +34,27 @@ SHELL = /bin/sh
 .DELETE_ON_ERROR:
 
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
-SONAME := libdpb.so.$(firstword $(subst ., ,$(VERSION)))
+MAJOR := $(firstword $(subst ., ,$(VERSION)))
+SYSTEM := $(or $(TARGET),$(shell $(RUSTC) -vV | sed -n 's/^host: //p'))
+
+# The shared library below the prefix, its link names (each: name=what it points to), and what CMake is told of it.
 # What a static link needs beside the archive and what cc links anyway.
+ifneq ($(findstring windows,$(SYSTEM)),)
+SHARED = bin/dpb.dll
+IMPORT = $(LIBDIR)/libdpb.dll.a
+SHARED_PROPERTY = IMPORTED_IMPLIB "$${_dpb_prefix}/$(IMPORT)"
+SYSTEM_LIBRARIES = -lws2_32 -luserenv -lntdll
+else ifneq ($(findstring apple,$(SYSTEM)),)
+SHARED = $(LIBDIR)/libdpb.$(MAJOR).dylib
+LINKS = libdpb.dylib=libdpb.$(MAJOR).dylib
+SHARED_PROPERTY = IMPORTED_SONAME "@rpath/libdpb.$(MAJOR).dylib"
+else
+SONAME = libdpb.so.$(MAJOR)
+SHARED = $(LIBDIR)/libdpb.so.$(VERSION)
+LINKS = $(SONAME)=libdpb.so.$(VERSION) libdpb.so=$(SONAME)
+SHARED_PROPERTY = IMPORTED_SONAME "$(SONAME)"
 SYSTEM_LIBRARIES = -lpthread -lm -ldl
+endif
 
 # For musl the unwinder is Rust's too: that of a gcc which is not musl's own needs glibc. It finds its way by a
 # table that the linker makes, where gcc does not always ask for one.
@@ -36,21 +63,26 @@ UNWINDER = $(shell $(RUSTC) --print target-libdir --target $(TARGET))/self-conta
 SYSTEM_LIBRARIES += -Wl,--eh-frame-hdr
 endif
 
-.PHONY: all install go
-all: $(BUILD)/libdpb.a $(BUILD)/$(SONAME)
+.PHONY: all check clean dist go install uninstall
+all: $(BUILD)/libdpb.a $(BUILD)/$(notdir $(SHARED))
 
 # Little is inlined, and a switch is no table of addresses, each of which takes 24 bytes to be linked: the library is a
-# seventh smaller than at opt-level 2, and a decision takes as long (Lazy-DP-TS: 3% longer).
-RUST = $(BUILD)$(TARGET:%=/%)/packaged/libdpb.a
-$(RUST): $(shell find src tests/hooked -name '*.rs') Cargo.toml Cargo.lock Makefile
-	$(CARGO) rustc --locked --package $(PACKAGE) --lib --crate-type staticlib --profile packaged \
-	  $(TARGET:%=--target=%) --target-dir $(BUILD) -- -C llvm-args='-inline-threshold=50 -min-jump-table-entries=1000'
+# seventh smaller than at opt-level 2, and a decision takes as long (Lazy-DP-TS: 3% longer). No file names a
+# directory of this machine, so that everywhere the same files are built.
+RUST = $(BUILD)$(TARGET:%=/%)/packaged
+REMAP = --remap-path-prefix=$(CURDIR)=/libdpb --remap-path-prefix=$${CARGO_HOME:-$$HOME/.cargo}=/cargo \
+  --remap-path-prefix=$(shell $(RUSTC) --print sysroot)/lib/rustlib/src/rust=/rust
+$(RUST)/libdpb.a: $(shell find src tests/hooked -name '*.rs') Cargo.toml Cargo.lock build.rs Makefile
+	RUSTFLAGS="$$RUSTFLAGS $(REMAP)" $(CARGO) rustc --locked --package $(PACKAGE) --lib --profile packaged \
+	  --crate-type staticlib$(if $(SONAME),,,cdylib) $(TARGET:%=--target=%) --target-dir $(BUILD) -- \
+	  -C llvm-args='-inline-threshold=50 -min-jump-table-entries=1000'
 	touch $@
 
+ifdef SONAME
 # One object of all that the functions of the C interface reach, whose only global names are theirs: another
 # Rust library in the same program brings the same names of the same standard library, perhaps compiled
 # to abort. No section stays in a group that a linker could take from that other library in our stead.
-$(BUILD)/dpb.o: $(RUST) bindings/c/merge.ld
+$(BUILD)/dpb.o: $(RUST)/libdpb.a bindings/c/merge.ld
 	$(LD) -r --gc-sections --gc-keep-exported --force-group-allocation -u dpb_version -T bindings/c/merge.ld \
 	  $< $(UNWINDER) -o $@
 	$(OBJCOPY) --wildcard --keep-global-symbol='dpb_*' --strip-unneeded $@
@@ -64,23 +96,31 @@ $(BUILD)/libdpb.a: $(BUILD)/dpb.o
 	rm -f $@
 	$(AR) crD $@ $(BUILD)/libdpb.o
 
-$(BUILD)/$(SONAME): $(BUILD)/dpb.o bindings/c/libdpb.map
-	$(CC) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=bindings/c/libdpb.map -Wl,-z,defs -Wl,-z,relro \
+$(BUILD)/$(notdir $(SHARED)): $(BUILD)/dpb.o bindings/c/libdpb.map
+	$(LINK) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=bindings/c/libdpb.map -Wl,-z,defs -Wl,-z,relro \
 	  -Wl,--as-needed $< $(SYSTEM_LIBRARIES) -o $@
+else
+# What cargo makes, without what debuggers want.
+$(BUILD)/libdpb.a: $(RUST)/libdpb.a
+	$(STRIP) -S $< -o $@
+
+$(BUILD)/$(notdir $(SHARED)): $(RUST)/libdpb.a
+	$(STRIP) -S $(<D)/$(or $(and $(IMPORT),dpb.dll),libdpb.dylib) -o $@
+endif
 
 # Both find the prefix from where they are, so that it can be moved.
 UP = $(shell echo $(1) | sed 's|[^/][^/]*|..|g')
-FILL = sed -e 's|@VERSION@|$(VERSION)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@SONAME@|$(SONAME)|' \
-  -e 's|@SYSTEM_LIBRARIES@|$(SYSTEM_LIBRARIES)|'
+FILL = sed -e 's|@VERSION@|$(VERSION)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@SHARED@|$(SHARED)|' \
+  -e 's|@SHARED_PROPERTY@|$(SHARED_PROPERTY)|' -e 's|@SYSTEM_LIBRARIES@|$(SYSTEM_LIBRARIES)|'
 
 TO = $(DESTDIR)$(PREFIX)
 install: all
-	$(INSTALL) -d $(TO)/include $(TO)/$(LIBDIR)/pkgconfig $(TO)/$(LIBDIR)/cmake/dpb
+	$(INSTALL) -d $(TO)/include $(TO)/$(LIBDIR)/pkgconfig $(TO)/$(LIBDIR)/cmake/dpb $(dir $(TO)/$(SHARED))
 	$(INSTALL) -m 644 include/dpb.h bindings/cpp/dpb.hpp $(TO)/include
 	$(INSTALL) -m 644 $(BUILD)/libdpb.a $(TO)/$(LIBDIR)
-	$(INSTALL) -m 755 $(BUILD)/$(SONAME) $(TO)/$(LIBDIR)/libdpb.so.$(VERSION)
-	ln -sf libdpb.so.$(VERSION) $(TO)/$(LIBDIR)/$(SONAME)
-	ln -sf $(SONAME) $(TO)/$(LIBDIR)/libdpb.so
+	$(INSTALL) -m 755 $(BUILD)/$(notdir $(SHARED)) $(TO)/$(SHARED)
+	for link in $(LINKS); do ln -sf $${link#*=} $(TO)/$(LIBDIR)/$${link%=*}; done
+	$(if $(IMPORT),$(INSTALL) -m 644 $(RUST)/libdpb.dll.a $(TO)/$(IMPORT))
 	$(FILL) -e 's|@UP@|$(call UP,$(LIBDIR)/pkgconfig)|' bindings/c/dpb.pc.in \
 	  >$(TO)/$(LIBDIR)/pkgconfig/dpb.pc
 	sed -e 's|^Libs:.*|Libs: $${libdir}/libdpb.a $(SYSTEM_LIBRARIES)|' -e '/^Libs.private/d' \
@@ -89,6 +129,30 @@ install: all
 	  $(FILL) -e 's|@UP@|$(call UP,$(LIBDIR)/cmake/dpb)|' bindings/c/$$file.cmake.in \
 	    >$(TO)/$(LIBDIR)/cmake/dpb/$$file.cmake; \
 	done
+
+uninstall:
+	cd $(TO) && rm -rf $(LIBDIR)/cmake/dpb && rm -f include/dpb.h include/dpb.hpp $(LIBDIR)/libdpb.a $(SHARED) \
+	  $(IMPORT) $(foreach link,$(LINKS),$(LIBDIR)/$(firstword $(subst =, ,$(link)))) \
+	  $(LIBDIR)/pkgconfig/dpb.pc $(LIBDIR)/pkgconfig/dpb-static.pc
+
+# Programs of the tests, with both libraries as an installation has them.
+CHECKED = arms bad_input budget counter grow linear se segments shuffle slate snapshot stopping users $(if $(IMPORT),,fork threads)
+CFLAGS = -O1
+check: all
+	rm -rf $(BUILD)/check
+	$(MAKE) install DESTDIR= PREFIX=$(abspath $(BUILD))/check LIBDIR=lib >/dev/null
+	set -e; cd $(BUILD)/check; for program in $(CHECKED); do \
+	  for library in lib/libdpb.a '-Llib -ldpb -Wl,-rpath,$$ORIGIN'/lib; do \
+	    $(CC) -std=gnu11 $(CFLAGS) -Iinclude $(CURDIR)/tests/c/$$program.c $$library $(SYSTEM_LIBRARIES) -o $$program; \
+	    $(EMULATOR) ./$$program; \
+	  done; echo "passed: $$program"; \
+	done
+
+clean:
+	rm -rf $(BUILD) dist
+
+dist:
+	CARGO='$(CARGO)' RUSTC='$(RUSTC)' packaging/dist $(TARGETS)
 
 # Puts the library into the Go module, for its users who have no Rust. bindings/go/README.md says when.
 GO_LIBRARY = bindings/go/internal/lib/$(shell go env GOOS)_$(shell go env GOARCH)
