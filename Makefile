@@ -9,7 +9,7 @@
 #   make uninstall    takes the PREFIX and LIBDIR of the installation
 #   make clean
 #   make go           puts the library into the Go module
-#   make dist         makes all files of a release: packaging/README.md
+#   make dist         makes all files of a release; `make release` tags them too: packaging/README.md
 
 PREFIX ?= /usr/local
 LIBDIR ?= lib# below PREFIX; lib64 or lib/x86_64-linux-gnu where the system has it so
@@ -23,7 +23,6 @@ AR = $(CROSS)ar
 LD = $(CROSS)ld.bfd
 NM = $(CROSS)nm
 OBJCOPY = $(CROSS)objcopy
-STRIP = $(CROSS)strip
 INSTALL = install
 # Links the shared library. `make dist` has one that knows an old glibc.
 LINK = $(CC)
@@ -42,8 +41,9 @@ SYSTEM := $(or $(TARGET),$(shell $(RUSTC) -vV | sed -n 's/^host: //p'))
 ifneq ($(findstring windows,$(SYSTEM)),)
 SHARED = bin/dpb.dll
 IMPORT = $(LIBDIR)/libdpb.dll.a
+EXE = .exe
 SHARED_PROPERTY = IMPORTED_IMPLIB "$${_dpb_prefix}/$(IMPORT)"
-SYSTEM_LIBRARIES = -lws2_32 -luserenv -lntdll
+SYSTEM_LIBRARIES = -lntdll -luserenv -lws2_32 -ldbghelp
 else ifneq ($(findstring apple,$(SYSTEM)),)
 SHARED = $(LIBDIR)/libdpb.$(MAJOR).dylib
 LINKS = libdpb.dylib=libdpb.$(MAJOR).dylib
@@ -63,7 +63,7 @@ UNWINDER = $(shell $(RUSTC) --print target-libdir --target $(TARGET))/self-conta
 SYSTEM_LIBRARIES += -Wl,--eh-frame-hdr
 endif
 
-.PHONY: all check clean dist go install uninstall
+.PHONY: all check clean dist go install release uninstall
 all: $(BUILD)/libdpb.a $(BUILD)/$(notdir $(SHARED))
 
 # Little is inlined, and a switch is no table of addresses, each of which takes 24 bytes to be linked: the library is a
@@ -100,12 +100,12 @@ $(BUILD)/$(notdir $(SHARED)): $(BUILD)/dpb.o bindings/c/libdpb.map
 	$(LINK) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=bindings/c/libdpb.map -Wl,-z,defs -Wl,-z,relro \
 	  -Wl,--as-needed $< $(SYSTEM_LIBRARIES) -o $@
 else
-# What cargo makes, without what debuggers want.
+# What cargo makes.
 $(BUILD)/libdpb.a: $(RUST)/libdpb.a
-	$(STRIP) -S $< -o $@
+	cp $< $@
 
 $(BUILD)/$(notdir $(SHARED)): $(RUST)/libdpb.a
-	$(STRIP) -S $(<D)/$(or $(and $(IMPORT),dpb.dll),libdpb.dylib) -o $@
+	cp $(<D)/$(if $(IMPORT),dpb.dll,libdpb.dylib) $@
 endif
 
 # Both find the prefix from where they are, so that it can be moved.
@@ -136,15 +136,15 @@ uninstall:
 	  $(LIBDIR)/pkgconfig/dpb.pc $(LIBDIR)/pkgconfig/dpb-static.pc
 
 # Programs of the tests, with both libraries as an installation has them.
-CHECKED = arms bad_input budget counter grow linear se segments shuffle slate snapshot stopping users $(if $(IMPORT),,fork threads)
-CFLAGS = -O1
+CHECKED = arms bad_input budget counter grow linear se segments shuffle slate snapshot stopping users threads $(if $(IMPORT),,fork)
+CFLAGS = -O1 -pthread
 check: all
 	rm -rf $(BUILD)/check
 	$(MAKE) install DESTDIR= PREFIX=$(abspath $(BUILD))/check LIBDIR=lib >/dev/null
 	set -e; cd $(BUILD)/check; for program in $(CHECKED); do \
 	  for library in lib/libdpb.a '-Llib -ldpb -Wl,-rpath,$$ORIGIN'/lib; do \
-	    $(CC) -std=gnu11 $(CFLAGS) -Iinclude $(CURDIR)/tests/c/$$program.c $$library $(SYSTEM_LIBRARIES) -o $$program; \
-	    $(EMULATOR) ./$$program; \
+	    $(CC) -std=gnu11 $(CFLAGS) -Iinclude $(CURDIR)/tests/c/$$program.c $$library $(SYSTEM_LIBRARIES) -o $$program$(EXE); \
+	    $(EMULATOR) ./$$program$(EXE); \
 	  done; echo "passed: $$program"; \
 	done
 
@@ -153,6 +153,12 @@ clean:
 
 dist:
 	CARGO='$(CARGO)' RUSTC='$(RUSTC)' packaging/dist $(TARGETS)
+
+# The Go modules' tags are of a commit with their libraries, which no branch has.
+TAGS = v$(VERSION) $(foreach module,go go/fleet go/prometheus,bindings/$(module)/v$(VERSION))
+release: dist
+	for tag in $(TAGS); do case $$tag in v*) git tag $$tag ;; *) git tag $$tag $$(cat target/dist/go-commit) ;; esac; done
+	@echo "git push origin $(TAGS)"
 
 # Puts the library into the Go module, for its users who have no Rust. bindings/go/README.md says when.
 GO_LIBRARY = bindings/go/internal/lib/$(shell go env GOOS)_$(shell go env GOARCH)

@@ -3,7 +3,9 @@
 
 #![allow(unsafe_code)]
 
-use crate::error::{Error, Result};
+#[cfg(unix)]
+use crate::error::Error;
+use crate::error::Result;
 
 /// The process that a handle was made in. A forked child that went on with its copy would draw its
 /// parent's noise and release its parent's open batches a second time: every call there is refused.

@@ -17,6 +17,7 @@ mod composition;
 mod config_extremes;
 mod counters;
 mod cpp;
+mod dist;
 mod drift;
 mod engine;
 mod examples;
