@@ -1,91 +1,141 @@
 //! What the hot path costs, each time beside its reference in the same run: `cargo bench -p dpb-benches`.
 //!
-//! A shared machine has no nanoseconds to quote. So every case and its reference take turns, a few
-//! milliseconds each, and the median of the ratios is what is printed, beside the instructions that
-//! callgrind counts (where valgrind is installed), which no neighbour can change.
-//!
-//! Arguments are parts of the names of the cases wanted, `threads` and `releases` among them; all without any.
-//! `--test` only tries whether each runs.
+//! A shared machine has no nanoseconds to quote. So criterion measures each case twice: its `time`, and its `ratio`, how
+//! many rounds of its reference take as long; case and reference take turns within each sample. `--save-baseline` and
+//! `--baseline` compare two commits. With `--instructions`, and no other argument, callgrind counts instead what no
+//! neighbour can change.
 
 mod cases;
 mod linear;
 mod threads;
 
-use cases::{Case, cases};
+use cases::{Case, Run};
+use criterion::measurement::{Measurement, ValueFormatter, WallTime};
+use criterion::{Criterion, Throughput};
 use std::process::Command;
-use std::time::Instant;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
-    // Run again by ourselves, under callgrind.
-    if let [_, flag, name, rounds] = &arguments[..]
-        && flag == "--count"
-    {
-        let case = cases().into_iter().find(|case| case.name == *name).expect("a case of ours");
-        (case.make)()(rounds.parse().expect("a number"));
-        return;
+    match &arguments[1..] {
+        // Run again by ourselves, under callgrind.
+        [flag, name, rounds] if flag == "--count" => {
+            let case = cases().into_iter().find(|case| case.name == *name).expect("a case of ours");
+            (case.make)()(rounds.parse().expect("a number"));
+            return;
+        }
+        [flag, ..] if flag == "--instructions" => return cases::cases().iter().for_each(instructions),
+        _ => {}
     }
-    let parts: Vec<_> = arguments[1..].iter().filter(|argument| !argument.starts_with('-')).collect();
-    let wanted = |name: &str| parts.is_empty() || parts.iter().any(|part| name.contains(part.as_str()));
-    if arguments[1..].iter().any(|argument| argument == "--test") {
-        return cases().iter().for_each(|case| (case.make)()(1000));
-    }
-    println!("{:<44} {:>8} {:>8}  {:<30} {:>12}", "", "ns", "ratio", "to", "instructions");
-    for mut case in cases().into_iter().filter(|case| wanted(&case.name)) {
-        let (ns, ratio) = beside(&mut case);
-        let count = instructions(&case).map_or("-".into(), |count| format!("{count:.0}"));
-        println!("{:<44} {ns:>8.1} {ratio:>8.2}  {:<30} {count:>12}", case.name, case.reference.name);
-    }
-    if wanted("releases") {
-        linear::releases();
-    }
-    if wanted("threads") {
-        threads::table();
-        threads::fleet();
-    }
+    // Few samples, each of which holds thousands of rounds.
+    let mut time = Criterion::default().sample_size(50).configure_from_args();
+    measured(&mut time, "time", |case, rounds| (case.run)(rounds));
+    let mut ratio = Criterion::default().sample_size(50).with_measurement(Ratio).configure_from_args();
+    measured(&mut ratio, "ratio", beside);
+    time.final_summary();
 }
 
-/// Nanoseconds of one round, and how many of its reference's that is.
-fn beside(case: &mut Case) -> (f64, f64) {
-    const TURNS: usize = 1001;
-    let time = |run: &mut dyn FnMut(u64), rounds: u64| {
-        let start = Instant::now();
-        run(rounds);
-        start.elapsed().as_nanos() as f64 / rounds as f64
-    };
-    let mut run = (case.make)();
-    run(case.warm_up);
+fn cases() -> Vec<Case> {
+    cases::cases().into_iter().chain(linear::releases()).chain(threads::cases()).collect()
+}
+
+struct Running {
+    run: Run,
+    reference: Run,
+}
+
+fn measured<M: Measurement + 'static>(
+    criterion: &mut Criterion<M>,
+    group: &str,
+    mut sample: impl FnMut(&mut Running, u64) -> M::Value,
+) {
+    let mut group = criterion.benchmark_group(group);
+    for Case { name, make, warm_up, reference } in cases() {
+        let mut reference = Some(reference.run);
+        let mut running = None;
+        group.bench_function(name, |bencher| {
+            let running = running.get_or_insert_with(|| {
+                let mut run = make();
+                run(warm_up);
+                Running { run, reference: reference.take().expect("made once") }
+            });
+            bencher.iter_custom(|rounds| sample(running, rounds));
+        });
+    }
+    group.finish();
+}
+
+/// How many rounds of the reference take as long as so many of ours.
+fn beside(case: &mut Running, rounds: u64) -> f64 {
     // Short turns: few are interrupted.
-    let rounds = |ns: f64| (1e5 / ns.max(1.0)) as u64 + 1;
-    let own = rounds(time(&mut run, 1000));
-    let others = rounds(time(&mut case.reference.run, 1000));
-    let mut turns: Vec<(f64, f64)> = (0..TURNS)
-        .map(|_| {
-            let (own, other) = (time(&mut run, own), time(&mut case.reference.run, others));
-            (own, own / other)
-        })
-        .collect();
-    turns.sort_by(|a, b| a.1.total_cmp(&b.1));
-    let ratio = turns[TURNS / 2].1;
-    turns.sort_by(|a, b| a.0.total_cmp(&b.0));
-    (turns[TURNS / 2].0, ratio)
+    const TURNS: u64 = 8;
+    let (mut own, mut other) = (0.0, 0.0);
+    for turn in 0..TURNS {
+        let rounds = rounds / TURNS + u64::from(turn < rounds % TURNS);
+        own += (case.run)(rounds).as_secs_f64();
+        other += (case.reference)(rounds).as_secs_f64();
+    }
+    own / other * rounds as f64
 }
 
-/// Instructions of one round, once warm; `None` without valgrind.
-fn instructions(case: &Case) -> Option<f64> {
+/// Multiples of the reference, as criterion measures them.
+struct Ratio;
+
+impl Measurement for Ratio {
+    type Intermediate = ();
+    type Value = f64;
+
+    fn start(&self) {}
+
+    fn end(&self, (): ()) -> f64 {
+        unreachable!("only iter_custom is called")
+    }
+
+    fn add(&self, one: &f64, other: &f64) -> f64 {
+        one + other
+    }
+
+    fn zero(&self) -> f64 {
+        0.0
+    }
+
+    fn to_f64(&self, value: &f64) -> f64 {
+        *value
+    }
+
+    fn formatter(&self) -> &dyn ValueFormatter {
+        &Ratio
+    }
+}
+
+impl ValueFormatter for Ratio {
+    fn scale_values(&self, _: f64, _: &mut [f64]) -> &'static str {
+        "x the reference"
+    }
+
+    fn scale_throughputs(&self, _: f64, _: &Throughput, _: &mut [f64]) -> &'static str {
+        "x the reference"
+    }
+
+    fn scale_for_machines(&self, _: &mut [f64]) -> &'static str {
+        "x the reference"
+    }
+}
+
+/// Prints the instructions of one round, once warm.
+fn instructions(case: &Case) {
     const ROUNDS: u64 = 20_000;
     let counted = |rounds: u64| {
-        let me = std::env::current_exe().ok()?;
+        let me = std::env::current_exe().expect("our own path");
         let run = Command::new("valgrind")
             .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
             .arg(me)
             .args(["--count", &case.name, &rounds.to_string()])
             .output()
-            .ok()?;
+            .expect("valgrind");
         let text = String::from_utf8_lossy(&run.stderr);
-        let line = text.lines().find(|line| line.contains("Collected :"))?;
-        line.rsplit(' ').next()?.parse::<f64>().ok()
+        let line = text.lines().find(|line| line.contains("Collected :")).expect("callgrind's count");
+        line.rsplit(' ').next().and_then(|count| count.parse::<f64>().ok()).expect("a number")
     };
     let warm = case.warm_up.min(10 * ROUNDS);
-    Some((counted(warm + ROUNDS)? - counted(warm)?) / ROUNDS as f64)
+    println!("{:<62} {:>12.0}", case.name, (counted(warm + ROUNDS) - counted(warm)) / ROUNDS as f64);
 }

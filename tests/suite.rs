@@ -1,6 +1,7 @@
 //! The tests, in one program: it is linked once, and where one test waits another runs. A program of their own have
 //! those that count allocations, limit or search the process's memory, and the header's, which also writes it.
 
+mod abi;
 mod ad_server;
 mod adversarial;
 mod audit;
