@@ -104,9 +104,10 @@ fn the_archives_link_and_run() {
             continue;
         }
         // Statically altogether; with the library alone inside; dynamically.
-        for (i, how) in ["-static $(pkg-config --libs dpb-static)", "$(pkg-config --libs dpb-static)", "$(pkg-config --libs dpb)"]
-            .into_iter()
-            .enumerate()
+        for (i, how) in
+            ["-static $(pkg-config --libs dpb-static)", "$(pkg-config --libs dpb-static)", "$(pkg-config --libs dpb)"]
+                .into_iter()
+                .enumerate()
         {
             let command = format!(
                 "{compiler} {} $(pkg-config --cflags dpb) {how} -Wl,-rpath,{}/lib -o ad",
@@ -156,7 +157,9 @@ fn the_debian_packages_install() {
     std::fs::write(system.join("var/lib/dpkg/status"), "").unwrap();
     let mut dpkg = Command::new("dpkg");
     dpkg.arg(format!("--root={}", system.display())).args(["--force-not-root", "--force-depends", "--log=/dev/null"]);
-    run(dpkg.arg("--install").args(["libdpb0", "libdpb-dev"].map(|p| made.join(format!("{p}_{}-1_amd64.deb", version())))));
+    run(dpkg
+        .arg("--install")
+        .args(["libdpb0", "libdpb-dev"].map(|p| made.join(format!("{p}_{}-1_amd64.deb", version())))));
     let status = std::fs::read_to_string(system.join("var/lib/dpkg/status")).unwrap();
     assert_eq!(status.matches("install ok installed").count(), 2, "{status}");
 
@@ -220,7 +223,8 @@ fn the_bill_of_materials_is_complete() {
     let Some(made) = made() else { return };
     let bill = std::fs::read_to_string(made.join(format!("libdpb-{}.cdx.json", version()))).unwrap();
     let bill: serde_json::Value = serde_json::from_str(&bill).unwrap();
-    let mut named: Vec<_> = bill["components"].as_array().unwrap().iter().map(|part| part["name"].as_str().unwrap()).collect();
+    let mut named: Vec<_> =
+        bill["components"].as_array().unwrap().iter().map(|part| part["name"].as_str().unwrap()).collect();
     named.retain(|name| *name != "rust-std");
     named.push("dpb");
     named.sort_unstable();
