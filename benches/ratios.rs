@@ -10,7 +10,7 @@ mod linear;
 mod threads;
 
 use cases::{Case, Run};
-use criterion::measurement::{Measurement, ValueFormatter, WallTime};
+use criterion::measurement::{Measurement, ValueFormatter};
 use criterion::{Criterion, Throughput};
 use std::process::Command;
 
@@ -28,9 +28,9 @@ fn main() {
     }
     // Few samples, each of which holds thousands of rounds.
     let mut time = Criterion::default().sample_size(50).configure_from_args();
-    measured(&mut time, "time", |case, rounds| (case.run)(rounds));
+    measured(&mut time, "time", |case| case.name.clone(), |case, rounds| (case.run)(rounds));
     let mut ratio = Criterion::default().sample_size(50).with_measurement(Ratio).configure_from_args();
-    measured(&mut ratio, "ratio", beside);
+    measured(&mut ratio, "ratio", |case| format!("{} : {}", case.name, case.reference.name), beside);
     time.final_summary();
 }
 
@@ -46,10 +46,13 @@ struct Running {
 fn measured<M: Measurement + 'static>(
     criterion: &mut Criterion<M>,
     group: &str,
+    name: impl Fn(&Case) -> String,
     mut sample: impl FnMut(&mut Running, u64) -> M::Value,
 ) {
     let mut group = criterion.benchmark_group(group);
-    for Case { name, make, warm_up, reference } in cases() {
+    for case in cases() {
+        let name = name(&case);
+        let Case { make, warm_up, reference, .. } = case;
         let mut reference = Some(reference.run);
         let mut running = None;
         group.bench_function(name, |bencher| {

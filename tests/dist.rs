@@ -79,9 +79,11 @@ fn a_second_build_elsewhere_gives_the_same_bytes() {
     };
     run(Command::new("sha256sum").args(["--check", "--strict", "SHA256SUMS"]).current_dir(first));
     let (first, mut second) = (sums(first), sums(&dist("second/of/another/length", HERE)));
-    // It has the libraries of one architecture.
-    second.remove(&format!("libdpb-{}-go.tar.gz", version())).unwrap();
-    assert_eq!((first.len(), second.len()), (11, 5));
+    // They have the libraries, and hashes, of one architecture.
+    for part in ["go", "recipes"] {
+        second.remove(&format!("libdpb-{}-{part}.tar.gz", version())).unwrap();
+    }
+    assert_eq!((first.len(), second.len()), (12, 5));
     for (name, sum) in &second {
         assert_eq!(first[name], *sum, "{name}");
     }
@@ -216,6 +218,36 @@ fn go_gets_the_module() {
     }
 }
 
+/// The Conan recipe, with CMake. Conan is one of PyPI's.
+#[test]
+#[ignore = "builds a release"]
+fn conan_packages_the_archive() {
+    let Some(recipes) = unpacked("recipes") else { return };
+    if !have("conan") || !have("cmake") {
+        return;
+    }
+    let place = directory("conan");
+    let conan = |arguments: &[&str]| {
+        let mut conan = Command::new("conan");
+        conan.current_dir(&place).env("CONAN_HOME", place.join("home")).args(arguments);
+        run(conan.env("DPB_RELEASE", format!("file://{}", made().unwrap().display())))
+    };
+    conan(&["profile", "detect"]);
+    std::fs::copy(root().join(PROGRAM), place.join("ad.c")).unwrap();
+    std::fs::write(place.join("CMakeLists.txt"), &snippets("bindings/c/README.md", "cmake")[0]).unwrap();
+    for shared in ["False", "True"] {
+        let option = format!("libdpb/*:shared={shared}");
+        conan(&["create", recipes.join("conan").to_str().unwrap(), "-o", &option]);
+        let requires = format!("--requires=libdpb/{}", version());
+        conan(&["install", &requires, "-g", "CMakeDeps", "-g", "CMakeToolchain", "-of", shared, "-o", &option]);
+        let build = format!(
+            "cmake -B {shared} -DCMAKE_TOOLCHAIN_FILE={shared}/conan_toolchain.cmake -DCMAKE_BUILD_TYPE=Release && \
+             cmake --build {shared} && {shared}/ad"
+        );
+        assert!(run(Command::new("sh").args(["-e", "-c", &build]).current_dir(&place)).contains("privacy loss"));
+    }
+}
+
 /// The bill of materials names all that cargo links, and nothing else.
 #[test]
 #[ignore = "builds a release"]
@@ -225,6 +257,12 @@ fn the_bill_of_materials_is_complete() {
     let bill: serde_json::Value = serde_json::from_str(&bill).unwrap();
     let mut named: Vec<_> =
         bill["components"].as_array().unwrap().iter().map(|part| part["name"].as_str().unwrap()).collect();
+    // Each may be had under a licence that asks for no more than its text.
+    let licences = bill["components"].as_array().unwrap().iter().map(|part| &part["licenses"][0]["expression"]);
+    for licence in licences {
+        let licence = licence.as_str().unwrap();
+        assert!(["MIT", "Apache-2.0", "BSD-3-Clause"].iter().any(|known| licence.contains(known)), "{licence}");
+    }
     named.retain(|name| *name != "rust-std");
     named.push("dpb");
     named.sort_unstable();
