@@ -248,7 +248,7 @@ fn made_for_windows() {
     const TARGET: &str = "x86_64-pc-windows-gnu";
     const CROSS: &str = "x86_64-w64-mingw32-";
     let [cc, cxx] = ["gcc", "g++"].map(|tool| format!("{CROSS}{tool}"));
-    if ![&cc, &cxx, "wine", "pkg-config"].into_iter().all(|tool| have(tool)) {
+    if ![&cc, &cxx, "wine", "pkg-config"].into_iter().all(have) {
         return;
     }
     let rustc = Path::new(env!("CARGO")).with_file_name("rustc");
