@@ -2,8 +2,8 @@
 #
 #   make install PREFIX=/opt/dpb
 #
-# Needs cargo, cc and GNU binutils. `make && sudo make install` builds as you and installs as root; DESTDIR is
-# for packagers. bindings/c/README.md says what is installed, and how each file is made.
+# It needs cargo, cc and GNU binutils. `make && sudo make install` builds as you and installs as root. DESTDIR is
+# for packagers. bindings/c/README.md describes the installed files.
 #
 #   make check        builds and runs C programs with both libraries (EMULATOR=... for another system)
 #   make uninstall    takes the PREFIX and LIBDIR of the installation
@@ -12,7 +12,7 @@
 #   make dist         makes all files of a release; `make release` tags them too: packaging/README.md
 
 PREFIX ?= /usr/local
-LIBDIR ?= lib# below PREFIX; lib64 or lib/x86_64-linux-gnu where the system has it so
+LIBDIR ?= lib# below PREFIX; lib64 or lib/x86_64-linux-gnu on some systems
 
 CARGO ?= cargo
 RUSTC ?= rustc
@@ -36,8 +36,8 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 MAJOR := $(firstword $(subst ., ,$(VERSION)))
 SYSTEM := $(or $(TARGET),$(shell $(RUSTC) -vV | sed -n 's/^host: //p'))
 
-# The shared library below the prefix, its link names (each: name=what it points to), and what CMake is told of it.
-# What a static link needs beside the archive and what cc links anyway.
+# The shared library below the prefix, its link names (each: name=what it points to), and its property for CMake.
+# SYSTEM_LIBRARIES are what a static link needs besides the archive and the libraries that cc links by default.
 ifneq ($(findstring windows,$(SYSTEM)),)
 SHARED = bin/dpb.dll
 IMPORT = $(LIBDIR)/libdpb.dll.a
@@ -56,8 +56,8 @@ SHARED_PROPERTY = IMPORTED_SONAME "$(SONAME)"
 SYSTEM_LIBRARIES = -lpthread -lm -ldl
 endif
 
-# For musl the unwinder is Rust's too: that of a gcc which is not musl's own needs glibc. It finds its way by a
-# table that the linker makes, where gcc does not always ask for one.
+# For musl, the libraries contain Rust's unwinder, because the one of a gcc for glibc needs glibc. The unwinder needs
+# a table that the linker makes, and gcc does not always request it.
 ifneq ($(findstring musl,$(TARGET)),)
 UNWINDER = $(shell $(RUSTC) --print target-libdir --target $(TARGET))/self-contained/libunwind.a
 SYSTEM_LIBRARIES += -Wl,--eh-frame-hdr
@@ -66,9 +66,9 @@ endif
 .PHONY: all check clean dist go install release uninstall
 all: $(BUILD)/libdpb.a $(BUILD)/$(notdir $(SHARED))
 
-# Little is inlined, and a switch is no table of addresses, each of which takes 24 bytes to be linked: the library is a
-# seventh smaller than at opt-level 2, and a decision takes as long (Lazy-DP-TS: 3% longer). No file names a
-# directory of this machine, so that everywhere the same files are built.
+# With little inlining and no jump tables, whose entries take 24 bytes each for the linker, the library is a seventh
+# smaller than at opt-level 2. A decision takes the same time (Lazy-DP-TS: 3% longer). No file contains a path of this
+# machine, so that every machine builds the same files.
 RUST = $(BUILD)$(TARGET:%=/%)/packaged
 REMAP = --remap-path-prefix=$(CURDIR)=/libdpb --remap-path-prefix=$${CARGO_HOME:-$$HOME/.cargo}=/cargo \
   --remap-path-prefix=$(shell $(RUSTC) --print sysroot)/lib/rustlib/src/rust=/rust
@@ -79,16 +79,16 @@ $(RUST)/libdpb.a: $(shell find src tests/hooked -name '*.rs') Cargo.toml Cargo.l
 	touch $@
 
 ifdef SONAME
-# One object of all that the functions of the C interface reach, whose only global names are theirs: another
-# Rust library in the same program brings the same names of the same standard library, perhaps compiled
-# to abort. No section stays in a group that a linker could take from that other library in our stead.
+# One object with all code that the functions of the C interface reach. Only their names are global, because another
+# Rust library in the same program has the same names of the same standard library, perhaps compiled to abort. No
+# section stays in a group, because a linker could replace it by that of the other library.
 $(BUILD)/dpb.o: $(RUST)/libdpb.a bindings/c/merge.ld
 	$(LD) -r --gc-sections --gc-keep-exported --force-group-allocation -u dpb_version -T bindings/c/merge.ld \
 	  $< $(UNWINDER) -o $@
 	$(OBJCOPY) --wildcard --keep-global-symbol='dpb_*' --strip-unneeded $@
 
-# In the archive the functions are hidden, so that a plug-in that links it does not export them again:
-# a symbol is as visible as the object that shows it least.
+# In the archive the functions are hidden, so that a plug-in that links it does not export them: the most restrictive
+# visibility of all objects applies to a symbol.
 $(BUILD)/libdpb.a: $(BUILD)/dpb.o
 	{ $(NM) -g --defined-only $< | sed -n 's/.* T \(dpb_.*\)/.globl \1\n.hidden \1/p'; \
 	  echo '.section .note.GNU-stack,"",%progbits'; } | $(CC) -c -x assembler - -o $(BUILD)/hidden.o
@@ -108,7 +108,7 @@ $(BUILD)/$(notdir $(SHARED)): $(RUST)/libdpb.a
 	cp $(<D)/$(if $(IMPORT),dpb.dll,libdpb.dylib) $@
 endif
 
-# Both find the prefix from where they are, so that it can be moved.
+# Both files use relative paths, so that the installation can be moved.
 UP = $(shell echo $(1) | sed 's|[^/][^/]*|..|g')
 FILL = sed -e 's|@VERSION@|$(VERSION)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@SHARED@|$(SHARED)|' \
   -e 's|@SHARED_PROPERTY@|$(SHARED_PROPERTY)|' -e 's|@SYSTEM_LIBRARIES@|$(SYSTEM_LIBRARIES)|'
@@ -135,7 +135,7 @@ uninstall:
 	  $(IMPORT) $(foreach link,$(LINKS),$(LIBDIR)/$(firstword $(subst =, ,$(link)))) \
 	  $(LIBDIR)/pkgconfig/dpb.pc $(LIBDIR)/pkgconfig/dpb-static.pc
 
-# Programs of the tests, with both libraries as an installation has them.
+# Builds and runs C programs of the tests with both libraries, as installed.
 CHECKED = arms bad_input budget counter grow linear se segments shuffle slate snapshot stopping users threads $(if $(IMPORT),,fork)
 CFLAGS = -O1 -pthread
 check: all
@@ -160,7 +160,7 @@ release: dist
 	for tag in $(TAGS); do case $$tag in v*) git tag $$tag ;; *) git tag $$tag $$(cat target/dist/go-commit) ;; esac; done
 	@echo "git push origin $(TAGS)"
 
-# Puts the library into the Go module, for its users who have no Rust. bindings/go/README.md says when.
+# Puts the library into the Go module, so that its users need no Rust: see bindings/go/README.md.
 GO_LIBRARY = bindings/go/internal/lib/$(shell go env GOOS)_$(shell go env GOARCH)
 go: $(BUILD)/libdpb.a
 	$(INSTALL) -m 644 $< $(GO_LIBRARY)/libdpb.a

@@ -1,4 +1,4 @@
-//! dp-linear through the C interface: decisions beside plain dot products of the same rows, and releases.
+//! dp-linear through the C interface: decisions, compared with plain dot products of the same rows, and releases.
 
 use crate::cases::{Case, Reference, Run, timed};
 use dpb::ffi::{DPB_OK, dpb_bandit, dpb_cancel, dpb_config, dpb_decision, dpb_feature, dpb_free, dpb_new, dpb_report};
@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::mem::MaybeUninit;
 use std::time::{Duration, Instant};
 
-/// Rows of one request: arms, features, entries that are not 0 in each row.
+/// The rows of a request: arms, features, and entries that are not 0 in each row.
 #[derive(Clone, Copy)]
 struct Shape {
     arms: usize,
@@ -31,7 +31,7 @@ pub fn cases() -> Vec<Case> {
                 name: format!("{what}, dp-linear, {name}"),
                 make: Box::new(move || {
                     let mut handle = Linear::new(shape, 4.0, 1);
-                    // Models that have learned, whatever the rounds do.
+                    // Warm up the models, independently of the rounds.
                     (0..20_000).for_each(|_| handle.round(true));
                     timed(move || handle.round(is_learned))
                 }),
@@ -43,7 +43,7 @@ pub fn cases() -> Vec<Case> {
     cases
 }
 
-/// The same rows times one vector, and no more.
+/// The products of the same rows and one vector.
 fn plain(shape: Shape) -> Run {
     let (rows, theta) = (Rows::new(shape, &mut coins(1)), vec![0.3f64; shape.d]);
     timed(move || {
@@ -98,7 +98,7 @@ impl Rows {
     }
 }
 
-/// A handle with one model, and 16 requests that take turns.
+/// A handle with one model, and 16 requests in rotation.
 struct Linear {
     bandit: *mut dpb_bandit,
     requests: Vec<Rows>,

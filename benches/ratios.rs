@@ -1,4 +1,4 @@
-//! What the hot path costs, each time beside its reference in the same run: `cargo bench -p dpb-benches`.
+//! The time of the hot path, compared with a reference in the same run: `cargo bench -p dpb-benches`.
 //!
 //! A shared machine has no nanoseconds to quote. So criterion measures each case twice: its `time`, and its `ratio`, how
 //! many rounds of its reference take as long; case and reference take turns within each sample. `--save-baseline` and
