@@ -266,7 +266,7 @@ impl Segments {
         self.has_lived = true;
         self.peers.updates += 1;
         self.peers.count(now, half_life);
-        self.first_batch = self.size_of_first_batch();
+        self.least_batch = self.size_of_least_batch();
         let Peers { known, cells, trials, decisions, places, .. } = &mut self.peers;
         let (peer, before) = (&known[place], before.as_ref());
         places.clear();
