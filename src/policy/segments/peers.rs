@@ -21,8 +21,8 @@
 //! rounding where an update replaces what has faded here.)
 //!
 //! **Cost.** 12 bytes for each cell, and 24 for each segment and each arm of every other handle. When the first one comes,
-//! 32 bytes for each cell of our own and 12 for each segment. A merge takes O(cells), and the fit after it four times what
-//! a release takes for each segment; a segment that is added O(peers arms), an arm O(peers segments) and a fit.
+//! 32 bytes for each cell of our own and 12 for each segment. A merge takes O(cells), and the fit after it some five to ten times
+//! what a release takes for each segment; a segment that is added O(peers arms), an arm O(peers segments) and a fit.
 
 use super::grid::Grid;
 use super::model::{WeightedEvidence, half_life};
