@@ -63,8 +63,8 @@
 //!
 //! **Measured** (tests/segments.rs, `no_reversed_prior_locks_an_ad_out`: 100 segments, 10 ads of 3%, 10,000 decisions a
 //! segment, tau .2, 100 worlds; lost, in % of uniform play). Without a prior, and with the rates in reverse as 300 rewards
-//! and as 2^24: at eps 1 6.7, 6.9 and 8.2, and 1, 0 and 1 worlds lose more than 25; at eps .25 9.6, 9.2 and 9.7, and
-//! 3, 4 and 4 worlds do. In these several ads are alike on average, so that segments must find out each for itself: the same
+//! and as 2^24: at eps 1 6.6, 6.9 and 6.9, and 1, 0 and 0 worlds lose more than 25; at eps .25 9.5, 9.2 and 9.2, and
+//! 3, 3 and 4 worlds do. In these several ads are alike on average, so that segments must find out each for itself: the same
 //! without noise loses 16 to 21 there, and the ad that is best on average 33 to 39. No run loses more than 36.
 //!
 //! With `forget_after` = M all of a cell's evidence halves every M/4 decisions, or ticks of the caller's clock, and falls back to what the model says of
