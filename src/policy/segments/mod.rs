@@ -643,11 +643,9 @@ impl Segments {
         self.turns[row].left = 0;
         self.trial &= row > 0;
         self.learn(row);
-        if self.half_life.is_finite() {
-            // What silent segments said fades too: one in turn.
-            self.cursor = (self.cursor + 1) % self.rows.len();
-            self.learn(self.cursor);
-        }
+        // What silent segments said depends on what was learned since, and may fade: one in turn.
+        self.cursor = (self.cursor + 1) % self.rows.len();
+        self.learn(self.cursor);
     }
 
     /// Nothing was released or merged since [`fit`](Self::fit), so that it would change nothing.
