@@ -97,13 +97,15 @@ fn who_forgets_wins_the_afternoon_too() {
             let rotation = day.planned(|visitor| (visitor % ARMS as u64) as usize);
             assert!(won.clicks.iter().all(|&clicks| clicks > 7500), "{policy:?}: {:?}", won.clicks);
             assert!(leader == best(1), "{policy:?}: {:?}", won.shown);
+            // One day of ten comes back to it late.
+            assert!(won.shown[1][best(1)] > 3 * NOON / 10, "{policy:?}: {:?}", won.shown);
             best_shown += won.shown[1][best(1)];
             let (won, _, changes) = spend(0);
             assert!(won.clicks[0] > 8000 && changes == 0, "{policy:?}: {:?}", won.clicks);
             lost[0] += won.clicks[1];
             lost[1] += rotation.clicks[1];
         }
-        assert!(best_shown > 5 * NOON / 2, "{policy:?}: {best_shown} of five afternoons");
+        assert!(best_shown > 3 * NOON, "{policy:?}: {best_shown} of five afternoons");
         assert!(lost[0] < lost[1], "{policy:?}: {lost:?} clicks in five afternoons without memory and by rotation");
     }
 }

@@ -66,8 +66,11 @@ fn who_forgets_follows() {
                 run.effective
             );
         }
-        // One of twelve needs 12,000, the mean of twelve is at most 6,100.
-        assert!(regrets.iter().sum::<f64>() < 3.0 * 8_000.0, "{algorithm:?} {config:?}: {regrets:?}");
+        // With a window each arm that is tried again is played until its batch's rewards have come: of 200 runs the mean is
+        // 4,700, and 14,600 the worst. Without one the worst of 40 is 9,400.
+        let most = if config.reward_window > 0 { 15_000.0 } else { 10_000.0 };
+        assert!(regrets.iter().all(|&regret| regret < most), "{algorithm:?} {config:?}: {regrets:?}");
+        assert!(regrets.iter().sum::<f64>() < 3.0 * 7_000.0, "{algorithm:?} {config:?}: {regrets:?}");
     }
 }
 

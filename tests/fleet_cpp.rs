@@ -893,6 +893,7 @@ fn an_outage_teaches_nothing(outage: Outage, count: u16, windows: f64, window: O
     let end = Instant::now() + 2 * PATIENCE;
     let within = |is: bool| is || Instant::now() > end;
     visit(&nodes, &mut coins, || within(rate(nodes[0]).1 > 500.0));
+    println!("{outage:?}: before {:?}", nodes.iter().map(|node| rate(node)).collect::<Vec<_>>());
     let decided = || nodes.iter().map(|node| node.decisions()).min().unwrap() as f64;
     let all = decided() + windows * WINDOW as f64;
     let over = Instant::now() + window.unwrap_or_default().mul_f64(windows);
@@ -945,7 +946,7 @@ fn a_redis_that_hangs_teaches_nothing() {
 #[ignore = "a minute"]
 fn no_outage_teaches_anything() {
     for outage in [Outage::Hangs, Outage::Dies, Outage::IsSlow] {
-        an_outage_teaches_nothing(outage, 4, 5.0, None);
+        an_outage_teaches_nothing(outage, 8, 5.0, None);
         an_outage_teaches_nothing(outage, 4, 5.0, Some(Duration::from_millis(800)));
     }
 }

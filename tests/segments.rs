@@ -374,26 +374,35 @@ fn a_reversed_prior_locks_no_ad_out() {
     assert!(lost.iter().all(|&lost| lost < 0.45), "{lost:?}");
 }
 
-/// Worlds 1000 to 1099, each of 100 segments and ten ads of 3%, tau .2, 10,000 decisions a segment. The number of
-/// worlds that lose more than a quarter of the loss of uniform play, at eps 1, without a prior, with a reversed prior
-/// of 300 rewards, and with one of 2^24: 1, 1 and 0 (before trials: 2, 14, 7); at eps .25: 6, 6 and 6 (5, 30, 13).
-/// Means: 7.1, 6.8, 7.6 and 10.5, 10.0, 11.3% (7.7, 14.7, 10.5 and 11.8, 22.6, 15.8). None loses more than 36% (104).
-/// Other seeds would exceed these bounds with probability 1% each.
+/// Worlds 1000 to 1099, each of 100 segments and ten ads of 3%, tau .2, 10,000 decisions a segment. More than a quarter of
+/// what uniform play does lose, at eps 1, without a prior, told in reverse as 300 rewards and as 2^24: 1, 0 and 0 worlds;
+/// at eps .25: 3, 3 and 4; means 6.6, 6.9, 6.9 and 9.5, 9.2, 9.2%. None loses more than 36%. These are worlds in which
+/// several ads are alike on average, so that segments differ in which is best: the ad that is best on average loses a third
+/// of what uniform play does there, and segments without noise 16 to 21%. Other seeds would exceed these bounds with chance
+/// 1% each.
 #[test]
 #[ignore = "two minutes"]
 fn no_reversed_prior_locks_an_ad_out() {
-    for (epsilon, most) in [(1.0, 4), (0.25, 12)] {
+    let world = |number| World::new(100, 10, 0.2, number + 1);
+    let config = |number, epsilon| Config { test_seed: Some(seed(number)), ..Config::new(10, epsilon) };
+    for (epsilon, most) in [(1.0, 4), (0.25, 10)] {
         for strength in [0.0, 300.0, 16_777_216.0] {
-            let lost: Vec<f64> = (1000..1100)
-                .map(|number| {
-                    let config = Config { test_seed: Some(seed(number)), ..Config::new(10, epsilon) };
-                    told_in_reverse(World::new(100, 10, 0.2, number + 1), 100, 10_000, &config, strength)
-                })
-                .collect();
+            let lost = |number| told_in_reverse(world(number), 100, 10_000, &config(number, epsilon), strength);
+            let lost: Vec<f64> = (1000..1100).map(lost).collect();
             let (sum, worst) = (lost.iter().sum::<f64>(), lost.iter().copied().fold(0.0, f64::max));
-            let many = lost.iter().filter(|&&lost| lost > 0.25).count();
-            println!("eps {epsilon}, strength {strength}: mean {sum:.1}%, worst {worst:.3}, above a quarter {many}");
-            assert!(many <= most && worst < 0.5, "{lost:?}");
+            let bad: Vec<u64> =
+                (1000..1100).zip(&lost).filter(|&(_, &lost)| lost > 0.25).map(|(world, _)| world).collect();
+            println!("eps {epsilon}, strength {strength}: mean {sum:.1}%, worst {worst:.3}, above a quarter {bad:?}");
+            assert!(bad.len() <= most && worst < 0.5, "{lost:?}");
+            for number in bad {
+                let without_noise = told_in_reverse(world(number), 100, 10_000, &config(number, 100.0), 0.0);
+                let rates = world(number);
+                let mean = |arm: &u32| rates.rates.iter().skip(*arm as usize).step_by(10).sum::<f64>();
+                let best = (0..10).max_by(|a, b| mean(a).total_cmp(&mean(b))).unwrap();
+                let fixed = world(number).regret(100, 1, |_, show| _ = show(best));
+                println!("  {number}: without noise {without_noise:.3}, the ad that is best on average {fixed:.3}");
+                assert!(without_noise > 0.1 && fixed > 0.25, "{without_noise} {fixed}");
+            }
         }
     }
 }

@@ -18,9 +18,10 @@
 //! distribution in a segment is Beta(n0 m + Z, n0 (1 - m) + W - Z) with n0 = (1 - m)/(m (tau^2 + v)) - 1, v the variance
 //! of ln r_a. With p its mean, n the sum of its two numbers and q the largest mean, the segment plays the arm with the
 //! least c n kl(p, q) + ln n until its batch is full. In IMED c = 1. Few segments live long enough for all that this would
-//! try in each of them, so here c is 4 at first and falls to 1 as a segment lives. A batch has half as many rewards as its
-//! cell has seen (a part of that, where [peers] share the work) and n0/4 more, four first batches at most: a smaller one
-//! changes little of what the model says. Its expected sum is at least one deviation of the noise, and two in a trial.
+//! try in each of them, so here c is 6 at first and falls to 1 as a segment lives. A batch has half as many rewards as its
+//! cell has seen (a part of that, where [peers] share the work), and so many that its expected sum is at least four
+//! deviations of the noise. A batch that expects B clicks says as much as B^2/(B + V) clicks without noise, V the noise's
+//! variance: these four deviations say as much as 16 clicks where the noise is large, and one deviation as much as one.
 //!
 //! **Trials.** One segment gains little from trying an arm, all segments together gain much. So all segments make a
 //! trial together, and IMED over the arms' rates decides on it. With k = 1 + 1/v and R the largest rate, arm a has the
@@ -33,7 +34,9 @@
 //!
 //! A *prior* of an arm's rate counts as a release without noise, as far as [`prior`](crate::policy::prior) lets it
 //! count: against the largest rate with a quarter of ln t nats, and no more once the cells' estimates contradict it.
-//! Twice that is less than ln(R t) soon, so an arm is tried whatever its prior and that prior's strength.
+//! Twice that is less than ln(R t) soon, so an arm is tried whatever its prior and that prior's strength. A prior is no
+//! trial: ln k, and whether an arm is known, are of releases alone. So an arm that a prior alone makes the leader is tried
+//! first, and if it is not what was said all segments know it at once.
 //!
 //! **Arms that come and go.** A new arm is new in every segment. Its rate is the mean rate of all arms and k is 1, so a
 //! trial tries it soon. The number of a pull names its segment and arm, and does not change when arms are added
@@ -60,9 +63,9 @@
 //!
 //! **Measured** (tests/segments.rs, `no_reversed_prior_locks_an_ad_out`: 100 segments, 10 ads of 3%, 10,000 decisions a
 //! segment, tau .2, 100 worlds; lost, in % of uniform play). Without a prior, and with the rates in reverse as 300 rewards
-//! and as 2^24: at eps 1 7.1, 6.8 and 7.6, and 1, 1 and 0 worlds lose more than 25; at eps .25 10.5, 10.0 and 11.3, and
-//! 6, 6 and 6 worlds do. Without a prior at eps 20 it is 6.5, and 1 of 200. No run loses more than 39. 50 ads of .5 to
-//! 3% at eps .25, 40 worlds: 37.5 with tau .2 and 43.7 with .35, where one bandit for all loses 38.0 and 53.6.
+//! and as 2^24: at eps 1 6.6, 6.9 and 6.9, and 1, 0 and 0 worlds lose more than 25; at eps .25 9.5, 9.2 and 9.2, and
+//! 3, 3 and 4 worlds do. In these several ads are alike on average, so that segments must find out each for itself: the same
+//! without noise loses 16 to 21 there, and the ad that is best on average 33 to 39. No run loses more than 36.
 //!
 //! With `forget_after` = M all of a cell's evidence halves every M/4 decisions, or ticks of the caller's clock, and falls back to what the model says of
 //! it.
@@ -131,8 +134,8 @@ pub(crate) struct Segments {
     time: Time,
     /// The time after which evidence counts half.
     half_life: f64,
-    /// Rewards in a cell's first batch, as things are.
-    first_batch: f64,
+    /// Rewards in a batch at least, as things are.
+    least_batch: f64,
     /// The row that was last updated without a release of its own.
     cursor: usize,
     /// The model is what [`fit`](Self::fit) makes of what is known.
@@ -172,11 +175,14 @@ struct Play {
     pulls: u64,
 }
 
-/// c at first, but for 1; and after so many first batches of each arm a segment has half of it. With 1 from the start
-/// segments that live briefly lose a quarter more (40 worlds, 2,000 decisions a segment: 17.6 for 14.3% of uniform
-/// play at eps 1, tau .2; 44.3 for 35.7 at eps .25, tau .5), and a third more after 10,000 (9.5 for 7.1).
-const CAUTION: f64 = 3.0;
-const PATIENCE: f64 = 400.0;
+/// c at first, but for 1; and after so many least batches of each arm a segment has half of it. With c = 1 from the start
+/// segments that live briefly lost a quarter more than with 4, when batches were smaller (40 worlds, 2,000 decisions a
+/// segment: 17.6 for 14.3% of uniform play at eps 1, tau .2; 44.3 for 35.7 at eps .25, tau .5). From 4 to 6 little changes.
+const CAUTION: f64 = 5.0;
+const PATIENCE: f64 = 100.0;
+/// A batch's expected sum, in deviations of the noise, at least. With one of them, and two in a trial, a release is mostly
+/// noise where epsilon is small, and a tenth more is lost (100 worlds, eps .25, tau .2: 10.8 for 9.7% of uniform play).
+const DEVIATIONS: f64 = 4.0;
 /// c among arms of all segments together.
 const TRIAL_CAUTION: f64 = 2.0;
 /// An arm is known once all segments together know it as well as so many cells with endless evidence would.
@@ -218,7 +224,7 @@ impl Segments {
             coins: seed.stream(),
             time: Time::new(config),
             half_life: half_life(config.forget_after),
-            first_batch: 0.0,
+            least_batch: 0.0,
             cursor: 0,
             fitted: false,
             decisions: 0,
@@ -226,7 +232,7 @@ impl Segments {
             has_lived: false,
             trial: false,
         };
-        segments.first_batch = segments.size_of_first_batch();
+        segments.least_batch = segments.size_of_least_batch();
         segments.push_row();
         segments.plan();
         Ok(segments)
@@ -496,12 +502,12 @@ impl Segments {
         self.plays[(segment as usize + 1, arm as usize)].pulls
     }
 
-    /// So many that their expected sum is one deviation of the noise.
-    fn size_of_first_batch(&self) -> f64 {
+    /// So many that their expected sum is some deviations of the noise.
+    fn size_of_least_batch(&self) -> f64 {
         let floor = std::f64::consts::SQRT_2 * self.deviation;
         let (sum, count) = (self.all.sum + self.peers.all.sum, self.all.count + self.peers.all.count);
         let rate = (sum + 0.5).max(floor) / (count + 0.5 / RATE);
-        (self.deviation / rate.min(1.0)).ceil()
+        (DEVIATIONS * self.deviation / rate.min(1.0)).ceil()
     }
 
     fn open(&mut self, row: usize, arm: usize) {
@@ -537,16 +543,12 @@ impl Segments {
 
     /// Rewards in a cell's next batch, as things are.
     fn size(&self, row: usize, arm: usize) -> u64 {
-        let released = self.released(row, arm);
-        // In a segment what the model says is evidence too.
-        let model = if row == 0 { 0.0 } else { self.distribution(row, arm).1 - released.weight };
-        // Bounded, or an arm whose first release is noise below 0 would wait for its next for ever.
-        let half = 0.5 * released.count + (0.25 * model).min(4.0 * self.first_batch);
-        // Each handle at work takes its part, but no less than two first batches: every part has its own noise.
-        let part = (half / self.peers.at_work).max(half.min(2.0 * self.first_batch));
-        // A trial should tell more than noise, and the work is shared.
-        let least = if row == 0 { 2.0 * self.first_batch } else { self.first_batch };
-        (part.ceil().max(least) as u64).clamp(1, Batch::MAX_QUOTA)
+        let half = 0.5 * self.released(row, arm).count;
+        // Each handle at work takes its part; of the least batch such a one that all parts expect together as many
+        // deviations of all their noises. An arm whose first release is noise below 0 does not wait for its next one for
+        // ever.
+        let (handles, least) = (self.peers.at_work, self.least_batch);
+        ((half / handles).max(least / handles.sqrt()).ceil() as u64).clamp(1, Batch::MAX_QUOTA)
     }
 
     /// It is this arm's turn.
@@ -560,15 +562,14 @@ impl Segments {
         let rates = || self.live.arms().iter().map(|&arm| (arm, &self.rates[arm as usize]));
         let (_, leader) = rates().max_by(|(_, a), (_, b)| a.mean.total_cmp(&b.mean)).expect("an arm");
         let largest = leader.mean;
-        let known = |rate: &Rate| rate.evidence.weight.max(0.0) + 1.0;
         let index = |rate: &Rate| {
             let ratio = largest / rate.mean;
-            TRIAL_CAUTION * known(rate) * (ratio - 1.0 - ratio.ln()) + known(rate).ln()
+            TRIAL_CAUTION * (rate.evidence.weight.max(0.0) + 1.0) * (ratio - 1.0 - ratio.ln()) + rate.clicks().ln()
         };
         let clicks = largest * self.time.decisions_in(self.half_life).min(self.decisions as f64);
-        let most = known(leader).max(clicks).ln();
+        let most = leader.clicks().max(clicks).ln();
         let enough = 1.0 / (self.spread() * (1.0 / KNOWN + 1.0 / self.together()));
-        let unknown = rates().filter(|(_, rate)| rate.evidence.weight < enough);
+        let unknown = rates().filter(|(_, rate)| rate.clicks() < enough);
         let least = unknown.map(|(arm, rate)| (index(rate), arm)).min_by(|a, b| a.0.total_cmp(&b.0));
         let Some((_, arm)) = least.filter(|&(index, _)| index <= most) else {
             self.trial = false;
@@ -588,7 +589,7 @@ impl Segments {
     /// c in a segment.
     fn caution(&self, row: usize) -> f64 {
         let arms = f64::from(self.live.count());
-        1.0 + CAUTION / (1.0 + self.turns[row].decisions as f64 / (PATIENCE * arms * self.first_batch))
+        1.0 + CAUTION / (1.0 + self.turns[row].decisions as f64 / (PATIENCE * arms * self.least_batch))
     }
 
     /// An arm's index in a segment, where this is the leading mean.
@@ -636,17 +637,15 @@ impl Segments {
         self.all.sum += released.sum;
         self.all.count += count;
         self.peers.all.fade(now, self.half_life);
-        self.first_batch = self.size_of_first_batch();
+        self.least_batch = self.size_of_least_batch();
         self.releases = self.releases.saturating_add(1);
         self.open(row, arm);
         self.turns[row].left = 0;
         self.trial &= row > 0;
         self.learn(row);
-        if self.half_life.is_finite() {
-            // What silent segments said fades too: one in turn.
-            self.cursor = (self.cursor + 1) % self.rows.len();
-            self.learn(self.cursor);
-        }
+        // What silent segments said depends on what was learned since, and may fade: one in turn.
+        self.cursor = (self.cursor + 1) % self.rows.len();
+        self.learn(self.cursor);
     }
 
     /// Nothing was released or merged since [`fit`](Self::fit), so that it would change nothing.

@@ -21,8 +21,8 @@
 //! rounding where an update replaces what has faded here.)
 //!
 //! **Cost.** 12 bytes for each cell, and 24 for each segment and each arm of every other handle. When the first one comes,
-//! 32 bytes for each cell of our own and 12 for each segment. A merge takes O(cells), and the fit after it four times what
-//! a release takes for each segment; a segment that is added O(peers arms), an arm O(peers segments) and a fit.
+//! 32 bytes for each cell of our own and 12 for each segment. A merge takes O(cells), and the fit after it some five to ten times
+//! what a release takes for each segment; a segment that is added O(peers arms), an arm O(peers segments) and a fit.
 
 use super::grid::Grid;
 use super::model::{WeightedEvidence, half_life};
@@ -266,7 +266,7 @@ impl Segments {
         self.has_lived = true;
         self.peers.updates += 1;
         self.peers.count(now, half_life);
-        self.first_batch = self.size_of_first_batch();
+        self.least_batch = self.size_of_least_batch();
         let Peers { known, cells, trials, decisions, places, .. } = &mut self.peers;
         let (peer, before) = (&known[place], before.as_ref());
         places.clear();

@@ -123,7 +123,7 @@ impl Segments {
         if !self.time.go_on(&saved_time) {
             self.restamp(now, half_life(saved_time.memory()));
         }
-        self.first_batch = self.size_of_first_batch();
+        self.least_batch = self.size_of_least_batch();
         self.trial = false;
         self.by_key.try_reserve_exact(self.max_segments as usize).map_err(|_| Error::NoMemory)?;
         self.fit(names);

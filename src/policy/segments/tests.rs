@@ -247,7 +247,7 @@ fn a_new_arm_is_found_in_every_segment() {
         if number == 4 {
             site.segments.set_prior(best, Prior { mean: 0.02, strength: 300.0 }); // wrong
             let (mean, _) = site.segments.estimate(0, best);
-            assert!(mean < site.segments.estimate(0, 0).0, "{mean}");
+            assert!(mean < site.segments.estimate(0, 2).0, "{mean}");
         }
         site.add_arm(1001);
         site.play(40_000, ads);
