@@ -133,7 +133,12 @@ impl Reader {
             number: 0,
             range,
             features: None,
-            fields: CsvLine::default(),
+            fields: CsvLine {
+                parser: csv_core::Reader::new(), // its default is no reader that was built
+                text: Vec::new(),
+                ends: Vec::new(),
+                count: 0,
+            },
         })
     }
 
@@ -157,7 +162,12 @@ impl Reader {
     }
 
     fn refused(&self, problem: &str) -> String {
-        format!("{}, line {}{}{problem}", self.path.display(), self.number, if problem.starts_with(',') { "" } else { ": " })
+        format!(
+            "{}, line {}{}{problem}",
+            self.path.display(),
+            self.number,
+            if problem.starts_with(',') { "" } else { ": " }
+        )
     }
 
     /// Reads the next line that is not blank.
@@ -260,7 +270,6 @@ fn header(fields: &CsvLine) -> Result<Columns, String> {
 }
 
 /// The fields of a line of CSV.
-#[derive(Default)]
 struct CsvLine {
     parser: csv_core::Reader,
     text: Vec<u8>,

@@ -46,7 +46,7 @@ both
   --epsilon E,E,...       (0.1,0.25,0.5,1,2)
   --policy NAME,NAME,...  (dp-imed,dp-klucb,dp-med,dp-ts, with features dp-linear, and nonprivate-imed to compare)
   --users-limit M         epsilon is for M rewards of a person (1)
-  --runs N                runs of each policy (what the time allows; of a log 3)
+  --runs N                runs of each policy (what the time allows; of a log 5)
   --seed N                (1)
   --threads N             (all cores)
   --out DIR               where plan.svg and plan.csv go (target/plan)";
@@ -165,7 +165,8 @@ impl Options {
 
     /// The delay in decisions: a time, of so many decisions a day; or a number where there is a log.
     fn delay(&self) -> Result<u64, Box<dyn Error>> {
-        let (number, unit) = self.delay.split_at(self.delay.find(|c: char| c.is_alphabetic()).unwrap_or(self.delay.len()));
+        let (number, unit) =
+            self.delay.split_at(self.delay.find(|c: char| c.is_alphabetic()).unwrap_or(self.delay.len()));
         let number: f64 = between("delay", number, 0.0, 1e9)?;
         let seconds = match (unit, self.log.is_some()) {
             ("", true) => return Ok(number as u64),
@@ -232,13 +233,16 @@ fn simulated(options: &Options) -> Result<String, Box<dyn Error>> {
     }
     let arms = f64::from(options.arms);
     let world = World {
-        means: (0..options.arms).map(|arm| options.rate - (options.rate - worst) * f64::from(arm) / (arms - 1.0)).collect(),
+        means: (0..options.arms)
+            .map(|arm| options.rate - (options.rate - worst) * f64::from(arm) / (arms - 1.0))
+            .collect(),
         daily: options.daily,
         horizon: ((options.daily as f64 * options.days) as u64).max(1),
         delay: options.delay()?,
         processes: options.processes,
     };
-    let player = |&(algorithm, epsilon): &(Algorithm, f64)| Player { algorithm, config: options.config(options.arms, epsilon) };
+    let player =
+        |&(algorithm, epsilon): &(Algorithm, f64)| Player { algorithm, config: options.config(options.arms, epsilon) };
     let named = options.players(false);
     let (mut able, mut unable) = (Vec::new(), Vec::new());
     for (at, player) in named.iter().map(player).enumerate() {
@@ -310,7 +314,8 @@ fn by_policy(
 ) -> String {
     let (baselines, private): (Vec<_>, Vec<_>) = policies.iter().copied().partition(|&policy| is_baseline(policy));
     let place = |policy, epsilon| named.iter().position(|&(p, e)| p == policy && e == epsilon);
-    let header: Vec<String> = std::iter::once("epsilon").chain(private.iter().map(|p| p.name())).map(String::from).collect();
+    let header: Vec<String> =
+        std::iter::once("epsilon").chain(private.iter().map(|p| p.name())).map(String::from).collect();
     let mut rows: Vec<Vec<String>> = Vec::new();
     if !private.is_empty() {
         for &epsilon in epsilons {
@@ -346,9 +351,8 @@ fn draw(
     let mut lines = Vec::new();
     for (colour, policy) in policies.into_iter().enumerate() {
         let places = named.iter().enumerate().filter(|(_, (p, _))| *p == policy);
-        let mut points: Vec<Point> = places
-            .filter_map(|(at, &(_, x))| value(at).map(|(y, low, high)| Point { x, y, low, high }))
-            .collect();
+        let mut points: Vec<Point> =
+            places.filter_map(|(at, &(_, x))| value(at).map(|(y, low, high)| Point { x, y, low, high })).collect();
         if let (true, Some(&point)) = (is_baseline(policy), points.first()) {
             points = ends.map(|x| Point::new(x, point.y)).to_vec();
         }
@@ -392,7 +396,7 @@ fn replayed(options: &Options, path: &std::path::Path) -> Result<String, Box<dyn
         Candidate { algorithm, config }
     };
     let candidates: Vec<Candidate> = named.iter().map(candidate).collect();
-    let plan = replay::Plan { runs: options.runs.unwrap_or(3), seed: options.seed, least, delay: delay as usize };
+    let plan = replay::Plan { runs: options.runs.unwrap_or(5), seed: options.seed, least, delay: delay as usize };
     let evaluated = replay::evaluate(path, options.range, &mut survey, &candidates, plan, options.threads, &bar);
     bar.finish_and_clear();
     let (fixed, evaluations) = evaluated?;
@@ -432,7 +436,10 @@ fn replayed(options: &Options, path: &std::path::Path) -> Result<String, Box<dyn
     notes.dedup();
     text += &table(&header, &rows);
     if played < 10.0 * survey.arms as f64 {
-        notes.push(format!("Too few decisions can be replayed: log with exploration, or see line {}.\n", survey.least.1));
+        notes.push(format!(
+            "Too few decisions can be replayed: log with exploration, or see line {}.\n",
+            survey.least.1
+        ));
     }
     if !notes.is_empty() {
         text += &format!("\n{}", notes.concat());

@@ -328,7 +328,10 @@ pub fn evaluate(
                         }
                     }
                 }
-                replays.into_iter().map(|(at, replay)| (at, replay.map(|replay| replay.evaluation()))).collect::<Vec<_>>()
+                replays
+                    .into_iter()
+                    .map(|(at, replay)| (at, replay.map(|replay| replay.evaluation())))
+                    .collect::<Vec<_>>()
             };
             (to, scope.spawn(work))
         };
@@ -351,7 +354,8 @@ pub fn evaluate(
         };
         let read = read();
         drop(senders);
-        let mut found: Vec<_> = workers.into_iter().flat_map(|worker| worker.join().expect("no replay panics")).collect();
+        let mut found: Vec<_> =
+            workers.into_iter().flat_map(|worker| worker.join().expect("no replay panics")).collect();
         found.sort_by_key(|&(at, _)| at);
         read.map(|()| (fixed, found.into_iter().map(|(_, evaluation)| evaluation).collect()))
     })
