@@ -129,10 +129,10 @@ struct Formula {
 
 impl Formula {
     fn of(algorithm: Algorithm, base: Algorithm) -> Formula {
-        let page = include_str!("../src/policy/README.md");
+        let page = include_str!("../docs/reference/policies.md");
         let number = |after| page.split(after).nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
-        let (slot, held) = (number("and each handle "), number("With a `reward_window` it is "));
-        let stamp = number("with one on the caller's clock another ");
+        let (slot, held) = (number("| always | "), number("| with a `reward_window` | "));
+        let stamp = number("| ... on the caller's clock | ");
         let costs = page.split("## What a call costs").nth(1).unwrap();
         let row = costs.lines().find(|row| row.contains(&format!("`{}`", algorithm.name()))).unwrap();
         let told = row.split('|').nth(4).unwrap();

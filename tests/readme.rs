@@ -28,7 +28,7 @@ fn directory(name: &str) -> PathBuf {
 /// Our programs, by page and language, and what each of them must print.
 const PROGRAMS: &[(&str, &str, &[&str])] = &[
     (README, "c", &["thank you"]),
-    ("include/README.md", "c", &["was shown to a phone in Germany"]),
+    ("docs/reference/interface.md", "c", &["was shown to a phone in Germany"]),
     (GUIDE, "cpp", &[": showed ad ", "desktop: ", "always arm 1: 0.0"]),
     (GUIDE, "go", &["500 decisions in 500 placements"]),
     ("bindings/cpp/README.md", "cpp", &["a click counts once", " bought, for about "]),
@@ -79,6 +79,25 @@ fn the_c_programs() {
 #[test]
 fn the_cpp_programs() {
     builds_and_runs("cpp", "c++", "-std=c++17");
+}
+
+/// The guide's log of decisions, replayed by the command below it.
+#[test]
+#[ignore = "builds an example"]
+fn the_log_of_the_guide() {
+    if !have("c++") {
+        return;
+    }
+    let place = directory("log");
+    let source = place.join("log.cpp");
+    std::fs::write(&source, &snippets(GUIDE, "cpp")[2]).unwrap();
+    let program = build("c++", source.to_str().unwrap(), &["-std=c++17"], Link::Static);
+    run(Command::new(program).current_dir(&place));
+    let mut commands = snippets(GUIDE, "sh").into_iter().filter(|block| block.contains("--example plan"));
+    let command = commands.next().unwrap().replace("--log log.csv", &format!("--log {}/log.csv", place.display()));
+    let said = run(Command::new("sh").args(["-e", "-c", &command]).current_dir(root()));
+    assert!(said.contains("100,000 decisions, 3 arms") && said.contains("| dp-imed | 0.1 | 0.0"), "{said}");
+    assert!(!said.contains("propensities are wrong"), "{said}");
 }
 
 /// The guide's ad service as four processes, twice: they merge, and continue from their snapshots.
@@ -188,7 +207,7 @@ fn what_pages_name_is_there() {
         let plain = |c: char| (c.is_alphanumeric() || " -_".contains(c)).then_some(if c == ' ' { '-' } else { c });
         lines.map(|line| line.to_lowercase().chars().filter_map(plain).collect()).collect()
     };
-    let manifests = ["examples/Cargo.toml", "examples/figures/Cargo.toml", "tests/Cargo.toml"].map(page).join("\n");
+    let manifests = ["examples/Cargo.toml", "examples/figures/Cargo.toml", "examples/plan/Cargo.toml", "tests/Cargo.toml"].map(page).join("\n");
     let (mut links, mut paths) = (0, 0);
     for name in pages() {
         let text = page(&name);
@@ -255,7 +274,7 @@ fn what_there_is_is_there() {
     let go = sources("bindings/go", ".go");
     let code = [page("include/dpb.h"), page("bindings/cpp/dpb.hpp"), go, sources("src", ".rs")];
     let code = code.map(|code| without_comments(&code));
-    let using = page("include/README.md");
+    let using = page("docs/reference/interface.md");
     let rows = using.lines().skip_while(|line| !line.starts_with("| what | C | C++ | Go | Rust |")).skip(2);
     let rows: Vec<_> = rows.take_while(|line| line.starts_with('|')).collect();
     assert!(rows.len() > 10, "{rows:?}");
@@ -290,7 +309,7 @@ fn sources(below: &str, ending: &str) -> String {
 
 #[test]
 fn the_table_has_every_policy() {
-    let (choosing, all, header) = (page(CHOOSING), page("src/policy/README.md"), page("include/dpb.h"));
+    let (choosing, all, header) = (page(CHOOSING), page("docs/reference/policies.md"), page("include/dpb.h"));
     for policy in dpb::Algorithm::ALL {
         let row = format!("| `{}` | `Algorithm::{policy:?}` | `dpb_new_", policy.name());
         let rest = all.split_once(&row).unwrap_or_else(|| panic!("no row of the table begins {row}")).1;
@@ -374,7 +393,7 @@ fn is_of_a_name(c: char) -> bool {
 /// The table of what combines: what it says that a handle does it does, and nothing else.
 #[test]
 fn the_table_of_combinations() {
-    let using = page("include/README.md");
+    let using = page("docs/reference/interface.md");
     let head = "| | alone | with `max_segments` | with `features` | with `expected_users` |";
     let table = using.split_once(head).unwrap().1;
     let rows: Vec<_> = table.lines().skip(2).take_while(|line| line.starts_with('|')).collect();

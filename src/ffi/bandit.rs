@@ -130,7 +130,7 @@ pub(super) unsafe fn new(
 /// The handle's memory is fixed here, but for dpb_add_arm: about 1800 + 456 K + 8 P bytes, K the arms and P the
 /// larger of pending_capacity and a reward_window in decisions, rounded up to a power of two; 4 P more with a
 /// reward_window, and 8 P more with one on the caller's clock; and what dpb_config.expected_users says. The other policies'
-/// numbers are in src/policy/README.md. With max_segments = S it is about
+/// numbers are in docs/reference/policies.md. With max_segments = S it is about
 /// 1400 + 740 K + (80 K + 74) S + 8 P bytes; on most systems a segment takes its memory when it begins.
 ///
 /// config: filled by dpb_config_init; read here, not kept. out: receives the handle, which the
