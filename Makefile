@@ -36,7 +36,7 @@ UNWINDER = $(shell $(RUSTC) --print target-libdir --target $(TARGET))/self-conta
 SYSTEM_LIBRARIES += -Wl,--eh-frame-hdr
 endif
 
-.PHONY: all install go
+.PHONY: all install go docs
 all: $(BUILD)/libdpb.a $(BUILD)/$(SONAME)
 
 # Little is inlined, and a switch is no table of addresses, each of which takes 24 bytes to be linked: the library is a
@@ -95,3 +95,9 @@ GO_LIBRARY = bindings/go/internal/lib/$(shell go env GOOS)_$(shell go env GOARCH
 go: $(BUILD)/libdpb.a
 	$(INSTALL) -m 644 $< $(GO_LIBRARY)/libdpb.a
 	echo "/* $$(sha256sum <$<) */" >$(GO_LIBRARY)/libdpb.h
+
+# The C interface as HTML, by Doxygen; a warning is an error.
+docs:
+	$(INSTALL) -d target/docs/c
+	sed -e 's|@VERSION@|$(VERSION)|' -e 's|@OUTPUT@|target/docs/c|' bindings/c/Doxyfile | doxygen -
+	@echo target/docs/c/html/index.html
