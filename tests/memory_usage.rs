@@ -283,8 +283,7 @@ fn the_memory_of_segments_is_what_is_documented() {
         }
         assert_eq!((HELD.get() - before) as f64, took);
         // What others have released.
-        let told =
-            "(12 K + 42) (S + 1) bytes, K the arms and S its segments, and the first one (32 K + 40) (M + 1) more";
+        let told = "(12 K + 42) (S + 1) bytes, K the number of arms and S that of its segments, and the first one (32 K + 40) (M + 1) more";
         assert!(header.contains(told));
         let here = made(50);
         let bytes = bandit.snapshot().unwrap();

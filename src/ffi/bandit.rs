@@ -126,11 +126,11 @@ pub(super) unsafe fn new(
 
 /// Makes a bandit with the recommended policy: dpb_new_imed, or dpb_new_linear if config.features > 0.
 ///
-/// Memory is fixed here, but for dpb_add_arm. It is about 1800 + 456 K + 8 P bytes: K the number of arms, P the
-/// larger of pending_capacity and a reward_window in decisions, rounded up to a power of two. A reward_window adds
-/// 4 P, one on the caller's clock another 8 P, and expected_users its counters. With max_segments = S it is about
-/// 1400 + 740 K + (80 K + 74) S + 8 P bytes; on most systems a segment takes its memory when it begins.
-/// docs/reference/policies.md has the other policies.
+/// Memory is fixed here, but for dpb_add_arm. The handle takes about 1800 + 456 K + 8 P bytes, 4 P more with a
+/// reward_window, and 8 P more with one on the caller's clock; and the counters of expected_users. K is the number
+/// of arms, and P the larger of pending_capacity and a reward_window in decisions, rounded up to a power of two.
+/// With max_segments = S it takes about 1400 + 740 K + (80 K + 74) S + 8 P bytes; on most systems a segment takes
+/// its memory when it begins. docs/reference/policies.md has the other policies.
 ///
 /// config: filled by dpb_config_init; read here, not kept. out: receives the handle, which the caller frees with
 /// dpb_free. error: NULL, or filled on failure.
@@ -198,9 +198,9 @@ pub unsafe extern "C" fn dpb_policy_number(name: *const c_char) -> u32 {
     Algorithm::ALL.iter().find(|policy| policy.c_name() == name).map_or(0, |policy| *policy as u32)
 }
 
-/// DP-SE, differentially private successive elimination: pure epsilon-DP (Sajed and Sheffet 2019,
-/// Algorithm 3, Theorem 4.1). With a horizon beta = 1/horizon; without one the horizon is guessed
-/// and the guess squared; with beta it is best-arm identification at that confidence (dpb_best_arm).
+/// DP-SE, differentially private successive elimination: pure epsilon-DP (Sajed and Sheffet 2019, Algorithm 3,
+/// Theorem 4.1). With a horizon, beta is 1/horizon. Without horizon and beta, the policy guesses a horizon and
+/// squares the guess. With beta it identifies the best arm at that confidence (dpb_best_arm).
 /// At most 2^18 arms. Parameters, statuses and threads as dpb_new.
 #[unsafe(no_mangle)]
 #[must_use]
@@ -295,12 +295,12 @@ pub unsafe extern "C" fn dpb_new_ucb(
     unsafe { new(Algorithm::Ucb, config, out, error) }
 }
 
-/// DP-UCB-INT, UCB on means released at intervals: (epsilon, delta)-DP, delta > 0 (Tossou and Dimitrakakis
-/// 2016, Algorithm 3, corrected; the loss of all releases together is computed, and the noise is the
-/// least that keeps it). interval_exponent: v. batch: 0 = the series of their Lemma B.1, b > 0 = every
-/// max(b, f) answers, as printed with b = 1. Needs no horizon. The regret is not that of UCB plus a
-/// constant, as their Theorem 3.5 has it: with the printed index rare runs lose the best arm for ages;
-/// with flags DPB_RIGOROUS_INDEX none do, but worse arms get of the order of ln^(2/(2-v)) t pulls.
+/// DP-UCB-INT, UCB on means released at intervals: (epsilon, delta)-DP, delta > 0 (Tossou and Dimitrakakis 2016,
+/// Algorithm 3, corrected). The library computes the loss of all releases together, and takes the least noise that
+/// keeps it. interval_exponent: v. batch: 0 = the series of their Lemma B.1; b > 0 = every max(b, f) rewards, as
+/// printed with b = 1. Needs no horizon. Their Theorem 3.5, a regret of that of UCB plus a constant, does not hold:
+/// with the printed index rare runs play a worse arm for a very long time; with DPB_RIGOROUS_INDEX none do, but
+/// worse arms get of the order of ln^(2/(2-v)) t decisions.
 /// At most 2^20 arms. Parameters, statuses and threads as dpb_new.
 #[unsafe(no_mangle)]
 #[must_use]
@@ -373,9 +373,9 @@ pub unsafe extern "C" fn dpb_new_exp3_lap(
     unsafe { new(Algorithm::Exp3Lap, config, out, error) }
 }
 
-/// EXP3_tau (Tossou and Dimitrakakis 2017, Section 3.2), for adversarial rewards and switching costs:
-/// EXP3 in intervals of tau decisions, (epsilon, delta)-DP by its own randomness, tau the smallest
-/// that will do. Needs the horizon and delta > 0. Its propensities would tell raw rewards: NaN.
+/// EXP3_tau (Tossou and Dimitrakakis 2017, Section 3.2), for adversarial rewards and switching costs: EXP3 in
+/// intervals of tau decisions, (epsilon, delta)-DP by its own randomness. tau is the smallest that suffices. Needs
+/// the horizon and delta > 0. Propensities are NaN, because they would reveal raw rewards.
 /// Parameters, statuses and threads as dpb_new.
 #[unsafe(no_mangle)]
 #[must_use]
@@ -388,9 +388,9 @@ pub unsafe extern "C" fn dpb_new_exp3_tau(
     unsafe { new(Algorithm::Exp3Tau, config, out, error) }
 }
 
-/// Batched Tsallis-INF for heavy tails (Asi, Raman, Talwar 2025): the policy that we recommend for
-/// adversarial rewards. Pure epsilon-DP, regret O(sqrt(K T/epsilon)), no horizon.
-/// config.batch = plays of one arm for one release: 0 = ceil(1/epsilon).
+/// Batched Tsallis-INF for heavy tails (Asi, Raman, Talwar 2025): the recommended policy for adversarial rewards.
+/// Pure epsilon-DP, regret O(sqrt(K T/epsilon)), no horizon.
+/// config.batch = decisions for one arm in one release: 0 = ceil(1/epsilon).
 /// At most 2^20 arms. Parameters, statuses and threads as dpb_new.
 #[unsafe(no_mangle)]
 #[must_use]
@@ -403,10 +403,10 @@ pub unsafe extern "C" fn dpb_new_tsallis(
     unsafe { new(Algorithm::Tsallis, config, out, error) }
 }
 
-/// DP-IMED with the exact Chernoff index: pure epsilon-DP (Theorem P: every reward is in one batch,
-/// released once); with delta > 0 (epsilon, delta)-DP by zCDP and Gaussian noise. No horizon, nothing
-/// to tune; select and update O(1). Takes eligible arms, dpb_add_arm and dpb_retire_arm,
-/// dpb_config.forget_after and dpb_config.exploration.
+/// DP-IMED with the exact Chernoff index: pure epsilon-DP (Theorem P: every reward is in one batch, released once);
+/// with delta > 0 (epsilon, delta)-DP by zCDP and Gaussian noise. It needs no horizon and no tuning. Select and
+/// update are O(1). Supports eligible arms, dpb_add_arm and dpb_retire_arm, dpb_config.forget_after and
+/// dpb_config.exploration.
 /// Parameters, statuses and threads as dpb_new.
 #[unsafe(no_mangle)]
 #[must_use]
@@ -419,8 +419,8 @@ pub unsafe extern "C" fn dpb_new_imed(
     unsafe { new(Algorithm::Imed, config, out, error) }
 }
 
-/// DP-KLUCB, the optimistic index of d_eps (Azize et al. 2025): pure epsilon-DP (Theorem P); delta
-/// must be 0. Select and update O(1). Takes eligible arms, dpb_add_arm and dpb_retire_arm.
+/// DP-KLUCB, the optimistic index of d_eps (Azize et al. 2025): pure epsilon-DP (Theorem P); delta must be 0.
+/// Select and update are O(1). Supports eligible arms, dpb_add_arm and dpb_retire_arm.
 /// Parameters, statuses and threads as dpb_new.
 #[unsafe(no_mangle)]
 #[must_use]
@@ -433,9 +433,9 @@ pub unsafe extern "C" fn dpb_new_klucb(
     unsafe { new(Algorithm::KlUcb, config, out, error) }
 }
 
-/// DP-MED: what dpb_new_imed knows, with a chance for every arm and exact propensities: pure epsilon-DP
-/// (Theorem P); with delta > 0 (epsilon, delta)-DP by zCDP. No horizon, nothing to tune. Takes
-/// eligible arms, dpb_add_arm and dpb_retire_arm, dpb_config.forget_after and dpb_config.exploration.
+/// DP-MED: learns as dpb_new_imed does, and draws each arm with an exact propensity. Pure epsilon-DP (Theorem P);
+/// with delta > 0 (epsilon, delta)-DP by zCDP. It needs no horizon and no tuning. Supports eligible arms,
+/// dpb_add_arm and dpb_retire_arm, dpb_config.forget_after and dpb_config.exploration.
 /// At most 2^12 arms. Parameters, statuses and threads as dpb_new.
 #[unsafe(no_mangle)]
 #[must_use]
@@ -448,9 +448,9 @@ pub unsafe extern "C" fn dpb_new_med(
     unsafe { new(Algorithm::Med, config, out, error) }
 }
 
-/// Lazy-DP-TS, Thompson sampling (Hu and Hegde 2022): pure epsilon-DP (Theorem P); with delta > 0
-/// (epsilon, delta)-DP by zCDP. Randomised at every decision, with exact propensities. The paper's
-/// algorithm, for comparison: dpb_new_med has a quarter of its regret. Takes eligible arms, dpb_add_arm and dpb_retire_arm.
+/// Lazy-DP-TS, Thompson sampling (Hu and Hegde 2022): pure epsilon-DP (Theorem P); with delta > 0 (epsilon,
+/// delta)-DP by zCDP. Each decision is drawn, with an exact propensity. The paper's algorithm, for comparison:
+/// dpb_new_med has a quarter of its regret. Supports eligible arms, dpb_add_arm and dpb_retire_arm.
 /// At most 2^10 arms. Parameters, statuses and threads as dpb_new.
 #[unsafe(no_mangle)]
 #[must_use]
