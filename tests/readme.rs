@@ -76,6 +76,21 @@ fn the_c_programs() {
     builds_and_runs("c", "cc", "-std=c99");
 }
 
+/// The first page of the header.
+#[test]
+fn the_program_of_the_header() {
+    if !have("cc") {
+        return;
+    }
+    let header = page("include/dpb.h");
+    let program = header.split_once("@code\n").unwrap().1.split_once(" * @endcode").unwrap().0;
+    let program: String = program.lines().map(|line| format!("{}\n", line.trim_start_matches(" *"))).collect();
+    let source = directory("header").join("header.c");
+    std::fs::write(&source, program).unwrap();
+    let said = run(&mut Command::new(build("cc", source.to_str().unwrap(), &["-std=c99"], Link::Static)));
+    assert!(said.contains("thank you"), "{said}");
+}
+
 #[test]
 fn the_cpp_programs() {
     builds_and_runs("cpp", "c++", "-std=c++17");

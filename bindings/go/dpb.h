@@ -60,6 +60,7 @@
 /** The binary interface of this header, major << 16 | minor; dpb_abi_version() returns that of the linked library. */
 #define DPB_ABI_VERSION 1
 
+/** @cond */
 /* How the functions are exported or imported. Define DPB_API to change it. */
 #ifndef DPB_API
 #if defined(_WIN32)
@@ -80,6 +81,7 @@
 #else
 #define DPB_MUST_USE
 #endif
+/** @endcond */
 
 #ifdef __cplusplus
 extern "C" {
@@ -1699,10 +1701,10 @@ dpb_status dpb_merge(dpb_bandit *bandit,
 
 /**
  * A differentially private running sum of values in [0, 1]. Made by dpb_new_counter, destroyed by
- * dpb_counter_free. May be used from any number of threads at once.
+ * dpb_counter_free. Any number of threads may use it at once.
  *
- * It has no snapshot and needs none: add what it has read, which is released, to what a fresh one reads. Each
- * value is then in one counter, so the loss does not grow; the widths add up.
+ * It has no snapshot and needs none: after a restart, add the last sum that you read, which is released, to the
+ * sums of a new counter. Each value is then in one counter, so the loss does not grow; the widths add up.
  */
 typedef struct dpb_counter dpb_counter;
 
@@ -1712,34 +1714,34 @@ typedef struct dpb_counter dpb_counter;
 typedef uint32_t dpb_counter_kind;
 
 /**
- * What a counter is told. Fill it with dpb_counter_config_init, then change what you need.
+ * The configuration of a counter. Fill it with dpb_counter_config_init, then change what you need.
  */
 typedef struct dpb_counter_config {
   /**
-   * sizeof(dpb_counter_config), set by dpb_counter_config_init; lets the struct grow.
+   * sizeof(dpb_counter_config). dpb_counter_config_init sets it, so that the struct can grow.
    */
   uint32_t struct_size;
   /**
-   * A DPB_COUNTER_ number.
+   * The kind of counter, DPB_COUNTER_...
    */
   dpb_counter_kind kind;
   /**
-   * The privacy loss of one value, > 0.
+   * The privacy loss of one value, above 0.
    */
   double epsilon;
   /**
-   * The most values of a binary counter, 1 .. 2^37; ignored by the others.
+   * The most values of a binary counter, 1 .. 2^37. The other kinds ignore it.
    */
   uint64_t horizon;
   /**
-   * NULL = operating system entropy; 32 bytes = reproducible and NOT private. Read during
-   * construction only.
+   * NULL = entropy of the operating system. 32 bytes = reproducible and NOT private. Read during construction
+   * only.
    */
   const uint8_t *test_seed;
 } dpb_counter_config;
 
 /**
- * Releases when the number of values is a power of two: the least noise, the rarest news.
+ * Releases when the number of values is a power of two: the least noise, the fewest releases.
  */
 #define DPB_COUNTER_LOGARITHMIC 0
 
@@ -1754,11 +1756,11 @@ typedef struct dpb_counter_config {
 #define DPB_COUNTER_HYBRID 2
 
 /**
- * Fills a configuration for a counter of this kind with this privacy loss of one value. Nothing is
- * checked here: dpb_new_counter checks. NULL is a no-op. Any thread.
+ * Fills a configuration for a counter of this kind with this privacy loss of one value. Checks nothing:
+ * dpb_new_counter checks. NULL is a no-op. Any thread.
  *
- * In C and C++ this is dpb_counter_config_init_sized, with the size that the header knows. The function
- * of this name fills what dpb_counter_config had in version 0.1.
+ * In C and C++ the name is a macro for dpb_counter_config_init_sized with the size of the header. The function of
+ * this name fills what dpb_counter_config had in version 0.1.
  */
 DPB_API
 void dpb_counter_config_init(struct dpb_counter_config *config,
@@ -1766,7 +1768,7 @@ void dpb_counter_config_init(struct dpb_counter_config *config,
                              double epsilon);
 
 /**
- * dpb_counter_config_init for a dpb_counter_config of struct_size bytes, and no more.
+ * As dpb_counter_config_init, for a dpb_counter_config of struct_size bytes.
  */
 DPB_API
 void dpb_counter_config_init_sized(struct dpb_counter_config *config,
@@ -1775,14 +1777,14 @@ void dpb_counter_config_init_sized(struct dpb_counter_config *config,
                                    double epsilon);
 
 /**
- * A private running sum: pure epsilon-DP for the whole stream of releases when one value changes
- * (Chan, Shi, Song 2011; the hybrid with the budget shared between its two parts, unlike Tossou
- * and Dimitrakakis 2016, Lemma B.2).
+ * Makes a private running sum: pure epsilon-DP for the whole stream of releases if one value changes (Chan, Shi,
+ * Song 2011). The hybrid kind shares the budget between its two parts, unlike Tossou and Dimitrakakis 2016, Lemma
+ * B.2.
  *
- * config: read here, not kept. out: receives the handle, which the caller frees with
- * dpb_counter_free. error: NULL, or filled on failure.
- * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_NEWER_VERSION (struct_size of a newer library);
- * DPB_ENTROPY; DPB_NO_MEMORY. Any thread.
+ * config: read here, not kept. out: receives the handle, which the caller frees with dpb_counter_free. error:
+ * NULL, or filled on failure.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_NEWER_VERSION (struct_size of a newer library); DPB_ENTROPY;
+ * DPB_NO_MEMORY. Any thread.
  */
 DPB_API
 DPB_MUST_USE
@@ -1791,22 +1793,24 @@ dpb_status dpb_new_counter(const struct dpb_counter_config *config,
                            dpb_error *error);
 
 /**
- * Adds a value in [0, 1] and brings the release up to date. O(1) amortised, never allocates.
- * Returns DPB_OK; DPB_NULL; DPB_INVALID_REWARD (NaN, or outside [0, 1]); DPB_HALTED (a binary
- * counter has its horizon of values, another 2^37); DPB_POISONED. A refused value changes nothing.
- * Any thread.
+ * Adds a value in [0, 1], and updates the release. O(1) amortised, never allocates.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_REWARD (NaN, or outside [0, 1]); DPB_HALTED (a binary counter has its
+ * horizon of values, another kind 2^37); DPB_POISONED. A refused value changes nothing. Any thread.
  */
 DPB_API DPB_MUST_USE dpb_status dpb_counter_add(struct dpb_counter *counter, double value);
 
 /**
- * The released sum, 0 before the first release. Reading costs no privacy and draws no noise: the
+ * Reads the released sum, 0 before the first release. Reading costs no privacy and draws no noise: it gives the
  * same number until the next dpb_counter_add. O(1).
  * Returns DPB_OK; DPB_NULL; DPB_POISONED. Any thread.
  */
-DPB_API DPB_MUST_USE dpb_status dpb_counter_read(const struct dpb_counter *counter, double *sum);
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_counter_read(const struct dpb_counter *counter,
+                            double *sum);
 
 /**
- * Is this counter private? is_private: receives 1, or 0 under a test_seed.
+ * Reads whether the counter is private. is_private: receives 1, or 0 with a test_seed.
  * Returns DPB_OK; DPB_NULL; DPB_POISONED. Any thread.
  */
 DPB_API
@@ -1820,21 +1824,20 @@ dpb_status dpb_counter_is_private(const struct dpb_counter *counter,
 DPB_API void dpb_counter_free(struct dpb_counter *counter);
 
 /**
- * A stopping rule: takes samples until their mean is known to a factor of 1 +- alpha. Made by
- * dpb_new_nas, dpb_new_dp_nas or dpb_new_dp_exp_nas, destroyed by dpb_stopping_free. May be used
- * from any number of threads at once.
+ * A stopping rule: takes samples until their mean is known to a factor of 1 +- alpha. Made by dpb_new_nas,
+ * dpb_new_dp_nas or dpb_new_dp_exp_nas, destroyed by dpb_stopping_free. Any number of threads may use it at once.
  *
- * It has no snapshot: nothing is released before the halt, sum and threshold are secret till then, and after it
- * the mean is all. After a crash start a new one, with other samples: the loss does not grow.
+ * It has no snapshot: before the halt nothing is released, and sum and threshold are secret; after it the mean is
+ * all that is left. After a crash start a new rule with new samples; the loss does not grow.
  */
 typedef struct dpb_stopping dpb_stopping;
 
 /**
- * What a stopping rule is told. Fill it with dpb_stopping_config_init, then set alpha and beta.
+ * The configuration of a stopping rule. Fill it with dpb_stopping_config_init, then set alpha and beta.
  */
 typedef struct dpb_stopping_config {
   /**
-   * sizeof(dpb_stopping_config), set by dpb_stopping_config_init; lets the struct grow.
+   * sizeof(dpb_stopping_config). dpb_stopping_config_init sets it, so that the struct can grow.
    */
   uint32_t struct_size;
   /**
@@ -1850,27 +1853,30 @@ typedef struct dpb_stopping_config {
    */
   double beta;
   /**
-   * The privacy loss of one sample, > 0; ignored by dpb_new_nas.
+   * The privacy loss of one sample, above 0. dpb_new_nas ignores it.
    */
   double epsilon;
   /**
-   * NULL = operating system entropy; 32 bytes = reproducible and NOT private. Read during
-   * construction only.
+   * NULL = entropy of the operating system. 32 bytes = reproducible and NOT private. Read during construction
+   * only.
    */
   const uint8_t *test_seed;
 } dpb_stopping_config;
 
 /**
- * Fills a configuration for samples in [-range, range] and this privacy loss of one sample. alpha and
- * beta are 0, which no constructor takes: set them. Nothing is checked here. NULL is a no-op. Any thread.
+ * Fills a configuration for samples in [-range, range] and this privacy loss of one sample. alpha and beta are 0,
+ * which constructors refuse: set them. Checks nothing. NULL is a no-op. Any thread.
  *
- * In C and C++ this is dpb_stopping_config_init_sized, with the size that the header knows. The function
- * of this name fills what dpb_stopping_config had in version 0.1.
+ * In C and C++ the name is a macro for dpb_stopping_config_init_sized with the size of the header. The function of
+ * this name fills what dpb_stopping_config had in version 0.1.
  */
-DPB_API void dpb_stopping_config_init(struct dpb_stopping_config *config, double range, double epsilon);
+DPB_API
+void dpb_stopping_config_init(struct dpb_stopping_config *config,
+                              double range,
+                              double epsilon);
 
 /**
- * dpb_stopping_config_init for a dpb_stopping_config of struct_size bytes, and no more.
+ * As dpb_stopping_config_init, for a dpb_stopping_config of struct_size bytes.
  */
 DPB_API
 void dpb_stopping_config_init_sized(struct dpb_stopping_config *config,
@@ -1903,8 +1909,8 @@ dpb_status dpb_new_dp_nas(const struct dpb_stopping_config *config,
                           dpb_error *error);
 
 /**
- * DP-exponential-NAS: asks at powers of two only; pure epsilon-DP (Sajed and Sheffet 2019,
- * Algorithm 2, Corollary 3.2, Theorem 3.3).
+ * DP-exponential-NAS: tests at powers of two only; pure epsilon-DP (Sajed and Sheffet 2019, Algorithm 2, Corollary
+ * 3.2, Theorem 3.3).
  * Parameters, statuses and threads as dpb_new_nas.
  */
 DPB_API
@@ -1914,9 +1920,9 @@ dpb_status dpb_new_dp_exp_nas(const struct dpb_stopping_config *config,
                               dpb_error *error);
 
 /**
- * Takes a sample. halted: receives 1 when the rule halts with it, else 0. O(1), never allocates.
- * Returns DPB_OK; DPB_NULL; DPB_INVALID_REWARD (NaN, or outside [-range, range]; nothing has
- * changed); DPB_HALTED (it has halted before: no more samples); DPB_POISONED. Any thread.
+ * Adds a sample. halted: receives 1 if the rule halts with it, else 0. O(1), never allocates.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_REWARD (NaN, or outside [-range, range]; nothing has changed); DPB_HALTED
+ * (it halted before, and takes no more samples); DPB_POISONED. Any thread.
  */
 DPB_API
 DPB_MUST_USE
@@ -1925,13 +1931,13 @@ dpb_status dpb_stopping_push(struct dpb_stopping *stopping,
                              uint32_t *halted);
 
 /**
- * The released mean, in the samples' unit. Reading it costs no privacy.
+ * Reads the released mean, in the samples' unit. Reading it costs no privacy.
  * Returns DPB_OK; DPB_NULL; DPB_NOT_READY (it has not halted); DPB_POISONED. Any thread.
  */
 DPB_API DPB_MUST_USE dpb_status dpb_stopping_mean(const struct dpb_stopping *stopping, double *mean);
 
 /**
- * Is this rule private? is_private: receives 1, or 0 for dpb_new_nas and under a test_seed.
+ * Reads whether the rule is private. is_private: receives 1, or 0 for dpb_new_nas and with a test_seed.
  * Returns DPB_OK; DPB_NULL; DPB_POISONED. Any thread.
  */
 DPB_API
@@ -1957,19 +1963,20 @@ DPB_API void dpb_stopping_free(struct dpb_stopping *stopping);
 #define DPB_POLICY_VB_SDP_AE 16
 
 /**
- * Holds the messages of one batch until all have come, then hands out their bits in uniformly
- * random order, once, and nothing else. Made by dpb_new_shuffler, destroyed by dpb_shuffler_free.
- * May be used from any number of threads at once. After fork() the child's copy is DPB_POISONED.
+ * Keeps the messages of one batch until all have arrived, then hands out their bits in uniformly random order,
+ * once, and nothing else. Made by dpb_new_shuffler, destroyed by dpb_shuffler_free. Any number of threads may use
+ * it at once. After fork() the child's copy is DPB_POISONED.
  */
 typedef struct dpb_shuffler dpb_shuffler;
 
 /**
- * What encoders, shuffler and server of one batch agree on: plain public data, to be made by
- * dpb_shuffle_plan wherever it is needed, or sent. A message has 1 + coins_per_user bytes, a batch
- * users times as many. Whoever takes a plan computes what its noise gives, and refuses one that does
- * not keep its claim (DPB_INVALID_CONFIG): about 0.2/epsilon microseconds, 4 milliseconds at most.
- * Whether the claim is enough is for you to say: compare epsilon and delta with what was promised.
- * 32 bytes, for good: dpb_shuffle_plan cannot know of a caller who has less room.
+ * The plan of a batch, on which its encoders, shuffler and server agree. It is public: make it by dpb_shuffle_plan
+ * wherever you need it, or send it. A message has 1 + coins_per_user bytes, a batch users times as many.
+ *
+ * Every function that takes a plan computes what its noise gives, and refuses a plan that does not keep its claim
+ * (DPB_INVALID_CONFIG). That takes about 0.2/epsilon microseconds, at most 4 milliseconds. You decide whether the
+ * claim is enough: compare epsilon and delta with what was promised. 32 bytes in every version, because
+ * dpb_shuffle_plan cannot know the size in the caller's header.
  */
 typedef struct dpb_shuffle_params {
   /**
@@ -1981,11 +1988,11 @@ typedef struct dpb_shuffle_params {
    */
   uint32_t users;
   /**
-   * p: coins that each user sends beside its own bit, 1 .. 2^20.
+   * p: the coins that each user sends in addition to its own bit, 1 .. 2^20.
    */
   uint32_t coins_per_user;
   /**
-   * A coin is 1 with probability coin_numerator / 2^32; 1 .. 2^31.
+   * Each coin is 1 with probability coin_numerator / 2^32; 1 .. 2^31.
    */
   uint32_t coin_numerator;
   /**
@@ -1993,21 +2000,21 @@ typedef struct dpb_shuffle_params {
    */
   double epsilon;
   /**
-   * See epsilon. In (0, 1).
+   * The delta of the claim, in (0, 1).
    */
   double delta;
 } dpb_shuffle_params;
 
 /**
- * Plans a batch of M_sum (Tenenbaum, Kaplan, Mansour, Stemmer 2021, Algorithm 3): how many coins
- * its users must add to their bits for the count of ones to be (epsilon, delta)-DP. The least
- * such number, by the exact divergence of the binomial distribution against itself shifted by one.
- * Microseconds to milliseconds.
+ * Plans a batch of M_sum (Tenenbaum, Kaplan, Mansour, Stemmer 2021, Algorithm 3): the number of coins that its
+ * users must add to their bits, so that the count of ones is (epsilon, delta)-DP. It is the least such number, by
+ * the exact divergence between the binomial distribution and the same shifted by one. Takes microseconds to
+ * milliseconds.
  *
- * epsilon: in (0, 100]. delta: in (0, 1). users: m, at least 1. flags: 0 or DPB_SHUFFLE_PRINTED.
- * out: receives the plan; may be uninitialised. error: NULL, or filled on failure.
- * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (also where a user would send more than 2^20 coins:
- * a larger batch, or a larger epsilon, needs fewer). Any thread.
+ * epsilon: in (0, 100]. delta: in (0, 1). users: m, at least 1. flags: 0 or DPB_SHUFFLE_PRINTED. out: receives the
+ * plan; may be uninitialised. error: NULL, or filled on failure.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (also if a user would send more than 2^20 coins: a larger batch, or
+ * a larger epsilon, needs fewer). Any thread.
  */
 DPB_API
 DPB_MUST_USE
@@ -2019,19 +2026,18 @@ dpb_status dpb_shuffle_plan(double epsilon,
                             dpb_error *error);
 
 /**
- * The encoder, on the user's device: a reward in, one message out. No handle, no allocation.
- * Writes 1 + coins_per_user bytes, each 0 or 1: the user's own bit, then its coins. A reward
- * between 0 and 1 becomes 1 with that probability (on a grid of 2^-24), so sums stay unbiased.
- * Exact integer sampling, keyed anew from the operating system in each call: about a microsecond, a
- * nanosecond or two a coin, and the check of the plan.
+ * Encodes a reward into one message, on the user's device. Needs no handle and no allocation. Writes 1 +
+ * coins_per_user bytes, each 0 or 1: the user's own bit, then its coins. A reward between 0 and 1 becomes 1 with
+ * that probability (on a grid of 2^-24), so sums stay unbiased. Exact integer sampling, with a new key from the
+ * operating system in each call: about a microsecond, a nanosecond or two for each coin, and the check of the
+ * plan.
  *
- * The message tells the reward: it goes to the shuffler, encrypted, and nowhere else. Send it once:
- * a second message of one reward is a second loss of epsilon.
+ * The message reveals the reward: send it, encrypted, to the shuffler only. Send it once: a second message of one
+ * reward is a second loss of epsilon.
  *
- * params: from dpb_shuffle_plan, the device's own or one that the server sent; one whose noise does
- * not make a batch of its users (epsilon, delta)-DP is refused.
- * reward: in [0, 1]. bits: room for cap bytes. len: receives the message's length, also when cap
- * is too small.
+ * params: from dpb_shuffle_plan, the device's own or one that the server sent. A plan whose noise does not make a
+ * batch of its users (epsilon, delta)-DP is refused. reward: in [0, 1]. bits: receives up to cap bytes. len:
+ * receives the message's length, also if cap is too small.
  * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG or DPB_NEWER_VERSION (params); DPB_INVALID_REWARD;
  * DPB_BUFFER_TOO_SMALL (only len written); DPB_ENTROPY. Any thread.
  */
@@ -2044,12 +2050,11 @@ dpb_status dpb_shuffle_encode(const struct dpb_shuffle_params *params,
                               size_t *len);
 
 /**
- * A shuffler for batches of this plan, one after another: one handle for each arm whose batches
- * are open. Allocates a batch's bytes, here and never again. Its order is drawn from the operating
- * system's entropy.
- * params: read here, not kept; one that does not keep its claim is refused, as by dpb_shuffle_encode
- * (a plan for too few users would close batches before they have their noise). out: receives the
- * handle, which the caller frees with dpb_shuffler_free. error: NULL, or filled on failure.
+ * Makes a shuffler for batches of this plan, one after another. Use one handle for each arm with an open batch. It
+ * allocates the bytes of a batch here, and nothing later. The order is drawn from the operating system's entropy.
+ * params: read here, not kept. A plan that does not keep its claim is refused, as by dpb_shuffle_encode: a plan
+ * for too few users would close batches before they have their noise. out: receives the handle, which the caller
+ * frees with dpb_shuffler_free. error: NULL, or filled on failure.
  * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_NEWER_VERSION; DPB_ENTROPY; DPB_NO_MEMORY. Any thread.
  */
 DPB_API
@@ -2059,12 +2064,10 @@ dpb_status dpb_new_shuffler(const struct dpb_shuffle_params *params,
                             dpb_error *error);
 
 /**
- * Takes in one user's message. O(len), no allocation. That a user sends one is the transport's
- * business.
+ * Adds one user's message. O(len), no allocation. The transport must ensure that each user sends one.
  * bits: 1 + coins_per_user bytes, each 0 or 1.
- * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (length, or a byte that is no bit); DPB_EXPIRED (the
- * batch is complete: take it first, this message is for none or for the next); DPB_POISONED.
- * Any thread.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (length, or a byte that is no bit); DPB_EXPIRED (the batch is
+ * complete: take it first; this message was not added); DPB_POISONED. Any thread.
  */
 DPB_API
 DPB_MUST_USE
@@ -2073,11 +2076,11 @@ dpb_status dpb_shuffler_push(struct dpb_shuffler *shuffler,
                              size_t len);
 
 /**
- * Releases the complete batch, its bits in uniformly random order, and starts the next one empty.
- * O(batch), no allocation.
- * out: room for cap bytes. len: receives the batch's length, also when cap is too small.
- * Returns DPB_OK; DPB_NULL; DPB_NOT_READY (until the batch is complete); DPB_BUFFER_TOO_SMALL (only
- * len written, nothing released); DPB_POISONED. Any thread.
+ * Releases the complete batch, its bits in uniformly random order, and starts the next one. O(batch), no
+ * allocation.
+ * out: receives up to cap bytes. len: receives the batch's length, also if cap is too small.
+ * Returns DPB_OK; DPB_NULL; DPB_NOT_READY (until the batch is complete); DPB_BUFFER_TOO_SMALL (only len written,
+ * nothing released); DPB_POISONED. Any thread.
  */
 DPB_API
 DPB_MUST_USE
@@ -2087,26 +2090,30 @@ dpb_status dpb_shuffler_take(struct dpb_shuffler *shuffler,
                              size_t *len);
 
 /**
- * Destroys a shuffler and the messages it holds. NULL is a no-op. No other call on the handle may
- * be running or follow.
+ * Destroys a shuffler and its messages. NULL is a no-op. No other call on the handle may be running or follow.
  */
-DPB_API void dpb_shuffler_free(struct dpb_shuffler *shuffler);
+DPB_API
+void dpb_shuffler_free(struct dpb_shuffler *shuffler);
 
 /**
- * SDP-AE, arm elimination on shuffled batches: (epsilon, delta)-DP in the shuffle model (Tenenbaum,
- * Kaplan, Mansour, Stemmer 2021, Algorithm 1, Theorem 3.1). Needs delta and horizon; batch is m, 0
- * for four times the noise's variance; flags may hold DPB_SHUFFLE_PRINTED.
+ * SDP-AE, arm elimination on shuffled batches: (epsilon, delta)-DP in the shuffle model (Tenenbaum, Kaplan,
+ * Mansour, Stemmer 2021, Algorithm 1, Theorem 3.1). Needs delta and horizon. batch is m, 0 for four times the
+ * noise's variance. flags may contain DPB_SHUFFLE_PRINTED.
  *
- * In production devices encode, a shuffler permutes and the server calls dpb_submit_shuffled; in a
- * simulation dpb_update encodes and shuffles in-process. A handle takes the first of the two roads
- * that is used, for good.
+ * In production devices encode, a shuffler permutes, and the server calls dpb_submit_shuffled. In a simulation
+ * dpb_update encodes and shuffles in the process. The first of these calls decides which of the two a handle takes
+ * for good.
  * At most 2^20 arms. Parameters, statuses and threads as dpb_new.
  */
-DPB_API DPB_MUST_USE dpb_status dpb_new_sdp_ae(const dpb_config *config, dpb_bandit **out, dpb_error *error);
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new_sdp_ae(const dpb_config *config,
+                          dpb_bandit **out,
+                          dpb_error *error);
 
 /**
- * VB-SDP-AE, the same with 2^t users a batch in phase t (Algorithm 2): (epsilon, delta)-DP in the
- * shuffle model, at nearly the central model's regret. All else as dpb_new_sdp_ae. At most 2^20 arms.
+ * VB-SDP-AE: SDP-AE with 2^t users for each batch of phase t (Algorithm 2). (epsilon, delta)-DP in the shuffle
+ * model, at nearly the central model's regret. Otherwise as dpb_new_sdp_ae. At most 2^20 arms.
  */
 DPB_API
 DPB_MUST_USE
@@ -2115,11 +2122,10 @@ dpb_status dpb_new_vb_sdp_ae(const dpb_config *config,
                              dpb_error *error);
 
 /**
- * The plan of a phase's batches: what its users' devices and its shufflers need. Public, and the
- * same at any time. Phases count from 1; a decision says its own.
+ * Reads the plan of a phase's batches, for the users' devices and the shufflers. It is public, and the same at any
+ * time. Phases count from 1; a decision has its phase.
  * out: receives the plan; may be uninitialised.
- * Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (not a policy of the shuffle model); DPB_POISONED.
- * Any thread.
+ * Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (not a policy of the shuffle model); DPB_POISONED. Any thread.
  */
 DPB_API
 DPB_MUST_USE
@@ -2128,18 +2134,18 @@ dpb_status dpb_shuffle_params_read(const dpb_bandit *bandit,
                                    struct dpb_shuffle_params *out);
 
 /**
- * The server: takes one arm's shuffled batch of the open phase, once. While it is missing,
- * dpb_select goes on handing out decisions for that arm, so that lost users are replaced; their
- * tickets are never answered and expire. O(len), and O(arms) when a phase closes; no allocation.
+ * Gives the server one arm's shuffled batch of the open phase, once. Until then dpb_select continues to choose
+ * that arm, so that lost users are replaced; the tickets of these decisions get no reward and expire. O(len), and
+ * O(arms) when a phase closes; no allocation.
  * bits: users * (1 + coins_per_user) bytes of that phase's plan, each 0 or 1.
- * Returns DPB_OK; DPB_NULL; DPB_EXPIRED (a phase that is over, or an arm out of the race);
- * DPB_NOT_READY (a phase to come); DPB_DUPLICATE (that arm's batch of the phase has come already);
- * DPB_INVALID_CONFIG (a foreign arm, a wrong length, a byte that is no bit); DPB_UNSUPPORTED (not
- * a policy of the shuffle model, or this handle took plain answers, by dpb_update or by the end of
- * a reward_window); DPB_POISONED. A refused batch changes nothing. Any thread.
+ * Returns DPB_OK; DPB_NULL; DPB_EXPIRED (a phase that is over, or an eliminated arm); DPB_NOT_READY (a later
+ * phase); DPB_DUPLICATE (that arm's batch of the phase was submitted); DPB_INVALID_CONFIG (an arm that does not
+ * exist, a wrong length, a byte that is no bit); DPB_UNSUPPORTED (not a policy of the shuffle model, or this
+ * handle took plain rewards, by dpb_update or by the end of a reward_window); DPB_POISONED. A refused batch
+ * changes nothing. Any thread.
  *
- * From the first accepted batch on, a dpb_update on this handle is accepted and goes nowhere: the
- * rewards come by the shuffler.
+ * After the first accepted batch, dpb_update on this handle is accepted and ignored: rewards arrive by the
+ * shuffler.
  */
 DPB_API
 DPB_MUST_USE
@@ -2160,35 +2166,41 @@ dpb_status dpb_submit_shuffled(dpb_bandit *bandit,
 #define DPB_POLICY_LDP_KLUCB 18
 
 /**
- * The local model's privatiser, on the user's device: writes one bit that is epsilon-DP whoever sees
- * it. Randomised response (Warner 1965): the reward's bit with probability e^epsilon/(1 + e^epsilon)
- * rounded towards privacy, else its opposite; a reward between 0 and 1 is first rounded to a bit at
- * random, without bias (on a grid of 2^-24). No handle, no allocation. Exact integer sampling, keyed
- * anew from the operating system in each call: about a microsecond.
+ * Encodes a reward into one bit on the user's device, in the local model: the bit is epsilon-DP for whoever reads
+ * it. Randomised response (Warner 1965): the reward's bit with probability e^epsilon/(1 + e^epsilon), rounded
+ * towards privacy, else the opposite. A reward between 0 and 1 is first rounded to a bit at random, without bias
+ * (on a grid of 2^-24). Needs no handle and no allocation. Exact integer sampling, with a new key from the
+ * operating system in each call: about a microsecond.
  *
- * The server gives the bit to dpb_update of a dpb_new_ldp_ policy made with the same epsilon: 1 as
- * reward_max, 0 as reward_min. Encode a reward once: a second bit of it is a second loss of epsilon.
+ * The server passes the bit to dpb_update of a dpb_new_ldp_ policy with the same epsilon: 1 as reward_max, 0 as
+ * reward_min. Encode a reward once: a second bit of it is a second loss of epsilon.
  *
- * epsilon: 1e-6 .. 40; the policy's epsilon / contributions_per_user. reward: in [0, 1].
- * bit: receives 0 or 1.
- * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (epsilon); DPB_INVALID_REWARD; DPB_ENTROPY.
- * Any thread.
+ * epsilon: 1e-6 .. 40; the policy's epsilon / contributions_per_user. reward: in [0, 1]. bit: receives 0 or 1.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (epsilon); DPB_INVALID_REWARD; DPB_ENTROPY. Any thread.
  */
-DPB_API DPB_MUST_USE dpb_status dpb_ldp_encode(double epsilon, double reward, uint8_t *bit);
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_ldp_encode(double epsilon,
+                          double reward,
+                          uint8_t *bit);
 
 /**
- * LDP-UCB: UCB on rewards privatised on the user's device, epsilon-DP in the local model (Ren,
- * Zhou, Liu, Shroff 2020). dpb_update takes the bit of dpb_ldp_encode, 1 as reward_max and 0 as
- * reward_min, and anything else is DPB_INVALID_REWARD: this handle never privatises and must never
- * see a raw reward. epsilon 1e-6 .. 40; reward_window must be 0 (silence would be a bit that
- * nobody privatised); reward_bits and DPB_CLAMP_REWARDS are ignored.
+ * LDP-UCB: UCB on rewards that the users' devices made private, epsilon-DP in the local model (Ren, Zhou, Liu,
+ * Shroff 2020). dpb_update takes the bit of dpb_ldp_encode, 1 as reward_max and 0 as reward_min; anything else is
+ * DPB_INVALID_REWARD. This handle makes nothing private, so it must never get a raw reward. epsilon: 1e-6 .. 40.
+ * reward_window must be 0, because silence would be a bit that no device made private. reward_bits and
+ * DPB_CLAMP_REWARDS are ignored.
  * At most 2^20 arms. Parameters, statuses and threads as dpb_new.
  */
-DPB_API DPB_MUST_USE dpb_status dpb_new_ldp_ucb(const dpb_config *config, dpb_bandit **out, dpb_error *error);
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_new_ldp_ucb(const dpb_config *config,
+                           dpb_bandit **out,
+                           dpb_error *error);
 
 /**
- * LDP KL-UCB: the same with the Kullback-Leibler index of the privatised bits, which are
- * Bernoulli whatever the rewards are. All else as dpb_new_ldp_ucb. At most 2^15 arms.
+ * LDP KL-UCB: LDP-UCB with the Kullback-Leibler index of the bits, which are Bernoulli whatever the rewards are.
+ * Otherwise as dpb_new_ldp_ucb. At most 2^15 arms.
  */
 DPB_API
 DPB_MUST_USE
@@ -2200,6 +2212,7 @@ dpb_status dpb_new_ldp_klucb(const dpb_config *config,
 }
 #endif
 
+/** @cond */
 /* The sizes of the structs, checked by the C compiler and by the library's own build. */
 #if defined(__cplusplus) && __cplusplus >= 201103L
 #define DPB_ASSERT_SIZE(type, size) static_assert(sizeof(type) == (size), "size of " #type)
@@ -2230,5 +2243,6 @@ DPB_ASSERT_SIZE(dpb_counter_config, 32);
   dpb_stopping_config_init_sized(config, sizeof(dpb_stopping_config), range, epsilon)
 #define dpb_counter_config_init(config, kind, epsilon) \
   dpb_counter_config_init_sized(config, sizeof(dpb_counter_config), kind, epsilon)
+/** @endcond */
 
 #endif /* DPB_H */
