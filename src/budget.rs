@@ -37,7 +37,21 @@ use std::sync::{Arc, Mutex};
 ///
 /// Sums may be above epsilon and delta by their 2^-40th part: ten times 0.1 fits into 1, though that many doubles are more.
 ///
-/// It does not survive a fork: in the child it refuses all with `Poisoned`.
+/// It does not survive a fork: in the child every call is `Poisoned`.
+///
+/// ```
+/// # use dpb::{Algorithm, Bandit, Budget, Config, Error};
+/// # fn main() -> Result<(), dpb::Error> {
+/// let budget = Budget::new(1.0, 0.0)?;
+/// let config = Config { budget: Some(budget.clone()), ..Config::new(10, 0.6) };
+/// let ads = Bandit::new(Algorithm::RECOMMENDED, &config)?;
+/// assert_eq!(budget.spent(0.0)?, 0.6);
+/// // A second handle that sees the same people would exceed it.
+/// assert!(matches!(Bandit::new(Algorithm::RECOMMENDED, &config), Err(Error::OverBudget(_))));
+/// # drop(ads);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Budget(Arc<Shared>);
 
@@ -62,7 +76,7 @@ struct Charges {
 const ROUNDING: f64 = 1.0 + 1.0 / (1u64 << 40) as f64;
 
 impl Budget {
-    /// Of so much, nothing of it spent.
+    /// A budget of this epsilon and delta.
     ///
     /// # Errors
     /// `InvalidConfig` for an epsilon that is not finite and > 0, a delta outside `[0, 1)`.
@@ -75,7 +89,7 @@ impl Budget {
         Ok(Budget(Arc::new(Shared { epsilon, delta, origin: Origin::here(), charges })))
     }
 
-    /// What the handles so far may cost one user together, at this delta: infinite where it is too small for them.
+    /// What the handles charged so far may cost one user together, at this delta: infinite if it is too small for them.
     ///
     /// # Errors
     /// `InvalidConfig` for a delta outside `[0, 1)`; `Poisoned` after a fork.
@@ -84,7 +98,7 @@ impl Budget {
         self.with(|charges| Ok(charges.epsilon(delta)))
     }
 
-    /// The largest epsilon of a pure handle that may still be made; 0: of none.
+    /// The largest epsilon of a pure handle that still fits, 0 if none does.
     ///
     /// # Errors
     /// `Poisoned` after a fork.

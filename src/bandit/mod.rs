@@ -21,36 +21,35 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub use crate::engine::Counts;
 pub use state::Decision;
 
-/// Everything that may be published about a handle.
+/// What may be published about a handle.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Report {
     /// The policy.
     pub algorithm: Algorithm,
-    /// What became of decisions so far.
+    /// Counts of decisions.
     pub counts: Counts,
     /// The policy's epoch, phase or interval.
     pub phase: u32,
-    /// Arms still in the race.
+    /// Arms that are not eliminated.
     pub arms_active: u32,
-    /// Privacy loss of one user so far at `delta_spent`; infinite for baselines. Where [`Config::expected_users`] is set, of one
-    /// who came in all periods. With a test seed
-    /// it is the loss that real entropy would have had.
+    /// Privacy loss of one user so far at `delta_spent`; infinite for baselines. With [`Config::expected_users`]
+    /// that of a user who came in all periods. With a test seed the loss that real entropy would have had.
     pub epsilon_spent: f64,
-    /// The configured delta, where the policy is not pure.
+    /// The configured delta; 0 for a pure policy.
     pub delta_spent: f64,
-    /// False for baselines and under a test seed.
+    /// False for baselines and with a test seed.
     pub is_private: bool,
-    /// Releases that contradicted their arm's past, so that it was forgotten.
+    /// Releases that contradicted their arm's past, and ended it.
     pub changes_detected: u64,
-    /// With features: how often a model could not be updated, so that the last one stayed.
+    /// With features: how often a model was not updated, and the last one stayed.
     pub failures: u64,
-    /// Features of a row; 0 where there are none.
+    /// Features of a row; 0 without features.
     pub features: u32,
-    /// Does each arm have a model, so that a request has one row?
+    /// Each arm has a model, so that a request has one row.
     pub model_per_arm: bool,
-    /// Segments in use, and the most that there may be; 0 where there are none.
+    /// Segments in use; 0 without segments.
     pub segments: u32,
-    /// See [`segments`](Self::segments).
+    /// The most segments.
     pub max_segments: u32,
 }
 
@@ -84,8 +83,33 @@ pub struct Diagnostics {
     pub oversized: u64,
 }
 
-/// A differentially private multi-armed bandit: plain, with segments, or with features, as its configuration says. Share
-/// it between threads by reference. In a forked child every call on it is `Poisoned`: make handles after forking.
+/// A differentially private multi-armed bandit: plain, with segments, or with features, as its configuration says.
+/// Share it between threads by reference. In a forked child every call on it is `Poisoned`: make handles after forking.
+///
+/// ```
+/// # use dpb::{Algorithm, Bandit, Config};
+/// # fn main() -> Result<(), dpb::Error> {
+/// let bandit = Bandit::new(Algorithm::RECOMMENDED, &Config::new(10, 1.0))?;
+/// let ad = bandit.select()?;
+/// bandit.update(ad.ticket, 1.0)?; // a click
+/// assert_eq!(bandit.report()?.counts.answered, 1);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// With segments one handle learns for each placement, and a new placement starts with what the others know:
+///
+/// ```
+/// # use dpb::{Algorithm, Bandit, Config, Request};
+/// # fn main() -> Result<(), dpb::Error> {
+/// let config = Config { max_segments: 2000, reward_window: 1000, ..Config::new(20, 1.0) };
+/// let bandit = Bandit::new(Algorithm::RECOMMENDED, &config)?;
+/// let ad = bandit.select_for(&Request { segment: 17, ..Request::default() })?; // placement 17
+/// bandit.update(ad.ticket, 1.0)?;
+/// bandit.for_each_arm_in(17, |arm, released| println!("ad {arm}: {}", released.mean))?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct Bandit {
     algorithm: Algorithm,
     config: PackedConfig,
@@ -101,18 +125,18 @@ pub struct Bandit {
 }
 
 impl Bandit {
-    /// A fresh bandit.
+    /// Makes a bandit.
     ///
     /// # Errors
-    /// `InvalidConfig` naming the field and the value; `Entropy` when the operating system gives
-    /// no randomness; `NoMemory`; `OverBudget` where the configuration's budget has too little left.
+    /// `InvalidConfig` naming the field and the value; `Entropy` if the operating system gives no randomness;
+    /// `NoMemory`; `OverBudget` if the configuration's budget is too small.
     pub fn new(algorithm: Algorithm, config: &Config) -> Result<Bandit> {
         let bandit = Self::made(algorithm, config)?;
         config.charge(config.test_seed.is_some(), 1, |config| algorithm.lifetime_loss(config))?;
         Ok(bandit)
     }
 
-    /// The same, before it is charged.
+    /// Makes a bandit that is not charged to its budget yet.
     fn made(algorithm: Algorithm, config: &Config) -> Result<Bandit> {
         let range = config.check()?;
         let mut seed = Seed::new(config.test_seed)?;
@@ -156,11 +180,11 @@ impl Bandit {
         })
     }
 
-    /// The decision of a request that says nothing. O(1) for phased policies, O(K) for index policies; never allocates.
+    /// Chooses an arm for a default request. O(1) for phased policies, O(K) for index policies; never allocates.
     ///
     /// # Errors
-    /// `Unsupported` where the configuration needs a user, a segment or features; `NotReady` where an earlier life counted
-    /// users, until it is saved; `Poisoned` after an internal failure.
+    /// `Unsupported` if the configuration needs a user, a segment or features; `NotReady` for a restored handle
+    /// that counts users, until a snapshot of it is taken; `Poisoned` after an internal failure.
     #[inline]
     pub fn select(&self) -> Result<Decision> {
         let state = &mut *self.lock.lock()?;
@@ -168,7 +192,7 @@ impl Bandit {
         Ok(state.select())
     }
 
-    /// Hands `n` of these to `each`, under one lock.
+    /// Passes `n` such decisions to `each`, under one lock.
     ///
     /// # Errors
     /// As [`select`](Self::select).
@@ -181,16 +205,16 @@ impl Bandit {
 
     /// Decides a request of one slot. O(1), or O(n) for n eligible arms; never allocates on success.
     ///
-    /// Where the configuration has [`expected_users`](Config::expected_users), the first `contributions_per_user` requests
-    /// of a user in a period are learned from. Later ones look the same to everybody: they are served and counted, and
-    /// their rewards are taken once and thrown away. A decision that is cancelled or expires has used up its place. The
-    /// theorem is in [`crate::privacy`].
+    /// With [`expected_users`](Config::expected_users) the handle learns from the first `contributions_per_user`
+    /// requests of a user in a period. Later ones look the same to everybody: they are served and counted, and
+    /// their rewards are accepted once and discarded. A decision that is cancelled or expires counts towards the
+    /// limit. The theorem is in [`crate::privacy`].
     ///
     /// # Errors
-    /// `InvalidRequest`: an arm that does not exist or is retired, no arm at all, slots other than 1, features; `Unsupported`
-    /// for what this handle or its policy cannot do; `Full` for a new segment where there are as many as there may be;
-    /// `NotReady` until a restored handle that counts users is saved; `Poisoned` after an internal failure. Nothing has
-    /// changed or been counted.
+    /// `InvalidRequest`: an arm that does not exist or is retired, no arm at all, slots other than 1, features;
+    /// `Unsupported` for what this handle or its policy does not support; `Full` for a new segment beyond
+    /// `max_segments`; `NotReady` for a restored handle that counts users, until a snapshot of it is taken;
+    /// `Poisoned` after an internal failure. Nothing has changed or been counted.
     ///
     /// ```
     /// # use dpb::{Algorithm, Bandit, Config, Request};
@@ -210,24 +234,25 @@ impl Bandit {
         decided.ok_or(Error::Poisoned)
     }
 
-    /// Decides a request of any number of slots: hands its decisions to `each`, one for each slot, with the slot. The arms
-    /// are different. The slots are shuffled: every order of the arms that are drawn has the same chance, so a slot says
-    /// nothing about its arm. A propensity is the exact chance of the arm in its draw, given the draws before it. Each
-    /// decision is answered or cancelled alone. [`Config::max_slots`] says what is protected, a reward or the request:
-    /// see [`crate::privacy::slates`]. O(slots n) for n eligible arms; never allocates on success.
+    /// Decides a request of any number of slots: passes one decision for each slot to `each`, with the slot. The
+    /// arms are different. The slots are shuffled: every order of the drawn arms has the same probability, so a
+    /// slot reveals nothing about its arm. A propensity is the exact probability of the arm in its draw, given the
+    /// draws before it. Each decision gets its reward, or is cancelled, by itself. [`Config::max_slots`] chooses
+    /// the unit of privacy, a reward or the request: see [`crate::privacy::slates`]. O(slots n) for n eligible
+    /// arms; never allocates on success.
     ///
     /// # Errors
-    /// As [`select_for`](Self::select_for); `InvalidRequest` where there are more slots than arms to show, than
-    /// [`Config::max_slots`] where that is not 0, or than decisions may be in flight.
+    /// As [`select_for`](Self::select_for); `InvalidRequest` if there are more slots than eligible arms, than
+    /// [`Config::max_slots`] unless that is 0, or than pending decisions.
     pub fn select_slots(&self, request: &Request, mut each: impl FnMut(usize, Decision)) -> Result<()> {
         self.lock.lock()?.decide(request, &mut each)
     }
 
-    /// The same for many requests under one lock, until one is refused; `done` counts those before it. Slots are numbered
-    /// on from request to request.
+    /// Decides many requests under one lock, until one is refused; `done` counts those before it. Slots are
+    /// numbered on from request to request.
     ///
     /// # Errors
-    /// As [`select_slots`](Self::select_slots), of the one that was refused.
+    /// As [`select_slots`](Self::select_slots), for the refused request.
     pub fn select_many<'a>(
         &self,
         requests: impl IntoIterator<Item = Result<Request<'a>>>,
@@ -245,17 +270,19 @@ impl Bandit {
         Ok(())
     }
 
-    /// A new period: everybody may be learned from [`contributions_per_user`](Config::contributions_per_user) times
-    /// again, and what is [`spent`](Self::epsilon_spent) is of one more period. Decisions keep the period in which they
-    /// were made. Clears the counters, a millisecond for ten megabytes.
+    /// Begins a new period: the handle may again learn from
+    /// [`contributions_per_user`](Config::contributions_per_user) decisions of every user, and
+    /// [`epsilon_spent`](Self::epsilon_spent) grows by one period. A decision counts for the period in which it was
+    /// made. Clears the counters, a millisecond for ten megabytes.
     ///
-    /// Write a [`snapshot`](Self::snapshot) at once. Where one was taken before, nobody is learned from until then, because
-    /// a program that is killed would go back to the one before, which does not count this period.
+    /// Take a [`snapshot`](Self::snapshot) at once, and write it. If one was taken before, the handle learns from
+    /// nobody until then, because a program that is killed would restore the earlier snapshot, which does not count
+    /// this period.
     ///
     /// # Errors
-    /// `Unsupported` where the configuration expects no [`expected_users`](Config::expected_users); `OverBudget` where all
-    /// [`budget_periods`](Config::budget_periods) have begun, and the last one goes on; `Poisoned` after an internal
-    /// failure.
+    /// `Unsupported` without [`expected_users`](Config::expected_users); `OverBudget` if all
+    /// [`budget_periods`](Config::budget_periods) have begun, and the last one continues; `Poisoned` after an
+    /// internal failure.
     pub fn next_period(&self) -> Result<()> {
         self.lock.lock()?.next_period()
     }
