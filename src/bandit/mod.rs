@@ -77,7 +77,7 @@ pub struct Diagnostics {
     pub late: u64,
     /// Rewards that were not finite or out of range.
     pub rejected: u64,
-    /// Tickets never issued by this handle.
+    /// Tickets that this handle never issued.
     pub unknown: u64,
     /// Rows of features that were larger than `feature_norm`. (Features are public.)
     pub oversized: u64,
@@ -287,24 +287,24 @@ impl Bandit {
         self.lock.lock()?.next_period()
     }
 
-    /// A new arm: its number. Numbers are never used again. May allocate. It is joined with no other handle's:
-    /// that takes an id.
+    /// Adds an arm, and returns its number. Numbers are never used again. May allocate. No other handle has this
+    /// arm; an arm that handles share needs an id.
     ///
     /// # Errors
-    /// `InvalidConfig` beyond 2^24 arms; `Unsupported` for policies whose set of arms is fixed;
-    /// `NoMemory`: nothing has changed; `Poisoned` after an internal failure.
+    /// `InvalidConfig` beyond 2^24 arms; `Unsupported` for policies whose set of arms is fixed; `NoMemory`: nothing
+    /// has changed; `Poisoned` after an internal failure.
     pub fn add_arm(&self) -> Result<u32> {
         let state = &mut *self.lock.lock()?;
         self.add(state, state.fleet.any_id(), &self.config.config()?)
     }
 
-    /// The arm with this id, which all handles of a fleet call it by: its number here. A new one, unless there is
-    /// one. The caller's catalogue says the ids (an ad's own number, or a hash of its name): at least as large
-    /// as the arms of the configuration, which have their numbers as ids. Else as [`add_arm`](Self::add_arm).
+    /// Returns the number of the arm with this id, which names it in all handles of a fleet, and adds the arm if
+    /// there is none. Take ids from your catalogue (an ad's own number, or a hash of its name), at least
+    /// [`Config::arms`]: the first arms have their numbers as ids. Otherwise as [`add_arm`](Self::add_arm).
     ///
     /// # Errors
-    /// As [`add_arm`](Self::add_arm); `InvalidConfig` for an id below [`Config::arms`]; `InvalidRequest` for that of
-    /// an arm that is retired.
+    /// As [`add_arm`](Self::add_arm); `InvalidConfig` for an id below [`Config::arms`]; `InvalidRequest` for the id
+    /// of a retired arm.
     pub fn add_arm_as(&self, id: u64) -> Result<u32> {
         let (state, config) = (&mut *self.lock.lock()?, self.config.config()?);
         if id < u64::from(config.arms) {
@@ -323,19 +323,19 @@ impl Bandit {
         Ok(arm)
     }
 
-    /// What public data say of an arm, such as last season's: that so many rewards had this mean. Never of private
-    /// sums: it counts as data without noise, and whoever sees decisions sees it. That it is public is why it costs
-    /// no privacy.
+    /// States what public data say of an arm, such as last season's rates: `strength` rewards with this mean.
+    /// Learning starts from it. A prior made from public data costs no privacy; one made from private sums would
+    /// reveal them without noise.
     ///
-    /// It warms the start, and is not believed for long where it is wrong: what it may say against an arm is a
-    /// quarter of what the policy asks for, and releases that contradict it undo it. It makes no batch larger, and is in
-    /// nothing that is read and in nothing that others merge; it ages by [`Config::forget_after`], and a snapshot keeps it.
-    /// Said again, it counts in place of what was said before.
+    /// A wrong prior costs little: it counts against an arm for at most a quarter of the evidence that the policy
+    /// requires, and releases that contradict it end it. It makes no batch larger, is in no report and in nothing
+    /// that others merge, ages by [`Config::forget_after`], and is kept by snapshots. A second call for the same
+    /// arm replaces the first.
     ///
     /// # Errors
-    /// `InvalidRequest` for an arm that there is not, or no longer; `InvalidConfig` for a mean outside the declared range,
-    /// and a strength not in 1..=2^24; `Unsupported` by all but DP-IMED, DP-KLUCB and DP-MED; `Poisoned` after an internal failure.
-    /// Nothing changed.
+    /// `InvalidRequest` for an arm that does not exist or is retired; `InvalidConfig` for a mean outside the
+    /// declared range, and a strength not in 1..=2^24; `Unsupported` by other policies than DP-IMED, DP-KLUCB,
+    /// DP-MED and, with a model for each arm, dp-linear; `Poisoned` after an internal failure. Nothing has changed.
     pub fn set_prior(&self, arm: u32, mean: f64, strength: f64) -> Result<()> {
         let prior = Prior::new(self.range, mean, strength)?;
         let state = &mut *self.lock.lock()?;
@@ -343,12 +343,11 @@ impl Bandit {
         state.policy.set_prior(arm, prior)
     }
 
-    /// This arm is never played again. Answers to its open decisions are accepted as before.
+    /// Retires an arm: it is never played again. Rewards of its open decisions are accepted as before.
     ///
     /// # Errors
-    /// `InvalidRequest` when there is no such arm, when it is retired already, or when it is the
-    /// last one; `Unsupported` for policies whose set of arms is fixed; `Poisoned` after an
-    /// internal failure.
+    /// `InvalidRequest` if there is no such arm, if it is retired already, or if it is the last one; `Unsupported`
+    /// for policies whose set of arms is fixed; `Poisoned` after an internal failure.
     pub fn retire_arm(&self, arm: u32) -> Result<()> {
         let state = &mut *self.lock.lock()?;
         state.check_live(&[arm], "retire_arm")?;
@@ -379,7 +378,7 @@ impl Bandit {
         self.lock.lock()?.update(ticket, reward)
     }
 
-    /// Answers many decisions under one lock; `each` is told what became of each.
+    /// Reports many rewards under one lock; `each` gets the result of each.
     ///
     /// # Errors
     /// `Poisoned` after an internal failure: `each` was not called.
@@ -407,12 +406,13 @@ impl Bandit {
         self.lock.lock()?.cancel(ticket)
     }
 
-    /// Cancels every open decision, also those whose answer has come and waits for its window: for an outage in which
-    /// answers could not travel, so that silence is no answer. Decisions of users have used up their places.
+    /// Cancels every open decision, also those whose reward has arrived and waits for its window. Use it in an
+    /// outage in which rewards could not arrive, so that silence does not count. A cancelled decision still counts
+    /// towards its user's limit.
     ///
-    /// The call costs no privacy if *when* it is made does not depend on rewards. What it does depends on none: a
-    /// decision whose answer waits ends like one without an answer. Never call it because of what the answers are, or how
-    /// many came. O(`reward_window`), or O(`pending_capacity`) without one; never allocates.
+    /// The call costs no privacy if *when* it is made does not depend on rewards. Its effect depends on none: a
+    /// decision with a waiting reward ends like one without. Never call it because of the values or the number of
+    /// rewards. O(`reward_window`), or O(`pending_capacity`) without one; never allocates.
     ///
     /// # Errors
     /// `Poisoned` after an internal failure.
@@ -421,24 +421,24 @@ impl Bandit {
         Ok(())
     }
 
-    /// It is `now` on the caller's clock ([`Config::clock`]), in any unit: a time of day in milliseconds, say. Answers
-    /// whose [`reward_window`](Config::reward_window) is over take effect, in ticket order, and what was learned gets
-    /// older. A `now` that is not later than the last one changes nothing.
+    /// Tells the time on the caller's clock ([`Config::clock`]), in any unit, such as milliseconds since 1970.
+    /// Rewards whose [`reward_window`](Config::reward_window) is over take effect, in ticket order, and releases
+    /// age. A `now` that is not later than the last one changes nothing.
     ///
-    /// A decision is stamped with the time of the last call, 0 before the first one. So call this before each decision,
-    /// or by a timer, however quiet the night: a stamp is late by as much as the timer is slow. A decision's window
-    /// is over in the first call with `now` >= its stamp + `reward_window`.
+    /// A decision is stamped with the time of the last call, 0 before the first one. So call this before each
+    /// decision, and by a timer. A decision's window is over in the first call with `now` >= its stamp +
+    /// `reward_window`.
     ///
-    /// **Time is public, and must not depend on rewards.** Which answers take effect in a call depends on the stamps of
-    /// their decisions and on `now`, never on what they are or on when they came. The clock goes on over
-    /// [snapshots](Self::snapshot): use one that does too, as the time of day does and the time since the machine
-    /// began does not, and keep its unit.
+    /// **Time is public, and must not depend on rewards.** Which rewards take effect in a call depends on the
+    /// stamps of their decisions and on `now`, never on rewards or their times. The clock continues over
+    /// [snapshots](Self::snapshot): use one that does too, and keep its unit. The time since the machine started
+    /// does not.
     ///
-    /// O(1) for each decision that ends and one release for each batch that is full: a leap of years costs no more than
-    /// what is in flight. Never allocates.
+    /// O(1) for each decision that ends and one release for each full batch: a jump of years costs no more than the
+    /// open decisions. Never allocates.
     ///
     /// # Errors
-    /// `Unsupported` where the clock is not the caller's; `Poisoned` after an internal failure.
+    /// `Unsupported` if the clock is not the caller's; `Poisoned` after an internal failure.
     pub fn advance(&self, now: u64) -> Result<()> {
         self.lock.lock()?.advance(now)
     }
