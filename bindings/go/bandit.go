@@ -42,15 +42,15 @@ import (
 	"unsafe"
 )
 
-// Bandit asks which arm to play and hears what came of it.
+// Bandit chooses arms and learns from rewards.
 //
-// Close it when done. It is memory of C, which the garbage collector does not see: a bandit that nobody closes is freed
-// some time later, when those that are forgotten take tens of megabytes.
+// Close it when done. Its memory belongs to C, which the garbage collector does not see: bandits that nobody closes
+// are freed some time later, when they take tens of megabytes.
 type Bandit struct {
 	handle[*C.dpb_bandit]
 }
 
-// Decision is one answer to "which arm?".
+// Decision says which arm to play.
 type Decision struct {
 	Ticket     uint64  // names this decision in Update and Cancel
 	Propensity float64 // the arm's probability given everything released so far
@@ -66,7 +66,7 @@ var (
 
 // One constructor for each dpb_new_<policy>; what each promises is said in dpb.h.
 
-// New makes the bandit that the library recommends for this configuration.
+// New makes a bandit with the recommended policy for this configuration.
 func New(c Config) (*Bandit, error) { return newBandit(C.constructor(C.dpb_new), c) }
 
 // NewSE makes DP-SE, private successive elimination: pure epsilon-DP.
@@ -78,8 +78,8 @@ func NewIMED(c Config) (*Bandit, error) { return newBandit(C.constructor(C.dpb_n
 // NewKLUCB makes DP-KLUCB: pure epsilon-DP.
 func NewKLUCB(c Config) (*Bandit, error) { return newBandit(C.constructor(C.dpb_new_klucb), c) }
 
-// NewMED makes DP-MED, NewIMED's evidence with exact propensities: pure epsilon-DP, or (epsilon, delta)-DP
-// with Delta > 0.
+// NewMED makes DP-MED, which learns as NewIMED does and has exact propensities: pure epsilon-DP, or (epsilon,
+// delta)-DP with Delta > 0.
 func NewMED(c Config) (*Bandit, error) { return newBandit(C.constructor(C.dpb_new_med), c) }
 
 // NewTS makes Lazy-DP-TS, Thompson sampling: pure epsilon-DP, or (epsilon, delta)-DP with Delta > 0.
@@ -89,7 +89,7 @@ func NewTS(c Config) (*Bandit, error) { return newBandit(C.constructor(C.dpb_new
 // Delta > 0. A feature must not be made of rewards.
 func NewLinear(c Config) (*Bandit, error) { return newBandit(C.constructor(C.dpb_new_linear), c) }
 
-// NewUCB makes DP-UCB: pure epsilon-DP, one noise an answer.
+// NewUCB makes DP-UCB: pure epsilon-DP, a noise for each reward.
 func NewUCB(c Config) (*Bandit, error) { return newBandit(C.constructor(C.dpb_new_ucb), c) }
 
 // NewUCBBound makes DP-UCB-BOUND: pure epsilon-DP, an index widened by the noise.
@@ -191,7 +191,7 @@ func ownBandit(c *C.dpb_bandit, status C.dpb_status, failure *C.dpb_error, bytes
 	return b, nil
 }
 
-// Select asks which arm to play.
+// Select chooses an arm.
 func (b *Bandit) Select() (Decision, error) {
 	c, err := b.enter()
 	if err != nil {
@@ -203,9 +203,10 @@ func (b *Bandit) Select() (Decision, error) {
 	return d, err
 }
 
-// NextPeriod begins a new period: of everybody may be learned again, and what is spent is of one period more. Write a
-// snapshot right after it: where there is an older one, nobody is learned from until then. ErrOverBudget where all of
-// [Config.BudgetPeriods] have begun, and the last one goes on.
+// NextPeriod begins a new period, such as a day: the bandit may again learn from [Config.ContributionsPerUser]
+// decisions of every user, and the loss grows by one period. Write a snapshot right after it: if a snapshot was
+// taken before, the bandit learns from nobody until then. ErrOverBudget if all of [Config.BudgetPeriods] have begun,
+// and the last one continues.
 func (b *Bandit) NextPeriod() error {
 	c, err := b.enter()
 	if err != nil {
@@ -215,9 +216,9 @@ func (b *Bandit) NextPeriod() error {
 	return check(C.dpb_next_period(c))
 }
 
-// AddArm opens a new arm and returns its number; numbers are never used again. Id is 0, or the id by which all bandits of
-// a fleet name the arm: the caller's, an ad's own number or a hash of its name, at least [Config.Arms]; where there is a
-// live arm with this id, AddArm returns its number.
+// AddArm adds an arm and returns its number; numbers are never used again. Id is 0, or the id that names the arm in
+// all bandits of a fleet: an ad's own number or a hash of its name, at least [Config.Arms]. If there is a live arm
+// with this id, AddArm returns its number.
 func (b *Bandit) AddArm(id uint64) (uint32, error) {
 	c, err := b.enter()
 	if err != nil {
@@ -232,9 +233,10 @@ func (b *Bandit) AddArm(id uint64) (uint32, error) {
 	return uint32(arm), nil
 }
 
-// SetPrior says what public data, such as last season's, say of an arm: that strength rewards (1 to 2^24) had this mean.
-// It warms the start, and costs no privacy; one that was made from private sums would show them without noise. A wrong
-// one costs little: it is forgotten once releases contradict it. ErrUnsupported by all but IMED, KLUCB and MED.
+// SetPrior states what public data, such as last season's rates, say of an arm: strength rewards (1 to 2^24) with
+// this mean. Learning starts from it. A prior made from public data costs no privacy; one made from private sums
+// would reveal them without noise. A wrong prior costs little, because releases that contradict it end it.
+// ErrUnsupported unless the policy is IMED, KLUCB, MED, or Linear with a model for each arm.
 func (b *Bandit) SetPrior(arm uint32, mean, strength float64) error {
 	c, err := b.enter()
 	if err != nil {
@@ -248,7 +250,7 @@ func (b *Bandit) SetPrior(arm uint32, mean, strength float64) error {
 	return nil
 }
 
-// RetireArm ends an arm: it is never played again, and answers to its open decisions are accepted.
+// RetireArm ends an arm: it is never played again. Rewards of its open decisions are accepted.
 func (b *Bandit) RetireArm(arm uint32) error {
 	c, err := b.enter()
 	if err != nil {
@@ -258,10 +260,10 @@ func (b *Bandit) RetireArm(arm uint32) error {
 	return check(C.dpb_retire_arm(c, C.uint32_t(arm)))
 }
 
-// Update says what came of a decision, at most once. After ErrInvalidReward answer again; ClampRewards
-// spares that for a reward out of range. Without an RewardWindow a ticket that stays open expires one
-// day, and public counts show it. The error is for the caller alone: it tells whether a ticket was
-// answered already.
+// Update reports the reward of a decision, at most once. After ErrInvalidReward report a valid reward; with
+// ClampRewards a reward out of range is not refused. Without a RewardWindow an open decision expires in the end, and
+// public counts show it. The error reveals whether the ticket had a reward before: give a visitor the same reply
+// whatever it is.
 func (b *Bandit) Update(ticket uint64, reward float64) error {
 	c, err := b.enter()
 	if err != nil {
@@ -271,7 +273,8 @@ func (b *Bandit) Update(ticket uint64, reward float64) error {
 	return check(C.dpb_update(c, C.uint64_t(ticket), C.double(reward)))
 }
 
-// Cancel takes a decision back: the ad was never shown. At a time that does not depend on the reward.
+// Cancel ends a decision that was not played, for example because the ad was never shown. Reason and time must not
+// depend on the reward.
 func (b *Bandit) Cancel(ticket uint64) error {
 	c, err := b.enter()
 	if err != nil {
@@ -281,10 +284,10 @@ func (b *Bandit) Cancel(ticket uint64) error {
 	return check(C.dpb_cancel(c, C.uint64_t(ticket)))
 }
 
-// Advance says what time it is, with [ClockCaller]: rewards whose RewardWindow is over take effect, however quiet the
-// night, and what was learned gets older. Now is in any unit, the same in all lives of the bandit; one that is not later
-// than the last changes nothing. A decision is stamped with the last one, so call Advance before each decision or by a
-// timer. Time is public, and must not depend on rewards. ErrUnsupported with [ClockDecisions].
+// Advance tells the time, with [ClockCaller]: rewards whose RewardWindow is over take effect, and releases age. Now
+// is in any unit, the same in all restarts; a value that is not later than the last changes nothing. A decision is
+// stamped with the last value, so call Advance before each decision and by a timer. Time is public, and must not
+// depend on rewards. ErrUnsupported with [ClockDecisions].
 func (b *Bandit) Advance(now uint64) error {
 	c, err := b.enter()
 	if err != nil {
@@ -294,10 +297,9 @@ func (b *Bandit) Advance(now uint64) error {
 	return check(C.dpb_advance(c, C.uint64_t(now)))
 }
 
-// CancelAll cancels every open decision, also those whose reward has come and waits for its window: for an outage in which
-// rewards could not travel. Call it while the outage lasts, at least once in each RewardWindow, and once after
-// it. Its reason and its time must have nothing to do with rewards: never call it because of what they are, or how many
-// came.
+// CancelAll cancels every open decision, also those whose reward has arrived and waits for its window. Use it in an
+// outage in which rewards could not arrive: at least once in each RewardWindow during the outage, and once after it.
+// Reason and time must not depend on rewards: never call it because of their values or their number.
 func (b *Bandit) CancelAll() error {
 	c, err := b.enter()
 	if err != nil {
@@ -307,9 +309,8 @@ func (b *Bandit) CancelAll() error {
 	return check(C.dpb_cancel_all(c))
 }
 
-// UpdateMany answers many tickets. Every answer is tried, whatever became of those before it.
-// each is nil, or receives the error (or nil) of every answer. Returns how many were accepted, and
-// the first refusal.
+// UpdateMany reports many rewards. Every reward is tried, even if earlier ones are refused. each is nil, or receives
+// the error (or nil) of every reward. Returns the number of accepted rewards, and the first refusal.
 func (b *Bandit) UpdateMany(tickets []uint64, rewards []float64, each []error) (int, error) {
 	c, err := b.enter()
 	if err != nil {

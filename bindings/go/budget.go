@@ -13,15 +13,15 @@ package dpb
 */
 import "C"
 
-// Budget is what bandits may cost one user together. A bandit whose [Config] names it is charged when it is made, with
-// all that it can lose in its life, or refused with [ErrOverBudget]. Charges are final. How they add up, and when the
-// bandits may be chosen by what others have published, is said in dpb.h at dpb_new_budget. Close it when done: the bandits
-// live on.
+// Budget is the most that bandits may together cost one user. A bandit whose [Config] names it is charged when it is
+// made, with all that it can cost, or refused with [ErrOverBudget]. Charges are final. dpb.h says at dpb_new_budget
+// how they add up, and when you may choose bandits by what others have published. Close it when done: the bandits
+// stay valid.
 type Budget struct {
 	handle[*C.dpb_budget]
 }
 
-// NewBudget makes a budget of epsilon at delta, nothing of it spent. With delta = 0 it is for pure policies only.
+// NewBudget makes a budget of epsilon at delta. With delta = 0 it is for pure policies only.
 func NewBudget(epsilon, delta float64) (*Budget, error) {
 	var c *C.dpb_budget
 	var failure C.dpb_error
@@ -33,8 +33,8 @@ func NewBudget(epsilon, delta float64) (*Budget, error) {
 	return b, nil
 }
 
-// Spent returns what the bandits so far may cost one user together at this delta in [0, 1): an upper bound, infinite
-// where delta is too small for them.
+// Spent returns what the bandits charged so far may cost one user together at this delta in [0, 1): an upper bound,
+// infinite if delta is too small for them.
 func (b *Budget) Spent(delta float64) (float64, error) {
 	c, err := b.enter()
 	if err != nil {
@@ -46,7 +46,7 @@ func (b *Budget) Spent(delta float64) (float64, error) {
 	return float64(epsilon), err
 }
 
-// Remaining returns the largest epsilon of a pure bandit that there is still room for; 0: of none.
+// Remaining returns the largest epsilon of a pure bandit that still fits, 0 if none does.
 func (b *Budget) Remaining() (float64, error) {
 	c, err := b.enter()
 	if err != nil {

@@ -50,8 +50,7 @@ type Config struct {
 	Budget               *Budget   `json:"-"` // what the bandit is charged to when it is made, with ExpectedUsers for BudgetPeriods; nil = nothing
 }
 
-// NewConfig returns the library's defaults for this many arms and this privacy loss. The
-// constructors check.
+// NewConfig returns the library's defaults for this number of arms and this privacy loss. Constructors check it.
 func NewConfig(arms uint32, epsilon float64) Config {
 	var c C.dpb_config
 	C.dpb_config_init_sized(&c, C.sizeof_dpb_config, C.uint32_t(arms), C.double(epsilon))
@@ -149,7 +148,7 @@ func (config Config) bytes() int64 {
 // restoredBytes is the same of what goes on from a snapshot, with the usual ring.
 func restoredBytes(snapshot []byte) int64 { return 1<<20 + 16*int64(len(snapshot)) }
 
-// pinSeed lets a Go seed stand in a C struct: C may see a Go pointer inside Go memory only if it is pinned.
+// pinSeed pins a Go seed, because C may see a Go pointer inside Go memory only if it is pinned.
 func pinSeed(pinner *runtime.Pinner, seed *[32]byte) *C.uint8_t {
 	if seed == nil {
 		return nil

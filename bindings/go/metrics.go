@@ -9,17 +9,17 @@ import (
 	"strings"
 )
 
-// WriteMetrics writes what may be published of these bandits in Prometheus' text format, each under the
-// label bandit="its name"; of one with segments, the arms of all segments together. All of it is released already or
-// public: the page may be shown to anyone.
+// WriteMetrics writes what may be published of these bandits in Prometheus' text format, each under the label
+// bandit="its name"; with segments, the arms of all segments together. All of it is released or public, so you may
+// show the page to anyone.
 //
-// What is closed or poisoned shows as dpb_up 0 and nothing else. The error is w's.
+// A bandit that is closed or poisoned shows as dpb_up 0 and nothing else. The error is w's.
 func WriteMetrics(w io.Writer, bandits map[string]*Bandit) error {
 	return writeMetrics(w, bandits, false)
 }
 
 // WriteOperatorMetrics writes the same and the counts of refused calls (Diagnostics), which are NOT private: a
-// duplicate click is a click. For a page that only the operator sees.
+// duplicate reveals a click. Use it for a page that only the operator sees.
 func WriteOperatorMetrics(w io.Writer, bandits map[string]*Bandit) error {
 	return writeMetrics(w, bandits, true)
 }

@@ -27,10 +27,10 @@ import "C"
 
 import "unsafe"
 
-// Report is what may be published of a bandit: released values and public counts.
+// Report is the state of a bandit that may be published: released values and public counts.
 //
-// With a RewardWindow an answer is a click, so there Answered counts decisions whose window is over
-// and Pending those whose window is not, answered or not.
+// With a RewardWindow a reward is a click, so Answered counts decisions whose window is over, and Pending those
+// whose window is not, with a reward or without.
 type Report struct {
 	Policy       Policy  // PolicySE and the like
 	Phase        uint32  // the policy's epoch, phase or interval; releases where it has batches
@@ -43,7 +43,7 @@ type Report struct {
 	EpsilonSpent float64 // privacy loss of one user so far at DeltaSpent; infinite for baselines
 	DeltaSpent   float64 // 0 where the policy is pure
 	IsPrivate    bool    // false for baselines and under a TestSeed
-	// ChangesDetected counts the releases that contradicted their arm's past (Config.ForgetAfter).
+	// ChangesDetected counts the releases that contradicted their arm's past, and ended it (Config.ForgetAfter).
 	ChangesDetected uint64
 	Segments        uint32 // in use, with [Config.MaxSegments]
 	MaxSegments     uint32 // the configuration's
@@ -52,17 +52,17 @@ type Report struct {
 	ModelPerArm     bool   // the configuration's
 }
 
-// Arm is what may be published of one arm.
+// Arm is the state of one arm that may be published.
 type Arm struct {
 	Mean   float64 // as released; NaN before the first release
 	Width  float64 // half-width of its confidence interval; NaN before the first release
 	Pulls  uint64  // decisions that were not cancelled and did not expire
 	Active bool    // still in the race
-	// EffectivePulls counts the rewards behind the mean, each by its power where there is a memory.
+	// EffectivePulls is the number of rewards behind the mean; with Config.ForgetAfter each counts by its weight.
 	EffectivePulls float64
 }
 
-// Diagnostics counts refused calls. NOT private: for the operator's own eyes.
+// Diagnostics counts refused calls. NOT private: for the operator only.
 type Diagnostics struct {
 	Duplicates uint64 // to a ticket that had an answer
 	Late       uint64 // to a ticket whose time was over
@@ -155,10 +155,10 @@ func (b *Bandit) BestArm() (uint32, error) {
 	return uint32(arm), err
 }
 
-// Compare returns an interval for arm i's mean less arm j's, in the caller's units: with a chance of at least confidence, in
-// (0, 1), all that this bandit ever returns for these two arms hold the true difference, however often and whenever it
-// is asked. Where low is above 0, arm i is better. It costs no privacy. ErrNotReady until both arms have a release;
-// ErrUnsupported by policies that keep no releases, and with a Memory. See dpb_compare.
+// Compare returns a confidence interval for arm i's mean minus arm j's, in the caller's units. With a probability of
+// at least confidence, in (0, 1), all intervals that this bandit ever returns for these two arms contain the true
+// difference, however often you ask. If low is above 0, arm i is better. It costs no privacy. ErrNotReady until both
+// arms have a release; ErrUnsupported for policies that keep no releases, and with a ForgetAfter. See dpb_compare.
 func (b *Bandit) Compare(i, j uint32, confidence float64) (low, high float64, err error) {
 	c, err := b.enter()
 	if err != nil {

@@ -73,15 +73,15 @@ import (
 	"unsafe"
 )
 
-// Request is one request for a decision. All of it is public: nothing in it may be made from rewards.
+// Request is one request for a decision. All of it is public: make nothing in it from rewards.
 type Request struct {
-	// Slots is how many different arms to choose; 0 means 1. Each has a decision and a ticket of its own.
+	// Slots is the number of different arms to choose; 0 means 1. Each gets a decision and a ticket of its own.
 	Slots uint32
-	// Segment, with [Config.MaxSegments], is the key of the segment that the request is in. The first request with a new
-	// key begins that segment; ErrFull where there are as many as there may be.
+	// Segment, with [Config.MaxSegments], is the key of the request's segment. The first request with a new key
+	// creates that segment; ErrFull after MaxSegments keys.
 	Segment uint64
-	// User, with [Config.ExpectedUsers], is a keyed hash of the person who makes the request: the bandit learns from no more than
-	// [Config.ContributionsPerUser] of a user's decisions in a period. Later ones are served like any other.
+	// User, with [Config.ExpectedUsers], is a keyed hash of the person who makes the request. The bandit learns from
+	// at most [Config.ContributionsPerUser] decisions of a user in a period, and serves later ones like all others.
 	User uint64
 	// Eligible are the live arms that may be chosen; nil means all. Choose them by public information only.
 	Eligible []uint32
@@ -94,7 +94,7 @@ type Request struct {
 	SparseEnds []uint32
 }
 
-// Feature is a feature of a sparse row.
+// Feature is one entry of a sparse row.
 type Feature struct {
 	Index uint32  // below [Config.Features]
 	Value float32 // finite
@@ -132,16 +132,16 @@ func (r *Request) checkRows() error {
 
 func (r *Request) slots() uint32 { return max(r.Slots, 1) }
 
-// SelectFor decides a request of one slot. ErrInvalidRequest says that it cannot be met, ErrUnsupported that this bandit
-// cannot do what it asks; then nothing has changed or been counted. It allocates nothing.
+// SelectFor decides a request of one slot. ErrInvalidRequest says that the request cannot be met, ErrUnsupported
+// that this bandit does not support it; then nothing has changed or been counted. It allocates nothing.
 func (b *Bandit) SelectFor(request Request) (Decision, error) {
 	var d [1]Decision
 	err := b.SelectSlots(request, d[:])
 	return d[0], err
 }
 
-// SelectSlots decides a request: it fills decisions, one for each slot, with different arms in no order of merit. Which
-// unit Epsilon is for, a reward or a request with all its rewards, is [Config.MaxSlots]'s to say. It allocates nothing.
+// SelectSlots decides a request: it fills decisions, one for each slot, with different arms in random order.
+// [Config.MaxSlots] chooses the unit of Epsilon, a reward or a request with all its rewards. It allocates nothing.
 func (b *Bandit) SelectSlots(request Request, decisions []Decision) error {
 	c, err := b.enter()
 	if err != nil {
@@ -160,9 +160,9 @@ func (b *Bandit) SelectSlots(request Request, decisions []Decision) error {
 	return check(C.decide(c, C.uint32_t(request.slots()), C.uint64_t(request.Segment), C.uint64_t(request.User), eligible, n, features, sparse, featuresLen, ends, endsLen, out))
 }
 
-// SelectMany decides requests in turn, 64 at a time under one lock, until one is refused: it fills decisions, those of
-// all slots, request by request. With requests nil, each of decisions is that of a request that says nothing. It returns
-// how many requests were decided, and allocates nothing unless a request has eligible arms.
+// SelectMany decides requests in turn, 64 at a time under one lock, until one is refused. It fills decisions with
+// those of all slots, request by request. With requests nil, each of decisions is for a default request. It returns
+// the number of decided requests, and allocates nothing unless a request has eligible arms.
 func (b *Bandit) SelectMany(requests []Request, decisions []Decision) (int, error) {
 	c, err := b.enter()
 	if err != nil {
@@ -228,9 +228,9 @@ func (b *Bandit) SelectMany(requests []Request, decisions []Decision) (int, erro
 	return decided, nil
 }
 
-// Segment reads all arms of a segment, by its key. Mean is what the bandit believes of an arm there, from all segments'
-// releases; Width is NaN, and EffectivePulls counts the rewards behind the segment's own releases. ErrInvalidRequest
-// where no request had this key.
+// Segment reads all arms of a segment, by its key. Mean is the prediction for an arm there, from the releases of all
+// segments; Width is NaN, and EffectivePulls counts the rewards behind the segment's own releases. ErrInvalidRequest
+// if no request had this key.
 func (b *Bandit) Segment(key uint64) ([]Arm, error) {
 	c, err := b.enter()
 	if err != nil {
@@ -242,14 +242,14 @@ func (b *Bandit) Segment(key uint64) ([]Arm, error) {
 	})
 }
 
-// Prediction is what is believed of the mean reward of a row, and its standard deviation: NaN for arms that are retired.
+// Prediction is the predicted mean reward of a row, and its standard deviation: NaN for retired arms.
 type Prediction struct {
 	Mean      float64
 	Deviation float64
 }
 
-// Predict reads what is believed of each arm of a request with features, in the order of Eligible; where that is nil, of
-// every arm by its number. All of it is released, so it costs no privacy.
+// Predict reads the prediction for each arm of a request with features, in the order of Eligible; if that is nil,
+// for every arm by its number. All of it is released, so it costs no privacy.
 func (b *Bandit) Predict(request Request) ([]Prediction, error) {
 	if err := request.checkRows(); err != nil {
 		return nil, err
@@ -312,7 +312,7 @@ func FeatureHash(field, value string, d uint32) uint32 {
 	return crc32.ChecksumIEEE([]byte(field+"="+value)) % d
 }
 
-// FeatureCross returns the index below d of two categories that come together: see dpb_feature_cross.
+// FeatureCross returns the index below d of the combination of two categories: see dpb_feature_cross.
 func FeatureCross(a, b, d uint32) uint32 {
 	return uint32(C.dpb_feature_cross(C.uint32_t(a), C.uint32_t(b), C.uint32_t(d)))
 }

@@ -26,9 +26,9 @@ import (
 	"unsafe"
 )
 
-// ShuffleParams is what encoders, shuffler and server of one batch agree on: plain public data, made
-// by [ShufflePlan] wherever it is needed, or sent. A message has 1 + CoinsPerUser bytes, a batch
-// Users times as many. Device and shuffler refuse a plan whose noise does not keep its claim.
+// ShuffleParams is the plan on which encoders, shuffler and server of one batch agree. It is public: make it by
+// [ShufflePlan] wherever you need it, or send it. A message has 1 + CoinsPerUser bytes, a batch Users times as many.
+// Device and shuffler refuse a plan whose noise does not keep its claim.
 type ShuffleParams struct {
 	Users         uint32  // messages in a batch
 	CoinsPerUser  uint32  // coins that each user sends beside its own bit
@@ -58,8 +58,8 @@ func shuffleParams(c *C.dpb_shuffle_params) ShuffleParams {
 	}
 }
 
-// ShufflePlan says how many coins the users of a batch must add for its count of ones to be
-// (epsilon, delta)-DP. printed takes the paper's formula instead of the exact calibration.
+// ShufflePlan returns the number of coins that the users of a batch must add so that its count of ones is (epsilon,
+// delta)-DP. printed takes the paper's formula instead of the exact calibration.
 func ShufflePlan(epsilon, delta float64, users uint32, printed bool) (ShuffleParams, error) {
 	var flags C.uint32_t
 	if printed {
@@ -74,8 +74,8 @@ func ShufflePlan(epsilon, delta float64, users uint32, printed bool) (ShufflePar
 	return shuffleParams(&c), nil
 }
 
-// ShuffleEncode, on the user's device, appends the message of one reward in [0, 1] to bits, which may
-// be nil. The message is for the shuffler alone, once.
+// ShuffleEncode, on the user's device, appends the message of one reward in [0, 1] to bits, which may be nil. Send
+// the message to the shuffler only, once.
 func ShuffleEncode(bits []byte, params ShuffleParams, reward float64) ([]byte, error) {
 	c := params.c()
 	for {
@@ -89,8 +89,8 @@ func ShuffleEncode(bits []byte, params ShuffleParams, reward float64) ([]byte, e
 	}
 }
 
-// Shuffler holds the messages of one batch until all have come, then gives out their bits in uniformly
-// random order, once, and nothing else. Close it when done.
+// Shuffler keeps the messages of one batch until all have arrived, then hands out their bits in uniformly random
+// order, once, and nothing else. Close it when done.
 type Shuffler struct {
 	handle[*C.dpb_shuffler]
 }
@@ -108,7 +108,7 @@ func NewShuffler(params ShuffleParams) (*Shuffler, error) {
 	return s, nil
 }
 
-// Push takes in one user's message; ErrExpired while a complete batch waits to be taken.
+// Push adds one user's message; ErrExpired while a complete batch waits to be taken.
 func (s *Shuffler) Push(bits []byte) error {
 	c, err := s.enter()
 	if err != nil {
@@ -137,8 +137,8 @@ func (s *Shuffler) Take(bits []byte) ([]byte, error) {
 	}
 }
 
-// ShuffleParams returns what devices and shufflers of this phase's batches need. Phases count from 1;
-// a decision says its own.
+// ShuffleParams returns the plan of this phase's batches, for devices and shufflers. Phases count from 1; a decision
+// has its phase.
 func (b *Bandit) ShuffleParams(phase uint32) (ShuffleParams, error) {
 	c, err := b.enter()
 	if err != nil {

@@ -19,9 +19,9 @@ import (
 	"unsafe"
 )
 
-// Snapshot appends what the bandit has released and what is public of it to bytes (which may be nil): safe
-// to log and to publish, and all that [Restore] needs. ErrUnsupported, and why, for policies whose state is not
-// all released.
+// Snapshot appends to bytes (which may be nil) what the bandit has released, and what is public. You may log and
+// publish it; [Restore] needs nothing else. ErrUnsupported, with the reason, for policies whose state is not all
+// released.
 func (b *Bandit) Snapshot(bytes []byte) ([]byte, error) {
 	c, err := b.enter()
 	if err != nil {
@@ -45,11 +45,12 @@ func (b *Bandit) Snapshot(bytes []byte) ([]byte, error) {
 }
 
 // Merge learns from what another bandit has released: from its [Bandit.Snapshot], made here or on another machine.
-// Each of a fleet merges the newest snapshots of all others every so often: in any order, again and again, and an
-// older one changes nothing. Arms are joined by their ids ([Bandit.AddArm]), segments by their keys: a segment
-// that others know takes no room here until a request has its key, and begins then with what they have released. A snapshot holds what its own
-// bandit has released, not what that has merged: after [Restore] merge the others' again. ErrUnsupported by policies
-// other than IMED, KLUCB and MED; ErrInvalidConfig names what must not differ.
+// Each bandit of a fleet merges the newest snapshots of all others every few seconds, in any order. A repeated or
+// older snapshot changes nothing. Arms are joined by their ids ([Bandit.AddArm]), segments by their keys: a segment
+// that only others know takes no memory here until a request has its key, and then starts from their releases. A
+// snapshot contains what its own bandit has released, not what that bandit has merged: after [Restore] merge the
+// others' again. ErrUnsupported by policies other than IMED, KLUCB, MED and Linear; ErrInvalidConfig names what must
+// not differ.
 func (b *Bandit) Merge(snapshot []byte) error {
 	c, err := b.enter()
 	if err != nil {
@@ -64,11 +65,10 @@ func (b *Bandit) Merge(snapshot []byte) error {
 	return nil
 }
 
-// Restore makes a bandit that goes on from a snapshot: the configuration that is in it, what was released,
-// fresh entropy. Decisions that were in flight have expired. The guarantee is one for all lives together,
-// however old the snapshot is. ErrCorrupt for other bytes. With [Config.ExpectedUsers] a period begins, and selecting is
-// ErrNotReady until a [Bandit.Snapshot] of the new bandit was taken: write that one to where the next life begins, and
-// then serve.
+// Restore makes a bandit from a snapshot: with the configuration in it, what was released, and fresh entropy.
+// Decisions that were open have expired. The guarantee holds for all restarts together, however old the snapshot is.
+// ErrCorrupt for other bytes. With [Config.ExpectedUsers] a period begins, and selecting is ErrNotReady until a
+// [Bandit.Snapshot] of the new bandit is taken: write that one to the file that a restart reads, then serve.
 func Restore(snapshot []byte) (*Bandit, error) {
 	var c *C.dpb_bandit
 	var failure C.dpb_error
@@ -76,9 +76,9 @@ func Restore(snapshot []byte) (*Bandit, error) {
 	return ownBandit(c, status, &failure, restoredBytes(snapshot))
 }
 
-// RestorePolicy is [Restore] with another configuration: what says how released numbers are read must be as in the
-// snapshot, or ErrInvalidConfig names the field; all else is as config says. dpb_restore_as in dpb.h lists both. The
-// seed is not used.
+// RestorePolicy is [Restore] with another configuration. What says how released numbers are read must be as in the
+// snapshot, or ErrInvalidConfig names the field; the rest is taken from config. dpb_restore_as in dpb.h lists both.
+// The seed is not used.
 func RestorePolicy(policy Policy, config Config, snapshot []byte) (*Bandit, error) {
 	var pinner runtime.Pinner
 	defer pinner.Unpin()

@@ -51,7 +51,7 @@ func NewDPNAS(c StoppingConfig) (*Stopping, error) {
 	return newStopping(C.stopping_constructor(C.dpb_new_dp_nas), c)
 }
 
-// NewDPExpNAS makes DP-exponential-NAS, which asks at powers of two only: pure epsilon-DP.
+// NewDPExpNAS makes DP-exponential-NAS, which tests at powers of two only: pure epsilon-DP.
 func NewDPExpNAS(c StoppingConfig) (*Stopping, error) {
 	return newStopping(C.stopping_constructor(C.dpb_new_dp_exp_nas), c)
 }
