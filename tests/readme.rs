@@ -109,8 +109,8 @@ fn the_log_of_the_guide() {
     let program = build("c++", source.to_str().unwrap(), &["-std=c++17"], Link::Static);
     run(Command::new(program).current_dir(&place));
     let mut commands = snippets(GUIDE, "sh").into_iter().filter(|block| block.contains("--example plan"));
-    let command = commands.next().unwrap().replace("--log log.csv", &format!("--log {}/log.csv", place.display()));
-    let said = run(Command::new("sh").args(["-e", "-c", &command]).current_dir(root()));
+    let command = commands.next().unwrap().replace("$HOME/libdpb", root().to_str().unwrap());
+    let said = run(Command::new("sh").args(["-e", "-c", &command]).current_dir(&place));
     assert!(said.contains("100,000 decisions, 3 arms") && said.contains("| dp-imed | 0.1 | 0.0"), "{said}");
     assert!(!said.contains("propensities are wrong"), "{said}");
 }
