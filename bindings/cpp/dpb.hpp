@@ -44,26 +44,26 @@ using Decision = dpb_decision;
 using Report = dpb_report;
 using Arm = dpb_arm;
 using Diagnostics = dpb_diagnostics;
-/// What dpb_compare says of the difference of two arms' means.
+/// The confidence interval of dpb_compare for the difference of two arms' means.
 struct Interval {
   double low;
   double high;
 };
-/// A feature of a sparse row.
+/// One entry of a sparse row.
 using Feature = dpb_feature;
-/// What dpb_predict says of a row: the mean reward that is believed, and its standard deviation.
+/// The predicted mean reward of a row and its standard deviation (dpb_predict).
 struct Prediction {
   double mean;
   double deviation;
 };
-/// The index of a category, and of two that come together, below d (dpb_feature_hash, dpb_feature_cross).
+/// The index, below d, of a category, and of the combination of two (dpb_feature_hash, dpb_feature_cross).
 [[nodiscard]] inline std::uint32_t feature_hash(const char *field, const char *value, std::uint32_t d) noexcept {
   return dpb_feature_hash(field, value, d);
 }
 [[nodiscard]] inline std::uint32_t feature_cross(std::uint32_t a, std::uint32_t b, std::uint32_t d) noexcept {
   return dpb_feature_cross(a, b, d);
 }
-/// What encoders, shuffler and server of one batch agree on; made by shuffle_plan.
+/// The plan on which encoders, shuffler and server of one batch agree; made by shuffle_plan.
 using ShuffleParams = dpb_shuffle_params;
 
 /// The version of the linked library, "0.1.0".
@@ -82,11 +82,11 @@ using ShuffleParams = dpb_shuffle_params;
   return names;
 }
 
-/// The number of the policy of this name, for Config::base and as Report::policy has it; 0: there is none.
+/// The number of the policy of this name, as in Config::base and Report::policy; 0 if there is none.
 [[nodiscard]] inline std::uint32_t policy_number(const char *name) noexcept { return dpb_policy_number(name); }
 
-/// A refused call: its status, and a message for people that names what was given. For the caller's own
-/// eyes, as the status is: a refused reward is in it.
+/// A refused call: its status, and a message for people that names the arguments. The message may contain a refused
+/// reward, so show it to the operator only.
 class Error : public std::runtime_error {
 public:
   Error(dpb_status why, const std::string &message) : std::runtime_error(message), status_(why) {}
@@ -96,7 +96,7 @@ private:
   dpb_status status_;
 };
 
-/// dpb_config with its defaults. A test_seed and a budget must outlive the constructor that reads them, no more.
+/// dpb_config with its defaults. A test_seed and a budget must live until the constructor has returned.
 struct Config : dpb_config {
   Config(std::uint32_t arm_count, double privacy) noexcept : dpb_config() {
     dpb_config_init(this, arm_count, privacy);
@@ -139,7 +139,7 @@ struct Request : dpb_request {
 };
 static_assert(sizeof(Request) == sizeof(dpb_request), "an array of them is one of dpb_request");
 
-/// dpb_stopping_config. A test_seed must outlive the constructor that reads it, no more.
+/// dpb_stopping_config. A test_seed must live until the constructor has returned.
 struct StoppingConfig : dpb_stopping_config {
   StoppingConfig(double sample_range, double relative_error, double failure, double privacy) noexcept
       : dpb_stopping_config() {
@@ -155,7 +155,7 @@ enum class CounterKind : dpb_counter_kind {
   hybrid = DPB_COUNTER_HYBRID,
 };
 
-/// dpb_counter_config. A test_seed must outlive the constructor that reads it, no more.
+/// dpb_counter_config. A test_seed must live until the constructor has returned.
 struct CounterConfig : dpb_counter_config {
   CounterConfig(CounterKind which, double privacy) noexcept : dpb_counter_config() {
     dpb_counter_config_init(this, static_cast<dpb_counter_kind>(which), privacy);
@@ -273,7 +273,7 @@ template <class Item, class Call> [[nodiscard]] dpb_status fill(std::vector<Item
 
 } // namespace detail
 
-/// dpb_budget: what handles may cost one user together. Config::budget = budget.get() charges the handle that is made.
+/// dpb_budget: the most that handles may together cost one user. Config::budget = budget.get() charges the new handle.
 class Budget {
 public:
   explicit Budget(double epsilon, double delta = 0.0)
@@ -284,7 +284,7 @@ public:
     return handle ? std::optional<Budget>(Budget(std::move(handle))) : std::nullopt;
   }
 
-  /// What was charged so far, as an epsilon at this delta.
+  /// The loss charged so far, as an epsilon at this delta.
   [[nodiscard]] double spent(double delta = 0.0) const {
     double epsilon = 0.0;
     detail::check(try_spent(delta, epsilon), "dpb_budget_spent", "delta", delta);
@@ -293,7 +293,7 @@ public:
   [[nodiscard]] dpb_status try_spent(double delta, double &epsilon) const noexcept {
     return dpb_budget_spent(get(), delta, &epsilon);
   }
-  /// The largest epsilon of a pure handle that there is still room for.
+  /// The largest epsilon of a pure handle that still fits.
   [[nodiscard]] double remaining() const {
     double epsilon = 0.0;
     detail::check(try_remaining(epsilon), "dpb_budget_remaining");
@@ -311,15 +311,15 @@ private:
   Handle handle_;
 };
 
-/// dpb_bandit: asks which arm, hears what came of it.
+/// dpb_bandit: chooses arms, and learns from rewards.
 class Bandit {
 public:
-  /// The policy that we recommend for this configuration (dpb_new).
+  /// The recommended policy for this configuration (dpb_new).
   explicit Bandit(const Config &c) : Bandit(dpb_new, c) {}
   /// The policy of this name, one of policies(): for services that choose it in their configuration.
   Bandit(const std::string &policy, const Config &c)
       : handle_(detail::construct<Handle>(dpb_new_policy, policy.c_str(), &c)) {}
-  /// The same without exceptions: nothing where the library refuses, and error, if it is there, says why.
+  /// The same without exceptions: nothing if the library refuses, and error, unless NULL, says why.
   [[nodiscard]] static std::optional<Bandit> try_new(const Config &c, dpb_error *error = nullptr) noexcept {
     return owner(detail::try_construct<Handle>(error, dpb_new, &c));
   }
@@ -328,7 +328,7 @@ public:
     return owner(detail::try_construct<Handle>(error, dpb_new_policy, policy, &c));
   }
 
-  /// Goes on from a snapshot: its configuration, what was released, fresh entropy (dpb_restore). With config.expected_users it
+  /// Continues from a snapshot: its configuration, what was released, fresh entropy (dpb_restore). With config.expected_users it
   /// decides nothing (DPB_NOT_READY) until a snapshot of it was taken: write that one to a file before you serve.
   [[nodiscard]] static Bandit restore(const std::vector<std::uint8_t> &snapshot) {
     return Bandit(detail::construct<Handle>(dpb_restore, snapshot.data(), snapshot.size()));
@@ -337,7 +337,7 @@ public:
                                                          dpb_error *error = nullptr) noexcept {
     return owner(detail::try_construct<Handle>(error, dpb_restore, snapshot, len));
   }
-  /// The same with another configuration, in all that does not say how released numbers are read (dpb_restore_as).
+  /// The same with another configuration (dpb_restore_as lists what must not differ).
   [[nodiscard]] static Bandit restore(const std::string &policy, const Config &c,
                                       const std::vector<std::uint8_t> &snapshot) {
     return Bandit(
@@ -374,7 +374,7 @@ public:
   [[nodiscard]] static Bandit nonprivate_se(const Config &c) { return Bandit(dpb_new_nonprivate_se, c); }
   [[nodiscard]] static Bandit nonprivate_exp3(const Config &c) { return Bandit(dpb_new_nonprivate_exp3, c); }
 
-  // The throwing road.
+  // Calls that throw dpb::Error.
   [[nodiscard]] Decision select() {
     Decision decision;
     detail::check(try_select(decision), "dpb_select");
@@ -392,14 +392,14 @@ public:
     refuse(try_select(request, decisions.data()), "dpb_select_for", request);
     return decisions;
   }
-  /// Everybody may be learned from again, and what is spent is of one period more. Write a snapshot right after it: where
-  /// there is an older one nobody is learned from until then.
+  /// Begins a new period (dpb_next_period). Write a snapshot right after it: if an older one exists, nobody is learned
+  /// from until then.
   void next_period() { detail::check(try_next_period(), "dpb_next_period"); }
-  /// It is now, on the caller's clock (config.clock = DPB_CLOCK_CALLER): rewards whose window is over take effect. Time must
-  /// not depend on rewards: see dpb_advance.
+  /// Tells the time on the caller's clock (config.clock = DPB_CLOCK_CALLER): rewards whose window is over take effect. Time
+  /// must not depend on rewards: see dpb_advance.
   void advance(std::uint64_t now) { detail::check(try_advance(now), "dpb_advance"); }
-  /// The status is for the caller alone: it tells whether a ticket was answered already. After
-  /// DPB_INVALID_REWARD answer again, or set DPB_CLAMP_REWARDS beforehand: see dpb_update.
+  /// Reports the reward of a decision. The status reveals whether the ticket had a reward before: give a visitor the same
+  /// reply whatever it is. After DPB_INVALID_REWARD report a valid reward: see dpb_update.
   void update(std::uint64_t ticket, double reward) {
     const dpb_status status = try_update(ticket, reward);
     if (status == DPB_INVALID_REWARD) {
@@ -408,17 +408,17 @@ public:
     detail::check(status, "dpb_update", "ticket", ticket);
   }
   void cancel(std::uint64_t ticket) { detail::check(try_cancel(ticket), "dpb_cancel", "ticket", ticket); }
-  /// All that is open, for an outage in which rewards could not travel: see dpb_cancel_all.
+  /// Cancels all open decisions, for an outage in which rewards could not arrive: see dpb_cancel_all.
   void cancel_all() { detail::check(dpb_cancel_all(get()), "dpb_cancel_all"); }
-  /// n decisions of requests that say nothing (dpb_select_many).
+  /// n decisions of default requests (dpb_select_many).
   void select_many(Decision *out, std::size_t n) { select_many(nullptr, n, out); }
   [[nodiscard]] std::vector<Decision> select_many(std::size_t n) {
     std::vector<Decision> decisions(n);
     select_many(decisions.data(), n);
     return decisions;
   }
-  /// n requests under one lock; out: room for the decisions of all their slots. Throws where one is refused: those before
-  /// it are decided, and try_select_many says how many.
+  /// n requests under one lock; out receives the decisions of all their slots. Throws if one is refused: those before it
+  /// are decided, and try_select_many says how many.
   void select_many(const Request *requests, std::size_t n, Decision *out) {
     std::size_t done = 0;
     detail::check(try_select_many(requests, n, out, done), "dpb_select_many", "n", n, "done", done);
@@ -432,7 +432,7 @@ public:
     select_many(requests.data(), requests.size(), decisions.data());
     return decisions;
   }
-  /// Throws the first refusal, after every answer was tried; try_update_many tells which and how many.
+  /// Throws the first refusal, after every reward was tried; try_update_many says which and how many.
   void update_many(const std::uint64_t *tickets, const double *rewards, std::size_t n) {
     std::size_t done = 0;
     const dpb_status status = try_update_many(tickets, rewards, n, nullptr, done);
@@ -445,9 +445,9 @@ public:
     update_many(tickets.data(), rewards.data(), tickets.size());
   }
 
-  // The road without exceptions: outputs are written only as dpb.h says.
+  // Calls without exceptions: outputs are written as dpb.h says.
   [[nodiscard]] dpb_status try_select(Decision &out) noexcept { return dpb_select(get(), &out); }
-  /// out: room for request.slots decisions.
+  /// out: receives request.slots decisions.
   [[nodiscard]] dpb_status try_select(const Request &request, Decision *out) noexcept {
     return dpb_select_for(get(), &request, out);
   }
@@ -457,19 +457,19 @@ public:
     return dpb_update(get(), ticket, reward);
   }
   [[nodiscard]] dpb_status try_cancel(std::uint64_t ticket) noexcept { return dpb_cancel(get(), ticket); }
-  /// requests: nullptr for n that say nothing. done: receives how many were decided.
+  /// requests: nullptr for n default ones. done: receives how many were decided.
   [[nodiscard]] dpb_status try_select_many(const Request *requests, std::size_t n, Decision *out,
                                            std::size_t &done) noexcept {
     return dpb_select_many(get(), requests, n, out, &done);
   }
-  /// each: nullptr, or room for n statuses.
+  /// each: nullptr, or receives n statuses.
   [[nodiscard]] dpb_status try_update_many(const std::uint64_t *tickets, const double *rewards, std::size_t n,
                                            dpb_status *each, std::size_t &done) noexcept {
     return dpb_update_many(get(), tickets, rewards, n, each, &done);
   }
 
   // Arms come and go; numbers are never used again.
-  /// A new arm. id: 0, or the id by which all handles of a fleet name it (dpb_add_arm).
+  /// Adds an arm. id: 0, or the id that names it in all handles of a fleet (dpb_add_arm).
   [[nodiscard]] std::uint32_t add_arm(std::uint64_t id = 0) {
     std::uint32_t arm = 0;
     detail::insist([&](dpb_error *error) { return try_add_arm(id, arm, error); });
@@ -478,7 +478,7 @@ public:
   [[nodiscard]] dpb_status try_add_arm(std::uint64_t id, std::uint32_t &arm, dpb_error *error = nullptr) noexcept {
     return dpb_add_arm(get(), id, &arm, error);
   }
-  /// What public data say of an arm: that strength rewards had this mean (dpb_set_prior).
+  /// States what public data say of an arm: strength rewards with this mean (dpb_set_prior).
   void set_prior(std::uint32_t arm, double mean, double strength) {
     detail::insist([&](dpb_error *error) { return try_set_prior(arm, mean, strength, error); });
   }
@@ -490,7 +490,7 @@ public:
   [[nodiscard]] dpb_status try_retire_arm(std::uint32_t arm) noexcept { return dpb_retire_arm(get(), arm); }
 
   // The shuffle model's server (sdp_ae, vb_sdp_ae).
-  /// What the devices and shufflers of this phase's batches need; phases count from 1.
+  /// The plan of this phase's batches, for devices and shufflers; phases count from 1.
   [[nodiscard]] ShuffleParams shuffle_params(std::uint32_t phase) const {
     ShuffleParams params = {};
     detail::check(try_shuffle_params(phase, params), "dpb_shuffle_params_read", "phase", phase);
@@ -524,7 +524,7 @@ public:
     detail::check(detail::fill(read, [this](auto... room) { return dpb_arms_read(get(), room...); }), "dpb_arms_read");
     return read;
   }
-  /// out: room for cap arms. n: receives how many there are, also with DPB_BUFFER_TOO_SMALL.
+  /// out: receives up to cap arms. n: receives the number of arms, also with DPB_BUFFER_TOO_SMALL.
   [[nodiscard]] dpb_status try_arms(Arm *out, std::size_t cap, std::size_t &n) const noexcept {
     return dpb_arms_read(get(), out, cap, &n);
   }
@@ -539,7 +539,7 @@ public:
   [[nodiscard]] dpb_status try_segment(std::uint64_t key, Arm *out, std::size_t cap, std::size_t &n) const noexcept {
     return dpb_segment_read(get(), key, out, cap, &n);
   }
-  /// What was released and what is public, as bytes: safe to log and to publish (dpb_snapshot).
+  /// What was released and what is public, as bytes that you may log and publish (dpb_snapshot).
   [[nodiscard]] std::vector<std::uint8_t> snapshot() const {
     std::vector<std::uint8_t> bytes;
     detail::insist([&](dpb_error *error) { return try_snapshot(bytes, error); });
@@ -550,7 +550,7 @@ public:
       return dpb_snapshot(get(), out, cap, len, error);
     });
   }
-  /// Learns from what another handle has released, from its snapshot (dpb_merge): idempotent, in any order.
+  /// Learns from what another handle has released, by its snapshot (dpb_merge): in any order, as often as you like.
   void merge(const std::vector<std::uint8_t> &snapshot) {
     detail::insist([&](dpb_error *error) { return try_merge(snapshot.data(), snapshot.size(), error); });
   }
@@ -569,7 +569,7 @@ public:
     return arm;
   }
   [[nodiscard]] dpb_status try_best_arm(std::uint32_t &arm) const noexcept { return dpb_best_arm(get(), &arm); }
-  /// An interval for arm i's mean less arm j's that holds at all times (dpb_compare), once both have a release.
+  /// A confidence interval for arm i's mean minus arm j's, valid at all times (dpb_compare); needs a release of both.
   [[nodiscard]] std::optional<Interval> compare(std::uint32_t i, std::uint32_t j, double confidence) const {
     Interval ends = {};
     const dpb_status status = try_compare(i, j, confidence, ends);
@@ -583,7 +583,7 @@ public:
                                        Interval &out) const noexcept {
     return dpb_compare(get(), i, j, confidence, &out.low, &out.high);
   }
-  /// What is believed of each arm that the request names (dpb_predict).
+  /// The prediction for each eligible arm of the request (dpb_predict).
   [[nodiscard]] std::vector<Prediction> predict(const Request &request) const {
     const std::size_t n = request.eligible_len;
     std::vector<double> means(n), deviations(n);
@@ -594,7 +594,7 @@ public:
     }
     return predictions;
   }
-  /// mean, deviation: room for a number for each arm, or nullptr.
+  /// mean, deviation: each receives a number for each arm, or is nullptr.
   [[nodiscard]] dpb_status try_predict(const Request &request, double *mean, double *deviation) const noexcept {
     return dpb_predict(get(), &request, mean, deviation);
   }
@@ -608,7 +608,7 @@ public:
     return dpb_epsilon_spent(get(), delta, &epsilon);
   }
   [[nodiscard]] std::string_view policy_name() const noexcept { return dpb_policy_name(get()); }
-  /// NOT private: for the operator's own eyes.
+  /// NOT private: for the operator only.
   [[nodiscard]] Diagnostics diagnostics() const {
     Diagnostics read = {};
     detail::check(try_diagnostics(read), "dpb_diagnostics_read");
@@ -631,7 +631,7 @@ private:
   static std::optional<Bandit> owner(Handle handle) noexcept {
     return handle ? std::optional(Bandit(std::move(handle))) : std::nullopt;
   }
-  /// Throws where a request was refused, and says what it was.
+  /// Throws if a request was refused, and names it.
   static void refuse(dpb_status status, const char *function, const Request &request) {
     if (status != DPB_OK) {
       detail::check(status, function, "slots", request.slots, "segment", request.segment, "eligible",
@@ -788,14 +788,13 @@ private:
 } // namespace detail
 
 /// What may be published of these bandits, in Prometheus' text format, each under the label bandit="its name"; of
-/// one with segments, the arms of all segments together. All of it is released already or public: the page may be shown to
-/// anyone. What is closed or was moved from shows as dpb_up 0 and nothing else; nothing
-/// is thrown but std::bad_alloc.
+/// one with segments, the arms of all segments together. All of it is released or public, so you may show the page to
+/// anyone. A handle that is closed or was moved from shows as dpb_up 0 and nothing else. Throws only std::bad_alloc.
 [[nodiscard]] inline std::string metrics(const NamedBandits &bandits) {
   return detail::Metrics(bandits).page(false);
 }
 
-/// The same and the counts of refused calls (Diagnostics), which are NOT private: a duplicate click is a click. For a
+/// The same and the counts of refused calls (Diagnostics), which are NOT private: a duplicate reveals a click. For a
 /// page that only the operator sees.
 [[nodiscard]] inline std::string operator_metrics(const NamedBandits &bandits) {
   return detail::Metrics(bandits).page(true);
@@ -816,7 +815,7 @@ public:
     return handle ? std::optional(Stopping(std::move(handle))) : std::nullopt;
   }
 
-  /// Takes a sample; true when the rule halts with it.
+  /// Adds a sample; true if the rule halts with it.
   [[nodiscard]] bool push(double sample) {
     bool halted = false;
     detail::check_reward(try_push(sample, halted), "dpb_stopping_push", "sample", sample);
@@ -841,7 +840,7 @@ public:
     return released;
   }
   [[nodiscard]] dpb_status try_mean(double &out) const noexcept { return dpb_stopping_mean(get(), &out); }
-  /// False for nas, and under a test seed.
+  /// False for nas, and with a test seed.
   [[nodiscard]] bool is_private() const {
     std::uint32_t answer = 0;
     detail::check(dpb_stopping_is_private(get(), &answer), "dpb_stopping_is_private");
@@ -880,7 +879,7 @@ public:
     return sum;
   }
   [[nodiscard]] dpb_status try_read(double &sum) const noexcept { return dpb_counter_read(get(), &sum); }
-  /// False under a test seed.
+  /// False with a test seed.
   [[nodiscard]] bool is_private() const {
     std::uint32_t answer = 0;
     detail::check(dpb_counter_is_private(get(), &answer), "dpb_counter_is_private");
@@ -917,20 +916,20 @@ private:
   return dpb_shuffle_plan(epsilon, delta, users, flags, &out, error);
 }
 
-/// The message of one reward in [0, 1]: for the shuffler alone, once.
+/// The message of one reward in [0, 1]. Send it to the shuffler only, once.
 [[nodiscard]] inline std::vector<std::uint8_t> shuffle_encode(const ShuffleParams &params, double reward) {
   std::vector<std::uint8_t> bits;
   const auto encode = [&](auto... room) { return dpb_shuffle_encode(&params, reward, room...); };
   detail::check_reward(detail::fill(bits, encode), "dpb_shuffle_encode", "reward", reward);
   return bits;
 }
-/// bits: room for cap bytes. len: receives the message's length, also with DPB_BUFFER_TOO_SMALL.
+/// bits: receives up to cap bytes. len: receives the message's length, also with DPB_BUFFER_TOO_SMALL.
 [[nodiscard]] inline dpb_status try_shuffle_encode(const ShuffleParams &params, double reward, std::uint8_t *bits,
                                                    std::size_t cap, std::size_t &len) noexcept {
   return dpb_shuffle_encode(&params, reward, bits, cap, &len);
 }
 
-/// dpb_shuffler: holds a batch's messages until all have come, then gives out their bits in random order, once.
+/// dpb_shuffler: keeps a batch's messages until all have arrived, then hands out their bits in random order, once.
 class Shuffler {
 public:
   explicit Shuffler(const ShuffleParams &params) : handle_(detail::construct<Handle>(dpb_new_shuffler, &params)) {}
@@ -959,7 +958,7 @@ public:
   [[nodiscard]] dpb_status try_push(const std::uint8_t *bits, std::size_t len) noexcept {
     return dpb_shuffler_push(get(), bits, len);
   }
-  /// out: room for cap bytes. len: receives the batch's length, also with DPB_BUFFER_TOO_SMALL.
+  /// out: receives up to cap bytes. len: receives the batch's length, also with DPB_BUFFER_TOO_SMALL.
   [[nodiscard]] dpb_status try_take(std::uint8_t *out, std::size_t cap, std::size_t &len) noexcept {
     return dpb_shuffler_take(get(), out, cap, &len);
   }
@@ -974,7 +973,7 @@ private:
   Handle handle_;
 };
 
-/// The local model: one bit of a reward in [0, 1], epsilon-DP whoever sees it, for ldp_ucb and ldp_klucb.
+/// The local model: one bit of a reward in [0, 1], epsilon-DP for whoever reads it, for ldp_ucb and ldp_klucb.
 [[nodiscard]] inline dpb_status try_ldp_encode(double epsilon, double reward, std::uint8_t &bit) noexcept {
   return dpb_ldp_encode(epsilon, reward, &bit);
 }
