@@ -18,16 +18,26 @@ fn bad_input_changes_nothing() {
     passes("c++", &["-xc++", "-std=c++17"], "tests/c/bad_input.c", Link::Shared);
 }
 
-#[test]
-fn valgrind_finds_no_leak_and_no_wild_read() {
+fn valgrind(sources: &[&str]) {
     if have("cc") && have("valgrind") {
-        for source in ["bad_input", "clock", "grow", "segments", "snapshot"] {
+        for source in sources {
             let program = build("cc", &format!("tests/c/{source}.c"), &["-std=c11", "-O1"], Link::Static);
             let arguments =
                 ["--error-exitcode=9", "--leak-check=full", "--show-leak-kinds=definite,indirect,possible", "-q"];
             run(Command::new("valgrind").args(arguments).arg(program));
         }
     }
+}
+
+#[test]
+fn valgrind_finds_no_leak_and_no_wild_read() {
+    valgrind(&["bad_input"]);
+}
+
+#[test]
+#[ignore = "a minute"]
+fn valgrind_finds_none_in_other_programs() {
+    valgrind(&["arms", "clock", "fleet", "grow", "segments", "slate", "snapshot", "users"]);
 }
 
 #[test]
@@ -68,6 +78,13 @@ fn policies_have_their_names() {
 #[cfg(unix)]
 fn threads_answer_once() {
     passes("cc", &["-std=c11", "-pthread"], "tests/c/threads.c", Link::Static);
+}
+
+/// Few decisions here. By hand 10^9, through each kind of handle: see CONTRIBUTING.md.
+#[test]
+#[cfg(unix)]
+fn counts_are_right_and_memory_is_flat() {
+    passes("cc", &["-std=c11", "-pthread"], "tests/c/soak.c", Link::Static);
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use crate::audit::engine::{Audit, Seen, pattern, seed};
 use crate::audit::sabotage::Sabotage;
 use crate::support::coins::Coins;
-use dpb::{Algorithm, ArmReport, Bandit, Config, Error};
+use crate::support::requests::Ask;
+use dpb::{Algorithm, ArmReport, Bandit, Config, Error, Request, Rows};
 
 const ABLE: [Algorithm; 3] = [Algorithm::Imed, Algorithm::KlUcb, Algorithm::Med];
 const A: [f64; 5] = [0.75, 0.625, 0.5, 0.375, 0.25];
@@ -235,6 +236,33 @@ fn arms_are_joined_by_their_ids() {
         next.merge(&a.snapshot().unwrap()).unwrap();
         assert_eq!(rewards(&next), rewards(&b));
     }
+}
+
+/// With features each arm's model is joined by the arm's id.
+#[test]
+fn models_are_joined_by_the_ids_of_their_arms() {
+    let make = |seed| {
+        let config = Config { features: 2, model_per_arm: true, ..Config::new(2, 4.0) };
+        Bandit::new(Algorithm::Linear, &Config { test_seed: Some([seed; 32]), ..config }).unwrap()
+    };
+    let (a, b) = (make(1), make(2));
+    assert_eq!([1000, 77, 5].map(|id| a.add_arm_as(id).unwrap()), [2, 3, 4]);
+    assert_eq!([5, 77, 1000].map(|id| b.add_arm_as(id).unwrap()), [2, 3, 4]);
+    let mut coins = Coins(1);
+    for _ in 0..20_000 {
+        let decision = a.ask().unwrap();
+        a.update(decision.ticket, coins.toss(0.1 + 0.15 * f64::from(decision.arm))).unwrap();
+    }
+    b.merge(&a.snapshot().unwrap()).unwrap();
+    let believed = |bandit: &Bandit| {
+        let (mut all, row) = (Vec::new(), [0.5, -0.25]);
+        let request = Request { features: Some(Rows::Dense(&row)), ..Request::default() };
+        bandit.predict(&request, |mean, deviation| all.push([mean, deviation].map(f64::to_bits))).unwrap();
+        all
+    };
+    let (known, joined) = (believed(&a), believed(&b));
+    assert!((0..5).all(|arm| !known[..arm].contains(&known[arm])), "all differ");
+    assert_eq!([0, 1, 4, 3, 2].map(|arm| known[arm]), joined[..]);
 }
 
 /// Threads that add arms at one time get one each, and an arm without an id is a new one whatever ids there are.

@@ -387,6 +387,21 @@ fn handles_of_a_fleet_may_differ_in_the_same_fields_but_memory() {
     }
 }
 
+/// A handle with segments and one without know different things: neither takes the other's snapshot.
+#[test]
+fn segments_neither_come_nor_go() {
+    let (plain, segmented) = (Config::new(3, 1.0), Config { max_segments: 2, ..Config::new(3, 1.0) });
+    for (ours, theirs, says) in [
+        (&plain, &segmented, "max_segments must be at least 1: the snapshot has segments, got 0"),
+        (&segmented, &plain, "max_segments must be 0: the snapshot has no segments, got 2"),
+    ] {
+        let bytes = Bandit::new(Algorithm::Imed, theirs).unwrap().snapshot().unwrap();
+        let restored = Bandit::restore_as(Algorithm::Imed, ours, &bytes).err().unwrap();
+        let merged = Bandit::new(Algorithm::Imed, ours).unwrap().merge(&bytes).unwrap_err();
+        assert_eq!([restored.to_string(), merged.to_string()], [says; 2]);
+    }
+}
+
 /// Who names the policy is not given another one.
 #[test]
 fn a_snapshot_of_another_policy_is_refused() {

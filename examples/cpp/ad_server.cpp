@@ -427,10 +427,9 @@ static std::optional<Options> parse_options(int argc, char **argv) {
   // What lasts, here or in Redis, is one bandit's.
   const bool alone = options.bandits == 1 || (options.fleet.redis.empty() && options.snapshot.empty());
   const bool numbered = options.fleet.node < PLACEMENTS_FROM;
-  // One clock counts both. An outage is measured in decisions.
+  // One clock counts both.
   const bool same = !options.memory || options.memory->ticks == 0 || options.memory->is_time == options.window.is_time;
-  const bool in_time = same && (!options.window.is_time || options.fleet.redis.empty());
-  return well && alone && numbered && in_time && options.fleet.agree() ? std::optional(options) : std::nullopt;
+  return well && alone && numbered && same && options.fleet.agree() ? std::optional(options) : std::nullopt;
 }
 
 // A segment for each placement: its key is the placement's number. Its epsilon is for all of a person's answers in a
@@ -505,7 +504,7 @@ int main(int argc, char **argv) try {
   const std::optional<Options> options = parse_options(argc, argv);
   if (!options) {
     const std::string more = "  --window SPAN      no click for so long is none; default 1000. A SPAN is a number of\n"
-                             "                     decisions, or a time: 500ms, 30s, 30m, 2h; no time with --redis\n"
+                             "                     decisions, or a time: 500ms, 30s, 30m, 2h\n"
                              "  --memory SPAN      forget what was learned so long ago, 0: never; default 50000\n"
                              "                     where the policy can. As --window: a time if that is one, then 12h\n"
                              "  --placements N     serve /ads for placements 0 to N-1; default 0: no such page\n"
@@ -529,12 +528,11 @@ int main(int argc, char **argv) try {
   }
   Shop shop = make(*options, fields, segmented_fields); // for all threads
   Nodes nodes;
-  const auto window = static_cast<std::uint32_t>(options->window.ticks);
   if (store) {
-    nodes.bandit.emplace(options->fleet, *store, shop.bandits.front(), fields, window);
+    nodes.bandit.emplace(options->fleet, *store, shop.bandits.front(), fields, options->window);
   }
   if (segmented_store) {
-    nodes.segmented.emplace(segmented, *segmented_store, *shop.segmented, segmented_fields, window);
+    nodes.segmented.emplace(segmented, *segmented_store, *shop.segmented, segmented_fields, options->window);
   }
   const auto save = [&] {
     serve::save(shop.bandits.front(), options->snapshot);

@@ -484,17 +484,17 @@ class Node {
 public:
   // Knows what all others have put when it is made. `fields` are those that the bandit may have gone on from.
   // Decisions wait `window` for their answers; 0: for ever, so that no outage harms them.
-  Node(const Options &options, Store &store, dpb::Bandit &bandit, const Fields &fields, std::uint32_t window)
+  Node(const Options &options, Store &store, dpb::Bandit &bandit, const Fields &fields, serve::Span window)
       : options_(options), store_(store), bandit_(bandit), window_(window) {
     for (const Field &field : fields) {
       version_ = field.node == options_.node ? field.version : version_;
     }
     version_ = ((version_ >> 32) + 1) << 32;
-    own_.decisions = decisions_ = bandit_.report().decisions;
+    own_.ticks = ticks_ = ticks();
     bandit_.merge(bandit_.snapshot()); // changes nothing; a policy that cannot says so now
     exchange(Clock::now() + FIRST_PATIENCE);
     thread_ = std::thread([this] { work(); });
-    if (options_.delay > 0ms && window_ > 0) {
+    if (options_.delay > 0ms && window_.ticks > 0) {
       judge_ = std::thread([this] { judge(); });
     }
   }
@@ -690,7 +690,7 @@ private:
     beat = beat && count == outbox_.size() && now >= mute_until_;
     if (beat && (!awaited_ || now - awaited_->at > options_.delay)) {
       some.push_back({++beats_, 0, true});
-      awaited_ = Seen{now, decisions_};
+      awaited_ = Seen{now, ticks_};
     }
     alone.unlock();
     store_.send(some, options_.node, until);
@@ -712,7 +712,7 @@ private:
       const std::lock_guard alone(lock_);
       for (const std::uint16_t node : heard.beat) {
         if (const auto known = merged_.find(node); known != merged_.end() && known->second) { // no stranger
-          peers_[node] = {Clock::now(), decisions_};
+          peers_[node] = {Clock::now(), ticks_};
         }
       }
       for (const std::uint16_t node : heard.ended) {
@@ -731,9 +731,9 @@ private:
     std::unique_lock alone(lock_);
     while (!end_.wait_for(alone, beat_every(), [this] { return ended_; })) {
       alone.unlock();
-      const std::uint64_t decisions = bandit_.report().decisions;
+      const std::uint64_t now = ticks();
       alone.lock();
-      decisions_ = decisions;
+      ticks_ = now;
       const std::string why = late(Clock::now());
       if (why.empty() && !outage_) {
         continue;
@@ -751,24 +751,30 @@ private:
     std::fprintf(stderr, "%s\n", error.what());
   }
 
+  // What the window counts: milliseconds, or decisions.
+  std::uint64_t ticks() const {
+    const auto since = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now().time_since_epoch());
+    return window_.is_time ? std::uint64_t(since.count()) : bandit_.report().decisions;
+  }
+
   // Why answers do not travel; empty: they do.
   std::string late(Clock::time_point now) {
-    const auto is = [&](const Seen &seen, Clock::duration delay, std::uint64_t decisions) {
-      return now - seen.at > delay && decisions_ - seen.decisions > decisions;
+    const auto is = [&](const Seen &seen, Clock::duration delay, std::uint64_t ticks) {
+      return now - seen.at > delay && ticks_ - seen.ticks > ticks;
     };
-    const bool cut_off = is(own_, options_.delay, window_ / 8);
+    const bool cut_off = is(own_, options_.delay, window_.ticks / 8);
     if (cut_off) {
       connected_ = now;
     }
     std::string who;
     for (auto peer = peers_.begin(); peer != peers_.end();) {
-      const Seen since{std::max(peer->second.at, connected_), peer->second.decisions};
-      if (is(since, DELAYS_UNTIL_GONE * options_.delay, window_)) {
+      const Seen since{std::max(peer->second.at, connected_), peer->second.ticks};
+      if (is(since, DELAYS_UNTIL_GONE * options_.delay, window_.ticks)) {
         std::fprintf(stderr, "redis: node %u is gone: its answers are waited for no longer\n", unsigned(peer->first));
         peer = peers_.erase(peer);
         continue;
       }
-      if (who.empty() && is(peer->second, options_.delay, window_ / 8)) {
+      if (who.empty() && is(peer->second, options_.delay, window_.ticks / 8)) {
         who = "from node " + std::to_string(peer->first) + ' ';
       }
       ++peer;
@@ -811,14 +817,14 @@ private:
   const Options options_;
   Store &store_;
   dpb::Bandit &bandit_;
-  const std::uint32_t window_;
+  const serve::Span window_;
   std::uint64_t version_ = 0; // of what was put last
   std::minstd_rand jitter_{std::random_device()()};
 
-  // When, and after how many decisions.
+  // The time, and the ticks of the bandit's clock.
   struct Seen {
     Clock::time_point at;
-    std::uint64_t decisions;
+    std::uint64_t ticks;
   };
   static constexpr int BEATS_IN_DELAY = 8, DELAYS_UNTIL_GONE = 30;
   std::uint64_t beats_ = std::uint64_t(std::random_device()()) << 32; // the number of the last one
@@ -844,7 +850,7 @@ private:
   bool ended_ = false, soon_ = false;
   Clock::time_point last_ = Clock::now();
   std::condition_variable end_;
-  std::uint64_t decisions_ = 0;              // not long ago
+  std::uint64_t ticks_ = 0;                  // not long ago
   Seen own_{Clock::now(), 0};                // the last beat of ours that came back was sent then
   std::map<std::uint16_t, Seen> peers_;      // the last beat of each other that was heard
   Clock::time_point connected_ = Clock::now(); // since then beats of ours come back

@@ -14,6 +14,7 @@ pub mod environment;
 pub mod fast;
 pub mod field;
 pub mod fleet;
+pub mod learning;
 pub mod linear;
 pub mod plot;
 pub mod runner;
@@ -68,6 +69,7 @@ pub const EXPERIMENTS: &[(&str, &str, Experiment)] = &[
     ("td16", "Tossou and Dimitrakakis (2016), Figure 2: UCB on private sums", td16::run),
     ("td17", "Tossou and Dimitrakakis (2017), Figure 1: five adversaries", td17::run),
     ("t21", "Tenenbaum et al. (2021), who have no figure: the shuffle model between the others", t21::run),
+    ("learning", "ours: how fast ten ads are learned, by epsilon", learning::run),
     ("field", "ours: every policy on three instances, by epsilon, by delay, by time", field::run),
     ("clicks", "ours: click rates below 1%, and slots that are not examined equally often", clicks::run),
     ("drift", "ours: worlds that change, with and without a memory", drift::run),

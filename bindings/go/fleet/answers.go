@@ -20,15 +20,27 @@ const (
 	beatsInDelay, delaysUntilGone = 8, 30
 )
 
-// seen says when something was, and after how many decisions here.
+// seen says when something was: the time, and the ticks of the bandit's clock.
 type seen struct {
-	at        time.Time
-	decisions uint64
+	at    time.Time
+	ticks uint64
 }
 
 // older: by more than these?
-func (s seen) older(now seen, delay time.Duration, decisions uint64) bool {
-	return now.at.Sub(s.at) > delay && now.decisions-s.decisions > decisions
+func (s seen) older(now seen, delay time.Duration, ticks uint64) bool {
+	return now.at.Sub(s.at) > delay && now.ticks-s.ticks > ticks
+}
+
+// now reads the bandit's clock.
+func (n *Node) now() (seen, error) {
+	now := seen{at: time.Now()}
+	if n.tick > 0 {
+		now.ticks = uint64(now.at.Sub(n.began) / n.tick)
+		return now, nil
+	}
+	report, err := n.Bandit.Report()
+	now.ticks = report.Decisions
+	return now, err
 }
 
 // answers is what a node knows of those that travel. Under Node.mu.
@@ -36,7 +48,7 @@ type answers struct {
 	outbox    []Message
 	wake      chan struct{} // something is in it
 	muteUntil time.Time     // answers were dropped: no beats, so that all notice
-	decisions uint64        // not long ago
+	ticks     uint64        // not long ago
 
 	beats     uint64          // the number of the last beat to ourselves
 	awaited   *seen           // when it was sent; nil: it is back
@@ -47,10 +59,9 @@ type answers struct {
 }
 
 func (n *Node) prepare() error {
-	report, err := n.Bandit.Report()
-	now := seen{time.Now(), report.Decisions}
+	now, err := n.now()
 	n.answers = answers{
-		wake: make(chan struct{}, 1), decisions: now.decisions, own: now, connected: now.at,
+		wake: make(chan struct{}, 1), ticks: now.ticks, own: now, connected: now.at,
 		beats: rand.Uint64() >> 1, peers: map[uint16]seen{},
 	}
 	return err
@@ -113,7 +124,7 @@ func (n *Node) deliver(ctx context.Context) {
 func (n *Node) send(ctx context.Context, beat bool) error {
 	n.mu.Lock()
 	a := &n.answers
-	now := seen{time.Now(), a.decisions}
+	now := seen{time.Now(), a.ticks}
 	some := slices.Clone(a.outbox[:min(len(a.outbox), many)])
 	count := len(some)
 	beat = beat && count == len(a.outbox) && now.at.After(a.muteUntil)
@@ -217,7 +228,7 @@ func (n *Node) listen(hints <-chan Hint, puts chan<- uint16) {
 		n.count(func(*Metrics) {
 			a := &n.answers
 			if err, met := n.nodes[hint.Node]; hint.Event == Beats && met && err == nil {
-				a.peers[hint.Node] = seen{time.Now(), a.decisions}
+				a.peers[hint.Node] = seen{time.Now(), a.ticks}
 			} else if hint.Event == Ends {
 				delete(a.peers, hint.Node)
 			}
@@ -239,14 +250,14 @@ func (n *Node) judge(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		report, err := n.Bandit.Report()
+		now, err := n.now()
 		if err != nil {
 			return // Sync says why
 		}
 		n.mu.Lock()
 		a := &n.answers
-		a.decisions = report.Decisions
-		late, who := n.late(seen{time.Now(), a.decisions})
+		a.ticks = now.ticks
+		late, who := n.late(now)
 		was := a.outage
 		a.outage = late
 		if late && !was {

@@ -13,6 +13,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -90,6 +91,7 @@ type Options struct {
 	Policy   dpb.Policy    // one that can merge; 0: the recommended one
 	Config   dpb.Config    // of all nodes the same but for Node, which is from 1 to 65535; with segments, too
 	Interval time.Duration // between two exchanges; 0: 5 s
+	Tick     time.Duration // a tick of dpb.ClockCaller, which you tell the bandit by Advance; 0: 1 ms
 	// A bandit that you have made with Config, for example from a file; nil: Join makes one. If the store's snapshot of
 	// this node has more decisions, the node goes on from that, and Join closes this one. After an error it is yours.
 	Bandit *dpb.Bandit
@@ -109,7 +111,9 @@ type Node struct {
 	interval time.Duration
 	delay    time.Duration
 	judges   bool          // are there outages?
-	window   uint64        // decisions that one waits for its answer
+	window   uint64        // ticks that a decision waits for its answer
+	tick     time.Duration // 0: a decision
+	began    time.Time
 	soon     chan struct{} // something is to be put at once
 	log      *slog.Logger
 
@@ -160,11 +164,15 @@ func join(ctx context.Context, options Options) (*Node, error) {
 		window:   uint64(options.Config.RewardWindow),
 		log:      options.Logger,
 		merged:   map[uint16]uint64{},
+		began:    time.Now(),
 		last:     time.Now(),
 		nodes:    map[uint16]error{},
 	}
 	if n.interval <= 0 {
 		n.interval = 5 * time.Second
+	}
+	if options.Config.Clock == dpb.ClockCaller {
+		n.tick = cmp.Or(options.Tick, time.Millisecond)
 	}
 	if n.delay <= 0 {
 		n.delay = time.Second

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	dpb "github.com/libdpb/libdpb/bindings/go"
 )
 
 // Long for a machine with other things to do, short for a test.
@@ -35,17 +37,20 @@ func (l *lines) count(what string) int {
 	return strings.Count(l.text.String(), what)
 }
 
-// waiting is a node whose decisions wait for 200 later ones.
-func waiting(t *testing.T, address string, number uint16, log *lines) running {
+// waiting is a node whose decisions wait for 200 later ones, or 500 ms.
+func waiting(t *testing.T, address string, number uint16, clock dpb.Clock, log *lines) running {
 	config := config(number)
-	config.RewardWindow, config.RewardBits = 200, 0
+	config.Clock, config.RewardWindow, config.RewardBits = clock, 200, 0
+	if clock == dpb.ClockCaller {
+		config.RewardWindow = 500
+	}
 	return run(t, address, Options{
 		Config: config, Interval: interval, Delay: delay, Logger: slog.New(slog.NewTextHandler(log, nil)),
 	})
 }
 
 // visit has visitors come to all nodes, a decision a millisecond at each, so that a window is longer than two delays. Every
-// other decision is clicked, at a random node. It returns the longest that a click took.
+// other decision is clicked, at a random node. The clock, where it is ours, counts milliseconds. It returns the longest that a click took.
 func visit(t *testing.T, nodes []running, until func() bool) (longest time.Duration) {
 	t.Helper()
 	for end := after(patience); !until(); {
@@ -53,6 +58,7 @@ func visit(t *testing.T, nodes []running, until func() bool) (longest time.Durat
 			t.Fatal("never")
 		}
 		for _, node := range nodes {
+			_ = node.Bandit.Advance(uint64(time.Now().UnixMilli())) // of no use to a clock of decisions
 			ticket := must(node.Bandit.Select()).Ticket
 			if rand.N(2) == 0 {
 				began := time.Now()
@@ -122,48 +128,50 @@ func TestOutageTeachesNothing(t *testing.T) {
 		length = 1500 * time.Millisecond
 	}
 	for name, fault := range faults {
-		t.Run(name, func(t *testing.T) {
-			server := startRedis(t)
-			var log lines
-			var nodes []running
-			for number := range uint16(4) {
-				nodes = append(nodes, waiting(t, server.address, number+1, &log))
-			}
-			all := func(is func(Metrics) bool) func() bool {
-				return func() bool {
-					for _, node := range nodes {
-						if !is(node.Metrics()) {
-							return false
+		for clock, counts := range map[dpb.Clock]string{dpb.ClockDecisions: "decisions", dpb.ClockCaller: "time"} {
+			t.Run(name+", "+counts, func(t *testing.T) {
+				server := startRedis(t)
+				var log lines
+				var nodes []running
+				for number := range uint16(4) {
+					nodes = append(nodes, waiting(t, server.address, number+1, clock, &log))
+				}
+				all := func(is func(Metrics) bool) func() bool {
+					return func() bool {
+						for _, node := range nodes {
+							if !is(node.Metrics()) {
+								return false
+							}
 						}
+						return true
 					}
-					return true
 				}
-			}
-			met := func(m Metrics) bool { return m.Nodes == 3 && m.Exchanges > 2 }
-			visit(t, nodes, all(met))
-			released := func() bool { _, n := rate(nodes[0]); return n > 500 }
-			visit(t, nodes, released)
-			heal := fault(server)
-			longest := visit(t, nodes, after(length))
-			if !all(func(m Metrics) bool { return m.Outages > 0 })() || log.count("do not travel") < 4 {
-				t.Error("nobody has noticed")
-			}
-			heal()
-			if longest > 50*time.Millisecond {
-				t.Error("a visitor has waited", longest)
-			}
-			visit(t, nodes, all(func(m Metrics) bool { return !m.Outage }))
-			_, before := rate(nodes[0])
-			visit(t, nodes, func() bool { _, n := rate(nodes[0]); return n > before+1000 })
-			for _, node := range nodes {
-				if mean, n := rate(node); math.Abs(mean-.5) > .07 || n < before+500 {
-					t.Errorf("%v of %v, %v before; %+v", mean, n, before, node.Metrics())
+				met := func(m Metrics) bool { return m.Nodes == 3 && m.Exchanges > 2 }
+				visit(t, nodes, all(met))
+				released := func() bool { _, n := rate(nodes[0]); return n > 500 }
+				visit(t, nodes, released)
+				heal := fault(server)
+				longest := visit(t, nodes, after(length))
+				if !all(func(m Metrics) bool { return m.Outages > 0 })() || log.count("do not travel") < 4 {
+					t.Error("nobody has noticed")
 				}
-			}
-			if log.count("travel again") < 4 {
-				t.Error("the log does not say that it is over")
-			}
-		})
+				heal()
+				if longest > 50*time.Millisecond {
+					t.Error("a visitor has waited", longest)
+				}
+				visit(t, nodes, all(func(m Metrics) bool { return !m.Outage }))
+				_, before := rate(nodes[0])
+				visit(t, nodes, func() bool { _, n := rate(nodes[0]); return n > before+1000 })
+				for _, node := range nodes {
+					if mean, n := rate(node); math.Abs(mean-.5) > .07 || n < before+500 {
+						t.Errorf("%v of %v, %v before; %+v", mean, n, before, node.Metrics())
+					}
+				}
+				if log.count("travel again") < 4 {
+					t.Error("the log does not say that it is over")
+				}
+			})
+		}
 	}
 }
 
@@ -176,7 +184,7 @@ func TestOneIsCutOff(t *testing.T) {
 	server := startRedis(t)
 	network := startProxy(t, server.address)
 	var log lines
-	one, two := waiting(t, server.address, 1, &log), waiting(t, network.address, 2, &log)
+	one, two := waiting(t, server.address, 1, dpb.ClockDecisions, &log), waiting(t, network.address, 2, dpb.ClockDecisions, &log)
 	nodes := []running{one, two}
 	known := func() bool {
 		one.mu.Lock()

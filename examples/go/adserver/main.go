@@ -87,7 +87,7 @@ func main() {
 		return o.policy.UnmarshalText([]byte(name))
 	})
 	flag.BoolVar(&o.context, "context", false, "choose ads by the visitor's device, language and part of the day (dp-linear); forgets nothing unless -memory is given")
-	flag.Var(&o.window, "window", "no click for a `SPAN` is none: a number of decisions, or a time such as 500ms, 30s, 30m, 2h; no time with -redis")
+	flag.Var(&o.window, "window", "no click for a `SPAN` is none: a number of decisions, or a time such as 500ms, 30s, 30m, 2h")
 	says := fmt.Sprintf("forget what was learned a `SPAN` ago, 0: never (default %d where the policy can); as -window: a time if that is one, then by default 12h", usualMemory)
 	flag.Func("memory", says, func(text string) error {
 		o.memory = new(span)
@@ -122,9 +122,7 @@ func main() {
 	o.fleet.register()
 	flag.Parse()
 	otherwise := o.memory != nil && o.memory.ticks > 0 && o.memory.isTime != o.window.isTime // one clock counts both
-	inTime := o.window.isTime && o.fleet.redis != ""                                         // an outage is measured in decisions
-
-	if flag.NArg() > 0 || otherwise || inTime || !o.fleet.agree() || o.window.ticks == 0 || o.window.ticks > math.MaxUint32 {
+	if flag.NArg() > 0 || otherwise || !o.fleet.agree() || o.window.ticks == 0 || o.window.ticks > math.MaxUint32 {
 		flag.Usage()
 		os.Exit(2)
 	}

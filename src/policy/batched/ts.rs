@@ -407,7 +407,7 @@ mod tests {
                     5_000 => policy.retire_arm((step / 10_000) as u32 % (arms - 1)),
                     _ => (),
                 }
-                if step % 50 == 0 && policy.settled {
+                if step % 200 == 0 && policy.settled {
                     kept += u32::from(policy.computed + 50 < policy.decisions);
                     let margin = policy.margin(policy.computed);
                     let mut fresh = Chances::new();
@@ -417,7 +417,7 @@ mod tests {
                     assert!(distance < 5e-3, "{arms} {step}: {distance}");
                 }
             }
-            assert!(kept > 100, "{arms}: {kept}");
+            assert!(kept > 25, "{arms}: {kept}");
         }
     }
 }

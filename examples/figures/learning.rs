@@ -1,0 +1,51 @@
+//! Ours, for the README: how fast ten ads are learned, by epsilon.
+
+use super::Options;
+use super::environment::{Player, Setting, log_times, ours, play};
+use super::plot::{Axis, Figure, Line, Panel, mean_curve, table};
+use super::runner::{Cell, Sample, run as run_cells};
+use dpb::Algorithm;
+use std::error::Error;
+
+const LINES: [(&str, Algorithm, f64); 4] = [
+    ("epsilon 0.1", Algorithm::Imed, 0.1),
+    ("epsilon 0.25", Algorithm::Imed, 0.25),
+    ("epsilon 1", Algorithm::Imed, 1.0),
+    ("not private (KL-UCB)", Algorithm::NonprivateKlUcb, 1.0),
+];
+
+pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
+    let (horizon, runs) = (options.pick(100_000, 1_000_000), options.runs(8, 100));
+    let at = log_times(1000, horizon, 40);
+    let (_, means) = &ours()[1];
+    let setting = Setting::new(means, horizon);
+    let uniform = setting.gaps().iter().sum::<f64>() / means.len() as f64;
+    let players = LINES.map(|(label, algorithm, epsilon)| Player::new(label, algorithm, means.len(), epsilon, 0.0));
+    let cells: Vec<Cell> = players
+        .iter()
+        .map(|player| {
+            let (setting, at) = (&setting, &at);
+            // In percent of what a uniform rotation has lost by then.
+            let share = move |(&lost, &time): (&f64, &u64)| 100.0 * lost / (uniform * time as f64);
+            Cell::new(runs, move |trial| play(player, setting, at, trial).iter().zip(at).map(share).collect())
+        })
+        .collect();
+    let samples = run_cells("learning", &cells, options);
+    let lines = |(place, sample): (usize, &Sample)| Line::new(LINES[place].0, place, mean_curve(&at, sample));
+    let lines = samples.iter().enumerate().map(lines).collect();
+    let (x, y) = (Axis { label: "decisions", log: true }, Axis { label: "% of the rotation's loss", log: false });
+    let panels = vec![Panel { title: "clicks lost so far, ten ads of 5% to 1%".into(), x, y, lines }];
+    Figure { name: "learning", columns: 1, panels }.write(&options.out)?;
+    let header = ["", "after 10,000 decisions", "after 100,000", "at the end"].map(String::from);
+    let place = |time: u64| at.partition_point(|&t| t < time).min(at.len() - 1);
+    let row = |(line, sample): (&(&str, Algorithm, f64), &Sample)| {
+        let (mean, errors) = (sample.mean(), sample.errors());
+        let of = |time: u64| format!("{:.1} ± {:.1}", mean[place(time)], errors[place(time)]);
+        vec![line.0.to_owned(), of(10_000), of(100_000), of(horizon)]
+    };
+    let rows: Vec<_> = LINES.iter().zip(&samples).map(row).collect();
+    Ok(format!(
+        "Ten ads that are clicked by 5% down to 1%: clicks lost so far, in % of what a uniform rotation loses. T = {horizon}, {runs} runs, mean ± standard error.\n\n{}",
+        table(&header, &rows)
+    ))
+}
