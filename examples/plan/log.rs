@@ -74,7 +74,7 @@ pub struct Arms {
 }
 
 impl Arms {
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.numbers.len()
     }
 
@@ -88,10 +88,10 @@ impl Arms {
         if name.len() > MOST_NAME {
             return Err(format!("is longer than {MOST_NAME} bytes"));
         }
-        if self.len() == MOST_ARMS {
+        if self.count() == MOST_ARMS {
             return Err(format!("is the name of one arm more than {MOST_ARMS}: is it an arm?"));
         }
-        let number = self.len() as u32;
+        let number = self.count() as u32;
         self.numbers.insert(name.into(), number);
         Ok(number)
     }

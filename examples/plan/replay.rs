@@ -91,10 +91,10 @@ pub fn survey(path: &Path, range: (f64, f64), bar: &ProgressBar) -> Result<Surve
     if entries == 0 {
         return Err(format!("{}: no decision in {} lines", path.display(), reader.line()));
     }
-    if arms.len() < 2 {
+    if arms.count() < 2 {
         return Err(format!("{}: only one arm in {entries} decisions", path.display()));
     }
-    Ok(Survey { arms: arms.len(), features: reader.features(), entries, least, norm, names: arms })
+    Ok(Survey { arms: arms.count(), features: reader.features(), entries, least, norm, names: arms })
 }
 
 /// Sums of a sequence of terms.
@@ -340,7 +340,7 @@ pub fn evaluate(
             for _ in 0..survey.entries.div_ceil(BATCH as u64) {
                 let mut batch = Batch::default();
                 reader.read(&mut batch, &mut survey.names, BATCH)?;
-                if survey.names.len() != survey.arms {
+                if survey.names.count() != survey.arms {
                     return Err(format!("{}: changed while it was read", path.display()));
                 }
                 batch.iter().for_each(|entry| fixed.add(entry));

@@ -97,8 +97,8 @@ impl Player {
             if now % merge_every == merge_every - 1 {
                 let snapshots = handles.iter().map(Bandit::snapshot).collect::<dpb::Result<Vec<_>>>()?;
                 for (own, bandit) in handles.iter().enumerate() {
-                    let others = snapshots.iter().enumerate().filter(|&(other, _)| other != own);
-                    others.map(|(_, snapshot)| bandit.merge(snapshot)).collect::<dpb::Result<()>>()?;
+                    let mut others = snapshots.iter().enumerate().filter(|&(other, _)| other != own);
+                    others.try_for_each(|(_, snapshot)| bandit.merge(snapshot))?;
                 }
             }
         }
