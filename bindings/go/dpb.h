@@ -57,8 +57,8 @@
 
 /** The version of this header; dpb_version() returns that of the linked library. */
 #define DPB_VERSION_STRING "0.1.0"
-/** The binary interface of this header, major << 16 | minor; dpb_abi_version() returns that of the linked library. */
-#define DPB_ABI_VERSION 1
+/** The binary interface of this header; dpb_abi_version() returns that of the linked library. */
+#define DPB_ABI_VERSION 1 /* major << 16 | minor */
 
 /** @cond */
 /* How the functions are exported or imported. Define DPB_API to change it. */
