@@ -134,7 +134,8 @@ impl Formula {
         let (slot, held) = (number("| always | "), number("| with a `reward_window` | "));
         let stamp = number("| ... on the caller's clock | ");
         let costs = page.split("## What a call costs").nth(1).unwrap();
-        let row = costs.lines().find(|row| row.contains(&format!("`{}`", algorithm.name()))).unwrap();
+        let row =
+            costs.lines().find(|row| row.starts_with('|') && row.contains(&format!("`{}`", algorithm.name()))).unwrap();
         let told = row.split('|').nth(4).unwrap();
         let mut formula = Formula { fixed: 0.0, arm: 0.0, slot, held, stamp };
         for term in told.split(',').next().unwrap().split('+') {
