@@ -2,11 +2,11 @@
 #
 #   make install PREFIX=/opt/dpb
 #
-# Needs cargo, cc and GNU binutils. `make && sudo make install` builds as you and installs as root; DESTDIR is
-# for packagers. bindings/c/README.md says what is installed, and how each file is made.
+# It needs cargo, cc and GNU binutils. `make && sudo make install` builds as you and installs as root. DESTDIR is
+# for packagers. bindings/c/README.md describes the installed files.
 
 PREFIX ?= /usr/local
-LIBDIR ?= lib# below PREFIX; lib64 or lib/x86_64-linux-gnu where the system has it so
+LIBDIR ?= lib# below PREFIX; lib64 or lib/x86_64-linux-gnu on some systems
 
 CARGO ?= cargo
 RUSTC ?= rustc
@@ -26,11 +26,11 @@ SHELL = /bin/sh
 
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 SONAME := libdpb.so.$(firstword $(subst ., ,$(VERSION)))
-# What a static link needs beside the archive and what cc links anyway.
+# The libraries that a static link needs besides the archive and those that cc links by default.
 SYSTEM_LIBRARIES = -lpthread -lm -ldl
 
-# For musl the unwinder is Rust's too: that of a gcc which is not musl's own needs glibc. It finds its way by a
-# table that the linker makes, where gcc does not always ask for one.
+# For musl, the libraries contain Rust's unwinder, because the one of a gcc for glibc needs glibc. The unwinder needs
+# a table that the linker makes, and gcc does not always request it.
 ifneq ($(findstring musl,$(TARGET)),)
 UNWINDER = $(shell $(RUSTC) --print target-libdir --target $(TARGET))/self-contained/libunwind.a
 SYSTEM_LIBRARIES += -Wl,--eh-frame-hdr
@@ -39,24 +39,24 @@ endif
 .PHONY: all install go docs
 all: $(BUILD)/libdpb.a $(BUILD)/$(SONAME)
 
-# Little is inlined, and a switch is no table of addresses, each of which takes 24 bytes to be linked: the library is a
-# seventh smaller than at opt-level 2, and a decision takes as long (Lazy-DP-TS: 3% longer).
+# With little inlining and no jump tables, whose entries take 24 bytes each for the linker, the library is a seventh
+# smaller than at opt-level 2. A decision takes the same time (Lazy-DP-TS: 3% longer).
 RUST = $(BUILD)$(TARGET:%=/%)/packaged/libdpb.a
 $(RUST): $(shell find src tests/hooked -name '*.rs') Cargo.toml Cargo.lock Makefile
 	$(CARGO) rustc --locked --package $(PACKAGE) --lib --crate-type staticlib --profile packaged \
 	  $(TARGET:%=--target=%) --target-dir $(BUILD) -- -C llvm-args='-inline-threshold=50 -min-jump-table-entries=1000'
 	touch $@
 
-# One object of all that the functions of the C interface reach, whose only global names are theirs: another
-# Rust library in the same program brings the same names of the same standard library, perhaps compiled
-# to abort. No section stays in a group that a linker could take from that other library in our stead.
+# One object with all code that the functions of the C interface reach. Only their names are global, because another
+# Rust library in the same program has the same names of the same standard library, perhaps compiled to abort. No
+# section stays in a group, because a linker could replace it by that of the other library.
 $(BUILD)/dpb.o: $(RUST) bindings/c/merge.ld
 	$(LD) -r --gc-sections --gc-keep-exported --force-group-allocation -u dpb_version -T bindings/c/merge.ld \
 	  $< $(UNWINDER) -o $@
 	$(OBJCOPY) --wildcard --keep-global-symbol='dpb_*' --strip-unneeded $@
 
-# In the archive the functions are hidden, so that a plug-in that links it does not export them again:
-# a symbol is as visible as the object that shows it least.
+# In the archive the functions are hidden, so that a plug-in that links it does not export them: the most restrictive
+# visibility of all objects applies to a symbol.
 $(BUILD)/libdpb.a: $(BUILD)/dpb.o
 	{ $(NM) -g --defined-only $< | sed -n 's/.* T \(dpb_.*\)/.globl \1\n.hidden \1/p'; \
 	  echo '.section .note.GNU-stack,"",%progbits'; } | $(CC) -c -x assembler - -o $(BUILD)/hidden.o
@@ -68,7 +68,7 @@ $(BUILD)/$(SONAME): $(BUILD)/dpb.o bindings/c/libdpb.map
 	$(CC) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=bindings/c/libdpb.map -Wl,-z,defs -Wl,-z,relro \
 	  -Wl,--as-needed $< $(SYSTEM_LIBRARIES) -o $@
 
-# Both find the prefix from where they are, so that it can be moved.
+# Both files use relative paths, so that the installation can be moved.
 UP = $(shell echo $(1) | sed 's|[^/][^/]*|..|g')
 FILL = sed -e 's|@VERSION@|$(VERSION)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@SONAME@|$(SONAME)|' \
   -e 's|@SYSTEM_LIBRARIES@|$(SYSTEM_LIBRARIES)|'
@@ -90,7 +90,7 @@ install: all
 	    >$(TO)/$(LIBDIR)/cmake/dpb/$$file.cmake; \
 	done
 
-# Puts the library into the Go module, for its users who have no Rust. bindings/go/README.md says when.
+# Puts the library into the Go module, so that its users need no Rust: see bindings/go/README.md.
 GO_LIBRARY = bindings/go/internal/lib/$(shell go env GOOS)_$(shell go env GOARCH)
 go: $(BUILD)/libdpb.a
 	$(INSTALL) -m 644 $< $(GO_LIBRARY)/libdpb.a

@@ -1,4 +1,4 @@
-//! What is measured, and beside what.
+//! The cases that are measured, and their references.
 
 use dpb::ffi::{DPB_EXPIRED, DPB_OK, dpb_bandit, dpb_config, dpb_decision, dpb_free, dpb_new_policy};
 use dpb::ffi::{dpb_merge, dpb_select, dpb_select_for, dpb_select_many, dpb_snapshot, dpb_update, dpb_update_many};
@@ -10,17 +10,17 @@ use std::hint::black_box;
 use std::mem::MaybeUninit;
 use std::sync::Mutex;
 
-/// Of every handle and stream here.
+/// The seed of every handle and stream here.
 static SEED: [u8; 32] = [1; 32];
 
-/// So many rounds.
+/// Runs a number of rounds.
 pub type Run = Box<dyn FnMut(u64)>;
 
 pub struct Case {
     pub name: String,
-    /// A fresh one, not yet warm.
+    /// A new one, before warm-up.
     pub make: Box<dyn Fn() -> Run>,
-    /// Rounds before the first that counts.
+    /// Rounds of warm-up.
     pub warm_up: u64,
     pub reference: Reference,
 }
@@ -95,7 +95,7 @@ fn noise(name: String, sample: impl Fn(&mut Random) -> i64 + Copy + 'static) -> 
     Case { name, make: Box::new(make), warm_up: 1000, reference: sixteen_bytes() }
 }
 
-/// Two uncontended lock and unlock pairs: what no handle behind one lock can do without.
+/// Two uncontended lock and unlock pairs, which any handle with one lock needs.
 fn two_locks() -> Reference {
     Reference { name: "two mutex pairs", run: locks(1) }
 }
@@ -109,7 +109,7 @@ fn locks(times: u64) -> Run {
     })
 }
 
-/// What no sampler can do without.
+/// The work that any sampler needs.
 fn sixteen_bytes() -> Reference {
     let mut random = stream();
     let run: Run =
@@ -121,7 +121,7 @@ fn stream() -> Random {
     Seed::new(Some(SEED)).expect("a test seed needs no entropy").stream()
 }
 
-/// A handle of the C interface that is played with means from 0.2 to 0.7, and its world.
+/// A handle of the C interface, and its environment with means from 0.2 to 0.7.
 pub struct Handle {
     bandit: *mut dpb_bandit,
     arms: u32,
@@ -151,12 +151,12 @@ impl Handle {
         Handle { bandit, arms, coins: 1 }
     }
 
-    /// Another world on the same handle, for another thread.
+    /// Another environment for the same handle, for another thread.
     pub fn alias(&self, coins: u64) -> std::mem::ManuallyDrop<Handle> {
         std::mem::ManuallyDrop::new(Handle { bandit: self.bandit, arms: self.arms, coins })
     }
 
-    /// Learns what another one has released.
+    /// Merges the releases of another one.
     pub fn merge(&self, other: &Handle) {
         let mut length = 0;
         let mut bytes = vec![0; 1 << 20];
@@ -185,7 +185,7 @@ impl Handle {
             assert_eq!(dpb_select(self.bandit, decision.as_mut_ptr()), 0);
             let decision = decision.assume_init();
             let reward = self.reward(decision.arm);
-            // A thread that is not run for a while comes back too late.
+            // The reward of a thread that was suspended may come too late.
             assert!(matches!(dpb_update(self.bandit, decision.ticket, reward), DPB_OK | DPB_EXPIRED));
         }
     }
@@ -223,7 +223,7 @@ impl Handle {
     }
 }
 
-/// The same with segments: each is requested as often, in random order.
+/// The same with segments: requests name all equally often, in random order.
 struct Segmented {
     bandit: *mut dpb_bandit,
     segments: u32,

@@ -1,4 +1,4 @@
-//! dp-linear through the C interface: decisions beside plain dot products of the same rows, and releases.
+//! dp-linear through the C interface: decisions, compared with plain dot products of the same rows, and releases.
 
 use crate::cases::{Case, Reference, Run};
 use dpb::ffi::{DPB_OK, dpb_bandit, dpb_cancel, dpb_config, dpb_decision, dpb_feature, dpb_free, dpb_new, dpb_report};
@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::mem::MaybeUninit;
 use std::time::Instant;
 
-/// Rows of one request: arms, features, entries that are not 0 in each row.
+/// The rows of a request: arms, features, and entries that are not 0 in each row.
 #[derive(Clone, Copy)]
 struct Shape {
     arms: usize,
@@ -31,7 +31,7 @@ pub fn cases() -> Vec<Case> {
                 name: format!("{what}, dp-linear, {name}"),
                 make: Box::new(move || {
                     let mut handle = Linear::new(shape, 4.0, 1);
-                    // Models that have learned, whatever the rounds do.
+                    // Warm up the models, independently of the rounds.
                     (0..20_000).for_each(|_| handle.round(true));
                     Box::new(move |rounds| (0..rounds).for_each(|_| handle.round(is_learned)))
                 }),
@@ -43,7 +43,7 @@ pub fn cases() -> Vec<Case> {
     cases
 }
 
-/// The same rows times one vector, and no more.
+/// The products of the same rows and one vector.
 fn plain(shape: Shape) -> Run {
     let (rows, theta) = (Rows::new(shape, &mut coins(1)), vec![0.3f64; shape.d]);
     Box::new(move |rounds| {
@@ -100,7 +100,7 @@ impl Rows {
     }
 }
 
-/// A handle with one model, and 16 requests that take turns.
+/// A handle with one model, and 16 requests in rotation.
 struct Linear {
     bandit: *mut dpb_bandit,
     requests: Vec<Rows>,
@@ -171,7 +171,7 @@ impl Drop for Linear {
     }
 }
 
-/// The call of dpb_update that ends a batch, beside one product of two d x d matrices.
+/// The time of a call of dpb_update that ends a batch, compared with one product of two d x d matrices.
 pub fn releases() {
     println!(
         "\n{:<44} {:>8} {:>8}  {:<30} {:>12}",
@@ -204,7 +204,7 @@ pub fn releases() {
     }
 }
 
-/// Its time in microseconds.
+/// The time of the call in microseconds.
 fn product(d: usize) -> f64 {
     let (a, mut c) = (black_box(vec![0.5f64; d * d]), vec![0.0; d * d]);
     let start = Instant::now();

@@ -1,11 +1,11 @@
-//! What the hot path costs, each time beside its reference in the same run: `cargo bench -p dpb-benches`.
+//! The time of the hot path, compared with a reference in the same run: `cargo bench -p dpb-benches`.
 //!
-//! A shared machine has no nanoseconds to quote. So every case and its reference take turns, a few
-//! milliseconds each, and the median of the ratios is what is printed, beside the instructions that
-//! callgrind counts (where valgrind is installed), which no neighbour can change.
+//! Times on a shared machine vary. So each case and its reference alternate, a few milliseconds each. The program
+//! prints the median of the ratios, and the instructions that callgrind counts (if valgrind is installed), which do not
+//! vary.
 //!
-//! Arguments are parts of the names of the cases wanted, `threads` and `releases` among them; all without any.
-//! `--test` only tries whether each runs.
+//! Arguments are parts of the names of cases, `threads` and `releases` included. Without arguments it runs all.
+//! `--test` only checks that each case runs.
 
 mod cases;
 mod linear;
@@ -17,7 +17,7 @@ use std::time::Instant;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
-    // Run again by ourselves, under callgrind.
+    // The program runs itself again under callgrind.
     if let [_, flag, name, rounds] = &arguments[..]
         && flag == "--count"
     {
@@ -45,7 +45,7 @@ fn main() {
     }
 }
 
-/// Nanoseconds of one round, and how many of its reference's that is.
+/// The nanoseconds of one round, and their ratio to the reference's.
 fn beside(case: &mut Case) -> (f64, f64) {
     const TURNS: usize = 1001;
     let time = |run: &mut dyn FnMut(u64), rounds: u64| {
@@ -55,7 +55,7 @@ fn beside(case: &mut Case) -> (f64, f64) {
     };
     let mut run = (case.make)();
     run(case.warm_up);
-    // Short turns: few are interrupted.
+    // Short runs are rarely interrupted.
     let rounds = |ns: f64| (1e5 / ns.max(1.0)) as u64 + 1;
     let own = rounds(time(&mut run, 1000));
     let others = rounds(time(&mut case.reference.run, 1000));
@@ -71,7 +71,7 @@ fn beside(case: &mut Case) -> (f64, f64) {
     (turns[TURNS / 2].0, ratio)
 }
 
-/// Instructions of one round, once warm; `None` without valgrind.
+/// The instructions of one round after warm-up; `None` without valgrind.
 fn instructions(case: &Case) -> Option<f64> {
     const ROUNDS: u64 = 20_000;
     let counted = |rounds: u64| {

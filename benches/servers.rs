@@ -1,10 +1,11 @@
 //! The three ad servers of examples/ under the same load: `cargo bench -p dpb-benches --bench servers`.
 //!
-//! One thread plays visitors: each has a connection, asks for an ad, clicks one in ten, and asks again as soon as
-//! it is answered. It shares the machine with the server, so requests a second are those of both together; what
-//! is the server's alone is the processor's time that it takes, and its memory. The best of six turns is told.
+//! One thread simulates the visitors. Each visitor has a connection, requests an ad, clicks one ad in ten, and sends
+//! the next request as soon as it has the response. The thread shares the machine with the server, so requests a second
+//! are those of both together. Processor time and memory are those of the server alone. The program prints the best of
+//! six runs.
 //!
-//! Arguments are names of the servers wanted; all without any. `--test` only tries whether each stands it.
+//! Arguments are names of servers. Without arguments it runs all. `--test` only checks that each server runs.
 
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -41,7 +42,7 @@ fn main() {
                 times.sort_unstable();
                 (times, server.processor_time() - busy)
             };
-            // The first is to get warm; of the others the best: the machine may have other things to do.
+            // The first run is warm-up. The best of the others counts, because other programs may run on the machine.
             turn();
             let (times, busy) = (0..turns).map(|_| turn()).max_by_key(|(times, _)| times.len()).expect("a turn");
             let (count, memory) = (times.len() as f64, server.status("VmHWM") as f64 / 1024.0);
@@ -58,7 +59,7 @@ fn main() {
     }
 }
 
-// Each built as its own documentation says; None where there is no compiler for it.
+// Each server is built with the commands in its documentation; None without a compiler for it.
 type Build = fn() -> Option<Command>;
 
 fn rust() -> Option<Command> {
@@ -82,7 +83,7 @@ fn go_server() -> Option<Command> {
     Some(command)
 }
 
-/// How long each answer took.
+/// The time of each response.
 fn load(host: &str, visitors: usize, seconds: f64) -> Vec<Duration> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
     runtime.block_on(async {

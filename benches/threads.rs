@@ -1,10 +1,10 @@
-//! Threads on one handle, and on one each: how much they do together, and how long one call can take.
+//! Threads on one handle, and threads with a handle each: their decisions a second together, and the longest call.
 
 use crate::cases::Handle;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-/// One thread against two, taking turns, and the slowest rounds of each.
+/// Compares one thread with two, in alternating runs, and prints the slowest rounds of each.
 pub fn table() {
     println!("\n{:<32} {:>10} {:>24} {:>24}", "threads on one handle", "2 : 1", "1: p99.9, max us", "2: p99.9, max us");
     for policy in ["dp-se", "dp-imed"] {
@@ -34,7 +34,7 @@ pub fn table() {
     }
 }
 
-/// A handle for each thread, joined by what they have released every so many decisions: one thread against two.
+/// Compares one thread with two that have a handle each, which merge each other's releases regularly.
 pub fn fleet() {
     const EVERY: u32 = 10_000;
     println!("\n{:<44} {:>8}", "a handle for each thread, merged every 10,000", "2 : 1");

@@ -1,25 +1,25 @@
-//! An ad server that learns which ad is clicked without giving away who clicked.
+//! An ad server that learns which ads are clicked, with differential privacy for the clicks.
 //!
 //! ```text
-//! cargo run --release --example ad_server                 # a simulated day, then the accounts
+//! cargo run --release --example ad_server                 # a simulated day, and its results
 //! cargo run --release --example ad_server -- --serve --port 8080
 //! cargo run --release --example ad_server -- --visit http://127.0.0.1:8080   # the day, at that server
 //! ```
 //!
-//! At noon of the day who is best becomes who is worst: the policy forgets, and so follows.
+//! At noon of the day the best ad becomes the worst. The policy adapts, because it has `forget_after`.
 //!
-//! `GET /ad` picks a creative, `GET /click/<ticket>` reports the click, `GET /report` shows what
-//! is released and nothing else, `GET /healthz` whether it can serve, `/` is a live page. A real server would also check
-//! who asks.
+//! `GET /ad` chooses a creative, `GET /click/<ticket>` reports a click, `GET /report` returns released values only,
+//! `GET /healthz` reports whether the server can decide, and `/` is a live page. A production server would also
+//! authenticate its callers.
 //!
-//! What became of a click is for the operator alone: whoever reports one, in time, twice, late or
-//! made up, gets the same empty answer. With `--operator-port` the operator, and nobody from
-//! another machine, reads the counts of refused clicks at `GET /diagnostics`.
+//! A click always gets the same empty response, whether it is in time, duplicate, late or forged, because the status
+//! reveals rewards. With `--operator-port`, `GET /diagnostics` returns the counts of refused clicks, to the same machine
+//! only.
 //!
-//! With `--window 30m` a click counts in the half hour after its ad, whatever the traffic: the server then tells the
-//! bandit the time, at each `/ad` and once a second. Never at a click: time must not depend on rewards.
+//! With `--window 30m` a click counts if it comes within half an hour after its ad. The server sets the bandit's clock at
+//! each `/ad` and once a second, but never at a click, because time must not depend on rewards.
 //!
-//! With `--snapshot FILE` what was learned survives the server, and `kill -9`: see `save`.
+//! With `--snapshot FILE` the server continues after a restart with what it has learned, also after `kill -9`: see `save`.
 
 #[path = "common/day.rs"]
 mod day;
@@ -57,28 +57,28 @@ use tokio_io_timeout::TimeoutWriter;
 
 type Anything<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// Who looks at ads, one for one visitor after the other.
+/// The number of simulated browsers. Each requests ads for one visitor after the other.
 const BROWSERS: usize = 4;
 
-/// How long a visitor may take to send a request, to begin the next one, or to take an answer.
+/// The time that a visitor may take to send a request, to begin the next one, or to receive a response.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long those who are being answered may take when the server ends.
+/// The time that running responses may take when the server ends.
 const GRACE: Duration = Duration::from_secs(1);
-/// Connections at a time. When a newcomer finds no place, those that have asked for nothing for longest are closed.
+/// The maximum number of connections. For a new one, the server closes those that have been idle for longest.
 const MAX_CONNECTIONS: usize = 2000;
-/// How many of them at once.
+/// The number of connections that it closes at once.
 const CLOSED_AT_ONCE: usize = 16;
-/// Those who may wait for a place; tokio's own 128 would turn a rush away.
+/// The maximum number of connections that wait to be accepted. With tokio's 128, many simultaneous ones would be refused.
 const BACKLOG: u32 = 4096;
-/// Bytes of a snapshot. One of this bandit has a thousandth of them.
+/// The maximum size of a snapshot in bytes. One of this bandit has a thousandth of it.
 const MAX_SNAPSHOT: u64 = 4 << 20;
-/// Decisions in flight, where a window is a time: for half an hour 580 a second.
+/// `pending_capacity` for a window of time: 580 decisions a second for half an hour.
 const PENDING: u32 = 1 << 20;
-/// How long what is learned counts, in milliseconds, where a window is a time: half a day.
+/// `forget_after` in milliseconds, for windows of time: half a day.
 const HALF_A_DAY: u64 = 12 * 3_600_000;
-/// How often the bandit is told the time, also when nobody comes.
+/// The interval at which the server sets the bandit's clock, also without traffic.
 const TICK: Duration = Duration::from_secs(1);
-/// Bytes of a request. None has a body.
+/// The maximum size of a request in bytes. No request has a body.
 const MAX_REQUEST: usize = 16 << 10;
 
 fn main() {
@@ -95,20 +95,20 @@ fn main() {
 const USAGE: &str = "usage: ad_server [--serve | --visit URL] [--port N] [--operator-port N]
                  [--policy NAME] [--epsilon X] [--delta X] [--window SPAN] [--memory SPAN]
                  [--snapshot FILE] [--snapshot-every MS] [--report-every MS]
-  --serve            serve until Ctrl-C; without it, serve one simulated day and print the accounts
-  --visit URL        send the day to a server that runs already, in whatever language
-  --port N           default 0: any free one
-  --operator-port N  serve the counts of refused clicks there, to this machine; default: nowhere
+  --serve            serve until Ctrl-C; without it, simulate one day and print its results
+  --visit URL        simulate the day at a running server, in any language
+  --port N           port for visitors; default 0: any free port
+  --operator-port N  port for the counts of refused clicks, for this machine only; default: none
   --policy NAME      default: the recommended one
-  --epsilon X        privacy loss of one click, default 1
+  --epsilon X        privacy parameter for one click; default 1
   --delta X          default 0; some policies need one, such as 1e-6
-  --window SPAN      no click for so long is none; default 1000. A SPAN is a number of decisions, or a time: 500ms, 30s,
-                     30m, 2h. A time needs --serve, for the day's clock counts visitors
-  --memory SPAN      forget what was learned so long ago, 0: never; default 50000 where the policy can. As --window: a
-                     time if that is one, and then 12h by default
-  --snapshot FILE    go on from this file if it is there, and write what is released to it
-  --snapshot-every MS  so often, in milliseconds, and at the end; default 10000
-  --report-every MS  make a new report no more often; default 1000";
+  --window SPAN      a click counts within this time after its ad; default 1000. A SPAN is a number of decisions, or a
+                     time: 500ms, 30s, 30m, 2h. A time needs --serve, because the day's clock counts visitors
+  --memory SPAN      forget releases of this age; 0: never. Default 50000, or 12h if --window is a time, if the policy
+                     supports it. Both must be of the same kind
+  --snapshot FILE    continue from this file if it exists, and write snapshots to it
+  --snapshot-every MS  interval of snapshots in milliseconds; default 10000
+  --report-every MS  least time between two reports in milliseconds; default 1000";
 
 struct Options {
     serve: bool,
@@ -191,8 +191,8 @@ impl Options {
         Bandit::new(policy, &self.config(memory))
     }
 
-    /// With the memory that was asked for; else with the usual one, or without where that is refused. What is
-    /// in the file comes before a fresh start, and what is wrong with the file ends it.
+    /// Makes the bandit with the `forget_after` of the options; without one, with the default, or with none if the policy
+    /// does not support it. If the file exists, the bandit continues from it. A file that is not valid is an error.
     fn shop(&self) -> Anything<Shop> {
         let report_every = Duration::from_millis(self.report_every.into());
         let fresh = |memory| {
@@ -221,14 +221,14 @@ impl Options {
     }
 }
 
-/// How long: in decisions, or in milliseconds.
+/// A length, in decisions or in milliseconds.
 #[derive(Clone, Copy)]
 struct Span {
     ticks: u64,
     is_time: bool,
 }
 
-/// `1000`: so many decisions. `500ms`, `30s`, `30m`, `2h`: so long. The same in all servers.
+/// Parses `1000` (decisions), or `500ms`, `30s`, `30m`, `2h` (a time). All servers have the same syntax.
 fn span(text: &str) -> Result<Span, String> {
     let wrong = || format!("{text:?} must be a number of decisions, or a time such as 500ms, 30s, 30m or 2h");
     let digits = text.len() - text.trim_start_matches(|digit: char| digit.is_ascii_digit()).len();
@@ -244,7 +244,7 @@ fn span(text: &str) -> Result<Span, String> {
     Ok(Span { ticks: ticks.ok_or_else(wrong)?, is_time: !unit.is_empty() })
 }
 
-/// All of a file that can be a snapshot.
+/// Reads a file, unless it is too large for a snapshot.
 fn load(file: &Path) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let length = File::open(file)?.take(MAX_SNAPSHOT + 1).read_to_end(&mut bytes)?;
@@ -254,9 +254,9 @@ fn load(file: &Path) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Makes a snapshot this server's own: of two on one file the later one would undo what the other has saved. The lock is
-/// on a file beside it, for a rename puts another file under the name. It is there for good: to remove it would be a
-/// race. Whoever dies lets it go.
+/// Locks a server's snapshot, because a second server with the same file would overwrite it. The lock is on a separate
+/// file, because each rename replaces the snapshot's file. The server never removes the lock file, because that would be
+/// a race. The system releases the lock when the process ends.
 fn lock(file: &Path) -> Anything<Flock<File>> {
     let mut beside = file.as_os_str().to_owned();
     beside.push(".lock");
@@ -267,8 +267,8 @@ fn lock(file: &Path) -> Anything<Flock<File>> {
     Ok(Flock::lock(open, FlockArg::LockExclusiveNonblock).map_err(taken)?)
 }
 
-/// Saves now, and again and again until `done` closes, and then once more. An error of the first or the last
-/// time is one; between them it is said, and the next time may do.
+/// Saves now, regularly until `done` closes, and then once more. Returns an error of the first or the last time. Logs
+/// others and tries again.
 fn keep(shop: Arc<Shop>, file: PathBuf, every: Duration, done: Receiver<()>) -> Anything<JoinHandle<Anything<()>>> {
     let save = move || save(&shop.bandit, &file).map_err(|error| format!("{}: {error}", file.display()));
     save()?;
@@ -280,21 +280,21 @@ fn keep(shop: Arc<Shop>, file: PathBuf, every: Duration, done: Receiver<()>) -> 
     }))
 }
 
-/// Whatever happens, and whenever, the file holds the whole of this snapshot or of the one before.
+/// Writes a snapshot. At any time, even after a crash, the file holds all of this snapshot or all of the previous one.
 fn save(bandit: &Bandit, file: &Path) -> Anything<()> {
     let file = std::path::absolute(file)?;
     let mut new = file.clone().into_os_string();
-    new.push(".new"); // beside it: a rename does not cross file systems
+    new.push(".new"); // in the same directory, because a rename does not cross file systems
     let mut open = File::create(&new)?;
     open.write_all(&bandit.snapshot()?)?;
-    open.sync_all()?; // before the name points there
+    open.sync_all()?; // before the rename
     fs::rename(&new, &file)?;
-    File::open(file.parent().unwrap_or(&file))?.sync_all()?; // now the name lasts, too
+    File::open(file.parent().unwrap_or(&file))?.sync_all()?; // now the rename is durable
     Ok(())
 }
 
 fn policy_named(name: &str) -> Result<Algorithm, String> {
-    // Not by `join`: over a constant list of names it costs LLVM's constraint elimination minutes.
+    // Not `join`, which takes LLVM minutes to compile for a constant list of names.
     let all = |_| Algorithm::ALL.iter().fold("policies:".to_owned(), |all, policy| all + " " + policy.name());
     name.parse().map_err(all)
 }
@@ -322,7 +322,7 @@ fn run(options: &Options) -> Anything<()> {
     };
     let address = format!("http://{}", open(options.port, visitors)?);
     let operators = options.operator_port.map(|port| open(port, operator)).transpose()?;
-    // Before anybody is served: what was restored has begun a life that the file must know of.
+    // Save before serving, so that the next restart knows of this one.
     let (done, is_done) = mpsc::channel();
     let every = Duration::from_millis(options.snapshot_every.get().into());
     let keeper = options.snapshot.clone().map(|file| keep(shop.clone(), file, every, is_done)).transpose()?;
@@ -336,7 +336,7 @@ fn run(options: &Options) -> Anything<()> {
     let ended = if options.serve {
         runtime.block_on(interrupted.wait_for(|interrupted| *interrupted)).map(drop).map_err(Into::into)
     } else {
-        spend_day(options, &address, &interrupted) // interrupted, the browsers go home before the server ends
+        spend_day(options, &address, &interrupted) // after an interrupt, the browsers stop before the server ends
     };
     stop.send_replace(true);
     for server in servers {
@@ -354,15 +354,15 @@ fn run(options: &Options) -> Anything<()> {
 struct Shop {
     bandit: Bandit,
     window: Span,
-    /// Its memory.
+    /// Its `forget_after`.
     memory: u64,
-    /// The last report, and when it was made: `/report` is public, and costs more than `/ad`.
+    /// The last report and its time. `/report` is public and takes longer than `/ad`, so it is cached.
     report_every: Duration,
     reported: Mutex<Option<(Instant, Bytes)>>,
 }
 
 impl Shop {
-    /// Tells the bandit the time, where a window is one.
+    /// Sets the bandit's clock if the window is a time.
     fn tick(&self) -> Result<(), Error> {
         if !self.window.is_time {
             return Ok(());
@@ -372,7 +372,7 @@ impl Shop {
     }
 }
 
-/// So that windows end when nobody comes.
+/// Sets the clock regularly, so that windows also end without traffic.
 async fn tell_time(shop: Arc<Shop>) {
     while shop.tick().is_ok() {
         tokio::time::sleep(TICK).await;
@@ -386,7 +386,7 @@ struct Crowd {
     last: Mutex<BTreeMap<u64, Arc<Notify>>>,
 }
 
-/// A place among them, until it is dropped.
+/// One of these connections, until it is dropped.
 struct Place {
     crowd: Arc<Crowd>,
     turn: AtomicU64,
@@ -400,7 +400,7 @@ impl Crowd {
         place
     }
 
-    /// Is there a place for another one? If not, there is soon.
+    /// Returns whether another connection is possible. If not, closes idle ones.
     fn has_room(&self) -> bool {
         let last = self.last.lock().expect("it does not panic");
         let full = last.len() >= MAX_CONNECTIONS;
@@ -431,12 +431,12 @@ type Page = Response<Full<Bytes>>;
 
 fn listen(port: u16) -> std::io::Result<TcpListener> {
     let socket = TcpSocket::new_v4()?;
-    socket.set_reuseaddr(true)?; // a port whose last server has just ended is free
+    socket.set_reuseaddr(true)?; // the port of a server that has just ended is free
     socket.bind((Ipv4Addr::LOCALHOST, port).into())?;
     socket.listen(BACKLOG)
 }
 
-/// Serves until `stop`, then lets those finish who are being answered.
+/// Serves until `stop`, and then waits for running responses.
 async fn serve(listener: TcpListener, routes: Routes, shop: Arc<Shop>, mut stop: watch::Receiver<bool>) {
     let mut http = http1::Builder::new();
     // That clock also runs between requests.
@@ -460,7 +460,7 @@ async fn serve(listener: TcpListener, routes: Routes, shop: Arc<Shop>, mut stop:
         let connection = open.watch(http.serve_connection(TokioIo::new(Box::pin(stream)), service));
         tokio::spawn(async move {
             tokio::select! {
-                _ = connection => {} // a visitor who left does not stop the shop
+                _ = connection => {} // ignore visitors who left
                 _ = place.closes.notified() => {}
             }
         });
@@ -468,12 +468,12 @@ async fn serve(listener: TcpListener, routes: Routes, shop: Arc<Shop>, mut stop:
     let _ = tokio::time::timeout(GRACE, open.shutdown()).await;
 }
 
-/// The next connection, once there is a place for it.
+/// Accepts the next connection when one is possible.
 async fn accept(listener: &TcpListener, crowd: &Crowd) -> TcpStream {
     let stream = loop {
         match listener.accept().await {
             Ok((stream, _)) => break stream,
-            // Most likely too many files are open: until some are closed.
+            // Probably too many files are open: wait until some are closed.
             Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
         }
     };
@@ -500,7 +500,7 @@ fn answer(shop: &Shop, routes: Routes, request: &Request<Incoming>) -> Page {
         headers.insert(ALLOW, HeaderValue::from_static("GET"));
     }
     if has_body {
-        headers.insert(CONNECTION, HeaderValue::from_static("close")); // nobody reads it
+        headers.insert(CONNECTION, HeaderValue::from_static("close")); // the server does not read the body
     }
     page
 }
@@ -529,10 +529,10 @@ fn show(shop: &Shop) -> Result<Page, Error> {
     })))
 }
 
-/// Always the same answer: whether a ticket was clicked already is nobody's business.
+/// Always the same response, because the status reveals whether the ticket was clicked already.
 fn click(bandit: &Bandit, ticket: &str) -> Page {
     if let Some(ticket) = parse_ticket(ticket) {
-        let _ = bandit.update(ticket, 1.0); // refused, it is in the operator's counts
+        let _ = bandit.update(ticket, 1.0); // the operator's counts have refused clicks
     }
     let mut nothing = Page::default();
     *nothing.status_mut() = StatusCode::NO_CONTENT;
@@ -544,12 +544,12 @@ fn parse_ticket(text: &str) -> Option<u64> {
     digits.then(|| u64::from_str_radix(text, 16).ok())?
 }
 
-/// Can it serve? A handle that is closed after an internal failure cannot.
+/// Reports whether the server can decide. A handle that is poisoned after an internal failure cannot.
 fn health(bandit: &Bandit) -> Result<Page, Error> {
     bandit.diagnostics().map(|_| page("text/plain", "ok\n"))
 }
 
-/// Only what is released, made anew no more often than `report_every`. Who comes while it is made waits for it.
+/// Released values only, renewed at most once in `report_every`. Other requests wait while the report is made.
 fn report(shop: &Shop) -> Result<Page, Error> {
     let mut reported = shop.reported.lock().expect("it does not panic");
     let body = match &*reported {
@@ -575,7 +575,7 @@ fn make_report(Shop { bandit, window, memory, .. }: &Shop) -> Result<Value, Erro
                 "creative": creative,
                 "mean": arm.mean,
                 "width": arm.width,
-                "effective_pulls": arm.effective_pulls, // behind the mean, the others are forgotten
+                "effective_pulls": arm.effective_pulls, // rewards in the mean, without those that are forgotten
                 "pulls": arm.pulls,
                 "active": arm.active,
             })
@@ -584,11 +584,11 @@ fn make_report(Shop { bandit, window, memory, .. }: &Shop) -> Result<Value, Erro
     Ok(json!({
         "policy": report.algorithm.name(),
         "is_private": report.is_private,
-        "epsilon_spent": report.epsilon_spent, // null: without bound
+        "epsilon_spent": report.epsilon_spent, // null: infinite
         "delta_spent": report.delta_spent,
-        "clock": if window.is_time { "milliseconds" } else { "decisions" }, // of these:
+        "clock": if window.is_time { "milliseconds" } else { "decisions" }, // the unit of the next two
         "window": window.ticks,
-        "memory": memory, // 0: never forgets
+        "memory": memory, // 0: never forget
         "changes_detected": report.changes_detected,
         "phase": report.phase,
         "decisions": report.counts.decisions,
@@ -604,7 +604,7 @@ fn operator(shop: &Shop, path: &str) -> Page {
     }
 }
 
-/// NOT private: a repeated click is a click.
+/// NOT private: a duplicate reveals a click.
 fn diagnostics(bandit: &Bandit) -> Result<Page, Error> {
     let counts = bandit.diagnostics()?;
     Ok(success(&json!({
@@ -625,7 +625,7 @@ fn failure(status: StatusCode, error: &str, message: &str) -> Page {
     page
 }
 
-/// The bandit itself is broken.
+/// The response if the bandit is poisoned.
 fn internal(error: &Error) -> Page {
     failure(StatusCode::INTERNAL_SERVER_ERROR, "internal", &error.to_string())
 }
@@ -636,10 +636,10 @@ fn page(content_type: &'static str, body: impl Into<Bytes>) -> Page {
     page
 }
 
-/// The page of all three servers. It is where Go can embed it: nowhere above its source.
+/// The page of all three servers. Go can embed files only from its source's directory, so the page is there.
 const PAGE: &str = include_str!("go/adserver/page.html");
 
-// The day: browsers that visit the server, and what comes of it.
+// The day: browsers that visit the server, and the results.
 
 fn spend_day(options: &Options, address: &str, interrupted: &watch::Receiver<bool>) -> Anything<()> {
     let day = Day { seed: 2026 };
@@ -677,7 +677,7 @@ struct Visit<'a> {
 }
 
 impl Visit<'_> {
-    /// One browser: looks at ads for one visitor after the other, and clicks when the time comes.
+    /// One browser: it requests ads for one visitor after the other, and clicks at the time that the day determines.
     fn browse(&self) -> Anything<Outcome> {
         let (agent, address) = (agent(), self.address);
         let mut outcome = Outcome::default();
@@ -720,7 +720,7 @@ fn fetch(agent: &ureq::Agent, url: &str) -> Anything<Value> {
     Ok(serde_json::from_str(&agent.get(url).call()?.body_mut().read_to_string()?)?)
 }
 
-/// Two reports side by side.
+/// Prints two reports side by side.
 fn print_released(noon: &Value, evening: &Value) -> Anything<()> {
     println!("\nas published                        at noon                    in the evening");
     println!("                      counted   click rate         counted   click rate           shown");
@@ -745,7 +745,7 @@ fn print_released(noon: &Value, evening: &Value) -> Anything<()> {
     Ok(())
 }
 
-/// What only a simulation can know: how we fared, and how others would have on that day.
+/// Prints the results that only a simulation can know: the clicks of this policy, and of others on the same day.
 fn print_accounts(options: &Options, day: &Day, ours: &Outcome, report: &Value) -> Anything<()> {
     let policy: Algorithm = report["policy"].as_str().ok_or("no policy")?.parse()?;
     let memory = report["memory"].as_u64().ok_or("no memory")?;

@@ -3,9 +3,9 @@
 //! `cargo run --release -p dpb-figures --example field -- [--runs 200] [--horizon 1000000] [--in-flight 0]
 //! [--threads 2] [--policies dp-imed,dp-klucb,dp-ts,dp-se,nonprivate-ucb1]`
 //!
-//! Seeded: the same command prints the same table. `--in-flight n` answers each decision n
-//! decisions later. Two rows of reference come first: the least regret that any eps-DP policy can
-//! have (sum of Delta ln T/d_eps), and the least without privacy (sum of Delta ln T/kl).
+//! Seeds are fixed: the same command prints the same table. With `--in-flight n`, each reward comes n decisions later. Two
+//! lower bounds come first: of any eps-DP policy (sum of Delta ln T/d_eps), and of any policy without privacy (sum of Delta
+//! ln T/kl).
 
 use dpb::{Algorithm, ffi, policy::private_divergence};
 use std::collections::VecDeque;
@@ -65,7 +65,7 @@ impl Options {
     }
 }
 
-/// SplitMix64: the environment's coins, apart from the library's.
+/// SplitMix64: the environment's randomness, separate from the library's.
 struct Coins(u64);
 
 impl Coins {
@@ -163,7 +163,7 @@ fn cell(algorithm: Algorithm, means: &[f64], epsilon: f64, options: &Options) ->
     (regrets.iter().sum::<f64>() / regrets.len() as f64, regrets[rank], regrets[regrets.len() - 1])
 }
 
-/// sum of Delta ln T / divergence over the arms that are not best.
+/// The sum of Delta ln T / divergence over the arms that are not best.
 fn least(means: &[f64], horizon: u64, divergence: impl Fn(f64, f64) -> f64) -> f64 {
     let best = means.iter().copied().fold(0.0, f64::max);
     let others = means.iter().filter(|&&mean| mean < best);
@@ -194,7 +194,7 @@ fn main() {
     row("d_eps bound", &|means, epsilon| {
         format!("{:.0}", least(means, options.horizon, |x, y| private_divergence(x, y, epsilon)))
     });
-    // at a loss without limit d_eps is kl
+    // With infinite epsilon, d_eps is kl.
     row("kl bound", &|means, _| {
         format!("{:.0}", least(means, options.horizon, |x, y| private_divergence(x, y, 700.0)))
     });

@@ -3,7 +3,7 @@
 
 use dpb::{Algorithm, Bandit, Config};
 
-/// Name, policy, what it wants of its configuration.
+/// Name, policy, and the configuration that it needs.
 type Row = (&'static str, Algorithm, fn(&mut Config));
 
 const POLICIES: &[Row] = &[
@@ -54,7 +54,7 @@ Where the order differs, and why:
   whatever the gaps; it leads where epsilon is small.
 ";
 
-/// Splitmix: the environment's coins need no privacy.
+/// SplitMix64: the environment's randomness, which needs no privacy.
 struct Coins(u64);
 
 impl Coins {

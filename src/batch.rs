@@ -1,13 +1,14 @@
-//! Quota, collect, release: the one idea behind epochs, phases, intervals and geometric batches.
+//! Collects a fixed number of rewards of one arm and releases their noised sum once. Epochs, phases, intervals and
+//! geometric batches all use it.
 
 use crate::noise::{Distribution, NoiseSource};
 use crate::reward::Reward;
 use zeroize::Zeroizing;
 
-/// Rewards of one arm on their way to one release.
+/// The rewards of one arm for one release.
 ///
-/// Answers are credited in the order in which they take effect, which is public, until the batch is full. The sum
-/// is private to this type, leaves it by [`release`](Self::release) only, and is wiped with it. 16 bytes.
+/// Rewards are credited until the batch is full, in the order in which they take effect, which is public. The sum is
+/// private to this type: it leaves only through [`release`](Self::release), and is wiped with the batch. 16 bytes.
 #[derive(Default)]
 pub struct Batch {
     quota: u32,
@@ -15,12 +16,12 @@ pub struct Batch {
     sum: Zeroizing<i64>,
 }
 
-/// What a batch released: post-processing from here on.
+/// A released sum. Everything computed from it is post-processing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Release {
-    /// Rewards in the batch (public).
+    /// Number of rewards in the batch (public).
     pub count: u64,
-    /// Their sum plus noise, in rewards of the unit interval.
+    /// Sum of these rewards plus noise, on the scale of rewards in the unit interval.
     pub sum: f64,
 }
 
@@ -32,29 +33,29 @@ impl Release {
 }
 
 impl Batch {
-    /// Largest quota: where more are wanted, more batches of this size follow. It is 64 times 1/epsilon at the least
-    /// epsilon that there is noise for.
+    /// Largest quota. An arm that needs more rewards uses more batches of this size. It is 64 times 1/epsilon at the
+    /// smallest epsilon for which noise exists.
     pub const MAX_QUOTA: u64 = u32::MAX as u64;
 
-    /// Empty, for so many.
+    /// An empty batch of `quota` rewards.
     pub fn open(quota: u64) -> Batch {
         let mut batch = Batch::default();
         batch.raise(quota);
         batch
     }
 
-    /// Asks for so many, no fewer than before.
+    /// Raises the quota, which must not be below the current one.
     pub fn raise(&mut self, quota: u64) {
         debug_assert!((self.quota().max(1)..=Self::MAX_QUOTA).contains(&quota));
         self.quota = quota as u32;
     }
 
-    /// Asks for no more than so many, but for one more than have come.
+    /// Lowers the quota, but not below the collected rewards plus one.
     pub fn lower(&mut self, quota: u64) {
         self.quota = quota.max(u64::from(self.count) + 1).min(self.quota()) as u32;
     }
 
-    /// Credits a reward. True when it took one of the places still free.
+    /// Credits a reward. Returns false if the batch is full; then nothing changes.
     #[inline]
     pub fn collect(&mut self, reward: Reward) -> bool {
         let free = self.count < self.quota;
@@ -65,30 +66,30 @@ impl Batch {
         free
     }
 
-    /// Places still free.
+    /// Rewards missing to the quota.
     #[inline]
     pub fn free(&self) -> u64 {
         u64::from(self.quota - self.count)
     }
 
-    /// Rewards this batch will hold.
+    /// Rewards that the batch releases when full.
     pub fn quota(&self) -> u64 {
         self.quota.into()
     }
 
-    /// The bare sum in rewards, for the faults that the tests must notice.
+    /// The raw sum, in rewards, for the faults that the tests must detect.
     #[cfg(dpb_faults)]
     pub(crate) fn bare_sum(&self) -> f64 {
         *self.sum as f64 / Reward::ONE as f64
     }
 
-    /// A batch that goes on from the open sum of another.
+    /// Adds the open sum of another batch, for the faults that the tests must detect.
     #[cfg(dpb_faults)]
     pub(crate) fn keep(&mut self, bare_sum: f64) {
         *self.sum += (bare_sum * Reward::ONE as f64) as i64;
     }
 
-    /// The sum of a full batch with fresh noise, once: it is forgotten here.
+    /// Releases the sum of a full batch with fresh noise, and erases it, so that it cannot be released again.
     pub fn release<L: Distribution>(&mut self, noise: &mut NoiseSource<L>) -> Release {
         debug_assert!(self.free() == 0 && self.count > 0);
         let exact = std::mem::take(&mut *self.sum);
@@ -100,7 +101,7 @@ impl Batch {
 }
 
 impl std::fmt::Debug for Batch {
-    /// Public facts only: a raw sum must not reach a log.
+    /// Shows public facts only: a raw sum must not reach a log.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Batch").field("quota", &self.quota).field("count", &self.count).finish_non_exhaustive()
     }
@@ -113,7 +114,7 @@ mod tests {
     use crate::random::Seed;
 
     fn quiet() -> LaplaceSource {
-        // At scale 1 a sample above 60 has chance e^-60: far below half a grid step of the checks.
+        // At scale 1 a sample above 60 has probability e^-60, and 60 is far below half a reward.
         LaplaceSource::new(Laplace::with_scale(1), Seed::new(Some([1; 32])).unwrap().stream())
     }
 
@@ -145,7 +146,7 @@ mod tests {
         assert_eq!(batch.free(), 1);
         assert!(batch.collect(Reward::MIN) && !batch.collect(Reward::MIN));
         assert_eq!(batch.release(&mut quiet()).count, 4);
-        // Nothing to wait for stays so.
+        // A full batch stays full.
         batch.lower(1);
         assert_eq!((batch.quota(), batch.free()), (4, 0));
     }

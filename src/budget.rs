@@ -1,4 +1,4 @@
-//! A privacy budget that handles share: "losses add up" as a number, and as a refusal.
+//! A privacy budget that handles share: it adds up their losses, and refuses a handle that would exceed it.
 
 use crate::error::{Error, Result};
 use crate::os::Origin;
@@ -6,38 +6,47 @@ use crate::privacy::composition::{add_up, zcdp_to_approximate};
 use crate::privacy::{Heterogeneous, PrivacyLoss};
 use std::sync::{Arc, Mutex};
 
-/// What the handles that are made with it in [`Config::budget`](crate::Config::budget) may cost one user together. Clones
-/// are one budget.
+/// The maximum privacy loss of one user over all handles that share this budget.
 ///
-/// A handle is charged when it is made, with all that it can lose in its life: its epsilon and delta for the policies that
-/// are (epsilon, delta)-DP, its epsilon for those that are pure whatever delta is, and its rho where the noise is Gaussian.
-/// `contributions_per_user` is in that: it is what one user loses, with all rewards that the configuration grants. A
-/// charge is final, whatever becomes of the handle, because what it has published stays. What a handle has published in
-/// earlier lives, and others have that it merges, costs no more: [`Bandit::restore_as`](crate::Bandit::restore_as) charges
-/// the same, for a process that is new; it is one guarantee for all lives together.
+/// Pass it in [`Config::budget`](crate::Config::budget). Clones are the same budget.
 ///
-/// **What has no privacy never fits**: a baseline, and a handle that has a test seed, or had one in an earlier life.
+/// **Charges.** A handle is charged when it is created, with everything that it can lose in all its generations (from
+/// its creation through all restarts):
+/// - its epsilon and delta, for the policies that are (epsilon, delta)-DP;
+/// - its epsilon, for the policies that are pure whatever delta is;
+/// - its rho, where the noise is Gaussian.
 ///
-/// **Periods.** A handle that counts [`expected_users`](crate::Config::expected_users) is charged with what a person may lose in
-/// P = [`budget_periods`](crate::Config::budget_periods) periods: P epsilon, P^2 rho, and of an (epsilon, delta)
-/// P epsilon and delta (e^(P epsilon) - 1)/(e^epsilon - 1), by a chain of P neighbours (Theorem U of
-/// [`crate::privacy`]). Each life begins a period, and a snapshot counts those that began in all lives. The handle
-/// refuses to begin one beyond P, in [`next_period`](crate::Bandit::next_period) and in a restore; nobody is learned from
-/// in a period that is not in the newest snapshot, where there is one. So all its lives together never lose more than what
-/// the first one was charged, however often the program is killed: the proof is in the source, in `users.rs`. A
-/// restore that says another P charges its own budget for all of the new P, because the periods so far are among them.
+/// The charge is the loss of one user, with all `contributions_per_user` rewards. A charge is final, because what the
+/// handle has published remains published. [`Bandit::restore_as`](crate::Bandit::restore_as) charges the same amount to
+/// the budget of a new process. What the handle published in earlier generations, and what it merges from others, costs
+/// nothing more: there is one guarantee for all generations together.
 ///
-/// **Composition.** The least of three bounds, with E and D the sums over handles that are (epsilon, delta)-DP: E plus
-/// - what pure handles lose together, and what the Gaussian ones do at delta - D;
-/// - what all these do by zCDP at delta - D, a pure one being epsilon^2/2-zCDP;
-/// - where there are no Gaussian ones, what the pure ones do by advanced composition at delta - D.
+/// **A handle without privacy never fits**: a baseline, or a handle that has a test seed or had one in an earlier
+/// generation.
 ///
-/// Where all handles are pure and the first bound is what admits them, each may be chosen by looking at what those
-/// before have published. At delta > 0 they must be chosen without (see [`composition`](crate::privacy::composition)).
+/// **Periods.** A handle that counts [`expected_users`](crate::Config::expected_users) is charged with what a person
+/// may lose in P = [`budget_periods`](crate::Config::budget_periods) periods: P epsilon, P^2 rho, and of an (epsilon,
+/// delta) P epsilon and delta (e^(P epsilon) - 1)/(e^epsilon - 1), by a chain of P neighbours (Theorem U of
+/// [`crate::privacy`]). Each generation begins a period, and a snapshot counts those that began in all generations.
+/// The handle refuses to begin a period beyond P, in [`next_period`](crate::Bandit::next_period) and in a restore.
+/// Once a snapshot exists, the handle learns only in periods that the newest snapshot counts. So all generations
+/// together never lose more than the first one was charged, however often the program is killed; `users.rs` in the
+/// source has the proof. A restore with another P charges its own budget for all of the new P, because the periods so
+/// far are among them.
 ///
-/// Sums may be above epsilon and delta by their 2^-40th part: ten times 0.1 fits into 1, though that many doubles are more.
+/// **Composition.** The loss is the minimum of three bounds. Let E and D be the sums over the handles that are
+/// (epsilon, delta)-DP. Each bound is E plus one of:
+/// - the sum of the epsilons of the pure handles, plus the loss of the Gaussian handles at delta - D;
+/// - the loss of all pure and Gaussian handles by zCDP at delta - D, a pure one being epsilon^2/2-zCDP;
+/// - if there are no Gaussian handles, the loss of the pure ones by advanced composition at delta - D.
 ///
-/// It does not survive a fork: in the child every call is `Poisoned`.
+/// If all handles are pure and the first bound admits them, you may choose each handle after seeing what the earlier
+/// ones published. At delta > 0 you must choose them without (see [`composition`](crate::privacy::composition)).
+///
+/// Sums may exceed epsilon and delta by a factor of 1 + 2^-40. So ten times 0.1 fits into 1, although the sum of ten
+/// such doubles is larger.
+///
+/// A budget does not survive a fork: in the child every call returns `Poisoned`.
 ///
 /// ```
 /// # use dpb::{Algorithm, Bandit, Budget, Config, Error};
@@ -63,7 +72,7 @@ struct Shared {
     charges: Mutex<Charges>,
 }
 
-/// Of one user.
+/// Sums of the losses of one user.
 #[derive(Clone, Copy, Debug, Default)]
 struct Charges {
     pure: Heterogeneous,
@@ -72,14 +81,14 @@ struct Charges {
     delta: f64,
 }
 
-/// What sums may be off by, as a factor.
+/// The factor by which a sum may exceed the budget.
 const ROUNDING: f64 = 1.0 + 1.0 / (1u64 << 40) as f64;
 
 impl Budget {
-    /// A budget of this epsilon and delta.
+    /// An unspent budget.
     ///
     /// # Errors
-    /// `InvalidConfig` for an epsilon that is not finite and > 0, a delta outside `[0, 1)`.
+    /// `InvalidConfig` if epsilon is not finite and > 0, or delta is outside `[0, 1)`.
     pub fn new(epsilon: f64, delta: f64) -> Result<Budget> {
         if !(epsilon.is_finite() && epsilon > 0.0) {
             return Err(Error::config("epsilon", "must be finite and > 0", epsilon));
@@ -89,16 +98,17 @@ impl Budget {
         Ok(Budget(Arc::new(Shared { epsilon, delta, origin: Origin::here(), charges })))
     }
 
-    /// What the handles charged so far may cost one user together, at this delta: infinite if it is too small for them.
+    /// The epsilon that all handles charged so far may cost one user together, at this delta. Infinite if delta is too
+    /// small for them.
     ///
     /// # Errors
-    /// `InvalidConfig` for a delta outside `[0, 1)`; `Poisoned` after a fork.
+    /// `InvalidConfig` if delta is outside `[0, 1)`; `Poisoned` after a fork.
     pub fn spent(&self, delta: f64) -> Result<f64> {
         check_delta(delta)?;
         self.with(|charges| Ok(charges.epsilon(delta)))
     }
 
-    /// The largest epsilon of a pure handle that still fits, 0 if none does.
+    /// The largest epsilon of a pure handle that still fits; 0 if none fits.
     ///
     /// # Errors
     /// `Poisoned` after a fork.
@@ -118,7 +128,7 @@ impl Budget {
         })
     }
 
-    /// Takes what a handle may cost one user, or nothing.
+    /// Charges what a handle may cost one user. A refused charge changes nothing.
     ///
     /// # Errors
     /// `OverBudget`; `Poisoned` after a fork.
@@ -151,7 +161,7 @@ fn check_delta(delta: f64) -> Result<()> {
 }
 
 impl Charges {
-    /// With this loss of one user more.
+    /// The charges with one loss added.
     fn and(mut self, loss: PrivacyLoss) -> Charges {
         match loss {
             PrivacyLoss::Pure(epsilon) => self.pure.add(epsilon),
@@ -165,7 +175,7 @@ impl Charges {
     }
 
     fn epsilon(&self, delta: f64) -> f64 {
-        // All of it is spent, but for rounding, or more.
+        // A delta that is spent up to rounding leaves nothing; a delta that is overspent has no finite epsilon.
         let left = match self.delta {
             0.0 => delta,
             spent if spent > delta * ROUNDING => return f64::INFINITY,

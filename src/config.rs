@@ -1,4 +1,4 @@
-//! What a caller configures, checked once.
+//! The configuration of a bandit, and the checks that hold for every policy.
 
 use crate::budget::Budget;
 use crate::error::{Error, Result, Value};
@@ -9,21 +9,21 @@ use crate::privacy::slates;
 use crate::reward::{Reward, RewardRange};
 use crate::snapshot::{Reader, Writer};
 
-/// What a field belongs to, and so where it must not differ. The principle: what says how a released number is to be
-/// read belongs to the releases; all else is a handle's own affair, and a restart may change it.
+/// The objects in which a field must have the same value. The principle: a field that says how to read a released
+/// number belongs to the releases. All other fields concern one handle, and a restart may change them.
 #[derive(Clone, Copy, PartialEq, PartialOrd)]
 pub(crate) enum Scope {
-    /// To one life of one handle.
-    Life,
-    /// To all handles of a fleet, as long as they merge: each may be restored with another.
+    /// One handle until its next restart.
+    Handle,
+    /// All handles of a fleet while they merge. A restart may change the field in each of them.
     Fleet,
-    /// To what was released: the same in all lives and all handles.
+    /// The releases: all handles and all their restarts.
     Releases,
 }
 
-/// What a field is kept as, in a snapshot and in a handle: as many bytes as its type has, little-endian.
+/// The packed form of a field, in a snapshot and in a handle: as many bytes as its type has, little-endian.
 trait Packed: Copy {
-    /// The next bytes of `to`.
+    /// Writes the first bytes of `to`, and moves `to` behind them.
     fn pack(self, to: &mut &mut [u8]);
     fn load(from: &mut Reader) -> Result<Self>;
     fn show(bytes: &[u8]) -> Value;
@@ -51,14 +51,14 @@ macro_rules! packed {
 
 packed!(u32 as u32, u64 as u64, f64 as f64, bool as u8,);
 
-/// What [`Config::reward_window`] and [`Config::forget_after`] count.
+/// The unit of [`Config::reward_window`] and [`Config::forget_after`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Clock {
     /// A tick is a decision.
     #[default]
     Decisions = 0,
-    /// The caller says what time it is, in a unit of its own: [`Bandit::advance`](crate::Bandit::advance).
+    /// A tick is the caller's unit of time. The caller sets the time with [`Bandit::advance`](crate::Bandit::advance).
     Caller = 1,
 }
 
@@ -70,7 +70,7 @@ impl TryFrom<u32> for Clock {
         match number {
             0 => Ok(Clock::Decisions),
             1 => Ok(Clock::Caller),
-            _ => Err(Error::config("clock", "must be 0 (decisions) or 1 (the caller's)", number)),
+            _ => Err(Error::config("clock", "must be 0 (decisions) or 1 (caller)", number)),
         }
     }
 }
@@ -89,7 +89,7 @@ impl Packed for Clock {
     }
 }
 
-/// A field of a [`Config`] as its bytes are compared.
+/// The description of a field of [`Config`], for comparing packed configurations.
 struct Field {
     name: &'static str,
     scope: Scope,
@@ -97,19 +97,20 @@ struct Field {
     show: fn(&[u8]) -> Value,
 }
 
-/// All fields that a snapshot keeps, and all that is said of one: its name and type, the default, the [`Scope`], and
-/// where every policy takes some values only, which, and the rule that a refusal names.
+/// Declares all fields that a snapshot keeps. Each has a name, a type, a default, and a [`Scope`]. If a field has a
+/// valid range that is the same for every policy, a rule (the text of the error) and a check follow.
 macro_rules! fields {
     ($($(#[$doc:meta])* $name:ident: $type:ident = $default:expr, $scope:ident $(, $rule:literal => $valid:expr)?;)*) => {
         /// The configuration of a bandit, for every policy. Fields that a policy does not use are ignored.
         #[derive(Clone, Debug)]
         pub struct Config {
             $($(#[$doc])* pub $name: $type,)*
-            /// `None` = operating system entropy; `Some` = reproducible and NOT private.
+            /// `None`: entropy from the operating system. `Some`: reproducible and NOT private.
             pub test_seed: Option<[u8; 32]>,
-            /// What this handle is charged to when it is made, with all that it may lose in its life; refused where there is
-            /// too little left, as a baseline always is, and a handle with a `test_seed`. With `expected_users` it is charged for
-            /// `budget_periods`. As the seed no part of a snapshot. `None` = nothing.
+            /// The budget that the handle is charged to when it is created, with everything that it may lose in all
+            /// its generations (through all restarts). The handle is refused if too little remains; a baseline and a
+            /// handle with a `test_seed` are always refused. With `expected_users` the charge is for `budget_periods`
+            /// periods. Like the seed, it is not in snapshots. `None` = no budget.
             pub budget: Option<Budget>,
         }
 
@@ -127,7 +128,7 @@ macro_rules! fields {
                 show: <$type as Packed>::show,
             },)*];
 
-            /// All that a snapshot keeps: everything but the test seed and the budget.
+            /// Packs all fields that a snapshot keeps: everything but the test seed and the budget.
             fn pack(&self) -> [u8; PackedConfig::BYTES] {
                 let mut packed = [0; PackedConfig::BYTES];
                 let rest = &mut &mut packed[..];
@@ -135,12 +136,12 @@ macro_rules! fields {
                 packed
             }
 
-            /// What was [saved](PackedConfig::save), unchecked.
+            /// Reads a [saved](PackedConfig::save) configuration, unchecked.
             pub(crate) fn load(from: &mut Reader) -> Result<Config> {
                 Ok(Config { $($name: <$type as Packed>::load(from)?,)* ..Self::DEFAULT })
             }
 
-            /// Checks each field for itself.
+            /// Checks the range of each field.
             fn check_each(&self) -> Result<()> {
                 $($(
                     let valid: fn($type) -> bool = $valid;
@@ -155,126 +156,133 @@ macro_rules! fields {
 }
 
 fields! {
-    /// K, `2 ..= 2^24`, or fewer where a policy would not be fast: its page says so.
+    /// K, the number of arms: `2 ..= 2^24`. Some policies have a smaller limit; their pages say which.
     arms: u32 = 2, Releases,
         "must be in 2..=2^24" => |arms| (2..=Self::MAX_ARMS).contains(&arms);
-    /// Privacy loss of one user, > 0. Ignored by the non-private baselines.
+    /// Privacy loss of one user, > 0: the loss of `contributions_per_user` rewards. Ignored by the non-private
+    /// baselines.
     epsilon: f64 = 1.0, Releases;
-    /// In `[0, 1)`; 0 where the policy is pure.
+    /// The delta of (epsilon, delta)-DP, in `[0, 1)`. 0 = pure DP.
     delta: f64 = 0.0, Releases,
         "must be in [0, 1)" => |delta| (0.0..1.0).contains(&delta);
-    /// Failure probability in `[0, 1)`; 0 = 1/horizon.
-    beta: f64 = 0.0, Life,
+    /// Failure probability of the policy's confidence bounds, in `[0, 1)`; 0 = 1/horizon.
+    beta: f64 = 0.0, Handle,
         "must be in [0, 1)" => |beta| (0.0..1.0).contains(&beta);
-    /// T in decisions; 0 = unknown.
-    horizon: u64 = 0, Life;
+    /// T, the number of decisions that are expected; 0 = unknown.
+    horizon: u64 = 0, Handle;
     /// Lower end of the declared range of rewards, at least -1e290.
     reward_min: f64 = 0.0, Releases;
     /// Upper end of the declared range of rewards, at most 1e290.
     reward_max: f64 = 1.0, Releases;
     /// Rewards are rounded to 2^-bits of the range, `0 ..= 24`; 0 = exactly min or max.
     reward_bits: u32 = 20, Releases;
-    /// Clamp rewards outside the range instead of refusing them. NaN and infinities are refused all
-    /// the same.
-    clamp_rewards: bool = false, Life;
-    /// m >= 1: how many rewards one user may be behind, or with a `max_slots` how many requests. Epsilon is divided by
-    /// it before use.
+    /// Whether rewards outside the range are clamped instead of refused. NaN and infinities are always refused.
+    clamp_rewards: bool = false, Handle;
+    /// m, the maximum number of rewards that one user may contribute (with `max_slots`: of requests), at least 1.
+    /// Epsilon is divided by it before use.
     contributions_per_user: u32 = 1, Releases,
         "must be at least 1" => |m| m > 0;
-    /// Decisions in flight, `1 ..= 2^24`, rounded up to a power of two, and with [`Clock::Decisions`] to the reward
-    /// window. A decision that another one needs the place of expires; with the caller's clock that happens in a window
-    /// too, so take the most decisions that a window ever has.
-    pending_capacity: u32 = 4096, Life,
+    /// Maximum number of pending decisions, `1 ..= 2^24`. It is rounded up to a power of two, and with
+    /// [`Clock::Decisions`] to at least the reward window. When the table is full, a new decision evicts an old one,
+    /// which expires. With the caller's clock that can happen within a window, so set the largest number of decisions
+    /// that a window ever has.
+    pending_capacity: u32 = 4096, Handle,
         "must be in 1..=2^24" => |most| (1..=Self::MAX_PENDING).contains(&most);
-    /// 0 = every decision is answered or cancelled explicitly, at a time that does not depend on
-    /// the reward. W > 0 = silence means `reward_min`, and every answer takes effect exactly W
-    /// ticks of the [`clock`](Self::clock) after its decision. With decisions at most 2^24.
-    reward_window: u32 = 0, Life;
-    /// DP-UCB-INT: v in `(1, 1.5]`.
-    interval_exponent: f64 = 1.1, Life;
-    /// DP-UCB-INT: widen the index by the noise, as a rigorous bound must; false = as printed.
-    rigorous_index: bool = false, Life;
-    /// SDP-AE: m; DP-Lap, Tsallis: tau; DP-UCB-INT: least interval; 0 = the policy's own choice.
+    /// W, the ticks of the [`clock`](Self::clock) for which the library waits for a reward; at most 2^24 if ticks are
+    /// decisions. W > 0: every reward takes effect exactly W ticks after its decision, and a decision without a
+    /// reward counts as `reward_min`. 0 = the caller reports a reward for every decision or cancels it, at a time
+    /// that does not depend on the reward.
+    reward_window: u32 = 0, Handle;
+    /// DP-UCB-INT: v, in `(1, 1.5]`.
+    interval_exponent: f64 = 1.1, Handle;
+    /// DP-UCB-INT: whether the index includes the width of the noise, as a rigorous bound requires. false = as
+    /// printed in the paper.
+    rigorous_index: bool = false, Handle;
+    /// SDP-AE: m. DP-Lap and Tsallis: tau. DP-UCB-INT: smallest interval. 0 = the policy's default.
     batch: u32 = 0, Releases;
     /// DP-Lambda-Lap: the number of the base policy.
     base: u32 = 0, Releases;
-    /// SDP-AE, VB-SDP-AE: the paper's noise instead of the exact calibration.
+    /// SDP-AE and VB-SDP-AE: whether the noise is the paper's instead of the exactly calibrated one.
     shuffle_printed: bool = false, Releases;
-    /// This process's name in a fleet: below 2^16 the node of its tickets itself, larger ones are mixed;
-    /// 0 = random.
-    node: u64 = 0, Life;
-    /// M, in ticks of the [`clock`](Self::clock), `1024 ..= 2^40`: DP-IMED, DP-MED and dp-linear forget what they learned
-    /// more than M ticks ago, half of it earlier. About half the time between changes. 0 = never forget.
+    /// The name of this process in a fleet. A name below 2^16 is the node number in its tickets; a larger one is
+    /// hashed to a node number. 0 = random.
+    node: u64 = 0, Handle;
+    /// M, in ticks of the [`clock`](Self::clock), `1024 ..= 2^40`: DP-IMED, DP-MED and dp-linear forget what they
+    /// learned more than M ticks ago, and half of it earlier. Set about half the time between changes. 0 = never
+    /// forget.
     forget_after: u64 = 0, Fleet,
         "must be 0 or in 1024..=2^40" => |memory| memory == 0 || (Self::LEAST_MEMORY..=Self::MOST_MEMORY).contains(&memory);
-    /// f in `[0, 1]`: DP-IMED, DP-KLUCB, DP-MED, Lazy-DP-TS and dp-linear play every arm with a chance of f/K at
-    /// least, K the number of arms that could be played. It costs f times the mean gap a decision.
-    exploration: f64 = 0.0, Life,
+    /// f in `[0, 1]`: DP-IMED, DP-KLUCB, DP-MED, Lazy-DP-TS and dp-linear choose each arm with probability at least
+    /// f/K, where K is the number of eligible arms. It costs f times the mean gap for each decision.
+    exploration: f64 = 0.0, Handle,
         "must be in [0, 1]" => |share| (0.0..=1.0).contains(&share);
-    /// Which unit is protected. 0 = one answer, in slates of any size. S > 0 = one request with all its answers, at
-    /// most S: DP-IMED, DP-KLUCB, Lazy-DP-TS and dp-linear. See [`crate::privacy::slates`].
+    /// The unit of privacy. 0 = one reward: a request of n slots may lose n times as much. S > 0 = one request with
+    /// all its rewards, at most S slots: DP-IMED, DP-KLUCB, Lazy-DP-TS and dp-linear. See [`crate::privacy::slates`].
     max_slots: u32 = 0, Releases,
-        "must be at most 2^24" => |slate| slate <= Self::MAX_ARMS;
-    /// 0 = any answers of a request count. c in `1 ..= max_slots` = at most c that are not `reward_min`, drawn evenly
-    /// where there are more; it needs a `reward_window`.
+        "must be at most 2^24" => |slots| slots <= Self::MAX_ARMS;
+    /// c, the maximum number of rewards of a request other than `reward_min` that count, in `1 ..= max_slots`. If
+    /// there are more, c of them are drawn uniformly. It needs a `reward_window`. 0 = all rewards of a request count.
     max_clicks: u32 = 0, Releases;
-    /// Users expected in a period, at most 2^28: then no more than `contributions_per_user` decisions of a user in
-    /// a period are learned from, every decision says whose it is
-    /// ([`select_for`](crate::Bandit::select_for)), and the counters take 1.5 bytes for each user, up to 12
-    /// at `contributions_per_user` = 255. 0 = the caller sees to it.
-    expected_users: u64 = 0, Life,
+    /// Number of users expected in a period, at most 2^28. Then every decision names its user
+    /// ([`select_for`](crate::Bandit::select_for)), and the library learns from at most `contributions_per_user`
+    /// decisions of a user in a period. The counters take 1.5 bytes for each user at `contributions_per_user` = 1, up
+    /// to 12 at 255. 0 = the library counts no users, and the caller must limit what each one contributes.
+    expected_users: u64 = 0, Handle,
         "must be at most 2^28" => |users| users <= Self::MOST_USERS;
-    /// P, with `expected_users`: the periods that there may be, in all lives together; the [budget](Self::budget) is charged with
-    /// what a person may lose who comes in all of them, when the handle is made. Then
-    /// [`next_period`](crate::Bandit::next_period), and a restart, which begins a period, are `OverBudget`. Needed where
-    /// there is a budget, because that is charged once. A restart may change it, and
-    /// [`restore_as`](crate::Bandit::restore_as) charges its own budget for all of the new P. 0 = any number.
-    budget_periods: u32 = 0, Life;
-    /// 0 = a plain bandit. S > 0 = DP-IMED in each of at most S segments (placements, countries, hours), which lend each
-    /// other what they know; every request names its [segment](crate::Request::segment). Epsilon is for all segments
-    /// together. At most 2^27 arms in all segments. A restart may change it to any number that its segments fit into.
-    max_segments: u32 = 0, Life;
-    /// d, 1 ..= 256: dp-linear decides by so many features of each [request](crate::Request::features); the intercept is
-    /// the library's own. 0 = no features.
+    /// P, with `expected_users`: the maximum number of periods, over all restarts. When the handle is created, the
+    /// [budget](Self::budget) is charged with what a person may lose who comes in all of them. After P periods,
+    /// [`next_period`](crate::Bandit::next_period) and a restore, which begins a period, return `OverBudget`. It is
+    /// required with a budget, because the budget is charged only once. A restart may change it:
+    /// [`restore_as`](crate::Bandit::restore_as) charges its own budget for all of the new P. 0 = unlimited.
+    budget_periods: u32 = 0, Handle;
+    /// S, the maximum number of segments (placements, countries, hours). S > 0 = DP-IMED in each segment, where
+    /// segments learn from each other; every request names its [segment](crate::Request::segment). Epsilon is for all
+    /// segments together. All segments together have at most 2^27 arms. A restart may change it to any number that
+    /// its segments fit into. 0 = no segments.
+    max_segments: u32 = 0, Handle;
+    /// d, the number of features of each [request](crate::Request::features) that dp-linear decides by, 1 ..= 256.
+    /// The library adds the intercept. 0 = no features.
     features: u32 = 0, Releases,
         "must be at most 256" => |d| d <= Self::MOST_FEATURES;
-    /// A model for each arm, and one row of features a request; else one model for all, and a row for each arm.
+    /// dp-linear: true = a model for each arm, and one row of features for each request. false = one model for all
+    /// arms, and a row for each arm.
     model_per_arm: bool = false, Releases;
-    /// C, `1e-30 ..= 1e30`: the largest |x|_1 of a row x (|x|_2 with delta > 0) that counts in full. Larger rows are scaled
-    /// down, and counted in [`Diagnostics`](crate::Diagnostics). It is public: from the features alone.
+    /// C, `1e-30 ..= 1e30`: the largest |x|_1 of a row x (|x|_2 with delta > 0) that is used unscaled. Larger rows
+    /// are scaled down to it, and counted in [`Diagnostics`](crate::Diagnostics). That count is public, because it
+    /// depends on features alone.
     feature_norm: f64 = 1.0, Releases,
         "must be in 1e-30..=1e30" => |norm| (1e-30..=1e30).contains(&norm);
-    /// What `reward_window` and `forget_after` count: decisions, or the time that
-    /// [`advance`](crate::Bandit::advance) is given. A restart may change it: what was learned then keeps its age as a
-    /// part of `forget_after`.
-    clock: Clock = Clock::Decisions, Life;
+    /// The unit of `reward_window` and `forget_after`: decisions, or the time passed to
+    /// [`advance`](crate::Bandit::advance). A restart may change it. Then what was learned before keeps its age as a
+    /// fraction of `forget_after`.
+    clock: Clock = Clock::Decisions, Handle;
 }
 
 impl Config {
-    /// The defaults: rewards in `[0, 1]` on a 2^-20 grid, 4096 decisions in flight, explicit
-    /// answers, operating system entropy, horizon unknown.
+    /// The defaults: rewards in `[0, 1]` on a 2^-20 grid, at most 4096 pending decisions, no reward window, entropy
+    /// of the operating system, horizon unknown.
     pub fn new(arms: u32, epsilon: f64) -> Config {
         Config { arms, epsilon, ..Self::DEFAULT }
     }
 
-    /// The most arms a handle may have.
+    /// Maximum number of arms of a handle.
     pub const MAX_ARMS: u32 = 1 << 24;
-    /// The most decisions that may be in flight.
+    /// Maximum of `pending_capacity`.
     pub const MAX_PENDING: u32 = 1 << 24;
-    /// The most features of a row.
+    /// Maximum number of features of a row.
     pub const MOST_FEATURES: u32 = 256;
-    /// The shortest memory but none.
+    /// Minimum of `forget_after`, except for 0.
     pub const LEAST_MEMORY: u64 = 1 << 10;
-    /// The longest memory but an endless one.
+    /// Maximum of `forget_after`.
     pub const MOST_MEMORY: u64 = 1 << 40;
-    /// The most users that may be expected in a period.
+    /// Maximum of `expected_users`.
     pub const MOST_USERS: u64 = 1 << 28;
 
-    /// May this be the configuration where that of a snapshot was before: in the next life (`Scope::Releases`), or in
-    /// another handle of its fleet (`Scope::Fleet`)? What belongs to so much, or to more, must not differ.
+    /// Checks that this configuration may replace that of a snapshot, after a restart (`Scope::Releases`), or may
+    /// merge with it in a fleet (`Scope::Fleet`): fields of this scope or a wider one must not differ.
     ///
     /// # Errors
-    /// `InvalidConfig` naming the first field that differs.
+    /// `InvalidConfig` that names the first field that differs.
     pub(crate) fn check_same(&self, scope: Scope, snapshot: &Config) -> Result<()> {
         let (ours, theirs) = (self.pack(), snapshot.pack());
         let mut at = 0;
@@ -289,7 +297,7 @@ impl Config {
         Ok(())
     }
 
-    /// The bytes that a snapshot keeps of it.
+    /// Length of a packed configuration.
     #[cfg(dpb_faults)]
     #[doc(hidden)]
     pub const PACKED: usize = PackedConfig::BYTES;
@@ -301,48 +309,48 @@ impl Config {
         Self::FIELDS.iter().map(|field| field.name)
     }
 
-    /// Checks what holds for every policy; epsilon and delta are checked by those that use them. What cannot be combined
-    /// is refused here, before anything is made or charged.
+    /// Checks what holds for every policy. Epsilon and delta are checked by the policies that use them. Combinations
+    /// that are impossible are refused here, before anything is allocated or charged.
     pub(crate) fn check(&self) -> Result<RewardRange> {
         self.check_each()?;
-        self.check_slate()?;
+        self.check_slots()?;
         if self.clock == Clock::Decisions && self.reward_window > Self::MAX_PENDING {
-            let rule = "must be at most 2^24, or the clock the caller's";
+            let rule = "must be at most 2^24 unless clock is 1 (caller)";
             return Err(Error::config("reward_window", rule, self.reward_window));
         }
         if self.expected_users == 0 && self.budget_periods > 0 {
             return Err(Error::config("budget_periods", "must be 0 without expected_users", self.budget_periods));
         }
         if self.expected_users > 0 && self.budget.is_some() && self.budget_periods == 0 {
-            let rule = "must be at least 1 with expected_users and a budget, which is charged for so many periods";
+            let rule = "must be at least 1 with expected_users and a budget, which is charged for this many periods";
             return Err(Error::config("budget_periods", rule, self.budget_periods));
         }
         RewardRange::new(self.reward_min, self.reward_max, self.reward_bits, self.clamp_rewards)
     }
 
-    fn check_slate(&self) -> Result<()> {
-        let (slate, clicks) = (self.max_slots, self.max_clicks);
-        if clicks > slate {
+    fn check_slots(&self) -> Result<()> {
+        let (slots, clicks) = (self.max_slots, self.max_clicks);
+        if clicks > slots {
             return Err(Error::config("max_clicks", "must be at most max_slots", clicks));
         }
         if clicks > 0 && self.reward_window == 0 {
-            let rule = "must be 0 without a reward_window: all of a request's answers are needed to draw from";
+            let rule = "must be 0 without a reward_window, because the draw needs all rewards of a request";
             return Err(Error::config("max_clicks", rule, clicks));
         }
         Ok(())
     }
 
-    /// The batches that one protected answer, or request, may change.
+    /// Maximum number of batches that one protected reward, or request, may change.
     pub(crate) fn batches_changed(&self) -> u32 {
         slates::batches_changed(self.max_slots, self.max_clicks)
     }
 
-    /// Does its policy keep what other handles have released by itself?
+    /// Whether the policy itself keeps what other handles have released.
     pub(crate) fn keeps_peers(&self) -> bool {
         self.max_segments > 0 || self.features > 0
     }
 
-    /// Checks a policy's own limit of arms: beyond it, its calls would not be fast.
+    /// Checks a policy's own limit of arms. With more arms its calls would not be fast.
     pub(crate) fn check_arms(&self, most: u32) -> Result<()> {
         if self.arms > most {
             return Err(Error::config("arms", &format!("must be at most {most} for this policy"), self.arms));
@@ -350,14 +358,14 @@ impl Config {
         Ok(())
     }
 
-    /// ceil(1/eps), eps the loss that one reward may cause: from the caller's epsilon, because the
-    /// effective one, rounded down, would make 1/0.1 11.
+    /// ceil(1/eps), where eps is the loss that one reward may cause. It is computed from the caller's epsilon,
+    /// because the effective one is rounded down, and 1/0.1 would give 11.
     pub(crate) fn ceil_inverse_epsilon(&self) -> u64 {
         (f64::from(self.contributions_per_user) * f64::from(self.batches_changed()) / self.epsilon).ceil() as u64
     }
 
-    /// ln(1/beta), for confidence: beta, or one over the horizon, or 5%. A logarithm, because c/beta
-    /// overflows for a legal beta.
+    /// ln(1/beta) for confidence bounds: from beta, or 1/horizon, or 5%. It is a logarithm because c/beta overflows
+    /// for some valid beta.
     pub(crate) fn ln_inverse_beta(&self) -> f64 {
         match (self.beta, self.horizon) {
             (0.0, 0 | 1) => 20f64.ln(),
@@ -366,8 +374,8 @@ impl Config {
         }
     }
 
-    /// The privacy loss that one reward may cause: epsilon / contributions_per_user, and that divided by the batches
-    /// that one contribution may change, checked.
+    /// The privacy loss that one reward may cause, checked: epsilon / contributions_per_user, divided by the number
+    /// of batches that one contribution may change.
     pub(crate) fn epsilon_per_reward(&self) -> Result<f64> {
         if !(self.epsilon.is_finite() && self.epsilon > 0.0) {
             return Err(Error::config("epsilon", "must be finite and > 0", self.epsilon));
@@ -375,8 +383,8 @@ impl Config {
         Ok(slates::share(slates::share(self.epsilon, self.contributions_per_user), self.batches_changed()))
     }
 
-    /// The delta that one reward may cost beside [`epsilon_per_reward`](Self::epsilon_per_reward),
-    /// checked: at least delta/(contributions_per_user e^epsilon).
+    /// The delta that one reward may cost in addition to [`epsilon_per_reward`](Self::epsilon_per_reward), checked:
+    /// at least delta/(contributions_per_user e^epsilon).
     pub(crate) fn delta_per_reward(&self) -> Result<f64> {
         if !(self.delta > 0.0 && self.delta < 1.0) {
             return Err(Error::config("delta", "must be in (0, 1)", self.delta));
@@ -391,8 +399,8 @@ impl Config {
         Laplace::new(epsilon, Reward::ONE as u64)
     }
 
-    /// Noise for the one release of each reward, for policies that leave the choice to their
-    /// caller: Laplace (pure) where delta is 0, Gaussian (zCDP) otherwise.
+    /// Noise for the one release of each reward, for policies with a choice: Laplace (pure DP) if delta is 0, else
+    /// Gaussian (zCDP).
     pub(crate) fn noise(&self) -> Result<Noise> {
         if self.delta == 0.0 {
             return Ok(Noise::Laplace(self.laplace(self.epsilon_per_reward()?)?));
@@ -400,16 +408,16 @@ impl Config {
         self.epsilon_per_reward()?;
         let rho = approximate_to_zcdp(self.epsilon, self.delta, self.contributions_per_user);
         let rho = slates::share(rho, self.batches_changed());
-        // rho is epsilon's and delta's doing: name what the caller can change.
+        // rho is computed from epsilon and delta, so the error names those.
         let distribution = Gaussian::new(rho, Reward::ONE as u64);
         Ok(Noise::Gaussian(
             distribution.map_err(|_| Error::config("epsilon", "and delta give noise out of range", self.epsilon))?,
         ))
     }
 
-    /// Charges the budget, if there is one, with what a handle may cost one user in all its lives: the last thing before
-    /// the handle is there, whichever way it is made. `begun`: periods of users, where they were counted in
-    /// earlier lives only.
+    /// Charges the budget, if there is one, with what a handle may cost one user over all restarts. This is the last
+    /// step of creating or restoring a handle. `begun`: periods of users that earlier generations counted; used only
+    /// where this one counts none.
     pub(crate) fn charge(
         &self,
         seeded: bool,
@@ -421,7 +429,7 @@ impl Config {
         budget.charge(if seeded { PrivacyLoss::Unbounded } else { loss(self)?.of_periods(periods.into()) })
     }
 
-    /// What one user loses, of all rewards, by one release of each with [`noise`](Self::noise).
+    /// What one user loses, with all rewards, if each is released once with [`noise`](Self::noise).
     pub(crate) fn loss(&self) -> Result<PrivacyLoss> {
         let m = f64::from(self.contributions_per_user);
         Ok(match self.noise()? {
@@ -433,7 +441,7 @@ impl Config {
     }
 }
 
-/// A configuration as a handle keeps it: what a snapshot keeps, in no more bytes. Seed and budget stay with the caller.
+/// A configuration as a handle keeps it: packed as in a snapshot. Seed and budget are not in it.
 pub(crate) struct PackedConfig([u8; PackedConfig::BYTES]);
 
 impl PackedConfig {
@@ -455,7 +463,7 @@ impl PackedConfig {
     }
 
     /// # Errors
-    /// `Corrupt` if it were.
+    /// `Corrupt`, which cannot happen for a configuration that was packed.
     pub fn config(&self) -> Result<Config> {
         Config::load(&mut Reader::of_fields(&self.0))
     }

@@ -1,52 +1,53 @@
-//! What can go wrong, one variant for each status of the C interface.
+//! The errors of the library, one variant for each status of the C interface.
 
 use std::fmt::Arguments;
 
-/// Why a call was refused. A refused call has changed nothing.
+/// The reason why a call was refused. A refused call has changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A configuration that no policy of this kind can run with.
+    /// A configuration that the policy cannot run with.
     #[error("{field} {problem}")]
     InvalidConfig {
         /// The field's name, as in [`Config`](crate::Config).
         field: &'static str,
-        /// What must hold, and the value given.
+        /// The rule, and the value given.
         problem: Box<str>,
     },
-    /// A request that cannot be met: an arm that does not exist or is retired, no arm at all, too many slots.
+    /// A request that cannot be served: an arm that does not exist or is retired, no arm at all, or too many slots.
     #[error("{field} {problem}")]
     InvalidRequest {
-        /// What is wrong: "arm", "slots", "eligible".
+        /// The part of the request that is wrong: "arm", "slots", "eligible".
         field: &'static str,
-        /// What must hold, and the value given.
+        /// The rule, and the value given.
         problem: Box<str>,
     },
-    /// A reward that is not finite, or outside the declared range, or off a binary grid.
+    /// A reward that is not finite, is outside the declared range, or is neither end of the range where only the two
+    /// ends are rewards.
     #[error("the reward is not a finite number in the declared range")]
     InvalidReward,
     /// A ticket that this handle never issued.
     #[error("this ticket was never issued by this handle")]
     UnknownTicket,
-    /// A ticket that was answered or cancelled already.
-    #[error("this ticket was answered or cancelled already")]
+    /// A ticket that already has a reward or was cancelled.
+    #[error("this ticket already has a reward or was cancelled")]
     Duplicate,
-    /// A ticket whose reward window is over, or that was pushed out of the pending table.
-    #[error("this ticket's time is over")]
+    /// A ticket whose reward window has ended, or whose decision was evicted from the pending table.
+    #[error("this ticket has expired")]
     Expired,
-    /// There is no result yet; or a restored handle that counts users has not been saved yet.
-    #[error("there is no result yet, or no snapshot yet of a restored handle that counts users")]
+    /// There is no result yet, or a restored handle that counts users has not been saved yet.
+    #[error("there is no result yet, or a restored handle that counts users has not been saved yet")]
     NotReady,
     /// The stopping rule has halted and takes no more samples.
     #[error("the stopping rule has halted")]
     Halted,
-    /// The caller's buffer is too small.
+    /// A buffer of the caller that is too small.
     #[error("the buffer is too small: {needed} needed")]
     BufferTooSmall {
-        /// How many elements the caller must have room for.
+        /// The number of elements that the buffer must hold.
         needed: usize,
     },
-    /// The bytes are not what they claim to be.
+    /// Bytes that are truncated or altered.
     #[error("the data is truncated or altered")]
     Corrupt,
     /// A structure from a newer library.
@@ -55,23 +56,23 @@ pub enum Error {
     /// The operating system gave no randomness, so nothing private is possible.
     #[error("the operating system gave no randomness")]
     Entropy,
-    /// This policy cannot do what was asked: what it was, and why where that is not obvious.
+    /// A feature that this policy does not have. The text names it, and says why if that is not obvious.
     #[error("this policy does not support {0}")]
     Unsupported(&'static str),
-    /// An earlier call failed half-way, or the process was forked after the handle was made: the
+    /// An earlier call failed before it was complete, or the process was forked after the handle was created. The
     /// handle is closed for ever.
-    #[error("the handle is closed after an internal failure, or a fork")]
+    #[error("the handle is closed after an internal failure or a fork")]
     Poisoned,
-    /// There is no memory for this.
-    #[error("there is no memory for this")]
+    /// The allocation failed.
+    #[error("not enough memory")]
     NoMemory,
-    /// There is no place left for another of its kind.
-    #[error("there is no place left for another")]
+    /// The maximum number of such objects is reached.
+    #[error("the maximum number is reached")]
     Full,
-    /// The handle may cost more than what is left of its budget.
+    /// The handle may cost more than what remains of its budget.
     #[error("{0}")]
     OverBudget(
-        /// What would be spent, and of how much.
+        /// The epsilon that would be spent, and the budget.
         Box<str>,
     ),
 }
@@ -82,7 +83,7 @@ impl Error {
         Error::InvalidConfig { field, problem: problem(rule, got.into()) }
     }
 
-    /// The same, of what is no number.
+    /// The same, for a value that is not a number.
     #[cold]
     pub(crate) fn refused(field: &'static str, problem: Arguments) -> Error {
         Error::InvalidConfig { field, problem: std::fmt::format(problem).into() }
@@ -93,7 +94,7 @@ impl Error {
         Error::InvalidRequest { field, problem: problem(rule, got.into()) }
     }
 
-    /// What would be spent, of how much.
+    /// A charge that would overspend the budget.
     pub(crate) fn over_budget(spent: f64, epsilon: f64, delta: f64) -> Error {
         let [spent, epsilon, delta] = [spent, epsilon, delta].map(Value::from);
         let budget = format!("the budget of epsilon {epsilon} at delta {delta} would be overspent: {spent}");
@@ -101,15 +102,15 @@ impl Error {
     }
 }
 
-/// One copy of this for all refusals.
+/// Not inlined, so that all refusals share one copy of the code.
 #[cold]
 #[inline(never)]
 fn problem(rule: &str, got: Value) -> Box<str> {
     format!("{rule}, got {got}").into()
 }
 
-/// What a message shows, and what a field holds: a real number's bits, so that all that a policy does not look at is the
-/// same as itself.
+/// The value of a field, for messages and comparisons. A real number is kept as its bits, so that every value equals
+/// itself, NaN too.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Value {
     Number(u64),
@@ -147,7 +148,7 @@ impl From<bool> for Value {
     }
 }
 
-/// Real numbers in few characters that read back as the same number: 0.05 and 1e-320.
+/// Shows real numbers in few characters that read back as the same number: 0.05 and 1e-320.
 impl std::fmt::Display for Value {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -169,7 +170,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 mod tests {
     use super::*;
 
-    /// All of it fits into a dpb_error.
+    /// Every number fits into a dpb_error.
     #[test]
     fn numbers_are_shown_in_few_characters_that_read_back() {
         for x in

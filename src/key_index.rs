@@ -1,14 +1,15 @@
-//! An index of 64-bit keys that the caller chose: each key's number, in the order in which the keys were inserted.
+//! An index of 64-bit keys that the caller chose: it numbers the keys in the order in which they were inserted.
 
 use crate::error::Result;
 use crate::memory::try_with_capacity;
 use crate::snapshot::ensure;
 
-/// A hash table with linear probing. A key and its number share an entry, so that a search mostly reads one line of
-/// memory. Keys are public; the table is never more than two thirds full.
+/// A hash table with linear probing. A key and its number share an entry, so that a search usually reads one cache
+/// line. Keys are public. The table is never more than two thirds full.
 #[derive(Default)]
 pub(crate) struct KeyIndex {
-    /// A power of two of them, or none; [`EMPTY`](Self::EMPTY) in place of the number where there is no key.
+    /// Keys with their numbers. The length is 0 or a power of two. An empty entry has the number
+    /// [`EMPTY`](Self::EMPTY).
     entries: Vec<(u64, u32)>,
     keys: u32,
 }
@@ -18,7 +19,7 @@ impl KeyIndex {
 
     const EMPTY: u32 = u32::MAX;
 
-    /// An empty index with capacity for so many keys.
+    /// An empty index with capacity for `keys` keys.
     ///
     /// # Errors
     /// `NoMemory`.
@@ -32,10 +33,10 @@ impl KeyIndex {
         Ok(KeyIndex { entries, keys: 0 })
     }
 
-    /// An index of these keys, with capacity for so many at least.
+    /// An index of these keys, with capacity for at least `capacity` keys.
     ///
     /// # Errors
-    /// `Corrupt` where two are the same; `NoMemory`.
+    /// `Corrupt` if two keys are equal; `NoMemory`.
     pub fn of(keys: &[u64], capacity: usize) -> Result<KeyIndex> {
         let mut index = KeyIndex::try_with_capacity(capacity.max(keys.len()))?;
         for &key in keys {
@@ -59,7 +60,7 @@ impl KeyIndex {
         (found == key && number != KeyIndex::EMPTY).then_some(number as usize)
     }
 
-    /// Makes sure that the next [`insert`](Self::insert) has capacity.
+    /// Reserves capacity for the next [`insert`](Self::insert).
     ///
     /// # Errors
     /// `NoMemory`: nothing has changed.
@@ -76,14 +77,14 @@ impl KeyIndex {
         Ok(())
     }
 
-    /// Inserts a key that is not there, within the capacity. Its number is the next one.
+    /// Inserts a key that is not in the index, within the capacity. Its number is the number of keys before it.
     pub fn insert(&mut self, key: u64) {
         let entry = self.entry(key);
         self.entries[entry] = (key, self.keys);
         self.keys += 1;
     }
 
-    /// Where a key is, or would be inserted. At least one entry is empty.
+    /// The entry where a key is, or would be inserted. At least one entry is empty, so the search ends.
     #[inline]
     fn entry(&self, key: u64) -> usize {
         // The finalizer of SplitMix64 (Steele, Lea, Flood 2014): keys that differ in any bit spread over the table.
@@ -103,7 +104,7 @@ mod tests {
     use super::*;
     use std::collections::HashMap;
 
-    /// Beside a map of the standard library: keys that are alike, that come again, and zero.
+    /// Compares with a map of the standard library, for similar keys, repeated keys, and zero.
     #[test]
     fn finds_what_was_inserted_and_nothing_else() {
         for stride in [1, 1 << 20, 1 << 52, 0x9e37_79b9_7f4a_7c15] {

@@ -1,4 +1,4 @@
-//! The tables of a handle: memory that is asked for, not taken, and that leaves nothing behind.
+//! Allocates a handle's tables: a failed allocation is an error instead of an abort, and freed memory is wiped.
 
 use crate::error::{Error, Result};
 use crate::os;
@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 use zeroize::Zeroize;
 
-/// A vector that is made or refused, never aborts, and wipes the place that it leaves when it grows;
-/// a large one is kept out of core dumps where the system can.
+/// A vector whose allocation can fail with an error, and that wipes its old memory when it grows. Where the system
+/// supports it, a large one is excluded from core dumps.
 pub struct WipedVec<T>(Vec<T>);
 
 impl<T> Default for WipedVec<T> {
@@ -17,7 +17,7 @@ impl<T> Default for WipedVec<T> {
 }
 
 impl<T> WipedVec<T> {
-    /// `each(0)`, `each(1)`, ...
+    /// The vector of `each(0)`, `each(1)`, ..., `each(length - 1)`.
     ///
     /// # Errors
     /// `NoMemory`.
@@ -27,7 +27,7 @@ impl<T> WipedVec<T> {
         Ok(table)
     }
 
-    /// Room for one more at least, so that the next [`push`](Self::push) cannot fail.
+    /// Reserves memory for at least one more element, so that the next [`push`](Self::push) cannot fail.
     ///
     /// # Errors
     /// `NoMemory`: nothing has changed.
@@ -41,13 +41,13 @@ impl<T> WipedVec<T> {
         Ok(())
     }
 
-    /// One more at the end, after [`reserve`](Self::reserve).
+    /// Appends an element, after [`reserve`](Self::reserve).
     pub fn push(&mut self, value: T) {
         debug_assert!(self.0.len() < self.0.capacity());
         self.0.push(value);
     }
 
-    /// Empty, with room for so many, which the system gives as they come.
+    /// An empty vector with capacity for `length` elements.
     ///
     /// # Errors
     /// `NoMemory`.
@@ -80,12 +80,12 @@ impl<T> DerefMut for WipedVec<T> {
 
 impl<T> Drop for WipedVec<T> {
     fn drop(&mut self) {
-        self.0.clear(); // what is secret in it wipes itself
+        self.0.clear(); // secret elements wipe themselves when they are dropped
         self.in_dumps(true);
     }
 }
 
-/// An empty vector with room for so many, for lists of public things.
+/// An empty vector with capacity for `length` elements, for public data.
 ///
 /// # Errors
 /// `NoMemory`.
@@ -95,7 +95,7 @@ pub fn try_with_capacity<T>(length: usize) -> Result<Vec<T>> {
     Ok(vec)
 }
 
-/// More room in a queue, for so many in all.
+/// Reserves memory in a queue, for `length` elements in all.
 ///
 /// # Errors
 /// `NoMemory`: nothing has changed.

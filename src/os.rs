@@ -1,17 +1,17 @@
-//! What only the operating system knows or does: whether this is still the process that made a
-//! handle, and which memory it leaves out of core dumps. With [`ffi`](crate::ffi) the only unsafe code.
+//! What only the operating system knows or does: it tells whether this process still is the one that created a
+//! handle, and excludes memory from core dumps. Only this module and [`ffi`](crate::ffi) have unsafe code.
 
 #![allow(unsafe_code)]
 
 use crate::error::{Error, Result};
 
-/// The process that a handle was made in. A forked child that went on with its copy would draw its
-/// parent's noise and release its parent's open batches a second time: every call there is refused.
+/// The process in which a handle was created. A forked child must not use its copy: it would draw the same noise as its
+/// parent, and would release its parent's open batches a second time. So every call there is refused.
 ///
-/// Each process has a number of its own, in a page that the kernel hands to children empty, however
-/// they are made (MADV_WIPEONFORK: fork, _Fork, clone); a child that makes a handle of its own takes
-/// the next number. Where there is no such page a handler of pthread_atfork empties the word, and the
-/// process id tells the children that no handler saw. One load a call.
+/// Each process has its own number, in a page that the kernel clears in children, however they are created
+/// (MADV_WIPEONFORK: fork, _Fork, clone). A child that creates a handle of its own takes the next number. If the system
+/// has no such page, a handler of pthread_atfork clears the word instead, and the process id identifies the children
+/// for which no handler ran. A check costs one load.
 #[derive(Debug)]
 pub struct Origin {
     #[cfg(unix)]
@@ -27,7 +27,7 @@ impl Origin {
         }
     }
 
-    /// Are we still there?
+    /// Checks that this still is the process that created the handle.
     ///
     /// # Errors
     /// `Poisoned` in a forked child.
@@ -45,11 +45,11 @@ impl Origin {
 mod process {
     use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::Relaxed};
 
-    /// Where a process keeps its number, 0 until it has one.
+    /// The memory that holds a process's number; 0 until the process has one.
     #[derive(Clone, Copy, Debug)]
     struct Word {
         word: &'static AtomicU32,
-        /// Empty in every child; else only in those that the handler sees.
+        /// Whether the kernel clears it in every child; if not, only the handler does.
         wiped: bool,
     }
 
@@ -57,16 +57,16 @@ mod process {
     pub struct Number {
         word: &'static AtomicU32,
         number: u32,
-        /// For children that no handler sees; 0 where every child is seen.
+        /// Process id, for children where the handler does not run; 0 if the kernel clears the word.
         pid: libc::pid_t,
     }
 
-    /// The last number in this line of descent.
+    /// The last number given to this process or its ancestors.
     static LAST: AtomicU32 = AtomicU32::new(0);
     static UNWIPED: AtomicU32 = AtomicU32::new(0);
 
     impl Word {
-        /// The process's one. No lock, which a child could find taken for ever.
+        /// The word of this process. There is no lock, because a child could inherit it locked.
         fn get() -> Word {
             static PAGE: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
             let mut page = PAGE.load(Relaxed);
@@ -74,10 +74,10 @@ mod process {
                 let Some(fresh) = wiped_page() else { return Word::unwiped() };
                 page = match PAGE.compare_exchange(std::ptr::null_mut(), fresh, Relaxed, Relaxed) {
                     Ok(_) => fresh,
-                    Err(first) => first, // another thread was faster: one page is lost, once
+                    Err(first) => first, // another thread was faster: this page is leaked, at most once for each thread
                 };
             }
-            // SAFETY: a page of our own, never unmapped, all zeros to begin with.
+            // SAFETY: a page of our own, never unmapped, initially all zeros.
             Word { word: unsafe { &*page }, wiped: true }
         }
 
@@ -96,7 +96,7 @@ mod process {
 
     #[cfg(target_os = "linux")]
     fn wiped_page() -> Option<*mut AtomicU32> {
-        // SAFETY: a fresh anonymous mapping, given up again if it cannot be what it must be.
+        // SAFETY: a fresh anonymous mapping, unmapped again if the kernel cannot wipe it on fork.
         unsafe {
             let length = libc::sysconf(libc::_SC_PAGESIZE) as usize;
             let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
@@ -104,7 +104,7 @@ mod process {
             if page == libc::MAP_FAILED {
                 return None;
             }
-            // Some emulators (qemu-user) say yes to any advice, and follow none.
+            // Some emulators (qemu-user) accept any advice, even an invalid one, and follow none.
             if libc::madvise(page, length, -1) == 0 || libc::madvise(page, length, libc::MADV_WIPEONFORK) != 0 {
                 libc::munmap(page, length);
                 return None;
@@ -147,9 +147,9 @@ mod process {
     mod tests {
         use super::*;
 
-        /// Is this so in a child? Made by fork, or by the bare system call, which no handler sees.
+        /// Runs the check in a child made by fork, or by the bare system call, which runs no handler.
         fn in_child(bare: bool, check: impl Fn() -> bool) -> bool {
-            // SAFETY: the child only compares numbers, and leaves without unwinding.
+            // SAFETY: the child only compares numbers, and exits without unwinding.
             unsafe {
                 let child = match bare {
                     #[cfg(target_os = "linux")]
@@ -186,14 +186,14 @@ mod process {
     }
 }
 
-/// Tables smaller than this are not worth a mapping of their own in the kernel's books.
+/// Smaller tables are not excluded from dumps, because each exclusion can cost the kernel a mapping of its own.
 const LARGE: usize = 1 << 16;
 
-/// Keeps the pages that lie wholly in a large table out of core dumps, or lets them in again.
+/// Excludes the pages that lie wholly in a large table from core dumps, or includes them again.
 pub fn in_dumps(table: *const u8, bytes: usize, shown: bool) {
     #[cfg(target_os = "linux")]
     if bytes >= LARGE {
-        // SAFETY: advice about memory that is the caller's; contents stay, whatever it comes to.
+        // SAFETY: advice about memory that belongs to the caller; its contents do not change, whatever the result.
         unsafe {
             let page = libc::sysconf(libc::_SC_PAGESIZE) as usize;
             let (from, to) = ((table as usize).next_multiple_of(page), (table as usize + bytes) / page * page);

@@ -1,14 +1,13 @@
-//! Every random bit: ChaCha20, keyed per handle from the operating system, its keys erased.
+//! Generates all random bits with ChaCha20. Each handle has keys of its own from the operating system, and used keys
+//! are erased.
 //!
-//! ChaCha with 12 rounds would be ample; 20 is the conservative default, and noise is drawn only
-//! when a batch closes, so the difference is not felt. Each purpose has its own stream with a key
-//! of its own.
+//! ChaCha with 12 rounds would suffice; 20 is the conservative choice. It costs little, because noise is drawn only
+//! when a batch closes. Each purpose has its own stream with its own key.
 //!
-//! **Nothing drawn can be drawn again** (fast key erasure, Bernstein 2017): the first 32 bytes of
-//! each block of bits are the key of the next block and overwrite their own, and words are wiped from
-//! the block as they are used. Whoever reads all of the memory learns the noise that is to come, and
-//! none of the noise that was released. Keys live on the heap from their first bit to their last: a
-//! moved one would leave a copy behind.
+//! **No past output can be recomputed** (fast key erasure, Bernstein 2017). The first 32 bytes of each block of bits
+//! are the key of the next block and overwrite the current key. Words are wiped from the block as they are used. An
+//! attacker who reads all of the memory learns future noise, but none of the noise that was released. Keys stay at
+//! one place on the heap as long as they exist, because moving a key would leave a copy behind.
 
 use crate::error::{Error, Result};
 use chacha20::variants::Legacy;
@@ -18,16 +17,16 @@ use rand_core::block::Generator;
 use std::hint::black_box;
 use zeroize::Zeroizing;
 
-/// The root of a handle's randomness; hands out independent streams.
+/// The root of a handle's randomness. It creates independent streams.
 pub struct Seed {
     root: Random,
 }
 
 impl Seed {
-    /// From the operating system's entropy, or from a test seed (reproducible and NOT private).
+    /// A root from the operating system's entropy, or from a test seed (reproducible and NOT private).
     ///
     /// # Errors
-    /// `Entropy` when the operating system gives no randomness.
+    /// `Entropy` if the operating system gives no randomness.
     pub fn new(test_seed: Option<[u8; 32]>) -> Result<Seed> {
         let mut key = Zeroizing::new([0; 32]);
         match test_seed {
@@ -46,18 +45,18 @@ impl Seed {
     }
 }
 
-/// Words of a block, four of ChaCha's own.
+/// Words of a block: four blocks of ChaCha.
 const WORDS: usize = 64;
 /// Words of a key.
 const KEY: usize = 8;
 
-/// One stream of random bits. Not clonable, and its `Debug` shows nothing.
+/// A stream of random bits. It cannot be cloned, and its `Debug` shows nothing.
 pub struct Random {
     block: Box<Block>,
 }
 
 struct Block {
-    /// The next block's key, then what is left of this one. Wiped when dropped.
+    /// The next block's key, then the unused words of this block. Wiped when dropped.
     words: Zeroizing<[u32; WORDS]>,
     used: usize,
 }
@@ -69,7 +68,7 @@ impl Random {
         Random { block }
     }
 
-    /// A stream that goes on from this key, for the test that looks for keys in memory.
+    /// A stream that continues from this key, for the test that searches memory for keys.
     #[cfg(dpb_faults)]
     #[doc(hidden)]
     pub fn from_key(key: [u32; KEY]) -> Random {
@@ -112,7 +111,7 @@ impl Random {
         }
     }
 
-    /// Uniform on `0..n`, exactly, for `n` up to 2^127: bits until one falls inside. `n > 0`.
+    /// Uniform on `0..n`, exactly, for `n` up to 2^127, by rejection. `n > 0`.
     #[cfg(test)]
     pub(crate) fn below_wide(&mut self, n: u128) -> u128 {
         if let Ok(small) = u64::try_from(n) {
@@ -127,7 +126,7 @@ impl Random {
         }
     }
 
-    /// Uniform on the multiples of 2^-53 in [0, 1): for exploration, never for a release.
+    /// Uniform on the multiples of 2^-53 in [0, 1). Used for exploration, never for a release.
     #[inline]
     pub fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
@@ -147,14 +146,14 @@ impl Block {
         let mut key = Zeroizing::new([0; 4 * KEY]);
         let bytes = self.words[..KEY].iter().flat_map(|word| word.to_le_bytes());
         key.iter_mut().zip(bytes).for_each(|(place, byte)| *place = byte);
-        // Wiped when dropped, as the key is.
+        // The generator wipes itself when it is dropped, as `key` does.
         ChaChaCore::<R20, Legacy>::from_seed(*key).generate(&mut self.words);
         self.used = KEY;
     }
 }
 
-/// Overwrites the stack below the caller, where a callee was handed a key by value: whether that leaves a copy
-/// is the compiler's choice.
+/// Overwrites the stack below the caller. A callee got a key by value, and the compiler may have left a copy of it
+/// there.
 #[inline(never)]
 fn sweep() {
     black_box(&mut [0u64; 256]);
@@ -220,8 +219,8 @@ mod tests {
 
     #[test]
     fn below_rejects_its_surplus() {
-        // At n = 3/4 of 2^64 a third of the values would come twice as often, by their remainder
-        // mod 3, if nothing were rejected. 99.9999999% quantile of chi2(2): 2 ln 1e9 = 41.4.
+        // At n = 3/4 of 2^64, without rejection, a third of the values (by their remainder mod 3) would be twice as
+        // frequent. The 99.9999999% quantile of chi2(2) is 2 ln 1e9 = 41.4.
         let mut random = Seed::new(Some([4; 32])).unwrap().stream();
         let narrow: [u64; 3] = cells(|| random.below(3 << 62) % 3);
         assert!(chi2(&narrow) < 41.4, "{narrow:?}");

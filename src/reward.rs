@@ -1,63 +1,64 @@
-//! The reward grid: a reward becomes an integer once, at the door, and sums are exact ever after.
+//! Rounds each reward to an integer once, when it is reported, so that all sums of rewards are exact.
 
 use crate::error::{Error, Result};
 
 /// A reward in the unit interval, as a whole number of grid units.
 ///
-/// The grid is 2^-24 for every handle, so that sums (`i64`, good for 2^39 rewards) and noise share
-/// one scale; [`RewardRange`] may round rewards to a coarser grid that it contains.
-/// Has no `Debug` on purpose: a raw reward must not reach a log.
+/// The grid is 2^-24 for every handle, so that sums (`i64`, enough for 2^39 rewards) and noise share one scale.
+/// [`RewardRange`] may round rewards to a coarser grid that this one contains.
+/// It has no `Debug` on purpose: a raw reward must not reach a log.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reward(u32);
 
 impl zeroize::DefaultIsZeroes for Reward {}
 
 impl Reward {
-    /// log2 of the grid units in one.
+    /// log2 of the grid units in a reward of one.
     pub const BITS: u32 = 24;
     /// Grid units in a reward of one: the sensitivity of every sum.
     pub const ONE: i64 = 1 << Self::BITS;
     /// The smallest reward.
     pub const MIN: Reward = Reward(0);
 
-    /// From grid units, `0..=ONE`.
+    /// The reward of so many grid units, in `0..=ONE`.
     pub(crate) fn from_units(units: u32) -> Reward {
         debug_assert!(i64::from(units) <= Self::ONE);
         Reward(units)
     }
 
-    /// In grid units, `0..=ONE`.
+    /// The reward in grid units, in `0..=ONE`.
     #[inline]
     pub fn units(self) -> i64 {
         i64::from(self.0)
     }
 
-    /// In the unit interval.
+    /// The reward in the unit interval.
     #[inline]
     pub fn to_f64(self) -> f64 {
         f64::from(self.0) / Self::ONE as f64
     }
 }
 
-/// The declared range of rewards, and what happens to those outside.
+/// The declared range of rewards, and how rewards outside it are treated.
 #[derive(Clone, Copy, Debug)]
 pub struct RewardRange {
     min: f64,
     max: f64,
     bits: u32,
     clamp: bool,
-    /// The range is `[0, 1]`, so that nothing need be divided.
+    /// Whether the range is `[0, 1]`, so that no division is needed.
     is_unit: bool,
 }
 
 impl RewardRange {
-    /// The farthest end: means, whose noise may be 2^39 times as wide as the range, stay finite.
+    /// The largest magnitude of an end of the range. Noise may be 2^39 times as wide as the range, and means stay
+    /// finite.
     pub const FARTHEST: f64 = 1e290;
 
     /// The range `[min, max]` on a grid of `2^-bits` of its length, `bits` in `0..=24`.
     ///
     /// # Errors
-    /// `InvalidConfig` when the range is empty or an end of it is beyond 1e290, or `bits` is above 24.
+    /// `InvalidConfig` if the range is empty, an end of it exceeds 1e290, or `bits` exceeds 24.
     pub fn new(min: f64, max: f64, bits: u32, clamp: bool) -> Result<RewardRange> {
         if min.is_nan() || min.abs() > Self::FARTHEST {
             return Err(Error::config("reward_min", "must be in -1e290..=1e290", min));
@@ -71,7 +72,7 @@ impl RewardRange {
         Ok(RewardRange { min, max, bits, clamp, is_unit: min == 0.0 && max == 1.0 })
     }
 
-    /// The same range for bits: exactly its two ends.
+    /// The same range, restricted to its two ends.
     pub fn of_bits(self) -> RewardRange {
         RewardRange { bits: 0, clamp: false, ..self }
     }
@@ -79,8 +80,8 @@ impl RewardRange {
     /// Rounds a reward to the grid, once.
     ///
     /// # Errors
-    /// `InvalidReward` for NaN and infinities, for values outside the range unless clamping was
-    /// asked for, and with `bits = 0` for everything but the two ends.
+    /// `InvalidReward` for NaN and infinities, for values outside the range unless clamping is on, and with `bits = 0`
+    /// for everything but the two ends.
     #[inline]
     pub fn quantize(&self, reward: f64) -> Result<Reward> {
         let mut inside = reward;
@@ -94,27 +95,28 @@ impl RewardRange {
             return Err(Error::InvalidReward);
         }
         let unit = if self.is_unit { inside } else { (inside - self.min) / (self.max - self.min) };
-        // Half a step up, then down: twice the steps is exact, and no branch depends on the reward.
+        // Rounds to nearest: half a step is added before truncation. Doubling the steps is exact, and no branch
+        // depends on the reward.
         let steps = ((unit * f64::from(2u32 << self.bits)) as u32 + 1) >> 1;
         Ok(Reward(steps.min(1 << self.bits) << (Reward::BITS - self.bits)))
     }
 
-    /// How far rounding to the grid moves a reward, at most, in the unit interval.
+    /// The most that rounding to the grid moves a reward, in the unit interval.
     pub fn rounding(&self) -> f64 {
         if self.bits == 0 { 0.0 } else { 0.5 / f64::from(1u32 << self.bits) }
     }
 
-    /// A mean in the unit interval, back in the caller's units.
+    /// Converts a mean from the unit interval to the caller's units.
     pub fn mean_from_unit(&self, mean: f64) -> f64 {
         self.min + mean * (self.max - self.min)
     }
 
-    /// A mean in the caller's units, in the unit interval, if it can be one.
+    /// Converts a mean from the caller's units to the unit interval; `None` if it is outside the range.
     pub fn unit_from_mean(&self, mean: f64) -> Option<f64> {
         (self.min..=self.max).contains(&mean).then(|| (mean - self.min) / (self.max - self.min))
     }
 
-    /// A width in the unit interval, back in the caller's units.
+    /// Converts a width from the unit interval to the caller's units.
     pub fn width_from_unit(&self, width: f64) -> f64 {
         width * (self.max - self.min)
     }
@@ -147,7 +149,7 @@ mod tests {
         }
     }
 
-    /// The nearest step, ties up, as `round` has it: at ties, beside them and anywhere.
+    /// Rounds to the nearest step, ties up, as `round` does: at ties, next to them, and elsewhere.
     #[test]
     fn rounding_is_that_of_round() {
         let mut random = crate::random::Seed::new(Some([1; 32])).unwrap().stream();

@@ -1,49 +1,56 @@
-//! Snapshots: what a handle has released and what is public of it, as bytes. No raw sum is ever in one.
+//! Writes and reads snapshots: the released numbers and public state of a handle, as bytes. A snapshot never contains
+//! a raw sum.
 //!
-//! The bytes, all numbers little-endian: "dpb", the version in one byte, the kind of object in one byte, its
-//! fields, and a CRC-32 of all before. A reader refuses versions newer than its own with `NewerVersion`. From the
-//! first release on, a reader takes every version up to its own. A snapshot counts the periods of users, and does not
-//! say who came in them.
+//! All numbers are little-endian. The bytes are "dpb", the version in one byte, the kind of object in one byte, the
+//! object's fields, and a CRC-32 of everything before. A reader refuses versions newer than its own with
+//! `NewerVersion`. From the first public version on, a reader accepts every version up to its own. A snapshot counts
+//! the periods of users, and does not say which users came in them.
 //!
-//! # What a restored handle promises
+//! # What restoring guarantees
 //!
-//! A snapshot is taken between releases. What was open then, and all that came between it and the crash,
-//! is gone: no reward of an earlier life is in any batch of a later one. So each reward is in at most one
-//! release over all lives, whatever the moment of the crash, however old the snapshot, and however many
-//! handles are made from it; batches of a later life are functions of releases and public data; and
-//! Theorem P of [`crate::privacy`] holds for the transcript of all lives together, with the same epsilon. A
+//! A generation of a handle lasts from its creation or restoration to its end, which may be a crash.
+//!
+//! A snapshot holds no open batch. A crash loses the batches that were open when the snapshot was taken, and
+//! everything after it: no reward of an earlier generation is in any batch of a later one. So each reward is in at
+//! most one release over all generations, whatever the moment of the crash, however old the snapshot, and however
+//! many handles are restored from it. The batches of a later generation are functions of releases and public data. So
+//! Theorem P of [`crate::privacy`] holds for the transcript of all generations together, with the same epsilon: a
 //! crash does not double a loss. (DP-SE plays its open epoch again, with other rewards.)
 //!
-//! The report of a restored handle says at least what one release costs: the life that it goes on with may
-//! have made one after the snapshot. Where users are counted a new period begins with it, for nothing tells who came
-//! in the old one, and the report has one period more than the snapshot. Of which periods nobody is learned from until
-//! they are in a snapshot, so that none is forgotten: see `users.rs`.
+//! The report of a restored handle claims at least the cost of one release, because the generation that it continues
+//! may have made one after the snapshot. If users are counted, a restore begins a new period, because nothing tells
+//! which users came in the old one. So the report has one period more than the snapshot. The handle does not learn in
+//! these periods until a snapshot counts them, so that none is forgotten: see `users.rs`.
 //!
-//! It may go on with another configuration, in all that does not say how released numbers are read: the list is in
-//! `config.rs`. Ages of releases are kept in ticks of a memory, which is kept with them.
+//! A restored handle may have another configuration, except in the fields that say how released numbers are read;
+//! `config.rs` lists them. The ages of releases are stored in ticks of the snapshot's `forget_after`, which is stored
+//! with them.
 //!
-//! # Who can have one
+//! # Which policies have snapshots
 //!
-//! Whoever can go on from releases, public counts and coins alone, with the same proof and the same bounds:
+//! A policy has snapshots if it can continue from releases, public counts and random numbers alone, with the same proof
+//! and the same bounds:
 //! * the batched policies and DP-SE: counts and noised sums;
-//! * SDP-AE and VB-SDP-AE: counts of noised bits of complete batches; half a batch has half of its noise and is
-//!   dropped. Phase, batches that are missing and the road that rewards take are kept, the intervals are for
-//!   this configuration's plan;
-//! * Tsallis, DP-Lap and DP-EXP3-Lap: losses, weights or sums are functions of noised sums. DP-Lap's base
-//!   decides, be it a baseline: what it was given is private;
-//! * LDP-UCB and LDP KL-UCB: sums of bits that were private before they came.
+//! * SDP-AE and VB-SDP-AE: counts of noised bits of complete batches. Half a batch has half of its noise, and is
+//!   dropped. The snapshot holds the phase, the number of missing batches, and whether rewards are shuffled outside.
+//!   The intervals are those of the new configuration's plan;
+//! * Tsallis, DP-Lap and DP-EXP3-Lap: losses, weights or sums that are functions of noised sums. Whether DP-Lap has
+//!   snapshots depends on its base policy; the base may be a baseline, because its inputs are already private;
+//! * LDP-UCB and LDP KL-UCB: sums of bits that were private before they arrived.
 //!
-//! Who cannot:
-//! * DP-UCB, DP-UCB-BOUND and Private-UCB: the trees' next releases need partial sums that are raw. (To put a
-//!   fresh tree on what is released is private, but another algorithm: each life adds its noise to each arm.)
-//! * DP-UCB-INT: the next release of an arm is of all its rewards, whose sum is raw, and is paid for by all;
-//! * EXP3_tau: nothing is released but arms, and its weights are functions of raw rewards;
+//! The other policies have none:
+//! * DP-UCB, DP-UCB-BOUND and Private-UCB: the next releases of the trees need raw partial sums. (A fresh tree on top
+//!   of the released values would be private, but another algorithm: each generation would add its noise to each
+//!   arm.)
+//! * DP-UCB-INT: the next release of an arm is of all its rewards. Their sum is raw, and every release pays for it;
+//! * EXP3_tau: it releases nothing but arms, and its weights are functions of raw rewards;
 //! * baselines: they have no privacy, and their sums are raw.
 //!
-//! Counters and stopping rules have none, and need none. What a counter has read is released: add it to what a
-//! fresh one reads, and each value is still in one counter (the width grows by that of each life's). A stopping rule
-//! releases nothing before its halt, and then its mean is all; what it keeps secret till then, sum and threshold,
-//! must neither be written nor drawn anew under the same samples. After a crash, start afresh with other samples.
+//! Counters and stopping rules have no snapshots, and need none. What a counter has published is released: add it to
+//! the value of a fresh counter, and each input is still in one counter (the widths of all generations add up). A
+//! stopping rule releases nothing before it halts, and then only its mean. Until then its sum and threshold are
+//! secret: they must neither be written nor be drawn anew for the same samples. After a crash, start a new rule with
+//! other samples.
 
 use crate::error::{Error, Result};
 use crate::memory;
@@ -54,25 +61,25 @@ const VERSION: u8 = 1;
 const HEAD: usize = 5;
 const CHECKSUM: usize = 4;
 
-/// What a snapshot is of.
+/// The kind of object that a snapshot holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
     Bandit = 1,
 }
 
-/// A snapshot in the making. A first pass counts its bytes, so that the second one has memory for all of them: see
-/// [`write`].
+/// A snapshot that is being written. A first pass counts the bytes, so that memory for all of them can be reserved
+/// before the second pass: see [`write()`].
 pub enum Writer {
-    /// So many bytes.
+    /// The number of bytes so far.
     Counting(usize),
     Writing(Vec<u8>),
 }
 
-/// What `save` writes, as a snapshot of this kind that is not sealed yet. `save` writes the same both times it is called.
+/// Writes what `save` writes, without the checksum. `save` is called twice, and must write the same both times.
 ///
 /// # Errors
-/// `BufferTooSmall` where the snapshot is longer than `room`; `NoMemory`; those of `save`.
+/// `BufferTooSmall` if the snapshot is longer than `room`; `NoMemory`; the errors of `save`.
 pub fn write(kind: Kind, room: usize, mut save: impl FnMut(&mut Writer) -> Result<()>) -> Result<Unsealed> {
     let mut counter = Writer::Counting(0);
     save(&mut counter)?;
@@ -89,7 +96,7 @@ pub fn write(kind: Kind, room: usize, mut save: impl FnMut(&mut Writer) -> Resul
     Ok(Unsealed(writer))
 }
 
-/// A snapshot that lacks its checksum, which needs no lock on what was saved.
+/// A snapshot without its checksum. The checksum is computed later, because it needs no lock on the saved object.
 pub struct Unsealed(Writer);
 
 impl Unsealed {
@@ -124,7 +131,7 @@ impl Writer {
         }
     }
 
-    /// Items that take equally many bytes: to count them takes a look at the first.
+    /// Writes items that each take the same number of bytes. The counting pass reads only the first.
     pub fn alike<T>(&mut self, items: impl ExactSizeIterator<Item = T>, mut each: impl FnMut(&mut Writer, T)) {
         let (before, many) = (self.length(), items.len());
         for item in items {
@@ -136,7 +143,7 @@ impl Writer {
         }
     }
 
-    /// Counts of decisions, each less one for every time that `less` names it.
+    /// Writes counts of decisions, each reduced by the number of times that its index is in `less`.
     pub fn counts(&mut self, counts: impl ExactSizeIterator<Item = u64>, less: impl Iterator<Item = usize>) {
         let before = self.length();
         self.alike(counts, Writer::u64);
@@ -167,7 +174,7 @@ impl Writer {
     }
 }
 
-/// A snapshot that is read. Whatever the bytes are, it ends in a value or in `Corrupt`.
+/// Reads a snapshot. Any bytes lead to a value or to `Corrupt`, never to a panic.
 pub struct Reader<'a> {
     rest: &'a [u8],
     checksum: u32,
@@ -193,7 +200,7 @@ impl<'a> Reader<'a> {
         Ok(Reader { rest: &all[HEAD..], checksum: sum })
     }
 
-    /// Reads what a [`Writer`] wrote, without head and checksum.
+    /// Reads the output of a [`Writer`] that has no head and no checksum.
     pub fn of_fields(fields: &'a [u8]) -> Reader<'a> {
         Reader { rest: fields, checksum: 0 }
     }
@@ -228,7 +235,7 @@ impl<'a> Reader<'a> {
         self.take().map(u64::from_le_bytes)
     }
 
-    /// A count of what there cannot be more than 2^62 of, so that counting on never overflows.
+    /// Reads a count of at most 2^62, so that further counting never overflows.
     pub fn count(&mut self) -> Result<u64> {
         let count = self.u64()?;
         if count <= 1 << 62 { Ok(count) } else { Err(Error::Corrupt) }
@@ -242,31 +249,31 @@ impl<'a> Reader<'a> {
         self.u64().map(f64::from_bits)
     }
 
-    /// A number of things that take so many bytes each, and are all there.
+    /// Reads a number of items of `each` bytes. Refuses a number that the remaining bytes cannot hold.
     pub fn length(&mut self, each: usize) -> Result<usize> {
         let length = self.u32()? as usize;
         if length.saturating_mul(each) <= self.rest.len() { Ok(length) } else { Err(Error::Corrupt) }
     }
 
     /// # Errors
-    /// `Corrupt` if anything is left.
+    /// `Corrupt` if bytes are left.
     pub fn finish(&self) -> Result<()> {
         if self.rest.is_empty() { Ok(()) } else { Err(Error::Corrupt) }
     }
 }
 
-/// `Corrupt` unless it holds.
+/// `Corrupt` unless `holds`.
 pub fn ensure(holds: bool) -> Result<()> {
     if holds { Ok(()) } else { Err(Error::Corrupt) }
 }
 
-/// A mean or a sum of releases, on the scale of rewards in `[0, 1]`: noise brings it outside, but no further than
-/// that, and so it stays finite in every range of rewards.
+/// Whether x can be a mean or a sum of releases, on the scale of rewards in `[0, 1]`. Noise can bring it outside, but
+/// not beyond 1e17, so it stays finite in every range of rewards.
 pub fn is_plausible(x: f64) -> bool {
     x.abs() <= 1e17
 }
 
-/// `Corrupt` unless mean and width are plausible, or not known both.
+/// `Corrupt` unless mean and width are both plausible, or both unknown (NaN).
 pub fn ensure_interval(known: bool, mean: f64, width: f64) -> Result<()> {
     let both = is_plausible(mean) && is_plausible(width) && width > 0.0;
     ensure(if known { both } else { mean.is_nan() && width.is_nan() })

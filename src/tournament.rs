@@ -1,9 +1,9 @@
-//! The lowest of many lines at a moving point: a kinetic tournament.
+//! Finds the lowest of many lines at a moving point: a kinetic tournament (Basch, Guibas, Hershberger 1999).
 //!
-//! Every policy that plays the least index asks the same question at each batch's end: the public
-//! number that all indices depend on has moved a little, which arm is first now? Each match of the
-//! tournament keeps the interval in which its outcome, and all outcomes below it, stand, so a move
-//! replays only the matches that turn (Basch, Guibas, Hershberger 1999). 40 bytes a line.
+//! Every minimum-index policy solves the same problem at the end of each batch: the public number that all indices
+//! depend on has moved a little, and the smallest index may belong to another arm. Each match of the tournament
+//! stores the interval in which its outcome, and all outcomes below it, remain valid. So a move replays only the
+//! matches whose outcome may change. 40 bytes a line.
 
 use crate::error::Result;
 use crate::memory::WipedVec;
@@ -11,43 +11,43 @@ use crate::memory::WipedVec;
 /// A line `base + slope * x`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Line {
-    /// Its value at 0.
+    /// The value at 0.
     pub base: f64,
-    /// Its rise.
+    /// The slope.
     pub slope: f64,
 }
 
 impl Line {
-    /// Never lowest, unless nothing else is there.
+    /// A line that is lowest only if all lines are like it.
     pub const NEVER: Line = Line::level(f64::INFINITY);
 
-    /// The same everywhere.
+    /// A constant line.
     pub const fn level(base: f64) -> Line {
         Line { base, slope: 0.0 }
     }
 
-    /// Through `value` at `x`.
+    /// The line of this slope through (`x`, `value`).
     pub fn through(x: f64, value: f64, slope: f64) -> Line {
         Line { base: value - slope * x, slope }
     }
 
-    /// Its value at `x`.
+    /// The value at `x`.
     #[inline]
     pub fn at(self, x: f64) -> f64 {
         self.base + self.slope * x
     }
 }
 
-/// A match won by one of the lines below it.
+/// A match, won by one of the lines below it.
 #[derive(Clone, Copy)]
 struct Match {
     winner: u32,
-    /// The outcome stands for x in `from ..= until`.
+    /// The outcome is valid for x in `from ..= until`.
     from: f64,
     until: f64,
 }
 
-/// The lines and their tournament. Line `i` is leaf `room + i` of a binary tree in an array.
+/// The lines and their tournament. Line `i` is leaf `lines.len() + i` of a binary tree in an array.
 pub struct Tournament {
     lines: WipedVec<Line>,
     matches: WipedVec<Match>,
@@ -72,7 +72,7 @@ impl Tournament {
         Ok(tournament)
     }
 
-    /// The lowest line at the present point; the first one among equals.
+    /// The lowest line at the current point; the first of equal ones.
     #[inline]
     pub fn winner(&self) -> usize {
         self.outcome(1).winner as usize
@@ -88,13 +88,13 @@ impl Tournament {
         }
     }
 
-    /// Moves the point: O(matches that turn, and those above them).
+    /// Moves the point: O(matches that are replayed).
     pub fn move_to(&mut self, x: f64) {
         self.x = x;
         self.settle(1);
     }
 
-    /// Room for one line more, so that the next [`push`](Self::push) cannot fail. May allocate.
+    /// Reserves memory for one more line, so that the next [`push`](Self::push) cannot fail.
     ///
     /// # Errors
     /// `NoMemory`: nothing has changed.
@@ -108,7 +108,7 @@ impl Tournament {
         Ok(())
     }
 
-    /// One line more, after [`reserve`](Self::reserve): O(log n).
+    /// Appends a line, after [`reserve`](Self::reserve): O(log n).
     pub fn push(&mut self, line: Line) {
         self.count += 1;
         self.set(self.count - 1, line);

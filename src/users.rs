@@ -1,52 +1,59 @@
-//! Whose decisions are learned from: m of each user in a period, and no more.
+//! Limits how many decisions of one user a policy learns from: m = `contributions_per_user` in a period.
 //!
-//! A count-min sketch (Cormode and Muthukrishnan 2005) of decisions, never of rewards: a user has a counter in each of
-//! four rows, and what is counted is raised only where it is the least of the four (conservative update, Estan and
-//! Varghese 2002).
+//! The counters are a count-min sketch (Cormode and Muthukrishnan 2005) of decisions, never of rewards. A user has one
+//! counter in each of four rows. A decision raises only those of the four counters that equal their minimum
+//! (conservative update, Estan and Varghese 2002).
 //!
-//! **The bound holds always**, whatever the users are called: the least of a user's counters is never below the
-//! number of decisions that were learned from. Counters do not fall within a period, and each such decision raises
-//! the least of them by one. So there are no more than m of them, and no counter is ever above m.
+//! A generation of a handle lasts from its creation or restoration to its end, which may be a crash.
 //!
-//! **The error** is to the other side: a user with less than m has a decision that nobody learns from. Then other users
-//! share all four of the counters, for one that is a user's own counts no more than was learned. Columns are
-//! a keyed hash's, and so random to everybody: where n others come in a period, whatever they do, that happens to a
-//! user with a chance of at most (1 - (1 - 1/w)^n)^4, w = 3 `expected_users` the columns of a row, which is about
-//! (1 - e^(-n/w))^4: 0.65% at n = `expected_users`, 5.6% at twice as many, 16% at three times.
+//! **The bound always holds**, whatever the user ids are: the minimum of a user's counters is never below the number
+//! of this user's decisions that were learned from. Counters do not fall within a period, and each such decision
+//! raises the minimum by one. A decision is learned from only while the minimum is below m. So there are at most m of
+//! them in a period, and no counter ever exceeds m.
 //!
-//! Each period has keys of its own, from the handle's secret randomness: who shares counters today does not tomorrow,
-//! and nobody can choose whom to share with.
+//! **The error** is on the other side: a decision of a user with fewer than m can be ignored. This requires that
+//! other users share all four counters, because a counter that no other user shares counts exactly what was learned.
+//! The columns come from a keyed hash, so they are random to everybody. If n other users come in a period, whatever
+//! they do, one user's decision is ignored with probability at most (1 - (1 - 1/w)^n)^4, where w = 3 `expected_users`
+//! is the number of columns of a row. This is about (1 - e^(-n/w))^4: 0.65% at n = `expected_users`, 5.6% at twice as
+//! many, 16% at three times.
 //!
-//! # Periods, over lives
+//! Each period has keys of its own, drawn from the handle's secret randomness. So users who share counters in one
+//! period do not share them in the next, and nobody can choose a user with whom to share.
 //!
-//! What a person may lose is m rewards for each period that began, in all lives together, so none may be forgotten by a
-//! crash. A handle cannot know how often its snapshot was restored. So nobody is learned from in a period that the
-//! newest snapshot does not count, unless there is none, and so nothing to go back to:
+//! # Periods across restarts
 //!
-//! | | decisions |
+//! A person may lose m rewards for each period that began, over all generations together. So a crash must not make the
+//! library forget a period. A handle cannot know how often its snapshot was restored. Therefore a handle that was ever
+//! saved learns only in periods that its newest snapshot counts:
+//!
+//! | handle | decisions |
 //! |---|---|
-//! | made, and never saved | are learned from |
+//! | created, and never saved | are learned from |
 //! | saved since its last period began | are learned from |
 //! | saved, and then a period began | are served, and not learned from |
 //! | restored, and not saved since | are refused: `NotReady` |
 //!
-//! *Claim.* Let each life go on from the newest snapshot of the one before. Then there are no more pairs of a life
-//! and a period in it of which anybody was learned from than the last life counts, whenever the others ended.
-//! *Proof.* A life begins the period after those of its snapshot, and counts on. Say that it learned in its period p, and
-//! that another goes on from it: then there is a snapshot, and its newest counts p periods or more (if there was one
-//! when it learned, because of the table; if there was none, because one that came later counts those before). So what
-//! the next life learns is in periods after p: over all lives the numbers of periods that were learned from grow, and
-//! none of them is above what the last one counts. ∎
+//! *Claim.* Let each generation continue from the newest snapshot of the one before. Consider the pairs of a
+//! generation and a period in which it learned from anybody. Then there are at most as many pairs as the last
+//! generation counts periods, whenever the others ended. *Proof.* A generation begins the period after those of its
+//! snapshot, and counts on. Say that it learned in its period p, and that another one continues from it. Then a
+//! snapshot exists, and the newest counts p periods or more. (If a snapshot existed when it learned, the table says
+//! so; if not, a later one counts all periods before it.) So what the next generation learns is in periods after p.
+//! Over all generations, the numbers of the periods that were learned from increase, and none of them exceeds the
+//! count of the last generation. ∎
 //!
-//! So Theorem U of [`crate::privacy`] holds for all lives with p the periods that the last one counts. And `budget_periods`
-//! = P is a bound of what all lives together lose: the count is in the snapshot, and no life begins a period beyond
-//! P, its first one neither. That is why a budget is charged once for P periods, and for nothing by a restore.
+//! So Theorem U of [`crate::privacy`] holds for all generations together, with p the periods that the last one counts.
+//! `budget_periods` = P bounds the loss of all generations together: the snapshot holds the count, and no generation
+//! begins a period beyond P, not even its first. That is why a budget is charged once, for P periods, and a restore is
+//! charged nothing.
 //!
-//! Where the next life does not count users (or the one before did not), the life that does not is one period: its
-//! caller sees to it that nobody is behind more than m rewards in all such lives that follow each other.
+//! A generation that does not count users, before or after one that does, is one period. Its caller must ensure that no
+//! user contributes more than m rewards to all such generations that follow each other.
 //!
-//! Memory: 12 counters for each of `expected_users`, of as many bits as m needs, 1, 2, 4, 8, 16 or 32: 1.5 bytes for each user
-//! at m = 1, 6 at m = 4 to 15. Time: two hashes and four counters, whatever the user did before.
+//! Memory: 12 counters for each of `expected_users`. A counter has as many bits as m needs, rounded up to 1, 2, 4, 8,
+//! 16 or 32: 1.5 bytes for each user at m = 1, 6 at m = 4 to 15. Time: two hashes and four counters for each
+//! decision.
 
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -57,40 +64,41 @@ use zeroize::Zeroize;
 const ROWS: usize = 4;
 
 pub(crate) struct Users {
-    /// Four rows of counters, as many in a word as fit.
+    /// Four rows of counters, packed into words.
     words: WipedVec<u64>,
     /// Counters in a row.
     columns: u64,
-    /// A counter has 2^this bits.
+    /// log2 of the bits of a counter.
     bits: u32,
-    /// m.
+    /// m, the maximum that a counter reaches.
     most: u64,
-    /// Two hashes, half of each for a row.
+    /// Hash keys. Each hash gives the columns of two rows, by its two halves.
     keys: [[u64; 2]; ROWS / 2],
     coins: Random,
 }
 
-/// The periods of users that a handle's lives have begun, and those that a snapshot counts.
+/// The number of user periods begun in all generations of a handle, and the number that its newest snapshot counts.
 pub(crate) struct Periods {
-    /// In all lives, the open one too; 1 where users were never counted.
+    /// Periods begun in all generations, including the open one; 1 if users were never counted.
     pub begun: u32,
-    /// As the newest snapshot of this life counts them. 0: restored, and not saved since; `NEVER`: not saved in any life.
+    /// Periods that the newest snapshot of this generation counts. 0: restored, and not saved since. `NEVER`:
+    /// created, and never saved.
     saved: u32,
-    /// There may be so many.
+    /// Maximum of `begun`.
     most: u32,
 }
 
 impl Periods {
     const NEVER: u32 = u32::MAX;
 
-    /// The first one, of a handle that is made.
+    /// The first period, of a handle that is created.
     pub fn first(config: &Config) -> Periods {
         let most = if config.budget_periods > 0 { config.budget_periods } else { Self::NEVER - 1 };
         Periods { begun: 1, saved: Self::NEVER, most }
     }
 
-    /// Another life of a handle whose snapshot counts so many: its first period, unless users were counted neither
-    /// here nor there.
+    /// Continues from a snapshot that counts `before` periods. Begins a new period if users are counted, now or in the
+    /// snapshot.
     ///
     /// # Errors
     /// `OverBudget`.
@@ -103,8 +111,10 @@ impl Periods {
         Ok(())
     }
 
+    /// Begins a period.
+    ///
     /// # Errors
-    /// `OverBudget` where there may be no more: nothing has changed.
+    /// `OverBudget` if all permitted periods have begun; nothing has changed.
     pub fn next(&mut self) -> Result<()> {
         if self.begun >= self.most {
             return Err(Error::OverBudget(format!("budget_periods is {}, and all have begun", self.most).into()));
@@ -113,31 +123,31 @@ impl Periods {
         Ok(())
     }
 
-    /// There is a snapshot that counts so many.
+    /// Records a snapshot that counts `counted` periods.
     pub fn save(&mut self, counted: u32) {
         self.saved = if self.saved == Self::NEVER { counted } else { self.saved.max(counted) };
     }
 
-    /// May anything be decided?
+    /// Whether the handle may make decisions.
     #[inline]
     pub fn is_ready(&self) -> bool {
         self.saved > 0
     }
 
-    /// May anybody be learned from?
+    /// Whether the handle may learn from decisions.
     pub fn may_learn(&self) -> bool {
         self.saved >= self.begun
     }
 }
 
-/// Of a counter.
+/// The position of a counter in the packed words.
 #[derive(Clone, Copy)]
-struct Place {
+struct CounterPosition {
     word: usize,
     shift: u32,
 }
 
-/// Who came is nobody's business later.
+/// Wipes the counters, because they tell which users came.
 impl Drop for Users {
     fn drop(&mut self) {
         self.words.zeroize();
@@ -145,7 +155,7 @@ impl Drop for Users {
 }
 
 impl Users {
-    /// What a handle keeps of users: nothing, where none are expected.
+    /// Counters for a configuration; `None` if it expects no users.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -156,7 +166,7 @@ impl Users {
     /// Counters for a configuration that expects any users.
     ///
     /// # Errors
-    /// `InvalidConfig` where they would take more than 2^30 bytes; `NoMemory`.
+    /// `InvalidConfig` if they would take more than 2^30 bytes; `NoMemory`.
     fn new(config: &Config, coins: Random) -> Result<Users> {
         let most = config.contributions_per_user;
         let bits = (u32::BITS - most.leading_zeros()).next_power_of_two().trailing_zeros();
@@ -175,32 +185,32 @@ impl Users {
         Ok(users)
     }
 
-    /// Counts a decision of this user. Is it one of the m to learn from?
+    /// Counts a decision of this user. Returns whether it is one of the m to learn from.
     pub fn count(&mut self, user: u64) -> bool {
-        let places = self.places(user);
+        let positions = self.positions(user);
         let ones = u64::MAX >> (64 - (1 << self.bits));
-        let counts = places.map(|Place { word, shift }| self.words[word] >> shift & ones);
+        let counts = positions.map(|CounterPosition { word, shift }| self.words[word] >> shift & ones);
         let least = counts.into_iter().fold(u64::MAX, u64::min);
         let learned = least < self.most;
-        for (Place { word, shift }, count) in places.into_iter().zip(counts) {
+        for (CounterPosition { word, shift }, count) in positions.into_iter().zip(counts) {
             self.words[word] += u64::from(learned && count == least) << shift;
         }
         learned
     }
 
-    /// Forgets who came.
+    /// Begins a period: clears all counters and draws new keys.
     pub fn forget(&mut self) {
         self.words.fill(0);
         self.keys = std::array::from_fn(|_| [self.coins.next_u64(), self.coins.next_u64()]);
     }
 
-    fn places(&self, user: u64) -> [Place; ROWS] {
+    fn positions(&self, user: u64) -> [CounterPosition; ROWS] {
         let hashes = self.keys.map(|key| sip_hash(key, user));
         std::array::from_fn(|row| {
             let hash = hashes[row / 2] >> (32 * (row % 2)) & 0xffff_ffff;
             let counter = row as u64 * self.columns + ((hash * self.columns) >> 32);
             let bit = counter << self.bits;
-            Place { word: (bit / 64) as usize, shift: (bit % 64) as u32 }
+            CounterPosition { word: (bit / 64) as usize, shift: (bit % 64) as u32 }
         })
     }
 }
@@ -246,15 +256,15 @@ mod tests {
         Users::new(&config, Seed::new(Some([4; 32])).unwrap().stream()).unwrap()
     }
 
-    /// The one of eight bytes among the vectors of its authors.
+    /// The eight-byte input of the test vectors that the authors published.
     #[test]
     fn the_hash_is_sip_hash() {
         let key = [0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908];
         assert_eq!(sip_hash(key, key[0]).to_le_bytes(), [0x62, 0x24, 0x93, 0x9a, 0x79, 0xf5, 0xf5, 0x93]);
     }
 
-    /// Also where there are far more users than were expected, and for every size of counters: nobody has more, and
-    /// who is alone has no less.
+    /// No user exceeds m, and a user who shares no counter reaches m. Checked for every size of counter, and with far
+    /// more users than expected.
     #[test]
     fn nobody_has_more_than_m_a_period() {
         let mut random = Seed::new(Some([5; 32])).unwrap().stream();
@@ -276,8 +286,9 @@ mod tests {
         }
     }
 
-    /// At n users who all come m times, of 100,000 others as many are turned away as the formula says, which is
-    /// exact but for who was turned away before: within 6 deviations, a chance of 2e-9 at each load.
+    /// n users each come m times. Then the number of 100,000 other users who would be ignored is the formula's. The
+    /// formula is exact except for the users who were ignored before. Tolerance 6 deviations: probability 2e-9 at
+    /// each load.
     #[test]
     fn the_error_is_the_formulas() {
         const PROBES: u64 = 100_000;
@@ -286,9 +297,10 @@ mod tests {
             let mut users = users(5000, m);
             let others = (5000.0 * load) as u64;
             (0..u64::from(m)).for_each(|_| (0..others).for_each(|user| _ = users.count(user)));
-            // Not counted: they would be a load.
-            let full = |place: Place| users.words[place.word] >> place.shift & 3 == 3;
-            let away = (1 << 40..(1 << 40) + PROBES).filter(|&user| users.places(user).into_iter().all(full)).count();
+            // The probes are not counted: they would add to the load.
+            let full = |position: CounterPosition| users.words[position.word] >> position.shift & 3 == 3;
+            let away =
+                (1 << 40..(1 << 40) + PROBES).filter(|&user| users.positions(user).into_iter().all(full)).count();
             let chance = (1.0 - (1.0 - 1.0 / 15_000f64).powf(others as f64)).powi(4);
             let (most, room) = (chance * PROBES as f64, 6.0 * (chance * PROBES as f64).sqrt());
             println!("{load}: {away} of {PROBES}, {most:.0} at most");
@@ -296,8 +308,8 @@ mod tests {
         }
     }
 
-    /// The claim, for all orders of three steps a life, over four lives.
-    /// Without a snapshot that is newer there is nothing to go on from: the handle is made anew, and is another.
+    /// Checks the claim for all orders of three steps a generation, over four generations. Without a newer snapshot
+    /// there is nothing to continue from.
     #[test]
     fn no_period_that_was_learned_from_is_forgotten() {
         let config = Config { expected_users: 1, ..Config::new(2, 1.0) };
@@ -331,7 +343,7 @@ mod tests {
         assert!(lives_that_decided > 10_000 && refused > 10_000 && idle > 10_000);
     }
 
-    /// Of all lives together; a snapshot that came late, or was taken of less, forgets nothing.
+    /// The limit is for all generations together. A late snapshot, or one that counts fewer periods, forgets nothing.
     #[test]
     fn there_are_no_more_periods_than_the_budget_is_charged_for() {
         let mut periods = Periods::first(&Config { expected_users: 1, budget_periods: 3, ..Config::new(2, 1.0) });
@@ -351,13 +363,13 @@ mod tests {
     #[test]
     fn a_period_has_its_own_keys() {
         let mut users = users(1000, 1);
-        let places = |users: &Users| users.places(1).map(|place| (place.word, place.shift));
-        let before = places(&users);
+        let positions = |users: &Users| users.positions(1).map(|position| (position.word, position.shift));
+        let before = positions(&users);
         users.forget();
-        assert_ne!(before, places(&users));
+        assert_ne!(before, positions(&users));
     }
 
-    /// Bytes for a hundred thousand users.
+    /// Bytes for 100,000 users.
     #[test]
     fn memory_is_the_formula() {
         for (m, bytes) in

@@ -1,4 +1,4 @@
-//! What the Rust ad server does beside the others (see servers.rs): any policy, and a simulated day.
+//! Features that only the Rust ad server has (servers.rs tests the others): any policy, and a simulated day.
 #![cfg(unix)] // signals
 
 #[path = "../examples/common/day.rs"]
@@ -76,9 +76,9 @@ fn an_interrupted_day_ends_cleanly_too() {
     assert!(said.contains("cut short") && said.ends_with("stopped\n"), "{said}");
 }
 
-/// Five days at epsilon 1, late clicks and all. An afternoon wins 9900 clicks at best and 5700 by uniform
-/// rotation; of 1000 simulated days with a memory none won fewer than 8100, by DP-MED; without one they won 2700
-/// on average by DP-IMED and 3300 by DP-MED.
+/// Five days at epsilon 1, with late clicks. An afternoon has 9900 clicks at best, and 5700 by uniform rotation. In
+/// 1000 simulated days with `forget_after`, none had fewer than 8100, by DP-MED. Without it, they had 2700 on average
+/// by DP-IMED and 3300 by DP-MED.
 #[test]
 fn who_forgets_wins_the_afternoon_too() {
     for policy in [Algorithm::Imed, Algorithm::Med] {
@@ -108,7 +108,7 @@ fn who_forgets_wins_the_afternoon_too() {
     }
 }
 
-/// The whole day by HTTP, at a server that runs already: the accounts say what came of each half.
+/// The whole day over HTTP, at a running server. The printed results show both halves.
 #[test]
 #[ignore = "half a minute"]
 fn a_day_sent_to_a_server_follows_the_change_at_noon() {

@@ -1,5 +1,5 @@
-//! Adversarial rewards: the regret of EXP3, DP-EXP3-Lap, EXP3_tau and Tsallis, and an audit of
-//! EXP3_tau, whose noise is its own draws (tests/audit_tool.rs has the others).
+//! Adversarial rewards: the regret of EXP3, DP-EXP3-Lap, EXP3_tau and Tsallis, and an audit of EXP3_tau, whose noise is
+//! its own draws (tests/audit_tool.rs audits the others).
 
 #[path = "../examples/common/adversaries.rs"]
 mod adversaries;
@@ -16,8 +16,8 @@ fn regrets(adversary: Adversary, rounds: usize, runs: u64) -> [f64; 4] {
     std::array::from_fn(|player| median_of_means(&regrets[player], 24))
 }
 
-/// The ordering of Figure 1 of Tossou and Dimitrakakis (2017). Over 24 runs the medians' standard
-/// errors are below a tenth of the gaps between them: a true ordering fails with chance below 1e-9.
+/// The order in Figure 1 of Tossou and Dimitrakakis (2017). Over 24 runs the medians' standard errors are below a tenth
+/// of the gaps between them: with the true order, the test fails with probability below 1e-9.
 #[test]
 #[ignore = "T = 2^18: 20 s"]
 fn regrets_are_ordered_as_in_the_papers_figure() {
@@ -33,7 +33,7 @@ fn regrets_are_ordered_as_in_the_papers_figure() {
     }
 }
 
-/// The same at T = 2^14, where only these two games tell all players apart.
+/// The same at T = 2^14, where only these two games distinguish all players.
 #[test]
 fn a_short_game_shows_the_same_ordering() {
     let [exp3, lap, tau, tsallis] = regrets(adversaries::deterministic, 1 << 14, 24);
@@ -42,8 +42,8 @@ fn a_short_game_shows_the_same_ordering() {
     assert!(tsallis < exp3 && tau < exp3 && exp3 < lap, "{exp3} {lap} {tau} {tsallis}");
 }
 
-/// EXP3_tau, as a user behind the first eight rewards of arm 0 would fear it: all 0, or all 1. What
-/// is seen: how often arm 0 was drawn, and whether first.
+/// An audit of EXP3_tau: the first eight rewards of arm 0 are one user's, all 0 or all 1. The output is how often arm 0
+/// was drawn, and whether it was drawn first.
 #[test]
 fn exp3_tau_keeps_its_claim() {
     let mut config = Config::new(5, 1.0);
@@ -59,8 +59,8 @@ fn exp3_tau_keeps_its_claim() {
     assert!(!verdict.alarm, "{verdict:?}");
 }
 
-/// Answers late, out of order, cancelled or never; with and without a reward window. Arm 1 pays
-/// 0.9, the others 0.1, and every policy must find that out on what is left.
+/// Rewards come late, out of order, after a cancellation, or never, with and without a reward window. Arm 1 pays 0.9,
+/// the others 0.1, and every policy must learn this from the rest.
 #[test]
 fn disorder_does_not_stop_learning() {
     for algorithm in [Algorithm::NonprivateExp3, Algorithm::Exp3Lap, Algorithm::Exp3Tau, Algorithm::Tsallis] {

@@ -1,9 +1,8 @@
-//! The auditor as a tool: every policy keeps its claim, and every sabotage is caught.
+//! The auditor as a tool: every policy is within its epsilon, and the auditor detects every sabotage.
 //!
-//! A true claim is refuted with chance 1e-6 an audit (`FAILURE`), so with fixed seeds these tests fail
-//! without a fault in the library in one of some 10,000 worlds. They find policies by themselves:
-//! a new one is audited from its first day. How many runs catch how little noise: the tool's `--power`,
-//! which .ci/run prints.
+//! An audit refutes a true claim with probability 1e-6 (`FAILURE`). Seeds are fixed, so these tests fail without a
+//! fault in the library for one of some 10,000 sets of seeds. They audit every policy in the library's list. The tool's
+//! `--power`, which .ci/run prints, shows how many runs detect how little noise.
 
 use crate::audit::auditor::{Case, Delivery};
 use crate::audit::sabotage::Sabotage;
@@ -33,7 +32,7 @@ fn private_policies_keep_their_claims() {
     }
 }
 
-/// The same closely: of most policies a claim that is exceeded by a fifth would fail.
+/// The same with more runs: for most policies, a claim that is exceeded by a fifth would fail.
 #[test]
 #[ignore = "5,000 runs of each world: minutes"]
 fn claims_hold_in_many_runs() {
@@ -52,7 +51,7 @@ fn claims_hold_in_many_runs() {
     });
 }
 
-/// At a small loss a group of 1/eps rewards is changed.
+/// At small epsilon, the worlds differ in a group of 1/eps rewards.
 #[test]
 #[ignore = "fifteen seconds"]
 fn small_claims_hold_for_groups() {
@@ -64,7 +63,7 @@ fn small_claims_hold_for_groups() {
     }
 }
 
-/// A user behind three rewards has the claim of one.
+/// A user with three rewards loses at most epsilon.
 #[test]
 fn users_are_protected_whole() {
     for (policy, delta) in [(Algorithm::Se, 0.0), (Algorithm::Imed, 0.1), (Algorithm::SdpAe, 0.1)] {
@@ -82,8 +81,8 @@ fn baselines_have_no_privacy() {
     }
 }
 
-/// Without its noise every policy is caught, so that the audits above look at the right thing. The
-/// one that adds none hides its draws only: its audit sees little.
+/// The auditor detects every policy without its noise, so the audits above examine outputs that matter. A policy that
+/// adds no noise hides its draws only, and its audit sees little.
 #[test]
 fn no_noise_is_caught_everywhere() {
     let mut noisy = 0;
@@ -94,8 +93,9 @@ fn no_noise_is_caught_everywhere() {
     assert_eq!(noisy, policies(true).count() - 1 + 4); // four have two laws
 }
 
-/// All but the leader found by raw sums, where one reward turns few choices, and what is about snapshots, priors, sizes,
-/// slates and clocks: tests/interference.rs sees these; and but what is about users: tests/users.rs.
+/// The auditor detects all sabotage, except a leader found by raw sums, where one reward changes few choices, and
+/// faults of snapshots, priors, sizes, slots and clocks (tests/interference.rs detects these) and of users
+/// (tests/users.rs).
 #[test]
 fn all_sabotage_is_caught() {
     use Algorithm::{Imed, Se, Ts, Tsallis};
@@ -150,7 +150,7 @@ fn little_less_noise_is_caught() {
     assert!(alarms(&case(Algorithm::Tsallis, 1.0, 40_000).with(Sabotage::TenPercentLess)));
 }
 
-/// A sabotage that touches nothing is no proof of anything.
+/// A sabotage that changes nothing proves nothing, so it is an error.
 #[test]
 fn what_is_not_sabotaged_is_an_error() {
     for (policy, sabotage) in [
@@ -166,7 +166,7 @@ fn what_is_not_sabotaged_is_an_error() {
     }
 }
 
-/// However answers come and whatever else is called, an honest library tells nothing more.
+/// An honest library reveals no more, however rewards are delivered and whatever else is called.
 #[test]
 #[ignore = "ten seconds"]
 fn no_delivery_tells_anything() {

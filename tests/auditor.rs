@@ -1,4 +1,4 @@
-//! The auditor itself: it alarms when it should and not when it should not.
+//! The auditor itself: it reports a violation if there is one, and only then.
 
 use crate::audit::engine::{Audit, binomial_tail, clopper_pearson, pattern, seed};
 use dpb::{Random, Seed};

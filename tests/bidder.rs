@@ -1,5 +1,5 @@
-//! The C++ bidder over real HTTP: exchanges and visitors who retry, reorder, are late and forge,
-//! beside a model that believes each notice once.
+//! The C++ bidder over real HTTP. Exchanges and visitors retry, reorder, delay and forge notices. A model that counts
+//! each notice once gives the expected results.
 #![cfg(target_os = "linux")] // signals, /proc
 
 use crate::support::http::{Server, allow_many_files, ask, connect, send, wait};
@@ -87,7 +87,7 @@ const IMPRESSION: usize = 1;
 const CLICK: usize = 2;
 const PATHS: [&str; 3] = ["/win/", "/imp/", "/click/"];
 
-/// The arm of each bid in an answer, and its notices.
+/// The arm of each bid in a response, and its notices.
 fn bids(answer: &str) -> Vec<(usize, [String; 3])> {
     let answer: Value = serde_json::from_str(answer).unwrap();
     let path = |url: &str| format!("/{}", url.splitn(4, '/').nth(3).unwrap());
@@ -247,7 +247,8 @@ fn what_is_no_bid_request_is_refused_and_changes_nothing() {
     }
 }
 
-/// Where windows are times, a bid that was not shown is taken back, and silence is an answer, though nobody bids.
+/// With windows of time, the bidder cancels a bid that was not shown, and a missing click becomes reward 0, without
+/// further bids.
 #[test]
 #[ignore = "half a minute, to compile the bidder"]
 fn windows_of_time_end_though_nobody_bids() {
@@ -281,7 +282,7 @@ struct Bid {
     heard: [bool; 3],
 }
 
-/// The decisions so far, none for those whose answer came too late.
+/// The decisions so far; none for those whose response came too late.
 #[derive(Default)]
 struct Model {
     bids: Vec<Option<Bid>>,
@@ -376,7 +377,7 @@ impl Model {
     }
 }
 
-/// A token that nobody was given.
+/// A token that the bidder did not make.
 fn forged(model: &Model, stranger: &[String; 3], random: &mut Random) -> (usize, String) {
     let mut below = |n: usize| random.below(n as u64) as usize;
     let (notice, way, long) = (below(3), below(10), below(300));
@@ -404,8 +405,8 @@ fn forged(model: &Model, stranger: &[String; 3], random: &mut Random) -> (usize,
     (notice, format!("{path}{forged}"))
 }
 
-/// Days of an exchange in rounds: a round's bids come one after the other, so their order is known; then the
-/// notices that are due, on several connections at once, in any order, for none depends on another's.
+/// Days of an exchange, in rounds. The bids of a round come one after the other, so their order is known. Then the due
+/// notices come on several connections at once, in any order, because none depends on another.
 #[test]
 #[ignore = "half a minute, to compile the bidder"]
 fn every_notice_is_counted_and_none_believed_twice() {
@@ -500,8 +501,8 @@ fn every_notice_is_counted_and_none_believed_twice() {
     assert!(model.fates.as_flattened().iter().all(|count| *count > 0), "this tells too little: {:?}", model.fates);
 }
 
-/// Until a bid's impression has had its time and its click too, and after it: what anybody may read is the
-/// same, clicked or not, shown or not.
+/// Until the times for a bid's impression and click are over, and after it, all public pages are the same whether it
+/// was clicked or shown, or not.
 #[test]
 #[ignore = "half a minute, to compile the bidder"]
 fn no_page_tells_of_a_click_before_it_is_released() {
@@ -523,7 +524,7 @@ fn no_page_tells_of_a_click_before_it_is_released() {
     assert_eq!(page["dpb_cancelled_total{bandit=\"creatives\"}"], 7.0, "not shown, and five bids ago or more");
 }
 
-/// Each device likes a creative of its own. Countries, sites and placements come and go, and say nothing.
+/// Visitors with each device click one creative. Countries, sites and placements vary without effect.
 #[test]
 #[ignore = "half a minute, to compile the bidder"]
 fn context_wins_clicks_where_devices_differ() {
@@ -565,7 +566,7 @@ fn context_wins_clicks_where_devices_differ() {
     assert!(with[1] > 1500 && without[1] < 1100 && with[0] + with[1] > without[0] + without[1]);
 }
 
-/// Features come from the request: what is no such field is refused, what is not there is a value like any other.
+/// Features come from the request. A field of a wrong type is refused. A missing field is a value like any other.
 #[test]
 #[ignore = "half a minute, to compile the bidder"]
 fn a_context_that_is_malformed_is_refused() {
@@ -601,7 +602,7 @@ fn a_context_that_is_malformed_is_refused() {
     assert_eq!(code, Some(1), "{said}");
 }
 
-/// What is too late is not sent, and nothing is learned from it.
+/// A late bid is not sent, and the bandit learns nothing from it.
 #[test]
 #[ignore = "ten seconds"]
 fn no_bid_is_sent_too_late() {
@@ -635,8 +636,8 @@ fn no_bid_is_sent_too_late() {
     assert_eq!(pulls, page["bidder_answers_total{answer=\"bid\"}"]);
 }
 
-/// A declared length is not believed, no more is kept than a request may have, and who sends half a body waits
-/// alone, and not for ever.
+/// The server does not trust a declared length, and keeps no more than a request may have. A client that sends half a
+/// body blocks nobody else, and is disconnected.
 #[test]
 #[ignore = "a visitor's ten seconds"]
 fn bodies_of_any_length_and_slowness_are_withstood() {
@@ -689,8 +690,8 @@ fn bodies_of_any_length_and_slowness_are_withstood() {
     assert_eq!(metrics(&operator)["bidder_answers_total{answer=\"bid\"}"], 23.0);
 }
 
-/// Under load, with nothing half answered; and what was released before is there in the next life, to which the
-/// tickets of this one mean nothing.
+/// The bidder ends under load, without partial responses. After a restart it has the earlier releases, and refuses the
+/// earlier tickets.
 #[test]
 #[ignore = "ten seconds"]
 fn it_ends_in_the_middle_and_goes_on_from_its_snapshot() {

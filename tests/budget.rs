@@ -1,4 +1,4 @@
-//! Budgets: what handles may cost together is a number, and no construction goes beyond it.
+//! Budgets: the privacy loss of several handles together is computed, and no constructor exceeds the budget.
 
 use crate::audit::engine::seed;
 use crate::support::requests::{Ask, fitted, of_user};
@@ -19,8 +19,8 @@ fn near(a: f64, b: f64) -> bool {
     (a / b - 1.0).abs() < 1e-6
 }
 
-/// Every policy, with and without delta, for one reward a user and for three: what is charged is no less than what its
-/// own report says after a while, and no more than what it was configured for.
+/// Every policy, with and without delta, for one and for three rewards of a user: the charge is at least what its
+/// report says after a while, and at most what it was configured for.
 #[test]
 fn what_is_charged_is_what_can_be_lost() {
     for &algorithm in Algorithm::ALL {
@@ -64,7 +64,7 @@ fn what_is_charged_is_what_can_be_lost() {
     }
 }
 
-/// Epsilons, rhos, and both; deltas; and what many small ones cost.
+/// Epsilons, rhos, and both, with deltas, and the sum of many small ones.
 #[test]
 fn losses_add_up() {
     let full = |error: Result<Bandit, Error>| matches!(error, Err(Error::OverBudget(_)));
@@ -109,7 +109,7 @@ fn losses_add_up() {
     Bandit::new(imed, &config(left, 0.0, &many)).unwrap();
 }
 
-/// Whatever else is wrong costs nothing; all segments are charged as one handle; a clone is the same budget.
+/// Other errors charge nothing. All segments are charged as one handle. A clone is the same budget.
 #[test]
 fn only_what_is_made_is_charged() {
     let budget = budget(1.0, 0.0);
@@ -139,7 +139,7 @@ fn only_what_is_made_is_charged() {
     assert_eq!((budget.spent(0.0), another.spent(0.0)), (Ok(0.6), Ok(0.6)));
 }
 
-/// A handle with a test seed is not private, in its first life or after.
+/// A handle with a test seed is not private, before or after a restart.
 #[test]
 fn a_budget_has_no_room_for_a_test_seed() {
     for max_segments in [0, 1] {
@@ -162,7 +162,7 @@ fn a_budget_has_no_room_for_a_test_seed() {
     }
 }
 
-/// Each period costs epsilon anew, in this life and in the next: a budget must be told of how many.
+/// Each period costs another epsilon, before and after a restart, so a budget needs the number of periods.
 #[test]
 fn a_budget_is_charged_for_all_periods() {
     for (max_segments, max_slots) in [(0, 0), (1, 0), (0, 2)] {
@@ -186,8 +186,9 @@ fn a_budget_is_charged_for_all_periods() {
     }
 }
 
-/// Every policy that counts users, with and without delta, with several slots and in segments: so many periods are charged no less than the report says
-/// after as many, and hardly more; and then there are no more, in this life or in the next.
+/// Every policy that supports users, with and without delta, with several slots and in segments. The charge for a
+/// number of periods is at least what the report says after them, and little more. Then no further period begins,
+/// before or after a restart.
 #[test]
 fn no_life_goes_beyond_its_periods() {
     const P: u32 = 3;
@@ -250,7 +251,7 @@ fn no_life_goes_beyond_its_periods() {
     }
 }
 
-/// A budget of three periods, and a service that is killed twenty times: it is served in three lives, whatever it tries.
+/// A budget of three periods, and a service that is killed twenty times: it serves in three runs, whatever it tries.
 #[test]
 fn a_handle_that_is_restored_many_times_stays_within_its_budget() {
     let budget = budget(3.0, 0.0);
@@ -276,7 +277,7 @@ fn a_handle_that_is_restored_many_times_stays_within_its_budget() {
     assert_eq!((heard, budget.spent(0.0)), (3, Ok(3.0)));
 }
 
-/// Threads that all want a tenth at once: ten get it, every time.
+/// Several threads request a tenth at once: ten requests succeed, every time.
 #[test]
 fn two_at_once_never_overspend() {
     for _ in 0..30 {

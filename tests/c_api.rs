@@ -57,7 +57,7 @@ fn structs_grow() {
     passes("c++", &["-xc++", "-std=c++17"], "tests/c/grow.c", Link::Static);
 }
 
-/// Every constructor with a name of its own, and its number, against the library's one table.
+/// Every constructor with its own name, and its number, compared with the library's table.
 #[test]
 fn policies_have_their_names() {
     let c_name = |policy: &dpb::Algorithm| policy.name().trim_start_matches("dp-").replace('-', "_");
@@ -80,7 +80,7 @@ fn threads_answer_once() {
     passes("cc", &["-std=c11", "-pthread"], "tests/c/threads.c", Link::Static);
 }
 
-/// Few decisions here. By hand 10^9, through each kind of handle: see CONTRIBUTING.md.
+/// A short soak with few decisions. CONTRIBUTING.md describes the one with 10^9 decisions for each kind of handle.
 #[test]
 #[cfg(unix)]
 fn counts_are_right_and_memory_is_flat() {
@@ -152,7 +152,7 @@ fn the_shared_library_has_its_soname() {
     }
 }
 
-/// Through the release library, as users get it but for the hook: its panic strategy must unwind.
+/// Runs with the release library, as users get it except for the test hook: its panic strategy must unwind.
 #[test]
 #[ignore = "builds the library with all optimisations"]
 fn a_panic_is_a_status_not_an_abort() {
@@ -171,7 +171,7 @@ fn a_panic_is_a_status_not_an_abort() {
     run(&mut Command::new(program));
 }
 
-/// What users link shows the header's functions and nothing else: no hook that tests need, no room of ours.
+/// The library that users link exports the header's functions only, without test hooks or internal modules.
 #[test]
 fn a_users_build_shows_the_header_only() {
     if !have("nm") {

@@ -1,4 +1,4 @@
-//! The shuffle model's noise: golden numbers, and the true distribution of M_sum by brute force.
+//! The noise of the shuffle model: golden numbers, and the exact distribution of M_sum by enumeration.
 
 use dpb::Error;
 use dpb::privacy::calibration::{ShuffleNoise, delta_of_binomial_shift, fair_coins, printed_tau};
@@ -60,7 +60,7 @@ fn the_golden_numbers() {
     assert!(many.coins_per_user == 1 && (0.0..=1e7 / 2f64.powi(32)).contains(&excess), "{excess}");
 }
 
-/// The figures of the page: how many coins, and how many more the paper's formula asks for.
+/// The figures on the page: the number of coins, and how many more the paper's formula needs.
 #[test]
 fn the_page_says_how_many_coins() {
     let ln_inverse = |delta: f64| -delta.ln();

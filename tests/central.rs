@@ -1,4 +1,4 @@
-//! The central model's policies: audited, delayed, restarted.
+//! The policies of the central model: audited, with delayed rewards, and restarted.
 
 use crate::audit::engine::{Audit, Verdict, clopper_pearson, pattern, play, seed};
 use crate::audit::sabotage::Sabotage;
@@ -43,8 +43,8 @@ fn audit(
     })
 }
 
-/// The first release point of DP-UCB-INT, and what its release costs: the report says it when an arm
-/// could have had so many answers.
+/// The first release point of DP-UCB-INT, and the loss of its release. The report includes it as soon as an arm can
+/// have had so many rewards.
 fn first_release(config: &Config) -> (u64, f64) {
     let bandit = Bandit::new(Algorithm::UcbInt, config).unwrap();
     for answers in 1.. {
@@ -57,9 +57,8 @@ fn first_release(config: &Config) -> (u64, f64) {
     unreachable!()
 }
 
-/// DP-UCB-INT releases first at the 45th answer of each arm, which costs 1.65 * 45^-0.55 = 0.2: eight
-/// changed rewards lose 8 times that, purely. Nothing else is released until the outsider has seen
-/// enough.
+/// DP-UCB-INT releases first at the 45th reward of each arm, which costs 1.65 * 45^-0.55 = 0.2. Eight changed rewards
+/// lose 8 times that, purely. There is no other release until the auditor has read enough.
 #[test]
 #[ignore = "fifteen seconds"]
 fn dp_ucb_int_keeps_the_claim_of_its_releases() {
@@ -73,8 +72,8 @@ fn dp_ucb_int_keeps_the_claim_of_its_releases() {
     assert!(!verdict.alarm && weak.alarm, "{verdict:?} {weak:?}");
 }
 
-/// What DP-UCB-INT reports is no less than what its releases cost, and a function of the number of
-/// answers: how many releases an arm really had would depend on what was released.
+/// The reported loss of DP-UCB-INT is at least that of its releases, and a function of the number of rewards. The true
+/// number of releases of an arm would depend on released values.
 #[test]
 fn dp_ucb_int_reports_the_most_that_its_schedule_allows() {
     for (batch, v) in [(0, 1.1), (1, 1.1), (100, 1.4)] {
@@ -113,8 +112,8 @@ fn dp_ucb_int_reports_the_most_that_its_schedule_allows() {
     }
 }
 
-/// Every decision is the argmax of released mean + sqrt(2 ln t/n_a), with the bonus of this very t, and
-/// of DP-UCB-INT's last release; it starts with all arms in turn.
+/// Every decision is the argmax of released mean + sqrt(2 ln t/n_a), with the bonus at this t, or for DP-UCB-INT at its
+/// last release. The first decisions are all arms in turn.
 #[test]
 fn the_index_is_what_the_docs_say() {
     for algorithm in [Algorithm::UcbInt, Algorithm::Ucb, Algorithm::NonprivateUcb1] {
@@ -163,9 +162,9 @@ fn lost(config: &Config, decisions: usize, runs: u64) -> usize {
     (0..runs).filter(loses).count()
 }
 
-/// Theorem 3.5 of the paper promises UCB's regret plus a constant. With the printed index some runs lose
-/// the best arm: at v = 1.5, eps = 2 some 2.7% at 10,000 decisions (16 of 600 expected: fewer than 4 or
-/// more than 40 with probability 1e-4), so the mean is near-linear.
+/// Theorem 3.5 of the paper states UCB's regret plus a constant. With the printed index some runs lose the best arm: at
+/// v = 1.5, eps = 2 some 2.7% at 10,000 decisions (16 of 600 expected: fewer than 4 or more than 40 with probability
+/// 1e-4), so the mean is near-linear.
 #[test]
 fn with_the_printed_index_some_runs_lose_the_best_arm() {
     let printed = Config { interval_exponent: 1.5, ..config(2, 2.0, 0) };
@@ -174,9 +173,9 @@ fn with_the_printed_index_some_runs_lose_the_best_arm() {
     assert!((4..=40).contains(&share), "{share} of 600");
 }
 
-/// The rigorous index plays a worse arm until its noise's width is above the best arm's by no more than the
-/// gap: as often as this formula says, here against rewards without variance. (Noise that raises a mean by
-/// a thirtieth prolongs that by a seventh, hence the room above.)
+/// The rigorous index plays a worse arm until the width of its noise exceeds the best arm's by no more than the gap.
+/// This formula gives the number of pulls, here for rewards without variance. (Noise that raises a mean by a thirtieth
+/// prolongs that by a seventh, hence the tolerance.)
 #[test]
 fn the_rigorous_index_needs_what_the_docs_say() {
     let (v, gap) = (1.1, 0.3);
@@ -220,7 +219,7 @@ fn dp_ucb_plays_a_worse_arm_ln_cubed_times() {
     assert!(over(2)[2] > 1.7 * over(2)[0], "{:?}", over(2));
 }
 
-/// With the noise's width in it the index is larger, so the worse arm is played more often.
+/// The index that includes the width of the noise is larger, so the worse arm is played more often.
 #[test]
 fn the_rigorous_index_explores_more() {
     let pulls = |rigorous_index| -> usize {
@@ -238,8 +237,8 @@ fn the_rigorous_index_explores_more() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 64, ..ProptestConfig::default() })]
 
-    /// Whatever the order of answers, cancellations and silence: nothing breaks, a burst of
-    /// decisions spreads over the arms, and what is readable has come from answers alone.
+    /// For any order of rewards, cancellations and silence: nothing breaks, many open decisions spread over the arms,
+    /// and readable values come from rewards only.
     #[test]
     fn delays_are_endured(steps in prop::collection::vec((0u8..10, 0.0..=1.0f64, any::<prop::sample::Index>()), 1..400), number: u64) {
         for algorithm in CENTRAL {
@@ -307,8 +306,8 @@ fn dp_se_restarts_with_all_arms_when_its_guess_is_reached() {
     assert!(pulls[1] >= 20_000 - 8192 - epoch / 2, "{pulls:?}");
 }
 
-/// Even-Dar's radius: an arm that pays nothing beside one that always pays goes with the first round n
-/// in which 1 > 2 sqrt(ln(4 K n^2/beta)/(2 n)).
+/// Even-Dar's radius: next to an arm that always pays, an arm that never pays is eliminated in the first round n with 1
+/// > 2 sqrt(ln(4 K n^2/beta)/(2 n)).
 #[test]
 fn successive_elimination_drops_by_its_radius() {
     for beta in [0.5, 0.01] {
@@ -350,8 +349,8 @@ fn the_best_arm_at_fixed_confidence() {
     }
 }
 
-/// Regret of the optimal baselines: below UCB1's, and not below what Lai and Robbins allow by more
-/// than the ln T term's slack.
+/// Regret of the optimal baselines: below UCB1's, and below the bound of Lai and Robbins by no more than the slack of
+/// the ln T term.
 #[test]
 fn kl_ucb_and_imed_beat_ucb1() {
     let regret = |algorithm| {

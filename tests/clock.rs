@@ -1,4 +1,4 @@
-//! The caller's clock: windows of time, what is forgotten with time, and time through lives and fleets.
+//! The caller's clock: windows of time, forgetting by time, and time over restarts and in fleets.
 
 use crate::support::coins::Coins;
 use crate::support::requests::in_segment;
@@ -20,7 +20,7 @@ fn counts(bandit: &Bandit) -> (u64, u64, u64) {
     (counts.answered, counts.expired, counts.pending())
 }
 
-/// Half an hour after its decision an answer takes effect, in the quietest night, and no later one is taken.
+/// A reward takes effect half an hour after its decision, even without traffic, and no later reward is accepted.
 #[test]
 fn a_window_ends_when_its_time_has_come() {
     let window = 1_800_000;
@@ -55,7 +55,8 @@ fn a_window_ends_when_its_time_has_come() {
     bandit.cancel(last).unwrap();
 }
 
-/// The longest window there is takes no more memory; what `pending_capacity` has no place for expires, answered or not.
+/// The longest possible window takes no more memory. If `pending_capacity` is full, the oldest decision expires, with
+/// or without a reward.
 #[test]
 fn a_window_of_time_does_not_size_the_ring() {
     let config = Config { pending_capacity: 4, ..of_time(u32::MAX, 0) };
@@ -75,7 +76,7 @@ fn a_window_of_time_does_not_size_the_ring() {
     assert_eq!(counts(&bandit), (4, 2, 0));
 }
 
-/// Decisions as ticks need no clock, and their window is bounded by the ring.
+/// With decisions as ticks, `advance` is refused, and the ring bounds the window.
 #[test]
 fn who_has_no_clock_is_told() {
     let bandit = Bandit::new(Algorithm::Imed, &Config { reward_window: 10, ..Config::new(3, 1.0) }).unwrap();
@@ -85,7 +86,7 @@ fn who_has_no_clock_is_told() {
     assert!(matches!(bandit.advance(5), Err(Error::Unsupported(_))));
     let long = Config { clock: Clock::Decisions, ..of_time((1 << 24) + 1, 0) };
     let says = Bandit::new(Algorithm::Imed, &long).err().unwrap().to_string();
-    assert!(says.starts_with("reward_window must be at most 2^24, or the clock the caller's"), "{says}");
+    assert!(says.starts_with("reward_window must be at most 2^24 unless clock is 1"), "{says}");
 }
 
 /// So many rewards of an arm, one a tick.
@@ -110,8 +111,8 @@ fn known_in(bandit: &Bandit) -> f64 {
     known
 }
 
-/// What was learned gets old by the clock, whether or not anybody decides: after half of a memory it begins to fade, after
-/// all of it nothing is left. That holds for leaps of years, and of exactly as much as the ticks of an age can count.
+/// Releases age by the clock, with or without decisions. They begin to fade after half of `forget_after`, and are gone
+/// after all of it. This holds for leaps of years, and for a leap of exactly as many ticks as an age can count.
 #[test]
 fn what_is_learned_gets_old_by_the_clock() {
     for algorithm in [Algorithm::Imed, Algorithm::Med] {
@@ -139,7 +140,7 @@ fn what_is_learned_gets_old_by_the_clock() {
     }
 }
 
-/// And in segments it halves four times in a memory.
+/// In segments, evidence halves four times in `forget_after`.
 #[test]
 fn segments_forget_by_the_clock() {
     let bandit = Bandit::new(Algorithm::Imed, &Config { max_segments: 2, ..of_time(0, 100 * DAY) }).unwrap();
@@ -173,7 +174,7 @@ fn segments_forget_by_the_clock() {
     assert!((known_in(&back) - fresh / 8.0).abs() < 0.01 * fresh);
 }
 
-/// A restored handle goes on where the time was, and its ages go on.
+/// A restored handle continues at the time and with the ages of its snapshot.
 #[test]
 fn time_goes_on_in_the_next_life() {
     let config = of_time(1000, 100 * DAY);
@@ -208,7 +209,7 @@ fn time_goes_on_in_the_next_life() {
     assert!((known(&back) - 0.2 * fresh).abs() < 0.01 * fresh);
 }
 
-/// What another handle has released is as old as it was when that one's snapshot was taken, whatever the two clocks show.
+/// A release of another handle has the age that it had when its snapshot was taken, whatever the two clocks show.
 #[test]
 fn ages_travel_with_a_snapshot() {
     let config = of_time(0, 100 * DAY);
@@ -232,7 +233,7 @@ fn ages_travel_with_a_snapshot() {
     assert!((known(&ours) - 0.2 * fresh).abs() < 0.01 * fresh);
 }
 
-/// The best arm becomes the worst one day: who forgets follows, at a pace of ten decisions a tick as at one in a hundred.
+/// The best arm becomes the worst. A handle that forgets adapts, at ten decisions a tick and at one in a hundred ticks.
 #[test]
 fn who_forgets_by_the_clock_follows() {
     for (per_tick, ticks_each) in [(10, 1), (1, 100)] {

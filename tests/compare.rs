@@ -1,4 +1,5 @@
-//! Intervals for the difference of two arms' means: that they hold over whole runs, and that they are of use.
+//! Confidence intervals for the difference of two arms' means: they hold over whole runs, and they are short enough to
+//! be useful.
 
 use crate::audit::engine::seed;
 use crate::support::coins::Coins;
@@ -42,10 +43,10 @@ impl Run {
     }
 }
 
-/// Policies and worlds: pure and zCDP noise, small epsilon, rates near 0 and near 1/2, the last release alone, two
-/// handles. In each 100 runs, asked at all releases at confidence 90%: were a run to fail with a chance of 10%, more than 32
-/// did with chance below 1e-8. At 99.9%: were 700 runs to fail with a chance of 0.1% each, more than 9 did with chance
-/// below 1e-8.
+/// Policies and worlds: pure and zCDP noise, small epsilon, rates near 0 and near 1/2, the last release only, two
+/// handles. In each, 100 runs read all intervals at confidence 90%: if a run failed with probability 10%, more than 32
+/// would fail with probability below 1e-8. At 99.9%: if each of 700 runs failed with probability 0.1%, more than 9
+/// would fail with probability below 1e-8.
 #[test]
 #[ignore = "a minute"]
 fn a_whole_run_is_covered() {
@@ -79,9 +80,9 @@ fn a_whole_run_is_covered() {
     assert!(failed_once_in_1000 <= 9, "{failed_once_in_1000}");
 }
 
-/// Decisions until it is known at 95% which arm is better, on average over 20 runs. A policy of least regret plays the
-/// worse arm no longer than it must, some ln T nats, and would not know for a hundred thousand decisions: a floor under
-/// its chances gives what is to be known.
+/// The number of decisions until it is known at 95% which arm is better, on average over 20 runs. A policy of least
+/// regret plays the worse arm only some ln T nats, and would not know for a hundred thousand decisions. Exploration
+/// supplies the evidence.
 #[test]
 #[ignore = "ten seconds"]
 fn the_better_arm_is_known_in_time() {
@@ -109,7 +110,7 @@ fn the_better_arm_is_known_in_time() {
     }
 }
 
-/// All rewards are rounded the same way: 0.3 and 0.7 to 0.5, and the difference is 0.4 all the same.
+/// All rewards are rounded in the same way, 0.3 and 0.7 to 0.5, but the difference is 0.4.
 #[test]
 fn rounding_is_in_the_interval() {
     let config = Config { reward_bits: 1, reward_min: -10.0, reward_max: 10.0, ..Config::new(2, 50.0) };
@@ -124,7 +125,7 @@ fn rounding_is_in_the_interval() {
     assert!((back + high).abs() < 1e-6 && (forth + low).abs() < 1e-6, "{back} {forth}");
 }
 
-/// What other handles know counts, and a little is paid for their having been asked.
+/// Releases of other handles count. Merging makes the interval a little wider.
 #[test]
 fn merged_releases_are_evidence() {
     let config = Config { test_seed: Some(seed(5)), exploration: 0.5, ..Config::new(2, 2.0) };

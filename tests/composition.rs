@@ -1,4 +1,4 @@
-//! The accountant: never below the truth, and hardly above it.
+//! The accountant is never below the true loss, and little above it.
 
 use dpb::privacy::PrivacyLoss;
 use dpb::privacy::composition::{

@@ -1,4 +1,4 @@
-//! Legal configurations at their extremes: no call hangs, and nothing infinite is read.
+//! Valid configurations at their extremes: no call hangs, and no result is infinite.
 
 use crate::support::requests::{Ask, among, fitted, of_slots};
 use dpb::{Algorithm, Bandit, Config, Error, Random, Seed};
@@ -196,8 +196,8 @@ fn used() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// A fuzz over legal configurations: prints the worst call of each kind. One of two seconds fails it (none
-/// is above a twentieth of that here, but making a million arms), one that does not come back ends it.
+/// Random valid configurations: prints the slowest call of each kind. A call of two seconds fails the test (here none
+/// takes more than a twentieth of that, except making a million arms). A call that does not return ends it.
 #[test]
 #[ignore = "half a minute"]
 fn no_call_takes_long() {

@@ -1,4 +1,4 @@
-//! Continual sums: against plain prefix sums, within their widths, in constant memory, and private.
+//! Private running sums, compared with plain prefix sums: errors within their widths, constant memory, privacy.
 
 use crate::audit::engine::{Audit, clopper_pearson, pattern, seed};
 use dpb::Error;
@@ -14,8 +14,8 @@ fn counter(kind: CounterKind, epsilon: f64, number: u64) -> Counter {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// With the least noise there is (epsilon 2^14, shared by at most 11 levels) every release is
-    /// the plain prefix sum, at every count and whatever the values: sums are exact.
+    /// With the least possible noise (epsilon 2^14, shared by at most 11 levels), every release is the plain prefix
+    /// sum, at every count and for all values: sums are exact.
     #[test]
     fn releases_are_prefix_sums(values in prop::collection::vec(0.0..=1.0f64, 1..300), number: u64) {
         for kind in KINDS {
@@ -39,7 +39,7 @@ proptest! {
         }
     }
 
-    /// What is refused changes nothing: the same seed goes on to the same releases.
+    /// A refused value changes nothing: the same seed gives the same later releases.
     #[test]
     fn refusals_change_nothing(values in prop::collection::vec(prop_oneof![0.0..=1.0f64, -9.0..9.0f64, Just(f64::NAN), Just(f64::INFINITY)], 1..60)) {
         for kind in KINDS {
@@ -111,8 +111,8 @@ fn debug_shows_releases_only() {
     assert_eq!(format!("{counter:?}"), format!("Counter {{ count: 3, sum: {:?}, .. }}", counter.read()));
 }
 
-/// What an outsider reads of four values of which only the `changed`-th (from 0) differs: the
-/// releases after it, each told apart by where its step lies between the two worlds.
+/// The public outputs for four values of which only the `changed`-th (from 0) differs: the later releases, each
+/// classified by where its step lies between the two worlds.
 fn one_value(changed: usize, times: &[usize], make: impl Fn(u64) -> Counter) -> impl Fn(u64, bool) -> u64 {
     move |number, neighbour| {
         let mut counter = make(number);

@@ -1,4 +1,4 @@
-//! The C++ wrapper, as a C++ program sees it.
+//! The C++ wrapper, from C++ programs.
 
 use crate::support::{self, Link, build, have, run};
 use std::process::Command;
@@ -20,7 +20,7 @@ fn the_wrapper_checks_itself() {
     }
 }
 
-/// Where a program has no exceptions: all that can be refused has a road without.
+/// In a program without exceptions, every function that can fail has a variant that returns a status.
 #[test]
 #[cfg(unix)]
 fn it_goes_without_exceptions() {
@@ -38,7 +38,7 @@ fn it_goes_without_exceptions() {
     }
 }
 
-/// The wrapper's header needs no other, stands being included twice, and links from two places.
+/// The wrapper's header needs no other header, can be included twice, and links from two files.
 #[test]
 fn the_header_stands_alone() {
     for compiler in compilers() {
@@ -57,7 +57,7 @@ fn every_policy_has_its_line() {
     }
 }
 
-/// Whatever the C interface can do, C++ can.
+/// C++ has every function of the C interface.
 #[test]
 fn every_function_is_wrapped() {
     let source = std::fs::read_to_string(support::root().join("bindings/cpp/dpb.hpp")).unwrap();

@@ -1,5 +1,5 @@
-//! A world that changes: memory, what it forgets and finds again, and what it costs where nothing changes.
-//! And propensities with a floor: what a log of decisions says about other policies.
+//! Rates that change: `forget_after`, its adaptation, and its cost if nothing changes. Also exploration: off-policy
+//! evaluation from a log of decisions.
 
 use crate::audit::engine::seed;
 use crate::support::requests::{among, fitted};
@@ -42,8 +42,8 @@ fn run(algorithm: Algorithm, config: &Config, means: [[f64; 5]; 2], half: u32, n
     Run { regret, changes: bandit.report().unwrap().changes_detected, effective }
 }
 
-/// The best arm becomes the worst after 200,000 decisions: without a memory the next 200,000 are lost (0.5
-/// each); with one the policy follows, whatever the noise, the window and the propensities.
+/// The best arm becomes the worst after 200,000 decisions. Without `forget_after` the next 200,000 are lost (0.5 each).
+/// With it, the policy adapts, for all kinds of noise, windows and propensities.
 #[test]
 fn who_forgets_follows() {
     let memory = Config { forget_after: 100_000, ..Config::new(5, 1.0) };
@@ -71,8 +71,8 @@ fn who_forgets_follows() {
     }
 }
 
-/// Where nothing changes no release contradicts: at 10 nats of a likelihood ratio that is chi-square with one
-/// degree, once in 130,000 releases; 10 runs have some 10,000.
+/// If rates do not change, no release contradicts earlier ones: a likelihood ratio of 10 nats is chi-square with one
+/// degree, which happens once in 130,000 releases. 10 runs have some 10,000.
 #[test]
 fn nothing_is_forgotten_that_still_holds() {
     let config = Config { forget_after: 100_000, ..Config::new(5, 0.5) };
@@ -81,7 +81,7 @@ fn nothing_is_forgotten_that_still_holds() {
     assert!(runs.iter().all(|run| run.regret[1] < 2_000.0), "{:?}", runs.iter().map(|r| r.regret).collect::<Vec<_>>());
 }
 
-/// An arm that comes, requests that may show some arms only: the memory goes on.
+/// `forget_after` with a new arm, and with requests that have eligible arms.
 #[test]
 fn memory_and_changing_sets() {
     for algorithm in [Algorithm::Imed, Algorithm::Med] {
@@ -133,8 +133,8 @@ fn who_cannot_says_so() {
     }
 }
 
-/// Is the propensity that a decision tells the chance that it had? The sum of 1/p over an arm's decisions is
-/// then 50,000 up to its deviation, of which 5 are allowed. Over all arms, and over a set that names one twice.
+/// The propensity of a decision is its probability. The sum of 1/p over an arm's decisions is then 50,000 up to its
+/// deviation, of which 5 are allowed. Over all arms, and over a set that names one twice.
 #[test]
 fn propensities_are_frequencies() {
     for (algorithm, exploration) in [
@@ -176,10 +176,10 @@ fn propensities_are_frequencies() {
     }
 }
 
-/// What a log of (arm, propensity, reward) says about policies that never ran: the mean of
-/// reward * chance(arm)/propensity, an unbiased estimate whose terms' deviation is in the log. Here for "always
-/// arm i" and "evenly": within 5 standard errors each. The plain mean of the arm's own rewards in the log
-/// of one policy's choice among two arms is 10 errors off.
+/// Off-policy evaluation from a log of (arm, propensity, reward): the mean of reward * probability(arm)/propensity, an
+/// unbiased estimate whose standard deviation follows from the log. Here for "always arm i" and "uniform": within 5
+/// standard errors each. The plain mean of the arm's rewards in the log of one policy's choice between two arms is 10
+/// errors off.
 #[test]
 fn a_log_tells_what_other_policies_would_have_won() {
     for (algorithm, delta) in

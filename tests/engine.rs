@@ -1,9 +1,9 @@
-//! Random interleavings of select, update, cancel, duplicate, late and foreign calls, against a
-//! simple model that remembers everything: every status, count and sum must agree.
+//! Random sequences of select, update, cancel, and duplicate, late and foreign calls. A simple model that stores
+//! everything gives the expected statuses, counts and sums.
 //!
-//! Sums are compared exactly: under `Sabotage::NoNoise` the noise has scale one grid unit (2^-24), so
-//! a released mean of DP-SE, times its pulls, is within a few units of the model's sum; rewards
-//! are multiples of 1/8, so a reward lost or counted twice is off by two million units.
+//! Sums are compared exactly. Under `Sabotage::NoNoise` the noise has scale one grid unit (2^-24), so a released mean
+//! of DP-SE times its pulls is within a few units of the model's sum. Rewards are multiples of 1/8, so a reward that is
+//! lost or counted twice changes the sum by two million units.
 
 use crate::audit::sabotage::Sabotage;
 use crate::support::requests::{Ask, fitted, of_slots, of_user};
@@ -113,7 +113,7 @@ impl Model {
         self.log[due].1 = Fate::Gone;
     }
 
-    /// What the engine should say of a ticket, `None` when it may still be answered, or cancelled.
+    /// The status that the engine should return for a ticket; `None` if the ticket accepts a reward or a cancellation.
     fn verdict(&mut self, index: usize, cancel: bool) -> Option<Error> {
         match self.log[index].1 {
             Fate::Open => None,
@@ -282,7 +282,7 @@ proptest! {
     }
 }
 
-/// Epochs end and are compared for certain: a long run with everything in it.
+/// A long run with all kinds of calls, in which epochs certainly end and are compared.
 #[test]
 fn epochs_get_exactly_their_answered_pulls() {
     for (clock, window, seed) in [(Clock::Decisions, 0, 1u64), (Clock::Decisions, 17, 2), (Clock::Caller, 40, 3)] {
@@ -305,7 +305,7 @@ fn epochs_get_exactly_their_answered_pulls() {
     }
 }
 
-/// The sabotage that this file must notice: a second answer that counts.
+/// The sabotage that this file must detect: a second reward that counts.
 #[test]
 #[should_panic]
 fn a_believed_duplicate_is_noticed() {
@@ -317,7 +317,7 @@ fn a_believed_duplicate_is_noticed() {
     assert_eq!(bandit.update(decision.ticket, 1.0), Err(Error::Duplicate));
 }
 
-/// A pull that is cancelled is issued again: the epoch still ends with R_1 answers an arm.
+/// A cancelled pull is issued again: the epoch still ends with R_1 rewards for each arm.
 #[test]
 fn a_cancelled_pull_is_issued_again() {
     let config = Config { horizon: 50_000_000, test_seed: Some([1; 32]), ..Config::new(5, 0.25) };
@@ -335,8 +335,8 @@ fn a_cancelled_pull_is_issued_again() {
     assert_eq!(answered, [2743; 5]);
 }
 
-/// In a window a decision is cancelled alike whether its answer has come or not: statuses, counts,
-/// arms and everything after, for every policy that takes a window.
+/// With a window, a cancellation has the same effect whether the reward has come or not: statuses, counts, arms and
+/// everything later, for every policy that supports a window.
 #[test]
 fn a_cancel_does_not_tell_a_click() {
     let mut windowed = 0;
@@ -380,8 +380,9 @@ fn a_cancel_does_not_tell_a_click() {
     assert!(windowed >= 20, "{windowed}"); // all but those of the local model
 }
 
-/// An outage: all that is open is taken back, in ticket order, alike whether answers have come or not. Reports, arms and
-/// propensities from then on are the same, for every policy that takes a window, with slates and for users.
+/// An outage: `cancel_all` cancels all open decisions, in ticket order, with the same effect whether rewards have come
+/// or not. Reports, arms and propensities from then on are the same, for every policy that supports a window, with
+/// several slots and for users.
 #[test]
 fn an_outage_does_not_tell_a_click() {
     let mut windowed = 0;
@@ -444,8 +445,8 @@ fn an_outage_does_not_tell_a_click() {
     assert!(windowed >= 2 * 20 + 2 * 4, "{windowed}");
 }
 
-/// A reward out of range leaves its decision open. Never answered, that expires one day, for all to
-/// see; answered again, or clamped, it does not.
+/// A reward out of range leaves its decision open. Without another reward it expires, which public counts show. With a
+/// valid or clamped reward it does not.
 #[test]
 fn a_refused_reward_shows_in_public_counts_unless_mended() {
     let counts = |clamp_rewards, again| {
@@ -466,7 +467,7 @@ fn a_refused_reward_shows_in_public_counts_unless_mended() {
     assert_eq!(counts(true, false), (0, 2));
 }
 
-/// Tickets of one handle mean nothing to another, even of the same seed and node.
+/// A handle does not know the tickets of another, even of the same seed and node.
 #[test]
 fn foreign_tickets_are_unknown() {
     let config = Config { node: 7, test_seed: Some([1; 32]), ..Config::new(5, 1.0) };
@@ -478,7 +479,7 @@ fn foreign_tickets_are_unknown() {
     assert_eq!(ours.diagnostics().unwrap().unknown, 1000);
 }
 
-/// Many threads on one handle: every decision is answered exactly once.
+/// Many threads on one handle: every decision gets exactly one reward.
 #[test]
 fn threads_share_a_handle() {
     let config = Config { horizon: 1_000_000, pending_capacity: 1 << 18, ..Config::new(5, 1.0) };

@@ -1,4 +1,4 @@
-//! The programs in C, built as they say.
+//! The example programs in C, built with the commands in their comments.
 
 use crate::support::{Link, build, have, run};
 use std::process::Command;
@@ -23,7 +23,7 @@ fn quickstart_learns() {
     }
 }
 
-/// A handle a thread: it says three lines, and the answers are all counted (it exits 1 else).
+/// A handle for each thread: the program prints three lines, and all rewards count (otherwise it exits with 1).
 #[test]
 #[cfg(unix)]
 fn threads_share_what_they_learn() {

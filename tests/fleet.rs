@@ -1,4 +1,4 @@
-//! Handles that merge what others have released: one bandit, in whatever order its parts meet.
+//! Handles that merge each other's releases: the result is that of one bandit, in any order of the merges.
 
 use crate::audit::engine::{Audit, Seen, pattern, seed};
 use crate::audit::sabotage::Sabotage;
@@ -17,7 +17,7 @@ fn handle(algorithm: Algorithm, seed: u8) -> Bandit {
     Bandit::new(algorithm, &config(seed)).unwrap()
 }
 
-/// So many decisions, answered at once; arms beyond the fifth pay like the last. What they cost.
+/// Makes decisions with immediate rewards; arms beyond the fifth pay like the last. Returns the regret.
 fn play(bandit: &Bandit, decisions: u32, coins: &mut Coins) -> f64 {
     let mut regret = 0.0;
     for _ in 0..decisions {
@@ -45,7 +45,7 @@ fn rewards(bandit: &Bandit) -> Vec<f64> {
     bandit.arm_reports().unwrap().into_iter().map(|arm| arm.effective_pulls).collect()
 }
 
-/// In any order, one by one or again and again, older ones between: the same is known, and the same is played.
+/// In any order, singly or repeatedly, with older snapshots in between: the evidence and the decisions are the same.
 #[test]
 fn merging_is_a_join() {
     for algorithm in ABLE {
@@ -81,9 +81,9 @@ fn knows_by_id(bandit: &Bandit) -> Vec<[u64; 3]> {
     [&all[..5], &added].concat()
 }
 
-/// Whose releases are its own makes no difference: handles, and one that has only looked on, read the same to the last
-/// bit once they have merged the same, whatever they have merged before, and say the same of two arms if they have merged
-/// as often. With a memory that holds while no clock moves, so these merge at the end alone.
+/// Handles, and one that makes no decisions, read the same values to the last bit once they have merged the same
+/// snapshots, whatever they merged before, and return the same interval for two arms if they have merged as often. With
+/// `forget_after` this holds while no clock moves, so these handles merge at the end only.
 #[test]
 fn handles_that_know_the_same_read_alike() {
     for algorithm in ABLE {
@@ -132,8 +132,8 @@ fn handles_that_know_the_same_read_alike() {
     }
 }
 
-/// Each reward counts once: behind a mean are this handle's own and the newest of every other, and merging
-/// changes neither what was decided nor what is spent.
+/// Each reward counts once: a mean includes this handle's own and the newest snapshot of every other. Merging changes
+/// neither earlier decisions nor the privacy loss.
 #[test]
 fn every_reward_counts_once() {
     for algorithm in ABLE {
@@ -157,7 +157,7 @@ fn every_reward_counts_once() {
     }
 }
 
-/// A snapshot holds what its handle has released, and nothing of what that has merged.
+/// A snapshot contains its handle's releases, and nothing that the handle has merged.
 #[test]
 fn nothing_comes_back_by_a_detour() {
     for algorithm in ABLE {
@@ -173,8 +173,8 @@ fn nothing_comes_back_by_a_detour() {
     }
 }
 
-/// A life that goes on from a snapshot takes the place of the one before, whose later releases are lost, and its own
-/// earlier lives are no news to it.
+/// A handle that continues from a snapshot replaces the earlier one, whose later releases are lost. Its own earlier
+/// snapshots change nothing in it.
 #[test]
 fn a_new_life_replaces_the_old_one() {
     for algorithm in ABLE {
@@ -197,7 +197,7 @@ fn a_new_life_replaces_the_old_one() {
     }
 }
 
-/// Who learned from a handle that is not private is not private, nor is its next life.
+/// A handle that has merged one that is not private is not private either, and neither is its restored copy.
 #[test]
 fn a_seeded_handle_is_told() {
     let real = || Bandit::new(Algorithm::Imed, &Config { test_seed: None, ..config(0) }).unwrap();
@@ -210,8 +210,8 @@ fn a_seeded_handle_is_told() {
     assert!(!Bandit::restore(&a.snapshot().unwrap()).unwrap().report().unwrap().is_private);
 }
 
-/// Arms that were added are joined by their ids, whatever their numbers are, also when the arm comes after the news;
-/// and those without an id never.
+/// Added arms match by their ids, whatever their numbers are, also if the arm is added after the merge. Arms without an
+/// id never match.
 #[test]
 fn arms_are_joined_by_their_ids() {
     for algorithm in ABLE {
@@ -238,7 +238,7 @@ fn arms_are_joined_by_their_ids() {
     }
 }
 
-/// With features each arm's model is joined by the arm's id.
+/// With features, the models of arms match by the arms' ids.
 #[test]
 fn models_are_joined_by_the_ids_of_their_arms() {
     let make = |seed| {
@@ -265,7 +265,7 @@ fn models_are_joined_by_the_ids_of_their_arms() {
     assert_eq!([0, 1, 4, 3, 2].map(|arm| known[arm]), joined[..]);
 }
 
-/// Threads that add arms at one time get one each, and an arm without an id is a new one whatever ids there are.
+/// Threads that add arms at the same time get different ones, and an arm without an id is always new.
 #[test]
 fn every_new_arm_is_a_new_one() {
     let bandit = handle(Algorithm::Imed, 1);
@@ -285,7 +285,7 @@ fn every_new_arm_is_a_new_one() {
     assert_eq!((bandit.add_arm(), bandit.add_arm(), bandit.add_arm_as(next(2))), (Ok(7), Ok(8), Ok(5)));
 }
 
-/// A snapshot in which two arms have one id, or one has a number of the configuration's, is nobody's.
+/// A snapshot is refused if two arms in it have one id, or one has a number of the configuration's.
 #[test]
 fn an_id_is_one_arms() {
     let bandit = handle(Algorithm::Imed, 1);
@@ -303,7 +303,7 @@ fn an_id_is_one_arms() {
     }
 }
 
-/// Who is of a fleet says at least what one release costs.
+/// A handle in a fleet reports at least the loss of one release.
 #[test]
 fn a_fleet_admits_what_was_spent() {
     for algorithm in ABLE {
@@ -315,7 +315,7 @@ fn a_fleet_admits_what_was_spent() {
     }
 }
 
-/// Refused, with the reason, and nothing has changed.
+/// Refused, with the reason, and without any change.
 #[test]
 fn strangers_are_refused() {
     let bandit = played(Algorithm::Imed, 1, 500);
@@ -357,7 +357,7 @@ fn strangers_are_refused() {
     assert!(matches!(elimination.merge(&snapshot), Err(Error::Unsupported(reason)) if reason.contains("merging")));
 }
 
-/// The others at work have their part of the next batch; those that have stopped have not.
+/// The other running handles get their part of the next batch. Those that have stopped do not.
 #[test]
 fn batches_are_divided_among_those_at_work() {
     let leaders = |others: &[Bandit], rounds: u32| {
@@ -390,7 +390,7 @@ fn batches_are_divided_among_those_at_work() {
     );
 }
 
-/// Eight that share lose much less together than eight that do not. Deterministic; the table is in the figures.
+/// Eight handles that share lose much less together than eight that do not. Deterministic; the table is in the figures.
 #[test]
 fn sharing_wins() {
     let run = |shares: bool| {
@@ -410,7 +410,7 @@ fn sharing_wins() {
     assert!(together < 0.5 * isolated, "{together} {isolated}");
 }
 
-/// With a memory: what others have released fades on this handle's clock, and then counts no more.
+/// With `forget_after`, releases of other handles fade on this handle's clock, and are then dropped.
 #[test]
 fn others_fade_too() {
     let with_memory = |seed| Config { forget_after: 4096, ..config(seed) };
@@ -430,8 +430,8 @@ fn others_fade_too() {
     assert!(all <= 4096.0, "{all}");
 }
 
-/// What crosses the wire: two handles that tell each other everything at every step, one of which is killed and goes on
-/// from its last snapshot. One reward differs. An outsider has all the bytes, and merges them as he likes.
+/// The data between two handles that merge each other at every step, one of which is killed and continues from its last
+/// snapshot. One reward differs. The adversary has all the bytes, and merges them at will.
 fn wire(number: u64, neighbour: bool, counted_twice: bool, sabotage: Sabotage) -> Vec<Seen> {
     let _hand = sabotage.hand(3);
     let config = |own: u64| Config { test_seed: Some(seed(8 * number + own)), ..Config::new(3, 1.0) };
@@ -467,9 +467,9 @@ fn wire(number: u64, neighbour: bool, counted_twice: bool, sabotage: Sabotage) -
     sums
 }
 
-/// The claim is one reward's, for the fleet and all lives; half the noise is seen. Lives have entropy of their own, so
-/// no two runs are alike: an honest build fails with chance 1e-6, and half the noise exceeds the alarm by five
-/// standard errors.
+/// Epsilon holds for one reward, for the fleet and all restarts. The audit detects half of the noise. Handles draw
+/// their own entropy, so runs differ: a correct build fails with probability 1e-6, and half of the noise exceeds the
+/// threshold by five standard errors.
 #[test]
 #[ignore = "fifteen seconds"]
 fn what_crosses_the_wire_keeps_the_claim() {
@@ -480,7 +480,7 @@ fn what_crosses_the_wire_keeps_the_claim() {
     assert!(!honest.alarm && weak.alarm, "{honest:?} {weak:?}");
 }
 
-/// A reward that counts at two handles is seen.
+/// The audit detects a reward that counts at two handles.
 #[test]
 #[ignore = "a minute"]
 fn a_reward_that_counts_twice_crosses_the_wire_twice() {

@@ -1,6 +1,7 @@
-//! C++ ad servers that share what they have released through a real redis-server, also with nodes in Go: kill -9 of
-//! either, a Redis that hangs, or forgets, two under one number, nonsense in the store, answers at the wrong node, cables
-//! that are cut, clocks that jump. The bytes in Redis are read by a client of our own.
+//! C++ ad servers that learn together through a real redis-server, also with nodes in Go. The faults are: `kill -9` of
+//! servers and of Redis, a Redis that hangs or loses its data, two servers with one number, invalid data in Redis,
+//! rewards at another node, broken connections, and clocks that jump. The test reads the data in Redis with its own
+//! client.
 
 use super::{CPP, GO, Program, WINDOW, number_field, place, slots, text_field};
 use crate::support::coins::Coins;
@@ -177,7 +178,7 @@ impl Redis {
         self.place.join("redis")
     }
 
-    /// What Redis answers: the texts in it.
+    /// The texts in Redis' response.
     fn ask(&self, words: &[&[u8]]) -> Vec<Vec<u8>> {
         let mut connection = BufReader::new(UnixStream::connect(self.socket()).unwrap());
         let mut request = format!("*{}\r\n", words.len()).into_bytes();
@@ -287,7 +288,7 @@ impl Node {
         line.unwrap_or_else(|| panic!("no {name} in {page}")).parse().unwrap()
     }
 
-    /// Of answers by post, those that counted and those that did not.
+    /// The numbers of forwarded rewards that counted and that did not.
     fn posted(&self) -> [f64; 2] {
         ["received", "refused"].map(|what| self.metric(&format!("answers_{what}_total")))
     }
@@ -324,7 +325,7 @@ impl Node {
     }
 }
 
-/// Where its answers wait.
+/// The stream in which a node's forwarded rewards wait.
 fn stream(node: u16) -> Vec<u8> {
     format!("{KEY}:answers:{node}").into_bytes()
 }
@@ -344,7 +345,7 @@ fn play(nodes: &[&Node], visitors: usize) {
     }
 }
 
-/// Do all know what every node has released, and put, each reward once? When nobody plays that stays so.
+/// Returns whether all nodes have all releases of every node, each reward once. Without decisions this does not change.
 fn agree(redis: &Redis, nodes: &[&Node]) -> bool {
     let mut released = vec![0.0; 10];
     let mut answered = 0;
@@ -419,8 +420,8 @@ fn they_know_the_same_and_heal() {
     }
 }
 
-/// The first looks by itself when it begins, and not for a minute then: who puts is heard. Also by a new connection, when
-/// the old one has ended.
+/// The first server reads Redis at its start, and then not for a minute: a notification makes it read, also over a new
+/// connection after the old one has ended.
 #[test]
 fn who_puts_is_heard() {
     let Some((mut redis, program)) = Redis::start(&[]) else { return };
@@ -440,7 +441,7 @@ fn who_puts_is_heard() {
     hears(&redis, 4000);
 }
 
-/// Nothing is put meanwhile but at the beginning and at the end.
+/// The server writes at the start and at the end only.
 #[test]
 fn one_that_ends_puts_once_more_also_where_redis_hangs() {
     let Some((redis, program)) = Redis::start(&[]) else { return };
@@ -456,7 +457,7 @@ fn one_that_ends_puts_once_more_also_where_redis_hangs() {
     assert_eq!(one.server.interrupt().0.code(), Some(0));
 }
 
-/// The disk of a node may be older than what it has put, or newer.
+/// The file of a node may be older or newer than its snapshot in Redis.
 #[test]
 fn a_node_goes_on_from_disk_or_from_redis_whichever_knows_more() {
     let Some((redis, program)) = Redis::start(&[]) else { return };
@@ -476,7 +477,8 @@ fn a_node_goes_on_from_disk_or_from_redis_whichever_knows_more() {
     assert_eq!(start().decisions(), 3000, "from Redis");
 }
 
-/// The second replaces the first, whose puts are too old then; it decides on, and its rewards count nowhere twice.
+/// The second server replaces the first, whose snapshots are then too old. The first still decides, and its rewards do
+/// not count twice.
 #[test]
 fn two_under_one_number_are_one() {
     let Some((redis, program)) = Redis::start(&[]) else { return };
@@ -495,7 +497,7 @@ fn two_under_one_number_are_one() {
     assert_eq!(redis.fields()["2"].0 >> 32, 2);
 }
 
-/// Whoever writes to Redis spoils what he writes, no more. An older version replaces no newer one.
+/// Invalid data in Redis affects only its own field. An older version does not replace a newer one.
 #[test]
 fn nonsense_and_newer_fields_keep_nobody_out() {
     let Some((redis, program)) = Redis::start(&[]) else { return };
@@ -580,7 +582,7 @@ fn who_may_not_join_says_why() {
     }
 }
 
-/// Servers in Go and in C++ share one bandit only if what they put and compare is the same.
+/// Servers in Go and in C++ can share one bandit only if they write and compare the same data.
 #[test]
 fn the_script_is_the_go_packages() {
     let Some(go) = go_package() else { return };
@@ -592,7 +594,7 @@ fn the_script_is_the_go_packages() {
     assert!(go.contains(r#""dpb:{" + name + "}""#) && go.contains("digits = 20"));
 }
 
-/// A node in Go of the same bandit, which does what it is told.
+/// A node in Go of the same bandit, which executes commands.
 struct GoNode {
     process: Child,
     input: ChildStdin,
@@ -687,8 +689,9 @@ fn placements_in_go_and_in_cpp_are_one() {
     placements_are_one([&GO, &CPP]);
 }
 
-/// Two servers with three placements, each of which sees people in two of them. All clicks come to the other server, and
-/// count once, where the ad was shown. Both know the same of all placements. One is killed, and goes on in another period.
+/// Two servers with three placements, each with visitors in two of them. All clicks come to the other server, and count
+/// once, at the server that showed the ad. Both have the same evidence for all placements. One server is killed, and
+/// continues in another period.
 fn placements_are_one(programs: [&LazyLock<Option<Program>>; 2]) {
     const NAME: &str = "ads-placements";
     const PLACEMENTS: u64 = 3;
@@ -774,7 +777,7 @@ fn placements_are_one(programs: [&LazyLock<Option<Program>>; 2]) {
     }
 }
 
-/// Answers that come to any node, in C++ or in Go, once, twice or three times, count once, at the node that decided.
+/// A reward that comes to any node, in C++ or in Go, once, twice or three times, counts once, at the node that decided.
 #[test]
 fn answers_find_their_node_and_count_once() {
     let Some((mut redis, program)) = Redis::start(&[]) else { return };
@@ -839,7 +842,7 @@ fn answers_find_their_node_and_count_once() {
     go.end();
 }
 
-/// What becomes of Redis.
+/// The kinds of outage.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Outage {
     Hangs,
@@ -876,9 +879,9 @@ fn rate(node: &Node) -> (f64, f64) {
     (arms.iter().map(|arm| field(arm, "effective_pulls") * field(arm, "mean")).sum::<f64>() / rewards, rewards)
 }
 
-/// For so many windows answers do not travel: no silence of that time is learned, the logs and the metrics say so, and
-/// afterwards all learn again. Of a thousand rewards and more a half are clicks: .09 are five deviations, noise included, of
-/// which one run in a million is farther off. Without the cancellations it is .3.
+/// For some windows rewards are not forwarded: the bandit learns nothing from decisions of that time, the logs and the
+/// metrics report the outage, and afterwards all learn again. Half of a thousand rewards and more are clicks: .09 are
+/// five deviations, noise included, which one run in a million exceeds. Without the cancellations the difference is .3.
 fn an_outage_teaches_nothing(outage: Outage, count: u16, windows: f64, window: Option<Duration>) {
     let Some((mut redis, program)) = Redis::start(&[]) else { return };
     let milliseconds = window.map_or(WINDOW.to_string(), |window| format!("{}ms", window.as_millis()));
@@ -947,7 +950,8 @@ fn no_outage_teaches_anything() {
     }
 }
 
-/// A node in C++ waits for what one in Go may have, until it is back, or gone for long; not for one that ends.
+/// A node in C++ waits for rewards from a node in Go, until that node is back or has been gone for long. It does not
+/// wait for a node that has ended.
 #[test]
 #[ignore = "ten seconds"]
 fn a_node_that_is_gone_is_waited_for_and_forgotten() {
@@ -987,9 +991,9 @@ fn a_node_that_is_gone_is_waited_for_and_forgotten() {
     assert_eq!(node.metric("outages_total"), outages, "it has said that it ends");
 }
 
-/// Redis in the middle, at one end a node in C++ and one in Go, at the other one in C++. The cable of the first two is
-/// cut, at their side or at Redis': all go on deciding, the one that is not cut off goes on exchanging, and healed they
-/// agree.
+/// Redis is reached over two connections: one of a node in C++ and one in Go, and one of another node in C++. The first
+/// connection is cut, at either end. All nodes continue to decide, the node that is not cut off continues to exchange
+/// releases, and afterwards all agree.
 #[test]
 #[ignore = "ten seconds"]
 fn a_cable_is_cut() {
@@ -1028,8 +1032,8 @@ fn a_cable_is_cut() {
     go.end();
 }
 
-/// How long something took is all that nodes ask a clock. Theirs, in C++ and in Go, jump by ten days all the time, then
-/// Redis' own: they decide, count nothing twice, and agree.
+/// Nodes use clocks to measure durations only. The clocks of nodes in C++ and Go, and then that of Redis, jump by ten
+/// days repeatedly: nodes decide, count nothing twice, and agree.
 #[test]
 #[ignore = "half a minute"]
 fn wall_clocks_jump() {

@@ -1,4 +1,4 @@
-//! Nodes that share what they have released through Redis, by the Go package's own tests against a real redis-server.
+//! Nodes that learn together through Redis: runs the tests of the Go package with a real redis-server.
 #![cfg(unix)]
 
 use crate::support::{go_with_modules, have, run};
@@ -42,7 +42,7 @@ fn the_modules_are_tidy() {
     }
 }
 
-/// Redis, two servers and their visitors: each page shows what the other has released. Then all end.
+/// Redis, two servers and their visitors: each page shows the releases of the other server. Then all end.
 #[test]
 fn the_example_shows_a_fleet() {
     let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("go_fleet");

@@ -1,4 +1,4 @@
-//! The fuzz target on the kept corpus and on random bytes. What guides it by coverage is tests/fuzz.
+//! Runs the fuzz target on the corpus and on random bytes. tests/fuzz runs it guided by coverage.
 
 #[path = "fuzz/calls.rs"]
 mod calls;
@@ -7,7 +7,7 @@ use crate::support;
 use dpb::Seed;
 use std::path::PathBuf;
 
-/// Programs that a guided run kept, for what they reach.
+/// Programs of a guided run, kept for the code that they reach.
 #[test]
 fn the_corpus() {
     let corpus = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("data/fuzz");
@@ -21,7 +21,7 @@ fn the_corpus() {
     assert!(played > 0);
 }
 
-/// Of up to 400 bytes, each from its number.
+/// Programs of up to 400 bytes, each from its number.
 #[test]
 fn random_programs() {
     for number in 0..3000 {

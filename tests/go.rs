@@ -1,4 +1,4 @@
-//! The Go module, by its own tests.
+//! Runs the tests of the Go module.
 
 use crate::support::{self, go, go_with_modules, run};
 
@@ -14,14 +14,30 @@ fn the_module_is_tidy() {
     }
 }
 
-/// As users build it: what allocates may depend on -race.
+/// A field of dpb_config that Go does not set would be lost in silence.
+#[test]
+fn every_field_of_the_configuration_is_set() {
+    let header = std::fs::read_to_string(support::root().join("include/dpb.h")).unwrap();
+    let fields = header.split("typedef struct dpb_config {").nth(1).unwrap().split("} dpb_config;").next().unwrap();
+    let fields = support::without_comments(fields);
+    let names = fields.split(';').filter_map(|field| field.split_whitespace().next_back());
+    let names: Vec<_> = names.map(|name| name.trim_start_matches('*')).collect();
+    assert!(names.len() > 30 && names.contains(&"forget_after"), "{names:?}");
+    let go = std::fs::read_to_string(support::root().join(MODULE).join("config.go")).unwrap();
+    let by_init = ["struct_size", "arms", "epsilon", "reserved"];
+    let is_set = |name| by_init.contains(name) || [' ', ','].iter().any(|end| go.contains(&format!("\tc.{name}{end}")));
+    let missing: Vec<_> = names.iter().filter(|name| !is_set(name)).collect();
+    assert!(missing.is_empty(), "bindings/go/config.go does not set {missing:?}");
+}
+
+/// As users build it, because allocations may depend on -race.
 #[test]
 fn the_module_passes_its_tests() {
     let Some(mut test) = go(MODULE, &["test", "-count=1", "-timeout=2m", "./..."]) else { return };
     run(&mut test);
 }
 
-/// With the race detector, the strictest pointer checks, and a garbage collector that always runs.
+/// With the race detector, the strictest pointer checks, and continuous garbage collection.
 #[test]
 #[ignore = "builds Go's libraries for the race detector"]
 fn the_module_has_no_races() {
@@ -41,7 +57,7 @@ fn the_examples_pass_their_tests() {
     }
 }
 
-/// Again and again, with many hands at once.
+/// Repeatedly, with many threads.
 #[test]
 #[ignore = "half a minute, to compile net/http for it"]
 fn the_examples_pass_their_tests_under_the_race_detector() {
@@ -50,7 +66,7 @@ fn the_examples_pass_their_tests_under_the_race_detector() {
     }
 }
 
-/// The collector for Prometheus' client is a module of its own, so that users of the wrapper alone do not get that client.
+/// The collector for Prometheus' client is a separate module, so that users of the wrapper do not get that client.
 #[test]
 #[ignore = "builds that client, and downloads it"]
 fn the_collector_passes_its_tests() {
@@ -61,7 +77,7 @@ fn the_collector_passes_its_tests() {
     run(&mut go(COLLECTOR, &["test", "-race", "-count=1", "-timeout=2m", "./..."]).unwrap());
 }
 
-/// From another module, with what `go mod vendor` takes and nothing else: the header is in it.
+/// Builds from another module with only the files that `go mod vendor` copies, which include the header.
 #[test]
 fn a_vendored_copy_builds() {
     let consumer = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("go_consumer");
@@ -84,7 +100,7 @@ fn a_vendored_copy_builds() {
     }
 }
 
-/// Where a release has its library, a checkout has nothing: who builds it hears what to do, and once only.
+/// A checkout has no library, unlike a release: the build fails with one message that says what to do.
 #[test]
 fn without_a_library_it_says_so() {
     let Some(mut build) = go(MODULE, &["build"]) else { return };
@@ -97,7 +113,7 @@ fn without_a_library_it_says_so() {
     assert!(said.contains("no libdpb.a for ") && said.contains("go build -tags dpb_system"), "{said}");
 }
 
-/// Every function of the header that Go calls is declared to neither let pointers escape nor call back.
+/// Every C function that Go calls is declared noescape and nocallback.
 #[test]
 fn every_call_is_declared_cheap() {
     let header = std::fs::read_to_string(support::root().join("include/dpb.h")).unwrap();
@@ -130,7 +146,7 @@ fn sources() -> String {
     sources
 }
 
-/// Whatever the C interface can do, Go can; and every number of the header has its name.
+/// Go has every function of the C interface, and a name for every number in the header.
 #[test]
 fn everything_is_wrapped() {
     let code = support::without_comments(&sources());

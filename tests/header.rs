@@ -1,5 +1,4 @@
-//! include/dpb.h is what cbindgen makes of src/ffi today. `DPB_BLESS=1 cargo test --test header`
-//! writes it anew.
+//! include/dpb.h is equal to the output of cbindgen for src/ffi. `DPB_BLESS=1 cargo test --test header` writes it.
 
 /// The header in its order: a title, and the files of the interface that are under it. Each file's
 /// constants and types come before its functions. Nothing else of the crate may appear.

@@ -1,21 +1,22 @@
-//! Non-interference: a reward shows where noise covers it, and nowhere else.
+//! Non-interference: outputs depend on a reward only where noise covers it.
 //!
-//! The proof of every noisy policy moves noise. Two worlds of one seed and one history, in which the
-//! rewards of one user differ, look the same to an outsider until a release holds such a reward.
-//! There the noise of that draw is moved by exactly what the sums differ by, and the worlds look the
-//! same again until the next release that holds it, if the mechanism has one, and so to the end. What
-//! the moves cost, |d|/scale each, is the loss, and must be within the claim. This test does what the
-//! proof does, for every policy in the list and for segments, in random [histories](history), and through
-//! lives: snapshots are taken, old ones restored, twins go on from one, handles merge in any order, priors
-//! are set, arms come and go. So it notices whatever is seen of a
-//! sum that no noise covers, a reward that is released too often, and noise that is too small by any
-//! amount, in one run and without statistics: that noise has its law is tests/noise.rs.
+//! The proof of every policy with noise shifts noise. Two worlds have the same seed and the same history, and differ in
+//! the rewards of one user. Their public outputs are equal until a release contains such a reward. There the proof
+//! shifts the noise of that draw by the difference of the sums. The outputs are then equal again until the next release
+//! that contains the reward, if the mechanism has one, and so on to the end. A shift by d costs |d|/scale. The sum of
+//! these costs is the loss, and must be within epsilon.
 //!
-//! dp-linear's features are chosen by somebody who sees the whole transcript.
+//! This test executes the proof, for every policy in the list and for segments, in random [histories](history) with
+//! restarts: snapshots, restores of old snapshots, two handles that continue from one, merges in any order, priors, new
+//! and retired arms. It detects an output that depends on a sum without noise, a reward that is released too often, and
+//! noise that is too small by any amount, in one run and without statistics. tests/noise.rs tests the distribution of
+//! the noise.
 //!
-//! A policy that draws no noise hides rewards in its choices: there nothing may differ before a choice
-//! of a later phase, and no more is asked here. The local model's policies get bits that are private
-//! already, and are left out.
+//! The features of dp-linear are chosen by an adversary who sees the whole transcript.
+//!
+//! A policy that draws no noise hides rewards in its choices. For it, this test only requires that nothing differs
+//! before a choice of a later phase. The policies of the local model are left out, because their inputs are private
+//! already.
 
 mod handle;
 mod history;
@@ -81,7 +82,7 @@ fn hide(subject: Subject, history: &History) -> Result<Hidden, String> {
     }
 }
 
-/// The loss of these moves against what handles report, and that against what they were told to keep.
+/// Compares the cost of the shifts with the loss that handles report, and that with epsilon.
 fn within_the_claim(history: &History, plain: &Run, moves: &[(usize, i64)]) -> Result<(), String> {
     let Config { epsilon, delta, contributions_per_user, .. } = history.config;
     let (mut pure, mut zcdp, mut bits) = (0.0, 0.0, 0);
@@ -192,7 +193,7 @@ fn subjects(private: bool) -> Vec<Subject> {
     policies.chain([Subject::Segments, Subject::Models]).filter(belongs).collect()
 }
 
-/// In so many histories of each configuration, and in more until one tells the worlds apart.
+/// Runs a number of histories of each configuration, and more until one distinguishes the worlds.
 fn rewards_show_through_noise_only(subjects: Vec<Subject>, reward_window: u32, lives: bool, histories: u64) {
     hidden_on(Clock::Decisions, subjects, reward_window, lives, histories);
 }
@@ -250,7 +251,7 @@ fn and_through_lives() {
     }
 }
 
-/// Time moves in steps, bursts, nights and backwards, the same in both worlds.
+/// Time moves in steps, bursts, long pauses and backwards, in both worlds alike.
 #[test]
 fn and_on_the_callers_clock() {
     hidden_on(Clock::Caller, subjects(true), WINDOW, false, 2);
@@ -284,9 +285,9 @@ fn with_users(subject: Subject, reward_window: u32) -> impl Iterator<Item = Conf
     one.into_iter().take(2).chain(several.into_iter().take(1))
 }
 
-/// Two worlds that differ in all rewards of a user who comes six times as often as is learned from look the same but
-/// for as many rewards as that (or requests, with several slots), in each period, of which each life begins one; and
-/// where all were learned from they do not.
+/// Two worlds differ in all rewards of a user who comes six times as often as the limit. Their public outputs are equal
+/// except for as many rewards as the limit (or requests, with several slots) in each period; each restart begins one.
+/// If the library learned from all rewards, the outputs would differ.
 fn no_more_of_a_user_shows(subjects: impl IntoIterator<Item = Subject>) {
     for subject in subjects {
         // Of requests with one slot, and with several.
@@ -319,7 +320,7 @@ fn no_more_of_a_user_shows_than_was_promised() {
     no_more_of_a_user_shows([Subject::Segments, Subject::Policy(Algorithm::Imed)]);
 }
 
-/// All that count users, but for the one without noise: of it no more is asked than above.
+/// All policies that support users, except the one without noise, for which the test above requires all that it can.
 #[test]
 #[ignore = "ten seconds"]
 fn nor_with_any_policy() {
@@ -335,7 +336,7 @@ struct Kinds {
 }
 
 impl Kinds {
-    /// With answers and with clicks; where there are snapshots, through lives too.
+    /// Without and with a reward window, and for policies with snapshots also over restarts.
     fn of(subject: Subject) -> Kinds {
         let lives = [false, true].into_iter().filter(|lives| !lives || has_lives(&subject));
         let both = |config: Config| lives.clone().map(move |lives| (config.clone(), lives));
@@ -410,7 +411,7 @@ fn are_seen_in(sabotages: &[Sabotage], kinds: Vec<Kinds>) {
     }
 }
 
-/// What only segments do, or only who goes on from a snapshot, merges, retires arms or has priors.
+/// Faults that affect only segments, restored handles, merges, retired arms or priors.
 #[test]
 fn leaks_of_segments_and_lives_are_seen() {
     use Fault::{
@@ -422,7 +423,7 @@ fn leaks_of_segments_and_lives_are_seen() {
     are_seen(&[Sabotage::Built(Fault::CancelledDrawn)], [Subject::Policy(Algorithm::Imed)]);
 }
 
-/// What only dp-linear does, and its noise. (src/policy/linear has its own faults beside these.)
+/// Faults that affect only dp-linear, and its noise. (src/policy/linear has further faults.)
 #[test]
 fn leaks_of_features_are_seen() {
     use Fault::{CollectedTwice, RawRetired, RawSize, RawSnapshot};
@@ -431,7 +432,7 @@ fn leaks_of_features_are_seen() {
     are_seen(&[Sabotage::HalfNoise, Sabotage::TenPercentLess, Sabotage::ReleasedTwice], subjects);
 }
 
-/// What an answer could tell by the time at which it takes effect.
+/// Faults by which the time at which a reward takes effect would reveal it.
 #[test]
 fn leaks_of_the_clock_are_seen() {
     let subjects = [Subject::Policy(Algorithm::Imed), Subject::Policy(Algorithm::Se), Subject::Segments];

@@ -1,10 +1,10 @@
-//! What a look at all of the process's memory tells of rewards whose noised sums were published.
+//! What an attacker who reads all memory of the process learns about rewards whose noised sums are published.
 //!
-//! The enemy reads every byte that the process can, takes every eight words for a key, and draws noise as the library
-//! does: from any place in the key's block, or from the streams that it would be the root of.
-//! Two noises in a row that are those of the releases cannot be luck (2^-50 a try), and then every
-//! reward since is the release less its noise. What is still to come the enemy must find, because that is in memory:
-//! so the enemy can find noise. What was released must be gone.
+//! The attacker reads every readable byte, takes every eight words as a key, and draws noise as the library does: from
+//! any position in the key's block, or from the streams of which it would be the root. Two consecutive draws that equal
+//! those of the releases are no coincidence (2^-50 for each try). Each later reward is then the release minus its
+//! noise. The attacker must find the keys of future noise, because they are in memory: this shows that the search
+//! works. The attacker must not find the keys of earlier releases.
 #![cfg(target_os = "linux")]
 
 #[path = "support/requests.rs"]
@@ -125,7 +125,7 @@ fn recovered(keys: &[[u32; 8]], noises: &[i64]) -> usize {
     noises.len() - first
 }
 
-/// And the enemy is able: what the keys in memory are for comes out, but for the rest of the block that is in use.
+/// The search works: it finds what the keys in memory generate, except the rest of the current block.
 #[test]
 fn memory_tells_no_noise_that_was_released() {
     let _alone = alone();
@@ -141,7 +141,7 @@ fn memory_tells_no_noise_that_was_released() {
     assert_eq!(recovered(&possible_keys(), &victim.noises), 0, "freed");
 }
 
-/// Where the root key lies about, all comes out.
+/// If the root key stays in memory, the search finds everything.
 #[test]
 fn a_key_that_is_left_about_is_found() {
     let _alone = alone();
@@ -168,8 +168,8 @@ fn marks() -> usize {
     marks
 }
 
-/// Open sums and held answers are in memory while they must be, and are gone with their handle, and
-/// with the tables that an added arm made too small.
+/// Open sums and waiting rewards are in memory while they are needed, and are erased with their handle, and with the
+/// tables that an added arm made too small.
 #[test]
 fn what_was_open_is_wiped() {
     let _alone = alone();
@@ -222,7 +222,7 @@ fn full() -> usize {
     words
 }
 
-/// Who came is in memory for its period.
+/// The counters of users are in memory for their period only.
 #[test]
 fn who_came_is_wiped() {
     let _alone = alone();

@@ -1,4 +1,4 @@
-//! The local model: the device's privatiser, audited, and the policies on its bits.
+//! The local model: an audit of the device's encoder, and the policies on its bits.
 
 use crate::audit::engine::{Audit, seed};
 use dpb::local::RandomizedResponse;

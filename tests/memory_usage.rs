@@ -1,4 +1,5 @@
-//! Memory is what the documents say, to a tenth: fixed when a handle is made, and where there is none, a status.
+//! Memory is as documented, within a tenth. It is fixed when a handle is made. If there is too little, the call returns
+//! a status.
 
 #[path = "support/requests.rs"]
 mod requests;
@@ -256,7 +257,7 @@ fn the_memory_of_models_is_what_is_documented() {
     }
 }
 
-/// Fixed when it is made, however many segments come: 17 MB for 10,000 of 20 arms.
+/// Fixed at construction, whatever number of segments begins: 17 MB for 10,000 segments of 20 arms.
 #[test]
 fn the_memory_of_segments_is_what_is_documented() {
     let header = header();
@@ -316,8 +317,8 @@ fn resident() -> f64 {
     pages.split(' ').nth(1).unwrap().parse::<f64>().unwrap() * unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as f64
 }
 
-/// As many handles as a service for many advertisers has: no more than the formula and the allocator's tenth, and a
-/// million of DP-SE in 2 GiB.
+/// Many handles, as in a service for many advertisers, take no more than the formula plus a tenth for the allocator,
+/// and a million of DP-SE take 2 GiB.
 #[test]
 #[cfg(target_os = "linux")]
 #[ignore = "seconds, a gigabyte"]
@@ -343,7 +344,7 @@ fn small_handles_are_small() {
     }
 }
 
-/// Decisions without end: no memory is lost and no count goes wrong. DPB_DECISIONS says how many, 10^8 without it.
+/// A long run: memory does not grow, and counts are right. DPB_DECISIONS is the number of decisions, default 10^8.
 #[test]
 #[cfg(target_os = "linux")]
 #[ignore = "half a minute"]

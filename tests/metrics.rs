@@ -1,4 +1,4 @@
-//! Pages of metrics: C++ and Go write the same, and Prometheus reads it.
+//! Pages of metrics: C++ and Go write the same page, and Prometheus parses it.
 
 use crate::support::{Link, build, have, root, run};
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ fn cpp_writes_what_go_writes() {
     assert!(played.contains("dpb_arm_mean{bandit=\"front \\\"page\\\"\\n\\\\\",arm=\"0\"} 0."), "{played}");
 }
 
-/// By Prometheus' own parser and linter.
+/// Checked by Prometheus' own parser and linter.
 #[test]
 #[ignore = "fetches Go modules"]
 fn prometheus_finds_nothing_wrong() {

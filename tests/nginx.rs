@@ -1,5 +1,5 @@
-//! examples/nginx in a real nginx with four workers, built as its page says: that it learns, that a reward
-//! counts once whichever worker it comes to, and that reloads and killed workers change nothing of that.
+//! examples/nginx in a real nginx with four workers, built with the commands of its page. The module learns, and each
+//! reward counts once in whichever worker it arrives. Reloads and killed workers do not change this.
 #![cfg(target_os = "linux")]
 
 use crate::support::{defined, have, make, root, run, skip, snippets, sorted, text};
@@ -266,8 +266,8 @@ impl Visitor {
     }
 }
 
-/// Green is clicked by half of its visitors, the others by one in twenty. Each worker sees 2500 of them. In
-/// 20,000 runs of such a handle alone 992 of the last 1000 saw green on average, and 801 at least.
+/// Half of the visitors of green click, and one in twenty of the others. Each worker sees 2500 visitors. In 20,000 runs
+/// of such a handle alone, 992 of the last 1000 saw green on average, and at least 801.
 #[test]
 #[ignore = "builds the library with all optimisations"]
 fn it_learns() {
@@ -302,8 +302,8 @@ fn let_windows_end(visitors: &mut [Visitor]) {
     visitors.iter_mut().for_each(|visitor| (0..WINDOW).for_each(|_| drop(visitor.choose())));
 }
 
-/// Every reward, at every worker but for the last one at its own; again, everywhere; too late; with digits
-/// changed; of a value of its own. What counts counts once.
+/// Each reward at every worker, at its own last; again, everywhere; too late; with changed digits; with its own value.
+/// A reward counts once.
 #[test]
 #[ignore = "builds the library with all optimisations"]
 fn a_reward_counts_once_wherever_it_comes() {
@@ -356,7 +356,7 @@ fn a_reward_counts_once_wherever_it_comes() {
     nginx.quit();
 }
 
-/// A window of time ends in the night, when nobody comes, and a reward after it is late.
+/// A window of time ends without traffic, and a later reward is refused.
 #[test]
 #[ignore = "builds the library with all optimisations"]
 fn a_window_of_time_ends_though_nobody_comes() {
@@ -401,9 +401,9 @@ fn agree(status: &Value) -> bool {
     workers.iter().all(|worker| worker["joined"] == WORKERS - 1 && behind(worker) == behind(&workers[0]))
 }
 
-/// One worker's visitors click, the others have none: yet all know what it has released, and their first visitors
-/// see what it found. In 20,000 runs 16 of the first 20 saw green but twice, and 7 of 20 at a handle alone. It stays
-/// when the one worker goes.
+/// Visitors of one worker click, and the other workers have none. All workers merge its releases, and their first
+/// visitors see the best variant. In 20,000 runs 16 of the first 20 saw green, except in two runs, and 7 of 20 with a
+/// handle alone. This remains when the one worker ends.
 #[test]
 #[ignore = "builds the library with all optimisations"]
 fn what_one_worker_learns_all_know() {
@@ -451,7 +451,7 @@ fn what_one_worker_learns_all_know() {
     nginx.quit();
 }
 
-/// A policy that learns from no set of releases: each worker alone, as its status says, over its lives.
+/// With a policy that cannot merge, each worker learns alone, as its status shows, also over restarts.
 #[test]
 #[ignore = "builds the library with all optimisations"]
 fn what_cannot_be_joined_stays_alone() {
@@ -480,8 +480,8 @@ fn what_cannot_be_joined_stays_alone() {
     nginx.quit();
 }
 
-/// A reload and the death of a worker: what was released stays, counts once with what the others have, also while an
-/// old worker lingers, and no ticket of an earlier life counts.
+/// A reload and the death of a worker: releases stay and count once together with those of the others, also while an
+/// old worker still runs. No ticket of an earlier process counts.
 #[test]
 #[ignore = "builds the library with all optimisations"]
 fn a_life_goes_on_from_what_the_one_before_has_released() {
@@ -573,8 +573,8 @@ fn no_ticket_of_an_earlier_life_counts() {
     nginx.quit();
 }
 
-/// After a reload an old worker may have visitors for long: it serves them, and takes no reward from its
-/// successor, nor are its tickets taken for the successor's.
+/// After a reload an old worker may have visitors for long. It serves them, takes no rewards of its successor, and its
+/// tickets are not taken for the successor's.
 #[test]
 #[ignore = "builds the library with all optimisations"]
 fn a_worker_that_lingers_takes_nothing_from_its_successor() {
@@ -608,8 +608,8 @@ fn a_worker_that_lingers_takes_nothing_from_its_successor() {
     nginx.quit();
 }
 
-/// Reloads, module taken out and put back, and workers killed one after the other, while visitors come: those
-/// whose worker was killed get no answer, and nobody else notices.
+/// Reloads, the module removed and added again, and workers killed one after the other, under load. Only visitors whose
+/// worker was killed get no response.
 #[test]
 #[ignore = "builds the library with all optimisations"]
 fn it_withstands_reloads_and_killed_workers_under_load() {
@@ -669,7 +669,8 @@ fn it_withstands_reloads_and_killed_workers_under_load() {
     assert_eq!(log.matches("exited on signal 9").count(), 20);
 }
 
-/// What became of a reward depends on rewards: no reply tells it, and no status before its window is over.
+/// The status of a reward depends on rewards: no response reveals it, and the published status does not before its
+/// window is over.
 #[test]
 #[ignore = "builds the library with all optimisations"]
 fn nobody_is_told_what_became_of_a_reward() {
@@ -691,7 +692,7 @@ fn nobody_is_told_what_became_of_a_reward() {
     nginx.quit();
 }
 
-/// One decision a request, however often its variables are read, and none where they are not.
+/// A request that reads the variables makes one decision, however often it reads them. Other requests make none.
 #[test]
 #[ignore = "builds the library with all optimisations"]
 fn a_request_has_one_decision() {
@@ -789,7 +790,7 @@ fn the_module_exports_nothing_of_the_library() {
     );
 }
 
-/// The page's configuration, but for its paths.
+/// The configuration on the page, with other paths.
 #[test]
 #[ignore = "builds the library with all optimisations"]
 fn the_pages_configuration() {
@@ -805,7 +806,7 @@ fn the_pages_configuration() {
     let _ = fs::remove_dir_all(place);
 }
 
-/// Lives from their first day to their last: no wrong access to memory, and nothing of ours that is lost.
+/// Whole runs of workers without invalid memory accesses or leaks.
 #[test]
 #[ignore = "builds the library with all optimisations"]
 fn valgrind_finds_nothing() {

@@ -1,4 +1,4 @@
-//! Nothing allocates after construction: select, update, cancel, the ends of epochs included.
+//! Nothing allocates after construction: neither select, update and cancel nor the ends of epochs.
 
 #[path = "support/requests.rs"]
 mod requests;
@@ -39,7 +39,8 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Plays with slates, answers, cancellations, duplicates, bad rewards and silence; returns the phase.
+/// Makes decisions with several slots, rewards, cancellations, duplicates, invalid rewards and silence; returns the
+/// phase.
 fn play(bandit: &Bandit, rounds: u64) -> u32 {
     let mut phase = 0;
     for t in 0..rounds {
@@ -111,7 +112,7 @@ fn nothing_allocates_after_construction() {
     }
 }
 
-/// Rows dense and sparse, requests that are refused, several slots, predictions, releases, models that forget.
+/// Dense and sparse rows, refused requests, several slots, predictions, releases, models that forget.
 #[test]
 fn nothing_allocates_with_features() {
     const D: usize = 6;
@@ -170,7 +171,7 @@ fn nothing_allocates_with_features() {
     }
 }
 
-/// Segments that come included, batches that end, and what is forgotten.
+/// Including new segments, ends of batches, and forgetting.
 #[test]
 fn nothing_allocates_in_segments() {
     use Clock::{Caller, Decisions};

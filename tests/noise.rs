@@ -1,9 +1,9 @@
-//! The noise against its exact laws.
+//! The noise, compared with its exact distributions.
 //!
-//! A chi-square statistic of k degrees of freedom exceeds k + 2 sqrt(k x) + 2x with probability at
-//! most e^-x (Laurent and Massart 2000); every cell expects at least 1000 samples, so the limit law
-//! is a fair description. Each acceptance below therefore fails with probability at most 1e-9 for
-//! a fresh seed, and the seeds are fixed. That the tests have teeth is tested too.
+//! A chi-square statistic of k degrees of freedom exceeds k + 2 sqrt(k x) + 2x with probability at most e^-x (Laurent
+//! and Massart 2000). Every cell has at least 1000 expected samples, so the limit distribution is a good approximation.
+//! Each test below therefore fails with probability at most 1e-9 for a new seed, and the seeds are fixed. Other tests
+//! check that these tests detect wrong noise.
 
 use dpb::noise::{Gaussian, Laplace, LaplaceSource, Noise, NoiseSource};
 use dpb::{Random, Seed};
@@ -172,7 +172,7 @@ fn the_tests_have_teeth() {
     assert!(low_bits(1 << 22, SAMPLES, || 2 * half.sample(&mut random)) > 1.2);
 }
 
-/// Computed by another program, tests/data/noise.py.
+/// Golden values from another program, tests/data/noise.py.
 #[test]
 fn known_answers() {
     let mut seed = Seed::new(Some(std::array::from_fn(|i| i as u8))).unwrap();
@@ -189,7 +189,7 @@ fn known_answers() {
     assert_eq!(draw(1 << 50)[..3], [-808734167578108, -2070107622107023, -89915633262040]);
 }
 
-/// The same with enough samples to notice a part in 5,000 of the scale.
+/// The same with enough samples to detect a change of the scale by 1/5,000.
 #[test]
 #[ignore = "minutes"]
 fn laplace_has_its_law_at_length() {
@@ -202,8 +202,8 @@ fn laplace_has_its_law_at_length() {
     }
 }
 
-/// Does the time of a draw tell how large it is? Welch's statistic between small and large noises below 5
-/// scales, and between signs, of the times that are not interrupted (the fastest 90%).
+/// The time of a draw does not depend on its size. Welch's statistic between small and large noise is below 5 scales,
+/// and so is that between signs, for the draws that are not interrupted (the fastest 90%).
 #[test]
 #[ignore = "a measurement of time"]
 #[cfg(target_arch = "x86_64")]

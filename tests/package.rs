@@ -1,5 +1,5 @@
-//! What `make install` installs, as those meet it who link it: it takes a build of the library with all
-//! optimisations, so these are long tests.
+//! The installation of `make install`, as users link it. It needs a build of the library with all optimisations, so
+//! these are long tests.
 #![cfg(target_os = "linux")]
 
 use crate::support::{self, defined, functions, have, make, root, run, snippets, sorted, text};
@@ -96,7 +96,7 @@ fn what_is_installed_names_no_place() {
     }
 }
 
-/// A plug-in that uses the library shows the program around it its own functions only.
+/// A plug-in that links the library exports its own functions only.
 #[test]
 #[ignore = "builds the library with all optimisations"]
 fn a_plug_in_exports_nothing_of_it() {
@@ -113,8 +113,8 @@ fn a_plug_in_exports_nothing_of_it() {
     }
 }
 
-/// Every compiler, linker and order in which they may meet another Rust library, one that catches its
-/// panics and one that was built to abort.
+/// Every compiler, linker and link order with another Rust library, one that catches its panics and one that was built
+/// to abort.
 #[test]
 #[ignore = "builds the library with all optimisations"]
 fn links_beside_another_rust_library() {
@@ -318,7 +318,7 @@ fn cmake_finds_it() {
     }
 }
 
-/// The commands of our pages, one after the other, as somebody types them whose home is empty.
+/// The commands on the pages, in order, with an empty home directory.
 #[test]
 #[ignore = "builds the library with all optimisations"]
 fn the_pages_commands() {

@@ -1,4 +1,4 @@
-//! Priors: what public data say of an arm before anybody was asked.
+//! Priors: evidence from public data before the first decision.
 
 use crate::audit::engine::seed;
 use crate::support::coins::Coins;
@@ -67,9 +67,10 @@ fn of_segments(epsilon: f64, number: u64, decisions: u32, said: Said, strength: 
     regret(decisions, &mut Coins(number + 1), select, |t, r| bandit.update(t, r))
 }
 
-/// In 10,000 decisions a right prior saves a quarter or more of what is lost without, and one of 3000 rewards that has
-/// the arms in reverse costs no more than a quarter of it: over thirty fixed runs each. Of 200 runs DP-IMED loses 164
-/// without (a run's deviation is 42) and 99 (28) with a right one, so that the first fails with a chance of 1e-3.
+/// In 10,000 decisions a right prior saves at least a quarter of the loss without a prior. A prior of 3000 rewards with
+/// the arms in reverse order costs at most a quarter of it. Thirty fixed runs each. In 200 runs DP-IMED loses 164
+/// without a prior (a run's deviation is 42) and 99 (28) with a right one, so that the first comparison fails with
+/// probability 1e-3.
 #[test]
 fn a_right_prior_saves_and_a_wrong_one_costs_little() {
     let check = |one: &dyn Fn(u64, Said) -> f64| {
@@ -82,9 +83,9 @@ fn a_right_prior_saves_and_a_wrong_one_costs_little() {
     check(&|number, said| of_a_bandit(Algorithm::Imed, 1.0, number, 10_000, said, 3000.0));
 }
 
-/// For every policy and kind of mistake, as time goes on: a wrong prior costs less than half of what is lost without,
-/// and a right one saves a twentieth or more. Where that is claimed to be a certainty DP-KLUCB may lose two thirds more:
-/// its leader then has no optimism, and all others have.
+/// For every policy and kind of mistake, over time: a wrong prior costs less than half of the loss without a prior, and
+/// a right one saves at least a twentieth. For a prior of extreme strength, DP-KLUCB may lose two thirds more: its
+/// leader then has no optimism, and all others have.
 #[test]
 #[ignore = "long"]
 fn a_wrong_prior_costs_little_whatever_it_is() {
@@ -159,8 +160,8 @@ fn plays(bandit: &Bandit, arm: u32, decisions: u32) -> u32 {
     each.sum()
 }
 
-/// A snapshot keeps it, what is read is without it, the first batch is as small as ever, and who merges has not heard
-/// of it.
+/// A snapshot keeps the prior. Reports do not include it, the first batch is no larger, and a handle that merges the
+/// snapshot does not get it.
 #[test]
 fn it_is_where_it_belongs_and_nowhere_else() {
     const PRIOR: usize = 4 + 4 + 4;

@@ -1,5 +1,5 @@
-//! What our pages show must work: their programs, their commands, their links, tables and lists.
-//! (Rust programs are documentation tests of the crate.)
+//! Programs, commands, links, tables and lists on the pages work and are complete. (The Rust programs are documentation
+//! tests of the crate.)
 
 use crate::support::requests::{Ask, among, of_slots};
 use crate::support::{
@@ -195,7 +195,7 @@ fn prose(page: &str) -> Vec<&str> {
     page.lines().filter(|line| is_prose(line)).collect()
 }
 
-/// Nobody adds a program to a page without a test that runs it. (Commands for a shell are tried where they can be.)
+/// A test runs every program on a page. (Shell commands are tried where possible.)
 #[test]
 fn every_program_is_run() {
     let mut listed: Vec<_> = PROGRAMS.iter().map(|(page, language, _)| format!("{page}: {language}")).collect();
@@ -213,7 +213,7 @@ fn every_program_is_run() {
     assert_eq!(sorted(shown), sorted(listed));
 }
 
-/// Links lead somewhere, to the very heading; what pages name is there; cargo knows their examples.
+/// Links point to existing files and headings, files that pages name exist, and cargo knows their examples.
 #[test]
 fn what_pages_name_is_there() {
     let headings = |page: &str| -> Vec<String> {
@@ -279,14 +279,14 @@ fn quoted_figures_were_measured() {
     assert!(quoted > 40, "{quoted}");
 }
 
-/// A newcomer's page: one screen or two.
+/// The first page is one or two screens long.
 #[test]
 fn the_readme_is_short() {
     let lines = page(README).lines().count();
     assert!(lines <= 120, "{lines} lines: move what is long beside what it describes");
 }
 
-/// The names in the table of what there is, each in its language.
+/// The names in the table of functions exist in each language.
 #[test]
 fn what_there_is_is_there() {
     let go = sources("bindings/go", ".go");
@@ -359,7 +359,7 @@ fn the_table_has_every_policy() {
     }
 }
 
-/// Pages, and comments of the source, name nothing of the interface that is gone.
+/// Pages and comments name nothing of the interface that is gone.
 #[test]
 fn what_is_named_is_of_today() {
     let header = without_comments(&page("include/dpb.h"));
@@ -408,7 +408,7 @@ fn is_of_a_name(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// The table of what combines: what it says that a handle does it does, and nothing else.
+/// A handle supports what the table of combinations lists, and nothing else.
 #[test]
 fn the_table_of_combinations() {
     let using = page("docs/reference/interface.md");
@@ -436,7 +436,7 @@ fn the_table_of_combinations() {
     }
 }
 
-/// What a handle is made with, beside what is tried.
+/// The configuration of a handle, besides the feature under test.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum With {
     Nothing,
@@ -445,7 +445,7 @@ enum With {
     Users,
 }
 
-/// What becomes of it where a handle that is made so is asked for this.
+/// The status of a feature with a handle of this configuration.
 fn combined(what: &str, with: With) -> dpb_status {
     let (max_segments, users) = (4 * u32::from(with == With::Segments), 100 * u64::from(with == With::Users));
     let row = [0.5f32; 8]; // rows of two features, for as many arms as there may be
@@ -549,7 +549,7 @@ fn needs(policy: dpb::Algorithm, cell: &str) -> dpb::Bandit {
     made(&names).unwrap_or_else(|error| panic!("{policy:?} needs more than {names:?}: {error}"))
 }
 
-/// The layout names all that is in src. (That what it names is there is tested for every page.)
+/// The layout names all files in src. (Another test checks that the files that it names exist.)
 #[test]
 fn the_map_is_the_land() {
     let map = &snippets("CONTRIBUTING.md", "text")[0];
@@ -559,7 +559,8 @@ fn the_map_is_the_land() {
     }
 }
 
-/// The commands for what cargo makes, in a directory that looks like ours after `cargo build --release`.
+/// The commands for the files that cargo makes, in a directory that looks like the repository after `cargo build
+/// --release`.
 #[test]
 fn the_link_commands() {
     if !have("cc") {
@@ -581,7 +582,7 @@ fn the_link_commands() {
     }
 }
 
-/// What rustc says that a static link needs = what our page says = what our own tests link.
+/// The system libraries that rustc lists for a static link are those on the page and those that the tests link.
 #[test]
 #[ignore = "builds the library once more"]
 #[cfg(target_os = "linux")]

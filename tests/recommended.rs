@@ -1,5 +1,5 @@
-//! The policies that we recommend: regret, delays, sets of arms, propensities. (Index checks: in the
-//! policies' own files; privacy: interference.rs and audit_tool.rs.)
+//! The recommended policies: regret, delays, sets of arms, propensities. (Their own files test the indices;
+//! interference.rs and audit_tool.rs test privacy.)
 
 use crate::audit::engine::seed;
 use crate::support::coins::Coins;
@@ -15,7 +15,7 @@ fn bandit(algorithm: Algorithm, arms: u32, epsilon: f64, number: u64) -> Bandit 
     Bandit::new(algorithm, &config).unwrap()
 }
 
-/// Pseudo-regret of a run whose answers come `in_flight` decisions late.
+/// Pseudo-regret of a run whose rewards come `in_flight` decisions late.
 fn regret(algorithm: Algorithm, epsilon: f64, horizon: u32, in_flight: usize, number: u64) -> f64 {
     regret_on(&A, algorithm, epsilon, horizon, in_flight, number)
 }
@@ -41,9 +41,8 @@ fn mean_and_most(runs: impl Iterator<Item = f64>) -> (f64, f64) {
     (all.iter().sum::<f64>() / all.len() as f64, all.iter().copied().fold(0.0, f64::max))
 }
 
-/// The targets at T = 1e6 on A at eps 1, with 20 runs in place of 200 (`examples/field.rs` makes
-/// the table), whose mean has a standard error near 10; and no run abandons the best arm, which
-/// would cost 100,000.
+/// The targets at T = 1e6 on A at eps 1, with 20 runs instead of 200 (`examples/field.rs` makes the table). The mean
+/// has a standard error near 10. No run abandons the best arm, which would cost 100,000.
 #[test]
 fn the_regret_is_near_the_bound() {
     let field = [(Algorithm::Imed, 125.0), (Algorithm::KlUcb, 170.0), (Algorithm::Med, 175.0), (Algorithm::Ts, 800.0)];
@@ -53,9 +52,9 @@ fn the_regret_is_near_the_bound() {
     }
 }
 
-/// A hundred ads that are clicked by 1% down to .1%: batches are large enough that their clicks show in the noise. Of 40
-/// runs the means are 2420 (a run's deviation is 145), and 2770 (133) with batches of 1/epsilon rewards: so the mean of
-/// eight fails with a chance of 3e-4, and theirs passes with one of 2e-4.
+/// A hundred ads with click rates from 1% down to .1%: batches are large enough that their clicks exceed the noise. In
+/// 40 runs the means are 2420 (a run's deviation is 145), and 2770 (133) with batches of 1/epsilon rewards: so the mean
+/// of eight fails with probability 3e-4, and theirs passes with probability 2e-4.
 #[test]
 fn rare_clicks_are_waited_for() {
     let ads: Vec<f64> = (0..100).rev().map(|ad| 0.001 + 0.009 * f64::from(ad) / 99.0).collect();
@@ -64,8 +63,8 @@ fn rare_clicks_are_waited_for() {
     assert!(mean < 2600.0, "{mean}");
 }
 
-/// With d decisions in flight the first d are blind: d times the mean gap, 0.25, for who spreads
-/// them evenly. Beyond that, delays cost at most what is lost without them.
+/// With d open decisions the first d are blind: a uniform choice loses d times the mean gap, 0.25. Beyond that, delays
+/// cost at most the loss without them.
 #[test]
 fn delays_cost_little_beyond_what_they_must() {
     for algorithm in [Algorithm::Imed, Algorithm::KlUcb] {
@@ -78,8 +77,8 @@ fn delays_cost_little_beyond_what_they_must() {
     }
 }
 
-/// Each policy through every call in random order: cancellations, silence, arms that come and go,
-/// requests that may show some arms only. Counts add up, retired arms are never played.
+/// Each policy with all calls in random order: cancellations, silence, new and retired arms, requests with eligible
+/// arms. Counts add up, and retired arms are never played.
 #[test]
 fn everything_at_once() {
     for algorithm in POLICIES {
@@ -189,8 +188,8 @@ fn open_decisions_of_a_retired_arm_are_accepted() {
     }
 }
 
-/// Two kinds of request with different eligible arms: each finds its own best arm, though the best
-/// of all is in one of them only. Regret at random play would be 3,750 and 2,500.
+/// Two kinds of request with different eligible arms: each finds its own best arm, although the best of all is in one
+/// of them only. Regret of a random choice would be 3,750 and 2,500.
 #[test]
 fn every_request_gets_the_best_of_its_own_arms() {
     for algorithm in POLICIES {
@@ -207,7 +206,7 @@ fn every_request_gets_the_best_of_its_own_arms() {
     }
 }
 
-/// A new arm that is better than all is found, and an old one that was best is not missed.
+/// The policy finds a new arm that is the best, and does without a retired one that was the best.
 #[test]
 fn a_new_arm_enters_the_race() {
     for algorithm in POLICIES {
@@ -230,8 +229,8 @@ fn a_new_arm_enters_the_race() {
     }
 }
 
-/// 100,000 arms, every one of them played and released: a fraction of a second, where a batch's end
-/// that computed all indices would keep this test busy for hours.
+/// 100,000 arms, each played and released, take a fraction of a second. If the end of a batch computed all indices,
+/// this test would take hours.
 #[test]
 fn many_arms_do_not_stall() {
     for algorithm in [Algorithm::Imed, Algorithm::KlUcb] {

@@ -1,6 +1,7 @@
-//! The C and C++ programs again, under AddressSanitizer on both sides of the boundary, UBSan on theirs, and on
-//! ours the standard library's own checks of what unsafe code must keep; threads under ThreadSanitizer, the
-//! standard library's lock included. No nightly: RUSTC_BOOTSTRAP lets a stable compiler take the flags.
+//! The C and C++ programs under AddressSanitizer on both sides of the boundary. Their code also runs with UBSan, and
+//! the library with the standard library's checks of unsafe code. Threads run under ThreadSanitizer, which covers the
+//! standard library's lock too. This needs no nightly toolchain: RUSTC_BOOTSTRAP lets a stable compiler accept the
+//! flags.
 #![cfg(target_os = "linux")]
 
 use crate::support::{SYSTEM_LIBRARIES, have, root, run};
@@ -45,7 +46,7 @@ fn sanitizers_find_nothing() {
     }
 }
 
-/// Each ticket is answered once, whoever tries, and nothing is read while it is written.
+/// Each ticket gets one reward, whichever thread reports it, and nothing is read while it is written.
 #[test]
 #[ignore = "a minute: it builds the library anew, and the standard library"]
 fn threads_race_for_nothing() {

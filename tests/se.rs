@@ -1,4 +1,4 @@
-//! DP-SE against the paper's numbers.
+//! DP-SE, compared with the numbers in its paper.
 
 use dpb::{Algorithm, Bandit, Config};
 

@@ -1,4 +1,4 @@
-//! Segments: what one teaches the others, and that nothing is told but what was released.
+//! Segments: what they learn from each other, and that only releases are shared.
 
 use crate::audit::engine::{Audit, Seen, pattern, seed};
 use crate::audit::sabotage::Sabotage;
@@ -91,8 +91,9 @@ impl World {
     }
 }
 
-/// Segments of one handle against a bandit for each segment and one for all: sums over six worlds of regret in parts of uniform
-/// play's. The figure `segments` has 24 worlds; groups of six scatter about its ratios by a fifth.
+/// Segments of one handle, compared with a bandit for each segment and with one for all: sums over six worlds of the
+/// regret, relative to uniform play. The figure `segments` has 24 worlds. Groups of six scatter about its ratios by a
+/// fifth.
 #[test]
 #[ignore = "ten seconds"]
 fn segments_learn_from_each_other() {
@@ -165,7 +166,7 @@ fn seen(number: u64, neighbour: bool, sabotage: Sabotage, merging: bool) -> Vec<
     sights
 }
 
-/// An honest build fails with chance 1e-6; half the noise exceeds the alarm by five standard errors.
+/// A correct build fails with probability 1e-6; half of the noise exceeds the threshold by five standard errors.
 fn costs_epsilon(merging: bool) {
     let world = |sabotage| move |_: usize, number, neighbour| seen(number, neighbour, sabotage, merging);
     let audit = |sabotage| Audit::pure(1.0, 20_000).search(1, world(sabotage));
@@ -259,7 +260,7 @@ fn bad_input_is_refused_and_changes_nothing() {
     assert_eq!(bandit.arm_reports().unwrap().iter().map(|arm| arm.pulls).sum::<u64>(), 3);
 }
 
-/// A snapshot goes on with what was released, and an altered one is refused.
+/// A restored handle continues with the releases, and an altered snapshot is refused.
 #[test]
 fn it_goes_on_from_its_snapshot() {
     const KEYS: [u64; 5] = [1000, 999, 998, 997, 996];
@@ -299,7 +300,8 @@ fn it_goes_on_from_its_snapshot() {
     }
 }
 
-/// A handle has segments in all its lives, or in none; and it has no fewer than there are.
+/// A handle with segments is restored with segments, and one without is restored without. max_segments cannot be less
+/// than the number of segments.
 #[test]
 fn segments_are_restored_and_merged_as_segments() {
     let config = |max_segments| Config { max_segments, ..Config::new(4, 1.0) };
@@ -319,7 +321,7 @@ fn segments_are_restored_and_merged_as_segments() {
     }
 }
 
-/// With `forget_after` a handle follows a change of the best arm in all segments.
+/// With `forget_after` a handle adapts to a change of the best arm in all segments.
 #[test]
 fn it_follows_a_change() {
     let config = Config { forget_after: 40_000, test_seed: Some(seed(3)), max_segments: 20, ..Config::new(5, 1.0) };
@@ -357,9 +359,9 @@ fn told_in_reverse(mut world: World, segments: usize, decisions: usize, config: 
     })
 }
 
-/// Rare clicks, so that much is still unknown after 20,000 decisions. Of 12 runs the worst loses 34%; without trials from
-/// then on each loses 65% or more, and with segments that are young by Thompson sampling six lose 45 to 69%. The runs'
-/// standard deviation is 3.5, so others than these fixed seeds would fail with chance 1e-5.
+/// Rare clicks, so that much is unknown after 20,000 decisions. Of 12 runs the worst loses 34%. Without trials from
+/// then on each loses at least 65%, and with Thompson sampling for young segments six lose 45 to 69%. The runs'
+/// standard deviation is 3.5, so other seeds would fail with probability 1e-5.
 #[test]
 fn a_reversed_prior_locks_no_ad_out() {
     let lost: Vec<f64> = (0..12)
@@ -372,10 +374,11 @@ fn a_reversed_prior_locks_no_ad_out() {
     assert!(lost.iter().all(|&lost| lost < 0.45), "{lost:?}");
 }
 
-/// Worlds 1000 to 1099, each of 100 segments and ten ads of 3%, tau .2, 10,000 decisions a segment. More than a quarter of
-/// what uniform play does lose, at eps 1, without a prior, told in reverse as 300 rewards and as 2^24: 1, 1 and 0 worlds
-/// (before trials: 2, 14, 7); at eps .25: 6, 6 and 6 (5, 30, 13); means 7.1, 6.8, 7.6 and 10.5, 10.0, 11.3% (7.7, 14.7,
-/// 10.5 and 11.8, 22.6, 15.8). None loses more than 36% (104). Other seeds would exceed these bounds with chance 1% each.
+/// Worlds 1000 to 1099, each of 100 segments and ten ads of 3%, tau .2, 10,000 decisions a segment. The number of
+/// worlds that lose more than a quarter of the loss of uniform play, at eps 1, without a prior, with a reversed prior
+/// of 300 rewards, and with one of 2^24: 1, 1 and 0 (before trials: 2, 14, 7); at eps .25: 6, 6 and 6 (5, 30, 13).
+/// Means: 7.1, 6.8, 7.6 and 10.5, 10.0, 11.3% (7.7, 14.7, 10.5 and 11.8, 22.6, 15.8). None loses more than 36% (104).
+/// Other seeds would exceed these bounds with probability 1% each.
 #[test]
 #[ignore = "two minutes"]
 fn no_reversed_prior_locks_an_ad_out() {
@@ -395,7 +398,8 @@ fn no_reversed_prior_locks_an_ad_out() {
     }
 }
 
-/// Where segments differ each soon plays the arm that is best there. All together could be right in half of them only.
+/// Segments with different best arms each soon play their own best arm. One bandit for all could be right in half of
+/// them only.
 #[test]
 fn a_segment_plays_for_itself() {
     let bandit = bandit(2, 1.0, 20);
@@ -414,8 +418,9 @@ fn a_segment_plays_for_itself() {
     assert!(right > 18_000 && alone > 18_000, "{right} {alone}");
 }
 
-/// No arm is ever clicked, as first releases may say where noise is below 0: the rates are found all the same, and soon.
-/// Of 30 runs ten lose more than a quarter of what uniform play does where that is believed, one where it is not.
+/// First releases may suggest that no arm is ever clicked, if the noise is below 0: the policy still learns the rates
+/// soon. Of 30 runs ten lose more than a quarter of the loss of uniform play if the policy trusts such releases, and
+/// one if it does not.
 #[test]
 fn noise_below_0_is_not_believed_for_long() {
     let lost = (0..30).filter(|&number| {

@@ -1,4 +1,5 @@
-//! Handles with segments that merge what others have released: as one handle, in whatever order its parts meet.
+//! Handles with segments that merge each other's releases: the result is that of one handle, in any order of the
+//! merges.
 
 use crate::audit::engine::seed;
 use crate::segments::World;
@@ -119,9 +120,10 @@ impl Node {
     }
 }
 
-/// Four handles play, merge whatever snapshot of any they come across, their own and old ones too, again and again, and
-/// die and go on from their last; one of them is full. At every time each knows, to the reward, its own and the newest of
-/// every other; and once all have met all know the same, and those with the same segments say the same to the last bit.
+/// Four handles play, merge snapshots of any of them, their own and old ones too, repeatedly, and restart from their
+/// last snapshot; one of them is full. At any time each knows, to the reward, its own releases and the newest snapshot
+/// of every other. Once all have merged all, the evidence of all is the same, and those with the same segments read the
+/// same to the last bit.
 #[test]
 fn whatever_the_order_every_reward_counts_once() {
     for number in 0..4 {
@@ -176,7 +178,7 @@ fn whatever_the_order_every_reward_counts_once() {
     }
 }
 
-/// With `forget_after`, while no clock moves: handles, and one that has only looked on, say the same to the last bit.
+/// With `forget_after`, while no clock moves: handles, and one that makes no decisions, read the same to the last bit.
 #[test]
 fn handles_that_forget_agree_while_no_clock_moves() {
     let made = |number| Node::new(Config { forget_after: 20_000, ..config(number) });
@@ -195,8 +197,8 @@ fn handles_that_forget_agree_while_no_clock_moves() {
     assert!(told.iter().all(|other| *other == told[0]), "{told:?}");
 }
 
-/// A handle without a segment that has merged knows what the fleet knows when a key comes, and begins with that; so does
-/// a full one that grows, and a handle that is as full as it may be merges all the same.
+/// A handle without a segment that has merged begins the segment with the fleet's releases when a request has its key.
+/// So does a full handle that grows. A handle of maximum size can merge too.
 #[test]
 fn a_segment_begins_with_what_others_know_of_it() {
     let mut node = Node::new(config(1));
@@ -278,8 +280,7 @@ fn strangers_are_refused() {
     assert_eq!(node.bandit.merge(&of(traffic)), Ok(()));
 }
 
-/// With `forget_after`: what others have released counts as it did there, fades on this handle's clock, and then counts no
-/// more.
+/// With `forget_after`: releases of others count as they did there, fade on this handle's clock, and are then dropped.
 #[test]
 fn others_fade_too() {
     let [mut here, mut there] = [1, 2].map(|number| Node::new(Config { forget_after: 4096, ..config(number) }));
@@ -303,7 +304,7 @@ fn others_fade_too() {
     assert!((sum(&here.bandit) / (own / 8.0 + sum(&there.bandit)) - 1.0).abs() < 0.01);
 }
 
-/// A batch is half of what its cell has seen, and of that the part of one of those at work.
+/// A batch is half of the rewards of its cell, divided by the number of running handles.
 #[test]
 fn batches_are_divided_among_those_at_work() {
     let play = |bandit: &Bandit, coins: &mut Coins| {
@@ -366,7 +367,7 @@ fn regrets(epsilon: f64, decisions: usize, spread: f64, worlds: u64) -> [f64; 3]
     })
 }
 
-/// Deterministic but for the handles' origins, which decide nothing.
+/// Deterministic except for the handles' origins, which do not affect decisions.
 #[test]
 fn sharing_wins() {
     let [together, isolated, one] = regrets(1.0, 2_000, 0.2, 2);
@@ -374,7 +375,8 @@ fn sharing_wins() {
     assert!(together < 0.75 * isolated && together < 1.5 * one, "{together} {isolated} {one}");
 }
 
-/// Eight noises a batch where one handle has one: at worst the price was a factor of 1.9, where the segments differ most.
+/// A batch has eight draws of noise where one handle has one: at worst the cost was a factor of 1.9, where segments
+/// differ most.
 #[test]
 #[ignore = "five seconds"]
 fn sharing_wins_for_long() {

@@ -1,5 +1,5 @@
-//! The three ad servers, built as they say and driven with real HTTP: what each promises its
-//! visitors and its operator, and that it withstands the world.
+//! The three ad servers, built with the commands in their comments and used over real HTTP: their behaviour for
+//! visitors and operators, and under hostile clients and failures.
 #![cfg(target_os = "linux")] // signals, /proc
 
 #[path = "support/browser.rs"]
@@ -26,7 +26,7 @@ const WINDOW: usize = 1000;
 /// Connections at a time that each server takes.
 const PLACES: usize = 2000;
 
-/// A server's program, built once, and what it needs to be told to serve.
+/// A server's program, built once, and its options.
 struct Program {
     path: PathBuf,
     arguments: &'static [&'static str],
@@ -56,7 +56,7 @@ static GO: LazyLock<Option<Program>> = LazyLock::new(|| {
 });
 
 impl Program {
-    /// That makes a report whenever it is asked for one.
+    /// With a new report for each request.
     fn command(&self) -> Command {
         let mut command = Command::new(&self.path);
         command.args(self.arguments).args(["--report-every", "0"]);
@@ -156,7 +156,8 @@ promises! {
     its_page_shows_what_is_learned
 }
 
-/// A thousand visitors come, each to one of four placements too: a row for each, with the numbers that are released.
+/// A thousand visitors come, to each of four placements too: the page has a row for each placement, with the released
+/// numbers.
 #[test]
 #[ignore = "needs a browser"]
 fn the_go_page_shows_its_placements() {
@@ -267,8 +268,8 @@ fn it_serves_ads_and_reports_what_is_released(program: &Program) {
     assert_eq!((status.code(), said.as_str()), (Some(0), "stopped\n"), "no operator's address unless asked for");
 }
 
-/// What became of a click depends on clicks: no answer, to the last byte, tells it. The operator
-/// knows, at an address of this machine.
+/// The status of a click depends on clicks: no response reveals it, to the last byte. The operator can read it, at an
+/// address of this machine.
 fn whoever_clicks_is_told_the_same(program: &Program) {
     let ((server, operator), other) = (program.start_with_operator(), program.start());
     let (late, foreign) = (click_url(&server), click_url(&other));
@@ -314,9 +315,9 @@ fn whoever_clicks_is_told_the_same(program: &Program) {
     assert_eq!(server.interrupt().0.code(), Some(0));
 }
 
-/// Those who send half a request, or none, or one letter after the other, or who do not take their
-/// answers, hold no thread, nobody waits for them, and they are sent away. So are more than there
-/// are places for: newcomers wait until these have gone.
+/// Visitors who send half a request, none, or one byte after the other, or who do not read the response, occupy no
+/// thread, delay nobody, and are disconnected. There are more of them than connections: new visitors wait until these
+/// have gone.
 fn slow_visitors_neither_stay_nor_keep_others_waiting(program: &Program) {
     allow_many_files();
     let server = program.start();
@@ -416,7 +417,7 @@ fn bodies_of_any_length_are_refused_unread(program: &Program) {
     assert_eq!(server.get("/report"), before, "a refused request changed something");
 }
 
-/// For a second, whatever happens; then it is made anew. Nobody is asked for by a query that says nothing.
+/// The report is cached for a second. A query without values names no placement.
 fn its_report_is_a_copy_for_a_while(program: &Program) {
     let mut command = Command::new(&program.path);
     let server = Server::start(command.args(program.arguments).args(["--port", "0"]));
@@ -434,7 +435,7 @@ fn its_report_is_a_copy_for_a_while(program: &Program) {
     }
 }
 
-/// A target may name the server as well (RFC 9112, 3.2.2). What is no request is told so, and the server goes on.
+/// A target may be an absolute URL (RFC 9112, 3.2.2). A malformed request gets an error, and the server continues.
 fn it_knows_what_is_a_request(program: &Program) {
     let server = program.start();
     assert_eq!(server.get("/healthz"), (200, "ok".to_owned()));
@@ -504,7 +505,7 @@ fn its_snapshot_is_its_own(program: &Program) {
     fs::remove_file(&file).unwrap();
 }
 
-/// More who keep still than there are places for: whoever comes to ask for something is answered at once.
+/// There are more idle connections than places: a new visitor with a request gets a response at once.
 fn the_idlest_make_room_for_visitors(program: &Program) {
     allow_many_files();
     let server = program.start();
@@ -535,8 +536,9 @@ fn the_idlest_make_room_for_visitors(program: &Program) {
     }
 }
 
-/// Slots of a placement are filled with different creatives, each click goes to whom it belongs, and whatever one person
-/// does, or nobody in particular, a dozen answers of each are learned from: fewer than in any batch. Nothing says who came.
+/// Slots of a placement get different creatives, and each click reaches the bandit that decided. The bandit learns from
+/// 12 rewards of each person, and of all visitors without a hash together, whatever they do. Any batch has more. No
+/// page shows who came.
 fn its_placements_learn_no_more_of_a_person_than_was_said(program: &Program) {
     const PERSON: u64 = 0x9f3c_51a2_77d0_e846;
     let file = place("placements");
@@ -738,7 +740,7 @@ fn no_option_is_taken_for_another(program: &Program) {
     }
 }
 
-/// By name, as dpb_policy_at has them; whoever asks for another is told those that there are.
+/// The policy by name, as dpb_policy_at lists them. For another name the server prints the list.
 fn it_serves_the_policy_that_it_is_told(program: &Program) {
     let server = Server::start(program.command().args(["--port", "0", "--policy", "dp-klucb"]));
     assert_eq!(text_field(&server.get("/report").1, "policy"), "dp-klucb");
@@ -750,7 +752,7 @@ fn it_serves_the_policy_that_it_is_told(program: &Program) {
     }
 }
 
-/// Without being told, the usual one where the policy forgets at all; the library itself says what is wrong.
+/// Without --memory, the default if the policy supports `forget_after`. The library reports errors.
 fn it_has_the_memory_that_it_is_told_and_that_its_policy_can_have(program: &Program) {
     for (options, memory) in [
         (&[][..], 50_000.0),
@@ -818,8 +820,8 @@ fn a_window_of_time_ends_though_nobody_comes(program: &Program) {
     }
 }
 
-/// An ad that everybody clicks, and after 4000 visitors another one. Of the last 1000 visitors the memory of
-/// 4096 showed the new one to 938 at least in 20,000 simulated runs; without one, to nobody in 5000.
+/// Everybody clicks one ad, and after 4000 visitors another one. In 20,000 simulated runs with `forget_after` 4096, at
+/// least 938 of the last 1000 visitors saw the new one. Without it, nobody of 5000 did.
 fn it_follows_a_change_unless_it_never_forgets(program: &Program) {
     for memory in [4096.0, 0.0] {
         let server = Server::start(program.command().args(["--port", "0", "--memory", &memory.to_string()]));
@@ -842,7 +844,8 @@ fn it_follows_a_change_unless_it_never_forgets(program: &Program) {
     }
 }
 
-/// A thousand visitors are there at once, each asks as soon as it has its answer, and all get what they asked for.
+/// A thousand visitors come at once, and each sends the next request as soon as it has the response. All get the right
+/// responses.
 fn a_thousand_at_once_are_all_served(program: &Program) {
     const ROUNDS: usize = 3;
     allow_many_files();
@@ -863,8 +866,8 @@ fn a_thousand_at_once_are_all_served(program: &Program) {
     assert_eq!(number_field(&server.get("/report").1, "decisions"), Some(tickets.len() as f64));
 }
 
-/// Each answer is whole, or none, what was answered is in the snapshot, and the end does not wait for visitors
-/// who keep still.
+/// Each response is complete or absent, the snapshot contains every request with a response, and the end does not wait
+/// for idle visitors.
 fn both_signals_end_it_cleanly_under_load(program: &Program) {
     for signal in [libc::SIGINT, libc::SIGTERM] {
         let file = place("load");
@@ -894,7 +897,7 @@ fn both_signals_end_it_cleanly_under_load(program: &Program) {
     }
 }
 
-/// Takes one answer after the other from one connection, whole, until that is closed.
+/// Reads one response after the other from one connection, until it is closed.
 fn visit(host: &str, answers: &AtomicUsize) {
     let mut connection = BufReader::new(connect(host));
     while let Some((status, _, body)) = ask(&mut connection, "GET", "/ad", "") {
@@ -918,8 +921,8 @@ fn too_many_open_files_pass(program: &Program) {
     assert_eq!(server.interrupt().0.code(), Some(0));
 }
 
-/// A bandit for each thread. Whichever thread an answer comes to, it counts once, at the one that has decided; and each
-/// learns what the other has released.
+/// A bandit for each thread. A reward counts once, at the thread that decided, whichever thread it comes to, and each
+/// thread merges the releases of the other.
 #[test]
 fn cpp_threads_have_a_bandit_each_and_learn_as_one() {
     const VISITORS: usize = 8;
@@ -1102,7 +1105,7 @@ impl Known {
         Known { decisions: counts.decisions, answered: counts.answered, arms, epsilon_spent }
     }
 
-    /// A server that goes on from it says so.
+    /// Checks the report of a server that continues from it.
     fn is_told(&self, report: &Value) {
         assert_eq!(report["decisions"], self.decisions);
         for (arm, told) in self.arms.iter().zip(report["arms"].as_array().unwrap()) {
@@ -1123,8 +1126,8 @@ impl Known {
     }
 }
 
-/// How many answers of a life took effect, as the next one knows: the first ones of these decisions' arms, each once. So
-/// many decisions may have been made that nobody was told of.
+/// The number of rewards of a run that took effect, as the next run has them: the first ones of these decisions' arms,
+/// each once. The server may have made some decisions whose responses were lost.
 fn answered(known: Option<&Known>, next: &Known, life: &[usize], untold: usize) -> usize {
     let (began, answered) = known.map_or((0, 0), |known| (known.decisions, known.answered));
     let decisions = (next.decisions - began) as usize;
@@ -1138,17 +1141,14 @@ fn answered(known: Option<&Known>, next: &Known, life: &[usize], untold: usize) 
     answered
 }
 
-/// A server that saves what it has released every millisecond is killed at any moment, restored, and so on.
-/// One visitor after the other comes, so the order of decisions is known, and each click is sent before the next
-/// decision: what the k-th answer of an arm was is known as well.
-///
-/// The releases of an arm in a life must then be those of its first answers of that life, each of them once: what
-/// the next life knows of it, less what this one began with, is n rewards, and their sum is that of its first n
-/// answers. The Rust server can be asked for so little noise (1/16384 in a release) that the sum is seen; of the
-/// others n is.
-///
-/// In every other series those that can have a placement too, and fill eight slots of it now and then, each time for
-/// somebody else. Their bandit lives as the other does, and each life is a period of its own.
+/// A server that saves its releases every millisecond is killed at any moment, restarted, and so on. Visitors come one
+/// after the other, so the order of decisions is known. Each click is sent before the next decision, so the k-th reward
+/// of an arm is known too. The releases of an arm in a run must then be those of its first rewards of that run, each
+/// once: the evidence of the next run minus that at the start of this one is n rewards, and their sum is that of its
+/// first n rewards. The Rust server can be configured with so little noise (1/16384 in a release) that the sum is
+/// visible; for the others n is. In every other series, servers that support placements also have one, and fill eight
+/// slots of it now and then, each time for another person. Their bandit continues in the same way, and each run is a
+/// separate period.
 fn killed(program: &Program, series: u64, kills: u64) {
     const EPSILON: &str = "16384";
     const SLOTS: usize = 8;

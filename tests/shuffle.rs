@@ -1,4 +1,4 @@
-//! The shuffle model: three roles, and two policies (audited in audit_tool.rs).
+//! The shuffle model: its three roles, and its two policies (audit_tool.rs audits them).
 
 use crate::audit::engine::{Audit, pattern, seed};
 use crate::audit::sabotage::Sabotage;
@@ -222,8 +222,8 @@ fn batches_double() {
     assert_eq!(users[12..], [4096; 2]);
 }
 
-/// An arm goes exactly when its released mean is more than two widths behind the best, and the width is
-/// the radius at half of beta/(K t (t + 1)) a side.
+/// An arm is eliminated exactly when its released mean is more than two widths below the best. The width is the radius
+/// at half of beta/(K t (t + 1)) on each side.
 #[test]
 fn arms_are_dropped_by_the_radius() {
     for policy in POLICIES {
@@ -274,7 +274,7 @@ fn users_behind_many_rewards_are_budgeted_for() {
     }
 }
 
-/// What a server sees of ten users, the first of whom has the reward in question.
+/// The server's view of ten users, the first of whom has the reward in question.
 fn seen(params: Params, number: u64, neighbour: bool) -> u64 {
     let mut first = Some(f64::from(neighbour));
     let bits = batch(params, &mut random(number), |_| first.take().unwrap_or(1.0));

@@ -1,5 +1,5 @@
-//! Slates: several arms for one request. What is played, what is refused, what each unit of protection costs and keeps.
-//! (How clicks are drawn: src/engine/requests.rs; the noise: src/privacy/slates.rs.)
+//! Requests with several slots: decisions, refusals, and the cost and guarantee of each unit of privacy.
+//! (src/engine/requests.rs tests how clicks are drawn, and src/privacy/slates.rs tests the noise.)
 
 use crate::audit::engine::{Audit, Seen, Verdict, pattern, seed};
 use crate::audit::sabotage::Sabotage;
@@ -26,8 +26,8 @@ fn arms(decisions: &[Decision]) -> Vec<u32> {
     arms
 }
 
-/// Every policy that can, through every call in random order: a slate's arms are distinct, live and eligible, counts add
-/// up, and the loss stays within epsilon.
+/// Every policy that supports several slots, with all calls in random order: the arms of a request are distinct, live
+/// and eligible, counts add up, and the loss stays within epsilon.
 #[test]
 fn slates_among_everything_else() {
     for algorithm in ABLE {
@@ -144,7 +144,7 @@ fn what_was_not_thought_through_is_refused() {
         assert!(matches!(slate(&bandit, None, 0), Err(Error::InvalidRequest { .. })));
         assert_eq!(bandit.report().unwrap().counts.decisions, 0);
         let refused = with(2, 0.0).err().unwrap().to_string();
-        assert_eq!(refused, "max_slots must be 0: this policy shows no slates, got 2", "{algorithm:?}");
+        assert_eq!(refused, "max_slots must be 0: this policy has one slot a request, got 2", "{algorithm:?}");
     }
     let refused = |config: &Config| Bandit::new(Algorithm::Imed, config).err().unwrap().to_string();
     let plain = Config { reward_window: 9, ..Config::new(5, 1.0) };
@@ -175,7 +175,7 @@ fn what_was_not_thought_through_is_refused() {
     assert_eq!(next.cancel(first[2].ticket), Ok(()));
 }
 
-/// The m best arms are what is played most, in all policies; an arm that is not eligible is not.
+/// All policies play the m best arms most, and never an arm that is not eligible.
 #[test]
 fn the_best_arms_are_shown() {
     const MEANS: [f64; 8] = [0.1, 0.6, 0.3, 0.9, 0.2, 0.7, 0.1, 0.5];
@@ -199,9 +199,9 @@ fn the_best_arms_are_shown() {
     }
 }
 
-/// Whichever arms are drawn, and in which order, every order of the slots has the same chance: as often as any other over
-/// all requests, and where a certain arm is shown. Hoeffding: one of n tosses is off by sqrt(10 n) with a
-/// chance of at most 2 e^-20; one of all 90 with 4e-7.
+/// Every order of the slots has the same probability, whichever arms are drawn, and in whichever order: over all
+/// requests, and over those with a certain arm. Hoeffding: one of n tosses is off by sqrt(10 n) with probability at
+/// most 2 e^-20; one of all 90 with 4e-7.
 #[test]
 fn slots_are_shuffled() {
     const MEANS: [f64; 8] = [0.1, 0.6, 0.3, 0.9, 0.2, 0.7, 0.1, 0.5];
@@ -235,9 +235,9 @@ fn slots_are_shuffled() {
     }
 }
 
-/// Propensities are the chances of a draw, given those before it: the mean of 1/propensity where a certain arm is in a
-/// certain draw is the chance of its being left. 20,000 slates with 1/p of 6/0.9 at most: 5 errors of a mean are below
-/// 0.09, which one of all 54 exceeds with a chance of 3e-5.
+/// A propensity is the probability of a draw given those before it: the mean of 1/propensity over the draws of a
+/// certain arm at a certain position is the probability that the arm is left. 20,000 requests with 1/p of at most
+/// 6/0.9: 5 errors of a mean are below 0.09, which one of all 54 exceeds with probability 3e-5.
 #[test]
 fn propensities_are_exact() {
     for algorithm in ABLE {
@@ -265,9 +265,8 @@ fn propensities_are_exact() {
     }
 }
 
-/// Two worlds that differ in which slots of each request are clicked, and how many: nobody who reads everything but what
-/// is released, of which there is nothing here yet, can tell. Where a click comes twice, too late, or its
-/// decision is cancelled too.
+/// Two worlds differ in which slots of each request are clicked, and in how many. Nobody can distinguish them without
+/// releases, of which there is none here. Also with duplicate and late clicks, and cancelled decisions.
 #[test]
 fn nothing_tells_which_clicks_were_kept() {
     let told = |clicks: fn(usize, usize) -> bool| {
@@ -297,8 +296,8 @@ fn nothing_tells_which_clicks_were_kept() {
     assert!(silent == told(|_, _| true) && silent == told(|number, request| (number * request).is_multiple_of(3)));
 }
 
-/// What an outsider sees of a handle that shows all its arms in every slate, where the first request's answers are
-/// these and all others are silence: the means of the first releases, in rewards.
+/// The public outputs of a handle that shows all its arms in every request, where the first request has these rewards
+/// and all others none: the means of the first releases, in rewards.
 fn seen(config: &Config, number: u64, sabotage: Sabotage, answers: &[f64]) -> Vec<Seen> {
     let _hand = sabotage.hand(config.arms);
     let bandit = Bandit::new(Algorithm::Imed, &Config { test_seed: Some(seed(number)), ..config.clone() }).unwrap();
@@ -328,7 +327,7 @@ fn seen(config: &Config, number: u64, sabotage: Sabotage, answers: &[f64]) -> Ve
     ]
 }
 
-/// Do these answers of a request look like those, up to epsilon?
+/// Audits whether these rewards of a request can be distinguished from those by more than epsilon.
 fn audit(config: &Config, sabotage: Sabotage, epsilon: f64, runs: u64, answers: [&[f64]; 2]) -> Verdict {
     let verdict = Audit::pure(epsilon, runs)
         .search(1, |_, number, neighbour| seen(config, number, sabotage, answers[usize::from(neighbour)]));
@@ -336,7 +335,8 @@ fn audit(config: &Config, sabotage: Sabotage, epsilon: f64, runs: u64, answers: 
     verdict
 }
 
-/// The unit is one answer: another of the same request is a second epsilon. False alarms have a chance of 1e-6 each.
+/// The unit is one reward: another one of the same request is a second epsilon. False alarms have probability 1e-6
+/// each.
 #[test]
 fn one_answer_costs_epsilon() {
     let config = Config::new(3, 1.0);
@@ -345,7 +345,7 @@ fn one_answer_costs_epsilon() {
     assert!(audit(&config, Sabotage::HalfNoise, 1.0, 3000, one).alarm);
 }
 
-/// The unit is a request, whatever its answers. The accounting without its factor is that of one answer.
+/// The unit is a request with all its rewards. The accounting without its factor is that of one reward.
 #[test]
 fn all_answers_of_a_request_cost_epsilon() {
     let config = Config { max_slots: 3, ..Config::new(3, 1.0) };
@@ -354,8 +354,8 @@ fn all_answers_of_a_request_cost_epsilon() {
     assert!(audit(&Config { max_slots: 0, ..config }, Sabotage::Nothing, 1.0, 3000, all).alarm);
 }
 
-/// The unit is a request of one click, which moves from one slot to another: both lose. Without the factor of two it
-/// shows.
+/// The unit is a request of one click, which moves from one slot to another, so both slots lose. Without the factor of
+/// two the audit fails.
 #[test]
 fn a_click_that_moves_costs_epsilon() {
     let config = Config { max_slots: 4, max_clicks: 1, reward_window: 4, ..Config::new(4, 1.0) };
@@ -365,8 +365,8 @@ fn a_click_that_moves_costs_epsilon() {
     assert!(audit(&uncounted, Sabotage::Nothing, 1.0, 4000, moved).alarm);
 }
 
-/// The same unit, and every slot is clicked or none: one click is kept. Were all kept, under the same noise, it would
-/// show.
+/// The same unit, with every slot clicked, or none: one click is kept. If all were kept with the same noise, the audit
+/// would fail.
 #[test]
 fn more_clicks_than_one_cost_no_more() {
     let config = Config { max_slots: 4, max_clicks: 1, reward_window: 4, ..Config::new(4, 2.0) };
@@ -422,11 +422,11 @@ fn regret_of_a_bandit_a_slot(epsilon: f64, requests: u32, number: u64) -> f64 {
     lost
 }
 
-/// A million requests, two runs of each, at epsilon 1 and 0.25. Of thirty runs and more the means were 1130/1630 where one
-/// answer may cost epsilon, 1370/2470 where a request with one click may, 1510/3570 where one with any answers may, and
-/// 1780/3110 for a bandit a slot; a run's deviation is 200 to 450. The sums of the first three are then 4010/7670
-/// with an error of 460/400, and must be below 5600/9500; the sum of both slates of the first kind is 2100 below that
-/// of the bandits, with an error of 420.
+/// A million requests, two runs of each, at epsilon 1 and 0.25. In thirty runs and more the means were 1130/1630 if the
+/// unit is one reward, 1370/2470 for a request with one click, 1510/3570 for a request with any rewards, and 1780/3110
+/// for a bandit for each slot; a run's deviation is 200 to 450. The sums of the first three are then 4010/7670 with an
+/// error of 460/400, and must be below 5600/9500. The sum of both runs of the first kind is 2100 below that of the
+/// bandits, with an error of 420.
 #[test]
 #[ignore = "a quarter of a minute"]
 fn a_slate_learns_more_than_a_bandit_a_slot() {

@@ -1,4 +1,5 @@
-//! Snapshots: what a handle goes on from, and what it has lost. (That no raw sum is in one: interference.rs.)
+//! Snapshots: what a restored handle continues with, and what a restart loses. (interference.rs checks that a snapshot
+//! contains no raw sum.)
 
 use crate::audit::engine::seed;
 use crate::support::requests::{Ask, fitted, in_segment, of_user};
@@ -27,7 +28,7 @@ fn random(number: u64) -> Random {
     Seed::new(Some(seed(number))).unwrap().stream()
 }
 
-/// What a policy can be asked for, of everything that a snapshot keeps.
+/// The configurations of a policy, with all that a snapshot keeps.
 fn configs(algorithm: Algorithm) -> Vec<Config> {
     let base = Algorithm::NonprivateExp3 as u32;
     let plain = Config { test_seed: Some(seed(5)), horizon: 50_000, beta: 0.5, base, node: 77, ..Config::new(5, 1.0) };
@@ -126,7 +127,8 @@ fn a_restored_handle_knows_what_was_released_and_nothing_else() {
     }
 }
 
-/// A life that ends before its first release may have made one after its last snapshot: the next says so.
+/// A handle that ends before its first release may have made one after its last snapshot, so the restored handle
+/// reports one.
 #[test]
 fn a_restored_handle_admits_what_it_may_have_spent() {
     for algorithm in ABLE {
@@ -141,8 +143,8 @@ fn a_restored_handle_admits_what_it_may_have_spent() {
     }
 }
 
-/// What was learned stays learned, over ten lives: the regret falls. (DP-SE's epochs are longer than these lives.)
-/// Restored handles draw their own entropy: the slowest learner, DP-EXP3-Lap, is 5 deviations from the bound.
+/// Ten restarts lose nothing that was released: the regret falls. (DP-SE's epochs are longer than these runs.) Restored
+/// handles draw their own entropy: the slowest learner, DP-EXP3-Lap, is 5 deviations from the bound.
 #[test]
 fn lives_go_on_learning() {
     for algorithm in ABLE.into_iter().filter(|algorithm| *algorithm != Algorithm::Se) {
@@ -164,7 +166,7 @@ fn lives_go_on_learning() {
     }
 }
 
-/// Each says why, and the reason is its own.
+/// Each policy without snapshots returns its own reason.
 #[test]
 fn who_keeps_what_is_not_released_has_no_snapshot() {
     let mut reasons = BTreeSet::new();
@@ -186,7 +188,7 @@ fn who_keeps_what_is_not_released_has_no_snapshot() {
     assert_eq!(reasons.len(), 4, "{reasons:?}"); // trees, sums, weights, baselines
 }
 
-/// A snapshot of what nobody may write is none, however well made.
+/// Valid bytes for a policy without snapshots are refused.
 #[test]
 fn a_baseline_is_not_restored() {
     let config = configs(Algorithm::LdpUcb).swap_remove(0);
@@ -197,7 +199,7 @@ fn a_baseline_is_not_restored() {
     assert!(matches!(Bandit::restore(&sealed(bytes)), Err(Error::Unsupported(_))));
 }
 
-/// What becomes of another value in another life, and in another handle of a fleet.
+/// The effect of another value after a restart, and in another handle of a fleet.
 #[derive(Clone, Copy, PartialEq)]
 enum Another {
     /// It is refused, by name, in both.
@@ -279,7 +281,7 @@ fn plain_configs() -> impl Iterator<Item = (Algorithm, Config)> {
 /// A snapshot's head, policy and configuration.
 const PACKED: usize = 5 + 4 + Config::PACKED;
 
-/// Plays with everybody's own number, where users are counted; in one segment, where there are segments.
+/// Makes decisions, each for another user if users are counted, and in one segment if there are segments.
 fn hear(bandit: &Bandit, config: &Config, decisions: u64, random: &mut Random) {
     for user in 0..decisions {
         let request = if config.expected_users > 0 { of_user(user) } else { Request::default() };
@@ -289,14 +291,15 @@ fn hear(bandit: &Bandit, config: &Config, decisions: u64, random: &mut Random) {
     }
 }
 
-/// All of them are there, and each once or more: a field that is new fails here until it is decided what it may do.
+/// The list has every field at least once: for a new field, this test fails until the list says whether it may change.
 #[test]
 fn every_field_of_a_configuration_may_or_may_not_be_another() {
     let tested: BTreeSet<&str> = FIELDS.iter().map(|(name, ..)| *name).collect();
     assert_eq!(tested, Config::fields().collect());
 }
 
-/// Each field, both ways, of each policy that takes both values: refused by name, or taken and nothing is lost.
+/// Each field, in both directions, for each policy that accepts both values: the change is refused with the field's
+/// name, or accepted without loss.
 #[test]
 fn a_restart_takes_what_leaves_the_releases_their_meaning() {
     let [mut done, mut in_segments] = [BTreeSet::new(), BTreeSet::new()];
@@ -364,7 +367,7 @@ fn a_restart_takes_what_leaves_the_releases_their_meaning() {
     assert_eq!(in_segments, Config::fields().filter(|name| !never.contains(name)).collect());
 }
 
-/// And between the handles of a fleet.
+/// The same for the handles of a fleet.
 #[test]
 fn handles_of_a_fleet_may_differ_in_the_same_fields_but_memory() {
     let merges =
@@ -387,7 +390,7 @@ fn handles_of_a_fleet_may_differ_in_the_same_fields_but_memory() {
     }
 }
 
-/// A handle with segments and one without know different things: neither takes the other's snapshot.
+/// A handle with segments and one without have different state: neither accepts the other's snapshot.
 #[test]
 fn segments_neither_come_nor_go() {
     let (plain, segmented) = (Config::new(3, 1.0), Config { max_segments: 2, ..Config::new(3, 1.0) });
@@ -402,7 +405,7 @@ fn segments_neither_come_nor_go() {
     }
 }
 
-/// Who names the policy is not given another one.
+/// A call that names the policy does not get another one.
 #[test]
 fn a_snapshot_of_another_policy_is_refused() {
     let plain = configs(Algorithm::Imed).swap_remove(0);
@@ -411,7 +414,7 @@ fn a_snapshot_of_another_policy_is_refused() {
     assert_eq!(refused.to_string(), "policy must be dp-imed, as in the snapshot, got dp-med");
 }
 
-/// A batch that has come stays, the others are asked for again, and the road that was taken is.
+/// A complete batch stays, the others are requested again, and the choices so far remain.
 #[test]
 fn shuffled_batches_are_not_asked_for_twice() {
     let config = Config { horizon: 50_000, delta: 1e-6, ..Config::new(3, 1.0) };
@@ -452,7 +455,7 @@ fn shuffled_batches_are_not_asked_for_twice() {
     panic!("all ones are not found better than all zeros");
 }
 
-/// A checksum as a stranger would make it, so that altered bytes come in.
+/// Adds a valid checksum to altered bytes.
 fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes.truncate(bytes.len() - 4);
     let mut crc = !0u32;
@@ -464,7 +467,7 @@ fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// Bytes that were altered, with a checksum that fits: refused, or a handle that plays.
+/// Altered bytes with a valid checksum: refused, or a handle that works.
 #[test]
 #[ignore = "half a minute"]
 fn altered_snapshots_never_break_anything() {
@@ -506,7 +509,7 @@ fn altered_snapshots_never_break_anything() {
     }
 }
 
-/// Every number after the configuration, which is checked as any other, at its ends and beyond, wherever it begins.
+/// Every number after the configuration, which has its own checks, at its limits and beyond, at every offset.
 #[test]
 fn extreme_snapshots_never_break_anything() {
     let floats = [f64::INFINITY, f64::NEG_INFINITY, f64::NAN, f64::MAX, f64::MIN, f64::MIN_POSITIVE, 1e15, -1.0];

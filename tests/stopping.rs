@@ -21,8 +21,7 @@ fn run(make: Make, config: &StoppingConfig, mu: f64, stream: u64) -> (u64, f64) 
     (rule.count(), rule.mean().unwrap())
 }
 
-/// t h_t (1 + 1/alpha) + c_t: where |sum| halts a private rule that is asked for the k-th time at t, but
-/// for its noises.
+/// t h_t (1 + 1/alpha) + c_t: the |sum| at which a private rule, at its k-th comparison at time t, halts without noise.
 fn threshold(config: &StoppingConfig, t: f64, k: f64) -> f64 {
     let StoppingConfig { range, alpha, beta, epsilon, .. } = *config;
     let (s1, s2, s3) = (12.0 * range / epsilon, 12.0 * range / epsilon, 4.0 * range / epsilon);
@@ -68,8 +67,8 @@ fn the_mean_is_within_alpha_and_the_halt_in_time() {
     }
 }
 
-/// The rules' constants: without noise, and on samples that are all alike, the halt is where the formula
-/// says. Of the two settings noise rules the first, the samples' deviation the second.
+/// The rules' constants: without noise, and on equal samples, the rule halts where the formula says. In the first of
+/// the two settings the noise determines it, in the second the deviation of the samples.
 #[test]
 fn private_rules_halt_exactly_where_their_formulas_say() {
     for (alpha, beta, epsilon) in [(0.9, 0.5, 0.2), (0.2, 0.01, 20.0)] {
@@ -298,9 +297,9 @@ fn auditor_passes_the_private_rules_and_catches_half_the_noise() {
     assert!(!full.alarm && half.alarm);
 }
 
-/// A stream that stays just below the threshold asks the same question again and again. Each answer tells
-/// a little of a changed sample, and only the threshold's noise, the same in all of them, keeps that from
-/// adding up: within eps/2, the halt's share.
+/// A stream that stays just below the threshold repeats the same comparison. Each result reveals a little about a
+/// changed sample. Only the threshold's noise, the same in all comparisons, keeps this from adding up: within eps/2,
+/// the share of the halt.
 #[test]
 fn the_thresholds_noise_is_missed() {
     let config = StoppingConfig::new(1.0, 0.99, 0.99, 8.0);

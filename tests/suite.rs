@@ -1,5 +1,6 @@
-//! The tests, in one program: it is linked once, and where one test waits another runs. A program of their own have
-//! those that count allocations, limit or search the process's memory, and the header's, which also writes it.
+//! Most tests, in one program, which is linked once and runs other tests while one waits. Tests that count allocations,
+//! or limit or search the process's memory, have their own programs. So has the header's test, which can also write the
+//! header.
 
 mod ad_server;
 mod adversarial;
@@ -46,7 +47,7 @@ mod stopping;
 mod support;
 mod users;
 
-/// With `autotests = false` a file that nothing names is not compiled, in silence.
+/// With `autotests = false`, cargo silently ignores a file that no target names.
 #[test]
 fn every_test_file_is_compiled() {
     use std::collections::BTreeSet;

@@ -1,4 +1,5 @@
-//! No more of a user is learned from than was promised, whatever users do; and who answers sees no difference.
+//! The library learns from at most the stated number of rewards of each user, whatever users do. Statuses and counts do
+//! not depend on it.
 
 use crate::audit::engine::{Audit, Seen, pattern, seed};
 use crate::audit::sabotage::Sabotage;
@@ -35,8 +36,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..600)
 }
 
-/// Plays the steps on a handle that counts users, and on one that does not: whoever calls sees the same. A baseline
-/// tells of each answer whether it was learned from.
+/// Plays the steps on a handle that counts users, and on one that does not: all returned values are the same. A
+/// baseline shows for each reward whether the library learned from it.
 fn check(steps: &[Step], users: u64, window: u32) {
     let config =
         Config { contributions_per_user: M, pending_capacity: 8, reward_window: window, ..Config::new(3, 1.0) };
@@ -121,8 +122,8 @@ fn devices(algorithm: Algorithm) -> bool {
     matches!(algorithm, SdpAe | VbSdpAe | LdpUcb | LdpKlUcb)
 }
 
-/// Every policy, in segments and in several slots too: what is not learned from is served as a request that is cancelled at
-/// once. So the same arms play, to the end, as on a handle whose caller does that.
+/// Every policy, also in segments and with several slots: a decision that the library does not learn from is like one
+/// that is cancelled at once. So the same arms are played, to the end, as on a handle whose caller cancels it.
 #[test]
 fn what_is_not_learned_from_is_a_request_that_was_cancelled() {
     let plain = Config {
@@ -218,8 +219,8 @@ fn as_if_cancelled(algorithm: Algorithm, config: &Config) {
     assert!(!segmented || seen(&plain).2 > 20, "{:?}", seen(&plain));
 }
 
-/// A request of a user counts once, however many slots it has: all of them are learned from, or none. (With so little noise
-/// every reward is released at once, until an arm's batches grow.)
+/// A request of a user counts once, whatever its number of slots: the library learns from all of them, or from none.
+/// (With so little noise every reward is released at once, until an arm's batches grow.)
 #[test]
 fn all_slots_of_a_request_are_learned_from_or_none() {
     for algorithm in [Algorithm::Imed, Algorithm::KlUcb] {
@@ -245,7 +246,7 @@ fn all_slots_of_a_request_are_learned_from_or_none() {
     }
 }
 
-/// Many requests under one lock, of several users.
+/// Many requests of several users under one lock.
 #[test]
 fn each_of_many_requests_counts_its_user() {
     let config = Config { expected_users: 1000, max_slots: 2, ..Config::new(4, 3e4) };
@@ -266,7 +267,7 @@ fn what_cannot_be_counted_is_refused() {
     let users = |users| Config { expected_users: users, horizon: 1000, ..Config::new(3, 1.0) };
     for &algorithm in Algorithm::ALL.iter().filter(|&&algorithm| devices(algorithm)) {
         let refused = able(algorithm, users(10)).unwrap_err().to_string();
-        assert!(refused.starts_with("expected_users must be 0: what a user's device has sent"), "{refused}");
+        assert!(refused.starts_with("expected_users must be 0: the device must limit"), "{refused}");
     }
     let refused = able(Algorithm::Imed, users(Config::MOST_USERS + 1)).unwrap_err().to_string();
     assert_eq!(refused, "expected_users must be at most 2^28, got 268435457");
@@ -299,7 +300,7 @@ fn what_cannot_be_counted_is_refused() {
     }
 }
 
-/// A refused call has not counted its user: m = 1 is still there.
+/// A refused call does not count its user: m = 1 is still available.
 #[test]
 fn what_is_refused_is_not_counted() {
     let config = Config { expected_users: 100, ..Config::new(2, 1.0) };
@@ -313,7 +314,7 @@ fn what_is_refused_is_not_counted() {
     }
 }
 
-/// Where many share counters, who is turned away is the keys' doing: those are of the test seed.
+/// If many users share counters, the keys determine who is skipped, and the test seed determines the keys.
 #[test]
 fn a_test_seed_reproduces_who_is_turned_away() {
     let away = |number: u64| {
@@ -331,7 +332,7 @@ fn a_test_seed_reproduces_who_is_turned_away() {
     assert_ne!(away(1), away(2));
 }
 
-/// A request of each of these users, answered.
+/// One request with a reward for each of these users.
 fn play(bandit: &Bandit, users: std::ops::Range<u64>) {
     for user in users {
         let decision = bandit.select_for(&of_user(user)).unwrap();
@@ -339,8 +340,8 @@ fn play(bandit: &Bandit, users: std::ops::Range<u64>) {
     }
 }
 
-/// p periods lose p epsilon where a policy is pure, and what m p rewards do where it is not; and a restored handle's
-/// first period is one more.
+/// p periods lose p epsilon if a policy is pure, and otherwise the loss of m p rewards. The first period of a restored
+/// handle counts too.
 #[test]
 fn periods_add_up() {
     const DELTA: f64 = 1e-6;
@@ -392,8 +393,8 @@ fn known(bandit: &Bandit) -> f64 {
     bandit.arm_reports().unwrap().iter().map(|arm| arm.effective_pulls).sum()
 }
 
-/// Killed again and again right after its first snapshot, and restored from the newest one that was written: one person
-/// is heard in every life, and the report says so often or more. It did say 3.
+/// A service is killed repeatedly right after its first snapshot, and restored from the newest one. One person
+/// contributes in every run, and the report includes at least all of them. An earlier version reported 3.
 #[test]
 fn no_life_is_forgotten_however_many_there_are() {
     const LIVES: u32 = 20;
@@ -421,8 +422,8 @@ fn no_life_is_forgotten_however_many_there_are() {
     }
 }
 
-/// A period that begins after a snapshot is not in it: until there is one that has it, people are served and not
-/// heard. A handle that was never saved has nothing to go back to.
+/// A period that begins after a snapshot is not in it. Until the next snapshot the library serves people and does not
+/// learn from them. A handle that was never saved cannot go back, so it learns.
 #[test]
 fn nobody_is_heard_in_a_period_that_no_snapshot_has() {
     for max_segments in [0, 1] {
@@ -448,7 +449,8 @@ fn nobody_is_heard_in_a_period_that_no_snapshot_has() {
     }
 }
 
-/// Of two lives one counts users and the other does not: the other is one period, however often it was restored.
+/// A handle counts users before a restart and not after it, or the other way round: the part that does not count them
+/// is one period, whatever the number of restarts.
 #[test]
 fn a_life_that_counts_nobody_is_a_period() {
     let counting = Config { expected_users: 1000, ..Config::new(2, 1.0) };
@@ -475,8 +477,8 @@ fn a_life_that_counts_nobody_is_a_period() {
     }
 }
 
-/// Snapshots of two handles that heard the same of different people are the same but for the handle's name and the
-/// checksum; and one that is restored learns from everybody anew.
+/// Snapshots of two handles that received the same rewards from different people differ in the handle's name and the
+/// checksum only. A restored handle learns from everybody again.
 #[test]
 fn a_snapshot_does_not_tell_who_came() {
     let config =
@@ -498,8 +500,8 @@ fn a_snapshot_does_not_tell_who_came() {
     assert!(before > 50.0 && after > before + 500.0 && known(&restored) == after, "{before} {after}");
 }
 
-/// Two worlds differ in all rewards of a user who comes sixty times and is learned from twice, in one batch: the loss
-/// is epsilon at most. Where all are learned from it is more.
+/// Two worlds differ in all rewards of a user who comes sixty times. The library learns from two of them, in one batch:
+/// the loss is at most epsilon. If it learned from all, the loss would be larger.
 #[test]
 fn all_that_one_user_answers_is_audited() {
     let world = |sabotage: Sabotage| {

@@ -7,16 +7,22 @@
  *     dpb::Decision d = bandit.select();
  *     bandit.update(d.ticket, clicked ? 1.0 : 0.0);
  *
- * Two roads: select, update, cancel throw dpb::Error; try_select, try_update, try_cancel are
- * noexcept and return the dpb_status; so do all other classes here, and their try_new returns an
- * optional. Under -fno-exceptions (in all of a program, or in none of it) the first road ends the
- * program where it would throw. Objects may be used from any number of threads at once, but moving
- * and destroying them must happen alone. A moved-from object answers DPB_NULL.
+ * Epsilon: for any two values of one reward, the probability of anything the adversary sees differs by a
+ * factor of at most e^epsilon.
  *
- * Besides Bandit and Request: Budget (what several bandits may cost together), Stopping (stopping rules), Counter (private running sums), Shuffler with
- * shuffle_plan and shuffle_encode (the shuffle model), ldp_encode (the local model).
+ * Errors. Each function exists twice: select, update, cancel and others throw dpb::Error; try_select,
+ * try_update, try_cancel and others are noexcept and return the dpb_status. Each class has a try_new, which
+ * returns an optional. Compile all of a program with -fno-exceptions, or none of it: with it, the first kind
+ * aborts instead of throwing.
  *
- * What each call means is said in dpb.h, at the C function of the same name.
+ * Threads. Any number of threads may use an object at once, but no other thread may use it while it is moved
+ * or destroyed. A call on a moved-from object is DPB_NULL.
+ *
+ * Besides Bandit and Request there are Budget (privacy budgets that bandits share), Counter (private running
+ * sums), Stopping (stopping rules), Shuffler with shuffle_plan and shuffle_encode (the shuffle model), and
+ * ldp_encode (the local model).
+ *
+ * dpb.h documents each call in full, with units, ranges and statuses, at the C function of the same name.
  */
 #ifndef DPB_HPP
 #define DPB_HPP
@@ -44,36 +50,37 @@ using Decision = dpb_decision;
 using Report = dpb_report;
 using Arm = dpb_arm;
 using Diagnostics = dpb_diagnostics;
-/// The confidence interval of dpb_compare for the difference of two arms' means.
+/// A confidence interval for the mean of arm i minus the mean of arm j (dpb_compare).
 struct Interval {
   double low;
   double high;
 };
-/// One entry of a sparse row.
+/// One entry of a sparse row of features.
 using Feature = dpb_feature;
-/// The predicted mean reward of a row and its standard deviation (dpb_predict).
+/// The estimate of a row's mean reward and its standard deviation, in the units of rewards (dpb_predict).
 struct Prediction {
   double mean;
   double deviation;
 };
-/// The index, below d, of a category, and of the combination of two (dpb_feature_hash, dpb_feature_cross).
+/// The index of a category, below d, for one-hot features (dpb_feature_hash).
 [[nodiscard]] inline std::uint32_t feature_hash(const char *field, const char *value, std::uint32_t d) noexcept {
   return dpb_feature_hash(field, value, d);
 }
+/// The index of a pair of categories, below d (dpb_feature_cross).
 [[nodiscard]] inline std::uint32_t feature_cross(std::uint32_t a, std::uint32_t b, std::uint32_t d) noexcept {
   return dpb_feature_cross(a, b, d);
 }
-/// The plan on which encoders, shuffler and server of one batch agree; made by shuffle_plan.
+/// The parameters that the encoders, the shuffler and the server of one batch share. shuffle_plan makes them.
 using ShuffleParams = dpb_shuffle_params;
 
 /// The version of the linked library, "0.1.0".
 [[nodiscard]] inline std::string_view version() noexcept { return dpb_version(); }
 /// The version of the linked library's C interface: major << 16 | minor.
 [[nodiscard]] inline std::uint32_t abi_version() noexcept { return dpb_abi_version(); }
-/// The node that issued a ticket.
+/// The node that issued a ticket: see dpb_config.node.
 [[nodiscard]] inline std::uint16_t ticket_node(std::uint64_t ticket) noexcept { return dpb_ticket_node(ticket); }
 
-/// The names of all policies, for Bandit(name, config): "dp-imed" and others.
+/// The names of all policies, such as "dp-imed", for Bandit(name, config).
 [[nodiscard]] inline std::vector<std::string_view> policies() {
   std::vector<std::string_view> names;
   while (const char *name = dpb_policy_at(names.size())) {
@@ -82,11 +89,11 @@ using ShuffleParams = dpb_shuffle_params;
   return names;
 }
 
-/// The number of the policy of this name, as in Config::base and Report::policy; 0 if there is none.
+/// The number of the policy with this name, for Config::base and Report::policy, or 0 if there is none.
 [[nodiscard]] inline std::uint32_t policy_number(const char *name) noexcept { return dpb_policy_number(name); }
 
-/// A refused call: its status, and a message for people that names the arguments. The message may contain a refused
-/// reward, so show it to the operator only.
+/// A call that failed: its status, and a message that names the arguments. Do not publish the message: it contains the
+/// reward that was refused.
 class Error : public std::runtime_error {
 public:
   Error(dpb_status why, const std::string &message) : std::runtime_error(message), status_(why) {}
@@ -96,14 +103,14 @@ private:
   dpb_status status_;
 };
 
-/// dpb_config with its defaults. A test_seed and a budget must live until the constructor has returned.
+/// dpb_config with its defaults. A test_seed and a budget must live until the constructor has read them.
 struct Config : dpb_config {
   Config(std::uint32_t arm_count, double privacy) noexcept : dpb_config() {
     dpb_config_init(this, arm_count, privacy);
   }
 };
 
-/// One request (dpb_request): its fields, and arms to choose from.
+/// A request for one or more decisions (dpb_request). All of it is public: do not compute anything in it from rewards.
 ///
 ///     dpb::Request request;
 ///     request.segment = placement;
@@ -111,24 +118,25 @@ struct Config : dpb_config {
 ///     dpb::Decision d = bandit.select(request.among(eligible));
 struct Request : dpb_request {
   Request() noexcept : dpb_request{} { dpb_request_init(this); }
-  /// Only these live arms may be chosen (public information): a vector, an array, a span. Kept by reference: they must
-  /// outlive the request. An empty set is refused with DPB_INVALID_REQUEST.
+  /// Sets the eligible arms, from a vector, an array or a span. Choose them by public information only. The request refers
+  /// to `arms`, which must outlive it. An empty set is DPB_INVALID_REQUEST.
   template <class Arms> Request &among(const Arms &arms) noexcept { return among(std::data(arms), std::size(arms)); }
-  /// For a request within one expression: bandit.select(dpb::Request().among({1, 2})).
+  /// The same for a request that lives within one expression: bandit.select(dpb::Request().among({1, 2})).
   Request &among(std::initializer_list<std::uint32_t> arms) noexcept { return among(arms.begin(), arms.size()); }
   Request &among(const std::uint32_t *arms, std::size_t n) noexcept {
     static const std::uint32_t none = 0;
-    eligible = arms == nullptr ? &none : arms; // an empty set is not all arms, although its data may be NULL
+    eligible = arms == nullptr ? &none : arms; // NULL would mean all arms, and an empty set's data may be NULL
     eligible_len = n;
     return *this;
   }
-  /// Rows of features, one after the other: floats. Kept by reference.
+  /// Sets rows of features: floats, one row after the other. The request refers to `rows`, which must outlive it.
   template <class Floats> Request &with_features(const Floats &rows) noexcept {
     features = std::data(rows);
     features_len = std::size(rows);
     return *this;
   }
-  /// The same rows by their entries that are not 0, and where each row ends. Kept by reference.
+  /// Sets rows by their entries that are not 0, and for each row the number of entries up to its end. The request refers
+  /// to both, which must outlive it.
   template <class Entries, class Ends> Request &with_sparse(const Entries &entries, const Ends &ends) noexcept {
     sparse = std::data(entries);
     features_len = std::size(entries);
@@ -137,9 +145,10 @@ struct Request : dpb_request {
     return *this;
   }
 };
-static_assert(sizeof(Request) == sizeof(dpb_request), "an array of them is one of dpb_request");
+static_assert(sizeof(Request) == sizeof(dpb_request), "an array of Request is an array of dpb_request");
 
-/// dpb_stopping_config. A test_seed must live until the constructor has returned.
+/// dpb_stopping_config: samples in [-sample_range, sample_range], the relative error and the failure probability, both in
+/// (0, 1), and epsilon for one sample. A test_seed must live until the constructor has read it.
 struct StoppingConfig : dpb_stopping_config {
   StoppingConfig(double sample_range, double relative_error, double failure, double privacy) noexcept
       : dpb_stopping_config() {
@@ -149,13 +158,14 @@ struct StoppingConfig : dpb_stopping_config {
   }
 };
 
+/// When a counter releases.
 enum class CounterKind : dpb_counter_kind {
-  logarithmic = DPB_COUNTER_LOGARITHMIC,
-  binary = DPB_COUNTER_BINARY,
-  hybrid = DPB_COUNTER_HYBRID,
+  logarithmic = DPB_COUNTER_LOGARITHMIC, ///< When the number of values is a power of two: the least noise.
+  binary = DPB_COUNTER_BINARY,           ///< At every value, up to a horizon.
+  hybrid = DPB_COUNTER_HYBRID,           ///< At every value, without a horizon.
 };
 
-/// dpb_counter_config. A test_seed must live until the constructor has returned.
+/// dpb_counter_config. A test_seed must live until the constructor has read it.
 struct CounterConfig : dpb_counter_config {
   CounterConfig(CounterKind which, double privacy) noexcept : dpb_counter_config() {
     dpb_counter_config_init(this, static_cast<dpb_counter_kind>(which), privacy);
@@ -164,7 +174,7 @@ struct CounterConfig : dpb_counter_config {
 
 namespace detail {
 
-/// Owns one C object; what `destroy` is given only once.
+/// Owns one C object and destroys it once.
 template <class T, void (*destroy)(T *)> struct Destroy {
   void operator()(T *object) const noexcept { destroy(object); }
 };
@@ -180,7 +190,7 @@ template <class T, void (*destroy)(T *)> using Handle = std::unique_ptr<T, Destr
 #endif
 }
 
-/// As many digits as a number needs to be read back, and no more.
+/// The shortest text that reads back as the same number.
 template <class Number> [[nodiscard]] std::string text(Number number) {
   if constexpr (std::is_floating_point_v<Number>) {
     char digits[32] = {};
@@ -196,7 +206,7 @@ template <class Number> [[nodiscard]] std::string text(Number number) {
   }
 }
 inline std::string text(const std::string &list) { return list; }
-/// "{1, 2, 3}", or the beginning of it.
+/// "{1, 2, 3}"; for a long list, its beginning.
 inline std::string list(const std::uint32_t *numbers, std::size_t n) {
   constexpr std::size_t shown = 16;
   std::string all = "{";
@@ -206,7 +216,8 @@ inline std::string list(const std::uint32_t *numbers, std::size_t n) {
   return all + (n > shown ? ", ...}" : "}");
 }
 
-/// "dpb_retire_arm(arm = 7): DPB_INVALID_CONFIG", the arguments as (name, value) pairs.
+/// Appends arguments, given as names and values, to a message such as
+/// "dpb_retire_arm(arm = 7): DPB_INVALID_REQUEST".
 inline void name_arguments(std::string &) {}
 template <class Value, class... More>
 void name_arguments(std::string &message, const char *name, const Value &value, const More &...more) {
@@ -225,12 +236,12 @@ void check(dpb_status status, const char *function, const Arguments &...argument
     fail(status, message + ": " + dpb_status_name(status));
   }
 }
-/// Names a reward only where it is what is wrong.
+/// Puts the reward into the message only if the reward is the reason.
 inline void check_reward(dpb_status status, const char *function, const char *name, double reward) {
   status == DPB_INVALID_REWARD ? check(status, function, name, reward) : check(status, function);
 }
 
-/// Runs a call that says by its argument why it was refused.
+/// Runs a call that explains a failure by a dpb_error.
 template <class Call> void insist(Call call) {
   dpb_error error = {};
   if (call(&error) != DPB_OK) {
@@ -238,7 +249,7 @@ template <class Call> void insist(Call call) {
   }
 }
 
-/// Runs a dpb_new_...(arguments..., &out, &error): the handle, or none and why.
+/// Runs a dpb_new_...(arguments..., &out, &error). Returns the handle, or none with the reason in `error`.
 template <class Handle, class Constructor, class... Arguments>
 [[nodiscard]] Handle make(dpb_error &error, Constructor constructor, Arguments... arguments) noexcept {
   typename Handle::pointer object = nullptr;
@@ -252,14 +263,14 @@ template <class Handle, class... Arguments> [[nodiscard]] Handle construct(Argum
   }
   return handle;
 }
-/// The same for try_new: `error` may be nullptr.
+/// construct for try_new: `error` may be nullptr.
 template <class Handle, class... Arguments>
 [[nodiscard]] Handle try_construct(dpb_error *error, Arguments... arguments) noexcept {
   dpb_error ignored = {};
   return make<Handle>(error != nullptr ? *error : ignored, arguments...);
 }
 
-/// What a call(buffer, capacity, &length) writes, in a vector of its size.
+/// Stores what a call(buffer, capacity, &length) writes in a vector, which gets the needed size.
 template <class Item, class Call> [[nodiscard]] dpb_status fill(std::vector<Item> &out, Call call) {
   std::size_t size = 0;
   dpb_status status = call(static_cast<Item *>(nullptr), std::size_t{0}, &size);
@@ -273,9 +284,11 @@ template <class Item, class Call> [[nodiscard]] dpb_status fill(std::vector<Item
 
 } // namespace detail
 
-/// dpb_budget: the most that handles may together cost one user. Config::budget = budget.get() charges the new handle.
+/// dpb_budget: limits the privacy loss of several bandits together. Set Config::budget = budget.get(): the constructor
+/// then charges the budget for all that the bandit can ever lose, or fails with DPB_OVER_BUDGET. Charges are final.
 class Budget {
 public:
+  /// A budget of epsilon > 0 at delta in [0, 1). With delta = 0 it accepts pure policies only.
   explicit Budget(double epsilon, double delta = 0.0)
       : handle_(detail::construct<Handle>(dpb_new_budget, epsilon, delta)) {}
   [[nodiscard]] static std::optional<Budget> try_new(double epsilon, double delta = 0.0,
@@ -284,7 +297,7 @@ public:
     return handle ? std::optional<Budget>(Budget(std::move(handle))) : std::nullopt;
   }
 
-  /// The loss charged so far, as an epsilon at this delta.
+  /// An upper bound of the epsilon that all charged bandits lose together, at this delta in [0, 1).
   [[nodiscard]] double spent(double delta = 0.0) const {
     double epsilon = 0.0;
     detail::check(try_spent(delta, epsilon), "dpb_budget_spent", "delta", delta);
@@ -293,7 +306,7 @@ public:
   [[nodiscard]] dpb_status try_spent(double delta, double &epsilon) const noexcept {
     return dpb_budget_spent(get(), delta, &epsilon);
   }
-  /// The largest epsilon of a pure handle that still fits.
+  /// The largest epsilon of a pure bandit that the budget still accepts, or 0.
   [[nodiscard]] double remaining() const {
     double epsilon = 0.0;
     detail::check(try_remaining(epsilon), "dpb_budget_remaining");
@@ -311,15 +324,15 @@ private:
   Handle handle_;
 };
 
-/// dpb_bandit: chooses arms, and learns from rewards.
+/// dpb_bandit: chooses an arm for each decision and learns from rewards.
 class Bandit {
 public:
-  /// The recommended policy for this configuration (dpb_new).
+  /// A bandit with the policy that the library recommends for this configuration (dpb_new).
   explicit Bandit(const Config &c) : Bandit(dpb_new, c) {}
-  /// The policy of this name, one of policies(): for services that choose it in their configuration.
+  /// A bandit with the policy of this name, one of policies(): for services that read it from a configuration file.
   Bandit(const std::string &policy, const Config &c)
       : handle_(detail::construct<Handle>(dpb_new_policy, policy.c_str(), &c)) {}
-  /// The same without exceptions: nothing if the library refuses, and error, unless NULL, says why.
+  /// The same without exceptions: nullopt on failure, with the reason in `error` unless that is nullptr.
   [[nodiscard]] static std::optional<Bandit> try_new(const Config &c, dpb_error *error = nullptr) noexcept {
     return owner(detail::try_construct<Handle>(error, dpb_new, &c));
   }
@@ -328,8 +341,9 @@ public:
     return owner(detail::try_construct<Handle>(error, dpb_new_policy, policy, &c));
   }
 
-  /// Continues from a snapshot: its configuration, what was released, fresh entropy (dpb_restore). With config.expected_users it
-  /// decides nothing (DPB_NOT_READY) until a snapshot of it was taken: write that one to a file before you serve.
+  /// A bandit that continues from a snapshot, with the snapshot's configuration and fresh entropy (dpb_restore). With
+  /// config.expected_users, selecting is DPB_NOT_READY until you take a snapshot of the new bandit: write it to a file
+  /// before you serve.
   [[nodiscard]] static Bandit restore(const std::vector<std::uint8_t> &snapshot) {
     return Bandit(detail::construct<Handle>(dpb_restore, snapshot.data(), snapshot.size()));
   }
@@ -337,7 +351,8 @@ public:
                                                          dpb_error *error = nullptr) noexcept {
     return owner(detail::try_construct<Handle>(error, dpb_restore, snapshot, len));
   }
-  /// The same with another configuration (dpb_restore_as lists what must not differ).
+  /// restore with another configuration (dpb_restore_as). The policy and the fields that determine the meaning of releases
+  /// must be those of the snapshot; all others are taken from `c`.
   [[nodiscard]] static Bandit restore(const std::string &policy, const Config &c,
                                       const std::vector<std::uint8_t> &snapshot) {
     return Bandit(
@@ -349,7 +364,7 @@ public:
     return owner(detail::try_construct<Handle>(error, dpb_restore_as, policy, &c, snapshot, len));
   }
 
-  // One line for each dpb_new_<policy>.
+  // One constructor for each dpb_new_<policy>; dpb.h states the guarantee and the limits of each.
   [[nodiscard]] static Bandit se(const Config &c) { return Bandit(dpb_new_se, c); }
   [[nodiscard]] static Bandit imed(const Config &c) { return Bandit(dpb_new_imed, c); }
   [[nodiscard]] static Bandit klucb(const Config &c) { return Bandit(dpb_new_klucb, c); }
@@ -374,32 +389,34 @@ public:
   [[nodiscard]] static Bandit nonprivate_se(const Config &c) { return Bandit(dpb_new_nonprivate_se, c); }
   [[nodiscard]] static Bandit nonprivate_exp3(const Config &c) { return Bandit(dpb_new_nonprivate_exp3, c); }
 
-  // Calls that throw dpb::Error.
+  // Functions that throw dpb::Error.
+  /// Chooses an arm (dpb_select).
   [[nodiscard]] Decision select() {
     Decision decision;
     detail::check(try_select(decision), "dpb_select");
     return decision;
   }
-  /// Decides a request of one slot (dpb_select_for). Allocates nothing.
+  /// Chooses an arm for a request of one slot (dpb_select_for). Allocates nothing.
   [[nodiscard]] Decision select(const Request &request) {
     Decision decision;
     refuse(request.slots == 1 ? try_select(request, &decision) : DPB_INVALID_REQUEST, "dpb_select_for", request);
     return decision;
   }
-  /// Decides a request of any number of slots: a decision for each, with different arms.
+  /// Chooses a different arm for each slot of a request, and returns one decision for each.
   [[nodiscard]] std::vector<Decision> select_slots(const Request &request) {
     std::vector<Decision> decisions(request.slots == 0 ? 1 : request.slots);
     refuse(try_select(request, decisions.data()), "dpb_select_for", request);
     return decisions;
   }
-  /// Begins a new period (dpb_next_period). Write a snapshot right after it: if an older one exists, nobody is learned
-  /// from until then.
+  /// Begins a new period: the bandit learns from every user again (dpb_next_period). Write a snapshot right after it. If an
+  /// earlier snapshot exists, the bandit learns from nobody until you do.
   void next_period() { detail::check(try_next_period(), "dpb_next_period"); }
-  /// Tells the time on the caller's clock (config.clock = DPB_CLOCK_CALLER): rewards whose window is over take effect. Time
-  /// must not depend on rewards: see dpb_advance.
+  /// Sets the time of the caller's clock (config.clock = DPB_CLOCK_CALLER), in any unit. Rewards whose window is over take
+  /// effect. Time must not depend on rewards: see dpb_advance.
   void advance(std::uint64_t now) { detail::check(try_advance(now), "dpb_advance"); }
-  /// Reports the reward of a decision. The status reveals whether the ticket had a reward before: give a visitor the same
-  /// reply whatever it is. After DPB_INVALID_REWARD report a valid reward: see dpb_update.
+  /// Reports the reward of a decision, in [reward_min, reward_max] (dpb_update). After DPB_INVALID_REWARD the ticket stays
+  /// open: report a valid reward. The status reveals whether a ticket had a reward already, so give a visitor the same
+  /// reply whatever it is.
   void update(std::uint64_t ticket, double reward) {
     const dpb_status status = try_update(ticket, reward);
     if (status == DPB_INVALID_REWARD) {
@@ -407,18 +424,19 @@ public:
     }
     detail::check(status, "dpb_update", "ticket", ticket);
   }
+  /// Marks a decision as not played, for a reason and at a time that do not depend on the reward (dpb_cancel).
   void cancel(std::uint64_t ticket) { detail::check(try_cancel(ticket), "dpb_cancel", "ticket", ticket); }
-  /// Cancels all open decisions, for an outage in which rewards could not arrive: see dpb_cancel_all.
+  /// Cancels all open decisions, after an outage that kept rewards from arriving (dpb_cancel_all).
   void cancel_all() { detail::check(dpb_cancel_all(get()), "dpb_cancel_all"); }
-  /// n decisions of default requests (dpb_select_many).
+  /// Makes n decisions of one slot each, from all live arms (dpb_select_many).
   void select_many(Decision *out, std::size_t n) { select_many(nullptr, n, out); }
   [[nodiscard]] std::vector<Decision> select_many(std::size_t n) {
     std::vector<Decision> decisions(n);
     select_many(decisions.data(), n);
     return decisions;
   }
-  /// n requests under one lock; out receives the decisions of all their slots. Throws if one is refused: those before it
-  /// are decided, and try_select_many says how many.
+  /// Decides n requests under one lock. out: an array for the decisions of all slots. Throws if one fails, after deciding
+  /// those before it; try_select_many returns their number.
   void select_many(const Request *requests, std::size_t n, Decision *out) {
     std::size_t done = 0;
     detail::check(try_select_many(requests, n, out, done), "dpb_select_many", "n", n, "done", done);
@@ -432,7 +450,8 @@ public:
     select_many(requests.data(), requests.size(), decisions.data());
     return decisions;
   }
-  /// Throws the first refusal, after every reward was tried; try_update_many says which and how many.
+  /// Reports n rewards under one lock. It tries every ticket and then throws the first error; try_update_many returns the
+  /// number of rewards that were accepted and the status of each.
   void update_many(const std::uint64_t *tickets, const double *rewards, std::size_t n) {
     std::size_t done = 0;
     const dpb_status status = try_update_many(tickets, rewards, n, nullptr, done);
@@ -445,9 +464,9 @@ public:
     update_many(tickets.data(), rewards.data(), tickets.size());
   }
 
-  // Calls without exceptions: outputs are written as dpb.h says.
+  // Functions that return a status. They write their outputs on success only, except as dpb.h says.
   [[nodiscard]] dpb_status try_select(Decision &out) noexcept { return dpb_select(get(), &out); }
-  /// out: receives request.slots decisions.
+  /// out: an array of request.slots decisions.
   [[nodiscard]] dpb_status try_select(const Request &request, Decision *out) noexcept {
     return dpb_select_for(get(), &request, out);
   }
@@ -457,19 +476,19 @@ public:
     return dpb_update(get(), ticket, reward);
   }
   [[nodiscard]] dpb_status try_cancel(std::uint64_t ticket) noexcept { return dpb_cancel(get(), ticket); }
-  /// requests: nullptr for n default ones. done: receives how many were decided.
+  /// requests: n requests, or nullptr for n requests of one slot. done: receives the number of requests decided.
   [[nodiscard]] dpb_status try_select_many(const Request *requests, std::size_t n, Decision *out,
                                            std::size_t &done) noexcept {
     return dpb_select_many(get(), requests, n, out, &done);
   }
-  /// each: nullptr, or receives n statuses.
+  /// each: nullptr, or an array of n statuses. done: receives the number of rewards accepted.
   [[nodiscard]] dpb_status try_update_many(const std::uint64_t *tickets, const double *rewards, std::size_t n,
                                            dpb_status *each, std::size_t &done) noexcept {
     return dpb_update_many(get(), tickets, rewards, n, each, &done);
   }
 
-  // Arms come and go; numbers are never used again.
-  /// Adds an arm. id: 0, or the id that names it in all handles of a fleet (dpb_add_arm).
+  /// Adds an arm and returns its number (dpb_add_arm). Numbers are never used again. id: 0, or the id that identifies the
+  /// arm in all handles of a fleet.
   [[nodiscard]] std::uint32_t add_arm(std::uint64_t id = 0) {
     std::uint32_t arm = 0;
     detail::insist([&](dpb_error *error) { return try_add_arm(id, arm, error); });
@@ -478,7 +497,8 @@ public:
   [[nodiscard]] dpb_status try_add_arm(std::uint64_t id, std::uint32_t &arm, dpb_error *error = nullptr) noexcept {
     return dpb_add_arm(get(), id, &arm, error);
   }
-  /// States what public data say of an arm: strength rewards with this mean (dpb_set_prior).
+  /// Gives an arm a prior from public data (dpb_set_prior). strength: 1 to 2^24, the number of real rewards that you
+  /// consider equally informative.
   void set_prior(std::uint32_t arm, double mean, double strength) {
     detail::insist([&](dpb_error *error) { return try_set_prior(arm, mean, strength, error); });
   }
@@ -486,11 +506,12 @@ public:
                                          dpb_error *error = nullptr) noexcept {
     return dpb_set_prior(get(), arm, mean, strength, error);
   }
+  /// Removes an arm: it is never chosen again. Rewards of its open decisions are still accepted (dpb_retire_arm).
   void retire_arm(std::uint32_t arm) { detail::check(try_retire_arm(arm), "dpb_retire_arm", "arm", arm); }
   [[nodiscard]] dpb_status try_retire_arm(std::uint32_t arm) noexcept { return dpb_retire_arm(get(), arm); }
 
-  // The shuffle model's server (sdp_ae, vb_sdp_ae).
-  /// The plan of this phase's batches, for devices and shufflers; phases count from 1.
+  // The server of the shuffle model (sdp_ae, vb_sdp_ae).
+  /// The parameters for the devices and shufflers of this phase's batches. Phases count from 1.
   [[nodiscard]] ShuffleParams shuffle_params(std::uint32_t phase) const {
     ShuffleParams params = {};
     detail::check(try_shuffle_params(phase, params), "dpb_shuffle_params_read", "phase", phase);
@@ -499,7 +520,7 @@ public:
   [[nodiscard]] dpb_status try_shuffle_params(std::uint32_t phase, ShuffleParams &out) const noexcept {
     return dpb_shuffle_params_read(get(), phase, &out);
   }
-  /// One arm's shuffled batch of the open phase, once.
+  /// Reports one arm's shuffled batch of the open phase. Each arm has one batch in a phase.
   void submit_shuffled(std::uint32_t phase, std::uint32_t arm, const std::vector<std::uint8_t> &bits) {
     const dpb_status status = try_submit_shuffled(phase, arm, bits.data(), bits.size());
     detail::check(status, "dpb_submit_shuffled", "phase", phase, "arm", arm, "len", bits.size());
@@ -509,7 +530,8 @@ public:
     return dpb_submit_shuffled(get(), phase, arm, bits, len);
   }
 
-  // Reading: all but diagnostics is released already and costs no privacy.
+  // Reading costs no privacy, because all of it is released already. diagnostics is the exception.
+  /// The public counts and the privacy loss so far (dpb_report_read).
   [[nodiscard]] Report report() const {
     Report read = {};
     detail::check(try_report(read), "dpb_report_read");
@@ -519,12 +541,13 @@ public:
     out.struct_size = sizeof out;
     return dpb_report_read(get(), &out);
   }
+  /// The public state of all arms, by number (dpb_arms_read).
   [[nodiscard]] std::vector<Arm> arms() const {
     std::vector<Arm> read;
     detail::check(detail::fill(read, [this](auto... room) { return dpb_arms_read(get(), room...); }), "dpb_arms_read");
     return read;
   }
-  /// out: receives up to cap arms. n: receives the number of arms, also with DPB_BUFFER_TOO_SMALL.
+  /// out: an array of cap arms. n: receives the number of arms, also with DPB_BUFFER_TOO_SMALL.
   [[nodiscard]] dpb_status try_arms(Arm *out, std::size_t cap, std::size_t &n) const noexcept {
     return dpb_arms_read(get(), out, cap, &n);
   }
@@ -539,7 +562,7 @@ public:
   [[nodiscard]] dpb_status try_segment(std::uint64_t key, Arm *out, std::size_t cap, std::size_t &n) const noexcept {
     return dpb_segment_read(get(), key, out, cap, &n);
   }
-  /// What was released and what is public, as bytes that you may log and publish (dpb_snapshot).
+  /// The releases and the public state as bytes, which you may log and publish (dpb_snapshot).
   [[nodiscard]] std::vector<std::uint8_t> snapshot() const {
     std::vector<std::uint8_t> bytes;
     detail::insist([&](dpb_error *error) { return try_snapshot(bytes, error); });
@@ -550,7 +573,7 @@ public:
       return dpb_snapshot(get(), out, cap, len, error);
     });
   }
-  /// Learns from what another handle has released, by its snapshot (dpb_merge): in any order, as often as you like.
+  /// Adds the releases of another handle, from its snapshot (dpb_merge). Order and repetition do not matter.
   void merge(const std::vector<std::uint8_t> &snapshot) {
     detail::insist([&](dpb_error *error) { return try_merge(snapshot.data(), snapshot.size(), error); });
   }
@@ -558,7 +581,7 @@ public:
                                      dpb_error *error = nullptr) noexcept {
     return dpb_merge(get(), snapshot, len, error);
   }
-  /// The arm that the policy decided for, once it has.
+  /// The arm that the policy has identified as the best, if it has.
   [[nodiscard]] std::optional<std::uint32_t> best_arm() const {
     std::uint32_t arm = 0;
     const dpb_status status = try_best_arm(arm);
@@ -569,7 +592,8 @@ public:
     return arm;
   }
   [[nodiscard]] dpb_status try_best_arm(std::uint32_t &arm) const noexcept { return dpb_best_arm(get(), &arm); }
-  /// A confidence interval for arm i's mean minus arm j's, valid at all times (dpb_compare); needs a release of both.
+  /// A confidence interval for the mean of arm i minus the mean of arm j that holds at all times (dpb_compare); nullopt
+  /// until both arms have a release. confidence: in (0, 1).
   [[nodiscard]] std::optional<Interval> compare(std::uint32_t i, std::uint32_t j, double confidence) const {
     Interval ends = {};
     const dpb_status status = try_compare(i, j, confidence, ends);
@@ -583,7 +607,7 @@ public:
                                        Interval &out) const noexcept {
     return dpb_compare(get(), i, j, confidence, &out.low, &out.high);
   }
-  /// The prediction for each eligible arm of the request (dpb_predict).
+  /// Estimates the mean reward of each eligible arm of a request (dpb_predict). The request must have eligible arms.
   [[nodiscard]] std::vector<Prediction> predict(const Request &request) const {
     const std::size_t n = request.eligible_len;
     std::vector<double> means(n), deviations(n);
@@ -594,11 +618,11 @@ public:
     }
     return predictions;
   }
-  /// mean, deviation: each receives a number for each arm, or is nullptr.
+  /// mean, deviation: arrays with a number for each arm, or nullptr.
   [[nodiscard]] dpb_status try_predict(const Request &request, double *mean, double *deviation) const noexcept {
     return dpb_predict(get(), &request, mean, deviation);
   }
-  /// The privacy loss of one user so far at this delta.
+  /// An upper bound of the privacy loss so far, at this delta in [0, 1) (dpb_epsilon_spent).
   [[nodiscard]] double epsilon_spent(double delta = 0.0) const {
     double epsilon = 0.0;
     detail::check(try_epsilon_spent(delta, epsilon), "dpb_epsilon_spent", "delta", delta);
@@ -607,8 +631,9 @@ public:
   [[nodiscard]] dpb_status try_epsilon_spent(double delta, double &epsilon) const noexcept {
     return dpb_epsilon_spent(get(), delta, &epsilon);
   }
+  /// The policy's name, such as "dp-imed"; "" after a move.
   [[nodiscard]] std::string_view policy_name() const noexcept { return dpb_policy_name(get()); }
-  /// NOT private: for the operator only.
+  /// The counts of refused calls. They are NOT private: a duplicate reveals a click. Show them to operators only.
   [[nodiscard]] Diagnostics diagnostics() const {
     Diagnostics read = {};
     detail::check(try_diagnostics(read), "dpb_diagnostics_read");
@@ -631,7 +656,7 @@ private:
   static std::optional<Bandit> owner(Handle handle) noexcept {
     return handle ? std::optional(Bandit(std::move(handle))) : std::nullopt;
   }
-  /// Throws if a request was refused, and names it.
+  /// Throws if a request failed. The message names the request's fields.
   static void refuse(dpb_status status, const char *function, const Request &request) {
     if (status != DPB_OK) {
       detail::check(status, function, "slots", request.slots, "segment", request.segment, "eligible",
@@ -642,12 +667,12 @@ private:
   Handle handle_;
 };
 
-/// Bandits and the names that they have on a page of metrics: in UTF-8, no two the same.
+/// Bandits and their names on a page of metrics. Names are in UTF-8, and no two are the same.
 using NamedBandits = std::vector<std::pair<std::string, const Bandit *>>;
 
 namespace detail {
 
-/// A page of metrics: each family once, all of its lines together, as the format demands.
+/// A page of metrics: each family once, with all of its lines together, as the format requires.
 class Metrics {
 public:
   explicit Metrics(const NamedBandits &bandits) {
@@ -678,28 +703,28 @@ public:
         line("info", m.label + ",policy=\"" + m.policy + "\",version=\"" + dpb_version() + '"', "1");
       }
     }
-    of_report("decisions_total", "counter", "Decisions handed out.", &Report::decisions);
-    of_report("answered_total", "counter", "Decisions whose answer took effect, or whose window is over.",
+    of_report("decisions_total", "counter", "Decisions made.", &Report::decisions);
+    of_report("answered_total", "counter", "Decisions whose reward took effect or whose reward window is over.",
               &Report::answered);
-    of_report("cancelled_total", "counter", "Decisions taken back.", &Report::cancelled);
-    of_report("expired_total", "counter", "Decisions pushed out of the pending table unanswered.", &Report::expired);
-    of_report("changes_total", "counter", "Releases that contradicted their arm's past.", &Report::changes_detected);
-    of_report("pending", "gauge", "Decisions whose end is open.", &Report::pending);
+    of_report("cancelled_total", "counter", "Decisions that were cancelled.", &Report::cancelled);
+    of_report("expired_total", "counter", "Decisions that a full pending table dropped.", &Report::expired);
+    of_report("changes_total", "counter", "Releases that contradicted the arm's earlier releases.", &Report::changes_detected);
+    of_report("pending", "gauge", "Decisions that are open.", &Report::pending);
     of_report("phase", "gauge", "The policy's epoch, phase or interval.", &Report::phase);
-    of_report("arms_active", "gauge", "Arms still in the race.", &Report::arms_active);
-    of_report("epsilon_spent", "gauge", "Privacy loss of one user so far, an upper bound at dpb_delta_spent.",
+    of_report("arms_active", "gauge", "Arms that are neither eliminated nor retired.", &Report::arms_active);
+    of_report("epsilon_spent", "gauge", "Upper bound of the privacy loss so far, at dpb_delta_spent.",
               &Report::epsilon_spent);
-    of_report("delta_spent", "gauge", "0 where the policy is pure.", &Report::delta_spent);
+    of_report("delta_spent", "gauge", "Delta at which dpb_epsilon_spent holds; 0 if the policy is pure.", &Report::delta_spent);
     of_report("private", "gauge", "1, or 0 for baselines and under a test seed.", &Report::is_private);
     of_report("segments", "gauge", "Segments in use; 0 for a handle without segments.", &Report::segments);
-    of_arms("mean", "As released; NaN before the first release.", &Arm::mean);
+    of_arms("mean", "Released mean reward; NaN before the first release.", &Arm::mean);
     of_arms("width", "Half-width of the mean's confidence interval.", &Arm::width);
     of_arms("pulls", "Decisions that were not cancelled and did not expire.", &Arm::pulls);
-    of_arms("effective_pulls", "Rewards behind the mean, each by its power.", &Arm::effective_pulls);
-    of_arms("active", "1 while the arm is in the race.", &Arm::active);
+    of_arms("effective_pulls", "Rewards in the released mean, discounted with forget_after.", &Arm::effective_pulls);
+    of_arms("active", "1, or 0 if the arm is eliminated or retired.", &Arm::active);
     if (operators) {
-      of_refusals("duplicates_total", "Answers to a ticket that had one. NOT private.", &Diagnostics::duplicates);
-      of_refusals("late_total", "Answers to a ticket whose time was over. NOT private.", &Diagnostics::late);
+      of_refusals("duplicates_total", "Updates and cancellations of a ticket that had one already. NOT private.", &Diagnostics::duplicates);
+      of_refusals("late_total", "Updates and cancellations of an expired ticket. NOT private.", &Diagnostics::late);
       of_refusals("rejected_total", "Rewards that were refused. NOT private.", &Diagnostics::rejected);
       of_refusals("unknown_total", "Tickets that the handle never issued. NOT private.", &Diagnostics::unknown);
     }
@@ -728,7 +753,7 @@ private:
     return all;
   }
 
-  /// Whatever the program's locale says of decimal points.
+  /// A number with a decimal point, whatever the program's locale is.
   static std::string number(double x) {
     if (x != x) {
       return "NaN";
@@ -754,7 +779,7 @@ private:
   void line(const char *name, const std::string &labels, const std::string &value) {
     page_ += std::string("dpb_") + name + '{' + labels + "} " + value + '\n';
   }
-  /// One line for each handle that is up.
+  /// Writes one line for each bandit that is up.
   template <class Part, class Value, class Struct>
   void family(const char *name, const char *kind, const char *help, Part Measured::*part, Value Struct::*field) {
     head(name, kind, help);
@@ -787,27 +812,27 @@ private:
 
 } // namespace detail
 
-/// What may be published of these bandits, in Prometheus' text format, each under the label bandit="its name"; of
-/// one with segments, the arms of all segments together. All of it is released or public, so you may show the page to
-/// anyone. A handle that is closed or was moved from shows as dpb_up 0 and nothing else. Throws only std::bad_alloc.
+/// The public metrics of these bandits in Prometheus' text format, each with its name as the label "bandit". For a
+/// segmented bandit, the arms are those of all segments together. All values are released or public, so you may show the
+/// page to anyone. A bandit that is poisoned or moved from has only dpb_up, with value 0. Throws only std::bad_alloc.
 [[nodiscard]] inline std::string metrics(const NamedBandits &bandits) {
   return detail::Metrics(bandits).page(false);
 }
 
-/// The same and the counts of refused calls (Diagnostics), which are NOT private: a duplicate reveals a click. For a
-/// page that only the operator sees.
+/// The metrics of metrics() and the counts of refused calls (Diagnostics), which are NOT private: a duplicate reveals a
+/// click. Show the page to operators only.
 [[nodiscard]] inline std::string operator_metrics(const NamedBandits &bandits) {
   return detail::Metrics(bandits).page(true);
 }
 
-/// dpb_stopping: takes samples until their mean is known to a factor of 1 +- alpha.
+/// dpb_stopping: a stopping rule. It takes samples until it knows their mean within a factor of 1 +- alpha.
 class Stopping {
 public:
-  /// WITHOUT privacy.
+  /// NAS, a baseline WITHOUT privacy.
   [[nodiscard]] static Stopping nas(const StoppingConfig &c) { return Stopping(dpb_new_nas, c); }
   [[nodiscard]] static Stopping dp_nas(const StoppingConfig &c) { return Stopping(dpb_new_dp_nas, c); }
   [[nodiscard]] static Stopping dp_exp_nas(const StoppingConfig &c) { return Stopping(dpb_new_dp_exp_nas, c); }
-  /// One of them without exceptions, by its C function: try_new(dpb_new_dp_nas, config).
+  /// A rule without exceptions, by its C function: try_new(dpb_new_dp_nas, config).
   using Constructor = dpb_status(const dpb_stopping_config *, dpb_stopping **, dpb_error *);
   [[nodiscard]] static std::optional<Stopping> try_new(Constructor *rule, const StoppingConfig &c,
                                                        dpb_error *error = nullptr) noexcept {
@@ -815,7 +840,7 @@ public:
     return handle ? std::optional(Stopping(std::move(handle))) : std::nullopt;
   }
 
-  /// Adds a sample; true if the rule halts with it.
+  /// Takes a sample in [-range, range]. Returns true if the rule halts with it.
   [[nodiscard]] bool push(double sample) {
     bool halted = false;
     detail::check_reward(try_push(sample, halted), "dpb_stopping_push", "sample", sample);
@@ -829,7 +854,7 @@ public:
     }
     return status;
   }
-  /// The released mean, once the rule has halted.
+  /// The released mean; nullopt until the rule has halted.
   [[nodiscard]] std::optional<double> mean() const {
     double released = 0.0;
     const dpb_status status = try_mean(released);
@@ -840,7 +865,7 @@ public:
     return released;
   }
   [[nodiscard]] dpb_status try_mean(double &out) const noexcept { return dpb_stopping_mean(get(), &out); }
-  /// False for nas, and with a test seed.
+  /// False for nas and with a test seed.
   [[nodiscard]] bool is_private() const {
     std::uint32_t answer = 0;
     detail::check(dpb_stopping_is_private(get(), &answer), "dpb_stopping_is_private");
@@ -858,11 +883,11 @@ private:
   Handle handle_;
 };
 
-/// dpb_counter: a private running sum of values in [0, 1].
+/// dpb_counter: a private running sum of values in [0, 1], pure epsilon-DP for one value.
 class Counter {
 public:
   explicit Counter(const CounterConfig &c) : handle_(detail::construct<Handle>(dpb_new_counter, &c)) {}
-  /// A counter that needs no more than these. horizon: the most values of a binary counter.
+  /// A counter with this configuration. horizon: the maximum number of values of a binary counter, 1 to 2^37.
   Counter(CounterKind kind, double epsilon, std::uint64_t horizon = 0) : Counter(config(kind, epsilon, horizon)) {}
 
   [[nodiscard]] static std::optional<Counter> try_new(const CounterConfig &c, dpb_error *error = nullptr) noexcept {
@@ -870,9 +895,10 @@ public:
     return handle ? std::optional(Counter(std::move(handle))) : std::nullopt;
   }
 
+  /// Adds a value in [0, 1].
   void add(double value) { detail::check_reward(try_add(value), "dpb_counter_add", "value", value); }
   [[nodiscard]] dpb_status try_add(double value) noexcept { return dpb_counter_add(get(), value); }
-  /// The released sum: the same number until the next add.
+  /// The released sum. It changes only by add.
   [[nodiscard]] double read() const {
     double sum = 0.0;
     detail::check(try_read(sum), "dpb_counter_read");
@@ -903,7 +929,8 @@ private:
 
 // The shuffle model: a device encodes, a shuffler permutes, Bandit::submit_shuffled receives.
 
-/// flags: 0 or DPB_SHUFFLE_PRINTED.
+/// The parameters of batches of `users` messages that are (epsilon, delta)-DP (dpb_shuffle_plan). flags: 0, or
+/// DPB_SHUFFLE_PRINTED for the paper's formula.
 [[nodiscard]] inline ShuffleParams shuffle_plan(double epsilon, double delta, std::uint32_t users,
                                                 std::uint32_t flags = 0) {
   ShuffleParams params = {};
@@ -916,20 +943,21 @@ private:
   return dpb_shuffle_plan(epsilon, delta, users, flags, &out, error);
 }
 
-/// The message of one reward in [0, 1]. Send it to the shuffler only, once.
+/// Encodes one reward in [0, 1] on the user's device. Send the message to the shuffler only, and once.
 [[nodiscard]] inline std::vector<std::uint8_t> shuffle_encode(const ShuffleParams &params, double reward) {
   std::vector<std::uint8_t> bits;
   const auto encode = [&](auto... room) { return dpb_shuffle_encode(&params, reward, room...); };
   detail::check_reward(detail::fill(bits, encode), "dpb_shuffle_encode", "reward", reward);
   return bits;
 }
-/// bits: receives up to cap bytes. len: receives the message's length, also with DPB_BUFFER_TOO_SMALL.
+/// bits: an array of cap bytes. len: receives the message's length, also with DPB_BUFFER_TOO_SMALL.
 [[nodiscard]] inline dpb_status try_shuffle_encode(const ShuffleParams &params, double reward, std::uint8_t *bits,
                                                    std::size_t cap, std::size_t &len) noexcept {
   return dpb_shuffle_encode(&params, reward, bits, cap, &len);
 }
 
-/// dpb_shuffler: keeps a batch's messages until all have arrived, then hands out their bits in random order, once.
+/// dpb_shuffler: collects the messages of a batch and, when the batch is complete, returns their bits in random order,
+/// once.
 class Shuffler {
 public:
   explicit Shuffler(const ShuffleParams &params) : handle_(detail::construct<Handle>(dpb_new_shuffler, &params)) {}
@@ -939,11 +967,11 @@ public:
     return handle ? std::optional(Shuffler(std::move(handle))) : std::nullopt;
   }
 
-  /// One user's message; DPB_EXPIRED while a complete batch waits to be taken.
+  /// Adds one user's message. DPB_EXPIRED while a complete batch waits for take.
   void push(const std::vector<std::uint8_t> &bits) {
     detail::check(try_push(bits.data(), bits.size()), "dpb_shuffler_push", "len", bits.size());
   }
-  /// The batch, once it is complete; the next one starts empty.
+  /// Returns the batch and starts the next one; nullopt until the batch is complete.
   [[nodiscard]] std::optional<std::vector<std::uint8_t>> take() {
     std::vector<std::uint8_t> bits;
     const dpb_status status =
@@ -958,7 +986,7 @@ public:
   [[nodiscard]] dpb_status try_push(const std::uint8_t *bits, std::size_t len) noexcept {
     return dpb_shuffler_push(get(), bits, len);
   }
-  /// out: receives up to cap bytes. len: receives the batch's length, also with DPB_BUFFER_TOO_SMALL.
+  /// out: an array of cap bytes. len: receives the batch's length, also with DPB_BUFFER_TOO_SMALL.
   [[nodiscard]] dpb_status try_take(std::uint8_t *out, std::size_t cap, std::size_t &len) noexcept {
     return dpb_shuffler_take(get(), out, cap, &len);
   }
@@ -973,10 +1001,12 @@ private:
   Handle handle_;
 };
 
-/// The local model: one bit of a reward in [0, 1], epsilon-DP for whoever reads it, for ldp_ucb and ldp_klucb.
+/// Encodes a reward in [0, 1] as one bit on the user's device, for ldp_ucb and ldp_klucb (the local model). The bit is
+/// epsilon-DP, whoever sees it. Encode each reward once.
 [[nodiscard]] inline dpb_status try_ldp_encode(double epsilon, double reward, std::uint8_t &bit) noexcept {
   return dpb_ldp_encode(epsilon, reward, &bit);
 }
+/// try_ldp_encode with exceptions.
 [[nodiscard]] inline std::uint8_t ldp_encode(double epsilon, double reward) {
   std::uint8_t bit = 0;
   const dpb_status status = try_ldp_encode(epsilon, reward, bit);

@@ -42,31 +42,36 @@ import (
 	"unsafe"
 )
 
-// Bandit chooses arms and learns from rewards.
+// Bandit chooses an arm for each decision and learns from rewards.
 //
-// Close it when done. Its memory belongs to C, which the garbage collector does not see: bandits that nobody closes
-// are freed some time later, when they take tens of megabytes.
+// Close it when done. The garbage collector does not see its C memory. It frees a bandit that is not closed, but only
+// once such bandits take about 64 MiB.
 type Bandit struct {
 	handle[*C.dpb_bandit]
 }
 
-// Decision says which arm to play.
+// Decision is an arm that a [Bandit] chose.
 type Decision struct {
-	Ticket     uint64  // names this decision in Update and Cancel
-	Propensity float64 // the arm's probability given everything released so far
-	Arm        uint32  // 0-based
-	Phase      uint32  // the policy's own count of epochs, phases or intervals
+	Ticket     uint64  // identifies this decision in Update and Cancel
+	Propensity float64 // the probability of this arm given all releases so far; NaN if it would reveal rewards
+	Arm        uint32  // from 0
+	Phase      uint32  // the policy's count of epochs, phases or intervals
 }
 
-// A Decision is a dpb_decision, so that C writes into Go's slices: neither array may be negative.
+// Decision and dpb_decision must have the same size, because C writes into Go's slices. Otherwise one of these arrays
+// has a negative length, which does not compile.
 var (
 	_ [unsafe.Sizeof(Decision{}) - C.sizeof_dpb_decision]struct{}
 	_ [C.sizeof_dpb_decision - unsafe.Sizeof(Decision{})]struct{}
 )
 
-// One constructor for each dpb_new_<policy>; what each promises is said in dpb.h.
+// There is one constructor for each dpb_new_<policy>. dpb.h states the guarantee and the limits of each.
+//
+// A constructor returns [ErrInvalidConfig] with a message that names the field and the value, [ErrEntropy],
+// [ErrNoMemory], or [ErrOverBudget] if [Config.Budget] has too little left.
 
-// New makes a bandit with the recommended policy for this configuration.
+// New makes the bandit that the library recommends for this configuration: dp-linear if [Config.Features] is set,
+// otherwise DP-IMED, with one bandit for each segment if [Config.MaxSegments] is set.
 func New(c Config) (*Bandit, error) { return newBandit(C.constructor(C.dpb_new), c) }
 
 // NewSE makes DP-SE, private successive elimination: pure epsilon-DP.
@@ -78,42 +83,43 @@ func NewIMED(c Config) (*Bandit, error) { return newBandit(C.constructor(C.dpb_n
 // NewKLUCB makes DP-KLUCB: pure epsilon-DP.
 func NewKLUCB(c Config) (*Bandit, error) { return newBandit(C.constructor(C.dpb_new_klucb), c) }
 
-// NewMED makes DP-MED, which learns as NewIMED does and has exact propensities: pure epsilon-DP, or (epsilon,
-// delta)-DP with Delta > 0.
+// NewMED makes DP-MED, a randomised form of NewIMED with exact propensities: pure epsilon-DP, or (epsilon, delta)-DP
+// with Delta > 0.
 func NewMED(c Config) (*Bandit, error) { return newBandit(C.constructor(C.dpb_new_med), c) }
 
 // NewTS makes Lazy-DP-TS, Thompson sampling: pure epsilon-DP, or (epsilon, delta)-DP with Delta > 0.
 func NewTS(c Config) (*Bandit, error) { return newBandit(C.constructor(C.dpb_new_ts), c) }
 
-// NewLinear makes dp-linear, which decides by features ([Config.Features]): pure epsilon-DP, or (epsilon, delta)-DP with
-// Delta > 0. A feature must not be made of rewards.
+// NewLinear makes dp-linear, a contextual bandit, which decides by features ([Config.Features]): pure epsilon-DP, or
+// (epsilon, delta)-DP with Delta > 0. Do not compute a feature from rewards.
 func NewLinear(c Config) (*Bandit, error) { return newBandit(C.constructor(C.dpb_new_linear), c) }
 
-// NewUCB makes DP-UCB: pure epsilon-DP, a noise for each reward.
+// NewUCB makes DP-UCB: pure epsilon-DP. Each update draws one noise sample for each arm.
 func NewUCB(c Config) (*Bandit, error) { return newBandit(C.constructor(C.dpb_new_ucb), c) }
 
 // NewUCBBound makes DP-UCB-BOUND: pure epsilon-DP, an index widened by the noise.
 func NewUCBBound(c Config) (*Bandit, error) { return newBandit(C.constructor(C.dpb_new_ucb_bound), c) }
 
-// NewUCBInt makes DP-UCB-INT: (epsilon, delta)-DP, Delta > 0.
+// NewUCBInt makes DP-UCB-INT: (epsilon, delta)-DP. It needs Delta > 0.
 func NewUCBInt(c Config) (*Bandit, error) { return newBandit(C.constructor(C.dpb_new_ucb_int), c) }
 
-// NewPrivateUCB makes Private-UCB on binary-tree sums: pure epsilon-DP. Needs Horizon.
+// NewPrivateUCB makes Private-UCB on binary-tree sums: pure epsilon-DP. It needs Horizon.
 func NewPrivateUCB(c Config) (*Bandit, error) {
 	return newBandit(C.constructor(C.dpb_new_private_ucb), c)
 }
 
-// NewLap makes DP-Lap: the policy with the number Base, made private on its gains: pure epsilon-DP. Needs Horizon.
+// NewLap makes DP-Lap, the policy [Config.Base] on gains with noise: pure epsilon-DP. It needs Horizon.
 func NewLap(c Config) (*Bandit, error) {
 	return newBandit(C.constructor(C.dpb_new_lap), c)
 }
 
-// NewEXP3Lap makes DP-EXP3-Lap, for adversarial rewards: pure epsilon-DP. Needs Horizon.
+// NewEXP3Lap makes DP-EXP3-Lap, for adversarial rewards: pure epsilon-DP. It needs Horizon.
 func NewEXP3Lap(c Config) (*Bandit, error) {
 	return newBandit(C.constructor(C.dpb_new_exp3_lap), c)
 }
 
-// NewEXP3Tau makes EXP3_tau, for adversarial rewards: (epsilon, delta)-DP. Needs Horizon and Delta > 0; propensities are NaN.
+// NewEXP3Tau makes EXP3_tau, for adversarial rewards: (epsilon, delta)-DP. It needs Horizon and Delta > 0. Propensities
+// are NaN, because they would reveal rewards.
 func NewEXP3Tau(c Config) (*Bandit, error) {
 	return newBandit(C.constructor(C.dpb_new_exp3_tau), c)
 }
@@ -133,12 +139,12 @@ func NewVBSDPAE(c Config) (*Bandit, error) {
 	return newBandit(C.constructor(C.dpb_new_vb_sdp_ae), c)
 }
 
-// NewLDPUCB makes LDP-UCB on bits privatised on the users' devices: epsilon-DP in the local model.
+// NewLDPUCB makes LDP-UCB on bits that the users' devices made with [LDPEncode]: epsilon-DP in the local model.
 func NewLDPUCB(c Config) (*Bandit, error) {
 	return newBandit(C.constructor(C.dpb_new_ldp_ucb), c)
 }
 
-// NewLDPKLUCB makes LDP KL-UCB on bits privatised on the users' devices: epsilon-DP in the local model.
+// NewLDPKLUCB makes LDP KL-UCB on bits that the users' devices made with [LDPEncode]: epsilon-DP in the local model.
 func NewLDPKLUCB(c Config) (*Bandit, error) {
 	return newBandit(C.constructor(C.dpb_new_ldp_klucb), c)
 }
@@ -158,12 +164,12 @@ func NewNonprivateIMED(c Config) (*Bandit, error) {
 	return newBandit(C.constructor(C.dpb_new_nonprivate_imed), c)
 }
 
-// NewNonprivateSE makes successive elimination, a baseline WITHOUT privacy. Needs Horizon or Beta.
+// NewNonprivateSE makes successive elimination, a baseline WITHOUT privacy. It needs Horizon or Beta.
 func NewNonprivateSE(c Config) (*Bandit, error) {
 	return newBandit(C.constructor(C.dpb_new_nonprivate_se), c)
 }
 
-// NewNonprivateEXP3 makes EXP3, a baseline WITHOUT privacy. Needs Horizon.
+// NewNonprivateEXP3 makes EXP3, a baseline WITHOUT privacy. It needs Horizon.
 func NewNonprivateEXP3(c Config) (*Bandit, error) {
 	return newBandit(C.constructor(C.dpb_new_nonprivate_exp3), c)
 }
@@ -191,7 +197,8 @@ func ownBandit(c *C.dpb_bandit, status C.dpb_status, failure *C.dpb_error, bytes
 	return b, nil
 }
 
-// Select chooses an arm.
+// Select chooses an arm. It returns ErrUnsupported if [Config.ExpectedUsers], [Config.MaxSegments] or [Config.Features]
+// is set: call [Bandit.SelectFor] then.
 func (b *Bandit) Select() (Decision, error) {
 	c, err := b.enter()
 	if err != nil {
@@ -203,10 +210,15 @@ func (b *Bandit) Select() (Decision, error) {
 	return d, err
 }
 
-// NextPeriod begins a new period, such as a day: the bandit may again learn from [Config.ContributionsPerUser]
-// decisions of every user, and the loss grows by one period. Write a snapshot right after it: if a snapshot was
-// taken before, the bandit learns from nobody until then. ErrOverBudget if all of [Config.BudgetPeriods] have begun,
-// and the last one continues.
+// NextPeriod begins a new period. The bandit learns again from [Config.ContributionsPerUser] decisions of every user, and
+// the privacy loss of a person who comes in every period grows by that of one period. Rewards still count for the period
+// of their decision.
+//
+// Write a [Bandit.Snapshot] right after this call. If an earlier snapshot exists, the bandit serves, but learns from
+// nobody, until you do.
+//
+// It returns ErrUnsupported if [Config.ExpectedUsers] is 0. It returns ErrOverBudget if all [Config.BudgetPeriods] have
+// begun; the last one then continues.
 func (b *Bandit) NextPeriod() error {
 	c, err := b.enter()
 	if err != nil {
@@ -216,9 +228,14 @@ func (b *Bandit) NextPeriod() error {
 	return check(C.dpb_next_period(c))
 }
 
-// AddArm adds an arm and returns its number; numbers are never used again. Id is 0, or the id that names the arm in
-// all bandits of a fleet: an ad's own number or a hash of its name, at least [Config.Arms]. If there is a live arm
-// with this id, AddArm returns its number.
+// AddArm adds an arm and returns its number. Numbers are never used again.
+//
+// Id is 0 for an arm that only this bandit has. Otherwise it identifies the arm in all bandits of a fleet, for example
+// the ad's number in a catalogue or a hash of its name. It must be at least [Config.Arms], because the arms of the
+// configuration have their numbers as ids. If a live arm has this id, AddArm changes nothing and returns its number.
+//
+// It returns ErrInvalidConfig for too many arms or an id that is too small, ErrInvalidRequest for the id of a retired
+// arm, and ErrUnsupported for a policy whose set of arms is fixed.
 func (b *Bandit) AddArm(id uint64) (uint32, error) {
 	c, err := b.enter()
 	if err != nil {
@@ -233,10 +250,15 @@ func (b *Bandit) AddArm(id uint64) (uint32, error) {
 	return uint32(arm), nil
 }
 
-// SetPrior states what public data, such as last season's rates, say of an arm: strength rewards (1 to 2^24) with
-// this mean. Learning starts from it. A prior made from public data costs no privacy; one made from private sums
-// would reveal them without noise. A wrong prior costs little, because releases that contradict it end it.
-// ErrUnsupported unless the policy is IMED, KLUCB, MED, or Linear with a model for each arm.
+// SetPrior gives an arm a prior from public data, such as last season's: the mean, between [Config.RewardMin] and
+// [Config.RewardMax], and the strength, 1 to 2^24, which is the number of real rewards that you consider equally
+// informative. The bandit learns faster with a good prior, and drops a wrong one once releases contradict it. A later
+// call replaces the prior.
+//
+// A prior costs no privacy if it is made from public data. A prior that is made from private sums reveals them without
+// noise.
+//
+// It returns ErrUnsupported for policies other than IMED, KLUCB, MED, and Linear with [Config.ModelPerArm].
 func (b *Bandit) SetPrior(arm uint32, mean, strength float64) error {
 	c, err := b.enter()
 	if err != nil {
@@ -250,7 +272,9 @@ func (b *Bandit) SetPrior(arm uint32, mean, strength float64) error {
 	return nil
 }
 
-// RetireArm ends an arm: it is never played again. Rewards of its open decisions are accepted.
+// RetireArm removes an arm: the bandit never chooses it again, but still accepts the rewards of its open decisions. It
+// returns ErrInvalidRequest for an arm that does not exist, that is retired, or that is the last one, and ErrUnsupported
+// for a policy whose set of arms is fixed.
 func (b *Bandit) RetireArm(arm uint32) error {
 	c, err := b.enter()
 	if err != nil {
@@ -260,10 +284,14 @@ func (b *Bandit) RetireArm(arm uint32) error {
 	return check(C.dpb_retire_arm(c, C.uint32_t(arm)))
 }
 
-// Update reports the reward of a decision, at most once. After ErrInvalidReward report a valid reward; with
-// ClampRewards a reward out of range is not refused. Without a RewardWindow an open decision expires in the end, and
-// public counts show it. The error reveals whether the ticket had a reward before: give a visitor the same reply
-// whatever it is.
+// Update reports the reward of a decision, between [Config.RewardMin] and [Config.RewardMax]. A ticket accepts one
+// reward.
+//
+// It returns ErrInvalidReward for a reward that is out of range, ErrUnknownTicket, ErrDuplicate, or ErrExpired. After
+// ErrInvalidReward the ticket stays open, so report a valid reward: without [Config.RewardWindow] the ticket otherwise
+// expires, and public counts show that. [Config.ClampRewards] avoids this error for rewards out of range.
+//
+// The error reveals whether a ticket had a reward already. Give a visitor the same reply whatever it is.
 func (b *Bandit) Update(ticket uint64, reward float64) error {
 	c, err := b.enter()
 	if err != nil {
@@ -273,8 +301,9 @@ func (b *Bandit) Update(ticket uint64, reward float64) error {
 	return check(C.dpb_update(c, C.uint64_t(ticket), C.double(reward)))
 }
 
-// Cancel ends a decision that was not played, for example because the ad was never shown. Reason and time must not
-// depend on the reward.
+// Cancel marks a decision as not played, for example because the ad was never shown. The reason and the time must not
+// depend on the reward. With [Config.RewardWindow] it also discards a reward that waits. It returns ErrUnknownTicket,
+// ErrDuplicate or ErrExpired for a ticket that is not open.
 func (b *Bandit) Cancel(ticket uint64) error {
 	c, err := b.enter()
 	if err != nil {
@@ -284,10 +313,14 @@ func (b *Bandit) Cancel(ticket uint64) error {
 	return check(C.dpb_cancel(c, C.uint64_t(ticket)))
 }
 
-// Advance tells the time, with [ClockCaller]: rewards whose RewardWindow is over take effect, and releases age. Now
-// is in any unit, the same in all restarts; a value that is not later than the last changes nothing. A decision is
-// stamped with the last value, so call Advance before each decision and by a timer. Time is public, and must not
-// depend on rewards. ErrUnsupported with [ClockDecisions].
+// Advance sets the time of a bandit with [ClockCaller]. Rewards whose [Config.RewardWindow] is over take effect, and
+// older evidence is discounted ([Config.ForgetAfter]).
+//
+// Now is in a unit of your choice. Use the same unit after restarts, and a clock that continues over them, such as the
+// time of day in milliseconds. A time that is not later than the last one changes nothing.
+//
+// A decision gets the time of the last call, so call Advance before the first decision and then before each decision or
+// by a timer. Time is public: never call Advance because of a reward. It returns ErrUnsupported with [ClockDecisions].
 func (b *Bandit) Advance(now uint64) error {
 	c, err := b.enter()
 	if err != nil {
@@ -297,9 +330,11 @@ func (b *Bandit) Advance(now uint64) error {
 	return check(C.dpb_advance(c, C.uint64_t(now)))
 }
 
-// CancelAll cancels every open decision, also those whose reward has arrived and waits for its window. Use it in an
-// outage in which rewards could not arrive: at least once in each RewardWindow during the outage, and once after it.
-// Reason and time must not depend on rewards: never call it because of their values or their number.
+// CancelAll cancels every open decision, also one whose reward waits for its window. Use it if an outage kept rewards
+// from arriving: call it during the outage at least once in each [Config.RewardWindow], and once after it.
+//
+// The reason and the time must not depend on rewards. Never call CancelAll because of the values of rewards or because
+// of their number.
 func (b *Bandit) CancelAll() error {
 	c, err := b.enter()
 	if err != nil {
@@ -309,8 +344,9 @@ func (b *Bandit) CancelAll() error {
 	return check(C.dpb_cancel_all(c))
 }
 
-// UpdateMany reports many rewards. Every reward is tried, even if earlier ones are refused. each is nil, or receives
-// the error (or nil) of every reward. Returns the number of accepted rewards, and the first refusal.
+// UpdateMany reports the rewards of many decisions. It tries every ticket, even after an error. Each is nil, or receives
+// the error or nil of each ticket. UpdateMany returns the number of rewards that were accepted and the first error. It
+// returns ErrInvalidConfig if the lengths differ.
 func (b *Bandit) UpdateMany(tickets []uint64, rewards []float64, each []error) (int, error) {
 	c, err := b.enter()
 	if err != nil {
@@ -318,18 +354,18 @@ func (b *Bandit) UpdateMany(tickets []uint64, rewards []float64, each []error) (
 	}
 	defer b.leave()
 	if len(tickets) != len(rewards) || (each != nil && len(each) != len(tickets)) {
-		return 0, fmt.Errorf("%w: %d tickets, %d rewards, each for %d", ErrInvalidConfig, len(tickets), len(rewards), len(each))
+		return 0, fmt.Errorf("%w: %d tickets, %d rewards, %d errors", ErrInvalidConfig, len(tickets), len(rewards), len(each))
 	}
 	if each == nil {
 		return updateMany(c, tickets, rewards, nil)
 	}
-	// In pieces, so that the statuses fit on the stack.
+	// 256 at a time, so that the statuses fit on the stack.
 	accepted, refusal := 0, error(nil)
 	var statuses [256]C.dpb_status
 	for len(tickets) > 0 {
 		n := min(len(tickets), len(statuses))
 		for i := range statuses[:n] {
-			statuses[i] = C.DPB_POISONED // stays where C stops before it has tried
+			statuses[i] = C.DPB_POISONED // for tickets that C does not reach
 		}
 		done, err := updateMany(c, tickets[:n], rewards[:n], &statuses[0])
 		for i, status := range statuses[:n] {

@@ -13,15 +13,17 @@ package dpb
 */
 import "C"
 
-// Budget is the most that bandits may together cost one user. A bandit whose [Config] names it is charged when it is
-// made, with all that it can cost, or refused with [ErrOverBudget]. Charges are final. dpb.h says at dpb_new_budget
-// how they add up, and when you may choose bandits by what others have published. Close it when done: the bandits
-// stay valid.
+// Budget limits the privacy loss of all bandits that one person's rewards reach. A constructor charges [Config.Budget]
+// for all that the bandit can ever lose, or returns [ErrOverBudget]. Charges are final. dpb.h, at dpb_new_budget, states
+// how they add up, and when you may choose a bandit by what others have published.
+//
+// Close it when done. Its bandits stay usable.
 type Budget struct {
 	handle[*C.dpb_budget]
 }
 
-// NewBudget makes a budget of epsilon at delta. With delta = 0 it is for pure policies only.
+// NewBudget makes a budget of epsilon > 0 at delta in [0, 1). With delta = 0 it accepts pure policies only. It returns
+// ErrInvalidConfig if an argument is out of range.
 func NewBudget(epsilon, delta float64) (*Budget, error) {
 	var c *C.dpb_budget
 	var failure C.dpb_error
@@ -33,7 +35,7 @@ func NewBudget(epsilon, delta float64) (*Budget, error) {
 	return b, nil
 }
 
-// Spent returns what the bandits charged so far may cost one user together at this delta in [0, 1): an upper bound,
+// Spent returns an upper bound of the epsilon that all charged bandits lose together, at this delta in [0, 1). It is
 // infinite if delta is too small for them.
 func (b *Budget) Spent(delta float64) (float64, error) {
 	c, err := b.enter()
@@ -46,7 +48,7 @@ func (b *Budget) Spent(delta float64) (float64, error) {
 	return float64(epsilon), err
 }
 
-// Remaining returns the largest epsilon of a pure bandit that still fits, 0 if none does.
+// Remaining returns the largest epsilon of a pure bandit that the budget still accepts, or 0 if it accepts none.
 func (b *Budget) Remaining() (float64, error) {
 	c, err := b.enter()
 	if err != nil {

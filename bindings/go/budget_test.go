@@ -28,7 +28,7 @@ func TestBudgetIsShared(t *testing.T) {
 	}
 	_, err = NewNonprivateUCB1(config(0.1))
 	refused(t, err, ErrOverBudget)
-	// In a new process a life that goes on costs what all lives cost together.
+	// In a new process, a restored bandit is charged for all restarts together.
 	snapshot := must[[]byte](t)(b.Snapshot(nil))
 	must[*Bandit](t)(RestorePolicy(PolicyIMED, config(0.5), snapshot)).Close()
 	_, err = RestorePolicy(PolicyIMED, config(0.5), snapshot)
@@ -56,7 +56,7 @@ func TestBudgetIsShared(t *testing.T) {
 	must[Decision](t)(b.Select()) // lives on
 }
 
-// With Users it is for a number of periods, in all lives.
+// With ExpectedUsers the budget is charged for a number of periods, restarts included.
 func TestBudgetOfPeriods(t *testing.T) {
 	c := NewConfig(2, 0.5)
 	c.Budget, c.ExpectedUsers = must[*Budget](t)(NewBudget(1, 0)), 100
@@ -80,7 +80,7 @@ func TestBudgetOfPeriods(t *testing.T) {
 	}
 }
 
-// A budget that only a configuration knows is not collected while a constructor reads it.
+// The garbage collector does not free a budget while a constructor reads it, even if only the configuration refers to it.
 func TestBudgetIsKept(t *testing.T) {
 	c := NewConfig(2, 1e-4)
 	c.Budget = must[*Budget](t)(NewBudget(1, 0))

@@ -7,50 +7,103 @@ import "C"
 
 import "runtime"
 
-// Clock says what Config.RewardWindow and Config.ForgetAfter count.
+// Clock is the unit of [Config.RewardWindow] and [Config.ForgetAfter].
 type Clock uint32
 
 const (
 	ClockDecisions Clock = C.DPB_CLOCK_DECISIONS // a tick is a decision
-	ClockCaller    Clock = C.DPB_CLOCK_CALLER    // a tick is what [Bandit.Advance] says, in a unit of your own
+	ClockCaller    Clock = C.DPB_CLOCK_CALLER    // a tick is one unit of the time that you pass to [Bandit.Advance]
 )
 
-// Config describes a bandit. Start from [NewConfig]: the zero value is not valid.
+// Config configures a bandit. Start from [NewConfig]: the zero value is not valid.
 type Config struct {
-	Arms                 uint32    // K, 2 to 2^24
-	Epsilon              float64   // privacy loss of one user, > 0; ignored by non-private baselines
-	Delta                float64   // in [0, 1); 0 where the policy is pure
-	Beta                 float64   // failure probability in [0, 1); 0 = 1/Horizon
-	Horizon              uint64    // T in decisions; 0 = unknown
-	RewardMin            float64   // the declared range of rewards
-	RewardMax            float64   // ... its upper end
-	RewardBits           uint32    // rewards are rounded to 2^-RewardBits of the range; 0 = exactly RewardMin or RewardMax
-	ContributionsPerUser uint32    // how many rewards one user may be behind (with MaxSlots: how many requests), >= 1
-	PendingCapacity      uint32    // decisions in flight; with ClockCaller what has no place expires, so take a window's most
-	RewardWindow         uint32    // W > 0 = silence means RewardMin, answers take effect W ticks of the Clock later
-	ClampRewards         bool      // move rewards into the range instead of refusing them
-	RigorousIndex        bool      // DP-UCB-INT: an index widened by the noise, as a proof needs
-	ShufflePrinted       bool      // SDP-AE and VB-SDP-AE: the noise as printed in the paper
-	TestSeed             *[32]byte // nil = operating system entropy; else reproducible and NOT private
-	IntervalExponent     float64   // DP-UCB-INT: v in (1, 1.5]
-	Batch                uint32    // SDP-AE: m; DP-Lap: tau; 0 = the policy's own choice
-	Base                 Policy    // NewLap: which policy it makes private
-	Node                 uint64    // below 65536 the TicketNode of its tickets, larger ones are mixed; 0 = random
-	ForgetAfter          uint64    // DP-IMED, DP-MED: M ticks of the Clock, then a release is forgotten; 0 = never
-	Exploration          float64   // f: DP-IMED, DP-KLUCB, DP-MED, DP-TS play every arm with a chance of f/K at least
-	MaxSlots             uint32    // what Epsilon is for: 0 = one answer; S = one request with all its answers, S at most
-	MaxClicks            uint32    // c = at most c clicks of a request count; 0 = any; needs an RewardWindow
-	ExpectedUsers        uint64    // people expected in a period: of each at most ContributionsPerUser rewards are learned; 0 = not counted
-	BudgetPeriods        uint32    // with ExpectedUsers: periods that there may be in all lives, for all of which the Budget is charged; 0 = any number
-	MaxSegments          uint32    // 0 = a plain bandit; S > 0 = one for each of at most S segments, that lend each other what they know: New, NewIMED
-	Features             uint32    // d: decisions by so many features of each request: New, NewLinear; 0 = none
-	ModelPerArm          bool      // a model for each arm, and one row a request; else one model, and a row for each arm
-	FeatureNorm          float64   // C: the largest |x|_1 of a row (|x|_2 with Delta > 0) that counts in full
-	Clock                Clock     // what RewardWindow and ForgetAfter count: decisions, or the time that Advance is told
-	Budget               *Budget   `json:"-"` // what the bandit is charged to when it is made, with ExpectedUsers for BudgetPeriods; nil = nothing
+	// Arms is the number of arms, 2 to 2^24. Some policies accept fewer: see dpb.h.
+	Arms uint32
+	// Epsilon is the privacy parameter, > 0. For any two values of one reward, the probability of anything the adversary
+	// sees differs by a factor of at most e^Epsilon. Baselines without privacy ignore it.
+	Epsilon float64
+	// Delta is in [0, 1), and 0 for a policy that is pure. With Delta > 0, the guarantee is
+	// P[M(D) in S] <= e^Epsilon P[M(D') in S] + Delta: see docs/privacy.md.
+	Delta float64
+	// Beta is the failure probability of confidence intervals, in [0, 1). 0 means 1/Horizon.
+	Beta float64
+	// Horizon is the number of decisions. 0 means that it is unknown.
+	Horizon uint64
+	// RewardMin is the lower end of the range of rewards, default 0.
+	RewardMin float64
+	// RewardMax is the upper end of the range of rewards, default 1.
+	RewardMax float64
+	// RewardBits, 0 to 24, default 20, is the precision of rewards: the bandit rounds them to 2^-RewardBits of the range.
+	// With 0, every reward is RewardMin or RewardMax.
+	RewardBits uint32
+	// ContributionsPerUser is the maximum number of rewards (with MaxSlots: of requests) of one user, >= 1, default 1. The
+	// noise is that of Epsilon divided by it. With ExpectedUsers the bandit enforces the maximum in each period; otherwise
+	// the caller must.
+	ContributionsPerUser uint32
+	// PendingCapacity is the number of decisions that can be open, 1 to 2^24, default 4096. Without RewardWindow, and with
+	// ClockCaller, the oldest open decision expires if a new one needs its place. With ClockCaller, set it to the largest
+	// number of decisions in a window.
+	PendingCapacity uint32
+	// RewardWindow is the time between a decision and the moment its reward takes effect, in ticks of Clock; with
+	// ClockDecisions at most 2^24. A decision without a reward by then has the reward RewardMin, and a later reward is
+	// ErrExpired. With 0, update or cancel every decision at a time that does not depend on its reward.
+	RewardWindow uint32
+	// ClampRewards moves a reward that is out of range to the nearer end. Otherwise it is ErrInvalidReward.
+	ClampRewards bool
+	// RigorousIndex widens the index of DP-UCB-INT by the noise, as a proof of its regret needs.
+	RigorousIndex bool
+	// ShufflePrinted makes SDP-AE and VB-SDP-AE use the paper's formula for the noise instead of the exact calibration.
+	ShufflePrinted bool
+	// TestSeed makes the bandit reproducible and NOT private. With nil it uses the operating system's entropy.
+	TestSeed *[32]byte
+	// IntervalExponent is v of DP-UCB-INT, in (1, 1.5], default 1.1.
+	IntervalExponent float64
+	// Batch is m of SDP-AE, tau of DP-Lap and Tsallis, and the shortest interval of DP-UCB-INT, in decisions of one arm. 0
+	// lets the policy choose.
+	Batch uint32
+	// Base is the policy that NewLap makes private.
+	Base Policy
+	// Node is the number of this process in a fleet. From 1 to 65535 it is the [TicketNode] of the bandit's tickets. A
+	// larger number is hashed to 16 bits. 0 means random.
+	Node uint64
+	// ForgetAfter is the age in ticks of Clock, 1024 to 2^40, at which DP-IMED, DP-MED and dp-linear drop a release. Set it
+	// to about half the time between changes of the best arm. 0 means never.
+	ForgetAfter uint64
+	// Exploration is f in [0, 1]: DP-IMED, DP-KLUCB, DP-MED, DP-TS and dp-linear choose each of K eligible arms with a
+	// probability of at least f/K, for off-policy evaluation. It costs f times the mean gap for each decision.
+	Exploration float64
+	// MaxSlots sets the unit that Epsilon protects, for requests of several slots. 0: one reward, so a request of m slots
+	// loses up to m Epsilon. S, up to 2^24: one request of at most S slots with all its rewards.
+	MaxSlots uint32
+	// MaxClicks is the maximum number of rewards of a request other than RewardMin that count, at most MaxSlots. It needs
+	// RewardWindow. 0 means that all count.
+	MaxClicks uint32
+	// ExpectedUsers is the number of people that you expect in a period, up to 2^28. The bandit then learns from at most
+	// ContributionsPerUser decisions of each person in a period ([Bandit.NextPeriod]), so Epsilon holds for a person in a
+	// period. It needs 1.5 bytes for each at ContributionsPerUser = 1. 0 means that the bandit does not count users.
+	ExpectedUsers uint64
+	// BudgetPeriods, with ExpectedUsers, is the maximum number of periods, restarts included. Budget is charged for all of
+	// them. 0 means any number, which a Budget does not accept.
+	BudgetPeriods uint32
+	// MaxSegments makes a segmented bandit: one bandit for each of at most this many segments, with evidence shared between
+	// them, for New and NewIMED. Epsilon holds for all segments together. 0 means no segments.
+	MaxSegments uint32
+	// Features is the number d of features of a row, up to 256, for New and NewLinear. 0 means no features.
+	Features uint32
+	// ModelPerArm makes dp-linear learn a model for each arm, from one row for each request. Otherwise it learns one model,
+	// from a row for each arm.
+	ModelPerArm bool
+	// FeatureNorm is C, default 1: the largest |x|_1 of a row (|x|_2 with Delta > 0). dp-linear scales larger rows down to
+	// it. Choose it without looking at rewards. It is 3 for three one-hot fields.
+	FeatureNorm float64
+	// Clock is the unit of RewardWindow and ForgetAfter: decisions (the default), or the time that you pass to
+	// [Bandit.Advance].
+	Clock Clock
+	// Budget is charged when the bandit is made. With ExpectedUsers it needs BudgetPeriods. nil means no budget.
+	Budget *Budget `json:"-"`
 }
 
-// NewConfig returns the library's defaults for this number of arms and this privacy loss. Constructors check it.
+// NewConfig returns the library's defaults for this number of arms and this epsilon. It checks nothing: constructors do.
 func NewConfig(arms uint32, epsilon float64) Config {
 	var c C.dpb_config
 	C.dpb_config_init_sized(&c, C.sizeof_dpb_config, C.uint32_t(arms), C.double(epsilon))
@@ -82,8 +135,8 @@ func NewConfig(arms uint32, epsilon float64) Config {
 	}
 }
 
-// c fills the C struct. The seed stays where it is, pinned until the constructor has read it; so does the budget, until
-// done is called.
+// c fills the C struct. The pinner keeps the seed in place until the constructor has read it. The budget stays open
+// until done is called.
 func (config Config) c(pinner *runtime.Pinner) (c *C.dpb_config, done func(), err error) {
 	c, done = new(C.dpb_config), func() {}
 	C.dpb_config_init_sized(c, C.sizeof_dpb_config, C.uint32_t(config.Arms), C.double(config.Epsilon))
@@ -131,8 +184,8 @@ func (config Config) c(pinner *runtime.Pinner) (c *C.dpb_config, done func(), er
 	return c, done, err
 }
 
-// bytes is about what a bandit takes that is made so: its ring of decisions, its arms, all of its
-// segments, and who came.
+// bytes estimates the memory of a bandit with this configuration: its pending table, arms, segments and counters of
+// users.
 func (config Config) bytes() int64 {
 	ring := 8 * int64(config.PendingCapacity)
 	switch {
@@ -145,10 +198,11 @@ func (config Config) bytes() int64 {
 	return ring + 300*int64(config.Arms) + cells + 2*int64(min(config.ExpectedUsers, 1<<29))
 }
 
-// restoredBytes is the same of what goes on from a snapshot, with the usual ring.
+// restoredBytes estimates the memory of a bandit that is restored from this snapshot, with a pending table of default
+// size.
 func restoredBytes(snapshot []byte) int64 { return 1<<20 + 16*int64(len(snapshot)) }
 
-// pinSeed pins a Go seed, because C may see a Go pointer inside Go memory only if it is pinned.
+// pinSeed returns a pointer to seed for a C struct. C may see a Go pointer inside Go memory only if it is pinned.
 func pinSeed(pinner *runtime.Pinner, seed *[32]byte) *C.uint8_t {
 	if seed == nil {
 		return nil

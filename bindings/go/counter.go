@@ -19,29 +19,30 @@ import "C"
 
 import "runtime"
 
-// Counter is a private running sum of values in [0, 1]: pure epsilon-DP. Close it when done.
+// Counter releases a private running sum of values in [0, 1]. For any two values of one summand, the probability of
+// anything the adversary sees differs by a factor of at most e^epsilon. Close it when done.
 type Counter struct {
 	handle[*C.dpb_counter]
 }
 
-// CounterKind says when a counter releases.
+// CounterKind determines when a counter releases.
 type CounterKind uint32
 
 const (
-	CounterLogarithmic CounterKind = C.DPB_COUNTER_LOGARITHMIC // when the number of values is a power of two
+	CounterLogarithmic CounterKind = C.DPB_COUNTER_LOGARITHMIC // when the number of values is a power of two: the least noise
 	CounterBinary      CounterKind = C.DPB_COUNTER_BINARY      // at every value, up to a horizon
 	CounterHybrid      CounterKind = C.DPB_COUNTER_HYBRID      // at every value, without a horizon
 )
 
-// CounterConfig describes a counter.
+// CounterConfig configures a counter.
 type CounterConfig struct {
 	Kind     CounterKind
-	Epsilon  float64   // privacy loss of one value, > 0
-	Horizon  uint64    // the most values of a binary counter; ignored by the others
-	TestSeed *[32]byte // nil = operating system entropy; else reproducible and NOT private
+	Epsilon  float64   // privacy parameter for one value, > 0
+	Horizon  uint64    // the maximum number of values of a binary counter, 1 to 2^37; the others ignore it
+	TestSeed *[32]byte // makes the counter reproducible and NOT private; nil uses the operating system's entropy
 }
 
-// NewCounter makes a counter.
+// NewCounter makes a counter. It returns ErrInvalidConfig if a field is out of range.
 func NewCounter(config CounterConfig) (*Counter, error) {
 	var pinner runtime.Pinner
 	defer pinner.Unpin()
@@ -60,7 +61,8 @@ func NewCounter(config CounterConfig) (*Counter, error) {
 	return counter, nil
 }
 
-// Add adds a value in [0, 1]; ErrHalted when a binary counter has its horizon of values.
+// Add adds a value in [0, 1]. It returns ErrInvalidReward for any other value, and ErrHalted if the counter has as many
+// values as it can take: [CounterConfig.Horizon] for a binary one, 2^37 for the others.
 func (counter *Counter) Add(value float64) error {
 	c, err := counter.enter()
 	if err != nil {
@@ -70,7 +72,7 @@ func (counter *Counter) Add(value float64) error {
 	return check(C.dpb_counter_add(c, C.double(value)))
 }
 
-// Read returns the released sum, 0 before the first release: the same number until the next Add.
+// Read returns the released sum, or 0 before the first release. The number changes only by Add. Reading costs no privacy.
 func (counter *Counter) Read() (float64, error) {
 	c, err := counter.enter()
 	if err != nil {
@@ -82,7 +84,7 @@ func (counter *Counter) Read() (float64, error) {
 	return float64(sum), err
 }
 
-// IsPrivate is false under a test seed.
+// IsPrivate reports whether the counter is private: false with a TestSeed.
 func (counter *Counter) IsPrivate() (bool, error) {
 	c, err := counter.enter()
 	if err != nil {

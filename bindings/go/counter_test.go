@@ -59,7 +59,8 @@ func TestCounter(t *testing.T) {
 	}
 }
 
-// The first release carries Laplace(1/epsilon), of mean size 1: outside by chance with less than e^-20.
+// The noise of the first release is Laplace(1/epsilon), whose mean size is 1. It is out of bounds with a probability below
+// e^-20.
 func TestCounterNoise(t *testing.T) {
 	noise := 0.0
 	for range 400 {
@@ -74,7 +75,7 @@ func TestCounterNoise(t *testing.T) {
 	}
 }
 
-// Each value counts once, whoever adds it.
+// Each value counts once, whichever goroutine adds it.
 func TestCounterShared(t *testing.T) {
 	c := counter(t, CounterBinary, 4000, nil)
 	var crowd sync.WaitGroup

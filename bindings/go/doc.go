@@ -1,4 +1,8 @@
-// Package dpb binds libdpb: differentially private multi-armed bandits.
+// Package dpb provides multi-armed bandits with differential privacy. It calls libdpb, a library in Rust, through cgo.
+//
+// A bandit chooses one of several arms (ads, recommendations, page variants) for each request, and learns from rewards
+// (clicks, purchases, ratings) which arm is best. Epsilon bounds what decisions and publications reveal about rewards. For
+// any two values of one reward, the probability of anything the adversary sees differs by a factor of at most e^epsilon.
 //
 //	config := dpb.NewConfig(10, 1.0) // 10 arms, epsilon = 1
 //	config.Horizon = 1_000_000
@@ -10,23 +14,28 @@
 //
 // # Linking
 //
-// The package needs cgo and a C compiler, no Rust: releases have libdpb.a for linux/amd64 and linux/arm64
-// inside. In a checkout `make go` puts it there. With the tag dpb_system it is an installed library that
-// is linked, found by pkg-config:
+// The package needs cgo and a C compiler, but no Rust. Releases contain libdpb.a for linux/amd64 and linux/arm64. In a
+// checkout, run `make go` first. To link an installed library, which pkg-config finds, set the tag dpb_system:
 //
 //	go build -tags dpb_system
 //
 // # Use
 //
-// All methods may be called from any number of goroutines, Close included: a call that comes after
-// Close returns [ErrClosed]. Select, Update, Cancel and the batch calls allocate nothing, nor do Push,
-// Add and Read; what appends to a slice allocates when its capacity does not suffice. Errors are the
-// package's Err values, some wrapped with a message: compare with [errors.Is].
+// Any number of goroutines may call all methods at once, Close included. A call after Close returns [ErrClosed]. Errors
+// are the package's Err values, some wrapped with a message: compare them with [errors.Is].
 //
-// A [Request] says more of a decision: several slots, the segment, the user, the eligible arms. Besides [Bandit] there are
-// stopping rules ([Stopping]), private running sums ([Counter]), the roles of the shuffle model ([ShufflePlan], [ShuffleEncode], [Shuffler], [Bandit.SubmitShuffled]) and the
-// encoder of the local model ([LDPEncode]).
+// Select, Update, Cancel, Push, Add and Read allocate nothing, and neither do the batch calls except as [Bandit.SelectMany]
+// says. A method that appends to a slice allocates only if the capacity is too small.
 //
-// A call costs about 30 ns over the C function: the crossing, and a read lock against Close. The
-// batch calls pay it once.
+// A [Request] gives more information for a decision: the number of slots, the segment, the user, the eligible arms, the
+// features. Besides [Bandit] the package has:
+//
+//   - privacy budgets that bandits share: [Budget]
+//   - private running sums: [Counter]
+//   - stopping rules: [Stopping]
+//   - the roles of the shuffle model: [ShufflePlan], [ShuffleEncode], [Shuffler], [Bandit.SubmitShuffled]
+//   - the encoder of the local model: [LDPEncode]
+//
+// A call takes about 30 ns longer than the C function, for cgo and a read lock against Close. A batch call takes this
+// time once.
 package dpb

@@ -246,7 +246,7 @@ func TestBatches(t *testing.T) {
 	}
 	must[int](t)(b.SelectMany(nil, nil))
 	must[int](t)(b.SelectMany([]Request{}, nil))
-	// Requests, in more than one piece, and one that is refused: those before it are decided.
+	// More than 64 requests, and one that is refused: SelectMany decides those before it.
 	flexible := must[*Bandit](t)(NewIMED(NewConfig(4, 1)))
 	defer flexible.Close()
 	requests := make([]Request, 150)
@@ -296,7 +296,7 @@ func TestArmsComeAndGo(t *testing.T) {
 	refused(t, err, ErrUnsupported)
 }
 
-func TestSlates(t *testing.T) {
+func TestSlots(t *testing.T) {
 	c := NewConfig(5, 1)
 	c.RewardWindow, c.MaxSlots, c.MaxClicks = 6, 3, 1
 	b := must[*Bandit](t)(NewIMED(c))
@@ -389,8 +389,8 @@ func TestReading(t *testing.T) {
 	}
 }
 
-// The other arm becomes the better one: the memory lets go.
-func TestMemory(t *testing.T) {
+// The other arm becomes the better one: ForgetAfter makes the bandit drop its evidence.
+func TestForgetAfter(t *testing.T) {
 	c := NewConfig(2, 1)
 	c.ForgetAfter, c.Exploration, c.TestSeed = 10_000, 0.1, new([32]byte)
 	b := must[*Bandit](t)(NewIMED(c))
@@ -421,7 +421,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// Everybody once a period; what else is asked is served and not learned from.
+// Each user contributes one reward in a period. The bandit serves further requests and does not learn from them.
 func TestUsers(t *testing.T) {
 	c := NewConfig(3, 1)
 	c.ExpectedUsers = 1000
@@ -467,7 +467,7 @@ func TestUsers(t *testing.T) {
 	refused(t, plain.NextPeriod(), ErrUnsupported)
 }
 
-// The seed reaches the library whole, from wherever Go put it, while the collector is at work.
+// The whole seed reaches the library, whether Go keeps it on the stack or on the heap, while the garbage collector runs.
 func TestSeedsReproduce(t *testing.T) {
 	means := func(last byte) float64 {
 		seed := new([32]byte)
@@ -491,7 +491,7 @@ func TestSeedsReproduce(t *testing.T) {
 	}
 }
 
-func TestTheTableIsWhole(t *testing.T) {
+func TestEveryStatusHasAnError(t *testing.T) {
 	for n := range int32(1000) {
 		known := statusName(n) != "unknown status"
 		if listed := n == 0 || int(n) < len(statuses) && statuses[n] != nil; known != listed {
@@ -623,7 +623,7 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// Every method that can fail does so after Close, whatever it is given.
+// Every method that can fail returns ErrClosed after Close, whatever its arguments are.
 func TestEveryMethodAfterClose(t *testing.T) {
 	plan := must[ShuffleParams](t)(ShufflePlan(1, 1e-6, 10, false))
 	for _, object := range []io.Closer{
@@ -655,7 +655,7 @@ func TestEveryMethodAfterClose(t *testing.T) {
 	}
 }
 
-// Many goroutines share one bandit, and it is closed under their hands.
+// Many goroutines use one bandit while another closes it.
 func TestCloseWhileInUse(t *testing.T) {
 	for range 20 {
 		b := must[*Bandit](t)(NewSE(NewConfig(3, 1)))
@@ -696,7 +696,7 @@ func TestCloseWhileInUse(t *testing.T) {
 	}
 }
 
-// The same for the other objects.
+// Many goroutines use each other object while another closes it.
 func TestCloseOthersWhileInUse(t *testing.T) {
 	plan := must[ShuffleParams](t)(ShufflePlan(1, 1e-6, 10, false))
 	message := make([]byte, 1+plan.CoinsPerUser)
@@ -740,7 +740,7 @@ func TestCloseOthersWhileInUse(t *testing.T) {
 	}
 }
 
-// What is not closed is freed once by the collector; what is closed is not freed again.
+// The garbage collector frees an object that is not closed, once. It does not free a closed one again.
 func TestCleanup(t *testing.T) {
 	var forgotten, closed atomic.Int64
 	func() {
@@ -761,8 +761,8 @@ func TestCleanup(t *testing.T) {
 	}
 }
 
-// Thousands of bandits that nobody closes, some with segments, of two gigabytes in all: the collector sees a few bytes of each,
-// and frees them all the same before they are many.
+// Thousands of bandits are not closed, some with segments, 2 GB in all. The garbage collector sees a few bytes of each, and
+// frees them before they take much memory.
 func TestForgottenHandlesAreFreed(t *testing.T) {
 	held := func() int64 {
 		foreign.mu.Lock()
@@ -805,7 +805,7 @@ func TestForgottenHandlesAreFreed(t *testing.T) {
 	}
 }
 
-// The collector runs all the time and may take a bandit as soon as its last call is over.
+// The garbage collector runs all the time and may free a bandit as soon as its last call is over.
 func TestCollectorAtWork(t *testing.T) {
 	for range 200 {
 		b := must[*Bandit](t)(NewSE(NewConfig(2, 1)))
@@ -817,14 +817,14 @@ func TestCollectorAtWork(t *testing.T) {
 	}
 }
 
-// What any call into C costs: this one returns a constant.
+// Measures a call into C that returns a constant.
 func BenchmarkBareCall(b *testing.B) {
 	for b.Loop() {
 		ABIVersion()
 	}
 }
 
-// What a method costs over its C function: the crossing and the lock.
+// Measures what a method costs in addition to its C function: cgo and the lock.
 func BenchmarkCrossing(b *testing.B) {
 	bandit := bandit(b, 10)
 	for b.Loop() {

@@ -10,51 +10,53 @@ import (
 	"fmt"
 )
 
-// Why a call was refused. A refused call has changed nothing.
+// These are the reasons why a call fails. A call that fails has changed nothing, unless its comment says otherwise.
 var (
 	// ErrClosed: the object was closed.
 	ErrClosed = errors.New("dpb: closed")
-	// ErrNull: a required pointer is NULL; not to be seen from Go.
+	// ErrNull: a required pointer is NULL. Go programs do not see this error.
 	ErrNull = errors.New("dpb: null pointer")
-	// ErrInvalidConfig: a configuration or argument out of its range; the message names the field and the value.
+	// ErrInvalidConfig: a configuration or argument is out of range. The message names the field and the value.
 	ErrInvalidConfig = errors.New("dpb: invalid configuration")
-	// ErrInvalidRequest: an arm that does not exist or is retired, no arm at all, or a number of slots out of range.
+	// ErrInvalidRequest: the request names an arm that does not exist or is retired, leaves no arm, or has a wrong number
+	// of slots or features.
 	ErrInvalidRequest = errors.New("dpb: invalid request")
-	// ErrInvalidReward: a reward that is not finite, or outside the declared range, or off a binary grid. The ticket stays open.
+	// ErrInvalidReward: a reward is not finite, or outside the declared range, or (with RewardBits = 0) neither RewardMin
+	// nor RewardMax. The ticket stays open.
 	ErrInvalidReward = errors.New("dpb: invalid reward")
-	// ErrUnknownTicket: a ticket that was never issued, or not by this bandit.
+	// ErrUnknownTicket: this bandit did not issue the ticket.
 	ErrUnknownTicket = errors.New("dpb: unknown ticket")
-	// ErrDuplicate: a ticket that was answered or cancelled already; a shuffled batch that has come already.
+	// ErrDuplicate: the ticket has a reward or is cancelled already, or the shuffled batch was submitted already.
 	ErrDuplicate = errors.New("dpb: duplicate")
-	// ErrExpired: a ticket whose reward window is over, or that was pushed out of the pending table; a
-	// shuffled batch whose phase is over, a message to a complete batch.
+	// ErrExpired: the ticket's reward window is over, or a full pending table dropped it. Also: the phase of a shuffled
+	// batch is over, or a message came while a complete batch waits.
 	ErrExpired = errors.New("dpb: expired")
-	// ErrNotReady: there is no result yet; or a restored handle that counts Users has no snapshot of its own yet.
+	// ErrNotReady: there is no result yet, or a restored bandit with ExpectedUsers has no snapshot of its own yet.
 	ErrNotReady = errors.New("dpb: no result yet")
-	// ErrHalted: the stopping rule has halted, the counter is full.
+	// ErrHalted: the stopping rule has halted, or the counter is full.
 	ErrHalted = errors.New("dpb: halted")
-	// ErrBufferTooSmall: not to be seen from Go, where buffers grow.
+	// ErrBufferTooSmall: a buffer is too small. Go programs do not see this error, because buffers grow.
 	ErrBufferTooSmall = errors.New("dpb: buffer too small")
 	// ErrCorrupt: the bytes are truncated or altered.
 	ErrCorrupt = errors.New("dpb: corrupt data")
-	// ErrNewerVersion: a structure or snapshot from a newer library.
+	// ErrNewerVersion: a newer library made the structure or snapshot.
 	ErrNewerVersion = errors.New("dpb: made by a newer library")
-	// ErrEntropy: the operating system gave no randomness, so nothing private is possible.
+	// ErrEntropy: the operating system gave no randomness, so the library cannot draw noise.
 	ErrEntropy = errors.New("dpb: no randomness from the operating system")
-	// ErrUnsupported: this policy cannot do what was asked.
+	// ErrUnsupported: the policy or configuration does not support the call.
 	ErrUnsupported = errors.New("dpb: unsupported")
-	// ErrPoisoned: an earlier call failed half-way; the object is closed for ever, because going on could break the privacy accounting.
-	// So is every object in a forked child.
+	// ErrPoisoned: an earlier call failed half-way, or the process was forked after the object was made. The object stays
+	// unusable, because further use could break the privacy accounting.
 	ErrPoisoned = errors.New("dpb: poisoned by an internal failure")
-	// ErrNoMemory: there is no memory for this; nothing has changed.
+	// ErrNoMemory: there is too little memory. Nothing has changed.
 	ErrNoMemory = errors.New("dpb: no memory")
 	// ErrFull: the bandit has MaxSegments segments, and the request names a new one.
 	ErrFull = errors.New("dpb: full")
-	// ErrOverBudget: the Budget has too little left for this bandit; nothing was charged.
+	// ErrOverBudget: the Budget has too little left for this bandit, or all BudgetPeriods have begun. Nothing was charged.
 	ErrOverBudget = errors.New("dpb: over budget")
 )
 
-// The one table from status to error.
+// statuses maps each status to its error.
 var statuses = [...]error{
 	C.DPB_OK:               nil,
 	C.DPB_NULL:             ErrNull,
@@ -77,7 +79,7 @@ var statuses = [...]error{
 	C.DPB_INVALID_REQUEST:  ErrInvalidRequest,
 }
 
-// check turns a status into its error; a status of a newer library into one with its number.
+// check returns the error of a status. For a status of a newer library it returns an error with the number.
 func check(status C.dpb_status) error {
 	if status == C.DPB_OK {
 		return nil
@@ -91,7 +93,7 @@ func check(status C.dpb_status) error {
 // statusName is for the tests, which cannot use cgo.
 func statusName(status int32) string { return C.GoString(C.dpb_status_name(C.dpb_status(status))) }
 
-// explain is check for constructors, with the message that names the field and the value.
+// explain returns the error of a status with C's message, which names the field and the value.
 func explain(status C.dpb_status, failure *C.dpb_error) error {
 	return fmt.Errorf("%w: %s", check(status), C.GoString(&failure.message[0]))
 }

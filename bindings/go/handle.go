@@ -5,10 +5,10 @@ import (
 	"sync"
 )
 
-// handle owns one C object for a Go one that embeds it: freed once, by Close or, for the forgetful,
-// by the garbage collector, and never while a call on it runs. P is a pointer to a C type.
+// handle owns the C object of the Go object that embeds it. Close frees the C object; otherwise the garbage collector
+// does. Neither does so while a call on it runs. P is a pointer to a C type.
 //
-// The lock is between calls and Close alone (about 15 ns): calls do not wait for each other here.
+// The lock is only between calls and Close, and takes about 15 ns. Calls do not wait for each other here.
 type handle[P comparable] struct {
 	mu      sync.RWMutex
 	c       P // zero once closed
@@ -16,8 +16,8 @@ type handle[P comparable] struct {
 	cleanup runtime.Cleanup
 }
 
-// own must be called once, before the object is shared. The object takes about so many bytes. The cleanup is given
-// the C pointer alone: had it a way back to h, h would never be collected.
+// own must be called once, before the object is shared. Bytes is the estimated memory of the C object. The cleanup
+// receives the C pointer only: with a reference to h, the garbage collector would never collect h.
 func (h *handle[P]) own(c P, free func(P), bytes int64) {
 	h.c = c
 	h.free = func(c P) {
@@ -28,9 +28,9 @@ func (h *handle[P]) own(c P, free func(P), bytes int64) {
 	foreign.take(bytes)
 }
 
-// What the C objects of all handles take. The collector cannot know: to it each handle is a few bytes, so a program that
-// forgets to close them would have a gigabyte of them before it looks. So it is told to look when they take twice what
-// they took when one was last freed, and some more.
+// foreign is the memory of the C objects of all handles. The garbage collector sees only a few bytes of each, so a
+// program that does not close them could hold a gigabyte before a collection. Therefore take starts one when they hold
+// more than twice what they held when one was last freed, plus leastLimit.
 var foreign memory
 
 type memory struct {
@@ -60,7 +60,7 @@ func (m *memory) drop(bytes int64) {
 	m.limit = min(m.limit, 2*m.held+leastLimit)
 }
 
-// enter returns the C object for one call; leave must follow unless it fails.
+// enter returns the C object for one call. Call leave afterwards unless enter fails.
 func (h *handle[P]) enter() (P, error) {
 	h.mu.RLock()
 	var closed P
@@ -71,14 +71,14 @@ func (h *handle[P]) enter() (P, error) {
 	return h.c, nil
 }
 
-// leave also keeps h, and so the C object, alive until the call is over.
+// leave ends a call. It also keeps h, and so the C object, alive until then.
 func (h *handle[P]) leave() {
 	h.mu.RUnlock()
 	runtime.KeepAlive(h)
 }
 
-// Close frees the C object at once, after the calls that are running. Later calls return ErrClosed;
-// closing again does nothing. It always returns nil, to be an io.Closer.
+// Close waits for running calls and frees the C object. Later calls return ErrClosed. Closing again does nothing. Close
+// always returns nil; the error is for io.Closer.
 func (h *handle[P]) Close() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"math"
 )
 
-// finite is a number in JSON and in logs, which know neither NaN (nothing released yet) nor infinity (a
-// baseline's privacy loss): null.
+// finite writes NaN (nothing released yet) and infinity (a baseline's privacy loss) as null in JSON and in logs, which
+// have no such numbers.
 type finite float64
 
 func (x finite) value() any {
@@ -28,7 +28,7 @@ func (d Decision) MarshalJSON() ([]byte, error) {
 	}{plain(d), finite(d.Propensity)})
 }
 
-// MarshalJSON writes null for what is not released yet.
+// MarshalJSON writes null for a mean or width that is not released yet.
 func (a Arm) MarshalJSON() ([]byte, error) {
 	type plain Arm
 	return json.Marshal(struct {
@@ -37,7 +37,7 @@ func (a Arm) MarshalJSON() ([]byte, error) {
 	}{plain(a), finite(a.Mean), finite(a.Width)})
 }
 
-// MarshalJSON writes null for an infinite privacy loss, and the policy's name.
+// MarshalJSON writes the policy's name, and null for an infinite privacy loss.
 func (r Report) MarshalJSON() ([]byte, error) {
 	type plain Report
 	return json.Marshal(struct {

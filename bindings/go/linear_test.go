@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Visitors of two kinds; each ad is liked by one of them.
+// There are two kinds of visitors, and each likes one ad.
 func TestFeatures(t *testing.T) {
 	c := NewConfig(4, 4)
 	c.Features, c.ModelPerArm, c.FeatureNorm, c.TestSeed = 3, true, 1, new([32]byte)
@@ -65,7 +65,7 @@ func TestFeatures(t *testing.T) {
 	}
 }
 
-// One model: a row for each arm. Many requests at a time, and what is refused.
+// One model for all arms, with a row for each arm: many requests at a time, and requests that are refused.
 func TestRows(t *testing.T) {
 	c := NewConfig(3, 1)
 	c.Features, c.FeatureNorm = 2, 2

@@ -9,22 +9,22 @@ import (
 	"strings"
 )
 
-// WriteMetrics writes what may be published of these bandits in Prometheus' text format, each under the label
-// bandit="its name"; with segments, the arms of all segments together. All of it is released or public, so you may
-// show the page to anyone.
+// WriteMetrics writes the public metrics of these bandits in Prometheus' text format. The key of each bandit is its label
+// "bandit". For a segmented bandit, the arms are those of all segments together. All values are released or public, so
+// you may show the page to anyone.
 //
-// A bandit that is closed or poisoned shows as dpb_up 0 and nothing else. The error is w's.
+// A bandit that is closed or poisoned has only dpb_up, with value 0. The error is from w.
 func WriteMetrics(w io.Writer, bandits map[string]*Bandit) error {
 	return writeMetrics(w, bandits, false)
 }
 
-// WriteOperatorMetrics writes the same and the counts of refused calls (Diagnostics), which are NOT private: a
-// duplicate reveals a click. Use it for a page that only the operator sees.
+// WriteOperatorMetrics writes the metrics of [WriteMetrics] and the counts of refused calls ([Diagnostics]), which are
+// NOT private: a duplicate reveals a click. Show the page to operators only.
 func WriteOperatorMetrics(w io.Writer, bandits map[string]*Bandit) error {
 	return writeMetrics(w, bandits, true)
 }
 
-// A bandit at one moment.
+// measured holds the numbers of one bandit.
 type measured struct {
 	label       string // bandit="name"
 	up          bool
@@ -44,12 +44,12 @@ func measure(name string, b *Bandit) measured {
 	return m
 }
 
-// A label's value as the format wants it.
+// escapes quotes the value of a label as the format requires.
 var escapes = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
 
 func escape(text string) string { return escapes.Replace(strings.ToValidUTF8(text, "\uFFFD")) }
 
-// Each family of metrics once, all of its lines together, as the format demands.
+// metrics writes each family of metrics once, with all of its lines together, as the format requires.
 type metrics struct {
 	*bufio.Writer
 	bandits []measured
@@ -114,39 +114,39 @@ func writeMetrics(w io.Writer, bandits map[string]*Bandit, operator bool) error 
 			m.line("info", b.label+`,policy="`+b.policy+`",version="`+Version()+`"`, 1)
 		}
 	}
-	m.count("decisions", "Decisions handed out.", func(b *measured) uint64 { return b.report.Decisions })
-	m.count("answered", "Decisions whose answer took effect, or whose window is over.",
+	m.count("decisions", "Decisions made.", func(b *measured) uint64 { return b.report.Decisions })
+	m.count("answered", "Decisions whose reward took effect or whose reward window is over.",
 		func(b *measured) uint64 { return b.report.Answered })
-	m.count("cancelled", "Decisions taken back.", func(b *measured) uint64 { return b.report.Cancelled })
-	m.count("expired", "Decisions pushed out of the pending table unanswered.",
+	m.count("cancelled", "Decisions that were cancelled.", func(b *measured) uint64 { return b.report.Cancelled })
+	m.count("expired", "Decisions that a full pending table dropped.",
 		func(b *measured) uint64 { return b.report.Expired })
-	m.count("changes", "Releases that contradicted their arm's past.",
+	m.count("changes", "Releases that contradicted the arm's earlier releases.",
 		func(b *measured) uint64 { return b.report.ChangesDetected })
-	m.gauge("pending", "Decisions whose end is open.",
+	m.gauge("pending", "Decisions that are open.",
 		func(b *measured) float64 { return float64(b.report.Pending) })
 	m.gauge("phase", "The policy's epoch, phase or interval.",
 		func(b *measured) float64 { return float64(b.report.Phase) })
-	m.gauge("arms_active", "Arms still in the race.",
+	m.gauge("arms_active", "Arms that are neither eliminated nor retired.",
 		func(b *measured) float64 { return float64(b.report.ArmsActive) })
-	m.gauge("epsilon_spent", "Privacy loss of one user so far, an upper bound at dpb_delta_spent.",
+	m.gauge("epsilon_spent", "Upper bound of the privacy loss so far, at dpb_delta_spent.",
 		func(b *measured) float64 { return b.report.EpsilonSpent })
-	m.gauge("delta_spent", "0 where the policy is pure.",
+	m.gauge("delta_spent", "Delta at which dpb_epsilon_spent holds; 0 if the policy is pure.",
 		func(b *measured) float64 { return b.report.DeltaSpent })
 	m.gauge("private", "1, or 0 for baselines and under a test seed.",
 		func(b *measured) float64 { return one(b.report.IsPrivate) })
 	m.gauge("segments", "Segments in use; 0 for a handle without segments.",
 		func(b *measured) float64 { return float64(b.report.Segments) })
-	m.arm("mean", "As released; NaN before the first release.", func(a *Arm) float64 { return a.Mean })
+	m.arm("mean", "Released mean reward; NaN before the first release.", func(a *Arm) float64 { return a.Mean })
 	m.arm("width", "Half-width of the mean's confidence interval.", func(a *Arm) float64 { return a.Width })
 	m.arm("pulls", "Decisions that were not cancelled and did not expire.",
 		func(a *Arm) float64 { return float64(a.Pulls) })
-	m.arm("effective_pulls", "Rewards behind the mean, each by its power.",
+	m.arm("effective_pulls", "Rewards in the released mean, discounted with forget_after.",
 		func(a *Arm) float64 { return a.EffectivePulls })
-	m.arm("active", "1 while the arm is in the race.", func(a *Arm) float64 { return one(a.Active) })
+	m.arm("active", "1, or 0 if the arm is eliminated or retired.", func(a *Arm) float64 { return one(a.Active) })
 	if operator {
-		m.count("duplicates", "Answers to a ticket that had one. NOT private.",
+		m.count("duplicates", "Updates and cancellations of a ticket that had one already. NOT private.",
 			func(b *measured) uint64 { return b.diagnostics.Duplicates })
-		m.count("late", "Answers to a ticket whose time was over. NOT private.",
+		m.count("late", "Updates and cancellations of an expired ticket. NOT private.",
 			func(b *measured) uint64 { return b.diagnostics.Late })
 		m.count("rejected", "Rewards that were refused. NOT private.",
 			func(b *measured) uint64 { return b.diagnostics.Rejected })

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The operator's page of TestMetrics; tests/metrics.rs has C++ write the same.
+// The operators' page of TestMetrics. tests/metrics.rs checks that C++ writes the same page.
 const operatorPage = `# HELP dpb_up 1, or 0 for a handle that is closed.
 # TYPE dpb_up gauge
 dpb_up{bandit="baseline"} 1
@@ -19,32 +19,32 @@ dpb_up{bandit="slots"} 1
 dpb_info{bandit="baseline",policy="nonprivate-ucb1",version="VERSION"} 1
 dpb_info{bandit="front \"page\"\n\\",policy="dp-se",version="VERSION"} 1
 dpb_info{bandit="slots",policy="dp-imed",version="VERSION"} 1
-# HELP dpb_decisions_total Decisions handed out.
+# HELP dpb_decisions_total Decisions made.
 # TYPE dpb_decisions_total counter
 dpb_decisions_total{bandit="baseline"} 0
 dpb_decisions_total{bandit="front \"page\"\n\\"} 2
 dpb_decisions_total{bandit="slots"} 3
-# HELP dpb_answered_total Decisions whose answer took effect, or whose window is over.
+# HELP dpb_answered_total Decisions whose reward took effect or whose reward window is over.
 # TYPE dpb_answered_total counter
 dpb_answered_total{bandit="baseline"} 0
 dpb_answered_total{bandit="front \"page\"\n\\"} 1
 dpb_answered_total{bandit="slots"} 1
-# HELP dpb_cancelled_total Decisions taken back.
+# HELP dpb_cancelled_total Decisions that were cancelled.
 # TYPE dpb_cancelled_total counter
 dpb_cancelled_total{bandit="baseline"} 0
 dpb_cancelled_total{bandit="front \"page\"\n\\"} 1
 dpb_cancelled_total{bandit="slots"} 1
-# HELP dpb_expired_total Decisions pushed out of the pending table unanswered.
+# HELP dpb_expired_total Decisions that a full pending table dropped.
 # TYPE dpb_expired_total counter
 dpb_expired_total{bandit="baseline"} 0
 dpb_expired_total{bandit="front \"page\"\n\\"} 0
 dpb_expired_total{bandit="slots"} 0
-# HELP dpb_changes_total Releases that contradicted their arm's past.
+# HELP dpb_changes_total Releases that contradicted the arm's earlier releases.
 # TYPE dpb_changes_total counter
 dpb_changes_total{bandit="baseline"} 0
 dpb_changes_total{bandit="front \"page\"\n\\"} 0
 dpb_changes_total{bandit="slots"} 0
-# HELP dpb_pending Decisions whose end is open.
+# HELP dpb_pending Decisions that are open.
 # TYPE dpb_pending gauge
 dpb_pending{bandit="baseline"} 0
 dpb_pending{bandit="front \"page\"\n\\"} 0
@@ -54,17 +54,17 @@ dpb_pending{bandit="slots"} 1
 dpb_phase{bandit="baseline"} 0
 dpb_phase{bandit="front \"page\"\n\\"} 1
 dpb_phase{bandit="slots"} 0
-# HELP dpb_arms_active Arms still in the race.
+# HELP dpb_arms_active Arms that are neither eliminated nor retired.
 # TYPE dpb_arms_active gauge
 dpb_arms_active{bandit="baseline"} 2
 dpb_arms_active{bandit="front \"page\"\n\\"} 2
 dpb_arms_active{bandit="slots"} 2
-# HELP dpb_epsilon_spent Privacy loss of one user so far, an upper bound at dpb_delta_spent.
+# HELP dpb_epsilon_spent Upper bound of the privacy loss so far, at dpb_delta_spent.
 # TYPE dpb_epsilon_spent gauge
 dpb_epsilon_spent{bandit="baseline"} +Inf
 dpb_epsilon_spent{bandit="front \"page\"\n\\"} 0.5
 dpb_epsilon_spent{bandit="slots"} 0.25
-# HELP dpb_delta_spent 0 where the policy is pure.
+# HELP dpb_delta_spent Delta at which dpb_epsilon_spent holds; 0 if the policy is pure.
 # TYPE dpb_delta_spent gauge
 dpb_delta_spent{bandit="baseline"} 0
 dpb_delta_spent{bandit="front \"page\"\n\\"} 0
@@ -79,7 +79,7 @@ dpb_private{bandit="slots"} 1
 dpb_segments{bandit="baseline"} 0
 dpb_segments{bandit="front \"page\"\n\\"} 0
 dpb_segments{bandit="slots"} 2
-# HELP dpb_arm_mean As released; NaN before the first release.
+# HELP dpb_arm_mean Released mean reward; NaN before the first release.
 # TYPE dpb_arm_mean gauge
 dpb_arm_mean{bandit="baseline",arm="0"} NaN
 dpb_arm_mean{bandit="baseline",arm="1"} NaN
@@ -103,7 +103,7 @@ dpb_arm_pulls{bandit="front \"page\"\n\\",arm="0"} 1
 dpb_arm_pulls{bandit="front \"page\"\n\\",arm="1"} 0
 dpb_arm_pulls{bandit="slots",arm="0"} 2
 dpb_arm_pulls{bandit="slots",arm="1"} 0
-# HELP dpb_arm_effective_pulls Rewards behind the mean, each by its power.
+# HELP dpb_arm_effective_pulls Rewards in the released mean, discounted with forget_after.
 # TYPE dpb_arm_effective_pulls gauge
 dpb_arm_effective_pulls{bandit="baseline",arm="0"} 0
 dpb_arm_effective_pulls{bandit="baseline",arm="1"} 0
@@ -111,7 +111,7 @@ dpb_arm_effective_pulls{bandit="front \"page\"\n\\",arm="0"} 0
 dpb_arm_effective_pulls{bandit="front \"page\"\n\\",arm="1"} 0
 dpb_arm_effective_pulls{bandit="slots",arm="0"} 0
 dpb_arm_effective_pulls{bandit="slots",arm="1"} 0
-# HELP dpb_arm_active 1 while the arm is in the race.
+# HELP dpb_arm_active 1, or 0 if the arm is eliminated or retired.
 # TYPE dpb_arm_active gauge
 dpb_arm_active{bandit="baseline",arm="0"} 1
 dpb_arm_active{bandit="baseline",arm="1"} 1
@@ -119,12 +119,12 @@ dpb_arm_active{bandit="front \"page\"\n\\",arm="0"} 1
 dpb_arm_active{bandit="front \"page\"\n\\",arm="1"} 1
 dpb_arm_active{bandit="slots",arm="0"} 1
 dpb_arm_active{bandit="slots",arm="1"} 1
-# HELP dpb_duplicates_total Answers to a ticket that had one. NOT private.
+# HELP dpb_duplicates_total Updates and cancellations of a ticket that had one already. NOT private.
 # TYPE dpb_duplicates_total counter
 dpb_duplicates_total{bandit="baseline"} 0
 dpb_duplicates_total{bandit="front \"page\"\n\\"} 1
 dpb_duplicates_total{bandit="slots"} 1
-# HELP dpb_late_total Answers to a ticket whose time was over. NOT private.
+# HELP dpb_late_total Updates and cancellations of an expired ticket. NOT private.
 # TYPE dpb_late_total counter
 dpb_late_total{bandit="baseline"} 0
 dpb_late_total{bandit="front \"page\"\n\\"} 0
@@ -141,7 +141,7 @@ dpb_unknown_total{bandit="front \"page\"\n\\"} 0
 dpb_unknown_total{bandit="slots"} 0
 `
 
-// front is a bandit of a second life after two decisions: one answered, one cancelled, and each kind of refusal.
+// front is a restored bandit after two decisions, one with a reward and one cancelled, and one refusal of each kind.
 func front(t *testing.T) *Bandit {
 	fresh := must[*Bandit](t)(NewSE(NewConfig(2, 0.5)))
 	defer fresh.Close()
@@ -156,7 +156,7 @@ func front(t *testing.T) *Bandit {
 	return b
 }
 
-// slots has segments and a second life after three decisions: one answered twice, one cancelled, one open.
+// slots is a restored bandit with segments after three decisions: one with two updates, one cancelled, one open.
 func slots(t *testing.T) *Bandit {
 	fresh := segmented(t, NewConfig(2, 0.25), 2)
 	p := must[*Bandit](t)(Restore(must[[]byte](t)(fresh.Snapshot(nil))))
@@ -184,7 +184,7 @@ func TestMetrics(t *testing.T) {
 	if page.String() != expected {
 		t.Errorf("got\n%s", page.String())
 	}
-	// The public page is the beginning of the operator's, and tells of no refusal.
+	// The public page is the beginning of the operators' page, without the counts of refusals.
 	public := expected[:strings.Index(expected, "# HELP dpb_duplicates")]
 	page.Reset()
 	if err := WriteMetrics(&page, bandits); err != nil || page.String() != public {
@@ -195,7 +195,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// A writer that is full.
+// full is a writer that always fails.
 type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, errors.New("full") }

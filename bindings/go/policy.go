@@ -18,12 +18,11 @@ import (
 	"unsafe"
 )
 
-// Policy is the number of a policy, in Config.Base and Report.Policy. As text, in JSON or on the
-// command line ([flag.TextVar]), it is the policy's name. The library may know more than have a
-// constant here.
+// Policy is the number of a policy, in [Config.Base] and [Report.Policy]. In JSON, on the command line ([flag.TextVar])
+// and in other text it is the policy's name. The library may have policies without a constant here.
 type Policy uint32
 
-// The policies that have a constructor of their own.
+// These policies have their own constructors.
 const (
 	PolicySE              Policy = C.DPB_POLICY_SE
 	PolicyNonprivateUCB1  Policy = C.DPB_POLICY_NONPRIVATE_UCB1
@@ -50,7 +49,7 @@ const (
 	PolicyLinear          Policy = C.DPB_POLICY_LINEAR
 )
 
-// The library's own table.
+// policies reads the library's table once.
 var policies = sync.OnceValue(func() []Policy {
 	var all []Policy
 	for {
@@ -62,10 +61,10 @@ var policies = sync.OnceValue(func() []Policy {
 	}
 })
 
-// Policies returns all policies that the linked library knows.
+// Policies returns all policies of the linked library.
 func Policies() []Policy { return append([]Policy(nil), policies()...) }
 
-// String returns a name such as "dp-se", or "policy 99" where the library knows none of this number.
+// String returns a name such as "dp-se", or "policy 99" if the library has no policy with this number.
 func (p Policy) String() string {
 	for i, known := range policies() {
 		if known == p {
@@ -75,7 +74,7 @@ func (p Policy) String() string {
 	return fmt.Sprintf("policy %d", uint32(p))
 }
 
-// ParsePolicy finds the policy of a name such as "dp-se".
+// ParsePolicy returns the policy with a name such as "dp-se", or ErrInvalidConfig.
 func ParsePolicy(name string) (Policy, error) {
 	for _, p := range policies() {
 		if p.String() == name {
@@ -88,7 +87,7 @@ func ParsePolicy(name string) (Policy, error) {
 // MarshalText writes the name.
 func (p Policy) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
-// UnmarshalText reads a name.
+// UnmarshalText reads the name. It returns ErrInvalidConfig if no policy has it.
 func (p *Policy) UnmarshalText(name []byte) error {
 	found, err := ParsePolicy(string(name))
 	if err == nil {
@@ -97,7 +96,7 @@ func (p *Policy) UnmarshalText(name []byte) error {
 	return err
 }
 
-// NewPolicy makes any policy of the library, for services that choose it in their configuration.
+// NewPolicy makes a bandit with any policy of the library, for services that read the policy from a configuration file.
 func NewPolicy(policy Policy, config Config) (*Bandit, error) {
 	var pinner runtime.Pinner
 	defer pinner.Unpin()

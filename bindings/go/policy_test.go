@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// What every policy can run with, but for a Delta that some need and some refuse.
+// Every policy accepts this configuration, except for Delta, which some need and some refuse.
 func anyPolicy(t *testing.T, policy Policy) *Bandit {
 	config := NewConfig(3, 1)
 	config.Horizon, config.Base = 1000, PolicyNonprivateEXP3
@@ -60,7 +60,7 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
-// A service's configuration file, and its command line.
+// A service reads a policy from its configuration file and from its command line.
 func TestPolicyAsText(t *testing.T) {
 	var service struct{ Policy Policy }
 	if err := json.Unmarshal([]byte(`{"Policy":"dp-klucb"}`), &service); err != nil || service.Policy != PolicyKLUCB {
@@ -78,7 +78,7 @@ func TestPolicyAsText(t *testing.T) {
 	}
 }
 
-// NaN before the first release, infinity for a baseline: JSON has neither.
+// Means are NaN before the first release and a baseline's privacy loss is infinite. JSON has neither.
 func TestJSONAndLogs(t *testing.T) {
 	b := anyPolicy(t, PolicyNonprivateUCB1)
 	report, arms := must[Report](t)(b.Report()), must[[]Arm](t)(b.Arms())
@@ -119,7 +119,7 @@ func TestJSONAndLogs(t *testing.T) {
 	}
 }
 
-// Every field is in the log.
+// The log has every field.
 func TestLogsAreWhole(t *testing.T) {
 	for _, value := range []slog.LogValuer{Report{}, Arm{}, Decision{}} {
 		if fields := reflect.TypeOf(value).NumField(); len(value.LogValue().Group()) != fields {

@@ -27,51 +27,53 @@ import "C"
 
 import "unsafe"
 
-// Report is the state of a bandit that may be published: released values and public counts.
+// Report holds the public state of a bandit: released values and public counts. You may publish it.
 //
-// With a RewardWindow a reward is a click, so Answered counts decisions whose window is over, and Pending those
-// whose window is not, with a reward or without.
+// With [Config.RewardWindow] the number of updates would reveal rewards. There Answered counts decisions whose window is
+// over, and Pending counts those whose window is not, with or without a reward.
 type Report struct {
-	Policy       Policy  // PolicySE and the like
-	Phase        uint32  // the policy's epoch, phase or interval; releases where it has batches
-	ArmsActive   uint32  // arms still in the race
-	Pending      uint32  // decisions whose end is open
-	Decisions    uint64  // handed out
-	Answered     uint64  // whose answer took effect
-	Cancelled    uint64  // taken back
-	Expired      uint64  // pushed out of the pending table unanswered
-	EpsilonSpent float64 // privacy loss of one user so far at DeltaSpent; infinite for baselines
-	DeltaSpent   float64 // 0 where the policy is pure
-	IsPrivate    bool    // false for baselines and under a TestSeed
-	// ChangesDetected counts the releases that contradicted their arm's past, and ended it (Config.ForgetAfter).
+	Policy       Policy  // the policy, such as PolicySE
+	Phase        uint32  // the policy's epoch, phase or interval; the number of releases for a policy with batches
+	ArmsActive   uint32  // arms that are neither eliminated nor retired
+	Pending      uint32  // open decisions
+	Decisions    uint64  // decisions made
+	Answered     uint64  // decisions whose reward took effect
+	Cancelled    uint64  // decisions that were cancelled
+	Expired      uint64  // decisions that a full pending table dropped
+	EpsilonSpent float64 // upper bound of the privacy loss so far, at DeltaSpent; infinite for baselines
+	DeltaSpent   float64 // 0 if the policy is pure
+	IsPrivate    bool    // false for baselines and with a TestSeed
+	// ChangesDetected counts the releases that contradicted the arm's earlier releases, with [Config.ForgetAfter].
 	ChangesDetected uint64
-	Segments        uint32 // in use, with [Config.MaxSegments]
-	MaxSegments     uint32 // the configuration's
-	Failures        uint64 // with [Config.Features]: how often a model could not be updated, so that the last one stayed
-	Features        uint32 // the configuration's
-	ModelPerArm     bool   // the configuration's
+	Segments        uint32 // segments in use, with [Config.MaxSegments]
+	MaxSegments     uint32 // [Config.MaxSegments]
+	// Failures counts, with [Config.Features], failed updates of a model. The bandit keeps the last model then.
+	Failures    uint64
+	Features    uint32 // [Config.Features]
+	ModelPerArm bool   // [Config.ModelPerArm]
 }
 
-// Arm is the state of one arm that may be published.
+// Arm holds the public state of one arm. You may publish it.
 type Arm struct {
-	Mean   float64 // as released; NaN before the first release
-	Width  float64 // half-width of its confidence interval; NaN before the first release
+	Mean   float64 // released mean reward; NaN before the first release
+	Width  float64 // half-width of the mean's confidence interval at 1 - Beta; NaN before the first release
 	Pulls  uint64  // decisions that were not cancelled and did not expire
-	Active bool    // still in the race
-	// EffectivePulls is the number of rewards behind the mean; with Config.ForgetAfter each counts by its weight.
+	Active bool    // neither eliminated nor retired
+	// EffectivePulls is the number of rewards in the mean. With [Config.ForgetAfter] each counts by its age: 1 if new, 0 if
+	// dropped.
 	EffectivePulls float64
 }
 
-// Diagnostics counts refused calls. NOT private: for the operator only.
+// Diagnostics counts refused calls. These counts are NOT private: a duplicate reveals a click. Show them to operators only.
 type Diagnostics struct {
-	Duplicates uint64 // to a ticket that had an answer
-	Late       uint64 // to a ticket whose time was over
-	Rejected   uint64 // rewards refused
-	Unknown    uint64 // tickets never issued
-	Oversized  uint64 // decisions whose row of features was larger than [Config.FeatureNorm]
+	Duplicates uint64 // updates and cancellations of a ticket that had one already
+	Late       uint64 // updates and cancellations of an expired ticket
+	Rejected   uint64 // rewards that were refused
+	Unknown    uint64 // tickets that this bandit never issued
+	Oversized  uint64 // decisions with a row of features larger than [Config.FeatureNorm]
 }
 
-// Report reads the public state. All of it is released already: reading costs no privacy.
+// Report reads the public state. Reading costs no privacy.
 func (b *Bandit) Report() (Report, error) {
 	c, err := b.enter()
 	if err != nil {
@@ -104,8 +106,8 @@ func (b *Bandit) Report() (Report, error) {
 	}, nil
 }
 
-// Arms reads all arms. Released values only. With [Config.MaxSegments] they are those of all segments together: see
-// [Bandit.Segment].
+// Arms reads the public state of all arms, by number. Reading costs no privacy. For a segmented bandit, Mean is the
+// estimate for an average segment and Width is NaN: see [Bandit.Segment].
 func (b *Bandit) Arms() ([]Arm, error) {
 	c, err := b.enter()
 	if err != nil {
@@ -143,7 +145,8 @@ func armsOf(read []C.dpb_arm) []Arm {
 	return arms
 }
 
-// BestArm returns the arm that the policy decided for, or ErrNotReady until it has.
+// BestArm returns the arm that the policy has identified as the best, or ErrNotReady. NewSE identifies it when one arm is
+// left.
 func (b *Bandit) BestArm() (uint32, error) {
 	c, err := b.enter()
 	if err != nil {
@@ -155,10 +158,14 @@ func (b *Bandit) BestArm() (uint32, error) {
 	return uint32(arm), err
 }
 
-// Compare returns a confidence interval for arm i's mean minus arm j's, in the caller's units. With a probability of
-// at least confidence, in (0, 1), all intervals that this bandit ever returns for these two arms contain the true
-// difference, however often you ask. If low is above 0, arm i is better. It costs no privacy. ErrNotReady until both
-// arms have a release; ErrUnsupported for policies that keep no releases, and with a ForgetAfter. See dpb_compare.
+// Compare returns a confidence interval for the mean of arm i minus the mean of arm j, in the units of rewards. With
+// probability at least confidence, in (0, 1), all intervals that this bandit ever returns for these two arms contain the
+// true difference, no matter how often you read and when you stop. If low is above 0, arm i is better. Reading costs no
+// privacy.
+//
+// It returns ErrNotReady until both arms have a release, ErrInvalidRequest for an arm that does not exist or is retired,
+// ErrInvalidConfig for i = j or a confidence out of range, and ErrUnsupported with [Config.ForgetAfter] and for policies
+// other than IMED, KLUCB, MED, TS and SE.
 func (b *Bandit) Compare(i, j uint32, confidence float64) (low, high float64, err error) {
 	c, err := b.enter()
 	if err != nil {
@@ -170,7 +177,9 @@ func (b *Bandit) Compare(i, j uint32, confidence float64) (low, high float64, er
 	return float64(from), float64(to), err
 }
 
-// EpsilonSpent returns an upper bound of the privacy loss of one user so far at this delta in [0, 1).
+// EpsilonSpent returns an upper bound of the privacy loss so far, at this delta in [0, 1). It is infinite for baselines,
+// and if delta is too small for the policy. With [Config.ExpectedUsers] it is the loss of a person who came in every
+// period.
 func (b *Bandit) EpsilonSpent(delta float64) (float64, error) {
 	c, err := b.enter()
 	if err != nil {
@@ -192,7 +201,7 @@ func (b *Bandit) PolicyName() string {
 	return C.GoString(C.dpb_policy_name(c))
 }
 
-// Diagnostics reads counts of refused calls: the only read that is NOT private.
+// Diagnostics reads the counts of refused calls. It is the only read that is NOT private.
 func (b *Bandit) Diagnostics() (Diagnostics, error) {
 	c, err := b.enter()
 	if err != nil {
@@ -216,11 +225,11 @@ func diagnosticsOf(d *C.dpb_diagnostics) Diagnostics {
 	}
 }
 
-// TicketNode returns the node that issued a ticket: its top 16 bits.
+// TicketNode returns the node that issued a ticket, which is its top 16 bits: see [Config.Node].
 func TicketNode(ticket uint64) uint16 { return uint16(C.dpb_ticket_node(C.uint64_t(ticket))) }
 
-// Version returns the version of the library.
+// Version returns the version of the linked library, such as "0.1.0".
 func Version() string { return C.GoString(C.dpb_version()) }
 
-// ABIVersion returns the version of the library's C interface: major << 16 | minor.
+// ABIVersion returns the version of the linked library's C interface: major << 16 | minor.
 func ABIVersion() uint32 { return uint32(C.dpb_abi_version()) }

@@ -47,7 +47,7 @@ static inline dpb_status predict(dpb_bandit *bandit, uint64_t segment, const uin
   return dpb_predict(bandit, &request, mean, deviation);
 }
 
-// What a Request says, in the order of this array: addresses are pinned.
+// The fields of a Request as numbers, in the order of this array. Addresses are pinned.
 enum { slots_, segment_, user_, eligible_, eligible_len_, features_, sparse_, features_len_, ends_, ends_len_, said_ };
 typedef uint64_t said_of[said_];
 enum { piece = 64 };
@@ -73,24 +73,25 @@ import (
 	"unsafe"
 )
 
-// Request is one request for a decision. All of it is public: make nothing in it from rewards.
+// Request describes a request for one or more decisions. All of it is public. Do not compute anything in it from rewards.
 type Request struct {
-	// Slots is the number of different arms to choose; 0 means 1. Each gets a decision and a ticket of its own.
+	// Slots is the number of different arms to choose. 0 means 1. Each slot has its own decision and ticket.
 	Slots uint32
-	// Segment, with [Config.MaxSegments], is the key of the request's segment. The first request with a new key
-	// creates that segment; ErrFull after MaxSegments keys.
+	// Segment is the key of the request's segment, with [Config.MaxSegments]; otherwise 0. The first request with a new key
+	// begins that segment. If the bandit has MaxSegments segments, a new key is ErrFull.
 	Segment uint64
-	// User, with [Config.ExpectedUsers], is a keyed hash of the person who makes the request. The bandit learns from
-	// at most [Config.ContributionsPerUser] decisions of a user in a period, and serves later ones like all others.
+	// User is a keyed hash of the person who makes the request, with [Config.ExpectedUsers]; otherwise 0. The bandit learns
+	// from at most [Config.ContributionsPerUser] of a user's decisions in a period. It serves later ones like all others.
 	User uint64
-	// Eligible are the live arms that may be chosen; nil means all. Choose them by public information only.
+	// Eligible lists the live arms that the bandit may choose. nil means all. Choose them by public information only.
 	Eligible []uint32
-	// Features, with [Config.Features] = d, are rows of d finite numbers, one after the other: one row with
-	// [Config.ModelPerArm], otherwise one for each arm of Eligible, in that order; where Eligible is nil, for every arm by
-	// its number. A feature must not be made of rewards.
+	// Features holds rows of [Config.Features] finite numbers, one after the other. With [Config.ModelPerArm] it is one row.
+	// Otherwise it is one row for each arm of Eligible, in that order; if Eligible is nil, for every arm by its number.
+	// Do not compute a feature from rewards.
 	Features []float32
-	// Sparse are the same rows by the features that are not 0, in place of Features; SparseEnds says where each row ends.
-	Sparse     []Feature
+	// Sparse holds the features that are not 0 of the same rows. Set it instead of Features.
+	Sparse []Feature
+	// SparseEnds holds, for each row, the number of entries of Sparse up to the end of that row.
 	SparseEnds []uint32
 }
 
@@ -100,13 +101,13 @@ type Feature struct {
 	Value float32 // finite
 }
 
-// A Feature is a dpb_feature: neither array may be negative.
+// Feature and dpb_feature must have the same size: otherwise one of these arrays does not compile.
 var (
 	_ [unsafe.Sizeof(Feature{}) - C.sizeof_dpb_feature]struct{}
 	_ [C.sizeof_dpb_feature - unsafe.Sizeof(Feature{})]struct{}
 )
 
-// rows are what C reads of the features, all lengths checked there.
+// rows returns the features as C reads them. C checks all lengths.
 func (r *Request) rows() (features *C.float, sparse *C.dpb_feature, n C.size_t, ends *C.uint32_t, endsLen C.size_t) {
 	if r.SparseEnds != nil {
 		sparse = (*C.dpb_feature)(unsafe.Pointer(unsafe.SliceData(r.Sparse)))
@@ -117,13 +118,13 @@ func (r *Request) rows() (features *C.float, sparse *C.dpb_feature, n C.size_t, 
 	return (*C.float)(unsafe.SliceData(r.Features)), nil, C.size_t(len(r.Features)), nil, 0
 }
 
-// checkRows refuses lists whose length C would take for one that is not said.
+// checkRows refuses lists that C cannot check: C takes a length of 0 for "not given".
 func (r *Request) checkRows() error {
 	switch {
 	case r.Features != nil && len(r.Features) == 0, r.SparseEnds != nil && len(r.SparseEnds) == 0:
-		return fmt.Errorf("%w: no row of features", ErrInvalidRequest)
+		return fmt.Errorf("%w: features without a row", ErrInvalidRequest)
 	case r.SparseEnds == nil && r.Sparse != nil, r.SparseEnds != nil && r.Features != nil:
-		return fmt.Errorf("%w: Features, or Sparse and SparseEnds", ErrInvalidRequest)
+		return fmt.Errorf("%w: set Features, or set Sparse and SparseEnds", ErrInvalidRequest)
 	case r.SparseEnds != nil && int(r.SparseEnds[len(r.SparseEnds)-1]) != len(r.Sparse):
 		return fmt.Errorf("%w: the last of SparseEnds is %d, and Sparse has %d entries", ErrInvalidRequest, r.SparseEnds[len(r.SparseEnds)-1], len(r.Sparse))
 	}
@@ -132,16 +133,19 @@ func (r *Request) checkRows() error {
 
 func (r *Request) slots() uint32 { return max(r.Slots, 1) }
 
-// SelectFor decides a request of one slot. ErrInvalidRequest says that the request cannot be met, ErrUnsupported
-// that this bandit does not support it; then nothing has changed or been counted. It allocates nothing.
+// SelectFor chooses an arm for a request of one slot. It allocates nothing.
+//
+// It returns ErrInvalidRequest if no decision can meet the request, ErrUnsupported if the policy or configuration lacks a
+// feature that the request uses, and ErrFull for a segment too many. After an error nothing has changed or been counted.
 func (b *Bandit) SelectFor(request Request) (Decision, error) {
 	var d [1]Decision
 	err := b.SelectSlots(request, d[:])
 	return d[0], err
 }
 
-// SelectSlots decides a request: it fills decisions, one for each slot, with different arms in random order.
-// [Config.MaxSlots] chooses the unit of Epsilon, a reward or a request with all its rewards. It allocates nothing.
+// SelectSlots chooses a different arm for each slot of a request and writes the decisions, whose number must be that of
+// the slots. The order of the arms is not a ranking. [Config.MaxSlots] determines whether Epsilon protects one reward or
+// one request with all its rewards. SelectSlots allocates nothing. Its errors are those of [Bandit.SelectFor].
 func (b *Bandit) SelectSlots(request Request, decisions []Decision) error {
 	c, err := b.enter()
 	if err != nil {
@@ -149,7 +153,7 @@ func (b *Bandit) SelectSlots(request Request, decisions []Decision) error {
 	}
 	defer b.leave()
 	if len(decisions) != int(request.slots()) {
-		return fmt.Errorf("%w: %d slots, room for %d decisions", ErrInvalidRequest, request.slots(), len(decisions))
+		return fmt.Errorf("%w: %d slots, but %d decisions", ErrInvalidRequest, request.slots(), len(decisions))
 	}
 	if err := request.checkRows(); err != nil {
 		return err
@@ -160,9 +164,11 @@ func (b *Bandit) SelectSlots(request Request, decisions []Decision) error {
 	return check(C.decide(c, C.uint32_t(request.slots()), C.uint64_t(request.Segment), C.uint64_t(request.User), eligible, n, features, sparse, featuresLen, ends, endsLen, out))
 }
 
-// SelectMany decides requests in turn, 64 at a time under one lock, until one is refused. It fills decisions with
-// those of all slots, request by request. With requests nil, each of decisions is for a default request. It returns
-// the number of decided requests, and allocates nothing unless a request has eligible arms.
+// SelectMany decides requests in order, 64 at a time under one lock, until one fails. It writes the decisions of all
+// slots, request by request. If requests is nil, it makes one decision for each element of decisions, from all live arms.
+//
+// It returns the number of requests that it decided, and the error of the next one. It allocates nothing unless a request
+// has eligible arms or features.
 func (b *Bandit) SelectMany(requests []Request, decisions []Decision) (int, error) {
 	c, err := b.enter()
 	if err != nil {
@@ -180,10 +186,10 @@ func (b *Bandit) SelectMany(requests []Request, decisions []Decision) (int, erro
 		slots += int(requests[i].slots())
 	}
 	if len(decisions) != slots {
-		return 0, fmt.Errorf("%w: %d slots, room for %d decisions", ErrInvalidRequest, slots, len(decisions))
+		return 0, fmt.Errorf("%w: %d slots, but %d decisions", ErrInvalidRequest, slots, len(decisions))
 	}
 	decided := 0
-	var pinner *runtime.Pinner // made where there are eligible arms to pin: it allocates
+	var pinner *runtime.Pinner // made if there is memory to pin, because it allocates
 	defer func() {
 		if pinner != nil {
 			pinner.Unpin()
@@ -228,9 +234,9 @@ func (b *Bandit) SelectMany(requests []Request, decisions []Decision) (int, erro
 	return decided, nil
 }
 
-// Segment reads all arms of a segment, by its key. Mean is the prediction for an arm there, from the releases of all
-// segments; Width is NaN, and EffectivePulls counts the rewards behind the segment's own releases. ErrInvalidRequest
-// if no request had this key.
+// Segment reads all arms of a segment, by its key. Mean is the bandit's estimate for the arm in this segment, from the
+// releases of all segments. Width is NaN. EffectivePulls counts the rewards in the segment's own releases. Reading costs
+// no privacy. It returns ErrInvalidRequest if no request had this key, and ErrUnsupported without [Config.MaxSegments].
 func (b *Bandit) Segment(key uint64) ([]Arm, error) {
 	c, err := b.enter()
 	if err != nil {
@@ -242,20 +248,22 @@ func (b *Bandit) Segment(key uint64) ([]Arm, error) {
 	})
 }
 
-// Prediction is the predicted mean reward of a row, and its standard deviation: NaN for retired arms.
+// Prediction is the estimate of the mean reward of a row and its standard deviation, in the units of rewards. Both are
+// NaN for a retired arm.
 type Prediction struct {
 	Mean      float64
 	Deviation float64
 }
 
-// Predict reads the prediction for each arm of a request with features, in the order of Eligible; if that is nil,
-// for every arm by its number. All of it is released, so it costs no privacy.
+// Predict estimates the mean reward of each arm of a request with features, in the order of Eligible; if that is nil, of
+// every arm by its number. Estimates are functions of releases, so they cost no privacy. It returns ErrUnsupported
+// without [Config.Features].
 func (b *Bandit) Predict(request Request) ([]Prediction, error) {
 	if err := request.checkRows(); err != nil {
 		return nil, err
 	}
 	eligible, n := request.Eligible, len(request.Eligible)
-	var places []int // of the eligible arms in the result, where all are asked for
+	var places []int // of the eligible arms in the result, if Eligible is nil
 	if eligible == nil {
 		report, err := b.Report()
 		if err != nil {
@@ -304,7 +312,8 @@ func (b *Bandit) Predict(request Request) ([]Prediction, error) {
 	return predictions, nil
 }
 
-// FeatureHash returns the index below d of a category, for one-hot features: the CRC-32 (IEEE) of "field=value", modulo d.
+// FeatureHash returns the index of a category for one-hot features: the CRC-32 (IEEE) of "field=value", modulo d. Two
+// categories share an index with probability 1/d. It returns 0 if d is 0.
 func FeatureHash(field, value string, d uint32) uint32 {
 	if d == 0 {
 		return 0
@@ -312,7 +321,8 @@ func FeatureHash(field, value string, d uint32) uint32 {
 	return crc32.ChecksumIEEE([]byte(field+"="+value)) % d
 }
 
-// FeatureCross returns the index below d of the combination of two categories: see dpb_feature_cross.
+// FeatureCross returns the index of a pair of categories, such as device and country: the CRC-32 of both indices as
+// little-endian 32-bit numbers, modulo d.
 func FeatureCross(a, b, d uint32) uint32 {
 	return uint32(C.dpb_feature_cross(C.uint32_t(a), C.uint32_t(b), C.uint32_t(d)))
 }

@@ -17,7 +17,7 @@ func segmented(t testing.TB, config Config, maxSegments uint32) *Bandit {
 	return b
 }
 
-// Several slots, arms that come and go, exact propensities: as without segments.
+// Several slots, new and retired arms, and exact propensities work as without segments.
 func TestSegmentsDoWhatABanditDoes(t *testing.T) {
 	config := NewConfig(4, 1)
 	config.Exploration = 0.2
@@ -85,7 +85,7 @@ func TestSegments(t *testing.T) {
 	}
 }
 
-// Everybody once a period, whichever the segments.
+// Each user contributes one reward in a period, in whatever segments.
 func TestSegmentsWithUsers(t *testing.T) {
 	config := NewConfig(4, 1)
 	config.ExpectedUsers = 1000
@@ -158,7 +158,7 @@ func TestSegmentsSnapshot(t *testing.T) {
 	}
 }
 
-// What others know of a segment is there once a request has its key, and told to nobody.
+// The first request with a key begins the segment with the releases of other bandits. A snapshot does not contain them.
 func TestSegmentsMerge(t *testing.T) {
 	there, here := segmented(t, NewConfig(4, 1), 2), segmented(t, NewConfig(4, 1), 1)
 	for i := range 1000 {
@@ -223,7 +223,7 @@ func TestSegmentsAllocateNothing(t *testing.T) {
 	}
 }
 
-// Many goroutines begin segments, decide and report rewards, while others read, and it is closed meanwhile.
+// Many goroutines begin segments, decide and report rewards while others read and one closes the bandit.
 func TestSegmentsInManyGoroutines(t *testing.T) {
 	for range 5 {
 		p := segmented(t, NewConfig(4, 1), 64)

@@ -26,15 +26,15 @@ import (
 	"unsafe"
 )
 
-// ShuffleParams is the plan on which encoders, shuffler and server of one batch agree. It is public: make it by
-// [ShufflePlan] wherever you need it, or send it. A message has 1 + CoinsPerUser bytes, a batch Users times as many.
-// Device and shuffler refuse a plan whose noise does not keep its claim.
+// ShuffleParams holds the parameters that the encoders, the shuffler and the server of one batch share. They are public:
+// make them with [ShufflePlan] in each place, or send them. A message has 1 + CoinsPerUser bytes, and a batch has Users
+// messages. Devices and shufflers refuse parameters whose noise is too small for (Epsilon, Delta).
 type ShuffleParams struct {
 	Users         uint32  // messages in a batch
-	CoinsPerUser  uint32  // coins that each user sends beside its own bit
+	CoinsPerUser  uint32  // random bits that each user sends besides its own bit
 	CoinNumerator uint32  // a coin is 1 with probability CoinNumerator / 2^32
-	Epsilon       float64 // the claim: a batch is (Epsilon, Delta)-DP
-	Delta         float64 // ... likewise
+	Epsilon       float64 // a batch is (Epsilon, Delta)-DP
+	Delta         float64 // see Epsilon
 }
 
 func (p ShuffleParams) c() C.dpb_shuffle_params {
@@ -58,8 +58,9 @@ func shuffleParams(c *C.dpb_shuffle_params) ShuffleParams {
 	}
 }
 
-// ShufflePlan returns the number of coins that the users of a batch must add so that its count of ones is (epsilon,
-// delta)-DP. printed takes the paper's formula instead of the exact calibration.
+// ShufflePlan computes the random bits that the users of a batch must add so that its number of ones is
+// (epsilon, delta)-DP. With printed it uses the paper's formula instead of the exact calibration. It returns
+// ErrInvalidConfig if an argument is out of range.
 func ShufflePlan(epsilon, delta float64, users uint32, printed bool) (ShuffleParams, error) {
 	var flags C.uint32_t
 	if printed {
@@ -74,12 +75,12 @@ func ShufflePlan(epsilon, delta float64, users uint32, printed bool) (ShufflePar
 	return shuffleParams(&c), nil
 }
 
-// ShuffleEncode, on the user's device, appends the message of one reward in [0, 1] to bits, which may be nil. Send
-// the message to the shuffler only, once.
+// ShuffleEncode encodes one reward in [0, 1] on the user's device and appends the message to bits, which may be nil.
+// Send the message to the shuffler only, and once. It returns ErrInvalidReward for a reward out of range.
 func ShuffleEncode(bits []byte, params ShuffleParams, reward float64) ([]byte, error) {
 	c := params.c()
 	for {
-		var n C.size_t // stays 0 unless the call succeeds or wants more room
+		var n C.size_t // stays 0 unless the call succeeds or needs a larger buffer
 		room := bits[len(bits):cap(bits)]
 		status := C.dpb_shuffle_encode(&c, C.double(reward), (*C.uint8_t)(unsafe.SliceData(room)), C.size_t(len(room)), &n)
 		if status != C.DPB_BUFFER_TOO_SMALL {
@@ -89,13 +90,13 @@ func ShuffleEncode(bits []byte, params ShuffleParams, reward float64) ([]byte, e
 	}
 }
 
-// Shuffler keeps the messages of one batch until all have arrived, then hands out their bits in uniformly random
-// order, once, and nothing else. Close it when done.
+// Shuffler collects the messages of one batch. When the batch is complete, it returns the bits in uniformly random order,
+// once, and nothing else. Close it when done.
 type Shuffler struct {
 	handle[*C.dpb_shuffler]
 }
 
-// NewShuffler makes a shuffler for batches of this plan, one after another.
+// NewShuffler makes a shuffler for consecutive batches with these parameters.
 func NewShuffler(params ShuffleParams) (*Shuffler, error) {
 	config := params.c()
 	var c *C.dpb_shuffler
@@ -108,7 +109,7 @@ func NewShuffler(params ShuffleParams) (*Shuffler, error) {
 	return s, nil
 }
 
-// Push adds one user's message; ErrExpired while a complete batch waits to be taken.
+// Push adds one user's message. It returns ErrExpired while a complete batch waits for Take.
 func (s *Shuffler) Push(bits []byte) error {
 	c, err := s.enter()
 	if err != nil {
@@ -118,8 +119,8 @@ func (s *Shuffler) Push(bits []byte) error {
 	return check(C.dpb_shuffler_push(c, (*C.uint8_t)(unsafe.SliceData(bits)), C.size_t(len(bits))))
 }
 
-// Take appends the complete batch to bits, which may be nil, and starts the next one empty; ErrNotReady
-// until the batch is complete.
+// Take appends the complete batch to bits, which may be nil, and starts the next batch. It returns ErrNotReady until the
+// batch is complete.
 func (s *Shuffler) Take(bits []byte) ([]byte, error) {
 	c, err := s.enter()
 	if err != nil {
@@ -137,8 +138,8 @@ func (s *Shuffler) Take(bits []byte) ([]byte, error) {
 	}
 }
 
-// ShuffleParams returns the plan of this phase's batches, for devices and shufflers. Phases count from 1; a decision
-// has its phase.
+// ShuffleParams returns the parameters for the devices and shufflers of this phase's batches. Phases count from 1:
+// pass [Decision.Phase].
 func (b *Bandit) ShuffleParams(phase uint32) (ShuffleParams, error) {
 	c, err := b.enter()
 	if err != nil {
@@ -152,7 +153,8 @@ func (b *Bandit) ShuffleParams(phase uint32) (ShuffleParams, error) {
 	return shuffleParams(&params), nil
 }
 
-// SubmitShuffled takes one arm's shuffled batch of the open phase, once.
+// SubmitShuffled reports one arm's shuffled batch of the open phase. It returns ErrDuplicate for a second batch of the
+// same arm and phase, and ErrExpired for a phase that is over.
 func (b *Bandit) SubmitShuffled(phase, arm uint32, bits []byte) error {
 	c, err := b.enter()
 	if err != nil {

@@ -24,7 +24,7 @@ func TestShufflePlan(t *testing.T) {
 		_, err := ShufflePlan(bad.epsilon, bad.delta, bad.users, false)
 		refused(t, err, ErrInvalidConfig)
 	}
-	// It may be sent.
+	// Parameters can be sent.
 	var received ShuffleParams
 	if err := json.Unmarshal(must[[]byte](t)(json.Marshal(plan)), &received); err != nil || received != plan {
 		t.Errorf("%+v: %v", received, err)
@@ -42,7 +42,7 @@ func TestShuffleRoles(t *testing.T) {
 			t.Error(bits)
 		}
 	}
-	// Noise is not to be left out: neither device nor shuffler takes a claim that is not kept.
+	// Devices and shufflers refuse parameters whose noise is too small for their epsilon.
 	for name, spoil := range map[string]func(*ShuffleParams){
 		"no coins":      func(p *ShuffleParams) { p.CoinsPerUser = 0 },
 		"coins of zero": func(p *ShuffleParams) { p.CoinNumerator = 1 },
@@ -85,7 +85,7 @@ func TestShuffleRoles(t *testing.T) {
 		sent = append(sent, message...)
 	}
 	ones := func(bits []byte) int { return bytes.Count(bits, []byte{1}) }
-	// The coins alone hide a user: some are 1 and some are 0, but with probability below 2^-60.
+	// The coins hide a user. All are equal with a probability below 2^-60.
 	if coins := ones(sent) - honest; coins == 0 || coins == 50*(size-1) {
 		t.Errorf("%d coins", coins)
 	}
@@ -105,7 +105,7 @@ func TestShuffleRoles(t *testing.T) {
 	}
 }
 
-// As many messages as the batch holds, from however many goroutines, and one taker.
+// Many goroutines push as many messages as the batch holds, and one goroutine takes it.
 func TestShufflerShared(t *testing.T) {
 	plan := must[ShuffleParams](t)(ShufflePlan(1, 1e-6, 50, false))
 	s := must[*Shuffler](t)(NewShuffler(plan))
@@ -140,7 +140,7 @@ func TestShufflerShared(t *testing.T) {
 	}
 }
 
-// The server: each arm's batch once, in the open phase; arm 1 always pays, and wins.
+// The server accepts each arm's batch once, in the open phase. Arm 1 always has reward 1, and wins.
 func TestSubmitShuffled(t *testing.T) {
 	config := NewConfig(2, 1)
 	config.Delta, config.Horizon, config.Batch = 1e-6, 1_000_000, 20 // too few to decide in one phase
@@ -209,7 +209,7 @@ func TestLDPEncode(t *testing.T) {
 		_, err := LDPEncode(1, bad)
 		refused(t, err, ErrInvalidReward)
 	}
-	// A one stays one with e/(1 + e) = 0.731; 4,000 of them are out by 0.06 with probability 2e-17.
+	// A 1 stays 1 with probability e/(1 + e) = 0.731. The mean of 4,000 differs by 0.06 with probability 2e-17.
 	stayed := 0
 	for range 4000 {
 		stayed += int(must[uint8](t)(LDPEncode(1, 1)))

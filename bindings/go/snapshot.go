@@ -19,9 +19,11 @@ import (
 	"unsafe"
 )
 
-// Snapshot appends to bytes (which may be nil) what the bandit has released, and what is public. You may log and
-// publish it; [Restore] needs nothing else. ErrUnsupported, with the reason, for policies whose state is not all
-// released.
+// Snapshot appends the bandit's releases and public state to bytes, which may be nil. You may log and publish them.
+// [Restore] needs nothing else. They contain no raw sum and no pending reward, so a restored bandit does not have the
+// open decisions.
+//
+// It returns ErrUnsupported, with the reason, for a policy whose state is not all released.
 func (b *Bandit) Snapshot(bytes []byte) ([]byte, error) {
 	c, err := b.enter()
 	if err != nil {
@@ -44,13 +46,16 @@ func (b *Bandit) Snapshot(bytes []byte) ([]byte, error) {
 	}
 }
 
-// Merge learns from what another bandit has released: from its [Bandit.Snapshot], made here or on another machine.
-// Each bandit of a fleet merges the newest snapshots of all others every few seconds, in any order. A repeated or
-// older snapshot changes nothing. Arms are joined by their ids ([Bandit.AddArm]), segments by their keys: a segment
-// that only others know takes no memory here until a request has its key, and then starts from their releases. A
-// snapshot contains what its own bandit has released, not what that bandit has merged: after [Restore] merge the
-// others' again. ErrUnsupported by policies other than IMED, KLUCB, MED and Linear; ErrInvalidConfig names what must
-// not differ.
+// Merge adds the releases of another bandit, from its [Bandit.Snapshot]. In a fleet, each bandit regularly merges the
+// newest snapshot of every other. Order and repetition do not matter, and an older snapshot changes nothing. The
+// guarantee holds for the whole fleet, because each reward is in one batch of one bandit.
+//
+// Arms match by id ([Bandit.AddArm]) and segments by key. A segment that only others have does not count towards
+// [Config.MaxSegments]; the first request with its key begins it with their releases. A snapshot does not contain what
+// its bandit has merged, so merge the others' snapshots again after [Restore].
+//
+// It returns ErrUnsupported for policies other than IMED, KLUCB, MED and Linear, and ErrInvalidConfig, which names the
+// field, for a bandit whose configuration must not differ but does.
 func (b *Bandit) Merge(snapshot []byte) error {
 	c, err := b.enter()
 	if err != nil {
@@ -65,10 +70,13 @@ func (b *Bandit) Merge(snapshot []byte) error {
 	return nil
 }
 
-// Restore makes a bandit from a snapshot: with the configuration in it, what was released, and fresh entropy.
-// Decisions that were open have expired. The guarantee holds for all restarts together, however old the snapshot is.
-// ErrCorrupt for other bytes. With [Config.ExpectedUsers] a period begins, and selecting is ErrNotReady until a
-// [Bandit.Snapshot] of the new bandit is taken: write that one to the file that a restart reads, then serve.
+// Restore makes a bandit that continues from a snapshot, with the snapshot's configuration and fresh entropy. Tickets of
+// decisions that were open are ErrUnknownTicket. The guarantee holds for all restarts together, however old the snapshot
+// is. Restore returns ErrCorrupt for bytes that are not a snapshot, and ErrOverBudget if all [Config.BudgetPeriods] have
+// begun.
+//
+// With [Config.ExpectedUsers] a new period begins, and selecting returns ErrNotReady until you take a [Bandit.Snapshot] of
+// the new bandit. Write that snapshot to the file that the next restart reads, and then serve.
 func Restore(snapshot []byte) (*Bandit, error) {
 	var c *C.dpb_bandit
 	var failure C.dpb_error
@@ -76,9 +84,10 @@ func Restore(snapshot []byte) (*Bandit, error) {
 	return ownBandit(c, status, &failure, restoredBytes(snapshot))
 }
 
-// RestorePolicy is [Restore] with another configuration. What says how released numbers are read must be as in the
-// snapshot, or ErrInvalidConfig names the field; the rest is taken from config. dpb_restore_as in dpb.h lists both.
-// The seed is not used.
+// RestorePolicy is [Restore] with another configuration. The policy and the fields that determine the meaning of releases,
+// such as Arms and Epsilon, must be those of the snapshot: otherwise it returns ErrInvalidConfig, which names the field.
+// All other fields, such as RewardWindow, are taken from config. dpb_restore_as in dpb.h lists both kinds. It does not use
+// TestSeed, and charges [Config.Budget] as for a new bandit.
 func RestorePolicy(policy Policy, config Config, snapshot []byte) (*Bandit, error) {
 	var pinner runtime.Pinner
 	defer pinner.Unpin()

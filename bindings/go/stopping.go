@@ -26,22 +26,22 @@ import "C"
 
 import "runtime"
 
-// Stopping is a stopping rule: it takes samples until their mean is known to a factor of 1 +- Alpha.
-// Close it when done.
+// Stopping is a stopping rule: it takes samples until it knows their mean within a factor of 1 +- Alpha. Close it when
+// done.
 type Stopping struct {
 	handle[*C.dpb_stopping]
 }
 
-// StoppingConfig describes a stopping rule. There are no defaults.
+// StoppingConfig configures a stopping rule. There are no defaults.
 type StoppingConfig struct {
-	Range    float64   // samples are in [-Range, Range]
+	Range    float64   // samples are in [-Range, Range]; > 0, at most 1e290
 	Alpha    float64   // the relative error, in (0, 1)
 	Beta     float64   // the failure probability, in (0, 1)
-	Epsilon  float64   // privacy loss of one sample, > 0; ignored by NewNAS
-	TestSeed *[32]byte // nil = operating system entropy; else reproducible and NOT private
+	Epsilon  float64   // privacy parameter for one sample, > 0; NewNAS ignores it
+	TestSeed *[32]byte // makes the rule reproducible and NOT private; nil uses the operating system's entropy
 }
 
-// NewNAS makes NAS, WITHOUT privacy.
+// NewNAS makes NAS, a baseline WITHOUT privacy.
 func NewNAS(c StoppingConfig) (*Stopping, error) {
 	return newStopping(C.stopping_constructor(C.dpb_new_nas), c)
 }
@@ -51,7 +51,7 @@ func NewDPNAS(c StoppingConfig) (*Stopping, error) {
 	return newStopping(C.stopping_constructor(C.dpb_new_dp_nas), c)
 }
 
-// NewDPExpNAS makes DP-exponential-NAS, which tests at powers of two only: pure epsilon-DP.
+// NewDPExpNAS makes DP-exponential-NAS, which checks its threshold at powers of two only: pure epsilon-DP.
 func NewDPExpNAS(c StoppingConfig) (*Stopping, error) {
 	return newStopping(C.stopping_constructor(C.dpb_new_dp_exp_nas), c)
 }
@@ -75,7 +75,8 @@ func newStopping(constructor C.stopping_constructor, config StoppingConfig) (*St
 	return s, nil
 }
 
-// Push takes a sample and says whether the rule halts with it. After that it returns ErrHalted.
+// Push takes a sample and reports whether the rule halts with it. Later calls return ErrHalted. It returns
+// ErrInvalidReward for a sample out of range.
 func (s *Stopping) Push(sample float64) (halted bool, err error) {
 	c, err := s.enter()
 	if err != nil {
@@ -99,7 +100,7 @@ func (s *Stopping) Mean() (float64, error) {
 	return float64(mean), err
 }
 
-// IsPrivate is false for NAS, and under a test seed.
+// IsPrivate reports whether the rule is private: false for NAS and with a TestSeed.
 func (s *Stopping) IsPrivate() (bool, error) {
 	c, err := s.enter()
 	if err != nil {

@@ -1,6 +1,6 @@
 /*
- * One handle a thread, one bandit: where one lock is not enough, each thread has a handle of its own and all learn from
- * what all have released, every so many decisions. An answer may come to any thread; its ticket says whose it is.
+ * One handle for each thread, for programs in which one lock is too slow. Each handle merges the releases of the others
+ * regularly. A reward may come to any thread, because its ticket names the handle.
  *
  *   cc examples/c/cores.c $(pkg-config --cflags --libs dpb-static) -lpthread -o cores && ./cores 2 5000000
  */
@@ -13,7 +13,7 @@
 #define ARMS 10
 #define MOST 64          /* threads */
 #define EVERY 10000      /* decisions of a thread between two merges */
-#define SNAPSHOT 1 << 14 /* bytes: dpb_snapshot says how many an arm takes */
+#define SNAPSHOT 1 << 14 /* bytes: the comment of dpb_snapshot has the size for each arm */
 
 static dpb_bandit *handles[MOST];
 static long requests;     /* of each thread */
@@ -25,7 +25,7 @@ static void check(dpb_status status, const char *what) {
   exit(1);
 }
 
-/* Tells all others what this thread's handle has released. */
+/* Merges the releases of this thread's handle into all others. */
 static void tell(unsigned own) {
   uint8_t snapshot[SNAPSHOT];
   size_t len;
@@ -36,7 +36,7 @@ static void tell(unsigned own) {
   }
 }
 
-/* A visitor clicks with chance 5% down to 0.5%. What an ad loses beside the best one. */
+/* The click rates of the ads are 5% down to 0.5%. Returns the difference between the best ad's and this ad's. */
 static double loss(uint32_t arm) { return .005 * arm; }
 
 typedef struct {
@@ -56,7 +56,7 @@ static void *serve(void *argument) {
     check(dpb_select(handles[own], &ad), "select");
     coins = coins * 6364136223846793005u + 1442695040888963407u;
     regret += loss(ad.arm);
-    /* Wherever the answer comes in: its ticket names the handle. Too late is one that a busy machine held up. */
+    /* Any thread can report the reward, because its ticket names the handle. On a busy machine it may come too late. */
     status = dpb_update(handles[dpb_ticket_node(ad.ticket) - 1], ad.ticket,
                         (double)(coins >> 11) < (.05 - loss(ad.arm)) * 9007199254740992.);
     if (status != DPB_EXPIRED) check(status, "update");
@@ -66,7 +66,7 @@ static void *serve(void *argument) {
   return NULL;
 }
 
-/* Decisions a second of all threads, and what was lost. */
+/* Prints the decisions a second of all threads, and the regret. */
 static void play(unsigned number_of_handles) {
   pthread_t running[MOST];
   worker workers[MOST];

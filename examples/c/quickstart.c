@@ -1,5 +1,5 @@
 /*
- * Learns which of five ads is clicked most, without giving away any one click. After
+ * Learns which of five ads is clicked most, with differential privacy for each click. After
  * `cargo build --release`:
  *
  *   cc examples/c/quickstart.c -I include target/release/libdpb.a \
@@ -22,7 +22,7 @@ static void check(dpb_status status) {
 int main(void) {
   dpb_config config;
   dpb_config_init(&config, ADS, 1.0); /* epsilon = 1 */
-  config.horizon = 100000;            /* how many decisions we expect */
+  config.horizon = 100000;            /* the number of decisions */
   config.reward_bits = 0;             /* a reward is 0 or 1: no click or a click */
 
   dpb_bandit *bandit;
@@ -36,7 +36,7 @@ int main(void) {
     dpb_decision decision;
     check(dpb_select(bandit, &decision));
     int clicked = rand() < CLICK_RATE[decision.arm] * RAND_MAX;
-    check(dpb_update(bandit, decision.ticket, clicked)); /* once a ticket, now or later */
+    check(dpb_update(bandit, decision.ticket, clicked)); /* once for each ticket, now or later */
   }
 
   dpb_arm arms[ADS];

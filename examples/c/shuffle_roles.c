@@ -1,14 +1,13 @@
 /*
- * The shuffle model as it runs in life: three processes, of which none but the first sees a
- * reward, and none but the second sees whose bits are whose.
+ * The shuffle model as three processes. Only the first one sees rewards. Only the second one can link bits to users.
  *
  *      server --- "show ad a, for batch (phase, a)" ---> devices
  *      devices -- a message of encoded bits -----------> shuffler
  *      shuffler - a complete batch, permuted ----------> server
  *
- * Pipes stand for the network. The link from devices to shuffler must be encrypted in real life,
- * and the shuffler run by somebody whom the users trust not to share with the server. Every
- * fiftieth message is lost on the way: the server asks further users until the batch is complete.
+ * Pipes replace the network here. In production, encrypt the link from devices to shuffler, and let somebody run the
+ * shuffler whom the users trust not to share data with the server. Every fiftieth message is lost. The server then asks
+ * further users until the batch is complete.
  *
  *      cc -Iinclude examples/c/shuffle_roles.c -Ltarget/release -ldpb -o shuffle_roles
  */
@@ -23,7 +22,7 @@
 enum { ARMS = 4, BEST = 2, USERS = 50, LOST = 50, ROOM = 4096, MESSAGE = 256 };
 static const double epsilon = 1.0, delta = 1e-6;
 
-/* Which batch a message or its bits belong to: all that anybody needs to route them. */
+/* The batch that a message belongs to. Routing needs nothing else. */
 typedef struct { uint32_t phase, arm; } label;
 
 static void die(const char *what) {
@@ -45,7 +44,7 @@ static void send_all(int to, const void *data, size_t size) {
   }
 }
 
-/* 0 at the end of the stream. */
+/* Returns 0 at the end of the stream. */
 static int receive_all(int from, void *data, size_t size) {
   char *to = data;
   while (size > 0) {
@@ -58,7 +57,7 @@ static int receive_all(int from, void *data, size_t size) {
   return 1;
 }
 
-/* Each role makes the plan for itself: the devices need not believe the server's. */
+/* Each role computes the parameters, so the devices do not have to trust those of the server. */
 static dpb_shuffle_params plan(void) {
   dpb_shuffle_params params;
   check(dpb_shuffle_plan(epsilon, delta, USERS, 0, &params, NULL));
@@ -66,7 +65,7 @@ static dpb_shuffle_params plan(void) {
   return params;
 }
 
-/* Role 1: all the users' devices. Here alone are rewards. */
+/* Role 1: all the users' devices. Only this role has rewards. */
 static void devices(int from_server, int to_shuffler) {
   static const double click_rates[ARMS] = {0.2, 0.3, 0.8, 0.4};
   dpb_shuffle_params params = plan();
@@ -84,11 +83,11 @@ static void devices(int from_server, int to_shuffler) {
   }
 }
 
-/* Role 2: one batch of each arm at a time; messages for a batch that has left come too late. */
+/* Role 2: one batch of each arm at a time. A message for a batch that was sent is too late. */
 static void shuffler(int from_devices, int to_server) {
   dpb_shuffle_params params = plan();
   dpb_shuffler *shufflers[ARMS];
-  uint32_t open[ARMS]; /* the phase of the batch that is being filled */
+  uint32_t open[ARMS]; /* the phase of the open batch */
   uint8_t bits[MESSAGE], shuffled[ROOM];
   size_t len;
   label batch;
@@ -110,7 +109,7 @@ static void shuffler(int from_devices, int to_server) {
   for (int arm = 0; arm < ARMS; arm++) dpb_shuffler_free(shufflers[arm]);
 }
 
-/* Role 3: sees labels and shuffled bits. */
+/* Role 3: the server sees labels and shuffled bits only. */
 static void server(int to_devices, int from_shuffler) {
   dpb_shuffle_params params = plan();
   size_t len = (size_t)params.users * (1 + params.coins_per_user);
@@ -145,7 +144,7 @@ static void server(int to_devices, int from_shuffler) {
     } else if (poll(&arrival, 1, 10) > 0) {
       if (!receive_all(from_shuffler, &batch, sizeof batch) || !receive_all(from_shuffler, bits, len)) die("the shuffler is gone");
       check(dpb_submit_shuffled(bandit, batch.phase, batch.arm, bits, len));
-      /* The same batch again would be the same rewards again. */
+      /* A second submission would count the same rewards twice. */
       dpb_status again = dpb_submit_shuffled(bandit, batch.phase, batch.arm, bits, len);
       if (again != DPB_DUPLICATE && again != DPB_EXPIRED) die("a batch was taken twice");
     } else {

@@ -13,7 +13,7 @@ pub struct Game {
     switching_costs: bool,
 }
 
-/// Makes a game of so many rounds and arms.
+/// Makes a game with a number of rounds and arms.
 pub type Adversary = fn(usize, usize, &mut Random) -> Game;
 
 /// In the paper's order.
@@ -25,8 +25,8 @@ pub const ADVERSARIES: [(&str, Adversary); 5] = [
     ("switching costs", switching_costs),
 ];
 
-/// The second arm gives 1 in every second round and is the best; the first always 0.38, the third 1
-/// in every third round, the others nothing. At least 3 arms.
+/// The second arm gives 1 in every second round and is the best. The first arm always gives 0.38, the third gives 1 in
+/// every third round, and the others give 0. At least 3 arms.
 pub fn deterministic(rounds: usize, arms: usize, _: &mut Random) -> Game {
     Game::fixed(rounds, arms, |round, arm| match arm {
         0 => 0.38,
@@ -41,12 +41,12 @@ pub fn stochastic(rounds: usize, arms: usize, random: &mut Random) -> Game {
     Game::fixed(rounds, arms, |_, arm| bernoulli(random, if arm == 0 { 0.55 } else { 0.5 }))
 }
 
-/// Bernoulli(p), p anew in every round: in [0.5, 0.6] for the first arm, [0.45, 0.55] for the others.
+/// Bernoulli(p) with a new p in every round: in [0.5, 0.6] for the first arm, in [0.45, 0.55] for the others.
 pub fn fully_oblivious(rounds: usize, arms: usize, random: &mut Random) -> Game {
     Game::fixed(rounds, arms, |_, arm| wavering(random, arm))
 }
 
-/// The same in every 200th round, and the last gain repeated between.
+/// The same in every 200th round. Between them the last gain is repeated.
 pub fn oblivious(rounds: usize, arms: usize, random: &mut Random) -> Game {
     let mut last = vec![0.0; arms];
     Game::fixed(rounds, arms, |round, arm| {
@@ -65,7 +65,7 @@ pub fn switching_costs(rounds: usize, arms: usize, random: &mut Random) -> Game 
     let best = random.below(arms as u64) as usize;
     let mut walk = vec![0.0; rounds + 1];
     for round in 1..=rounds {
-        let parent = round & (round - 1); // the last set bit cleared: round - 2^(how often 2 divides it)
+        let parent = round & (round - 1); // the round with its last set bit cleared
         walk[round] = walk[parent] + spread * gaussian(random);
     }
     let gain = |round: usize, arm| 0.5 - walk[round] + if arm == best { gap } else { 0.0 };
@@ -101,12 +101,12 @@ impl Game {
         self.gains.len() / self.arms
     }
 
-    /// Plays the game: the regret against the best fixed arm in hindsight, which never switches.
+    /// Plays the game. Returns the regret against the best fixed arm in hindsight, which never switches.
     pub fn regret(&self, algorithm: Algorithm, config: &Config) -> f64 {
         self.regrets(algorithm, config, &[self.rounds() as u64])[0]
     }
 
-    /// The same had the game ended after so many rounds, for each of these numbers, ascending.
+    /// The regret after each of these numbers of rounds, which are ascending.
     pub fn regrets(&self, algorithm: Algorithm, config: &Config, at: &[u64]) -> Vec<f64> {
         let bandit = Bandit::new(algorithm, config).expect("a valid configuration");
         let mut fixed = vec![0.0; self.arms];
@@ -127,7 +127,7 @@ impl Game {
     }
 }
 
-/// Median of the means of so many groups of equal size.
+/// The median of the means of groups of equal size.
 pub fn median_of_means(values: &[f64], groups: usize) -> f64 {
     let size = values.len() / groups.min(values.len());
     let mut means: Vec<f64> = values.chunks_exact(size).map(|group| group.iter().sum::<f64>() / size as f64).collect();

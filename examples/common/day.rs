@@ -1,12 +1,12 @@
-//! The ad servers' simulated day: who comes, what they like in the morning and, reversed, in the
-//! afternoon. Include with `#[path = "common/day.rs"] mod day;`.
+//! The ad servers' simulated day: its visitors, and the click rates, which are reversed in the afternoon. Include with
+//! `#[path = "common/day.rs"] mod day;`.
 #![allow(dead_code, reason = "each user of this file takes a part of it")]
 
 use dpb::{Bandit, Config, Error};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What is advertised, with the click rates of the morning, which only the simulation knows.
+/// The ads, with their click rates in the morning, which only the simulation knows.
 pub const CREATIVES: [(&str, f64); 10] = [
     ("mountain bike", 0.020),
     ("espresso machine", 0.028),
@@ -20,20 +20,20 @@ pub const CREATIVES: [(&str, f64); 10] = [
     ("folding kayak", 0.100),
 ];
 pub const ARMS: usize = CREATIVES.len();
-/// Visitors of the day. From noon on the click rates are reversed: who was best is worst.
+/// Visitors of the day. From noon on the click rates are reversed: the best ad becomes the worst.
 pub const VISITORS: u64 = 200_000;
 pub const NOON: u64 = VISITORS / 2;
-/// Half the time between changes, as is the rule.
+/// `forget_after`: half the time between changes.
 pub const MEMORY: u64 = NOON / 2;
-/// An ad not clicked while this many later ones were shown counts as not clicked.
+/// `reward_window`: an ad without a click after this many later decisions has reward 0.
 pub const ANSWER_WINDOW: u32 = 1000;
 
-/// What the servers ask of a bandit.
+/// The servers' configuration.
 pub fn config(epsilon: f64, memory: u64) -> Config {
     let mut config = Config::new(ARMS as u32, epsilon);
     config.horizon = VISITORS;
     config.reward_bits = 0; // a click or none
-    config.clamp_rewards = true; // a refused reward would leave its ticket open, for all to see
+    config.clamp_rewards = true; // a refused reward would leave its ticket open, and public counts would show that
     config.reward_window = ANSWER_WINDOW;
     config.forget_after = memory;
     config
@@ -44,17 +44,17 @@ pub fn half(visitor: u64) -> usize {
     usize::from(visitor >= NOON)
 }
 
-/// The chance that an ad is clicked when it is shown in this half of the day.
+/// The probability of a click on an ad that is shown in this half of the day.
 pub fn rate(half: usize, arm: usize) -> f64 {
     CREATIVES[if half == 0 { arm } else { ARMS - 1 - arm }].1
 }
 
-/// The ad that is clicked most in this half of the day.
+/// The ad with the largest click rate in this half of the day.
 pub fn best(half: usize) -> usize {
     if half == 0 { ARMS - 1 } else { 0 }
 }
 
-/// How one way to choose ads fared in each half of the day. Only a simulation can know this.
+/// The results of one way to choose ads in each half of the day. Only a simulation can know them.
 #[derive(Default)]
 pub struct Outcome {
     pub shown: [[u64; ARMS]; 2],
@@ -75,8 +75,8 @@ impl Outcome {
     }
 }
 
-/// Its randomness is its own, and the same for everybody who sells on that day: each visitor's whims
-/// are a function of the day and the visitor.
+/// A simulated day. A visitor's behaviour is a function of the day and the visitor, so it is the same for every server and
+/// policy.
 pub struct Day {
     pub seed: u64,
 }
@@ -94,8 +94,8 @@ impl Day {
         self.chance(visitor, arm as u64) < rate(half(visitor), arm)
     }
 
-    /// When the click comes, on the clock that counts visitors: late, out of order, one in a
-    /// hundred too late, and one in twenty twice.
+    /// The time of the click, on the clock that counts visitors. Clicks come late and out of order, one in a hundred comes
+    /// too late, and one in twenty comes twice.
     pub fn click_times(&self, visitor: u64) -> impl Iterator<Item = u64> {
         let window = f64::from(ANSWER_WINDOW);
         let too_late = self.chance(visitor, 60) < 0.01;

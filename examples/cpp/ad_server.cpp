@@ -1,36 +1,34 @@
-// An ad server that learns which ad is clicked without giving away who clicked: dpb.hpp with
-// Boost.Beast and hiredis (apt-get install libboost-dev libhiredis-dev), which serve.hpp and
-// fleet.hpp have. After `cargo build --release`:
+// An ad server that learns which ads are clicked, with differential privacy for the clicks. It uses dpb.hpp, Boost.Beast
+// (in serve.hpp) and hiredis (in fleet.hpp): apt-get install libboost-dev libhiredis-dev. After `cargo build --release`:
 //
 //   c++ -std=c++20 -O2 examples/cpp/ad_server.cpp -I include -I bindings/cpp target/release/libdpb.a
 //       -lhiredis -lgcc_s -lutil -lrt -lpthread -lm -ldl -lc -o ad_server
 //   ./ad_server --port 8080
 //
-// GET /ad picks a creative, GET /click/<ticket> reports the click, GET /report shows what is
-// released and nothing else, GET /healthz whether it can serve, / is a live page. A real server would also check who asks.
+// GET /ad chooses a creative, GET /click/<ticket> reports a click, GET /report returns released values only, GET /healthz
+// reports whether the server can decide, and / is a live page. A production server would also authenticate its callers.
 //
-// With --placements N, GET /ads?placement=17&slots=3&user=9f3c51a277d0e846 picks one for each slot of a placement,
-// from a bandit that learns for each placement and no more from a person than was promised.
+// With --placements N, GET /ads?placement=17&slots=3&user=9f3c51a277d0e846 chooses a creative for each slot of a
+// placement. A segmented bandit learns for each placement, with user-level privacy in each period.
 //
-// What became of a click is for the operator alone: whoever reports one, in time, twice, late or
-// made up, gets the same empty answer. With --operator-port the operator, and nobody from another
-// machine, reads the counts of refused clicks at GET /diagnostics.
+// A click always gets the same empty response, whether it is in time, duplicate, late or forged, because the status
+// reveals rewards. With --operator-port, GET /diagnostics returns the counts of refused clicks, to the same machine only.
 //
-// With --window 30m a click counts in the half hour after its ad, whatever the traffic: the server then tells the bandits
-// the time, at each ad and once a second. Never at a click: time must not depend on rewards. Not with --redis yet.
+// With --window 30m a click counts if it comes within half an hour after its ad. The server sets the bandits' clock at each
+// ad and once a second, but never at a click, because time must not depend on rewards.
 //
-// With --snapshot FILE what was learned survives the server, and kill -9: see serve::save.
+// With --snapshot FILE the server continues after a restart with what it has learned, also after kill -9: see serve::save.
 //
-// With --redis ADDRESS --node N many servers, these and those in Go, are one bandit: see fleet.hpp.
-// A click may come to any of them: the first four digits of its ticket are the number of the one that has shown the ad, and
-// 0x8000 more for an ad of a placement. Placements are another bandit in Redis. Send a person always to the same server: each of n servers
-// would learn from one who reaches all of them, who would lose n times as much.
+// With --redis ADDRESS --node N many servers in C++ and Go learn together: see fleet.hpp. Any server accepts any click:
+// the first four digits of the ticket are the number of the server that decided, plus 0x8000 for an ad of a placement. The
+// placements are a second bandit in Redis. Send each person to one server: a person who reaches n servers loses up to n
+// times epsilon.
 //
-// With --threads N each thread has a bandit of its own, where one lock is not enough: they tell each other what they
-// have released, as in examples/c/cores.c. A click may come to any thread: its ticket says whose it is.
+// With --threads N each thread has its own bandit, for machines on which one lock is too slow. The bandits merge each
+// other's releases, as in examples/c/cores.c. Any thread accepts any click, because the ticket names the bandit.
 //
-// A day of visitors, with a change at noon: cargo run --release --example ad_server -- --visit
-// http://127.0.0.1:8080
+// To simulate a day of visitors with a change at noon, run
+// cargo run --release --example ad_server -- --visit http://127.0.0.1:8080
 #include "fleet.hpp"
 #include "serve.hpp"
 
@@ -54,27 +52,27 @@ static constexpr std::array<const char *, 10> CREATIVES = {
     "mountain bike", "espresso machine", "rain jacket", "chess lessons", "garden hose",
     "night train",   "reading lamp",     "bread knife", "wool socks",    "folding kayak"};
 
-// Half the time between changes, as is the rule: the best ad of the day changes after 100'000 visitors.
+// forget_after: half the time between changes. The best ad of the simulated day changes after 100'000 visitors.
 static constexpr std::uint64_t MEMORY = 50'000;
-// The same where it is a time, in milliseconds: half a day.
+// forget_after in milliseconds, for windows of time: half a day.
 static constexpr std::uint64_t HALF_A_DAY = 12 * 3'600'000;
 
-// Decisions that an ad waits for its click: not clicked while so many later ones were shown, no click.
+// reward_window in decisions: an ad without a click after this many later decisions has reward 0.
 static constexpr std::uint32_t WINDOW = 1000;
 
-// With a bandit for each thread: decisions of one between two times that it tells the others what it has released.
+// With a bandit for each thread: the number of decisions of a thread between two merges.
 static constexpr std::uint64_t TELL_EVERY = 1000;
 
 static constexpr unsigned MOST_THREADS = 64;
 
-// Numbers of the placements' nodes are a server's own and this; those of the other bandits are lower.
+// The node of a placements' bandit is the server's number plus this. Nodes of the other bandits are smaller.
 static constexpr std::uint16_t PLACEMENTS_FROM = 0x8000;
 
-// Slots of a person in a period that are learned from.
+// contributions_per_user: the bandit learns from at most this many slots of a person in a period.
 static constexpr std::uint32_t CONTRIBUTIONS = 12;
 
-// The page of all three servers, seen from where the compiler is started. It is where Go can embed it: nowhere
-// above its source.
+// The page of all three servers, as a path from the directory in which the compiler runs. Go can embed files only from its
+// source's directory, so the page is there.
 asm(R"(.pushsection .rodata
 page: .incbin "examples/go/adserver/page.html"
 page_end: .popsection)");
@@ -85,13 +83,13 @@ extern const char PAGE_END[] asm("page_end");
 
 struct Shop {
   std::vector<dpb::Bandit> bandits; // one, or one for each thread: nodes 1, 2, ...
-  std::uint64_t memory;             // theirs
-  serve::Span window;               // too
+  std::uint64_t memory;             // their forget_after
+  serve::Span window;               // their reward_window
   std::string name;                 // on pages of metrics
-  std::optional<dpb::Bandit> segmented; // has a segment for each placement, for all threads; none: there are no placements
+  std::optional<dpb::Bandit> segmented; // has a segment for each placement, for all threads
   std::uint32_t placements = 0;
 
-  // Tells a bandit the time, where windows are times.
+  // Sets a bandit's clock if windows are times.
   void tick(dpb::Bandit &bandit) const {
     if (window.is_time) {
       bandit.advance(serve::milliseconds());
@@ -107,27 +105,27 @@ struct Shop {
     }
   }
 
-  // What a report says of them.
+  // Fields of a report that all bandits share.
   std::string clock() const {
     return ",\"clock\":\"" + std::string(window.is_time ? "milliseconds" : "decisions") +
            "\",\"window\":" + std::to_string(window.ticks) + ",\"memory\":" + std::to_string(memory);
   }
 
-  // This thread's.
+  // The bandit of this thread.
   dpb::Bandit &own() {
     static std::atomic<std::size_t> threads = 0;
     thread_local const std::size_t thread = threads++;
     return bandits[thread % bandits.size()];
   }
 
-  // That of the thread that has decided; where there is none it is refused by any.
+  // The bandit that issued the ticket. If there is none, any bandit refuses the ticket.
   dpb::Bandit &of(std::uint64_t ticket) {
     return bandits[(dpb_ticket_node(ticket) + bandits.size() - 1) % bandits.size()];
   }
 
   bool of_placement(std::uint64_t ticket) const { return segmented && dpb_ticket_node(ticket) >= PLACEMENTS_FROM; }
 
-  // Tells the others what this one has released, not what it was told.
+  // Merges the releases of this bandit into the others. A snapshot does not contain what the bandit has merged.
   void tell(const dpb::Bandit &own) {
     const std::vector<std::uint8_t> released = own.snapshot();
     for (dpb::Bandit &other : bandits) {
@@ -157,7 +155,7 @@ static std::string number(double x) {
   return std::isfinite(x) ? text : "null";
 }
 
-static std::string quoted(std::string_view text) { return "\"" + std::string(text) + "\""; } // ours need no escapes
+static std::string quoted(std::string_view text) { return "\"" + std::string(text) + "\""; } // for texts without escapes
 
 static const char *truth(bool x) { return x ? "true" : "false"; }
 
@@ -178,7 +176,7 @@ static Page show(Shop &shop) {
   return success(ad(decision));
 }
 
-// Which one a request is for.
+// The placement that a request names.
 static std::optional<std::uint32_t> placement(const Shop &shop, const Request &request) {
   const auto placement = serve::parse<std::uint32_t>(serve::parameter(request.query, "placement").value_or(""));
   return placement && *placement < shop.placements ? placement : std::nullopt;
@@ -192,15 +190,15 @@ static Page bad_placement(const Shop &shop) {
   return bad("placement", "placement=P, 0 to " + std::to_string(shop.placements - 1));
 }
 
-// Nobody knows who has no hash, so all of these are one person: no more is learned from them than from one.
+// The user that a request names. All visitors without a hash are one user: the bandit learns from them as from one person.
 static std::optional<std::uint64_t> parse_user(const Request &request) {
   const auto text = serve::parameter(request.query, "user");
   const auto user = serve::parse<std::uint64_t>(text.value_or("0"), 16);
   return !text || text->size() == 16 ? user : std::nullopt;
 }
 
-// A creative for each slot of a placement, no two the same: each is a decision among those that the request does not
-// show yet.
+// Chooses a different creative for each slot of a placement. Each slot is a decision among the creatives that the request
+// does not show yet.
 static Page show_slots(Shop &shop, const Request &request) {
   const auto segment = placement(shop, request);
   if (!segment) {
@@ -229,7 +227,7 @@ static Page show_slots(Shop &shop, const Request &request) {
   return success("{\"placement\":" + std::to_string(*segment) + ",\"ads\":[" + ads + "]}");
 }
 
-// This server's places in a fleet: that of its bandit and that of its placements'. Nothing: it is in none.
+// This server's nodes in a fleet: one for its bandit and one for the placements' bandit. Empty without a fleet.
 struct Nodes {
   std::optional<fleet::Node> bandit, segmented;
 
@@ -244,7 +242,7 @@ struct Nodes {
   }
 };
 
-// Always the same answer: whether a ticket was clicked already is nobody's business.
+// Always the same response, because the status reveals whether the ticket was clicked already.
 static Page click(Shop &shop, Nodes &nodes, std::string_view text) {
   if (const auto ticket = serve::parse<std::uint64_t>(text, 16); ticket && text.size() == 16) {
     const bool of_placement = shop.of_placement(*ticket);
@@ -258,7 +256,7 @@ static Page click(Shop &shop, Nodes &nodes, std::string_view text) {
   return serve::nothing();
 }
 
-// What is released of one placement: nothing before the first request for it. Counts and losses are of all.
+// The released values of one placement: none before the first request for it. Counts and losses are of all placements.
 static Page report_placement(Shop &shop, std::uint32_t segment) {
   const dpb::Report report = shop.segmented->report();
   std::vector<dpb::Arm> read(CREATIVES.size());
@@ -280,7 +278,7 @@ static Page report_placement(Shop &shop, std::uint32_t segment) {
                  ",\"pending\":" + std::to_string(report.pending) + ",\"arms\":[" + arms + "]}");
 }
 
-// Only what is released: what the first knows when all have told it, and counts of all.
+// Released values only: those of the first bandit after all merges, and the counts of all bandits.
 static Page report_all(Shop &shop) {
   dpb::Bandit &first = shop.bandits.front();
   for (std::size_t other = 1; other < shop.bandits.size(); ++other) {
@@ -320,7 +318,7 @@ static Page report(Shop &shop, serve::Copies &copies, const Request &request) {
   return segment ? copies.get(*segment, [&] { return report_placement(shop, *segment); }) : bad_placement(shop);
 }
 
-// Can it serve? A handle that is closed after an internal failure cannot.
+// Reports whether the server can decide. A handle that is poisoned after an internal failure cannot.
 static Page health(const Shop &shop) {
   for (const dpb::Bandit &bandit : shop.bandits) {
     (void)bandit.diagnostics();
@@ -331,7 +329,7 @@ static Page health(const Shop &shop) {
   return serve::health();
 }
 
-// NOT private: a repeated click is a click.
+// NOT private: a duplicate reveals a click.
 static Page diagnostics(const Shop &shop) {
   dpb::Diagnostics counts = {};
   const auto add = [&](const dpb::Diagnostics &more) {
@@ -384,7 +382,7 @@ struct Options : serve::Options {
   std::chrono::seconds period = std::chrono::hours(24);
   fleet::Options fleet;
 
-  // That of the placements.
+  // The file for the placements' bandit.
   fleet::Options segmented_fleet() const {
     fleet::Options segmented = fleet;
     segmented.bandit += "-placements";
@@ -424,18 +422,17 @@ static std::optional<Options> parse_options(int argc, char **argv) {
     }
     return true;
   });
-  // What lasts, here or in Redis, is one bandit's.
+  // A file or a node in Redis keeps one bandit, so several bandits cannot use them.
   const bool alone = options.bandits == 1 || (options.fleet.redis.empty() && options.snapshot.empty());
   const bool numbered = options.fleet.node < PLACEMENTS_FROM;
-  // One clock counts both.
+  // One clock counts both, so both are times or both are decisions.
   const bool same = !options.memory || options.memory->ticks == 0 || options.memory->is_time == options.window.is_time;
   return well && alone && numbered && same && options.fleet.agree() ? std::optional(options) : std::nullopt;
 }
 
-// A segment for each placement: its key is the placement's number. Its epsilon is for all of a person's answers in a
-// period, at this server. What the file holds begins a new one: nobody knows who came in the last. Fewer placements than
-// there were are refused: segments of those that are gone would take the room of others, also where these have not begun
-// theirs.
+// Makes a bandit with a segment for each placement; the key is the placement's number. Epsilon is for all rewards of a
+// person in a period, at this server. A restored bandit begins a new period, because a snapshot does not contain who came.
+// Fewer placements than in the snapshot are refused: segments of removed placements would count towards max_segments.
 static dpb::Bandit make_segmented(const Options &options, dpb::Config config, const fleet::Fields &fields) {
   config.node += PLACEMENTS_FROM;
   config.expected_users = options.users;
@@ -458,12 +455,13 @@ static dpb::Bandit make_segmented(const Options &options, dpb::Config config, co
   return fleet::go_on(serve::go_on(dpb::Bandit(config), config, file), config, fields);
 }
 
-// With the memory that was asked for; else with the usual one, or without where that is refused.
+// Makes the server's bandits with the forget_after of the options; without one, with the default, or with none if the
+// policy does not support it.
 static Shop make(const Options &options, const fleet::Fields &fields, const fleet::Fields &segmented_fields) {
   dpb::Config config(CREATIVES.size(), 1.0); // epsilon = 1
   config.horizon = 200'000;
   config.reward_bits = 0;            // a click or none
-  config.flags |= DPB_CLAMP_REWARDS; // a refused reward would leave its ticket open, for all to see
+  config.flags |= DPB_CLAMP_REWARDS; // a refused reward would leave its ticket open, and public counts would show that
   serve::set_window(config, options.window);
   const unsigned first_node = options.fleet.redis.empty() ? 1 : options.fleet.node;
   const auto shop = [&](std::uint64_t memory) {
@@ -490,7 +488,7 @@ static Shop make(const Options &options, const fleet::Fields &fields, const flee
   first = serve::go_on(std::move(first), config, options.snapshot);
   first = fleet::go_on(std::move(first), config, fields);
   if (options.bandits > 1) {
-    made.tell(first); // changes nothing; policies that cannot say so now
+    made.tell(first); // changes nothing, but fails now for policies that cannot merge
   }
   if (options.placements > 0) {
     config.node = first_node;
@@ -503,16 +501,16 @@ static Shop make(const Options &options, const fleet::Fields &fields, const flee
 int main(int argc, char **argv) try {
   const std::optional<Options> options = parse_options(argc, argv);
   if (!options) {
-    const std::string more = "  --window SPAN      no click for so long is none; default 1000. A SPAN is a number of\n"
-                             "                     decisions, or a time: 500ms, 30s, 30m, 2h\n"
-                             "  --memory SPAN      forget what was learned so long ago, 0: never; default 50000\n"
-                             "                     where the policy can. As --window: a time if that is one, then 12h\n"
+    const std::string more = "  --window SPAN      a click counts within this time after its ad; default 1000. A SPAN is a\n"
+                             "                     number of decisions, or a time: 500ms, 30s, 30m, 2h\n"
+                             "  --memory SPAN      forget releases of this age; 0: never. Default 50000, or 12h if --window\n"
+                             "                     is a time, if the policy supports it. Both must be of the same kind\n"
                              "  --placements N     serve /ads for placements 0 to N-1; default 0: no such page\n"
-                             "  --users N          of whom so many people are expected in a period; default 100000.\n"
-                             "                     A person who reaches several servers loses epsilon at each\n"
-                             "  --period SECONDS   of this length; default 86400\n"
-                             "  --threads N        a bandit for each of N threads, joined by what they release, and nowhere\n"
-                             "                     else: without --snapshot and --redis\n";
+                             "  --users N          people expected in a period, with --placements; default 100000. A\n"
+                             "                     person who reaches several servers loses epsilon at each\n"
+                             "  --period SECONDS   length of a period; default 86400\n"
+                             "  --threads N        N threads, each with its own bandit, that merge each other's releases;\n"
+                             "                     not with --snapshot or --redis\n";
     serve::print_usage("ad_server", (more + fleet::Options::USAGE).c_str());
     return 2;
   }
@@ -545,7 +543,7 @@ int main(int argc, char **argv) try {
   if (shop.window.is_time) {
     chores.push_back({serve::TICK, [&] { shop.tick(); }});
   }
-  if (shop.segmented) { // a snapshot is to know of each period at once, or a restart would forget what that has spent
+  if (shop.segmented) { // write a snapshot at once in each period: otherwise a restart would forget what the period has spent
     chores.push_back({options->period, [&] {
                         shop.segmented->next_period();
                         if (nodes.segmented) {

@@ -1,28 +1,27 @@
-// A bidder that rotates creatives and learns which is clicked without giving away who clicked: a
-// subset of OpenRTB 2.6 over dpb.hpp and what serve.hpp has. With Debian's nlohmann-json3-dev and
-// libsodium-dev beside libboost-dev, after `cargo build --release`:
+// A bidder that rotates creatives and learns which are clicked, with differential privacy for the clicks. It implements a
+// subset of OpenRTB 2.6 with dpb.hpp and serve.hpp. Install Debian's nlohmann-json3-dev, libsodium-dev and libboost-dev.
+// After `cargo build --release`:
 //
 //   c++ -std=c++20 -O2 examples/cpp/bidder.cpp -I include -I bindings/cpp target/release/libdpb.a
 //       -lsodium -lgcc_s -lutil -lrt -lpthread -lm -ldl -lc -o bidder
 //   ./bidder --port 8080 --url https://bidder.example
 //
-// POST /bid takes a bid request and answers with a bid for each ad slot that some creative fits, or
-// 204 where none does. Each bid has three notices: nurl (GET /win/<token>), burl (/imp/<token>) and
-// the click in its markup (/click/<token>). Who may ask for bids is decided in front of it.
+// POST /bid takes a bid request. The response has a bid for each ad slot that some creative fits, or is 204 if there is
+// none. Each bid has three notices: nurl (GET /win/<token>), burl (/imp/<token>) and the click in its markup
+// (/click/<token>). Authenticate exchanges in front of the bidder.
 //
-// With --context a bid is decided by features of the request and the creative: who sees it (device, country, hour) and
-// where (site category, placement). One model learns for all creatives; see find_features.
+// With --context the bidder decides by features of the request (device, country, hour, site category, placement) and of
+// the creative. One model learns for all creatives: see find_features.
 //
-// What became of a notice is for the operator alone: whoever sends one, in time, twice, late or
-// forged, gets the same empty answer. With --operator-port the operator, and nobody from another
-// machine, reads the counts at GET /metrics; /metrics of the other port has what may be published.
+// A notice always gets the same empty response, whether it is in time, duplicate, late or forged, because the status
+// reveals clicks. With --operator-port, GET /metrics at that port has the counts of notices, for the same machine only.
+// /metrics of the other port has values that you may publish.
 //
-// Most bids are not won, and an ad that was not shown was not refused by anybody. So a bid whose
-// impression has not come when so many later bids have been made, or so much time is over (--shown-within), is taken back,
-// whether or not somebody says that it was clicked: nothing that is learned or counted in public
-// depends on when a click came, nor a bid's fate on a click. A click may overtake its impression.
-// After --clicked-within later bids, or that time, silence is no click. Times are told to the bandit at each bid and once a
-// second, never at a notice: they must not depend on clicks.
+// Most bids are not won, and an ad that was not shown has no reward. If the impression of a bid has not come after
+// --shown-within later bids, or after that time, the bidder cancels the decision, whether or not a click has come. So
+// neither the cancellation nor any public count depends on clicks. A click may arrive before its impression. A bid without
+// a click after --clicked-within later bids, or after that time, has reward 0. The bidder sets the bandit's clock at each
+// bid and once a second, never at a notice, because time must not depend on clicks.
 #include "serve.hpp"
 
 #include <algorithm>
@@ -71,10 +70,10 @@ static constexpr std::array<Creative, 10> CREATIVES = {{
     {"folding kayak", 320, 50, "IAB17", "outdoors.example", 0.75},
 }};
 
-// Bytes of a bid request, and bids in an answer to one.
+// The maximum size of a bid request in bytes, and the maximum number of bids in a response.
 static constexpr std::size_t MAX_BID_REQUEST = 64 << 10;
 static constexpr std::size_t MAX_BIDS = 16;
-// What an exchange's time limit loses on the way to us and back.
+// The part of an exchange's time limit that the network takes.
 static constexpr std::chrono::duration<double, std::milli> TRAVEL = 5ms;
 
 enum Notice { WIN, IMPRESSION, CLICK };
@@ -83,19 +82,19 @@ static constexpr std::array PATHS = {"/win/", "/imp/", "/click/"};
 enum Fate { BELIEVED, DUPLICATE, LATE, FORGED };
 static constexpr std::array FATES = {"believed", "duplicate", "late", "forged"};
 
-// Tokens: what a notice is about, and the proof that it comes from us.
+// Tokens say what a notice is about, and prove that the bidder made it.
 
 struct Subject {
   std::uint64_t ticket;
   std::uint32_t creative;
 };
 
-// The key is made anew in each life: another life's tickets mean nothing to this one, nor those of
-// another process, so each has a --url of its own. The notice is authenticated as well, so that a
-// visitor, who sees the click's token, cannot claim an impression.
+// Each process makes a new key, because tickets of another process or of an earlier run are unknown here. So each process
+// needs its own --url. The token also covers the kind of notice: a visitor, who sees the click's token, cannot forge an
+// impression.
 //
-// libsodium's crypto_auth (HMAC-SHA512-256), because there is nothing to choose and nothing to get
-// wrong: one call makes the proof, one checks it, in constant time.
+// libsodium's crypto_auth (HMAC-SHA512-256) has no options to get wrong: one call makes the proof, and one checks it in
+// constant time.
 class Tokens {
 public:
   Tokens() { crypto_auth_keygen(key_.data()); }
@@ -112,7 +111,7 @@ public:
     return text;
   }
 
-  // Nothing where it is not one that was made for this notice.
+  // nullopt if the token was not made for this kind of notice.
   std::optional<Subject> open(Notice notice, std::string_view text) const {
     Bytes bytes = {};
     std::size_t length = 0;
@@ -134,21 +133,21 @@ private:
   std::array<unsigned char, crypto_auth_KEYBYTES> key_;
 };
 
-// The last bids, and what is known of them.
+// The most recent bids and their notices.
 class Bids {
 public:
   Bids(dpb::Bandit bandit, serve::Span shown_within) : bandit_(std::move(bandit)), shown_within_(shown_within) {
     tick();
   }
 
-  // Takes back the bids whose time for an impression is over, and then ends the windows whose time for a click is. So no
-  // silence of an ad that was not shown is learned, however long the machine slept.
+  // Cancels the bids whose time for an impression is over, and then ends the windows whose time for a click is over. In this
+  // order, the bandit does not learn from an ad that was not shown, even after the machine was suspended.
   void tick() {
     const std::lock_guard alone(lock_);
     advance();
   }
 
-  // Takes back the bid whose time for an impression is over with this one: by its place alone, or by the time.
+  // Cancels the bid whose time for an impression ends with this one, by the number of bids or by the clock.
   dpb::Decision make(const dpb::Request &request) {
     const std::lock_guard alone(lock_); // bids are here in the bandit's order
     advance();
@@ -161,7 +160,7 @@ public:
     return decision;
   }
 
-  // It was never sent.
+  // Cancels a bid that was never sent.
   void take_back(std::uint64_t ticket) {
     const std::lock_guard alone(lock_);
     end(ticket);
@@ -178,7 +177,7 @@ public:
     return again ? DUPLICATE : BELIEVED;
   }
 
-  // Of its fate the bandit counts refusals, and nobody counts more: that would be a sum of rewards.
+  // The bandit counts refused clicks. The bidder does not count accepted ones: that would be a sum of rewards.
   void clicked(std::uint64_t ticket) { (void)bandit_.try_update(ticket, 1.0); }
 
   const dpb::Bandit &bandit() const { return bandit_; }
@@ -203,7 +202,7 @@ private:
   void end(std::uint64_t ticket) {
     const auto bid = open_.find(ticket);
     if (bid == open_.end()) {
-      return; // taken back already
+      return; // cancelled already
     }
     if (!bid->second[IMPRESSION]) {
       (void)bandit_.try_cancel(ticket); // with its click if there is one: see dpb_cancel
@@ -219,8 +218,8 @@ private:
   std::unordered_map<std::uint64_t, std::array<bool, 2>> open_; // of these: WIN, IMPRESSION
 };
 
-// The subset of OpenRTB: banners, floors in USD, blocked categories and advertisers. What is not as it
-// says throws a json::exception.
+// The subset of OpenRTB: banners, floors in USD, blocked categories and advertisers. Other types than OpenRTB specifies
+// throw a json::exception.
 
 // What is not there is an empty list.
 static const json &list(const json &object, const char *name) {
@@ -233,7 +232,7 @@ static bool names(const json &list, const char *text) {
   return std::any_of(list.begin(), list.end(), [&](const json &item) { return item == text; });
 }
 
-// The creatives that some slot may have.
+// A slot and the creatives that fit it.
 static std::vector<std::uint32_t> allowed(const json &request) {
   std::vector<std::uint32_t> creatives;
   const json &currencies = list(request, "cur");
@@ -278,20 +277,20 @@ static const json &part(const json &object, const char *name) {
   return found == object.end() ? none : *found;
 }
 
-// The hour of the day, in four parts, where the device is.
+// The quarter of the day, in the device's local time.
 static std::string part_of_day(const json &geo) {
   const auto now = std::chrono::system_clock::now().time_since_epoch(); // UTC
   const auto minutes = std::chrono::duration_cast<std::chrono::minutes>(now).count() + geo.value("utcoffset", 0);
   return std::to_string(minutes / 360 % 4);
 }
 
-// The features of each eligible creative. NEVER MAKE A FEATURE OF REWARDS: not the clicks of this visitor, not the click
-// rate of this creative or placement, not a score that a model learned from clicks, and no segment of visitors that
-// somebody made of clicks. Each of these is a release of clicks without noise, and epsilon says nothing about it. All
-// features here come from the request, the clock and the catalogue. They are not protected; clicks are.
+// The features of each eligible creative. NEVER COMPUTE A FEATURE FROM REWARDS: not from the clicks of this visitor, the
+// click rate of this creative or placement, a score that a model learned from clicks, or a segment of visitors that was
+// made from clicks. Each of these releases clicks without noise, which epsilon does not cover. All features here come from
+// the request, the clock and the catalogue. They are not protected; clicks are.
 //
-// The model tells creatives apart by their rows. So what is the same for all creatives comes in pairs with the creative,
-// or with its category: then a new creative begins with what its category is known for.
+// The model distinguishes creatives by their rows. A feature that is the same for all creatives is therefore paired with
+// the creative or its category. With the category, a new creative begins with the estimate for its category.
 static void find_features(Slot &slot, const json &request, const json &imp) {
   const json &device = part(request, "device"), &geo = part(device, "geo");
   const json &site = part(request, request.contains("app") ? "app" : "site"), &categories = list(site, "cat");
@@ -317,7 +316,7 @@ static void find_features(Slot &slot, const json &request, const json &imp) {
   }
 }
 
-// The slots that some creative fits. All of it is chosen by the request, which knows of no click.
+// The slots that some creative fits. The choice depends on the request only, which does not depend on clicks.
 static std::vector<Slot> find_slots(const json &request, bool has_features) {
   const std::vector<std::uint32_t> creatives = allowed(request);
   std::vector<Slot> slots;
@@ -360,7 +359,7 @@ public:
             {get, PATHS[CLICK], hears(CLICK)},
             {get, "/healthz",
              [this](auto &) {
-               (void)bandit().diagnostics(); // throws where the handle is closed
+               (void)bandit().diagnostics(); // throws if the handle is poisoned
                return serve::health();
              }},
             {get, "/metrics", [this](auto &) { return serve::metrics(dpb::metrics({{"creatives", &bandit()}})); }}};
@@ -426,7 +425,7 @@ private:
     return serve::nothing();
   }
 
-  // Always the same answer.
+  // Always the same response.
   Page hear(Notice notice, std::string_view token) {
     if (const auto subject = tokens_.open(notice, token)) {
       if (notice == CLICK) {
@@ -442,7 +441,7 @@ private:
     return serve::nothing();
   }
 
-  // NOT private: a repeated click is a click. How many clicks were believed is nobody's to know.
+  // NOT private: a duplicate reveals a click. The page does not have the number of accepted clicks.
   std::string counts() const {
     std::string page = dpb::operator_metrics({{"creatives", &bandit()}});
     const auto line = [&](const std::string &name, const std::atomic<std::uint64_t> &count) {
@@ -475,7 +474,7 @@ private:
   const bool has_features_;
   Bids bids_;
   const Tokens tokens_;
-  const std::string url_; // how the world calls us
+  const std::string url_; // of this server, as exchanges and visitors reach it
   std::array<std::atomic<std::uint64_t>, ANSWERS.size()> answers_ = {};
   std::array<std::array<std::atomic<std::uint64_t>, FATES.size()>, NOTICES.size()> notices_ = {};
   std::array<std::atomic<std::uint64_t>, CREATIVES.size()> impressions_ = {};
@@ -508,7 +507,7 @@ static std::optional<Options> parse_options(int argc, char **argv) {
     }
     return true;
   });
-  // A bid must have been taken back before silence is its answer.
+  // A bid that was not shown must be cancelled before its window for a click is over.
   const bool later = options.shown_within.ticks < options.clicked_within.ticks;
   return well && later && options.shown_within.is_time == options.clicked_within.is_time ? std::optional(options) : std::nullopt;
 }
@@ -521,11 +520,11 @@ static dpb::Bandit make(const Options &options) {
     config.feature_norm = ROW;
   }
   config.reward_bits = 0;            // a click or none
-  config.flags |= DPB_CLAMP_REWARDS; // a refused reward would leave its ticket open, for all to see
+  config.flags |= DPB_CLAMP_REWARDS; // a refused reward would leave its ticket open, and public counts would show that
   serve::set_window(config, options.clicked_within);
   dpb::Bandit bandit = options.policy ? dpb::Bandit(*options.policy, config) : dpb::Bandit(config);
   dpb::Decision none;
-  if (bandit.try_select(dpb::Request().among({}), &none) == DPB_UNSUPPORTED) { // else it has nothing to choose from
+  if (bandit.try_select(dpb::Request().among({}), &none) == DPB_UNSUPPORTED) { // otherwise DPB_INVALID_REQUEST
     throw std::runtime_error(std::string(bandit.policy_name()) + " cannot choose among the creatives that fit");
   }
   return serve::go_on(std::move(bandit), config, options.snapshot);
@@ -534,13 +533,13 @@ static dpb::Bandit make(const Options &options) {
 int main(int argc, char **argv) try {
   const std::optional<Options> options = parse_options(argc, argv);
   if (!options) {
-    serve::print_usage("bidder", "  --url URL          how exchanges and visitors reach this server\n"
-                                 "  --epsilon E        the privacy loss of one click, default 1\n"
+    serve::print_usage("bidder", "  --url URL          URL at which exchanges and visitors reach this server\n"
+                                 "  --epsilon E        privacy parameter for one click; default 1\n"
                                  "  --context          decide by device, country, hour, site and placement\n"
-                                 "  --shown-within SPAN   take a bid back that was not shown so much later; default 10000.\n"
+                                 "  --shown-within SPAN    cancel a bid that is not shown within this time; default 10000.\n"
                                  "                     A SPAN is a number of bids, or a time: 500ms, 30s, 30m, 2h\n"
-                                 "  --clicked-within SPAN  no click so much later is none; more than that, and a time if\n"
-                                 "                     that is one; default 100000\n");
+                                 "  --clicked-within SPAN  a click counts within this time; default 100000. It must be\n"
+                                 "                     longer than --shown-within, and of the same kind\n");
     return 2;
   }
   if (sodium_init() < 0) {

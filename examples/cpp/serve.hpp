@@ -1,5 +1,5 @@
-// What the ad servers beside this file share: HTTP on a few threads with Boost.Beast (apt-get install
-// libboost-dev), deadlines, places for so many connections, snapshots in a file, options.
+// Code that the servers in this directory share: HTTP on a few threads with Boost.Beast (apt-get install libboost-dev),
+// deadlines, a limit on connections, snapshots in a file, options.
 #ifndef SERVE_HPP
 #define SERVE_HPP
 
@@ -32,7 +32,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include <boost/asio.hpp> // after <utility>, which Boost 1.74 forgets
+#include <boost/asio.hpp> // after <utility>, which Boost 1.74 does not include
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
 
@@ -46,31 +46,31 @@ using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 using namespace std::string_view_literals;
 
-// How long a visitor may take to send a request, or to begin the next one, and to take an answer.
+// The time that a visitor may take to send a request, to begin the next one, and to receive a response.
 inline constexpr auto PATIENCE = 10s;
-// Connections at a time. When a newcomer finds no place, those that have asked for nothing for longest are closed.
+// The maximum number of connections. For a new one, the server closes those that have been idle for longest.
 inline constexpr std::size_t MAX_CONNECTIONS = 2000;
-// How many of them at once.
+// The number of connections that it closes at once.
 inline constexpr std::size_t CLOSED_AT_ONCE = 16;
-// Bytes of a snapshot: one of 600,000 placements has no more.
+// The maximum size of a snapshot in bytes, enough for 600,000 placements.
 inline constexpr std::uintmax_t MAX_SNAPSHOT = 256 << 20;
-// Bytes of a request's head.
+// The maximum size of a request's header in bytes.
 inline constexpr std::size_t MAX_HEAD = 16 << 10;
 
-// A whole text that is one number and nothing else: no plus, no space.
+// Parses a text that is one number and nothing else: no plus sign, no space.
 template <class Number, class... Base> std::optional<Number> parse(std::string_view text, Base... base) {
   Number number{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, base...);
   return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
 }
 
-// How long a window or a memory is: in decisions, or in milliseconds.
+// The length of a window or of forget_after, in decisions or in milliseconds.
 struct Span {
   std::uint64_t ticks;
   bool is_time;
 };
 
-// 1000: so many decisions. 500ms, 30s, 30m, 2h: so long. The same in all servers.
+// Parses 1000 (decisions), or 500ms, 30s, 30m, 2h (a time). All servers have the same syntax.
 inline std::optional<Span> parse_span(std::string_view text) {
   const std::size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
   const auto number = parse<std::uint64_t>(text.substr(0, digits));
@@ -82,19 +82,19 @@ inline std::optional<Span> parse_span(std::string_view text) {
   return Span{*number * ticks, !unit.empty()};
 }
 
-// The time of day, for dpb_advance. It goes on over restarts.
+// The time of day, for dpb_advance, because it continues over restarts.
 inline std::uint64_t milliseconds() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
 }
 
-// How often a bandit is told the time, also when nobody comes.
+// The interval at which the server sets a bandit's clock, also without traffic.
 inline constexpr auto TICK = 1s;
 
-// Decisions in flight, where a window is a time: for half an hour 580 a second.
+// pending_capacity for a window of time: 580 decisions a second for half an hour.
 inline constexpr std::uint32_t PENDING = 1 << 20;
 
-// A configuration with this window. Reward windows and memories are then both times, or both decisions.
+// Sets the window of a configuration. reward_window and forget_after are then both times, or both decisions.
 inline void set_window(dpb::Config &config, Span window) {
   config.reward_window = static_cast<std::uint32_t>(window.ticks);
   if (window.is_time) {
@@ -120,7 +120,7 @@ inline Page metrics(std::string text) {
   return page(http::status::ok, "text/plain; version=0.0.4; charset=utf-8", std::move(text));
 }
 
-// Texts of ours, which need no escapes.
+// For texts that need no escapes.
 inline Page failure(http::status status, const std::string &error, const std::string &message) {
   return page(status, "application/json", R"({"error":")" + error + R"(","message":")" + message + "\"}");
 }
@@ -130,13 +130,13 @@ inline Page health() { return page(http::status::ok, "text/plain", "ok\n"); }
 inline Page nothing() { return Page(http::status::no_content, 11); }
 
 struct Request {
-  std::string_view rest;   // of its path: what follows the route's
-  std::string_view query;  // what follows the path's question mark
+  std::string_view rest;   // the part of the path after the route's path
+  std::string_view query;  // the part after the question mark
   const std::string &body; // no longer than the route allows
-  Clock::time_point begun; // when its head was read
+  Clock::time_point begun; // the time at which its header was read
 };
 
-// The first value that a query has under this name, as it is there; nothing where it has none.
+// The first value with this name in a query, undecoded; nullopt if there is none.
 inline std::optional<std::string_view> parameter(std::string_view query, std::string_view name) {
   for (std::string_view rest = query; !rest.empty();) {
     const std::string_view pair = rest.substr(0, rest.find('&'));
@@ -148,10 +148,10 @@ inline std::optional<std::string_view> parameter(std::string_view query, std::st
   return std::nullopt;
 }
 
-// Answers one kind of request. What it throws is answered with 500.
+// Answers one kind of request. If it throws, the response is 500.
 struct Route {
   http::verb method;
-  std::string_view path; // all of it, without a query; one that ends in / is the beginning
+  std::string_view path; // the whole path without a query, or a prefix that ends in /
   std::function<Page(const Request &)> answer;
   std::size_t max_body = 0; // bytes; a longer body is refused unread
 
@@ -160,10 +160,10 @@ struct Route {
   }
 };
 
-// What is served at one port.
+// The routes of one port.
 using Site = std::vector<Route>;
 
-// What becomes of a request before its body is read: the route that answers it, or why none does.
+// The route for a request, chosen before its body is read, or the reason why there is none.
 struct Found {
   const Route *route;
   std::optional<Page> refusal;
@@ -188,14 +188,14 @@ inline Found find(const Site &site, http::verb method, std::string_view path) {
   return {&*route, std::nullopt};
 }
 
-// A page that costs more than others, from a copy for each number that it may be asked for: renewed at most once in
-// `every`, whoever asks.
+// Caches an expensive page, with a copy for each number that a request may name. Each copy is renewed at most once in
+// `every`.
 class Copies {
 public:
   explicit Copies(std::chrono::milliseconds every) : every_(every) {}
 
   template <class Make> Page get(std::uint64_t number, Make make) {
-    const std::lock_guard alone(lock_); // who comes while it is made waits for it
+    const std::lock_guard alone(lock_); // requests wait while the page is made
     const Clock::time_point now = Clock::now();
     if (copies_.size() > MOST) {
       copies_.clear();
@@ -238,7 +238,7 @@ public:
     places_.erase(place);
   }
 
-  // Is there a place? If not, there is soon.
+  // Reports whether another connection is possible. If not, it closes idle ones.
   bool has_room() {
     const std::lock_guard alone(lock_);
     const bool full = places_.size() >= MAX_CONNECTIONS;
@@ -255,7 +255,7 @@ private:
   std::list<std::weak_ptr<Connection>> places_;
 };
 
-// The path and query that a request is for. A client may name the server as well, as to a proxy (RFC 9112, 3.2.2).
+// The path and query of a request. A client may send an absolute URL, as to a proxy (RFC 9112, 3.2.2).
 inline std::string_view origin_form(std::string_view target) {
   for (const std::string_view scheme : {"http://"sv, "https://"sv}) {
     if (beast::iequals({target.data(), std::min(target.size(), scheme.size())}, {scheme.data(), scheme.size()})) {
@@ -266,7 +266,7 @@ inline std::string_view origin_form(std::string_view target) {
   return target;
 }
 
-// Why a request is none: the answer, or nothing where there is nobody to answer.
+// The response to a malformed request; nullopt if the connection is lost.
 inline std::optional<Page> refusal_of(beast::error_code error) {
   if (error == http::error::header_limit || error == http::error::buffer_overflow) {
     return failure(http::status::request_header_fields_too_large, "long_head", "the request's head is too long");
@@ -278,8 +278,7 @@ inline std::optional<Page> refusal_of(beast::error_code error) {
   return std::nullopt;
 }
 
-// Answers one request after the other. Every failure, the visitor's or the network's, ends it by an
-// exception that nobody catches.
+// Answers one request after the other. Every failure of the visitor or the network ends it by an exception.
 inline asio::awaitable<void> converse(tcp::socket socket, const Site &site, std::shared_ptr<Crowd> crowd) {
   const auto connection = std::make_shared<Connection>(std::move(socket));
   const Crowd::Place place = crowd->enter(connection);
@@ -289,7 +288,7 @@ inline asio::awaitable<void> converse(tcp::socket socket, const Site &site, std:
   for (bool another = true; another;) {
     http::request_parser<http::string_body> parser;
     parser.header_limit(MAX_HEAD);
-    parser.body_limit(std::numeric_limits<std::uint64_t>::max()); // whatever its length, it is not read yet
+    parser.body_limit(std::numeric_limits<std::uint64_t>::max()); // the body is not read yet, so its length does not matter
     stream.expires_after(PATIENCE);
     beast::error_code malformed;
     co_await http::async_read_header(stream, buffer, parser, asio::redirect_error(asio::use_awaitable, malformed));
@@ -313,7 +312,7 @@ inline asio::awaitable<void> converse(tcp::socket socket, const Site &site, std:
     const std::string_view query = target.substr(std::min(target.size(), named.size() + 1));
     const std::string_view path = named.empty() ? "/"sv : named;
     auto [route, refusal] = find(site, request.method(), path);
-    const std::uint64_t declared = parser.content_length().value_or(0); // nothing, of one in chunks
+    const std::uint64_t declared = parser.content_length().value_or(0); // 0 for a chunked body
     if (route != nullptr && route->max_body > 0 && !parser.is_done() && declared <= route->max_body) {
       parser.body_limit(route->max_body);
       beast::error_code error;
@@ -335,12 +334,12 @@ inline asio::awaitable<void> converse(tcp::socket socket, const Site &site, std:
     }
     page.set(http::field::cache_control, "no-store"); // a cached ad would repeat its ticket
     page.keep_alive(request.keep_alive() && whole);
-    if (page.result() != http::status::no_content) { // which has not even an empty body
+    if (page.result() != http::status::no_content) { // 204 has no body
       page.prepare_payload();
     }
     another = page.keep_alive();
     stream.expires_after(PATIENCE);
-    if (request.method() == http::verb::head) { // told of a body that does not come
+    if (request.method() == http::verb::head) { // only the header of the response
       http::response_serializer<http::string_body> head(page);
       co_await http::async_write_header(stream, head, asio::use_awaitable);
     } else {
@@ -351,7 +350,7 @@ inline asio::awaitable<void> converse(tcp::socket socket, const Site &site, std:
   stream.socket().shutdown(tcp::socket::shutdown_send, error);
 }
 
-// Takes connections and hands them to the pool.
+// Accepts connections and passes them to the pool.
 inline asio::awaitable<void> accept(tcp::acceptor acceptor, asio::thread_pool &pool, const Site &site) {
   const auto crowd = std::make_shared<Crowd>();
   asio::steady_timer pause(acceptor.get_executor());
@@ -359,7 +358,7 @@ inline asio::awaitable<void> accept(tcp::acceptor acceptor, asio::thread_pool &p
     const auto strand = asio::make_strand(pool);
     beast::error_code error;
     tcp::socket socket = co_await acceptor.async_accept(strand, asio::redirect_error(asio::use_awaitable, error));
-    if (error) { // most likely too many files for the system: until some are closed
+    if (error) { // probably too many open files: wait until some are closed
       pause.expires_after(50ms);
       co_await pause.async_wait(asio::use_awaitable);
       continue;
@@ -374,7 +373,7 @@ inline asio::awaitable<void> accept(tcp::acceptor acceptor, asio::thread_pool &p
 
 // The snapshots.
 
-// Whatever happens, and whenever, the file holds the whole of this snapshot or of the one before.
+// Writes a snapshot. At any time, even after a crash, the file holds all of this snapshot or all of the previous one.
 inline void save(const dpb::Bandit &bandit, const std::filesystem::path &file) {
   const auto done = [&](bool well) {
     if (!well) {
@@ -382,22 +381,22 @@ inline void save(const dpb::Bandit &bandit, const std::filesystem::path &file) {
     }
   };
   const std::vector<std::uint8_t> bytes = bandit.snapshot();
-  const std::filesystem::path place = std::filesystem::absolute(file).parent_path(); // to be synced as well
+  const std::filesystem::path place = std::filesystem::absolute(file).parent_path(); // must be synced too
   const std::string beside = file.string() + ".new"; // a rename does not cross file systems
   const std::unique_ptr<std::FILE, int (*)(std::FILE *)> open(std::fopen(beside.c_str(), "wb"), std::fclose);
   done(open && std::fwrite(bytes.data(), 1, bytes.size(), open.get()) == bytes.size());
-  done(std::fflush(open.get()) == 0 && ::fsync(::fileno(open.get())) == 0); // before the name points there
+  done(std::fflush(open.get()) == 0 && ::fsync(::fileno(open.get())) == 0); // before the rename
   done(std::rename(beside.c_str(), file.c_str()) == 0);
   const std::unique_ptr<std::FILE, int (*)(std::FILE *)> directory(std::fopen(place.c_str(), "r"), std::fclose);
-  done(directory && ::fsync(::fileno(directory.get())) == 0); // now the name lasts, too
+  done(directory && ::fsync(::fileno(directory.get())) == 0); // now the rename is durable
 }
 
-// What the file holds; nothing where there is none.
+// The contents of the file; nullopt if it does not exist.
 inline std::optional<std::vector<std::uint8_t>> load(const std::filesystem::path &file) {
   if (!std::filesystem::exists(file)) {
     return std::nullopt;
   }
-  const std::uintmax_t size = std::filesystem::file_size(file); // of a regular file
+  const std::uintmax_t size = std::filesystem::file_size(file); // throws if it is not a regular file
   if (size > MAX_SNAPSHOT) {
     throw std::runtime_error(file.string() + ": " + std::to_string(size) + " bytes are no snapshot of this server");
   }
@@ -409,9 +408,9 @@ inline std::optional<std::vector<std::uint8_t>> load(const std::filesystem::path
   return bytes;
 }
 
-// A server's own snapshot: of two on one file the later one would undo what the other has saved. The lock is on a file
-// beside it, for a rename puts another file under the name. It is there for good: to remove it would be a race. Whoever
-// dies lets it go.
+// Locks a server's snapshot, because a second server with the same file would overwrite it. The lock is on a separate
+// file, because each rename replaces the snapshot's file. The server never removes the lock file, because that would be a
+// race. The system releases the lock when the process ends.
 class Lock {
 public:
   explicit Lock(const std::filesystem::path &snapshot) {
@@ -432,7 +431,8 @@ private:
   std::unique_ptr<std::FILE, int (*)(std::FILE *)> file_{nullptr, std::fclose};
 };
 
-// What a file becomes by a function like try_restore; nothing where there is none. What is wrong with it ends it.
+// Restores an object from a file by a function like try_restore; nullopt if the file does not exist. Throws if the file is
+// not valid.
 template <class Restore> auto restored(const std::filesystem::path &file, Restore restore) {
   using Restored = decltype(restore(std::declval<const std::uint8_t *>(), std::size_t(), std::declval<dpb_error *>()));
   const auto bytes = file.empty() ? std::nullopt : load(file);
@@ -447,7 +447,7 @@ template <class Restore> auto restored(const std::filesystem::path &file, Restor
   return restored;
 }
 
-// What is in the file comes before a fresh start.
+// Restores a bandit from its file, or makes a new one if there is no file.
 inline dpb::Bandit go_on(dpb::Bandit fresh, const dpb::Config &config, const std::filesystem::path &file) {
   auto there = restored(file, [&](auto... snapshot) {
     return dpb::Bandit::try_restore(dpb_policy_name(fresh.get()), config, snapshot...);
@@ -455,14 +455,14 @@ inline dpb::Bandit go_on(dpb::Bandit fresh, const dpb::Config &config, const std
   return there ? std::move(*there) : std::move(fresh);
 }
 
-// What is done again and again beside the visitors.
+// A task that runs regularly in the background.
 struct Chore {
   std::chrono::milliseconds every;
   std::function<void()> work;
 };
 using Chores = std::vector<Chore>;
 
-// What goes wrong is said, and the next time may do.
+// Reports an error on stderr; the task runs again at its next time.
 inline asio::awaitable<void> repeat(Chore chore) {
   for (asio::steady_timer pause(co_await asio::this_coro::executor);;) {
     pause.expires_after(chore.every);
@@ -475,7 +475,7 @@ inline asio::awaitable<void> repeat(Chore chore) {
   }
 }
 
-// The options that all servers have.
+// The options of all servers.
 struct Options {
   std::uint16_t port = 0;
   std::optional<std::uint16_t> operator_port;
@@ -485,7 +485,7 @@ struct Options {
   std::chrono::milliseconds report_every = 1s;
   unsigned threads = std::max(2U, std::thread::hardware_concurrency());
 
-  // Is it one of these, with a value that it can have?
+  // Returns whether it is one of these options, with a valid value.
   bool take(std::string_view name, const char *value) {
     const auto number = parse<std::uint32_t>(value);
     const bool is_port = number && *number <= std::numeric_limits<std::uint16_t>::max();
@@ -508,7 +508,7 @@ struct Options {
   }
 };
 
-// Gives each option and its value to `take`, until that knows no use for one.
+// Passes each option and its value to `take`, until that refuses one.
 template <class Take> bool read_options(int argc, char **argv, Take take) {
   for (int i = 1; i < argc; i += 2) {
     if (!take(argv[i], i + 1 < argc ? argv[i + 1] : "")) {
@@ -521,12 +521,12 @@ template <class Take> bool read_options(int argc, char **argv, Take take) {
 inline void print_usage(const char *program, const char *more) {
   std::fprintf(stderr,
                "usage: %s [--option VALUE]...\n"
-               "  --port N           default 0: any free one\n"
-               "  --operator-port N  serve the counts of refused clicks there, to this machine\n"
-               "  --policy NAME      default: the recommended one\n"
-               "  --snapshot FILE    go on from this file if it is there, and write what is released to it\n"
-               "  --snapshot-every MS  so often, in milliseconds, and at the end; default 10000\n"
-               "  --report-every MS  make a new report no more often; default 1000\n%spolicies:",
+               "  --port N           port for visitors; default 0: any free port\n"
+               "  --operator-port N  port for the counts of refused clicks, for this machine only\n"
+               "  --policy NAME      one of the policies below; default: the recommended one\n"
+               "  --snapshot FILE    continue from this file if it exists, and write snapshots to it\n"
+               "  --snapshot-every MS  interval of snapshots in milliseconds; default 10000\n"
+               "  --report-every MS  least time between two reports in milliseconds; default 1000\n%spolicies:",
                program, more);
   for (const std::string_view name : dpb::policies()) {
     std::fprintf(stderr, " %s", name.data());
@@ -534,7 +534,7 @@ inline void print_usage(const char *program, const char *more) {
   std::fprintf(stderr, "\n");
 }
 
-// Has its ports from the beginning, so that what it serves can name them.
+// Opens its ports when it is made, so that its pages can name them.
 class Server {
 public:
   explicit Server(const Options &asked) : options_(asked), lock_(asked.snapshot), visitors_(listen(asked.port)) {
@@ -545,13 +545,13 @@ public:
 
   std::string address() const { return address(visitors_); }
 
-  // Until SIGINT or SIGTERM. `operators_page` is what the operator is told of; `save` is called where snapshots are
-  // asked for: before anybody is served, again and again, and last.
+  // Serves until SIGINT or SIGTERM. `operators_page` is the path that it prints for the operator. With --snapshot it calls
+  // `save` before it serves, regularly, and at the end.
   void run(const Site &visitors, const Site &operators, const char *operators_page, const std::function<void()> &save,
            Chores chores = {}) {
     asio::signal_set signals(door_, SIGINT, SIGTERM);
     signals.async_wait([&](auto, int) { door_.stop(); });
-    // Before anybody is served: what was restored has begun a period, which must not be forgotten.
+    // Save before serving: a restored bandit has begun a new period, which the next restart must know.
     if (!options_.snapshot.empty()) {
       save();
       chores.push_back({options_.snapshot_every, save});
@@ -589,7 +589,7 @@ private:
   Options options_;
   Lock lock_;
   asio::thread_pool pool_{options_.threads};
-  asio::io_context door_; // on one thread alone: in the pool's queue newcomers would wait behind everybody
+  asio::io_context door_; // has its own thread: in the pool's queue new connections would wait for all others
   tcp::acceptor visitors_;
   std::optional<tcp::acceptor> operators_;
 };

@@ -1,14 +1,14 @@
 /*
- * split_clients that learns: dpb_split chooses a variant for each request, dpb_reward takes what came of it.
+ * split_clients that learns: dpb_split chooses a variant for each request, and dpb_reward reports its reward.
  *
- * Each worker has a handle of its own, made after the fork. A reward may come to any worker: all of them share,
- * for each worker, a table of its open tickets, and whoever gets a reward takes its ticket out of the table and
- * leaves both for the owner, who collects them before its next decision, or within a tick. So a ticket counts
- * once, one that is not in a table (answered, too old, of an earlier life, made up) counts nowhere, and there
- * is never less room than rewards, so that no reward decides whether another one is lost.
+ * Each worker has its own handle, made after the fork. A reward may come to any worker. For each worker, all workers
+ * share a table of its open tickets. The worker that receives a reward removes the ticket from the table and stores both
+ * for the owner, which collects them before its next decision or within a tick. So a ticket counts once. A ticket that is
+ * not in a table (duplicate, late, of an earlier process, forged) does not count. The store has a place for every open
+ * ticket, so no reward decides whether another one is lost.
  *
- * What a worker has released is there for the others too, who merge it within some ticks: so all learn from all
- * visitors. A life goes on with the origin of the one before, so that what both released counts once.
+ * The other workers merge the releases of a worker within some ticks, so all learn from all visitors. A new process
+ * continues with the origin of its predecessor, so that the releases of both count once.
  */
 #include <ngx_config.h>
 #include <ngx_core.h>
@@ -18,30 +18,30 @@
 #include <math.h>
 #include <stdio.h>
 
-#define WORKERS 256 /* at most; what none of them uses is never touched */
+#define WORKERS 256 /* at most; memory of unused places is never touched */
 #define WINDOW 65536
 #define TICK 100 /* ms */
-#define MERGES 4 /* workers from whom another one learns in a tick, at most */
+#define MERGES 4 /* snapshots that a worker merges in a tick, at most */
 
-/* What is shared of one worker. All but the pointers is read and written under the zone's lock only, which nginx
+/* The shared memory of one worker. All but the pointers is read and written under the zone's lock only, which nginx
    takes from a worker that dies with it. */
 typedef struct {
-  ngx_pid_t owner;   /* the life that has this place, 0 before the first */
-  uint64_t *open;    /* tickets of the last most_open decisions, in a ring; 0 once answered */
-  size_t answers;    /* rewards that wait for the owner, and their tickets */
-  uint64_t *tickets; /* room for `window` */
-  double *rewards;   /* the same */
-  size_t released;   /* what the next life goes on from, and others merge: a snapshot's length, 0 for none */
+  ngx_pid_t owner;   /* the process that has this place, 0 before the first */
+  uint64_t *open;    /* tickets of the last most_open decisions, in a ring; 0 after a reward */
+  size_t answers;    /* number of rewards that wait for the owner */
+  uint64_t *tickets; /* an array for all open decisions */
+  double *rewards;   /* likewise */
+  size_t released;   /* length of the snapshot that the next process restores and others merge; 0 for none */
   uint8_t *snapshot;
   uint64_t edition;  /* of the snapshot */
-  ngx_uint_t joined; /* other places that were merged */
-  dpb_report report; /* what may be published, as of the last tick */
+  ngx_uint_t joined; /* number of other places that were merged */
+  dpb_report report; /* public state at the last tick */
   dpb_arm *arms;
 } place_t;
 
 /* Another worker's place, as one worker knows it. */
 typedef struct {
-  uint64_t edition; /* of the last snapshot that we looked at */
+  uint64_t edition; /* of the last snapshot that was read */
   int joined;
 } peer_t;
 
@@ -52,13 +52,13 @@ typedef struct {
   dpb_config config;
   ngx_int_t variant, ticket; /* the variables */
   ngx_shm_zone_t *zone;
-  /* The rest is each worker's own. */
+  /* Each worker has its own copy of the rest. */
   dpb_bandit *bandit;
   place_t *own;
   uint64_t decisions;
   peer_t peers[WORKERS];
-  ngx_uint_t turn;   /* whom to hear next */
-  uint8_t *snapshot; /* what was heard */
+  ngx_uint_t turn;   /* the next place to read */
+  uint8_t *snapshot; /* the snapshot that was read */
 } split_t;
 
 typedef struct {
@@ -74,12 +74,12 @@ static ngx_shmtx_t *mutex(split_t *split) { return &((ngx_slab_pool_t *)split->z
 
 static place_t *places(split_t *split) { return ((ngx_slab_pool_t *)split->zone->shm.addr)->data; }
 
-/* Decisions that may be open: those of a window, or with a window of time those that there is room for. */
+/* The maximum number of open decisions: the window or, with a window of time, `pending`. */
 static size_t most_open(split_t *split) {
   return split->config.clock == DPB_CLOCK_CALLER ? split->config.pending_capacity : split->config.reward_window;
 }
 
-/* Some 250 bytes, and at most 210 an arm, as dpb.h says. */
+/* The size of a snapshot: some 250 bytes, and at most 210 for each arm, as dpb.h says. */
 static size_t snapshot_room(split_t *split) { return 512 + 256 * split->config.arms; }
 
 static size_t place_room(split_t *split) {
@@ -87,7 +87,7 @@ static size_t place_room(split_t *split) {
          split->config.arms * sizeof(dpb_arm) + snapshot_room(split);
 }
 
-/* Lays the tables out, once: a reload finds them as they are. New memory is all zeros. */
+/* Lays out the tables once. A reload keeps them. New memory is all zeros. */
 static ngx_int_t init_zone(ngx_shm_zone_t *zone, void *former) {
   split_t *split = zone->data;
   ngx_slab_pool_t *pool = (ngx_slab_pool_t *)zone->shm.addr;
@@ -109,18 +109,18 @@ static ngx_int_t init_zone(ngx_shm_zone_t *zone, void *former) {
   return NGX_OK;
 }
 
-/* Is our place still ours? After a reload it is our successor's, while we finish our last requests: these get
-   variants, but nobody learns from them. */
+/* Returns whether this process still has its place. After a reload the successor has it, while this process completes its
+   last requests. These get variants, but no worker learns from them. */
 static int is_ours(split_t *split) { return split->own && split->own->owner == ngx_pid; }
 
-/* Gives the handle what has come for it. */
+/* Reports the stored rewards to the handle. */
 static void collect(split_t *split) {
   place_t *own = split->own;
   dpb_status status;
   size_t done;
   if (own->answers == 0) return;
   status = dpb_update_many(split->bandit, own->tickets, own->rewards, own->answers, NULL, &done);
-  (void)status; /* a handle that is closed takes none, now or later */
+  (void)status; /* a poisoned handle accepts no rewards, now or later */
   ngx_explicit_memzero(own->tickets, own->answers * sizeof(uint64_t));
   ngx_explicit_memzero(own->rewards, own->answers * sizeof(double));
   own->answers = 0;
@@ -137,8 +137,8 @@ static void collect_and_advance(split_t *split) {
   (void)status;
 }
 
-/* Leaves a reward for the worker that issued its ticket. There is room: a ticket is in the table once, and its
-   owner collects before it puts another one there. */
+/* Stores a reward for the worker that issued its ticket. The store is large enough, because a ticket is in the table once,
+   and the owner collects rewards before it adds a ticket. */
 static void answer(split_t *split, uint64_t ticket, double reward) {
   size_t i, node = dpb_ticket_node(ticket), open = most_open(split);
   place_t *place;
@@ -150,19 +150,19 @@ static void answer(split_t *split, uint64_t ticket, double reward) {
     place->open[i] = 0;
     place->tickets[place->answers] = ticket;
     place->rewards[place->answers] = reward;
-    ngx_memory_barrier(); /* killed here, we leave the table whole */
+    ngx_memory_barrier(); /* if the process is killed here, the table is consistent */
     place->answers++;
     break;
   }
   ngx_shmtx_unlock(mutex(split));
 }
 
-/* A worker's life. ----------------------------------------------------------------------------------------- */
+/* A worker's process. -------------------------------------------------------------------------------------- */
 
 static ngx_event_t ticker;
-static ngx_connection_t nowhere = {.fd = (ngx_socket_t)-1}; /* nginx's debug log asks every timer */
+static ngx_connection_t nowhere = {.fd = (ngx_socket_t)-1}; /* nginx's debug log reads it for each timer */
 
-/* The next snapshot that we have not seen: its length, 0 if there is none. In turn, so that all are heard. */
+/* Copies the next new snapshot of another worker, in turn, and returns its length, or 0 if there is none. */
 static size_t hear(split_t *split, peer_t **peer) {
   size_t i, n = 0;
   ngx_shmtx_lock(mutex(split));
@@ -179,8 +179,8 @@ static size_t hear(split_t *split, peer_t **peer) {
   return n;
 }
 
-/* Learns from what others have released, with nobody waiting for the lock. Has anything come? Policies that do not
-   merge say no, and a snapshot from before a reload that changed an option is refused: these change nothing. */
+/* Merges the releases of others, without holding the lock. Returns whether it merged any. Policies that cannot merge, and
+   snapshots from before a reload that changed an option, change nothing. */
 static int merge(split_t *split) {
   int i, has_learned = 0;
   peer_t *peer;
@@ -192,21 +192,21 @@ static int merge(split_t *split) {
   return has_learned;
 }
 
-/* Leaves a snapshot for the others and the next life. */
+/* Writes a snapshot for the others and the next process. */
 static void save(split_t *split) {
   place_t *own = split->own;
   size_t n;
-  own->released = 0; /* killed here, we leave no half of one */
+  own->released = 0; /* if the process is killed here, there is no partial snapshot */
   own->edition++;
   ngx_memory_barrier();
   if (dpb_snapshot(split->bandit, own->snapshot, snapshot_room(split), &n, NULL) == DPB_OK) own->released = n;
 }
 
-/* Publishes what is released, for the status, the others and the next life. What we have from others is in the
-   means, not in the snapshot: where nothing of our own has changed that stays, or two workers would have news for ever. */
+/* Publishes releases for the status, the others and the next process. Means include merged releases, but a snapshot does
+   not. If only merged releases changed, the snapshot stays: otherwise two workers would exchange snapshots for ever. */
 static void publish(split_t *split, int has_learned) {
   place_t *own = split->own;
-  uint64_t before = own->report.decisions + own->report.answered; /* a window of time ends without a decision */
+  uint64_t before = own->report.decisions + own->report.answered; /* a window of time can end without a decision */
   size_t i, n;
   own->report.struct_size = sizeof own->report;
   if (dpb_report_read(split->bandit, &own->report) != DPB_OK) return;
@@ -241,7 +241,7 @@ static void tick(ngx_event_t *event) {
   ngx_add_timer(event, TICK);
 }
 
-/* Takes our place, with no ticket of whoever had it before, and goes on from what that life released. */
+/* Takes the worker's place, without the tickets of the previous process, and continues from its releases. */
 static void begin(split_t *split, ngx_log_t *log) {
   place_t *own = split->own = places(split) + ngx_worker;
   dpb_error error;
@@ -252,11 +252,11 @@ static void begin(split_t *split, ngx_log_t *log) {
   ngx_memzero(own->open, most_open(split) * sizeof(uint64_t));
   ngx_memzero(&own->report, sizeof own->report);
   ngx_shmtx_unlock(mutex(split));
-  split->config.node = ngx_worker + 1; /* its tickets say where they belong */
+  split->config.node = ngx_worker + 1; /* a ticket names its worker */
   if (own->released) {
     if (dpb_restore_as(split->policy, &split->config, own->snapshot, own->released, &split->bandit, &error) == DPB_OK) {
       ngx_shmtx_lock(mutex(split));
-      save(split); /* before it decides: the next life is to know of this one */
+      save(split); /* before the first decision, so that the next process knows of this one */
       ngx_shmtx_unlock(mutex(split));
       return;
     }
@@ -283,7 +283,7 @@ static ngx_int_t init_process(ngx_cycle_t *cycle) {
   ticker.handler = tick;
   ticker.data = &nowhere;
   ticker.log = cycle->log;
-  ticker.cancelable = 1; /* a worker that is to end does not wait for it */
+  ticker.cancelable = 1; /* a worker that ends does not wait for it */
   ngx_add_timer(&ticker, 0);
   return NGX_OK;
 }
@@ -304,7 +304,7 @@ static void set_variable(ngx_http_request_t *r, ngx_int_t index, u_char *data, s
   value->valid = 1;
 }
 
-/* Either variable is asked for: both get the value that they keep for this request. */
+/* nginx reads one of the variables: both get their values for this request. */
 static ngx_int_t choose(ngx_http_request_t *r, ngx_http_variable_value_t *value, uintptr_t data) {
   split_t *split = (split_t *)data;
   u_char *ticket = ngx_pnalloc(r->pool, 16);
@@ -312,7 +312,7 @@ static ngx_int_t choose(ngx_http_request_t *r, ngx_http_variable_value_t *value,
   ngx_str_t *variant;
   dpb_status status;
   if (ticket == NULL) return NGX_ERROR;
-  /* One critical section: a ticket's answer is taken as long as it is in the table, and not longer. */
+  /* One critical section: a ticket accepts a reward exactly while it is in the table. */
   ngx_shmtx_lock(mutex(split));
   if (is_ours(split)) collect_and_advance(split);
   status = dpb_select(split->bandit, &chosen);
@@ -322,7 +322,7 @@ static ngx_int_t choose(ngx_http_request_t *r, ngx_http_variable_value_t *value,
   ngx_shmtx_unlock(mutex(split));
   if (status == DPB_OK) {
     ngx_sprintf(ticket, "%016xL", chosen.ticket);
-  } else { /* the page is more than what we learn from it */
+  } else { /* show the page, without learning from it */
     ngx_log_error(NGX_LOG_ERR, r->connection->log, 0, "dpb_split $%V: %s", &split->name, dpb_status_name(status));
     chosen.arm = 0;
   }
@@ -332,7 +332,7 @@ static ngx_int_t choose(ngx_http_request_t *r, ngx_http_variable_value_t *value,
   return NGX_OK;
 }
 
-/* Whoever reports a reward is told one and the same, whatever came of it. */
+/* The response to a reward is always the same. */
 static ngx_int_t handle_reward(ngx_http_request_t *r) {
   reward_t *conf = ngx_http_get_module_loc_conf(r, ngx_http_dpb_module);
   ngx_int_t ticket, millionths = 1000000, result = ngx_http_discard_request_body(r);
@@ -348,14 +348,14 @@ static ngx_int_t handle_reward(ngx_http_request_t *r) {
   return NGX_HTTP_NO_CONTENT;
 }
 
-/* A number of JSON, where null is what is not finite. */
+/* Writes a number of JSON, or null if it is not finite. */
 static u_char *put(u_char *out, const char *before, double x) {
   char digits[32] = "null";
   if (isfinite(x)) snprintf(digits, sizeof digits, "%.15g", x);
   return ngx_sprintf(out, "%s%s", before, digits);
 }
 
-/* What a worker published, which anybody may see. */
+/* Writes the public state of a worker. */
 static u_char *put_place(u_char *out, place_t *place, ngx_uint_t arms) {
   ngx_uint_t i;
   dpb_arm *arm = place->arms;
@@ -430,7 +430,7 @@ static char *refuse(ngx_conf_t *cf, const char *why, void *what) {
   return NGX_CONF_ERROR;
 }
 
-/* NAME=SPAN of that name: so many decisions, or with a unit (500ms, 30s, 30m, 2h) so many milliseconds. */
+/* Parses NAME=SPAN: a number of decisions, or a time with a unit (500ms, 30s, 30m, 2h), in milliseconds. */
 static int parse_span(ngx_str_t *text, const char *name, uint64_t *ticks, int *is_time) {
   static const struct {
     const char *unit;
@@ -453,7 +453,7 @@ static int parse_span(ngx_str_t *text, const char *name, uint64_t *ticks, int *i
   return 0;
 }
 
-/* NAME=VALUE, where a double or an unsigned integer of 4 or 8 bytes of dpb_config has that name. */
+/* Parses NAME=VALUE into the field of dpb_config: a double, or an unsigned integer of 4 or 8 bytes. */
 static int parse_option(ngx_str_t *text, dpb_config *config) {
 #define OPTION(name, field, real) {name "=", offsetof(dpb_config, field), sizeof config->field, real}
   static const struct {
@@ -501,7 +501,7 @@ static char *parse_variant(ngx_conf_t *cf, ngx_command_t *command, void *conf) {
   return NGX_CONF_OK;
 }
 
-/* The zone's name has all variants, so that a reload that changes them finds nothing of others. */
+/* The zone's name contains all variants, so that a reload that changes them begins with a new zone. */
 static char *add_zone(ngx_conf_t *cf, split_t *split) {
   ngx_str_t name, *variant = split->variants.elts;
   ngx_uint_t i;
@@ -512,7 +512,7 @@ static char *add_zone(ngx_conf_t *cf, split_t *split) {
   if (name.data == NULL) return NGX_CONF_ERROR;
   u_char *end = ngx_sprintf(name.data, "dpb $%V", &split->name);
   for (i = 0; i < split->variants.nelts; i++) end = ngx_sprintf(end, "%Z%V", variant + i);
-  /* What the slab allocator needs beside: some pages, and 24 bytes a page. */
+  /* The slab allocator also needs some pages, and 24 bytes for each page. */
   room += room / 100 + 16 * ngx_pagesize;
   split->zone = ngx_shared_memory_add(cf, &name, room, &ngx_http_dpb_module);
   if (split->zone == NULL) return NGX_CONF_ERROR;
@@ -567,14 +567,14 @@ static char *parse_split(ngx_conf_t *cf, ngx_command_t *command, void *conf) {
   split->config.reward_window = (uint32_t)window;
   split->config.forget_after = memory;
   split->config.clock = in_time ? DPB_CLOCK_CALLER : DPB_CLOCK_DECISIONS;
-  /* Whether the library takes it, here and now; the handles that serve are made after the fork. */
+  /* Check the configuration with a handle now. The handles that decide are made after the fork. */
   status = split->policy ? dpb_new_policy(split->policy, &split->config, &bandit, &error)
                          : dpb_new(&split->config, &bandit, &error);
   if (status != DPB_OK) {
     ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "dpb_split: %s", error.message);
     return NGX_CONF_ERROR;
   }
-  split->policy = dpb_policy_name(bandit); /* a string of the library */
+  split->policy = dpb_policy_name(bandit); /* a static string of the library */
   dpb_free(bandit);
 
   split->snapshot = ngx_palloc(cf->pool, snapshot_room(split));

@@ -1,5 +1,5 @@
-//! Continual sums: a running total that may be read after every addition, for ever, at the privacy
-//! cost of one release (Chan, Shi, Song 2011; Tossou and Dimitrakakis 2016, section 2.3).
+//! Continual counters: a running sum that may be read after every addition, for ever, at the privacy cost of one
+//! release (Chan, Shi, Song 2011; Tossou and Dimitrakakis 2016, section 2.3).
 
 mod sums;
 mod tail;
@@ -13,13 +13,13 @@ use crate::os::Origin;
 use crate::random::{Random, Seed};
 use crate::reward::{Reward, RewardRange};
 
-/// Which mechanism.
+/// The mechanism of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum CounterKind {
-    /// Releases at powers of two: the least noise, the rarest news.
+    /// Releases at powers of two: the least noise, and the fewest releases.
     Logarithmic = 0,
-    /// Releases at every value up to a horizon.
+    /// Releases at every value, up to a horizon.
     Binary = 1,
     /// Releases at every value, without a horizon.
     Hybrid = 2,
@@ -27,9 +27,9 @@ pub enum CounterKind {
 
 /// A differentially private running sum of values in `[0, 1]`.
 ///
-/// **Pure eps-DP** for the whole stream of releases when one value changes; see each mechanism for
-/// its proof. Values are rounded once to a grid of 2^-24 and summed exactly; the noise is exact.
-/// Reading is free of privacy cost and of noise: twice at the same count gives the same number.
+/// **Pure eps-DP** for the whole stream of releases when one value changes; each mechanism has its proof. Values are
+/// rounded once to a grid of 2^-24 and summed exactly; the noise is exact. Reading costs no privacy and draws no noise:
+/// two reads at the same count return the same number.
 pub struct Counter {
     sum: Box<dyn RunningSum>,
     random: Random,
@@ -39,12 +39,11 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// An empty counter. `horizon`: the most values of a binary counter (1 ..= 2^37), ignored by
-    /// the others. `test_seed`: `None` = operating system entropy; `Some` = reproducible and NOT
-    /// private.
+    /// An empty counter. `horizon`: the maximum number of values of a binary counter (1 ..= 2^37), ignored by the
+    /// others. `test_seed`: `None` = entropy of the operating system; `Some` = reproducible and NOT private.
     ///
     /// # Errors
-    /// `InvalidConfig` for an epsilon or a horizon that the mechanism cannot do; `Entropy`.
+    /// `InvalidConfig` for an epsilon or a horizon that the mechanism does not support; `Entropy`.
     pub fn new(kind: CounterKind, epsilon: f64, horizon: u64, test_seed: Option<[u8; 32]>) -> Result<Counter> {
         let distribution = |epsilon| Laplace::new(epsilon, Reward::ONE as u64);
         distribution(epsilon)?; // so that errors name the caller's epsilon, not a share of it
@@ -62,7 +61,7 @@ impl Counter {
         Self::with_sum(sum, test_seed)
     }
 
-    /// The hybrid mechanism as printed, which leaks twice what it says.
+    /// The hybrid mechanism as printed in the paper, which loses 2 epsilon.
     #[cfg(dpb_faults)]
     #[doc(hidden)]
     pub fn uncorrected_hybrid(epsilon: f64, test_seed: Option<[u8; 32]>) -> Result<Counter> {
@@ -76,18 +75,18 @@ impl Counter {
         Ok(Counter { sum, random, range, seeded: test_seed.is_some(), origin: Origin::here() })
     }
 
-    /// Adds a value in `[0, 1]` and brings the release up to date. O(1) amortised.
+    /// Adds a value in `[0, 1]` and updates the release. O(1) amortised.
     ///
     /// # Errors
-    /// `InvalidReward` for a value outside; `Halted` when a binary counter has its `horizon` of
-    /// values (the others: 2^37). Nothing has changed.
+    /// `InvalidReward` for a value outside `[0, 1]`; `Halted` if a binary counter has `horizon` values (the others:
+    /// 2^37). Nothing has changed.
     pub fn add(&mut self, value: f64) -> Result<()> {
         self.check()?;
         let value = self.range.quantize(value)?;
         if self.sum.add(value.units(), &mut self.random) { Ok(()) } else { Err(Error::Halted) }
     }
 
-    /// Is this still the process that made the counter?
+    /// Checks that this still is the process that created the counter.
     ///
     /// # Errors
     /// `Poisoned` in a forked child, which would repeat its parent's noise.
@@ -105,7 +104,7 @@ impl Counter {
         self.sum.tail().width(gamma) / Reward::ONE as f64
     }
 
-    /// Values added so far.
+    /// Number of values added so far.
     pub fn count(&self) -> u64 {
         self.sum.count()
     }
@@ -117,7 +116,7 @@ impl Counter {
 }
 
 impl std::fmt::Debug for Counter {
-    /// Released state only.
+    /// Shows released state only.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Counter").field("count", &self.count()).field("sum", &self.read()).finish_non_exhaustive()
     }

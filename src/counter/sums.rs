@@ -1,5 +1,5 @@
-//! The three mechanisms. Sums are exact integers in grid units; what is released is the exact sum
-//! plus the noises of the p-sums that make it up, so no p-sum itself need be kept.
+//! The three mechanisms of continual counters. Sums are exact integers in grid units. The released sum is the exact
+//! sum plus the noises of the p-sums that it consists of, so the p-sums themselves need not be kept.
 
 use super::tail::Tail;
 use crate::error::{Error, Result};
@@ -11,31 +11,31 @@ use zeroize::Zeroizing;
 /// Levels that suffice for [`MAX_COUNT`] values.
 const LEVELS: usize = 38;
 
-/// Values that a counter takes: sums and noises of as many fit 64 bits.
+/// Maximum number of values of a counter: their sum and noises fit 64 bits.
 pub const MAX_COUNT: u64 = 1 << (LEVELS - 1);
 
 /// A sum under continual observation.
 ///
-/// The exact sum is private to each mechanism; everything readable is released.
+/// The exact sum is private to each mechanism. Everything readable is released.
 pub trait RunningSum: Send {
-    /// Adds a value (grid units, `0..=Reward::ONE`) and brings the release up to date. False when
-    /// the mechanism is full: nothing changed.
+    /// Adds a value (grid units, `0..=Reward::ONE`) and updates the release. Returns false if the mechanism is full;
+    /// then nothing changed.
     fn add(&mut self, units: i64, random: &mut Random) -> bool;
 
     /// The released sum in grid units, the same until the next addition.
     fn released(&self) -> i64;
 
-    /// The tail of the noise in it (grid units).
+    /// The tail of the noise in the released sum (grid units).
     fn tail(&self) -> Tail;
 
-    /// Values added (public).
+    /// Number of values added (public).
     fn count(&self) -> u64;
 }
 
-/// The noises of the p-sums that make up the current prefix of a binary tree: one a set bit of the
+/// The noises of the p-sums that make up the current prefix of a binary tree: one noise for each set bit of the
 /// number of leaves.
 ///
-/// Noise is as secret as the sums that it hides: wiped like them.
+/// The noise is as secret as the sums that it hides, and is wiped like them.
 struct Frontier {
     noise: Zeroizing<[i64; LEVELS]>,
     sum: Zeroizing<i64>,
@@ -46,8 +46,8 @@ impl Frontier {
         Frontier { noise: [0; LEVELS].into(), sum: 0.into() }
     }
 
-    /// A leaf completes one p-sum, at the level of the lowest set bit of the new number of leaves:
-    /// it replaces those of all lower levels, and its noise is drawn here, once.
+    /// Adds a leaf. It completes one p-sum, at the level of the lowest set bit of the new number of leaves. That
+    /// p-sum replaces those of all lower levels, and its noise is drawn here, once.
     fn advance(&mut self, leaves: u64, distribution: &Laplace, random: &mut Random) {
         let level = leaves.trailing_zeros() as usize;
         let replaced: i64 = self.noise[..level].iter().sum();
@@ -59,9 +59,9 @@ impl Frontier {
 
 /// Binary mechanism (Chan, Shi, Song 2011, section 3.2), bounded: at most T values. **Pure eps-DP.**
 ///
-/// A value is in at most one p-sum of each of the L = floor(log2 T) + 1 levels, and each p-sum's
-/// noise is Laplace(L/eps), drawn once. The released prefix has one noise a set bit of t.
-/// Cost: one noise an addition, reading O(1), 300 bytes.
+/// A value is in at most one p-sum of each of the L = floor(log2 T) + 1 levels. The noise of each p-sum is
+/// Laplace(L/eps), drawn once. The released prefix has one noise for each set bit of t. Cost: one noise for each
+/// addition, reading O(1), 300 bytes.
 pub struct Binary {
     distribution: Laplace,
     most: u64,
@@ -71,11 +71,10 @@ pub struct Binary {
 }
 
 impl Binary {
-    /// For at most `most` values; `distribution(epsilon)` makes the noise of one release.
+    /// A counter of at most `most` values. `distribution(epsilon)` is the noise of one release.
     ///
     /// # Errors
-    /// `InvalidConfig` for a horizon that is 0 or above 2^37, or an epsilon that leaves the noise's
-    /// range when shared by the levels.
+    /// `InvalidConfig` if the horizon is 0 or above 2^37, or there is no noise for an epsilon that the levels share.
     pub fn new(epsilon: f64, most: u64, distribution: impl Fn(f64) -> Result<Laplace>) -> Result<Binary> {
         if !(1..=MAX_COUNT).contains(&most) {
             return Err(Error::config("horizon", "must be in 1..=2^37", most));
@@ -84,7 +83,7 @@ impl Binary {
         Ok(Binary::empty(distribution(share(epsilon, 1.0, levels))?, most))
     }
 
-    /// An empty one of the same distribution and length.
+    /// An empty counter with the same distribution and horizon.
     pub fn another(&self) -> Binary {
         Binary::empty(self.distribution, self.most)
     }
@@ -119,9 +118,9 @@ impl RunningSum for Binary {
 }
 
 /// Logarithmic mechanism (Chan, Shi, Song 2011, section 3.3): releases at t = 2^k only.
-/// **Pure eps-DP:** each value is in one block between powers of two, each block's sum is released
-/// once with Laplace(1/eps), and the prefix adds the blocks up.
-/// Cost: a noise at each power of two, reading O(1), 60 bytes.
+/// **Pure eps-DP:** each value is in one block between powers of two, each block's sum is released once with
+/// Laplace(1/eps), and the prefix is the sum of the blocks.
+/// Cost: one noise at each power of two, reading O(1), 60 bytes.
 pub struct Logarithmic {
     distribution: Laplace,
     count: u64,
@@ -131,10 +130,10 @@ pub struct Logarithmic {
 }
 
 impl Logarithmic {
-    /// `distribution(epsilon)` makes the noise of one release.
+    /// An empty counter. `distribution(epsilon)` is the noise of one release.
     ///
     /// # Errors
-    /// `InvalidConfig` as the distribution.
+    /// `InvalidConfig` if there is no noise for this epsilon.
     pub fn new(epsilon: f64, distribution: impl Fn(f64) -> Result<Laplace>) -> Result<Logarithmic> {
         Ok(Logarithmic { distribution: distribution(epsilon)?, count: 0, sum: 0.into(), noise: 0.into(), released: 0 })
     }
@@ -158,7 +157,7 @@ impl RunningSum for Logarithmic {
         self.released
     }
 
-    /// Of the release at the last power of two.
+    /// The tail of the release at the last power of two.
     fn tail(&self) -> Tail {
         Tail::default().and_many(u64::BITS - self.count.leading_zeros(), self.distribution.scale() as f64)
     }
@@ -170,49 +169,52 @@ impl RunningSum for Logarithmic {
 
 /// Hybrid mechanism (Chan, Shi, Song 2011, section 3.4), unbounded. **Pure eps-DP.**
 ///
-/// Blocks end at the powers of two; a block of length 2^k (k = 0 also for the first value alone)
-/// has its sum released once, at its end, and a binary tree of k levels inside it until then.
+/// Blocks end at the powers of two. The sum of a block of length 2^k (k = 0 also for the first value alone) is
+/// released once, at its end. Until then a binary tree of k levels releases the sums inside it.
 ///
-/// **Correction.** Tossou and Dimitrakakis (2016), Lemma B.2, run both parts at the full eps ("no
-/// need to apply a composition theorem"), but a value is in its block's sum *and* in up to k nodes
-/// of its tree, so that leaks 2 eps. Here the block's sum gets lambda_k eps and each level of its
-/// tree (1 - lambda_k) eps/k: these add up to eps, every value is in one block, and the p-sums'
-/// memberships are public, so the whole stream of releases is eps-DP.
+/// **Correction.** Tossou and Dimitrakakis (2016), Lemma B.2, run both parts at the full eps ("no need to apply a
+/// composition theorem"). But a value is in its block's sum *and* in up to k nodes of its tree, so that loses 2 eps.
+/// Here the block's sum gets lambda_k eps and each level of its tree (1 - lambda_k) eps/k. These add up to eps, every
+/// value is in one block, and the p-sums' memberships are public, so the whole stream of releases is eps-DP.
 ///
-/// **Which split?** The finished blocks' noises, 1/(lambda_j eps) each, stay in every later prefix;
-/// of the open tree's k levels, k/((1-lambda_k) eps) each, a prefix has half on average. So the mean
-/// variance inside a block is (2/eps^2) [1 + sum_(j<k) 1/lambda_j^2 + k^3/(2 (1-lambda_k)^2)].
-/// Were all lambda equal, the best would be (1-lambda)/lambda = (k^3/(2k+2))^(1/3), of order k^(2/3);
-/// lambda_k = 1/(1 + k^(2/3)) follows that order in each block by itself, so that small blocks, whose
-/// trees cost little, leave little noise behind. The mean standard deviation then is, in 1/eps, at
-/// n = 2^10, 2^20, 2^30: 42, 108, 190; with 0.15 and 0.85 47, 113, 200; with the tree's root as the block
-/// sum (lambda_k = 1/(k+1)) 45, 121, 219; with halves, Chan's choice, 64, 179, 329
-/// (`the_split_is_the_best_of_its_kind` computes these).
+/// **The split.** The noises of the finished blocks, 1/(lambda_j eps) each, stay in every later prefix. Of the k
+/// levels of the open tree, k/((1-lambda_k) eps) each, a prefix has half on average. So the mean variance inside a
+/// block is (2/eps^2) [1 + sum_(j<k) 1/lambda_j^2 + k^3/(2 (1-lambda_k)^2)]. If all lambda were equal, the best would
+/// be (1-lambda)/lambda = (k^3/(2k+2))^(1/3), of order k^(2/3). lambda_k = 1/(1 + k^(2/3)) follows that order in each
+/// block separately, so that small blocks, whose trees have little noise, leave little noise behind. Mean standard
+/// deviation, in 1/eps (`the_split_is_the_best_of_its_kind` computes these figures):
 ///
-/// Cost: one noise an addition, reading O(1), 350 bytes; the distributions are shared between counters.
+/// | lambda_k | n = 2^10 | n = 2^20 | n = 2^30 |
+/// |---|---|---|---|
+/// | 1/(1 + k^(2/3)) | 42 | 108 | 190 |
+/// | 0.15 | 47 | 113 | 200 |
+/// | 1/(k+1), the tree's root as the block sum | 45 | 121 | 219 |
+/// | 1/2, Chan's choice | 64 | 179 | 329 |
+///
+/// Cost: one noise for each addition, reading O(1), 350 bytes. Counters share the distributions.
 pub struct Hybrid {
     distributions: Arc<HybridLaws>,
     count: u64,
     sum: Zeroizing<i64>,
-    /// Noises of the finished blocks, and their tail.
+    /// The sum of the noises of the finished blocks. `blocks_tail` is its tail.
     blocks: Zeroizing<i64>,
     blocks_tail: Tail,
     tree: Frontier,
 }
 
-/// The noise of each block by its log2 length, and of its tree's nodes.
+/// The noise of a block, and that of a node of its tree, by the block's log2 length.
 pub struct HybridLaws([(Laplace, Laplace); LEVELS]);
 
 impl HybridLaws {
-    /// `distribution(epsilon)` makes the noise of one release.
+    /// `distribution(epsilon)` is the noise of one release.
     ///
     /// # Errors
-    /// `InvalidConfig` for an epsilon that leaves the noise's range when shared by 38 levels.
+    /// `InvalidConfig` if there is no noise for an epsilon that 38 levels share.
     pub fn new(epsilon: f64, distribution: impl Fn(f64) -> Result<Laplace>) -> Result<Arc<HybridLaws>> {
         Self::split(epsilon, distribution, |lambda| (lambda, 1.0 - lambda))
     }
 
-    /// As printed: both parts at the full eps, which leaks twice as much.
+    /// As printed in the paper: both parts at the full eps, which loses twice as much.
     #[cfg(dpb_faults)]
     pub fn uncorrected(epsilon: f64, distribution: impl Fn(f64) -> Result<Laplace>) -> Result<Arc<HybridLaws>> {
         Self::split(epsilon, distribution, |_| (1.0, 1.0))
@@ -233,12 +235,12 @@ impl HybridLaws {
     }
 }
 
-/// lambda_k, the part of eps that goes to the sum of a block of length 2^k.
+/// lambda_k, the part of eps for the sum of a block of length 2^k.
 fn block_share(k: usize) -> f64 {
     1.0 / (1.0 + ((k * k) as f64).cbrt())
 }
 
-/// `part * epsilon / ways`, rounded down so far that the shares never add up to more than epsilon.
+/// `part * epsilon / ways`, rounded down far enough that the shares never add up to more than epsilon.
 fn share(epsilon: f64, part: f64, ways: u32) -> f64 {
     if ways == 1 && part == 1.0 { epsilon } else { epsilon * part / f64::from(ways) * (1.0 - 1e-15) }
 }
@@ -256,7 +258,7 @@ impl Hybrid {
         }
     }
 
-    /// The open block's log2 length, and the values in it.
+    /// The open block's log2 length, and the number of values in it.
     fn open_block(count: u64) -> (usize, u64) {
         match count.checked_ilog2() {
             None => (0, 0),
@@ -303,7 +305,7 @@ mod tests {
     use super::*;
     use crate::reward::Reward;
 
-    /// Standard deviation, in 1/eps, averaged over the places inside the block that ends at 2^(k+1).
+    /// Standard deviation, in 1/eps, averaged over the positions inside the block that ends at 2^(k+1).
     fn deviation(k: usize, block: impl Fn(usize) -> f64, node: impl Fn(usize) -> f64) -> f64 {
         let blocks: f64 = 1.0 + (0..k).map(|j| 1.0 / block(j).powi(2)).sum::<f64>(); // the first value, then 2^0 ..
         (2.0 * (blocks + k as f64 / 2.0 / node(k).powi(2))).sqrt()
@@ -331,7 +333,7 @@ mod tests {
                 assert!(total <= epsilon * (1.0 + 1e-15) && total > epsilon * 0.999, "{k}: {total}");
             }
         }
-        // The shares themselves, before the scales' own rounding, to the last bit.
+        // The shares themselves, before the scales are rounded, to the last bit.
         for epsilon in (1..1000).map(|i| f64::from(i) * 0.0137) {
             for k in 1..LEVELS as u32 {
                 let lambda = block_share(k as usize);
@@ -343,8 +345,8 @@ mod tests {
         assert_eq!(MAX_COUNT, 1 << 37); // a number of 38 bits, and no more levels than noises
     }
 
-    /// A hybrid's noises are those of the blocks that are over, and of the open one's tree one a set bit of
-    /// its number of values.
+    /// The noises of a hybrid are those of the finished blocks, and one for each set bit of the number of values in
+    /// the open block.
     #[test]
     fn the_tail_is_that_of_the_noises_there_are() {
         let distributions = HybridLaws::new(0.5, |e| Laplace::new(e, Reward::ONE as u64)).unwrap();
@@ -365,7 +367,8 @@ mod tests {
 
     #[test]
     fn each_node_of_the_tree_is_drawn_once_and_leaves_once() {
-        // A frontier of t leaves holds one noise a set bit of t, the same as long as its bit stays.
+        // A frontier of t leaves holds one noise for each set bit of t. A noise stays the same as long as its bit is
+        // set.
         let distribution = Laplace::with_scale(1 << 20);
         let mut random = crate::random::Seed::new(Some([1; 32])).unwrap().stream();
         let mut frontier = Frontier::empty();

@@ -1,48 +1,48 @@
-//! How far a sum of independent noises strays.
+//! Bounds the deviation of a sum of independent noises, with O(1) work for each noise added.
 
 use std::f64::consts::LN_2;
 
-/// The tail of a sum of independent (discrete) Laplace noises, known by two numbers of its scales
-/// b_1, b_2, ..: V, the sum of b_i^2 (half the variance), and B, the largest b_i.
+/// The tail of a sum of independent (discrete) Laplace noises. Two numbers of their scales b_1, b_2, .. determine it:
+/// V, the sum of b_i^2 (half the variance), and B, the largest b_i.
 ///
-/// **Bound.** The log-moment-generating function of a discrete Laplace at scale b is at most that of
-/// the continuous one, -ln(1 - s^2 b^2) (because sinh(x)/x grows). x -> -ln(1 - x) is convex and 0
-/// at 0, so with u = s^2 B^2 the whole sum's is at most nu * -ln(1 - u), nu = V/B^2, and Chernoff
-/// gives, for every u in (0, 1) and both sides together,
+/// **Bound.** The log-moment-generating function of a discrete Laplace of scale b is at most that of the continuous
+/// one, -ln(1 - s^2 b^2) (because sinh(x)/x increases). x -> -ln(1 - x) is convex, and 0 at 0. So with u = s^2 B^2,
+/// that of the whole sum is at most nu * -ln(1 - u), nu = V/B^2. Chernoff's bound gives, for every u in (0, 1) and
+/// both sides together,
 ///
 /// P(|noise| > B (L - nu ln(1 - u))/sqrt(u)) <= gamma, L = ln(2/gamma).
 ///
-/// Narrower than Chan, Shi, Song (2011), Cor. 2.9, which is the same inequality relaxed: by a
-/// quarter and more at gamma = 1e-20. [`crate::noise::SumWidth`] is exact for a list of noises; this one needs no list,
-/// so a running sum keeps it up to date in O(1).
+/// It is narrower than Chan, Shi, Song (2011), Cor. 2.9, which is the same inequality relaxed: by a quarter and more at
+/// gamma = 1e-20. [`crate::noise::SumWidth`] uses the whole list of noises and is tighter. This one needs no list, so a
+/// running sum keeps it up to date in O(1).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tail {
     squares: f64,
     largest: f64,
 }
 
-/// An upper bound of the width that is linear in ln(2/gamma), so that an index policy can follow a
-/// gamma that shrinks with time at the cost of one multiplication an arm.
+/// An upper bound of the width that is linear in ln(2/gamma). With it an index policy can follow a gamma that shrinks
+/// with time, for one multiplication an arm.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct WidthLine {
-    /// Per unit of ln(2/gamma).
+    /// Increase of the width for each unit of ln(2/gamma).
     pub slope: f64,
-    /// At ln(2/gamma) = 0.
+    /// Width at ln(2/gamma) = 0.
     pub offset: f64,
 }
 
 impl Tail {
-    /// Of n noises of this scale.
+    /// The tail of n noises of this scale.
     pub(crate) fn of(n: u64, scale: f64) -> Tail {
         if n == 0 { Tail::default() } else { Tail { squares: n as f64 * scale * scale, largest: scale } }
     }
 
-    /// With another independent noise of this scale.
+    /// The tail with another independent noise of this scale.
     pub fn and(self, scale: f64) -> Tail {
         self.and_many(1, scale)
     }
 
-    /// With n more of this scale.
+    /// The tail with n more independent noises of this scale.
     pub fn and_many(self, n: u32, scale: f64) -> Tail {
         if n == 0 {
             return self;
@@ -50,7 +50,7 @@ impl Tail {
         Tail { squares: self.squares + f64::from(n) * scale * scale, largest: self.largest.max(scale) }
     }
 
-    /// The variance's upper bound, 2V.
+    /// An upper bound of the variance, 2V.
     pub fn variance(self) -> f64 {
         2.0 * self.squares
     }
@@ -73,7 +73,7 @@ impl Tail {
         }
         let nu = self.squares / (self.largest * self.largest);
         // The best u solves 2u/(1-u) + ln(1-u) = L/nu; with w = u/(1-u): 2w - ln(1+w) = L/nu.
-        // Convex in w, and L/nu lies right of the root: Newton falls towards it. Any w is valid.
+        // The left side is convex in w, and L/nu is to the right of the root, so Newton descends to it. Any w is valid.
         let ratio = log / nu;
         let mut w = ratio;
         for _ in 0..3 {

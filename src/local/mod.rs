@@ -1,39 +1,37 @@
 //! The local model: each reward is privatised on the user's device, and the server sees one bit.
 //!
-//! The device sends the bit of a [`RandomizedResponse`], and the server gives it to
-//! [`Bandit::update`](crate::Bandit::update) of an `ldp-` policy. The server is trusted with nothing. The price is 1/eps^2 times the samples (Ren, Zhou, Liu,
-//! Shroff 2020; Tenenbaum et al. 2021, Table 1), where the shuffle and central models pay a
-//! constant once.
+//! The device sends the bit of a [`RandomizedResponse`], and the server passes it to
+//! [`Bandit::update`](crate::Bandit::update) of an `ldp-` policy. The server need not be trusted. The price is
+//! 1/eps^2 times the samples (Ren, Zhou, Liu, Shroff 2020; Tenenbaum et al. 2021, Table 1), where the shuffle and
+//! central models pay a constant once.
 
 use crate::error::{Error, Result};
 use crate::random::Random;
 use crate::reward::{Reward, RewardRange};
 use crate::shuffle::round_at_random;
 
-/// Randomised response (Warner 1965): the bit with probability e^eps/(1+e^eps), else its opposite.
+/// Randomised response (Warner 1965): sends the bit with probability e^eps/(1+e^eps), else its opposite.
 ///
-/// **Pure eps-DP for one user, whoever sees the bit**: each bit's probability under any two rewards
-/// is between lie and 1 - lie, lie/2^64 being 1/(1+e^eps) rounded up, and compared with 64 random
-/// bits, so exactly what it says.
+/// **Pure eps-DP for one user, whoever sees the bit**: the probability of each bit under any two rewards is between lie
+/// and 1 - lie. lie/2^64 is 1/(1+e^eps) rounded up, and is compared with 64 random bits, so the probability is exact.
 ///
-/// A real reward is first rounded to a bit at random, without bias. Together that is the
-/// mechanism of Duchi, Jordan and Wainwright (2018, section 4.1) for one number in an interval,
-/// which is optimal; its output is bounded and one bit, where Laplace noise would be neither, and
-/// [`debias`](Self::debias) makes it unbiased.
+/// A real reward is first rounded to a bit at random, without bias. Together that is the mechanism of Duchi, Jordan and
+/// Wainwright (2018, section 4.1) for one number in an interval, which is optimal. Its output is one bit, where Laplace
+/// noise would be an unbounded number. [`debias`](Self::debias) makes it unbiased.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RandomizedResponse {
     /// P(opposite) * 2^64, below 2^63.
     lie: u64,
-    /// As asked for.
+    /// The requested epsilon.
     epsilon: f64,
 }
 
 impl RandomizedResponse {
-    /// The response for this loss.
+    /// The randomised response for this epsilon.
     ///
     /// # Errors
-    /// `InvalidConfig` when epsilon is not finite and positive, below 1e-6, where an answer says
-    /// next to nothing (10^12 of them tell a mean to one half), or above 40, where it hides nothing.
+    /// `InvalidConfig` if epsilon is not finite and positive; below 1e-6, where a bit contains almost no information
+    /// (10^12 bits determine a mean to one half); or above 40, where it hides nothing.
     pub fn new(epsilon: f64) -> Result<RandomizedResponse> {
         if !(epsilon.is_finite() && epsilon > 0.0) {
             return Err(Error::config("epsilon", "must be finite and > 0", epsilon));
@@ -41,18 +39,18 @@ impl RandomizedResponse {
         if !(1e-6..=40.0).contains(&epsilon) {
             return Err(Error::config("epsilon", "must be in 1e-6..=40 in the local model", epsilon));
         }
-        // Four units in the last place are more than exp and the division can lose.
+        // Four units in the last place exceed the rounding errors of exp and the division.
         let lie = 1.0 / (1.0 + epsilon.exp()) * (1.0 + 4.0 * f64::EPSILON);
         Ok(RandomizedResponse { lie: (lie * 2f64.powi(64)).ceil() as u64 + 1, epsilon })
     }
 
-    /// The effective loss, rounded up, at most the one asked for.
+    /// The privacy loss of one bit, rounded up, at most the requested one.
     pub fn epsilon(&self) -> f64 {
         let excess = ((1u128 << 64) - 2 * u128::from(self.lie)) as f64 / self.lie as f64;
         f64::min(excess.ln_1p() * (1.0 + 4.0 * f64::EPSILON), self.epsilon)
     }
 
-    /// What the device sends for a reward in `[0, 1]`.
+    /// The bit that the device sends for a reward in `[0, 1]`.
     ///
     /// # Errors
     /// `InvalidReward` unless the reward is finite and in `[0, 1]`.
@@ -67,12 +65,12 @@ impl RandomizedResponse {
         self.lie as f64 / 2f64.powi(64)
     }
 
-    /// The mean of rewards behind a mean of bits. Rising, and unbiased: it may leave `[0, 1]`.
+    /// Estimates the mean of rewards from a mean of bits. Increasing and unbiased, so it may leave `[0, 1]`.
     pub fn debias(&self, mean: f64) -> f64 {
         (mean - self.lie()) * self.stretch()
     }
 
-    /// What debiasing does to a width: 1/(P(truth) - P(opposite)) = 1/tanh(eps/2).
+    /// The factor by which debiasing widens: 1/(P(truth) - P(opposite)) = 1/tanh(eps/2).
     pub fn stretch(&self) -> f64 {
         1.0 / (1.0 - 2.0 * self.lie())
     }
@@ -100,8 +98,8 @@ mod tests {
     }
 
     #[test]
-    fn bits_have_their_law() {
-        // 200,000 bits: within 5 standard deviations, chance of failure 6e-7 each.
+    fn bits_have_their_distribution() {
+        // 200,000 bits, each frequency within 5 standard deviations: fails with probability 6e-7 each.
         let response = RandomizedResponse::new(1.0).unwrap();
         let mut random = Seed::new(Some([4; 32])).unwrap().stream();
         let truth = 1.0f64.exp() / (1.0 + 1.0f64.exp());

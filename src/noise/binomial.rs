@@ -1,13 +1,14 @@
-//! Binomial noise: many coins of one probability at once.
+//! Draws binomial noise: many coins of one probability at once.
 
 use crate::random::Random;
 
-/// The number of ones among so many coins, each one with probability exactly numerator/2^32.
+/// The number of ones among `coins` coins, each one with probability exactly numerator/2^32. `numerator` in `0 ..=
+/// 2^32`.
 ///
-/// Such a coin is 32 random bits that make a number below the numerator. Compared from the first bit
-/// on, it is decided by the first bit that differs, as one where its own is 0; so of those undecided a
-/// fair half, Binomial(undecided, 1/2), is decided by each bit, and 2 coins random bits are
-/// enough in all: about 0.2 ns a coin. `numerator` in `0 ..= 2^32`.
+/// Such a coin is a number of 32 random bits that is below the numerator. Compare the two from the first bit on: the
+/// first bit that differs decides, and the coin is one if its own bit is 0. Each bit decides a fair half of the
+/// undecided coins, Binomial(undecided, 1/2). So 2 random bits for each coin are enough on average: about 0.2 ns a
+/// coin.
 pub fn binomial(random: &mut Random, coins: u64, numerator: u64) -> u64 {
     if numerator >> 32 > 0 {
         return coins;
@@ -18,10 +19,10 @@ pub fn binomial(random: &mut Random, coins: u64, numerator: u64) -> u64 {
         ones += if numerator >> place & 1 == 1 { differ } else { 0 };
         undecided -= differ;
     }
-    ones // those undecided after the numerator's last 1 are not below it
+    ones // coins that are undecided after the last 1 of the numerator are not below it
 }
 
-/// Binomial(coins, 1/2): the ones among so many random bits.
+/// Binomial(coins, 1/2): the number of ones among `coins` random bits.
 fn fair(random: &mut Random, coins: u64) -> u64 {
     let whole: u64 = (0..coins / 64).map(|_| u64::from(random.next_u64().count_ones())).sum();
     let rest = coins % 64;
@@ -37,10 +38,10 @@ mod tests {
         Seed::new(Some([seed; 32])).unwrap().stream()
     }
 
-    /// Chi-square of 40,000 draws against the distribution, its cells joined until 20 are expected in each: the
-    /// excess over the degrees of freedom is below 8 deviations (and some) with probability 1e-9.
+    /// Chi-square of 40,000 draws against the distribution. Cells are joined until 20 draws are expected in each. The
+    /// excess over the degrees of freedom is above 8 deviations (and some) with probability at most 1e-9.
     #[test]
-    fn has_the_binomial_law() {
+    fn has_the_binomial_distribution() {
         const DRAWS: u32 = 40_000;
         let mut random = random(1);
         for coins in [1u64, 2, 10, 63, 64, 65, 700] {
@@ -75,7 +76,7 @@ mod tests {
         }
     }
 
-    /// Each coin takes two random bits on average: a million of them 2^15 words, here within 2%.
+    /// Each coin takes two random bits on average: a million coins take 2^15 words, checked within 2%.
     #[test]
     fn two_bits_a_coin_are_enough() {
         for numerator in [0x5555_5555, 1, (1 << 32) - 1, 123_456_789] {
@@ -85,7 +86,7 @@ mod tests {
             let words = (0..40_000).find(|_| other.next_u64() == next).unwrap();
             assert!((32_100..33_400).contains(&words), "{numerator}: {words}");
         }
-        // A fair one takes one.
+        // A fair coin takes one bit.
         let (mut one, mut other) = (random(4), random(4));
         binomial(&mut one, 1 << 20, 1 << 31);
         assert!((0..1 << 14).all(|_| other.next_u64() != 0) && one.next_u64() == other.next_u64());

@@ -1,67 +1,69 @@
-//! floor(scale * Exp(1)), exactly, on one path: the heart of the samplers.
+//! Computes floor(scale * Exp(1)) exactly. All samplers use it.
 //!
-//! E = -ln U for a uniform U, whose bits are all the randomness there is. U = 2^-N (1 + F)/2, with N
-//! the zeros before the first one and F the bits after it, so E = (N + 1) ln 2 - ln(1 + F).
+//! E = -ln U is an Exp(1) for a uniform U, whose bits are all the randomness there is. U = 2^-N (1 + F)/2, where N is
+//! the number of zeros before the first one and F are the bits after it, so E = (N + 1) ln 2 - ln(1 + F).
 //!
-//! **Fast.** The logarithm in fixed point from 64 bits of F, all integers: a table of 256 entries and
-//! a polynomial, with a proved error below 64 units of 2^-64. Unless scale * E lies so near to an integer
-//! that the error, or the bits of F that are missing, could matter, its floor is decided: chance
+//! **Fast path.** The logarithm is computed in fixed point from 64 bits of F, with integers only: a table of 256
+//! entries and a polynomial, with a proved error below 64 units of 2^-64. This decides the floor unless scale * E is
+//! so near to an integer that the error, or the missing bits of F, could matter. The probability that it decides is
 //! 1 - scale * 2^-57 (2^-35 short of one at scale 2^22).
 //!
-//! **Slow.** Otherwise the same U gets 192 bits more, and a logarithm in 256 bits decides. What it leaves
-//! undecided has a chance below 2^-150, whatever the scale: that is the distance from the exact distribution.
+//! **Slow path.** Otherwise 192 more bits are drawn for the same U, and a logarithm in 256 bits decides. It leaves
+//! the floor undecided with probability below 2^-150, whatever the scale. That is the distance from the exact
+//! distribution.
 //!
-//! **Time.** By memorylessness how near scale * E is to an integer tells nothing of which one; nor do
-//! branches, of which the fast path has none that depends on E. (A machine word of zeros, chance 2^-31,
-//! takes the slow path too: there E is beyond 21.)
+//! **Timing.** The time does not reveal E: by memorylessness, the distance of scale * E to the next integer says
+//! nothing about that integer, and no branch of the fast path depends on E. (A machine word of zeros, probability
+//! 2^-31, takes the slow path too; then E is above 21.)
 
 use super::logarithms::LOGARITHMS;
 use crate::random::Random;
 
 /// ln 2, in units of 2^-64, rounded down.
 const LN_2: u64 = 0xb172_17f7_d1cf_79ab;
-/// The error of the fast logarithm is below half of it, in units of 2^-64: see [`Exponential::fast`].
+/// Twice a bound of the error of the fast logarithm, in units of 2^-64: see [`Exponential::fast`].
 const WINDOW: u128 = 128;
 
-/// Exp(1), as far as its bits are drawn.
+/// An Exp(1), as far as its bits are drawn.
 #[derive(Clone, Copy)]
 pub struct Exponential {
-    /// N.
+    /// N, the number of zeros before the first one in U.
     zeros: u32,
     /// The first bits of F, in units of 2^-64.
     fraction: u64,
 }
 
 impl Exponential {
-    /// From 32 bits for N, and 64 for F.
+    /// Takes 32 bits for N, and 64 for F. Draws more for N if all 32 are zero.
     #[inline]
     pub fn new(bits: u32, fraction: u64, random: &mut Random) -> Exponential {
         let zeros = bits.leading_zeros() + if bits == 0 { zeros(|| random.next_u32()) } else { 0 };
         Exponential { zeros, fraction }
     }
 
-    /// A fresh one.
+    /// A fresh sample.
     #[inline]
     pub fn draw(random: &mut Random) -> Exponential {
         Exponential::new(random.next_u32(), random.next_u64(), random)
     }
 
-    /// The floor of `scale` times it, for a scale of at most 2^50.
+    /// floor(scale * E), for a scale of at most 2^50.
     #[inline]
     pub fn times(self, scale: u64, random: &mut Random) -> u64 {
         self.fast_times(scale).unwrap_or_else(|| self.slow(random).times(scale.into()) as u64)
     }
 
-    /// Is it at least `numerator / denominator`? Both below 2^127, and the fraction below 2^13.
+    /// Whether E is at least `numerator / denominator`. Both are below 2^127, and the fraction is below 2^13.
     #[inline]
     pub fn is_at_least(self, numerator: u128, denominator: u128, random: &mut Random) -> bool {
-        let exactly = |precise: Precise| precise.times(denominator) >= numerator; // a whole number: floors do
+        // The numerator is an integer, so comparing with the floor is exact.
+        let exactly = |precise: Precise| precise.times(denominator) >= numerator;
         self.fast_is_at_least(numerator, denominator).unwrap_or_else(|| exactly(self.slow(random)))
     }
 
     #[inline]
     fn fast_times(self, scale: u64) -> Option<u64> {
-        // Nothing is below zero: there it wraps, to be undecided.
+        // A difference below zero wraps around. The sum below then overflows, so the result is undecided.
         let product = self.fast().wrapping_sub(WINDOW / 2).wrapping_mul(scale.into());
         let decided = (product as u64).checked_add(WINDOW as u64 * scale).is_some() && self.zeros < 32;
         decided.then_some((product >> 64) as u64)
@@ -69,7 +71,7 @@ impl Exponential {
 
     #[inline]
     fn fast_is_at_least(self, numerator: u128, denominator: u128) -> Option<bool> {
-        // The denominator's first 57 bits, and the numerator in the same unit: each may be up to 1 more.
+        // The first 57 bits of the denominator, and the numerator in the same unit. Each may be up to 1 too small.
         let shift = 71 - denominator.leading_zeros() as i32;
         let scaled = |x: u128| if shift > 0 { x >> shift } else { x << -shift };
         let (below, above) = (scaled(numerator), scaled(denominator));
@@ -83,12 +85,15 @@ impl Exponential {
         (((least + WINDOW) * (above + 1)) >> 64 < below).then_some(false)
     }
 
-    /// In units of 2^-64, for N < 32: less than 64 off.
+    /// E in units of 2^-64, for N < 32, with an error below 64.
     ///
-    /// With c the middle of the table's interval and g = 1/c rounded down, (1 + F) g = 1 + z, |z| < 2^-9,
-    /// and ln(1 + F) = -ln g + ln(1 + z). The errors: (N + 1) ln 2 is up to 32 too small; -ln g up to 1; z is up
-    /// to 1 too small for its rounding and 1 for the bits of F to come; ln(1 + z) without its terms from z^7 on
-    /// is off by z^7/7 < 1; the products of its polynomial are rounded by less than 2^-70, its sum by 1.
+    /// With c the middle of the table's interval and g = 1/c rounded down, (1 + F) g = 1 + z, |z| < 2^-9, and
+    /// ln(1 + F) = -ln g + ln(1 + z). The errors:
+    /// - (N + 1) ln 2 is up to 32 too small;
+    /// - -ln g is up to 1 too small;
+    /// - z is up to 1 too small by its rounding, and up to 1 by the bits of F that are not drawn yet;
+    /// - ln(1 + z) without its terms from z^7 on is off by z^7/7 < 1;
+    /// - the products of its polynomial are rounded by less than 2^-70, its sum by 1.
     #[inline]
     fn fast(self) -> u128 {
         let [reciprocal, logarithm] = LOGARITHMS[(self.fraction >> 56) as usize];
@@ -103,7 +108,7 @@ impl Exponential {
         doublings.wrapping_sub(logarithm.into()).wrapping_sub(rest as u128)
     }
 
-    /// The same with 192 bits more.
+    /// The same with 192 more bits.
     #[cold]
     fn slow(self, random: &mut Random) -> Precise {
         let more: [u64; 3] = std::array::from_fn(|_| random.next_u64());
@@ -125,7 +130,7 @@ fn high_signed(a: i64, b: i64) -> i64 {
     ((i128::from(a) * i128::from(b)) >> 64) as i64
 }
 
-/// Zeros before the first one.
+/// The number of zeros before the first one.
 #[cold]
 fn zeros(mut word: impl FnMut() -> u32) -> u32 {
     let mut zeros = 0;
@@ -138,10 +143,10 @@ fn zeros(mut word: impl FnMut() -> u32) -> u32 {
     }
 }
 
-/// A fraction, in units of 2^-256: words, the least first.
+/// A fraction, in units of 2^-256, in words, least significant first.
 type Fraction = [u64; 4];
 
-/// Exp(1) from 256 bits of F: less than 2^-240 off for N below 2^7.
+/// An Exp(1) from 256 bits of F, with an error below 2^-240 for N below 2^7.
 #[derive(Clone, Copy)]
 struct Precise {
     whole: u64,
@@ -161,11 +166,11 @@ impl Precise {
         }
         match (carry as u64).checked_sub(borrow.into()) {
             Some(whole) => Precise { whole, fraction },
-            None => Precise { whole: 0, fraction: [0; 4] }, // the error, where E is next to nothing
+            None => Precise { whole: 0, fraction: [0; 4] }, // E is 0 up to the error, which may be negative
         }
     }
 
-    /// The floor of `scale` times it.
+    /// floor(scale * E), or the largest number if that does not fit.
     pub fn times(&self, scale: u128) -> u128 {
         let mut words = [0u64; 7];
         let own = [self.fraction[0], self.fraction[1], self.fraction[2], self.fraction[3], self.whole];
@@ -184,7 +189,7 @@ impl Precise {
 
 /// ln(1 + f) = 2 atanh(f/(2 + f)).
 fn log_of_one_and(f: &Fraction) -> Fraction {
-    // Long division, a bit at a time: the rest is below 2 + f, and five words hold it twice.
+    // Long division, one bit at a time. The rest is below 2 + f, so five words hold its double.
     let divisor = [f[0], f[1], f[2], f[3], 2];
     let mut rest = [f[0], f[1], f[2], f[3], 0];
     let mut quotient = [0; 4];
@@ -205,7 +210,7 @@ fn log_of_one_and(f: &Fraction) -> Fraction {
     twice_atanh(&quotient)
 }
 
-/// 2 (s + s^3/3 + s^5/5 + ...) for s up to 1/3: less than 2^-247 too small, by what is rounded down.
+/// 2 (s + s^3/3 + s^5/5 + ...) for s up to 1/3. Rounding down makes it less than 2^-247 too small.
 fn twice_atanh(s: &Fraction) -> Fraction {
     let square = product(s, s);
     let (mut power, mut sum) = (*s, [0u64; 4]);
@@ -228,7 +233,7 @@ fn twice_atanh(s: &Fraction) -> Fraction {
     sum
 }
 
-/// Rounded down.
+/// a * b, rounded down.
 fn product(a: &Fraction, b: &Fraction) -> Fraction {
     let mut words = [0u64; 8];
     for i in 0..4 {
@@ -252,7 +257,7 @@ mod tests {
         Seed::new(Some([seed; 32])).unwrap().stream()
     }
 
-    /// The digits of ln 2 and of ln(1 + 1/3), from elsewhere, to within 2^-247.
+    /// Compares with published digits of ln 2 and of ln(1 + 1/3), to within 2^-247.
     #[test]
     fn the_slow_logarithm_is_right() {
         let known: [(Fraction, Fraction); 2] = [
@@ -282,7 +287,7 @@ mod tests {
         }
     }
 
-    /// The table: reciprocals of the middles, and their logarithms by the slow one.
+    /// Compares the table with reciprocals of the middles, and with the slow logarithm.
     #[test]
     fn the_table_is_right() {
         let doubling = twice_atanh(&[u64::MAX / 3; 4]);
@@ -290,19 +295,19 @@ mod tests {
             assert_eq!(u128::from(reciprocal), (1 << 73) / (2 * i as u128 + 513));
             let log = log_of_one_and(&[0, 0, 0, reciprocal << 1]);
             let (low, less) = doubling[2].overflowing_sub(log[2]);
-            assert!((1 << 40..u64::MAX - (1 << 40)).contains(&low)); // so that nothing below matters
+            assert!((1 << 40..u64::MAX - (1 << 40)).contains(&low)); // so lower words cannot change the result
             assert_eq!(doubling[3] - log[3] - u64::from(less), logarithm, "{i}");
         }
     }
 
-    /// Both ends of every interval of the table, their neighbours, and any.
+    /// Both ends of every interval of the table, their neighbours, and `any` random fractions.
     fn fractions(any: usize) -> impl Iterator<Item = u64> {
         let mut random = random(2);
         let ends = (0..256u64).flat_map(|i| [i << 56, i << 56 | 1, (i << 56) + (1 << 55), (i << 56) + ((1 << 56) - 1)]);
         ends.chain((0..any).map(move |_| random.next_u64()))
     }
 
-    /// In units of 2^-64 the fast logarithm is less than 64 off, whatever the bits to come.
+    /// The error of the fast logarithm is below 64 units of 2^-64, whatever the further bits are.
     #[test]
     fn the_fast_logarithm_keeps_its_bound() {
         let mut worst = 0;
@@ -314,16 +319,16 @@ mod tests {
                     let exact = u128::from(whole) << 64 | u128::from(fraction[3]);
                     let off = coarse.fast().wrapping_sub(exact) as i128;
                     worst = worst.max(off.unsigned_abs());
-                    assert!(off.abs() < 63, "{zeros} {:x}: {off}", coarse.fraction); // and one for the cut
+                    assert!(off.abs() < 63, "{zeros} {:x}: {off}", coarse.fraction); // 1 is for truncating `exact`
                 }
             }
         }
         println!("at most {worst} units off");
-        assert!(worst > 20); // ln 2 alone is
+        assert!(worst > 20); // the error of ln 2 alone exceeds that
     }
 
-    /// Where the fast path decides, the slow one says the same, whatever the bits to come; and it decides,
-    /// but for the share of [`WINDOW`].
+    /// If the fast path decides, the slow one agrees, whatever the further bits are. The fast path decides except for
+    /// the share that [`WINDOW`] leaves undecided.
     fn paths_agree(inputs: usize) {
         let (mut bits, mut slow, mut compared) = (random(4), [0u32; 8], 0);
         let scales = [1, 2, 3, 10, 1000, 4_194_305, 1 << 35, 1 << 50];
@@ -335,7 +340,7 @@ mod tests {
                 Some(floor) => assert_eq!([low, high].map(|e| e.times(scale.into())), [floor.into(); 2]),
                 None => slow[i % 8] += 1,
             }
-            // and so with comparisons, near their borders and elsewhere
+            // The same for comparisons, near their borders and elsewhere.
             let denominator = 2 * u128::from(scale) * u128::from(scale);
             let border = low.times(denominator);
             for numerator in [border, border + 1, border + border / 1_000_000_000, denominator / 3, 0] {
@@ -363,10 +368,10 @@ mod tests {
         paths_agree(2_000_000);
     }
 
-    /// The slow path alone: chi-square over the integers at scale 4, within its 1 - 1e-9 quantile, and the
-    /// comparison's frequency at 1/3.
+    /// The slow path alone: chi-square over the integers at scale 4, within its 1 - 1e-9 quantile, and the frequency
+    /// of the comparison with 1/3.
     #[test]
-    fn the_slow_path_has_the_same_law() {
+    fn the_slow_path_has_the_same_distribution() {
         const DRAWS: u32 = 60_000;
         let mut random = random(5);
         let (mut cells, mut least) = ([0f64; 24], 0);
@@ -384,7 +389,7 @@ mod tests {
         assert!((f64::from(least) - f64::from(DRAWS) * (-1.0f64 / 3.0).exp()).abs() < width, "{least}");
     }
 
-    /// A word of zeros, which no test will see by chance: more words are drawn, and N goes on.
+    /// A word of zeros is too rare for a random test. Then more words are drawn, and N counts on.
     #[test]
     fn zeros_beyond_a_word_are_counted_on() {
         let mut words = [0, 0, 1 << 26, 0].into_iter();

@@ -1,4 +1,4 @@
-//! Discrete Gaussian noise: P(X = x) proportional to exp(-x^2/(2 sigma^2)).
+//! Draws discrete Gaussian noise: P(X = x) proportional to exp(-x^2/(2 sigma^2)).
 
 use super::Laplace;
 use super::exponential::Exponential;
@@ -10,10 +10,10 @@ use crate::random::Random;
 
 /// The discrete Gaussian distribution on the integers, at an integer sigma.
 ///
-/// Added to an integer sum of sensitivity `s` it is exactly `s^2/(2 sigma^2)`-zCDP (Canonne, Kamath,
-/// Steinke 2020, Theorem 4). Sigma is rounded up to a whole number of grid units, so the loss is
-/// never above the one asked for, and the sampler's numbers stay within 128 bits: they would not at
-/// an arbitrary rational variance on a grid as fine as ours.
+/// Added to an integer sum of sensitivity `s` it is exactly `s^2/(2 sigma^2)`-zCDP (Canonne, Kamath, Steinke 2020,
+/// Theorem 4). Sigma is rounded up to a whole number of grid units, so the loss never exceeds the requested one. An
+/// integer sigma also keeps the sampler's numbers within 128 bits; with an arbitrary rational variance on so fine a
+/// grid they would not be.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gaussian {
     sigma: u64,
@@ -22,17 +22,16 @@ pub struct Gaussian {
 }
 
 impl Gaussian {
-    /// Smaller ones would make the rounding of rho felt.
+    /// Smallest sigma; a smaller one would make the rounding of rho noticeable.
     const MIN_SIGMA: u64 = 1 << 10;
-    /// Larger ones would let the sampler's products leave 128 bits.
+    /// Largest sigma; with a larger one the sampler's products could exceed 128 bits.
     const MAX_SIGMA: u64 = 1 << 50;
 
     /// Noise that makes a sum of the given sensitivity (grid units) `rho`-zCDP:
     /// sigma = ceil(sensitivity/sqrt(2 rho)), from rho's own bits.
     ///
     /// # Errors
-    /// `InvalidConfig` when rho is not finite and positive, or so large or small that sigma leaves
-    /// 2^10 ..= 2^50.
+    /// `InvalidConfig` if rho is not finite and positive, or sigma would be outside 2^10 ..= 2^50.
     pub fn new(rho: f64, sensitivity: u64) -> Result<Gaussian> {
         if !(rho.is_finite() && rho > 0.0) {
             return Err(Error::config("rho", "must be finite and > 0", rho));
@@ -49,24 +48,24 @@ impl Gaussian {
             let least = rho_at(Self::MAX_SIGMA);
             return Err(Error::config("rho", &format!("must be at least {} a release", Value::from(least)), rho));
         }
-        // Three roundings, of half a unit in the last place each.
+        // Covers three roundings, of half a unit in the last place each.
         let effective = rho_at(sigma) * (1.0 + 2.0 * f64::EPSILON);
         Ok(Gaussian { rho: effective.min(rho), ..Self::with_sigma(sigma) })
     }
 
-    /// The distribution itself, at this sigma, for sensitivity 1. `sigma` in `1..=2^50`.
+    /// The distribution with this sigma, for sensitivity 1. `sigma` in `1..=2^50`.
     pub fn with_sigma(sigma: u64) -> Gaussian {
         assert!((1..=Self::MAX_SIGMA).contains(&sigma), "sigma must be in 1..=2^50");
         let rho = 0.5 / (sigma as f64).powi(2);
         Gaussian { sigma, rho, proposal: Laplace::with_scale(sigma) }
     }
 
-    /// The effective zCDP loss of one release, at most the one asked for.
+    /// The zCDP loss of one release, at most the requested one.
     pub fn rho(&self) -> f64 {
         self.rho
     }
 
-    /// The parameter, in grid units.
+    /// The parameter sigma, in grid units.
     pub fn sigma(&self) -> u64 {
         self.sigma
     }
@@ -79,30 +78,30 @@ impl Gaussian {
         self.draw(random)
     }
 
-    /// Canonne, Kamath, Steinke (2020), Algorithm 3, with the proposal's scale at sigma itself (any
-    /// scale is right): exp(-|y|/sigma) * exp(-(|y| - sigma)^2/(2 sigma^2)) is proportional to
-    /// exp(-y^2/(2 sigma^2)), and three proposals in four are taken.
+    /// Canonne, Kamath, Steinke (2020), Algorithm 3. Any scale of the proposal gives the same distribution; here it
+    /// is sigma. exp(-|y|/sigma) * exp(-(|y| - sigma)^2/(2 sigma^2)) is proportional to exp(-y^2/(2 sigma^2)). Three
+    /// proposals in four are accepted.
     pub(super) fn draw(&self, random: &mut Random) -> i64 {
         loop {
             let proposed = self.proposal.draw(random);
             let distance = u128::from(proposed.unsigned_abs().abs_diff(self.sigma));
             let variance = u128::from(self.sigma) * u128::from(self.sigma);
-            // With chance e^-x is an Exp(1) at least x.
+            // An Exp(1) is at least x with probability e^-x.
             if Exponential::draw(random).is_at_least(distance * distance, 2 * variance, random) {
                 return proposed;
             }
         }
     }
 
-    /// Sigma squared, in grid units squared: an upper bound of the variance, and less than a part
-    /// in 10^6 above it from sigma 1 on.
+    /// Sigma squared, in grid units squared: an upper bound of the variance. It exceeds the variance by less than a
+    /// part in 10^6, for every sigma.
     pub fn variance(&self) -> f64 {
         (self.sigma as f64).powi(2)
     }
 
-    /// P(|X| > width) <= gamma, in grid units, for gamma in (0, 1]. By Poisson summation the
-    /// normaliser is at least sqrt(2 pi) sigma, so P(X > w) is at most the P(N > w) of the
-    /// continuous distribution for every integer w, and 2 P(N > w) <= exp(-w^2/(2 sigma^2)).
+    /// P(|X| > width) <= gamma, in grid units, for gamma in (0, 1]. By Poisson summation the normaliser is at least
+    /// sqrt(2 pi) sigma. So for every integer w, P(X > w) is at most P(N > w) for the continuous distribution N, and
+    /// 2 P(N > w) <= exp(-w^2/(2 sigma^2)).
     pub fn width(&self, gamma: f64) -> f64 {
         self.width_at(-gamma.ln())
     }
@@ -166,7 +165,7 @@ mod tests {
         for rho in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e300, 1e-300, f64::MAX, 5e-324] {
             assert!(Gaussian::new(rho, 1 << 24).is_err(), "{rho}");
         }
-        // Sigmas from 2^10 to 2^50, and the message names the last rho that will do.
+        // Sigma ranges from 2^10 to 2^50, and the message names the last valid rho.
         let refusal = |rho| Gaussian::new(rho, 1 << 24).unwrap_err().to_string();
         for (rho, sigma) in [(2f64.powi(27), 1 << 10), (2f64.powi(-53), 1 << 50)] {
             let distribution = Gaussian::new(rho, 1 << 24).unwrap();

@@ -1,4 +1,4 @@
-//! Discrete Laplace noise: P(X = x) proportional to exp(-|x|/scale).
+//! Draws discrete Laplace noise: P(X = x) proportional to exp(-|x|/scale).
 
 use super::exponential::Exponential;
 #[cfg(dpb_faults)]
@@ -8,8 +8,8 @@ use crate::random::Random;
 
 /// The discrete Laplace distribution on the integers, at an integer scale.
 ///
-/// Added to an integer sum of sensitivity `s` it is exactly `s/scale`-DP (Ghosh, Roughgarden,
-/// Sundararajan 2009), and the scale is rounded up, so the loss is never above the one asked for.
+/// Added to an integer sum of sensitivity `s` it is exactly `s/scale`-DP (Ghosh, Roughgarden, Sundararajan 2009). The
+/// scale is rounded up, so the loss never exceeds the requested one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Laplace {
     scale: u64,
@@ -17,17 +17,16 @@ pub struct Laplace {
 }
 
 impl Laplace {
-    /// Smaller scales would make the rounding of epsilon felt.
+    /// Smallest scale; a smaller one would make the rounding of epsilon noticeable.
     const MIN_SCALE: u64 = 1 << 10;
-    /// Larger ones would let a tail overflow a 64-bit sum.
+    /// Largest scale; with a larger one a tail could overflow a 64-bit sum.
     const MAX_SCALE: u64 = 1 << 50;
 
     /// Noise that makes a sum of the given sensitivity (grid units) `epsilon`-DP:
     /// scale = ceil(sensitivity/epsilon), from epsilon's own bits.
     ///
     /// # Errors
-    /// `InvalidConfig` when epsilon is not finite and positive, or so large or small that the
-    /// scale leaves 2^10 ..= 2^50.
+    /// `InvalidConfig` if epsilon is not finite and positive, or the scale would be outside 2^10 ..= 2^50.
     pub fn new(epsilon: f64, sensitivity: u64) -> Result<Laplace> {
         if !(epsilon.is_finite() && epsilon > 0.0) {
             return Err(Error::config("epsilon", "must be finite and > 0", epsilon));
@@ -45,18 +44,18 @@ impl Laplace {
                 epsilon,
             ));
         }
-        // Rounded up, unless that is more than was asked for.
+        // Rounded up, but never above the requested epsilon.
         let effective = (sensitivity as f64 / scale as f64).next_up();
         Ok(Laplace { scale, epsilon: effective.min(epsilon) })
     }
 
-    /// The distribution itself, at this scale, for sensitivity 1. `scale > 0`.
+    /// The distribution with this scale, for sensitivity 1. `scale` in `1..=2^50`.
     pub fn with_scale(scale: u64) -> Laplace {
         assert!(scale > 0 && scale <= Self::MAX_SCALE, "scale must be in 1..=2^50");
         Laplace { scale, epsilon: 1.0 / scale as f64 }
     }
 
-    /// The effective privacy loss of one release, at most the one asked for.
+    /// The privacy loss of one release, at most the requested one.
     pub fn epsilon(&self) -> f64 {
         self.epsilon
     }
@@ -74,7 +73,7 @@ impl Laplace {
         self.draw(random)
     }
 
-    /// Exact inversion: floor(scale * Exp(1)) is geometric with ratio e^(-1/scale), and has a random sign.
+    /// Exact inversion: floor(scale * Exp(1)) is geometric with ratio e^(-1/scale). It gets a random sign.
     #[inline]
     pub(super) fn draw(&self, random: &mut Random) -> i64 {
         loop {
@@ -83,22 +82,22 @@ impl Laplace {
             let magnitude = Exponential::new((bits >> 32) as u32, fraction, random).times(self.scale, random);
             let negative = bits & 1;
             if magnitude | (negative ^ 1) == 0 {
-                continue; // or zero would come twice as often
+                continue; // -0 is rejected, because zero would be twice as frequent
             }
             let sign = (negative as i64).wrapping_neg();
             return (magnitude as i64 ^ sign) - sign;
         }
     }
 
-    /// The standard deviation's square, in grid units squared: 2p/(1-p)^2 with p = e^(-1/scale).
+    /// The variance, in grid units squared: 2p/(1-p)^2 with p = e^(-1/scale).
     pub fn variance(&self) -> f64 {
         let p = (-1.0 / self.scale as f64).exp();
         let q = -(-1.0 / self.scale as f64).exp_m1();
         2.0 * p / (q * q)
     }
 
-    /// P(|X| > width) <= gamma, in grid units, for gamma in (0, 1]: with p = e^(-1/scale) the tail
-    /// P(|X| >= x) is 2p^x/(1+p) <= p^(x-1).
+    /// P(|X| > width) <= gamma, in grid units, for gamma in (0, 1]. With p = e^(-1/scale) the tail P(|X| >= x) is
+    /// 2p^x/(1+p) <= p^(x-1).
     pub fn width(&self, gamma: f64) -> f64 {
         self.width_at(-gamma.ln())
     }
@@ -109,7 +108,7 @@ impl Laplace {
     }
 }
 
-/// ceil(n / x) exactly, for finite x > 0; `None` when it does not fit.
+/// ceil(n / x) exactly, for finite x > 0; `None` if it does not fit.
 pub(super) fn ceil_div(n: u128, x: f64) -> Option<u128> {
     let bits = x.to_bits();
     let (exponent, fraction) = ((bits >> 52) as i32, bits & ((1 << 52) - 1));
@@ -150,7 +149,7 @@ mod tests {
         }
     }
 
-    /// a * b * 2^shift, in words of 64 bits, least first, without leading zeros.
+    /// a * b * 2^shift, in words of 64 bits, least significant first, without leading zeros.
     fn product(a: u128, b: u64, shift: u32) -> Vec<u64> {
         let mut words = vec![0u64; (shift / 64) as usize];
         let mut carry = 0;
@@ -173,7 +172,7 @@ mod tests {
         words
     }
 
-    /// a <= b for the products.
+    /// Whether a <= b, for two products.
     fn at_most(a: &[u64], b: &[u64]) -> bool {
         a.len().cmp(&b.len()).then_with(|| a.iter().rev().cmp(b.iter().rev())).is_le()
     }
@@ -183,7 +182,7 @@ mod tests {
         let mut random = crate::random::Seed::new(Some([5; 32])).unwrap().stream();
         let (mut fitting, mut exact) = (0, 0);
         for round in 0..200_000 {
-            // Even rounds: any numbers. Odd rounds: n a multiple of the mantissa, or beside one.
+            // Even rounds: arbitrary numbers. Odd rounds: n is a multiple of the mantissa, or next to one.
             let mantissa = (random.next_u64() >> 12 | 1 << 52) >> random.below(50);
             let power = random.below(180) as i32 - 130;
             let wide = u128::from(random.next_u64()) << 64 | u128::from(random.next_u64());
@@ -225,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn the_variance_is_that_of_the_law() {
+    fn the_variance_is_that_of_the_distribution() {
         for scale in [1u64, 2, 10, 1000] {
             let weight = |x: u64| (-(x as f64) / scale as f64).exp();
             let (mut total, mut squares) = (1.0, 0.0);
@@ -244,7 +243,7 @@ mod tests {
         for epsilon in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e300, 1e-300] {
             assert!(Laplace::new(epsilon, 1 << 24).is_err(), "{epsilon}");
         }
-        // Scales from 2^10 to 2^50, and the message names the last epsilon that will do.
+        // Scales range from 2^10 to 2^50, and the message names the last valid epsilon.
         let refusal = |epsilon| Laplace::new(epsilon, 1 << 24).unwrap_err().to_string();
         for epsilon in [2f64.powi(14), 2f64.powi(-26)] {
             assert_eq!(Laplace::new(epsilon, 1 << 24).unwrap().epsilon(), epsilon);

@@ -1,8 +1,8 @@
-//! Exact noise: integers in, integers out, no floating point between entropy and sample.
+//! Draws exact noise on the integers. No floating point is used between entropy and sample.
 //!
-//! Inverse-CDF Laplace noise in floating point leaks through the gaps between doubles (Mironov
-//! 2012). Every sampler here computes on integers alone, with proved errors and more bits where an error
-//! could matter, so its distribution is exact and its output is bit-identical on every machine.
+//! Laplace noise by inversion in floating point leaks through the gaps between doubles (Mironov 2012). Every sampler
+//! here computes on integers alone, with proved errors, and uses more bits where an error could matter. So its
+//! distribution is exact, and its output is bit-identical on every machine.
 
 mod binomial;
 mod exponential;

@@ -1,100 +1,99 @@
-//! A test's hand on the noise of its own thread, and on what else it breaks there (tests only).
+//! Observes and changes the noise of the current thread, and inserts faults (tests only).
 //!
-//! Proofs of privacy move noise: where a reward changes a sum by d, noise moved by -d hides it, at a
-//! price of |d|/scale. A test with its hand here does just that: it sees every draw, and moves some.
-//! Or it weakens noise, whoever draws it, or builds a [`Fault`] into every handle, restored ones too, to see whether
-//! that is noticed.
+//! Proofs of privacy move noise: if a reward changes a sum by d, noise moved by -d hides the change, at a cost of
+//! |d|/scale. A test with a [`NoiseProbe`] executes such a proof: it sees every draw, and moves some. A test can also
+//! weaken the noise, or insert a [`Fault`] into every handle, restored ones too, to check that an auditor detects it.
 
 use crate::random::{Random, Seed};
 use crate::shuffle::Params;
 use std::cell::{Cell, RefCell};
 
 thread_local! {
-    static HAND: RefCell<Option<State>> = const { RefCell::new(None) };
-    static DONE: Cell<bool> = const { Cell::new(false) };
+    static PROBE: RefCell<Option<State>> = const { RefCell::new(None) };
+    static SABOTAGE_APPLIED: Cell<bool> = const { Cell::new(false) };
 }
 
 macro_rules! faults {
     ($($(#[doc = $text:literal])* $name:ident,)*) => {
-        /// What an auditor must catch, beside noise that is too weak.
+        /// A fault that an auditor must detect, apart from noise that is too weak.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Fault {
             $($(#[doc = $text])* $name,)*
         }
 
         impl Fault {
-            /// All of them.
+            /// All faults.
             pub const ALL: &[Fault] = &[$(Fault::$name,)*];
         }
     };
 }
 
 faults! {
-    /// One noise for all arms of an epoch.
+    /// All arms of an epoch get the same noise.
     SharedNoise,
     /// Arms are compared with the largest true mean.
     UnnoisedMaximum,
-    /// A second answer to a ticket counts again.
+    /// A second reward for a ticket counts again.
     DuplicateBelieved,
-    /// A batch closes when its clicks have come, not when its window is over.
+    /// A batch closes when its rewards have arrived, not when their windows have ended.
     ClosedByArrival,
-    /// A decision whose answer waits for its window is not cancelled.
+    /// A decision whose reward waits for the end of its window is not cancelled.
     CancelTells,
-    /// A decision that is pushed out of its window ends with its answer, if that has come.
+    /// If a decision is evicted and its reward has arrived, it ends with that reward.
     PushedOutTells,
-    /// A width is a function of a sum that is not released.
+    /// A width depends on a sum that is not released.
     RawWidth,
-    /// The leader among some arms is found by sums that are not released.
+    /// The leader among some arms depends on sums that are not released.
     RawLeader,
-    /// An arm that is retired shows its open sum.
+    /// A retired arm shows its open sum.
     RawRetired,
-    /// All decisions of a user are learned from.
+    /// The policy learns from all decisions of a user.
     UserUnbounded,
-    /// A snapshot's sums include open ones.
+    /// The sums in a snapshot include open ones.
     RawSnapshot,
-    /// A snapshot counts answers that wait for their windows.
+    /// A snapshot counts rewards that wait for the end of their windows.
     HeldCounted,
-    /// A restored handle keeps the open sums of the one whose snapshot it is.
+    /// A restored handle keeps the open sums of the handle that was saved.
     OpenKept,
-    /// What is known of an arm when others are merged includes its open sum.
+    /// The evidence for an arm that a handle gives to others includes its open sum.
     RawMerge,
     /// A reward enters two batches.
     CollectedTwice,
     /// A batch's size depends on open sums.
     RawSize,
-    /// What a prior says of its arm depends on the arm's open sum: on 0.3 of it.
+    /// The prior of an arm depends on 0.3 of the arm's open sum.
     RawPrior,
-    /// The same, on a thousandth of it.
+    /// The prior of an arm depends on a thousandth of the arm's open sum.
     RawPriorSlightly,
-    /// A click that was taken back still takes its place among those of its request.
+    /// A cancelled reward is still drawn among those of its request.
     CancelledDrawn,
 }
 
 impl Fault {
-    /// Is this fault to be built in here?
+    /// Whether this fault is inserted in the current thread.
     pub(crate) fn is_built_in(self) -> bool {
         let built = with(|state| state.fault == Some(self)) == Some(true);
         if built {
-            DONE.set(true);
+            SABOTAGE_APPLIED.set(true);
         }
         built
     }
 
-    /// Was anything sabotaged in this thread since this was last asked? A fault that no code of a policy asks for is
-    /// not built into it.
+    /// Whether any sabotage took effect in this thread since the last call. A fault that a policy's code never checks
+    /// has no effect on it.
     pub fn was_done() -> bool {
-        DONE.take()
+        SABOTAGE_APPLIED.take()
     }
 }
 
-/// One draw of noise that a claim rests on.
+/// A draw of noise that a privacy claim depends on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Draw {
-    /// At this scale, in grid units.
+    /// Laplace noise of this scale, in grid units.
     Laplace(u64),
-    /// At this sigma, in grid units.
+    /// Gaussian noise of this sigma, in grid units.
     Gaussian(u64),
-    /// The coins of one message of this batch, in the shuffle model.
+    /// The coins of one message of a batch with these parameters, in the shuffle model.
     Coins(Params),
 }
 
@@ -104,7 +103,7 @@ struct State {
     weakening: Option<Box<Weakening>>,
     twice: bool,
     draws: Vec<Draw>,
-    /// Releases that the draws are good for.
+    /// Number of releases that the draws so far cover.
     covered: f64,
     released: Vec<(usize, i64)>,
     fault: Option<Fault>,
@@ -112,63 +111,63 @@ struct State {
     open: Vec<f64>,
 }
 
-/// The share of its scale that a draw keeps, by the number of releases covered before it.
+/// The share of its scale that a draw keeps, given the number of releases covered before it.
 type Weakening = dyn Fn(usize, Draw) -> f64;
 
-/// As long as this lives it sees the noise of its thread, counted from its first day.
+/// Observes the noise of its thread until it is dropped. Draws are numbered from its creation.
 pub struct NoiseProbe(());
 
 impl NoiseProbe {
-    /// One that changes nothing.
-    #[allow(clippy::new_without_default, reason = "a thread has one hand")]
+    /// A probe that changes nothing.
+    #[allow(clippy::new_without_default, reason = "a thread has one probe")]
     pub fn new() -> NoiseProbe {
-        HAND.set(Some(State::default()));
+        PROBE.set(Some(State::default()));
         NoiseProbe(())
     }
 
-    /// Moves each of these draws by so much.
+    /// Moves the noise of each of these draws (number of the draw, distance).
     pub fn moving(self, draws: &[(usize, i64)]) -> NoiseProbe {
         with(|state| state.moves = draws.to_vec());
         self
     }
 
-    /// Builds this into every handle.
+    /// Inserts this fault into every handle.
     pub fn breaking(self, fault: Fault) -> NoiseProbe {
         with(|state| state.fault = Some(fault));
         self
     }
 
-    /// What handles take for the operating system's entropy comes from this seed.
+    /// Replaces the operating system's entropy by this seed.
     pub fn seeding(self, seed: [u8; 32]) -> NoiseProbe {
         let entropy = Seed::new(Some(seed)).ok().map(|mut seed| seed.stream());
         with(|state| state.entropy = entropy);
         self
     }
 
-    /// Takes scale from draws.
+    /// Reduces the scale of draws by this rule.
     pub fn weakening(self, rule: impl Fn(usize, Draw) -> f64 + 'static) -> NoiseProbe {
         with(|state| state.weakening = Some(Box::new(rule)));
         self
     }
 
-    /// Releases every batch twice, and shows the mean of both: what an outsider has of it.
+    /// Releases every batch twice, and publishes the mean of both.
     pub fn releasing_twice(self) -> NoiseProbe {
         with(|state| state.twice = true);
         self
     }
 
-    /// How many were drawn so far.
+    /// The number of draws so far.
     pub fn draws(&self) -> usize {
         with(|state| state.draws.len()).unwrap_or_default()
     }
 
-    /// The sums released since the last time, each with the number of the draw that covers it, from
-    /// mechanisms whose releases cannot all be read.
+    /// The sums released since the last call, each with the number of the draw that covers it. For mechanisms whose
+    /// releases cannot all be read.
     pub fn released(&self) -> Vec<(usize, i64)> {
         with(|state| std::mem::take(&mut state.released)).unwrap_or_default()
     }
 
-    /// All that was drawn.
+    /// Ends the probe, and returns all draws.
     pub fn lift(self) -> Vec<Draw> {
         with(|state| std::mem::take(&mut state.draws)).unwrap_or_default()
     }
@@ -176,33 +175,33 @@ impl NoiseProbe {
 
 impl Drop for NoiseProbe {
     fn drop(&mut self) {
-        HAND.set(None);
+        PROBE.set(None);
     }
 }
 
 fn with<T>(f: impl FnOnce(&mut State) -> T) -> Option<T> {
-    HAND.with_borrow_mut(|hand| hand.as_mut().map(f))
+    PROBE.with_borrow_mut(|probe| probe.as_mut().map(f))
 }
 
-/// Fills a key, where a test seeds all handles.
+/// Fills a key from the test's seed. Returns false if there is none.
 pub(crate) fn fill(key: &mut [u8]) -> bool {
     let fill = |entropy: &mut Random| key.fill_with(|| entropy.next_u32() as u8);
     with(|state| state.entropy.as_mut().map(fill)).flatten().is_some()
 }
 
-/// Open sums that a restored handle will keep.
+/// Stores the open sums that a restored handle will keep, if that fault is inserted.
 pub(crate) fn keep_open(sums: impl Iterator<Item = f64>) {
     if Fault::OpenKept.is_built_in() {
         with(|state| state.open = sums.collect());
     }
 }
 
-/// One of them.
+/// One of the stored open sums.
 pub(crate) fn kept_open(place: usize) -> f64 {
     with(|state| state.open.get(place).copied()).flatten().unwrap_or_default()
 }
 
-/// What a prior looks at of an open sum.
+/// The part of an open sum that a prior depends on, if that fault is inserted.
 pub(crate) fn glimpse(sum: impl FnOnce() -> f64) -> f64 {
     let shares = [(Fault::RawPrior, 0.3), (Fault::RawPriorSlightly, 1e-3)];
     shares.into_iter().find(|(fault, _)| fault.is_built_in()).map_or(0.0, |(_, share)| share * sum())
@@ -213,12 +212,12 @@ impl State {
     fn share(&mut self, draw: Draw) -> f64 {
         let share = self.weakening.as_ref().map_or(1.0, |rule| rule(self.covered as usize, draw));
         if share != 1.0 {
-            DONE.set(true);
+            SABOTAGE_APPLIED.set(true);
         }
         share
     }
 
-    /// Enters a draw: how far it is moved.
+    /// Records a draw, and returns the distance that it is moved.
     fn enter(&mut self, draw: Draw) -> i64 {
         let number = self.draws.len();
         self.draws.push(draw);
@@ -231,13 +230,13 @@ impl State {
     }
 }
 
-/// A sample by `draw` at this scale, or what is left of it.
+/// A sample by `draw` at this scale, or at the weakened scale.
 pub(crate) fn sample(scale: u64, kind: fn(u64) -> Draw, draw: impl FnOnce(u64) -> i64) -> i64 {
     let left = with(|state| ((state.share(kind(scale)) * scale as f64) as u64).max(1)).unwrap_or(scale);
     draw(left) + with(|state| state.enter(kind(left))).unwrap_or_default()
 }
 
-/// A message's ones, counted by `count` under this plan, or with what is left of its coins.
+/// The ones of a message, counted by `count` with these parameters, or with weakened coins.
 pub(crate) fn ones(plan: &Params, count: impl FnOnce(&Params) -> u64) -> u64 {
     let share = with(|state| state.share(Draw::Coins(*plan))).unwrap_or(1.0);
     let left = if share < 1.0 { plan.weakened(share) } else { *plan };
@@ -247,11 +246,11 @@ pub(crate) fn ones(plan: &Params, count: impl FnOnce(&Params) -> u64) -> u64 {
     ones.max(0) as u64
 }
 
-/// A sum that is released, covered by the last draw; `again` draws anew.
+/// Records a sum that is released and covered by the last draw. `again` draws the second release of the same batch.
 pub(crate) fn release(sum: i64, again: impl FnOnce() -> i64) -> i64 {
     let mut sum = sum;
     if with(|state| state.twice) == Some(true) {
-        DONE.set(true);
+        SABOTAGE_APPLIED.set(true);
         sum = (sum + again()) / 2;
     }
     with(|state| state.note(sum));

@@ -1,5 +1,5 @@
-//! The samplers of Canonne, Kamath and Steinke (2020), a chain of comparisons of uniform integers: slow, and
-//! so plain that the fast ones are tested against them.
+//! The samplers of Canonne, Kamath and Steinke (2020), built from comparisons of uniform integers. They are slow and
+//! simple, and the fast samplers are tested against them.
 
 use crate::random::Random;
 
@@ -68,8 +68,8 @@ mod tests {
     use crate::noise::{Gaussian, Laplace, binomial_width};
     use crate::random::Seed;
 
-    /// Walks the tree of all coin flips down to branches of mass `least`: the mass of the leaves
-    /// that say true, and of the branches left out.
+    /// Walks the tree of all coin flips down to branches of mass `least`. Returns the mass of the leaves that are
+    /// true, and of the branches left out.
     fn distribution(numerator: u128, denominator: u128, least: f64) -> (f64, f64) {
         let (mut yes, mut left_out) = (0.0, 0.0);
         let mut path: Vec<bool> = Vec::new();
@@ -80,7 +80,7 @@ mod tests {
                 &mut |n, d| {
                     assert!(n <= d);
                     if mass < least {
-                        return false; // whatever follows belongs to the branch left out
+                        return false; // all further flips belong to the branch left out
                     }
                     if depth == path.len() {
                         path.push(true);
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_tree_of_flips_has_the_exact_law() {
+    fn the_whole_tree_of_flips_has_the_exact_distribution() {
         for denominator in 1..=8 {
             for numerator in 0..=3 * denominator {
                 let exact = (-(numerator as f64) / denominator as f64).exp();
@@ -126,8 +126,8 @@ mod tests {
 
     #[test]
     fn frequencies_agree() {
-        // 192 counts of 20,000 flips, each within its Chernoff width: fails with probability at
-        // most 192 * 1e-11 < 2e-9 for a fresh seed.
+        // 192 counts of 20,000 flips, each within its Chernoff width. For a fresh seed the test fails with probability
+        // at most 192 * 1e-11 < 2e-9.
         let mut random = Seed::new(Some([11; 32])).unwrap().stream();
         for denominator in 1..=8 {
             for numerator in 1..=24 {
@@ -137,13 +137,13 @@ mod tests {
                 assert!((hits as f64 - 20_000.0 * exact).abs() <= width, "{numerator}/{denominator}: {hits}");
             }
         }
-        // Numbers beyond 64 bits, as the Gaussian sampler has them.
+        // Numbers above 64 bits, as in the Gaussian sampler.
         let third = (0..20_000).filter(|_| bernoulli_exp(&mut random, 1 << 101, 3 << 101)).count();
         let exact = (-1.0f64 / 3.0).exp();
         assert!((third as f64 - 20_000.0 * exact).abs() <= binomial_width(20_000, exact, 1, 1e-11), "{third}");
     }
 
-    /// Chi-square of two samples in cells that hold 100 of both at least: over its 1 - 1e-9 quantile.
+    /// Chi-square of two samples, in cells that hold at least 100 of both, divided by its 1 - 1e-9 quantile.
     fn two_samples(mut a: impl FnMut() -> i64, mut b: impl FnMut() -> i64, cell: i64) -> f64 {
         const DRAWS: usize = 200_000;
         let mut cells = std::collections::BTreeMap::<i64, [f64; 2]>::new();
@@ -163,10 +163,10 @@ mod tests {
         chi2 / (freedom + 2.0 * f64::sqrt(freedom * x) + 2.0 * x)
     }
 
-    /// Fails with probability at most 1e-9 each for fresh seeds (Laurent and Massart 2000), and notices a
-    /// scale 6% off.
+    /// Fails with probability at most 1e-9 for each comparison, for fresh seeds (Laurent and Massart 2000), and
+    /// detects a scale that is 6% off.
     #[test]
-    fn the_fast_samplers_have_the_same_law() {
+    fn the_fast_samplers_have_the_same_distribution() {
         let mut seed = Seed::new(Some([12; 32])).unwrap();
         let (mut fast, mut slow) = (seed.stream(), seed.stream());
         for scale in [1u64, 2, 10, 1000, 4_194_305, 1 << 35, 1 << 50] {

@@ -3,7 +3,7 @@
 use super::{Gaussian, Laplace};
 use crate::random::Random;
 
-/// A distribution of exact noise on the integers: one of the two, or [`Noise`], either of them.
+/// A distribution of exact noise on the integers: [`Laplace`], [`Gaussian`], or [`Noise`], which is either of them.
 pub trait Distribution: Copy {
     /// One exact sample, in grid units.
     fn sample(&self, random: &mut Random) -> i64;
@@ -21,7 +21,7 @@ impl Distribution for Gaussian {
     }
 }
 
-/// Either distribution, for policies that leave the choice between pure DP and zCDP to their caller.
+/// Either distribution, for policies whose caller chooses between pure DP and zCDP.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Noise {
     /// Pure DP.
@@ -62,18 +62,18 @@ impl Distribution for Noise {
     }
 }
 
-/// Where one policy's noise comes from: nothing else draws from its stream.
+/// The noise of one policy. Nothing else draws from its stream.
 #[derive(Debug)]
 pub struct NoiseSource<L = Noise> {
     distribution: L,
     random: Random,
 }
 
-/// Laplace noise, for the policies that are pure.
+/// Laplace noise, for policies that are always pure.
 pub type LaplaceSource = NoiseSource<Laplace>;
 
 impl<L: Distribution> NoiseSource<L> {
-    /// This distribution on this stream.
+    /// Noise of this distribution, drawn from this stream.
     pub fn new(distribution: L, random: Random) -> NoiseSource<L> {
         NoiseSource { distribution, random }
     }
@@ -95,7 +95,7 @@ mod tests {
     use crate::random::Seed;
 
     #[test]
-    fn either_law_is_the_law_itself() {
+    fn noise_has_the_distribution_that_it_wraps() {
         let (laplace, gaussian) = (Laplace::with_scale(1000), Gaussian::with_sigma(1000));
         let stream = || Seed::new(Some([7; 32])).unwrap().stream();
         let draws = |distribution: &dyn Fn(&mut Random) -> i64| {

@@ -1,45 +1,45 @@
-//! How far sums of independent noises stray: Chernoff's bound, optimised numerically.
+//! Bounds the deviation of sums of independent noises: Chernoff's bound, optimised numerically.
 //!
-//! Every value returned is a true bound, however early the optimisation stops: for any s > 0 with a
-//! finite moment generating function, P(|X| > w) <= 2 exp(Psi(s) - s w), where Psi is the log-MGF
-//! of a symmetric X. The classical closed forms (Chan, Shi, Song 2011, Corollary 2.9 for Laplace
-//! noises; Bernstein for binomials) are this bound at an s of their own, so the best s beats them.
+//! Every value returned is a true bound, however early the optimisation stops. For a symmetric X with log-MGF Psi,
+//! and any s > 0 where Psi is finite, P(|X| > w) <= 2 exp(Psi(s) - s w). The classical closed forms (Chan, Shi, Song
+//! 2011, Corollary 2.9 for Laplace noises; Bernstein for binomials) are this bound at a particular s, so the best s
+//! is at least as good.
 
 use std::f64::consts::LN_2;
 
-/// The width of a sum of independent Laplace noises, ready to be asked for any gamma.
+/// The width of a sum of independent Laplace noises, as a function of gamma.
 ///
-/// The bound `(ln(2/gamma) + Psi(s))/s` holds for every gamma; the s is the best for the one given
-/// to [`new`](Self::new). It is flat there: a gamma that is 1/10 of that one's logarithm away
-/// costs less than 1% in width. So an index policy that asks at gamma = t^-4 makes one of these
-/// at each release and asks it at each decision, for the price of one logarithm.
+/// The bound `(ln(2/gamma) + Psi(s))/s` holds for every gamma; the s is the best for the gamma given to
+/// [`new`](Self::new). The bound is flat there: a gamma whose logarithm differs by 1/10 costs less than 1% in width.
+/// So an index policy with gamma = t^-4 can create one of these at each release, and evaluate it at each decision for
+/// the cost of one logarithm.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SumWidth {
-    /// 1/s, in the scales' unit.
+    /// 1/s, in the unit of the scales.
     slope: f64,
     /// Psi(s).
     exponent: f64,
 }
 
 impl SumWidth {
-    /// The sum of independent Laplace noises, given as (scale, how many), in any unit, tuned for
-    /// gamma in (0, 1]. Discrete noise on a grid is covered.
+    /// The width of the sum of independent Laplace noises, given as pairs (scale, number of noises), in any unit. It
+    /// is tuned for gamma in (0, 1]. It is also valid for discrete noise on a grid.
     ///
-    /// Psi(s) = -sum ln(1 - s^2 b^2) is the continuous distribution's; the discrete one of scale b has
-    /// -ln(1 - sinh(s/2)^2/sinh(1/2b)^2), which is smaller for s < 1/b because sinh(x)/x increases.
-    /// With u = (s max b)^2 the best s is the root of a convex increasing function, to which
-    /// Newton's method descends from any point on its right.
+    /// Psi(s) = -sum ln(1 - s^2 b^2) is that of the continuous distribution. The discrete one of scale b has -ln(1 -
+    /// sinh(s/2)^2/sinh(1/2b)^2), which is smaller for s < 1/b because sinh(x)/x increases. With u = (s max b)^2 the
+    /// best s is the root of a convex increasing function. Newton's method descends to it from any point on its
+    /// right.
     pub fn new(noises: &[(f64, u64)], gamma: f64) -> SumWidth {
         let largest = noises.iter().filter(|noise| noise.1 > 0).fold(0.0, |b: f64, noise| b.max(noise.0));
         if largest == 0.0 {
             return SumWidth { slope: 0.0, exponent: 0.0 };
         }
-        // (c, n): n noises whose scale is sqrt(c) of the largest.
+        // (c, n): n noises whose scale is sqrt(c) times the largest.
         let noises = noises.iter().filter(|noise| noise.1 > 0);
         let noises = noises.map(|&(scale, many)| ((scale / largest).powi(2), many as f64));
         let sum = |of: &dyn Fn(f64, f64) -> f64| noises.clone().map(|(c, n)| of(c, n)).sum::<f64>();
         let log = LN_2 - gamma.ln();
-        // Each term of the function is at least n c u/(1 - c u): hence two points on the right.
+        // Each term of the function is at least n c u/(1 - c u), which gives two points to the right of the root.
         let most = sum(&|c, n| if c == 1.0 { n } else { 0.0 });
         let mut u = f64::min(log / (log + most), log / sum(&|c, n| n * c));
         for _ in 0..4 {
@@ -50,14 +50,14 @@ impl SumWidth {
         SumWidth { slope: largest / u.sqrt(), exponent: -sum(&|c, n| n * (-c * u).ln_1p()) }
     }
 
-    /// P(|X| > width) <= gamma, in the scales' unit, for gamma in (0, 1].
+    /// P(|X| > width) <= gamma, in the unit of the scales, for gamma in (0, 1].
     #[inline]
     pub fn at(&self, gamma: f64) -> f64 {
         self.slope * (LN_2 - gamma.ln() + self.exponent)
     }
 }
 
-/// P(|X| > width) <= gamma for the sum X of independent Laplace noises, given as (scale, how many).
+/// P(|X| > width) <= gamma for the sum X of independent Laplace noises, given as pairs (scale, number of noises).
 pub fn laplace_sum_width(noises: &[(f64, u64)], gamma: f64) -> f64 {
     SumWidth::new(noises, gamma).at(gamma)
 }
@@ -65,9 +65,9 @@ pub fn laplace_sum_width(noises: &[(f64, u64)], gamma: f64) -> f64 {
 /// P(|X - E X| > width) <= gamma for the sum X of `batches` independent Binomial(n, q), gamma in
 /// (0, 1].
 ///
-/// With N = n batches, Chernoff's bound on the exact MGF is P(X - Nq >= Nx) <= exp(-N kl(q+x, q)),
-/// and the tail on the side of 1/2 is the heavier one. Bernstein's x (sub-gamma form) is on the
-/// right of the root, and bisection keeps its right end there.
+/// With N = n batches, Chernoff's bound on the exact MGF is P(X - Nq >= Nx) <= exp(-N kl(q+x, q)), and the tail towards
+/// 1/2 is the heavier one. Bernstein's x (sub-gamma form) is to the right of the root. Bisection keeps its right end
+/// to the right of the root.
 pub fn binomial_width(n: u64, q: f64, batches: u64, gamma: f64) -> f64 {
     let trials = n as f64 * batches as f64;
     let q = q.min(1.0 - q);
@@ -92,7 +92,7 @@ fn divergence(q: f64, x: f64) -> f64 {
     (q + x) * (x / q).ln_1p() + (1.0 - q - x) * (-x / (1.0 - q)).ln_1p()
 }
 
-/// An x where this divergence is at least `log`, or beyond which nothing lies.
+/// An x where this divergence is at least `log`, or 1 - q, the largest possible x.
 fn bernstein(q: f64, log: f64) -> f64 {
     f64::min((2.0 * q * (1.0 - q) * log).sqrt() + log / 3.0, 1.0 - q)
 }
@@ -156,12 +156,12 @@ mod tests {
 
     #[test]
     fn the_width_of_a_sum_holds_and_is_tight() {
-        // The exact distribution of 3 discrete noises of scale 4 and 6 of scale 2, by convolution.
+        // The exact distribution of the sum of 3 discrete noises of scale 4 and 6 of scale 2, by convolution.
         const HALF: usize = 600;
         let mut distribution = vec![0.0; 2 * HALF + 1];
         distribution[HALF] = 1.0;
         for (scale, many) in [(4.0f64, 3), (2.0, 6)] {
-            // Laplace noise is a geometric one less another: two recursions a noise.
+            // Discrete Laplace noise is the difference of two geometric ones, so each noise takes two recursions.
             let p = (-1.0 / scale).exp();
             for _ in 0..many {
                 let mut memory = 0.0;
@@ -184,8 +184,8 @@ mod tests {
         for gamma in [0.5, 1e-2, 1e-6, 1e-12, 1e-30] {
             let width = laplace_sum_width(&[(4.0, 3), (2.0, 6)], gamma);
             assert!(tail(width) <= gamma, "{gamma}");
-            // The best exponent is above the truth by a factor of the order of its own size at
-            // most (Bahadur and Rao 1960), where a worse one would be off exponentially.
+            // The bound exceeds the truth by at most a factor of the order of its own exponent (Bahadur and Rao 1960).
+            // A worse s would be off exponentially.
             assert!(tail(width) * 4.0 * (1.0 + (2.0 / gamma).ln()) > gamma, "{gamma}");
         }
     }
@@ -217,7 +217,8 @@ mod tests {
             for gamma in [0.5, 1e-2, 1e-6, 1e-12] {
                 let width = binomial_width(n, q, 1, gamma);
                 assert!(binomial_tail(n, q, width) <= gamma, "{n} {q} {gamma}");
-                // Not loose: a quarter less would not do, but for steps of the distribution.
+                // The bound is tight: three quarters of the width would be too small, up to the steps of the
+                // distribution.
                 let least = 0.75 * width - 1.0;
                 assert!(least < 0.0 || gamma > 0.1 || binomial_tail(n, q, least) > gamma, "{n} {q} {gamma}");
                 assert_eq!(width, binomial_width(1, q, n, gamma));
@@ -226,7 +227,7 @@ mod tests {
         assert_eq!(binomial_width(0, 0.5, 3, 0.1), 0.0);
         assert_eq!(binomial_width(10, 0.0, 3, 0.1), 0.0);
         assert_eq!(binomial_width(10, 1.0, 3, 0.1), 0.0);
-        // Far more noises than anybody draws: the normal limit, sqrt(2 v ln(2/gamma)).
+        // With very many noises the width approaches the normal limit, sqrt(2 v ln(2/gamma)).
         let ratio = binomial_width(1 << 30, 0.5, 1 << 10, 1e-6) / ((1u64 << 40) as f64 * 0.5 * 2e6f64.ln()).sqrt();
         assert!((ratio - 1.0).abs() < 1e-4, "{ratio}");
     }

@@ -1,4 +1,4 @@
-//! What the engine and a policy promise each other.
+//! The interface between the engine and a policy, and what each guarantees to the other.
 
 use super::batched::{ReleaseHistory, ReleaseTotals};
 use super::linear::contextual::SavedPeer;
@@ -12,25 +12,24 @@ use crate::reward::Reward;
 use crate::shuffle::Params;
 use crate::snapshot::{Reader, Writer};
 
-/// What a policy chose: which arm, in which phase, with which probability given all releases.
+/// A policy's decision: the arm, the phase, and the probability given all releases.
 ///
-/// Arm and phase share a word, so that a pull travels in two registers, and is written and read
-/// back in the same two halves.
+/// Arm and phase share a word, so that a pull is passed in two registers, and is stored as the same two words.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pull {
     place: u64,
-    /// The arm's probability given everything released so far; NaN where it would tell raw rewards.
+    /// The arm's probability given everything released so far; NaN if it would reveal raw rewards.
     pub propensity: f64,
 }
 
 impl Pull {
-    /// What is left of it where nobody asks for more than the arm: see [`Policy::needs_full_pull`].
+    /// A pull without phase and propensity, for policies that need only the arm back: see [`Policy::needs_full_pull`].
     #[inline]
     pub(crate) const fn of(arm: u32) -> Pull {
         Pull::new(arm, 0, f64::NAN)
     }
 
-    /// This arm, in this phase, with this probability.
+    /// A pull of this arm, in this phase, with this probability.
     #[inline]
     pub const fn new(arm: u32, phase: u32, propensity: f64) -> Pull {
         Pull { place: (phase as u64) << 32 | arm as u64, propensity }
@@ -42,33 +41,33 @@ impl Pull {
         self.place as u32
     }
 
-    /// The policy's own count of epochs, phases or intervals.
+    /// The policy's current epoch, phase or interval.
     #[inline]
     pub fn phase(self) -> u32 {
         (self.place >> 32) as u32
     }
 
-    /// The same in another phase.
+    /// The same pull in another phase.
     pub fn in_phase(self, phase: u32) -> Pull {
         Pull::new(self.arm(), phase, self.propensity)
     }
 }
 
-/// What may be read of one arm: released values only, in the unit interval.
+/// The public state of one arm: released values only, in the unit interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ArmState {
     /// The released mean, NaN before the first release.
     pub mean: f64,
     /// Half-width of its confidence interval at 1 - beta, NaN before the first release.
     pub width: f64,
-    /// Rewards behind the mean, 0 before the first release; each with its power where there is a memory.
+    /// Rewards in the mean; 0 before the first release. With `forget_after` each is multiplied by its discount.
     pub effective_pulls: f64,
-    /// False once the arm is out of the race.
+    /// False once the arm is eliminated or retired.
     pub active: bool,
 }
 
 impl ArmState {
-    /// Nothing was released of it, or nothing ever is.
+    /// The state of an arm without releases.
     pub(crate) fn unknown(active: bool) -> ArmState {
         ArmState { mean: f64::NAN, width: f64::NAN, effective_pulls: 0.0, active }
     }
@@ -76,32 +75,32 @@ impl ArmState {
 
 /// A bandit algorithm as a state machine over releases.
 ///
-/// The engine promises: every reward is in range, on the grid, belongs to an earlier `choose` of
-/// this policy and comes at most once; a pull ends in `observe` or in `cancel`, never in both. The
-/// policy promises: `choose` and everything readable depend on released state, coins and the
-/// public order of events only.
-#[allow(private_interfaces)] // requests and peers are nobody's else
+/// The engine guarantees that every reward is in range and on the grid, belongs to an earlier `choose` of this
+/// policy, and comes at most once. A pull ends in `observe` or in `cancel`, never in both. The policy guarantees that
+/// `choose` and everything readable depend only on released state, coins and the public order of events.
+#[allow(private_interfaces)] // requests and peers are private to the crate
 pub trait Policy: Send {
-    /// The next arm to play. Not asked of policies [by request](Self::by_request).
+    /// The next arm to pull. Not called for policies [by request](Self::by_request).
     fn choose(&mut self) -> Pull;
 
-    /// The reward of an earlier pull: of its arm alone, or all of it where the policy [`needs_full_pull`](Self::needs_full_pull).
+    /// Reports the reward of an earlier pull. The pull has only its arm, unless the policy
+    /// [`needs_full_pull`](Self::needs_full_pull).
     fn observe(&mut self, pull: Pull, reward: Reward);
 
-    /// An earlier pull that will never be answered counts as not played.
+    /// Cancels an earlier pull: it will get no reward, and counts as not made.
     fn cancel(&mut self, pull: Pull);
 
-    /// The arm that a pull plays, where its number is another one.
+    /// The arm of a pull, for policies whose pulls have other numbers.
     fn arm_of(&self, pull: Pull) -> u32 {
         pull.arm()
     }
 
-    /// Decisions that depend on more than which arms may be played: if this policy makes such.
+    /// The policy as one that decides by more of a request than its eligible arms, if it does.
     fn by_request(&mut self) -> Option<&mut dyn ByRequest> {
         None
     }
 
-    /// Learns from what another handle has released, whose arms have ids as ours: was it news?
+    /// Learns from the releases of another handle, whose arms have the same ids. Returns whether there were new ones.
     ///
     /// # Errors
     /// `NoMemory`; `InvalidConfig` for too many handles; `Unsupported`. Nothing has changed.
@@ -109,71 +108,73 @@ pub trait Policy: Send {
         Err(Error::Unsupported("merging: it does not learn from a set of releases"))
     }
 
-    /// The arm that was added has an id, the last one of these; what other handles have released of it counts.
+    /// Names the arm that was added last: its id is the last of these. From now on, what other handles release of it
+    /// counts.
     fn name_arm(&mut self, _added: &[u64]) {}
 
-    /// How often [`merge`](Self::merge) had news.
+    /// How often [`merge`](Self::merge) found new releases.
     fn merges(&self) -> u64 {
         0
     }
 
-    /// So many ticks of the caller's clock have passed. Time is public.
+    /// Advances the caller's clock by so many ticks. Time is public.
     fn advance(&mut self, _ticks: u64) {}
 
-    /// Does it ask for phase and propensity again when a pull ends? They take 16 bytes a pending decision.
+    /// Whether `observe` and `cancel` need phase and propensity. They take 16 bytes for each pending decision.
     fn needs_full_pull(&self) -> bool {
         false
     }
 
-    /// What may be read of an arm.
+    /// The public state of an arm.
     fn arm(&self, arm: u32) -> ArmState;
 
     /// The current epoch, phase or interval.
     fn phase(&self) -> u32;
 
-    /// Arms still in the race.
+    /// Number of arms that are neither eliminated nor retired.
     fn active(&self) -> u32;
 
-    /// Requests that may show some arms only, arms that come and go: if this policy can.
+    /// The policy as one with eligible arms for each request, and arms that can be added and retired, if it supports
+    /// them.
     fn dynamic_arms(&mut self) -> Option<&mut dyn DynamicArms> {
         None
     }
 
-    /// Joining what other handles have released: if this policy can.
-    #[allow(private_interfaces)] // ReleaseHistory is nobody's else
+    /// The policy as one that joins what other handles have released, if it can.
+    #[allow(private_interfaces)] // ReleaseHistory is private to the crate
     fn mergeable(&mut self) -> Option<&mut dyn Mergeable> {
         None
     }
 
-    /// What was released of an arm, for an interval that holds at all times.
+    /// The releases of an arm, for an interval that holds at all times.
     ///
     /// # Errors
-    /// `NotReady` before the first release; `Unsupported` where nothing is kept that could tell.
-    #[allow(private_interfaces)] // ReleaseTotals are nobody's else
+    /// `NotReady` before the first release; `Unsupported` if the policy does not keep them.
+    #[allow(private_interfaces)] // ReleaseTotals are private to the crate
     fn sums(&self, _arm: u32) -> Result<ReleaseTotals> {
         Err(Error::Unsupported("comparing: it keeps no released sums"))
     }
 
-    /// Several arms for one request: if this policy can.
+    /// The policy as one that chooses several arms for one request, if it can.
     fn slates(&mut self) -> Option<&mut dyn Slates> {
         None
     }
 
-    /// What public data say of an arm, in place of what they said before.
+    /// Sets the prior of an arm from public data, and replaces an earlier one.
     ///
     /// # Errors
-    /// `Unsupported` where a policy does not take it.
-    #[allow(private_interfaces)] // nobody else's either
+    /// `Unsupported` if the policy has no priors.
+    #[allow(private_interfaces)] // Prior is private to the crate
     fn set_prior(&mut self, _arm: u32, _prior: Prior) -> Result<()> {
         Err(Error::Unsupported("set_prior"))
     }
 
-    /// How often a release contradicted its arm's past, so that the policy forgot it.
+    /// How often a release contradicted its arm's past, so that the policy forgot that past.
     fn changes(&self) -> u64 {
         0
     }
 
-    /// How often its model could not be updated, so that the last one stayed.
+    /// How often the model could not be updated, so that the policy kept the last one.
     fn failures(&self) -> u64 {
         0
     }
@@ -186,26 +187,26 @@ pub trait Policy: Send {
     /// The loss of one reward through the releases made so far.
     fn privacy(&self) -> PrivacyLoss;
 
-    /// The loss of a request whose rewards are in so many batches.
+    /// The loss of a request whose rewards are in `batches` batches.
     fn loss_of_request(&self, batches: u32) -> PrivacyLoss {
         self.privacy().of_batches(batches)
     }
 
-    /// Are rewards bits that were privatised before they came, so that nothing else is taken?
+    /// Whether rewards are bits that were privatised before they arrived. Then other rewards are refused.
     fn takes_bits(&self) -> bool {
         false
     }
 
-    /// Writes what was released and what is public, and nothing else, for [`load`](Self::load). (A baseline writes
-    /// its sums: they are released where it is the base of DP-Lap or gets privatised bits, and a handle refuses
-    /// to write others.)
+    /// Writes released and public state, and nothing else, for [`load`](Self::load). (A baseline writes its sums:
+    /// they are released if it is the base of DP-Lap or receives privatised bits. A handle does not write others.)
     ///
     /// # Errors
+    /// `Unsupported` if the policy cannot continue from released state.
     /// `Unsupported` where what it would have to keep is not released.
     fn save(&self, to: &mut Writer) -> Result<()>;
 
-    /// Goes on, in a fresh policy of the same configuration, from what was saved. What was open stays
-    /// behind: its rewards never enter a release. A handle that fails here is thrown away.
+    /// Continues from saved state, in a fresh policy of the same configuration. Open batches were not saved: their
+    /// rewards never enter a release. The caller drops a handle whose load failed.
     ///
     /// # Errors
     /// `Corrupt`; `NoMemory`; `Unsupported`.
@@ -213,79 +214,79 @@ pub trait Policy: Send {
         Err(Error::Unsupported("a snapshot"))
     }
 
-    /// The policy as one that takes shuffled batches, if it does.
+    /// The policy as one that receives shuffled batches, if it does.
     fn shuffled(&mut self) -> Option<&mut dyn ShuffledPolicy> {
         None
     }
 }
 
-/// A policy of the shuffle model: rewards come a batch at a time, as bits in random order.
+/// A policy of the shuffle model: rewards arrive in batches, as bits in random order.
 pub trait ShuffledPolicy {
-    /// What the users of a phase's batches send.
+    /// The parameters of the batches of a phase.
     fn params(&self, phase: u32) -> Params;
 
-    /// The batch of one arm in the open phase. Refused, nothing has changed.
+    /// Adds the batch of one arm in the open phase. A refused batch changes nothing.
     fn submit(&mut self, phase: u32, arm: u32, bits: &[u8]) -> Result<()>;
 }
 
-/// A policy whose set of arms may change, from one decision to the next or for good. The sets are
-/// public information, so they cost no privacy.
+/// A policy whose set of arms may change, for one decision or permanently. The sets are public information, so they
+/// cost no privacy.
 pub trait DynamicArms {
-    /// The next arm to play, among these: one at least, and all of them live. Not asked of policies
-    /// [by request](Policy::by_request), which see these arms there.
+    /// The next arm to pull, among these: at least one, and all of them live. Not called for policies
+    /// [by request](Policy::by_request), which get these arms in the request.
     fn choose_among(&mut self, arms: &[u32]) -> Pull;
 
-    /// Is this arm in the race?
+    /// Whether this arm is neither eliminated nor retired.
     fn is_live(&self, arm: u32) -> bool;
 
-    /// One arm more, with the next number. May allocate.
+    /// Adds an arm, with the next number. May allocate.
     ///
     /// # Errors
     /// `NoMemory`: nothing has changed.
     fn add_arm(&mut self) -> Result<()>;
 
-    /// This arm, live and not the last one, is not played again; answers to its open decisions
-    /// still come.
+    /// Retires this arm, which is live and not the last live one. It is not pulled again. Rewards of its pending
+    /// decisions still arrive.
     fn retire_arm(&mut self, arm: u32);
 }
 
-/// A policy that shows several arms for one request.
+/// A policy that chooses several arms for one request.
 pub trait Slates {
-    /// The next `slots` arms to play, all different, of those that are left: live, each once, so many at least. Those
-    /// that play leave them, and `each` is told in turn. A propensity is that of the arm among those that were
-    /// left, given the draws before it.
+    /// Pulls the next `slots` arms, all different, of those in `left`: live ones, each once, at least `slots`. Pulled
+    /// arms are removed from `left`, and passed to `each` in turn. A propensity is that of the arm among those that
+    /// were left, given the draws before it.
     fn choose_slate(&mut self, left: &mut Vec<u32>, slots: usize, each: &mut dyn FnMut(Pull));
 }
 
-/// A policy that learns from a set of releases, whoever made them.
+/// A policy that learns from a set of releases, whichever handles made them.
 pub(crate) trait Mergeable {
-    /// So many other handles are at work: their batches grow as ours do.
+    /// Prepares for the releases of `others` other handles. Their batches grow as ours do.
     ///
     /// # Errors
     /// `NoMemory`: nothing has changed.
     fn expect(&mut self, others: u32) -> Result<()>;
 
-    /// The time that ages of releases count to.
+    /// The time that the ages of releases refer to.
     fn time(&self) -> u64;
 
-    /// All that others have released of an arm, in place of what was said before.
+    /// Replaces what other handles have released of an arm.
     fn join(&mut self, arm: u32, others: &mut dyn Iterator<Item = &ReleaseHistory>);
 }
 
-/// A policy whose decisions depend on what a request says beside its arms: a segment, or features.
+/// A policy that decides by more of a request than its eligible arms: by its segment or its features.
 pub(crate) trait ByRequest {
-    /// May this be decided? (Its eligible arms are live.) Nothing changes.
+    /// Checks that this request can be decided. (Its eligible arms are live.) Nothing changes.
     ///
     /// # Errors
     /// `InvalidRequest`; `Unsupported`; `Full`.
     fn check(&mut self, request: &Request) -> Result<()>;
 
-    /// Decides the request of one slot that was checked last, kept in this `place` of the ring: what it chose, and which arm
-    /// that plays.
+    /// Decides a request of one slot, the one that was checked last. The decision is stored at `place` in the ring.
+    /// Returns the pull, and the arm that it pulls.
     fn choose(&mut self, request: &Request, place: usize) -> (Pull, u32);
 
-    /// The same for several slots, with different arms: tells `each`. `left` has the arms that may be played, each once.
-    /// The decisions are kept in these `places`. A propensity is that of the arm given the draws before it.
+    /// The same for several slots, with different arms. Passes each decision to `each`. `left` has the eligible arms,
+    /// each once. The decisions are stored at `places`. A propensity is that of the arm given the draws before it.
     fn choose_slots(
         &mut self,
         request: &Request,
@@ -294,26 +295,26 @@ pub(crate) trait ByRequest {
         each: &mut dyn FnMut(Pull, u32),
     );
 
-    /// An earlier pull was not played after all.
+    /// Takes back an earlier pull, which then counts as not made.
     fn unplay(&mut self, _pull: Pull) {}
 
-    /// Writes how often each arm was played in each segment, less these, for [`Policy::load`].
+    /// Writes how often each arm was pulled in each segment, without the pending pulls, for [`Policy::load`].
     fn save_pulls(&self, _to: &mut Writer, _pending: &mut dyn Iterator<Item = Pull>) {}
 
-    /// Segments in use.
+    /// Number of segments in use.
     fn segments(&self) -> u32 {
         0
     }
 
-    /// What may be read of an arm in a segment, and how often it was played there.
+    /// The public state of an arm in a segment, and the number of its pulls there.
     ///
     /// # Errors
-    /// `InvalidRequest` where there is no such segment; `Unsupported`.
+    /// `InvalidRequest` if there is no such segment; `Unsupported`.
     fn arm_in(&self, _segment: u64, _arm: u32) -> Result<(ArmState, u64)> {
         Err(Error::Unsupported("segments: config.max_segments is 0"))
     }
 
-    /// What is believed of the mean of each row of a request, and its deviation.
+    /// Passes the predicted mean of each row of a request, and its standard deviation, to `each`.
     ///
     /// # Errors
     /// As [`check`](Self::check).
@@ -321,13 +322,13 @@ pub(crate) trait ByRequest {
         Err(Error::Unsupported("features: config.features is 0"))
     }
 
-    /// Rows of features that were larger than the configuration says.
+    /// Number of rows of features whose norm exceeded `feature_norm`.
     fn oversized(&self) -> u64 {
         0
     }
 }
 
-/// Which handle a snapshot is of.
+/// The identity of the handle that made a snapshot.
 pub(crate) struct PeerId<'a> {
     pub origin: u64,
     pub lives: u32,
@@ -335,14 +336,14 @@ pub(crate) struct PeerId<'a> {
     pub added: &'a [u64],
 }
 
-/// What another handle has released, for policies that keep it themselves.
+/// The releases of another handle, for policies that store them themselves.
 pub(crate) enum Peer {
     Segments(Box<super::segments::peers::PeerBandit>),
     Linear(Box<super::linear::contextual::SavedPeer>),
 }
 
 impl Peer {
-    /// What [`Policy::save`] wrote there.
+    /// Reads what [`Policy::save`] wrote.
     ///
     /// # Errors
     /// `Corrupt`; `NoMemory`.

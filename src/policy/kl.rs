@@ -1,14 +1,13 @@
-//! Divergences between coins.
+//! Divergences between Bernoulli distributions.
 
-/// kl(x, y) between Bernoulli(x) and Bernoulli(y), x and y in [0, 1]; infinite where y excludes
-/// what x allows.
+/// kl(x, y) between Bernoulli(x) and Bernoulli(y), x and y in [0, 1]; infinite if y excludes an outcome that x allows.
 pub fn kl(x: f64, y: f64) -> f64 {
     // 0 ln 0 = 0
     let term = |x: f64, y: f64| if x == 0.0 { 0.0 } else { x * (x / y).ln() };
     (term(x, y) + term(1.0 - x, 1.0 - y)).max(0.0)
 }
 
-/// The largest q in [x, 1] with kl(x, q) <= bound (to 2^-40): kl grows with q there.
+/// The largest q in [x, 1] with kl(x, q) <= bound (to 2^-40). On [x, 1] kl increases with q.
 pub fn kl_upper(x: f64, bound: f64) -> f64 {
     let (mut low, mut high) = (x, 1.0);
     for _ in 0..40 {
@@ -18,12 +17,12 @@ pub fn kl_upper(x: f64, bound: f64) -> f64 {
     low
 }
 
-/// d_eps(x, y) for x <= y: the least evidence, a pull, that an eps-DP policy can have of an arm's
-/// mean being x and not y (Azize et al. 2025). The yardstick of regret: see the crate's table.
+/// d_eps(x, y) for x <= y: the least evidence for each pull that an eps-DP policy can have of an arm's mean being x
+/// and not y (Azize et al. 2025). Lower bounds of regret use it: see the crate's table.
 pub fn private_divergence(x: f64, y: f64, epsilon: f64) -> f64 {
     let shrink = (-epsilon).exp();
     let left = 1.0 - y + y * shrink;
-    // the z that an adversary would choose: if below x, noise does not help it
+    // the minimising z; if it is below x, the infimum is at z = x, the plain kl
     if y * shrink / left <= x { kl(x, y) } else { -epsilon * x - left.ln() }
 }
 

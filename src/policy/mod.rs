@@ -1,4 +1,4 @@
-//! The algorithms, in families: one file for each, all of one shape, and the list of them.
+//! The policies, in families, one file for each, and the list of all of them.
 
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -27,10 +27,10 @@ pub(crate) use contract::{Mergeable, Peer, PeerId};
 pub use kl::private_divergence;
 pub(crate) use prior::Prior;
 
-/// The list: number (stable, in reports and `Config::base`), name, type.
+/// Defines the list of algorithms: number (stable, in reports and `Config::base`), name, type.
 macro_rules! algorithms {
     ($($(#[$doc:meta])* $name:ident = $number:literal, $label:literal, $policy:path;)*) => {
-        /// The algorithms, by the number that reports carry.
+        /// The algorithms, by the number that reports contain.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         #[non_exhaustive]
@@ -39,15 +39,15 @@ macro_rules! algorithms {
         }
 
         impl Algorithm {
-            /// All of them.
+            /// All algorithms.
             pub const ALL: &[Algorithm] = &[$(Algorithm::$name,)*];
 
-            /// The name that reports print.
+            /// The name that reports contain.
             pub fn name(self) -> &'static str {
                 self.c_name().to_str().unwrap_or_default()
             }
 
-            /// The same, for C.
+            /// The name as a C string.
             pub(crate) fn c_name(self) -> &'static CStr {
                 match self {
                     $(Algorithm::$name => $label,)*
@@ -85,7 +85,7 @@ algorithms! {
     Ucb = 7, c"dp-ucb", continual::ucb::DpUcb;
     /// DP-UCB-INT (Tossou and Dimitrakakis 2016, Algorithm 3).
     UcbInt = 8, c"dp-ucb-int", continual::ucb_int::DpUcbInt;
-    /// Private-UCB (Mishra and Thakurta 2015): knows its horizon.
+    /// Private-UCB (Mishra and Thakurta 2015): needs its horizon in advance.
     PrivateUcb = 9, c"private-ucb", continual::private_ucb::PrivateUcb;
     /// EXP3 (Auer et al. 2003): the baseline for adversarial rewards, without privacy.
     NonprivateExp3 = 10, c"nonprivate-exp3", adversarial::exp3::Exp3;
@@ -105,20 +105,20 @@ algorithms! {
     LdpUcb = 17, c"ldp-ucb", local::ldp_ucb::LdpUcb;
     /// LDP KL-UCB: the same with the Kullback-Leibler index.
     LdpKlUcb = 18, c"ldp-klucb", local::ldp_klucb::LdpKlUcb;
-    /// DP-IMED with the exact Chernoff index: the policy we recommend.
+    /// DP-IMED with the exact Chernoff index: the recommended policy.
     Imed = 20, c"dp-imed", batched::imed::DpImed;
-    /// DP-KLUCB: the optimistic index of d_eps (Azize et al. 2025).
+    /// DP-KLUCB: the optimistic index of the divergence d_eps (Azize et al. 2025).
     KlUcb = 21, c"dp-klucb", batched::klucb::DpKlUcb;
-    /// Lazy-DP-TS: Thompson sampling (Hu and Hegde 2022). DP-MED dominates it.
+    /// Lazy-DP-TS: Thompson sampling (Hu and Hegde 2022). DP-MED has a quarter of its regret.
     Ts = 22, c"dp-ts", batched::ts::LazyTs;
-    /// DP-MED: the same evidence as DP-IMED's, with propensities.
+    /// DP-MED: uses the same evidence as DP-IMED, and reports propensities.
     Med = 23, c"dp-med", batched::med::DpMed;
-    /// dp-linear: decisions by features, learned from private sums.
+    /// dp-linear: decides by features, and learns from private sums.
     Linear = 24, c"dp-linear", linear::contextual::Contextual;
 }
 
 impl Algorithm {
-    /// Refuses what this policy cannot do.
+    /// Refuses configurations that this policy does not support.
     fn check(self, config: &Config) -> Result<()> {
         if config.forget_after > 0 && !matches!(self, Algorithm::Imed | Algorithm::Med | Algorithm::Linear) {
             return Err(Error::config("forget_after", "must be 0: this policy does not forget", config.forget_after));
@@ -126,18 +126,18 @@ impl Algorithm {
         let explores =
             matches!(self, Algorithm::Imed | Algorithm::KlUcb | Algorithm::Med | Algorithm::Ts | Algorithm::Linear);
         if config.exploration > 0.0 && !explores {
-            let rule = "must be 0: this policy does not explore so";
+            let rule = "must be 0: this policy has no exploration";
             return Err(Error::config("exploration", rule, config.exploration));
         }
         let devices = matches!(self, Algorithm::SdpAe | Algorithm::VbSdpAe | Algorithm::LdpUcb | Algorithm::LdpKlUcb);
         if config.expected_users > 0 && devices {
-            let rule = "must be 0: what a user's device has sent is sent, so it must count itself";
+            let rule = "must be 0: the device must limit its user's contributions before it sends them";
             return Err(Error::config("expected_users", rule, config.expected_users));
         }
         if config.max_slots > 0
             && !matches!(self, Algorithm::Imed | Algorithm::KlUcb | Algorithm::Ts | Algorithm::Linear)
         {
-            return Err(Error::config("max_slots", "must be 0: this policy shows no slates", config.max_slots));
+            return Err(Error::config("max_slots", "must be 0: this policy has one slot a request", config.max_slots));
         }
         if config.features > 0 && self != Algorithm::Linear {
             let rule = "must be 0: only dp-linear has features";
@@ -153,7 +153,7 @@ impl Algorithm {
         Ok(())
     }
 
-    /// What a handle may cost one user, with all that go on from its snapshots.
+    /// The loss of one user through a handle and everything that is restored from its snapshots.
     pub(crate) fn lifetime_loss(self, config: &Config) -> Result<PrivacyLoss> {
         let Config { epsilon, delta, .. } = *config;
         Ok(match self {
@@ -180,10 +180,10 @@ impl Algorithm {
         })
     }
 
-    /// The policy we recommend.
+    /// The recommended policy for a plain bandit.
     pub const RECOMMENDED: Algorithm = Algorithm::Imed;
 
-    /// The policy we recommend for a configuration: what `dpb_new` gives.
+    /// The recommended policy for a configuration, which `dpb_new` uses.
     pub fn recommended(config: &Config) -> Algorithm {
         if config.features > 0 { Algorithm::Linear } else { Algorithm::Imed }
     }
@@ -191,7 +191,7 @@ impl Algorithm {
     /// The algorithm with this number.
     ///
     /// # Errors
-    /// `InvalidConfig` for `base` when there is none.
+    /// `InvalidConfig` for `base` if there is none.
     pub fn from_number(number: u32) -> Result<Algorithm> {
         Self::ALL
             .iter()
@@ -204,10 +204,11 @@ impl Algorithm {
 impl std::str::FromStr for Algorithm {
     type Err = Error;
 
-    /// The algorithm of this name: `"dp-imed".parse()`. `InvalidConfig` for `name` when there is none.
+    /// The algorithm with this name: `"dp-imed".parse()`. `InvalidConfig` for `name` if there is none.
     fn from_str(name: &str) -> Result<Algorithm> {
-        let shown: String = name.chars().take(64).collect(); // a message is no place for a file
-        let none = || Error::refused("name", format_args!("must be that of a policy, got {shown:?}"));
+        // Limits the length of the message, whatever the caller passes.
+        let shown: String = name.chars().take(64).collect();
+        let none = || Error::refused("name", format_args!("must be the name of a policy, got {shown:?}"));
         Self::ALL.iter().copied().find(|a| a.name() == name).ok_or_else(none)
     }
 }

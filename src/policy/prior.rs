@@ -1,23 +1,24 @@
-//! What public data say of an arm: last season's catalogue, another site's report.
+//! Priors: what public data say about the mean of an arm, such as last season's catalogue or another site's report.
 //!
-//! **No privacy cost**: a prior is a function of public data, like a configuration, so Theorem P of [`crate::privacy`]
-//! holds as it is. One that was made from private sums would be a release without noise.
+//! **No privacy cost**: a prior is a function of public data, like a configuration, so Theorem P of
+//! [`crate::privacy`] holds unchanged. A prior made from private sums would be a release without noise.
 //!
-//! **What it counts for.** A prior is so many rewards of its mean, without noise, in the arm's evidence. Believed as it
-//! is, a wrong one is not overcome: an arm that it calls bad is played again after e^(s kl) decisions. So it speaks
-//! against an arm with at most a quarter of ln t nats, t the decisions so far, and is forgotten where the arm's
-//! releases contradict it (likelihood ratio of two means against one above 4 nats). A policy of logarithmic regret asks
-//! for ln t nats: a right prior saves up to a quarter of that for good, however old it is, and a wrong one is put to
-//! the test after about e^(4 D/3) decisions, D the nats of the arm's own evidence against it, whatever its strength.
-//! (Of the distributions tried one that fades as s/(1 + t/(K s)) does better in the first K s decisions only, gives the rest
-//! back, and where it is wrong costs of the order of K s^2.)
+//! **Weight.** A prior adds `strength` rewards of its mean, without noise, to the arm's evidence. If it counted in
+//! full, a wrong prior could not be overcome: an arm that it calls bad would be pulled again only after e^(s kl)
+//! decisions. So a prior speaks against an arm with at most a quarter of ln t nats, where t is the number of
+//! decisions so far. And it is forgotten if the arm's releases contradict it (likelihood ratio of two means against
+//! one above 4 nats). A policy of logarithmic regret needs ln t nats: a right prior saves up to a quarter of that
+//! permanently, however old it is. A wrong prior is tested after about e^(4 D/3) decisions, where D is the arm's own
+//! evidence against it in nats, whatever its strength. (An alternative is a prior that fades as s/(1 + t/(K s)). It
+//! was tried, and does better only in the first K s decisions, then loses the gain, and costs of the order of K s^2
+//! if it is wrong.)
 
 use super::kl::kl;
 use crate::error::{Error, Result};
 use crate::reward::RewardRange;
 use crate::snapshot::{Reader, Writer, ensure};
 
-/// So many rewards of this mean, in the unit interval.
+/// A prior that counts as `strength` rewards of this mean, in the unit interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prior {
     pub mean: f32,
@@ -25,14 +26,14 @@ pub struct Prior {
 }
 
 impl Prior {
-    /// More is a certainty, and not one that was learned.
+    /// Maximum strength; a larger one would be a certainty.
     const STRONGEST: f32 = (1u32 << 24) as f32;
-    /// The part of ln t that it may speak with.
+    /// Maximum evidence of a prior against an arm, as a share of ln t.
     const SAY: f64 = 0.25;
-    /// It is contradicted beyond so many nats.
+    /// Nats beyond which releases contradict a prior.
     pub const CONTRADICTION: f64 = 4.0;
 
-    /// From the caller's units.
+    /// A prior in the caller's units.
     ///
     /// # Errors
     /// `InvalidConfig`.
@@ -46,19 +47,19 @@ impl Prior {
         Ok(Prior { mean: unit as f32, strength: strength as f32 })
     }
 
-    /// What it may say against an arm after so many decisions, in nats.
+    /// The maximum evidence against an arm after `decisions` decisions, in nats.
     pub fn most(decisions: u64) -> f64 {
         Self::SAY * ((decisions + 2) as f64).ln()
     }
 
-    /// The part of its rewards that count, when this is the leading mean.
+    /// The share of its rewards that counts, given the leading mean.
     pub fn power(self, leading: f64, decisions: u64) -> f64 {
         let (mean, leading) = (f64::from(self.mean), leading.min(1.0 - 1e-6)); // noise makes a mean of 1
         let nats = if mean < leading { f64::from(self.strength) * kl(mean, leading) } else { 0.0 };
         Self::most(decisions) / nats.max(Self::most(decisions))
     }
 
-    /// This part of it, where that is one reward at least.
+    /// The prior with this share of its strength; `None` if that is less than one reward.
     pub fn weakened(self, power: f64) -> Option<Prior> {
         let strength = self.strength * power as f32;
         (strength >= 1.0).then_some(Prior { strength, ..self })

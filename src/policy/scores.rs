@@ -1,30 +1,30 @@
-//! One score an arm, and whose is the largest: what the index policies share.
+//! Finds the arm with the largest score, for the index policies.
 
 use crate::error::Result;
 use crate::memory::WipedVec;
 
-/// One score an arm, each linear in two functions of time, so that time moves on for all of them at
-/// the cost of two multiplications an arm: mean + offset + radius * x(t) + slope * l(t).
+/// A score for each arm: mean + offset + radius * x(t) + slope * l(t). All scores are linear in the same two
+/// functions of time, so advancing the time costs two multiplications an arm.
 ///
-/// Three arrays, so that the argmax is straight vector code: about 1 ns an arm; 24 bytes an arm.
+/// The three arrays allow vector code for the argmax: about 1 ns and 24 bytes an arm.
 pub struct Scores {
     base: WipedVec<f64>,
     radius: WipedVec<f64>,
     slope: WipedVec<f64>,
 }
 
-/// Arms compared side by side: the arrays are padded to a multiple.
+/// Number of arms that are compared at a time. The arrays are padded to a multiple.
 const LANES: usize = 8;
 
 impl Scores {
-    /// All arms unplayed: they come first, in order.
+    /// Scores of unplayed arms: infinite, so that these come first, in order.
     pub fn new(arms: u32) -> Result<Scores> {
         let (arms, padded) = (arms as usize, (arms as usize).next_multiple_of(LANES));
         let base = WipedVec::new(padded, |arm| if arm < arms { f64::INFINITY } else { f64::NEG_INFINITY })?;
         Ok(Scores { base, radius: WipedVec::new(padded, |_| 0.0)?, slope: WipedVec::new(padded, |_| 0.0)? })
     }
 
-    /// Sets an arm's score: none of the three is NaN.
+    /// Sets an arm's score. None of the three numbers may be NaN.
     #[inline]
     pub fn set(&mut self, arm: u32, base: f64, radius: f64, slope: f64) {
         let arm = arm as usize;

@@ -1,37 +1,37 @@
-//! What a policy counts ages in: ticks of the configuration's clock.
+//! The time that a policy measures ages in: ticks of the configuration's clock.
 
 use crate::config::{Clock, Config};
 use crate::error::{Error, Result};
 use crate::snapshot::{Reader, Writer, ensure, is_plausible};
 use std::f64::consts::LN_2;
 
-/// The time of a policy that forgets: its decisions, or what the caller's clock has advanced by.
+/// The time of a policy that forgets: the number of its decisions, or the time of the caller's clock.
 ///
-/// The caller's time moves in leaps of any size, and where nothing is learned for long it need not move on: what is older
-/// than `forget_after` counts for nothing. So it stops [`IDLE`](Self::IDLE) memories after the last thing that was
-/// learned, and ages are told apart in 32 bits of 1024ths of a memory.
+/// The caller's clock may advance by any number of ticks. Releases older than `forget_after` do not count, so the
+/// time need not advance much further while nothing is learned: it stops [`IDLE`](Self::IDLE) times `forget_after`
+/// after the last release that was learned. So ages fit 32 bits in units of `forget_after`/1024.
 ///
-/// **Privacy.** All of it is a function of decisions and of advances, which are public.
+/// **Privacy.** The time is a function of decisions and advances, which are public.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Time {
     clock: Clock,
-    /// M, in ticks; 0 = nothing is ever forgotten, and the time does not matter.
+    /// `forget_after`, in ticks; 0 = nothing is ever forgotten, and the time does not matter.
     memory: u64,
-    /// On the caller's clock, from 0 on.
+    /// Time of the caller's clock, starting at 0.
     ticks: u64,
-    /// When something was learned last.
+    /// Time at which something was learned last.
     learned: u64,
-    /// Decisions up to the last advance, and how many of them in how many ticks count for the pace: each halves with
-    /// a memory.
+    /// Number of decisions up to the last advance. `decisions` and `elapsed` are discounted decisions and ticks,
+    /// which halve with every `forget_after`; their ratio is the pace.
     counted: u64,
     decisions: f64,
     elapsed: f64,
 }
 
 impl Time {
-    /// Memories in which nothing was learned, at most.
+    /// Maximum time without learning, in units of `forget_after`.
     const IDLE: u64 = 1 << 16;
-    /// The end of time: more ticks than any clock has, and no more than a snapshot may say.
+    /// Maximum time: more ticks than any clock has, and the most that a snapshot may contain.
     const END: u64 = 1 << 62;
 
     pub fn new(config: &Config) -> Time {
@@ -46,12 +46,12 @@ impl Time {
         self.clock == Clock::Caller && self.memory > 0
     }
 
-    /// The time after so many decisions.
+    /// The time after `decisions` decisions.
     pub fn at(&self, decisions: u64) -> u64 {
         if self.is_the_callers() { self.ticks } else { decisions }
     }
 
-    /// The caller's clock has advanced by so many ticks, after so many decisions.
+    /// Advances the caller's clock by `ticks`, after `decisions` decisions.
     pub fn advance(&mut self, ticks: u64, decisions: u64) {
         if !self.is_the_callers() {
             return;
@@ -64,18 +64,18 @@ impl Time {
         if made > 0.0 || self.elapsed > 0.0 {
             let memories = ticks as f64 / self.memory as f64;
             let power = (-memories).exp2();
-            // The integral of the power over these ticks.
+            // The integral of the discount over these ticks.
             let weight = -(-memories * LN_2).exp_m1() / LN_2 * self.memory as f64;
             (self.decisions, self.elapsed) = (power * self.decisions + made, power * self.elapsed + weight);
         }
     }
 
-    /// Something is learned now.
+    /// Records that something is learned now.
     pub fn learn(&mut self) {
         self.learned = self.ticks;
     }
 
-    /// How many decisions there are in so many ticks, as far as it is known: else as many as can be.
+    /// The estimated number of decisions in `ticks` ticks; infinite while the pace is unknown.
     pub fn decisions_in(&self, ticks: f64) -> f64 {
         match (self.is_the_callers(), self.elapsed > 0.0) {
             (false, _) => ticks,
@@ -92,7 +92,7 @@ impl Time {
         to.f64(self.elapsed);
     }
 
-    /// What was saved after so many decisions.
+    /// Reads what was saved after `counted` decisions.
     ///
     /// # Errors
     /// `Corrupt`.
@@ -105,8 +105,8 @@ impl Time {
         Ok(Time { clock, memory, ticks, learned: ticks, counted, decisions, elapsed })
     }
 
-    /// Goes on from another life's. False where that had another clock: then the time begins anew, and ages are to be
-    /// told in parts of a memory.
+    /// Continues the time of a snapshot. Returns false if the snapshot had another clock: then the time starts anew,
+    /// and the caller must keep ages as fractions of `forget_after`.
     pub fn go_on(&mut self, saved: &Time) -> bool {
         let same = self.is_the_callers() == saved.is_the_callers();
         match same && self.is_the_callers() {
@@ -116,7 +116,7 @@ impl Time {
         same
     }
 
-    /// How long its releases count.
+    /// `forget_after`, in ticks.
     pub fn memory(&self) -> u64 {
         self.memory
     }
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!((time.at(5), time.decisions_in(12.0)), (5, 12.0));
     }
 
-    /// The pace is that of the last memories or so: 3 decisions a tick, and then one in 10 ticks.
+    /// The pace is that of about the last `forget_after`: 3 decisions a tick, and then one in 10 ticks.
     #[test]
     fn knows_how_many_decisions_there_are() {
         let mut time = Time::of(Clock::Caller, 10_000);
@@ -154,7 +154,7 @@ mod tests {
         assert!(time.decisions_in(10.0) < 1e-3);
     }
 
-    /// Leaps of years, one after the other: the time stops, and goes on once something is learned.
+    /// The clock advances by years, again and again: the time stops, and continues once something is learned.
     #[test]
     fn nothing_is_learned_and_no_time_passes() {
         let mut time = Time::of(Clock::Caller, 1024);

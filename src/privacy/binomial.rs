@@ -1,18 +1,17 @@
-//! Sums over a binomial distribution, to more digits than any bound here shows, rounded up.
+//! Sums over a binomial distribution, rounded up, with an error below the digits that any bound shows.
 
-/// The most trials that [`Binomial`]'s error analysis covers.
+/// Maximum number of trials that the error analysis of [`Binomial`] covers.
 pub(super) const MAX_TRIALS: u64 = 1 << 33;
 
-/// Relative slack that covers every rounding error in [`Binomial::mean`]: 1e6 steps of a recurrence
-/// at 3 * 2^-53 each; the logarithm of one probability at 1e-12; and the mean `n p`, whose last
-/// bit moves a logarithm that is still representable (above -745) by at most
-/// sqrt(2 * 745 * n p) * 2^-53 < 4e-10 at `MAX_TRIALS`.
+/// Relative slack that covers every rounding error in [`Binomial::mean`]: 1e6 steps of a recurrence at 3 * 2^-53
+/// each; the logarithm of one probability at 1e-12; and the mean `n p`, whose last bit changes a logarithm that is
+/// still representable (above -745) by at most sqrt(2 * 745 * n p) * 2^-53 < 4e-10 at `MAX_TRIALS`.
 const SLACK: f64 = 2e-9;
 
-/// Terms that add up to less than this share of the sum are replaced by their bound.
+/// Share of the sum below which the remaining terms are replaced by a bound of them.
 const NEGLIGIBLE: f64 = 1e-12;
 
-/// `n` coins of success probability `p = 1 - q`; both are given because one may be tiny.
+/// `n` coins of success probability `p = 1 - q`. Both are given, because one may be tiny.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Binomial {
     pub n: u64,
@@ -21,21 +20,21 @@ pub(super) struct Binomial {
 }
 
 impl Binomial {
-    /// The mean of a weight, rounded up; weights in `[0, 1]` that fall with k, themselves rounded up.
+    /// The mean of a weight, rounded up. The weights are in `[0, 1]`, do not increase with k, and are themselves
+    /// rounded up.
     ///
-    /// Walks from the largest term that counts outwards with P(k-1)/P(k) = k q / ((n-k+1) p), and
-    /// stops when what is left is negligible: O(sqrt(n)) steps.
+    /// Starts at the largest term that counts and walks outwards with P(k-1)/P(k) = k q / ((n-k+1) p). It stops when
+    /// the rest is negligible: O(sqrt(n)) steps.
     pub fn mean(&self, weight: impl Fn(u64) -> f64) -> f64 {
-        // From the first weight that is 0 on all are.
+        // Weights are 0 from `end` on, because they do not increase.
         let (mut last, mut end) = (0, self.n + 1);
         while end - last > 1 {
             let middle = last + (end - last) / 2;
             if weight(middle) == 0.0 { end = middle } else { last = middle }
         }
-        // The mode or the number before it.
+        // The mode or the number before it, but not beyond the last positive weight.
         let top = last.min((self.n as f64 * self.p) as u64);
-        // Relative to P(top); away from the mode the terms only fall, so n times one of them bounds
-        // those that were not looked at.
+        // Relative to P(top). Away from the mode the terms only decrease, so n times one of them bounds the rest.
         let n = self.n as f64;
         let mut sum = 0.0;
         let (mut k, mut term) = (top, 1.0);
@@ -61,7 +60,7 @@ impl Binomial {
             }
             sum += term * weight(k);
         }
-        // next_up: a probability that underflows to zero is not zero.
+        // next_up, because a probability that underflows to zero is not zero.
         ((self.ln_pmf(top) + sum.ln()).exp() * (1.0 + SLACK)).next_up()
     }
 
@@ -71,8 +70,8 @@ impl Binomial {
         (k as f64 * self.q) / ((self.n - k + 1) as f64 * self.p)
     }
 
-    /// ln P(k). Loader (2000), "Fast and accurate computation of binomial probabilities": no
-    /// difference of large logarithms, so the digits survive for billions of trials.
+    /// ln P(k), by Loader (2000), "Fast and accurate computation of binomial probabilities". No large logarithms are
+    /// subtracted, so the digits are right for billions of trials.
     fn ln_pmf(&self, k: u64) -> f64 {
         let n = self.n as f64;
         if k == 0 {
@@ -112,7 +111,7 @@ fn deviance(x: f64, mean: f64) -> f64 {
     if v.abs() >= 0.1 {
         return x * (x / mean).ln() + mean - x;
     }
-    // ln(x/mean) = 2 artanh(v): the terms that would cancel are left out.
+    // ln(x/mean) = 2 artanh(v): a series without the terms that would cancel.
     let mut sum = (x - mean) * v;
     let mut power = 2.0 * x * v;
     for j in 1.. {
@@ -139,7 +138,7 @@ mod tests {
     #[test]
     fn agrees_with_plain_multiplication() {
         for n in [1, 2, 7, 20, 63, 200] {
-            // No power of these leaves the normal doubles, where the oracle would lose its digits.
+            // These powers stay within the normal doubles; otherwise the oracle would lose its digits.
             for p in [0.5, 0.03, 0.3, 0.97] {
                 let distribution = Binomial { n, p, q: 1.0 - p };
                 let mut cumulative = 0.0;
@@ -158,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_law_sums_to_one_at_any_size() {
+    fn the_whole_distribution_sums_to_one_at_any_size() {
         let sizes = [(10_000, 0.5), (10_000_000, 4e-6), (MAX_TRIALS, 0.5), (MAX_TRIALS, 1e-9), (MAX_TRIALS, 1e-11)];
         let distributions = sizes.map(|(n, p)| Binomial { n, p, q: 1.0 - p });
         for distribution in
@@ -167,7 +166,7 @@ mod tests {
             let Binomial { n, p, .. } = distribution;
             let all = distribution.mean(|_| 1.0);
             assert!((1.0..1.0 + 2.0 * SLACK).contains(&all), "{n} {p}: {all:e}");
-            // A share of the whole is the same share to as many digits, however small.
+            // A constant weight has the mean of that weight to as many digits, however small it is.
             for share in [1e-9, 1e-100] {
                 let part = distribution.mean(|_| share) / share;
                 assert!((1.0..1.0 + 2.0 * SLACK).contains(&part), "{n} {p} {share:e}: {part:e}");
@@ -175,7 +174,7 @@ mod tests {
         }
     }
 
-    /// Nine deviations on each side of the mode, or of the last weight left of it: no more terms are looked at.
+    /// The walk covers at most nine deviations on each side of the mode, or of the last positive weight left of it.
     #[test]
     fn the_tails_are_not_walked_to_their_ends() {
         for (n, p) in [(10_000, 0.5), (MAX_TRIALS, 0.5), (1 << 30, 0.9)] {
@@ -194,7 +193,7 @@ mod tests {
         assert!((0.0..1e-300).contains(&none), "{none:e}");
     }
 
-    /// From n to n + 1, ln n! grows by ln(n + 1); small n have it from the factorial itself.
+    /// From n to n + 1, ln n! grows by ln(n + 1). For small n it is computed from the factorial.
     #[test]
     fn stirlings_error_has_all_its_digits() {
         for n in 1..1000 {

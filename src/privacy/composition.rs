@@ -1,15 +1,14 @@
-//! What many releases lose together. Every figure is an upper bound, rounded up.
+//! Bounds the loss of many releases together. Every figure is an upper bound, rounded up.
 //!
-//! The parameters of the releases must be public: fixed by the schedule, or functions of earlier
-//! releases. The sum of epsilons then holds pointwise, however they were chosen and whenever it is
-//! read. The figures at delta > 0 hold for sums that were fixed, or bounded, before the first
-//! release (Feldman and Zrnic 2021 for zCDP): where the number of releases depends on the
-//! transcript, give [`Heterogeneous`] the most that the schedule allows by now.
+//! The parameters of the releases must be public: fixed by the schedule, or functions of earlier releases. Then the
+//! sum of epsilons holds pointwise, however they were chosen and whenever it is read. The figures at delta > 0 hold
+//! for sums that were fixed, or bounded, before the first release (Feldman and Zrnic 2021 for zCDP). So if the number
+//! of releases depends on the transcript, give [`Heterogeneous`] the most that the schedule allows so far.
 
 use super::PrivacyLoss;
 use super::binomial::{Binomial, MAX_TRIALS};
 
-/// Covers a handful of roundings of relative size 2^-53 each.
+/// A factor that covers a handful of roundings of relative size 2^-53 each.
 const UP: f64 = 1.0 + 16.0 * f64::EPSILON;
 
 /// a + b rounded up (TwoSum gives the rounding error exactly). Sums of one term stay exact.
@@ -20,34 +19,34 @@ pub(crate) fn add_up(a: f64, b: f64) -> f64 {
     if error > 0.0 { sum.next_up() } else { sum }
 }
 
-/// a * b rounded up: m shares of budget/m, each rounded down, never add up to more than the budget.
+/// a * b rounded up. So m shares of budget/m, each rounded down, never add up to more than the budget.
 pub(crate) fn mul_up(a: f64, b: f64) -> f64 {
     let product = a * b;
     if a.mul_add(b, -product) > 0.0 { product.next_up() } else { product }
 }
 
-/// A composition of pure mechanisms with losses of their own: three running sums, so that a release
-/// costs O(1) and no memory.
+/// A composition of pure mechanisms with different losses. It consists of three running sums, so a release costs O(1)
+/// and no memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Heterogeneous {
     /// sum of eps.
     sum: f64,
-    /// sum of eps tanh(eps/2): no eps-DP pair of distributions has a larger relative entropy.
+    /// sum of eps tanh(eps/2). The relative entropy of an eps-DP pair of distributions is at most eps tanh(eps/2).
     drift: f64,
     /// sum of eps^2.
     squares: f64,
 }
 
 impl Heterogeneous {
-    /// One more release, eps-DP.
+    /// Adds a release that is eps-DP.
     pub fn add(&mut self, epsilon: f64) {
         self.sum = add_up(self.sum, epsilon);
         self.drift = add_up(self.drift, drift(epsilon));
         self.squares = add_up(self.squares, mul_up(epsilon, epsilon));
     }
 
-    /// The same releases for a user behind m rewards: each loses m eps. The drift grows by at most
-    /// m^2, because tanh is concave (tanh(m x) <= m tanh(x)), and never beyond the sum.
+    /// The same releases for a user with m rewards: each release loses m eps. The drift grows by a factor of at most
+    /// m^2, because tanh is concave (tanh(m x) <= m tanh(x)), and never exceeds the sum.
     pub fn group(self, contributions: u32) -> Heterogeneous {
         let times_m = |x: f64| mul_up(x, contributions.into());
         let sum = times_m(self.sum);
@@ -59,14 +58,14 @@ impl Heterogeneous {
         self.sum
     }
 
-    /// The rho of their zCDP: eps-DP is eps^2/2-zCDP (Bun and Steinke 2016, Proposition 1.4).
+    /// The rho of these releases as zCDP: eps-DP is eps^2/2-zCDP (Bun and Steinke 2016, Proposition 1.4).
     pub fn rho(&self) -> f64 {
         self.squares / 2.0
     }
 
-    /// Advanced composition (Dwork, Rothblum, Vadhan 2010, in Kairouz, Oh, Viswanath's
-    /// heterogeneous form, 2015, Theorem 3.5): drift + sqrt(2 ln(1/delta) sum eps^2). The
-    /// loss is a sum of terms in [-eps, eps] with total mean at most `drift`: Hoeffding.
+    /// Advanced composition (Dwork, Rothblum, Vadhan 2010, in the heterogeneous form of Kairouz, Oh, Viswanath 2015,
+    /// Theorem 3.5): drift + sqrt(2 ln(1/delta) sum eps^2). The loss is a sum of terms in [-eps, eps] with total mean
+    /// at most `drift`, so Hoeffding's inequality applies.
     pub fn advanced(&self, delta: f64) -> f64 {
         if delta.is_nan() || delta <= 0.0 {
             return if self.sum > 0.0 { f64::INFINITY } else { 0.0 };
@@ -74,7 +73,7 @@ impl Heterogeneous {
         (self.drift + (2.0 * ln_inverse(delta) * self.squares).sqrt()) * UP
     }
 
-    /// The smallest of basic, advanced, and the way through zCDP.
+    /// The minimum of basic composition, advanced composition, and composition as zCDP.
     pub fn epsilon(&self, delta: f64) -> f64 {
         self.basic().min(self.advanced(delta)).min(zcdp_to_approximate(self.rho(), delta))
     }
@@ -90,12 +89,11 @@ fn ln_inverse(delta: f64) -> f64 {
     (-delta.ln()).max(0.0)
 }
 
-/// The smallest epsilon at this delta of k mechanisms, each epsilon0-DP: Kairouz, Oh, Viswanath
-/// (2015), Theorem 3.3: k randomised responses are the worst case. Their loss is
-/// (k - 2i) epsilon0 with i ~ Binomial(k, 1/(1 + e^epsilon0)), so
-/// delta(eps) = sum over i of P(i) max(0, 1 - e^(eps - (k - 2i) epsilon0)); bisection keeps an
-/// epsilon that was computed to meet delta. O(sqrt(k)) terms a step, some 50 steps; beyond
-/// 2^33 mechanisms the best of the other bounds.
+/// The smallest epsilon at this delta of k mechanisms, each epsilon0-DP (Kairouz, Oh, Viswanath 2015, Theorem 3.3).
+/// The worst case is k randomised responses. Their loss is (k - 2i) epsilon0 with i ~ Binomial(k, 1/(1 +
+/// e^epsilon0)), so delta(eps) = sum over i of P(i) max(0, 1 - e^(eps - (k - 2i) epsilon0)). Bisection keeps an
+/// epsilon that was computed to meet delta: about 50 steps of O(sqrt(k)) terms. Beyond 2^33 mechanisms it returns the
+/// best of the other bounds.
 pub fn optimal(epsilon0: f64, k: u64, delta: f64) -> f64 {
     let basic = match k {
         0 => 0.0,
@@ -133,12 +131,12 @@ pub fn optimal(epsilon0: f64, k: u64, delta: f64) -> f64 {
             break;
         }
     }
-    // (k - 2i) epsilon0 was rounded too.
+    // Covers the rounding of (k - 2i) epsilon0.
     (high * (1.0 + 1e-12)).min(basic)
 }
 
-/// An eta-bounded-range mechanism (its loss stays in a window of width eta) is eta^2/8-zCDP:
-/// Cesar and Rogers (2021), Lemma 3.4, from Hoeffding's lemma. An eps-DP mechanism is 2 eps-bounded-range.
+/// An eta-bounded-range mechanism (its loss stays in an interval of width eta) is eta^2/8-zCDP: Cesar and Rogers
+/// (2021), Lemma 3.4, from Hoeffding's lemma. An eps-DP mechanism is 2 eps-bounded-range.
 pub fn bounded_range_to_zcdp(eta: f64) -> f64 {
     mul_up(eta, eta) / 8.0
 }
@@ -163,7 +161,7 @@ pub fn zcdp_to_approximate(rho: f64, delta: f64) -> f64 {
         let terms = [(1.0 + x) * rho, -(1.0 / x).ln_1p(), log / x, -x.ln_1p() / x];
         terms.iter().sum::<f64>() + 8.0 * f64::EPSILON * terms.iter().map(|term| term.abs()).sum::<f64>()
     };
-    // Around the x of the plain bound, golden-section search on ln x.
+    // Golden-section search on ln x, around the x of the plain bound.
     let golden = (5f64.sqrt() - 1.0) / 2.0;
     let centre = (log / rho).sqrt().ln();
     let (mut low, mut high) = (centre - 5.0, centre + 5.0);
@@ -177,7 +175,7 @@ pub fn zcdp_to_approximate(rho: f64, delta: f64) -> f64 {
     best.max(0.0)
 }
 
-/// The other direction: the largest rho for each of m rewards that leaves the user behind them within
+/// The inverse: the largest rho for each of m rewards at which the loss of a user with m rewards is within
 /// (epsilon, delta). Rounded down; delta in (0, 1).
 pub fn approximate_to_zcdp(epsilon: f64, delta: f64, contributions: u32) -> f64 {
     let meets = |rho: f64| PrivacyLoss::Zcdp(rho).epsilon(delta, contributions) <= epsilon;
@@ -189,29 +187,28 @@ pub fn approximate_to_zcdp(epsilon: f64, delta: f64, contributions: u32) -> f64 
         let middle = low + (high - low) / 2.0;
         if meets(middle) { low = middle } else { high = middle }
     }
-    // The search inside `meets` is not monotone to the last digits.
+    // `meets` is not monotone in the last digits, because it searches.
     low * (1.0 - 1e-9)
 }
 
-/// The delta of a user behind m rewards when one reward is (epsilon, delta)-DP; the epsilon is m
-/// epsilon.
+/// The delta of a user with m rewards if one reward is (epsilon, delta)-DP. The user's epsilon is m epsilon.
 ///
-/// Along a chain of m neighbours P0 <= e^eps P1 + delta <= e^(2 eps) P2 + (1 + e^eps) delta <= ..:
-/// delta (1 + e^eps + .. + e^((m-1) eps)) = delta (e^(m eps) - 1)/(e^eps - 1), which is at most
-/// m e^((m-1) eps) delta.
+/// Along a chain of m neighbours P0 <= e^eps P1 + delta <= e^(2 eps) P2 + (1 + e^eps) delta <= .. The result is
+/// delta (1 + e^eps + .. + e^((m-1) eps)) = delta (e^(m eps) - 1)/(e^eps - 1), at most m e^((m-1) eps) delta.
 pub fn group_delta(epsilon: f64, delta: f64, contributions: u32) -> f64 {
     if contributions <= 1 || delta == 0.0 {
         return delta;
     }
     let m = f64::from(contributions);
     let chain = if epsilon > 0.0 { (m * epsilon).exp_m1() / epsilon.exp_m1() } else { m };
-    // e^(m eps) multiplies the rounding of m eps. An overflow, even infinity over infinity, is no bound.
+    // e^(m eps) multiplies the rounding error of m eps. NaN (infinity over infinity) is an overflow, so there is no
+    // bound.
     let rounded_up = delta * chain * (1.0 + (m * epsilon + 16.0) * f64::EPSILON);
     if rounded_up.is_nan() { f64::INFINITY } else { rounded_up.next_up() }
 }
 
-/// The other direction: the delta for each of m rewards, at epsilon/m each, that leaves the user behind
-/// them within (epsilon, delta). Rounded down; at least delta/(m e^epsilon).
+/// The inverse: the delta for each of m rewards, at epsilon/m each, at which the loss of a user with m rewards is
+/// within (epsilon, delta). Rounded down; at least delta/(m e^epsilon).
 pub fn delta_share(epsilon: f64, delta: f64, contributions: u32) -> f64 {
     if contributions <= 1 {
         return delta;
@@ -226,7 +223,7 @@ pub fn delta_share(epsilon: f64, delta: f64, contributions: u32) -> f64 {
 mod tests {
     use super::*;
 
-    /// In whole numbers of up to 118 bits.
+    /// Compares with exact arithmetic on integers of up to 118 bits.
     #[test]
     fn sums_and_products_are_the_least_doubles_that_are_not_below() {
         let mut random = crate::random::Seed::new(Some([6; 32])).unwrap().stream();
@@ -242,7 +239,7 @@ mod tests {
         }
     }
 
-    /// Where a function is rounded by nobody knows how much, it goes up by more.
+    /// A function without a known rounding error has an explicit slack.
     #[test]
     fn what_is_no_sum_or_product_has_its_slack() {
         for epsilon in [1e-9f64, 0.01, 0.3, 1.0, 50.0] {
@@ -256,7 +253,7 @@ mod tests {
                 assert!(ours > plain && ours < plain * (1.0 + 1e-14), "{epsilon} {delta}");
             }
         }
-        // The double nearest to 0.1 is above it: ten of them are more than 1, and rounded to 1.
+        // The double nearest to 0.1 is above it: ten of them sum to more than 1, and would be rounded to 1.
         assert!(optimal(0.1, 10, 0.0) > 1.0);
         let third = 2f64.powi(-30) / 3.0;
         assert!(
@@ -264,7 +261,7 @@ mod tests {
         );
     }
 
-    /// More releases than there are terms to add up cost what their sums do.
+    /// With more releases than there are terms to add up, the bounds from the sums are used.
     #[test]
     fn beyond_the_exact_sums_the_best_bound_is_left() {
         let more = MAX_TRIALS + 1;
@@ -275,7 +272,7 @@ mod tests {
             let best = advanced.min(zcdp_to_approximate(k * epsilon0 * epsilon0 / 2.0, delta)).min(k * epsilon0);
             let ours = optimal(epsilon0, more, delta);
             assert!(ours >= best && ours < best * (1.0 + 1e-12), "{epsilon0}: {ours} {best}");
-            // And are hardly more than one release less.
+            // They are hardly larger than those of one release less.
             let exact = optimal(epsilon0, MAX_TRIALS, delta);
             assert!(exact < ours && (ours < 1.1 * exact), "{epsilon0}: {ours} {exact}");
         }
@@ -290,7 +287,7 @@ mod tests {
             let ours = optimal(epsilon0, 2, delta);
             assert!(ours >= epsilon0 * (1.0 - 1e-7) && ours < epsilon0 * (1.0 + 1e-7), "{epsilon0}: {ours}");
         }
-        // A large one is never below the truth, 2e + ln(1 - delta/p^2), by a digit that a double has.
+        // A large epsilon is never below the exact one, 2e + ln(1 - delta/p^2), not even by the last digit of a double.
         for epsilon0 in (10..60).map(f64::from) {
             let p = 1.0 / (1.0 + (-epsilon0).exp());
             let truth = 2.0 * epsilon0 + (-1e-3 / (p * p)).ln_1p();

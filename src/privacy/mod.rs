@@ -1,38 +1,42 @@
-//! The contract, and its theorems as code.
+//! The privacy contract, and its theorems as code.
 //!
 #![doc = include_str!("../../docs/privacy.md")]
 //!
 //! # Theorem P (adaptive disjoint batches)
 //!
-//! If every reward belongs to exactly one batch; batch membership, batch size and every action are
-//! functions of earlier *releases*, coins and public data only; each batch is released once, as
-//! its sum plus noise that is eps-DP (rho-zCDP) at sensitivity one; and everything observable is a
-//! function of releases and coins; then the whole transcript is eps-DP (rho-zCDP), with no factor
-//! for the number of arms or batches.
+//! Assume that
+//! * every reward belongs to exactly one batch;
+//! * batch membership, batch size and every action are functions of earlier *releases*, coins and public data only;
+//! * each batch is released once, as its sum plus noise that is eps-DP (rho-zCDP) at sensitivity one;
+//! * everything observable is a function of releases and coins.
 //!
-//! *Proof.* Take two reward tables that differ in one reward, fix the coins and a transcript of
-//! releases. By induction over releases, memberships, sizes and actions up to each release are the
-//! same in both worlds, so the density of the transcript is a product over batches, one factor
-//! each, and the changed reward is in one batch: one factor differs, by at most e^eps (for zCDP:
-//! one Renyi divergence of at most rho * alpha, and the chain rule adds zeros). ∎
+//! Then the whole transcript is eps-DP (rho-zCDP), with no factor for the number of arms or batches.
 //!
-//! What breaks it: closing a batch by *arrival* when the time of arrival depends on the reward
-//! (hence `reward_window`), and releasing a batch twice (retries, re-noising, old snapshots).
+//! *Proof.* Take two reward tables that differ in one reward, and fix the coins and a transcript of releases. By
+//! induction over releases, memberships, sizes and actions up to each release are the same in both worlds. So the
+//! density of the transcript is a product over batches, one factor each. The changed reward is in one batch, so one
+//! factor differs, by at most e^eps (for zCDP: one Renyi divergence of at most rho * alpha, and the chain rule adds
+//! zeros). ∎
+//!
+//! Two things would break it: closing a batch by *arrival* if the time of arrival depends on the reward (hence
+//! `reward_window`), and releasing a batch twice (retries, re-noising, old snapshots).
 //!
 //! # Theorem U (users)
 //!
-//! Let each decision be some user's, and let it be settled when it is made, by who made the earlier ones and by coins,
-//! whether it is learned from: for at most m decisions of a user in a period. The rewards of the others enter no
-//! state. Where Theorem P holds for each reward that is learned, with eps0 (rho0), two tables that differ in *all*
-//! rewards of one user in p periods give transcripts that are m p eps0-close (m^2 p^2 rho0-zCDP).
+//! Let each decision belong to a user. Let it be determined when the decision is made, by the users of the earlier
+//! decisions and by coins, whether the decision is learned from: at most m decisions of a user in a period. The
+//! rewards of the others enter no state. Let Theorem P hold with eps0 (rho0) for each reward that is learned. Then
+//! two tables that differ in *all* rewards of one user in p periods give transcripts that are m p eps0-close (m^2 p^2
+//! rho0-zCDP).
 //!
-//! *Proof.* Which decisions are learned from is the same in both worlds. So the transcript is a function of the
-//! learned rewards, and the tables differ in m p of these at most, wherever they lie: a chain of m p neighbours. ∎
+//! *Proof.* The same decisions are learned from in both worlds. So the transcript is a function of the learned
+//! rewards, and the tables differ in at most m p of these, wherever they are: a chain of m p neighbours. ∎
 //!
-//! So eps0 = epsilon/m gives a user epsilon in each period, and p epsilon in all. With zCDP p periods cost p^2 rho and
-//! not p rho: a release may hold rewards of several periods. A decision belongs to the period in which it was made,
-//! whenever its answer comes. Who came, and how often, is not protected: it shows in when batches end.
-//! [`Bandit::select_for`](crate::Bandit::select_for) settles it; its counters err to the side of not learning.
+//! So eps0 = epsilon/m gives a user epsilon in each period, and p epsilon in all. With zCDP, p periods cost p^2 rho
+//! and not p rho, because one release may hold rewards of several periods. A decision belongs to the period in which
+//! it was made, whenever its reward arrives. Which users came, and how often, is not protected: the ends of batches
+//! reveal it. [`Bandit::select_for`](crate::Bandit::select_for) determines whether a decision is learned from; its
+//! counters err on the side of not learning.
 
 mod binomial;
 pub mod calibration;
@@ -45,7 +49,7 @@ pub use composition::Heterogeneous;
 pub(crate) use responses::Responses;
 pub(crate) use search::least_near;
 
-/// The privacy loss of one reward so far, as the mechanism's theorem states it.
+/// The privacy loss of one reward so far, in the terms of the mechanism's theorem.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PrivacyLoss {
     /// Pure eps-DP; 0 before the first release.
@@ -54,40 +58,40 @@ pub enum PrivacyLoss {
     Zcdp(f64),
     /// (epsilon, delta)-DP.
     Approximate {
-        /// The exponent.
+        /// The epsilon.
         epsilon: f64,
-        /// The failure probability.
+        /// The delta: P\[M(D) in S\] <= e^epsilon P\[M(D') in S\] + delta.
         delta: f64,
     },
-    /// A reward is in several releases, each of them pure, of different losses.
+    /// A reward is in several releases. Each of them is pure, with a loss of its own.
     Heterogeneous(Heterogeneous),
-    /// The same, of a schedule whose releases, all that there can ever be, are (epsilon, delta)-DP.
+    /// As `Heterogeneous`, for a schedule. All releases that it can ever make are together (epsilon, delta)-DP.
     Scheduled {
-        /// The most releases that the schedule allows by now.
+        /// The most releases that the schedule allows so far.
         releases: Heterogeneous,
-        /// The exponent.
+        /// The epsilon of all releases.
         epsilon: f64,
-        /// The failure probability.
+        /// The delta of all releases.
         delta: f64,
     },
-    /// A reward is in k releases, each of them pure, of one loss.
+    /// A reward is in k releases. Each of them is pure, with the same loss.
     Equal {
         /// The loss of one release.
         epsilon0: f64,
         /// The number of releases.
         k: u64,
     },
-    /// No guarantee: a baseline.
+    /// No guarantee (a baseline).
     Unbounded,
 }
 
 impl PrivacyLoss {
-    /// The smallest known epsilon at this delta for a user behind `contributions` rewards (group
-    /// privacy), rounded up; infinite where there is none.
+    /// The smallest known epsilon at this delta for a user who contributes `contributions` rewards (group privacy),
+    /// rounded up; infinite if there is none.
     ///
-    /// A user behind m rewards loses, by a chain of m neighbours: m eps where one loses eps, in each of
-    /// the releases where there are many; m^2 rho (Bun and Steinke 2016, Proposition 1.9);
-    /// (m eps, delta (e^(m eps) - 1)/(e^eps - 1)), see [`composition::group_delta`].
+    /// By a chain of m neighbours, a user with m rewards loses m eps where one reward loses eps (if there are many
+    /// releases, in each of them); m^2 rho (Bun and Steinke 2016, Proposition 1.9); (m eps, delta (e^(m eps) -
+    /// 1)/(e^eps - 1)), see [`composition::group_delta`].
     pub fn epsilon(self, delta: f64, contributions: u32) -> f64 {
         let m = f64::from(contributions);
         let times_m = |loss: f64| composition::mul_up(loss, m);
@@ -110,15 +114,14 @@ impl PrivacyLoss {
         }
     }
 
-    /// (epsilon, delta) as a report states it: at the configured delta, or at 0 where that costs
-    /// nothing.
+    /// (epsilon, delta) as a report states it: at delta 0 if that costs no more, otherwise at the configured delta.
     pub fn spent(self, delta: f64, contributions: u32) -> (f64, f64) {
         let (pure, approximate) = (self.epsilon(0.0, contributions), self.epsilon(delta, contributions));
         if pure.is_finite() && pure <= approximate { (pure, 0.0) } else { (approximate, delta) }
     }
 
-    /// The loss of one user in so many periods, from that in one (Theorem U: a chain of as many neighbours). No guarantee
-    /// where nobody knows.
+    /// The loss of one user in `periods` periods, from that in one (Theorem U, by a chain of as many neighbours).
+    /// `Unbounded` if no bound is known.
     pub(crate) fn of_periods(self, periods: u64) -> PrivacyLoss {
         let Ok(p) = u32::try_from(periods) else { return PrivacyLoss::Unbounded };
         let times_p = |loss: f64| composition::mul_up(loss, p.into());

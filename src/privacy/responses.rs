@@ -1,17 +1,17 @@
-//! The exact loss of very many unequal releases, rounded up.
+//! Computes the loss of very many unequal pure releases, almost exactly and rounded up.
 //!
 //! # What is bounded
 //!
-//! Releases that are eps_1-DP, eps_2-DP, .. lose no more together than randomised responses R_j of
-//! these eps_j (Kairouz, Oh, Viswanath 2015, Theorem 3.1: any eps-DP pair of distributions is post-processing
-//! of one response), also when each is chosen by the ones before. The privacy loss of R_j is eps_j with
-//! probability e^eps_j/(1 + e^eps_j), else -eps_j; L is the sum of all. So at every y
+//! Releases that are eps_1-DP, eps_2-DP, .. together lose no more than randomised responses R_j of these eps_j
+//! (Kairouz, Oh, Viswanath 2015, Theorem 3.1: any eps-DP pair of distributions is post-processing of one response).
+//! This also holds if each release is chosen by the ones before. The privacy loss of R_j is eps_j with probability
+//! e^eps_j/(1 + e^eps_j), else -eps_j. L is the sum of all. So at every y
 //!
 //!   delta(y) <= D(y) = E max(0, 1 - e^(y - L)).
 //!
-//! D falls in y, rises with each eps_j, and rises when releases are added.
+//! D decreases in y, increases with each eps_j, and increases when releases are added.
 //!
-//! # How
+//! # How it is bounded
 //!
 //! *Inversion.* M(s) = E e^(sL) is the product of cosh((s + 1/2) eps_j)/cosh(eps_j/2). For l > 0 the
 //! Fourier transform of e^(ly) D(y) is h(t) = M(s)/(s (s + 1)) at s = l + it, so by Poisson's summation
@@ -19,19 +19,18 @@
 //!
 //!   d/(2 pi) sum_k h(kd) e^(-ikdy) = sum_n e^(l (y + 2 pi n/d)) D(y + 2 pi n/d) >= e^(ly) D(y),
 //!
-//! because no term on the right is negative: *the trapezoid rule is an upper bound at any step*, and at
-//! l near the saddle point, with a few steps to the deviation, it is D(y) to many digits.
+//! because no term on the right is negative. So *the trapezoid rule is an upper bound at any step*. With l near the
+//! saddle point, and a few steps to the deviation, it is D(y) to many digits.
 //!
-//! *Small releases.* Of all but the largest we only want to know that each is at most c and that their
-//! squares add up to S at most; we add fictitious small ones until they are S exactly.
-//! With z = (s + 1/2) eps, |ln cosh z - z^2/2| <= |z|^4/8 for |z| <= 1 (the coefficients' sizes add up to
-//! -ln cos 1 - 1/2 < 1/8), so the small ones' part of ln M is s (s + 1) S/2 up to
-//! q(s) = c^2 S (|s + 1/2|^4 + 1/16)/8, and each term of the sum up to |h| (e^q - 1). At t = 0 the part is
-//! at most l (l + 1) S/2, because ln cosh(a eps) - ln cosh(eps/2) - (a^2 - 1/4) eps^2/2 is 0 at a = 1/2 and
-//! falls (tanh x <= x).
+//! *Small releases.* Of all but the largest releases we only know that each is at most c and that the sum of their
+//! squares is at most S. Fictitious small ones are added until the sum is exactly S. With z = (s + 1/2) eps, |ln cosh
+//! z - z^2/2| <= |z|^4/8 for |z| <= 1 (the magnitudes of the coefficients add up to -ln cos 1 - 1/2 < 1/8). So the
+//! small ones contribute s (s + 1) S/2 to ln M, up to q(s) = c^2 S (|s + 1/2|^4 + 1/16)/8, and the error of each term
+//! of the sum is at most |h| (e^q - 1). At t = 0 the contribution is at most l (l + 1) S/2, because ln cosh(a eps) -
+//! ln cosh(eps/2) - (a^2 - 1/4) eps^2/2 is 0 at a = 1/2 and decreases in a (tanh x <= x).
 //!
-//! *The rest of the sum.* One more fictitious release, Gaussian of variance G = S_all/256 of loss, is what
-//! infinitely many infinitely small ones would be: M grows by e^(s (s+1) G/2). With
+//! *The rest of the sum.* One more fictitious release is added. Its loss is Gaussian of variance G = S_all/256, the
+//! limit of infinitely many infinitely small releases: M grows by a factor of e^(s (s+1) G/2). With
 //! |cosh(x + iy)|^2 = cosh^2 x - sin^2 y and sin y >= 2y/pi up to pi/2, terms from T on are at most
 //! M(l)/t^2 times e^(-g t^2), g = 2 S/(pi cosh((l + 1/2) c))^2 + G/2, up to pi/(2c), and times
 //! e^(-G t^2/2) beyond. Each of the two parts of the sum is below an integral:
@@ -39,43 +38,43 @@
 
 use std::f64::consts::PI;
 
-/// Releases: the largest one by one, the others by a bound.
+/// Releases: the largest individually, the others by bounds.
 pub struct Responses {
     /// eps_j of the largest.
     pub large: Vec<f64>,
-    /// c: no other is larger.
+    /// c, the maximum of the others.
     pub cap: f64,
-    /// S: the others' squares add up to no more.
+    /// S, the maximum sum of squares of the others.
     pub squares: f64,
 }
 
 impl Responses {
-    /// A part of the squares that the Gaussian release adds.
+    /// The variance of the Gaussian release, as a share of the sum of all squares.
     const SMOOTH: f64 = 1.0 / 256.0;
-    /// c below this share of the root of all squares makes a bound that is tight.
+    /// The bound is tight if c is below this share of the root of the sum of all squares.
     pub const SMALL: f64 = 0.03;
-    /// Errors of a relative size of e^-this are let be.
+    /// -ln of the relative error that is accepted. The error only makes the bound larger.
     const DIGITS: f64 = 12.0;
 
-    /// The same releases, each of so many times the loss.
+    /// The same releases, each with c times its loss.
     pub fn times(&self, c: f64) -> Responses {
         let large = self.large.iter().map(|e| c * e).collect();
         Responses { large, cap: c * self.cap, squares: c * c * self.squares }
     }
 
-    /// The bound of the sum of all squares.
+    /// An upper bound of the sum of all squares.
     pub fn all_squares(&self) -> f64 {
         self.large.iter().map(|e| e * e).sum::<f64>() + self.squares
     }
 
-    /// delta at this epsilon, rounded up. Some 50 nanoseconds for each large release and term.
+    /// delta at this epsilon, rounded up. About 50 nanoseconds for each large release and term.
     pub fn delta(&self, epsilon: f64) -> f64 {
         let large = || self.large.iter().copied();
         let gaussian = Self::SMOOTH * self.all_squares();
         let small = self.squares + gaussian;
         let Some(l) = self.saddle(epsilon, small) else { return 1.0 };
         let a = l + 0.5;
-        // ln M(s) - s epsilon: real and imaginary part, at t
+        // Real and imaginary part of ln M(s) - s epsilon, at t.
         let exponent = |t: f64| {
             let mut re = (a * a - t * t - 0.25) * small / 2.0 - l * epsilon;
             let mut im = a * t * small - t * epsilon;
@@ -103,11 +102,11 @@ impl Responses {
             sum += if k == 0 { term } else { 2.0 * term };
         }
         let delta = step / (2.0 * PI) * sum + height.exp() * self.beyond(a, gaussian, (terms + 1.0) * step, step);
-        // An overflow is no bound.
+        // After an overflow there is no bound.
         if (0.0..1.0).contains(&delta) { delta } else { 1.0 }
     }
 
-    /// e^q - 1 at s + 1/2 = a + it, and some more for the roundings.
+    /// e^q - 1 at s + 1/2 = a + it, plus a slack for roundings.
     fn error(&self, a: f64, t: f64) -> f64 {
         let q = self.cap.powi(2) * self.squares * ((a * a + t * t).powi(2) + 0.0625) / 8.0;
         q.exp_m1() + 1e-9
@@ -118,24 +117,25 @@ impl Responses {
         2.0 * self.squares / (PI * (a * self.cap).cosh()).powi(2) + gaussian / 2.0
     }
 
-    /// How many terms make up the sum, the first apart: no more than the small ones' series goes.
+    /// The number of terms of the sum after the first, within the range where the small releases' series is valid.
     fn terms(&self, a: f64, gaussian: f64, step: f64) -> f64 {
         let series = ((self.cap.powi(-2) - a * a).sqrt() / step).floor();
         ((Self::DIGITS / self.decay(a, gaussian)).sqrt() / step).ceil().min(series)
     }
 
-    /// The terms from t = first on, by two integrals, as a share of M(l).
+    /// A bound of the terms from t = first on, by two integrals, as a share of M(l).
     fn beyond(&self, a: f64, gaussian: f64, first: f64, step: f64) -> f64 {
         rest(self.decay(a, gaussian), first, step) + rest(gaussian / 2.0, PI / (2.0 * self.cap), step)
     }
 
-    /// An l near the saddle point of M(l) e^(-l epsilon), not so large that numbers overflow or that the
-    /// small ones' series ends at 0; none where there is no such l. Any l > 0 will do for the bound.
+    /// An l near the saddle point of M(l) e^(-l epsilon). It is bounded so that numbers do not overflow and the small
+    /// releases' series is valid at least at t = 0; `None` if there is no such l. Any l > 0 is valid for the bound.
     fn saddle(&self, epsilon: f64, small: f64) -> Option<f64> {
         let squares = small - self.squares + self.all_squares();
         let largest = self.large.iter().copied().fold(self.cap, f64::max);
         let most = f64::min(15.0 / largest, 0.9 / self.cap) - 0.5;
-        // sum eps tanh(a eps) + a S = epsilon: concave, and from the left Newton goes to the right.
+        // Solves sum eps tanh(a eps) + a S = epsilon. The left side is concave: from the left Newton moves to the
+        // right.
         let mut a = 0.0;
         for _ in 0..20 {
             let (mut value, mut slope) = (a * small - epsilon, small);
@@ -154,15 +154,15 @@ impl Responses {
     }
 }
 
-/// No less than step * e^(-g t^2)/(pi t^2), added up over `t = first, first + step, ..`: than the integral
-/// from a step before, with the largest e^(-g t^2).
+/// An upper bound of the sum of step * e^(-g t^2)/(pi t^2) over `t = first, first + step, ..`: the integral from one
+/// step before, with the largest e^(-g t^2).
 fn rest(g: f64, first: f64, step: f64) -> f64 {
     let from = first - step;
     (-g * from * from).exp() / (PI * from.max(0.0))
 }
 
-/// |p + ir|, or NaN where that is 0 or infinite. The hypot of glibc 2.35 would be the one thing that asks for a glibc
-/// of 2022.
+/// |p + ir|, or NaN if that is 0 or infinite. It replaces `hypot`, which would make the library require glibc 2.35
+/// (2022).
 fn modulus(p: f64, r: f64) -> f64 {
     let (least, most) = if p.abs() < r.abs() { (p, r.abs()) } else { (r, p.abs()) };
     most * (1.0 + (least / most).powi(2)).sqrt()
@@ -206,7 +206,7 @@ mod tests {
         }
     }
 
-    /// Thousands of equal ones, of which only a bound is known: the optimum is known from elsewhere.
+    /// Thousands of equal releases, of which only a bound is given. Their optimum is computed by another function.
     #[test]
     fn many_small_ones_need_only_be_bounded() {
         for (each, many) in [(2e-3f64, 10_000u64), (1e-3, 100_000), (0.01, 4_000), (1e-4, 1_000_000)] {
@@ -239,12 +239,12 @@ mod tests {
         assert!(Responses { large: vec![0.1; 10], cap: 0.0, squares: 0.0 }.delta(800.0) < 1e-12);
     }
 
-    /// cosh z of z = x + iy: its logarithm's real and imaginary part.
+    /// ln cosh z of z = x + iy: real and imaginary part.
     fn ln_cosh(x: f64, y: f64) -> (f64, f64) {
         (0.5 * (x.sinh().powi(2) - y.sin().powi(2)).ln_1p(), f64::atan2(x.tanh() * y.sin(), y.cos()))
     }
 
-    /// As near as hypot is, and no overflow makes a delta small.
+    /// Agrees with hypot, and no overflow makes a delta small.
     #[test]
     fn a_modulus_is_exact_to_a_few_roundings() {
         for (p, r) in [(3.0, 4.0), (-1.0, 1e-9), (1e-200, -1e-200), (1e200, 1e180), (-0.7, 1.3), (5.0, 0.0), (0.0, 7.0)]
@@ -256,8 +256,8 @@ mod tests {
         }
     }
 
-    /// Of a hundred equal ones, whose transform is known: the series is as far from it as it may be, and at
-    /// the edge, where z = i, nearly so far.
+    /// For a hundred equal releases, whose transform is known: the series differs from it by at most the stated
+    /// error, and at the edge, where z = i, by nearly as much.
     #[test]
     fn the_series_of_small_ones_has_its_error() {
         let (many, each) = (100.0, 0.1);
@@ -284,7 +284,7 @@ mod tests {
         assert!((0.5e-9..2e-9).contains(&none.error(1.0, 1.0)));
     }
 
-    /// |cosh(x + iy)/cosh x| <= e^(-g t^2/many) up to y = pi/2, at the largest x nearly so small.
+    /// |cosh(x + iy)/cosh x| <= e^(-g t^2/many) up to y = pi/2. At the largest x it is nearly equal.
     #[test]
     fn the_transform_falls_as_fast_as_is_said() {
         for x in [0.05, 0.5, 0.9] {
@@ -315,7 +315,7 @@ mod tests {
         }
     }
 
-    /// Equal ones swing back to their full height at every t = n pi/each.
+    /// Equal releases have a transform that returns to its full height at every t = n pi/each.
     #[test]
     fn the_terms_that_are_left_out_are_bounded() {
         let (many, each, a, step) = (1000.0, 0.1, 1.0, 0.01);
@@ -338,7 +338,7 @@ mod tests {
             let term = |k: u32| first + step * f64::from(k);
             let sum: f64 = (0..1_000_000).map(term).map(|t| step * (-g * t * t).exp() / (PI * t * t)).sum();
             let (ours, from) = (rest(g, first, step), first - step);
-            // e^(-g t^2) falls by e within 1/(2 g t), and 1/t^2 within t; and a step is let go.
+            // e^(-g t^2) decreases by a factor of e within 1/(2 g t), and 1/t^2 within t. One step is not counted.
             let loose = (3.0 + 2.0 * g * from * from) * (1.0 + step / from) * (2.0 * g * first * step).exp();
             assert!(ours >= sum && ours <= loose * sum, "{g} {first} {step}: {ours} {sum}");
         }

@@ -1,12 +1,12 @@
-//! The least whole number that will do.
+//! Finds the smallest integer that meets a condition.
 
-/// The least n in `low < n <= high` with `excess(n) <= 0`, where one step earlier is too little:
-/// `low` is known not to do, `high` to do. What comes back was computed to do; that is all that a
-/// guarantee may rest on, if `excess` does not fall everywhere.
+/// The smallest n in `low < n <= high` with `excess(n) <= 0`, where `low` is known not to meet this, and `high` to
+/// meet it. If `excess` is not monotone, the result may not be the smallest, but it was computed to meet the
+/// condition. A guarantee may rest only on that.
 ///
-/// False position on the excess (an end that stays twice is counted half as much; Dowell and Jarratt
-/// 1971), and halving where that is slow: some six calls where the excess is nearly a line, twice as
-/// many as by bisection at the worst.
+/// False position on the excess (the value at an end that stays twice is halved; Dowell and Jarratt 1971), with
+/// bisection when that is slow. It takes about six calls if the excess is nearly linear, and at worst twice as many as
+/// bisection.
 fn least(low: (u64, f64), high: (u64, f64), excess: impl Fn(u64) -> f64) -> u64 {
     let ((mut low, mut above), (mut high, mut below)) = (low, high);
     let (mut halve, mut was_low) = (false, None);
@@ -28,8 +28,8 @@ fn least(low: (u64, f64), high: (u64, f64), excess: impl Fn(u64) -> f64) -> u64 
     high
 }
 
-/// The same from a guess, where 0 is known not to do and `most` is taken to do: steps that grow fourfold
-/// find the other end.
+/// The same from a guess, where 0 is known not to meet the condition and `most` is assumed to meet it. Steps that grow
+/// fourfold find the other end.
 pub fn least_near(guess: u64, most: u64, excess: impl Fn(u64) -> f64) -> u64 {
     let guess = guess.clamp(1, most);
     let mut near = (guess, excess(guess));
@@ -55,7 +55,7 @@ mod tests {
     #[test]
     fn finds_the_edge_in_a_few_calls() {
         type Curve = fn(f64) -> f64;
-        // From all numbers, and from a guess that is a percent off.
+        // From the whole range, and from a guess that is off by a percent.
         let curves: [(Curve, u32, u32); 6] = [
             (|x| x, 8, 8),
             (|x| x + 1e-10 * x * x.abs(), 24, 10),

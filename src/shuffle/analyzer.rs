@@ -1,4 +1,4 @@
-//! The server's arithmetic: ones in, an estimate and its width out.
+//! The analyzer of the shuffle model, on the server: turns counts of ones into an estimate and its width.
 
 use super::Params;
 use crate::error::{Error, Result};
@@ -18,21 +18,20 @@ pub fn count_ones(params: &Params, bits: &[u8]) -> Result<u64> {
     Ok(bits.iter().map(|&bit| u64::from(bit)).sum())
 }
 
-/// How far the debiased mean of these batches (each with its number of repetitions) may be from the
-/// arm's: each side is exceeded with probability at most e^-exponent, for any rewards in `[0, 1]`.
+/// The radius of the debiased mean of these batches (each with its number of repetitions) around the arm's mean. Each
+/// side is exceeded with probability at most e^-exponent, for any rewards in `[0, 1]`.
 ///
-/// Chernoff's bound on all randomness at once: with N rewards in all, for both signs of s,
-/// radius = inf over l > 0 of (N l^2/8 + sum over coins of ln(1-q+q e^(sl)) - sql + exponent)/(l N).
-/// The first term is Hoeffding's lemma for the rewards and their rounding, the second is the
-/// coins' own log-MGF, so nothing is assumed of a coin of small q: the paper takes all noise for
-/// sub-Gaussian of variance O(tau), which the upper tail of Binomial(m, tau/2m) is not.
+/// Chernoff's bound on all randomness together: with N rewards in all, for both signs of s, radius = inf over l > 0
+/// of (N l^2/8 + sum over coins of ln(1-q+q e^(sl)) - sql + exponent)/(l N). The first term is Hoeffding's lemma for
+/// the rewards and their rounding. The second is the exact log-MGF of the coins, so nothing is assumed about coins of
+/// small q. (The paper takes all noise for sub-Gaussian of variance O(tau), which the upper tail of Binomial(m,
+/// tau/2m) is not.)
 ///
-/// Never wider than the paper's I = (2 sqrt(t) sigma/N + 1/sqrt(N)) sqrt(2 ln T) with sigma^2 any
-/// sub-Gaussian variance that the noise really has, as long as exponent <= 4 ln T: the coins'
-/// log-MGF is then at most t sigma^2 l^2/2, the infimum at most
-/// sqrt(2 exponent (N/4 + t sigma^2))/N, and sqrt(a + b) <= sqrt a + sqrt b.
+/// It is never wider than the paper's I = (2 sqrt(t) sigma/N + 1/sqrt(N)) sqrt(2 ln T), for any sub-Gaussian variance
+/// sigma^2 that the noise really has, as long as exponent <= 4 ln T. Then the log-MGF of the coins is at most t
+/// sigma^2 l^2/2, the infimum at most sqrt(2 exponent (N/4 + t sigma^2))/N, and sqrt(a + b) <= sqrt a + sqrt b.
 ///
-/// Some 50 steps over the batches.
+/// Cost: about 50 passes over the batches.
 pub fn radius(batches: impl Iterator<Item = (Params, u64)> + Clone, exponent: f64) -> f64 {
     let rewards: f64 = batches.clone().map(|(params, times)| times as f64 * f64::from(params.users())).sum();
     let coins: f64 =
@@ -49,14 +48,14 @@ pub fn radius(batches: impl Iterator<Item = (Params, u64)> + Clone, exponent: f6
                 .sum();
             (rewards * l * l / 8.0 + noise + exponent) / (l * rewards)
         };
-        // The optimum: a variance between N/4 and (N + coins)/4 a step of l.
+        // The optimum is at a variance between N/4 and (N + coins)/4.
         smallest(bound, (8.0 * exponent / (rewards + coins)).sqrt(), (8.0 * exponent / rewards).sqrt())
     };
     f64::max(side(1.0), side(-1.0))
 }
 
-/// The least value of a function that falls and then rises between two positive points, by golden
-/// section of their ratio. Any point gives a valid bound, so its precision is nobody's worry.
+/// The minimum of a function that decreases and then increases between two positive points, by golden section of their
+/// ratio. Any point gives a valid bound, so its precision is not critical.
 fn smallest(f: impl Fn(f64) -> f64, low: f64, high: f64) -> f64 {
     const GOLDEN: f64 = 0.618_033_988_749_894_9;
     let (mut low, mut high) = (low.ln(), high.ln());
@@ -98,7 +97,7 @@ mod tests {
         }
     }
 
-    /// Kearns and Saul (1998): the smallest sub-Gaussian variance of one coin.
+    /// The smallest sub-Gaussian variance of one coin (Kearns and Saul 1998).
     fn sub_gaussian_variance(q: f64) -> f64 {
         if q == 0.5 { 0.25 } else { (1.0 - 2.0 * q) / (2.0 * ((1.0 - q) / q).ln()) }
     }
@@ -120,9 +119,9 @@ mod tests {
 
     #[test]
     fn holds_at_its_stated_rate() {
-        // 20,000 draws; each side may be exceeded with chance e^-3: 996 times, and more than 1170
-        // (5.7 standard deviations) with chance below 2e-8. Each side is exceeded 20 times at
-        // least, so a radius twice too wide would be noticed, too.
+        // 20,000 draws. Each side may be exceeded with probability e^-3: 996 times on average, and more than 1170
+        // times (5.7 standard deviations) with probability below 2e-8. Each side is exceeded at least 20 times, so
+        // the test also detects a radius that is twice too wide.
         let mut random = Seed::new(Some([11; 32])).unwrap().stream();
         let batches = [(params(4, 5, 1 << 31), 2u64), (params(64, 1, 1 << 28), 1)];
         let radius = radius(batches.into_iter(), 3.0);

@@ -1,4 +1,4 @@
-//! The user's device: a reward in, bits out.
+//! The encoder of the shuffle model, on the user's device: turns a reward into bits.
 
 use super::Params;
 use crate::error::{Error, Result};
@@ -6,14 +6,13 @@ use crate::noise::binomial;
 use crate::random::Random;
 use crate::reward::{Reward, RewardRange};
 
-/// Encodes one reward in `[0, 1]`: writes one byte of 0 or 1 for each bit, the user's own first
-/// and then its coins, and returns how many. Every bit is drawn by comparing random integers, so
-/// its distribution is exact; a reward between 0 and 1 is rounded to the 2^-24 grid and then up or down at
-/// random, without bias.
+/// Encodes one reward in `[0, 1]`. Writes one byte of 0 or 1 for each bit, the user's own first and then its coins,
+/// and returns their number. Every bit is drawn by comparing random integers, so its distribution is exact. A reward
+/// between 0 and 1 is rounded to the 2^-24 grid and then up or down at random, without bias.
 ///
 /// # Errors
-/// `InvalidReward` unless the reward is finite and in `[0, 1]`; `BufferTooSmall` when `bits` has
-/// room for fewer than [`Params::message_len`]. Nothing is written then.
+/// `InvalidReward` unless the reward is finite and in `[0, 1]`; `BufferTooSmall` if `bits` is shorter than
+/// [`Params::message_len`]. Then nothing is written.
 pub fn encode(params: &Params, reward: f64, random: &mut Random, bits: &mut [u8]) -> Result<usize> {
     let reward = RewardRange::new(0.0, 1.0, Reward::BITS, false)?.quantize(reward)?;
     let needed = params.message_len();
@@ -55,8 +54,8 @@ mod tests {
     use crate::random::Seed;
 
     #[test]
-    fn bits_have_their_law() {
-        // 100,000 messages: each frequency is within 5 standard deviations, 5e-7 each, of its own.
+    fn bits_have_their_distribution() {
+        // 100,000 messages: each frequency is within 5 standard deviations (5e-7 each) of its expectation.
         let n = 100_000;
         let noise = ShuffleNoise { coins_per_user: 3, coin_numerator: 1 << 29 }; // 1/8
         let params = Params::unchecked(1.0, 1e-6, n, noise);

@@ -1,16 +1,16 @@
-//! The shuffle model (Tenenbaum, Kaplan, Mansour, Stemmer 2021): the server does not learn whose bit is whose.
+//! The shuffle model (Tenenbaum, Kaplan, Mansour, Stemmer 2021): no server learns which bit belongs to which user.
 //!
-//! There are three roles, in a service three processes (`examples/c/shuffle_roles.c`):
+//! It has three roles, in practice three processes (`examples/c/shuffle_roles.c`):
 //!
-//! * the *encoder*, on the user's device, turns a reward into one honest bit and some coins ([`encode`]);
-//! * the [`Shuffler`], trusted not to collude with the server, keeps the messages of one batch until all have arrived,
-//!   then releases their bits in uniformly random order, once, and nothing else;
-//! * the *analyzer*, on the server, counts ones and subtracts the coins' mean
+//! * the *encoder*, on the user's device, turns a reward into one bit of data and some random coins ([`encode`]);
+//! * the [`Shuffler`], which is trusted not to collude with the server, holds the messages of one batch until all have
+//!   arrived. Then it releases their bits in uniformly random order, once, and nothing else;
+//! * the *analyzer*, on the server, counts ones and subtracts the mean of the coins
 //!   ([`Bandit::submit_shuffled`](crate::Bandit::submit_shuffled)).
 //!
-//! All three share one [`Params`], which is public. A device makes its own with [`Params::new`], or takes the server's.
-//! Device and shuffler compute what the noise of a plan gives, and refuse a plan that claims more. The device decides
-//! whether the claim is enough.
+//! All three share one [`Params`], which is public data. A device creates its own with [`Params::new`], or uses the
+//! server's. The library computes the noise of received parameters and compares it with their claim. Device and
+//! shuffler refuse parameters that claim more than they give. The device decides whether the claim is enough.
 //!
 //! ```
 //! # use dpb::shuffle::{Shuffler, encode};
@@ -34,11 +34,10 @@
 //! # }
 //! ```
 //!
-//! **Privacy.** What the server sees of a batch is a random order of a fixed number of bits, so a
-//! coin-only function of the number of ones: the users' bits plus Binomial(m p, q) coins, which is
-//! (eps, delta)-DP by the calibration of [`crate::privacy::calibration`]. A batch is short of noise
-//! when some of its m users send no honest coins: the shuffler checks the *length* of messages and
-//! can check no more.
+//! **Privacy.** The server sees a random order of a fixed number of bits of each batch, so its view depends only on
+//! the number of ones and on coins. That number is the users' bits plus Binomial(m p, q) coins, which is (eps,
+//! delta)-DP by the calibration of [`crate::privacy::calibration`]. A batch has too little noise if some of its m
+//! users send no honest coins. The shuffler checks the *length* of messages, and can check no more.
 
 mod analyzer;
 mod encoder;

@@ -1,14 +1,14 @@
-//! What encoder, shuffler and server of one batch agree on, its claim checked.
+//! The parameters that encoder, shuffler and server of one batch share, with a checked privacy claim.
 
 use crate::error::{Error, Result, Value};
 use crate::privacy::calibration::ShuffleNoise;
 
-/// One batch of M_sum (Tenenbaum et al. 2021, Algorithm 3): its size, its noise, its claim.
+/// One batch of M_sum (Tenenbaum et al. 2021, Algorithm 3): its size, its noise, and the (epsilon, delta) that it
+/// claims.
 ///
-/// The claim holds: there is no way to make one whose noise gives less. So a device that encodes for
-/// a plan which the server sent, and a shuffler that closes batches by one, rest on their own
-/// arithmetic. *What* is claimed is for them to read ([`epsilon`](Self::epsilon),
-/// [`delta`](Self::delta)): a plan may claim little, and keep it.
+/// The claim holds: parameters whose noise gives less cannot be created. So a device that encodes with the server's
+/// parameters, and a shuffler that closes batches by them, rely on their own computation only. They must read *what* is
+/// claimed ([`epsilon`](Self::epsilon), [`delta`](Self::delta)), because parameters may claim little privacy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Params {
     users: u32,
@@ -17,14 +17,14 @@ pub struct Params {
     delta: f64,
 }
 
-/// Beyond it nothing is hidden.
+/// Largest epsilon; beyond it nothing is hidden.
 const MAX_EPSILON: f64 = 100.0;
-/// A message is at most a megabyte: no device sends more, and no server simulates it in time.
+/// A message is at most a megabyte. No device sends more, and no server simulates more in time.
 const MAX_COINS_PER_USER: u32 = 1 << 20;
 
 impl Params {
-    /// The plan for a batch of `expected_users`: the least coins that make it (epsilon, delta)-DP, or, when
-    /// `printed`, the paper's (13 times as many or more).
+    /// Parameters for a batch of `users`: the fewest coins that make it (epsilon, delta)-DP, or, if `printed`, the
+    /// paper's (at least 13 times as many).
     ///
     /// # Errors
     /// As [`ShuffleNoise::calibrated`] and [`ShuffleNoise::printed`], and as
@@ -39,13 +39,13 @@ impl Params {
         Params::with_noise(epsilon, delta, users, noise)
     }
 
-    /// A plan that somebody else made. Its claim is checked: the noise's delta at this epsilon is
-    /// computed ([`ShuffleNoise::delta`]), in about 0.2/epsilon microseconds, 4 milliseconds at most.
+    /// Parameters that somebody else created. Their claim is checked: the noise's delta at this epsilon is computed
+    /// ([`ShuffleNoise::delta`]), in about 0.2/epsilon microseconds, 4 milliseconds at most.
     ///
     /// # Errors
-    /// `InvalidConfig` when the noise does not make the batch (epsilon, delta)-DP; for an epsilon that
-    /// is not in (0, 100] or a delta not in (0, 1); for no users, no coins, more than 2^20 coins a
-    /// user, a coin that is certain or never falls, or more than 2^40 bits in a batch.
+    /// `InvalidConfig` if the noise does not make the batch (epsilon, delta)-DP; if epsilon is not in (0, 100] or
+    /// delta not in (0, 1); if there are no users, no coins, more than 2^20 coins a user, a coin of probability 0 or
+    /// above 1/2, or more than 2^40 bits in a batch.
     pub fn with_noise(epsilon: f64, delta: f64, users: u32, noise: ShuffleNoise) -> Result<Params> {
         if !(epsilon > 0.0 && epsilon <= MAX_EPSILON) {
             return Err(Error::config("epsilon", "must be in (0, 100] in the shuffle model", epsilon));
@@ -74,14 +74,14 @@ impl Params {
         Ok(Params { users, noise, epsilon, delta })
     }
 
-    /// A plan that may claim what it does not keep, for the tests that must notice.
+    /// Parameters whose claim may be false, for the tests that must detect that.
     #[cfg(any(test, dpb_faults))]
     #[doc(hidden)]
     pub fn unchecked(epsilon: f64, delta: f64, users: u32, noise: ShuffleNoise) -> Params {
         Params { users, noise, epsilon, delta }
     }
 
-    /// The same claim with coins of the deviation's share left, for the tests that must notice.
+    /// The same claim with coins whose deviation is reduced to this share, for the tests that must detect that.
     #[cfg(dpb_faults)]
     pub(crate) fn weakened(&self, share: f64) -> Params {
         let variance = share * share * self.noise.coin() * (1.0 - self.noise.coin());
@@ -90,37 +90,37 @@ impl Params {
         Params { noise: ShuffleNoise { coin_numerator, ..self.noise }, ..*self }
     }
 
-    /// m, messages in a batch.
+    /// m, the number of messages in a batch.
     pub fn users(&self) -> u32 {
         self.users
     }
 
-    /// The coins beside each user's bit.
+    /// The coins that each user sends in addition to its bit.
     pub fn noise(&self) -> ShuffleNoise {
         self.noise
     }
 
-    /// The epsilon of the claim.
+    /// The claimed epsilon.
     pub fn epsilon(&self) -> f64 {
         self.epsilon
     }
 
-    /// The delta of the claim.
+    /// The claimed delta.
     pub fn delta(&self) -> f64 {
         self.delta
     }
 
-    /// Bits, and bytes, of one message: the user's own and the coins.
+    /// Length of one message, in bits and in bytes: the user's own bit and the coins.
     pub fn message_len(&self) -> usize {
         1 + self.noise.coins_per_user as usize
     }
 
-    /// Bits, and bytes, of one batch.
+    /// Length of one batch, in bits and in bytes.
     pub fn batch_len(&self) -> usize {
         self.users as usize * self.message_len()
     }
 
-    /// What the analyzer subtracts from the count of ones.
+    /// The number that the analyzer subtracts from the count of ones.
     pub fn noise_mean(&self) -> f64 {
         self.noise.mean(self.users)
     }
@@ -164,7 +164,7 @@ mod tests {
         assert!(Params::new(1e-3, 1e-6, 1000, false).is_ok());
     }
 
-    /// A claim is taken if and only if it is kept, to a part in 10^8 of delta.
+    /// A claim is accepted if and only if it is true, to a part in 10^8 of delta.
     #[test]
     fn a_claim_is_kept_or_refused() {
         for (epsilon, delta, users) in [(1.0, 1e-6, 20), (0.1, 1e-9, 1), (0.02, 1e-3, 100_000), (0.5, 0.01, 3)] {

@@ -1,4 +1,4 @@
-//! The shuffler: holds a batch until it is complete, then forgets who sent what.
+//! The shuffler of the shuffle model: holds a batch until it is complete, then releases it without its senders.
 
 use super::Params;
 use crate::error::{Error, Result};
@@ -7,13 +7,13 @@ use crate::os::Origin;
 use crate::random::{Random, Seed};
 use zeroize::{Zeroize, Zeroizing};
 
-/// One batch after another, of one arm and phase each.
+/// Shuffles one batch after another, each of one arm and phase.
 ///
-/// Before the batch is complete nothing leaves; then all bits leave in uniformly random order
-/// (drawn from unbiased integers), once. Only their count tells the server anything, but
-/// the bits are what it gets: they need no trust in the shuffler's arithmetic and can be checked.
+/// Nothing is released before the batch is complete. Then all bits are released in uniformly random order (drawn from
+/// unbiased integers), once. The server learns only their count, but it gets the bits: it can check them, and need
+/// not trust the shuffler's arithmetic.
 ///
-/// Memory: [`Params::batch_len`] bytes, all at construction. Push: O(message); take: O(batch).
+/// Memory: [`Params::batch_len`] bytes, allocated at construction. Push: O(message); take: O(batch).
 pub struct Shuffler {
     params: Params,
     bits: Zeroizing<Vec<u8>>,
@@ -22,28 +22,27 @@ pub struct Shuffler {
 }
 
 impl Shuffler {
-    /// An empty batch, its order drawn from the operating system's entropy, or reproducible and
-    /// NOT private with a test seed.
+    /// An empty shuffler. Its orders are drawn from the operating system's entropy; with a test seed they are
+    /// reproducible and NOT private.
     ///
     /// # Errors
-    /// `Entropy` when the operating system gives no randomness; `NoMemory` when there is none for
-    /// the batch.
+    /// `Entropy` if the operating system gives no randomness; `NoMemory` if the batch cannot be allocated.
     pub fn new(params: Params, test_seed: Option<[u8; 32]>) -> Result<Shuffler> {
         let bits = Zeroizing::new(memory::try_with_capacity(params.batch_len())?);
         Ok(Shuffler { params, bits, random: Seed::new(test_seed)?.stream(), origin: Origin::here() })
     }
 
-    /// What the batch's users and the server agreed on.
+    /// The parameters that users, shuffler and server agreed on.
     pub fn params(&self) -> Params {
         self.params
     }
 
-    /// Takes in one user's message. That it is one message a user is the transport's business: a
-    /// shuffler that could tell would know too much.
+    /// Adds one user's message. The transport must ensure that each user sends one message: a shuffler that could
+    /// tell users apart would know too much.
     ///
     /// # Errors
-    /// `InvalidConfig` unless the message has [`Params::message_len`] bytes, each 0 or 1; `Expired`
-    /// when the batch is complete and not yet taken.
+    /// `InvalidConfig` unless the message has [`Params::message_len`] bytes, each 0 or 1; `Expired` if the batch is
+    /// complete and not yet taken.
     pub fn push(&mut self, message: &[u8]) -> Result<()> {
         self.origin.check()?;
         let length = self.params.message_len();
@@ -60,11 +59,10 @@ impl Shuffler {
         Ok(())
     }
 
-    /// Releases the complete batch into the first [`Params::batch_len`] bytes of `out`, and starts
-    /// the next one empty.
+    /// Releases the complete batch into the first [`Params::batch_len`] bytes of `out`, and starts an empty one.
     ///
     /// # Errors
-    /// `NotReady` until the batch is complete; `BufferTooSmall`: nothing was released.
+    /// `NotReady` until the batch is complete; `BufferTooSmall`. Then nothing was released.
     pub fn take(&mut self, out: &mut [u8]) -> Result<usize> {
         self.origin.check()?;
         if !self.is_complete() {
@@ -78,13 +76,13 @@ impl Shuffler {
         Ok(needed)
     }
 
-    /// Has every message of the batch come?
+    /// Whether all messages of the batch have arrived.
     pub fn is_complete(&self) -> bool {
         self.bits.len() == self.params.batch_len()
     }
 }
 
-/// Puts them in uniformly random order (Fisher and Yates).
+/// Puts the bits in uniformly random order (Fisher and Yates).
 fn permute(bits: &mut [u8], random: &mut Random) {
     for last in (1..bits.len()).rev() {
         bits.swap(last, random.below(last as u64 + 1) as usize);
@@ -92,7 +90,7 @@ fn permute(bits: &mut [u8], random: &mut Random) {
 }
 
 impl std::fmt::Debug for Shuffler {
-    /// Public facts only.
+    /// Shows public facts only.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Shuffler").field("params", &self.params).finish_non_exhaustive()
     }
@@ -136,8 +134,8 @@ mod tests {
 
     #[test]
     fn every_order_is_equally_likely() {
-        // Chi-square over the 24 orders of four things, 240,000 times: chi2(23) is above 71.0 with
-        // chance below 1e-6. (Swapping with any of the four, the classic slip, gives 1e4.)
+        // Chi-square over the 24 orders of four things, 240,000 times: chi2(23) exceeds 71.0 with probability below
+        // 1e-6. (Swapping with any of the four, the classic error, gives 1e4.)
         let mut random = Seed::new(Some([2; 32])).unwrap().stream();
         let mut orders = std::collections::BTreeMap::new();
         for _ in 0..240_000 {
@@ -151,8 +149,8 @@ mod tests {
 
     #[test]
     fn a_batch_leaves_in_random_order() {
-        // The one honest bit among 19 zeros: in its old place one time in 20. 2000 batches, 100
-        // times, and above 170 with chance below 1e-9.
+        // One 1 among 19 zeros keeps its position with probability 1/20: 100 times in 2000 batches on average, and
+        // more than 170 times with probability below 1e-9.
         let mut shuffler = shuffler(10, 3);
         let mut stayed = 0;
         for _ in 0..2000 {

@@ -1,31 +1,33 @@
-//! Stopping rules: take samples until their mean is known to a factor of 1 +- alpha, then say it.
+//! Stopping rules: sample until the mean is known to a factor of 1 +- alpha, then release it once.
 //!
-//! Sajed and Sheffet (2019), section 3. Samples are independent, in [-R, R], of mean mu not 0; with
-//! probability at least 1 - beta the released mean is within alpha |mu| of mu.
+//! Sajed and Sheffet (2019), section 3. Samples are independent, in [-R, R], of mean mu not 0. With probability at
+//! least 1 - beta the released mean is within alpha |mu| of mu.
 //!
-//! * [`nas`](StoppingRule::nas) (Domingo, Gavalda, Watanabe 2002): NOT private. Halts at the first t
-//!   with |mean_t| >= h_t (1 + 1/alpha), h_t = R sqrt((2/t) ln(4 t^2/beta)): by Hoeffding |mean_t - mu|
-//!   is beyond h_t with chance at most beta/(2 t^2), so ever with beta pi^2/12.
-//! * [`dp_nas`](StoppingRule::dp_nas) (their Algorithm 1): **pure eps-DP** (Theorem 3.1). Halts at the
-//!   first t with |mean_t| >= h_t (1 + 1/alpha) + (c_t + B + A_t)/t and releases mean_t + L/t, where
-//!   h_t = R sqrt((2/t) ln(16 t^2/beta)) (a quarter of beta is enough for the samples), B ~ Lap(s1) once, A_t ~ Lap(s2) at each t, L ~ Lap(s3), s1 = s2 = 12 R/eps, s3 = 4 R/eps and
+//! * [`nas`](StoppingRule::nas) (Domingo, Gavalda, Watanabe 2002): NOT private. Halts at the first t with
+//!   |mean_t| >= h_t (1 + 1/alpha), h_t = R sqrt((2/t) ln(4 t^2/beta)). By Hoeffding |mean_t - mu| exceeds h_t with
+//!   probability at most beta/(2 t^2), so at any t with probability at most beta pi^2/12.
+//! * [`dp_nas`](StoppingRule::dp_nas) (their Algorithm 1): **pure eps-DP** (Theorem 3.1). Halts at the first t with
+//!   |mean_t| >= h_t (1 + 1/alpha) + (c_t + B + A_t)/t and releases mean_t + L/t. Here h_t =
+//!   R sqrt((2/t) ln(16 t^2/beta)), because the samples need only a quarter of beta; B ~ Lap(s1) once, A_t ~ Lap(s2) at
+//!   each t, L ~ Lap(s3); s1 = s2 = 12 R/eps and s3 = 4 R/eps; and
 //!   c_t = s1 ln(4/beta) + s2 ln(8 t^2/beta) + (s3/alpha) ln(4/beta).
-//! * [`dp_exp_nas`](StoppingRule::dp_exp_nas) (their Algorithm 2): **pure eps-DP** (Corollary 3.2). The
-//!   same, asked only at t = 2^k, k = 1, 2, .., with k^2 in place of t^2 in both logarithms. Halts by
-//!   2000 (t0 + t1 + t2) with probability 1 - beta (Theorem 3.3, which defines the three).
+//! * [`dp_exp_nas`](StoppingRule::dp_exp_nas) (their Algorithm 2): **pure eps-DP** (Corollary 3.2). The same, but it
+//!   compares only at t = 2^k, k = 1, 2, .., with k^2 in place of t^2 in both logarithms. Halts by 2000 (t0 + t1 +
+//!   t2) with probability 1 - beta (Theorem 3.3, which defines the three).
 //!
-//! **Privacy, exactly.** On the grid samples are integers and one changed sample moves the sum, and
-//! its absolute value, by at most D grid steps, D the length of the range 2R. The rule is the sparse
-//! vector technique: shift B by D and the A of the halting time by 2D, and every answer is the same
-//! in both worlds. Scales are rounded up to integers, so the shifts cost at most
-//! D/s1 + 2D/s2 = eps/6 + eps/3 with exact discrete Laplace noise, the released sum D/s3 = eps/2, in
-//! all eps. The comparison is one of integers, or a shift of both sides would not leave it as it is
-//! where numbers are too large for a double: the public threshold theta = t h_t (1 + 1/alpha) + c_t is
-//! computed in floating point (any public number does for privacy) and rounded up once to an integer,
-//! which changes no answer: |sum| - B - A_t is an integer, so it reaches theta if and only if it
-//! reaches ceil(theta). Halting time and mean are all that is ever read; refused samples change nothing.
+//! **Privacy, exactly.** On the grid, samples are integers. One changed sample changes the sum, and its absolute
+//! value, by at most D grid steps, where D is the length of the range 2R. The rule is the sparse vector technique:
+//! shift B by D and the A of the halting time by 2D, and every comparison has the same result in both worlds. Scales
+//! are rounded up to integers. So with exact discrete Laplace noise the shifts cost at most D/s1 + 2D/s2 = eps/6 +
+//! eps/3, and the released sum costs D/s3 = eps/2: eps in all.
 //!
-//! Cost: a sample O(1) (one noise a question); memory O(1).
+//! The comparison is between integers. In floating point a shift of both sides could change its result where numbers
+//! are too large for a double. The public threshold theta = t h_t (1 + 1/alpha) + c_t is computed in floating point
+//! (for privacy any public number is valid) and rounded up once to an integer. That changes no result: |sum| - B -
+//! A_t is an integer, so it reaches theta if and only if it reaches ceil(theta). Only the halting time and the mean
+//! can be read. Refused samples change nothing.
+//!
+//! Cost: O(1) for each sample (one noise for each comparison); memory O(1).
 
 use crate::error::{Error, Result};
 use crate::noise::Laplace;
@@ -34,7 +36,7 @@ use crate::random::{Random, Seed};
 use crate::reward::{Reward, RewardRange};
 use zeroize::Zeroizing;
 
-/// What a stopping rule is told.
+/// The configuration of a stopping rule.
 #[derive(Clone, Debug)]
 pub struct StoppingConfig {
     /// R > 0: samples are in [-R, R].
@@ -45,12 +47,12 @@ pub struct StoppingConfig {
     pub beta: f64,
     /// The privacy loss of one sample, > 0; ignored by NAS.
     pub epsilon: f64,
-    /// `None` = operating system entropy; `Some` = reproducible and NOT private.
+    /// `None` = entropy of the operating system; `Some` = reproducible and NOT private.
     pub test_seed: Option<[u8; 32]>,
 }
 
 impl StoppingConfig {
-    /// With operating system entropy.
+    /// A configuration with entropy of the operating system.
     pub fn new(range: f64, alpha: f64, beta: f64, epsilon: f64) -> StoppingConfig {
         StoppingConfig { range, alpha, beta, epsilon, test_seed: None }
     }
@@ -63,7 +65,7 @@ pub struct StoppingRule {
     beta: f64,
     schedule: Schedule,
     noise: Option<Noise>,
-    /// The sum in grid steps, 0 for the middle of the range. Wiped at the halt.
+    /// Sum of the samples in grid steps, where 0 is the middle of the range. Wiped at the halt.
     sum: Zeroizing<i128>,
     count: u64,
     mean: Option<f64>,
@@ -71,7 +73,7 @@ pub struct StoppingRule {
     origin: Origin,
 }
 
-/// When the question is asked.
+/// The times at which the mean is compared with the threshold.
 #[derive(Clone, Copy)]
 enum Schedule {
     Always,
@@ -94,7 +96,7 @@ impl StoppingRule {
     /// NAS, NOT private.
     ///
     /// # Errors
-    /// `InvalidConfig` for a range that is not in (0, 1e290], or alpha or beta outside (0, 1).
+    /// `InvalidConfig` if the range is not in (0, 1e290], or alpha or beta is outside (0, 1).
     pub fn nas(config: &StoppingConfig) -> Result<StoppingRule> {
         Self::new(config, Schedule::Always, None)
     }
@@ -102,7 +104,7 @@ impl StoppingRule {
     /// DP-NAS.
     ///
     /// # Errors
-    /// As [`nas`](Self::nas), and for an epsilon that the noise cannot do; `Entropy`.
+    /// As [`nas`](Self::nas), and for an epsilon for which there is no noise; `Entropy`.
     pub fn dp_nas(config: &StoppingConfig) -> Result<StoppingRule> {
         Self::new(config, Schedule::Always, Some(Noise::new(config)?))
     }
@@ -138,7 +140,7 @@ impl StoppingRule {
         })
     }
 
-    /// Takes a sample; true when the rule halts with it.
+    /// Adds a sample. Returns true if the rule halts with it.
     ///
     /// # Errors
     /// `Halted` after the halt; `InvalidReward` for NaN, infinities and samples outside [-R, R].
@@ -162,7 +164,7 @@ impl StoppingRule {
         }
         let noise = self.noise.as_mut().map_or(0, |noise| noise.release.sample(&mut noise.random));
         let released = std::mem::take(&mut *self.sum) + i128::from(noise);
-        // From grid steps to the caller's unit: 2R is ONE of them, and 0 is the middle.
+        // From grid steps to the caller's unit: 2R is Reward::ONE steps, and 0 is the middle.
         self.mean = Some(self.range.width_from_unit(released as f64 / Reward::ONE as f64 / self.count as f64));
         Ok(true)
     }
@@ -170,7 +172,7 @@ impl StoppingRule {
     /// t h_t (1 + 1/alpha) + c_t in grid steps, rounded up; public.
     fn threshold(&self, asked: f64) -> i128 {
         let t = self.count as f64;
-        // ln(c/beta) could overflow.
+        // A difference of logarithms, because c/beta could overflow.
         let log = |c: f64| c.ln() - self.beta.ln();
         let hoeffding =
             |c: f64| HALF as f64 * (2.0 * t * (log(c) + 2.0 * asked.ln())).sqrt() * (1.0 + 1.0 / self.alpha);
@@ -184,12 +186,12 @@ impl StoppingRule {
         threshold.ceil() as i128
     }
 
-    /// |sum| >= threshold + noise, in integers.
+    /// Whether |sum| >= threshold + noise, in integers.
     fn reaches(&self, threshold: i128, noise: i128) -> bool {
         self.sum.abs() - noise >= threshold
     }
 
-    /// Is this still the process that made the rule?
+    /// Checks that this still is the process that created the rule.
     ///
     /// # Errors
     /// `Poisoned` in a forked child, which would repeat its parent's noise.
@@ -205,7 +207,7 @@ impl StoppingRule {
         self.mean.ok_or(Error::NotReady)
     }
 
-    /// Samples taken.
+    /// Number of samples taken.
     pub fn count(&self) -> u64 {
         self.count
     }
@@ -232,7 +234,7 @@ impl Noise {
 }
 
 impl std::fmt::Debug for StoppingRule {
-    /// Released state only.
+    /// Shows released state only.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("StoppingRule").field("count", &self.count).field("mean", &self.mean).finish_non_exhaustive()
     }
@@ -242,11 +244,11 @@ impl std::fmt::Debug for StoppingRule {
 mod tests {
     use super::*;
 
-    /// Shifting sum and noise together leaves every answer as it is, at any size.
+    /// Shifting sum and noise together does not change the result of a comparison, at any size.
     #[test]
     fn the_comparison_is_exact() {
         let mut random = Seed::new(Some([3; 32])).unwrap().stream();
-        // The largest noise there is: its numbers are beyond those that doubles hold exactly.
+        // The largest possible noise: its numbers are beyond those that doubles hold exactly.
         let config = StoppingConfig::new(1.0, 0.5, 0.05, 1e-7);
         let mut rule = StoppingRule::dp_nas(&config).unwrap();
         let mut beyond = 0;
@@ -273,7 +275,7 @@ mod tests {
                 assert!((0..100).all(|_| rule.push(1.0) == Ok(false)), "{alpha} {beta}");
             }
         }
-        // ln(16 t^2/beta) at the smallest beta: a number, not infinity.
+        // ln(16 t^2/beta) at the smallest beta is finite.
         let config = StoppingConfig::new(1.0, 0.5, 5e-324, 1.0);
         let mut rule = StoppingRule::nas(&config).unwrap();
         rule.count = 1;

@@ -1,9 +1,9 @@
-//! Audits a policy through the C interface: two reward tables (arm by pull index) that differ in a
-//! few rewards of arm 0, and everything that an outsider sees of the handle that plays them.
+//! Audits a policy through the C interface. Two reward tables (arm by pull index) differ in a few rewards of arm 0. The
+//! auditor compares all public outputs of the handle on both.
 //!
-//! Several tables are tried, and several sights: means, widths, counts, who is played, who is left,
-//! when a phase ends, what was spent. Pilots choose the table, the sight and the event that tell most,
-//! fresh runs give the verdict: see the engine.
+//! It tries several tables and several outputs: means, widths, counts, the arms chosen, the active arms, the ends of
+//! phases, the privacy loss. Pilot runs choose the table, the output and the event that distinguish best. New runs give
+//! the verdict: see the engine.
 #![allow(dead_code, reason = "the tests and the tool use a part each")]
 
 use super::engine::{Audit, Seen, Verdict, pattern, seed};

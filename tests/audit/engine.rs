@@ -1,9 +1,7 @@
-//! Auditing: does what an outsider sees tell two neighbouring inputs apart better than the claimed
-//! loss allows?
+//! Audits a mechanism: whether its public outputs distinguish two neighbouring inputs better than epsilon allows.
 //!
-//! `world(seed, neighbour)` runs a mechanism on one of two inputs and returns a pattern: whatever
-//! an outsider sees, as a number. A pilot half chooses the event and the direction, fresh seeds
-//! give the verdict, so the choice costs no confidence.
+//! `world(seed, neighbour)` runs the mechanism on one of two inputs and returns its public outputs as a number. A first
+//! half of the runs chooses the event and the direction. New seeds give the verdict, so the choice costs no confidence.
 #![allow(dead_code, reason = "the tests and the tool use a part each")]
 
 use dpb::{Algorithm, Bandit, Config};

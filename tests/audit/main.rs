@@ -1,11 +1,12 @@
-//! Does a policy keep its privacy claim? Audits it through the C interface.
+//! Audits the privacy loss of a policy through the C interface.
 //!
-//! `cargo run --release --example audit -- <policy> --epsilon E`, and what `--help` says.
+//! `cargo run --release --example audit -- <policy> --epsilon E`; `--help` prints all options.
 //!
-//! `cargo run --release --example audit -- --power`: how many runs it takes to catch less noise.
+//! `cargo run --release --example audit -- --power` prints how many runs detect how little noise.
 //!
-//! The first prints the measured loss and PASS (exit code 0) or FAIL (1); bad usage is 2, and so is a sabotage that
-//! touches nothing. With `--sabotage` the library is broken on purpose, and FAIL is what should come.
+//! The first command prints the measured loss and PASS (exit code 0) or FAIL (1). Wrong arguments are exit code 2, and
+//! so is a sabotage that changes nothing. With `--sabotage` the library is broken on purpose, and the result should be
+//! FAIL.
 
 mod auditor;
 mod engine;

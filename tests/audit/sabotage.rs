@@ -1,5 +1,4 @@
-//! What is broken on purpose, for the tests that must notice: noise by a hand of the test's own, all else
-//! in the library.
+//! Faults for the tests that must detect them. A probe changes the noise; the library builds in the other faults.
 #![allow(dead_code, reason = "the tests and the tool use a part each")]
 
 use dpb::Fault;
@@ -12,18 +11,18 @@ pub enum Sabotage {
     HalfNoise,
     /// All noise at nine tenths of its scale.
     TenPercentLess,
-    /// No noise worth the name.
+    /// Almost no noise.
     NoNoise,
-    /// Noise at a quarter of its scale, but for one release an arm.
+    /// Noise at a quarter of its scale, except for one release of each arm.
     QuarterLater,
-    /// Every batch is released twice, and what is shown is the mean.
+    /// Every batch is released twice, and the mean is published.
     ReleasedTwice,
     /// A fault that the library builds in.
     Built(Fault),
 }
 
 impl Sabotage {
-    /// All that can be done.
+    /// All kinds of sabotage.
     pub fn all() -> Vec<Sabotage> {
         use Sabotage::*;
         let of_noise = [HalfNoise, TenPercentLess, NoNoise, QuarterLater, ReleasedTwice];

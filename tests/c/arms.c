@@ -1,4 +1,4 @@
-/* Eligible arms per request, and arms that come and go. */
+/* Eligible arms for each request, and new and retired arms. */
 #include "check.h"
 
 int main(void) {

@@ -1,7 +1,7 @@
-/* The bad input table: every wrong call has its status and changes nothing. */
+/* Invalid input: every invalid call returns its status and changes nothing. */
 #include "check.h"
 
-/* All that can be read of a handle, to see that a refused call changed nothing. */
+/* All readable state of a handle, to check that a refused call changed nothing. */
 typedef struct state {
   dpb_report report;
   dpb_arm arms[8];

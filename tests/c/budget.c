@@ -1,4 +1,4 @@
-/* What handles may cost together: charged when they are made, refused when it is too much. */
+/* Budgets: a constructor charges them, or fails if too little is left. */
 #include "check.h"
 
 static double spent(const dpb_budget *budget, double delta) {

@@ -1,5 +1,5 @@
-/* Every policy of the central model through its own constructor: plays, answers to its name and
-   number, learns, reports its loss, and says which field it cannot do without. */
+/* Every policy of the central model through its own constructor: decisions, name and number, learning, the reported
+   loss, and the error that names a missing field. */
 #include "check.h"
 
 static void plays(constructor *make, const char *name, uint32_t number, double loss) {

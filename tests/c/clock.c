@@ -1,4 +1,4 @@
-/* The caller's clock: a window is a time, and ends in the quietest night. */
+/* The caller's clock: a window is a time, and ends without traffic too. */
 #include "check.h"
 
 enum { HALF_AN_HOUR = 1800000 };

@@ -1,4 +1,4 @@
-/* Which of two arms is better, and since when that is known. */
+/* Confidence intervals for the difference of two arms' means. */
 #include "check.h"
 
 static void refusals(void) {

@@ -1,4 +1,4 @@
-/* Running sums through the C interface: statuses, stable reads, refusals, errors within reach. */
+/* Running sums through the C interface: statuses, stable reads, refusals, errors within their bounds. */
 #include "check.h"
 
 static dpb_counter *make(dpb_counter_kind kind, double epsilon, uint64_t horizon) {

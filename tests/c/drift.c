@@ -1,7 +1,7 @@
-/* A world that changes: the memory, what is read of it, and the floor under the propensities. */
+/* Rates that change: forget_after, the values that are read, and exploration. */
 #include "check.h"
 
-/* Plays so many decisions over two arms that pay so much; returns how often arm 1 was played. */
+/* Makes decisions for two arms with these means; returns how often arm 1 was chosen. */
 static unsigned play(dpb_bandit *bandit, unsigned decisions, double zero, double one, double floor) {
   unsigned t, ones = 0;
   for (t = 0; t < decisions; t++) {

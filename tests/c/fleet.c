@@ -1,4 +1,4 @@
-/* Handles that learn from each other. */
+/* Handles that merge each other's releases. */
 #include "check.h"
 
 static double rewards(const dpb_bandit *bandit, unsigned arm) {

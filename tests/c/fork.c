@@ -1,5 +1,5 @@
-/* A child must not draw its parent's noise again: there every call on the parent's handles is
-   DPB_POISONED, however the child was made. Linux. */
+/* A child process must not draw its parent's noise again: in it, every call on the parent's handles is DPB_POISONED,
+   whichever function made the child. Linux. */
 #define _GNU_SOURCE
 #include "check.h"
 

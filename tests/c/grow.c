@@ -1,12 +1,12 @@
-/* Structs that begin with their size, from callers who are older or newer than the library: each has a
-   block that is as large as it says and no larger, for valgrind to see who goes beyond. */
+/* Structs that begin with their size, from callers that are older or newer than the library. Each has a block of exactly
+   its size, so that valgrind detects accesses beyond it. */
 #include "check.h"
 
 #include <stddef.h>
 
 static dpb_bandit *bandit;
 
-/* A struct's fields in a block of so many bytes, and a call that takes it. */
+/* A struct's fields in a block of a number of bytes, and a call that takes it. */
 typedef void filler(void *block, uint32_t size);
 typedef dpb_status call(void *block);
 

@@ -1,4 +1,4 @@
-/* Where there is no memory there is a status, and nothing has changed. POSIX, with /proc. */
+/* Without memory a call returns a status and changes nothing. POSIX, with /proc. */
 #include "check.h"
 
 #include <sys/resource.h>

@@ -1,4 +1,5 @@
-/* Beside another Rust library: our panics are contained, and it deals with its own as it did alone. Prints how. */
+/* A second Rust library in the program: panics of libdpb become statuses, and the other library handles its own panics as
+   it does alone. Prints how. */
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-//! Another Rust library in a C program that also links ours.
+//! A second Rust library in a C program that also links libdpb.
 
 /// 1 if the panic inside was caught here.
 #[unsafe(no_mangle)]

@@ -1,4 +1,4 @@
-/* A panic inside the library comes out as a status, and closes the handle for ever. */
+/* A panic inside the library becomes a status and poisons the handle. */
 #include "check.h"
 
 #ifdef __cplusplus

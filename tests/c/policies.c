@@ -1,5 +1,4 @@
-/* Policies by their names: all that there are, what is no name, and the constructors that have one of
-   their own (table.h is made by the test, from the header). */
+/* Policies by name: all names, invalid names, and the policies' own constructors (the test makes table.h from the header). */
 #include "check.h"
 
 typedef struct {
@@ -55,7 +54,7 @@ static void refused(const char *name, const char *shown) {
   dpb_error error;
   STATUS(dpb_new_policy(name, &config, &bandit, &error), DPB_INVALID_CONFIG);
   CHECK(bandit == NULL && error.status == DPB_INVALID_CONFIG);
-  CHECK(strstr(error.message, "name must be that of a policy, got \"") == error.message);
+  CHECK(strstr(error.message, "name must be the name of a policy, got \"") == error.message);
   CHECK(strstr(error.message, shown) != NULL);
 }
 

@@ -1,4 +1,4 @@
-/* DP-SE through the C interface: the paper's schedule, elimination, what is read, exactly once. */
+/* DP-SE through the C interface: the paper's schedule, elimination, reports, each reward once. */
 #include "check.h"
 
 /* Plays with a constant reward an arm (no reward noise) and returns the regret. */

@@ -1,4 +1,4 @@
-/* A bandit for each of many segments, in one handle. */
+/* A segmented bandit: many segments in one handle. */
 #include "check.h"
 
 enum { ARMS = 4, MOST = 3 };

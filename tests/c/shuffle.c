@@ -1,4 +1,4 @@
-/* The shuffle and local models: every wrong call has its status and changes nothing. */
+/* The shuffle and local models: every invalid call returns its status and changes nothing. */
 #include "check.h"
 
 static const double EPSILON = 1, DELTA = 1e-6;

@@ -1,4 +1,4 @@
-/* Several slots for one request: what is shown, what is refused, and when a request is over. */
+/* Requests with several slots: decisions, refusals, and the end of a request. */
 #include "check.h"
 
 static int distinct(const dpb_decision *d, size_t m) {
@@ -73,7 +73,7 @@ int main(void) {
 
   config.max_slots = 4;
   STATUS(dpb_new_med(&config, &bandit, &error), DPB_INVALID_CONFIG);
-  CHECK(strcmp(error.message, "max_slots must be 0: this policy shows no slates, got 4") == 0);
+  CHECK(strcmp(error.message, "max_slots must be 0: this policy has one slot a request, got 4") == 0);
   config.max_clicks = 5;
   STATUS(dpb_new(&config, &bandit, &error), DPB_INVALID_CONFIG);
   CHECK(strcmp(error.message, "max_clicks must be at most max_slots, got 5") == 0);

@@ -1,4 +1,4 @@
-/* A snapshot and who goes on from it. */
+/* Snapshots, and handles that continue from them. */
 #include "check.h"
 
 int main(void) {

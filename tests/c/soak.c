@@ -1,5 +1,5 @@
-/* Two threads on one handle for as many decisions as is said (by default few): several slots a request, users, the
- * caller's clock, periods. The counts are right to the last decision, and no memory is taken after the beginning.
+/* Two threads on one handle make a given number of decisions (by default few), with several slots in a request, users,
+ * the caller's clock, and periods. Checks that all counts are exact, and that memory does not grow.
  * soak [plain|segments|linear DECISIONS] */
 #define _POSIX_C_SOURCE 200809L
 #include "check.h"

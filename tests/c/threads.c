@@ -1,4 +1,4 @@
-/* Threads on one handle: every ticket is answered or cancelled once, whoever tries. */
+/* Threads on one handle: every ticket gets one reward or one cancellation, whichever thread tries. */
 #define _POSIX_C_SOURCE 200809L
 #include "check.h"
 #include <pthread.h>

@@ -1,7 +1,7 @@
-/* Users: no more of them is learned than was promised, and who answers sees no difference. */
+/* Users: the library learns from at most the stated number of rewards of each, and statuses do not depend on it. */
 #include "check.h"
 
-/* One decision of a user and its answer; 1 if it was learned from, as a baseline tells. */
+/* One decision of a user and its reward; returns 1 if the library learned from it, which a baseline shows. */
 static int learned(dpb_bandit *bandit, uint64_t user) {
   static double before = 0;
   dpb_decision d = {0, 0, 9, 9};

@@ -1,5 +1,5 @@
-// The page of bindings/go/metrics_test.go, in a locale whose numbers have commas, if there is one. With an argument
-// "public" or "played", the one for all to see, or the operator's after some play.
+// Writes the page of bindings/go/metrics_test.go, in a locale whose numbers have commas, if there is one. With the argument
+// "public" it writes the public page, and with "played" the operators' page after some decisions.
 #include <dpb.hpp>
 
 #include <clocale>

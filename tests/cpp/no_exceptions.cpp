@@ -1,5 +1,5 @@
-// dpb.hpp under -fno-exceptions -fno-rtti: the try_ road does it all, and allocates nothing where dpb.h
-// says so. With an argument: the other road, which has no way out but abort().
+// dpb.hpp under -fno-exceptions -fno-rtti: the try_ functions cover all calls, and allocate nothing where dpb.h says so.
+// With an argument it calls a function that would throw, which ends in abort().
 #include <dpb.hpp>
 
 #include <array>

@@ -1,4 +1,5 @@
-// dpb.hpp checks itself: ownership, both roads, batches, reading, refusals. Exits 0 when all held.
+// Tests dpb.hpp: ownership, functions that throw and functions that return a status, batches, reading, refusals. Exits with
+// 0 if all checks hold.
 #include <dpb.hpp>
 
 #include <atomic>
@@ -69,7 +70,7 @@ static void by_name() {
   CHECK(dpb::Bandit("dp-klucb", dpb::Config(3, 1.0)).policy_name() == "dp-klucb");
   CHECK(dpb::policy_number("dp-klucb") == DPB_POLICY_KLUCB && dpb::policy_number("dp-none") == 0);
   CHECK(std::string(refusal([] { (void)dpb::Bandit("dp-none", dpb::Config(3, 1.0)); }).what()) ==
-        "name must be that of a policy, got \"dp-none\"");
+        "name must be the name of a policy, got \"dp-none\"");
 }
 
 // What was called, the field and the value; a reward only where it is what is wrong.

@@ -1,12 +1,12 @@
-//! Bytes as a sequence of calls over the whole C interface, beside a model that remembers everything.
-//! Whatever the calls are:
-//! * each status is one that its function's comment names; DPB_POISONED, a panic inside, is none of them;
-//! * a refused call writes no output and changes nothing that can be read but one count of refusals;
-//! * counts, pulls and the fate of every ticket are the model's: each decision ends once;
-//! * what is spent only grows, and stays within epsilon, in each period; a budget is charged for what is made, and for
-//!   nothing else;
-//! * a snapshot that is restored reads the same, and so does the snapshot of that; altered bytes with a fitting
-//!   checksum give a status, or a handle that keeps all this.
+//! Interprets bytes as a sequence of calls of the whole C interface, and compares the results with a model that stores
+//! everything. For all sequences:
+//! * each status is one that the function's comment names, and never DPB_POISONED, which is a panic inside;
+//! * a refused call writes no output and changes nothing that can be read, except one count of refusals;
+//! * counts, pulls and the state of every ticket are the model's: each decision ends once;
+//! * the privacy loss only grows, and stays within epsilon in each period; a budget is charged for each handle made
+//!   with it, and for nothing else;
+//! * a restored snapshot reads the same, and so does a snapshot of the restored handle; altered bytes with a valid
+//!   checksum give a status, or a handle for which all this holds.
 #![allow(unsafe_op_in_unsafe_fn)] // every call below is one that a C program could make
 
 #[path = "features.rs"]

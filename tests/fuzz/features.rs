@@ -1,4 +1,5 @@
-//! The same for handles with features: requests dense and sparse, good and bad, and what is believed of their rows.
+//! The fuzz target for handles with features: dense and sparse requests, valid and invalid, and the predictions for
+//! their rows.
 
 use super::*;
 

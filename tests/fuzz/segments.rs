@@ -1,4 +1,4 @@
-//! The same for handles with segments: what a model says of an arm it says of an arm in a segment.
+//! The fuzz target for handles with segments: the model of an arm applies to an arm in a segment.
 
 use super::*;
 

@@ -1,4 +1,5 @@
-//! Builds the faults in that tests must notice. A flag of this package alone: no feature could switch it on elsewhere.
+//! Builds the library with the faults that tests must detect. Only this package sets the flag: no feature of another
+//! package can.
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rustc-cfg=dpb_faults");

@@ -1,4 +1,4 @@
-//! What is proved: a policy, with or without segments; and how a history asks it.
+//! The handle that the test examines, a policy with or without segments, and how a history calls it.
 
 use dpb::{Algorithm, Bandit, Config, Feature, Request, Result, Rows};
 

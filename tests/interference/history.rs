@@ -1,4 +1,4 @@
-//! What happens in both worlds: a random history, public but for the rewards.
+//! A random history, which is the same in both worlds except for the rewards.
 
 use super::handle::Subject;
 use crate::audit::engine::seed;

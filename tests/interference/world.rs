@@ -1,4 +1,4 @@
-//! One world: a history carried out, and all that an outsider sees of it.
+//! One world: it executes a history and records all public outputs.
 
 use super::handle::{Features, Subject, arms, live, rest};
 use super::history::{Call, Event, History, Step, WINDOW, Which};

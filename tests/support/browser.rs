@@ -1,4 +1,4 @@
-//! A real browser without a window, driven by the W3C's WebDriver protocol.
+//! A real browser without a window, controlled by the W3C's WebDriver protocol.
 
 use crate::support::http::PATIENCE;
 use crate::support::{have, skip};

@@ -1,4 +1,4 @@
-//! The world's own randomness, apart from the library's.
+//! Randomness for the environment, separate from the library's.
 
 /// Bernoulli rewards from a generator of the test's own.
 pub struct Coins(pub u64);

@@ -1,4 +1,4 @@
-//! A server in a child process, and enough HTTP to talk to it.
+//! A server in a child process, and a minimal HTTP client for it.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -150,7 +150,7 @@ pub fn send(host: &str, method: &str, path: &str, body: &str) -> (u16, String, S
     (status, head.to_ascii_lowercase(), body.trim_end().to_owned())
 }
 
-/// The same over a connection that stays; none, and not a part of an answer, when it is closed.
+/// The same over a connection that stays open; None, and no partial response, if it is closed.
 pub fn ask(
     connection: &mut BufReader<TcpStream>,
     method: &str,
@@ -163,7 +163,7 @@ pub fn ask(
     answer(connection)
 }
 
-/// The next answer on this connection: status, head and body.
+/// The next response on this connection: status, header and body.
 pub fn answer(connection: &mut impl BufRead) -> Option<(u16, String, String)> {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {

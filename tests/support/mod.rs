@@ -15,7 +15,7 @@ pub fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
 }
 
-/// Where cargo put libdpb.a and libdpb.so for this very test: beside its executable.
+/// The directory of this build's libdpb.a and libdpb.so: that of the test's executable.
 pub fn library_dir() -> PathBuf {
     std::env::current_exe().unwrap().parent().unwrap().to_path_buf()
 }

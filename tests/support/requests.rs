@@ -1,4 +1,4 @@
-//! Requests in few words. For more than one of these: `Request { user, ..among(&arms) }`.
+//! Short constructors of requests. For several fields: `Request { user, ..among(&arms) }`.
 #![allow(dead_code, reason = "tests use a part each")]
 
 use dpb::{Algorithm, Bandit, Config, Decision, Request, Result, Rows};

@@ -23,7 +23,7 @@ func must[T any](value T, err error) T {
 	return value
 }
 
-// bandits are plain, with segments, and closed; some have played, and refused.
+// bandits returns a plain bandit, one with segments, and a closed one. Some have made decisions and refused calls.
 func bandits(t *testing.T) map[string]*dpb.Bandit {
 	t.Helper()
 	config := dpb.NewConfig(3, 1)
@@ -45,7 +45,7 @@ func bandits(t *testing.T) map[string]*dpb.Bandit {
 	return map[string]*dpb.Bandit{"ads": plain, "front \"page\"\\\n\xff": segmented, "closed": closed}
 }
 
-// lines are those of a page, whatever their order.
+// lines returns the sorted lines of a page.
 func lines(families []*dto.MetricFamily) []string {
 	var page bytes.Buffer
 	for _, family := range families {
@@ -59,7 +59,7 @@ func lines(families []*dto.MetricFamily) []string {
 	return all
 }
 
-// A collector has what the page has, to the last digit.
+// A collector has the same metrics as the page, to the last digit.
 func TestCollectorsAreThePages(t *testing.T) {
 	named := bandits(t)
 	for _, each := range []struct {
@@ -87,7 +87,7 @@ func TestCollectorsAreThePages(t *testing.T) {
 	}
 }
 
-// What is not private is in the operator's collector alone, and no registry takes both.
+// Only the operators' collector has metrics that are not private, and no registry accepts both collectors.
 func TestOperatorsMetricsAreApart(t *testing.T) {
 	named := bandits(t)
 	registry := prometheus.NewRegistry()

@@ -11,20 +11,20 @@ import (
 	dpb "github.com/libdpb/libdpb/bindings/go"
 )
 
-// span is how long a window or a memory is: in decisions, or in milliseconds.
+// span is the length of a window or of ForgetAfter, in decisions or in milliseconds.
 type span struct {
 	ticks  uint64
 	isTime bool
 }
 
-// Where a window is a time, half a day of milliseconds is remembered, and so many decisions may be in flight: for half an
-// hour 580 a second.
+// With a window of time, ForgetAfter is half a day in milliseconds, and PendingCapacity is enough for 580 decisions a second
+// for half an hour.
 const (
 	halfADay = 12 * 3600 * 1000
 	pending  = 1 << 20
 )
 
-// Set reads 1000: so many decisions; or 500ms, 30s, 30m, 2h: so long. The same in all servers.
+// Set parses 1000 (decisions), or 500ms, 30s, 30m, 2h (a time). All servers have the same syntax.
 func (s *span) Set(text string) error {
 	number := strings.TrimRight(text, "msh")
 	scale, ok := map[string]uint64{"": 1, "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}[text[len(number):]]
@@ -38,7 +38,7 @@ func (s *span) Set(text string) error {
 
 func (s span) String() string { return fmt.Sprint(s.ticks) }
 
-// clock is what the bandits' windows and memories count.
+// clock is the unit of the bandits' RewardWindow and ForgetAfter.
 func (s span) clock() string {
 	if s.isTime {
 		return "milliseconds"
@@ -46,7 +46,7 @@ func (s span) clock() string {
 	return "decisions"
 }
 
-// configure has such a window.
+// configure sets this window.
 func (s span) configure(config *dpb.Config) {
 	config.RewardWindow = uint32(s.ticks)
 	if s.isTime {
@@ -54,8 +54,8 @@ func (s span) configure(config *dpb.Config) {
 	}
 }
 
-// tick tells a bandit the time, where windows are times: at each ad and once a second, so that windows end when nobody
-// comes. Never at a click: time must not depend on rewards.
+// tick sets a bandit's clock if windows are times: at each ad and once a second, so that windows also end without traffic.
+// It is never called at a click, because time must not depend on rewards.
 func (s adServer) tick(bandit *dpb.Bandit) error {
 	if !s.window.isTime || bandit == nil {
 		return nil

@@ -42,7 +42,8 @@ func TestFeaturesOfAVisitor(t *testing.T) {
 	}
 }
 
-// Phones like the ads of even numbers, and desktops the others. The best ad for all visitors is liked by half of them.
+// Visitors with phones click the ads with even numbers, and those with desktops the others. So each ad suits half of the
+// visitors.
 func TestContext(t *testing.T) {
 	const visits = 40_000
 	play := func(o options) (liked, clicks int) {

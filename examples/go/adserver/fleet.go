@@ -18,26 +18,26 @@ import (
 )
 
 const (
-	// A ticket's first four digits are its node's: the server's number, and this more for a placement's ticket.
+	// A ticket's first four digits are its node: the server's number, plus this for the ticket of a placement.
 	placementsFrom = 0x8000
-	// How long Redis may take when the server begins.
+	// The time that Redis may take when the server starts.
 	firstPatience = 5 * time.Second
 )
 
-// fleetOptions say with whom this server learns, as those of the servers in C++ do.
+// fleetOptions are the options for learning with other servers. The C++ servers have the same ones.
 type fleetOptions struct {
-	redis        string // HOST:PORT or a socket's path; "": with nobody
+	redis        string // HOST:PORT or a socket's path; "": no fleet
 	node         uint16 // this server's number, 1 to 32767
 	bandit       string // the fleet's name
 	passwordFile string // "": none
 	mergeEvery   time.Duration
-	delay        time.Duration // negative: answers come to the server that has decided
+	delay        time.Duration // negative: clicks come to the server that has decided
 }
 
 func (o *fleetOptions) register() {
 	*o = fleetOptions{bandit: "ads", mergeEvery: 5 * time.Second, delay: time.Second}
-	flag.StringVar(&o.redis, "redis", "", "learn with the servers that share the Redis at this `ADDRESS`: HOST:PORT or a socket's path")
-	flag.Func("node", "this server's number `N` among them, 1 to 32767, no other's", func(text string) error {
+	flag.StringVar(&o.redis, "redis", "", "learn with the other servers at the Redis at this `ADDRESS`: HOST:PORT or a socket's path")
+	flag.Func("node", "this server's own number `N` among them, 1 to 32767", func(text string) error {
 		number, err := strconv.ParseUint(text, 10, 16)
 		if err == nil && (number == 0 || number >= placementsFrom) {
 			err = errors.New("must be from 1 to 32767")
@@ -45,14 +45,14 @@ func (o *fleetOptions) register() {
 		o.node = uint16(number)
 		return err
 	})
-	flag.StringVar(&o.bandit, "bandit", o.bandit, "their `NAME`")
-	flag.StringVar(&o.passwordFile, "redis-password-file", "", "Redis' password is this `FILE`'s first line")
-	flag.Func("merge-every", "exchange what is released so often, every `MS` milliseconds (default 5000)", func(text string) error {
+	flag.StringVar(&o.bandit, "bandit", o.bandit, "`NAME` of the bandit that they share")
+	flag.StringVar(&o.passwordFile, "redis-password-file", "", "`FILE` whose first line is the password of Redis")
+	flag.Func("merge-every", "exchange releases every `MS` milliseconds (default 5000)", func(text string) error {
 		number, err := parsePositive(text)
 		o.mergeEvery = time.Duration(number) * time.Millisecond
 		return err
 	})
-	says := "a click at another server takes at most `MS` milliseconds; while it takes longer, decisions are cancelled (default 1000); 0: clicks come to the server that has shown the ad"
+	says := "forwarding a click to its server takes at most `MS` milliseconds (default 1000); if it takes longer, open decisions are cancelled; 0: a router sends each click to its server"
 	flag.Func("delay", says, func(text string) error {
 		number, err := strconv.ParseUint(text, 10, 32)
 		o.delay = time.Duration(number) * time.Millisecond
@@ -63,12 +63,12 @@ func (o *fleetOptions) register() {
 	})
 }
 
-// agree: all or none.
+// agree reports whether the options are complete: all of them, or none.
 func (o fleetOptions) agree() bool {
 	return (o.redis == "") == (o.node == 0) && (o.passwordFile == "" || o.redis != "") && o.bandit != ""
 }
 
-// number is the server's own, and name its bandit's; without a fleet any will do.
+// number is the node of a bandit with this name. Without a fleet any number works.
 func (o fleetOptions) number() uint16 { return max(o.node, 1) }
 
 func (o fleetOptions) name() string { return cmp.Or(o.bandit, "ads") }
@@ -89,15 +89,15 @@ func (o fleetOptions) connect() (*redis.UniversalOptions, error) {
 	return options, nil
 }
 
-// member is a bandit, and its place in a fleet where it has one.
+// member is a bandit and, in a fleet, its node.
 type member struct {
 	*dpb.Bandit
 	name  string      // on pages of metrics, and in Redis
-	node  *fleet.Node // nil: there is no fleet
+	node  *fleet.Node // nil without a fleet
 	store *fleet.Redis
 }
 
-// join makes a bandit, which its file may have made, one of many. It takes the bandit over, also when it fails.
+// join adds a bandit, which may come from a file, to a fleet. It takes ownership of the bandit, also on failure.
 func (o fleetOptions) join(bandit *dpb.Bandit, name string, config dpb.Config) (_ member, err error) {
 	m := member{Bandit: bandit, name: name}
 	defer func() {
@@ -141,7 +141,7 @@ func (m member) close() {
 	}
 }
 
-// answer finds the node that has decided.
+// answer reports a reward to the node that issued the ticket.
 func (m member) answer(ticket uint64, reward float64) error {
 	if m.node != nil {
 		return m.node.Answer(ticket, reward)
@@ -156,7 +156,7 @@ func (m member) nextPeriod() error {
 	return m.NextPeriod()
 }
 
-// members has all bandits.
+// members returns all bandits.
 func (s adServer) members() []member {
 	if s.segmented.Bandit == nil {
 		return []member{s.bandit}
@@ -164,7 +164,7 @@ func (s adServer) members() []member {
 	return []member{s.bandit, s.segmented}
 }
 
-// nodes are those of the fleet, by name.
+// nodes returns the nodes of the fleet, by name.
 func (s adServer) nodes() map[string]*fleet.Node {
 	nodes := map[string]*fleet.Node{}
 	for _, m := range s.members() {
@@ -175,8 +175,8 @@ func (s adServer) nodes() map[string]*fleet.Node {
 	return nodes
 }
 
-// sync exchanges what is released until it is stopped, and then once more. Whoever ends before says why: this server has
-// no place in the fleet any more.
+// sync exchanges releases until it is stopped, and then once more. If a node ends earlier, this server is no longer in the
+// fleet, and sync returns the reason.
 func (s adServer) sync(ended chan<- error) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

@@ -1,34 +1,33 @@
-// An ad server that learns which ad is clicked without giving away who clicked: libdpb with
-// net/http. After `make go` at the top of the checkout:
+// An ad server that learns which ads are clicked, with differential privacy for the clicks. It uses libdpb and net/http.
+// Run `make go` in the top directory of the checkout, and then:
 //
 //	cd examples/go
 //	go run ./adserver --port 8080
 //
-// GET /ad picks a creative, GET /click/<ticket> reports the click, GET /report and, for Prometheus, /metrics
-// show what is released and nothing else, GET /healthz whether it can serve, / is a live page. A real server would also
-// check who asks.
+// GET /ad chooses a creative, and GET /click/<ticket> reports a click. GET /report and, for Prometheus, /metrics return
+// released values only. GET /healthz reports whether the server can decide, and / is a live page. A production server would
+// also authenticate its callers.
 //
-// With --placements N, GET /ads?placement=17&slots=3&user=9f3c51a277d0e846 picks one for each slot of a
-// placement, from a bandit that learns for each placement and no more from a person than was promised. GET /placements,
-// and the live page, show which ad leads in which placement.
+// With --placements N, GET /ads?placement=17&slots=3&user=9f3c51a277d0e846 chooses a creative for each slot of a
+// placement. A segmented bandit learns for each placement, with user-level privacy in each period. GET /placements and the
+// live page show the best ad of each placement.
 //
-// What became of a click is for the operator alone: whoever reports one, in time, twice, late or
-// made up, gets the same empty answer. With --operator-port the operator, and nobody from another
-// machine, reads the counts of refused clicks at GET /diagnostics and /metrics, and profiles the server at
-// /debug/pprof/.
+// A click always gets the same empty response, whether it is in time, duplicate, late or forged, because the status reveals
+// rewards. With --operator-port, GET /diagnostics and /metrics return the counts of refused clicks and /debug/pprof/ has
+// profiles, to the same machine only.
 //
 // With --context GET /ad chooses by the visitor's device, language and part of the day: see context.go.
 //
-// With --window 30m a click counts in the half hour after its ad, whatever the traffic: see tick.
+// With --window 30m a click counts if it comes within half an hour after its ad: see tick.
 //
-// With --snapshot FILE what was learned survives the server, and kill -9: see save.
+// With --snapshot FILE the server continues after a restart with what it has learned, also after kill -9: see save.
 //
-// With --redis ADDRESS --node N many servers, these and those in C++, are one bandit, and their placements are another: see
-// fleet.go. A click may come to any of them. Send a person always to the same server: each of n servers would learn from one
-// who reaches all of them, who would lose n times as much.
+// With --redis ADDRESS --node N many servers in Go and C++ learn together: see fleet.go. Any server accepts any click. The
+// placements are a second bandit in Redis. Send each person to one server: a person who reaches n servers loses up to n
+// times epsilon.
 //
-// A day of visitors, with a change at noon: cargo run --release --example ad_server -- --visit
-// http://127.0.0.1:8080
+// To simulate a day of visitors with a change at noon, run
+// cargo run --release --example ad_server -- --visit http://127.0.0.1:8080
 package main
 
 import (
@@ -56,7 +55,7 @@ type options struct {
 	policy        dpb.Policy // 0: the recommended one
 	context       bool       // see contextOf
 	window        span
-	memory        *span  // nil: the usual one, where the policy can
+	memory        *span  // nil: the default, if the policy supports it
 	snapshot      string // a file; "": none
 	snapshotEvery time.Duration
 	reportEvery   time.Duration
@@ -75,26 +74,26 @@ func (o options) segmentedSnapshot() string {
 
 func main() {
 	o := options{operatorPort: -1, window: usualWindow, snapshotEvery: 10 * time.Second, reportEvery: time.Second, users: 100_000, period: 24 * time.Hour}
-	flag.Func("port", "`N`; 0, the default: any free one", func(text string) (err error) {
+	flag.Func("port", "port `N` for visitors (default 0: any free port)", func(text string) (err error) {
 		o.port, err = parsePort(text)
 		return err
 	})
-	flag.Func("operator-port", "serve the counts of refused clicks on port `N`, to this machine", func(text string) (err error) {
+	flag.Func("operator-port", "port `N` for the counts of refused clicks, for this machine only", func(text string) (err error) {
 		o.operatorPort, err = parsePort(text)
 		return err
 	})
-	flag.Func("policy", "`NAME`; the recommended one unless given; of "+fmt.Sprint(dpb.Policies()), func(name string) error {
+	flag.Func("policy", "policy `NAME` (default: the recommended one), one of "+fmt.Sprint(dpb.Policies()), func(name string) error {
 		return o.policy.UnmarshalText([]byte(name))
 	})
-	flag.BoolVar(&o.context, "context", false, "choose ads by the visitor's device, language and part of the day (dp-linear); forgets nothing unless -memory is given")
-	flag.Var(&o.window, "window", "no click for a `SPAN` is none: a number of decisions, or a time such as 500ms, 30s, 30m, 2h")
-	says := fmt.Sprintf("forget what was learned a `SPAN` ago, 0: never (default %d where the policy can); as -window: a time if that is one, then by default 12h", usualMemory)
+	flag.BoolVar(&o.context, "context", false, "choose ads by the visitor's device, language and part of the day (dp-linear); without -memory, never forget")
+	flag.Var(&o.window, "window", "a click counts within this `SPAN` after its ad: a number of decisions, or a time such as 500ms, 30s, 30m, 2h")
+	says := fmt.Sprintf("forget releases of the age `SPAN`; 0: never (default %d, or 12h if -window is a time, if the policy supports it); both must be of the same kind", usualMemory)
 	flag.Func("memory", says, func(text string) error {
 		o.memory = new(span)
 		return o.memory.Set(text)
 	})
-	flag.StringVar(&o.snapshot, "snapshot", "", "go on from this `FILE` if it is there, and write what is released to it")
-	flag.Func("snapshot-every", "so often, every `MS` milliseconds, and at the end (default 10000)", func(text string) error {
+	flag.StringVar(&o.snapshot, "snapshot", "", "continue from this `FILE` if it exists, and write snapshots to it")
+	flag.Func("snapshot-every", "write a snapshot every `MS` milliseconds, and at the end (default 10000)", func(text string) error {
 		number, err := parsePositive(text)
 		o.snapshotEvery = time.Duration(number) * time.Millisecond
 		return err
@@ -109,24 +108,24 @@ func main() {
 		o.placements = uint32(number)
 		return err
 	})
-	flag.Func("users", "of whom `N` people are expected in a period (default 100000), at this server: a person who reaches several loses epsilon at each", func(text string) error {
+	flag.Func("users", "number `N` of people expected in a period, with -placements (default 100000); a person who reaches several servers loses epsilon at each", func(text string) error {
 		number, err := parsePositive(text)
 		o.users = number
 		return err
 	})
-	flag.Func("period", "of so many `SECONDS` (default 86400)", func(text string) error {
+	flag.Func("period", "length of a period in `SECONDS` (default 86400)", func(text string) error {
 		number, err := parsePositive(text)
 		o.period = time.Duration(number) * time.Second
 		return err
 	})
 	o.fleet.register()
 	flag.Parse()
-	otherwise := o.memory != nil && o.memory.ticks > 0 && o.memory.isTime != o.window.isTime // one clock counts both
+	otherwise := o.memory != nil && o.memory.ticks > 0 && o.memory.isTime != o.window.isTime // both must be times, or both decisions
 	if flag.NArg() > 0 || otherwise || !o.fleet.agree() || o.window.ticks == 0 || o.window.ticks > math.MaxUint32 {
 		flag.Usage()
 		os.Exit(2)
 	}
-	// No line is written for a click, and no path of a request: that would be a second record of who clicked.
+	// Do not log clicks or the paths of requests: the log would be a second record of who clicked.
 	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	stop, forget := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer forget()
@@ -149,7 +148,7 @@ func parsePositive(text string) (uint64, error) {
 	return number, err
 }
 
-// run serves until it is told to stop. Where it listens it says on out.
+// run serves until it is stopped. It prints its addresses to out.
 func run(stop context.Context, o options, out io.Writer) error {
 	unlock, err := lock(o.snapshot)
 	if err != nil {
@@ -188,7 +187,7 @@ func run(stop context.Context, o options, out io.Writer) error {
 			return err
 		}
 	}
-	// Before anybody is served: what was restored has begun a period, which must not be forgotten.
+	// Save before serving: a restored bandit has begun a new period, which the next restart must know.
 	keeper, err := ads.keep(o)
 	if err != nil {
 		return err

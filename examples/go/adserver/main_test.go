@@ -21,7 +21,7 @@ import (
 	dpb "github.com/libdpb/libdpb/bindings/go"
 )
 
-// A server that runs in this process.
+// running is a server that runs in this process.
 type running struct {
 	visitors, operator string // addresses
 	stop               context.CancelFunc
@@ -52,7 +52,7 @@ func start(t *testing.T, snapshot string) *running {
 	return r
 }
 
-// A visitor with connections of its own.
+// visitor has its own connections.
 type visitor struct {
 	client *http.Client
 	t      *testing.T
@@ -64,7 +64,7 @@ func newVisitor(t *testing.T) visitor {
 	return visitor{&http.Client{Transport: transport}, t}
 }
 
-// get returns the status and the whole body; an error where there is no server any more.
+// get returns the status and the whole body, or an error if the server has ended.
 func (v visitor) get(url string) (int, string, error) {
 	answer, err := v.client.Get(url)
 	if err != nil {
@@ -75,7 +75,7 @@ func (v visitor) get(url string) (int, string, error) {
 	return answer.StatusCode, string(body), err
 }
 
-// read is get of JSON that must be there.
+// read gets JSON, which must exist.
 func (v visitor) read(url string, into any) {
 	v.t.Helper()
 	status, body, err := v.get(url)
@@ -92,9 +92,9 @@ type shown struct {
 	Arm      uint32
 }
 
-// Everything at once: ads, slots of placements, clicks, clicks that come twice, clicks that are made up, reports,
-// metrics, and snapshots every millisecond. Fewer decisions than the reward window have, so that each refused
-// click has one possible reason. Then it is stopped under load: whatever was answered is in the snapshots.
+// Many requests at once: ads, slots of placements, clicks, duplicate clicks, forged clicks, reports, metrics, and snapshots
+// every millisecond. There are fewer decisions than the reward window, so each refused click has one possible reason. Then
+// the server is stopped under load. The snapshots contain every request that got a response.
 func TestLoad(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "snapshot")
 	server := start(t, file)
@@ -153,7 +153,7 @@ func TestLoad(t *testing.T) {
 		t.Errorf("%d decisions for slots, but %d", placements.Decisions, slots.Load())
 	}
 
-	// Visitors who come while it ends are answered whole or not at all. One never finishes to ask.
+	// A visitor who comes while the server ends gets a whole response or none. One never completes its request.
 	slow, err := net.Dial("tcp", strings.TrimPrefix(server.visitors, "http://"))
 	if err != nil {
 		t.Fatal(err)
@@ -215,7 +215,7 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// click: whatever comes of it, the answer is the same.
+// click expects the same response for every click.
 func (v visitor) click(url string) {
 	if status, body, err := v.get(url); status != http.StatusNoContent || body != "" || err != nil {
 		v.t.Errorf("%s: %d %q %v", url, status, body, err)
@@ -228,7 +228,7 @@ func answer(pages http.Handler, path string) (int, string) {
 	return answer.Code, answer.Body.String()
 }
 
-// No creative twice in a request; what is refused changes nothing.
+// No request shows a creative twice, and a refused request changes nothing.
 func TestSlots(t *testing.T) {
 	ads, err := newShop(options{placements: 3, users: 1000})
 	if err != nil {
@@ -285,7 +285,7 @@ func TestSlots(t *testing.T) {
 	}
 }
 
-// slots asks for what is shown in these.
+// slots requests ads for slots.
 func (s adServer) slots(t *testing.T, placement, slots int, user uint64) []shown {
 	t.Helper()
 	var page struct{ Ads []shown }
@@ -296,7 +296,8 @@ func (s adServer) slots(t *testing.T, placement, slots int, user uint64) []shown
 	return page.Ads
 }
 
-// Whatever one person does, a dozen answers are learned from, fewer than are in any batch; in another period, again.
+// The bandit learns from 12 rewards of one person in a period, whatever that person does. Any batch has more. In the next
+// period it learns from 12 more.
 func TestOnePerson(t *testing.T) {
 	shop := func() (adServer, func() uint64) {
 		ads, err := newShop(options{placements: 2, users: 1000})
@@ -343,7 +344,7 @@ func TestOnePerson(t *testing.T) {
 	}
 }
 
-// What tells of clicks, or of this machine, is not for visitors.
+// Visitors cannot read pages that reveal clicks or facts about this machine.
 func TestOperatorsPages(t *testing.T) {
 	ads, err := newShop(options{})
 	if err != nil {
@@ -365,7 +366,7 @@ func TestOperatorsPages(t *testing.T) {
 	}
 }
 
-// The page of all placements shows in each which ad leads there by what is released: another one in each.
+// The page of all placements shows the ad with the largest released mean in each. Here it differs between placements.
 func TestLeaders(t *testing.T) {
 	ads, err := newShop(options{placements: 3, users: 100_000})
 	if err != nil {

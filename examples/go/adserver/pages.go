@@ -18,7 +18,7 @@ import (
 	"github.com/libdpb/libdpb/bindings/go/fleet"
 )
 
-// The page of all three servers.
+// page is the page of all three servers.
 //
 //go:embed page.html
 var page string
@@ -89,7 +89,7 @@ func ad(decision dpb.Decision) map[string]any {
 	}
 }
 
-// click always gives the same answer: whether a ticket was clicked already is nobody's business.
+// click always gives the same response, because the status reveals whether the ticket was clicked already.
 func (s adServer) click(w http.ResponseWriter, r *http.Request) {
 	text := r.PathValue("ticket")
 	if ticket, err := strconv.ParseUint(text, 16, 64); err == nil && len(text) == 16 {
@@ -97,12 +97,12 @@ func (s adServer) click(w http.ResponseWriter, r *http.Request) {
 		if s.placements > 0 && dpb.TicketNode(ticket) >= placementsFrom {
 			of = s.segmented
 		}
-		_ = of.answer(ticket, 1) // refused, it is in the operator's counts
+		_ = of.answer(ticket, 1) // the operator's counts have refused clicks
 	}
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// report shows only what is released.
+// report returns released values only.
 func (s adServer) report(w http.ResponseWriter, r *http.Request) {
 	number, build := uint64(s.placements), s.reportAll
 	if s.placements > 0 && r.URL.Query().Has("placement") {
@@ -115,7 +115,7 @@ func (s adServer) report(w http.ResponseWriter, r *http.Request) {
 	s.copy(number, build)(w, r)
 }
 
-// copy shows a page that is renewed at most once in a while.
+// copy serves a cached page.
 func (s adServer) copy(number uint64, build func() (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		page, err := s.reports.get(number, build)
@@ -124,7 +124,7 @@ func (s adServer) copy(number uint64, build func() (any, error)) http.HandlerFun
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		w.Write(page) // a visitor who left does not stop the shop
+		w.Write(page) // ignore visitors who left
 	}
 }
 
@@ -153,7 +153,7 @@ func (s adServer) reportAll() (any, error) {
 	}, nil
 }
 
-// health says whether it can serve: a handle that is closed after an internal failure cannot.
+// health reports whether the server can decide. A bandit that is poisoned after an internal failure cannot.
 func (s adServer) health(w http.ResponseWriter, _ *http.Request) {
 	if _, err := s.counts(); err != nil {
 		fail(w, err)
@@ -162,8 +162,8 @@ func (s adServer) health(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintln(w, "ok")
 }
 
-// copies are of pages that cost more than others, one for each number that they may be asked for: renewed at most once
-// in every, whoever asks.
+// copies caches an expensive page, with a copy for each number that a request may name. Each copy is renewed at most once
+// in every.
 type copies struct {
 	mu    sync.Mutex
 	every time.Duration
@@ -179,7 +179,7 @@ const maxCopies = 1000
 
 func newCopies(every time.Duration) *copies { return &copies{every: every, made: map[uint64]made{}} }
 
-// get makes a page, or has a copy of it. Who comes while it is made waits for it.
+// get returns the copy of a page, and makes it first if necessary. Other requests wait while it is made.
 func (c *copies) get(number uint64, build func() (any, error)) ([]byte, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -203,7 +203,7 @@ func (c *copies) get(number uint64, build func() (any, error)) ([]byte, error) {
 	return page, nil
 }
 
-// diagnostics is NOT private: a repeated click is a click.
+// diagnostics is NOT private: a duplicate reveals a click.
 func (s adServer) diagnostics(w http.ResponseWriter, _ *http.Request) {
 	counts, err := s.counts()
 	if err != nil {
@@ -230,7 +230,7 @@ func (s adServer) counts() (dpb.Diagnostics, error) {
 	return counts, nil
 }
 
-// metrics is a page for Prometheus.
+// metrics returns a page for Prometheus.
 func (s adServer) metrics(write func(io.Writer, map[string]*dpb.Bandit) error) http.HandlerFunc {
 	named := map[string]*dpb.Bandit{}
 	for _, m := range s.members() {
@@ -244,11 +244,11 @@ func (s adServer) metrics(write func(io.Writer, map[string]*dpb.Bandit) error) h
 		}
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 		w.Header().Set("Content-Length", strconv.Itoa(page.Len()))
-		page.WriteTo(w) // a scraper who left does not stop the shop
+		page.WriteTo(w) // ignore scrapers that left
 	}
 }
 
-// number: JSON has no NaN (nothing released yet) and no infinity (a baseline's privacy loss).
+// number returns nil for NaN (nothing released yet) and infinity (a baseline's privacy loss), which JSON does not have.
 func number(x float64) any {
 	if math.IsNaN(x) || math.IsInf(x, 0) {
 		return nil
@@ -256,7 +256,7 @@ func number(x float64) any {
 	return x
 }
 
-// fail: the bandit itself is broken.
+// fail responds to a request that the bandit cannot decide because it is closed or poisoned.
 func fail(w http.ResponseWriter, err error) {
 	slog.Error("no answer", "err", err)
 	refuse(w, http.StatusInternalServerError, "internal", err.Error())
@@ -269,5 +269,5 @@ func refuse(w http.ResponseWriter, status int, name, message string) {
 func reply(w http.ResponseWriter, status int, body map[string]any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(body) // a visitor who left does not stop the shop
+	json.NewEncoder(w).Encode(body) // ignore visitors who left
 }

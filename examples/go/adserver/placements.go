@@ -12,21 +12,21 @@ import (
 	dpb "github.com/libdpb/libdpb/bindings/go"
 )
 
-// Slots of a person in a period that are learned from.
+// The bandit learns from at most this many slots of a person in a period.
 const contributions = 12
 
-// Placements on the page that shows them all.
+// The number of placements on their page.
 const mostRows = 50
 
-// newSegmented makes the bandit with a segment for each placement: the key is the placement's number. Its epsilon is for
-// all of a person's answers in a period, at this server. What the file holds comes before a fresh start, and begins a new
-// period: nobody knows who came in the last.
+// newSegmented makes the bandit with a segment for each placement; the key is the placement's number. Epsilon is for all
+// rewards of a person in a period, at this server. If the file exists, the bandit continues from it. It then begins a new
+// period, because a snapshot does not contain who came.
 func newSegmented(o options, config dpb.Config) (member, error) {
 	config.Node += placementsFrom
 	config.ExpectedUsers = o.users
 	config.ContributionsPerUser = contributions
 	config.MaxSegments = o.placements
-	config.Features, config.ModelPerArm = 0, false // segments have no models
+	config.Features, config.ModelPerArm = 0, false // not with segments
 	kept, err := load(o.segmentedSnapshot())
 	if err != nil {
 		return member{}, err
@@ -46,8 +46,8 @@ func newSegmented(o options, config dpb.Config) (member, error) {
 	return o.fleet.join(b, o.fleet.name()+"-placements", config)
 }
 
-// checkPlacements refuses fewer placements than there were: segments of those that are gone would take the room of
-// others, also where these have not begun theirs.
+// checkPlacements refuses fewer placements than in the snapshot, because the segments of removed placements would count
+// towards MaxSegments.
 func checkPlacements(config dpb.Config, kept []byte) error {
 	before, err := dpb.Restore(kept)
 	if err != nil {
@@ -61,8 +61,8 @@ func checkPlacements(config dpb.Config, kept []byte) error {
 	return err
 }
 
-// showSlots picks a creative for each slot of a placement, no two the same: each is a decision among those that the request
-// does not show yet.
+// showSlots chooses a different creative for each slot of a placement. Each slot is a decision among the creatives that the
+// request does not show yet.
 func (s adServer) showSlots(w http.ResponseWriter, r *http.Request) {
 	query, placement, ok := s.placement(w, r)
 	if !ok {
@@ -99,7 +99,7 @@ func (s adServer) showSlots(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusOK, map[string]any{"placement": placement, "ads": ads})
 }
 
-// placement reads which one a request is for; where there is none such, it is refused.
+// placement returns the placement that a request names. It refuses the request if there is none.
 func (s adServer) placement(w http.ResponseWriter, r *http.Request) (url.Values, uint32, bool) {
 	query := r.URL.Query()
 	number, err := strconv.ParseUint(query.Get("placement"), 10, 32)
@@ -110,7 +110,8 @@ func (s adServer) placement(w http.ResponseWriter, r *http.Request) (url.Values,
 	return query, uint32(number), true
 }
 
-// parseUser: nobody knows who has no hash, so all of these are one person. No more is learned from them than from one.
+// parseUser returns the user that a request names. All visitors without a hash are one user: the bandit learns from them as
+// from one person.
 func parseUser(query url.Values) (uint64, bool) {
 	if !query.Has("user") {
 		return 0, true
@@ -120,7 +121,7 @@ func parseUser(query url.Values) (uint64, bool) {
 	return user, err == nil && len(text) == 16
 }
 
-// readPlacement: where nobody has come yet, nothing is released.
+// readPlacement reads the arms of a placement. Before its first request nothing is released.
 func (s adServer) readPlacement(placement uint32) ([]dpb.Arm, error) {
 	arms, err := s.segmented.Segment(uint64(placement))
 	if errors.Is(err, dpb.ErrInvalidRequest) {
@@ -129,7 +130,7 @@ func (s adServer) readPlacement(placement uint32) ([]dpb.Arm, error) {
 	return arms, err
 }
 
-// reportPlacements shows the released means of the first placements, and which ad leads in each: the one with the largest.
+// reportPlacements returns the released means of the first placements, and the ad with the largest mean in each.
 func (s adServer) reportPlacements() (any, error) {
 	rows := make([]map[string]any, min(s.placements, mostRows))
 	for placement := range rows {
@@ -151,8 +152,8 @@ func (s adServer) reportPlacements() (any, error) {
 	return map[string]any{"placements": s.placements, "creatives": creatives, "rows": rows}, nil
 }
 
-// reportPlacement shows what is released of one placement: nothing before the first request for it. Counts and losses are
-// of all.
+// reportPlacement returns the released values of one placement: none before its first request. Counts and losses are of
+// all placements.
 func (s adServer) reportPlacement(placement uint32) (any, error) {
 	report, err := s.segmented.Report()
 	if err != nil {

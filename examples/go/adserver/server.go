@@ -11,19 +11,19 @@ import (
 )
 
 const (
-	// How long a visitor may take to send a request, to begin the next one, and to take an answer.
+	// The time that a visitor may take to send a request, to begin the next one, and to receive a response.
 	patience = 10 * time.Second
-	// How long those who are being answered may take when the server ends.
+	// The time that running responses may take when the server ends.
 	grace = time.Second
-	// Connections at a time. When a newcomer finds no place, those that have asked for nothing for longest are closed.
+	// The maximum number of connections. For a new one, the server closes those that have been idle for longest.
 	maxConnections = 2000
-	// How many of them at once.
+	// The number of connections that it closes at once.
 	closedAtOnce = 16
-	// Bytes of a request. None has a body.
+	// The maximum size of a request in bytes. No request has a body.
 	maxRequest = 16 << 10
 )
 
-// crowd has the connections of a server, in the order of their last requests.
+// crowd holds the connections of a server, in the order of their last requests.
 type crowd struct {
 	mu     sync.Mutex
 	last   *list.List // of net.Conn
@@ -45,7 +45,7 @@ func (c *crowd) changed(connection net.Conn, state http.ConnState) {
 	}
 }
 
-// hasRoom: if there is none, there is soon.
+// hasRoom reports whether another connection is possible. If not, it closes idle ones.
 func (c *crowd) hasRoom() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -57,7 +57,7 @@ func (c *crowd) hasRoom() bool {
 	return !full
 }
 
-// newServer withstands slow visitors and many.
+// newServer returns a server that withstands slow visitors and many visitors.
 func newServer(pages http.Handler) *http.Server {
 	places := &crowd{last: list.New(), places: map[net.Conn]*list.Element{}}
 	return &http.Server{
@@ -77,26 +77,26 @@ func newServer(pages http.Handler) *http.Server {
 	}
 }
 
-// finish lets those finish who are being answered, all of them within one deadline. A second time it does nothing.
+// finish waits for running responses, all of them within one deadline. A second call does nothing.
 func finish(servers []*http.Server) {
 	deadline, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
 	for _, server := range servers {
 		if server.Shutdown(deadline) != nil {
-			server.Close() // half a request is none
+			server.Close() // drops incomplete requests
 		}
 	}
 }
 
-// guard lets in what has a page: GET without a body. HEAD too would play an ad that nobody sees.
+// guard accepts GET without a body only. HEAD would choose an ad that nobody sees.
 func guard(pages http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store") // a cached ad would repeat its ticket
 		if r.ContentLength != 0 {
-			w.Header().Set("Connection", "close") // nobody reads it
+			w.Header().Set("Connection", "close") // the server does not read the body
 		}
 		if r.URL.Path == "" {
-			r.URL.Path = "/" // of a target that names the server alone
+			r.URL.Path = "/" // for a URL without a path
 		}
 		switch {
 		case r.Method != http.MethodGet:

@@ -14,10 +14,10 @@ import (
 	dpb "github.com/libdpb/libdpb/bindings/go"
 )
 
-// Half the time between changes, as is the rule: the best ad of the day changes after 100,000 visitors.
+// ForgetAfter is half the time between changes. The best ad of the simulated day changes after 100,000 visitors.
 const usualMemory = 50_000
 
-// An ad not clicked while so many later ones were shown: no click.
+// An ad without a click after this many later decisions has reward 0.
 var usualWindow = span{ticks: 1000}
 
 var creatives = []string{
@@ -25,25 +25,25 @@ var creatives = []string{
 	"night train", "reading lamp", "bread knife", "wool socks", "folding kayak",
 }
 
-// One bandit serves all goroutines, and one with segments all placements.
+// shop has one bandit for all goroutines, and a segmented one for all placements.
 type adServer struct {
 	bandit     member
-	memory     uint64 // theirs
-	window     span   // too
-	context    bool   // the bandit's
-	segmented  member // has a segment for each placement; without a bandit where there are none
+	memory     uint64 // their ForgetAfter
+	window     span   // their RewardWindow
+	context    bool   // the bandit decides by features
+	segmented  member // has a segment for each placement; without placements it has no bandit
 	placements uint32
 	reports    *copies
 }
 
-// newShop has the memory that was asked for; else the usual one, or none where that is refused. What is in the
-// file comes before a fresh start, and what is wrong with the file ends it.
+// newShop makes the bandits with the ForgetAfter of the options; without one, with the default, or with none if the policy
+// does not support it. If the file exists, a bandit continues from it. A file that is not valid is an error.
 func newShop(o options) (adServer, error) {
 	config := dpb.NewConfig(uint32(len(creatives)), 1) // epsilon = 1
 	config.Horizon = 200_000
 	config.Node = uint64(o.fleet.number())
 	config.RewardBits = 0      // a click or none
-	config.ClampRewards = true // a refused reward would leave its ticket open, for all to see
+	config.ClampRewards = true // a refused reward would leave its ticket open, and public counts would show that
 	if o.window.ticks == 0 {
 		o.window = usualWindow
 	}
@@ -103,10 +103,10 @@ func (s adServer) close() {
 	}
 }
 
-// Bytes of a snapshot: one of 600,000 placements has no more.
+// The maximum size of a snapshot in bytes, enough for 600,000 placements.
 const maxSnapshot = 256 << 20
 
-// load reads what a file holds; nil where there is none.
+// load returns the contents of a file, or nil if it does not exist.
 func load(file string) ([]byte, error) {
 	if file == "" {
 		return nil, nil
@@ -131,9 +131,9 @@ func load(file string) ([]byte, error) {
 	return kept, err
 }
 
-// lock makes a snapshot this server's own: of two on one file the later one would undo what the other has saved. The
-// lock is on a file beside it, for a rename puts another file under the name. It is there for good: to remove it would
-// be a race. Whoever dies lets it go.
+// lock locks a server's snapshot, because a second server with the same file would overwrite it. The lock is on a separate
+// file, because each rename replaces the snapshot's file. The server never removes the lock file, because that would be a
+// race. The system releases the lock when the process ends.
 func lock(snapshot string) (unlock func(), err error) {
 	if snapshot == "" {
 		return func() {}, nil
@@ -149,7 +149,7 @@ func lock(snapshot string) (unlock func(), err error) {
 	return func() { beside.Close() }, nil
 }
 
-// save keeps what was learned, if there is a file for it.
+// save writes snapshots if the options name a file.
 func (s adServer) save(o options) error {
 	if o.snapshot == "" {
 		return nil
@@ -161,7 +161,7 @@ func (s adServer) save(o options) error {
 	return err
 }
 
-// save: whatever happens, and whenever, the file holds the whole of this snapshot or of the one before.
+// save writes a snapshot. At any time, even after a crash, the file holds all of this snapshot or all of the previous one.
 func save(bandit *dpb.Bandit, file string) error {
 	written, err := bandit.Snapshot(nil)
 	if err != nil {
@@ -172,7 +172,7 @@ func save(bandit *dpb.Bandit, file string) error {
 		return err
 	}
 	_, err = beside.Write(written)
-	err = errors.Join(err, beside.Sync(), beside.Close()) // before the name points there
+	err = errors.Join(err, beside.Sync(), beside.Close()) // before the rename
 	if err == nil {
 		err = os.Rename(file+".new", file)
 	}
@@ -184,12 +184,12 @@ func save(bandit *dpb.Bandit, file string) error {
 		return err
 	}
 	defer directory.Close()
-	return directory.Sync() // now the name lasts, too
+	return directory.Sync() // now the rename is durable
 }
 
-// keep saves now, and again and again until it is stopped, and then once more. An error of the first or the last
-// time is one; between them it is said, and the next time may do. It begins the periods of placements, too: a snapshot is to
-// know of each at once, or a restart would forget what that has spent.
+// keep saves now, regularly until it is stopped, and then once more. It returns an error of the first or the last time. It
+// logs others and tries again. It also begins the periods of placements, and writes a snapshot at once in each: otherwise a
+// restart would forget what the period has spent.
 func (s adServer) keep(o options) (stop func() error, err error) {
 	if err := s.save(o); err != nil {
 		return nil, err
@@ -201,12 +201,12 @@ func (s adServer) keep(o options) (stop func() error, err error) {
 		for {
 			select {
 			case <-ticks.C:
-				s.tickAll() // refused, it is broken: so its next answer will say
+				s.tickAll() // if it fails, the next decision fails too and reports it
 				continue
 			case <-saves.C:
 			case <-periods.C:
 				if s.placements > 0 {
-					s.segmented.nextPeriod() // refused, it is broken: so its next answer will say
+					s.segmented.nextPeriod() // if it fails, the next decision fails too and reports it
 				}
 			case <-done:
 				return
@@ -223,7 +223,7 @@ func (s adServer) keep(o options) (stop func() error, err error) {
 	}, nil
 }
 
-// log says what is going on, with what is released.
+// log logs the state of the server, with released values only.
 func (s adServer) log(what string) {
 	report, _ := s.bandit.Report()
 	slog.Info(what, "report", report)

@@ -1,18 +1,21 @@
-// Package prebid is a module for Prebid Server that learns which price floor earns most, without giving away
-// who saw what.
+// Package prebid is a module for Prebid Server that learns which price floor earns most, with differential privacy for
+// what each visitor saw.
 //
-// At the stage processed-auction-request it picks one of the configured floors for the request. Floors that are
-// below the publisher's own are not eligible. The reward is what the floor guarantees: the floor itself if the
-// winner's ad was seen (event imp), and nothing if it was not. So high floors earn much and seldom, low ones
-// little and often, and the policy finds the best of them.
+// At the stage processed-auction-request it chooses one of the configured floors for the request. Floors below the
+// publisher's own are not eligible. The reward is the income that the floor guarantees: the floor if the winner's ad was
+// seen (event imp), and otherwise 0. High floors earn much and rarely, low ones little and often.
 //
-// Nobody reports an ad that was not seen: silence means nothing was earned, once RewardWindow later requests
-// had their floor. Floor and ticket of a decision travel, sealed, in ext.prebid.integration, which the server
-// writes into the URL of every event; no table is kept.
+// An ad that was not seen causes no event. So the reward is 0 after RewardWindow later decisions without an event. The
+// floor and the ticket of a decision are in ext.prebid.integration, with a seal. The server writes that field into the URL
+// of every event, so the module needs no table.
 //
-// Prebid Server compiles its modules in: put this package below modules/, replace the imports of
-// examples/prebid by those of github.com/prebid/prebid-server/v3, return Builder(...) in modules/builder.go,
-// and give the same Module to analytics/build, where it hears events. The accounts need events enabled.
+// Prebid Server compiles its modules into the server:
+//
+//  1. Put this package below modules/.
+//  2. Replace the imports of examples/prebid by those of github.com/prebid/prebid-server/v3.
+//  3. Return Builder(...) in modules/builder.go.
+//  4. Pass the same Module to analytics/build, which delivers the events.
+//  5. Enable events in the accounts.
 package prebid
 
 import (
@@ -36,20 +39,20 @@ import (
 
 // Config is the module's JSON in the host's configuration.
 type Config struct {
-	Floors       []float64  `json:"floors"` // rising, for a thousand impressions
+	Floors       []float64  `json:"floors"` // ascending, for a thousand impressions
 	Currency     string     `json:"currency"`
 	Epsilon      float64    `json:"epsilon"`
 	Policy       dpb.Policy `json:"policy"`
-	RewardWindow uint32     `json:"reward_window"` // requests; make it ten minutes' worth
-	Memory       uint64     `json:"memory"`        // requests; 0: never forgets
+	RewardWindow uint32     `json:"reward_window"` // requests: as many as in ten minutes
+	Memory       uint64     `json:"memory"`        // ForgetAfter in requests; 0: never
 }
 
-// Module serves all requests and hears all events, many at a time.
+// Module handles all requests and events, many at a time.
 type Module struct {
 	bandit   *dpb.Bandit
 	floors   []float64
 	currency string
-	key      [32]byte // of the seals; as tickets do, it ends with the process
+	key      [32]byte // of the seals; the process makes it, like the tickets
 }
 
 var (
@@ -66,7 +69,7 @@ func Builder(config json.RawMessage, _ any) (any, error) {
 	return New(c)
 }
 
-// New makes the module. Shutdown must follow.
+// New makes the module. Call Shutdown when done.
 func New(c Config) (*Module, error) {
 	if len(c.Floors) < 2 || !slices.IsSorted(c.Floors) || c.Floors[0] <= 0 {
 		return nil, errors.New("floors: two at least, rising, above 0")
@@ -85,11 +88,11 @@ func New(c Config) (*Module, error) {
 	return m, nil
 }
 
-// Shutdown frees the bandit; requests that are still under way go without a floor.
+// Shutdown frees the bandit. Requests that are still running get no floor.
 func (m *Module) Shutdown() { m.bandit.Close() }
 
-// HandleProcessedAuctionHook asks for a mutation of the floors. The decision is made in the mutation: a hook
-// that comes too late is not applied, and has then decided nothing.
+// HandleProcessedAuctionHook requests a mutation of the floors. The mutation makes the decision, because the server does
+// not apply the mutation of a hook that is too slow.
 func (m *Module) HandleProcessedAuctionHook(
 	_ context.Context,
 	_ hookstage.ModuleInvocationContext,
@@ -101,7 +104,7 @@ func (m *Module) HandleProcessedAuctionHook(
 	return result, nil
 }
 
-// setFloor changes all or nothing. After an error the auction goes on as if there were no module.
+// setFloor sets all floors of the request or none. After an error the auction continues as if there were no module.
 func (m *Module) setFloor(payload hookstage.ProcessedAuctionRequestPayload) (hookstage.ProcessedAuctionRequestPayload, error) {
 	eligible := m.eligible(payload.Request.GetImp())
 	if len(eligible) == 0 {
@@ -130,7 +133,7 @@ func (m *Module) setFloor(payload hookstage.ProcessedAuctionRequestPayload) (hoo
 	return payload, nil
 }
 
-// eligible floors are not below any that the publisher asks for; none where that is in another currency.
+// eligible returns the floors that are not below any floor of the publisher: none if one is in another currency.
 func (m *Module) eligible(imps []*openrtb_ext.ImpWrapper) []uint32 {
 	least := 0.0
 	for _, imp := range imps {
@@ -152,19 +155,19 @@ func (m *Module) eligible(imps []*openrtb_ext.ImpWrapper) []uint32 {
 	return eligible
 }
 
-// LogNotificationEventObject hears that an ad was seen. It says nothing: nobody who sends events learns what
-// became of them.
+// LogNotificationEventObject receives the event of an ad that was seen. It returns nothing, so a sender of events does not
+// learn their status.
 func (m *Module) LogNotificationEventObject(event *analytics.NotificationEvent) {
 	if event == nil || event.Request == nil || event.Request.Type != analytics.Imp {
 		return
 	}
 	if arm, ticket, ok := m.open(event.Request.Integration); ok {
-		_ = m.bandit.Update(ticket, m.floors[arm]) // refused, it is in the operator's counts
+		_ = m.bandit.Update(ticket, m.floors[arm]) // the operator's counts have refused rewards
 	}
 }
 
-// A token is what the publisher's own integration is followed by: arm, ticket and a seal, so that nobody can
-// claim a higher floor than was asked.
+// A token follows the publisher's own integration. It has the arm, the ticket and a seal, so that nobody can claim a higher
+// floor than the module set.
 const (
 	sealed            = 4 + 8 // bytes under the seal
 	tokenLength       = 1 + (sealed+8)*8/6 + 1

@@ -30,8 +30,8 @@ func request(imps ...openrtb_ext.Imp) *openrtb_ext.RequestWrapper {
 	return &openrtb_ext.RequestWrapper{BidRequest: &openrtb_ext.BidRequest{ID: "1", Imp: imps}}
 }
 
-// auction does what the server does at this stage: asks the hook, applies its mutations, and reads what events
-// will carry.
+// auction does what the server does at this stage: it calls the hook, applies its mutations, and reads the integration that
+// events will carry.
 func auction(t *testing.T, hook hookstage.ProcessedAuctionRequest, r *openrtb_ext.RequestWrapper) (integration string, err error) {
 	payload := hookstage.ProcessedAuctionRequestPayload{Request: r}
 	result, err := hook.HandleProcessedAuctionHook(context.Background(), hookstage.ModuleInvocationContext{Endpoint: "/openrtb2/auction"}, payload)
@@ -50,14 +50,13 @@ func auction(t *testing.T, hook hookstage.ProcessedAuctionRequest, r *openrtb_ex
 	return integration, nil
 }
 
-// event is a browser's call of /event.
+// event simulates a browser's call of /event.
 func event(kind analytics.EventType, integration string) *analytics.NotificationEvent {
 	return &analytics.NotificationEvent{Request: &analytics.EventRequest{Type: kind, BidID: "b", AccountID: "a", Integration: integration}}
 }
 
-// TestLearns: of four floors the second earns most, 0.5 * 0.8 = 0.4 a request against 0.25, 0.19 and 0.1. Many
-// auctions at once, and each ad that is seen is reported twice. Of the last 4000 requests none of 400 runs gave
-// it fewer than 3851.
+// TestLearns runs many auctions at once. Of four floors the second earns most: 0.5 * 0.8 = 0.4 for each request, against
+// 0.25, 0.19 and 0.1. The event of each ad comes twice. In 400 runs, at least 3851 of the last 4000 requests got this floor.
 func TestLearns(t *testing.T) {
 	m := build(t, `{"floors": [0.25, 0.5, 0.75, 1], "epsilon": 4, "reward_window": 200}`)
 	seen := map[float64]float64{0.25: 1, 0.5: 0.8, 0.75: 0.25, 1: 0.1}
@@ -105,7 +104,7 @@ func TestFloors(t *testing.T) {
 	decisions := uint64(0)
 	for _, test := range []struct {
 		imps []openrtb_ext.Imp
-		from float64 // the least that it may be afterwards; 0: it stays as it is
+		from float64 // the lower bound of the new floor; 0: it does not change
 	}{
 		{[]openrtb_ext.Imp{{}}, 0.25},
 		{[]openrtb_ext.Imp{{BidFloor: 0.5}}, 0.5},
@@ -135,7 +134,7 @@ func TestFloors(t *testing.T) {
 	}
 }
 
-// An event counts once, and only as it was made; the integration of the publisher stays in front.
+// An event counts once, and only with an unchanged token. The publisher's own integration stays in front.
 func TestEvents(t *testing.T) {
 	m := build(t, `{"floors": [0.5, 1], "reward_window": 100}`)
 	r := request(openrtb_ext.Imp{})
@@ -162,7 +161,7 @@ func TestEvents(t *testing.T) {
 	for i := at; i < len(good); i++ { // any other arm, ticket or seal
 		flipped := []byte(good)
 		flipped[i] = map[bool]byte{true: 'B', false: 'A'}[flipped[i] == 'A']
-		if _, _, ok := m.open(string(flipped)); ok && i < len(good)-1 { // the last digit has bits to spare
+		if _, _, ok := m.open(string(flipped)); ok && i < len(good)-1 { // the last digit has unused bits
 			t.Errorf("%s is taken for %s", flipped, good)
 		}
 	}
@@ -176,7 +175,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// A hook that is asked and not applied, or that cannot be, decides nothing.
+// A hook whose mutation is not applied, or cannot be applied, makes no decision.
 func TestNothingIsDecidedInVain(t *testing.T) {
 	m := build(t, `{"floors": [0.5, 1], "reward_window": 100}`)
 	r := request(openrtb_ext.Imp{})

@@ -1,17 +1,14 @@
-//! EXP3 (Auer, Cesa-Bianchi, Freund, Schapire 2003): a baseline for adversarial rewards, WITHOUT
-//! privacy.
+//! EXP3 (Auer, Cesa-Bianchi, Freund, Schapire 2003): a baseline for adversarial rewards, WITHOUT privacy.
 //!
-//! Plays arm i with probability p_i = (1 - gamma) w_i / sum w + gamma/K, where
-//! w_i = exp(gamma G_i / K), and G_i grows by r/p_i for each reward of arm i;
-//! gamma = min(1, sqrt(K ln K / ((e-1) T))). Regret against the best fixed arm at most
-//! 2 sqrt((e-1) T K ln K) (their Corollary 3.2). Needs the horizon.
+//! Pulls arm i with probability p_i = (1 - gamma) w_i / sum w + gamma/K, where w_i = exp(gamma G_i / K), and G_i
+//! grows by r/p_i for each reward of arm i; gamma = min(1, sqrt(K ln K / ((e-1) T))). Regret against the best fixed
+//! arm at most 2 sqrt((e-1) T K ln K) (their Corollary 3.2). Needs the horizon.
 //!
-//! A pull carries the probability it was drawn with, so late answers are weighted by the right one
-//! (the estimate stays unbiased) and a cancelled pull leaves no trace. Its own randomness does not
-//! make it private: it leaks about a constant a round (Tossou and Dimitrakakis 2017, Theorem 3.3),
-//! and the propensities tell its weights.
+//! A pull carries the probability it was drawn with, so late rewards are weighted by the right one (the estimate
+//! stays unbiased), and a cancelled pull has no effect. Its own randomness does not make EXP3 private: it loses about
+//! a constant in each round (Tossou and Dimitrakakis 2017, Theorem 3.3), and the propensities reveal its weights.
 //!
-//! Cost: select and update O(log K); 40 bytes an arm (see [`Weights`] for the tree, and why).
+//! Cost: select and update O(log K); 40 bytes an arm (see [`Weights`] for the tree).
 
 use super::weights::Weights;
 use crate::config::Config;
@@ -34,7 +31,7 @@ impl Exp3 {
         Exp3::for_rounds(config.arms, known_horizon(config)?, seed.stream())
     }
 
-    /// Equal weights, for this many draws.
+    /// Equal weights, with gamma for this many draws.
     pub(super) fn for_rounds(arms: u32, rounds: u64, coins: Random) -> Result<Exp3> {
         Ok(Exp3 { weights: Weights::new(arms)?, gamma: exploration(arms, rounds), coins })
     }
@@ -50,7 +47,7 @@ impl Exp3 {
         self.weights.share(arm)
     }
 
-    /// An arm and its probability.
+    /// Draws an arm, and returns its probability.
     pub(super) fn draw(&mut self) -> (u32, f64) {
         let explore = self.coins.unit() < self.gamma;
         let arm = if explore {
@@ -61,8 +58,8 @@ impl Exp3 {
         (arm, self.probability(arm))
     }
 
-    /// A gain in [0, 1] of an arm drawn with this probability: w_i *= exp(gamma/K gain/probability),
-    /// a factor of at most e, because no probability is below gamma/K.
+    /// Credits a gain in [0, 1] to an arm drawn with this probability: w_i *= exp(gamma/K gain/probability). The
+    /// factor is at most e, because no probability is below gamma/K.
     pub(super) fn credit(&mut self, arm: u32, probability: f64, gain: f64) {
         self.weights.raise(arm, LOG2_E * (self.gamma / self.arms()) * gain / probability);
     }
@@ -78,7 +75,7 @@ pub(super) fn exploration(arms: u32, rounds: u64) -> f64 {
     f64::min(1.0, (arms * arms.ln() / ((E - 1.0) * rounds as f64)).sqrt())
 }
 
-/// T, where a policy cannot do without.
+/// T, for policies that need it.
 pub(super) fn known_horizon(config: &Config) -> Result<u64> {
     match config.horizon {
         0 => Err(Error::config("horizon", "must be known (> 0) for this policy", 0u32)),

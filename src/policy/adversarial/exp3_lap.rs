@@ -1,9 +1,8 @@
 //! DP-EXP3-Lap: DP-Lambda-Lap over EXP3.
 //!
-//! Tossou and Dimitrakakis (2017), Algorithm 1, with mini-batches as an option: **pure eps-DP**,
-//! regret O(sqrt(K T ln K) ln T/eps) with `batch` = 1 (the paper's, and the default),
-//! O(sqrt(K T ln K/eps) ln T) with `batch` = ceil(1/eps), and O(sqrt(K T ln K ln T/eps)) with the
-//! best `batch`, 2 ln(T)/eps: see [`Lap`].
+//! Tossou and Dimitrakakis (2017), Algorithm 1, with mini-batches as an option. **Pure eps-DP**. Its regret depends
+//! on `batch`: O(sqrt(K T ln K) ln T/eps) with 1 (the paper's, and the default), O(sqrt(K T ln K/eps) ln T) with
+//! ceil(1/eps), and O(sqrt(K T ln K ln T/eps)) with the best one, 2 ln(T)/eps: see [`Lap`].
 //!
 //! Cost: select and update O(log K); 64 bytes an arm and those of the intervals.
 

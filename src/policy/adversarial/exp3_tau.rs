@@ -1,8 +1,8 @@
 //! EXP3_tau: EXP3 in intervals, private by its own randomness, without added noise.
 //!
-//! Dekel, Tewari, Arora (2012); Tossou and Dimitrakakis (2017), Section 3.2: EXP3 draws an arm,
-//! plays it tau times and is fed the average. **(eps, delta)-DP**, by an accounting sharper than
-//! the paper's Theorem 3.5, and tau is the smallest that meets the caller's (eps, delta).
+//! Dekel, Tewari, Arora (2012); Tossou and Dimitrakakis (2017), Section 3.2. EXP3 draws an arm, pulls it tau times,
+//! and receives the average as one gain. **(eps, delta)-DP**, by an accounting sharper than the paper's Theorem 3.5.
+//! tau is the smallest that meets the caller's (eps, delta).
 //!
 //! # The claim
 //!
@@ -14,29 +14,27 @@
 //! q_i = e^(L_i)/sum_j e^(L_j), p_i = (1-gamma) q_i + gamma/K. Let m = ln sum_j q_j e^(d_j), which
 //! lies between the least and the greatest d_j; then q'_i/q_i = e^(d_i - m).
 //!
-//! 1. *The change opens a window of 1/tau.* Until the changed reward is fed, d = 0. It moves its
-//!    interval's average by at most 1/tau, so the played arm's d becomes at most
-//!    (eta/p)(1/tau) <= 1/tau in size, since p >= gamma/K and eta <= gamma/K. All others are 0.
-//! 2. *The window never widens.* Later gains g in [0, 1] are equal in both worlds: feeding arm i
-//!    adds eta g (1/p'_i - 1/p_i) to d_i. Say d_i >= m (the other case is the same with the worlds
-//!    exchanged). Then q'_i >= q_i, so p'_i >= p_i and d_i falls. But
-//!    p'_i - p_i = (1-gamma) q'_i (1 - e^(m - d_i)) <= p'_i (d_i - m), so it falls by
-//!    eta g (p'_i - p_i)/(p_i p'_i) <= (eta/p_i)(d_i - m) <= d_i - m: it moves towards m and not past
-//!    it, and so stays in the window. The importance weights pull the worlds together.
-//! 3. *Each draw loses little.* ln(q'_i/q_i) = d_i - m lies, for all i, in one interval that holds 0
-//!    and is no longer than the window; mixing both with the same gamma/K moves every ratio towards
-//!    1, so ln(p'_i/p_i) lies in it too. A draw is thus 1/tau-bounded-range, which is
-//!    1/(8 tau^2)-zCDP (Cesar and Rogers 2021, Lemma 3.4); the first draw loses nothing; zCDP adds up
-//!    over adaptive draws. ∎
+//! 1. *The change opens a window of 1/tau.* Until the changed reward is credited, d = 0. It changes its interval's
+//!    average by at most 1/tau, so the magnitude of the pulled arm's d becomes at most (eta/p)(1/tau) <= 1/tau, since
+//!    p >= gamma/K and eta <= gamma/K. All others are 0.
+//! 2. *The window never widens.* Later gains g in [0, 1] are equal in both worlds: crediting arm i adds eta g
+//!    (1/p'_i - 1/p_i) to d_i. Say d_i >= m (the other case is the same with the worlds exchanged). Then q'_i >= q_i,
+//!    so p'_i >= p_i and d_i decreases. But p'_i - p_i = (1-gamma) q'_i (1 - e^(m - d_i)) <= p'_i (d_i - m), so it
+//!    decreases by eta g (p'_i - p_i)/(p_i p'_i) <= (eta/p_i)(d_i - m) <= d_i - m. So it moves towards m and not
+//!    beyond, and stays in the window: the importance weights bring the two worlds together.
+//! 3. *Each draw loses little.* ln(q'_i/q_i) = d_i - m is, for all i, in one interval that contains 0 and is no
+//!    longer than the window. Mixing both with the same gamma/K moves every ratio towards 1, so ln(p'_i/p_i) is in it
+//!    too. A draw is thus 1/tau-bounded-range, which is 1/(8 tau^2)-zCDP (Cesar and Rogers 2021, Lemma 3.4). The
+//!    first draw loses nothing, and zCDP adds up over adaptive draws. ∎
 //!
-//! What the proof needs is enforced: gains in [0, 1] (the engine's range), eta = gamma/K (EXP3's),
-//! and that 1/p and the draw use the same weights. So an interval lasts until its tau answers are
-//! in: the same arm is played on, answers beyond the first tau do not count, and cancelled plays
-//! need no care. Rounding is in the bill: see `range`.
+//! The code ensures what the proof needs: gains in [0, 1] (the engine's range), eta = gamma/K (EXP3's), and the same
+//! weights for 1/p and the draw. For the last, an interval lasts until its tau rewards have arrived: until then the
+//! same arm is pulled, rewards after the first tau do not count, and cancelled pulls need no special treatment. The
+//! loss includes rounding: see `range`.
 //!
-//! The probabilities themselves are functions of raw rewards: this policy's pulls tell no
-//! propensity (NaN), and the only output is the arms. When the n draws are spent, after T decisions
-//! or later under delays, the arm drawn most often is played for ever, at no further loss.
+//! The probabilities themselves are functions of raw rewards. Therefore this policy reports no propensity (NaN), and
+//! the only output is the arms. When the n draws are spent, after T decisions or later under delays, the arm drawn
+//! most often is pulled for ever, at no further loss.
 //!
 //! Regret at most sqrt(7 T tau K ln K) + T m/tau against an adversary with a memory of m < tau
 //! decisions (Theorem 3.4): O(T^(2/3)) with switching costs, the best possible order.
@@ -59,19 +57,19 @@ pub struct Exp3Tau {
     exp3: Exp3,
     /// tau.
     plays: u64,
-    /// n: no more draws than these are paid for.
+    /// n, the maximum number of draws that the loss covers.
     draws_most: u64,
     draws: u64,
-    /// How often each arm was drawn: public.
+    /// How often each arm was drawn (public).
     drawn: WipedVec<u64>,
     interval: Interval,
 }
 
-/// The last interval. Its sum and probability never leave this policy.
+/// The current interval. Its sum and probability never leave this policy.
 struct Interval {
     arm: u32,
     probability: f64,
-    /// Answers it still waits for.
+    /// Rewards that it still waits for.
     missing: u64,
     sum: Zeroizing<i64>,
 }
@@ -103,8 +101,8 @@ impl Exp3Tau {
     }
 }
 
-/// The smallest tau whose loss over the horizon is within (epsilon, delta). The loss falls with tau,
-/// and tau = T, one draw, costs nothing.
+/// The smallest tau whose loss over the horizon is within (epsilon, delta). The loss decreases with tau, and tau = T,
+/// one draw, costs nothing.
 fn smallest_tau(config: &Config, horizon: u64) -> u64 {
     let fits = |plays: u64| {
         let loss = loss(config.arms, horizon.div_ceil(plays), horizon.div_ceil(plays), plays);
@@ -124,10 +122,10 @@ fn loss(arms: u32, draws: u64, draws_most: u64, plays: u64) -> PrivacyLoss {
     PrivacyLoss::Zcdp(draws.saturating_sub(1) as f64 * each * (1.0 + f64::EPSILON))
 }
 
-/// How far apart the log-ratios of a draw's probabilities can be: 1/tau, and what rounding may add.
-/// An update is a double's rounding away from the proof's, at most 2^-46 in both worlds together
-/// (24 levels of the tree included); a walk down the tree takes each arm with a chance within 2^-46
-/// of its share, which is to be seen against a probability of at least gamma/K.
+/// The range of the log-ratios of a draw's probabilities: 1/tau, plus what rounding may add. An update differs from
+/// the proof's by the rounding of a double, at most 2^-46 in both worlds together (24 levels of the tree included). A
+/// walk down the tree takes each arm with a probability within 2^-46 of its share, compared to a probability of at
+/// least gamma/K.
 fn range(arms: u32, draws_most: u64, plays: u64) -> f64 {
     let rounding = draws_most as f64 * 2f64.powi(-45);
     let walks = f64::from(arms) / exploration(arms, draws_most) * 2f64.powi(-44);
@@ -167,7 +165,7 @@ impl Policy for Exp3Tau {
         true
     }
 
-    /// Nothing is released but the arms themselves.
+    /// Only the arms themselves are released.
     fn arm(&self, _arm: u32) -> ArmState {
         ArmState::unknown(true)
     }
@@ -209,8 +207,8 @@ mod tests {
         Exp3Tau::new(config, &mut Seed::new(Some([3; 32])).unwrap()).unwrap()
     }
 
-    /// Two worlds on one transcript: the widest window of log-weight differences, with averages that
-    /// take effect `late` draws late.
+    /// The widest window of log-weight differences of two worlds on one transcript, if averages are credited `late`
+    /// draws late.
     fn widest(random: &mut Random, arms: u32, draws: u64, tau: f64, late: usize) -> f64 {
         let mut worlds = [0, 1].map(|_| Exp3::for_rounds(arms, draws, self::random(0)).unwrap());
         let (change, mut queue, mut widest) = (draws / 2 + random.below(4), Vec::new(), 0.0f64);
@@ -218,7 +216,7 @@ mod tests {
             let ratios = (0..arms).map(|arm| (worlds[1].share(arm) / worlds[0].share(arm)).ln());
             let (low, high) = ratios.fold((0.0, 0.0), |(l, h), r| (f64::min(l, r), f64::max(h, r)));
             widest = widest.max(high - low);
-            // any transcript, not only a likely one; gains at the ends of their range move most
+            // Any transcript, not only a likely one. Gains at the ends of their range have the largest effect.
             let arm = if draw < draws / 2 { 0 } else { random.below(arms.into()) as u32 };
             let gain = if random.bit() { 1.0 } else { random.unit() };
             let changed = if draw == change { (gain - 1.0 / tau).max(0.0) } else { gain };
@@ -244,11 +242,11 @@ mod tests {
         }
         assert!(most <= 1.0 + 1e-9, "{most}");
         assert!(most > 0.7, "no run comes near: {most}");
-        // What the docs warn of: averages that take effect late do widen it.
+        // Averages that are credited late do widen it, which is why an interval waits for its rewards.
         assert!(most_late > 1.05, "{most_late}");
     }
 
-    /// The exact distributions of all transcripts of two worlds: delta(eps) of one against the other.
+    /// delta(eps) of one world against the other, from the exact distributions of all transcripts.
     fn hockey_stick(arms: u32, tables: [&[f64]; 2], epsilon: f64) -> f64 {
         let draws = tables[0].len() as u32 / arms;
         let violation = |mut transcript: u32| {
@@ -268,7 +266,7 @@ mod tests {
         (0..arms.pow(draws)).map(violation).sum()
     }
 
-    /// Does any of many random tables of gains 0 and `top` refute the claim for tau = 1?
+    /// Whether any of many random tables of gains 0 and `top` refutes the claim for tau = 1.
     fn refuted(top: f64) -> bool {
         let mut random = random(6);
         (0..40).any(|run| {
@@ -307,7 +305,7 @@ mod tests {
             assert!(policy.plays == 1 || at(policy.plays - 1) > epsilon);
         }
         // By hand: rho + 2 sqrt(rho ln 1e6) = 1 at rho = 0.017475, and 2^18/(8 tau^3) is that at
-        // 123.3; the tighter conversion wins some; the paper's Theorem 3.5 asks for 312.
+        // 123.3; the tighter conversion gives a smaller tau; the paper's Theorem 3.5 needs 312.
         let tau = policy(&config(1 << 18, 1.0, 1e-6)).plays;
         assert!((100..=124).contains(&tau), "{tau}");
     }

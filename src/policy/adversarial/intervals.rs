@@ -1,16 +1,15 @@
-//! Intervals: one draw of an arm, played a fixed number of times, released once.
+//! Intervals: an arm is drawn once, pulled a fixed number of times, and the sum of its rewards is released once.
 //!
-//! **Pure eps-DP** by Theorem P of [`crate::privacy`]: a decision belongs to one interval from the
-//! moment it is made (its pull carries the interval's number), an interval closes when its last
-//! play is answered, and its sum is released there, once, with noise for sensitivity one.
+//! **Pure eps-DP** by Theorem P of [`crate::privacy`]: a decision belongs to one interval from the moment it is made
+//! (its pull carries the interval's number). An interval closes when the last of its pulls has its reward, and its
+//! sum is released then, once, with noise for sensitivity one.
 //!
-//! When all plays of an interval are in flight the next one opens, so that delayed answers cost no
-//! decisions; intervals then close out of order. A cancelled play is issued again, before any new
-//! interval opens. An interval that is still open when its place is needed (after about twice the
-//! pending capacity, so only by repeated cancellations) is given up unreleased.
+//! When all pulls of an interval are pending the next one opens, so that delayed rewards cost no decisions. Intervals
+//! then close out of order. A cancelled pull is issued again before any new interval opens. If an interval is still
+//! open when its place in the ring is needed, it is abandoned without a release. That takes about twice the pending
+//! capacity in decisions, so it happens only by repeated cancellations.
 //!
-//! Cost: O(1) a call; 96 bytes an interval that can be open at once, about
-//! `pending_capacity / plays` of them.
+//! Cost: O(1) a call; 96 bytes for each interval that can be open at a time, about `pending_capacity / plays` of them.
 
 use crate::batch::{Batch, Release};
 use crate::config::Config;
@@ -25,9 +24,9 @@ use std::collections::VecDeque;
 pub struct Intervals {
     plays: u64,
     noise: LaplaceSource,
-    /// The interval with number n lives at n modulo the length.
+    /// The interval with number n is at n modulo the length.
     ring: WipedVec<Interval>,
-    /// Intervals with plays to issue, the oldest first. No more than the ring has.
+    /// Intervals with pulls to issue, oldest first. There are at most as many as places in the ring.
     waiting: VecDeque<u32>,
     /// The last interval's number (it wraps).
     last: u32,
@@ -36,7 +35,7 @@ pub struct Intervals {
 
 struct Interval {
     number: u32,
-    /// What was drawn: the pull of whoever draws the arms.
+    /// The draw that opened the interval, with its propensity.
     drawn: Pull,
     unissued: u64,
     batch: Batch,
@@ -53,13 +52,13 @@ impl Intervals {
         Ok(Intervals { plays, noise, ring: WipedVec::new(length, |_| closed())?, waiting, last: 0, released: false })
     }
 
-    /// Must an interval be opened before the next play?
+    /// Whether an interval must be opened before the next pull.
     #[inline]
     pub fn needs_arm(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Opens the next interval. Returns the draw of the one that was given up for it, if any.
+    /// Opens the next interval. Returns the draw of the interval that is abandoned for it, if any.
     pub fn open(&mut self, drawn: Pull) -> Option<Pull> {
         self.last = self.last.wrapping_add(1);
         self.waiting.push_back(self.last);
@@ -70,7 +69,7 @@ impl Intervals {
         given_up
     }
 
-    /// The next play.
+    /// Issues the next pull.
     #[inline]
     pub fn play(&mut self) -> Pull {
         let number = *self.waiting.front().expect("an interval was opened");
@@ -83,7 +82,7 @@ impl Intervals {
         pull
     }
 
-    /// Credits an answer; when it was its interval's last: the interval's draw and its release.
+    /// Credits a reward. If it is the last of its interval, returns the interval's draw and its release.
     #[inline]
     pub fn observe(&mut self, pull: Pull, reward: Reward) -> Option<(Pull, Release)> {
         let interval = self.find(pull)?;
@@ -97,7 +96,7 @@ impl Intervals {
         Some((drawn, batch.release(&mut self.noise)))
     }
 
-    /// The play will be issued again.
+    /// Cancels a pull, which will be issued again.
     pub fn cancel(&mut self, pull: Pull) {
         let Some(interval) = self.find(pull) else { return };
         interval.unissued += 1;
@@ -106,7 +105,7 @@ impl Intervals {
         }
     }
 
-    /// Plays of one draw.
+    /// Number of pulls for each draw.
     #[cfg(test)]
     pub fn plays(&self) -> u64 {
         self.plays
@@ -122,14 +121,14 @@ impl Intervals {
         if self.released { self.noise.distribution().epsilon() } else { 0.0 }
     }
 
-    /// Intervals that were open stay behind.
+    /// Open intervals are not saved.
     pub fn save(&self, to: &mut Writer) {
         to.u32(self.last);
     }
 
     pub fn load(&mut self, from: &mut Reader) -> Result<()> {
         self.last = from.u32()?;
-        self.released = true; // or may have been, since
+        self.released = true; // there may have been releases since the snapshot
         Ok(())
     }
 

@@ -1,23 +1,22 @@
-//! DP-Lambda-Lap: any bandit for gains in [0, 1], made private by noise on its gains.
+//! DP-Lambda-Lap: makes any bandit for gains in [0, 1] private by adding noise to its gains.
 //!
-//! Tossou and Dimitrakakis (2017), Section 3.1 and Algorithm 1. **Pure eps-DP** (their Theorem 3.2;
-//! here Theorem P of [`crate::privacy`]): the base sees noisy gains only, whatever it does with them
-//! is post-processing. A noisy gain in [-b, b+1] is rescaled to [0, 1], rounded to the grid (after
-//! the noise, so freely) and given to the base; outside, the base's pull is cancelled.
+//! Tossou and Dimitrakakis (2017), Section 3.1 and Algorithm 1. **Pure eps-DP** (their Theorem 3.2; here Theorem P of
+//! [`crate::privacy`]): the base policy sees only noisy gains, so whatever it does is post-processing. A noisy gain
+//! in [-b, b+1] is rescaled to [0, 1], rounded to the grid (after the noise, so at no cost) and passed to the base.
+//! For a gain outside, the base's pull is cancelled.
 //!
-//! `config.batch` = tau plays of one arm make one gain: their mean plus Lap(1/(eps tau)), released
-//! as their sum plus Lap(1/eps) (see [`Intervals`], also for delays). tau = 1 is the paper's
-//! algorithm, b = ln(T)/eps, and with EXP3 its regret is O(sqrt(K T ln K) ln T/eps). **tau =
-//! ceil(1/eps) is a better choice:** the base makes T/tau draws that weigh tau each, with gains in a
-//! range of 2b+1 where b = ln(T/tau)/(eps tau), so the regret is (2b+1) sqrt(tau) times EXP3's:
-//! O(sqrt(K T ln K/eps) ln T). **The best is tau = 2 ln(T)/eps,** where 2b+1 is about 2:
+//! `config.batch` = tau pulls of one arm make one gain: their mean plus Lap(1/(eps tau)), released as their sum plus
+//! Lap(1/eps) (see [`Intervals`], also for delays). tau = 1 is the paper's algorithm, b = ln(T)/eps, and with EXP3
+//! its regret is O(sqrt(K T ln K) ln T/eps). **tau = ceil(1/eps) is a better choice:** the base makes T/tau draws
+//! that weigh tau each, with gains in a range of 2b+1 where b = ln(T/tau)/(eps tau), so the regret is (2b+1)
+//! sqrt(tau) times EXP3's: O(sqrt(K T ln K/eps) ln T). **The best is tau = 2 ln(T)/eps,** where 2b+1 is about 2:
 //! O(sqrt(K T ln K ln T/eps)).
 //!
-//! The base: any policy but this one, configured with a horizon of T/tau draws. A private base is
-//! allowed but buys nothing: it adds its own noise to gains that are private already, and needs
-//! what it needs of the configuration. The claim here is the noise's alone and never the base's.
+//! The base is any other policy, configured with a horizon of T/tau draws. A private base is allowed but useless: it
+//! adds its own noise to gains that are already private, and has its own requirements of the configuration. The
+//! privacy claim is that of the noise here, never the base's.
 //!
-//! Cost: the base's, once in tau decisions; 24 bytes an arm beyond the base and the intervals.
+//! Cost: the base's, once in tau decisions; 24 bytes an arm in addition to the base and the intervals.
 
 use super::exp3::known_horizon;
 use super::intervals::Intervals;
@@ -38,15 +37,15 @@ use std::f64::consts::LN_2;
 pub struct Lap {
     base: Box<dyn Policy>,
     intervals: Intervals,
-    /// b.
+    /// b, the distance beyond [0, 1] within which noisy gains count.
     reach: f64,
     arms: WipedVec<Released>,
-    /// Readable widths hold with chance 1 - beta: ln(1/beta).
+    /// ln(1/beta): reported widths hold with probability 1 - beta.
     ln_inverse_beta: f64,
     epsilon: f64,
 }
 
-/// What was released of an arm.
+/// The releases of an arm.
 #[derive(Clone, Default)]
 struct Released {
     sum: f64,
@@ -55,7 +54,7 @@ struct Released {
 }
 
 impl Lap {
-    /// Over the policy with the number `config.base`.
+    /// DP-Lambda-Lap over the policy with the number `config.base`.
     pub fn new(config: &Config, seed: &mut Seed) -> Result<Lap> {
         match Algorithm::from_number(config.base)? {
             Algorithm::Lap | Algorithm::Exp3Lap => {
@@ -90,7 +89,7 @@ impl Lap {
         })
     }
 
-    /// The base's gain, if it is to have one.
+    /// The gain that the base receives; `None` if the noisy gain is out of range.
     fn rescaled(&self, noisy: f64) -> Option<Reward> {
         let (low, high) = (-self.reach, self.reach + 1.0);
         let unit = (noisy - low) / (high - low);
@@ -127,8 +126,8 @@ impl Policy for Lap {
         true
     }
 
-    /// The mean of all releases; the width is for stochastic rewards (adversarial ones have no
-    /// mean to estimate): half of beta for the rewards, by Hoeffding, half for the noises.
+    /// The mean of all releases. The width is for stochastic rewards (adversarial ones have no mean to estimate):
+    /// half of beta for the rewards, by Hoeffding, and half for the noises.
     fn arm(&self, arm: u32) -> ArmState {
         let active = self.base.arm(arm).active;
         let arm = &self.arms[arm as usize];
@@ -159,7 +158,7 @@ impl Policy for Lap {
         PrivacyLoss::Pure(self.intervals.epsilon())
     }
 
-    /// What the base has learned, it has from releases.
+    /// The base's state is a function of releases.
     fn save(&self, to: &mut Writer) -> Result<()> {
         self.intervals.save(to);
         to.u32(self.arms.len() as u32);

@@ -1,5 +1,5 @@
-//! Exponential weights and their kin, for rewards that follow no distribution. Shared: the [`weights`] of
-//! thousands of arms, and [`intervals`], batches of consecutive decisions.
+//! Policies for adversarial rewards, which need not follow any distribution. [`weights`] draws among thousands of
+//! arms in proportion to their weights; [`intervals`] batches consecutive decisions.
 
 pub mod exp3;
 pub mod exp3_lap;

@@ -1,43 +1,45 @@
-//! Batched Tsallis-INF for heavy tails: adversarial rewards, pure eps-DP, our recommendation there.
+//! Batched Tsallis-INF for heavy tails: pure eps-DP, recommended for adversarial rewards.
 //!
-//! After Asi, Raman, Talwar (2025): one arm is drawn, played tau = ceil(1/eps) times (or
-//! `config.batch`), and the mean loss plus Lap(1/(eps tau)), released as the interval's sum plus
-//! Lap(1/eps), goes to 1/2-Tsallis follow-the-regularised-leader for losses with heavy tails
-//! (Huang, Da, Huang 2022): in draw j arm i has probability
+//! After Asi, Raman, Talwar (2025). One arm is drawn and pulled tau = ceil(1/eps) times (or `config.batch`). The mean
+//! loss plus Lap(1/(eps tau)), released as the interval's sum plus Lap(1/eps), is passed to 1/2-Tsallis
+//! follow-the-regularised-leader for losses with heavy tails (Huang, Da, Huang 2022). In draw j arm i has probability
 //!
 //!   x_i = c_j^2 / (L_i - nu)^2,  c_j = sigma sqrt(j),  nu < min L such that the x_i add up to one,
 //!
-//! which minimises <L, x> - 2 c_j sum sqrt(x_i), and L_i grows by loss/x_i if
-//! |loss| <= theta c_j sqrt(x_i), theta = 1 - 2^(-1/3), or the draw is skipped:
-//! sigma^2 = 1 + 2/(eps tau)^2, at most 3, bounds the noisy loss's second moment. Nothing is clipped
-//! or rescaled, so the regret has no ln T: O(sqrt(K T/eps)) for eps <= 1, and no horizon is needed.
+//! which minimises <L, x> - 2 c_j sum sqrt(x_i). L_i grows by loss/x_i if |loss| <= theta c_j sqrt(x_i), theta = 1 -
+//! 2^(-1/3); otherwise the draw is skipped. sigma^2 = 1 + 2/(eps tau)^2, at most 3, bounds the second moment of the
+//! noisy loss. Nothing is clipped or rescaled, so the regret has no ln T: O(sqrt(K T/eps)) for eps <= 1. No horizon
+//! is needed.
 //!
-//! **Why theta goes with c_j.** The regret is at most, draw by draw, the sum of three:
+//! **Why the threshold is proportional to c_j.** The regret is at most the sum, over draws, of three terms:
 //! * *penalty* (c_j - c_(j-1)) 2 (sum sqrt(x_i) - 1), which is sigma/sqrt(j) (sum sqrt(x_i) - 1);
-//! * *stability*: the loss moves x_i, alone, to z with z^(-1/2) = x_i^(-1/2) (1 + loss/(c_j sqrt(x_i))),
-//!   so to at most x_i (1 - theta)^-2, and costs at most loss^2/(c_j sqrt(x_i)) (1 - theta)^-3, where
-//!   theta is chosen such that (1 - theta)^-3 = 2. In expectation: 2 sigma/sqrt(j) sum sqrt(x_i);
+//! * *stability*: the loss moves x_i, alone, to z with z^(-1/2) = x_i^(-1/2) (1 + loss/(c_j sqrt(x_i))), so to at most
+//!   x_i (1 - theta)^-2. This costs at most loss^2/(c_j sqrt(x_i)) (1 - theta)^-3, where theta is chosen such that
+//!   (1 - theta)^-3 = 2. In expectation: 2 sigma/sqrt(j) sum sqrt(x_i);
 //! * *skipping*: E |loss| over |loss| > r is at most sigma^2/r, so sigma/(theta sqrt(j)) sum sqrt(x_i);
-//!   the best arm's skipped losses do no harm, because the noise is symmetric and the loss not negative.
+//!   the best arm's skipped losses do not matter, because the noise is symmetric and the loss not negative.
 //!
-//! Any c_j = kappa sigma sqrt(j) with a threshold of theta c_j sqrt(x_i), theta < 1, has such a bound,
-//! (kappa + ((1 - theta)^-3 + 1/theta)/kappa) times 2 sigma sqrt(K T): 7.8 times for this pair. The pair
-//! kappa = 1/2 with the threshold of kappa = 1 (theta = 0.41 then) has 15, and is no better in play: at
-//! eps = 1, K = 4, 2^18 draws it has a regret of 1013, 1881, -703 and 1510 against the deterministic,
-//! stochastic, oblivious and switching adversaries of Tossou and Dimitrakakis (2017), this one 938,
-//! 1533, 548 and 1782.
+//! Any c_j = kappa sigma sqrt(j) with a threshold of theta c_j sqrt(x_i), theta < 1, has such a bound, (kappa + ((1 -
+//! theta)^-3 + 1/theta)/kappa) times 2 sigma sqrt(K T): 7.8 times for this pair. The pair kappa = 1/2 with the
+//! threshold of kappa = 1 (theta = 0.41 then) has 15, and is no better in simulations. Regret at eps = 1, K = 4, 2^18
+//! draws, against the adversaries of Tossou and Dimitrakakis (2017):
 //!
-//! **nu stays while it may.** With any nu below min L the x_i, divided by their sum, are those of the scale
-//! c = 1/sqrt(sum (L_i - nu)^-2) exactly. So nu is computed anew only where that c is not between c_j and 1 1/64
-//! times c_j: between two such times only the arm of a release changes its weight. The scale goes up and comes
-//! down again in between, and in the penalty these cancel as nearly as sum sqrt(x_i) stays; a loss that passes
-//! the threshold for c_j passes it for a larger c.
+//! | | deterministic | stochastic | oblivious | switching |
+//! |---|---|---|---|---|
+//! | kappa = 1/2 | 1013 | 1881 | -703 | 1510 |
+//! | this one | 938 | 1533 | 548 | 1782 |
 //!
-//! **Pure eps-DP** by Theorem P of [`crate::privacy`]: see [`Intervals`], also for delays; a late
-//! loss is weighed and judged by the x_i and the j of its draw.
+//! **nu is computed only when necessary.** With any nu below min L the x_i, divided by their sum, are exactly those
+//! of the scale c = 1/sqrt(sum (L_i - nu)^-2). So nu is computed anew only if that c is not between c_j and 1 1/64
+//! times c_j. Between two such times only the arm of a release changes its weight. The scale increases and decreases
+//! again in between, and in the penalty these changes cancel as nearly as sum sqrt(x_i) stays constant. A loss that
+//! passes the threshold for c_j passes it for a larger c.
 //!
-//! Cost: O(log K) at an interval's start and end, and every so often, seldom after the first draws, O(K)
-//! (two or three Newton steps from the last nu in vector code, and all weights; about 30 ns an arm); O(1) else; 72
+//! **Pure eps-DP** by Theorem P of [`crate::privacy`]: see [`Intervals`], also for delays. A late loss is weighted
+//! and compared by the x_i and the j of its draw.
+//!
+//! Cost: O(log K) at the start and end of an interval, O(1) otherwise. Sometimes, rarely after the first draws, it
+//! costs O(K): two or three Newton steps from the last nu in vector code, and all weights, about 30 ns an arm. 72
 //! bytes an arm, at most 2^20 arms.
 
 use super::intervals::Intervals;
@@ -55,25 +57,25 @@ use crate::snapshot::{Reader, Writer, ensure, is_plausible};
 /// theta = 1 - 2^(-1/3).
 const THRESHOLD: f64 = 0.206_299_474_015_900_26;
 
-/// The scale is at most so many c_j.
+/// Maximum of the scale, as a multiple of c_j.
 const SLACK: f64 = 1.0 + 1.0 / 64.0;
 
 pub struct Tsallis {
     intervals: Intervals,
     coins: Random,
-    /// L_i.
+    /// L_i, the estimated total losses.
     losses: WipedVec<f64>,
-    /// (L_i - nu)^-2, and nu.
+    /// The weights (L_i - nu)^-2.
     weights: Weights,
     nu: f64,
-    /// Some L_i is not above nu.
+    /// Whether some L_i is not above nu, so that nu must be computed anew.
     behind: bool,
     released: WipedVec<Released>,
     sigma: f64,
     draws: u64,
 }
 
-/// What was released of an arm.
+/// The releases of an arm.
 #[derive(Clone, Default)]
 struct Released {
     sum: f64,
@@ -127,7 +129,7 @@ impl Tsallis {
         Pull::new(drawn, phase, self.weights.share(drawn))
     }
 
-    /// Another loss of an arm.
+    /// Adds a loss to an arm.
     fn suffer(&mut self, arm: u32, loss: f64) {
         let total = &mut self.losses[arm as usize];
         *total += loss;
@@ -136,7 +138,7 @@ impl Tsallis {
     }
 }
 
-/// What a Newton step needs to know of the x_i at some nu.
+/// The sums that a Newton step needs, at some nu.
 struct Sums {
     /// min L.
     least: f64,
@@ -147,7 +149,7 @@ struct Sums {
 }
 
 impl Sums {
-    /// In lanes, so that the compiler makes vector code of it.
+    /// Computed in lanes, so that the compiler generates vector code.
     fn at(losses: &[f64], scale: f64, nu: f64) -> Sums {
         const LANES: usize = 8;
         let mut lanes = [const { Sums { least: f64::INFINITY, squares: 0.0, cubes: 0.0 } }; LANES];
@@ -172,10 +174,10 @@ impl Sums {
 
 /// nu < min L such that sum (c/(L_i - nu))^2 = 1.
 ///
-/// Newton on h(nu) = (sum (c/(L_i - nu))^2)^(-1/2), which is concave and falls. From the right of
-/// the root, such as from min L - c, where h <= 1, the steps go left and never past it. From the left,
-/// where the last nu often is, the first step goes past it, and if it goes past min L, too, it is taken
-/// back to min L - c. When all L are equal h is linear.
+/// Newton on h(nu) = (sum (c/(L_i - nu))^2)^(-1/2), which is concave and decreasing. From the right of the root, such
+/// as from min L - c, where h <= 1, the steps go left and never beyond it. From the left, where the last nu often is,
+/// the first step goes beyond it. If it also goes beyond min L, it is set back to min L - c. If all L are equal, h is
+/// linear.
 fn normaliser(sums: impl Fn(f64) -> Sums, scale: f64, guess: f64) -> f64 {
     let mut nu = guess;
     for _ in 0..64 {
@@ -195,7 +197,7 @@ impl Policy for Tsallis {
     fn choose(&mut self) -> Pull {
         if self.intervals.needs_arm() {
             let drawn = self.draw();
-            self.intervals.open(drawn); // one given up is a skipped draw
+            self.intervals.open(drawn); // an interval abandoned for it is a skipped draw
         }
         self.intervals.play()
     }
@@ -219,7 +221,7 @@ impl Policy for Tsallis {
         true
     }
 
-    /// The mean of all releases. Adversarial rewards have no mean to estimate, hence no width.
+    /// The mean of all releases. Adversarial rewards have no mean to estimate, so there is no width.
     fn arm(&self, arm: u32) -> ArmState {
         let arm = &self.released[arm as usize];
         let rewards = arm.rewards as f64;
@@ -239,7 +241,7 @@ impl Policy for Tsallis {
         PrivacyLoss::Pure(self.intervals.epsilon())
     }
 
-    /// The losses are of releases.
+    /// The losses are functions of releases.
     fn save(&self, to: &mut Writer) -> Result<()> {
         self.intervals.save(to);
         to.u64(self.draws);
@@ -259,7 +261,7 @@ impl Policy for Tsallis {
         for (loss, arm) in self.losses.iter_mut().zip(&mut *self.released) {
             *loss = from.f64()?;
             *arm = Released { sum: from.f64()?, rewards: from.count()? };
-            // Beyond that the shares would not be told from their neighbours'.
+            // Beyond that, doubles could not distinguish neighbouring shares.
             ensure(loss.abs() <= 1e15 && is_plausible(arm.sum) && (arm.rewards > 0 || arm.sum == 0.0))?;
         }
         self.behind = true;
@@ -285,7 +287,7 @@ mod tests {
                 let scale = 3f64.sqrt() * (draws as f64).sqrt();
                 tsallis.solve(scale);
                 assert!((tsallis.weights.sum().powf(-0.5) / scale - 1.0).abs() < 1e-8);
-                // The optimum of <L, x> - 2 c sum sqrt(x_i): equal slopes, L_i - c/sqrt(x_i).
+                // The optimum of <L, x> - 2 c sum sqrt(x_i) has equal slopes, L_i - c/sqrt(x_i).
                 let slope = |arm: u32| tsallis.losses[arm as usize] - scale / tsallis.weights.share(arm).sqrt();
                 let room = 1e-6 * (scale + spread) * f64::from(arms).sqrt();
                 assert!((0..arms).all(|arm| (slope(arm) - slope(0)).abs() < room));
@@ -293,8 +295,8 @@ mod tests {
         }
     }
 
-    /// In play, whatever happens: the weights are those of the losses, for a scale that is hardly above c_j. And nu
-    /// is not computed at every draw.
+    /// In simulations, the weights are always those of the losses, for a scale that is hardly above c_j. And nu is
+    /// not computed at every draw.
     #[test]
     fn the_scale_is_what_it_should_be() {
         for (arms, in_flight) in [(2, 1), (10, 40), (300, 1)] {
@@ -324,8 +326,8 @@ mod tests {
         }
     }
 
-    /// The stability lemma: whatever passes the threshold makes no x_i more than 2^(2/3) times as large,
-    /// all else equal; and what passes uses that room.
+    /// The stability lemma: no loss that passes the threshold makes an x_i more than 2^(2/3) times as large, all else
+    /// equal. Some losses come near that factor.
     #[test]
     fn a_loss_that_counts_moves_its_arm_by_two_to_the_two_thirds_at_most() {
         let mut most = 0.0f64;
@@ -358,13 +360,13 @@ mod tests {
             assert!((sum - 1.0).abs() < 2e-9 && losses.iter().all(|&loss| loss > nu), "{sum}");
             (nu, steps.get())
         };
-        // Worst start: one leader far ahead of very many equals, and all between.
+        // The worst start is one leader far ahead of very many equal arms. Cases in between are tested too.
         for followers in [1usize, 1000, 1_000_000] {
             for gap in [0.0, 0.1, 10.0, 1e3, 1e6] {
                 let losses: Vec<_> = std::iter::once(0.0).chain(std::iter::repeat_n(gap, followers)).collect();
                 let (nu, steps) = count(&losses, 1.0, f64::INFINITY);
                 assert!(steps <= 15, "{followers} {gap}: {steps}");
-                // From the last one: another draw's scale, and losses that rose or fell.
+                // From the last nu, with another draw's scale, and losses that increased or decreased.
                 for (moved, scale) in [(0.0, 1.01), (1.5, 1.01), (-0.2, 1.01), (1.5, 1.0), (-0.2, 1.0)] {
                     let mut losses = losses.clone();
                     losses[0] += moved * (losses[0] - nu);
@@ -373,7 +375,7 @@ mod tests {
                 }
             }
         }
-        // In play: some two or three.
+        // In simulations: two or three.
         let mut tsallis = policy(1000, 1.0);
         let mut all = 0;
         for _ in 0..1000 {
@@ -412,7 +414,7 @@ mod tests {
         assert!((tsallis.sigma - (1.0 + 2.0 / 1.44f64).sqrt()).abs() < 1e-6);
         let PrivacyLoss::Pure(spent) = tsallis.privacy() else { panic!("not pure") };
         assert!(spent <= 0.3 && spent > 0.2999);
-        // From the caller's epsilon, not from the effective one, which is a hair less.
+        // From the caller's epsilon, not from the effective one, which is slightly smaller.
         for (epsilon, plays) in [(1.0 / 3.0, 3), (0.1, 10), (0.01, 100), (1.0, 1), (0.999, 2)] {
             assert_eq!(policy(2, epsilon).intervals.plays(), plays, "{epsilon}");
         }

@@ -1,10 +1,9 @@
 //! Exponential weights that cannot overflow, and draws from them in O(log K).
 //!
-//! A complete binary tree over the arms: leaves hold the weights, every inner node the sum of its
-//! two children. Raising one weight recomputes its ancestors from their children, so that no
-//! rounding error outlives its cause (a Fenwick tree, which adds differences, would drift), and a
-//! draw walks down once: O(log K) each, 40 bytes an arm. Every number carries a binary exponent of
-//! its own, so weights may be as far apart, and grow as large, as they like.
+//! The weights are the leaves of a complete binary tree, and every inner node holds the sum of its two children.
+//! Raising one weight recomputes its ancestors from their children, so that rounding errors do not accumulate (a
+//! Fenwick tree, which adds differences, would drift). A draw walks down once: O(log K) each, 40 bytes an arm. Every
+//! number has a binary exponent of its own, so weights may be arbitrarily large and arbitrarily far apart.
 
 use crate::error::Result;
 use crate::memory::WipedVec;
@@ -13,7 +12,7 @@ use crate::snapshot::{Reader, Writer, ensure};
 use zeroize::{DefaultIsZeroes, Zeroize};
 
 pub struct Weights {
-    /// log2 of each weight: the fraction, in [0, 1). The whole part is the leaf's exponent.
+    /// Fraction of log2 of each weight, in [0, 1). The whole part is the leaf's exponent.
     fractions: WipedVec<f64>,
     /// The tree: the root is 1, the children of n are 2n and 2n + 1, the leaves are the last K.
     nodes: WipedVec<Wide>,
@@ -28,7 +27,7 @@ struct Wide {
 
 impl DefaultIsZeroes for Wide {}
 
-/// In EXP3_tau they are functions of raw rewards.
+/// Wipes the weights, because in EXP3_tau they are functions of raw rewards.
 impl Drop for Weights {
     fn drop(&mut self) {
         self.fractions.zeroize();
@@ -37,7 +36,7 @@ impl Drop for Weights {
 }
 
 impl Wide {
-    /// In units of 2^exponent, for an exponent not below its own; 0 when below 2^-1022 of them.
+    /// The number in units of 2^exponent, for an exponent not below its own; 0 if it is below 2^-1022 of them.
     #[inline]
     fn at(self, exponent: i64) -> f64 {
         self.mantissa * power_of_two(self.exponent - exponent)
@@ -81,19 +80,19 @@ impl Weights {
         self.recompute_above(arm);
     }
 
-    /// A weight is this now: more than 0.
+    /// Sets a weight, which must be above 0.
     pub fn set(&mut self, arm: u32, weight: f64) {
         self.put(arm as usize, 0, weight.log2());
         self.recompute_above(arm);
     }
 
-    /// All weights are these now.
+    /// Sets all weights.
     pub fn set_all(&mut self, weight: impl Fn(usize) -> f64) {
         (0..self.arms()).for_each(|arm| self.put(arm, 0, weight(arm).log2()));
         (1..self.arms()).rev().for_each(|node| self.recompute(node));
     }
 
-    /// A leaf: 2^(exponent + log2).
+    /// Sets a leaf to 2^(exponent + log2).
     fn put(&mut self, arm: usize, exponent: i64, log2: f64) {
         let fraction = log2 - log2.floor();
         self.fractions[arm] = fraction;
@@ -109,7 +108,7 @@ impl Weights {
         }
     }
 
-    /// All weights together: infinity above 2^1023.
+    /// The sum of all weights; infinity above 2^1023.
     pub fn sum(&self) -> f64 {
         let root = self.nodes[1];
         if root.exponent > 1000 { f64::INFINITY } else { root.mantissa * power_of_two(root.exponent) }
@@ -122,7 +121,7 @@ impl Weights {
         leaf.at(root.exponent) / root.mantissa
     }
 
-    /// An arm, with its share as probability.
+    /// Draws an arm, with its share as probability.
     pub fn draw(&self, random: &mut Random) -> u32 {
         let mut node = 1;
         let mut target = random.unit() * self.nodes[1].mantissa;
@@ -194,7 +193,7 @@ mod tests {
         }
     }
 
-    /// Weights that are set, one or all, are what was set, whatever was there before.
+    /// Weights that are set, one or all, have their new values whatever was there before.
     #[test]
     fn what_is_set_is_set() {
         let mut weights = Weights::new(5).unwrap();
@@ -219,10 +218,10 @@ mod tests {
             assert_eq!((weights.share(3), weights.share(0)), (1.0, 0.0));
             assert!((0..1000).all(|_| weights.draw(&mut random) == 3));
         }
-        weights.raise(6, 1e15 + 1e12 + 1e6 + 1e3); // caught up: even chances again
+        weights.raise(6, 1e15 + 1e12 + 1e6 + 1e3); // as large as the other: equal shares again
         assert_eq!((weights.share(3), weights.share(6)), (0.5, 0.5));
         let threes = (0..1000).filter(|_| weights.draw(&mut random) == 3).count();
-        assert!((400..600).contains(&threes)); // fails with chance 2e-10
+        assert!((400..600).contains(&threes)); // fails with probability 2e-10
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! IMED (Honda and Takemura 2015): a baseline WITHOUT privacy.
 //!
-//! Plays argmin of n kl(mean, largest mean) + ln n. Regret sum_a Delta_a ln T/kl(mu_a, mu*) to first
-//! order, which is optimal for coins; no confidence level, no bisection.
-//! Cost: select O(K) divergences, update O(1); 24 bytes an arm, at most 2^20 arms.
+//! Pulls argmin of n kl(mean, largest mean) + ln n. Regret sum_a Delta_a ln T/kl(mu_a, mu*) to first order, which is
+//! optimal for Bernoulli rewards. It needs no confidence level and no bisection. Cost: select O(K) divergences,
+//! update O(1); 24 bytes an arm, at most 2^20 arms.
 
 use super::{Baseline, Rule, Tally};
 use crate::config::Config;

@@ -1,10 +1,9 @@
 //! KL-UCB (Garivier and Cappe 2011): a baseline WITHOUT privacy.
 //!
-//! Plays argmax of max{ q : n kl(mean, q) <= ln t } (their c = 0). Regret at most
-//! sum_a Delta_a ln T/kl(mu_a, mu*) to first order, which is optimal for coins.
-//! Cost: select O(K) divergences and a bisection (40 more) for each arm that takes the lead on the
-//! way, O(ln K) of them on average, all K at the worst (1.5 us each); update O(1); 24 bytes an arm, at most
-//! 2^15 arms.
+//! Pulls argmax of max{ q : n kl(mean, q) <= ln t } (their c = 0). Regret at most sum_a Delta_a ln T/kl(mu_a, mu*) to
+//! first order, which is optimal for Bernoulli rewards. Cost: select O(K) divergences, and a bisection (40 more) for
+//! each arm whose index exceeds those before it: O(ln K) of them on average, at worst all K (1.5 us each). Update
+//! O(1); 24 bytes an arm, at most 2^15 arms.
 
 use super::{Baseline, Rule, Tally};
 use crate::config::Config;
@@ -34,7 +33,7 @@ impl Rule for KlIndex {
             if pulls == 0.0 {
                 return arm;
             }
-            // Its index is above the best so far: only then is it worth computing.
+            // The index is computed only if it exceeds the largest one so far.
             if mean > most || pulls * kl(mean, most) < ln_t {
                 let index = kl_upper(mean, ln_t / pulls);
                 if index > most {

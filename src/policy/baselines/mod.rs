@@ -1,4 +1,4 @@
-//! Baselines WITHOUT privacy, on exact sums: what privacy costs is told by them.
+//! Baselines WITHOUT privacy, on exact sums. They show what privacy costs.
 
 pub mod imed;
 pub mod klucb;
@@ -14,12 +14,12 @@ use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure};
 use std::f64::consts::LN_2;
 
-/// Exact sums of what was answered: for baselines WITHOUT privacy.
+/// Exact sums of rewards, for baselines WITHOUT privacy.
 pub struct Tally {
     pub arms: WipedVec<Counts>,
     /// Decisions that were not cancelled.
     pulls: u64,
-    /// Readable widths hold with chance 1 - beta: ln(1/beta).
+    /// ln(1/beta): reported widths hold with probability 1 - beta.
     ln_inverse_beta: f64,
 }
 
@@ -27,8 +27,7 @@ pub struct Tally {
 pub struct Counts {
     sum: i64,
     pub count: u64,
-    /// Decisions not yet answered: they count as pulls, so that a burst of decisions without
-    /// answers spreads over the arms.
+    /// Number of pending decisions. They count as pulls, so that a burst of decisions spreads over the arms.
     in_flight: u64,
 }
 
@@ -37,7 +36,7 @@ impl Counts {
         self.count + self.in_flight
     }
 
-    /// The mean, 0 while there is none.
+    /// The mean; 0 if there is no reward.
     pub fn mean(&self) -> f64 {
         self.sum as f64 / Reward::ONE as f64 / self.count.max(1) as f64
     }
@@ -49,7 +48,7 @@ impl Tally {
         Ok(Tally { arms, pulls: 0, ln_inverse_beta: config.ln_inverse_beta() })
     }
 
-    /// ln t, t the number of the next decision.
+    /// ln t, where t is the number of the next decision.
     pub fn ln_t(&self) -> f64 {
         ((self.pulls + 1) as f64).ln()
     }
@@ -91,7 +90,7 @@ impl Tally {
         Ok(())
     }
 
-    /// Mean and Hoeffding interval.
+    /// The mean and its Hoeffding interval.
     pub fn state(&self, arm: u32) -> ArmState {
         let counts = &self.arms[arm as usize];
         if counts.count == 0 {
@@ -102,12 +101,12 @@ impl Tally {
     }
 }
 
-/// What a baseline adds to its tally: who is best.
+/// The rule by which a baseline chooses an arm.
 pub trait Rule: Send {
-    /// The arm to play.
+    /// The arm to pull.
     fn best(&self, tally: &Tally) -> u32;
 
-    /// An arm's counts have changed.
+    /// Updates the rule after a change of an arm's counts.
     fn changed(&mut self, _tally: &Tally, _arm: u32) {}
 }
 

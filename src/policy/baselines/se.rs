@@ -1,11 +1,10 @@
 //! Successive elimination (Even-Dar, Mannor, Mansour 2006): a baseline WITHOUT privacy.
 //!
-//! Round-robin over the viable arms; after each round drop every arm whose upper bound is below
-//! another's lower bound, radius sqrt(ln(4 K n^2/beta)/(2 n)): with probability 1 - beta the best arm
-//! stays. beta as given, or 1/horizon; one of the two must be. With delays a round lasts until every
-//! viable arm has its answer, and an arm's radius is that of its own n.
-//! Cost: select O(1) while answers are prompt (at worst O(|S|)), a round's end O(|S|), so update O(1)
-//! amortised; 24 bytes an arm, at most 2^20 arms.
+//! Pulls the viable arms round-robin. After each round it eliminates every arm whose upper bound is below another's
+//! lower bound, with radius sqrt(ln(4 K n^2/beta)/(2 n)). With probability 1 - beta the best arm stays. beta is
+//! configured, or is 1/horizon; one of the two is required. With delays a round lasts until every viable arm has its
+//! reward, and an arm's radius is that of its own n. Cost: select O(1) if rewards are prompt (at worst O(|S|)), the
+//! end of a round O(|S|), so update O(1) amortised; 24 bytes an arm, at most 2^20 arms.
 
 use super::Tally;
 use crate::config::Config;
@@ -24,9 +23,9 @@ pub struct Se {
     /// The viable arms, in round-robin order.
     viable: Vec<u32>,
     cursor: usize,
-    /// Answers that every viable arm has at this round's end.
+    /// Number of rewards that every viable arm has at the end of this round.
     round: u64,
-    /// Viable arms that still have fewer.
+    /// Number of viable arms that have fewer rewards.
     missing: usize,
 }
 
@@ -73,7 +72,7 @@ impl Se {
 
 impl Policy for Se {
     fn choose(&mut self) -> Pull {
-        // The next arm that this round needs, or simply the next.
+        // The next arm that this round needs, or the next in turn if it needs none.
         let next = |offset: usize| (self.cursor + offset) % self.viable.len();
         let wanted = |&at: &usize| self.tally.arms[self.viable[at] as usize].pulls() < self.round;
         let at = (0..self.viable.len()).map(next).find(wanted).unwrap_or(next(0));

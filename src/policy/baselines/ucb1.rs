@@ -1,6 +1,6 @@
 //! UCB1 (Auer, Cesa-Bianchi, Fischer 2002): a baseline WITHOUT privacy.
 //!
-//! Plays argmax of mean + sqrt(2 ln t/n). Regret O(sum_a ln T/Delta_a).
+//! Pulls argmax of mean + sqrt(2 ln t/n). Regret O(sum_a ln T/Delta_a).
 //! Cost: select O(K) (vector code), update O(1); 48 bytes an arm, at most 2^20 arms.
 
 use super::{Baseline, Rule, Tally};

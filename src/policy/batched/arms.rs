@@ -1,16 +1,16 @@
-//! Batches of every arm: where rewards are collected and released. Which arm is played, and how
-//! large its next batch is, the policies say.
+//! Collects the rewards of every arm in batches, and releases each batch once. The policies decide which arm is
+//! pulled, and how large its next batch is.
 //!
-//! **Privacy** (pure eps-DP; rho-zCDP with Gaussian noise): Theorem P of [`crate::privacy`]. An
-//! answered reward enters its arm's one open batch; a batch's size is fixed when it opens, by
-//! releases (of all arms: their overall rate) and public counts; it is released once, when full; indices, chances and what has power
-//! are functions of releases and of public counts: decisions, those cancelled, and for
-//! `choose_among` the sets of eligible arms, which are public; and of priors, which are.
+//! **Privacy** (pure eps-DP; rho-zCDP with Gaussian noise): Theorem P of [`crate::privacy`]. A reward enters only the
+//! one open batch of its arm. A batch's size is fixed when it opens, by releases (of all arms: their overall rate)
+//! and public counts. A batch is released once, when it is full. Indices, probabilities and discounts are functions
+//! of releases, of priors, and of public counts: decisions, cancelled decisions, and for `choose_among` the sets of
+//! eligible arms. Priors and eligible arms are public.
 //!
-//! **Priors.** What public data say of an arm is in what the policy goes by, and nowhere else: it is not in what is read
-//! of the arm, it makes no batch larger, so that it is soon put to the test, and no other handle merges it. How much
-//! of it counts is said in [`prior`](crate::policy::prior), and found where the arm is looked at: at its releases, and 16
-//! arms in turn at any. In between it counts as before, and where the time has moved on that is less than it may.
+//! **Priors.** A prior affects only what the policy decides by. It is not in the reported state of the arm, it makes
+//! no batch larger, so that it is tested soon, and no other handle merges it. [`prior`](crate::policy::prior) defines
+//! how much of it counts. This share is computed at the arm's releases, and for 16 arms in turn at any release.
+//! Between these times the earlier share counts, which may be too small when the time has advanced.
 
 use super::compare::{ReleaseTotals, Totals};
 use super::cumulant::Cumulant;
@@ -33,12 +33,12 @@ use crate::snapshot::{Reader, Writer, ensure, is_plausible};
 use crate::tournament::{Line, Tournament};
 use std::f64::consts::LN_2;
 
-/// The arms' batches and what they released.
+/// The batches of all arms, and their releases.
 pub struct BatchedArms {
     arms: WipedVec<Arm>,
-    /// What other handles have released of each arm; empty where there are none.
+    /// Releases of other handles for each arm; empty if there are none.
     others: WipedVec<Joined>,
-    /// Handles at work, this one too.
+    /// Number of handles in the fleet, including this one.
     handles: u32,
     pub live: Live,
     noise: NoiseSource,
@@ -47,27 +47,28 @@ pub struct BatchedArms {
     time: Time,
     /// Rewards in an arm's first batch, before anything is released.
     first: u64,
-    /// In its next one, of those that count already, at most: who explores wants to know soon.
+    /// Maximum size of a batch, as a multiple of the arm's rewards. With exploration batches are smaller, so that
+    /// results come sooner.
     most: f64,
-    /// Rewards in a batch at least: see [`least_batch`](Self::least_batch).
+    /// Minimum size of a batch: see [`least_batch`](Self::least_batch).
     least: u64,
-    /// All that was released here: the noised sum, and of how many rewards.
+    /// Sum of all releases of this handle; `rewards` is the number of rewards in them.
     sum: f64,
     rewards: u64,
-    /// Reported intervals hold with chance 1 - beta: ln(1/beta).
+    /// ln(1/beta): reported intervals hold with probability 1 - beta.
     ln_inverse_beta: f64,
-    /// Decisions so far, cancelled ones too.
+    /// Number of decisions so far, including cancelled ones.
     pub decisions: u64,
     pub releases: u32,
-    /// Releases that contradicted their arm's past.
+    /// Number of releases that contradicted their arm's past.
     changes: u64,
-    /// It goes on from a snapshot, or is one of a fleet: there may have been other releases.
+    /// Whether the handle was restored or is in a fleet, so that there may have been other releases.
     has_lived: bool,
-    /// Arms that have a prior.
+    /// Number of arms with a prior.
     priors: u32,
-    /// Means, negated: the leader first.
+    /// Negated means of the arms, so that the arm with the largest mean wins.
     leader: Tournament,
-    /// The arm that was last looked at for want of news.
+    /// The arm that [`refresh_next`](Self::refresh_next) checked last.
     cursor: usize,
 }
 
@@ -76,16 +77,16 @@ struct Arm {
     batch: Batch,
     released: ReleaseHistory,
     given: Option<ActivePrior>,
-    /// Rewards in all releases, forgotten ones too.
+    /// Rewards in all releases, including forgotten ones.
     total: u64,
-    /// The mean when it was last looked at; NaN while there is none.
+    /// The mean at the last refresh; NaN if there was none.
     mean: f64,
-    /// When that was.
+    /// Time of the last refresh.
     tick: u32,
     live: bool,
 }
 
-/// A prior, when it was set, and the part of it that counts.
+/// A prior, the time at which it was set, and the share of it that counts.
 #[derive(Clone, Copy)]
 pub struct ActivePrior {
     prior: Prior,
@@ -100,8 +101,8 @@ impl Arm {
     }
 }
 
-/// A release contradicts its arm's past beyond so many nats: in 20 runs of a million decisions
-/// without a change fewer than one does.
+/// Nats beyond which a release contradicts its arm's past. In 20 runs of a million decisions without a change fewer
+/// than one release does.
 const CONTRADICTION: f64 = 10.0;
 
 impl BatchedArms {
@@ -135,12 +136,12 @@ impl BatchedArms {
         })
     }
 
-    /// On the configuration's clock.
+    /// The time on the configuration's clock.
     pub fn time(&self) -> u64 {
         self.time.at(self.decisions)
     }
 
-    /// So many ticks of the caller's clock have passed.
+    /// Advances the caller's clock by so many ticks.
     pub fn advance(&mut self, ticks: u64) {
         self.time.advance(ticks, self.decisions);
     }
@@ -149,12 +150,12 @@ impl BatchedArms {
         self.memory.ticks(self.time())
     }
 
-    /// What was released of an arm, here and elsewhere, as it counts now.
+    /// The releases of an arm, of all handles, discounted to now.
     fn released(&self, arm: usize) -> Evidence {
         self.arms[arm].released.and(self.others.get(arm), self.distribution, self.memory, self.now())
     }
 
-    /// The same, and what public data say of it.
+    /// The releases of an arm and its prior, discounted to now.
     pub fn evidence(&self, arm: usize) -> Evidence {
         let mut evidence = self.released(arm);
         if let Some(given) = &self.arms[arm].given {
@@ -163,7 +164,7 @@ impl BatchedArms {
         evidence
     }
 
-    /// What public data say of an arm, from now on.
+    /// Sets the prior of an arm.
     pub fn set_prior(&mut self, arm: usize, prior: Prior) {
         self.time.learn();
         self.give(arm, Some(ActivePrior { prior, tick: self.now(), power: 1.0 }));
@@ -175,7 +176,7 @@ impl BatchedArms {
         self.priors = self.priors + u32::from(given.is_some()) - u32::from(before.is_some());
     }
 
-    /// The part of an arm's prior that counts now: none of it once the arm's releases contradict it.
+    /// The share of an arm's prior that counts now; 0 if the arm's releases contradict it.
     fn power(&self, arm: usize, given: &ActivePrior) -> f64 {
         let mut prior = Evidence::nothing(self.distribution);
         prior.add_prior(given.prior, 1.0);
@@ -188,7 +189,7 @@ impl BatchedArms {
         self.memory.power(self.now(), given.tick) * given.prior.power(leading, self.decisions)
     }
 
-    /// So many other handles are at work, and there is room for what they release.
+    /// Prepares for `others` other handles, and reserves memory for their releases.
     ///
     /// # Errors
     /// `NoMemory`: nothing has changed.
@@ -202,7 +203,7 @@ impl BatchedArms {
         Ok(())
     }
 
-    /// All that others have released of an arm, after [`expect`](Self::expect).
+    /// Replaces what other handles have released of an arm, after [`expect`](Self::expect).
     pub fn join(&mut self, arm: usize, others: &mut dyn Iterator<Item = &ReleaseHistory>) {
         self.time.learn();
         let (distribution, memory, now) = (self.distribution, self.memory, self.now());
@@ -218,7 +219,7 @@ impl BatchedArms {
         self.refresh(arm);
     }
 
-    /// Rewards in all of an arm's releases here so far.
+    /// Rewards in all of an arm's releases by this handle.
     pub fn total(&self, arm: usize) -> u64 {
         self.arms[arm].total
     }
@@ -227,12 +228,12 @@ impl BatchedArms {
         self.arms[arm].live
     }
 
-    /// The arm of the largest released mean: any one before the first release.
+    /// The arm with the largest released mean; an arbitrary arm before the first release.
     pub fn leader(&self) -> usize {
         self.leader.winner()
     }
 
-    /// The largest released mean of these arms, 0 while there is none, and whose it is.
+    /// The arm with the largest released mean of these, and that mean; 0 if there is none.
     pub fn leader_of(&self, arms: &[u32]) -> (usize, f64) {
         let mut best = (arms[0] as usize, 0.0);
         for &arm in arms {
@@ -244,7 +245,7 @@ impl BatchedArms {
         best
     }
 
-    /// The same of the m-th best one of these arms, which are all different.
+    /// The arm with the m-th largest released mean of these, which are all different, and that mean.
     pub fn leader_at(&self, arms: &[u32], m: usize) -> (usize, f64) {
         let mut last = (f64::INFINITY, 0);
         for _ in 0..m {
@@ -264,38 +265,38 @@ impl BatchedArms {
         (last.1 as usize, last.0)
     }
 
-    /// An arm's released mean, NaN while there is none.
+    /// An arm's released mean; NaN if there is none.
     pub fn mean(&self, arm: usize) -> f64 {
         self.arms[arm].mean
     }
 
-    /// A batch of this size, or of one as near to it as may be. Returns what it will be.
+    /// The permitted size nearest to `rewards`, for the next batch of an arm.
     pub fn size(&self, arm: &Evidence, rewards: f64) -> u64 {
         let rewards = rewards.min(self.most * arm.covered);
-        // Each handle at work takes its part, but no less than four first batches: every part has its own noise.
+        // Each handle takes its part, but no less than four first batches, because every part has its own noise.
         let part = (rewards / f64::from(self.handles)).max(rewards.min(4.0 * self.first as f64));
         let least = if arm.count == 0.0 || self.memory.is_finite() { self.first } else { 1 };
         let most = self.time.decisions_in(self.memory.longest_batch()).ceil() as u64;
         (part.ceil() as u64).max(self.least.saturating_sub(arm.given as u64)).min(most).max(least).min(Batch::MAX_QUOTA)
     }
 
-    /// Rewards in a batch at least, by what was released so far: 2 sigma (1/r - 2), sigma the noise's deviation and r
-    /// the mean of all rewards that were released here. A batch of 1/epsilon rewards with a mean of .003 is nothing but
-    /// noise, and many such batches are as much noise more. This one has a sum of about two deviations. Nothing where r
-    /// is a half or more.
+    /// The minimum size of a batch, by what was released so far: 2 sigma (1/r - 2) rewards, where sigma is the
+    /// noise's deviation and r is the mean of all rewards that this handle released; 0 if r is at least a half. A
+    /// batch of 1/epsilon rewards with a mean of .003 is nothing but noise, and many such batches add up much noise.
+    /// A batch of this size has a sum of about two deviations.
     ///
-    /// r is the noised sum by the rewards in it, and at least what the noise of so many releases explains. So the
-    /// first batches of many arms grow by and by, until the rate shows.
+    /// r is the noised sum divided by the number of rewards, with the sum at least the deviation that the noise of so
+    /// many releases has. So the first batches of many arms grow gradually, until the rate is known.
     ///
-    /// The rewards that a prior counts for are taken from it: what has no noise is soon put to the test.
+    /// The rewards that a prior counts for are subtracted, so that a prior is tested soon.
     fn least_batch(&self) -> u64 {
         let deviation = self.distribution.variance().sqrt();
         let noise = deviation * (2.0 * f64::from(self.releases)).sqrt();
         let misses = self.rewards as f64 / self.sum.max(noise) - 2.0;
-        (2.0 * deviation * misses).ceil() as u64 // 0 where it is negative or NaN
+        (2.0 * deviation * misses).ceil() as u64 // 0 if it is negative or NaN
     }
 
-    /// A batch of as many rewards as count already.
+    /// The size of a batch that doubles the arm's evidence.
     pub fn doubling(&self, arm: usize) -> u64 {
         let evidence = self.evidence(arm);
         self.size(&evidence, evidence.count)
@@ -315,8 +316,8 @@ impl BatchedArms {
         self.arms[arm].batch.keep(kept);
     }
 
-    /// Credits a reward to its arm's batch. True when that filled it and it was released: the one
-    /// place where rewards become public.
+    /// Credits a reward to its arm's batch. Returns true if that filled the batch, which is then released. Rewards
+    /// become public only here.
     #[inline]
     pub fn collect(&mut self, arm: usize, reward: Reward) -> bool {
         #[cfg(dpb_faults)]
@@ -347,7 +348,7 @@ impl BatchedArms {
             if past.contradiction(&pair.evidence(self.distribution)) > CONTRADICTION {
                 state.released = ReleaseHistory::NOTHING;
                 if let Some(others) = self.others.get_mut(arm) {
-                    *others = Joined::nothing(now); // until they have news
+                    *others = Joined::nothing(now); // until other handles release more
                 }
                 self.changes += 1;
             }
@@ -359,7 +360,7 @@ impl BatchedArms {
         self.refresh(arm);
     }
 
-    /// Computes what is known of an arm now.
+    /// Updates the arm's mean and prior to now.
     fn refresh(&mut self, arm: usize) {
         let now = self.now();
         if let Some(given) = self.arms[arm].given {
@@ -376,8 +377,9 @@ impl BatchedArms {
         }
     }
 
-    /// The next arm in turn, if its releases have lost power since it was last looked at, or its prior counts for
-    /// another part. So that all are, a policy asks this [`LOOKS`](Self::LOOKS) times at a batch's end.
+    /// Refreshes the next arm in turn, if the discount of its releases or the share of its prior has changed. Returns
+    /// it if so. A policy calls this [`LOOKS`](Self::LOOKS) times at the end of a batch, so that every arm is
+    /// refreshed in time.
     pub fn refresh_next(&mut self) -> Option<usize> {
         if !self.memory.is_finite() && self.priors == 0 {
             return None;
@@ -397,7 +399,7 @@ impl BatchedArms {
         stale.then_some(self.cursor)
     }
 
-    /// What may be read of an arm.
+    /// The public state of an arm.
     pub fn arm(&self, arm: usize) -> ArmState {
         let evidence = self.released(arm);
         let (mean, width) = match evidence.is_empty() {
@@ -407,13 +409,15 @@ impl BatchedArms {
         ArmState { mean, width, effective_pulls: evidence.count, active: self.arms[arm].live }
     }
 
-    /// All that was released of an arm, here and elsewhere.
+    /// The sums of an arm's releases, of all handles.
     ///
     /// # Errors
-    /// `NotReady` where nothing was; `Unsupported` where some of it is forgotten.
+    /// `NotReady` if there is none; `Unsupported` with `forget_after`.
     pub fn sums(&self, arm: usize) -> Result<ReleaseTotals> {
         if self.memory.is_finite() {
-            return Err(Error::Unsupported("comparing with a memory: what moves has no mean that holds at all times"));
+            return Err(Error::Unsupported(
+                "comparing with forget_after: a changing mean has no interval for all times",
+            ));
         }
         let mut totals = self.arms[arm].released.totals;
         if let Some(others) = self.others.get(arm) {
@@ -422,17 +426,17 @@ impl BatchedArms {
         if totals == Totals::NONE { Err(Error::NotReady) } else { Ok(ReleaseTotals::of(self.distribution, totals)) }
     }
 
-    /// Releases that contradicted their arm's past.
+    /// Number of releases that contradicted their arm's past.
     pub fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// What was lost by one release of each reward, if there was one.
+    /// The loss by one release of each reward; 0 before the first release.
     pub fn privacy(&self) -> PrivacyLoss {
         loss(&self.noise.distribution(), self.releases > 0 || self.has_lived)
     }
 
-    /// All arms' releases.
+    /// Writes all arms' releases.
     pub fn save(&self, to: &mut Writer) {
         to.u64(self.decisions);
         to.u32(self.releases);
@@ -461,7 +465,7 @@ impl BatchedArms {
         }
     }
 
-    /// Takes them, in fresh ones that have as many arms as `arms` makes. No batch is open.
+    /// Reads them into fresh arms, of the same number. No batch is open afterwards.
     pub fn load(&mut self, from: &mut Reader) -> Result<()> {
         let saved = Saved::read(from)?;
         (self.decisions, self.releases, self.changes) = (saved.decisions, saved.releases, saved.changes);
@@ -473,8 +477,8 @@ impl BatchedArms {
         let same_clock = self.time.go_on(&saved.time);
         let (before, now) = (saved.memory(), saved.memory().ticks(saved.time()));
         for (arm, (live, total, mut released, mut given)) in saved.arms.into_iter().enumerate() {
-            // The life before may have had another memory; or another clock, and then ages stay the parts of a memory
-            // that they were.
+            // The snapshot may have another `forget_after`, and ages are converted. If it has another clock, ages
+            // stay the same fractions of `forget_after`.
             if before != self.memory || !same_clock {
                 let (memory, then) = (self.memory, self.now());
                 let in_ours = |age| if same_clock { before.age_in(memory, age) } else { age };
@@ -492,14 +496,14 @@ impl BatchedArms {
             }
             self.refresh(arm);
         }
-        // What a prior counts for depends on the leading mean.
+        // The share of a prior that counts depends on the leading mean.
         if self.priors > 0 {
             (0..self.arms.len()).for_each(|arm| self.refresh(arm));
         }
         ensure(self.live.count() >= 1)
     }
 
-    /// One arm more. May allocate.
+    /// Adds an arm. May allocate.
     ///
     /// # Errors
     /// `NoMemory`: nothing has changed.
@@ -530,7 +534,7 @@ impl BatchedArms {
         self.live.remove(arm as u32);
     }
 
-    /// The leading mean, open sums included, for the test that must notice.
+    /// The leading mean with open sums, for the test that must detect it.
     #[cfg(dpb_faults)]
     pub fn bare_leader(&self, arms: &[u32]) -> f64 {
         let means = arms.iter().filter(|&&arm| self.total(arm as usize) > 0).map(|&arm| {
@@ -542,14 +546,14 @@ impl BatchedArms {
     }
 }
 
-/// What [`BatchedArms::save`] writes.
+/// The output of [`BatchedArms::save`].
 pub struct Saved {
     pub decisions: u64,
     pub releases: u32,
     changes: u64,
     time: Time,
     sum: f64,
-    /// Is it live, the rewards in all of its releases, these, and its prior.
+    /// For each arm: whether it is live, the number of rewards in all of its releases, these releases, and its prior.
     pub arms: Vec<(bool, u64, ReleaseHistory, Option<ActivePrior>)>,
 }
 
@@ -571,21 +575,21 @@ impl Saved {
         Ok(Saved { decisions, releases, changes, time, sum, arms })
     }
 
-    /// When it was saved, on its clock.
+    /// The time of saving, on the snapshot's clock.
     pub fn time(&self) -> u64 {
         self.time.at(self.decisions)
     }
 
-    /// By whose ticks its releases are.
+    /// The `forget_after` that the ages of its releases refer to.
     fn memory(&self) -> Memory {
         Memory::new(self.time.memory())
     }
 }
 
 impl Evidence {
-    /// P(|mean - mu| > width) <= beta for sizes that are fixed, mu the weighted mean over what counts.
-    /// Chernoff: rewards in `[0, 1]` have log-MGF at most s^2/8, and every s gives a bound; the best one
-    /// has s times the exponents' slope equal to them and ln(2/beta).
+    /// P(|mean - mu| > width) <= beta for sizes that are fixed, where mu is the weighted mean over what counts.
+    /// Chernoff: rewards in `[0, 1]` have log-MGF at most s^2/8, and every s gives a bound. At the best s, s times
+    /// the slope of the exponents equals the exponents plus ln(2/beta).
     fn width(&self, ln_inverse_beta: f64) -> f64 {
         let terms = || self.terms().iter().map(|t| (t, t.power * t.weight));
         let rewards: f64 = terms().map(|(t, w)| t.count * w * w / 4.0).sum();
@@ -593,7 +597,7 @@ impl Evidence {
         let heaviest = terms().map(|(_, w)| w).fold(0.0, f64::max);
         let log = LN_2 + ln_inverse_beta;
         let most = (self.distribution.limit() / heaviest).min(1e9) * (1.0 - 1e-6);
-        // Exact for Gaussian noise; Laplace's log-MGF bends up, so s is smaller there.
+        // Exact for Gaussian noise. Laplace's log-MGF is steeper, so there s is smaller.
         let (mut low, mut high) = (0.0, (2.0 * log / (rewards + noise)).sqrt().min(most));
         let exponents = |s: f64| {
             let noises: f64 = terms().map(|(t, w)| t.noises * self.distribution.at(s * w)).sum();
@@ -614,7 +618,7 @@ impl Evidence {
     }
 }
 
-/// The first batch: so many rewards that the noise's deviation in their mean is about sqrt 2.
+/// The size of a first batch: the deviation of the noise in its mean is about sqrt 2.
 fn first_batch(noise: &Noise, config: &Config) -> u64 {
     match noise {
         Noise::Laplace(_) => config.ceil_inverse_epsilon(),
@@ -623,7 +627,7 @@ fn first_batch(noise: &Noise, config: &Config) -> u64 {
     .clamp(1, Batch::MAX_QUOTA)
 }
 
-/// What was lost by one release of each reward, if there was one.
+/// The loss by one release of each reward; 0 before the first release.
 pub fn loss(noise: &Noise, released: bool) -> PrivacyLoss {
     match noise {
         Noise::Laplace(distribution) => PrivacyLoss::Pure(if released { distribution.epsilon() } else { 0.0 }),
@@ -646,7 +650,7 @@ mod tests {
         .unwrap()
     }
 
-    /// A batch of so many rewards, of which so many are 1.
+    /// Releases a batch of `count` rewards, of which `ones` are 1.
     fn release(room: &mut BatchedArms, arm: usize, count: u32, ones: u32) {
         room.open(arm, count.into());
         (0..count).for_each(|i| {
@@ -655,8 +659,9 @@ mod tests {
         });
     }
 
-    /// A batch is at least 2 sigma (1/r - 2) rewards, r the overall released rate: nothing before anything is released
-    /// and where r is a half or more; never more than a memory allows; and the same after a snapshot.
+    /// A batch is at least 2 sigma (1/r - 2) rewards, r the overall released rate. There is no minimum before
+    /// anything is released and if r is at least a half. It never exceeds what `forget_after` allows, and is the same
+    /// after a restore.
     #[test]
     fn batches_are_more_than_noise() {
         let config = |memory| Config { forget_after: memory, ..Config::new(3, 1.0) };
@@ -665,12 +670,12 @@ mod tests {
         assert_eq!(room.size(&room.evidence(0), 0.0), 1);
         release(&mut room, 0, 100, 60);
         assert_eq!((room.doubling(0), room.size(&room.evidence(1), 0.0)), (100, 1));
-        // Now there are 300 rewards of 100,100: noise is a hundredth of them.
+        // Now there are 300 in 100,100 rewards: the noise is a hundredth of that.
         release(&mut room, 0, 100_000, 240);
         let expected = 2.0 * deviation * (100_100.0 / 300.0 - 2.0);
         let size = room.size(&room.evidence(1), 0.0) as f64;
         assert!((size / expected - 1.0).abs() < 0.05, "{size} {expected}");
-        // An arm that comes now begins with as many, and no batch is smaller; but where public data say something.
+        // A new arm begins with as many, and no batch is smaller, except for an arm with a prior.
         room.add_arm().unwrap();
         assert_eq!([3, 0].map(|arm| room.size(&room.evidence(arm), 1.0) as f64), [size; 2]);
         room.set_prior(3, Prior { strength: 300.0, ..STRONG });
@@ -688,7 +693,7 @@ mod tests {
         assert_eq!(short.size(&short.evidence(1), 0.0), 100);
     }
 
-    /// As long as only noise was released a rate is as large as the noise can explain: batches grow by and by.
+    /// As long as only noise was released, the rate is taken as the noise's deviation: batches grow gradually.
     #[test]
     fn noise_makes_no_batch_huge() {
         let mut room = try_with_capacity(0);
@@ -702,7 +707,7 @@ mod tests {
         assert!(rewards > 1000, "{rewards}");
     }
 
-    /// A prior speaks with a quarter of ln t nats at most, and less where its arm leads.
+    /// A prior speaks with at most a quarter of ln t nats, and with less if its arm leads.
     #[test]
     fn what_a_prior_says_is_bounded() {
         let mut room = try_with_capacity(0);
@@ -719,7 +724,7 @@ mod tests {
         }
     }
 
-    /// A leading mean of 1, as noise makes it, leaves something of every prior.
+    /// With a leading mean of 1, which noise can cause, every prior still counts for something.
     #[test]
     fn noise_undoes_no_prior() {
         let mut room = try_with_capacity(0);
@@ -730,8 +735,8 @@ mod tests {
         assert!(room.priors == 2 && room.evidence(0).given > 0.0 && room.mean(0) == 0.5);
     }
 
-    /// What releases contradict is forgotten, and then all is as if it had never been said; so are what is past a
-    /// memory and what was said of an arm that is gone. What they agree with is kept.
+    /// A prior that releases contradict is forgotten as if it had never been set. So is a prior older than
+    /// `forget_after`, or of a retired arm. A prior that releases agree with is kept.
     #[test]
     fn a_prior_is_forgotten() {
         let mut room = try_with_capacity(0);

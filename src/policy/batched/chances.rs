@@ -1,49 +1,52 @@
-//! The chance of each of many random numbers to be the largest, kept up to date as their distributions change.
+//! Computes, for many independent random numbers, the probability of each to be the largest. Keeps these
+//! probabilities up to date as the distributions change.
 //!
 //! Let theta_j have the distribution function F_j, let M be the largest of them all and P = prod F_j its
 //! distribution function. Then, by parts,
 //!
 //!   P(theta_j = M) = integral of P d ln F_j = E[-ln F_j(M)],
 //!
-//! an integral over the distribution of M alone. So there are nodes x_0 < x_1 < ... where M is, at quantiles of P; each theta_j
-//! has a row, -ln F_j at the nodes; and the sum of all rows is -ln P. Between two nodes the chances share the
-//! growth of P as they share that of ln P, which is exact where these shares stay the same in between:
+//! an integral over the distribution of M alone. So the integral uses nodes x_0 < x_1 < ... where M is, at quantiles
+//! of P. Each theta_j has a row, -ln F_j at the nodes, and the sum of all rows is -ln P. Between two nodes the
+//! probabilities share the growth of P as they share that of ln P, which is exact if these shares are constant
+//! between the nodes:
 //!
 //!   P(theta_j = M) = sum_g C_g (ln F_j(x_(g+1)) - ln F_j(x_g)) = sum_g (C_g - C_(g-1)) (-ln F_j(x_g)),
 //!
-//! C_g = (P_(g+1) - P_g)/(ln P_(g+1) - ln P_g), where P and F_j are 1 after the last node, and below the first one
-//! the chances share P as they share ln P there. Another distribution of one theta is one more row, and all sums. The
-//! nodes stay until P grows too much between two of them.
+//! C_g = (P_(g+1) - P_g)/(ln P_(g+1) - ln P_g), where P and F_j are 1 after the last node. Below the first node the
+//! probabilities share P as they share ln P there. A change of one distribution replaces one row and updates the
+//! sums. The nodes stay until P grows too much between two of them.
 //!
-//! Accuracy: what is drawn is drawn with the chance that is told. How far that is from the integral, half the sum
-//! of the errors of all chances, is below 1/1000 where all were computed, and 1/200 after changes: see the tests.
+//! Accuracy: an arm is drawn with exactly the probability that is reported. Its distance from the integral, half the
+//! sum of the errors of all probabilities, is below 1/1000 after a full computation, and 1/200 after changes: see the
+//! tests.
 
 use crate::error::{Error, Result};
 use crate::random::Random;
 use std::array;
 
-/// Nodes of the integral.
+/// Number of nodes of the integral.
 const NODES: usize = 32;
-/// The growth of P from one to the next, times that of ln P, is no more than this.
+/// Maximum of the growth of P from one node to the next times that of ln P.
 const MOST: f64 = 1.0 / 40.0;
-/// Thetas side by side in memory, so that the sums are straight vector code.
+/// Number of rows that are interleaved in memory, for vector code.
 const LANES: usize = 8;
 
-/// P at a node: they are denser at both ends.
+/// P at a node. Nodes are denser at both ends.
 fn quantile(node: usize) -> f64 {
     let share = (node + 1) as f64 / (NODES + 1) as f64;
     share * share * (3.0 - 2.0 * share)
 }
 
-/// P(theta_j is the largest) for every theta_j, and a draw from exactly that.
+/// P(theta_j is the largest) for every theta_j, and draws with exactly these probabilities.
 pub struct Chances {
-    /// From each node to the next, and from the last to 1.
+    /// Panels from each node to the next, and from the last node to 1.
     cells: [Panel; NODES],
     /// -ln F_j at the nodes.
     rows: Vec<[[f32; LANES]; NODES]>,
     /// -ln P at the nodes.
     sums: [f64; NODES],
-    /// The sums of the chances up to each.
+    /// For each theta, the sum of the probabilities up to it.
     cumulated: Vec<f64>,
 }
 
@@ -54,7 +57,7 @@ impl Chances {
         Chances { cells, rows: Vec::new(), sums: [0.0; NODES], cumulated: Vec::new() }
     }
 
-    /// Makes capacity for so many, so that nothing allocates later.
+    /// Reserves capacity for `many` thetas, so that later calls do not allocate.
     ///
     /// # Errors
     /// `NoMemory`: nothing has changed.
@@ -65,11 +68,11 @@ impl Chances {
         room.map_err(|_| Error::NoMemory)
     }
 
-    /// These are the distributions; who has none is never the largest.
+    /// Computes all probabilities from these distributions. A theta without a distribution is never the largest.
     pub fn compute(&mut self, distributions: impl ExactSizeIterator<Item = Option<Beta>> + Clone) {
         self.rows.resize(distributions.len().div_ceil(LANES), [[0.0; LANES]; NODES]);
         self.cumulated.resize(distributions.len(), 0.0);
-        // Some two rounds, in play four at most. Where P is steep on one side only, one of the two guesses is good.
+        // About two rounds, in practice at most four. If P is steep on one side only, one of the two guesses is good.
         let mut floor = (0.0, 0.0);
         for round in 0..24 {
             self.rows.fill([[0.0; LANES]; NODES]);
@@ -81,7 +84,7 @@ impl Chances {
             floor = self.place_nodes(floor, if round % 2 == 0 { -40.0 } else { -8.0 });
         }
         if self.cumulated.last() == Some(&0.0) {
-            // Nowhere is found where the largest may be: all alike. (Not seen so far.)
+            // No node was found where the largest may be: all get the same probability. (Not observed so far.)
             let mut alike = 0.0;
             for (sum, distribution) in self.cumulated.iter_mut().zip(distributions) {
                 alike += f64::from(u8::from(distribution.is_some()));
@@ -90,7 +93,7 @@ impl Chances {
         }
     }
 
-    /// One has another distribution: the chances are told by [`weigh`](Self::weigh).
+    /// Changes one distribution. [`weigh`](Self::weigh) then updates the probabilities.
     pub fn change(&mut self, place: usize, distribution: Option<Beta>) {
         let row = distribution.map_or([0.0; NODES], |distribution| self.row(distribution));
         for ((at, sum), new) in self.rows[place / LANES].iter_mut().zip(&mut self.sums).zip(row) {
@@ -118,7 +121,7 @@ impl Chances {
         self.sums.get(node).map_or(1.0, |sum| (-sum).exp())
     }
 
-    /// Sums up the chances. False where the nodes are too far apart for them to be right.
+    /// Sums up the probabilities. Returns false if the nodes are too far apart for them to be accurate.
     pub fn weigh(&mut self) -> bool {
         let mut weights = [0.0f32; NODES];
         let mut p = self.below(0);
@@ -146,8 +149,9 @@ impl Chances {
         resolved
     }
 
-    /// Moves the nodes to the quantiles of P: ln P/(1 - P), but for its ends, is about linear between the places
-    /// where P is known. The highest below all nodes is `floor`: it and P there. Returns the next such place.
+    /// Moves the nodes to the quantiles of P. ln P/(1 - P) is about linear between the points where P is known,
+    /// except at the ends. `floor` is the highest known point below all nodes, and P there. Returns the next such
+    /// point.
     fn place_nodes(&mut self, floor: (f64, f64), least: f64) -> (f64, f64) {
         let level = |p: f64| (p / (1.0 - p)).ln().clamp(least, 8.0);
         let (mut low, mut next, mut g) = (floor, floor, 0);
@@ -167,7 +171,7 @@ impl Chances {
         next
     }
 
-    /// One of them, drawn with its chance.
+    /// Draws one of them with its probability.
     #[inline]
     pub fn draw(&self, coins: &mut Random) -> usize {
         let all = self.cumulated[self.cumulated.len() - 1];
@@ -175,7 +179,7 @@ impl Chances {
         self.cumulated.partition_point(|&sum| sum <= mark)
     }
 
-    /// The chance of one.
+    /// The probability of one of them.
     #[inline]
     pub fn chance(&self, place: usize) -> f64 {
         let below = if place > 0 { self.cumulated[place - 1] } else { 0.0 };
@@ -190,7 +194,7 @@ pub struct Beta {
     pub b: f64,
 }
 
-/// A distribution's density, ready to be integrated.
+/// The density of a distribution, prepared for integration.
 struct Density {
     distribution: Beta,
     mean: f64,
@@ -199,7 +203,7 @@ struct Density {
 }
 
 impl Density {
-    /// Nothing strays farther, in deviations.
+    /// Deviations from the mean beyond which the density is negligible.
     const FAR: f64 = 20.0;
 
     fn of(distribution: Beta) -> Density {
@@ -209,8 +213,8 @@ impl Density {
         Density { distribution, mean: a / n, deviation, log_scale: ln_gamma(n) - ln_gamma(a) - ln_gamma(b) }
     }
 
-    /// Is P(theta > x) below 1e-13? Beyond the mode it is at most the density there by that at the mode: the density's
-    /// logarithm is concave.
+    /// Whether P(theta > x) is below 1e-13. Beyond the mode it is at most the density at x divided by that at the
+    /// mode, because the logarithm of the density is concave.
     fn is_below(&self, x: f64) -> bool {
         let (a, b) = (self.distribution.a - 1.0, self.distribution.b - 1.0);
         let mode = a / (a + b);
@@ -226,7 +230,7 @@ impl Density {
         0.5 * (panel.high - panel.low) * (at(&panel.points[0]) + at(&panel.points[1]))
     }
 
-    /// P(theta in the cell): in panels of at most half a deviation, longer ones far from the mean.
+    /// P(theta in the cell), in panels of at most half a deviation, and longer ones far from the mean.
     fn mass(&self, cell: &Panel) -> f64 {
         let low = cell.low.max(self.mean - Self::FAR * self.deviation);
         let mut from = cell.high.min(self.mean + Self::FAR * self.deviation);
@@ -242,7 +246,7 @@ impl Density {
     }
 }
 
-/// Where densities are evaluated: ln x and ln(1 - x) of two points.
+/// An interval, with the two points where densities are evaluated: ln x and ln(1 - x) of each.
 #[derive(Clone, Copy)]
 struct Panel {
     low: f64,
@@ -320,10 +324,10 @@ mod tests {
         }
     }
 
-    /// Laws, and how many thetas have each.
+    /// Distributions, and the number of thetas with each.
     type Field = Vec<(Beta, usize)>;
 
-    /// The integral of P d ln F_j with P and F_j at some ten thousand points for each distribution.
+    /// The integral of P d ln F_j, with P and F_j at about ten thousand points for each distribution.
     fn reference(field: &Field) -> Vec<f64> {
         let mut points: Vec<f64> = (0..1200).map(|i| 1.0 - (-f64::from(i) / 40.0).exp()).collect();
         for &(distribution, _) in field {
@@ -408,7 +412,7 @@ mod tests {
         ]
     }
 
-    /// Half the sum of the errors, and the farthest from 1 of the ratios of all chances above a millionth.
+    /// Half the sum of the errors, and the ratio farthest from 1 among all probabilities above a millionth.
     fn errors(chances: &Chances, distributions: &[Option<Beta>]) -> (f64, f64) {
         let mut field = Field::new();
         let mut kind = vec![usize::MAX; distributions.len()];
@@ -449,7 +453,7 @@ mod tests {
 
     /// One distribution after another, among many and among few, until the nodes must move.
     #[test]
-    fn chances_follow_their_laws() {
+    fn chances_follow_their_distributions() {
         let mut random = Seed::new(Some([3; 32])).unwrap().stream();
         for (many, kinds) in [(3usize, 3), (40, 6), (300, 4)] {
             let kind = |random: &mut Random, stage: i32| {

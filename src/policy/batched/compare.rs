@@ -1,11 +1,12 @@
-//! How two arms' means differ, at all times at once: [`Bandit::compare`](crate::Bandit::compare).
+//! Bounds the difference of two arms' means, at all times together: [`Bandit::compare`](crate::Bandit::compare).
 //!
 //! # Theorem
 //!
-//! The b-th release of an arm is a sum y_b of n_b rewards in `[0, 1]` and one noise of known distribution, Phi its log-MGF. Whose
-//! turn it is, n_b and a weight w_b in `[0, 1]` are functions of what was known before. An arm's mean q is the weighted
-//! mean of what its rewards were expected to be, each given all before it: its rate, where that stands still. With
-//! N = sum w_b n_b, Y = sum w_b y_b and K = sum w_b^2 over the arm's releases so far let, for l > 0,
+//! The b-th release of an arm is a sum y_b of n_b rewards in `[0, 1]` and one noise of known distribution, with
+//! log-MGF Phi. The choice of the arm, n_b, and a weight w_b in `[0, 1]` are functions of what was known before. An
+//! arm's mean q is the weighted mean of the expectations of its rewards, each given everything before it: its rate,
+//! if that is constant. With N = sum w_b n_b, Y = sum w_b y_b and K = sum w_b^2 over the arm's releases so far let,
+//! for l > 0,
 //!
 //! h+(q, l) = -l Y - N ln(1 - q + q e^(-l)) - K Phi(l) and h-(q, l) = l Y - N ln(1 - q + q e^l) - K Phi(l),
 //! H(p, q) = ln sum_jk s_jk exp(h+(p, l_j) of arm 1 + h-(q, l_k) of arm 2)
@@ -13,57 +14,60 @@
 //! for fixed l_1, l_2, .. and shares s_jk >= 0 that add up to at most 1. Then **P(H(p, q) >= x ever) <= e^(-x)** at the
 //! arms' true means p and q.
 //!
-//! *Proof.* A reward in `[0, 1]` that is expected to be r has E e^(-l w reward) <= 1 - r + r e^(-l w) by convexity of the
-//! exponential function, and noise is independent of all before it. So the product over both arms' releases of
-//! exp(-+ l w_b y_b - Phi(l w_b)) / prod (1 - r + r e^(-+ l w_b)) is a supermartingale in the number of releases, whichever
-//! arm each of them is of, and 1 at the start. ln(1 - r + r e^(l w)) is convex in w and 0 at w = 0: at most w times what
-//! it is at w = 1, and the same for -l. Phi(l w) <= w^2 Phi(l), because Phi(l) is a power series in l^2 without negative
-//! terms and without a constant. ln(1 + r g) is concave in r: its weighted sum is at most N ln(1 + q g), q the weighted
-//! mean. So exp(h+ + h-) is nowhere above that product, and e^H is nowhere above a sum of shares of supermartingales. By
-//! Ville's inequality it ever reaches e^x with chance at most e^(-x). ∎
+//! *Proof.* A reward in `[0, 1]` with expectation r has E e^(-l w reward) <= 1 - r + r e^(-l w) by convexity of the
+//! exponential function, and noise is independent of everything before it. So the product over both arms' releases of
+//! exp(-+ l w_b y_b - Phi(l w_b)) / prod (1 - r + r e^(-+ l w_b)) is a supermartingale in the number of releases,
+//! whichever arm each of them is of, and 1 at the start. ln(1 - r + r e^(l w)) is convex in w and 0 at w = 0, so it
+//! is at most w times its value at w = 1; the same holds for -l. Phi(l w) <= w^2 Phi(l), because Phi(l) is a power
+//! series in l^2 without negative terms and without a constant. ln(1 + r g) is concave in r, so its weighted sum is
+//! at most N ln(1 + q g), q the weighted mean. So exp(h+ + h-) is nowhere above that product, and e^H is nowhere
+//! above a sum of shares of supermartingales. By Ville's inequality it ever reaches e^x with probability at most
+//! e^(-x). ∎
 //!
-//! *The interval.* d is refuted when H(q + d, q) >= x for all q. H is convex along that line, because h+ and h- are
-//! convex in q, and what is refuted for d is refuted for all larger ones, because h+ increases in p. The least d from
-//! which on all are refuted is the upper end; with the arms exchanged it is the lower end, negated. Each is wrong ever
-//! with chance at most e^(-x).
+//! *The interval.* d is refuted if H(q + d, q) >= x for all q. H is convex along that line, because h+ and h- are
+//! convex in q. If d is refuted, all larger values are refuted, because h+ increases in p. The smallest d from which
+//! on all are refuted is the upper end. With the arms exchanged it is the negated lower end. Each end is ever wrong
+//! with probability at most e^(-x).
 //!
-//! Where two intervals of one arm each are subtracted, the four bounds must hold at once, and a difference is refuted only
-//! if each arm alone is as far off as it may be: that takes twice the rewards.
+//! The difference of two intervals, one for each arm, would be wider: four bounds must hold together, and a
+//! difference is refuted only if both arms are at their extremes. That takes twice the rewards.
 //!
-//! # What is chosen
+//! # Choice of l_j, shares and weights
 //!
-//! *l_j* halves from one to the next: one of them is near the best, whatever N and the difference are. With N_1 and N_2
-//! rewards the best ones are in the ratio N_2 : N_1. A pair's share falls with the larger l, as the inverse of its place,
-//! and as the squared inverse of the distance between the two. Arms that are played alike pay some 3.5 nats for that.
+//! *l_j* halves from one to the next, so that one of them is near the best, whatever N and the difference are. With
+//! N_1 and N_2 rewards the best ones are in the ratio N_2 : N_1. A pair's share decreases with the index of the
+//! larger l as its inverse, and with the distance of the two indices as its squared inverse. Arms with similar
+//! numbers of pulls lose about 3.5 nats to this choice.
 //!
-//! *Weights.* A release of n rewards has the weight min(1, n/(16 sqrt V)), V the noise's variance. Where noise dominates,
-//! n d/(l V) is the best one for the difference d. For small differences the best l is small too, and only the ratio of
-//! the weights matters. For large ones it is near the largest l, some 1/sqrt V, and smaller weights would waste rewards:
-//! with 16 neither loses much. The weight depends on n alone: one that changed with what came later, as those of an index
-//! do, would not be known before the release. Where a batch may be lowered while it is open, n in the weight is the number
-//! of rewards that it was opened for: the weight is known before the first reward, and the last one is a stopping time.
+//! *Weights.* A release of n rewards has the weight min(1, n/(16 sqrt V)), V the noise's variance. If noise
+//! dominates, n d/(l V) is the best weight for the difference d. For small differences the best l is small too, and
+//! only the ratio of the weights matters. For large ones it is near the largest l, about 1/sqrt V, and smaller
+//! weights would waste rewards: with 16 neither loses much. The weight depends on n alone, because it must be known
+//! before the release; a weight that changed with later releases, like those of an index, would not be. If a batch
+//! may be lowered while it is open, n in the weight is the number of rewards that it was opened for: the weight is
+//! known before the first reward, and the last one is a stopping time.
 //!
 //! # What is kept
 //!
-//! *N, Y and K* of each arm ([`Totals`]), in its handle's snapshot too. Releases below 0 are in Y as they are. What is
-//! added is rounded to 2^-20, so that sums over handles do not depend on the order. Each release counts 1/1024 in K at
-//! least, and K/1024 l is more than all that rounding changes in Y l and N l.
+//! *N, Y and K* of each arm ([`Totals`]), also in its handle's snapshot. Releases below 0 are in Y unchanged.
+//! Summands are rounded to 2^-20, so that sums over handles do not depend on the order. Each release counts at least
+//! 1/1024 in K, and K/1024 l exceeds the effect of the rounding on Y l and N l.
 //!
-//! *The last release alone*, where a policy keeps no more: N = n, Y = y, K = 1. For an arm's m-th release and the
-//! other's m'-th e^H has a mean of at most 1. The m-th (m = 0, 1, ..) has the share 8/((m + 8)(m + 9)) of the chance, and
-//! a pair the product of the two: these add up to 1.
+//! *The last release alone*, if a policy keeps no more: N = n, Y = y, K = 1. For an arm's m-th release and the
+//! other's m'-th, e^H has a mean of at most 1. The m-th (m = 0, 1, ..) has the share 8/((m + 8)(m + 9)) of the
+//! probability, and a pair the product of the two: these add up to 1.
 //!
-//! *Releases of others* that were merged count as our own do. In the order of all releases of a fleet, those that a
-//! handle knows after its m-th merge are chosen by when snapshots were taken, which is public: whether a release is one of
-//! them is known before its value. So for each m there is a supermartingale, but not one for all: m = 0 has nine
-//! tenths of the chance, and for g = 0, 1, .. the 2^g merges from m = 2^g on have 1/(10 (g + 1)(g + 2)) together. (When
-//! snapshots are taken, merged and restored must not depend on what was released.)
+//! *Merged releases of other handles* count as our own do. In the order of all releases of a fleet, those that a
+//! handle knows after its m-th merge depend on when snapshots were taken, which is public: whether a release is one
+//! of them is known before its value. So for each m there is a supermartingale, but not one for all: m = 0 has nine
+//! tenths of the probability, and for g = 0, 1, .. the 2^g merges from m = 2^g on have 1/(10 (g + 1)(g + 2))
+//! together. (The times at which snapshots are taken, merged and restored must not depend on releases.)
 
 use super::cumulant::Cumulant;
 use crate::error::Result;
 use crate::snapshot::{Reader, Writer, ensure, is_plausible};
 
-/// All releases of an arm with their weights: N, Y and K.
+/// The weighted totals of an arm's releases: N, Y and K.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Totals {
     count: f64,
@@ -73,17 +77,17 @@ pub struct Totals {
 
 impl Totals {
     pub const NONE: Totals = Totals { count: 0.0, sum: 0.0, noises: 0.0 };
-    /// Of what is added, a multiple of it: sums of fewer than 2^33 rewards are exact, whatever the order.
+    /// Inverse of the unit that summands are rounded to: sums of fewer than 2^33 rewards are exact, whatever the order.
     const GRID: f64 = (1 << 20) as f64;
-    /// What one release counts in K at least: so what the grid has changed is at most K/1024 rewards.
+    /// Minimum that one release adds to K, so that the rounding changes at most K/1024 rewards.
     const LEAST: f64 = 1.0 / 1024.0;
 
-    /// One release more.
+    /// Adds a release.
     pub fn release(&mut self, count: f64, sum: f64, distribution: Cumulant) {
         self.release_as(count, count, sum, distribution);
     }
 
-    /// One release more, of a batch that was opened for so many rewards and was lowered since.
+    /// Adds a release of a batch that was opened for `opened` rewards and may have been lowered since.
     pub fn release_as(&mut self, opened: f64, count: f64, sum: f64, distribution: Cumulant) {
         let weight = (opened / (16.0 * distribution.variance().sqrt())).min(1.0);
         let grid = |x: f64| (x * Self::GRID).round() / Self::GRID;
@@ -91,14 +95,14 @@ impl Totals {
         self.add(&Totals { count: grid(weight * count), sum: grid(weight * sum), noises });
     }
 
-    /// Those of another handle.
+    /// Adds the totals of another handle.
     pub fn add(&mut self, other: &Totals) {
         self.count += other.count;
         self.sum += other.sum;
         self.noises += other.noises;
     }
 
-    /// Another handle's newest totals in place of its earlier ones: exact.
+    /// Replaces another handle's earlier totals by its newest ones. Exact.
     pub fn replace(&mut self, before: &Totals, now: &Totals) {
         self.count += now.count - before.count;
         self.sum += now.sum - before.sum;
@@ -117,18 +121,18 @@ impl Totals {
     }
 }
 
-/// What is known of one arm.
+/// The totals of one arm, with the nats that their choice costs.
 pub struct ReleaseTotals {
     distribution: Cumulant,
     totals: Totals,
-    /// That it is these releases costs so many nats.
+    /// Nats lost because these releases were chosen among several.
     price: f64,
 }
 
-/// The values of l.
+/// Number of values of l.
 const POINTS: usize = 20;
 
-/// Covers the rounding of H.
+/// Nats that cover the rounding of H.
 const SLACK: f64 = 1e-6;
 
 impl ReleaseTotals {
@@ -137,25 +141,25 @@ impl ReleaseTotals {
         ReleaseTotals { distribution, totals, price: 0.0 }
     }
 
-    /// The last of an arm's releases, which is the m-th at most.
+    /// The last of an arm's releases, whose number is at most m.
     pub fn last(distribution: Cumulant, count: u64, mean: f64, m: u32) -> ReleaseTotals {
         let (count, m) = (count as f64, f64::from(m));
         let price = ((m + 8.0) * (m + 9.0) / 8.0).ln();
         ReleaseTotals { distribution, totals: Totals { count, sum: mean * count, noises: 1.0 }, price }
     }
 
-    /// With one more thing that was chosen among many, at this price in nats.
+    /// Adds the price of another choice among many, in nats.
     pub fn at_price(self, nats: f64) -> ReleaseTotals {
         ReleaseTotals { price: self.price + nats, ..self }
     }
 
-    /// A lower and an upper bound of this mean less that: each holds at all times with chance 1 - e^-nats.
+    /// A lower and an upper bound of this mean minus that one. Each holds at all times with probability 1 - e^-nats.
     pub fn less(&self, that: &ReleaseTotals, nats: f64) -> (f64, f64) {
         let enough = nats + self.price + that.price + SLACK;
         (-Joint::new(that, self, enough).bound(), Joint::new(self, that, enough).bound())
     }
 
-    /// What speaks against means that are too high (sign -1), or too low (sign 1).
+    /// The evidence against means that are too high (sign -1), or too low (sign 1).
     fn side(&self, sign: f64) -> Side {
         let top = (0.875 * self.distribution.limit()).min(4.0 / self.distribution.variance().sqrt()).min(4.0);
         let Totals { count, sum, noises } = self.totals;
@@ -167,13 +171,13 @@ impl ReleaseTotals {
     }
 }
 
-/// One arm's h(q, l_j): a constant, less N ln(1 + q g), g the other number.
+/// One arm's h(q, l_j), as pairs of a constant and a growth g: h is the constant minus N ln(1 + q g).
 struct Side {
     count: f64,
     terms: [(f64, f64); POINTS],
 }
 
-/// Of one arm: h at each l less the largest, e^h and its slope; and the largest.
+/// For one arm: e^(h - largest) and its slope at each l, and the largest h.
 struct Point {
     powers: [f64; POINTS],
     slopes: [f64; POINTS],
@@ -190,18 +194,18 @@ impl Side {
     }
 }
 
-/// The share of a pair of points.
+/// The share of the pair (l_j, l_k).
 fn share(j: usize, k: usize) -> f64 {
-    // The sums over all places and all distances are below these numbers.
+    // The sums over all positions and all distances are below these numbers.
     let (place, distance) = (j.min(k) as f64, j.abs_diff(k) as f64);
     1.0 / (2.646 * (place + 2.0) * 2.29 * (1.0 + distance).powi(2))
 }
 
-/// Against differences that are too large.
+/// The evidence of both arms against differences that are too large.
 struct Joint {
     high: Side,
     low: Side,
-    /// Of each pair of points.
+    /// The share of each pair of values of l.
     shares: [[f64; POINTS]; POINTS],
     enough: f64,
 }
@@ -226,8 +230,8 @@ impl Joint {
         (sum.ln() + high.largest + low.largest, slope / sum)
     }
 
-    /// Is H enough against all means that differ by d? It is convex, and so nowhere below its tangents. `q` is where to
-    /// begin, and then where it ended.
+    /// Whether H is at least `enough` for all means that differ by d. H is convex, so nowhere below its tangents. The
+    /// search starts at `q`, and stores there where it ended.
     fn refutes(&self, d: f64, q: &mut f64) -> bool {
         let (mut low, mut high) = ((-d).max(0.0), (1.0 - d).min(1.0));
         let (mut falling, mut rising) = (None, None);
@@ -242,7 +246,7 @@ impl Joint {
             } else {
                 (low, falling) = (*q, Some((value, slope)));
             }
-            // Where the tangents meet, or where one ends.
+            // The next q is where the tangents meet, or the end of the range if there is only one.
             let (meet, least) = match (falling, rising) {
                 (Some((f, s)), Some((g, t))) => {
                     let step = ((f - g + t * (high - low)) / (t - s)).clamp(0.0, high - low);
@@ -250,7 +254,7 @@ impl Joint {
                 }
                 (Some((f, s)), None) => (high, f + s * (high - low)),
                 (None, Some((g, t))) => (low, g - t * (high - low)),
-                (None, None) => return false, // where H is no number
+                (None, None) => return false, // H is NaN
             };
             if least >= self.enough {
                 return true;
@@ -260,7 +264,7 @@ impl Joint {
         false
     }
 
-    /// The least difference from which on all are refuted, rounded up; 1 where there is none.
+    /// The smallest difference from which on all are refuted, rounded up; 1 if there is none.
     fn bound(&self) -> f64 {
         let (mut low, mut high, mut q) = (-1.0, 1.0, 0.5);
         for _ in 0..32 {
@@ -279,15 +283,15 @@ mod tests {
     use crate::random::{Random, Seed};
     use crate::reward::Reward;
 
-    /// How many of n coins fall, each with chance 2^-rarity.
+    /// The number of ones among n coins, each with probability 2^-rarity.
     fn heads(n: u64, rarity: u32, random: &mut Random) -> u32 {
         let mut word = || (0..rarity).fold(u64::MAX, |word, _| word & random.next_u64());
         let whole = (0..n / 64).map(|_| word().count_ones()).sum::<u32>();
         whole + (word() & ((1 << (n % 64)) - 1)).count_ones()
     }
 
-    /// e^H at the true mean of two arms that are alike, when it first reached 16 or at the end, and 16 at most: as it is,
-    /// by who counts on half the noise, and by who takes the l that is the best so far.
+    /// e^H at the true mean of two equal arms, when it first reaches 16 or at the end, and at most 16. Three results:
+    /// correct; computed with half the noise; with the l that is the best so far.
     fn stopped(noise: Noise, rarity: u32, random: &mut Random) -> [f64; 3] {
         let (distribution, mean, most) = (Cumulant::of(&noise), 0.5f64.powi(rarity as i32), 16f64.ln());
         let half = match distribution {
@@ -296,7 +300,7 @@ mod tests {
         };
         let (mut arms, mut luck, mut ends) = ([Totals::NONE; 2], [0.0; 2], [f64::NEG_INFINITY; 3]);
         for _ in 0..30 {
-            // The arm that does better is played twice as often, and a lucky release is followed by a small one that
+            // The arm that does better is pulled twice as often, and a lucky release is followed by a small one that
             // weighs less.
             let arm = usize::from((luck[1] > luck[0]) == (random.below(3) > 0));
             let (scale, weight) = if luck[arm] > 0.0 { (1.0, 0.75) } else { (3.0, 1.0) };
@@ -322,8 +326,9 @@ mod tests {
         ends.map(|end| end.min(most).exp())
     }
 
-    /// On average that is at most 1. It is 16 at most, so if it were 1, its mean over 1000 runs would be above 1.9 with
-    /// chance below 1e-8 (Bennett). Half the noise and a choice in hindsight are above.
+    /// The average is at most 1. A run is at most 16, so if the average were 1, the mean over 1000 runs would be
+    /// above 1.9 with probability below 1e-8 (Bennett). With half the noise, or a choice in hindsight, it is above
+    /// 1.9.
     #[test]
     fn what_speaks_against_the_truth_has_a_mean_of_1() {
         let mut random = Seed::new(Some([8; 32])).unwrap().stream();
@@ -348,7 +353,8 @@ mod tests {
         assert!(least > 0.0 && (0.8..=1.0).contains(&sum), "{sum}");
     }
 
-    /// The ends are where H is just enough: no means that differ by the upper one are below it, some that differ by less are.
+    /// The ends are where H is just enough: no means that differ by the upper end are below it, and some that differ
+    /// by less are.
     #[test]
     fn the_ends_are_where_it_is_enough() {
         for (epsilon, one, other) in [
@@ -383,7 +389,7 @@ mod tests {
         }
     }
 
-    /// A whole weight for a large release, and next to none for what noise drowns; and a sum does not depend on the order.
+    /// A large release has the weight 1, a release dominated by noise a weight near 0. Sums do not depend on the order.
     #[test]
     fn weights_are_what_a_release_tells() {
         let distribution = Cumulant::Gaussian { variance: 100.0 };

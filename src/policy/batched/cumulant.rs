@@ -1,26 +1,25 @@
-//! The log-MGF of the noise in a release: with it an index is a bound that holds.
+//! The log-MGF of the noise in a release. With it every index is a valid bound.
 
 use crate::noise::Noise;
 use crate::reward::Reward;
 
-/// The log-MGF Phi of one noise, in rewards: an upper bound that is within 1e-7 of exact on a grid
-/// as fine as ours, and with it every index is a true bound.
+/// An upper bound of the log-MGF Phi of one noise, in rewards. On a grid as fine as ours it is within 1e-7 of exact.
 ///
 /// *Laplace:* let u = 1/scale. Discrete Laplace noise has the log-MGF
-/// 2 f(1) - f(1 - s/eps) - f(1 + s/eps), f(a) = ln(1 - e^(-ua)), eps the effective loss. Now
-/// (1 - e^(-ua))/(ua) is the mean of e^(-uav) over v uniform on `[0, 1]`, a log-convex function of
-/// a, so replacing f(a) by ln(ua) makes it no smaller: Phi(s) <= -ln(1 - s^2/eps^2), the continuous
-/// distribution's. *Gaussian:* s^2 sigma^2/2 (Canonne, Kamath, Steinke 2020, Corollary 17).
+/// 2 f(1) - f(1 - s/eps) - f(1 + s/eps), f(a) = ln(1 - e^(-ua)), eps the privacy loss of one release. Here (1 -
+/// e^(-ua))/(ua) is the mean of e^(-uav) over v uniform on `[0, 1]`, a log-convex function of a. So replacing f(a) by
+/// ln(ua) does not decrease the expression: Phi(s) <= -ln(1 - s^2/eps^2), that of the continuous distribution.
+/// *Gaussian:* s^2 sigma^2/2 (Canonne, Kamath, Steinke 2020, Corollary 17).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Cumulant {
-    /// At this effective loss.
+    /// Laplace noise with this privacy loss of one release.
     Laplace { epsilon: f64 },
-    /// With this variance, in rewards squared.
+    /// Gaussian noise with this variance, in rewards squared.
     Gaussian { variance: f64 },
 }
 
 impl Cumulant {
-    /// Of a distribution on the reward grid.
+    /// The log-MGF of a distribution on the reward grid.
     pub fn of(noise: &Noise) -> Cumulant {
         match noise {
             Noise::Laplace(distribution) => Cumulant::Laplace { epsilon: distribution.epsilon() },
@@ -30,7 +29,7 @@ impl Cumulant {
         }
     }
 
-    /// The variance, in rewards squared (of the continuous distribution, an upper bound).
+    /// The variance of the continuous distribution, in rewards squared: an upper bound.
     pub fn variance(self) -> f64 {
         match self {
             Cumulant::Laplace { epsilon } => 2.0 / (epsilon * epsilon),
@@ -38,7 +37,7 @@ impl Cumulant {
         }
     }
 
-    /// Where it becomes infinite.
+    /// The s at which Phi becomes infinite.
     pub fn limit(self) -> f64 {
         match self {
             Cumulant::Laplace { epsilon } => epsilon,
@@ -54,10 +53,11 @@ impl Cumulant {
         }
     }
 
-    /// The log-MGF of max(X, 0), X the noise, for 0 <= s below the limit: E e^(s max(X, 0)) is, X being symmetric,
-    /// E e^(sX) + (1 - E e^(-s|X|))/2. *Laplace:* that of the continuous distribution, (1 - t/2)/(1 - t) with t = s/eps. The
-    /// discrete one has 1 + sinh(us/2)/(2 cosh(ue/2) sinh(u(e-s)/2)), e = eps, which is less because sinh(x)/x is at
-    /// least 1, increases, and is at most cosh(x). *Gaussian:* E e^(-s|X|) >= e^(-s E|X|) >= e^(-s sigma).
+    /// The log-MGF of max(X, 0), X the noise, for 0 <= s below the limit. Because X is symmetric, E e^(s max(X, 0))
+    /// is E e^(sX) + (1 - E e^(-s|X|))/2. *Laplace:* that of the continuous distribution, (1 - t/2)/(1 - t) with t =
+    /// s/eps. The discrete one has 1 + sinh(us/2)/(2 cosh(ue/2) sinh(u(e-s)/2)), e = eps. This is less because
+    /// sinh(x)/x is at least 1, increases, and is at most cosh(x). *Gaussian:* E e^(-s|X|) >= e^(-s E|X|) >= e^(-s
+    /// sigma).
     pub fn at_positive(self, s: f64) -> f64 {
         match self {
             Cumulant::Laplace { epsilon } => (0.5 * s / (epsilon - s)).ln_1p(),
@@ -97,7 +97,8 @@ mod tests {
         }
     }
 
-    /// The same for noise that is cut off at 0, by summing the distribution; and so is that it is more than the noise itself has.
+    /// The same for noise that is cut off at 0, by summing the distribution. That log-MGF exceeds that of the noise
+    /// itself.
     #[test]
     fn the_cumulant_above_zero_is_an_upper_bound() {
         let scale = 64.0f64;

@@ -1,12 +1,12 @@
-//! How much an arm's releases say against a mean of q, in nats.
+//! Computes the evidence of an arm's releases against a mean of q, in nats.
 
 use super::cumulant::Cumulant;
 use super::released::{Evidence, Term};
 
-/// The likelihood adds at most so many nats to the exponent.
+/// Maximum number of nats that the likelihood adds to the exponent.
 pub const BAND: f64 = 3.0;
 
-/// e^(-l w) is kept within the doubles.
+/// Maximum of l w, so that e^(-l w) stays within the doubles.
 const STEEPEST: f64 = 600.0;
 
 impl Evidence {
@@ -15,19 +15,19 @@ impl Evidence {
     /// D(q) = sup over 0 <= l < limit/max w of -l Z - sum_b g_b \[n_b ln(1 - q + q e^(-l w_b)) + k_b Phi(l w_b)\],
     /// and 0 where Z >= q W.
     ///
-    /// The expression is concave in l: Newton's method on its derivative, kept between two bounds;
-    /// whatever l it ends at, the value is a bound that holds. At a fixed l it is convex in q, so D is,
-    /// and the tangent at any q is nowhere above it.
+    /// The expression is concave in l. Newton's method on its derivative, kept between two bounds, finds the maximum;
+    /// any l gives a valid bound. At a fixed l the expression is convex in q. So D is convex, and its tangent at any
+    /// q is nowhere above it.
     pub fn exponent(&self, q: f64) -> (f64, f64) {
         let lack = q * self.weight - self.sum;
         if lack <= 0.0 || self.is_empty() {
             return (0.0, 0.0);
         }
-        // The derivative is at most lack - l V sum g k w^2, and falls to minus infinity at the limit.
+        // The derivative is at most lack - l V sum g k w^2, and decreases to minus infinity at the limit.
         let total = |each: fn(&Term) -> f64| self.terms().iter().map(each).sum::<f64>();
         let noise = self.distribution.variance() * total(|t| t.power * t.noises * t.weight * t.weight);
         let spread = total(|t| t.power * t.count * t.weight * t.weight);
-        // A prior has no noise, and so no limit.
+        // A prior has no noise, and therefore no limit.
         let limit = |t: &Term| if t.noises > 0.0 { self.distribution.limit().min(STEEPEST) } else { STEEPEST };
         let limits = self.terms().iter().map(|t| limit(t) / t.weight);
         let steepest = limits.fold(f64::INFINITY, f64::min) * (1.0 - 1e-12);
@@ -81,7 +81,7 @@ impl Evidence {
         self.terms().iter().map(|t| t.power * log_density(self.distribution, t.count, t.noises, t.sum, mean)).sum()
     }
 
-    /// The log-likelihood ratio of two means, one of this and one of that, against one.
+    /// The log-likelihood ratio of two means, one for each evidence, against one common mean.
     pub fn contradiction(&self, that: &Evidence) -> f64 {
         if self.is_empty() || that.is_empty() {
             return 0.0;
@@ -92,12 +92,12 @@ impl Evidence {
     }
 }
 
-/// The log of the saddlepoint density of a sum: n coins of this mean and k noises give y. With
+/// The log of the saddlepoint density at y of a sum of n coins of this mean and k noises. With
 /// K(s) = n ln(1 - q + q e^s) + k Phi(s) and K'(s) = y: K(s) - s y - ln(2 pi K''(s))/2.
 fn log_density(distribution: Cumulant, n: f64, noises: f64, y: f64, mean: f64) -> f64 {
     let q = mean.clamp(1e-6, 1.0 - 1e-6);
     if noises == 0.0 {
-        return y * q.ln() + (n - y) * (-q).ln_1p(); // and what is the same for all means
+        return y * q.ln() + (n - y) * (-q).ln_1p(); // up to a term that is the same for all means
     }
     let gap = y - n * q;
     // |K'(s) - n q| >= k V |s|
@@ -131,7 +131,7 @@ fn remaining(q: f64, s: f64) -> f64 {
     (1.0 - q) + q * (-s).exp()
 }
 
-/// Its logarithm: without cancellation near 1, without underflow at q = 1.
+/// The logarithm of `remaining`, without cancellation near 1 and without underflow at q = 1.
 fn log_remaining(q: f64, s: f64, remaining: f64) -> f64 {
     if q == 1.0 {
         -s
@@ -156,14 +156,14 @@ mod tests {
         Cumulant::of(&Config::new(2, epsilon).noise().unwrap())
     }
 
-    /// Releases of these sizes, each of this mean.
+    /// Releases of these sizes, each with this mean.
     fn evidence(distribution: Cumulant, sizes: &[f64], mean: f64) -> Evidence {
         let mut released = ReleaseHistory::NOTHING;
         sizes.iter().for_each(|&n| released.push(NoisySum::new(n, mean * n, 0)));
         released.evidence(distribution, Memory::new(0), 0)
     }
 
-    /// The expression under the supremum, as the docs print it.
+    /// The expression under the supremum, as in the documentation.
     fn expression(arm: &Evidence, q: f64, l: f64) -> f64 {
         let terms = arm.terms().iter().map(|t| {
             let each =
@@ -197,7 +197,7 @@ mod tests {
         }
     }
 
-    /// A power multiplies its term.
+    /// A discount multiplies its term.
     #[test]
     fn half_the_power_is_half_the_exponent() {
         let memory = Memory::new(1 << 20);
@@ -212,7 +212,7 @@ mod tests {
         assert!((faded.1 - 0.5 * fresh.1).abs() < 1e-9 * fresh.1 && fresh.1 > 10.0);
     }
 
-    /// Next to no noise, an arm that paid nothing, a leader that always paid.
+    /// Almost no noise, an arm without any reward above 0, and a leader whose rewards are all 1.
     #[test]
     fn the_exponent_is_finite_where_kl_is_not() {
         for epsilon in [100.0, 1000.0, 16384.0] {
@@ -230,7 +230,7 @@ mod tests {
         }
     }
 
-    /// With next to no noise D is n kl, and between one noise and none it is d_eps: one big batch.
+    /// With almost no noise D is n kl, and with little noise it is d_eps, for one big batch.
     #[test]
     fn the_exponents_closed_forms() {
         let n = (1u64 << 30) as f64;
@@ -242,8 +242,8 @@ mod tests {
         }
     }
 
-    /// One small release: how often its sum falls into each unit interval, against the saddlepoint
-    /// density in the middle of it. 400,000 draws; 5 standard errors, and 12% for the approximation.
+    /// One small release: the frequency of its sum in each unit interval, against the saddlepoint density in the
+    /// middle of it. 400,000 draws; tolerance 5 standard errors, and 12% for the approximation.
     #[test]
     fn the_density_is_that_of_a_release() {
         let mut random = Seed::new(Some([3; 32])).unwrap().stream();
@@ -264,8 +264,8 @@ mod tests {
         }
     }
 
-    /// Three releases whose sizes depend on those before: how often D(mu) is beyond ln 3 and ln 30, and
-    /// D'(mu) beyond ln 30 + 3, in 100,000 experiments.
+    /// Three releases whose sizes depend on the earlier ones: how often D(mu) exceeds ln 3 and ln 30, and D'(mu)
+    /// exceeds ln 30 + 3, in 100,000 experiments.
     fn exceedances(mean: f64, counted: Cumulant, random: &mut Random) -> [u32; 3] {
         let Noise::Laplace(laplace) = Config::new(2, 0.5).noise().unwrap() else { unreachable!() };
         let mut counts = [0; 3];
@@ -287,8 +287,8 @@ mod tests {
         counts
     }
 
-    /// P(D(mu) >= x) <= e^-x and P(D'(mu) >= x) <= e^(3-x), here at one time. Were they equal, counts
-    /// above 34,500 and 3,750 would have chance below 1e-9. An index that is blind to the noise must fail.
+    /// P(D(mu) >= x) <= e^-x and P(D'(mu) >= x) <= e^(3-x), here at one time. If they were equal, counts above 34,500
+    /// and 3,750 would have probability below 1e-9. An index that ignores the noise must fail.
     #[test]
     fn the_divergence_is_a_bound() {
         let mut random = Seed::new(Some([6; 32])).unwrap().stream();
@@ -301,7 +301,7 @@ mod tests {
         }
     }
 
-    /// The likelihood ratio of a change: none where nothing changed, many nats where the mean did.
+    /// The likelihood ratio of a change: 0 if nothing changed, many nats if the mean did.
     #[test]
     fn a_change_contradicts_the_past() {
         let past = evidence(distribution(1.0), &[100.0, 200.0, 400.0], 0.3);

@@ -1,4 +1,4 @@
-//! Samples of Gamma and Beta distributions, that tests compare with.
+//! Draws samples of Gamma and Beta distributions, for tests to compare with.
 
 use crate::random::Random;
 
@@ -40,8 +40,8 @@ mod tests {
     use super::*;
     use crate::random::Seed;
 
-    /// Means and variances of 200,000 samples, each within 5 of its deviations (the fourth moments of these distributions
-    /// are below 10 variances squared): all 16 hold with chance 1 - 1e-5.
+    /// Means and variances of 200,000 samples, each within 5 of its deviations (the fourth moments of these
+    /// distributions are below 10 variances squared): all 16 hold with probability 1 - 1e-5.
     #[test]
     fn samples_have_their_moments() {
         let mut coins = Seed::new(Some([5; 32])).unwrap().stream();

@@ -1,9 +1,9 @@
-//! The arms in the race, and a floor under their chances.
+//! The live arms, and a minimum for their probabilities.
 
 use crate::error::{Error, Result};
 use crate::random::Random;
 
-/// Who can be played.
+/// The arms that can be pulled.
 #[derive(Default)]
 pub struct Live(Vec<u32>);
 
@@ -15,7 +15,7 @@ impl Live {
         Ok(live)
     }
 
-    /// Makes capacity for so many more, so that the next [`push`](Self::push) cannot fail.
+    /// Reserves capacity for `more` more arms, so that the next [`push`](Self::push) cannot fail.
     pub fn reserve(&mut self, more: usize) -> Result<()> {
         self.0.try_reserve(more).map_err(|_| Error::NoMemory)
     }
@@ -37,8 +37,8 @@ impl Live {
     }
 }
 
-/// `exploration` f: with chance f an arm drawn evenly plays in place of the policy's, so that
-/// each of K arms has a chance of f/K at least. It costs f times the mean gap a decision.
+/// `exploration` f: with probability f a uniformly drawn arm is pulled instead of the policy's, so that each of K
+/// arms has a probability of at least f/K. It costs f times the mean gap for each decision.
 pub struct Explore {
     pub share: f64,
 }
@@ -48,20 +48,20 @@ impl Explore {
         Explore { share }
     }
 
-    /// Is this decision's arm to be drawn evenly?
+    /// Draws whether this decision's arm is to be drawn uniformly.
     #[inline]
     pub fn tosses(&self, coins: &mut Random) -> bool {
         self.share > 0.0 && coins.unit() < self.share
     }
 
-    /// The chance of an arm, from that of an even draw and the policy's.
+    /// The probability of an arm, from that in a uniform draw and the policy's own.
     #[inline]
     pub fn mix(&self, even: f64, own: f64) -> f64 {
         self.share * even + (1.0 - self.share) * own
     }
 }
 
-/// The chance of an arm in an even draw from a list that may name it more than once.
+/// The probability of an arm in a uniform draw from a list that may name it more than once.
 pub fn even_chance(arms: &[u32], arm: u32) -> f64 {
     arms.iter().filter(|&&other| other == arm).count() as f64 / arms.len() as f64
 }

@@ -1,19 +1,19 @@
-//! DP-KLUCB: the optimistic index of d_eps.
+//! DP-KLUCB: pulls the arm with the largest optimistic index, by the divergence d_eps (Azize, Wu, Honda, Orabona,
+//! Ito, Basu 2025).
 //!
-//! **Pure eps-DP** by Theorem P of [`crate::privacy`]. Plays argmax of max{ q : d_eps(mu, q) <= ln t/N }
-//! for the arm's released mean mu of N rewards, at each batch's end (Azize, Wu, Honda, Orabona, Ito,
-//! Basu 2025). d_eps(x, y) = inf_z { eps |z - x| + kl(z, y) } is the price, in evidence, of taking an
-//! arm of mean x for one of mean y under eps-DP, and regret sum_a Delta_a ln T/d_eps(mu_a, mu*) is
-//! the least possible.
+//! **Pure eps-DP** by Theorem P of [`crate::privacy`]. At the end of each batch it pulls
+//! argmax of max{ q : d_eps(mu, q) <= ln t/N }, where mu is the arm's released mean of N rewards.
+//! d_eps(x, y) = inf_z { eps |z - x| + kl(z, y) } is the least evidence for each pull, under eps-DP, of an arm's mean
+//! being x and not y. Regret sum_a Delta_a ln T/d_eps(mu_a, mu*) is the least possible.
 //!
-//! An arm's total doubles with each batch. The index has room for one noise while the mean carries
-//! one a batch: hence [`imed`](super::imed) as the default. d_eps belongs to pure DP, so delta > 0 is
-//! refused, and it has no memory: `imed` has both.
+//! An arm's total doubles with each batch. The index accounts for one noise while the mean contains one for each
+//! batch. Therefore [`imed`](super::imed) is the default. d_eps is defined for pure DP, so delta > 0 is refused. The
+//! policy does not forget; `imed` supports both.
 //!
-//! What a prior says is in mu, and in N as far as it counts ([`prior`](crate::policy::prior)).
+//! A prior is in mu, and in N as far as it counts ([`prior`](crate::policy::prior)).
 //!
-//! Cost: select and update O(1); a batch's end a few indices (at most 50 bisections each) and
-//! O(log K); about 450 bytes an arm. See [`min_index`](super::least) for delays, slates and many arms.
+//! Cost: select and update O(1). The end of a batch costs a few indices (at most 50 bisections each) and O(log K).
+//! About 450 bytes an arm. See [`min_index`](super::min_index) for delays, several slots and many arms.
 
 use super::min_index::{Index, MinIndexPolicy};
 use super::released::Evidence;
@@ -26,7 +26,7 @@ use crate::tournament::Line;
 /// DP-KLUCB.
 pub type DpKlUcb = MinIndexPolicy<KlUcbIndex>;
 
-/// The largest mean within reach, at this effective loss.
+/// The negated optimistic mean, for this privacy loss of one release.
 pub struct KlUcbIndex {
     epsilon: f64,
 }
@@ -45,7 +45,7 @@ impl Index for KlUcbIndex {
         (decisions.max(1) as f64).ln()
     }
 
-    /// d_eps is convex in q, so its inverse is concave in ln t, and the tangent lies above it.
+    /// d_eps is convex in q, so its inverse is concave in ln t, and the tangent is above it.
     fn at(&self, arm: &Evidence, log_time: f64) -> (f64, Line) {
         let count = arm.covered + arm.given;
         let (reach, rise) = reach(arm.mean(), log_time / count, self.epsilon);
@@ -88,7 +88,7 @@ fn reach(x: f64, budget: f64, epsilon: f64) -> (f64, f64) {
         if kl(x, middle) <= budget { low = middle } else { high = middle }
     }
     let q = low;
-    // A rise that is too large only makes the bound looser.
+    // A derivative that is too large only loosens the bound.
     (q, (1.0 - q) / (1.0 - x / q).max(1e-9))
 }
 
@@ -107,7 +107,7 @@ mod tests {
                     if q < 1.0 && budget > 0.0 {
                         assert!((private_divergence(x, q, epsilon) - budget).abs() < 1e-6 * (1.0 + budget));
                     }
-                    // concave: the tangent is above, before and after (budgets only grow)
+                    // The reach is concave: the tangent is above it on both sides (budgets only grow).
                     for other in [budget + 1e-6, 2.0 * budget, 10.0] {
                         if other >= budget {
                             assert!(reach(x, other, epsilon).0 <= q + rise * (other - budget) + 1e-9);

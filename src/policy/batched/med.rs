@@ -1,18 +1,18 @@
-//! DP-MED: each arm is played with a chance that its releases justify, and the chance is told.
+//! DP-MED: draws each arm with a probability computed from its releases, and reports the probability.
 //!
-//! **Pure eps-DP** by Theorem P of [`crate::privacy`] (rho-zCDP with delta > 0), no horizon, nothing to
-//! tune. After each release arm i gets the chance exp(-D'_i(mu*)) / sum_j exp(-D'_j(mu*)), mu* the
-//! leading mean and D' the nats that an arm's releases speak against it ([`imed`](super::imed), with its
-//! proof); arms without a release come first, each with the same chance. So every decision carries
-//! its exact propensity given everything released before, and a log of decisions and answers can
-//! value other policies (inverse propensity). Batches multiply an arm's total by 1.5, the leader's by 2.
+//! **Pure eps-DP** by Theorem P of [`crate::privacy`] (rho-zCDP with delta > 0). It needs no horizon and no tuning.
+//! After each release arm i has the probability exp(-D'_i(mu*)) / sum_j exp(-D'_j(mu*)), where mu* is the leading
+//! mean and D' is the evidence in nats of an arm's releases against it ([`imed`](super::imed) has its proof). Arms
+//! without a release come first, with equal probabilities. So every decision carries its exact propensity given
+//! everything released before, and a log of decisions and rewards can evaluate other policies (inverse propensity).
+//! Batches multiply an arm's total by 1.5, the leader's by 2.
 //!
-//! After Honda and Takemura (2011, MED: minimum empirical divergence), with divergences that count
-//! the noise. `forget_after` and `exploration` as for [`imed`](super::imed).
+//! The policy follows Honda and Takemura (2011, MED: minimum empirical divergence), with divergences that account for
+//! the noise. `forget_after` and `exploration` work as in [`imed`](super::imed).
 //!
-//! Cost: select O(log K), update O(1); a batch's end computes D' of the arm that was released, of all
-//! arms where the leading mean has moved: at most 2^12 arms. `select_among` computes those of its
-//! arms where the leading mean is another than in the last call. About 370 bytes an arm.
+//! Cost: select O(log K), update O(1). The end of a batch computes D' of the released arm, or of all arms if the
+//! leading mean has changed: at most 2^12 arms. `select_among` computes D' of its arms if the leading mean differs
+//! from the last call's. About 370 bytes an arm.
 
 use super::arms::BatchedArms;
 use super::compare::ReleaseTotals;
@@ -31,18 +31,18 @@ use crate::snapshot::{Reader, Writer};
 pub struct DpMed {
     batched: BatchedArms,
     arms: WipedVec<Weight>,
-    /// Of the live arms, in their order: the sum of weights up to each.
+    /// For each live arm, in their order, the sum of the weights up to it.
     sums: Vec<f64>,
     explore: Explore,
     coins: Random,
-    /// The sums are as the last releases say.
+    /// Whether the sums are up to date with the last releases.
     settled: bool,
-    /// Tells the arms of one `choose_among` from those of another.
+    /// Distinguishes the arms of one `choose_among` from those of another.
     mark: u64,
 }
 
 struct Weight {
-    /// The mean that the weight was computed for; NaN when there was another release since.
+    /// The leading mean that the weight was computed for; NaN if there was a release since.
     at: f64,
     /// exp(-D').
     weight: f64,
@@ -54,7 +54,7 @@ impl Weight {
 }
 
 impl DpMed {
-    /// With more, a batch's end could take longer than 50 ms.
+    /// Maximum number of arms; with more the end of a batch could take longer than 50 ms.
     const MOST_ARMS: u32 = 1 << 12;
 
     pub fn new(config: &Config, seed: &mut Seed) -> Result<DpMed> {
@@ -84,7 +84,7 @@ impl DpMed {
         self.arms[arm].weight
     }
 
-    /// Is any of these without a release? Then those without have all the chance, evenly.
+    /// Whether any of these arms has no release. Then those without have all the probability, in equal parts.
     fn starts(&self, arms: &[u32]) -> bool {
         arms.iter().any(|&arm| self.batched.mean(arm as usize).is_nan())
     }
@@ -158,7 +158,7 @@ impl Policy for DpMed {
 
     fn cancel(&mut self, _pull: Pull) {}
 
-    answered_by_batched_arms!();
+    batched_arms_methods!();
 
     fn set_prior(&mut self, arm: u32, prior: Prior) -> Result<()> {
         self.batched.set_prior(arm as usize, prior);
@@ -194,7 +194,7 @@ impl DynamicArms for DpMed {
     fn choose_among(&mut self, arms: &[u32]) -> Pull {
         let (_, leading) = self.batched.leader_of(arms);
         let starts = self.starts(arms);
-        // Each arm once, however often it is named.
+        // Each arm counts once, however often it is listed.
         self.mark += 2;
         let (first, second) = (self.mark, self.mark + 1);
         let mut all = 0.0;

@@ -1,24 +1,25 @@
-//! The least index plays: what DP-IMED and DP-KLUCB share. Such a policy is an [`Index`]; all else is
-//! here and in the [`arms`](super::room).
+//! Minimum-index policies: the arm with the smallest index is pulled. DP-IMED and DP-KLUCB share this module. Each of
+//! them is an [`Index`]; everything else is here and in [`arms`](super::arms).
 //!
-//! **Which arm.** The least index over all arms, without computing all of them: an index is a
-//! function of one public number x (the leading mean; the time), and has a line that is nowhere above
-//! it. Arms are kept by these lines in a [`Tournament`]; the lowest one's index is computed and put in
-//! its place, until the lowest is an index. So a batch's end costs a few indices and O(log K), and
-//! every other decision O(1). Where very many arms are close to each other a change of the leading mean may call for
-//! very many indices. No decision computes more than 16: the next ones go on, and play the leading arm meanwhile.
+//! **Choice.** The smallest index over all arms is found without computing all of them. An index is a function of one
+//! public number x (the leading mean, or the time), and comes with a line that is nowhere above it. A [`Tournament`]
+//! orders the arms by these lines. The index of the lowest arm is computed and replaces its line, until the lowest
+//! entry is an index. So the end of a batch costs a few indices and O(log K), and every other decision O(1). If very
+//! many arms are close to each other, a change of the leading mean may require very many indices. No decision
+//! computes more than 16: the next decisions continue, and pull the leading arm meanwhile.
 //!
-//! **Batches.** An arm that comes first is played until its `goal`: the end of the batch that the
-//! index asks for.
+//! **Batches.** The arm with the smallest index is pulled until its `goal`, the end of the batch that was computed
+//! from its index.
 //!
-//! **Delays.** Decisions in flight may cover an arm's batch before its answers are there. It then
-//! stands in the race as if it had them: with the pulls that it will have at the end of the batches
-//! that are covered, and evidence growing at its present rate. So a burst of decisions goes where the
-//! answers would send it if they were like those before, and arms without a release are covered in
-//! turn. With answers at once nothing is ever covered, and the policy is the published one.
+//! **Delays.** Pending decisions may cover an arm's batch before its rewards arrive. Then the arm is compared as if
+//! they had arrived: with the pulls that it will have at the end of the covered batches, and evidence that grows at
+//! its present rate. So a burst of decisions chooses the arms that it would choose if new rewards were like the
+//! earlier ones, and arms without a release are covered in turn. With immediate rewards nothing is ever covered, and
+//! the policy is the published one.
 //!
-//! **Slates** of m arms: the arm of the m-th best mean among those that may be shown stands for the leader, x is from its
-//! mean, and the arms that are better have batches as leaders do. Then m times the least index that is not shown yet.
+//! **Several slots.** For m slots, the arm with the m-th largest mean among the eligible arms takes the role of the
+//! leader: x is computed from its mean, and better arms have batches as leaders do. Then the arm with the smallest
+//! index that is not yet in the request is chosen, m times.
 
 use super::arms::BatchedArms;
 use super::compare::ReleaseTotals;
@@ -35,53 +36,53 @@ use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer};
 use crate::tournament::{Line, Tournament};
 
-/// What makes a policy of this kind.
+/// The index that distinguishes policies of this kind.
 pub trait Index: Send {
-    /// The public number that all indices are functions of: from the leading released mean, or
-    /// from the number of decisions so far.
+    /// The public number that all indices are functions of, computed from the leading released mean, or from the
+    /// number of decisions so far.
     fn point(&self, leader: f64, decisions: u64) -> f64;
 
-    /// The arm's index at `point`, and a line that is nowhere above it. The least index plays.
+    /// The arm's index at `point`, and a line that is nowhere above it. The arm with the smallest index is pulled.
     fn at(&self, arm: &Evidence, point: f64) -> (f64, Line);
 
     /// Rewards in the next batch of an arm with this index.
     fn batch(&self, arm: &Evidence, leader: &Evidence, index: f64) -> f64;
 
-    /// The same for the arm of the leading mean.
+    /// Rewards in the next batch of the arm with the leading mean.
     fn leaders_batch(&self, leader: &Evidence) -> f64;
 }
 
-/// A policy of this kind.
+/// A policy that pulls the arm with the smallest index.
 pub struct MinIndexPolicy<I> {
     index: I,
     batched: BatchedArms,
     plans: WipedVec<Plan>,
     explore: Explore,
     coins: Random,
-    /// The arms by their lines, or by their indices where these are computed.
+    /// The arms by their lines, or by their indices if these are computed.
     order: Tournament,
-    /// Whose indices are.
+    /// Arms whose indices are in `order`.
     computed: Vec<u32>,
-    /// The point now, and are these indices of an earlier one?
+    /// The current point. `stale`: whether some indices in `order` are of an earlier one.
     point: f64,
     stale: bool,
-    /// The lowest line is an index.
+    /// Whether the lowest entry of `order` is an index of the current point.
     settled: bool,
 }
 
-/// How far an arm is to be played, all in rewards since its first: released <= covered <= goal.
+/// The pulls planned for an arm, all counted in rewards since its first: released <= covered <= goal.
 struct Plan {
-    /// Decisions, less the cancelled ones: at most the goal.
+    /// Decisions without the cancelled ones; at most the goal.
     pulls: u64,
-    /// The end of the batches that decisions in flight cover.
+    /// End of the batches that pending decisions cover.
     covered: u64,
-    /// The end of the last batch that the index asked for.
+    /// End of the last batch that was requested.
     goal: u64,
-    /// The index at a point, NaN before it was computed, and the line below it.
+    /// Point of the computed index, NaN before it was computed; the index there; and the line below it.
     at: f64,
     index: f64,
     line: Line,
-    /// Where it stands among the computed ones, if it does.
+    /// Position in `computed`, if the arm is there.
     place: Option<u32>,
 }
 
@@ -89,15 +90,15 @@ impl Plan {
     const NEW: Plan = Plan { pulls: 0, covered: 0, goal: 0, at: f64::NAN, index: 0.0, line: FIRST, place: None };
 }
 
-/// Arms that nothing is known of come before all others, and when decisions in flight cover their first
-/// batch they come after all others, in turn.
+/// Arms without evidence come before all others. Once pending decisions cover their first batch, they come after all
+/// others, in turn.
 const FIRST: Line = Line::level(-1e15);
 fn last(covered: f64) -> Line {
     Line::level(1e15 + covered)
 }
 
 impl<I: Index> MinIndexPolicy<I> {
-    /// Indices computed at one decision, or eight times as many put back.
+    /// Maximum number of indices computed at one decision. Eight times as many may be replaced by their lines.
     const AT_ONCE: usize = 16;
 
     pub fn with_index(index: I, config: &Config, seed: &mut Seed) -> Result<MinIndexPolicy<I>> {
@@ -116,14 +117,14 @@ impl<I: Index> MinIndexPolicy<I> {
         })
     }
 
-    /// An arm's evidence, with what decisions in flight cover.
+    /// An arm's evidence, including what pending decisions cover.
     fn evidence(&self, arm: usize) -> Evidence {
         let mut evidence = self.batched.evidence(arm);
         evidence.covered = evidence.count + (self.plans[arm].covered - self.batched.total(arm)) as f64;
         evidence
     }
 
-    /// Computes an arm's index at this point, if it is not known.
+    /// Computes an arm's index at this point, if it is not computed yet.
     fn compute(&mut self, arm: usize, point: f64) {
         if self.plans[arm].at == point {
             return;
@@ -139,7 +140,7 @@ impl<I: Index> MinIndexPolicy<I> {
         (plan.at, plan.index, plan.line) = (point, index, line);
     }
 
-    /// The arm with the least index, exactly; or the leader, while it is not known yet.
+    /// The arm with the smallest index, exactly; or the leader while that arm is not known yet.
     #[inline]
     fn least(&mut self) -> usize {
         if !self.settled {
@@ -148,8 +149,8 @@ impl<I: Index> MinIndexPolicy<I> {
         if self.settled { self.order.winner() } else { self.batched.leader() }
     }
 
-    /// Computes indices until the lowest line is one. No more of them than [`AT_ONCE`](Self::AT_ONCE): nobody
-    /// waits for long, and the next decision goes on.
+    /// Computes indices until the lowest entry is one. Computes at most [`AT_ONCE`](Self::AT_ONCE), so that no
+    /// decision takes long; the next decision continues.
     #[inline(never)]
     fn settle(&mut self) {
         let mean = self.batched.mean(self.batched.leader()).max(0.0);
@@ -179,7 +180,7 @@ impl<I: Index> MinIndexPolicy<I> {
         }
     }
 
-    /// A computed index gives its place to the line below it.
+    /// Replaces a computed index by the line below it.
     fn forget(&mut self, arm: usize) {
         if let Some(place) = self.plans[arm].place.take() {
             self.computed.swap_remove(place as usize);
@@ -192,7 +193,7 @@ impl<I: Index> MinIndexPolicy<I> {
         }
     }
 
-    /// An arm's index changed: until it is computed it stands in front.
+    /// Discards an arm's index after a change. The arm comes first until its index is computed again.
     fn unsettle(&mut self, arm: usize) {
         let plan = &mut self.plans[arm];
         (plan.at, plan.line) = (f64::NAN, FIRST);
@@ -200,17 +201,17 @@ impl<I: Index> MinIndexPolicy<I> {
         self.settled = false;
     }
 
-    /// A batch of this arm was released.
+    /// Opens the next batch after a release of this arm.
     #[inline(never)]
     fn released(&mut self, arm: usize) {
-        // Decisions in flight go beyond: their batches double, so that news is early.
+        // Pending decisions exceed the batch. Their batches double, so that releases come early.
         let total = self.batched.total(arm);
         let size = (self.plans[arm].goal - total).min(self.batched.doubling(arm));
         let plan = &mut self.plans[arm];
         if size > 0 {
             self.batched.open(arm, size);
         }
-        // What they do not fill, they do not cover.
+        // A batch that the pending decisions do not fill is not covered.
         plan.covered = if plan.pulls < total + size { total } else { plan.covered.max(total) };
         self.unsettle(arm);
         for _ in 0..BatchedArms::LOOKS {
@@ -220,15 +221,15 @@ impl<I: Index> MinIndexPolicy<I> {
         }
     }
 
-    /// Is this arm, the first in the race, the one to play? Or do the decisions in flight cover the
-    /// batch that it was to be played for, so that the race is another one now?
+    /// Whether this arm, which has the smallest index, is to be pulled. If pending decisions cover its requested
+    /// batch, its index changes, and the comparison must be repeated.
     #[inline]
     fn has_pulls_left(&mut self, arm: usize, leader: usize, point: f64) -> bool {
         let plan = &self.plans[arm];
         plan.pulls < plan.goal || self.has_pulls_left_after(arm, leader, point)
     }
 
-    /// The same for an arm that has had all the pulls it was to have.
+    /// The same for an arm that has had all its requested pulls.
     #[inline(never)]
     fn has_pulls_left_after(&mut self, arm: usize, leader: usize, point: f64) -> bool {
         let plan = &mut self.plans[arm];
@@ -241,11 +242,11 @@ impl<I: Index> MinIndexPolicy<I> {
         true
     }
 
-    /// One batch more.
+    /// Requests one more batch for an arm.
     fn request_batch(&mut self, arm: usize, leader: usize, point: f64) {
         self.compute(arm, point);
         let evidence = self.evidence(arm);
-        // Better than the leader are the first arms of a slate.
+        // For a request of several slots, some arms have a larger mean than the leader.
         let rewards = match arm == leader || self.batched.mean(arm) > self.batched.mean(leader) {
             true => self.index.leaders_batch(&evidence),
             false => self.index.batch(&evidence, &self.evidence(leader), self.plans[arm].index),
@@ -258,7 +259,7 @@ impl<I: Index> MinIndexPolicy<I> {
         plan.goal += size;
     }
 
-    /// Plays this arm, the policy's choice among these, or another one of them.
+    /// Pulls the policy's choice `best`, or explores another of these arms.
     #[inline]
     fn play(&mut self, best: usize, leader: usize, point: f64, among: Option<&[u32]>) -> Pull {
         let (arm, propensity) = match self.explore.share > 0.0 {
@@ -270,10 +271,10 @@ impl<I: Index> MinIndexPolicy<I> {
         Pull::new(arm as u32, self.batched.releases, propensity)
     }
 
-    /// Plays the least index of these arms, or another one of them.
+    /// Pulls the arm with the smallest index of these, or explores another of them.
     fn play_among(&mut self, arms: &[u32], leader: usize, point: f64) -> Pull {
         loop {
-            // The lowest line first: few others then need their index computed.
+            // The arm with the lowest line comes first, so that few others need their index computed.
             let bound = |policy: &Self, arm: u32| match &policy.plans[arm as usize] {
                 plan if plan.at == point => plan.index,
                 plan => plan.line.at(point),
@@ -298,7 +299,7 @@ impl<I: Index> MinIndexPolicy<I> {
         }
     }
 
-    /// The arm that plays where some are drawn evenly, and with which chance.
+    /// The arm to pull with exploration, and its probability.
     #[inline(never)]
     fn explore(&mut self, best: usize, leader: usize, point: f64, among: Option<&[u32]>) -> (usize, f64) {
         let arms = among.unwrap_or(self.batched.live.arms());
@@ -341,7 +342,7 @@ impl<I: Index> Policy for MinIndexPolicy<I> {
         }
     }
 
-    answered_by_batched_arms!();
+    batched_arms_methods!();
 
     fn slates(&mut self) -> Option<&mut dyn Slates> {
         Some(self)
@@ -353,7 +354,7 @@ impl<I: Index> Policy for MinIndexPolicy<I> {
         Ok(())
     }
 
-    /// Nothing is asked for, nothing is in flight.
+    /// After a restore no batch is requested, and no decision is pending.
     fn load(&mut self, from: &mut Reader) -> Result<()> {
         self.batched.load(from)?;
         for arm in 0..self.plans.len() {
@@ -430,8 +431,8 @@ mod tests {
     use super::*;
     use crate::snapshot::{Kind, write};
 
-    /// Plays at random for a while; at every batch's end the arm that plays has the least index of
-    /// all, computed afresh for every arm.
+    /// Plays at random for a while. At the end of every batch, the arm that is pulled has the smallest index of all,
+    /// where every index is computed afresh.
     fn plays_the_least<I: Index>(mut policy: MinIndexPolicy<I>, random: &mut Random) {
         let mut waiting: Vec<Pull> = Vec::new();
         let mut checks = 0;
@@ -491,8 +492,8 @@ mod tests {
         }
     }
 
-    /// Among thousands of arms no decision computes or puts back more than it may, the leading arm plays while
-    /// the least index is not known, and that is seldom.
+    /// With thousands of arms, no decision computes or replaces more than it may. The leading arm is pulled while the
+    /// smallest index is not known, and that is rare.
     #[test]
     fn nobody_waits_for_thousands_of_indices() {
         let mut seed = Seed::new(Some([3; 32])).unwrap();
@@ -515,7 +516,7 @@ mod tests {
         assert!(most <= MinIndexPolicy::<Chernoff>::AT_ONCE && (1..10_000).contains(&unsettled), "{most} {unsettled}");
     }
 
-    /// From a snapshot an arm goes on where its releases end: nothing is asked for twice, nothing is in flight.
+    /// A restored arm continues where its releases end: no batch is requested, and no decision is pending.
     #[test]
     fn a_restored_arm_has_no_decision_to_make_up_for() {
         let mut seed = Seed::new(Some([5; 32])).unwrap();
@@ -534,14 +535,14 @@ mod tests {
             let total = policy.batched.total(arm);
             assert_eq!((plan.pulls, plan.covered, plan.goal), (total, total, total));
         }
-        // So the first decision asks for a batch, and its answer is collected.
+        // So the first decision requests a batch, and its reward is collected.
         let pull = next.choose();
         let arm = pull.arm() as usize;
         assert!(next.plans[arm].goal > next.batched.total(arm) && next.plans[arm].pulls == next.batched.total(arm) + 1);
     }
 
-    /// The first batch of every arm in turn, ceil(1/eps); then the leader quadruples, and another arm's
-    /// batch is between an eighth of its total and all of it, and by no means always either.
+    /// The first batch of every arm in turn is ceil(1/eps). Then the leader quadruples, and another arm's batch is
+    /// between an eighth of its total and all of it, and is not always one of the two.
     #[test]
     fn batches_begin_and_grow_as_they_should() {
         let (mut leaders, mut others) = (Vec::new(), Vec::new());

@@ -1,11 +1,11 @@
-//! Batches of every arm, each released once: the policies that we recommend, and their room.
+//! Policies whose arms collect batches of rewards, each released once. The recommended policies are among them.
 //!
-//! [`arms`] collects and releases; [`released`] is what it has released of an arm; [`divergence`] is what
-//! that says against a mean; [`min_index`] plays the least index; [`explore`] is the floor under chances; [`compare`] is what
-//! releases say of the difference of two means at all times at once.
+//! [`arms`] collects and releases; [`released`] holds the releases of an arm; [`divergence`] computes their evidence
+//! against a mean; [`min_index`] pulls the arm with the smallest index; [`explore`] guarantees minimum probabilities;
+//! [`compare`] bounds the difference of two means at all times.
 
-/// What [`Policy`](super::contract::Policy) asks of a policy that `batched` arms answer by themselves.
-macro_rules! answered_by_batched_arms {
+/// Methods of [`Policy`](super::contract::Policy) that are the same for all policies with batched arms.
+macro_rules! batched_arms_methods {
     () => {
         fn advance(&mut self, ticks: u64) {
             self.batched.advance(ticks);

@@ -1,4 +1,4 @@
-//! What was released of one arm: a plain value, and all that indices are functions of.
+//! The releases of one arm, as plain values. All indices are functions of them.
 
 use super::compare::Totals;
 use super::cumulant::Cumulant;
@@ -6,17 +6,17 @@ use crate::error::Result;
 use crate::policy::prior::Prior;
 use crate::snapshot::{Reader, Writer, ensure, is_plausible};
 
-/// One release; joined, several. Sixteen bytes: single precision, rounded so that no bound that rests
-/// on it gets stronger.
+/// A release, or several joined. It takes 16 bytes, in single precision, rounded so that no bound computed from it gets
+/// stronger.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct NoisySum {
-    /// n, rewards: rounded down.
+    /// n, the number of rewards, rounded down.
     count: f32,
-    /// y, the noised sum: rounded up, and at least 0, because sums of rewards are.
+    /// y, the noised sum, rounded up, and at least 0, because sums of rewards are.
     sum: f32,
-    /// k, the noises in it.
+    /// k, the number of noises in the sum.
     noises: u32,
-    /// When it was released, in [ticks](Memory::ticks).
+    /// Time of the release, in [ticks](Memory::ticks).
     tick: u32,
 }
 
@@ -31,14 +31,14 @@ impl NoisySum {
         }
     }
 
-    /// What it says for itself.
+    /// The evidence of this release alone.
     pub fn evidence(self, distribution: Cumulant) -> Evidence {
         let mut evidence = Evidence::nothing(distribution);
         evidence.add(Part::of(self, self.tick), 1.0);
         evidence
     }
 
-    /// Both as one, of the age that their rewards have on average.
+    /// Joins two releases. The age is the average over their rewards.
     fn join(self, later: NoisySum) -> NoisySum {
         let count = f64::from(self.count) + f64::from(later.count);
         let gap = f64::from(later.tick.wrapping_sub(self.tick)) * f64::from(later.count) / count;
@@ -48,15 +48,15 @@ impl NoisySum {
     }
 }
 
-/// How long releases count: a power for each age, 1 until half the memory, 0 from its end.
+/// Discounts releases by age, according to `forget_after`: 1 until half of it, then linearly down to 0 at its end.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Memory {
-    /// M, on the configuration's clock; 0 = for ever.
+    /// M = `forget_after`, on the configuration's clock; 0 = never forget.
     span: u64,
 }
 
 impl Memory {
-    /// Ticks in a memory, which is at least as long.
+    /// Maximum number of ticks in `forget_after`.
     const TICKS: u64 = 1024;
 
     pub const fn new(span: u64) -> Memory {
@@ -67,22 +67,23 @@ impl Memory {
         self.span > 0
     }
 
-    /// How long one batch may take: so its release's age is known to a 64th of the memory.
+    /// The longest time that one batch may take: the age of its release is then known to a 64th of `forget_after`.
     pub fn longest_batch(self) -> f64 {
         if self.is_finite() { self.span as f64 / 64.0 } else { f64::INFINITY }
     }
 
-    /// The time in ticks. It wraps after 2^22 memories, long after what was released has lost its power.
+    /// The time in ticks. It wraps after 2^22 times `forget_after`, long after the discount is 0.
     pub fn ticks(self, time: u64) -> u32 {
         if self.is_finite() { (time / self.tick()) as u32 } else { 0 }
     }
 
-    /// How long a tick is.
+    /// The length of a tick, on the configuration's clock.
     fn tick(self) -> u64 {
         self.span.div_ceil(Self::TICKS)
     }
 
-    /// An age in our ticks in those of another memory. Where we have none it is not known: as young as can be.
+    /// Converts an age from our ticks to those of another `forget_after`. Without one of our own the age is unknown,
+    /// and is 0.
     pub fn age_in(self, other: Memory, age: u32) -> u32 {
         if !other.is_finite() {
             return 0;
@@ -90,29 +91,29 @@ impl Memory {
         (u64::from(age) * self.tick() / other.tick()).min(u64::from(u32::MAX / 2)) as u32
     }
 
-    /// Has a 256th of the memory passed since then?
+    /// Whether a 256th of `forget_after` has passed since `then`.
     pub fn is_stale(self, now: u32, then: u32) -> bool {
         self.is_finite() && u64::from(now.wrapping_sub(then)) >= Self::TICKS / 256
     }
 
-    /// g = clamp(2 - 2 age/M, 0, 1).
+    /// The discount g = clamp(2 - 2 age/M, 0, 1).
     pub fn power(self, now: u32, then: u32) -> f64 {
         self.power_at(f64::from(now.wrapping_sub(then)))
     }
 
-    /// The same at this age, in ticks.
+    /// The discount at this age, in ticks.
     fn power_at(self, age: f64) -> f64 {
         if self.is_finite() { (2.0 - 2.0 * age / Self::TICKS as f64).clamp(0.0, 1.0) } else { 1.0 }
     }
 }
 
-/// The releases of one arm by one handle, oldest first. Where there is no room for one more, the two neighbours that
-/// hold the fewest rewards are joined: with twelve pairs that costs no regret that could be measured.
+/// The releases of one arm by one handle, oldest first. If the list is full, the two neighbours with the fewest
+/// rewards are joined. With twelve entries that costs no measurable regret.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReleaseHistory {
     pairs: [NoisySum; ReleaseHistory::MOST],
     count: u8,
-    /// All of them, as [`compare`](super::compare) takes them.
+    /// Totals of all releases, for [`compare`](super::compare).
     pub totals: Totals,
 }
 
@@ -140,12 +141,12 @@ impl ReleaseHistory {
         &self.pairs[..self.count as usize]
     }
 
-    /// Its times on our clock, where `then` is `now`.
+    /// Converts its times to our clock, where `then` is `now`.
     pub fn rebase(&mut self, then: u32, now: u32) {
         self.moved(|tick| now.wrapping_sub(then.wrapping_sub(tick)));
     }
 
-    /// Its times on another clock.
+    /// Converts its times by `on_it`.
     pub fn moved(&mut self, on_it: impl Fn(u32) -> u32) {
         self.pairs.iter_mut().for_each(|pair| pair.tick = on_it(pair.tick));
     }
@@ -173,7 +174,7 @@ impl ReleaseHistory {
         Ok(released)
     }
 
-    /// Forgets what has no power left.
+    /// Removes releases whose discount is 0.
     pub fn expire(&mut self, memory: Memory, now: u32) {
         while self.count > 0 && memory.power(now, self.pairs[0].tick) == 0.0 {
             self.remove(0);
@@ -185,13 +186,14 @@ impl ReleaseHistory {
         self.count -= 1;
     }
 
-    /// What it says now, alone.
+    /// The evidence of these releases alone, now.
     #[cfg(test)]
     pub fn evidence(&self, distribution: Cumulant, memory: Memory, now: u32) -> Evidence {
         self.and(None, distribution, memory, now)
     }
 
-    /// What it and others' releases say now: the same at every handle that knows the same, whichever of them are its own.
+    /// The evidence of these and others' releases, now. It is the same at every handle with the same set of releases,
+    /// whichever of them are its own.
     pub fn and(&self, others: Option<&Joined>, distribution: Cumulant, memory: Memory, now: u32) -> Evidence {
         let mut evidence = Evidence::nothing(distribution);
         let mut add = |part: &Part| {
@@ -213,18 +215,18 @@ impl ReleaseHistory {
     }
 }
 
-/// Several pairs as one, in sums that are exact: so they do not depend on the order.
+/// Several releases joined. The sums are exact, so they do not depend on the order.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Part {
     count: f64,
     sum: f64,
     noises: f64,
-    /// The ages of its rewards, in ticks.
+    /// Sum of the ages of its rewards, in ticks.
     ages: f64,
 }
 
 impl Part {
-    /// Of what is added, a multiple of it: sums of fewer than 2^43 rewards are exact.
+    /// Sums are rounded to multiples of 1/1024, so that additions of fewer than 2^43 rewards are exact.
     const GRID: f64 = 1024.0;
 
     fn of(pair: NoisySum, now: u32) -> Part {
@@ -239,7 +241,7 @@ impl Part {
         self.ages += other.ages;
     }
 
-    /// So many ticks later.
+    /// Advances the time by so many ticks.
     fn grow(&mut self, ticks: u32) {
         self.ages += f64::from(ticks) * self.count;
     }
@@ -260,15 +262,16 @@ impl Part {
     }
 }
 
-/// What several handles, the *origins*, have released of an arm. Of one of them it is what that has kept. Of more, those
-/// pairs are joined that are of one kind: rewards for each noise within a factor of 2, up to 64 V, from where on the
-/// weight is nearly 1; with a memory, ages within a twelfth of it. Which kind a pair is of, it says itself, and sums are
-/// exact: so this is a function of the set of what the origins have kept.
+/// The releases of an arm by several handles, the *origins*. With one origin, it holds that origin's list. With more,
+/// releases of the same kind are joined. Two releases are of the same kind if their rewards for each noise are within
+/// a factor of 2, up to 64 V, where the weight is nearly 1; with `forget_after`, if their ages are within a twelfth
+/// of it. A release's kind depends on that release alone, and sums are exact. So the result is a function of the set
+/// of the origins' lists.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Joined {
     parts: [Part; ReleaseHistory::MOST],
     origins: u32,
-    /// When the ages were these.
+    /// Time that the ages refer to.
     at: u32,
     pub totals: Totals,
 }
@@ -279,7 +282,7 @@ impl Joined {
         Joined { parts: [Part::default(); ReleaseHistory::MOST], origins: 0, at, totals: Totals::NONE }
     }
 
-    /// One origin more, with what it has released that has any power now.
+    /// Adds an origin with its releases whose discount is not 0 now.
     pub fn add(&mut self, released: &ReleaseHistory, distribution: Cumulant, memory: Memory, now: u32) {
         self.totals.add(&released.totals);
         let mut pairs = released.pairs().iter().filter(|pair| memory.power(now, pair.tick) > 0.0).peekable();
@@ -301,37 +304,36 @@ impl Joined {
     }
 }
 
-/// One pair as the formulas take it.
+/// A release, or several joined, as the formulas use it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Term {
-    /// n, rewards.
+    /// n, the number of rewards.
     pub count: f64,
     /// y, their noised sum.
     pub sum: f64,
-    /// k, the noises in it: none in a prior.
+    /// k, the number of noises in it; 0 for a prior.
     pub noises: f64,
-    /// w = 1/(1 + 4 V k/n), V the variance of one noise: about the inverse of the variance in the worst
-    /// case.
+    /// w = 1/(1 + 4 V k/n), where V is the variance of one noise: about the inverse of the variance in the worst case.
     pub weight: f64,
-    /// g, its power.
+    /// g, its discount.
     pub power: f64,
 }
 
-/// What was released of one arm, weighted.
+/// The weighted and discounted releases of one arm, and its prior.
 pub struct Evidence {
     pub distribution: Cumulant,
-    /// Of releases, and a prior.
+    /// Terms of the releases, and of a prior.
     terms: [Term; ReleaseHistory::MOST + 1],
     length: usize,
     /// Z = sum g w y.
     pub sum: f64,
     /// W = sum g w n.
     pub weight: f64,
-    /// N = sum g n, of releases.
+    /// N = sum g n, over releases.
     pub count: f64,
-    /// The rewards that a prior counts for.
+    /// Number of rewards that a prior counts for.
     pub given: f64,
-    /// N, and the rewards that decisions in flight will bring.
+    /// N plus the rewards that pending decisions will bring.
     pub covered: f64,
 }
 
@@ -348,7 +350,7 @@ impl Evidence {
         self.covered = self.count;
     }
 
-    /// What public data say: rewards without noise, but none that was collected.
+    /// Adds a prior: it has rewards without noise, and none that was collected.
     pub fn add_prior(&mut self, prior: Prior, power: f64) {
         let count = f64::from(prior.strength);
         self.put(Term { count, sum: count * f64::from(prior.mean), noises: 0.0, weight: 1.0, power });
@@ -375,7 +377,7 @@ impl Evidence {
         (self.sum / self.weight).clamp(0.0, 1.0)
     }
 
-    /// 4V/(4V + N), N covered: the part of the noise in what there is to know.
+    /// 4V/(4V + N), N covered: the share of the noise in what is known.
     pub fn share_of_noise(&self) -> f64 {
         let noise = 4.0 * self.distribution.variance();
         noise / (noise + self.covered)
@@ -429,7 +431,7 @@ mod tests {
         assert_eq!(released.count, 1);
         released.expire(memory, tick(200_000));
         assert!(released.evidence(LAW, memory, tick(200_000)).is_empty());
-        // ages are told apart where the ticks have wrapped
+        // Ages are correct after the ticks have wrapped.
         assert_eq!(memory.power(5, 5u32.wrapping_sub(768)), 0.5);
     }
 

@@ -1,27 +1,27 @@
 //! Lazy-DP-TS: Thompson sampling from released means (Hu and Hegde 2022).
 //!
-//! **Pure eps-DP** by Theorem P of [`crate::privacy`] (rho-zCDP with delta > 0): an arm's answers
-//! fill batches of 1, 2, 4, ... and each is released once. With O rewards in the last release and
-//! noisy mean y, mu = clip(y + 3 ln t/(eps O)) (for Gaussian noise sigma sqrt(6 ln t)/O: both are
-//! passed with chance at most t^-3), theta ~ Beta(mu O + 1, (1 - mu) O + 1), and the arm of the
-//! largest theta is played. Arms without a release are played once, then stand at Beta(1, 1); with a
-//! `exploration` they stand there from the start. The paper's algorithm, and a baseline:
-//! [`med`](super::med) has propensities too, at a quarter of the regret.
+//! **Pure eps-DP** by Theorem P of [`crate::privacy`] (rho-zCDP with delta > 0): an arm's rewards fill batches of 1,
+//! 2, 4, ... and each batch is released once. With O rewards in the last release and noisy mean y, let mu = clip(y +
+//! 3 ln t/(eps O)). (For Gaussian noise the margin is sigma sqrt(6 ln t)/O. The noise exceeds either margin with
+//! probability at most t^-3.) Then theta ~ Beta(mu O + 1, (1 - mu) O + 1), and the arm with the largest theta is
+//! pulled. Arms without a release are pulled once, and then have Beta(1, 1); with `exploration` they have it from the
+//! start. This is the paper's algorithm, and serves as a baseline: [`med`](super::med) has propensities too, at a
+//! quarter of the regret.
 //!
-//! Two choices beyond the paper, both for propensities that can be trusted: t stands still between
-//! releases, so the chances of the arms do too; and these are computed ([`chances`](super::chances)), and the
-//! arm is drawn from exactly what was computed. So an error of the integrals, and theirs is some thousandths in all,
-//! is an error of the policy, never of the propensity.
+//! Two choices go beyond the paper, so that propensities are exact. First, t is constant between releases, and so are
+//! the probabilities of the arms. Second, the probabilities are computed ([`chances`](super::chances)), and the arm
+//! is drawn with exactly the computed ones. An error of the integrals, some thousandths in all, is an error of the
+//! policy, never of the propensity.
 //!
-//! A release changes the distribution of its own arm's theta. The t in all others' moves on, and all distributions are computed anew,
-//! where t has grown by K/1024 of itself: at every release where there are few arms, at every doubling where there
-//! are many; and where the largest theta has moved.
+//! A release changes the distribution of its own arm's theta. The t in all others' changes too. All distributions are
+//! computed anew if t has grown by K/1024 of itself (with few arms at every release, with many at every doubling),
+//! and if the largest theta has moved.
 //!
-//! A slate asks for one arm after the other among those that are left.
+//! For a request of several slots, one arm after the other is drawn among those that are left.
 //!
-//! Cost: select O(log K), after a release O(K), some 7 ns an arm, and seldom, when all distributions are computed anew, a
-//! microsecond or two an arm, as for each arm of every `select_among`; update O(1), at a batch's end 2
-//! microseconds: this is a policy for hundreds of arms, at most 2^10. 350 bytes an arm.
+//! Cost: select O(log K). After a release O(K), about 7 ns an arm. A full computation, which is rare, takes a
+//! microsecond or two an arm, and `select_among` takes the same for each of its arms. Update O(1), at the end of a
+//! batch 2 microseconds. This policy is for hundreds of arms, at most 2^10. 350 bytes an arm.
 
 use super::arms::loss;
 use super::chances::{Beta, Chances};
@@ -46,36 +46,36 @@ pub struct LazyTs {
     noise: NoiseSource,
     coins: Random,
     explore: Explore,
-    /// Readable widths hold with chance 1 - beta: ln(1/beta).
+    /// ln(1/beta): reported widths hold with probability 1 - beta.
     ln_inverse_beta: f64,
     decisions: u64,
     releases: u32,
-    /// It goes on from a snapshot: there may have been releases since.
+    /// Whether the handle was restored, so that there may have been releases since the snapshot.
     has_lived: bool,
     live: Live,
-    /// Arms not played yet.
+    /// Arms not pulled yet.
     unplayed: VecDeque<u32>,
-    /// Of every arm, by its number.
+    /// Probabilities of all arms.
     all: Chances,
-    /// They are as the last releases say.
+    /// Whether `all` is up to date with the last releases.
     settled: bool,
-    /// Decisions when all were computed, 0 if they must be anew.
+    /// Number of decisions at the last full computation; 0 if one is due.
     computed: u64,
-    /// Of the arms of the last `choose_among`, each once.
+    /// Probabilities of the arms of the last `choose_among`, each once.
     some: Chances,
     among: Vec<u32>,
-    /// Tells the arms of one `choose_among` from those of another.
+    /// Distinguishes the arms of one `choose_among` from those of another.
     mark: u64,
 }
 
 struct Arm {
     /// The open batch.
     batch: Batch,
-    /// As last released.
+    /// Mean of the last release.
     mean: f64,
-    /// O, rewards in the last release.
+    /// O, the number of rewards in the last release.
     count: u64,
-    /// Decisions, less the cancelled ones.
+    /// Decisions without the cancelled ones.
     pulls: u64,
     mark: u64,
     live: bool,
@@ -86,7 +86,7 @@ impl Arm {
         Arm { batch: Batch::open(1), mean: f64::NAN, count: 0, pulls: 0, mark: 0, live: true }
     }
 
-    /// Of its theta, if it is in the race.
+    /// The distribution of its theta, if the arm is live.
     fn distribution(&self, margin: f64) -> Option<Beta> {
         let count = self.count as f64;
         let mean = if self.count == 0 { 0.5 } else { (self.mean + margin / count).clamp(0.0, 1.0) };
@@ -95,7 +95,7 @@ impl Arm {
 }
 
 impl LazyTs {
-    /// With more, computing all chances could take longer than 20 ms.
+    /// Maximum number of arms; with more, a full computation could take longer than 20 ms.
     const MOST_ARMS: u32 = 1 << 10;
 
     pub fn new(config: &Config, seed: &mut Seed) -> Result<LazyTs> {
@@ -125,7 +125,7 @@ impl LazyTs {
         Ok(policy)
     }
 
-    /// Makes capacity for so many arms, so that nothing allocates later.
+    /// Reserves capacity for `arms` arms, so that later calls do not allocate.
     fn make_room(&mut self, arms: usize) -> Result<()> {
         queue_room(&mut self.unplayed, arms)?;
         self.all.make_room(arms)?;
@@ -133,7 +133,7 @@ impl LazyTs {
         self.among.try_reserve(arms.saturating_sub(self.among.len())).map_err(|_| Error::NoMemory)
     }
 
-    /// mu's share of the noise after t decisions: t^-3 is the chance that the noise of a sum exceeds it.
+    /// O times the margin in mu after t decisions. The noise of a sum exceeds it with probability at most t^-3.
     fn margin(&self, decisions: u64) -> f64 {
         let log = (decisions.max(1) as f64).ln();
         match self.noise.distribution() {
@@ -148,7 +148,7 @@ impl LazyTs {
         Pull::new(arm, self.releases, propensity)
     }
 
-    /// The one place where rewards become public.
+    /// Releases an arm's full batch. Rewards become public only here.
     fn release(&mut self, arm: u32) {
         let state = &mut self.arms[arm as usize];
         let released = state.batch.release(&mut self.noise);
@@ -162,8 +162,8 @@ impl LazyTs {
         self.settled = false;
     }
 
-    /// The chances of all arms: those of the last time with the distributions of the arms that were released since, or all
-    /// anew where t has grown by K/1024 of itself, or the nodes are not where the largest theta is.
+    /// Updates the probabilities of all arms. Changed distributions are enough, unless t has grown by K/1024 of
+    /// itself, or the nodes are not where the largest theta is; then everything is computed anew.
     fn settle(&mut self) {
         let stands = self.computed + self.computed * self.arms.len() as u64 / u64::from(Self::MOST_ARMS);
         if self.computed == 0 || self.decisions > stands || !self.all.weigh() {
@@ -206,7 +206,7 @@ impl Policy for LazyTs {
     fn cancel(&mut self, pull: Pull) {
         let state = &mut self.arms[pull.arm() as usize];
         state.pulls -= 1;
-        // With a floor under the chances the queue is never asked.
+        // With exploration the queue is not used.
         if state.pulls == 0 && state.live && self.explore.share == 0.0 {
             self.unplayed.push_back(pull.arm());
         }
@@ -224,7 +224,7 @@ impl Policy for LazyTs {
         ArmState { mean: state.mean.clamp(0.0, 1.0), width, effective_pulls: count, active: state.live }
     }
 
-    /// Of the last release, which is one of 2^m rewards.
+    /// The totals of the last release, which has 2^m rewards.
     fn sums(&self, arm: u32) -> Result<ReleaseTotals> {
         let state = &self.arms[arm as usize];
         let m = state.count.checked_ilog2().ok_or(Error::NotReady)?;
@@ -268,7 +268,7 @@ impl Policy for LazyTs {
         Ok(())
     }
 
-    /// Every arm's open batch starts afresh.
+    /// Every arm's open batch starts empty.
     fn load(&mut self, from: &mut Reader) -> Result<()> {
         self.decisions = from.count()?;
         self.releases = from.u32()?;
@@ -342,7 +342,7 @@ impl DynamicArms for LazyTs {
 }
 
 impl Slates for LazyTs {
-    /// For each slot the largest theta of those that are left, drawn anew, so that the chances are exact.
+    /// For each slot draws the largest theta anew among the arms that are left, so that the propensities are exact.
     fn choose_slate(&mut self, left: &mut Vec<u32>, slots: usize, each: &mut dyn FnMut(Pull)) {
         for _ in 0..slots {
             let pull = self.choose_among(left);
@@ -385,8 +385,8 @@ mod tests {
         }
     }
 
-    /// Releases, one at a time and with decisions in flight, arms that come and go: the chances are those of the distributions
-    /// that the releases say, up to what the integrals may be off after changes.
+    /// Releases, one at a time and with pending decisions, and arms that are added and retired: the probabilities are
+    /// those of the last releases' distributions, up to the error that is allowed after changes.
     #[test]
     fn chances_are_those_of_the_last_releases() {
         for (arms, exploration) in [(3, 0.0), (60, 0.2), (400, 0.0)] {

@@ -1,11 +1,10 @@
 //! UCB on sums under continual observation: the common part of DP-UCB-BOUND, DP-UCB and Private-UCB.
 //!
-//! **Privacy.** Each arm's rewards go, in the order in which their answers take effect (public), into
-//! that arm's [`RunningSum`], which is eps-DP for its whole stream of releases, and everything else
-//! is post-processing of releases. A reward is in one arm's sum, so the transcript is eps-DP with no
-//! factor for arms: fix the coins and a transcript; memberships of all p-sums are then the same in
-//! both worlds, the density is a product over p-sums, and those with the changed reward cost eps in
-//! all (the argument of Theorem P in [`crate::privacy`] with several p-sums a reward).
+//! **Privacy.** Each arm's rewards are added, in the (public) order in which they take effect, to that arm's
+//! [`RunningSum`], which is eps-DP for its whole stream of releases. Everything else is post-processing of releases.
+//! A reward is in one arm's sum, so the transcript is eps-DP with no factor for arms: fix the coins and a transcript.
+//! Then memberships of all p-sums are the same in both worlds, the density is a product over p-sums, and those with
+//! the changed reward cost eps in all (the argument of Theorem P in [`crate::privacy`] with several p-sums a reward).
 
 pub mod private_ucb;
 pub mod ucb;
@@ -27,11 +26,11 @@ use std::f64::consts::LN_2;
 pub struct ContinualUcb<S> {
     rule: Rule,
     epsilon: f64,
-    /// Readable widths hold with chance 1 - beta: ln(1/beta).
+    /// ln(1/beta): reported widths hold with probability 1 - beta.
     ln_inverse_beta: f64,
     arms: WipedVec<Arm<S>>,
     scores: Scores,
-    /// Decisions that were not cancelled.
+    /// Number of decisions that were not cancelled.
     pulls: u64,
     released: bool,
     noise: Random,
@@ -39,23 +38,23 @@ pub struct ContinualUcb<S> {
 
 struct Arm<S> {
     sum: S,
-    /// n_a: answered pulls in the sum.
+    /// n_a, the number of rewards in the sum.
     count: u64,
-    /// Decisions not yet answered: they count as pulls, so that a burst spreads over the arms.
+    /// Number of pending decisions. They count as pulls, so that a burst spreads over the arms.
     in_flight: u64,
 }
 
-/// What the index does about the noise.
+/// How the index accounts for the noise.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Rule {
-    /// Adds its width at t^-4.
+    /// Adds the width of the noise at t^-4.
     Widened,
-    /// Nothing, but gives all arms noise of one scale: every reward's arrival inserts 0 elsewhere.
+    /// Has no width, but gives all arms noise of one scale: every reward inserts 0 into the other arms' sums.
     EqualNoise,
 }
 
 impl<S: RunningSum> ContinualUcb<S> {
-    /// `sum` makes an arm's empty sum.
+    /// `sum` creates an arm's empty sum.
     pub fn new(config: &Config, seed: &mut Seed, rule: Rule, sum: impl Fn() -> S) -> Result<ContinualUcb<S>> {
         config.check_arms(if rule == Rule::EqualNoise { 1 << 15 } else { 1 << 18 })?;
         Ok(ContinualUcb {
@@ -70,7 +69,7 @@ impl<S: RunningSum> ContinualUcb<S> {
         })
     }
 
-    /// ln t, t the number of the next decision.
+    /// ln t, where t is the number of the next decision.
     fn ln_t(&self) -> f64 {
         ((self.pulls + 1) as f64).ln()
     }
@@ -80,7 +79,7 @@ impl<S: RunningSum> ContinualUcb<S> {
         LN_2 + 4.0 * self.ln_t()
     }
 
-    /// s_a/n_a + sqrt(2 ln t/n_a) + width_a(t^-4)/n_a, as a function of t.
+    /// Sets the arm's score s_a/n_a + sqrt(2 ln t/n_a) + width_a(t^-4)/n_a, as a function of t.
     fn rescore(&mut self, arm: u32) {
         let state = &self.arms[arm as usize];
         let pulls = (state.count + state.in_flight) as f64;
@@ -117,7 +116,7 @@ impl<S: RunningSum> Policy for ContinualUcb<S> {
         self.released = true;
         let arm = &mut self.arms[pull.arm() as usize];
         arm.in_flight -= 1;
-        // A full sum (a horizon that was too short) takes no more: its last release stands.
+        // A full sum (if the horizon was too short) takes no more rewards, and keeps its last release.
         arm.count += u64::from(arm.sum.add(reward.units(), &mut self.noise));
         if self.rule == Rule::EqualNoise {
             for arm in 0..self.arms.len() as u32 {
@@ -142,7 +141,7 @@ impl<S: RunningSum> Policy for ContinualUcb<S> {
         if arm.count == 0 {
             return ArmState::unknown(true);
         }
-        // Hoeffding for the rewards and the tail for the noise, beta/2 each
+        // Hoeffding for the rewards and the tail for the noise, beta/2 each.
         let n = arm.count as f64;
         let log = 2.0 * LN_2 + self.ln_inverse_beta; // ln(4/beta)
         let noise = arm.sum.tail().width_at(log) / Reward::ONE as f64 / n;

@@ -1,13 +1,12 @@
 //! Private-UCB: UCB on binary-tree sums; the baseline that Sajed and Sheffet (2019) call DP-UCB.
 //!
-//! Mishra and Thakurta (2015). Knows T: each arm has a binary tree over T whose nodes carry
-//! Laplace(L/eps), L = floor(log2 T) + 1 levels. Plays argmax of
-//! s_a/n_a + sqrt(2 ln t/n_a) + width_a(t^-4)/n_a. **Pure eps-DP** (the proof is in
-//! `policy/continual.rs`). Regret O(sum_a ln T/Delta_a + K ln^2.5 T/eps), as Sajed and Sheffet (2019) remark.
+//! Mishra and Thakurta (2015). It needs T: each arm has a binary tree over T whose nodes have noise Laplace(L/eps),
+//! L = floor(log2 T) + 1 levels. Pulls argmax of s_a/n_a + sqrt(2 ln t/n_a) + width_a(t^-4)/n_a. **Pure eps-DP** (the
+//! proof is in `policy/continual/mod.rs`). Regret O(sum_a ln T/Delta_a + K ln^2.5 T/eps), as Sajed and Sheffet (2019)
+//! remark.
 //!
-//! Corrected: the original gives each of the K trees eps/K, but a reward is in one tree only, so
-//! each may have the whole eps. Past the horizon an arm's full tree takes no more and its last mean
-//! stands.
+//! Correction: the original gives each of the K trees eps/K, but a reward is in one tree only, so each may have the
+//! whole eps. After the horizon an arm's full tree takes no more rewards, and its last mean remains.
 //!
 //! Cost: select O(K) (vector code), update O(1) and one noise; 400 bytes an arm, at most 2^18 arms.
 

@@ -1,48 +1,45 @@
-//! DP-UCB-INT: UCB on means that are released at intervals, with noise that fades.
+//! DP-UCB-INT: UCB on means that are released at intervals, with decreasing noise.
 //!
-//! Tossou and Dimitrakakis (2016), Algorithm 3: each arm is played up to its first release point,
-//! round-robin; then argmax of noisy mean + sqrt(2 ln t/n), both of the arm's last release.
-//! **(eps', delta')-DP**, eps' = `epsilon` and delta' = `delta` > 0 of the configuration. The release at
-//! the n-th answer of an arm is its whole sum plus Laplace(n^(v/2)/c), v = `interval_exponent` in (1, 1.5],
-//! so it costs c n^(-v/2) (their Lemma 3.1, where c = 1), and a reward pays for every later release of its
-//! arm. Release points are a public schedule of an arm's answers, so however arms are chosen, a transcript
-//! is a function of its releases, and loses no more than all releases of the schedule, to its end,
-//! together. That is computed ([`Responses`], a percent or two above the truth), and c is the largest
-//! that keeps it within (eps', delta'). The paper's Corollary 3.2, by advanced composition, has c = 1, and
-//! really loses 0.58 at eps' = 1, delta' = e^-10, v = 1.1; here c is 1.6, and that much less is the noise.
-//! Reported is what the most releases lose that the schedule allows by now, were all answers of one arm,
-//! by advanced composition, and eps' where that is less.
+//! Tossou and Dimitrakakis (2016), Algorithm 3. Each arm is pulled up to its first release point, round-robin. Then
+//! argmax of noisy mean + sqrt(2 ln t/n) is pulled, both of the arm's last release.
 //!
-//! **Release points.** The interval l is 1/eps of the corollary, 252 in that case.
-//! `batch = 0`: the series of their Lemma B.1 (second form): the next one is the first n with
-//! sum_(W < i <= n) i^-v >= l n^-v, W the last: 45, 175, .. (The sum is taken as the integral from W + 1/2
-//! to n + 1/2, which makes it O(1).) `batch = b > 0`: every max(b, l) answers, as printed with b = 1.
-//! The last release is at 2^38 answers of an arm, or at 2^(52/v) if that comes first (beyond them sums, or
-//! noise, would not fit their integers): then the last mean stands.
+//! **(eps', delta')-DP**, where eps' = `epsilon` and delta' = `delta` > 0 of the configuration. The release at the
+//! n-th reward of an arm is its whole sum plus Laplace(n^(v/2)/c), v = `interval_exponent` in (1, 1.5], so it costs c
+//! n^(-v/2) (their Lemma 3.1, where c = 1). A reward is in every later release of its arm. Release points are a
+//! public schedule of an arm's rewards. So however arms are chosen, a transcript is a function of its releases, and
+//! loses no more than all releases of the schedule, to its end, together. That loss is computed ([`Responses`], a
+//! percent or two above the truth), and c is the largest that keeps it within (eps', delta'). The paper's Corollary
+//! 3.2, by advanced composition, has c = 1. At eps' = 1, delta' = e^-10, v = 1.1 this really loses 0.58; here c is
+//! 1.6, and the noise is smaller by that factor. The report states the loss of the most releases that the schedule
+//! allows so far, as if all rewards were of one arm, by advanced composition, and eps' if that is less.
 //!
-//! **Corrected.** As printed, (a) an idle arm whose count is a multiple of f is noised again at every
-//! step, so that averaging removes the noise: here a release is made once, when its count is reached;
-//! (b) the bonus is frozen with the mean, so a neglected arm's index never grows and with constant
-//! probability the regret is linear: here the bonus follows t, with the n of the frozen mean;
-//! (c) Theorem 3.5's proof turns an inequality round: for v > 1 the noise of the mean never falls
-//! below the width of n^(v/2-1), so no confidence bound is proved for the printed index. The printed
-//! one is the default; `rigorous_index` adds the noise's width at t^-3.5 and restores the proof.
+//! **Release points.** The interval l is 1/eps of the corollary, 252 in that case. `batch = 0`: the series of their
+//! Lemma B.1 (second form): the next point is the first n with sum_(W < i <= n) i^-v >= l n^-v, W the last: 45, 175,
+//! .. (The sum is taken as the integral from W + 1/2 to n + 1/2, which makes it O(1).) `batch = b > 0`: every max(b,
+//! l) rewards, as printed with b = 1. The last release is at 2^38 rewards of an arm, or at 2^(52/v) if that comes
+//! first (beyond them sums, or noise, would not fit their integers). After it the last mean remains.
 //!
-//! **Regret. Not UCB's plus a constant, as Theorem 3.5 has it, in either mode.** *Printed:* an unlucky
-//! noise of one of the best arm's first releases is made good only when the bonus, sqrt(2 ln t/n), exceeds
-//! it by x, after e^(n x^2/2) decisions. So a part of the runs that shrinks more slowly than any power of t
-//! plays a worse arm still, and the mean regret is near-linear in the end, though the median is UCB's plus a
-//! constant. With the paper's noise that was 1% of the runs (two arms of 0.9 and 0.6, eps' = 1, v = 1.1),
-//! with this one it is one in thousands; at v = 1.5 and eps' = 2 2.7% at t = 10^4 and 1.4% at 10^5.
-//! *Rigorous:* an arm is played until twice the noise's width is below its gap, n of order
-//! (7 ln t/(c Delta))^(2/(2-v)), some ln^2.2 t at v = 1.1, and large. For logarithmic regret take DP-IMED.
+//! **Corrections.** As printed, (a) an idle arm whose count is a multiple of f is noised again at every step, so that
+//! averaging removes the noise: here a release is made once, when its count is reached; (b) the bonus is frozen with
+//! the mean, so a neglected arm's index never grows, and with constant probability the regret is linear: here the
+//! bonus follows t, with the n of the frozen mean; (c) Theorem 3.5's proof reverses an inequality: for v > 1 the
+//! noise of the mean never falls below the width of n^(v/2-1), so no confidence bound is proved for the printed
+//! index. The printed index is the default; `rigorous_index` adds the noise's width at t^-3.5 and restores the proof.
 //!
-//! While answers are late, an arm whose decisions in flight reach its next release point counts them all
-//! as n, so that a burst spreads over the arms.
+//! **Regret. In neither mode is it UCB's plus a constant, as Theorem 3.5 claims.** *Printed:* consider an unlucky
+//! noise of one of the best arm's first releases. It is overcome only when the bonus, sqrt(2 ln t/n), exceeds it by
+//! x, after e^(n x^2/2) decisions. So the share of the runs that still pull a worse arm shrinks more slowly than any
+//! power of t, and the mean regret is near-linear in the end, though the median is UCB's plus a constant. With the
+//! paper's noise 1% of the runs did so (two arms of 0.9 and 0.6, eps' = 1, v = 1.1), with this one it is one in
+//! thousands; at v = 1.5 and eps' = 2 it is 2.7% at t = 10^4 and 1.4% at 10^5. *Rigorous:* an arm is pulled until
+//! twice the noise's width is below its gap, n of order (7 ln t/(c Delta))^(2/(2-v)), about ln^2.2 t at v = 1.1, and
+//! large. For logarithmic regret use DP-IMED.
 //!
-//! Cost: select O(K) (vector code), update O(1), and at a release O(ln l); 96 bytes an arm, whatever T,
-//! at most 2^20 arms.
-//! The constructor computes losses for about a millisecond.
+//! If rewards are late, an arm whose pending decisions reach its next release point counts them all as n, so that a
+//! burst spreads over the arms.
+//!
+//! Cost: select O(K) (vector code), update O(1), and at a release O(ln l); 96 bytes an arm, whatever T, at most 2^20
+//! arms. The constructor computes losses for about a millisecond.
 
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -61,13 +58,13 @@ pub struct DpUcbInt {
     schedule: Schedule,
     rigorous: bool,
     config: Config,
-    /// Readable widths hold with chance 1 - beta: ln(1/beta).
+    /// ln(1/beta): reported widths hold with probability 1 - beta.
     ln_inverse_beta: f64,
     arms: WipedVec<Arm>,
     scores: Scores,
-    /// Decisions that were not cancelled.
+    /// Number of decisions that were not cancelled.
     pulls: u64,
-    /// Of the arm with most.
+    /// Number of releases of the arm with the most.
     releases: u64,
     account: Account,
     noise: Random,
@@ -77,47 +74,46 @@ pub struct DpUcbInt {
 struct Arm {
     sum: Zeroizing<i64>,
     count: u64,
-    /// Decisions not yet answered.
+    /// Number of pending decisions.
     in_flight: u64,
     /// The next release point.
     next: u64,
     releases: u64,
-    /// The last release: its mean, the scale of the mean's noise, and its count.
+    /// The last release: its mean, the scale of the mean's noise, and its number of rewards.
     mean: f64,
     scale: f64,
     released_at: u64,
 }
 
-/// At which answers of an arm its mean is released: public, and the same for all arms.
+/// The numbers of rewards at which an arm's mean is released: public, and the same for all arms.
 #[derive(Clone, Copy)]
 struct Schedule {
-    /// v.
+    /// v, the exponent of the losses.
     exponent: f64,
-    /// l.
+    /// l, the interval of the series.
     interval: f64,
-    /// Every so many answers instead of the series.
+    /// Fixed number of rewards between releases, instead of the series.
     fixed: Option<u64>,
-    /// How much less than the paper's the noise is.
+    /// c, the factor by which the noise is smaller than the paper's.
     c: f64,
 }
 
-/// What has been lost: were all answers of one arm, its releases by now.
+/// The loss so far, as if all rewards were of one arm: the loss of its releases so far.
 struct Account {
-    answers: u64,
+    rewards: u64,
     next: u64,
     spent: Heterogeneous,
-    /// What all releases of the schedule lose.
+    /// Loss of all releases of the schedule.
     epsilon: f64,
     delta: f64,
 }
 
 impl Schedule {
-    /// c is at most this, and tried in steps of a 256th.
+    /// Maximum of c, which is tried in `STEPS` steps for each factor e.
     const MOST: f64 = 1024.0;
     const STEPS: f64 = 256.0;
 
-    /// The paper's release points, and the least noise at which all releases together are
-    /// (epsilon, delta)-DP.
+    /// The paper's release points, with the least noise at which all releases together are (epsilon, delta)-DP.
     fn within(epsilon: f64, delta: f64, exponent: f64, batch: u32) -> Result<Schedule> {
         let interval = interval(epsilon, delta, exponent)?;
         let fixed = (batch > 0).then(|| (interval.ceil() as u64).max(batch.into()));
@@ -145,7 +141,7 @@ impl Schedule {
         Ok(Schedule { c: c(step), ..papers })
     }
 
-    /// c n^(-v/2), the loss of the release at the n-th answer.
+    /// c n^(-v/2), the loss of the release at the n-th reward.
     fn loss(&self, n: u64) -> f64 {
         self.c * (n as f64).powf(-self.exponent / 2.0)
     }
@@ -160,7 +156,7 @@ impl Schedule {
             let sum = -((1.0 - v) * ((n - last) as f64 / from).ln_1p()).exp_m1() * from.powf(1.0 - v) / (v - 1.0);
             sum * (n as f64).powf(v) >= self.interval
         };
-        // i^-v is at least n^-v and at most the integral round i: due after l answers at the latest.
+        // i^-v is at least n^-v and at most the integral around i. So the next point is at most l rewards away.
         let (mut early, mut late) = (last, last + self.interval.ceil() as u64);
         while late - early > 1 {
             let middle = early + (late - early) / 2;
@@ -169,13 +165,13 @@ impl Schedule {
         late
     }
 
-    /// No release is made beyond.
+    /// Maximum number of rewards of an arm at a release.
     fn end(&self) -> f64 {
         f64::min(38.0, 52.0 / self.exponent).exp2()
     }
 
-    /// No less than the sum of the losses' squares after this release point: of the series because n^-v
-    /// is at most the integral over its interval, over l; else because it is at most the integral round n.
+    /// An upper bound of the sum of the losses' squares after this release point. For the series, n^-v is at most the
+    /// integral over its interval, divided by l. For fixed intervals, it is at most the integral around n.
     fn squares_after(&self, last: u64) -> f64 {
         let round = 0.5 * self.fixed.unwrap_or(1) as f64;
         let (from, to) = (last as f64 + round, self.end() + round);
@@ -184,7 +180,7 @@ impl Schedule {
         self.c * self.c * (integral / self.interval).max(0.0) * (1.0 + 1e-9)
     }
 
-    /// All releases, the small ones by a bound.
+    /// All releases of the schedule, the small ones by a bound.
     fn releases(&self) -> Responses {
         let mut last = self.next(0);
         let mut large = vec![self.loss(last)];
@@ -197,19 +193,19 @@ impl Schedule {
     }
 }
 
-/// How far releases together are beyond (epsilon, delta): in ln delta, where they are.
+/// The excess of the releases' loss over (epsilon, delta), as the logarithm of the ratio of deltas.
 fn excess(releases: &Responses, epsilon: f64, delta: f64) -> f64 {
-    // At a delta of 1e-100 this is the shorter way.
+    // zCDP may already prove that there is none; at a delta of 1e-100 this is faster.
     if zcdp_to_approximate(releases.all_squares() / 2.0, delta) <= epsilon {
         return -1.0;
     }
     (releases.delta(epsilon) / delta).ln()
 }
 
-/// 1/eps, eps from (eps', delta') by Corollary 3.2; at least 1.
+/// l = 1/eps, where eps follows from (eps', delta') by Corollary 3.2; at least 1.
 fn interval(epsilon: f64, delta: f64, exponent: f64) -> Result<f64> {
     let log = -delta.ln();
-    // (sqrt(log + 4 eps') - sqrt(log))^2/(8 zeta), without the cancellation
+    // (sqrt(log + 4 eps') - sqrt(log))^2/(8 zeta), computed without cancellation.
     let rate = (4.0 * epsilon / ((log + 4.0 * epsilon).sqrt() + log.sqrt())).powi(2) / (8.0 * zeta(exponent));
     if rate < 1.0 / f64::from(u32::MAX) {
         return Err(Error::config("epsilon", "must not be so small that no mean is released for years", epsilon));
@@ -217,7 +213,7 @@ fn interval(epsilon: f64, delta: f64, exponent: f64) -> Result<f64> {
     Ok((1.0 / rate).max(1.0))
 }
 
-/// Riemann's zeta for real v > 1, to double precision: Euler and Maclaurin's sum from n = 20.
+/// Riemann's zeta for real v > 1, to double precision, by the Euler-Maclaurin sum from n = 20.
 fn zeta(v: f64) -> f64 {
     const N: f64 = 20.0;
     // B_2k/(2k)!
@@ -235,14 +231,14 @@ fn zeta(v: f64) -> f64 {
 }
 
 impl Account {
-    /// One more answer, of whatever arm.
-    fn answer(&mut self, schedule: &Schedule) {
-        self.answers += 1;
-        if self.answers == self.next {
-            if self.answers as f64 <= schedule.end() {
-                self.spent.add(schedule.loss(self.answers));
+    /// Counts one more reward, of any arm.
+    fn add_reward(&mut self, schedule: &Schedule) {
+        self.rewards += 1;
+        if self.rewards == self.next {
+            if self.rewards as f64 <= schedule.end() {
+                self.spent.add(schedule.loss(self.rewards));
             }
-            self.next = schedule.next(self.answers);
+            self.next = schedule.next(self.rewards);
         }
     }
 }
@@ -267,7 +263,7 @@ impl DpUcbInt {
             scores: Scores::new(config.arms)?,
             pulls: 0,
             releases: 0,
-            account: Account { answers: 0, next: first, spent: Heterogeneous::default(), epsilon, delta },
+            account: Account { rewards: 0, next: first, spent: Heterogeneous::default(), epsilon, delta },
             noise: seed.stream(),
         };
         (0..config.arms).for_each(|arm| policy.rescore(arm));
@@ -279,7 +275,7 @@ impl DpUcbInt {
         let n = state.count;
         state.next = self.schedule.next(n);
         if n as f64 > self.schedule.end() {
-            return; // the last mean stands
+            return; // the last mean remains
         }
         let Ok(distribution) = self.config.laplace(self.schedule.loss(n)) else { return };
         let noise = distribution.sample(&mut self.noise);
@@ -290,10 +286,10 @@ impl DpUcbInt {
         self.releases = self.releases.max(state.releases);
     }
 
-    /// The index as a function of t: the frozen mean, the bonus (and, if asked for, the width of the
-    /// noise at t^-3.5) that follow it.
+    /// Sets the index as a function of t: the frozen mean, plus the bonus, which depends on t (and with `rigorous`
+    /// the width of the noise at t^-3.5).
     fn rescore(&mut self, arm: u32) {
-        /// Above every index; less the pulls, so that the arms take turns.
+        /// Above every index. The pulls are subtracted, so that the arms are pulled in turn.
         const FIRST: f64 = 1e15;
         let state = &self.arms[arm as usize];
         let pulls = state.count + state.in_flight;
@@ -309,7 +305,7 @@ impl DpUcbInt {
 impl Policy for DpUcbInt {
     fn choose(&mut self) -> Pull {
         let ln_t = ((self.pulls + 1) as f64).ln();
-        // A Laplace noise of scale b is beyond b ln(1/gamma) with probability gamma.
+        // Laplace noise of scale b exceeds b ln(1/gamma) with probability gamma.
         let arm = self.scores.argmax((2.0 * ln_t).sqrt(), 3.5 * ln_t);
         self.arms[arm as usize].in_flight += 1;
         self.pulls += 1;
@@ -325,7 +321,7 @@ impl Policy for DpUcbInt {
         if arm.count == arm.next {
             self.release(pull.arm());
         }
-        self.account.answer(&self.schedule);
+        self.account.add_reward(&self.schedule);
         self.rescore(pull.arm());
     }
 
@@ -340,7 +336,7 @@ impl Policy for DpUcbInt {
         if arm.releases == 0 {
             return ArmState::unknown(true);
         }
-        // Hoeffding for the rewards and Laplace for the noise, beta/2 each
+        // Hoeffding for the rewards and Laplace for the noise, beta/2 each.
         let log = LN_2 + self.ln_inverse_beta; // ln(2/beta)
         let rewards = ((LN_2 + log) / (2.0 * arm.released_at as f64)).sqrt();
         ArmState {
@@ -351,7 +347,7 @@ impl Policy for DpUcbInt {
         }
     }
 
-    /// The most releases of an arm.
+    /// The number of releases of the arm with the most.
     fn phase(&self) -> u32 {
         u32::try_from(self.releases).unwrap_or(u32::MAX)
     }
@@ -380,7 +376,7 @@ mod tests {
         Schedule::within(epsilon, DELTA, 1.1, batch).unwrap()
     }
 
-    /// Release points up to so many answers.
+    /// Release points up to this many rewards.
     fn points(schedule: &Schedule, most: u64) -> Vec<u64> {
         let next = |&last: &u64| Some(schedule.next(last)).filter(|&n| n <= most);
         std::iter::successors(next(&0), next).collect()
@@ -392,7 +388,7 @@ mod tests {
             let series = within(epsilon, 0);
             let (mut last, mut gap) = (0, 0);
             for n in points(&series, 20_000) {
-                // Lemma B.1 literally; the integral round i is a little more than i^-v, a ninth at i = 1.
+                // Lemma B.1 literally. The integral around i is slightly more than i^-v, by a ninth at i = 1.
                 let sum = |to: u64| (last + 1..=to).map(|i| (i as f64).powf(-1.1)).sum::<f64>() * (to as f64).powf(1.1);
                 assert!(n == last + 1 || sum(n - 1) < series.interval, "{epsilon}: {n}");
                 assert!(sum(n + n / 40 + 1) >= series.interval, "{epsilon}: {n}");
@@ -400,7 +396,7 @@ mod tests {
                 (gap, last) = (n - last, n);
             }
         }
-        // Far out the gap is the interval.
+        // For large n the gap is the interval.
         let series = within(1.0, 0);
         assert_eq!(series.next(1 << 44) - (1 << 44), series.interval.ceil() as u64);
     }
@@ -416,7 +412,8 @@ mod tests {
         }
     }
 
-    /// The truth about Laplace noises, on a grid: each loss goes to its two neighbours, the mean kept.
+    /// The exact delta of Laplace noises, on a grid: each loss is split between its two neighbours so that the mean
+    /// is kept.
     fn on_a_grid(losses: &[f64], epsilon: f64) -> f64 {
         const STEP: f64 = 1e-3;
         const HALF: usize = 4000;
@@ -471,7 +468,7 @@ mod tests {
         }
         assert_eq!(points(&within(1.0, 0), 400), [45, 175, 351]);
         assert_eq!((within(1.0, 1).fixed, within(1.0, 1000).fixed), (Some(253), Some(1000)));
-        // What the paper's noise loses.
+        // The loss with the paper's noise.
         let papers = Schedule { c: 1.0, ..within(1.0, 0) };
         assert!(excess(&papers.releases(), 0.59, DELTA) < 0.0 && excess(&papers.releases(), 0.57, DELTA) > 0.0);
     }
@@ -514,7 +511,7 @@ mod tests {
         }
     }
 
-    /// Whatever arms were played, and whatever came: the report is a function of the number of answers.
+    /// The report is a function of the number of rewards, whichever arms were pulled and whatever the rewards were.
     #[test]
     fn the_account_is_of_answers_alone() {
         let config = Config { delta: DELTA, test_seed: Some([1; 32]), ..Config::new(2, 1.0) };
@@ -526,7 +523,7 @@ mod tests {
                 let reward = if pull.arm() == best { Reward::ONE as u32 } else { 0 };
                 policy.observe(pull, Reward::from_units(reward));
             }
-            // all answers of one arm
+            // All rewards are of one arm.
             let pull = Pull::new(0, 0, 1.0);
             one.arms[0].in_flight += 1;
             one.observe(pull, Reward::MIN);

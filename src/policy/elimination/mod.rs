@@ -1,4 +1,4 @@
-//! Arms are played in turn and leave the race one after another.
+//! Arm elimination: viable arms are pulled in turn, and the arms that are worse than another one are eliminated.
 
 pub mod sdp_ae;
 pub mod se;

@@ -1,31 +1,30 @@
 //! SDP-AE: arm elimination on shuffled batches.
 //!
-//! Tenenbaum, Kaplan, Mansour, Stemmer (2021), Algorithm 1. **(eps, delta)-DP in the shuffle
-//! model** (their Theorem 3.1): every reward is in one message of one batch, each batch is released
-//! once by M_sum, so Theorem P of [`crate::privacy`] applies with (eps, delta) in the place of eps.
-//! Regret O(sum_a ln T/Delta_a + K ln(1/delta)/eps^2) (their Corollary 3.2, for any m of the order of
-//! sigma^2). Batches hold m = 4 ceil(sigma^2) users, sigma^2 the noise's variance, or `config.batch`.
+//! Tenenbaum, Kaplan, Mansour, Stemmer (2021), Algorithm 1. **(eps, delta)-DP in the shuffle model** (their Theorem
+//! 3.1): every reward is in one message of one batch, and each batch is released once by M_sum. So Theorem P of
+//! [`crate::privacy`] applies with (eps, delta) in the place of eps. Regret O(sum_a ln T/Delta_a + K
+//! ln(1/delta)/eps^2) (their Corollary 3.2, for any m of the order of sigma^2). Batches have m = 4 ceil(sigma^2)
+//! users, sigma^2 the noise's variance, or `config.batch`.
 //!
-//! Corrected: line 15's maximum is over V, the viable arms (printed: S). The radius is
-//! [`radius`](crate::shuffle::radius), which holds for the noise there is, each side of each
-//! interval with probability 1 - beta/(2 K t (t+1)), so all of them together with 1 - beta; the
-//! printed one claims a sub-Gaussian noise that it has not, and with a sigma that the noise has it
-//! is never the narrower. The noise is calibrated exactly, 13 times fewer coins than
-//! printed, or better (`config.shuffle_printed`: the paper's).
+//! Corrections: the maximum in line 15 is over V, the viable arms (printed: S). The radius is
+//! [`radius`], which is valid for the actual noise. Each side of each interval holds with
+//! probability 1 - beta/(2 K t (t+1)), so all of them together with 1 - beta. The printed radius assumes a
+//! sub-Gaussian parameter that the noise does not have; with a valid one it is never narrower than ours. The noise is
+//! calibrated exactly, with at least 13 times fewer coins than printed (`config.shuffle_printed`: the paper's).
 //!
-//! Two roads lead here, and a handle takes the first one used for good, so that no reward can
-//! walk both. *Production*: devices encode, a shuffler permutes, and the server gives the batch to
-//! `submit`; the tickets of those decisions are never answered and expire. *Simulation*: plain
-//! rewards come to `observe` and are encoded on arrival, so that only a count of noisy bits is
-//! ever kept; answers in order of arrival fill the arm's batch, and those that come while a
-//! full batch waits for its siblings are encoded for the arm's next one.
+//! Rewards arrive in one of two ways. A handle keeps to the first one used, so that no reward can arrive in both.
+//! - *Production*: devices encode, a shuffler permutes, and the server passes the batch to `submit`. The tickets of
+//!   those decisions get no reward and expire.
+//! - *Simulation*: plain rewards are passed to `observe` and encoded on arrival, so that only a count of noisy bits
+//!   is kept. Rewards in order of arrival fill the arm's batch. Those that arrive while a full batch waits for the
+//!   other arms' batches are encoded for the arm's next one.
 //!
-//! While a phase is open, decisions go round-robin to the viable arms whose batch is missing,
-//! however many are in flight: cancelled and lost ones are replaced by themselves.
+//! While a phase is open, decisions go round-robin over the viable arms whose batch is missing, however many are
+//! pending. So cancelled and lost decisions are replaced without further care.
 //!
-//! Cost: select O(1); update 0.2 ns a coin of the user (one coin, unless `config.batch` asks for small
-//! batches; 2^20 at most); a batch's end O(|V|), a phase's O(|V|) and some 80 log-MGFs for each size of
-//! batches; 72 bytes an arm, at most 2^20 arms.
+//! Cost: select O(1). Update 0.2 ns for each coin of the user (one coin, unless `config.batch` requests small
+//! batches; at most 2^20). The end of a batch costs O(|V|), that of a phase O(|V|) and about 80 log-MGFs for each
+//! size of batches. 72 bytes an arm, at most 2^20 arms.
 
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -41,37 +40,37 @@ use std::cmp::Ordering;
 use std::marker::PhantomData;
 use zeroize::Zeroizing;
 
-/// Batches of one size.
+/// SDP-AE: all batches have the same size.
 pub type SdpAe = ShuffledElimination<Fixed>;
 
-/// Arm elimination, the sizes of its batches left open.
+/// Arm elimination on shuffled batches. `S` determines the sizes of the batches.
 pub struct ShuffledElimination<S> {
-    /// The batches of phases 1, 2, ...; the last goes on for ever.
+    /// Parameters of the batches of phases 1, 2, ...; the last are repeated for ever.
     plans: Box<[Params]>,
     ln_inverse_beta: f64,
     arms: WipedVec<Arm>,
-    /// V, the viable arms, in order.
+    /// V, the viable arms, in ascending order.
     viable: Vec<u32>,
-    /// Those of them whose batch of the open phase is missing.
+    /// The viable arms whose batch of the open phase is missing.
     waiting: Vec<u32>,
     cursor: usize,
     phase: u32,
-    /// Rewards that each viable arm has released, and the noise's mean in them.
+    /// Rewards that each viable arm has released; `noise_mean` is the mean of the noise in them.
     pulls: u64,
     noise_mean: f64,
     random: Random,
-    road: Option<Road>,
+    source: Option<RewardSource>,
     released: bool,
     sizes: PhantomData<S>,
 }
 
-/// How many users make a batch.
+/// The number of users of a batch, by phase.
 pub trait BatchSizes: Send {
-    /// The batches of phases 1, 2, ...; the last is repeated.
+    /// Parameters of the batches of phases 1, 2, ...; the last are repeated.
     fn plans(config: &Config, plan: impl Fn(u32) -> Result<Params>) -> Result<Box<[Params]>>;
 }
 
-/// m users.
+/// m users in every phase.
 pub enum Fixed {}
 
 impl BatchSizes for Fixed {
@@ -81,36 +80,36 @@ impl BatchSizes for Fixed {
     }
 }
 
-/// m = 4 ceil(sigma^2): the noise adds as much to a batch's variance as the rewards' own, which is at
-/// most m/4. At m = sigma^2 it would add four times as much.
+/// m = 4 ceil(sigma^2): the noise adds as much to a batch's variance as the rewards' own, which is at most m/4. At
+/// m = sigma^2 it would add four times as much.
 fn four_times_the_noise(config: &Config) -> Result<u32> {
     let noise = if config.shuffle_printed { ShuffleNoise::printed } else { ShuffleNoise::calibrated };
     let variance = noise(config.epsilon_per_reward()?, config.delta_per_reward()?, 1)?.variance(1);
-    // at most 2^32 coins of variance 1/4 each
+    // The variance is at most that of 2^32 coins, 1/4 each.
     Ok((4.0 * variance.ceil()).min(f64::from(u32::MAX)) as u32)
 }
 
-/// Where rewards come from.
+/// The way in which rewards arrive.
 #[derive(Clone, Copy, PartialEq)]
-enum Road {
+enum RewardSource {
     Simulation = 1,
     Shuffler = 2,
 }
 
 #[derive(Clone)]
 struct Arm {
-    /// The open phase's batch, and what came early for the next.
+    /// Batch of the open phase. `early` holds rewards that arrived early, for the next phase.
     batch: Encoded,
     early: Encoded,
-    /// Ones released so far.
+    /// Sum of the ones released so far.
     ones: u64,
     mean: f64,
     width: f64,
-    /// Rewards in it.
+    /// Number of rewards in the mean.
     count: u64,
 }
 
-/// Messages of one batch, of which only their number of ones is kept.
+/// Messages of one batch. Only their number of ones is kept.
 #[derive(Clone, Default)]
 struct Encoded {
     messages: u32,
@@ -118,7 +117,7 @@ struct Encoded {
 }
 
 impl Encoded {
-    /// Encodes one more reward, if there is a place for it.
+    /// Encodes one more reward. Returns false if the batch is complete.
     fn push(&mut self, plan: &Params, reward: Reward, random: &mut Random) -> bool {
         let free = self.messages < plan.users();
         if free {
@@ -160,7 +159,7 @@ impl<S: BatchSizes> ShuffledElimination<S> {
             pulls: 0,
             noise_mean: 0.0,
             random: seed.stream(),
-            road: None,
+            source: None,
             released: false,
             sizes: PhantomData,
         };
@@ -169,7 +168,7 @@ impl<S: BatchSizes> ShuffledElimination<S> {
         Ok(policy)
     }
 
-    /// Lines 5 and 6: what came early is the beginning of the new batch.
+    /// Lines 5 and 6: opens a phase. Early rewards are the beginning of the new batches.
     fn open_phase(&mut self) {
         self.phase += 1;
         let plan = plan_of(&self.plans, self.phase);
@@ -186,7 +185,7 @@ impl<S: BatchSizes> ShuffledElimination<S> {
         self.cursor = 0;
     }
 
-    /// Line 12: a batch is released.
+    /// Line 12: releases a batch.
     fn release(&mut self, arm: u32, ones: u64) {
         self.released = true;
         self.arms[arm as usize].ones += ones;
@@ -202,7 +201,7 @@ impl<S: BatchSizes> ShuffledElimination<S> {
         }
     }
 
-    /// Lines 14 and 15: estimate every viable arm, then drop those that fall behind.
+    /// Lines 14 and 15: estimates every viable arm, then eliminates those that are worse than the best.
     fn close_phase(&mut self) {
         let plan = plan_of(&self.plans, self.phase);
         self.pulls += u64::from(plan.users());
@@ -248,10 +247,10 @@ impl<S: BatchSizes> Policy for ShuffledElimination<S> {
 
     /// Simulation: encoder, shuffler and server in one process.
     fn observe(&mut self, pull: Pull, reward: Reward) {
-        if self.road == Some(Road::Shuffler) || self.decided() || !self.is_viable(pull.arm()) {
-            return; // it took the other road, or is of no more use: either way it enters no batch
+        if self.source == Some(RewardSource::Shuffler) || self.decided() || !self.is_viable(pull.arm()) {
+            return; // rewards arrive through a shuffler, or this one is of no use: it enters no batch
         }
-        self.road = Some(Road::Simulation);
+        self.source = Some(RewardSource::Simulation);
         let (plan, next) = (plan_of(&self.plans, self.phase), plan_of(&self.plans, self.phase + 1));
         let arm = &mut self.arms[pull.arm() as usize];
         if !arm.batch.push(plan, reward, &mut self.random) {
@@ -299,11 +298,12 @@ impl<S: BatchSizes> Policy for ShuffledElimination<S> {
         Some(self)
     }
 
-    /// Batches that are complete; of the others nothing, for half a batch has half of its noise. The road is kept:
-    /// a reward that was given here must not come by the other one in a later life.
+    /// Writes complete batches. Incomplete ones are dropped, because half a batch has half of its noise. The way in
+    /// which rewards arrive is saved too: a reward that arrived here must not arrive in the other way after a
+    /// restore.
     fn save(&self, to: &mut Writer) -> Result<()> {
         to.u32(self.phase);
-        to.u8(self.road.map_or(0, |road| road as u8));
+        to.u8(self.source.map_or(0, |source| source as u8));
         to.u64(self.pulls);
         to.f64(self.noise_mean);
         to.u32(self.arms.len() as u32);
@@ -322,8 +322,8 @@ impl<S: BatchSizes> Policy for ShuffledElimination<S> {
     fn load(&mut self, from: &mut Reader) -> Result<()> {
         self.phase = from.u32()?;
         ensure((1..=1 << 31).contains(&self.phase))?;
-        let roads = [None, Some(Road::Simulation), Some(Road::Shuffler)];
-        self.road = *roads.get(usize::from(from.u8()?)).ok_or(Error::Corrupt)?;
+        let sources = [None, Some(RewardSource::Simulation), Some(RewardSource::Shuffler)];
+        self.source = *sources.get(usize::from(from.u8()?)).ok_or(Error::Corrupt)?;
         (self.pulls, self.noise_mean) = (from.count()?, from.f64()?);
         ensure(from.u32()? as usize == self.arms.len())?;
         self.viable.clear();
@@ -337,7 +337,8 @@ impl<S: BatchSizes> Policy for ShuffledElimination<S> {
             ensure_interval(arm.count > 0, arm.mean, arm.width)?;
         }
         ensure(!self.viable.is_empty() && self.waiting.is_empty() == self.decided())?;
-        // The batches behind the sums had this configuration's sizes and noise: the intervals rest on that.
+        // The released batches must have had this configuration's sizes and noise, because the intervals depend on
+        // that.
         let closed = self.phase - u32::from(!self.decided());
         let last = self.plans.len() as u32;
         let beyond = f64::from(closed.saturating_sub(last));
@@ -348,7 +349,7 @@ impl<S: BatchSizes> Policy for ShuffledElimination<S> {
         let same = |ours: f64, theirs: f64| (ours - theirs).abs() <= 1e-9 * ours;
         ensure(same(all(|plan| plan.users().into()), self.pulls as f64))?;
         ensure(same(all(Params::noise_mean), self.noise_mean))?;
-        self.released = true; // or may have been, since
+        self.released = true; // there may have been releases since the snapshot
         Ok(())
     }
 }
@@ -362,7 +363,7 @@ impl<S: BatchSizes> ShuffledPolicy for ShuffledElimination<S> {
         if arm as usize >= self.arms.len() {
             return Err(Error::config("arm", "must be below the number of arms", arm));
         }
-        if self.road == Some(Road::Simulation) {
+        if self.source == Some(RewardSource::Simulation) {
             return Err(Error::Unsupported("a shuffled batch after plain updates"));
         }
         match phase.cmp(&self.phase) {
@@ -373,13 +374,13 @@ impl<S: BatchSizes> ShuffledPolicy for ShuffledElimination<S> {
             Ordering::Equal => {}
         }
         let ones = count_ones(plan_of(&self.plans, phase), bits)?;
-        self.road = Some(Road::Shuffler);
+        self.source = Some(RewardSource::Shuffler);
         self.release(arm, ones);
         Ok(())
     }
 }
 
-/// The batches of a phase; those of phase 0, which never is, are the first's.
+/// The parameters of the batches of a phase. (Phase 0, which never occurs, has those of the first.)
 fn plan_of(plans: &[Params], phase: u32) -> &Params {
     &plans[(phase.max(1) as usize).min(plans.len()) - 1]
 }

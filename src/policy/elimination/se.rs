@@ -1,17 +1,18 @@
 //! DP-SE: differentially private successive elimination.
 //!
-//! Sajed and Sheffet (2019), Algorithm 3. **Pure eps-DP** (their Theorem 4.1): every reward is in
-//! one epoch of one arm, and each epoch releases each arm's sum once, so Theorem P of
-//! [`crate::privacy`] applies. Regret O(sum_a ln T/Delta_a + K ln T/eps) (their Theorem 4.3).
+//! Sajed and Sheffet (2019), Algorithm 3. **Pure eps-DP** (their Theorem 4.1): every reward is in one epoch of one
+//! arm, and each epoch releases each arm's sum once, so Theorem P of [`crate::privacy`] applies. Regret O(sum_a ln
+//! T/Delta_a + K ln T/eps) (their Theorem 4.3).
 //!
-//! Beyond the paper: epochs count *answered* pulls, so a cancelled pull is issued again, and while
-//! an epoch waits for its last answers, decisions go round-robin to the arms' next epoch; with no
-//! horizon the guess is squared each time it is reached, and every arm starts afresh, because an
-//! elimination at the old, larger beta must not be final; with `beta` given the same policy is
-//! best-arm identification at fixed confidence.
+//! Beyond the paper:
+//! - Epochs count pulls *with a reward*, so a cancelled pull is issued again. While an epoch waits for its last
+//!   rewards, decisions go round-robin over the arms' next epoch.
+//! - Without a horizon, T is guessed, and the guess is squared each time it is reached. Then every arm starts afresh,
+//!   because an elimination at the old, larger beta must not be final.
+//! - With `beta` given the same policy is best-arm identification at fixed confidence.
 //!
-//! Cost: select O(1) amortised, update O(1), an epoch's end O(K) and |S| noises; 64 bytes an arm, at
-//! most 2^18 arms, and 2^32 rewards of an arm in an epoch.
+//! Cost: select O(1) amortised, update O(1), the end of an epoch O(K) and |S| noises. 64 bytes an arm, at most 2^18
+//! arms, and 2^32 rewards of an arm in an epoch.
 
 use crate::batch::Batch;
 use crate::config::Config;
@@ -28,39 +29,39 @@ use crate::snapshot::{Reader, Writer, ensure, ensure_interval};
 pub struct DpSe {
     /// ln(1/beta).
     ln_inverse_beta: f64,
-    /// Without horizon and beta the guess at T, squared when the decisions reach it; else [`NEVER`](Self::NEVER).
+    /// Guess of T without horizon and beta, squared when the decisions reach it; else [`NEVER`](Self::NEVER).
     guess: u64,
     decisions: u64,
     noise: LaplaceSource,
     arms: WipedVec<Arm>,
-    /// |S|, and the arm whose turn it is.
+    /// |S|, the number of viable arms. `cursor` is the next arm in turn.
     viable: u32,
     cursor: u32,
     epoch: u32,
-    /// Answers the open epoch still waits for.
+    /// Rewards that the open epoch still waits for.
     missing: u64,
-    /// Pulls of the open epoch not yet in flight.
+    /// Pulls of the open epoch that are not yet issued.
     unissued: u64,
     released: bool,
 }
 
 struct Arm {
     batch: Batch,
-    /// What comes while a full batch waits for its siblings: the arm's next batch, so that no decision is wasted and
-    /// none counted twice.
+    /// Rewards that arrive while a full batch waits for the other arms' batches: the arm's next batch. So no decision
+    /// is wasted, and none counts twice.
     next_batch: Batch,
-    /// As last released.
+    /// Mean of the last release.
     mean: f64,
     width: f64,
-    /// Rewards in it.
+    /// Number of rewards in the mean.
     count: u64,
-    /// Decisions not yet answered or cancelled.
+    /// Number of pending decisions.
     in_flight: u32,
-    /// The viable arm that is played after this one.
+    /// The viable arm that is next in turn; [`OUT`] for an eliminated arm.
     next: u32,
 }
 
-/// What comes after an arm that has left the race.
+/// `next` of an eliminated arm.
 const OUT: u32 = u32::MAX;
 
 impl Arm {
@@ -73,13 +74,13 @@ impl Arm {
         self.next != OUT
     }
 
-    /// Does the open epoch still need a pull of this arm, beyond those in flight?
+    /// Whether the open epoch still needs a pull of this arm, in addition to the pending ones.
     fn wants_pull(&self) -> bool {
         u64::from(self.in_flight) < self.batch.free()
     }
 }
 
-/// Algorithm 3's numbers: how long an epoch lasts and how wide its intervals are.
+/// The numbers of Algorithm 3: the length of an epoch and the width of its intervals.
 struct Schedule {
     /// ln(1/beta).
     ln_inverse_beta: f64,
@@ -109,7 +110,7 @@ impl Schedule {
 }
 
 impl DpSe {
-    /// More decisions than tickets.
+    /// A guess that is never reached, because there are fewer tickets.
     const NEVER: u64 = 1 << 63;
 
     pub fn new(config: &Config, seed: &mut Seed) -> Result<DpSe> {
@@ -135,7 +136,7 @@ impl DpSe {
         Ok(policy)
     }
 
-    /// Lines 1 and 2: all arms are viable, nothing is known.
+    /// Lines 1 and 2: makes all arms viable, and forgets their rewards.
     fn restart(&mut self) {
         for arm in &mut *self.arms {
             (arm.batch, arm.next_batch) = (Batch::default(), Batch::default());
@@ -145,7 +146,7 @@ impl DpSe {
         self.open_epoch();
     }
 
-    /// These arms are viable, in round-robin order; the others take nothing from here on.
+    /// Keeps these arms, in round-robin order. The others collect no more rewards.
     fn keep(&mut self, stays: impl Fn(&Arm) -> bool) {
         self.viable = 0;
         let (mut first, mut last) = (0, 0);
@@ -166,7 +167,7 @@ impl DpSe {
         self.cursor = first as u32;
     }
 
-    /// Lines 4 to 8.
+    /// Lines 4 to 8: opens the next epoch.
     fn open_epoch(&mut self) {
         self.epoch += 1;
         let quota = self.schedule().quota(self.epoch, self.viable);
@@ -181,7 +182,7 @@ impl DpSe {
         self.cursor = self.first();
     }
 
-    /// Lines 15 to 20: release every viable arm's sum, then drop those that fall behind.
+    /// Lines 15 to 20: releases every viable arm's sum, then eliminates arms that are worse than the best.
     fn close_epoch(&mut self) {
         let quota = self.arms[self.first() as usize].batch.quota();
         let width = self.schedule().width(self.epoch, self.viable, quota);
@@ -224,15 +225,15 @@ impl DpSe {
     }
 }
 
-/// At T, where it is not known.
+/// The first guess of T.
 fn first_guess(arms: u32) -> u64 {
     4096 * u64::from(arms)
 }
 
-/// Releases that break the promise, for the tests that must notice.
+/// Faulty releases, for the tests that must detect them.
 #[cfg(dpb_faults)]
 impl DpSe {
-    /// The viable arms' means without noise, where there is a fault to build in.
+    /// The viable arms' means without noise, if such a fault is inserted.
     fn bare_means(&self) -> Vec<f64> {
         use crate::Fault;
         let mean = |arm: &Arm| arm.batch.bare_sum() / arm.batch.quota() as f64;
@@ -244,7 +245,7 @@ impl DpSe {
         }
     }
 
-    /// Replaces what an honest epoch's end has released.
+    /// Replaces the releases at the end of an epoch by faulty ones.
     fn sabotage(&mut self, bare: &[f64], best: &mut f64) {
         use crate::Fault;
         let unit = Reward::ONE as f64 * self.arms[self.first() as usize].batch.quota() as f64;
@@ -314,7 +315,7 @@ impl Policy for DpSe {
         }
     }
 
-    /// Of the arm's last epoch: the e-th has more than 64 4^e pulls. Each guess at T begins anew.
+    /// The totals of the arm's last epoch: the e-th has more than 64 4^e pulls. Each guess of T starts anew.
     fn sums(&self, arm: u32) -> Result<ReleaseTotals> {
         let state = &self.arms[arm as usize];
         if state.count == 0 {
@@ -357,7 +358,7 @@ impl Policy for DpSe {
         Ok(())
     }
 
-    /// The open epoch is played again.
+    /// The open epoch starts again, with other rewards.
     fn load(&mut self, from: &mut Reader) -> Result<()> {
         self.decisions = from.count()?;
         let guess = from.u64()?;
@@ -365,7 +366,7 @@ impl Policy for DpSe {
         if self.guess != Self::NEVER {
             self.guess = guess.max(self.guess).min(Self::NEVER - 1);
             while self.guess < self.decisions {
-                self.guess = self.guess.saturating_mul(self.guess); // the life before knew its horizon
+                self.guess = self.guess.saturating_mul(self.guess); // the snapshot's handle had a horizon
             }
             self.ln_inverse_beta = (self.guess as f64).ln();
         }
@@ -379,7 +380,7 @@ impl Policy for DpSe {
         }
         self.keep(Arm::is_viable);
         ensure(self.viable > 0)?;
-        self.released = true; // or may have been, since
+        self.released = true; // there may have been releases since the snapshot
         if self.decided() {
             (self.missing, self.unissued) = (0, 0);
         } else {

@@ -1,21 +1,19 @@
 //! LDP-UCB: UCB on rewards that were privatised on the user's device.
 //!
 //! Ren, Zhou, Liu, Shroff (2020), LDP-UCB-B. **Pure eps-DP in the local model**: the server sees one
-//! randomised-response bit of each reward ([`RandomizedResponse`]; in C `dpb_ldp_encode`), and all
-//! else is post-processing. Regret O(sum_a ln T/(eps^2 Delta_a)), the best order there is without
-//! trust.
+//! randomised-response bit of each reward ([`RandomizedResponse`]; in C `dpb_ldp_encode`), and everything else is
+//! post-processing. Regret O(sum_a ln T/(eps^2 Delta_a)), the best possible order without trust in the server.
 //!
-//! **`update` takes the privatised bit**, `reward_max` for one and `reward_min` for zero, and refuses
-//! everything else: this policy never privatises, so that a raw reward has no road to the
-//! server. An reward window is refused as well: silence would be a bit nobody privatised. The
-//! guarantee is the devices' work, the report says what it is if they do it with
-//! `config.epsilon / config.contributions_per_user`.
+//! **`update` takes the privatised bit**, `reward_max` for one and `reward_min` for zero, and refuses everything
+//! else. This policy never privatises, so that a raw reward need not reach the server. A reward window is refused as
+//! well: a decision without a reward would count as a bit that nobody privatised. The devices provide the guarantee.
+//! The report states it under the assumption that they use `config.epsilon / config.contributions_per_user`.
 //!
-//! With z the bits' mean and q their lie probability, the arm's mean is (z - q)/(1 - 2q) and its
-//! index (z - q)/(1 - 2q) + sqrt(2 ln t/n)/(1 - 2q). That rises with UCB1's index of the bits,
-//! z + sqrt(2 ln t/n), so the policy is UCB1 on bits: only what is read of an arm is debiased.
+//! With z the mean of the bits and q their lie probability, the arm's mean is (z - q)/(1 - 2q), and its index is (z -
+//! q)/(1 - 2q) + sqrt(2 ln t/n)/(1 - 2q). That increases with the UCB1 index of the bits, z + sqrt(2 ln t/n), so the
+//! policy is UCB1 on bits. Only the reported state of an arm is debiased.
 //!
-//! Cost: UCB1's.
+//! Cost: that of UCB1.
 
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -27,19 +25,19 @@ use crate::random::Seed;
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer};
 
-/// UCB1 on bits.
+/// UCB1 on privatised bits.
 pub type LdpUcb = OnBits<Ucb1>;
 
-/// A policy without privacy of its own, on bits that are private already.
+/// A policy without privacy of its own, on bits that are already private.
 pub struct OnBits<P> {
     policy: P,
     response: RandomizedResponse,
-    answered: bool,
+    has_rewards: bool,
 }
 
-/// An index policy: its choices among bits are those among debiased bits, a rising line of them.
+/// An index policy whose choices do not change if an increasing linear function is applied to all rewards.
 pub trait IndexPolicy: Policy + Sized {
-    /// A fresh one.
+    /// A policy without rewards.
     fn fresh(config: &Config, seed: &mut Seed) -> Result<Self>;
 }
 
@@ -56,7 +54,7 @@ impl<P: IndexPolicy> OnBits<P> {
             return Err(Error::config("reward_window", rule, config.reward_window));
         }
         let response = RandomizedResponse::new(config.epsilon_per_reward()?)?;
-        Ok(OnBits { policy: P::fresh(config, seed)?, response, answered: false })
+        Ok(OnBits { policy: P::fresh(config, seed)?, response, has_rewards: false })
     }
 }
 
@@ -66,7 +64,7 @@ impl<P: IndexPolicy> Policy for OnBits<P> {
     }
 
     fn observe(&mut self, pull: Pull, reward: Reward) {
-        self.answered = true;
+        self.has_rewards = true;
         self.policy.observe(pull, reward);
     }
 
@@ -92,20 +90,20 @@ impl<P: IndexPolicy> Policy for OnBits<P> {
     }
 
     fn privacy(&self) -> PrivacyLoss {
-        PrivacyLoss::Pure(if self.answered { self.response.epsilon() } else { 0.0 })
+        PrivacyLoss::Pure(if self.has_rewards { self.response.epsilon() } else { 0.0 })
     }
 
     fn takes_bits(&self) -> bool {
         true
     }
 
-    /// Sums of bits that were private before they came.
+    /// Writes sums of bits that were private before they arrived.
     fn save(&self, to: &mut Writer) -> Result<()> {
         self.policy.save(to)
     }
 
     fn load(&mut self, from: &mut Reader) -> Result<()> {
-        self.answered = true; // or may have been, since
+        self.has_rewards = true; // there may have been rewards since the snapshot
         self.policy.load(from)
     }
 }

@@ -1,14 +1,14 @@
-// Package analytics is what the module here sees of Prebid Server's package of that name, with its names and
-// types: github.com/prebid/prebid-server/v3/analytics.
+// Package analytics replaces github.com/prebid/prebid-server/v3/analytics here. It has the parts that the module uses, with
+// the same names and types.
 package analytics
 
-// Module hears what happens. The real one hears of auctions, cookies and so on too.
+// Module receives events. In Prebid Server it also receives auctions, cookies and others.
 type Module interface {
 	LogNotificationEventObject(*NotificationEvent)
 	Shutdown()
 }
 
-// NotificationEvent is a request of GET /event, of an account that has events enabled.
+// NotificationEvent is a request of GET /event for an account that has events enabled.
 type NotificationEvent struct {
 	Request *EventRequest
 }

@@ -1,6 +1,5 @@
-// Package hookstage is what a module sees of Prebid Server's package of that name, with its names and types:
-// github.com/prebid/prebid-server/v3/hooks/hookstage. It stands in for it here, because a module is compiled
-// into the server, with all that the server needs.
+// Package hookstage replaces github.com/prebid/prebid-server/v3/hooks/hookstage here, because the server, with which
+// modules are compiled, has many dependencies. It has the parts that the module uses, with the same names and types.
 package hookstage
 
 import (
@@ -10,7 +9,7 @@ import (
 	"examples/prebid/openrtb_ext"
 )
 
-// ProcessedAuctionRequest is called when a request is read and checked, and before any bidder has it.
+// ProcessedAuctionRequest is called after the server has read and checked a request, and before any bidder receives it.
 type ProcessedAuctionRequest interface {
 	HandleProcessedAuctionHook(
 		context.Context,
@@ -29,7 +28,7 @@ type ModuleInvocationContext struct {
 	Endpoint      string
 }
 
-// HookResult is what a hook wants to be done.
+// HookResult holds the changes that a hook requests.
 type HookResult[T any] struct {
 	Reject    bool
 	NbrCode   int
@@ -39,7 +38,7 @@ type HookResult[T any] struct {
 	Warnings  []string
 }
 
-// ChangeSet has mutations, which the server applies if the hook has returned in time.
+// ChangeSet holds mutations, which the server applies if the hook returns in time.
 type ChangeSet[T any] struct{ mutations []Mutation[T] }
 
 func (c *ChangeSet[T]) AddMutation(f MutationFunc[T], kind MutationType, key ...string) *ChangeSet[T] {

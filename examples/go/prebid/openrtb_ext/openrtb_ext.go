@@ -1,8 +1,8 @@
-// Package openrtb_ext is what the module here sees of Prebid Server's package of that name, and of
-// github.com/prebid/openrtb/v20/openrtb2, with their names and types.
+// Package openrtb_ext replaces github.com/prebid/prebid-server/v3/openrtb_ext and github.com/prebid/openrtb/v20/openrtb2
+// here. It has the parts that the module uses, with the same names and types.
 package openrtb_ext
 
-// RequestWrapper is a request whose parts are read when they are asked for.
+// RequestWrapper is a request whose parts are decoded on first use.
 type RequestWrapper struct {
 	*BidRequest
 	ext RequestExt
@@ -13,7 +13,7 @@ type BidRequest struct {
 	Imp []Imp
 }
 
-// Imp is a place for an ad.
+// Imp is a slot for an ad.
 type Imp struct {
 	ID          string
 	BidFloor    float64 // for a thousand impressions
@@ -35,8 +35,8 @@ func (rw *RequestWrapper) GetRequestExt() (*RequestExt, error) { return &rw.ext,
 // RequestExt is the request's ext.
 type RequestExt struct{ prebid *ExtRequestPrebid }
 
-// ExtRequestPrebid is its ext.prebid. The server writes Integration into the URLs of the events of all bids, as
-// int: at most 64 letters, digits, - and _.
+// ExtRequestPrebid is its ext.prebid. The server writes Integration into the URLs of the events of all bids, as the
+// parameter int. It has at most 64 letters, digits, - and _.
 type ExtRequestPrebid struct {
 	Integration string
 }
