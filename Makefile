@@ -1,9 +1,15 @@
-# Installs libdpb where C, C++ and Go programs look for libraries, on Linux:
+# Installs libdpb where C, C++ and Go programs look for libraries:
 #
 #   make install PREFIX=/opt/dpb
 #
 # It needs cargo, cc and GNU binutils. `make && sudo make install` builds as you and installs as root. DESTDIR is
 # for packagers. bindings/c/README.md describes the installed files.
+#
+#   make check        builds and runs C programs with both libraries (EMULATOR=... for another system)
+#   make uninstall    takes the PREFIX and LIBDIR of the installation
+#   make clean
+#   make go           puts the library into the Go module
+#   make dist         makes all files of a release; `make release` tags them too: packaging/README.md
 
 PREFIX ?= /usr/local
 LIBDIR ?= lib# below PREFIX; lib64 or lib/x86_64-linux-gnu on some systems
@@ -18,6 +24,8 @@ LD = $(CROSS)ld.bfd
 NM = $(CROSS)nm
 OBJCOPY = $(CROSS)objcopy
 INSTALL = install
+# Links the shared library. `make dist` has one that knows an old glibc.
+LINK = $(CC)
 
 BUILD = target/package$(TARGET:%=-%)
 PACKAGE = dpb
@@ -25,9 +33,28 @@ SHELL = /bin/sh
 .DELETE_ON_ERROR:
 
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
-SONAME := libdpb.so.$(firstword $(subst ., ,$(VERSION)))
-# The libraries that a static link needs besides the archive and those that cc links by default.
+MAJOR := $(firstword $(subst ., ,$(VERSION)))
+SYSTEM := $(or $(TARGET),$(shell $(RUSTC) -vV | sed -n 's/^host: //p'))
+
+# The shared library below the prefix, its link names (each: name=what it points to), and its property for CMake.
+# SYSTEM_LIBRARIES are what a static link needs besides the archive and the libraries that cc links by default.
+ifneq ($(findstring windows,$(SYSTEM)),)
+SHARED = bin/dpb.dll
+IMPORT = $(LIBDIR)/libdpb.dll.a
+EXE = .exe
+SHARED_PROPERTY = IMPORTED_IMPLIB "$${_dpb_prefix}/$(IMPORT)"
+SYSTEM_LIBRARIES = -lntdll -luserenv -lws2_32 -ldbghelp
+else ifneq ($(findstring apple,$(SYSTEM)),)
+SHARED = $(LIBDIR)/libdpb.$(MAJOR).dylib
+LINKS = libdpb.dylib=libdpb.$(MAJOR).dylib
+SHARED_PROPERTY = IMPORTED_SONAME "@rpath/libdpb.$(MAJOR).dylib"
+else
+SONAME = libdpb.so.$(MAJOR)
+SHARED = $(LIBDIR)/libdpb.so.$(VERSION)
+LINKS = $(SONAME)=libdpb.so.$(VERSION) libdpb.so=$(SONAME)
+SHARED_PROPERTY = IMPORTED_SONAME "$(SONAME)"
 SYSTEM_LIBRARIES = -lpthread -lm -ldl
+endif
 
 # For musl, the libraries contain Rust's unwinder, because the one of a gcc for glibc needs glibc. The unwinder needs
 # a table that the linker makes, and gcc does not always request it.
@@ -36,21 +63,26 @@ UNWINDER = $(shell $(RUSTC) --print target-libdir --target $(TARGET))/self-conta
 SYSTEM_LIBRARIES += -Wl,--eh-frame-hdr
 endif
 
-.PHONY: all install go docs
-all: $(BUILD)/libdpb.a $(BUILD)/$(SONAME)
+.PHONY: all check clean dist docs go install release uninstall
+all: $(BUILD)/libdpb.a $(BUILD)/$(notdir $(SHARED))
 
 # With little inlining and no jump tables, whose entries take 24 bytes each for the linker, the library is a seventh
-# smaller than at opt-level 2. A decision takes the same time (Lazy-DP-TS: 3% longer).
-RUST = $(BUILD)$(TARGET:%=/%)/packaged/libdpb.a
-$(RUST): $(shell find src tests/hooked -name '*.rs') Cargo.toml Cargo.lock Makefile
-	$(CARGO) rustc --locked --package $(PACKAGE) --lib --crate-type staticlib --profile packaged \
-	  $(TARGET:%=--target=%) --target-dir $(BUILD) -- -C llvm-args='-inline-threshold=50 -min-jump-table-entries=1000'
+# smaller than at opt-level 2. A decision takes the same time (Lazy-DP-TS: 3% longer). No file contains a path of this
+# machine, so that every machine builds the same files.
+RUST = $(BUILD)$(TARGET:%=/%)/packaged
+REMAP = --remap-path-prefix=$(CURDIR)=/libdpb --remap-path-prefix=$${CARGO_HOME:-$$HOME/.cargo}=/cargo \
+  --remap-path-prefix=$(shell $(RUSTC) --print sysroot)/lib/rustlib/src/rust=/rust
+$(RUST)/libdpb.a: $(shell find src tests/hooked -name '*.rs') Cargo.toml Cargo.lock build.rs Makefile
+	RUSTFLAGS="$$RUSTFLAGS $(REMAP)" $(CARGO) rustc --locked --package $(PACKAGE) --lib --profile packaged \
+	  --crate-type staticlib$(if $(SONAME),,,cdylib) $(TARGET:%=--target=%) --target-dir $(BUILD) -- \
+	  -C llvm-args='-inline-threshold=50 -min-jump-table-entries=1000'
 	touch $@
 
+ifdef SONAME
 # One object with all code that the functions of the C interface reach. Only their names are global, because another
 # Rust library in the same program has the same names of the same standard library, perhaps compiled to abort. No
 # section stays in a group, because a linker could replace it by that of the other library.
-$(BUILD)/dpb.o: $(RUST) bindings/c/merge.ld
+$(BUILD)/dpb.o: $(RUST)/libdpb.a bindings/c/merge.ld
 	$(LD) -r --gc-sections --gc-keep-exported --force-group-allocation -u dpb_version -T bindings/c/merge.ld \
 	  $< $(UNWINDER) -o $@
 	$(OBJCOPY) --wildcard --keep-global-symbol='dpb_*' --strip-unneeded $@
@@ -64,23 +96,31 @@ $(BUILD)/libdpb.a: $(BUILD)/dpb.o
 	rm -f $@
 	$(AR) crD $@ $(BUILD)/libdpb.o
 
-$(BUILD)/$(SONAME): $(BUILD)/dpb.o bindings/c/libdpb.map
-	$(CC) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=bindings/c/libdpb.map -Wl,-z,defs -Wl,-z,relro \
+$(BUILD)/$(notdir $(SHARED)): $(BUILD)/dpb.o bindings/c/libdpb.map
+	$(LINK) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=bindings/c/libdpb.map -Wl,-z,defs -Wl,-z,relro \
 	  -Wl,--as-needed $< $(SYSTEM_LIBRARIES) -o $@
+else
+# What cargo makes.
+$(BUILD)/libdpb.a: $(RUST)/libdpb.a
+	cp $< $@
+
+$(BUILD)/$(notdir $(SHARED)): $(RUST)/libdpb.a
+	cp $(<D)/$(if $(IMPORT),dpb.dll,libdpb.dylib) $@
+endif
 
 # Both files use relative paths, so that the installation can be moved.
 UP = $(shell echo $(1) | sed 's|[^/][^/]*|..|g')
-FILL = sed -e 's|@VERSION@|$(VERSION)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@SONAME@|$(SONAME)|' \
-  -e 's|@SYSTEM_LIBRARIES@|$(SYSTEM_LIBRARIES)|'
+FILL = sed -e 's|@VERSION@|$(VERSION)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@SHARED@|$(SHARED)|' \
+  -e 's|@SHARED_PROPERTY@|$(SHARED_PROPERTY)|' -e 's|@SYSTEM_LIBRARIES@|$(SYSTEM_LIBRARIES)|'
 
 TO = $(DESTDIR)$(PREFIX)
 install: all
-	$(INSTALL) -d $(TO)/include $(TO)/$(LIBDIR)/pkgconfig $(TO)/$(LIBDIR)/cmake/dpb
+	$(INSTALL) -d $(TO)/include $(TO)/$(LIBDIR)/pkgconfig $(TO)/$(LIBDIR)/cmake/dpb $(dir $(TO)/$(SHARED))
 	$(INSTALL) -m 644 include/dpb.h bindings/cpp/dpb.hpp $(TO)/include
 	$(INSTALL) -m 644 $(BUILD)/libdpb.a $(TO)/$(LIBDIR)
-	$(INSTALL) -m 755 $(BUILD)/$(SONAME) $(TO)/$(LIBDIR)/libdpb.so.$(VERSION)
-	ln -sf libdpb.so.$(VERSION) $(TO)/$(LIBDIR)/$(SONAME)
-	ln -sf $(SONAME) $(TO)/$(LIBDIR)/libdpb.so
+	$(INSTALL) -m 755 $(BUILD)/$(notdir $(SHARED)) $(TO)/$(SHARED)
+	for link in $(LINKS); do ln -sf $${link#*=} $(TO)/$(LIBDIR)/$${link%=*}; done
+	$(if $(IMPORT),$(INSTALL) -m 644 $(RUST)/libdpb.dll.a $(TO)/$(IMPORT))
 	$(FILL) -e 's|@UP@|$(call UP,$(LIBDIR)/pkgconfig)|' bindings/c/dpb.pc.in \
 	  >$(TO)/$(LIBDIR)/pkgconfig/dpb.pc
 	sed -e 's|^Libs:.*|Libs: $${libdir}/libdpb.a $(SYSTEM_LIBRARIES)|' -e '/^Libs.private/d' \
@@ -89,6 +129,36 @@ install: all
 	  $(FILL) -e 's|@UP@|$(call UP,$(LIBDIR)/cmake/dpb)|' bindings/c/$$file.cmake.in \
 	    >$(TO)/$(LIBDIR)/cmake/dpb/$$file.cmake; \
 	done
+
+uninstall:
+	cd $(TO) && rm -rf $(LIBDIR)/cmake/dpb && rm -f include/dpb.h include/dpb.hpp $(LIBDIR)/libdpb.a $(SHARED) \
+	  $(IMPORT) $(foreach link,$(LINKS),$(LIBDIR)/$(firstword $(subst =, ,$(link)))) \
+	  $(LIBDIR)/pkgconfig/dpb.pc $(LIBDIR)/pkgconfig/dpb-static.pc
+
+# Builds and runs C programs of the tests with both libraries, as installed.
+CHECKED = arms bad_input budget counter grow linear se segments shuffle slate snapshot stopping users threads $(if $(IMPORT),,fork)
+CFLAGS = -O1 -pthread
+check: all
+	rm -rf $(BUILD)/check
+	$(MAKE) install DESTDIR= PREFIX=$(abspath $(BUILD))/check LIBDIR=lib >/dev/null
+	set -e; cd $(BUILD)/check; for program in $(CHECKED); do \
+	  for library in lib/libdpb.a '-Llib -ldpb -Wl,-rpath,$$ORIGIN'/lib; do \
+	    $(CC) -std=gnu11 $(CFLAGS) -Iinclude $(CURDIR)/tests/c/$$program.c $$library $(SYSTEM_LIBRARIES) -o $$program$(EXE); \
+	    $(EMULATOR) ./$$program$(EXE); \
+	  done; echo "passed: $$program"; \
+	done
+
+clean:
+	rm -rf $(BUILD) dist
+
+dist:
+	CARGO='$(CARGO)' RUSTC='$(RUSTC)' packaging/dist $(TARGETS)
+
+# The Go modules' tags are of a commit with their libraries, which no branch has.
+TAGS = v$(VERSION) $(foreach module,go go/fleet go/prometheus,bindings/$(module)/v$(VERSION))
+release: dist
+	for tag in $(TAGS); do case $$tag in v*) git tag $$tag ;; *) git tag $$tag $$(cat target/dist/go-commit) ;; esac; done
+	@echo "git push origin $(TAGS)"
 
 # Puts the library into the Go module, so that its users need no Rust: see bindings/go/README.md.
 GO_LIBRARY = bindings/go/internal/lib/$(shell go env GOOS)_$(shell go env GOARCH)

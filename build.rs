@@ -1,9 +1,11 @@
-//! Gives the shared library its soname: cargo sets none, and a program linked against a library
-//! without one records the path it was linked from.
+//! Gives the shared library its soname, on macOS its install name: cargo sets none, and a program linked against a
+//! library without one records the path it was linked from.
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     let target = std::env::var("CARGO_CFG_TARGET_OS").unwrap_or_default();
     if matches!(target.as_str(), "linux" | "android" | "freebsd" | "netbsd" | "openbsd") {
         println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libdpb.so.0");
+    } else if target == "macos" {
+        println!("cargo:rustc-cdylib-link-arg=-Wl,-install_name,@rpath/libdpb.0.dylib");
     }
 }

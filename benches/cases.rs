@@ -9,12 +9,21 @@ use std::ffi::CString;
 use std::hint::black_box;
 use std::mem::MaybeUninit;
 use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 /// The seed of every handle and stream here.
 static SEED: [u8; 32] = [1; 32];
 
-/// Runs a number of rounds.
-pub type Run = Box<dyn FnMut(u64)>;
+/// So many rounds, and how long they took.
+pub type Run = Box<dyn FnMut(u64) -> Duration>;
+
+pub fn timed(mut round: impl FnMut() + 'static) -> Run {
+    Box::new(move |rounds| {
+        let start = Instant::now();
+        (0..rounds).for_each(|_| round());
+        start.elapsed()
+    })
+}
 
 pub struct Case {
     pub name: String,
@@ -38,7 +47,7 @@ pub fn cases() -> Vec<Case> {
                 name: format!("select + update, {policy}, {arms} arms"),
                 make: Box::new(move || {
                     let mut handle = Handle::new(policy, arms);
-                    Box::new(move |rounds| (0..rounds).for_each(|_| handle.round()))
+                    timed(move || handle.round())
                 }),
                 warm_up: 1_000_000,
                 reference: two_locks(),
@@ -49,7 +58,7 @@ pub fn cases() -> Vec<Case> {
         name: "select_for + update, dp-imed, 5 arms, a million users".to_owned(),
         make: Box::new(|| {
             let mut handle = Handle::counting("dp-imed", 5, 1_000_000);
-            Box::new(move |rounds| (0..rounds).for_each(|_| handle.round_for_somebody()))
+            timed(move || handle.round_for_somebody())
         }),
         warm_up: 1_000_000,
         reference: two_locks(),
@@ -59,7 +68,7 @@ pub fn cases() -> Vec<Case> {
             name: format!("64 at once, {policy}, 10 arms"),
             make: Box::new(move || {
                 let mut handle = Handle::new(policy, 10);
-                Box::new(move |rounds| (0..rounds).for_each(|_| handle.round_of_64()))
+                timed(move || handle.round_of_64())
             }),
             warm_up: 10_000,
             reference: Reference { name: "64 times two mutex pairs", run: locks(64) },
@@ -71,7 +80,7 @@ pub fn cases() -> Vec<Case> {
             name: format!("select + update, {segments} segments in random order, {arms} arms"),
             make: Box::new(move || {
                 let mut segmented = Segmented::new(segments, arms);
-                Box::new(move |rounds| (0..rounds).for_each(|_| segmented.round()))
+                timed(move || segmented.round())
             }),
             warm_up: 30_000_000, // 3000 decisions in each of the many: trials are over
             reference: two_locks(),
@@ -90,7 +99,7 @@ pub fn cases() -> Vec<Case> {
 fn noise(name: String, sample: impl Fn(&mut Random) -> i64 + Copy + 'static) -> Case {
     let make = move || -> Run {
         let mut random = stream();
-        Box::new(move |rounds| (0..rounds).for_each(|_| _ = black_box(sample(&mut random))))
+        timed(move || _ = black_box(sample(&mut random)))
     };
     Case { name, make: Box::new(make), warm_up: 1000, reference: sixteen_bytes() }
 }
@@ -102,8 +111,8 @@ fn two_locks() -> Reference {
 
 fn locks(times: u64) -> Run {
     let mutex = Mutex::new(0u64);
-    Box::new(move |rounds| {
-        for _ in 0..2 * times * rounds {
+    timed(move || {
+        for _ in 0..2 * times {
             *black_box(&mutex).lock().expect("nobody panics") += 1;
         }
     })
@@ -112,8 +121,7 @@ fn locks(times: u64) -> Run {
 /// The work that any sampler needs.
 fn sixteen_bytes() -> Reference {
     let mut random = stream();
-    let run: Run =
-        Box::new(move |rounds| (0..rounds).for_each(|_| _ = black_box((random.next_u64(), random.next_u64()))));
+    let run = timed(move || _ = black_box((random.next_u64(), random.next_u64())));
     Reference { name: "16 random bytes", run }
 }
 

@@ -1,12 +1,12 @@
 //! dp-linear through the C interface: decisions, compared with plain dot products of the same rows, and releases.
 
-use crate::cases::{Case, Reference, Run};
+use crate::cases::{Case, Reference, Run, timed};
 use dpb::ffi::{DPB_OK, dpb_bandit, dpb_cancel, dpb_config, dpb_decision, dpb_feature, dpb_free, dpb_new, dpb_report};
 use dpb::ffi::{dpb_report_read, dpb_request, dpb_select_for, dpb_update};
 use dpb::{Random, Seed};
 use std::hint::black_box;
 use std::mem::MaybeUninit;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The rows of a request: arms, features, and entries that are not 0 in each row.
 #[derive(Clone, Copy)]
@@ -33,7 +33,7 @@ pub fn cases() -> Vec<Case> {
                     let mut handle = Linear::new(shape, 4.0, 1);
                     // Warm up the models, independently of the rounds.
                     (0..20_000).for_each(|_| handle.round(true));
-                    Box::new(move |rounds| (0..rounds).for_each(|_| handle.round(is_learned)))
+                    timed(move || handle.round(is_learned))
                 }),
                 warm_up: 100_000,
                 reference: Reference { name: reference, run: plain(shape) },
@@ -46,21 +46,19 @@ pub fn cases() -> Vec<Case> {
 /// The products of the same rows and one vector.
 fn plain(shape: Shape) -> Run {
     let (rows, theta) = (Rows::new(shape, &mut coins(1)), vec![0.3f64; shape.d]);
-    Box::new(move |rounds| {
-        for _ in 0..rounds {
-            let (rows, theta) = (black_box(&rows), black_box(&theta));
-            let mut best = f64::NEG_INFINITY;
-            if rows.ends.is_empty() {
-                for row in rows.dense.chunks_exact(shape.d) {
-                    best = best.max(row.iter().zip(theta).map(|(&x, t)| f64::from(x) * t).sum());
-                }
-            } else {
-                for row in rows.sparse.chunks_exact(shape.entries) {
-                    best = best.max(row.iter().map(|x| f64::from(x.value) * theta[x.index as usize]).sum());
-                }
+    timed(move || {
+        let (rows, theta) = (black_box(&rows), black_box(&theta));
+        let mut best = f64::NEG_INFINITY;
+        if rows.ends.is_empty() {
+            for row in rows.dense.chunks_exact(shape.d) {
+                best = best.max(row.iter().zip(theta).map(|(&x, t)| f64::from(x) * t).sum());
             }
-            black_box(best);
+        } else {
+            for row in rows.sparse.chunks_exact(shape.entries) {
+                best = best.max(row.iter().map(|x| f64::from(x.value) * theta[x.index as usize]).sum());
+            }
         }
+        black_box(best);
     })
 }
 
@@ -171,48 +169,49 @@ impl Drop for Linear {
     }
 }
 
-/// The time of a call of dpb_update that ends a batch, compared with one product of two d x d matrices.
-pub fn releases() {
-    println!(
-        "\n{:<44} {:>8} {:>8}  {:<30} {:>12}",
-        "a release of dp-linear, one model", "us", "ratio", "to", "worst, us"
-    );
-    for d in [16, 64, 128] {
-        let mut times = Vec::new();
-        for seed in 1..=5 {
-            let mut handle = Linear::new(Shape { arms: 4, d, entries: d }, 100.0, seed);
-            let mut before = handle.releases();
-            for _ in 0..20_000 {
-                let decision = handle.select();
-                let start = Instant::now();
-                assert_eq!(handle.update(decision), DPB_OK);
-                let time = start.elapsed().as_secs_f64() * 1e6;
-                let after = handle.releases();
-                if after > before && before > 2 {
-                    times.push(time); // past the pilot's releases, which have no matrix
+/// The calls of dpb_update that end a batch, each beside one product of two d x d matrices.
+pub fn releases() -> impl Iterator<Item = Case> {
+    [16, 64, 128].into_iter().map(|d| Case {
+        name: format!("a release of dp-linear, d = {d}"),
+        make: Box::new(move || {
+            let mut handle = Linear::new(Shape { arms: 4, d, entries: d }, 100.0, 1);
+            let (mut seed, mut decisions, mut before) = (1, 0, 0);
+            Box::new(move |releases| {
+                let (mut total, mut count) = (Duration::ZERO, 0);
+                while count < releases {
+                    if decisions == 20_000 {
+                        seed += 1;
+                        handle = Linear::new(Shape { arms: 4, d, entries: d }, 100.0, seed);
+                        (decisions, before) = (0, handle.releases());
+                    }
+                    decisions += 1;
+                    let decision = handle.select();
+                    let start = Instant::now();
+                    assert_eq!(handle.update(decision), DPB_OK);
+                    let time = start.elapsed();
+                    let after = handle.releases();
+                    if after > before && before > 2 {
+                        // Past the pilot's releases, which have no matrix.
+                        (total, count) = (total + time, count + 1);
+                    }
+                    before = after;
                 }
-                before = after;
-            }
-        }
-        times.sort_by(f64::total_cmp);
-        let (median, worst) = (times[times.len() / 2], times[times.len() - 1]);
-        let mut products: Vec<f64> = (0..21).map(|_| product(d)).collect();
-        products.sort_by(f64::total_cmp);
-        let ratio = median / products[10];
-        let name = format!("d = {d}, median of {}", times.len());
-        println!("{name:<44} {median:>8.1} {ratio:>8.2}  {:<30} {worst:>12.0}", "a d x d matrix product");
-    }
+                total
+            })
+        }),
+        warm_up: 0,
+        reference: Reference { name: "d x d matrix products", run: product(d) },
+    })
 }
 
-/// The time of the call in microseconds.
-fn product(d: usize) -> f64 {
-    let (a, mut c) = (black_box(vec![0.5f64; d * d]), vec![0.0; d * d]);
-    let start = Instant::now();
-    for (row, out) in a.chunks_exact(d).zip(c.chunks_exact_mut(d)) {
-        for (x, other) in row.iter().zip(a.chunks_exact(d)) {
-            out.iter_mut().zip(other).for_each(|(out, y)| *out += x * y);
+fn product(d: usize) -> Run {
+    let (a, mut c) = (vec![0.5f64; d * d], vec![0.0; d * d]);
+    timed(move || {
+        for (row, out) in black_box(&a).chunks_exact(d).zip(c.chunks_exact_mut(d)) {
+            for (x, other) in row.iter().zip(a.chunks_exact(d)) {
+                out.iter_mut().zip(other).for_each(|(out, y)| *out += x * y);
+            }
         }
-    }
-    black_box(c);
-    start.elapsed().as_secs_f64() * 1e6
+        black_box(&mut c);
+    })
 }

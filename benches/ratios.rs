@@ -1,91 +1,144 @@
 //! The time of the hot path, compared with a reference in the same run: `cargo bench -p dpb-benches`.
 //!
-//! Times on a shared machine vary. So each case and its reference alternate, a few milliseconds each. The program
-//! prints the median of the ratios, and the instructions that callgrind counts (if valgrind is installed), which do not
-//! vary.
-//!
-//! Arguments are parts of the names of cases, `threads` and `releases` included. Without arguments it runs all.
-//! `--test` only checks that each case runs.
+//! A shared machine has no nanoseconds to quote. So criterion measures each case twice: its `time`, and its `ratio`, how
+//! many rounds of its reference take as long; case and reference take turns within each sample. `--save-baseline` and
+//! `--baseline` compare two commits. With `--instructions`, and no other argument, callgrind counts instead what no
+//! neighbour can change.
 
 mod cases;
 mod linear;
 mod threads;
 
-use cases::{Case, cases};
+use cases::{Case, Run};
+use criterion::measurement::{Measurement, ValueFormatter};
+use criterion::{Criterion, Throughput};
 use std::process::Command;
-use std::time::Instant;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
-    // The program runs itself again under callgrind.
-    if let [_, flag, name, rounds] = &arguments[..]
-        && flag == "--count"
-    {
-        let case = cases().into_iter().find(|case| case.name == *name).expect("a case of ours");
-        (case.make)()(rounds.parse().expect("a number"));
-        return;
+    match &arguments[1..] {
+        // Run again by ourselves, under callgrind.
+        [flag, name, rounds] if flag == "--count" => {
+            let case = cases().into_iter().find(|case| case.name == *name).expect("a case of ours");
+            (case.make)()(rounds.parse().expect("a number"));
+            return;
+        }
+        [flag, ..] if flag == "--instructions" => return cases::cases().iter().for_each(instructions),
+        _ => {}
     }
-    let parts: Vec<_> = arguments[1..].iter().filter(|argument| !argument.starts_with('-')).collect();
-    let wanted = |name: &str| parts.is_empty() || parts.iter().any(|part| name.contains(part.as_str()));
-    if arguments[1..].iter().any(|argument| argument == "--test") {
-        return cases().iter().for_each(|case| (case.make)()(1000));
+    // Few samples, each of which holds thousands of rounds.
+    let mut time = Criterion::default().sample_size(50).configure_from_args();
+    measured(&mut time, "time", |case| case.name.clone(), |case, rounds| (case.run)(rounds));
+    let mut ratio = Criterion::default().sample_size(50).with_measurement(Ratio).configure_from_args();
+    measured(&mut ratio, "ratio", |case| format!("{} : {}", case.name, case.reference.name), beside);
+    time.final_summary();
+}
+
+fn cases() -> Vec<Case> {
+    cases::cases().into_iter().chain(linear::releases()).chain(threads::cases()).collect()
+}
+
+struct Running {
+    run: Run,
+    reference: Run,
+}
+
+fn measured<M: Measurement + 'static>(
+    criterion: &mut Criterion<M>,
+    group: &str,
+    name: impl Fn(&Case) -> String,
+    mut sample: impl FnMut(&mut Running, u64) -> M::Value,
+) {
+    let mut group = criterion.benchmark_group(group);
+    for case in cases() {
+        let name = name(&case);
+        let Case { make, warm_up, reference, .. } = case;
+        let mut reference = Some(reference.run);
+        let mut running = None;
+        group.bench_function(name, |bencher| {
+            let running = running.get_or_insert_with(|| {
+                let mut run = make();
+                run(warm_up);
+                Running { run, reference: reference.take().expect("made once") }
+            });
+            bencher.iter_custom(|rounds| sample(running, rounds));
+        });
     }
-    println!("{:<44} {:>8} {:>8}  {:<30} {:>12}", "", "ns", "ratio", "to", "instructions");
-    for mut case in cases().into_iter().filter(|case| wanted(&case.name)) {
-        let (ns, ratio) = beside(&mut case);
-        let count = instructions(&case).map_or("-".into(), |count| format!("{count:.0}"));
-        println!("{:<44} {ns:>8.1} {ratio:>8.2}  {:<30} {count:>12}", case.name, case.reference.name);
+    group.finish();
+}
+
+/// How many rounds of the reference take as long as so many of ours.
+fn beside(case: &mut Running, rounds: u64) -> f64 {
+    // Short turns: few are interrupted.
+    const TURNS: u64 = 8;
+    let (mut own, mut other) = (0.0, 0.0);
+    for turn in 0..TURNS {
+        let rounds = rounds / TURNS + u64::from(turn < rounds % TURNS);
+        own += (case.run)(rounds).as_secs_f64();
+        other += (case.reference)(rounds).as_secs_f64();
     }
-    if wanted("releases") {
-        linear::releases();
+    own / other * rounds as f64
+}
+
+/// Multiples of the reference, as criterion measures them.
+struct Ratio;
+
+impl Measurement for Ratio {
+    type Intermediate = ();
+    type Value = f64;
+
+    fn start(&self) {}
+
+    fn end(&self, (): ()) -> f64 {
+        unreachable!("only iter_custom is called")
     }
-    if wanted("threads") {
-        threads::table();
-        threads::fleet();
+
+    fn add(&self, one: &f64, other: &f64) -> f64 {
+        one + other
+    }
+
+    fn zero(&self) -> f64 {
+        0.0
+    }
+
+    fn to_f64(&self, value: &f64) -> f64 {
+        *value
+    }
+
+    fn formatter(&self) -> &dyn ValueFormatter {
+        &Ratio
     }
 }
 
-/// The nanoseconds of one round, and their ratio to the reference's.
-fn beside(case: &mut Case) -> (f64, f64) {
-    const TURNS: usize = 1001;
-    let time = |run: &mut dyn FnMut(u64), rounds: u64| {
-        let start = Instant::now();
-        run(rounds);
-        start.elapsed().as_nanos() as f64 / rounds as f64
-    };
-    let mut run = (case.make)();
-    run(case.warm_up);
-    // Short runs are rarely interrupted.
-    let rounds = |ns: f64| (1e5 / ns.max(1.0)) as u64 + 1;
-    let own = rounds(time(&mut run, 1000));
-    let others = rounds(time(&mut case.reference.run, 1000));
-    let mut turns: Vec<(f64, f64)> = (0..TURNS)
-        .map(|_| {
-            let (own, other) = (time(&mut run, own), time(&mut case.reference.run, others));
-            (own, own / other)
-        })
-        .collect();
-    turns.sort_by(|a, b| a.1.total_cmp(&b.1));
-    let ratio = turns[TURNS / 2].1;
-    turns.sort_by(|a, b| a.0.total_cmp(&b.0));
-    (turns[TURNS / 2].0, ratio)
+impl ValueFormatter for Ratio {
+    fn scale_values(&self, _: f64, _: &mut [f64]) -> &'static str {
+        "x the reference"
+    }
+
+    fn scale_throughputs(&self, _: f64, _: &Throughput, _: &mut [f64]) -> &'static str {
+        "x the reference"
+    }
+
+    fn scale_for_machines(&self, _: &mut [f64]) -> &'static str {
+        "x the reference"
+    }
 }
 
-/// The instructions of one round after warm-up; `None` without valgrind.
-fn instructions(case: &Case) -> Option<f64> {
+/// Prints the instructions of one round, once warm.
+fn instructions(case: &Case) {
     const ROUNDS: u64 = 20_000;
     let counted = |rounds: u64| {
-        let me = std::env::current_exe().ok()?;
+        let me = std::env::current_exe().expect("our own path");
         let run = Command::new("valgrind")
             .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
             .arg(me)
             .args(["--count", &case.name, &rounds.to_string()])
             .output()
-            .ok()?;
+            .expect("valgrind");
         let text = String::from_utf8_lossy(&run.stderr);
-        let line = text.lines().find(|line| line.contains("Collected :"))?;
-        line.rsplit(' ').next()?.parse::<f64>().ok()
+        let line = text.lines().find(|line| line.contains("Collected :")).expect("callgrind's count");
+        line.rsplit(' ').next().and_then(|count| count.parse::<f64>().ok()).expect("a number")
     };
     let warm = case.warm_up.min(10 * ROUNDS);
-    Some((counted(warm + ROUNDS)? - counted(warm)?) / ROUNDS as f64)
+    println!("{:<62} {:>12.0}", case.name, (counted(warm + ROUNDS) - counted(warm)) / ROUNDS as f64);
 }

@@ -24,7 +24,9 @@
 #[path = "common/day.rs"]
 mod day;
 
-use day::{ANSWER_WINDOW, ARMS, CREATIVES, Day, MEMORY, NOON, Outcome, VISITORS, best, config, rate};
+use day::{
+    ANSWER_WINDOW, ARMS, CREATIVES, DAYS, Day, MEMORY, NOON, Outcome, VISITORS, best, config, config_of_tastes, rate,
+};
 use dpb::{Algorithm, Bandit, Clock, Config, Error};
 use http_body_util::Full;
 use hyper::body::{Body, Bytes, Incoming};
@@ -777,5 +779,21 @@ fn print_accounts(options: &Options, day: &Day, ours: &Outcome, report: &Value) 
         let [morning, afternoon] = [0, 1].map(|half| ours.clicks[half] as i64 - other.clicks[half] as i64);
         println!("To forget cost it {} clicks in the morning and won it {afternoon} in the afternoon.", -morning);
     }
+    print_tastes(options, day)
+}
+
+/// What context is worth, of visitors whose device and time of day decide what they like.
+fn print_tastes(options: &Options, day: &Day) -> Anything<()> {
+    println!("\n{VISITORS} visitors in {DAYS} days, who like what suits their device and the quarter of the day:");
+    let line = |who: &str, clicks: f64| println!("  {who:<36} {clicks:>10.0} clicks");
+    for by_context in [true, false] {
+        let config = config_of_tastes(options.epsilon, by_context);
+        let bandit = Bandit::new(Algorithm::recommended(&config), &config)?;
+        let name = format!("{}, {} context", bandit.algorithm().name(), if by_context { "by" } else { "without" });
+        line(&name, day.with_tastes(&bandit, by_context)? as f64);
+    }
+    let [each, all] = day.best_of_tastes();
+    line("the ad that is best for all", all);
+    line("the best ad for each", each);
     Ok(())
 }

@@ -3,7 +3,9 @@
 
 #![allow(unsafe_code)]
 
-use crate::error::{Error, Result};
+#[cfg(unix)]
+use crate::error::Error;
+use crate::error::Result;
 
 /// The process in which a handle was created. A forked child must not use its copy: it would draw the same noise as its
 /// parent, and would release its parent's open batches a second time. So every call there is refused.

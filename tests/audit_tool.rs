@@ -98,7 +98,7 @@ fn no_noise_is_caught_everywhere() {
 /// (tests/users.rs).
 #[test]
 fn all_sabotage_is_caught() {
-    use Algorithm::{Imed, Se, Ts, Tsallis};
+    use Algorithm::{Imed, Linear, Se, Ts, Tsallis};
     use Fault::{
         CancelTells, CancelledDrawn, ClosedByArrival, CollectedTwice, DuplicateBelieved, HeldCounted, OpenKept,
         PushedOutTells, RawLeader, RawMerge, RawPrior, RawPriorSlightly, RawRetired, RawSize, RawSnapshot, RawWidth,
@@ -108,6 +108,7 @@ fn all_sabotage_is_caught() {
     let caught = [
         (HalfNoise, Tsallis, 1.0, 1000),
         (QuarterLater, Tsallis, 1.0, 200),
+        (QuarterLater, Linear, 1.0, 200),
         (Built(SharedNoise), Se, 1.0, 200),
         (Built(UnnoisedMaximum), Se, 1.0, 1000),
         (Built(DuplicateBelieved), Se, 1.0, 400),

@@ -7,9 +7,35 @@
 
 use dpb::noise::{Gaussian, Laplace, LaplaceSource, Noise, NoiseSource};
 use dpb::{Random, Seed};
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
 
 fn stream(seed: u8) -> Random {
     Seed::new(Some([seed; 32])).unwrap().stream()
+}
+
+/// The same key gives the same words as another implementation of ChaCha20, with fast key erasure written once more:
+/// of each 64 words the first eight are the next key.
+#[test]
+fn the_bits_are_chacha20s() {
+    let mut keys = ([7; 32], [0u8; 32]);
+    let words = |key: &mut [u8; 32]| {
+        let mut block = ChaCha20Rng::from_seed(*key);
+        let mut bytes = || block.next_u32().to_le_bytes();
+        key.chunks_exact_mut(4).for_each(|word| word.copy_from_slice(&bytes()));
+        std::array::from_fn::<_, 56, _>(|_| u32::from_le_bytes(bytes()))
+    };
+    let mut seed = Seed::new(Some(keys.0)).unwrap();
+    // Seven streams' keys are one block of the root.
+    for _ in 0..3 {
+        for key in words(&mut keys.0).chunks_exact(8) {
+            keys.1.chunks_exact_mut(4).zip(key).for_each(|(bytes, word)| bytes.copy_from_slice(&word.to_le_bytes()));
+            let mut stream = seed.stream();
+            for _ in 0..100 {
+                assert_eq!(words(&mut keys.1), std::array::from_fn(|_| stream.next_u32()));
+            }
+        }
+    }
 }
 
 /// Counts against probabilities: the chi-square statistic over its 1 - 1e-9 quantile.

@@ -96,6 +96,24 @@ fn what_is_installed_names_no_place() {
     }
 }
 
+/// `make check` passes, and `make uninstall` leaves no file of an installation, and others' files alone.
+#[test]
+#[ignore = "builds the library with all optimisations"]
+fn is_checked_and_uninstalled() {
+    if installed().is_none() {
+        return;
+    }
+    assert!(run(make("package").arg("check")).matches("passed: ").count() >= 15);
+    let place = directory("uninstall");
+    std::fs::create_dir_all(place.join("lib/pkgconfig")).unwrap();
+    std::fs::write(place.join("lib/pkgconfig/other.pc"), "").unwrap();
+    for what in ["install", "uninstall"] {
+        run(make("package").arg(what).arg(format!("PREFIX={}", place.display())));
+        let files = run(Command::new("find").arg(&place).args(["!", "-type", "d"]));
+        assert_eq!(files.lines().count(), if what == "install" { 11 } else { 1 }, "{files}");
+    }
+}
+
 /// A plug-in that links the library exports its own functions only.
 #[test]
 #[ignore = "builds the library with all optimisations"]
@@ -221,6 +239,58 @@ fn made_for_another_processor() {
     let emulator = ["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"];
     let compiler = "aarch64-linux-gnu-gcc";
     made_for("aarch64-unknown-linux-gnu", &["CROSS=aarch64-linux-gnu-"], compiler, &emulator);
+}
+
+/// Under Wine: the C programs of `make check`, then C++ and Go as pkg-config finds the library.
+#[test]
+#[ignore = "builds the library with all optimisations"]
+fn made_for_windows() {
+    const TARGET: &str = "x86_64-pc-windows-gnu";
+    const CROSS: &str = "x86_64-w64-mingw32-";
+    let [cc, cxx] = ["gcc", "g++"].map(|tool| format!("{CROSS}{tool}"));
+    if ![&cc, &cxx, "wine", "pkg-config"].into_iter().all(have) {
+        return;
+    }
+    let rustc = Path::new(env!("CARGO")).with_file_name("rustc");
+    let libraries = run(Command::new(&rustc).args(["--print", "target-libdir", "--target", TARGET]));
+    if !Path::new(libraries.trim()).exists() {
+        eprintln!("skipped: rustup target add {TARGET}");
+        return;
+    }
+    let (place, _) = programs(TARGET);
+    // A file that Windows 10 has, and Wine 8 has not.
+    let source = root().join("tests/support/bcryptprimitives.c");
+    run(Command::new(&cc).current_dir(&place).arg("-shared").arg(source).args([
+        "-o",
+        "bcryptprimitives.dll",
+        "-ladvapi32",
+    ]));
+    let wine = |command: &mut Command| {
+        let dlls =
+            format!("bin;{};/usr/x86_64-w64-mingw32/lib;/usr/lib/gcc/x86_64-w64-mingw32/12-win32", place.display());
+        command.env("WINEPATH", dlls).env("WINEPREFIX", place.join("wine")).env("WINEDEBUG", "-all");
+        run(command)
+    };
+    let mut make = make(TARGET);
+    make.args(["check", "EMULATOR=wine"]).args([format!("TARGET={TARGET}"), format!("CROSS={CROSS}")]);
+    let said = wine(make.arg(format!("RUSTC={}", rustc.display())));
+    assert!(said.matches("passed: ").count() >= 14, "{said}");
+
+    // `make check` has installed it.
+    let prefix = Path::new(env!("CARGO_TARGET_TMPDIR")).join(TARGET).join("check");
+    for how in ["-static $(pkg-config --cflags --libs dpb-static)", "$(pkg-config --cflags --libs dpb)"] {
+        let mut sh = Command::new("sh");
+        sh.args(["-e", "-c", &format!("{cxx} -std=c++17 {}/ad.cpp {how} -o ad.exe && wine ./ad.exe", place.display())]);
+        assert!(
+            wine(sh.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")).current_dir(&prefix))
+                .contains("epsilon must be")
+        );
+    }
+    let Some(mut go) = support::go("bindings/go", &["build", "-o"]) else { return };
+    std::fs::write(place.join("main.go"), &snippets("bindings/go/README.md", "go")[0]).unwrap();
+    go.arg(prefix.join("go.exe")).arg(place.join("main.go")).env("GOOS", "windows").env("CC", &cc);
+    run(go.env("DPB_LIBS", format!("-L{} -ldpb", prefix.join("lib").display())));
+    assert!(wine(Command::new("wine").arg("go.exe").current_dir(&prefix)).contains("a click counts once"));
 }
 
 const C: &str = "examples/c/quickstart.c";

@@ -2,6 +2,7 @@
 //! or limit or search the process's memory, have their own programs. So has the header's test, which can also write the
 //! header.
 
+mod abi;
 mod ad_server;
 mod adversarial;
 mod audit;
@@ -18,6 +19,7 @@ mod composition;
 mod config_extremes;
 mod counters;
 mod cpp;
+mod dist;
 mod drift;
 mod engine;
 mod examples;

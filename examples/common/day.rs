@@ -2,7 +2,7 @@
 //! `#[path = "common/day.rs"] mod day;`.
 #![allow(dead_code, reason = "each user of this file takes a part of it")]
 
-use dpb::{Bandit, Config, Error};
+use dpb::{Bandit, Config, Decision, Error, Feature, Request, Rows};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -36,6 +36,33 @@ pub fn config(epsilon: f64, memory: u64) -> Config {
     config.clamp_rewards = true; // a refused reward would leave its ticket open, and public counts would show that
     config.reward_window = ANSWER_WINDOW;
     config.forget_after = memory;
+    config
+}
+
+/// What visitors with tastes come with, each one of a kind: a device, and a quarter of their day.
+pub const DEVICES: [f64; 3] = [0.6, 0.3, 0.1];
+pub const QUARTERS: usize = 4;
+/// In twenty days.
+pub const DAYS: u64 = 20;
+
+/// What such a visitor is: the device's number, and the quarter's after all devices.
+pub type Context = [u32; 2];
+
+/// The chance that an ad is clicked by such a visitor: each ad has one device and one quarter that suit it.
+pub fn taste(context: Context, arm: usize) -> f64 {
+    let [device, quarter] = context.map(|kind| kind as usize);
+    let suits = [device == arm % DEVICES.len(), quarter - DEVICES.len() == arm % QUARTERS];
+    0.05 * suits.map(|suits| if suits { 1.6 } else { 0.7 }).iter().product::<f64>()
+}
+
+/// The same bandit for these visitors: by context, or not.
+pub fn config_of_tastes(epsilon: f64, by_context: bool) -> Config {
+    let mut config = config(epsilon, 0);
+    if by_context {
+        config.features = (DEVICES.len() + QUARTERS) as u32;
+        config.feature_norm = 2.0; // two of them, 1 each
+        config.model_per_arm = true;
+    }
     config
 }
 
@@ -107,6 +134,59 @@ impl Day {
     /// The day in this process, without HTTP.
     pub fn in_process(&self, bandit: &Bandit) -> Result<Outcome, Error> {
         let mut outcome = Outcome::default();
+        self.sell(
+            bandit,
+            |_| bandit.select(),
+            |visitor, arm| {
+                let clicked = self.clicks(visitor, arm);
+                outcome.show(visitor, arm, clicked);
+                clicked
+            },
+        )?;
+        Ok(outcome)
+    }
+
+    fn context(&self, visitor: u64) -> Context {
+        let mut u = self.chance(visitor, 59);
+        let device = DEVICES.iter().position(|share| (u < *share, u -= share).0).unwrap_or(DEVICES.len() - 1);
+        let quarter = visitor * DAYS * QUARTERS as u64 / VISITORS % QUARTERS as u64;
+        [device as u32, DEVICES.len() as u32 + quarter as u32]
+    }
+
+    /// Clicks of visitors with tastes.
+    pub fn with_tastes(&self, bandit: &Bandit, by_context: bool) -> Result<u64, Error> {
+        let mut clicks = 0;
+        let decide = |visitor| {
+            let features = self.context(visitor).map(|index| Feature { index, value: 1.0 });
+            let rows = Rows::Sparse(&features, &[2]);
+            bandit.select_for(&Request { features: by_context.then_some(rows), ..Request::default() })
+        };
+        self.sell(bandit, decide, |visitor, arm| {
+            let clicked = self.chance(visitor, arm as u64) < taste(self.context(visitor), arm);
+            clicks += u64::from(clicked);
+            clicked
+        })?;
+        Ok(clicks)
+    }
+
+    /// Clicks that are to be expected, of the ad that is best for each visitor, and of the one that is best for all.
+    pub fn best_of_tastes(&self) -> [f64; 2] {
+        let (mut each, mut all) = (0.0, [0.0; ARMS]);
+        for visitor in 0..VISITORS {
+            let chances: [f64; ARMS] = std::array::from_fn(|arm| taste(self.context(visitor), arm));
+            each += chances.into_iter().fold(0.0, f64::max);
+            all.iter_mut().zip(chances).for_each(|(sum, chance)| *sum += chance);
+        }
+        [each, all.into_iter().fold(0.0, f64::max)]
+    }
+
+    /// Visitor after visitor: an ad is decided, and clicks come when they are due.
+    fn sell(
+        &self,
+        bandit: &Bandit,
+        decide: impl Fn(u64) -> Result<Decision, Error>,
+        mut show: impl FnMut(u64, usize) -> bool,
+    ) -> Result<(), Error> {
         let mut clicks = BinaryHeap::new();
         for visitor in 0..VISITORS {
             while clicks.peek().is_some_and(|Reverse((due, _))| *due <= visitor) {
@@ -116,14 +196,12 @@ impl Day {
                     Err(error) => return Err(error),
                 }
             }
-            let decision = bandit.select()?;
-            let clicked = self.clicks(visitor, decision.arm as usize);
-            outcome.show(visitor, decision.arm as usize, clicked);
-            if clicked {
+            let decision = decide(visitor)?;
+            if show(visitor, decision.arm as usize) {
                 clicks.extend(self.click_times(visitor).map(|due| Reverse((due, decision.ticket))));
             }
         }
-        Ok(outcome)
+        Ok(())
     }
 
     /// The same day with a fixed plan.

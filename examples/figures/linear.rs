@@ -5,10 +5,14 @@
 use super::Options;
 use super::plot::{Axis, BLACK, Figure, Line, Panel, Strength, mean_curve, table};
 use super::runner::{Cell, Curve, Sample, Trial, run as run_cells};
-use dpb::{Algorithm, Bandit, Config, Feature, Random, Request, Rows, Seed};
+use dpb::{Algorithm, Bandit, Config, Feature, Request, Rows};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+use rand_distr::{Distribution, StandardNormal};
 use std::collections::VecDeque;
 use std::error::Error;
-use std::f64::consts::TAU;
+use std::fs::File;
+use std::io::{BufWriter, Write};
 
 /// Epsilon where there is to be no noise to speak of.
 pub const NO_NOISE: f64 = 1e4;
@@ -19,8 +23,9 @@ pub enum Kind {
     Ads { cells: f64 },
     /// The same without such effects; half-way the ads take each other's rates in reverse order.
     Turning,
-    /// A hundred items with vectors, one model; contexts of three dimensions.
-    Items,
+    /// A hundred items with vectors, one model; contexts of three dimensions. Logits have products of features with the
+    /// sizes of a context's coordinates, whose effects have this deviation.
+    Items { curved: f64 },
     /// Twenty fresh unit vectors of so many dimensions a decision.
     Unit(usize),
 }
@@ -36,6 +41,8 @@ pub enum Player {
     },
     /// Logistic Thompson sampling, an update a decision; it is told the mean rate.
     Thompson,
+    /// So many handles of dp-linear, which decide in turn and merge every so many decisions, or never.
+    Fleet { epsilon: f64, handles: usize, interval: u64 },
     /// DP-IMED over arms.
     Imed(f64),
     /// A segment for each cell of ads.
@@ -49,8 +56,12 @@ pub const fn linear(epsilon: f64) -> Player {
     Player::Linear { epsilon, delta: 0.0, delay: 0, forget_after: 0 }
 }
 
-fn normal(coins: &mut Random) -> f64 {
-    (-2.0 * (1.0 - coins.unit()).ln()).sqrt() * (TAU * coins.unit()).cos()
+fn normal(coins: &mut ChaCha8Rng) -> f64 {
+    StandardNormal.sample(coins)
+}
+
+fn unit(coins: &mut ChaCha8Rng) -> f64 {
+    (coins.next_u64() >> 11) as f64 / (1u64 << 53) as f64
 }
 
 fn sigmoid(x: f64) -> f64 {
@@ -61,6 +72,9 @@ const FIELDS: [usize; 3] = [6, 4, 3];
 const LEVELS: usize = 13;
 const CELLS: usize = 72;
 const ITEMS: usize = 100;
+/// Deviations of theta in items.
+const MAIN: f64 = 1.0;
+const INTERACTION: f64 = 1.5;
 const VECTOR: usize = 4;
 const CONTEXT: usize = 3;
 
@@ -78,21 +92,22 @@ pub struct World {
     rates: Vec<[f64; 10]>,
     /// Of the last request.
     cell: usize,
-    /// Items and unit: theta; items: vectors and offsets.
+    /// Items and unit: theta; items: vectors, offsets, and the effects of products with a coordinate's size.
     theta: Vec<f64>,
     vectors: Vec<[f64; VECTOR]>,
     offsets: Vec<f64>,
+    curves: Vec<f64>,
 }
 
 /// A random vector of |x|_1 = 1.
-fn simplex<const N: usize>(coins: &mut Random) -> [f64; N] {
+fn simplex<const N: usize>(coins: &mut ChaCha8Rng) -> [f64; N] {
     let x: [f64; N] = std::array::from_fn(|_| normal(coins));
     let size: f64 = x.iter().map(|x| x.abs()).sum();
     x.map(|x| x / size)
 }
 
 impl World {
-    pub fn new(kind: Kind, coins: &mut Random) -> World {
+    pub fn new(kind: Kind, coins: &mut ChaCha8Rng) -> World {
         let mut world = World {
             kind,
             rows: Vec::new(),
@@ -105,14 +120,16 @@ impl World {
             theta: Vec::new(),
             vectors: Vec::new(),
             offsets: Vec::new(),
+            curves: Vec::new(),
         };
         match kind {
             Kind::Ads { cells } => world.ads(cells, coins),
             Kind::Turning => world.ads(0.0, coins),
-            Kind::Items => {
+            Kind::Items { curved } => {
                 // Main effects and interactions: so that the best fixed arm loses some 40% of uniform play.
-                world.theta = (0..VECTOR).map(|_| 0.7 * normal(coins)).collect();
-                world.theta.extend((0..VECTOR * CONTEXT).map(|_| 1.1 * normal(coins)));
+                world.theta = (0..VECTOR).map(|_| MAIN * normal(coins)).collect();
+                world.theta.extend((0..VECTOR * CONTEXT).map(|_| INTERACTION * normal(coins)));
+                world.curves = (0..VECTOR * CONTEXT).map(|_| curved * normal(coins)).collect();
                 world.vectors = (0..ITEMS).map(|_| simplex::<VECTOR>(coins).map(|x| 2.0 * x)).collect();
                 world.offsets = (0..ITEMS).map(|_| 0.15 * normal(coins)).collect();
             }
@@ -125,9 +142,9 @@ impl World {
         world
     }
 
-    fn ads(&mut self, cells: f64, coins: &mut Random) {
+    fn ads(&mut self, cells: f64, coins: &mut ChaCha8Rng) {
         // Gamma(2) is the sum of two exponentials.
-        let mut gamma = || -(1.0 - coins.unit()).ln() - (1.0 - coins.unit()).ln();
+        let mut gamma = || -(1.0 - unit(coins)).ln() - (1.0 - unit(coins)).ln();
         for levels in FIELDS {
             let weights: Vec<f64> = (0..levels).map(|_| gamma()).collect();
             let total: f64 = weights.iter().sum();
@@ -153,7 +170,7 @@ impl World {
     pub fn arms(&self) -> usize {
         match self.kind {
             Kind::Ads { .. } | Kind::Turning => 10,
-            Kind::Items => ITEMS,
+            Kind::Items { .. } => ITEMS,
             Kind::Unit(_) => 20,
         }
     }
@@ -166,20 +183,20 @@ impl World {
     fn features(&self, is_gaussian: bool) -> (usize, f64) {
         let (features, norms) = match self.kind {
             Kind::Ads { .. } | Kind::Turning => (LEVELS, [3.0, 3f64.sqrt()]),
-            Kind::Items => (VECTOR * (1 + CONTEXT), [4.0, 8f64.sqrt()]),
+            Kind::Items { .. } => (VECTOR * (1 + CONTEXT), [4.0, 8f64.sqrt()]),
             Kind::Unit(d) => (d, [(d as f64).sqrt(), 1.0]),
         };
         (features, norms[usize::from(is_gaussian)])
     }
 
     /// The next request.
-    pub fn step(&mut self, coins: &mut Random) {
+    pub fn step(&mut self, coins: &mut ChaCha8Rng) {
         self.rows.clear();
         self.means.clear();
         match self.kind {
             Kind::Ads { .. } | Kind::Turning => {
                 let mut level = |field: usize| {
-                    let u = coins.unit();
+                    let u = unit(coins);
                     let chances = &self.chances[field];
                     chances.iter().position(|&chance| u < chance).unwrap_or(chances.len() - 1)
                 };
@@ -194,24 +211,34 @@ impl World {
                 self.cell = places[0] + 6 * places[1] + 24 * places[2];
                 self.means.extend(self.rates[self.cell]);
             }
-            Kind::Items => {
+            Kind::Items { .. } => {
                 let context: [f64; CONTEXT] = simplex(coins);
+                // x theta = v t: what a context makes of theta.
+                let mut t: [f64; VECTOR] = std::array::from_fn(|j| self.theta[j]);
+                for (i, c) in context.into_iter().enumerate() {
+                    let (linear, curve) = (&self.theta[VECTOR * (1 + i)..], &self.curves[VECTOR * i..]);
+                    (0..VECTOR).for_each(|j| t[j] += c * linear[j] + c.abs() * curve[j]);
+                }
                 for (vector, offset) in self.vectors.iter().zip(&self.offsets) {
-                    let row = vector.iter().copied().chain(context.iter().flat_map(|c| vector.map(|v| c * v)));
-                    let start = self.rows.len();
-                    self.rows.extend(row.map(|x| x as f32));
-                    let logit: f64 =
-                        self.rows[start..].iter().zip(&self.theta).map(|(&x, theta)| f64::from(x) * theta).sum();
+                    self.rows.extend(vector.map(|v| v as f32));
+                    context.iter().for_each(|c| self.rows.extend(vector.map(|v| (c * v) as f32)));
+                    let logit: f64 = vector.iter().zip(t).map(|(v, t)| v * t).sum();
                     self.means.push(sigmoid(-3.5 + logit + offset));
                 }
             }
             Kind::Unit(d) => {
                 for _ in 0..20 {
-                    let x: Vec<f64> = (0..d).map(|_| normal(coins)).collect();
-                    let size = x.iter().map(|x| x * x).sum::<f64>().sqrt();
-                    let product: f64 = x.iter().zip(&self.theta).map(|(x, theta)| x / size * theta).sum();
-                    self.rows.extend(x.iter().map(|x| (x / size) as f32));
-                    self.means.push(0.5 + 0.5 * product);
+                    let start = self.rows.len();
+                    let (mut square, mut product) = (0.0, 0.0);
+                    for theta in &self.theta[..d] {
+                        let x = normal(coins);
+                        square += x * x;
+                        product += x * theta;
+                        self.rows.push(x as f32);
+                    }
+                    let size = f64::sqrt(square);
+                    self.rows[start..].iter_mut().for_each(|x| *x /= size as f32);
+                    self.means.push(0.5 + 0.5 * product / size);
                 }
             }
         }
@@ -229,7 +256,7 @@ impl World {
     }
 
     /// The best one on average over so many requests.
-    fn best_fixed(&mut self, coins: &mut Random) -> usize {
+    fn best_fixed(&mut self, coins: &mut ChaCha8Rng) -> usize {
         let mut sums = vec![0.0; self.arms()];
         for _ in 0..20_000 {
             self.step(coins);
@@ -256,7 +283,7 @@ impl Thompson {
     }
 
     /// theta + S z/2.
-    fn draw(&self, model: usize, coins: &mut Random) -> Vec<f64> {
+    fn draw(&self, model: usize, coins: &mut ChaCha8Rng) -> Vec<f64> {
         let (mean, root) = &self.models[model];
         let z: Vec<f64> = (0..self.d).map(|_| 0.5 * normal(coins)).collect();
         root.chunks_exact(self.d)
@@ -265,12 +292,27 @@ impl Thompson {
             .collect()
     }
 
+    /// S'x.
+    fn spread(&self, root: &[f64], x: &[f64]) -> Vec<f64> {
+        let mut f = vec![0.0; self.d];
+        for (row, &x) in root.chunks_exact(self.d).zip(x).filter(|(_, x)| **x != 0.0) {
+            f.iter_mut().zip(row).for_each(|(f, s)| *f += s * x);
+        }
+        f
+    }
+
+    /// x (theta + S z/2) has this law.
+    fn score(&self, model: usize, x: &[f64], coins: &mut ChaCha8Rng) -> f64 {
+        let (mean, root) = &self.models[model];
+        let size = self.spread(root, x).iter().map(|f| f * f).sum::<f64>().sqrt();
+        mean.iter().zip(x).map(|(mean, x)| mean * x).sum::<f64>() + 0.5 * size * normal(coins)
+    }
+
     fn learn(&mut self, model: usize, x: &[f64], reward: f64) {
+        let f = self.spread(&self.models[model].1, x);
         let (mean, root) = &mut self.models[model];
         let p = sigmoid(mean.iter().zip(x).map(|(mean, x)| mean * x).sum());
         let v = (p * (1.0 - p)).max(1e-6);
-        let f: Vec<f64> =
-            (0..self.d).map(|j| root.chunks_exact(self.d).zip(x).map(|(row, x)| row[j] * x).sum()).collect();
         let alpha = 1.0 / (1.0 / v + f.iter().map(|f| f * f).sum::<f64>());
         let gamma = alpha / (1.0 + (alpha / v).sqrt());
         for (row, mean) in root.chunks_exact_mut(self.d).zip(mean) {
@@ -283,45 +325,45 @@ impl Thompson {
 
 /// Regret at each of these times, in % of uniform play's.
 pub fn play(kind: Kind, player: Player, times: &[u64], trial: Trial) -> Curve {
-    let mut coins = trial.coins();
+    let coins_for = |purpose: u64| ChaCha8Rng::from_seed(trial.key(purpose));
+    let mut coins = coins_for(2);
     let mut world = World::new(kind, &mut coins);
     let is_gaussian = matches!(player, Player::Linear { delta, .. } if delta > 0.0);
     let (arms, (features, norm)) = (world.arms(), world.features(is_gaussian));
-    let config = |epsilon: f64| Config {
-        test_seed: Some(trial.policy_seed()),
-        pending_capacity: 1,
-        ..Config::new(arms as u32, epsilon)
-    };
-    let make = |config: Config| Some(Bandit::new(Algorithm::recommended(&config), &config).expect("a bandit"));
-    let (mut bandit, mut thompson) = (None, None);
-    let (mut fixed, mut delay, mut waiting) = (0, 0, VecDeque::new());
     let per_arm = world.per_arm();
+    let config = |epsilon: f64| Config { pending_capacity: 1, ..Config::new(arms as u32, epsilon) };
+    let by_features =
+        |config: Config| Config { features: features as u32, model_per_arm: per_arm, feature_norm: norm, ..config };
+    let make = |handles: usize, config: Config| -> Vec<Bandit> {
+        let seed = |handle: usize| Trial { run: trial.run + 1000 * handle as u64, ..trial }.policy_seed();
+        let handle = |handle| Config { test_seed: Some(seed(handle)), ..config.clone() };
+        (0..handles).map(|i| Bandit::new(Algorithm::recommended(&config), &handle(i)).expect("a bandit")).collect()
+    };
+    let (mut bandits, mut thompson) = (Vec::new(), None);
+    let (mut fixed, mut delay, mut waiting, mut merges) = (0, 0, VecDeque::new(), u64::MAX);
     match player {
         Player::Linear { epsilon, delta, delay: late, forget_after } => {
             delay = late;
-            bandit = make(Config {
-                delta,
-                forget_after,
-                pending_capacity: 1 + late as u32,
-                features: features as u32,
-                model_per_arm: per_arm,
-                feature_norm: norm,
-                ..config(epsilon)
-            });
+            let pending_capacity = 1 + late as u32;
+            bandits = make(1, by_features(Config { delta, forget_after, pending_capacity, ..config(epsilon) }));
         }
-        Player::Segments(epsilon) => bandit = make(Config { max_segments: CELLS as u32, ..config(epsilon) }),
-        Player::Imed(epsilon) => bandit = make(config(epsilon)),
+        Player::Fleet { epsilon, handles, interval } => {
+            merges = interval;
+            bandits = make(handles, by_features(config(epsilon)));
+        }
+        Player::Segments(epsilon) => bandits = make(1, Config { max_segments: CELLS as u32, ..config(epsilon) }),
+        Player::Imed(epsilon) => bandits = make(1, config(epsilon)),
         Player::Thompson => {
             let (logit, deviation) = match kind {
                 Kind::Ads { .. } | Kind::Turning => (-3.6, 0.58),
-                Kind::Items => (-3.5, 1.0),
+                Kind::Items { .. } => (-3.5, 1.0),
                 Kind::Unit(_) => (0.0, 1.0),
             };
             thompson = Some(Thompson::new(if per_arm { arms } else { 1 }, 1 + features, logit, deviation));
         }
-        Player::BestFixed => fixed = world.best_fixed(&mut Seed::new(Some(trial.key(9))).expect("a seed").stream()),
+        Player::BestFixed => fixed = world.best_fixed(&mut coins_for(9)),
     }
-    let mut own = Seed::new(Some(trial.key(8))).expect("a seed").stream();
+    let mut own = coins_for(8);
     let (mut lost, mut uniform, mut curve) = (0.0, 0.0, Vec::new());
     for time in 1..=times[times.len() - 1] {
         if kind == Kind::Turning && time == 1 + times[times.len() - 1] / 2 {
@@ -329,13 +371,16 @@ pub fn play(kind: Kind, player: Player, times: &[u64], trial: Trial) -> Curve {
         }
         world.step(&mut coins);
         let row = |arm: usize| -> Vec<f64> {
-            let rows = world.rows.chunks_exact(features).nth(if per_arm { 0 } else { arm }).unwrap_or_default();
-            std::iter::once(1.0).chain(rows.iter().map(|&x| f64::from(x))).collect()
+            let start = if per_arm { 0 } else { features * arm };
+            std::iter::once(1.0).chain(world.rows[start..][..features].iter().map(|&x| f64::from(x))).collect()
         };
+        let handle = (time % bandits.len().max(1) as u64) as usize;
         let mut ticket = 0;
-        let arm = if let Some(bandit) = &bandit {
+        let arm = if let Some(bandit) = bandits.get(handle) {
             let request = match player {
-                Player::Linear { .. } => Request { features: Some(world.rows()), ..Request::default() },
+                Player::Linear { .. } | Player::Fleet { .. } => {
+                    Request { features: Some(world.rows()), ..Request::default() }
+                }
                 Player::Segments(_) => Request { segment: world.cell as u64, ..Request::default() },
                 _ => Request::default(),
             };
@@ -343,19 +388,21 @@ pub fn play(kind: Kind, player: Player, times: &[u64], trial: Trial) -> Curve {
             ticket = decision.ticket;
             decision.arm as usize
         } else if let Some(thompson) = &thompson {
-            let shared = if per_arm { Vec::new() } else { thompson.draw(0, &mut own) };
-            let score = |arm: usize, own: &mut Random| -> f64 {
-                let theta = if per_arm { &thompson.draw(arm, own) } else { &shared };
-                row(arm).iter().zip(theta).map(|(x, theta)| x * theta).sum()
+            let scores: Vec<f64> = if per_arm {
+                let x = row(0);
+                (0..arms).map(|arm| thompson.score(arm, &x, &mut own)).collect()
+            } else {
+                let theta = thompson.draw(0, &mut own);
+                let score = |row: &[f32]| row.iter().zip(&theta[1..]).map(|(&x, theta)| f64::from(x) * theta).sum();
+                world.rows.chunks_exact(features).map(score).collect()
             };
-            let scores: Vec<f64> = (0..arms).map(|arm| score(arm, &mut own)).collect();
             (0..arms).max_by(|&a, &b| scores[a].total_cmp(&scores[b])).unwrap_or(0)
         } else {
             fixed
         };
         let mean = world.means[arm];
-        let reward = f64::from(u8::from(coins.unit() < mean));
-        if let Some(bandit) = &bandit {
+        let reward = f64::from(u8::from(unit(&mut coins) < mean));
+        if let Some(bandit) = bandits.get(handle) {
             waiting.push_back((ticket, reward));
             if waiting.len() > delay
                 && let Some((ticket, reward)) = waiting.pop_front()
@@ -364,6 +411,13 @@ pub fn play(kind: Kind, player: Player, times: &[u64], trial: Trial) -> Curve {
             }
         } else if let Some(thompson) = &mut thompson {
             thompson.learn(if per_arm { arm } else { 0 }, &row(arm), reward);
+        }
+        if time.is_multiple_of(merges) {
+            let snapshots = bandits.iter().map(|bandit| bandit.snapshot().expect("a snapshot")).collect::<Vec<_>>();
+            for (number, bandit) in bandits.iter().enumerate() {
+                let others = snapshots.iter().enumerate().filter(|&(other, _)| other != number);
+                others.for_each(|(_, snapshot)| bandit.merge(snapshot).expect("a merge"));
+            }
         }
         let best = world.means.iter().copied().fold(0.0, f64::max);
         lost += best - mean;
@@ -376,10 +430,11 @@ pub fn play(kind: Kind, player: Player, times: &[u64], trial: Trial) -> Curve {
 }
 
 /// Of each world the times that are shown.
-const WORLDS: [(&str, Kind, &[u64]); 5] = [
+const WORLDS: [(&str, Kind, &[u64]); 6] = [
     ("ads", Kind::Ads { cells: 0.0 }, &[100_000, 1_000_000]),
     ("ads, cells' own effects", Kind::Ads { cells: 0.3 }, &[1_000_000]),
-    ("items", Kind::Items, &[100_000, 1_000_000]),
+    ("items", Kind::Items { curved: 0.0 }, &[100_000]),
+    ("items, curved", Kind::Items { curved: 0.75 }, &[100_000]),
     ("unit, d = 8", Kind::Unit(8), &[100_000]),
     ("unit, d = 16", Kind::Unit(16), &[100_000]),
 ];
@@ -406,12 +461,12 @@ fn players() -> [Column; 10] {
     ]
 }
 
-/// Regret by time in the worlds that are played for longest.
+/// Regret by time in *ads* and *items*.
 fn draw(grids: &[Vec<u64>], samples: &[Sample], options: &Options) -> Result<(), Box<dyn Error>> {
     let players = players();
     let mut panels = Vec::new();
-    for (&(name, _, full), (grid, block)) in WORLDS.iter().zip(grids.iter().zip(samples.chunks(players.len()))) {
-        if full[full.len() - 1] < GRID[GRID.len() - 1] || name.contains(',') {
+    for (&(name, ..), (grid, block)) in WORLDS.iter().zip(grids.iter().zip(samples.chunks(players.len()))) {
+        if name.contains(',') {
             continue;
         }
         let line = |(player, sample): (&Column, &Sample)| {
@@ -429,14 +484,20 @@ fn draw(grids: &[Vec<u64>], samples: &[Sample], options: &Options) -> Result<(),
     Figure { name: "linear", columns: 2, panels }.write(&options.out)
 }
 
-/// Dp-linear where rewards come late, where the world changes, and a segment for each cell; of ads.
-const VARIANTS: [(&str, Kind, Player); 7] = [
-    ("as it is", Kind::Ads { cells: 0.0 }, linear(1.0)),
+/// Dp-linear at epsilon 1 where rewards come late, where the world changes, in a fleet; and a segment for each cell.
+const VARIANTS: [(&str, Kind, Player); 9] = [
+    ("dp-linear", Kind::Ads { cells: 0.0 }, linear(1.0)),
     (
         "rewards 10,000 late",
         Kind::Ads { cells: 0.0 },
         Player::Linear { epsilon: 1.0, delta: 0.0, delay: 10_000, forget_after: 0 },
     ),
+    (
+        "a fleet of 4, merged every 10,000",
+        Kind::Ads { cells: 0.0 },
+        Player::Fleet { epsilon: 1.0, handles: 4, interval: 10_000 },
+    ),
+    ("4 that never merge", Kind::Ads { cells: 0.0 }, Player::Fleet { epsilon: 1.0, handles: 4, interval: u64::MAX }),
     ("a segment for each cell", Kind::Ads { cells: 0.0 }, Player::Segments(1.0)),
     ("cells' own effects", Kind::Ads { cells: 0.3 }, linear(1.0)),
     ("cells' own effects, a segment for each", Kind::Ads { cells: 0.3 }, Player::Segments(1.0)),
@@ -448,20 +509,28 @@ const VARIANTS: [(&str, Kind, Player); 7] = [
     ),
 ];
 
-/// What becomes of the worst runs.
-const TAILS: [(&str, Kind, f64); 3] = [
-    ("ads", Kind::Ads { cells: 0.0 }, 1.0),
-    ("ads", Kind::Ads { cells: 0.0 }, 0.25),
-    ("ads, cells' own effects", Kind::Ads { cells: 0.3 }, 1.0),
+/// Who plays *items* for longer.
+const LONG: [(&str, Player); 5] = [
+    ("eps 0.25", linear(0.25)),
+    ("eps 1", linear(1.0)),
+    ("no noise", linear(NO_NOISE)),
+    ("logistic TS, not private", Player::Thompson),
+    ("best fixed arm", Player::BestFixed),
 ];
 
-fn variants(options: &Options) -> String {
-    let (runs, times) = (options.runs(1, 20), options.pick(&[20_000][..], &[100_000, 1_000_000]));
-    let cells = VARIANTS.map(|(_, kind, player)| Cell::new(runs, move |trial| play(kind, player, times, trial)));
-    let header = ["ads, eps 1".to_owned()].into_iter().chain(times.iter().map(u64::to_string)).collect::<Vec<_>>();
-    let rows: Vec<Vec<String>> = VARIANTS
+/// Whose worst runs are counted, of *ads*.
+const TAILS: [f64; 2] = [1.0, 0.25];
+
+/// A row for each player of its world: the mean at each time.
+fn means(title: &str, runs: u64, players: &[(&str, Kind, Player)], options: &Options) -> String {
+    let times = options.pick(&[20_000][..], &[100_000, 1_000_000]);
+    let cell =
+        |&(_, kind, player): &(&str, Kind, Player)| Cell::new(runs, move |trial| play(kind, player, times, trial));
+    let cells: Vec<Cell> = players.iter().map(cell).collect();
+    let header: Vec<String> = [title.to_owned()].into_iter().chain(times.iter().map(u64::to_string)).collect();
+    let rows: Vec<Vec<String>> = players
         .iter()
-        .zip(run_cells("linear: variants", &cells, options))
+        .zip(run_cells("linear-more", &cells, options))
         .map(|((name, ..), sample)| {
             let (mean, errors) = (sample.mean(), sample.errors());
             let figures = mean.iter().zip(errors).map(|(mean, error)| format!("{mean:.1} ± {error:.1}"));
@@ -472,19 +541,20 @@ fn variants(options: &Options) -> String {
 }
 
 fn tails(options: &Options) -> String {
-    let (runs, times) = (5 * options.runs(1, 20), options.pick(&[20_000][..], &[100_000, 1_000_000]));
-    let cells = TAILS.map(|(_, kind, epsilon)| Cell::new(runs, move |trial| play(kind, linear(epsilon), times, trial)));
-    let mut header = vec![String::from("world")];
+    let (runs, times) = (options.runs(5, 100), options.pick(&[20_000][..], &[100_000, 1_000_000]));
+    let ads = Kind::Ads { cells: 0.0 };
+    let cells = TAILS.map(|epsilon| Cell::new(runs, move |trial| play(ads, linear(epsilon), times, trial)));
+    let mut header = vec![String::from("ads")];
     header.extend(times.iter().map(|time| format!("mean at {time}")));
     header.extend(["median", "95%", "worst", "above 20", "above 50"].map(String::from));
     let rows: Vec<Vec<String>> = TAILS
         .iter()
-        .zip(run_cells("linear: tails", &cells, options))
-        .map(|((name, _, epsilon), sample)| {
+        .zip(run_cells("linear-more", &cells, options))
+        .map(|(epsilon, sample)| {
             let last = sample.last();
             let at = |part: usize| format!("{:.1}", last[(part * last.len() / 100).min(last.len() - 1)]);
             let above = |limit: f64| last.iter().filter(|&&lost| lost > limit).count().to_string();
-            let mut row = vec![format!("{name}, eps {epsilon}")];
+            let mut row = vec![format!("eps {epsilon}")];
             row.extend(
                 sample.mean().iter().zip(sample.errors()).map(|(mean, error)| format!("{mean:.1} ± {error:.1}")),
             );
@@ -493,6 +563,53 @@ fn tails(options: &Options) -> String {
         })
         .collect();
     format!("{runs} runs each, {} decisions.\n\n{}", times[times.len() - 1], table(&header, &rows))
+}
+
+/// What is beside the table of worlds.
+pub fn run_more(options: &Options) -> Result<String, Box<dyn Error>> {
+    let long = LONG.map(|(name, player)| (name, Kind::Items { curved: 0.0 }, player));
+    Ok([
+        means("ads, eps 1", options.runs(1, 20), &VARIANTS, options),
+        tails(options),
+        means("items", options.runs(1, 8), &long, options),
+    ]
+    .join("\n"))
+}
+
+/// Whom vw.py is beside.
+const STREAMED: [(&str, Player); 4] = [
+    ("dp-linear, eps 0.25", linear(0.25)),
+    ("dp-linear, eps 1", linear(1.0)),
+    ("dp-linear, no noise", linear(NO_NOISE)),
+    ("logistic TS, not private", Player::Thompson),
+];
+
+/// The streams of some worlds of *ads*, for vw.py: of each decision the three levels, what a rate must be above for a
+/// reward, and the rates. What ours lose on them.
+pub fn run_stream(options: &Options) -> Result<String, Box<dyn Error>> {
+    let (runs, time, kind) = (options.runs(1, 3), options.pick(2_000, 100_000), Kind::Ads { cells: 0.0 });
+    for run in 0..runs {
+        let mut coins = ChaCha8Rng::from_seed(Trial { seed: options.seed, run }.key(2));
+        let mut world = World::new(kind, &mut coins);
+        let mut stream = BufWriter::new(File::create(options.out.join(format!("stream-{run}.csv")))?);
+        for _ in 0..time {
+            world.step(&mut coins);
+            let levels = world.sparse.iter().map(|feature| feature.index.to_string());
+            let numbers = [unit(&mut coins)].into_iter().chain(world.means.iter().copied());
+            let line: Vec<String> = levels.chain(numbers.map(|x| format!("{x:.7}"))).collect();
+            writeln!(stream, "{}", line.join(","))?;
+        }
+        stream.flush()?;
+    }
+    let times = [time];
+    let cells = STREAMED.map(|(_, player)| Cell::new(runs, move |trial| play(kind, player, &times, trial)));
+    let mut rows = Vec::new();
+    for ((name, _), sample) in STREAMED.iter().zip(run_cells("linear-stream", &cells, options)) {
+        let (mean, error) = sample.last_mean();
+        rows.push(vec![String::from(*name), format!("{mean:.1} ± {error:.1}")]);
+    }
+    let header = ["ads".to_owned(), time.to_string()];
+    Ok(format!("{runs} worlds: regret in % of what uniform play loses.\n\n{}", table(&header, &rows)))
 }
 
 pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
@@ -525,10 +642,5 @@ pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
             rows.push(row);
         }
     }
-    Ok(format!(
-        "{runs} worlds: regret in % of what uniform play loses.\n\n{}\n{}\n{}",
-        table(&header, &rows),
-        variants(options),
-        tails(options)
-    ))
+    Ok(format!("{runs} worlds: regret in % of what uniform play loses.\n\n{}", table(&header, &rows)))
 }

@@ -77,6 +77,8 @@ pub const EXPERIMENTS: &[(&str, &str, Experiment)] = &[
     ("fleet", "ours: one bandit over many handles that merge what they released", fleet::run),
     ("segments", "ours: a bandit for each of a hundred segments, one for all, and one with segments", segments::run),
     ("linear", "ours: decisions by features, with and without privacy", linear::run),
+    ("linear-more", "the same: late rewards, change, fleets, tails, a longer run", linear::run_more),
+    ("linear-stream", "the same on some streams, which vw.py reads", linear::run_stream),
     ("trace", "ours: 550 days of real page views, in their order", trace::run),
 ];
 

@@ -93,7 +93,7 @@ pub const SIGHTS: [&str; 21] = [
     "the best arm",
     "what cancellations returned",
     "the first number that was released after the change",
-    "the last one of the same release",
+    "the last number of the release that moved the mean",
 ];
 
 /// What an audit found, of which claim.
@@ -359,11 +359,15 @@ impl Case {
             let mut from = vec![scout.releases.first().ok_or("nothing is released")?.0];
             from.extend(scout.releases.last().map(|last| last.0).filter(|&last| last > from[0] && last <= 64));
             from.truncate(if scout.composes() { 1 } else { 2 });
-            let plain = from.into_iter().map(|from| all((0, 0), rest, from));
+            // Dp-linear's ones end the pilot; then nothing is in the arm's batch but the change.
+            let plain: Vec<Tables> = match self.policy {
+                Algorithm::Linear => [32, 64].map(|from| all((8, 8), Rest::Zero, from)).into(),
+                _ => from.into_iter().map(|from| all((0, 0), rest, from)).collect(),
+            };
             let retires = |tables: Tables| Tables { retires: true, ..tables };
             return Ok(match self.delivery {
-                Delivery::Sets => (plain.clone().chain(plain.map(retires)).collect(), m),
-                _ => (plain.collect(), m),
+                Delivery::Sets => (plain.iter().cloned().chain(plain.iter().cloned().map(retires)).collect(), m),
+                _ => (plain, m),
             });
         }
         let pulls = scout.releases.first().map_or(0, |release| release.0);
@@ -566,7 +570,8 @@ struct Canary {
     before: f64,
     /// The width, once the last changed reward has come.
     width: f64,
-    /// The first and the last number of the next release, where these are told.
+    /// The first number that is released after the change, and the last one of the release that moves the arm's mean,
+    /// where these are told.
     released: [f64; 2],
     /// Since then.
     releases: Vec<Release>,
@@ -610,10 +615,8 @@ impl Canary {
         if self.is_changed() && self.width.is_nan() {
             self.width = arm.width;
         }
-        if let (true, true, [first, .., last] | [first @ last]) =
-            (self.is_changed(), self.released[0].is_nan(), released)
-        {
-            self.released = [first.1 as f64, last.1 as f64];
+        if let (true, true, [first, ..]) = (self.is_changed(), self.released[0].is_nan(), released) {
+            self.released[0] = first.1 as f64;
         }
         if arm.mean.is_nan() || arm.mean.to_bits() == self.mean.to_bits() {
             return false;
@@ -626,6 +629,9 @@ impl Canary {
         if self.is_changed() {
             let (mean, grown) = (arm.mean, excess - self.before);
             self.releases.push(Release { mean, excess, grown, at: decisions });
+            if let (1, Some(last)) = (self.releases.len(), released.last()) {
+                self.released[1] = last.1 as f64;
+            }
         }
         self.is_changed() && self.releases.len() == 1
     }

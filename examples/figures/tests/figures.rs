@@ -107,6 +107,8 @@ fn contextual_decisions_cost_what_the_page_says() {
         (ads, 0.25, 100_000, 20, 50.0, 90.0),
         (ads, 1.0, 100_000, 20, 30.0, 60.0),
         (Kind::Unit(8), 0.25, 100_000, 4, 3.5, 5.0),
+        (Kind::Unit(16), 0.25, 100_000, 8, 9.5, 14.0),
+        (Kind::Items { curved: 0.0 }, 1.0, 100_000, 20, 14.5, 50.0),
     ] {
         let player = linear::linear(epsilon);
         let lost = columns(runs, 1, |trial| linear::play(kind, player, &[time], trial));

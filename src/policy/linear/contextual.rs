@@ -51,13 +51,7 @@ impl SavedPeer {
 }
 
 fn shape(config: &Config) -> Shape {
-    Shape {
-        features: config.features,
-        per_arm: config.model_per_arm,
-        norm: config.feature_norm,
-        nonzeros: 0,
-        propensities: false,
-    }
+    Shape { features: config.features, per_arm: config.model_per_arm, norm: config.feature_norm }
 }
 
 impl Contextual {

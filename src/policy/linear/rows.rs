@@ -57,8 +57,6 @@ pub struct Scale {
     pub norm: f64,
     /// |x|_2 is bounded, not |x|_1.
     pub euclidean: bool,
-    /// Entries of a sparse row, at most; 0 = rows are kept dense.
-    pub nonzeros: usize,
 }
 
 impl<'a> Rows<'a> {
@@ -101,9 +99,6 @@ impl<'a> Rows<'a> {
 }
 
 fn check_entries(entries: &[Feature], scale: &Scale) -> Result<()> {
-    if scale.nonzeros > 0 && entries.len() > scale.nonzeros {
-        return Err(Error::request("sparse_ends", "must be rows of at most the declared length", entries.len()));
-    }
     if let Some(entry) = entries.iter().find(|entry| entry.index as usize >= scale.features) {
         return Err(Error::request("index", "must be below features", entry.index));
     }
@@ -178,13 +173,10 @@ impl Row<'_> {
 }
 
 /// The rows of pending decisions: u, of norm at most [`UNIT`], and the weight w >= 1 that scaled it down, so that x is
-/// w C u/UNIT.
-/// 2 d bytes each, or 4 for each entry of a sparse row.
+/// w C u/UNIT. Dense, 2 d bytes each: nobody says how sparse rows will be, and memory is bounded.
 pub struct Kept {
-    scale: Scale,
-    width: usize,
+    features: usize,
     values: WipedVec<i16>,
-    indices: WipedVec<u16>,
     heads: WipedVec<Head>,
 }
 
@@ -192,7 +184,6 @@ pub struct Kept {
 struct Head {
     arm: u32,
     weight: f32,
-    length: u32,
 }
 
 /// A row that was kept, spread out.
@@ -280,16 +271,9 @@ impl Spread {
 }
 
 impl Kept {
-    pub fn new(capacity: usize, scale: Scale) -> Result<Kept> {
-        let is_sparse = scale.nonzeros > 0 && 2 * scale.nonzeros < scale.features;
-        let width = if is_sparse { scale.nonzeros } else { scale.features };
-        Ok(Kept {
-            scale,
-            width,
-            values: WipedVec::new(capacity * width, |_| 0)?,
-            indices: WipedVec::new(if is_sparse { capacity * width } else { 0 }, |_| 0)?,
-            heads: WipedVec::new(capacity, |_| Head::default())?,
-        })
+    pub fn new(capacity: usize, features: usize) -> Result<Kept> {
+        let values = WipedVec::new(capacity * features, |_| 0)?;
+        Ok(Kept { features, values, heads: WipedVec::new(capacity, |_| Head::default())? })
     }
 
     /// Whose row was kept.
@@ -299,29 +283,17 @@ impl Kept {
 
     /// Keeps a row for a decision.
     pub fn keep(&mut self, slot: usize, row: &Spread) {
-        let from = slot * self.width;
-        let values = &mut self.values[from..][..self.width];
-        if self.indices.is_empty() {
-            values.iter_mut().zip(&*row.u).for_each(|(value, &u)| *value = u as i16);
-        } else {
-            let indices = &mut self.indices[from..][..row.used];
-            for ((value, index), &j) in values.iter_mut().zip(indices).zip(row.places()) {
-                (*value, *index) = (row.u[j as usize] as i16, j);
-            }
-        }
-        self.heads[slot] = Head { arm: row.arm, weight: row.weight as f32, length: row.used as u32 };
+        let values = &mut self.values[slot * self.features..][..self.features];
+        values.iter_mut().zip(&*row.u).for_each(|(value, &u)| *value = u as i16);
+        self.heads[slot] = Head { arm: row.arm, weight: row.weight as f32 };
     }
 
     /// What was kept.
     pub fn spread(&self, slot: usize, row: &mut Spread) {
-        let Head { arm, weight, length } = self.heads[slot];
+        let Head { arm, weight } = self.heads[slot];
         row.clear();
         (row.arm, row.weight) = (arm, weight.into());
-        let from = slot * self.width;
-        if self.indices.is_empty() {
-            (0..self.scale.features).for_each(|j| row.set(j, self.values[from + j].into()));
-        } else {
-            (from..from + length as usize).for_each(|e| row.set(self.indices[e].into(), self.values[e].into()));
-        }
+        let values = &self.values[slot * self.features..][..self.features];
+        values.iter().enumerate().for_each(|(j, &u)| row.set(j, u.into()));
     }
 }

@@ -224,6 +224,7 @@ fn pending_pulls_survive_new_arms() {
 
 /// More cells than there may be, and nothing has changed.
 #[test]
+#[cfg_attr(target_pointer_width = "32", ignore = "so many take more memory than there are addresses")]
 fn too_many_arms_are_refused() {
     let config = Config::new(2, 1.0);
     let mut segments = Segments::new(&config, (1 << 25) - 1, &mut Seed::new(Some([1; 32])).unwrap()).unwrap();

@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""Writes the CycloneDX bill of materials of a release: what `cargo metadata` says is linked, with Cargo.lock's hashes.
+
+    packaging/sbom.py SOURCE "$(rustc --version)"
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+import tomllib
+import uuid
+
+source, rustc = sys.argv[1:]
+command = [os.environ.get("CARGO", "cargo"), "metadata", "--format-version=1", "--locked"]
+metadata = json.loads(subprocess.run(command, cwd=source, check=True, stdout=subprocess.PIPE).stdout)
+with open(os.path.join(source, "Cargo.lock"), "rb") as lock:
+    hashes = {(p["name"], p["version"]): p.get("checksum") for p in tomllib.load(lock)["package"]}
+packages = {package["id"]: package for package in metadata["packages"]}
+# What is linked, on any platform: no build or test dependencies.
+linked = {
+    node["id"]: sorted(d["pkg"] for d in node["deps"] if any(kind["kind"] is None for kind in d["dep_kinds"]))
+    for node in metadata["resolve"]["nodes"]
+}
+
+
+def purl(key):
+    return f"pkg:cargo/{packages[key]['name']}@{packages[key]['version']}"
+
+
+def component(key):
+    package = packages[key]
+    said = {"type": "library", "bom-ref": purl(key), "name": package["name"], "version": package["version"]}
+    if package["description"]:
+        said["description"] = " ".join(package["description"].split())
+    if digest := hashes[package["name"], package["version"]]:
+        said["hashes"] = [{"alg": "SHA-256", "content": digest}]
+    if package["license"]:
+        said["licenses"] = [{"expression": package["license"].replace("/", " OR ")}]
+    said["purl"] = purl(key)
+    if package["repository"]:
+        said["externalReferences"] = [{"type": "vcs", "url": package["repository"]}]
+    return said
+
+
+(root,) = (key for key in metadata["workspace_members"] if packages[key]["name"] == "dpb")
+reached, waiting = set(), [root]
+while waiting:
+    key = waiting.pop()
+    if key not in reached:
+        reached.add(key)
+        waiting += linked[key]
+components = [component(key) for key in sorted(reached - {root}, key=purl)]
+# The libraries hold the parts of it that they use.
+std = {"type": "library", "bom-ref": "rust-std", "name": "rust-std", "version": rustc.split()[1], "description": rustc}
+std["licenses"] = [{"expression": "MIT OR Apache-2.0"}]
+document = {
+    "$schema": "http://cyclonedx.org/schema/bom-1.5.schema.json",
+    "bomFormat": "CycloneDX",
+    "specVersion": "1.5",
+    "version": 1,
+    "metadata": {
+        "timestamp": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(int(os.environ["SOURCE_DATE_EPOCH"]))),
+        "component": component(root),
+    },
+    "components": components + [std],
+    "dependencies": [
+        {"ref": purl(key), "dependsOn": [purl(d) for d in linked[key]] + (["rust-std"] if key == root else [])}
+        for key in sorted(reached, key=purl)
+    ],
+}
+text = json.dumps(document, indent=2, sort_keys=True)
+# Its name is its contents'.
+document["serialNumber"] = f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, text)}"
+print(json.dumps(document, indent=2))

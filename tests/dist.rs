@@ -1,0 +1,277 @@
+//! What `make dist` makes of the last commit, as those meet it who download it: these are long tests.
+#![cfg(target_os = "linux")]
+
+use crate::support::{self, have, root, run, snippets};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::LazyLock;
+
+const PROGRAM: &str = "examples/c/quickstart.c";
+
+fn directory(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("dist").join(name);
+    let _ = std::fs::remove_dir_all(&path);
+    std::fs::create_dir_all(&path).unwrap();
+    path
+}
+
+/// `make dist` in a clone of this repository, in a directory of this name.
+fn dist(name: &str, targets: &str) -> PathBuf {
+    let clone = directory(name);
+    run(Command::new("git").args(["clone", "--quiet"]).arg(root()).arg(&clone));
+    let tools = root().join("target/tools"); // where Zig was or will be fetched to
+    std::fs::create_dir_all(&tools).unwrap();
+    std::fs::create_dir_all(clone.join("target")).unwrap();
+    std::os::unix::fs::symlink(tools, clone.join("target/tools")).unwrap();
+    let mut make = Command::new("make");
+    make.current_dir(&clone).env_remove("MAKEFLAGS").args(["dist", &format!("CARGO={}", env!("CARGO"))]);
+    let rustc = Path::new(env!("CARGO")).with_file_name("rustc");
+    let said = run(make.args([format!("RUSTC={}", rustc.display()), format!("TARGETS={targets}")]));
+    assert!(said.contains("x86_64-linux-gnu needs glibc 2."), "{said}");
+    clone.join("dist")
+}
+
+const HERE: &str = "x86_64-unknown-linux-gnu";
+
+/// All of it, once. None without the tools, of which Rust's targets need more of the world than apt-get.
+fn made() -> Option<&'static Path> {
+    static MADE: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
+        if let Some(made) = std::env::var_os("DPB_DIST") {
+            return Some(made.into()); // what will be published
+        }
+        let tools = ["git", "make", "go", "python3", "x86_64-linux-gnu-gcc", "aarch64-linux-gnu-gcc", "dpkg-deb"];
+        let rustc = Path::new(env!("CARGO")).with_file_name("rustc");
+        let targets = ["aarch64-unknown-linux-gnu", "x86_64-unknown-linux-musl", "aarch64-unknown-linux-musl"];
+        for target in targets {
+            let directory = run(Command::new(&rustc).args(["--print", "target-libdir", "--target", target]));
+            if !Path::new(directory.trim()).exists() {
+                eprintln!("skipped: rustup target add {target}");
+                return None;
+            }
+        }
+        (cfg!(target_arch = "x86_64") && tools.into_iter().all(have) && root().join(".git").exists())
+            .then(|| dist("first", ""))
+    });
+    MADE.as_deref()
+}
+
+fn version() -> &'static str {
+    // The test package has no version of its own.
+    static VERSION: LazyLock<String> = LazyLock::new(|| {
+        let manifest = std::fs::read_to_string(root().join("Cargo.toml")).unwrap();
+        manifest.split("version = \"").nth(1).unwrap().split('"').next().unwrap().to_owned()
+    });
+    &VERSION
+}
+
+/// An archive's contents, in a directory of this name.
+fn unpacked(archive: &str) -> Option<PathBuf> {
+    let (archive, place) = (format!("libdpb-{}-{archive}", version()), directory(archive));
+    run(Command::new("tar").arg("-xzf").arg(made()?.join(format!("{archive}.tar.gz"))).arg("-C").arg(&place));
+    Some(place.join(archive))
+}
+
+#[test]
+#[ignore = "builds a release"]
+fn a_second_build_elsewhere_gives_the_same_bytes() {
+    let Some(first) = made() else { return };
+    let sums = |dist: &Path| -> BTreeMap<String, String> {
+        let text = std::fs::read_to_string(dist.join("SHA256SUMS")).unwrap();
+        text.lines().filter_map(|line| line.split_once("  ")).map(|(sum, name)| (name.into(), sum.into())).collect()
+    };
+    run(Command::new("sha256sum").args(["--check", "--strict", "SHA256SUMS"]).current_dir(first));
+    let (first, mut second) = (sums(first), sums(&dist("second/of/another/length", HERE)));
+    // They have the libraries, and hashes, of one architecture.
+    for part in ["go", "recipes"] {
+        second.remove(&format!("libdpb-{}-{part}.tar.gz", version())).unwrap();
+    }
+    assert_eq!((first.len(), second.len()), (12, 5));
+    for (name, sum) in &second {
+        assert_eq!(first[name], *sum, "{name}");
+    }
+}
+
+/// Each binary archive: a program with either library runs, and says what it says.
+#[test]
+#[ignore = "builds a release"]
+fn the_archives_link_and_run() {
+    let loader = ["/lib/ld-musl-x86_64.so.1"];
+    let emulator = ["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"];
+    let cases: [(&str, &str, &[&str]); 3] = [
+        ("x86_64-linux-gnu", "cc", &[]),
+        ("x86_64-linux-musl", "musl-gcc", &loader),
+        ("aarch64-linux-gnu", "aarch64-linux-gnu-gcc", &emulator),
+    ];
+    for (archive, compiler, runs) in cases {
+        let Some(place) = unpacked(archive) else { return };
+        if !have(compiler) || runs.first().is_some_and(|name| !Path::new(name).exists() && !have(name)) {
+            continue;
+        }
+        // Statically altogether; with the library alone inside; dynamically.
+        for (i, how) in
+            ["-static $(pkg-config --libs dpb-static)", "$(pkg-config --libs dpb-static)", "$(pkg-config --libs dpb)"]
+                .into_iter()
+                .enumerate()
+        {
+            let command = format!(
+                "{compiler} {} $(pkg-config --cflags dpb) {how} -Wl,-rpath,{}/lib -o ad",
+                root().join(PROGRAM).display(),
+                place.display()
+            );
+            let mut sh = Command::new("sh");
+            sh.args(["-e", "-c", &command]).env("PKG_CONFIG_PATH", place.join("lib/pkgconfig"));
+            run(sh.current_dir(&place));
+            let runs = if i == 0 && archive.ends_with("musl") { &[] } else { runs };
+            let program = place.join("ad");
+            let line: Vec<_> = runs.iter().map(AsRef::as_ref).chain([program.as_os_str()]).collect();
+            assert!(run(Command::new(line[0]).args(&line[1..])).contains("privacy loss"), "{archive}, {how}");
+        }
+    }
+}
+
+/// Nobody packages a compiler for it: Zig has one.
+#[test]
+#[ignore = "builds a release"]
+fn the_archive_for_musl_on_aarch64_runs() {
+    let Some(place) = unpacked("aarch64-linux-musl") else { return };
+    if !have("qemu-aarch64") {
+        return;
+    }
+    let tools = std::fs::read_dir(root().join("target/tools")).unwrap().flatten();
+    let zig = tools.map(|entry| entry.path()).find(|path| path.join("ziglang").is_dir());
+    let mut cc = Command::new("python3");
+    cc.env("PYTHONPATH", zig.unwrap_or_default()).env("ZIG_LOCAL_CACHE_DIR", root().join("target/tools/zig-cache"));
+    cc.env("ZIG_GLOBAL_CACHE_DIR", root().join("target/tools/zig-cache")).current_dir(&place);
+    cc.args(["-m", "ziglang", "cc", "-target", "aarch64-linux-musl", "-static", "-Iinclude", "-o", "ad"]);
+    run(cc.arg(root().join(PROGRAM)).args(["lib/libdpb.a", "-Wl,--eh-frame-hdr"]));
+    assert!(run(Command::new("qemu-aarch64").arg(place.join("ad"))).contains("privacy loss"));
+}
+
+/// dpkg installs the packages, and pkg-config finds what they hold where Debian has it.
+#[test]
+#[ignore = "builds a release"]
+fn the_debian_packages_install() {
+    let Some(made) = made() else { return };
+    if !have("dpkg") || !have("pkg-config") {
+        return;
+    }
+    let system = directory("debian");
+    std::fs::create_dir_all(system.join("var/lib/dpkg/info")).unwrap();
+    std::fs::create_dir_all(system.join("var/lib/dpkg/updates")).unwrap();
+    std::fs::write(system.join("var/lib/dpkg/status"), "").unwrap();
+    let mut dpkg = Command::new("dpkg");
+    dpkg.arg(format!("--root={}", system.display())).args(["--force-not-root", "--force-depends", "--log=/dev/null"]);
+    run(dpkg
+        .arg("--install")
+        .args(["libdpb0", "libdpb-dev"].map(|p| made.join(format!("{p}_{}-1_amd64.deb", version())))));
+    let status = std::fs::read_to_string(system.join("var/lib/dpkg/status")).unwrap();
+    assert_eq!(status.matches("install ok installed").count(), 2, "{status}");
+
+    let library = system.join("usr/lib/x86_64-linux-gnu");
+    let command = format!("cc {} $(pkg-config --cflags --libs dpb) -o ad && ./ad", root().join(PROGRAM).display());
+    let mut sh = Command::new("sh");
+    sh.args(["-e", "-c", &command]).current_dir(&system).env("LD_LIBRARY_PATH", &library);
+    assert!(run(sh.env("PKG_CONFIG_PATH", library.join("pkgconfig"))).contains("privacy loss"));
+
+    // The other architecture has the same files, in its own directory.
+    let files = |package: &str, architecture: &str| {
+        let deb = made.join(format!("{package}_{}-1_{architecture}.deb", version()));
+        let list = run(Command::new("dpkg-deb").arg("--contents").arg(deb));
+        let paths = list.lines().map(|line| line.split("./").nth(1).unwrap().to_owned());
+        paths.collect::<Vec<_>>().join("\n").replace("aarch64-linux-gnu", "x86_64-linux-gnu")
+    };
+    for package in ["libdpb0", "libdpb-dev"] {
+        assert_eq!(files(package, "amd64"), files(package, "arm64"));
+    }
+}
+
+/// A program's module, built from a cache that the archive fills, where there is no Rust.
+#[test]
+#[ignore = "builds a release"]
+fn go_gets_the_module() {
+    let Some(proxy) = unpacked("go") else { return };
+    if support::go("bindings/go", &["version"]).is_none() {
+        return;
+    }
+    let consumer = directory("go-consumer");
+    std::fs::write(consumer.join("main.go"), &snippets("bindings/go/README.md", "go")[0]).unwrap();
+    let path: Vec<_> = std::env::split_paths(&std::env::var_os("PATH").unwrap())
+        .filter(|entry| !["cargo", "rustc"].iter().any(|tool| entry.join(tool).exists()))
+        .collect();
+    let go = |arguments: &[&str]| {
+        let mut go = Command::new("go");
+        go.args(arguments).current_dir(&consumer).env("PATH", std::env::join_paths(&path).unwrap());
+        go.env("GOPROXY", format!("file://{}", proxy.display())).env("GOFLAGS", "-mod=mod -modcacherw");
+        go.env("GONOSUMDB", "*").env("GONOSUMCHECK", "1").env("GOTOOLCHAIN", "local").env("CGO_ENABLED", "1");
+        go.env("GOMODCACHE", consumer.join("cache")).env_remove("CGO_LDFLAGS");
+        run(&mut go)
+    };
+    const MODULE: &str = "github.com/libdpb/libdpb/bindings/go";
+    go(&["mod", "init", "consumer"]);
+    go(&["get", &format!("{MODULE}@v{}", version())]);
+    assert!(go(&["run", "."]).contains("a click counts once"));
+    // The nested modules ask for this very version, which the proxy has.
+    for nested in ["fleet", "prometheus"] {
+        let required = go(&["mod", "download", "-json", &format!("{MODULE}/{nested}@v{}", version())]);
+        let directory = required.split("\"Dir\": \"").nth(1).unwrap().split('"').next().unwrap();
+        let mod_file = std::fs::read_to_string(Path::new(directory).join("go.mod")).unwrap();
+        assert!(mod_file.contains(&format!("{MODULE} v{}", version())) && !mod_file.contains("=>"), "{mod_file}");
+        assert!(Path::new(directory).join("LICENSE").exists());
+    }
+}
+
+/// The Conan recipe, with CMake. Conan is one of PyPI's.
+#[test]
+#[ignore = "builds a release"]
+fn conan_packages_the_archive() {
+    let Some(recipes) = unpacked("recipes") else { return };
+    if !have("conan") || !have("cmake") {
+        return;
+    }
+    let place = directory("conan");
+    let conan = |arguments: &[&str]| {
+        let mut conan = Command::new("conan");
+        conan.current_dir(&place).env("CONAN_HOME", place.join("home")).args(arguments);
+        run(conan.env("DPB_RELEASE", format!("file://{}", made().unwrap().display())))
+    };
+    conan(&["profile", "detect"]);
+    std::fs::copy(root().join(PROGRAM), place.join("ad.c")).unwrap();
+    std::fs::write(place.join("CMakeLists.txt"), &snippets("bindings/c/README.md", "cmake")[0]).unwrap();
+    for shared in ["False", "True"] {
+        let option = format!("libdpb/*:shared={shared}");
+        conan(&["create", recipes.join("conan").to_str().unwrap(), "-o", &option]);
+        let requires = format!("--requires=libdpb/{}", version());
+        conan(&["install", &requires, "-g", "CMakeDeps", "-g", "CMakeToolchain", "-of", shared, "-o", &option]);
+        let build = format!(
+            "cmake -B {shared} -DCMAKE_TOOLCHAIN_FILE={shared}/conan_toolchain.cmake -DCMAKE_BUILD_TYPE=Release && \
+             cmake --build {shared} && {shared}/ad"
+        );
+        assert!(run(Command::new("sh").args(["-e", "-c", &build]).current_dir(&place)).contains("privacy loss"));
+    }
+}
+
+/// The bill of materials names all that cargo links, and nothing else.
+#[test]
+#[ignore = "builds a release"]
+fn the_bill_of_materials_is_complete() {
+    let Some(made) = made() else { return };
+    let bill = std::fs::read_to_string(made.join(format!("libdpb-{}.cdx.json", version()))).unwrap();
+    let bill: serde_json::Value = serde_json::from_str(&bill).unwrap();
+    let mut named: Vec<_> =
+        bill["components"].as_array().unwrap().iter().map(|part| part["name"].as_str().unwrap()).collect();
+    // Each may be had under a licence that asks for no more than its text.
+    let licences = bill["components"].as_array().unwrap().iter().map(|part| &part["licenses"][0]["expression"]);
+    for licence in licences {
+        let licence = licence.as_str().unwrap();
+        assert!(["MIT", "Apache-2.0", "BSD-3-Clause"].iter().any(|known| licence.contains(known)), "{licence}");
+    }
+    named.retain(|name| *name != "rust-std");
+    named.push("dpb");
+    named.sort_unstable();
+    let mut tree = Command::new(env!("CARGO"));
+    tree.current_dir(root()).args(["tree", "--locked", "--package", "dpb", "--edges", "normal", "--target", "all"]);
+    let tree = String::from_utf8(tree.args(["--prefix", "none", "--format", "{p}"]).output().unwrap().stdout).unwrap();
+    let linked = tree.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect();
+    assert_eq!(named, support::sorted(linked));
+}
