@@ -63,7 +63,7 @@ UNWINDER = $(shell $(RUSTC) --print target-libdir --target $(TARGET))/self-conta
 SYSTEM_LIBRARIES += -Wl,--eh-frame-hdr
 endif
 
-.PHONY: all check clean dist go install release uninstall
+.PHONY: all check clean dist docs go install release uninstall
 all: $(BUILD)/libdpb.a $(BUILD)/$(notdir $(SHARED))
 
 # With little inlining and no jump tables, whose entries take 24 bytes each for the linker, the library is a seventh
@@ -165,3 +165,9 @@ GO_LIBRARY = bindings/go/internal/lib/$(shell go env GOOS)_$(shell go env GOARCH
 go: $(BUILD)/libdpb.a
 	$(INSTALL) -m 644 $< $(GO_LIBRARY)/libdpb.a
 	echo "/* $$(sha256sum <$<) */" >$(GO_LIBRARY)/libdpb.h
+
+# The C interface as HTML, by Doxygen; a warning is an error.
+docs:
+	$(INSTALL) -d target/docs/c
+	sed -e 's|@VERSION@|$(VERSION)|' -e 's|@OUTPUT@|target/docs/c|' bindings/c/Doxyfile | doxygen -
+	@echo target/docs/c/html/index.html

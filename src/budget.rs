@@ -47,6 +47,20 @@ use std::sync::{Arc, Mutex};
 /// such doubles is larger.
 ///
 /// A budget does not survive a fork: in the child every call returns `Poisoned`.
+///
+/// ```
+/// # use dpb::{Algorithm, Bandit, Budget, Config, Error};
+/// # fn main() -> Result<(), dpb::Error> {
+/// let budget = Budget::new(1.0, 0.0)?;
+/// let config = Config { budget: Some(budget.clone()), ..Config::new(10, 0.6) };
+/// let ads = Bandit::new(Algorithm::RECOMMENDED, &config)?;
+/// assert_eq!(budget.spent(0.0)?, 0.6);
+/// // A second handle that sees the same people would exceed it.
+/// assert!(matches!(Bandit::new(Algorithm::RECOMMENDED, &config), Err(Error::OverBudget(_))));
+/// # drop(ads);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Budget(Arc<Shared>);
 

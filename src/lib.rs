@@ -4,9 +4,8 @@
 //! use dpb::{Algorithm, Bandit, Config};
 //!
 //! fn main() -> Result<(), dpb::Error> {
-//!     let mut config = Config::new(10, 1.0);
-//!     config.horizon = 1_000_000;
-//!     config.reward_window = 1000;
+//!     let mut config = Config::new(10, 1.0); // ten ads, epsilon 1 for each reward
+//!     config.reward_window = 1000; // no click within 1000 decisions: reward 0
 //!     let bandit = Bandit::new(Algorithm::RECOMMENDED, &config)?; // threads share it by reference
 //!     let ad = bandit.select()?;
 //!     println!("show ad {}", ad.arm);
@@ -16,14 +15,21 @@
 //! }
 //! ```
 //!
-//! A handle may be shared by any number of threads, and does not survive a fork: in the child every call on it is
+//! Any number of threads may share a handle. It does not survive a fork: in the child every call on it is
 //! [`Error::Poisoned`].
 //!
-//! The guarantee is stated and proved in [`privacy`]; each policy's page names its theorem. Handles outlive their
-//! process by [`Bandit::snapshot`], and learn from each other by [`Bandit::merge`]: see [`fleet`]. [`Config::max_segments`] makes it a bandit for
-//! each of thousands of segments. [`Bandit::select_for`] learns from no more of a user's rewards than was promised. Beside the bandits
-//! there are private running sums ([`counter`]), stopping rules ([`stopping`]), and the devices and servers of the
-//! [`shuffle`] and [`local`] models.
+//! [`privacy`] states and proves the guarantee, and each policy's page names its theorem. The guide, the choice of
+//! parameters and the privacy contract are in `docs/` of the source.
+//!
+//! | task | see |
+//! |---|---|
+//! | eligible arms, several slots, users, segments, features | [`Bandit::select_for`], [`Request`] |
+//! | learning for each of thousands of segments | [`Config::max_segments`] |
+//! | restarts | [`Bandit::snapshot`], [`Bandit::restore_as`] |
+//! | several processes that learn together | [`Bandit::merge`], [`fleet`] |
+//! | several handles that see the same person | [`Budget`] |
+//! | private running sums, stopping rules | [`counter`], [`stopping`] |
+//! | devices that make rewards private | [`shuffle`], [`local`] |
 
 #![deny(unsafe_code)]
 #![warn(missing_docs)]

@@ -2,19 +2,20 @@
 
 use crate::policy::linear::Rows;
 
-/// One request for a decision. All of it is public: nothing in it may be made from rewards.
+/// One request for a decision. All of it is public: make nothing in it from rewards.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// Different arms wanted, at least 1. Each gets a decision and a ticket of its own.
+    /// The number of different arms to choose, at least 1. Each gets a decision and a ticket of its own.
     pub slots: u32,
-    /// The segment's key, where the handle has segments; else 0.
+    /// The segment's key with [`Config::max_segments`](crate::Config::max_segments); else 0.
     pub segment: u64,
-    /// The person who makes the request, where the handle counts users; else 0.
+    /// A keyed hash of the person with [`Config::expected_users`](crate::Config::expected_users); else 0.
     pub user: u64,
-    /// Arms that may be chosen, in any order; duplicates are harmless. `None` = all live arms.
+    /// Arms that may be chosen, in any order; duplicates are harmless. `None` = all live arms. Choose them by
+    /// public information only.
     pub eligible: Option<&'a [u32]>,
-    /// Where the configuration has features: one row for a model for each arm, else a row for each eligible arm, in that
-    /// order, or for every arm by number.
+    /// With [`Config::features`](crate::Config::features): one row if each arm has a model; else a row for each
+    /// eligible arm, in that order, or for every arm by its number.
     pub features: Option<Rows<'a>>,
 }
 

@@ -130,12 +130,13 @@ struct Formula {
 
 impl Formula {
     fn of(algorithm: Algorithm, base: Algorithm) -> Formula {
-        let page = include_str!("../src/policy/README.md");
+        let page = include_str!("../docs/reference/policies.md");
         let number = |after| page.split(after).nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
-        let (slot, held) = (number("and each handle "), number("With a `reward_window` it is "));
-        let stamp = number("with one on the caller's clock another ");
+        let (slot, held) = (number("| always | "), number("| with a `reward_window` | "));
+        let stamp = number("| ... on the caller's clock | ");
         let costs = page.split("## What a call costs").nth(1).unwrap();
-        let row = costs.lines().find(|row| row.contains(&format!("`{}`", algorithm.name()))).unwrap();
+        let row =
+            costs.lines().find(|row| row.starts_with('|') && row.contains(&format!("`{}`", algorithm.name()))).unwrap();
         let told = row.split('|').nth(4).unwrap();
         let mut formula = Formula { fixed: 0.0, arm: 0.0, slot, held, stamp };
         for term in told.split(',').next().unwrap().split('+') {
@@ -284,8 +285,7 @@ fn the_memory_of_segments_is_what_is_documented() {
         }
         assert_eq!((HELD.get() - before) as f64, took);
         // What others have released.
-        let told =
-            "(12 K + 42) (S + 1) bytes, K the arms and S its segments, and the first one (32 K + 40) (M + 1) more";
+        let told = "(12 K + 42) (S + 1) bytes, K the number of arms and S that of its segments, and the first one (32 K + 40) (M + 1) more";
         assert!(header.contains(told));
         let here = made(50);
         let bytes = bandit.snapshot().unwrap();

@@ -28,7 +28,7 @@ fn directory(name: &str) -> PathBuf {
 /// Our programs, by page and language, and what each of them must print.
 const PROGRAMS: &[(&str, &str, &[&str])] = &[
     (README, "c", &["thank you"]),
-    ("include/README.md", "c", &["was shown to a phone in Germany"]),
+    ("docs/reference/interface.md", "c", &["was shown to a phone in Germany"]),
     (GUIDE, "cpp", &[": showed ad ", "desktop: ", "always arm 1: 0.0"]),
     (GUIDE, "go", &["500 decisions in 500 placements"]),
     ("bindings/cpp/README.md", "cpp", &["a click counts once", " bought, for about "]),
@@ -76,9 +76,43 @@ fn the_c_programs() {
     builds_and_runs("c", "cc", "-std=c99");
 }
 
+/// The first page of the header.
+#[test]
+fn the_program_of_the_header() {
+    if !have("cc") {
+        return;
+    }
+    let header = page("include/dpb.h");
+    let program = header.split_once("@code\n").unwrap().1.split_once(" * @endcode").unwrap().0;
+    let program: String = program.lines().map(|line| format!("{}\n", line.trim_start_matches(" *"))).collect();
+    let source = directory("header").join("header.c");
+    std::fs::write(&source, program).unwrap();
+    let said = run(&mut Command::new(build("cc", source.to_str().unwrap(), &["-std=c99"], Link::Static)));
+    assert!(said.contains("thank you"), "{said}");
+}
+
 #[test]
 fn the_cpp_programs() {
     builds_and_runs("cpp", "c++", "-std=c++17");
+}
+
+/// The guide's log of decisions, replayed by the command below it.
+#[test]
+#[ignore = "builds an example"]
+fn the_log_of_the_guide() {
+    if !have("c++") {
+        return;
+    }
+    let place = directory("log");
+    let source = place.join("log.cpp");
+    std::fs::write(&source, &snippets(GUIDE, "cpp")[2]).unwrap();
+    let program = build("c++", source.to_str().unwrap(), &["-std=c++17"], Link::Static);
+    run(Command::new(program).current_dir(&place));
+    let mut commands = snippets(GUIDE, "sh").into_iter().filter(|block| block.contains("--example plan"));
+    let command = commands.next().unwrap().replace("$HOME/libdpb", root().to_str().unwrap());
+    let said = run(Command::new("sh").args(["-e", "-c", &command]).current_dir(&place));
+    assert!(said.contains("100,000 decisions, 3 arms") && said.contains("| dp-imed | 0.1 | 0.0"), "{said}");
+    assert!(!said.contains("propensities are wrong"), "{said}");
 }
 
 /// The guide's ad service as four processes, twice: they merge, and continue from their snapshots.
@@ -188,7 +222,10 @@ fn what_pages_name_is_there() {
         let plain = |c: char| (c.is_alphanumeric() || " -_".contains(c)).then_some(if c == ' ' { '-' } else { c });
         lines.map(|line| line.to_lowercase().chars().filter_map(plain).collect()).collect()
     };
-    let manifests = ["examples/Cargo.toml", "examples/figures/Cargo.toml", "tests/Cargo.toml"].map(page).join("\n");
+    let manifests =
+        ["examples/Cargo.toml", "examples/figures/Cargo.toml", "examples/plan/Cargo.toml", "tests/Cargo.toml"]
+            .map(page)
+            .join("\n");
     let (mut links, mut paths) = (0, 0);
     for name in pages() {
         let text = page(&name);
@@ -255,7 +292,7 @@ fn what_there_is_is_there() {
     let go = sources("bindings/go", ".go");
     let code = [page("include/dpb.h"), page("bindings/cpp/dpb.hpp"), go, sources("src", ".rs")];
     let code = code.map(|code| without_comments(&code));
-    let using = page("include/README.md");
+    let using = page("docs/reference/interface.md");
     let rows = using.lines().skip_while(|line| !line.starts_with("| what | C | C++ | Go | Rust |")).skip(2);
     let rows: Vec<_> = rows.take_while(|line| line.starts_with('|')).collect();
     assert!(rows.len() > 10, "{rows:?}");
@@ -290,7 +327,7 @@ fn sources(below: &str, ending: &str) -> String {
 
 #[test]
 fn the_table_has_every_policy() {
-    let (choosing, all, header) = (page(CHOOSING), page("src/policy/README.md"), page("include/dpb.h"));
+    let (choosing, all, header) = (page(CHOOSING), page("docs/reference/policies.md"), page("include/dpb.h"));
     for policy in dpb::Algorithm::ALL {
         let row = format!("| `{}` | `Algorithm::{policy:?}` | `dpb_new_", policy.name());
         let rest = all.split_once(&row).unwrap_or_else(|| panic!("no row of the table begins {row}")).1;
@@ -374,7 +411,7 @@ fn is_of_a_name(c: char) -> bool {
 /// A handle supports what the table of combinations lists, and nothing else.
 #[test]
 fn the_table_of_combinations() {
-    let using = page("include/README.md");
+    let using = page("docs/reference/interface.md");
     let head = "| | alone | with `max_segments` | with `features` | with `expected_users` |";
     let table = using.split_once(head).unwrap().1;
     let rows: Vec<_> = table.lines().skip(2).take_while(|line| line.starts_with('|')).collect();

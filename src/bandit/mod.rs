@@ -21,36 +21,35 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub use crate::engine::Counts;
 pub use state::Decision;
 
-/// Everything that may be published about a handle.
+/// What may be published about a handle.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Report {
     /// The policy.
     pub algorithm: Algorithm,
-    /// What became of decisions so far.
+    /// Counts of decisions.
     pub counts: Counts,
     /// The policy's epoch, phase or interval.
     pub phase: u32,
-    /// Arms still in the race.
+    /// Arms that are not eliminated.
     pub arms_active: u32,
-    /// Privacy loss of one user so far at `delta_spent`; infinite for baselines. Where [`Config::expected_users`] is set, of one
-    /// who came in all periods. With a test seed
-    /// it is the loss that real entropy would have had.
+    /// Privacy loss of one user so far at `delta_spent`; infinite for baselines. With [`Config::expected_users`]
+    /// that of a user who came in all periods. With a test seed the loss that real entropy would have had.
     pub epsilon_spent: f64,
-    /// The configured delta, where the policy is not pure.
+    /// The configured delta; 0 for a pure policy.
     pub delta_spent: f64,
-    /// False for baselines and under a test seed.
+    /// False for baselines and with a test seed.
     pub is_private: bool,
-    /// Releases that contradicted their arm's past, so that it was forgotten.
+    /// Releases that contradicted their arm's past, and ended it.
     pub changes_detected: u64,
-    /// With features: how often a model could not be updated, so that the last one stayed.
+    /// With features: how often a model was not updated, and the last one stayed.
     pub failures: u64,
-    /// Features of a row; 0 where there are none.
+    /// Features of a row; 0 without features.
     pub features: u32,
-    /// Does each arm have a model, so that a request has one row?
+    /// Each arm has a model, so that a request has one row.
     pub model_per_arm: bool,
-    /// Segments in use, and the most that there may be; 0 where there are none.
+    /// Segments in use; 0 without segments.
     pub segments: u32,
-    /// See [`segments`](Self::segments).
+    /// The most segments.
     pub max_segments: u32,
 }
 
@@ -78,14 +77,39 @@ pub struct Diagnostics {
     pub late: u64,
     /// Rewards that were not finite or out of range.
     pub rejected: u64,
-    /// Tickets never issued by this handle.
+    /// Tickets that this handle never issued.
     pub unknown: u64,
     /// Rows of features that were larger than `feature_norm`. (Features are public.)
     pub oversized: u64,
 }
 
-/// A differentially private multi-armed bandit: plain, with segments, or with features, as its configuration says. Share
-/// it between threads by reference. In a forked child every call on it is `Poisoned`: make handles after forking.
+/// A differentially private multi-armed bandit: plain, with segments, or with features, as its configuration says.
+/// Share it between threads by reference. In a forked child every call on it is `Poisoned`: make handles after forking.
+///
+/// ```
+/// # use dpb::{Algorithm, Bandit, Config};
+/// # fn main() -> Result<(), dpb::Error> {
+/// let bandit = Bandit::new(Algorithm::RECOMMENDED, &Config::new(10, 1.0))?;
+/// let ad = bandit.select()?;
+/// bandit.update(ad.ticket, 1.0)?; // a click
+/// assert_eq!(bandit.report()?.counts.answered, 1);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// With segments one handle learns for each placement, and a new placement starts with what the others know:
+///
+/// ```
+/// # use dpb::{Algorithm, Bandit, Config, Request};
+/// # fn main() -> Result<(), dpb::Error> {
+/// let config = Config { max_segments: 2000, reward_window: 1000, ..Config::new(20, 1.0) };
+/// let bandit = Bandit::new(Algorithm::RECOMMENDED, &config)?;
+/// let ad = bandit.select_for(&Request { segment: 17, ..Request::default() })?; // placement 17
+/// bandit.update(ad.ticket, 1.0)?;
+/// bandit.for_each_arm_in(17, |arm, released| println!("ad {arm}: {}", released.mean))?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct Bandit {
     algorithm: Algorithm,
     config: PackedConfig,
@@ -101,18 +125,18 @@ pub struct Bandit {
 }
 
 impl Bandit {
-    /// A fresh bandit.
+    /// Makes a bandit.
     ///
     /// # Errors
-    /// `InvalidConfig` naming the field and the value; `Entropy` when the operating system gives
-    /// no randomness; `NoMemory`; `OverBudget` where the configuration's budget has too little left.
+    /// `InvalidConfig` naming the field and the value; `Entropy` if the operating system gives no randomness;
+    /// `NoMemory`; `OverBudget` if the configuration's budget is too small.
     pub fn new(algorithm: Algorithm, config: &Config) -> Result<Bandit> {
         let bandit = Self::made(algorithm, config)?;
         config.charge(config.test_seed.is_some(), 1, |config| algorithm.lifetime_loss(config))?;
         Ok(bandit)
     }
 
-    /// The same, before it is charged.
+    /// Makes a bandit that is not charged to its budget yet.
     fn made(algorithm: Algorithm, config: &Config) -> Result<Bandit> {
         let range = config.check()?;
         let mut seed = Seed::new(config.test_seed)?;
@@ -156,11 +180,11 @@ impl Bandit {
         })
     }
 
-    /// The decision of a request that says nothing. O(1) for phased policies, O(K) for index policies; never allocates.
+    /// Chooses an arm for a default request. O(1) for phased policies, O(K) for index policies; never allocates.
     ///
     /// # Errors
-    /// `Unsupported` where the configuration needs a user, a segment or features; `NotReady` where an earlier life counted
-    /// users, until it is saved; `Poisoned` after an internal failure.
+    /// `Unsupported` if the configuration needs a user, a segment or features; `NotReady` for a restored handle
+    /// that counts users, until a snapshot of it is taken; `Poisoned` after an internal failure.
     #[inline]
     pub fn select(&self) -> Result<Decision> {
         let state = &mut *self.lock.lock()?;
@@ -168,7 +192,7 @@ impl Bandit {
         Ok(state.select())
     }
 
-    /// Hands `n` of these to `each`, under one lock.
+    /// Passes `n` such decisions to `each`, under one lock.
     ///
     /// # Errors
     /// As [`select`](Self::select).
@@ -181,16 +205,16 @@ impl Bandit {
 
     /// Decides a request of one slot. O(1), or O(n) for n eligible arms; never allocates on success.
     ///
-    /// Where the configuration has [`expected_users`](Config::expected_users), the first `contributions_per_user` requests
-    /// of a user in a period are learned from. Later ones look the same to everybody: they are served and counted, and
-    /// their rewards are taken once and thrown away. A decision that is cancelled or expires has used up its place. The
-    /// theorem is in [`crate::privacy`].
+    /// With [`expected_users`](Config::expected_users) the handle learns from the first `contributions_per_user`
+    /// requests of a user in a period. Later ones look the same to everybody: they are served and counted, and
+    /// their rewards are accepted once and discarded. A decision that is cancelled or expires counts towards the
+    /// limit. The theorem is in [`crate::privacy`].
     ///
     /// # Errors
-    /// `InvalidRequest`: an arm that does not exist or is retired, no arm at all, slots other than 1, features; `Unsupported`
-    /// for what this handle or its policy cannot do; `Full` for a new segment where there are as many as there may be;
-    /// `NotReady` until a restored handle that counts users is saved; `Poisoned` after an internal failure. Nothing has
-    /// changed or been counted.
+    /// `InvalidRequest`: an arm that does not exist or is retired, no arm at all, slots other than 1, features;
+    /// `Unsupported` for what this handle or its policy does not support; `Full` for a new segment beyond
+    /// `max_segments`; `NotReady` for a restored handle that counts users, until a snapshot of it is taken;
+    /// `Poisoned` after an internal failure. Nothing has changed or been counted.
     ///
     /// ```
     /// # use dpb::{Algorithm, Bandit, Config, Request};
@@ -210,24 +234,25 @@ impl Bandit {
         decided.ok_or(Error::Poisoned)
     }
 
-    /// Decides a request of any number of slots: hands its decisions to `each`, one for each slot, with the slot. The arms
-    /// are different. The slots are shuffled: every order of the arms that are drawn has the same chance, so a slot says
-    /// nothing about its arm. A propensity is the exact chance of the arm in its draw, given the draws before it. Each
-    /// decision is answered or cancelled alone. [`Config::max_slots`] says what is protected, a reward or the request:
-    /// see [`crate::privacy::slates`]. O(slots n) for n eligible arms; never allocates on success.
+    /// Decides a request of any number of slots: passes one decision for each slot to `each`, with the slot. The
+    /// arms are different. The slots are shuffled: every order of the drawn arms has the same probability, so a
+    /// slot reveals nothing about its arm. A propensity is the exact probability of the arm in its draw, given the
+    /// draws before it. Each decision gets its reward, or is cancelled, by itself. [`Config::max_slots`] chooses
+    /// the unit of privacy, a reward or the request: see [`crate::privacy::slates`]. O(slots n) for n eligible
+    /// arms; never allocates on success.
     ///
     /// # Errors
-    /// As [`select_for`](Self::select_for); `InvalidRequest` where there are more slots than arms to show, than
-    /// [`Config::max_slots`] where that is not 0, or than decisions may be in flight.
+    /// As [`select_for`](Self::select_for); `InvalidRequest` if there are more slots than eligible arms, than
+    /// [`Config::max_slots`] unless that is 0, or than pending decisions.
     pub fn select_slots(&self, request: &Request, mut each: impl FnMut(usize, Decision)) -> Result<()> {
         self.lock.lock()?.decide(request, &mut each)
     }
 
-    /// The same for many requests under one lock, until one is refused; `done` counts those before it. Slots are numbered
-    /// on from request to request.
+    /// Decides many requests under one lock, until one is refused; `done` counts those before it. Slots are
+    /// numbered on from request to request.
     ///
     /// # Errors
-    /// As [`select_slots`](Self::select_slots), of the one that was refused.
+    /// As [`select_slots`](Self::select_slots), for the refused request.
     pub fn select_many<'a>(
         &self,
         requests: impl IntoIterator<Item = Result<Request<'a>>>,
@@ -245,39 +270,41 @@ impl Bandit {
         Ok(())
     }
 
-    /// A new period: everybody may be learned from [`contributions_per_user`](Config::contributions_per_user) times
-    /// again, and what is [`spent`](Self::epsilon_spent) is of one more period. Decisions keep the period in which they
-    /// were made. Clears the counters, a millisecond for ten megabytes.
+    /// Begins a new period: the handle may again learn from
+    /// [`contributions_per_user`](Config::contributions_per_user) decisions of every user, and
+    /// [`epsilon_spent`](Self::epsilon_spent) grows by one period. A decision counts for the period in which it was
+    /// made. Clears the counters, a millisecond for ten megabytes.
     ///
-    /// Write a [`snapshot`](Self::snapshot) at once. Where one was taken before, nobody is learned from until then, because
-    /// a program that is killed would go back to the one before, which does not count this period.
+    /// Take a [`snapshot`](Self::snapshot) at once, and write it. If one was taken before, the handle learns from
+    /// nobody until then, because a program that is killed would restore the earlier snapshot, which does not count
+    /// this period.
     ///
     /// # Errors
-    /// `Unsupported` where the configuration expects no [`expected_users`](Config::expected_users); `OverBudget` where all
-    /// [`budget_periods`](Config::budget_periods) have begun, and the last one goes on; `Poisoned` after an internal
-    /// failure.
+    /// `Unsupported` without [`expected_users`](Config::expected_users); `OverBudget` if all
+    /// [`budget_periods`](Config::budget_periods) have begun, and the last one continues; `Poisoned` after an
+    /// internal failure.
     pub fn next_period(&self) -> Result<()> {
         self.lock.lock()?.next_period()
     }
 
-    /// A new arm: its number. Numbers are never used again. May allocate. It is joined with no other handle's:
-    /// that takes an id.
+    /// Adds an arm, and returns its number. Numbers are never used again. May allocate. No other handle has this
+    /// arm; an arm that handles share needs an id.
     ///
     /// # Errors
-    /// `InvalidConfig` beyond 2^24 arms; `Unsupported` for policies whose set of arms is fixed;
-    /// `NoMemory`: nothing has changed; `Poisoned` after an internal failure.
+    /// `InvalidConfig` beyond 2^24 arms; `Unsupported` for policies whose set of arms is fixed; `NoMemory`: nothing
+    /// has changed; `Poisoned` after an internal failure.
     pub fn add_arm(&self) -> Result<u32> {
         let state = &mut *self.lock.lock()?;
         self.add(state, state.fleet.any_id(), &self.config.config()?)
     }
 
-    /// The arm with this id, which all handles of a fleet call it by: its number here. A new one, unless there is
-    /// one. The caller's catalogue says the ids (an ad's own number, or a hash of its name): at least as large
-    /// as the arms of the configuration, which have their numbers as ids. Else as [`add_arm`](Self::add_arm).
+    /// Returns the number of the arm with this id, which names it in all handles of a fleet, and adds the arm if
+    /// there is none. Take ids from your catalogue (an ad's own number, or a hash of its name), at least
+    /// [`Config::arms`]: the first arms have their numbers as ids. Otherwise as [`add_arm`](Self::add_arm).
     ///
     /// # Errors
-    /// As [`add_arm`](Self::add_arm); `InvalidConfig` for an id below [`Config::arms`]; `InvalidRequest` for that of
-    /// an arm that is retired.
+    /// As [`add_arm`](Self::add_arm); `InvalidConfig` for an id below [`Config::arms`]; `InvalidRequest` for the id
+    /// of a retired arm.
     pub fn add_arm_as(&self, id: u64) -> Result<u32> {
         let (state, config) = (&mut *self.lock.lock()?, self.config.config()?);
         if id < u64::from(config.arms) {
@@ -296,19 +323,19 @@ impl Bandit {
         Ok(arm)
     }
 
-    /// What public data say of an arm, such as last season's: that so many rewards had this mean. Never of private
-    /// sums: it counts as data without noise, and whoever sees decisions sees it. That it is public is why it costs
-    /// no privacy.
+    /// States what public data say of an arm, such as last season's rates: `strength` rewards with this mean.
+    /// Learning starts from it. A prior made from public data costs no privacy; one made from private sums would
+    /// reveal them without noise.
     ///
-    /// It warms the start, and is not believed for long where it is wrong: what it may say against an arm is a
-    /// quarter of what the policy asks for, and releases that contradict it undo it. It makes no batch larger, and is in
-    /// nothing that is read and in nothing that others merge; it ages by [`Config::forget_after`], and a snapshot keeps it.
-    /// Said again, it counts in place of what was said before.
+    /// A wrong prior costs little: it counts against an arm for at most a quarter of the evidence that the policy
+    /// requires, and releases that contradict it end it. It makes no batch larger, is in no report and in nothing
+    /// that others merge, ages by [`Config::forget_after`], and is kept by snapshots. A second call for the same
+    /// arm replaces the first.
     ///
     /// # Errors
-    /// `InvalidRequest` for an arm that there is not, or no longer; `InvalidConfig` for a mean outside the declared range,
-    /// and a strength not in 1..=2^24; `Unsupported` by all but DP-IMED, DP-KLUCB and DP-MED; `Poisoned` after an internal failure.
-    /// Nothing changed.
+    /// `InvalidRequest` for an arm that does not exist or is retired; `InvalidConfig` for a mean outside the
+    /// declared range, and a strength not in 1..=2^24; `Unsupported` by other policies than DP-IMED, DP-KLUCB,
+    /// DP-MED and, with a model for each arm, dp-linear; `Poisoned` after an internal failure. Nothing has changed.
     pub fn set_prior(&self, arm: u32, mean: f64, strength: f64) -> Result<()> {
         let prior = Prior::new(self.range, mean, strength)?;
         let state = &mut *self.lock.lock()?;
@@ -316,12 +343,11 @@ impl Bandit {
         state.policy.set_prior(arm, prior)
     }
 
-    /// This arm is never played again. Answers to its open decisions are accepted as before.
+    /// Retires an arm: it is never played again. Rewards of its open decisions are accepted as before.
     ///
     /// # Errors
-    /// `InvalidRequest` when there is no such arm, when it is retired already, or when it is the
-    /// last one; `Unsupported` for policies whose set of arms is fixed; `Poisoned` after an
-    /// internal failure.
+    /// `InvalidRequest` if there is no such arm, if it is retired already, or if it is the last one; `Unsupported`
+    /// for policies whose set of arms is fixed; `Poisoned` after an internal failure.
     pub fn retire_arm(&self, arm: u32) -> Result<()> {
         let state = &mut *self.lock.lock()?;
         state.check_live(&[arm], "retire_arm")?;
@@ -352,7 +378,7 @@ impl Bandit {
         self.lock.lock()?.update(ticket, reward)
     }
 
-    /// Answers many decisions under one lock; `each` is told what became of each.
+    /// Reports many rewards under one lock; `each` gets the result of each.
     ///
     /// # Errors
     /// `Poisoned` after an internal failure: `each` was not called.
@@ -380,12 +406,13 @@ impl Bandit {
         self.lock.lock()?.cancel(ticket)
     }
 
-    /// Cancels every open decision, also those whose answer has come and waits for its window: for an outage in which
-    /// answers could not travel, so that silence is no answer. Decisions of users have used up their places.
+    /// Cancels every open decision, also those whose reward has arrived and waits for its window. Use it in an
+    /// outage in which rewards could not arrive, so that silence does not count. A cancelled decision still counts
+    /// towards its user's limit.
     ///
-    /// The call costs no privacy if *when* it is made does not depend on rewards. What it does depends on none: a
-    /// decision whose answer waits ends like one without an answer. Never call it because of what the answers are, or how
-    /// many came. O(`reward_window`), or O(`pending_capacity`) without one; never allocates.
+    /// The call costs no privacy if *when* it is made does not depend on rewards. Its effect depends on none: a
+    /// decision with a waiting reward ends like one without. Never call it because of the values or the number of
+    /// rewards. O(`reward_window`), or O(`pending_capacity`) without one; never allocates.
     ///
     /// # Errors
     /// `Poisoned` after an internal failure.
@@ -394,24 +421,24 @@ impl Bandit {
         Ok(())
     }
 
-    /// It is `now` on the caller's clock ([`Config::clock`]), in any unit: a time of day in milliseconds, say. Answers
-    /// whose [`reward_window`](Config::reward_window) is over take effect, in ticket order, and what was learned gets
-    /// older. A `now` that is not later than the last one changes nothing.
+    /// Tells the time on the caller's clock ([`Config::clock`]), in any unit, such as milliseconds since 1970.
+    /// Rewards whose [`reward_window`](Config::reward_window) is over take effect, in ticket order, and releases
+    /// age. A `now` that is not later than the last one changes nothing.
     ///
-    /// A decision is stamped with the time of the last call, 0 before the first one. So call this before each decision,
-    /// or by a timer, however quiet the night: a stamp is late by as much as the timer is slow. A decision's window
-    /// is over in the first call with `now` >= its stamp + `reward_window`.
+    /// A decision is stamped with the time of the last call, 0 before the first one. So call this before each
+    /// decision, and by a timer. A decision's window is over in the first call with `now` >= its stamp +
+    /// `reward_window`.
     ///
-    /// **Time is public, and must not depend on rewards.** Which answers take effect in a call depends on the stamps of
-    /// their decisions and on `now`, never on what they are or on when they came. The clock goes on over
-    /// [snapshots](Self::snapshot): use one that does too, as the time of day does and the time since the machine
-    /// began does not, and keep its unit.
+    /// **Time is public, and must not depend on rewards.** Which rewards take effect in a call depends on the
+    /// stamps of their decisions and on `now`, never on rewards or their times. The clock continues over
+    /// [snapshots](Self::snapshot): use one that does too, and keep its unit. The time since the machine started
+    /// does not.
     ///
-    /// O(1) for each decision that ends and one release for each batch that is full: a leap of years costs no more than
-    /// what is in flight. Never allocates.
+    /// O(1) for each decision that ends and one release for each full batch: a jump of years costs no more than the
+    /// open decisions. Never allocates.
     ///
     /// # Errors
-    /// `Unsupported` where the clock is not the caller's; `Poisoned` after an internal failure.
+    /// `Unsupported` if the clock is not the caller's; `Poisoned` after an internal failure.
     pub fn advance(&self, now: u64) -> Result<()> {
         self.lock.lock()?.advance(now)
     }

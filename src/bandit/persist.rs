@@ -130,11 +130,27 @@ impl Bandit {
     }
 
     /// Learns from what another handle has released: from its [`snapshot`](Self::snapshot), made here or on another
-    /// machine. Each handle of a fleet merges the others' newest snapshots every so often; in any order, again and
-    /// again, and an older one changes nothing. See [`crate::fleet`] for what is promised.
+    /// machine. Each handle of a fleet merges the newest snapshots of all others every few seconds, in any order. A
+    /// repeated or older snapshot changes nothing. [`crate::fleet`] states the guarantee.
     ///
-    /// Arms are joined by their ids: see [`add_arm_as`](Self::add_arm_as). A snapshot holds what its own handle has
-    /// released, not what that has merged; after [`restore`](Self::restore) merge the others' again.
+    /// Arms are joined by their ids: see [`add_arm_as`](Self::add_arm_as). A snapshot contains what its own handle has
+    /// released, not what that handle has merged; after [`restore`](Self::restore) merge the others' again.
+    ///
+    /// ```
+    /// # use dpb::{Algorithm, Bandit, Config};
+    /// # fn main() -> Result<(), dpb::Error> {
+    /// // In reality in two processes, which exchange the bytes by file or network.
+    /// let [first, second] = [1, 2].map(|node| {
+    ///     Bandit::new(Algorithm::RECOMMENDED, &Config { node, ..Config::new(10, 1.0) })
+    /// });
+    /// let (first, second) = (first?, second?);
+    /// let ad = first.select()?;
+    /// first.update(ad.ticket, 1.0)?; // to the handle that decided
+    /// second.merge(&first.snapshot()?)?;
+    /// first.merge(&second.snapshot()?)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// `Unsupported` by policies that do not learn from a set of releases; `Corrupt`;

@@ -36,14 +36,14 @@ pub(super) struct Lock {
 pub(super) struct State {
     pub engine: Engine,
     pub policy: Box<dyn Policy>,
-    /// Per arm: decisions that were neither cancelled nor expired.
+    /// For each arm: decisions that were neither cancelled nor expired.
     pub pulls: WipedVec<u64>,
     pub fleet: Fleet,
-    /// Where the policy decides requests of several slots, or by more than their arms.
+    /// Memory for requests of several slots, with a segment or with features.
     pub scratch: Option<Box<Scratch>>,
-    /// In this life, in an earlier one, or in a handle that was merged: what was learned then is not private.
+    /// A test seed was used here, before a restart, or in a merged handle: what was learned then is not private.
     pub seeded: bool,
-    /// Whose decisions are learned from, where the configuration expects users.
+    /// Limits the decisions of each user that are learned from; if the configuration expects users.
     pub users: Option<Box<Users>>,
     pub periods: Periods,
     /// Every decision is of a request that names a segment, or has features.
@@ -171,7 +171,7 @@ fn unplay(policy: &mut dyn Policy, pulls: &mut [u64], pull: Pull, learned: bool)
 }
 
 impl State {
-    /// The decision of a request that says nothing.
+    /// Decides a default request.
     #[inline(always)] // into its two callers
     pub fn select(&mut self) -> Decision {
         self.make_room(0);
@@ -179,7 +179,7 @@ impl State {
         enter(&mut self.engine, &mut self.pulls, pull, pull.arm(), false)
     }
 
-    /// Does the configuration leave nothing that each request must say?
+    /// Refuses a default request if the configuration requires a user, a segment or features.
     #[inline]
     pub fn check_plain(&self) -> Result<()> {
         match self.users {
@@ -193,7 +193,7 @@ impl State {
         }
     }
 
-    /// Decides a request: hands its decisions to `each`, with their slots.
+    /// Decides a request: passes its decisions to `each`, with their slots.
     pub fn decide(&mut self, request: &Request, each: &mut dyn FnMut(usize, Decision)) -> Result<()> {
         self.check(request)?;
         let learned = self.count(request.user);
@@ -289,7 +289,7 @@ impl State {
         Ok(())
     }
 
-    /// Are these arms that can be played, and can the policy do what is asked?
+    /// Checks that these arms can be played, and that the policy supports eligible arms.
     pub fn check_live(&mut self, arms: &[u32], what: &'static str) -> Result<()> {
         match self.policy.dynamic_arms() {
             Some(_) => self.check_arms(arms),
@@ -297,7 +297,7 @@ impl State {
         }
     }
 
-    /// Do these arms exist, and are none of them retired?
+    /// Checks that these arms exist and are not retired.
     pub fn check_arms(&mut self, arms: &[u32]) -> Result<()> {
         let policy = self.policy.dynamic_arms();
         for &arm in arms {
@@ -367,7 +367,7 @@ impl State {
         }
     }
 
-    /// It is this time on the caller's clock.
+    /// Sets the caller's clock.
     pub fn advance(&mut self, now: u64) -> Result<()> {
         let State { engine, policy, pulls, .. } = self;
         let ticks = engine.advance(now)?;
@@ -402,7 +402,7 @@ impl State {
         self.policy.shuffled().ok_or(Error::Unsupported("a shuffled batch"))
     }
 
-    /// A new arm with this id, which no other has here.
+    /// Adds an arm with this id, which no other arm here has.
     pub fn add_arm(&mut self, id: u64, config: &Config) -> Result<u32> {
         let arm = self.pulls.len() as u32;
         self.fleet.reserve(config)?;

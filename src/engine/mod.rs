@@ -1,36 +1,37 @@
-//! Tickets and the pending ring: every reward is ours, in its window, and comes once.
+//! Tickets and the pending ring: a reward counts only for a decision of this handle, in its window, and once.
 //!
-//! The engine knows no algorithm. It promises its user that each decision ends in exactly one
-//! event (answered, cancelled or expired) and that a refused call changes nothing.
+//! The engine knows no algorithm. Each decision ends in exactly one event (with a reward, cancelled or expired), and
+//! a refused call changes nothing.
 //!
-//! Two ways to learn that nothing happened:
-//! * *explicit* (`window` = 0): every decision is answered or cancelled, at a time that does not
-//!   depend on the reward, and an answer takes effect at once;
-//! * *window* W > 0: silence is the smallest reward, and every answer takes effect exactly W
-//!   ticks after its decision, in ticket order, so that the time of a click tells nothing.
+//! There are two ways to learn that nothing happened:
+//! * *explicit* (`window` = 0): every decision gets a reward or is cancelled, at a time that does not depend on the
+//!   reward, and a reward takes effect at once;
+//! * *window* W > 0: silence is the smallest reward, and every reward takes effect exactly W ticks after its
+//!   decision, in ticket order, so that the time of a click reveals nothing.
 //!
 //! # The clock
 //!
-//! A tick is a decision, or what the caller says by [`advance`](Engine::advance), in a unit of its own. Then a decision
-//! is stamped with the time of the last advance, 0 before the first one. Its window is over in the first advance to
-//! stamp + W or later: there its answer takes effect, and none is accepted afterwards. A decision whose place in the
-//! ring is needed before that expires, whether its answer has come or not.
+//! A tick is a decision, or the caller's unit of time, which [`advance`](Engine::advance) tells. With the caller's
+//! clock a decision is stamped with the time of the last advance, 0 before the first one. Its window is over in the
+//! first advance to stamp + W or later: its reward takes effect there, and none is accepted afterwards. A decision
+//! whose place in the ring is needed before that expires, whether it has a reward or not.
 //!
-//! **Time is public and must not depend on rewards.** When and in which order answers take effect, and which decisions
-//! expire, is a function of stamps, of W, of the ring's length and of the order of decisions, cancellations and advances.
-//! Stamps are times of earlier advances. No answer moves any of them, because an answer in a window only writes the
-//! reward that its decision ends with. So two histories that differ in one reward have the same times of effect, as with
-//! decisions as ticks, and Theorem P of [`crate::privacy`] holds unchanged. A caller whose calls of advance depend on
-//! rewards breaks this: it says by its clock what the answers were.
+//! **Time is public and must not depend on rewards.** When and in which order rewards take effect, and which
+//! decisions expire, is a function of stamps, of W, of the ring's length and of the order of decisions, cancellations
+//! and advances. Stamps are times of earlier advances. A reward changes none of these, because a reward in a window
+//! only sets the value with which its decision ends. So two histories that differ in one reward have the same times
+//! of effect, as with decisions as ticks, and Theorem P of [`crate::privacy`] holds unchanged. A caller whose calls
+//! of advance depend on rewards breaks this.
 //!
-//! All open decisions can be cancelled at once ([`in_flight`](Engine::in_flight)), for an outage in which answers could
-//! not travel. Which decisions are open depends on decisions, cancellations and windows; without a window also on
-//! which were answered, at times that do not depend on the reward. A held answer ends like silence. So what the call does
-//! depends on no reward, and neither does the outage: the transcript has the same distribution whatever the rewards
-//! were. A caller that looks at rewards first and then calls breaks this: the clicks that it keeps are chosen.
+//! All open decisions can be cancelled at once ([`in_flight`](Engine::in_flight)), for an outage in which rewards
+//! could not arrive. Which decisions are open depends on decisions, cancellations and windows; without a window also
+//! on which have a reward, at times that do not depend on its value. A held reward ends like silence. So the effect
+//! of the call depends on no reward, and neither does the outage: the transcript has the same distribution whatever
+//! the rewards were. A caller that looks at rewards before the call breaks this, because it selects the rewards that
+//! count.
 //!
-//! Decisions of one request follow each other. Where at most so many answers of a request may be clicks, a window it
-//! is, and all of them are [fixed](requests) when the first decision of the request is due.
+//! Decisions of one request follow each other. If the rewards of a request are limited in number, there is a window,
+//! and all of them are [fixed](requests) when the first decision of the request is due.
 
 mod requests;
 mod ticket;
@@ -49,32 +50,32 @@ use zeroize::Zeroize;
 
 /// How one decision ended.
 pub enum Event {
-    /// With this reward (for a window: perhaps by silence).
+    /// It got this reward; with a window silence is a reward too.
     Answered(Pull, Reward),
-    /// Taken back, or pushed out of the ring unanswered: it counts as not played.
+    /// It was cancelled, or expired: it counts as not played.
     Unplayed {
         pull: Pull,
-        /// Or was it never played, to who learns?
+        /// False if the policy took it as cancelled from the start.
         learned: bool,
     },
 }
 
-/// What became of decisions so far. In window mode `answered` are the decisions whose window is
-/// over and `pending` those whose window is not: a count of answers would be a count of clicks.
+/// Counts of decisions. With a window, `answered` counts the decisions whose window is over and `pending` those
+/// whose window is not: a count of rewards would be a count of clicks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Decisions handed out.
+    /// Decisions made.
     pub decisions: u64,
-    /// Decisions whose answer took effect.
+    /// Decisions whose reward took effect.
     pub answered: u64,
-    /// Decisions taken back by the caller.
+    /// Decisions cancelled by the caller.
     pub cancelled: u64,
-    /// Decisions pushed out of the pending table unanswered.
+    /// Decisions that expired without effect.
     pub expired: u64,
 }
 
 impl Counts {
-    /// Decisions whose end is still open.
+    /// Open decisions.
     pub fn pending(&self) -> u64 {
         self.decisions - self.answered - self.cancelled - self.expired
     }
@@ -303,7 +304,7 @@ impl Engine {
         self.beside.get_or_insert_default()
     }
 
-    /// Events have all of a pull from here on, not its arm alone. Before the first decision.
+    /// Events carry the whole pull from now on, not the arm alone. Call it before the first decision.
     ///
     /// # Errors
     /// `NoMemory`.
@@ -312,8 +313,8 @@ impl Engine {
         Ok(())
     }
 
-    /// No more answers of a request than this may be more than the least reward: of those that are, so many are
-    /// drawn. For a window that is not 0.
+    /// At most this many rewards of a request that are above the least one count; if there are more, so many are
+    /// drawn. Needs a window.
     ///
     /// # Errors
     /// `NoMemory`.
@@ -322,12 +323,12 @@ impl Engine {
         Ok(())
     }
 
-    /// The most decisions of one request: with more, the last would push out the first.
+    /// The most decisions of one request: with more, the last would expire the first.
     pub fn longest_request(&self) -> u64 {
         self.reach()
     }
 
-    /// Decisions before the next one that can be answered or settled: the window in decisions, or the ring.
+    /// The number of later decisions until a decision expires: the window in decisions, or the length of the ring.
     #[inline]
     fn reach(&self) -> u64 {
         match self.beside.as_deref() {
@@ -336,8 +337,8 @@ impl Engine {
         }
     }
 
-    /// Makes room for the next decision, or for the one that so many are `ahead` of: what the caller must see
-    /// before it chooses.
+    /// Frees the place of the next decision, or of the one that follows `ahead` others. The caller must process the
+    /// event before it chooses.
     #[inline]
     pub fn make_room(&mut self, ahead: u64) -> Option<Event> {
         let due = (self.counts.decisions + ahead).checked_sub(self.reach())?;
@@ -357,7 +358,7 @@ impl Engine {
         self.end(place, held)
     }
 
-    /// Ends the decision of a slot if it is not done: with this reward, or unplayed.
+    /// Ends the decision of a slot unless it is over: with this reward, or unplayed.
     #[inline(always)] // into its callers
     fn end(&mut self, place: usize, held: Option<Reward>) -> Option<Event> {
         let slot = &mut self.ring[place];
@@ -374,8 +375,8 @@ impl Engine {
         learned.then_some(Event::Answered(pull, reward))
     }
 
-    /// Another decision needs the place of this one, whose window on the caller's clock may not be over. Then it
-    /// expires, whether or not its answer has come.
+    /// Ends a decision whose place another one needs, and whose window on the caller's clock may not be over. It
+    /// expires, whether it has a reward or not.
     fn push_out(&mut self, sequence: u64) -> Option<Event> {
         let place = self.place(sequence);
         if let Some(SlotExtras { held, times: Some(times), .. }) = self.beside.as_deref_mut() {
@@ -390,11 +391,11 @@ impl Engine {
         self.end(place, None)
     }
 
-    /// It is `now` on the caller's clock: so many ticks later than it was, 0 where `now` is earlier and nothing changes.
-    /// Then [`settle`](Self::settle).
+    /// Sets the caller's clock, and returns the ticks since the last call: 0 if `now` is earlier, and nothing
+    /// changes. Call [`settle`](Self::settle) next.
     ///
     /// # Errors
-    /// `Unsupported` where ticks are decisions.
+    /// `Unsupported` if ticks are decisions.
     pub fn advance(&mut self, now: u64) -> Result<u64> {
         let before = self.beside.as_mut().and_then(|beside| beside.now.as_mut());
         let before = before.ok_or(Error::Unsupported("advance: config.clock is not the caller's"))?;
@@ -403,8 +404,8 @@ impl Engine {
         Ok(elapsed)
     }
 
-    /// Ends all decisions whose window is over on the caller's clock, in the order in which they were made. Decisions of
-    /// one request were made at one time, so they end together: those of them that were not pushed out before.
+    /// Ends all decisions whose window is over on the caller's clock, in the order in which they were made.
+    /// Decisions of one request have one stamp, so they end together, except for those that expired before.
     pub fn settle(&mut self, mut each: impl FnMut(Event)) {
         while let Some(request) = self.next_over() {
             for sequence in request {
@@ -417,7 +418,7 @@ impl Engine {
         }
     }
 
-    /// The first request whose window is over and that is not done with.
+    /// The first request whose window is over and that has not ended.
     fn next_over(&mut self) -> Option<Range<u64>> {
         let (issued, mask) = (self.counts.decisions, self.ring.len() - 1);
         let beside = self.beside.as_deref_mut()?;
@@ -433,13 +434,13 @@ impl Engine {
         Some(first..times.first)
     }
 
-    /// The caller's time, 0 where the clock is not the caller's.
+    /// The caller's time; 0 if ticks are decisions.
     pub fn now(&self) -> u64 {
         self.beside.as_ref().and_then(|beside| beside.now).unwrap_or_default()
     }
 
-    /// Enters a decision, after [`make_room`](Self::make_room), and returns its ticket. Does it follow the one before,
-    /// in its request?
+    /// Enters a decision, after [`make_room`](Self::make_room), and returns its ticket. With `follows` it belongs
+    /// to the same request as the one before.
     #[inline]
     pub fn issue(&mut self, pull: Pull, follows: bool) -> u64 {
         debug_assert!(pull.arm() <= Self::MOST_ARM);
@@ -452,13 +453,14 @@ impl Engine {
         ticket
     }
 
-    /// Nobody learns from the last decision. Whoever answers it sees no difference.
+    /// Marks the last decision as one that the policy does not learn from. Its reward is accepted like any other.
     pub fn idle(&mut self) {
         let last = self.place(self.counts.decisions - 1);
         self.ring[last].played |= Fate::UNLEARNED;
     }
 
-    /// An answer: the event it causes now, if it does not wait for its window, and if anybody learns from it.
+    /// Takes a reward. Returns the event that it causes now: none if it waits for its window, or if the policy does
+    /// not learn from it.
     ///
     /// # Errors
     /// `UnknownTicket`, `Duplicate`, `Expired`: counted, and nothing else changes.
@@ -504,11 +506,11 @@ impl Engine {
         }
     }
 
-    /// Takes a decision back: it counts as not played. A held answer goes with it: its
-    /// window is not over, so that it was there must not be told, by a status or by a count.
+    /// Cancels a decision: it counts as not played. A held reward is dropped with it. Its window is not over, so no
+    /// status and no count may reveal that it was there.
     ///
     /// # Errors
-    /// As [`answer`](Self::answer), but for a held answer.
+    /// As [`answer`](Self::answer), except for a held reward.
     #[inline]
     pub fn cancel(&mut self, ticket: u64) -> Result<Event> {
         #[cfg(dpb_faults)]
@@ -519,7 +521,7 @@ impl Engine {
         Ok(self.take_back(place))
     }
 
-    /// All decisions that may be open, the oldest first: each is for [`cancel_at`](Self::cancel_at).
+    /// All decisions that may be open, the oldest first, for [`cancel_at`](Self::cancel_at).
     pub fn in_flight(&self) -> Range<u64> {
         self.over()..self.counts.decisions
     }
@@ -532,7 +534,7 @@ impl Engine {
         }
     }
 
-    /// Cancels one of the decisions [`in_flight`](Self::in_flight) if it is open, whether or not its answer has come.
+    /// Cancels one of the decisions [`in_flight`](Self::in_flight) if it is open, whether it has a reward or not.
     pub fn cancel_at(&mut self, sequence: u64) -> Option<Event> {
         let place = self.place(sequence);
         (self.ring[place].fate() != Fate::DONE).then(|| self.take_back(place))
@@ -555,7 +557,7 @@ impl Engine {
         Event::Unplayed { pull: SlotExtras::pull(&self.beside, place, slot), learned }
     }
 
-    /// The arms of the decisions whose end is open.
+    /// The arms of the open decisions.
     pub fn pending(&self) -> impl Iterator<Item = u32> {
         let open = self.ring.iter().filter(|slot| slot.fate() != Fate::DONE);
         #[cfg(dpb_faults)]
@@ -563,8 +565,8 @@ impl Engine {
         open.map(|slot| slot.arm())
     }
 
-    /// Counts on from what another life counted, and goes on from its time where the clock is the caller's. What it left
-    /// open has expired.
+    /// Continues from the counts of an earlier handle, and from its time with the caller's clock. The decisions
+    /// that it left open have expired.
     pub fn count_on(&mut self, counts: Counts, now: u64) {
         let expired = counts.decisions - counts.answered - counts.cancelled;
         self.counts = Counts { expired, ..counts };
@@ -576,7 +578,7 @@ impl Engine {
         }
     }
 
-    /// What became of decisions so far.
+    /// Counts of decisions so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }
@@ -586,12 +588,12 @@ impl Engine {
         self.refusals
     }
 
-    /// Counts a reward that was refused at the door.
+    /// Counts a reward that was refused before it reached the engine.
     pub fn count_rejected(&mut self) {
         self.refusals.rejected += 1;
     }
 
-    /// Where in the ring the next decision is kept, or the one that so many are `ahead` of.
+    /// The place in the ring of the next decision, or of the one that follows `ahead` others.
     pub fn next_place(&self, ahead: u64) -> usize {
         self.place(self.counts.decisions + ahead)
     }

@@ -9,8 +9,8 @@ use crate::error::Result;
 use crate::policy::Algorithm;
 use std::ffi::{CStr, c_char};
 
-/// A bandit. Made by dpb_new or one of its siblings dpb_new_... destroyed by dpb_free. May be used from any
-/// number of threads at once. After fork() the child's copy is DPB_POISONED.
+/// A bandit. Made by dpb_new or another constructor dpb_new_..., destroyed by dpb_free. Any number of threads may
+/// use it at once. After fork() the child's copy is DPB_POISONED.
 pub struct dpb_bandit {
     guard: Guard,
     pub(super) bandit: Bandit,
@@ -22,18 +22,18 @@ impl Handle for dpb_bandit {
     }
 }
 
-/// One answer to "which arm?". 24 bytes.
+/// A decision: which arm to play. 24 bytes.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct dpb_decision {
-    /// Names this decision in dpb_update and dpb_cancel.
+    /// The name of this decision in dpb_update and dpb_cancel.
     pub ticket: u64,
-    /// The arm's probability given everything released so far, for off-policy evaluation; NaN where
-    /// it would tell raw rewards (dpb_new_exp3_tau), and where dpb_new_lap has that policy as its base.
+    /// The arm's probability given everything released so far, for off-policy evaluation. NaN for dpb_new_exp3_tau,
+    /// and for dpb_new_lap with that base, because it would reveal raw rewards.
     pub propensity: f64,
     /// The arm, 0-based.
     pub arm: u32,
-    /// The policy's own count of epochs, phases or intervals.
+    /// The policy's number of its epoch, phase or interval.
     pub phase: u32,
 }
 
@@ -124,19 +124,18 @@ pub(super) unsafe fn new(
     unsafe { construct(config, out, error, || dpb_bandit::new(algorithm, dpb_config::read(config)?)) }
 }
 
-/// The policy that we recommend for this configuration: dpb_new_imed, with max_segments one for each segment, and with
-/// features dpb_new_linear.
+/// Makes a bandit with the recommended policy: dpb_new_imed, or dpb_new_linear if config.features > 0.
 ///
-/// The handle's memory is fixed here, but for dpb_add_arm: about 1800 + 456 K + 8 P bytes, K the arms and P the
-/// larger of pending_capacity and a reward_window in decisions, rounded up to a power of two; 4 P more with a
-/// reward_window, and 8 P more with one on the caller's clock; and what dpb_config.expected_users says. The other policies'
-/// numbers are in src/policy/README.md. With max_segments = S it is about
-/// 1400 + 740 K + (80 K + 74) S + 8 P bytes; on most systems a segment takes its memory when it begins.
+/// Memory is fixed here, but for dpb_add_arm. The handle takes about 1800 + 456 K + 8 P bytes, 4 P more with a
+/// reward_window, and 8 P more with one on the caller's clock; and the counters of expected_users. K is the number
+/// of arms, and P the larger of pending_capacity and a reward_window in decisions, rounded up to a power of two.
+/// With max_segments = S it takes about 1400 + 740 K + (80 K + 74) S + 8 P bytes; on most systems a segment takes
+/// its memory when it begins. docs/reference/policies.md has the other policies.
 ///
-/// config: filled by dpb_config_init; read here, not kept. out: receives the handle, which the
-/// caller frees with dpb_free. error: NULL, or filled on failure.
-/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_NEWER_VERSION (struct_size of a newer library);
-/// DPB_ENTROPY; DPB_NO_MEMORY; DPB_OVER_BUDGET (config.budget); DPB_POISONED (a budget from before a fork). Any thread.
+/// config: filled by dpb_config_init; read here, not kept. out: receives the handle, which the caller frees with
+/// dpb_free. error: NULL, or filled on failure.
+/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_NEWER_VERSION (struct_size of a newer library); DPB_ENTROPY;
+/// DPB_NO_MEMORY; DPB_OVER_BUDGET (config.budget); DPB_POISONED (a budget from before a fork). Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_new(
@@ -153,11 +152,11 @@ pub unsafe extern "C" fn dpb_new(
     }
 }
 
-/// The policy of this name, as dpb_policy_at lists them and reports print them ("dp-imed"), for services
-/// that choose it in their configuration.
+/// Makes a bandit with the policy of this name, such as "dp-imed", for services that read the name from their
+/// configuration. dpb_policy_at lists the names.
 ///
-/// name: NUL-terminated. Parameters, statuses and threads else as dpb_new; DPB_INVALID_CONFIG also for a
-/// name that no policy has.
+/// name: ends with NUL. Other parameters, statuses and threads as dpb_new; DPB_INVALID_CONFIG also if no policy has
+/// this name.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_new_policy(
@@ -199,9 +198,9 @@ pub unsafe extern "C" fn dpb_policy_number(name: *const c_char) -> u32 {
     Algorithm::ALL.iter().find(|policy| policy.c_name() == name).map_or(0, |policy| *policy as u32)
 }
 
-/// DP-SE, differentially private successive elimination: pure epsilon-DP (Sajed and Sheffet 2019,
-/// Algorithm 3, Theorem 4.1). With a horizon beta = 1/horizon; without one the horizon is guessed
-/// and the guess squared; with beta it is best-arm identification at that confidence (dpb_best_arm).
+/// DP-SE, differentially private successive elimination: pure epsilon-DP (Sajed and Sheffet 2019, Algorithm 3,
+/// Theorem 4.1). With a horizon, beta is 1/horizon. Without horizon and beta, the policy guesses a horizon and
+/// squares the guess. With beta it identifies the best arm at that confidence (dpb_best_arm).
 /// At most 2^18 arms. Parameters, statuses and threads as dpb_new.
 #[unsafe(no_mangle)]
 #[must_use]
@@ -296,12 +295,12 @@ pub unsafe extern "C" fn dpb_new_ucb(
     unsafe { new(Algorithm::Ucb, config, out, error) }
 }
 
-/// DP-UCB-INT, UCB on means released at intervals: (epsilon, delta)-DP, delta > 0 (Tossou and Dimitrakakis
-/// 2016, Algorithm 3, corrected; the loss of all releases together is computed, and the noise is the
-/// least that keeps it). interval_exponent: v. batch: 0 = the series of their Lemma B.1, b > 0 = every
-/// max(b, f) answers, as printed with b = 1. Needs no horizon. The regret is not that of UCB plus a
-/// constant, as their Theorem 3.5 has it: with the printed index rare runs lose the best arm for ages;
-/// with flags DPB_RIGOROUS_INDEX none do, but worse arms get of the order of ln^(2/(2-v)) t pulls.
+/// DP-UCB-INT, UCB on means released at intervals: (epsilon, delta)-DP, delta > 0 (Tossou and Dimitrakakis 2016,
+/// Algorithm 3, corrected). The library computes the loss of all releases together, and takes the least noise that
+/// keeps it. interval_exponent: v. batch: 0 = the series of their Lemma B.1; b > 0 = every max(b, f) rewards, as
+/// printed with b = 1. Needs no horizon. Their Theorem 3.5, a regret of that of UCB plus a constant, does not hold:
+/// with the printed index rare runs play a worse arm for a very long time; with DPB_RIGOROUS_INDEX none do, but
+/// worse arms get of the order of ln^(2/(2-v)) t decisions.
 /// At most 2^20 arms. Parameters, statuses and threads as dpb_new.
 #[unsafe(no_mangle)]
 #[must_use]
@@ -374,9 +373,9 @@ pub unsafe extern "C" fn dpb_new_exp3_lap(
     unsafe { new(Algorithm::Exp3Lap, config, out, error) }
 }
 
-/// EXP3_tau (Tossou and Dimitrakakis 2017, Section 3.2), for adversarial rewards and switching costs:
-/// EXP3 in intervals of tau decisions, (epsilon, delta)-DP by its own randomness, tau the smallest
-/// that will do. Needs the horizon and delta > 0. Its propensities would tell raw rewards: NaN.
+/// EXP3_tau (Tossou and Dimitrakakis 2017, Section 3.2), for adversarial rewards and switching costs: EXP3 in
+/// intervals of tau decisions, (epsilon, delta)-DP by its own randomness. tau is the smallest that suffices. Needs
+/// the horizon and delta > 0. Propensities are NaN, because they would reveal raw rewards.
 /// Parameters, statuses and threads as dpb_new.
 #[unsafe(no_mangle)]
 #[must_use]
@@ -389,9 +388,9 @@ pub unsafe extern "C" fn dpb_new_exp3_tau(
     unsafe { new(Algorithm::Exp3Tau, config, out, error) }
 }
 
-/// Batched Tsallis-INF for heavy tails (Asi, Raman, Talwar 2025): the policy that we recommend for
-/// adversarial rewards. Pure epsilon-DP, regret O(sqrt(K T/epsilon)), no horizon.
-/// config.batch = plays of one arm for one release: 0 = ceil(1/epsilon).
+/// Batched Tsallis-INF for heavy tails (Asi, Raman, Talwar 2025): the recommended policy for adversarial rewards.
+/// Pure epsilon-DP, regret O(sqrt(K T/epsilon)), no horizon.
+/// config.batch = decisions for one arm in one release: 0 = ceil(1/epsilon).
 /// At most 2^20 arms. Parameters, statuses and threads as dpb_new.
 #[unsafe(no_mangle)]
 #[must_use]
@@ -404,10 +403,10 @@ pub unsafe extern "C" fn dpb_new_tsallis(
     unsafe { new(Algorithm::Tsallis, config, out, error) }
 }
 
-/// DP-IMED with the exact Chernoff index: pure epsilon-DP (Theorem P: every reward is in one batch,
-/// released once); with delta > 0 (epsilon, delta)-DP by zCDP and Gaussian noise. No horizon, nothing
-/// to tune; select and update O(1). Takes eligible arms, dpb_add_arm and dpb_retire_arm,
-/// dpb_config.forget_after and dpb_config.exploration.
+/// DP-IMED with the exact Chernoff index: pure epsilon-DP (Theorem P: every reward is in one batch, released once);
+/// with delta > 0 (epsilon, delta)-DP by zCDP and Gaussian noise. It needs no horizon and no tuning. Select and
+/// update are O(1). Supports eligible arms, dpb_add_arm and dpb_retire_arm, dpb_config.forget_after and
+/// dpb_config.exploration.
 /// Parameters, statuses and threads as dpb_new.
 #[unsafe(no_mangle)]
 #[must_use]
@@ -420,8 +419,8 @@ pub unsafe extern "C" fn dpb_new_imed(
     unsafe { new(Algorithm::Imed, config, out, error) }
 }
 
-/// DP-KLUCB, the optimistic index of d_eps (Azize et al. 2025): pure epsilon-DP (Theorem P); delta
-/// must be 0. Select and update O(1). Takes eligible arms, dpb_add_arm and dpb_retire_arm.
+/// DP-KLUCB, the optimistic index of d_eps (Azize et al. 2025): pure epsilon-DP (Theorem P); delta must be 0.
+/// Select and update are O(1). Supports eligible arms, dpb_add_arm and dpb_retire_arm.
 /// Parameters, statuses and threads as dpb_new.
 #[unsafe(no_mangle)]
 #[must_use]
@@ -434,9 +433,9 @@ pub unsafe extern "C" fn dpb_new_klucb(
     unsafe { new(Algorithm::KlUcb, config, out, error) }
 }
 
-/// DP-MED: what dpb_new_imed knows, with a chance for every arm and exact propensities: pure epsilon-DP
-/// (Theorem P); with delta > 0 (epsilon, delta)-DP by zCDP. No horizon, nothing to tune. Takes
-/// eligible arms, dpb_add_arm and dpb_retire_arm, dpb_config.forget_after and dpb_config.exploration.
+/// DP-MED: learns as dpb_new_imed does, and draws each arm with an exact propensity. Pure epsilon-DP (Theorem P);
+/// with delta > 0 (epsilon, delta)-DP by zCDP. It needs no horizon and no tuning. Supports eligible arms,
+/// dpb_add_arm and dpb_retire_arm, dpb_config.forget_after and dpb_config.exploration.
 /// At most 2^12 arms. Parameters, statuses and threads as dpb_new.
 #[unsafe(no_mangle)]
 #[must_use]
@@ -449,9 +448,9 @@ pub unsafe extern "C" fn dpb_new_med(
     unsafe { new(Algorithm::Med, config, out, error) }
 }
 
-/// Lazy-DP-TS, Thompson sampling (Hu and Hegde 2022): pure epsilon-DP (Theorem P); with delta > 0
-/// (epsilon, delta)-DP by zCDP. Randomised at every decision, with exact propensities. The paper's
-/// algorithm, for comparison: dpb_new_med has a quarter of its regret. Takes eligible arms, dpb_add_arm and dpb_retire_arm.
+/// Lazy-DP-TS, Thompson sampling (Hu and Hegde 2022): pure epsilon-DP (Theorem P); with delta > 0 (epsilon,
+/// delta)-DP by zCDP. Each decision is drawn, with an exact propensity. The paper's algorithm, for comparison:
+/// dpb_new_med has a quarter of its regret. Supports eligible arms, dpb_add_arm and dpb_retire_arm.
 /// At most 2^10 arms. Parameters, statuses and threads as dpb_new.
 #[unsafe(no_mangle)]
 #[must_use]
@@ -464,23 +463,24 @@ pub unsafe extern "C" fn dpb_new_ts(
     unsafe { new(Algorithm::Ts, config, out, error) }
 }
 
-/// dp-linear, the contextual bandit: it decides by the features of a request (dpb_config.features, dpb_request.features).
+/// dp-linear, the contextual bandit: decisions depend on the features of a request (dpb_config.features,
+/// dpb_request.features).
 ///
-/// **A feature must not be made of rewards.** The visitor's clicks so far, an ad's click rate from the log, a score that
-/// was learned from clicks: each is a release of rewards without noise, and no theorem covers it. Features are known to
-/// the server and not protected; rewards are.
+/// **A feature must not be made of rewards.** The visitor's clicks so far, an ad's click rate from the log, a score
+/// learned from clicks: each releases rewards without noise, and no theorem covers it. Features are known to the
+/// server and not protected; rewards are.
 ///
-/// Pure epsilon-DP for each reward, for all time, also if an adversary who sees every decision and every release chooses
-/// the features (Theorem L, src/policy/linear); with delta > 0 (epsilon, delta)-DP by zCDP. A logistic model is learned
-/// from one released integer vector a batch, the noised sum of features times rewards. Everything else is public and has
-/// no noise. Thompson sampling over 32 kept draws of the model; with exploration > 0 propensities are exact, otherwise
-/// NaN. Takes eligible arms, several slots, dpb_add_arm and dpb_retire_arm, forget_after, expected_users, dpb_merge,
-/// dpb_snapshot; dpb_set_prior with a model for each arm (a rate for its intercept).
+/// Pure epsilon-DP for each reward, for all time, even if an adversary who sees every decision and release chooses
+/// the features (Theorem L, src/policy/linear); with delta > 0 (epsilon, delta)-DP by zCDP. A logistic model is
+/// learned from one released integer vector for each batch: the noisy sum of features times rewards. Everything
+/// else is public and has no noise. Thompson sampling over 32 draws of the model; with exploration > 0 propensities
+/// are exact, otherwise NaN. Supports eligible arms, several slots, dpb_add_arm and dpb_retire_arm, forget_after,
+/// expected_users, dpb_merge, dpb_snapshot; dpb_set_prior with a model for each arm (a rate for its intercept).
 ///
-/// The handle takes about 2700 + 60 K + (20 M + 32) D^2 + 330 M (D + 1) + (2 D + 14) P bytes: K the arms, M the models (1, or
-/// K with DPB_MODEL_PER_ARM), D = features + 1, P as at dpb_new. Select takes O(arms d), update O(d), or O(d^2) for dense
-/// rows, and the end of a batch O(d^3).
-/// At most 2^21/D arms, with DPB_MODEL_PER_ARM at most 2^23/(D (D + 8)).
+/// The handle takes about 2700 + 60 K + (20 M + 32) D^2 + 330 M (D + 1) + (2 D + 14) P bytes: K the number of arms,
+/// M that of models (1, or K with DPB_MODEL_PER_ARM), D = features + 1, P as at dpb_new. Select takes O(arms d),
+/// update O(d), or O(d^2) for dense rows, and the end of a batch O(d^3). At most 2^21/D arms, with
+/// DPB_MODEL_PER_ARM at most 2^23/(D (D + 8)).
 /// Parameters, statuses and threads as dpb_new.
 #[unsafe(no_mangle)]
 #[must_use]
@@ -499,10 +499,9 @@ pub unsafe extern "C" fn dpb_free(bandit: *mut dpb_bandit) {
     guard::free(bandit);
 }
 
-/// Which arm? Writes one decision. Never allocates; O(1) or O(arms), by policy.
-/// Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (with
-/// dpb_config.expected_users, max_segments or features, which dpb_select_for asks for);
-/// DPB_POISONED. Any thread.
+/// Chooses an arm. Writes one decision. Never allocates; O(1) or O(arms), depending on the policy.
+/// Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (with dpb_config.expected_users, max_segments or features, which need
+/// dpb_select_for); DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_select(bandit: *mut dpb_bandit, out: *mut dpb_decision) -> dpb_status {
@@ -510,53 +509,51 @@ pub unsafe extern "C" fn dpb_select(bandit: *mut dpb_bandit, out: *mut dpb_decis
     unsafe { call_with_output(bandit, out, |b: &dpb_bandit| b.bandit.select().map(Into::into)) }
 }
 
-/// What came of a decision: at most once a ticket. Never allocates.
+/// Reports the reward of a decision, once for each ticket. Never allocates.
 /// reward: in [reward_min, reward_max].
-/// Returns DPB_OK; DPB_NULL; DPB_INVALID_REWARD (the ticket stays open); DPB_UNKNOWN_TICKET;
-/// DPB_DUPLICATE; DPB_EXPIRED; DPB_POISONED. A refused answer changes nothing but a count of
-/// dpb_diagnostics. Any thread.
+/// Returns DPB_OK; DPB_NULL; DPB_INVALID_REWARD (the decision stays open); DPB_UNKNOWN_TICKET; DPB_DUPLICATE;
+/// DPB_EXPIRED; DPB_POISONED. A refused reward changes only a count of dpb_diagnostics. Any thread.
 ///
-/// After DPB_INVALID_REWARD answer again; DPB_CLAMP_REWARDS spares that for a reward out of range.
-/// Without a reward_window a ticket that stays open expires one day, and public counts (expired, an
-/// arm's pulls) then show that its reward was refused.
+/// After DPB_INVALID_REWARD report a valid reward; with DPB_CLAMP_REWARDS a reward out of range is not refused.
+/// Without a reward_window an open decision expires in the end, and public counts (expired, an arm's pulls) then
+/// show that its reward was refused.
 ///
-/// The status is for the caller alone: it tells whether a ticket was answered already. A stranger who
-/// reports a click must get one and the same reply whatever it is.
+/// The status reveals whether the ticket had a reward before. Give a visitor the same reply whatever the status is.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_update(bandit: *mut dpb_bandit, ticket: u64, reward: f64) -> dpb_status {
     call(bandit, |b: &dpb_bandit| b.bandit.update(ticket, reward))
 }
 
-/// The ad was never shown: the decision counts as not played. For a reason and at a time that have
-/// nothing to do with the reward. With a reward_window an answer that has come is taken back with
-/// the decision: same status and same future as if it had not come. Never allocates.
-/// Returns DPB_OK; DPB_NULL; DPB_UNKNOWN_TICKET; DPB_DUPLICATE (cancelled already; without an
-/// reward_window also: answered already); DPB_EXPIRED; DPB_POISONED. Any thread.
+/// Cancels a decision: it counts as not played, for example because the ad was never shown. The reason and the time
+/// must not depend on the reward. With a reward_window, a reward that has arrived is dropped with the decision, and
+/// status and future are the same as if it had not arrived. Never allocates.
+/// Returns DPB_OK; DPB_NULL; DPB_UNKNOWN_TICKET; DPB_DUPLICATE (cancelled before; without a reward_window also: has
+/// a reward); DPB_EXPIRED; DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_cancel(bandit: *mut dpb_bandit, ticket: u64) -> dpb_status {
     call(bandit, |b: &dpb_bandit| b.bandit.cancel(ticket))
 }
 
-/// It is now, on the caller's clock (dpb_config.clock = DPB_CLOCK_CALLER). Rewards whose reward_window is over take effect,
-/// in ticket order, and what was learned gets older (forget_after).
-/// now: in any unit, the same in all lives of the handle. It never goes back: one that is not later than the last, or
-/// than that of the snapshot that the handle was restored from, changes nothing, and the call returns DPB_OK. Take a
-/// clock that goes on over restarts, such as the time of day in milliseconds, and not the time since the machine began.
+/// Tells the time on the caller's clock (dpb_config.clock = DPB_CLOCK_CALLER). Rewards whose reward_window is over
+/// take effect, in ticket order, and releases age (forget_after).
+/// now: in any unit, the same in all restarts of the handle. Time never goes back: a value that is not later than
+/// the last one, or than that of the restored snapshot, changes nothing, and the call returns DPB_OK. Use a clock
+/// that continues over restarts, such as milliseconds since 1970, not the time since the machine started.
 ///
-/// A decision is stamped with the time of the last call, 0 before the first. So call it before each decision, or by a
-/// timer, so that rewards take effect in the quietest night: a stamp is as old as the last call. A decision's window is
-/// over in the first call with now >= stamp + reward_window; later rewards for it are DPB_EXPIRED. In every handle that
-/// has clicks, call it before the first decision: one that is stamped 0 is over with the first call.
+/// A decision is stamped with the time of the last call, 0 before the first. So call it before each decision, and
+/// also by a timer, so that rewards take effect in a quiet night. The window of a decision is over in the first
+/// call with now >= stamp + reward_window; later rewards are DPB_EXPIRED. Call it before the first decision: a
+/// decision stamped 0 is over with the first call.
 ///
 /// Time is public, and must not depend on rewards. Which rewards take effect in a call, and which decisions expire
-/// because pending_capacity has no place for them, is a function of stamps, of now and of the order of decisions and
-/// cancellations. It does not depend on what the rewards are, nor on when they came or whether they came at all. So the
-/// guarantee is the same as with decisions as ticks. Never call it because of a reward, and make no times from rewards.
+/// for lack of pending_capacity, depends on stamps, on now and on the order of decisions and cancellations alone.
+/// It does not depend on rewards, on their times, or on whether they arrived, so the guarantee is the same as with
+/// decisions as ticks. Never call it because of a reward, and derive no time from rewards.
 ///
-/// O(1) for each decision that ends, and a release for each batch that is full: a leap of years costs no more than what
-/// is in flight. Never allocates.
+/// O(1) for each decision that ends, and one release for each full batch; a jump of years costs no more than the
+/// open decisions. Never allocates.
 /// Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (DPB_CLOCK_DECISIONS); DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
@@ -564,12 +561,14 @@ pub unsafe extern "C" fn dpb_advance(bandit: *mut dpb_bandit, now: u64) -> dpb_s
     call(bandit, |b: &dpb_bandit| b.bandit.advance(now))
 }
 
-/// Cancels every open decision, with a reward_window also those whose reward has come and waits: for an outage in which
-/// rewards could not travel, so that a missing reward means nothing. Call it while the outage lasts, at least once in
-/// each reward_window, and once after it. A decision of a user has used up its place.
-/// The call costs no privacy if the reason for it and its time have nothing to do with rewards: a decision whose reward
-/// waits ends like one without. Never call it because of what rewards are, or how many came: that chooses which count.
-/// O(reward_window), without one and on the caller's clock O(pending_capacity), under the lock. Never allocates.
+/// Cancels every open decision, with a reward_window also those whose reward has arrived and waits. Use it in an
+/// outage in which rewards could not arrive, so that silence does not count as no click: at least once in each
+/// reward_window during the outage, and once after it. A cancelled decision still counts towards its user's limit.
+/// The call costs no privacy if its reason and its time do not depend on rewards: a decision with a waiting reward
+/// ends like one without. Never call it because of the values or the number of rewards: that would select which
+/// rewards count.
+/// O(reward_window); O(pending_capacity) without a window and on the caller's clock; under the lock. Never
+/// allocates.
 /// Returns DPB_OK; DPB_NULL; DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
@@ -577,11 +576,11 @@ pub unsafe extern "C" fn dpb_cancel_all(bandit: *mut dpb_bandit) -> dpb_status {
     call(bandit, |b: &dpb_bandit| b.bandit.cancel_all())
 }
 
-/// dpb_update for n tickets under one lock. Every answer is tried, whatever became of those before
-/// it. tickets, rewards: n each (NULL with n = 0). each: NULL, or room for n statuses. done:
-/// receives how many were accepted.
-/// Returns DPB_OK when all were accepted, else the first refusal's status, with each and done
-/// written all the same; DPB_NULL and DPB_POISONED write nothing. Any thread.
+/// dpb_update for n tickets under one lock. Every reward is tried, even if earlier ones are refused. tickets,
+/// rewards: n each (NULL with n = 0). each: NULL, or receives n statuses. done: receives the number of accepted
+/// rewards.
+/// Returns DPB_OK if all were accepted, else the first refusal's status, with each and done written; DPB_NULL and
+/// DPB_POISONED write nothing. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_update_many(
@@ -617,20 +616,18 @@ pub unsafe extern "C" fn dpb_update_many(
     })
 }
 
-/// A new arm, which has the next number. Numbers are never used again. May allocate.
+/// Adds an arm, which gets the next number. Numbers are never used again. May allocate.
 ///
-/// id: 0 = an id of this handle's own: no other handle of a fleet has this arm. Otherwise the id by which all handles of a
-/// fleet name the arm (dpb_merge), for example the ad's number in the catalogue or a hash of its name; at least
-/// dpb_config.arms, because the arms of the configuration have their numbers as ids. Where this handle has a live arm
-/// with this id, nothing changes, and arm receives its number.
+/// id: 0 = no other handle of a fleet has this arm. Otherwise the id that names the arm in all handles of a fleet
+/// (dpb_merge), such as the ad's number in a catalogue or a hash of its name; at least dpb_config.arms, because the
+/// first arms have their numbers as ids. If this handle has a live arm with this id, nothing changes, and arm
+/// receives its number.
 ///
-/// arm: receives the number. error: NULL, or filled on failure.
-/// With max_segments the arm is new in every segment, and this takes O(segments); with features it is a new row, or a new
-/// model.
-/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (more than 2^24 arms, or than the policy takes; with max_segments, arms
-/// times (max_segments + 1) above 2^27; an id below dpb_config.arms); DPB_INVALID_REQUEST
-/// (the id of a retired arm); DPB_UNSUPPORTED (this policy's set of arms is fixed); DPB_NO_MEMORY; DPB_POISONED. Any
-/// thread.
+/// arm: receives the number. error: NULL, or filled on failure. With max_segments the arm is new in every segment,
+/// and the call is O(segments). With features it is a new row, or a new model.
+/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (more than 2^24 arms, or than the policy takes; with max_segments,
+/// arms times (max_segments + 1) above 2^27; an id below dpb_config.arms); DPB_INVALID_REQUEST (the id of a retired
+/// arm); DPB_UNSUPPORTED (this policy's set of arms is fixed); DPB_NO_MEMORY; DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_add_arm(
@@ -676,24 +673,24 @@ pub(super) unsafe fn explained<H: Handle>(
     status
 }
 
-/// What public data say of an arm, such as last season's: that strength rewards had this mean. It warms the start. It
-/// costs no privacy, because it is a function of public data: one that was made from private sums would
-/// show them without noise to whoever sees decisions.
+/// States what public data say of an arm, such as last season's rates: strength rewards with this mean. Learning
+/// starts from it. A prior made from public data costs no privacy; one made from private sums would reveal them
+/// without noise.
 ///
-/// A wrong one costs little, however strong it is: it speaks against an arm with at most a quarter of what the
-/// policy asks for, and is forgotten once the arm's releases contradict it. It makes no batch larger, ages by
-/// dpb_config.forget_after, is kept by snapshots, and is in nothing that dpb_arms_read and dpb_compare show or that
-/// others merge: dpb_arms_read shows releases. Said again, before play or during it, it replaces what was said before.
+/// A wrong prior costs little, whatever its strength: it counts against an arm for at most a quarter of the
+/// evidence that the policy requires, and it ends when the arm's releases contradict it. It makes no batch larger,
+/// ages by dpb_config.forget_after, and is kept by snapshots. dpb_arms_read, dpb_compare and dpb_merge use releases
+/// only, so they do not contain it. A second call for the same arm replaces the first, before decisions or after.
 ///
-/// dpb_new_imed, dpb_new_klucb and dpb_new_med take it, and dpb_new_linear with DPB_MODEL_PER_ARM: there it is of the
-/// arm's rate over all requests. Not dpb_new_ts, which goes by an arm's last release alone.
+/// For dpb_new_imed, dpb_new_klucb, dpb_new_med, and dpb_new_linear with DPB_MODEL_PER_ARM, where it states the
+/// arm's rate over all requests. Not for dpb_new_ts, which uses an arm's last release alone. With max_segments the
+/// prior is of the arm in all segments; dpb_arms_read and dpb_segment_read then return predictions, which it
+/// influences.
+///
 /// mean: in [reward_min, reward_max]. strength: 1 .. 2^24, the number of real rewards that you consider equally
-/// informative.
-/// With max_segments the prior is of the arm in all segments, and dpb_arms_read and dpb_segment_read show what the handle
-/// believes, so they show it too.
-/// error: NULL, or filled on failure.
+/// informative. error: NULL, or filled on failure.
 /// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (mean, strength); DPB_INVALID_REQUEST (no such arm, or retired);
-/// DPB_UNSUPPORTED (other policies; DPB_MODEL_SHARED); DPB_POISONED. Nothing changed unless DPB_OK. Any thread.
+/// DPB_UNSUPPORTED (other policies; DPB_MODEL_SHARED); DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_set_prior(
@@ -707,27 +704,26 @@ pub unsafe extern "C" fn dpb_set_prior(
     unsafe { explained(bandit, error, |b: &dpb_bandit| b.bandit.set_prior(arm, mean, strength)) }
 }
 
-/// This arm is never played again. Answers to its open decisions are accepted as before, and
+/// Retires an arm: it is never played again. Rewards of its open decisions are accepted as before, and
 /// dpb_arms_read shows it as not active.
-/// Returns DPB_OK; DPB_NULL; DPB_INVALID_REQUEST (no such arm, retired already, or the last one);
-/// DPB_UNSUPPORTED (this policy's set of arms is fixed); DPB_POISONED. Any thread.
+/// Returns DPB_OK; DPB_NULL; DPB_INVALID_REQUEST (no such arm, retired already, or the last one); DPB_UNSUPPORTED
+/// (this policy's set of arms is fixed); DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_retire_arm(bandit: *mut dpb_bandit, arm: u32) -> dpb_status {
     call(bandit, |b: &dpb_bandit| b.bandit.retire_arm(arm))
 }
 
-/// A new period, a day or a month: every user may be learned from contributions_per_user times again, and what one user
-/// may have lost (epsilon_spent, dpb_epsilon_spent) is of one period more. Answers still count for the period of their
-/// decision. Who came before is forgotten, and the hash has a new key. A restored handle begins a new period by
-/// itself, for no snapshot tells who came. Clears the counters under the handle's lock: a millisecond for ten megabytes.
+/// Begins a new period, such as a day. The library may again learn from contributions_per_user decisions of every
+/// user, and epsilon_spent and dpb_epsilon_spent grow by one period. A reward counts for the period of its
+/// decision. The counters are cleared, under the lock (a millisecond for ten megabytes), and their hash has a new
+/// key. A restored handle begins a new period by itself, because no snapshot says who came.
 ///
-/// Write a dpb_snapshot right after this call, to where the next life begins. Where one was written before, nobody is
-/// learned from until then: decisions are served as those of a user who has had enough. Else a program that is killed
-/// would go back to the snapshot before, and forget the period, though people were heard in it. A handle that was never
-/// saved needs none.
-/// Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (dpb_config.expected_users is 0); DPB_OVER_BUDGET (all of dpb_config.budget_periods
-/// have begun: nothing has changed, and the last one goes on); DPB_POISONED. Any thread.
+/// Write a dpb_snapshot right after this call, to the file that a restart reads. If a snapshot was taken before,
+/// the library learns from nobody until then, because a program that is killed would restore the earlier snapshot
+/// and lose count of this period. A handle of which no snapshot was ever taken needs none.
+/// Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (dpb_config.expected_users is 0); DPB_OVER_BUDGET (all
+/// dpb_config.budget_periods have begun; the last one continues); DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_next_period(bandit: *mut dpb_bandit) -> dpb_status {

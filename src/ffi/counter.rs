@@ -9,10 +9,10 @@ use crate::error::Error;
 use std::sync::Mutex;
 
 /// A differentially private running sum of values in [0, 1]. Made by dpb_new_counter, destroyed by
-/// dpb_counter_free. May be used from any number of threads at once.
+/// dpb_counter_free. Any number of threads may use it at once.
 ///
-/// It has no snapshot and needs none: add what it has read, which is released, to what a fresh one reads. Each
-/// value is then in one counter, so the loss does not grow; the widths add up.
+/// It has no snapshot and needs none: after a restart, add the last sum that you read, which is released, to the
+/// sums of a new counter. Each value is then in one counter, so the loss does not grow; the widths add up.
 pub struct dpb_counter {
     guard: Guard,
     counter: Mutex<Counter>,
@@ -27,7 +27,7 @@ impl Handle for dpb_counter {
 /// A DPB_COUNTER_ number.
 pub type dpb_counter_kind = u32;
 
-/// Releases when the number of values is a power of two: the least noise, the rarest news.
+/// Releases when the number of values is a power of two: the least noise, the fewest releases.
 pub const DPB_COUNTER_LOGARITHMIC: dpb_counter_kind = 0;
 /// Releases at every value, up to a horizon.
 pub const DPB_COUNTER_BINARY: dpb_counter_kind = 1;
@@ -38,20 +38,20 @@ const _: () = assert!(DPB_COUNTER_LOGARITHMIC == CounterKind::Logarithmic as u32
 const _: () = assert!(DPB_COUNTER_BINARY == CounterKind::Binary as u32);
 const _: () = assert!(DPB_COUNTER_HYBRID == CounterKind::Hybrid as u32);
 
-/// What a counter is told. Fill it with dpb_counter_config_init, then change what you need.
+/// The configuration of a counter. Fill it with dpb_counter_config_init, then change what you need.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct dpb_counter_config {
-    /// sizeof(dpb_counter_config), set by dpb_counter_config_init; lets the struct grow.
+    /// sizeof(dpb_counter_config). dpb_counter_config_init sets it, so that the struct can grow.
     pub struct_size: u32,
-    /// A DPB_COUNTER_ number.
+    /// The kind of counter, DPB_COUNTER_...
     pub kind: dpb_counter_kind,
-    /// The privacy loss of one value, > 0.
+    /// The privacy loss of one value, above 0.
     pub epsilon: f64,
-    /// The most values of a binary counter, 1 .. 2^37; ignored by the others.
+    /// The most values of a binary counter, 1 .. 2^37. The other kinds ignore it.
     pub horizon: u64,
-    /// NULL = operating system entropy; 32 bytes = reproducible and NOT private. Read during
-    /// construction only.
+    /// NULL = entropy of the operating system. 32 bytes = reproducible and NOT private. Read during construction
+    /// only.
     pub test_seed: *const u8,
 }
 
@@ -72,11 +72,11 @@ impl dpb_counter_config {
     }
 }
 
-/// Fills a configuration for a counter of this kind with this privacy loss of one value. Nothing is
-/// checked here: dpb_new_counter checks. NULL is a no-op. Any thread.
+/// Fills a configuration for a counter of this kind with this privacy loss of one value. Checks nothing:
+/// dpb_new_counter checks. NULL is a no-op. Any thread.
 ///
-/// In C and C++ this is dpb_counter_config_init_sized, with the size that the header knows. The function
-/// of this name fills what dpb_counter_config had in version 0.1.
+/// In C and C++ the name is a macro for dpb_counter_config_init_sized with the size of the header. The function of
+/// this name fills what dpb_counter_config had in version 0.1.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dpb_counter_config_init(
     config: *mut dpb_counter_config,
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn dpb_counter_config_init(
     unsafe { dpb_counter_config_init_sized(config, AT_FIRST as u32, kind, epsilon) };
 }
 
-/// dpb_counter_config_init for a dpb_counter_config of struct_size bytes, and no more.
+/// As dpb_counter_config_init, for a dpb_counter_config of struct_size bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dpb_counter_config_init_sized(
     config: *mut dpb_counter_config,
@@ -99,14 +99,14 @@ pub unsafe extern "C" fn dpb_counter_config_init_sized(
     unsafe { sized::init(config, struct_size, dpb_counter_config::defaults(kind, epsilon)) };
 }
 
-/// A private running sum: pure epsilon-DP for the whole stream of releases when one value changes
-/// (Chan, Shi, Song 2011; the hybrid with the budget shared between its two parts, unlike Tossou
-/// and Dimitrakakis 2016, Lemma B.2).
+/// Makes a private running sum: pure epsilon-DP for the whole stream of releases if one value changes (Chan, Shi,
+/// Song 2011). The hybrid kind shares the budget between its two parts, unlike Tossou and Dimitrakakis 2016, Lemma
+/// B.2.
 ///
-/// config: read here, not kept. out: receives the handle, which the caller frees with
-/// dpb_counter_free. error: NULL, or filled on failure.
-/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_NEWER_VERSION (struct_size of a newer library);
-/// DPB_ENTROPY; DPB_NO_MEMORY. Any thread.
+/// config: read here, not kept. out: receives the handle, which the caller frees with dpb_counter_free. error:
+/// NULL, or filled on failure.
+/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_NEWER_VERSION (struct_size of a newer library); DPB_ENTROPY;
+/// DPB_NO_MEMORY. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_new_counter(
@@ -130,17 +130,16 @@ pub unsafe extern "C" fn dpb_new_counter(
     }
 }
 
-/// Adds a value in [0, 1] and brings the release up to date. O(1) amortised, never allocates.
-/// Returns DPB_OK; DPB_NULL; DPB_INVALID_REWARD (NaN, or outside [0, 1]); DPB_HALTED (a binary
-/// counter has its horizon of values, another 2^37); DPB_POISONED. A refused value changes nothing.
-/// Any thread.
+/// Adds a value in [0, 1], and updates the release. O(1) amortised, never allocates.
+/// Returns DPB_OK; DPB_NULL; DPB_INVALID_REWARD (NaN, or outside [0, 1]); DPB_HALTED (a binary counter has its
+/// horizon of values, another kind 2^37); DPB_POISONED. A refused value changes nothing. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_counter_add(counter: *mut dpb_counter, value: f64) -> dpb_status {
     call(counter, |c: &dpb_counter| c.counter.lock().map_err(|_| Error::Poisoned)?.add(value))
 }
 
-/// The released sum, 0 before the first release. Reading costs no privacy and draws no noise: the
+/// Reads the released sum, 0 before the first release. Reading costs no privacy and draws no noise: it gives the
 /// same number until the next dpb_counter_add. O(1).
 /// Returns DPB_OK; DPB_NULL; DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]
@@ -155,7 +154,7 @@ pub unsafe extern "C" fn dpb_counter_read(counter: *const dpb_counter, sum: *mut
     unsafe { call_with_output(counter, sum, read) }
 }
 
-/// Is this counter private? is_private: receives 1, or 0 under a test_seed.
+/// Reads whether the counter is private. is_private: receives 1, or 0 with a test_seed.
 /// Returns DPB_OK; DPB_NULL; DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]

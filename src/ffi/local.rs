@@ -16,19 +16,17 @@ pub const DPB_POLICY_LDP_KLUCB: u32 = 18;
 const _: () = assert!(DPB_POLICY_LDP_UCB == Algorithm::LdpUcb as u32);
 const _: () = assert!(DPB_POLICY_LDP_KLUCB == Algorithm::LdpKlUcb as u32);
 
-/// The local model's privatiser, on the user's device: writes one bit that is epsilon-DP whoever sees
-/// it. Randomised response (Warner 1965): the reward's bit with probability e^epsilon/(1 + e^epsilon)
-/// rounded towards privacy, else its opposite; a reward between 0 and 1 is first rounded to a bit at
-/// random, without bias (on a grid of 2^-24). No handle, no allocation. Exact integer sampling, keyed
-/// anew from the operating system in each call: about a microsecond.
+/// Encodes a reward into one bit on the user's device, in the local model: the bit is epsilon-DP for whoever reads
+/// it. Randomised response (Warner 1965): the reward's bit with probability e^epsilon/(1 + e^epsilon), rounded
+/// towards privacy, else the opposite. A reward between 0 and 1 is first rounded to a bit at random, without bias
+/// (on a grid of 2^-24). Needs no handle and no allocation. Exact integer sampling, with a new key from the
+/// operating system in each call: about a microsecond.
 ///
-/// The server gives the bit to dpb_update of a dpb_new_ldp_ policy made with the same epsilon: 1 as
-/// reward_max, 0 as reward_min. Encode a reward once: a second bit of it is a second loss of epsilon.
+/// The server passes the bit to dpb_update of a dpb_new_ldp_ policy with the same epsilon: 1 as reward_max, 0 as
+/// reward_min. Encode a reward once: a second bit of it is a second loss of epsilon.
 ///
-/// epsilon: 1e-6 .. 40; the policy's epsilon / contributions_per_user. reward: in [0, 1].
-/// bit: receives 0 or 1.
-/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (epsilon); DPB_INVALID_REWARD; DPB_ENTROPY.
-/// Any thread.
+/// epsilon: 1e-6 .. 40; the policy's epsilon / contributions_per_user. reward: in [0, 1]. bit: receives 0 or 1.
+/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (epsilon); DPB_INVALID_REWARD; DPB_ENTROPY. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_ldp_encode(epsilon: f64, reward: f64, bit: *mut u8) -> dpb_status {
@@ -49,11 +47,11 @@ pub unsafe extern "C" fn dpb_ldp_encode(epsilon: f64, reward: f64, bit: *mut u8)
     }
 }
 
-/// LDP-UCB: UCB on rewards privatised on the user's device, epsilon-DP in the local model (Ren,
-/// Zhou, Liu, Shroff 2020). dpb_update takes the bit of dpb_ldp_encode, 1 as reward_max and 0 as
-/// reward_min, and anything else is DPB_INVALID_REWARD: this handle never privatises and must never
-/// see a raw reward. epsilon 1e-6 .. 40; reward_window must be 0 (silence would be a bit that
-/// nobody privatised); reward_bits and DPB_CLAMP_REWARDS are ignored.
+/// LDP-UCB: UCB on rewards that the users' devices made private, epsilon-DP in the local model (Ren, Zhou, Liu,
+/// Shroff 2020). dpb_update takes the bit of dpb_ldp_encode, 1 as reward_max and 0 as reward_min; anything else is
+/// DPB_INVALID_REWARD. This handle makes nothing private, so it must never get a raw reward. epsilon: 1e-6 .. 40.
+/// reward_window must be 0, because silence would be a bit that no device made private. reward_bits and
+/// DPB_CLAMP_REWARDS are ignored.
 /// At most 2^20 arms. Parameters, statuses and threads as dpb_new.
 #[unsafe(no_mangle)]
 #[must_use]
@@ -66,8 +64,8 @@ pub unsafe extern "C" fn dpb_new_ldp_ucb(
     unsafe { new(Algorithm::LdpUcb, config, out, error) }
 }
 
-/// LDP KL-UCB: the same with the Kullback-Leibler index of the privatised bits, which are
-/// Bernoulli whatever the rewards are. All else as dpb_new_ldp_ucb. At most 2^15 arms.
+/// LDP KL-UCB: LDP-UCB with the Kullback-Leibler index of the bits, which are Bernoulli whatever the rewards are.
+/// Otherwise as dpb_new_ldp_ucb. At most 2^15 arms.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_new_ldp_klucb(

@@ -10,48 +10,46 @@ use crate::error::{Error, Result};
 use std::ffi::{CStr, c_char};
 use std::mem::offset_of;
 
-/// What may be published of a handle: released values and public counts.
+/// The state of a handle that may be published: released values and public counts.
 ///
-/// With a reward_window an answer is a click, so a count of answers would be a raw sum: there
-/// `answered` counts decisions whose window is over and `pending` those whose window is not,
-/// answered or not.
+/// With a reward_window a reward is a click, so a count of rewards would be a raw sum. There `answered` counts
+/// decisions whose window is over, and `pending` those whose window is not, with a reward or without.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct dpb_report {
-    /// sizeof(dpb_report), set by the caller; lets the struct grow.
+    /// sizeof(dpb_report). You set it, so that the struct can grow.
     pub struct_size: u32,
-    /// The policy's epoch, phase or interval; the number of releases where it has batches.
+    /// The policy's epoch, phase or interval; for a policy with batches the number of releases.
     pub phase: u32,
-    /// Arms still in the race.
+    /// The number of arms that are not eliminated.
     pub arms_active: u32,
-    /// Decisions whose end is open.
+    /// The number of open decisions.
     pub pending: u32,
-    /// Decisions handed out.
+    /// The number of decisions.
     pub decisions: u64,
-    /// Decisions whose answer took effect.
+    /// The number of decisions whose reward took effect.
     pub answered: u64,
-    /// Decisions taken back by dpb_cancel.
+    /// The number of decisions cancelled by dpb_cancel and dpb_cancel_all.
     pub cancelled: u64,
-    /// Decisions pushed out of the pending table unanswered.
+    /// The number of decisions that expired without a reward.
     pub expired: u64,
-    /// Privacy loss of one user so far, an upper bound at delta_spent; infinite for baselines. With
-    /// dpb_config.expected_users: of one who came in all periods so far, p epsilon after p of them where it is pure; in
-    /// each of them epsilon.
-    /// With a test_seed: what real entropy would have spent.
+    /// The privacy loss of one user so far: an upper bound at delta_spent, infinite for baselines. With
+    /// dpb_config.expected_users: of a user who came in all periods so far, that is epsilon for each period of a
+    /// pure policy. With a test_seed: what real entropy would have spent.
     pub epsilon_spent: f64,
-    /// 0 where the policy is pure.
+    /// The delta of that bound, 0 for a pure policy.
     pub delta_spent: f64,
-    /// 1, or 0 for baselines and under a test_seed.
+    /// 1; 0 for baselines and with a test_seed.
     pub is_private: u32,
-    /// A DPB_POLICY_ number.
+    /// The number of the policy, DPB_POLICY_...
     pub policy: u32,
-    /// With dpb_config.forget_after: releases that contradicted their arm's past, which was forgotten then.
+    /// With dpb_config.forget_after: the number of releases that contradicted their arm's past and ended it.
     pub changes_detected: u64,
-    /// With dpb_config.max_segments: segments in use.
+    /// With dpb_config.max_segments: the number of segments in use.
     pub segments: u32,
     /// dpb_config.max_segments.
     pub max_segments: u32,
-    /// With dpb_config.features: how often a model could not be updated, because a matrix was not positive definite to
+    /// With dpb_config.features: how often a model was not updated, because a matrix was not positive definite to
     /// working precision. The model before stayed.
     pub failures: u64,
     /// dpb_config.features.
@@ -60,28 +58,28 @@ pub struct dpb_report {
     pub feature_model: u32,
 }
 
-/// Counts of refused calls, for the operator's own eyes. NOT private: a duplicate click is a click.
+/// Counts of refused calls, for the operator only. NOT private: a duplicate reveals a click.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct dpb_diagnostics {
-    /// sizeof(dpb_diagnostics), set by the caller; lets the struct grow.
+    /// sizeof(dpb_diagnostics). You set it, so that the struct can grow.
     pub struct_size: u32,
-    /// 0.
+    /// Always 0.
     pub reserved: u32,
-    /// Answers or cancellations to a ticket that had one (DPB_DUPLICATE).
+    /// Rewards and cancellations of a ticket that had one (DPB_DUPLICATE).
     pub duplicates: u64,
-    /// Answers or cancellations to a ticket whose time was over (DPB_EXPIRED).
+    /// Rewards and cancellations of a ticket whose time was over (DPB_EXPIRED).
     pub late: u64,
-    /// Rewards refused (DPB_INVALID_REWARD).
+    /// Refused rewards (DPB_INVALID_REWARD).
     pub rejected: u64,
-    /// Tickets never issued by this handle (DPB_UNKNOWN_TICKET).
+    /// Tickets that this handle never issued (DPB_UNKNOWN_TICKET).
     pub unknown: u64,
-    /// Decisions whose row of features was larger than dpb_config.feature_norm, and so scaled down.
+    /// Decisions whose row of features was larger than dpb_config.feature_norm, and so was scaled down.
     pub oversized: u64,
 }
 
-/// What may be published of one arm. 64 bytes, for good: an array of them has no size of its own, so
-/// there is room instead.
+/// The state of one arm that may be published. 64 bytes in every version: an array of them has no struct_size, so
+/// there are spare fields.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub struct dpb_arm {
@@ -90,17 +88,17 @@ pub struct dpb_arm {
     /// Half-width of its confidence interval at 1 - beta, in the caller's units; NaN before the
     /// first release.
     pub width: f64,
-    /// Decisions for this arm that were not cancelled and did not expire. With dpb_config.expected_users also those that
-    /// nobody learned from; effective_pulls is of the others.
+    /// The number of decisions for this arm that were not cancelled and did not expire. With
+    /// dpb_config.expected_users it includes decisions that nothing was learned from; effective_pulls does not.
     pub pulls: u64,
-    /// 1 while the arm is in the race.
+    /// 1 until the arm is eliminated or retired, then 0.
     pub active: u32,
-    /// 0.
+    /// Always 0.
     pub reserved: u32,
-    /// Rewards behind the mean, 0 before the first release; with dpb_config.forget_after each one counts by its
-    /// power, 1 when it is new and 0 when it is forgotten.
+    /// The number of rewards behind the mean, 0 before the first release. With dpb_config.forget_after each counts
+    /// by its weight: 1 when new, 0 when forgotten.
     pub effective_pulls: f64,
-    /// 0: room for what is to come.
+    /// 0, for later versions.
     pub spare: [f64; 3],
 }
 
@@ -120,8 +118,7 @@ unsafe impl Growing for dpb_diagnostics {
 
 /// Reads the report. All of it is released already, so reading costs no privacy.
 /// out: with struct_size set to sizeof(dpb_report).
-/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG or DPB_NEWER_VERSION (struct_size); DPB_POISONED.
-/// Any thread.
+/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG or DPB_NEWER_VERSION (struct_size); DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_report_read(bandit: *const dpb_bandit, out: *mut dpb_report) -> dpb_status {
@@ -155,10 +152,9 @@ pub unsafe extern "C" fn dpb_report_read(bandit: *const dpb_bandit, out: *mut dp
     })
 }
 
-/// Reads counts of refused calls: the only read that is NOT private. For the operator's own eyes.
+/// Reads the counts of refused calls, for the operator only. This is the only read that is NOT private.
 /// out: with struct_size set to sizeof(dpb_diagnostics).
-/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG or DPB_NEWER_VERSION (struct_size); DPB_POISONED.
-/// Any thread.
+/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG or DPB_NEWER_VERSION (struct_size); DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_diagnostics_read(bandit: *const dpb_bandit, out: *mut dpb_diagnostics) -> dpb_status {
@@ -181,13 +177,12 @@ pub unsafe extern "C" fn dpb_diagnostics_read(bandit: *const dpb_bandit, out: *m
     })
 }
 
-/// Reads all arms, arm i in place i of out. Released values only.
+/// Reads all arms: arm i is element i of out. Released values only.
 ///
-/// With dpb_config.max_segments the arms of all segments together: mean is what the handle believes of the arm in an
-/// average segment, a number from the start; width is NaN; O(arms segments). See dpb_segment_read.
+/// With dpb_config.max_segments an arm's mean is the prediction for an average segment, a number from the start;
+/// width is NaN; O(arms segments). See dpb_segment_read.
 ///
-/// out: room for cap arms (NULL with cap = 0). n: receives the number of arms, also when cap is
-/// too small.
+/// out: receives up to cap arms (NULL with cap = 0). n: receives the number of arms, also if cap is too small.
 /// Returns DPB_OK; DPB_NULL; DPB_BUFFER_TOO_SMALL (only n written); DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
@@ -203,14 +198,14 @@ pub unsafe extern "C" fn dpb_arms_read(
 
 /// dpb_arms_read for one segment.
 ///
-/// mean is what the handle believes of the arm in this segment, from the releases of all segments: a number from the
-/// start, and no estimate from this segment alone. It has no confidence interval, so width is NaN. effective_pulls
-/// counts the rewards behind the releases that are this segment's own, here and in handles that were merged,
-/// discounted with dpb_config.forget_after: 0 means that all of it comes from other segments.
+/// mean is the prediction for the arm in this segment, from the releases of all segments: a number from the start,
+/// and no estimate from this segment alone. It has no confidence interval, so width is NaN. effective_pulls counts
+/// the rewards behind the releases that are this segment's own, here and in merged handles, discounted with
+/// dpb_config.forget_after. 0 means that the prediction comes from other segments alone.
 ///
 /// segment: the key of an earlier request. out, cap, n: as dpb_arms_read.
-/// Returns as dpb_arms_read; DPB_INVALID_REQUEST (no request had this key); DPB_UNSUPPORTED (dpb_config.max_segments is
-/// 0). Any thread.
+/// Returns as dpb_arms_read; DPB_INVALID_REQUEST (no request had this key); DPB_UNSUPPORTED
+/// (dpb_config.max_segments is 0). Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_segment_read(
@@ -261,7 +256,7 @@ unsafe fn read_arms(
     })
 }
 
-/// The arm that the policy decided for, where it decides for one (dpb_new_se: when one is left).
+/// Reads the arm that the policy decided for, if it is one that decides (dpb_new_se: when one arm is left).
 /// Returns DPB_OK; DPB_NULL; DPB_NOT_READY (until decided); DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
@@ -270,28 +265,32 @@ pub unsafe extern "C" fn dpb_best_arm(bandit: *const dpb_bandit, arm: *mut u32) 
     unsafe { call_with_output(bandit, arm, |b: &dpb_bandit| b.bandit.best_arm()) }
 }
 
-/// An interval for arm i's mean less arm j's, in the caller's units and within -(reward_max - reward_min) and
-/// reward_max - reward_min. From releases alone, so it costs no privacy. However often it is read and whenever one stops
-/// reading: with a chance of at least confidence all intervals that this handle ever gives for these two arms hold the
-/// true difference. (Where many pairs are read, the chances that one fails add up.) Where low is above 0, arm i is better.
+/// Reads a confidence interval for arm i's mean minus arm j's, in the caller's units. If low is above 0, arm i is
+/// better. The interval is computed from releases alone, so it costs no privacy. It is valid at all times together:
+/// with a probability of at least confidence, all intervals that this handle ever gives for these two arms contain
+/// the true difference, however often you read and whenever you stop. If you read many pairs, their failure
+/// probabilities add up.
 ///
-/// An arm's mean is what the rewards behind its releases were expected to be on average, as clamped. Where its rate moves,
-/// it is the average over them, in which rewards of batches that the noise drowns count for less. dpb_new_imed (dpb_new),
-/// dpb_new_klucb and dpb_new_med learn from all releases, merged ones too; each merge that is news makes the interval a
-/// little wider. dpb_new_ts and dpb_new_se keep an arm's last release only. A policy of least regret plays a worse arm
-/// only as long as it must, some ln T nats, and does not know for 10^5 decisions: set dpb_config.exploration to know
-/// sooner. With two arms of 5% and 4.5%, confidence 0.95 and epsilon 1, dpb_new_imed knows after 130,000 decisions on average
-/// at exploration 1, and after 350,000 at 0.2; with epsilon 0.1 after 250,000 and 650,000. A restored handle promises it for
-/// its own life. When a handle is saved, merged or restored must not depend on what was released. One supermartingale for
-/// both arms, mixed over its parameters, and Ville's inequality: proved in src/policy/batched/compare.rs.
+/// An arm's mean is the expected average of the rewards behind its releases, as clamped. If its rate changes, it is
+/// the average over them, in which rewards of batches with much noise count for less. dpb_new_imed (dpb_new),
+/// dpb_new_klucb and dpb_new_med use all releases, merged ones too; each merge with new releases makes the interval
+/// a little wider. dpb_new_ts and dpb_new_se use an arm's last release only.
 ///
-/// With dpb_config.max_segments the mean is over the requests of all segments, from the releases of trials alone: these
-/// take decisions by their number, whatever their segment. It assumes that the mix of segments does not depend on time, nor
-/// on the handle where handles merge. No narrower once both arms are known and no longer tried.
+/// A policy of least regret plays a worse arm only about ln T times, and cannot tell two arms apart for 10^5
+/// decisions: set dpb_config.exploration for sooner results. With two arms of 5% and 4.5%, confidence 0.95 and
+/// epsilon 1, dpb_new_imed needs 130,000 decisions on average at exploration 1, and 350,000 at 0.2; at epsilon 0.1
+/// 250,000 and 650,000. The probability is for one restart of a handle. When you save, merge or restore must not
+/// depend on releases. Proof, by a supermartingale and Ville's inequality: src/policy/batched/compare.rs.
 ///
-/// confidence: in (0, 1). low, high: receive the ends. Some milliseconds, outside the handle's lock.
-/// Returns DPB_OK; DPB_NULL; DPB_NOT_READY (until both arms have a release); DPB_INVALID_REQUEST (an arm that does not exist
-/// or is retired); DPB_INVALID_CONFIG (i = j, confidence); DPB_UNSUPPORTED (other policies;
+/// With dpb_config.max_segments the mean is over the requests of all segments, from the releases of trial decisions
+/// alone, which are chosen by their number whatever their segment. It assumes that the mix of segments depends
+/// neither on time nor, if handles merge, on the handle. The interval stops narrowing when both arms are known and
+/// no longer tried.
+///
+/// confidence: in (0, 1). low, high: receive the ends, within -(reward_max - reward_min) and reward_max -
+/// reward_min. Takes some milliseconds, outside the handle's lock.
+/// Returns DPB_OK; DPB_NULL; DPB_NOT_READY (until both arms have a release); DPB_INVALID_REQUEST (an arm that does
+/// not exist or is retired); DPB_INVALID_CONFIG (i = j, confidence); DPB_UNSUPPORTED (other policies;
 /// dpb_config.forget_after, because what it forgets has no bound at all times); DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
@@ -317,10 +316,10 @@ pub unsafe extern "C" fn dpb_compare(
     })
 }
 
-/// Privacy loss of one user so far at this delta in [0, 1): an upper bound; infinite for baselines,
-/// and at a delta for which the policy has no guarantee. With dpb_config.expected_users: of m = contributions_per_user rewards
-/// in each period so far, a restored handle's first one included; a release may hold rewards of several periods,
-/// so p periods are m p rewards.
+/// Reads the privacy loss of one user so far at this delta in [0, 1): an upper bound, infinite for baselines and
+/// for a delta at which the policy has no guarantee. With dpb_config.expected_users it is the loss of m =
+/// contributions_per_user rewards in each period so far, including that of a restored handle. One release may
+/// contain rewards of several periods, so p periods are m p rewards.
 /// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (delta); DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
@@ -337,7 +336,7 @@ pub unsafe extern "C" fn dpb_policy_name(bandit: *const dpb_bandit) -> *const c_
     name.as_ptr()
 }
 
-/// The node that issued a ticket: its top 16 bits, and config.node where that is below 65536. Any thread.
+/// Returns the node that issued a ticket: its top 16 bits, equal to config.node if that is below 65536. Any thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn dpb_ticket_node(ticket: u64) -> u16 {
     (ticket >> 48) as u16

@@ -12,45 +12,47 @@ use std::ffi::{CStr, c_char};
 use std::ptr::null;
 
 /// One request for a decision. Fill it with dpb_request_init, then set what the request says. All of it is public:
-/// nothing in it may be made from rewards.
+/// make nothing in it from rewards.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct dpb_request {
-    /// sizeof(dpb_request), set by dpb_request_init; lets the struct grow.
+    /// sizeof(dpb_request). dpb_request_init sets it, so that the struct can grow.
     pub struct_size: u32,
-    /// How many different arms to choose, default 1. Each has a decision and a ticket of its own.
+    /// The number of different arms to choose, default 1. Each gets a decision and a ticket of its own.
     pub slots: u32,
-    /// With dpb_config.max_segments: the key of the segment that the request is in, for example the placement's own
-    /// number or a hash of its name. The first request with a new key begins that segment. Otherwise 0.
+    /// With dpb_config.max_segments: the key of the request's segment, such as the placement's number or a hash of
+    /// its name. The first request with a new key creates that segment. Otherwise 0.
     pub segment: u64,
     /// With dpb_config.expected_users: a keyed hash of the person who makes the request. Otherwise 0.
     pub user: u64,
-    /// NULL, the default = all live arms. Otherwise eligible_len live arms, in any order; duplicates are harmless. Choose
-    /// them by public information only (targeting, flights, frequency caps). A remaining click budget depends on
-    /// rewards, so do not filter by it.
+    /// NULL, the default = all live arms. Otherwise eligible_len live arms, in any order; duplicates are harmless.
+    /// Choose them by public information only (targeting, flights, frequency caps). A remaining click budget
+    /// depends on rewards, so do not filter by it.
     pub eligible: *const u32,
-    /// The number of eligible arms, at least 1 where eligible is not NULL; otherwise 0.
+    /// The number of eligible arms: at least 1 if eligible is not NULL, otherwise 0.
     pub eligible_len: usize,
-    /// With dpb_config.features = d: rows of d finite numbers, one after the other. With DPB_MODEL_PER_ARM one row.
-    /// Otherwise a row for each eligible arm, in that order; where eligible is NULL, for every arm by its number, of
-    /// which those of retired arms are not read. A feature must not be made of rewards: see dpb_new_linear. Otherwise NULL.
+    /// With dpb_config.features = d: rows of d finite numbers, one after the other; otherwise NULL. With
+    /// DPB_MODEL_PER_ARM one row. With DPB_MODEL_SHARED a row for each eligible arm, in that order; if eligible is
+    /// NULL, for every arm by its number (rows of retired arms are not read). A feature must not be made of
+    /// rewards: see dpb_new_linear.
     pub features: *const f32,
-    /// The same rows by the features that are not 0, in place of features. One that comes twice counts as their sum.
+    /// The same rows, in place of features: only those features that are not 0. A feature that occurs twice counts
+    /// as the sum.
     pub sparse: *const dpb_feature,
-    /// With sparse: where each row ends, so the number of entries in all rows up to it.
+    /// With sparse: where each row ends, as the number of entries in all rows up to it.
     pub sparse_ends: *const u32,
-    /// 0, the default, or how many numbers features has, or how many entries sparse: then another number than the request
-    /// needs is DPB_INVALID_REQUEST. Set it where eligible is NULL and another thread may add arms.
+    /// 0, the default, or the length of features, or of sparse. If it is set and the request needs another length,
+    /// the call is DPB_INVALID_REQUEST. Set it if eligible is NULL and another thread may add arms.
     pub features_len: usize,
-    /// The same of sparse_ends.
+    /// Likewise the length of sparse_ends.
     pub sparse_ends_len: usize,
 }
 
-/// A feature of a sparse row.
+/// One entry of a sparse row.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct dpb_feature {
-    /// Which one, below dpb_config.features.
+    /// The number of the feature, below dpb_config.features.
     pub index: u32,
     /// Its value, finite.
     pub value: f32,
@@ -145,9 +147,9 @@ impl dpb_request {
     }
 }
 
-/// Fills a request that says nothing: one slot, all live arms. NULL is a no-op. Any thread.
+/// Fills a request with the defaults: one slot, all live arms. NULL is a no-op. Any thread.
 ///
-/// In C and C++ this is dpb_request_init_sized, with the size that the header knows. The function of this
+/// In C and C++ the name is a macro for dpb_request_init_sized with the size of the header. The function of this
 /// name fills what dpb_request had in version 0.1.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dpb_request_init(request: *mut dpb_request) {
@@ -156,8 +158,8 @@ pub unsafe extern "C" fn dpb_request_init(request: *mut dpb_request) {
     unsafe { dpb_request_init_sized(request, SIZE as u32) };
 }
 
-/// dpb_request_init for a dpb_request of struct_size bytes, and no more: that of the caller's header, which
-/// may be older than the library.
+/// As dpb_request_init, for a dpb_request of struct_size bytes: the size in the header of the program, which may be
+/// older than the library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dpb_request_init_sized(request: *mut dpb_request, struct_size: u32) {
     // SAFETY: NULL or valid for so many bytes, by contract.
@@ -166,50 +168,51 @@ pub unsafe extern "C" fn dpb_request_init_sized(request: *mut dpb_request, struc
 
 /// Decides a request. Writes one decision for each slot.
 ///
-/// **Several slots.** The arms are different: the best ones, and those that must still be learned about, in no order of
-/// merit. Each decision is answered or cancelled by itself. slots is at most the number of different eligible arms, with
-/// dpb_config.max_slots at most that, and never more than reward_window, or without one pending_capacity rounded up. A
-/// propensity is exact: the chance of that arm in its slot, given the slots before it; with exploration = f it is
-/// at least f divided by the arms that are left. O(slots eligible_len). dpb_new_imed, dpb_new_klucb, dpb_new_ts
-/// and dpb_new_linear can choose several. Which unit epsilon protects (Theorem S, src/privacy/slates.rs: the rewards of a request are in as many
-/// different batches, so m rewards lose m epsilon, or m rho, and never m^2 rho):
-///   dpb_config.max_slots = 0                      one reward
-///   dpb_config.max_slots = S                      one request with all its rewards; the noise is for epsilon/S
+/// **Several slots.** The arms are different: the best ones, and those that must still be explored, in random
+/// order. Each decision gets its reward, or is cancelled, by itself. slots is at most the number of different
+/// eligible arms, at most dpb_config.max_slots if that is set, and at most reward_window, or without one
+/// pending_capacity rounded up. A propensity is the exact probability of that arm in its draw, given the draws
+/// before it; with exploration = f it is at least f divided by the number of arms left. O(slots eligible_len). For
+/// dpb_new_imed, dpb_new_klucb, dpb_new_ts and dpb_new_linear. The unit of epsilon (Theorem S,
+/// src/privacy/slates.rs: the rewards of a request are in different batches, so m rewards lose m epsilon, or m rho,
+/// and never m^2 rho):
+///   dpb_config.max_slots = 0                    one reward
+///   dpb_config.max_slots = S                    one request with all its rewards; the noise is for epsilon/S
 ///   dpb_config.max_slots = S, max_clicks = c    the same, at most c clicks of a request count; epsilon/min(2c, S)
-/// A request of one slot is then a request too. With max_clicks all rewards of a request are fixed as soon as later
-/// decisions end the window of its first: from then on dpb_update returns DPB_EXPIRED for each of its tickets, kept
-/// or not, while dpb_cancel takes each one's own window as ever. Nothing tells which clicks were kept.
+/// With max_slots a request of one slot is a request too. With max_clicks, all rewards of a request are fixed as
+/// soon as later decisions end the window of its first: from then on dpb_update returns DPB_EXPIRED for each of its
+/// tickets, kept or not, while dpb_cancel works until the end of each one's own window. Nothing reveals which
+/// clicks were kept.
 ///
-/// **Segments.** With dpb_config.max_segments each segment learns for itself, and starts with what all others say of its
-/// arms. Finding a segment is O(1). Given all releases, a segment's choice is certain: the propensity is 1, and with
-/// exploration = f exact. Several slots take the arms of least index, each once. The phase is 0 where the decision learns
-/// with all segments together, and 1 where its segment learns for itself.
+/// **Segments.** With dpb_config.max_segments each segment learns for itself, and starts with what all others know
+/// of its arms. Finding a segment is O(1). A segment's choice is a function of the releases, so the propensity is
+/// 1, or with exploration = f exact. Several slots get the arms of least index, each once. The phase is 0 for a
+/// decision that learns with all segments together, and 1 for one that learns for its segment.
 ///
-/// **Features.** With dpb_config.features the decision is made by the rows of the request: see dpb_new_linear. dpb_predict
-/// reads what is believed of each.
+/// **Features.** With dpb_config.features the decision depends on the rows of the request: see dpb_new_linear.
+/// dpb_predict reads the predicted mean of each row.
 ///
-/// **Users.** With dpb_config.expected_users the library learns from the first m = contributions_per_user decisions of a user in a
-/// period (dpb_next_period). Later ones look the same: they are served, and dpb_update, dpb_cancel and all counts are as
-/// for the others, but the library discards the reward. To the policy such a decision is one that was cancelled at
-/// once. Theorem (group privacy, on Theorem P): at most m rewards of a user are learned from in each period, so two
-/// worlds that differ in all of a user's rewards of one period differ by a loss of epsilon at most, and two that differ in
-/// all of them in p periods by p epsilon where the policy is pure; dpb_epsilon_spent gives the loss of m p rewards
-/// otherwise. The bound is certain. The counters (a count-min sketch of decisions, never of rewards, fixed at
-/// construction) err to the other side: where n users come in a period, a user with fewer than m decisions is not
-/// learned from with a chance of at most about (1 - e^(-n/(3 users)))^4, which is 0.65% at n = dpb_config.expected_users.
-/// For visitors without an account, pass a random number for each if each counts as a person, or one number for all if
-/// the library must not learn from them. A person with A accounts loses A times as much, and nobody else more. A decision
-/// that is cancelled or expires has used up its place. A handle counts for itself: in a fleet, route a user to one
-/// handle. Several slots need max_slots: a request is then what counts.
+/// **Users.** With dpb_config.expected_users the library learns from the first m = contributions_per_user decisions
+/// of a user in a period (dpb_next_period). Later decisions look the same: they are served, and dpb_update,
+/// dpb_cancel and all counts treat them as the others, but the library discards their rewards. For the policy such
+/// a decision was cancelled at once. Theorem (group privacy, on Theorem P): at most m rewards of a user are learned
+/// from in each period. So two worlds that differ in all rewards of a user in one period differ by a loss of at
+/// most epsilon, and in p periods by p epsilon for a pure policy; otherwise dpb_epsilon_spent gives the loss of m p
+/// rewards. The bound is certain. The counters (a count-min sketch of decisions, never of rewards, fixed at
+/// construction) err to the other side: if n users come in a period, a user with fewer than m decisions is skipped
+/// with a probability of at most about (1 - e^(-n/(3 users)))^4, which is 0.65% at n = dpb_config.expected_users.
+/// For visitors without an account, pass a random number for each if each counts as a person, or one number for all
+/// of them. A person with A accounts loses A times as much, and nobody else more. A decision that is cancelled or
+/// expires counts towards m. Each handle counts by itself: in a fleet, send each user to one handle. Several slots
+/// need max_slots; a request then counts once.
 ///
-/// request: filled by dpb_request_init; read here, not kept. out: receives request.slots decisions, written on success
+/// request: filled by dpb_request_init; read here, not kept. out: receives request.slots decisions, on success
 /// only. Never allocates on success.
 /// Returns DPB_OK; DPB_NULL; DPB_INVALID_REQUEST (an arm that does not exist or is retired, no arm at all, slots, a
-/// feature that is missing, not finite, or beyond d);
-/// DPB_UNSUPPORTED (what this policy or configuration cannot do: eligible arms, several slots, a segment, a user,
-/// features);
-/// DPB_FULL (a new segment where there are max_segments); DPB_NEWER_VERSION (struct_size of a newer library);
-/// DPB_POISONED. Unless DPB_OK, nothing has changed or been counted. Any thread.
+/// feature that is missing, not finite, or beyond d); DPB_UNSUPPORTED (eligible arms, several slots, a segment, a
+/// user or features that this policy or configuration does not support); DPB_FULL (a new segment, and there are
+/// max_segments); DPB_NEWER_VERSION (struct_size of a newer library); DPB_POISONED. Unless DPB_OK, nothing has
+/// changed or been counted. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_select_for(
@@ -228,12 +231,12 @@ pub unsafe extern "C" fn dpb_select_for(
     })
 }
 
-/// dpb_select_for for n requests in turn under one lock, until one is refused.
+/// dpb_select_for for n requests in turn, under one lock, until one is refused.
 ///
-/// requests: an array of n, all of one struct_size; or NULL for n requests that say nothing. out: receives the decisions
-/// of all slots, request by request. done: receives how many requests were decided, also where one is refused: then it
-/// is the number of that one.
-/// Returns DPB_OK (all n); DPB_NULL; or as dpb_select_for, of the request that was refused. Any thread.
+/// requests: an array of n, all of one struct_size; or NULL for n default requests. out: receives the decisions of
+/// all slots, request by request. done: receives the number of decided requests, also after a refusal: it is then
+/// the index of the refused one.
+/// Returns DPB_OK (all n); DPB_NULL; or the status of dpb_select_for for the refused request. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_select_many(
@@ -279,11 +282,12 @@ pub unsafe extern "C" fn dpb_select_many(
     })
 }
 
-/// Reads what is believed of the mean reward of each row of a request, and its standard deviation, in the caller's units:
-/// functions of releases, so they cost no privacy. With DPB_MODEL_PER_ARM the one row gives a mean for each eligible arm.
+/// Reads the predicted mean reward of each row of a request, and its standard deviation, in the caller's units.
+/// Both are functions of releases, so they cost no privacy. With DPB_MODEL_PER_ARM the one row gives a mean for
+/// each eligible arm.
 ///
-/// request: as for dpb_select_for; slots and user are not used. mean, deviation: room for one number for each eligible
-/// arm, or where eligible is NULL for every arm by its number (NaN for retired ones); either may be NULL.
+/// request: as for dpb_select_for; slots and user are not used. mean, deviation: each NULL, or receives one number
+/// for each eligible arm; if eligible is NULL, for every arm by its number (NaN for retired ones).
 /// Returns DPB_OK; DPB_NULL; DPB_INVALID_REQUEST; DPB_UNSUPPORTED (dpb_config.features is 0); DPB_NEWER_VERSION;
 /// DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]

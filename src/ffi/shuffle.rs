@@ -12,12 +12,13 @@ use crate::random::Seed;
 use crate::shuffle::{Params, Shuffler, encode};
 use std::sync::Mutex;
 
-/// What encoders, shuffler and server of one batch agree on: plain public data, to be made by
-/// dpb_shuffle_plan wherever it is needed, or sent. A message has 1 + coins_per_user bytes, a batch
-/// users times as many. Whoever takes a plan computes what its noise gives, and refuses one that does
-/// not keep its claim (DPB_INVALID_CONFIG): about 0.2/epsilon microseconds, 4 milliseconds at most.
-/// Whether the claim is enough is for you to say: compare epsilon and delta with what was promised.
-/// 32 bytes, for good: dpb_shuffle_plan cannot know of a caller who has less room.
+/// The plan of a batch, on which its encoders, shuffler and server agree. It is public: make it by dpb_shuffle_plan
+/// wherever you need it, or send it. A message has 1 + coins_per_user bytes, a batch users times as many.
+///
+/// Every function that takes a plan computes what its noise gives, and refuses a plan that does not keep its claim
+/// (DPB_INVALID_CONFIG). That takes about 0.2/epsilon microseconds, at most 4 milliseconds. You decide whether the
+/// claim is enough: compare epsilon and delta with what was promised. 32 bytes in every version, because
+/// dpb_shuffle_plan cannot know the size in the caller's header.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct dpb_shuffle_params {
@@ -25,13 +26,13 @@ pub struct dpb_shuffle_params {
     pub struct_size: u32,
     /// m: messages in a batch, at least 1.
     pub users: u32,
-    /// p: coins that each user sends beside its own bit, 1 .. 2^20.
+    /// p: the coins that each user sends in addition to its own bit, 1 .. 2^20.
     pub coins_per_user: u32,
-    /// A coin is 1 with probability coin_numerator / 2^32; 1 .. 2^31.
+    /// Each coin is 1 with probability coin_numerator / 2^32; 1 .. 2^31.
     pub coin_numerator: u32,
     /// The claim: a batch of users messages is (epsilon, delta)-DP. In (0, 100].
     pub epsilon: f64,
-    /// See epsilon. In (0, 1).
+    /// The delta of the claim, in (0, 1).
     pub delta: f64,
 }
 
@@ -50,9 +51,9 @@ pub const DPB_POLICY_VB_SDP_AE: u32 = 16;
 const _: () = assert!(DPB_POLICY_SDP_AE == Algorithm::SdpAe as u32);
 const _: () = assert!(DPB_POLICY_VB_SDP_AE == Algorithm::VbSdpAe as u32);
 
-/// Holds the messages of one batch until all have come, then hands out their bits in uniformly
-/// random order, once, and nothing else. Made by dpb_new_shuffler, destroyed by dpb_shuffler_free.
-/// May be used from any number of threads at once. After fork() the child's copy is DPB_POISONED.
+/// Keeps the messages of one batch until all have arrived, then hands out their bits in uniformly random order,
+/// once, and nothing else. Made by dpb_new_shuffler, destroyed by dpb_shuffler_free. Any number of threads may use
+/// it at once. After fork() the child's copy is DPB_POISONED.
 pub struct dpb_shuffler {
     guard: Guard,
     shuffler: Mutex<Shuffler>,
@@ -114,15 +115,15 @@ fn status(outcome: Result<()>) -> dpb_status {
     outcome.map_or_else(|error| error.status(), |()| DPB_OK)
 }
 
-/// Plans a batch of M_sum (Tenenbaum, Kaplan, Mansour, Stemmer 2021, Algorithm 3): how many coins
-/// its users must add to their bits for the count of ones to be (epsilon, delta)-DP. The least
-/// such number, by the exact divergence of the binomial distribution against itself shifted by one.
-/// Microseconds to milliseconds.
+/// Plans a batch of M_sum (Tenenbaum, Kaplan, Mansour, Stemmer 2021, Algorithm 3): the number of coins that its
+/// users must add to their bits, so that the count of ones is (epsilon, delta)-DP. It is the least such number, by
+/// the exact divergence between the binomial distribution and the same shifted by one. Takes microseconds to
+/// milliseconds.
 ///
-/// epsilon: in (0, 100]. delta: in (0, 1). users: m, at least 1. flags: 0 or DPB_SHUFFLE_PRINTED.
-/// out: receives the plan; may be uninitialised. error: NULL, or filled on failure.
-/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (also where a user would send more than 2^20 coins:
-/// a larger batch, or a larger epsilon, needs fewer). Any thread.
+/// epsilon: in (0, 100]. delta: in (0, 1). users: m, at least 1. flags: 0 or DPB_SHUFFLE_PRINTED. out: receives the
+/// plan; may be uninitialised. error: NULL, or filled on failure.
+/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (also if a user would send more than 2^20 coins: a larger batch, or
+/// a larger epsilon, needs fewer). Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_shuffle_plan(
@@ -144,19 +145,18 @@ pub unsafe extern "C" fn dpb_shuffle_plan(
     }
 }
 
-/// The encoder, on the user's device: a reward in, one message out. No handle, no allocation.
-/// Writes 1 + coins_per_user bytes, each 0 or 1: the user's own bit, then its coins. A reward
-/// between 0 and 1 becomes 1 with that probability (on a grid of 2^-24), so sums stay unbiased.
-/// Exact integer sampling, keyed anew from the operating system in each call: about a microsecond, a
-/// nanosecond or two a coin, and the check of the plan.
+/// Encodes a reward into one message, on the user's device. Needs no handle and no allocation. Writes 1 +
+/// coins_per_user bytes, each 0 or 1: the user's own bit, then its coins. A reward between 0 and 1 becomes 1 with
+/// that probability (on a grid of 2^-24), so sums stay unbiased. Exact integer sampling, with a new key from the
+/// operating system in each call: about a microsecond, a nanosecond or two for each coin, and the check of the
+/// plan.
 ///
-/// The message tells the reward: it goes to the shuffler, encrypted, and nowhere else. Send it once:
-/// a second message of one reward is a second loss of epsilon.
+/// The message reveals the reward: send it, encrypted, to the shuffler only. Send it once: a second message of one
+/// reward is a second loss of epsilon.
 ///
-/// params: from dpb_shuffle_plan, the device's own or one that the server sent; one whose noise does
-/// not make a batch of its users (epsilon, delta)-DP is refused.
-/// reward: in [0, 1]. bits: room for cap bytes. len: receives the message's length, also when cap
-/// is too small.
+/// params: from dpb_shuffle_plan, the device's own or one that the server sent. A plan whose noise does not make a
+/// batch of its users (epsilon, delta)-DP is refused. reward: in [0, 1]. bits: receives up to cap bytes. len:
+/// receives the message's length, also if cap is too small.
 /// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG or DPB_NEWER_VERSION (params); DPB_INVALID_REWARD;
 /// DPB_BUFFER_TOO_SMALL (only len written); DPB_ENTROPY. Any thread.
 #[unsafe(no_mangle)]
@@ -180,12 +180,11 @@ pub unsafe extern "C" fn dpb_shuffle_encode(
     }))
 }
 
-/// A shuffler for batches of this plan, one after another: one handle for each arm whose batches
-/// are open. Allocates a batch's bytes, here and never again. Its order is drawn from the operating
-/// system's entropy.
-/// params: read here, not kept; one that does not keep its claim is refused, as by dpb_shuffle_encode
-/// (a plan for too few users would close batches before they have their noise). out: receives the
-/// handle, which the caller frees with dpb_shuffler_free. error: NULL, or filled on failure.
+/// Makes a shuffler for batches of this plan, one after another. Use one handle for each arm with an open batch. It
+/// allocates the bytes of a batch here, and nothing later. The order is drawn from the operating system's entropy.
+/// params: read here, not kept. A plan that does not keep its claim is refused, as by dpb_shuffle_encode: a plan
+/// for too few users would close batches before they have their noise. out: receives the handle, which the caller
+/// frees with dpb_shuffler_free. error: NULL, or filled on failure.
 /// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG; DPB_NEWER_VERSION; DPB_ENTROPY; DPB_NO_MEMORY. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
@@ -207,12 +206,10 @@ fn shuffling(shuffler: *mut dpb_shuffler, body: impl FnOnce(&mut Shuffler) -> Re
     call(shuffler, |s: &dpb_shuffler| body(&mut *s.shuffler.lock().map_err(|_| Error::Poisoned)?))
 }
 
-/// Takes in one user's message. O(len), no allocation. That a user sends one is the transport's
-/// business.
+/// Adds one user's message. O(len), no allocation. The transport must ensure that each user sends one.
 /// bits: 1 + coins_per_user bytes, each 0 or 1.
-/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (length, or a byte that is no bit); DPB_EXPIRED (the
-/// batch is complete: take it first, this message is for none or for the next); DPB_POISONED.
-/// Any thread.
+/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (length, or a byte that is no bit); DPB_EXPIRED (the batch is
+/// complete: take it first; this message was not added); DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_shuffler_push(shuffler: *mut dpb_shuffler, bits: *const u8, len: usize) -> dpb_status {
@@ -223,11 +220,11 @@ pub unsafe extern "C" fn dpb_shuffler_push(shuffler: *mut dpb_shuffler, bits: *c
     shuffling(shuffler, |s| s.push(unsafe { slice(bits, len) }))
 }
 
-/// Releases the complete batch, its bits in uniformly random order, and starts the next one empty.
-/// O(batch), no allocation.
-/// out: room for cap bytes. len: receives the batch's length, also when cap is too small.
-/// Returns DPB_OK; DPB_NULL; DPB_NOT_READY (until the batch is complete); DPB_BUFFER_TOO_SMALL (only
-/// len written, nothing released); DPB_POISONED. Any thread.
+/// Releases the complete batch, its bits in uniformly random order, and starts the next one. O(batch), no
+/// allocation.
+/// out: receives up to cap bytes. len: receives the batch's length, also if cap is too small.
+/// Returns DPB_OK; DPB_NULL; DPB_NOT_READY (until the batch is complete); DPB_BUFFER_TOO_SMALL (only len written,
+/// nothing released); DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_shuffler_take(
@@ -243,20 +240,19 @@ pub unsafe extern "C" fn dpb_shuffler_take(
     shuffling(shuffler, |s| unsafe { fill(out, cap, len, |out| s.take(out)) })
 }
 
-/// Destroys a shuffler and the messages it holds. NULL is a no-op. No other call on the handle may
-/// be running or follow.
+/// Destroys a shuffler and its messages. NULL is a no-op. No other call on the handle may be running or follow.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dpb_shuffler_free(shuffler: *mut dpb_shuffler) {
     guard::free(shuffler);
 }
 
-/// SDP-AE, arm elimination on shuffled batches: (epsilon, delta)-DP in the shuffle model (Tenenbaum,
-/// Kaplan, Mansour, Stemmer 2021, Algorithm 1, Theorem 3.1). Needs delta and horizon; batch is m, 0
-/// for four times the noise's variance; flags may hold DPB_SHUFFLE_PRINTED.
+/// SDP-AE, arm elimination on shuffled batches: (epsilon, delta)-DP in the shuffle model (Tenenbaum, Kaplan,
+/// Mansour, Stemmer 2021, Algorithm 1, Theorem 3.1). Needs delta and horizon. batch is m, 0 for four times the
+/// noise's variance. flags may contain DPB_SHUFFLE_PRINTED.
 ///
-/// In production devices encode, a shuffler permutes and the server calls dpb_submit_shuffled; in a
-/// simulation dpb_update encodes and shuffles in-process. A handle takes the first of the two roads
-/// that is used, for good.
+/// In production devices encode, a shuffler permutes, and the server calls dpb_submit_shuffled. In a simulation
+/// dpb_update encodes and shuffles in the process. The first of these calls decides which of the two a handle takes
+/// for good.
 /// At most 2^20 arms. Parameters, statuses and threads as dpb_new.
 #[unsafe(no_mangle)]
 #[must_use]
@@ -269,8 +265,8 @@ pub unsafe extern "C" fn dpb_new_sdp_ae(
     unsafe { new(Algorithm::SdpAe, config, out, error) }
 }
 
-/// VB-SDP-AE, the same with 2^t users a batch in phase t (Algorithm 2): (epsilon, delta)-DP in the
-/// shuffle model, at nearly the central model's regret. All else as dpb_new_sdp_ae. At most 2^20 arms.
+/// VB-SDP-AE: SDP-AE with 2^t users for each batch of phase t (Algorithm 2). (epsilon, delta)-DP in the shuffle
+/// model, at nearly the central model's regret. Otherwise as dpb_new_sdp_ae. At most 2^20 arms.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_new_vb_sdp_ae(
@@ -282,11 +278,10 @@ pub unsafe extern "C" fn dpb_new_vb_sdp_ae(
     unsafe { new(Algorithm::VbSdpAe, config, out, error) }
 }
 
-/// The plan of a phase's batches: what its users' devices and its shufflers need. Public, and the
-/// same at any time. Phases count from 1; a decision says its own.
+/// Reads the plan of a phase's batches, for the users' devices and the shufflers. It is public, and the same at any
+/// time. Phases count from 1; a decision has its phase.
 /// out: receives the plan; may be uninitialised.
-/// Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (not a policy of the shuffle model); DPB_POISONED.
-/// Any thread.
+/// Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (not a policy of the shuffle model); DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_shuffle_params_read(
@@ -298,18 +293,18 @@ pub unsafe extern "C" fn dpb_shuffle_params_read(
     unsafe { call_with_output(bandit, out, |b: &dpb_bandit| b.bandit.shuffle_params(phase).map(Into::into)) }
 }
 
-/// The server: takes one arm's shuffled batch of the open phase, once. While it is missing,
-/// dpb_select goes on handing out decisions for that arm, so that lost users are replaced; their
-/// tickets are never answered and expire. O(len), and O(arms) when a phase closes; no allocation.
+/// Gives the server one arm's shuffled batch of the open phase, once. Until then dpb_select continues to choose
+/// that arm, so that lost users are replaced; the tickets of these decisions get no reward and expire. O(len), and
+/// O(arms) when a phase closes; no allocation.
 /// bits: users * (1 + coins_per_user) bytes of that phase's plan, each 0 or 1.
-/// Returns DPB_OK; DPB_NULL; DPB_EXPIRED (a phase that is over, or an arm out of the race);
-/// DPB_NOT_READY (a phase to come); DPB_DUPLICATE (that arm's batch of the phase has come already);
-/// DPB_INVALID_CONFIG (a foreign arm, a wrong length, a byte that is no bit); DPB_UNSUPPORTED (not
-/// a policy of the shuffle model, or this handle took plain answers, by dpb_update or by the end of
-/// a reward_window); DPB_POISONED. A refused batch changes nothing. Any thread.
+/// Returns DPB_OK; DPB_NULL; DPB_EXPIRED (a phase that is over, or an eliminated arm); DPB_NOT_READY (a later
+/// phase); DPB_DUPLICATE (that arm's batch of the phase was submitted); DPB_INVALID_CONFIG (an arm that does not
+/// exist, a wrong length, a byte that is no bit); DPB_UNSUPPORTED (not a policy of the shuffle model, or this
+/// handle took plain rewards, by dpb_update or by the end of a reward_window); DPB_POISONED. A refused batch
+/// changes nothing. Any thread.
 ///
-/// From the first accepted batch on, a dpb_update on this handle is accepted and goes nowhere: the
-/// rewards come by the shuffler.
+/// After the first accepted batch, dpb_update on this handle is accepted and ignored: rewards arrive by the
+/// shuffler.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_submit_shuffled(

@@ -3,49 +3,49 @@
 use crate::error::Error;
 use std::ffi::{CStr, c_char};
 
-/// What a call came to: 0 (DPB_OK) or the reason why it was refused. A refused call has changed
-/// nothing, unless its comment says otherwise.
+/// The result of a call: DPB_OK (0), or the reason why the call was refused. A refused call changes nothing, unless
+/// its comment says otherwise.
 pub type dpb_status = i32;
 
-/// Done.
+/// The call succeeded.
 pub const DPB_OK: dpb_status = 0;
 /// A required pointer is NULL.
 pub const DPB_NULL: dpb_status = 1;
-/// A configuration or argument out of its range; a dpb_error names the field and the value.
+/// A configuration or an argument is out of its range. A dpb_error names the field and the value.
 pub const DPB_INVALID_CONFIG: dpb_status = 2;
-/// A reward that is not finite, or outside the declared range, or off a binary grid.
+/// The reward is not finite, or outside the declared range; with reward_bits 0 also: it is neither reward_min nor
+/// reward_max.
 pub const DPB_INVALID_REWARD: dpb_status = 3;
-/// A ticket that was never issued, or not by this handle.
+/// This handle never issued this ticket.
 pub const DPB_UNKNOWN_TICKET: dpb_status = 4;
-/// A ticket that was answered or cancelled already.
+/// The ticket already has a reward, or is cancelled.
 pub const DPB_DUPLICATE: dpb_status = 5;
-/// A ticket whose reward window is over, or that was pushed out of the pending table.
+/// The reward window of the ticket is over, or a later decision took its place in the pending table.
 pub const DPB_EXPIRED: dpb_status = 6;
-/// There is no result yet; or a restored handle that counts users has not been saved yet (dpb_restore).
+/// There is no result yet; or a restored handle that counts users has no snapshot yet (dpb_restore).
 pub const DPB_NOT_READY: dpb_status = 7;
-/// The stopping rule has halted, or a counter of bounded length is full: it takes no more.
+/// The stopping rule has halted, or a counter of bounded length is full. It takes no more values.
 pub const DPB_HALTED: dpb_status = 8;
-/// The buffer is too small; the needed size was written.
+/// The buffer is too small. The needed size was written.
 pub const DPB_BUFFER_TOO_SMALL: dpb_status = 9;
 /// The bytes are truncated or altered.
 pub const DPB_CORRUPT: dpb_status = 10;
-/// A structure or snapshot from a newer library.
+/// The structure or snapshot comes from a newer library.
 pub const DPB_NEWER_VERSION: dpb_status = 11;
-/// The operating system gave no randomness: nothing private is possible.
+/// The operating system gave no randomness, without which nothing is private.
 pub const DPB_ENTROPY: dpb_status = 12;
-/// This policy cannot do what was asked.
+/// This policy or this configuration does not support the call.
 pub const DPB_UNSUPPORTED: dpb_status = 13;
-/// An earlier call failed half-way, or the process was forked after the handle was made: the
-/// handle is closed for ever, because going on could break the privacy accounting.
+/// The handle is closed: an earlier call failed half-way, or the process was forked after the handle was made.
+/// Continuing could break the privacy accounting.
 pub const DPB_POISONED: dpb_status = 14;
-/// There is no memory for this; nothing has changed.
+/// There is not enough memory. Nothing has changed.
 pub const DPB_NO_MEMORY: dpb_status = 15;
-/// The handle has max_segments segments, and the request names a new one.
+/// The request names a new segment, and the handle has max_segments segments.
 pub const DPB_FULL: dpb_status = 16;
-/// The budget that the configuration names has too little left for this handle; nothing was charged.
+/// The budget of the configuration is too small for this handle. Nothing was charged.
 pub const DPB_OVER_BUDGET: dpb_status = 17;
-/// The request cannot be met: an arm that does not exist or is retired, no arm at all, or a number of slots that is
-/// out of range.
+/// The request cannot be met: an arm does not exist or is retired, no arm is eligible, or slots is out of range.
 pub const DPB_INVALID_REQUEST: dpb_status = 18;
 
 impl Error {

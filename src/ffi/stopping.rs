@@ -8,12 +8,11 @@ use crate::error::{Error, Result};
 use crate::stopping::{StoppingConfig, StoppingRule};
 use std::sync::Mutex;
 
-/// A stopping rule: takes samples until their mean is known to a factor of 1 +- alpha. Made by
-/// dpb_new_nas, dpb_new_dp_nas or dpb_new_dp_exp_nas, destroyed by dpb_stopping_free. May be used
-/// from any number of threads at once.
+/// A stopping rule: takes samples until their mean is known to a factor of 1 +- alpha. Made by dpb_new_nas,
+/// dpb_new_dp_nas or dpb_new_dp_exp_nas, destroyed by dpb_stopping_free. Any number of threads may use it at once.
 ///
-/// It has no snapshot: nothing is released before the halt, sum and threshold are secret till then, and after it
-/// the mean is all. After a crash start a new one, with other samples: the loss does not grow.
+/// It has no snapshot: before the halt nothing is released, and sum and threshold are secret; after it the mean is
+/// all that is left. After a crash start a new rule with new samples; the loss does not grow.
 pub struct dpb_stopping {
     guard: Guard,
     rule: Mutex<StoppingRule>,
@@ -25,11 +24,11 @@ impl Handle for dpb_stopping {
     }
 }
 
-/// What a stopping rule is told. Fill it with dpb_stopping_config_init, then set alpha and beta.
+/// The configuration of a stopping rule. Fill it with dpb_stopping_config_init, then set alpha and beta.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct dpb_stopping_config {
-    /// sizeof(dpb_stopping_config), set by dpb_stopping_config_init; lets the struct grow.
+    /// sizeof(dpb_stopping_config). dpb_stopping_config_init sets it, so that the struct can grow.
     pub struct_size: u32,
     /// R > 0, at most 1e290: samples are in [-R, R].
     pub range: f64,
@@ -37,10 +36,10 @@ pub struct dpb_stopping_config {
     pub alpha: f64,
     /// The failure probability, in (0, 1).
     pub beta: f64,
-    /// The privacy loss of one sample, > 0; ignored by dpb_new_nas.
+    /// The privacy loss of one sample, above 0. dpb_new_nas ignores it.
     pub epsilon: f64,
-    /// NULL = operating system entropy; 32 bytes = reproducible and NOT private. Read during
-    /// construction only.
+    /// NULL = entropy of the operating system. 32 bytes = reproducible and NOT private. Read during construction
+    /// only.
     pub test_seed: *const u8,
 }
 
@@ -54,18 +53,18 @@ unsafe impl Growing for dpb_stopping_config {
 /// The size in version 0.1: all of today's, until a later version adds a field.
 const AT_FIRST: usize = size_of::<dpb_stopping_config>();
 
-/// Fills a configuration for samples in [-range, range] and this privacy loss of one sample. alpha and
-/// beta are 0, which no constructor takes: set them. Nothing is checked here. NULL is a no-op. Any thread.
+/// Fills a configuration for samples in [-range, range] and this privacy loss of one sample. alpha and beta are 0,
+/// which constructors refuse: set them. Checks nothing. NULL is a no-op. Any thread.
 ///
-/// In C and C++ this is dpb_stopping_config_init_sized, with the size that the header knows. The function
-/// of this name fills what dpb_stopping_config had in version 0.1.
+/// In C and C++ the name is a macro for dpb_stopping_config_init_sized with the size of the header. The function of
+/// this name fills what dpb_stopping_config had in version 0.1.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dpb_stopping_config_init(config: *mut dpb_stopping_config, range: f64, epsilon: f64) {
     // SAFETY: passed on.
     unsafe { dpb_stopping_config_init_sized(config, AT_FIRST as u32, range, epsilon) };
 }
 
-/// dpb_stopping_config_init for a dpb_stopping_config of struct_size bytes, and no more.
+/// As dpb_stopping_config_init, for a dpb_stopping_config of struct_size bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dpb_stopping_config_init_sized(
     config: *mut dpb_stopping_config,
@@ -137,8 +136,8 @@ pub unsafe extern "C" fn dpb_new_dp_nas(
     unsafe { new(StoppingRule::dp_nas, config, out, error) }
 }
 
-/// DP-exponential-NAS: asks at powers of two only; pure epsilon-DP (Sajed and Sheffet 2019,
-/// Algorithm 2, Corollary 3.2, Theorem 3.3).
+/// DP-exponential-NAS: tests at powers of two only; pure epsilon-DP (Sajed and Sheffet 2019, Algorithm 2, Corollary
+/// 3.2, Theorem 3.3).
 /// Parameters, statuses and threads as dpb_new_nas.
 #[unsafe(no_mangle)]
 #[must_use]
@@ -151,9 +150,9 @@ pub unsafe extern "C" fn dpb_new_dp_exp_nas(
     unsafe { new(StoppingRule::dp_exp_nas, config, out, error) }
 }
 
-/// Takes a sample. halted: receives 1 when the rule halts with it, else 0. O(1), never allocates.
-/// Returns DPB_OK; DPB_NULL; DPB_INVALID_REWARD (NaN, or outside [-range, range]; nothing has
-/// changed); DPB_HALTED (it has halted before: no more samples); DPB_POISONED. Any thread.
+/// Adds a sample. halted: receives 1 if the rule halts with it, else 0. O(1), never allocates.
+/// Returns DPB_OK; DPB_NULL; DPB_INVALID_REWARD (NaN, or outside [-range, range]; nothing has changed); DPB_HALTED
+/// (it halted before, and takes no more samples); DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_stopping_push(stopping: *mut dpb_stopping, sample: f64, halted: *mut u32) -> dpb_status {
@@ -165,7 +164,7 @@ pub unsafe extern "C" fn dpb_stopping_push(stopping: *mut dpb_stopping, sample: 
     }
 }
 
-/// The released mean, in the samples' unit. Reading it costs no privacy.
+/// Reads the released mean, in the samples' unit. Reading it costs no privacy.
 /// Returns DPB_OK; DPB_NULL; DPB_NOT_READY (it has not halted); DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
@@ -179,7 +178,7 @@ pub unsafe extern "C" fn dpb_stopping_mean(stopping: *const dpb_stopping, mean: 
     unsafe { call_with_output(stopping, mean, read) }
 }
 
-/// Is this rule private? is_private: receives 1, or 0 for dpb_new_nas and under a test_seed.
+/// Reads whether the rule is private. is_private: receives 1, or 0 for dpb_new_nas and with a test_seed.
 /// Returns DPB_OK; DPB_NULL; DPB_POISONED. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]

@@ -1,0 +1,362 @@
+//! What policies would have won on the decisions of a log.
+//!
+//! Entry t of the log has a request x_t (eligible arms, features), the arm a_t, the probability p_t with which it was
+//! chosen, and its reward. A policy that learns is evaluated as by Dudik, Erhan, Langford and Li (2012): it is asked for
+//! its arm b_t at every entry. Where b_t = a_t the policy plays the entry with probability c/p_t, c the least
+//! propensity of the log, and learns its reward; otherwise the decision is cancelled, which leaves the policy as it was.
+//! Given the past, an entry is so played with probability c whatever the request and the arm are. So what the policy has
+//! played and learned after t entries has the law of its own service after Binomial(t, c) decisions.
+//!
+//! Of every entry, played or not, three terms have the expected reward of b_t as their expectation, given the past:
+//! w_t r_t with w_t = [b_t = a_t]/p_t (inverse propensity); the same over the mean of the w_t (self-normalised, with a
+//! bias that vanishes as 1/n); and m(b_t) + w_t (r_t - m(a_t)), m the arm's mean reward in the entries before
+//! (doubly robust). Their errors are martingale differences, so the central limit theorem gives the interval.
+//! What it does not give is how the service's own coins and noise would have fallen: the spread of the runs is added.
+//!
+//! It is assumed that requests and their rewards are independent, of one distribution, and not changed by earlier decisions;
+//! that every propensity is exact; and that every eligible arm has one of at least c.
+
+use super::log::{Arms, Batch, Logged, Reader};
+use dpb::{Algorithm, Bandit, Config, Random, Request, Rows, Seed};
+use indicatif::ProgressBar;
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+
+/// Two-sided, of the normal distribution.
+const Z95: f64 = 1.96;
+
+/// What the first pass finds.
+pub struct Survey {
+    pub arms: usize,
+    pub features: usize,
+    pub entries: u64,
+    /// The least propensity, and its line.
+    pub least: (f64, u64),
+    /// The largest sum of absolute features of an entry.
+    pub norm: f64,
+    pub names: Arms,
+}
+
+/// A mean per decision and the half-width of its interval.
+#[derive(Clone, Copy, Debug)]
+pub struct Estimate {
+    pub mean: f64,
+    pub width: f64,
+}
+
+/// What one policy would have won.
+pub struct Evaluation {
+    /// Inverse propensity, self-normalised, doubly robust.
+    pub estimates: [Estimate; 3],
+    /// Entries that a run has played, on average.
+    pub played: f64,
+    /// The mean weight, 1 where the propensities are true, and its error.
+    pub weight: Estimate,
+}
+
+/// A policy to be evaluated.
+#[derive(Clone)]
+pub struct Candidate {
+    pub algorithm: Algorithm,
+    pub config: Config,
+}
+
+/// How candidates are replayed.
+#[derive(Clone, Copy)]
+pub struct Plan {
+    pub runs: u64,
+    pub seed: u64,
+    /// c: entries are played with probability c/p.
+    pub least: f64,
+    /// A reward is learned so many played entries later.
+    pub delay: usize,
+}
+
+/// Checks every line of a log.
+pub fn survey(path: &Path, range: (f64, f64), bar: &ProgressBar) -> Result<Survey, String> {
+    let (mut arms, mut batch) = (Arms::default(), Batch::default());
+    let mut reader = Reader::open(path, range, bar)?;
+    let (mut entries, mut least, mut norm) = (0, (f64::INFINITY, 0), 0.0f64);
+    loop {
+        reader.read(&mut batch, &mut arms, 1)?;
+        let Some(entry) = batch.iter().next() else { break };
+        entries += 1;
+        if entry.propensity < least.0 {
+            least = (entry.propensity, reader.line());
+        }
+        norm = norm.max(entry.features.iter().map(|&value| f64::from(value.abs())).sum());
+    }
+    if entries == 0 {
+        return Err(format!("{}: no decision in {} lines", path.display(), reader.line()));
+    }
+    if arms.count() < 2 {
+        return Err(format!("{}: only one arm in {entries} decisions", path.display()));
+    }
+    Ok(Survey { arms: arms.count(), features: reader.features(), entries, least, norm, names: arms })
+}
+
+/// Sums of a sequence of terms.
+#[derive(Clone, Copy, Default)]
+struct Moments {
+    sum: f64,
+    squares: f64,
+}
+
+impl Moments {
+    fn add(&mut self, value: f64) {
+        self.sum += value;
+        self.squares += value * value;
+    }
+
+    /// The mean of n terms, and the variance of the mean.
+    fn mean(&self, n: f64) -> (f64, f64) {
+        let mean = self.sum / n;
+        (mean, (self.squares / n - mean * mean).max(0.0) / n)
+    }
+}
+
+/// Each arm's mean reward so far: that of all arms for one that was not yet played.
+struct Means {
+    arms: Vec<(f64, f64)>,
+    all: (f64, f64),
+}
+
+impl Means {
+    fn new(arms: usize) -> Means {
+        Means { arms: vec![(0.0, 0.0); arms], all: (0.0, 0.0) }
+    }
+
+    fn of(&self, arm: u32) -> f64 {
+        let (sum, count) = self.arms[arm as usize];
+        if count > 0.0 { sum / count } else { self.all.0 / self.all.1.max(1.0) }
+    }
+
+    fn add(&mut self, arm: u32, reward: f64) {
+        for (sum, count) in [&mut self.arms[arm as usize], &mut self.all] {
+            *sum += reward;
+            *count += 1.0;
+        }
+    }
+}
+
+/// The estimates in the making.
+#[derive(Default)]
+struct Evidence {
+    entries: f64,
+    weighted: Moments,
+    weights: Moments,
+    /// Products of both.
+    products: f64,
+    robust: Moments,
+}
+
+impl Evidence {
+    fn add(&mut self, weighted: f64, weight: f64, robust: f64) {
+        self.entries += 1.0;
+        self.weighted.add(weighted);
+        self.weights.add(weight);
+        self.products += weighted * weight;
+        self.robust.add(robust);
+    }
+
+    /// Means, and variances of the means.
+    fn estimates(&self) -> [(f64, f64); 3] {
+        let n = self.entries;
+        let share = self.weights.sum.max(f64::MIN_POSITIVE);
+        let mean = self.weighted.sum / share;
+        // Of the sum of (w r - mean w), by the delta method.
+        let spread = self.weighted.squares - 2.0 * mean * self.products + mean * mean * self.weights.squares;
+        [self.weighted.mean(n), (mean, spread.max(0.0) / (share * share)), self.robust.mean(n)]
+    }
+}
+
+/// One life of a candidate.
+struct Run {
+    bandit: Bandit,
+    coins: Random,
+    /// Tickets and rewards that are still to be learned.
+    waiting: VecDeque<(u64, f64)>,
+    played: u64,
+    evidence: Evidence,
+}
+
+/// One candidate on its way through the log.
+pub struct Replay {
+    runs: Vec<Run>,
+    plan: Plan,
+    by_features: bool,
+    means: Means,
+    /// The terms of all runs, averaged entry by entry: the runs meet the same entries.
+    evidence: Evidence,
+}
+
+impl Replay {
+    pub fn new(candidate: &Candidate, plan: Plan) -> dpb::Result<Replay> {
+        let run = |number: u64| {
+            let key = |purpose: u8| {
+                let mut key = [purpose; 32];
+                key[..8].copy_from_slice(&plan.seed.to_le_bytes());
+                key[8..16].copy_from_slice(&number.to_le_bytes());
+                key
+            };
+            let config = Config { test_seed: Some(key(1)), ..candidate.config.clone() };
+            Ok(Run {
+                bandit: Bandit::new(candidate.algorithm, &config)?,
+                coins: Seed::new(Some(key(2)))?.stream(),
+                waiting: VecDeque::new(),
+                played: 0,
+                evidence: Evidence::default(),
+            })
+        };
+        let runs = (0..plan.runs).map(run).collect::<dpb::Result<_>>()?;
+        let means = Means::new(candidate.config.arms as usize);
+        Ok(Replay { runs, plan, by_features: candidate.config.features > 0, means, evidence: Evidence::default() })
+    }
+
+    pub fn add(&mut self, entry: Logged) -> dpb::Result<()> {
+        let request = Request {
+            eligible: (!entry.eligible.is_empty()).then_some(entry.eligible),
+            features: self.by_features.then_some(Rows::Dense(entry.features)),
+            ..Request::default()
+        };
+        let (mut weighted, mut weights, mut robust) = (0.0, 0.0, 0.0);
+        for run in &mut self.runs {
+            let decision = run.bandit.select_for(&request)?;
+            let same = decision.arm == entry.arm;
+            let weight = if same { 1.0 / entry.propensity } else { 0.0 };
+            let rest = weight * (entry.reward - self.means.of(entry.arm));
+            let terms = (weight * entry.reward, weight, self.means.of(decision.arm) + rest);
+            run.evidence.add(terms.0, terms.1, terms.2);
+            (weighted, weights, robust) = (weighted + terms.0, weights + terms.1, robust + terms.2);
+            if same && run.coins.unit() * entry.propensity < self.plan.least {
+                run.played += 1;
+                run.waiting.push_back((decision.ticket, entry.reward));
+                if run.waiting.len() > self.plan.delay {
+                    let learned = run.waiting.pop_front().map(|(ticket, reward)| run.bandit.update(ticket, reward));
+                    learned.transpose()?;
+                }
+            } else {
+                run.bandit.cancel(decision.ticket)?;
+            }
+        }
+        let runs = self.runs.len() as f64;
+        self.evidence.add(weighted / runs, weights / runs, robust / runs);
+        self.means.add(entry.arm, entry.reward);
+        Ok(())
+    }
+
+    pub fn evaluation(&self) -> Evaluation {
+        let runs = self.runs.len() as f64;
+        let of_runs: Vec<[(f64, f64); 3]> = self.runs.iter().map(|run| run.evidence.estimates()).collect();
+        let whole = self.evidence.estimates();
+        let estimate = |which: usize| {
+            let values = of_runs.iter().map(|run| run[which].0);
+            let centre = values.clone().sum::<f64>() / runs;
+            let spread = values.map(|value| (value - centre).powi(2)).sum::<f64>() / (runs - 1.0).max(1.0);
+            let (mean, variance) = whole[which];
+            Estimate { mean, width: Z95 * (variance + spread).sqrt() }
+        };
+        let (weight, variance) = self.evidence.weights.mean(self.evidence.entries);
+        Evaluation {
+            estimates: [0, 1, 2].map(estimate),
+            played: self.runs.iter().map(|run| run.played as f64).sum::<f64>() / runs,
+            weight: Estimate { mean: weight, width: variance.sqrt() },
+        }
+    }
+}
+
+/// What the log's own policy has won, and what an even rotation would have.
+pub struct Fixed {
+    logged: Moments,
+    entries: f64,
+    means: Means,
+    rotation: Evidence,
+}
+
+impl Fixed {
+    pub fn new(arms: usize) -> Fixed {
+        Fixed { logged: Moments::default(), entries: 0.0, means: Means::new(arms), rotation: Evidence::default() }
+    }
+
+    pub fn add(&mut self, entry: Logged) {
+        self.logged.add(entry.reward);
+        self.entries += 1.0;
+        let all = self.means.arms.len();
+        let arms = if entry.eligible.is_empty() { all } else { entry.eligible.len() } as f64;
+        let weight = 1.0 / arms / entry.propensity;
+        // One mean for all arms: theirs would take O(arms) for each entry.
+        let mean = self.means.all.0 / self.means.all.1.max(1.0);
+        self.rotation.add(weight * entry.reward, weight, mean + weight * (entry.reward - mean));
+        self.means.add(entry.arm, entry.reward);
+    }
+
+    /// The log's mean reward; the rotation's, by each estimator.
+    pub fn estimates(&self) -> (Estimate, [Estimate; 3]) {
+        let estimate = |(mean, variance): (f64, f64)| Estimate { mean, width: Z95 * variance.sqrt() };
+        (estimate(self.logged.mean(self.entries)), self.rotation.estimates().map(estimate))
+    }
+}
+
+/// Replays a log for all candidates, in one pass. A candidate that cannot play it has an error instead.
+pub fn evaluate(
+    path: &Path,
+    range: (f64, f64),
+    survey: &mut Survey,
+    candidates: &[Candidate],
+    plan: Plan,
+    threads: usize,
+    bar: &ProgressBar,
+) -> Result<(Fixed, Vec<dpb::Result<Evaluation>>), String> {
+    const BATCH: usize = 1024;
+    let mut reader = Reader::open(path, range, bar)?;
+    let mut fixed = Fixed::new(survey.arms);
+    let threads = threads.clamp(1, candidates.len().max(1));
+    std::thread::scope(|scope| {
+        let start = |first: usize| {
+            let (to, batches) = sync_channel::<Arc<Batch>>(4);
+            let work = move || {
+                let own = candidates.iter().enumerate().skip(first).step_by(threads);
+                let mut replays: Vec<_> = own.map(|(at, one)| (at, Replay::new(one, plan))).collect();
+                for batch in batches {
+                    for (_, replay) in &mut replays {
+                        if let Ok(running) = replay
+                            && let Err(error) = batch.iter().try_for_each(|entry| running.add(entry))
+                        {
+                            *replay = Err(error);
+                        }
+                    }
+                }
+                replays
+                    .into_iter()
+                    .map(|(at, replay)| (at, replay.map(|replay| replay.evaluation())))
+                    .collect::<Vec<_>>()
+            };
+            (to, scope.spawn(work))
+        };
+        let (senders, workers): (Vec<_>, Vec<_>) = (0..threads).map(start).unzip();
+        let mut read = || {
+            for _ in 0..survey.entries.div_ceil(BATCH as u64) {
+                let mut batch = Batch::default();
+                reader.read(&mut batch, &mut survey.names, BATCH)?;
+                if survey.names.count() != survey.arms {
+                    return Err(format!("{}: changed while it was read", path.display()));
+                }
+                batch.iter().for_each(|entry| fixed.add(entry));
+                let batch = Arc::new(batch);
+                for sender in &senders {
+                    // A worker that is gone has panicked, which its join says.
+                    let _ = sender.send(Arc::clone(&batch));
+                }
+            }
+            Ok(())
+        };
+        let read = read();
+        drop(senders);
+        let mut found: Vec<_> =
+            workers.into_iter().flat_map(|worker| worker.join().expect("no replay panics")).collect();
+        found.sort_by_key(|&(at, _)| at);
+        read.map(|()| (fixed, found.into_iter().map(|(_, evaluation)| evaluation).collect()))
+    })
+}
