@@ -22,7 +22,7 @@ use std::ops::Range;
 use std::ptr::{null, null_mut};
 use std::sync::OnceLock;
 
-/// Runs the program that these bytes are. Panics where one of the promises is broken.
+/// Runs the program that these bytes encode. Panics if the library breaks one of the rules above.
 pub fn run(bytes: &[u8]) {
     let mut world = World {
         bytes: Bytes(bytes),
@@ -47,7 +47,7 @@ pub fn run(bytes: &[u8]) {
 struct Bytes<'a>(&'a [u8]);
 
 impl Bytes<'_> {
-    /// The next one; zeros for ever behind the last.
+    /// The next byte; zero after the end.
     fn byte(&mut self) -> u8 {
         let (&byte, rest) = self.0.split_first().unwrap_or((&0, &[]));
         self.0 = rest;
@@ -58,7 +58,7 @@ impl Bytes<'_> {
         usize::from(self.byte()) % n.max(1)
     }
 
-    /// True for one byte in n.
+    /// True for one byte value in n.
     fn once_in(&mut self, n: usize) -> bool {
         self.below(n) == n - 1
     }
@@ -102,10 +102,10 @@ const CONSTRUCTORS: &[Constructor] = &[
 
 const SEED: [u8; 32] = [7; 32];
 
-/// Numbers that are at an end of something.
+/// Numbers at the limits of some valid range.
 const ODD: &[f64] = &[0.0, 1.0, -1.0, f64::NAN, f64::INFINITY, 1e-300, 1e300, 0.5, 5e-324, -0.0];
 
-/// The status, if its function may return it.
+/// Returns the status, which must be one of `allowed`.
 #[track_caller]
 fn one_of(status: dpb_status, allowed: &[dpb_status]) -> dpb_status {
     // SAFETY: a static string.
@@ -114,7 +114,7 @@ fn one_of(status: dpb_status, allowed: &[dpb_status]) -> dpb_status {
     status
 }
 
-/// A handle or a reason, told in words.
+/// Checks that a constructor returned either a handle or a status with a message.
 #[track_caller]
 unsafe fn made<H>(status: dpb_status, handle: *mut H, error: &dpb_error) -> Option<*mut H> {
     assert_eq!(status == DPB_OK, !handle.is_null());
@@ -130,7 +130,7 @@ unsafe fn no_error() -> dpb_error {
     dpb_error { status: -1, message: [1; 252] }
 }
 
-/// What became of a decision.
+/// The state of a decision: open, its reward held until the window ends, ended, or past its deadline.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Fate {
     Open,
@@ -139,20 +139,21 @@ enum Fate {
     Gone,
 }
 
-/// What a handle must have counted, with no ring and no cleverness. None for altered snapshots.
+/// A plain model of what a handle counts: it stores every decision. Handles from altered snapshots have no model.
 struct Model {
     window: usize,
-    /// On the caller's clock: what that shows, when decisions were made, and the first whose window is not over.
+    /// With the caller's clock: the time, when each decision was made, and the first decision whose window is still
+    /// open.
     now: Option<u64>,
     stamps: Vec<u64>,
     first: usize,
-    /// Decisions back to the one that the next one ends.
+    /// A new decision ends the decision this many places before it.
     depth: usize,
     log: Vec<(dpb_decision, Fate)>,
-    /// Of each, the first one of its request; and is a request over with its first one's window?
+    /// For each decision, the first decision of its request; and whether all decisions of a request end with that one.
     firsts: Vec<usize>,
     limited: bool,
-    /// Decisions of earlier lives, then what became of all.
+    /// Decisions of earlier generations; then how this generation's decisions ended.
     before: u64,
     answered: u64,
     cancelled: u64,
@@ -160,24 +161,24 @@ struct Model {
     pulls: Vec<u64>,
     retired: Vec<bool>,
     epsilon: f64,
-    /// Of users, where they are counted.
+    /// Periods of user counts, if users are counted.
     periods: u32,
 }
 
 impl Model {
-    /// May another period begin?
+    /// Whether another period may begin.
     fn another(&self, config: &dpb_config) -> dpb_status {
         let over = config.budget_periods > 0 && self.periods >= config.budget_periods;
         if over { DPB_OVER_BUDGET } else { DPB_OK }
     }
 
-    /// What may have been spent: what is not pure does not just add up.
+    /// The largest loss that may be reported. Losses of several periods with delta do not simply add up: no limit here.
     fn most(&self, delta: f64) -> f64 {
         let most = self.epsilon * f64::from(self.periods) * (1.0 + 1e-9);
         if self.periods > 1 && delta > 0.0 { f64::INFINITY } else { most }
     }
 
-    /// Before a decision that so many are ahead of.
+    /// Ends the decision that is due before the next one, which has `ahead` others before it in its request.
     fn before_select(&mut self, ahead: usize) {
         let Some(due) = (self.log.len() + ahead).checked_sub(self.depth) else { return };
         let (decision, fate) = self.log[due];
@@ -213,27 +214,27 @@ impl Model {
         self.log.push((decision, Fate::Open));
     }
 
-    /// Is the time of a request's decisions over for some, and for some not?
+    /// Whether some decisions of a request are over and others are not.
     fn within(&self) -> bool {
         let due = self.log.len().checked_sub(self.depth);
         due.is_some_and(|due| due > 0 && due < self.log.len() && self.firsts[due] == self.firsts[due - 1])
     }
 
-    /// What must be said of a ticket, DPB_OK if it may be answered, or cancelled.
+    /// The expected status for a reward or a cancellation; DPB_OK if it is valid.
     fn verdict(&self, ticket: u64, cancel: bool) -> dpb_status {
         let Some(at) = self.log.iter().rposition(|(decision, _)| decision.ticket == ticket) else {
             return DPB_UNKNOWN_TICKET;
         };
         let over = self.limited && self.now.is_none() && self.firsts[at] + self.depth < self.log.len();
         match self.log[at].1 {
-            Fate::Open | Fate::Held if cancel => DPB_OK, // that an answer was there is not told
+            Fate::Open | Fate::Held if cancel => DPB_OK, // the status must not reveal that a reward came
             Fate::Open if !over => DPB_OK,
             Fate::Held | Fate::Done if !over => DPB_DUPLICATE,
             _ => DPB_EXPIRED,
         }
     }
 
-    /// All that is open is cancelled.
+    /// Cancels all open decisions.
     fn end_all(&mut self) {
         let depth = self.depth.min(self.log.len());
         let end = self.log.len() - depth;
@@ -259,7 +260,7 @@ impl Model {
     }
 }
 
-/// All that can be read of a handle, comparable: bits of numbers.
+/// All readable state of a handle, as bits of numbers so that it can be compared.
 #[derive(Clone, PartialEq, Debug)]
 struct Seen {
     report: [u64; 11],
@@ -273,9 +274,9 @@ struct Player {
     model: Option<Model>,
     config: dpb_config,
     seen: Seen,
-    /// Of other handles.
+    /// Snapshots of other handles that were merged.
     merged: Vec<Vec<u8>>,
-    /// Of this life, of other handles, and made up.
+    /// Tickets of this generation, of other handles, and invented ones.
     tickets: Vec<u64>,
 }
 
@@ -340,7 +341,7 @@ impl Seen {
         }
     }
 
-    /// What a restored handle keeps: nothing that was in flight, and no count of refusals.
+    /// What a restored handle keeps: no open decisions and no counts of refusals.
     fn learned(&self) -> Vec<[u64; 4]> {
         self.arms.iter().map(|a| [a[0], a[1], a[3], a[4]]).collect()
     }
@@ -376,7 +377,8 @@ impl Player {
         Player { handle, model, config, seen: Seen::of(handle), merged: Vec::new(), tickets: Vec::new() }
     }
 
-    /// After a call that was refused, or done, with these refusals of duplicates, late, bad and unknown.
+    /// Checks the state after a call that was refused (nothing changed) or succeeded, with these new counts of
+    /// refusals: duplicate, late, invalid, unknown.
     #[track_caller]
     unsafe fn after(&mut self, done: bool, refusals: [u64; 4]) {
         let now = Seen::of(self.handle);
@@ -398,7 +400,7 @@ impl Player {
         self.seen = now;
     }
 
-    /// A decision that was handed out.
+    /// Records a new decision.
     fn take(&mut self, decision: dpb_decision) {
         let chance = decision.propensity;
         assert!(chance.is_nan() || (chance > 0.0 && chance <= 1.0 + 1e-9), "{chance}");
@@ -416,7 +418,7 @@ impl Player {
         Ask::new(bytes, self.seen.arms.len(), self.config.expected_users > 0, segment)
     }
 
-    /// What must come of this request, with its number in an array.
+    /// The expected status of this request at this index of an array.
     fn granted(&self, model: &Model, ask: &Ask, number: usize) -> dpb_status {
         let policy = self.seen.report[9] as u32;
         let (users, slate) = (self.config.expected_users > 0, u64::from(self.config.max_slots));
@@ -446,7 +448,7 @@ impl Player {
         if u64::from(ask.slots) <= most { DPB_OK } else { DPB_INVALID_REQUEST }
     }
 
-    /// After requests until one was refused.
+    /// Checks the decisions of these requests, up to the first one that was refused.
     #[track_caller]
     unsafe fn asked(&mut self, asks: &[Ask], (status, done, decisions): (dpb_status, usize, Vec<dpb_decision>)) {
         let refused = [DPB_INVALID_REQUEST, DPB_UNSUPPORTED, DPB_NEWER_VERSION, DPB_NOT_READY];
@@ -472,7 +474,8 @@ impl Player {
                 self.model.iter_mut().for_each(|model| *model.firsts.last_mut().unwrap() = first);
             }
         }
-        // Slots are in no order, so that nobody knows which one's time ends first: decide until all of a request's is over.
+        // Slots are in random order, so the model does not know whose window ends first. It decides until all decisions
+        // of the request are over.
         while self.model.as_ref().is_some_and(Model::within) {
             let (status, _, decisions) = ask(self.handle, &[Ask::PLAIN], false);
             let [decision] = decisions[..] else { panic!("{status}") };
@@ -482,7 +485,7 @@ impl Player {
         self.after(done > 0, [0; 4]);
     }
 
-    /// What an answer or a cancellation may come to; of an altered handle not even the range is known.
+    /// The statuses that a reward or a cancellation may return. The range of an altered handle is unknown.
     fn expected(&self, ticket: u64, good: Option<bool>, cancel: bool) -> Vec<dpb_status> {
         let Some(model) = &self.model else {
             return vec![DPB_OK, DPB_UNKNOWN_TICKET, DPB_DUPLICATE, DPB_EXPIRED, DPB_INVALID_REWARD];
@@ -503,7 +506,7 @@ impl Player {
         }
     }
 
-    /// A reward, and whether it must be taken, or refused; None for what depends on the grid.
+    /// A reward, and whether it must be accepted or refused; None if that depends on the grid.
     fn reward(&self, bytes: &mut Bytes) -> (f64, Option<bool>) {
         let (low, high) = (self.config.reward_min, self.config.reward_max);
         match bytes.below(8) {
@@ -522,7 +525,7 @@ impl Player {
             0 => bytes.number(),
             1 => self.tickets.last().map_or(0, |ticket| ticket ^ 1 << bytes.below(64)),
             _ => {
-                // The latest are the likeliest.
+                // Recent tickets are the most likely.
                 let back = bytes.below(64.min(self.tickets.len()));
                 self.tickets.iter().rev().nth(back).copied().unwrap_or(0)
             }
@@ -530,7 +533,7 @@ impl Player {
     }
 }
 
-/// Which count of refusals a status is in.
+/// Which count of refusals grows with this status.
 fn refusal(status: dpb_status) -> [u64; 4] {
     [DPB_DUPLICATE, DPB_EXPIRED, DPB_INVALID_REWARD, DPB_UNKNOWN_TICKET].map(|counted| (status == counted).into())
 }
@@ -548,7 +551,7 @@ struct World<'a> {
 
 struct Counter {
     handle: *mut dpb_counter,
-    /// How many values it takes.
+    /// The number of values that it accepts.
     most: u64,
     values: u64,
 }
@@ -572,7 +575,7 @@ fn untouched(decision: &dpb_decision) -> bool {
     decision.ticket == 99 && decision.propensity == -7.0 && decision.arm == 99 && decision.phase == 99
 }
 
-/// A request, right or wrong.
+/// A request, valid or not.
 #[derive(Debug)]
 struct Ask {
     slots: u32,
@@ -584,16 +587,16 @@ struct Ask {
 
 #[derive(Debug)]
 enum Flaw {
-    /// Of a struct that is longer, shorter, or none of ours.
+    /// The struct's size is wrong: longer, shorter, or no known size.
     Size(u32),
-    /// Of arms that are nowhere.
+    /// A null pointer to eligible arms, with this length.
     Length(usize),
 }
 
 impl Ask {
     const PLAIN: Ask = Ask { slots: 1, segment: 0, user: 0, eligible: None, flaw: None };
 
-    /// Among arms below `arms`, and the one that is too much.
+    /// A request among arms below `arms`, and sometimes one that does not exist.
     fn new(bytes: &mut Bytes, arms: usize, users: bool, segment: u64) -> Ask {
         Ask {
             slots: bytes.pick(&[1, 1, 1, 1, 2, 3, 4, 9, 0, 1, 2, 3, u32::MAX]),
@@ -618,7 +621,7 @@ impl Ask {
         }
     }
 
-    /// With its number in an array.
+    /// Builds the request at this index of an array.
     unsafe fn request(&self, number: usize) -> dpb_request {
         let mut request: dpb_request = zeroed();
         match number % 2 {
@@ -639,7 +642,7 @@ impl Ask {
         request
     }
 
-    /// What must be said of the struct, whatever the handle is. An array's first one has the size of all.
+    /// The expected status of a flawed struct, for any handle. The first element sets the size for the array.
     fn flawed(&self, number: usize) -> dpb_status {
         match self.flaw {
             Some(Flaw::Size(size)) if number == 0 && size as usize > size_of::<dpb_request>() => DPB_NEWER_VERSION,
@@ -649,7 +652,7 @@ impl Ask {
     }
 }
 
-/// A little later, or years, or before. Has the handle a clock?
+/// Moves the clock: a little, by years, or backwards. Its status tells whether the handle has a clock.
 unsafe fn advance(handle: *mut dpb_bandit, model: &mut Option<Model>, bytes: &mut Bytes) -> bool {
     let now = model.as_ref().and_then(|model| model.now);
     let ticks = bytes.pick(&[1, 0, 3, 10, 50, 1 << 40, -5, -(1 << 50), i64::MAX]);
@@ -664,7 +667,8 @@ unsafe fn advance(handle: *mut dpb_bandit, model: &mut Option<Model>, bytes: &mu
     done
 }
 
-/// Asks one by one, or all under one lock. What the first refused one came to, and what was decided before it.
+/// Requests decisions one by one or in one batch. Returns the first status that is not DPB_OK, and the decisions made
+/// before it.
 #[track_caller]
 unsafe fn ask(handle: *mut dpb_bandit, asks: &[Ask], many: bool) -> (dpb_status, usize, Vec<dpb_decision>) {
     let requests: Vec<_> = asks.iter().enumerate().map(|(number, ask)| ask.request(number)).collect();
@@ -697,7 +701,8 @@ impl World<'_> {
         self.shuffler.take().into_iter().for_each(|shuffler| dpb_shuffler_free(shuffler.handle));
     }
 
-    /// Every call has bytes of its own, as many as it is likely, and keeps them for ever: else the corpus would mean
+    /// Each call has byte values of its own, in proportion to its likelihood. They must never change, or the corpus
+    /// would have another meaning. Unassigned values do nothing and are free for new calls.
     /// something else. A byte that no call has does nothing: there a new call finds its place.
     unsafe fn step(&mut self) {
         if self.bandits.is_empty() {
@@ -785,7 +790,7 @@ impl World<'_> {
                     (c.max_slots, c.max_clicks, c.reward_window) =
                         bytes.pick(&[(3, 1, 8), (4, 2, 40), (2, 3, 5), (3, 1, 0)])
                 }
-                // Older, newer, and none of ours.
+                // Older, newer and unknown sizes.
                 _ => {
                     c.struct_size = {
                         let ours = size_of::<dpb_config>() as u32;
@@ -814,7 +819,7 @@ impl World<'_> {
         let refusal = if charged { DPB_OVER_BUDGET } else { DPB_NULL };
         one_of(status, &[DPB_OK, DPB_NULL, DPB_INVALID_CONFIG, DPB_NEWER_VERSION, refusal]);
         let after = spent(self.budget);
-        let grown = before <= after * (1.0 + 1e-9) && after <= 8.0 * (1.0 + 1e-9); // epsilon may be next to nothing
+        let grown = before <= after * (1.0 + 1e-9) && after <= 8.0 * (1.0 + 1e-9); // epsilon may be tiny
         assert!(if status == DPB_OK && charged { grown } else { before == after });
         let shortest = offset_of!(dpb_config, node) as u32;
         match config.struct_size as usize {
@@ -828,7 +833,7 @@ impl World<'_> {
             }
             let mut read = dpb_config { budget: null(), ..config };
             if config.struct_size < size_of::<dpb_config>() as u32 {
-                // What an older program's struct lacks is at its defaults.
+                // Fields that an older program's struct lacks have their defaults.
                 let mut defaults: dpb_config = zeroed();
                 dpb_config_init(&raw mut defaults, 2, 1.0);
                 (read.expected_users, read.exploration) = (defaults.expected_users, defaults.exploration);
@@ -854,7 +859,7 @@ impl World<'_> {
         if player.model.is_none() {
             one_of(status, &[DPB_OK, DPB_UNSUPPORTED]);
         } else {
-            // Where users are counted every decision is somebody's.
+            // Where users are counted, each request must name a user.
             assert_eq!(status, if player.config.expected_users > 0 { DPB_UNSUPPORTED } else { DPB_OK });
         }
         if status == DPB_OK {
@@ -871,13 +876,13 @@ impl World<'_> {
         }
     }
 
-    /// One request.
+    /// Makes one request.
     unsafe fn request(&mut self, player: &mut Player) {
         let asks = [player.ask(&mut self.bytes)];
         player.asked(&asks, ask(player.handle, &asks, false));
     }
 
-    /// Many requests under one lock, until one is refused.
+    /// Makes many requests in one batch, up to the first one that is refused.
     unsafe fn requests(&mut self, player: &mut Player) {
         let asks: Vec<_> = (0..self.bytes.below(8)).map(|_| player.ask(&mut self.bytes)).collect();
         player.asked(&asks, ask(player.handle, &asks, true));
@@ -972,7 +977,7 @@ impl World<'_> {
         player.after(status == DPB_OK, [0; 4]);
     }
 
-    /// It is not read.
+    /// Sets a prior, which changes nothing that can be read.
     unsafe fn set_prior(&mut self, player: &mut Player, arm: u32) {
         let (low, high) = (player.config.reward_min, player.config.reward_max);
         let mean = self.bytes.pick(&[low, high, f64::NAN, 1e300]);
@@ -985,7 +990,7 @@ impl World<'_> {
         player.after(false, [0; 4]);
     }
 
-    /// A shuffled batch, of the right length or not, for the open phase or not.
+    /// A shuffled batch: of the right length or not, for the open phase or not.
     unsafe fn submit(&mut self, player: &mut Player) {
         let phase = (player.seen.report[6] as u32).wrapping_add(self.bytes.pick(&[0, 0, 0, 1, u32::MAX]));
         let mut plan: dpb_shuffle_params = zeroed();
@@ -1015,7 +1020,7 @@ impl World<'_> {
         let j = (player.seen.report[0] % 5) as u32;
         let status = dpb_compare(player.handle, 0, j, confidence, &raw mut low, &raw mut high);
         one_of(status, &[DPB_OK, DPB_NOT_READY, DPB_INVALID_CONFIG, DPB_INVALID_REQUEST, DPB_UNSUPPORTED]);
-        // Of an altered handle not even the range is known.
+        // The range of an altered handle is unknown.
         let declared = player.config.reward_max - player.config.reward_min;
         let range = if player.model.is_some() { declared } else { f64::INFINITY };
         assert!(match status {
@@ -1024,7 +1029,7 @@ impl World<'_> {
         });
         let name = dpb_policy_name(player.handle);
         assert_eq!(u64::from(dpb_policy_number(name)), player.seen.report[9]);
-        // Structs of other sizes, older and newer: what does not fit is not written.
+        // Structs of other sizes, older and newer: the library writes only the fields that fit.
         let size = self.bytes.pick(&[88, 80, 72, 0, 4, 79, 96, u32::MAX]);
         let mut room = [7u64; 20];
         room.as_mut_ptr().cast::<u32>().write(size);
@@ -1041,13 +1046,13 @@ impl World<'_> {
         let mut n = 77;
         assert_eq!(dpb_segment_read(player.handle, 0, null_mut(), 0, &raw mut n), DPB_UNSUPPORTED);
         assert_eq!(n, 77);
-        // Of another kind.
+        // A snapshot of another kind.
         let segments = segments::fresh(2, 1, 0, 0, 1);
         assert_eq!(dpb_merge(player.handle, segments.as_ptr(), segments.len(), null_mut()), DPB_INVALID_CONFIG);
         player.after(false, [0; 4]);
     }
 
-    /// A ticket of another handle is nobody's. (Luck: 2^-32 a try.)
+    /// A ticket of another handle is unknown. (By chance it is known: 2^-32 for each try.)
     unsafe fn foreign(&mut self, player: &mut Player) {
         let Some(other) = self.bandits.first() else { return };
         let ticket = other.ticket(&mut self.bytes);
@@ -1057,7 +1062,7 @@ impl World<'_> {
         }
     }
 
-    /// Another's snapshot, as it is or as a stranger made it: what was counted stays, once and twice.
+    /// Merges another handle's snapshot, as it is or altered, twice: merging changes no counts.
     unsafe fn merge(&mut self, player: &mut Player) {
         let Some(mut bytes) = self.bandits.first().and_then(|other| snapshot(other.handle)) else { return };
         for _ in 0..self.bytes.below(3) {
@@ -1077,7 +1082,7 @@ impl World<'_> {
         }
     }
 
-    /// Snapshot, restore, and again.
+    /// Takes a snapshot, restores it, and does both again.
     unsafe fn live_on(&mut self, player: &Player) {
         let Some(bytes) = snapshot(player.handle) else { return };
         if self.bytes.once_in(2) || !player.merged.is_empty() {
@@ -1100,18 +1105,18 @@ impl World<'_> {
         if player.model.is_some() {
             restored_as_it_was(player, &bytes);
         }
-        // What it has in common with itself is no news; and nobody is changed by what he cannot read.
+        // Merging its own snapshot changes nothing, nor does a snapshot that it cannot read.
         let status = dpb_merge(second, bytes.as_ptr(), bytes.len(), null_mut());
         one_of(status, &[DPB_OK, DPB_UNSUPPORTED]);
         one_of(dpb_merge(second, bytes.as_ptr(), bytes.len() - 1, null_mut()), &[DPB_CORRUPT]);
         let next = snapshot(second).unwrap();
-        let Ok(third) = restore(&next) else { return dpb_free(second) }; // over budget, as is seen above
+        let Ok(third) = restore(&next) else { return dpb_free(second) }; // over budget, as checked above
         let last = snapshot(third).unwrap();
-        // Alike but for the number of the life, and the checksum.
+        // The snapshots differ only in the generation's number and the checksum.
         assert!(next.len() == last.len() && next.iter().zip(&last).filter(|(a, b)| a != b).count() <= 8);
         let (seen, mut then) = (Seen::of(second), Seen::of(third));
         if player.model.is_none() || player.config.expected_users > 0 {
-            // Another period: more may be spent, but no less.
+            // A new period: the reported loss may grow but not shrink.
             assert!(f64::from_bits(then.report[4]) >= f64::from_bits(seen.report[4]));
             then.report[4..6].copy_from_slice(&seen.report[4..6]);
         }
@@ -1146,17 +1151,17 @@ impl World<'_> {
             bytes.truncate(self.bytes.below(bytes.len()));
         }
         if self.bytes.once_in(8) {
-            // As it is: only what was not touched is taken.
+            // Without a new checksum: the library accepts only unaltered bytes.
             return one_that_is_not(&bytes);
         }
-        // A ring of millions is the tests' of memory, and so are millions of users.
+        // tests/memory_usage.rs tests rings of millions of decisions and millions of users.
         for upper in sizes() {
             if let Some(upper) = bytes.get_mut(upper.clone()) {
                 upper.fill(0);
             }
         }
         if let Ok(handle) = restore(&sealed(bytes)) {
-            snapshot(handle); // by now it may count users
+            snapshot(handle); // a restored handle that counts users decides only after this
             if self.bandits.len() < 3 && report(handle).max_segments == 0 {
                 self.bandits.push(Player::new(handle, config, None));
             } else {
@@ -1276,7 +1281,7 @@ impl World<'_> {
                 _ => {}
             }
             if (plan.users as usize).saturating_mul(plan.coins_per_user as usize) > 1 << 22 {
-                return; // large batches are the tests' of memory
+                return; // tests/memory_usage.rs tests large batches
             }
             let mut handle = null_mut();
             let status = dpb_new_shuffler(&raw const plan, &raw mut handle, &raw mut error);
@@ -1350,7 +1355,7 @@ impl World<'_> {
         }
     }
 
-    /// A handle with segments, or some calls on it.
+    /// Creates a handle with segments, or makes some calls on it.
     unsafe fn segments(&mut self, clock: u32) {
         self.segments = match self.segments.take() {
             None => {
@@ -1371,7 +1376,7 @@ impl World<'_> {
         };
     }
 
-    /// NULL wherever there can be one.
+    /// Passes NULL for every pointer that may be NULL.
     unsafe fn nothing(&mut self) {
         let mut statuses = HashMap::new();
         let mut is_null = |what: &'static str, status| {
@@ -1499,7 +1504,7 @@ unsafe fn restore(bytes: &[u8]) -> Result<*mut dpb_bandit, dpb_status> {
     made(status, handle, &error).ok_or(status)
 }
 
-/// Under its policy and configuration, and under no other.
+/// A snapshot is restored under its own policy and configuration, and under no other.
 unsafe fn restored_as_it_was(player: &Player, bytes: &[u8]) {
     let name = dpb_policy_name(player.handle);
     let restore_as = |config: &dpb_config| {
@@ -1521,7 +1526,7 @@ unsafe fn restored_as_it_was(player: &Player, bytes: &[u8]) {
     assert_eq!(restore_as(&retuned), DPB_OK);
 }
 
-/// Bytes whose checksum does not fit are no snapshot.
+/// Bytes with a wrong checksum are not a snapshot.
 unsafe fn one_that_is_not(bytes: &[u8]) {
     let fits = bytes.len() > 4 && sealed(bytes.to_vec()) == bytes;
     match restore(bytes) {
@@ -1533,7 +1538,7 @@ unsafe fn one_that_is_not(bytes: &[u8]) {
     }
 }
 
-/// With the checksum that a stranger would give it.
+/// Gives altered bytes a valid checksum, as an attacker would.
 fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes.truncate(bytes.len().saturating_sub(4));
     let checksum = crc32fast::hash(&bytes);
@@ -1541,7 +1546,7 @@ fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// Where a snapshot has all but the lower two bytes of what sizes the ring, and the counters of users.
+/// The positions of the sizes of the ring and of the user counters in a snapshot, except each one's lower two bytes.
 fn sizes() -> &'static [Range<usize>; 3] {
     static SIZES: OnceLock<[Range<usize>; 3]> = OnceLock::new();
     SIZES.get_or_init(|| {

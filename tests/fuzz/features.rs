@@ -18,7 +18,7 @@ impl Drop for Player {
     }
 }
 
-/// All that can be read, as it is printed: bits of numbers.
+/// All readable state, as bits of numbers.
 unsafe fn seen(handle: *const dpb_bandit) -> Vec<u64> {
     let r = report(handle);
     assert_eq!(r.decisions - r.answered - r.cancelled - r.expired, u64::from(r.pending));
@@ -42,16 +42,16 @@ impl Player {
         one_of(status, &[DPB_OK, DPB_INVALID_CONFIG, DPB_UNSUPPORTED, DPB_NEWER_VERSION, DPB_OVER_BUDGET]);
         let handle = made(status, handle, &error)?;
         if report(handle).features != D || config.expected_users > 0 {
-            dpb_free(handle); // DP-IMED, or an older program's
+            dpb_free(handle); // DP-IMED, or a struct size without features
             return None;
         }
         Some(Player { handle, per_arm: config.feature_model == DPB_MODEL_PER_ARM, tickets: Vec::new() })
     }
 
-    /// Some calls; None where the last one freed it.
+    /// Makes some calls. Returns None if the last one freed the handle.
     pub unsafe fn play(mut self, bytes: &mut Bytes) -> Option<Player> {
         for _ in 0..=bytes.below(64) {
-            // As in World::step.
+            // The byte values must not change: see World::step.
             match bytes.byte() {
                 0..=120 => self.request(bytes),
                 121..=220 => self.answer(bytes),
@@ -188,7 +188,7 @@ impl Player {
         assert_eq!(seen(self.handle), before, "its own releases are no news");
     }
 
-    /// The next life believes the same; or what comes of a snapshot that a stranger has altered, which sees no more calls.
+    /// A restored handle makes the same predictions. A handle from an altered snapshot gets no more calls.
     unsafe fn live_on(self, bytes: &mut Bytes) -> Player {
         let Some(mut first) = snapshot(self.handle) else { return self };
         if bytes.once_in(2) {

@@ -2,14 +2,14 @@
 
 use super::*;
 
-/// All that requests name.
+/// The keys that requests use.
 const KEYS: [u64; 9] = [0, 1, 2, 3, 4, 5, 6, 1 << 40, u64::MAX];
 
-/// All that can be read of a handle, comparable.
+/// All readable state of a handle, comparable.
 #[derive(Clone, PartialEq, Debug)]
 struct Seen {
     report: [u64; 12],
-    /// Mean, pulls, effective pulls: of each segment in turn.
+    /// Mean, pulls and effective pulls of each arm, segment by segment.
     cells: Vec<[u64; 3]>,
     overall: Vec<[u64; 3]>,
     refusals: [u64; 4],
@@ -18,13 +18,13 @@ struct Seen {
 pub struct Player {
     handle: *mut dpb_bandit,
     config: dpb_config,
-    /// Of the segments, in the order in which they were begun.
+    /// The keys of the segments, in the order in which they were created.
     keys: Vec<u64>,
-    /// None for altered snapshots.
+    /// None for a handle from an altered snapshot.
     model: Option<Model>,
     seen: Seen,
     tickets: Vec<u64>,
-    /// It believes what others have released.
+    /// Whether it has merged releases of other handles.
     merged: bool,
 }
 
@@ -35,7 +35,7 @@ impl Drop for Player {
     }
 }
 
-/// The arms of a segment, or of all together; None where nobody has named it.
+/// The arms of a segment, or of all segments together; None if the segment does not exist.
 unsafe fn cells(handle: *const dpb_bandit, segment: Option<u64>, arms: u32) -> Option<Vec<[u64; 3]>> {
     let read = |room: *mut dpb_arm, cap, n| match segment {
         Some(key) => dpb_segment_read(handle, key, room, cap, n),
@@ -105,15 +105,15 @@ impl Player {
         let handle = made(status, handle, &error)?;
         if report(handle).max_segments == 0 {
             assert!((config.struct_size as usize) < size_of::<dpb_config>());
-            dpb_free(handle); // an older program's handle has none
+            dpb_free(handle); // a struct size without segments
             return None;
         }
         assert!(config.max_segments <= 8);
-        config.budget = null(); // the next lives are not charged
+        config.budget = null(); // restored handles are not charged
         Some(Player::of(handle, config, Vec::new(), Some(1)))
     }
 
-    /// The periods that it has had, if a model knows it.
+    /// Wraps a handle with this many periods so far, or with no model.
     unsafe fn of(handle: *mut dpb_bandit, config: dpb_config, keys: Vec<u64>, periods: Option<u32>) -> Player {
         let (report, seen) = (report(handle), Seen::of(handle, &keys));
         let (capacity, window) = (config.pending_capacity, config.reward_window);
@@ -140,10 +140,10 @@ impl Player {
         Player { handle, config, keys, model, seen, tickets: Vec::new(), merged: false }
     }
 
-    /// Some calls; None where the last one freed it.
+    /// Makes some calls. Returns None if the last one freed the handle.
     pub unsafe fn play(mut self, bytes: &mut Bytes) -> Option<Player> {
         for _ in 0..=bytes.below(32) {
-            // As in World::step.
+            // The byte values must not change: see World::step.
             match bytes.byte() {
                 0..=75 => self.request(bytes),
                 84..=110 => self.requests(bytes),
@@ -191,7 +191,7 @@ impl Player {
         self.seen = now;
     }
 
-    /// A decision that was handed out, in the segment with this key.
+    /// Records a new decision in the segment with this key.
     fn take(&mut self, key: u64, decision: dpb_decision) {
         let arms = self.seen.overall.len() as u32;
         assert!(decision.propensity > 0.0 && decision.propensity <= 1.0 && decision.arm < arms && decision.phase < 2);
@@ -210,7 +210,7 @@ impl Player {
         }
     }
 
-    /// All those of a request.
+    /// Records all decisions of a request.
     fn take_all(&mut self, key: u64, decisions: &[dpb_decision]) {
         let first = self.model.as_mut().map_or(0, |model| {
             (0..decisions.len()).for_each(|ahead| model.before_select(ahead));
@@ -235,7 +235,7 @@ impl Player {
         Ask::new(bytes, self.seen.overall.len(), self.config.expected_users > 0, key)
     }
 
-    /// What must come of this request, with its number in an array, where so many segments have been begun.
+    /// The expected status of this request at this index of an array, with these segments so far.
     fn granted(&self, begun: &[u64], ask: &Ask, number: usize) -> dpb_status {
         let arms = self.seen.overall.len() as u32;
         let refused = |arms_of: &Vec<u32>| arms_of.is_empty() || arms_of.iter().any(|&arm| arm >= arms);
@@ -248,7 +248,7 @@ impl Player {
             _ if ask.eligible.as_ref().is_some_and(refused) => DPB_INVALID_REQUEST,
             _ if !begun.contains(&ask.segment) && begun.len() as u64 == self.seen.report[7] => DPB_FULL,
             1 => DPB_OK,
-            // Each reward would be a contribution.
+            // Each reward would be a contribution of its own.
             _ if self.config.expected_users > 0 && self.config.max_slots == 0 => DPB_INVALID_REQUEST,
             slots => {
                 let mut different = ask.eligible.clone().unwrap_or_else(|| (0..arms).collect());
@@ -262,7 +262,8 @@ impl Player {
         }
     }
 
-    /// After requests until one was refused: a new key begins a segment, if its request is not refused.
+    /// Checks the decisions of these requests, up to the first one that was refused. A new key creates a segment unless
+    /// its request is refused.
     #[track_caller]
     unsafe fn asked(&mut self, asks: &[Ask], (status, done, decisions): (dpb_status, usize, Vec<dpb_decision>)) {
         let refused = [DPB_INVALID_REQUEST, DPB_UNSUPPORTED, DPB_NEWER_VERSION, DPB_NOT_READY, DPB_FULL];
@@ -284,7 +285,7 @@ impl Player {
             self.take_all(ask.segment, these);
             assert!(these.iter().all(|d| ask.eligible.as_ref().is_none_or(|arms| arms.contains(&d.arm))));
         }
-        // As in calls.rs.
+        // As in calls.rs: slots are in random order.
         while self.model.as_ref().is_some_and(Model::within) {
             let key = self.keys[0];
             let (status, _, decisions) = ask(self.handle, &[Ask { segment: key, ..Ask::PLAIN }], false);
@@ -394,7 +395,7 @@ impl Player {
         self.after(status == DPB_OK, [0; 4]);
     }
 
-    /// What a handle with segments cannot do.
+    /// Calls that a handle with segments does not support.
     unsafe fn refusals(&mut self, bytes: &mut Bytes) {
         let (mut decision, mut done, n) = (NO_DECISION, 77, bytes.below(3));
         assert_eq!(dpb_select(self.handle, &raw mut decision), DPB_UNSUPPORTED);
@@ -408,7 +409,7 @@ impl Player {
         assert_eq!(dpb_shuffle_params_read(self.handle, 0, &raw mut plan), DPB_UNSUPPORTED);
         assert_eq!(dpb_submit_shuffled(self.handle, 0, 0, null(), 0), DPB_UNSUPPORTED);
         assert_eq!((arm, low, high, plan.struct_size), (77, -7.0, -7.0, 0));
-        // Of another kind.
+        // A snapshot of another kind.
         let plain = fresh(2, 1, 0, 0, 0);
         assert_eq!(dpb_merge(self.handle, plain.as_ptr(), plain.len(), null_mut()), DPB_INVALID_CONFIG);
         let (delta, mut epsilon) = (bytes.pick(ODD), -7.0);
@@ -417,8 +418,8 @@ impl Player {
         self.after(false, [0; 4]);
     }
 
-    /// Its own snapshot, or another's, which a stranger may have altered. A handle that has merged goes on as before, but
-    /// for what it believes.
+    /// Merges its own snapshot or another handle's, altered or not. The handle's decisions go on as before; only its
+    /// estimates change.
     unsafe fn merge(&mut self, bytes: &mut Bytes) {
         let mut told = snapshot(self.handle).unwrap();
         let own = bytes.once_in(4);
@@ -442,21 +443,21 @@ impl Player {
         };
         assert_eq!(public(&before), public(&self.seen));
         assert_eq!(dpb_merge(self.handle, told.as_ptr(), told.len(), null_mut()), status);
-        self.after(false, [0; 4]); // it is no news
+        self.after(false, [0; 4]); // its own snapshot changes nothing
     }
 
-    /// Snapshot, restore, and again; or what comes of one that a stranger has altered.
+    /// Takes a snapshot, restores it, and does both again; or restores an altered one.
     unsafe fn live_on(self, bytes: &mut Bytes) -> Player {
         let mut first = snapshot(self.handle).unwrap();
         if bytes.once_in(2) {
             alter(&mut first, bytes);
-            // A ring, or segments, of millions is the tests' of memory, and so are millions of users.
+            // tests/memory_usage.rs tests millions of decisions in a ring, of segments and of users.
             for upper in sizes() {
                 first[upper.clone()].fill(0);
             }
             return match restore(&sealed(first)) {
                 Ok(handle) if report(handle).max_segments > 0 => {
-                    snapshot(handle); // by now it may count users
+                    snapshot(handle); // a restored handle that counts users decides only after this
                     let arms = report(handle).arms_active;
                     let mut keys = KEYS.to_vec();
                     keys.retain(|&key| cells(handle, Some(key), arms).is_some());
@@ -487,16 +488,16 @@ impl Player {
         }
         let next = snapshot(second).unwrap();
         let Ok(third) = restore(&next) else {
-            dpb_free(second); // over budget, as is seen above
+            dpb_free(second); // over budget, as checked above
             return self;
         };
         let last = snapshot(third).unwrap();
-        // Alike but for the number of the life, and the checksum.
+        // The snapshots differ only in the generation's number and the checksum.
         assert!(next.len() == last.len() && next.iter().zip(&last).filter(|(a, b)| a != b).count() <= 8);
         let (seen, mut then) = (Seen::of(second, &self.keys), Seen::of(third, &self.keys));
         dpb_free(third);
         if self.model.is_none() || self.config.expected_users > 0 {
-            // Another period: more may be spent, but no less.
+            // A new period: the reported loss may grow but not shrink.
             assert!(f64::from_bits(then.report[4]) >= f64::from_bits(seen.report[4]));
             then.report[4..6].copy_from_slice(&seen.report[4..6]);
         }
@@ -517,7 +518,7 @@ impl Player {
         next
     }
 
-    /// Under its configuration and no other, with as many segments as it has, or more.
+    /// A snapshot is restored under its own configuration and no other, with as many segments as it has or more.
     unsafe fn restored_as_it_was(&self, bytes: &[u8]) {
         let (mut handle, mut error) = (null_mut(), no_error());
         let mut restore_as = |config: &dpb_config, max_segments| {
@@ -536,7 +537,7 @@ impl Player {
     }
 }
 
-/// Some bytes, anywhere.
+/// Overwrites some bytes at any position.
 fn alter(snapshot: &mut [u8], bytes: &mut Bytes) {
     for _ in 0..=bytes.below(4) {
         let place = (usize::from(bytes.byte()) << 8 | usize::from(bytes.byte())) % snapshot.len();
@@ -544,7 +545,7 @@ fn alter(snapshot: &mut [u8], bytes: &mut Bytes) {
     }
 }
 
-/// Where a snapshot says whose it is: fresh handles differ there first.
+/// The position of the handle's identity in a snapshot: snapshots of fresh handles first differ there.
 fn origin() -> usize {
     static ORIGIN: OnceLock<usize> = OnceLock::new();
     *ORIGIN.get_or_init(|| {
@@ -553,7 +554,7 @@ fn origin() -> usize {
     })
 }
 
-/// The snapshot of a handle that was just made, with so many segments at most.
+/// The snapshot of a new handle with at most this many segments.
 pub fn fresh(arms: u32, capacity: u32, window: u32, users: u64, most: u32) -> Vec<u8> {
     // SAFETY: as in run.
     unsafe {
@@ -569,7 +570,8 @@ pub fn fresh(arms: u32, capacity: u32, window: u32, users: u64, most: u32) -> Ve
     }
 }
 
-/// Where a snapshot has all but the lower two bytes of what sizes ring, tables, and counters of users.
+/// The positions of the sizes of the ring, the tables and the user counters in a snapshot, except each one's lower two
+/// bytes.
 fn sizes() -> &'static [Range<usize>; 5] {
     static SIZES: OnceLock<[Range<usize>; 5]> = OnceLock::new();
     SIZES.get_or_init(|| {
