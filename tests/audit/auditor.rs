@@ -20,33 +20,33 @@ use std::ops::Range;
 pub struct Case {
     pub policy: Algorithm,
     pub epsilon: f64,
-    /// The claim's; 0 where the policy is pure.
+    /// The claim's delta; 0 for a pure policy.
     pub delta: f64,
     pub arms: u32,
-    /// Rewards of one user.
+    /// The maximum number of rewards of one user.
     pub contributions: u32,
-    /// Runs of each world that judge; a quarter as many pilots for each pair of tables.
+    /// Runs of each world that give the verdict. Each pair of tables gets a quarter as many pilot runs.
     pub runs: u64,
-    /// The changed rewards come after the arm's first release.
+    /// Whether the changed rewards come after the arm's first release.
     pub later: bool,
     pub delivery: Delivery,
     pub sabotage: Sabotage,
 }
 
-/// How answers come, and what else is called.
+/// How rewards arrive, and which other calls are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
-    /// Each at once.
+    /// Each reward immediately.
     Once,
-    /// Late, and the changed ones four times.
+    /// Each reward late, and the changed ones four times.
     Repeated,
-    /// In a reward window: clicks at once, silence otherwise.
+    /// With a reward window: clicks immediately, and no update for other decisions.
     Window,
-    /// The same, and some decisions are cancelled after that, the changed ones among them.
+    /// As with Window; afterwards some decisions are cancelled, the changed ones among them.
     Cancelled,
-    /// Late, and every third never, so that its decision expires.
+    /// Each reward late, and every third never, so that its decision expires.
     Expiring,
-    /// At once, while requests show some arms only; and one is retired.
+    /// Each reward immediately; requests offer only some arms, and one arm is retired.
     Sets,
 }
 
@@ -59,19 +59,19 @@ impl Delivery {
     }
 }
 
-/// Times that a changed reward comes under [`Delivery::Repeated`].
+/// Updates for each changed reward under [`Delivery::Repeated`].
 const REPEATS: u64 = 4;
 /// The reward window, in decisions.
 const WINDOW: u32 = 16;
-/// Decisions before an answer comes under [`Delivery::Expiring`]; the ring holds eight.
+/// Decisions before a reward arrives under [`Delivery::Expiring`]; the ring holds eight decisions.
 const LATE: u64 = 4;
-/// No run is longer; one without a release is over after the horizon.
+/// The maximum length of a run, in decisions. A run without a release ends after the horizon.
 const LONGEST: u64 = 20_000;
-/// Releases after the change that the sums' sights take in.
+/// How many releases after the change the outputs about sums use.
 const RELEASES: usize = 8;
-/// The chance of an alarm against a true claim, and of a lower bound above the truth.
+/// The probability of an alarm against a true claim, and of a lower bound above the true loss.
 pub const FAILURE: f64 = 1e-6;
-/// What an outsider looks at, for people.
+/// The names of the outputs that the audit looks at.
 pub const SIGHTS: [&str; 21] = [
     "the mean at its release",
     "the mean at the end",
@@ -96,39 +96,39 @@ pub const SIGHTS: [&str; 21] = [
     "the last number of the release that moved the mean",
 ];
 
-/// What an audit found, of which claim.
+/// The result of an audit, and its claim.
 #[derive(Clone, Copy, Debug)]
 pub struct Outcome {
     pub verdict: Verdict,
-    /// The loss that was claimed for the changed rewards together, and at which delta.
+    /// The claimed loss for all changed rewards together, and its delta.
     pub claim: f64,
     pub delta: f64,
     pub changed: u64,
 }
 
-/// One pair of tables. A reward is 1 for the first pulls of an arm and then what `rest` says, but for
-/// the changed ones, which are 0 in one world and 1 in the other.
+/// One pair of reward tables. The first rewards of an arm are 1 and the others follow `rest`, except for the changed
+/// rewards: they are 0 in one world and 1 in the other.
 #[derive(Clone, Debug)]
 struct Tables {
-    /// Ones of arm 0, of every other arm.
+    /// The number of leading ones for arm 0, and for every other arm.
     ones: (u64, u64),
     rest: Rest,
-    /// Pulls of arm 0.
+    /// The pulls of arm 0 whose rewards change.
     changed: Range<u64>,
-    /// The run ends with the first phase, or else some time after the release of the changed rewards.
+    /// The run ends with the first phase. Otherwise it ends some time after the release of the changed rewards.
     one_phase: bool,
     /// Arm 0 is retired soon after the change.
     retires: bool,
-    /// Or here, in decisions.
+    /// The maximum length of the run, in decisions.
     longest: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Rest {
     Zero,
-    /// One and zero in turn: a mean of one half without variance.
+    /// One and zero alternate: the mean is one half and no sampling noise moves it.
     Half,
-    /// The same for arm 0, and zero for the others.
+    /// One and zero alternate for arm 0; all other arms get zero.
     HalfOfFirst,
 }
 
@@ -146,21 +146,21 @@ impl Tables {
     }
 }
 
-/// Public facts of a policy, learnt from one honest run in which arm 0 is best.
+/// Public facts of a policy, learned from one honest run in which arm 0 is best.
 #[derive(Default)]
 struct Scout {
-    /// Pulls of arm 0 at its releases, and what one user had lost after each at delta = 0.
+    /// For each release of arm 0: its pulls so far, and the loss of one user so far at delta = 0.
     releases: Vec<(u64, f64)>,
-    /// What the first release of any arm costs: at arm 0's a public schedule may be further on.
+    /// The loss of the first release of any arm. When arm 0 is released, a public schedule may already be further.
     first: f64,
-    /// Of arm 0 at its first release.
+    /// The width of arm 0 at its first release.
     width: f64,
-    /// A time, in decisions, in which all that may be expected to come.
+    /// Enough decisions for all expected releases.
     longest: u64,
 }
 
 impl Scout {
-    /// What the first release costs one user, or the next one after it.
+    /// The loss of one user from the first release, or from the next one.
     fn cost(&self, later: bool) -> f64 {
         match self.releases[..] {
             [] => f64::NAN,
@@ -169,23 +169,23 @@ impl Scout {
         }
     }
 
-    /// Is there no bound without a delta?
+    /// Whether no bound exists at delta = 0.
     fn is_approximate(&self) -> bool {
         self.releases.first().is_some_and(|release| release.1 == f64::INFINITY)
     }
 
-    /// Does each release cost more?
+    /// Whether each release adds to the loss.
     fn composes(&self) -> bool {
         self.releases.len() > 1 && self.releases[1].1 > self.releases[0].1
     }
 }
 
 impl Case {
-    /// The honest policy at this claim, five arms, 4000 runs; (eps, 0.1) where it is not pure, because
-    /// what a small delta hides takes very many runs to see.
+    /// The honest policy at this claim, with five arms and 4000 runs. A policy that is not pure is audited at (eps,
+    /// 0.1), because detecting the effect of a small delta takes very many runs.
     ///
     /// # Errors
-    /// The library's message where the policy refuses the configuration.
+    /// The library's message if the policy refuses the configuration.
     pub fn new(policy: Algorithm, epsilon: f64) -> Result<Case, String> {
         let mut case = Case {
             policy,
@@ -204,12 +204,13 @@ impl Case {
         case.open(0).map(|_| case)
     }
 
-    /// The policy in each of its ways to draw noise, if it does: at a loss of one, so that the audits of
+    /// The policy with each of its noise distributions, if it draws noise, at a loss of one, so that the audits of
     /// different policies compare.
     pub fn with_noise(policy: Algorithm) -> Vec<Case> {
         let case = |delta| {
             let case = Case { delta, ..Case::new(policy, 1.0).ok()? };
-            // DP-UCB covers what one arm tells by the noise of the zeros that all others insert.
+            // With two arms: with more, the noise of the zeros that the other arms insert hides this arm's reward in
+            // DP-UCB.
             Some(if policy == Algorithm::Ucb { Case { arms: 2, ..case } } else { case })
         };
         let pure = case(0.0).filter(|case| case.open(0).is_ok());
@@ -218,7 +219,7 @@ impl Case {
         pure.into_iter().chain(other).filter(noisy).collect()
     }
 
-    /// The same sabotaged, in the way that brings it out.
+    /// The same case with this sabotage, and with the settings that make it visible.
     pub fn with(self, sabotage: Sabotage) -> Case {
         let delivery = match sabotage {
             Sabotage::Built(Fault::DuplicateBelieved) => Delivery::Repeated,
@@ -238,7 +239,7 @@ impl Case {
     /// Runs the audit.
     ///
     /// # Errors
-    /// The library's message where it refuses the configuration; where the sabotage touches nothing.
+    /// The library's message if it refuses the configuration, or a message if the sabotage changes nothing.
     pub fn run(&self) -> Result<Outcome, String> {
         self.open(0)?;
         if self.delivery == Delivery::Sets && !self.is_flexible()? {
@@ -261,12 +262,12 @@ impl Case {
     fn config(&self, seed: &[u8; 32]) -> dpb_config {
         let mut config = dpb_config::defaults(self.arms, self.epsilon);
         config.delta = self.delta;
-        config.beta = 0.9; // short epochs: privacy does not depend on it
+        config.beta = 0.9; // short epochs; privacy does not depend on beta
         config.horizon = self.horizon();
         config.base = Algorithm::NonprivateExp3 as u32;
         config.contributions_per_user = self.contributions;
         if self.policy == Algorithm::SdpAe {
-            // large enough a batch for an arm to be dropped after the first
+            // large enough that an arm can be dropped after the first batch
             config.batch = 50 * (f64::from(self.contributions) / self.epsilon).powi(2).ceil() as u32;
         }
         config.pending_capacity = if self.delivery == Delivery::Expiring { 8 } else { 4096 };
@@ -283,13 +284,13 @@ impl Case {
         Handle::new(self.policy, &self.config(&seed))
     }
 
-    /// T, where it matters. A tree over few rewards spends its budget on few levels.
+    /// The horizon, for policies that use it. A tree over few rewards splits its budget among few levels.
     fn horizon(&self) -> u64 {
         let group = (f64::from(self.contributions) / self.epsilon).ceil() as u64;
         if self.policy == Algorithm::PrivateUcb { 2 * group } else { 64 * group }
     }
 
-    /// Decisions before an answer comes: so many that believed duplicates leave pulls in flight.
+    /// Decisions before a reward arrives: enough that a duplicate which is learned from leaves pulls in flight.
     fn lag(&self, changed: u64) -> u64 {
         match self.delivery {
             Delivery::Repeated => u64::from(self.arms) * (REPEATS * changed + 2),
@@ -338,9 +339,9 @@ impl Case {
         Ok(scout)
     }
 
-    /// The pairs of tables worth trying, and how many rewards they differ in: of so many users that
-    /// their losses add up to one, because group privacy is exact where a claim is pure, and a small loss
-    /// takes very many runs to see.
+    /// The pairs of tables worth trying, and the number of rewards in which they differ: those of so many users that
+    /// their losses add up to one. Group privacy is exact for a pure claim, and detecting a small loss takes very many
+    /// runs.
     fn tables(&self, scout: &Scout) -> Result<(Vec<Tables>, u64), String> {
         let cost = scout.cost(self.later);
         let group = if cost.is_finite() { (1.0 / cost - 1e-3).ceil().max(1.0) as u64 } else { 1 };
@@ -359,7 +360,7 @@ impl Case {
             let mut from = vec![scout.releases.first().ok_or("nothing is released")?.0];
             from.extend(scout.releases.last().map(|last| last.0).filter(|&last| last > from[0] && last <= 64));
             from.truncate(if scout.composes() { 1 } else { 2 });
-            // Dp-linear's ones end the pilot; then nothing is in the arm's batch but the change.
+            // In dp-linear the leading ones end the pilot; then the arm's batch contains only the changed rewards.
             let plain: Vec<Tables> = match self.policy {
                 Algorithm::Linear => [32, 64].map(|from| all((8, 8), Rest::Zero, from)).into(),
                 _ => from.into_iter().map(|from| all((0, 0), rest, from)).collect(),
@@ -375,8 +376,8 @@ impl Case {
             let from = if self.eliminates() { pulls.saturating_sub(m) } else { 0 };
             return Ok((vec![all((u64::MAX, u64::MAX), Rest::Zero, from)], m));
         }
-        // Of an arm that may be dropped with the first release: on that edge, or so far ahead that all
-        // others are, give or take m.
+        // Tables for an arm at the threshold at which the first release drops it, and for one at which it drops all
+        // others, up to m rewards to either side.
         let edge = (2.0 * scout.width * pulls as f64).round() as u64;
         if self.eliminates() && edge + 5 * m <= pulls {
             let longest = u64::from(self.arms) * pulls + self.lag(m) + 1;
@@ -393,12 +394,12 @@ impl Case {
         Ok((ends.map(|ones| all(ones, Rest::Zero, 0)).into(), m))
     }
 
-    /// Does it drop arms at the end of its first phase?
+    /// Whether the policy drops arms at the end of its first phase.
     fn eliminates(&self) -> bool {
         matches!(self.policy, Algorithm::Se | Algorithm::SdpAe)
     }
 
-    /// What the changed rewards may lose by what such a run releases, and at which delta.
+    /// The largest loss for the changed rewards from the releases of such a run, and its delta.
     fn claim(&self, scout: &Scout, tables: &[Tables], changed: u64) -> (f64, f64) {
         let honest = self.honest();
         let spent: Vec<_> = tables.iter().map(|tables| honest.play(scout, tables, 0, false).spent).collect();
@@ -412,8 +413,7 @@ impl Case {
         }
     }
 
-    /// The local model: what the user's device does to a reward, as `dpb_ldp_encode` but for its coins,
-    /// which are fixed here.
+    /// The local model: how the user's device encodes a reward. It works as `dpb_ldp_encode`, with fixed coins.
     fn device(&self, number: u64) -> Option<impl FnMut(f64, u64) -> f64> {
         if !self.policy.name().starts_with("ldp-") {
             return None;
@@ -441,7 +441,7 @@ impl Case {
         self.device(0).is_some() && matches!(self.sabotage, HalfNoise | TenPercentLess | NoNoise | QuarterLater)
     }
 
-    /// The arms that the next request may show.
+    /// The arms that the next request offers.
     fn eligible(&self, decisions: u64, retired: bool) -> Vec<u32> {
         let bits = decisions.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         let live = |arm: &u32| !(retired && *arm == 0);
@@ -467,7 +467,7 @@ impl Case {
                 Delivery::Sets => handle.select_among(&self.eligible(decisions, retired)),
                 _ => handle.select(),
             };
-            // A step is a new phase, or a decision where there are no phases.
+            // A step is a phase, or a decision if the policy has no phases.
             if decision.phase == 0 || phase != Some(decision.phase) {
                 steps.push(decision.arm == 0);
             }
@@ -506,7 +506,7 @@ impl Case {
             if decision.arm == 0 && !lost {
                 canary.answered(reward, changed);
             }
-            // Of others not all that is told is public: a device's message is not.
+            // Other policies also output messages of devices, which are not public.
             let released = if handle.has_features { hand.released() } else { Vec::new() };
             if canary.look(&handle.arms(self.arms)[0], decisions, &released) {
                 let tail = if scout.composes() { 0 } else { 2 * lag + 40 * m };
@@ -551,33 +551,35 @@ impl Case {
     }
 }
 
-/// What an outsider saw of a run, by each of the [`SIGHTS`]; what was spent, at delta = 0 and the claim's.
+/// The outputs of a run, one for each of the [`SIGHTS`], and the loss that it reports, at delta = 0 and at the claim's
+/// delta.
 struct Run {
     seen: Vec<Seen>,
     spent: [f64; 2],
 }
 
-/// What is known and seen of arm 0.
+/// The state of arm 0, whose rewards change.
 struct Canary {
-    /// Changed rewards, and those of them that have come.
+    /// The number of changed rewards, and how many of them have arrived.
     changes: u64,
     changed: u64,
-    /// Rewards that have come, and the sum of all but the changed ones.
+    /// The number of rewards so far, and the sum of all but the changed ones.
     answered: u64,
     known: f64,
-    /// The last mean, and what its sum had beyond what is known, before the change.
+    /// The last released mean, and by how much its sum exceeded the known sum before the change.
     mean: f64,
     before: f64,
-    /// The width, once the last changed reward has come.
+    /// The width after the last changed reward.
     width: f64,
-    /// The first number that is released after the change, and the last one of the release that moves the arm's mean,
-    /// where these are told.
+    /// The first number released after the change, and the last number of the release that changes the arm's mean, if
+    /// the policy outputs these.
     released: [f64; 2],
-    /// Since then.
+    /// Releases since the change.
     releases: Vec<Release>,
 }
 
-/// How a released sum differs from what is known of it, and that from the last sum before the change.
+/// One release: its mean, by how much its sum exceeds the known sum, and how much that has grown since before the
+/// change.
 struct Release {
     mean: f64,
     excess: f64,
@@ -610,7 +612,7 @@ impl Canary {
         self.known += if changed { 0.0 } else { reward };
     }
 
-    /// True at the first release after the change.
+    /// Records new outputs. Returns true at the first release after the change.
     fn look(&mut self, arm: &dpb_arm, decisions: u64, released: &[(usize, i64)]) -> bool {
         if self.is_changed() && self.width.is_nan() {
             self.width = arm.width;
@@ -636,15 +638,15 @@ impl Canary {
         self.is_changed() && self.releases.len() == 1
     }
 
-    /// The log-likelihood ratio of the first releases after the change, but for a factor, if their noises
-    /// were independent and Laplace's: of each what it has too much, between nothing and the change.
+    /// The log-likelihood ratio of the first releases after the change, up to a factor, as if their noises were
+    /// independent with a Laplace distribution. Each contributes its excess, clamped between zero and the change.
     fn too_much(&self, of: impl Fn(&Release) -> f64) -> f64 {
         let first = self.releases.iter().take(RELEASES);
         first.map(|release| of(release).clamp(0.0, self.changes as f64)).sum()
     }
 }
 
-/// Of features, in every request.
+/// The features of every request.
 const ROW: [f32; 1] = [1.0];
 
 /// A bandit behind the C interface.
@@ -667,7 +669,7 @@ impl Handle {
         Ok(Handle { bandit, has_features: policy == Algorithm::Linear })
     }
 
-    /// A request that these arms may be chosen for, or all: with a row, where the policy has features.
+    /// A request among these arms, or among all arms. It has a row of features if the policy needs one.
     fn request(&self, arms: &[u32]) -> dpb_request {
         let eligible = if arms.is_empty() { std::ptr::null() } else { arms.as_ptr() };
         let features = if self.has_features { ROW.as_ptr() } else { std::ptr::null() };
@@ -687,13 +689,13 @@ impl Handle {
 
     fn select_among(&self, arms: &[u32]) -> dpb_decision {
         let mut decision = dpb_decision { ticket: 0, propensity: 0.0, arm: 0, phase: 0 };
-        // SAFETY: a live handle, as many arms as it is told and a valid place.
+        // SAFETY: a live handle, a slice of that many arms and a valid place.
         let status = unsafe { dpb_select_for(self.bandit, &self.request(arms), &mut decision) };
         assert_eq!(status, DPB_OK, "dpb_select_among");
         decision
     }
 
-    /// Refused where the ticket's time is over, and where it was answered before.
+    /// Reports a reward. The library refuses it if the decision has expired or has a reward already.
     fn update(&self, ticket: u64, reward: f64) {
         // SAFETY: a live handle.
         let status = unsafe { dpb_update(self.bandit, ticket, reward) };
@@ -732,7 +734,8 @@ impl Handle {
 
     fn report(&self) -> dpb_report {
         let mut report = std::mem::MaybeUninit::<dpb_report>::zeroed();
-        // SAFETY: numbers only, so zeroes are a report; a live handle and a valid place of the size that is said.
+        // SAFETY: zeros are a valid report because it contains only numbers; a live handle and a valid place of this
+        // size.
         unsafe {
             (*report.as_mut_ptr()).struct_size = size_of::<dpb_report>() as u32;
             assert_eq!(dpb_report_read(self.bandit, report.as_mut_ptr()), DPB_OK, "dpb_report_read");
@@ -740,7 +743,7 @@ impl Handle {
         }
     }
 
-    /// None while there is none.
+    /// The best arm, or None if the policy has named none.
     fn best_arm(&self) -> Option<u32> {
         let mut arm = 0;
         // SAFETY: a live handle and a valid place.

@@ -11,44 +11,44 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 /// An audit of one claim.
 #[derive(Clone, Copy, Debug)]
 pub struct Audit {
-    /// The claim: the loss between the two worlds (m eps for m changed rewards).
+    /// The claimed loss between the two worlds (m eps for m changed rewards).
     pub epsilon: f64,
-    /// The claim's delta (for m changed rewards: m e^((m-1) eps) delta), 0 where it is pure.
+    /// The claimed delta (for m changed rewards: m e^((m-1) eps) delta); 0 for a pure claim.
     pub delta: f64,
     /// Runs of each world that choose the event.
     pub pilot: u64,
-    /// Fresh runs of each world that judge it.
+    /// Fresh runs of each world that give the verdict.
     pub verdict: u64,
-    /// Chance of an alarm against a true claim.
+    /// The probability of an alarm against a true claim.
     pub failure: f64,
 }
 
-/// What an audit found.
+/// The result of an audit.
 #[derive(Clone, Copy, Debug)]
 pub struct Verdict {
     /// With confidence 1 - failure, the true loss is at least this (at the audit's delta).
     pub epsilon: f64,
-    /// How often the event came in the world where it is likelier, and in the other one.
+    /// How often the event happened in the world where it is likelier, and in the other one.
     pub hits: (u64, u64),
-    /// The claim is refuted.
+    /// Whether the audit refutes the claim.
     pub alarm: bool,
-    /// Which pair of inputs, and what an outsider saw of it, told most.
+    /// The pair of inputs and the output that distinguished the worlds best.
     pub candidate: usize,
     pub sight: usize,
 }
 
-/// What an outsider sees of one run.
+/// One output of one run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Seen {
-    /// Something that is the same in two runs or is not.
+    /// A pattern; two patterns are equal or not.
     Pattern(u64),
-    /// A number: events are that it is large, or small. NaN is neither.
+    /// A number; the events are that it is large, or small. NaN is neither.
     Number(f64),
 }
 
 impl Audit {
-    /// An audit of a pure claim with `runs` of each world, half of them pilots, and a false alarm
-    /// in one case of a million.
+    /// An audit of a pure claim with `runs` of each world, half of them pilots, and a false alarm with probability at
+    /// most one in a million.
     pub fn pure(epsilon: f64, runs: u64) -> Audit {
         Audit { epsilon, delta: 0.0, pilot: runs / 2, verdict: runs - runs / 2, failure: 1e-6 }
     }
@@ -58,9 +58,9 @@ impl Audit {
         self.search(1, |_, seed, neighbour| vec![Seen::Pattern(world(seed, neighbour))])
     }
 
-    /// The same where there are several pairs of neighbouring inputs to choose from, and several
-    /// sights for an outsider: `world(candidate, seed, neighbour)` returns what is seen by each. Every
-    /// candidate gets its pilots; the verdict falls on the most promising candidate and sight.
+    /// As `run`, with several pairs of neighbouring inputs and several outputs. `world(candidate, seed, neighbour)`
+    /// returns all outputs. Every candidate gets its own pilot runs; the verdict is about the best candidate and
+    /// output.
     pub fn search(&self, candidates: usize, world: impl Fn(usize, u64, bool) -> Vec<Seen>) -> Verdict {
         let pilots: Vec<_> = (0..candidates)
             .map(|candidate| {
@@ -72,7 +72,8 @@ impl Audit {
             .collect();
         let mut best = self.choose(&pilots);
         if best.score < 4.0 {
-            // No violation in sight: judge the event that tells most, so that the figure says something.
+            // No event violates the claim: judge the one that distinguishes best, so that the measured loss is
+            // meaningful.
             best = Audit { epsilon: self.epsilon / 2.0, ..*self }.choose(&pilots);
         }
         let Choice { candidate, sight, likelier, event, .. } = best;
@@ -87,8 +88,8 @@ impl Audit {
         Verdict { epsilon, hits, alarm: epsilon > self.epsilon, candidate, sight }
     }
 
-    /// The candidate, sight and direction whose best event violates this claim most. Each half of the
-    /// pilots scores what the other half chose, so that a sight of many patterns does not win by luck.
+    /// The candidate, output and direction whose best event violates this claim most. Each half of the pilots scores
+    /// the choice of the other half, so that an output with many patterns does not win by chance.
     fn choose(&self, pilots: &[[Vec<Vec<Seen>>; 2]]) -> Choice {
         let seen = |runs: &[Vec<Seen>], sight: usize| runs.iter().map(|seen| seen[sight]).collect::<Vec<_>>();
         let mut best: Option<Choice> = None;
@@ -109,9 +110,8 @@ impl Audit {
         best.expect("a candidate, a sight and a pilot")
     }
 
-    /// The event with the highest score: of numbers those beyond a bound, of patterns a prefix of their
-    /// order by likelihood ratio. Choosing by the largest lower bound instead costs up to 1000 times more
-    /// runs.
+    /// The event with the highest score. For numbers: all beyond a threshold. For patterns: a prefix of their order by
+    /// likelihood ratio. Choosing by the largest lower bound instead takes up to 1000 times more runs.
     fn choose_event(&self, likelier: &[Seen], other: &[Seen]) -> Event {
         let mut patterns: HashMap<u64, (f64, f64)> = HashMap::new();
         let mut numbers: Vec<(f64, (f64, f64))> = Vec::new();
@@ -143,7 +143,7 @@ impl Audit {
         if score_of_small > score_of_large { at_most } else { at_least }
     }
 
-    /// How many of these, in this order, violate the claim most, equal ones together; and the violation.
+    /// The length of the prefix that violates the claim most, with equal elements kept together; and its violation.
     fn best_prefix<T: PartialEq>(&self, order: &[(T, (f64, f64))], runs: usize) -> (usize, f64) {
         let (mut hits, mut misses, mut best) = (0.0, 0.0, (0, f64::NEG_INFINITY));
         for (i, (what, (a, b))) in order.iter().enumerate() {
@@ -156,14 +156,14 @@ impl Audit {
         best
     }
 
-    /// The violation on fresh runs, in standard deviations.
+    /// The violation by this event on fresh runs, in standard deviations.
     fn score(&self, event: &Event, likelier: &[Seen], other: &[Seen]) -> f64 {
         let count = |runs: &[Seen]| runs.iter().filter(|&&seen| event.holds(seen)).count() as f64;
         self.violation(count(likelier), count(other), likelier.len())
     }
 
-    /// (p1 - delta - e^eps p0)/sqrt(p1 + e^(2 eps) p0), with half a count against the alarm, so that a
-    /// handful of lucky runs does not win.
+    /// (p1 - delta - e^eps p0)/sqrt(p1 + e^(2 eps) p0), with half a count against the alarm, so that a few lucky runs
+    /// do not win.
     fn violation(&self, hits: f64, misses: f64, runs: usize) -> f64 {
         let factor = self.epsilon.exp();
         let forgiven = self.delta * runs as f64;
@@ -171,7 +171,7 @@ impl Audit {
     }
 }
 
-/// What the pilots chose: the event, and in which world it is likelier.
+/// The choice of the pilot runs: the event, and the world in which it is likelier.
 struct Choice {
     candidate: usize,
     sight: usize,
@@ -197,7 +197,7 @@ impl Event {
     }
 }
 
-/// One-sided Clopper-Pearson bounds of a binomial proportion, each wrong with chance at most `gamma`.
+/// One-sided Clopper-Pearson bounds of a binomial proportion; each fails with probability at most `gamma`.
 pub fn clopper_pearson(hits: u64, runs: u64, gamma: f64) -> (f64, f64) {
     // P(X >= hits) grows with p from 0 to 1, P(X <= hits) falls.
     let low = if hits == 0 { 0.0 } else { bisect(|p| binomial_tail(hits, runs, p) > gamma) };
@@ -205,7 +205,7 @@ pub fn clopper_pearson(hits: u64, runs: u64, gamma: f64) -> (f64, f64) {
     (low, high)
 }
 
-/// Where a condition on [0, 1] turns from false to true.
+/// The point in [0, 1] at which a condition turns from false to true.
 fn bisect(holds: impl Fn(f64) -> bool) -> f64 {
     let (mut low, mut high) = (0.0, 1.0);
     for _ in 0..60 {
@@ -224,7 +224,7 @@ pub fn binomial_tail(hits: u64, runs: u64, p: f64) -> f64 {
         let i = i as f64;
         log += ((n - i) / (i + 1.0)).ln() + p.ln() - (-p).ln_1p();
     }
-    // the smaller side is the accurate one
+    // the smaller tail is the accurate one
     if above < below { above } else { 1.0 - below }
 }
 
@@ -235,7 +235,7 @@ pub fn seed(number: u64) -> [u8; 32] {
     bytes
 }
 
-/// A pattern as one number.
+/// Hashes a pattern to one number.
 pub fn pattern(seen: impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     seen.hash(&mut hasher);

@@ -46,8 +46,8 @@ fn main() -> ExitCode {
     ExitCode::from(u8::from(verdict.alarm))
 }
 
-/// For each policy with noise, the runs that catch half of it, and a quarter from the second release on:
-/// doubled until the alarm. Fails where the most do not do.
+/// Prints, for each policy with noise, how many runs detect noise at half its scale, and at a quarter of it from the
+/// second release on. It doubles the runs until the alarm, and fails if even the most runs raise none.
 fn power() -> ExitCode {
     const MOST: u64 = 12_800;
     println!("Runs of each world until the alarm, which is false with a chance of {FAILURE:e} each time.\n");
@@ -65,7 +65,7 @@ fn power() -> ExitCode {
         { sizes }.find(alarms)
     };
     let row = |case: &Case| [Sabotage::HalfNoise, Sabotage::QuarterLater].map(|sabotage| enough(case, sabotage));
-    // Two at a time: odd ones and even ones.
+    // Two threads: one takes the odd numbers, the other the even ones.
     let (even, odd): (Vec<_>, Vec<_>) = std::thread::scope(|scope| {
         let odd = scope.spawn(|| cases.iter().skip(1).step_by(2).map(row).collect());
         (cases.iter().step_by(2).map(row).collect(), odd.join().expect("no audit panics"))

@@ -7,15 +7,15 @@ use dpb::noise::probe::{Draw, NoiseProbe};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
     Nothing,
-    /// All noise at half its scale.
+    /// Halves the scale of all noise.
     HalfNoise,
-    /// All noise at nine tenths of its scale.
+    /// Scales all noise by nine tenths.
     TenPercentLess,
-    /// Almost no noise.
+    /// Removes almost all noise.
     NoNoise,
-    /// Noise at a quarter of its scale, except for one release of each arm.
+    /// Scales noise by a quarter, except for one release of each arm.
     QuarterLater,
-    /// Every batch is released twice, and the mean is published.
+    /// Releases every batch twice and publishes the mean.
     ReleasedTwice,
     /// A fault that the library builds in.
     Built(Fault),
@@ -29,7 +29,7 @@ impl Sabotage {
         of_noise.into_iter().chain(Fault::ALL.iter().map(|&fault| Built(fault))).collect()
     }
 
-    /// HalfNoise is half-noise.
+    /// The name on the command line: half-noise for HalfNoise.
     pub fn name(self) -> String {
         let name = if let Sabotage::Built(fault) = self { format!("{fault:?}") } else { format!("{self:?}") };
         let dashed =
@@ -37,7 +37,7 @@ impl Sabotage {
         dashed.flatten().skip(1).collect()
     }
 
-    /// The hand that does it while it lives, to handles of so many arms.
+    /// The noise probe that applies the fault while it lives, to handles with this many arms.
     pub fn hand(self, arms: u32) -> NoiseProbe {
         let all = |share: f64| NoiseProbe::new().weakening(move |_, _| share);
         match self {
