@@ -32,16 +32,16 @@ use std::ops::Range;
 use std::panic::catch_unwind;
 use world::{Run, Sight, run};
 
-/// How the second world was made to look like the first.
+/// How the second world was made to look like the first one.
 #[derive(Debug, PartialEq)]
 enum Hidden {
-    /// By so many moves.
+    /// By moving this many draws of noise.
     Noise(usize),
-    /// There is no noise to be moved, and a choice differs.
+    /// Not at all: the policy draws no noise, and a choice differs.
     Choice,
 }
 
-/// Moves noise until the worlds look the same, or says what an outsider sees of the difference.
+/// Moves noise until the worlds look the same, or describes the difference that cannot be hidden.
 fn hide(subject: Subject, history: &History) -> Result<Hidden, String> {
     let plain = run(subject, history, 0, &[], &[]);
     let mut moves: Vec<(usize, i64)> = Vec::new();
@@ -60,8 +60,8 @@ fn hide(subject: Subject, history: &History) -> Result<Hidden, String> {
             _ => seen.draws.clone(),
         };
         if let (Sight::Release(draw), true) = (seen.sight, subject.has_features()) {
-            // A coordinate is moved by the reward times any public number, so by what it differs by: what that costs is all
-            // that is asked.
+            // A reward changes a coordinate by the reward times a public number, which may be any. So the test moves the
+            // draw by the difference that it sees, and checks only the total cost.
             if moves.iter().any(|&(moved, _)| moved == draw) {
                 return Err(format!("not covered by noise: {seen}"));
             }
@@ -82,7 +82,7 @@ fn hide(subject: Subject, history: &History) -> Result<Hidden, String> {
     }
 }
 
-/// Compares the cost of the shifts with the loss that handles report, and that with epsilon.
+/// Checks that the shifts cost no more than the loss that the handles report, and that this is within epsilon.
 fn within_the_claim(history: &History, plain: &Run, moves: &[(usize, i64)]) -> Result<(), String> {
     let Config { epsilon, delta, contributions_per_user, .. } = history.config;
     let (mut pure, mut zcdp, mut bits) = (0.0, 0.0, 0);
@@ -100,7 +100,7 @@ fn within_the_claim(history: &History, plain: &Run, moves: &[(usize, i64)]) -> R
             }
         }
     }
-    // What was taken back costs nothing, and of m contributions each has an m-th.
+    // A cancelled decision costs nothing, and each of m contributions may cost an m-th.
     let contributions = history.contributions(&plain.made);
     let most = contributions_per_user * history.periods();
     let part = (contributions as f64 / f64::from(most)).min(1.0);
@@ -119,7 +119,7 @@ fn within_the_claim(history: &History, plain: &Run, moves: &[(usize, i64)]) -> R
     if within { Ok(()) } else { Err(losses()) }
 }
 
-/// What all are configured like, as far as they can: with delta where a policy needs it.
+/// The common configuration, with a delta if the policy needs one.
 fn plain(reward_window: u32, contributions_per_user: u32, delta: f64, horizon: u64) -> Config {
     Config {
         delta,
@@ -133,8 +133,8 @@ fn plain(reward_window: u32, contributions_per_user: u32, delta: f64, horizon: u
     }
 }
 
-/// The configurations worth trying: with delta where a policy needs it, or draws other noise then; and
-/// of few decisions where noise is drawn in them.
+/// The configurations worth trying: with a delta if the policy needs it, or if it then draws other noise; and with a
+/// short horizon if it draws noise then.
 fn configs(subject: Subject, reward_window: u32) -> Vec<Config> {
     let able = |config: &Config| subject.make(config).is_ok();
     let mut worth = Vec::new();
@@ -154,10 +154,10 @@ fn configs(subject: Subject, reward_window: u32) -> Vec<Config> {
             }
         }
     }
-    // Those that can forget, within the history, and those that can explore.
+    // Configurations that forget within the history, and configurations that explore.
     let of = |(memory, exploration)| Config { forget_after: memory, exploration, horizon: 1600, ..worth[0].clone() };
     let more = [(1 << 10, 0.2), (0, 0.2), (1 << 10, 0.0)].into_iter().map(of).find(able);
-    // Those that show slates: a request is what may cost epsilon.
+    // Configurations with several slots, where a request may cost epsilon.
     let clicks = u32::from(reward_window > 0);
     let slates = [(clicks, 2, 0.0), (clicks, 1, 0.0), (0, 1, 1e-3)];
     let slates = slates.map(|(max_clicks, contributions_per_user, delta)| Config {
@@ -173,13 +173,13 @@ fn configs(subject: Subject, reward_window: u32) -> Vec<Config> {
     worth
 }
 
-/// A handle of the plainest configuration that there is, and that one's delta.
+/// A handle with the simplest configuration that the policy accepts, and its delta.
 fn any(subject: Subject) -> (Bandit, f64) {
     let made = |delta| Some((subject.make(&plain(0, 1, delta, 1600)).ok()?, delta));
     [0.0, 1e-3].into_iter().find_map(made).expect("a configuration for all")
 }
 
-/// Segments, and all policies but those that refuse raw rewards: their devices hide them.
+/// Segments, and all policies except those that refuse raw rewards, because their devices hide the rewards.
 fn subjects(private: bool) -> Vec<Subject> {
     let belongs = |&subject: &Subject| {
         let (bandit, delta) = any(subject);
@@ -193,7 +193,7 @@ fn subjects(private: bool) -> Vec<Subject> {
     policies.chain([Subject::Segments, Subject::Models]).filter(belongs).collect()
 }
 
-/// Runs a number of histories of each configuration, and more until one distinguishes the worlds.
+/// Runs this many histories of each configuration, and more until the rewards matter in one.
 fn rewards_show_through_noise_only(subjects: Vec<Subject>, reward_window: u32, lives: bool, histories: u64) {
     hidden_on(Clock::Decisions, subjects, reward_window, lives, histories);
 }
@@ -220,12 +220,12 @@ fn hidden_on(clock: Clock, subjects: Vec<Subject>, reward_window: u32, lives: bo
     }
 }
 
-/// The same on this clock.
+/// These configurations, on this clock.
 fn on(clock: Clock, configs: Vec<Config>) -> impl Iterator<Item = Config> {
     configs.into_iter().map(move |config| Config { clock, ..config })
 }
 
-/// Has it snapshots?
+/// Whether it has snapshots.
 fn has_lives(subject: &Subject) -> bool {
     any(*subject).0.snapshot().is_ok()
 }
@@ -270,9 +270,9 @@ fn in_many_histories() {
     }
 }
 
-/// What makes every request of these somebody's: two configurations of one slot, and one of several.
+/// Configurations with users: two with one slot for each request, and one with several.
 fn with_users(subject: Subject, reward_window: u32) -> impl Iterator<Item = Config> {
-    let twice = |config: &Config| 2 * config.horizon; // for what is not learned from
+    let twice = |config: &Config| 2 * config.horizon; // because some rewards are not learned from
     let counted = move |config: Config| Config {
         expected_users: 10_000,
         contributions_per_user: 2,
@@ -290,7 +290,7 @@ fn with_users(subject: Subject, reward_window: u32) -> impl Iterator<Item = Conf
 /// If the library learned from all rewards, the outputs would differ.
 fn no_more_of_a_user_shows(subjects: impl IntoIterator<Item = Subject>) {
     for subject in subjects {
-        // Of requests with one slot, and with several.
+        // Counts: first for requests with one slot, then for requests with several.
         let [mut covered, mut seen, mut tried] = [[0; 2]; 3];
         for (number, window) in [(0, 0), (1, WINDOW)] {
             for config in with_users(subject, window) {
@@ -320,7 +320,7 @@ fn no_more_of_a_user_shows_than_was_promised() {
     no_more_of_a_user_shows([Subject::Segments, Subject::Policy(Algorithm::Imed)]);
 }
 
-/// All policies that support users, except the one without noise, for which the test above requires all that it can.
+/// All policies that support users, except the one without noise, which the test above tries as far as it can.
 #[test]
 #[ignore = "ten seconds"]
 fn nor_with_any_policy() {
@@ -329,7 +329,7 @@ fn nor_with_any_policy() {
     no_more_of_a_user_shows(subjects(true).into_iter().filter(|&subject| subject != without_noise).filter(counts));
 }
 
-/// All kinds of histories.
+/// Histories of all kinds for one subject.
 struct Kinds {
     subject: Subject,
     configs: Vec<(Config, bool)>,
@@ -344,7 +344,7 @@ impl Kinds {
         Kinds { subject, configs }
     }
 
-    /// With clicks on the caller's clock.
+    /// With a reward window on the caller's clock.
     fn of_time(subject: Subject) -> Kinds {
         let configs = on(Clock::Caller, configs(subject, WINDOW)).map(|config| (config, has_lives(&subject))).collect();
         Kinds { subject, configs }
@@ -354,7 +354,7 @@ impl Kinds {
         self.configs.iter().map(move |(config, lives)| History::new(config, sabotage, number, *lives))
     }
 
-    /// Does it touch anything?
+    /// Whether the sabotage changes anything in a history.
     fn is_touched(&self, sabotage: Sabotage) -> bool {
         Fault::was_done();
         self.histories(sabotage, 0).any(|history| {
@@ -363,7 +363,7 @@ impl Kinds {
         })
     }
 
-    /// Is a difference seen in any of these? Or does the policy break, as a handle then shows.
+    /// Whether one of these histories shows a difference between the worlds, or panics.
     fn is_seen(&self, sabotage: Sabotage, mut numbers: Range<u64>) -> bool {
         let tells = |history: History| !matches!(catch_unwind(|| hide(self.subject, &history)), Ok(Ok(_)));
         numbers.any(|number| self.histories(sabotage, number).any(tells))
@@ -377,7 +377,7 @@ fn baselines_are_seen_through() {
     }
 }
 
-/// Each of these, of every subject that it touches.
+/// Each sabotage is detected in every subject that it changes.
 fn are_seen(sabotages: &[Sabotage], subjects: impl IntoIterator<Item = Subject>) {
     are_seen_in(sabotages, subjects.into_iter().map(Kinds::of).collect());
 }
@@ -387,10 +387,10 @@ fn are_seen_in(sabotages: &[Sabotage], kinds: Vec<Kinds>) {
     for &sabotage in sabotages {
         let mut touched = Vec::new();
         for kinds in &kinds {
-            // Some cannot be seen in these histories: an un-noised maximum moves an edge that they do not meet, counters
-            // and intervals spend their last tenth on more answers than they have, and DP-KLUCB asks for no leader. Others
-            // cannot be seen by what they are: a prior shows in propensities, and where there are none a thousandth of
-            // it turns no choice; and what is in a snapshot, where that is refused.
+            // These histories cannot show some faults. They do not reach the threshold that an un-noised maximum moves.
+            // Counters and intervals keep the last tenth of their budget for more rewards than the histories contain.
+            // DP-KLUCB never uses the leader. A slightly wrong prior shows only in propensities; in a policy without
+            // any, it changes no choice. Held rewards show only in snapshots, which some policies refuse.
             let beyond = match (sabotage, kinds.subject) {
                 (Sabotage::Built(Fault::UnnoisedMaximum), _) => true,
                 (Sabotage::Built(Fault::HeldCounted), subject) => !has_lives(&subject),
@@ -443,7 +443,7 @@ fn leaks_of_the_clock_are_seen() {
 #[test]
 #[ignore = "a minute"]
 fn all_sabotage_is_seen() {
-    let elsewhere = [Fault::UserUnbounded, Fault::PushedOutTells].map(Sabotage::Built); // above
+    let elsewhere = [Fault::UserUnbounded, Fault::PushedOutTells].map(Sabotage::Built); // the tests above detect these
     let sabotages: Vec<_> = Sabotage::all().into_iter().filter(|sabotage| !elsewhere.contains(sabotage)).collect();
     are_seen(&sabotages, subjects(true));
 }

@@ -2,10 +2,10 @@
 
 use dpb::{Algorithm, Bandit, Config, Feature, Request, Result, Rows};
 
-/// What handles are made of.
+/// The kinds of handles.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Subject {
-    /// (dp-linear with one model for all arms.)
+    /// A policy; for dp-linear, with one model for all arms.
     Policy(Algorithm),
     Segments,
     /// dp-linear with a model for each arm.
@@ -13,7 +13,7 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// Keys of segments that there may be.
+    /// The keys of the segments.
     pub const KEYS: [u64; 3] = [100, 101, 102];
 
     pub fn make(self, config: &Config) -> Result<Bandit> {
@@ -39,21 +39,21 @@ impl Subject {
         Config { features: FEATURES as u32, model_per_arm, ..config.clone() }
     }
 
-    /// Has it features?
+    /// Whether requests have features.
     pub fn has_features(self) -> bool {
         matches!(self, Subject::Models | Subject::Policy(Algorithm::Linear))
     }
 
-    /// In one of its segments, where it has any.
+    /// A request, in this segment if the handle has segments.
     pub fn request(self, key: u64) -> Request<'static> {
         Request { segment: if self == Subject::Segments { key } else { 0 }, ..Request::default() }
     }
 }
 
-/// Features of a row.
+/// The number of features in a row.
 const FEATURES: usize = 3;
 
-/// The rows of a request, as somebody chooses them who knows this number.
+/// The rows of a request, chosen by an adversary who knows this number.
 pub struct Features {
     dense: Vec<f32>,
     sparse: Option<(Vec<Feature>, Vec<u32>)>,
@@ -84,19 +84,19 @@ impl Features {
     }
 }
 
-/// What can be read of an arm: its mean and what else is in real numbers, and counts.
+/// All readable state of an arm: its real numbers, among them the mean, and its counts.
 pub struct Arm {
     pub estimates: [u64; 3],
     pub counts: (u64, bool),
 }
 
-/// Arms that can be asked for, where any can.
+/// The active arms.
 pub fn live(bandit: &Bandit) -> Vec<u32> {
     let arms = bandit.arm_reports().unwrap();
     (0..).zip(arms).filter(|(_, arm)| arm.active).map(|(number, _)| number).collect()
 }
 
-/// Of every arm, and of every arm in every segment.
+/// All arms, and all arms of every segment.
 pub fn arms(bandit: &Bandit) -> Vec<Arm> {
     let mut arms = Vec::new();
     let mut each = |_, arm: dpb::ArmReport| {
@@ -105,9 +105,9 @@ pub fn arms(bandit: &Bandit) -> Vec<Arm> {
     };
     bandit.for_each_arm(&mut each).unwrap();
     for key in Subject::KEYS {
-        let _ = bandit.for_each_arm_in(key, &mut each); // where it has begun
+        let _ = bandit.for_each_arm_in(key, &mut each); // if the segment exists
     }
-    // What is believed of rows.
+    // Predictions for rows.
     let report = bandit.report().unwrap();
     if report.features > 0 {
         let rows = if report.model_per_arm { 1 } else { bandit.arms().unwrap() as usize };
@@ -120,7 +120,7 @@ pub fn arms(bandit: &Bandit) -> Vec<Arm> {
     arms
 }
 
-/// All else that can be read, but for a snapshot.
+/// All other readable state except snapshots.
 pub fn rest(bandit: &Bandit) -> String {
     let compared = bandit.compare(0, 1, 0.9);
     format!("{:?} {compared:?} {:?}", bandit.report(), bandit.best_arm())

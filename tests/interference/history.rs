@@ -10,51 +10,51 @@ pub const WINDOW: u32 = 16;
 /// One reward, in grid units.
 const ONE: i64 = 1 << 24;
 
-/// What happens to some handles: all of it public but the rewards.
+/// All that happens to some handles. Everything is public except the rewards.
 pub struct History {
     pub config: Config,
     pub sabotage: Sabotage,
-    /// Seeds all handles.
+    /// The seed of all handles.
     pub number: u64,
-    /// Handles at a time; each may end and be restored.
+    /// The number of handles at a time; each may be freed and another one restored in its place.
     pub handles: usize,
     pub steps: Vec<Step>,
-    /// By decision; none is silence.
+    /// The reward of each decision; None if no update comes.
     rewards: Vec<Option<f64>>,
-    /// Who makes a decision, where users are counted.
+    /// The user of each decision, if users are counted.
     pub who: Vec<u64>,
-    /// The decisions of one user: those of one request follow each other.
+    /// The decisions of the user whose rewards differ; those of one request are adjacent.
     pub changed: Vec<usize>,
-    /// The reward that differs, in either world.
+    /// The differing reward in each world.
     worlds: [Option<f64>; 2],
     differs: Differs,
 }
 
-/// Which answers of each of the user's requests differ.
+/// Which rewards of each of the user's requests differ.
 #[derive(Clone, Copy, PartialEq)]
 enum Differs {
-    /// All: they have the one reward, or the other.
+    /// All of them, by the pair in `worlds`.
     All,
-    /// Two: in the first world the first answer is the reward and the second one nothing, in the other one the second.
+    /// The first two: in one world the first reward is 1 and the second is nothing, in the other world the reverse.
     Moved,
-    /// The first. The others are rewards in both worlds.
+    /// Only the first. The others are rewards of 1 in both worlds.
     First,
 }
 
-/// What happens, and then one decision, and what is called after it.
+/// Some events, then one decision, then some calls.
 pub struct Step {
     pub events: Vec<Event>,
-    /// Which handle decides, and where.
+    /// The handle that decides, and the segment.
     pub at: usize,
     pub key: u64,
-    /// Shows only so many of the live arms, from this one on.
+    /// The request offers only this many active arms, starting from this index.
     pub shows: Option<(usize, usize)>,
-    /// It is of the same request as the one before.
+    /// Whether it belongs to the same request as the decision before.
     pub follows: bool,
     pub calls: Vec<Call>,
 }
 
-/// Numbers are of any size: of what there is, it is the one that they leave.
+/// Numbers may be of any size; they select modulo the number of choices.
 #[derive(Clone, Copy, Debug)]
 pub enum Event {
     AddArm(Option<u64>),
@@ -65,35 +65,35 @@ pub enum Event {
         strength: f64,
     },
     Period,
-    /// The caller's clock shows so much more, or less.
+    /// The caller's clock moves by this many ticks, perhaps backwards.
     Advance(i64),
-    /// A snapshot is taken, and kept.
+    /// Takes a snapshot and keeps it.
     Snapshot,
-    /// The handle ends, and another one goes on from the last snapshot but so many, whosever that is.
+    /// Frees the handle and restores another from a kept snapshot of any handle: the last one, or this many before it.
     Restore(usize),
-    /// The handle learns from the last snapshot but so many.
+    /// Merges a kept snapshot: the last one, or this many before it.
     Merge(usize),
 }
 
-/// Which arm?
+/// Selects an arm.
 #[derive(Clone, Copy, Debug)]
 pub enum Which {
     Any(usize),
-    /// That of this decision.
+    /// The arm of this decision.
     Of(usize),
 }
 
-/// By decision.
+/// A call with the number of its decision.
 #[derive(Clone, Copy)]
 pub enum Call {
     Answer(usize),
     Cancel(usize),
 }
 
-/// What is called for one decision.
+/// The calls for one decision.
 type Fate = &'static [fn(usize) -> Call];
 
-/// The likeliest first.
+/// The most likely one first.
 const FATES: [Fate; 6] = [
     &[Call::Answer],
     &[Call::Answer, Call::Answer],
@@ -103,13 +103,13 @@ const FATES: [Fate; 6] = [
     &[],
 ];
 
-/// Where users are counted, one comes so many times as often as is learned from.
+/// If users are counted, one user makes this many times as many requests as the limit.
 const OFTEN: usize = 6;
 
 impl History {
-    /// By the number: the user's decisions have one of the first four fates, and the arm of one of them is
-    /// retired soon after, or not. With `lives` there are snapshots, and what can be done with them, and priors: if it
-    /// is not retired that arm gets one soon.
+    /// The number determines which of the first four fates the user's decisions have, and whether the arm of one of
+    /// them is retired soon after. With `lives` the history includes snapshots, restores, merges and priors; an arm
+    /// that is not retired gets a prior soon.
     pub fn new(config: &Config, sabotage: Sabotage, number: u64, lives: bool) -> History {
         let mut random = Seed::new(Some(seed(!number))).unwrap().stream();
         let mut draw = |n: usize| random.below(n as u64) as usize;
@@ -118,7 +118,7 @@ impl History {
         let windowed = reward_window > 0;
         let (epsilon, batch) = ([1.0, 4.0][draw(2)], [0, 5][draw(2)]);
         let config = Config { epsilon, batch, ..config.clone() };
-        // Each handle learns from a user as often as is said: so it is one, where that counts.
+        // Each handle learns from a user up to the limit, so histories with users have one handle only.
         let handles = if lives && users == 0 { 3 - number as usize % 3 } else { 1 };
         let step = |_| Step {
             events: Vec::new(),
@@ -139,7 +139,7 @@ impl History {
         let mut changed: Vec<_> = (0..often).map(|i| first + 20 * i + draw(20 - config.max_slots as usize)).collect();
         let mut who = Vec::new();
         if users > 0 {
-            // Some of the others come often too.
+            // Some other users also make many requests.
             let mut other = || 1 + if draw(5) == 0 { draw(8) } else { 8 + draw(1 << 20) } as u64;
             who.extend((0..decisions).map(|at| if changed.contains(&at) { 0 } else { other() }));
             if number & 1 == 1 {
@@ -149,7 +149,7 @@ impl History {
         let slate = config.max_slots as usize;
         if slate > 0 {
             steps.iter_mut().skip(1).for_each(|step| step.follows = draw(2) == 0);
-            // The user's requests have all their slots, and no other has more.
+            // The user's requests use all slots, and no other request has more.
             changed = changed.into_iter().flat_map(|first| first..first + slate).collect();
             changed.iter().enumerate().for_each(|(i, &decision)| steps[decision].follows = i % slate > 0);
             steps[changed[changed.len() - 1] + 1].follows = false;
@@ -159,7 +159,7 @@ impl History {
             }
         }
         if config.clock == Clock::Caller {
-            // A tick for each decision on average, in bursts that no window's end interrupts, and in nights.
+            // On average one tick for each decision; with bursts during which no window ends, and with long pauses.
             let mut burst = 0;
             for step in &mut steps {
                 let ticks = match draw(40) {
@@ -183,7 +183,8 @@ impl History {
             steps[soon].at = steps[changed[0]].at;
         }
         if twins {
-            // Soon after the user's first decision another handle begins where that one's is, and both go on.
+            // Soon after the user's first decision another handle continues from that handle's snapshot, and both
+            // decide.
             let soon = changed[0] + 2 + draw(20);
             steps[soon].at = steps[changed[0]].at;
             steps[soon].events.push(Event::Snapshot);
@@ -198,7 +199,7 @@ impl History {
             };
             let mut at = decision;
             for call in FATES[fate] {
-                at += draw(12); // in a window some come too late
+                at += draw(12); // with a window, some come too late
                 if let Some(step) = steps.get_mut(at) {
                     step.calls.push(call(decision));
                 }
@@ -225,8 +226,8 @@ impl History {
         }
     }
 
-    /// The user's requests in which a reward differs whose decision was not taken back; of those of one period no more
-    /// than are learned from. `made` says of each decision its period, and whether it was taken back.
+    /// How many requests of the user can differ: a reward differs and the decision was not cancelled in time; in each
+    /// period no more than the limit. `made` has the period of each decision, and whether it was cancelled in time.
     pub fn contributions(&self, made: &[(usize, bool)]) -> usize {
         let differs = |decision: usize| self.reward(decision, 0) != self.reward(decision, 1) && !made[decision].1;
         let requests = self.changed.chunks(self.slots()).filter(|request| request.iter().any(|&slot| differs(slot)));
@@ -235,14 +236,14 @@ impl History {
         came.into_iter().map(|times: usize| times.min(self.config.contributions_per_user as usize)).sum()
     }
 
-    /// Of users: each life begins one.
+    /// The periods of user counts: each restore begins one.
     pub fn periods(&self) -> u32 {
         let begins =
             |event: &&Event| matches!(event, Event::Period | Event::Restore(_)) && self.config.expected_users > 0;
         1 + self.steps.iter().flat_map(|step| &step.events).filter(begins).count() as u32
     }
 
-    /// How far a draw may have to be moved in the second world: by one reward of each of the user's contributions.
+    /// By how much the second world may have to move a draw: one reward for each contribution of the user.
     pub fn moves(&self, draw: Draw) -> impl Iterator<Item = i64> {
         let one = if matches!(draw, Draw::Coins(_)) { 1 } else { ONE };
         let back = if self.worlds[0] == Some(1.0) { one } else { -one };
@@ -252,12 +253,12 @@ impl History {
     }
 }
 
-/// Public data of an arm.
+/// A prior for this arm.
 fn prior(arm: Which, draw: &mut impl FnMut(usize) -> usize) -> Event {
     Event::Prior { arm, mean: draw(9) as f64 / 8.0, strength: (1 << draw(12)) as f64 }
 }
 
-/// Before a decision. With lives a handle is restored at so many of 300.
+/// The events before a decision. With `restores` a restore happens with that probability in 300.
 fn happens(restores: Option<usize>, users: bool, draw: &mut impl FnMut(usize) -> usize) -> Vec<Event> {
     let (lives, last) = (restores.is_some(), 53 + restores.unwrap_or_default());
     let mut events = Vec::new();
@@ -269,7 +270,8 @@ fn happens(restores: Option<usize>, users: bool, draw: &mut impl FnMut(usize) ->
         10 if users => events.extend([Event::Period, Event::Snapshot]),
         13..33 if lives => events.push(Event::Snapshot),
         33..53 if lives => events.push(Event::Merge(draw(8))),
-        // Where users are counted the loss is known to who goes on from the newest snapshot, and takes one at once.
+        // With users only a handle restored from the newest snapshot knows the loss so far, and it needs a snapshot of
+        // its own before it decides.
         n if (53..last).contains(&n) && users => events.extend([Event::Restore(0), Event::Snapshot]),
         n if (53..last).contains(&n) => events.push(Event::Restore(draw(8))),
         _ => {}

@@ -9,28 +9,28 @@ use std::fmt::{Display, Formatter};
 use std::hash::Hash;
 use std::ops::Range;
 
-/// What in a transcript is seen.
+/// The kinds of entries in a transcript.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Sight {
-    /// A sum, covered by this draw.
+    /// A sum, with the index of the draw that covers it.
     Release(usize),
-    /// What is estimated of an arm.
+    /// Estimates of an arm.
     Estimate,
     /// The arm of a decision of this phase.
     Arm(u32),
-    /// What else a call returned, and what else can be read after it.
+    /// Other return values, and all other readable state.
     Rest,
 }
 
-/// Where a transcript first differs from the other world's.
+/// The first entry in which a transcript differs from the other world's.
 pub struct Difference {
     pub place: usize,
     pub sight: Sight,
-    /// What the other world shows here, less what this one does.
+    /// The other world's value minus this world's value.
     pub by: i64,
-    /// Decisions so far.
+    /// The number of decisions so far.
     decisions: usize,
-    /// Drawn during the call.
+    /// The draws during the call.
     pub draws: Range<usize>,
 }
 
@@ -40,13 +40,13 @@ impl Display for Difference {
     }
 }
 
-/// A handle from its beginning to its end.
+/// One generation of a handle.
 struct Life {
     bandit: Bandit,
     decisions: u32,
 }
 
-/// A decision, the handle's place, and how many that had decided when the request began.
+/// A decision, the index of its handle, and how many decisions that handle had made before the request.
 struct Made {
     decision: Decision,
     at: usize,
@@ -60,22 +60,22 @@ struct World<'a> {
     history: &'a History,
     world: usize,
     lives: Vec<Life>,
-    /// As they came.
+    /// In the order in which they were taken.
     snapshots: Vec<Vec<u8>>,
     hand: NoiseProbe,
-    /// The other one's transcript, if it was there.
+    /// The other world's transcript, if it has run.
     other: &'a [u64],
     transcript: Vec<u64>,
-    /// A number made of all of it so far: who chooses features knows this.
+    /// A hash of the transcript so far, known to the adversary who chooses the features.
     known: u64,
     made: Vec<Made>,
-    /// Of users, so far.
+    /// The periods of user counts so far.
     periods: usize,
-    /// What the caller's clock shows.
+    /// The time of the caller's clock.
     now: u64,
-    /// The largest that any handle reported.
+    /// The largest loss that any handle reported.
     reported: [f64; 2],
-    /// Since all was looked at: calls, and before it, draws.
+    /// Calls since the last event, and draws before the last call.
     looks: usize,
     drawn: usize,
 }
@@ -94,12 +94,14 @@ impl World<'_> {
         Err(Difference { place, sight, by, decisions: self.made.len(), draws: self.drawn..self.hand.draws() })
     }
 
-    /// After a call of this handle that returned this, perhaps a decision: first what was released, then what came of it.
+    /// Records what is public after a call of this handle: the released sums, the estimates, the decision, and the
+    /// rest.
     fn look(&mut self, at: usize, returned: impl Hash, decision: Option<Decision>) -> Look {
         for (draw, sum) in self.hand.released() {
             self.see(sum as u64, Sight::Release(draw))?;
         }
-        // Dear, and what has changed stays: at what happens, where there were draws, and every now and then.
+        // Reading all state is slow, and a difference persists. So this happens after events, after draws, and at every
+        // eighth call.
         let looks = self.looks.is_multiple_of(8) || self.hand.draws() > self.drawn;
         let arms = if looks { arms(&self.lives[at].bandit) } else { Vec::new() };
         for arm in &arms {
@@ -118,14 +120,14 @@ impl World<'_> {
         Ok(())
     }
 
-    /// What this handle has lost, as it says.
+    /// Records the loss that this handle reports.
     fn settle(&mut self, at: usize) {
         let spent = |delta| self.lives[at].bandit.epsilon_spent(delta).unwrap();
         let reported = [0.0, self.history.config.delta].map(spent);
         self.reported = [0, 1].map(|i| f64::max(self.reported[i], reported[i]));
     }
 
-    /// The last but so many.
+    /// The last snapshot, or the one this many before it.
     fn snapshot(&self, last_but: usize) -> Option<&Vec<u8>> {
         self.snapshots.iter().rev().cycle().nth(last_but)
     }
@@ -137,7 +139,7 @@ impl World<'_> {
             Which::Any(any) => live[any % live.len()],
             Which::Of(decision) => self.made[decision].decision.arm,
         };
-        // Where slates are shown there are arms for one.
+        // With several slots, enough arms must stay active for a full request.
         let retire =
             |arm: u32| (live.len() > self.history.config.max_slots as usize).then(|| bandit.retire_arm(arm).is_ok());
         let returned = match event {
@@ -172,7 +174,7 @@ impl World<'_> {
         self.look(at, returned, None)
     }
 
-    /// One decision, or all those of the request that begins here.
+    /// Makes one decision, or all decisions of the request that begins here.
     fn decide(&mut self, steps: &[Step], step: usize) -> Look {
         let at = steps[0].at;
         let Life { bandit, decisions } = &self.lives[at];
@@ -218,7 +220,7 @@ impl World<'_> {
         match call {
             Call::Cancel(_) => {
                 let cancelled = bandit.cancel(decision.ticket);
-                // Later on its request's clicks are drawn already. (On the caller's clock all of it is over then.)
+                // After that, the request's clicks are already drawn. (On the caller's clock the request is then over.)
                 let fixed = windowed && self.history.config.clock == Clock::Decisions && *decisions > before + WINDOW;
                 self.made[number].taken_back |= cancelled.is_ok() && !fixed;
                 self.look(at, cancelled.err().map(|error| error.to_string()), None)
@@ -226,7 +228,7 @@ impl World<'_> {
             Call::Answer(_) => {
                 let Some(reward) = self.history.reward(number, self.world) else { return Ok(()) };
                 let answered = bandit.update(decision.ticket, reward);
-                // In a window that there was this call is the user's secret.
+                // With a window, the user's update calls are secret.
                 match windowed && self.history.changed.contains(&number) {
                     true => Ok(()),
                     false => self.look(at, answered.err().map(|error| error.to_string()), None),
@@ -248,7 +250,7 @@ impl World<'_> {
     }
 }
 
-/// What became of a world.
+/// The result of running one world.
 pub struct Run {
     pub transcript: Vec<u64>,
     pub draws: Vec<Draw>,
@@ -256,11 +258,11 @@ pub struct Run {
     pub difference: Option<Difference>,
     /// The largest loss that any handle reports, at delta = 0 and at the configured one.
     pub reported: [f64; 2],
-    /// By decision: its period, and whether it was taken back in time, so that nothing can have come of it.
+    /// For each decision: its period, and whether it was cancelled in time, so that its reward cannot matter.
     pub made: Vec<(usize, bool)>,
 }
 
-/// Runs a world with some noise moved, until it differs from the other one.
+/// Runs a world with these draws of noise moved, until its transcript differs from the other one.
 pub fn run(subject: Subject, history: &History, world: usize, moves: &[(usize, i64)], other: &[u64]) -> Run {
     let config = &history.config;
     let hand = history.sabotage.hand(config.arms).seeding(seed(history.number)).moving(moves);
