@@ -1,4 +1,4 @@
-/* The DLL of Windows 10 that Rust takes random bytes from, for Wine before 8.19, which has none. */
+/* A replacement for the DLL of Windows 10 from which Rust takes random bytes. Wine before version 8.19 lacks it. */
 #include <windows.h>
 #include <ntsecapi.h>
 

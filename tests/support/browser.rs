@@ -1,4 +1,4 @@
-//! A real browser without a window, controlled by the W3C's WebDriver protocol.
+//! A headless browser, controlled through the W3C's WebDriver protocol.
 
 use crate::support::http::PATIENCE;
 use crate::support::{have, skip};
@@ -11,15 +11,15 @@ use std::time::Instant;
 /// A browser with one page; ends when dropped.
 pub struct Browser {
     driver: Child,
-    /// What it says; closed, that would end it.
+    /// Its output; the browser ends if this is closed.
     _said: BufReader<ChildStdout>,
     agent: ureq::Agent,
-    /// URL of its session.
+    /// The URL of its WebDriver session.
     session: String,
 }
 
 impl Browser {
-    /// None where there is no Chromium.
+    /// Starts a browser. Returns None if Chromium is not installed.
     pub fn start() -> Option<Browser> {
         if !have("chromium") || !have("chromedriver") {
             skip("apt-get install chromium chromium-driver");
@@ -61,7 +61,7 @@ impl Browser {
         self.tell("url", &json!({ "url": url }));
     }
 
-    /// What this script returns.
+    /// Runs a script and returns its value.
     pub fn run(&self, script: &str) -> Value {
         self.tell("execute/sync", &json!({ "script": script, "args": [] }))
     }
@@ -76,20 +76,20 @@ impl Browser {
         }
     }
 
-    /// Clicks where a person would see this element: nothing may cover it.
+    /// Clicks the element at its position on the screen. Fails if another element covers it.
     pub fn click(&self, selector: &str) {
         let found = self.tell("element", &json!({ "using": "css selector", "value": selector }));
         let id = found.as_object().unwrap().values().next().unwrap().as_str().unwrap();
         self.tell(&format!("element/{id}/click"), &json!({}));
     }
 
-    /// What went wrong on the page: exceptions, and requests that failed.
+    /// Errors of the page: exceptions, and failed requests.
     pub fn errors(&self) -> Vec<Value> {
         let log = self.tell("se/log", &json!({ "type": "browser" }));
         log.as_array().unwrap().iter().filter(|entry| entry["level"] == "SEVERE").cloned().collect()
     }
 
-    /// What it looks like, as a PNG.
+    /// A screenshot as PNG.
     pub fn screenshot(&self) -> Vec<u8> {
         let url = format!("{}/screenshot", self.session);
         let text =

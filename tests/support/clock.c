@@ -1,6 +1,6 @@
 /*
- * Preloaded into a program: its wall clock jumps four times a second, ten days back, or on, or home again. What measures
- * how long something takes, CLOCK_MONOTONIC, goes on as it does.
+ * Preloaded into a program, this makes its wall clock jump four times a second: ten days back, ten days forward, or back
+ * to the true time. CLOCK_MONOTONIC, which measures durations, is unchanged.
  */
 #define _GNU_SOURCE
 #include <sys/syscall.h>

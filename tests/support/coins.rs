@@ -1,6 +1,6 @@
-//! Randomness for the environment, separate from the library's.
+//! Randomness for simulated rewards, separate from the library's.
 
-/// Bernoulli rewards from a generator of the test's own.
+/// Bernoulli rewards from a generator of its own.
 pub struct Coins(pub u64);
 
 impl Coins {

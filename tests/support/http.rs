@@ -12,7 +12,7 @@ pub struct Server {
     host: String,
 }
 
-/// A hard limit on hanging. Nothing takes nearly as long.
+/// The timeout of every wait. Nothing takes nearly as long.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Server {
@@ -25,7 +25,7 @@ impl Server {
         server
     }
 
-    /// The address and port that the next line of output names.
+    /// The address and port in the next line of output.
     pub fn next_address(&mut self) -> String {
         let mut line = String::new();
         self.output.read_line(&mut line).unwrap();
@@ -39,59 +39,59 @@ impl Server {
         &self.host
     }
 
-    /// A number of /proc/PID/status, such as Threads or VmHWM (the most memory so far, in kB).
+    /// A number from /proc/PID/status, such as Threads or VmHWM (the peak memory, in kB).
     pub fn status(&self, field: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
         line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or_else(|| panic!("{field}"))
     }
 
-    /// What it has had of the processors, by its own and by the system's code.
+    /// The processor time that the server has used, in user and system mode.
     pub fn processor_time(&self) -> Duration {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process.id())).unwrap();
         let fields = stat.rsplit_once(')').unwrap().1.split_whitespace().skip(11);
         let ticks: u64 = fields.take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum();
-        Duration::from_millis(10 * ticks) // Linux tells hundredths of a second, whatever its clock
+        Duration::from_millis(10 * ticks) // Linux reports hundredths of a second, whatever its clock rate
     }
 
-    /// How many files and connections it has open.
+    /// The number of its open files and connections.
     pub fn files(&self) -> usize {
         std::fs::read_dir(format!("/proc/{}/fd", self.process.id())).unwrap().count()
     }
 
-    /// A connection of our own to it.
+    /// Opens a connection to the server.
     pub fn connect(&self) -> TcpStream {
         connect(&self.host)
     }
 
-    /// The status and body of a GET, over a connection of its own.
+    /// Sends a GET over a new connection. Returns the status and the body.
     pub fn get(&self, path: &str) -> (u16, String) {
         let (status, _, body) = self.request(path);
         (status, body)
     }
 
-    /// The same with the headers, in lower case.
+    /// As `get`, and returns the headers in lower case too.
     pub fn request(&self, path: &str) -> (u16, String, String) {
         self.send("GET", path, "")
     }
 
-    /// Any method, with a body of its own.
+    /// Sends a request with this method and body.
     pub fn send(&self, method: &str, path: &str, body: &str) -> (u16, String, String) {
         send(&self.host, method, path, body)
     }
 
-    /// Sends it a signal.
+    /// Sends the server a signal.
     pub fn signal(&self, signal: i32) {
         // SAFETY: a plain system call on a child that was not yet waited for.
         assert_eq!(unsafe { libc::kill(self.process.id() as i32, signal) }, 0);
     }
 
-    /// Interrupts the server as Ctrl-C does: how it ended, and what it said last.
+    /// Interrupts the server as Ctrl-C does. Returns its exit status and its last output.
     pub fn interrupt(self) -> (ExitStatus, String) {
         self.end(libc::SIGINT)
     }
 
-    /// Ends it by this signal: how it ended, and what it said last.
+    /// Ends the server with this signal. Returns its exit status and its last output.
     pub fn end(mut self, signal: i32) -> (ExitStatus, String) {
         self.signal(signal);
         let status = wait(&mut self.process);
@@ -101,7 +101,7 @@ impl Server {
     }
 }
 
-/// How a process ends that must end by itself.
+/// Waits for a process that must end by itself. Returns its exit status.
 pub fn wait(process: &mut Child) -> ExitStatus {
     let end = Instant::now() + PATIENCE;
     while Instant::now() < end {
@@ -115,7 +115,7 @@ pub fn wait(process: &mut Child) -> ExitStatus {
     panic!("the process does not end");
 }
 
-/// As many open files as the system lets us have, for us and for the servers that we start.
+/// Raises the limit of open files as far as the system allows, for the test and for the servers that it starts.
 pub fn allow_many_files() {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: plain system calls on a struct of our own.
@@ -127,7 +127,7 @@ pub fn allow_many_files() {
     assert!(limit.rlim_max >= 16_384, "ulimit -Hn {}: too few for this test", limit.rlim_max);
 }
 
-/// A connection that does not wait for ever.
+/// Opens a connection with timeouts.
 pub fn connect(host: &str) -> TcpStream {
     let connection = TcpStream::connect(host).unwrap();
     connection.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -135,12 +135,12 @@ pub fn connect(host: &str) -> TcpStream {
     connection
 }
 
-/// Status, head in lower case, and body.
+/// Sends a request over a new connection. Returns the status, the headers in lower case, and the body.
 pub fn send(host: &str, method: &str, path: &str, body: &str) -> (u16, String, String) {
     let mut connection = connect(host);
     let head = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close");
-    // In one piece: a server that refuses the head may close before a body that comes after it,
-    // and the reset would take the answer away.
+    // Send all in one write. A server that refuses the headers may close the connection before a later body arrives,
+    // and the reset would discard its response.
     let request = format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
     connection.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
@@ -150,7 +150,7 @@ pub fn send(host: &str, method: &str, path: &str, body: &str) -> (u16, String, S
     (status, head.to_ascii_lowercase(), body.trim_end().to_owned())
 }
 
-/// The same over a connection that stays open; None, and no partial response, if it is closed.
+/// Sends a request over a connection that stays open. Returns None if the server closed it without any response.
 pub fn ask(
     connection: &mut BufReader<TcpStream>,
     method: &str,
@@ -158,12 +158,12 @@ pub fn ask(
     body: &str,
 ) -> Option<(u16, String, String)> {
     let head = format!("{method} {path} HTTP/1.1\r\nHost: load\r\nContent-Length: {}", body.len());
-    // In one piece, or it waits for acknowledgement.
+    // In one write, or Nagle's algorithm waits for an acknowledgement.
     connection.get_mut().write_all(format!("{head}\r\n\r\n{body}").as_bytes()).ok()?;
     answer(connection)
 }
 
-/// The next response on this connection: status, header and body.
+/// Reads the next response on this connection: status, headers and body.
 pub fn answer(connection: &mut impl BufRead) -> Option<(u16, String, String)> {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {

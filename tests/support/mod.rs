@@ -1,4 +1,4 @@
-//! Building and running C and C++ programs against the library that `cargo test` has just built.
+//! Builds and runs C and C++ programs against the library that `cargo test` has just built.
 #![allow(dead_code, reason = "tests and benches use a part each")]
 
 pub mod coins;
@@ -15,12 +15,12 @@ pub fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
 }
 
-/// The directory of this build's libdpb.a and libdpb.so: that of the test's executable.
+/// The directory of this build's libdpb.a and libdpb.so, which is that of the test's executable.
 pub fn library_dir() -> PathBuf {
     std::env::current_exe().unwrap().parent().unwrap().to_path_buf()
 }
 
-/// target/<profile>/examples/NAME, two floors above the test in target/<profile>/deps.
+/// target/<profile>/examples/NAME. The test itself is in target/<profile>/deps.
 pub fn example(name: &str) -> PathBuf {
     let binary = library_dir().parent().unwrap().join("examples").join(name);
     let age = |path: &Path| path.metadata().and_then(|m| m.modified()).expect("cargo build --example");
@@ -29,7 +29,7 @@ pub fn example(name: &str) -> PathBuf {
     binary
 }
 
-/// Is this tool here? If not, says "skipped", and fails where DPB_REQUIRE_TOOLCHAINS=1 (CI).
+/// Whether this tool is installed. If not, prints "skipped", and fails if DPB_REQUIRE_TOOLCHAINS=1 (CI).
 pub fn have(tool: &str) -> bool {
     let found =
         Command::new(tool).arg("--version").output().is_ok() || Command::new(tool).arg("version").output().is_ok();
@@ -39,7 +39,7 @@ pub fn have(tool: &str) -> bool {
     found
 }
 
-/// Is this C++ header here? If not, says "skipped" and which of Debian's packages has it.
+/// Whether this C++ header is installed. If not, prints "skipped" with the Debian package that contains it.
 pub fn have_header(header: &str, package: &str) -> bool {
     let preprocess = ["-E", "-xc++", "-include", header, "/dev/null"];
     let found = Command::new("c++").args(preprocess).output().is_ok_and(|output| output.status.success());
@@ -49,7 +49,7 @@ pub fn have_header(header: &str, package: &str) -> bool {
     found
 }
 
-/// Says "skipped: why", and fails where DPB_REQUIRE_TOOLCHAINS=1 (CI).
+/// Prints "skipped: why". Fails if DPB_REQUIRE_TOOLCHAINS=1 (CI).
 pub fn skip(why: &str) {
     assert!(std::env::var_os("DPB_REQUIRE_TOOLCHAINS").is_none_or(|v| v != "1"), "required: {why}");
     eprintln!("skipped: {why}");
@@ -73,10 +73,10 @@ pub fn build(compiler: &str, source: &str, arguments: &[&str], link: Link) -> Pa
     match link {
         Link::Static => command.arg(libraries.join("libdpb.a")).args(SYSTEM_LIBRARIES),
         Link::Shared => {
-            // The soname is libdpb.so.0: give the loader a file of that name.
+            // The soname is libdpb.so.0, so the loader needs a file of that name.
             let named = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("shared");
             std::fs::create_dir_all(&named).unwrap();
-            let copy = format!("libdpb.{}.{:?}", std::process::id(), std::thread::current().id()); // tests run side by side
+            let copy = format!("libdpb.{}.{:?}", std::process::id(), std::thread::current().id()); // tests run in parallel
             let (fresh, place) = (named.join(copy), named.join("libdpb.so.0"));
             std::fs::copy(libraries.join("libdpb.so"), &fresh).unwrap();
             std::fs::rename(&fresh, &place).unwrap();
@@ -88,14 +88,14 @@ pub fn build(compiler: &str, source: &str, arguments: &[&str], link: Link) -> Pa
     program
 }
 
-/// Runs a program that must succeed and returns what it printed.
+/// Runs a program that must succeed. Returns its output.
 pub fn run(command: &mut Command) -> String {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{command:?}: {}\n{}", output.status, text(&output));
     text(&output)
 }
 
-/// `make` in a directory that it builds in alone.
+/// `make` with a build directory that no other test uses.
 pub fn make(build: &str) -> Command {
     let mut make = Command::new("make");
     make.current_dir(root()).env_remove("MAKEFLAGS").arg(format!("CARGO={}", env!("CARGO")));
@@ -103,14 +103,14 @@ pub fn make(build: &str) -> Command {
     make
 }
 
-/// Each name once, in order.
+/// Sorts the names and removes duplicates.
 pub fn sorted(mut names: Vec<String>) -> Vec<String> {
     names.sort();
     names.dedup();
     names
 }
 
-/// The global symbols that a file defines, with nm's letter.
+/// The global symbols that a file defines, each with nm's letter.
 pub fn defined(file: &Path, dynamic: bool) -> Vec<String> {
     let mut nm = Command::new("nm");
     nm.args(["-g", "--defined-only", "--format=posix"]).args(dynamic.then_some("-D")).arg(file);
@@ -119,13 +119,13 @@ pub fn defined(file: &Path, dynamic: bool) -> Vec<String> {
     sorted(words.map(|(name, rest)| format!("{name} {}", &rest[..1])).collect())
 }
 
-/// All that a program printed.
+/// All output of a program.
 pub fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-/// `go` with these arguments in this directory of ours, linking the static library of this very test.
-/// None without Go 1.24 (the first with `#cgo noescape`) or a C compiler.
+/// `go` with these arguments in this directory of the project, linked with the static library of this test's build.
+/// Returns None without Go 1.24 (the first version with `#cgo noescape`) or without a C compiler.
 pub fn go(directory: &str, arguments: &[&str]) -> Option<Command> {
     if !have("go") || !have("cc") {
         return None;
@@ -138,7 +138,8 @@ pub fn go(directory: &str, arguments: &[&str]) -> Option<Command> {
         return None;
     }
     let mut command = Command::new("go");
-    // The module asks pkg-config for an installed library: this one answers with what is not installed.
+    // The Go module asks pkg-config for an installed library. This script answers with the library of this build
+    // instead.
     command.arg(arguments[0]).env("PKG_CONFIG", root().join("tests/support/pkg-config"));
     command.env("DPB_LIBS", format!("{} {}", library_dir().join("libdpb.a").display(), SYSTEM_LIBRARIES.join(" ")));
     if arguments[0] != "mod" {
@@ -152,7 +153,7 @@ pub fn go(directory: &str, arguments: &[&str]) -> Option<Command> {
     Some(command)
 }
 
-/// The same where the module needs others, which come from a proxy, once. None without them.
+/// As `go`, for modules with dependencies, which it downloads once. Returns None if that fails.
 pub fn go_with_modules(directory: &str, arguments: &[&str]) -> Option<Command> {
     let command = go(directory, arguments)?;
     if !go(directory, &["mod", "download"])?.output().unwrap().status.success() {
@@ -162,7 +163,8 @@ pub fn go_with_modules(directory: &str, arguments: &[&str]) -> Option<Command> {
     Some(command)
 }
 
-/// A copy, in a place of this name, of one of our directories; without libraries, which git ignores too.
+/// Copies a directory of the project to a temporary directory with this name. Leaves out the libraries, which git
+/// ignores too.
 pub fn copy_of(directory: &str, name: &str) -> PathBuf {
     let copy = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = std::fs::remove_dir_all(&copy);
@@ -182,7 +184,7 @@ pub fn copy_of(directory: &str, name: &str) -> PathBuf {
     copy
 }
 
-/// The blocks in this language of one of our pages, in order.
+/// The code blocks in this language of a page of the project, in order.
 pub fn snippets(page: &str, language: &str) -> Vec<String> {
     let page = std::fs::read_to_string(root().join(page)).unwrap();
     let mut found = Vec::new();
@@ -200,7 +202,7 @@ pub fn snippets(page: &str, language: &str) -> Vec<String> {
     found
 }
 
-/// What the header calls its bandits: "se" for dpb_new_se.
+/// The policies by their constructors in the header: "se" for dpb_new_se.
 pub fn policies() -> Vec<String> {
     let header = std::fs::read_to_string(root().join("include/dpb.h")).unwrap();
     let constructors = header.split("dpb_status dpb_new_").skip(1).filter_map(|rest| rest.split_once('('));
@@ -225,7 +227,7 @@ pub fn functions() -> Vec<String> {
     names
 }
 
-/// Those that this code has no use for. What is asked for with fewer words, or with a size, is the same.
+/// The functions that this code does not use. A function with `_sized` or without counts as used if either is.
 pub fn unused(code: &str, prefix: &str) -> Vec<String> {
     let mut names = functions();
     names.retain(|name| {
@@ -235,10 +237,10 @@ pub fn unused(code: &str, prefix: &str) -> Vec<String> {
     names
 }
 
-/// C, C++ or Go without its comments and strings.
+/// Removes comments and strings from C, C++ or Go code.
 pub fn without_comments(source: &str) -> String {
     let mut code = String::new();
-    // Quotes that end no string.
+    // Quotes that do not end a string.
     let source = source.replace(r"\\", "").replace(r#"\""#, "").replace(r#"'"'"#, "");
     let mut rest = source.as_str();
     while let Some(at) = rest.find(['/', '"', '`']) {
@@ -261,7 +263,7 @@ pub fn without_comments(source: &str) -> String {
     code + rest
 }
 
-/// Does this whole word stand in the code?
+/// Whether the code contains this word as a whole.
 pub fn uses(code: &str, word: &str) -> bool {
     code.match_indices(word)
         .any(|(at, _)| !code[..at].ends_with(is_word) && !code[at + word.len()..].starts_with(is_word))

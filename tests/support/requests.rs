@@ -19,13 +19,13 @@ pub fn of_slots(slots: u32) -> Request<'static> {
     Request { slots, ..Request::default() }
 }
 
-/// The configuration with what this policy cannot do without beside a delta and a horizon: features. A model for each arm
-/// does what the other policies do.
+/// The configuration with what this policy requires besides a delta and a horizon: features. With one model for each
+/// arm dp-linear does all that other policies do.
 pub fn fitted(algorithm: Algorithm, config: Config) -> Config {
     if algorithm == Algorithm::Linear { Config { features: 2, model_per_arm: true, ..config } } else { config }
 }
 
-/// Rows of features for a request that may be given these arms, where a handle needs any.
+/// Rows of features for a request among these arms, if the handle needs any.
 fn rows(bandit: &Bandit, eligible: Option<&[u32]>) -> Result<Option<Vec<f32>>> {
     if bandit.algorithm() != Algorithm::Linear {
         return Ok(None);
@@ -39,7 +39,7 @@ fn rows(bandit: &Bandit, eligible: Option<&[u32]>) -> Result<Option<Vec<f32>>> {
     Ok(Some((0..rows * report.features).map(|i| (i % 5) as f32 / 4.0 - 0.25).collect()))
 }
 
-/// Asks a handle of any policy: with features, where it needs them.
+/// Requests decisions from a handle of any policy, with features if it needs them.
 pub trait Ask {
     fn ask(&self) -> Result<Decision>;
     fn ask_for(&self, request: &Request) -> Result<Decision>;
