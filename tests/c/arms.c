@@ -35,7 +35,7 @@ int main(void) {
   STATUS(dpb_set_prior(bandit, 1, .5, NAN, NULL), DPB_INVALID_CONFIG);
   STATUS(dpb_set_prior(bandit, 1, .5, 1e9, NULL), DPB_INVALID_CONFIG);
   STATUS(dpb_set_prior(fixed, 1, .5, 100, NULL), DPB_UNSUPPORTED);
-  STATUS(dpb_set_prior(bandit, 1, .2, 100, NULL), DPB_OK); /* soon forgotten below: it never pays */
+  STATUS(dpb_set_prior(bandit, 1, .2, 100, NULL), DPB_OK); /* it never pays, so the handle soon learns better */
   STATUS(dpb_arms_read(bandit, arms, 8, &n), DPB_OK);
   CHECK(isnan(arms[1].mean) && arms[1].effective_pulls == 0);
 
@@ -52,7 +52,7 @@ int main(void) {
   STATUS(dpb_select_for(bandit, request(1, 0, 0, third, 1), &d), DPB_OK);
   STATUS(dpb_retire_arm(bandit, 3), DPB_OK);
   STATUS(dpb_retire_arm(bandit, 3), DPB_INVALID_REQUEST);
-  STATUS(dpb_update(bandit, d.ticket, 1), DPB_OK); /* an open decision of a retired arm */
+  STATUS(dpb_update(bandit, d.ticket, 1), DPB_OK); /* the open decision of a retired arm */
   STATUS(dpb_select_for(bandit, request(1, 0, 0, third, 1), &d), DPB_INVALID_REQUEST);
   STATUS(dpb_arms_read(bandit, arms, 5, &n), DPB_BUFFER_TOO_SMALL);
   CHECK(n == 6);
@@ -63,7 +63,7 @@ int main(void) {
   for (arm = 0; arm < 6; arm++) {
     if (arm != 3) STATUS(dpb_retire_arm(bandit, arm), DPB_OK);
   }
-  STATUS(dpb_retire_arm(bandit, 6), DPB_INVALID_REQUEST); /* the last one stays */
+  STATUS(dpb_retire_arm(bandit, 6), DPB_INVALID_REQUEST); /* the last arm cannot be retired */
   STATUS(dpb_select(bandit, &d), DPB_OK);
   CHECK(d.arm == 6);
   dpb_free(bandit);

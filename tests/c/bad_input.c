@@ -123,7 +123,7 @@ static void nulls(dpb_bandit *bandit, constructor *make) {
   STATUS(dpb_epsilon_spent(bandit, NAN, &epsilon), DPB_INVALID_CONFIG);
   CHECK(strcmp(dpb_policy_name(NULL), "") == 0);
 
-  /* an empty slice is fine, NULL or not */
+  /* an empty slice is valid, NULL or not */
   STATUS(dpb_select_many(bandit, NULL, 0, NULL, &n), DPB_OK);
   CHECK(n == 0);
   n = 77;
@@ -236,7 +236,7 @@ static void late(constructor *make) {
   STATUS(dpb_update(bandit, d[1].ticket, 1), DPB_OK);
   STATUS(dpb_update(bandit, d[1].ticket, 1), DPB_DUPLICATE);
   STATUS(dpb_report_read(bandit, &report), DPB_OK);
-  CHECK(report.answered == 1 && report.pending == 3); /* windows, not clicks */
+  CHECK(report.answered == 1 && report.pending == 3); /* a decision counts when its window ends */
   dpb_free(bandit);
 }
 
@@ -254,7 +254,7 @@ static void clamped(constructor *make) {
   dpb_free(bandit);
 }
 
-/* A short name is the ticket's node itself, whatever the handle; a long one is a node too. */
+/* Tickets contain the node, the same in each handle: a name up to 65535 as it is, a longer one as a number of 16 bits. */
 static void nodes(void) {
   static const uint64_t names[] = {1, 258, 65535, 65536, UINT64_MAX};
   size_t i;
@@ -301,7 +301,7 @@ static void table(constructor *make, int is_private) {
 }
 
 int main(void) {
-  CHECK(dpb_abi_version() == 1); /* 0 << 16 | 1, the packed number itself */
+  CHECK(dpb_abi_version() == 1); /* 0 << 16 | 1 */
   CHECK(strcmp(dpb_version(), "0.1.0") == 0);
   CHECK(dpb_abi_version() == DPB_ABI_VERSION && strcmp(dpb_version(), DPB_VERSION_STRING) == 0);
   CHECK(strcmp(dpb_status_name(DPB_OK), "DPB_OK") == 0);

@@ -40,7 +40,8 @@ static void refusals(void) {
   dpb_budget_free(NULL);
 }
 
-/* Ten placements at 0.1, which no eleventh joins; each lives longer than the budget. */
+/* Ten handles at epsilon 0.1 use up a budget of 1, so an eleventh is refused. The handles work on after
+ * dpb_budget_free. */
 static void ten(void) {
   dpb_config config = private_one(3, 0.1);
   dpb_bandit *bandits[11];
@@ -57,7 +58,7 @@ static void ten(void) {
   CHECK(bandits[10] == NULL && error.status == DPB_OVER_BUDGET);
   CHECK(strstr(error.message, "the budget of epsilon 1 at delta 0 would be overspent: 1.1") == error.message);
   CHECK(fabs(spent(budget, 0) - 1) < 1e-12);
-  dpb_free(bandits[0]); /* gives nothing back */
+  dpb_free(bandits[0]); /* the budget gets nothing back */
   STATUS(dpb_new(&config, &bandits[10], NULL), DPB_OVER_BUDGET);
   dpb_budget_free(budget);
   for (i = 1; i < 10; i++) {
@@ -67,7 +68,7 @@ static void ten(void) {
   }
 }
 
-/* What is not made costs nothing, what goes on costs what all its lives do together. */
+/* A constructor that fails charges nothing. A restored handle charges what all its generations may lose together. */
 static void lives(void) {
   dpb_config config = private_one(3, 1);
   dpb_bandit *bandit, *next, *none = NULL;
@@ -80,7 +81,7 @@ static void lives(void) {
   STATUS(dpb_new(&config, &none, NULL), DPB_INVALID_CONFIG);
   config.arms = 3;
   STATUS(dpb_new_nonprivate_ucb1(&config, &none, NULL), DPB_OVER_BUDGET);
-  STATUS(dpb_new_exp3_tau(&config, &none, NULL), DPB_INVALID_CONFIG); /* delta is missing */
+  STATUS(dpb_new_exp3_tau(&config, &none, NULL), DPB_INVALID_CONFIG); /* a delta is required */
   CHECK(none == NULL && spent(budget, 0) == 0);
   STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
   CHECK(spent(budget, 0) == 1 && spent(budget, 1e-6) == 1 && remaining(budget) == 1.5);
@@ -92,12 +93,12 @@ static void lives(void) {
   STATUS(dpb_restore_as("dp-imed", &config, bytes, n, &none, NULL), DPB_INVALID_CONFIG);
   CHECK(none == NULL && spent(budget, 0) == 1);
   config.epsilon = 1;
-  config.beta = 0.1; /* retuned */
+  config.beta = 0.1; /* another value than in the snapshot */
   STATUS(dpb_restore_as("dp-imed", &config, bytes, n, &next, NULL), DPB_OK);
   CHECK(spent(budget, 0) == 2);
   STATUS(dpb_restore_as("dp-imed", &config, bytes, n, &none, NULL), DPB_OVER_BUDGET);
   CHECK(none == NULL && spent(budget, 0) == 2);
-  config.struct_size = (uint32_t)((char *)&config.budget - (char *)&config); /* an older program has none */
+  config.struct_size = (uint32_t)((char *)&config.budget - (char *)&config); /* an older struct without the field */
   dpb_free(next);
   STATUS(dpb_new(&config, &next, NULL), DPB_OK);
   CHECK(spent(budget, 0) == 2);
@@ -106,7 +107,7 @@ static void lives(void) {
   dpb_budget_free(budget);
 }
 
-/* With a test_seed nothing is private. */
+/* A budget refuses a test_seed, because a seeded handle is not private. */
 static void seeds(void) {
   dpb_config config = seeded(3, 1);
   dpb_bandit *bandit = NULL, *none = NULL;
@@ -131,7 +132,7 @@ static void seeds(void) {
   dpb_budget_free(budget);
 }
 
-/* With users a budget is for a number of periods, in all lives together. */
+/* With users a budget covers a number of periods, in all generations together. */
 static void periods(void) {
   dpb_config config = private_one(3, 1);
   dpb_bandit *bandit = NULL, *none = NULL;
@@ -158,14 +159,14 @@ static void periods(void) {
   STATUS(dpb_next_period(bandit), DPB_OK);
   STATUS(dpb_snapshot(bandit, bytes, sizeof bytes, &n, NULL), DPB_OK);
   dpb_free(bandit);
-  STATUS(dpb_restore(bytes, n, &bandit, NULL), DPB_OK); /* the third */
+  STATUS(dpb_restore(bytes, n, &bandit, NULL), DPB_OK); /* the third generation */
   CHECK(spent(budget, 0) == 3);
   STATUS(dpb_next_period(bandit), DPB_OVER_BUDGET);
   STATUS(dpb_snapshot(bandit, bytes, sizeof bytes, &n, NULL), DPB_OK);
   STATUS(dpb_next_period(bandit), DPB_OVER_BUDGET);
   STATUS(dpb_restore(bytes, n, &none, &error), DPB_OVER_BUDGET);
   CHECK(strstr(error.message, "budget_periods is 3") == error.message && none == NULL);
-  config.budget_periods = 4; /* another one, and all are charged */
+  config.budget_periods = 4; /* another number, so all periods are charged */
   STATUS(dpb_restore_as("dp-imed", &config, bytes, n, &none, &error), DPB_OK);
   CHECK(spent(budget, 0) == 7);
   dpb_free(none);

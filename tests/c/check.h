@@ -1,4 +1,4 @@
-/* A test program's only tool: CHECK counts and says where. Compiles as C and as C++. */
+/* The tool of all test programs: CHECK counts failures and prints where they are. Compiles as C and as C++. */
 #ifndef CHECK_H
 #define CHECK_H
 #include <math.h>
@@ -39,7 +39,7 @@ static inline dpb_config seeded(uint32_t arms, double epsilon) {
   return config;
 }
 
-/* A request that says this; valid until the next one. */
+/* A request with these values; valid until the next call. */
 static inline const dpb_request *request(uint32_t slots, uint64_t segment, uint64_t user, const uint32_t *eligible,
                                          size_t eligible_len) {
   static dpb_request said;
@@ -52,7 +52,7 @@ static inline const dpb_request *request(uint32_t slots, uint64_t segment, uint6
   return &said;
 }
 
-/* A snapshot, for the caller to free. */
+/* A snapshot, which the caller frees. */
 static inline unsigned char *snapshot_of(const dpb_bandit *bandit, size_t *len) {
   unsigned char *bytes;
   STATUS(dpb_snapshot(bandit, NULL, 0, len, NULL), DPB_BUFFER_TOO_SMALL);
@@ -62,7 +62,7 @@ static inline unsigned char *snapshot_of(const dpb_bandit *bandit, size_t *len) 
   return bytes;
 }
 
-/* A counter's configuration; valid until the next one. */
+/* A counter's configuration; valid until the next call. */
 static inline const dpb_counter_config *counting(dpb_counter_kind kind, double epsilon, uint64_t horizon,
                                                  const uint8_t *seed) {
   static dpb_counter_config config;

@@ -1,4 +1,4 @@
-/* The caller's clock: a window is a time, and ends without traffic too. */
+/* The caller's clock: a window is a span of time, and it ends without traffic too. */
 #include "check.h"
 
 enum { HALF_AN_HOUR = 1800000 };
@@ -38,14 +38,14 @@ static void ends_at_night(uint32_t max_segments) {
   STATUS(dpb_cancel(bandit, d[2].ticket), DPB_OK);
   STATUS(dpb_advance(bandit, EPOCH + HALF_AN_HOUR - 1), DPB_OK);
   CHECK(read_report(bandit).pending == 2 && read_report(bandit).answered == 0);
-  STATUS(dpb_advance(bandit, 0), DPB_OK); /* earlier: nothing changes */
+  STATUS(dpb_advance(bandit, 0), DPB_OK); /* an earlier time changes nothing */
   CHECK(read_report(bandit).pending == 2);
   STATUS(dpb_advance(bandit, EPOCH + HALF_AN_HOUR), DPB_OK);
   CHECK(read_report(bandit).pending == 0 && read_report(bandit).answered == 2 && read_report(bandit).cancelled == 1);
   for (i = 0; i < 3; i++) {
     STATUS(dpb_update(bandit, d[i].ticket, 1), DPB_EXPIRED);
   }
-  /* The time goes on in the next life. */
+  /* A restored handle's time goes on from the snapshot. */
   bytes = snapshot_of(bandit, &len);
   STATUS(dpb_restore(bytes, len, &next, NULL), DPB_OK);
   STATUS(dpb_advance(next, EPOCH), DPB_OK);
@@ -59,7 +59,7 @@ static void ends_at_night(uint32_t max_segments) {
   dpb_free(next);
 }
 
-/* What the ring has no place for expires, whether its reward has come or not. */
+/* A decision that the ring can no longer hold expires, whether its reward has come or not. */
 static void is_pushed_out(void) {
   dpb_config config = of_time();
   dpb_bandit *bandit = NULL;

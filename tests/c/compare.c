@@ -14,10 +14,10 @@ static void refusals(void) {
   STATUS(dpb_compare(bandit, 0, 1, .9, &low, NULL), DPB_NULL);
   STATUS(dpb_compare(bandit, 0, 1, .9, &low, &high), DPB_NOT_READY);
   for (arm = 0; arm < 2; arm++) {
-    STATUS(dpb_select_for(bandit, request(1, 0, 0, &arm, 1), &d), DPB_OK); /* its first batch, at epsilon 1 */
+    STATUS(dpb_select_for(bandit, request(1, 0, 0, &arm, 1), &d), DPB_OK); /* the arm's first batch, at epsilon 1 */
     STATUS(dpb_update(bandit, d.ticket, 1), DPB_OK);
   }
-  STATUS(dpb_compare(bandit, 0, 2, .9, &low, &high), DPB_NOT_READY); /* the one, not the other */
+  STATUS(dpb_compare(bandit, 0, 2, .9, &low, &high), DPB_NOT_READY); /* only one of the two arms has a release */
   STATUS(dpb_compare(bandit, 2, 0, .9, &low, &high), DPB_NOT_READY);
   STATUS(dpb_compare(bandit, 1, 1, .9, &low, &high), DPB_INVALID_CONFIG);
   STATUS(dpb_compare(bandit, 0, 3, .9, &low, &high), DPB_INVALID_REQUEST);
@@ -27,7 +27,7 @@ static void refusals(void) {
   STATUS(dpb_compare(bandit, 0, 1, NAN, &low, &high), DPB_INVALID_CONFIG);
   CHECK(low == 7 && high == 7);
   STATUS(dpb_compare(bandit, 0, 1, .9, &low, &high), DPB_OK);
-  CHECK(-1 <= low && low < 0 && 0 < high && high <= 1); /* one reward says next to nothing */
+  CHECK(-1 <= low && low < 0 && 0 < high && high <= 1); /* one reward is hardly any evidence */
   STATUS(dpb_retire_arm(bandit, 1), DPB_OK);
   STATUS(dpb_compare(bandit, 0, 1, .9, &low, &high), DPB_INVALID_REQUEST);
   dpb_free(bandit);
@@ -42,7 +42,8 @@ static void refusals(void) {
   dpb_free(other);
 }
 
-/* Rewards of -1 and 3, one time in four and one in two: means 0 and 1. Known after so many decisions. */
+/* Rewards of -1 and 3, with probability one fourth and one half: means 0 and 1. Returns how many decisions pass until
+ * the interval shows which arm is better. */
 static long known(constructor *construct, double exploration) {
   dpb_config config = seeded(2, 1);
   dpb_bandit *bandit;

@@ -38,7 +38,7 @@ static void refuses(dpb_counter_kind kind, double epsilon, uint64_t horizon, con
   CHECK(strncmp(error.message, field, strlen(field)) == 0 && strstr(error.message, "got ") != NULL);
 }
 
-/* The same counter, with a configuration that may grow. */
+/* The same counter from a configuration struct. */
 static void by_configuration(void) {
   dpb_counter_config config;
   dpb_counter *counter = NULL, *twin = make(DPB_COUNTER_BINARY, 1, 8);
@@ -89,7 +89,7 @@ int main(void) {
   STATUS(dpb_counter_is_private(NULL, &is_private), DPB_NULL);
   CHECK(is_private == 7);
   STATUS(dpb_counter_is_private(counter, &is_private), DPB_OK);
-  CHECK(is_private == 0); /* a test seed */
+  CHECK(is_private == 0); /* because of the test seed */
   dpb_counter_free(counter);
   STATUS(dpb_new_counter(counting(DPB_COUNTER_HYBRID, 1, 0, NULL), &counter, NULL), DPB_OK);
   STATUS(dpb_counter_is_private(counter, &is_private), DPB_OK);

@@ -1,4 +1,4 @@
-/* Rates that change: forget_after, the values that are read, and exploration. */
+/* Means that change: forget_after, the outputs, and exploration. */
 #include "check.h"
 
 /* Makes decisions for two arms with these means; returns how often arm 1 was chosen. */
@@ -34,7 +34,7 @@ static void follows(constructor *make, const char *name, uint32_t number) {
   CHECK(report.changes_detected == 0);
   STATUS(dpb_arms_read(bandit, arms, 2, &n), DPB_OK);
   CHECK(arms[1].effective_pulls > 3000 && arms[1].effective_pulls <= 10000 && arms[1].pulls > 18000);
-  (void)play(bandit, 10000, .8, .2, .05); /* now the other one is best */
+  (void)play(bandit, 10000, .8, .2, .05); /* now arm 0 is best */
   CHECK(play(bandit, 10000, .8, .2, .05) < 1500);
   STATUS(dpb_report_read(bandit, &report), DPB_OK);
   CHECK(report.changes_detected > 0);

@@ -46,7 +46,7 @@ int main(void) {
   for (t = 0; t < 3; t++) {
     STATUS(dpb_merge(b, of_a, len_a, NULL), DPB_OK);
     STATUS(dpb_merge(a, of_b, len_b, &error), DPB_OK);
-    STATUS(dpb_merge(a, of_a, len_a, NULL), DPB_OK); /* its own is no news */
+    STATUS(dpb_merge(a, of_a, len_a, NULL), DPB_OK); /* its own releases change nothing */
   }
   CHECK(rewards(b, 1) == rewards(a, 1) && rewards(b, 1) > 100);
   CHECK(rewards(b, 4) == rewards(a, 3) && rewards(b, 4) > 0 && rewards(b, 3) == 0);

@@ -18,7 +18,7 @@ static uint64_t ticket;
 static uint8_t shot[1000];
 static size_t shot_len;
 
-/* What the parent's handles answer, and that handles of one's own are fine. */
+/* Calls all functions on the parent's handles; each must return `expected`. A new handle works in any process. */
 static int use(dpb_status expected) {
   dpb_config config = seeded(5, 1);
   dpb_bandit *own;
@@ -53,9 +53,9 @@ static int use(dpb_status expected) {
   STATUS(dpb_shuffler_push(shuffler, bits, 21), expected);
   STATUS(dpb_shuffler_take(shuffler, bits, sizeof bits, &n), late);
   config.budget = budget;
-  config.test_seed = NULL; /* which a budget refuses */
+  config.test_seed = NULL; /* a budget refuses a test_seed */
   own = NULL;
-  STATUS(dpb_new_se(&config, &own, NULL), expected); /* or parent and child would spend it twice */
+  STATUS(dpb_new_se(&config, &own, NULL), expected); /* a child that could charge it would spend the budget twice */
   dpb_free(own);
   config = seeded(5, 1);
   STATUS(dpb_new_se(&config, &own, NULL), DPB_OK);
@@ -93,11 +93,11 @@ int main(void) {
 
   in_child(fork());
 #if defined(__GLIBC__) && (__GLIBC__ > 2 || __GLIBC_MINOR__ >= 34)
-  in_child(_Fork()); /* runs no handler of pthread_atfork */
+  in_child(_Fork()); /* runs no handlers of pthread_atfork */
 #endif
-  in_child((pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL)); /* nor does this */
+  in_child((pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL)); /* runs none either */
 
-  use(DPB_OK); /* the parent goes on */
+  use(DPB_OK); /* the parent's handles still work */
   dpb_free(bandit);
   dpb_free(pool);
   dpb_budget_free(budget);

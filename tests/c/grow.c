@@ -6,7 +6,7 @@
 
 static dpb_bandit *bandit;
 
-/* A struct's fields in a block of a number of bytes, and a call that takes it. */
+/* Fills a struct of this size; and a call that takes the struct. */
 typedef void filler(void *block, uint32_t size);
 typedef dpb_status call(void *block);
 
@@ -58,14 +58,14 @@ static dpb_status read_diagnostics(void *block) { return dpb_diagnostics_read(ba
 
 static void fill_request(void *block, uint32_t size) { dpb_request_init_sized((dpb_request *)block, size); }
 
-/* What is wrong in a request has a status of its own. */
+/* Maps the status of an invalid request to that of an invalid struct_size. */
 static dpb_status decide(void *block) {
   dpb_decision d;
   dpb_status status = dpb_select_for(bandit, (dpb_request *)block, &d);
   return status == DPB_INVALID_REQUEST ? DPB_INVALID_CONFIG : status;
 }
 
-/* shortest: what a caller must have. largest: what this library's header has. */
+/* shortest: the size that a caller must have. largest: the size in this library's header. */
 static void sizes(filler *fill, call *use, size_t shortest, size_t largest) {
   size_t size;
   for (size = 0; size <= largest + 24; size++) {
@@ -83,7 +83,7 @@ static void sizes(filler *fill, call *use, size_t shortest, size_t largest) {
   }
 }
 
-/* What was read is the same for all, as far as it goes. */
+/* A call writes the same values to structs of all sizes, as far as they fit. */
 static void prefixes(call *use, size_t shortest, size_t largest) {
   char whole[256], part[256];
   uint32_t size = (uint32_t)largest;
@@ -97,7 +97,8 @@ static void prefixes(call *use, size_t shortest, size_t largest) {
   }
 }
 
-/* Those who find functions by name have no header: they get what version 0.1 has, which is all. */
+/* Programs that look functions up by name have no macros of the header. The functions write version 0.1's structs,
+ * which are complete today. */
 static void without_a_header(void) {
   dpb_config config;
   dpb_stopping_config stopping;
@@ -135,7 +136,7 @@ int main(void) {
   prefixes(read_diagnostics, offsetof(dpb_diagnostics, unknown) + 8, sizeof(dpb_diagnostics));
   without_a_header();
 
-  /* An arm does not grow: what its room is not used for is 0. */
+  /* dpb_arm has a fixed size, and its unused fields are 0. */
   memset(arms, 0xa5, sizeof arms);
   STATUS(dpb_arms_read(bandit, arms, 3, &n), DPB_OK);
   for (i = 0; i < n; i++) {

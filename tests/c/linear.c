@@ -17,7 +17,7 @@ static double coin(void) {
   return (double)(state >> 11) / 9007199254740992.0;
 }
 
-/* One visitor of two kinds, as features 0 and 1; each arm is liked by one kind. */
+/* Each visitor is of one of two kinds, shown by feature 0 or 1. Each arm is liked by one kind. */
 static double play(dpb_bandit *bandit, uint32_t rounds, int sparse) {
   const float kinds[2][D] = {{1, 0, 0, 0}, {0, 1, 0, 0}};
   uint32_t t, liked = 0;
@@ -69,7 +69,8 @@ static void a_model_for_each_arm(void) {
   }
 }
 
-/* Rows tell the arms apart: feature 0 is what is liked. An arm that is new is known by its row. */
+/* One model for all arms: rows describe arms, and feature 0 makes an arm liked. The model predicts a new arm from its
+ * row. */
 static void one_model(void) {
   dpb_config config = config_of(DPB_MODEL_SHARED, 4);
   dpb_bandit *bandit = NULL;
@@ -101,7 +102,7 @@ static void one_model(void) {
   STATUS(dpb_predict(bandit, &r, mean, NULL), DPB_OK);
   CHECK(mean[ARMS] > mean[ARMS - 1] && mean[ARMS - 1] > mean[0]);
   STATUS(dpb_retire_arm(bandit, 0), DPB_OK);
-  rows[0] = NAN; /* not read */
+  rows[0] = NAN; /* invalid, and not read */
   STATUS(dpb_predict(bandit, &r, mean, NULL), DPB_OK);
   CHECK(isnan(mean[0]) && mean[1] > 0);
   for (t = 0; t < 100; t++) {
@@ -184,7 +185,7 @@ static void bad_input(void) {
   entries[2].value = NAN;
   STATUS(dpb_select_for(bandit, &r, &d), DPB_INVALID_REQUEST);
   entries[2].value = 1;
-  ends[1] = 4; /* row 2 ends before row 1 */
+  ends[1] = 4; /* row 2 would end before row 1 */
   STATUS(dpb_select_for(bandit, &r, &d), DPB_INVALID_REQUEST);
   ends[1] = 2;
   r.sparse_ends_len = ARMS - 1;
@@ -216,7 +217,7 @@ static void bad_input(void) {
   dpb_free(bandit);
 }
 
-/* Too large a row counts for less, and is counted. */
+/* The library scales down a row that is too large, and counts it. */
 static void large_rows(void) {
   dpb_config config = config_of(DPB_MODEL_PER_ARM, 1);
   dpb_bandit *bandit = NULL;
@@ -239,7 +240,7 @@ static void large_rows(void) {
   dpb_free(bandit);
 }
 
-/* Snapshots, another life, and others that learn from it. */
+/* Snapshots, a restored handle, and handles that merge its releases. */
 static void lives(void) {
   dpb_config config = config_of(DPB_MODEL_PER_ARM, 4);
   dpb_bandit *bandit = NULL, *next = NULL, *peer = NULL;

@@ -1,4 +1,4 @@
-/* Without memory a call returns a status and changes nothing. POSIX, with /proc. */
+/* If memory runs out, a call returns a status and changes nothing. POSIX, with /proc. */
 #include "check.h"
 
 #include <sys/resource.h>
@@ -15,14 +15,14 @@ static constructor *const CONSTRUCTORS[] = {
     dpb_new_private_ucb,       dpb_new_nonprivate_ucb1, dpb_new_nonprivate_klucb,
     dpb_new_nonprivate_imed,   dpb_new_nonprivate_se,   dpb_new_nonprivate_exp3};
 
-/* What every constructor takes, but for a delta. */
+/* A configuration that every constructor accepts, except that some need a delta. */
 static dpb_config any(uint32_t arms) {
   dpb_config config = seeded(arms, 1);
   config.base = DPB_POLICY_NONPRIVATE_EXP3;
   return config;
 }
 
-/* Lets the process have so much more address space than now, in MiB. */
+/* Limits the address space to the present size plus this many MiB. */
 static void room(size_t more) {
   struct rlimit limit;
   unsigned long pages = 0;
@@ -37,10 +37,10 @@ static void room(size_t more) {
 int main(void) {
   size_t i, more, n, refused = 0, made = 0;
 #ifdef __GLIBC__
-  mallopt(M_MMAP_THRESHOLD, 1 << 17); /* what is freed is nobody's: no room but what room() grants */
+  mallopt(M_MMAP_THRESHOLD, 1 << 17); /* freed memory goes back to the system, so that only room() grants memory */
 #endif
   for (i = 0; i < sizeof CONSTRUCTORS / sizeof *CONSTRUCTORS; i++) {
-    dpb_config config = any(1u << 18); /* as many as most policies take */
+    dpb_config config = any(1u << 18); /* as many arms as most policies accept */
     dpb_status status = DPB_NO_MEMORY;
     for (more = 1; more <= 4096 && status == DPB_NO_MEMORY; more *= 2) {
       dpb_bandit *bandit = NULL;
@@ -49,7 +49,7 @@ int main(void) {
       config.delta = 0;
       status = CONSTRUCTORS[i](&config, &bandit, &error);
       if (status == DPB_INVALID_CONFIG) {
-        config.delta = 1e-6; /* some must have one */
+        config.delta = 1e-6; /* some policies need one */
         status = CONSTRUCTORS[i](&config, &bandit, &error);
       }
       if (status == DPB_NO_MEMORY) {
@@ -64,7 +64,7 @@ int main(void) {
   }
   CHECK(made >= 15 && refused >= made);
 
-  { /* as many of everything as there may be: a handle or a status, with little room and with more */
+  { /* the largest sizes of everything: a handle or a status, with little memory and with more */
     dpb_bandit *bandit = NULL;
     size_t what, some = 0;
     for (more = 24; more <= 96; more *= 4) {
@@ -109,14 +109,14 @@ int main(void) {
     CHECK(pool == NULL && error.status == DPB_NO_MEMORY);
     config.max_segments = 10000;
     STATUS(dpb_new(&config, &pool, &error), DPB_OK);
-    room(0); /* what segments to come need is there */
+    room(0); /* memory for all segments is reserved already */
     for (i = 0; i < 10000; i++) {
       STATUS(dpb_select_for(pool, request(1, 77 * i, 0, NULL, 0), &d), DPB_OK);
     }
     n = 7;
     STATUS(dpb_snapshot(pool, &none, 1 << 30, &n, NULL), DPB_NO_MEMORY); /* nothing is written */
     CHECK(n == 7);
-    STATUS(dpb_snapshot(pool, NULL, 0, &n, NULL), DPB_BUFFER_TOO_SMALL); /* a size takes no memory */
+    STATUS(dpb_snapshot(pool, NULL, 0, &n, NULL), DPB_BUFFER_TOO_SMALL); /* asking for the size takes no memory */
     CHECK(n > 8000000);
     STATUS(dpb_select_for(pool, request(1, 5, 0, NULL, 0), &d), DPB_FULL);
     dpb_free(pool);
@@ -124,13 +124,13 @@ int main(void) {
     STATUS(dpb_shuffle_plan(1, 1e-6, 1u << 27, 0, &plan, NULL), DPB_OK);
     STATUS(dpb_new_shuffler(&plan, &shuffler, NULL), DPB_NO_MEMORY);
     CHECK(shuffler == NULL);
-    for (i = 0; i < 3; i++) { /* small, however long they live */
+    for (i = 0; i < 3; i++) { /* their memory does not grow with the horizon */
       STATUS(dpb_new_counter(counting((dpb_counter_kind)i, 1, (uint64_t)1 << 37, SEED), &counter, NULL), DPB_OK);
       dpb_counter_free(counter);
     }
   }
 
-  { /* a handle that goes on where there is less room */
+  { /* restoring a handle with less memory */
     static uint8_t bytes[4096];
     dpb_config config = seeded(2, 1);
     dpb_bandit *bandit, *restored = NULL;
@@ -148,7 +148,7 @@ int main(void) {
     dpb_free(restored);
   }
 
-  { /* an arm more */
+  { /* adding an arm */
     dpb_config config = seeded(1u << 20, 1);
     dpb_bandit *bandit;
     dpb_report before, after;

@@ -1,6 +1,6 @@
-//! A second Rust library in a C program that also links libdpb.
+//! A second Rust library, for a C program that also links libdpb.
 
-/// 1 if the panic inside was caught here.
+/// Returns 1 if this library caught its own panic.
 #[unsafe(no_mangle)]
 pub extern "C" fn neighbour_panics() -> i32 {
     let out_of_bounds = || std::hint::black_box(Vec::<i32>::new())[3];

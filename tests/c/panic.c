@@ -21,7 +21,7 @@ int main(void) {
   STATUS(dpb_cancel(bandit, d.ticket), DPB_POISONED);
   STATUS(dpb_report_read(bandit, &report), DPB_POISONED);
   dpb_free(bandit);
-  STATUS(dpb_select(other, &d), DPB_OK); /* only that handle */
+  STATUS(dpb_select(other, &d), DPB_OK); /* only the handle that panicked is poisoned */
 
   STATUS(dpb_update(other, d.ticket, 1), DPB_OK);
   dpb_free(other);

@@ -11,7 +11,7 @@ static const named table[] = {
 #include "table.h"
 };
 
-/* What every policy can run with. */
+/* A configuration that every policy accepts, with an exception for features and delta below. */
 static dpb_config enough(void) {
   dpb_config config = seeded(3, 0.5);
   config.horizon = 1000000;
@@ -27,12 +27,12 @@ static void is(const dpb_bandit *bandit, const char *name, uint32_t number) {
   CHECK(report.policy == number);
 }
 
-/* Features where the policy cannot do without them. */
+/* Sets features if the policy requires them. */
 static void give_features(dpb_config *config, const char *name, constructor *make) {
   if (make == dpb_new_linear || (make == NULL && strcmp(name, "dp-linear") == 0)) config->features = 2;
 }
 
-/* With a delta where the policy cannot do without, and without where it cannot do with. */
+/* Makes the handle with a delta if the policy requires one, and without if it refuses one. */
 static dpb_bandit *made(const char *name, constructor *make) {
   dpb_config config = enough();
   dpb_bandit *bandit = NULL;

@@ -45,7 +45,7 @@ static void schedule(double epsilon, uint64_t pulls) {
   for (i = 0; i < n; i++) {
     CHECK(arms[i].pulls == pulls);
     CHECK(fabs(arms[i].mean - means[i]) < arms[i].width);
-    CHECK(arms[i].mean != means[i]); /* noise there is */
+    CHECK(arms[i].mean != means[i]); /* the noise changes each mean */
   }
   STATUS(dpb_best_arm(bandit, &best), DPB_NOT_READY);
   dpb_free(bandit);

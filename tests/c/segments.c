@@ -26,14 +26,14 @@ static void one_arm(const dpb_bandit *bandit, uint64_t segment, uint32_t arm, dp
   *out = arms[arm];
 }
 
-/* A request in a segment begins it. */
+/* The first request with a key creates its segment. */
 static void begin(dpb_bandit *bandit, uint64_t segment) {
   dpb_decision d;
   STATUS(dpb_select_for(bandit, request(1, segment, 0, NULL, 0), &d), DPB_OK);
   STATUS(dpb_cancel(bandit, d.ticket), DPB_OK);
 }
 
-/* Nothing that is refused makes or changes anything. */
+/* A refused call changes nothing and creates no segment. */
 static void bad_input(void) {
   dpb_config config = config_of(1u << 30);
   dpb_bandit *bandit = NULL;
@@ -97,7 +97,7 @@ static void bad_input(void) {
   STATUS(dpb_select_many(bandit, requests, 3, NULL, &done), DPB_NULL);
   STATUS(dpb_select_many(bandit, requests, 3, many, NULL), DPB_NULL);
   CHECK(done == 0 && many[0].ticket == 99);
-  STATUS(dpb_select_many(bandit, requests, 3, many, &done), DPB_FULL); /* the second */
+  STATUS(dpb_select_many(bandit, requests, 3, many, &done), DPB_FULL); /* the second needs a new segment */
   CHECK(done == 1 && many[0].ticket != 99 && many[1].ticket == 99);
   STATUS(dpb_cancel(bandit, many[0].ticket), DPB_OK);
   requests[1].segment = 0;
@@ -137,7 +137,7 @@ static void bad_input(void) {
   CHECK(n == ARMS && arms[0].pulls == 99);
   dpb_free(bandit);
 
-  /* A handle without segments has none. */
+  /* A handle without segments refuses keys. */
   config = seeded(ARMS, 1);
   STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
   STATUS(dpb_select_for(bandit, request(1, 5, 0, NULL, 0), &d), DPB_UNSUPPORTED);
@@ -145,7 +145,7 @@ static void bad_input(void) {
   dpb_free(bandit);
 }
 
-/* Arm 2 is the best in every segment, and clicks are counted from a number that all can work out. */
+/* Arm 2 is the best in every segment. Clicks come from a generator with a fixed seed. */
 static void play(dpb_bandit *bandit, uint32_t segments, uint64_t *coins, uint32_t decisions) {
   uint32_t t;
   for (t = 0; t < decisions; t++) {
@@ -156,7 +156,7 @@ static void play(dpb_bandit *bandit, uint32_t segments, uint64_t *coins, uint32_
   }
 }
 
-/* What public data say is there at once, in every segment. */
+/* A prior from public data takes effect in every segment at once. */
 static void a_prior(void) {
   dpb_config config = config_of(MOST);
   dpb_bandit *bandit;
@@ -181,7 +181,7 @@ static void a_prior(void) {
   dpb_free(bandit);
 }
 
-/* What one segment has learned the next one begins with. */
+/* A new segment starts from what the other segments have learned. */
 static void segments_learn_from_each_other(void) {
   dpb_config config = config_of(MOST);
   dpb_bandit *bandit;
@@ -206,7 +206,8 @@ static void segments_learn_from_each_other(void) {
   CHECK(fabs(good.mean - .4) < .1 && good.effective_pulls > 1000 && good.pulls > 5000);
   CHECK(report(bandit).epsilon_spent == 1 && report(bandit).delta_spent == 0 && report(bandit).is_private == 0);
   CHECK(report(bandit).phase > 10);
-  /* All segments together: their pulls, and more rewards than in their own batches, because some learned together. */
+  /* All segments together have the sum of the pulls. They have more rewards than the segments' own batches, because
+   * some batches belong to several segments. */
   STATUS(dpb_arms_read(bandit, all, ARMS, &n), DPB_OK);
   one_arm(bandit, 70, 2, &here[0]);
   one_arm(bandit, 71, 2, &here[1]);
@@ -234,7 +235,7 @@ static void it_goes_on(void) {
   memset(small, 0xa5, sizeof small);
   STATUS(dpb_snapshot(bandit, small, sizeof small, &again, NULL), DPB_BUFFER_TOO_SMALL);
   CHECK(len == again && small[0] == 0xa5);
-  /* as dpb.h has it, to a tenth */
+  /* the size that dpb.h states, within a tenth */
   CHECK(fabs((double)len / (320 + 66 * ARMS + (40 * ARMS + 16) * MOST) - 1) < .1);
   bytes = (unsigned char *)malloc(len);
   CHECK(bytes != NULL);
@@ -250,7 +251,7 @@ static void it_goes_on(void) {
   STATUS(dpb_select_for(next, request(1, 97, 0, NULL, 0), &open), DPB_FULL);
   dpb_free(next);
 
-  /* A larger one, of the same configuration. */
+  /* A snapshot can be restored with more segments and the same other settings. */
   config.max_segments = MOST + 5;
   STATUS(dpb_restore_as("dp-imed", &config, bytes, len, &next, &error), DPB_OK);
   begin(next, 97);
@@ -285,7 +286,7 @@ static void it_goes_on(void) {
   dpb_free(bandit);
 }
 
-/* Silence is no click: with a window every decision has its answer, and the last ones' is open. */
+/* Without an update a decision has reward 0 when its window ends; the last ones are still open. */
 static void a_window(void) {
   dpb_config config = config_of(MOST);
   dpb_bandit *bandit;
@@ -306,7 +307,8 @@ static void a_window(void) {
   dpb_free(bandit);
 }
 
-/* A handle that has merged knows what another knows of a segment, once a request names it, and tells it to nobody. */
+/* A handle that has merged knows a segment of another handle as soon as a request names it. Its own snapshot does not
+ * pass that on. */
 static void it_merges(void) {
   dpb_config config = config_of(MOST);
   dpb_bandit *there, *here, *last;
@@ -321,7 +323,7 @@ static void it_merges(void) {
   STATUS(dpb_new(&config, &there, NULL), DPB_OK);
   play(there, 2, &coins, 10000);
   bytes = snapshot_of(there, &len);
-  STATUS(dpb_merge(there, bytes, len, NULL), DPB_OK); /* a merge computes the model anew, and no second one moves it */
+  STATUS(dpb_merge(there, bytes, len, NULL), DPB_OK); /* a merge recomputes the model; repeating it changes nothing */
   one_arm(there, 71, 2, &theirs);
   config.max_segments = 1;
   STATUS(dpb_new(&config, &here, NULL), DPB_OK);
@@ -347,7 +349,7 @@ static void it_merges(void) {
 
   for (round = 0; round < 3; round++) {
     STATUS(dpb_merge(here, bytes, len, &error), DPB_OK);
-    STATUS(dpb_merge(there, bytes, len, NULL), DPB_OK); /* its own */
+    STATUS(dpb_merge(there, bytes, len, NULL), DPB_OK); /* its own releases */
     CHECK(report(here).segments == (round > 0) && report(here).decisions == round && report(here).epsilon_spent == 1);
     begin(here, 71);
     one_arm(here, 71, 2, &arm);
@@ -368,7 +370,8 @@ static void it_merges(void) {
   free(bytes);
 }
 
-/* Several slots have different arms; arms come and go by their ids; exploration has exact propensities; arms are compared. */
+/* Slots of a request get different arms; arms are added and retired by their ids; exploration has exact propensities;
+ * arms are compared. */
 static void all_that_a_bandit_does(void) {
   dpb_config config = config_of(MOST);
   dpb_bandit *bandit, *other;
@@ -383,7 +386,7 @@ static void all_that_a_bandit_does(void) {
   STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
   for (t = 0; t < 20000; t++) {
     STATUS(dpb_select_for(bandit, request(1, t % MOST, 0, NULL, 0), d), DPB_OK);
-    /* .3/4, and .7 more where the policy plays it */
+    /* .3/4, and .7 more for the arm that the policy chooses */
     CHECK(fabs(d->propensity - .075) < 1e-12 || fabs(d->propensity - .775) < 1e-12);
     if (d->arm == 2) inverse += 1 / d->propensity;
     coins = coins * 6364136223846793005u + 1442695040888963407u;
@@ -414,7 +417,7 @@ static void all_that_a_bandit_does(void) {
   STATUS(dpb_add_arm(other, 42, &arm, NULL), DPB_OK);
   STATUS(dpb_add_arm(other, 4711, &arm, NULL), DPB_OK);
   CHECK(arm == ARMS + 1);
-  STATUS(dpb_merge(other, bytes, len, NULL), DPB_OK); /* by ids */
+  STATUS(dpb_merge(other, bytes, len, NULL), DPB_OK); /* arms are matched by their ids */
   STATUS(dpb_retire_arm(other, arm), DPB_OK);
   STATUS(dpb_retire_arm(other, arm), DPB_INVALID_REQUEST);
   STATUS(dpb_select_for(other, request(1, 1, 0, &arm, 1), d), DPB_INVALID_REQUEST);

@@ -10,7 +10,7 @@ static dpb_shuffle_params planned(uint32_t users) {
   return params;
 }
 
-/* A plan that the server altered: device and shuffler refuse it, and nothing is written. */
+/* A plan that the server has altered: device and shuffler refuse it, and write nothing. */
 static void refuse(dpb_shuffle_params plan) {
   dpb_shuffler *s = NULL;
   uint8_t bits[2048];
@@ -33,7 +33,7 @@ static void claims(void) {
   plan.coins_per_user--;
   refuse(plan);
   plan = honest;
-  plan.users = 1; /* a shuffler would close the batch with one user's coins in it */
+  plan.users = 1; /* a shuffler would close the batch with the coins of one user */
   refuse(plan);
   plan = honest;
   plan.epsilon = 0.99;
@@ -120,7 +120,7 @@ static void encoder(void) {
     CHECK(bits[1] <= 1 && bits[2] <= 1 && bits[3] <= 1 && bits[4] <= 1);
     ones += bits[1];
   }
-  CHECK(ones > 0 && ones < 64); /* fair coins: fails once in 2^63 */
+  CHECK(ones > 0 && ones < 64); /* fair coins: fails with probability 2^-63 */
 }
 
 static void shuffler(void) {

@@ -28,7 +28,7 @@ static void shows(constructor *make) {
   STATUS(dpb_select_for(bandit, request(2, 0, 0, NULL, 0), NULL), DPB_NULL);
   STATUS(dpb_select_for(bandit, request(2, 0, 0, NULL, 4), d), DPB_INVALID_REQUEST);
   STATUS(dpb_select_for(bandit, request(1, 0, 0, some, 0), d), DPB_INVALID_REQUEST);
-  STATUS(dpb_select_for(bandit, request(3, 0, 0, some, 3), d), DPB_INVALID_REQUEST); /* two different ones */
+  STATUS(dpb_select_for(bandit, request(3, 0, 0, some, 3), d), DPB_INVALID_REQUEST); /* only two different arms */
   STATUS(dpb_select_for(bandit, request(0, 0, 0, some, 4), d), DPB_INVALID_REQUEST);
   STATUS(dpb_select_for(bandit, request(1, 0, 0, outside, 2), d), DPB_INVALID_REQUEST);
   STATUS(dpb_select_for(bandit, request(4, 0, 0, NULL, 0), d), DPB_INVALID_REQUEST); /* more than config.max_slots */
@@ -52,7 +52,7 @@ static void shows(constructor *make) {
   STATUS(dpb_report_read(bandit, &report), DPB_OK);
   CHECK(report.decisions == 3999 && report.answered == 3999 && report.epsilon_spent <= 1 && report.epsilon_spent > .99);
   STATUS(dpb_arms_read(bandit, arms, 6, &n), DPB_OK);
-  CHECK(make == dpb_new_ts || (arms[4].pulls > 1000 && arms[5].pulls > 500)); /* which learns slowly */
+  CHECK(make == dpb_new_ts || (arms[4].pulls > 1000 && arms[5].pulls > 500)); /* DP-TS learns slowly */
   dpb_free(bandit);
 }
 
@@ -81,7 +81,7 @@ int main(void) {
   STATUS(dpb_new(&config, &bandit, &error), DPB_INVALID_CONFIG);
   CHECK(strncmp(error.message, "max_clicks must be 0 without a reward_window: ", 46) == 0 && bandit == NULL);
 
-  /* One click of a request counts, and a request is over with the window of its first decision. */
+  /* One click of a request counts, and all decisions of a request end with the window of its first one. */
   config.reward_window = 6;
   STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
   for (i = 0; i < 100; i++) {
@@ -89,13 +89,13 @@ int main(void) {
     STATUS(dpb_update(bandit, d[0].ticket, 1), DPB_OK);
     STATUS(dpb_update(bandit, d[3].ticket, 1), DPB_OK);
     STATUS(dpb_update(bandit, d[3].ticket, 0), DPB_DUPLICATE);
-    STATUS(dpb_select_for(bandit, request(2, 0, 0, NULL, 0), e), DPB_OK); /* six: the first is not over */
+    STATUS(dpb_select_for(bandit, request(2, 0, 0, NULL, 0), e), DPB_OK); /* six so far: the first is not over */
     STATUS(dpb_update(bandit, d[1].ticket, 1), DPB_OK);
-    STATUS(dpb_select(bandit, e), DPB_OK); /* now it is, and with it all others */
+    STATUS(dpb_select(bandit, e), DPB_OK); /* now it is over, and so is the whole request */
     STATUS(dpb_update(bandit, d[1].ticket, 1), DPB_EXPIRED);
     STATUS(dpb_update(bandit, d[2].ticket, 1), DPB_EXPIRED);
     STATUS(dpb_update(bandit, d[3].ticket, 1), DPB_EXPIRED);
-    /* The own window of whichever was drawn first is over, and of no other. */
+    /* Only the decision that was drawn first is past a window of its own. */
     CHECK((dpb_cancel(bandit, d[0].ticket) == DPB_EXPIRED) + (dpb_cancel(bandit, d[1].ticket) == DPB_EXPIRED) +
               (dpb_cancel(bandit, d[2].ticket) == DPB_EXPIRED) + (dpb_cancel(bandit, d[3].ticket) == DPB_EXPIRED) == 1);
   }

@@ -53,7 +53,7 @@ int main(void) {
   CHECK(other == NULL);
   dpb_free(next);
   dpb_free(bandit);
-  STATUS(dpb_new_tsallis(&config, &bandit, &error), DPB_INVALID_CONFIG); /* it does not forget */
+  STATUS(dpb_new_tsallis(&config, &bandit, &error), DPB_INVALID_CONFIG); /* this policy cannot forget */
   config.forget_after = 0;
   STATUS(dpb_new_tsallis(&config, &bandit, NULL), DPB_OK);
   STATUS(dpb_snapshot(bandit, bytes, len, &again, NULL), DPB_OK);

@@ -26,14 +26,15 @@ static uint64_t bits(player *player) { /* xorshift64 */
   return player->random ^= player->random << 17;
 }
 
-/* Or it comes too late: this thread stood still while the other one went on. */
+/* Counts a decision that expired meanwhile, because this thread was suspended while the other one went on. */
 static int is(player *player, dpb_status status, dpb_status expected) {
   player->late += status == DPB_EXPIRED;
   CHECK(status == expected || status == DPB_EXPIRED);
   return status == expected;
 }
 
-/* A third is not told, and its window ends; a sixteenth is cancelled; the others are answered, one in eight twice. */
+/* Ends a decision: a third get no update, so that the window ends; a sixteenth of the others are cancelled, and the
+ * rest get a reward. One decision in eight gets a second reward, which is refused. */
 static void end(player *player, uint64_t ticket, uint32_t arm) {
   dpb_bandit *bandit = player->world->bandit;
   const uint64_t coins = bits(player);
@@ -50,7 +51,7 @@ static void end(player *player, uint64_t ticket, uint32_t arm) {
 static void *play(void *argument) {
   player *player = argument;
   world *world = player->world;
-  dpb_decision waiting[WAITING]; /* told so many decisions later */
+  dpb_decision waiting[WAITING]; /* updated after this many more decisions */
   uint64_t i = 0, next_tick = 1000;
   while (player->decided < world->decisions) {
     const uint64_t coins = bits(player);
@@ -76,7 +77,7 @@ static void *play(void *argument) {
       STATUS(dpb_advance(world->bandit, ++world->now), DPB_OK);
       next_tick += 1000;
     }
-    /* A period of as many requests as users. */
+    /* A new period after as many requests as there are users. */
     if (player->decided / 4000000 != (player->decided - request.slots) / 4000000) {
       STATUS(dpb_next_period(world->bandit), DPB_OK);
     }

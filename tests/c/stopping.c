@@ -50,7 +50,7 @@ static void says_whether_it_is_private(rule *make) {
   STATUS(dpb_stopping_is_private(NULL, &is_private), DPB_NULL);
   CHECK(is_private == 7);
   STATUS(dpb_stopping_is_private(stopping, &is_private), DPB_OK);
-  CHECK(is_private == 0); /* a test seed */
+  CHECK(is_private == 0); /* because of the test seed */
   dpb_stopping_free(stopping);
   config.test_seed = NULL;
   STATUS(make(&config, &stopping, NULL), DPB_OK);

@@ -23,7 +23,7 @@ static void all_arrive(table *table) {
   CHECK(status == 0 || status == PTHREAD_BARRIER_SERIAL_THREAD);
 }
 
-/* Tries to end every ticket of the round, its neighbour's first: half of the threads cancel every other one. */
+/* Tries to end every ticket of the round, the next thread's first. Half of the threads cancel every other ticket. */
 static void end_all(table *table, unsigned me) {
   unsigned i;
   for (i = 0; i < ALL; i++) {
@@ -63,7 +63,7 @@ static void *sit(void *argument) {
   return NULL;
 }
 
-/* Reads all that there is to read, until the decisions are over. */
+/* Calls all reading functions until the decisions are over. */
 static void *look(void *argument) {
   dpb_bandit *bandit = argument;
   static unsigned char bytes[1 << 16];

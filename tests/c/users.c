@@ -1,7 +1,9 @@
-/* Users: the library learns from at most the stated number of rewards of each, and statuses do not depend on it. */
+/* Users: the library learns from at most the configured number of rewards of each user, and statuses do not reveal
+ * which. */
 #include "check.h"
 
-/* One decision of a user and its reward; returns 1 if the library learned from it, which a baseline shows. */
+/* Makes one decision of a user and reports its reward. Returns 1 if the library learned from it, which a baseline
+ * shows. */
 static int learned(dpb_bandit *bandit, uint64_t user) {
   static double before = 0;
   dpb_decision d = {0, 0, 9, 9};
@@ -63,15 +65,16 @@ static void adds_up(void) {
   dpb_free(bandit);
 }
 
-/* Into a buffer that is large enough, or not: what was not written was not taken. */
+/* Takes a snapshot. It counts only if the buffer is large enough. */
 static size_t saved(const dpb_bandit *bandit, uint8_t *bytes, size_t cap) {
   size_t n = 0;
   STATUS(dpb_snapshot(bandit, bytes, cap, &n, NULL), DPB_OK);
   return n;
 }
 
-/* Killed right after the first snapshot of each life, and restored from it: one person is heard in every life, and
-   dpb_epsilon_spent says so. What asks for a length, or has too little room, is no snapshot. With segments too. */
+/* A program that is killed right after the first snapshot of each generation, and restored from it, learns from the same
+   user in every generation. dpb_epsilon_spent reports that. A call that only asks for the length, or has too small a
+   buffer, is not a snapshot. With segments too. */
 static void lives(uint32_t max_segments) {
   enum { LIVES = 20 };
   dpb_config config = seeded(2, 1);
@@ -110,7 +113,7 @@ static void lives(uint32_t max_segments) {
   }
   STATUS(dpb_epsilon_spent(bandit, 0, &spent), DPB_OK);
   CHECK(spent >= LIVES + 1);
-  /* A period that is not in the snapshot is served, and nobody is heard in it. */
+  /* A period that no snapshot contains decides as before and learns from no user. */
   STATUS(dpb_next_period(bandit), DPB_OK);
   {
     dpb_arm arms[2];
@@ -132,7 +135,8 @@ static void lives(uint32_t max_segments) {
   dpb_free(bandit);
 }
 
-/* Whichever the segments: three rewards of user 5 are learned from, and a batch is full when as many others came. */
+/* The limit applies to all segments together: the library learns from three rewards of user 5. A batch then fills with
+ * other users' rewards. */
 static void in_segments(void) {
   const uint32_t one[] = {1}, outside[] = {0, 7};
   dpb_config config = seeded(2, 1);
@@ -148,7 +152,7 @@ static void in_segments(void) {
   STATUS(dpb_next_period(plain), DPB_UNSUPPORTED);
   report.struct_size = sizeof report;
   STATUS(dpb_report_read(plain, &report), DPB_OK);
-  CHECK(report.segments == 0); /* a request that is refused begins none */
+  CHECK(report.segments == 0); /* a refused request creates no segment */
   config.expected_users = 1000;
   config.contributions_per_user = 3;
   STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
@@ -223,7 +227,7 @@ static void refuses(void) {
 
 /* With max_slots a request of a user counts once: the library learns from all its slots, or from none. */
 static void in_slots(void) {
-  dpb_config config = seeded(2, 30000); /* next to no noise: a batch is one reward */
+  dpb_config config = seeded(2, 30000); /* almost no noise: a batch is one reward */
   dpb_bandit *bandit = NULL;
   dpb_decision d[2];
   dpb_arm arms[2];

@@ -73,7 +73,7 @@ static void by_name() {
         "name must be the name of a policy, got \"dp-none\"");
 }
 
-// What was called, the field and the value; a reward only where it is what is wrong.
+// Messages name the function, the field and the value; the reward only if it is invalid.
 static void messages() {
   dpb::Bandit bandit("dp-imed", dpb::Config(3, 1.0));
   const auto says = [](auto call) { return std::string(refusal(call).what()); };
@@ -177,7 +177,7 @@ static void batches() {
   CHECK(refusal([&] { bandit.update_many(tickets, rewards); }).status() == DPB_DUPLICATE);
   CHECK(bandit.report().answered == 100);
   CHECK(bandit.select_many(0).empty());
-  // Requests of several slots, and one that is refused: those before it are decided.
+  // Requests of several slots, one of which is refused: the requests before it get decisions.
   std::vector<dpb::Request> requests(3);
   requests[1].among({2});
   CHECK(refusal([&] { (void)bandit.select_many(requests); }).status() == DPB_UNSUPPORTED);
@@ -206,7 +206,7 @@ static void arms_come_and_go() {
   CHECK(refusal([&] { (void)fixed.add_arm(); }).status() == DPB_UNSUPPORTED);
 }
 
-// Everybody once a period; what else is asked is served and not learned from.
+// Each user counts once a period. Other requests get decisions that the library does not learn from.
 static void users() {
   dpb::Config config(3, 1.0);
   config.expected_users = 1000;
@@ -233,7 +233,7 @@ static void users() {
   const double spent = bandit.epsilon_spent();
   bandit.next_period();
   CHECK(play(0) > known && bandit.epsilon_spent() == 2 * spent);
-  // It decides once it has been saved.
+  // A restored handle decides after its first snapshot.
   dpb::Bandit next = dpb::Bandit::restore(bandit.snapshot());
   CHECK(refusal([&] { (void)next.select(of(1)); }).status() == DPB_NOT_READY);
   CHECK(!next.snapshot().empty() && next.select(of(1)).arm < 3 && next.epsilon_spent() == 3 * spent);
@@ -245,7 +245,7 @@ static void users() {
   CHECK(refusal([&] { (void)plain.select(of(1)); }).status() == DPB_UNSUPPORTED);
   CHECK(says([&] { plain.next_period(); }) == "dpb_next_period: DPB_UNSUPPORTED");
 
-  // The same with segments, whichever they are.
+  // The same with segments: the limit applies to all of them together.
   config.max_segments = 2;
   dpb::Bandit segmented(config);
   const auto play_all = [&] {
@@ -302,7 +302,7 @@ static void handles_learn_from_each_other() {
   CHECK(std::string(refusal([&] { other.merge(snapshot); }).what()).find("epsilon must be") != std::string::npos);
 }
 
-// What two may cost together, and no third.
+// Two handles use up a budget, so a third is refused.
 static void budgets() {
   dpb::Budget budget(1.0);
   dpb::Config config(3, 0.5);
@@ -317,7 +317,7 @@ static void budgets() {
   CHECK(std::string(refusal([] { (void)dpb::Budget(-1.0); }).what()) == "epsilon must be finite and > 0, got -1");
   const dpb::Budget moved = std::move(budget);
   CHECK(moved.spent() == 1.0 && refusal([&] { (void)budget.remaining(); }).status() == DPB_NULL);
-  // With users for so many periods.
+  // With users a budget covers a number of periods.
   dpb::Budget four(4.0);
   config.budget = four.get();
   config.expected_users = 100;
@@ -330,7 +330,7 @@ static void budgets() {
   (void)first.select();
 }
 
-// An easy problem, deterministic by its seed, until the policy has decided.
+// An easy problem, deterministic because of its seed, until the policy has decided.
 static void reading() {
   const std::uint8_t seed[32] = {7};
   dpb::Config config(3, 10.0);
@@ -354,10 +354,10 @@ static void reading() {
   CHECK(better && better->low > 0.0 && better->low < 1.0 && better->high == 1.0);
   CHECK(std::string(refusal([&] { (void)bandit.compare(1, 1, 0.95); }).what()) ==
         "dpb_compare(i = 1, j = 1, confidence = 0.95): DPB_INVALID_CONFIG");
-  CHECK(bandit.report().is_private == 0); // a test_seed
+  CHECK(bandit.report().is_private == 0); // because of the test_seed
 }
 
-// The other arm becomes the better one: the memory lets go.
+// Forgetting: when the other arm becomes better, the policy follows.
 static void memory() {
   dpb::Config config(2, 1.0);
   config.forget_after = 10'000;
@@ -381,7 +381,7 @@ static void memory() {
   CHECK(bandit.report().changes_detected > 0 && bandit.arms()[0].effective_pulls > 3'000.0);
 }
 
-// Several slots for one request, of which one click counts.
+// A request of several slots, of which one click counts.
 static void slates() {
   dpb::Config config(5, 1.0);
   config.reward_window = 6;
@@ -409,7 +409,7 @@ static void slates() {
   CHECK(refusal([&] { (void)bandit.select_slots(wanting(4)); }).status() == DPB_INVALID_REQUEST);
   CHECK(refusal([&] { (void)bandit.select_slots(wanting(0)); }).status() == DPB_INVALID_REQUEST);
   CHECK(refusal([&] { (void)bandit.select_slots(wanting(1).among(none)); }).status() == DPB_INVALID_REQUEST);
-  CHECK(refusal([&] { (void)bandit.select(wanting(2)); }).status() == DPB_INVALID_REQUEST); // one decision only
+  CHECK(refusal([&] { (void)bandit.select(wanting(2)); }).status() == DPB_INVALID_REQUEST); // needs select_slots
   dpb::Bandit fixed = dpb::Bandit::se(dpb::Config(3, 1.0));
   CHECK(refusal([&] { (void)fixed.select_slots(wanting(2)); }).status() == DPB_UNSUPPORTED);
 }
@@ -435,7 +435,7 @@ static void snapshots() {
   dpb::Config config(3, 1.0);
   bytes = bandit.snapshot();
   CHECK(dpb::Bandit::restore("dp-imed", config, bytes).report().answered == 1000);
-  config.forget_after = 5000; // retuned
+  config.forget_after = 5000; // another value than in the snapshot
   CHECK(dpb::Bandit::restore("dp-imed", config, bytes).report().answered == 1000);
   config.epsilon = 2;
   CHECK(refusal([&] { (void)dpb::Bandit::restore("dp-imed", config, bytes); }).what() ==
@@ -446,7 +446,7 @@ static void snapshots() {
 
 static void threads() {
   dpb::Config config(5, 1.0);
-  config.pending_capacity = 1 << 15; // a sleeping thread must not lose its ticket to the others
+  config.pending_capacity = 1 << 15; // so that a suspended thread does not lose its ticket
   dpb::Bandit bandit = dpb::Bandit::se(config);
   std::atomic<int> refused{0};
   std::vector<std::thread> crowd;
@@ -486,12 +486,12 @@ static void stopping() {
     while (!rule.push(1.0)) {
       CHECK(!rule.mean() && ++samples < 1'000'000);
     }
-    // Noise within alpha, but with probability beta; far from alpha here, and 0 once in 10^7.
+    // The noise is within alpha except with probability beta, here far within. It is 0 with probability 10^-7.
     CHECK(is_private ? *rule.mean() != 1.0 && std::fabs(*rule.mean() - 1.0) < 0.5 : *rule.mean() == 1.0);
     CHECK(*rule.mean() == *rule.mean());
     bool halted = false;
     CHECK(refusal([&] { (void)rule.push(1.0); }).status() == DPB_HALTED);
-    CHECK(rule.try_push(1.0, halted) == DPB_HALTED && !halted); // nothing is written
+    CHECK(rule.try_push(1.0, halted) == DPB_HALTED && !halted); // the output is not written
     const dpb::Stopping moved = std::move(rule);
     CHECK(refusal([&] { (void)rule.push(1.0); }).status() == DPB_NULL);
     CHECK(refusal([&] { (void)rule.mean(); }).status() == DPB_NULL && moved.mean());
@@ -500,7 +500,7 @@ static void stopping() {
   const std::uint8_t seed[32] = {1};
   seeded.test_seed = seed;
   CHECK(!dpb::Stopping::dp_nas(seeded).is_private());
-  // Asks at powers of two only.
+  // This rule tests only at powers of two.
   dpb::Stopping rare = dpb::Stopping::dp_exp_nas(config);
   int samples = 1;
   while (!rare.push(-1.0)) {
@@ -546,7 +546,7 @@ static void counters() {
   }
   CHECK(noise > 280.0 && noise < 560.0);
 
-  // Each value counts once, whoever adds it.
+  // Each value counts once, whichever thread adds it.
   dpb::Counter shared(CounterKind::binary, 1.0, 4000);
   std::atomic<int> taken{0};
   std::vector<std::thread> crowd;
@@ -572,7 +572,7 @@ static std::size_t ones(const std::vector<std::uint8_t> &bits) {
   return count;
 }
 
-// The device and the shuffler.
+// The device's and the shuffler's functions.
 static void shuffle_roles() {
   const dpb::Error error = refusal([] { (void)dpb::shuffle_plan(-1.5, 1e-6, 50); });
   CHECK(error.status() == DPB_INVALID_CONFIG && std::string(error.what()).find("epsilon must ") == 0);
@@ -586,7 +586,7 @@ static void shuffle_roles() {
 
   CHECK(refusal([&] { (void)dpb::shuffle_encode(plan, 1.5); }).status() == DPB_INVALID_REWARD);
   CHECK(refusal([&] { (void)dpb::shuffle_encode(plan, std::nan("")); }).status() == DPB_INVALID_REWARD);
-  // Noise is not to be left out: neither device nor shuffler takes a claim that is not kept.
+  // A plan with less noise than it claims is refused by device and shuffler.
   for (const auto spoil : {+[](dpb::ShuffleParams &p) { p.coins_per_user = 0; },
                            +[](dpb::ShuffleParams &p) { p.coin_numerator = 1; },
                            +[](dpb::ShuffleParams &p) { p.coin_numerator -= p.coin_numerator / 8; },
@@ -612,25 +612,25 @@ static void shuffle_roles() {
   for (std::uint32_t user = 0; user < plan.users; ++user) {
     CHECK(!shuffler.take());
     const std::vector<std::uint8_t> message = dpb::shuffle_encode(plan, user < 25 ? 1.0 : 0.0);
-    CHECK(message.size() == len && message[0] == (user < 25)); // its own bit, then its coins
+    CHECK(message.size() == len && message[0] == (user < 25)); // the reward's bit, then the coins
     coins += ones(message) - message[0];
     shuffler.push(message);
     sent.insert(sent.end(), message.begin(), message.end());
   }
-  // The coins alone hide a user: some are 1 and some are 0, but with probability below 2^-60.
+  // The coins alone hide a user: some are 1 and some are 0, except with probability below 2^-60.
   CHECK(coins > 0 && coins < 50 * std::size_t{plan.coins_per_user});
   CHECK(refusal([&] { shuffler.push(std::vector<std::uint8_t>(len)); }).status() == DPB_EXPIRED);
   std::size_t needed = 0;
   CHECK(shuffler.try_take(room, 1, needed) == DPB_BUFFER_TOO_SMALL && needed == sent.size());
   const std::vector<std::uint8_t> batch = shuffler.take().value();
   CHECK(batch.size() == sent.size() && ones(batch) == ones(sent) && batch != sent);
-  CHECK(!shuffler.take()); // once
+  CHECK(!shuffler.take()); // only once
   shuffler.push(std::vector<std::uint8_t>(len));
   const dpb::Shuffler moved = std::move(shuffler);
   CHECK(refusal([&] { shuffler.push({}); }).status() == DPB_NULL);
   CHECK(refusal([&] { (void)shuffler.take(); }).status() == DPB_NULL && moved.get() != nullptr);
 
-  // As many as the batch holds, from however many threads.
+  // The shuffler accepts as many messages as the batch holds, from any number of threads.
   dpb::Shuffler shared(plan);
   std::atomic<std::uint32_t> taken{0};
   std::vector<std::thread> crowd;
@@ -648,7 +648,7 @@ static void shuffle_roles() {
   CHECK(taken == plan.users && shared.take()->size() == sent.size());
 }
 
-// The server: each arm's batch once, in the open phase; arm 1 always pays, and wins.
+// The server accepts each arm's batch once, in the open phase. Arm 1 always pays, and wins.
 static void shuffled_batches() {
   dpb::Config config(2, 1.0);
   config.delta = 1e-6;
@@ -684,7 +684,7 @@ static void shuffled_batches() {
   CHECK(refused(1, 0, bits) == DPB_EXPIRED);
 
   dpb::Bandit simulation = dpb::Bandit::vb_sdp_ae(config);
-  simulation.update(simulation.select().ticket, 1.0); // the other road
+  simulation.update(simulation.select().ticket, 1.0); // rewards reported by update, not in shuffled batches
   const std::size_t size = std::size_t{simulation.shuffle_params(1).users} * (simulation.shuffle_params(1).coins_per_user + 1);
   CHECK(refusal([&] { simulation.submit_shuffled(1, 0, std::vector<std::uint8_t>(size)); }).status() == DPB_UNSUPPORTED);
   dpb::Bandit plain = dpb::Bandit::se(dpb::Config(2, 1.0));
@@ -701,7 +701,7 @@ static void local() {
   }
   std::uint8_t untouched = 9;
   CHECK(dpb::try_ldp_encode(1.0, 2.0, untouched) == DPB_INVALID_REWARD && untouched == 9);
-  // A one stays one with e/(1 + e) = 0.731; 4,000 of them are out by 0.06 with probability 2e-17.
+  // A one stays one with probability e/(1 + e) = 0.731; the rate of 4,000 is out by 0.06 with probability 2e-17.
   int stayed = 0;
   for (int i = 0; i < 4000; ++i) {
     stayed += dpb::ldp_encode(1.0, 1.0);
@@ -710,11 +710,11 @@ static void local() {
 
   dpb::Bandit bandit = dpb::Bandit::ldp_ucb(dpb::Config(2, 1.0));
   const dpb::Decision decision = bandit.select();
-  CHECK(bandit.try_update(decision.ticket, 0.5) == DPB_INVALID_REWARD); // raw
+  CHECK(bandit.try_update(decision.ticket, 0.5) == DPB_INVALID_REWARD); // a raw reward
   bandit.update(decision.ticket, dpb::ldp_encode(1.0, 0.5));
 }
 
-// Features: a request with rows, what is believed of them, and categories as indices.
+// Features: requests with rows, predictions for them, and categories as indices.
 static void features() {
   dpb::Config config(3, 1.0);
   config.features = 2;
@@ -749,7 +749,7 @@ static void segments() {
   CHECK(bandit.report().decisions == 0 && bandit.report().segments == 0 && bandit.report().max_segments == 2);
 
   {
-    // Several slots, and arms that come and go.
+    // Several slots, and added and retired arms.
     dpb::Bandit able(config);
     dpb::Request three = in(70);
     three.slots = 3;
@@ -785,7 +785,7 @@ static void segments() {
   CHECK(says([&] { (void)dpb::Bandit::restore("dp-imed", config, bytes); }) ==
         "max_segments must be at least 2, as in the snapshot, got 1");
 
-  // What another has released is there once a request has its key.
+  // A merged release takes effect in a segment when a request first has its key.
   dpb::Bandit other(config);
   do {
     other.update(other.select(in(71).among({0})).ticket, 1.0);
@@ -800,7 +800,7 @@ static void segments() {
   dpb::Bandit stranger(config);
   CHECK(says([&] { stranger.merge(told); }).find("epsilon must be") == 0);
 
-  // Many threads on one handle: what each has begun it ends.
+  // Many threads on one handle: each ends its own decisions.
   config.pending_capacity = 1 << 15; // as in threads()
   config.max_segments = 64;
   dpb::Bandit shared(config);

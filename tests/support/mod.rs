@@ -76,7 +76,7 @@ pub fn build(compiler: &str, source: &str, arguments: &[&str], link: Link) -> Pa
             // The soname is libdpb.so.0, so the loader needs a file of that name.
             let named = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("shared");
             std::fs::create_dir_all(&named).unwrap();
-            let copy = format!("libdpb.{}.{:?}", std::process::id(), std::thread::current().id()); // tests run in parallel
+            let copy = format!("libdpb.{}.{:?}", std::process::id(), std::thread::current().id()); // for parallel tests
             let (fresh, place) = (named.join(copy), named.join("libdpb.so.0"));
             std::fs::copy(libraries.join("libdpb.so"), &fresh).unwrap();
             std::fs::rename(&fresh, &place).unwrap();
