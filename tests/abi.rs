@@ -10,11 +10,11 @@ use std::process::Command;
 
 const BASELINE: &str = "packaging/libdpb.abi";
 
-/// Of a header's functions: a variable of each one's type, as only a definition has debug information.
+/// Compiles an object with a variable of each function's type, because only definitions have debug information.
 fn abi(name: &str, header: &str, functions: &[String]) -> PathBuf {
     let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("abi").join(name);
     std::fs::create_dir_all(&place).unwrap();
-    // Without its own checks of sizes, which would stop an altered one.
+    // Without the header's checks of sizes, which would refuse an altered struct.
     std::fs::write(place.join("dpb.h"), header.replace("sizeof(type) == (size)", "1")).unwrap();
     let variables: String = functions.iter().map(|name| format!("__typeof__(&{name}) type_of_{name};\n")).collect();
     std::fs::write(place.join("abi.c"), format!("#include \"dpb.h\"\n{variables}")).unwrap();
@@ -26,10 +26,10 @@ fn abi(name: &str, header: &str, functions: &[String]) -> PathBuf {
     place.join("dpb.abi")
 }
 
-/// What abidiff says of two; nothing where they are the same.
+/// The differences that abidiff finds between two objects; empty if there are none.
 fn difference(old: &Path, new: &Path) -> String {
     let output = Command::new("abidiff").arg("--harmless").args([old, new]).output().unwrap();
-    assert!(output.status.code().is_some_and(|code| code & 3 == 0), "{}", text(&output)); // an error, wrong arguments
+    assert!(output.status.code().is_some_and(|code| code & 3 == 0), "{}", text(&output)); // no error, valid arguments
     assert_eq!(output.status.success(), output.stdout.is_empty());
     text(&output)
 }
@@ -48,7 +48,8 @@ fn the_binary_interface_is_the_baselines() {
     let changed = difference(&baseline, &today);
     assert!(changed.is_empty(), "the binary interface has changed:\n{changed}");
 
-    // What must be seen: a field of another size, one more field, a function that is gone, another argument.
+    // Changes that must be detected: a field of another size, an additional field, a missing function, another
+    // argument.
     let changes: [(&str, &str, &str); 3] = [
         ("field", "uint64_t horizon;", "uint32_t horizon;"),
         ("more", "uint64_t horizon;", "uint64_t horizon, more;"),

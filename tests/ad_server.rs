@@ -97,7 +97,7 @@ fn who_forgets_wins_the_afternoon_too() {
             let rotation = day.planned(|visitor| (visitor % ARMS as u64) as usize);
             assert!(won.clicks.iter().all(|&clicks| clicks > 7500), "{policy:?}: {:?}", won.clicks);
             assert!(leader == best(1), "{policy:?}: {:?}", won.shown);
-            // One day of ten comes back to it late.
+            // The policy returns to the earlier best ad late on at most one day of ten.
             assert!(won.shown[1][best(1)] > 3 * NOON / 10, "{policy:?}: {:?}", won.shown);
             best_shown += won.shown[1][best(1)];
             let (won, _, changes) = spend(0);
@@ -125,7 +125,7 @@ fn a_day_sent_to_a_server_follows_the_change_at_noon() {
     let [ours, rotation] = ["dp-imed", "uniform rotation"].map(numbers);
     assert!(ours[0] > 7500.0 && ours[1] > 7500.0 && rotation[1] < 6000.0, "{said}");
     assert!(said.contains("the same, never forgetting") && said.contains("until noon, "), "{said}");
-    // Counted, released rate, width; at noon and in the evening; then how often shown.
+    // Columns: counted rewards, released rate and width, at noon and in the evening; then how often the ad was shown.
     let [kayak, bike] = [best(0), best(1)].map(|arm| numbers(CREATIVES[arm].0));
     let (noon, evening) = (kayak[1], bike[bike.len() - 3]);
     assert!((noon - 0.1).abs() < 0.02 && (evening - 0.1).abs() < 0.02, "{said}");

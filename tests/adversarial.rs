@@ -33,7 +33,7 @@ fn regrets_are_ordered_as_in_the_papers_figure() {
     }
 }
 
-/// The same at T = 2^14, where only these two games distinguish all players.
+/// The same order at T = 2^14, where only these two games distinguish all players.
 #[test]
 fn a_short_game_shows_the_same_ordering() {
     let [exp3, lap, tau, tsallis] = regrets(adversaries::deterministic, 1 << 14, 24);
@@ -78,7 +78,7 @@ fn disorder_does_not_stop_learning() {
                 open.push((decision.ticket, if decision.arm == 1 { 0.9 } else { 0.1 }));
                 if open.len() > 40 {
                     let (ticket, reward) = open.swap_remove(random.below(41) as usize);
-                    // the oldest were pushed out meanwhile
+                    // the oldest decisions have expired meanwhile
                     match random.below(20) {
                         0 => _ = bandit.cancel(ticket),
                         1 => {}

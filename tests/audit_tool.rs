@@ -27,7 +27,7 @@ fn private_policies_keep_their_claims() {
     for policy in policies(true) {
         let honest = case(policy, 1.0, 300);
         assert!(!alarms(&honest), "{policy:?}");
-        // EXP3_tau releases nothing, first or later.
+        // EXP3_tau releases nothing, neither first nor later.
         assert!(policy == Algorithm::Exp3Tau || !alarms(&Case { later: true, runs: 200, ..honest }), "{policy:?}");
     }
 }
@@ -90,7 +90,7 @@ fn no_noise_is_caught_everywhere() {
         assert!(alarms(&Case { runs: 200, ..case.clone() }.with(Sabotage::NoNoise)), "{case:?}");
         noisy += 1;
     }
-    assert_eq!(noisy, policies(true).count() - 1 + 4); // four have two laws
+    assert_eq!(noisy, policies(true).count() - 1 + 4); // four have two noise distributions
 }
 
 /// The auditor detects all sabotage, except a leader found by raw sums, where one reward changes few choices, and

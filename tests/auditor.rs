@@ -3,8 +3,8 @@
 use crate::audit::engine::{Audit, binomial_tail, clopper_pearson, pattern, seed};
 use dpb::{Random, Seed};
 
-/// Randomised response: a bit told truly with chance e^eps/(1+e^eps), its loss exactly eps, in
-/// one of ten disguises that mean nothing.
+/// Randomised response: the true bit with probability e^eps/(1+e^eps), so its loss is exactly eps. A random digit
+/// without meaning disguises it.
 fn response(epsilon: f64) -> impl Fn(u64, bool) -> u64 {
     move |number, secret| {
         let mut random: Random = Seed::new(Some(seed(number))).unwrap().stream();
@@ -25,7 +25,7 @@ fn a_true_claim_stands_and_a_false_one_falls() {
 
 #[test]
 fn delta_forgives_what_it_says() {
-    // Tells the secret outright with chance 1/10, else nothing: (0, 1/10)-DP.
+    // Reveals the secret with probability 1/10 and otherwise nothing: (0, 1/10)-DP.
     let blab = |number: u64, secret: bool| {
         let mut random = Seed::new(Some(seed(number))).unwrap().stream();
         if random.below(10) == 0 { 1 + u64::from(secret) } else { 0 }

@@ -25,7 +25,7 @@ static BIDDER: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
     found.then(|| build("c++", "examples/cpp/bidder.cpp", &arguments, Link::Static))
 });
 
-/// None where it cannot be built.
+/// The bidder's command. None if it cannot be built.
 fn command(options: &[&str]) -> Option<Command> {
     let mut command = Command::new(BIDDER.as_ref()?);
     command.args(["--port", "0", "--operator-port", "0"]).args(options);
@@ -39,7 +39,7 @@ fn start(options: &[&str]) -> Option<(Server, String)> {
     Some((server, operator))
 }
 
-/// With options that it refuses: its exit code, and what it says.
+/// Starts it with options that it refuses. Returns its exit code and its output.
 fn refused(options: &[&str]) -> Option<(Option<i32>, String)> {
     let mut process = command(options)?.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let status = wait(&mut process);
@@ -48,7 +48,7 @@ fn refused(options: &[&str]) -> Option<(Option<i32>, String)> {
     Some((status.code(), said))
 }
 
-/// A page of metrics without its comments: `name{labels}` and the number.
+/// The values on a page of metrics, by `name{labels}`.
 fn metrics(host: &str) -> HashMap<String, f64> {
     let (status, _, page) = send(host, "GET", "/metrics", "");
     assert_eq!(status, 200, "{page}");
@@ -56,7 +56,7 @@ fn metrics(host: &str) -> HashMap<String, f64> {
     lines.map(|line| line.rsplit_once(' ').unwrap()).map(|(name, x)| (name.to_owned(), x.parse().unwrap())).collect()
 }
 
-/// What it has to offer: width, height, category, advertiser, price, name.
+/// The creatives: width, height, category, advertiser, price, name.
 const CREATIVES: [(u32, u32, &str, &str, f64, &str); 10] = [
     (300, 250, "IAB17", "bikes.example", 1.2, "mountain bike"),
     (300, 250, "IAB8", "coffee.example", 0.9, "espresso machine"),
@@ -127,7 +127,7 @@ fn it_bids_with_what_fits() {
         (with(any.clone(), "cur", json!(["EUR", "USD"])), &[0, 1, 2, 3]),
         (with(any.clone(), "tmax", json!(60_000)), &[0, 1, 2, 3]),
         (with(any.clone(), "ext", json!({"unknown": [[[]]]})), &[0, 1, 2, 3]),
-        // Nothing fits.
+        // No creative fits.
         (imp(json!({"banner": {"w": 250, "h": 300}})), &[]),
         (imp(json!({"bidfloor": 1.21})), &[]),
         (imp(json!({"bidfloorcur": "EUR"})), &[]),
@@ -163,7 +163,7 @@ fn it_bids_with_what_fits() {
         assert!(markup.ends_with(&format!("\">{name}</a>")), "{markup}");
     }
 
-    // Several slots: those that something fits, and no more than 16 of them.
+    // Several slots: bids for those that a creative fits, and for at most 16.
     let banners = [json!({"w": 728, "h": 90}), json!({})];
     let slot = |i: usize| json!({"id": i.to_string(), "banner": banners[i % 2]});
     let many: Vec<Value> = (0..40).map(slot).collect();
@@ -268,25 +268,25 @@ fn windows_of_time_end_though_nobody_bids() {
     assert_eq!(metrics(&operator)["dpb_late_total{bandit=\"creatives\"}"], 1.0);
 }
 
-/// All that comes until the other side closes.
+/// Reads until the other side closes.
 fn answer_to(mut connection: TcpStream) -> String {
     let mut answer = String::new();
     connection.read_to_string(&mut answer).unwrap();
     answer
 }
 
-/// One decision, as the model knows it.
+/// One decision in the model.
 struct Bid {
     arm: usize,
     paths: [String; 3],
     heard: [bool; 3],
 }
 
-/// The decisions so far; none for those whose response came too late.
+/// The decisions so far; None for those whose response came too late.
 #[derive(Default)]
 struct Model {
     bids: Vec<Option<Bid>>,
-    /// Of each notice: believed, duplicate, late, forged.
+    /// For each notice, how often it was valid, duplicate, late, forged.
     fates: [[u64; 4]; 3],
     impressions: [u64; 10],
 }
@@ -296,7 +296,7 @@ const SHOWN_WITHIN: usize = 200;
 const CLICKED_WITHIN: usize = 600;
 
 impl Model {
-    /// Decisions after this one.
+    /// The number of decisions after this one.
     fn later(&self, bid: usize) -> usize {
         self.bids.len() - bid - 1
     }
@@ -316,7 +316,7 @@ impl Model {
         self.impressions[bid.arm] += u64::from(notice == IMPRESSION && fate == 0);
     }
 
-    /// Compares all that both pages say: how many answers were released.
+    /// Compares all values on both pages with the model. Returns how many rewards were released.
     fn check(&self, server: &Server, operator: &str) -> usize {
         let (mut answered, mut cancelled, mut pulls) = (0, 0, [0; 10]);
         let mut answers: [Vec<bool>; 10] = Default::default();
@@ -362,8 +362,8 @@ impl Model {
         }
         assert!(!public.contains("duplicates") && !public.contains("bidder"), "{public}");
 
-        // What is released of an arm are its first answers, each once, and at least a quarter of them: no batch is
-        // larger than three times what was released before. The noise is that of epsilon 16384, so the sum is seen.
+        // The releases of an arm contain its first rewards, each once, and at least a quarter of them, because no batch
+        // is larger than three times all earlier releases. At epsilon 16384 the noise is small enough to read the sum.
         let mut released = 0;
         for (arm, answers) in answers.iter().enumerate() {
             let (n, mean) = (page[&of_arms("effective_pulls", arm)] as usize, page[&of_arms("mean", arm)]);
@@ -377,14 +377,14 @@ impl Model {
     }
 }
 
-/// A token that the bidder did not make.
+/// A token that this bidder did not issue.
 fn forged(model: &Model, stranger: &[String; 3], random: &mut Random) -> (usize, String) {
     let mut below = |n: usize| random.below(n as u64) as usize;
     let (notice, way, long) = (below(3), below(10), below(300));
     let (bid, path) = (below(model.bids.len()), PATHS[notice]);
     let genuine = model.bids[bid].as_ref().map_or(stranger, |bid| &bid.paths);
     let token = &genuine[notice][path.len()..];
-    // Altered in its ticket, creative, notice or proof: 6 bits a letter.
+    // Alters the ticket, creative, notice or proof: 6 bits a letter.
     let mut altered = |from: usize, to: usize| {
         let at = from + below(to - from);
         let other = if token.as_bytes()[at] == b'A' { "B" } else { "A" };
@@ -429,7 +429,7 @@ fn every_notice_is_counted_and_none_believed_twice() {
             let mut below = |n: usize| random.below(n as u64) as usize;
             let (width, height) = [(300, 250), (728, 90), (320, 50)][below(3)];
             let mut asked = request(width, height);
-            // In the last rounds nothing is shown, so that all windows before end.
+            // In the last rounds nothing is shown, so that all earlier windows end.
             let fate = if round < ROUNDS - CLICKED_WITHIN / ROUND { below(100) } else { 99 };
             asked["tmax"] = json!(if fate == 0 { 1 } else { 60_000 });
             let (status, _, answer) = ask(&mut exchange, "POST", "/bid", &asked.to_string()).unwrap();
@@ -449,9 +449,9 @@ fn every_notice_is_counted_and_none_believed_twice() {
                 (0..copies).for_each(|_| due[round + below(after)].push((number, notice)));
             };
             match fate {
-                // Clicked, whatever that may be, and never shown.
+                // Clicked but never shown.
                 1..=5 => send(CLICK, 15, 2),
-                // Shown by somebody whose network is slow and says all of it again and again.
+                // Shown to a visitor with a slow network, which repeats all notices.
                 6..=20 => [WIN, IMPRESSION, CLICK].into_iter().for_each(|notice| send(notice, 15, 3)),
                 21..=58 => {
                     send(WIN, 2, 1);
@@ -462,7 +462,7 @@ fn every_notice_is_counted_and_none_believed_twice() {
             }
         }
 
-        // Each notice as often as it says, retried or not, and 1 % forged.
+        // Each notice comes once or twice, and one in a hundred is followed by a forged one.
         let mut notices = Vec::new();
         for (number, notice) in std::mem::take(&mut due[round]) {
             let copies = if random.below(10) == 0 { 2 } else { 1 };
@@ -509,7 +509,7 @@ fn no_page_tells_of_a_click_before_it_is_released() {
     let options = ["--shown-within", "5", "--clicked-within", "1000"];
     let (Some((clicked, _)), Some((silent, _))) = (start(&options), start(&options)) else { return };
     let mut asked = request(300, 250);
-    asked["bcat"] = json!(["IAB8", "IAB9", "IAB18"]); // one creative is left
+    asked["bcat"] = json!(["IAB8", "IAB9", "IAB18"]); // one creative remains
     for number in 0..20 {
         for (server, is_clicked) in [(&clicked, true), (&silent, false)] {
             let (_, paths) = bids(&bid(server.host(), &asked).1).remove(0);
@@ -562,7 +562,7 @@ fn context_wins_clicks_where_devices_differ() {
     };
     let (Some(with), Some(without)) = (clicks(&["--context"]), clicks(&[])) else { return };
     println!("clicks in the first half and the second: {with:?} with context, {without:?} without");
-    // Who always shows what the device likes wins 2400 in a half; the best creative for all devices 825.
+    // Showing what the device's visitors like wins 2400 in each half, and the best creative for all devices 825.
     assert!(with[1] > 1500 && without[1] < 1100 && with[0] + with[1] > without[0] + without[1]);
 }
 
@@ -608,12 +608,13 @@ fn a_context_that_is_malformed_is_refused() {
 fn no_bid_is_sent_too_late() {
     let Some((server, operator)) = start(&[]) else { return };
     let mut asked = request(300, 250);
-    // A limit that the way here and back takes up.
+    // The network's delay takes up the whole limit.
     asked["tmax"] = json!(5);
     assert_eq!(bid(server.host(), &asked), (204, String::new()));
     assert_eq!(metrics(&operator)["dpb_cancelled_total{bandit=\"creatives\"}"], 1.0);
 
-    // A body that takes longer than the limit. When its head was read is not known, so again, longer.
+    // A body that arrives more slowly than the limit. The test does not know when the server read the header, so it
+    // repeats with longer delays.
     asked["tmax"] = json!(1000);
     let (body, mut pause) = (asked.to_string(), Duration::from_millis(1500));
     loop {
@@ -658,7 +659,7 @@ fn bodies_of_any_length_and_slowness_are_withstood() {
     let chunks = |body: &str, end: &str| format!("{:x}\r\n{body}\r\n{end}", body.len());
     assert_eq!(answers("Transfer-Encoding: chunked", &chunks(&good, "0\r\n\r\n")), "200");
     assert_eq!(answers("Transfer-Encoding: chunked", &chunks(&padded(MAX), "0\r\n\r\n")), "200");
-    // Announced, and never sent.
+    // A body that is announced and never sent.
     assert_eq!(answers(&format!("Content-Length: {}", MAX + 1), ""), "413");
     assert_eq!(answers("Content-Length: 18446744073709551615", ""), "413");
     assert_eq!(answers("Transfer-Encoding: chunked", "10001\r\n"), "413");
@@ -670,13 +671,13 @@ fn bodies_of_any_length_and_slowness_are_withstood() {
     connection.write_all(b"POST /bid HTTP/1.1\r\nHost: long\r\nTransfer-Encoding: chunked\r\n\r\n").unwrap();
     let piece = chunks(&"x".repeat(1000), "");
     let _ = (0..1 << 20).try_for_each(|_| connection.write_all(piece.as_bytes())); // a gigabyte
-    let grown = server.status("VmHWM").saturating_sub(memory); // the kernel's counts are not exact
+    let grown = server.status("VmHWM").saturating_sub(memory); // the kernel's counts are approximate
     assert!(grown < 16 << 10, "{grown} kB more memory");
 
     let mut half: Vec<_> = (0..1000).map(|_| server.connect()).collect();
     let begun = format!("POST /bid HTTP/1.1\r\nHost: half\r\nContent-Length: {MAX}\r\n\r\n{{");
     for connection in &mut half {
-        let _ = connection.write_all(begun.as_bytes()); // the first may have been sent away by now
+        let _ = connection.write_all(begun.as_bytes()); // the server may have disconnected the first by now
     }
     for _ in 0..20 {
         assert_eq!(bid(server.host(), &request(300, 250)).0, 200);

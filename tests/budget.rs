@@ -49,7 +49,7 @@ fn what_is_charged_is_what_can_be_lost() {
             }
             for at in [0.0, 1e-7, 1e-6, 1e-3] {
                 let (charged, lost) = (budget.spent(at).unwrap(), bandit.epsilon_spent(at).unwrap());
-                // What is infinite at a delta that is too small, is more than it may have lost by luck.
+                // At a delta below the configured one, the reported loss may be infinite.
                 assert!(
                     lost <= charged * (1.0 + 1e-9) || at < delta,
                     "{} {delta} at {at}: {lost} {charged}",
@@ -64,7 +64,7 @@ fn what_is_charged_is_what_can_be_lost() {
     }
 }
 
-/// Epsilons, rhos, and both, with deltas, and the sum of many small ones.
+/// Sums of epsilons, of rhos, and of both with deltas; and the sum of many small losses.
 #[test]
 fn losses_add_up() {
     let full = |error: Result<Bandit, Error>| matches!(error, Err(Error::OverBudget(_)));
@@ -72,11 +72,11 @@ fn losses_add_up() {
 
     let all = budget(1.0, 1e-6);
     Bandit::new(imed, &config(0.5, 0.0, &all)).unwrap();
-    Bandit::new(imed, &config(0.5, 1e-6, &all)).unwrap(); // at the budget's delta they fit both
+    Bandit::new(imed, &config(0.5, 1e-6, &all)).unwrap(); // at the budget's delta both fit
     assert!(near(all.spent(1e-6).unwrap(), 1.0) && all.spent(0.0) == Ok(f64::INFINITY));
     assert!(full(Bandit::new(imed, &config(1e-3, 0.0, &all))) && all.remaining().unwrap() < 1e-6);
 
-    // Two that are private by Gaussian noise: rho twice, which is less than epsilon twice.
+    // Two handles with Gaussian noise: twice rho costs less than twice epsilon.
     let rho = approximate_to_zcdp(1.0, 1e-6, 1);
     let both = zcdp_to_approximate(2.0 * rho, 1e-6);
     let two = budget(both * 1.001, 1e-6);
@@ -85,7 +85,7 @@ fn losses_add_up() {
     assert!(near(two.spent(1e-6).unwrap(), both) && both < 1.5);
     assert!(full(Bandit::new(imed, &config(0.1, 1e-6, &two))));
 
-    // Deltas add up beside epsilons; what they leave is the Gaussian ones'.
+    // Deltas of the configurations are subtracted from the budget's; the rest is available to Gaussian noise.
     let mixed = budget(3.0, 2e-6);
     Bandit::new(tau, &config(1.0, 1e-6, &mixed)).unwrap();
     Bandit::new(imed, &config(0.5, 1e-6, &mixed)).unwrap();
@@ -97,13 +97,13 @@ fn losses_add_up() {
     (0..10).for_each(|_| drop(Bandit::new(tau, &config(0.1, 1e-7, &deltas)).unwrap()));
     assert!(near(deltas.spent(1e-6).unwrap(), 1.0));
 
-    // A thousand small ones cost far less at some delta than their sum, and no budget without one has room for them.
+    // With a delta, a thousand small losses cost far less than their sum. A budget without a delta refuses them.
     let (many, pure) = (budget(1.0, 1e-6), budget(1.0, 0.0));
     let admitted = |budget| (0..1000).filter(|_| Bandit::new(imed, &config(0.005, 0.0, budget)).is_ok()).count();
     assert_eq!((admitted(&many), admitted(&pure)), (1000, 200));
     let together = zcdp_to_approximate(1000.0 * 0.005f64.powi(2) / 2.0, 1e-6);
     assert!(near(many.spent(1e-6).unwrap(), together) && near(many.spent(0.0).unwrap(), 5.0));
-    // Exactly what is left fits, and no more.
+    // A handle that costs exactly the remainder is accepted, and a more expensive one is refused.
     let left = many.remaining().unwrap();
     assert!(left > 0.05 && full(Bandit::new(imed, &config(left * 1.001, 0.0, &many))));
     Bandit::new(imed, &config(left, 0.0, &many)).unwrap();
@@ -130,7 +130,7 @@ fn only_what_is_made_is_charged() {
     let snapshot = bandit.snapshot().unwrap();
     Bandit::restore(&snapshot).unwrap();
     assert_eq!(budget.spent(0.0), Ok(0.6));
-    // A life that a budget is named for is charged to it.
+    // Restoring a handle with a budget charges it.
     let over = Bandit::restore_as(Algorithm::Imed, &with(|_| ()), &snapshot);
     assert!(over.is_err_and(|error| matches!(error, Error::OverBudget(_))));
     let another = self::budget(1.0, 0.0);
@@ -155,7 +155,7 @@ fn a_budget_has_no_room_for_a_test_seed() {
             assert!(matches!(says, Error::OverBudget(_)) && says.to_string().contains("test_seed"), "{says}");
         }
         assert_eq!(budget.spent(0.0), Ok(0.0));
-        // The seed of a configuration that a snapshot is restored as is not used.
+        // Restoring ignores the test seed of the configuration.
         let restored = Bandit::restore_as(Algorithm::Imed, &charged(&seeded), &private).unwrap();
         assert!(restored.report().unwrap().is_private);
         assert_eq!(budget.spent(0.0), Ok(1.0));
@@ -221,7 +221,7 @@ fn no_life_goes_beyond_its_periods() {
                 let lost = bandit.epsilon_spent(1e-3).unwrap();
                 assert!(lost <= charged * (1.0 + 1e-9), "{} {delta} {period}: {lost} {charged}", algorithm.name());
                 let another = if saves && period == P - 1 {
-                    // Another life is one of them, and is not charged anew.
+                    // A restored handle is one of the periods, and is not charged again.
                     Bandit::restore(&bandit.snapshot().unwrap()).map(|next| bandit = next)
                 } else {
                     bandit.next_period()
@@ -239,7 +239,7 @@ fn no_life_goes_beyond_its_periods() {
             }
             let last = bandit.snapshot().unwrap();
             assert!(matches!(Bandit::restore(&last), Err(Error::OverBudget(_))));
-            // In a new process all of them are charged; and more of them may be bought.
+            // Another process charges all periods again, and may allow more of them.
             let anew = |budget_periods| {
                 let budget = self::budget(20.0, 1e-3);
                 let config = Config { budget_periods, budget: Some(budget.clone()), ..config.clone() };

@@ -3,7 +3,7 @@
 use dpb::Error;
 use dpb::privacy::calibration::{ShuffleNoise, delta_of_binomial_shift, fair_coins, printed_tau};
 
-/// The law of the count of ones that the server sees, one bit after another.
+/// The distribution of the number of ones that the server sees, added one bit at a time.
 fn count_of_ones(bits: &[bool], noise: ShuffleNoise) -> Vec<f64> {
     let coins = noise.coins(bits.len() as u32) as usize;
     let chances = bits.iter().map(|&bit| f64::from(u8::from(bit))).chain(std::iter::repeat_n(noise.coin(), coins));
@@ -23,7 +23,7 @@ fn hockey_stick(a: &[f64], b: &[f64], epsilon: f64) -> f64 {
     a.iter().zip(b).map(|(a, b)| (a - epsilon.exp() * b).max(0.0)).sum()
 }
 
-/// The largest delta over every input and every neighbour of it.
+/// The largest delta over all inputs and their neighbours.
 fn true_delta(users: u32, noise: ShuffleNoise, epsilon: f64) -> f64 {
     let mut worst = 0.0f64;
     for input in 0u32..1 << users {
@@ -46,7 +46,7 @@ fn the_golden_numbers() {
     }
     for users in [1, 8, 80] {
         let noise = ShuffleNoise::calibrated(1.0, 1e-6, users).unwrap();
-        // 80 coins in all, and a hair less than fair: 79 fair ones are just too few.
+        // 80 coins in all, slightly unfair: 79 fair ones are just too few.
         assert_eq!(noise.coins(users), 80);
         assert!(
             (39.0..=40.0).contains(&noise.mean(users)) && (19.9..=20.0).contains(&noise.variance(users)),
@@ -91,7 +91,7 @@ fn the_true_distribution_at_small_sizes_meets_the_claim_and_hardly_more() {
                     computed >= truth * (1.0 - 1e-12) && computed <= truth * (1.0 + 1e-7),
                     "{computed:e} {truth:e}"
                 );
-                // One step less noise is too little, up to the slack that rounding up costs.
+                // The next smaller noise is too little, apart from the slack that rounding up costs.
                 let less = if noise.coin_numerator > 1 {
                     ShuffleNoise { coin_numerator: noise.coin_numerator - 1, ..noise }
                 } else {
@@ -139,14 +139,14 @@ fn more_privacy_takes_more_noise() {
         assert!(coins(pair[0], 1e-6) < coins(pair[1], 1e-6));
         assert!(coins(1.0, 10f64.powf(-2.0 / pair[0])) < coins(1.0, 10f64.powf(-2.0 / pair[1])));
     }
-    // One coin more never hurts: what makes the bisection find the smallest number.
+    // Another coin never increases delta. The bisection relies on this to find the smallest number.
     for epsilon in [0.05, 0.5, 1.0, 3.0] {
         for n in 1..400 {
             let (here, next) = (delta_of_binomial_shift(n, 0.5, epsilon), delta_of_binomial_shift(n + 1, 0.5, epsilon));
             assert!(next <= here * (1.0 + 5e-9), "{epsilon} {n}");
         }
     }
-    // As far as sizes go.
+    // The limits of the sizes.
     let [last, beyond] = [1 << 33, (1 << 33) + 1].map(|coins| delta_of_binomial_shift(coins, 0.5, 1e-5));
     assert!(last < 0.5 && beyond == 1.0, "{last}");
 }

@@ -5,7 +5,7 @@ use crate::audit::sabotage::Sabotage;
 use dpb::{Algorithm, Bandit, Config, Error, Seed};
 use proptest::prelude::*;
 
-/// A configuration that every policy here takes.
+/// A configuration that every policy in this file accepts.
 fn config(arms: u32, epsilon: f64, number: u64) -> Config {
     Config { delta: (-10f64).exp(), horizon: 10_000, test_seed: Some(seed(number)), ..Config::new(arms, epsilon) }
 }
@@ -22,8 +22,8 @@ const CENTRAL: [Algorithm; 9] = [
     Algorithm::PrivateUcb,
 ];
 
-/// Five arms that pay one, but for the first `changed` pulls of arm 0 in one of the two worlds. An
-/// outsider sees when arm 0 comes back after all arms have had `pulls` pulls.
+/// Five arms pay one, except that the first `changed` pulls of arm 0 pay zero in one of the two worlds. The output is
+/// when arm 0 is played again after all arms have had `pulls` pulls.
 fn audit(
     algorithm: Algorithm,
     base: &Config,
@@ -104,7 +104,7 @@ fn dp_ucb_int_reports_the_most_that_its_schedule_allows() {
             assert_eq!(other.epsilon_spent(0.0), Ok(spent));
         }
         assert!(apart > 1000 && renoised > 10, "{apart} {renoised}");
-        // Nothing else was released, and all together keep the promise.
+        // Nothing else was released, and all releases together keep the claim.
         let (spent, most) = (bandit.epsilon_spent(0.0).unwrap(), f64::max(losses[0], losses[1]));
         assert!(spent < 1.5 * most, "{spent} against {most}");
         let report = bandit.report().unwrap();
@@ -147,7 +147,7 @@ fn the_index_is_what_the_docs_say() {
     }
 }
 
-/// The share of TD16's two arms' worse one in the second half of a run, in so many runs.
+/// The share of the worse of TD16's two arms in the second half of a run, counted over this many runs.
 fn lost(config: &Config, decisions: usize, runs: u64) -> usize {
     let loses = |&number: &u64| {
         let mut random = Seed::new(Some(seed(500 + number))).unwrap().stream();
@@ -280,7 +280,7 @@ fn a_burst_without_answers_spreads() {
 
 #[test]
 fn dp_se_restarts_with_all_arms_when_its_guess_is_reached() {
-    // Without a horizon the guess is 4096 K = 8192; arm 1 is out after some 3000 decisions.
+    // Without a horizon the guess is 4096 K = 8192; arm 1 is eliminated after some 3000 decisions.
     let config = Config { horizon: 0, ..config(2, 1.0, 1) };
     let bandit = Bandit::new(Algorithm::Se, &config).unwrap();
     let mut better = 0;
@@ -293,7 +293,7 @@ fn dp_se_restarts_with_all_arms_when_its_guess_is_reached() {
     };
     let (best, report) = play(8192, better);
     assert!(best == Ok(0) && report.arms_active == 1 && report.phase == 1, "{best:?} {report:?}");
-    // The elimination is not final: both arms are back, in a first epoch, and may change places.
+    // The elimination is not final: both arms are back, in a first epoch, and may now rank differently.
     let (best, report) = play(8193, better);
     assert!(best == Err(Error::NotReady) && report.arms_active == 2 && report.phase == 1, "{best:?} {report:?}");
     better = 1;
@@ -329,8 +329,8 @@ fn successive_elimination_drops_by_its_radius() {
 
 #[test]
 fn the_best_arm_at_fixed_confidence() {
-    // beta = 0.1: that a true failure rate above it passes unnoticed is not excluded by 300 runs, but
-    // one of 0.2 is, and a rate of 0.1 alarms once in a million.
+    // At beta = 0.1, 300 runs cannot exclude a true failure rate slightly above 0.1, but they exclude 0.2. A rate of
+    // 0.1 alarms once in a million.
     for algorithm in [Algorithm::Se, Algorithm::NonprivateSe] {
         let wrong = |&number: &u64| {
             let config = Config { beta: 0.1, horizon: 0, ..config(3, 1.0, number) };

@@ -25,7 +25,7 @@ fn counts(bandit: &Bandit) -> (u64, u64, u64) {
 fn a_window_ends_when_its_time_has_come() {
     let window = 1_800_000;
     let bandit = Bandit::new(Algorithm::Imed, &of_time(window, 0)).unwrap();
-    let early = bandit.select().unwrap(); // before the first advance it is 0 o'clock
+    let early = bandit.select().unwrap(); // before the first advance the time is 0
     bandit.advance(EPOCH).unwrap();
     assert_eq!(counts(&bandit), (1, 0, 0));
     assert_eq!(bandit.update(early.ticket, 1.0), Err(Error::Expired));
@@ -48,7 +48,7 @@ fn a_window_ends_when_its_time_has_come() {
     bandit.update(later, 1.0).unwrap();
     bandit.advance(u64::MAX).unwrap();
     assert_eq!(counts(&bandit), (4, 0, 0));
-    // The end of time: what is decided now waits for ever, or until it is pushed out.
+    // The end of time: a decision made now waits for ever, or until the ring needs its place.
     let last = bandit.select().unwrap().ticket;
     bandit.advance(u64::MAX).unwrap();
     assert_eq!(counts(&bandit), (4, 0, 1));
@@ -89,7 +89,7 @@ fn who_has_no_clock_is_told() {
     assert!(says.starts_with("reward_window must be at most 2^24 unless clock is 1"), "{says}");
 }
 
-/// So many rewards of an arm, one a tick.
+/// Makes this many decisions for one arm, one each tick, with rewards.
 fn learn(bandit: &Bandit, now: &mut u64, decisions: u64) {
     let mut coins = Coins(decisions);
     for _ in 0..decisions {
@@ -125,9 +125,9 @@ fn what_is_learned_gets_old_by_the_clock() {
             bandit.advance(now + days * DAY).unwrap();
             assert!((known(&bandit) - part * fresh).abs() <= 0.01 * fresh, "{algorithm:?} {days}");
         }
-        // Learned after all that was forgotten, it counts in full.
+        // What is learned after everything was forgotten counts in full.
         now += 101 * DAY;
-        learn(&bandit, &mut now, 20_000); // of which batches that were open before take some
+        learn(&bandit, &mut now, 20_000); // batches that were open before take some of these
         assert!(known(&bandit) > 2000.0);
     }
     for leap in [1 << 22, 1 << 31, 1 << 32, 1 << 33, 1 << 42, u64::MAX >> 1] {
@@ -160,7 +160,7 @@ fn segments_forget_by_the_clock() {
     assert!((known_in(&restored) - fresh / 2.0).abs() < 0.01 * fresh);
     restored.advance(now + 50 * DAY).unwrap();
     assert!((known_in(&restored) - fresh / 4.0).abs() < 0.01 * fresh);
-    // Another clock: ages stay parts of a memory.
+    // With the other clock, ages keep their fraction of forget_after.
     let counted = Config { clock: Clock::Decisions, forget_after: 50_000, max_segments: 2, ..of_time(0, 0) };
     let next = Bandit::restore_as(Algorithm::Imed, &counted, &restored.snapshot().unwrap()).unwrap();
     assert!((known_in(&next) - fresh / 4.0).abs() < 0.01 * fresh);
@@ -182,12 +182,12 @@ fn time_goes_on_in_the_next_life() {
     let mut now = EPOCH;
     learn(&bandit, &mut now, 5000);
     now += 1000;
-    bandit.advance(now).unwrap(); // so that no answer takes effect after the leap
+    bandit.advance(now).unwrap(); // so that no reward takes effect after the leap
     bandit.advance(now + 60 * DAY).unwrap();
     let fresh = known(&bandit) / 0.8;
     let restored = Bandit::restore(&bandit.snapshot().unwrap()).unwrap();
     assert_eq!(known(&restored), known(&bandit));
-    // Earlier than the snapshot: no decision is stamped with it.
+    // The time is earlier than the snapshot's: decisions keep the snapshot's time.
     restored.advance(EPOCH).unwrap();
     assert_eq!(known(&restored), known(&bandit));
     restored.select().unwrap();
@@ -198,14 +198,14 @@ fn time_goes_on_in_the_next_life() {
     assert_eq!(counts(&restored).0, before + 1);
     restored.advance(now + 80 * DAY).unwrap();
     assert!((known(&restored) - 0.4 * fresh).abs() < 0.01 * fresh);
-    // On the clock of decisions it has the same part of a memory left, and so it has back on the caller's.
+    // With the clock of decisions the same fraction of forget_after remains, and again after the way back.
     let counted = Config { clock: Clock::Decisions, forget_after: 100_000, ..config.clone() };
     let next = Bandit::restore_as(Algorithm::Imed, &counted, &restored.snapshot().unwrap()).unwrap();
     assert_eq!(known(&next), known(&restored));
     let weeks = of_time(0, 700_000_000);
     let back = Bandit::restore_as(Algorithm::Imed, &weeks, &next.snapshot().unwrap()).unwrap();
     assert_eq!(known(&back), known(&restored));
-    back.advance(70_000_000).unwrap(); // a tenth of the memory: the clock began at 0
+    back.advance(70_000_000).unwrap(); // a tenth of forget_after: the clock began at 0
     assert!((known(&back) - 0.2 * fresh).abs() < 0.01 * fresh);
 }
 
@@ -224,7 +224,7 @@ fn ages_travel_with_a_snapshot() {
     assert!((known(&ours) - 0.8 * fresh).abs() < 0.01 * fresh);
     ours.advance(12 + 20 * DAY).unwrap();
     assert!((known(&ours) - 0.4 * fresh).abs() < 0.01 * fresh);
-    // A later snapshot is newer, though nothing but time has passed; an earlier one changes nothing.
+    // A later snapshot is newer even if only time has passed; an earlier one changes nothing.
     let earlier = theirs.snapshot().unwrap();
     theirs.advance(now + 90 * DAY).unwrap();
     ours.merge(&theirs.snapshot().unwrap()).unwrap();

@@ -5,7 +5,7 @@ use crate::audit::engine::seed;
 use crate::support::coins::Coins;
 use dpb::{Algorithm, Bandit, Config, Error};
 
-/// Rewards a and b (a coin each) until the end; `each` is told of every release of the first handle.
+/// Two handles or one, with coins for the rewards a and b; `each` is called at every release of the first handle.
 struct Run {
     bandits: Vec<Bandit>,
     rates: [f64; 2],
@@ -13,7 +13,7 @@ struct Run {
 }
 
 impl Run {
-    /// So many handles, which merge each other's snapshots now and then.
+    /// This many handles, which merge each other's snapshots from time to time.
     fn new(handles: u64, algorithm: Algorithm, config: &Config, rates: [f64; 2], number: u64) -> Run {
         let bandit = |handle| {
             let config = Config { test_seed: Some(seed(number << 8 | handle)), ..config.clone() };

@@ -35,7 +35,7 @@ fn optimal_composition_agrees_with_the_reference() {
         let &[epsilon0, k, delta, reference] = row.as_slice() else { panic!("{line}") };
         let ours = optimal(epsilon0, k as u64, delta);
         assert!(ours >= reference * (1.0 - 1e-7) && ours <= reference * (1.0 + 1e-6), "{line}: {ours}");
-        // No other road is shorter than the optimum.
+        // No other bound is below the optimum.
         let other = composed((0..k as u64).map(|_| epsilon0));
         assert!(other.epsilon(delta) >= reference * (1.0 - 1e-7), "{line}");
         rows += 1;
@@ -69,11 +69,11 @@ fn heterogeneous_bounds_hold_for_unequal_randomised_responses() {
             assert!(true_delta(&releases, epsilon) <= delta, "{delta}");
         }
     }
-    // And the bounds say something: the same drift and no deviation would be a false claim.
+    // The bounds are not idle: the drift without the deviation would be a false claim.
     assert!(true_delta(&releases, sums.advanced(1.0)) > 0.1);
     assert!(sums.epsilon(0.1) < 0.9 * sums.basic());
     assert_eq!(sums.epsilon(0.0), sums.basic());
-    // A group of three loses at most what three times the losses do.
+    // A group of three loses at most what releases of three times the losses do.
     let triple = composed(releases.iter().map(|e| 3.0 * e));
     for delta in [0.0, 1e-6, 0.1] {
         let (group, direct) = (sums.group(3).epsilon(delta), triple.epsilon(delta));
@@ -87,7 +87,7 @@ fn advanced_composition_by_hand() {
     // 10000 * 0.01 tanh(0.005) + sqrt(2 ln(1e6))
     assert!((sums.advanced(1e-6) / 5.7565176031 - 1.0).abs() < 1e-7, "{}", sums.advanced(1e-6));
     assert!((sums.basic() / 100.0 - 1.0).abs() < 1e-12 && sums.basic() >= 100.0);
-    // At no delta there is no bound, but of nothing.
+    // At delta 0 there is no bound, except for no loss at all.
     for delta in [0.0, -1.0, f64::NAN] {
         assert_eq!((sums.advanced(delta), composed([]).advanced(delta)), (f64::INFINITY, 0.0));
     }
@@ -110,7 +110,7 @@ fn sums_are_rounded_up_and_one_release_is_exact() {
     }
 }
 
-/// Phi(x) of the normal law, by Simpson's rule on [x, 40 + x] for the upper tail.
+/// P(X > x) for a normal X, by Simpson's rule on [x, 40 + x].
 fn upper_tail(x: f64) -> f64 {
     let steps = 200_000;
     let width = 40.0 / f64::from(steps);
@@ -154,7 +154,7 @@ fn zcdp_is_as_good_as_its_best_alpha() {
             let at = |x: f64| (1.0 + x) * rho - (1.0 / x).ln_1p() - (x.ln_1p() + ln_delta) / x;
             let best = (-6900..6900).map(|i| at(centre * (f64::from(i) / 1000.0).exp())).fold(plain, f64::min).max(0.0);
             let ours = zcdp_to_approximate(rho, delta);
-            // A grid's least is above the true least by a part in 10^6 of the curve at most.
+            // The grid's least value exceeds the true one by at most one part in 10^6.
             assert!(
                 ours <= best * (1.0 + 1e-12) && ours >= best - 1e-6 * plain,
                 "{rho} {delta}: {ours} {best} {plain}"
@@ -171,7 +171,7 @@ fn groups_of_an_approximate_mechanism() {
     assert!((group_delta(0.0, 1e-6, 3) / 3e-6 - 1.0).abs() < 1e-12);
     assert_eq!(group_delta(500.0, 1e-6, 3), f64::INFINITY);
     assert_eq!(group_delta(800.0, 1e-6, 3), f64::INFINITY);
-    // What the budget is split into adds up to no more than the budget.
+    // The parts of a split budget add up to at most the budget.
     for m in [1u32, 2, 3, 10, 1000, u32::MAX] {
         for epsilon in [1e-9, 0.1, 1.0, 20.0, 300.0] {
             for delta in [1e-12, 1e-6, 0.1] {
@@ -201,7 +201,7 @@ fn every_loss_reports_a_bound_or_infinity() {
     let (optimal, delta) = equal.spent(1e-6, 1);
     assert!(delta == 1e-6 && optimal < 3.2 && optimal < PrivacyLoss::Heterogeneous(releases).epsilon(1e-6, 1));
     assert_eq!(PrivacyLoss::Heterogeneous(releases).spent(0.0, 1), (releases.basic(), 0.0));
-    // A schedule costs what it allows by now, and never more than all of it where that is known.
+    // A schedule costs what it allows so far, and never more than the total if that is known.
     let scheduled = PrivacyLoss::Scheduled { releases, epsilon: 1.0, delta: 1e-6 };
     assert!(releases.epsilon(1e-5) > 3.0);
     assert_eq!((scheduled.epsilon(1e-6, 1), scheduled.epsilon(1e-5, 1)), (1.0, 1.0));

@@ -61,7 +61,7 @@ fn extreme(random: &mut Random, algorithm: Algorithm, most_arms: u32) -> Config 
     }
 }
 
-/// Plays a while: delays, duplicates, silence, cancels, changing arms. `timed` runs every call.
+/// Plays with delays, duplicates, silence, cancellations and changing arms. `timed` runs every call.
 fn play(
     bandit: &Bandit,
     config: &Config,
@@ -117,7 +117,7 @@ fn play(
     assert!(report.epsilon_spent >= 0.0 && report.delta_spent >= 0.0, "{report:?}");
 }
 
-/// Runs what tells where it is; a minute without a word, and it hangs there.
+/// Runs code that reports its progress. Fails if it reports nothing for a minute.
 fn watched(run: impl FnOnce(Sender<String>) + Send + 'static) {
     let (beat, heard) = channel();
     let running = std::thread::spawn(|| run(beat));
@@ -169,7 +169,7 @@ fn more_arms_than_a_policy_can_serve_in_time_are_refused() {
         let refused = Bandit::new(algorithm, &config(most + 1)).err().map(|error| error.to_string());
         assert!(refused.is_some_and(|error| error.starts_with("arms must be")), "{}", algorithm.name());
     }
-    // Nor do they come one by one.
+    // Adding arms one by one is refused too.
     let bandit = Bandit::new(Algorithm::Ts, &Config::new(most_arms(Algorithm::Ts), 1.0)).unwrap();
     assert!(bandit.add_arm().is_err_and(|error| error.to_string().starts_with("arms must be at most 1024")));
     assert_eq!(bandit.arms(), Ok(1024));
@@ -178,7 +178,7 @@ fn more_arms_than_a_policy_can_serve_in_time_are_refused() {
 fn most_arms(algorithm: Algorithm) -> u32 {
     match algorithm {
         Algorithm::Ts => 1 << 10,
-        Algorithm::Linear => (1 << 23) / (3 * 11), // of two features, with a model for each arm
+        Algorithm::Linear => (1 << 23) / (3 * 11), // with two features and a model for each arm
         Algorithm::Med => 1 << 12,
         Algorithm::NonprivateKlUcb | Algorithm::LdpKlUcb | Algorithm::Ucb => 1 << 15,
         Algorithm::Se | Algorithm::UcbBound | Algorithm::PrivateUcb => 1 << 18,
@@ -188,7 +188,7 @@ fn most_arms(algorithm: Algorithm) -> u32 {
     }
 }
 
-/// What this thread has had of a processor: what others do on the machine does not count.
+/// The processor time of this thread, so that other load on the machine does not matter.
 fn used() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: a valid pointer, and a clock that is there.

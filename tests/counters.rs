@@ -59,8 +59,8 @@ proptest! {
 
 #[test]
 fn errors_stay_within_the_width_at_the_stated_rate() {
-    // 4000 independent counters each; the bound must hold at rate gamma (false alarm 1e-6 a case)
-    // and be no idle one: at a third of the width the error is outside far more often.
+    // 4000 independent counters each. The bound must hold at rate gamma (false alarm 1e-6 for each case), and must not
+    // be idle: at a third of the width, errors are outside far more often.
     for (kind, values) in [(CounterKind::Logarithmic, 64), (CounterKind::Binary, 63), (CounterKind::Hybrid, 63)] {
         for gamma in [0.3, 0.05] {
             let outside = |factor: f64| {
@@ -138,8 +138,8 @@ fn auditor_passes_the_hybrid_and_catches_the_uncorrected_budget() {
 
 #[test]
 fn auditor_passes_the_others_and_catches_half_the_noise() {
-    // The first value is in the releases at 1, 2 and 4, each with a noise of its own; of the
-    // logarithmic mechanism only the first counts.
+    // The first value is in the releases at 1, 2 and 4, each with its own noise. In the logarithmic mechanism only the
+    // first release matters.
     for (kind, times, runs) in [(CounterKind::Logarithmic, &[1][..], 4000), (CounterKind::Binary, &[1, 2, 4], 20_000)] {
         let make = |epsilon: f64| move |n| Counter::new(kind, epsilon, 4, Some(seed(n))).unwrap();
         let audit = Audit::pure(1.0, runs);

@@ -3,7 +3,7 @@
 use crate::support::{self, Link, build, have, run};
 use std::process::Command;
 
-/// Every C++ compiler that is here; c++ must be.
+/// Every installed C++ compiler; c++ is required.
 fn compilers() -> impl Iterator<Item = &'static str> {
     let clang = Command::new("clang++").arg("--version").output().is_ok().then_some("clang++");
     have("c++").then_some("c++").into_iter().chain(clang)

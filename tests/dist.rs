@@ -20,7 +20,7 @@ fn directory(name: &str) -> PathBuf {
 fn dist(name: &str, targets: &str) -> PathBuf {
     let clone = directory(name);
     run(Command::new("git").args(["clone", "--quiet"]).arg(root()).arg(&clone));
-    let tools = root().join("target/tools"); // where Zig was or will be fetched to
+    let tools = root().join("target/tools"); // where Zig was or will be downloaded
     std::fs::create_dir_all(&tools).unwrap();
     std::fs::create_dir_all(clone.join("target")).unwrap();
     std::os::unix::fs::symlink(tools, clone.join("target/tools")).unwrap();
@@ -34,11 +34,11 @@ fn dist(name: &str, targets: &str) -> PathBuf {
 
 const HERE: &str = "x86_64-unknown-linux-gnu";
 
-/// All of it, once. None without the tools, of which Rust's targets need more of the world than apt-get.
+/// Makes everything, once. None without the tools; Rust's targets cannot be had from apt-get.
 fn made() -> Option<&'static Path> {
     static MADE: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
         if let Some(made) = std::env::var_os("DPB_DIST") {
-            return Some(made.into()); // what will be published
+            return Some(made.into()); // archives that are to be published
         }
         let tools = ["git", "make", "go", "python3", "x86_64-linux-gnu-gcc", "aarch64-linux-gnu-gcc", "dpkg-deb"];
         let rustc = Path::new(env!("CARGO")).with_file_name("rustc");
@@ -82,7 +82,7 @@ fn a_second_build_elsewhere_gives_the_same_bytes() {
     };
     run(Command::new("sha256sum").args(["--check", "--strict", "SHA256SUMS"]).current_dir(first));
     let (first, mut second) = (sums(first), sums(&dist("second/of/another/length", HERE)));
-    // They have the libraries, and hashes, of one architecture.
+    // They contain the libraries and hashes of one architecture only.
     for part in ["go", "recipes"] {
         second.remove(&format!("libdpb-{}-{part}.tar.gz", version())).unwrap();
     }
@@ -92,7 +92,7 @@ fn a_second_build_elsewhere_gives_the_same_bytes() {
     }
 }
 
-/// Each binary archive: a program with either library runs, and says what it says.
+/// Each binary archive: a program that links either library runs and prints what it should.
 #[test]
 #[ignore = "builds a release"]
 fn the_archives_link_and_run() {
@@ -108,7 +108,7 @@ fn the_archives_link_and_run() {
         if !have(compiler) || runs.first().is_some_and(|name| !Path::new(name).exists() && !have(name)) {
             continue;
         }
-        // Statically altogether; with the library alone inside; dynamically.
+        // Statically linked; with only the library static; dynamically linked.
         for (i, how) in
             ["-static $(pkg-config --libs dpb-static)", "$(pkg-config --libs dpb-static)", "$(pkg-config --libs dpb)"]
                 .into_iter()
@@ -130,7 +130,7 @@ fn the_archives_link_and_run() {
     }
 }
 
-/// Nobody packages a compiler for it: Zig has one.
+/// Zig provides the compiler, because Debian packages none.
 #[test]
 #[ignore = "builds a release"]
 fn the_archive_for_musl_on_aarch64_runs() {
@@ -148,7 +148,7 @@ fn the_archive_for_musl_on_aarch64_runs() {
     assert!(run(Command::new("qemu-aarch64").arg(place.join("ad"))).contains("privacy loss"));
 }
 
-/// dpkg installs the packages, and pkg-config finds what they hold where Debian has it.
+/// dpkg installs the packages, and pkg-config finds their files.
 #[test]
 #[ignore = "builds a release"]
 fn the_debian_packages_install() {
@@ -186,7 +186,7 @@ fn the_debian_packages_install() {
     }
 }
 
-/// A program's module, built from a cache that the archive fills, where there is no Rust.
+/// Another module builds without Rust, from a module cache that the archive fills.
 #[test]
 #[ignore = "builds a release"]
 fn go_gets_the_module() {
@@ -211,7 +211,7 @@ fn go_gets_the_module() {
     go(&["mod", "init", "consumer"]);
     go(&["get", &format!("{MODULE}@v{}", version())]);
     assert!(go(&["run", "."]).contains("a click counts once"));
-    // The nested modules ask for this very version, which the proxy has.
+    // The nested modules require exactly this version, which the proxy has.
     for nested in ["fleet", "prometheus"] {
         let required = go(&["mod", "download", "-json", &format!("{MODULE}/{nested}@v{}", version())]);
         let directory = required.split("\"Dir\": \"").nth(1).unwrap().split('"').next().unwrap();
@@ -221,7 +221,7 @@ fn go_gets_the_module() {
     }
 }
 
-/// The Conan recipe, with CMake. Conan is one of PyPI's.
+/// The Conan recipe, with CMake. Conan comes from PyPI.
 #[test]
 #[ignore = "builds a release"]
 fn conan_packages_the_archive() {
@@ -260,7 +260,7 @@ fn the_bill_of_materials_is_complete() {
     let bill: serde_json::Value = serde_json::from_str(&bill).unwrap();
     let mut named: Vec<_> =
         bill["components"].as_array().unwrap().iter().map(|part| part["name"].as_str().unwrap()).collect();
-    // Each may be had under a licence that asks for no more than its text.
+    // Each component is available under a licence that requires no more than its text.
     let licences = bill["components"].as_array().unwrap().iter().map(|part| &part["licenses"][0]["expression"]);
     for licence in licences {
         let licence = licence.as_str().unwrap();

@@ -18,7 +18,7 @@ fn toss(coins: &mut Random, chance: f64) -> f64 {
 
 /// A run over means that change at half-time.
 struct Run {
-    /// Pseudo-regret against the best arm of the moment, before and after.
+    /// Pseudo-regret against the currently best arm, before and after the change.
     regret: [f64; 2],
     changes: u64,
     effective: f64,
@@ -32,7 +32,7 @@ fn run(algorithm: Algorithm, config: &Config, means: [[f64; 5]; 2], half: u32, n
         let (part, means) = (usize::from(t >= half), means[usize::from(t >= half)]);
         let decision = bandit.select().unwrap();
         regret[part] += means.into_iter().fold(0.0, f64::max) - means[decision.arm as usize];
-        // With a reward window silence is an answer.
+        // With a reward window, a missing update is reward 0.
         let reward = toss(&mut coins, means[decision.arm as usize]);
         if config.reward_window == 0 || reward > 0.0 {
             bandit.update(decision.ticket, reward).unwrap();
@@ -66,8 +66,8 @@ fn who_forgets_follows() {
                 run.effective
             );
         }
-        // With a window each arm that is tried again is played until its batch's rewards have come: of 200 runs the mean is
-        // 4,700, and 14,600 the worst. Without one the worst of 40 is 9,400.
+        // With a window, each arm that is tried again is played until its batch's rewards have come. Of 200 runs the
+        // mean is 4,700 and the worst 14,600. Without a window the worst of 40 is 9,400.
         let most = if config.reward_window > 0 { 15_000.0 } else { 10_000.0 };
         assert!(regrets.iter().all(|&regret| regret < most), "{algorithm:?} {config:?}: {regrets:?}");
         assert!(regrets.iter().sum::<f64>() < 3.0 * 7_000.0, "{algorithm:?} {config:?}: {regrets:?}");
@@ -136,8 +136,8 @@ fn who_cannot_says_so() {
     }
 }
 
-/// The propensity of a decision is its probability. The sum of 1/p over an arm's decisions is then 50,000 up to its
-/// deviation, of which 5 are allowed. Over all arms, and over a set that names one twice.
+/// The propensity of a decision is its probability, so the sum of 1/p over an arm's decisions is 50,000 up to 5
+/// standard deviations. Checked over all arms, and over a set that names one arm twice.
 #[test]
 fn propensities_are_frequencies() {
     for (algorithm, exploration) in [
@@ -212,7 +212,7 @@ fn a_log_tells_what_other_policies_would_have_won() {
         }
         let (mean, error) = value(&|_| 0.2, &|p| p);
         assert!((mean - 0.5).abs() < 5.0 * error && error < 0.02, "{algorithm:?}: {mean} +- {error}");
-        // Another propensity than the one that was told does not do.
+        // A propensity other than the reported one gives a wrong estimate.
         let (mean, error) = value(&|_| 0.2, &|p| (p + 0.1).min(1.0));
         assert!((mean - 0.5).abs() > 10.0 * error, "{algorithm:?}: {mean} +- {error}");
     }

@@ -14,17 +14,17 @@ use std::collections::VecDeque;
 #[derive(Clone, Debug)]
 enum Step {
     Select,
-    /// Answer or cancel the n-th last decision (whatever became of it), with reward r/8.
+    /// Reports reward r/8 for the n-th last decision or cancels it, in any state.
     Update(usize, u8),
     Cancel(usize),
     BadReward(usize),
     Foreign(u64),
     CancelAll,
-    /// The caller's clock shows so much more, or less.
+    /// The caller's clock moves by this many ticks, perhaps backwards.
     Advance(i64),
 }
 
-/// With the caller's clock: mostly small steps, sometimes a night, sometimes years, sometimes back.
+/// With the caller's clock: mostly small steps, sometimes a night, sometimes years, sometimes backwards.
 fn steps_in_time() -> impl Strategy<Value = Vec<Step>> {
     let ticks = prop_oneof![8 => 0i64..6, 2 => 0i64..100, 1 => Just(1i64 << 50), 1 => -200i64..0];
     let step = prop_oneof![2 => ticks.prop_map(|ticks| vec![Step::Advance(ticks)]), 3 => steps_of(1..8)];
@@ -55,10 +55,10 @@ enum Fate {
     Gone,
 }
 
-/// What the engine and DP-SE should do, with no ring and no cleverness.
+/// A plain model of the engine and DP-SE, which stores every decision.
 struct Model {
     window: usize,
-    /// On the caller's clock: what that shows, and the stamps of decisions.
+    /// With the caller's clock: the time, and the times of decisions.
     now: Option<u64>,
     stamps: Vec<u64>,
     capacity: usize,
@@ -67,8 +67,8 @@ struct Model {
     cancelled: u64,
     expired: u64,
     refused: [u64; 4],
-    /// Rewards of each arm in the order in which they took effect: DP-SE's epochs take the first
-    /// R_e of those left over by the epochs before.
+    /// Rewards of each arm in the order in which they took effect. DP-SE's epochs take the first R_e that earlier
+    /// epochs left.
     arrived: Vec<VecDeque<u8>>,
     pulls: Vec<u64>,
 }
@@ -79,7 +79,7 @@ impl Model {
         self.arrived[decision.arm as usize].push_back(reward);
     }
 
-    /// Those whose window is over, in the order in which they were made.
+    /// Ends the decisions whose window is over, in the order in which they were made.
     fn advance(&mut self, now: u64) {
         self.now = self.now.max(Some(now));
         for due in 0..if self.window > 0 { self.log.len() } else { 0 } {
@@ -117,7 +117,7 @@ impl Model {
     fn verdict(&mut self, index: usize, cancel: bool) -> Option<Error> {
         match self.log[index].1 {
             Fate::Open => None,
-            Fate::Held(_) if cancel => None, // it was there: nobody is to know
+            Fate::Held(_) if cancel => None, // the status must not reveal that a reward came
             Fate::Held(_) | Fate::Done => {
                 self.refused[0] += 1;
                 Some(Error::Duplicate)
@@ -130,7 +130,7 @@ impl Model {
     }
 }
 
-/// R_e of Algorithm 3 for two arms at beta = 0.9 and epsilon, written down a second time.
+/// R_e of Algorithm 3 for two arms at beta = 0.9 and epsilon, implemented independently.
 fn quota(epoch: u32, epsilon: f64) -> u64 {
     let (e2, gap) = (f64::from(epoch * epoch), 0.5f64.powi(epoch as i32));
     let hoeffding = 32.0 * (8.0 * 2.0 * e2 / 0.9).ln() / (gap * gap);
@@ -138,10 +138,10 @@ fn quota(epoch: u32, epsilon: f64) -> u64 {
     (hoeffding.max(laplace) + 1.0).ceil() as u64
 }
 
-/// Plays the steps on both; the epochs seen to end.
+/// Plays the steps on both. Returns how many epochs ended.
 fn check(steps: &[Step], clock: Clock, window: u32, capacity: u32) -> u32 {
-    // beta near one makes epochs as short as they get (about 370 pulls an arm), so that a few
-    // thousand steps cross an epoch's end.
+    // beta near one makes epochs as short as possible (about 370 pulls an arm), so that a few thousand steps reach an
+    // epoch's end.
     let config = Config {
         beta: 0.9,
         pending_capacity: capacity,
@@ -227,7 +227,7 @@ fn check(steps: &[Step], clock: Clock, window: u32, capacity: u32) -> u32 {
             }
             _ => {}
         }
-        // An epoch has ended: the released sums are those of the first R_e arrivals of each arm.
+        // An epoch has ended: the released sums are those of the first R_e rewards of each arm.
         let report = bandit.report().unwrap();
         if report.phase != phase || report.arms_active == 1 {
             let arms = bandit.arm_reports().unwrap();
@@ -239,7 +239,7 @@ fn check(steps: &[Step], clock: Clock, window: u32, capacity: u32) -> u32 {
             }
             phase += 1;
             if report.arms_active == 1 {
-                return phase - 1; // the race is over, nothing is released any more
+                return phase - 1; // one arm is left, and nothing more is released
             }
         } else {
             let waiting = model.arrived.iter().all(|a| a.len() as u64 >= quota(phase, 1.0));
@@ -413,7 +413,7 @@ fn an_outage_does_not_tell_a_click() {
                 for step in 0..1500u64 {
                     let outage = step % 7 < 3;
                     let mut each = |decision: Decision| {
-                        // In an outage the worlds differ, and only there.
+                        // The worlds differ only in an outage.
                         if if outage { clicked } else { step % 2 == 0 } {
                             bandit.update(decision.ticket, 1.0).unwrap();
                         }
@@ -429,7 +429,7 @@ fn an_outage_does_not_tell_a_click() {
                             decisions.into_iter().for_each(each);
                         }
                     }
-                    // Before the first of the outage's windows is over.
+                    // Before the first window of the outage is over.
                     if step % 7 == if slate > 0 { 1 } else { 2 } || (slate > 0 && step % 7 == 2) {
                         bandit.cancel_all().unwrap();
                         assert_eq!(bandit.report().unwrap().counts.pending(), 0);

@@ -17,7 +17,7 @@ fn quickstart_learns() {
                 .unwrap()
         };
         assert_eq!((0..5).map(shown).sum::<u32>(), 100_000, "{printed}");
-        // The gap to the second is 0.3: DP-SE drops it by its second epoch, but with probability beta = 1e-5.
+        // The second arm pays 0.3 less: DP-SE drops it by its second epoch, except with probability beta = 1e-5.
         assert!(shown(4) > 50_000, "{printed}");
         assert!(printed.ends_with("privacy loss of one visitor: 1\n"), "{printed}");
     }

@@ -17,7 +17,7 @@ fn handle(algorithm: Algorithm, seed: u8) -> Bandit {
     Bandit::new(algorithm, &config(seed)).unwrap()
 }
 
-/// Makes decisions with immediate rewards; arms beyond the fifth pay like the last. Returns the regret.
+/// Makes decisions with immediate rewards; arms after the fifth pay like the last of these. Returns the regret.
 fn play(bandit: &Bandit, decisions: u32, coins: &mut Coins) -> f64 {
     let mut regret = 0.0;
     for _ in 0..decisions {
@@ -35,7 +35,7 @@ fn played(algorithm: Algorithm, seed: u8, decisions: u32) -> Bandit {
     bandit
 }
 
-/// What a handle knows of its arms, to the last bit.
+/// All that a handle reports of its arms, as bits.
 fn knows(bandit: &Bandit) -> Vec<[u64; 3]> {
     let bits = |arm: ArmReport| [arm.mean, arm.width, arm.effective_pulls].map(f64::to_bits);
     bandit.arm_reports().unwrap().into_iter().map(bits).collect()
@@ -74,7 +74,7 @@ fn merging_is_a_join() {
     }
 }
 
-/// The same by the arms' ids, of which two were added.
+/// As `knows`, ordered by the arms' ids. Two arms were added.
 fn knows_by_id(bandit: &Bandit) -> Vec<[u64; 3]> {
     let all = knows(bandit);
     let added = [77, 1000].map(|id| all[bandit.add_arm_as(id).unwrap() as usize]);
@@ -119,7 +119,7 @@ fn handles_that_know_the_same_read_alike() {
             for (turn, node) in nodes.iter().enumerate() {
                 assert!(merged(node, turn) == expected, "{algorithm:?} {delta} {memory} {turn}");
             }
-            // Restored, every one has merged three.
+            // Restored handles have each merged three.
             let says = |turn: usize| {
                 let next = Bandit::restore(&last[turn]).unwrap();
                 assert!(memory > 0 || merged(&next, turn) == expected);
@@ -230,7 +230,7 @@ fn arms_are_joined_by_their_ids() {
         assert!(b.add_arm_as(4).is_err_and(|error| error.to_string().starts_with("id must not be one of")));
         b.retire_arm(5).unwrap();
         assert!(b.add_arm_as(77).is_err_and(|error| error.to_string().starts_with("arm must be live")));
-        // Ids last over lives.
+        // Restored handles keep the ids.
         let next = Bandit::restore(&b.snapshot().unwrap()).unwrap();
         assert_eq!(next.add_arm_as(1000), Ok(7));
         next.merge(&a.snapshot().unwrap()).unwrap();
@@ -277,7 +277,7 @@ fn every_new_arm_is_a_new_one() {
     numbers.sort_unstable();
     assert!(numbers.into_iter().eq(5..2005));
 
-    // Somebody takes the ids that would come next.
+    // A caller uses the ids that would come next.
     let bandit = handle(Algorithm::Imed, 1);
     let origin = u64::from_le_bytes(bandit.snapshot().unwrap()[125..133].try_into().unwrap());
     let next = |n| origin.wrapping_add(n) | 1 << 63;
@@ -315,7 +315,7 @@ fn a_fleet_admits_what_was_spent() {
     }
 }
 
-/// Refused, with the reason, and without any change.
+/// Merges that are refused with a reason, and change nothing.
 #[test]
 fn strangers_are_refused() {
     let bandit = played(Algorithm::Imed, 1, 500);
@@ -373,7 +373,7 @@ fn batches_are_divided_among_those_at_work() {
         while rewards(&bandit)[0] == before && bandit.report().unwrap().phase < releases + 40 {
             play(&bandit, 1, &mut Coins(6));
         }
-        // The first release was of a batch that was open when the others came.
+        // The first release used a batch that was open when the others appeared.
         let before = rewards(&bandit)[0];
         while rewards(&bandit)[0] == before {
             play(&bandit, 1, &mut Coins(6));
@@ -450,7 +450,7 @@ fn wire(number: u64, neighbour: bool, counted_twice: bool, sabotage: Sabotage) -
             fleet[1 - own].merge(&wire[wire.len() - 1]).unwrap();
         }
         if step % 5 == 4 {
-            // What one handle says of the arm, what the other, and both.
+            // The sums that one handle reports of the arm, the other, and both.
             let says = [0..1, 1..2, 0..2].map(|handles| {
                 let outsider = Bandit::new(Algorithm::Imed, &config(7)).unwrap();
                 let heard = wire.chunks(2).flat_map(|pair: &[Vec<u8>]| &pair[handles.clone()]);

@@ -22,11 +22,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const KEY: &str = "dpb:{ads}";
-/// Between two exchanges of a node, in milliseconds.
+/// Milliseconds between two exchanges of a node.
 const OFTEN: &str = "100";
 const NEVER: &str = "3600000";
 
-/// Where a program runs: by what it is started, and in which network.
+/// The environment of a program: a command that starts it, and its network namespace.
 #[derive(Clone, Default, PartialEq)]
 struct World {
     before: Vec<String>,
@@ -41,7 +41,7 @@ impl World {
         World { before: vec!["env".to_owned(), format!("LD_PRELOAD={}", CLOCK.display())], namespace: None }
     }
 
-    /// A network of its own, where nothing is. Says why there is none.
+    /// A network namespace of its own, empty. Returns an error message if the machine does not allow one.
     fn of_its_own_network() -> Result<World, String> {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let name = format!("dpb-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
@@ -53,13 +53,13 @@ impl World {
         Ok(World { before, namespace: Some(name) })
     }
 
-    /// `ip` there.
+    /// Runs `ip` in this network namespace.
     fn ip(&self, arguments: &str) {
         let namespace = self.namespace.as_ref().unwrap();
         run(Command::new("ip").args(["-n", namespace]).args(arguments.split(' ')));
     }
 
-    /// Does this in its network. What is connected then stays so.
+    /// Runs code in the network namespace. Connections that it makes stay there.
     fn within<T: Send>(&self, what: impl FnOnce() -> T + Send) -> T {
         let Some(namespace) = &self.namespace else { return what() };
         std::thread::scope(|scope| {
@@ -81,14 +81,14 @@ impl World {
     }
 }
 
-/// A machine in the middle, and two with a cable to it each: 10.0.0.1 to 10.0.0.2, 10.0.1.1 to 10.0.1.2.
+/// A router and two machines, each with a cable to it: 10.0.0.1 to 10.0.0.2, 10.0.1.1 to 10.0.1.2.
 struct Network {
     middle: World,
     ends: [World; 2],
 }
 
 impl Network {
-    /// None where the machine does not allow it, also where other tools are required: no package brings this.
+    /// None if the machine does not allow it, even where other tools are required, because no package provides this.
     fn new() -> Option<Network> {
         if !have("ip") {
             return None;
@@ -117,7 +117,7 @@ impl Drop for Network {
     }
 }
 
-/// A server of the test's own at a socket; it keeps nothing when it ends.
+/// A Redis server of the test's own, at a socket. It saves nothing when it ends.
 struct Redis {
     world: World,
     place: PathBuf,
@@ -126,7 +126,7 @@ struct Redis {
 }
 
 impl Redis {
-    /// None without redis-server, or a C++ server to join it.
+    /// None without redis-server, or without a C++ server that joins it.
     fn start(options: &[&str]) -> Option<(Redis, &'static Program)> {
         Redis::start_in(&World::default(), options)
     }
@@ -142,7 +142,7 @@ impl Redis {
         }
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        // A socket's path is short.
+        // A socket's path must be short.
         let place = std::env::temp_dir().join(format!("dpb-{}-{number}", std::process::id()));
         fs::create_dir_all(&place).unwrap();
         let options = options.iter().map(|option| option.to_string()).collect();
@@ -178,7 +178,7 @@ impl Redis {
         self.place.join("redis")
     }
 
-    /// The texts in Redis' response.
+    /// Sends a command. Returns the texts in the response.
     fn ask(&self, words: &[&[u8]]) -> Vec<Vec<u8>> {
         let mut connection = BufReader::new(UnixStream::connect(self.socket()).unwrap());
         let mut request = format!("*{}\r\n", words.len()).into_bytes();
@@ -207,7 +207,7 @@ impl Redis {
         texts
     }
 
-    /// Of each node, its version and what it has released.
+    /// For each node, its version and its releases.
     fn fields(&self) -> BTreeMap<String, (u64, Bandit)> {
         self.fields_of(KEY)
     }
@@ -235,7 +235,7 @@ impl Drop for Redis {
     }
 }
 
-/// A server of a fleet, and the operator's address.
+/// A server of a fleet, with its operator's address.
 struct Node {
     world: World,
     server: Server,
@@ -247,12 +247,12 @@ impl Node {
         Node::start_in(&World::default(), program, redis.socket().to_str().unwrap(), number, every, more)
     }
 
-    /// No outage is one, unless more says so: what was open when Redis went away is answered when it is back.
+    /// By default no outage cancels decisions: rewards for decisions that were open when Redis went away still count.
     fn start_in(world: &World, program: &Program, redis: &str, number: u16, every: &str, more: &[&str]) -> Node {
         Node::start_as(world, program, redis, number, every, more, Stdio::inherit())
     }
 
-    /// What it says goes to a file.
+    /// As `start`, with the server's messages in a file.
     fn start_and_log(program: &Program, redis: &Redis, number: u16, more: &[&str]) -> (Node, PathBuf) {
         let log = redis.place.join(format!("log{number}"));
         let (file, at) = (fs::File::create(&log).unwrap(), redis.socket());
@@ -297,12 +297,12 @@ impl Node {
         self.world.within(|| self.server.get(path))
     }
 
-    /// A ticket.
+    /// Makes a decision and returns its ticket.
     fn decide(&self) -> String {
         text_field(&self.get("/ad").1, "click_url").rsplit('/').next().unwrap().to_owned()
     }
 
-    /// Of whichever node.
+    /// Sends a click for a ticket of any node.
     fn click(&self, ticket: &str) {
         assert_eq!(self.get(&format!("/click/{ticket}")).0, 204);
     }
@@ -315,7 +315,7 @@ impl Node {
         self.report()["decisions"].as_u64().unwrap()
     }
 
-    /// Rewards in all releases that it knows of, of each arm.
+    /// The number of rewards in all releases that the node knows, for each arm.
     fn known(&self) -> Vec<f64> {
         self.report()["arms"].as_array().unwrap().iter().map(|arm| arm["effective_pulls"].as_f64().unwrap()).collect()
     }
@@ -330,7 +330,7 @@ fn stream(node: u16) -> Vec<u8> {
     format!("{KEY}:answers:{node}").into_bytes()
 }
 
-/// So many visitors come to each; all are served.
+/// This many visitors come to each node, and all get responses.
 fn play(nodes: &[&Node], visitors: usize) {
     let mut connections: Vec<_> =
         nodes.iter().map(|node| BufReader::new(node.world.within(|| node.server.connect()))).collect();
@@ -378,11 +378,12 @@ fn they_know_the_same_and_heal() {
     assert_eq!((one.metric("nodes"), one.metric("strangers")), (1.0, 0.0));
     assert!(one.metric("exchanges_total") > 0.0 && one.metric("age_seconds") >= 0.0);
 
-    // A node is killed while it is busy: it goes on from what it has put, in a new life, and counts nothing twice.
+    // A node is killed under load: it continues in a new generation from its snapshot in Redis, and counts nothing
+    // twice.
     play(&[&one, &two], 500);
     two.kill();
     let two = start(2);
-    // What Redis had of it when it looked: its last words may still have been on their way when it was killed.
+    // The snapshot that was in Redis at the restart: the last one may not have arrived before the kill.
     let kept = two.decisions();
     assert!(kept >= 2500, "{kept}");
     assert_eq!(redis.decisions(2), Some(kept));
@@ -391,14 +392,14 @@ fn they_know_the_same_and_heal() {
     let put = || redis.decisions(2) == Some(kept + 500);
     eventually("both know the same again", || put() && agree(&redis, &[&one, &two]));
 
-    // Redis dies and comes back, having forgotten: those alive have all that they know, also for a newcomer.
+    // Redis loses its data: the running nodes write their releases again, so that a new node gets them.
     let alone = || {
         for node in [&one, &two] {
             let errors = node.metric("errors_total");
             play(&[node], 500);
             eventually("it has tried", || node.metric("errors_total") >= errors + 3.0);
         }
-        // A batch is at most as long as all before.
+        // A batch is at most as long as all earlier ones.
         let learn = || (0..20).any(|_| (play(&[&one], 500), one.known() != two.known()).1);
         assert!(learn(), "they learn by themselves");
     };
@@ -410,7 +411,7 @@ fn they_know_the_same_and_heal() {
     eventually("all know the same", || agree(&redis, &[&one, &two, &three]) && redis.fields().len() == 3);
     assert!(three.known().iter().sum::<f64>() > 1000.0, "also who has seen nobody");
 
-    // It hangs, for a while.
+    // Redis stops responding for a while.
     redis.signal(libc::SIGSTOP);
     alone();
     redis.signal(libc::SIGCONT);
@@ -523,14 +524,14 @@ fn nonsense_and_newer_fields_keep_nobody_out() {
     eventually("it is refused", || two.metric("errors_total") >= errors + 3.0);
     assert_eq!(redis.ask(&[b"HGET", KEY.as_bytes(), b"2"]), [newer]);
     eventually("the other goes on", || one.metric("exchanges_total") >= exchanges + 3.0);
-    // What is no version at all is written over.
+    // A field without a valid version is overwritten.
     redis.ask(&[b"HSET", KEY.as_bytes(), b"2", b"none of ours, and as long as a version"]);
     eventually("it has put again", || redis.decisions(2) == Some(2000));
 }
 
 #[test]
 fn who_may_not_join_says_why() {
-    // A port that is free now may not be so for long.
+    // A port that is free now may be taken later.
     let free = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let (address, port) = (|port: u16| format!("127.0.0.1:{port}"), free().to_string());
     let Some((redis, program)) = Redis::start(&["--port", &port, "--requirepass", "open sesame"]) else { return };
@@ -594,7 +595,7 @@ fn the_script_is_the_go_packages() {
     assert!(go.contains(r#""dpb:{" + name + "}""#) && go.contains("digits = 20"));
 }
 
-/// A node in Go of the same bandit, which executes commands.
+/// A node in Go with the same bandit, which executes commands.
 struct GoNode {
     process: Child,
     input: ChildStdin,
@@ -602,7 +603,7 @@ struct GoNode {
 }
 
 impl GoNode {
-    /// None without the package, or what it needs.
+    /// None without the package or its requirements.
     fn start(redis: &Redis) -> Option<GoNode> {
         GoNode::start_in(&World::default(), redis.socket().to_str().unwrap())
     }
@@ -612,10 +613,10 @@ impl GoNode {
         GoNode::begin(world.command(PROGRAM.as_ref()?), redis)
     }
 
-    /// Its wall clock jumps, too. Go asks the kernel by itself, so no library can come between, but a line of
-    /// its own library can be another.
+    /// Its wall clock jumps too. Go reads the clock without libc, so a preloaded library cannot change it. Instead a
+    /// line of Go's own library is replaced.
     fn start_with_jumping_clock(redis: &Redis) -> Option<GoNode> {
-        go("tests/fleet_cpp", &["build"])?; // is there Go?
+        go("tests/fleet_cpp", &["build"])?; // None without Go
         let place = place("go_clock").parent().unwrap().to_owned();
         let root = run(Command::new("go").args(["env", "GOROOT"]).env("GOTOOLCHAIN", "local"));
         let time = Path::new(root.trim_end()).join("src/time/time.go");
@@ -711,7 +712,7 @@ fn placements_are_one(programs: [&LazyLock<Option<Program>>; 2]) {
         let mut there = BufReader::new(other.server.connect());
         let [before, _] = clicks(node);
         let mut clicked = 0.0;
-        // A window is 1000 slots: clicks are there before it is over.
+        // A window is 1000 slots, so clicks arrive before it ends.
         for user in people {
             let place = places[user as usize % 2];
             for (arm, url) in slots(&mut here, &format!("placement={place}&slots=5&user={:016x}", user + 1)) {
@@ -736,7 +737,7 @@ fn placements_are_one(programs: [&LazyLock<Option<Program>>; 2]) {
         let arms = &read(node, place)["arms"];
         arms.as_array().unwrap().iter().map(|arm| arm["effective_pulls"].as_f64().unwrap()).collect()
     };
-    // A request begins a placement where nobody has asked for it.
+    // The first request for a placement on a node creates it there.
     for (node, place) in [(&one, 2), (&two, 0)] {
         assert_eq!(node.get(&format!("/ads?placement={place}&slots=1&user=00000000000000ff")).0, 200);
     }
@@ -747,7 +748,7 @@ fn placements_are_one(programs: [&LazyLock<Option<Program>>; 2]) {
             && (0..PLACEMENTS).all(|place| {
                 let mut released = vec![0.0; 10];
                 for (_, bandit) in fields.values() {
-                    // One that has never seen this placement has released nothing of it.
+                    // A node that has never seen this placement has released nothing for it.
                     let _ = bandit.for_each_arm_in(place, |i, arm| released[i as usize] += arm.effective_pulls);
                 }
                 let knows =
@@ -758,7 +759,7 @@ fn placements_are_one(programs: [&LazyLock<Option<Program>>; 2]) {
     eventually("both know the same of all placements", || agree(&one, &two));
     assert_eq!([&one, &two].map(|node| node.metric_of(NAME, "strangers")), [0.0, 0.0]);
 
-    // One that has another half of the people is killed: it goes on, from what Redis has, and has begun another period.
+    // The node with the other half of the users is killed. It continues from Redis, in a new period.
     two.kill();
     let spent = |place: &Value| place["epsilon_spent"].as_f64().unwrap();
     let before = spent(&read(&one, 0));
@@ -786,7 +787,7 @@ fn answers_find_their_node_and_count_once() {
     let (one, two) = (start(1), start(2));
     eventually("all have met", || [&one, &two].iter().all(|node| node.metric("nodes") == 2.0));
 
-    // To the wrong nodes, three times each.
+    // Rewards come to the wrong nodes, three times each.
     for _ in 0..100 {
         let (to_go, to_one) = (go.does("decide"), one.decide());
         for _ in 0..2 {
@@ -796,12 +797,12 @@ fn answers_find_their_node_and_count_once() {
         two.click(&to_go);
         two.click(&to_one);
     }
-    // What is no answer, and of no decision of theirs.
+    // Invalid rewards, and rewards for unknown decisions.
     for (ticket, reward) in [("x", "1"), ("281474976710657", "nan"), ("281474976710657", "1"), ("", "")] {
         redis.ask(&[b"XADD", &stream(1), b"*", b"ticket", ticket.as_bytes(), b"reward", reward.as_bytes()]);
     }
     redis.ask(&[b"XADD", &stream(1), b"*", b"something", b"else"]);
-    // More are refused where one was late and is sent again.
+    // More are refused if one was late and is sent again.
     let counted = |[received, refused]: [f64; 2], again| received == 100.0 && refused >= again;
     let mut by_go = || -> Vec<f64> { go.does("answered").split(' ').map(|number| number.parse().unwrap()).collect() };
     eventually("all is counted", || {
@@ -812,7 +813,7 @@ fn answers_find_their_node_and_count_once() {
     assert_eq!([&one, &two].map(|node| node.metric("answers_sent_total")), [200.0, 200.0]);
     assert_eq!(two.posted(), [0.0, 0.0]);
 
-    // Its own it takes itself, at once; one of a node that nobody has seen makes no stream.
+    // A node counts rewards for its own decisions immediately. A reward for an unknown node creates no stream.
     let count = |name| number_field(&send(&one.operator, "GET", "/diagnostics", "").2, name).unwrap();
     let (own, before) = (one.decide(), count("duplicates"));
     (0..2).for_each(|_| one.click(&own));
@@ -824,14 +825,14 @@ fn answers_find_their_node_and_count_once() {
     let left: u32 = String::from_utf8(redis.ask(&[b"TTL", &stream(1)]).remove(0)).unwrap().parse().unwrap();
     assert!(0 < left && left <= 3600, "{left}");
 
-    // Nobody waits for Redis, and it carries them when it is back.
+    // Clicks do not wait for Redis. Redis forwards them when it is back.
     let tickets: Vec<_> = (0..10).map(|_| two.decide()).collect();
     redis.kill();
     tickets.iter().for_each(|ticket| one.click(ticket));
     redis.begin();
     eventually("they have come", || two.posted()[0] == 10.0);
 
-    // Who looks for news only when it begins, and a minute later, has answers at once.
+    // A node that exchanges releases only at its start and every two minutes still receives rewards immediately.
     let seldom = Node::start(program, &redis, 3, "120000", &[]);
     eventually("the newcomer is known", || one.metric("nodes") == 3.0);
     for received in [1.0, 2.0] {
@@ -847,12 +848,12 @@ fn answers_find_their_node_and_count_once() {
 enum Outage {
     Hangs,
     Dies,
-    /// It runs for five milliseconds in half a second.
+    /// Runs for five milliseconds in every half second.
     IsSlow,
 }
 
-/// Visitors come to all nodes, at each 2500 in a second at most, until it is enough: a window is longer than three delays.
-/// Every other one clicks, at the next node.
+/// Visitors come to all nodes, to each at most 2500 in a second, until `enough`: a window is longer than three delays.
+/// Every other visitor clicks, at the next node.
 fn visit(nodes: &[&Node], coins: &mut Coins, mut enough: impl FnMut() -> bool) {
     let mut connections: Vec<_> = nodes.iter().map(|node| BufReader::new(node.server.connect())).collect();
     while !enough() {
@@ -870,7 +871,7 @@ fn visit(nodes: &[&Node], coins: &mut Coins, mut enough: impl FnMut() -> bool) {
     }
 }
 
-/// Of all that was released the rate, and of how many.
+/// The mean of all released rewards, and their number.
 fn rate(node: &Node) -> (f64, f64) {
     let report = node.report();
     let field = |arm: &Value, name: &str| arm[name].as_f64().unwrap_or(0.0);
@@ -966,7 +967,7 @@ fn a_node_that_is_gone_is_waited_for_and_forgotten() {
         assert_eq!(node.metric("outage"), outage, "{what}");
     };
     eventually("they have met", || node.metric("nodes") == 1.0);
-    std::thread::sleep(Duration::from_millis(300)); // it was heard
+    std::thread::sleep(Duration::from_millis(300)); // Redis received it
     let signal = |signal| {
         // SAFETY: a plain system call on a child that was not yet waited for.
         assert_eq!(unsafe { libc::kill(go.process.id() as i32, signal) }, 0);
@@ -1079,7 +1080,7 @@ fn wall_clocks_jump() {
         if nodes == &jumping {
             assert_eq!(received, [50.0; 3]);
         } else {
-            assert!(received.iter().all(|&n| n <= 50.0), "{received:?}"); // what waits an hour by Redis' clock is gone
+            assert!(received.iter().all(|&n| n <= 50.0), "{received:?}"); // an hour of Redis' clock has passed
         }
         for node in [one, two] {
             assert!((0.0..60.0).contains(&node.metric("age_seconds")));
@@ -1089,7 +1090,7 @@ fn wall_clocks_jump() {
     }
 }
 
-/// Its file that says what goes to Redis.
+/// Its source file with the format of the data in Redis.
 fn go_package() -> Option<String> {
     let source = fs::read_to_string(root().join("bindings/go/fleet/redis.go"));
     if source.is_err() {

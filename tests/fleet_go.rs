@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 const MODULE: &str = "bindings/go/fleet";
 const EXAMPLE: &str = "examples/go/fleet";
 
-/// None without Go, a C compiler, Redis or the modules that it needs: those come from a proxy, once.
+/// None without Go, a C compiler, Redis or the modules it needs, which come from a proxy once.
 fn fleet(directory: &str, arguments: &[&str]) -> Option<Command> {
     if !have("redis-server") {
         return None;
@@ -42,7 +42,7 @@ fn the_modules_are_tidy() {
     }
 }
 
-/// Redis, two servers and their visitors: each page shows the releases of the other server. Then all end.
+/// Starts Redis, two servers and their visitors: each page shows the releases of the other server. Then all end.
 #[test]
 fn the_example_shows_a_fleet() {
     let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("go_fleet");
@@ -53,7 +53,7 @@ fn the_example_shows_a_fleet() {
     let mut lines = BufReader::new(demo.stdout.take().unwrap()).lines();
     let urls = [(); 2].map(|()| lines.next().unwrap().unwrap().split_once(": ").unwrap().1.to_owned());
     let get = |url: &str| ureq::get(url).call().unwrap().body_mut().read_to_string().unwrap();
-    // Cells with a mean: of what this node knows, then of node 1 and node 2.
+    // Cells with a mean: all that this node knows, then node 1, then node 2.
     let shows = |page: &str| {
         let rows: Vec<_> = page.split("<tr>").skip(2).collect();
         assert_eq!(rows.len(), 5, "{page}");

@@ -7,21 +7,21 @@ use crate::support;
 use dpb::Seed;
 use std::path::PathBuf;
 
-/// Programs of a guided run, kept for the code that they reach.
+/// The corpus: programs of guided runs, kept because of the code that they reach.
 #[test]
 fn the_corpus() {
     let corpus = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("data/fuzz");
     let mut played = 0;
     for entry in std::fs::read_dir(corpus).unwrap() {
         let path = entry.unwrap().path();
-        eprintln!("{}", path.display()); // shown where it fails
+        eprintln!("{}", path.display()); // printed if the program fails
         calls::run(&std::fs::read(path).unwrap());
         played += 1;
     }
     assert!(played > 0);
 }
 
-/// Programs of up to 400 bytes, each from its number.
+/// Programs of up to 400 bytes, each generated from its number.
 #[test]
 fn random_programs() {
     for number in 0..3000 {

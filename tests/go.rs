@@ -14,7 +14,7 @@ fn the_module_is_tidy() {
     }
 }
 
-/// A field of dpb_config that Go does not set would be lost in silence.
+/// A field of dpb_config that Go does not set would be ignored without an error.
 #[test]
 fn every_field_of_the_configuration_is_set() {
     let header = std::fs::read_to_string(support::root().join("include/dpb.h")).unwrap();
@@ -30,7 +30,7 @@ fn every_field_of_the_configuration_is_set() {
     assert!(missing.is_empty(), "bindings/go/config.go does not set {missing:?}");
 }
 
-/// As users build it, because allocations may depend on -race.
+/// Builds as users do, because allocations may depend on -race.
 #[test]
 fn the_module_passes_its_tests() {
     let Some(mut test) = go(MODULE, &["test", "-count=1", "-timeout=2m", "./..."]) else { return };
@@ -105,7 +105,7 @@ fn a_vendored_copy_builds() {
 fn without_a_library_it_says_so() {
     let Some(mut build) = go(MODULE, &["build"]) else { return };
     let copy = support::copy_of(MODULE, "go_without_library");
-    // As users build it: no tag.
+    // Build as users do, without the tag.
     let output = build.env("GOFLAGS", "").arg("-tags=").arg("./...").current_dir(&copy).output().unwrap();
     let said = support::text(&output);
     assert!(!output.status.success(), "{said}");
@@ -133,7 +133,7 @@ fn every_call_is_declared_cheap() {
     }
 }
 
-/// All files of the module but its tests.
+/// All files of the module except its tests.
 fn sources() -> String {
     let mut sources = String::new();
     for entry in std::fs::read_dir(support::root().join(MODULE)).unwrap() {
@@ -151,13 +151,13 @@ fn sources() -> String {
 fn everything_is_wrapped() {
     let code = support::without_comments(&sources());
     let mut names = support::unused(&code, "C.");
-    // What Go may not hand to C is made in C, in the preambles.
+    // The C code in the preambles calls functions that Go may not call directly.
     let all = sources();
     let preambles: Vec<&str> =
         all.split("/*").filter_map(|rest| rest.split_once("*/\nimport \"C\"")).map(|(c, _)| c).collect();
     let called = |name: &String| preambles.iter().any(|c| c.contains(&format!("{}(", name.trim_end_matches("_sized"))));
     names.retain(|name| !called(name));
-    names.retain(|name| name != "dpb_feature_hash"); // a hash of Go's own: C would need a copy of each string
+    names.retain(|name| name != "dpb_feature_hash"); // in Go, because C would copy each string
     let header = std::fs::read_to_string(support::root().join("include/dpb.h")).unwrap();
     let defined = header.lines().filter_map(|line| line.strip_prefix("#define ")?.split_once(' '));
     let numbers = defined.filter(|(_, value)| value.parse::<u32>().is_ok());

@@ -1,7 +1,7 @@
 //! include/dpb.h is equal to the output of cbindgen for src/ffi. `DPB_BLESS=1 cargo test --test header` writes it.
 
-/// The header in its order: a title, and the files of the interface that are under it. Each file's
-/// constants and types come before its functions. Nothing else of the crate may appear.
+/// The header's sections in order: a title, and the source files whose items follow it. Each file's constants and types
+/// come before its functions. No other file of the crate may declare an item of the interface.
 const SECTIONS: [(&str, &[&str]); 3] = [
     ("The core: bandits", &["status", "config", "budget", "bandit", "request", "report", "snapshot"]),
     ("Beside the bandits: private sums, stopping rules", &["counter", "stopping"]),
@@ -27,7 +27,7 @@ fn the_header_has_not_drifted() {
         }
     }
     fresh += &trailer;
-    // The Go module has its own: `go get` and `go mod vendor` take nothing from outside of a package.
+    // The Go module has its own copy, because `go get` and `go mod vendor` take nothing from outside a package.
     for path in ["include/dpb.h", "bindings/go/dpb.h"].map(|path| format!("{root}/{path}")) {
         if std::env::var_os("DPB_BLESS").is_some() {
             std::fs::write(&path, &fresh).unwrap();
@@ -37,7 +37,7 @@ fn the_header_has_not_drifted() {
     }
 }
 
-/// Of the library, from its manifest: "0.1.0", and major << 16 | minor.
+/// The library's version in its manifest: as text, such as "0.1.0", and as major << 16 | minor.
 fn versions(manifest: &str) -> (String, String) {
     let version = manifest.lines().find_map(|line| line.strip_prefix("version = \"")?.strip_suffix('"')).unwrap();
     let mut numbers = version.split('.').map(|number| number.parse::<u32>().unwrap());

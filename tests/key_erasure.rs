@@ -18,13 +18,13 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// One test at a time: what one reads into its buffer is memory that another would find.
+/// Runs one test at a time, because each one's buffer is memory that another would search.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A handle that releases each reward by itself (Tsallis at tau = 1), and the noises that it drew.
+/// A handle that releases each reward by itself (Tsallis at tau = 1), and the noise that it drew.
 struct Victim {
     bandit: Bandit,
     sums: [f64; 2],
@@ -59,7 +59,7 @@ impl Victim {
 fn each_block(mut each: impl FnMut(&[u8])) -> usize {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let memory = File::open("/proc/self/mem").unwrap();
-    // Read to a mapping of its own, which is not read in turn.
+    // Read into a mapping of its own, which is not read in turn.
     let mut bytes = vec![0; 1 << 20];
     let own = bytes.as_ptr() as u64;
     let mut seen = 0;
@@ -76,15 +76,15 @@ fn each_block(mut each: impl FnMut(&[u8])) -> usize {
             let Ok(()) = memory.read_exact_at(&mut bytes[..length], from) else { break };
             each(&bytes[..length]);
             seen += length;
-            // An overlap, so that nothing is cut in two.
+            // Blocks overlap, so that no value is split.
             from += if from + length as u64 == end { length as u64 } else { length as u64 - 32 };
         }
     }
     seen
 }
 
-/// All of readable memory that could be a key: of random words one in 8000 keys has a word so small or large; of
-/// anything else nearly all.
+/// Every aligned block in readable memory that could be a key. One random key in 8000 has a word so small or large that
+/// this leaves it out; nearly all other data is left out.
 fn possible_keys() -> Vec<[u32; 8]> {
     let mut keys: Vec<[u32; 8]> = Vec::with_capacity(1 << 22);
     let seen = each_block(|bytes| {
@@ -99,7 +99,7 @@ fn possible_keys() -> Vec<[u32; 8]> {
     keys
 }
 
-/// How many of these noises can be drawn again with these keys.
+/// How many of these draws can be generated again from these keys.
 fn recovered(keys: &[[u32; 8]], noises: &[i64]) -> usize {
     let pairs: HashSet<(i64, i64)> = noises.windows(2).map(|pair| (pair[0], pair[1])).collect();
     let law = Victim::law();
@@ -115,7 +115,7 @@ fn recovered(keys: &[[u32; 8]], noises: &[i64]) -> usize {
         for mut random in (0..56).map(from).chain(streams) {
             let drawn = (law.sample(&mut random), law.sample(&mut random));
             if pairs.contains(&drawn) {
-                // Where in the row: the enemy goes on from there.
+                // The position in the row: the adversary continues from there.
                 let place = noises.windows(2).position(|pair| (pair[0], pair[1]) == drawn);
                 first = first.min(place.unwrap_or(0));
             }
@@ -136,7 +136,7 @@ fn memory_tells_no_noise_that_was_released() {
     let (past, to_come) = victim.noises.split_at(2000);
     assert_eq!(recovered(&keys, past), 0, "alive");
     assert!(recovered(&keys, to_come) >= 180, "to come");
-    keys.fill([0; 8]); // or the next look finds them
+    keys.fill([0; 8]); // the next search would find them
     drop((std::hint::black_box(keys), victim.bandit));
     assert_eq!(recovered(&possible_keys(), &victim.noises), 0, "freed");
 }
@@ -149,10 +149,10 @@ fn a_key_that_is_left_about_is_found() {
     let mut victim = Victim::new(Some(seed));
     victim.release(2000);
     assert!(recovered(&possible_keys(), &victim.noises) > 1990);
-    assert_ne!(seed[0], 0); // it is alive to here
+    assert_ne!(seed[0], 0); // keeps the seed alive up to here
 }
 
-/// A reward whose multiples are nothing else's numbers, in grid units.
+/// A reward, in grid units, of which other numbers are unlikely to be multiples.
 const MARK: u64 = 0xc0_ffee;
 
 /// Aligned words of memory that are a sum of 1 to 64 marked rewards, and halves that are one reward.
@@ -160,7 +160,7 @@ fn marks() -> usize {
     let mut marks = 0;
     each_block(|bytes| {
         let words = bytes.chunks_exact(8).map(|b| u64::from_le_bytes(b.try_into().unwrap()));
-        // A reward that is held has 32 bits.
+        // A held reward has 32 bits.
         let sum = |word: u64| word.is_multiple_of(MARK) && (1..=64).contains(&(word / MARK));
         let halves = |word: u64| usize::from(word as u32 == MARK as u32) + usize::from(word >> 32 == MARK);
         marks += words.map(|word| halves(word).max(sum(word).into())).sum::<usize>();
@@ -174,7 +174,7 @@ fn marks() -> usize {
 fn what_was_open_is_wiped() {
     let _alone = alone();
     const ARMS: u32 = 500;
-    const FEW: usize = 30; // on the stack, here and there
+    const FEW: usize = 30; // copies that may be on the stack
     let mut seen = 0;
     for &algorithm in Algorithm::ALL {
         for window in [0, 1024] {

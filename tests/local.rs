@@ -22,12 +22,12 @@ fn randomized_response_keeps_its_claim_and_no_stronger_one() {
         let verdict = Audit::pure(1.0, 20_000).run(world(rewards));
         assert!(!verdict.alarm, "{verdict:?}");
     }
-    // The same bits under the claim of four fifths.
+    // The same bits, tested against a claim of four fifths of the loss.
     let verdict = Audit::pure(0.8, 40_000).run(world([0.0, 1.0]));
     assert!(verdict.alarm, "{verdict:?}");
 }
 
-/// Pseudo-regret of one run in which every device privatises, and the bandit at its end.
+/// Plays one run in which every device encodes its reward. Returns the pseudo-regret and the bandit.
 fn run(policy: Algorithm, epsilon: f64, means: &[f64], horizon: u64) -> (f64, Bandit) {
     let config = Config { horizon, ..Config::new(means.len() as u32, epsilon) };
     let bandit = Bandit::new(policy, &config).unwrap();

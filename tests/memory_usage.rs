@@ -12,16 +12,16 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::{Mutex, PoisonError};
 
-/// The system's allocator, which counts what this thread holds and refuses what it is told to.
+/// The system's allocator, extended: it counts the bytes that this thread holds, and can refuse an allocation.
 struct Ledger;
 
 thread_local! {
     static HELD: Cell<i64> = const { Cell::new(0) };
-    /// Large allocations to let pass before one is refused; none is below 0.
+    /// How many large allocations succeed before one is refused; negative for no limit.
     static PASS: Cell<i64> = const { Cell::new(-1) };
 }
 
-/// From this size on an allocation is one that grows with a handle's configuration.
+/// Allocations of at least this size grow with a handle's configuration.
 const LARGE: usize = 1 << 14;
 
 impl Ledger {
@@ -51,8 +51,8 @@ unsafe impl GlobalAlloc for Ledger {
 #[global_allocator]
 static ALLOCATOR: Ledger = Ledger;
 
-/// Runs this with each of its large allocations refused in turn: always `NoMemory`. What it gives at last, and how
-/// often it was refused.
+/// Runs this with each of its large allocations refused in turn, which must give `NoMemory`. Returns the final result,
+/// and how often it was refused.
 fn starved<T>(run: impl Fn() -> Result<T, Error>) -> (T, u32) {
     for refused in 0.. {
         PASS.set(refused.into());
@@ -67,7 +67,7 @@ fn starved<T>(run: impl Fn() -> Result<T, Error>) -> (T, u32) {
     unreachable!()
 }
 
-/// A configuration that this policy takes.
+/// A configuration that this policy accepts.
 fn config(algorithm: Algorithm, arms: u32, pending_capacity: u32) -> Config {
     let base = Algorithm::NonprivateExp3 as u32;
     let config =
@@ -118,8 +118,8 @@ fn every_table_that_is_refused_is_a_status() {
     }
 }
 
-/// The documented bytes: a + b K + c P, K arms, P the larger of pending_capacity and a window in decisions, rounded up to
-/// a power of two; d P more with a window, and e P with one on the caller's clock.
+/// The documented bytes: a + b K + c P for K arms, where P is the larger of pending_capacity and a window in decisions,
+/// rounded up to a power of two. A window adds d P, and a window on the caller's clock e P.
 struct Formula {
     fixed: f64,
     arm: f64,
@@ -187,12 +187,12 @@ fn memory_is_what_is_documented() {
             let config = Config { reward_window: window, clock, ..config(algorithm, arms, capacity) };
             let before = HELD.get();
             let Ok(bandit) = Bandit::new(algorithm, &config).map(Box::new) else {
-                assert!(window > 0, "{config:?}"); // the local model takes no silence
+                assert!(window > 0, "{config:?}"); // the local model supports no window
                 continue;
             };
             let (took, told) = ((HELD.get() - before) as f64, formula.bytes(&config));
             assert!((took - told).abs() <= 0.1 * told + 512.0, "{algorithm:?}: {took} bytes, {told} told");
-            // Nothing more however long it lives, but for arms that are added: then up to twice as much an arm.
+            // The handle's memory does not grow afterwards, except by added arms, with up to twice as much for each.
             for _ in 0..500 {
                 bandit.update(bandit.ask().unwrap().ticket, 1.0).unwrap();
             }
@@ -210,7 +210,7 @@ fn memory_is_what_is_documented() {
     }
 }
 
-/// The header's comments in one line.
+/// The header's comments as one line.
 fn header() -> String {
     let header = include_str!("../include/dpb.h").split([' ', '*', '\n']).filter(|word| !word.is_empty());
     header.collect::<Vec<_>>().join(" ")
@@ -244,7 +244,7 @@ fn the_memory_of_models_is_what_is_documented() {
         let slot = 2.0 * (d - 1.0) + if window > 0 { 20.0 } else { 16.0 };
         let told = 2700.0 + 60.0 * k + (20.0 * m + 32.0) * d * d + 330.0 * m * (d + 1.0) + slot * p;
         assert!((took - told).abs() <= 0.1 * told + 512.0, "{config:?}: {took} bytes, {told} told");
-        // Nothing more however long it lives.
+        // The handle's memory does not grow afterwards.
         let row = vec![0.5; config.features as usize * if per_arm { 1 } else { arms as usize }];
         let request = Request { features: Some(Rows::Dense(&row)), ..Request::default() };
         // (The pilot's own memory is freed with its last release.)
@@ -284,7 +284,7 @@ fn the_memory_of_segments_is_what_is_documented() {
             bandit.update(bandit.select_for(&in_segment(key)).unwrap().ticket, 1.0).unwrap();
         }
         assert_eq!((HELD.get() - before) as f64, took);
-        // What others have released.
+        // Releases of other handles.
         let told = "(12 K + 42) (S + 1) bytes, K the number of arms and S that of its segments, and the first one (32 K + 40) (M + 1) more";
         assert!(header.contains(told));
         let here = made(50);
@@ -300,13 +300,13 @@ fn the_memory_of_segments_is_what_is_documented() {
     }
 }
 
-/// Who reads [`resident`] is alone.
+/// Locked by tests that read [`resident`].
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// What the process has of the machine's memory, in bytes.
+/// The resident memory of the process, in bytes.
 #[cfg(target_os = "linux")]
 fn resident() -> f64 {
-    // What another test has freed is nobody's.
+    // Return memory that other tests freed.
     // SAFETY: always allowed.
     #[cfg(target_env = "gnu")]
     unsafe {

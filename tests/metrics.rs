@@ -4,7 +4,7 @@ use crate::support::{Link, build, have, root, run};
 use std::path::PathBuf;
 use std::process::Command;
 
-/// What tests/cpp/metrics.cpp prints.
+/// The output of tests/cpp/metrics.cpp.
 fn page(which: &str) -> String {
     run(Command::new(build("c++", "tests/cpp/metrics.cpp", &["-std=c++17", "-Wshadow"], Link::Static)).arg(which))
 }
@@ -39,6 +39,6 @@ fn prometheus_finds_nothing_wrong() {
     });
     let mut lint = Command::new("go");
     lint.args(["run", "."]).args(pages).current_dir(root().join("tests/metrics")).env("GOTOOLCHAIN", "local");
-    // The first time, Go says what it downloads.
+    // At first, Go also prints what it downloads.
     assert!(run(&mut lint).lines().any(|line| line == "3 pages are well-formed"));
 }

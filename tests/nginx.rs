@@ -16,12 +16,12 @@ use std::time::{Duration, Instant};
 
 const PAGE: &str = "examples/nginx/README.md";
 const WORKERS: usize = 4;
-/// A hard limit on hanging. Nothing takes nearly as long.
+/// The timeout of every wait. Nothing takes nearly as long.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Longer than workers take to publish what they have learned.
 const TICKS: Duration = Duration::from_millis(400);
 
-/// The module. None without the tools to build it.
+/// The module, or None without the tools to build it.
 static MODULE: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
     let tools = ["make", "cc", "ld.bfd", "objcopy", "nm", "pkg-config", "bash", "nginx"];
     if !tools.into_iter().all(have) {
@@ -31,7 +31,7 @@ static MODULE: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
         skip("nginx's headers not found (apt-get install nginx-dev)");
         return None;
     }
-    run(&mut make("package")); // the page's `make install` finds it made, as in a home without Rust it must
+    run(&mut make("package")); // so that the page's `make install` works in a home directory without Rust
     let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("nginx/home");
     let _ = fs::remove_dir_all(&home);
     fs::create_dir_all(&home).unwrap();
@@ -48,7 +48,7 @@ struct Nginx {
     place: PathBuf,
 }
 
-/// nginx in a directory of its own, with these words in its configuration's http block.
+/// An nginx in a directory of its own, with these directives in its http block.
 fn command(place: &Path, split: &str) -> Option<Command> {
     let module = MODULE.as_ref()?;
     fs::create_dir_all(place).unwrap();
@@ -102,7 +102,7 @@ impl Nginx {
         nginx
     }
 
-    /// A new connection, to whichever worker takes it.
+    /// A new connection, accepted by any worker.
     fn visitor(&self) -> Result<Visitor> {
         let stream = UnixStream::connect(self.place.join("socket"))?;
         stream.set_read_timeout(Some(PATIENCE))?;
@@ -113,7 +113,7 @@ impl Nginx {
         self.visitors_of(&self.workers())
     }
 
-    /// A connection to each of these workers. Many are made at once, so that no worker is fast enough to take all.
+    /// A connection to each of these workers. The test opens many at once, so that no worker accepts all of them.
     fn visitors_of(&self, workers: &BTreeSet<u32>) -> Vec<Visitor> {
         let mut found = BTreeMap::new();
         self.wait_for("each worker to answer", || {
@@ -147,7 +147,7 @@ impl Nginx {
         }
     }
 
-    /// New workers, and the old ones gone.
+    /// Reloads nginx and waits until the old workers are gone.
     fn reload(&self) {
         let before = self.workers();
         signal(self.master.id(), libc::SIGHUP);
@@ -170,7 +170,7 @@ impl Nginx {
         serde_json::from_str(&self.visitor().unwrap().get("/status").unwrap().2).unwrap()
     }
 
-    /// The status once all of this many decisions are in it.
+    /// The status as soon as it includes this many decisions.
     fn status_after(&self, decisions: f64) -> Value {
         let mut status = Value::Null;
         self.wait_for("the workers to publish", || {
@@ -180,12 +180,12 @@ impl Nginx {
         status
     }
 
-    /// Ends it gently. Nobody must have died but by our own hand.
+    /// Ends nginx gracefully. Checks that no worker died except those that the test killed.
     fn quit(mut self) -> String {
         signal(self.master.id(), libc::SIGQUIT);
         assert!(self.master.wait().unwrap().success());
         let log = self.log();
-        // Whom we killed may have held the lock: nginx takes it from him, and says so.
+        // A killed worker may have held the lock: nginx then releases it, with a message.
         let ours = ["exited on signal 9", "was locked by"];
         let bad = |line: &&str| {
             ["[emerg]", "[crit]", "[alert]"].iter().any(|level| line.contains(level))
@@ -211,22 +211,22 @@ fn signal(pid: u32, signal: i32) {
     assert_eq!(unsafe { libc::kill(pid as i32, signal) }, 0);
 }
 
-/// Over all workers of a status.
+/// Sums a value over all workers of a status.
 fn sum(status: &Value, of: impl Fn(&Value) -> f64) -> f64 {
     status["page"].as_array().unwrap().iter().map(of).sum()
 }
 
-/// The rewards that a worker's released means are of: those of a policy without noise.
+/// The sum of the rewards in a worker's means, for a policy without noise.
 fn rewards(worker: &Value) -> f64 {
     let arms = worker["arms"].as_array().unwrap().iter();
     arms.map(|arm| arm["mean"].as_f64().unwrap_or(0.0) * arm["effective_pulls"].as_f64().unwrap()).sum()
 }
 
-/// One connection that stays.
+/// A connection that stays open.
 struct Visitor(BufReader<UnixStream>);
 
 impl Visitor {
-    /// Status, worker and body.
+    /// Returns the status, the worker and the body.
     fn get(&mut self, path: &str) -> Result<(u16, u32, String)> {
         let (head, body) = self.exchange(path)?;
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
@@ -239,7 +239,7 @@ impl Visitor {
         self.reply()
     }
 
-    /// Head and body.
+    /// Returns the headers and the body.
     fn reply(&mut self) -> Result<(String, String)> {
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
@@ -253,7 +253,7 @@ impl Visitor {
         Ok((head, String::from_utf8(body).unwrap()))
     }
 
-    /// A variant and its ticket.
+    /// Makes a decision. Returns the variant and the ticket.
     fn choose(&mut self) -> (String, String) {
         let (status, _, body) = self.get("/choose").unwrap();
         assert_eq!(status, 200);
@@ -293,17 +293,17 @@ fn it_learns() {
     nginx.quit();
 }
 
-/// A policy without noise, whose means are exact: what each reward came to can be counted.
+/// A policy without noise: its means are exact, so the test can count the rewards.
 const EXACT: &str = "dpb_split $page epsilon=1 policy=nonprivate-ucb1 window=50 { blue; green; red; }";
 const WINDOW: usize = 50;
 
-/// Lets every window end, by visitors who answer nothing.
+/// Lets every window end, with visitors who send no reward.
 fn let_windows_end(visitors: &mut [Visitor]) {
     visitors.iter_mut().for_each(|visitor| (0..WINDOW).for_each(|_| drop(visitor.choose())));
 }
 
-/// Each reward at every worker, at its own last; again, everywhere; too late; with changed digits; with its own value.
-/// A reward counts once.
+/// Sends each reward to every worker, last to the one that decided; then to all again; too late; with changed digits;
+/// with a value. Each reward counts once.
 #[test]
 #[ignore = "builds the library with all optimisations"]
 fn a_reward_counts_once_wherever_it_comes() {
@@ -317,9 +317,9 @@ fn a_reward_counts_once_wherever_it_comes() {
             let digit = if ticket.ends_with('0') { "1" } else { "0" };
             visitors[round % WORKERS].reward(&format!("{}{digit}", &ticket[..15]));
             match round % 5 {
-                0 => continue, // silence
+                0 => continue, // no reward
                 1 => {
-                    // Worth a quarter, at first; what is no reward changes nothing.
+                    // The first valid value is a quarter; invalid ones change nothing.
                     for worth in ["1.5", "-1", "nan", "", "0x1", "0.25", "1"] {
                         let path = format!("/worth?ticket={ticket}&reward={worth}");
                         assert_eq!(visitors[(owner + round) % WORKERS].get(&path).unwrap().0, 204);
@@ -335,11 +335,11 @@ fn a_reward_counts_once_wherever_it_comes() {
             }
         }
     }
-    // Somebody insists.
+    // One reward is sent many times.
     let (_, ticket) = visitors[0].choose();
     (0..20 * WINDOW).for_each(|_| visitors[1].reward(&ticket));
     (counted, decisions) = (counted + 1.0, decisions + 1);
-    // As late as can be, and one decision later.
+    // As late as possible, and one decision later.
     for owner in 0..WORKERS {
         for late in 0..2 {
             let (_, ticket) = visitors[owner].choose();
@@ -381,7 +381,7 @@ fn a_window_of_time_ends_though_nobody_comes() {
     nginx.quit();
 }
 
-/// All means and their counts, worker by worker: what was learned.
+/// All means and their counts, worker by worker.
 fn learned(status: &Value) -> Vec<Value> {
     let workers = status["page"].as_array().unwrap().iter();
     let arms = workers.flat_map(|worker| worker["arms"].as_array().unwrap().clone());
@@ -390,12 +390,12 @@ fn learned(status: &Value) -> Vec<Value> {
 
 const PRIVATE: &str = "dpb_split $page epsilon=1 window=50 { blue; green; red; }";
 
-/// How many rewards are behind a worker's means.
+/// The number of rewards in a worker's means.
 fn behind(worker: &Value) -> Vec<Value> {
     worker["arms"].as_array().unwrap().iter().map(|arm| arm["effective_pulls"].clone()).collect()
 }
 
-/// Has each worker all that the others have released? Then the same rewards are behind its means.
+/// Whether each worker has merged all releases of the others: then their means contain equally many rewards.
 fn agree(status: &Value) -> bool {
     let workers = status["page"].as_array().unwrap();
     workers.iter().all(|worker| worker["joined"] == WORKERS - 1 && behind(worker) == behind(&workers[0]))
@@ -409,7 +409,7 @@ fn agree(status: &Value) -> bool {
 fn what_one_worker_learns_all_know() {
     let Some(nginx) = Nginx::start("joined", PRIVATE) else { return };
     let mut visitors = nginx.visitors();
-    let mut clicks = visitors.pop().unwrap(); // at the last worker: nearly always pids are in their order
+    let mut clicks = visitors.pop().unwrap(); // at the last worker, because pids are nearly always in order
     for _ in 0..2000 {
         let (variant, ticket) = clicks.choose();
         if variant == "green" {
@@ -513,7 +513,7 @@ fn a_life_goes_on_from_what_the_one_before_has_released() {
     let (mut slow, mut slower, mut quick) = (nginx.visitors(), nginx.visitors(), nginx.visitors());
     let (old, started) = (nginx.workers(), slow.iter_mut().chain(&mut slower));
     started.for_each(|visitor| visitor.0.get_mut().write_all(b"GET /choose HTTP/1.1\r\n").unwrap());
-    quick.iter_mut().for_each(|visitor| drop(visitor.get("/plain").unwrap())); // by now it is read
+    quick.iter_mut().for_each(|visitor| drop(visitor.get("/plain").unwrap())); // so workers have read the others
     signal(nginx.master.id(), libc::SIGHUP);
     nginx.wait_for("a reload", || nginx.workers().len() == 2 * WORKERS);
     assert_eq!(learned(&nginx.status_after(decisions(&before))), learned(&before));
@@ -533,7 +533,7 @@ fn a_life_goes_on_from_what_the_one_before_has_released() {
         nginx.kill(worker);
     }
     assert_eq!(learned(&nginx.status_after(decisions(&before))), learned(&before));
-    // It goes on, at another epsilon afresh, and with other variants too.
+    // Decisions continue. With another epsilon or other variants the bandit starts anew.
     assert_eq!(decisions(&play(100, 500)), (500 * WORKERS) as f64);
     let module = MODULE.as_ref().unwrap().to_str();
     for (split, says) in [(PRIVATE.replace("=1", "=2"), true), (PRIVATE.replace("red", "pink"), false)] {
@@ -581,7 +581,7 @@ fn a_worker_that_lingers_takes_nothing_from_its_successor() {
     let Some(nginx) = Nginx::start("lingers", EXACT) else { return };
     let (mut slow, mut quick) = (nginx.visitors(), nginx.visitors());
     slow.iter_mut().for_each(|visitor| visitor.0.get_mut().write_all(b"GET /choose HTTP/1.1\r\n").unwrap());
-    quick.iter_mut().for_each(|visitor| drop(visitor.get("/plain").unwrap())); // by now it is read
+    quick.iter_mut().for_each(|visitor| drop(visitor.get("/plain").unwrap())); // so workers have read the others
     let before = nginx.workers();
     signal(nginx.master.id(), libc::SIGHUP);
     nginx.wait_for("a reload", || nginx.workers().len() == 2 * WORKERS);
@@ -592,7 +592,7 @@ fn a_worker_that_lingers_takes_nothing_from_its_successor() {
             let (_, ticket) = visitors[owner].choose();
             visitors[(owner + round) % WORKERS].reward(&ticket);
         }
-        std::thread::sleep(TICKS / 4); // some are collected by a tick
+        std::thread::sleep(TICKS / 4); // a tick collects some of them
     }
     for visitor in &mut slow {
         visitor.0.get_mut().write_all(b"Host: localhost\r\n\r\n").unwrap();
@@ -618,7 +618,7 @@ fn it_withstands_reloads_and_killed_workers_under_load() {
     let Some(nginx) = Nginx::start("load", SPLIT) else { return };
     let (over, failed, served) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
     let visit = || -> Result<()> {
-        // Two connections: the reward may come to another worker.
+        // Two connections, so that the reward may come to another worker.
         let (status, _, body) = nginx.visitor()?.get("/choose")?;
         assert_eq!(status, 200);
         let (variant, ticket) = body.split_once(' ').unwrap();
@@ -658,7 +658,7 @@ fn it_withstands_reloads_and_killed_workers_under_load() {
     });
     println!("{} visits, {} failed", served.into_inner(), failed.into_inner());
 
-    // Without the module, which then is unloaded, and with it again.
+    // A reload without the module unloads it; the next one loads it again.
     configure(&nginx.place, None, "");
     nginx.reload();
     assert_eq!(nginx.visitor().unwrap().get("/choose").unwrap().0, 404);
@@ -683,7 +683,7 @@ fn nobody_is_told_what_became_of_a_reward() {
     {
         let (head, body) = visitors[1].exchange(&format!("/reward?ticket={ticket}")).unwrap();
         assert_eq!(body, "");
-        assert_eq!(nginx.status(), before, "before it is collected"); // within a tick, nearly always
+        assert_eq!(nginx.status(), before, "before it is collected"); // a tick has nearly never passed yet
         replies.insert(head.lines().filter(|line| !line.starts_with("Date: ")).collect::<String>());
     }
     assert_eq!(replies.len(), 1, "{replies:?}");
@@ -845,7 +845,7 @@ fn valgrind_finds_nothing() {
         }
     }
     assert!(reports.len() > 3 * WORKERS, "the master and its workers");
-    // nginx itself gives back less than it takes.
+    // nginx itself does not free all of its memory.
     let ours = |report: &&String| ["Invalid", "uninitialised", "dpb"].iter().any(|word| report.contains(word));
     assert_eq!(reports.values().find(ours), None);
 }

@@ -44,7 +44,7 @@ static ALLOCATOR: Counting = Counting;
 fn play(bandit: &Bandit, rounds: u64) -> u32 {
     let mut phase = 0;
     for t in 0..rounds {
-        let _ = bandit.advance(t / 1000 * 700 + t % 1000); // at times, nothing for 700, and then more at once
+        let _ = bandit.advance(t / 1000 * 700 + t % 1000); // sometimes the time stands still
         let decision = bandit.select().unwrap();
         phase = decision.phase;
         if t % 8 == 0 {
@@ -74,7 +74,7 @@ fn play(bandit: &Bandit, rounds: u64) -> u32 {
 #[test]
 fn nothing_allocates_after_construction() {
     for &algorithm in Algorithm::ALL.iter().filter(|&&algorithm| algorithm != Algorithm::Linear) {
-        // In the local model silence would be a bit that nobody privatised: no window.
+        // The local model supports no window, because the device could not encode a missing reward.
         let local = matches!(algorithm, Algorithm::LdpUcb | Algorithm::LdpKlUcb);
         let windows: &[(Clock, u32)] = match local {
             true => &[(Clock::Decisions, 0)],
@@ -82,7 +82,7 @@ fn nothing_allocates_after_construction() {
         };
         for &(clock, reward_window) in windows {
             let slates = reward_window > 0 && matches!(algorithm, Algorithm::Imed | Algorithm::KlUcb | Algorithm::Ts);
-            // Policies that are pure take delta = 0, the others need one.
+            // Pure policies accept delta = 0; the others need a delta.
             let made = [0.0, 1e-6].map(|delta| {
                 let config = Config {
                     delta,
@@ -194,7 +194,7 @@ fn nothing_allocates_in_segments() {
             ..Config::new(5, 1.0)
         };
         let bandit = Bandit::new(Algorithm::Imed, &config).unwrap();
-        // Some segments are known to others.
+        // Other handles have released some of the segments.
         let config = Config { test_seed: None, max_segments: 100, ..config };
         let other = Bandit::new(Algorithm::Imed, &config).unwrap();
         for t in 0..10_000u64 {

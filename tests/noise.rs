@@ -26,7 +26,7 @@ fn the_bits_are_chacha20s() {
         std::array::from_fn::<_, 56, _>(|_| u32::from_le_bytes(bytes()))
     };
     let mut seed = Seed::new(Some(keys.0)).unwrap();
-    // Seven streams' keys are one block of the root.
+    // One block of the root has the keys of seven streams.
     for _ in 0..3 {
         for key in words(&mut keys.0).chunks_exact(8) {
             keys.1.chunks_exact_mut(4).zip(key).for_each(|(bytes, word)| bytes.copy_from_slice(&word.to_le_bytes()));
@@ -53,16 +53,16 @@ fn chi_square(counts: &[u64], probabilities: &[f64]) -> f64 {
     statistic / (freedom + 2.0 * (freedom * x).sqrt() + 2.0 * x)
 }
 
-/// A symmetric law on the integers, cut into intervals.
+/// A symmetric distribution on the integers, divided into intervals.
 struct Cells {
-    /// Where all cells but the first begin.
+    /// The start of each cell except the first.
     starts: Vec<i64>,
     probabilities: Vec<f64>,
 }
 
 impl Cells {
-    /// One cell about zero, and on each side cells an eighth of the scale wide (single integers
-    /// for small scales), as far out as they expect 1000 samples. `tail(m)` is P(X >= m), m > 0.
+    /// One cell around zero, and cells on each side, as far out as 1000 samples are expected in each. A cell is an
+    /// eighth of the scale wide, or one integer for small scales. `tail(m)` is P(X >= m), m > 0.
     fn new(scale: u64, samples: u64, tail: impl Fn(i64) -> f64) -> Cells {
         let width = if scale < 64 { 1 } else { scale as i64 / 8 };
         let least = 1000.0 / samples as f64;
@@ -118,13 +118,13 @@ impl Cells {
     }
 }
 
-/// |X| mod 1024 of Laplace noise, where a sampler with stale or missing low bits would show.
+/// |X| mod 1024 of Laplace noise. It shows whether a sampler's low bits are stale or missing.
 fn low_bits(scale: u64, samples: u64, mut draw: impl FnMut() -> i64) -> f64 {
     let mut counts = vec![0; 1024];
     for _ in 0..samples {
         counts[(draw().unsigned_abs() % 1024) as usize] += 1;
     }
-    // P(|X| = m) is 2 zero p^m, but zero at m = 0.
+    // P(|X| = m) is 2 zero p^m, except zero at m = 0.
     let power = |m: u32| (-f64::from(m) / scale as f64).exp();
     let minus = |m: u32| -(-f64::from(m) / scale as f64).exp_m1();
     let zero = minus(1) / (1.0 + power(1));
@@ -175,7 +175,7 @@ fn gaussian_has_its_law() {
 #[test]
 fn the_tests_have_teeth() {
     let mut random = stream(50);
-    // A scale that is 2% off, either way, and a Gaussian one.
+    // A scale that is off by 2%, either way, and Gaussian noise.
     for scale in [(1 << 22) / 100 * 98, (1 << 22) / 100 * 102] {
         let law = Laplace::with_scale(scale);
         let ratio = Cells::laplace(1 << 22, SAMPLES).test(SAMPLES, || law.sample(&mut random));
@@ -184,7 +184,7 @@ fn the_tests_have_teeth() {
     }
     let law = Gaussian::with_sigma(1004);
     assert!(Cells::gaussian(1024, SAMPLES / 2).test(SAMPLES / 2, || law.sample(&mut random)) > 1.2);
-    // Zero twice as often as it should: without the rejection of minus zero.
+    // Zero twice as often as it should be: a sampler that does not reject minus zero.
     let doubled = |random: &mut Random| loop {
         let x = Laplace::with_scale(10).sample(random);
         if x == 0 || random.bit() {
@@ -192,7 +192,7 @@ fn the_tests_have_teeth() {
         }
     };
     assert!(Cells::laplace(10, SAMPLES).test(SAMPLES, || doubled(&mut random)) > 1.2);
-    // A grid twice too coarse: the law at large is right, the low bits are not.
+    // A grid twice too coarse: the distribution is right on the whole, but the low bits are not.
     let half = Laplace::with_scale(1 << 21);
     assert!(Cells::laplace(1 << 22, SAMPLES).test(SAMPLES, || 2 * half.sample(&mut random)) < 1.0);
     assert!(low_bits(1 << 22, SAMPLES, || 2 * half.sample(&mut random)) > 1.2);

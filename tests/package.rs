@@ -15,14 +15,14 @@ fn directory(name: &str) -> PathBuf {
     path
 }
 
-/// Installed here, and then all of it is moved away.
+/// Files are installed below this prefix and then moved.
 const FIRST: &str = "/opt";
 
-/// The library below `lib`; PLAIN's is in a directory of that name, DEEP's further down.
+/// The library's directory below the prefix: `lib` itself, or further down.
 const PLAIN: &str = "plain/lib";
 const DEEP: &str = "deep/lib/of/its/own";
 
-/// Where the two prefixes are, after they were moved. None without the tools to build them.
+/// Where the two prefixes are after the move. None without the tools to build them.
 fn installed() -> Option<&'static Path> {
     static INSTALLED: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
         let tools = ["make", "cc", "ld.bfd", "objcopy", "nm", "readelf"];
@@ -41,7 +41,7 @@ fn installed() -> Option<&'static Path> {
     INSTALLED.as_deref()
 }
 
-/// The library with its hooks, made in the same way.
+/// The library with its faults, made in the same way.
 static HOOKED: LazyLock<PathBuf> = LazyLock::new(|| {
     run(make("package-hooked").args(["PACKAGE=dpb-hooked", "all"]));
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("package-hooked/libdpb.a")
@@ -51,7 +51,7 @@ fn dynamic_section(file: &Path) -> String {
     run(Command::new("readelf").arg("-dW").arg(file))
 }
 
-/// Of the archive. (Segments with all abilities and dp-linear took it from 1.0 to 1.2 MiB.)
+/// Limit for the archive. (Segments with all functions and dp-linear made it grow from 1.0 to 1.2 MiB.)
 const MOST_BYTES: u64 = 5 << 18;
 
 #[test]
@@ -67,11 +67,11 @@ fn exports_the_interface_and_nothing_else() {
     let shared = installed.join(PLAIN).join("libdpb.so");
     let versioned = functions().into_iter().map(|name| format!("{name}@@DPB_0 T"));
     let mut shown = defined(&shared, true);
-    shown.retain(|name| !name.ends_with(" A")); // the version itself
+    shown.retain(|name| !name.ends_with(" A")); // leave out the version itself
     assert_eq!(shown, sorted(versioned.collect()));
     let dynamic = dynamic_section(&shared);
     assert!(dynamic.contains("[libdpb.so.0]"), "{dynamic}");
-    // Rust's own library needs 2.34 where it is built with that or newer; nothing of ours may need more.
+    // Rust's own library needs glibc 2.34 if it was built with that or newer; the library may need nothing newer.
     let symbols = run(Command::new("readelf").args(["--dyn-syms", "-W"]).arg(&shared));
     let versions = symbols.split("GLIBC_2.").skip(1).filter_map(|rest| {
         let digits = rest.split(|c: char| !c.is_ascii_digit()).next()?;
@@ -79,7 +79,7 @@ fn exports_the_interface_and_nothing_else() {
     });
     let newest = versions.max().expect("a shared library that needs libc");
     assert!(newest.0 <= 34, "needs glibc 2.{}", newest.1);
-    // Older systems keep parts of libc in libraries of their own.
+    // Older systems have parts of libc in separate libraries.
     let needed = dynamic.lines().filter(|line| line.contains("(NEEDED)"));
     let known = ["libc.so", "libm.so", "libgcc_s.so", "libpthread.so", "libdl.so", "ld-linux"];
     assert!(needed.clone().count() > 1 && needed.clone().all(|line| known.iter().any(|name| line.contains(name))));
@@ -167,7 +167,7 @@ fn links_beside_another_rust_library() {
     }
 }
 
-/// For musl, and for another processor: what is made there keeps the same promises, by the C tests.
+/// For musl, and for another processor: the C tests pass there too.
 fn made_for(target: &str, tools: &[&str], compiler: &str, emulator: &[&str]) {
     let emulated = emulator.first().is_none_or(|emulator| have(emulator));
     if cfg!(not(target_arch = "x86_64")) || installed().is_none() || !have(compiler) || !emulated || !have("pkg-config")
@@ -177,7 +177,7 @@ fn made_for(target: &str, tools: &[&str], compiler: &str, emulator: &[&str]) {
     let rustc = Path::new(env!("CARGO")).with_file_name("rustc");
     let libraries = run(Command::new(&rustc).args(["--print", "target-libdir", "--target", target]));
     if !Path::new(libraries.trim()).exists() {
-        eprintln!("skipped: rustup target add {target}"); // which needs more of the world than apt-get
+        eprintln!("skipped: rustup target add {target}"); // it cannot be had from apt-get
         return;
     }
     let place = directory(target);
@@ -191,11 +191,11 @@ fn made_for(target: &str, tools: &[&str], compiler: &str, emulator: &[&str]) {
     assert_eq!(defined(&archive, false), sorted(functions().iter().map(|name| format!("{name} T")).collect()));
     let size = archive.metadata().unwrap().len();
     println!("{target}: {size} bytes");
-    // The unwinder's own part is 141,672 bytes; ours has the same limit everywhere.
+    // The unwinder takes 141,672 bytes; the rest has the same limit everywhere.
     let unwinder = if target.ends_with("musl") { 142_000 } else { 0 };
     assert!(size <= MOST_BYTES + unwinder, "{size}");
 
-    // Our page's commands, by somebody whose home is empty.
+    // The page's commands, with an empty home directory.
     std::fs::copy(root().join(C), place.join("ad.c")).unwrap();
     let flags = format!("CARGO={} RUSTC={}", env!("CARGO"), rustc.display());
     let build = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{target}-dpb"));
@@ -241,7 +241,7 @@ fn made_for_another_processor() {
     made_for("aarch64-unknown-linux-gnu", &["CROSS=aarch64-linux-gnu-"], compiler, &emulator);
 }
 
-/// Under Wine: the C programs of `make check`, then C++ and Go as pkg-config finds the library.
+/// Under Wine: the C programs of `make check`, then C++ and Go with the library that pkg-config finds.
 #[test]
 #[ignore = "builds the library with all optimisations"]
 fn made_for_windows() {
@@ -258,7 +258,7 @@ fn made_for_windows() {
         return;
     }
     let (place, _) = programs(TARGET);
-    // A file that Windows 10 has, and Wine 8 has not.
+    // Windows 10 has this file, and Wine 8 lacks it.
     let source = root().join("tests/support/bcryptprimitives.c");
     run(Command::new(&cc).current_dir(&place).arg("-shared").arg(source).args([
         "-o",
@@ -276,7 +276,7 @@ fn made_for_windows() {
     let said = wine(make.arg(format!("RUSTC={}", rustc.display())));
     assert!(said.matches("passed: ").count() >= 14, "{said}");
 
-    // `make check` has installed it.
+    // `make check` has installed it here.
     let prefix = Path::new(env!("CARGO_TARGET_TMPDIR")).join(TARGET).join("check");
     for how in ["-static $(pkg-config --cflags --libs dpb-static)", "$(pkg-config --cflags --libs dpb)"] {
         let mut sh = Command::new("sh");
@@ -294,7 +294,7 @@ fn made_for_windows() {
 }
 
 const C: &str = "examples/c/quickstart.c";
-/// Its exceptions pass beside our panics' ways.
+/// Its exceptions must pass, although libdpb catches its own panics.
 const CPP: &str = r#"#include <dpb.hpp>
 #include <iostream>
 int main() try {
@@ -305,7 +305,7 @@ int main() try {
 }
 "#;
 
-/// A directory with ad.c and ad.cpp, and what the two say.
+/// A directory with ad.c and ad.cpp, and the expected output of each.
 fn programs(name: &str) -> (PathBuf, [(&'static str, &'static str); 2]) {
     let place = directory(name);
     std::fs::copy(root().join(C), place.join("ad.c")).unwrap();
@@ -313,7 +313,7 @@ fn programs(name: &str) -> (PathBuf, [(&'static str, &'static str); 2]) {
     (place, [("c", "privacy loss of one visitor: 1"), ("cpp", "epsilon must be")])
 }
 
-/// Does it ask for libdpb.so when it starts?
+/// Whether it loads libdpb.so when it starts.
 fn is_shared(program: &Path) -> bool {
     dynamic_section(program).contains("[libdpb.so.0]")
 }
@@ -428,8 +428,8 @@ fn the_pages_commands() {
     assert_eq!(sh(&guide, &commands).matches(": showed ad ").count(), 4);
 }
 
-/// A release of the Go module, vendored by another: needs nothing of ours, and notices another library.
-/// The same module with an installed library.
+/// Another module vendors a release of the Go module: it needs no other file of the project, and detects a library of
+/// another version. The same module works with an installed library.
 #[test]
 #[ignore = "builds the library with all optimisations"]
 fn go_needs_no_rust() {

@@ -5,7 +5,7 @@ use crate::support::coins::Coins;
 use crate::support::requests::{fitted, in_segment};
 use dpb::{Algorithm, Bandit, Config, Decision, Error};
 
-const TAKES: [Algorithm; 3] = [Algorithm::Imed, Algorithm::KlUcb, Algorithm::Med]; // and dp-linear, by its features
+const TAKES: [Algorithm; 3] = [Algorithm::Imed, Algorithm::KlUcb, Algorithm::Med]; // and dp-linear, with features
 const RATES: [f64; 10] = [0.16, 0.14, 0.12, 0.1, 0.09, 0.08, 0.06, 0.05, 0.04, 0.02];
 const MOST: f64 = 16_777_216.0;
 
@@ -13,13 +13,13 @@ fn config(epsilon: f64, number: u64) -> Config {
     Config { test_seed: Some(seed(number)), ..Config::new(RATES.len() as u32, epsilon) }
 }
 
-/// What public data say of the arms.
+/// What public data say about the arms.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Said {
     Nothing,
     Right,
     Reversed,
-    /// That the best one is the worst.
+    /// The best arm is said to be the worst.
     BestIsBad,
 }
 
@@ -36,7 +36,7 @@ impl Said {
     }
 }
 
-/// What so many decisions lose.
+/// The regret of this many decisions.
 fn regret(
     decisions: u32,
     coins: &mut Coins,
@@ -142,7 +142,7 @@ fn bad_input_is_refused_and_changes_nothing() {
                 panic!("{why}: {refused:?}")
             };
             assert_eq!(&**problem, why);
-            // What names an arm is a request, and what gives it a prior is configuration.
+            // An unknown arm is an invalid request, and an invalid prior an invalid configuration.
             assert_eq!(matches!(refused, Err(Error::InvalidRequest { .. })), arm == 3, "{why}");
         }
     }
@@ -150,7 +150,7 @@ fn bad_input_is_refused_and_changes_nothing() {
     assert_eq!((bandit.set_prior(1, -2.0, 10.0), segmented.set_prior(1, 6.0, MOST)), (Ok(()), Ok(())));
 }
 
-/// How often an arm plays in so many decisions, when it is the best.
+/// How often the policy plays an arm in this many decisions if the arm is the best.
 fn plays(bandit: &Bandit, arm: u32, decisions: u32) -> u32 {
     let each = (0..decisions).map(|_| {
         let decision = bandit.select().unwrap();
@@ -170,14 +170,14 @@ fn it_is_where_it_belongs_and_nowhere_else() {
         let fresh = |number| Bandit::new(algorithm, &config(1.0, number)).unwrap();
         let (told, other) = (fresh(1), fresh(2));
         told.set_prior(3, 0.2, 10_000.0).unwrap();
-        told.set_prior(3, 0.9, 10_000.0).unwrap(); // in place of the other
+        told.set_prior(3, 0.9, 10_000.0).unwrap(); // replaces the prior above
         assert!(told.arm_reports().unwrap().iter().all(|arm| arm.mean.is_nan() && arm.effective_pulls == 0.0));
         let bytes = told.snapshot().unwrap();
         let restored = Bandit::restore(&bytes).unwrap();
         assert_eq!((bytes.len(), length(&restored)), (length(&other) + PRIOR, bytes.len()));
         other.merge(&bytes).unwrap();
         assert_eq!(length(&other) + PRIOR, bytes.len());
-        // Releases are what is read, and as they say what it says it is kept.
+        // Reports and exported releases contain only what was released, not the prior.
         for bandit in [&told, &restored] {
             let count = plays(bandit, 3, 400);
             let read = bandit.arm_reports().unwrap()[3];

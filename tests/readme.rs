@@ -25,7 +25,7 @@ fn directory(name: &str) -> PathBuf {
     path
 }
 
-/// Our programs, by page and language, and what each of them must print.
+/// The programs on the pages, by page and language, and a text that each must print.
 const PROGRAMS: &[(&str, &str, &[&str])] = &[
     (README, "c", &["thank you"]),
     ("docs/reference/interface.md", "c", &["was shown to a phone in Germany"]),
@@ -35,7 +35,7 @@ const PROGRAMS: &[(&str, &str, &[&str])] = &[
     ("bindings/go/README.md", "go", &["a click counts once", "nobody has seen who clicked"]),
 ];
 
-/// What else our pages show, and which test tries it.
+/// Other code blocks on the pages, and the test that tries them.
 const TRIED_ELSEWHERE: &[(&str, &str, &str)] = &[
     (LINKING, "cmake", "package.rs"),
     (GUIDE, "cmake", "package.rs"),
@@ -43,7 +43,7 @@ const TRIED_ELSEWHERE: &[(&str, &str, &str)] = &[
     (NGINX, "bash", "nginx.rs"),
 ];
 
-/// The programs in this language: where each is from, its text, and what it must print.
+/// The programs in this language: a name from the page, the text, and the expected output.
 fn programs(language: &str) -> Vec<(String, String, &'static str)> {
     let pages = PROGRAMS.iter().filter(|(_, tongue, _)| *tongue == language);
     let of_page = |(page, _, says): &(&str, &str, &'static [&'static str])| {
@@ -159,7 +159,7 @@ fn the_go_programs() {
     }
 }
 
-/// All our pages, from the top.
+/// All pages of the project, sorted.
 fn pages() -> Vec<String> {
     let (mut found, mut stack) = (Vec::new(), vec![PathBuf::new()]);
     while let Some(below) = stack.pop() {
@@ -184,7 +184,7 @@ fn page(name: &str) -> String {
     std::fs::read_to_string(root().join(name)).unwrap()
 }
 
-/// A page without its blocks, line by line.
+/// The lines of a page outside of code blocks.
 fn prose(page: &str) -> Vec<&str> {
     let mut inside = false;
     let mut is_prose = |line: &&str| {
@@ -309,7 +309,7 @@ fn what_there_is_is_there() {
     }
 }
 
-/// All source below here, but for Go's tests.
+/// All source below a directory, except tests of Go.
 fn sources(below: &str, ending: &str) -> String {
     let (mut text, mut stack) = (String::new(), vec![root().join(below)]);
     while let Some(directory) = stack.pop() {
@@ -364,7 +364,8 @@ fn the_table_has_every_policy() {
 fn what_is_named_is_of_today() {
     let header = without_comments(&page("include/dpb.h"));
     let cpp = page("bindings/cpp/dpb.hpp");
-    // What is no name of C, though it looks so: nginx's directives, a build's tag, a symbol version, a guard, metrics.
+    // Names that look like the interface's and are not: nginx's directives, a build tag, a symbol version, an include
+    // guard, metrics.
     let others =
         ["examples/nginx/ngx_http_dpb_module.c", "bindings/go/link_system.go", "bindings/c/libdpb.map"].map(page);
     let others = others.join("") + &without_comments(&cpp);
@@ -382,7 +383,7 @@ fn what_is_named_is_of_today() {
         Some((_, name)) => uses(&cpp_and_rust, &name[1..]),
         None => uses(&header, word) || word.ends_with('_') && header.contains(word) || is_other(word),
     };
-    let today = pages().into_iter().filter(|name| name != "CHANGELOG.md"); // which speaks of the past too
+    let today = pages().into_iter().filter(|name| name != "CHANGELOG.md"); // it names earlier interfaces too
     let mut said: Vec<_> = today.map(|name| (page(&name), name)).collect();
     for (top, ending) in [("src", ".rs"), ("bindings", ".hpp"), ("bindings", ".go")] {
         let source = sources(top, ending);
@@ -436,7 +437,7 @@ fn the_table_of_combinations() {
     }
 }
 
-/// The configuration of a handle, besides the feature under test.
+/// The kind of handle that is combined with a feature.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum With {
     Nothing,
@@ -448,7 +449,7 @@ enum With {
 /// The status of a feature with a handle of this configuration.
 fn combined(what: &str, with: With) -> dpb_status {
     let (max_segments, users) = (4 * u32::from(with == With::Segments), 100 * u64::from(with == With::Users));
-    let row = [0.5f32; 8]; // rows of two features, for as many arms as there may be
+    let row = [0.5f32; 8]; // rows of two features, for up to four arms
     let (mut bandit, mut next, mut budget) = (null_mut(), null_mut(), null_mut());
     let (mut decisions, mut number, mut low, mut high) = ([MaybeUninit::<dpb_decision>::uninit(); 2], 0, 0.0, 0.0);
     let (mut bytes, mut length) = (vec![0; 1 << 16], 0);
@@ -470,7 +471,7 @@ fn combined(what: &str, with: With) -> dpb_status {
                 assert_eq!(dpb_new_budget(10.0, 0.0, &raw mut budget, null_mut()), DPB_OK);
                 (config.budget, config.budget_periods) = (budget, 2 * u32::from(users > 0));
             }
-            // (A request counts once, where it is the unit.)
+            // (With users, max_slots makes the request the unit.)
             "several `slots` of a request" => (request.slots, config.max_slots) = (2, if users > 0 { 2 } else { 0 }),
             "`eligible` arms of a request" => (request.eligible, request.eligible_len) = ([1, 2].as_ptr(), 2),
             _ => (),
@@ -507,7 +508,7 @@ fn combined(what: &str, with: With) -> dpb_status {
                     assert_eq!(ask(next), DPB_OK);
                     status
                 }
-                // What is in the configuration or in the request has been tried.
+                // A feature of the configuration or of the request has been tried above.
                 _ => {
                     assert!(what.contains('`') && !what.contains("dpb_"), "{what} is not tried");
                     DPB_OK
@@ -521,7 +522,7 @@ fn combined(what: &str, with: With) -> dpb_status {
     }
 }
 
-/// What the table says that a policy needs, it needs, and no more.
+/// A policy requires exactly what the table says.
 fn needs(policy: dpb::Algorithm, cell: &str) -> dpb::Bandit {
     let names: Vec<&str> = cell.split([',', ' ']).filter(|word| !["", "or"].contains(word)).collect();
     let made = |given: &[&str]| {

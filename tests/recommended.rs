@@ -15,12 +15,12 @@ fn bandit(algorithm: Algorithm, arms: u32, epsilon: f64, number: u64) -> Bandit 
     Bandit::new(algorithm, &config).unwrap()
 }
 
-/// Pseudo-regret of a run whose rewards come `in_flight` decisions late.
+/// Pseudo-regret of a run whose rewards arrive `in_flight` decisions late.
 fn regret(algorithm: Algorithm, epsilon: f64, horizon: u32, in_flight: usize, number: u64) -> f64 {
     regret_on(&A, algorithm, epsilon, horizon, in_flight, number)
 }
 
-/// The same with arms of these means, the best one first.
+/// The same for arms with these means, the best one first.
 fn regret_on(means: &[f64], algorithm: Algorithm, epsilon: f64, horizon: u32, in_flight: usize, number: u64) -> f64 {
     let bandit = bandit(algorithm, means.len() as u32, epsilon, number);
     let (mut coins, mut waiting, mut regret) = (Coins(number << 20), VecDeque::new(), 0.0);

@@ -8,8 +8,8 @@ use crate::support::{SYSTEM_LIBRARIES, have, root, run};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Not those that limit the address space, of which the sanitizer takes terabytes, nor those that need a table
-/// or a hook.
+/// Without the programs that limit the address space, of which the sanitizer reserves terabytes, and without those that
+/// need a table or a hook.
 const PROGRAMS: &[&str] = &[
     "c/arms.c",
     "c/bad_input.c",
@@ -59,18 +59,18 @@ fn threads_race_for_nothing() {
     if !sysroot.join("lib/rustlib/src/rust/library/std").exists() || !runtime.exists() {
         return eprintln!("skipped: no source of the standard library (rustup component add rust-src)");
     }
-    // Or it knows nothing of the lock's slow path, and sees races where there are none.
+    // Without this, the sanitizer does not see the lock's slow path and reports false races.
     let (library, target) = instrumented("thread", &["-Zbuild-std"]);
     let object = target.join("threads.o");
     let mut cc = Command::new("cc");
     cc.args(["-fsanitize=thread", "-g", "-O1", "-std=c11", "-Iinclude", "-c", "tests/c/threads.c", "-o"]).arg(&object);
     run(cc.current_dir(root()));
-    // The runtime is rustc's: a C compiler's own may be older.
+    // Link rustc's runtime: a C compiler's own may be older.
     let program = target.join("threads");
     let mut link = Command::new("c++");
     link.arg(&object).arg("-Wl,--whole-archive").arg(runtime).arg("-Wl,--no-whole-archive").arg(library);
     run(link.args(SYSTEM_LIBRARIES).arg("-o").arg(&program));
-    // Where addresses are random it may find no room for its shadow.
+    // With random addresses the sanitizer may find no space for its shadow memory.
     run(Command::new("setarch").arg("-R").arg(program));
 }
 

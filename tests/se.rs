@@ -2,7 +2,7 @@
 
 use dpb::{Algorithm, Bandit, Config};
 
-/// Bernoulli rewards from a generator of the test's own.
+/// Bernoulli rewards from a generator of its own.
 struct Coins(u64);
 
 impl Coins {

@@ -69,7 +69,7 @@ impl World {
         self.coins.toss(rate)
     }
 
-    /// Regret in parts of what uniform play loses.
+    /// Regret as a fraction of uniform play's.
     pub fn regret(
         &mut self,
         segments: usize,
@@ -78,7 +78,7 @@ impl World {
     ) -> f64 {
         let (mut lost, mut uniform) = (0.0, 0.0);
         for t in 0..decisions * segments {
-            // Each segment is asked as often as any other, in an order that is no order.
+            // All segments get equally many decisions, in an irregular order.
             let segment = (t.wrapping_mul(7919) + t / segments) % segments;
             let best = self.best(segment);
             uniform += best - self.of(segment).iter().sum::<f64>() / self.arms as f64;
@@ -122,9 +122,9 @@ fn segments_learn_from_each_other() {
     }
 }
 
-/// What an outsider sees of a handle that plays two segments, where one reward of the first differs: arms in order, and
-/// the report of each arm in each segment from time to time. With `merging` there is another handle, which plays the
-/// second segment alone, and they merge each other's snapshots.
+/// The public outputs of a handle that plays two segments, where one reward of the first differs: the arms in order,
+/// and from time to time the report of each arm in each segment. With `merging` there is another handle, which plays
+/// the second segment alone, and they merge each other's snapshots.
 fn seen(number: u64, neighbour: bool, sabotage: Sabotage, merging: bool) -> Vec<Seen> {
     let _hand = sabotage.hand(2);
     const KEYS: [u64; 2] = [5, 9];
@@ -132,7 +132,7 @@ fn seen(number: u64, neighbour: bool, sabotage: Sabotage, merging: bool) -> Vec<
     let (bandit, other) = (make(number), merging.then(|| make(number ^ 1 << 63)));
     let (mut plays, mut sights, mut pulls) = (Vec::new(), Vec::new(), [0; 2]);
     for t in 0..96 {
-        // Two in three requests may show one arm only, so that it learns much and alone.
+        // Two in three requests have only one eligible arm, so that it learns much.
         let segment = in_segment(KEYS[t % 2]);
         let one: &[u32] = &[0];
         let decision = bandit.select_for(&Request { eligible: (t % 3 < 2).then_some(one), ..segment }).unwrap();
@@ -203,7 +203,7 @@ fn bad_input_is_refused_and_changes_nothing() {
     ] {
         assert_eq!(error.to_string(), why);
     }
-    // A handle without segments takes key 0 alone.
+    // A handle without segments accepts key 0 only.
     let plain = imed(&config(0));
     assert!(matches!(plain.select_for(&in_segment(1)), Err(Error::Unsupported(_))));
     assert!(matches!(plain.for_each_arm_in(0, |_, _| ()), Err(Error::Unsupported(_))));
@@ -228,7 +228,7 @@ fn bad_input_is_refused_and_changes_nothing() {
     assert_eq!(bandit.report().unwrap(), before);
     assert_eq!((before.counts.decisions, before.segments, before.max_segments), (0, 0, 2));
 
-    // Each key begins a segment, as long as there may be one more.
+    // Each key creates a segment, up to max_segments.
     for key in [70, u64::MAX, 70] {
         bandit.cancel(bandit.select_for(&in_segment(key)).unwrap().ticket).unwrap();
     }
@@ -241,7 +241,7 @@ fn bad_input_is_refused_and_changes_nothing() {
     assert_eq!(bandit.update(decision.ticket, 1.0), Ok(()));
     assert_eq!(bandit.update(decision.ticket, 1.0), Err(Error::Duplicate));
     assert_eq!(bandit.update(decision.ticket ^ 1, 1.0), Err(Error::UnknownTicket));
-    // Many requests, until one is refused.
+    // Many requests, one of which is refused.
     let (mut slots, mut tickets, mut done) = (Vec::new(), Vec::new(), 0);
     let requests = [u64::MAX, 70, u64::MAX, 71, 70].map(|key| Ok(in_segment(key)));
     let each = |slot, decision: Decision| {
@@ -256,7 +256,7 @@ fn bad_input_is_refused_and_changes_nothing() {
         bandit.for_each_arm_in(key, |_, arm| *pulls += arm.pulls).unwrap();
     }
     assert_eq!(pulls, [0, 3]);
-    // All segments together.
+    // Reports of all segments together.
     assert_eq!(bandit.arm_reports().unwrap().iter().map(|arm| arm.pulls).sum::<u64>(), 3);
 }
 
@@ -343,7 +343,7 @@ fn it_follows_a_change() {
     assert!(after > 0.8, "{after}");
 }
 
-/// What is lost where priors give the arms their rates in reverse, as so many rewards, in parts of what uniform play loses.
+/// Regret, as a fraction of uniform play's, if priors of this many rewards give the arms their rates in reverse order.
 fn told_in_reverse(mut world: World, segments: usize, decisions: usize, config: &Config, strength: f64) -> f64 {
     let bandit = imed(&Config { max_segments: segments as u32, ..config.clone() });
     if strength > 0.0 {

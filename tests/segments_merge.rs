@@ -9,7 +9,7 @@ use dpb::{Algorithm, Bandit, Config, Error, Request};
 use std::collections::BTreeMap;
 
 const ARMS: u32 = 3;
-/// Of segments.
+/// The keys of segments.
 const KEYS: [u64; 5] = [900, 3, 70, 1 << 60, 0];
 
 fn config(number: u64) -> Config {
@@ -20,35 +20,35 @@ fn imed(config: &Config) -> Bandit {
     Bandit::new(Algorithm::Imed, config).unwrap()
 }
 
-/// A request begins its segment.
+/// Creates a segment by a request.
 fn begin(bandit: &Bandit, key: u64) -> Result<(), Error> {
     bandit.cancel(bandit.select_for(&in_segment(key))?.ticket)
 }
 
-/// A handle in a fleet, and what it should know.
+/// A handle of a fleet, and the state that it should have.
 struct Node {
     bandit: Bandit,
     config: Config,
     asked: Vec<u64>,
     life: u32,
-    /// By place in the fleet, the newest snapshot of each that it has merged.
+    /// For each handle by its index in the fleet, the newest of its snapshots that was merged.
     merged: BTreeMap<usize, usize>,
 }
 
-/// A snapshot, and all that it may tell.
+/// A snapshot, and the state that it contains.
 struct Shot {
     of: usize,
-    /// Lives, decisions, releases.
+    /// Generation, decisions, releases.
     version: (u32, u64, u32),
     bytes: Vec<u8>,
     released: Rewards,
     asked: Vec<u64>,
 }
 
-/// Behind each arm of each segment.
+/// The number of rewards for each arm of each segment.
 type Rewards = BTreeMap<u64, Vec<f64>>;
 
-/// What a handle reports of these segments: means, or the rewards behind them.
+/// The reports for these segments: means, or numbers of rewards.
 fn says(bandit: &Bandit, keys: &[u64], mean: bool) -> Rewards {
     let mut all = Rewards::new();
     for &key in keys {
@@ -63,7 +63,7 @@ impl Node {
         Node { bandit: imed(&config), config, asked: Vec::new(), life: 0, merged: BTreeMap::new() }
     }
 
-    /// Has it this segment, now that it was asked for?
+    /// Requests a decision in a segment. Returns whether the handle has the segment afterwards.
     fn ask(&mut self, key: u64) -> bool {
         let is_new = !self.asked.contains(&key);
         if is_new && begin(&self.bandit, key).is_ok() {
@@ -84,7 +84,7 @@ impl Node {
         }
     }
 
-    /// What a snapshot tells is what a handle knows that goes on from it alone.
+    /// A snapshot, with the releases that a handle reports which is restored from it.
     fn shot(&self, of: usize) -> Shot {
         let bytes = self.bandit.snapshot().unwrap();
         let report = self.bandit.report().unwrap();
@@ -102,7 +102,7 @@ impl Node {
         }
     }
 
-    /// Its own releases, and those in the newest snapshot of every other.
+    /// The handle's own releases, and those in the newest merged snapshot of every other handle.
     fn should_say(&self, place: usize, shots: &[Shot]) -> Rewards {
         let mut all = self.shot(place).released;
         for (_, &number) in self.merged.iter().filter(|&(&of, _)| of != place) {
@@ -142,7 +142,7 @@ fn whatever_the_order_every_reward_counts_once() {
                 }
                 8..=11 => shots.push(node.shot(place)),
                 12 => {
-                    // One that dies: what it has not told anybody is lost.
+                    // A handle is killed and restored: what it learned after its snapshot is lost.
                     if let Some(own) = shots.iter().rfind(|shot| shot.of == place) {
                         node.live_on(own);
                     }
@@ -170,7 +170,7 @@ fn whatever_the_order_every_reward_counts_once() {
             for (key, arms) in says(&node.bandit, &node.asked, false) {
                 assert_eq!(arms, all[&key]);
             }
-            // The full handle fits two segments only.
+            // The full handle computes its model from two segments only, so its means differ.
             for (key, arms) in says(&node.bandit, &node.asked, true) {
                 assert!(node.config.max_segments == 2 || arms == means[&key], "{arms:?} {:?}", means[&key]);
             }
@@ -230,7 +230,7 @@ fn a_segment_begins_with_what_others_know_of_it() {
     assert_eq!(says(&grown, &KEYS, false), all);
 }
 
-/// Refused, with the reason, and nothing has changed.
+/// Merges that are refused with a reason, and change nothing.
 #[test]
 fn strangers_are_refused() {
     let (mut node, mut other) = (Node::new(config(1)), Node::new(config(2)));
@@ -251,7 +251,8 @@ fn strangers_are_refused() {
     for cut in (0..whole.len()).step_by(7) {
         assert_eq!(refusal(&whole[..cut]), Error::Corrupt);
     }
-    // Everything from the first segment's releases on, with all kinds of numbers in it: read as restore reads it.
+    // All numbers from the first segment's releases on are altered in many ways: merge and restore agree on which are
+    // refused.
     let mut refused = 0;
     for place in (whole.len() - 4 - 32 * 18..whole.len() - 4).step_by(8) {
         for number in [f64::NAN, f64::INFINITY, -1.0, 1e18, 1e-9].map(f64::to_le_bytes).into_iter().chain([[255; 8]]) {
@@ -296,7 +297,7 @@ fn others_fade_too() {
         }
         let expected = (own + theirs) * 0.5f64.powi(round);
         assert!((sum(&here.bandit) / expected - 1.0).abs() < 0.01, "{round}");
-        // Told again, it is no news, and no younger.
+        // Merging the same snapshot again changes nothing, nor its age.
         here.bandit.merge(&there.shot(0).bytes).unwrap();
     }
     there.play(1, &mut Coins(3));
@@ -323,7 +324,7 @@ fn batches_are_divided_among_those_at_work() {
         for other in 2..2 + others {
             bandit.merge(&played(other).snapshot().unwrap()).unwrap();
         }
-        // The first release is of a batch that was open when the others came.
+        // The first release used a batch that was open when the others appeared.
         let mut coins = Coins(9);
         let [_, (before, after)] = [(); 2].map(|()| {
             let before = seen(&bandit);
@@ -337,7 +338,8 @@ fn batches_are_divided_among_those_at_work() {
     }
 }
 
-/// Regret of eight handles that merge every 1,000 decisions, of eight that do not, and of one with all the traffic: sums
+/// Regret of eight handles that merge every 1,000 decisions, of eight that do not, and of one with all the traffic:
+/// sums over these worlds as fractions of uniform play's.
 /// over these worlds in parts of uniform play's.
 fn regrets(epsilon: f64, decisions: usize, spread: f64, worlds: u64) -> [f64; 3] {
     const SEGMENTS: u32 = 100;

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 const WINDOW: usize = 1000;
-/// Connections at a time that each server takes.
+/// The number of simultaneous connections that each server accepts.
 const PLACES: usize = 2000;
 
 /// A server's program, built once, and its options.
@@ -42,7 +42,7 @@ static CPP: LazyLock<Option<Program>> = LazyLock::new(|| {
     {
         return None;
     }
-    // Without what a debugger needs to know of Boost: that is most of the file.
+    // -g0 leaves out Boost's debug information, which is most of the file.
     let arguments = ["-std=c++20", "-pthread", "-g0", "-Wl,--no-as-needed", "-lhiredis"];
     let path = build("c++", "examples/cpp/ad_server.cpp", &arguments, Link::Static);
     Some(Program { path, arguments: &[] })
@@ -50,39 +50,39 @@ static CPP: LazyLock<Option<Program>> = LazyLock::new(|| {
 
 static GO: LazyLock<Option<Program>> = LazyLock::new(|| {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("go_adserver");
-    let _ = fs::remove_file(&path); // Go does not notice that the library has changed
+    let _ = fs::remove_file(&path); // Go does not rebuild if only the library has changed
     run(&mut go_with_modules("examples/go", &["build", "-o", path.to_str().unwrap(), "./adserver"])?);
     Some(Program { path, arguments: &[] })
 });
 
 impl Program {
-    /// With a new report for each request.
+    /// The command, with a new report for each request.
     fn command(&self) -> Command {
         let mut command = Command::new(&self.path);
         command.args(self.arguments).args(["--report-every", "0"]);
         command
     }
 
-    /// On any free port.
+    /// Starts on any free port.
     fn start(&self) -> Server {
         Server::start(self.command().args(["--port", "0"]))
     }
 
-    /// The same, with no more than this many open files.
+    /// As `start`, with at most this many open files.
     fn start_with_files(&self, limit: u32) -> Server {
         let mut shell = Command::new("sh");
         shell.args(["-c", &format!("ulimit -n {limit} && exec \"$@\""), "sh"]).arg(&self.path).args(self.arguments);
         Server::start(shell.args(["--port", "0"]))
     }
 
-    /// With an operator's address too.
+    /// Starts with an operator's address too.
     fn start_with_operator(&self) -> (Server, String) {
         let mut server = Server::start(self.command().args(["--port", "0", "--operator-port", "0"]));
         let operator = server.next_address();
         (server, operator)
     }
 
-    /// With options that it refuses: its exit code, and what it says.
+    /// Starts with options that it refuses. Returns its exit code and its error output.
     fn refuses(&self, options: &[&str]) -> (Option<i32>, String) {
         let mut process = self.command().args(options).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let status = wait(&mut process);
@@ -92,7 +92,7 @@ impl Program {
     }
 }
 
-/// Every promise is a test of every server that can be built here.
+/// Each function below is a test of every server that can be built here.
 macro_rules! promises {
     ($($(#[$attribute:meta])* $promise:ident)*) => {
         $(mod $promise {
@@ -187,7 +187,7 @@ fn the_go_page_shows_its_placements() {
     assert_eq!(browser.errors(), [] as [Value; 0]);
 }
 
-/// Of the servers that have placements.
+/// Tests of the servers that have placements.
 macro_rules! promises_of_cpp_and_go {
     ($($(#[$attribute:meta])* $promise:ident)*) => {
         $(mod $promise {
@@ -212,7 +212,7 @@ promises_of_cpp_and_go! {
     each_placement_learns_what_is_liked_there
 }
 
-/// No more than 10 lines of JSON, so no parser.
+/// The JSON has at most 10 lines, so this test needs no parser.
 fn it_serves_ads_and_reports_what_is_released(program: &Program) {
     let server = program.start();
 
@@ -225,7 +225,7 @@ fn it_serves_ads_and_reports_what_is_released(program: &Program) {
     let url = text_field(&ad, "click_url").to_owned();
     assert_eq!(server.get(&url), (204, String::new()));
 
-    // What is refused changes nothing.
+    // A refused request changes nothing.
     let before = server.get("/report");
     for path in ["/nothing", "/ad/", "/diagnostics"] {
         let (status, body) = server.get(path);
@@ -240,7 +240,7 @@ fn it_serves_ads_and_reports_what_is_released(program: &Program) {
     }
     assert_eq!(server.get("/report"), before);
 
-    // The report has what is released, and no trace of a click.
+    // The report contains only releases, so a click does not change it.
     let unclicked = program.start();
     click_url(&unclicked);
     assert_eq!(unclicked.get("/report"), before, "one ad clicked, one ad not clicked");
@@ -254,11 +254,11 @@ fn it_serves_ads_and_reports_what_is_released(program: &Program) {
     assert_eq!(report.matches("\"active\":true").count(), 10);
     assert!(report.contains("\"is_private\":true") && !text_field(&report, "policy").is_empty());
 
-    // The page needs nothing from elsewhere.
+    // The page loads nothing from other servers.
     let (status, page) = server.get("/");
     assert!(status == 200 && page.contains("/report") && !page.contains("://"), "{page}");
 
-    // Silence is an answer once its window is over.
+    // A decision without a click counts when its window is over.
     (0..WINDOW).for_each(|_| drop(click_url(&server)));
     let report = server.get("/report").1;
     assert_eq!(number_field(&report, "decisions"), Some(WINDOW as f64 + 1.0));
@@ -301,7 +301,7 @@ fn whoever_clicks_is_told_the_same(program: &Program) {
     assert!(status == 200 && head.contains("cache-control: no-store"), "{head}");
     let counts = ["duplicates", "late", "rejected", "unknown"].map(|name| number_field(&counts, name));
     assert_eq!(counts, [Some(1.0), Some(1.0), Some(0.0), Some(1.0)]);
-    // A page for Prometheus, where there is one: refusals are the operator's.
+    // The page for Prometheus, on servers that have one: only the operator's shows refusals.
     if let (200, head, metrics) = ask("/metrics") {
         assert!(head.contains("content-type: text/plain; version=0.0.4"), "{head}");
         let public = server.get("/metrics");
@@ -324,7 +324,7 @@ fn slow_visitors_neither_stay_nor_keep_others_waiting(program: &Program) {
     let mut dripping = server.connect();
     dripping.write_all(b"GET /ad HTTP/1.1\r\nHost: drip\r\nX: ").unwrap();
     let mut greedy = server.connect();
-    server.signal(libc::SIGSTOP); // so that they come all at once
+    server.signal(libc::SIGSTOP); // so that all requests arrive at once
     let half: Vec<_> = (0..PLACES / 2)
         .map(|_| {
             let mut connection = server.connect();
@@ -359,7 +359,7 @@ fn slow_visitors_neither_stay_nor_keep_others_waiting(program: &Program) {
     assert_eq!(server.get("/ad").0, 200);
 }
 
-/// Writes this over and over, with pauses, until the other side closes.
+/// Sends this repeatedly, with pauses, until the other side closes.
 fn push(connection: &mut TcpStream, what: &[u8], pause: Duration) {
     let (end, mut rest) = (Instant::now() + PATIENCE, what);
     connection.set_nonblocking(true).unwrap();
@@ -374,7 +374,7 @@ fn push(connection: &mut TcpStream, what: &[u8], pause: Duration) {
     panic!("waited for, for ever: {}", String::from_utf8_lossy(what));
 }
 
-/// Has the other side said nothing, and not closed?
+/// Whether the other side has sent nothing and has not closed.
 fn is_open(connection: &TcpStream) -> bool {
     connection.set_nonblocking(true).unwrap();
     let peeked = connection.peek(&mut [0]);
@@ -382,14 +382,14 @@ fn is_open(connection: &TcpStream) -> bool {
     peeked.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
 }
 
-/// A declared length is not believed, and what is sent is not kept.
+/// The server does not trust a declared length, and discards the body.
 fn bodies_of_any_length_are_refused_unread(program: &Program) {
     let server = program.start();
     click_url(&server);
     let (before, memory) = (server.get("/report"), server.status("VmHWM"));
     for (method, status) in [("POST", 405), ("GET", 413)] {
         for header in ["Content-Length: 99999999999999", "Content-Length: 1", "Transfer-Encoding: chunked"] {
-            // Announced, and never sent: the answer comes all the same.
+            // A body is announced and never sent: the response comes anyway.
             let mut connection = server.connect();
             write!(connection, "{method} /ad HTTP/1.1\r\nHost: long\r\n{header}\r\n\r\n").unwrap();
             let mut answer = String::new();
@@ -398,7 +398,7 @@ fn bodies_of_any_length_are_refused_unread(program: &Program) {
         }
     }
 
-    // A gigabyte of body, of chunks, and of head: whether they hear the answer is their affair.
+    // A gigabyte of body, of chunks, and of headers: the client may not receive the response.
     let piece = "x".repeat(1 << 20);
     let chunk = format!("{:x}\r\n{piece}\r\n", piece.len());
     for (head, piece) in [
@@ -412,7 +412,7 @@ fn bodies_of_any_length_are_refused_unread(program: &Program) {
         connection.write_all(head.as_bytes()).unwrap();
         let _ = (0..1024).try_for_each(|_| connection.write_all(piece.as_bytes()));
     }
-    let grown = server.status("VmHWM").saturating_sub(memory); // the kernel's counts are not exact
+    let grown = server.status("VmHWM").saturating_sub(memory); // the kernel's counts are approximate
     assert!(grown < 64 << 10, "{grown} kB more memory");
     assert_eq!(server.get("/report"), before, "a refused request changed something");
 }
@@ -428,7 +428,7 @@ fn its_report_is_a_copy_for_a_while(program: &Program) {
     assert!(begun.elapsed() > Duration::from_millis(900) || again == [report.clone(), report.clone()], "{again:?}");
     assert_eq!(number_field(&report.1, "decisions"), Some(0.0));
     std::thread::sleep(Duration::from_millis(1010).saturating_sub(begun.elapsed()));
-    std::thread::sleep(Duration::from_millis(20)); // it was made some time after we began to ask for it
+    std::thread::sleep(Duration::from_millis(20)); // the report was made some time after the request for it
     let end = Instant::now() + Duration::from_secs(1);
     while number_field(&server.get("/report").1, "decisions") != Some(1.0) {
         assert!(Instant::now() < end, "the same for ever");
@@ -468,8 +468,8 @@ fn it_knows_what_is_a_request(program: &Program) {
     assert_eq!(number_field(&server.get("/report").1, "decisions"), Some(0.0));
 }
 
-/// Two servers on one file would undo what the other saves: the second one is refused, and the first one's death lets
-/// the file go. A file that is no snapshot for its size alone is not read.
+/// Two servers with one file would overwrite each other's snapshots: the second one is refused until the first one
+/// ends. A file that is too large for a snapshot is not read.
 fn its_snapshot_is_its_own(program: &Program) {
     let file = place("own");
     let with = |options: &[&str]| {
@@ -492,7 +492,7 @@ fn its_snapshot_is_its_own(program: &Program) {
     server.signal(libc::SIGKILL);
     drop(server);
     let server = Server::start(&mut with(&["--snapshot-every", "3600000"]));
-    // Before it serves it has saved what it is.
+    // The server saves a snapshot before it serves requests.
     let kept = fs::read(&file).unwrap();
     let report = Bandit::restore(&kept).unwrap().report().unwrap();
     assert_eq!(number_field(&server.get("/report").1, "decisions"), Some(report.counts.decisions as f64));
@@ -525,7 +525,7 @@ fn the_idlest_make_room_for_visitors(program: &Program) {
     assert!(server.files() < PLACES + 100, "{} connections at a time", server.files());
     let open = idle.iter().filter(|connection| is_open(connection)).count();
     assert!(open > PLACES / 2, "only {open} of {} were left", idle.len());
-    // Those who ask now and then stay, and who has kept still for longest was first to go.
+    // A connection with requests stays open, and the one that was idle longest was closed first.
     assert!(!is_open(kept.get_mut()), "the idlest of all");
     let mut asks = BufReader::new(server.connect());
     for _ in 0..3 {
@@ -556,7 +556,7 @@ fn its_placements_learn_no_more_of_a_person_than_was_said(program: &Program) {
     };
     let (server, operator) = start("2");
 
-    // What is refused changes nothing.
+    // A refused request changes nothing.
     let before = [read(&server, 0), read(&server, 1)];
     for (error, queries) in [
         ("bad_placement", &["", "slots=1", "placement=2&slots=1", "placement=-1&slots=1", "placement=1x&slots=1"][..]),
@@ -576,7 +576,7 @@ fn its_placements_learn_no_more_of_a_person_than_was_said(program: &Program) {
     assert_eq!((status, text_field(&body, "error")), (400, "bad_placement"));
     assert_eq!([read(&server, 0), read(&server, 1)], before);
 
-    // Different creatives, and a click counts once, in time, for its own server.
+    // Slots get different creatives. A click counts once, in time, at its own server.
     let mut connection = BufReader::new(server.connect());
     let mut slots = |query: &str| slots(&mut connection, query).into_iter().map(|(_, url)| url).collect::<Vec<_>>();
     let mine = |placement, slots| format!("placement={placement}&slots={slots}&user={PERSON:016x}");
@@ -599,7 +599,7 @@ fn its_placements_learn_no_more_of_a_person_than_was_said(program: &Program) {
     }
     assert_eq!(counts(), [2.0, 1.0, 0.0, 1.0]);
 
-    // Of one person, and of all who are nobody, nothing is to be seen yet.
+    // Decisions for one person, and for all visitors without a hash, release nothing.
     let pulls = |report: &Value| -> u64 {
         report["arms"].as_array().unwrap().iter().map(|arm| arm["pulls"].as_u64().unwrap()).sum()
     };
@@ -613,7 +613,7 @@ fn its_placements_learn_no_more_of_a_person_than_was_said(program: &Program) {
     let metrics = send(&operator, "GET", "/metrics", "").2;
     assert!(metrics.contains("\ndpb_duplicates_total{bandit=\"ads-placements\"} 1\n"), "{metrics}");
 
-    // But of many people.
+    // Decisions for many people do.
     for user in 0..WINDOW / 5 {
         slots(&format!("user={user:016x}&slots=10&placement=0"));
     }
@@ -624,7 +624,8 @@ fn its_placements_learn_no_more_of_a_person_than_was_said(program: &Program) {
     assert_eq!(server.get("/report?slots=1"), report);
     assert_eq!(server.end(libc::SIGTERM).0.code(), Some(0));
 
-    // It goes on, in another period, also with more placements; the file knows of that period before anybody is served.
+    // The server continues in a new period, also with more placements. It saves the new period before it serves
+    // requests.
     let (server, operator) = start("3");
     let on_disk = Bandit::restore(&fs::read(&pool).unwrap()).unwrap().report().unwrap();
     assert!(on_disk.epsilon_spent > 2.99, "{on_disk:?}");
@@ -645,7 +646,7 @@ fn its_placements_learn_no_more_of_a_person_than_was_said(program: &Program) {
     }
     assert!(!log.contains("ads?") && !log.contains("click"), "{log}");
 
-    // What is wrong is said, and nothing else is done.
+    // Invalid options are errors, and nothing else happens.
     let with = |options: &[&str]| program.refuses(&[&["--snapshot", file.to_str().unwrap()], options].concat());
     let (code, said) = with(&["--placements", "2"]);
     let says = "placements must be at least 3, as in the snapshot, got 2";
@@ -696,7 +697,7 @@ fn each_placement_learns_what_is_liked_there(program: &Program) {
     assert!(lost() < most, "{} periods in {most} seconds", lost());
 }
 
-/// What is shown to a request for slots: arm and click URL of each, no two the same.
+/// The ads for a request of several slots: arm and click URL of each, all different.
 fn slots(connection: &mut BufReader<TcpStream>, query: &str) -> Vec<(usize, String)> {
     let (status, _, page) = ask(connection, "GET", &format!("/ads?{query}"), "").expect("an answer");
     assert_eq!(status, 200, "{query}: {page}");
@@ -781,7 +782,7 @@ fn it_has_the_memory_that_it_is_told_and_that_its_policy_can_have(program: &Prog
     }
 }
 
-/// Within its window a click is taken, and later it is late; and what was shown is pending no longer than that.
+/// A click counts within the window and is late afterwards. A decision is pending only until its window ends.
 fn a_window_of_time_ends_though_nobody_comes(program: &Program) {
     let options = ["--port", "0", "--operator-port", "0", "--report-every", "1", "--window"];
     let start = |window: &str, more: &[&str]| {
@@ -877,7 +878,7 @@ fn both_signals_end_it_cleanly_under_load(program: &Program) {
             .map(|i| {
                 let mut connection = server.connect();
                 let request = b"GET /ad HTTP/1.1\r\nHost: still\r\n\r\n";
-                connection.write_all(&request[..request.len() - i % 3]).unwrap(); // one third waits for its next
+                connection.write_all(&request[..request.len() - i % 3]).unwrap(); // a third are incomplete
                 connection
             })
             .collect();
@@ -897,7 +898,7 @@ fn both_signals_end_it_cleanly_under_load(program: &Program) {
     }
 }
 
-/// Reads one response after the other from one connection, until it is closed.
+/// Reads responses from one connection until it is closed.
 fn visit(host: &str, answers: &AtomicUsize) {
     let mut connection = BufReader::new(connect(host));
     while let Some((status, _, body)) = ask(&mut connection, "GET", "/ad", "") {
@@ -915,7 +916,7 @@ fn too_many_open_files_pass(program: &Program) {
         assert!(Instant::now() < end, "{} files", server.files());
         std::thread::yield_now();
     }
-    std::thread::sleep(Duration::from_millis(200)); // it has tried to open one more
+    std::thread::sleep(Duration::from_millis(200)); // it has tried to accept one more
     drop(crowd);
     assert_eq!(server.get("/ad").0, 200);
     assert_eq!(server.interrupt().0.code(), Some(0));
@@ -931,7 +932,7 @@ fn cpp_threads_have_a_bandit_each_and_learn_as_one() {
     let mut server = Server::start(program.command().args(options));
     let operator = server.next_address();
     let mut visitors: Vec<_> = (0..VISITORS).map(|_| BufReader::new(server.connect())).collect();
-    // What each visitor is answered who comes with these paths.
+    // The responses to visitors who each request these paths.
     let mut visit = |paths: &[Vec<String>]| -> Vec<Vec<String>> {
         std::thread::scope(|scope| {
             let each = visitors.iter_mut().zip(paths).map(|(visitor, paths)| {
@@ -950,7 +951,7 @@ fn cpp_threads_have_a_bandit_each_and_learn_as_one() {
     let end = Instant::now() + PATIENCE;
     let mut clicks = 0;
     loop {
-        // Fewer than are in a window: no click is late.
+        // Fewer than a window has: no click is late.
         let ads = visit(&vec![vec!["/ad".to_owned(); 100]; VISITORS]);
         let mut urls: Vec<Vec<_>> =
             ads.iter().map(|ads| ads.iter().map(|ad| text_field(ad, "click_url").to_owned()).collect()).collect();
@@ -967,7 +968,7 @@ fn cpp_threads_have_a_bandit_each_and_learn_as_one() {
         assert!(Instant::now() < end, "each knows its own alone");
     }
     assert_eq!(number_field(&server.get("/report").1, "decisions"), Some(clicks as f64));
-    // All threads have one bandit for their placements.
+    // All threads share one bandit for placements.
     let pages = visit(&vec![vec!["/ads?placement=0&slots=1".to_owned()]; VISITORS]);
     let mut urls: Vec<Vec<_>> = pages.iter().map(|page| vec![text_field(&page[0], "click_url").to_owned()]).collect();
     for _ in 0..2 {
@@ -988,7 +989,7 @@ fn cpp_threads_have_a_bandit_each_and_learn_as_one() {
     assert!(code == Some(1) && said.contains("does not support"), "{said}");
 }
 
-/// A place for a snapshot, with nothing there.
+/// A path for a snapshot, where no file exists yet.
 fn place(name: &str) -> PathBuf {
     static PLACES: AtomicUsize = AtomicUsize::new(0);
     let (process, number) = (std::process::id(), PLACES.fetch_add(1, Ordering::Relaxed));
@@ -1019,14 +1020,14 @@ fn it_goes_on_from_its_snapshot_or_says_why_not(program: &Program) {
     assert!(before.contains("\"mean\":0.") || before.contains("\"mean\":1"), "{before}");
     assert_eq!(server.end(libc::SIGTERM).0.code(), Some(0));
 
-    // It goes on.
+    // The server continues from its snapshot.
     let server = Server::start(&mut with(&[]));
     let after = server.get("/report").1;
     assert_eq!(arms(&before), arms(&after));
     assert_eq!(number_field(&after, "decisions"), Some(3000.0));
     assert_eq!(server.end(libc::SIGINT).0.code(), Some(0));
 
-    // What is wrong is said, and nothing else is done.
+    // Invalid files are errors, and nothing else happens.
     let good = fs::read(&file).unwrap();
     let refused = |options: &[&str], says: &str| {
         let bytes = fs::read(&file).ok();
@@ -1064,12 +1065,12 @@ fn killed_200_times_it_counts_no_click_twice(program: &Program) {
     killed(program, 20, 10);
 }
 
-/// What a snapshot holds, a bandit's or that of the first placement.
+/// The content of a snapshot: a bandit's, or that of the first placement.
 struct Known {
     decisions: u64,
     answered: u64,
     arms: Vec<KnownArm>,
-    /// As the next life will have it.
+    /// The loss that the restored handle reports.
     epsilon_spent: f64,
 }
 
@@ -1080,7 +1081,7 @@ struct KnownArm {
 }
 
 impl Known {
-    /// There is no moment, from the first snapshot on, at which the file is not a whole one.
+    /// From the first snapshot on, the file is complete at any moment.
     fn of(file: &Path) -> Option<Known> {
         let bandit = Bandit::restore(&fs::read(file).ok()?).expect("a whole snapshot");
         let report = bandit.report().unwrap();
@@ -1097,7 +1098,7 @@ impl Known {
         let each = |number: u32, arm: dpb::ArmReport| {
             arms[number as usize] = KnownArm { mean: arm.mean, pulls: arm.pulls, effective_pulls: arm.effective_pulls };
         };
-        let _ = bandit.for_each_arm_in(0, each); // if it has begun
+        let _ = bandit.for_each_arm_in(0, each); // if the segment exists
         Some(Known::with(report.counts, report.epsilon_spent, arms))
     }
 
@@ -1110,7 +1111,7 @@ impl Known {
         assert_eq!(report["decisions"], self.decisions);
         for (arm, told) in self.arms.iter().zip(report["arms"].as_array().unwrap()) {
             assert_eq!(told["effective_pulls"], arm.effective_pulls);
-            // The parser is not exact.
+            // The parser rounds numbers.
             let mean = told["mean"].as_f64().unwrap_or(f64::NAN);
             assert!((mean - arm.mean).abs() < 1e-12 || mean.is_nan() && arm.mean.is_nan(), "{told}");
             assert_eq!(told["pulls"], arm.pulls);
@@ -1119,7 +1120,7 @@ impl Known {
         assert!((report["epsilon_spent"].as_f64().unwrap() - self.epsilon_spent).abs() < 1e-12, "{report}");
     }
 
-    /// Of an arm: rewards in all releases, and their sum.
+    /// For an arm, the number of rewards in all releases, and their sum.
     fn of_arm(&self, arm: usize) -> (f64, f64) {
         let arm = &self.arms[arm];
         (arm.effective_pulls, if arm.effective_pulls > 0.0 { arm.mean * arm.effective_pulls } else { 0.0 })
@@ -1172,7 +1173,7 @@ fn killed(program: &Program, series: u64, kills: u64) {
             let (server, operator) = start();
             let unknown = || number_field(&send(&operator, "GET", "/diagnostics", "").2, "unknown").unwrap();
             let reports = || -> [Value; 2] {
-                // Without placements the same twice.
+                // Without placements both are the same report.
                 ["/report", "/report?placement=0"].map(|path| serde_json::from_str(&server.get(path).1).unwrap())
             };
             let told = reports();
@@ -1185,7 +1186,8 @@ fn killed(program: &Program, series: u64, kills: u64) {
                 assert_eq!((reports(), unknown()), (before.0, before.1 + 1.0));
             }
 
-            // A life: so many decisions at least that are saved, however slow the disk is, and some time.
+            // One run of the server: at least this many decisions in snapshots, however slow the disk is, and some
+            // time.
             let least = if random.below(8) == 0 { 0 } else { 1000 + random.below(4000) };
             let pause = Duration::from_micros(random.below(3000));
             let mut connection = BufReader::new(server.connect());
@@ -1231,7 +1233,7 @@ fn killed(program: &Program, series: u64, kills: u64) {
             });
             drop(server);
 
-            // What the next life begins with.
+            // The snapshot from which the next run continues.
             let Some(next) = Known::of(&file) else {
                 assert!(known.is_none() && latest == 0, "the file is gone");
                 continue;
@@ -1249,7 +1251,7 @@ fn killed(program: &Program, series: u64, kills: u64) {
                 let first = clicks[..more].iter().filter(|clicked| **clicked).count() as f64;
                 let seen = sum_of_all - sum;
                 assert!(!exact || (seen - first).abs() < 0.3, "arm {arm}: {seen} of the first {more}, {first}");
-                // No batch is larger than three times what was released before, and the first is of one.
+                // No batch is larger than three times all earlier releases, and the first has one reward.
                 let open = clicks.len() - more;
                 assert!(open as f64 <= f64::max(1.0, 3.0 * all), "arm {arm}: {open} answers lost, {all} kept");
                 (released, lost) = (released + more, lost + open);
@@ -1266,7 +1268,7 @@ fn killed(program: &Program, series: u64, kills: u64) {
                 assert!(more >= 0.0 && more <= pulls as f64, "arm {number}: {more} of {pulls}");
                 released_of_slots += more;
             }
-            // Saved in this life's period, it begins another.
+            // The snapshot was saved in this run's period, and restoring it begins another.
             let period_more = next.epsilon_spent > told[1]["epsilon_spent"].as_f64().unwrap() + 0.99;
             assert!(
                 period_more || pool.is_some_and(|known| known.decisions == next.decisions),
@@ -1281,13 +1283,13 @@ fn killed(program: &Program, series: u64, kills: u64) {
     assert!(exact || released_of_slots > 200.0 * series as f64);
 }
 
-/// To a person with a browser: before anybody came, after 3000 simulated visitors, and as a visitor.
+/// The page in a browser: before any visitors, after 3000 simulated visitors, and for a visitor.
 fn its_page_shows_what_is_learned(program: &Program) {
     let Some(browser) = Browser::start() else { return };
     let server = program.start();
     browser.open(&format!("http://{}/", server.host()));
     browser.wait("document.querySelectorAll('#arms tr').length === 10");
-    // Of each ad: name, released rate, interval, how often shown, and its bar's and track's length in pixels.
+    // For each ad: name, released rate, interval, how often shown, and the lengths of its bar and track in pixels.
     const ROWS: &str = "return [...document.querySelectorAll('#arms tr')].map(row => {
         const [ad, , rate, interval, shown] = [...row.cells].map(cell => cell.textContent);
         const length = name => row.querySelector(name)?.getBoundingClientRect().width ?? null;
@@ -1300,7 +1302,7 @@ fn its_page_shows_what_is_learned(program: &Program) {
         );
     }
 
-    // Each click of the button is a thousand visitors more, also while they come.
+    // Each click of the button adds a thousand visitors, also while earlier ones are still coming.
     (0..3).for_each(|_| browser.click("#thousand"));
     browser.wait("document.getElementById('playing').textContent === '3,000 have come.'");
     let report: Value = serde_json::from_str(&server.get("/report").1).unwrap();
@@ -1312,9 +1314,9 @@ fn its_page_shows_what_is_learned(program: &Program) {
     assert_eq!(["decisions", "pending", "policy"].map(text), ["3,000", "1,000", report["policy"].as_str().unwrap()]);
     assert_eq!(text("loss"), format!("ε = {}", report["epsilon_spent"].as_f64().unwrap()));
     let clicks: u32 = text("clicks").parse().unwrap();
-    assert!((1..1000).contains(&clicks), "{clicks} clicks"); // 60 at least are expected, 300 at most
+    assert!((1..1000).contains(&clicks), "{clicks} clicks"); // expected: at least 60, at most 300
 
-    // The numbers are those of the report, and the bars are as long as they say.
+    // The numbers are those of the report, and the bars have matching lengths.
     let rows = browser.run(ROWS);
     let rows = rows.as_array().unwrap();
     let number = |value: &Value| value.as_f64().unwrap();
@@ -1328,21 +1330,21 @@ fn its_page_shows_what_is_learned(program: &Program) {
         for (text, sign, value) in [(&row[1], "", mean), (&row[2], "± ", number(&arm["width"]))] {
             let percent = text.as_str().unwrap().strip_prefix(sign).and_then(|text| text.strip_suffix(" %"));
             let percent: f64 = percent.and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("{text}"));
-            // To two digits; half a digit goes either way.
+            // Rounded to two digits after the point.
             assert!((percent - 100.0 * value).abs() < 0.005 + 1e-9, "{text} {arm}");
         }
         let (bar, track) = (number(&row[4]), number(&row[5]));
         if mean <= 0.0 {
             assert_eq!(bar, 0.0, "{row} {arm}");
         } else if bar < track - 1.0 {
-            bars.push((mean, bar)); // not cut off
+            bars.push((mean, bar)); // within the track
         }
     }
     let (mean, longest) = bars.iter().copied().fold((0.0, 0.0), |a, b| if b.1 > a.1 { b } else { a });
     assert!(bars.len() >= 5 && longest > 50.0, "{rows:?}");
     assert!(bars.iter().all(|bar| (bar.1 - bar.0 / mean * longest).abs() < 1.0), "{bars:?}");
 
-    // A telephone shows all of it without scrolling sideways.
+    // A phone shows the whole page without horizontal scrolling.
     let narrow = "document.getElementById('narrow').contentDocument";
     browser.run(
         "document.body.insertAdjacentHTML('beforeend',
@@ -1361,14 +1363,14 @@ fn its_page_shows_what_is_learned(program: &Program) {
     let points = browser.run("return document.querySelector('#won polyline').points.length");
     assert!(number(&points) >= 5.0, "{points}");
 
-    // A person is one more visitor, and may click once.
+    // The person at the browser is one more visitor, and may click once.
     browser.click("#more");
     browser.wait("document.getElementById('ad').checkVisibility()");
     browser.click("#click");
     browser.wait("document.getElementById('click').textContent === 'Thank you'");
     browser.wait("document.getElementById('decisions').firstChild.textContent === '3,001'");
 
-    // They come until it is enough, and another taste takes effect.
+    // Visitors come until the bandit has learned, and other true rates take effect.
     let truth = || browser.run("return document.querySelector('#arms .truth').getBoundingClientRect().left");
     let before = number(&truth());
     browser.click("#reverse");
@@ -1394,7 +1396,7 @@ fn click_url(server: &Server) -> String {
     url
 }
 
-/// What follows the first `"name":` in flat JSON.
+/// The value after the first `"name":` in flat JSON.
 fn field<'a>(json: &'a str, name: &str) -> &'a str {
     let start = json.find(&format!("\"{name}\":")).unwrap_or_else(|| panic!("no {name} in {json}"));
     &json[start + name.len() + 3..]

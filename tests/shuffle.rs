@@ -17,7 +17,7 @@ fn random(number: u64) -> Random {
     Seed::new(Some(seed(number))).unwrap().stream()
 }
 
-/// One arm's batch by way of devices and shuffler.
+/// One arm's batch, made by the functions of devices and shuffler.
 fn batch(params: Params, random: &mut Random, mut reward: impl FnMut(&mut Random) -> f64) -> Vec<u8> {
     let mut shuffler = Shuffler::new(params, Some(seed(random.next_u64()))).unwrap();
     let mut message = vec![0; params.message_len()];
@@ -47,7 +47,7 @@ fn three_roles_find_the_best_arm() {
                 waiting = (0..3).filter(|&arm| arms[arm as usize].active).collect();
             }
             assert!(waiting.contains(&decision.arm));
-            // A full batch of this arm's users, the last of them asked just now.
+            // A full batch of this arm's users; the last one was requested just now.
             let params = bandit.shuffle_params(phase).unwrap();
             let bits = batch(params, &mut random, |random| f64::from(random.unit() < means[decision.arm as usize]));
             bandit.submit_shuffled(phase, decision.arm, &bits).unwrap();
@@ -80,11 +80,11 @@ fn the_server_refuses_what_is_not_open_and_nothing_changes() {
     }
     submit(1, 0, &bits).unwrap();
     assert_eq!(submit(1, 0, &bits), Err(Error::Duplicate));
-    assert!((0..5).all(|_| bandit.select().unwrap().arm == 1)); // the batch that is missing
+    assert!((0..5).all(|_| bandit.select().unwrap().arm == 1)); // only its batch is missing
     submit(1, 1, &bits).unwrap();
     assert_eq!(submit(1, 1, &bits), Err(Error::Expired));
     assert_eq!(bandit.report().unwrap().phase, 2);
-    // An arm out of the race.
+    // An arm that was eliminated.
     let (none, all) = (vec![0; params.batch_len()], vec![1; params.batch_len()]);
     for phase in 2.. {
         submit(phase, 0, &all).unwrap();
@@ -105,7 +105,7 @@ fn a_handle_takes_one_road_only() {
     let shuffled = Bandit::new(Algorithm::SdpAe, &config(2, 1_000_000)).unwrap();
     let params = shuffled.shuffle_params(1).unwrap();
     shuffled.submit_shuffled(1, 0, &vec![0; params.batch_len()]).unwrap();
-    // Plain answers would be these users' second release: they enter nothing.
+    // Plain rewards would be a second release for these users: they are not used.
     for _ in 0..10 * params.users() {
         shuffled.update(shuffled.select().unwrap().ticket, 1.0).unwrap();
     }
@@ -178,7 +178,7 @@ fn late_lost_and_cancelled_answers_do_no_harm() {
             let decision = in_flight.swap_remove_back(any).unwrap();
             match random.below(10) {
                 0 => bandit.cancel(decision.ticket).unwrap_or_else(|error| assert_eq!(error, Error::Expired)),
-                1 => {} // never answered
+                1 => {} // no reward
                 _ => {
                     let reward = f64::from(random.unit() < means[decision.arm as usize]);
                     bandit.update(decision.ticket, reward).unwrap_or_else(|error| assert_eq!(error, Error::Expired));
@@ -191,9 +191,9 @@ fn late_lost_and_cancelled_answers_do_no_harm() {
 
 #[test]
 fn each_reward_enters_one_batch() {
-    // No coin falls, so released sums count rewards, less the coins' mean. Of the first arm's twenty early ones
-    // sixteen fit into this phase's and the next one's batch of eight; then the second arm's
-    // sixteen close both phases, and zeros follow.
+    // Without coins released sums count rewards, less the coins' mean. Of the first arm's twenty early rewards sixteen
+    // fit into the batches of eight of this phase and the next. Then the second arm's sixteen close both phases, and
+    // zeros follow.
     let _hand = Sabotage::NoNoise.hand(2);
     let bandit = Bandit::new(Algorithm::SdpAe, &Config { batch: 8, ..config(2, 1000) }).unwrap();
     let coins = bandit.shuffle_params(1).unwrap().noise_mean();
@@ -235,7 +235,7 @@ fn arms_are_dropped_by_the_radius() {
             let t = f64::from(phase);
             let width = radius(plans.iter().copied(), (2.0 * 3.0 * t * (t + 1.0) / 0.1).ln());
             let pulls: u64 = plans.iter().map(|(plan, _)| u64::from(plan.users())).sum();
-            // Arm 0 has all its bits set; the others are behind it by as many as may be, arm 2 by one more.
+            // Arm 0 has all its bits set. The other arms have as many fewer as they may, and arm 2 one fewer than that.
             let most = plan.batch_len() as u64;
             let total: u64 = ones[0] + most;
             let behind = (2.0 * width * pulls as f64).floor() as u64;
@@ -274,7 +274,7 @@ fn users_behind_many_rewards_are_budgeted_for() {
     }
 }
 
-/// The server's view of ten users, the first of whom has the reward in question.
+/// The server's view of ten users; the first user's reward differs.
 fn seen(params: Params, number: u64, neighbour: bool) -> u64 {
     let mut first = Some(f64::from(neighbour));
     let bits = batch(params, &mut random(number), |_| first.take().unwrap_or(1.0));

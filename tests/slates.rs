@@ -7,13 +7,13 @@ use crate::support::coins::Coins;
 use crate::support::requests::{among, of_slots};
 use dpb::{Algorithm, Bandit, Config, Decision, Error, Request};
 
-const ABLE: [Algorithm; 3] = [Algorithm::Imed, Algorithm::KlUcb, Algorithm::Ts]; // and dp-linear, by its features
+const ABLE: [Algorithm; 3] = [Algorithm::Imed, Algorithm::KlUcb, Algorithm::Ts]; // and dp-linear, with features
 
 fn bandit(algorithm: Algorithm, config: &Config) -> Bandit {
     Bandit::new(algorithm, &Config { test_seed: Some(seed(7)), ..config.clone() }).unwrap()
 }
 
-/// In the order in which they are drawn.
+/// The decisions of a request, in the order in which they are drawn.
 fn slate(bandit: &Bandit, eligible: Option<&[u32]>, slots: u32) -> Result<Vec<Decision>, Error> {
     let mut decisions = Vec::new();
     let request = Request { eligible, ..of_slots(slots) };
@@ -116,12 +116,12 @@ fn bad_input_is_refused_and_changes_nothing() {
         ] {
             assert_eq!(slate(&bandit, eligible, slots).unwrap_err().to_string(), why);
         }
-        // One decision is one slot.
+        // select_for makes one decision only.
         let refused = bandit.select_for(&of_slots(2)).unwrap_err().to_string();
         assert_eq!(refused, "slots must be 1 here: see Bandit::select_slots, got 2");
         assert_eq!(bandit.report().unwrap().counts.decisions, 0);
         assert_eq!(arms(&slate(&bandit, Some(&[2, 0, 2, 0, 0, 2, 2, 2, 3]), 3).unwrap()), [0, 2, 3]);
-        // A slate that pushes itself out.
+        // A request that would push its own decisions out of the ring.
         for (reward_window, most) in [(3, 3), (0, 4)] {
             let config = Config { reward_window, pending_capacity: 3, ..Config::new(5, 1.0) };
             let bandit = self::bandit(algorithm, &config);
@@ -155,7 +155,7 @@ fn what_was_not_thought_through_is_refused() {
     );
     let no_window = Config { max_slots: 3, max_clicks: 1, ..Config::new(5, 1.0) };
     assert!(refused(&no_window).starts_with("max_clicks must be 0 without a reward_window: "));
-    // Of a fleet all protect the same.
+    // All handles of a fleet must have the same unit of privacy.
     let with = |slate, max_clicks| bandit(Algorithm::Imed, &Config { max_slots: slate, max_clicks, ..plain.clone() });
     let snapshot = with(3, 1).snapshot().unwrap();
     with(3, 1).merge(&snapshot).unwrap();
@@ -164,14 +164,14 @@ fn what_was_not_thought_through_is_refused() {
     {
         assert!(with(slate, clicks).merge(&snapshot).unwrap_err().to_string().starts_with(why));
     }
-    // And what goes on from a snapshot.
+    // And so must a restored handle.
     let next = Bandit::restore(&snapshot).unwrap();
     let first = slate(&next, None, 3).unwrap();
     assert!(slate(&next, None, 4).is_err());
     for slots in [3, 3, 2] {
         slate(&next, None, slots).unwrap();
     }
-    assert_eq!(next.update(first[2].ticket, 1.0), Err(Error::Expired)); // its own window is not over
+    assert_eq!(next.update(first[2].ticket, 1.0), Err(Error::Expired)); // although its own window is not over
     assert_eq!(next.cancel(first[2].ticket), Ok(()));
 }
 
@@ -250,7 +250,7 @@ fn propensities_are_exact() {
                 for (slot, decision) in decisions.iter().enumerate() {
                     weights[slot][decision.arm as usize] += 1.0 / decision.propensity;
                     for before in &decisions[..slot] {
-                        weights[slot][before.arm as usize] += 1.0; // it was not left
+                        weights[slot][before.arm as usize] += 1.0; // no earlier draw took it
                     }
                     bandit.update(decision.ticket, coins.toss(0.1 * f64::from(1 + decision.arm))).unwrap();
                 }
@@ -322,7 +322,7 @@ fn seen(config: &Config, number: u64, sabotage: Sabotage, answers: &[f64]) -> Ve
         Seen::Number(sums[0]),
         Seen::Number(least),
         Seen::Number(sums.iter().sum()),
-        Seen::Number(sums[0].min(1.0 - sums[1])), // a click that moved
+        Seen::Number(sums[0].min(1.0 - sums[1])), // a click that moves to the other slot
         Seen::Pattern(pattern(&order)),
     ]
 }
@@ -381,8 +381,8 @@ fn ads() -> Vec<f64> {
     (0..20).map(|ad| 0.06 - 0.05 * f64::from(ad) / 19.0).collect()
 }
 
-/// What the three slots of so many requests lose against the three best ads. Answers come at once, or where
-/// there is a window of 3, with the next request.
+/// The regret of the three slots of this many requests against the three best ads. Rewards come at once, or with the
+/// next request if there is a window of 3.
 fn regret(config: &Config, requests: u32, number: u64) -> f64 {
     let bandit = Bandit::new(Algorithm::Imed, &Config { test_seed: Some(seed(number)), ..config.clone() }).unwrap();
     let (ads, mut coins, mut lost) = (ads(), Coins(number << 20), 0.0);
@@ -403,7 +403,7 @@ fn regret(config: &Config, requests: u32, number: u64) -> f64 {
     lost
 }
 
-/// The same for a bandit that knows of one slot only.
+/// The same for a bandit with one slot in each request.
 fn regret_of_a_bandit_a_slot(epsilon: f64, requests: u32, number: u64) -> f64 {
     let bandits = [0, 1, 2].map(|slot| {
         let config = Config { test_seed: Some(seed(3 * number + slot)), ..Config::new(20, epsilon) };

@@ -28,7 +28,7 @@ fn random(number: u64) -> Random {
     Seed::new(Some(seed(number))).unwrap().stream()
 }
 
-/// The configurations of a policy, with all that a snapshot keeps.
+/// Configurations of a policy that use all state a snapshot contains.
 fn configs(algorithm: Algorithm) -> Vec<Config> {
     let base = Algorithm::NonprivateExp3 as u32;
     let plain = Config { test_seed: Some(seed(5)), horizon: 50_000, beta: 0.5, base, node: 77, ..Config::new(5, 1.0) };
@@ -43,7 +43,7 @@ fn configs(algorithm: Algorithm) -> Vec<Config> {
         Config { reward_window: 50, max_slots: 4, max_clicks: 1, ..plain.clone() },
         Config { batch: 7, ..plain.clone() },
     ];
-    // DP-Lap's base is saved with it.
+    // DP-Lap's snapshot contains its base's state.
     let bases = [Algorithm::NonprivateImed, Algorithm::NonprivateUcb1, Algorithm::Tsallis, Algorithm::Se];
     let bases = bases.map(|base| Config { base: base as u32, ..plain.clone() });
     let mut all = all.to_vec();
@@ -52,7 +52,7 @@ fn configs(algorithm: Algorithm) -> Vec<Config> {
     all.filter(|config| Bandit::new(algorithm, config).is_ok()).collect()
 }
 
-/// Plays with delays, silence, cancellations, arms that come and go; what is still open at the end.
+/// Plays with delays, silence, cancellations, new and retired arms. Returns the open decisions.
 fn play(bandit: &Bandit, config: &Config, decisions: u32, random: &mut Random) -> Vec<Decision> {
     let mut open = Vec::new();
     for _ in 0..decisions {
@@ -76,7 +76,7 @@ fn play(bandit: &Bandit, config: &Config, decisions: u32, random: &mut Random) -
     open
 }
 
-/// Arms as far as they are comparable: NaN is one value, and pulls in flight are not kept.
+/// The state of arms that a snapshot keeps: NaN counts as one value, and open decisions are left out.
 fn known(arms: &[ArmReport]) -> Vec<[u64; 4]> {
     arms.iter().map(|a| [a.mean.to_bits(), a.width.to_bits(), a.effective_pulls.to_bits(), a.active.into()]).collect()
 }
@@ -92,17 +92,17 @@ fn a_restored_handle_knows_what_was_released_and_nothing_else() {
             let bytes = bandit.snapshot().unwrap();
             let restored = Bandit::restore(&bytes).unwrap();
             let (before, after) = (bandit.report().unwrap(), restored.report().unwrap());
-            // Its size is told beforehand, and it is not built where there is less room.
+            // The size is known in advance, and with too little space no snapshot is built.
             let less = bandit.snapshot_within(bytes.len() - 1);
             assert_eq!(less, Err(Error::BufferTooSmall { needed: bytes.len() }), "{algorithm:?} {config:?}");
             assert_eq!(bandit.snapshot_within(bytes.len()).as_ref(), Ok(&bytes));
-            // All that was written was read: but for the number of lives and the checksum it is written again.
+            // Everything that was written is read: a new snapshot differs only in the generation and the checksum.
             let again = restored.snapshot().unwrap();
             let differ = bytes.iter().zip(&again).filter(|(a, b)| a != b).count();
             assert!(again.len() == bytes.len() && (1..=5).contains(&differ), "{algorithm:?}: {differ}");
             assert_eq!(known(&bandit.arm_reports().unwrap()), known(&restored.arm_reports().unwrap()), "{config:?}");
             assert_eq!(bandit.best_arm(), restored.best_arm());
-            // What was open has expired, and its arms were not played.
+            // Open decisions have expired, and do not count as pulls.
             let counts = dpb::Counts { expired: before.counts.expired + before.counts.pending(), ..before.counts };
             assert_eq!(after.counts, counts);
             assert!(before.counts.pending() > 0 && after.counts.pending() == 0);
@@ -111,13 +111,13 @@ fn a_restored_handle_knows_what_was_released_and_nothing_else() {
             let public = |r: &dpb::Report| (r.algorithm, r.arms_active, r.epsilon_spent.to_bits(), r.changes_detected);
             assert_eq!(public(&before), public(&after));
             assert!(before.epsilon_spent <= config.epsilon && !after.is_private);
-            // The tickets of the old life are foreign, whatever is done with them.
+            // Tickets of the earlier generation are unknown to all functions.
             for decision in open {
                 assert_eq!(restored.update(decision.ticket, config.reward_max), Err(Error::UnknownTicket));
                 assert_eq!(restored.cancel(decision.ticket), Err(Error::UnknownTicket));
             }
             assert_eq!(restored.report().unwrap().counts, counts);
-            // It goes on, and on from there.
+            // The restored handle decides, and can be restored again.
             play(&restored, &config, 20_000, &mut random);
             assert!(restored.report().unwrap().phase >= before.phase);
             assert!(restored.report().unwrap().epsilon_spent <= config.epsilon);
@@ -177,7 +177,7 @@ fn who_keeps_what_is_not_released_has_no_snapshot() {
         match bandit.snapshot() {
             Ok(_) => assert!(ABLE.contains(&algorithm), "{algorithm:?}"),
             Err(error) => {
-                // What DP-Lap cannot keep is its base's.
+                // DP-Lap lacks snapshots only because of its base.
                 assert!(!ABLE.contains(&algorithm) || algorithm == Algorithm::Lap, "{algorithm:?}");
                 let why = error.to_string();
                 assert!(why.starts_with("this policy does not support a snapshot: "), "{why}");
@@ -202,18 +202,18 @@ fn a_baseline_is_not_restored() {
 /// The effect of another value after a restart, and in another handle of a fleet.
 #[derive(Clone, Copy, PartialEq)]
 enum Another {
-    /// It is refused, by name, in both.
+    /// A restart and a merge refuse it, with the field's name.
     Refused,
-    /// A restart takes it, a fleet does not.
+    /// A restart accepts it, and a merge does not.
     InLives,
-    /// Both take it.
+    /// Both accept it.
     Taken,
 }
 use Another::{InLives, Refused, Taken};
 
 type Case = (&'static str, Another, [fn(&mut Config); 2]);
 
-/// Each field with two values, in configurations that are else the same.
+/// Each field with two values, in configurations that are otherwise the same.
 const FIELDS: [Case; 32] = [
     ("arms", Refused, [|_| (), |c| c.arms = 6]),
     ("epsilon", Refused, [|_| (), |c| c.epsilon = 0.9]),
@@ -268,7 +268,7 @@ const FIELDS: [Case; 32] = [
     ("features", Refused, [|_| (), |c| c.features = 3]),
     ("model_per_arm", Refused, [|_| (), |c| c.model_per_arm = !c.model_per_arm]),
     ("feature_norm", Refused, [|_| (), |c| c.feature_norm = 2.0]),
-    ("max_segments", Taken, [|c| c.max_segments = 2, |c| c.max_segments = 3]), // but see segments.rs
+    ("max_segments", Taken, [|c| c.max_segments = 2, |c| c.max_segments = 3]), // segments.rs tests limits
 ];
 
 /// The policies that have snapshots, and the one with segments.
@@ -278,7 +278,7 @@ fn plain_configs() -> impl Iterator<Item = (Algorithm, Config)> {
     ABLE.into_iter().map(move |algorithm| (algorithm, plain(algorithm))).chain([(Algorithm::Imed, segmented)])
 }
 
-/// A snapshot's head, policy and configuration.
+/// The length of a snapshot's header, policy and configuration.
 const PACKED: usize = 5 + 4 + Config::PACKED;
 
 /// Makes decisions, each for another user if users are counted, and in one segment if there are segments.
@@ -336,12 +336,12 @@ fn a_restart_takes_what_leaves_the_releases_their_meaning() {
                     }
                     arms.iter().map(|arm| (arm.mean, arm.effective_pulls)).collect()
                 };
-                // To the last bit; what segments say of each other is computed anew.
+                // Equal as bits, except that a handle with segments computes its model anew.
                 let near = |((a, n), (b, m)): (&(f64, f64), &(f64, f64))| match after.max_segments {
                     0 => (a.to_bits(), n.to_bits()) == (b.to_bits(), m.to_bits()),
                     _ => (a - b).abs() < 0.04 && (n - m).abs() <= 0.1 * n,
                 };
-                // (What is half forgotten weighs otherwise in a longer memory.)
+                // (With another forget_after, evidence that has begun to fade has another weight.)
                 let same = kept(before).iter().zip(&kept(&restored)).all(near);
                 assert!(
                     name == "forget_after" || same,
@@ -349,7 +349,7 @@ fn a_restart_takes_what_leaves_the_releases_their_meaning() {
                     kept(before),
                     kept(&restored)
                 );
-                // It is computed from what was saved alone, so another life computes the same.
+                // The result depends on the snapshot only, so restoring twice gives the same.
                 let bits = |kept: Vec<(f64, f64)>| kept.into_iter().map(|(a, n)| (a.to_bits(), n.to_bits()));
                 assert!(
                     bits(kept(&restored)).eq(bits(kept(&Bandit::restore(&there).unwrap()))),
@@ -363,7 +363,7 @@ fn a_restart_takes_what_leaves_the_releases_their_meaning() {
         }
     }
     assert_eq!(done, Config::fields().collect());
-    let never = ["features"]; // of segments
+    let never = ["features"]; // a handle with segments has none
     assert_eq!(in_segments, Config::fields().filter(|name| !never.contains(name)).collect());
 }
 
@@ -436,7 +436,7 @@ fn shuffled_batches_are_not_asked_for_twice() {
                 return;
             }
             if arm == 2 {
-                // The one that is missing is said to be here: nobody would be left to play.
+                // A snapshot in which the missing batch is marked as present leaves no arm to play, so it is refused.
                 let mut none = bandit.snapshot().unwrap();
                 let flag = none.len() - 4 - 3 * 34 + 1; // three arms, then the checksum
                 assert_eq!(std::mem::take(&mut none[flag]), 1);
@@ -444,7 +444,7 @@ fn shuffled_batches_are_not_asked_for_twice() {
             }
             let expected = if arm == 0 { Error::Expired } else { Error::Duplicate };
             assert_eq!(refused, Err(expected), "{phase} {arm}");
-            // Only those whose batch is missing are played; plain rewards are of no use here any more.
+            // Only arms whose batch is missing are played; plain rewards have no effect any more.
             for _ in 0..4 {
                 let decision = bandit.select().unwrap();
                 assert!(arm == 0 || ![1, arm].contains(&decision.arm), "{phase} {arm} {decision:?}");
@@ -493,7 +493,7 @@ fn altered_snapshots_never_break_anything() {
                     Ok(bandit) => {
                         taken += 1;
                         for _ in 0..300 {
-                            // It may say by now that it counts users, and is to be saved first.
+                            // A handle that counts users decides only after a snapshot.
                             let _ = bandit.snapshot();
                             let decision = bandit.ask().or_else(|_| bandit.ask_for(&of_user(1))).unwrap();
                             let _ = bandit.update(decision.ticket, config.reward_max);
@@ -565,7 +565,7 @@ fn old_snapshots_are_read_for_ever() {
             let mut configs = configs(algorithm);
             let config = configs.swap_remove(usize::from(configs[1].reward_window > 0));
             let bandit = Bandit::new(algorithm, &config).unwrap();
-            let _ = bandit.set_prior(1, 0.2, 100.0); // of those that take one
+            let _ = bandit.set_prior(1, 0.2, 100.0); // for policies that support it
             play(&bandit, &config, 20_000, &mut random(1));
             bandit.snapshot().unwrap()
         });
@@ -578,10 +578,10 @@ fn old_snapshots_are_read_for_ever() {
         let local = matches!(algorithm, Algorithm::LdpUcb | Algorithm::LdpKlUcb);
         let lies = if local { 1.0 / (1.0 + 1f64.exp()) } else { 0.0 };
         let mean = (A[0] - lies) / (1.0 - 2.0 * lies);
-        let has_no_mean = matches!(algorithm, Algorithm::Se | Algorithm::Linear); // yet, or of its own
+        let has_no_mean = matches!(algorithm, Algorithm::Se | Algorithm::Linear); // none yet, or none for arms
         assert!(has_no_mean || (best.mean - mean).abs() < 0.06, "{algorithm:?}: {best:?}");
         assert_eq!(bandit.ask().unwrap().ticket >> 48, 77);
-        // The same, altered, is none.
+        // The same bytes with an unknown version are refused.
         let newer = sealed([&bytes[..3], &[u8::MAX], &bytes[4..]].concat());
         assert_eq!(Bandit::restore(&newer).err(), Some(Error::NewerVersion));
         assert_eq!(Bandit::restore(&bytes[..bytes.len() - 1]).err(), Some(Error::Corrupt));

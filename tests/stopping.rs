@@ -30,9 +30,9 @@ fn threshold(config: &StoppingConfig, t: f64, k: f64) -> f64 {
     hoeffding * (1.0 + 1.0 / alpha) + s1 * once + s2 * (8.0 * k * k / beta).ln() + s3 / alpha * once
 }
 
-/// What Theorem 3.3 says with constants: all rules halt by this time with probability 1 - beta. At one
-/// time t the sum is below t |mu| - sqrt(2 t ln(4/beta)) R with chance beta/2 at most, and each noise above
-/// ln(4/beta) of its scale with chance beta/8.
+/// Theorem 3.3 with constants: all rules halt by this time with probability 1 - beta. At one time t the sum is below t
+/// |mu| - sqrt(2 t ln(4/beta)) R with probability at most beta/2, and each noise is above ln(4/beta) of its scale with
+/// probability beta/8.
 fn latest(config: &StoppingConfig, mu: f64, powers_of_two: bool) -> u64 {
     let log = (4.0 / config.beta).ln();
     let noises = 2.0 * 12.0 * config.range / config.epsilon * log;
@@ -50,8 +50,8 @@ fn latest(config: &StoppingConfig, mu: f64, powers_of_two: bool) -> u64 {
 
 #[test]
 fn the_mean_is_within_alpha_and_the_halt_in_time() {
-    // 1000 streams a rule; that a true failure rate of beta shows more failures than Clopper and
-    // Pearson allow has probability 1e-6 a case.
+    // 1000 streams for each rule. If the true failure rate is beta, more failures than Clopper and Pearson allow have
+    // probability 1e-6 in each case.
     for (range, alpha, mu, epsilon) in [(1.0, 0.5, 0.5, 1.0), (3.0, 0.4, -1.2, 0.5)] {
         let config = StoppingConfig::new(range, alpha, 0.05, epsilon);
         for (name, make) in RULES {
@@ -89,7 +89,7 @@ fn private_rules_halt_exactly_where_their_formulas_say() {
     }
 }
 
-/// Samples that keep the sum `gap` below the threshold from where it gets there, for so many questions.
+/// Samples that raise the sum to `gap` below the threshold and keep it there for this many comparisons.
 fn below(config: &StoppingConfig, gap: f64, questions: usize) -> Vec<f64> {
     let (mut samples, mut sum, mut there) = (Vec::new(), 0.0, 0);
     while there < questions {
@@ -102,17 +102,17 @@ fn below(config: &StoppingConfig, gap: f64, questions: usize) -> Vec<f64> {
     samples
 }
 
-/// Noise that is missing in one place only.
+/// A fault that weakens the noise in one place only.
 type Weakness = fn(usize, Draw) -> f64;
 const HONEST: Weakness = |_, _| 1.0;
 const NO_THRESHOLD: Weakness = |before, _| if before == 0 { 0.0 } else { 1.0 };
-/// The questions' noise at a third: the release's scale is a third of theirs.
+/// The noise of comparisons at a third of its scale; the release's scale is a third of theirs.
 fn third_of_questions(before: usize, draw: Draw) -> f64 {
     let question = draw == Draw::Laplace(12 << 23);
     if before > 0 && question { 1.0 / 3.0 } else { 1.0 }
 }
 
-/// Where a rule halts on these samples, and what it releases, its noise moved; and the noise.
+/// Runs a rule on these samples with its noise moved. Returns when it halts, the released mean, and the noise.
 fn halt(
     make: Make,
     samples: &[f64],
@@ -131,15 +131,15 @@ fn halt(
     (rule.count(), rule.mean().ok().map(f64::to_bits), hand.lift())
 }
 
-/// The proof of privacy, carried out: with the threshold's noise moved up by one sample's range D, that of
-/// the halting question down by 2D, and the release's by what the sums differ, a stream with one sample
-/// changed halts at the same time with the same mean. What that costs is the loss.
+/// Executes the proof of privacy. The threshold's noise moves up by one sample's range D, that of the halting
+/// comparison down by 2D, and the release's by the difference of the sums. Then a stream with one changed sample halts
+/// at the same time with the same mean. The cost of the moves is the loss.
 fn loss(make: Make, weakness: Weakness) -> Result<f64, String> {
     let config = StoppingConfig::new(1.0, 0.9, 0.9, 1.0);
     let d = 1 << 24;
     let mut most = 0.0f64;
     for number in 0..60 {
-        // Half of the streams hover where the questions are close, the others are coins.
+        // Half of the streams stay where comparisons are close, the others are coins.
         let mut coins = Seed::new(Some(seed(!number))).unwrap().stream();
         let mut samples: Vec<f64> = match number % 2 {
             0 => below(&config, 20.0, 2000),
@@ -149,7 +149,7 @@ fn loss(make: Make, weakness: Weakness) -> Result<f64, String> {
         samples[changed] = if up { -1.0 } else { 1.0 };
         let plain = halt(make, &samples, weakness, &[], number);
         if plain.1.is_none() || plain.0 <= changed as u64 {
-            continue; // it does not halt, or before the change
+            continue; // it does not halt, or it halts before the change
         }
         let halting = plain.2.len() - 2;
         samples[changed] *= -1.0;
@@ -180,7 +180,7 @@ fn a_changed_sample_shows_through_noise_only() {
 
 #[test]
 fn a_rule_that_halts_at_once_would_be_noticed() {
-    // The check above has teeth: the mean of the first 4 samples is wrong far more often than beta.
+    // The check above can fail: the mean of the first 4 samples is wrong far more often than beta.
     let config = StoppingConfig::new(1.0, 0.5, 0.05, 1.0);
     let wrong = |stream: &u64| {
         let mut coins = Seed::new(Some(seed(1_000_000 + stream))).unwrap().stream();
@@ -228,7 +228,7 @@ fn statuses() {
         for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1.0001, -1.0001] {
             assert_eq!(rule.push(bad), Err(Error::InvalidReward));
         }
-        // What was refused has changed nothing: the same seed halts at the same sample.
+        // A refused value has changed nothing: the same seed halts at the same sample.
         while !rule.push(1.0).unwrap() {
             assert!(!spared.push(1.0).unwrap());
         }
@@ -265,8 +265,8 @@ fn refuses_what_it_cannot_do() {
     }
 }
 
-/// What an outsider sees of DP-NAS on a constant stream with one changed sample: the halting time
-/// and the released sum, on a coarse scale.
+/// The public outputs of DP-NAS on a constant stream with one changed sample: the halting time, and the released sum on
+/// a coarse scale.
 fn halting(make: Make, sabotage: Sabotage, step: u64) -> impl Fn(u64, bool) -> u64 {
     move |number, neighbour| {
         let _hand = sabotage.hand(1);
@@ -289,7 +289,7 @@ fn auditor_passes_the_private_rules_and_catches_half_the_noise() {
         println!("{name}: {verdict:?}");
         assert!(!verdict.alarm, "{name}: {verdict:?}");
     }
-    // The halt tells less than its budget, so the release alone, at eps/2, must give it away.
+    // The halting time reveals less than its budget, so the audit must detect the fault in the release alone, at eps/2.
     let release = Audit::pure(0.5, 6_000);
     let alone = |sabotage| release.run(halting(StoppingRule::dp_nas, sabotage, u64::MAX));
     let (full, half) = (alone(Sabotage::Nothing), alone(Sabotage::HalfNoise));
@@ -303,8 +303,8 @@ fn auditor_passes_the_private_rules_and_catches_half_the_noise() {
 #[test]
 fn the_thresholds_noise_is_missed() {
     let config = StoppingConfig::new(1.0, 0.99, 0.99, 8.0);
-    // The first sample is the changed one: 1 here and in the neighbour's stream. Eighty questions at a
-    // chance of e^-3/2 each are survived one time in seven, and with the neighbour's sum much less often.
+    // The first sample is the changed one: 1 here and in the neighbour's stream. With a probability of e^-3/2 for each,
+    // one stream in seven survives eighty comparisons, and with the neighbour's sum far fewer.
     let samples = below(&config, 3.0 * 12.0 / 8.0 - 2.0, 80);
     let halts = |weakness: Weakness| {
         let (config, samples) = (config.clone(), samples.clone());

@@ -58,7 +58,7 @@ fn every_test_file_is_compiled() {
     let quoted = |line: &str, before: &str| {
         line.trim().strip_prefix(before).and_then(|rest| rest.split('"').next()).map(str::to_owned)
     };
-    // The targets, and what they name: as a module, or by its path from here.
+    // The test targets, and the files that they name as a module or by a path.
     let manifest = read("Cargo.toml");
     let targets: BTreeSet<_> = manifest.lines().filter_map(|line| quoted(line, "path = \"")).collect();
     let (mut compiled, mut left) = (BTreeSet::new(), Vec::from_iter(targets.clone()));

@@ -18,7 +18,7 @@ fn random(number: u64) -> Random {
 #[derive(Clone, Debug)]
 enum Step {
     Select(u64),
-    /// Of the n-th last decision, whatever became of it.
+    /// Reports a reward for the n-th last decision, in any state.
     Update(usize, u8),
     Cancel(usize),
     BadReward(usize),
@@ -27,7 +27,7 @@ enum Step {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
-        8 => (0u64..12).prop_map(|user| Step::Select(user / 3 * (user % 3))), // some come more often
+        8 => (0u64..12).prop_map(|user| Step::Select(user / 3 * (user % 3))), // some make more requests
         8 => (0usize..24, 0u8..=8).prop_map(|(n, reward)| Step::Update(n, reward)),
         2 => (0usize..24).prop_map(Step::Cancel),
         1 => (0usize..24).prop_map(Step::BadReward),
@@ -50,7 +50,7 @@ fn check(steps: &[Step], users: u64, window: u32) {
     let mut period = 0;
     for step in steps {
         let before = learned(&counting);
-        // Whose answer may take effect in this call.
+        // The decision whose reward may take effect in this call.
         let at = match *step {
             Step::Update(n, _) | Step::Cancel(n) | Step::BadReward(n) => log.len().checked_sub(n + 1),
             Step::Select(_) => log.len().checked_sub(window.max(1) as usize),
@@ -93,7 +93,7 @@ fn check(steps: &[Step], users: u64, window: u32) {
             more => panic!("{more} at once"),
         }
     }
-    // Among so few, of so many that were expected, nobody is turned away wrongly: all answers of those that may be are.
+    // With far fewer users than expected, nobody is skipped wrongly: all rewards within the limit are learned from.
     let all = log.iter().all(|&(.., may)| may);
     assert!(!all || users == 1 || learned(&counting) == learned(&plain));
 }
@@ -107,7 +107,7 @@ proptest! {
     }
 }
 
-/// A configuration that this policy takes.
+/// A configuration that this policy accepts.
 fn able(algorithm: Algorithm, config: Config) -> Result<Config, Error> {
     let made = |delta| {
         let config = Config { delta, ..config.clone() };
@@ -166,7 +166,7 @@ fn as_if_cancelled(algorithm: Algorithm, config: &Config) {
     let mut random = random(6);
     let (mut asked, mut idle) = (HashMap::new(), 0);
     let mut log: Vec<(Decision, Decision, bool)> = Vec::new();
-    // Segments need more until they release.
+    // Segments need more decisions before they release.
     for _ in 0..if segmented { 6000 } else { 1500 } {
         let user = if random.bit() { 1 } else { 2 + random.below(if segmented { 8000 } else { 2000 }) };
         let asked: &mut u32 = asked.entry(user).or_default();
@@ -178,7 +178,7 @@ fn as_if_cancelled(algorithm: Algorithm, config: &Config) {
             ..Request::default()
         };
         let some = Request { eligible: Some(&set), ..any };
-        // Not every policy takes such, and not for so many slots: then nothing has changed.
+        // Some policies refuse eligible arms or several slots; then nothing has changed.
         let ours = if random.bit() { decide(&counting, &Request { user, ..some }).ok() } else { None };
         let request = if ours.is_some() { some } else { any };
         let ours = ours.unwrap_or_else(|| decide(&counting, &Request { user, ..any }).unwrap());
@@ -236,7 +236,7 @@ fn all_slots_of_a_request_are_learned_from_or_none() {
         };
         assert_eq!([heard(1, &[0, 1, 2]), heard(1, &[3, 4, 5]), heard(1, &[3])], [3.0, 0.0, 0.0], "{algorithm:?}");
         assert_eq!([heard(2, &[3]), heard(2, &[4, 5]), heard(3, &[4, 5])], [1.0, 0.0, 2.0], "{algorithm:?}");
-        // A request that is refused is not counted.
+        // A refused request does not count.
         for slots in [0, 4] {
             let refused = bandit.select_slots(&Request { user: 4, ..of_slots(slots) }, |_, _| panic!());
             assert!(matches!(refused, Err(Error::InvalidRequest { .. })), "{refused:?}");
@@ -274,7 +274,7 @@ fn what_cannot_be_counted_is_refused() {
     let refused =
         able(Algorithm::Imed, Config { contributions_per_user: 16, ..users(1 << 27) }).unwrap_err().to_string();
     assert_eq!(refused, "expected_users must take at most 2^30 bytes at this contributions_per_user, got 134217728");
-    // One way or the other, and a refused call changes nothing.
+    // With the wrong kind of request, the call is refused and changes nothing.
     let plain = Bandit::new(Algorithm::Imed, &users(0)).unwrap();
     let counting = Bandit::new(Algorithm::Imed, &users(10)).unwrap();
     let fixed = Bandit::new(Algorithm::Se, &users(10)).unwrap();
@@ -286,7 +286,7 @@ fn what_cannot_be_counted_is_refused() {
     assert!(unsupported(fixed.select_for(&Request { user: 1, ..among(&[1]) }).err()));
     assert!(matches!(counting.select_for(&Request { user: 1, ..among(&[7]) }), Err(Error::InvalidRequest { .. })));
     assert!(matches!(counting.select_for(&Request { user: 1, ..among(&[]) }), Err(Error::InvalidRequest { .. })));
-    // Without max_slots each reward is a contribution, so a user has one slot.
+    // Without max_slots each reward is a contribution, so a request of a user has one slot.
     let several = Request { user: 1, ..of_slots(2) };
     let refused = counting.select_slots(&several, |_, _| panic!()).unwrap_err();
     assert!(matches!(refused, Error::InvalidRequest { .. }), "{refused}");
@@ -332,7 +332,7 @@ fn a_test_seed_reproduces_who_is_turned_away() {
     assert_ne!(away(1), away(2));
 }
 
-/// One request with a reward for each of these users.
+/// Makes one request, with a reward, for each of these users.
 fn play(bandit: &Bandit, users: std::ops::Range<u64>) {
     for user in users {
         let decision = bandit.select_for(&of_user(user)).unwrap();
@@ -379,7 +379,7 @@ fn periods_add_up() {
     }
     let plain = Bandit::new(Algorithm::Imed, &Config { max_segments: 1, ..Config::new(2, 0.7) }).unwrap();
     assert!(matches!(plain.next_period(), Err(Error::Unsupported(_))));
-    // More rewards than anybody can count.
+    // More rewards than a counter can count.
     let config = Config { expected_users: 1, contributions_per_user: u32::MAX, ..Config::new(2, 1e9) };
     let bandit = Bandit::new(Algorithm::Imed, &config).unwrap();
     play(&bandit, 0..500);
@@ -388,7 +388,7 @@ fn periods_add_up() {
     assert_eq!(bandit.epsilon_spent(0.0), Ok(f64::INFINITY));
 }
 
-/// Rewards behind all that was released.
+/// The number of rewards in all releases.
 fn known(bandit: &Bandit) -> f64 {
     bandit.arm_reports().unwrap().iter().map(|arm| arm.effective_pulls).sum()
 }
@@ -429,7 +429,7 @@ fn nobody_is_heard_in_a_period_that_no_snapshot_has() {
     for max_segments in [0, 1] {
         let config = Config { expected_users: 10_000, max_segments, ..Config::new(2, 1.0) };
         let bandit = Bandit::new(Algorithm::Imed, &config).unwrap();
-        // A batch is at most as long as all before: the last ones are heard for longer than all before them.
+        // A batch is at most as long as all earlier ones, so each call has more users than those before it.
         let heard = |people| {
             let before = known(&bandit);
             play(&bandit, 0..people);
@@ -445,7 +445,7 @@ fn nobody_is_heard_in_a_period_that_no_snapshot_has() {
         assert_eq!(bandit.epsilon_spent(0.0), Ok(3.0));
         assert_eq!(Bandit::restore(&kept).unwrap().epsilon_spent(0.0), Ok(3.0));
         bandit.snapshot().unwrap();
-        assert!(heard(9000)); // who came while nobody was heard has lost no place
+        assert!(heard(9000)); // the limit of the users that were skipped is unchanged
     }
 }
 
