@@ -52,7 +52,7 @@ fn publishes_only_what_is_released() {
 }
 
 #[test]
-fn silence_is_an_answer_once_its_window_is_over() {
+fn a_missing_click_counts_after_its_window() {
     // DP-SE's first epoch: 21,250 silent decisions (2125 an arm) and a window.
     let server = start(&["--serve", "--policy", "dp-se"]);
     for _ in 0..21_250 + WINDOW + 10 {
@@ -68,7 +68,7 @@ fn silence_is_an_answer_once_its_window_is_over() {
 }
 
 #[test]
-fn an_interrupted_day_ends_cleanly_too() {
+fn an_interrupted_day_ends_cleanly() {
     let server = start(&[]);
     while get(&server, "/report")["decisions"].as_u64().unwrap() < 2000 {}
     let (status, said) = server.interrupt();
@@ -80,7 +80,7 @@ fn an_interrupted_day_ends_cleanly_too() {
 /// 1000 simulated days with `forget_after`, none had fewer than 8100, by DP-MED. Without it, they had 2700 on average
 /// by DP-IMED and 3300 by DP-MED.
 #[test]
-fn who_forgets_wins_the_afternoon_too() {
+fn forgetting_policies_follow_the_change_at_noon() {
     for policy in [Algorithm::Imed, Algorithm::Med] {
         let (mut lost, mut best_shown) = ([0; 2], 0);
         for number in 1..=5 {

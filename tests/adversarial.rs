@@ -62,7 +62,7 @@ fn exp3_tau_keeps_its_claim() {
 /// Rewards come late, out of order, after a cancellation, or never, with and without a reward window. Arm 1 pays 0.9,
 /// the others 0.1, and every policy must learn this from the rest.
 #[test]
-fn disorder_does_not_stop_learning() {
+fn rewards_in_any_order_do_not_stop_learning() {
     for algorithm in [Algorithm::NonprivateExp3, Algorithm::Exp3Lap, Algorithm::Exp3Tau, Algorithm::Tsallis] {
         for window in [0, 100] {
             let mut config = Config::new(3, 4.0);

@@ -65,7 +65,7 @@ fn small_claims_hold_for_groups() {
 
 /// A user with three rewards loses at most epsilon.
 #[test]
-fn users_are_protected_whole() {
+fn claims_hold_for_all_rewards_of_a_user() {
     for (policy, delta) in [(Algorithm::Se, 0.0), (Algorithm::Imed, 0.1), (Algorithm::SdpAe, 0.1)] {
         let three = Case { contributions: 3, delta, ..case(policy, 1.0, 200) };
         let outcome = three.run().expect("a valid claim");
@@ -84,7 +84,7 @@ fn baselines_have_no_privacy() {
 /// The auditor detects every policy without its noise, so the audits above examine outputs that matter. A policy that
 /// adds no noise hides its draws only, and its audit sees little.
 #[test]
-fn no_noise_is_caught_everywhere() {
+fn missing_noise_is_caught_in_every_policy() {
     let mut noisy = 0;
     for case in policies(true).flat_map(Case::with_noise) {
         assert!(alarms(&Case { runs: 200, ..case.clone() }.with(Sabotage::NoNoise)), "{case:?}");
@@ -146,14 +146,14 @@ fn all_sabotage_is_caught() {
 
 #[test]
 #[ignore = "twice takes some runs to see, 10% many: 20 s"]
-fn little_less_noise_is_caught() {
+fn slightly_less_noise_is_caught() {
     assert!(alarms(&case(Algorithm::Tsallis, 2.0, 4000).with(Sabotage::ReleasedTwice)));
     assert!(alarms(&case(Algorithm::Tsallis, 1.0, 40_000).with(Sabotage::TenPercentLess)));
 }
 
 /// A sabotage that changes nothing proves nothing, so it is an error.
 #[test]
-fn what_is_not_sabotaged_is_an_error() {
+fn sabotage_that_changes_nothing_is_an_error() {
     for (policy, sabotage) in [
         (Algorithm::Ucb, Sabotage::ReleasedTwice),
         (Algorithm::Imed, Sabotage::Built(Fault::SharedNoise)),
@@ -170,7 +170,7 @@ fn what_is_not_sabotaged_is_an_error() {
 /// An honest library reveals no more, however rewards are delivered and whatever else is called.
 #[test]
 #[ignore = "ten seconds"]
-fn no_delivery_tells_anything() {
+fn claims_hold_for_every_delivery_of_rewards() {
     for policy in [Algorithm::Se, Algorithm::Imed, Algorithm::Ts, Algorithm::Tsallis, Algorithm::UcbBound] {
         for delivery in Delivery::ALL {
             let honest = Case { delivery, ..case(policy, 1.0, 200) };

@@ -14,7 +14,7 @@ fn response(epsilon: f64) -> impl Fn(u64, bool) -> u64 {
 }
 
 #[test]
-fn a_true_claim_stands_and_a_false_one_falls() {
+fn a_true_claim_passes_and_a_false_one_fails() {
     for epsilon in [0.2, 1.0, 3.0] {
         let audit = Audit::pure(epsilon, 4000);
         assert!(!audit.run(response(epsilon)).alarm);
@@ -24,7 +24,7 @@ fn a_true_claim_stands_and_a_false_one_falls() {
 }
 
 #[test]
-fn delta_forgives_what_it_says() {
+fn delta_permits_what_it_should() {
     // Reveals the secret with probability 1/10 and otherwise nothing: (0, 1/10)-DP.
     let blab = |number: u64, secret: bool| {
         let mut random = Seed::new(Some(seed(number))).unwrap().stream();

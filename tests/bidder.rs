@@ -102,7 +102,7 @@ fn bids(answer: &str) -> Vec<(usize, [String; 3])> {
 
 #[test]
 #[ignore = "half a minute, to compile the bidder"]
-fn it_bids_with_what_fits() {
+fn it_bids_with_creatives_that_fit() {
     let Some((server, _)) = start(&["--url", "https://bidder.example/b"]) else { return };
     let imp = |more: Value| {
         let mut imp = json!({"id": "slot \"1\" \u{e9}", "banner": {"w": 300, "h": 250}});
@@ -175,7 +175,7 @@ fn it_bids_with_what_fits() {
 
 #[test]
 #[ignore = "half a minute, to compile the bidder"]
-fn what_is_no_bid_request_is_refused_and_changes_nothing() {
+fn an_invalid_bid_request_is_refused_and_changes_nothing() {
     let Some((server, operator)) = start(&[]) else { return };
     let deep = format!("{{\"id\":{}", "[".repeat(60_000));
     let good = request(300, 250).to_string();
@@ -251,7 +251,7 @@ fn what_is_no_bid_request_is_refused_and_changes_nothing() {
 /// further bids.
 #[test]
 #[ignore = "half a minute, to compile the bidder"]
-fn windows_of_time_end_though_nobody_bids() {
+fn windows_of_time_end_without_traffic() {
     let options = ["--shown-within", "1s", "--clicked-within", "3s"];
     let Some((server, operator)) = start(&options) else { return };
     let (_, shown) = bids(&bid(server.host(), &request(300, 250)).1).remove(0);
@@ -409,7 +409,7 @@ fn forged(model: &Model, stranger: &[String; 3], random: &mut Random) -> (usize,
 /// notices come on several connections at once, in any order, because none depends on another.
 #[test]
 #[ignore = "half a minute, to compile the bidder"]
-fn every_notice_is_counted_and_none_believed_twice() {
+fn each_notice_counts_once() {
     const ROUND: usize = 50;
     const ROUNDS: usize = 120;
     let options = ["--epsilon", "16384", "--shown-within", "200", "--clicked-within", "600"];
@@ -505,7 +505,7 @@ fn every_notice_is_counted_and_none_believed_twice() {
 /// was clicked or shown, or not.
 #[test]
 #[ignore = "half a minute, to compile the bidder"]
-fn no_page_tells_of_a_click_before_it_is_released() {
+fn no_page_reveals_a_click_before_its_release() {
     let options = ["--shown-within", "5", "--clicked-within", "1000"];
     let (Some((clicked, _)), Some((silent, _))) = (start(&options), start(&options)) else { return };
     let mut asked = request(300, 250);
@@ -695,7 +695,7 @@ fn bodies_of_any_length_and_slowness_are_withstood() {
 /// earlier tickets.
 #[test]
 #[ignore = "ten seconds"]
-fn it_ends_in_the_middle_and_goes_on_from_its_snapshot() {
+fn it_ends_cleanly_under_load_and_continues_from_its_snapshot() {
     let place = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("bidder-{}", std::process::id()));
     let _ = fs::remove_dir_all(&place);
     fs::create_dir(&place).unwrap();

@@ -22,7 +22,7 @@ fn near(a: f64, b: f64) -> bool {
 /// Every policy, with and without delta, for one and for three rewards of a user: the charge is at least what its
 /// report says after a while, and at most what it was configured for.
 #[test]
-fn what_is_charged_is_what_can_be_lost() {
+fn the_charge_covers_the_loss() {
     for &algorithm in Algorithm::ALL {
         let mut made = 0;
         for (delta, contributions_per_user) in [(0.0, 1), (1e-6, 1), (0.0, 3), (1e-6, 3)] {
@@ -111,7 +111,7 @@ fn losses_add_up() {
 
 /// Other errors charge nothing. All segments are charged as one handle. A clone is the same budget.
 #[test]
-fn only_what_is_made_is_charged() {
+fn failed_constructors_charge_nothing() {
     let budget = budget(1.0, 0.0);
     let with = |change: fn(&mut Config)| {
         let mut config = Config { max_segments: 5, ..config(0.6, 0.0, &budget) };
@@ -141,7 +141,7 @@ fn only_what_is_made_is_charged() {
 
 /// A handle with a test seed is not private, before or after a restart.
 #[test]
-fn a_budget_has_no_room_for_a_test_seed() {
+fn a_budget_refuses_a_test_seed() {
     for max_segments in [0, 1] {
         let budget = budget(9.0, 0.0);
         let plain = Config { max_segments, ..Config::new(2, 1.0) };
@@ -190,7 +190,7 @@ fn a_budget_is_charged_for_all_periods() {
 /// number of periods is at least what the report says after them, and little more. Then no further period begins,
 /// before or after a restart.
 #[test]
-fn no_life_goes_beyond_its_periods() {
+fn no_handle_exceeds_its_periods() {
     const P: u32 = 3;
     const DELTA: f64 = 1e-6;
     for &algorithm in Algorithm::ALL {
@@ -279,7 +279,7 @@ fn a_handle_that_is_restored_many_times_stays_within_its_budget() {
 
 /// Several threads request a tenth at once: ten requests succeed, every time.
 #[test]
-fn two_at_once_never_overspend() {
+fn concurrent_constructors_never_overspend() {
     for _ in 0..30 {
         let (budget, start, made) = (budget(1.0, 0.0), Barrier::new(16), AtomicU32::new(0));
         let config = config(0.1, 0.0, &budget);

@@ -46,7 +46,7 @@ fn se_keeps_the_papers_schedule() {
 }
 
 #[test]
-fn a_window_of_time_ends_at_night() {
+fn a_window_of_time_ends_without_traffic() {
     passes("cc", &["-std=c99"], "tests/c/clock.c", Link::Static);
     passes("c++", &["-xc++", "-std=c++17"], "tests/c/clock.c", Link::Shared);
 }
@@ -76,7 +76,7 @@ fn policies_have_their_names() {
 
 #[test]
 #[cfg(unix)]
-fn threads_answer_once() {
+fn threads_report_each_reward_once() {
     passes("cc", &["-std=c11", "-pthread"], "tests/c/threads.c", Link::Static);
 }
 
@@ -101,7 +101,7 @@ fn a_forked_child_is_refused() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn no_memory_is_a_status() {
+fn allocation_failure_is_a_status() {
     passes("cc", &["-std=gnu99"], "tests/c/memory.c", Link::Static);
 }
 
@@ -173,7 +173,7 @@ fn a_panic_is_a_status_not_an_abort() {
 
 /// The library that users link exports the header's functions only, without test hooks or internal modules.
 #[test]
-fn a_users_build_shows_the_header_only() {
+fn the_release_library_exports_the_header_only() {
     if !have("nm") {
         return;
     }

@@ -62,7 +62,7 @@ fn the_golden_numbers() {
 
 /// The figures on the page: the number of coins, and how many more the paper's formula needs.
 #[test]
-fn the_page_says_how_many_coins() {
+fn the_page_quotes_the_number_of_coins() {
     let ln_inverse = |delta: f64| -delta.ln();
     let coins = |epsilon, delta| fair_coins(epsilon, delta).unwrap() as f64;
     let times = |epsilon, delta| printed_tau(epsilon, delta).unwrap() / coins(epsilon, delta);
@@ -152,7 +152,7 @@ fn more_privacy_takes_more_noise() {
 }
 
 #[test]
-fn any_number_of_users_gets_what_was_asked_for_with_less_noise_than_printed() {
+fn any_number_of_users_meets_the_claim_with_less_noise_than_the_paper() {
     for users in [1, 79, 80, 81, 1000, 65_537, 10_000_000, u32::MAX] {
         for (epsilon, delta) in [(1.0, 1e-6), (0.1, 1e-9), (0.01, 1e-6), (1e-3, 1e-5)] {
             let noise = ShuffleNoise::calibrated(epsilon, delta, users).unwrap();
@@ -166,7 +166,7 @@ fn any_number_of_users_gets_what_was_asked_for_with_less_noise_than_printed() {
 }
 
 #[test]
-fn refuses_what_it_cannot_promise() {
+fn unreachable_claims_are_refused() {
     let field = |result: dpb::Result<ShuffleNoise>| match result {
         Err(Error::InvalidConfig { field, .. }) => field,
         other => panic!("{other:?}"),

@@ -240,7 +240,7 @@ proptest! {
     /// For any order of rewards, cancellations and silence: nothing breaks, many open decisions spread over the arms,
     /// and readable values come from rewards only.
     #[test]
-    fn delays_are_endured(steps in prop::collection::vec((0u8..10, 0.0..=1.0f64, any::<prop::sample::Index>()), 1..400), number: u64) {
+    fn any_order_of_rewards_is_safe(steps in prop::collection::vec((0u8..10, 0.0..=1.0f64, any::<prop::sample::Index>()), 1..400), number: u64) {
         for algorithm in CENTRAL {
             let config = Config { pending_capacity: 16, ..config(3, 1.0, number) };
             let bandit = Bandit::new(algorithm, &config).unwrap();
@@ -269,7 +269,7 @@ proptest! {
 }
 
 #[test]
-fn a_burst_without_answers_spreads() {
+fn a_burst_without_rewards_plays_all_arms() {
     for algorithm in CENTRAL {
         let bandit = Bandit::new(algorithm, &config(4, 1.0, 1)).unwrap();
         let mut pulls = [0; 4];

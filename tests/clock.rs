@@ -22,7 +22,7 @@ fn counts(bandit: &Bandit) -> (u64, u64, u64) {
 
 /// A reward takes effect half an hour after its decision, even without traffic, and no later reward is accepted.
 #[test]
-fn a_window_ends_when_its_time_has_come() {
+fn a_window_ends_at_its_time() {
     let window = 1_800_000;
     let bandit = Bandit::new(Algorithm::Imed, &of_time(window, 0)).unwrap();
     let early = bandit.select().unwrap(); // before the first advance the time is 0
@@ -78,7 +78,7 @@ fn a_window_of_time_does_not_size_the_ring() {
 
 /// With decisions as ticks, `advance` is refused, and the ring bounds the window.
 #[test]
-fn who_has_no_clock_is_told() {
+fn a_handle_without_a_clock_refuses_advance() {
     let bandit = Bandit::new(Algorithm::Imed, &Config { reward_window: 10, ..Config::new(3, 1.0) }).unwrap();
     let says = bandit.advance(5).unwrap_err().to_string();
     assert!(says.contains("advance: config.clock is not the caller's"), "{says}");
@@ -114,7 +114,7 @@ fn known_in(bandit: &Bandit) -> f64 {
 /// Releases age by the clock, with or without decisions. They begin to fade after half of `forget_after`, and are gone
 /// after all of it. This holds for leaps of years, and for a leap of exactly as many ticks as an age can count.
 #[test]
-fn what_is_learned_gets_old_by_the_clock() {
+fn evidence_ages_by_the_clock() {
     for algorithm in [Algorithm::Imed, Algorithm::Med] {
         let bandit = Bandit::new(algorithm, &of_time(0, 100 * DAY)).unwrap();
         let mut now = EPOCH;
@@ -176,7 +176,7 @@ fn segments_forget_by_the_clock() {
 
 /// A restored handle continues at the time and with the ages of its snapshot.
 #[test]
-fn time_goes_on_in_the_next_life() {
+fn a_restored_handle_keeps_its_time() {
     let config = of_time(1000, 100 * DAY);
     let bandit = Bandit::new(Algorithm::Imed, &config).unwrap();
     let mut now = EPOCH;
@@ -211,7 +211,7 @@ fn time_goes_on_in_the_next_life() {
 
 /// A release of another handle has the age that it had when its snapshot was taken, whatever the two clocks show.
 #[test]
-fn ages_travel_with_a_snapshot() {
+fn merged_releases_keep_their_age() {
     let config = of_time(0, 100 * DAY);
     let theirs = Bandit::new(Algorithm::Imed, &config).unwrap();
     let mut now = EPOCH;
@@ -235,7 +235,7 @@ fn ages_travel_with_a_snapshot() {
 
 /// The best arm becomes the worst. A handle that forgets adapts, at ten decisions a tick and at one in a hundred ticks.
 #[test]
-fn who_forgets_by_the_clock_follows() {
+fn forgetting_by_the_clock_follows_a_change() {
     for (per_tick, ticks_each) in [(10, 1), (1, 100)] {
         let memory = 100_000 * ticks_each / per_tick;
         let bandit = Bandit::new(Algorithm::Imed, &of_time(0, memory)).unwrap();

@@ -49,7 +49,7 @@ impl Run {
 /// would fail with probability below 1e-8.
 #[test]
 #[ignore = "a minute"]
-fn a_whole_run_is_covered() {
+fn all_intervals_of_a_run_cover_the_difference() {
     let world = |epsilon, delta| Config { delta, horizon: 1 << 20, ..Config::new(2, epsilon) };
     let mut failed_once_in_1000 = 0;
     for (algorithm, config, rates, handles) in [
@@ -85,7 +85,7 @@ fn a_whole_run_is_covered() {
 /// supplies the evidence.
 #[test]
 #[ignore = "ten seconds"]
-fn the_better_arm_is_known_in_time() {
+fn exploration_shows_the_better_arm_soon() {
     for (algorithm, epsilon, exploration, rates, most) in [
         (Algorithm::Imed, 1.0, 1.0, [0.05, 0.045], 140_000),
         (Algorithm::Imed, 1.0, 0.2, [0.5, 0.25], 2_500),
@@ -112,7 +112,7 @@ fn the_better_arm_is_known_in_time() {
 
 /// All rewards are rounded in the same way, 0.3 and 0.7 to 0.5, but the difference is 0.4.
 #[test]
-fn rounding_is_in_the_interval() {
+fn the_interval_includes_rounding() {
     let config = Config { reward_bits: 1, reward_min: -10.0, reward_max: 10.0, ..Config::new(2, 50.0) };
     let bandit = Bandit::new(Algorithm::Med, &Config { test_seed: Some(seed(3)), ..config }).unwrap();
     for _ in 0..4000 {
@@ -127,7 +127,7 @@ fn rounding_is_in_the_interval() {
 
 /// Releases of other handles count. Merging makes the interval a little wider.
 #[test]
-fn merged_releases_are_evidence() {
+fn merged_releases_count_in_the_interval() {
     let config = Config { test_seed: Some(seed(5)), exploration: 0.5, ..Config::new(2, 2.0) };
     let made = || Bandit::new(Algorithm::Imed, &config).unwrap();
     let (learned, fresh) = (made(), made());

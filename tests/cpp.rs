@@ -10,7 +10,7 @@ fn compilers() -> impl Iterator<Item = &'static str> {
 }
 
 #[test]
-fn the_wrapper_checks_itself() {
+fn the_tests_of_the_wrapper_pass() {
     for compiler in compilers() {
         for (standard, link) in [("-std=c++17", Link::Static), ("-std=c++20", Link::Shared)] {
             let program = build(compiler, "tests/cpp/test_wrapper.cpp", &[standard, "-pthread", "-Wshadow"], link);
@@ -23,7 +23,7 @@ fn the_wrapper_checks_itself() {
 /// In a program without exceptions, every function that can fail has a variant that returns a status.
 #[test]
 #[cfg(unix)]
-fn it_goes_without_exceptions() {
+fn the_wrapper_works_without_exceptions() {
     use std::os::unix::process::ExitStatusExt;
     for compiler in compilers() {
         for (standard, link) in [("-std=c++17", Link::Shared), ("-std=c++20", Link::Static)] {

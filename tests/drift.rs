@@ -45,7 +45,7 @@ fn run(algorithm: Algorithm, config: &Config, means: [[f64; 5]; 2], half: u32, n
 /// The best arm becomes the worst after 200,000 decisions. Without `forget_after` the next 200,000 are lost (0.5 each).
 /// With it, the policy adapts, for all kinds of noise, windows and propensities.
 #[test]
-fn who_forgets_follows() {
+fn forgetting_follows_a_change() {
     let memory = Config { forget_after: 100_000, ..Config::new(5, 1.0) };
     let lost = run(Algorithm::Imed, &Config::new(5, 1.0), [A, REVERSED], 200_000, 1);
     assert!(lost.regret[1] > 50_000.0 && lost.changes == 0, "{:?}", lost.regret);
@@ -77,7 +77,7 @@ fn who_forgets_follows() {
 /// If rates do not change, no release contradicts earlier ones: a likelihood ratio of 10 nats is chi-square with one
 /// degree, which happens once in 130,000 releases. 10 runs have some 10,000.
 #[test]
-fn nothing_is_forgotten_that_still_holds() {
+fn nothing_is_forgotten_without_a_change() {
     let config = Config { forget_after: 100_000, ..Config::new(5, 0.5) };
     let runs: Vec<Run> = (0..10).map(|number| run(Algorithm::Imed, &config, [A, A], 100_000, number)).collect();
     assert!(runs.iter().map(|run| run.changes).sum::<u64>() <= 3);
@@ -86,7 +86,7 @@ fn nothing_is_forgotten_that_still_holds() {
 
 /// `forget_after` with a new arm, and with requests that have eligible arms.
 #[test]
-fn memory_and_changing_sets() {
+fn forgetting_works_with_changing_arms() {
     for algorithm in [Algorithm::Imed, Algorithm::Med] {
         let config = Config { forget_after: 20_000, test_seed: Some(seed(5)), ..Config::new(3, 1.0) };
         let bandit = Bandit::new(algorithm, &config).unwrap();
@@ -110,7 +110,7 @@ fn memory_and_changing_sets() {
 }
 
 #[test]
-fn who_cannot_says_so() {
+fn policies_that_cannot_forget_say_so() {
     for &algorithm in Algorithm::ALL {
         let refused = |config| Bandit::new(algorithm, &fitted(algorithm, config)).err().map(|error| error.to_string());
         let base = Config { horizon: 1000, delta: 1e-6, base: Algorithm::NonprivateExp3 as u32, ..Config::new(3, 1.0) };
@@ -184,7 +184,7 @@ fn propensities_are_frequencies() {
 /// standard errors each. The plain mean of the arm's rewards in the log of one policy's choice between two arms is 10
 /// errors off.
 #[test]
-fn a_log_tells_what_other_policies_would_have_won() {
+fn off_policy_estimates_from_a_log_are_unbiased() {
     for (algorithm, delta) in
         [(Algorithm::Med, 0.0), (Algorithm::Imed, 1e-6), (Algorithm::KlUcb, 0.0), (Algorithm::Ts, 0.0)]
     {

@@ -262,12 +262,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, rng_seed: prop::test_runner::RngSeed::Fixed(1), ..ProptestConfig::default() })]
 
     #[test]
-    fn explicit_answers_agree_with_the_model(steps in steps(), capacity in 1u32..64) {
+    fn explicit_rewards_agree_with_the_model(steps in steps(), capacity in 1u32..64) {
         check(&steps, Clock::Decisions, 0, capacity);
     }
 
     #[test]
-    fn windowed_answers_agree_with_the_model(steps in steps(), window in 1u32..50) {
+    fn rewards_in_windows_agree_with_the_model(steps in steps(), window in 1u32..50) {
         check(&steps, Clock::Decisions, window, 8);
     }
 
@@ -284,7 +284,7 @@ proptest! {
 
 /// A long run with all kinds of calls, in which epochs certainly end and are compared.
 #[test]
-fn epochs_get_exactly_their_answered_pulls() {
+fn epochs_release_exactly_their_first_rewards() {
     for (clock, window, seed) in [(Clock::Decisions, 0, 1u64), (Clock::Decisions, 17, 2), (Clock::Caller, 40, 3)] {
         let mut state = seed;
         let mut draw = |n: u64| {
@@ -308,7 +308,7 @@ fn epochs_get_exactly_their_answered_pulls() {
 /// The sabotage that this file must detect: a second reward that counts.
 #[test]
 #[should_panic]
-fn a_believed_duplicate_is_noticed() {
+fn a_duplicate_that_counts_is_detected() {
     let _hand = Sabotage::Built(Fault::DuplicateBelieved).hand(2);
     let config = Config { test_seed: Some([9; 32]), ..Config::new(2, 1.0) };
     let bandit = Bandit::new(Algorithm::Se, &config).unwrap();
@@ -338,7 +338,7 @@ fn a_cancelled_pull_is_issued_again() {
 /// With a window, a cancellation has the same effect whether the reward has come or not: statuses, counts, arms and
 /// everything later, for every policy that supports a window.
 #[test]
-fn a_cancel_does_not_tell_a_click() {
+fn a_cancellation_does_not_reveal_a_click() {
     let mut windowed = 0;
     for &algorithm in Algorithm::ALL {
         let config = |delta| Config {
@@ -384,7 +384,7 @@ fn a_cancel_does_not_tell_a_click() {
 /// or not. Reports, arms and propensities from then on are the same, for every policy that supports a window, with
 /// several slots and for users.
 #[test]
-fn an_outage_does_not_tell_a_click() {
+fn an_outage_does_not_reveal_a_click() {
     let mut windowed = 0;
     for &algorithm in Algorithm::ALL {
         let slates = matches!(algorithm, Algorithm::Imed | Algorithm::KlUcb | Algorithm::Ts | Algorithm::Linear);

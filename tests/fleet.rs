@@ -47,7 +47,7 @@ fn rewards(bandit: &Bandit) -> Vec<f64> {
 
 /// In any order, singly or repeatedly, with older snapshots in between: the evidence and the decisions are the same.
 #[test]
-fn merging_is_a_join() {
+fn merging_is_commutative_and_idempotent() {
     for algorithm in ABLE {
         let others: Vec<_> = [300, 5_000, 40].iter().zip(10..).map(|(&n, seed)| played(algorithm, seed, n)).collect();
         let old: Vec<_> = others.iter().map(|other| other.snapshot().unwrap()).collect();
@@ -85,7 +85,7 @@ fn knows_by_id(bandit: &Bandit) -> Vec<[u64; 3]> {
 /// snapshots, whatever they merged before, and return the same interval for two arms if they have merged as often. With
 /// `forget_after` this holds while no clock moves, so these handles merge at the end only.
 #[test]
-fn handles_that_know_the_same_read_alike() {
+fn handles_with_the_same_releases_report_the_same() {
     for algorithm in ABLE {
         for (delta, memory) in [(0.0, 0), (1e-6, 0), (0.0, 4096)] {
             if algorithm == Algorithm::KlUcb && (delta, memory) != (0.0, 0) {
@@ -159,7 +159,7 @@ fn every_reward_counts_once() {
 
 /// A snapshot contains its handle's releases, and nothing that the handle has merged.
 #[test]
-fn nothing_comes_back_by_a_detour() {
+fn a_snapshot_excludes_merged_releases() {
     for algorithm in ABLE {
         let (a, b) = (played(algorithm, 1, 900), played(algorithm, 2, 5_000));
         let alone = rewards(&a);
@@ -176,7 +176,7 @@ fn nothing_comes_back_by_a_detour() {
 /// A handle that continues from a snapshot replaces the earlier one, whose later releases are lost. Its own earlier
 /// snapshots change nothing in it.
 #[test]
-fn a_new_life_replaces_the_old_one() {
+fn a_restored_handle_replaces_the_earlier_generation() {
     for algorithm in ABLE {
         let node = played(algorithm, 1, 3_000);
         let kept = node.snapshot().unwrap();
@@ -199,7 +199,7 @@ fn a_new_life_replaces_the_old_one() {
 
 /// A handle that has merged one that is not private is not private either, and neither is its restored copy.
 #[test]
-fn a_seeded_handle_is_told() {
+fn merging_a_seeded_handle_ends_privacy() {
     let real = || Bandit::new(Algorithm::Imed, &Config { test_seed: None, ..config(0) }).unwrap();
     let (a, b) = (real(), real());
     play(&b, 100, &mut Coins(1));
@@ -213,7 +213,7 @@ fn a_seeded_handle_is_told() {
 /// Added arms match by their ids, whatever their numbers are, also if the arm is added after the merge. Arms without an
 /// id never match.
 #[test]
-fn arms_are_joined_by_their_ids() {
+fn arms_match_by_their_ids() {
     for algorithm in ABLE {
         let (a, b) = (handle(algorithm, 1), handle(algorithm, 2));
         assert_eq!((a.add_arm_as(1000), a.add_arm_as(77)), (Ok(5), Ok(6)));
@@ -240,7 +240,7 @@ fn arms_are_joined_by_their_ids() {
 
 /// With features, the models of arms match by the arms' ids.
 #[test]
-fn models_are_joined_by_the_ids_of_their_arms() {
+fn models_match_by_the_ids_of_their_arms() {
     let make = |seed| {
         let config = Config { features: 2, model_per_arm: true, ..Config::new(2, 4.0) };
         Bandit::new(Algorithm::Linear, &Config { test_seed: Some([seed; 32]), ..config }).unwrap()
@@ -267,7 +267,7 @@ fn models_are_joined_by_the_ids_of_their_arms() {
 
 /// Threads that add arms at the same time get different ones, and an arm without an id is always new.
 #[test]
-fn every_new_arm_is_a_new_one() {
+fn concurrent_calls_add_different_arms() {
     let bandit = handle(Algorithm::Imed, 1);
     let added = || (0..500).map(|_| bandit.add_arm().unwrap()).collect::<Vec<_>>();
     let mut numbers = std::thread::scope(|scope| {
@@ -287,7 +287,7 @@ fn every_new_arm_is_a_new_one() {
 
 /// A snapshot is refused if two arms in it have one id, or one has a number of the configuration's.
 #[test]
-fn an_id_is_one_arms() {
+fn a_snapshot_with_two_arms_of_one_id_is_refused() {
     let bandit = handle(Algorithm::Imed, 1);
     assert_eq!((bandit.add_arm_as(0x1234_5678_9abc), bandit.add_arm_as(0xcba9_8765_4321)), (Ok(5), Ok(6)));
     let bytes = bandit.snapshot().unwrap();
@@ -305,7 +305,7 @@ fn an_id_is_one_arms() {
 
 /// A handle in a fleet reports at least the loss of one release.
 #[test]
-fn a_fleet_admits_what_was_spent() {
+fn a_fleet_reports_at_least_one_release() {
     for algorithm in ABLE {
         let (a, b) = (handle(algorithm, 1), played(algorithm, 2, 500));
         assert_eq!(a.report().unwrap().epsilon_spent, 0.0);
@@ -317,7 +317,7 @@ fn a_fleet_admits_what_was_spent() {
 
 /// Merges that are refused with a reason, and change nothing.
 #[test]
-fn strangers_are_refused() {
+fn snapshots_of_other_configurations_are_refused() {
     let bandit = played(Algorithm::Imed, 1, 500);
     let before = knows(&bandit);
     let refusal = |snapshot: &[u8]| bandit.merge(snapshot).unwrap_err();
@@ -359,7 +359,7 @@ fn strangers_are_refused() {
 
 /// The other running handles get their part of the next batch. Those that have stopped do not.
 #[test]
-fn batches_are_divided_among_those_at_work() {
+fn batches_are_divided_among_running_handles() {
     let leaders = |others: &[Bandit], rounds: u32| {
         let bandit = played(Algorithm::Imed, 1, 1_000);
         for round in 0..rounds {
@@ -392,7 +392,7 @@ fn batches_are_divided_among_those_at_work() {
 
 /// Eight handles that share lose much less together than eight that do not. Deterministic; the table is in the figures.
 #[test]
-fn sharing_wins() {
+fn merging_reduces_regret() {
     let run = |shares: bool| {
         let nodes: Vec<_> = (1..=8).map(|seed| handle(Algorithm::Imed, seed)).collect();
         let mut coins = Coins(1);
@@ -412,7 +412,7 @@ fn sharing_wins() {
 
 /// With `forget_after`, releases of other handles fade on this handle's clock, and are then dropped.
 #[test]
-fn others_fade_too() {
+fn forgetting_applies_to_merged_releases() {
     let with_memory = |seed| Config { forget_after: 4096, ..config(seed) };
     let other = Bandit::new(Algorithm::Imed, &with_memory(2)).unwrap();
     play(&other, 50_000, &mut Coins(2));
@@ -472,7 +472,7 @@ fn wire(number: u64, neighbour: bool, counted_twice: bool, sabotage: Sabotage) -
 /// threshold by five standard errors.
 #[test]
 #[ignore = "fifteen seconds"]
-fn what_crosses_the_wire_keeps_the_claim() {
+fn exchanged_snapshots_keep_the_claim() {
     let audit =
         |sabotage| Audit::pure(1.0, 4_000).search(1, |_, number, neighbour| wire(number, neighbour, false, sabotage));
     let (honest, weak) = (audit(Sabotage::Nothing), audit(Sabotage::HalfNoise));
@@ -483,7 +483,7 @@ fn what_crosses_the_wire_keeps_the_claim() {
 /// The audit detects a reward that counts at two handles.
 #[test]
 #[ignore = "a minute"]
-fn a_reward_that_counts_twice_crosses_the_wire_twice() {
+fn the_audit_detects_a_reward_that_counts_twice() {
     let audit = Audit::pure(1.0, 20_000);
     let verdict = audit.search(1, |_, number, neighbour| wire(number, neighbour, true, Sabotage::Nothing));
     println!("{verdict:?}");

@@ -369,7 +369,7 @@ fn eventually(what: &str, mut is: impl FnMut() -> bool) {
 }
 
 #[test]
-fn they_know_the_same_and_heal() {
+fn nodes_agree_after_kills_and_outages() {
     let Some((mut redis, program)) = Redis::start(&[]) else { return };
     let start = |number| Node::start(program, &redis, number, OFTEN, &[]);
     let (one, two) = (start(1), start(2));
@@ -424,7 +424,7 @@ fn they_know_the_same_and_heal() {
 /// The first server reads Redis at its start, and then not for a minute: a notification makes it read, also over a new
 /// connection after the old one has ended.
 #[test]
-fn who_puts_is_heard() {
+fn a_notification_makes_other_nodes_read() {
     let Some((mut redis, program)) = Redis::start(&[]) else { return };
     let seldom = Node::start(program, &redis, 1, "120000", &[]);
     let often = Node::start(program, &redis, 2, OFTEN, &[]);
@@ -444,7 +444,7 @@ fn who_puts_is_heard() {
 
 /// The server writes at the start and at the end only.
 #[test]
-fn one_that_ends_puts_once_more_also_where_redis_hangs() {
+fn a_node_saves_when_it_ends_even_if_redis_hangs() {
     let Some((redis, program)) = Redis::start(&[]) else { return };
     let start = |number| Node::start(program, &redis, number, NEVER, &[]);
     let one = start(1);
@@ -460,7 +460,7 @@ fn one_that_ends_puts_once_more_also_where_redis_hangs() {
 
 /// The file of a node may be older or newer than its snapshot in Redis.
 #[test]
-fn a_node_goes_on_from_disk_or_from_redis_whichever_knows_more() {
+fn a_node_restores_the_newer_of_its_file_and_redis() {
     let Some((redis, program)) = Redis::start(&[]) else { return };
     let file = place("fleet");
     let start = || Node::start(program, &redis, 1, OFTEN, &["--snapshot", file.to_str().unwrap()]);
@@ -481,7 +481,7 @@ fn a_node_goes_on_from_disk_or_from_redis_whichever_knows_more() {
 /// The second server replaces the first, whose snapshots are then too old. The first still decides, and its rewards do
 /// not count twice.
 #[test]
-fn two_under_one_number_are_one() {
+fn a_second_node_with_the_same_number_replaces_the_first() {
     let Some((redis, program)) = Redis::start(&[]) else { return };
     let start = |number| Node::start(program, &redis, number, OFTEN, &[]);
     let (watcher, first) = (start(1), start(2));
@@ -500,7 +500,7 @@ fn two_under_one_number_are_one() {
 
 /// Invalid data in Redis affects only its own field. An older version does not replace a newer one.
 #[test]
-fn nonsense_and_newer_fields_keep_nobody_out() {
+fn invalid_and_newer_fields_affect_one_node_only() {
     let Some((redis, program)) = Redis::start(&[]) else { return };
     let ((one, log), two) = (Node::start_and_log(program, &redis, 1, &[]), Node::start(program, &redis, 2, OFTEN, &[]));
     let nonsense = [b"00000000000000000007".as_slice(), &[0xff; 100]].concat();
@@ -530,7 +530,7 @@ fn nonsense_and_newer_fields_keep_nobody_out() {
 }
 
 #[test]
-fn who_may_not_join_says_why() {
+fn a_node_that_cannot_join_says_why() {
     // A port that is free now may be taken later.
     let free = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let (address, port) = (|port: u16| format!("127.0.0.1:{port}"), free().to_string());
@@ -585,7 +585,7 @@ fn who_may_not_join_says_why() {
 
 /// Servers in Go and in C++ can share one bandit only if they write and compare the same data.
 #[test]
-fn the_script_is_the_go_packages() {
+fn cpp_and_go_use_the_same_script() {
     let Some(go) = go_package() else { return };
     let script = |source: &str, begin: &str, end: &str| {
         source.split_once(begin).and_then(|(_, rest)| Some(rest.split_once(end)?.0.to_owned())).expect("a script")
@@ -662,7 +662,7 @@ impl GoNode {
 }
 
 #[test]
-fn one_in_go_and_one_in_cpp_know_the_same() {
+fn nodes_in_go_and_cpp_agree() {
     let Some((redis, program)) = Redis::start(&[]) else { return };
     let Some(mut go) = GoNode::start(&redis) else { return };
     let cpp = Node::start(program, &redis, 1, OFTEN, &[]);
@@ -676,24 +676,24 @@ fn one_in_go_and_one_in_cpp_know_the_same() {
 }
 
 #[test]
-fn placements_in_cpp_are_one() {
-    placements_are_one([&CPP, &CPP]);
+fn cpp_nodes_share_placements() {
+    nodes_share_placements([&CPP, &CPP]);
 }
 
 #[test]
-fn placements_in_go_are_one() {
-    placements_are_one([&GO, &GO]);
+fn go_nodes_share_placements() {
+    nodes_share_placements([&GO, &GO]);
 }
 
 #[test]
-fn placements_in_go_and_in_cpp_are_one() {
-    placements_are_one([&GO, &CPP]);
+fn go_and_cpp_nodes_share_placements() {
+    nodes_share_placements([&GO, &CPP]);
 }
 
 /// Two servers with three placements, each with visitors in two of them. All clicks come to the other server, and count
 /// once, at the server that showed the ad. Both have the same evidence for all placements. One server is killed, and
 /// continues in another period.
-fn placements_are_one(programs: [&LazyLock<Option<Program>>; 2]) {
+fn nodes_share_placements(programs: [&LazyLock<Option<Program>>; 2]) {
     const NAME: &str = "ads-placements";
     const PLACEMENTS: u64 = 3;
     let [Some(first), Some(second)] = programs.map(|program| program.as_ref()) else { return };
@@ -780,7 +780,7 @@ fn placements_are_one(programs: [&LazyLock<Option<Program>>; 2]) {
 
 /// A reward that comes to any node, in C++ or in Go, once, twice or three times, counts once, at the node that decided.
 #[test]
-fn answers_find_their_node_and_count_once() {
+fn forwarded_rewards_reach_their_node_and_count_once() {
     let Some((mut redis, program)) = Redis::start(&[]) else { return };
     let Some(mut go) = GoNode::start(&redis) else { return };
     let start = |number| Node::start(program, &redis, number, OFTEN, &[]);
@@ -883,7 +883,7 @@ fn rate(node: &Node) -> (f64, f64) {
 /// For some windows rewards are not forwarded: the bandit learns nothing from decisions of that time, the logs and the
 /// metrics report the outage, and afterwards all learn again. Half of a thousand rewards and more are clicks: .09 are
 /// five deviations, noise included, which one run in a million exceeds. Without the cancellations the difference is .3.
-fn an_outage_teaches_nothing(outage: Outage, count: u16, windows: f64, window: Option<Duration>) {
+fn nothing_is_learned_in(outage: Outage, count: u16, windows: f64, window: Option<Duration>) {
     let Some((mut redis, program)) = Redis::start(&[]) else { return };
     let milliseconds = window.map_or(WINDOW.to_string(), |window| format!("{}ms", window.as_millis()));
     let start = |number| Node::start_and_log(program, &redis, number, &["--delay", "100", "--window", &milliseconds]);
@@ -939,16 +939,16 @@ fn an_outage_teaches_nothing(outage: Outage, count: u16, windows: f64, window: O
 }
 
 #[test]
-fn a_redis_that_hangs_teaches_nothing() {
-    an_outage_teaches_nothing(Outage::Hangs, 2, 2.0, None);
+fn nothing_is_learned_while_redis_hangs() {
+    nothing_is_learned_in(Outage::Hangs, 2, 2.0, None);
 }
 
 #[test]
 #[ignore = "a minute"]
-fn no_outage_teaches_anything() {
+fn nothing_is_learned_in_any_outage() {
     for outage in [Outage::Hangs, Outage::Dies, Outage::IsSlow] {
-        an_outage_teaches_nothing(outage, 8, 5.0, None);
-        an_outage_teaches_nothing(outage, 4, 5.0, Some(Duration::from_millis(800)));
+        nothing_is_learned_in(outage, 8, 5.0, None);
+        nothing_is_learned_in(outage, 4, 5.0, Some(Duration::from_millis(800)));
     }
 }
 
@@ -956,7 +956,7 @@ fn no_outage_teaches_anything() {
 /// wait for a node that has ended.
 #[test]
 #[ignore = "ten seconds"]
-fn a_node_that_is_gone_is_waited_for_and_forgotten() {
+fn a_missing_node_is_waited_for_and_then_dropped() {
     let Some((redis, program)) = Redis::start(&[]) else { return };
     let Some(go) = GoNode::start(&redis) else { return };
     let (node, log) = Node::start_and_log(program, &redis, 1, &["--delay", "100"]);
@@ -998,7 +998,7 @@ fn a_node_that_is_gone_is_waited_for_and_forgotten() {
 /// releases, and afterwards all agree.
 #[test]
 #[ignore = "ten seconds"]
-fn a_cable_is_cut() {
+fn nodes_agree_after_a_cable_was_cut() {
     let Some(network) = Network::new() else { return };
     let options = ["--port", "6379", "--bind", "10.0.0.1", "10.0.1.1", "--protected-mode", "no"];
     let Some((redis, program)) = Redis::start_in(&network.middle, &options) else { return };
@@ -1038,7 +1038,7 @@ fn a_cable_is_cut() {
 /// days repeatedly: nodes decide, count nothing twice, and agree.
 #[test]
 #[ignore = "half a minute"]
-fn wall_clocks_jump() {
+fn jumping_wall_clocks_do_no_harm() {
     if !have("cc") {
         return;
     }

@@ -102,7 +102,7 @@ fn a_vendored_copy_builds() {
 
 /// A checkout has no library, unlike a release: the build fails with one message that says what to do.
 #[test]
-fn without_a_library_it_says_so() {
+fn a_build_without_a_library_says_what_to_do() {
     let Some(mut build) = go(MODULE, &["build"]) else { return };
     let copy = support::copy_of(MODULE, "go_without_library");
     // Build as users do, without the tag.

@@ -60,8 +60,8 @@ fn hide(subject: Subject, history: &History) -> Result<Hidden, String> {
             _ => seen.draws.clone(),
         };
         if let (Sight::Release(draw), true) = (seen.sight, subject.has_features()) {
-            // A reward changes a coordinate by the reward times a public number, which may be any. So the test moves the
-            // draw by the difference that it sees, and checks only the total cost.
+            // A reward changes a coordinate by the reward times a public number of any size. So the test moves the draw by
+            // the difference that it sees, and checks only the total cost.
             if moves.iter().any(|&(moved, _)| moved == draw) {
                 return Err(format!("not covered by noise: {seen}"));
             }
@@ -194,7 +194,7 @@ fn subjects(private: bool) -> Vec<Subject> {
 }
 
 /// Runs this many histories of each configuration, and more until the rewards matter in one.
-fn rewards_show_through_noise_only(subjects: Vec<Subject>, reward_window: u32, lives: bool, histories: u64) {
+fn noise_hides_rewards(subjects: Vec<Subject>, reward_window: u32, lives: bool, histories: u64) {
     hidden_on(Clock::Decisions, subjects, reward_window, lives, histories);
 }
 
@@ -235,25 +235,25 @@ fn with_lives() -> Vec<Subject> {
 }
 
 #[test]
-fn answers_show_through_noise_only() {
-    rewards_show_through_noise_only(subjects(true), 0, false, 3);
+fn noise_hides_explicit_rewards() {
+    noise_hides_rewards(subjects(true), 0, false, 3);
 }
 
 #[test]
-fn clicks_show_through_noise_only() {
-    rewards_show_through_noise_only(subjects(true), WINDOW, false, 3);
+fn noise_hides_clicks_in_windows() {
+    noise_hides_rewards(subjects(true), WINDOW, false, 3);
 }
 
 #[test]
-fn and_through_lives() {
+fn noise_hides_rewards_over_restarts() {
     for window in [0, WINDOW] {
-        rewards_show_through_noise_only(with_lives(), window, true, 1);
+        noise_hides_rewards(with_lives(), window, true, 1);
     }
 }
 
 /// Time moves in steps, bursts, long pauses and backwards, in both worlds alike.
 #[test]
-fn and_on_the_callers_clock() {
+fn noise_hides_rewards_on_the_callers_clock() {
     hidden_on(Clock::Caller, subjects(true), WINDOW, false, 2);
     for window in [0, WINDOW] {
         hidden_on(Clock::Caller, with_lives(), window, true, 1);
@@ -262,10 +262,10 @@ fn and_on_the_callers_clock() {
 
 #[test]
 #[ignore = "two minutes"]
-fn in_many_histories() {
+fn noise_hides_rewards_in_many_histories() {
     for window in [0, WINDOW] {
-        rewards_show_through_noise_only(subjects(true), window, false, 16);
-        rewards_show_through_noise_only(with_lives(), window, true, 32);
+        noise_hides_rewards(subjects(true), window, false, 16);
+        noise_hides_rewards(with_lives(), window, true, 32);
         hidden_on(Clock::Caller, with_lives(), window, true, 16);
     }
 }
@@ -288,7 +288,7 @@ fn with_users(subject: Subject, reward_window: u32) -> impl Iterator<Item = Conf
 /// Two worlds differ in all rewards of a user who comes six times as often as the limit. Their public outputs are equal
 /// except for as many rewards as the limit (or requests, with several slots) in each period; each restart begins one.
 /// If the library learned from all rewards, the outputs would differ.
-fn no_more_of_a_user_shows(subjects: impl IntoIterator<Item = Subject>) {
+fn noise_hides_a_user(subjects: impl IntoIterator<Item = Subject>) {
     for subject in subjects {
         // Counts: first for requests with one slot, then for requests with several.
         let [mut covered, mut seen, mut tried] = [[0; 2]; 3];
@@ -316,17 +316,17 @@ fn no_more_of_a_user_shows(subjects: impl IntoIterator<Item = Subject>) {
 }
 
 #[test]
-fn no_more_of_a_user_shows_than_was_promised() {
-    no_more_of_a_user_shows([Subject::Segments, Subject::Policy(Algorithm::Imed)]);
+fn noise_hides_all_rewards_of_a_user() {
+    noise_hides_a_user([Subject::Segments, Subject::Policy(Algorithm::Imed)]);
 }
 
 /// All policies that support users, except the one without noise, which the test above tries as far as it can.
 #[test]
 #[ignore = "ten seconds"]
-fn nor_with_any_policy() {
+fn noise_hides_all_rewards_of_a_user_in_every_policy() {
     let counts = |subject: &Subject| with_users(*subject, 0).next().is_some();
     let without_noise = Subject::Policy(Algorithm::Exp3Tau);
-    no_more_of_a_user_shows(subjects(true).into_iter().filter(|&subject| subject != without_noise).filter(counts));
+    noise_hides_a_user(subjects(true).into_iter().filter(|&subject| subject != without_noise).filter(counts));
 }
 
 /// Histories of all kinds for one subject.
@@ -371,7 +371,7 @@ impl Kinds {
 }
 
 #[test]
-fn baselines_are_seen_through() {
+fn rewards_are_seen_in_baselines() {
     for subject in subjects(false) {
         assert!(Kinds::of(subject).is_seen(Sabotage::Nothing, 0..8), "{}", subject.name());
     }
@@ -413,7 +413,7 @@ fn are_seen_in(sabotages: &[Sabotage], kinds: Vec<Kinds>) {
 
 /// Faults that affect only segments, restored handles, merges, retired arms or priors.
 #[test]
-fn leaks_of_segments_and_lives_are_seen() {
+fn leaks_of_segments_and_restarts_are_seen() {
     use Fault::{
         CollectedTwice, HeldCounted, OpenKept, RawMerge, RawPrior, RawPriorSlightly, RawRetired, RawSize, RawSnapshot,
     };

@@ -127,7 +127,7 @@ fn recovered(keys: &[[u32; 8]], noises: &[i64]) -> usize {
 
 /// The search works: it finds what the keys in memory generate, except the rest of the current block.
 #[test]
-fn memory_tells_no_noise_that_was_released() {
+fn memory_tells_no_released_noise() {
     let _alone = alone();
     let mut victim = Victim::new(None);
     victim.release(2000);
@@ -143,7 +143,7 @@ fn memory_tells_no_noise_that_was_released() {
 
 /// If the root key stays in memory, the search finds everything.
 #[test]
-fn a_key_that_is_left_about_is_found() {
+fn the_search_finds_a_key_that_stays_in_memory() {
     let _alone = alone();
     let seed: [u8; 32] = std::array::from_fn(|i| (i as u8 + 1).wrapping_mul(173));
     let mut victim = Victim::new(Some(seed));
@@ -171,7 +171,7 @@ fn marks() -> usize {
 /// Open sums and waiting rewards are in memory while they are needed, and are erased with their handle, and with the
 /// tables that an added arm made too small.
 #[test]
-fn what_was_open_is_wiped() {
+fn open_rewards_are_erased() {
     let _alone = alone();
     const ARMS: u32 = 500;
     const FEW: usize = 30; // copies that may be on the stack
@@ -224,7 +224,7 @@ fn full() -> usize {
 
 /// The counters of users are in memory for their period only.
 #[test]
-fn who_came_is_wiped() {
+fn counters_of_users_are_erased() {
     let _alone = alone();
     let config = Config { expected_users: 8, contributions_per_user: FULL as u32, ..Config::new(2, 1000.0) };
     let bandit = Bandit::new(Algorithm::Imed, &config).unwrap();

@@ -84,7 +84,7 @@ fn the_server_takes_bits_only() {
 }
 
 #[test]
-fn a_burst_without_answers_spreads_over_the_arms() {
+fn a_burst_without_rewards_plays_all_arms() {
     for policy in POLICIES {
         let bandit = Bandit::new(policy, &Config::new(4, 1.0)).unwrap();
         let mut pulls = [0; 4];

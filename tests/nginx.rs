@@ -270,7 +270,7 @@ impl Visitor {
 /// of such a handle alone, 992 of the last 1000 saw green on average, and at least 801.
 #[test]
 #[ignore = "builds the library with all optimisations"]
-fn it_learns() {
+fn visitors_see_what_was_learned() {
     let Some(nginx) = Nginx::start("learns", "dpb_split $page epsilon=1 window=100 { blue; green; red; }") else {
         return;
     };
@@ -306,7 +306,7 @@ fn let_windows_end(visitors: &mut [Visitor]) {
 /// with a value. Each reward counts once.
 #[test]
 #[ignore = "builds the library with all optimisations"]
-fn a_reward_counts_once_wherever_it_comes() {
+fn a_reward_counts_once_at_any_worker() {
     let Some(nginx) = Nginx::start("once", EXACT) else { return };
     let mut visitors = nginx.visitors();
     let (mut counted, mut decisions) = (0.0, 0);
@@ -359,7 +359,7 @@ fn a_reward_counts_once_wherever_it_comes() {
 /// A window of time ends without traffic, and a later reward is refused.
 #[test]
 #[ignore = "builds the library with all optimisations"]
-fn a_window_of_time_ends_though_nobody_comes() {
+fn a_window_of_time_ends_without_traffic() {
     let Some(nginx) = Nginx::start("night", &EXACT.replace("window=50", "window=1s pending=64")) else { return };
     let mut visitors = nginx.visitors();
     let late: Vec<_> = visitors
@@ -406,7 +406,7 @@ fn agree(status: &Value) -> bool {
 /// handle alone. This remains when the one worker ends.
 #[test]
 #[ignore = "builds the library with all optimisations"]
-fn what_one_worker_learns_all_know() {
+fn workers_merge_each_others_releases() {
     let Some(nginx) = Nginx::start("joined", PRIVATE) else { return };
     let mut visitors = nginx.visitors();
     let mut clicks = visitors.pop().unwrap(); // at the last worker, because pids are nearly always in order
@@ -454,7 +454,7 @@ fn what_one_worker_learns_all_know() {
 /// With a policy that cannot merge, each worker learns alone, as its status shows, also over restarts.
 #[test]
 #[ignore = "builds the library with all optimisations"]
-fn what_cannot_be_joined_stays_alone() {
+fn workers_with_a_policy_that_cannot_merge_learn_alone() {
     let Some(nginx) = Nginx::start("alone", &PRIVATE.replace("window", "policy=dp-ts window")) else {
         return;
     };
@@ -484,7 +484,7 @@ fn what_cannot_be_joined_stays_alone() {
 /// old worker still runs. No ticket of an earlier process counts.
 #[test]
 #[ignore = "builds the library with all optimisations"]
-fn a_life_goes_on_from_what_the_one_before_has_released() {
+fn a_new_worker_continues_from_the_releases() {
     let Some(nginx) = Nginx::start("lives", PRIVATE) else { return };
     let play = |decisions: usize, in_all: usize| {
         for visitor in &mut nginx.visitors() {
@@ -548,7 +548,7 @@ fn a_life_goes_on_from_what_the_one_before_has_released() {
 
 #[test]
 #[ignore = "builds the library with all optimisations"]
-fn no_ticket_of_an_earlier_life_counts() {
+fn no_ticket_of_an_earlier_generation_counts() {
     let Some(nginx) = Nginx::start("tickets", EXACT) else { return };
     let mut visitors = nginx.visitors();
     let mut tickets = Vec::new();
@@ -577,7 +577,7 @@ fn no_ticket_of_an_earlier_life_counts() {
 /// tickets are not taken for the successor's.
 #[test]
 #[ignore = "builds the library with all optimisations"]
-fn a_worker_that_lingers_takes_nothing_from_its_successor() {
+fn an_old_worker_takes_no_rewards_of_its_successor() {
     let Some(nginx) = Nginx::start("lingers", EXACT) else { return };
     let (mut slow, mut quick) = (nginx.visitors(), nginx.visitors());
     slow.iter_mut().for_each(|visitor| visitor.0.get_mut().write_all(b"GET /choose HTTP/1.1\r\n").unwrap());
@@ -612,7 +612,7 @@ fn a_worker_that_lingers_takes_nothing_from_its_successor() {
 /// worker was killed get no response.
 #[test]
 #[ignore = "builds the library with all optimisations"]
-fn it_withstands_reloads_and_killed_workers_under_load() {
+fn it_survives_reloads_and_killed_workers_under_load() {
     const SPLIT: &str = "dpb_split $page epsilon=1 { blue; green; red; }";
     const CROWD: usize = 4;
     let Some(nginx) = Nginx::start("load", SPLIT) else { return };
@@ -673,7 +673,7 @@ fn it_withstands_reloads_and_killed_workers_under_load() {
 /// window is over.
 #[test]
 #[ignore = "builds the library with all optimisations"]
-fn nobody_is_told_what_became_of_a_reward() {
+fn no_response_reveals_the_status_of_a_reward() {
     let Some(nginx) = Nginx::start("told", EXACT) else { return };
     let mut visitors = nginx.visitors();
     let (_, ticket) = visitors[0].choose();
@@ -717,7 +717,7 @@ fn a_request_has_one_decision() {
 
 #[test]
 #[ignore = "builds the library with all optimisations"]
-fn what_cannot_be_is_refused_where_it_stands() {
+fn invalid_directives_are_refused_with_their_line() {
     let place = directory("refused");
     let split = |options: &str| format!("dpb_split $page {options} {{ blue; green; }}");
     let cases = [
@@ -793,7 +793,7 @@ fn the_module_exports_nothing_of_the_library() {
 /// The configuration on the page, with other paths.
 #[test]
 #[ignore = "builds the library with all optimisations"]
-fn the_pages_configuration() {
+fn the_configuration_on_the_page_works() {
     let place = directory("page");
     let Some(mut nginx) = command(&place, "") else { return };
     let page = &snippets(PAGE, "nginx")[0];

@@ -307,14 +307,14 @@ fn nothing_allocates_in_the_shuffle_roles() {
 }
 
 #[test]
-fn the_counter_counts() {
+fn the_counting_allocator_counts() {
     let before = ALLOCATIONS.get();
     drop(std::hint::black_box(Box::new(1)));
     assert_eq!(ALLOCATIONS.get() - before, 1);
 }
 
 #[test]
-fn counters_allocate_nothing_either() {
+fn counters_allocate_nothing() {
     for kind in [CounterKind::Logarithmic, CounterKind::Binary, CounterKind::Hybrid] {
         let mut counter = Counter::new(kind, 1.0, 1 << 20, Some([1; 32])).unwrap();
         let before = ALLOCATIONS.with(Cell::get);

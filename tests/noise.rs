@@ -141,7 +141,7 @@ fn laws() -> [Laplace; 5] {
 const SAMPLES: u64 = 2_000_000;
 
 #[test]
-fn laplace_has_its_law() {
+fn laplace_has_its_distribution() {
     for (seed, law) in (20..).zip(laws()) {
         let mut source = LaplaceSource::new(law, stream(seed));
         let ratio = Cells::laplace(law.scale(), 5 * SAMPLES).test(5 * SAMPLES, || source.draw());
@@ -161,7 +161,7 @@ fn laplace_has_its_low_bits() {
 }
 
 #[test]
-fn gaussian_has_its_law() {
+fn gaussian_has_its_distribution() {
     let zcdp = Gaussian::new(0.1, 1 << 24).unwrap();
     let laws = [Gaussian::with_sigma(1), Gaussian::with_sigma(10), Gaussian::with_sigma(1 << 10), zcdp];
     for (seed, law) in (40..).zip(laws) {
@@ -218,7 +218,7 @@ fn known_answers() {
 /// The same with enough samples to detect a change of the scale by 1/5,000.
 #[test]
 #[ignore = "minutes"]
-fn laplace_has_its_law_at_length() {
+fn laplace_has_its_distribution_in_large_samples() {
     const MANY: u64 = 250_000_000;
     for (seed, scale) in (60..).zip([1, 10, (1 << 22) + 1, 1 << 35]) {
         let (law, mut random) = (Laplace::with_scale(scale), stream(seed));

@@ -88,7 +88,7 @@ fn exports_the_interface_and_nothing_else() {
 
 #[test]
 #[ignore = "builds the library with all optimisations"]
-fn what_is_installed_names_no_place() {
+fn installed_files_contain_no_absolute_paths() {
     let Some(installed) = installed() else { return };
     for name in ["pkgconfig/dpb.pc", "pkgconfig/dpb-static.pc", "cmake/dpb/dpb-config.cmake"] {
         let text = std::fs::read_to_string(installed.join(PLAIN).join(name)).unwrap();
@@ -99,7 +99,7 @@ fn what_is_installed_names_no_place() {
 /// `make check` passes, and `make uninstall` leaves no file of an installation, and others' files alone.
 #[test]
 #[ignore = "builds the library with all optimisations"]
-fn is_checked_and_uninstalled() {
+fn make_check_and_uninstall_work() {
     if installed().is_none() {
         return;
     }
@@ -117,7 +117,7 @@ fn is_checked_and_uninstalled() {
 /// A plug-in that links the library exports its own functions only.
 #[test]
 #[ignore = "builds the library with all optimisations"]
-fn a_plug_in_exports_nothing_of_it() {
+fn a_plug_in_does_not_export_the_library() {
     let Some(installed) = installed() else { return };
     let place = directory("plugin");
     let source = "#include <dpb.h>\nuint32_t plugin(void);\nuint32_t plugin(void) { return dpb_abi_version(); }\n";
@@ -320,7 +320,7 @@ fn is_shared(program: &Path) -> bool {
 
 #[test]
 #[ignore = "builds the library with all optimisations"]
-fn pkg_config_finds_it() {
+fn pkg_config_finds_the_library() {
     let Some(installed) = installed() else { return };
     if !have("pkg-config") || !have("c++") {
         return;
@@ -347,7 +347,7 @@ fn pkg_config_finds_it() {
 
 #[test]
 #[ignore = "builds the library with all optimisations"]
-fn cmake_finds_it() {
+fn cmake_finds_the_library() {
     let Some(installed) = installed() else { return };
     if !have("cmake") || !have("c++") {
         return;
@@ -391,7 +391,7 @@ fn cmake_finds_it() {
 /// The commands on the pages, in order, with an empty home directory.
 #[test]
 #[ignore = "builds the library with all optimisations"]
-fn the_pages_commands() {
+fn the_commands_on_the_pages_work() {
     if installed().is_none() || !have("pkg-config") || !have("cmake") {
         return;
     }

@@ -163,7 +163,7 @@ fn plays(bandit: &Bandit, arm: u32, decisions: u32) -> u32 {
 /// A snapshot keeps the prior. Reports do not include it, the first batch is no larger, and a handle that merges the
 /// snapshot does not get it.
 #[test]
-fn it_is_where_it_belongs_and_nowhere_else() {
+fn a_prior_is_in_snapshots_and_not_in_reports() {
     const PRIOR: usize = 4 + 4 + 4;
     let length = |bandit: &Bandit| bandit.snapshot().unwrap().len();
     for algorithm in TAKES {

@@ -215,7 +215,7 @@ fn every_program_is_run() {
 
 /// Links point to existing files and headings, files that pages name exist, and cargo knows their examples.
 #[test]
-fn what_pages_name_is_there() {
+fn files_and_links_on_pages_exist() {
     let headings = |page: &str| -> Vec<String> {
         let lines =
             prose(page).into_iter().filter_map(|line| Some(line.strip_prefix('#')?.trim_start_matches('#').trim()));
@@ -288,7 +288,7 @@ fn the_readme_is_short() {
 
 /// The names in the table of functions exist in each language.
 #[test]
-fn what_there_is_is_there() {
+fn the_table_of_functions_names_existing_ones() {
     let go = sources("bindings/go", ".go");
     let code = [page("include/dpb.h"), page("bindings/cpp/dpb.hpp"), go, sources("src", ".rs")];
     let code = code.map(|code| without_comments(&code));
@@ -361,7 +361,7 @@ fn the_table_has_every_policy() {
 
 /// Pages and comments name nothing of the interface that is gone.
 #[test]
-fn what_is_named_is_of_today() {
+fn pages_name_the_present_interface_only() {
     let header = without_comments(&page("include/dpb.h"));
     let cpp = page("bindings/cpp/dpb.hpp");
     // Names that look like the interface's and are not: nginx's directives, a build tag, a symbol version, an include
@@ -552,7 +552,7 @@ fn needs(policy: dpb::Algorithm, cell: &str) -> dpb::Bandit {
 
 /// The layout names all files in src. (Another test checks that the files that it names exist.)
 #[test]
-fn the_map_is_the_land() {
+fn the_map_names_every_module() {
     let map = &snippets("CONTRIBUTING.md", "text")[0];
     for entry in std::fs::read_dir(root().join("src")).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
@@ -563,7 +563,7 @@ fn the_map_is_the_land() {
 /// The commands for the files that cargo makes, in a directory that looks like the repository after `cargo build
 /// --release`.
 #[test]
-fn the_link_commands() {
+fn the_link_commands_work() {
     if !have("cc") {
         return;
     }
@@ -587,7 +587,7 @@ fn the_link_commands() {
 #[test]
 #[ignore = "builds the library once more"]
 #[cfg(target_os = "linux")]
-fn the_system_libraries() {
+fn the_system_libraries_are_those_of_rustc() {
     let listed = SYSTEM_LIBRARIES.join(" ");
     let statically = snippets(LINKING, "sh").into_iter().find(|block| block.contains("release/libdpb.a")).unwrap();
     assert!(statically.contains(&format!("libdpb.a {listed} -o")), "{LINKING}: {statically}tests: {listed}");

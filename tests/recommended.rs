@@ -56,7 +56,7 @@ fn the_regret_is_near_the_bound() {
 /// 40 runs the means are 2420 (a run's deviation is 145), and 2770 (133) with batches of 1/epsilon rewards: so the mean
 /// of eight fails with probability 3e-4, and theirs passes with probability 2e-4.
 #[test]
-fn rare_clicks_are_waited_for() {
+fn batches_wait_for_rare_clicks() {
     let ads: Vec<f64> = (0..100).rev().map(|ad| 0.001 + 0.009 * f64::from(ad) / 99.0).collect();
     let runs = (0..8).map(|number| regret_on(&ads, Algorithm::Imed, 0.25, 1_000_000, 0, number));
     let (mean, _) = mean_and_most(runs);
@@ -66,7 +66,7 @@ fn rare_clicks_are_waited_for() {
 /// With d open decisions the first d are blind: a uniform choice loses d times the mean gap, 0.25. Beyond that, delays
 /// cost at most the loss without them.
 #[test]
-fn delays_cost_little_beyond_what_they_must() {
+fn delays_cost_little_more_than_they_must() {
     for algorithm in [Algorithm::Imed, Algorithm::KlUcb] {
         let at_once = mean_and_most((0..10).map(|number| regret(algorithm, 0.25, 200_000, 0, number))).0;
         for in_flight in [100, 10_000] {
@@ -80,7 +80,7 @@ fn delays_cost_little_beyond_what_they_must() {
 /// Each policy with all calls in random order: cancellations, silence, new and retired arms, requests with eligible
 /// arms. Counts add up, and retired arms are never played.
 #[test]
-fn everything_at_once() {
+fn all_calls_in_random_order() {
     for algorithm in POLICIES {
         for (reward_window, delta, memory, exploration) in
             [(0, 0.0, 0, 0.0), (50, 0.0, 0, 0.0), (0, 1e-6, 0, 0.0), (50, 0.0, 1 << 11, 0.0), (0, 1e-6, 1 << 12, 0.3)]
@@ -208,7 +208,7 @@ fn every_request_gets_the_best_of_its_own_arms() {
 
 /// The policy finds a new arm that is the best, and does without a retired one that was the best.
 #[test]
-fn a_new_arm_enters_the_race() {
+fn a_new_best_arm_is_found() {
     for algorithm in POLICIES {
         let bandit = bandit(algorithm, 2, 1.0, 5);
         let mut coins = Coins(6);
@@ -244,7 +244,7 @@ fn many_arms_do_not_stall() {
 }
 
 #[test]
-fn zcdp_is_for_those_who_give_delta() {
+fn gaussian_noise_needs_a_delta() {
     for algorithm in [Algorithm::Imed, Algorithm::Med, Algorithm::Ts] {
         for (epsilon, delta, contributions_per_user) in [(0.5, 1e-6, 1), (2.0, 1e-9, 3)] {
             let config = Config { delta, contributions_per_user, test_seed: Some(seed(1)), ..Config::new(5, epsilon) };

@@ -49,7 +49,7 @@ fn sanitizers_find_nothing() {
 /// Each ticket gets one reward, whichever thread reports it, and nothing is read while it is written.
 #[test]
 #[ignore = "a minute: it builds the library anew, and the standard library"]
-fn threads_race_for_nothing() {
+fn threads_have_no_data_races() {
     if !have("cc") || !have("c++") {
         return;
     }

@@ -182,7 +182,7 @@ fn one_reward_in_one_segment_costs_epsilon() {
 
 #[test]
 #[ignore = "ten seconds"]
-fn nor_more_where_handles_merge() {
+fn one_reward_costs_epsilon_when_handles_merge() {
     costs_epsilon(true);
 }
 
@@ -262,7 +262,7 @@ fn bad_input_is_refused_and_changes_nothing() {
 
 /// A restored handle continues with the releases, and an altered snapshot is refused.
 #[test]
-fn it_goes_on_from_its_snapshot() {
+fn a_restored_handle_continues() {
     const KEYS: [u64; 5] = [1000, 999, 998, 997, 996];
     let bandit = bandit(4, 1.0, 8);
     let mut coins = Coins(1);
@@ -323,7 +323,7 @@ fn segments_are_restored_and_merged_as_segments() {
 
 /// With `forget_after` a handle adapts to a change of the best arm in all segments.
 #[test]
-fn it_follows_a_change() {
+fn forgetting_follows_a_change() {
     let config = Config { forget_after: 40_000, test_seed: Some(seed(3)), max_segments: 20, ..Config::new(5, 1.0) };
     let bandit = imed(&config);
     let mut coins = Coins(2);
@@ -410,7 +410,7 @@ fn no_reversed_prior_locks_an_ad_out() {
 /// Segments with different best arms each soon play their own best arm. One bandit for all could be right in half of
 /// them only.
 #[test]
-fn a_segment_plays_for_itself() {
+fn segments_learn_their_own_best_arms() {
     let bandit = bandit(2, 1.0, 20);
     let (mut coins, mut right, mut alone) = (Coins(5), 0, 0);
     for t in 0..60_000 {
@@ -431,7 +431,7 @@ fn a_segment_plays_for_itself() {
 /// soon. Of 30 runs ten lose more than a quarter of the loss of uniform play if the policy trusts such releases, and
 /// one if it does not.
 #[test]
-fn noise_below_0_is_not_believed_for_long() {
+fn negative_noise_does_not_hide_an_arm_for_long() {
     let lost = (0..30).filter(|&number| {
         let config = Config { test_seed: Some(seed(number)), ..Config::new(10, 0.25) };
         let mut world = World::graded(100, 10, number + 1);

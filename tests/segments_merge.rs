@@ -125,7 +125,7 @@ impl Node {
 /// of every other. Once all have merged all, the evidence of all is the same, and those with the same segments read the
 /// same to the last bit.
 #[test]
-fn whatever_the_order_every_reward_counts_once() {
+fn every_reward_counts_once_in_any_order() {
     for number in 0..4 {
         let coins = &mut Coins(number);
         let mut fleet = [8, 8, 5, 2]
@@ -200,7 +200,7 @@ fn handles_that_forget_agree_while_no_clock_moves() {
 /// A handle without a segment that has merged begins the segment with the fleet's releases when a request has its key.
 /// So does a full handle that grows. A handle of maximum size can merge too.
 #[test]
-fn a_segment_begins_with_what_others_know_of_it() {
+fn a_new_segment_starts_from_merged_releases() {
     let mut node = Node::new(config(1));
     node.play(40_000, &mut Coins(1));
     let shot = node.shot(0);
@@ -232,7 +232,7 @@ fn a_segment_begins_with_what_others_know_of_it() {
 
 /// Merges that are refused with a reason, and change nothing.
 #[test]
-fn strangers_are_refused() {
+fn snapshots_of_other_configurations_are_refused() {
     let (mut node, mut other) = (Node::new(config(1)), Node::new(config(2)));
     node.play(2_000, &mut Coins(1));
     other.play(2_000, &mut Coins(2));
@@ -283,7 +283,7 @@ fn strangers_are_refused() {
 
 /// With `forget_after`: releases of others count as they did there, fade on this handle's clock, and are then dropped.
 #[test]
-fn others_fade_too() {
+fn forgetting_applies_to_merged_releases() {
     let [mut here, mut there] = [1, 2].map(|number| Node::new(Config { forget_after: 4096, ..config(number) }));
     there.play(30_000, &mut Coins(1));
     here.play(3_000, &mut Coins(2));
@@ -307,7 +307,7 @@ fn others_fade_too() {
 
 /// A batch is half of the rewards of its cell, divided by the number of running handles.
 #[test]
-fn batches_are_divided_among_those_at_work() {
+fn batches_are_divided_among_running_handles() {
     let play = |bandit: &Bandit, coins: &mut Coins| {
         let decision = bandit.select_for(&Request { segment: 7, ..among(&[0]) }).unwrap();
         bandit.update(decision.ticket, coins.toss(0.5)).unwrap();
@@ -371,7 +371,7 @@ fn regrets(epsilon: f64, decisions: usize, spread: f64, worlds: u64) -> [f64; 3]
 
 /// Deterministic except for the handles' origins, which do not affect decisions.
 #[test]
-fn sharing_wins() {
+fn merging_reduces_regret() {
     let [together, isolated, one] = regrets(1.0, 2_000, 0.2, 2);
     println!("{together} {isolated} {one}");
     assert!(together < 0.75 * isolated && together < 1.5 * one, "{together} {isolated} {one}");
@@ -381,7 +381,7 @@ fn sharing_wins() {
 /// differ most.
 #[test]
 #[ignore = "five seconds"]
-fn sharing_wins_for_long() {
+fn merging_reduces_regret_in_long_runs() {
     for (epsilon, decisions, spread) in [(1.0, 10_000, 0.2), (0.25, 40_000, 0.5)] {
         let [together, isolated, one] = regrets(epsilon, decisions, spread, 2);
         println!("{epsilon} {decisions} {spread}: {together:.3} {isolated:.3} {one:.3}");

@@ -119,30 +119,30 @@ macro_rules! promises {
 
 promises! {
     it_serves_ads_and_reports_what_is_released
-    its_report_is_a_copy_for_a_while
-    whoever_clicks_is_told_the_same
-    it_knows_what_is_a_request
-    it_serves_the_policy_that_it_is_told
-    it_has_the_memory_that_it_is_told_and_that_its_policy_can_have
-    a_window_of_time_ends_though_nobody_comes
+    its_report_is_cached
+    no_response_reveals_the_status_of_a_click
+    it_accepts_valid_requests_only
+    it_serves_the_policy_of_its_options
+    it_forgets_as_its_options_and_policy_say
+    a_window_of_time_ends_without_traffic
     a_port_in_use_ends_it
-    its_snapshot_is_its_own
-    too_many_open_files_pass
-    it_goes_on_from_its_snapshot_or_says_why_not
+    its_snapshot_belongs_to_one_server
+    it_recovers_from_too_many_open_files
+    it_continues_from_its_snapshot_or_says_why_not
     killed_twice_it_counts_no_click_twice
 }
 
 promises! {
     #[ignore = "some seconds each"]
-    the_idlest_make_room_for_visitors
+    the_most_idle_connections_close_for_new_visitors
     #[ignore = "ten seconds each"]
-    slow_visitors_neither_stay_nor_keep_others_waiting
+    slow_visitors_are_disconnected_and_delay_nobody
     #[ignore = "some seconds each"]
     bodies_of_any_length_are_refused_unread
     #[ignore = "some seconds each"]
     a_thousand_at_once_are_all_served
     #[ignore = "some seconds each"]
-    no_option_is_taken_for_another
+    invalid_options_are_refused
     #[ignore = "some seconds each"]
     both_signals_end_it_cleanly_under_load
     #[ignore = "fifteen seconds each"]
@@ -207,7 +207,7 @@ macro_rules! promises_of_cpp_and_go {
 }
 
 promises_of_cpp_and_go! {
-    its_placements_learn_no_more_of_a_person_than_was_said
+    its_placements_limit_the_rewards_of_each_person
     #[ignore = "a few seconds each"]
     each_placement_learns_what_is_liked_there
 }
@@ -270,7 +270,7 @@ fn it_serves_ads_and_reports_what_is_released(program: &Program) {
 
 /// The status of a click depends on clicks: no response reveals it, to the last byte. The operator can read it, at an
 /// address of this machine.
-fn whoever_clicks_is_told_the_same(program: &Program) {
+fn no_response_reveals_the_status_of_a_click(program: &Program) {
     let ((server, operator), other) = (program.start_with_operator(), program.start());
     let (late, foreign) = (click_url(&server), click_url(&other));
     (0..WINDOW).for_each(|_| drop(click_url(&server)));
@@ -318,7 +318,7 @@ fn whoever_clicks_is_told_the_same(program: &Program) {
 /// Visitors who send half a request, none, or one byte after the other, or who do not read the response, occupy no
 /// thread, delay nobody, and are disconnected. There are more of them than connections: new visitors wait until these
 /// have gone.
-fn slow_visitors_neither_stay_nor_keep_others_waiting(program: &Program) {
+fn slow_visitors_are_disconnected_and_delay_nobody(program: &Program) {
     allow_many_files();
     let server = program.start();
     let mut dripping = server.connect();
@@ -418,7 +418,7 @@ fn bodies_of_any_length_are_refused_unread(program: &Program) {
 }
 
 /// The report is cached for a second. A query without values names no placement.
-fn its_report_is_a_copy_for_a_while(program: &Program) {
+fn its_report_is_cached(program: &Program) {
     let mut command = Command::new(&program.path);
     let server = Server::start(command.args(program.arguments).args(["--port", "0"]));
     let begun = Instant::now();
@@ -436,7 +436,7 @@ fn its_report_is_a_copy_for_a_while(program: &Program) {
 }
 
 /// A target may be an absolute URL (RFC 9112, 3.2.2). A malformed request gets an error, and the server continues.
-fn it_knows_what_is_a_request(program: &Program) {
+fn it_accepts_valid_requests_only(program: &Program) {
     let server = program.start();
     assert_eq!(server.get("/healthz"), (200, "ok".to_owned()));
     let ask = |request: &str| {
@@ -470,7 +470,7 @@ fn it_knows_what_is_a_request(program: &Program) {
 
 /// Two servers with one file would overwrite each other's snapshots: the second one is refused until the first one
 /// ends. A file that is too large for a snapshot is not read.
-fn its_snapshot_is_its_own(program: &Program) {
+fn its_snapshot_belongs_to_one_server(program: &Program) {
     let file = place("own");
     let with = |options: &[&str]| {
         let mut command = program.command();
@@ -506,7 +506,7 @@ fn its_snapshot_is_its_own(program: &Program) {
 }
 
 /// There are more idle connections than places: a new visitor with a request gets a response at once.
-fn the_idlest_make_room_for_visitors(program: &Program) {
+fn the_most_idle_connections_close_for_new_visitors(program: &Program) {
     allow_many_files();
     let server = program.start();
     let mut kept = BufReader::new(server.connect());
@@ -539,7 +539,7 @@ fn the_idlest_make_room_for_visitors(program: &Program) {
 /// Slots of a placement get different creatives, and each click reaches the bandit that decided. The bandit learns from
 /// 12 rewards of each person, and of all visitors without a hash together, whatever they do. Any batch has more. No
 /// page shows who came.
-fn its_placements_learn_no_more_of_a_person_than_was_said(program: &Program) {
+fn its_placements_limit_the_rewards_of_each_person(program: &Program) {
     const PERSON: u64 = 0x9f3c_51a2_77d0_e846;
     let file = place("placements");
     let (pool, log) = (file.with_extension("placements"), file.with_extension("log"));
@@ -726,7 +726,7 @@ fn a_port_in_use_ends_it(program: &Program) {
     assert!(code == Some(2) && said.to_lowercase().contains("usage"), "{code:?} {said}");
 }
 
-fn no_option_is_taken_for_another(program: &Program) {
+fn invalid_options_are_refused(program: &Program) {
     for option in ["--port", "--operator-port"] {
         for port in ["65536", "99999", "4295000000", "-1", "80x", " 80", "http", ""] {
             let (code, said) = program.refuses(&[option, port]);
@@ -742,7 +742,7 @@ fn no_option_is_taken_for_another(program: &Program) {
 }
 
 /// The policy by name, as dpb_policy_at lists them. For another name the server prints the list.
-fn it_serves_the_policy_that_it_is_told(program: &Program) {
+fn it_serves_the_policy_of_its_options(program: &Program) {
     let server = Server::start(program.command().args(["--port", "0", "--policy", "dp-klucb"]));
     assert_eq!(text_field(&server.get("/report").1, "policy"), "dp-klucb");
     assert_eq!(text_field(&program.start().get("/report").1, "policy"), dpb::Algorithm::RECOMMENDED.name());
@@ -754,7 +754,7 @@ fn it_serves_the_policy_that_it_is_told(program: &Program) {
 }
 
 /// Without --memory, the default if the policy supports `forget_after`. The library reports errors.
-fn it_has_the_memory_that_it_is_told_and_that_its_policy_can_have(program: &Program) {
+fn it_forgets_as_its_options_and_policy_say(program: &Program) {
     for (options, memory) in [
         (&[][..], 50_000.0),
         (&["--memory", "0"], 0.0),
@@ -783,7 +783,7 @@ fn it_has_the_memory_that_it_is_told_and_that_its_policy_can_have(program: &Prog
 }
 
 /// A click counts within the window and is late afterwards. A decision is pending only until its window ends.
-fn a_window_of_time_ends_though_nobody_comes(program: &Program) {
+fn a_window_of_time_ends_without_traffic(program: &Program) {
     let options = ["--port", "0", "--operator-port", "0", "--report-every", "1", "--window"];
     let start = |window: &str, more: &[&str]| {
         let mut server = Server::start(program.command().args(options).arg(window).args(more));
@@ -908,7 +908,7 @@ fn visit(host: &str, answers: &AtomicUsize) {
 }
 
 /// When the system gives it no more files, visitors wait; when it does again, they are served.
-fn too_many_open_files_pass(program: &Program) {
+fn it_recovers_from_too_many_open_files(program: &Program) {
     let server = program.start_with_files(64);
     let crowd: Vec<_> = (0..200).map(|_| server.connect()).collect();
     let end = Instant::now() + PATIENCE;
@@ -999,7 +999,7 @@ fn place(name: &str) -> PathBuf {
     place.join("snapshot")
 }
 
-fn it_goes_on_from_its_snapshot_or_says_why_not(program: &Program) {
+fn it_continues_from_its_snapshot_or_says_why_not(program: &Program) {
     let file = place("snapshot");
     let with = |options: &[&str]| {
         let mut command = program.command();

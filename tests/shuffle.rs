@@ -63,7 +63,7 @@ fn three_roles_find_the_best_arm() {
 }
 
 #[test]
-fn the_server_refuses_what_is_not_open_and_nothing_changes() {
+fn the_server_refuses_batches_that_are_not_open_and_nothing_changes() {
     let bandit = Bandit::new(Algorithm::SdpAe, &config(2, 1_000_000)).unwrap();
     let params = bandit.shuffle_params(1).unwrap();
     let bits = batch(params, &mut random(3), |_| 0.5);
@@ -101,7 +101,7 @@ fn the_server_refuses_what_is_not_open_and_nothing_changes() {
 }
 
 #[test]
-fn a_handle_takes_one_road_only() {
+fn a_handle_accepts_plain_or_shuffled_rewards_only() {
     let shuffled = Bandit::new(Algorithm::SdpAe, &config(2, 1_000_000)).unwrap();
     let params = shuffled.shuffle_params(1).unwrap();
     shuffled.submit_shuffled(1, 0, &vec![0; params.batch_len()]).unwrap();
@@ -163,7 +163,7 @@ fn regret_is_far_below_uniform_play_and_calibration_pays() {
 }
 
 #[test]
-fn late_lost_and_cancelled_answers_do_no_harm() {
+fn late_lost_and_cancelled_rewards_do_no_harm() {
     let means = [0.2, 0.9, 0.4];
     for policy in POLICIES {
         let bandit = Bandit::new(policy, &Config { pending_capacity: 256, ..config(3, 1_000_000) }).unwrap();
@@ -260,7 +260,7 @@ fn arms_are_dropped_by_the_radius() {
 }
 
 #[test]
-fn users_behind_many_rewards_are_budgeted_for() {
+fn the_noise_covers_several_rewards_of_a_user() {
     for policy in POLICIES {
         let config = Config { contributions_per_user: 3, ..config(2, 10_000) };
         let bandit = Bandit::new(policy, &config).unwrap();

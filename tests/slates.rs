@@ -29,7 +29,7 @@ fn arms(decisions: &[Decision]) -> Vec<u32> {
 /// Every policy that supports several slots, with all calls in random order: the arms of a request are distinct, live
 /// and eligible, counts add up, and the loss stays within epsilon.
 #[test]
-fn slates_among_everything_else() {
+fn all_calls_in_random_order() {
     for algorithm in ABLE {
         for (slate, max_clicks, reward_window, exploration) in
             [(0, 0, 0, 0.0), (4, 0, 0, 0.3), (4, 0, 50, 0.0), (4, 1, 50, 0.0), (5, 2, 64, 0.2)]
@@ -134,7 +134,7 @@ fn bad_input_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn what_was_not_thought_through_is_refused() {
+fn unsupported_combinations_are_refused() {
     let able = |algorithm: &&Algorithm| ABLE.contains(algorithm) || **algorithm == Algorithm::Linear;
     for &algorithm in Algorithm::ALL.iter().filter(|algorithm| !able(algorithm)) {
         let config = |slate| Config { max_slots: slate, horizon: 1000, base: 2, ..Config::new(5, 1.0) };
@@ -268,7 +268,7 @@ fn propensities_are_exact() {
 /// Two worlds differ in which slots of each request are clicked, and in how many. Nobody can distinguish them without
 /// releases, of which there is none here. Also with duplicate and late clicks, and cancelled decisions.
 #[test]
-fn nothing_tells_which_clicks_were_kept() {
+fn no_output_reveals_which_clicks_were_kept() {
     let told = |clicks: fn(usize, usize) -> bool| {
         let config = Config { max_slots: 4, max_clicks: 1, reward_window: 16, ..Config::new(6, 1e-5) };
         let bandit = bandit(Algorithm::Imed, &config);
@@ -338,7 +338,7 @@ fn audit(config: &Config, sabotage: Sabotage, epsilon: f64, runs: u64, answers: 
 /// The unit is one reward: another one of the same request is a second epsilon. False alarms have probability 1e-6
 /// each.
 #[test]
-fn one_answer_costs_epsilon() {
+fn one_reward_costs_epsilon() {
     let config = Config::new(3, 1.0);
     let one: [&[f64]; 2] = [&[0.0, 1.0, 0.0], &[1.0, 1.0, 0.0]];
     assert!(!audit(&config, Sabotage::Nothing, 1.0, 3000, one).alarm);
@@ -347,7 +347,7 @@ fn one_answer_costs_epsilon() {
 
 /// The unit is a request with all its rewards. The accounting without its factor is that of one reward.
 #[test]
-fn all_answers_of_a_request_cost_epsilon() {
+fn all_rewards_of_a_request_cost_epsilon() {
     let config = Config { max_slots: 3, ..Config::new(3, 1.0) };
     let all: [&[f64]; 2] = [&[0.0; 3], &[1.0; 3]];
     assert!(!audit(&config, Sabotage::Nothing, 1.0, 3000, all).alarm);
@@ -429,7 +429,7 @@ fn regret_of_a_bandit_a_slot(epsilon: f64, requests: u32, number: u64) -> f64 {
 /// bandits, with an error of 420.
 #[test]
 #[ignore = "a quarter of a minute"]
-fn a_slate_learns_more_than_a_bandit_a_slot() {
+fn one_bandit_for_all_slots_learns_more_than_one_for_each() {
     const REQUESTS: u32 = 1_000_000;
     let mean = |regret: &dyn Fn(u64) -> f64| (regret(0) + regret(1)) / 2.0;
     let (mut slates, mut bandits) = (0.0, 0.0);

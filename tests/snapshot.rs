@@ -82,7 +82,7 @@ fn known(arms: &[ArmReport]) -> Vec<[u64; 4]> {
 }
 
 #[test]
-fn a_restored_handle_knows_what_was_released_and_nothing_else() {
+fn a_restored_handle_has_the_releases_only() {
     for algorithm in ABLE {
         for config in configs(algorithm) {
             let bandit = Bandit::new(algorithm, &config).unwrap();
@@ -130,7 +130,7 @@ fn a_restored_handle_knows_what_was_released_and_nothing_else() {
 /// A handle that ends before its first release may have made one after its last snapshot, so the restored handle
 /// reports one.
 #[test]
-fn a_restored_handle_admits_what_it_may_have_spent() {
+fn a_restored_handle_reports_all_it_may_have_spent() {
     for algorithm in ABLE {
         let config = configs(algorithm).swap_remove(0);
         let config = Config { epsilon: 0.7, test_seed: None, ..config };
@@ -146,7 +146,7 @@ fn a_restored_handle_admits_what_it_may_have_spent() {
 /// Ten restarts lose nothing that was released: the regret falls. (DP-SE's epochs are longer than these runs.) Restored
 /// handles draw their own entropy: the slowest learner, DP-EXP3-Lap, is 5 deviations from the bound.
 #[test]
-fn lives_go_on_learning() {
+fn restored_handles_keep_learning() {
     for algorithm in ABLE.into_iter().filter(|algorithm| *algorithm != Algorithm::Se) {
         let config = Config { test_seed: Some(seed(2)), horizon: 600_000, ..configs(algorithm).swap_remove(0) };
         let mut bandit = Bandit::new(algorithm, &config).unwrap();
@@ -168,7 +168,7 @@ fn lives_go_on_learning() {
 
 /// Each policy without snapshots returns its own reason.
 #[test]
-fn who_keeps_what_is_not_released_has_no_snapshot() {
+fn policies_with_unreleased_state_refuse_snapshots() {
     let mut reasons = BTreeSet::new();
     for &algorithm in Algorithm::ALL {
         let config = Config { horizon: 1000, delta: 1e-6, base: Algorithm::Ucb as u32, ..Config::new(3, 1.0) };
@@ -301,7 +301,7 @@ fn every_field_of_a_configuration_may_or_may_not_be_another() {
 /// Each field, in both directions, for each policy that accepts both values: the change is refused with the field's
 /// name, or accepted without loss.
 #[test]
-fn a_restart_takes_what_leaves_the_releases_their_meaning() {
+fn a_restart_accepts_the_listed_changes() {
     let [mut done, mut in_segments] = [BTreeSet::new(), BTreeSet::new()];
     for (algorithm, plain) in plain_configs() {
         for (name, another, change) in FIELDS {
@@ -369,7 +369,7 @@ fn a_restart_takes_what_leaves_the_releases_their_meaning() {
 
 /// The same for the handles of a fleet.
 #[test]
-fn handles_of_a_fleet_may_differ_in_the_same_fields_but_memory() {
+fn a_fleet_accepts_the_same_changes_except_forget_after() {
     let merges =
         |algorithm| matches!(algorithm, Algorithm::Imed | Algorithm::Med | Algorithm::KlUcb | Algorithm::Linear);
     for (algorithm, plain) in plain_configs().filter(|&(algorithm, _)| merges(algorithm)) {
@@ -392,7 +392,7 @@ fn handles_of_a_fleet_may_differ_in_the_same_fields_but_memory() {
 
 /// A handle with segments and one without have different state: neither accepts the other's snapshot.
 #[test]
-fn segments_neither_come_nor_go() {
+fn a_restart_cannot_add_or_remove_segments() {
     let (plain, segmented) = (Config::new(3, 1.0), Config { max_segments: 2, ..Config::new(3, 1.0) });
     for (ours, theirs, says) in [
         (&plain, &segmented, "max_segments must be at least 1: the snapshot has segments, got 0"),
@@ -416,7 +416,7 @@ fn a_snapshot_of_another_policy_is_refused() {
 
 /// A complete batch stays, the others are requested again, and the choices so far remain.
 #[test]
-fn shuffled_batches_are_not_asked_for_twice() {
+fn a_restored_handle_keeps_complete_shuffled_batches() {
     let config = Config { horizon: 50_000, delta: 1e-6, ..Config::new(3, 1.0) };
     let mut bandit = Bandit::new(Algorithm::VbSdpAe, &config).unwrap();
     let batch = |bandit: &Bandit, ones: bool| -> Vec<u8> {

@@ -168,7 +168,7 @@ fn loss(make: Make, weakness: Weakness) -> Result<f64, String> {
 }
 
 #[test]
-fn a_changed_sample_shows_through_noise_only() {
+fn noise_hides_a_changed_sample() {
     for make in [StoppingRule::dp_nas as Make, StoppingRule::dp_exp_nas] {
         assert!((loss(make, HONEST).unwrap() - 1.0).abs() < 1e-6);
         for weakness in [NO_THRESHOLD, third_of_questions, |_, _| 0.9] {
@@ -179,7 +179,7 @@ fn a_changed_sample_shows_through_noise_only() {
 }
 
 #[test]
-fn a_rule_that_halts_at_once_would_be_noticed() {
+fn the_check_detects_a_rule_that_halts_at_once() {
     // The check above can fail: the mean of the first 4 samples is wrong far more often than beta.
     let config = StoppingConfig::new(1.0, 0.5, 0.05, 1.0);
     let wrong = |stream: &u64| {

@@ -102,7 +102,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn nobody_is_learned_from_more_than_m_times(steps in steps(), few in any::<bool>(), window in 0u32..12) {
+    fn each_user_is_learned_from_at_most_m_times(steps in steps(), few in any::<bool>(), window in 0u32..12) {
         check(&steps, if few { 1 } else { 10_000 }, window);
     }
 }
@@ -125,7 +125,7 @@ fn devices(algorithm: Algorithm) -> bool {
 /// Every policy, also in segments and with several slots: a decision that the library does not learn from is like one
 /// that is cancelled at once. So the same arms are played, to the end, as on a handle whose caller cancels it.
 #[test]
-fn what_is_not_learned_from_is_a_request_that_was_cancelled() {
+fn a_skipped_request_is_like_a_cancelled_one() {
     let plain = Config {
         contributions_per_user: M,
         horizon: 3000,
@@ -263,7 +263,7 @@ fn each_of_many_requests_counts_its_user() {
 }
 
 #[test]
-fn what_cannot_be_counted_is_refused() {
+fn configurations_that_cannot_count_users_are_refused() {
     let users = |users| Config { expected_users: users, horizon: 1000, ..Config::new(3, 1.0) };
     for &algorithm in Algorithm::ALL.iter().filter(|&&algorithm| devices(algorithm)) {
         let refused = able(algorithm, users(10)).unwrap_err().to_string();
@@ -302,7 +302,7 @@ fn what_cannot_be_counted_is_refused() {
 
 /// A refused call does not count its user: m = 1 is still available.
 #[test]
-fn what_is_refused_is_not_counted() {
+fn a_refused_request_does_not_count_its_user() {
     let config = Config { expected_users: 100, ..Config::new(2, 1.0) };
     let bandit = Bandit::new(Algorithm::NonprivateUcb1, &config).unwrap();
     assert!(bandit.select_for(&Request { user: 1, ..among(&[0]) }).is_err());
@@ -316,7 +316,7 @@ fn what_is_refused_is_not_counted() {
 
 /// If many users share counters, the keys determine who is skipped, and the test seed determines the keys.
 #[test]
-fn a_test_seed_reproduces_who_is_turned_away() {
+fn a_test_seed_reproduces_which_users_are_skipped() {
     let away = |number: u64| {
         let config = Config { expected_users: 5, test_seed: Some(seed(number)), ..Config::new(2, 1.0) };
         let bandit = Bandit::new(Algorithm::NonprivateUcb1, &config).unwrap();
@@ -343,7 +343,7 @@ fn play(bandit: &Bandit, users: std::ops::Range<u64>) {
 /// p periods lose p epsilon if a policy is pure, and otherwise the loss of m p rewards. The first period of a restored
 /// handle counts too.
 #[test]
-fn periods_add_up() {
+fn the_losses_of_periods_add_up() {
     const DELTA: f64 = 1e-6;
     for (delta, max_segments, max_slots) in
         [(0.0, 0, 0), (DELTA, 0, 0), (0.0, 1, 0), (DELTA, 1, 0), (0.0, 0, 2), (DELTA, 0, 2)]
@@ -396,7 +396,7 @@ fn known(bandit: &Bandit) -> f64 {
 /// A service is killed repeatedly right after its first snapshot, and restored from the newest one. One person
 /// contributes in every run, and the report includes at least all of them. An earlier version reported 3.
 #[test]
-fn no_life_is_forgotten_however_many_there_are() {
+fn the_loss_includes_every_generation() {
     const LIVES: u32 = 20;
     for (max_segments, people) in [(0, 200), (1, 4000)] {
         let config = Config { expected_users: 10_000, max_segments, ..Config::new(2, 1.0) };
@@ -425,7 +425,7 @@ fn no_life_is_forgotten_however_many_there_are() {
 /// A period that begins after a snapshot is not in it. Until the next snapshot the library serves people and does not
 /// learn from them. A handle that was never saved cannot go back, so it learns.
 #[test]
-fn nobody_is_heard_in_a_period_that_no_snapshot_has() {
+fn nothing_is_learned_in_a_period_without_a_snapshot() {
     for max_segments in [0, 1] {
         let config = Config { expected_users: 10_000, max_segments, ..Config::new(2, 1.0) };
         let bandit = Bandit::new(Algorithm::Imed, &config).unwrap();
@@ -452,7 +452,7 @@ fn nobody_is_heard_in_a_period_that_no_snapshot_has() {
 /// A handle counts users before a restart and not after it, or the other way round: the part that does not count them
 /// is one period, whatever the number of restarts.
 #[test]
-fn a_life_that_counts_nobody_is_a_period() {
+fn a_generation_without_user_counts_is_one_period() {
     let counting = Config { expected_users: 1000, ..Config::new(2, 1.0) };
     let plain = Config { expected_users: 0, ..counting.clone() };
     let go_on = |bandit: &Bandit, config: &Config| {
@@ -480,7 +480,7 @@ fn a_life_that_counts_nobody_is_a_period() {
 /// Snapshots of two handles that received the same rewards from different people differ in the handle's name and the
 /// checksum only. A restored handle learns from everybody again.
 #[test]
-fn a_snapshot_does_not_tell_who_came() {
+fn a_snapshot_does_not_reveal_users() {
     let config =
         Config { expected_users: 10_000, test_seed: Some(seed(1)), pending_capacity: 64, ..Config::new(2, 1.0) };
     let of = |users: std::ops::Range<u64>| {
@@ -503,7 +503,7 @@ fn a_snapshot_does_not_tell_who_came() {
 /// Two worlds differ in all rewards of a user who comes sixty times. The library learns from two of them, in one batch:
 /// the loss is at most epsilon. If it learned from all, the loss would be larger.
 #[test]
-fn all_that_one_user_answers_is_audited() {
+fn the_audit_covers_all_rewards_of_a_user() {
     let world = |sabotage: Sabotage| {
         move |_: usize, number: u64, neighbour: bool| {
             let _hand = sabotage.hand(2);
