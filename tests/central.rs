@@ -44,7 +44,7 @@ fn audit(
 }
 
 /// The first release point of DP-UCB-INT, and the loss of its release. The report includes it as soon as an arm can
-/// have had so many rewards.
+/// have had that many rewards.
 fn first_release(config: &Config) -> (u64, f64) {
     let bandit = Bandit::new(Algorithm::UcbInt, config).unwrap();
     for answers in 1.. {

@@ -1,4 +1,4 @@
-//! What `make dist` makes of the last commit, as those meet it who download it: these are long tests.
+//! The archives and packages that `make dist` makes of the last commit, as users get them. These tests are long.
 #![cfg(target_os = "linux")]
 
 use crate::support::{self, have, root, run, snippets};

@@ -12,7 +12,7 @@
 //! noise that is too small by any amount, in one run and without statistics. tests/noise.rs tests the distribution of
 //! the noise.
 //!
-//! The features of dp-linear are chosen by an adversary who sees the whole transcript.
+//! An adversary who sees the whole transcript chooses the features of dp-linear.
 //!
 //! A policy that draws no noise hides rewards in its choices. For it, this test only requires that nothing differs
 //! before a choice of a later phase. The policies of the local model are left out, because their inputs are private

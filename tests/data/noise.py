@@ -1,4 +1,4 @@
-"""The known answers of tests/noise.rs, from a second program: ChaCha20 by RFC 8439's block function
+"""Writes the expected values of tests/noise.rs, by an independent implementation: ChaCha20 by RFC 8439's block function
 with a 64-bit counter and a zero nonce, fast key erasure, and the samplers, on 100 decimal digits.
 
 With --table: the table of src/noise/logarithms.rs."""

@@ -1,4 +1,4 @@
-// A node in Go that joins the bandit of the C++ ad servers, and does what each line of its input says, by one line.
+// A node in Go that joins the bandit of the C++ ad servers. It executes each line of its input and prints one line for it.
 package main
 
 import (
@@ -37,12 +37,12 @@ func main() {
 		words := strings.Fields(lines.Text())
 		number := func(base int) uint64 { return must(strconv.ParseUint(words[1], base, 64)) }
 		switch words[0] {
-		case "play": // so often
+		case "play": // this many decisions
 			for range number(10) {
 				decision := must(node.Bandit.Select())
 				must(0, node.Bandit.Update(decision.Ticket, 0))
 			}
-		case "known": // in all releases, of each arm
+		case "known": // rewards in all releases, for each arm
 			for _, arm := range must(node.Bandit.Arms()) {
 				fmt.Print(arm.EffectivePulls, " ")
 			}
@@ -52,10 +52,10 @@ func main() {
 			fmt.Print(time.Now().Unix())
 		case "decide":
 			fmt.Printf("%016x", must(node.Bandit.Select()).Ticket)
-		case "answer": // of whichever node
-			for node.Answer(number(16), 1) != nil { // until that node was seen
+		case "answer": // a reward for a ticket of any node
+			for node.Answer(number(16), 1) != nil { // fails until that node is known
 			}
-		case "answered": // here; by post; by post again
+		case "answered": // counted in all; forwarded and counted; forwarded and refused
 			m := node.Metrics()
 			fmt.Print(must(node.Bandit.Report()).Answered, " ", m.Received, " ", m.Refused)
 		}

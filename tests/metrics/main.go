@@ -1,5 +1,5 @@
-// Command lint says what is wrong with the pages of metrics in these files: Prometheus' own parser and the rules
-// of `promtool check metrics`.
+// Command lint checks the pages of metrics in these files with Prometheus' own parser and the rules of
+// `promtool check metrics`, and prints the errors.
 package main
 
 import (
