@@ -1,4 +1,4 @@
-//! The figures' fast roads have the law of the public interface, and the program runs.
+//! The figures' fast simulations have the distribution of the public interface, and the program runs.
 
 #[path = "../main.rs"]
 #[allow(dead_code, reason = "these tests take a part of the program")]
@@ -13,28 +13,27 @@ use figures::{EXPERIMENTS, Options, perform};
 use figures::{tails, trace};
 use std::path::{Path, PathBuf};
 
-/// The curves' values at each of the times, for so many runs.
+/// The curves' values at each of the times, for this many runs.
 fn columns(runs: u64, seed: u64, play: impl Fn(Trial) -> Curve + Sync) -> Vec<Vec<f64>> {
     let sample = &run("", &[Cell::new(runs, play)], &Options { seed, threads: 2, ..Options::default() })[0];
-    // Rounded: sums of the same gaps in another order are the same.
+    // Rounded, because sums of the same gaps in another order differ in the last bits.
     let rounded = |curve: &Curve, time: usize| (curve[time] * 1e6).round() / 1e6;
     (0..sample.0[0].len()).map(|time| sample.0.iter().map(|curve| rounded(curve, time)).collect()).collect()
 }
 
-/// Kolmogorov and Smirnov's distance of two samples.
+/// The Kolmogorov-Smirnov distance of two samples.
 fn distance(a: &[f64], b: &[f64]) -> f64 {
     let share = |sample: &[f64], x: f64| sample.iter().filter(|&&y| y <= x).count() as f64 / sample.len() as f64;
     a.iter().chain(b).map(|&x| (share(a, x) - share(b, x)).abs()).fold(0.0, f64::max)
 }
 
-/// Two samples of n from one law are farther apart than this with probability at most `failure`:
-/// 2 exp(-n d^2) (Massart 1990 for each, Wei and Dudley 2012 for two of equal size n >= 458).
-/// Ties only make it rarer.
+/// Two samples of n from one distribution are farther apart than this with probability at most `failure`: 2 exp(-n d^2)
+/// (Massart 1990 for each, Wei and Dudley 2012 for two of equal size n >= 458). Ties only make it rarer.
 fn critical(n: usize, failure: f64) -> f64 {
     ((2.0 / failure).ln() / n as f64).sqrt()
 }
 
-/// All of a test's comparisons together fail with probability at most this, were they true.
+/// If the distributions are equal, all comparisons of a test together fail with at most this probability.
 const FAILURE: f64 = 1e-6;
 
 fn largest_distance(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
@@ -42,10 +41,10 @@ fn largest_distance(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
     a.iter().zip(b).map(|(a, b)| distance(a, b)).fold(0.0, f64::max)
 }
 
-/// A beta so large, and gaps so near to what the first epoch can tell, that epochs end in every way.
-/// Another beta is noticed (and, tried by hand, half of the noise).
+/// With a large beta, and gaps that the first epoch can hardly distinguish, epochs end in every way. The test detects
+/// another beta (and, when tried by hand, half of the noise).
 #[test]
-fn whole_epochs_have_the_law_of_single_decisions() {
+fn whole_epochs_have_the_distribution_of_single_decisions() {
     const RUNS: u64 = 1000;
     let setting = Setting::new(&[0.6, 0.44, 0.44, 0.44, 0.44], 100_000);
     let (epsilon, beta, at) = (0.05, 0.9, log_times(1_000, 100_000, 8));
@@ -61,9 +60,10 @@ fn whole_epochs_have_the_law_of_single_decisions() {
     assert!(values(&public[7]) > 10, "the regret takes too few values to compare");
 }
 
-/// Noise from logarithms, patience with the leader. A tenth less of noise is noticed.
+/// The fast simulation draws noise from logarithms and plays the leader until others may pass it. The test detects a tenth
+/// less of noise.
 #[test]
-fn private_ucb_has_the_law_of_the_library() {
+fn private_ucb_has_the_distribution_of_the_library() {
     const RUNS: u64 = 1000;
     let setting = Setting::new(&[0.7, 0.5, 0.3], 4_000);
     let (epsilon, at) = (1.0, log_times(20, 4_000, 8));
@@ -76,10 +76,10 @@ fn private_ucb_has_the_law_of_the_library() {
     assert!(largest_distance(&public, &other) > bound, "a tenth less of noise went unnoticed");
 }
 
-/// Whole batches, noise from logarithms, bisections. Doubling batches are noticed, and so is less caution (at
-/// eps 0.1, where it matters).
+/// The fast simulation plays whole batches, with noise from logarithms and bisections. The test detects doubling
+/// batches, and less caution (at eps 0.1, where it matters).
 #[test]
-fn dp_imed_has_the_law_of_the_library() {
+fn dp_imed_has_the_distribution_of_the_library() {
     const RUNS: u64 = 1000;
     let setting = Setting::new(&[0.7, 0.5, 0.3], 10_000);
     let (epsilon, at) = (0.1, log_times(100, 10_000, 8));
@@ -96,8 +96,9 @@ fn dp_imed_has_the_law_of_the_library() {
     }
 }
 
-/// The rows of the table that matter, of 20 worlds each. The bounds are five standard errors of such a mean above what it
-/// was: another policy of the same law fails with chance 1e-4 or so, given that few worlds cost several times the mean.
+/// The important rows of the table, with 20 worlds each. The bounds are five standard errors of such a mean above the
+/// measured value. Another policy with the same distribution fails with probability about 1e-4, given that few worlds
+/// cost several times the mean.
 #[test]
 #[ignore = "a minute"]
 fn contextual_decisions_cost_what_the_page_says() {
@@ -119,7 +120,7 @@ fn contextual_decisions_cost_what_the_page_says() {
     }
 }
 
-/// Stopping when the policy has decided leaves the curve as it is, to the bit.
+/// Ending a run when the policy has decided does not change the curve.
 #[test]
 fn a_decided_policy_need_not_be_asked() {
     let (_, instance) = SS19[1];
@@ -156,7 +157,7 @@ fn here(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(file)
 }
 
-/// One run of everything.
+/// Runs every experiment once.
 #[test]
 #[ignore = "a minute"]
 fn every_experiment_runs_and_writes_what_the_page_shows() {
@@ -172,7 +173,7 @@ fn every_experiment_runs_and_writes_what_the_page_shows() {
     assert!(shown.len() >= 9, "{shown:?}");
     for file in shown {
         assert!(out.join(file).exists(), "{file} is shown, but not made");
-        // Its points are beside it, here and in the repository, with the same lines (one run has no bars).
+        // Its points are in a file beside it, with the same columns as in the repository (one run has no bars).
         let lines = |path: PathBuf| -> Vec<String> {
             let points = std::fs::read_to_string(path).unwrap();
             let bar = |name: &String| name.ends_with(", low") || name.ends_with(", high");
@@ -203,7 +204,7 @@ fn cells(line: &str) -> Vec<String> {
     line.split(',').map(|cell| cell.replace('\0', ",")).collect()
 }
 
-/// The points that a plot ends with are the numbers of its table: they are of one run.
+/// A plot's last points are the numbers of its table, because both are of the same runs.
 #[test]
 fn the_points_are_those_of_the_tables() {
     let read = |file: &str| std::fs::read_to_string(here("out").join(file)).unwrap();
@@ -225,7 +226,7 @@ fn the_points_are_those_of_the_tables() {
     assert_eq!(compared, 7 * 4);
 }
 
-/// The world of the trace is the file: its days in their order, each as long as it has views.
+/// The trace's world is the file: the days are in order, each with as many decisions as views.
 #[test]
 fn the_trace_is_the_file() {
     let text = std::fs::read_to_string(here("data/wikipedia.csv")).unwrap();
@@ -243,7 +244,7 @@ fn the_trace_is_the_file() {
         }
         seen += today;
     }
-    // Whoever shows one page for ever gets its share of all views, up to the rounding of days to decisions.
+    // A policy that always shows one page gets that page's share of all views, up to the rounding of days to decisions.
     let at = [1_840_000];
     let share = trace::clicks(&at, |shares| shares[trace::MOST_READ])[0] / at[0] as f64;
     let views = |page: usize| days.iter().map(|views| views[page]).sum::<f64>();
