@@ -60,8 +60,8 @@ fn whole_epochs_have_the_distribution_of_single_decisions() {
     assert!(values(&public[7]) > 10, "the regret takes too few values to compare");
 }
 
-/// The fast simulation draws noise from logarithms and plays the leader until others may pass it. The test detects a tenth
-/// less of noise.
+/// The fast simulation draws noise from logarithms and plays the leader until others may pass it. The test detects a
+/// tenth less of noise.
 #[test]
 fn private_ucb_has_the_distribution_of_the_library() {
     const RUNS: u64 = 1000;
