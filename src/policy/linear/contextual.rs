@@ -40,7 +40,8 @@ impl SavedPeer {
     /// `Corrupt`; `NoMemory`.
     pub fn read(config: &Config, id: &PeerId, from: &mut Reader) -> Result<SavedPeer> {
         let saved = SavedLinear::read(from, &shape(config), config.arms as usize + id.added.len())?;
-        let entry = Entry::new(id.origin, (id.lives, saved.decisions, saved.now(), saved.releases, from.checksum()));
+        let entry =
+            Entry::new(id.origin, (id.generation, saved.decisions, saved.now(), saved.releases, from.checksum()));
         Ok(SavedPeer { entry, saved, first: config.arms, added: KeyIndex::of(id.added, 0)? })
     }
 
@@ -165,12 +166,12 @@ impl Policy for Contextual {
 
     fn merge(&mut self, peer: Peer, added: &[u64]) -> Result<bool> {
         let Peer::Linear(peer) = peer else { return Err(Error::Corrupt) };
-        if !self.roster.expects(&peer.entry)? {
+        if !self.roster.is_newer(&peer.entry)? {
             return Ok(false);
         }
         self.peers.try_reserve(1).map_err(|_| Error::NoMemory)?;
         self.linear.reserve_others()?;
-        let place = self.roster.take(peer.entry);
+        let place = self.roster.insert(peer.entry);
         put(&mut self.peers, place, *peer);
         self.linear.join_pilots(&mut self.peers.iter().map(|peer| &peer.saved.pilot), self.roster.at_work());
         (0..self.linear.models()).for_each(|model| self.join(model, added));

@@ -198,7 +198,7 @@ pub struct Linear {
     decisions: u64,
     releases: u32,
     /// Whether there may be releases beyond `releases`, because the handle was restored or has merged.
-    has_lived: bool,
+    may_have_released: bool,
     failures: u64,
     oversized: u64,
     #[cfg(test)]
@@ -332,7 +332,7 @@ impl Linear {
             time: Time::new(config),
             decisions: 0,
             releases: 0,
-            has_lived: false,
+            may_have_released: false,
             failures: 0,
             oversized: 0,
             #[cfg(test)]
@@ -782,7 +782,7 @@ impl Linear {
     /// [`join`](Self::join) each model. If this handle's own pilot is still running and another one knows the rate, the
     /// handle continues with that rate, and the rewards in the open batch of its pilot are dropped.
     pub fn join_pilots(&mut self, others: &mut dyn Iterator<Item = &Totals>, handles: u32) {
-        (self.common.handles, self.has_lived) = (1.0 + f64::from(handles), true);
+        (self.common.handles, self.may_have_released) = (1.0 + f64::from(handles), true);
         self.other_pilots = others.fold(Pool::default(), |pool, totals| pool.and(totals));
         self.believe();
         if self.pooled.is_known() {
@@ -858,7 +858,7 @@ impl Linear {
 
     /// Returns the loss of one reward through the releases so far.
     pub fn privacy(&self) -> PrivacyLoss {
-        loss(&self.noise.distribution(), self.releases > 0 || self.has_lived)
+        loss(&self.noise.distribution(), self.releases > 0 || self.may_have_released)
     }
 
     /// Writes the releases and the public state, without open batches.
@@ -894,7 +894,7 @@ impl Linear {
     /// `Corrupt`: drop the policy.
     pub fn load(&mut self, from: &mut Reader) -> Result<()> {
         let saved = SavedLinear::read(from, &self.shape, self.live.len())?;
-        (self.decisions, self.releases, self.has_lived) = (saved.decisions, saved.releases, true);
+        (self.decisions, self.releases, self.may_have_released) = (saved.decisions, saved.releases, true);
         self.time.go_on(&saved.time);
         let now = self.now();
         (self.failures, self.oversized) = (saved.failures, saved.oversized);

@@ -391,7 +391,7 @@ mod tests {
     fn normals_are_normal() {
         let mut x = vec![0.0; 200_001];
         normals(&mut x, &mut Seed::new(Some([5; 32])).unwrap().stream());
-        let moment = |discount: i32| x.iter().map(|x| x.powi(discount)).sum::<f64>() / x.len() as f64;
+        let moment = |power: i32| x.iter().map(|x| x.powi(power)).sum::<f64>() / x.len() as f64;
         assert!(moment(1).abs() < 0.0135 && (moment(2) - 1.0).abs() < 0.019 && (moment(4) - 3.0).abs() < 0.132);
         let pairs = x.windows(2).map(|x| x[0] * x[1]).sum::<f64>() / x.len() as f64;
         assert!(pairs.abs() < 0.0135, "{pairs}");

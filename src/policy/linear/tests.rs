@@ -241,7 +241,7 @@ fn rows_are_as_small_as_is_claimed() {
             let mut row = Spread::new(&scale).unwrap();
             rows.check(1, |_| true, &scale).unwrap();
             let is_large = row.quantise(rows.get(0, &scale), &scale);
-            let sum = |discount: i32| row.u.iter().map(|&u| i64::from(u.abs()).pow(discount as u32)).sum::<i64>();
+            let sum = |power: i32| row.u.iter().map(|&u| i64::from(u.abs()).pow(power as u32)).sum::<i64>();
             let (size, most) =
                 if scale.euclidean { (sum(2), i64::from(UNIT).pow(2)) } else { (sum(1), i64::from(UNIT)) };
             assert!(size <= most && (!is_large || row.weight >= 1.0) && row.weight <= LARGEST);
@@ -328,8 +328,8 @@ fn units_do_not_matter() {
     };
     let one = lost(1.0);
     assert!(one < 0.6);
-    for discount in [-90, -20, 7, 90] {
-        assert_eq!(lost(2f64.powi(discount)), one, "{discount}");
+    for power in [-90, -20, 7, 90] {
+        assert_eq!(lost(2f64.powi(power)), one, "{power}");
     }
     assert!(lost(1e-9) < 0.6 && lost(1e9) < 0.6);
 }
@@ -348,7 +348,7 @@ fn precisions_stay_positive_definite() {
         for time in 0..2 * turns {
             if time == turns {
                 policy.models.iter_mut().for_each(|model| model.own.fade(1e9 / model.own.count.max(1.0)));
-                (0..policy.batches.len()).for_each(|model| policy.batches[model].quota = 50); // instead of that of 1e9 rewards
+                (0..policy.batches.len()).for_each(|model| policy.batches[model].quota = 50); // not a third of 1e9
             }
             let rows = if per_arm { 1 } else { 3 };
             let mut x = vec![0.0; rows * d];

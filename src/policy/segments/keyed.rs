@@ -80,7 +80,7 @@ impl Segmented {
         for _ in 0..keys.len() * (config.arms as usize + id.added.len()) {
             from.count()?; // how often each arm was played
         }
-        PeerBandit::read(from, id.origin, id.lives, config, Names { keys: &keys, added: id.added })
+        PeerBandit::read(from, id.origin, id.generation, config, Names { keys: &keys, added: id.added })
     }
 }
 

@@ -146,7 +146,7 @@ pub(crate) struct Segments {
     fitted: bool,
     decisions: u64,
     releases: u32,
-    has_lived: bool,
+    may_have_released: bool,
     /// Whether all segments together try an arm, which is `turns[0].best`.
     trial: bool,
 }
@@ -235,7 +235,7 @@ impl Segments {
             fitted: false,
             decisions: 0,
             releases: 0,
-            has_lived: false,
+            may_have_released: false,
             trial: false,
         };
         segments.least_batch = segments.size_of_least_batch();
@@ -720,7 +720,7 @@ impl Segments {
     }
 
     pub fn privacy(&self) -> PrivacyLoss {
-        loss(&self.noise.distribution(), self.releases > 0 || self.has_lived)
+        loss(&self.noise.distribution(), self.releases > 0 || self.may_have_released)
     }
 }
 

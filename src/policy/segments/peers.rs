@@ -91,7 +91,7 @@ impl PeerBandit {
     ///
     /// # Errors
     /// `Corrupt`; `NoMemory`.
-    pub fn read(from: &mut Reader, origin: u64, lives: u32, config: &Config, names: Names) -> Result<PeerBandit> {
+    pub fn read(from: &mut Reader, origin: u64, generation: u32, config: &Config, names: Names) -> Result<PeerBandit> {
         let half_life = half_life(config.forget_after);
         let (made, releases) = (from.count()?, from.u32()?);
         let now = Time::load(from, made)?.at(made);
@@ -112,7 +112,7 @@ impl PeerBandit {
             released.fade(now, half_life);
             cells.push(rounded(released));
         }
-        let entry = Entry::new(origin, (lives, made, now, releases, from.checksum()));
+        let entry = Entry::new(origin, (generation, made, now, releases, from.checksum()));
         let (keys, added) = (KeyIndex::of(names.keys, 0)?, KeyIndex::of(names.added, 0)?);
         let configured = config.arms;
         Ok(PeerBandit { entry, keys, configured, added, decisions, cells, trials, all, merged: 0 })
@@ -239,7 +239,7 @@ impl Segments {
         peers.known.try_reserve(1).map_err(no_memory)?;
         peers.places.clear();
         peers.places.try_reserve(arms).map_err(no_memory)?;
-        if !peers.roster.expects(&peer.entry)? {
+        if !peers.roster.is_newer(&peer.entry)? {
             return Ok(false);
         }
         if peers.decisions.is_empty() {
@@ -263,10 +263,10 @@ impl Segments {
         self.time.learn();
         let (now, half_life) = (self.now(), self.half_life);
         (peer.merged, peer.all.time) = (now, now);
-        let place = self.peers.roster.take(peer.entry);
+        let place = self.peers.roster.insert(peer.entry);
         let before = put(&mut self.peers.known, place, peer);
         let (Ok(place) | Err(place)) = place;
-        self.has_lived = true;
+        self.may_have_released = true;
         self.peers.updates += 1;
         self.peers.count(now, half_life);
         self.least_batch = self.size_of_least_batch();

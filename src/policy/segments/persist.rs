@@ -97,7 +97,7 @@ impl Segments {
     pub fn load(&mut self, from: &mut Reader, names: Names) -> Result<()> {
         self.decisions = from.count()?;
         self.releases = from.u32()?;
-        self.has_lived = true;
+        self.may_have_released = true;
         let saved_time = Time::load(from, self.decisions)?;
         let now = saved_time.at(self.decisions);
         self.all = WeightedEvidence::load(from, now)?;
