@@ -71,7 +71,7 @@ pub struct PeerBandit {
     cells: Vec<Rounded>,
     trials: Vec<Totals>,
     all: WeightedEvidence,
-    /// Time of the merge here. The releases had not faded then, beyond what the snapshot says.
+    /// Time of the merge on this handle's clock. The releases fade from then on.
     merged: u64,
 }
 
