@@ -52,11 +52,7 @@ fn the_binary_interface_is_the_baselines() {
     let changes: [(&str, &str, &str); 3] = [
         ("field", "uint64_t horizon;", "uint32_t horizon;"),
         ("more", "uint64_t horizon;", "uint64_t horizon, more;"),
-        (
-            "argument",
-            "dpb_cancel(struct dpb_bandit *bandit, uint64_t",
-            "dpb_cancel(struct dpb_bandit *bandit, uint32_t",
-        ),
+        ("argument", "dpb_ticket_node(uint64_t", "dpb_ticket_node(uint32_t"),
     ];
     for (name, from, to) in changes {
         let changed = header.replacen(from, to, 1);

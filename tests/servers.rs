@@ -1210,7 +1210,7 @@ fn killed(program: &Program, series: u64, kills: u64) {
                         break;
                     }
                     old_tickets[0] = Some(text_field(&ad, "click_url").to_owned());
-                    if placements == "1" && random.below(8) == 0 {
+                    if placements == "1" && random.below(2) == 0 {
                         let path = format!("/ads?placement=0&slots={SLOTS}&user={:016x}", random.next_u64());
                         let Some((status, _, page)) = ask(&mut connection, "GET", &path, "") else { break };
                         assert_eq!(status, 200, "{page}");

@@ -154,7 +154,7 @@ fn what_was_not_thought_through_is_refused() {
         "max_slots must be at most 2^24, got 4294967295"
     );
     let no_window = Config { max_slots: 3, max_clicks: 1, ..Config::new(5, 1.0) };
-    assert!(refused(&no_window).starts_with("max_clicks must be 0 without a reward_window: "));
+    assert!(refused(&no_window).starts_with("max_clicks must be 0 without a reward_window, "));
     // Of a fleet all protect the same.
     let with = |slate, max_clicks| bandit(Algorithm::Imed, &Config { max_slots: slate, max_clicks, ..plain.clone() });
     let snapshot = with(3, 1).snapshot().unwrap();

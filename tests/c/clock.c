@@ -83,7 +83,7 @@ static void is_refused(void) {
   dpb_error error;
   config.clock = 2;
   STATUS(dpb_new(&config, &bandit, &error), DPB_INVALID_CONFIG);
-  CHECK(strcmp(error.message, "clock must be 0 (decisions) or 1 (the caller's), got 2") == 0);
+  CHECK(strcmp(error.message, "clock must be 0 (decisions) or 1 (caller), got 2") == 0);
   config.clock = DPB_CLOCK_DECISIONS;
   config.reward_window = (1 << 24) + 1;
   STATUS(dpb_new(&config, &bandit, &error), DPB_INVALID_CONFIG);

@@ -79,7 +79,7 @@ int main(void) {
   CHECK(strcmp(error.message, "max_clicks must be at most max_slots, got 5") == 0);
   config.max_clicks = 1;
   STATUS(dpb_new(&config, &bandit, &error), DPB_INVALID_CONFIG);
-  CHECK(strncmp(error.message, "max_clicks must be 0 without a reward_window: ", 46) == 0 && bandit == NULL);
+  CHECK(strncmp(error.message, "max_clicks must be 0 without a reward_window, ", 46) == 0 && bandit == NULL);
 
   /* One click of a request counts, and a request is over with the window of its first decision. */
   config.reward_window = 6;

@@ -316,7 +316,7 @@ func TestOnePerson(t *testing.T) {
 	const person = 0x9f3c51a277d0e846
 	ads, releases := shop()
 	visit := func(person func(visit uint64) uint64) {
-		for visit := range uint64(200) {
+		for visit := range uint64(500) {
 			for _, ad := range ads.slots(t, int(visit%2), len(creatives), person(visit)) {
 				answer(ads.visitors(), ad.ClickURL)
 			}
@@ -328,7 +328,7 @@ func TestOnePerson(t *testing.T) {
 	}
 	visit(func(visit uint64) uint64 { return visit })
 	if releases() == 0 {
-		t.Error("no release of 200 people")
+		t.Error("no release of 500 people")
 	}
 
 	ads, releases = shop()

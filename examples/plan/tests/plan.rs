@@ -312,7 +312,7 @@ fn options_are_checked() {
         (&["--arms", "1"], "--arms: \"1\" is not a number in 2..=1048576"),
         (&["--epsilon", "1,x"], "--epsilon: \"x\" is not a number"),
         (&["--epsilon", "-1"], "--epsilon: \"-1\" is not a number"),
-        (&["--policy", "dp-imed,best"], "--policy: name must be that of a policy"),
+        (&["--policy", "dp-imed,best"], "--policy: name must be the name of a policy"),
         (&["--rate", "nan"], "--rate: \"nan\" is not a number"),
         (&["--speed", "1"], "--speed"),
         (&["log.csv"], "log.csv"),
