@@ -11,7 +11,7 @@
 //!
 //! # The clock
 //!
-//! A tick is a decision, or the caller's unit of time, which [`advance`](Engine::advance) tells. With the caller's
+//! A tick is a decision, or the caller's unit of time, which [`advance`](Engine::advance) sets. With the caller's
 //! clock a decision is stamped with the time of the last advance, 0 before the first one. Its window is over in the
 //! first advance to stamp + W or later: its reward takes effect there, and none is accepted afterwards. A decision
 //! whose place in the ring is needed before that expires, whether it has a reward or not.
@@ -312,7 +312,7 @@ impl Engine {
         Ok(())
     }
 
-    /// At most this many rewards of a request that are above the least one count; if there are more, so many are
+    /// At most this many rewards of a request above the smallest one count. If there are more, that many are
     /// drawn. Needs a window.
     ///
     /// # Errors

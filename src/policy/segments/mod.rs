@@ -1,6 +1,7 @@
 //! Segments: a bandit for each segment, and one model that all segments share.
 //!
 //! A *segment* (placement, country, hour) is public. A *cell* is an arm in a segment.
+//!
 //! **Pure eps-DP**, or rho-zCDP with delta > 0, by Theorem P of [`crate::privacy`], for any number of segments. Each
 //! reward enters one open batch: the batch of its cell, or the batch of its arm in all segments together. Which of the
 //! two it is, and the size of each batch, are functions of releases, coins and public counts of decisions. A batch is
@@ -20,7 +21,7 @@
 //! plays the arm with the smallest c n kl(p, q) + ln n until that arm's batch is full. IMED has c = 1. Few segments
 //! receive enough decisions for the exploration that c = 1 asks of each, so c begins at 6 and falls to 1 as the
 //! segment's decisions grow. A batch has half as many rewards as its cell has released (a part of that where [peers]
-//! share the work), and at least as many that its expected sum is four standard deviations of the noise. A batch that
+//! share the work), and at least so many that its expected sum is four standard deviations of the noise. A batch that
 //! expects B clicks is as informative as B^2/(B + V) clicks without noise, where V is the variance of the noise. So
 //! four deviations are worth 16 clicks where the noise is large, and one deviation is worth one click.
 //!
