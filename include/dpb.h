@@ -199,7 +199,7 @@ typedef int32_t dpb_status;
 DPB_API const char *dpb_status_name(dpb_status status);
 
 /**
- * The version of the linked library's interface: major << 16 | minor. A program goes on working with a
+ * The version of the linked library's interface: major << 16 | minor. A program keeps working with a
  * library of the same major version that is not older than DPB_ABI_VERSION, its header's. Any thread.
  */
 DPB_API uint32_t dpb_abi_version(void);
@@ -227,7 +227,7 @@ DPB_API const char *dpb_version(void);
 #define DPB_CLOCK_DECISIONS 0
 
 /**
- * dpb_config.clock: dpb_advance tells the time.
+ * dpb_config.clock: dpb_advance sets the time.
  */
 #define DPB_CLOCK_CALLER 1
 
@@ -388,14 +388,14 @@ typedef struct dpb_config {
   /**
    * P, with expected_users: the most periods of this handle, all restarts included. After P periods
    * dpb_next_period is DPB_OVER_BUDGET, and so is a restore, which begins a period. The budget is charged when
-   * the handle is made, with what a person loses who comes in all P periods (P epsilon for a pure policy). A
+   * the handle is made, with the loss of a person with requests in all P periods (P epsilon for a pure policy). A
    * restart may change P: dpb_restore_as charges its config.budget for all of the new P. 0, the default = any
    * number. P is needed if expected_users and budget are both set, and must be 0 without expected_users.
    */
   uint32_t budget_periods;
   /**
    * What reward_window and forget_after count. DPB_CLOCK_DECISIONS (0, the default): a tick is a decision.
-   * DPB_CLOCK_CALLER: dpb_advance tells the time, in a unit of your own, so that a window of half an hour is
+   * DPB_CLOCK_CALLER: dpb_advance sets the time, in a unit of your own, so that a window of half an hour is
    * half an hour at any traffic. Time must not depend on rewards.
    */
   uint32_t clock;
@@ -409,8 +409,8 @@ typedef struct dpb_config {
    */
   uint32_t max_segments;
   /**
-   * d, 1 .. 256: decisions depend on so many features of each request (dpb_request.features, .sparse). For
-   * dpb_new and dpb_new_linear. The intercept is the library's own, and no feature. 0, the default = no
+   * d, 1 .. 256: decisions depend on d features of each request (dpb_request.features, .sparse). For
+   * dpb_new and dpb_new_linear. The library adds the intercept, which is no feature. 0, the default = no
    * features. Not with max_segments.
    */
   uint32_t features;
@@ -686,7 +686,7 @@ dpb_status dpb_new_policy(const char *name,
 DPB_API const char *dpb_policy_at(size_t i);
 
 /**
- * The number of the policy of this name, as dpb_config.base and dpb_report.policy have it; 0 where there is
+ * The number of the policy of this name, as dpb_config.base and dpb_report.policy contain it; 0 if there is
  * none, and for NULL. Any thread.
  */
 DPB_API uint32_t dpb_policy_number(const char *name);
@@ -975,7 +975,7 @@ dpb_status dpb_cancel(struct dpb_bandit *bandit,
                       uint64_t ticket);
 
 /**
- * Tells the time on the caller's clock (dpb_config.clock = DPB_CLOCK_CALLER). Rewards whose reward_window is over
+ * Sets the time on the caller's clock (dpb_config.clock = DPB_CLOCK_CALLER). Rewards whose reward_window is over
  * take effect, in ticket order, and releases age (forget_after).
  * now: in any unit, the same in all restarts of the handle. Time never goes back: a value that is not later than
  * the last one, or than that of the restored snapshot, changes nothing, and the call returns DPB_OK. Use a clock
@@ -1095,7 +1095,7 @@ dpb_status dpb_retire_arm(struct dpb_bandit *bandit,
  * Begins a new period, such as a day. The library may again learn from contributions_per_user decisions of every
  * user, and epsilon_spent and dpb_epsilon_spent grow by one period. A reward counts for the period of its
  * decision. The counters are cleared, under the lock (a millisecond for ten megabytes), and their hash has a new
- * key. A restored handle begins a new period by itself, because no snapshot says who came.
+ * key. A restored handle begins a new period by itself, because no snapshot contains the users.
  *
  * Write a dpb_snapshot right after this call, to the file that a restart reads. If a snapshot was taken before,
  * the library learns from nobody until then, because a program that is killed would restore the earlier snapshot
@@ -1122,8 +1122,8 @@ typedef struct dpb_feature {
 } dpb_feature;
 
 /**
- * One request for a decision. Fill it with dpb_request_init, then set what the request says. All of it is public:
- * make nothing in it from rewards.
+ * One request for a decision. Fill it with dpb_request_init, then set its other fields. All of it is public:
+ * compute nothing in it from rewards.
  */
 typedef struct dpb_request {
   /**
@@ -1156,7 +1156,7 @@ typedef struct dpb_request {
   /**
    * With dpb_config.features = d: rows of d finite numbers, one after the other; otherwise NULL. With
    * DPB_MODEL_PER_ARM one row. With DPB_MODEL_SHARED a row for each eligible arm, in that order; if eligible is
-   * NULL, for every arm by its number (rows of retired arms are not read). A feature must not be made of
+   * NULL, for every arm by its number (rows of retired arms are not read). Do not compute a feature from
    * rewards: see dpb_new_linear.
    */
   const float *features;
@@ -1346,7 +1346,7 @@ typedef struct dpb_report {
   uint64_t expired;
   /**
    * The privacy loss of one user so far: an upper bound at delta_spent, infinite for baselines. With
-   * dpb_config.expected_users: of a user who came in all periods so far, that is epsilon for each period of a
+   * dpb_config.expected_users: of a user with requests in all periods so far, that is epsilon for each period of a
    * pure policy. With a test_seed: what real entropy would have spent.
    */
   double epsilon_spent;
@@ -1406,7 +1406,7 @@ typedef struct dpb_diagnostics {
    */
   uint64_t duplicates;
   /**
-   * Rewards and cancellations of a ticket whose time was over (DPB_EXPIRED).
+   * Rewards and cancellations of an expired ticket (DPB_EXPIRED).
    */
   uint64_t late;
   /**
@@ -1617,7 +1617,7 @@ dpb_status dpb_snapshot(const dpb_bandit *bandit,
  * enters a release of a later one. dpb_epsilon_spent is at least the cost of one release, because there may have
  * been one after the snapshot. A handle that ever had a test_seed is not private.
  *
- * With dpb_config.expected_users a new period begins (dpb_next_period), because a snapshot does not say who came.
+ * With dpb_config.expected_users a new period begins (dpb_next_period), because a snapshot does not contain the users.
  * The handle refuses decisions with DPB_NOT_READY until a dpb_snapshot of it was taken. Restore the newest
  * snapshot, write the new handle's snapshot to the file that a restart reads, and only then serve. Then a program
  * that is killed, at any time and any number of times, counts every period, and dpb_epsilon_spent is at least the
@@ -1647,7 +1647,7 @@ dpb_status dpb_restore(const uint8_t *buf,
  * forget_after (if there was none before, releases begin to age now), expected_users, budget_periods, a
  * max_segments that the snapshot's segments fit into (so a full handle can grow), DPB_CLAMP_REWARDS,
  * interval_exponent, DPB_RIGOROUS_INDEX. A test_seed is not used. If only one of the two configurations has
- * expected_users, the time without counts as one period, and what dpb_restore says of users holds.
+ * expected_users, the time without counts as one period, and the rule of dpb_restore for users applies.
  *
  * config.budget is charged as for a new handle, with the loss of all restarts together (dpb_restore charges none).
  * It is DPB_OVER_BUDGET also if an earlier process had a test_seed. name, config: as in dpb_new_policy. Other

@@ -1,45 +1,45 @@
-//! Many handles, one bandit: what the others have released.
+//! Handles that learn together: the releases of other handles.
 //!
-//! A policy of the batch engine learns from a *set* of released pairs. A handle's snapshot holds its own; a handle
-//! that merges the snapshots of others learns from all. Only noised sums of complete batches ever leave a handle. Segments
-//! and dp-linear do likewise, by the same roster of others: see `policy/segments/peers.rs` and
-//! `policy/linear/contextual.rs`.
+//! A policy of the batch engine learns from a *set* of releases. A handle's snapshot contains the handle's own
+//! releases, and a handle that merges the snapshots of others learns from all. Only noised sums of complete batches
+//! ever leave a handle. Segments and dp-linear work likewise, with the same roster of other handles: see
+//! `policy/segments/peers.rs` and `policy/linear/contextual.rs`.
 //!
 //! # Privacy
 //!
-//! Each reward is answered at one handle, and so in one batch of one handle. A batch's size, and every action, is a
-//! function of releases, of this handle's and of those that it has merged, coins and public data. So Theorem P of
-//! [`crate::privacy`], with the releases of all handles in the order in which they were made, holds for the transcript
-//! of the whole fleet, with the same epsilon. Whoever writes false snapshots writes false releases: learning suffers,
-//! the proof does not.
+//! Each reward belongs to a decision of one handle, and so enters one batch of one handle. The size of a batch, and
+//! every action, are functions of releases, of this handle's and of those that it has merged, coins and public data. So
+//! Theorem P of [`crate::privacy`], with the releases of all handles in the order in which they were made, holds for
+//! the transcript of the whole fleet, with the same epsilon. False snapshots are false releases: they harm learning,
+//! but not the proof.
 //!
-//! # A join
+//! # Merging
 //!
-//! A handle has an *origin*, a random number that its snapshots carry over its lives, and each snapshot a version:
-//! lives, decisions, time, releases, and for two that claim to be the same its checksum. What is known of an origin is its
-//! newest snapshot. So merging is idempotent, commutative and associative, a replayed or an older snapshot changes
-//! nothing.
+//! A handle has an *origin*, a random number that its snapshots contain and that a restored handle keeps. Each snapshot
+//! has a version: its generation (the number of restores before it), decisions, time and releases, and its checksum in
+//! case all of these are equal. A handle is known by the newest snapshot of its origin. So merging is idempotent,
+//! commutative and associative, and a replayed or older snapshot changes nothing.
 //!
-//! Handles that know the same releases read the same, **to the last bit**: means, widths, counts and indices, in whatever
-//! order they have merged, and whichever of the releases are their own. Every origin keeps its own releases by its own
-//! history alone, and what several origins keep is joined by sums that are exact
-//! (`Joined` in `policy/batched/released.rs`). Three things are no part of that knowledge:
+//! Handles that know the same releases report the same values, **to the last bit**: means, widths, counts and indices,
+//! whatever the order of the merges, and whichever of the releases are their own. The releases of each origin are
+//! stored by that origin's history alone, and the releases of several origins are joined by exact sums (`Joined` in
+//! `policy/batched/released.rs`). Three things are not part of these releases:
 //! - Priors ([`Bandit::set_prior`](crate::Bandit::set_prior)) are a handle's own.
-//! - With a memory a release's age counts on the clock of the handle that made it until its snapshot is taken, and from
-//!   when that comes on the clock of the handle that merges it: in decisions, or in what each is told by
-//!   [`advance`](crate::Bandit::advance). The two clocks need not show the same time. So handles agree while no clock moves between: all have
-//!   taken their last snapshot before they merge, and none decides after. A handle also forgets by itself what a
-//!   release of its own contradicts.
-//! - An interval of [`Bandit::compare`](crate::Bandit::compare) pays for how often its handle has merged. Handles that
-//!   have merged as often give the same.
+//! - With `forget_after`, the age of a release counts on the clock of the handle that made it until the snapshot is
+//!   taken, and on the clock of the merging handle from the merge on. The clocks count decisions, or the time that each
+//!   handle gets by [`advance`](crate::Bandit::advance), and need not show the same time. So handles agree while no
+//!   clock moves in between: all have taken their last snapshot before they merge, and none decides after. A handle
+//!   also forgets by itself what one of its own releases contradicts.
+//! - An interval of [`Bandit::compare`](crate::Bandit::compare) is wider the more often its handle has merged. Handles
+//!   that have merged equally often give the same interval.
 //!
-//! Two handles that go on from one snapshot are one origin: nothing is counted twice, but the others learn from one of
-//! them at a time.
+//! Two handles that continue from one snapshot have one origin. Nothing is counted twice, but the others learn from
+//! only one of them at a time.
 //!
 //! # Memory
 //!
-//! At most 1024 others. A bandit keeps twelve pairs for each arm of each of them, some 230 bytes. The policy has all of
-//! an arm's joined to twelve, 420 bytes more.
+//! A handle merges at most 1024 others. A bandit keeps twelve pairs for each arm of each of them, some 230 bytes. The
+//! policy has all pairs of an arm joined to twelve, 420 bytes more.
 
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -47,50 +47,51 @@ use crate::key_index::KeyIndex;
 use crate::memory::try_with_capacity;
 use crate::policy::{Memory, ReleaseHistory, Saved};
 
-/// Of whom a handle knows something, and how new that is.
+/// The other handles, with the versions of their newest snapshots.
 pub(crate) struct Roster {
-    /// By origin.
+    /// Entries, sorted by origin.
     others: Vec<Entry>,
-    /// Snapshots that were news.
-    news: u64,
+    /// Number of merged snapshots that were newer than the known one.
+    updates: u64,
 }
 
-/// Whose a snapshot is, and which one.
+/// The origin and version of a snapshot.
 #[derive(Clone, Copy)]
 pub(crate) struct Entry {
     pub origin: u64,
-    /// Lives, decisions, time, releases, checksum.
+    /// Generation, decisions, time, releases, checksum.
     pub version: (u32, u64, u64, u32, u32),
-    /// The news that it was.
-    news: u64,
+    /// Value of the roster's `updates` when this entry was merged.
+    updates: u64,
 }
 
-/// The place of another in the order of origins: of one that is known, or of one to come.
+/// The position of a handle in the order of origins: `Ok` if it is known, `Err` if it is new.
 pub(crate) type Place = std::result::Result<usize, usize>;
 
 impl Entry {
     pub fn new(origin: u64, version: (u32, u64, u64, u32, u32)) -> Entry {
-        Entry { origin, version, news: 0 }
+        Entry { origin, version, updates: 0 }
     }
 }
 
 impl Roster {
-    /// Other handles, at most.
+    /// Maximum number of other handles.
     pub const MOST: usize = 1024;
 
     pub const fn new() -> Roster {
-        Roster { others: Vec::new(), news: 0 }
+        Roster { others: Vec::new(), updates: 0 }
     }
 
     fn find(&self, origin: u64) -> Place {
         self.others.binary_search_by_key(&origin, |known| known.origin)
     }
 
-    /// Is this news? Then there is room for it.
+    /// Returns whether this snapshot is newer than the known one of its origin. Memory for [`insert`](Self::insert) is
+    /// then reserved.
     ///
     /// # Errors
-    /// `NoMemory`; `InvalidConfig` for too many handles. Nothing has changed.
-    pub fn expects(&mut self, entry: &Entry) -> Result<bool> {
+    /// `NoMemory`; `InvalidConfig` for too many handles. On an error nothing has changed.
+    pub fn is_newer(&mut self, entry: &Entry) -> Result<bool> {
         let known = self.find(entry.origin);
         if known.is_err() && self.others.len() == Self::MOST {
             return Err(Error::config("handles", "must be at most 1024 beside this one", Self::MOST + 1));
@@ -99,10 +100,10 @@ impl Roster {
         Ok(known.map_or(true, |place| entry.version > self.others[place].version))
     }
 
-    /// Takes news, where there is room.
-    pub fn take(&mut self, mut entry: Entry) -> Place {
-        self.news += 1;
-        entry.news = self.news;
+    /// Inserts a newer snapshot, for which memory is reserved.
+    pub fn insert(&mut self, mut entry: Entry) -> Place {
+        self.updates += 1;
+        entry.updates = self.updates;
         let place = self.find(entry.origin);
         match place {
             Ok(place) => self.others[place] = entry,
@@ -111,14 +112,15 @@ impl Roster {
         place
     }
 
-    /// Other handles at work: those that had news while all together had some three each.
+    /// Returns the number of active other handles: those with an update among the last 3n, where n is the number of
+    /// others.
     pub fn at_work(&self) -> u32 {
-        let least = self.news.saturating_sub(3 * self.others.len() as u64);
-        self.others.iter().filter(|other| other.news > least).count() as u32
+        let least = self.updates.saturating_sub(3 * self.others.len() as u64);
+        self.others.iter().filter(|other| other.updates > least).count() as u32
     }
 }
 
-/// Puts what is known of another in its place: what was known before.
+/// Stores what is known of another handle at its position, and returns what was stored there before.
 pub(crate) fn put<T>(others: &mut Vec<T>, place: Place, other: T) -> Option<T> {
     match place {
         Ok(place) => Some(std::mem::replace(&mut others[place], other)),
@@ -129,23 +131,23 @@ pub(crate) fn put<T>(others: &mut Vec<T>, place: Place, other: T) -> Option<T> {
     }
 }
 
-/// What a handle knows of the others.
+/// The releases of the other handles that this handle has merged.
 pub(crate) struct Fleet {
-    /// This handle's own.
+    /// Origin of this handle.
     pub origin: u64,
-    /// Where arms were added, or others merged: few have that.
+    /// Added arms and merged handles. `None` without any, as in most handles.
     joined: Option<Box<Joined>>,
 }
 
 struct Joined {
-    /// The arms of the configuration, which have their numbers as ids.
+    /// Number of the configuration's arms, which have their numbers as ids.
     first: u32,
     memory: Memory,
     /// The ids of the arms that were added.
     added: Vec<u64>,
     places: KeyIndex,
     roster: Roster,
-    /// As in the roster.
+    /// Newest snapshot of each other handle, in the order of `roster`.
     others: Vec<PeerReleases>,
 }
 
@@ -161,28 +163,28 @@ impl Joined {
     }
 }
 
-/// Another handle, as its newest snapshot shows it.
+/// Another handle, as of its newest snapshot.
 pub(crate) struct PeerReleases {
     pub entry: Entry,
     arms: Vec<ReleaseHistory>,
-    /// Those of them that were added are the last.
+    /// Ids of the added arms, which are the last ones in `arms`.
     added: KeyIndex,
 }
 
 impl PeerReleases {
-    /// A snapshot's, and the ids of the arms that were added there.
+    /// Returns the releases of a snapshot. `ids` are those of the arms that were added there.
     ///
     /// # Errors
-    /// `Corrupt` where two arms have one id; `NoMemory`.
-    pub fn new(origin: u64, lives: u32, checksum: u32, ids: &[u64], saved: Saved) -> Result<PeerReleases> {
-        let entry = Entry::new(origin, (lives, saved.decisions, saved.time(), saved.releases, checksum));
+    /// `Corrupt` if two arms have one id; `NoMemory`.
+    pub fn new(origin: u64, generation: u32, checksum: u32, ids: &[u64], saved: Saved) -> Result<PeerReleases> {
+        let entry = Entry::new(origin, (generation, saved.decisions, saved.time(), saved.releases, checksum));
         let added = KeyIndex::of(ids, 0)?;
         let mut arms = try_with_capacity(saved.arms.len())?;
         arms.extend(saved.arms.into_iter().map(|(_, _, released, _)| released));
         Ok(PeerReleases { entry, arms, added })
     }
 
-    /// What it has released of the arm with this id.
+    /// Returns the releases of the arm with this id.
     fn arm(&self, id: u64) -> Option<&ReleaseHistory> {
         let first = self.arms.len() - self.added.len();
         let place = if id < first as u64 { id as usize } else { first + self.added.find(id)? };
@@ -209,7 +211,7 @@ impl Fleet {
         &self.joined().added
     }
 
-    /// Room for the id of one arm more.
+    /// Reserves memory for the id of another arm.
     ///
     /// # Errors
     /// `NoMemory`.
@@ -219,7 +221,7 @@ impl Fleet {
         joined.places.reserve()
     }
 
-    /// One arm more, after [`reserve`](Self::reserve).
+    /// Adds the id of a new arm, after [`reserve`](Self::reserve).
     pub fn add(&mut self, id: u64) {
         if let Some(joined) = &mut self.joined {
             joined.places.insert(id);
@@ -227,10 +229,10 @@ impl Fleet {
         }
     }
 
-    /// As a snapshot has it: its origin, and the ids of the arms that were added.
+    /// Takes over the origin of a snapshot, and the ids of the arms that were added.
     ///
     /// # Errors
-    /// `Corrupt` where two have one id; `NoMemory`.
+    /// `Corrupt` if two arms have one id; `NoMemory`.
     pub fn restore(&mut self, origin: u64, added: Vec<u64>, config: &Config) -> Result<()> {
         self.origin = origin;
         if !added.is_empty() {
@@ -240,7 +242,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// An arm's id.
+    /// Returns an arm's id.
     fn id(&self, arm: u32) -> u64 {
         let Joined { first, added, .. } = self.joined();
         match arm.checked_sub(*first) {
@@ -249,13 +251,13 @@ impl Fleet {
         }
     }
 
-    /// The added arm with this id.
+    /// Returns the added arm with this id.
     pub fn find(&self, id: u64) -> Option<u32> {
         let Joined { first, places, .. } = self.joined();
         Some(first + places.find(id)? as u32)
     }
 
-    /// An id for an arm that has none of its caller's: no other handle has it.
+    /// Returns an id for an arm without one from the caller. No other handle has it.
     pub fn any_id(&self) -> u64 {
         let mut id = self.origin.wrapping_add(self.added().len() as u64) | 1 << 63;
         while self.joined().places.find(id).is_some() {
@@ -264,9 +266,9 @@ impl Fleet {
         id
     }
 
-    /// Snapshots that were news.
-    pub fn news(&self) -> u64 {
-        self.joined().roster.news
+    /// Returns the number of merged snapshots that were newer than the known one.
+    pub fn updates(&self) -> u64 {
+        self.joined().roster.updates
     }
 
     /// As [`Roster::at_work`].
@@ -274,30 +276,32 @@ impl Fleet {
         self.joined().roster.at_work()
     }
 
-    /// Has any other handle been merged?
+    /// Returns whether any other handle has been merged.
     pub fn has_others(&self) -> bool {
         !self.joined().others.is_empty()
     }
 
-    /// Is this news? Then there is room for it.
+    /// Returns whether this snapshot is newer than the known one of its origin. Memory for [`insert`](Self::insert) is
+    /// then reserved.
     ///
     /// # Errors
-    /// As [`Roster::expects`].
-    pub fn expects(&mut self, other: &PeerReleases, config: &Config) -> Result<bool> {
+    /// As [`Roster::is_newer`].
+    pub fn is_newer(&mut self, other: &PeerReleases, config: &Config) -> Result<bool> {
         if other.entry.origin == self.origin {
             return Ok(false);
         }
         let joined = self.join(config);
         joined.others.try_reserve(1).map_err(|_| Error::NoMemory)?;
-        joined.roster.expects(&other.entry)
+        joined.roster.is_newer(&other.entry)
     }
 
-    /// Takes news at this time of ours, and calls `changed` for each of our arms of which it has some.
-    pub fn take(&mut self, mut other: PeerReleases, arms: u32, time: u64, mut changed: impl FnMut(&Fleet, u32)) {
-        let Some(joined) = &mut self.joined else { return }; // `expects` has made it
+    /// Inserts a newer snapshot at `time` on this handle's clock, and calls `changed` for each of its arms that has new
+    /// releases.
+    pub fn insert(&mut self, mut other: PeerReleases, arms: u32, time: u64, mut changed: impl FnMut(&Fleet, u32)) {
+        let Some(joined) = &mut self.joined else { return }; // created by `is_newer`
         let (then, now) = (joined.memory.ticks(other.entry.version.2), joined.memory.ticks(time));
         other.arms.iter_mut().for_each(|released| released.rebase(then, now));
-        let place = joined.roster.take(other.entry);
+        let place = joined.roster.insert(other.entry);
         let before = put(&mut joined.others, place, other);
         let (Ok(place) | Err(place)) = place;
         for arm in 0..arms {

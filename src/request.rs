@@ -2,7 +2,7 @@
 
 use crate::policy::linear::Rows;
 
-/// One request for a decision. All of it is public: make nothing in it from rewards.
+/// One request for a decision. All of it is public: compute nothing in it from rewards.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     /// The number of different arms to choose, at least 1. Each gets a decision and a ticket of its own.

@@ -102,7 +102,7 @@ impl Periods {
     ///
     /// # Errors
     /// `OverBudget`.
-    pub fn live_on(&mut self, before: u32, counted: bool) -> Result<()> {
+    pub fn continue_from(&mut self, before: u32, counted: bool) -> Result<()> {
         self.begun = before.max(1);
         if counted {
             self.next()?;
@@ -316,10 +316,10 @@ mod tests {
         let (mut lives_that_decided, mut refused, mut idle) = (0, 0, 0);
         for order in 0..3u32.pow(4 * 3) {
             let (mut periods, mut learned, mut newest) = (Periods::first(&config), 0, None);
-            for life in 0..4 {
+            for generation in 0..4 {
                 let mut last = 0;
                 for step in 0..3 {
-                    match order / 3u32.pow(3 * life + step) % 3 {
+                    match order / 3u32.pow(3 * generation + step) % 3 {
                         0 => periods.next().unwrap(),
                         1 => {
                             periods.save(periods.begun);
@@ -337,7 +337,7 @@ mod tests {
                 lives_that_decided += u32::from(last > 0);
                 let Some(before) = newest else { break };
                 periods = Periods::first(&config);
-                periods.live_on(before, true).unwrap();
+                periods.continue_from(before, true).unwrap();
             }
         }
         assert!(lives_that_decided > 10_000 && refused > 10_000 && idle > 10_000);
@@ -351,12 +351,12 @@ mod tests {
         periods.save(2);
         periods.save(1);
         assert!(periods.may_learn());
-        periods.live_on(2, true).unwrap();
+        periods.continue_from(2, true).unwrap();
         assert!(!periods.is_ready() && periods.begun == 3);
         assert!(matches!(periods.next(), Err(Error::OverBudget(_))));
-        assert!(matches!(periods.live_on(3, true), Err(Error::OverBudget(_))));
-        assert!(matches!(periods.live_on(u32::MAX, true), Err(Error::OverBudget(_))));
-        periods.live_on(0, false).unwrap();
+        assert!(matches!(periods.continue_from(3, true), Err(Error::OverBudget(_))));
+        assert!(matches!(periods.continue_from(u32::MAX, true), Err(Error::OverBudget(_))));
+        periods.continue_from(0, false).unwrap();
         assert_eq!(periods.begun, 1);
     }
 

@@ -32,52 +32,53 @@ pub struct Report {
     pub phase: u32,
     /// Arms that are not eliminated.
     pub arms_active: u32,
-    /// Privacy loss of one user so far at `delta_spent`; infinite for baselines. With [`Config::expected_users`]
-    /// that of a user who came in all periods. With a test seed the loss that real entropy would have had.
+    /// The privacy loss of one user so far at `delta_spent`; infinite for baselines. With [`Config::expected_users`],
+    /// of a user with requests in all periods. With a test seed, the loss that real entropy would have had.
     pub epsilon_spent: f64,
     /// The configured delta; 0 for a pure policy.
     pub delta_spent: f64,
     /// False for baselines and with a test seed.
     pub is_private: bool,
-    /// Releases that contradicted their arm's past, and ended it.
+    /// Number of releases that contradicted their arm's past, and ended it.
     pub changes_detected: u64,
-    /// With features: how often a model was not updated, and the last one stayed.
+    /// With features, the number of times that a model was not updated and the last one stayed.
     pub failures: u64,
-    /// Features of a row; 0 without features.
+    /// Number of features in a row; 0 without features.
     pub features: u32,
-    /// Each arm has a model, so that a request has one row.
+    /// Whether each arm has a model, so that a request has one row.
     pub model_per_arm: bool,
-    /// Segments in use; 0 without segments.
+    /// Number of segments in use; 0 without segments.
     pub segments: u32,
-    /// The most segments.
+    /// Maximum number of segments.
     pub max_segments: u32,
 }
 
 /// What may be published about one arm.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ArmReport {
-    /// The released mean in the caller's units, NaN before the first release.
+    /// Released mean in the caller's units, NaN before the first release.
     pub mean: f64,
-    /// Half-width of its confidence interval at 1 - beta.
+    /// Half-width of the mean's confidence interval at 1 - beta.
     pub width: f64,
-    /// Decisions for this arm that were not cancelled and did not expire, those that nobody learned from too.
+    /// Number of decisions for this arm that were not cancelled and did not expire, including those that the policy did
+    /// not learn from.
     pub pulls: u64,
-    /// Rewards behind the mean, 0 before the first release; each with its power where there is a memory.
+    /// Number of rewards in the releases behind the mean, discounted with `forget_after`; 0 before the first release.
     pub effective_pulls: f64,
-    /// False once the arm is out of the race.
+    /// False once the arm is eliminated or retired.
     pub active: bool,
 }
 
-/// Counts of refused calls. NOT private: a duplicate click is a click.
+/// Counts of refused calls. NOT private: a duplicate reveals a click.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Diagnostics {
-    /// Answers or cancellations to a ticket that had one.
+    /// Rewards and cancellations of a ticket that had one already.
     pub duplicates: u64,
-    /// Answers or cancellations to a ticket whose time was over.
+    /// Rewards and cancellations of an expired ticket.
     pub late: u64,
     /// Rewards that were not finite or out of range.
     pub rejected: u64,
-    /// Tickets that this handle never issued.
+    /// Tickets that this handle has not issued.
     pub unknown: u64,
     /// Rows of features that were larger than `feature_norm`. (Features are public.)
     pub oversized: u64,
@@ -113,19 +114,19 @@ pub struct Diagnostics {
 pub struct Bandit {
     algorithm: Algorithm,
     config: PackedConfig,
-    /// Handles before this one, each from a snapshot of the last.
-    lives: u32,
-    /// d, and whether each arm has a model, so that a request has one row.
+    /// Number of restores before this handle, each from a snapshot of the handle before.
+    generation: u32,
+    /// d, the number of features; and whether each arm has a model, so that a request has one row.
     features: u32,
     model_per_arm: bool,
-    /// As many as in the state, for a request that is read while another holds the lock.
+    /// Number of arms, for reading a request without the lock.
     arms: AtomicU32,
     range: RewardRange,
     lock: Lock,
 }
 
 impl Bandit {
-    /// Makes a bandit.
+    /// Creates a bandit.
     ///
     /// # Errors
     /// `InvalidConfig` naming the field and the value; `Entropy` if the operating system gives no randomness;
@@ -136,13 +137,13 @@ impl Bandit {
         Ok(bandit)
     }
 
-    /// Makes a bandit that is not charged to its budget yet.
+    /// Creates a bandit without charging the budget.
     fn made(algorithm: Algorithm, config: &Config) -> Result<Bandit> {
         let range = config.check()?;
         let mut seed = Seed::new(config.test_seed)?;
         let mut policy = algorithm.build(config, &mut seed)?;
         let range = if policy.takes_bits() { range.of_bits() } else { range };
-        // Tickets are keyed by the operating system even under a test seed: see engine::ticket.
+        // The key of the tickets comes from the operating system even with a test seed: see engine::ticket.
         let mut tickets = Seed::new(None)?.stream();
         let mut engine = Engine::new(config, &mut tickets)?;
         if policy.needs_full_pull() {
@@ -156,12 +157,12 @@ impl Bandit {
         if by_request || policy.slates().is_some() {
             scratch = Some(Box::new(Scratch::new(config, seed.stream())?));
         }
-        // Last, so that a test seed gives all else the same coins with users and without.
+        // Created last, so that a test seed gives everything else the same coins with users and without.
         let users = Users::of(config, &mut seed)?;
         Ok(Bandit {
             algorithm,
             config: PackedConfig::of(config),
-            lives: 0,
+            generation: 0,
             features: config.features,
             model_per_arm: config.model_per_arm,
             arms: AtomicU32::new(config.arms),
@@ -360,14 +361,14 @@ impl Bandit {
         Ok(())
     }
 
-    /// What came of a decision: at most once a ticket.
+    /// Reports the reward of a decision. A ticket takes one reward.
     ///
-    /// A reward that is refused leaves its decision open: answer again; [`Config::clamp_rewards`]
-    /// spares that for a reward out of range. Without a `reward_window` an open decision expires one
-    /// day, and public counts (expired, an arm's pulls) then show that its reward was refused.
+    /// A refused reward leaves its decision open, so report a valid one; [`Config::clamp_rewards`] makes that
+    /// unnecessary for a reward out of range. Without a `reward_window` an open decision expires one day, and public
+    /// counts (expired, an arm's pulls) then reveal that its reward was refused.
     ///
-    /// The outcome is for the caller alone: it tells whether a ticket was answered already. A stranger
-    /// who reports a click must get one and the same reply whatever it is.
+    /// The result is for the caller alone: it reveals whether a ticket had a reward already. Give a visitor who reports
+    /// a click the same response for every result.
     ///
     /// # Errors
     /// `InvalidReward`, `UnknownTicket`, `Duplicate`, `Expired`: nothing changed but a counter of
@@ -394,13 +395,12 @@ impl Bandit {
         Ok(())
     }
 
-    /// The arm was never played: the decision counts as not made. With a `reward_window` an answer
-    /// that has come is taken back with it, as if it had not: whether it had is not told.
+    /// Cancels a decision whose arm was not played: the decision counts as not made. With a `reward_window` a reward
+    /// that has arrived is dropped with it, and the result does not reveal whether it had arrived.
     ///
     /// # Errors
-    /// `UnknownTicket`, `Duplicate` (cancelled already; without a window also: answered already),
-    /// `Expired`: nothing changed but a counter of [`diagnostics`](Self::diagnostics). `Poisoned`
-    /// after an internal failure.
+    /// `UnknownTicket`, `Duplicate` (cancelled already; without a window also: has a reward), `Expired`: nothing
+    /// changed but a counter of [`diagnostics`](Self::diagnostics). `Poisoned` after an internal failure.
     #[inline]
     pub fn cancel(&self, ticket: u64) -> Result<()> {
         self.lock.lock()?.cancel(ticket)
@@ -421,7 +421,7 @@ impl Bandit {
         Ok(())
     }
 
-    /// Tells the time on the caller's clock ([`Config::clock`]), in any unit, such as milliseconds since 1970.
+    /// Sets the time on the caller's clock ([`Config::clock`]), in any unit, such as milliseconds since 1970.
     /// Rewards whose [`reward_window`](Config::reward_window) is over take effect, in ticket order, and releases
     /// age. A `now` that is not later than the last one changes nothing.
     ///
@@ -443,7 +443,7 @@ impl Bandit {
         self.lock.lock()?.advance(now)
     }
 
-    /// What the devices and the shuffler of a phase's batches need to know (shuffle model).
+    /// Returns the parameters of the devices and the shuffler for the batches of a phase (shuffle model).
     ///
     /// # Errors
     /// `Unsupported` by policies of other models; `Poisoned` after an internal failure.
@@ -451,20 +451,19 @@ impl Bandit {
         Ok(self.lock.lock()?.shuffled()?.params(phase))
     }
 
-    /// The shuffled bits of one arm's batch in the open phase, one byte of 0 or 1 each. The tickets of
-    /// those decisions are then never answered: they expire.
+    /// Submits the shuffled bits of one arm's batch in the open phase, one byte of 0 or 1 each. The tickets of those
+    /// decisions then get no reward by [`update`](Self::update): they expire.
     ///
     /// # Errors
-    /// `Expired` for a phase that is over and for an arm out of the race, `NotReady` for a phase
-    /// that is to come, `Duplicate` when that arm's batch of the phase has come already;
-    /// `InvalidConfig` for a foreign arm, a wrong length or a byte that is no bit;
-    /// `Unsupported` by policies of other models, and once a plain [`update`](Self::update) took
-    /// effect; `Poisoned` after an internal failure. Nothing changed.
+    /// `Expired` for a phase that is over and for an eliminated arm; `NotReady` for a phase that has not begun;
+    /// `Duplicate` if that arm's batch of the phase was submitted already; `InvalidConfig` for an arm that does not
+    /// exist, a wrong length or a byte other than 0 or 1; `Unsupported` by policies of other models, and once an
+    /// [`update`](Self::update) took effect; `Poisoned` after an internal failure. On an error nothing has changed.
     pub fn submit_shuffled(&self, phase: u32, arm: u32, bits: &[u8]) -> Result<()> {
         self.lock.lock()?.shuffled()?.submit(phase, arm, bits)
     }
 
-    /// Everything that may be published.
+    /// Returns everything that may be published.
     ///
     /// # Errors
     /// `Poisoned` after an internal failure.
@@ -490,8 +489,7 @@ impl Bandit {
         })
     }
 
-    /// Counts of refused calls: for the operator's own eyes, NOT private (a duplicate click is a
-    /// click).
+    /// Returns counts of refused calls. They are for the operator only and NOT private: a duplicate reveals a click.
     ///
     /// # Errors
     /// `Poisoned` after an internal failure.
@@ -502,7 +500,7 @@ impl Bandit {
         Ok(Diagnostics { duplicates, late, rejected, unknown, oversized })
     }
 
-    /// What may be published of each arm: calls `each` for arms `0..arms()` in order.
+    /// Calls `each` with what may be published of each arm, for arms `0..arms()` in order.
     ///
     /// # Errors
     /// `Poisoned` after an internal failure.
@@ -514,11 +512,12 @@ impl Bandit {
         Ok(())
     }
 
-    /// The same for one segment: its mean is what the handle believes of the arm there, from the releases of all segments.
+    /// Like [`for_each_arm`](Self::for_each_arm), for one segment. Its mean is the model's, from the releases of all
+    /// segments.
     ///
     /// # Errors
-    /// `InvalidRequest` where no request had this key; `Unsupported` where there are no segments; `Poisoned` after an
-    /// internal failure.
+    /// `InvalidRequest` if no request had this key; `Unsupported` without segments; `Poisoned` after an internal
+    /// failure.
     pub fn for_each_arm_in(&self, segment: u64, mut each: impl FnMut(u32, ArmReport)) -> Result<()> {
         let state = &mut *self.lock.lock()?;
         let unsupported = Error::Unsupported("segments: config.max_segments is 0");
@@ -540,11 +539,11 @@ impl Bandit {
         }
     }
 
-    /// What is believed of the mean reward of each row of a request with features, and its standard deviation, in the
-    /// caller's units: functions of releases. With a model for each arm: of each eligible arm.
+    /// Calls `each` with the estimated mean reward of each row of a request with features, and its standard deviation,
+    /// in the caller's units. Both are functions of releases. With a model for each arm: of each eligible arm.
     ///
     /// # Errors
-    /// As [`select_for`](Self::select_for); `Unsupported` where there are no features.
+    /// As [`select_for`](Self::select_for); `Unsupported` without features.
     pub fn predict(&self, request: &Request, mut each: impl FnMut(f64, f64)) -> Result<()> {
         let state = &mut *self.lock.lock()?;
         let policy = state.policy.by_request().ok_or(Error::Unsupported("features: config.features is 0"))?;
@@ -553,7 +552,7 @@ impl Bandit {
         })
     }
 
-    /// The same, collected.
+    /// Returns the reports of [`for_each_arm`](Self::for_each_arm) in a vector.
     ///
     /// # Errors
     /// `Poisoned` after an internal failure.
@@ -563,27 +562,28 @@ impl Bandit {
         Ok(reports)
     }
 
-    /// The arm that the policy decided for.
+    /// Returns the arm that the policy has decided for.
     ///
     /// # Errors
-    /// `NotReady` until it has; `Poisoned` after an internal failure.
+    /// `NotReady` before that; `Poisoned` after an internal failure.
     pub fn best_arm(&self) -> Result<u32> {
         self.lock.lock()?.policy.best_arm().ok_or(Error::NotReady)
     }
 
-    /// An interval for arm i's mean less arm j's, in the caller's units, from releases alone. However often it is asked
-    /// and whenever one stops: with a chance of at least `confidence` all intervals that this handle ever gives for
-    /// these two arms hold the true difference. Within -(max - min) and max - min.
+    /// Returns an interval for the mean of arm i less that of arm j, in the caller's units, from releases alone. It is
+    /// valid however often and whenever you ask: with probability at least `confidence`, all intervals that this handle
+    /// ever returns for these two arms contain the true difference. It lies within -(max - min) and max - min.
     ///
-    /// A mean is what the rewards behind the releases were expected to be on average: where an arm's rate moves, its
-    /// average over them, in which rewards of batches that the noise drowns count for less. DP-IMED, DP-KLUCB and DP-MED
-    /// learn from all releases, merged ones too; Lazy-DP-TS and DP-SE keep the last one of each arm. The theorem is in the source beside the policies, in `compare`. A restored handle
-    /// promises it for its own life. When a handle is merged, saved or restored must not depend on what was released.
+    /// An arm's mean is the average expected reward over the rewards in its releases. If the arm's rate changes, it is
+    /// the average over these rewards, in which batches with much noise count for less. DP-IMED, DP-KLUCB and DP-MED
+    /// learn from all releases, including merged ones; Lazy-DP-TS and DP-SE keep the last one of each arm. The theorem
+    /// is in the source of the policies, in `compare`. A restored handle gives the guarantee for its own generation.
+    /// When you merge, save or restore a handle must not depend on what was released.
     ///
     /// # Errors
     /// `NotReady` until both arms have a release; `InvalidRequest` for an arm that does not exist or is retired;
-    /// `InvalidConfig` for i = j and a `confidence` outside (0, 1); `Unsupported` by other policies, and with a `forget_after`; `Poisoned` after an
-    /// internal failure.
+    /// `InvalidConfig` for i = j and a `confidence` outside (0, 1); `Unsupported` by other policies, and with
+    /// `forget_after`; `Poisoned` after an internal failure.
     pub fn compare(&self, i: u32, j: u32, confidence: f64) -> Result<(f64, f64)> {
         if !(confidence > 0.0 && confidence < 1.0) {
             return Err(Error::config("confidence", "must be in (0, 1)", confidence));
@@ -594,10 +594,10 @@ impl Bandit {
         let (of_i, of_j, merges) = {
             let state = &mut *self.lock.lock()?;
             state.check_arms(&[i, j])?;
-            (state.policy.sums(i)?, state.policy.sums(j)?, state.fleet.news() + state.policy.merges())
+            (state.policy.sums(i)?, state.policy.sums(j)?, state.fleet.updates() + state.policy.merges())
         };
-        // Two bounds; and what is known after the m-th merge is one of many things that may have been known: nine tenths
-        // for m = 0, of the other tenth 1/((g + 1)(g + 2)) for the 2^g merges from m = 2^g on.
+        // A union bound over both sides, and over what may be known after the m-th merge: m = 0 gets nine tenths of the
+        // error probability, and the 2^g merges from m = 2^g on share 1/((g + 1)(g + 2)) of the other tenth.
         let share = merges.checked_ilog2().map_or(0.9, |g| {
             let g = f64::from(g);
             0.1 / (g.exp2() * (g + 1.0) * (g + 2.0))
@@ -609,11 +609,11 @@ impl Bandit {
         Ok((in_units(low - rounding), in_units(high + rounding)))
     }
 
-    /// Privacy loss of one user so far at this delta: an upper bound. Where it counts [`expected_users`](Config::expected_users), of one
-    /// who came in all periods so far.
+    /// Returns an upper bound of the privacy loss of one user so far at this delta. With
+    /// [`expected_users`](Config::expected_users), of a user with requests in all periods so far.
     ///
     /// # Errors
-    /// `InvalidConfig` when delta is not in `[0, 1)`; `Poisoned` after an internal failure.
+    /// `InvalidConfig` if delta is not in `[0, 1)`; `Poisoned` after an internal failure.
     pub fn epsilon_spent(&self, delta: f64) -> Result<f64> {
         if !(0.0..1.0).contains(&delta) {
             return Err(Error::config("delta", "must be in [0, 1)", delta));
@@ -622,7 +622,7 @@ impl Bandit {
         Ok(loss.epsilon(delta, contributions))
     }
 
-    /// The number of arms, retired ones included.
+    /// Returns the number of arms, including retired ones.
     ///
     /// # Errors
     /// `Poisoned` after an internal failure.
@@ -630,7 +630,7 @@ impl Bandit {
         Ok(self.lock.lock()?.pulls.len() as u32)
     }
 
-    /// d, the features of a row, and how many rows a request has that names so many arms, or all. Takes no lock.
+    /// Returns d, and the number of rows of a request with this many eligible arms, or with all arms. Takes no lock.
     pub(crate) fn rows(&self, eligible: Option<&[u32]>) -> (usize, usize) {
         let rows = match eligible {
             _ if self.model_per_arm => 1,
@@ -640,12 +640,12 @@ impl Bandit {
         (self.features as usize, rows)
     }
 
-    /// The policy.
+    /// Returns the policy.
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
 
-    /// Fails half-way through an update, as a bug would.
+    /// Panics half-way through an update, as a bug would.
     #[cfg(dpb_faults)]
     #[doc(hidden)]
     pub fn panic_inside(&self) {

@@ -1,4 +1,4 @@
-//! Snapshots of a handle: written, restored and merged.
+//! Snapshots of a handle: writing, restoring and merging.
 
 use super::Bandit;
 use super::state::State;
@@ -13,8 +13,8 @@ use crate::snapshot::{self, Kind, Reader, Writer, ensure};
 use std::sync::atomic::Ordering;
 
 impl Bandit {
-    /// What was released and what is public, as bytes: safe to log and to publish. A copy that goes on
-    /// from it by [`restore`](Self::restore) loses the open batches, and every decision in flight expires.
+    /// Returns the releases and the public state as bytes, which are safe to log and to publish. A handle that
+    /// continues from them by [`restore`](Self::restore) loses the open batches, and every pending decision expires.
     ///
     /// # Errors
     /// `Unsupported` by policies whose state is not all released; `NoMemory`; `Poisoned` after an internal
@@ -23,7 +23,8 @@ impl Bandit {
         self.snapshot_within(usize::MAX)
     }
 
-    /// The same, if it takes no more than `room` bytes: if not, this says how many it takes, and no snapshot was taken.
+    /// Like [`snapshot`](Self::snapshot), if it takes at most `room` bytes. Otherwise no snapshot is taken, and the
+    /// error states its size.
     ///
     /// # Errors
     /// `BufferTooSmall`; as [`snapshot`](Self::snapshot).
@@ -31,7 +32,7 @@ impl Bandit {
         let unsealed = {
             let state = &mut *self.lock.lock()?;
             let unsealed = snapshot::write(Kind::Bandit, room, |to| self.save(state, to))?;
-            // A size that is refused is no snapshot.
+            // A snapshot that did not fit was not taken.
             state.periods.save(state.periods.begun);
             unsealed
         };
@@ -43,7 +44,7 @@ impl Bandit {
         to.u32(self.algorithm as u32);
         self.config.save(to);
         to.u8(state.seeded.into());
-        to.u32(self.lives);
+        to.u32(self.generation);
         to.u64(state.fleet.origin);
         to.u64(state.periods.begun.into());
         state.engine.counts().save(to);
@@ -59,38 +60,41 @@ impl Bandit {
         state.policy.save(to)
     }
 
-    /// Goes on from a [`snapshot`](Self::snapshot), with the configuration that is in it and fresh entropy:
-    /// tickets of earlier lives are unknown to it. The guarantee is one for all lives together, however old the snapshot
-    /// is; [`report`](Self::report) says at least what one release costs, because there may have been one since.
+    /// Creates a handle that continues from a [`snapshot`](Self::snapshot), with the configuration in it and fresh
+    /// entropy. Tickets of earlier generations are unknown to it. One guarantee covers all generations together,
+    /// however old the snapshot is. [`report`](Self::report) states at least the loss of one release, because there may
+    /// have been one since the snapshot.
     ///
-    /// Where it counts [`expected_users`](Config::expected_users) a new period begins, and it decides nothing (`NotReady`)
-    /// until a snapshot of itself has been taken. Write that one to where the next life begins, and then serve: so no period is forgotten,
-    /// however often the program is killed. Go on from the newest snapshot only; an older one does not know of all
-    /// periods.
+    /// With [`expected_users`](Config::expected_users) a new period begins, and the handle decides nothing (`NotReady`)
+    /// until a snapshot of it has been taken. Write that snapshot to where the next generation reads it, and then
+    /// serve: so no period is lost, however often the program is killed. Always restore the newest snapshot; an older
+    /// one does not count all periods.
     ///
     /// # Errors
-    /// `Corrupt`; `NewerVersion`; `Entropy`; `NoMemory`; `InvalidConfig` for what no handle could have; `OverBudget` where
-    /// all [`budget_periods`](Config::budget_periods) have begun.
+    /// `Corrupt`; `NewerVersion`; `Entropy`; `NoMemory`; `InvalidConfig` for an impossible configuration; `OverBudget`
+    /// if all [`budget_periods`](Config::budget_periods) have begun.
     pub fn restore(snapshot: &[u8]) -> Result<Bandit> {
         Self::restored(snapshot, None)
     }
 
-    /// The same with another configuration: what was released is read as it was meant, and all else is as the new one says.
+    /// Like [`restore`](Self::restore), with another configuration for the fields on the right.
     ///
     /// | the same as in the snapshot | taken from `config` |
     /// |---|---|
     /// | policy, `arms`, `epsilon`, `delta`, `reward_min`, `reward_max`, `reward_bits`, `contributions_per_user`, `max_slots`, `max_clicks`, `batch`, `base`, `shuffle_printed`, `features`, `model_per_arm`, `feature_norm`, whether there are segments; of VB-SDP-AE `horizon`, which plans its batches | `reward_window`, `clock`, `pending_capacity`, `node`, `horizon`, `beta`, `exploration`, `forget_after`, `expected_users`, `budget_periods`, `clamp_rewards`, `interval_exponent`, `rigorous_index`, `max_segments` if its segments fit |
     ///
-    /// What was learned without a `forget_after` has the age of nothing when one is set. With another `clock` all keeps its
-    /// age in parts of `forget_after`, and the time begins at 0. With the caller's clock in both lives the time goes on,
-    /// in the same unit. Where `expected_users` are counted in one of two lives only, the other is a period.
+    /// Releases made without `forget_after` have age 0 when it is set. If the `clock` changes, all releases keep their
+    /// age as a part of `forget_after`, and the time begins at 0. If the clock is the caller's in both generations, the
+    /// time continues, in the same unit. If only one of two generations counts `expected_users`, the other one counts
+    /// as a period.
     ///
-    /// The test seed is not used. The budget is charged as for a fresh handle, with what all lives together may lose;
-    /// [`restore`](Self::restore) charges none. That is for a new process, whose budget knows nothing of the last one.
+    /// The test seed is not used. The budget is charged as for a new handle, with the loss of all generations together.
+    /// [`restore`](Self::restore) charges nothing: it is for a new process, whose budget does not contain what the last
+    /// one charged.
     ///
     /// # Errors
-    /// As [`restore`](Self::restore); `InvalidConfig` naming the first field that must be as in the snapshot and is not;
-    /// `OverBudget`, also where an earlier life had a test seed.
+    /// As [`restore`](Self::restore); `InvalidConfig` naming the first field that must be as in the snapshot and is
+    /// not; `OverBudget`, also if an earlier generation had a test seed.
     pub fn restore_as(algorithm: Algorithm, config: &Config, snapshot: &[u8]) -> Result<Bandit> {
         Self::restored(snapshot, Some((algorithm, config)))
     }
@@ -110,7 +114,7 @@ impl Bandit {
             config = Config { test_seed: None, ..meant.clone() };
         }
         let mut bandit = Bandit::made(head.algorithm, &config)?;
-        bandit.lives = head.lives.checked_add(1).ok_or(Error::Corrupt)?;
+        bandit.generation = head.generation.checked_add(1).ok_or(Error::Corrupt)?;
         let state = bandit.lock.get_mut()?;
         head.added.iter().try_for_each(|_| state.grow())?;
         bandit.arms.store(head.pulls.len() as u32, Ordering::Relaxed);
@@ -118,9 +122,9 @@ impl Bandit {
         (1..=state.fleet.added().len()).for_each(|n| state.policy.name_arm(&state.fleet.added()[..n]));
         state.pulls.copy_from_slice(&head.pulls);
         state.check_private()?;
-        state.live_on(head.seeded, head.counts, head.now, head.periods, head.config.expected_users > 0)?;
+        state.continue_from(head.seeded, head.counts, head.now, head.periods, head.config.expected_users > 0)?;
         state.policy.load(from).map_err(|error| match (error, meant) {
-            // What a new configuration cannot have; the one in the snapshot had it.
+            // A new configuration can be invalid for the policy; the one in the snapshot was valid.
             (Error::InvalidConfig { .. }, None) => Error::Corrupt,
             (error, _) => error,
         })?;
@@ -129,12 +133,12 @@ impl Bandit {
         Ok(bandit)
     }
 
-    /// Learns from what another handle has released: from its [`snapshot`](Self::snapshot), made here or on another
-    /// machine. Each handle of a fleet merges the newest snapshots of all others every few seconds, in any order. A
-    /// repeated or older snapshot changes nothing. [`crate::fleet`] states the guarantee.
+    /// Merges the releases of another handle from its [`snapshot`](Self::snapshot), made here or on another machine.
+    /// Each handle of a fleet merges the newest snapshots of all others every few seconds, in any order. A repeated or
+    /// older snapshot changes nothing. [`crate::fleet`] states the guarantee.
     ///
     /// Arms are joined by their ids: see [`add_arm_as`](Self::add_arm_as). A snapshot contains what its own handle has
-    /// released, not what that handle has merged; after [`restore`](Self::restore) merge the others' again.
+    /// released, not what that handle has merged. After [`restore`](Self::restore), merge the others' snapshots again.
     ///
     /// ```
     /// # use dpb::{Algorithm, Bandit, Config};
@@ -170,7 +174,7 @@ impl Bandit {
         if config.keeps_peers() { self.merge_peer(&config, &head, from) } else { self.merge_arms(&config, &head, from) }
     }
 
-    /// Of a policy that keeps what other handles have released by itself.
+    /// Merges into a policy that stores the releases of other handles itself.
     fn merge_peer(&self, config: &Config, head: &Head, from: &mut Reader) -> Result<()> {
         let peer = Peer::read(config, &head.id(), from)?;
         from.finish()?;
@@ -181,14 +185,14 @@ impl Bandit {
         Ok(())
     }
 
-    /// Of a policy that learns from the releases of each arm.
+    /// Merges into a policy that learns from the releases of each arm.
     fn merge_arms(&self, config: &Config, head: &Head, from: &mut Reader) -> Result<()> {
         let saved = Saved::read(from)?;
         from.finish()?;
         ensure(saved.arms.len() == head.pulls.len())?;
-        let other = PeerReleases::new(head.origin, head.lives, from.checksum(), &head.added, saved)?;
+        let other = PeerReleases::new(head.origin, head.generation, from.checksum(), &head.added, saved)?;
         let State { seeded, policy, fleet, pulls, .. } = &mut *self.lock.lock()?;
-        if !fleet.expects(&other, config)? {
+        if !fleet.is_newer(&other, config)? {
             return Ok(());
         }
         let policy = mergeable(&mut **policy)?;
@@ -196,24 +200,24 @@ impl Bandit {
         *seeded |= head.seeded;
         let time = policy.time();
         let arms = pulls.len() as u32;
-        fleet.take(other, arms, time, |fleet, arm| policy.join(arm, &mut fleet.released(arm)));
+        fleet.insert(other, arms, time, |fleet, arm| policy.join(arm, &mut fleet.released(arm)));
         policy.expect(fleet.at_work())
     }
 }
 
-/// What a snapshot begins with, whatever the policy.
+/// The start of a snapshot, which is the same for all policies.
 struct Head {
     algorithm: Algorithm,
     config: Config,
     seeded: bool,
-    lives: u32,
+    generation: u32,
     origin: u64,
-    /// Of users, the open one too: see [`Periods`](crate::users::Periods).
+    /// Number of periods, including the open one: see [`Periods`](crate::users::Periods).
     periods: u32,
     counts: Counts,
-    /// The caller's time.
+    /// Time on the caller's clock.
     now: u64,
-    /// Of every arm, and the ids of those that were added.
+    /// Pulls of every arm, and the ids of the added arms.
     pulls: Vec<u64>,
     added: Vec<u64>,
 }
@@ -222,7 +226,7 @@ impl Head {
     fn read(from: &mut Reader) -> Result<Head> {
         let algorithm = Algorithm::from_number(from.u32()?)?;
         let config = Config::load(from)?;
-        let (seeded, lives) = (from.bool()?, from.u32()?);
+        let (seeded, generation) = (from.bool()?, from.u32()?);
         let (origin, periods) = (from.u64()?, u32::try_from(from.u64()?).map_err(|_| Error::Corrupt)?);
         let (counts, now) = (Counts::load(from)?, from.u64()?);
         let arms = from.length(size_of::<u64>())?;
@@ -236,15 +240,15 @@ impl Head {
             ids.push(from.u64()?);
         }
         ensure(ids.iter().all(|&id| id >= config.arms.into()))?;
-        Ok(Head { algorithm, config, seeded, lives, origin, periods, counts, now, pulls, added: ids })
+        Ok(Head { algorithm, config, seeded, generation, origin, periods, counts, now, pulls, added: ids })
     }
 
     fn id(&self) -> PeerId<'_> {
-        PeerId { origin: self.origin, lives: self.lives, added: &self.added }
+        PeerId { origin: self.origin, generation: self.generation, added: &self.added }
     }
 }
 
-/// A snapshot with segments is for a handle with segments.
+/// Checks that a snapshot with segments is for a handle with segments.
 fn check_segmented(ours: &Config, theirs: &Config) -> Result<()> {
     let rule = match (ours.max_segments, theirs.max_segments) {
         (0, 1..) => "must be at least 1: the snapshot has segments",
@@ -261,13 +265,13 @@ fn check_policy(ours: Algorithm, theirs: Algorithm) -> Result<()> {
     Err(Error::refused("policy", format_args!("must be {}, as in the snapshot, got {}", theirs.name(), ours.name())))
 }
 
-/// A policy as one that learns from what others have released.
+/// Returns the policy as one that merges releases of other handles.
 fn mergeable(policy: &mut dyn Policy) -> Result<&mut dyn Mergeable> {
     policy.mergeable().ok_or(Error::Unsupported("merging: it does not learn from a set of releases"))
 }
 
 impl State {
-    /// A snapshot is made to be published.
+    /// Refuses a snapshot of a policy that is not private, because snapshots may be published.
     fn check_private(&self) -> Result<()> {
         match self.policy.privacy() {
             PrivacyLoss::Unbounded => Err(Error::Unsupported("a snapshot: it has no privacy, its sums are raw")),

@@ -1,4 +1,4 @@
-//! What a handle's one short lock guards: the engine, the policy, and whom it may learn from.
+//! The state behind a handle's lock: the engine, the policy, and the users' limits.
 
 use crate::engine::{Counts, Engine, Event};
 use crate::error::{Error, Result};
@@ -17,17 +17,18 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 /// A decision: which arm to play.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Decision {
-    /// Names this decision in [`Bandit::update`](crate::Bandit::update) and [`Bandit::cancel`](crate::Bandit::cancel).
+    /// Identifies this decision in [`Bandit::update`](crate::Bandit::update) and
+    /// [`Bandit::cancel`](crate::Bandit::cancel).
     pub ticket: u64,
-    /// The arm's probability given everything released so far; NaN where it would tell raw rewards.
+    /// Probability of the arm given all releases so far; NaN if it would reveal raw rewards.
     pub propensity: f64,
-    /// The arm, 0-based.
+    /// The arm, counted from 0.
     pub arm: u32,
     /// The policy's epoch, phase or interval.
     pub phase: u32,
 }
 
-/// The handle's one lock, which a forked child may not take.
+/// The handle's lock. A forked child cannot take it.
 pub(super) struct Lock {
     state: Mutex<State>,
     origin: Origin,
@@ -36,31 +37,32 @@ pub(super) struct Lock {
 pub(super) struct State {
     pub engine: Engine,
     pub policy: Box<dyn Policy>,
-    /// For each arm: decisions that were neither cancelled nor expired.
+    /// For each arm, the number of decisions that were neither cancelled nor expired.
     pub pulls: WipedVec<u64>,
     pub fleet: Fleet,
     /// Memory for requests of several slots, with a segment or with features.
     pub scratch: Option<Box<Scratch>>,
-    /// A test seed was used here, before a restart, or in a merged handle: what was learned then is not private.
+    /// Whether a test seed was used here, before a restart, or in a merged handle: what was learned then is not
+    /// private.
     pub seeded: bool,
-    /// Limits the decisions of each user that are learned from; if the configuration expects users.
+    /// Limits of the decisions that each user contributes, if the configuration expects users.
     pub users: Option<Box<Users>>,
     pub periods: Periods,
-    /// Every decision is of a request that names a segment, or has features.
+    /// Whether every request must name a segment or have features.
     pub by_request: bool,
 }
 
 /// Memory for one request.
 pub(super) struct Scratch {
-    /// Arms that it may still be given. Capacity for all arms, as the next two have.
+    /// Arms that may still be chosen. Capacity for all arms, as in the next two.
     left: Vec<u32>,
-    /// Slots that have no decision yet.
+    /// Slots without a decision so far.
     free: Vec<u32>,
-    /// What was chosen, and which arms that plays.
+    /// Chosen pulls and their arms.
     chosen: Vec<(Pull, u32)>,
     /// Coins that shuffle the slots.
     coins: Random,
-    /// The most slots; 0 = as many as arms.
+    /// Maximum number of slots; 0 = as many as arms.
     most: u32,
 }
 
@@ -72,7 +74,7 @@ impl Scratch {
         Ok(Scratch { left, free, chosen, coins, most: config.max_slots })
     }
 
-    /// Makes capacity for so many arms.
+    /// Reserves capacity for `arms` arms.
     fn reserve(&mut self, arms: usize) -> Result<()> {
         self.left.clear();
         self.free.clear();
@@ -81,7 +83,7 @@ impl Scratch {
         lists.into_iter().try_for_each(|reserved| reserved.map_err(|_| Error::NoMemory))
     }
 
-    /// What a request may be given: these arms, which are live, each once and in order; or all that are.
+    /// Lists the arms that a request may get: these arms, all live, each once and in order; or all live arms.
     fn list(&mut self, eligible: Option<&[u32]>, arms: u32, is_live: impl Fn(u32) -> bool) {
         let left = &mut self.left;
         left.clear();
@@ -94,7 +96,7 @@ impl Scratch {
             left.dedup();
         };
         for &arm in eligible {
-            // The capacity is for each arm once.
+            // The capacity is one entry for each arm.
             if left.len() == arms as usize {
                 tidy(left);
             }
@@ -111,7 +113,7 @@ impl Lock {
         Lock { state: Mutex::new(state), origin: Origin::here() }
     }
 
-    /// Without the lock, for an owner.
+    /// Returns the state without locking, for an owner.
     pub fn get_mut(&mut self) -> Result<&mut State> {
         self.state.get_mut().map_err(|_| Error::Poisoned)
     }
@@ -125,13 +127,13 @@ impl Lock {
         }
     }
 
-    /// Another thread holds the lock, mostly for less than the first wait. Each look at the lock takes its cache line, and
-    /// then all that it guards, away from that thread. So a thread that looks seldom lets it make hundreds of calls in a
-    /// row, and all threads together make more.
+    /// Waits for the lock while another thread holds it, which mostly takes less than the first wait. Each test of the
+    /// lock takes its cache line, and then everything that it guards, away from that thread. So a thread that tests
+    /// rarely lets the other one make hundreds of calls in a row, and all threads together make more.
     #[cold]
     fn wait<'a>(&'a self, mut refusal: TryLockError<MutexGuard<'a, State>>) -> Result<MutexGuard<'a, State>> {
         for pauses in std::iter::once(16).chain([1024; 24]) {
-            // A panic inside left a half-applied update: fail closed.
+            // After a panic inside, an update is half applied: refuse every call.
             let TryLockError::WouldBlock = refusal else { return Err(Error::Poisoned) };
             (0..pauses).for_each(|_| std::hint::spin_loop());
             match self.state.try_lock() {
@@ -143,7 +145,7 @@ impl Lock {
     }
 }
 
-/// Enters a decision; with `follows` it is of the same request as the one before.
+/// Enters a decision. With `follows` it belongs to the same request as the one before.
 #[inline(always)]
 fn enter(engine: &mut Engine, pulls: &mut [u64], pull: Pull, arm: u32, follows: bool) -> Decision {
     pulls[arm as usize] += 1;
@@ -151,7 +153,7 @@ fn enter(engine: &mut Engine, pulls: &mut [u64], pull: Pull, arm: u32, follows: 
     Decision { ticket, propensity: pull.propensity, arm, phase: pull.phase() }
 }
 
-/// A decision has ended.
+/// Applies the end of a decision.
 #[inline]
 fn apply(policy: &mut dyn Policy, pulls: &mut [u64], event: Event) {
     match event {
@@ -188,7 +190,7 @@ impl State {
             }
             None if self.periods.is_ready() => Ok(()),
             None => Err(Error::NotReady),
-            // A decision without a user would be learned from uncounted.
+            // The rewards of a decision without a user would be learned without a limit.
             Some(_) => Err(Error::Unsupported("a decision that is nobody's: config.expected_users is set")),
         }
     }
@@ -226,7 +228,7 @@ impl State {
         decision
     }
 
-    /// All slots of a checked request.
+    /// Decides all slots of a checked request.
     fn decide_slots(&mut self, request: &Request, learned: bool, each: &mut dyn FnMut(usize, Decision)) {
         let Some(mut scratch) = self.scratch.take() else { return };
         let Scratch { left, free, chosen, coins, .. } = &mut *scratch;
@@ -246,7 +248,7 @@ impl State {
         self.scratch = Some(scratch);
     }
 
-    /// May this be decided? Nothing has changed.
+    /// Checks that a request may be decided. Changes nothing.
     fn check(&mut self, request: &Request) -> Result<()> {
         self.check_user(request.user)?;
         if request.slots == 0 {
@@ -311,7 +313,7 @@ impl State {
         Ok(())
     }
 
-    /// May this user make a request now? A handle that counts no users takes user 0 alone.
+    /// Checks that this user may make a request now. A handle that counts no users accepts only user 0.
     fn check_user(&self, user: u64) -> Result<()> {
         match self.users {
             None if user != 0 => Err(Error::Unsupported("a user: config.expected_users is 0")),
@@ -320,7 +322,7 @@ impl State {
         }
     }
 
-    /// Counts a request of this user. Is it to be learned from? See [`crate::users`].
+    /// Counts a request of this user. Returns whether to learn from it: see [`crate::users`].
     fn count(&mut self, user: u64) -> bool {
         let Some(users) = &mut self.users else { return true };
         let learned = self.periods.may_learn() && users.count(user);
@@ -336,7 +338,7 @@ impl State {
         Ok(())
     }
 
-    /// Before the decision that so many are ahead of: what it pushes out of the ring takes effect.
+    /// Processes the decision that must leave the ring for the decision that follows `ahead` others.
     #[inline(always)]
     fn make_room(&mut self, ahead: u64) {
         if let Some(event) = self.engine.make_room(ahead) {
@@ -381,15 +383,16 @@ impl State {
         apply(&mut *self.policy, &mut self.pulls, event);
     }
 
-    /// Goes on from another life, which counted so many periods, and `counted` users if this one does not: who came in
-    /// its last period is not known, so another begins.
-    pub fn live_on(&mut self, seeded: bool, counts: Counts, now: u64, periods: u32, counted: bool) -> Result<()> {
+    /// Continues from a snapshot that counts `periods` periods; `counted` states whether it counted users. The users of
+    /// its last period are not known, so another period begins.
+    pub fn continue_from(&mut self, seeded: bool, counts: Counts, now: u64, periods: u32, counted: bool) -> Result<()> {
         self.seeded = seeded;
         self.engine.count_on(counts, now);
-        self.periods.live_on(periods, counted || self.users.is_some())
+        self.periods.continue_from(periods, counted || self.users.is_some())
     }
 
-    /// What one reward, or one request, has lost, and behind how many one user may be by now: m, in each period.
+    /// Returns the loss of one reward or request so far, and the maximum number that one user has contributed by now: m
+    /// in each period.
     pub fn loss(&self, config: &Config) -> (PrivacyLoss, u32) {
         let m = config.contributions_per_user;
         match self.periods.begun.checked_mul(m) {
@@ -408,7 +411,7 @@ impl State {
         self.fleet.reserve(config)?;
         self.grow()?;
         self.fleet.add(id);
-        // What others have released of it before.
+        // Adds the arm's releases that were merged before.
         if let Some(policy) = self.policy.mergeable()
             && self.fleet.has_others()
         {
@@ -418,7 +421,7 @@ impl State {
         Ok(arm)
     }
 
-    /// One arm more.
+    /// Adds an arm.
     pub fn grow(&mut self) -> Result<()> {
         let arm = self.pulls.len() as u32;
         if arm >= Config::MAX_ARMS {

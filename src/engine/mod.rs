@@ -11,7 +11,7 @@
 //!
 //! # The clock
 //!
-//! A tick is a decision, or the caller's unit of time, which [`advance`](Engine::advance) tells. With the caller's
+//! A tick is a decision, or the caller's unit of time, which [`advance`](Engine::advance) sets. With the caller's
 //! clock a decision is stamped with the time of the last advance, 0 before the first one. Its window is over in the
 //! first advance to stamp + W or later: its reward takes effect there, and none is accepted afterwards. A decision
 //! whose place in the ring is needed before that expires, whether it has a reward or not.
@@ -84,13 +84,13 @@ impl Counts {
         [self.decisions, self.answered, self.cancelled].into_iter().for_each(|count| to.u64(count));
     }
 
-    /// For [`Engine::count_on`].
+    /// Reads counts for [`Engine::count_on`].
     ///
     /// # Errors
     /// `Corrupt`.
     pub(crate) fn load(from: &mut Reader) -> Result<Counts> {
         let [decisions, answered, cancelled] = [from.count()?, from.count()?, from.count()?];
-        // Tickets have room for 2^48 decisions, years of any service.
+        // A ticket contains 48 bits of the decision's number, enough for years of any service.
         ensure(decisions >> 48 == 0 && decisions.checked_sub(answered).is_some_and(|rest| rest >= cancelled))?;
         Ok(Counts { decisions, answered, cancelled, expired: 0 })
     }
@@ -108,52 +108,51 @@ pub struct Refusals {
 /// The pending ring of one handle.
 pub struct Engine {
     ring: WipedVec<Slot>,
-    /// What more there is of each decision, where there is more.
+    /// State of each slot that not every configuration needs.
     beside: Option<Box<SlotExtras>>,
     key: TicketKey,
     counts: Counts,
     refusals: Refusals,
 }
 
-/// 8 bytes: all that a decision needs that is answered at once and whose policy asks for its arm alone.
+/// A slot of 8 bytes, which is enough if rewards take effect at once and the policy needs only the arm.
 #[derive(Clone, Copy)]
 struct Slot {
-    /// Of the ticket of the last decision here.
+    /// Tag of the ticket of the slot's last decision.
     tag: u32,
-    /// Its arm, above its fate.
+    /// Arm of that decision, in the bits above its fate.
     played: u32,
 }
 
-/// What more there is of windows and clocks, and tables with a place for each slot, or none.
+/// State of windows and clocks, and tables with an entry for each slot, or none.
 #[derive(Default)]
 struct SlotExtras {
-    /// The window in decisions; 0 where there is none.
+    /// Window in decisions; 0 without one.
     window: u64,
-    /// The caller's time, where the clock is the caller's.
+    /// Time on the caller's clock, if the clock is the caller's.
     now: Option<u64>,
-    /// In window mode the reward that the decision ends with: silence is the least, until an answer that waits for its
-    /// window says more. No other reward is ever here, and none that nobody learns from.
+    /// With a window, the reward with which the decision ends: the smallest one, until a larger one arrives. Rewards
+    /// that the policy does not learn from are never stored here.
     held: WipedVec<Reward>,
-    /// The whole pull, for who asks for it again.
+    /// The whole pull of each slot, for policies that need it back.
     pulls: WipedVec<Pull>,
-    /// Which decisions are of one request, where that matters.
+    /// Which decisions belong to one request, if that matters.
     requests: Option<Requests>,
-    /// When decisions were made, where windows are on the caller's clock.
+    /// Times of the decisions, with windows on the caller's clock.
     times: Option<Times>,
 }
 
-/// Windows on the caller's clock.
+/// State of windows on the caller's clock.
 struct Times {
-    /// When the decision of each slot was made.
+    /// Time of each slot's decision.
     stamps: WipedVec<u64>,
-    /// In ticks.
+    /// Window in ticks.
     window: u64,
-    /// The first decision that is not over: those before it took effect or were pushed out.
+    /// First decision that has not ended. Those before it took effect or expired.
     first: u64,
 }
 
-/// What became of a decision: done, open, or in window mode answered before its window is over; and whether anybody
-/// learns from it.
+/// The state of a decision: ended, open, or (with a window) with a held reward; and whether the policy learns from it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Fate(u32);
 
@@ -161,7 +160,7 @@ impl Fate {
     const DONE: Fate = Fate(0);
     const OPEN: Fate = Fate(1);
     const HELD: Fate = Fate(2);
-    /// Added to one of these.
+    /// Flag added to one of these.
     const UNLEARNED: u32 = 4;
     const BITS: u32 = 3;
     const MASK: u32 = (1 << Fate::BITS) - 1;
@@ -193,7 +192,7 @@ impl Slot {
         Fate(self.played & Fate::MASK)
     }
 
-    /// Ends the decision: what its fate was.
+    /// Ends the decision, and returns its fate until now.
     #[inline]
     fn end(&mut self) -> Fate {
         let fate = self.fate();
@@ -201,14 +200,14 @@ impl Slot {
         fate
     }
 
-    /// An answer to an open decision waits.
+    /// Marks an open decision as one with a held reward.
     fn hear(&mut self) {
         self.played ^= Fate::OPEN.0 ^ Fate::HELD.0;
     }
 }
 
 impl SlotExtras {
-    /// A decision is made.
+    /// Stores a new decision.
     fn enter(&mut self, place: usize, pull: Pull, follows: bool) {
         if let (Some(times), Some(now)) = (&mut self.times, self.now) {
             times.stamps[place] = now;
@@ -221,14 +220,14 @@ impl SlotExtras {
         }
     }
 
-    /// What was played in a slot.
+    /// Returns the pull of a slot.
     #[inline]
     fn pull(beside: &Option<Box<SlotExtras>>, place: usize, slot: &Slot) -> Pull {
         let recalled = beside.as_ref().and_then(|beside| beside.pulls.get(place).copied());
         recalled.unwrap_or(Pull::of(slot.arm()))
     }
 
-    /// An answer: does it wait for its window?
+    /// Stores a reward. Returns whether it waits for its window.
     fn hear(&mut self, place: usize, learned: bool, reward: Reward) -> bool {
         let Some(held) = self.held.get_mut(place) else { return false };
         if learned {
@@ -237,20 +236,20 @@ impl SlotExtras {
         true
     }
 
-    /// A decision is over: the reward that it ends with, in window mode.
+    /// Ends a decision. With a window, returns its reward.
     fn settle(&mut self, place: usize) -> Option<Reward> {
         self.held.get_mut(place).map(std::mem::take)
     }
 }
 
-/// Held answers are wiped.
+/// Wipes held rewards.
 impl Drop for SlotExtras {
     fn drop(&mut self) {
         self.held.zeroize();
     }
 }
 
-/// The slot of a ticket whose decision is not over, and whose fate will do.
+/// Returns the slot of a ticket whose decision has not ended and has one of these fates.
 #[inline]
 fn find<'a>(
     key: &TicketKey,
@@ -264,10 +263,10 @@ fn find<'a>(
 }
 
 impl Engine {
-    /// The most that an arm's number may be: what is left of a slot beside its fate.
+    /// Maximum number of an arm: the bits of a slot that its fate leaves.
     pub const MOST_ARM: u32 = u32::MAX >> Fate::BITS;
 
-    /// Places in the ring for the decisions in flight: a power of two, for a window in decisions too.
+    /// Returns the number of places in the ring: a power of two, also for a window in decisions.
     pub fn places(config: &Config) -> usize {
         let counted = if config.clock == Clock::Decisions { config.reward_window } else { 0 };
         config.pending_capacity.max(counted).next_power_of_two() as usize
@@ -313,7 +312,7 @@ impl Engine {
         Ok(())
     }
 
-    /// At most this many rewards of a request that are above the least one count; if there are more, so many are
+    /// At most this many rewards of a request above the smallest one count. If there are more, that many are
     /// drawn. Needs a window.
     ///
     /// # Errors

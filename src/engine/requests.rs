@@ -1,4 +1,5 @@
-//! Requests with several decisions, of whose answers at most so many may be clicks: more than the least reward.
+//! Requests with several decisions, of whose rewards only a limited number may be clicks: rewards above the smallest
+//! one.
 
 use super::Slot;
 use crate::error::Result;
@@ -6,11 +7,11 @@ use crate::memory::WipedVec;
 use crate::random::Random;
 use crate::reward::Reward;
 
-/// Which decisions of the ring are of one request.
+/// The decisions of the ring that belong to one request.
 pub struct Requests {
-    /// For each slot: is its decision of the same request as the one before?
+    /// For each slot, whether its decision belongs to the same request as the one before.
     follows: WipedVec<bool>,
-    /// Clicks of a request that count.
+    /// Maximum number of clicks of a request that count.
     most: u32,
     coins: Random,
 }
@@ -30,10 +31,10 @@ impl Requests {
         self.follows[slot] = follows;
     }
 
-    /// The first decision of a request is due, or the first that was not pushed out. All answers of the request are now
-    /// what they will be: silence, and of the clicks `most` that are drawn evenly, where there are more. One coin a
-    /// decision, whatever its answer. A coin may use one more word of the stream, by rejection, and so shift later coins:
-    /// [`crate::privacy::slates`] says why that tells nothing. Returns the request's end.
+    /// Fixes all rewards of a request when its first decision is due, or the first one that did not expire. If it has
+    /// more than `most` clicks, that many are drawn evenly, and the others become the smallest reward. Each decision
+    /// uses one coin, whatever its reward. A coin may use one more word of the stream, by rejection, and so shift later
+    /// coins: [`crate::privacy::slates`] explains why that reveals nothing. Returns the end of the request.
     #[inline(never)]
     pub fn fix(&mut self, ring: &mut [Slot], held: &mut [Reward], due: u64, issued: u64) -> u64 {
         let end = (due + 1..issued).find(|&next| !self.follows(next)).unwrap_or(issued);
@@ -58,7 +59,7 @@ impl Requests {
         end
     }
 
-    /// From this decision back to the first of its request, or to the first one before `over`.
+    /// Goes back from this decision to the first one of its request, but not beyond the last one before `over`.
     pub fn start(&self, mut sequence: u64, over: u64) -> u64 {
         while sequence >= over && self.follows(sequence) {
             sequence -= 1;
@@ -90,7 +91,8 @@ mod tests {
         (engine, seed.stream())
     }
 
-    /// The tickets of a request, and what it pushed out: arms are the numbers of decisions.
+    /// Issues a request. Returns its tickets, and the decisions that it pushed out. The arms are the numbers of
+    /// decisions.
     fn request(engine: &mut Engine, size: u64) -> (Vec<u64>, Vec<(u64, u32)>) {
         let mut ends = Vec::new();
         for ahead in 0..size {
@@ -103,17 +105,18 @@ mod tests {
         (tickets, ends)
     }
 
-    /// Requests of one to six decisions, answered and cancelled at random: of each request as many clicks are kept as may
-    /// be, at what they were; every decision ends in its turn; and a ticket's time is over with that of its
-    /// request's first.
+    /// Requests of one to six decisions get rewards and cancellations at random. Each request keeps its clicks, up to
+    /// the maximum, at their values. Every decision ends in its turn. A ticket expires together with the first one of
+    /// its request.
     #[test]
     fn as_many_clicks_as_may_be_are_kept() {
         for most in 1..=3 {
             let (mut engine, mut random) = engine(most, most as u8);
-            // Of each decision: its ticket, its request's first, its answer, and whether it was cancelled.
+            // Of each decision: its ticket, the first decision of its request, its reward, and whether it was
+            // cancelled.
             let mut log: Vec<(u64, u64, Option<u32>, bool)> = Vec::new();
             let (mut ended, mut kept, mut clicked) = (Vec::new(), Vec::new(), Vec::new());
-            // Of requests with a cancellation after they were fixed, the first decisions.
+            // The first decisions of requests with a cancellation after they were fixed.
             let mut late = std::collections::HashSet::new();
             for _ in 0..5000 {
                 let (first, over) = (log.len() as u64, log.len().saturating_sub(WINDOW as usize) as u64);
@@ -127,7 +130,7 @@ mod tests {
                     kept.resize(log.len(), 0);
                     kept[first as usize] += u32::from(reward > 0);
                 }
-                // What the requests that were fixed just now had clicked.
+                // The clicks of the requests that were just fixed.
                 clicked.resize(log.len(), None);
                 for first in over..log.len() as u64 - WINDOW.min(log.len() as u64) {
                     if log[first as usize].1 == first && clicked[first as usize].is_none() {
@@ -181,26 +184,26 @@ mod tests {
             let full = clicked.iter().zip(&kept).take(open - 6).filter(|(clicked, _)| **clicked > Some(most)).count();
             assert!(full > 100, "{full}");
             for (first, (clicked, &kept)) in clicked.iter().zip(&kept).enumerate().take(open - 6) {
-                // Cancelled after they were fixed: then fewer.
+                // A cancellation after that leaves fewer.
                 let most = clicked.unwrap_or(0).min(most);
                 assert!(kept == most || (late.contains(&(first as u64)) && kept < most), "{first}: {kept} of {most}");
             }
         }
     }
 
-    /// On the caller's clock: requests of one to six decisions at random times, answered and cancelled at random, where a
-    /// small ring pushes some out before their time. All that is left of a request ends in the first advance
-    /// to the end of its window, and of its clicks as many are kept as may be, at what they were.
+    /// On the caller's clock, requests of one to six decisions at random times get rewards and cancellations at random,
+    /// and a small ring pushes some decisions out before their time. The rest of a request ends in the first advance to
+    /// the end of its window, and keeps its clicks, up to the maximum, at their values.
     #[test]
     fn as_many_clicks_as_may_be_are_kept_on_the_callers_clock() {
         for (most, capacity) in [(1, 16), (2, 128), (3, 32)] {
             let (mut engine, mut random) = engine_on(Clock::Caller, capacity, most, 20 + most as u8);
-            // Of each decision: its ticket, its request's first, its answer, and whether it has ended.
+            // Of each decision: its ticket, the first decision of its request, its reward, and whether it has ended.
             let mut log: Vec<(u64, u64, Option<u32>, bool)> = Vec::new();
             let (mut stamps, mut now, mut oldest) = (Vec::new(), 0u64, 0);
             let (mut full, mut pushed) = (0, 0);
             for _ in 0..8000 {
-                // Nights of several windows, earlier times, and bursts.
+                // Steps of several windows, earlier times, and bursts.
                 let leap = [0, 0, 1, 2, 5, random.below(40), 3 * WINDOW][random.below(7) as usize];
                 let told = if random.below(9) == 0 { now.saturating_sub(leap) } else { now + leap };
                 assert_eq!(engine.advance(told).unwrap(), told.saturating_sub(now));
@@ -273,8 +276,9 @@ mod tests {
         }
     }
 
-    /// 60,000 requests of five clicks, some other answers and a cancellation: each of the five is kept in its turn. A
-    /// count is off by 5 of its deviations, sqrt(n p (1 - p)), with a chance of 6e-7; 15 of them.
+    /// 60,000 requests have five clicks, some other rewards and a cancellation: each of the five clicks is kept equally
+    /// often. A count is off by 5 of its standard deviations, sqrt(n p (1 - p)), with probability 6e-7; there are 15
+    /// counts.
     #[test]
     fn clicks_are_kept_evenly() {
         const REQUESTS: u32 = 60_000;
@@ -284,7 +288,8 @@ mod tests {
             for _ in 0..REQUESTS {
                 let (tickets, ends) = request(&mut engine, 8);
                 ends.iter().for_each(|&(number, reward)| kept[number as usize % 8] += u32::from(reward > 0));
-                // Slots 0, 2, 3, 5 and 7, the last ones first; 1 is silent, 4 cancelled, 6 told to be none.
+                // Slots 0, 2, 3, 5 and 7, the last ones first; 1 has no reward, 4 is cancelled, 6 gets the smallest
+                // reward.
                 for slot in [7, 5, 3, 2, 0] {
                     engine.answer(tickets[slot], Reward::from_units(1 << slot)).unwrap();
                 }

@@ -2,69 +2,69 @@
 
 use crate::random::Random;
 
-/// A ticket is 16 bits of node name and 48 of a keyed permutation of the decision's number, so a
-/// foreign one opens to a number that was never issued (or, with chance `decisions / 2^48`, to one
-/// long expired), and a late one is known as late for ever.
+/// A ticket is 16 bits of node name and 48 bits of a keyed permutation of the decision's number. So the ticket of
+/// another handle opens to a number that was never issued (or, with probability `decisions / 2^48`, to one long
+/// expired), and a late ticket is always recognised as late.
 ///
-/// The number is a slot of the ring, its low bits, and a lap. The lap is permuted under the slot (a
-/// Feistel network of four rounds, Luby and Rackoff 1988): that is the *tag*. A keyed digest of it masks the
-/// slot, and the slot remembers another part of that. So an answer finds its slot in one step and compares; only
-/// a ticket that is refused is opened altogether. Neither part tells how many decisions there were.
+/// The number consists of a slot of the ring, its low bits, and a lap. The lap is permuted under the slot (a Feistel
+/// network of four rounds, Luby and Rackoff 1988): the result is the *tag*. A keyed digest of the tag masks the slot,
+/// and the slot stores another part of the digest. So a reward finds its slot in one step and compares; only a refused
+/// ticket is opened completely. Neither part reveals how many decisions there were.
 ///
-/// A guess hits one of `n` open decisions with chance `n / 2^48`; who knows how slots are masked needs
-/// the tag alone, `slots / 2^48`, or the 32 bits of its keyed digest that a slot has. That is 2^-32 for rings
-/// of up to 2^16 slots (4096 by default), 2^-30 at 2^18, 2^-24 at the largest, 2^24.
+/// A guess hits one of `n` open decisions with probability `n / 2^48`. An adversary who knows how slots are masked
+/// needs only the tag, `slots / 2^48`, or the 32 bits of its keyed digest that a slot stores. That is 2^-32 for rings
+/// of up to 2^16 slots (4096 by default), 2^-30 at 2^18, and 2^-24 at the largest, 2^24.
 ///
-/// The key always comes from the operating system, even under a test seed: two handles with one
-/// seed must still refuse each other's tickets.
+/// The key always comes from the operating system, even with a test seed: two handles with one seed must still refuse
+/// each other's tickets.
 ///
 /// # What it must resist
 ///
-/// The adversary holds any number of tickets, knows roughly which decision each of them belongs to, and may hand in
-/// whatever it likes. It must not
-/// - name an open decision whose ticket it does not hold, except by the chances above;
-/// - name a decision of another handle, or of an earlier life of this one, by a ticket of its own;
+/// The adversary holds any number of tickets, knows roughly which decision each of them belongs to, and may submit
+/// anything. It must not
+/// - name an open decision whose ticket it does not hold, except with the probabilities above;
+/// - name a decision of another handle, or of an earlier generation of this one, by a ticket of its own;
 /// - get a second name for a decision by changing a ticket.
 ///
 /// # What it need not resist
 ///
-/// - *Privacy does not rest on it.* A forged ticket is one reward for one decision, and each decision takes one reward
-///   at most. So a forger spoils learning, as anybody does who clicks, and takes nobody's reward twice.
+/// - *Privacy does not depend on it.* A forged ticket is one reward for one decision, and each decision takes at most
+///   one reward. So a forger harms learning, as anybody does who clicks, and no reward counts twice.
 /// - The adversary cannot choose which numbers are sealed: they count up by one.
-/// - The key is in the handle. Whoever reads its memory reads raw rewards, too.
+/// - The key is in the handle. An adversary who reads its memory reads raw rewards, too.
 /// - A ticket hides the number of decisions so that it is not on every link; the number itself is public.
-/// - It is no signature of the visitor's link. A service whose visitors gain by forged clicks signs its links with a key
-///   of its own, as `examples/cpp/bidder.cpp` does.
+/// - It is not a signature of the visitor's link. A service whose visitors gain by forged clicks signs its links with a
+///   key of its own, as `examples/cpp/bidder.cpp` does.
 ///
 /// # Why not SipHash
 ///
-/// The network is Luby and Rackoff's; its round function, a folded 128-bit product with two secret keys, is ours, quick,
-/// and nobody has proved it pseudorandom. SipHash-1-3 would be the standard choice, if it cost no more than a tenth of a
-/// decision. Callgrind counts 541 instructions for `dpb_select` and `dpb_update` of DP-IMED with 10 arms, 100 of them for the
-/// ticket: 83 to seal it and 16 to find its slot. One SipHash-1-3 of one word is 83 instructions, one after the other, and
-/// some 70 ns where a decision is 300 ns. The network needs six of them, 500 instructions: a decision would take twice as
-/// long. With one alone, as a tag that the slot remembers, a ticket could not be opened again, so that a late
-/// one would be unknown; and it would still cost more than a tenth.
+/// The network is Luby and Rackoff's. Its round function, a folded 128-bit product with two secret keys, is our own: it
+/// is fast, and nobody has proved it pseudorandom. SipHash-1-3 would be the standard choice, if it cost no more than a
+/// tenth of a decision. Callgrind counts 541 instructions for `dpb_select` and `dpb_update` of DP-IMED with 10 arms,
+/// 100 of them for the ticket: 83 to seal it and 16 to find its slot. One SipHash-1-3 of one word takes 83
+/// instructions, one after the other, and some 70 ns where a decision takes 300 ns. The network needs six of them, 500
+/// instructions: a decision would take twice as long. With only one, as a tag that the slot stores, a ticket could not
+/// be opened again, so a late ticket would be unknown; and it would still cost more than a tenth.
 pub struct TicketKey {
     keys: [u64; ROUNDS + 2],
-    /// Bits of a slot.
+    /// Number of bits of a slot.
     bits: u8,
-    /// The name.
+    /// The node's name, in 16 bits.
     node: u16,
 }
 
 const BITS: u32 = 48;
 const ROUNDS: usize = 4;
 
-/// Where an answer to a ticket should be: the slot, and the tag's digest that is there if it is.
+/// The slot where a ticket's decision would be, and the digest of its tag that the slot then stores.
 pub struct Place {
     pub slot: usize,
     pub tag: u32,
 }
 
 impl TicketKey {
-    /// A fresh key for a ring of `2^bits` slots, at most 2^24, and the node with this name: 0 = a
-    /// random one; one of 16 bits is the ticket's own, and a longer one is mixed.
+    /// Returns a new key for a ring of `2^bits` slots, at most 2^24, and the node with this name. 0 means a random
+    /// name. A name of 16 bits is used as it is, and a longer one is hashed to 16 bits.
     pub fn new(node: u64, bits: u32, random: &mut Random) -> TicketKey {
         let node = match node {
             0 => random.next_u64() as u16,
@@ -75,13 +75,13 @@ impl TicketKey {
         TicketKey { keys, bits: bits as u8, node }
     }
 
-    /// As many ones as a slot has bits.
+    /// Returns a mask with as many ones as a slot has bits.
     #[inline]
     fn slots(&self) -> u64 {
         (1 << self.bits) - 1
     }
 
-    /// Bits of a tag's lower half, and as many ones as that and the upper half have.
+    /// Returns the number of bits of a tag's lower half, and masks of that half and of the upper half.
     #[inline]
     fn halves(&self) -> (u32, u64, u64) {
         let bits = BITS - u32::from(self.bits);
@@ -89,7 +89,7 @@ impl TicketKey {
         (half, (1 << half) - 1, (1 << (bits - half)) - 1)
     }
 
-    /// The ticket of a decision, and where it belongs.
+    /// Returns the ticket of a decision, and its place.
     #[inline]
     pub fn seal(&self, sequence: u64) -> (u64, Place) {
         let slot = sequence & self.slots();
@@ -98,20 +98,20 @@ impl TicketKey {
         (u64::from(self.node) << BITS | tag << self.bits | slot ^ mask, Place { slot: slot as usize, tag: digest })
     }
 
-    /// Where an answer to this ticket would be, if it is ours and its decision is not long past.
+    /// Returns where this ticket's decision is, if the ticket is this handle's and its decision is not long past.
     #[inline]
     pub fn place(&self, ticket: u64) -> Option<Place> {
         let (_, slot, digest) = self.parts(ticket)?;
         Some(Place { slot: slot as usize, tag: digest })
     }
 
-    /// The decision of a ticket, if its node is ours.
+    /// Returns the decision of a ticket, if its node is this handle's.
     pub fn open(&self, ticket: u64) -> Option<u64> {
         let (tag, slot, _) = self.parts(ticket)?;
         Some(self.restore(tag, slot) << self.bits | slot)
     }
 
-    /// Tag, slot and digest.
+    /// Returns tag, slot and digest.
     #[inline]
     fn parts(&self, ticket: u64) -> Option<(u64, u64, u32)> {
         let inner = ticket & ((1 << BITS) - 1);
@@ -121,7 +121,7 @@ impl TicketKey {
         ours.then_some((tag, (inner & self.slots()) ^ mask, digest))
     }
 
-    /// The tag of a lap.
+    /// Returns the tag of a lap.
     #[inline]
     fn permute(&self, lap: u64, slot: u64) -> u64 {
         let (half, lows, highs) = self.halves();
@@ -133,7 +133,7 @@ impl TicketKey {
         high << half | low
     }
 
-    /// The lap of a tag: the same backwards.
+    /// Returns the lap of a tag, the inverse of the permutation.
     fn restore(&self, tag: u64, slot: u64) -> u64 {
         let (half, lows, highs) = self.halves();
         let (mut high, mut low) = (tag >> half, tag & lows);
@@ -144,8 +144,8 @@ impl TicketKey {
         high << half | low
     }
 
-    /// What masks the slot, and what the slot remembers: of every bit of the tag, so that one altered where it
-    /// is forgotten is not another name of its decision.
+    /// Returns the mask of the slot, and the part that the slot stores. Both depend on every bit of the tag, so a tag
+    /// altered in the bits that are not stored is not another name of its decision.
     #[inline]
     fn digest(&self, tag: u64) -> (u64, u32) {
         let mixed = self.mix(ROUNDS, tag);
@@ -158,7 +158,7 @@ impl TicketKey {
     }
 }
 
-/// Both halves of a 128-bit product, folded.
+/// Folds both halves of a 128-bit product.
 #[inline]
 fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
@@ -189,14 +189,14 @@ mod tests {
                 assert_eq!((found.slot, found.tag), (place.slot, place.tag));
                 let foreign = theirs.seal(sequence).0;
                 assert!(ours.open(foreign).is_none() && ours.place(foreign).is_none());
-                // Chance 180,000 2^20 / 2^48 of one that is not.
+                // Holds for a foreign ticket but with probability 180,000 2^20 / 2^48.
                 assert!(ours.open(same_node.seal(sequence).0).unwrap() > 1 << 20);
             }
         }
     }
 
-    /// No two decisions share a ticket, and none of a slot its tag with an earlier one, up to chance
-    /// 20,000^2/2^33 < 0.05 for the 32 bits of the smallest ring, at this seed.
+    /// No two decisions share a ticket, and no two decisions of a slot share a tag, up to probability 20,000^2/2^33 <
+    /// 0.05 for the 32 bits of the smallest ring, at this seed.
     #[test]
     fn a_slot_never_sees_a_tag_again() {
         for bits in [0, 12, 24] {
@@ -209,9 +209,9 @@ mod tests {
         }
     }
 
-    /// From one decision to the next each bit but the node's turns half of the time: 4096 times of 8192,
-    /// and within 300 of it (6.6 deviations) for every bit with chance 1 - 1e-8 if tickets were random;
-    /// and so it is from one lap of a slot to the next.
+    /// From one decision to the next each bit except the node's changes half of the time: 4096 times of 8192, and
+    /// within 300 of it (6.6 standard deviations) for every bit with probability 1 - 1e-8 if tickets were random. The
+    /// same holds from one lap of a slot to the next.
     #[test]
     fn tickets_look_random() {
         for bits in [0, 1, 6, 12, 17, 24] {
@@ -227,7 +227,7 @@ mod tests {
         }
     }
 
-    /// Who has seen a slot's ticket, or its neighbour's, and changes any two bits of it has none of ours.
+    /// No change of any two bits of a slot's ticket, or its neighbour's, gives a valid ticket.
     #[test]
     fn a_ticket_is_not_another_one_with_bits_changed() {
         for bits in [0, 1, 3, 12, 17] {
@@ -236,9 +236,9 @@ mod tests {
                 let (ticket, Place { slot, tag }) = key.seal(sequence);
                 for (i, j) in (0..BITS).flat_map(|i| (0..i).map(move |j| (i, j))) {
                     for changed in [ticket ^ 1 << i, ticket ^ 1 << i ^ 1 << j] {
-                        // Chance 5.7e5 * 20,000 / 2^48 of one that is.
+                        // Holds but with probability 5.7e5 * 20,000 / 2^48.
                         assert!(key.open(changed).unwrap() > 20_000);
-                        // Nor does the slot take it for its own, whatever it has forgotten.
+                        // Nor does the slot accept it, whatever part of the tag it does not store.
                         let found = key.place(changed).unwrap();
                         assert!((found.slot, found.tag) != (slot, tag), "{bits}: {i} {j}");
                     }

@@ -1,4 +1,4 @@
-//! dpb_bandit: making, asking, answering.
+//! dpb_bandit: constructors, decisions, rewards.
 
 use super::config::{construct, dpb_config, dpb_error, explain};
 use super::guard::{self, Guard, Handle, call, call_with_output};
@@ -186,7 +186,7 @@ pub extern "C" fn dpb_policy_at(i: usize) -> *const c_char {
     Algorithm::ALL.get(i).map_or(std::ptr::null(), |policy| policy.c_name().as_ptr())
 }
 
-/// The number of the policy of this name, as dpb_config.base and dpb_report.policy have it; 0 where there is
+/// The number of the policy of this name, as dpb_config.base and dpb_report.policy contain it; 0 if there is
 /// none, and for NULL. Any thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dpb_policy_number(name: *const c_char) -> u32 {
@@ -536,7 +536,7 @@ pub unsafe extern "C" fn dpb_cancel(bandit: *mut dpb_bandit, ticket: u64) -> dpb
     call(bandit, |b: &dpb_bandit| b.bandit.cancel(ticket))
 }
 
-/// Tells the time on the caller's clock (dpb_config.clock = DPB_CLOCK_CALLER). Rewards whose reward_window is over
+/// Sets the time on the caller's clock (dpb_config.clock = DPB_CLOCK_CALLER). Rewards whose reward_window is over
 /// take effect, in ticket order, and releases age (forget_after).
 /// now: in any unit, the same in all restarts of the handle. Time never goes back: a value that is not later than
 /// the last one, or than that of the restored snapshot, changes nothing, and the call returns DPB_OK. Use a clock
@@ -601,7 +601,7 @@ pub unsafe extern "C" fn dpb_update_many(
         b.bandit.update_many(answers, |outcome| {
             let status = outcome.as_ref().map_or_else(|error| error.status(), |()| DPB_OK);
             if !each.is_null() {
-                // SAFETY: room for n statuses, by contract.
+                // SAFETY: capacity for n statuses, by contract.
                 unsafe { each.add(i).write(status) };
             }
             i += 1;
@@ -717,7 +717,7 @@ pub unsafe extern "C" fn dpb_retire_arm(bandit: *mut dpb_bandit, arm: u32) -> dp
 /// Begins a new period, such as a day. The library may again learn from contributions_per_user decisions of every
 /// user, and epsilon_spent and dpb_epsilon_spent grow by one period. A reward counts for the period of its
 /// decision. The counters are cleared, under the lock (a millisecond for ten megabytes), and their hash has a new
-/// key. A restored handle begins a new period by itself, because no snapshot says who came.
+/// key. A restored handle begins a new period by itself, because no snapshot contains the users.
 ///
 /// Write a dpb_snapshot right after this call, to the file that a restart reads. If a snapshot was taken before,
 /// the library learns from nobody until then, because a program that is killed would restore the earlier snapshot

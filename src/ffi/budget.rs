@@ -1,4 +1,4 @@
-//! dpb_budget: making, reading, freeing. (The type is in `config`, whose struct names it.)
+//! dpb_budget: creating, reading, freeing. (The type is in `config`, whose struct refers to it.)
 
 use super::config::{dpb_budget, dpb_error, produce};
 use super::guard::{self, call_with_output};

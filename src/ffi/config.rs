@@ -1,4 +1,4 @@
-//! dpb_config and dpb_error, and dpb_budget, which the former names.
+//! dpb_config and dpb_error, and dpb_budget, to which dpb_config refers.
 
 use super::guard::{self, Guard, Handle};
 use super::sized::{self, Growing};
@@ -112,12 +112,12 @@ pub struct dpb_config {
     pub budget: *const dpb_budget,
     /// P, with expected_users: the most periods of this handle, all restarts included. After P periods
     /// dpb_next_period is DPB_OVER_BUDGET, and so is a restore, which begins a period. The budget is charged when
-    /// the handle is made, with what a person loses who comes in all P periods (P epsilon for a pure policy). A
+    /// the handle is made, with the loss of a person with requests in all P periods (P epsilon for a pure policy). A
     /// restart may change P: dpb_restore_as charges its config.budget for all of the new P. 0, the default = any
     /// number. P is needed if expected_users and budget are both set, and must be 0 without expected_users.
     pub budget_periods: u32,
     /// What reward_window and forget_after count. DPB_CLOCK_DECISIONS (0, the default): a tick is a decision.
-    /// DPB_CLOCK_CALLER: dpb_advance tells the time, in a unit of your own, so that a window of half an hour is
+    /// DPB_CLOCK_CALLER: dpb_advance sets the time, in a unit of your own, so that a window of half an hour is
     /// half an hour at any traffic. Time must not depend on rewards.
     pub clock: u32,
     /// 0, the default = no segments. S > 0 = one handle learns for each of at most S segments (placements,
@@ -127,8 +127,8 @@ pub struct dpb_config {
     /// reward_window and forget_after with DPB_CLOCK_DECISIONS. horizon, beta, batch, base and interval_exponent
     /// are not used. For dpb_new and dpb_new_imed, with everything that these support.
     pub max_segments: u32,
-    /// d, 1 .. 256: decisions depend on so many features of each request (dpb_request.features, .sparse). For
-    /// dpb_new and dpb_new_linear. The intercept is the library's own, and no feature. 0, the default = no
+    /// d, 1 .. 256: decisions depend on d features of each request (dpb_request.features, .sparse). For
+    /// dpb_new and dpb_new_linear. The library adds the intercept, which is no feature. 0, the default = no
     /// features. Not with max_segments.
     pub features: u32,
     /// With features: DPB_MODEL_SHARED, the default, or DPB_MODEL_PER_ARM.
@@ -149,7 +149,7 @@ pub const DPB_MODEL_PER_ARM: u32 = 1;
 
 /// dpb_config.clock: a tick is a decision.
 pub const DPB_CLOCK_DECISIONS: u32 = 0;
-/// dpb_config.clock: dpb_advance tells the time.
+/// dpb_config.clock: dpb_advance sets the time.
 pub const DPB_CLOCK_CALLER: u32 = 1;
 
 const _: () = assert!(DPB_CLOCK_DECISIONS == Clock::Decisions as u32 && DPB_CLOCK_CALLER == Clock::Caller as u32);
@@ -199,7 +199,7 @@ pub unsafe extern "C" fn dpb_config_init(config: *mut dpb_config, arms: u32, eps
 /// older than the library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dpb_config_init_sized(config: *mut dpb_config, struct_size: u32, arms: u32, epsilon: f64) {
-    // SAFETY: NULL or valid for so many bytes, by contract.
+    // SAFETY: NULL or valid for that many bytes, by contract.
     unsafe { sized::init(config, struct_size, dpb_config::defaults(arms, epsilon)) };
 }
 
@@ -232,7 +232,7 @@ impl dpb_config {
     /// The configuration.
     ///
     /// # Safety
-    /// `config` is valid for as many bytes as it says, and what it points to is NULL or valid.
+    /// `config` is valid for the size that it states, and its pointers are NULL or valid.
     pub(super) unsafe fn read(config: *const dpb_config) -> Result<Config> {
         // SAFETY: passed on.
         let given = unsafe { sized::read(config, dpb_config::defaults(0, 0.0)) }?;
@@ -303,7 +303,7 @@ pub(super) unsafe fn produce<T>(out: *mut T, error: *mut dpb_error, body: impl F
     }
 }
 
-/// Fills a dpb_error, cutting the message to its room.
+/// Fills a dpb_error, and truncates the message to its size.
 ///
 /// # Safety
 /// `error` is NULL or valid.

@@ -95,7 +95,7 @@ pub unsafe extern "C" fn dpb_counter_config_init_sized(
     kind: dpb_counter_kind,
     epsilon: f64,
 ) {
-    // SAFETY: NULL or valid for so many bytes, by contract.
+    // SAFETY: NULL or valid for that many bytes, by contract.
     unsafe { sized::init(config, struct_size, dpb_counter_config::defaults(kind, epsilon)) };
 }
 

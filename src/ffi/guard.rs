@@ -1,11 +1,11 @@
-//! What stands between C and Rust: NULLs and panics. (Forks are noticed below: see [`crate::os`].)
+//! Guards every call from C against NULL and panics. (The lock detects forks: see [`crate::os`].)
 
 use super::status::{DPB_NULL, DPB_OK, DPB_POISONED, dpb_status};
 use crate::error::{Error, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Part of every handle: closes it for ever after a panic.
+/// Part of every handle. After a panic it closes the handle permanently.
 #[derive(Default)]
 pub struct Guard {
     poisoned: AtomicBool,
@@ -16,7 +16,7 @@ pub trait Handle {
     fn guard(&self) -> &Guard;
 }
 
-/// Runs a call on a handle: DPB_NULL without one, DPB_POISONED after a panic.
+/// Runs a call on a handle. Returns DPB_NULL without a handle, DPB_POISONED after a panic.
 #[inline]
 pub fn call<H: Handle>(handle: *const H, body: impl FnOnce(&H) -> Result<()>) -> dpb_status {
     // SAFETY: the caller of the C function vouches that the handle is NULL or live.
@@ -34,7 +34,7 @@ pub fn call<H: Handle>(handle: *const H, body: impl FnOnce(&H) -> Result<()>) ->
     }
 }
 
-/// Runs a call with one output, which is written on success only: DPB_NULL without a place for it.
+/// Runs a call with one output, which is written only on success. Returns DPB_NULL if `out` is NULL.
 ///
 /// # Safety
 /// `out` is NULL or valid.
@@ -55,10 +55,10 @@ pub unsafe fn call_with_output<H: Handle, T>(
     })
 }
 
-/// What is behind (pointer, length); NULL is an empty slice where the length is 0.
+/// Returns the slice of a pointer and a length. NULL with length 0 is an empty slice.
 ///
 /// # Safety
-/// `first` is valid for `n` of them while the slice is used, or `n` is 0.
+/// `first` is valid for `n` elements while the slice is used, or `n` is 0.
 #[inline]
 pub unsafe fn slice<'a, T>(first: *const T, n: usize) -> &'a [T] {
     // SAFETY: as above.

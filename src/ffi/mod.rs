@@ -5,7 +5,7 @@
 //! comments are generated from the comments here.
 
 #![allow(unsafe_code, non_camel_case_types)]
-// Safety is the same for all: pointers are NULL or valid. The header says so once, at its top.
+// All functions have the same safety contract: pointers are NULL or valid. The header states it once, at its top.
 #![allow(clippy::missing_safety_doc)]
 
 mod bandit;

@@ -34,7 +34,7 @@ pub struct dpb_report {
     /// The number of decisions that expired without a reward.
     pub expired: u64,
     /// The privacy loss of one user so far: an upper bound at delta_spent, infinite for baselines. With
-    /// dpb_config.expected_users: of a user who came in all periods so far, that is epsilon for each period of a
+    /// dpb_config.expected_users: of a user with requests in all periods so far, that is epsilon for each period of a
     /// pure policy. With a test_seed: what real entropy would have spent.
     pub epsilon_spent: f64,
     /// The delta of that bound, 0 for a pure policy.
@@ -68,7 +68,7 @@ pub struct dpb_diagnostics {
     pub reserved: u32,
     /// Rewards and cancellations of a ticket that had one (DPB_DUPLICATE).
     pub duplicates: u64,
-    /// Rewards and cancellations of a ticket whose time was over (DPB_EXPIRED).
+    /// Rewards and cancellations of an expired ticket (DPB_EXPIRED).
     pub late: u64,
     /// Refused rewards (DPB_INVALID_REWARD).
     pub rejected: u64,
@@ -147,7 +147,7 @@ pub unsafe extern "C" fn dpb_report_read(bandit: *const dpb_bandit, out: *mut dp
             features: r.features,
             feature_model: r.model_per_arm.into(),
         };
-        // SAFETY: not NULL, so valid for as many bytes as it says, by contract.
+        // SAFETY: not NULL, so valid for the size that it states, by contract.
         unsafe { sized::write(out, report) }
     })
 }
@@ -172,7 +172,7 @@ pub unsafe extern "C" fn dpb_diagnostics_read(bandit: *const dpb_bandit, out: *m
             unknown: d.unknown,
             oversized: d.oversized,
         };
-        // SAFETY: not NULL, so valid for as many bytes as it says, by contract.
+        // SAFETY: not NULL, so valid for the size that it states, by contract.
         unsafe { sized::write(out, diagnostics) }
     })
 }
@@ -220,7 +220,7 @@ pub unsafe extern "C" fn dpb_segment_read(
 }
 
 /// # Safety
-/// `out` is NULL or has room for `cap` arms, `n` is NULL or valid.
+/// `out` is NULL or has capacity for `cap` arms, `n` is NULL or valid.
 unsafe fn read_arms(
     bandit: *const dpb_bandit,
     out: *mut dpb_arm,
@@ -246,7 +246,7 @@ unsafe fn read_arms(
             };
             // Another thread may have added arms since.
             if fits && (arm as usize) < needed {
-                // SAFETY: arm < needed <= cap, and there is room for cap, by contract.
+                // SAFETY: arm < needed <= cap, and `out` has capacity for cap, by contract.
                 unsafe { out.add(arm as usize).write(read) };
             }
         })?;

@@ -1,4 +1,4 @@
-//! dpb_request: what a caller says about one decision.
+//! dpb_request: the inputs of one decision.
 
 use super::bandit::{dpb_bandit, dpb_decision};
 use super::guard::{call, slice};
@@ -11,8 +11,8 @@ use crate::request::Request;
 use std::ffi::{CStr, c_char};
 use std::ptr::null;
 
-/// One request for a decision. Fill it with dpb_request_init, then set what the request says. All of it is public:
-/// make nothing in it from rewards.
+/// One request for a decision. Fill it with dpb_request_init, then set its other fields. All of it is public:
+/// compute nothing in it from rewards.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct dpb_request {
@@ -33,7 +33,7 @@ pub struct dpb_request {
     pub eligible_len: usize,
     /// With dpb_config.features = d: rows of d finite numbers, one after the other; otherwise NULL. With
     /// DPB_MODEL_PER_ARM one row. With DPB_MODEL_SHARED a row for each eligible arm, in that order; if eligible is
-    /// NULL, for every arm by its number (rows of retired arms are not read). A feature must not be made of
+    /// NULL, for every arm by its number (rows of retired arms are not read). Do not compute a feature from
     /// rewards: see dpb_new_linear.
     pub features: *const f32,
     /// The same rows, in place of features: only those features that are not 0. A feature that occurs twice counts
@@ -87,7 +87,7 @@ impl dpb_request {
     }
 
     /// # Safety
-    /// `request` is valid for as many bytes as it says, and so are its arms and rows while the result is used.
+    /// `request` is valid for the size that it states, and its arms and rows are valid while the result is used.
     #[inline]
     unsafe fn read<'a>(bandit: &Bandit, request: *const dpb_request) -> Result<Request<'a>> {
         // SAFETY: as above.
@@ -98,17 +98,17 @@ impl dpb_request {
         if r.eligible.is_null() && r.eligible_len > 0 {
             return Err(Error::request("eligible_len", "must be 0 where eligible is NULL", r.eligible_len));
         }
-        // SAFETY: so many arms, by contract.
+        // SAFETY: valid for that many arms, by contract.
         let eligible = (!r.eligible.is_null()).then(|| unsafe { slice(r.eligible, r.eligible_len) });
         // SAFETY: as above.
         let features = unsafe { r.rows(bandit, eligible) }?;
         Ok(Request { slots: r.slots, segment: r.segment, user: r.user, eligible, features })
     }
 
-    /// The rows of features, where there are any.
+    /// Returns the rows of features, if there are any.
     ///
     /// # Safety
-    /// They are valid for as many numbers as this handle wants of such a request.
+    /// They are valid for as many numbers as this handle expects in such a request.
     #[inline]
     unsafe fn rows<'a>(&self, bandit: &Bandit, eligible: Option<&[u32]>) -> Result<Option<Rows<'a>>> {
         if self.sparse_ends.is_null() && !self.sparse.is_null() {
@@ -128,7 +128,7 @@ impl dpb_request {
         }
         if self.sparse_ends.is_null() {
             check("features_len", self.features_len, rows * d)?;
-            // SAFETY: so many rows of d features, by contract.
+            // SAFETY: valid for that many rows of d features, by contract.
             return Ok(Some(Rows::Dense(unsafe { slice(self.features, rows * d) })));
         }
         if !self.features.is_null() {
@@ -162,7 +162,7 @@ pub unsafe extern "C" fn dpb_request_init(request: *mut dpb_request) {
 /// older than the library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dpb_request_init_sized(request: *mut dpb_request, struct_size: u32) {
-    // SAFETY: NULL or valid for so many bytes, by contract.
+    // SAFETY: NULL or valid for that many bytes, by contract.
     unsafe { sized::init(request, struct_size, dpb_request::defaults()) };
 }
 
@@ -224,9 +224,9 @@ pub unsafe extern "C" fn dpb_select_for(
         return DPB_NULL;
     }
     call(bandit, |b: &dpb_bandit| {
-        // SAFETY: valid for as many bytes as it says, by contract.
+        // SAFETY: valid for the size that it states, by contract.
         let request = unsafe { dpb_request::read(&b.bandit, request) }?;
-        // SAFETY: room for one decision a slot, by contract.
+        // SAFETY: capacity for one decision for each slot, by contract.
         b.bandit.select_slots(&request, |slot, decision| unsafe { out.add(slot).write(decision.into()) })
     })
 }
@@ -251,14 +251,14 @@ pub unsafe extern "C" fn dpb_select_many(
     }
     call(bandit, |b: &dpb_bandit| {
         let (mut written, mut decided) = (0, 0);
-        // SAFETY: room for one decision a slot, by contract.
+        // SAFETY: capacity for one decision for each slot, by contract.
         let mut each = |slot: usize, decision: Decision| unsafe { out.add(slot).write(decision.into()) };
         // SAFETY: the first field is there in every version of the struct.
         let size = if requests.is_null() || n == 0 { 0 } else { unsafe { requests.cast::<u32>().read() } };
         let request = |i: usize| {
             // SAFETY: n requests of this size each, by contract.
             let request = unsafe { requests.byte_add(i * size as usize) };
-            // SAFETY: as above, and valid for as many bytes as it says.
+            // SAFETY: as above, and valid for the size that it states.
             unsafe {
                 if request.cast::<u32>().read() != size {
                     return Err(Error::request("struct_size", "must be the same in all requests", size));
@@ -302,13 +302,13 @@ pub unsafe extern "C" fn dpb_predict(
         return DPB_NULL;
     }
     call(bandit, |b: &dpb_bandit| {
-        // SAFETY: valid for as many bytes as it says, by contract.
+        // SAFETY: valid for the size that it states, by contract.
         let request = unsafe { dpb_request::read(&b.bandit, request) }?;
         let mut number = 0;
         b.bandit.predict(&Request { slots: 1, ..request }, |m, d| {
             for (out, value) in [(mean, m), (deviation, d)] {
                 if !out.is_null() {
-                    // SAFETY: room for a number for each arm, by contract.
+                    // SAFETY: capacity for one number for each arm, by contract.
                     unsafe { out.add(number).write(value) };
                 }
             }

@@ -80,7 +80,7 @@ impl From<Params> for dpb_shuffle_params {
 
 impl dpb_shuffle_params {
     /// # Safety
-    /// `params` is valid for as many bytes as it says.
+    /// `params` is valid for the size that it states.
     unsafe fn read(params: *const dpb_shuffle_params) -> Result<Params> {
         // SAFETY: the first field is there in every version of the struct.
         sized::known::<dpb_shuffle_params>(unsafe { params.cast::<u32>().read() })?;
@@ -91,7 +91,7 @@ impl dpb_shuffle_params {
     }
 }
 
-/// Gives a function room for bytes and writes how many it wrote, or needs.
+/// Calls a function that writes bytes. Stores in `len` how many it wrote, or needs.
 ///
 /// # Safety
 /// `len` is valid; `bytes` is valid for `cap` bytes, or NULL with `cap` 0.

@@ -1,24 +1,22 @@
-//! Structs that begin with their own size, so that they can grow at their end. A caller who was
-//! compiled with an older header has a shorter one: it is read and written as far as it goes, and no
-//! further.
+//! Structs that begin with their own size, so that they can grow at their end. A caller that was compiled with an
+//! older header has a shorter one: only its own bytes are read and written.
 
 use crate::error::{Error, Result};
 
 /// A struct of the interface that may grow.
 ///
 /// # Safety
-/// It is `repr(C)`, begins with a `u32` that is its size, does not end in padding (the next field would
-/// lie where today's callers have anything; behind an address, which may have 32 bits, the next one has 64), and any bytes
-/// are a value of it.
+/// It is `repr(C)`, begins with a `u32` that is its size, and any bytes are a value of it. It does not end in padding,
+/// because today's callers have arbitrary bytes there, and the next field would overlap them. (After an address, which
+/// may have 32 bits, the next field has 64.)
 pub unsafe trait Growing: Copy {
-    /// The size of the shortest that we take: of the fields that every caller has.
+    /// Size of the shortest accepted struct: the fields that every caller has.
     const SHORTEST: usize;
 }
 
-/// How many bytes of a caller's struct we know, if it can be one of ours.
+/// Returns the size of a caller's struct, if it is valid.
 ///
-/// What is longer is refused whatever it holds: to look beyond our own would be to read who knows
-/// what, where a size was never set.
+/// A longer struct is refused whatever it contains: if the size was never set, its further bytes need not exist.
 ///
 /// # Errors
 /// `InvalidConfig` and `NewerVersion`.
@@ -38,38 +36,38 @@ pub fn known<T: Growing>(given: u32) -> Result<usize> {
     Ok(size)
 }
 
-/// What the caller gave; fields that its struct lacks are those of `ours`.
+/// Reads a caller's struct. Fields that it lacks keep their values in `ours`.
 ///
 /// # Errors
 /// As [`known`].
 ///
 /// # Safety
-/// `given` is valid for as many bytes as it says.
+/// `given` is valid for the size that it states.
 pub unsafe fn read<T: Growing>(given: *const T, mut ours: T) -> Result<T> {
     // SAFETY: every version of the struct begins with its size.
     let size = known::<T>(unsafe { given.cast::<u32>().read() })?;
-    // SAFETY: there are so many bytes there, by contract, and here, because the size is known.
+    // SAFETY: `given` has `size` bytes by contract, and `ours` has them because the size is known.
     unsafe { given.cast::<u8>().copy_to_nonoverlapping((&raw mut ours).cast(), size) };
     Ok(ours)
 }
 
-/// Writes all of `value` that the caller's struct has room for. Its size is its own affair.
+/// Writes the part of `value` that fits into the caller's struct. The struct keeps its size field.
 ///
 /// # Errors
 /// As [`known`]: nothing is written.
 ///
 /// # Safety
-/// `out` is valid for as many bytes as it says.
+/// `out` is valid for the size that it states.
 pub unsafe fn write<T: Growing>(out: *mut T, value: T) -> Result<()> {
     // SAFETY: as in read.
     let size = unsafe { out.cast::<u32>().read() };
     known::<T>(size)?;
-    // SAFETY: valid for so many bytes, by contract.
+    // SAFETY: valid for that many bytes, by contract.
     unsafe { init(out, size, value) };
     Ok(())
 }
 
-/// The same for a struct of this size that holds nothing yet, and any size; NULL is a no-op.
+/// Like [`write`], for an uninitialised struct of any `size`. NULL is a no-op.
 ///
 /// # Safety
 /// `out` is NULL or valid for `size` bytes.
@@ -78,7 +76,7 @@ pub unsafe fn init<T: Growing>(out: *mut T, size: u32, value: T) {
     if out.is_null() || room < size_of::<u32>() {
         return;
     }
-    // SAFETY: no more than there is room for, by contract, and than a value has.
+    // SAFETY: at most `size` bytes, which `out` has by contract, and at most those of `value`.
     unsafe {
         out.cast::<u8>().copy_from_nonoverlapping((&raw const value).cast(), room.min(size_of::<T>()));
         out.cast::<u32>().write(size);

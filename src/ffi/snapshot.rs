@@ -42,14 +42,14 @@ pub unsafe extern "C" fn dpb_snapshot(
         unsafe { explain(error, DPB_NULL, if len.is_null() { "len is NULL" } else { "buf is NULL" }) };
         return DPB_NULL;
     }
-    // SAFETY: NULL or valid, by contract; not NULL, and room for cap bytes.
+    // SAFETY: NULL or valid, by contract; not NULL, and capacity for cap bytes.
     unsafe { explained(bandit, error, |b: &dpb_bandit| fill(b.bandit.snapshot_within(cap), buf, len)) }
 }
 
 /// Writes a snapshot that fits, and how long it is in any case.
 ///
 /// # Safety
-/// The buffer has room for the snapshot, and `len` for its length.
+/// The buffer has capacity for the snapshot, and `len` for its length.
 pub(super) unsafe fn fill(snapshot: Result<Vec<u8>>, buf: *mut u8, len: *mut usize) -> Result<()> {
     let (length, done) = match snapshot {
         Ok(bytes) => {
@@ -72,7 +72,7 @@ pub(super) unsafe fn fill(snapshot: Result<Vec<u8>>, buf: *mut u8, len: *mut usi
 /// enters a release of a later one. dpb_epsilon_spent is at least the cost of one release, because there may have
 /// been one after the snapshot. A handle that ever had a test_seed is not private.
 ///
-/// With dpb_config.expected_users a new period begins (dpb_next_period), because a snapshot does not say who came.
+/// With dpb_config.expected_users a new period begins (dpb_next_period), because a snapshot does not contain the users.
 /// The handle refuses decisions with DPB_NOT_READY until a dpb_snapshot of it was taken. Restore the newest
 /// snapshot, write the new handle's snapshot to the file that a restart reads, and only then serve. Then a program
 /// that is killed, at any time and any number of times, counts every period, and dpb_epsilon_spent is at least the
@@ -105,7 +105,7 @@ pub unsafe extern "C" fn dpb_restore(
 /// forget_after (if there was none before, releases begin to age now), expected_users, budget_periods, a
 /// max_segments that the snapshot's segments fit into (so a full handle can grow), DPB_CLAMP_REWARDS,
 /// interval_exponent, DPB_RIGOROUS_INDEX. A test_seed is not used. If only one of the two configurations has
-/// expected_users, the time without counts as one period, and what dpb_restore says of users holds.
+/// expected_users, the time without counts as one period, and the rule of dpb_restore for users applies.
 ///
 /// config.budget is charged as for a new handle, with the loss of all restarts together (dpb_restore charges none).
 /// It is DPB_OVER_BUDGET also if an earlier process had a test_seed. name, config: as in dpb_new_policy. Other
@@ -173,7 +173,7 @@ pub unsafe extern "C" fn dpb_merge(
         unsafe { explain(error, DPB_NULL, "snapshot is NULL") };
         return DPB_NULL;
     }
-    // SAFETY: NULL or valid, by contract; not NULL where there are bytes.
+    // SAFETY: NULL or valid, by contract; not NULL if there are bytes.
     unsafe { explained(bandit, error, |b: &dpb_bandit| b.bandit.merge(slice(snapshot, len))) }
 }
 
@@ -191,6 +191,6 @@ pub(super) unsafe fn restored<H>(
         unsafe { explain(error, DPB_NULL, "buf is NULL") };
         return DPB_NULL;
     }
-    // SAFETY: as above; buf is not NULL where there are bytes.
+    // SAFETY: as above; buf is not NULL if there are bytes.
     unsafe { produce(out, error, || Ok(Box::into_raw(Box::new(restore(slice(buf, len))?)))) }
 }

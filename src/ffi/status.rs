@@ -104,7 +104,7 @@ pub extern "C" fn dpb_status_name(status: dpb_status) -> *const c_char {
     name(status).as_ptr()
 }
 
-/// The version of the linked library's interface: major << 16 | minor. A program goes on working with a
+/// The version of the linked library's interface: major << 16 | minor. A program keeps working with a
 /// library of the same major version that is not older than DPB_ABI_VERSION, its header's. Any thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn dpb_abi_version() -> u32 {

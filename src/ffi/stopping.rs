@@ -72,7 +72,7 @@ pub unsafe extern "C" fn dpb_stopping_config_init_sized(
     range: f64,
     epsilon: f64,
 ) {
-    // SAFETY: NULL or valid for so many bytes, by contract.
+    // SAFETY: NULL or valid for that many bytes, by contract.
     unsafe { sized::init(config, struct_size, dpb_stopping_config::defaults(range, epsilon)) };
 }
 

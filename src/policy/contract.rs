@@ -331,7 +331,7 @@ pub(crate) trait ByRequest {
 /// The identity of the handle that made a snapshot.
 pub(crate) struct PeerId<'a> {
     pub origin: u64,
-    pub lives: u32,
+    pub generation: u32,
     /// The ids of the arms that were added.
     pub added: &'a [u64],
 }

@@ -53,15 +53,15 @@ impl Prior {
     }
 
     /// The share of its rewards that counts, given the leading mean.
-    pub fn power(self, leading: f64, decisions: u64) -> f64 {
+    pub fn share(self, leading: f64, decisions: u64) -> f64 {
         let (mean, leading) = (f64::from(self.mean), leading.min(1.0 - 1e-6)); // noise makes a mean of 1
         let nats = if mean < leading { f64::from(self.strength) * kl(mean, leading) } else { 0.0 };
         Self::most(decisions) / nats.max(Self::most(decisions))
     }
 
     /// The prior with this share of its strength; `None` if that is less than one reward.
-    pub fn weakened(self, power: f64) -> Option<Prior> {
-        let strength = self.strength * power as f32;
+    pub fn weakened(self, share: f64) -> Option<Prior> {
+        let strength = self.strength * share as f32;
         (strength >= 1.0).then_some(Prior { strength, ..self })
     }
 

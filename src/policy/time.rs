@@ -63,10 +63,10 @@ impl Time {
         // Before the first decision there is no pace.
         if made > 0.0 || self.elapsed > 0.0 {
             let memories = ticks as f64 / self.memory as f64;
-            let power = (-memories).exp2();
+            let discount = (-memories).exp2();
             // The integral of the discount over these ticks.
             let weight = -(-memories * LN_2).exp_m1() / LN_2 * self.memory as f64;
-            (self.decisions, self.elapsed) = (power * self.decisions + made, power * self.elapsed + weight);
+            (self.decisions, self.elapsed) = (discount * self.decisions + made, discount * self.elapsed + weight);
         }
     }
 

@@ -63,7 +63,7 @@ pub struct BatchedArms {
     /// Number of releases that contradicted their arm's past.
     changes: u64,
     /// Whether the handle was restored or is in a fleet, so that there may have been other releases.
-    has_lived: bool,
+    may_have_released: bool,
     /// Number of arms with a prior.
     priors: u32,
     /// Negated means of the arms, so that the arm with the largest mean wins.
@@ -76,7 +76,7 @@ struct Arm {
     /// The open batch.
     batch: Batch,
     released: ReleaseHistory,
-    given: Option<ActivePrior>,
+    prior: Option<ActivePrior>,
     /// Rewards in all releases, including forgotten ones.
     total: u64,
     /// The mean at the last refresh; NaN if there was none.
@@ -91,13 +91,13 @@ struct Arm {
 pub struct ActivePrior {
     prior: Prior,
     tick: u32,
-    power: f32,
+    share: f32,
 }
 
 impl Arm {
     fn new() -> Arm {
         let (batch, released) = (Batch::default(), ReleaseHistory::NOTHING);
-        Arm { batch, released, given: None, total: 0, mean: f64::NAN, tick: 0, live: true }
+        Arm { batch, released, prior: None, total: 0, mean: f64::NAN, tick: 0, live: true }
     }
 }
 
@@ -128,7 +128,7 @@ impl BatchedArms {
             decisions: 0,
             releases: 0,
             changes: 0,
-            has_lived: false,
+            may_have_released: false,
             priors: 0,
             leader: Tournament::new(arms, Line::NEVER)?,
             cursor: 0,
@@ -158,8 +158,8 @@ impl BatchedArms {
     /// The releases of an arm and its prior, discounted to now.
     pub fn evidence(&self, arm: usize) -> Evidence {
         let mut evidence = self.released(arm);
-        if let Some(given) = &self.arms[arm].given {
-            evidence.add_prior(given.prior, given.power.into());
+        if let Some(active) = &self.arms[arm].prior {
+            evidence.add_prior(active.prior, active.share.into());
         }
         evidence
     }
@@ -167,26 +167,26 @@ impl BatchedArms {
     /// Sets the prior of an arm.
     pub fn set_prior(&mut self, arm: usize, prior: Prior) {
         self.time.learn();
-        self.give(arm, Some(ActivePrior { prior, tick: self.now(), power: 1.0 }));
+        self.replace_prior(arm, Some(ActivePrior { prior, tick: self.now(), share: 1.0 }));
         self.refresh(arm);
     }
 
-    fn give(&mut self, arm: usize, given: Option<ActivePrior>) {
-        let before = std::mem::replace(&mut self.arms[arm].given, given);
-        self.priors = self.priors + u32::from(given.is_some()) - u32::from(before.is_some());
+    fn replace_prior(&mut self, arm: usize, active: Option<ActivePrior>) {
+        let before = std::mem::replace(&mut self.arms[arm].prior, active);
+        self.priors = self.priors + u32::from(active.is_some()) - u32::from(before.is_some());
     }
 
     /// The share of an arm's prior that counts now; 0 if the arm's releases contradict it.
-    fn power(&self, arm: usize, given: &ActivePrior) -> f64 {
+    fn share(&self, arm: usize, active: &ActivePrior) -> f64 {
         let mut prior = Evidence::nothing(self.distribution);
-        prior.add_prior(given.prior, 1.0);
+        prior.add_prior(active.prior, 1.0);
         if prior.contradiction(&self.released(arm)) > Prior::CONTRADICTION {
             return 0.0;
         }
         let leading = self.mean(self.leader()).max(0.0);
         #[cfg(dpb_faults)]
         let leading = leading + probe::glimpse(|| self.arms[arm].batch.bare_sum());
-        self.memory.power(self.now(), given.tick) * given.prior.power(leading, self.decisions)
+        self.memory.discount(self.now(), active.tick) * active.prior.share(leading, self.decisions)
     }
 
     /// Prepares for `others` other handles, and reserves memory for their releases.
@@ -199,7 +199,7 @@ impl BatchedArms {
             self.others = WipedVec::new(self.arms.len(), |_| Joined::nothing(now))?;
         }
         self.handles = 1 + others;
-        self.has_lived = true;
+        self.may_have_released = true;
         Ok(())
     }
 
@@ -277,7 +277,11 @@ impl BatchedArms {
         let part = (rewards / f64::from(self.handles)).max(rewards.min(4.0 * self.first as f64));
         let least = if arm.count == 0.0 || self.memory.is_finite() { self.first } else { 1 };
         let most = self.time.decisions_in(self.memory.longest_batch()).ceil() as u64;
-        (part.ceil() as u64).max(self.least.saturating_sub(arm.given as u64)).min(most).max(least).min(Batch::MAX_QUOTA)
+        (part.ceil() as u64)
+            .max(self.least.saturating_sub(arm.prior_count as u64))
+            .min(most)
+            .max(least)
+            .min(Batch::MAX_QUOTA)
     }
 
     /// The minimum size of a batch, by what was released so far: 2 sigma (1/r - 2) rewards, where sigma is the
@@ -363,9 +367,9 @@ impl BatchedArms {
     /// Updates the arm's mean and prior to now.
     fn refresh(&mut self, arm: usize) {
         let now = self.now();
-        if let Some(given) = self.arms[arm].given {
-            let power = self.power(arm, &given) as f32;
-            self.give(arm, (power > 0.0).then_some(ActivePrior { power, ..given }));
+        if let Some(active) = self.arms[arm].prior {
+            let share = self.share(arm, &active) as f32;
+            self.replace_prior(arm, (share > 0.0).then_some(ActivePrior { share, ..active }));
         }
         let evidence = self.evidence(arm);
         let state = &mut self.arms[arm];
@@ -386,8 +390,8 @@ impl BatchedArms {
         }
         self.cursor = (self.cursor + 1) % self.arms.len();
         let now = self.now();
-        let moved = self.arms[self.cursor].given.is_some_and(|given| {
-            let change = self.power(self.cursor, &given) / f64::from(given.power);
+        let moved = self.arms[self.cursor].prior.is_some_and(|active| {
+            let change = self.share(self.cursor, &active) / f64::from(active.share);
             !(0.95..1.05).contains(&change)
         });
         let state = &mut self.arms[self.cursor];
@@ -433,7 +437,7 @@ impl BatchedArms {
 
     /// The loss by one release of each reward; 0 before the first release.
     pub fn privacy(&self) -> PrivacyLoss {
-        loss(&self.noise.distribution(), self.releases > 0 || self.has_lived)
+        loss(&self.noise.distribution(), self.releases > 0 || self.may_have_released)
     }
 
     /// Writes all arms' releases.
@@ -457,10 +461,10 @@ impl BatchedArms {
                 released.push(NoisySum::new(1.0, arm.batch.bare_sum(), self.now()));
             }
             released.save(to);
-            to.u8(arm.given.is_some().into());
-            if let Some(given) = &arm.given {
-                given.prior.save(to);
-                to.u32(given.tick);
+            to.u8(arm.prior.is_some().into());
+            if let Some(active) = &arm.prior {
+                active.prior.save(to);
+                to.u32(active.tick);
             }
         }
     }
@@ -472,11 +476,11 @@ impl BatchedArms {
         self.sum = saved.sum;
         self.rewards = saved.arms.iter().fold(0, |all: u64, (_, total, ..)| all.saturating_add(*total));
         self.least = self.least_batch();
-        self.has_lived = true;
+        self.may_have_released = true;
         ensure(saved.arms.len() == self.arms.len())?;
         let same_clock = self.time.go_on(&saved.time);
         let (before, now) = (saved.memory(), saved.memory().ticks(saved.time()));
-        for (arm, (live, total, mut released, mut given)) in saved.arms.into_iter().enumerate() {
+        for (arm, (live, total, mut released, mut active)) in saved.arms.into_iter().enumerate() {
             // The snapshot may have another `forget_after`, and ages are converted. If it has another clock, ages
             // stay the same fractions of `forget_after`.
             if before != self.memory || !same_clock {
@@ -484,13 +488,13 @@ impl BatchedArms {
                 let in_ours = |age| if same_clock { before.age_in(memory, age) } else { age };
                 let moved = |tick: u32| then.wrapping_sub(in_ours(now.wrapping_sub(tick)));
                 released.moved(moved);
-                given.iter_mut().for_each(|given| given.tick = moved(given.tick));
+                active.iter_mut().for_each(|active| active.tick = moved(active.tick));
             }
             let state = &mut self.arms[arm];
             (state.batch, state.total, state.released) = (Batch::default(), total, released);
             #[cfg(dpb_faults)]
             state.batch.keep(probe::kept_open(arm));
-            self.give(arm, given);
+            self.replace_prior(arm, active);
             if !live {
                 self.retire_arm(arm);
             }
@@ -528,7 +532,7 @@ impl BatchedArms {
             let now = self.now();
             self.arms[arm].released.push(NoisySum::new(1.0, bare, now));
         }
-        self.give(arm, None);
+        self.replace_prior(arm, None);
         self.arms[arm].live = false;
         self.leader.set(arm, Line::NEVER);
         self.live.remove(arm as u32);
@@ -566,11 +570,11 @@ impl Saved {
         let mut arms = try_with_capacity(length)?;
         for _ in 0..length {
             let (live, total, released) = (from.bool()?, from.count()?, ReleaseHistory::load(from)?);
-            let given = match from.bool()? {
-                true => Some(ActivePrior { prior: Prior::load(from)?, tick: from.u32()?, power: 1.0 }),
+            let active = match from.bool()? {
+                true => Some(ActivePrior { prior: Prior::load(from)?, tick: from.u32()?, share: 1.0 }),
                 false => None,
             };
-            arms.push((live, total, released, given));
+            arms.push((live, total, released, active));
         }
         Ok(Saved { decisions, releases, changes, time, sum, arms })
     }
@@ -591,7 +595,7 @@ impl Evidence {
     /// Chernoff: rewards in `[0, 1]` have log-MGF at most s^2/8, and every s gives a bound. At the best s, s times
     /// the slope of the exponents equals the exponents plus ln(2/beta).
     fn width(&self, ln_inverse_beta: f64) -> f64 {
-        let terms = || self.terms().iter().map(|t| (t, t.power * t.weight));
+        let terms = || self.terms().iter().map(|t| (t, t.discount * t.weight));
         let rewards: f64 = terms().map(|(t, w)| t.count * w * w / 4.0).sum();
         let noise: f64 = terms().map(|(t, w)| t.noises * w * w * self.distribution.variance()).sum();
         let heaviest = terms().map(|(_, w)| w).fold(0.0, f64::max);
@@ -712,13 +716,13 @@ mod tests {
     fn what_a_prior_says_is_bounded() {
         let mut room = try_with_capacity(0);
         room.set_prior(0, STRONG);
-        assert_eq!((room.leader(), room.mean(0), room.evidence(0).given), (0, 0.5, 1000.0));
+        assert_eq!((room.leader(), room.mean(0), room.evidence(0).prior_count), (0, 0.5, 1000.0));
         room.set_prior(1, Prior { mean: 0.1, ..STRONG });
         for decisions in [0, 1000, 1_000_000] {
             room.decisions = decisions;
             let faded = (0..3).filter_map(|_| room.refresh_next()).collect::<Vec<_>>();
             assert!(decisions == 0 || faded == [1], "{faded:?}");
-            let nats = room.evidence(1).given * kl(0.1f32.into(), 0.5);
+            let nats = room.evidence(1).prior_count * kl(0.1f32.into(), 0.5);
             assert!((nats - 0.25 * ((decisions + 2) as f64).ln()).abs() < 1e-6, "{nats}");
             assert!((room.evidence(1).exponent(0.5).0 - nats).abs() < 1e-6);
         }
@@ -732,7 +736,7 @@ mod tests {
         room.set_prior(1, Prior { mean: 1.0, ..STRONG });
         assert_eq!(room.refresh_next(), None);
         assert_eq!((room.refresh_next(), room.refresh_next()), (None, Some(0)));
-        assert!(room.priors == 2 && room.evidence(0).given > 0.0 && room.mean(0) == 0.5);
+        assert!(room.priors == 2 && room.evidence(0).prior_count > 0.0 && room.mean(0) == 0.5);
     }
 
     /// A prior that releases contradict is forgotten as if it had never been set. So is a prior older than
@@ -745,16 +749,16 @@ mod tests {
         assert_eq!((room.priors, room.evidence(0).terms().len()), (3, 2));
         release(&mut room, 1, 100, 10);
         let (now, own) = (room.evidence(1), room.released(1));
-        assert_eq!((room.priors, now.given, now.terms().len()), (2, 0.0, 1));
+        assert_eq!((room.priors, now.prior_count, now.terms().len()), (2, 0.0, 1));
         assert_eq!((now.mean(), now.count, now.exponent(0.5)), (own.mean(), own.count, own.exponent(0.5)));
         room.retire_arm(2);
         assert_eq!(room.priors, 1);
         let mut room = self::try_with_capacity(1024);
         room.set_prior(0, STRONG);
-        for (decisions, power) in [(512, 1.0), (768, 0.5), (1023, 1.0 / 512.0), (1024, 0.0)] {
+        for (decisions, discount) in [(512, 1.0), (768, 0.5), (1023, 1.0 / 512.0), (1024, 0.0)] {
             room.decisions = decisions;
             (0..3).for_each(|_| _ = room.refresh_next());
-            assert!((room.evidence(0).given - 1000.0 * power).abs() < 1e-3);
+            assert!((room.evidence(0).prior_count - 1000.0 * discount).abs() < 1e-3);
         }
         assert_eq!((room.priors, room.mean(0).is_nan()), (0, true));
     }

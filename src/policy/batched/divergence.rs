@@ -25,8 +25,8 @@ impl Evidence {
         }
         // The derivative is at most lack - l V sum g k w^2, and decreases to minus infinity at the limit.
         let total = |each: fn(&Term) -> f64| self.terms().iter().map(each).sum::<f64>();
-        let noise = self.distribution.variance() * total(|t| t.power * t.noises * t.weight * t.weight);
-        let spread = total(|t| t.power * t.count * t.weight * t.weight);
+        let noise = self.distribution.variance() * total(|t| t.discount * t.noises * t.weight * t.weight);
+        let spread = total(|t| t.discount * t.count * t.weight * t.weight);
         // A prior has no noise, and therefore no limit.
         let limit = |t: &Term| if t.noises > 0.0 { self.distribution.limit().min(STEEPEST) } else { STEEPEST };
         let limits = self.terms().iter().map(|t| limit(t) / t.weight);
@@ -40,8 +40,8 @@ impl Evidence {
                 // The mean of a Bernoulli(q) reward tilted by e^(-l w r).
                 let v = q * (-l * t.weight).exp() / remaining(q, l * t.weight);
                 let (phi, bend) = if t.noises > 0.0 { self.distribution.slopes(l * t.weight) } else { (0.0, 0.0) };
-                first += t.power * t.weight * (t.count * v - t.noises * phi);
-                second -= t.power * t.weight * t.weight * (t.count * v * (1.0 - v) + t.noises * bend);
+                first += t.discount * t.weight * (t.count * v - t.noises * phi);
+                second -= t.discount * t.weight * t.weight * (t.count * v * (1.0 - v) + t.noises * bend);
             }
             if first > 0.0 {
                 low = l
@@ -60,8 +60,8 @@ impl Evidence {
             let s = l * t.weight;
             let left = remaining(q, s);
             let noise = if t.noises > 0.0 { t.noises * self.distribution.at(s) } else { 0.0 };
-            value -= t.power * (t.count * log_remaining(q, s, left) + noise);
-            slope += t.power * t.count * -(-s).exp_m1() / left;
+            value -= t.discount * (t.count * log_remaining(q, s, left) + noise);
+            slope += t.discount * t.count * -(-s).exp_m1() / left;
         }
         if value > 0.0 { (value, slope) } else { (0.0, 0.0) }
     }
@@ -78,7 +78,7 @@ impl Evidence {
     }
 
     fn log_likelihood(&self, mean: f64) -> f64 {
-        self.terms().iter().map(|t| t.power * log_density(self.distribution, t.count, t.noises, t.sum, mean)).sum()
+        self.terms().iter().map(|t| t.discount * log_density(self.distribution, t.count, t.noises, t.sum, mean)).sum()
     }
 
     /// The log-likelihood ratio of two means, one for each evidence, against one common mean.
@@ -168,7 +168,7 @@ mod tests {
         let terms = arm.terms().iter().map(|t| {
             let each =
                 t.count * (1.0 - q + q * (-l * t.weight).exp()).ln() + t.noises * arm.distribution.at(l * t.weight);
-            t.power * each
+            t.discount * each
         });
         -l * arm.sum - terms.sum::<f64>()
     }

@@ -47,7 +47,7 @@ impl Index for KlUcbIndex {
 
     /// d_eps is convex in q, so its inverse is concave in ln t, and the tangent is above it.
     fn at(&self, arm: &Evidence, log_time: f64) -> (f64, Line) {
-        let count = arm.covered + arm.given;
+        let count = arm.covered + arm.prior_count;
         let (reach, rise) = reach(arm.mean(), log_time / count, self.epsilon);
         (-reach, Line::through(log_time, -reach, -rise / count))
     }

@@ -97,12 +97,12 @@ impl Memory {
     }
 
     /// The discount g = clamp(2 - 2 age/M, 0, 1).
-    pub fn power(self, now: u32, then: u32) -> f64 {
-        self.power_at(f64::from(now.wrapping_sub(then)))
+    pub fn discount(self, now: u32, then: u32) -> f64 {
+        self.discount_at(f64::from(now.wrapping_sub(then)))
     }
 
     /// The discount at this age, in ticks.
-    fn power_at(self, age: f64) -> f64 {
+    fn discount_at(self, age: f64) -> f64 {
         if self.is_finite() { (2.0 - 2.0 * age / Self::TICKS as f64).clamp(0.0, 1.0) } else { 1.0 }
     }
 }
@@ -176,7 +176,7 @@ impl ReleaseHistory {
 
     /// Removes releases whose discount is 0.
     pub fn expire(&mut self, memory: Memory, now: u32) {
-        while self.count > 0 && memory.power(now, self.pairs[0].tick) == 0.0 {
+        while self.count > 0 && memory.discount(now, self.pairs[0].tick) == 0.0 {
             self.remove(0);
         }
     }
@@ -197,9 +197,9 @@ impl ReleaseHistory {
     pub fn and(&self, others: Option<&Joined>, distribution: Cumulant, memory: Memory, now: u32) -> Evidence {
         let mut evidence = Evidence::nothing(distribution);
         let mut add = |part: &Part| {
-            let power = memory.power_at(part.age());
-            if part.count > 0.0 && power > 0.0 {
-                evidence.add(*part, power);
+            let discount = memory.discount_at(part.age());
+            if part.count > 0.0 && discount > 0.0 {
+                evidence.add(*part, discount);
             }
         };
         match others {
@@ -257,8 +257,8 @@ impl Part {
                 as usize;
         }
         // log2, rounded down: the exponent.
-        let power = (self.count / (self.noises * distribution.variance())).to_bits() >> 52;
-        (power as f64 - 1023.0 + LAST - 6.0).clamp(0.0, LAST) as usize
+        let exponent = (self.count / (self.noises * distribution.variance())).to_bits() >> 52;
+        (exponent as f64 - 1023.0 + LAST - 6.0).clamp(0.0, LAST) as usize
     }
 }
 
@@ -285,7 +285,7 @@ impl Joined {
     /// Adds an origin with its releases whose discount is not 0 now.
     pub fn add(&mut self, released: &ReleaseHistory, distribution: Cumulant, memory: Memory, now: u32) {
         self.totals.add(&released.totals);
-        let mut pairs = released.pairs().iter().filter(|pair| memory.power(now, pair.tick) > 0.0).peekable();
+        let mut pairs = released.pairs().iter().filter(|pair| memory.discount(now, pair.tick) > 0.0).peekable();
         if pairs.peek().is_none() {
             return;
         }
@@ -316,7 +316,7 @@ pub struct Term {
     /// w = 1/(1 + 4 V k/n), where V is the variance of one noise: about the inverse of the variance in the worst case.
     pub weight: f64,
     /// g, its discount.
-    pub power: f64,
+    pub discount: f64,
 }
 
 /// The weighted and discounted releases of one arm, and its prior.
@@ -332,7 +332,7 @@ pub struct Evidence {
     /// N = sum g n, over releases.
     pub count: f64,
     /// Number of rewards that a prior counts for.
-    pub given: f64,
+    pub prior_count: f64,
     /// N plus the rewards that pending decisions will bring.
     pub covered: f64,
 }
@@ -340,28 +340,28 @@ pub struct Evidence {
 impl Evidence {
     pub fn nothing(distribution: Cumulant) -> Evidence {
         let terms = [Term::default(); ReleaseHistory::MOST + 1];
-        Evidence { distribution, terms, length: 0, sum: 0.0, weight: 0.0, count: 0.0, given: 0.0, covered: 0.0 }
+        Evidence { distribution, terms, length: 0, sum: 0.0, weight: 0.0, count: 0.0, prior_count: 0.0, covered: 0.0 }
     }
 
-    fn add(&mut self, Part { count, sum, noises, .. }: Part, power: f64) {
+    fn add(&mut self, Part { count, sum, noises, .. }: Part, discount: f64) {
         let weight = 1.0 / (1.0 + 4.0 * self.distribution.variance() * noises / count);
-        self.put(Term { count, sum, noises, weight, power });
-        self.count += power * count;
+        self.put(Term { count, sum, noises, weight, discount });
+        self.count += discount * count;
         self.covered = self.count;
     }
 
     /// Adds a prior: it has rewards without noise, and none that was collected.
-    pub fn add_prior(&mut self, prior: Prior, power: f64) {
+    pub fn add_prior(&mut self, prior: Prior, discount: f64) {
         let count = f64::from(prior.strength);
-        self.put(Term { count, sum: count * f64::from(prior.mean), noises: 0.0, weight: 1.0, power });
-        self.given = power * count;
+        self.put(Term { count, sum: count * f64::from(prior.mean), noises: 0.0, weight: 1.0, discount });
+        self.prior_count = discount * count;
     }
 
     fn put(&mut self, term: Term) {
         self.terms[self.length] = term;
         self.length += 1;
-        self.sum += term.power * term.weight * term.sum;
-        self.weight += term.power * term.weight * term.count;
+        self.sum += term.discount * term.weight * term.sum;
+        self.weight += term.discount * term.weight * term.count;
     }
 
     pub fn terms(&self) -> &[Term] {
@@ -421,7 +421,7 @@ mod tests {
         released.push(NoisySum::new(100.0, 30.0, tick(0)));
         released.push(NoisySum::new(100.0, 50.0, tick(51_200)));
         let powers = |decisions| -> Vec<f64> {
-            released.evidence(LAW, memory, tick(decisions)).terms().iter().map(|term| term.power).collect()
+            released.evidence(LAW, memory, tick(decisions)).terms().iter().map(|term| term.discount).collect()
         };
         assert_eq!(powers(51_200), [1.0, 1.0]);
         assert_eq!(powers(76_800), [0.5, 1.0]);
@@ -432,7 +432,7 @@ mod tests {
         released.expire(memory, tick(200_000));
         assert!(released.evidence(LAW, memory, tick(200_000)).is_empty());
         // Ages are correct after the ticks have wrapped.
-        assert_eq!(memory.power(5, 5u32.wrapping_sub(768)), 0.5);
+        assert_eq!(memory.discount(5, 5u32.wrapping_sub(768)), 0.5);
     }
 
     #[test]

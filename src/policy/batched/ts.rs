@@ -51,7 +51,7 @@ pub struct LazyTs {
     decisions: u64,
     releases: u32,
     /// Whether the handle was restored, so that there may have been releases since the snapshot.
-    has_lived: bool,
+    may_have_released: bool,
     live: Live,
     /// Arms not pulled yet.
     unplayed: VecDeque<u32>,
@@ -110,7 +110,7 @@ impl LazyTs {
             ln_inverse_beta: config.ln_inverse_beta(),
             decisions: 0,
             releases: 0,
-            has_lived: false,
+            may_have_released: false,
             live: Live::new(config.arms)?,
             unplayed: VecDeque::new(),
             all: Chances::new(),
@@ -240,7 +240,7 @@ impl Policy for LazyTs {
     }
 
     fn privacy(&self) -> PrivacyLoss {
-        loss(&self.noise.distribution(), self.releases > 0 || self.has_lived)
+        loss(&self.noise.distribution(), self.releases > 0 || self.may_have_released)
     }
 
     fn dynamic_arms(&mut self) -> Option<&mut dyn DynamicArms> {
@@ -272,7 +272,7 @@ impl Policy for LazyTs {
     fn load(&mut self, from: &mut Reader) -> Result<()> {
         self.decisions = from.count()?;
         self.releases = from.u32()?;
-        self.has_lived = true;
+        self.may_have_released = true;
         ensure(from.u32()? as usize == self.arms.len())?;
         self.unplayed.clear();
         for number in 0..self.arms.len() as u32 {

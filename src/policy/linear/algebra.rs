@@ -1,18 +1,19 @@
 //! Cholesky factors of small symmetric matrices, in place, without allocation.
 //!
 //! A symmetric or lower triangular matrix is *packed*: its lower half, row after row. Sums run in one fixed order, so
-//! the results are the same on every machine. A matrix that is not positive definite is refused, not repaired.
+//! the results are the same on every machine. The functions refuse a matrix that is not positive definite; they do not
+//! repair it.
 //!
-//! **Crates weighed.** faer and OpenBLAS choose their kernels by the processor at run time, so two handles that merged
-//! the same releases on two machines would not read alike; faer also asks for some 30 crates. nalgebra's sums have a
-//! fixed order, but its dynamic matrices allocate, in `cholesky` (which takes its matrix), in products and in
-//! transposed views, and abort where there is no memory; a packed half, which is what a model of each of 1000 arms
-//! needs, it does not have. What is needed is these five loops.
+//! **Alternatives.** faer and OpenBLAS choose their kernels by the processor at run time, so two handles that merged
+//! the same releases on two machines would not agree to the last bit. faer also depends on some 30 crates. nalgebra
+//! sums in a fixed order, but its dynamic matrices allocate (in `cholesky`, which consumes its matrix, in products and
+//! in transposed views), and they abort if there is no memory. It does not have packed matrices, which a model for each
+//! of 1000 arms needs. This module needs only these five loops.
 
 use crate::error::Result;
 use crate::memory::WipedVec;
 
-/// So many zeros. (Once in the library, not once for each caller: it matters to its size.)
+/// Returns a vector of zeros. (Not inlined, so that the library contains this code once.)
 ///
 /// # Errors
 /// `NoMemory`.
@@ -21,12 +22,12 @@ pub fn zeros(length: usize) -> Result<WipedVec<f64>> {
     WipedVec::new(length, |_| 0.0)
 }
 
-/// Where row `i` of a packed matrix begins, and the length of a packed matrix of `i` rows.
+/// Returns where row `i` of a packed matrix begins, which is also the length of a packed matrix of `i` rows.
 pub const fn packed(i: usize) -> usize {
     i * (i + 1) / 2
 }
 
-/// A row of a packed matrix up to its diagonal.
+/// Returns a row of a packed matrix up to its diagonal.
 fn row(a: &[f64], i: usize) -> &[f64] {
     &a[packed(i)..][..=i]
 }
@@ -36,7 +37,7 @@ pub fn add(y: &mut [f64], c: f64, x: &[f64]) {
     y.iter_mut().zip(x).for_each(|(y, x)| *y += c * x);
 }
 
-/// The sum of products, in four parts, so that a processor need not wait for each addition.
+/// Returns the dot product, summed in four parts, so that a processor does not wait for each addition.
 pub fn dot(x: &[f64], y: &[f64]) -> f64 {
     let ((x, x_rest), (y, y_rest)) = (x.as_chunks::<4>(), y.as_chunks::<4>());
     let mut sums = [0.0; 4];
@@ -47,8 +48,8 @@ pub fn dot(x: &[f64], y: &[f64]) -> f64 {
     (sums[0] + sums[1]) + (sums[2] + sums[3]) + rest
 }
 
-/// Replaces packed `a` by its lower triangular factor R: A = R R'. False where A is not positive definite to working
-/// precision: a pivot is less than `2^-48` of its diagonal element, or is not a number.
+/// Replaces packed `a` by its lower triangular factor R: A = R R'. Returns false if A is not positive definite to
+/// working precision: a pivot is less than `2^-48` of its diagonal element, or is not a number.
 #[must_use]
 pub fn factorise(a: &mut [f64], d: usize) -> bool {
     for i in 0..d {
@@ -85,7 +86,7 @@ pub fn solve_transposed(r: &[f64], x: &mut [f64]) {
     }
 }
 
-/// W = R^-1 W, where W is full and has rows of `d`.
+/// W = R^-1 W, where W is full and has rows of length `d`.
 pub fn solve_rows(r: &[f64], w: &mut [f64], d: usize) {
     for i in 0..d {
         let factor = row(r, i);

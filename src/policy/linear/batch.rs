@@ -1,4 +1,4 @@
-//! The open batch: what each reward is multiplied by, and what is known of the sum without any reward.
+//! The open batch: the vector that multiplies each reward, and the public sums beside the sum of rewards.
 
 use super::algebra::{add, packed, solve, solve_rows, zeros};
 use super::rows::{Spread, UNIT};
@@ -10,14 +10,15 @@ use crate::noise::{Distribution, NoiseSource};
 use crate::reward::Reward;
 use zeroize::Zeroizing;
 
-/// |u|_1 (|u|_2 with Gaussian noise) of every instrument is at most this: the sensitivity of a released vector is this
+/// Maximum of |u|_1 (|u|_2 with Gaussian noise) for every instrument. So the sensitivity of a released vector is this
 /// many grid units.
 pub const BOUND: i32 = 8 * UNIT;
-/// Rewards in a batch, at most: 2^22 of them with u = 2^16 on a grid of 2^24 leave two bits of an i64 for the noise.
+/// Maximum number of rewards in a batch: 2^22 of them with u = 2^16 on a grid of 2^24 leave two bits of an i64 for the
+/// noise.
 pub const LARGEST_BATCH: u64 = 1 << 22;
 
-/// So much is added to a variance, that collinear features leave the matrix positive definite in f64 however little
-/// noise there is.
+/// Added to a variance, so that with collinear features the matrix is positive definite in f64 however little noise
+/// there is.
 pub const TINY: f64 = 1e-11;
 
 /// The integer vector u that a batch multiplies its rewards by, as a function of the kept row. Coordinate 0 is the
@@ -25,13 +26,13 @@ pub const TINY: f64 = 1e-11;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Instrument {
-    /// The intercept alone: the plain sum of rewards.
+    /// The intercept alone, which gives the plain sum of rewards.
     Rate = 0,
     /// All coordinates. An eighth of the norm is the intercept's.
     Sum = 1,
-    /// The features without the intercept, which the sum over a one-hot field tells.
+    /// The features without the intercept. The sum over a one-hot field determines the intercept.
     Fields = 2,
-    /// The sign of the largest feature; the intercept where there is none.
+    /// The sign of the largest feature, or the intercept if there is none.
     Bin = 3,
 }
 
@@ -43,12 +44,12 @@ impl Instrument {
         all.into_iter().find(|&instrument| instrument as u8 == number).ok_or(Error::Corrupt)
     }
 
-    /// u is BOUND times this, divided by the result, times x/w.
+    /// Returns the factor by which u is smaller than BOUND x/w.
     pub fn stretch(self) -> f64 {
         if self == Instrument::Sum { 8.0 / 7.0 } else { 1.0 }
     }
 
-    /// Those that may differ from 0: the others are not released.
+    /// Returns the coordinates that may differ from 0. The others are not released.
     fn coordinates(self, d: usize) -> std::ops::Range<usize> {
         match self {
             Instrument::Rate => 0..1,
@@ -57,7 +58,7 @@ impl Instrument {
         }
     }
 
-    /// Writes u, coordinate by coordinate; those left out are 0.
+    /// Calls `each` with the coordinates of u, except those that are 0.
     fn each(self, row: &Spread, intercept: i32, mut each: impl FnMut(usize, i32)) {
         match self {
             Instrument::Rate => each(0, BOUND),
@@ -76,8 +77,8 @@ impl Instrument {
     }
 }
 
-/// The largest feature and its sign. (A bin for the intercept would take half of all rewards from 16 dense features, and
-/// the pilot knows the rate.)
+/// Returns the largest feature and its sign. (With 16 dense features, a bin for the intercept would take half of all
+/// rewards, and the pilot knows the rate already.)
 fn bin(row: &Spread, intercept: i32) -> (usize, i32) {
     let mut best = (0, if row.places().is_empty() { intercept } else { 0 });
     for &j in row.places() {
@@ -89,8 +90,8 @@ fn bin(row: &Spread, intercept: i32) -> (usize, i32) {
     (best.0, best.1.signum())
 }
 
-/// Rewards on their way to one released vector. G is private to this type, leaves it by [`release`](Self::release)
-/// alone, and is wiped.
+/// The rewards of one released vector. G is private to this type, leaves it only by [`release`](Self::release), and is
+/// wiped.
 pub struct Batch {
     d: usize,
     intercept: i32,
@@ -99,25 +100,26 @@ pub struct Batch {
     pub count: u64,
     /// G: the sum of u q.
     sums: WipedVec<Zeroizing<i64>>,
-    /// e: the sum of u (p - v x theta), what G would be but for what is to be learned.
+    /// e, the sum of u (p - v x theta): the prediction of G, linearised in theta.
     expected: WipedVec<f64>,
-    /// H: the sum of v x x'/w, packed.
+    /// H, the packed sum of v x x'/w.
     pub moments: WipedVec<f64>,
-    /// For the bins: the sum of v u x', and of v where u is this one.
+    /// For the bins: the sum of v u x', and the sum of v over the rewards with this u.
     bins: WipedVec<f64>,
     weights: WipedVec<f64>,
 }
 
-/// What a released vector says: y - e = A (theta - its linearisation) + noise of covariance S.
+/// The information of a released vector: y - e = A (theta - its linearisation) + noise of covariance S.
 pub struct Information<'a> {
-    /// S, packed; then its factor.
+    /// S, packed; then its factor R.
     pub covariance: &'a mut [f64],
     /// A; then R^-1 A.
     pub design: &'a mut [f64],
 }
 
 impl Batch {
-    /// For so many coordinates with the intercept, which is `intercept` in an instrument that sums all.
+    /// Returns a batch for rows of `d` coordinates including the intercept, whose coordinate is `intercept` in a sum
+    /// instrument.
     pub fn new(d: usize, intercept: i32) -> Result<Batch> {
         Ok(Batch {
             d,
@@ -133,7 +135,7 @@ impl Batch {
         })
     }
 
-    /// Begins anew; what was open is forgotten.
+    /// Begins a new batch. The contents of the old one are dropped.
     pub fn open(&mut self, instrument: Instrument, quota: f64) {
         (self.instrument, self.count) = (instrument, 0);
         self.quota = (quota.ceil() as u64).clamp(1, LARGEST_BATCH);
@@ -143,7 +145,7 @@ impl Batch {
         }
     }
 
-    /// Coordinates, with the intercept.
+    /// Returns the number of coordinates, including the intercept.
     pub fn d(&self) -> usize {
         self.d
     }
@@ -161,7 +163,8 @@ impl Batch {
         self.count >= self.quota
     }
 
-    /// One reward. `x` is the whole row in units of C, m = x theta, p and v the mean and variance that theta predicts.
+    /// Adds a reward. `x` is the whole row in units of C, m = x theta, and p and v are the mean and the variance at
+    /// theta.
     pub fn collect(&mut self, row: &Spread, x: &[f64], [m, p, v]: [f64; 3], reward: Reward) {
         self.count += 1;
         let (q, known) = (reward.units(), p - v * m);
@@ -198,7 +201,7 @@ impl Batch {
         }
     }
 
-    /// The one place where rewards become public: y = G + Z, in units of x, less e.
+    /// Writes y = G + Z, in grid units. This is the only place where rewards become public.
     pub fn release<L: Distribution>(&mut self, noise: &mut NoiseSource<L>, y: &mut [f64]) {
         y.fill(0.0);
         for j in self.instrument.coordinates(self.d) {
@@ -210,18 +213,18 @@ impl Batch {
         }
     }
 
-    /// The rewards in it, as a fault in a test's handle sees them.
+    /// Returns the sum of rewards, for tests that build a fault in.
     #[cfg(dpb_faults)]
     pub fn bare_sum(&self) -> f64 {
         self.sums.iter().map(|sum| **sum as f64).sum::<f64>() / (f64::from(BOUND) * Reward::ONE as f64)
     }
 
-    /// From grid units of G to units of x.
+    /// Returns the factor from grid units of G to units of x.
     pub fn unit(&self) -> f64 {
         self.instrument.stretch() / f64::from(BOUND)
     }
 
-    /// y, as released, less e, in units of x.
+    /// Replaces y, as released, by y - e in units of x.
     pub fn residuals(&self, y: &mut [f64]) {
         let unit = self.unit();
         for (y, e) in y.iter_mut().zip(&*self.expected) {
@@ -229,7 +232,8 @@ impl Batch {
         }
     }
 
-    /// A and S of `times` as many decisions with this instrument; `variance` is the noise's at sensitivity 1.
+    /// Computes A and S for `times` as many decisions with this instrument. `variance` is that of the noise at
+    /// sensitivity 1.
     pub fn inform(&self, instrument: Instrument, times: f64, variance: f64, to: &mut Information) {
         let d = self.d;
         let noise = variance * instrument.stretch() * instrument.stretch();
@@ -260,7 +264,7 @@ impl Batch {
 }
 
 impl Information<'_> {
-    /// R^-1 A and R^-1 y, where S = R R'. False where S is not positive definite.
+    /// Computes R^-1 A and R^-1 y, where S = R R'. Returns false if S is not positive definite.
     #[must_use]
     pub fn whiten(&mut self, y: &mut [f64]) -> bool {
         let d = y.len();
@@ -274,7 +278,7 @@ impl Information<'_> {
 }
 
 impl std::fmt::Debug for Batch {
-    /// Public facts only.
+    /// Shows only public facts.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Batch").field("quota", &self.quota).field("count", &self.count).finish_non_exhaustive()
     }

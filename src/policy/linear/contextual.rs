@@ -1,4 +1,4 @@
-//! dp-linear as a policy of requests, and what other handles have released.
+//! dp-linear as a policy that decides by request, with the releases of other handles.
 
 use super::{Linear, Rows, SavedLinear, Shape};
 use crate::config::Config;
@@ -14,24 +14,24 @@ use crate::request::Request;
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer};
 
-/// The policy. The number of a pull is its place in the engine's ring, where its row is kept.
+/// The policy. The number of a pull is its position in the engine's ring, where its row is kept.
 pub(crate) struct Contextual {
     linear: Linear,
-    /// The arms of the configuration, which have their numbers as ids.
+    /// Number of the configuration's arms, which have their numbers as ids.
     first: u32,
-    /// There is a model for each arm.
+    /// Whether each arm has a model.
     per_arm: bool,
     roster: Roster,
-    /// As in the roster.
+    /// Newest snapshot of each peer, in the order of `roster`.
     peers: Vec<SavedPeer>,
 }
 
-/// What another handle has released.
+/// The releases of another handle.
 pub(crate) struct SavedPeer {
     entry: Entry,
     saved: SavedLinear,
     first: u32,
-    /// Arms that were added there, by their ids.
+    /// Ids of the peer's added arms.
     added: KeyIndex,
 }
 
@@ -40,11 +40,12 @@ impl SavedPeer {
     /// `Corrupt`; `NoMemory`.
     pub fn read(config: &Config, id: &PeerId, from: &mut Reader) -> Result<SavedPeer> {
         let saved = SavedLinear::read(from, &shape(config), config.arms as usize + id.added.len())?;
-        let entry = Entry::new(id.origin, (id.lives, saved.decisions, saved.now(), saved.releases, from.checksum()));
+        let entry =
+            Entry::new(id.origin, (id.generation, saved.decisions, saved.now(), saved.releases, from.checksum()));
         Ok(SavedPeer { entry, saved, first: config.arms, added: KeyIndex::of(id.added, 0)? })
     }
 
-    /// The number there of the arm with this id.
+    /// Returns the peer's number of the arm with this id.
     fn arm(&self, id: u64) -> Option<usize> {
         if id < self.first.into() { Some(id as usize) } else { Some(self.first as usize + self.added.find(id)?) }
     }
@@ -63,7 +64,7 @@ impl Contextual {
         Ok(Contextual { linear, first, per_arm, roster: Roster::new(), peers: Vec::new() })
     }
 
-    /// A model learns from what peers have released for it; `added` are the ids of our added arms.
+    /// Joins the peers' releases for a model. `added` are the ids of this handle's added arms.
     fn join(&mut self, model: usize, added: &[u64]) {
         let id = match model.checked_sub(self.first as usize) {
             Some(place) => added[place],
@@ -76,7 +77,7 @@ impl Contextual {
     }
 }
 
-/// The rows that a request must have.
+/// Returns the rows that a request must have.
 fn required<'a>(request: &Request<'a>) -> Result<Rows<'a>> {
     if request.segment != 0 {
         return Err(Error::Unsupported("a segment: config.max_segments is 0"));
@@ -84,7 +85,7 @@ fn required<'a>(request: &Request<'a>) -> Result<Rows<'a>> {
     request.features.ok_or_else(|| Error::request("features", "must be set: config.features is not 0", 0u32))
 }
 
-/// The rows of a checked request.
+/// Returns the rows of a checked request.
 fn rows<'a>(request: &Request<'a>) -> Rows<'a> {
     request.features.unwrap_or(Rows::Dense(&[]))
 }
@@ -165,12 +166,12 @@ impl Policy for Contextual {
 
     fn merge(&mut self, peer: Peer, added: &[u64]) -> Result<bool> {
         let Peer::Linear(peer) = peer else { return Err(Error::Corrupt) };
-        if !self.roster.expects(&peer.entry)? {
+        if !self.roster.is_newer(&peer.entry)? {
             return Ok(false);
         }
         self.peers.try_reserve(1).map_err(|_| Error::NoMemory)?;
         self.linear.reserve_others()?;
-        let place = self.roster.take(peer.entry);
+        let place = self.roster.insert(peer.entry);
         put(&mut self.peers, place, *peer);
         self.linear.join_pilots(&mut self.peers.iter().map(|peer| &peer.saved.pilot), self.roster.at_work());
         (0..self.linear.models()).for_each(|model| self.join(model, added));

@@ -1,65 +1,69 @@
 //! dp-linear: decisions by features, learned from private rewards.
 //!
-//! **A feature must not be made of rewards.** The visitor's clicks so far, an ad's click rate from the log, a score
-//! that a model learned from clicks: each is a release of rewards without noise, and no theorem below covers it.
+//! **Do not compute a feature from rewards.** Examples are the visitor's clicks so far, an ad's click rate from the
+//! log, and a score that a model learned from clicks. Each of these is a release of rewards without noise, and no
+//! theorem below covers it.
 //!
-//! Features are known to the server and are not protected; the reward in `[0, 1]` is. A logistic model is learned from
-//! one released integer vector a batch: with the logit, the canonical link, the sum of x r is all that it needs of the
-//! rewards. Everything else (second moments, predictions, the noise's covariance) is public, and so has no noise.
+//! The server knows the features, and they are not protected. The reward in `[0, 1]` is. A logistic model is learned
+//! from one released integer vector for each batch: with the logit, the canonical link, the sum of x r is the only
+//! function of the rewards that it needs. Everything else (second moments, predictions, the covariance of the noise) is
+//! public, and so has no noise.
 //!
 //! # Theorem L (instruments)
 //!
-//! Let every decision have a row of features, fixed when it is taken. Let its reward, if it has one, take effect at a
-//! time that does not depend on it, and enter one batch, the one that is then open. Let batch b multiply it by an
-//! integer vector u, a function of the row and of b's *instrument*, with |u|_1 <= `BOUND`, and be released once, as y
-//! = G + Z, G = sum of u q over its rewards, q in 0..=g the reward on its grid, Z discrete Laplace noise of scale
-//! BOUND g/epsilon in each coordinate. Let instruments, sizes, decisions and all that can be read be functions of
-//! releases, features, coins and those times. Then the whole is epsilon-DP for each reward, for all time, also if
-//! somebody who sees every decision and every release chooses what is asked next: features, eligible arms, which
-//! decisions are cancelled.
+//! Let every decision have a row of features, fixed when the decision is made. Let its reward, if it has one, take
+//! effect at a time that does not depend on the reward, and enter one batch, the one that is then open. Let batch b
+//! multiply the reward by an integer vector u, a function of the row and of b's *instrument*, with |u|_1 <= `BOUND`.
+//! Let b be released once, as y = G + Z, where G = sum of u q over its rewards, q in 0..=g is the reward on its grid,
+//! and Z is discrete Laplace noise of scale BOUND g/epsilon in each coordinate. Let instruments, sizes, decisions and
+//! everything that can be read be functions of releases, features, coins and those times. Then the whole is epsilon-DP
+//! for each reward, for all time, even if an adversary who sees every decision and every release chooses the further
+//! requests: features, eligible arms, and which decisions are cancelled.
 //!
-//! *Proof.* Take two tables of rewards that differ in one, and fix a transcript (all decisions and releases) and all
-//! coins but the noise. Go through the events in order. Whoever asks answers to the same transcript so far in both
-//! worlds, so these factors cancel. Given it, requests, times, the open batches, their instruments and sizes, and so
-//! each decision's row, batch and u are equal in both worlds: by induction, because each is a function of what came
-//! before it in the transcript, and none of an open G. So the density of the transcript is a product over released
-//! coordinates. The changed reward is in one batch at most. There G moves by u (q - q'), of L1 norm <= BOUND g, so
-//! that the product over the coordinates of this one vector changes by a factor of e^epsilon at most; all others are
-//! equal. ∎
+//! *Proof.* Take two tables of rewards that differ in one. Fix a transcript (all decisions and releases) and all coins
+//! but the noise. Go through the events in order. The adversary responds to the same transcript so far in both worlds,
+//! so these factors cancel. Given the transcript, the requests, times, open batches, their instruments and sizes, and
+//! so each decision's row, batch and u, are equal in both worlds: by induction, because each is a function of what
+//! precedes it in the transcript, and none is a function of an open G. So the density of the transcript is a product
+//! over released coordinates. The changed reward is in at most one batch. There G moves by u (q - q'), of L1 norm <=
+//! BOUND g, so the product over the coordinates of this one vector changes by a factor of at most e^epsilon. All other
+//! vectors are equal. ∎
 //!
-//! With Gaussian noise |u|_2 <= BOUND and sigma = BOUND g/sqrt(2 rho): the divergence of order alpha of one vector is
-//! at most alpha rho, that of all others 0, and the chain rule adds them: rho-zCDP.
+//! With Gaussian noise |u|_2 <= BOUND and sigma = BOUND g/sqrt(2 rho). The divergence of order alpha of one vector is
+//! at most alpha rho, that of all others is 0, and the chain rule adds them: rho-zCDP.
 //!
-//! What the proof rests on, and where it is:
-//! * *u does not depend on rewards.* A row becomes integers when the decision is taken (`rows`), and integers decide
-//!   whether it is small enough. The instrument is the batch's, chosen when it opens.
-//! * *Adaptive features.* Nothing is asked of who chooses them but that they do not see rewards: see the first
-//!   sentence.
-//! * *Cancelled decisions.* A row enters the public sums H, e beside its reward, when that takes effect. So a
-//!   cancelled decision, or one that is never answered, has never been in any sum, and there is nothing to take out.
-//!   That a decision is cancelled is public, and must not depend on its reward, as for every policy.
-//! * *The close of a batch* is by the count of rewards that took effect, silent ones too: public with a reward window,
-//!   whose rewards take effect on time whether they came or not, and by contract without one.
-//! * *Larger rows.* A row w times too large has u = x/w; w is public, and H has it too (sum of v u x'), so that the
-//!   estimate stays unbiased. Rows beyond `LARGEST` times C are shrunk to that.
-//! * *The intercept* is a coordinate of the row with a value of its own, and inside the bound as any other: with
-//!   `Instrument::Sum` an eighth of the norm (of L2 three eighths) is kept for it. It is no secret that it is 1.
-//! * *The pilot* and *the bins* are instruments as the others are. A switch is a function of public moments.
-//! * *Scale*: g BOUND of one constant BOUND for all batches and instruments, so none is fixed too late.
+//! The code that the assumptions of the proof rest on:
+//! * *u does not depend on rewards.* A row becomes integers when the decision is made (`rows`), and integer arithmetic
+//!   decides whether it is small enough. The instrument belongs to the batch and is chosen when the batch opens.
+//! * *Adaptive features.* The only condition on whoever chooses the features is that they do not see rewards: see the
+//!   first sentence.
+//! * *Cancelled decisions.* A row enters the public sums H, e together with its reward, when the reward takes effect.
+//!   So a cancelled decision, or one that never gets a reward, has never been in any sum, and nothing has to be
+//!   subtracted. That a decision is cancelled is public, and must not depend on its reward, as for every policy.
+//! * *The close of a batch* depends on the count of rewards that took effect, including default rewards. With a reward
+//!   window that count is public, because rewards take effect on time whether they arrived or not. Without one it is
+//!   public by contract.
+//! * *Larger rows.* A row that is w times too large has u = x/w. w is public, and H contains it too (sum of v u x'), so
+//!   the estimate stays unbiased. Rows beyond `LARGEST` times C are shrunk to that.
+//! * *The intercept* is a coordinate of the row with a value of its own, inside the bound like any other: with
+//!   `Instrument::Sum` an eighth of the norm (of L2 three eighths) is reserved for it. That it is 1 is no secret.
+//! * *The pilot* and *the bins* are instruments like the others. A switch is a function of public moments.
+//! * *Scale*: g BOUND, with one constant BOUND for all batches and instruments, so none is chosen too late.
 //!
-//! **Several slots.** A request may show m arms, each with a reward of its own. With a shared model all of them may be
-//! in one batch, so theorem S of [`slates`](crate::privacy::slates), in which batches are of one arm, does not apply
-//! as it stands. Two worlds that differ in d rewards of one request move all vectors together by d BOUND g in L1 at
-//! most, wherever they lie: d epsilon, as there (d = m, or 2 c with at most c clicks). In L2 one vector may move by d
-//! BOUND: d^2 rho, where theorem S has d rho. With a model for each arm, and different arms in a request, it is d rho
-//! but for the pilot's vectors, which hold the rewards of all arms. So the pilot then has noise of its own, for rho/d^2
-//! where the models' is for rho/d: k rewards in a vector of the pilot and d - k in models cost (k/d)^2 rho + (1 - k/d) rho
-//! at most, so rho. (`noise` does so.)
+//! **Several slots.** A request may show m arms, each with a reward of its own. With a shared model all of these
+//! rewards may be in one batch, so Theorem S of [`slates`](crate::privacy::slates), which assumes that a batch belongs
+//! to one arm, does not apply directly. Two worlds that differ in d rewards of one request move all vectors together by
+//! at most d BOUND g in L1, in whichever batches the rewards are: d epsilon, as in that theorem (d = m, or 2 c with at
+//! most c clicks). In L2 one vector may move by d BOUND: d^2 rho, where Theorem S has d rho. With a model for each arm,
+//! and different arms in a request, it is d rho except for the vectors of the pilot, which hold the rewards of all
+//! arms. So the pilot then has noise of its own, for rho/d^2 where the models' noise is for rho/d: k rewards in a
+//! vector of the pilot and d - k in models cost at most (k/d)^2 rho + (1 - k/d) rho, and so at most rho. (`noise`
+//! implements this.)
 //!
 //! # The algorithm
 //!
-//! A model, one for all arms or one for each, has a precision L and a mean theta over rows x = (c, features/C): c, the
-//! intercept's coordinate, is 1/7 (3/7 with Gaussian noise).
+//! A model, one for all arms or one for each arm, has a precision L and a mean theta over rows x = (c, features/C),
+//! where c, the coordinate of the intercept, is 1/7 (3/7 with Gaussian noise).
 //!
 //! ```text
 //! pilot      uniform play; the plain sum of rewards in batches that double, Y the sum of them with weights,
@@ -75,19 +79,20 @@
 //! next batch the instrument of the largest ln det L that is to be expected, from the moments of this one
 //! ```
 //!
-//! B1: a coordinate's expected sum is a third of the noise's scale. One Newton step a batch: no row is stored. A noisy batch
-//! weighs little by itself. A release holds the handle's lock (.55 ms at d = 64), because decisions read the models that it
-//! writes: if that is too long, take a handle for each thread and merge them. Where a matrix is not positive definite to working precision the release is left out, the
-//! last model stays and [`Linear::failures`] counts it.
+//! B1 is such that a coordinate's expected sum is a third of the scale of the noise. Each batch makes one Newton step,
+//! so no row is stored. A noisy batch has little weight. A release holds the handle's lock (.55 ms at d = 64), because
+//! decisions read the models that it writes. If that is too long, use a handle for each thread and merge them. If a
+//! matrix is not positive definite to working precision, the last model stays, and [`Linear::failures`] counts it.
 //!
-//! **Merging.** A handle's evidence of a model is the sums A' S^-1 A and A' S^-1 (y - e) over its own releases. Evidence of
-//! others is added on a grid of 2^-50, where sums are exact. The rate that all begin with is that of all pilots which
-//! have told theirs. So handles that know the same releases believe the same of every row, to the last bit, in whatever
-//! order they merged and whosever the releases are; but for priors of public data, which are a handle's own, and for what
-//! a memory has forgotten since. All of it is a function of releases.
+//! **Merging.** A handle's evidence for a model is the sums of A' S^-1 A and A' S^-1 (y - e) over its own releases. The
+//! evidence of other handles is added on a grid of 2^-50, on which sums are exact. The rate that every model begins
+//! with is the pooled rate of all pilots that have determined theirs. So handles that know the same releases make the
+//! same estimate for every row, to the last bit, whatever the order of the merges and whichever releases are their own.
+//! There are two exceptions: priors, which are a handle's own, and what has faded since with `forget_after`. All of it
+//! is a function of releases.
 //!
-//! Each draw is of all models, so a decision's propensity, given all releases and draws, is an exact share of 32,
-//! beside what is explored.
+//! Each draw is a draw of all models, so a decision's propensity, given all releases and draws, is an exact multiple of
+//! 1/32, apart from exploration.
 
 mod algebra;
 mod batch;
@@ -121,51 +126,52 @@ pub use rows::{Feature, Rows, feature_cross, feature_hash};
 use rows::{Kept, Row, Scale, Spread, UNIT};
 use std::f64::consts::LN_2;
 
-/// What dp-linear needs beside [`Config`].
+/// The configuration of dp-linear beyond [`Config`].
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// d, features of a row: `1 ..= 256`. The intercept is the library's own.
+    /// d, the number of features in a row: `1 ..= 256`. The library adds the intercept.
     pub features: u32,
-    /// A model for each arm, and one row a request; else one model, and a row for each eligible arm.
+    /// Whether each arm has a model, with one row for a request. Else there is one model, and a row for each eligible
+    /// arm.
     pub per_arm: bool,
     /// C > 0: the largest |x|_1 (|x|_2 with delta > 0) that counts in full.
     pub norm: f64,
 }
 
-/// A decision.
+/// A chosen arm.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Choice {
-    /// Where its row is kept.
+    /// Slot in which the decision's row is kept.
     pub slot: usize,
-    /// The arm.
+    /// The arm's number.
     pub arm: u32,
-    /// Its place among the eligible ones as the request has them: the first, where it is there twice; without a list its
-    /// number.
+    /// Position of the arm in the request's list of eligible arms; the first one, if it is listed twice. Without a
+    /// list, the arm's number.
     pub place: usize,
-    /// Its probability given all releases and kept draws, and the arms that this request was given before it, which are
-    /// out; NaN where nobody asked for it.
+    /// Probability of the arm given all releases, the kept draws, and the arms that were drawn before it in this
+    /// request and so excluded. NaN if it was not asked for.
     pub propensity: f64,
 }
 
-/// The policy.
+/// The dp-linear policy.
 pub struct Linear {
     shape: Shape,
     scale: Scale,
     exploration: f64,
-    /// M, in decisions; infinite = it never forgets.
+    /// `forget_after`, in ticks of the configuration's clock; infinite if it is 0.
     memory: f64,
-    /// The intercept in an instrument, and in a row: c.
+    /// The intercept's coordinate in an instrument; and c, its coordinate in a row.
     intercept: i32,
     constant: f64,
     noise: NoiseSource,
-    /// The pilot's, where it is not the same; and its variance at sensitivity 1.
+    /// Noise of the pilot, if it differs from `noise`; and its variance at sensitivity 1.
     pilot_noise: Option<NoiseSource>,
     pilot_variance: f64,
     coins: Random,
-    /// None once the rate is known.
+    /// The pilot; `None` once the rate is known.
     pilot: Option<Pilot>,
-    /// What the own pilot released, those of others, and what goes for all of them: what a snapshot had, until a merge
-    /// knows better.
+    /// Releases of this handle's pilot, of the pilots of others, and the pooled ones in use. The pooled ones come from
+    /// the snapshot until a merge determines them.
     own_pilot: Totals,
     other_pilots: Pool,
     pooled: Totals,
@@ -173,25 +179,26 @@ pub struct Linear {
     models: WipedVec<Model>,
     batches: WipedVec<Batch>,
     live: WipedVec<bool>,
-    /// Arms that may still be chosen in this request, `left` of them: each once, and where its row is.
+    /// Arms that may still be chosen in this request, each once with the position of its row. The first `left` are in
+    /// use.
     candidates: WipedVec<Candidate>,
     left: usize,
-    /// Where an arm was last seen in a request: the request's mark.
+    /// For each arm, the mark of the last request that listed it; and the mark of the current request.
     marks: WipedVec<u64>,
     mark: u64,
     scratch: Scratch,
-    /// The row at hand, is it larger than C, and x.
+    /// The current row, whether it is larger than C, and x.
     row: Spread,
     is_large: bool,
     x: WipedVec<f64>,
     kept: Kept,
-    /// Of the next draw that is drawn anew.
+    /// Draw that is redrawn next.
     cursor: usize,
     time: Time,
     decisions: u64,
     releases: u32,
-    /// It goes on from a snapshot, or has merged one: there may have been other releases.
-    has_lived: bool,
+    /// Whether there may be releases beyond `releases`, because the handle was restored or has merged.
+    may_have_released: bool,
     failures: u64,
     oversized: u64,
     #[cfg(test)]
@@ -207,14 +214,15 @@ struct Candidate {
 const NOBODY: Candidate = Candidate { arm: 0, place: 0 };
 
 const MOST_FEATURES: u32 = 256;
-/// A draw is drawn anew every so many decisions. (At 1 ads lose as much and items 6% less, which is within the error; a decision
-/// at d = 64 takes three times as long.)
+/// Number of decisions between redraws of one draw. (With 1, ads lose as much and items 6% less, which is within the
+/// error, and a decision at d = 64 takes three times as long.)
 const RENEW: u64 = 4;
 
-/// In logits: e^3 times the rate, or a part of it.
+/// Largest distance from the rate at which the model is linearised, in logits.
 const FARTHEST: f64 = 3.0;
 
-/// Noise for vectors of sensitivity BOUND: those of one model for all and of the pilot, or those of a model `per_arm`.
+/// Returns the noise for vectors of sensitivity BOUND: of one model for all arms and of the pilot, or of a model
+/// `per_arm`.
 fn noise(config: &Config, per_arm: bool) -> Result<Noise> {
     let sensitivity = (BOUND as u64) << Reward::BITS;
     let epsilon = config.epsilon_per_reward()?;
@@ -230,8 +238,8 @@ fn noise(config: &Config, per_arm: bool) -> Result<Noise> {
     Ok(Noise::Gaussian(Gaussian::new(rho, sensitivity)?))
 }
 
-/// What a handle may cost one user, with all that go on from its snapshots. (Gaussian noise of this sensitivity is rounded
-/// up by less than that of other policies, so it hides a little less.)
+/// Returns the loss of one user through a handle and all that continue from its snapshots. (Gaussian noise of this
+/// sensitivity is rounded up by less than that of other policies, so its loss is slightly larger.)
 pub(crate) fn lifetime_loss(config: &Config) -> Result<PrivacyLoss> {
     let m = f64::from(config.contributions_per_user);
     Ok(match noise(config, config.model_per_arm)? {
@@ -243,7 +251,7 @@ pub(crate) fn lifetime_loss(config: &Config) -> Result<PrivacyLoss> {
     })
 }
 
-/// With one model for all, one vector may hold all rewards of a request: see theorem L.
+/// Returns the loss of a request. With one model for all arms, one vector may hold all of its rewards: see Theorem L.
 fn loss_of_request(loss: PrivacyLoss, batches: u32, per_arm: bool) -> PrivacyLoss {
     match loss.of_batches(batches) {
         loss @ PrivacyLoss::Zcdp(_) if !per_arm => loss.of_batches(batches),
@@ -252,8 +260,8 @@ fn loss_of_request(loss: PrivacyLoss, batches: u32, per_arm: bool) -> PrivacyLos
 }
 
 impl Shape {
-    /// More arms would take too long: with one model for all, a decision with propensities some 50 ms; with one for each,
-    /// the end of the pilot half a second.
+    /// Returns the maximum number of arms. More would take too long: with one model for all arms, a decision with
+    /// propensities takes some 50 ms; with a model for each arm, the end of the pilot takes half a second.
     fn most_arms(&self) -> u32 {
         let d = self.features + 1;
         if self.per_arm { (1 << 23) / (d * (d + 8)) } else { (1 << 21) / d }
@@ -261,7 +269,7 @@ impl Shape {
 }
 
 impl Linear {
-    /// A policy for `config.arms` arms. Pending decisions are in slots below `capacity`.
+    /// Returns a policy for `config.arms` arms. Pending decisions have slots below `capacity`.
     ///
     /// # Errors
     /// `InvalidConfig`, `NoMemory`.
@@ -324,7 +332,7 @@ impl Linear {
             time: Time::new(config),
             decisions: 0,
             releases: 0,
-            has_lived: false,
+            may_have_released: false,
             failures: 0,
             oversized: 0,
             #[cfg(test)]
@@ -358,16 +366,16 @@ impl Linear {
         if self.shape.per_arm { arm as usize } else { 0 }
     }
 
-    /// The next decision, among these arms (`None`: all live ones), kept in this slot until its reward takes effect or the
-    /// decision is cancelled. An arm that is there twice is there once, with its first row. The request is one that
-    /// [`check`](Self::check) takes.
+    /// Chooses one of these arms (`None`: all live arms). The row is kept in `slot` until the decision's reward takes
+    /// effect or the decision is cancelled. An arm that is listed twice counts once, with its first row. The request
+    /// must have passed [`check`](Self::check).
     pub fn choose(&mut self, slot: usize, eligible: Option<&[u32]>, rows: Rows) -> Choice {
         self.begin(eligible, rows);
         self.draw(slot, rows)
     }
 
-    /// A decision for each of these slots, of different arms, in the order in which they are drawn. Each is drawn as by
-    /// [`choose`](Self::choose) among those that are left.
+    /// Chooses a different arm for each of these slots, in the order in which they are drawn. Each is drawn as
+    /// [`choose`](Self::choose) draws, among the arms that are left.
     pub fn choose_slots(
         &mut self,
         slots: &mut dyn Iterator<Item = usize>,
@@ -387,7 +395,7 @@ impl Linear {
         }
     }
 
-    /// Gathers the candidates of a request, and spreads its row where it has one for all arms.
+    /// Collects the candidates of a request, and spreads its row if one row serves all arms.
     fn begin(&mut self, eligible: Option<&[u32]>, rows: Rows) {
         self.gather(eligible);
         if self.shape.per_arm {
@@ -436,7 +444,7 @@ impl Linear {
         Choice { slot, arm, place, propensity }
     }
 
-    /// Can there be so many decisions for this request? Nothing changes.
+    /// Checks that a request permits this number of slots. Changes nothing.
     ///
     /// # Errors
     /// `InvalidRequest`: "eligible", "slots", "features", "sparse_ends", "index".
@@ -461,7 +469,7 @@ impl Linear {
         self.check_rows(eligible, rows)
     }
 
-    /// Are these the rows of a request whose eligible arms are live? Nothing changes.
+    /// Checks the rows of a request whose eligible arms are live. Changes nothing.
     ///
     /// # Errors
     /// `InvalidRequest`: "features", "sparse_ends", "index".
@@ -475,7 +483,7 @@ impl Linear {
         }
     }
 
-    /// A request's row as it is kept, and as x in units of C. True where it is larger than C.
+    /// Converts a request's row to the kept integers, and to x in units of C. Returns whether it is larger than C.
     fn spread_row(&mut self, row: Row) -> bool {
         self.clear_x();
         let is_large = self.row.quantise(row, &self.scale);
@@ -494,7 +502,7 @@ impl Linear {
         }
     }
 
-    /// The candidate of the largest x theta for this draw.
+    /// Returns the candidate with the largest x theta in this draw.
     fn best(&self, draw: usize, rows: Rows) -> usize {
         let (mut best, mut largest) = (0, f64::NEG_INFINITY);
         for (number, candidate) in self.candidates[..self.left].iter().enumerate() {
@@ -510,7 +518,7 @@ impl Linear {
         best
     }
 
-    /// x theta, by its entries where these are few.
+    /// Returns x theta. Sums only the nonzero entries if these are few.
     #[inline]
     fn x_dot(&self, theta: &[f64]) -> f64 {
         if 2 * self.row.places().len() > self.d() {
@@ -520,7 +528,7 @@ impl Linear {
         self.x[0] * theta[0] + self.row.places().iter().map(each).sum::<f64>()
     }
 
-    /// Of this candidate among those that are left.
+    /// Returns the propensity of this candidate among those that are left.
     fn propensity(&self, number: usize, rows: Rows) -> f64 {
         let even = 1.0 / self.left as f64;
         if self.pilot.is_some() {
@@ -533,7 +541,7 @@ impl Linear {
         (1.0 - self.exploration) * share + self.exploration * even
     }
 
-    /// Between releases: one draw anew, and where there is a memory one model as it now counts.
+    /// Redraws one draw between releases and, with `forget_after`, refreshes one model to its faded evidence.
     fn refresh_next(&mut self) {
         if self.pilot.is_some() {
             return;
@@ -552,7 +560,8 @@ impl Linear {
         }
     }
 
-    /// The reward of the decision in this slot takes effect. (A cancelled one has entered nothing: its slot is free.)
+    /// Lets the reward of the decision in this slot take effect. (A cancelled decision has entered no sum: its slot is
+    /// simply reused.)
     pub fn observe(&mut self, slot: usize, reward: Reward) {
         self.clear_x();
         self.kept.spread(slot, &mut self.row);
@@ -567,7 +576,7 @@ impl Linear {
             return;
         }
         let model = self.model(self.row.arm);
-        // Any point will do to linearise at. Far from the rate v vanishes, and nothing would be learned.
+        // Any point is valid for the linearisation. Far from the rate v vanishes, and nothing would be learned.
         let centre = self.common.belief.intercept * self.constant;
         let m = self.x_dot(&self.models[model].mean).clamp(centre - FARTHEST, centre + FARTHEST);
         let p = 1.0 / (1.0 + libm::exp(-m));
@@ -589,7 +598,7 @@ impl Linear {
         }
     }
 
-    /// The arm of the pending decision in this slot.
+    /// Returns the arm of the pending decision in this slot.
     pub fn arm(&self, slot: usize) -> u32 {
         self.kept.arm(slot)
     }
@@ -609,7 +618,7 @@ impl Linear {
         }
     }
 
-    /// What all pilots together say.
+    /// Sets the common prior from the releases of all pilots together.
     fn believe(&mut self) {
         let pooled = self.other_pilots.and(&self.own_pilot).totals();
         if pooled.is_known() {
@@ -622,11 +631,12 @@ impl Linear {
         }
     }
 
-    /// The rate is known: what the open batch of the pilot holds is dropped, but for the moments of its rows.
+    /// Ends the pilot once the rate is known. The rewards in its open batch are dropped; the moments of the rows are
+    /// used.
     fn end_pilot(&mut self) {
         let Some(pilot) = self.pilot.take() else { return };
         (0..self.models.len()).for_each(|model| self.refresh(model));
-        // All models are alike: what is best for the first one's first batch is for the others'.
+        // All models are alike now, so the best first instrument of one is the best of all.
         if pilot.batch.count > 0 {
             let (model, spread) = (&self.models[0], self.common.spread);
             self.common.first = model.next(&pilot.batch, spread, &self.common, &mut self.scratch).0;
@@ -637,7 +647,7 @@ impl Linear {
         }
     }
 
-    /// The one release of a full batch, what is learned from it, and the next batch.
+    /// Releases a full batch, its only release. Then updates the model and opens the next batch.
     fn release(&mut self, model: usize) {
         self.time.learn();
         self.fade(model);
@@ -654,26 +664,26 @@ impl Linear {
     }
 
     fn fade(&mut self, model: usize) {
-        let (power, now) = (self.power(model), self.now());
+        let (discount, now) = (self.discount(model), self.now());
         let model = &mut self.models[model];
         if self.memory.is_finite() {
-            model.fade(power);
+            model.fade(discount);
         }
         model.faded = now;
     }
 
-    /// On the configuration's clock.
+    /// Returns the current time on the configuration's clock.
     fn now(&self) -> u64 {
         self.time.at(self.decisions)
     }
 
-    /// So many ticks of the caller's clock have passed.
+    /// Advances the caller's clock by `ticks`.
     pub fn advance(&mut self, ticks: u64) {
         self.time.advance(ticks, self.decisions);
     }
 
-    /// What is left of a model's evidence since it last faded.
-    fn power(&self, model: usize) -> f64 {
+    /// Returns the discount of a model's evidence since it last faded.
+    fn discount(&self, model: usize) -> f64 {
         libm::exp(-4.0 * LN_2 * (self.now() - self.models[model].faded) as f64 / self.memory)
     }
 
@@ -682,8 +692,8 @@ impl Linear {
         self.failures += u64::from(!sound);
     }
 
-    /// What is believed of the mean reward of each of these, in the request's order, and its deviation: functions of
-    /// releases. NaN for retired arms where there is no list.
+    /// Calls `each` with the estimated mean reward of each of these arms, in the request's order, and its standard
+    /// deviation. Both are functions of releases. Without a list, they are NaN for retired arms.
     ///
     /// # Errors
     /// As [`check`](Self::check).
@@ -706,38 +716,39 @@ impl Linear {
         Ok(())
     }
 
-    /// What may be read of an arm. It has no mean of its own, only one for a row ([`estimate`](Self::estimate)): NaN. Its
-    /// pulls are the rewards in all releases of its model, which is all arms' where they share one; the pilot's are in
-    /// none.
+    /// Returns the public state of an arm. Its mean is NaN, because an arm has a mean only for a row
+    /// ([`estimate`](Self::estimate)). Its pulls are the number of rewards in the releases of its model, which all arms
+    /// may share, without those of the pilot.
     pub fn arm_state(&self, arm: u32) -> ArmState {
         let model = self.model(arm);
-        let effective_pulls = self.power(model) * self.models[model].count();
+        let effective_pulls = self.discount(model) * self.models[model].count();
         ArmState { effective_pulls, ..ArmState::unknown(self.live[arm as usize]) }
     }
 
-    /// Arms that may be chosen.
+    /// Returns the number of live arms.
     pub fn active(&self) -> u32 {
         self.live.iter().filter(|&&live| live).count() as u32
     }
 
-    /// Is it eligible?
+    /// Returns whether an arm is live.
     pub fn is_live(&self, arm: u32) -> bool {
         self.live[arm as usize]
     }
 
-    /// Models: one for each arm, or 1.
+    /// Returns the number of models: one for each arm, or 1.
     pub fn models(&self) -> usize {
         self.models.len()
     }
 
-    /// What public data say of an arm's rate, over all that asks: of its model's intercept. It moves the logit from the
-    /// common rate by at most a precision of 1.5/max(gap^2, 1/4) against one of 1, whatever its strength, so that it is
-    /// overcome where it is wrong. (Ads at epsilon 1, eight worlds, strength 1e6: after 1e5 decisions 17.9% of uniform play's
-    /// loss without priors, 15.4 with right ones, 18.4 with reversed ones, 20.8 where the best three are called ten times
-    /// worse; after 5e5 6.7, 6.4, 7.6 and 7.0.)
+    /// Sets the prior of an arm's mean rate over all requests, which is a prior of the intercept of its model. Whatever
+    /// its strength, it moves the logit from the common rate with a precision of at most 1.5/max(gap^2, 1/4), against
+    /// one of 1, so a wrong prior is overcome. (Ads at epsilon 1, eight worlds, strength 1e6. The loss in % of the loss
+    /// of uniform play, after 1e5 decisions: 17.9 without priors, 15.4 with right ones, 18.4 with reversed ones, and
+    /// 20.8 with priors a tenth of the rate for the best three. After 5e5: 6.7, 6.4, 7.6 and 7.0.)
     ///
     /// # Errors
-    /// `Unsupported` where all arms share a model: no coordinate of it is one arm's. Give the arm a feature of its own.
+    /// `Unsupported` if all arms share a model, because none of its coordinates belongs to one arm. Give the arm a
+    /// feature of its own instead.
     pub fn set_prior(&mut self, arm: u32, prior: Prior) -> Result<()> {
         if !self.shape.per_arm {
             return Err(Error::Unsupported("a prior of one arm where all share a model"));
@@ -748,17 +759,18 @@ impl Linear {
         Ok(())
     }
 
-    /// What this handle has released for a model, for others to [`join`](Self::join), as of its last release or fading.
+    /// Returns this handle's own evidence for a model, as of its last release or fading, for others to
+    /// [`join`](Self::join).
     pub fn evidence(&self, model: usize) -> &Evidence {
         &self.models[model].own
     }
 
-    /// What this handle's pilot has released, for others to [`join_pilots`](Self::join_pilots).
+    /// Returns the releases of this handle's pilot, for others to [`join_pilots`](Self::join_pilots).
     pub fn pilot_totals(&self) -> &Totals {
         &self.own_pilot
     }
 
-    /// Takes memory for what others release, for each model, those to come too.
+    /// Reserves memory for the releases of others, for each model, including models of arms that are added later.
     ///
     /// # Errors
     /// `NoMemory`.
@@ -766,11 +778,11 @@ impl Linear {
         self.models.iter_mut().try_for_each(Model::reserve_others)
     }
 
-    /// What the pilots of all others, so many handles at work, have released, in any order, in place of what was joined
-    /// before. Each model is to [`join`](Self::join) after it. A handle whose pilot is not over goes on with their rate,
-    /// if one of them has it; what the open batch of its pilot holds is dropped.
+    /// Replaces the releases of the other pilots, in any order; `handles` is the number of active handles. Afterwards
+    /// [`join`](Self::join) each model. If this handle's own pilot is still running and another one knows the rate, the
+    /// handle continues with that rate, and the rewards in the open batch of its pilot are dropped.
     pub fn join_pilots(&mut self, others: &mut dyn Iterator<Item = &Totals>, handles: u32) {
-        (self.common.handles, self.has_lived) = (1.0 + f64::from(handles), true);
+        (self.common.handles, self.may_have_released) = (1.0 + f64::from(handles), true);
         self.other_pilots = others.fold(Pool::default(), |pool, totals| pool.and(totals));
         self.believe();
         if self.pooled.is_known() {
@@ -778,11 +790,11 @@ impl Linear {
         }
     }
 
-    /// All that others have released for a model, in any order, in place of what was joined before.
+    /// Replaces the evidence of all others for a model, in any order.
     ///
-    /// Sums over handles are exact: models that know the same releases are the same, to the last bit, in whatever order
-    /// they were merged and whoever's they are; but for what public data say of them, and for what was forgotten since.
-    /// After [`reserve_others`](Self::reserve_others).
+    /// Sums over handles are exact. Models that know the same releases are equal to the last bit, whatever the order of
+    /// the merges and whichever releases are their own, except for priors and for what has faded since. Call
+    /// [`reserve_others`](Self::reserve_others) first.
     pub fn join(&mut self, model: usize, others: &mut dyn Iterator<Item = &Evidence>) {
         self.time.learn();
         self.fade(model);
@@ -790,10 +802,11 @@ impl Linear {
         self.refresh(model);
     }
 
-    /// One arm more, with the next number. With one model it is a new row, with a model for each a new prior.
+    /// Adds an arm, with the next number. With one model it is a new row; with a model for each arm, it has a new model
+    /// at its prior.
     ///
     /// # Errors
-    /// `InvalidConfig` for more arms than can be served in time; `NoMemory`. Nothing has changed.
+    /// `InvalidConfig` for more arms than can be served in time; `NoMemory`. On an error nothing has changed.
     pub fn add_arm(&mut self) -> Result<()> {
         let most = self.shape.most_arms();
         if self.live.len() >= most as usize {
@@ -812,7 +825,7 @@ impl Linear {
         Ok(())
     }
 
-    /// No longer eligible. Rewards of its pending decisions still count.
+    /// Retires an arm, which is no longer eligible. Rewards of its pending decisions still count.
     pub fn retire_arm(&mut self, arm: u32) {
         self.live[arm as usize] = false;
         #[cfg(dpb_faults)]
@@ -822,32 +835,33 @@ impl Linear {
         }
     }
 
-    /// Decisions so far.
+    /// Returns the number of decisions so far.
     pub fn decisions(&self) -> u64 {
         self.decisions
     }
 
-    /// Releases so far.
+    /// Returns the number of releases so far.
     pub fn releases(&self) -> u32 {
         self.releases
     }
 
-    /// Releases or models that were left out, because a matrix was not positive definite to working precision.
+    /// Returns how often a release or a model was dropped because a matrix was not positive definite to working
+    /// precision.
     pub fn failures(&self) -> u64 {
         self.failures
     }
 
-    /// Decisions whose row was larger than C.
+    /// Returns the number of decisions whose row was larger than C.
     pub fn oversized(&self) -> u64 {
         self.oversized
     }
 
-    /// The loss of one reward through the releases made so far.
+    /// Returns the loss of one reward through the releases so far.
     pub fn privacy(&self) -> PrivacyLoss {
-        loss(&self.noise.distribution(), self.releases > 0 || self.has_lived)
+        loss(&self.noise.distribution(), self.releases > 0 || self.may_have_released)
     }
 
-    /// Writes what was released and what is public: no open batch.
+    /// Writes the releases and the public state, without open batches.
     pub fn save(&self, to: &mut Writer) {
         to.u64(self.decisions);
         to.u32(self.releases);
@@ -865,22 +879,22 @@ impl Linear {
             model.public.iter().for_each(|prior| prior.save(to));
             #[cfg(dpb_faults)]
             if crate::Fault::RawSnapshot.is_built_in() {
-                to.f64(self.power(number) * model.own.count + 1e-6 * batch.bare_sum().abs());
-                model.own.save_matrices(self.power(number), to);
+                to.f64(self.discount(number) * model.own.count + 1e-6 * batch.bare_sum().abs());
+                model.own.save_matrices(self.discount(number), to);
                 continue;
             }
-            model.own.save(self.power(number), to);
+            model.own.save(self.discount(number), to);
         }
     }
 
-    /// Goes on, in a fresh policy of the same configuration and as many arms, from what was saved. Rewards that were in
-    /// open batches, the pilot's too, never enter a release.
+    /// Reads what [`save`](Self::save) wrote, into a new policy of the same configuration and number of arms. Rewards
+    /// that were in open batches, including the pilot's, never enter a release.
     ///
     /// # Errors
-    /// `Corrupt`: the policy is to be thrown away.
+    /// `Corrupt`: drop the policy.
     pub fn load(&mut self, from: &mut Reader) -> Result<()> {
         let saved = SavedLinear::read(from, &self.shape, self.live.len())?;
-        (self.decisions, self.releases, self.has_lived) = (saved.decisions, saved.releases, true);
+        (self.decisions, self.releases, self.may_have_released) = (saved.decisions, saved.releases, true);
         self.time.go_on(&saved.time);
         let now = self.now();
         (self.failures, self.oversized) = (saved.failures, saved.oversized);
@@ -903,16 +917,16 @@ impl Linear {
     }
 }
 
-/// What a snapshot says, for other handles.
+/// The contents of another handle's snapshot.
 pub struct SavedLinear {
-    /// Decisions, when it was taken.
+    /// Decisions until the snapshot.
     pub decisions: u64,
-    /// Releases until then.
+    /// Releases until the snapshot.
     pub releases: u32,
     time: Time,
-    /// What the pilot had released.
+    /// Releases of the pilot.
     pub pilot: Totals,
-    /// By arm: may it be chosen?
+    /// Whether each arm is live.
     pub live: WipedVec<bool>,
     failures: u64,
     oversized: u64,
@@ -928,7 +942,7 @@ struct SavedModel {
 }
 
 impl SavedLinear {
-    /// Reads what [`Linear::save`] of a policy of this shape and so many arms wrote.
+    /// Reads what [`Linear::save`] wrote for a policy of this shape and number of arms.
     ///
     /// # Errors
     /// `Corrupt`, `NoMemory`.
@@ -955,12 +969,12 @@ impl SavedLinear {
         Ok(SavedLinear { decisions, releases, time, pilot, live, failures, oversized, pooled, first, models })
     }
 
-    /// The time when it was taken, on the configuration's clock.
+    /// Returns the time of the snapshot on the configuration's clock.
     pub fn now(&self) -> u64 {
         self.time.at(self.decisions)
     }
 
-    /// What was released for a model.
+    /// Returns the evidence for a model.
     pub fn evidence(&self, model: usize) -> &Evidence {
         &self.models[model].evidence
     }

@@ -1,4 +1,4 @@
-//! A model: what releases say of theta, its prior, and draws from what is believed.
+//! A model: the posterior of theta from releases and a prior, and draws from it.
 
 use super::algebra::{add, add_square, dot, factorise, log_determinant, packed, solve, solve_transposed, zeros};
 use super::batch::{Batch, Information, Instrument, TINY};
@@ -8,34 +8,35 @@ use crate::policy::prior::Prior;
 use crate::random::Random;
 use crate::snapshot::{Reader, Writer, ensure};
 
-/// Draws of theta that are kept. A decision takes one of them.
+/// Number of draws of theta that are kept. A decision uses one of them.
 pub const DRAWS: usize = 32;
-/// Thompson sampling draws with this part of the posterior's deviation: at .35 runs lock in, at 1 it loses half as much
-/// again.
+/// Thompson sampling draws with this part of the posterior's standard deviation. At .35 some runs lock in; at 1 the
+/// loss is half as large again.
 const SPREAD: f64 = 0.5;
 
-/// (With .5 ads lose 4% more at epsilon .1 in 1e5 decisions and as much elsewhere; with .25 as little, in wider tails; with
-/// 1 unit vectors lose a tenth more.)
+/// Part of the noise's scale that a coordinate's expected sum has in a first batch. (With .5, ads lose 4% more at
+/// epsilon .1 in 1e5 decisions and as much elsewhere; with .25 as little, with wider tails; with 1, unit vectors lose a
+/// tenth more.)
 const FIRST: f64 = 0.35;
 
-/// What public data may say of an intercept: with a gap of g logits from the rate, no more than a precision of this over
+/// Limits the precision of a prior of an intercept: with a gap of g logits from the rate, it is at most this over
 /// max(g^2, 1/4). However strong a wrong prior claims to be, Thompson sampling overcomes it.
 const SAY: f64 = 1.5;
 
-/// What is believed before anything is released: a logit of the intercept, and precisions, all public or released.
+/// The prior of a model without releases: a logit of the intercept, and precisions, all public or released.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Belief {
-    /// theta of the intercept: the logit of the rate, over the intercept's coordinate.
+    /// theta of the intercept: the logit of the rate, divided by the intercept's coordinate.
     pub intercept: f64,
     /// The intercept's coordinate, c.
     pub constant: f64,
-    /// Of each feature's theta.
+    /// Precision of each feature's theta.
     pub precision: f64,
 }
 
 impl Belief {
-    /// theta and precision of the intercept, given what public data say of it: a logit of deviation 1 about the rate, and
-    /// `strength` rewards of the prior's mean.
+    /// Returns theta and precision of the intercept: a logit of standard deviation 1 about the rate, combined with the
+    /// arm's prior of `strength` rewards.
     fn intercept(&self, public: Option<Prior>) -> (f64, f64) {
         let (mut mean, mut precision) = (self.intercept * self.constant, 1.0);
         if let Some(Prior { mean: rate, strength }) = public {
@@ -49,23 +50,23 @@ impl Belief {
     }
 }
 
-/// What all models have in common: functions of the pilots' releases.
+/// The parameters that all models share, which are functions of the pilots' releases.
 #[derive(Clone, Copy, Debug)]
 pub struct Common {
     pub belief: Belief,
-    /// Of a model's first batch.
+    /// Instrument of a model's first batch.
     pub first: Instrument,
-    /// Of the noise at sensitivity 1.
+    /// Variance of the noise at sensitivity 1.
     pub variance: f64,
-    /// Of a reward, and E|x|_1/C, in the pilot.
+    /// Variance of a reward, and E|x|_1/C, in the pilot.
     pub spread: f64,
     pub size: f64,
-    /// Handles that learn together, this one too.
+    /// Number of handles that learn together, including this one.
     pub handles: f64,
 }
 
-/// What one handle's releases say of a model: the sums of A' S^-1 A (packed) and of A' S^-1 (y - e), and how many
-/// rewards they hold.
+/// One handle's evidence for a model: the sums of A' S^-1 A (packed) and of A' S^-1 (y - e), and the number of rewards
+/// in them.
 pub struct Evidence {
     pub precision: WipedVec<f64>,
     pub shift: WipedVec<f64>,
@@ -73,7 +74,7 @@ pub struct Evidence {
 }
 
 impl Evidence {
-    /// Entries are at most this, so that the sum over 1025 handles is exact.
+    /// Maximum of an entry, so that the sum over 1025 handles is exact.
     const LARGEST: f64 = 1e18;
 
     /// # Errors
@@ -88,19 +89,19 @@ impl Evidence {
         self.count = other.count;
     }
 
-    pub(super) fn fade(&mut self, power: f64) {
-        self.precision.iter_mut().chain(&mut *self.shift).for_each(|x| *x *= power);
-        self.count *= power;
+    pub(super) fn fade(&mut self, discount: f64) {
+        self.precision.iter_mut().chain(&mut *self.shift).for_each(|x| *x *= discount);
+        self.count *= discount;
     }
 
-    /// Writes what is left of it at this power.
-    pub(super) fn save(&self, power: f64, to: &mut Writer) {
-        to.f64(power * self.count);
-        self.save_matrices(power, to);
+    /// Writes the evidence, multiplied by `discount`.
+    pub(super) fn save(&self, discount: f64, to: &mut Writer) {
+        to.f64(discount * self.count);
+        self.save_matrices(discount, to);
     }
 
-    pub(super) fn save_matrices(&self, power: f64, to: &mut Writer) {
-        self.precision.iter().chain(&*self.shift).for_each(|&x| to.f64(power * x));
+    pub(super) fn save_matrices(&self, discount: f64, to: &mut Writer) {
+        self.precision.iter().chain(&*self.shift).for_each(|&x| to.f64(discount * x));
     }
 
     pub(super) fn load(&mut self, from: &mut Reader) -> Result<()> {
@@ -108,14 +109,14 @@ impl Evidence {
         ensure((0.0..=Self::LARGEST).contains(&self.count))?;
         for x in self.precision.iter_mut().chain(&mut *self.shift) {
             *x = from.f64()?;
-            ensure(x.abs() <= Self::LARGEST)?; // and so it is no NaN
+            ensure(x.abs() <= Self::LARGEST)?; // false for NaN
         }
         Ok(())
     }
 }
 
-/// On a grid of 2^-50, on which sums are exact: so they are the same in whatever order handles are merged, and whichever
-/// of them is one's own.
+/// Rounds to a grid of 2^-50, on which sums are exact. So they are the same whatever the order of the merges and
+/// whichever handle is one's own.
 fn fixed(x: f64) -> i128 {
     (x * (1u64 << 50) as f64) as i128
 }
@@ -124,7 +125,7 @@ fn real(x: i128) -> f64 {
     x as f64 / (1u64 << 50) as f64
 }
 
-/// Evidence of others, all together: precision, then shift, then count.
+/// The sum of the evidence of all others: precision, then shift, then count.
 struct Joined(WipedVec<i128>);
 
 impl Joined {
@@ -133,7 +134,7 @@ impl Joined {
     }
 }
 
-/// Matrices that all models work in.
+/// Temporary matrices that all models share.
 pub struct Scratch {
     pub y: WipedVec<f64>,
     total: WipedVec<f64>,
@@ -155,18 +156,18 @@ impl Scratch {
 }
 
 pub struct Model {
-    /// What this handle has released.
+    /// Evidence of this handle's releases.
     pub own: Evidence,
-    /// What others have.
+    /// Evidence of other handles' releases.
     others: Option<Joined>,
-    /// What public data say of the intercept.
+    /// Prior of the arm's rate.
     pub public: Option<Prior>,
-    /// The factor of the whole precision L.
+    /// Factor of the posterior precision L.
     root: WipedVec<f64>,
-    /// theta.
+    /// theta, the posterior mean.
     pub mean: WipedVec<f64>,
     draws: WipedVec<f64>,
-    /// Decisions when evidence was last faded.
+    /// Time when the evidence last faded.
     pub faded: u64,
 }
 
@@ -187,17 +188,17 @@ impl Model {
         self.mean.len()
     }
 
-    /// Rewards in all releases that it knows.
+    /// Returns the number of rewards in all known releases.
     pub fn count(&self) -> f64 {
         self.own.count + self.others.as_ref().map_or(0.0, Joined::count)
     }
 
-    /// Is there memory for what others release?
+    /// Returns whether memory for the releases of others is reserved.
     pub fn has_others(&self) -> bool {
         self.others.is_some()
     }
 
-    /// Takes memory for what others release.
+    /// Reserves memory for the releases of others.
     ///
     /// # Errors
     /// `NoMemory`: nothing has changed.
@@ -209,7 +210,7 @@ impl Model {
         Ok(())
     }
 
-    /// What others have released, in place of what was joined before, after [`reserve_others`](Self::reserve_others).
+    /// Replaces the releases of others, after [`reserve_others`](Self::reserve_others).
     pub fn join(&mut self, others: &mut dyn Iterator<Item = &Evidence>) {
         if let Some(Joined(sums)) = &mut self.others {
             sums.fill(0);
@@ -220,18 +221,18 @@ impl Model {
         }
     }
 
-    /// What is old loses this power.
-    pub fn fade(&mut self, power: f64) {
-        if power == 1.0 {
-            return; // nor is anything rounded
+    /// Multiplies all evidence by `discount`.
+    pub fn fade(&mut self, discount: f64) {
+        if discount == 1.0 {
+            return; // avoids rounding
         }
-        self.own.fade(power);
+        self.own.fade(discount);
         if let Some(Joined(sums)) = &mut self.others {
-            sums.iter_mut().for_each(|x| *x = (*x as f64 * power) as i128);
+            sums.iter_mut().for_each(|x| *x = (*x as f64 * discount) as i128);
         }
     }
 
-    /// Own numbers and those of others from `first` on, added exactly.
+    /// Adds this handle's numbers and those of others from `first` on, exactly.
     fn add_up(&self, own: &[f64], first: usize, to: &mut [f64]) {
         match &self.others {
             None => to.iter_mut().zip(own).for_each(|(to, own)| *to = real(fixed(*own))),
@@ -250,8 +251,8 @@ impl Model {
         (0..self.d()).for_each(|i| total[packed(i) + i] *= 1.0 + TINY);
     }
 
-    /// Believes what prior and evidence say: theta = L^-1 h. False, and nothing has changed, where that is no
-    /// distribution.
+    /// Computes the posterior from prior and evidence: theta = L^-1 h. Returns false, and changes nothing, if L is not
+    /// positive definite to working precision.
     #[must_use]
     pub fn refresh(&mut self, belief: &Belief, scratch: &mut Scratch, coins: &mut Random) -> bool {
         let (d, Scratch { y: mean, total, .. }) = (self.d(), scratch);
@@ -273,8 +274,8 @@ impl Model {
         true
     }
 
-    /// L += A' S^-1 A, h += A' S^-1 (y - e), from the released y - e in `scratch.y`. False, and nothing has changed,
-    /// where that is no distribution.
+    /// L += A' S^-1 A, h += A' S^-1 (y - e), from the released y - e in `scratch.y`. Returns false, and changes
+    /// nothing, if a matrix is not positive definite to working precision.
     #[must_use]
     pub fn learn(&mut self, batch: &Batch, common: &Common, scratch: &mut Scratch, coins: &mut Random) -> bool {
         let (count, d) = (batch.count as f64, self.d());
@@ -297,7 +298,7 @@ impl Model {
         learned
     }
 
-    /// ln det of L after `times` what `batch` holds, with this instrument.
+    /// Returns ln det of L after `times` the rows of `batch`, with this instrument.
     fn prospect(
         &self,
         batch: &Batch,
@@ -318,8 +319,8 @@ impl Model {
         if factorise(total, d) { log_determinant(total, d) } else { f64::NEG_INFINITY }
     }
 
-    /// The next batch: its instrument and size, where rows go on as in this one, and rewards that have variance 1 there
-    /// have this one.
+    /// Returns the instrument and size of the next batch, if its rows are like those of the closing one. `spread` is
+    /// the variance of rewards that have variance 1 in the moments of `closing`.
     pub fn next(&self, closing: &Batch, spread: f64, common: &Common, scratch: &mut Scratch) -> (Instrument, f64) {
         let mut best = (Instrument::Sum, self.quota(Instrument::Sum, common), f64::NEG_INFINITY);
         for instrument in Instrument::OF_FEATURES {
@@ -333,7 +334,8 @@ impl Model {
         (best.0, best.1)
     }
 
-    /// n = max(B1, half of all before), B1 so large that a coordinate's expected sum is [`FIRST`] of the noise's scale.
+    /// n = max(B1, half of all rewards before), where B1 makes a coordinate's expected sum [`FIRST`] of the noise's
+    /// scale.
     pub fn quota(&self, instrument: Instrument, common: &Common) -> f64 {
         let size = if instrument == Instrument::Bin { 1.0 } else { common.size / instrument.stretch() };
         let scale = (common.variance / 2.0).sqrt();
@@ -341,7 +343,7 @@ impl Model {
         first.max(self.count() / 2.0 / common.handles)
     }
 
-    /// One of the draws, anew: theta + L^-1/2 z/2.
+    /// Redraws one of the draws: theta + L^-1/2 z/2.
     pub fn redraw(&mut self, draw: usize, coins: &mut Random) {
         let d = self.d();
         let theta = &mut self.draws[draw * d..][..d];
@@ -354,7 +356,7 @@ impl Model {
         &self.draws[draw * self.d()..][..self.d()]
     }
 
-    /// x theta and its deviation, for a whole row; the row is lost.
+    /// Returns x theta and its standard deviation for a whole row, and overwrites the row.
     pub fn predict(&self, x: &mut [f64]) -> (f64, f64) {
         let mean = dot(x, &self.mean);
         solve(&self.root, x);
@@ -362,8 +364,8 @@ impl Model {
     }
 }
 
-/// Standard normal variables, by Marsaglia's polar method: post-processing of releases, so floating point will do. libm
-/// and IEEE arithmetic alone, so they are the same on every machine.
+/// Fills `to` with standard normal variables, by Marsaglia's polar method. They are post-processing of releases, so
+/// floating point is safe. Only libm and IEEE arithmetic are used, so they are the same on every machine.
 fn normals(to: &mut [f64], coins: &mut Random) {
     for pair in to.chunks_mut(2) {
         let (x, square) = loop {
@@ -383,8 +385,8 @@ mod tests {
     use super::*;
     use crate::random::Seed;
 
-    /// Mean, variance and fourth moment of 200,000: deviations .0022, .0032, .022; each within 6 of them, which three
-    /// fail with chance 1e-8.
+    /// Mean, variance and fourth moment of 200,000 variables. Their standard deviations are .0022, .0032 and .022. The
+    /// test allows 6 of them each; one of the three exceeds that with probability 1e-8.
     #[test]
     fn normals_are_normal() {
         let mut x = vec![0.0; 200_001];

@@ -1,4 +1,4 @@
-//! The pilot: the plain sum of rewards, until the rate is known.
+//! The pilot: plain sums of rewards, until the rate is known.
 
 use super::batch::{Batch, Instrument};
 use super::model::Belief;
@@ -6,55 +6,58 @@ use crate::error::Result;
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer, ensure};
 
-/// It ends when the released sum is so many deviations of its noise, beside
+/// The pilot ends when the square of the released sum is at least the sum of two squares: of this many standard
+/// deviations of its noise, and of [`COUNT`] standard deviations of a count of rare rewards.
 const NOISE: f64 = 6.0;
-/// so many of a count of rare rewards: then the rate is known to a quarter of itself. (Noise alone must not decide:
-/// without any, the first click would be a rate. Four deviations of noise would do for that quarter, but one run in
-/// 500 at epsilon = .1 would believe a burst of it, a rate ten times too large, and lose a fifth or more for good; of
-/// six it is one in 10^4.)
+/// At the end of the pilot the rate is known to a quarter of itself. (The condition on noise is not enough: without
+/// noise, the first click would determine the rate. Four deviations of noise are enough for that quarter. But then one
+/// run in 500 at epsilon = .1 would accept a burst of noise, a rate ten times too large, and lose a fifth or more for
+/// good. With six it is one run in 10^4.)
 const COUNT: f64 = 4.0;
 
-/// Batches of the pilot are weighted as if this were the rate: the first ones are little but noise. (All alike, the pilot
-/// is twice as long at small epsilon.)
+/// Rate assumed for the weights of the pilot's batches, because the first releases are mostly noise. (With equal
+/// weights, the pilot is twice as long at small epsilon.)
 const GUESS: f64 = 0.1;
 
-/// What a pilot has released, and public sums beside it.
+/// The releases of a pilot, and public sums beside them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Totals {
-    /// The sum of w y, y what a batch of n rewards released and w = n/(n + N/[`GUESS`]), N the variance of its noise.
+    /// Sum of w y, where y is the release of a batch of n rewards, w = n/(n + N/[`GUESS`]), and N is the variance of
+    /// its noise.
     sum: f64,
-    /// Of w^2 N, of w n and of w^2 n.
+    /// Sums of w^2 N, of w n and of w^2 n.
     noise: f64,
     weight: f64,
     spread: f64,
-    /// Rewards.
+    /// Number of rewards.
     pub count: f64,
-    /// Of |x|_1 and of |x|_2^2 over them, features alone, in units of C.
+    /// Sums of |x|_1 and of |x|_2^2 over the rows, features only, in units of C.
     pub size: f64,
     pub squares: f64,
 }
 
 impl Totals {
-    /// The rate is known to a quarter of itself.
+    /// Returns whether the rate is known to a quarter of itself.
     pub fn is_known(&self) -> bool {
         let needed = NOISE * NOISE * self.noise + COUNT * COUNT * self.counting();
         self.sum > 0.0 && self.sum * self.sum >= needed
     }
 
-    /// The variance of the sum of w y that rare rewards have by themselves.
+    /// Returns the variance of the sum of w y that comes from rare rewards rather than noise.
     fn counting(&self) -> f64 {
         self.sum.max(0.0) * self.spread / self.weight
     }
 
-    /// The rate, two deviations above what was measured. A Newton step from a rate that is too small goes too far: at a
-    /// third of it a run in four never recovers. One from a rate that is three times too large costs a tenth more.
+    /// Returns the rate, two standard deviations above the measured one. A Newton step from a rate that is too small
+    /// overshoots: from a third of the rate, a run in four never recovers. A rate that is three times too large costs a
+    /// tenth more.
     pub fn rate(&self) -> f64 {
         let above = self.sum + 2.0 * (self.noise + self.counting()).sqrt();
         (above / self.weight).clamp(1e-6, 0.9)
     }
 
-    /// What is believed from now on: logits of deviation 1, of the intercept and of all features together. (With .8 of
-    /// features ads lose 4% less at epsilon .1 and a third more at 4.)
+    /// Returns the prior of all models: logits of standard deviation 1, of the intercept and of all features together.
+    /// (With .8 for features, ads lose 4% less at epsilon .1 and a third more at 4.)
     pub fn belief(&self, constant: f64) -> Belief {
         let rate = self.rate();
         Belief {
@@ -64,7 +67,7 @@ impl Totals {
         }
     }
 
-    /// E|x|_1/C.
+    /// Returns E|x|_1/C.
     pub fn mean_size(&self) -> f64 {
         (self.size / self.count).max(1e-3)
     }
@@ -93,14 +96,14 @@ impl Totals {
     }
 }
 
-/// The totals of several handles, on a grid of 2^-40, on which sums are exact.
+/// The sum of several handles' totals, on a grid of 2^-40, on which sums are exact.
 #[derive(Clone, Copy, Default)]
 pub struct Pool([i128; 7]);
 
 impl Pool {
     const ONE: f64 = (1u64 << 40) as f64;
 
-    /// With those of one more, if they tell the rate by themselves.
+    /// Adds the totals of a handle, if they determine the rate by themselves.
     #[must_use]
     pub fn and(mut self, totals: &Totals) -> Pool {
         if totals.is_known() {
@@ -120,28 +123,28 @@ impl Pool {
 }
 
 pub struct Pilot {
-    /// Of all models together, of variance 1 in its moments.
+    /// Batch of all models together. Its moments are those of rewards of variance 1.
     pub batch: Batch,
-    /// Of |x|_1 over the open batch.
+    /// Sum of |x|_1 over the open batch.
     pub size: f64,
 }
 
 impl Pilot {
-    /// `variance` is that of the noise of a sum, in rewards.
+    /// Returns a pilot. `variance` is that of the noise of a sum, in rewards.
     pub fn new(d: usize, intercept: i32, variance: f64) -> Result<Pilot> {
         let mut pilot = Pilot { batch: Batch::new(d, intercept)?, size: 0.0 };
         pilot.open(&Totals::default(), variance);
         Ok(pilot)
     }
 
-    /// Opens a batch that is as large as all before.
+    /// Opens a batch that is as large as all before it together.
     pub fn open(&mut self, totals: &Totals, variance: f64) {
         let first = (NOISE * NOISE * variance + COUNT * COUNT).sqrt();
         self.batch.open(Instrument::Rate, first.max(totals.count));
         self.size = 0.0;
     }
 
-    /// Takes what the batch released.
+    /// Adds the release of the batch to `totals`.
     pub fn learn(&mut self, y: &[f64], variance: f64, totals: &mut Totals) {
         let d = self.batch.d();
         let squares: f64 = (1..d).map(|i| self.batch.moments[super::algebra::packed(i) + i]).sum();

@@ -1,66 +1,67 @@
-//! Rows of features: as a request brings them, and as a pending decision keeps them.
+//! Rows of features, as requests contain them and as pending decisions keep them.
 
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
 
-/// A feature of a sparse row. One that comes twice counts as their sum.
+/// A feature of a sparse row. The values of a repeated index are added.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(C)]
 pub struct Feature {
-    /// Which one, below `features`.
+    /// Index of the feature, below `features`.
     pub index: u32,
     /// Its value, finite.
     pub value: f32,
 }
 
-/// The index of a category: the CRC-32 (as in zlib and PNG) of "field=value", modulo d; 0 for d = 0.
+/// Returns the index of a category: the CRC-32 (as in zlib and PNG) of "field=value", modulo d; 0 for d = 0.
 pub fn feature_hash(field: &[u8], value: &[u8], d: u32) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     [field, b"=", value].into_iter().for_each(|bytes| hasher.update(bytes));
     hasher.finalize().checked_rem(d).unwrap_or(0)
 }
 
-/// The index of two categories together: the CRC-32 of both indices, little-endian, modulo d; 0 for d = 0.
+/// Returns the index of a pair of categories: the CRC-32 of both indices, little-endian, modulo d; 0 for d = 0.
 pub fn feature_cross(a: u32, b: u32, d: u32) -> u32 {
     let both = u64::from(b) << 32 | u64::from(a);
     crc32fast::hash(&both.to_le_bytes()).checked_rem(d).unwrap_or(0)
 }
 
-/// The features of a request: one row (a model for each arm), or one for each eligible arm in the request's order, for
-/// every arm by number where it names none (one model; the row of a retired arm is there and is not read).
+/// The features of a request. With a model for each arm: one row. With one model: a row for each eligible arm, in the
+/// request's order; without a list, a row for every arm by number, where the rows of retired arms are present but not
+/// read.
 #[derive(Clone, Copy, Debug)]
 pub enum Rows<'a> {
-    /// Row after row.
+    /// All rows, one after another.
     Dense(&'a [f32]),
-    /// Row after row, and where each ends.
+    /// The features of all rows, one row after another, and the end of each row.
     Sparse(&'a [Feature], &'a [u32]),
 }
 
-/// One of them.
+/// One row.
 #[derive(Clone, Copy)]
 pub enum Row<'a> {
     Dense(&'a [f32]),
     Sparse(&'a [Feature]),
 }
 
-/// |u|_1, or |u|_2, is at most this for every row that is kept: C in integers.
+/// C in integers: the maximum of |u|_1, or |u|_2, of every kept row.
 pub const UNIT: i32 = 1 << 13;
-/// A row beyond so many times C counts as one of that size.
+/// Maximum size of a row, in units of C. A larger one counts as one of this size.
 pub const LARGEST: f64 = 16.0;
 
-/// How features become integers.
+/// The conversion of features to integers.
 #[derive(Clone, Copy)]
 pub struct Scale {
-    /// d.
+    /// d, the number of features.
     pub features: usize,
-    /// C.
+    /// C, the norm bound.
     pub norm: f64,
-    /// |x|_2 is bounded, not |x|_1.
+    /// Whether C bounds |x|_2 instead of |x|_1.
     pub euclidean: bool,
 }
 
 impl<'a> Rows<'a> {
-    /// So many rows, of finite features where they are read: else `InvalidRequest`.
+    /// Checks the number of rows, and that the features that are read are finite. Else `InvalidRequest`.
     pub fn check(&self, rows: usize, is_read: impl Fn(usize) -> bool, scale: &Scale) -> Result<()> {
         match *self {
             Rows::Dense(values) => {
@@ -89,7 +90,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// A row of checked ones.
+    /// Returns a row of checked ones.
     pub fn get(&self, row: usize, scale: &Scale) -> Row<'a> {
         match *self {
             Rows::Dense(values) => Row::Dense(&values[row * scale.features..][..scale.features]),
@@ -106,7 +107,7 @@ fn check_entries(entries: &[Feature], scale: &Scale) -> Result<()> {
 }
 
 fn finite(values: impl Iterator<Item = f32> + Clone) -> Result<()> {
-    // Without an early end: for whole vectors of a processor.
+    // This loop has no early exit, so that it uses vector instructions.
     if values.clone().fold(true, |all, value| all & value.is_finite()) {
         return Ok(());
     }
@@ -122,7 +123,7 @@ impl Row<'_> {
         }
     }
 
-    /// |x|/C, and what x is multiplied by to be in units of C and no larger than [`LARGEST`].
+    /// Returns |x|/C, and the factor that brings x to units of C and to at most [`LARGEST`].
     fn size(self, scale: &Scale) -> (f64, f64) {
         let mut sum = 0.0;
         match scale.euclidean {
@@ -133,13 +134,13 @@ impl Row<'_> {
         (size, (LARGEST / size).min(1.0) / scale.norm)
     }
 
-    /// x t, x in units of C.
+    /// Returns x t, with x in units of C.
     #[inline]
     pub fn score(self, t: &[f64], scale: &Scale) -> f64 {
         let (mut sum, mut size) = (0.0, 0.0);
         match (self, scale.euclidean) {
             (Row::Dense(values), false) => {
-                // As `algebra::dot`: four sums, in one order everywhere.
+                // As in `algebra::dot`: four sums, in the same order on every machine.
                 let ((x, x_rest), (t, t_rest)) = (values.as_chunks::<4>(), t.as_chunks::<4>());
                 let (mut sums, mut sizes) = ([0.0; 4], [0.0; 4]);
                 for (x, t) in x.iter().zip(t) {
@@ -172,8 +173,8 @@ impl Row<'_> {
     }
 }
 
-/// The rows of pending decisions: u, of norm at most [`UNIT`], and the weight w >= 1 that scaled it down, so that x is
-/// w C u/UNIT. Dense, 2 d bytes each: nobody says how sparse rows will be, and memory is bounded.
+/// The rows of pending decisions: u, of norm at most [`UNIT`], and the weight w >= 1 that scaled it down, so that x = w
+/// C u/UNIT. Rows are dense, 2 d bytes each, because their sparsity is not known in advance and memory is bounded.
 pub struct Kept {
     features: usize,
     values: WipedVec<i16>,
@@ -186,14 +187,14 @@ struct Head {
     weight: f32,
 }
 
-/// A row that was kept, spread out.
+/// A kept row, unpacked.
 pub struct Spread {
     pub arm: u32,
-    /// w.
+    /// w, the weight.
     pub weight: f64,
-    /// u of each feature.
+    /// u, for each feature.
     pub u: WipedVec<i32>,
-    /// Where u is not 0, each once.
+    /// Indices where u is not 0, each once.
     places: WipedVec<u16>,
     used: usize,
     is_marked: WipedVec<bool>,
@@ -211,7 +212,7 @@ impl Spread {
         })
     }
 
-    /// Where u is not 0.
+    /// Returns the indices where u is not 0.
     pub fn places(&self) -> &[u16] {
         &self.places[..self.used]
     }
@@ -232,7 +233,7 @@ impl Spread {
         }
     }
 
-    /// |u| to the power that `scale` bounds: exact.
+    /// Returns |u|, or its square if `scale` bounds |x|_2, exactly.
     fn size(&self, scale: &Scale) -> i64 {
         let size = |&j: &u16| match i64::from(self.u[j as usize]) {
             u if scale.euclidean => u * u,
@@ -241,8 +242,8 @@ impl Spread {
         self.places().iter().map(size).sum()
     }
 
-    /// Quantises a row towards zero. The integers decide whether it is small enough: floating point cannot err.
-    /// True where the row was larger than C.
+    /// Quantises a row towards zero. The integers decide whether it is small enough, so floating point cannot err.
+    /// Returns whether the row was larger than C.
     pub fn quantise(&mut self, row: Row, scale: &Scale) -> bool {
         let (size, shrink) = row.size(scale);
         self.weight = size.clamp(1.0, LARGEST);
@@ -263,7 +264,7 @@ impl Spread {
             if found <= most {
                 return size > 1.0;
             }
-            // Rounding, or in L2 entries that come twice.
+            // Rounding, or repeated entries in L2.
             let ratio = most as f64 / found as f64;
             unit *= (1.0 - 1e-6) * if scale.euclidean { ratio.sqrt() } else { ratio };
         }
@@ -276,19 +277,19 @@ impl Kept {
         Ok(Kept { features, values, heads: WipedVec::new(capacity, |_| Head::default())? })
     }
 
-    /// Whose row was kept.
+    /// Returns the arm of a kept row.
     pub fn arm(&self, slot: usize) -> u32 {
         self.heads[slot].arm
     }
 
-    /// Keeps a row for a decision.
+    /// Keeps the row of a decision.
     pub fn keep(&mut self, slot: usize, row: &Spread) {
         let values = &mut self.values[slot * self.features..][..self.features];
         values.iter_mut().zip(&*row.u).for_each(|(value, &u)| *value = u as i16);
         self.heads[slot] = Head { arm: row.arm, weight: row.weight as f32 };
     }
 
-    /// What was kept.
+    /// Unpacks a kept row.
     pub fn spread(&self, slot: usize, row: &mut Spread) {
         let Head { arm, weight } = self.heads[slot];
         row.clear();

@@ -1,4 +1,4 @@
-//! The proof of theorem L, carried out; numerics; what is learned.
+//! An execution of the proof of Theorem L, numerical tests, and tests of learning.
 
 use super::rows::{LARGEST, Scale, Spread, UNIT};
 use super::*;
@@ -6,7 +6,7 @@ use crate::snapshot::{Kind, write};
 use std::cell::Cell;
 use std::collections::VecDeque;
 
-/// What an outsider sees of releases; and what to show instead, so that two worlds see the same.
+/// The released vectors that an observer sees, and vectors to show instead, so that both worlds show the same.
 #[derive(Default)]
 pub struct Tape {
     released: Vec<Vec<f64>>,
@@ -22,18 +22,18 @@ impl Tape {
     }
 }
 
-/// What the executed proof must notice.
+/// Faults that the executed proof must detect.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Fault {
     #[default]
     None,
-    /// The last reward of a batch is in the next one too.
+    /// The last reward of a batch also enters the next one.
     RewardTwice,
     /// A batch closes when its sum is large.
     ClosedBySum,
-    /// The instrument is chosen when the reward is known, by the reward.
+    /// The reward determines the instrument.
     LateInstrument,
-    /// A prediction looks at the open sum.
+    /// A prediction depends on the open sum.
     RawPrediction,
     /// A row larger than C counts in full.
     NormNotEnforced,
@@ -61,7 +61,7 @@ fn policy(config: &Config, shape: Shape, seed: u8) -> Linear {
 
 const CAPACITY: usize = 32;
 
-/// Rewards of a handle whose range is `[0, 1]`.
+/// The reward range `[0, 1]` of a handle.
 fn reward(x: f64) -> Reward {
     Reward::from_units((x * Reward::ONE as f64) as u32)
 }
@@ -80,13 +80,13 @@ fn saved(policy: &Linear) -> Vec<u8> {
     write(Kind::Bandit, usize::MAX, save).unwrap().seal()
 }
 
-// Two worlds.
+// The executed proof: two worlds.
 
-/// All that an outsider sees, in order, as bits.
+/// Everything that an observer sees, in order, as bits.
 #[derive(Default)]
 struct View {
     bits: Vec<u64>,
-    /// Of all so far: what the adversary goes by.
+    /// Hash of everything so far, on which the adversary's choices depend.
     digest: u64,
 }
 
@@ -97,8 +97,8 @@ impl View {
     }
 }
 
-/// Plays a random history, in which the decision `changed` has this reward, and who asks sees everything. Returns what
-/// was seen, the released vectors, and whether their noise is Gaussian.
+/// Runs a random history in which the decision `changed` has this reward, and the adversary sees everything. Returns
+/// what was seen, the released vectors, and whether their noise is Gaussian.
 fn world(number: u64, changed: usize, other: f64, shown: Option<Vec<Vec<f64>>>) -> (View, Vec<Vec<f64>>, bool) {
     let mut coins = stream(number);
     let mut draw = |n: u64| coins.below(n) as usize;
@@ -176,7 +176,7 @@ fn world(number: u64, changed: usize, other: f64, shown: Option<Vec<Vec<f64>>>) 
     (view, released, config.delta > 0.0)
 }
 
-/// Does what the proof does. The worlds may differ in one released vector, by the sensitivity at most.
+/// Executes the proof. The worlds may differ in one released vector, by at most the sensitivity.
 fn prove(number: u64) -> std::result::Result<bool, String> {
     let changed = stream(number ^ 1 << 40).below(500) as usize;
     let (zero, shown, is_gaussian) = world(number, changed, 0.0, None);
@@ -206,7 +206,7 @@ fn a_reward_is_in_one_vector_and_nothing_else() {
     assert!(moved > HISTORIES as usize / 2, "{moved}: in the others it was cancelled or in an open batch");
 }
 
-/// Each in one of ten times as many histories, at least.
+/// Each fault is detected in at least one of ten times as many histories.
 #[test]
 fn sabotage_is_noticed() {
     use Fault::{ClosedBySum, LateInstrument, NormNotEnforced, RawPrediction, RewardTwice};
@@ -219,9 +219,9 @@ fn sabotage_is_noticed() {
     }
 }
 
-// Numbers.
+// Numerical tests.
 
-/// |u| <= UNIT exactly, for rows of every size, and x within a unit of what it was.
+/// |u| <= UNIT exactly, for rows of every size, and x is within a unit of what it was.
 #[test]
 fn rows_are_as_small_as_is_claimed() {
     let mut coins = stream(1);
@@ -257,7 +257,8 @@ fn rows_are_as_small_as_is_claimed() {
     }
 }
 
-/// A logistic world of three good features, and what else is asked for. Returns the reward in % of uniform play's loss.
+/// A logistic world with three informative features, and the configuration. Returns the loss in % of the loss of
+/// uniform play.
 fn play(policy: &mut Linear, decisions: usize, norm: f64, theta: &[f64], coins: &mut Random) -> f64 {
     let (d, arms) = (policy.scale.features, policy.live.len());
     let eligible: Vec<u32> = (0..arms as u32).filter(|&arm| policy.live[arm as usize]).collect();
@@ -303,7 +304,7 @@ fn is_sound(policy: &mut Linear) -> bool {
     sound
 }
 
-/// Both models, both noises. Bounds are twice what the seeds give; without learning all are near 1.
+/// Both models, both noises. The bounds are twice the values of the seeds. Without learning all values are near 1.
 #[test]
 fn it_learns() {
     for (per_arm, delta, most) in [(false, 0.0, 0.3), (false, 1e-6, 0.3), (true, 0.0, 0.45), (true, 1e-6, 0.45)] {
@@ -315,7 +316,8 @@ fn it_learns() {
     }
 }
 
-/// Features and C in other units, by powers of two: the same to the last bit. And by anything: as good.
+/// With features and C in other units by powers of two, results are the same to the last bit. By other factors, the
+/// loss is as small.
 #[test]
 fn units_do_not_matter() {
     let lost = |norm: f64| {
@@ -332,8 +334,8 @@ fn units_do_not_matter() {
     assert!(lost(1e-9) < 0.6 && lost(1e9) < 0.6);
 }
 
-/// Features that are 0, constant, copies of others, or seen once; 128 of them; rows of zeros; no noise to speak of, so
-/// that nothing but the library's own care keeps matrices definite; and a history of a thousand million decisions.
+/// Features that are 0, constant, copies of others, or seen once; 128 of them; rows of zeros; hardly any noise, so that
+/// only the library's own safeguards keep matrices positive definite; and a history of 10^9 decisions.
 #[test]
 fn precisions_stay_positive_definite() {
     for (features, epsilon, per_arm, delta) in
@@ -346,7 +348,7 @@ fn precisions_stay_positive_definite() {
         for time in 0..2 * turns {
             if time == turns {
                 policy.models.iter_mut().for_each(|model| model.own.fade(1e9 / model.own.count.max(1.0)));
-                (0..policy.batches.len()).for_each(|model| policy.batches[model].quota = 50); // not a third of it
+                (0..policy.batches.len()).for_each(|model| policy.batches[model].quota = 50); // not a third of 1e9
             }
             let rows = if per_arm { 1 } else { 3 };
             let mut x = vec![0.0; rows * d];
@@ -369,7 +371,7 @@ fn refused(policy: &mut Linear, eligible: Option<&[u32]>, rows: Rows, slots: usi
     assert!(slots != 1 || policy.estimate(eligible, rows, &mut |_, _| ()).is_err());
 }
 
-/// What cannot be is refused, and a twin that was not asked goes on alike.
+/// Invalid calls are refused, and afterwards the policy behaves as a twin without those calls.
 #[test]
 fn bad_requests_change_nothing() {
     for per_arm in [false, true] {
@@ -423,7 +425,7 @@ fn bad_requests_change_nothing() {
     }
 }
 
-/// A model that cannot be is not believed: the last one stays, decisions go on, and the report says so.
+/// A model that is not positive definite is dropped: the last one stays, decisions continue, and the report counts it.
 #[test]
 fn what_cannot_be_learned_is_left_out_and_counted() {
     let mut policy = policy(&config(2, 4.0), SHAPE, 1);
@@ -439,24 +441,24 @@ fn what_cannot_be_learned_is_left_out_and_counted() {
     play(&mut policy, 3000, 1.0, &THETA, &mut stream(4));
     assert!(policy.releases() > releases && policy.failures() > 1 && policy.decisions() == 6000);
     assert_eq!(*policy.models[0].mean, *believed);
-    // Once what was broken is replaced it learns again.
+    // Once the broken matrix is replaced, the model learns again.
     policy.join(0, &mut [].into_iter());
     let failures = policy.failures();
     play(&mut policy, 6000, 1.0, &THETA, &mut stream(5));
     assert!(*policy.models[0].mean != *believed && policy.failures() == failures);
 }
 
-// What it can.
+// Tests of features.
 
-/// A fresh one of two arms that gets a third.
+/// A new policy of two arms, with a third one added.
 fn policy_of_two(shape: Shape) -> Linear {
     let mut fresh = policy(&config(2, 2.0), shape, 9);
     fresh.add_arm().unwrap();
     fresh
 }
 
-/// The bytes are all that is known: what goes on from them believes the same, without open batches; altered ones end in
-/// `Corrupt` or in something sound.
+/// A snapshot contains everything that is known: a restored policy makes the same estimates, without open batches.
+/// Altered bytes give `Corrupt` or a valid policy.
 #[test]
 fn a_snapshot_has_what_was_released() {
     for per_arm in [false, true] {
@@ -498,7 +500,7 @@ fn a_snapshot_has_what_was_released() {
     }
 }
 
-/// Gives a handle what these have released.
+/// Merges the releases of these handles into one.
 fn merge(policy: &mut Linear, others: &[SavedLinear]) {
     policy.reserve_others().unwrap();
     policy.join_pilots(&mut others.iter().map(|other| &other.pilot), others.len() as u32);
@@ -507,8 +509,9 @@ fn merge(policy: &mut Linear, others: &[SavedLinear]) {
     }
 }
 
-/// Handles that know the same releases believe the same, bit for bit, whichever are their own and in whatever order they
-/// came; and are surer than each alone. One whose pilot is not over begins where they are.
+/// Handles that know the same releases make the same estimates to the last bit, whichever are their own and whatever
+/// the order. Their estimates are more precise than each handle's alone. A handle whose pilot is running continues with
+/// the rate of the others.
 #[test]
 fn what_others_released_counts_as_ones_own() {
     for (per_arm, memory) in [(false, 0), (true, 0), (false, 30_000)] {
@@ -535,7 +538,7 @@ fn what_others_released_counts_as_ones_own() {
             let others = order.map(|other| read(&handles[other]));
             assert!(order.iter().zip(&others).all(|(&other, saved)| saved.decisions == counts[other]));
             merge(&mut handles[number], &others);
-            merge(&mut handles[number], &others); // nothing is there twice
+            merge(&mut handles[number], &others); // merging again changes nothing
         }
         let together = handles.each_mut().map(ask);
         assert!(together.iter().all(|told| *told == together[0]), "{together:?}");
@@ -547,7 +550,7 @@ fn what_others_released_counts_as_ones_own() {
     }
 }
 
-/// The world turns round. Without a memory most of what follows is lost; with one a part.
+/// The rates are reversed. Without `forget_after` most of the later reward is lost; with it, a part.
 #[test]
 fn what_is_old_is_forgotten() {
     let lost = |memory: u64| {
@@ -562,7 +565,7 @@ fn what_is_old_is_forgotten() {
     assert!(soon < 0.5 * never, "{never} {soon}");
 }
 
-/// Arms that come are tried, with a model for each and with one; arms that go are not.
+/// Added arms are tried, with a model for each arm and with one model. Retired arms are not.
 #[test]
 fn arms_come_and_go() {
     for per_arm in [false, true] {
@@ -576,8 +579,9 @@ fn arms_come_and_go() {
     }
 }
 
-/// A decision's propensity is its chance: for each place the mean of 1/p where it was chosen is 1. 20,000 of them, at
-/// p >= .1: a deviation of at most .0212, so 6 of them are missed by one of four in two with chance 2e-8.
+/// A decision's propensity is its probability: for each position the mean of 1/p over the decisions that chose it is 1.
+/// There are 20,000 decisions with p >= .1, so the standard deviation is at most .0212, and one of four in two tests
+/// misses 6 of them with probability 2e-8.
 #[test]
 fn propensities_are_chances() {
     for per_arm in [false, true] {
@@ -600,8 +604,8 @@ fn propensities_are_chances() {
     }
 }
 
-/// Arms of one request are different, and each has the chance that it says among those that are left. An arm that is
-/// there twice is there once, and a retired arm's row is not read.
+/// The arms of one request are different, and each has the stated probability among those that are left. An arm that is
+/// listed twice counts once, and the row of a retired arm is not read.
 #[test]
 fn slots_are_different_arms_at_their_chances() {
     for per_arm in [false, true] {
@@ -634,13 +638,15 @@ fn slots_are_different_arms_at_their_chances() {
             assert!(slot == 2 && seen[policy.arm(7) as usize] && seen[policy.arm(8) as usize] && !seen[3]);
             [7, 8].into_iter().for_each(|slot| policy.observe(slot, reward(f64::from(u8::from(coins.unit() < 0.3)))));
         }
-        // 1/p has the mean 1 for each arm that is left: in the second slot for each of four with chance 3/4 or so.
+        // For each arm that is left, 1/p has the mean 1: in the second slot, for each of four with probability 3/4 or
+        // so.
         assert!((0..5).filter(|&arm| arm != 3).all(|arm| (weights[0][arm] - 1.0).abs() < 0.13), "{weights:?}");
         assert!((weights[1].iter().sum::<f64>() - 3.0).abs() < 0.25, "{weights:?}");
     }
 }
 
-/// Priors, right, reversed and ten times too large or small, of any strength: none is what is lost to.
+/// Priors that are right, reversed, or ten times too large or small, of any strength: none of them locks the best arm
+/// out.
 #[test]
 fn a_wrong_prior_is_overcome() {
     let shape = Shape { per_arm: true, norm: 2.0, ..SHAPE };
@@ -664,7 +670,7 @@ fn a_wrong_prior_is_overcome() {
     assert!(matches!(shared.set_prior(0, Prior { mean: 0.1, strength: 1.0 }), Err(Error::Unsupported(_))));
 }
 
-/// With one click of a request the noise is twice as wide in L1, and in L2 with one model for all slots.
+/// With at most one click for a request, the noise is twice as wide in L1, and in L2 with one model for all slots.
 #[test]
 fn slots_have_their_noise() {
     let scale = |max_slots: u32, clicks: u32, delta: f64, per_arm: bool| {
@@ -679,7 +685,7 @@ fn slots_have_their_noise() {
     assert!((scale(5, 0, 1e-6, false) / scale(0, 0, 1e-6, false) - 5.0).abs() < 1e-5);
 }
 
-/// What is charged for a request of several slots is the configuration's epsilon, with no more than noise rounds up.
+/// The charge for a request of several slots is the configuration's epsilon, up to the rounding of the noise.
 #[test]
 fn a_request_loses_what_is_promised() {
     for (slots, clicks) in [(0, 0), (3, 0), (5, 1), (5, 2)] {

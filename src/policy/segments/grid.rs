@@ -1,15 +1,15 @@
-//! A table with a value for each arm in each row, to which rows and arms are added without moving a value.
+//! A table with a value for each arm in each row. Adding rows and arms never moves a value.
 
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
 use std::ops::{Index, IndexMut};
 
-/// The arms of the configuration lie row by row in one table. Each arm that is added has a table of its own, with one
-/// value for each row. Every table reserves its address space for all rows when it is made.
+/// A grid of values. The arms of the configuration lie row by row in one table. Each added arm has a table of its own,
+/// with one value for each row. Every table reserves its address space for all rows when it is created.
 pub(super) struct Grid<T> {
-    /// Arms of the configuration.
+    /// Number of the configuration's arms.
     configured: usize,
-    /// Rows that there may be.
+    /// Maximum number of rows.
     capacity: usize,
     rows: usize,
     base: WipedVec<T>,
@@ -17,12 +17,12 @@ pub(super) struct Grid<T> {
 }
 
 impl<T: Default> Grid<T> {
-    /// A grid that has no rows and no arms, and takes no memory.
+    /// Returns a grid without rows and arms, which takes no memory.
     pub fn none() -> Grid<T> {
         Grid { configured: 0, capacity: 0, rows: 0, base: WipedVec::default(), added: Vec::new() }
     }
 
-    /// An empty grid for so many arms and at most so many rows.
+    /// Returns an empty grid for `arms` arms and at most `capacity` rows.
     ///
     /// # Errors
     /// `NoMemory`.
@@ -31,14 +31,14 @@ impl<T: Default> Grid<T> {
         Ok(Grid { configured: arms, capacity, rows: 0, base, added: Vec::new() })
     }
 
-    /// One row more, within the capacity.
+    /// Adds a row, within the capacity.
     pub fn push_row(&mut self) {
         (0..self.configured).for_each(|_| self.base.push(T::default()));
         self.added.iter_mut().for_each(|column| column.push(T::default()));
         self.rows += 1;
     }
 
-    /// The values of one arm more, for [`push_arm`](Self::push_arm).
+    /// Returns the values of a new arm, for [`push_arm`](Self::push_arm).
     ///
     /// # Errors
     /// `NoMemory`: nothing has changed.
@@ -49,7 +49,7 @@ impl<T: Default> Grid<T> {
         Ok(column)
     }
 
-    /// One arm more, with values from [`new_arm`](Self::new_arm).
+    /// Adds an arm with the values that [`new_arm`](Self::new_arm) returned.
     pub fn push_arm(&mut self, column: WipedVec<T>) {
         self.added.push(column);
     }
@@ -62,7 +62,7 @@ impl<T: Default> Grid<T> {
         self.configured + self.added.len()
     }
 
-    /// The value of an arm in a row, or none where the grid has no such place.
+    /// Returns the value of an arm in a row, or `None` if the grid has no such row or arm.
     pub fn get(&self, row: usize, arm: usize) -> Option<&T> {
         if arm < self.configured {
             self.base.get(row * self.configured + arm)
@@ -71,13 +71,13 @@ impl<T: Default> Grid<T> {
         }
     }
 
-    /// All values, row by row, each row in the order of its arms.
+    /// Iterates over all values, row by row, each row in the order of its arms.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &T> {
         let arms = self.arms();
         (0..self.rows * arms).map(move |place| &self[(place / arms, place % arms)])
     }
 
-    /// The value at this place of the table of the arms of the configuration.
+    /// Returns the value at this position of the table of the configuration's arms.
     #[inline]
     pub fn base_mut(&mut self, place: usize) -> &mut T {
         &mut self.base[place]
@@ -110,7 +110,7 @@ impl<T> IndexMut<(usize, usize)> for Grid<T> {
 mod tests {
     use super::*;
 
-    /// Rows and arms come in any order: every value keeps its place, and new ones are empty.
+    /// Rows and arms are added in any order: every value keeps its position, and new ones are empty.
     #[test]
     fn a_value_stays_where_it_is() {
         let mut grid: Grid<u64> = Grid::try_new(3, 9).unwrap();

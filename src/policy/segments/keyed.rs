@@ -1,4 +1,4 @@
-//! Segments by their keys: DP-IMED in each of them, as a policy of requests.
+//! Segments identified by their keys: DP-IMED in each of them, as a policy that decides by request.
 
 use super::peers::PeerBandit;
 use super::{Names, Segments};
@@ -16,28 +16,28 @@ use crate::request::Request;
 use crate::reward::Reward;
 use crate::snapshot::{Reader, Writer};
 
-/// The segments, and their keys.
+/// The segments and their keys.
 pub(crate) struct Segmented {
     segments: Segments,
     keys: Vec<u64>,
     /// The ids of the arms that were added.
     added: Vec<u64>,
     index: KeyIndex,
-    /// Of the request that was checked last.
+    /// Segment of the request that was checked last, if it exists.
     found: Option<u32>,
-    /// Segments that there may be.
+    /// Maximum number of segments.
     most: u32,
 }
 
-/// The numbers of pulls fit into the engine's ring.
+/// Every pull's number fits into the engine's ring.
 const _: () = assert!(2 * Segments::MOST_CELLS <= Engine::MOST_ARM as u64);
 
 impl Segmented {
-    /// No segment yet. Address space for all is taken here; on most systems a segment takes memory when it comes, 80
-    /// bytes an arm and 64.
+    /// Returns a policy without segments. It reserves address space for all of them. On most systems a segment takes
+    /// memory only when it is added: 80 bytes for each arm, and 64.
     ///
     /// # Errors
-    /// `InvalidConfig` for `max_segments` where there are more than 2^27 cells; `NoMemory`.
+    /// `InvalidConfig` for `max_segments` with more than 2^27 cells; `NoMemory`.
     pub fn new(config: &Config, seed: &mut Seed) -> Result<Segmented> {
         let most = config.max_segments;
         if (u64::from(most) + 1) * u64::from(config.arms) > Segments::MOST_CELLS {
@@ -55,7 +55,7 @@ impl Segmented {
         })
     }
 
-    /// The segment of the request that was checked last, which begins if it is new.
+    /// Returns the segment of the request that was checked last, and adds it if it is new.
     #[inline]
     fn segment(&mut self, key: u64) -> u32 {
         match self.found {
@@ -71,7 +71,7 @@ impl Segmented {
         self.segments.add_segment(key, &self.added)
     }
 
-    /// What another handle has released.
+    /// Reads what another handle has released.
     ///
     /// # Errors
     /// `Corrupt`; `NoMemory`.
@@ -80,7 +80,7 @@ impl Segmented {
         for _ in 0..keys.len() * (config.arms as usize + id.added.len()) {
             from.count()?; // how often each arm was played
         }
-        PeerBandit::read(from, id.origin, id.lives, config, Names { keys: &keys, added: id.added })
+        PeerBandit::read(from, id.origin, id.generation, config, Names { keys: &keys, added: id.added })
     }
 }
 

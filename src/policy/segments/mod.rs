@@ -1,77 +1,82 @@
-//! Segments: a bandit for each, and one model that all of them share.
+//! Segments: a bandit for each segment, and one model that all segments share.
 //!
 //! A *segment* (placement, country, hour) is public. A *cell* is an arm in a segment.
 //!
-//! **Pure eps-DP**, or rho-zCDP with delta > 0, by Theorem P of [`crate::privacy`], however many segments there are. Each
-//! reward enters one open batch: that of its cell, or that of its arm in all segments together. Which of the two, and how
-//! large batches are, are functions of releases, coins and public counts of decisions. A batch is released once, when it
-//! is full. All else is computed from releases.
+//! **Pure eps-DP**, or rho-zCDP with delta > 0, by Theorem P of [`crate::privacy`], for any number of segments. Each
+//! reward enters one open batch: the batch of its cell, or the batch of its arm in all segments together. Which of the
+//! two it is, and the size of each batch, are functions of releases, coins and public counts of decisions. A batch is
+//! released once, when it is full. Everything else is computed from releases.
 //!
-//! **The model** ([`model`]). The rate of arm a in segment s is b_s r_a e^x, x of variance tau^2. A release of n rewards
-//! with the noised sum y enters the cell's Z and W with the weight w = 1/(1 + V/(n m (1 - m))), V the noise's variance
-//! and m = b_s r_a: the share of the reward's own variance in all. So Z/W estimates the rate about as well as W rewards
-//! without noise. What a cell says of its segment or arm has the variance tau^2 + 1/(W m), so b and r are means with these
-//! variances' inverses as weights, shrunk: arms differ by a half of their rate a priori, segments by a quarter. tau^2 is
-//! fitted by moments: cells against what the others of their segment say. Each release updates all of it, in O(arms).
+//! **The model** ([`model`]). The rate of arm a in segment s is b_s r_a e^x, where x has variance tau^2. A release of n
+//! rewards with the noised sum y enters the cell's Z and W with the weight w = 1/(1 + V/(n m (1 - m))), where V is the
+//! variance of the noise and m = b_s r_a. The weight is the share of the rewards' own variance in the total variance.
+//! So Z/W estimates the rate about as well as W rewards without noise. A cell's estimate of its segment or arm has the
+//! variance tau^2 + 1/(W m). So b and r are means weighted by the inverses of these variances, and shrunk: a priori,
+//! the rates of arms differ by a half, and segments by a quarter. tau^2 is fitted by moments: each cell is compared
+//! with what the other cells of its segment predict. Each release updates the whole model, in O(arms).
 //!
-//! **The policy in a segment.** IMED (Honda and Takemura 2015) with what the model says as evidence: an arm's
-//! distribution in a segment is Beta(n0 m + Z, n0 (1 - m) + W - Z) with n0 = (1 - m)/(m (tau^2 + v)) - 1, v the variance
-//! of ln r_a. With p its mean, n the sum of its two numbers and q the largest mean, the segment plays the arm with the
-//! least c n kl(p, q) + ln n until its batch is full. In IMED c = 1. Few segments live long enough for all that this would
-//! try in each of them, so here c is 6 at first and falls to 1 as a segment lives. A batch has half as many rewards as its
-//! cell has seen (a part of that, where [peers] share the work), and so many that its expected sum is at least four
-//! deviations of the noise. A batch that expects B clicks says as much as B^2/(B + V) clicks without noise, V the noise's
-//! variance: these four deviations say as much as 16 clicks where the noise is large, and one deviation as much as one.
+//! **The policy in a segment.** IMED (Honda and Takemura 2015), with the model's distributions as evidence. An arm's
+//! distribution in a segment is Beta(n0 m + Z, n0 (1 - m) + W - Z) with n0 = (1 - m)/(m (tau^2 + v)) - 1, where v is
+//! the variance of ln r_a. Let p be its mean, n the sum of its two parameters, and q the largest mean. The segment
+//! plays the arm with the smallest c n kl(p, q) + ln n until that arm's batch is full. IMED has c = 1. Few segments
+//! receive enough decisions for the exploration that c = 1 asks of each, so c begins at 6 and falls to 1 as the
+//! segment's decisions grow. A batch has half as many rewards as its cell has released (a part of that where [peers]
+//! share the work), and at least so many that its expected sum is four standard deviations of the noise. A batch that
+//! expects B clicks is as informative as B^2/(B + V) clicks without noise, where V is the variance of the noise. So
+//! four deviations are worth 16 clicks where the noise is large, and one deviation is worth one click.
 //!
-//! **Trials.** One segment gains little from trying an arm, all segments together gain much. So all segments make a
-//! trial together, and IMED over the arms' rates decides on it. With k = 1 + 1/v and R the largest rate, arm a has the
-//! index 2 k (R/r_a - 1 - ln(R/r_a)) + ln k: the nats that a Gamma distribution has against a rate of R, and the logarithm
-//! of the clicks behind it. The arm with the least index is tried if this is at most ln(R t), t the decisions so far, or
-//! ln k of the leader. An arm is known, and not tried, once 1/v >= 1/(tau^2 (1/4 + 1/S)) with S segments: then the segments
-//! themselves can judge what is left. A trial takes all decisions until as many were made as its batch wants; while their
-//! rewards are outstanding it takes every eighth. So a handle begins as one bandit for all, a new segment begins with what
-//! the model says, and a segment plays for itself as soon as there is nothing to learn together.
+//! **Trials.** One segment gains little from trying an arm, but all segments together gain much. So all segments make
+//! trials together, and IMED over the arms' rates decides on them. With k = 1 + 1/v and R the largest rate, arm a has
+//! the index 2 k (R/r_a - 1 - ln(R/r_a)) + ln k: the evidence of a Gamma distribution against a rate of R, in nats, and
+//! the logarithm of the number of clicks that the estimate rests on. The arm with the smallest index is tried if its
+//! index is at most ln(R t), where t is the number of decisions so far, or at most ln k of the leader. An arm is known,
+//! and not tried, once 1/v >= 1/(tau^2 (1/4 + 1/S)) with S segments: from then on the segments learn the remaining
+//! differences themselves. A trial takes all decisions until it has as many as its batch needs. While their rewards are
+//! outstanding, it takes every eighth decision. So a handle begins as one bandit for all segments, a new segment begins
+//! with the model's estimates, and a segment plays its own choice as soon as there is nothing to learn together.
 //!
-//! A *prior* of an arm's rate counts as a release without noise, as far as [`prior`](crate::policy::prior) lets it
-//! count: against the largest rate with a quarter of ln t nats, and no more once the cells' estimates contradict it.
-//! Twice that is less than ln(R t) soon, so an arm is tried whatever its prior and that prior's strength. A prior is no
-//! trial: ln k, and whether an arm is known, are of releases alone. So an arm that a prior alone makes the leader is tried
-//! first, and if it is not what was said all segments know it at once.
+//! A *prior* of an arm's rate counts as a release without noise, up to the weight that [`prior`](crate::policy::prior)
+//! allows: its evidence against the largest rate is at most a quarter of ln t nats, and it is dropped once the cells'
+//! estimates contradict it. Twice that is soon less than ln(R t), so an arm is tried whatever its prior and the
+//! strength of that prior. A prior is not a trial: ln k, and whether an arm is known, depend on releases alone. So an
+//! arm that leads only because of its prior is tried first, and if the prior is wrong, all segments learn it at once.
 //!
-//! **Arms that come and go.** A new arm is new in every segment. Its rate is the mean rate of all arms and k is 1, so a
-//! trial tries it soon. The number of a pull names its segment and arm, and does not change when arms are added
-//! ([`Segments::number`]). A retired arm is never played, tried or a leader. Rewards of its pending decisions count, its
-//! releases stay in the model, and what is read of it stays: retiring changes only what is played.
+//! **Adding and retiring arms.** A new arm is new in every segment. It begins with the mean rate of all arms and k = 1,
+//! so a trial tries it soon. The number of a pull identifies its segment and arm, and does not change when arms are
+//! added ([`Segments::number`]). A retired arm is never played or tried, and never leads. Rewards of its pending
+//! decisions count, and its releases stay in the model and in all reports: retiring an arm changes only what is played.
 //!
-//! **Several slots.** A request for m slots takes the arms of least index, each once. q is then the m-th largest mean, and
-//! an arm with a larger mean has the index ln n. If a trial takes the request, one slot shows the trial's arm. Batches of
-//! different arms are different, so each reward of a request is in a batch of its own, as Theorem S of
-//! [`crate::privacy::slates`] asks.
+//! **Several slots.** A request for m slots takes the m arms with the smallest indices, each once. q is then the m-th
+//! largest mean, and an arm with a larger mean has the index ln n. If a trial takes the request, one slot shows the
+//! trial's arm. Different arms have different batches, so each reward of a request is in a batch of its own, as Theorem
+//! S of [`crate::privacy::slates`] requires.
 //!
-//! **Exploration.** With `exploration` f, each slot shows with chance f an arm that is drawn evenly from those that may be
-//! shown, in place of the policy's. What the policy plays is a function of releases and public counts. Given these, the
-//! propensity is exact: f/n + (1 - f)[the policy plays it] for n arms, in a slot given the slots before it. An arm named
-//! j times in a list of n has j f/n. With f = 0 the propensity is 1, as DP-IMED's is. The reward of an arm that was drawn
-//! is in the batch of its cell.
+//! **Exploration.** With `exploration` f, each slot shows, with probability f, an arm drawn evenly from the arms that
+//! may be shown, instead of the policy's arm. The policy's arm is a function of releases and public counts. Conditional
+//! on these, the propensity is exact: f/n + (1 - f)[the policy plays it] for n arms; in a slot it is also conditional
+//! on the slots before. An arm named j times in a list of n has j f/n in place of f/n. With f = 0 the propensity is 1,
+//! as with DP-IMED. The reward of an arm that was drawn enters the batch of its cell.
 //!
-//! **Comparing** ([`Segments::sums`]). The releases of trials alone tell two arms apart over all segments. A trial takes
-//! decisions by their number, whatever their segment; a segment of its own chooses which arms it plays, and an arm that is
-//! played mostly in good segments would look good (Simpson's paradox). What is compared is the mean of each arm over the
-//! requests of its trials. It assumes that the mix of segments does not depend on time, nor on the handle where handles
-//! merge. With sets of eligible arms an arm's mean is over the requests that could show it: compare arms that are eligible
-//! for the same requests. An interval gets no narrower once both arms are known and no longer tried.
+//! **Comparing** ([`Segments::sums`]). Only the releases of trials compare two arms over all segments. A trial takes
+//! decisions by their number, whatever their segment. A segment that plays its own choice decides which arms it plays,
+//! so an arm that is played mostly in good segments would look good (Simpson's paradox). The comparison is between the
+//! means of the arms over the requests of their trials. It assumes that the mix of segments does not depend on time,
+//! nor on the handle if handles merge. With sets of eligible arms, an arm's mean is over the requests that could show
+//! it: compare arms that are eligible for the same requests. An interval stops narrowing once both arms are known and
+//! no longer tried.
 //!
 //! **Measured** (tests/segments.rs, `no_reversed_prior_locks_an_ad_out`: 100 segments, 10 ads of 3%, 10,000 decisions a
-//! segment, tau .2, 100 worlds; lost, in % of uniform play). Without a prior, and with the rates in reverse as 300 rewards
-//! and as 2^24: at eps 1 6.6, 6.9 and 6.9, and 1, 0 and 0 worlds lose more than 25; at eps .25 9.5, 9.2 and 9.2, and
-//! 3, 3 and 4 worlds do. In these several ads are alike on average, so that segments must find out each for itself: the same
-//! without noise loses 16 to 21 there, and the ad that is best on average 33 to 39. No run loses more than 36.
+//! segment, tau .2, 100 worlds; the loss in % of the loss of uniform play). Three cases each: no prior, and the rates
+//! in reverse as a prior of strength 300 and of 2^24. At eps 1 the loss is 6.6, 6.9 and 6.9, and 1, 0 and 0 worlds lose
+//! more than 25. At eps .25 it is 9.5, 9.2 and 9.2, and 3, 3 and 4 worlds do. In the worlds that lose more than 25,
+//! several ads are equally good on average, so each segment must find its best ad itself. There the same policy without
+//! noise loses 16 to 21, and always showing the ad that is best on average loses 33 to 39. No run loses more than 36.
 //!
-//! With `forget_after` = M all of a cell's evidence halves every M/4 decisions, or ticks of the caller's clock, and falls back to what the model says of
-//! it.
+//! With `forget_after` = M, all evidence of a cell halves every M/4 decisions, or ticks of the caller's clock. The
+//! cell's estimate then falls back to the model's.
 //!
-//! Cost: select and update O(1); a batch's end O(arms), retired ones too; a request with eligible arms or several slots
-//! O(arms), and with exploration O(slots^2) more; a new arm O(segments). 80 bytes for each cell.
+//! Cost: select and update take O(1); the end of a batch O(arms), including retired ones; a request with eligible arms
+//! or several slots O(arms), and with exploration O(slots^2) more; a new arm O(segments). Each cell takes 80 bytes.
 
 mod grid;
 pub mod keyed;
@@ -103,12 +108,12 @@ use peers::{Peers, rounded};
 pub(crate) struct Segments {
     /// Arms of the configuration.
     configured: u32,
-    /// Segments that there may be.
+    /// Maximum number of segments.
     max_segments: u32,
-    /// Numbers below this are of cells of the configuration's arms.
+    /// Number of cells of the configuration's arms. These cells have the numbers below it.
     configured_cells: u32,
-    /// All segments together, then each. Of many lines of memory a decision needs two, its segment's turn and its arm's
-    /// play.
+    /// The current play of all segments together, then of each segment. A decision touches two cache lines: its
+    /// segment's turn and its arm's play.
     turns: WipedVec<Turn>,
     plays: Grid<Play>,
     rows: WipedVec<Row>,
@@ -117,82 +122,84 @@ pub(crate) struct Segments {
     live: Live,
     explore: Explore,
     coins: Random,
-    /// For one request: an index or a mean, and its arm. Capacity for all arms.
+    /// An index or a mean, and its arm, for the current request. Capacity for all arms.
     ranks: Vec<(f64, u32)>,
-    /// Arms in the order in which the model adds them up: that of their ids when it was last fitted, then new ones.
+    /// Arms in the order in which the model adds them up: sorted by id when it was last fitted, then newer ones.
     order: Vec<u32>,
-    /// Segments in the order of their keys when the model was last fitted.
+    /// Segments, sorted by key when the model was last fitted.
     by_key: Vec<u32>,
-    /// What tau^2 is fitted to: the sum over rows.
+    /// Sum of the rows' moments, from which tau^2 is estimated.
     moments: Moments,
     /// Evidence from all releases, discounted to `time`.
     all: WeightedEvidence,
     pub peers: Peers,
     noise: NoiseSource,
-    /// Of the noise, in rewards.
+    /// Standard deviation of the noise, in rewards.
     deviation: f64,
     time: Time,
-    /// The time after which evidence counts half.
+    /// Time in which evidence loses half of its weight.
     half_life: f64,
-    /// Rewards in a batch at least, as things are.
+    /// Minimum number of rewards in a batch, from the current releases.
     least_batch: f64,
-    /// The row that was last updated without a release of its own.
+    /// Row that was last updated without a release of its own.
     cursor: usize,
-    /// The model is what [`fit`](Self::fit) makes of what is known.
+    /// Whether the model is what [`fit`](Self::fit) computes from the current releases.
     fitted: bool,
     decisions: u64,
     releases: u32,
-    has_lived: bool,
-    /// All segments together try an arm: the first turn's best.
+    may_have_released: bool,
+    /// Whether all segments together try an arm, which is `turns[0].best`.
     trial: bool,
 }
 
-/// What handles of a fleet call segments and arms: what is joined has the same name everywhere.
+/// Names of a handle's segments and arms. In all handles of a fleet, equal names denote the same segment or arm.
 #[derive(Clone, Copy)]
 pub(crate) struct Names<'a> {
     /// The key of each segment.
     pub keys: &'a [u64],
-    /// The ids of the arms that were added, in order. Those of the configuration have their numbers as ids.
+    /// The ids of the arms that were added, in order. An arm of the configuration has its number as its id.
     pub added: &'a [u64],
 }
 
-/// Whose turn it is in a segment, or in all together.
+/// What a segment, or all segments together, plays now.
 #[derive(Default)]
 struct Turn {
-    /// Here and elsewhere.
+    /// Decisions, here and at peers.
     decisions: u64,
-    /// Decisions until arms are compared again, and the one that was found.
+    /// Decisions until arms are compared again, and the arm to play until then.
     left: u32,
     best: u32,
 }
 
-/// What a decision changes of an arm in a segment, or in all: half a line of memory, so that it is in one.
+/// The part of a cell that a decision changes. It is half a cache line long and aligned, so it lies in one.
 #[derive(Default)]
 #[repr(align(32))]
 struct Play {
     batch: Batch,
-    /// Decisions that were neither cancelled nor expired, in whose batch ever they are.
+    /// Decisions that were neither cancelled nor expired, including those that learned in a trial.
     pulls: u64,
 }
 
-/// c at first, but for 1; and after so many least batches of each arm a segment has half of it. With c = 1 from the start
-/// segments that live briefly lost a quarter more than with 4, when batches were smaller (40 worlds, 2,000 decisions a
-/// segment: 17.6 for 14.3% of uniform play at eps 1, tau .2; 44.3 for 35.7 at eps .25, tau .5). From 4 to 6 little changes.
+/// The first c is this plus 1. A segment has half of it left after [`PATIENCE`] times the minimum batch for each arm.
+/// With c = 1 from the start, segments with few decisions lost a quarter more than with 4, when batches were smaller
+/// (40 worlds, 2,000 decisions a segment: 17.6 instead of 14.3% of uniform play at eps 1, tau .2; 44.3 instead of 35.7
+/// at eps .25, tau .5). From 4 to 6 little changes.
 const CAUTION: f64 = 5.0;
 const PATIENCE: f64 = 100.0;
-/// A batch's expected sum, in deviations of the noise, at least. With one of them, and two in a trial, a release is mostly
-/// noise where epsilon is small, and a tenth more is lost (100 worlds, eps .25, tau .2: 10.8 for 9.7% of uniform play).
+/// Minimum expected sum of a batch, in standard deviations of the noise. With 1, and 2 in a trial, a release is mostly
+/// noise if epsilon is small, and the loss is a tenth larger (100 worlds, eps .25, tau .2: 10.8 instead of 9.7% of
+/// uniform play).
 const DEVIATIONS: f64 = 4.0;
-/// c among arms of all segments together.
+/// c in the comparison of arms over all segments together.
 const TRIAL_CAUTION: f64 = 2.0;
-/// An arm is known once all segments together know it as well as so many cells with endless evidence would.
+/// An arm is known once all segments together know its rate as well as this many cells with unlimited evidence would.
 const KNOWN: f64 = 4.0;
-/// 2^64 over the golden ratio: multiples of it are evenly spread, along any arithmetic progression too, so no segment
-/// that is asked periodically escapes, or bears it all.
+/// 2^64 over the golden ratio. Its multiples are evenly spread, also along any arithmetic progression, so a segment
+/// whose requests are periodic neither escapes trials nor bears all of them.
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
 impl Segments {
-    /// Arms times segments, at most.
+    /// Maximum number of arms times segments.
     pub const MOST_CELLS: u64 = 1 << 27;
 
     /// # Errors
@@ -229,7 +236,7 @@ impl Segments {
             fitted: false,
             decisions: 0,
             releases: 0,
-            has_lived: false,
+            may_have_released: false,
             trial: false,
         };
         segments.least_batch = segments.size_of_least_batch();
@@ -238,12 +245,12 @@ impl Segments {
         Ok(segments)
     }
 
-    /// On the configuration's clock.
+    /// The current time on the configuration's clock.
     fn now(&self) -> u64 {
         self.time.at(self.decisions)
     }
 
-    /// So many ticks of the caller's clock have passed.
+    /// Advances the caller's clock by `ticks`.
     pub fn advance(&mut self, ticks: u64) {
         self.time.advance(ticks, self.decisions);
     }
@@ -255,25 +262,25 @@ impl Segments {
         self.cells.push_row();
     }
 
-    /// One segment more, within the capacity: its number. It begins with what peers have released of the segment with this
-    /// key; `added` are the ids of our added arms.
+    /// Adds a segment, within the capacity, and returns its number. The segment begins with what peers have released of
+    /// `key`; `added` are the ids of this handle's added arms.
     pub fn add_segment(&mut self, key: u64, added: &[u64]) -> u32 {
         self.push_row();
         self.seed_segment_from_peers(key, added);
         self.count() - 1
     }
 
-    /// Segments.
+    /// Number of segments.
     pub fn count(&self) -> u32 {
         self.rows.len() as u32 - 1
     }
 
-    /// Arms, retired ones too.
+    /// Number of arms, including retired ones.
     pub fn arms(&self) -> u32 {
         self.rates.len() as u32
     }
 
-    /// Arms that are live.
+    /// Number of live arms.
     pub fn active(&self) -> u32 {
         self.live.count()
     }
@@ -282,11 +289,11 @@ impl Segments {
         self.rates[arm as usize].live
     }
 
-    /// One arm more in every segment, with the next number. May allocate. Once it has an id, call
+    /// Adds an arm to every segment, with the next number. May allocate. Once the arm has an id, call
     /// [`seed_arm_from_peers`](Self::seed_arm_from_peers).
     ///
     /// # Errors
-    /// `InvalidConfig` for more than [`MOST_CELLS`](Self::MOST_CELLS); `NoMemory`. Nothing has changed.
+    /// `InvalidConfig` for more than [`MOST_CELLS`](Self::MOST_CELLS); `NoMemory`. On an error nothing has changed.
     pub fn add_arm(&mut self) -> Result<()> {
         let arms = u64::from(self.arms()) + 1;
         if (u64::from(self.max_segments) + 1) * arms > Self::MOST_CELLS {
@@ -314,7 +321,7 @@ impl Segments {
         Ok(())
     }
 
-    /// This arm, live and not the last one, is not played again. Rewards of its pending decisions still count.
+    /// Retires an arm, which must be live and not the last live one. Rewards of its pending decisions still count.
     pub fn retire_arm(&mut self, arm: u32) {
         #[cfg(dpb_faults)]
         if Fault::RawRetired.is_built_in() {
@@ -335,7 +342,7 @@ impl Segments {
         if had_prior { self.learn(0) } else { self.plan() }
     }
 
-    /// The next arm to play in a segment.
+    /// Chooses the next arm in a segment.
     #[inline]
     pub fn choose(&mut self, segment: u32) -> Pull {
         let row = self.next(segment, 1);
@@ -347,7 +354,7 @@ impl Segments {
         self.pull(segment, row, best, 1.0)
     }
 
-    /// The next one among some, which are live.
+    /// Chooses the next arm in a segment among `arms`, all live.
     pub fn choose_among(&mut self, segment: u32, arms: &[u32]) -> Pull {
         let own = segment as usize + 1;
         let (mut row, mut best) = (self.next(segment, 1), self.turns[0].best);
@@ -364,7 +371,8 @@ impl Segments {
         self.pull(segment, row, best, 1.0)
     }
 
-    /// Plays `best` for this row, or one of these arms (all live ones) that is drawn evenly for the segment's own.
+    /// Plays `best` for this row, or an arm drawn evenly from `among` (`None`: all live arms) for the segment's own
+    /// row.
     #[inline(never)]
     fn explore(&mut self, segment: u32, row: usize, best: u32, among: Option<&[u32]>) -> Pull {
         let arms = among.unwrap_or(self.live.arms());
@@ -382,8 +390,8 @@ impl Segments {
         self.pull(segment, row, arm, propensity)
     }
 
-    /// The next `slots` arms to play for one request, all different: as
-    /// [`Slates::choose_slate`](crate::policy::Slates::choose_slate). One decision for each slot.
+    /// Chooses `slots` different arms for one request, as [`Slates::choose_slate`](crate::policy::Slates::choose_slate)
+    /// does. Each slot counts as one decision.
     pub fn choose_slate(&mut self, segment: u32, left: &mut Vec<u32>, slots: usize, each: &mut dyn FnMut(Pull, u32)) {
         let own = segment as usize + 1;
         let row = self.next(segment, slots as u64);
@@ -394,7 +402,7 @@ impl Segments {
             if self.explore.tosses(&mut self.coins) {
                 let drawn = slot + self.coins.below(rest as u64) as usize;
                 let (kept, rank) = (drawn.min(slots - 1), self.ranks[drawn]);
-                // The last of the ranked ones is not needed any more where one of the others is drawn.
+                // Drawing an arm from outside the ranked ones drops the last ranked arm, which is no longer needed.
                 self.ranks[drawn] = self.ranks[kept];
                 self.ranks[kept] = rank;
                 self.ranks[slot..=kept].rotate_right(1);
@@ -413,8 +421,8 @@ impl Segments {
         left.extend(self.ranks[slots..].iter().map(|&(_, arm)| arm));
     }
 
-    /// Ranks these arms, which are all different: the `slots` ones of least index come first, in order, before them the
-    /// trial's.
+    /// Ranks these arms, all different: the trial's arm comes first, then those with the smallest indices, up to
+    /// `slots`.
     fn rank(&mut self, row: usize, arms: &[u32], slots: usize, trial: Option<u32>) {
         let mut ranks = std::mem::take(&mut self.ranks);
         ranks.clear();
@@ -430,7 +438,7 @@ impl Segments {
         self.ranks = ranks;
     }
 
-    /// Counts so many decisions in a segment: the row whose batches the first of them fills.
+    /// Counts decisions in a segment. Returns the row whose batch the first of them fills.
     #[inline]
     fn next(&mut self, segment: u32, decisions: u64) -> usize {
         let own = segment as usize + 1;
@@ -440,7 +448,7 @@ impl Segments {
         if together { 0 } else { own }
     }
 
-    /// The arm that a row plays now.
+    /// Returns the arm that a row plays now.
     #[inline]
     fn current(&mut self, row: usize) -> u32 {
         if self.turns[row].left == 0 && row > 0 {
@@ -450,15 +458,15 @@ impl Segments {
         self.turns[row].best
     }
 
-    /// A decision plays what a row plays now.
+    /// Counts a decision for the arm that a row plays now.
     #[inline]
     fn take_turn(&mut self, row: usize) {
         let left = &mut self.turns[row].left;
         *left = left.saturating_sub(1);
     }
 
-    /// Plays an arm in a segment. A decision's number is twice its cell's, and its phase 0 where it learns with all others;
-    /// else that is 1, and the number one more.
+    /// Plays an arm in a segment. A decision in a trial has phase 0 and twice its cell's number; any other has phase 1
+    /// and that number plus one.
     #[inline]
     fn pull(&mut self, segment: u32, row: usize, arm: u32, propensity: f64) -> Pull {
         let (own, number) = (u32::from(row > 0), self.number(segment, arm));
@@ -466,14 +474,14 @@ impl Segments {
         Pull::new(2 * number + own, own, propensity)
     }
 
-    /// The number of a cell, whatever the number of arms: those of the configuration's arms segment by segment, then those
-    /// of each arm that was added.
+    /// Returns the number of a cell, which does not change when arms are added: first the cells of the configuration's
+    /// arms, segment by segment, then those of each added arm.
     #[inline]
     fn number(&self, segment: u32, arm: u32) -> u32 {
         if arm < self.configured { segment * self.configured + arm } else { arm * self.max_segments + segment }
     }
 
-    /// The segment and the arm of a cell with this number.
+    /// Returns the segment and the arm of the cell with this number.
     #[inline]
     fn cell(&self, number: u32) -> (usize, usize) {
         let by = if number < self.configured_cells { self.configured } else { self.max_segments };
@@ -481,13 +489,13 @@ impl Segments {
         if number < self.configured_cells { (quotient, rest) } else { (rest, quotient) }
     }
 
-    /// The arm that a pull plays.
+    /// Returns the arm that a pull plays.
     #[inline]
     pub fn arm_of(&self, pull: Pull) -> u32 {
         self.cell(pull.arm() / 2).1 as u32
     }
 
-    /// The play of the cell with this number.
+    /// Returns the play of the cell with this number.
     #[inline]
     fn own_play(&mut self, number: u32) -> &mut Play {
         if number < self.configured_cells {
@@ -497,12 +505,12 @@ impl Segments {
         &mut self.plays[(segment + 1, arm)]
     }
 
-    /// How often an arm was played in a segment: decisions that were neither cancelled nor expired.
+    /// Returns how often an arm was played in a segment, without cancelled and expired decisions.
     pub fn pulls(&self, segment: u32, arm: u32) -> u64 {
         self.plays[(segment as usize + 1, arm as usize)].pulls
     }
 
-    /// So many that their expected sum is some deviations of the noise.
+    /// Returns the number of rewards whose expected sum is [`DEVIATIONS`] standard deviations of the noise.
     fn size_of_least_batch(&self) -> f64 {
         let floor = std::f64::consts::SQRT_2 * self.deviation;
         let (sum, count) = (self.all.sum + self.peers.all.sum, self.all.count + self.peers.all.count);
@@ -529,8 +537,8 @@ impl Segments {
         }
     }
 
-    /// Opens a batch, or lowers the open one: what was opened when more was known of it would take too long. Returns the
-    /// rewards that it still wants.
+    /// Opens a batch, or lowers the quota of the open one if the size is smaller now: it was opened with more evidence
+    /// and would take too long. Returns the number of rewards that the batch still needs.
     fn open_as_now(&mut self, row: usize, arm: usize) -> u64 {
         self.ensure_open(row, arm);
         let size = self.size(row, arm);
@@ -541,23 +549,23 @@ impl Segments {
         batch.free()
     }
 
-    /// Rewards in a cell's next batch, as things are.
+    /// Returns the size of a cell's next batch, from the current releases.
     fn size(&self, row: usize, arm: usize) -> u64 {
         let half = 0.5 * self.released(row, arm).count;
-        // Each handle at work takes its part; of the least batch such a one that all parts expect together as many
-        // deviations of all their noises. An arm whose first release is noise below 0 does not wait for its next one for
-        // ever.
+        // Each active handle takes its part of the half. Its part of the minimum batch is such that the batches of all
+        // handles together expect as many deviations of their total noise. The size does not depend on the arm's own
+        // mean, so an arm whose first release is negative noise does not wait for the next one indefinitely.
         let (handles, least) = (self.peers.at_work, self.least_batch);
         ((half / handles).max(least / handles.sqrt()).ceil() as u64).clamp(1, Batch::MAX_QUOTA)
     }
 
-    /// It is this arm's turn.
+    /// Makes `best` the arm that a row plays.
     fn turn(&mut self, row: usize, best: u32) {
         let free = self.open_as_now(row, best as usize);
         (self.turns[row].best, self.turns[row].left) = (best, free.max(1) as u32);
     }
 
-    /// Is there an arm to try in all segments together?
+    /// Decides whether all segments together try an arm, and which.
     fn plan(&mut self) {
         let rates = || self.live.arms().iter().map(|&arm| (arm, &self.rates[arm as usize]));
         let (_, leader) = rates().max_by(|(_, a), (_, b)| a.mean.total_cmp(&b.mean)).expect("an arm");
@@ -581,25 +589,25 @@ impl Segments {
         }
     }
 
-    /// Segments, here or elsewhere.
+    /// Returns the number of segments, here or at the peer that has the most.
     fn together(&self) -> f64 {
         (self.rows.len() - 1).max(self.peers.segments).max(1) as f64
     }
 
-    /// c in a segment.
+    /// Returns c in a segment.
     fn caution(&self, row: usize) -> f64 {
         let arms = f64::from(self.live.count());
         1.0 + CAUTION / (1.0 + self.turns[row].decisions as f64 / (PATIENCE * arms * self.least_batch))
     }
 
-    /// An arm's index in a segment, where this is the leading mean.
+    /// Returns an arm's index in a segment, with `leading` as the largest mean.
     fn index(&self, row: usize, arm: u32, leading: f64, caution: f64) -> f64 {
         let (mean, evidence) = self.distribution(row, arm as usize);
         let against = if mean < leading { kl(mean, leading) } else { 0.0 };
         caution * evidence * against + evidence.ln()
     }
 
-    /// The arm with the least index among these, in a segment of its own.
+    /// Returns the arm with the smallest index among these, in the segment's own row.
     fn least(&self, row: usize, arms: &[u32]) -> u32 {
         let caution = self.caution(row);
         let largest = arms.iter().map(|&arm| self.distribution(row, arm as usize).0).fold(0.0, f64::max);
@@ -607,16 +615,16 @@ impl Segments {
         ranks.min_by(|a, b| a.0.total_cmp(&b.0)).map_or(0, |(_, arm)| arm)
     }
 
-    /// What was released of a cell, here and elsewhere, as much as it counts now.
+    /// Returns the releases of a cell, here and at peers, discounted to now.
     fn released(&self, row: usize, arm: usize) -> WeightedEvidence {
         let [mut here, mut all] = [self.cells[(row, arm)].released, self.peers.released(row, arm)];
         here.fade(self.now(), self.half_life);
         all.fade(self.now(), self.half_life);
-        all.add(rounded(here), 1.0); // as others do that merge it
+        all.add(rounded(here), 1.0); // as at a peer that merges it
         all
     }
 
-    /// The one place where rewards become public.
+    /// Releases a full batch. This is the only place where rewards become public.
     fn release(&mut self, row: usize, arm: usize) {
         self.time.learn();
         let now = self.now();
@@ -643,18 +651,20 @@ impl Segments {
         self.turns[row].left = 0;
         self.trial &= row > 0;
         self.learn(row);
-        // What silent segments said depends on what was learned since, and may fade: one in turn.
+        // A row's part of the model depends on later releases of other rows, and fades. So each release also updates
+        // one row in turn.
         self.cursor = (self.cursor + 1) % self.rows.len();
         self.learn(self.cursor);
     }
 
-    /// Nothing was released or merged since [`fit`](Self::fit), so that it would change nothing.
+    /// Returns whether nothing was released or merged since [`fit`](Self::fit), so that fitting again would change
+    /// nothing.
     pub fn is_fitted(&self) -> bool {
         self.fitted
     }
 
-    /// Computes the model anew from all that is known. What it says then depends on releases and on the names of segments
-    /// and arms, and on nothing else. After [`is_newer`](Self::is_newer), which makes sure of the memory.
+    /// Computes the model anew from all releases. The result depends only on releases and the names of segments and
+    /// arms. Call [`is_newer`](Self::is_newer) first, which reserves the memory.
     pub fn fit(&mut self, names: Names) {
         let configured = self.configured;
         let id = |&arm: &u32| arm.checked_sub(configured).map_or(arm.into(), |place| names.added[place as usize]);
@@ -665,32 +675,32 @@ impl Segments {
         self.fit_in_order();
     }
 
-    /// What public data say of an arm in all segments, from now on.
+    /// Sets the prior of an arm in all segments, from now on.
     pub fn set_prior(&mut self, arm: u32, prior: Prior) {
         self.time.learn();
         self.rates[arm as usize].prior = Some((prior, self.now()));
         self.learn(0);
     }
 
-    /// The released mean of an arm's rate in a segment, as the model has it, and the rewards behind it that are the cell's
-    /// own, here and elsewhere.
+    /// Returns the model's mean of an arm's rate in a segment, and the number of rewards in the cell's own releases,
+    /// here and at peers.
     pub fn estimate(&self, segment: u32, arm: u32) -> (f64, f64) {
         let (row, arm) = (segment as usize + 1, arm as usize);
         (self.distribution(row, arm).0, self.released(row, arm).count)
     }
 
-    /// The released mean of an arm's rate in an average segment, and the rewards behind all of its releases, here and
-    /// elsewhere.
+    /// Returns the mean of an arm's rate in an average segment, and the number of rewards in all of its releases, here
+    /// and at peers.
     pub fn overall(&self, arm: u32) -> (f64, f64) {
         let arm = arm as usize;
         (self.rates[arm].mean, (0..self.rows.len()).map(|row| self.released(row, arm).count).sum())
     }
 
-    /// What trials have released of an arm, here and elsewhere, for an interval that holds at all times: see the module for
-    /// what it is the mean of. Its price for merging grows with [`Peers::updates`].
+    /// Returns the releases of an arm's trials, here and at peers, for an interval that holds at all times. The
+    /// module's page says what mean they estimate. Merging widens the interval, by [`Peers::updates`].
     ///
     /// # Errors
-    /// `NotReady` before the first release; `Unsupported` where some of it is forgotten.
+    /// `NotReady` before the first release; `Unsupported` with `forget_after`.
     pub fn sums(&self, arm: u32) -> Result<ReleaseTotals> {
         if self.half_life.is_finite() {
             return Err(Error::Unsupported(
@@ -705,18 +715,18 @@ impl Segments {
         Ok(ReleaseTotals::of(Cumulant::of(&self.noise.distribution()), trials))
     }
 
-    /// Batches released.
+    /// Returns the number of released batches.
     pub fn releases(&self) -> u32 {
         self.releases
     }
 
     pub fn privacy(&self) -> PrivacyLoss {
-        loss(&self.noise.distribution(), self.releases > 0 || self.has_lived)
+        loss(&self.noise.distribution(), self.releases > 0 || self.may_have_released)
     }
 }
 
 impl Segments {
-    /// A pull was not played after all.
+    /// Takes back a pull that was not played.
     pub fn unplay(&mut self, pull: Pull) {
         self.own_play(pull.arm() / 2).pulls -= 1;
     }
@@ -744,10 +754,10 @@ impl Segments {
         }
     }
 
-    /// A decision that is not learned from does not make a segment older.
+    /// A cancelled decision does not count towards the decisions of its segment.
     pub fn cancel(&mut self, pull: Pull) {
         let (segment, _) = self.cell(pull.arm() / 2);
         let decisions = &mut self.turns[segment + 1].decisions;
-        *decisions = decisions.saturating_sub(1); // a snapshot counts pending decisions, and forgets them
+        *decisions = decisions.saturating_sub(1); // a snapshot counts pending decisions, but does not restore them
     }
 }

@@ -1,4 +1,4 @@
-//! The model that segments share: what all releases say of each arm's rate, of each segment and of their spread.
+//! The shared model: estimates of each arm's rate, of each segment and of their spread, from all releases.
 
 use super::{DEVIATIONS, Segments};
 #[cfg(dpb_faults)]
@@ -6,22 +6,22 @@ use crate::noise::probe;
 use crate::policy::batched::Totals;
 use crate::policy::prior::Prior;
 
-/// What is known of a segment, or of all together.
+/// The model of a segment, or of all segments together.
 pub(super) struct Row {
-    /// b.
+    /// b, the segment's factor.
     pub scale: f64,
     moments: Moments,
 }
 
-/// What is known of an arm in a segment, or in all.
+/// The releases of an arm in a segment, or in all segments together.
 #[derive(Default)]
 pub(super) struct Cell {
     pub released: WeightedEvidence,
-    /// What it says of its arm's rate, as it last entered [`Rate::evidence`].
+    /// The cell's estimate of its arm's rate, as it last entered [`Rate::evidence`].
     estimate: Weighted,
 }
 
-/// Releases: Z, W, the number of rewards, and the time at which these hold.
+/// Evidence from releases: Z, W, the number of rewards, and the time to which they are discounted.
 #[derive(Clone, Copy, Default)]
 pub(super) struct WeightedEvidence {
     pub sum: f64,
@@ -30,58 +30,59 @@ pub(super) struct WeightedEvidence {
     pub time: u64,
 }
 
-/// A sum of estimates, each times the inverse of its variance, and the sum of these inverses.
+/// A sum of estimates, each weighted by the inverse of its variance, and the sum of the weights.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Weighted {
     sum: f64,
     pub weight: f64,
 }
 
-/// What is known of an arm in all segments.
+/// The model of an arm's rate over all segments.
 pub(super) struct Rate {
-    /// r.
+    /// r, the mean rate.
     pub mean: f64,
-    /// The estimates of its cells and its active prior.
+    /// Sum of the estimates of the arm's cells and of its active prior.
     pub evidence: Weighted,
-    /// What public data say, and since when.
+    /// The prior, and the time when it was set.
     pub prior: Option<(Prior, u64)>,
-    /// The prior as it last entered the evidence.
+    /// The part of the prior in `evidence`.
     active_prior: Weighted,
     /// All releases of the arm's trials, for [`Segments::sums`].
     pub trials: Totals,
-    /// Rewards that the open batch of its trials was opened for.
+    /// Number of rewards for which the open batch of the arm's trial was opened.
     pub opened: u32,
     /// False once the arm is retired.
     pub live: bool,
 }
 
-/// Squared deviations beyond what noise explains, and how many they count for.
+/// Sum of the squared deviations beyond those that noise explains, and of their weights.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Moments {
     excess: f64,
     weight: f64,
 }
 
-/// 1/variance of ln r and of ln b before anything is known: arms differ by a half, segments by a quarter.
+/// The a priori 1/variance of ln r and of ln b: arms differ by a half, segments by a quarter.
 const ARMS_ALIKE: f64 = 4.0;
 const SEGMENTS_ALIKE: f64 = 15.0;
-/// tau^2 before anything is known, for as much as so many moments say, and the least that it is taken for.
+/// The a priori tau^2, its weight in moments, and the minimum of the estimate.
 const SPREAD: f64 = 0.05;
 const SPREAD_WEIGHT: f64 = 1000.0;
 const LEAST_SPREAD: f64 = 0.02;
-/// Of all arms in all segments, before anything is known: clicks are rare.
+/// The a priori mean rate of all arms in all segments: clicks are rare.
 pub(super) const RATE: f64 = 0.1;
-/// What arms have on average, at least, in parts of the overall rate as batches are measured with it.
+/// Minimum of the arms' mean rate, as a part of the overall rate that determines the minimum batch.
 const LEAST_MEAN: f64 = 0.1;
-/// `forget_after` has four half-lives.
+/// Number of half-lives in `forget_after`.
 const HALF_LIVES: f64 = 4.0;
-/// [`Segments::fit`] goes through all rows until no rate moves by more than this part of it: what a segment says of its arms
-/// depends on what the arms are like. Each time divides what is left by about three; so often at most.
+/// [`Segments::fit`] repeats over all rows until no rate changes by more than this part of it, because a segment's
+/// estimate of its arms depends on the rates of the arms. Each round divides the remaining change by about three.
+/// `ROUNDS` is the maximum.
 const SETTLED: f64 = 1e-3;
 const ROUNDS: usize = 64;
 
 impl WeightedEvidence {
-    /// What it counts at this time.
+    /// Discounts the evidence to `now`.
     pub fn fade(&mut self, now: u64, half_life: f64) {
         if half_life.is_finite() && now > self.time {
             let discount = (-((now - self.time) as f64) / half_life).exp2();
@@ -90,7 +91,8 @@ impl WeightedEvidence {
         self.time = now;
     }
 
-    /// Its estimate of a rate, and 1/variance of the logarithm of that, given tau^2 and what is expected.
+    /// Returns the estimate of a rate, and 1/variance of its logarithm, where `spread` is tau^2 and `expected` the
+    /// expected rate.
     fn estimate(&self, expected: f64, spread: f64) -> Option<(f64, f64)> {
         let successes = self.weight * expected;
         (successes > 0.0).then(|| (self.sum / self.weight, 1.0 / (spread + 1.0 / successes)))
@@ -103,25 +105,25 @@ impl Weighted {
         self.weight += weight;
     }
 
-    /// One of the estimates in it is now another one.
+    /// Replaces one of the estimates in the sum.
     fn replace(&mut self, before: &mut Weighted, now: Weighted) {
         self.sum += now.sum - before.sum;
         self.weight += now.weight - before.weight;
         *before = now;
     }
 
-    /// Shrunk towards a mean that weighs as much.
+    /// Returns the mean, shrunk towards a value that has this weight.
     fn mean(self, towards: f64, weight: f64) -> f64 {
         (self.sum + towards * weight) / (self.weight + weight)
     }
 }
 
-/// The time after which evidence counts half.
+/// Returns the time in which evidence loses half of its weight.
 pub(super) fn half_life(forget_after: u64) -> f64 {
     if forget_after == 0 { f64::INFINITY } else { forget_after as f64 / HALF_LIVES }
 }
 
-/// A rate that distributions can have.
+/// Clamps a rate to the range that the distributions allow.
 pub(super) fn rate(x: f64) -> f64 {
     x.clamp(1e-6, 0.999)
 }
@@ -146,12 +148,12 @@ impl Rate {
         }
     }
 
-    /// What releases say of it, in clicks without noise, and one.
+    /// Returns the information of the releases in clicks without noise, plus one.
     pub fn clicks(&self) -> f64 {
         (self.evidence.weight - self.active_prior.weight).max(0.0) + 1.0
     }
 
-    /// Brings the weight of its prior up to date. `largest` is the largest rate.
+    /// Updates the weight of the arm's prior. `largest` is the largest rate.
     fn weigh_prior(&mut self, largest: f64, decisions: u64, now: u64, half_life: f64) {
         let mut active = Weighted::default();
         if let Some((prior, time)) = self.prior {
@@ -159,7 +161,7 @@ impl Rate {
             let mut evidence = WeightedEvidence { sum: mean * strength, weight: strength, count: strength, time };
             evidence.fade(now, half_life);
             let weight = evidence.weight * self.mean;
-            // What cells say without it, and how far the two are from each other, in squared deviations.
+            // The estimate of the cells without the prior, and the squared deviation between the two.
             let before = self.active_prior;
             let cells = Weighted { sum: self.evidence.sum - before.sum, weight: self.evidence.weight - before.weight };
             let distance = cells.sum / cells.weight - mean;
@@ -167,7 +169,7 @@ impl Rate {
             if cells.weight > 0.0 && 0.5 * distance * distance > Prior::CONTRADICTION * unsure {
                 self.prior = None;
             } else {
-                // The nats that one unit of weight has against theta being as large.
+                // The evidence of one unit of weight against a rate as large as the largest, in nats.
                 let ratio = (largest / mean.max(0.02 * largest)).max(1.0);
                 let nats = ratio - 1.0 - ratio.ln();
                 active.add(mean, weight.min(Prior::most(decisions) / nats.max(1e-9)));
@@ -178,13 +180,13 @@ impl Rate {
 }
 
 impl Segments {
-    /// tau^2.
+    /// Returns tau^2.
     pub(super) fn spread(&self) -> f64 {
         let excess = self.moments.excess + SPREAD * SPREAD_WEIGHT;
         (excess / (self.moments.weight + SPREAD_WEIGHT)).max(LEAST_SPREAD)
     }
 
-    /// The distribution of an arm's rate in a segment: its mean, and the rewards that it is worth.
+    /// Returns the mean of an arm's distribution in a segment, and the number of rewards that it is worth.
     pub(super) fn distribution(&self, row: usize, arm: usize) -> (f64, f64) {
         let (rate_of, scale) = (&self.rates[arm], self.rows[row].scale);
         let released = self.released(row, arm);
@@ -195,8 +197,9 @@ impl Segments {
         ((prior * m + released.sum) / evidence, evidence)
     }
 
-    /// The rate of an arm of which nothing is known. RATE until anything is known. First releases that are noise below 0
-    /// say that no arm is ever clicked; where that is believed, those that follow weigh nothing, and it stays.
+    /// Returns the rate of an arm without evidence, which is RATE before the first release. It has a lower bound
+    /// because first releases may be negative noise, which says that no arm is ever clicked. If the model believed
+    /// that, later releases would have no weight, and it would never recover.
     pub(super) fn mean_rate(&self) -> f64 {
         let mut all = Weighted::default();
         for &arm in &self.order {
@@ -208,14 +211,15 @@ impl Segments {
         mean.max(LEAST_MEAN * DEVIATIONS * self.deviation / self.least_batch)
     }
 
-    /// An arm's rate, from its evidence and the mean rate.
+    /// Computes an arm's rate from its evidence and the mean rate.
     pub(super) fn update_rate(&mut self, arm: usize, mean: f64) {
         let rate_of = &mut self.rates[arm];
         rate_of.mean = rate(rate_of.evidence.mean(mean, ARMS_ALIKE));
     }
 
-    /// Computes the model anew from all that is known, segments in the order of their keys and arms in that of their ids:
-    /// what it says then depends on nothing else. There is capacity for the order of the segments.
+    /// Computes the model anew from all releases, segments in the order of their keys and arms in the order of their
+    /// ids, so that the result depends on nothing else. The caller has reserved the memory for the order of the
+    /// segments.
     pub(super) fn fit_in_order(&mut self) {
         self.moments = Moments::default();
         self.rows.iter_mut().for_each(|row| *row = Row::new());
@@ -239,14 +243,14 @@ impl Segments {
         self.fitted = true;
     }
 
-    /// Brings the model up to date with what a row has released, and the trial with the model.
+    /// Updates the model with the releases of a row, and then the trial.
     pub(super) fn learn(&mut self, row: usize) {
         self.fitted = false;
         self.update(row);
         self.plan();
     }
 
-    /// Brings the model up to date with what a row has released.
+    /// Updates the model with the releases of a row.
     fn update(&mut self, row: usize) {
         let (spread, now) = (self.spread(), self.now());
         for arm in 0..self.rates.len() {
@@ -254,7 +258,7 @@ impl Segments {
         }
         self.peers.fade(row, now, self.half_life);
         let (spread, segment) = if row == 0 {
-            // All together: the segments' differences cancel as far as they are many.
+            // The differences between segments average out over all segments together.
             (spread / self.together(), None)
         } else {
             let mut segment = Weighted::default();
@@ -293,7 +297,7 @@ impl Segments {
         }
     }
 
-    /// Each cell of a segment with what its others and its arm say: its part in the moments.
+    /// Computes the moments of a segment: each cell is compared with what the other cells and its arm predict.
     fn contrast(&mut self, row: usize, segment: Weighted) {
         let mut moments = Moments::default();
         for &arm in &self.order {

@@ -1,28 +1,30 @@
-//! What other handles have released.
+//! Releases of other handles.
 //!
-//! As in [`crate::fleet`], whose [`Roster`] says which snapshot is newer: what is known of a handle is its newest snapshot,
-//! so merging is idempotent, commutative and associative. Segments are joined by their keys, arms by their ids. What
-//! others have released of a segment or an arm that this handle does not have waits for its key or id, and counts once
-//! that is added here. So the capacity for segments is this handle's own, and no merge is refused, or depends on the order,
-//! because it is full. The row of all segments together, and so the arms' rates, take part at once.
+//! As in [`crate::fleet`], a handle is known by its newest snapshot, and [`Roster`] decides which one is newer. So
+//! merging is idempotent, commutative and associative. Segments are joined by their keys, arms by their ids. Releases
+//! of a segment or an arm that this handle does not have wait for its key or id, and count once it is added here. So
+//! the capacity for segments is this handle's own, and no merge is refused, or depends on the order of merges, because
+//! the handle is full. The row of all segments together, and so the arms' rates, count at once.
 //!
-//! **Privacy.** Which batch a reward enters, how large that is and what is played are functions of releases, here and
-//! elsewhere, coins and public counts, here and elsewhere. So Theorem P of [`crate::privacy`] holds for the transcript of
-//! the whole fleet, whatever the order of releases, with the same epsilon. A snapshot has a handle's own releases, kept
-//! apart from what it has merged: no release counts twice.
+//! **Privacy.** Each reward enters one batch. Which batch that is, the batch's size, and what is played are functions
+//! of releases, here and at peers, coins and public counts, here and at peers. So Theorem P of [`crate::privacy`] holds
+//! for the transcript of the whole fleet, in any order of releases, with the same epsilon. A snapshot contains a
+//! handle's own releases, which are kept apart from those that it has merged: no release counts twice.
 //!
-//! **Exact.** All that others have released of a cell is a sum to which an update is added and from which what it replaces
-//! is taken away. What a handle has released of a cell counts, here and elsewhere, rounded to 128ths of a reward and at
-//! most 2^36 rewards, so the sum over 1024 handles is exact, whatever the order and whichever is our own. The model is
-//! updated a row at a time and depends on the order; so each merge that finds it so fits it anew ([`Segments::fit`]), in
-//! the order of keys and ids. Right after a merge, handles that know the same releases, have the same segments and arms and
-//! no priors read the same **to the last bit**, in whatever order these were added. Retiring an arm changes nothing of it.
-//! (With `forget_after` sums fade on each handle's own clock. They agree to the last bit while no clock moves, and to
-//! rounding where an update replaces what has faded here.)
+//! **Exact.** The releases of all peers for a cell are one sum. A newer snapshot is added to it, and the one that it
+//! replaces is subtracted. A handle's releases of a cell count, here and at peers, rounded to 128ths of a reward and up
+//! to at most 2^36 rewards. So the sum over 1024 handles is exact, whatever the order of merges and whichever handle is
+//! one's own. The model is updated row by row, and so depends on the order. Therefore a merge fits it anew if anything
+//! has changed since the last fit ([`Segments::fit`]), in the order of keys and ids. Right after a merge, handles that
+//! know the same releases, have the same segments and arms, and have no priors report the same values **to the last
+//! bit**, whatever the order in which segments and arms were added. Retiring an arm does not change them. (With
+//! `forget_after` the sums fade on each handle's own clock. The values agree to the last bit while no clock moves, and
+//! up to rounding if a snapshot replaces one whose releases have faded here.)
 //!
-//! **Cost.** 12 bytes for each cell, and 24 for each segment and each arm of every other handle. When the first one comes,
-//! 32 bytes for each cell of our own and 12 for each segment. A merge takes O(cells), and the fit after it some five to ten times
-//! what a release takes for each segment; a segment that is added O(peers arms), an arm O(peers segments) and a fit.
+//! **Cost.** Each peer takes 12 bytes for each of its cells, and 24 for each of its segments and arms. The first peer
+//! also takes 32 bytes for each cell of this handle and 12 for each segment. A merge takes O(cells), and the fit after
+//! it some five to ten times as long as a release does, for each segment. Adding a segment takes O(peers arms); adding
+//! an arm O(peers segments) and a fit.
 
 use super::grid::Grid;
 use super::model::{WeightedEvidence, half_life};
@@ -39,43 +41,44 @@ use crate::snapshot::{Reader, ensure};
 
 pub struct Peers {
     roster: Roster,
-    /// As in the roster.
+    /// Newest snapshot of each peer, in the order of `roster`.
     known: Vec<PeerBandit>,
-    /// All that they have released: of each cell of ours, of trials of each arm of ours, and in the whole.
+    /// Sum of the peers' releases: of each cell of this handle, of the trials of each arm, and of everything.
     cells: Grid<WeightedEvidence>,
     trials: Vec<Totals>,
     pub(super) all: WeightedEvidence,
-    /// Their decisions, for each row of ours; empty until the first of them comes.
+    /// The peers' decisions for each row of this handle. Empty before the first merge.
     decisions: Vec<u64>,
-    /// For one update: where each of our arms is in it, and in what it replaces. Capacity for all arms.
+    /// For each arm of this handle, its position in the snapshot being merged and in the one replaced. Capacity for all
+    /// arms.
     places: Vec<[Option<u32>; 2]>,
-    /// Segments of the one that has the most.
+    /// Number of segments of the peer that has the most.
     pub(super) segments: usize,
-    /// Handles at work, this one too.
+    /// Number of active handles, including this one.
     pub(super) at_work: f64,
     updates: u64,
 }
 
-/// Another handle, as its newest snapshot shows it.
+/// Another handle, as of its newest snapshot.
 pub struct PeerBandit {
     entry: Entry,
     keys: KeyIndex,
-    /// Arms of the configuration, and the ids of those that were added.
+    /// Number of the configuration's arms, and the ids of the added ones.
     configured: u32,
     added: KeyIndex,
-    /// Decisions: in all segments together, and in each.
+    /// Decisions in all segments together, then in each.
     decisions: Vec<u64>,
     cells: Vec<Rounded>,
     trials: Vec<Totals>,
     all: WeightedEvidence,
-    /// When it was merged: all that it had released counts as it did then.
+    /// Time of the merge on this handle's clock. The releases fade from then on.
     merged: u64,
 }
 
 /// Z, W and the number of rewards.
 pub(super) type Rounded = [f32; 3];
 
-/// A part of the evidence such that sums of 1024 of them are exact.
+/// Rounds evidence so that sums over 1024 handles are exact.
 pub(super) fn rounded(released: WeightedEvidence) -> Rounded {
     const MOST: f64 = (1u64 << 36) as f64;
     let share = (MOST / released.count).min(1.0);
@@ -83,12 +86,12 @@ pub(super) fn rounded(released: WeightedEvidence) -> Rounded {
 }
 
 impl PeerBandit {
-    /// What [`Segments::save`] wrote, of a handle with these names. `config` may be ours: all handles of a fleet have the
-    /// same arms in it.
+    /// Reads what [`Segments::save`] wrote for a handle with these names. `config` may be this handle's: all handles of
+    /// a fleet have the same arms in it.
     ///
     /// # Errors
     /// `Corrupt`; `NoMemory`.
-    pub fn read(from: &mut Reader, origin: u64, lives: u32, config: &Config, names: Names) -> Result<PeerBandit> {
+    pub fn read(from: &mut Reader, origin: u64, generation: u32, config: &Config, names: Names) -> Result<PeerBandit> {
         let half_life = half_life(config.forget_after);
         let (made, releases) = (from.count()?, from.u32()?);
         let now = Time::load(from, made)?.at(made);
@@ -99,7 +102,7 @@ impl PeerBandit {
         let (mut decisions, mut cells, mut trials) =
             (try_with_capacity(rows)?, try_with_capacity(rows * arms)?, try_with_capacity(arms)?);
         for _ in 0..arms {
-            trials.push(SavedArm::read(from, now)?.trials); // priors, and which arms are live, are every handle's own
+            trials.push(SavedArm::read(from, now)?.trials); // each handle has its own priors and live arms
         }
         for _ in 0..rows {
             decisions.push(from.count()?.min(1 << 50)); // so that sums fit
@@ -109,13 +112,13 @@ impl PeerBandit {
             released.fade(now, half_life);
             cells.push(rounded(released));
         }
-        let entry = Entry::new(origin, (lives, made, now, releases, from.checksum()));
+        let entry = Entry::new(origin, (generation, made, now, releases, from.checksum()));
         let (keys, added) = (KeyIndex::of(names.keys, 0)?, KeyIndex::of(names.added, 0)?);
         let configured = config.arms;
         Ok(PeerBandit { entry, keys, configured, added, decisions, cells, trials, all, merged: 0 })
     }
 
-    /// Decisions and releases of the segment with this key, or of all together.
+    /// Returns the decisions and releases of the segment with this key, or of all segments together.
     fn row(&self, key: Option<u64>) -> (u64, &[Rounded]) {
         let arms = self.trials.len();
         match key.map_or(Some(0), |key| Some(self.keys.find(key)? + 1)) {
@@ -124,25 +127,25 @@ impl PeerBandit {
         }
     }
 
-    /// Its number for one of our arms; `added` are the ids of ours.
+    /// Returns the peer's number of an arm of this handle, whose added arms have the ids `added`.
     fn place(&self, arm: usize, added: &[u64]) -> Option<u32> {
         let Some(place) = arm.checked_sub(self.configured as usize) else { return Some(arm as u32) };
         Some(self.configured + self.added.find(added[place])? as u32)
     }
 
-    /// What its releases count of what they did when it was merged.
+    /// Returns the weight that the peer's releases have kept since they were merged.
     fn discount(&self, now: u64, half_life: f64) -> f64 {
         if half_life.is_finite() { (-((now - self.merged) as f64) / half_life).exp2() } else { 1.0 }
     }
 }
 
-/// What a row has of an arm, nothing where it has no such arm.
+/// Returns a row's releases of an arm, or zeros if the peer has no such row or arm.
 fn of_arm(row: &[Rounded], place: Option<u32>) -> Rounded {
     place.and_then(|place| row.get(place as usize)).copied().unwrap_or_default()
 }
 
 impl WeightedEvidence {
-    /// With a negative discount what had been added is taken away.
+    /// Adds evidence. A negative discount subtracts what was added.
     pub(super) fn add(&mut self, [sum, weight, count]: Rounded, discount: f64) {
         self.count = (self.count + discount * f64::from(count)).max(0.0);
         self.weight = (self.weight + discount * f64::from(weight)).clamp(0.0, self.count);
@@ -166,34 +169,34 @@ impl Peers {
         }
     }
 
-    /// All that they have released of a cell, as it counted when it was last updated.
+    /// Returns the peers' releases of a cell, as of its last update.
     pub(super) fn released(&self, row: usize, arm: usize) -> WeightedEvidence {
         self.cells.get(row, arm).copied().unwrap_or_default()
     }
 
-    /// All that they have released of an arm's trials.
+    /// Returns the peers' releases of an arm's trials.
     pub(super) fn trials(&self, arm: usize) -> Totals {
         self.trials.get(arm).copied().unwrap_or(Totals::NONE)
     }
 
-    /// A row as it counts now.
+    /// Discounts a row to `now`.
     pub(super) fn fade(&mut self, row: usize, now: u64, half_life: f64) {
         for arm in 0..self.cells.arms() {
             self.cells[(row, arm)].fade(now, half_life);
         }
     }
 
-    /// Their decisions in a row of ours.
+    /// Returns the peers' decisions in a row of this handle.
     pub(super) fn decisions(&self, row: usize) -> u64 {
         self.decisions.get(row).copied().unwrap_or_default()
     }
 
-    /// Snapshots that were newer than what was known.
+    /// Returns the number of merged snapshots that were newer than the known one.
     pub fn updates(&self) -> u64 {
         self.updates
     }
 
-    /// One arm more, of which nothing is known.
+    /// Adds an arm without releases.
     ///
     /// # Errors
     /// `NoMemory`: nothing has changed.
@@ -208,7 +211,7 @@ impl Peers {
         Ok(())
     }
 
-    /// What all of them have in common, anew.
+    /// Recomputes what is stored of all peers together.
     fn count(&mut self, now: u64, half_life: f64) {
         let mut all = WeightedEvidence { time: now, ..WeightedEvidence::default() };
         for peer in &self.known {
@@ -223,11 +226,11 @@ impl Peers {
 }
 
 impl Segments {
-    /// Is this snapshot newer than what is known of its handle? Then there is capacity for [`insert`](Self::insert), and
-    /// in any case for [`fit`](Self::fit).
+    /// Returns whether a snapshot is newer than the known one of its handle. If so, memory for [`insert`](Self::insert)
+    /// is reserved. Memory for [`fit`](Self::fit) is reserved in any case.
     ///
     /// # Errors
-    /// As [`Roster::expects`].
+    /// As [`Roster::is_newer`].
     pub fn is_newer(&mut self, peer: &PeerBandit) -> Result<bool> {
         let (arms, no_memory) = (self.rates.len(), |_| Error::NoMemory);
         let most = self.max_segments as usize;
@@ -236,7 +239,7 @@ impl Segments {
         peers.known.try_reserve(1).map_err(no_memory)?;
         peers.places.clear();
         peers.places.try_reserve(arms).map_err(no_memory)?;
-        if !peers.roster.expects(&peer.entry)? {
+        if !peers.roster.is_newer(&peer.entry)? {
             return Ok(false);
         }
         if peers.decisions.is_empty() {
@@ -255,15 +258,15 @@ impl Segments {
         Ok(true)
     }
 
-    /// Takes an update, after [`is_newer`](Self::is_newer). `names` are ours.
+    /// Inserts a newer snapshot, after [`is_newer`](Self::is_newer). `names` are this handle's.
     pub fn insert(&mut self, mut peer: PeerBandit, names: Names) {
         self.time.learn();
         let (now, half_life) = (self.now(), self.half_life);
         (peer.merged, peer.all.time) = (now, now);
-        let place = self.peers.roster.take(peer.entry);
+        let place = self.peers.roster.insert(peer.entry);
         let before = put(&mut self.peers.known, place, peer);
         let (Ok(place) | Err(place)) = place;
-        self.has_lived = true;
+        self.may_have_released = true;
         self.peers.updates += 1;
         self.peers.count(now, half_life);
         self.least_batch = self.size_of_least_batch();
@@ -308,7 +311,7 @@ impl Segments {
         self.plan();
     }
 
-    /// The newest row is of the segment with this key: what others have released of it, if there are others.
+    /// Adds the peers' releases of the newest row, whose segment has this key, if there are peers.
     pub(super) fn seed_segment_from_peers(&mut self, key: u64, added: &[u64]) {
         let (row, now, half_life) = (self.rows.len() - 1, self.now(), self.half_life);
         let Peers { known, cells, decisions, .. } = &mut self.peers;
@@ -330,8 +333,8 @@ impl Segments {
         self.learn(row);
     }
 
-    /// The newest arm has the last id in `names`: what others have released of it, if there are others. After
-    /// [`add_arm`](Self::add_arm).
+    /// Adds the peers' releases of the newest arm, whose id is the last one in `names`, if there are peers. Call it
+    /// after [`add_arm`](Self::add_arm).
     pub fn seed_arm_from_peers(&mut self, names: Names) {
         let (arm, now, half_life) = (self.rates.len() - 1, self.now(), self.half_life);
         let Peers { known, cells, trials, .. } = &mut self.peers;
@@ -369,7 +372,7 @@ mod tests {
         }
         for place in 0..(rows + 1) * arms as usize {
             let cell = &mut segments.cells[(place / arms as usize, place % arms as usize)];
-            // From what is rounded away to the most that a snapshot may say.
+            // The range includes values that are rounded away and the largest that a snapshot may contain.
             let count = (coins.unit() * 100.0 - 40.0).exp2().min(1e17);
             let weight = count * coins.unit();
             cell.released = WeightedEvidence { sum: weight * coins.unit(), weight, count, time: 0 };
@@ -377,8 +380,9 @@ mod tests {
         segments
     }
 
-    /// Of three handles, in all orders, each after an older one that it replaces: the same to the last bit, and what a sum
-    /// over the newest is. So huge numbers leave no trace once they are replaced.
+    /// Three handles are merged in several orders, some after an older snapshot that the newer one replaces. The sums
+    /// are the same to the last bit, and equal the sums over the newest snapshots. So huge numbers leave no trace once
+    /// they are replaced.
     #[test]
     fn sums_do_not_depend_on_the_order() {
         let mut coins = Seed::new(Some([1; 32])).unwrap().stream();

@@ -1,4 +1,4 @@
-//! What a snapshot keeps of the segments: their own releases, and public counts.
+//! Snapshots of segments: this handle's own releases, and public counts.
 
 use super::model::{WeightedEvidence, half_life};
 use super::{Names, Segments};
@@ -10,7 +10,7 @@ use crate::policy::prior::Prior;
 use crate::policy::time::Time;
 use crate::snapshot::{Reader, Writer, ensure, is_plausible};
 
-/// What is written of an arm in all segments: is it live, the releases of its trials, its prior and since when.
+/// What a snapshot contains of an arm in all segments. The prior comes with the time when it was set.
 pub(super) struct SavedArm {
     live: bool,
     pub trials: Totals,
@@ -31,8 +31,8 @@ impl SavedArm {
 }
 
 impl Segments {
-    /// Writes how often each arm was played in each segment, without the decisions that are `pending`: these are named
-    /// by the numbers of their pulls.
+    /// Writes how often each arm was played in each segment, without the `pending` decisions, which are given by the
+    /// numbers of their pulls.
     pub fn save_pulls(&self, to: &mut Writer, pending: impl Iterator<Item = u32>) {
         let arms = self.rates.len();
         let pulls = (arms..self.rows.len() * arms).map(|place| self.plays[(place / arms, place % arms)].pulls);
@@ -43,7 +43,7 @@ impl Segments {
         to.counts(pulls, pending.map(place));
     }
 
-    /// Takes them, when there are as many segments and arms.
+    /// Reads what [`save_pulls`](Self::save_pulls) wrote, for as many segments and arms.
     ///
     /// # Errors
     /// `Corrupt`.
@@ -89,14 +89,15 @@ impl Segments {
         to.alike(self.cells.iter(), |to, cell| cell.released.save(to));
     }
 
-    /// Takes them, in fresh segments with these names. No batch is open. A handle that fails here is thrown away.
+    /// Reads what [`save`](Self::save) wrote, into new segments with these names. No batch is open. After an error,
+    /// drop the segments.
     ///
     /// # Errors
     /// `Corrupt`; `NoMemory`.
     pub fn load(&mut self, from: &mut Reader, names: Names) -> Result<()> {
         self.decisions = from.count()?;
         self.releases = from.u32()?;
-        self.has_lived = true;
+        self.may_have_released = true;
         let saved_time = Time::load(from, self.decisions)?;
         let now = saved_time.at(self.decisions);
         self.all = WeightedEvidence::load(from, now)?;
@@ -130,7 +131,7 @@ impl Segments {
         Ok(())
     }
 
-    /// What was saved at this time of another clock, discounted as it was then, is of now.
+    /// Moves evidence from `then` on the snapshot's clock to now on this one, discounted as it was at `then`.
     fn restamp(&mut self, then: u64, half_life: f64) {
         let now = self.now();
         let restamp = |evidence: &mut WeightedEvidence| {

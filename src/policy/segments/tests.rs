@@ -1,10 +1,10 @@
-//! What segments can do beyond choosing one arm of all: each test would fail if that were wrong.
+//! Tests of segments: new and retired arms, eligible arms, slots, exploration, merging and snapshots.
 
 use super::peers::PeerBandit;
 use super::*;
 use crate::snapshot::{Kind, Reader, write};
 
-/// Segments as a handle keeps them, with what they are called, and a world that answers.
+/// Segments with the state that a handle keeps beside them, and the coins of simulated rewards.
 struct Site {
     origin: u64,
     config: Config,
@@ -14,7 +14,7 @@ struct Site {
     coins: Random,
 }
 
-/// The rate of an arm, named by its id, in a segment, named by its key.
+/// The rate of the arm with an id in the segment with a key.
 type World = fn(u64, u64) -> f64;
 
 impl Site {
@@ -51,7 +51,7 @@ impl Site {
         self.coins.below(self.keys.len() as u64) as u32
     }
 
-    /// The world rewards a pull in this segment: its arm.
+    /// Draws the reward of a pull in this segment and observes it. Returns the pull's arm.
     fn answer(&mut self, segment: u32, pull: Pull, world: World) -> u32 {
         let arm = self.segments.arm_of(pull);
         let rate = world(self.id(arm), self.keys[segment as usize]);
@@ -60,7 +60,7 @@ impl Site {
         arm
     }
 
-    /// How often each arm is played in each segment in so many decisions.
+    /// Simulates decisions, and returns how often each arm is played in each segment.
     fn play(&mut self, decisions: u32, world: World) -> Vec<Vec<u32>> {
         let mut played = vec![vec![0; self.segments.arms() as usize]; self.keys.len()];
         for _ in 0..decisions {
@@ -116,7 +116,7 @@ impl Site {
         }
     }
 
-    /// All that is read, by key and id.
+    /// Everything that can be read, by key and id.
     fn told(&self) -> Vec<(u64, u64, u64, u64)> {
         let mut told = Vec::new();
         for (segment, &key) in self.keys.iter().enumerate() {
@@ -129,7 +129,7 @@ impl Site {
         told
     }
 
-    /// What trials have released of each arm, by id.
+    /// The releases of the trials of each arm, by id.
     fn trials(&self) -> Vec<(u64, Totals)> {
         let all = (0..self.segments.arms()).map(|arm| {
             let mut trials = self.segments.rates[arm as usize].trials;
@@ -141,7 +141,7 @@ impl Site {
         all
     }
 
-    /// The row that the next decisions of a segment fill, and its arm.
+    /// The row whose batch the next decision of a segment fills, and its arm.
     fn next(&mut self, segment: u32, decisions: u64) -> (usize, u32) {
         let state = &self.segments;
         let hash = (state.decisions + decisions).wrapping_mul(GOLDEN) >> 61;
@@ -150,7 +150,7 @@ impl Site {
     }
 }
 
-/// Clicks are rare, and arm 1000 is the best one in every segment.
+/// The rates of rare clicks. Arm 1000 is the best arm in every segment.
 fn ads(id: u64, key: u64) -> f64 {
     let rate = if id == 1000 { 0.12 } else { 0.03 + 0.01 * (id % 4) as f64 };
     rate * (1.0 + (key % 3) as f64 / 5.0)
@@ -158,8 +158,7 @@ fn ads(id: u64, key: u64) -> f64 {
 
 const KEYS: [u64; 6] = [70, 3, 1 << 60, 12, 500, 0];
 
-/// Decisions that are pending while arms and segments come keep their segment and arm, and so does everything that
-/// was counted.
+/// Pending decisions keep their segment and arm while arms and segments are added, and so do all counts.
 #[test]
 fn pending_pulls_survive_new_arms() {
     let mut site = Site::new(Config { exploration: 0.5, ..Config::new(3, 1.0) }, 1, &KEYS[..1]);
@@ -206,7 +205,7 @@ fn pending_pulls_survive_new_arms() {
             assert_eq!(site.segments.pulls(segment, arm), counted);
         }
     }
-    // A snapshot counts them without those that are pending.
+    // A snapshot counts all pulls but the pending ones.
     let named = pending.iter().map(|(.., pull)| pull.arm());
     let saved = write(Kind::Bandit, usize::MAX, |to| {
         site.segments.save_pulls(to, named.clone());
@@ -222,7 +221,7 @@ fn pending_pulls_survive_new_arms() {
     }
 }
 
-/// More cells than there may be, and nothing has changed.
+/// Adding an arm beyond the maximum number of cells is refused, and nothing changes.
 #[test]
 #[cfg_attr(target_pointer_width = "32", ignore = "so many take more memory than there are addresses")]
 fn too_many_arms_are_refused() {
@@ -235,8 +234,8 @@ fn too_many_arms_are_refused() {
     assert!(u64::from(last) < Segments::MOST_CELLS && segments.cell(last) == ((1 << 25) - 2, 3));
 }
 
-/// An arm that is better than all others is found, wherever it was added, and once it is retired the best of the others
-/// is: in every segment. Four runs, each of some 400 decisions a segment and step beyond what trials take.
+/// In every segment the best arm is found, wherever it was added. Once it is retired, the best of the other arms is
+/// found. There are four runs, each with about 400 decisions for each segment and step beyond those of trials.
 #[test]
 fn a_new_arm_is_found_in_every_segment() {
     for (number, forget_after, exploration) in [(1, 0, 0.0), (2, 0, 0.1), (3, 60_000, 0.0), (4, 0, 0.0)] {
@@ -259,7 +258,7 @@ fn a_new_arm_is_found_in_every_segment() {
         site.segments.retire_arm(best);
         played = site.play(40_000, ads);
         assert!(played.iter().all(|segment| segment[best as usize] == 0));
-        // Of the others the arm with the id 1001 has .04, arm 2 .05, and a mistake costs little.
+        // Of the other arms, the arm with the id 1001 has the rate .04 and arm 2 has .05, so a mistake costs little.
         let (mut right, mut all) = (0, 0);
         played.iter().for_each(|segment| {
             right += segment[2];
@@ -269,8 +268,8 @@ fn a_new_arm_is_found_in_every_segment() {
     }
 }
 
-/// Arms come and go all the time. No arm that is retired is played in any way, is on trial or is the turn of a segment;
-/// slots show different arms, each in a batch of its own, and leave the others; nothing grows that should not.
+/// Arms are added and retired all the time. A retired arm is never played, on trial, or the current arm of a segment.
+/// Slots show different arms, each in a batch of its own, and leave the others in the list. The buffers do not grow.
 #[test]
 fn a_retired_arm_is_never_played() {
     for exploration in [0.0, 0.3] {
@@ -282,7 +281,7 @@ fn a_retired_arm_is_never_played() {
             }
             if t % 300 == 200 && site.segments.active() > 3 {
                 let live = site.live();
-                // The arm that is on trial, or the one that a segment plays.
+                // The arm on trial, or the arm that a segment plays.
                 let arm = match t % 900 {
                     200 => site.segments.turns[0].best,
                     500 => site.segments.turns[3].best,
@@ -328,7 +327,7 @@ fn a_retired_arm_is_never_played() {
     }
 }
 
-/// Each slot without exploration shows the arm of least index that is left, and first the trial's.
+/// Without exploration, the slots show the arms with the smallest indices, the trial's arm first.
 #[test]
 fn slots_show_the_least_indices() {
     let mut site = Site::new(Config::new(9, 1.0), 5, &KEYS);
@@ -338,7 +337,7 @@ fn slots_show_the_least_indices() {
         let (row, best) = site.next(segment, slots as u64);
         let mut left = if t % 4 > 0 { vec![8, 7, 1, 4, 2, 6, 3, 0, 5] } else { vec![8, 1, 2, 6, 3, 5] };
         let own = segment as usize + 1;
-        // The decisions of this request count already.
+        // The indices already count the decisions of this request.
         site.segments.turns[own].decisions += slots as u64;
         let mut means: Vec<f64> = left.iter().map(|&arm| site.segments.distribution(own, arm as usize).0).collect();
         means.sort_by(|a, b| b.total_cmp(a));
@@ -374,9 +373,10 @@ fn chi2(observed: &[f64], expected: &[f64]) -> f64 {
     observed.iter().zip(expected).map(|(o, e)| (o - e).powi(2) / e).sum()
 }
 
-/// The policy's arm, and each other one, in the order of their numbers or ranks, has the chance that its propensity says:
-/// exactly in the propensity, and by a chi-square test in the frequencies. There are at most 5 degrees of freedom, so
-/// one of the four tests of an honest build exceeds 42 with a chance below 1e-6 for other seeds.
+/// The policy's arm, and each other arm by its number or rank, is drawn with the probability that its propensity
+/// states. The test compares the propensity exactly, and the frequencies by a chi-square test. There are at most 5
+/// degrees of freedom, so one of the four statistics of a correct build exceeds 42 with probability below 1e-6 for
+/// other seeds.
 #[test]
 fn frequencies_are_the_propensities() {
     const F: f64 = 0.3;
@@ -385,7 +385,7 @@ fn frequencies_are_the_propensities() {
     site.add_arm(77);
     site.segments.retire_arm(2);
     let live = site.live();
-    // All, some with duplicates, and the first and second of three slots.
+    // All arms; some, with duplicates; and the first and the second of three slots.
     let (mut observed, mut expected) = ([[0.0; 6]; 4], [[0.0; 6]; 4]);
     let mut add = |test: usize, chances: &[f64], place: usize, told: f64| {
         assert!((told - chances[place]).abs() < 1e-12, "{test}: {told} {chances:?} {place}");
@@ -462,8 +462,9 @@ fn frequencies_are_the_propensities() {
     assert!(statistics.iter().all(|&statistic| statistic < 42.0), "{statistics:?}");
 }
 
-/// Handles add the same arms in different orders, before and after they learn what others have released of them; each
-/// retires another one. Once they have merged the same snapshots they read the same to the last bit, by keys and ids.
+/// Handles add the same arms in different orders, before and after they merge the releases of other handles for them.
+/// Each handle retires a different arm. Once they have merged the same snapshots, they report the same values to the
+/// last bit, by keys and ids.
 #[test]
 fn handles_read_the_same_whatever_the_order_of_arms() {
     let mut coins = Seed::new(Some([5; 32])).unwrap().stream();
@@ -476,7 +477,7 @@ fn handles_read_the_same_whatever_the_order_of_arms() {
             ids[..2].iter().for_each(|&id| _ = site.add_arm(id));
             site.play(6000, ads);
         }
-        // Some hear of arms before they have them.
+        // Some handles merge releases of arms that they do not have yet.
         let [first, second, third] = &mut fleet;
         first.merge(second);
         second.merge(third);
@@ -506,7 +507,7 @@ fn handles_read_the_same_whatever_the_order_of_arms() {
         for (place, site) in fleet.iter_mut().enumerate() {
             site.segments.retire_arm(place as u32);
             for turn in 0..5 {
-                // Again and again, the own one too.
+                // Repeated merges, also of a handle's own snapshot.
                 site.merge(&copies[(place + turn * (1 + place % 2)) % 3]);
             }
             for id in [44, 7, 1000, 1 << 63] {
@@ -533,12 +534,12 @@ fn handles_read_the_same_whatever_the_order_of_arms() {
             assert_eq!(site.trials(), trials, "{number}");
         }
         assert!(trials.iter().filter(|(_, totals)| *totals != Totals::NONE).count() > 3);
-        // It knows what the others do, and no more: a snapshot tells none of it.
+        // A snapshot contains none of the merged releases.
         assert!(late.restored(&late.saved()).unwrap().trials().iter().all(|(_, totals)| *totals == Totals::NONE));
     }
 }
 
-/// A snapshot has releases, arms that were added, live or retired, and priors: the same bits again.
+/// A snapshot restores releases, added arms, live or retired, and priors, to the last bit.
 #[test]
 fn a_snapshot_goes_on() {
     for forget_after in [0, 30_000] {
@@ -560,19 +561,19 @@ fn a_snapshot_goes_on() {
         let played = next.play(5_000, ads);
         assert!(played.iter().all(|segment| segment[1] == 0 && segment[3] == 0));
         assert!(next.segments.releases > site.segments.releases);
-        // With another number of arms it is another handle's.
+        // A snapshot with another number of arms is refused.
         site.added.pop();
         assert!(site.restored(&bytes).is_err());
     }
 }
 
-/// Where segments differ, and which arm is best in them, an interval from trials holds the difference of the means over
-/// all segments, at all times: each of 60 runs is wrong ever with a chance of at most .05, so that 13 or more are with one
-/// below 1e-6. Arms that differ much are
-/// told apart in most of them.
+/// Segments differ, also in their best arm. An interval from trials contains the difference of the means over all
+/// segments, at all times: each of 60 runs ever misses it with probability at most .05, so 13 or more runs do with
+/// probability below 1e-6. In most runs the interval separates arms that differ much.
 #[test]
 fn trials_compare_arms_over_all_segments() {
-    // Over both segments .26 and .2, .02 for arm 2. Arm 1 is played in the good segment only.
+    // Over both segments the rates are .26, .2 and .02. Arm 1 is better in the second segment, and is played mostly
+    // there.
     fn paradox(id: u64, key: u64) -> f64 {
         [[0.5, 0.02], [0.3, 0.1], [0.02, 0.02]][id as usize][key as usize]
     }
