@@ -4,8 +4,8 @@
  *
  * @mainpage
  * A bandit chooses one of several arms (ads, recommendations, page variants) for each request, and learns from
- * rewards (clicks, purchases, ratings) which arm is best. Decisions and published statistics protect the rewards. A
- * program:
+ * rewards (clicks, purchases, ratings) which arm is best. Decisions and published statistics are public; what they
+ * reveal about a reward is bounded by epsilon. A program:
  *
  * @code
  * #include <dpb.h>
