@@ -431,7 +431,7 @@ static std::optional<Options> parse_options(int argc, char **argv) {
 }
 
 // Makes a bandit with a segment for each placement; the key is the placement's number. Epsilon is for all rewards of a
-// person in a period, at this server. A restored bandit begins a new period, because a snapshot does not contain who came.
+// person in a period, at this server. A restored bandit begins a new period, because a snapshot does not contain the counts of people.
 // Fewer placements than in the snapshot are refused: segments of removed placements would count towards max_segments.
 static dpb::Bandit make_segmented(const Options &options, dpb::Config config, const fleet::Fields &fields) {
   config.node += PLACEMENTS_FROM;

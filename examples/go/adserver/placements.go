@@ -20,7 +20,7 @@ const mostRows = 50
 
 // newSegmented makes the bandit with a segment for each placement; the key is the placement's number. Epsilon is for all
 // rewards of a person in a period, at this server. If the file exists, the bandit continues from it. It then begins a new
-// period, because a snapshot does not contain who came.
+// period, because a snapshot does not contain the counts of people.
 func newSegmented(o options, config dpb.Config) (member, error) {
 	config.Node += placementsFrom
 	config.ExpectedUsers = o.users
