@@ -419,13 +419,31 @@ fn the_commands_on_the_pages_work() {
     std::fs::write(home.join("CMakeLists.txt"), &snippets("bindings/c/README.md", "cmake")[0]).unwrap();
     assert!(sh(&home, "cmake -B build && cmake --build build && build/ad").contains("privacy loss"));
 
-    let guide = home.join("guide");
-    let _ = std::fs::remove_dir_all(&guide);
-    std::fs::create_dir(&guide).unwrap();
-    std::fs::write(guide.join("CMakeLists.txt"), &snippets("docs/guide.md", "cmake")[0]).unwrap();
-    std::fs::write(guide.join("ads.cpp"), &snippets("docs/guide.md", "cpp")[0]).unwrap();
-    let commands = snippets("docs/guide.md", "sh").concat();
-    assert_eq!(sh(&guide, &commands).matches(": showed ad ").count(), 4);
+    // The guide's tasks, each in an empty directory. The last command is for `the_log_of_the_guide`.
+    const GUIDE: &str = "docs/guide.md";
+    let _ = std::fs::remove_file(home.join("libdpb"));
+    std::os::unix::fs::symlink(root().canonicalize().unwrap(), home.join("libdpb")).unwrap();
+    let blocks = snippets(GUIDE, "sh");
+    assert_eq!(blocks.len(), 6);
+    sh(&home, &blocks[0]);
+    let tasks = [
+        ("ads.cpp", "cpp", 0, ": showed ad "),
+        ("main.go", "go", 0, "500 decisions in 500 placements"),
+        ("bidder.cpp", "cpp", 1, "phone"),
+        ("evaluate.cpp", "cpp", 2, "+-"),
+    ];
+    for ((file, language, number, says), block) in tasks.into_iter().zip(&blocks[1..]) {
+        if language == "go" && !have("go") {
+            continue;
+        }
+        let place = home.join("guide").join(file);
+        let _ = std::fs::remove_dir_all(&place);
+        std::fs::create_dir_all(&place).unwrap();
+        std::fs::write(place.join("CMakeLists.txt"), &snippets(GUIDE, "cmake")[0]).unwrap();
+        std::fs::write(place.join(file), &snippets(GUIDE, language)[number]).unwrap();
+        let said = sh(&place, block);
+        assert!(said.contains(says), "{file}: {said}");
+    }
 }
 
 /// Another module vendors a release of the Go module: it needs no other file of the project, and detects a library of
