@@ -376,10 +376,10 @@ fn a_reversed_prior_locks_no_ad_out() {
 
 /// Worlds 1000 to 1099, each with 100 segments and ten ads of 3%, tau .2, 10,000 decisions a segment. Three settings:
 /// without a prior, with a reversed prior of 300 rewards, and with one of 2^24. At eps 1 more than a quarter of uniform
-/// play's loss is lost in 1, 0 and 0 worlds, and the means are 6.6, 6.9 and 6.9%; at eps .25 in 3, 3 and 4 worlds, with
-/// means of 9.5, 9.2 and 9.2%. None loses more than 36%. In these worlds several ads are alike on average, so segments
-/// differ in which is best: the ad that is best on average loses a third of uniform play's loss there, and segments
-/// without noise 16 to 21%. Other seeds would exceed these bounds with probability 1% each.
+/// play's loss is lost in 1, 1 and 0 worlds, and the means are 6.8, 6.8 and 6.9%; at eps .25 in 3, 2 and 3 worlds, with
+/// means of 9.6, 9.0 and 9.6%. None loses more than 36%. These worlds are hard for every policy: segments differ in
+/// which ad is best, so the ad that is best on average loses 21 to 39% of uniform play's loss there, and segments
+/// without noise 18 to 22%. Other seeds would exceed these bounds with probability 1% each.
 #[test]
 #[ignore = "two minutes"]
 fn no_reversed_prior_locks_an_ad_out() {
@@ -401,7 +401,7 @@ fn no_reversed_prior_locks_an_ad_out() {
                 let best = (0..10).max_by(|a, b| mean(a).total_cmp(&mean(b))).unwrap();
                 let fixed = world(number).regret(100, 1, |_, show| _ = show(best));
                 println!("  {number}: without noise {without_noise:.3}, the ad that is best on average {fixed:.3}");
-                assert!(without_noise > 0.1 && fixed > 0.25, "{without_noise} {fixed}");
+                assert!(without_noise > 0.15 && fixed > 0.2, "{without_noise} {fixed}");
             }
         }
     }
