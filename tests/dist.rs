@@ -1,7 +1,7 @@
 //! The archives and packages that `make dist` makes of the last commit, as users get them. These tests are long.
 #![cfg(target_os = "linux")]
 
-use crate::support::{self, have, root, run, snippets};
+use crate::support::{self, empty_directory, have, root, run, snippets};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,16 +9,9 @@ use std::sync::LazyLock;
 
 const PROGRAM: &str = "examples/c/quickstart.c";
 
-fn directory(name: &str) -> PathBuf {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("dist").join(name);
-    let _ = std::fs::remove_dir_all(&path);
-    std::fs::create_dir_all(&path).unwrap();
-    path
-}
-
 /// `make dist` in a clone of this repository, in a directory of this name.
 fn dist(name: &str, targets: &str) -> PathBuf {
-    let clone = directory(name);
+    let clone = empty_directory("dist", name);
     run(Command::new("git").args(["clone", "--quiet"]).arg(root()).arg(&clone));
     let tools = root().join("target/tools"); // where Zig was or will be downloaded
     std::fs::create_dir_all(&tools).unwrap();
@@ -67,7 +60,7 @@ fn version() -> &'static str {
 
 /// An archive's contents, in a directory of this name.
 fn unpacked(archive: &str) -> Option<PathBuf> {
-    let (archive, place) = (format!("libdpb-{}-{archive}", version()), directory(archive));
+    let (archive, place) = (format!("libdpb-{}-{archive}", version()), empty_directory("dist", archive));
     run(Command::new("tar").arg("-xzf").arg(made()?.join(format!("{archive}.tar.gz"))).arg("-C").arg(&place));
     Some(place.join(archive))
 }
@@ -156,7 +149,7 @@ fn the_debian_packages_install() {
     if !have("dpkg") || !have("pkg-config") {
         return;
     }
-    let system = directory("debian");
+    let system = empty_directory("dist", "debian");
     std::fs::create_dir_all(system.join("var/lib/dpkg/info")).unwrap();
     std::fs::create_dir_all(system.join("var/lib/dpkg/updates")).unwrap();
     std::fs::write(system.join("var/lib/dpkg/status"), "").unwrap();
@@ -194,7 +187,7 @@ fn go_gets_the_module() {
     if support::go("bindings/go", &["version"]).is_none() {
         return;
     }
-    let consumer = directory("go-consumer");
+    let consumer = empty_directory("dist", "go-consumer");
     std::fs::write(consumer.join("main.go"), &snippets("bindings/go/README.md", "go")[0]).unwrap();
     let path: Vec<_> = std::env::split_paths(&std::env::var_os("PATH").unwrap())
         .filter(|entry| !["cargo", "rustc"].iter().any(|tool| entry.join(tool).exists()))
@@ -229,7 +222,7 @@ fn conan_packages_the_archive() {
     if !have("conan") || !have("cmake") {
         return;
     }
-    let place = directory("conan");
+    let place = empty_directory("dist", "conan");
     let conan = |arguments: &[&str]| {
         let mut conan = Command::new("conan");
         conan.current_dir(&place).env("CONAN_HOME", place.join("home")).args(arguments);

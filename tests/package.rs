@@ -2,18 +2,10 @@
 //! these are long tests.
 #![cfg(target_os = "linux")]
 
-use crate::support::{self, defined, functions, have, make, root, run, snippets, sorted, text};
+use crate::support::{self, defined, empty_directory, functions, have, make, root, run, snippets, sorted, text};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
-
-/// An empty directory of this name.
-fn directory(name: &str) -> PathBuf {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("package").join(name);
-    let _ = std::fs::remove_dir_all(&path);
-    std::fs::create_dir_all(&path).unwrap();
-    path
-}
 
 /// Files are installed below this prefix and then moved.
 const FIRST: &str = "/opt";
@@ -29,7 +21,7 @@ fn installed() -> Option<&'static Path> {
         if !tools.into_iter().all(have) {
             return None;
         }
-        let place = directory("install");
+        let place = empty_directory("package", "install");
         for (prefix, below) in [PLAIN, DEEP].map(|library| library.split_once('/').unwrap()) {
             let destination = format!("DESTDIR={}", place.join("stage").display());
             let layout = [format!("PREFIX={FIRST}/{prefix}"), format!("LIBDIR={below}")];
@@ -104,7 +96,7 @@ fn make_check_and_uninstall_work() {
         return;
     }
     assert!(run(make("package").arg("check")).matches("passed: ").count() >= 15);
-    let place = directory("uninstall");
+    let place = empty_directory("package", "uninstall");
     std::fs::create_dir_all(place.join("lib/pkgconfig")).unwrap();
     std::fs::write(place.join("lib/pkgconfig/other.pc"), "").unwrap();
     for what in ["install", "uninstall"] {
@@ -119,7 +111,7 @@ fn make_check_and_uninstall_work() {
 #[ignore = "builds the library with all optimisations"]
 fn a_plug_in_does_not_export_the_library() {
     let Some(installed) = installed() else { return };
-    let place = directory("plugin");
+    let place = empty_directory("package", "plugin");
     let source = "#include <dpb.h>\nuint32_t plugin(void);\nuint32_t plugin(void) { return dpb_abi_version(); }\n";
     std::fs::write(place.join("plugin.c"), source).unwrap();
     for compiler in ["gcc", "clang"].into_iter().filter(|compiler| have(compiler)) {
@@ -139,7 +131,7 @@ fn links_beside_another_rust_library() {
     if installed().is_none() {
         return;
     }
-    let place = directory("neighbour");
+    let place = empty_directory("package", "neighbour");
     let rustc = Path::new(env!("CARGO")).with_file_name("rustc");
     for (strategy, deals) in [("unwind", "contained"), ("abort", "aborted")] {
         let neighbour = place.join(format!("lib{strategy}.a"));
@@ -180,7 +172,7 @@ fn made_for(target: &str, tools: &[&str], compiler: &str, emulator: &[&str]) {
         eprintln!("skipped: rustup target add {target}"); // it cannot be had from apt-get
         return;
     }
-    let place = directory(target);
+    let place = empty_directory("package", target);
     for package in ["dpb", "dpb-hooked"] {
         let mut make = make(&format!("{target}-{package}"));
         make.args(tools).args([format!("TARGET={target}"), format!("PACKAGE={package}"), "install".into()]);
@@ -307,7 +299,7 @@ int main() try {
 
 /// A directory with ad.c and ad.cpp, and the expected output of each.
 fn programs(name: &str) -> (PathBuf, [(&'static str, &'static str); 2]) {
-    let place = directory(name);
+    let place = empty_directory("package", name);
     std::fs::copy(root().join(C), place.join("ad.c")).unwrap();
     std::fs::write(place.join("ad.cpp"), CPP).unwrap();
     (place, [("c", "privacy loss of one visitor: 1"), ("cpp", "epsilon must be")])
@@ -461,7 +453,7 @@ fn go_needs_no_rust() {
     run(make("package").arg("go").arg(format!("GO_LIBRARY={}", library.display())));
 
     const PATH: &str = "github.com/libdpb/libdpb/bindings/go";
-    let consumer = directory("go_consumer");
+    let consumer = empty_directory("package", "go_consumer");
     let require = format!("require {PATH} v0.0.0\n\nreplace {PATH} => {}\n", release.display());
     std::fs::write(consumer.join("go.mod"), format!("module consumer\n\ngo 1.24\n\n{require}")).unwrap();
     std::fs::write(consumer.join("main.go"), &snippets("bindings/go/README.md", "go")[0]).unwrap();

@@ -3,7 +3,8 @@
 
 use crate::support::requests::{Ask, among, of_slots};
 use crate::support::{
-    Link, SYSTEM_LIBRARIES, build, go, have, library_dir, root, run, snippets, sorted, text, uses, without_comments,
+    Link, SYSTEM_LIBRARIES, build, empty_directory, go, have, library_dir, root, run, snippets, sorted, text, uses,
+    without_comments,
 };
 use dpb::ffi::*;
 use std::mem::MaybeUninit;
@@ -16,14 +17,6 @@ const GUIDE: &str = "docs/guide.md";
 const CHOOSING: &str = "docs/choosing.md";
 const LINKING: &str = "bindings/c/README.md";
 const NGINX: &str = "examples/nginx/README.md";
-
-/// An empty directory of this name.
-fn directory(name: &str) -> PathBuf {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("readme").join(name);
-    let _ = std::fs::remove_dir_all(&path);
-    std::fs::create_dir_all(&path).unwrap();
-    path
-}
 
 /// The programs on the pages, by page and language, and a text that each must print.
 const PROGRAMS: &[(&str, &str, &[&str])] = &[
@@ -59,7 +52,7 @@ fn builds_and_runs(language: &str, compiler: &str, standard: &str) {
     if !have(compiler) {
         return;
     }
-    let place = directory(language);
+    let place = empty_directory("readme", language);
     for (name, program, says) in programs(language) {
         let source = place.join(format!("{name}.{language}"));
         std::fs::write(&source, program).unwrap();
@@ -85,7 +78,7 @@ fn the_program_of_the_header() {
     let header = page("include/dpb.h");
     let program = header.split_once("@code\n").unwrap().1.split_once(" * @endcode").unwrap().0;
     let program: String = program.lines().map(|line| format!("{}\n", line.trim_start_matches(" *"))).collect();
-    let source = directory("header").join("header.c");
+    let source = empty_directory("readme", "header").join("header.c");
     std::fs::write(&source, program).unwrap();
     let said = run(&mut Command::new(build("cc", source.to_str().unwrap(), &["-std=c99"], Link::Static)));
     assert!(said.contains("thank you"), "{said}");
@@ -96,17 +89,22 @@ fn the_cpp_programs() {
     builds_and_runs("cpp", "c++", "-std=c++17");
 }
 
+/// A C++ program of the guide, by its number from 0: an empty directory to run it in, and the program.
+fn program_of_the_guide(number: usize) -> Option<(PathBuf, PathBuf)> {
+    have("c++").then(|| {
+        let place = empty_directory("readme", &format!("guide{number}"));
+        let source = place.join("program.cpp");
+        std::fs::write(&source, &snippets(GUIDE, "cpp")[number]).unwrap();
+        let program = build("c++", source.to_str().unwrap(), &["-std=c++17"], Link::Static);
+        (place, program)
+    })
+}
+
 /// The guide's log of decisions, replayed by the command below it.
 #[test]
 #[ignore = "builds an example"]
 fn the_log_of_the_guide() {
-    if !have("c++") {
-        return;
-    }
-    let place = directory("log");
-    let source = place.join("log.cpp");
-    std::fs::write(&source, &snippets(GUIDE, "cpp")[2]).unwrap();
-    let program = build("c++", source.to_str().unwrap(), &["-std=c++17"], Link::Static);
+    let Some((place, program)) = program_of_the_guide(2) else { return };
     run(Command::new(program).current_dir(&place));
     let mut commands = snippets(GUIDE, "sh").into_iter().filter(|block| block.contains("--example plan"));
     let command = commands.next().unwrap().replace("$HOME/libdpb", root().to_str().unwrap());
@@ -118,13 +116,7 @@ fn the_log_of_the_guide() {
 /// The guide's ad service as four processes, twice: they merge, and continue from their snapshots.
 #[test]
 fn the_ad_service_of_the_guide() {
-    if !have("c++") {
-        return;
-    }
-    let place = directory("ad_service");
-    let source = place.join("ads.cpp");
-    std::fs::write(&source, &snippets(GUIDE, "cpp")[0]).unwrap();
-    let program = build("c++", source.to_str().unwrap(), &["-std=c++17"], Link::Static);
+    let Some((place, program)) = program_of_the_guide(0) else { return };
     for before in ["new", "restored"] {
         let start = |node: u32| {
             let mut command = Command::new(&program);
@@ -143,7 +135,7 @@ fn the_ad_service_of_the_guide() {
 fn the_go_programs() {
     let module = root().join("bindings/go");
     for (name, program, says) in programs("go") {
-        let place = directory(&format!("go-{name}"));
+        let place = empty_directory("readme", &format!("go-{name}"));
         let path = "github.com/libdpb/libdpb/bindings/go";
         let sum =
             format!("module readme\n\ngo 1.24\n\nrequire {path} v0.0.0\n\nreplace {path} => {}\n", module.display());
@@ -571,7 +563,7 @@ fn the_link_commands_work() {
     let commands: Vec<_> = snippets(LINKING, "sh").into_iter().filter(|block| block.contains("cc ad.c -I")).collect();
     assert_eq!(commands.len(), 2, "static and dynamic");
     for (number, block) in commands.iter().enumerate() {
-        let place = directory(&format!("link{number}"));
+        let place = empty_directory("readme", &format!("link{number}"));
         std::fs::create_dir_all(place.join("target/release")).unwrap();
         for name in ["libdpb.a", "libdpb.so"] {
             std::fs::hard_link(library_dir().join(name), place.join("target/release").join(name)).unwrap();

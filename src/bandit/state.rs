@@ -285,7 +285,7 @@ impl State {
         if scratch.most == 0 && self.users.is_some() {
             return refused("must be 1 where expected_users is set and max_slots is 0: a user's rewards are counted");
         }
-        if slots as u64 > self.engine.longest_request() {
+        if slots as u64 > self.engine.reach() {
             return refused("must be at most the decisions in flight");
         }
         Ok(())

@@ -322,14 +322,10 @@ impl Engine {
         Ok(())
     }
 
-    /// The most decisions of one request: with more, the last would expire the first.
-    pub fn longest_request(&self) -> u64 {
-        self.reach()
-    }
-
-    /// The number of later decisions until a decision expires: the window in decisions, or the length of the ring.
+    /// The number of later decisions until a decision expires: the window in decisions, or the length of the ring. A
+    /// request has at most this many decisions: with more, its last one would expire its first one.
     #[inline]
-    fn reach(&self) -> u64 {
+    pub fn reach(&self) -> u64 {
         match self.beside.as_deref() {
             Some(beside) if beside.window > 0 => beside.window,
             _ => self.ring.len() as u64,

@@ -163,6 +163,14 @@ pub fn go_with_modules(directory: &str, arguments: &[&str]) -> Option<Command> {
     Some(command)
 }
 
+/// An empty directory with this name, for the tests of one file.
+pub fn empty_directory(file: &str, name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(file).join(name);
+    let _ = std::fs::remove_dir_all(&path);
+    std::fs::create_dir_all(&path).unwrap();
+    path
+}
+
 /// Copies a directory of the project to a temporary directory with this name. Leaves out the libraries, which git
 /// ignores too.
 pub fn copy_of(directory: &str, name: &str) -> PathBuf {
