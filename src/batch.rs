@@ -1,14 +1,17 @@
 //! Collects a fixed number of rewards of one arm and releases their noised sum once. Epochs, phases, intervals and
 //! geometric batches all use it.
 
+use crate::error::Result;
 use crate::noise::{Distribution, NoiseSource};
 use crate::reward::Reward;
+use crate::snapshot::{Reader, Writer, ensure};
 use zeroize::Zeroizing;
 
 /// The rewards of one arm for one release.
 ///
 /// Rewards are credited until the batch is full, in the order in which they take effect, which is public. The sum is
-/// private to this type: it leaves only through [`release`](Self::release), and is wiped with the batch. 16 bytes.
+/// private to this type: it leaves only through [`release`](Self::release), or sealed to the leader of the fleet
+/// ([`save`](Self::save)), and is wiped with the batch. 16 bytes.
 #[derive(Default)]
 pub struct Batch {
     quota: u32,
@@ -66,6 +69,37 @@ impl Batch {
         free
     }
 
+    /// The number of rewards so far.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Sets a quota of which at least one reward is missing, whatever is collected.
+    pub fn set_quota(&mut self, quota: u64) {
+        self.quota = quota.max(u64::from(self.count) + 1).min(Self::MAX_QUOTA) as u32;
+    }
+
+    /// Writes the rewards so far, without noise, for the leader of the fleet. Only a sealed contribution contains them.
+    pub fn save(&self, to: &mut Writer) {
+        to.u32(self.count);
+        to.u64(*self.sum as u64);
+    }
+
+    /// Drops the rewards so far, which were contributed. Returns their number.
+    pub fn clear(&mut self) -> u32 {
+        *self.sum = 0;
+        std::mem::take(&mut self.count)
+    }
+
+    /// Adds rewards that another handle contributes, also beyond the quota. Returns whether the batch is full.
+    #[must_use]
+    pub fn add(&mut self, part: &Part) -> bool {
+        self.count = self.count.saturating_add(part.count);
+        self.quota = self.quota.max(self.count);
+        *self.sum += *part.sum;
+        self.free() == 0
+    }
+
     /// Rewards missing to the quota.
     #[inline]
     pub fn free(&self) -> u64 {
@@ -97,6 +131,22 @@ impl Batch {
         #[cfg(dpb_faults)]
         let sum = crate::noise::probe::release(sum, || exact + noise.draw());
         Release { count: self.count.into(), sum: sum as f64 / Reward::ONE as f64 }
+    }
+}
+
+/// Rewards of one arm that another handle contributes: what [`Batch::save`] wrote.
+pub struct Part {
+    pub count: u32,
+    sum: Zeroizing<i64>,
+}
+
+impl Part {
+    /// # Errors
+    /// `Corrupt` for sums that so many rewards cannot have.
+    pub fn read(from: &mut Reader) -> Result<Part> {
+        let (count, sum) = (from.u32()?, Zeroizing::new(from.u64()?));
+        ensure(count >= 1 && *sum <= u64::from(count) * Reward::ONE as u64)?;
+        Ok(Part { count, sum: Zeroizing::new(*sum as i64) })
     }
 }
 

@@ -1,6 +1,7 @@
 //! The configuration of a bandit, and the checks that hold for every policy.
 
 use crate::budget::Budget;
+use crate::contribution::FleetKey;
 use crate::error::{Error, Result, Value};
 use crate::noise::{Gaussian, Laplace, Noise};
 use crate::privacy::PrivacyLoss;
@@ -107,6 +108,10 @@ macro_rules! fields {
             $($(#[$doc])* pub $name: $type,)*
             /// `None`: entropy from the operating system. `Some`: reproducible and NOT private.
             pub test_seed: Option<[u8; 32]>,
+            /// The key of the fleet: handles with the same key can contribute their open sums to one of them, which
+            /// releases them with one noise. For DP-IMED, DP-KLUCB, DP-MED and dp-linear. Like the seed, it is not in
+            /// snapshots. `None` = none. See [`crate::contribution`].
+            pub fleet_key: Option<FleetKey>,
             /// The budget that the handle is charged to when it is created, with everything that it may lose in all
             /// its generations (through all restarts). The handle is refused if too little remains; a baseline and a
             /// handle with a `test_seed` are always refused. With `expected_users` the charge is for `budget_periods`
@@ -118,6 +123,7 @@ macro_rules! fields {
             const DEFAULT: Config = Config {
                 $($name: $default,)*
                 test_seed: None,
+                fleet_key: None,
                 budget: None,
             };
 
@@ -441,7 +447,7 @@ impl Config {
     }
 }
 
-/// A configuration as a handle keeps it: packed as in a snapshot. Seed and budget are not in it.
+/// A configuration as a handle keeps it: packed as in a snapshot. Seed, fleet key and budget are not in it.
 pub(crate) struct PackedConfig([u8; PackedConfig::BYTES]);
 
 impl PackedConfig {

@@ -242,8 +242,13 @@ impl Fleet {
         Ok(())
     }
 
+    /// Returns the arm with this id; the configuration has `first` arms.
+    pub fn arm(&self, id: u64, first: u32) -> Option<u32> {
+        if id < first.into() { Some(id as u32) } else { self.find(id) }
+    }
+
     /// Returns an arm's id.
-    fn id(&self, arm: u32) -> u64 {
+    pub fn id(&self, arm: u32) -> u64 {
         let Joined { first, added, .. } = self.joined();
         match arm.checked_sub(*first) {
             None => arm.into(),

@@ -27,6 +27,7 @@
 //! | learning for each of thousands of segments | [`Config::max_segments`] |
 //! | restarts | [`Bandit::snapshot`], [`Bandit::restore_as`] |
 //! | several processes that learn together | [`Bandit::merge`], [`fleet`] |
+//! | the same with one noise for all of them | [`Bandit::lead`], [`contribution`] |
 //! | several handles that see the same person | [`Budget`] |
 //! | private running sums, stopping rules | [`counter`], [`stopping`] |
 //! | devices that make rewards private | [`shuffle`], [`local`] |
@@ -38,6 +39,7 @@ mod bandit;
 mod batch;
 mod budget;
 mod config;
+pub mod contribution;
 pub mod counter;
 mod engine;
 mod error;
@@ -62,6 +64,7 @@ mod users;
 pub use bandit::{ArmReport, Bandit, Decision, Diagnostics, Report};
 pub use budget::Budget;
 pub use config::{Clock, Config};
+pub use contribution::FleetKey;
 pub use engine::Counts;
 pub use error::{Error, Result};
 #[cfg(dpb_faults)]

@@ -96,6 +96,24 @@ pub fn write(kind: Kind, room: usize, mut save: impl FnMut(&mut Writer) -> Resul
     Ok(Unsealed(writer))
 }
 
+/// Writes what `save` writes, without a head and a checksum, for a [`Reader::of_fields`]. The bytes never move, so no copy
+/// of them stays behind.
+///
+/// # Errors
+/// `BufferTooSmall` if they are more than `room`; `NoMemory`.
+pub fn fields(room: usize, save: impl Fn(&mut Writer)) -> Result<Vec<u8>> {
+    let mut counter = Writer::Counting(0);
+    save(&mut counter);
+    let needed = counter.length();
+    if needed > room {
+        return Err(Error::BufferTooSmall { needed });
+    }
+    let mut writer = Writer::Writing(memory::try_with_capacity(needed)?);
+    save(&mut writer);
+    debug_assert_eq!(writer.length(), needed);
+    Ok(writer.into_bytes())
+}
+
 /// A snapshot without its checksum. The checksum is computed later, because it needs no lock on the saved object.
 pub struct Unsealed(Writer);
 
@@ -175,6 +193,7 @@ impl Writer {
 }
 
 /// Reads a snapshot. Any bytes lead to a value or to `Corrupt`, never to a panic.
+#[derive(Clone)]
 pub struct Reader<'a> {
     rest: &'a [u8],
     checksum: u32,

@@ -1,5 +1,6 @@
 //! The handle: a configuration, one short lock, and behind it the engine and a policy.
 
+mod combine;
 mod persist;
 mod state;
 
@@ -15,6 +16,7 @@ use crate::request::Request;
 use crate::reward::RewardRange;
 use crate::shuffle::Params;
 use crate::users::{Periods, Users};
+use combine::Sharing;
 use state::{Lock, Scratch, State};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -51,6 +53,10 @@ pub struct Report {
     pub segments: u32,
     /// Maximum number of segments.
     pub max_segments: u32,
+    /// With a fleet key: the contributions that this handle has accepted as a leader.
+    pub contributions: u64,
+    /// Those that it missed, by their numbers, or could not use in full.
+    pub contributions_lost: u64,
 }
 
 /// What may be published about one arm.
@@ -159,6 +165,10 @@ impl Bandit {
         }
         // Created last, so that a test seed gives everything else the same coins with users and without.
         let users = Users::of(config, &mut seed)?;
+        let sharing = match &config.fleet_key {
+            Some(key) => Some(Box::new(Sharing::new(key.clone(), Seed::new(None)?.stream()))),
+            None => None,
+        };
         Ok(Bandit {
             algorithm,
             config: PackedConfig::of(config),
@@ -172,6 +182,7 @@ impl Bandit {
                 policy,
                 pulls: WipedVec::new(config.arms as usize, |_| 0)?,
                 fleet: Fleet::new(tickets.next_u64()),
+                sharing,
                 scratch,
                 seeded: config.test_seed.is_some(),
                 users,
@@ -486,6 +497,8 @@ impl Bandit {
             model_per_arm: self.model_per_arm,
             segments: state.policy.by_request().map_or(0, |policy| policy.segments()),
             max_segments: config.max_segments,
+            contributions: state.sharing.as_ref().map_or(0, |sharing| sharing.accepted),
+            contributions_lost: state.sharing.as_ref().map_or(0, |sharing| sharing.lost),
         })
     }
 

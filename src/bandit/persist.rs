@@ -258,7 +258,7 @@ fn check_segmented(ours: &Config, theirs: &Config) -> Result<()> {
     Err(Error::config("max_segments", rule, ours.max_segments))
 }
 
-fn check_policy(ours: Algorithm, theirs: Algorithm) -> Result<()> {
+pub(super) fn check_policy(ours: Algorithm, theirs: Algorithm) -> Result<()> {
     if ours == theirs {
         return Ok(());
     }

@@ -5,6 +5,7 @@ use super::sized::{self, Growing};
 use super::status::{DPB_NULL, DPB_OK, dpb_status};
 use crate::budget::Budget;
 use crate::config::{Clock, Config};
+use crate::contribution::FleetKey;
 use crate::error::{Error, Result};
 use std::ffi::c_char;
 use std::mem::offset_of;
@@ -110,6 +111,10 @@ pub struct dpb_config {
     /// DPB_OVER_BUDGET if too little is left, and with a test_seed. With expected_users it needs budget_periods.
     /// Read during construction only, and no part of a snapshot.
     pub budget: *const dpb_budget,
+    /// NULL, the default; or 32 secret random bytes, the same for all handles of a fleet. Then one handle can release
+    /// what all collect, with one noise: see dpb_lead. Read during construction only, and no part of a snapshot. For
+    /// dpb_new, dpb_new_imed, dpb_new_klucb, dpb_new_med and dpb_new_linear.
+    pub fleet_key: *const u8,
     /// P, with expected_users: the most periods of this handle, all restarts included. After P periods
     /// dpb_next_period is DPB_OVER_BUDGET, and so is a restore, which begins a period. The budget is charged when
     /// the handle is made, with the loss of a person with requests in all P periods (P epsilon for a pure policy). A
@@ -175,7 +180,7 @@ pub struct dpb_error {
     pub message: [c_char; 252],
 }
 
-const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_config>() == 184);
+const _: () = assert!(size_of::<*const u8>() != 8 || size_of::<dpb_config>() == 192);
 const _: () = assert!(size_of::<dpb_error>() == 256);
 
 // SAFETY: repr(C), begins with its size, ends in no padding; all its fields are numbers and addresses.
@@ -249,6 +254,7 @@ impl dpb_config {
             rigorous_index: given.flags & DPB_RIGOROUS_INDEX != 0,
             shuffle_printed: given.flags & DPB_SHUFFLE_PRINTED != 0,
             test_seed: read_seed(given.test_seed),
+            fleet_key: read_seed(given.fleet_key).map(FleetKey::from),
             clock: Clock::try_from(given.clock)?,
             // SAFETY: NULL or live, by contract.
             budget: unsafe { given.budget.as_ref() }.map(|b| b.budget.clone()),

@@ -56,6 +56,11 @@ pub struct dpb_report {
     pub features: u32,
     /// dpb_config.feature_model.
     pub feature_model: u32,
+    /// The number of contributions that dpb_combine has added to this handle.
+    pub contributions: u64,
+    /// The number of contributions that this handle missed (it knows from their sequence numbers), or could not use
+    /// in full. Their rewards are in no release.
+    pub contributions_lost: u64,
 }
 
 /// Counts of refused calls, for the operator only. NOT private: a duplicate reveals a click.
@@ -102,7 +107,7 @@ pub struct dpb_arm {
     pub spare: [f64; 3],
 }
 
-const _: () = assert!(size_of::<dpb_report>() == 104);
+const _: () = assert!(size_of::<dpb_report>() == 120);
 const _: () = assert!(size_of::<dpb_diagnostics>() == 48);
 const _: () = assert!(size_of::<dpb_arm>() == 64);
 
@@ -146,6 +151,8 @@ pub unsafe extern "C" fn dpb_report_read(bandit: *const dpb_bandit, out: *mut dp
             failures: r.failures,
             features: r.features,
             feature_model: r.model_per_arm.into(),
+            contributions: r.contributions,
+            contributions_lost: r.contributions_lost,
         };
         // SAFETY: not NULL, so valid for the size that it states, by contract.
         unsafe { sized::write(out, report) }

@@ -46,13 +46,14 @@ pub unsafe extern "C" fn dpb_snapshot(
     unsafe { explained(bandit, error, |b: &dpb_bandit| fill(b.bandit.snapshot_within(cap), buf, len)) }
 }
 
-/// Writes a snapshot that fits, and how long it is in any case.
+/// Writes bytes that fit, such as a snapshot, and how long it is in any case.
 ///
 /// # Safety
-/// The buffer has capacity for the snapshot, and `len` for its length.
-pub(super) unsafe fn fill(snapshot: Result<Vec<u8>>, buf: *mut u8, len: *mut usize) -> Result<()> {
+/// The buffer has capacity for the bytes, and `len` for its length.
+pub(super) unsafe fn fill(snapshot: Result<impl AsRef<[u8]>>, buf: *mut u8, len: *mut usize) -> Result<()> {
     let (length, done) = match snapshot {
         Ok(bytes) => {
+            let bytes = bytes.as_ref();
             // SAFETY: as above.
             unsafe { buf.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
             (bytes.len(), Ok(()))

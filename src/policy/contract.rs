@@ -146,6 +146,12 @@ pub trait Policy: Send {
         None
     }
 
+    /// The policy as one whose open sums the leader of a fleet can release, if it can.
+    #[allow(private_interfaces)] // Combining is private to the crate
+    fn combining(&mut self) -> Option<&mut dyn Combining> {
+        None
+    }
+
     /// The releases of an arm, for an interval that holds at all times.
     ///
     /// # Errors
@@ -271,6 +277,50 @@ pub(crate) trait Mergeable {
 
     /// Replaces what other handles have released of an arm.
     fn join(&mut self, arm: u32, others: &mut dyn Iterator<Item = &ReleaseHistory>);
+}
+
+/// What a handle does with the rewards that it collects: see [`crate::contribution`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Duty {
+    /// It releases full batches.
+    Alone,
+    /// It contributes open sums to the leader with this generation, and releases nothing.
+    Contributes(u64),
+    /// It releases full batches of its own and of contributed rewards, as the leader with this generation.
+    Leads(u64),
+}
+
+impl Duty {
+    pub fn contributes(self) -> bool {
+        matches!(self, Duty::Contributes(_))
+    }
+
+    /// The number of handles that share each batch, of a fleet of `handles`.
+    pub fn sharers(self, handles: f64) -> f64 {
+        if self == Duty::Alone { 1.0 } else { handles }
+    }
+}
+
+/// A policy whose open sums the leader of a fleet can release.
+pub(crate) trait Combining {
+    /// Takes up a duty. Open sums stay.
+    fn set_duty(&mut self, duty: Duty);
+
+    /// Whether any open batch has rewards.
+    fn has_open(&self) -> bool;
+
+    /// Writes the sums of all open batches, without noise, for [`combine`](Self::combine). `id` names an arm.
+    fn save_open(&self, to: &mut Writer, id: &dyn Fn(u32) -> u64);
+
+    /// Drops the sums of all open batches, which were contributed.
+    fn clear_open(&mut self);
+
+    /// Adds what another handle's [`save_open`](Self::save_open) wrote, and releases batches that are full. `arm` finds
+    /// an arm by its id. Returns whether everything was added.
+    ///
+    /// # Errors
+    /// `Corrupt`, `NoMemory`: nothing has changed.
+    fn combine(&mut self, from: &mut Reader, arm: &dyn Fn(u64) -> Option<u32>) -> Result<bool>;
 }
 
 /// A policy that decides by more of a request than its eligible arms: by its segment or its features.

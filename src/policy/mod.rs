@@ -23,7 +23,7 @@ mod time;
 
 pub(crate) use batched::{Memory, ReleaseHistory, Saved};
 pub use contract::{ArmState, DynamicArms, Policy, Pull, ShuffledPolicy, Slates};
-pub(crate) use contract::{Mergeable, Peer, PeerId};
+pub(crate) use contract::{Combining, Duty, Mergeable, Peer, PeerId};
 pub use kl::private_divergence;
 pub(crate) use prior::Prior;
 
@@ -145,6 +145,11 @@ impl Algorithm {
         }
         if config.features == 0 && self == Algorithm::Linear {
             return Err(Error::config("features", "must be at least 1 for dp-linear", 0u32));
+        }
+        let merges = matches!(self, Algorithm::Imed | Algorithm::KlUcb | Algorithm::Med | Algorithm::Linear);
+        if config.fleet_key.is_some() && !merges {
+            let problem = format_args!("must be NULL: {} does not learn from other handles", self.name());
+            return Err(Error::refused("fleet_key", problem));
         }
         if config.max_segments > 0 && self != Algorithm::Imed {
             let rule = "must be 0: only dp-imed has segments";

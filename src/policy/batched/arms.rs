@@ -16,14 +16,14 @@ use super::compare::{ReleaseTotals, Totals};
 use super::cumulant::Cumulant;
 use super::explore::Live;
 use super::released::{Evidence, Joined, Memory, NoisySum, ReleaseHistory};
-use crate::batch::Batch;
+use crate::batch::{Batch, Part};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::{WipedVec, try_with_capacity};
 #[cfg(dpb_faults)]
 use crate::noise::probe::{self, Fault};
 use crate::noise::{Noise, NoiseSource};
-use crate::policy::contract::ArmState;
+use crate::policy::contract::{ArmState, Duty};
 use crate::policy::prior::Prior;
 use crate::policy::time::Time;
 use crate::privacy::PrivacyLoss;
@@ -40,6 +40,9 @@ pub struct BatchedArms {
     others: WipedVec<Joined>,
     /// Number of handles in the fleet, including this one.
     handles: u32,
+    duty: Duty,
+    /// As a leader, the number of rewards that this handle released since it leads.
+    led: u64,
     pub live: Live,
     noise: NoiseSource,
     distribution: Cumulant,
@@ -55,6 +58,10 @@ pub struct BatchedArms {
     /// Sum of all releases of this handle; `rewards` is the number of rewards in them.
     sum: f64,
     rewards: u64,
+    /// The same of all other handles, and the number of noises in it.
+    others_sum: f64,
+    others_rewards: f64,
+    others_noises: f64,
     /// ln(1/beta): reported intervals hold with probability 1 - beta.
     ln_inverse_beta: f64,
     /// Number of decisions so far, including cancelled ones.
@@ -73,8 +80,13 @@ pub struct BatchedArms {
 }
 
 struct Arm {
-    /// The open batch.
+    /// The open batch. While the handle contributes, it is never full.
     batch: Batch,
+    /// Rewards in the open batch that others contributed.
+    foreign: u32,
+    /// Rewards of this handle's own decisions since it was made that are in no open batch: they were released or
+    /// contributed.
+    settled: u64,
     released: ReleaseHistory,
     prior: Option<ActivePrior>,
     /// Rewards in all releases, including forgotten ones.
@@ -97,13 +109,16 @@ pub struct ActivePrior {
 impl Arm {
     fn new() -> Arm {
         let (batch, released) = (Batch::default(), ReleaseHistory::NOTHING);
-        Arm { batch, released, prior: None, total: 0, mean: f64::NAN, tick: 0, live: true }
+        Arm { batch, foreign: 0, settled: 0, released, prior: None, total: 0, mean: f64::NAN, tick: 0, live: true }
     }
 }
 
 /// Nats beyond which a release contradicts its arm's past. In 20 runs of a million decisions without a change fewer
 /// than one release does.
 const CONTRADICTION: f64 = 10.0;
+
+/// Maximum size of a leader's batch, as a multiple of all rewards that it released since it leads.
+const GROWTH: u64 = 4;
 
 impl BatchedArms {
     pub const LOOKS: usize = 16;
@@ -115,6 +130,8 @@ impl BatchedArms {
             arms: WipedVec::new(arms, |_| Arm::new())?,
             others: WipedVec::default(),
             handles: 1,
+            duty: Duty::Alone,
+            led: 0,
             live: Live::new(config.arms)?,
             distribution: Cumulant::of(&noise),
             memory: Memory::new(config.forget_after),
@@ -124,6 +141,9 @@ impl BatchedArms {
             least: 0,
             sum: 0.0,
             rewards: 0,
+            others_sum: 0.0,
+            others_rewards: 0.0,
+            others_noises: 0.0,
             ln_inverse_beta: config.ln_inverse_beta(),
             decisions: 0,
             releases: 0,
@@ -208,8 +228,13 @@ impl BatchedArms {
         self.time.learn();
         let (distribution, memory, now) = (self.distribution, self.memory, self.now());
         let joined = &mut self.others[arm];
-        *joined = Joined::nothing(now);
+        let before = std::mem::replace(joined, Joined::nothing(now)).overall();
         others.for_each(|released| joined.add(released, distribution, memory, now));
+        let after = joined.overall();
+        self.others_rewards += after.0 - before.0;
+        self.others_sum += after.1 - before.1;
+        self.others_noises += after.2 - before.2;
+        self.least = self.least_batch();
         #[cfg(dpb_faults)]
         if Fault::RawMerge.is_built_in() {
             let mut open = ReleaseHistory::NOTHING;
@@ -219,9 +244,24 @@ impl BatchedArms {
         self.refresh(arm);
     }
 
-    /// Rewards in all of an arm's releases by this handle.
-    pub fn total(&self, arm: usize) -> u64 {
-        self.arms[arm].total
+    /// Rewards of this handle's own decisions for an arm, since it was made, that are in no open batch.
+    pub fn settled(&self, arm: usize) -> u64 {
+        self.arms[arm].settled
+    }
+
+    /// The number of handles that share each batch.
+    pub fn sharers(&self) -> f64 {
+        self.duty.sharers(self.handles.into())
+    }
+
+    /// Whether others contribute to this handle's batches.
+    pub fn leads(&self) -> bool {
+        matches!(self.duty, Duty::Leads(_))
+    }
+
+    /// This handle's part of a batch of this size.
+    pub fn part(&self, size: u64) -> u64 {
+        if self.duty == Duty::Alone { size } else { size.div_ceil(u64::from(self.handles)) }
     }
 
     pub fn is_live(&self, arm: usize) -> bool {
@@ -270,11 +310,18 @@ impl BatchedArms {
         self.arms[arm].mean
     }
 
-    /// The permitted size nearest to `rewards`, for the next batch of an arm.
+    /// The permitted size nearest to `rewards`, for the next batch of an arm. Handles that share a batch compute the
+    /// size of the whole.
     pub fn size(&self, arm: &Evidence, rewards: f64) -> u64 {
         let rewards = rewards.min(self.most * arm.covered);
-        // Each handle takes its part, but no less than four first batches, because every part has its own noise.
-        let part = (rewards / f64::from(self.handles)).max(rewards.min(4.0 * self.first as f64));
+        let part = match self.duty {
+            // Each handle takes its part, but no less than four first batches, because every part has its own noise.
+            Duty::Alone => (rewards / f64::from(self.handles)).max(rewards.min(4.0 * self.first as f64)),
+            Duty::Contributes(_) => rewards,
+            // What is in open batches when a leader ends is lost. So a new leader's batches grow from small ones, and
+            // it has released a part of what was contributed to it, whenever it ends.
+            Duty::Leads(_) => rewards.min((GROWTH * self.led).max(self.first) as f64),
+        };
         let least = if arm.count == 0.0 || self.memory.is_finite() { self.first } else { 1 };
         let most = self.time.decisions_in(self.memory.longest_batch()).ceil() as u64;
         (part.ceil() as u64)
@@ -285,7 +332,7 @@ impl BatchedArms {
     }
 
     /// The minimum size of a batch, by what was released so far: 2 sigma (1/r - 2) rewards, where sigma is the
-    /// noise's deviation and r is the mean of all rewards that this handle released; 0 if r is at least a half. A
+    /// noise's deviation and r is the mean of all rewards that this handle (in a fleet with a leader: any handle) released; 0 if r is at least a half. A
     /// batch of 1/epsilon rewards with a mean of .003 is nothing but noise, and many such batches add up much noise.
     /// A batch of this size has a sum of about two deviations.
     ///
@@ -295,8 +342,13 @@ impl BatchedArms {
     /// The rewards that a prior counts for are subtracted, so that a prior is tested soon.
     fn least_batch(&self) -> u64 {
         let deviation = self.distribution.variance().sqrt();
-        let noise = deviation * (2.0 * f64::from(self.releases)).sqrt();
-        let misses = self.rewards as f64 / self.sum.max(noise) - 2.0;
+        let (mut rewards, mut sum, mut noises) = (self.rewards as f64, self.sum, f64::from(self.releases));
+        if self.duty != Duty::Alone {
+            // Few handles release, so each learns the rate from all.
+            (rewards, sum, noises) =
+                (rewards + self.others_rewards, sum + self.others_sum, noises + self.others_noises);
+        }
+        let misses = rewards / sum.max(deviation * (2.0 * noises).sqrt()) - 2.0;
         (2.0 * deviation * misses).ceil() as u64 // 0 if it is negative or NaN
     }
 
@@ -306,18 +358,13 @@ impl BatchedArms {
         self.size(&evidence, evidence.count)
     }
 
-    /// Opens an arm's next batch.
-    pub fn open(&mut self, arm: usize, size: u64) {
-        #[cfg(dpb_faults)]
-        let size = match Fault::RawSize.is_built_in() {
+    /// A size that depends on open sums, for the test that must detect it.
+    #[cfg(dpb_faults)]
+    fn raw_size(&self, size: u64) -> u64 {
+        match Fault::RawSize.is_built_in() {
             true => size + self.arms.iter().map(|arm| arm.batch.bare_sum()).sum::<f64>() as u64,
             false => size,
-        };
-        #[cfg(dpb_faults)]
-        let kept = self.arms[arm].batch.bare_sum();
-        self.arms[arm].batch = Batch::open(size.min(Batch::MAX_QUOTA));
-        #[cfg(dpb_faults)]
-        self.arms[arm].batch.keep(kept);
+        }
     }
 
     /// Credits a reward to its arm's batch. Returns true if that filled the batch, which is then released. Rewards
@@ -338,15 +385,94 @@ impl BatchedArms {
         full
     }
 
+    /// Takes up a duty. Open sums stay. [`open`](Self::open) the batches of all arms afterwards.
+    pub fn set_duty(&mut self, duty: Duty) {
+        (self.duty, self.led) = (duty, 0);
+        self.may_have_released = true;
+        self.least = self.least_batch();
+    }
+
+    /// Opens an arm's batch, or changes its size. What it has collected stays.
+    pub fn open(&mut self, arm: usize, size: u64) {
+        let size = if self.duty.contributes() { Batch::MAX_QUOTA } else { size };
+        #[cfg(dpb_faults)]
+        let size = self.raw_size(size);
+        self.arms[arm].batch.set_quota(size);
+    }
+
+    pub fn has_open(&self) -> bool {
+        self.arms.iter().any(|arm| arm.batch.count() > 0)
+    }
+
+    /// Whether an arm's batch accepts rewards.
+    pub fn is_open(&self, arm: usize) -> bool {
+        self.arms[arm].batch.free() > 0
+    }
+
+    /// Writes the open sums, for [`read_parts`](Self::read_parts).
+    pub fn save_open(&self, to: &mut Writer, id: &dyn Fn(u32) -> u64) {
+        let open = || self.arms.iter().enumerate().filter(|(_, arm)| arm.batch.count() > 0);
+        to.u32(open().count() as u32);
+        for (arm, state) in open() {
+            to.u64(id(arm as u32));
+            state.batch.save(to);
+        }
+    }
+
+    /// Drops an arm's open sum, which was contributed. Returns whether there was one.
+    pub fn clear_open(&mut self, arm: usize) -> bool {
+        self.may_have_released = true;
+        let state = &mut self.arms[arm];
+        let count = state.batch.clear();
+        state.settled += u64::from(count - std::mem::take(&mut state.foreign));
+        count > 0
+    }
+
+    /// Reads what [`save_open`](Self::save_open) wrote, and passes the parts of this handle's arms to `each`. Returns
+    /// whether they are all of them.
+    ///
+    /// # Errors
+    /// `Corrupt`.
+    pub fn read_parts(
+        from: &mut Reader,
+        arm: &dyn Fn(u64) -> Option<u32>,
+        mut each: impl FnMut(usize, &Part),
+    ) -> Result<bool> {
+        let mut complete = true;
+        for _ in 0..from.length(20)? {
+            let (id, part) = (from.u64()?, Part::read(from)?);
+            match arm(id) {
+                Some(arm) => each(arm as usize, &part),
+                None => complete = false,
+            }
+        }
+        from.finish()?;
+        Ok(complete)
+    }
+
+    /// Adds what another handle contributed to an arm's open batch. Returns true if the batch is full, and was released.
+    pub fn add(&mut self, arm: usize, part: &Part) -> bool {
+        let state = &mut self.arms[arm];
+        state.foreign = state.foreign.saturating_add(part.count);
+        let full = state.batch.add(part);
+        if full {
+            self.release(arm);
+        }
+        full
+    }
+
     fn release(&mut self, arm: usize) {
         self.time.learn();
         let now = self.now();
         let past = self.memory.is_finite().then(|| self.released(arm));
         let state = &mut self.arms[arm];
         let release = state.batch.release(&mut self.noise);
+        state.batch = Batch::default();
         let pair = NoisySum::new(release.count as f64, release.sum, now);
         (self.sum, self.rewards) = (self.sum + release.sum, self.rewards + release.count);
         state.total += release.count;
+        state.settled += release.count - u64::from(std::mem::take(&mut state.foreign));
+        self.led += release.count;
         if let Some(past) = past {
             state.released.expire(self.memory, now);
             if past.contradiction(&pair.evidence(self.distribution)) > CONTRADICTION {
@@ -541,7 +667,7 @@ impl BatchedArms {
     /// The leading mean with open sums, for the test that must detect it.
     #[cfg(dpb_faults)]
     pub fn bare_leader(&self, arms: &[u32]) -> f64 {
-        let means = arms.iter().filter(|&&arm| self.total(arm as usize) > 0).map(|&arm| {
+        let means = arms.iter().filter(|&&arm| self.arms[arm as usize].total > 0).map(|&arm| {
             let state = &self.arms[arm as usize];
             let total = state.total as f64;
             (state.mean * total + state.batch.bare_sum()) / (total + state.batch.quota() as f64)

@@ -21,7 +21,7 @@ use super::released::ReleaseHistory;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::WipedVec;
-use crate::policy::contract::{ArmState, DynamicArms, Mergeable, Policy, Pull};
+use crate::policy::contract::{ArmState, Combining, Duty, DynamicArms, Mergeable, Policy, Pull};
 use crate::policy::prior::Prior;
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
@@ -111,11 +111,27 @@ impl DpMed {
         self.settled = true;
     }
 
-    fn open(&mut self, arm: usize) {
+    /// The size of an arm's next batch.
+    fn size(&self, arm: usize) -> u64 {
         let evidence = self.batched.evidence(arm);
         let ratio = if arm == self.batched.leader() { 2.0 } else { 1.5 };
-        let size = self.batched.size(&evidence, (ratio - 1.0) * evidence.count);
-        self.batched.open(arm, size);
+        self.batched.size(&evidence, (ratio - 1.0) * evidence.count)
+    }
+
+    fn open(&mut self, arm: usize) {
+        self.batched.open(arm, self.size(arm));
+    }
+
+    /// Opens the next batch after a release of this arm.
+    fn released(&mut self, arm: usize) {
+        self.arms[arm].at = f64::NAN;
+        for _ in 0..BatchedArms::LOOKS {
+            if let Some(faded) = self.batched.refresh_next() {
+                self.arms[faded].at = f64::NAN;
+            }
+        }
+        self.open(arm);
+        self.settled = false;
     }
 
     fn play(&mut self, arm: u32, propensity: f64) -> Pull {
@@ -143,17 +159,9 @@ impl Policy for DpMed {
     #[inline]
     fn observe(&mut self, pull: Pull, reward: Reward) {
         let arm = pull.arm() as usize;
-        if !self.batched.collect(arm, reward) {
-            return;
+        if self.batched.collect(arm, reward) {
+            self.released(arm);
         }
-        self.arms[arm].at = f64::NAN;
-        for _ in 0..BatchedArms::LOOKS {
-            if let Some(faded) = self.batched.refresh_next() {
-                self.arms[faded].at = f64::NAN;
-            }
-        }
-        self.open(arm);
-        self.settled = false;
     }
 
     fn cancel(&mut self, _pull: Pull) {}
@@ -171,6 +179,34 @@ impl Policy for DpMed {
         self.batched.load(from)?;
         (0..self.arms.len()).for_each(|arm| self.open(arm));
         Ok(())
+    }
+}
+
+impl Combining for DpMed {
+    fn set_duty(&mut self, duty: Duty) {
+        self.batched.set_duty(duty);
+        (0..self.arms.len()).for_each(|arm| self.batched.open(arm, self.size(arm)));
+    }
+
+    fn has_open(&self) -> bool {
+        self.batched.has_open()
+    }
+
+    fn save_open(&self, to: &mut Writer, id: &dyn Fn(u32) -> u64) {
+        self.batched.save_open(to, id);
+    }
+
+    fn clear_open(&mut self) {
+        (0..self.arms.len()).for_each(|arm| _ = self.batched.clear_open(arm));
+    }
+
+    fn combine(&mut self, from: &mut Reader, arm: &dyn Fn(u64) -> Option<u32>) -> Result<bool> {
+        BatchedArms::read_parts(&mut from.clone(), arm, |_, _| ())?;
+        BatchedArms::read_parts(from, arm, |arm, part| {
+            if self.batched.add(arm, part) {
+                self.released(arm);
+            }
+        })
     }
 }
 

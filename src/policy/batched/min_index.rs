@@ -28,7 +28,7 @@ use super::released::{Evidence, ReleaseHistory};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::memory::{WipedVec, try_with_capacity};
-use crate::policy::contract::{ArmState, DynamicArms, Mergeable, Policy, Pull, Slates};
+use crate::policy::contract::{ArmState, Combining, Duty, DynamicArms, Mergeable, Policy, Pull, Slates};
 use crate::policy::prior::Prior;
 use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
@@ -70,7 +70,8 @@ pub struct MinIndexPolicy<I> {
     settled: bool,
 }
 
-/// The pulls planned for an arm, all counted in rewards since its first: released <= covered <= goal.
+/// The pulls planned for an arm, all counted in this handle's decisions for it since the handle was made: settled <=
+/// covered <= goal.
 struct Plan {
     /// Decisions without the cancelled ones; at most the goal.
     pulls: u64,
@@ -120,7 +121,8 @@ impl<I: Index> MinIndexPolicy<I> {
     /// An arm's evidence, including what pending decisions cover.
     fn evidence(&self, arm: usize) -> Evidence {
         let mut evidence = self.batched.evidence(arm);
-        evidence.covered = evidence.count + (self.plans[arm].covered - self.batched.total(arm)) as f64;
+        let covered = (self.plans[arm].covered - self.batched.settled(arm)) as f64;
+        evidence.covered = evidence.count + covered * self.batched.sharers();
         evidence
     }
 
@@ -205,20 +207,28 @@ impl<I: Index> MinIndexPolicy<I> {
     #[inline(never)]
     fn released(&mut self, arm: usize) {
         // Pending decisions exceed the batch. Their batches double, so that releases come early.
-        let total = self.batched.total(arm);
-        let size = (self.plans[arm].goal - total).min(self.batched.doubling(arm));
-        let plan = &mut self.plans[arm];
-        if size > 0 {
+        let left = self.plans[arm].goal - self.batched.settled(arm);
+        let doubling = self.batched.doubling(arm);
+        let size = left.min(self.batched.part(doubling));
+        if self.batched.leads() {
+            self.batched.open(arm, doubling);
+        } else if size > 0 {
             self.batched.open(arm, size);
         }
-        // A batch that the pending decisions do not fill is not covered.
-        plan.covered = if plan.pulls < total + size { total } else { plan.covered.max(total) };
-        self.unsettle(arm);
+        self.settled(arm, size);
         for _ in 0..BatchedArms::LOOKS {
             if let Some(faded) = self.batched.refresh_next() {
                 self.unsettle(faded);
             }
         }
+    }
+
+    /// Updates an arm whose open sum was released or contributed. The arm's next batch has `size` rewards of this handle.
+    fn settled(&mut self, arm: usize, size: u64) {
+        let (plan, settled) = (&mut self.plans[arm], self.batched.settled(arm));
+        // A batch that the pending decisions do not fill is not covered.
+        plan.covered = if plan.pulls < settled + size { settled } else { plan.covered.max(settled) };
+        self.unsettle(arm);
     }
 
     /// Whether this arm, which has the smallest index, is to be pulled. If pending decisions cover its requested
@@ -252,11 +262,10 @@ impl<I: Index> MinIndexPolicy<I> {
             false => self.index.batch(&evidence, &self.evidence(leader), self.plans[arm].index),
         };
         let size = self.batched.size(&evidence, rewards);
-        let plan = &mut self.plans[arm];
-        if plan.goal == self.batched.total(arm) {
+        if self.plans[arm].goal == self.batched.settled(arm) {
             self.batched.open(arm, size);
         }
-        plan.goal += size;
+        self.plans[arm].goal += self.batched.part(size);
     }
 
     /// Pulls the policy's choice `best`, or explores another of these arms.
@@ -337,7 +346,7 @@ impl<I: Index> Policy for MinIndexPolicy<I> {
         let plan = &mut self.plans[arm];
         plan.pulls -= 1;
         if plan.pulls < plan.covered {
-            plan.covered = self.batched.total(arm);
+            plan.covered = self.batched.settled(arm);
             self.unsettle(arm);
         }
     }
@@ -358,8 +367,7 @@ impl<I: Index> Policy for MinIndexPolicy<I> {
     fn load(&mut self, from: &mut Reader) -> Result<()> {
         self.batched.load(from)?;
         for arm in 0..self.plans.len() {
-            let total = self.batched.total(arm);
-            self.plans[arm] = Plan { pulls: total, covered: total, goal: total, ..Plan::NEW };
+            self.plans[arm] = Plan::NEW;
             self.order.set(arm, if self.batched.is_live(arm) { FIRST } else { Line::NEVER });
         }
         Ok(())
@@ -378,6 +386,44 @@ impl<I: Index> Mergeable for MinIndexPolicy<I> {
     fn join(&mut self, arm: u32, others: &mut dyn Iterator<Item = &ReleaseHistory>) {
         self.batched.join(arm as usize, others);
         self.unsettle(arm as usize);
+    }
+}
+
+impl<I: Index> Combining for MinIndexPolicy<I> {
+    fn set_duty(&mut self, duty: Duty) {
+        self.batched.set_duty(duty);
+        for arm in 0..self.plans.len() {
+            self.batched.open(arm, self.batched.doubling(arm));
+            self.unsettle(arm);
+        }
+    }
+
+    fn has_open(&self) -> bool {
+        self.batched.has_open()
+    }
+
+    fn save_open(&self, to: &mut Writer, id: &dyn Fn(u32) -> u64) {
+        self.batched.save_open(to, id);
+    }
+
+    fn clear_open(&mut self) {
+        for arm in 0..self.plans.len() {
+            if self.batched.clear_open(arm) {
+                self.settled(arm, self.plans[arm].goal - self.batched.settled(arm));
+            }
+        }
+    }
+
+    fn combine(&mut self, from: &mut Reader, arm: &dyn Fn(u64) -> Option<u32>) -> Result<bool> {
+        BatchedArms::read_parts(&mut from.clone(), arm, |_, _| ())?;
+        BatchedArms::read_parts(from, arm, |arm, part| {
+            if !self.batched.is_open(arm) {
+                self.batched.open(arm, self.batched.doubling(arm));
+            }
+            if self.batched.add(arm, part) {
+                self.released(arm);
+            }
+        })
     }
 }
 
@@ -454,7 +500,9 @@ mod tests {
                 }
             }
             let plan = &policy.plans[arm];
-            assert!(policy.batched.total(arm) <= plan.covered && plan.covered <= plan.goal && plan.pulls <= plan.goal);
+            assert!(
+                policy.batched.settled(arm) <= plan.covered && plan.covered <= plan.goal && plan.pulls <= plan.goal
+            );
             waiting.push(pull);
             while waiting.len() > in_flight {
                 let pull = waiting.swap_remove(random.below(waiting.len() as u64) as usize);
@@ -532,13 +580,15 @@ mod tests {
         let bytes = write(Kind::Bandit, usize::MAX, |to| policy.save(to)).unwrap().seal();
         next.load(&mut Reader::new(&bytes, Kind::Bandit).unwrap()).unwrap();
         for (arm, plan) in next.plans.iter().enumerate() {
-            let total = policy.batched.total(arm);
+            let total = policy.batched.settled(arm);
             assert_eq!((plan.pulls, plan.covered, plan.goal), (total, total, total));
         }
         // So the first decision requests a batch, and its reward is collected.
         let pull = next.choose();
         let arm = pull.arm() as usize;
-        assert!(next.plans[arm].goal > next.batched.total(arm) && next.plans[arm].pulls == next.batched.total(arm) + 1);
+        assert!(
+            next.plans[arm].goal > next.batched.settled(arm) && next.plans[arm].pulls == next.batched.settled(arm) + 1
+        );
     }
 
     /// The first batch of every arm in turn is ceil(1/eps). Then the leader quadruples, and another arm's batch is
@@ -551,12 +601,12 @@ mod tests {
             MinIndexPolicy::with_index(Chernoff::new(&config), &config, &mut Seed::new(Some([2; 32])).unwrap())
                 .unwrap();
         for _ in 0..100_000 {
-            let (releases, before) = (policy.batched.releases, [0, 1].map(|arm| policy.batched.total(arm)));
+            let (releases, before) = (policy.batched.releases, [0, 1].map(|arm| policy.batched.settled(arm)));
             let pull = policy.choose();
             policy.observe(pull, Reward::from_units(u32::from(pull.arm() == 0) * Reward::ONE as u32));
             if policy.batched.releases > releases {
                 let arm = pull.arm() as usize;
-                let (before, after) = (before[arm], policy.batched.total(arm));
+                let (before, after) = (before[arm], policy.batched.settled(arm));
                 if arm == 0 { leaders.push(after) } else { others.push((after - before) as f64 / before as f64) }
             }
         }

@@ -43,6 +43,10 @@ macro_rules! batched_arms_methods {
             Some(self)
         }
 
+        fn combining(&mut self) -> Option<&mut dyn Combining> {
+            Some(self)
+        }
+
         fn save(&self, to: &mut Writer) -> Result<()> {
             self.batched.save(to);
             Ok(())

@@ -282,6 +282,17 @@ impl Joined {
         Joined { parts: [Part::default(); ReleaseHistory::MOST], origins: 0, at, totals: Totals::NONE }
     }
 
+    /// The rewards, their noised sum, and the number of its noises.
+    pub fn overall(&self) -> (f64, f64, f64) {
+        let all = self.parts.iter().fold(Part::default(), |all, part| Part {
+            count: all.count + part.count,
+            sum: all.sum + part.sum,
+            noises: all.noises + part.noises,
+            ages: 0.0,
+        });
+        (all.count, all.sum, all.noises)
+    }
+
     /// Adds an origin with its releases whose discount is not 0 now.
     pub fn add(&mut self, released: &ReleaseHistory, distribution: Cumulant, memory: Memory, now: u32) {
         self.totals.add(&released.totals);

@@ -1,0 +1,206 @@
+//! Contributing to a leader, and leading: see [`crate::contribution`].
+
+use super::Bandit;
+use super::persist::check_policy;
+use super::state::State;
+use crate::config::{Config, Scope};
+use crate::contribution::{Address, FleetKey};
+use crate::error::{Error, Result};
+use crate::policy::{Algorithm, Combining, Duty, Policy};
+use crate::random::Random;
+use crate::snapshot::{self, Reader};
+use zeroize::Zeroizing;
+
+/// What a handle with a fleet key keeps for contributing and leading.
+pub(super) struct Sharing {
+    key: FleetKey,
+    /// Generations, senders and nonces. From the operating system, even with a test seed.
+    random: Random,
+    duty: Duty,
+    /// This life as a contributor to the current leader, and the number of its last contribution.
+    sender: u128,
+    sequence: u64,
+    /// The contributors to this generation, sorted, each with the number of its last accepted contribution.
+    senders: Vec<(u128, u64)>,
+    /// Contributions that this handle accepted as a leader, and those that it missed or could not use in full.
+    pub accepted: u64,
+    pub lost: u64,
+}
+
+impl Sharing {
+    /// Maximum number of contributors to one generation. A restarted handle is a new one.
+    const MOST_SENDERS: usize = 1 << 20;
+
+    pub fn new(key: FleetKey, random: Random) -> Sharing {
+        let (duty, senders) = (Duty::Alone, Vec::new());
+        Sharing { key, random, duty, sender: 0, sequence: 0, senders, accepted: 0, lost: 0 }
+    }
+
+    /// The generation that this handle leads, or 0.
+    pub fn led(&self) -> u64 {
+        if let Duty::Leads(generation) = self.duty { generation } else { 0 }
+    }
+}
+
+/// The policy as one whose open sums another handle can release.
+fn combining(policy: &mut dyn Policy) -> Result<&mut dyn Combining> {
+    policy.combining().ok_or(Error::Unsupported("a fleet_key: it does not learn from a set of releases"))
+}
+
+impl State {
+    fn sharing(&mut self) -> Result<&mut Sharing> {
+        self.sharing.as_deref_mut().ok_or(Error::Unsupported("combining: config.fleet_key is not set"))
+    }
+
+    fn set_duty(&mut self, duty: Duty) -> Result<()> {
+        self.sharing()?.duty = duty;
+        combining(&mut *self.policy)?.set_duty(duty);
+        Ok(())
+    }
+}
+
+impl Bandit {
+    /// Makes this handle the leader of its fleet, which releases what the others contribute. Returns its generation, a
+    /// random number that is not 0, which the others pass to [`contribution`](Self::contribution). A handle that leads
+    /// already keeps its generation; a restored handle is none yet. Any number of handles may lead at once: each
+    /// releases what is contributed to it, and no reward is released twice. But each adds its own noise.
+    ///
+    /// # Errors
+    /// `Unsupported` without [`fleet_key`](Config::fleet_key); `Poisoned` after an internal failure.
+    pub fn lead(&self) -> Result<u64> {
+        let state = &mut *self.lock.lock()?;
+        let sharing = state.sharing()?;
+        if sharing.led() == 0 {
+            let generation = sharing.random.next_u64().max(1);
+            sharing.senders = Vec::new();
+            state.set_duty(Duty::Leads(generation))?;
+        }
+        Ok(state.sharing()?.led())
+    }
+
+    /// Takes the sums of all open batches out of this handle for good, and returns them sealed, for the leader of this
+    /// generation to [`combine`](Self::combine). Empty if there are none. From the first call on this handle releases
+    /// nothing itself, until it [leads](Self::lead). Send each contribution once, to that leader alone. What is lost on
+    /// the way is lost. Call this and [`merge`](Self::merge) every few seconds: a handle learns what it contributed from
+    /// the leader's snapshots.
+    ///
+    /// When a contribution is taken and sent must not depend on rewards. Its length depends on public counts alone.
+    ///
+    /// # Errors
+    /// `Unsupported` without [`fleet_key`](Config::fleet_key); `InvalidConfig` for generation 0 and this handle's own;
+    /// `NoMemory`; `Poisoned` after an internal failure. Nothing was taken out.
+    pub fn contribution(&self, generation: u64) -> Result<Vec<u8>> {
+        self.contribution_within(generation, usize::MAX)
+    }
+
+    /// Like [`contribution`](Self::contribution), if it takes at most `room` bytes. Otherwise nothing is taken out, and
+    /// the error states the size.
+    ///
+    /// # Errors
+    /// `BufferTooSmall`; as [`contribution`](Self::contribution).
+    pub fn contribution_within(&self, generation: u64, room: usize) -> Result<Vec<u8>> {
+        let (key, address, content) = {
+            let state = &mut *self.lock.lock()?;
+            let sharing = state.sharing()?;
+            if generation == 0 || generation == sharing.led() {
+                return Err(Error::config("generation", "must be that of another handle", generation));
+            }
+            if sharing.duty != Duty::Contributes(generation) {
+                let [high, low] = [(); 2].map(|()| u128::from(sharing.random.next_u64()));
+                (sharing.sender, sharing.sequence) = (high << 64 | low, 0);
+                state.set_duty(Duty::Contributes(generation))?;
+            }
+            let policy = combining(&mut *state.policy)?;
+            if !policy.has_open() {
+                return Ok(Vec::new());
+            }
+            let fleet = &state.fleet;
+            let content = snapshot::fields(room.saturating_sub(FleetKey::sealed(0)), |to| {
+                to.u32(self.algorithm as u32);
+                self.config.save(to);
+                to.u8(state.seeded.into());
+                policy.save_open(to, &|arm| fleet.id(arm));
+            });
+            let content = Zeroizing::new(content.map_err(|error| match error {
+                Error::BufferTooSmall { needed } => Error::BufferTooSmall { needed: FleetKey::sealed(needed) },
+                error => error,
+            })?);
+            policy.clear_open();
+            let sharing = state.sharing()?;
+            sharing.sequence += 1;
+            (sharing.key.clone(), Address { generation, sender: sharing.sender, sequence: sharing.sequence }, content)
+        };
+        key.contribution(&address, &content)
+    }
+
+    /// Adds a [`contribution`](Self::contribution) to the open batches of this handle, which must lead the generation
+    /// that it is addressed to. Batches that are full are released. Sums of arms that this handle does not have, of
+    /// segments beyond `max_segments`, and of features that were collected for another release are lost, and counted in
+    /// [`Report::contributions_lost`](crate::Report).
+    ///
+    /// # Errors
+    /// `Corrupt` for anything that was not sealed by the fleet's key; `NewerVersion`; `Expired` if it is addressed to
+    /// another generation; `Duplicate` if this contribution of its sender, or a later one, was combined; `InvalidConfig`
+    /// naming the first field in which the two handles differ that must not, as in [`merge`](Self::merge); `Full`
+    /// beyond 2^20 contributors; `Unsupported` without [`fleet_key`](Config::fleet_key); `NoMemory`; `Poisoned` after an
+    /// internal failure. Nothing has changed.
+    pub fn combine(&self, contribution: &[u8]) -> Result<()> {
+        let key = self.lock.lock()?.sharing()?.key.clone();
+        let (address, content) = key.open_contribution(contribution)?;
+        let from = &mut Reader::of_fields(&content);
+        let algorithm = Algorithm::from_number(from.u32()?)?;
+        let (theirs, seeded) = (Config::load(from)?, from.bool()?);
+        let ours = self.config.config()?;
+        check_policy(self.algorithm, algorithm)?;
+        ours.check_same(Scope::Fleet, &theirs)?;
+        let state = &mut *self.lock.lock()?;
+        let sharing = state.sharing()?;
+        if sharing.led() == 0 || address.generation != sharing.led() {
+            return Err(Error::Expired);
+        }
+        let known = sharing.senders.binary_search_by_key(&address.sender, |&(sender, _)| sender);
+        let last = known.map_or(0, |place| sharing.senders[place].1);
+        if address.sequence <= last {
+            return Err(Error::Duplicate);
+        }
+        if known.is_err() {
+            if sharing.senders.len() == Sharing::MOST_SENDERS {
+                return Err(Error::Full);
+            }
+            sharing.senders.try_reserve(1).map_err(|_| Error::NoMemory)?;
+        }
+        let fleet = &state.fleet;
+        let arm = |id| fleet.arm(id, ours.arms);
+        let complete = combining(&mut *state.policy)?.combine(from, &arm)?;
+        state.seeded |= seeded;
+        let sharing = state.sharing()?;
+        match known {
+            Ok(place) => sharing.senders[place].1 = address.sequence,
+            Err(place) => sharing.senders.insert(place, (address.sender, address.sequence)),
+        }
+        sharing.accepted += 1;
+        sharing.lost += address.sequence - last - 1 + u64::from(!complete);
+        Ok(())
+    }
+
+    /// Seals a message for the other handles of the fleet, such as a click that came to the wrong node. Whoever carries
+    /// it learns its length only, and cannot alter it. A message can be repeated: use it for what may come twice, as a
+    /// reward may.
+    ///
+    /// # Errors
+    /// `Unsupported` without [`fleet_key`](Config::fleet_key); `NoMemory`; `Poisoned` after an internal failure.
+    pub fn seal(&self, message: &[u8]) -> Result<Vec<u8>> {
+        let state = &mut *self.lock.lock()?;
+        let sharing = state.sharing()?;
+        sharing.key.message(message, &mut sharing.random)
+    }
+
+    /// Opens a [sealed](Self::seal) message.
+    ///
+    /// # Errors
+    /// `Corrupt` for anything that was not sealed by the fleet's key as a message; otherwise as [`seal`](Self::seal).
+    pub fn open(&self, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>> {
+        let key = self.lock.lock()?.sharing()?.key.clone();
+        key.open_message(sealed)
+    }
+}

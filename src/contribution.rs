@@ -1,0 +1,229 @@
+//! A fleet with one noise: handles that contribute their open sums to one handle, the *leader*, which releases them.
+//!
+//! Without a fleet key every handle of a fleet adds its own noise ([`crate::fleet`]). With one, a handle that
+//! contributes releases nothing itself: it hands the sums of its open batches to the leader, sealed. The leader adds
+//! them to its own open batches, and releases a batch once, with one noise, when it has as many rewards as the batch of
+//! one handle would have. Releases spread by snapshots and merges as before.
+//!
+//! # Theorem C
+//!
+//! Let the handles of a fleet share a key that nobody else has. Then the transcript of the whole fleet (all decisions,
+//! releases, snapshots and reports of all handles, and the senders, addresses, numbers, lengths and times of all
+//! contributions) has the same guarantee as that of one handle, with the same epsilon, if the arrival of a contribution
+//! does not depend on rewards. Messages may be lost, repeated, delayed, reordered and altered in any way; handles may
+//! stop, lead, contribute, and be restored from any snapshot at any time; and any number of handles may lead at once.
+//!
+//! *Proof.* (1) Each reward is in at most one release. A *life* of a handle lasts from its creation or restoration to
+//! its end. A reward enters one open sum of the life that decided. From there it can leave in three ways, each of which
+//! empties the sum: a release; a drop; a contribution, which is then in a message. A message names a *generation* (64
+//! bits, drawn for each life that leads), a sender (128 bits, drawn for each life and each generation that it
+//! contributes to) and a sequence number. All three are authenticated. The life of that generation
+//! accepts a sender's numbers only in increasing order, so it accepts a message at most once, and no other life accepts
+//! it at all. An accepted message's sums enter one open sum of that life. So by induction over the events, a reward is
+//! at each time in one open sum, or in one message that nobody has accepted, or in one release, or lost. A snapshot
+//! contains neither open sums, nor generations, nor the numbers that were accepted. So a restored life has another
+//! generation, and accepts nothing that was sent to the old one.
+//!
+//! (2) What is public does not depend on a reward before its release. The number of rewards in a contribution and in a
+//! batch are functions of public counts and of arrivals. A batch is released when this number reaches its size, which
+//! is a function of releases and public counts; so is a contribution's length, because every sum takes as many bytes,
+//! whatever its value. Without the key, sealed bytes are indistinguishable from random ones (XChaCha20-Poly1305, whose
+//! nonce is the sender and the number, and so never repeats).
+//!
+//! By (2) two worlds that differ in one reward have the same transcript up to the release that holds the reward, and by
+//! (1) that is one release. So Theorem P of [`crate::privacy`] (for dp-linear Theorem L) applies to the releases of all
+//! lives, in the order in which they are made. ∎
+//!
+//! Whoever has the key can read raw sums and forge contributions. Whoever has not can only suppress messages. A lost
+//! message costs its rewards, and nothing else.
+
+use crate::error::{Error, Result};
+use crate::random::Random;
+use crate::snapshot::Reader;
+use chacha20poly1305::aead::AeadInOut;
+use chacha20poly1305::{KeyInit, Tag, XChaCha20Poly1305, XNonce};
+use zeroize::{Zeroize, Zeroizing};
+
+/// The key that the handles of a fleet share: see [`crate::contribution`]. It is wiped when dropped, and its `Debug`
+/// shows nothing.
+#[derive(Clone)]
+pub struct FleetKey(Box<Zeroizing<[u8; 32]>>);
+
+impl From<[u8; 32]> for FleetKey {
+    fn from(mut key: [u8; 32]) -> FleetKey {
+        let kept = FleetKey(Box::new(Zeroizing::new(key)));
+        key.zeroize();
+        kept
+    }
+}
+
+impl std::fmt::Debug for FleetKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("FleetKey")
+    }
+}
+
+const MAGIC: [u8; 3] = *b"dpb";
+const VERSION: u8 = 1;
+/// Bytes of a nonce, and of the tag that authenticates a message.
+const NONCE: usize = 24;
+const TAG: usize = 16;
+/// Magic, version, purpose, generation, nonce.
+const HEAD: usize = 5 + 8 + NONCE;
+/// Number of bytes by which the sealed form is longer.
+pub(crate) const SEAL: usize = HEAD + TAG;
+
+/// What a sealed message is for. A message is opened only for its own purpose.
+#[derive(Clone, Copy, PartialEq)]
+#[repr(u8)]
+enum Purpose {
+    Contribution = 2,
+    Message = 3,
+}
+
+/// Where a contribution comes from and goes to. Public, and authenticated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Address {
+    /// The leader's generation.
+    pub generation: u64,
+    /// A life of a handle as a contributor to that generation.
+    pub sender: u128,
+    /// 1, 2, 3, ... for each sender.
+    pub sequence: u64,
+}
+
+impl Address {
+    fn nonce(&self) -> [u8; NONCE] {
+        let mut nonce = [0; NONCE];
+        nonce[..16].copy_from_slice(&self.sender.to_le_bytes());
+        nonce[16..].copy_from_slice(&self.sequence.to_le_bytes());
+        nonce
+    }
+}
+
+impl FleetKey {
+    /// Length of the sealed form of `length` bytes.
+    pub(crate) const fn sealed(length: usize) -> usize {
+        SEAL + length
+    }
+
+    /// Seals what is contributed.
+    pub(crate) fn contribution(&self, address: &Address, content: &[u8]) -> Result<Vec<u8>> {
+        self.seal(Purpose::Contribution, address.generation, address.nonce(), content)
+    }
+
+    /// Opens a contribution.
+    ///
+    /// # Errors
+    /// `Corrupt` for anything that was not sealed by this key as a contribution; `NewerVersion`; `NoMemory`.
+    pub(crate) fn open_contribution(&self, sealed: &[u8]) -> Result<(Address, Zeroizing<Vec<u8>>)> {
+        let (generation, nonce, content) = self.open(Purpose::Contribution, sealed)?;
+        let from = &mut Reader::of_fields(&nonce);
+        let [low, high] = [from.u64()?, from.u64()?];
+        let sender = u128::from(high) << 64 | u128::from(low);
+        Ok((Address { generation, sender, sequence: from.u64()? }, content))
+    }
+
+    /// Seals any message, with a random nonce.
+    pub(crate) fn message(&self, message: &[u8], random: &mut Random) -> Result<Vec<u8>> {
+        let mut nonce = [0; NONCE];
+        nonce.chunks_exact_mut(8).for_each(|to| to.copy_from_slice(&random.next_u64().to_le_bytes()));
+        self.seal(Purpose::Message, 0, nonce, message)
+    }
+
+    /// Opens a message.
+    ///
+    /// # Errors
+    /// As [`open_contribution`](Self::open_contribution).
+    pub(crate) fn open_message(&self, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>> {
+        Ok(self.open(Purpose::Message, sealed)?.2)
+    }
+
+    fn cipher(&self) -> XChaCha20Poly1305 {
+        XChaCha20Poly1305::new((&**self.0).into())
+    }
+
+    fn seal(&self, purpose: Purpose, generation: u64, nonce: [u8; NONCE], content: &[u8]) -> Result<Vec<u8>> {
+        let mut sealed = crate::memory::try_with_capacity(Self::sealed(content.len()))?;
+        sealed.extend_from_slice(&MAGIC);
+        sealed.extend_from_slice(&[VERSION, purpose as u8]);
+        sealed.extend_from_slice(&generation.to_le_bytes());
+        sealed.extend_from_slice(&nonce);
+        sealed.extend_from_slice(content);
+        let (head, content) = sealed.split_at_mut(HEAD);
+        let tag = self.cipher().encrypt_inout_detached(&XNonce::from(nonce), head, content.into());
+        sealed.extend_from_slice(&tag.map_err(|_| Error::NoMemory)?); // only beyond 256 GiB
+        Ok(sealed)
+    }
+
+    fn open(&self, purpose: Purpose, sealed: &[u8]) -> Result<(u64, [u8; NONCE], Zeroizing<Vec<u8>>)> {
+        let (rest, tag) = sealed.split_last_chunk::<TAG>().ok_or(Error::Corrupt)?;
+        let (head, rest) = rest.split_at_checked(HEAD).ok_or(Error::Corrupt)?;
+        if head[..3] != MAGIC || head[3] == 0 {
+            return Err(Error::Corrupt);
+        }
+        if head[3] > VERSION {
+            return Err(Error::NewerVersion);
+        }
+        if head[4] != purpose as u8 {
+            return Err(Error::Corrupt);
+        }
+        let generation = Reader::of_fields(&head[5..]).u64()?;
+        let (mut nonce, mut content) = ([0; NONCE], Zeroizing::new(crate::memory::try_with_capacity(rest.len())?));
+        nonce.copy_from_slice(&head[13..]);
+        content.extend_from_slice(rest);
+        let opened = self.cipher().decrypt_inout_detached(
+            &XNonce::from(nonce),
+            head,
+            content[..].as_mut().into(),
+            &Tag::from(*tag),
+        );
+        opened.map_err(|_| Error::Corrupt)?;
+        Ok((generation, nonce, content))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Seed;
+
+    const ADDRESS: Address = Address { generation: 7, sender: 1 << 127 | 9, sequence: 3 };
+
+    #[test]
+    fn what_is_sealed_opens_with_the_key_and_unaltered_only() {
+        let key = FleetKey::from([1; 32]);
+        let sealed = key.contribution(&ADDRESS, b"raw sums").unwrap();
+        assert_eq!(sealed.len(), FleetKey::sealed(8));
+        let (address, content) = key.open_contribution(&sealed).unwrap();
+        assert_eq!((address, &content[..]), (ADDRESS, &b"raw sums"[..]));
+        assert!(!sealed.windows(4).any(|window| window == b"sums"));
+        assert_eq!(FleetKey::from([2; 32]).open_contribution(&sealed).unwrap_err(), Error::Corrupt);
+        for bit in 0..8 * sealed.len() {
+            let mut altered = sealed.clone();
+            altered[bit / 8] ^= 1 << (bit % 8);
+            let newer = bit / 8 == 3 && altered[3] > VERSION;
+            let expected = if newer { Error::NewerVersion } else { Error::Corrupt };
+            assert_eq!(key.open_contribution(&altered).unwrap_err(), expected, "{bit}");
+        }
+        for cut in 0..sealed.len() {
+            assert_eq!(key.open_contribution(&sealed[..cut]).unwrap_err(), Error::Corrupt);
+        }
+    }
+
+    #[test]
+    fn a_message_is_no_contribution_and_is_sealed_differently_each_time() {
+        let (key, mut random) = (FleetKey::from([1; 32]), Seed::new(None).unwrap().stream());
+        let [first, second] = [(); 2].map(|()| key.message(b"a click", &mut random).unwrap());
+        assert_ne!(first, second);
+        assert_eq!(&key.open_message(&first).unwrap()[..], b"a click");
+        assert_eq!(key.open_contribution(&first).unwrap_err(), Error::Corrupt);
+        let contribution = key.contribution(&ADDRESS, &[]).unwrap();
+        assert_eq!(key.open_message(&contribution).unwrap_err(), Error::Corrupt);
+    }
+
+    #[test]
+    fn a_key_is_not_shown() {
+        assert_eq!(format!("{:?}", FleetKey::from([7; 32])), "FleetKey");
+    }
+}

@@ -1,0 +1,178 @@
+//! A fleet with one noise: contributions to a leader, and sealed messages.
+
+use super::bandit::{dpb_bandit, explained};
+use super::config::{dpb_error, explain};
+use super::guard::slice;
+use super::snapshot::fill;
+use super::status::{DPB_NULL, dpb_status};
+use crate::error::{Error, Result};
+
+/// Makes this handle the leader of its fleet: the handle that releases what the others contribute. A fleet with one
+/// leader has one noise, and learns nearly as fast as one handle. It needs dpb_config.fleet_key.
+///
+/// The others call dpb_contribution with the leader's generation, and send the bytes to the leader, which calls
+/// dpb_combine. Releases spread as in every fleet: each handle merges the snapshots of all others (dpb_merge). A
+/// handle that leads already keeps its generation. A restored handle does not lead. If several handles lead, each
+/// releases what is contributed to it, with its own noise; no reward is released twice (Theorem C, in src/contribution.rs).
+///
+/// generation: receives a random number that is not 0. It is public. error: NULL, or filled on failure.
+/// Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (no fleet_key); DPB_POISONED. Any thread.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_lead(bandit: *mut dpb_bandit, generation: *mut u64, error: *mut dpb_error) -> dpb_status {
+    if generation.is_null() {
+        // SAFETY: NULL or valid, by contract.
+        unsafe { explain(error, DPB_NULL, "generation is NULL") };
+        return DPB_NULL;
+    }
+    // SAFETY: NULL or valid, by contract; generation is not NULL.
+    unsafe {
+        explained(bandit, error, |b: &dpb_bandit| {
+            generation.write(b.bandit.lead()?);
+            Ok(())
+        })
+    }
+}
+
+/// Takes the sums of all open batches out of this handle for good, and writes them sealed, for the leader of this
+/// generation. From the first call on this handle releases nothing itself, until it leads (dpb_lead). Call it every
+/// few seconds, send the bytes once and to that leader only, and merge the leader's snapshots. What is lost on the
+/// way is lost: its rewards are in no release. Nobody without the key can read or alter the bytes. Their length
+/// depends on public counts alone. When they are taken and sent must not depend on rewards.
+///
+/// generation: from dpb_lead of another handle. buf: receives up to cap bytes (NULL with cap = 0). len: receives the
+/// length, also if cap is too small; 0: there is nothing to contribute. A call whose cap is too small takes nothing
+/// out. The length: some 210 bytes, and 20 for each arm with open rewards; with segments 32 for each arm in each;
+/// with features 4 d (3 d + 13) + 60 for each model, d the number of features and 1. It may grow between two calls.
+/// error: NULL, or filled on failure.
+/// Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (generation is 0 or this handle's own); DPB_BUFFER_TOO_SMALL (only
+/// len written); DPB_UNSUPPORTED (no fleet_key); DPB_NO_MEMORY; DPB_POISONED. Any thread.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_contribution(
+    bandit: *mut dpb_bandit,
+    generation: u64,
+    buf: *mut u8,
+    cap: usize,
+    len: *mut usize,
+    error: *mut dpb_error,
+) -> dpb_status {
+    // SAFETY: passed on.
+    unsafe {
+        bytes(bandit, std::ptr::null(), 0, buf, cap, len, error, |b, _| b.bandit.contribution_within(generation, cap))
+    }
+}
+
+/// Adds a contribution to the open batches of this handle, which leads. Batches that are full are released, each
+/// with one noise. A contribution is added once, whatever is repeated, reordered or replayed. What it holds of arms
+/// and segments that this handle does not have is lost, and counted in dpb_report.contributions_lost.
+///
+/// contribution: len bytes of any origin. error: NULL, or filled on failure. Other threads wait, as in dpb_merge.
+/// Returns DPB_OK; DPB_NULL; DPB_CORRUPT (not sealed by the fleet_key as a contribution); DPB_EXPIRED (addressed to
+/// another generation: drop it); DPB_DUPLICATE (it, or a later one of its sender, was added: drop it);
+/// DPB_INVALID_CONFIG (a field differs that must not: see dpb_merge); DPB_FULL (2^20 contributors);
+/// DPB_NEWER_VERSION; DPB_UNSUPPORTED (no fleet_key); DPB_NO_MEMORY; DPB_POISONED. Unless DPB_OK, nothing has
+/// changed. Any thread.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_combine(
+    bandit: *mut dpb_bandit,
+    contribution: *const u8,
+    len: usize,
+    error: *mut dpb_error,
+) -> dpb_status {
+    if contribution.is_null() && len > 0 {
+        // SAFETY: NULL or valid, by contract.
+        unsafe { explain(error, DPB_NULL, "contribution is NULL") };
+        return DPB_NULL;
+    }
+    // SAFETY: NULL or valid, by contract; not NULL if there are bytes.
+    unsafe { explained(bandit, error, |b: &dpb_bandit| b.bandit.combine(slice(contribution, len))) }
+}
+
+/// Seals a message for the handles of the fleet, for example a click that came to another node than its decision.
+/// Whoever carries it sees only its length, and cannot alter it, but can repeat it. (A reward that is reported twice
+/// counts once.)
+///
+/// message: message_len bytes (NULL with 0). buf: receives up to cap bytes (NULL with cap = 0). len: receives the
+/// length, message_len + DPB_SEAL_BYTES, also if cap is too small. error: NULL, or filled on failure.
+/// Returns DPB_OK; DPB_NULL; DPB_BUFFER_TOO_SMALL (only len written); DPB_UNSUPPORTED (no fleet_key); DPB_NO_MEMORY;
+/// DPB_POISONED. Any thread.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_seal(
+    bandit: *const dpb_bandit,
+    message: *const u8,
+    message_len: usize,
+    buf: *mut u8,
+    cap: usize,
+    len: *mut usize,
+    error: *mut dpb_error,
+) -> dpb_status {
+    // SAFETY: passed on.
+    unsafe { bytes(bandit, message, message_len, buf, cap, len, error, |b, message| b.bandit.seal(message)) }
+}
+
+/// Opens a message that dpb_seal made at a handle with the same fleet_key.
+///
+/// sealed: sealed_len bytes of any origin (NULL with 0). buf: receives up to cap bytes (NULL with cap = 0). len:
+/// receives the length, sealed_len - DPB_SEAL_BYTES, also if cap is too small. error: NULL, or filled on failure.
+/// Returns DPB_OK; DPB_NULL; DPB_CORRUPT (not sealed by the fleet_key as a message); DPB_NEWER_VERSION;
+/// DPB_BUFFER_TOO_SMALL (only len written); DPB_UNSUPPORTED (no fleet_key); DPB_NO_MEMORY; DPB_POISONED. Any thread.
+#[unsafe(no_mangle)]
+#[must_use]
+pub unsafe extern "C" fn dpb_open(
+    bandit: *const dpb_bandit,
+    sealed: *const u8,
+    sealed_len: usize,
+    buf: *mut u8,
+    cap: usize,
+    len: *mut usize,
+    error: *mut dpb_error,
+) -> dpb_status {
+    // SAFETY: passed on.
+    unsafe { bytes(bandit, sealed, sealed_len, buf, cap, len, error, |b, sealed| b.bandit.open(sealed)) }
+}
+
+/// The number of bytes by which dpb_seal makes a message longer.
+pub const DPB_SEAL_BYTES: usize = 53;
+
+const _: () = assert!(DPB_SEAL_BYTES == crate::contribution::SEAL);
+
+/// Runs a call that makes bytes of bytes.
+///
+/// # Safety
+/// Pointers are NULL or valid for the lengths beside them.
+#[allow(clippy::too_many_arguments)] // those of the functions above
+unsafe fn bytes<B: AsRef<[u8]>>(
+    bandit: *const dpb_bandit,
+    given: *const u8,
+    given_len: usize,
+    buf: *mut u8,
+    cap: usize,
+    len: *mut usize,
+    error: *mut dpb_error,
+    make: impl FnOnce(&dpb_bandit, &[u8]) -> Result<B>,
+) -> dpb_status {
+    let missing = match (len.is_null(), buf.is_null() && cap > 0, given.is_null() && given_len > 0) {
+        (true, ..) => "len is NULL",
+        (_, true, _) => "buf is NULL",
+        (.., true) => "the message is NULL",
+        _ => "",
+    };
+    if !missing.is_empty() {
+        // SAFETY: as above.
+        unsafe { explain(error, DPB_NULL, missing) };
+        return DPB_NULL;
+    }
+    // SAFETY: as above; not NULL where there are bytes.
+    unsafe {
+        explained(bandit, error, |b: &dpb_bandit| {
+            let made = make(b, slice(given, given_len)).and_then(|made| match made.as_ref().len() {
+                needed if needed > cap => Err(Error::BufferTooSmall { needed }),
+                _ => Ok(made),
+            });
+            fill(made, buf, len)
+        })
+    }
+}
