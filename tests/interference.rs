@@ -200,24 +200,36 @@ fn noise_hides_rewards(subjects: Vec<Subject>, reward_window: u32, lives: bool, 
 
 fn hidden_on(clock: Clock, subjects: Vec<Subject>, reward_window: u32, lives: bool, histories: u64) {
     for subject in subjects {
-        let (mut same, mut covered, mut chosen) = (0, 0, 0);
-        let configs: Vec<_> = on(clock, configs(subject, reward_window)).collect();
-        for number in 0..64 {
-            if number >= histories && covered + chosen > 0 {
-                break;
-            }
-            for config in &configs {
-                match hide(subject, &History::new(config, Sabotage::Nothing, number, lives)) {
-                    Ok(Hidden::Noise(0)) => same += 1,
-                    Ok(Hidden::Noise(_)) => covered += 1,
-                    Ok(Hidden::Choice) => chosen += 1,
-                    Err(seen) => panic!("{}, history {number} of {config:?}: {seen}", subject.name()),
-                }
+        hidden_in(subject, &on(clock, configs(subject, reward_window)).collect::<Vec<_>>(), lives, histories);
+    }
+}
+
+fn hidden_in_a_fleet(histories: u64) {
+    for subject in with_lives() {
+        let configs: Vec<_> = [0, WINDOW].into_iter().flat_map(|window| in_a_fleet(subject, window)).collect();
+        if !configs.is_empty() {
+            hidden_in(subject, &configs, true, histories);
+        }
+    }
+}
+
+fn hidden_in(subject: Subject, configs: &[Config], lives: bool, histories: u64) {
+    let (mut same, mut covered, mut chosen) = (0, 0, 0);
+    for number in 0..64 {
+        if number >= histories && covered + chosen > 0 {
+            break;
+        }
+        for config in configs {
+            match hide(subject, &History::new(config, Sabotage::Nothing, number, lives)) {
+                Ok(Hidden::Noise(0)) => same += 1,
+                Ok(Hidden::Noise(_)) => covered += 1,
+                Ok(Hidden::Choice) => chosen += 1,
+                Err(seen) => panic!("{}, history {number} of {config:?}: {seen}", subject.name()),
             }
         }
-        println!("{}: covered {covered} times, chosen {chosen}, the same {same}", subject.name());
-        assert!(covered + chosen > 0, "{}: no history tells anything", subject.name());
     }
+    println!("{}: covered {covered} times, chosen {chosen}, the same {same}", subject.name());
+    assert!(covered + chosen > 0, "{}: no history tells anything", subject.name());
 }
 
 /// These configurations, on this clock.
@@ -260,9 +272,37 @@ fn noise_hides_rewards_on_the_callers_clock() {
     }
 }
 
+/// Configurations of fleets whose handles contribute to each other: leaders come, go and are restored, several lead at
+/// once, and contributions are lost, repeated, reordered and sent to the wrong leader.
+fn in_a_fleet(subject: Subject, reward_window: u32) -> impl Iterator<Item = Config> {
+    let with_key = |config: Config| Config { fleet_key: Some([7; 32].into()), ..config };
+    let able = move |config: &Config| subject.make(config).is_ok();
+    configs(subject, reward_window).into_iter().map(with_key).filter(able)
+}
+
+#[test]
+fn noise_hides_rewards_in_a_fleet_with_one_noise() {
+    hidden_in_a_fleet(1);
+}
+
+/// Faults by which a reward would be released by two leaders, or twice by one.
+#[test]
+fn leaks_of_contributions_are_seen() {
+    let fleets = |subject: Subject| Kinds {
+        subject,
+        configs: [0, WINDOW].into_iter().flat_map(|window| in_a_fleet(subject, window)).map(|c| (c, true)).collect(),
+    };
+    let kinds: Vec<_> = with_lives().into_iter().map(fleets).filter(|kinds| !kinds.configs.is_empty()).collect();
+    assert_eq!(kinds.len(), 6);
+    are_seen_in(&OF_FLEETS.map(Sabotage::Built), kinds);
+}
+
+const OF_FLEETS: [Fault; 3] = [Fault::CombinedTwice, Fault::CombinedByOthers, Fault::ContributedKept];
+
 #[test]
 #[ignore = "two minutes"]
 fn noise_hides_rewards_in_many_histories() {
+    hidden_in_a_fleet(16);
     for window in [0, WINDOW] {
         noise_hides_rewards(subjects(true), window, false, 16);
         noise_hides_rewards(with_lives(), window, true, 32);
@@ -443,7 +483,9 @@ fn leaks_of_the_clock_are_seen() {
 #[test]
 #[ignore = "a minute"]
 fn all_sabotage_is_seen() {
-    let elsewhere = [Fault::UserUnbounded, Fault::PushedOutTells].map(Sabotage::Built); // the tests above detect these
+    // The tests above detect these.
+    let elsewhere: Vec<_> =
+        OF_FLEETS.into_iter().chain([Fault::UserUnbounded, Fault::PushedOutTells]).map(Sabotage::Built).collect();
     let sabotages: Vec<_> = Sabotage::all().into_iter().filter(|sabotage| !elsewhere.contains(sabotage)).collect();
     are_seen(&sabotages, subjects(true));
 }

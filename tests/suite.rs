@@ -14,6 +14,7 @@ mod c_api;
 mod calibration;
 mod central;
 mod clock;
+mod combine;
 mod compare;
 mod composition;
 mod config_extremes;

@@ -6,6 +6,8 @@ use super::state::State;
 use crate::config::{Config, Scope};
 use crate::contribution::{Address, FleetKey};
 use crate::error::{Error, Result};
+#[cfg(dpb_faults)]
+use crate::noise::probe::Fault;
 use crate::policy::{Algorithm, Combining, Duty, Policy};
 use crate::random::Random;
 use crate::snapshot::{self, Reader};
@@ -125,7 +127,13 @@ impl Bandit {
                 Error::BufferTooSmall { needed } => Error::BufferTooSmall { needed: FleetKey::sealed(needed) },
                 error => error,
             })?);
-            policy.clear_open();
+            #[cfg(dpb_faults)]
+            let kept = Fault::ContributedKept.is_built_in();
+            #[cfg(not(dpb_faults))]
+            let kept = false;
+            if !kept {
+                policy.clear_open();
+            }
             let sharing = state.sharing()?;
             sharing.sequence += 1;
             (sharing.key.clone(), Address { generation, sender: sharing.sender, sequence: sharing.sequence }, content)
@@ -146,7 +154,8 @@ impl Bandit {
     /// internal failure. Nothing has changed.
     pub fn combine(&self, contribution: &[u8]) -> Result<()> {
         let key = self.lock.lock()?.sharing()?.key.clone();
-        let (address, content) = key.open_contribution(contribution)?;
+        #[cfg_attr(not(dpb_faults), allow(unused_mut))]
+        let (mut address, content) = key.open_contribution(contribution)?;
         let from = &mut Reader::of_fields(&content);
         let algorithm = Algorithm::from_number(from.u32()?)?;
         let (theirs, seeded) = (Config::load(from)?, from.bool()?);
@@ -155,11 +164,17 @@ impl Bandit {
         ours.check_same(Scope::Fleet, &theirs)?;
         let state = &mut *self.lock.lock()?;
         let sharing = state.sharing()?;
+        #[cfg(dpb_faults)]
+        if Fault::CombinedByOthers.is_built_in() && sharing.led() != 0 {
+            address.generation = sharing.led();
+        }
         if sharing.led() == 0 || address.generation != sharing.led() {
             return Err(Error::Expired);
         }
         let known = sharing.senders.binary_search_by_key(&address.sender, |&(sender, _)| sender);
         let last = known.map_or(0, |place| sharing.senders[place].1);
+        #[cfg(dpb_faults)]
+        let last = if Fault::CombinedTwice.is_built_in() { 0 } else { last };
         if address.sequence <= last {
             return Err(Error::Duplicate);
         }

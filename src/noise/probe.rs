@@ -67,6 +67,12 @@ faults! {
     RawPriorSlightly,
     /// A cancelled reward is still drawn among those of its request.
     CancelledDrawn,
+    /// A leader combines a contribution as often as it comes.
+    CombinedTwice,
+    /// A leader combines what is addressed to others.
+    CombinedByOthers,
+    /// A handle keeps what it contributes.
+    ContributedKept,
 }
 
 impl Fault {

@@ -16,15 +16,30 @@ impl Subject {
     /// The keys of the segments.
     pub const KEYS: [u64; 3] = [100, 101, 102];
 
+    /// The policy, and the configuration of this subject.
+    fn with(self, config: &Config) -> (Algorithm, Config) {
+        let config = config.clone();
+        let features = FEATURES as u32;
+        match self {
+            Subject::Policy(Algorithm::Linear) => (Algorithm::Linear, Config { features, ..config }),
+            Subject::Models => (Algorithm::Linear, Config { features, model_per_arm: true, ..config }),
+            Subject::Policy(algorithm) => (algorithm, config),
+            Subject::Segments => (Algorithm::Imed, Config { max_segments: Self::KEYS.len() as u32, ..config }),
+        }
+    }
+
     pub fn make(self, config: &Config) -> Result<Bandit> {
-        Ok(match self {
-            Subject::Policy(Algorithm::Linear) => Bandit::new(Algorithm::Linear, &Self::with_features(config, false))?,
-            Subject::Models => Bandit::new(Algorithm::Linear, &Self::with_features(config, true))?,
-            Subject::Policy(algorithm) => Bandit::new(algorithm, config)?,
-            Subject::Segments => {
-                Bandit::new(Algorithm::Imed, &Config { max_segments: Self::KEYS.len() as u32, ..config.clone() })?
-            }
-        })
+        let (algorithm, config) = self.with(config);
+        Bandit::new(algorithm, &config)
+    }
+
+    /// A handle that continues from a snapshot, with the fleet key if there is one.
+    pub fn restore(self, config: &Config, snapshot: &[u8]) -> Result<Bandit> {
+        let (algorithm, config) = self.with(config);
+        match config.fleet_key {
+            Some(_) => Bandit::restore_as(algorithm, &config, snapshot),
+            None => Bandit::restore(snapshot),
+        }
     }
 
     pub fn name(self) -> &'static str {
@@ -33,10 +48,6 @@ impl Subject {
             Subject::Segments => "segments",
             Subject::Models => "dp-linear, a model for each arm",
         }
-    }
-
-    fn with_features(config: &Config, model_per_arm: bool) -> Config {
-        Config { features: FEATURES as u32, model_per_arm, ..config.clone() }
     }
 
     /// Whether requests have features.

@@ -73,6 +73,12 @@ pub enum Event {
     Restore(usize),
     /// Merges a kept snapshot: the last one, or this many before it.
     Merge(usize),
+    /// Leads the fleet.
+    Lead,
+    /// Contributes to the last leader, or to the one this many before it.
+    Contribute(usize),
+    /// Combines the last contribution, or the one this many before it.
+    Combine(usize),
 }
 
 /// Selects an arm.
@@ -119,7 +125,12 @@ impl History {
         let (epsilon, batch) = ([1.0, 4.0][draw(2)], [0, 5][draw(2)]);
         let config = Config { epsilon, batch, ..config.clone() };
         // Each handle learns from a user up to the limit, so histories with users have one handle only.
-        let handles = if lives && users == 0 { 3 - number as usize % 3 } else { 1 };
+        let fleet = config.fleet_key.is_some();
+        let handles = match lives && users == 0 {
+            true if fleet => 3 - number as usize % 2,
+            true => 3 - number as usize % 3,
+            false => 1,
+        };
         let step = |_| Step {
             events: Vec::new(),
             at: draw(handles),
@@ -133,6 +144,7 @@ impl History {
         let restores = if twins { 0 } else { [0, 2, 6][draw(3)] };
         for step in &mut steps {
             step.events.extend(happens(lives.then_some(restores), users > 0, &mut draw));
+            step.events.extend(if fleet { combines(&mut draw) } else { None });
         }
         let first = draw(decisions / 3);
         let often = contributions_per_user as usize * if users > 0 { OFTEN } else { 1 };
@@ -256,6 +268,16 @@ impl History {
 /// A prior for this arm.
 fn prior(arm: Which, draw: &mut impl FnMut(usize) -> usize) -> Event {
     Event::Prior { arm, mean: draw(9) as f64 / 8.0, strength: (1 << draw(12)) as f64 }
+}
+
+/// What a fleet with one noise does before a decision. Most contributions are to the last leader, and most are combined.
+fn combines(draw: &mut impl FnMut(usize) -> usize) -> Option<Event> {
+    match draw(300) {
+        0..4 => Some(Event::Lead),
+        4..60 => Some(Event::Contribute(draw(12).saturating_sub(9))),
+        60..180 => Some(Event::Combine(draw(16).saturating_sub(10))),
+        _ => None,
+    }
 }
 
 /// The events before a decision. With `restores` a restore happens with that probability in 300.

@@ -62,6 +62,9 @@ struct World<'a> {
     lives: Vec<Life>,
     /// In the order in which they were taken.
     snapshots: Vec<Vec<u8>>,
+    /// The leaders' generations, and the contributions, in their order.
+    leaders: Vec<u64>,
+    contributions: Vec<Vec<u8>>,
     hand: NoiseProbe,
     /// The other world's transcript, if it has run.
     other: &'a [u64],
@@ -163,11 +166,27 @@ impl World<'_> {
             Event::Merge(last_but) => pattern(self.snapshot(last_but).map(|snapshot| bandit.merge(snapshot).is_ok())),
             Event::Restore(last_but) => {
                 let Some(snapshot) = self.snapshot(last_but) else { return Ok(()) };
-                let bandit = Bandit::restore(snapshot).unwrap();
+                let bandit = self.subject.restore(&self.history.config, snapshot).unwrap();
                 self.settle(at);
                 self.lives[at] = Life { bandit, decisions: 0 };
                 self.periods += 1;
                 0
+            }
+            Event::Lead => {
+                let generation = bandit.lead().unwrap();
+                self.leaders.push(generation);
+                generation
+            }
+            Event::Contribute(last_but) => {
+                let leader = self.leaders.iter().rev().cycle().nth(last_but);
+                let contribution = leader.and_then(|&leader| bandit.contribution(leader).ok());
+                let length = contribution.as_ref().map(Vec::len); // whoever has no key sees nothing else
+                self.contributions.extend(contribution.filter(|contribution| !contribution.is_empty()));
+                pattern(length)
+            }
+            Event::Combine(last_but) => {
+                let contribution = self.contributions.iter().rev().cycle().nth(last_but);
+                pattern(contribution.map(|contribution| bandit.combine(contribution).err().map(|e| e.to_string())))
             }
         };
         self.looks = 0;
@@ -273,6 +292,8 @@ pub fn run(subject: Subject, history: &History, world: usize, moves: &[(usize, i
         world,
         lives: (0..history.handles).map(life).collect(),
         snapshots: Vec::new(),
+        leaders: Vec::new(),
+        contributions: Vec::new(),
         looks: 0,
         drawn: hand.draws(),
         hand,

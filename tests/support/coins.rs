@@ -11,6 +11,11 @@ impl Coins {
         z ^ z >> 31
     }
 
+    /// Uniform on `0..n`, nearly.
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+
     pub fn toss(&mut self, p: f64) -> f64 {
         f64::from(u8::from(((self.next() >> 11) as f64) < p * (1u64 << 53) as f64))
     }
