@@ -13,7 +13,7 @@ const HANDLES: [usize; 4] = [1, 4, 16, 64];
 const EPSILONS: [f64; 3] = [1.0, 0.25, 0.1];
 
 /// How handles learn together.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Sharing {
     /// Each with its own noise.
     Own,
@@ -42,8 +42,13 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// Handles whose configurations have a fleet key if they have one noise.
-    pub fn new(handles: Vec<Bandit>, sharing: Sharing) -> Fleet {
+    /// Handles of these configurations, which differ in their seeds.
+    pub fn new(configs: impl Iterator<Item = Config>, sharing: Sharing) -> Fleet {
+        let make = |config: Config| {
+            let config = Config { fleet_key: (sharing == One).then(|| [7; 32].into()), ..config };
+            Bandit::new(Algorithm::recommended(&config), &config).expect("a valid configuration")
+        };
+        let handles: Vec<Bandit> = configs.map(make).collect();
         let leader = (sharing == One && handles.len() > 1).then(|| handles[0].lead().expect("a leader"));
         Fleet { seen: vec![0; handles.len()], handles, leader }
     }
@@ -84,16 +89,9 @@ fn play(
     let best = means.iter().copied().fold(0.0, f64::max);
     let handle = |number: usize| {
         let seed = Trial { run: trial.run << 8 | number as u64, ..trial }.policy_seed();
-        let fleet_key = (sharing == One).then(|| [7; 32].into());
-        let config = Config {
-            test_seed: Some(seed),
-            fleet_key,
-            pending_capacity: 1,
-            ..Config::new(means.len() as u32, epsilon)
-        };
-        Bandit::new(Algorithm::Imed, &config).expect("a valid configuration")
+        Config { test_seed: Some(seed), pending_capacity: 1, ..Config::new(means.len() as u32, epsilon) }
     };
-    let mut fleet = Fleet::new((0..handles).map(handle).collect(), sharing);
+    let mut fleet = Fleet::new((0..handles).map(handle), sharing);
     let (mut coins, mut regret) = (trial.coins(), 0.0);
     for time in 0..horizon {
         let number = (time % handles as u64) as usize;

@@ -3,9 +3,10 @@
 //! for each cell instead of features, and the worst of a hundred runs.
 
 use super::Options;
+use super::fleet::{Fleet, Sharing};
 use super::plot::{Axis, BLACK, Figure, Line, Panel, Strength, mean_curve, table};
 use super::runner::{Cell, Curve, Sample, Trial, run as run_cells};
-use dpb::{Algorithm, Bandit, Config, Feature, Request, Rows};
+use dpb::{Config, Feature, Request, Rows};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use rand_distr::{Distribution, StandardNormal};
@@ -42,7 +43,7 @@ pub enum Player {
     /// Logistic Thompson sampling, an update a decision; it is told the mean rate.
     Thompson,
     /// So many handles of dp-linear, which decide in turn and merge every so many decisions, or never.
-    Fleet { epsilon: f64, handles: usize, interval: u64 },
+    Fleet { epsilon: f64, handles: usize, interval: u64, sharing: Sharing },
     /// DP-IMED over arms.
     Imed(f64),
     /// A segment for each cell of ads.
@@ -54,6 +55,10 @@ pub enum Player {
 /// dp-linear as it is, at this epsilon.
 pub const fn linear(epsilon: f64) -> Player {
     Player::Linear { epsilon, delta: 0.0, delay: 0, forget_after: 0 }
+}
+
+const fn fleet(epsilon: f64, handles: usize, interval: u64, sharing: Sharing) -> Player {
+    Player::Fleet { epsilon, handles, interval, sharing }
 }
 
 fn normal(coins: &mut ChaCha8Rng) -> f64 {
@@ -334,25 +339,25 @@ pub fn play(kind: Kind, player: Player, times: &[u64], trial: Trial) -> Curve {
     let config = |epsilon: f64| Config { pending_capacity: 1, ..Config::new(arms as u32, epsilon) };
     let by_features =
         |config: Config| Config { features: features as u32, model_per_arm: per_arm, feature_norm: norm, ..config };
-    let make = |handles: usize, config: Config| -> Vec<Bandit> {
+    let make_fleet = |handles: usize, sharing: Sharing, config: Config| {
         let seed = |handle: usize| Trial { run: trial.run + 1000 * handle as u64, ..trial }.policy_seed();
-        let handle = |handle| Config { test_seed: Some(seed(handle)), ..config.clone() };
-        (0..handles).map(|i| Bandit::new(Algorithm::recommended(&config), &handle(i)).expect("a bandit")).collect()
+        Fleet::new((0..handles).map(|handle| Config { test_seed: Some(seed(handle)), ..config.clone() }), sharing)
     };
-    let (mut bandits, mut thompson) = (Vec::new(), None);
+    let make = |handles: usize, config: Config| make_fleet(handles, Sharing::Own, config);
+    let (mut fleet, mut thompson) = (make(0, config(1.0)), None);
     let (mut fixed, mut delay, mut waiting, mut merges) = (0, 0, VecDeque::new(), u64::MAX);
     match player {
         Player::Linear { epsilon, delta, delay: late, forget_after } => {
             delay = late;
             let pending_capacity = 1 + late as u32;
-            bandits = make(1, by_features(Config { delta, forget_after, pending_capacity, ..config(epsilon) }));
+            fleet = make(1, by_features(Config { delta, forget_after, pending_capacity, ..config(epsilon) }));
         }
-        Player::Fleet { epsilon, handles, interval } => {
+        Player::Fleet { epsilon, handles, interval, sharing } => {
             merges = interval;
-            bandits = make(handles, by_features(config(epsilon)));
+            fleet = make_fleet(handles, sharing, by_features(config(epsilon)));
         }
-        Player::Segments(epsilon) => bandits = make(1, Config { max_segments: CELLS as u32, ..config(epsilon) }),
-        Player::Imed(epsilon) => bandits = make(1, config(epsilon)),
+        Player::Segments(epsilon) => fleet = make(1, Config { max_segments: CELLS as u32, ..config(epsilon) }),
+        Player::Imed(epsilon) => fleet = make(1, config(epsilon)),
         Player::Thompson => {
             let (logit, deviation) = match kind {
                 Kind::Ads { .. } | Kind::Turning => (-3.6, 0.58),
@@ -374,9 +379,9 @@ pub fn play(kind: Kind, player: Player, times: &[u64], trial: Trial) -> Curve {
             let start = if per_arm { 0 } else { features * arm };
             std::iter::once(1.0).chain(world.rows[start..][..features].iter().map(|&x| f64::from(x))).collect()
         };
-        let handle = (time % bandits.len().max(1) as u64) as usize;
+        let handle = (time % fleet.handles.len().max(1) as u64) as usize;
         let mut ticket = 0;
-        let arm = if let Some(bandit) = bandits.get(handle) {
+        let arm = if let Some(bandit) = fleet.handles.get(handle) {
             let request = match player {
                 Player::Linear { .. } | Player::Fleet { .. } => {
                     Request { features: Some(world.rows()), ..Request::default() }
@@ -402,7 +407,7 @@ pub fn play(kind: Kind, player: Player, times: &[u64], trial: Trial) -> Curve {
         };
         let mean = world.means[arm];
         let reward = f64::from(u8::from(unit(&mut coins) < mean));
-        if let Some(bandit) = bandits.get(handle) {
+        if let Some(bandit) = fleet.handles.get(handle) {
             waiting.push_back((ticket, reward));
             if waiting.len() > delay
                 && let Some((ticket, reward)) = waiting.pop_front()
@@ -413,11 +418,7 @@ pub fn play(kind: Kind, player: Player, times: &[u64], trial: Trial) -> Curve {
             thompson.learn(if per_arm { arm } else { 0 }, &row(arm), reward);
         }
         if time.is_multiple_of(merges) {
-            let snapshots = bandits.iter().map(|bandit| bandit.snapshot().expect("a snapshot")).collect::<Vec<_>>();
-            for (number, bandit) in bandits.iter().enumerate() {
-                let others = snapshots.iter().enumerate().filter(|&(other, _)| other != number);
-                others.for_each(|(_, snapshot)| bandit.merge(snapshot).expect("a merge"));
-            }
+            fleet.exchange();
         }
         let best = world.means.iter().copied().fold(0.0, f64::max);
         lost += best - mean;
@@ -492,12 +493,8 @@ const VARIANTS: [(&str, Kind, Player); 9] = [
         Kind::Ads { cells: 0.0 },
         Player::Linear { epsilon: 1.0, delta: 0.0, delay: 10_000, forget_after: 0 },
     ),
-    (
-        "a fleet of 4, merged every 10,000",
-        Kind::Ads { cells: 0.0 },
-        Player::Fleet { epsilon: 1.0, handles: 4, interval: 10_000 },
-    ),
-    ("4 that never merge", Kind::Ads { cells: 0.0 }, Player::Fleet { epsilon: 1.0, handles: 4, interval: u64::MAX }),
+    ("a fleet of 4, merged every 10,000", Kind::Ads { cells: 0.0 }, fleet(1.0, 4, 10_000, Sharing::Own)),
+    ("4 that never merge", Kind::Ads { cells: 0.0 }, fleet(1.0, 4, u64::MAX, Sharing::Own)),
     ("a segment for each cell", Kind::Ads { cells: 0.0 }, Player::Segments(1.0)),
     ("cells' own effects", Kind::Ads { cells: 0.3 }, linear(1.0)),
     ("cells' own effects, a segment for each", Kind::Ads { cells: 0.3 }, Player::Segments(1.0)),
@@ -574,6 +571,19 @@ pub fn run_more(options: &Options) -> Result<String, Box<dyn Error>> {
         means("items", options.runs(1, 8), &long, options),
     ]
     .join("\n"))
+}
+
+/// Ads, by the number of handles, which have one noise and exchange every 1000 decisions of the fleet.
+pub fn run_fleet(options: &Options) -> Result<String, Box<dyn Error>> {
+    let mut players = Vec::new();
+    for (epsilon, name) in [(1.0, "eps 1"), (0.25, "eps 0.25"), (0.1, "eps 0.1")] {
+        for (handles, label) in [(1, "1 handle"), (4, "4 handles"), (16, "16 handles")] {
+            let title = format!("{name}, {label}");
+            players.push((title, Kind::Ads { cells: 0.0 }, fleet(epsilon, handles, 1_000, Sharing::One)));
+        }
+    }
+    let players: Vec<_> = players.iter().map(|(title, kind, player)| (&title[..], *kind, *player)).collect();
+    Ok(means("ads, one noise", options.runs(1, 10), &players, options))
 }
 
 /// Whom vw.py is beside.

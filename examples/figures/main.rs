@@ -76,8 +76,10 @@ pub const EXPERIMENTS: &[(&str, &str, Experiment)] = &[
     ("tails", "ours: what it costs to lose the best arm less often", tails::run),
     ("fleet", "ours: one bandit over many handles that merge what they released", fleet::run),
     ("segments", "ours: a bandit for each of a hundred segments, one for all, and one with segments", segments::run),
+    ("segments-fleet", "the same over several handles with one noise", segments::run_fleet),
     ("linear", "ours: decisions by features, with and without privacy", linear::run),
     ("linear-more", "the same: late rewards, change, fleets, tails, a longer run", linear::run_more),
+    ("linear-fleet", "the same over several handles with one noise", linear::run_fleet),
     ("linear-stream", "the same on some streams, which vw.py reads", linear::run_stream),
     ("trace", "ours: 550 days of real page views, in their order", trace::run),
 ];

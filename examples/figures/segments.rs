@@ -2,6 +2,7 @@
 //! play loses.
 
 use super::Options;
+use super::fleet::{Fleet, Sharing};
 use super::plot::{Axis, Figure, Line, Panel, Point, table};
 use super::runner::{Cell, Curve, Trial, run as run_cells};
 use dpb::{Algorithm, Bandit, Config, Random, Request};
@@ -93,6 +94,71 @@ fn trial_order(trial: Trial) -> impl FnMut() -> Vec<usize> {
         (1..SEGMENTS).for_each(|place| order.swap(place, coins.below(place as u64 + 1) as usize));
         order
     }
+}
+
+/// One bandit with segments, over so many handles with one noise, which exchange every 1000 decisions of the fleet.
+/// A request comes to any of them.
+fn play_fleet(handles: usize, epsilon: f64, times: &[usize], trial: Trial) -> Curve {
+    let mut coins = trial.coins();
+    let world = world(SPREADS[0], &mut coins);
+    let config = |number: usize| Config {
+        max_segments: SEGMENTS as u32,
+        test_seed: Some(Trial { run: trial.run << 8 | number as u64, ..trial }.policy_seed()),
+        pending_capacity: 1,
+        ..Config::new(ADS as u32, epsilon)
+    };
+    let mut fleet = Fleet::new((0..handles).map(config), Sharing::One);
+    let (mut lost, mut uniform, mut curve) = (0.0, 0.0, Vec::new());
+    let (mut order, mut made) = (trial_order(trial), 0);
+    for time in 1..=times[times.len() - 1] {
+        for segment in order() {
+            let bandit = &fleet.handles[coins.below(handles as u64) as usize];
+            let request = Request { segment: segment as u64, ..Request::default() };
+            let decision = bandit.select_for(&request).expect("a decision");
+            let (rates, mean) = (&world[segment], world[segment][decision.arm as usize]);
+            bandit.update(decision.ticket, f64::from(u8::from(coins.unit() < mean))).expect("an answer");
+            let best = rates.iter().copied().fold(0.0, f64::max);
+            lost += best - mean;
+            uniform += best - rates.iter().sum::<f64>() / ADS as f64;
+            made += 1;
+            if made % 1_000 == 0 {
+                fleet.exchange();
+            }
+        }
+        if times.contains(&time) {
+            curve.push(100.0 * lost / uniform);
+        }
+    }
+    curve
+}
+
+pub fn run_fleet(options: &Options) -> Result<String, Box<dyn Error>> {
+    let (times, runs) = (options.pick(&TIMES[..1], &TIMES[..3]), options.runs(1, 10));
+    let settings: Vec<(f64, usize)> =
+        EPSILONS.into_iter().flat_map(|epsilon| [1, 4, 16].map(|handles| (epsilon, handles))).collect();
+    let cells: Vec<Cell> = settings
+        .iter()
+        .map(|&(epsilon, handles)| Cell::new(runs, move |trial| play_fleet(handles, epsilon, times, trial)))
+        .collect();
+    let samples = run_cells("segments-fleet", &cells, options);
+    let header: Vec<String> = [String::from("eps, handles")]
+        .into_iter()
+        .chain(times.iter().map(|time| format!("{time} a segment")))
+        .collect();
+    let rows: Vec<Vec<String>> = settings
+        .iter()
+        .zip(&samples)
+        .map(|((epsilon, handles), sample)| {
+            let figures = sample.mean().into_iter().zip(sample.errors());
+            let figures = figures.map(|(mean, error)| format!("{mean:.1} ± {error:.1}"));
+            [format!("{epsilon}, {handles}")].into_iter().chain(figures).collect()
+        })
+        .collect();
+    Ok(format!(
+        "tau {}, {runs} worlds: regret in % of what uniform play loses.\n\n{}",
+        SPREADS[0],
+        table(&header, &rows)
+    ))
 }
 
 pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
