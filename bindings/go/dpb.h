@@ -386,6 +386,12 @@ typedef struct dpb_config {
    */
   const struct dpb_budget *budget;
   /**
+   * NULL, the default; or 32 secret random bytes, the same for all handles of a fleet. Then one handle can release
+   * what all collect, with one noise: see dpb_lead. Read during construction only, and no part of a snapshot. For
+   * dpb_new, dpb_new_imed, dpb_new_klucb, dpb_new_med and dpb_new_linear.
+   */
+  const uint8_t *fleet_key;
+  /**
    * P, with expected_users: the most periods of this handle, all restarts included. After P periods
    * dpb_next_period is DPB_OVER_BUDGET, and so is a restore, which begins a period. The budget is charged when
    * the handle is made, with the loss of a person with requests in all P periods (P epsilon for a pure policy). A
@@ -1387,6 +1393,15 @@ typedef struct dpb_report {
    * dpb_config.feature_model.
    */
   uint32_t feature_model;
+  /**
+   * The number of contributions that dpb_combine has added to this handle.
+   */
+  uint64_t contributions;
+  /**
+   * The number of contributions that this handle missed (it knows from their sequence numbers), or could not use
+   * in full. Their rewards are in no release.
+   */
+  uint64_t contributions_lost;
 } dpb_report;
 
 /**

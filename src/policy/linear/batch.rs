@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::memory::WipedVec;
 use crate::noise::{Distribution, NoiseSource};
 use crate::reward::Reward;
+use crate::snapshot::{Reader, Writer, ensure, is_plausible};
 use zeroize::Zeroizing;
 
 /// Maximum of |u|_1 (|u|_2 with Gaussian noise) for every instrument. So the sensitivity of a released vector is this
@@ -90,8 +91,8 @@ fn bin(row: &Spread, intercept: i32) -> (usize, i32) {
     (best.0, best.1.signum())
 }
 
-/// The rewards of one released vector. G is private to this type, leaves it only by [`release`](Self::release), and is
-/// wiped.
+/// The rewards of one released vector. G is private to this type, leaves it only by [`release`](Self::release), or
+/// sealed to the leader of the fleet ([`save`](Self::save)), and is wiped.
 pub struct Batch {
     d: usize,
     intercept: i32,
@@ -138,7 +139,7 @@ impl Batch {
     /// Begins a new batch. The contents of the old one are dropped.
     pub fn open(&mut self, instrument: Instrument, quota: f64) {
         (self.instrument, self.count) = (instrument, 0);
-        self.quota = (quota.ceil() as u64).clamp(1, LARGEST_BATCH);
+        self.set_quota(quota);
         self.sums.iter_mut().for_each(|sum| **sum = 0);
         for table in [&mut self.expected, &mut self.moments, &mut self.bins, &mut self.weights] {
             table.fill(0.0);
@@ -163,9 +164,64 @@ impl Batch {
         self.count >= self.quota
     }
 
+    /// Sets the number of rewards to release.
+    pub fn set_quota(&mut self, quota: f64) {
+        self.quota = (quota.ceil() as u64).clamp(1, LARGEST_BATCH);
+    }
+
+    /// Writes everything, with G as it is, for the leader of the fleet. Only a sealed contribution contains it.
+    pub fn save(&self, to: &mut Writer) {
+        to.u8(self.instrument as u8);
+        to.u64(self.count);
+        self.sums.iter().for_each(|sum| to.u64(**sum as u64));
+        for table in [&self.expected, &self.moments, &self.bins, &self.weights] {
+            table.iter().for_each(|&x| to.f64(x));
+        }
+    }
+
+    /// Reads what [`save`](Self::save) wrote.
+    ///
+    /// # Errors
+    /// `Corrupt`, also for sums that so many rewards cannot have.
+    pub fn load(&mut self, from: &mut Reader) -> Result<()> {
+        (self.instrument, self.count) = (Instrument::from_number(from.u8()?)?, from.u64()?);
+        ensure((1..=LARGEST_BATCH).contains(&self.count))?;
+        let most = self.count * BOUND as u64 * Reward::ONE as u64;
+        for sum in &mut *self.sums {
+            **sum = from.u64()? as i64;
+            ensure(sum.unsigned_abs() <= most)?;
+        }
+        for table in [&mut self.expected, &mut self.moments, &mut self.bins, &mut self.weights] {
+            for x in &mut **table {
+                *x = from.f64()?;
+                ensure(is_plausible(*x))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the rewards of another handle's batch. Returns false, and adds nothing, if its instrument is another one or
+    /// there is no room.
+    #[must_use]
+    pub fn add(&mut self, other: &Batch) -> bool {
+        if other.instrument != self.instrument || self.count + other.count > LARGEST_BATCH {
+            return false;
+        }
+        self.count += other.count;
+        self.sums.iter_mut().zip(&*other.sums).for_each(|(to, from)| **to += **from);
+        add(&mut self.expected, 1.0, &other.expected);
+        add(&mut self.moments, 1.0, &other.moments);
+        add(&mut self.bins, 1.0, &other.bins);
+        add(&mut self.weights, 1.0, &other.weights);
+        true
+    }
+
     /// Adds a reward. `x` is the whole row in units of C, m = x theta, and p and v are the mean and the variance at
     /// theta.
     pub fn collect(&mut self, row: &Spread, x: &[f64], [m, p, v]: [f64; 3], reward: Reward) {
+        if self.count == LARGEST_BATCH {
+            return; // a contributor whose leader is gone
+        }
         self.count += 1;
         let (q, known) = (reward.units(), p - v * m);
         let (sums, expected) = (&mut self.sums, &mut self.expected);

@@ -6,7 +6,7 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::fleet::{Entry, Roster, put};
 use crate::key_index::KeyIndex;
-use crate::policy::contract::{ArmState, ByRequest, DynamicArms, Peer, PeerId, Policy, Pull};
+use crate::policy::contract::{ArmState, ByRequest, Combining, DynamicArms, Peer, PeerId, Policy, Pull};
 use crate::policy::prior::Prior;
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
@@ -16,11 +16,11 @@ use crate::snapshot::{Reader, Writer};
 
 /// The policy. The number of a pull is its position in the engine's ring, where its row is kept.
 pub(crate) struct Contextual {
-    linear: Linear,
+    pub(super) linear: Linear,
     /// Number of the configuration's arms, which have their numbers as ids.
     first: u32,
     /// Whether each arm has a model.
-    per_arm: bool,
+    pub(super) per_arm: bool,
     roster: Roster,
     /// Newest snapshot of each peer, in the order of `roster`.
     peers: Vec<SavedPeer>,
@@ -66,15 +66,17 @@ impl Contextual {
 
     /// Joins the peers' releases for a model. `added` are the ids of this handle's added arms.
     fn join(&mut self, model: usize, added: &[u64]) {
-        let id = match model.checked_sub(self.first as usize) {
-            Some(place) => added[place],
-            None => model as u64,
-        };
+        let id = id(self.first, model, added);
         let (peers, per_arm) = (&self.peers, self.per_arm);
         let evidence = |peer: &'_ SavedPeer| if per_arm { peer.arm(id) } else { Some(0) };
         let mut theirs = peers.iter().filter_map(|peer| Some(peer.saved.evidence(evidence(peer)?)));
         self.linear.join(model, &mut theirs);
     }
+}
+
+/// Returns the id of an arm, of which the configuration has `first`.
+fn id(first: u32, arm: usize, added: &[u64]) -> u64 {
+    arm.checked_sub(first as usize).map_or(arm as u64, |place| added[place])
 }
 
 /// Returns the rows that a request must have.
@@ -164,6 +166,10 @@ impl Policy for Contextual {
         Some(self)
     }
 
+    fn combining(&mut self) -> Option<&mut dyn Combining> {
+        Some(self)
+    }
+
     fn merge(&mut self, peer: Peer, added: &[u64]) -> Result<bool> {
         let Peer::Linear(peer) = peer else { return Err(Error::Corrupt) };
         if !self.roster.is_newer(&peer.entry)? {
@@ -175,6 +181,14 @@ impl Policy for Contextual {
         put(&mut self.peers, place, *peer);
         self.linear.join_pilots(&mut self.peers.iter().map(|peer| &peer.saved.pilot), self.roster.at_work());
         (0..self.linear.models()).for_each(|model| self.join(model, added));
+        let (Ok(place) | Err(place)) = place;
+        let leader = &self.peers[place];
+        for model in 0..self.linear.models() {
+            let theirs = if self.per_arm { leader.arm(id(self.first, model, added)) } else { Some(0) };
+            if let Some(theirs) = theirs {
+                self.linear.follow(model, &leader.saved, theirs);
+            }
+        }
         Ok(true)
     }
 

@@ -96,6 +96,7 @@
 
 mod algebra;
 mod batch;
+mod combine;
 pub(crate) mod contextual;
 mod model;
 mod pilot;
@@ -104,7 +105,7 @@ mod rows;
 mod tests;
 
 use super::batched::loss;
-use super::contract::ArmState;
+use super::contract::{ArmState, Duty};
 use super::prior::Prior;
 use super::time::Time;
 use crate::config::Config;
@@ -199,6 +200,11 @@ pub struct Linear {
     releases: u32,
     /// Whether there may be releases beyond `releases`, because the handle was restored or has merged.
     may_have_released: bool,
+    duty: Duty,
+    /// As a leader, the number of rewards that this handle released since it leads.
+    led: f64,
+    /// Number of handles that learn together, including this one.
+    handles: f64,
     failures: u64,
     oversized: u64,
     #[cfg(test)]
@@ -315,6 +321,7 @@ impl Linear {
                 spread: 0.25,
                 size: 1.0,
                 handles: 1.0,
+                most: f64::INFINITY,
             },
             models: WipedVec::try_with_capacity(models)?,
             batches: WipedVec::try_with_capacity(models)?,
@@ -333,6 +340,9 @@ impl Linear {
             decisions: 0,
             releases: 0,
             may_have_released: false,
+            duty: Duty::Alone,
+            led: 0.0,
+            handles: 1.0,
             failures: 0,
             oversized: 0,
             #[cfg(test)]
@@ -570,7 +580,7 @@ impl Linear {
             let entries = self.row.places().iter().map(|&j| self.x[1 + usize::from(j)].abs());
             pilot.size += entries.sum::<f64>();
             pilot.batch.collect(&self.row, &self.x, [0.0, 0.0, 1.0], reward);
-            if pilot.batch.is_full() {
+            if pilot.batch.is_full() && !self.duty.contributes() {
                 self.release_pilot();
             }
             return;
@@ -585,7 +595,7 @@ impl Linear {
         if crate::Fault::RawSize.is_built_in() && self.batches[model].bare_sum() > 2.0 {
             self.batches[model].quota = self.batches[model].count;
         }
-        if self.batches[model].is_full() {
+        if self.batches[model].is_full() && !self.duty.contributes() {
             self.release(model);
             #[cfg(dpb_faults)]
             if crate::Fault::CollectedTwice.is_built_in() {
@@ -651,6 +661,8 @@ impl Linear {
     fn release(&mut self, model: usize) {
         self.time.learn();
         self.fade(model);
+        self.led += self.batches[model].count as f64;
+        self.limit();
         let (model, batch) = (&mut self.models[model], &mut self.batches[model]);
         batch.release(&mut self.noise, &mut self.scratch.y);
         #[cfg(test)]
@@ -782,7 +794,8 @@ impl Linear {
     /// [`join`](Self::join) each model. If this handle's own pilot is still running and another one knows the rate, the
     /// handle continues with that rate, and the rewards in the open batch of its pilot are dropped.
     pub fn join_pilots(&mut self, others: &mut dyn Iterator<Item = &Totals>, handles: u32) {
-        (self.common.handles, self.may_have_released) = (1.0 + f64::from(handles), true);
+        (self.handles, self.may_have_released) = (1.0 + f64::from(handles), true);
+        self.limit();
         self.other_pilots = others.fold(Pool::default(), |pool, totals| pool.and(totals));
         self.believe();
         if self.pooled.is_known() {
@@ -870,6 +883,7 @@ impl Linear {
         to.u64(self.oversized);
         self.own_pilot.save(to);
         self.pooled.save(to);
+        to.u64(self.led());
         to.u8(self.common.first as u8);
         to.u32(self.live.len() as u32);
         self.live.iter().for_each(|&live| to.u8(live.into()));
@@ -931,6 +945,8 @@ pub struct SavedLinear {
     failures: u64,
     oversized: u64,
     pooled: Totals,
+    /// The generation that the handle leads, or 0.
+    pub led: u64,
     first: Instrument,
     models: Vec<SavedModel>,
 }
@@ -951,7 +967,7 @@ impl SavedLinear {
         let time = Time::load(from, decisions)?;
         let (failures, oversized) = (from.count()?, from.count()?);
         let (pilot, pooled) = (Totals::load(from)?, Totals::load(from)?);
-        let first = Instrument::from_number(from.u8()?)?;
+        let (led, first) = (from.u64()?, Instrument::from_number(from.u8()?)?);
         ensure(from.u32()? as usize == arms)?;
         let mut live = WipedVec::new(arms, |_| false)?;
         for live in &mut *live {
@@ -966,7 +982,7 @@ impl SavedLinear {
             evidence.load(from)?;
             models.push(SavedModel { instrument, public, evidence });
         }
-        Ok(SavedLinear { decisions, releases, time, pilot, live, failures, oversized, pooled, first, models })
+        Ok(SavedLinear { decisions, releases, time, pilot, live, failures, oversized, pooled, led, first, models })
     }
 
     /// Returns the time of the snapshot on the configuration's clock.

@@ -63,6 +63,8 @@ pub struct Common {
     pub size: f64,
     /// Number of handles that learn together, including this one.
     pub handles: f64,
+    /// Maximum size of a batch, if it is more than that of a first one.
+    pub most: f64,
 }
 
 /// One handle's evidence for a model: the sums of A' S^-1 A (packed) and of A' S^-1 (y - e), and the number of rewards
@@ -340,7 +342,7 @@ impl Model {
         let size = if instrument == Instrument::Bin { 1.0 } else { common.size / instrument.stretch() };
         let scale = (common.variance / 2.0).sqrt();
         let first = FIRST * self.d() as f64 * scale / (common.spread * size);
-        first.max(self.count() / 2.0 / common.handles)
+        first.max((self.count() / 2.0 / common.handles).min(common.most))
     }
 
     /// Redraws one of the draws: theta + L^-1/2 z/2.

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::key_index::KeyIndex;
 use crate::memory;
 use crate::policy::batched::ReleaseTotals;
-use crate::policy::contract::{ArmState, ByRequest, DynamicArms, Peer, PeerId, Policy, Pull};
+use crate::policy::contract::{ArmState, ByRequest, Combining, DynamicArms, Peer, PeerId, Policy, Pull};
 use crate::policy::prior::Prior;
 use crate::privacy::PrivacyLoss;
 use crate::random::Seed;
@@ -18,8 +18,8 @@ use crate::snapshot::{Reader, Writer};
 
 /// The segments and their keys.
 pub(crate) struct Segmented {
-    segments: Segments,
-    keys: Vec<u64>,
+    pub(super) segments: Segments,
+    pub(super) keys: Vec<u64>,
     /// The ids of the arms that were added.
     added: Vec<u64>,
     index: KeyIndex,
@@ -61,6 +61,15 @@ impl Segmented {
         match self.found {
             Some(segment) => segment,
             None => self.add(key),
+        }
+    }
+
+    /// Returns the segment with this key, and adds it if it is new and there is room.
+    pub(super) fn find_or_add(&mut self, key: u64) -> Option<u32> {
+        match self.index.find(key) {
+            Some(segment) => Some(segment as u32),
+            None if self.keys.len() == self.most as usize => None,
+            None => Some(self.add(key)),
         }
     }
 
@@ -188,6 +197,10 @@ impl Policy for Segmented {
     }
 
     fn dynamic_arms(&mut self) -> Option<&mut dyn DynamicArms> {
+        Some(self)
+    }
+
+    fn combining(&mut self) -> Option<&mut dyn Combining> {
         Some(self)
     }
 

@@ -78,6 +78,7 @@
 //! Cost: select and update take O(1); the end of a batch O(arms), including retired ones; a request with eligible arms
 //! or several slots O(arms), and with exploration O(slots^2) more; a new arm O(segments). Each cell takes 80 bytes.
 
+mod combine;
 mod grid;
 pub mod keyed;
 mod model;
@@ -94,7 +95,7 @@ use crate::noise::NoiseSource;
 #[cfg(dpb_faults)]
 use crate::noise::probe::Fault;
 use crate::policy::batched::{Cumulant, Explore, Live, ReleaseTotals, Totals, even_chance, loss};
-use crate::policy::contract::Pull;
+use crate::policy::contract::{Duty, Pull};
 use crate::policy::kl::kl;
 use crate::policy::prior::Prior;
 use crate::policy::time::Time;
@@ -148,6 +149,9 @@ pub(crate) struct Segments {
     decisions: u64,
     releases: u32,
     may_have_released: bool,
+    duty: Duty,
+    /// As a leader, the number of rewards that this handle released since it leads.
+    led: u64,
     /// Whether all segments together try an arm, which is `turns[0].best`.
     trial: bool,
 }
@@ -237,6 +241,8 @@ impl Segments {
             decisions: 0,
             releases: 0,
             may_have_released: false,
+            duty: Duty::Alone,
+            led: 0,
             trial: false,
         };
         segments.least_batch = segments.size_of_least_batch();
@@ -519,7 +525,7 @@ impl Segments {
     }
 
     fn open(&mut self, row: usize, arm: usize) {
-        let size = self.size(row, arm);
+        let size = self.quota(row, arm);
         if row == 0 {
             self.rates[arm].opened = size as u32;
         }
@@ -542,6 +548,9 @@ impl Segments {
     fn open_as_now(&mut self, row: usize, arm: usize) -> u64 {
         self.ensure_open(row, arm);
         let size = self.size(row, arm);
+        if self.duty.contributes() {
+            return size;
+        }
         let batch = &mut self.plays[(row, arm)].batch;
         #[cfg(dpb_faults)]
         let size = if Fault::RawSize.is_built_in() { size - (batch.bare_sum() as u64).min(size - 1) } else { size };
@@ -555,14 +564,16 @@ impl Segments {
         // Each active handle takes its part of the half. Its part of the minimum batch is such that the batches of all
         // handles together expect as many deviations of their total noise. The size does not depend on the arm's own
         // mean, so an arm whose first release is negative noise does not wait for the next one indefinitely.
-        let (handles, least) = (self.peers.at_work, self.least_batch);
-        ((half / handles).max(least / handles.sqrt()).ceil() as u64).clamp(1, Batch::MAX_QUOTA)
+        // Handles that share each batch compute the size of the whole.
+        let ((_, handles), least) = (self.handles(), self.least_batch);
+        let part = self.limited(half / handles);
+        (part.max(least / handles.sqrt()).ceil() as u64).clamp(1, Batch::MAX_QUOTA)
     }
 
     /// Makes `best` the arm that a row plays.
     fn turn(&mut self, row: usize, best: u32) {
-        let free = self.open_as_now(row, best as usize);
-        (self.turns[row].best, self.turns[row].left) = (best, free.max(1) as u32);
+        let part = self.open_as_now(row, best as usize) as f64 / self.handles().0;
+        (self.turns[row].best, self.turns[row].left) = (best, part.ceil().max(1.0) as u32);
     }
 
     /// Decides whether all segments together try an arm, and which.
@@ -647,6 +658,7 @@ impl Segments {
         self.peers.all.fade(now, self.half_life);
         self.least_batch = self.size_of_least_batch();
         self.releases = self.releases.saturating_add(1);
+        self.led += released.count;
         self.open(row, arm);
         self.turns[row].left = 0;
         self.trial &= row > 0;

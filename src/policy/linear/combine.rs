@@ -1,0 +1,165 @@
+//! Contributing the open vectors of all models to a leader: see [`crate::contribution`].
+//!
+//! A released vector is linear in its rewards and in the public sums beside it, each taken at the model of the handle
+//! that decided. So vectors of several handles add up if they have the same instrument. A contributor uses the
+//! instruments in the leader's snapshots; what it has collected with another one is dropped.
+
+use super::batch::Batch;
+use super::contextual::Contextual;
+use super::{Linear, SavedLinear};
+use crate::error::Result;
+use crate::policy::contract::{Combining, Duty};
+use crate::snapshot::{Reader, Writer, ensure, is_plausible};
+
+/// Maximum size of a leader's batch, as a multiple of all rewards that it released since it leads, unless that is less
+/// than a first batch: what is in open batches when a leader ends is lost.
+const GROWTH: f64 = 4.0;
+
+/// A vector that another handle contributes: of a model, or of the pilot.
+pub(super) struct Part {
+    /// The id of the model's arm, 0 for a model of all arms.
+    pub model: Option<u64>,
+    /// For the pilot, the sum of |x|_1.
+    size: f64,
+    batch: Batch,
+}
+
+impl Linear {
+    pub(crate) fn set_duty(&mut self, duty: Duty) {
+        (self.duty, self.led, self.may_have_released) = (duty, 0.0, true);
+        self.limit();
+        for (model, batch) in self.models.iter().zip(&mut *self.batches) {
+            batch.set_quota(model.quota(batch.instrument, &self.common));
+        }
+    }
+
+    /// Updates what limits the size of batches.
+    pub(super) fn limit(&mut self) {
+        self.common.handles = if self.duty == Duty::Alone { self.handles } else { 1.0 };
+        self.common.most = if matches!(self.duty, Duty::Leads(_)) { GROWTH * self.led } else { f64::INFINITY };
+    }
+
+    /// The generation that this handle leads, or 0.
+    pub(super) fn led(&self) -> u64 {
+        if let Duty::Leads(generation) = self.duty { generation } else { 0 }
+    }
+
+    /// Takes over the instrument of the leader's open batch of a model.
+    pub fn follow(&mut self, model: usize, leader: &SavedLinear, theirs: usize) {
+        let (batch, instrument) = (&mut self.batches[model], leader.models[theirs].instrument);
+        if self.duty == Duty::Contributes(leader.led) && batch.instrument != instrument {
+            batch.open(instrument, self.models[model].quota(instrument, &self.common));
+        }
+    }
+
+    pub fn has_open(&self) -> bool {
+        match &self.pilot {
+            Some(pilot) => pilot.batch.count > 0,
+            None => self.batches.iter().any(|batch| batch.count > 0),
+        }
+    }
+
+    /// Writes the open vectors. `id` names a model.
+    pub fn save_open(&self, to: &mut Writer, id: &dyn Fn(u32) -> u64) {
+        if let Some(pilot) = &self.pilot {
+            to.u32(1);
+            to.u8(1);
+            to.u64(0);
+            to.f64(pilot.size);
+            pilot.batch.save(to);
+            return;
+        }
+        let open = || self.batches.iter().enumerate().filter(|(_, batch)| batch.count > 0);
+        to.u32(open().count() as u32);
+        for (model, batch) in open() {
+            to.u8(0);
+            to.u64(if self.shape.per_arm { id(model as u32) } else { 0 });
+            to.f64(0.0);
+            batch.save(to);
+        }
+    }
+
+    /// Drops the open vectors, which were contributed.
+    pub fn clear_open(&mut self) {
+        self.may_have_released = true;
+        if let Some(pilot) = &mut self.pilot {
+            pilot.open(&self.own_pilot, self.pilot_variance);
+        }
+        for batch in &mut *self.batches {
+            batch.open(batch.instrument, batch.quota as f64);
+        }
+    }
+
+    /// Reads what [`save_open`](Self::save_open) wrote.
+    ///
+    /// # Errors
+    /// `Corrupt`, `NoMemory`.
+    pub(super) fn read_open(&self, from: &mut Reader) -> Result<Vec<Part>> {
+        let length = from.length(17)?;
+        let mut parts = crate::memory::try_with_capacity(length)?;
+        for _ in 0..length {
+            let (pilot, id, size) = (from.bool()?, from.u64()?, from.f64()?);
+            ensure(is_plausible(size))?;
+            let mut batch = Batch::new(self.d(), self.intercept)?;
+            batch.load(from)?;
+            parts.push(Part { model: (!pilot).then_some(id), size, batch });
+        }
+        from.finish()?;
+        Ok(parts)
+    }
+
+    /// Adds a vector to the open batch of a model, or of the pilot. Returns whether that was possible: not if the pilot
+    /// has ended, or the instrument has changed.
+    #[must_use]
+    pub(super) fn add(&mut self, model: Option<usize>, part: &Part) -> bool {
+        match (&mut self.pilot, model) {
+            (Some(pilot), None) => {
+                let added = pilot.batch.add(&part.batch);
+                pilot.size += if added { part.size } else { 0.0 };
+                if pilot.batch.is_full() {
+                    self.release_pilot();
+                }
+                added
+            }
+            (None, Some(model)) => {
+                let added = self.batches[model].add(&part.batch);
+                if self.batches[model].is_full() {
+                    self.release(model);
+                }
+                added
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Combining for Contextual {
+    fn set_duty(&mut self, duty: Duty) {
+        self.linear.set_duty(duty);
+    }
+
+    fn has_open(&self) -> bool {
+        self.linear.has_open()
+    }
+
+    fn save_open(&self, to: &mut Writer, id: &dyn Fn(u32) -> u64) {
+        self.linear.save_open(to, id);
+    }
+
+    fn clear_open(&mut self) {
+        self.linear.clear_open();
+    }
+
+    fn combine(&mut self, from: &mut Reader, arm: &dyn Fn(u64) -> Option<u32>) -> Result<bool> {
+        let mut complete = true;
+        for part in self.linear.read_open(from)? {
+            let model = match part.model {
+                Some(id) if self.per_arm => arm(id).map(|arm| Some(arm as usize)),
+                Some(_) => Some(Some(0)),
+                None => Some(None),
+            };
+            complete &= model.is_some_and(|model| self.linear.add(model, &part));
+        }
+        Ok(complete)
+    }
+}

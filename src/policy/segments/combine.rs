@@ -1,0 +1,113 @@
+//! Contributing the open sums of all cells to a leader: see [`crate::contribution`].
+
+use super::Segments;
+use super::keyed::Segmented;
+use crate::batch::{Batch, Part};
+use crate::error::Result;
+use crate::policy::contract::{Combining, Duty};
+use crate::snapshot::{Reader, Writer};
+
+/// Maximum size of a leader's batch, as a multiple of all rewards that it released since it leads: what is in open
+/// batches when a leader ends is lost. The minimum batch is not limited.
+const GROWTH: u64 = 4;
+
+impl Segments {
+    fn set_duty(&mut self, duty: Duty) {
+        (self.duty, self.led, self.may_have_released) = (duty, 0, true);
+        for row in 0..self.rows.len() {
+            for arm in 0..self.rates.len() {
+                if self.plays[(row, arm)].batch.quota() > 0 {
+                    let size = self.quota(row, arm);
+                    self.plays[(row, arm)].batch.set_quota(size);
+                }
+            }
+            self.turns[row].left = 0;
+        }
+        self.trial = false;
+        self.plan();
+    }
+
+    /// The number of handles that share each batch, and that each release with a noise of its own.
+    pub(super) fn handles(&self) -> (f64, f64) {
+        if self.duty == Duty::Alone { (1.0, self.peers.at_work) } else { (self.peers.at_work, 1.0) }
+    }
+
+    /// The size that a batch may have, of this size by the releases.
+    pub(super) fn limited(&self, size: f64) -> f64 {
+        if matches!(self.duty, Duty::Leads(_)) { size.min((GROWTH * self.led) as f64) } else { size }
+    }
+
+    /// The quota of a cell's next batch. A contributor's batch is never full.
+    pub(super) fn quota(&self, row: usize, arm: usize) -> u64 {
+        if self.duty.contributes() { Batch::MAX_QUOTA } else { self.size(row, arm) }
+    }
+
+    /// The rows and arms of the cells with open rewards.
+    fn open_cells(&self) -> impl Iterator<Item = (usize, usize)> {
+        let arms = self.rates.len();
+        let cells = (0..self.rows.len() * arms).map(move |place| (place / arms, place % arms));
+        cells.filter(|&cell| self.plays[cell].batch.count() > 0)
+    }
+
+    fn add(&mut self, row: usize, arm: usize, part: &Part) {
+        self.ensure_open(row, arm);
+        if self.plays[(row, arm)].batch.add(part) {
+            self.release(row, arm);
+        }
+    }
+}
+
+impl Combining for Segmented {
+    fn set_duty(&mut self, duty: Duty) {
+        self.segments.set_duty(duty);
+    }
+
+    fn has_open(&self) -> bool {
+        self.segments.open_cells().next().is_some()
+    }
+
+    fn save_open(&self, to: &mut Writer, id: &dyn Fn(u32) -> u64) {
+        to.u32(self.segments.open_cells().count() as u32);
+        for (row, arm) in self.segments.open_cells() {
+            to.u8(u8::from(row > 0));
+            to.u64(if row > 0 { self.keys[row - 1] } else { 0 });
+            to.u64(id(arm as u32));
+            self.segments.plays[(row, arm)].batch.save(to);
+        }
+    }
+
+    fn clear_open(&mut self) {
+        let Segments { rows, rates, plays, turns, may_have_released, .. } = &mut self.segments;
+        *may_have_released = true;
+        for row in 0..rows.len() {
+            (0..rates.len()).for_each(|arm| _ = plays[(row, arm)].batch.clear());
+            turns[row].left = 0;
+        }
+    }
+
+    fn combine(&mut self, from: &mut Reader, arm: &dyn Fn(u64) -> Option<u32>) -> Result<bool> {
+        read(&mut from.clone(), |_, _, _| ())?;
+        let mut complete = true;
+        read(from, |key, id, part| {
+            let row = match key {
+                None => Some(0),
+                Some(key) => self.find_or_add(key).map(|segment| segment as usize + 1),
+            };
+            match (row, arm(id)) {
+                (Some(row), Some(arm)) => self.segments.add(row, arm as usize, part),
+                _ => complete = false,
+            }
+        })?;
+        Ok(complete)
+    }
+}
+
+/// Reads what `save_open` wrote. Passes the segment's key (`None`: all segments together), the arm's id and its rewards
+/// to `each`.
+fn read(from: &mut Reader, mut each: impl FnMut(Option<u64>, u64, &Part)) -> Result<()> {
+    for _ in 0..from.length(29)? {
+        let (own, key, id) = (from.bool()?, from.u64()?, from.u64()?);
+        each(own.then_some(key), id, &Part::read(from)?);
+    }
+    from.finish()
+}
