@@ -1,5 +1,6 @@
 //! Ours: one bandit over many handles. A fixed number of decisions, in turn to 1 to 64 handles that merge what the
-//! others have released, every so many decisions of the fleet; beside as many that never do.
+//! others have released, every so many decisions of the fleet: each with its own noise, or all with one noise; beside as
+//! many that never merge.
 
 use super::Options;
 use super::environment::ours;
@@ -9,46 +10,97 @@ use dpb::{Algorithm, Bandit, Config};
 use std::error::Error;
 
 const HANDLES: [usize; 4] = [1, 4, 16, 64];
-const EPSILONS: [f64; 2] = [1.0, 0.25];
+const EPSILONS: [f64; 3] = [1.0, 0.25, 0.1];
+
+/// How handles learn together.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Sharing {
+    /// Each with its own noise.
+    Own,
+    /// All with the noise of one of them.
+    One,
+}
+
+use Sharing::{One, Own};
 
 /// After so many decisions of the fleet; 0: as soon as there is news.
-const INTERVALS: [(&str, Option<u64>); 4] = [
-    ("merged at once", Some(0)),
-    ("merged every 1,000", Some(1_000)),
-    ("merged every 10,000", Some(10_000)),
-    ("isolated", None),
+const INTERVALS: [(&str, Sharing, Option<u64>); 5] = [
+    ("one noise, every 1,000", One, Some(1_000)),
+    ("own noise, merged at once", Own, Some(0)),
+    ("own noise, merged every 1,000", Own, Some(1_000)),
+    ("own noise, merged every 10,000", Own, Some(10_000)),
+    ("isolated", Own, None),
 ];
 
+/// Handles that learn together.
+pub struct Fleet {
+    pub handles: Vec<Bandit>,
+    /// Releases of each that the others have merged.
+    seen: Vec<u32>,
+    /// The generation of the first handle, if it leads.
+    leader: Option<u64>,
+}
+
+impl Fleet {
+    /// Handles whose configurations have a fleet key if they have one noise.
+    pub fn new(handles: Vec<Bandit>, sharing: Sharing) -> Fleet {
+        let leader = (sharing == One && handles.len() > 1).then(|| handles[0].lead().expect("a leader"));
+        Fleet { seen: vec![0; handles.len()], handles, leader }
+    }
+
+    /// All contribute and merge.
+    pub fn exchange(&mut self) {
+        if let Some(generation) = self.leader {
+            for handle in &self.handles[1..] {
+                let contribution = handle.contribution(generation).expect("a contribution");
+                if !contribution.is_empty() {
+                    self.handles[0].combine(&contribution).expect("a new contribution");
+                }
+            }
+        }
+        for number in 0..self.handles.len() {
+            self.tell(number, self.handles[number].report().expect("a report").phase);
+        }
+    }
+
+    /// All others merge what a handle has released, if there is news. (A leader's fleet also learns so who is there.)
+    pub fn tell(&mut self, number: usize, releases: u32) {
+        if std::mem::replace(&mut self.seen[number], releases) != releases || self.leader.is_some() {
+            let snapshot = self.handles[number].snapshot().expect("a snapshot");
+            self.handles.iter().for_each(|other| other.merge(&snapshot).expect("a merge"));
+        }
+    }
+}
+
 /// Pseudo-regret of the whole fleet.
-fn play(handles: usize, interval: Option<u64>, means: &[f64], epsilon: f64, horizon: u64, trial: Trial) -> Curve {
+fn play(
+    handles: usize,
+    (sharing, interval): (Sharing, Option<u64>),
+    means: &[f64],
+    epsilon: f64,
+    horizon: u64,
+    trial: Trial,
+) -> Curve {
     let best = means.iter().copied().fold(0.0, f64::max);
     let handle = |number: usize| {
         let seed = Trial { run: trial.run << 8 | number as u64, ..trial }.policy_seed();
-        let config = Config { test_seed: Some(seed), pending_capacity: 1, ..Config::new(means.len() as u32, epsilon) };
+        let fleet_key = (sharing == One).then(|| [7; 32].into());
+        let config =
+            Config { test_seed: Some(seed), fleet_key, pending_capacity: 1, ..Config::new(means.len() as u32, epsilon) };
         Bandit::new(Algorithm::Imed, &config).expect("a valid configuration")
     };
-    let fleet: Vec<Bandit> = (0..handles).map(handle).collect();
-    // Releases of each that the others have seen.
-    let mut seen = vec![0; handles];
-    let mut tell = |number: usize, releases: u32| {
-        if std::mem::replace(&mut seen[number], releases) != releases {
-            let snapshot = fleet[number].snapshot().expect("a snapshot");
-            fleet.iter().for_each(|other| other.merge(&snapshot).expect("a merge"));
-        }
-    };
+    let mut fleet = Fleet::new((0..handles).map(handle).collect(), sharing);
     let (mut coins, mut regret) = (trial.coins(), 0.0);
     for time in 0..horizon {
         let number = (time % handles as u64) as usize;
-        let decision = fleet[number].select().expect("a decision");
+        let decision = fleet.handles[number].select().expect("a decision");
         let mean = means[decision.arm as usize];
         regret += best - mean;
         let reward = f64::from(u8::from(coins.unit() < mean));
-        fleet[number].update(decision.ticket, reward).expect("an answer");
+        fleet.handles[number].update(decision.ticket, reward).expect("an answer");
         match interval {
-            Some(0) => tell(number, decision.phase),
-            Some(interval) if time % interval == interval - 1 => {
-                (0..handles).for_each(|number| tell(number, fleet[number].report().expect("a report").phase));
-            }
+            Some(0) => fleet.tell(number, decision.phase),
+            Some(interval) if time % interval == interval - 1 => fleet.exchange(),
             _ => {}
         }
     }
@@ -61,9 +113,9 @@ pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
     let mut cells = Vec::new();
     for (_, means) in &worlds {
         for epsilon in EPSILONS {
-            for (_, interval) in INTERVALS {
+            for (_, sharing, interval) in INTERVALS {
                 let row = move |handles| {
-                    Cell::new(runs, move |trial| play(handles, interval, means, epsilon, horizon, trial))
+                    Cell::new(runs, move |trial| play(handles, (sharing, interval), means, epsilon, horizon, trial))
                 };
                 cells.extend(HANDLES.map(row));
             }
@@ -71,7 +123,7 @@ pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
     }
     let samples = run_cells("fleet", &cells, options);
     let mut header = vec![String::from("instance, eps, handles")];
-    header.extend(INTERVALS.map(|(label, _)| label.to_owned()));
+    header.extend(INTERVALS.map(|(label, ..)| label.to_owned()));
     let (mut rows, mut panels) = (Vec::new(), Vec::new());
     for (place, block) in samples.chunks(INTERVALS.len() * HANDLES.len()).enumerate() {
         let (name, epsilon) = (worlds[place / EPSILONS.len()].0, EPSILONS[place % EPSILONS.len()]);
@@ -84,7 +136,7 @@ pub fn run(options: &Options) -> Result<String, Box<dyn Error>> {
             }));
             rows.push(row);
         }
-        let lines = INTERVALS.iter().enumerate().map(|(interval, (label, _))| {
+        let lines = INTERVALS.iter().enumerate().map(|(interval, (label, ..))| {
             let points = HANDLES.iter().enumerate().map(|(number, &handles)| {
                 let (mean, error) = mean(interval, number);
                 Point { low: mean - 2.0 * error, high: mean + 2.0 * error, ..Point::new(handles as f64, mean) }
