@@ -121,6 +121,7 @@ static void combining() {
   std::uint64_t generation = 0;
   std::vector<std::uint8_t> bytes, opened;
   CHECK(leader && other && leader->try_lead(generation) == DPB_OK && generation != 0);
+  CHECK(other->try_contribution(generation, bytes) == DPB_OK && bytes.empty()); // from here on it releases nothing itself
   dpb::Decision decision = {};
   CHECK(other->try_select(decision) == DPB_OK && other->try_update(decision.ticket, 1.0) == DPB_OK);
   CHECK(other->try_contribution(generation, bytes) == DPB_OK && !bytes.empty());
