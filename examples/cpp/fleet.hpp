@@ -101,11 +101,14 @@ using Key = std::array<std::uint8_t, 32>;
 // Reads a key: 32 bytes, or 64 hexadecimal digits on a line.
 inline Key read_key(const std::filesystem::path &file) {
   const auto refuse = [&](const char *why) -> std::runtime_error { return std::runtime_error(file.string() + ": " + why); };
+  std::ifstream open(file, std::ios::binary);
+  if (!open) {
+    throw refuse("cannot be read");
+  }
   constexpr auto OTHERS = std::filesystem::perms::group_all | std::filesystem::perms::others_all;
   if ((std::filesystem::status(file).permissions() & OTHERS) != std::filesystem::perms::none) {
     throw refuse("other users can read it: chmod 600");
   }
-  std::ifstream open(file, std::ios::binary);
   std::string text(2 * sizeof(Key) + 2, '\0');
   open.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(open.gcount()));

@@ -85,8 +85,12 @@ fn play(
     let handle = |number: usize| {
         let seed = Trial { run: trial.run << 8 | number as u64, ..trial }.policy_seed();
         let fleet_key = (sharing == One).then(|| [7; 32].into());
-        let config =
-            Config { test_seed: Some(seed), fleet_key, pending_capacity: 1, ..Config::new(means.len() as u32, epsilon) };
+        let config = Config {
+            test_seed: Some(seed),
+            fleet_key,
+            pending_capacity: 1,
+            ..Config::new(means.len() as u32, epsilon)
+        };
         Bandit::new(Algorithm::Imed, &config).expect("a valid configuration")
     };
     let mut fleet = Fleet::new((0..handles).map(handle).collect(), sharing);
