@@ -37,7 +37,7 @@ fn valgrind_finds_no_leak_and_no_wild_read() {
 #[test]
 #[ignore = "a minute"]
 fn valgrind_finds_none_in_other_programs() {
-    valgrind(&["arms", "clock", "fleet", "grow", "segments", "slate", "snapshot", "users"]);
+    valgrind(&["arms", "clock", "combine", "fleet", "grow", "segments", "slate", "snapshot", "users"]);
 }
 
 #[test]
@@ -108,8 +108,8 @@ fn allocation_failure_is_a_status() {
 #[test]
 fn central_model() {
     let sources = [
-        "budget", "central", "compare", "counter", "drift", "fleet", "linear", "segments", "slate", "snapshot",
-        "stopping", "users",
+        "budget", "central", "combine", "compare", "counter", "drift", "fleet", "linear", "segments", "slate",
+        "snapshot", "stopping", "users",
     ];
     for source in sources {
         let source = format!("tests/c/{source}.c");

@@ -23,7 +23,7 @@ fn quickstart_learns() {
     }
 }
 
-/// A handle for each thread: the program prints three lines, and all rewards count (otherwise it exits with 1).
+/// A handle for each thread: the program prints four lines, and all rewards count (otherwise it exits with 1).
 #[test]
 #[cfg(unix)]
 fn threads_share_what_they_learn() {
@@ -32,7 +32,7 @@ fn threads_share_what_they_learn() {
     }
     let program = build("cc", "examples/c/cores.c", &["-std=gnu11", "-pthread"], Link::Static);
     let printed = run(Command::new(program).args(["3", "90000"]));
-    assert_eq!(printed.lines().count(), 3, "{printed}");
+    assert_eq!(printed.lines().count(), 4, "{printed}");
     for line in printed.lines() {
         let clicks = |after: &str| -> f64 {
             let rest = line.split_once(after).unwrap().1.trim_start();

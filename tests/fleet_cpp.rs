@@ -3,6 +3,9 @@
 //! rewards at another node, broken connections, and clocks that jump. The test reads the data in Redis with its own
 //! client.
 
+#[path = "fleet_cpp/combining.rs"]
+mod combining;
+
 use super::{CPP, GO, Program, WINDOW, number_field, place, slots, text_field};
 use crate::support::coins::Coins;
 use crate::support::http::{PATIENCE, Server, ask, send, wait};
@@ -347,16 +350,27 @@ fn play(nodes: &[&Node], visitors: usize) {
 
 /// Returns whether all nodes have all releases of every node, each reward once. Without decisions this does not change.
 fn agree(redis: &Redis, nodes: &[&Node]) -> bool {
+    let fields = redis.fields();
+    let answered: u64 = fields.values().map(|(_, bandit)| bandit.report().unwrap().counts.answered).sum();
+    let released = released(fields.values().map(|(_, bandit)| bandit));
+    assert!(released.iter().sum::<f64>() <= answered as f64, "{released:?} of {answered}");
+    all_know(nodes, &released)
+}
+
+/// The number of rewards in these handles' own releases, for each arm.
+fn released<'a>(bandits: impl Iterator<Item = &'a Bandit>) -> Vec<f64> {
     let mut released = vec![0.0; 10];
-    let mut answered = 0;
-    for (_, bandit) in redis.fields().values() {
-        answered += bandit.report().unwrap().counts.answered;
+    for bandit in bandits {
         for (sum, arm) in released.iter_mut().zip(bandit.arm_reports().unwrap()) {
             *sum += arm.effective_pulls;
         }
     }
-    assert!(released.iter().sum::<f64>() <= answered as f64, "{released:?} of {answered}");
-    let knows = |node: &&Node| node.known().iter().zip(&released).all(|(x, y)| (x - y).abs() <= 1e-9 * y);
+    released
+}
+
+/// Returns whether all nodes know exactly these releases, and there is one of each arm.
+fn all_know(nodes: &[&Node], released: &[f64]) -> bool {
+    let knows = |node: &&Node| node.known().iter().zip(released).all(|(x, y)| (x - y).abs() <= 1e-9 * y);
     released.iter().all(|&rewards| rewards > 0.0) && nodes.iter().all(knows)
 }
 
@@ -677,28 +691,29 @@ fn nodes_in_go_and_cpp_agree() {
 
 #[test]
 fn cpp_nodes_share_placements() {
-    nodes_share_placements([&CPP, &CPP]);
+    nodes_share_placements([&CPP, &CPP], &[]);
 }
 
 #[test]
 fn go_nodes_share_placements() {
-    nodes_share_placements([&GO, &GO]);
+    nodes_share_placements([&GO, &GO], &[]);
 }
 
 #[test]
 fn go_and_cpp_nodes_share_placements() {
-    nodes_share_placements([&GO, &CPP]);
+    nodes_share_placements([&GO, &CPP], &[]);
 }
 
 /// Two servers with three placements, each with visitors in two of them. All clicks come to the other server, and count
 /// once, at the server that showed the ad. Both have the same evidence for all placements. One server is killed, and
 /// continues in another period.
-fn nodes_share_placements(programs: [&LazyLock<Option<Program>>; 2]) {
+fn nodes_share_placements(programs: [&LazyLock<Option<Program>>; 2], more: &[&str]) {
     const NAME: &str = "ads-placements";
     const PLACEMENTS: u64 = 3;
     let [Some(first), Some(second)] = programs.map(|program| program.as_ref()) else { return };
     let Some(redis) = Redis::alone(&World::default(), &[]) else { return };
-    let start = |program, number| Node::start(program, &redis, number, OFTEN, &["--placements", "3"]);
+    let options = [&["--placements", "3"], more].concat();
+    let start = |program, number| Node::start(program, &redis, number, OFTEN, &options);
     let (one, two) = (start(first, 1), start(second, 2));
     let have_met = |nodes: [&Node; 2]| {
         let met = |node: &&Node| [NAME, "ads"].iter().all(|name| node.metric_of(name, "nodes") == 1.0);

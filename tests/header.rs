@@ -3,7 +3,7 @@
 /// The header's sections in order: a title, and the source files whose items follow it. Each file's constants and types
 /// come before its functions. No other file of the crate may declare an item of the interface.
 const SECTIONS: [(&str, &[&str]); 3] = [
-    ("The core: bandits", &["status", "config", "budget", "bandit", "request", "report", "snapshot"]),
+    ("The core: bandits", &["status", "config", "budget", "bandit", "request", "report", "snapshot", "fleet"]),
     ("Beside the bandits: private sums, stopping rules", &["counter", "stopping"]),
     ("Experimental, may change in any version: the shuffle model, the local model", &["shuffle", "local"]),
 ];

@@ -103,7 +103,7 @@ private:
   dpb_status status_;
 };
 
-/// dpb_config with its defaults. A test_seed and a budget must live until the constructor has read them.
+/// dpb_config with its defaults. A test_seed, a fleet_key and a budget must live until the constructor has read them.
 struct Config : dpb_config {
   Config(std::uint32_t arm_count, double privacy) noexcept : dpb_config() {
     dpb_config_init(this, arm_count, privacy);
@@ -280,6 +280,19 @@ template <class Item, class Call> [[nodiscard]] dpb_status fill(std::vector<Item
   }
   out.resize(status == DPB_OK ? size : 0);
   return status;
+}
+
+/// The same for a function(arguments..., buffer, capacity, &length, error) that writes bytes.
+template <class Function, class... Arguments>
+[[nodiscard]] dpb_status fill_bytes(std::vector<std::uint8_t> &out, dpb_error *error, Function function,
+                                    Arguments... arguments) {
+  return fill(out, [&](auto... room) { return function(arguments..., room..., error); });
+}
+/// Returns the bytes, or fails.
+template <class... Call> [[nodiscard]] std::vector<std::uint8_t> bytes(Call... call) {
+  std::vector<std::uint8_t> made;
+  insist([&](dpb_error *error) { return fill_bytes(made, error, call...); });
+  return made;
 }
 
 } // namespace detail
@@ -563,15 +576,9 @@ public:
     return dpb_segment_read(get(), key, out, cap, &n);
   }
   /// The releases and the public state as bytes, which you may log and publish (dpb_snapshot).
-  [[nodiscard]] std::vector<std::uint8_t> snapshot() const {
-    std::vector<std::uint8_t> bytes;
-    detail::insist([&](dpb_error *error) { return try_snapshot(bytes, error); });
-    return bytes;
-  }
+  [[nodiscard]] std::vector<std::uint8_t> snapshot() const { return detail::bytes(dpb_snapshot, get()); }
   [[nodiscard]] dpb_status try_snapshot(std::vector<std::uint8_t> &bytes, dpb_error *error = nullptr) const {
-    return detail::fill(bytes, [this, error](std::uint8_t *out, std::size_t cap, std::size_t *len) {
-      return dpb_snapshot(get(), out, cap, len, error);
-    });
+    return detail::fill_bytes(bytes, error, dpb_snapshot, get());
   }
   /// Adds the releases of another handle, from its snapshot (dpb_merge). Order and repetition do not matter.
   void merge(const std::vector<std::uint8_t> &snapshot) {
@@ -580,6 +587,52 @@ public:
   [[nodiscard]] dpb_status try_merge(const std::uint8_t *snapshot, std::size_t len,
                                      dpb_error *error = nullptr) noexcept {
     return dpb_merge(get(), snapshot, len, error);
+  }
+
+  // A fleet with one noise (config.fleet_key).
+  /// Makes this handle the leader, which releases what the others contribute, and returns its generation (dpb_lead). A
+  /// handle that leads already keeps its generation.
+  [[nodiscard]] std::uint64_t lead() {
+    std::uint64_t generation = 0;
+    detail::insist([&](dpb_error *error) { return try_lead(generation, error); });
+    return generation;
+  }
+  [[nodiscard]] dpb_status try_lead(std::uint64_t &generation, dpb_error *error = nullptr) noexcept {
+    return dpb_lead(get(), &generation, error);
+  }
+  /// Takes the sums of all open batches out of this handle, sealed for the leader of this generation (dpb_contribution);
+  /// empty if there are none. Send them once, and to that leader only.
+  [[nodiscard]] std::vector<std::uint8_t> contribution(std::uint64_t generation) {
+    return detail::bytes(dpb_contribution, get(), generation);
+  }
+  [[nodiscard]] dpb_status try_contribution(std::uint64_t generation, std::vector<std::uint8_t> &bytes,
+                                            dpb_error *error = nullptr) {
+    return detail::fill_bytes(bytes, error, dpb_contribution, get(), generation);
+  }
+  /// Adds a contribution to the open batches of this handle, which leads (dpb_combine). Drop what is DPB_DUPLICATE or
+  /// DPB_EXPIRED.
+  void combine(const std::vector<std::uint8_t> &contribution) {
+    detail::insist([&](dpb_error *error) { return try_combine(contribution.data(), contribution.size(), error); });
+  }
+  [[nodiscard]] dpb_status try_combine(const std::uint8_t *contribution, std::size_t len,
+                                       dpb_error *error = nullptr) noexcept {
+    return dpb_combine(get(), contribution, len, error);
+  }
+  /// Seals a message for the handles of the fleet, such as a click that came to the wrong one (dpb_seal).
+  [[nodiscard]] std::vector<std::uint8_t> seal(const std::vector<std::uint8_t> &message) const {
+    return detail::bytes(dpb_seal, get(), message.data(), message.size());
+  }
+  [[nodiscard]] dpb_status try_seal(const std::uint8_t *message, std::size_t len, std::vector<std::uint8_t> &sealed,
+                                    dpb_error *error = nullptr) const {
+    return detail::fill_bytes(sealed, error, dpb_seal, get(), message, len);
+  }
+  /// Opens a message that seal made at a handle with the same key (dpb_open).
+  [[nodiscard]] std::vector<std::uint8_t> open(const std::vector<std::uint8_t> &sealed) const {
+    return detail::bytes(dpb_open, get(), sealed.data(), sealed.size());
+  }
+  [[nodiscard]] dpb_status try_open(const std::uint8_t *sealed, std::size_t len, std::vector<std::uint8_t> &message,
+                                    dpb_error *error = nullptr) const {
+    return detail::fill_bytes(message, error, dpb_open, get(), sealed, len);
   }
   /// The arm that the policy has identified as the best, if it has.
   [[nodiscard]] std::optional<std::uint32_t> best_arm() const {

@@ -1712,6 +1712,110 @@ dpb_status dpb_merge(dpb_bandit *bandit,
                      size_t len,
                      dpb_error *error);
 
+/**
+ * The number of bytes by which dpb_seal makes a message longer.
+ */
+#define DPB_SEAL_BYTES 53
+
+/**
+ * Makes this handle the leader of its fleet: the handle that releases what the others contribute. A fleet with one
+ * leader has one noise, and learns nearly as fast as one handle. It needs dpb_config.fleet_key.
+ *
+ * The others call dpb_contribution with the leader's generation, and send the bytes to the leader, which calls
+ * dpb_combine. Releases spread as in every fleet: each handle merges the snapshots of all others (dpb_merge). A
+ * handle that leads already keeps its generation. A restored handle does not lead. If several handles lead, each
+ * releases what is contributed to it, with its own noise; no reward is released twice (Theorem C, in src/contribution.rs).
+ *
+ * generation: receives a random number that is not 0. It is public. error: NULL, or filled on failure.
+ * Returns DPB_OK; DPB_NULL; DPB_UNSUPPORTED (no fleet_key); DPB_POISONED. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_lead(dpb_bandit *bandit,
+                    uint64_t *generation,
+                    dpb_error *error);
+
+/**
+ * Takes the sums of all open batches out of this handle for good, and writes them sealed, for the leader of this
+ * generation. From the first call on this handle releases nothing itself, until it leads (dpb_lead). Call it every
+ * few seconds, send the bytes once and to that leader only, and merge the leader's snapshots. What is lost on the
+ * way is lost: its rewards are in no release. Nobody without the key can read or alter the bytes. Their length
+ * depends on public counts alone. When they are taken and sent must not depend on rewards.
+ *
+ * generation: from dpb_lead of another handle. buf: receives up to cap bytes (NULL with cap = 0). len: receives the
+ * length, also if cap is too small; 0: there is nothing to contribute. A call whose cap is too small takes nothing
+ * out. The length: some 210 bytes, and 20 for each arm with open rewards; with segments 32 for each arm in each;
+ * with features 4 d (3 d + 13) + 60 for each model, d the number of features and 1. It may grow between two calls.
+ * error: NULL, or filled on failure.
+ * Returns DPB_OK; DPB_NULL; DPB_INVALID_CONFIG (generation is 0 or this handle's own); DPB_BUFFER_TOO_SMALL (only
+ * len written); DPB_UNSUPPORTED (no fleet_key); DPB_NO_MEMORY; DPB_POISONED. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_contribution(dpb_bandit *bandit,
+                            uint64_t generation,
+                            uint8_t *buf,
+                            size_t cap,
+                            size_t *len,
+                            dpb_error *error);
+
+/**
+ * Adds a contribution to the open batches of this handle, which leads. Batches that are full are released, each
+ * with one noise. A contribution is added once, whatever is repeated, reordered or replayed. What it holds of arms
+ * and segments that this handle does not have is lost, and counted in dpb_report.contributions_lost.
+ *
+ * contribution: len bytes of any origin. error: NULL, or filled on failure. Other threads wait, as in dpb_merge.
+ * Returns DPB_OK; DPB_NULL; DPB_CORRUPT (not sealed by the fleet_key as a contribution); DPB_EXPIRED (addressed to
+ * another generation: drop it); DPB_DUPLICATE (it, or a later one of its sender, was added: drop it);
+ * DPB_INVALID_CONFIG (a field differs that must not: see dpb_merge); DPB_FULL (2^20 contributors);
+ * DPB_NEWER_VERSION; DPB_UNSUPPORTED (no fleet_key); DPB_NO_MEMORY; DPB_POISONED. Unless DPB_OK, nothing has
+ * changed. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_combine(dpb_bandit *bandit,
+                       const uint8_t *contribution,
+                       size_t len,
+                       dpb_error *error);
+
+/**
+ * Seals a message for the handles of the fleet, for example a click that came to another node than its decision.
+ * Whoever carries it sees only its length, and cannot alter it, but can repeat it. (A reward that is reported twice
+ * counts once.)
+ *
+ * message: message_len bytes (NULL with 0). buf: receives up to cap bytes (NULL with cap = 0). len: receives the
+ * length, message_len + DPB_SEAL_BYTES, also if cap is too small. error: NULL, or filled on failure.
+ * Returns DPB_OK; DPB_NULL; DPB_BUFFER_TOO_SMALL (only len written); DPB_UNSUPPORTED (no fleet_key); DPB_NO_MEMORY;
+ * DPB_POISONED. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_seal(const dpb_bandit *bandit,
+                    const uint8_t *message,
+                    size_t message_len,
+                    uint8_t *buf,
+                    size_t cap,
+                    size_t *len,
+                    dpb_error *error);
+
+/**
+ * Opens a message that dpb_seal made at a handle with the same fleet_key.
+ *
+ * sealed: sealed_len bytes of any origin (NULL with 0). buf: receives up to cap bytes (NULL with cap = 0). len:
+ * receives the length, sealed_len - DPB_SEAL_BYTES, also if cap is too small. error: NULL, or filled on failure.
+ * Returns DPB_OK; DPB_NULL; DPB_CORRUPT (not sealed by the fleet_key as a message); DPB_NEWER_VERSION;
+ * DPB_BUFFER_TOO_SMALL (only len written); DPB_UNSUPPORTED (no fleet_key); DPB_NO_MEMORY; DPB_POISONED. Any thread.
+ */
+DPB_API
+DPB_MUST_USE
+dpb_status dpb_open(const dpb_bandit *bandit,
+                    const uint8_t *sealed,
+                    size_t sealed_len,
+                    uint8_t *buf,
+                    size_t cap,
+                    size_t *len,
+                    dpb_error *error);
+
 /* Beside the bandits: private sums, stopping rules. ---------------------------------------------------- */
 
 /**
@@ -2239,12 +2343,12 @@ dpb_status dpb_new_ldp_klucb(const dpb_config *config,
 DPB_ASSERT_SIZE(dpb_decision, 24);
 DPB_ASSERT_SIZE(dpb_feature, 8);
 DPB_ASSERT_SIZE(dpb_error, 256);
-DPB_ASSERT_SIZE(dpb_report, 104);
+DPB_ASSERT_SIZE(dpb_report, 120);
 DPB_ASSERT_SIZE(dpb_diagnostics, 48);
 DPB_ASSERT_SIZE(dpb_arm, 64);
 DPB_ASSERT_SIZE(dpb_shuffle_params, 32);
 #if UINTPTR_MAX == UINT64_MAX /* they hold a pointer */
-DPB_ASSERT_SIZE(dpb_config, 184);
+DPB_ASSERT_SIZE(dpb_config, 192);
 DPB_ASSERT_SIZE(dpb_request, 80);
 DPB_ASSERT_SIZE(dpb_stopping_config, 48);
 DPB_ASSERT_SIZE(dpb_counter_config, 32);

@@ -21,7 +21,7 @@
 //
 // With --redis ADDRESS --node N many servers in C++ and Go learn together: see fleet.hpp. Any server accepts any click:
 // the first four digits of the ticket are the number of the server that decided, plus 0x8000 for an ad of a placement. The
-// placements are a second bandit in Redis. Send each person to one server: a person who reaches n servers loses up to n
+// placements are a second bandit in Redis. With --fleet-key-file FILE one server releases what all collect. Send each person to one server: a person who reaches n servers loses up to n
 // times epsilon.
 //
 // With --threads N each thread has its own bandit, for machines on which one lock is too slow. The bandits merge each
@@ -463,6 +463,8 @@ static Shop make(const Options &options, const fleet::Fields &fields, const flee
   config.reward_bits = 0;            // a click or none
   config.flags |= DPB_CLAMP_REWARDS; // a refused reward would leave its ticket open, and public counts would show that
   serve::set_window(config, options.window);
+  const std::optional<fleet::Key> key = options.fleet.key();
+  config.fleet_key = key ? key->data() : nullptr;
   const unsigned first_node = options.fleet.redis.empty() ? 1 : options.fleet.node;
   const auto shop = [&](std::uint64_t memory) {
     config.forget_after = memory;

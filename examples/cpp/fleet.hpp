@@ -15,8 +15,12 @@
 // the channel of the hash. A node whose own beats are late, or that hears nothing of another one, is in an outage. It waits
 // for the other no longer when that has said that it ends, or after 30 delays and a window.
 //
-// Snapshots may be read by anybody, answers may not: who reads the streams reads who clicked. Who can write to Redis can
-// spoil what is learned, not what is promised to anybody. So it has a password and, across machines, TLS: hiredis has
+// With a fleet key one node leads: it releases what all collect, with one noise. The leader holds a lease, a key with its
+// number and its generation (dpb_lead). Whoever finds no lease tries to take it. The others contribute their open sums
+// to that generation, by a stream of its own, each once: what is lost on the way is lost. Answers are sealed.
+//
+// Snapshots and contributions may be read by anybody, answers that are not sealed may not: who reads the streams reads who
+// clicked. Who can write to Redis can spoil what is learned, not what is promised to anybody. So it has a password and, across machines, TLS: hiredis has
 // that from version 1 on, and before connects to a tunnel on this machine.
 #ifndef FLEET_HPP
 #define FLEET_HPP
@@ -24,6 +28,7 @@
 #include "serve.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cerrno>
 #include <chrono>
@@ -69,6 +74,10 @@ inline constexpr std::size_t DIGITS = 20;
 // none. As bindings/go/fleet/redis.go has them.
 inline constexpr std::size_t MOST_ANSWERS = 100'000;
 inline constexpr std::string_view MOST_THERE = "100000", LONGEST_WAIT = "3600";
+// The same for contributions to a leader. A lease lasts so many exchanges, and no less than so long.
+inline constexpr std::string_view MOST_CONTRIBUTIONS = "10000", CONTRIBUTION_WAITS = "60";
+inline constexpr int EXCHANGES_IN_LEASE = 3;
+inline constexpr std::chrono::milliseconds SHORTEST_LEASE = 3s;
 // Answers that are sent or taken at once.
 inline constexpr std::size_t MANY = 1000;
 
@@ -81,11 +90,49 @@ redis.call('HSET', KEYS[1], ARGV[1], ARGV[2] .. ARGV[3])
 redis.call('PUBLISH', KEYS[1], ARGV[1])
 return 1)";
 
+// KEYS the lease, ARGV its value and its milliseconds from now on; with 0 it ends. Only for who holds it.
+inline constexpr std::string_view RENEW = R"(
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+return redis.call('PEXPIRE', KEYS[1], ARGV[2]))";
+
+// What the nodes of a fleet with one noise share: nobody else may have it.
+using Key = std::array<std::uint8_t, 32>;
+
+// Reads a key: 32 bytes, or 64 hexadecimal digits on a line.
+inline Key read_key(const std::filesystem::path &file) {
+  const auto refuse = [&](const char *why) -> std::runtime_error { return std::runtime_error(file.string() + ": " + why); };
+  std::ifstream open(file, std::ios::binary);
+  if (!open) {
+    throw refuse("cannot be read");
+  }
+  constexpr auto OTHERS = std::filesystem::perms::group_all | std::filesystem::perms::others_all;
+  if ((std::filesystem::status(file).permissions() & OTHERS) != std::filesystem::perms::none) {
+    throw refuse("other users can read it: chmod 600");
+  }
+  std::string text(2 * sizeof(Key) + 2, '\0');
+  open.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(open.gcount()));
+  if (text.size() == 2 * sizeof(Key) + 1 && text.back() == '\n') {
+    text.pop_back();
+  }
+  const bool digits =
+      text.size() == 2 * sizeof(Key) && text.find_first_not_of("0123456789abcdefABCDEF") == text.npos;
+  if (!digits && text.size() != sizeof(Key)) {
+    throw refuse("no fleet key: 32 bytes, or 64 hexadecimal digits");
+  }
+  Key key;
+  for (std::size_t i = 0; i < key.size(); ++i) {
+    key[i] = digits ? *serve::parse<std::uint8_t>(text.substr(2 * i, 2), 16) : static_cast<std::uint8_t>(text[i]);
+  }
+  return key;
+}
+
 struct Options {
   std::string redis; // HOST:PORT, or a socket's path; empty: none
   std::string bandit = "ads";
   std::uint16_t node = 0;
   std::filesystem::path password_file; // empty: none
+  std::filesystem::path key_file;      // empty: each node adds its own noise
   std::chrono::milliseconds merge_every = 5s;
   std::chrono::milliseconds delay = 1s; // answers that take longer are an outage; 0: none is
 
@@ -103,6 +150,8 @@ struct Options {
       node = static_cast<std::uint16_t>(*number);
     } else if (name == "--redis-password-file" && !value.empty()) {
       password_file = value;
+    } else if (name == "--fleet-key-file" && !value.empty()) {
+      key_file = value;
     } else if (name == "--merge-every" && number && *number > 0) {
       merge_every = std::chrono::milliseconds(*number);
     } else if (name == "--delay" && number) {
@@ -113,8 +162,10 @@ struct Options {
     return true;
   }
 
+  std::optional<Key> key() const { return key_file.empty() ? std::nullopt : std::optional(read_key(key_file)); }
+
   // All or none.
-  bool agree() const { return redis.empty() == (node == 0) && (password_file.empty() || !redis.empty()); }
+  bool agree() const { return redis.empty() == (node == 0) && ((password_file.empty() && key_file.empty()) || !redis.empty()); }
 
   static std::optional<std::uint16_t> port(std::string_view address) {
     const std::size_t colon = address.rfind(':');
@@ -128,7 +179,9 @@ struct Options {
       "  --merge-every MS   exchange what is released so often, in milliseconds; default 5000\n"
       "  --delay MS         a click at another server takes at most so long; while it takes longer, decisions are\n"
       "                     cancelled; default 1000; 0: clicks come to the server that has shown the ad\n"
-      "  --redis-password-file FILE  its first line\n";
+      "  --redis-password-file FILE  its first line\n"
+      "  --fleet-key-file FILE  one server releases what all collect, with one noise, and clicks travel sealed: 32\n"
+      "                     secret random bytes or 64 hexadecimal digits, the same for all, that no other user can read\n";
 };
 
 // What a node has put.
@@ -144,6 +197,7 @@ struct Answer {
   std::uint64_t ticket;
   double reward;
   bool is_beat = false;
+  std::string sealed{}; // both in place of them, with a fleet key
 };
 using Take = std::function<void(const Answer &)>;
 
@@ -337,6 +391,47 @@ public:
     commands_.ask({"PUBLISH", key_, std::to_string(node).append(what)}, until);
   }
 
+  // Who leads, as it stands in the lease; empty: nobody.
+  std::string leader(Clock::time_point until) {
+    return std::string(Connection::text(*commands_.ask({"GET", lease_}, until)));
+  }
+
+  // Takes the lease, if nobody holds it.
+  bool lead(std::string_view leader, std::chrono::milliseconds time, Clock::time_point until) {
+    const std::string milliseconds = std::to_string(time.count());
+    return Connection::text(*commands_.ask({"SET", lease_, leader, "NX", "PX", milliseconds}, until)) == "OK";
+  }
+
+  // Is the lease still this leader's? It then lasts so long from now on.
+  bool renew(std::string_view leader, std::chrono::milliseconds time, Clock::time_point until) {
+    return commands_.ask({"EVAL", RENEW, "1", lease_, leader, std::to_string(time.count())}, until)->integer == 1;
+  }
+
+  void contribute(std::uint64_t generation, std::string_view sums, Clock::time_point until) {
+    const std::string stream = contributions(generation);
+    commands_.send({"XADD", stream, "MAXLEN", "~", MOST_CONTRIBUTIONS, "*", "contribution", sums}, until);
+    commands_.ask({"EXPIRE", stream, CONTRIBUTION_WAITS}, until); // the reply to the first
+    commands_.receive(until);
+  }
+
+  // Gives `take` what was contributed to this generation, and forgets it.
+  template <class Combine> void collect(std::uint64_t generation, Clock::time_point until, Combine take) {
+    const std::string stream = contributions(generation);
+    for (std::size_t some = MANY; some == MANY;) {
+      const Reply reply = commands_.ask({"XREAD", "COUNT", std::to_string(MANY), "STREAMS", stream, "0"}, until);
+      const redisReply &messages = at(at(*reply, 0), 1);
+      std::vector<std::string_view> done{"XDEL", stream};
+      some = messages.elements;
+      for (std::size_t i = 0; i < some; ++i) {
+        take(value(at(at(messages, i), 1), "contribution"));
+        done.push_back(word(at(messages, i), 0));
+      }
+      if (some > 0) {
+        commands_.ask(done, until);
+      }
+    }
+  }
+
   // To the nodes that have decided; a beat to this one.
   void send(const std::vector<Answer> &answers, std::uint16_t self, Clock::time_point until) {
     std::set<std::string> streams;
@@ -346,11 +441,15 @@ public:
         commands_.send({"XADD", *stream, "MAXLEN", "~", MOST_THERE, "*", "beat", std::to_string(answer.ticket)}, until);
         continue;
       }
-      char reward[32];
-      std::snprintf(reward, sizeof reward, "%.17g", answer.reward);
       const auto stream = streams.insert(stream_of(dpb_ticket_node(answer.ticket))).first;
-      commands_.send({"XADD", *stream, "MAXLEN", "~", MOST_THERE, "*", "ticket", std::to_string(answer.ticket), "reward",
-                      reward}, until);
+      const std::string ticket = std::to_string(answer.ticket), reward = text(answer.reward);
+      std::vector<std::string_view> words{"XADD", *stream, "MAXLEN", "~", MOST_THERE, "*"};
+      if (answer.sealed.empty()) {
+        words.insert(words.end(), {"ticket", ticket, "reward", reward});
+      } else {
+        words.insert(words.end(), {"sealed", answer.sealed});
+      }
+      commands_.send(words, until);
     }
     for (const std::string &stream : streams) {
       commands_.send({"EXPIRE", stream, LONGEST_WAIT}, until);
@@ -358,6 +457,21 @@ public:
     for (std::size_t i = 0; i < answers.size() + streams.size(); ++i) {
       commands_.receive(until);
     }
+  }
+
+  // Two numbers with a space between them.
+  template <class One, class Other>
+  static std::pair<std::optional<One>, std::optional<Other>> numbers(std::string_view text) {
+    const std::size_t space = std::min(text.find(' '), text.size());
+    return {serve::parse<One>(text.substr(0, space)),
+            serve::parse<Other>(text.substr(std::min(space + 1, text.size())))};
+  }
+
+  // Reads back as the same number.
+  static std::string text(double reward) {
+    char digits[32];
+    std::snprintf(digits, sizeof digits, "%.17g", reward);
+    return digits;
   }
 
   // Gives `take` all answers that have come to this node, perhaps again what came before, forgets them, and waits for
@@ -406,6 +520,8 @@ private:
         take(Answer{*ticket, *reward});
       } else if (const auto beat = serve::parse<std::uint64_t>(value(words, "beat"))) {
         take(Answer{*beat, 0, true});
+      } else if (const std::string_view sealed = value(words, "sealed"); !sealed.empty()) {
+        take(Answer{0, 0, false, std::string(sealed)});
       }
       done.push_back(word(at(messages, i), 0));
     }
@@ -415,6 +531,9 @@ private:
     answers_.send({"XREAD", "COUNT", std::to_string(MANY), "BLOCK", "0", "STREAMS", stream, "0"}, until);
   }
 
+  std::string contributions(std::uint64_t generation) const {
+    return key_ + ":contributions:" + std::to_string(generation);
+  }
   std::string stream_of(std::uint16_t node) const { return key_ + ":answers:" + std::to_string(node); }
 
   // Where there is none, an empty one.
@@ -434,7 +553,7 @@ private:
     return {};
   }
 
-  const std::string key_;
+  const std::string key_, lease_ = key_ + ":leader";
   Connection commands_, hints_, answers_;
 };
 
@@ -574,6 +693,12 @@ public:
            [](const Node &n) { return n.received_; });
     family("answers_refused_total", "counter", "Answers from other nodes that did not. NOT private.",
            [](const Node &n) { return n.refused_; });
+    family("leads", "gauge", "1 while this node leads: it releases what all contribute.",
+           [](const Node &n) { return int(n.leads_); });
+    family("contributions_total", "counter", "Contributions sent to leaders.",
+           [](const Node &n) { return n.contributions_; });
+    family("contributions_lost_total", "counter", "Contributions lost to an error.",
+           [](const Node &n) { return n.contributions_lost_; });
     return page;
   }
 
@@ -626,7 +751,11 @@ private:
     }
     try {
       const Clock::time_point until = Clock::now() + patience();
+      share(until);
       put(until);
+      if (!leader_.empty()) { // another one can lead at once
+        store_.renew(leader_, 0ms, until);
+      }
       while (!outbox_.empty()) { // nobody answers any more
         send(until);
       }
@@ -667,9 +796,97 @@ private:
   std::chrono::nanoseconds interval() const { return options_.merge_every; }
   std::chrono::nanoseconds beat_every() const { return std::chrono::nanoseconds(options_.delay) / BEATS_IN_DELAY; }
 
+  // With a fleet key: leads, if nobody else does, and adds what was contributed; or contributes. It has read the lease
+  // just before it takes its sums out, so they stay here while Redis is away.
+  void share(Clock::time_point until) {
+    if (options_.key_file.empty()) {
+      return;
+    }
+    std::string leader = leader_;
+    if (leader.empty() || !store_.renew(leader, lease(), until)) {
+      leader = store_.leader(until);
+      if (leader.empty()) {
+        leader_ = std::to_string(options_.node) + ' ' + std::to_string(bandit_.lead());
+        leader = store_.lead(leader_, lease(), until) ? leader_ : store_.leader(until);
+      }
+    }
+    const auto [node, generation] = Store::numbers<std::uint16_t, std::uint64_t>(leader);
+    const bool leads = !leader_.empty() && leader == leader_;
+    {
+      const std::lock_guard alone(lock_);
+      leads_ = leads;
+    }
+    if (leads) {
+      store_.collect(*generation, until, [this](std::string_view sums) { combine(sums); });
+    } else if (node && generation && *node != options_.node) { // an earlier life of this node leads no longer
+      contribute(*generation, until);
+    }
+  }
+
+  std::chrono::milliseconds lease() const {
+    return std::max(EXCHANGES_IN_LEASE * options_.merge_every, SHORTEST_LEASE);
+  }
+
+  // A contribution that failed may have arrived. So it is not sent again: it is lost.
+  void contribute(std::uint64_t generation, Clock::time_point until) {
+    leader_.clear();
+    const std::vector<std::uint8_t> sums = bandit_.contribution(generation);
+    if (sums.empty()) {
+      return;
+    }
+    try {
+      store_.contribute(generation, {reinterpret_cast<const char *>(sums.data()), sums.size()}, until);
+    } catch (...) {
+      const std::lock_guard alone(lock_);
+      ++contributions_lost_;
+      throw;
+    }
+    const std::lock_guard alone(lock_);
+    ++contributions_;
+  }
+
+  // What was added before is no news. Else what is refused is said once.
+  void combine(std::string_view sums) {
+    dpb_error error = {};
+    const dpb_status status =
+        bandit_.try_combine(reinterpret_cast<const std::uint8_t *>(sums.data()), sums.size(), &error);
+    if (status != DPB_OK && status != DPB_DUPLICATE && status != refused_contribution_) {
+      std::fprintf(stderr, "redis: a contribution to this node under the name %s is lost: %s\n",
+                   options_.bandit.c_str(), error.message);
+      refused_contribution_ = status;
+    }
+  }
+
+  // An answer to another node's decision, as it travels with a fleet key.
+  std::string sealed(const Answer &answer) const {
+    const std::string text = std::to_string(answer.ticket) + ' ' + Store::text(answer.reward);
+    const std::vector<std::uint8_t> sealed = bandit_.seal({text.begin(), text.end()});
+    return {sealed.begin(), sealed.end()};
+  }
+
+  // What came to this node: with a fleet key only what was sealed with it.
+  std::optional<Answer> opened(const Answer &answer) {
+    if (options_.key_file.empty() && answer.sealed.empty()) {
+      return answer;
+    }
+    std::vector<std::uint8_t> text;
+    const auto *bytes = reinterpret_cast<const std::uint8_t *>(answer.sealed.data());
+    if (bandit_.try_open(bytes, answer.sealed.size(), text) != DPB_OK) {
+      if (!std::exchange(unopened_, true)) {
+        std::fprintf(stderr, "redis: answers under the name %s that another fleet key or none has sealed are ignored\n",
+                     options_.bandit.c_str());
+      }
+      return std::nullopt;
+    }
+    const auto [ticket, reward] =
+        Store::numbers<std::uint64_t, double>({reinterpret_cast<const char *>(text.data()), text.size()});
+    return ticket && reward ? std::optional(Answer{*ticket, *reward}) : std::nullopt;
+  }
+
   // Watches, then puts, then lists. Of two nodes one puts before the other lists, or else is heard by the other.
   void exchange(Clock::time_point until, bool beat = false) {
     store_.watch(until);
+    share(until);
     const bool ours = put(until);
     merge(store_.list(until));
     send(until, beat);
@@ -693,6 +910,9 @@ private:
       awaited_ = Seen{now, ticks_};
     }
     alone.unlock();
+    for (Answer &answer : some) {
+      answer.sealed = options_.key_file.empty() || answer.is_beat ? "" : sealed(answer);
+    }
     store_.send(some, options_.node, until);
     if (beat && well) {
       store_.say(options_.node, BEATS, until);
@@ -820,6 +1040,9 @@ private:
   const serve::Span window_;
   std::uint64_t version_ = 0; // of what was put last
   std::minstd_rand jitter_{std::random_device()()};
+  std::string leader_;                       // what the lease is when this node leads; empty: it contributes, or has no key
+  dpb_status refused_contribution_ = DPB_OK; // that was said last
+  bool unopened_ = false;                    // that was said
 
   // The time, and the ticks of the bandit's clock.
   struct Seen {
@@ -840,14 +1063,15 @@ private:
       }
       return;
     }
-    const bool counts = bandit_.try_update(answer.ticket, answer.reward) == DPB_OK;
+    const std::optional<Answer> ours = opened(answer);
+    const bool counts = ours && bandit_.try_update(ours->ticket, ours->reward) == DPB_OK;
     const std::lock_guard alone(lock_);
     ++(counts ? received_ : refused_);
   };
   Bell bell_;
 
   mutable std::mutex lock_; // of what follows; only the thread changes merged_
-  bool ended_ = false, soon_ = false;
+  bool ended_ = false, soon_ = false, leads_ = false;
   Clock::time_point last_ = Clock::now();
   std::condition_variable end_;
   std::uint64_t ticks_ = 0;                  // not long ago
@@ -857,6 +1081,7 @@ private:
   Clock::time_point mute_until_{};           // answers were dropped
   bool outage_ = false;
   std::uint64_t outages_ = 0;
+  std::uint64_t contributions_ = 0, contributions_lost_ = 0;
   std::uint64_t exchanges_ = 0, errors_ = 0, sent_ = 0, unsent_ = 0, received_ = 0, refused_ = 0;
   std::deque<Answer> outbox_; // only the thread takes from it
   std::map<std::uint16_t, std::optional<std::size_t>> merged_; // of each other node: a hash; nothing: refused

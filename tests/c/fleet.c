@@ -63,5 +63,5 @@ int main(void) {
   dpb_free(b);
   free(of_a);
   free(of_b);
-  return 0;
+  return failures != 0;
 }

@@ -83,5 +83,5 @@ int main(void) {
   CHECK(strstr(error.message, "a snapshot: its next releases need partial sums that are raw") != NULL);
   dpb_free(bandit);
   free(bytes);
-  return 0;
+  return failures != 0;
 }

@@ -119,5 +119,5 @@ int main(void) {
   exactly_once(dpb_new_se);
   exactly_once(dpb_new_imed);
   exactly_once(dpb_new_ts);
-  return 0;
+  return failures != 0;
 }

@@ -112,6 +112,25 @@ static void segments() {
   CHECK(!dpb::Bandit::try_restore("dp-imed", config, bytes.data(), bytes.size(), &error) && error.message[0] == 'e');
 }
 
+static void combining() {
+  const std::uint8_t key[32] = {};
+  dpb_error error = {};
+  dpb::Config config(3, 1.0);
+  config.fleet_key = key;
+  std::optional<dpb::Bandit> leader = dpb::Bandit::try_new(config), other = dpb::Bandit::try_new(config);
+  std::uint64_t generation = 0;
+  std::vector<std::uint8_t> bytes, opened;
+  CHECK(leader && other && leader->try_lead(generation) == DPB_OK && generation != 0);
+  CHECK(other->try_contribution(generation, bytes) == DPB_OK && bytes.empty()); // from here on it releases nothing itself
+  dpb::Decision decision = {};
+  CHECK(other->try_select(decision) == DPB_OK && other->try_update(decision.ticket, 1.0) == DPB_OK);
+  CHECK(other->try_contribution(generation, bytes) == DPB_OK && !bytes.empty());
+  CHECK(leader->try_combine(bytes.data(), bytes.size()) == DPB_OK);
+  CHECK(leader->try_combine(bytes.data(), bytes.size(), &error) == DPB_DUPLICATE && error.status == DPB_DUPLICATE);
+  CHECK(leader->try_seal(key, 3, bytes) == DPB_OK && other->try_open(bytes.data(), bytes.size(), opened) == DPB_OK);
+  CHECK(opened == std::vector<std::uint8_t>(3));
+}
+
 static void others() {
   dpb_error error = {};
   CHECK(dpb::Counter::try_new(dpb::CounterConfig(dpb::CounterKind::hybrid, 1.0)));
@@ -142,6 +161,7 @@ int main(int argc, char **) {
   }
   bandits();
   segments();
+  combining();
   others();
   return 0;
 }

@@ -45,6 +45,7 @@ static_assert(noexcept(std::declval<dpb::Bandit &>().try_select(std::declval<con
 static_assert(noexcept(std::declval<dpb::Stopping &>().try_push(0.0, std::declval<bool &>())));
 static_assert(noexcept(std::declval<dpb::Counter &>().try_add(0.0)));
 static_assert(noexcept(std::declval<dpb::Shuffler &>().try_push(nullptr, 0)));
+static_assert(noexcept(std::declval<dpb::Bandit &>().try_combine(nullptr, 0)));
 static_assert(noexcept(std::declval<dpb::Bandit &>().try_submit_shuffled(0, 0, nullptr, 0)));
 static_assert(sizeof(dpb::Config) == sizeof(dpb_config) && sizeof(dpb::Bandit) == sizeof(void *));
 
@@ -300,6 +301,54 @@ static void handles_learn_from_each_other() {
   CHECK(refusal([&] { (void)b.add_arm(2); }).status() == DPB_INVALID_CONFIG);
   dpb::Bandit other(dpb::Config(3, 0.5));
   CHECK(std::string(refusal([&] { other.merge(snapshot); }).what()).find("epsilon must be") != std::string::npos);
+}
+
+// One handle releases what two collect.
+static void handles_combine() {
+  const std::vector<std::uint8_t> key(32, 7);
+  dpb::Config config(3, 1.0);
+  config.fleet_key = key.data();
+  dpb::Bandit leader(config), other(config);
+  config.fleet_key = nullptr;
+  dpb::Bandit none(config);
+  const auto rewards = [](const dpb::Bandit &bandit) {
+    double sum = 0.0;
+    for (const dpb::Arm &arm : bandit.arms()) {
+      sum += arm.effective_pulls;
+    }
+    return sum;
+  };
+  const std::uint64_t generation = leader.lead();
+  CHECK(generation != 0 && leader.lead() == generation && other.contribution(generation).empty());
+  std::vector<std::uint8_t> last;
+  for (int round = 0; round < 10; round++) {
+    for (int i = 0; i < 100; i++) {
+      const dpb::Decision d = other.select();
+      other.update(d.ticket, d.arm == 1);
+    }
+    last = other.contribution(generation);
+    CHECK(!last.empty() && other.contribution(generation).empty() && rewards(dpb::Bandit::restore(other.snapshot())) == 0);
+    leader.combine(last);
+    other.merge(leader.snapshot());
+  }
+  CHECK(rewards(leader) > 0 && rewards(leader) <= 1000 && rewards(other) == rewards(leader));
+  CHECK(leader.report().contributions == 10 && leader.report().contributions_lost == 0 && other.report().contributions == 0);
+
+  CHECK(refusal([&] { leader.combine(last); }).status() == DPB_DUPLICATE);
+  CHECK(leader.try_combine(last.data(), last.size()) == DPB_DUPLICATE && leader.try_combine(nullptr, 0) == DPB_CORRUPT);
+  CHECK(other.lead() != generation && refusal([&] { other.combine(last); }).status() == DPB_EXPIRED);
+  CHECK(refusal([&] { (void)leader.contribution(generation); }).status() == DPB_INVALID_CONFIG);
+  CHECK(std::string(refusal([&] { (void)none.lead(); }).what()).find("fleet_key") != std::string::npos);
+  CHECK(none.try_contribution(generation, last) == DPB_UNSUPPORTED && last.empty());
+
+  const std::vector<std::uint8_t> message = {1, 2, 3};
+  std::vector<std::uint8_t> sealed = leader.seal(message);
+  CHECK(sealed.size() == message.size() + DPB_SEAL_BYTES && other.open(sealed) == message);
+  CHECK(other.open(leader.seal({})).empty());
+  sealed.back() ^= 1;
+  CHECK(refusal([&] { (void)other.open(sealed); }).status() == DPB_CORRUPT);
+  CHECK(none.try_open(sealed.data(), sealed.size(), last) == DPB_UNSUPPORTED);
+  CHECK(refusal([&] { (void)none.seal(message); }).status() == DPB_UNSUPPORTED);
 }
 
 // Two handles use up a budget, so a third is refused.
@@ -838,6 +887,7 @@ int main() {
   users();
   priors();
   handles_learn_from_each_other();
+  handles_combine();
   budgets();
   reading();
   memory();

@@ -1,0 +1,251 @@
+//! A fleet with one noise: nodes that share a key contribute to the one that leads.
+
+use super::*;
+use std::os::unix::fs::PermissionsExt;
+
+/// A file with this text that no other user can read. Its path.
+fn key_file(name: &str, text: &[u8]) -> String {
+    let path = place(name);
+    fs::write(&path, text).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+fn start(program: &Program, redis: &Redis, number: u16, key: &str) -> Node {
+    Node::start(program, redis, number, OFTEN, &["--fleet-key-file", key])
+}
+
+/// The lease: the node that leads and its generation. Empty: nobody does.
+fn lease(redis: &Redis) -> String {
+    let script = b"return redis.call('GET', KEYS[1]) or ''";
+    String::from_utf8(redis.ask(&[b"EVAL", script, b"1", format!("{KEY}:leader").as_bytes()]).remove(0)).unwrap()
+}
+
+fn leader(redis: &Redis) -> Option<u16> {
+    lease(redis).split(' ').next()?.parse().ok()
+}
+
+/// The nodes that have released something themselves.
+fn releasing(redis: &Redis) -> Vec<String> {
+    let fields = redis.fields().into_iter();
+    fields
+        .filter(|(_, (_, bandit))| released([bandit].into_iter()).iter().sum::<f64>() > 0.0)
+        .map(|(node, _)| node)
+        .collect()
+}
+
+/// Returns whether all nodes know all releases, which have no more than this many rewards.
+fn agree_on(redis: &Redis, nodes: &[&Node], given: usize) -> bool {
+    let released = released(redis.fields().values().map(|(_, bandit)| bandit));
+    assert!(released.iter().sum::<f64>() <= given as f64, "{released:?} of {given}");
+    all_know(nodes, &released)
+}
+
+#[test]
+fn one_node_releases_what_four_collect() {
+    let Some((redis, program)) = Redis::start(&[]) else { return };
+    let key = key_file("one", &[7; 32]);
+    let first = start(program, &redis, 1, &key);
+    let others: Vec<_> = (2..=4).map(|number| start(program, &redis, number, &key)).collect();
+    let nodes: Vec<_> = std::iter::once(&first).chain(&others).collect();
+    let each = WINDOW + 2000;
+    play(&nodes, each);
+    eventually("all know the same", || agree_on(&redis, &nodes, 4 * (each - WINDOW)));
+    // More than one node has collected: those of three nodes were contributed.
+    eventually("what others have collected is released", || nodes[0].known().iter().sum::<f64>() > 4000.0);
+    assert_eq!((leader(&redis), releasing(&redis)), (Some(1), vec!["1".to_owned()]));
+    for (i, node) in nodes.iter().enumerate() {
+        assert_eq!(node.metric("leads"), f64::from(u8::from(i == 0)));
+        assert_eq!(node.metric("contributions_total") > 0.0, i > 0);
+        assert_eq!(node.metric("contributions_lost_total") + node.metric("errors_total"), 0.0);
+    }
+
+    // The leader ends, and its lease with it. What was released before is not released again.
+    let (known, before) = (nodes[1].known().iter().sum::<f64>(), lease(&redis));
+    let nodes: Vec<_> = others.iter().collect();
+    assert_eq!(first.server.interrupt().0.code(), Some(0));
+    assert_ne!(lease(&redis), before);
+    eventually("another one leads", || leader(&redis).is_some());
+    play(&nodes, 2000);
+    eventually("all know the same", || agree_on(&redis, &nodes, 4 * (each - WINDOW) + 3 * 2000));
+    eventually("they learn again", || nodes[0].known().iter().sum::<f64>() > known + 2000.0);
+    assert_eq!(releasing(&redis).len(), 2);
+}
+
+/// While Redis is away nothing is taken out, so nothing is lost. While it hangs, a contribution may be.
+#[test]
+fn what_is_collected_without_redis_is_released_later() {
+    let Some((mut redis, program)) = Redis::start(&[]) else { return };
+    let key = key_file("away", &[7; 32]);
+    let (one, two) = (start(program, &redis, 1, &key), start(program, &redis, 2, &key));
+    play(&[&two], WINDOW);
+    redis.kill();
+    let errors = two.metric("errors_total");
+    play(&[&two], 3000);
+    eventually("it has tried", || two.metric("errors_total") >= errors + 3.0);
+    redis.begin();
+    // If the second node leads now, it releases a batch that is full at the next reward of that arm.
+    let mut given = 3000;
+    eventually("it is released", || {
+        play(&[&two], 50);
+        given += 50;
+        one.known().iter().sum::<f64>() > 2000.0
+    });
+    assert!(given < 5000, "{given}");
+    eventually("both know the same", || agree_on(&redis, &[&one, &two], given));
+    assert_eq!(releasing(&redis).len(), 1);
+    assert_eq!(one.metric("contributions_lost_total") + two.metric("contributions_lost_total"), 0.0);
+}
+
+#[test]
+fn clicks_travel_sealed() {
+    let Some((redis, program)) = Redis::start(&[]) else { return };
+    let waiting = |node: u16| redis.ask(&[b"XRANGE", &stream(node), b"-", b"+"]).concat();
+    let has = |bytes: &[u8], text: &str| bytes.windows(text.len()).any(|window| window == text.as_bytes());
+    // A stopped node leaves its clicks in Redis.
+    let forwards = |from: &Node, to: &Node, number| {
+        eventually("they have met", || from.metric("nodes") >= 1.0);
+        let ticket = to.decide();
+        to.server.signal(libc::SIGSTOP);
+        from.click(&ticket);
+        eventually("it is there", || !waiting(number).is_empty());
+        let there = waiting(number);
+        to.server.signal(libc::SIGCONT);
+        let decimal = u64::from_str_radix(&ticket, 16).unwrap().to_string();
+        let shown = has(&there, &decimal) || has(&there, &ticket) || has(&there, "reward");
+        (ticket, decimal, shown, has(&there, "sealed"))
+    };
+    let plain = |number| Node::start(program, &redis, number, OFTEN, &["--bandit", "ads"]);
+    let (one, two) = (plain(1), plain(2));
+    let (.., shown, sealed) = forwards(&one, &two, 2);
+    assert!(shown && !sealed, "this is how a click looks without a key");
+    eventually("it counts", || two.posted() == [1.0, 0.0]);
+    drop((one, two));
+
+    // One key, in the two forms of a file.
+    let one = start(program, &redis, 1, &key_file("bytes", &[0xab; 32]));
+    let log = redis.place.join("log");
+    let digits = key_file("digits", format!("{}\n", "aB".repeat(32)).as_bytes());
+    let (file, at) = (fs::File::create(&log).unwrap(), redis.socket());
+    let more = ["--fleet-key-file", &digits];
+    let two = Node::start_as(&World::default(), program, at.to_str().unwrap(), 2, OFTEN, &more, file.into());
+    let (_, _, shown, sealed) = forwards(&one, &two, 2);
+    assert!(!shown && sealed);
+    eventually("it counts", || two.posted() == [1.0, 0.0]);
+
+    // Rewards that are not sealed are ignored.
+    let ticket = u64::from_str_radix(&two.decide(), 16).unwrap().to_string();
+    for _ in 0..2 {
+        redis.ask(&[b"XADD", &stream(2), b"*", b"ticket", ticket.as_bytes(), b"reward", b"1"]);
+        redis.ask(&[b"XADD", &stream(2), b"*", b"sealed", b"nonsense"]);
+    }
+    eventually("they are refused", || two.posted() == [1.0, 4.0]);
+    let said = fs::read_to_string(&log).unwrap();
+    assert_eq!(said.matches("are ignored").count(), 1, "{said}");
+}
+
+/// Its contributions and its clicks are no use to the others. All decide, and learn from what is released.
+#[test]
+fn a_node_with_another_key_harms_nobody() {
+    let Some((redis, program)) = Redis::start(&[]) else { return };
+    let (key, other) = (key_file("key", &[7; 32]), key_file("other", &[8; 32]));
+    let log = redis.place.join("log");
+    let (file, at) = (fs::File::create(&log).unwrap(), redis.socket());
+    let more = ["--fleet-key-file", key.as_str()];
+    let one = Node::start_as(&World::default(), program, at.to_str().unwrap(), 1, OFTEN, &more, file.into());
+    let two = start(program, &redis, 2, &key);
+    let odd = start(program, &redis, 3, &other);
+    eventually("they have met", || [&one, &two, &odd].iter().all(|node| node.metric("nodes") == 2.0));
+    let each = WINDOW + 2000;
+    play(&[&one, &two, &odd], each);
+    eventually("all know the same", || agree_on(&redis, &[&one, &two, &odd], 2 * (each - WINDOW)));
+    eventually("two nodes' rewards are released", || odd.known().iter().sum::<f64>() > 2000.0);
+    assert_eq!(releasing(&redis), ["1"]);
+    let ticket = one.decide();
+    odd.click(&ticket);
+    eventually("its click is refused", || one.posted() == [0.0, 1.0]);
+    two.click(&ticket);
+    eventually("another one is not", || one.posted() == [1.0, 1.0]);
+    let said = fs::read_to_string(&log).unwrap();
+    assert!(said.matches("is lost").count() == 1 && said.matches("are ignored").count() == 1, "{said}");
+}
+
+#[test]
+fn cpp_nodes_with_a_key_share_placements() {
+    nodes_share_placements([&CPP, &CPP], &["--fleet-key-file", &key_file("placements", &[7; 32])]);
+}
+
+#[test]
+fn a_file_that_is_no_secret_key_is_refused() {
+    let Some((redis, program)) = Redis::start(&[]) else { return };
+    let at = redis.socket();
+    let refused = |key: &str, more: &[&str]| {
+        let options = ["--redis", at.to_str().unwrap(), "--node", "7", "--fleet-key-file", key];
+        let (code, said) = program.refuses(&[&options, more].concat());
+        assert_eq!(code, Some(1), "{said}");
+        said
+    };
+    for (i, text) in [&[7u8; 31] as &[u8], &[7; 33], &[b'a'; 63], &[b'a'; 66], &[b'g'; 64], b""].into_iter().enumerate()
+    {
+        let key = key_file(&format!("wrong{i}"), text);
+        assert!(refused(&key, &[]).contains("no fleet key"), "{text:?}");
+    }
+    assert!(refused("/nowhere/at/all", &[]).contains("cannot be read"));
+    let key = key_file("open", &[7; 32]);
+    for mode in [0o640, 0o604] {
+        fs::set_permissions(&key, fs::Permissions::from_mode(mode)).unwrap();
+        assert!(refused(&key, &[]).contains("other users can read it"), "{mode:o}");
+    }
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o400)).unwrap();
+    assert!(refused(&key, &["--policy", "dp-se", "--memory", "0"]).contains("fleet_key must be NULL"));
+    let (code, said) = program.refuses(&["--fleet-key-file", &key]);
+    assert!(code == Some(2) && said.contains("--fleet-key-file"), "only with --redis: {said}");
+}
+
+/// Visitors come all the time. Every five seconds the leader is killed, and begins again.
+#[test]
+#[ignore = "a minute"]
+fn killed_leaders_are_replaced() {
+    let Some((redis, program)) = Redis::start(&[]) else { return };
+    let key = key_file("killed", &[7; 32]);
+    let mut nodes: Vec<_> = (1..=4).map(|number| (number, start(program, &redis, number, &key))).collect();
+    let (mut given, mut known) = (0, 0.0);
+    let mut round = |nodes: &[(u16, Node)]| {
+        let nodes: Vec<_> = nodes.iter().map(|(_, node)| node).collect();
+        play(&nodes, 50);
+        given += 50 * nodes.len();
+        let all = redis.fields();
+        let released: f64 = released(all.values().map(|(_, bandit)| bandit)).iter().sum();
+        assert!(released <= given as f64, "{released} of {given}");
+        released
+    };
+    for kill in 0..12 {
+        let end = Instant::now() + Duration::from_secs(5);
+        while Instant::now() < end {
+            round(&nodes);
+        }
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let released = round(&nodes);
+            if released > known {
+                println!("{kill}: {released} rewards in releases");
+                known = released;
+                break;
+            }
+            assert!(Instant::now() < end, "nothing is learned: {released}, {known} before");
+        }
+        let (before, number) = (lease(&redis), leader(&redis).expect("a leader"));
+        let place = nodes.iter().position(|(node, _)| *node == number).unwrap();
+        nodes.remove(place).1.kill();
+        let killed = Instant::now();
+        while [String::new(), before.clone()].contains(&lease(&redis)) {
+            assert!(killed.elapsed() < Duration::from_secs(8), "nobody takes over");
+            round(&nodes);
+        }
+        println!("{kill}: {} takes over from {number} after {:?}", lease(&redis), killed.elapsed());
+        nodes.push((number, start(program, &redis, number, &key)));
+    }
+    let nodes: Vec<_> = nodes.iter().map(|(_, node)| node).collect();
+    eventually("all know the same", || agree_on(&redis, &nodes, given));
+    assert_eq!(nodes.iter().map(|node| node.metric("leads")).sum::<f64>(), 1.0);
+}
