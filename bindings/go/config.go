@@ -101,6 +101,9 @@ type Config struct {
 	Clock Clock
 	// Budget is charged when the bandit is made. With ExpectedUsers it needs BudgetPeriods. nil means no budget.
 	Budget *Budget `json:"-"`
+	// FleetKey is 32 secret random bytes, the same for all bandits of a fleet. Then one bandit can release what all collect,
+	// with one noise: see [Bandit.Lead]. Do not print it. For New, NewIMED, NewKLUCB, NewMED and NewLinear; nil means none.
+	FleetKey *[32]byte `json:"-"`
 }
 
 // NewConfig returns the library's defaults for this number of arms and this epsilon. It checks nothing: constructors do.
@@ -135,7 +138,7 @@ func NewConfig(arms uint32, epsilon float64) Config {
 	}
 }
 
-// c fills the C struct. The pinner keeps the seed in place until the constructor has read it. The budget stays open
+// c fills the C struct. The pinner keeps the seed and the key in place until the constructor has read them. The budget stays open
 // until done is called.
 func (config Config) c(pinner *runtime.Pinner) (c *C.dpb_config, done func(), err error) {
 	c, done = new(C.dpb_config), func() {}
@@ -158,7 +161,8 @@ func (config Config) c(pinner *runtime.Pinner) (c *C.dpb_config, done func(), er
 	if config.ShufflePrinted {
 		c.flags |= C.DPB_SHUFFLE_PRINTED
 	}
-	c.test_seed = pinSeed(pinner, config.TestSeed)
+	c.test_seed = pinBytes(pinner, config.TestSeed)
+	c.fleet_key = pinBytes(pinner, config.FleetKey)
 	c.interval_exponent = C.double(config.IntervalExponent)
 	c.batch = C.uint32_t(config.Batch)
 	c.base = C.uint32_t(config.Base)
@@ -202,11 +206,11 @@ func (config Config) bytes() int64 {
 // size.
 func restoredBytes(snapshot []byte) int64 { return 1<<20 + 16*int64(len(snapshot)) }
 
-// pinSeed returns a pointer to seed for a C struct. C may see a Go pointer inside Go memory only if it is pinned.
-func pinSeed(pinner *runtime.Pinner, seed *[32]byte) *C.uint8_t {
-	if seed == nil {
+// pinBytes returns a pointer to a seed or a key for a C struct. C may see a Go pointer inside Go memory only if it is pinned.
+func pinBytes(pinner *runtime.Pinner, bytes *[32]byte) *C.uint8_t {
+	if bytes == nil {
 		return nil
 	}
-	pinner.Pin(seed)
-	return (*C.uint8_t)(&seed[0])
+	pinner.Pin(bytes)
+	return (*C.uint8_t)(&bytes[0])
 }

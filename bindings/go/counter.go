@@ -52,7 +52,7 @@ func NewCounter(config CounterConfig) (*Counter, error) {
 	kind, epsilon := C.dpb_counter_kind(config.Kind), C.double(config.Epsilon)
 	C.dpb_counter_config_init_sized(&given, C.sizeof_dpb_counter_config, kind, epsilon)
 	given.horizon = C.uint64_t(config.Horizon)
-	given.test_seed = pinSeed(&pinner, config.TestSeed)
+	given.test_seed = pinBytes(&pinner, config.TestSeed)
 	if status := C.dpb_new_counter(&given, &c, &failure); status != C.DPB_OK {
 		return nil, explain(status, &failure)
 	}

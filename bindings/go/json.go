@@ -87,5 +87,7 @@ func (r Report) LogValue() slog.Value {
 		slog.Uint64("failures", r.Failures),
 		slog.Uint64("features", uint64(r.Features)),
 		slog.Bool("model_per_arm", r.ModelPerArm),
+		slog.Uint64("contributions", r.Contributions),
+		slog.Uint64("contributions_lost", r.ContributionsLost),
 	)
 }

@@ -51,6 +51,11 @@ type Report struct {
 	Failures    uint64
 	Features    uint32 // [Config.Features]
 	ModelPerArm bool   // [Config.ModelPerArm]
+	// Contributions counts the contributions that [Bandit.Combine] has added.
+	Contributions uint64
+	// ContributionsLost counts the contributions that the bandit missed (it knows from their sequence numbers), or could not
+	// use in full. Their rewards are in no release.
+	ContributionsLost uint64
 }
 
 // Arm holds the public state of one arm. You may publish it.
@@ -103,6 +108,9 @@ func (b *Bandit) Report() (Report, error) {
 		Failures:        uint64(r.failures),
 		Features:        uint32(r.features),
 		ModelPerArm:     r.feature_model != 0,
+
+		Contributions:     uint64(r.contributions),
+		ContributionsLost: uint64(r.contributions_lost),
 	}, nil
 }
 

@@ -30,11 +30,18 @@ func (b *Bandit) Snapshot(bytes []byte) ([]byte, error) {
 		return bytes, err
 	}
 	defer b.leave()
+	return appendTo(bytes, func(buf *C.uint8_t, room C.size_t, n *C.size_t, failure *C.dpb_error) C.dpb_status {
+		return C.dpb_snapshot(c, buf, room, n, failure)
+	})
+}
+
+// appendTo appends what write writes to bytes, which grow until it fits.
+func appendTo(bytes []byte, write func(*C.uint8_t, C.size_t, *C.size_t, *C.dpb_error) C.dpb_status) ([]byte, error) {
 	for {
 		var n C.size_t
 		var failure C.dpb_error
 		room := bytes[len(bytes):cap(bytes)]
-		status := C.dpb_snapshot(c, (*C.uint8_t)(unsafe.SliceData(room)), C.size_t(len(room)), &n, &failure)
+		status := write((*C.uint8_t)(unsafe.SliceData(room)), C.size_t(len(room)), &n, &failure)
 		switch status {
 		case C.DPB_OK:
 			return bytes[:len(bytes)+int(n)], nil

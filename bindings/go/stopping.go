@@ -65,7 +65,7 @@ func newStopping(constructor C.stopping_constructor, config StoppingConfig) (*St
 	C.dpb_stopping_config_init_sized(&given, C.sizeof_dpb_stopping_config, C.double(config.Range), C.double(config.Epsilon))
 	given.alpha = C.double(config.Alpha)
 	given.beta = C.double(config.Beta)
-	given.test_seed = pinSeed(&pinner, config.TestSeed)
+	given.test_seed = pinBytes(&pinner, config.TestSeed)
 	status := C.construct_stopping(constructor, &given, &c, &failure)
 	if status != C.DPB_OK {
 		return nil, explain(status, &failure)

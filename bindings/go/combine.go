@@ -1,0 +1,105 @@
+package dpb
+
+/*
+#cgo noescape dpb_lead
+#cgo nocallback dpb_lead
+#cgo noescape dpb_contribution
+#cgo nocallback dpb_contribution
+#cgo noescape dpb_combine
+#cgo nocallback dpb_combine
+#cgo noescape dpb_seal
+#cgo nocallback dpb_seal
+#cgo noescape dpb_open
+#cgo nocallback dpb_open
+#include <dpb.h>
+*/
+import "C"
+
+import "unsafe"
+
+// Lead makes this bandit the leader of its fleet: the bandit that releases what the others contribute. A fleet with one
+// leader has one noise, and learns nearly as fast as one bandit. It needs [Config.FleetKey].
+//
+// The generation is a random number that is not 0, and public. The others pass it to [Bandit.Contribution] and send the
+// result to the leader, for [Bandit.Combine]. Releases spread as in every fleet, by [Bandit.Merge]. A bandit that leads
+// already keeps its generation; a restored bandit does not lead. If several bandits lead, no reward is released twice.
+func (b *Bandit) Lead() (generation uint64, err error) {
+	c, err := b.enter()
+	if err != nil {
+		return 0, err
+	}
+	defer b.leave()
+	var own C.uint64_t
+	var failure C.dpb_error
+	if status := C.dpb_lead(c, &own, &failure); status != C.DPB_OK {
+		return 0, explain(status, &failure)
+	}
+	return uint64(own), nil
+}
+
+// Contribution takes the sums of all open batches out of this bandit for good, and returns them sealed, for the leader of
+// this generation; nil if there is nothing to contribute. From the first call on, this bandit releases nothing itself,
+// until it leads. Send the bytes once, and to that leader only: what is lost on the way is in no release. Without the key
+// nobody can read or alter them, and their length depends on public counts alone. When you take and send them must not
+// depend on rewards.
+//
+// It returns ErrUnsupported without [Config.FleetKey], and ErrInvalidConfig for generation 0 or this bandit's own.
+func (b *Bandit) Contribution(generation uint64) ([]byte, error) {
+	c, err := b.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer b.leave()
+	return appendTo(nil, func(buf *C.uint8_t, room C.size_t, n *C.size_t, failure *C.dpb_error) C.dpb_status {
+		return C.dpb_contribution(c, C.uint64_t(generation), buf, room, n, failure)
+	})
+}
+
+// Combine adds a contribution to the open batches of this bandit, which leads, and releases those that are full, each
+// with one noise. A contribution is added once, whatever is repeated, reordered or replayed.
+//
+// It returns ErrCorrupt for bytes that were not sealed as a contribution with this bandit's key, ErrExpired for a
+// contribution to another generation, ErrDuplicate if it, or a later one of its sender, was added, and ErrInvalidConfig,
+// which names the field, for a bandit whose configuration must not differ but does. Drop the contribution then.
+func (b *Bandit) Combine(contribution []byte) error {
+	c, err := b.enter()
+	if err != nil {
+		return err
+	}
+	defer b.leave()
+	var failure C.dpb_error
+	buf, n := (*C.uint8_t)(unsafe.SliceData(contribution)), C.size_t(len(contribution))
+	if status := C.dpb_combine(c, buf, n, &failure); status != C.DPB_OK {
+		return explain(status, &failure)
+	}
+	return nil
+}
+
+// Seal seals a message for the bandits of the fleet, such as a click that came to another node than its decision.
+// Whoever carries it sees only its length and cannot alter it, but can repeat it. It needs [Config.FleetKey].
+func (b *Bandit) Seal(message []byte) ([]byte, error) {
+	c, err := b.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer b.leave()
+	given, length := (*C.uint8_t)(unsafe.SliceData(message)), C.size_t(len(message))
+	sealed := make([]byte, 0, len(message)+C.DPB_SEAL_BYTES)
+	return appendTo(sealed, func(buf *C.uint8_t, room C.size_t, n *C.size_t, failure *C.dpb_error) C.dpb_status {
+		return C.dpb_seal(c, given, length, buf, room, n, failure)
+	})
+}
+
+// Open opens a message that a bandit with the same [Config.FleetKey] has sealed. It returns ErrCorrupt for other bytes.
+func (b *Bandit) Open(sealed []byte) ([]byte, error) {
+	c, err := b.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer b.leave()
+	given, length := (*C.uint8_t)(unsafe.SliceData(sealed)), C.size_t(len(sealed))
+	message := make([]byte, 0, len(sealed))
+	return appendTo(message, func(buf *C.uint8_t, room C.size_t, n *C.size_t, failure *C.dpb_error) C.dpb_status {
+		return C.dpb_open(c, given, length, buf, room, n, failure)
+	})
+}
