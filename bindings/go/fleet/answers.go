@@ -136,7 +136,12 @@ func (n *Node) send(ctx context.Context, beat bool) error {
 	}
 	n.mu.Unlock()
 	var err error
-	if len(some) > 0 {
+	for i := 0; i < len(some) && n.relay != nil && err == nil; i++ {
+		if some[i].Beat == 0 {
+			some[i], err = n.seal(some[i])
+		}
+	}
+	if len(some) > 0 && err == nil {
 		err = n.post.Send(ctx, some)
 	}
 	if err == nil && beat && well {
@@ -172,7 +177,9 @@ func (n *Node) receive(ctx context.Context) {
 	take := func(m Message) {
 		var err error
 		if m.Beat == 0 {
-			err = n.Bandit.Update(m.Ticket, m.Reward)
+			if m, err = n.open(m); err == nil {
+				err = n.Bandit.Update(m.Ticket, m.Reward)
+			}
 		}
 		n.count(func(metrics *Metrics) {
 			a := &n.answers

@@ -82,12 +82,14 @@ type Message struct {
 	Ticket uint64
 	Reward float64
 	Beat   uint64 // its number; 0: this is an answer
+	Sealed []byte // with a fleet key: the ticket and the reward, which are 0 then
 }
 
 // Options are a node's.
 type Options struct {
 	Store    Store
 	Post     Post          // nil: only this node's own answers are taken
+	Relay    Relay         // for a fleet with one noise, with Config.FleetKey; without a key it is not used
 	Policy   dpb.Policy    // one that can merge; 0: the recommended one
 	Config   dpb.Config    // of all nodes the same but for Node, which is from 1 to 65535; with segments, too
 	Interval time.Duration // between two exchanges; 0: 5 s
@@ -107,6 +109,7 @@ type Node struct {
 
 	store    Store
 	post     Post
+	relay    Relay // nil without a fleet key
 	number   uint16
 	interval time.Duration
 	delay    time.Duration
@@ -123,12 +126,14 @@ type Node struct {
 	hints   <-chan uint16 // nodes that have put; nil: not watching
 	unwatch func()
 	merged  map[uint16]uint64 // a hash of what was merged last
+	lease   Leader            // this node as the leader; zero: it contributes, or has no key
 
 	mu      sync.Mutex
 	last    time.Time // of the last exchange that succeeded
 	nodes   map[uint16]error
 	metrics Metrics
 	answers answers
+	logged  sync.Map // errors that logOnce has logged
 }
 
 var seed = maphash.MakeSeed()
@@ -143,6 +148,11 @@ func Join(ctx context.Context, options Options) (*Node, error) {
 	if options.Config.Node == 0 || options.Config.Node > 0xffff {
 		return nil, fmt.Errorf("%w: node must be from 1 to 65535, got %d", dpb.ErrInvalidConfig, options.Config.Node)
 	}
+	if options.Config.FleetKey == nil {
+		options.Relay = nil
+	} else if options.Relay == nil {
+		return nil, fmt.Errorf("%w: with FleetKey, a node needs a Relay", dpb.ErrInvalidConfig)
+	}
 	var node *Node
 	err := ErrReplaced
 	// Another may be faster, and has put the snapshot to go on from then. It does not stay so, unless somebody plays.
@@ -156,6 +166,7 @@ func join(ctx context.Context, options Options) (*Node, error) {
 	n := &Node{
 		store:    options.Store,
 		post:     options.Post,
+		relay:    options.Relay,
 		number:   uint16(options.Config.Node),
 		interval: options.Interval,
 		delay:    options.Delay,
@@ -295,7 +306,7 @@ func (n *Node) Sync(ctx context.Context) error {
 			answers.Wait()
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.patience())
 			defer cancel()
-			return errors.Join(ctx.Err(), n.put(last), n.finish(last))
+			return errors.Join(ctx.Err(), n.share(last), n.resign(last), n.put(last), n.finish(last))
 		case <-timer.C:
 			if err = n.exchange(ctx); err == nil {
 				failures = 0
@@ -337,7 +348,7 @@ func pause(interval time.Duration, failures int) time.Duration {
 	return interval/2 + rand.N(interval/2+1)
 }
 
-// exchange watches, then puts, then lists. Of two nodes one puts before the other lists, or else is heard by the other.
+// exchange watches, then shares, then puts, then lists. Of two nodes one puts before the other lists, or else is heard by the other.
 func (n *Node) exchange(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, n.patience())
 	defer cancel()
@@ -349,6 +360,9 @@ func (n *Node) exchange(ctx context.Context) error {
 		puts := make(chan uint16, 1024)
 		n.hints, n.unwatch = puts, stop
 		go n.listen(hints, puts)
+	}
+	if err := n.share(ctx); err != nil {
+		return err
 	}
 	if err := n.put(ctx); err != nil {
 		return err

@@ -18,9 +18,14 @@ type Metrics struct {
 	Outages   uint64        // times in which answers could not travel, and decisions were cancelled
 	Outage    bool          // now
 	LastError error         // of an exchange or of the post
-	Nodes     int           // others of which a snapshot was seen
-	Strangers int           // ... whose newest one was refused
-	Refusals  []error       // ... and why
+	Leads     bool          // this node leads: it releases what all contribute
+
+	Contributions     uint64 // sent to leaders
+	ContributionsLost uint64 // because of an error
+
+	Nodes     int     // others of which a snapshot was seen
+	Strangers int     // ... whose newest one was refused
+	Refusals  []error // ... and why
 
 	// What came and went by post is NOT private: an answer is a click. So are errors that only answers cause.
 	Sent       uint64 // to other nodes
@@ -57,6 +62,13 @@ func WriteOperatorMetrics(w io.Writer, nodes map[string]*Node) error {
 
 var escapes = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
 
+func one(yes bool) float64 {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
 func writeMetrics(w io.Writer, nodes map[string]*Node, operator bool) error {
 	page := bufio.NewWriter(w)
 	var labels []string
@@ -75,17 +87,19 @@ func writeMetrics(w io.Writer, nodes map[string]*Node, operator bool) error {
 		func(m *Metrics) float64 { return m.Age.Seconds() })
 	family("exchanges_total", "counter", "Exchanges that succeeded.", func(m *Metrics) float64 { return float64(m.Exchanges) })
 	family("errors_total", "counter", "Errors of exchanges.", func(m *Metrics) float64 { return float64(m.Errors) })
-	family("outage", "gauge", "1 while answers cannot travel, and decisions are cancelled.", func(m *Metrics) float64 {
-		if m.Outage {
-			return 1
-		}
-		return 0
-	})
+	family("outage", "gauge", "1 while answers cannot travel, and decisions are cancelled.",
+		func(m *Metrics) float64 { return one(m.Outage) })
 	family("outages_total", "counter", "Times in which answers could not travel.",
 		func(m *Metrics) float64 { return float64(m.Outages) })
 	family("nodes", "gauge", "Other nodes of which a snapshot was seen.", func(m *Metrics) float64 { return float64(m.Nodes) })
 	family("strangers", "gauge", "Other nodes whose newest snapshot was refused.",
 		func(m *Metrics) float64 { return float64(m.Strangers) })
+	family("leads", "gauge", "1 while this node leads: it releases what all contribute.",
+		func(m *Metrics) float64 { return one(m.Leads) })
+	family("contributions_total", "counter", "Contributions sent to leaders.",
+		func(m *Metrics) float64 { return float64(m.Contributions) })
+	family("contributions_lost_total", "counter", "Contributions lost to an error.",
+		func(m *Metrics) float64 { return float64(m.ContributionsLost) })
 	if operator {
 		family("answers_sent_total", "counter", "Answers sent to other nodes. NOT private.",
 			func(m *Metrics) float64 { return float64(m.Sent) })

@@ -21,7 +21,15 @@ const (
 	moment = 250 * time.Millisecond
 	// Digits of a version, of any: so versions compare as texts, exactly.
 	digits = 20
+	// Contributions that wait for a leader, at least; more push out the oldest. They are gone after this time.
+	mostContributions = 10_000
+	contributionWaits = time.Minute
 )
+
+// renew: KEYS the lease, ARGV the leader who may hold it, and the milliseconds that it lasts from now on.
+var renew = redis.NewScript(`
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+return redis.call('PEXPIRE', KEYS[1], ARGV[2])`)
 
 // put: KEYS the hash, ARGV the node, the version, the snapshot. A field is 20 digits of version, then the snapshot.
 // What is no such field is nobody's version.
@@ -33,7 +41,7 @@ redis.call('HSET', KEYS[1], ARGV[1], ARGV[2] .. ARGV[3])
 redis.call('PUBLISH', KEYS[1], ARGV[1])
 return 1`)
 
-// Redis is a [Store] and a [Post] on a Redis or Valkey server, or a cluster of them.
+// Redis is a [Store], a [Post] and a [Relay] on a Redis or Valkey server, or a cluster of them.
 type Redis struct {
 	client redis.UniversalClient
 	hash   string
@@ -150,6 +158,8 @@ func (r *Redis) Send(ctx context.Context, messages []Message) error {
 			values := []any{"ticket", m.Ticket, "reward", m.Reward}
 			if m.Beat != 0 {
 				values = []any{"beat", m.Beat}
+			} else if m.Sealed != nil {
+				values = []any{"sealed", m.Sealed}
 			}
 			stream := r.stream(m.To)
 			streams[stream] = true
@@ -184,9 +194,81 @@ func (r *Redis) Receive(ctx context.Context, node uint16, take func(Message)) er
 			take(Message{To: node, Ticket: ticket, Reward: reward})
 		} else if beat, err := strconv.ParseUint(text("beat"), 10, 64); err == nil {
 			take(Message{To: node, Beat: beat})
+		} else if sealed := text("sealed"); sealed != "" {
+			take(Message{To: node, Sealed: []byte(sealed)})
 		}
 	}
 	return r.client.XDel(ctx, stream, done...).Err()
+}
+
+// Leader is GET.
+func (r *Redis) Leader(ctx context.Context) (leader Leader, held bool, err error) {
+	text, err := r.client.Get(ctx, r.lease()).Result()
+	if errors.Is(err, redis.Nil) {
+		return leader, false, nil
+	}
+	if err != nil {
+		return leader, false, err
+	}
+	number, generation, _ := strings.Cut(text, " ")
+	node, wrong := strconv.ParseUint(number, 10, 16)
+	if of, wrongToo := strconv.ParseUint(generation, 10, 64); wrong == nil && wrongToo == nil {
+		leader = Leader{uint16(node), of}
+	}
+	return leader, true, nil
+}
+
+// Lead is SET NX PX.
+func (r *Redis) Lead(ctx context.Context, leader Leader, lease time.Duration) (bool, error) {
+	return r.client.SetNX(ctx, r.lease(), leader.text(), lease).Result()
+}
+
+// Renew is one script, so nothing comes between its comparison and its writing.
+func (r *Redis) Renew(ctx context.Context, leader Leader, lease time.Duration) (bool, error) {
+	return renew.Run(ctx, r.client, []string{r.lease()}, leader.text(), lease.Milliseconds()).Bool()
+}
+
+// Contribute is XADD to the generation's stream.
+func (r *Redis) Contribute(ctx context.Context, generation uint64, contribution []byte) error {
+	stream := r.contributions(generation)
+	_, err := r.client.Pipelined(ctx, func(to redis.Pipeliner) error {
+		values := []any{"contribution", contribution}
+		to.XAdd(ctx, &redis.XAddArgs{Stream: stream, MaxLen: mostContributions, Approx: true, Values: values})
+		to.Expire(ctx, stream, contributionWaits)
+		return nil
+	})
+	return err
+}
+
+// Collect is XREAD from the stream's beginning, and XDEL of what was combined.
+func (r *Redis) Collect(ctx context.Context, generation uint64, combine func([]byte)) error {
+	stream := r.contributions(generation)
+	for {
+		read, err := r.client.XRead(ctx, &redis.XReadArgs{Streams: []string{stream, "0"}, Count: many, Block: -1}).Result()
+		if errors.Is(err, redis.Nil) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		var done []string
+		for _, message := range read[0].Messages {
+			done = append(done, message.ID)
+			contribution, _ := message.Values["contribution"].(string)
+			combine([]byte(contribution))
+		}
+		if err := r.client.XDel(ctx, stream, done...).Err(); err != nil || len(done) < many {
+			return err
+		}
+	}
+}
+
+func (l Leader) text() string { return fmt.Sprintf("%d %d", l.Node, l.Generation) }
+
+func (r *Redis) lease() string { return r.hash + ":leader" }
+
+func (r *Redis) contributions(generation uint64) string {
+	return fmt.Sprintf("%s:contributions:%d", r.hash, generation)
 }
 
 func (r *Redis) stream(node uint16) string { return r.hash + ":answers:" + field(node) }

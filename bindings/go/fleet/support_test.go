@@ -94,7 +94,8 @@ func config(node uint16) dpb.Config {
 // running is a node whose Sync runs.
 type running struct {
 	*Node
-	end func() error
+	end  func() error
+	kill func() // end, without a word to the store
 }
 
 func runAt(t *testing.T, address string, number uint16, interval time.Duration) running {
@@ -108,6 +109,9 @@ func run(t *testing.T, address string, options Options) running {
 	options.Store = store
 	if options.Post == nil {
 		options.Post = store
+	}
+	if options.Relay == nil {
+		options.Relay = store
 	}
 	node, err := Join(context.Background(), options)
 	if err != nil {
@@ -128,7 +132,7 @@ func run(t *testing.T, address string, options Options) running {
 			t.Log(err)
 		}
 	})
-	return running{node, end}
+	return running{node, end, func() { store.Close(); end() }}
 }
 
 // play decides and answers so often.

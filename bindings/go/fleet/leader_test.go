@@ -1,0 +1,286 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	dpb "github.com/libdpb/libdpb/bindings/go"
+	"github.com/redis/go-redis/v9"
+)
+
+func keyed(node uint16, key byte) dpb.Config {
+	config := config(node)
+	config.FleetKey = &[32]byte{key}
+	return config
+}
+
+// runKeyed runs nodes with one key, and waits until one of them leads.
+func runKeyed(t *testing.T, address string, count uint16, options Options) []running {
+	var nodes []running
+	for number := range count {
+		options.Config, options.Interval = keyed(number+1, 1), interval
+		nodes = append(nodes, run(t, address, options))
+	}
+	oneLeads(t, nodes)
+	return nodes
+}
+
+// oneLeads waits until one node leads, and all nodes have read its lease. It returns the leader's index.
+func oneLeads(t *testing.T, nodes []running) (leader int) {
+	t.Helper()
+	store := storeAt(nodes[0].store.(*Redis).client.(*redis.Client).Options().Addr)
+	defer store.Close()
+	eventually(t, "one node leads", func() bool {
+		held, _, err := store.Leader(context.Background())
+		leader = slices.IndexFunc(nodes, func(node running) bool { return node.number == held.Node })
+		return err == nil && leader >= 0 && nodes[leader].Metrics().Leads
+	})
+	seen := exchanges(nodes)
+	eventually(t, "all have read the lease", func() bool {
+		for i, now := range exchanges(nodes) {
+			if now < seen[i]+2 {
+				return false
+			}
+		}
+		return true
+	})
+	return leader
+}
+
+func exchanges(nodes []running) (counts []uint64) {
+	for _, node := range nodes {
+		counts = append(counts, node.Metrics().Exchanges)
+	}
+	return counts
+}
+
+// learn has all nodes play until the first knows of so many rewards more. It returns how many were reported.
+func learn(t *testing.T, nodes []running, more float64) (reported float64) {
+	t.Helper()
+	goal := known(nodes[0]) + more
+	eventually(t, "the fleet learns", func() bool {
+		for _, node := range nodes {
+			play(node.Bandit, 20)
+			reported += 20
+		}
+		return known(nodes[0]) >= goal
+	})
+	return reported
+}
+
+func known(node running) (rewards float64) {
+	for _, arm := range must(node.Bandit.Arms()) {
+		rewards += arm.EffectivePulls
+	}
+	return rewards
+}
+
+func sum(values []float64) (total float64) {
+	for _, value := range values {
+		total += value
+	}
+	return total
+}
+
+// settled: all nodes know the same, everything that was played is contributed, and nothing waits in the leader's stream.
+func settled(t *testing.T, nodes []running, ended ...[]byte) {
+	t.Helper()
+	oneLeads(t, nodes)
+	eventually(t, "all nodes know the same", func() bool { return agree(nodes, ended...) })
+}
+
+func TestOnlyTheLeaderReleases(t *testing.T) {
+	server := startRedis(t)
+	nodes := runKeyed(t, server.address, 4, Options{})
+	reported := learn(t, nodes, 5000)
+	settled(t, nodes)
+	leader := oneLeads(t, nodes)
+	for i, node := range nodes {
+		own, metrics := sum(released(must(node.Bandit.Snapshot(nil)))), node.Metrics()
+		if (own > 0) != (i == leader) || metrics.Leads != (i == leader) || (metrics.Contributions > 0) != (i != leader) || metrics.ContributionsLost != 0 {
+			t.Errorf("node %d, leader %d: %v released, %+v", i, leader, own, metrics)
+		}
+	}
+	if report := must(nodes[leader].Bandit.Report()); report.Contributions < 3 || report.ContributionsLost != 0 {
+		t.Errorf("%+v", report)
+	}
+	if all := known(nodes[0]); all > reported || all < reported*2/3 {
+		t.Error(all, "of", reported)
+	}
+}
+
+func TestLeadersAreKilled(t *testing.T) {
+	server := startRedis(t)
+	nodes := runKeyed(t, server.address, 4, Options{})
+	reported := learn(t, nodes, 2000)
+	for range 2 {
+		leader := oneLeads(t, nodes)
+		began := time.Now()
+		nodes[leader].kill()
+		nodes = slices.Delete(nodes, leader, leader+1)
+		reported += learn(t, nodes, 1000)
+		t.Log("learned again after", time.Since(began))
+	}
+	reported += learn(t, nodes, 1000)
+	oneLeads(t, nodes)
+	store := storeAt(server.address)
+	defer store.Close()
+	eventually(t, "the survivors know all releases", func() bool {
+		var all [][]byte
+		for _, snapshot := range must(store.List(context.Background())) {
+			all = append(all, snapshot.Bytes)
+		}
+		rewards := sum(released(all...))
+		return math.Abs(rewards-known(nodes[0])) < 1e-3 && math.Abs(rewards-known(nodes[1])) < 1e-3
+	})
+	if all := known(nodes[0]); all > reported {
+		t.Error(all, "of", reported)
+	}
+}
+
+// A leader that ends gives its lease up.
+func TestLeaderEnds(t *testing.T) {
+	server := startRedis(t)
+	nodes := runKeyed(t, server.address, 2, Options{})
+	leader := oneLeads(t, nodes)
+	if err := nodes[leader].end(); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	store := storeAt(server.address)
+	defer store.Close()
+	if held, is, err := store.Leader(context.Background()); err != nil || is && held.Node == nodes[leader].number {
+		t.Error(held, err)
+	}
+	nodes = slices.Delete(nodes, leader, leader+1)
+	oneLeads(t, nodes)
+	learn(t, nodes, 100)
+}
+
+// contributed is what went by a relay.
+type contributed struct {
+	*Redis
+	mu  sync.Mutex
+	all []string
+	of  uint64
+}
+
+func (c *contributed) Contribute(ctx context.Context, generation uint64, contribution []byte) error {
+	c.mu.Lock()
+	c.all, c.of = append(c.all, string(contribution)), generation
+	c.mu.Unlock()
+	return c.Redis.Contribute(ctx, generation, contribution)
+}
+
+func TestReplaysChangeNothing(t *testing.T) {
+	server := startRedis(t)
+	store := storeAt(server.address)
+	t.Cleanup(func() { store.Close() })
+	relay := &contributed{Redis: store}
+	nodes := runKeyed(t, server.address, 3, Options{Relay: relay})
+	learn(t, nodes, 2000)
+	settled(t, nodes)
+	replay := func() {
+		leader := nodes[oneLeads(t, nodes)]
+		generation := must(leader.Bandit.Lead())
+		arms, contributions := must(leader.Bandit.Arms()), must(leader.Bandit.Report()).Contributions
+		relay.mu.Lock()
+		old := slices.Clone(relay.all)
+		relay.mu.Unlock()
+		for _, contribution := range old {
+			check(store.Contribute(context.Background(), generation, []byte(contribution)))
+		}
+		eventually(t, "the leader reads its stream", func() bool {
+			return must(store.client.XLen(context.Background(), store.contributions(generation)).Result()) == 0
+		})
+		if report := must(leader.Bandit.Report()); len(old) == 0 || report.Contributions != contributions {
+			t.Errorf("%v replayed: %v, then %+v", len(old), contributions, report)
+		}
+		if now := must(leader.Bandit.Arms()); !slices.Equal(now, arms) {
+			t.Error(now, arms)
+		}
+	}
+	replay()
+	leader := oneLeads(t, nodes) // now to another generation
+	nodes[leader].end()
+	nodes = slices.Delete(nodes, leader, leader+1)
+	replay()
+}
+
+func TestClicksAreSealed(t *testing.T) {
+	server := startRedis(t)
+	store := storeAt(server.address)
+	t.Cleanup(func() { store.Close() })
+	ctx, stop := context.WithCancel(context.Background())
+	var log lines
+	decides := must(Join(ctx, Options{
+		Store: store, Post: store, Relay: store, Config: keyed(1, 1), Interval: interval, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	}))
+	forwards := run(t, server.address, Options{Config: keyed(2, 1), Interval: interval})
+	ticket := must(decides.Bandit.Select()).Ticket
+	eventually(t, "they have met", func() bool { return forwards.Metrics().Nodes == 1 })
+	check(forwards.Answer(ticket, 0.625))
+	var sent []redis.XMessage
+	eventually(t, "the click is sent", func() bool {
+		sent = must(store.client.XRange(ctx, store.stream(1), "-", "+").Result())
+		return len(sent) == 1
+	})
+	sealed, _ := sent[0].Values["sealed"].(string)
+	if len(sent[0].Values) != 1 || sealed == "" {
+		t.Error(sent)
+	}
+	if opened := must(decides.Bandit.Open([]byte(sealed))); !strings.HasSuffix(string(opened), " 0.625") || strings.Contains(sealed, string(opened[:4])) {
+		t.Errorf("%q", opened)
+	}
+	// Anybody can write this.
+	other := must(decides.Bandit.Select()).Ticket
+	check(store.Send(ctx, []Message{{To: 1, Ticket: other, Reward: 1}, {To: 1, Sealed: []byte("forged")}, {To: 1, Sealed: []byte(sealed)}}))
+	done := make(chan error, 1)
+	go func() { done <- decides.Sync(ctx) }()
+	eventually(t, "all have arrived", func() bool { m := decides.Metrics(); return m.Received+m.Refused == 4 })
+	if m := decides.Metrics(); m.Received != 1 || log.count("not sealed") != 1 {
+		t.Errorf("%+v", m)
+	}
+	if err := decides.Bandit.Update(ticket, 1); !errors.Is(err, dpb.ErrDuplicate) {
+		t.Error(err)
+	}
+	check(decides.Bandit.Update(other, 1)) // nobody has
+	stop()
+	<-done
+	decides.Bandit.Close()
+}
+
+func TestAnotherKey(t *testing.T) {
+	server := startRedis(t)
+	var log lines
+	nodes := runKeyed(t, server.address, 2, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	stranger := run(t, server.address, Options{Config: keyed(9, 2), Interval: interval})
+	oneLeads(t, append(slices.Clone(nodes), stranger))
+	// It hears of releases, and contributes nothing to them.
+	reported, contributed := 0.0, func() bool { play(stranger.Bandit, 100); return stranger.Metrics().Contributions > 3 }
+	eventually(t, "it contributes", contributed)
+	reported += learn(t, nodes, 2000)
+	settled(t, append(slices.Clone(nodes), stranger))
+	if all := known(stranger); all > reported || all < reported/2 {
+		t.Error(all, "of", reported)
+	}
+	if log.count("a contribution is refused") != 1 {
+		t.Error(log.text.String())
+	}
+	if sum(released(must(stranger.Bandit.Snapshot(nil)))) != 0 {
+		t.Error("it has released")
+	}
+}
+
+func TestKeyNeedsRelay(t *testing.T) {
+	_, err := Join(context.Background(), Options{Config: keyed(1, 1)})
+	if !errors.Is(err, dpb.ErrInvalidConfig) || !strings.Contains(err.Error(), "Relay") {
+		t.Error(err)
+	}
+}
