@@ -30,6 +30,7 @@ type fleetOptions struct {
 	node         uint16 // this server's number, 1 to 32767
 	bandit       string // the fleet's name
 	passwordFile string // "": none
+	keyFile      string // "": each server adds its own noise
 	mergeEvery   time.Duration
 	delay        time.Duration // negative: clicks come to the server that has decided
 }
@@ -47,6 +48,7 @@ func (o *fleetOptions) register() {
 	})
 	flag.StringVar(&o.bandit, "bandit", o.bandit, "`NAME` of the bandit that they share")
 	flag.StringVar(&o.passwordFile, "redis-password-file", "", "`FILE` whose first line is the password of Redis")
+	flag.StringVar(&o.keyFile, "fleet-key-file", "", "one server releases what all collect, with one noise, and clicks travel sealed: `FILE` has 32 secret random bytes or 64 hexadecimal digits, the same for all servers, that no other user can read")
 	flag.Func("merge-every", "exchange releases every `MS` milliseconds (default 5000)", func(text string) error {
 		number, err := parsePositive(text)
 		o.mergeEvery = time.Duration(number) * time.Millisecond
@@ -65,7 +67,7 @@ func (o *fleetOptions) register() {
 
 // agree reports whether the options are complete: all of them, or none.
 func (o fleetOptions) agree() bool {
-	return (o.redis == "") == (o.node == 0) && (o.passwordFile == "" || o.redis != "") && o.bandit != ""
+	return (o.redis == "") == (o.node == 0) && (o.passwordFile+o.keyFile == "" || o.redis != "") && o.bandit != ""
 }
 
 // number is the node of a bandit with this name. Without a fleet any number works.
@@ -87,6 +89,14 @@ func (o fleetOptions) connect() (*redis.UniversalOptions, error) {
 		return nil, fmt.Errorf("%s: no password", o.passwordFile)
 	}
 	return options, nil
+}
+
+// key reads the fleet key, if there is one.
+func (o fleetOptions) key() (*[32]byte, error) {
+	if o.keyFile == "" {
+		return nil, nil
+	}
+	return fleet.ReadKey(o.keyFile)
 }
 
 // member is a bandit and, in a fleet, its node.
@@ -125,7 +135,7 @@ func (o fleetOptions) join(bandit *dpb.Bandit, name string, config dpb.Config) (
 		return m, fmt.Errorf("redis: %w", err)
 	}
 	m.node, err = fleet.Join(ctx, fleet.Options{
-		Store: m.store, Post: m.store, Config: config, Interval: o.mergeEvery, Delay: o.delay, Bandit: bandit,
+		Store: m.store, Post: m.store, Relay: m.store, Config: config, Interval: o.mergeEvery, Delay: o.delay, Bandit: bandit,
 	})
 	if err != nil {
 		return m, fmt.Errorf("redis: %w", err)

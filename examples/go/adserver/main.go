@@ -23,7 +23,7 @@
 // With --snapshot FILE the server continues after a restart with what it has learned, also after kill -9: see save.
 //
 // With --redis ADDRESS --node N many servers in Go and C++ learn together: see fleet.go. Any server accepts any click. The
-// placements are a second bandit in Redis. Send each person to one server: a person who reaches n servers loses up to n
+// placements are a second bandit in Redis. With --fleet-key-file FILE one server releases what all collect. Send each person to one server: a person who reaches n servers loses up to n
 // times epsilon.
 //
 // To simulate a day of visitors with a change at noon, run

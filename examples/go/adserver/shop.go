@@ -42,6 +42,11 @@ func newShop(o options) (adServer, error) {
 	config := dpb.NewConfig(uint32(len(creatives)), 1) // epsilon = 1
 	config.Horizon = 200_000
 	config.Node = uint64(o.fleet.number())
+	key, err := o.fleet.key()
+	if err != nil {
+		return adServer{}, err
+	}
+	config.FleetKey = key
 	config.RewardBits = 0      // a click or none
 	config.ClampRewards = true // a refused reward would leave its ticket open, and public counts would show that
 	if o.window.ticks == 0 {

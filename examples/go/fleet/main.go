@@ -14,7 +14,8 @@
 //
 // GET /ad picks a creative, GET /click/<ticket> reports the click, to whichever server: it finds the one that has
 // decided. REDIS_USERNAME and REDIS_PASSWORD are what they say, --tls asks for TLS: tickets and clicks go through Redis,
-// so everything but a demonstration needs both (bindings/go/fleet/README.md). examples/go/adserver is hardened against
+// so everything but a demonstration needs both (bindings/go/fleet/README.md). With --fleet-key-file FILE one server
+// releases what all collect, with one noise, and clicks travel sealed. examples/go/adserver is hardened against
 // its visitors; this is not.
 package main
 
@@ -60,6 +61,7 @@ func main() {
 	secure := flag.Bool("tls", false, "speak TLS with it")
 	number := flag.Uint("node", 0, "serve as node `N`, 1 to 65535")
 	port := flag.Uint("port", 0, "on this `PORT`; 0: any free one")
+	keyFile := flag.String("fleet-key-file", "", "one server releases what all collect, with one noise: `FILE` has 32 secret random bytes or 64 hexadecimal digits, the same for all servers")
 	interval := flag.Duration("interval", time.Second, "between two exchanges")
 	visit := flag.String("visit", "", "visit these `URLS`, with commas between")
 	demo := flag.Int("demo", 0, "start Redis, `N` servers and their visitors")
@@ -82,7 +84,13 @@ func main() {
 		if *secure {
 			options.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
 		}
-		err = serve(ctx, &options, *number, *port, *interval)
+		var key *[32]byte
+		if *keyFile != "" {
+			key, err = fleet.ReadKey(*keyFile)
+		}
+		if err == nil {
+			err = serve(ctx, &options, key, *number, *port, *interval)
+		}
 	}
 	if err != nil && !errors.Is(err, context.Canceled) {
 		fmt.Fprintln(os.Stderr, err)
@@ -95,15 +103,16 @@ type server struct {
 	store *fleet.Redis
 }
 
-func serve(ctx context.Context, options *redis.UniversalOptions, number, port uint, interval time.Duration) error {
+func serve(ctx context.Context, options *redis.UniversalOptions, key *[32]byte, number, port uint, interval time.Duration) error {
 	config := dpb.NewConfig(uint32(len(creatives)), 1) // epsilon = 1, for the whole fleet
 	config.RewardBits = 0                              // a click or none
 	config.ClampRewards = true
 	config.RewardWindow = 200 // an ad not clicked while this server showed 200 later ones: no click
 	config.Node = uint64(number)
+	config.FleetKey = key
 	store := fleet.NewRedis(options, name)
 	defer store.Close()
-	node, err := fleet.Join(ctx, fleet.Options{Store: store, Post: store, Config: config, Interval: interval})
+	node, err := fleet.Join(ctx, fleet.Options{Store: store, Post: store, Relay: store, Config: config, Interval: interval})
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,37 @@
+package fleet
+
+import (
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+// ReadKey reads a fleet key ([dpb.Config].FleetKey) from a file: 32 secret random bytes, or 64 hexadecimal digits on one
+// line. It refuses a file that other users can access.
+func ReadKey(name string) (*[32]byte, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	status, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if status.Mode()&0o077 != 0 {
+		return nil, fmt.Errorf("%s: other users can access it: chmod 600", name)
+	}
+	text, err := io.ReadAll(io.LimitReader(file, 67))
+	if err != nil {
+		return nil, err
+	}
+	if len(text) != 32 {
+		text, err = hex.DecodeString(strings.TrimSuffix(string(text), "\n"))
+	}
+	if err != nil || len(text) != 32 {
+		return nil, fmt.Errorf("%s: no fleet key: 32 bytes, or 64 hexadecimal digits", name)
+	}
+	return (*[32]byte)(text), nil
+}
