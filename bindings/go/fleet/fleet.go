@@ -9,6 +9,8 @@
 //	decision, err := node.Bandit.Select()
 //	err = node.Answer(ticket, reward) // of whichever node
 //
+// With Config.FleetKey and Options.Relay one node releases what all collect, with one noise, and rewards travel sealed.
+//
 // README.md says what whoever reads or writes the store can do.
 package fleet
 

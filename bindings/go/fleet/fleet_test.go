@@ -118,6 +118,7 @@ func TestMetricsPage(t *testing.T) {
 	for _, line := range []string{
 		"# TYPE dpb_fleet_age_seconds gauge\ndpb_fleet_age_seconds{bandit=\"front \\\"page\\\"\"} ",
 		"dpb_fleet_exchanges_total{bandit=\"front \\\"page\\\"\"} 1\n", "dpb_fleet_errors_total{", "dpb_fleet_nodes{", "dpb_fleet_strangers{", "dpb_fleet_outage{", "dpb_fleet_outages_total{",
+		"dpb_fleet_leads{", "dpb_fleet_contributions_total{", "dpb_fleet_contributions_lost_total{",
 	} {
 		if !strings.Contains(page.String(), line) {
 			t.Error(line, "is not in", page.String())
