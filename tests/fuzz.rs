@@ -37,6 +37,23 @@ fn random_programs() {
     }
 }
 
+/// Programs of two handles with a fleet key, in which every third byte or so is the number of their calls.
+#[test]
+fn random_programs_of_a_fleet() {
+    for number in 0..1000 {
+        let mut seed = [9; 32];
+        seed[..8].copy_from_slice(&u64::to_le_bytes(number));
+        let mut random = Seed::new(Some(seed)).unwrap().stream();
+        let mut byte = || if random.below(3) == 0 { 79 } else { random.next_u32() as u8 };
+        // Eleven bytes make the handle that every program begins with.
+        let bytes: Vec<u8> = [0; 11].into_iter().chain([159]).chain((0..400).map(|_| byte())).collect();
+        if let Err(panic) = std::panic::catch_unwind(|| calls::run(&bytes)) {
+            eprintln!("program {number}: {bytes:?}");
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
 #[test]
 fn every_function_is_called() {
     let read = |file| std::fs::read_to_string(support::root().join("tests/fuzz").join(file)).unwrap();

@@ -41,14 +41,13 @@ static void exchange(unsigned own) {
   uint8_t sums[CONTRIBUTION];
   size_t len;
   unsigned other;
-  if (leader == 0) {
-    for (other = 0; other < many; other++) {
-      if (other != own) tell(own, other);
-    }
-  } else if (own > 0) { /* the leader's releases, also of what is contributed now */
+  if (leader != 0 && own > 0) { /* the leader may release with what is contributed now */
     check(dpb_contribution(handles[own], leader, sums, sizeof sums, &len, NULL), "contribution");
     if (len > 0) check(dpb_combine(handles[0], sums, len, NULL), "combine");
     tell(0, own);
+  }
+  for (other = 0; other < many; other++) {
+    if (other != own) tell(own, other);
   }
 }
 

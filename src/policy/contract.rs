@@ -299,6 +299,14 @@ impl Duty {
     pub fn sharers(self, handles: f64) -> f64 {
         if self == Duty::Alone { 1.0 } else { handles }
     }
+
+    /// The maximum size of a batch. What is in open batches when a leader ends is lost. So the batches of a new leader
+    /// grow from small ones, by the rewards that it `released` since it leads: whenever it ends, it has released a part
+    /// of what was contributed to it.
+    pub fn limit(self, released: f64) -> f64 {
+        const GROWTH: f64 = 4.0;
+        if matches!(self, Duty::Leads(_)) { GROWTH * released } else { f64::INFINITY }
+    }
 }
 
 /// A policy whose open sums the leader of a fleet can release.

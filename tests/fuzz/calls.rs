@@ -33,6 +33,8 @@ pub fn run(bytes: &[u8]) {
         counter: None,
         stopping: None,
         shuffler: None,
+        generations: vec![0],
+        sent: Vec::new(),
     };
     // SAFETY: pointers are NULL or valid below, sizes are true, and what is freed is not used again.
     unsafe {
@@ -101,6 +103,7 @@ const CONSTRUCTORS: &[Constructor] = &[
 ];
 
 const SEED: [u8; 32] = [7; 32];
+const KEY: [u8; 32] = [9; 32];
 
 /// Numbers at the limits of some valid range.
 const ODD: &[f64] = &[0.0, 1.0, -1.0, f64::NAN, f64::INFINITY, 1e-300, 1e300, 0.5, 5e-324, -0.0];
@@ -278,6 +281,8 @@ struct Player {
     merged: Vec<Vec<u8>>,
     /// Tickets of this generation, of other handles, and invented ones.
     tickets: Vec<u64>,
+    /// The generation that the handle leads, or 0.
+    led: u64,
 }
 
 unsafe fn report(handle: *const dpb_bandit) -> dpb_report {
@@ -374,7 +379,7 @@ impl Player {
         });
         let played = report.decisions - report.cancelled - report.expired;
         assert!(report.pending == 0 && (!exact || arms.iter().map(|arm| arm.pulls).sum::<u64>() == played));
-        Player { handle, model, config, seen: Seen::of(handle), merged: Vec::new(), tickets: Vec::new() }
+        Player { handle, model, config, seen: Seen::of(handle), merged: Vec::new(), tickets: Vec::new(), led: 0 }
     }
 
     /// Checks the state after a call that was refused (nothing changed) or succeeded, with these new counts of
@@ -547,6 +552,10 @@ struct World<'a> {
     counter: Option<Counter>,
     stopping: Option<Stopping>,
     shuffler: Option<Shuffler>,
+    /// The generations of all leaders.
+    generations: Vec<u64>,
+    /// All contributions, each with the generation that it is for, and whether it was added.
+    sent: Vec<(u64, Vec<u8>, bool)>,
 }
 
 struct Counter {
@@ -712,6 +721,7 @@ impl World<'_> {
         match op {
             202..=203 => return self.features(),
             224..=227 => return self.construct(),
+            159 => return self.construct_with_key(),
             228..=229 => return self.nothing(),
             230..=236 => return self.count(),
             237..=242 => return self.stop(),
@@ -741,6 +751,7 @@ impl World<'_> {
             221 => self.cancel_all(&mut player),
             222 => return dpb_free(player.handle),
             223 => self.advance(&mut player),
+            79 | 147 | 149 => self.combining(&mut player),
             _ => {}
         }
         self.bandits.push(player);
@@ -808,13 +819,31 @@ impl World<'_> {
 
     unsafe fn construct_on(&mut self, clock: u32) {
         let config = dpb_config { clock, ..self.config() };
-        let (mut handle, mut error, before) = (null_mut(), no_error(), spent(self.budget));
-        let status = if self.bytes.once_in(3) {
+        if self.bytes.once_in(3) {
             let name = dpb_policy_at(self.bytes.below(24));
-            dpb_new_policy(name, &raw const config, &raw mut handle, &raw mut error)
+            self.constructed(config, |c, out, error| dpb_new_policy(name, c, out, error));
         } else {
-            self.bytes.pick(CONSTRUCTORS)(&raw const config, &raw mut handle, &raw mut error)
-        };
+            let constructor = self.bytes.pick(CONSTRUCTORS);
+            self.constructed(config, |c, out, error| constructor(c, out, error));
+        }
+    }
+
+    /// Two handles of a fleet with a key.
+    unsafe fn construct_with_key(&mut self) {
+        let config = dpb_config { fleet_key: KEY.as_ptr(), ..self.config() };
+        let constructor = self.bytes.pick(&CONSTRUCTORS[..6]);
+        for _ in 0..2 {
+            self.constructed(config, |c, out, error| constructor(c, out, error));
+        }
+    }
+
+    unsafe fn constructed(
+        &mut self,
+        config: dpb_config,
+        constructor: impl Fn(*const dpb_config, *mut *mut dpb_bandit, *mut dpb_error) -> dpb_status,
+    ) {
+        let (mut handle, mut error, before) = (null_mut(), no_error(), spent(self.budget));
+        let status = constructor(&raw const config, &raw mut handle, &raw mut error);
         let charged = !config.budget.is_null() && config.struct_size as usize == size_of::<dpb_config>();
         let refusal = if charged { DPB_OVER_BUDGET } else { DPB_NULL };
         one_of(status, &[DPB_OK, DPB_NULL, DPB_INVALID_CONFIG, DPB_NEWER_VERSION, refusal]);
@@ -839,6 +868,7 @@ impl World<'_> {
                 (read.expected_users, read.exploration) = (defaults.expected_users, defaults.exploration);
                 (read.max_slots, read.max_clicks) = (defaults.max_slots, defaults.max_clicks);
                 (read.budget_periods, read.clock) = (defaults.budget_periods, defaults.clock);
+                read.fleet_key = null();
                 (read.node, read.forget_after) = match config.struct_size {
                     120 => (config.node, config.forget_after),
                     _ => (defaults.node, defaults.forget_after),
@@ -1082,6 +1112,98 @@ impl World<'_> {
         }
     }
 
+    /// Leads, contributes, combines, seals and opens. A contribution is added at most once, by the handle that leads the
+    /// generation that it is for. None of this changes what can be read, except that combining may release.
+    unsafe fn combining(&mut self, player: &mut Player) {
+        let (handle, keyed, mut error) = (player.handle, !player.config.fleet_key.is_null(), no_error());
+        let unless_keyed = |status| if keyed { status } else { DPB_UNSUPPORTED };
+        match self.bytes.below(6) {
+            0 => {
+                let mut generation = 0;
+                let status = dpb_lead(handle, &raw mut generation, &raw mut error);
+                assert_eq!((status, generation != 0), (unless_keyed(DPB_OK), keyed));
+                assert!(player.led == 0 || player.led == generation);
+                player.led = generation;
+                self.generations.push(generation);
+                player.after(keyed, [0; 4]);
+            }
+            1 | 2 => {
+                let n = self.generations.len();
+                let generation = self.generations[n - 1 - self.bytes.below(n)];
+                let mut len = usize::MAX;
+                let call = |buf, cap, len| dpb_contribution(handle, generation, buf, cap, len, null_mut());
+                let status = call(null_mut(), 0, &raw mut len);
+                if !keyed || generation == 0 || generation == player.led {
+                    assert_eq!((status, len), (unless_keyed(DPB_INVALID_CONFIG), usize::MAX));
+                    return player.after(false, [0; 4]);
+                }
+                player.led = 0;
+                player.after(true, [0; 4]);
+                if one_of(status, &[DPB_OK, DPB_BUFFER_TOO_SMALL]) == DPB_OK {
+                    assert_eq!(len, 0);
+                } else {
+                    let (mut bytes, mut again) = (vec![0; len], 0);
+                    assert_eq!(call(bytes.as_mut_ptr(), len - 1, &raw mut again), DPB_BUFFER_TOO_SMALL);
+                    assert_eq!((again, bytes.iter().all(|&byte| byte == 0)), (len, true));
+                    assert_eq!((call(bytes.as_mut_ptr(), len, &raw mut again), again), (DPB_OK, len));
+                    assert_eq!((call(null_mut(), 0, &raw mut again), again), (DPB_OK, 0));
+                    self.sent.push((generation, bytes, false));
+                }
+                player.after(false, [0; 4]);
+            }
+            3 | 4 => {
+                let n = self.sent.len();
+                let place = self.bytes.below(n);
+                let Some((generation, sent, added)) = self.sent.get_mut(place) else { return };
+                let mut bytes = sent.clone();
+                if self.bytes.once_in(4) {
+                    let at = (usize::from(self.bytes.byte()) << 8 | usize::from(self.bytes.byte())) % bytes.len();
+                    bytes[at] = self.bytes.byte();
+                }
+                let before = report(handle).contributions;
+                let status = dpb_combine(handle, bytes.as_ptr(), bytes.len(), &raw mut error);
+                let done = status == DPB_OK;
+                if !keyed {
+                    assert_eq!(status, DPB_UNSUPPORTED);
+                } else if bytes != *sent {
+                    one_of(status, &[DPB_CORRUPT, DPB_NEWER_VERSION]);
+                } else if status != DPB_INVALID_CONFIG {
+                    let ours = player.led != 0 && player.led == *generation;
+                    one_of(status, if ours { &[DPB_OK, DPB_DUPLICATE] } else { &[DPB_EXPIRED] });
+                    assert!(!(done && *added), "added twice");
+                    *added |= done;
+                }
+                assert_eq!(report(handle).contributions, before + u64::from(done));
+                player.after(done, [0; 4]);
+            }
+            _ => {
+                let message: Vec<u8> = (0..self.bytes.below(5)).map(|_| self.bytes.byte()).collect();
+                let (from, n, mut len) = (message.as_ptr(), message.len(), 0);
+                let mut sealed = vec![0; n + DPB_SEAL_BYTES];
+                let mut opened = vec![0; n];
+                let room = self.bytes.pick(&[sealed.len(), sealed.len(), 0, sealed.len() - 1]);
+                let fits = if room < sealed.len() { DPB_BUFFER_TOO_SMALL } else { DPB_OK };
+                let status = dpb_seal(handle, from, n, sealed.as_mut_ptr(), room, &raw mut len, &raw mut error);
+                assert_eq!((status, len), (unless_keyed(fits), if keyed { sealed.len() } else { 0 }));
+                let mut open = |bytes: &[u8], cap| {
+                    let to = opened.as_mut_ptr();
+                    let status = dpb_open(handle, bytes.as_ptr(), bytes.len(), to, cap, &raw mut len, &raw mut error);
+                    (status, opened == message)
+                };
+                if keyed && status == DPB_OK {
+                    assert_eq!(open(&sealed, n), (DPB_OK, true));
+                    assert!(n == 0 || open(&sealed, n - 1).0 == DPB_BUFFER_TOO_SMALL);
+                    let at = self.bytes.below(sealed.len());
+                    sealed[at] ^= 1 << self.bytes.below(8);
+                    one_of(open(&sealed, n).0, &[DPB_CORRUPT, DPB_NEWER_VERSION]);
+                } else {
+                    assert_eq!(open(&sealed, n).0, unless_keyed(DPB_CORRUPT));
+                }
+                player.after(false, [0; 4]);
+            }
+        }
+    }
+
     /// Takes a snapshot, restores it, and does both again.
     unsafe fn live_on(&mut self, player: &Player) {
         let Some(bytes) = snapshot(player.handle) else { return };
@@ -1127,7 +1249,11 @@ impl World<'_> {
         assert_eq!(then[..4], [now[0], now[1], now[2], now[3] + open]);
         assert!(f64::from_bits(then[4]) >= f64::from_bits(now[4]) && then[8] <= now[8]);
         dpb_free(third);
-        let mut second = Player::new(second, player.config, player.model.as_ref().map(|model| model.periods + 1));
+        let mut second = Player::new(
+            second,
+            dpb_config { fleet_key: null(), ..player.config },
+            player.model.as_ref().map(|model| model.periods + 1),
+        );
         if let (Some(next), Some(last)) = (&mut second.model, &player.model) {
             next.now = last.now;
         }
@@ -1163,7 +1289,7 @@ impl World<'_> {
         if let Ok(handle) = restore(&sealed(bytes)) {
             snapshot(handle); // a restored handle that counts users decides only after this
             if self.bandits.len() < 3 && report(handle).max_segments == 0 {
-                self.bandits.push(Player::new(handle, config, None));
+                self.bandits.push(Player::new(handle, dpb_config { fleet_key: null(), ..config }, None));
             } else {
                 dpb_free(handle);
             }

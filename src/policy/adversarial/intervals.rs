@@ -13,6 +13,7 @@
 
 use crate::batch::{Batch, Release};
 use crate::config::Config;
+use crate::engine::Engine;
 use crate::error::Result;
 use crate::memory::{WipedVec, queue_room};
 use crate::noise::LaplaceSource;
@@ -44,7 +45,7 @@ struct Interval {
 
 impl Intervals {
     pub fn new(config: &Config, plays: u64, noise: LaplaceSource) -> Result<Intervals> {
-        let in_flight = u64::from(config.pending_capacity.max(config.reward_window).next_power_of_two());
+        let in_flight = Engine::places(config) as u64;
         let length = (in_flight / plays + 2).next_power_of_two() as usize;
         let closed = || Interval { number: 0, drawn: Pull::of(0), unissued: 0, batch: Batch::default(), open: false };
         let mut waiting = VecDeque::new();

@@ -117,9 +117,6 @@ impl Arm {
 /// than one release does.
 const CONTRADICTION: f64 = 10.0;
 
-/// Maximum size of a leader's batch, as a multiple of all rewards that it released since it leads.
-const GROWTH: u64 = 4;
-
 impl BatchedArms {
     pub const LOOKS: usize = 16;
 
@@ -314,13 +311,10 @@ impl BatchedArms {
     /// size of the whole.
     pub fn size(&self, arm: &Evidence, rewards: f64) -> u64 {
         let rewards = rewards.min(self.most * arm.covered);
+        // With noise of its own each handle takes its part, but no less than four first batches.
         let part = match self.duty {
-            // Each handle takes its part, but no less than four first batches, because every part has its own noise.
             Duty::Alone => (rewards / f64::from(self.handles)).max(rewards.min(4.0 * self.first as f64)),
-            Duty::Contributes(_) => rewards,
-            // What is in open batches when a leader ends is lost. So a new leader's batches grow from small ones, and
-            // it has released a part of what was contributed to it, whenever it ends.
-            Duty::Leads(_) => rewards.min((GROWTH * self.led).max(self.first) as f64),
+            duty => rewards.min(duty.limit(self.led as f64).max(self.first as f64)),
         };
         let least = if arm.count == 0.0 || self.memory.is_finite() { self.first } else { 1 };
         let most = self.time.decisions_in(self.memory.longest_batch()).ceil() as u64;

@@ -11,10 +11,6 @@ use crate::error::Result;
 use crate::policy::contract::{Combining, Duty};
 use crate::snapshot::{Reader, Writer, ensure, is_plausible};
 
-/// Maximum size of a leader's batch, as a multiple of all rewards that it released since it leads, unless that is less
-/// than a first batch: what is in open batches when a leader ends is lost.
-const GROWTH: f64 = 4.0;
-
 /// A vector that another handle contributes: of a model, or of the pilot.
 pub(super) struct Part {
     /// The id of the model's arm, 0 for a model of all arms.
@@ -35,8 +31,8 @@ impl Linear {
 
     /// Updates what limits the size of batches.
     pub(super) fn limit(&mut self) {
-        self.common.handles = if self.duty == Duty::Alone { self.handles } else { 1.0 };
-        self.common.most = if matches!(self.duty, Duty::Leads(_)) { GROWTH * self.led } else { f64::INFINITY };
+        self.common.handles = self.handles / self.duty.sharers(self.handles);
+        self.common.most = self.duty.limit(self.led);
     }
 
     /// The generation that this handle leads, or 0.

@@ -7,10 +7,6 @@ use crate::error::Result;
 use crate::policy::contract::{Combining, Duty};
 use crate::snapshot::{Reader, Writer};
 
-/// Maximum size of a leader's batch, as a multiple of all rewards that it released since it leads: what is in open
-/// batches when a leader ends is lost. The minimum batch is not limited.
-const GROWTH: u64 = 4;
-
 impl Segments {
     fn set_duty(&mut self, duty: Duty) {
         (self.duty, self.led, self.may_have_released) = (duty, 0, true);
@@ -25,16 +21,6 @@ impl Segments {
         }
         self.trial = false;
         self.plan();
-    }
-
-    /// The number of handles that share each batch, and that each release with a noise of its own.
-    pub(super) fn handles(&self) -> (f64, f64) {
-        if self.duty == Duty::Alone { (1.0, self.peers.at_work) } else { (self.peers.at_work, 1.0) }
-    }
-
-    /// The size that a batch may have, of this size by the releases.
-    pub(super) fn limited(&self, size: f64) -> f64 {
-        if matches!(self.duty, Duty::Leads(_)) { size.min((GROWTH * self.led) as f64) } else { size }
     }
 
     /// The quota of a cell's next batch. A contributor's batch is never full.

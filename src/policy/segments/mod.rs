@@ -537,6 +537,11 @@ impl Segments {
         batch.keep(kept);
     }
 
+    /// Returns the number of handles that share each batch.
+    fn sharers(&self) -> f64 {
+        self.duty.sharers(self.peers.at_work)
+    }
+
     fn ensure_open(&mut self, row: usize, arm: usize) {
         if self.plays[(row, arm)].batch.quota() == 0 {
             self.open(row, arm);
@@ -565,14 +570,14 @@ impl Segments {
         // handles together expect as many deviations of their total noise. The size does not depend on the arm's own
         // mean, so an arm whose first release is negative noise does not wait for the next one indefinitely.
         // Handles that share each batch compute the size of the whole.
-        let ((_, handles), least) = (self.handles(), self.least_batch);
-        let part = self.limited(half / handles);
+        let (handles, least) = (self.peers.at_work / self.sharers(), self.least_batch);
+        let part = (half / handles).min(self.duty.limit(self.led as f64));
         (part.max(least / handles.sqrt()).ceil() as u64).clamp(1, Batch::MAX_QUOTA)
     }
 
     /// Makes `best` the arm that a row plays.
     fn turn(&mut self, row: usize, best: u32) {
-        let part = self.open_as_now(row, best as usize) as f64 / self.handles().0;
+        let part = self.open_as_now(row, best as usize) as f64 / self.sharers();
         (self.turns[row].best, self.turns[row].left) = (best, part.ceil().max(1.0) as u32);
     }
 
