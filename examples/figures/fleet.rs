@@ -1,4 +1,4 @@
-//! Ours: one bandit over many handles. A fixed number of decisions, in turn to 1 to 64 handles that merge what the
+//! Ours: one bandit over many handles. A fixed number of decisions, in turn to 1 to 16 handles that merge what the
 //! others have released, every so many decisions of the fleet: each with its own noise, or all with one noise; beside as
 //! many that never merge.
 
@@ -9,7 +9,7 @@ use super::runner::{Cell, Curve, Trial, run as run_cells};
 use dpb::{Algorithm, Bandit, Config};
 use std::error::Error;
 
-const HANDLES: [usize; 4] = [1, 4, 16, 64];
+const HANDLES: [usize; 3] = [1, 4, 16];
 const EPSILONS: [f64; 3] = [1.0, 0.25, 0.1];
 
 /// How handles learn together.

@@ -583,7 +583,7 @@ pub fn run_fleet(options: &Options) -> Result<String, Box<dyn Error>> {
         }
     }
     let players: Vec<_> = players.iter().map(|(title, kind, player)| (&title[..], *kind, *player)).collect();
-    Ok(means("ads, one noise", options.runs(1, 10), &players, options))
+    Ok(means("ads, one noise", options.runs(1, 2), &players, options))
 }
 
 /// Whom vw.py is beside.
