@@ -75,7 +75,7 @@ impl Tournament {
     /// The lowest line at the current point; the first of equal ones.
     #[inline]
     pub fn winner(&self) -> usize {
-        self.outcome(1).winner as usize
+        self.matches.get(1).map_or(0, |last| last.winner as usize) // a single line plays no match
     }
 
     /// Changes a line: O(log n).

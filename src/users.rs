@@ -215,7 +215,12 @@ impl Users {
     }
 }
 
-/// SipHash-2-4 of one word (Aumasson and Bernstein 2012).
+/// SipHash-1-3 of one word (Aumasson and Bernstein 2012).
+///
+/// The authors propose SipHash-2-4 for message authentication, where an attacker sees outputs, and SipHash-1-3 has no
+/// known attack on hash tables, where none is visible. Here nobody sees an output: keys and counters are secret, keys
+/// change each period, and a call reveals nothing about its counters, because an ignored decision looks like any other.
+/// The bound of m needs no property of the hash at all; only the error does.
 fn sip_hash(key: [u64; 2], word: u64) -> u64 {
     let mut v = [
         key[0] ^ 0x736f_6d65_7073_6575,
@@ -225,11 +230,11 @@ fn sip_hash(key: [u64; 2], word: u64) -> u64 {
     ];
     for block in [word, 8 << 56] {
         v[3] ^= block;
-        (0..2).for_each(|_| sip_round(&mut v));
+        sip_round(&mut v);
         v[0] ^= block;
     }
     v[2] ^= 0xff;
-    (0..4).for_each(|_| sip_round(&mut v));
+    (0..3).for_each(|_| sip_round(&mut v));
     v[0] ^ v[1] ^ v[2] ^ v[3]
 }
 
@@ -256,11 +261,11 @@ mod tests {
         Users::new(&config, Seed::new(Some([4; 32])).unwrap().stream()).unwrap()
     }
 
-    /// The eight-byte input of the test vectors that the authors published.
+    /// The key and the eight-byte input of the authors' test vectors. The low half is the Linux kernel's vector too.
     #[test]
     fn the_hash_is_sip_hash() {
         let key = [0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908];
-        assert_eq!(sip_hash(key, key[0]).to_le_bytes(), [0x62, 0x24, 0x93, 0x9a, 0x79, 0xf5, 0xf5, 0x93]);
+        assert_eq!(sip_hash(key, key[0]), 0x3690_9511_8d29_9a8e);
     }
 
     /// No user exceeds m, and a user who shares no counter reaches m. Checked for every size of counter, and with far

@@ -386,7 +386,7 @@ impl Bandit {
     /// [`diagnostics`](Self::diagnostics). `Poisoned` after an internal failure.
     #[inline]
     pub fn update(&self, ticket: u64, reward: f64) -> Result<()> {
-        let reward = self.range.quantize(reward);
+        let reward = self.range.quantize(reward).ok();
         self.lock.lock()?.update(ticket, reward)
     }
 
@@ -401,7 +401,7 @@ impl Bandit {
     ) -> Result<()> {
         let state = &mut *self.lock.lock()?;
         for (ticket, reward) in answers {
-            each(state.update(ticket, self.range.quantize(reward)));
+            each(state.update(ticket, self.range.quantize(reward).ok()));
         }
         Ok(())
     }

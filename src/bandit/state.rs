@@ -349,9 +349,13 @@ impl State {
         }
     }
 
+    /// Takes a reward; `None` is an invalid one.
     #[inline(always)] // into its two callers
-    pub fn update(&mut self, ticket: u64, reward: Result<Reward>) -> Result<()> {
-        let reward = reward.inspect_err(|_| self.engine.count_rejected())?;
+    pub fn update(&mut self, ticket: u64, reward: Option<Reward>) -> Result<()> {
+        let Some(reward) = reward else {
+            self.engine.count_rejected();
+            return Err(Error::InvalidReward);
+        };
         if let Some(event) = self.engine.answer(ticket, reward)? {
             self.apply(event);
         }

@@ -208,6 +208,7 @@ impl Slot {
 
 impl SlotExtras {
     /// Stores a new decision.
+    #[inline(never)]
     fn enter(&mut self, place: usize, pull: Pull, follows: bool) {
         if let (Some(times), Some(now)) = (&mut self.times, self.now) {
             times.stamps[place] = now;
@@ -334,9 +335,17 @@ impl Engine {
 
     /// Frees the place of the next decision, or of the one that follows `ahead` others. The caller must process the
     /// event before it chooses.
-    #[inline]
+    #[inline(always)] // into its only caller
     pub fn make_room(&mut self, ahead: u64) -> Option<Event> {
         let due = (self.counts.decisions + ahead).checked_sub(self.reach())?;
+        let place = self.place(due);
+        // Most decisions got their reward, and left nothing to end.
+        if self.beside.is_none() && self.ring[place].fate() == Fate::DONE { None } else { self.end_due(due) }
+    }
+
+    /// Ends a decision whose place another one needs.
+    #[inline(never)]
+    fn end_due(&mut self, due: u64) -> Option<Event> {
         let place = self.place(due);
         let mut held = None;
         if let Some(beside) = &mut self.beside {
@@ -436,15 +445,15 @@ impl Engine {
 
     /// Enters a decision, after [`make_room`](Self::make_room), and returns its ticket. With `follows` it belongs
     /// to the same request as the one before.
-    #[inline]
+    #[inline(always)] // into its callers
     pub fn issue(&mut self, pull: Pull, follows: bool) -> u64 {
         debug_assert!(pull.arm() <= Self::MOST_ARM);
         let (ticket, Place { slot: place, tag }) = self.key.seal(self.counts.decisions);
+        self.ring[place] = Slot::new(tag, pull.arm(), Fate::OPEN);
+        self.counts.decisions += 1;
         if let Some(beside) = &mut self.beside {
             beside.enter(place, pull, follows);
         }
-        self.ring[place] = Slot::new(tag, pull.arm(), Fate::OPEN);
-        self.counts.decisions += 1;
         ticket
     }
 

@@ -24,14 +24,17 @@ pub fn call<H: Handle>(handle: *const H, body: impl FnOnce(&H) -> Result<()>) ->
     if handle.guard().poisoned.load(Ordering::Relaxed) {
         return DPB_POISONED;
     }
-    match catch_unwind(AssertUnwindSafe(|| body(handle))) {
-        Ok(Ok(())) => DPB_OK,
-        Ok(Err(error)) => error.status(),
-        Err(_) => {
-            handle.guard().poisoned.store(true, Ordering::Relaxed);
-            DPB_POISONED
-        }
-    }
+    let caught = catch_unwind(AssertUnwindSafe(|| body(handle).map_or_else(refuse, |()| DPB_OK)));
+    caught.unwrap_or_else(|_| {
+        handle.guard().poisoned.store(true, Ordering::Relaxed);
+        DPB_POISONED
+    })
+}
+
+/// Returns the status of a refusal. It is out of line, so that a successful call moves no error through memory.
+#[cold]
+fn refuse(error: Error) -> dpb_status {
+    error.status()
 }
 
 /// Runs a call with one output, which is written only on success. Returns DPB_NULL if `out` is NULL.

@@ -144,11 +144,11 @@ impl<I: Index> MinIndexPolicy<I> {
 
     /// The arm with the smallest index, exactly; or the leader while that arm is not known yet.
     #[inline]
-    fn least(&mut self) -> usize {
+    fn least(&mut self, leader: usize) -> usize {
         if !self.settled {
             self.settle();
         }
-        if self.settled { self.order.winner() } else { self.batched.leader() }
+        if self.settled { self.order.winner() } else { leader }
     }
 
     /// Computes indices until the lowest entry is one. Computes at most [`AT_ONCE`](Self::AT_ONCE), so that no
@@ -326,11 +326,12 @@ impl<I: Index> MinIndexPolicy<I> {
 impl<I: Index> Policy for MinIndexPolicy<I> {
     #[inline]
     fn choose(&mut self) -> Pull {
-        let mut arm = self.least();
-        while !self.has_pulls_left(arm, self.batched.leader(), self.point) {
-            arm = self.least();
+        let leader = self.batched.leader(); // only a release changes it
+        let mut arm = self.least(leader);
+        while !self.has_pulls_left(arm, leader, self.point) {
+            arm = self.least(leader);
         }
-        self.play(arm, self.batched.leader(), self.point, None)
+        self.play(arm, leader, self.point, None)
     }
 
     #[inline]
