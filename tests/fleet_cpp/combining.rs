@@ -72,6 +72,13 @@ fn one_node_releases_what_four_collect() {
     assert_eq!(releasing(&redis).len(), 2);
 }
 
+/// One of the two leads for placements, and each learns what came to the other.
+#[test]
+fn go_and_cpp_nodes_have_one_noise() {
+    let key = key_file("both", b"00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff\n");
+    nodes_share_placements([&GO, &CPP], &["--fleet-key-file", &key]);
+}
+
 /// While Redis is away nothing is taken out, so nothing is lost. While it hangs, a contribution may be.
 #[test]
 fn what_is_collected_without_redis_is_released_later() {

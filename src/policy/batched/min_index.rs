@@ -581,8 +581,8 @@ mod tests {
         let bytes = write(Kind::Bandit, usize::MAX, |to| policy.save(to)).unwrap().seal();
         next.load(&mut Reader::new(&bytes, Kind::Bandit).unwrap()).unwrap();
         for (arm, plan) in next.plans.iter().enumerate() {
-            let total = policy.batched.settled(arm);
-            assert_eq!((plan.pulls, plan.covered, plan.goal), (total, total, total));
+            assert_eq!([plan.pulls, plan.covered, plan.goal, next.batched.settled(arm)], [0; 4]);
+            assert_eq!(next.evidence(arm).covered, policy.batched.evidence(arm).count);
         }
         // So the first decision requests a batch, and its reward is collected.
         let pull = next.choose();
