@@ -148,8 +148,8 @@ impl Algorithm {
         }
         let merges = matches!(self, Algorithm::Imed | Algorithm::KlUcb | Algorithm::Med | Algorithm::Linear);
         if config.fleet_key.is_some() && !merges {
-            let problem = format_args!("must be NULL: {} does not learn from other handles", self.name());
-            return Err(Error::refused("fleet_key", problem));
+            let name = self.name();
+            return Err(Error::refused("fleet_key", format_args!("must be NULL: {name} does not learn from others")));
         }
         if config.max_segments > 0 && self != Algorithm::Imed {
             let rule = "must be 0: only dp-imed has segments";
