@@ -76,7 +76,7 @@ impl Entry {
 
 impl Roster {
     /// Maximum number of other handles.
-    pub const MOST: usize = 1024;
+    pub const MAX_HANDLES: usize = 1024;
 
     pub const fn new() -> Roster {
         Roster { others: Vec::new(), updates: 0 }
@@ -93,8 +93,8 @@ impl Roster {
     /// `NoMemory`; `InvalidConfig` for too many handles. On an error nothing has changed.
     pub fn is_newer(&mut self, entry: &Entry) -> Result<bool> {
         let known = self.find(entry.origin);
-        if known.is_err() && self.others.len() == Self::MOST {
-            return Err(Error::config("handles", "must be at most 1024 beside this one", Self::MOST + 1));
+        if known.is_err() && self.others.len() == Self::MAX_HANDLES {
+            return Err(Error::config("handles", "must be at most 1024 beside this one", Self::MAX_HANDLES + 1));
         }
         self.others.try_reserve(1).map_err(|_| Error::NoMemory)?;
         Ok(known.map_or(true, |place| entry.version > self.others[place].version))
@@ -114,7 +114,7 @@ impl Roster {
 
     /// Returns the number of active other handles: those with an update among the last 3n, where n is the number of
     /// others.
-    pub fn at_work(&self) -> u32 {
+    pub fn active(&self) -> u32 {
         let least = self.updates.saturating_sub(3 * self.others.len() as u64);
         self.others.iter().filter(|other| other.updates > least).count() as u32
     }
@@ -276,9 +276,9 @@ impl Fleet {
         self.joined().roster.updates
     }
 
-    /// As [`Roster::at_work`].
-    pub fn at_work(&self) -> u32 {
-        self.joined().roster.at_work()
+    /// As [`Roster::active`].
+    pub fn active(&self) -> u32 {
+        self.joined().roster.active()
     }
 
     /// Returns whether any other handle has been merged.

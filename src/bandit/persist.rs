@@ -196,12 +196,12 @@ impl Bandit {
             return Ok(());
         }
         let policy = mergeable(&mut **policy)?;
-        policy.expect(fleet.at_work())?; // makes room: nothing is refused from here on
+        policy.expect(fleet.active())?; // makes room: nothing is refused from here on
         *seeded |= head.seeded;
         let time = policy.time();
         let arms = pulls.len() as u32;
         fleet.insert(other, arms, time, |fleet, arm| policy.join(arm, &mut fleet.released(arm)));
-        policy.expect(fleet.at_work())
+        policy.expect(fleet.active())
     }
 }
 

@@ -109,7 +109,7 @@ pub struct Refusals {
 pub struct Engine {
     ring: WipedVec<Slot>,
     /// State of each slot that not every configuration needs.
-    beside: Option<Box<SlotExtras>>,
+    extras: Option<Box<SlotExtras>>,
     key: TicketKey,
     counts: Counts,
     refusals: Refusals,
@@ -223,8 +223,8 @@ impl SlotExtras {
 
     /// Returns the pull of a slot.
     #[inline]
-    fn pull(beside: &Option<Box<SlotExtras>>, place: usize, slot: &Slot) -> Pull {
-        let recalled = beside.as_ref().and_then(|beside| beside.pulls.get(place).copied());
+    fn pull(extras: &Option<Box<SlotExtras>>, place: usize, slot: &Slot) -> Pull {
+        let recalled = extras.as_ref().and_then(|extras| extras.pulls.get(place).copied());
         recalled.unwrap_or(Pull::of(slot.arm()))
     }
 
@@ -281,27 +281,27 @@ impl Engine {
         let slots = Self::places(config);
         let mut engine = Engine {
             ring: WipedVec::new(slots, |_| Slot::EMPTY)?,
-            beside: None,
+            extras: None,
             key: TicketKey::new(node, slots.trailing_zeros(), random),
             counts: Counts::default(),
             refusals: Refusals::default(),
         };
         if clock == Clock::Caller {
-            engine.beside().now = Some(0);
+            engine.extras().now = Some(0);
         }
         if window > 0 {
-            engine.beside().window = counted.into();
-            engine.beside().held = WipedVec::new(slots, |_| Reward::MIN)?;
+            engine.extras().window = counted.into();
+            engine.extras().held = WipedVec::new(slots, |_| Reward::MIN)?;
         }
         if window > counted {
             let stamps = WipedVec::new(slots, |_| 0)?;
-            engine.beside().times = Some(Times { stamps, window: window.into(), first: 0 });
+            engine.extras().times = Some(Times { stamps, window: window.into(), first: 0 });
         }
         Ok(engine)
     }
 
-    fn beside(&mut self) -> &mut SlotExtras {
-        self.beside.get_or_insert_default()
+    fn extras(&mut self) -> &mut SlotExtras {
+        self.extras.get_or_insert_default()
     }
 
     /// Events carry the whole pull from now on, not the arm alone. Call it before the first decision.
@@ -309,7 +309,7 @@ impl Engine {
     /// # Errors
     /// `NoMemory`.
     pub fn recall(&mut self) -> Result<()> {
-        self.beside().pulls = WipedVec::new(self.ring.len(), |_| Pull::of(0))?;
+        self.extras().pulls = WipedVec::new(self.ring.len(), |_| Pull::of(0))?;
         Ok(())
     }
 
@@ -319,7 +319,7 @@ impl Engine {
     /// # Errors
     /// `NoMemory`.
     pub fn limit_clicks(&mut self, most: u32, coins: Random) -> Result<()> {
-        self.beside().requests = Some(Requests::new(self.ring.len(), most, coins)?);
+        self.extras().requests = Some(Requests::new(self.ring.len(), most, coins)?);
         Ok(())
     }
 
@@ -327,8 +327,8 @@ impl Engine {
     /// request has at most this many decisions: with more, its last one would expire its first one.
     #[inline]
     pub fn reach(&self) -> u64 {
-        match self.beside.as_deref() {
-            Some(beside) if beside.window > 0 => beside.window,
+        match self.extras.as_deref() {
+            Some(extras) if extras.window > 0 => extras.window,
             _ => self.ring.len() as u64,
         }
     }
@@ -340,7 +340,7 @@ impl Engine {
         let due = (self.counts.decisions + ahead).checked_sub(self.reach())?;
         let place = self.place(due);
         // Most decisions got their reward, and left nothing to end.
-        if self.beside.is_none() && self.ring[place].fate() == Fate::DONE { None } else { self.end_due(due) }
+        if self.extras.is_none() && self.ring[place].fate() == Fate::DONE { None } else { self.end_due(due) }
     }
 
     /// Ends a decision whose place another one needs.
@@ -348,16 +348,16 @@ impl Engine {
     fn end_due(&mut self, due: u64) -> Option<Event> {
         let place = self.place(due);
         let mut held = None;
-        if let Some(beside) = &mut self.beside {
-            if beside.times.is_some() {
+        if let Some(extras) = &mut self.extras {
+            if extras.times.is_some() {
                 return self.push_out(due);
             }
-            if let Some(requests) = &mut beside.requests
+            if let Some(requests) = &mut extras.requests
                 && !requests.follows(due)
             {
-                requests.fix(&mut self.ring, &mut beside.held, due, self.counts.decisions);
+                requests.fix(&mut self.ring, &mut extras.held, due, self.counts.decisions);
             }
-            held = beside.settle(place);
+            held = extras.settle(place);
         }
         self.end(place, held)
     }
@@ -370,7 +370,7 @@ impl Engine {
         if fate == Fate::DONE {
             return None;
         }
-        let (pull, learned) = (SlotExtras::pull(&self.beside, place, slot), fate.is_learned());
+        let (pull, learned) = (SlotExtras::pull(&self.extras, place, slot), fate.is_learned());
         let Some(reward) = held else {
             self.counts.expired += 1;
             return Some(Event::Unplayed { pull, learned });
@@ -383,7 +383,7 @@ impl Engine {
     /// expires, whether it has a reward or not.
     fn push_out(&mut self, sequence: u64) -> Option<Event> {
         let place = self.place(sequence);
-        if let Some(SlotExtras { held, times: Some(times), .. }) = self.beside.as_deref_mut() {
+        if let Some(SlotExtras { held, times: Some(times), .. }) = self.extras.as_deref_mut() {
             times.first = times.first.max(sequence + 1);
             #[cfg(dpb_faults)]
             if self.ring[place].fate() == Fate::HELD && crate::Fault::PushedOutTells.is_built_in() {
@@ -401,7 +401,7 @@ impl Engine {
     /// # Errors
     /// `Unsupported` if ticks are decisions.
     pub fn advance(&mut self, now: u64) -> Result<u64> {
-        let before = self.beside.as_mut().and_then(|beside| beside.now.as_mut());
+        let before = self.extras.as_mut().and_then(|extras| extras.now.as_mut());
         let before = before.ok_or(Error::Unsupported("advance: config.clock is not the caller's"))?;
         let elapsed = now.saturating_sub(*before);
         *before += elapsed;
@@ -414,7 +414,7 @@ impl Engine {
         while let Some(request) = self.next_over() {
             for sequence in request {
                 let place = self.place(sequence);
-                let held = self.beside.as_mut().and_then(|beside| beside.settle(place));
+                let held = self.extras.as_mut().and_then(|extras| extras.settle(place));
                 if let Some(event) = self.end(place, held) {
                     each(event);
                 }
@@ -425,8 +425,8 @@ impl Engine {
     /// The first request whose window is over and that has not ended.
     fn next_over(&mut self) -> Option<Range<u64>> {
         let (issued, mask) = (self.counts.decisions, self.ring.len() - 1);
-        let beside = self.beside.as_deref_mut()?;
-        let SlotExtras { held, requests, times: Some(times), now: Some(now), .. } = beside else { return None };
+        let extras = self.extras.as_deref_mut()?;
+        let SlotExtras { held, requests, times: Some(times), now: Some(now), .. } = extras else { return None };
         let first = times.first;
         if first == issued || *now - times.stamps[first as usize & mask] < times.window {
             return None;
@@ -440,7 +440,7 @@ impl Engine {
 
     /// The caller's time; 0 if ticks are decisions.
     pub fn now(&self) -> u64 {
-        self.beside.as_ref().and_then(|beside| beside.now).unwrap_or_default()
+        self.extras.as_ref().and_then(|extras| extras.now).unwrap_or_default()
     }
 
     /// Enters a decision, after [`make_room`](Self::make_room), and returns its ticket. With `follows` it belongs
@@ -451,8 +451,8 @@ impl Engine {
         let (ticket, Place { slot: place, tag }) = self.key.seal(self.counts.decisions);
         self.ring[place] = Slot::new(tag, pull.arm(), Fate::OPEN);
         self.counts.decisions += 1;
-        if let Some(beside) = &mut self.beside {
-            beside.enter(place, pull, follows);
+        if let Some(extras) = &mut self.extras {
+            extras.enter(place, pull, follows);
         }
         ticket
     }
@@ -477,28 +477,28 @@ impl Engine {
             && self.ring[place].fate() == Fate::DONE
             && crate::Fault::DuplicateBelieved.is_built_in()
         {
-            let pull = SlotExtras::pull(&self.beside, place, &self.ring[place]);
+            let pull = SlotExtras::pull(&self.extras, place, &self.ring[place]);
             return Ok(Some(Event::Answered(pull, reward)));
         }
         let Some((place, slot)) = find(&self.key, &mut self.ring, ticket, Fate::is_open) else {
             return Err(self.refuse(ticket));
         };
         let learned = slot.fate().is_learned();
-        if let Some(beside) = &mut self.beside
-            && beside.hear(place, learned, reward)
+        if let Some(extras) = &mut self.extras
+            && extras.hear(place, learned, reward)
         {
             slot.hear();
             #[cfg(dpb_faults)]
             if crate::Fault::ClosedByArrival.is_built_in() {
                 slot.end();
                 self.counts.answered += 1;
-                return Ok(Some(Event::Answered(SlotExtras::pull(&self.beside, place, slot), reward)));
+                return Ok(Some(Event::Answered(SlotExtras::pull(&self.extras, place, slot), reward)));
             }
             return Ok(None);
         }
         slot.end();
         self.counts.answered += 1;
-        Ok(learned.then(|| Event::Answered(SlotExtras::pull(&self.beside, place, slot), reward)))
+        Ok(learned.then(|| Event::Answered(SlotExtras::pull(&self.extras, place, slot), reward)))
     }
 
     #[cfg(dpb_faults)]
@@ -532,7 +532,7 @@ impl Engine {
 
     /// Decisions before this one are over.
     fn over(&self) -> u64 {
-        match self.beside.as_deref() {
+        match self.extras.as_deref() {
             Some(SlotExtras { times: Some(times), .. }) => times.first,
             _ => self.counts.decisions.saturating_sub(self.reach()),
         }
@@ -548,17 +548,17 @@ impl Engine {
     fn take_back(&mut self, place: usize) -> Event {
         let slot = &mut self.ring[place];
         let learned = slot.end().is_learned();
-        if let Some(beside) = &mut self.beside {
+        if let Some(extras) = &mut self.extras {
             #[cfg(dpb_faults)]
-            let held = beside.held.get(place).copied();
-            beside.settle(place);
+            let held = extras.held.get(place).copied();
+            extras.settle(place);
             #[cfg(dpb_faults)]
-            if beside.requests.is_some() && crate::Fault::CancelledDrawn.is_built_in() {
-                beside.held[place] = held.unwrap_or_default();
+            if extras.requests.is_some() && crate::Fault::CancelledDrawn.is_built_in() {
+                extras.held[place] = held.unwrap_or_default();
             }
         }
         self.counts.cancelled += 1;
-        Event::Unplayed { pull: SlotExtras::pull(&self.beside, place, slot), learned }
+        Event::Unplayed { pull: SlotExtras::pull(&self.extras, place, slot), learned }
     }
 
     /// The arms of the open decisions.
@@ -574,9 +574,9 @@ impl Engine {
     pub fn count_on(&mut self, counts: Counts, now: u64) {
         let expired = counts.decisions - counts.answered - counts.cancelled;
         self.counts = Counts { expired, ..counts };
-        if let Some(beside) = &mut self.beside {
-            beside.now = beside.now.map(|_| now);
-            if let Some(times) = &mut beside.times {
+        if let Some(extras) = &mut self.extras {
+            extras.now = extras.now.map(|_| now);
+            if let Some(times) = &mut extras.times {
                 times.first = counts.decisions;
             }
         }
@@ -610,7 +610,7 @@ impl Engine {
     /// The decision whose time ends that of this one: itself, or the first one of its request, or one between them
     /// whose time is over too.
     fn start(&self, sequence: u64) -> u64 {
-        match self.beside.as_deref() {
+        match self.extras.as_deref() {
             Some(SlotExtras { requests: Some(requests), times: None, .. }) => requests.start(sequence, self.over()),
             _ => sequence,
         }

@@ -107,7 +107,7 @@ impl Time {
 
     /// Continues the time of a snapshot. Returns false if the snapshot had another clock: then the time starts anew,
     /// and the caller must keep ages as fractions of `forget_after`.
-    pub fn go_on(&mut self, saved: &Time) -> bool {
+    pub fn continue_from(&mut self, saved: &Time) -> bool {
         let same = self.is_the_callers() == saved.is_the_callers();
         match same && self.is_the_callers() {
             true => *self = Time { memory: self.memory, ..*saved },

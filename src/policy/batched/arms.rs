@@ -598,7 +598,7 @@ impl BatchedArms {
         self.least = self.least_batch();
         self.may_have_released = true;
         ensure(saved.arms.len() == self.arms.len())?;
-        let same_clock = self.time.go_on(&saved.time);
+        let same_clock = self.time.continue_from(&saved.time);
         let (before, now) = (saved.memory(), saved.memory().ticks(saved.time()));
         for (arm, (live, total, mut released, mut active)) in saved.arms.into_iter().enumerate() {
             // The snapshot may have another `forget_after`, and ages are converted. If it has another clock, ages

@@ -179,7 +179,7 @@ impl Policy for Contextual {
         self.linear.reserve_others()?;
         let place = self.roster.insert(peer.entry);
         put(&mut self.peers, place, *peer);
-        self.linear.join_pilots(&mut self.peers.iter().map(|peer| &peer.saved.pilot), self.roster.at_work());
+        self.linear.join_pilots(&mut self.peers.iter().map(|peer| &peer.saved.pilot), self.roster.active());
         (0..self.linear.models()).for_each(|model| self.join(model, added));
         let (Ok(place) | Err(place)) = place;
         let leader = &self.peers[place];

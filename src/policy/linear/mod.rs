@@ -250,8 +250,8 @@ pub(crate) fn lifetime_loss(config: &Config) -> Result<PrivacyLoss> {
     let m = f64::from(config.contributions_per_user);
     Ok(match noise(config, config.model_per_arm)? {
         Noise::Laplace(_) => PrivacyLoss::Pure(config.epsilon),
-        Noise::Gaussian(law) => {
-            let loss = PrivacyLoss::Zcdp(mul_up(mul_up(law.rho(), m), m));
+        Noise::Gaussian(distribution) => {
+            let loss = PrivacyLoss::Zcdp(mul_up(mul_up(distribution.rho(), m), m));
             loss_of_request(loss, config.batches_changed(), config.model_per_arm)
         }
     })
@@ -909,7 +909,7 @@ impl Linear {
     pub fn load(&mut self, from: &mut Reader) -> Result<()> {
         let saved = SavedLinear::read(from, &self.shape, self.live.len())?;
         (self.decisions, self.releases, self.may_have_released) = (saved.decisions, saved.releases, true);
-        self.time.go_on(&saved.time);
+        self.time.continue_from(&saved.time);
         let now = self.now();
         (self.failures, self.oversized) = (saved.failures, saved.oversized);
         (self.own_pilot, self.pooled) = (saved.pilot, saved.pooled);

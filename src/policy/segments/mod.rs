@@ -539,7 +539,7 @@ impl Segments {
 
     /// Returns the number of handles that share each batch.
     fn sharers(&self) -> f64 {
-        self.duty.sharers(self.peers.at_work)
+        self.duty.sharers(self.peers.active_handles)
     }
 
     fn ensure_open(&mut self, row: usize, arm: usize) {
@@ -570,7 +570,7 @@ impl Segments {
         // handles together expect as many deviations of their total noise. The size does not depend on the arm's own
         // mean, so an arm whose first release is negative noise does not wait for the next one indefinitely.
         // Handles that share each batch compute the size of the whole.
-        let (handles, least) = (self.peers.at_work / self.sharers(), self.least_batch);
+        let (handles, least) = (self.peers.active_handles / self.sharers(), self.least_batch);
         let part = (half / handles).min(self.duty.limit(self.led as f64));
         (part.max(least / handles.sqrt()).ceil() as u64).clamp(1, Batch::MAX_QUOTA)
     }

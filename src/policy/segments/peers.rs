@@ -55,7 +55,7 @@ pub struct Peers {
     /// Number of segments of the peer that has the most.
     pub(super) segments: usize,
     /// Number of active handles, including this one.
-    pub(super) at_work: f64,
+    pub(super) active_handles: f64,
     updates: u64,
 }
 
@@ -164,7 +164,7 @@ impl Peers {
             decisions: Vec::new(),
             places: Vec::new(),
             segments: 0,
-            at_work: 1.0,
+            active_handles: 1.0,
             updates: 0,
         }
     }
@@ -221,7 +221,7 @@ impl Peers {
         }
         self.all = all;
         self.segments = self.known.iter().map(|peer| peer.decisions.len() - 1).max().unwrap_or(0);
-        self.at_work = 1.0 + f64::from(self.roster.at_work());
+        self.active_handles = 1.0 + f64::from(self.roster.active());
     }
 }
 

@@ -121,7 +121,7 @@ impl Segments {
                 self.plays[(row, arm)].batch.keep(probe::kept_open(row * self.rates.len() + arm));
             }
         }
-        if !self.time.go_on(&saved_time) {
+        if !self.time.continue_from(&saved_time) {
             self.restamp(now, half_life(saved_time.memory()));
         }
         self.least_batch = self.size_of_least_batch();
