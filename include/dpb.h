@@ -1661,7 +1661,7 @@ dpb_status dpb_restore(const uint8_t *buf,
  * These are taken from config: reward_window, clock, pending_capacity, node, horizon, beta, exploration,
  * forget_after (if there was none before, releases begin to age now), expected_users, budget_periods, a
  * max_segments that the snapshot's segments fit into (so a full handle can grow), DPB_CLAMP_REWARDS,
- * interval_exponent, DPB_RIGOROUS_INDEX. A test_seed is not used. If only one of the two configurations has
+ * interval_exponent, DPB_RIGOROUS_INDEX, and fleet_key (which no snapshot contains). A test_seed is not used. If only one of the two configurations has
  * expected_users, the time without counts as one period, and the rule of dpb_restore for users applies.
  *
  * config.budget is charged as for a new handle, with the loss of all restarts together (dpb_restore charges none).

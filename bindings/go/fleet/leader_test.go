@@ -111,7 +111,8 @@ func TestOnlyTheLeaderReleases(t *testing.T) {
 	if report := must(nodes[leader].Bandit.Report()); report.Contributions < 3 || report.ContributionsLost != 0 {
 		t.Errorf("%+v", report)
 	}
-	if all := known(nodes[0]); all > reported || all < reported*2/3 {
+	// An open batch of the leader may have three times as many rewards as were released.
+	if all := known(nodes[0]); all > reported || all < reported/5 {
 		t.Error(all, "of", reported)
 	}
 }

@@ -173,21 +173,9 @@ func (r *Redis) Send(ctx context.Context, messages []Message) error {
 	return err
 }
 
-// Receive is XREAD from the stream's beginning, and XDEL of what was answered: a node has one process, so a stream has
-// one reader, and what is deleted is acknowledged.
+// Receive drains the node's stream.
 func (r *Redis) Receive(ctx context.Context, node uint16, take func(Message)) error {
-	stream := r.stream(node)
-	read, err := r.client.XRead(ctx, &redis.XReadArgs{Streams: []string{stream, "0"}, Count: 1000, Block: moment}).Result()
-	if errors.Is(err, redis.Nil) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	var done []string
-	for _, message := range read[0].Messages {
-		done = append(done, message.ID)
-		text := func(name string) string { text, _ := message.Values[name].(string); return text }
+	_, err := r.drain(ctx, r.stream(node), moment, func(text func(string) string) {
 		ticket, wrong := strconv.ParseUint(text("ticket"), 10, 64)
 		reward, wrongToo := strconv.ParseFloat(text("reward"), 64)
 		if wrong == nil && wrongToo == nil {
@@ -197,8 +185,26 @@ func (r *Redis) Receive(ctx context.Context, node uint16, take func(Message)) er
 		} else if sealed := text("sealed"); sealed != "" {
 			take(Message{To: node, Sealed: []byte(sealed)})
 		}
+	})
+	return err
+}
+
+// drain passes up to many messages of a stream to take, as functions from a field to its text, and then deletes them. It
+// is XREAD from the stream's beginning, and XDEL: a stream has one reader, so what is deleted is acknowledged.
+func (r *Redis) drain(ctx context.Context, stream string, wait time.Duration, take func(func(string) string)) (int, error) {
+	read, err := r.client.XRead(ctx, &redis.XReadArgs{Streams: []string{stream, "0"}, Count: many, Block: wait}).Result()
+	if errors.Is(err, redis.Nil) {
+		return 0, nil
 	}
-	return r.client.XDel(ctx, stream, done...).Err()
+	if err != nil {
+		return 0, err
+	}
+	var done []string
+	for _, message := range read[0].Messages {
+		done = append(done, message.ID)
+		take(func(field string) string { text, _ := message.Values[field].(string); return text })
+	}
+	return len(done), r.client.XDel(ctx, stream, done...).Err()
 }
 
 // Leader is GET.
@@ -240,27 +246,18 @@ func (r *Redis) Contribute(ctx context.Context, generation uint64, contribution 
 	return err
 }
 
-// Collect is XREAD from the stream's beginning, and XDEL of what was combined.
+// Collect drains the generation's stream.
 func (r *Redis) Collect(ctx context.Context, generation uint64, combine func([]byte)) error {
-	stream := r.contributions(generation)
-	for {
-		read, err := r.client.XRead(ctx, &redis.XReadArgs{Streams: []string{stream, "0"}, Count: many, Block: -1}).Result()
-		if errors.Is(err, redis.Nil) {
-			return nil
-		}
+	for some := many; some == many; {
+		var err error
+		some, err = r.drain(ctx, r.contributions(generation), -1, func(text func(string) string) {
+			combine([]byte(text("contribution")))
+		})
 		if err != nil {
 			return err
 		}
-		var done []string
-		for _, message := range read[0].Messages {
-			done = append(done, message.ID)
-			contribution, _ := message.Values["contribution"].(string)
-			combine([]byte(contribution))
-		}
-		if err := r.client.XDel(ctx, stream, done...).Err(); err != nil || len(done) < many {
-			return err
-		}
 	}
+	return nil
 }
 
 func (l Leader) text() string { return fmt.Sprintf("%d %d", l.Node, l.Generation) }
