@@ -1249,8 +1249,9 @@ void dpb_request_init_sized(struct dpb_request *request,
  * Returns DPB_OK; DPB_NULL; DPB_INVALID_REQUEST (an arm that does not exist or is retired, no arm at all, slots, a
  * feature that is missing, not finite, or beyond d); DPB_UNSUPPORTED (eligible arms, several slots, a segment, a
  * user or features that this policy or configuration does not support); DPB_FULL (a new segment, and there are
- * max_segments); DPB_NEWER_VERSION (struct_size of a newer library); DPB_POISONED. Unless DPB_OK, nothing has
- * changed or been counted. Any thread.
+ * max_segments); DPB_NOT_READY (a restored handle with expected_users of which no snapshot was taken yet);
+ * DPB_NEWER_VERSION (struct_size of a newer library); DPB_POISONED. Unless DPB_OK, nothing has changed or been
+ * counted. Any thread.
  */
 DPB_API
 DPB_MUST_USE
@@ -1448,8 +1449,8 @@ typedef struct dpb_arm {
    */
   double mean;
   /**
-   * Half-width of its confidence interval at 1 - beta, in the caller's units; NaN before the
-   * first release.
+   * Half-width of its confidence interval at 1 - beta (95% if beta and horizon are 0), in the caller's units; NaN
+   * before the first release.
    */
   double width;
   /**
@@ -1738,7 +1739,7 @@ dpb_status dpb_lead(dpb_bandit *bandit,
 /**
  * Takes the sums of all open batches out of this handle for good, and writes them sealed, for the leader of this
  * generation. From the first call on this handle releases nothing itself, until it leads (dpb_lead). Call it every
- * few seconds, send the bytes once and to that leader only, and merge the leader's snapshots. What is lost on the
+ * few seconds, send the bytes to that leader only and in their order, and merge the leader's snapshots. What is lost on the
  * way is lost: its rewards are in no release. Nobody without the key can read or alter the bytes. Their length
  * depends on public counts alone. When they are taken and sent must not depend on rewards.
  *
@@ -1761,8 +1762,9 @@ dpb_status dpb_contribution(dpb_bandit *bandit,
 
 /**
  * Adds a contribution to the open batches of this handle, which leads. Batches that are full are released, each
- * with one noise. A contribution is added once, whatever is repeated, reordered or replayed. What it holds of arms
- * and segments that this handle does not have is lost, and counted in dpb_report.contributions_lost.
+ * with one noise. A contribution is added once, whatever is repeated, reordered or replayed. Segments that this handle
+ * does not have begin here, up to max_segments. What is beyond that, and of arms that this handle does not have, is
+ * lost, and counted in dpb_report.contributions_lost.
  *
  * contribution: len bytes of any origin. error: NULL, or filled on failure. Other threads wait, as in dpb_merge.
  * Returns DPB_OK; DPB_NULL; DPB_CORRUPT (not sealed by the fleet_key as a contribution); DPB_EXPIRED (addressed to

@@ -94,15 +94,15 @@ fn missing_noise_is_caught_in_every_policy() {
 }
 
 /// The auditor detects all sabotage, except a leader found by raw sums, where one reward changes few choices, and
-/// faults of snapshots, priors, sizes, slots and clocks (tests/interference.rs detects these) and of users
+/// faults of snapshots, priors, sizes, slots, clocks and contributions (tests/interference.rs detects these) and of users
 /// (tests/users.rs).
 #[test]
 fn all_sabotage_is_caught() {
     use Algorithm::{Imed, Linear, Se, Ts, Tsallis};
     use Fault::{
-        CancelTells, CancelledDrawn, ClosedByArrival, CollectedTwice, DuplicateBelieved, HeldCounted, OpenKept,
-        PushedOutTells, RawLeader, RawMerge, RawPrior, RawPriorSlightly, RawRetired, RawSize, RawSnapshot, RawWidth,
-        SharedNoise, UnnoisedMaximum, UserUnbounded,
+        CancelTells, CancelledDrawn, ClosedByArrival, CollectedTwice, CombinedByOthers, CombinedTwice, ContributedKept,
+        DuplicateBelieved, HeldCounted, OpenKept, PushedOutTells, RawLeader, RawMerge, RawPrior, RawPriorSlightly,
+        RawRetired, RawSize, RawSnapshot, RawWidth, SharedNoise, UnnoisedMaximum, UserUnbounded,
     };
     use Sabotage::{Built, HalfNoise, NoNoise, QuarterLater, ReleasedTwice, TenPercentLess};
     let caught = [
@@ -135,6 +135,9 @@ fn all_sabotage_is_caught() {
         RawPriorSlightly,
         CancelledDrawn,
         PushedOutTells,
+        CombinedTwice,
+        CombinedByOthers,
+        ContributedKept,
     ];
     let known = |sabotage: &Sabotage| {
         elsewhere.contains(sabotage)

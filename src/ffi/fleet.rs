@@ -36,7 +36,7 @@ pub unsafe extern "C" fn dpb_lead(bandit: *mut dpb_bandit, generation: *mut u64,
 
 /// Takes the sums of all open batches out of this handle for good, and writes them sealed, for the leader of this
 /// generation. From the first call on this handle releases nothing itself, until it leads (dpb_lead). Call it every
-/// few seconds, send the bytes once and to that leader only, and merge the leader's snapshots. What is lost on the
+/// few seconds, send the bytes to that leader only and in their order, and merge the leader's snapshots. What is lost on the
 /// way is lost: its rewards are in no release. Nobody without the key can read or alter the bytes. Their length
 /// depends on public counts alone. When they are taken and sent must not depend on rewards.
 ///
@@ -64,8 +64,9 @@ pub unsafe extern "C" fn dpb_contribution(
 }
 
 /// Adds a contribution to the open batches of this handle, which leads. Batches that are full are released, each
-/// with one noise. A contribution is added once, whatever is repeated, reordered or replayed. What it holds of arms
-/// and segments that this handle does not have is lost, and counted in dpb_report.contributions_lost.
+/// with one noise. A contribution is added once, whatever is repeated, reordered or replayed. Segments that this handle
+/// does not have begin here, up to max_segments. What is beyond that, and of arms that this handle does not have, is
+/// lost, and counted in dpb_report.contributions_lost.
 ///
 /// contribution: len bytes of any origin. error: NULL, or filled on failure. Other threads wait, as in dpb_merge.
 /// Returns DPB_OK; DPB_NULL; DPB_CORRUPT (not sealed by the fleet_key as a contribution); DPB_EXPIRED (addressed to

@@ -90,8 +90,8 @@ pub struct dpb_diagnostics {
 pub struct dpb_arm {
     /// The released mean in the caller's units, NaN before the first release.
     pub mean: f64,
-    /// Half-width of its confidence interval at 1 - beta, in the caller's units; NaN before the
-    /// first release.
+    /// Half-width of its confidence interval at 1 - beta (95% if beta and horizon are 0), in the caller's units; NaN
+    /// before the first release.
     pub width: f64,
     /// The number of decisions for this arm that were not cancelled and did not expire. With
     /// dpb_config.expected_users it includes decisions that nothing was learned from; effective_pulls does not.

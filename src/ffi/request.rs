@@ -211,8 +211,9 @@ pub unsafe extern "C" fn dpb_request_init_sized(request: *mut dpb_request, struc
 /// Returns DPB_OK; DPB_NULL; DPB_INVALID_REQUEST (an arm that does not exist or is retired, no arm at all, slots, a
 /// feature that is missing, not finite, or beyond d); DPB_UNSUPPORTED (eligible arms, several slots, a segment, a
 /// user or features that this policy or configuration does not support); DPB_FULL (a new segment, and there are
-/// max_segments); DPB_NEWER_VERSION (struct_size of a newer library); DPB_POISONED. Unless DPB_OK, nothing has
-/// changed or been counted. Any thread.
+/// max_segments); DPB_NOT_READY (a restored handle with expected_users of which no snapshot was taken yet);
+/// DPB_NEWER_VERSION (struct_size of a newer library); DPB_POISONED. Unless DPB_OK, nothing has changed or been
+/// counted. Any thread.
 #[unsafe(no_mangle)]
 #[must_use]
 pub unsafe extern "C" fn dpb_select_for(
