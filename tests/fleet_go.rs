@@ -1,7 +1,7 @@
 //! Nodes that learn together through Redis: runs the tests of the Go package with a real redis-server.
 #![cfg(unix)]
 
-use crate::support::{go_with_modules, have, run};
+use crate::support::{empty_directory, go_with_modules, have, root, run, snippets};
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -40,6 +40,29 @@ fn the_modules_are_tidy() {
         run(&mut vet);
         run(&mut fleet(directory, &["mod", "tidy", "-diff"]).unwrap());
     }
+}
+
+/// The program on the package's page passes go vet. (It runs until it is interrupted, with a Redis at the usual port.)
+#[test]
+fn the_pages_program_is_correct() {
+    let place = empty_directory("fleet_go", "page");
+    let [program] = &snippets("bindings/go/fleet/README.md", "go")[..] else { panic!("one program") };
+    std::fs::write(place.join("main.go"), program).unwrap();
+    let wrapper = root().join("bindings/go").canonicalize().unwrap();
+    let module = std::fs::read_to_string(root().join(MODULE).join("go.mod")).unwrap();
+    let path = "github.com/libdpb/libdpb/bindings/go";
+    let module = module.replacen(&format!("module {path}/fleet"), "module page", 1).replacen(
+        &format!("replace {path} => ../"),
+        &format!(
+            "require {path}/fleet v0.0.0\n\nreplace {path} => {0}\n\nreplace {path}/fleet => {0}/fleet",
+            wrapper.display()
+        ),
+        1,
+    );
+    std::fs::write(place.join("go.mod"), module).unwrap();
+    std::fs::copy(root().join(MODULE).join("go.sum"), place.join("go.sum")).unwrap();
+    let Some(mut vet) = go_with_modules(place.to_str().unwrap(), &["vet", "."]) else { return };
+    run(vet.env("GOFLAGS", "-mod=mod"));
 }
 
 /// Starts Redis, two servers and their visitors: each page shows the releases of the other server. Then all end.

@@ -34,6 +34,7 @@ const TRIED_ELSEWHERE: &[(&str, &str, &str)] = &[
     (GUIDE, "cmake", "package.rs"),
     (NGINX, "nginx", "nginx.rs"),
     (NGINX, "bash", "nginx.rs"),
+    ("bindings/go/fleet/README.md", "go", "fleet_go.rs"),
 ];
 
 /// The programs in this language: a name from the page, the text, and the expected output.
@@ -409,7 +410,7 @@ fn the_table_of_combinations() {
     let head = "| | alone | with `max_segments` | with `features` | with `expected_users` |";
     let table = using.split_once(head).unwrap().1;
     let rows: Vec<_> = table.lines().skip(2).take_while(|line| line.starts_with('|')).collect();
-    assert_eq!(rows.len(), 11);
+    assert_eq!(rows.len(), 12);
     for row in rows {
         let cells: Vec<_> = row.split('|').map(str::trim).collect();
         let able = |what: With| match combined(cells[1], what) {
@@ -439,13 +440,15 @@ enum With {
     Users,
 }
 
+const COMBINING: &str = "`dpb_lead`, `dpb_contribution`, `dpb_combine`";
+
 /// The status of a feature with a handle of this configuration.
 fn combined(what: &str, with: With) -> dpb_status {
     let (max_segments, users) = (4 * u32::from(with == With::Segments), 100 * u64::from(with == With::Users));
     let row = [0.5f32; 8]; // rows of two features, for up to four arms
     let (mut bandit, mut next, mut budget) = (null_mut(), null_mut(), null_mut());
     let (mut decisions, mut number, mut low, mut high) = ([MaybeUninit::<dpb_decision>::uninit(); 2], 0, 0.0, 0.0);
-    let (mut bytes, mut length) = (vec![0; 1 << 16], 0);
+    let (mut bytes, mut length, mut generation) = (vec![0; 1 << 16], 0, 0);
     // SAFETY: plain structs, filled by their functions; every pointer is to what lives here.
     unsafe {
         let (mut config, mut request) = (MaybeUninit::uninit(), MaybeUninit::uninit());
@@ -458,6 +461,7 @@ fn combined(what: &str, with: With) -> dpb_status {
         }
         match what {
             "`expected_users`" => config.expected_users = 100,
+            COMBINING => config.fleet_key = [7u8; 32].as_ptr(),
             "`forget_after`" => config.forget_after = 2048,
             "`exploration`" => config.exploration = 0.1,
             "`budget`" => {
@@ -493,6 +497,18 @@ fn combined(what: &str, with: With) -> dpb_status {
                 "`dpb_merge`" => {
                     let (bytes, length) = saved(bandit);
                     dpb_merge(bandit, bytes, length, null_mut())
+                }
+                COMBINING => {
+                    assert_eq!(dpb_new(&raw const config, &raw mut next, null_mut()), DPB_OK);
+                    let status = dpb_lead(bandit, &raw mut generation, null_mut());
+                    let mut contribute = || {
+                        dpb_contribution(next, generation, bytes.as_mut_ptr(), bytes.len(), &raw mut length, null_mut())
+                    };
+                    assert_eq!((contribute(), ask(next)), (DPB_OK, DPB_OK));
+                    assert_eq!(dpb_update(next, decisions[0].assume_init().ticket, 1.0), DPB_OK);
+                    assert_eq!(contribute(), DPB_OK);
+                    assert_eq!(dpb_combine(bandit, bytes.as_ptr(), length, null_mut()), DPB_OK);
+                    status
                 }
                 "`dpb_snapshot`, `dpb_restore`" => {
                     let (bytes, length) = saved(bandit);
