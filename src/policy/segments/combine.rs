@@ -84,6 +84,8 @@ impl Combining for Segmented {
                 _ => complete = false,
             }
         })?;
+        // While it waited for contributions to a trial, a segment has begun with little knowledge. Let it compare again.
+        self.segments.turns[1..].iter_mut().for_each(|turn| turn.left = 0);
         Ok(complete)
     }
 }
