@@ -133,7 +133,7 @@ fn play_fleet(handles: usize, epsilon: f64, times: &[usize], trial: Trial) -> Cu
 }
 
 pub fn run_fleet(options: &Options) -> Result<String, Box<dyn Error>> {
-    let (times, runs) = (options.pick(&TIMES[..1], &TIMES[..3]), options.runs(1, 2));
+    let (times, runs) = (options.pick(&TIMES[..1], &TIMES[..1]), options.runs(1, 6));
     let settings: Vec<(f64, usize)> =
         EPSILONS.into_iter().flat_map(|epsilon| [1, 4, 16].map(|handles| (epsilon, handles))).collect();
     let cells: Vec<Cell> = settings
