@@ -17,11 +17,11 @@
 //! its end. A reward enters one open sum of the life that decided. From there it can leave in three ways, each of which
 //! empties the sum: a release; a drop; a contribution, which is then in a message. A message names a *generation* (64
 //! bits, drawn for each life that leads), a sender (128 bits, drawn for each life and each generation that it
-//! contributes to) and a sequence number. All three are authenticated. The life of that generation
-//! accepts a sender's numbers only in increasing order, so it accepts a message at most once, and no other life accepts
-//! it at all. An accepted message's sums enter one open sum of that life. So by induction over the events, a reward is
-//! at each time in one open sum, or in one message that nobody has accepted, or in one release, or lost. A snapshot
-//! contains neither open sums, nor generations, nor the numbers that were accepted. So a restored life has another
+//! contributes to) and a sequence number. All three are authenticated. The life of that generation accepts a sender's
+//! numbers only in increasing order, so it accepts a message at most once, and no other life accepts it at all. An
+//! accepted message's sums enter one open sum of that life. So by induction over the events, a reward is at each time in
+//! one open sum, or in one message that nobody has accepted, or in one release, or lost. A snapshot contains neither
+//! open sums, nor a generation that may be led again, nor the numbers that were accepted. So a restored life has another
 //! generation, and accepts nothing that was sent to the old one.
 //!
 //! (2) What is public does not depend on a reward before its release. The number of rewards in a contribution and in a

@@ -96,9 +96,9 @@ impl RewardRange {
         }
         let unit = if self.is_unit { inside } else { (inside - self.min) / (self.max - self.min) };
         // Rounds to nearest: half a step is added before truncation. Doubling the steps is exact, and no branch
-        // depends on the reward. The quotient of rounded differences is at most 1, so a reward is at most ONE.
+        // depends on the reward.
         let steps = ((unit * f64::from(2u32 << self.bits)) as u32 + 1) >> 1;
-        Ok(Reward(steps << (Reward::BITS - self.bits)))
+        Ok(Reward(steps.min(1 << self.bits) << (Reward::BITS - self.bits)))
     }
 
     /// The most that rounding to the grid moves a reward, in the unit interval.

@@ -128,12 +128,11 @@ impl Bandit {
                 error => error,
             })?);
             #[cfg(dpb_faults)]
-            let kept = Fault::ContributedKept.is_built_in();
-            #[cfg(not(dpb_faults))]
-            let kept = false;
-            if !kept {
+            if !Fault::ContributedKept.is_built_in() {
                 policy.clear_open();
             }
+            #[cfg(not(dpb_faults))]
+            policy.clear_open();
             let sharing = state.sharing()?;
             sharing.sequence += 1;
             (sharing.key.clone(), Address { generation, sender: sharing.sender, sequence: sharing.sequence }, content)

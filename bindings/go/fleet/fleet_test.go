@@ -30,13 +30,14 @@ func TestNodesAgree(t *testing.T) {
 	if err := nodes[2].end(); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
+	eventually(t, "the others know of the one that ended", func() bool { return agree(nodes[:2], last) })
 	store := storeAt(server.address)
 	defer store.Close()
 	joined := must(Join(context.Background(), Options{Store: store, Config: config(5)}))
 	defer joined.Bandit.Close()
-	eventually(t, "who has joined knows what the others do", func() bool {
-		return agree([]running{nodes[0], {Node: joined}}, last, must(nodes[1].Bandit.Snapshot(nil)))
-	})
+	if !agree([]running{nodes[0], {Node: joined}}, last, must(nodes[1].Bandit.Snapshot(nil))) {
+		t.Error("who has joined does not know what the others do")
+	}
 	nodes[2] = runAt(t, server.address, 4, interval)
 	eventually(t, "the newcomer and the others know of the one that ended", func() bool { return agree(nodes, last) })
 }
