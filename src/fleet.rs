@@ -42,10 +42,12 @@
 //! policy has all pairs of an arm joined to twelve, 420 bytes more.
 
 use crate::config::Config;
+use crate::contribution::FleetKey;
 use crate::error::{Error, Result};
 use crate::key_index::KeyIndex;
 use crate::memory::try_with_capacity;
-use crate::policy::{Memory, ReleaseHistory, Saved};
+use crate::policy::{Duty, Memory, ReleaseHistory, Saved};
+use crate::random::Random;
 
 /// The other handles, with the versions of their newest snapshots.
 pub(crate) struct Roster {
@@ -135,7 +137,7 @@ pub(crate) fn put<T>(others: &mut Vec<T>, place: Place, other: T) -> Option<T> {
 pub(crate) struct Fleet {
     /// Origin of this handle.
     pub origin: u64,
-    /// Added arms and merged handles. `None` without any, as in most handles.
+    /// Added arms, merged handles and what a fleet key needs. `None` without any, as in most handles.
     joined: Option<Box<Joined>>,
 }
 
@@ -149,17 +151,49 @@ struct Joined {
     roster: Roster,
     /// Newest snapshot of each other handle, in the order of `roster`.
     others: Vec<PeerReleases>,
+    sharing: Option<Sharing>,
 }
 
 impl Joined {
     const fn new(first: u32, memory: u64) -> Joined {
         let memory = Memory::new(memory);
         let roster = Roster::new();
-        Joined { first, memory, added: Vec::new(), places: KeyIndex::NONE, roster, others: Vec::new() }
+        Joined { first, memory, added: Vec::new(), places: KeyIndex::NONE, roster, others: Vec::new(), sharing: None }
     }
 
     fn of(config: &Config) -> Joined {
         Joined::new(config.arms, config.forget_after)
+    }
+}
+
+/// What a handle with a fleet key keeps for contributing and leading.
+pub(crate) struct Sharing {
+    pub key: FleetKey,
+    /// Generations, senders and nonces. From the operating system, even with a test seed.
+    pub random: Random,
+    pub duty: Duty,
+    /// A random number of this handle as a contributor to the current leader, and the number of its last contribution.
+    pub sender: u128,
+    pub sequence: u64,
+    /// The contributors to this generation, sorted, each with the number of its last accepted contribution.
+    pub senders: Vec<(u128, u64)>,
+    /// Contributions that this handle accepted as a leader, and those that it missed or could not use in full.
+    pub accepted: u64,
+    pub lost: u64,
+}
+
+impl Sharing {
+    /// Maximum number of contributors to one generation. A restarted handle is a new one.
+    pub const MOST_SENDERS: usize = 1 << 20;
+
+    pub fn new(key: FleetKey, random: Random) -> Sharing {
+        let (duty, senders) = (Duty::Alone, Vec::new());
+        Sharing { key, random, duty, sender: 0, sequence: 0, senders, accepted: 0, lost: 0 }
+    }
+
+    /// The generation that this handle leads, or 0.
+    pub fn led(&self) -> u64 {
+        if let Duty::Leads(generation) = self.duty { generation } else { 0 }
     }
 }
 
@@ -206,6 +240,20 @@ impl Fleet {
         self.joined.get_or_insert_with(|| Box::new(Joined::of(config)))
     }
 
+    /// What a handle with a fleet key keeps.
+    pub fn sharing(&self) -> Option<&Sharing> {
+        self.joined().sharing.as_ref()
+    }
+
+    pub fn sharing_mut(&mut self) -> Option<&mut Sharing> {
+        self.joined.as_mut()?.sharing.as_mut()
+    }
+
+    /// Gives the handle what a fleet key needs.
+    pub fn share(&mut self, sharing: Sharing, config: &Config) {
+        self.join(config).sharing = Some(sharing);
+    }
+
     /// The ids of the arms that were added.
     pub fn added(&self) -> &[u64] {
         &self.joined().added
@@ -237,7 +285,8 @@ impl Fleet {
         self.origin = origin;
         if !added.is_empty() {
             let places = KeyIndex::of(&added, 0)?;
-            self.joined = Some(Box::new(Joined { added, places, ..Joined::of(config) }));
+            let joined = self.join(config);
+            (joined.added, joined.places) = (added, places);
         }
         Ok(())
     }

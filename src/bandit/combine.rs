@@ -6,43 +6,12 @@ use super::state::State;
 use crate::config::{Config, Scope};
 use crate::contribution::{Address, FleetKey};
 use crate::error::{Error, Result};
+use crate::fleet::Sharing;
 #[cfg(dpb_faults)]
 use crate::noise::probe::Fault;
 use crate::policy::{Algorithm, Combining, Duty, Policy};
-use crate::random::Random;
 use crate::snapshot::{self, Reader};
 use zeroize::Zeroizing;
-
-/// What a handle with a fleet key keeps for contributing and leading.
-pub(super) struct Sharing {
-    key: FleetKey,
-    /// Generations, senders and nonces. From the operating system, even with a test seed.
-    random: Random,
-    duty: Duty,
-    /// This life as a contributor to the current leader, and the number of its last contribution.
-    sender: u128,
-    sequence: u64,
-    /// The contributors to this generation, sorted, each with the number of its last accepted contribution.
-    senders: Vec<(u128, u64)>,
-    /// Contributions that this handle accepted as a leader, and those that it missed or could not use in full.
-    pub accepted: u64,
-    pub lost: u64,
-}
-
-impl Sharing {
-    /// Maximum number of contributors to one generation. A restarted handle is a new one.
-    const MOST_SENDERS: usize = 1 << 20;
-
-    pub fn new(key: FleetKey, random: Random) -> Sharing {
-        let (duty, senders) = (Duty::Alone, Vec::new());
-        Sharing { key, random, duty, sender: 0, sequence: 0, senders, accepted: 0, lost: 0 }
-    }
-
-    /// The generation that this handle leads, or 0.
-    pub fn led(&self) -> u64 {
-        if let Duty::Leads(generation) = self.duty { generation } else { 0 }
-    }
-}
 
 /// The policy as one whose open sums another handle can release.
 fn combining(policy: &mut dyn Policy) -> Result<&mut dyn Combining> {
@@ -51,7 +20,7 @@ fn combining(policy: &mut dyn Policy) -> Result<&mut dyn Combining> {
 
 impl State {
     fn sharing(&mut self) -> Result<&mut Sharing> {
-        self.sharing.as_deref_mut().ok_or(Error::Unsupported("combining: config.fleet_key is not set"))
+        self.fleet.sharing_mut().ok_or(Error::Unsupported("combining: config.fleet_key is not set"))
     }
 
     fn set_duty(&mut self, duty: Duty) -> Result<()> {

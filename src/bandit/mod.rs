@@ -7,7 +7,7 @@ mod state;
 use crate::config::{Config, PackedConfig};
 use crate::engine::{Engine, Refusals};
 use crate::error::{Error, Result};
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, Sharing};
 use crate::memory::WipedVec;
 use crate::policy::{Algorithm, ArmState, Prior};
 use crate::privacy::PrivacyLoss;
@@ -16,7 +16,6 @@ use crate::request::Request;
 use crate::reward::RewardRange;
 use crate::shuffle::Params;
 use crate::users::{Periods, Users};
-use combine::Sharing;
 use state::{Lock, Scratch, State};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -165,10 +164,10 @@ impl Bandit {
         }
         // Created last, so that a test seed gives everything else the same coins with users and without.
         let users = Users::of(config, &mut seed)?;
-        let sharing = match &config.fleet_key {
-            Some(key) => Some(Box::new(Sharing::new(key.clone(), Seed::new(None)?.stream()))),
-            None => None,
-        };
+        let mut fleet = Fleet::new(tickets.next_u64());
+        if let Some(key) = &config.fleet_key {
+            fleet.share(Sharing::new(key.clone(), Seed::new(None)?.stream()), config);
+        }
         Ok(Bandit {
             algorithm,
             config: PackedConfig::of(config),
@@ -181,8 +180,7 @@ impl Bandit {
                 engine,
                 policy,
                 pulls: WipedVec::new(config.arms as usize, |_| 0)?,
-                fleet: Fleet::new(tickets.next_u64()),
-                sharing,
+                fleet,
                 scratch,
                 seeded: config.test_seed.is_some(),
                 users,
@@ -497,8 +495,8 @@ impl Bandit {
             model_per_arm: self.model_per_arm,
             segments: state.policy.by_request().map_or(0, |policy| policy.segments()),
             max_segments: config.max_segments,
-            contributions: state.sharing.as_ref().map_or(0, |sharing| sharing.accepted),
-            contributions_lost: state.sharing.as_ref().map_or(0, |sharing| sharing.lost),
+            contributions: state.fleet.sharing().map_or(0, |sharing| sharing.accepted),
+            contributions_lost: state.fleet.sharing().map_or(0, |sharing| sharing.lost),
         })
     }
 

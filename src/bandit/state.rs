@@ -1,6 +1,5 @@
 //! The state behind a handle's lock: the engine, the policy, and the users' limits.
 
-use super::combine::Sharing;
 use crate::engine::{Counts, Engine, Event};
 use crate::error::{Error, Result};
 use crate::fleet::Fleet;
@@ -41,8 +40,6 @@ pub(super) struct State {
     /// For each arm, the number of decisions that were neither cancelled nor expired.
     pub pulls: WipedVec<u64>,
     pub fleet: Fleet,
-    /// With a fleet key: what the handle keeps for contributing and leading.
-    pub sharing: Option<Box<Sharing>>,
     /// Memory for requests of several slots, with a segment or with features.
     pub scratch: Option<Box<Scratch>>,
     /// Whether a test seed was used here, before a restart, or in a merged handle: what was learned then is not
