@@ -191,6 +191,12 @@ func TestOneIsCutOff(t *testing.T) {
 		defer one.mu.Unlock()
 		return len(one.answers.peers) == 1
 	}
+	// Who knows nobody waits for nobody.
+	visit(t, nodes, func() bool {
+		two.mu.Lock()
+		defer two.mu.Unlock()
+		return len(two.answers.peers) == 1
+	})
 	visit(t, nodes, known)
 	network.sever(true)
 	visit(t, nodes, func() bool { return one.Metrics().Outage && two.Metrics().Outage })
