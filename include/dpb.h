@@ -1403,6 +1403,10 @@ typedef struct dpb_report {
    * in full. Their rewards are in no release.
    */
   uint64_t contributions_lost;
+  /**
+   * A number by which different fleet keys differ; 0 without dpb_config.fleet_key. It tells nothing else of the key.
+   */
+  uint64_t fleet_key_id;
 } dpb_report;
 
 /**
@@ -2345,7 +2349,7 @@ dpb_status dpb_new_ldp_klucb(const dpb_config *config,
 DPB_ASSERT_SIZE(dpb_decision, 24);
 DPB_ASSERT_SIZE(dpb_feature, 8);
 DPB_ASSERT_SIZE(dpb_error, 256);
-DPB_ASSERT_SIZE(dpb_report, 120);
+DPB_ASSERT_SIZE(dpb_report, 128);
 DPB_ASSERT_SIZE(dpb_diagnostics, 48);
 DPB_ASSERT_SIZE(dpb_arm, 64);
 DPB_ASSERT_SIZE(dpb_shuffle_params, 32);

@@ -79,6 +79,7 @@ pub(crate) const SEAL: usize = HEAD + TAG;
 enum Purpose {
     Contribution = 2,
     Message = 3,
+    Id = 4,
 }
 
 /// Where a contribution comes from and goes to. Public, and authenticated.
@@ -137,6 +138,16 @@ impl FleetKey {
     /// As [`open_contribution`](Self::open_contribution).
     pub(crate) fn open_message(&self, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>> {
         Ok(self.open(Purpose::Message, sealed)?.2)
+    }
+
+    /// A number by which different keys differ, never 0. It tells nothing else of the key: it is part of the tag of an
+    /// empty message, with a nonce that no other message has.
+    ///
+    /// # Errors
+    /// `NoMemory`.
+    pub(crate) fn id(&self) -> Result<u64> {
+        let sealed = self.seal(Purpose::Id, 0, [0; NONCE], &[])?;
+        Ok(Reader::of_fields(&sealed[HEAD..]).u64()?.max(1))
     }
 
     fn cipher(&self) -> XChaCha20Poly1305 {
@@ -220,6 +231,12 @@ mod tests {
         assert_eq!(key.open_contribution(&first).unwrap_err(), Error::Corrupt);
         let contribution = key.contribution(&ADDRESS, &[]).unwrap();
         assert_eq!(key.open_message(&contribution).unwrap_err(), Error::Corrupt);
+    }
+
+    #[test]
+    fn different_keys_have_different_ids() {
+        let ids = [1, 2, 1].map(|byte| FleetKey::from([byte; 32]).id().unwrap());
+        assert!(ids[0] != ids[1] && ids[0] == ids[2] && !ids.contains(&0));
     }
 
     #[test]

@@ -169,6 +169,8 @@ impl Joined {
 /// What a handle with a fleet key keeps for contributing and leading.
 pub(crate) struct Sharing {
     pub key: FleetKey,
+    /// The key's [id](FleetKey::id).
+    pub id: u64,
     /// Generations, senders and nonces. From the operating system, even with a test seed.
     pub random: Random,
     pub duty: Duty,
@@ -186,9 +188,11 @@ impl Sharing {
     /// Maximum number of contributors to one generation. A restarted handle is a new one.
     pub const MOST_SENDERS: usize = 1 << 20;
 
-    pub fn new(key: FleetKey, random: Random) -> Sharing {
-        let (duty, senders) = (Duty::Alone, Vec::new());
-        Sharing { key, random, duty, sender: 0, sequence: 0, senders, accepted: 0, lost: 0 }
+    /// # Errors
+    /// `NoMemory`.
+    pub fn new(key: FleetKey, random: Random) -> Result<Sharing> {
+        let (id, duty, senders) = (key.id()?, Duty::Alone, Vec::new());
+        Ok(Sharing { key, id, random, duty, sender: 0, sequence: 0, senders, accepted: 0, lost: 0 })
     }
 
     /// The generation that this handle leads, or 0.

@@ -333,19 +333,23 @@ fn stream(node: u16) -> Vec<u8> {
     format!("{KEY}:answers:{node}").into_bytes()
 }
 
-/// This many visitors come to each node, and all get responses.
-fn play(nodes: &[&Node], visitors: usize) {
+/// This many visitors come to each node, and all get responses. Returns the number of decisions for each arm.
+fn play(nodes: &[&Node], visitors: usize) -> [f64; 10] {
+    let mut decisions = [0.0; 10];
     let mut connections: Vec<_> =
         nodes.iter().map(|node| BufReader::new(node.world.within(|| node.server.connect()))).collect();
     for visitor in 0..visitors {
         for connection in &mut connections {
             let (status, _, ad) = ask(connection, "GET", "/ad", "").expect("an ad");
             assert_eq!(status, 200, "{ad}");
-            if visitor % 20 < 4 + number_field(&ad, "arm").unwrap() as usize {
+            let arm = number_field(&ad, "arm").unwrap() as usize;
+            decisions[arm] += 1.0;
+            if visitor % 20 < 4 + arm {
                 assert_eq!(ask(connection, "GET", text_field(&ad, "click_url"), "").expect("an answer").0, 204);
             }
         }
     }
+    decisions
 }
 
 /// Returns whether all nodes have all releases of every node, each reward once. Without decisions this does not change.

@@ -71,7 +71,8 @@ func TestCombine(t *testing.T) {
 	for _, contribution := range contributions {
 		expect(t, leader.Combine(contribution), ErrDuplicate)
 	}
-	if r := must[Report](t)(leader.Report()); r.Contributions != rounds || r.ContributionsLost != 0 {
+	r := must[Report](t)(leader.Report())
+	if r.Contributions != rounds || r.ContributionsLost != 0 || r.FleetKeyID == 0 {
 		t.Errorf("%+v", r)
 	}
 	// A gap in the numbers is a loss.

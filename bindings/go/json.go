@@ -89,5 +89,6 @@ func (r Report) LogValue() slog.Value {
 		slog.Bool("model_per_arm", r.ModelPerArm),
 		slog.Uint64("contributions", r.Contributions),
 		slog.Uint64("contributions_lost", r.ContributionsLost),
+		slog.Uint64("fleet_key_id", r.FleetKeyID),
 	)
 }

@@ -56,6 +56,8 @@ type Report struct {
 	// ContributionsLost counts the contributions that the bandit missed (it knows from their sequence numbers), or could not
 	// use in full. Their rewards are in no release.
 	ContributionsLost uint64
+	// FleetKeyID is a number by which different keys differ; 0 without [Config.FleetKey]. It tells nothing else of the key.
+	FleetKeyID uint64
 }
 
 // Arm holds the public state of one arm. You may publish it.
@@ -111,6 +113,7 @@ func (b *Bandit) Report() (Report, error) {
 
 		Contributions:     uint64(r.contributions),
 		ContributionsLost: uint64(r.contributions_lost),
+		FleetKeyID:        uint64(r.fleet_key_id),
 	}, nil
 }
 

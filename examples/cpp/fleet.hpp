@@ -31,6 +31,7 @@
 #include <array>
 #include <cctype>
 #include <cerrno>
+#include <cinttypes>
 #include <chrono>
 #include <condition_variable>
 #include <csignal>
@@ -391,20 +392,28 @@ public:
     commands_.ask({"PUBLISH", key_, std::to_string(node).append(what)}, until);
   }
 
+  // The lease of the leader of the nodes that share the key with this id. So nodes with a new key and those with the old
+  // one learn all the while.
+  std::string lease(std::uint64_t key_id) const {
+    std::array<char, 17> id = {};
+    std::snprintf(id.data(), id.size(), "%016" PRIx64, key_id);
+    return key_ + ":leader:" + id.data();
+  }
+
   // Who leads, as it stands in the lease; empty: nobody.
-  std::string leader(Clock::time_point until) {
-    return std::string(Connection::text(*commands_.ask({"GET", lease_}, until)));
+  std::string leader(std::string_view lease, Clock::time_point until) {
+    return std::string(Connection::text(*commands_.ask({"GET", lease}, until)));
   }
 
   // Takes the lease, if nobody holds it.
-  bool lead(std::string_view leader, std::chrono::milliseconds time, Clock::time_point until) {
+  bool lead(std::string_view lease, std::string_view leader, std::chrono::milliseconds time, Clock::time_point until) {
     const std::string milliseconds = std::to_string(time.count());
-    return Connection::text(*commands_.ask({"SET", lease_, leader, "NX", "PX", milliseconds}, until)) == "OK";
+    return Connection::text(*commands_.ask({"SET", lease, leader, "NX", "PX", milliseconds}, until)) == "OK";
   }
 
   // Is the lease still this leader's? It then lasts so long from now on.
-  bool renew(std::string_view leader, std::chrono::milliseconds time, Clock::time_point until) {
-    return commands_.ask({"EVAL", RENEW, "1", lease_, leader, std::to_string(time.count())}, until)->integer == 1;
+  bool renew(std::string_view lease, std::string_view leader, std::chrono::milliseconds time, Clock::time_point until) {
+    return commands_.ask({"EVAL", RENEW, "1", lease, leader, std::to_string(time.count())}, until)->integer == 1;
   }
 
   void contribute(std::uint64_t generation, std::string_view sums, Clock::time_point until) {
@@ -553,7 +562,7 @@ private:
     return {};
   }
 
-  const std::string key_, lease_ = key_ + ":leader";
+  const std::string key_;
   Connection commands_, hints_, answers_;
 };
 
@@ -754,7 +763,7 @@ private:
       share(until);
       put(until);
       if (!leader_.empty()) { // another one can lead at once
-        store_.renew(leader_, 0ms, until);
+        store_.renew(lease_, leader_, 0ms, until);
       }
       while (!outbox_.empty()) { // nobody answers any more
         send(until);
@@ -803,11 +812,11 @@ private:
       return;
     }
     std::string leader = leader_;
-    if (leader.empty() || !store_.renew(leader, lease(), until)) {
-      leader = store_.leader(until);
+    if (leader.empty() || !store_.renew(lease_, leader, lease_time(), until)) {
+      leader = store_.leader(lease_, until);
       if (leader.empty()) {
         leader_ = std::to_string(options_.node) + ' ' + std::to_string(bandit_.lead());
-        leader = store_.lead(leader_, lease(), until) ? leader_ : store_.leader(until);
+        leader = store_.lead(lease_, leader_, lease_time(), until) ? leader_ : store_.leader(lease_, until);
       }
     }
     const auto [node, generation] = Store::numbers<std::uint16_t, std::uint64_t>(leader);
@@ -823,7 +832,7 @@ private:
     }
   }
 
-  std::chrono::milliseconds lease() const {
+  std::chrono::milliseconds lease_time() const {
     return std::max(EXCHANGES_IN_LEASE * options_.merge_every, SHORTEST_LEASE);
   }
 
@@ -1038,6 +1047,7 @@ private:
   Store &store_;
   dpb::Bandit &bandit_;
   const serve::Span window_;
+  const std::string lease_ = store_.lease(bandit_.report().fleet_key_id);
   std::uint64_t version_ = 0; // of what was put last
   std::minstd_rand jitter_{std::random_device()()};
   std::string leader_;                       // what the lease is when this node leads; empty: it contributes, or has no key

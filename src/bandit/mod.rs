@@ -56,6 +56,8 @@ pub struct Report {
     pub contributions: u64,
     /// Those that it missed, by their numbers, or could not use in full.
     pub contributions_lost: u64,
+    /// A number by which different fleet keys differ; 0 without one. It tells nothing else of the key.
+    pub fleet_key_id: u64,
 }
 
 /// What may be published about one arm.
@@ -166,7 +168,7 @@ impl Bandit {
         let users = Users::of(config, &mut seed)?;
         let mut fleet = Fleet::new(tickets.next_u64());
         if let Some(key) = &config.fleet_key {
-            fleet.share(Sharing::new(key.clone(), Seed::new(None)?.stream()), config);
+            fleet.share(Sharing::new(key.clone(), Seed::new(None)?.stream())?, config);
         }
         Ok(Bandit {
             algorithm,
@@ -497,6 +499,7 @@ impl Bandit {
             max_segments: config.max_segments,
             contributions: state.fleet.sharing().map_or(0, |sharing| sharing.accepted),
             contributions_lost: state.fleet.sharing().map_or(0, |sharing| sharing.lost),
+            fleet_key_id: state.fleet.sharing().map_or(0, |sharing| sharing.id),
         })
     }
 

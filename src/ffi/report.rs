@@ -61,6 +61,8 @@ pub struct dpb_report {
     /// The number of contributions that this handle missed (it knows from their sequence numbers), or could not use
     /// in full. Their rewards are in no release.
     pub contributions_lost: u64,
+    /// A number by which different fleet keys differ; 0 without dpb_config.fleet_key. It tells nothing else of the key.
+    pub fleet_key_id: u64,
 }
 
 /// Counts of refused calls, for the operator only. NOT private: a duplicate reveals a click.
@@ -107,7 +109,7 @@ pub struct dpb_arm {
     pub spare: [f64; 3],
 }
 
-const _: () = assert!(size_of::<dpb_report>() == 120);
+const _: () = assert!(size_of::<dpb_report>() == 128);
 const _: () = assert!(size_of::<dpb_diagnostics>() == 48);
 const _: () = assert!(size_of::<dpb_arm>() == 64);
 
@@ -153,6 +155,7 @@ pub unsafe extern "C" fn dpb_report_read(bandit: *const dpb_bandit, out: *mut dp
             feature_model: r.model_per_arm.into(),
             contributions: r.contributions,
             contributions_lost: r.contributions_lost,
+            fleet_key_id: r.fleet_key_id,
         };
         // SAFETY: not NULL, so valid for the size that it states, by contract.
         unsafe { sized::write(out, report) }

@@ -111,7 +111,8 @@ type Node struct {
 
 	store    Store
 	post     Post
-	relay    Relay // nil without a fleet key
+	relay    Relay  // nil without a fleet key
+	key      uint64 // the fleet key's id
 	number   uint16
 	interval time.Duration
 	delay    time.Duration
@@ -204,6 +205,9 @@ func join(ctx context.Context, options Options) (*Node, error) {
 	}
 	if n.Bandit, err = begin(options, n.bytes); err != nil {
 		return nil, fmt.Errorf("node %d: %w", n.number, err)
+	}
+	if report, err := n.Bandit.Report(); err == nil {
+		n.key = report.FleetKeyID
 	}
 	n.version = (n.version>>32 + 1) << 32 // a new life, which no other process has
 	if n.bytes, err = n.Bandit.Snapshot(nil); err == nil {

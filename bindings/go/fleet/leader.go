@@ -13,8 +13,9 @@ import (
 
 // Relay is what a fleet with one noise needs beside a [Store]: a lease for its leader, and a way for contributions to it.
 type Relay interface {
-	// Leader returns who holds the lease, if anybody does. What cannot be read is the zero Leader.
-	Leader(ctx context.Context) (leader Leader, held bool, err error)
+	// Leader returns who holds the lease of the fleet's key with this id, if anybody does. Of what cannot be read, Node and
+	// Generation are 0.
+	Leader(ctx context.Context, key uint64) (leader Leader, held bool, err error)
 	// Lead takes the lease for this time, unless somebody holds it.
 	Lead(ctx context.Context, leader Leader, lease time.Duration) (taken bool, err error)
 	// Renew makes the lease last for this time from now on, if this leader holds it. With 0 it ends.
@@ -26,8 +27,10 @@ type Relay interface {
 	Collect(ctx context.Context, generation uint64, combine func(contribution []byte)) error
 }
 
-// Leader is a node that leads, and its generation ([dpb.Bandit.Lead]).
+// Leader is a node that leads, and its generation ([dpb.Bandit.Lead]). Each key has a leader and a lease of its own, so nodes
+// with a new key and those with the old one learn all the while. Key is its id ([dpb.Report]).
 type Leader struct {
+	Key        uint64
 	Node       uint16
 	Generation uint64
 }
@@ -81,7 +84,7 @@ func (n *Node) leader(ctx context.Context) (Leader, error) {
 			return n.lease, err
 		}
 	}
-	leader, held, err := n.relay.Leader(ctx)
+	leader, held, err := n.relay.Leader(ctx, n.key)
 	if held || err != nil {
 		return leader, err
 	}
@@ -89,11 +92,11 @@ func (n *Node) leader(ctx context.Context) (Leader, error) {
 	if err != nil {
 		return Leader{}, err
 	}
-	n.lease = Leader{n.number, generation} // also if the reply to the next command is lost
+	n.lease = Leader{n.key, n.number, generation} // also if the reply to the next command is lost
 	if taken, err := n.relay.Lead(ctx, n.lease, lease); taken || err != nil {
 		return n.lease, err
 	}
-	leader, _, err = n.relay.Leader(ctx)
+	leader, _, err = n.relay.Leader(ctx, n.key)
 	return leader, err
 }
 

@@ -208,8 +208,9 @@ func (r *Redis) drain(ctx context.Context, stream string, wait time.Duration, ta
 }
 
 // Leader is GET.
-func (r *Redis) Leader(ctx context.Context) (leader Leader, held bool, err error) {
-	text, err := r.client.Get(ctx, r.lease()).Result()
+func (r *Redis) Leader(ctx context.Context, key uint64) (leader Leader, held bool, err error) {
+	leader.Key = key
+	text, err := r.client.Get(ctx, r.lease(leader)).Result()
 	if errors.Is(err, redis.Nil) {
 		return leader, false, nil
 	}
@@ -219,19 +220,19 @@ func (r *Redis) Leader(ctx context.Context) (leader Leader, held bool, err error
 	number, generation, _ := strings.Cut(text, " ")
 	node, wrong := strconv.ParseUint(number, 10, 16)
 	if of, wrongToo := strconv.ParseUint(generation, 10, 64); wrong == nil && wrongToo == nil {
-		leader = Leader{uint16(node), of}
+		leader.Node, leader.Generation = uint16(node), of
 	}
 	return leader, true, nil
 }
 
 // Lead is SET NX PX.
 func (r *Redis) Lead(ctx context.Context, leader Leader, lease time.Duration) (bool, error) {
-	return r.client.SetNX(ctx, r.lease(), leader.text(), lease).Result()
+	return r.client.SetNX(ctx, r.lease(leader), leader.text(), lease).Result()
 }
 
 // Renew is one script, so nothing comes between its comparison and its writing.
 func (r *Redis) Renew(ctx context.Context, leader Leader, lease time.Duration) (bool, error) {
-	return renew.Run(ctx, r.client, []string{r.lease()}, leader.text(), lease.Milliseconds()).Bool()
+	return renew.Run(ctx, r.client, []string{r.lease(leader)}, leader.text(), lease.Milliseconds()).Bool()
 }
 
 // Contribute is XADD to the generation's stream.
@@ -262,7 +263,7 @@ func (r *Redis) Collect(ctx context.Context, generation uint64, combine func([]b
 
 func (l Leader) text() string { return fmt.Sprintf("%d %d", l.Node, l.Generation) }
 
-func (r *Redis) lease() string { return r.hash + ":leader" }
+func (r *Redis) lease(l Leader) string { return fmt.Sprintf("%s:leader:%016x", r.hash, l.Key) }
 
 func (r *Redis) contributions(generation uint64) string {
 	return fmt.Sprintf("%s:contributions:%d", r.hash, generation)
