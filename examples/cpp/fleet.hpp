@@ -656,7 +656,6 @@ public:
       bell_.ring();
     } else {
       ++unsent_;
-      mute_until_ = Clock::now() + 4 * options_.delay; // long enough to be noticed, here and by all
     }
   }
 
@@ -905,15 +904,14 @@ private:
     store_.await(options_.node, until, take_);
   }
 
-  // Some of what was answered here and is others'. What fails is sent again, and counts once by its ticket. A beat comes
-  // after all that wait: when it is back, they have been sent.
+  // Sends up to 1000 of the rewards that wait for other nodes. What fails is sent again, and counts once by its ticket.
+  // Beats depend on the time alone, never on how many rewards wait, because an outage must not depend on rewards.
   void send(Clock::time_point until, bool beat = false) {
     std::unique_lock alone(lock_);
     std::vector<Answer> some(outbox_.begin(), outbox_.begin() + std::min(outbox_.size(), MANY));
     const std::size_t count = some.size();
     const Clock::time_point now = Clock::now();
     const bool well = now - own_.at <= options_.delay;
-    beat = beat && count == outbox_.size() && now >= mute_until_;
     if (beat && (!awaited_ || now - awaited_->at > options_.delay)) {
       some.push_back({++beats_, 0, true});
       awaited_ = Seen{now, ticks_};
@@ -1088,7 +1086,6 @@ private:
   Seen own_{Clock::now(), 0};                // the last beat of ours that came back was sent then
   std::map<std::uint16_t, Seen> peers_;      // the last beat of each other that was heard
   Clock::time_point connected_ = Clock::now(); // since then beats of ours come back
-  Clock::time_point mute_until_{};           // answers were dropped
   bool outage_ = false;
   std::uint64_t outages_ = 0;
   std::uint64_t contributions_ = 0, contributions_lost_ = 0;

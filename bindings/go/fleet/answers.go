@@ -47,7 +47,6 @@ func (n *Node) now() (seen, error) {
 type answers struct {
 	outbox    []Message
 	wake      chan struct{} // something is in it
-	muteUntil time.Time     // answers were dropped: no beats, so that all notice
 	ticks     uint64        // not long ago
 
 	beats     uint64          // the number of the last beat to ourselves
@@ -83,7 +82,6 @@ func (n *Node) Answer(ticket uint64, reward float64) error {
 	a := &n.answers
 	if len(a.outbox) >= mostAnswers {
 		n.metrics.Unsent++
-		a.muteUntil = time.Now().Add(4 * n.delay)
 		return ErrUnsent
 	}
 	a.outbox = append(a.outbox, Message{To: to, Ticket: ticket, Reward: reward})
@@ -119,15 +117,14 @@ func (n *Node) deliver(ctx context.Context) {
 	}
 }
 
-// send sends some of what waits. What fails is sent again, and counts once by its ticket. A beat comes after all that
-// wait: when it is back, they have been sent.
+// send sends up to 1000 of the rewards that wait. What fails is sent again, and counts once by its ticket. Beats depend
+// on the time alone, never on how many rewards wait, because an outage must not depend on rewards.
 func (n *Node) send(ctx context.Context, beat bool) error {
 	n.mu.Lock()
 	a := &n.answers
 	now := seen{time.Now(), a.ticks}
 	some := slices.Clone(a.outbox[:min(len(a.outbox), many)])
 	count := len(some)
-	beat = beat && count == len(a.outbox) && now.at.After(a.muteUntil)
 	well := now.at.Sub(a.own.at) <= n.delay
 	if beat && (a.awaited == nil || now.at.Sub(a.awaited.at) > n.delay) {
 		a.beats++

@@ -244,6 +244,52 @@ func TestQueueIsFull(t *testing.T) {
 	}
 }
 
+// heard counts what a node sends itself and tells the others.
+type heard struct {
+	Store
+	beats, said int
+}
+
+func (h *heard) Say(_ context.Context, hint Hint) error {
+	if hint.Event == Beats {
+		h.said++
+	}
+	return nil
+}
+
+func (h *heard) Send(_ context.Context, messages []Message) error {
+	for _, m := range messages {
+		if m.Beat != 0 {
+			h.beats++
+		}
+	}
+	return nil
+}
+
+func (h *heard) Receive(context.Context, uint16, func(Message)) error { return nil }
+
+// An outage must not depend on rewards: a node beats, and tells the others, however many rewards wait, also where the
+// queue was full.
+func TestBeatsDoNotDependOnRewards(t *testing.T) {
+	server := startRedis(t)
+	for i, waiting := range []int{0, 1, many, many + 1, mostAnswers, mostAnswers + 1} {
+		store := storeAt(server.address)
+		t.Cleanup(func() { store.Close() })
+		post := &heard{Store: store}
+		options := Options{Store: post, Post: post, Config: config(uint16(i + 1)), Interval: interval}
+		node := must(Join(context.Background(), options))
+		t.Cleanup(func() { node.Bandit.Close() })
+		node.nodes[100] = nil // was seen
+		for range waiting {
+			_ = node.Answer(100<<48|7, 1) // the last one may find the queue full
+		}
+		check(node.send(context.Background(), true))
+		if post.beats != 1 || post.said != 1 {
+			t.Errorf("%d rewards wait: %d beats, %d heard", waiting, post.beats, post.said)
+		}
+	}
+}
+
 // failing is a post that cannot forget.
 type failing struct{ Post }
 
