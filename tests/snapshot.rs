@@ -127,6 +127,32 @@ fn a_restored_handle_has_the_releases_only() {
     }
 }
 
+/// What a restart loses besides open decisions, as docs/operating.md says: a quarter to a third of all rewards.
+#[test]
+fn open_batches_hold_a_quarter_to_a_third() {
+    const RUNS: u64 = 6;
+    for epsilon in [0.1, 1.0] {
+        let (mut sum, mut times) = (0.0, 0);
+        for run in 0..RUNS {
+            let bandit = Bandit::new(Algorithm::Imed, &Config { test_seed: Some(seed(run)), ..Config::new(10, epsilon) });
+            let (bandit, mut random, mut next) = (bandit.unwrap(), random(run), 10_000);
+            for t in 1..=200_000 {
+                let ad = bandit.select().unwrap();
+                let click = random.unit() < 0.05 - 0.04 * f64::from(ad.arm) / 9.0;
+                bandit.update(ad.ticket, f64::from(u8::from(click))).unwrap();
+                if t == next {
+                    let arms = bandit.arm_reports().unwrap();
+                    let released: f64 = arms.iter().map(|arm| arm.effective_pulls).sum();
+                    sum += 1.0 - released / t as f64;
+                    (next, times) = (next + next / 16, times + 1);
+                }
+            }
+        }
+        let held = sum / f64::from(times);
+        assert!((0.2..0.36).contains(&held), "{epsilon}: {held}");
+    }
+}
+
 /// A handle that ends before its first release may have made one after its last snapshot, so the restored handle
 /// reports one.
 #[test]
