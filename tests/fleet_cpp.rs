@@ -162,7 +162,13 @@ impl Redis {
             command.args(["--port", "0"]);
         }
         self.process = Some(command.spawn().unwrap());
-        eventually("Redis listens", || UnixStream::connect(self.socket()).is_ok());
+        // While it loads its append-only file, Redis accepts connections and refuses commands.
+        let ready = || {
+            let Ok(mut connection) = UnixStream::connect(self.socket()) else { return false };
+            let (sent, mut line) = (connection.write_all(b"PING\r\n"), String::new());
+            sent.and_then(|()| BufReader::new(connection).read_line(&mut line)).is_ok() && !line.starts_with("-LOADING")
+        };
+        eventually("Redis listens", ready);
     }
 
     fn kill(&mut self) {

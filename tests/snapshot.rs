@@ -134,9 +134,10 @@ fn open_batches_hold_a_quarter_to_a_third() {
     for epsilon in [0.1, 1.0] {
         let (mut sum, mut times) = (0.0, 0);
         for run in 0..RUNS {
-            let bandit = Bandit::new(Algorithm::Imed, &Config { test_seed: Some(seed(run)), ..Config::new(10, epsilon) });
+            let bandit =
+                Bandit::new(Algorithm::Imed, &Config { test_seed: Some(seed(run)), ..Config::new(10, epsilon) });
             let (bandit, mut random, mut next) = (bandit.unwrap(), random(run), 10_000);
-            for t in 1..=200_000 {
+            for t in 1..=1_000_000 {
                 let ad = bandit.select().unwrap();
                 let click = random.unit() < 0.05 - 0.04 * f64::from(ad.arm) / 9.0;
                 bandit.update(ad.ticket, f64::from(u8::from(click))).unwrap();
@@ -149,6 +150,7 @@ fn open_batches_hold_a_quarter_to_a_third() {
             }
         }
         let held = sum / f64::from(times);
+        println!("{epsilon}: {held:.3}");
         assert!((0.2..0.36).contains(&held), "{epsilon}: {held}");
     }
 }

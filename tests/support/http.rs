@@ -80,10 +80,16 @@ impl Server {
         send(&self.host, method, path, body)
     }
 
-    /// Sends the server a signal.
+    /// Sends the server a signal. After SIGSTOP, all its threads are stopped.
     pub fn signal(&self, signal: i32) {
+        let id = self.process.id();
         // SAFETY: a plain system call on a child that was not yet waited for.
-        assert_eq!(unsafe { libc::kill(self.process.id() as i32, signal) }, 0);
+        assert_eq!(unsafe { libc::kill(id as i32, signal) }, 0);
+        if signal == libc::SIGSTOP {
+            let mut stopped = std::mem::MaybeUninit::<libc::siginfo_t>::uninit();
+            // SAFETY: the same; the pointer is valid for the call.
+            assert_eq!(unsafe { libc::waitid(libc::P_PID, id, stopped.as_mut_ptr(), libc::WSTOPPED) }, 0);
+        }
     }
 
     /// Interrupts the server as Ctrl-C does. Returns its exit status and its last output.
