@@ -45,9 +45,9 @@ func (n *Node) now() (seen, error) {
 
 // answers is what a node knows of those that travel. Under Node.mu.
 type answers struct {
-	outbox    []Message
-	wake      chan struct{} // something is in it
-	ticks     uint64        // not long ago
+	outbox []Message
+	wake   chan struct{} // something is in it
+	ticks  uint64        // not long ago
 
 	beats     uint64          // the number of the last beat to ourselves
 	awaited   *seen           // when it was sent; nil: it is back
