@@ -3,6 +3,7 @@ package dpb
 import (
 	"runtime"
 	"sync"
+	"time"
 )
 
 // handle owns the C object of the Go object that embeds it. Close frees the C object; otherwise the garbage collector
@@ -43,13 +44,28 @@ const leastLimit = 64 << 20
 func (m *memory) take(bytes int64) {
 	m.mu.Lock()
 	m.held += bytes
-	collect := m.held > max(m.limit, leastLimit)
+	held, collect := m.held, m.held > max(m.limit, leastLimit)
 	if collect {
 		m.limit = 2*m.held + leastLimit // until some are freed
 	}
 	m.mu.Unlock()
 	if collect {
 		runtime.GC()
+		m.awaitCleanups(held / 2)
+	}
+}
+
+// awaitCleanups waits until no more than goal is held, for 20 ms at most: all handles may be in use, or the caller may be
+// the goroutine of the cleanups. Without it a busy machine makes new handles faster than that goroutine frees old ones.
+func (m *memory) awaitCleanups(goal int64) {
+	for range 20 {
+		m.mu.Lock()
+		freed := m.held <= goal
+		m.mu.Unlock()
+		if freed {
+			return
+		}
+		time.Sleep(time.Millisecond)
 	}
 }
 
