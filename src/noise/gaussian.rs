@@ -17,6 +17,9 @@ use crate::random::Random;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gaussian {
     sigma: u64,
+    /// With 2^bits the smallest power of two above sigma: 54 - bits, and 2^(62 + bits)/sigma, rounded down.
+    shift: u32,
+    reciprocal: u64,
     rho: f64,
     proposal: Laplace,
 }
@@ -57,7 +60,9 @@ impl Gaussian {
     pub fn with_sigma(sigma: u64) -> Gaussian {
         assert!((1..=Self::MAX_SIGMA).contains(&sigma), "sigma must be in 1..=2^50");
         let rho = 0.5 / (sigma as f64).powi(2);
-        Gaussian { sigma, rho, proposal: Laplace::with_scale(sigma) }
+        let bits = sigma.ilog2() + 1;
+        let reciprocal = ((1u128 << (62 + bits)) / u128::from(sigma)) as u64;
+        Gaussian { sigma, shift: 54 - bits, reciprocal, rho, proposal: Laplace::with_scale(sigma) }
     }
 
     /// The zCDP loss of one release, at most the requested one.
@@ -83,14 +88,24 @@ impl Gaussian {
     /// proposals in four are accepted.
     pub(super) fn draw(&self, random: &mut Random) -> i64 {
         loop {
-            let proposed = self.proposal.draw(random);
-            let distance = u128::from(proposed.unsigned_abs().abs_diff(self.sigma));
-            let variance = u128::from(self.sigma) * u128::from(self.sigma);
+            let (proposed, bits) = self.proposal.draw_and_bits(random);
+            let distance = proposed.unsigned_abs().abs_diff(self.sigma);
+            let exact = || [u128::from(distance).pow(2), 2 * u128::from(self.sigma).pow(2)];
             // An Exp(1) is at least x with probability e^-x.
-            if Exponential::draw(random).is_at_least(distance * distance, 2 * variance, random) {
+            if Exponential::draw_is_at_least(bits, self.exponent(distance), exact, random) {
                 return proposed;
             }
         }
+    }
+
+    /// Bounds of distance^2/(2 sigma^2), in units of 2^-64. A distance of 2^9 sigma or more has a probability below
+    /// 2^-700.
+    #[inline]
+    fn exponent(&self, distance: u64) -> [u128; 2] {
+        // In units of 2^-52, up to 1.5 too small: the error of the reciprocal counts as distance 2^shift/2^64 < 0.5.
+        let ratio = (u128::from(distance << self.shift) * u128::from(self.reciprocal)) >> 64;
+        let low = (ratio * ratio) >> 41;
+        [low, low + (ratio >> 39) + 2]
     }
 
     /// Sigma squared, in grid units squared: an upper bound of the variance. It exceeds the variance by less than a
@@ -137,6 +152,21 @@ mod tests {
             let gaussian = Gaussian::new(rho, 1 << 24).unwrap();
             assert!(gaussian.rho() <= rho && gaussian.rho() > rho * 0.999_999);
         }
+    }
+
+    #[test]
+    fn the_exponent_is_within_its_bounds() {
+        for sigma in [1u64, 2, 3, 5, 7, 1000, 1 << 10, (1 << 20) - 1, (1 << 20) + 1, 12_345_678] {
+            let distribution = Gaussian::with_sigma(sigma);
+            for distance in (0..60 * sigma).step_by(1 + sigma as usize / 50).chain([1, sigma - 1, sigma, 60 * sigma]) {
+                let [low, high] = distribution.exponent(distance);
+                let (square, variance) = (u128::from(distance).pow(2) << 63, u128::from(sigma).pow(2));
+                assert!(low <= square / variance && square.div_ceil(variance) <= high, "{sigma} {distance}");
+                assert!(high - low < 1 << 20);
+            }
+        }
+        let largest = Gaussian::with_sigma(1 << 50);
+        assert_eq!(largest.exponent(3 << 50)[0], 9 << 63);
     }
 
     #[test]

@@ -73,9 +73,15 @@ impl Laplace {
         self.draw(random)
     }
 
-    /// Exact inversion: floor(scale * Exp(1)) is geometric with ratio e^(-1/scale). It gets a random sign.
     #[inline]
     pub(super) fn draw(&self, random: &mut Random) -> i64 {
+        self.draw_and_bits(random).0
+    }
+
+    /// Exact inversion: floor(scale * Exp(1)) is geometric with ratio e^(-1/scale). It gets a random sign. The second
+    /// value's lowest 31 bits are random and independent of the sample.
+    #[inline]
+    pub(super) fn draw_and_bits(&self, random: &mut Random) -> (i64, u32) {
         loop {
             let bits = random.next_u64();
             let fraction = random.next_u64();
@@ -85,7 +91,7 @@ impl Laplace {
                 continue; // -0 is rejected, because zero would be twice as frequent
             }
             let sign = (negative as i64).wrapping_neg();
-            return (magnitude as i64 ^ sign) - sign;
+            return ((magnitude as i64 ^ sign) - sign, bits as u32 >> 1);
         }
     }
 

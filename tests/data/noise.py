@@ -55,6 +55,9 @@ class Random:
         return bits * Decimal(2).ln() - (1 + Decimal(fraction) / 2**64).ln()
 
     def laplace(self, scale):
+        return self.laplace_and_bits(scale)[0]
+
+    def laplace_and_bits(self, scale):
         while True:
             word = self.u64()
             product = scale * self.exponential(word >> 32)
@@ -62,15 +65,15 @@ class Random:
             slack = Decimal(scale) / 2**57
             assert slack < product - size < 1 - slack
             if not (word & 1 and size == 0):
-                return -size if word & 1 else size
+                return -size if word & 1 else size, (word & MASK) >> 1
 
     def gaussian(self, sigma):
         while True:
-            proposed = self.laplace(sigma)
-            least = Decimal((abs(proposed) - sigma) ** 2) / (2 * sigma * sigma)
-            coin = self.exponential(self.u32())
-            assert abs(coin - least) > Decimal(2) ** -50
-            if coin >= least:
+            proposed, bits = self.laplace_and_bits(sigma)
+            # The 31 bits are the first of a uniform U. Proposals are accepted if U is at most e^-least.
+            accepted = (-Decimal((abs(proposed) - sigma) ** 2) / (2 * sigma * sigma)).exp() * 2**31
+            assert bits >= 2**7 and not bits - 2**-20 < accepted < bits + 1 + 2**-20
+            if bits < accepted:
                 return proposed
 
 
