@@ -244,6 +244,43 @@ fn conan_packages_the_archive() {
     }
 }
 
+/// The Bazel module, in C and C++. Bazel takes the archive from dist/ instead of its address, by its name and hash.
+///
+/// Debian 12 has Bazel 4, which knows no modules, so CI skips this. The Bazel 7 of Debian unstable (bazel-bootstrap)
+/// needs no network if ~/.bazelrc has `common --noenable_workspace`, and `common --override_module=NAME=DIRECTORY` for
+/// zlib, buildozer, protobuf and apple_support, each with a MODULE.bazel that says `module(name = "NAME")`.
+#[test]
+#[ignore = "builds a release"]
+fn bazel_takes_the_module() {
+    let said = Command::new("bazel").arg("--version").output().map(|output| output.stdout).unwrap_or_default();
+    let said = String::from_utf8(said).unwrap();
+    let major = said.strip_prefix("bazel ").and_then(|version| version.split('.').next()?.parse::<u32>().ok());
+    if major.is_none_or(|major| major < 7) {
+        return eprintln!("skipped: no Bazel 7 or newer"); // Debian 12 has none
+    }
+    let Some(recipes) = unpacked("recipes") else { return };
+    let place = empty_directory("dist", "bazel");
+    let consumer = place.join("consumer");
+    std::fs::create_dir(&consumer).unwrap();
+    let module = format!(
+        "bazel_dep(name = 'libdpb', version = '{}')\nlocal_path_override(module_name = 'libdpb', path = '{}')\n",
+        version(),
+        recipes.join("bazel").display()
+    );
+    let program = |name: &str| format!("cc_binary(name = '{name}', srcs = ['ad.{name}'], deps = ['@libdpb//:dpb'])\n");
+    std::fs::write(consumer.join("MODULE.bazel"), module).unwrap();
+    std::fs::write(consumer.join("BUILD.bazel"), program("c") + &program("cpp")).unwrap();
+    std::fs::copy(root().join(PROGRAM), consumer.join("ad.c")).unwrap();
+    std::fs::write(consumer.join("ad.cpp"), &snippets("bindings/cpp/README.md", "cpp")[0]).unwrap();
+    for (target, prints) in [("//:c", "privacy loss"), ("//:cpp", "a click counts once")] {
+        let mut bazel = Command::new("bazel");
+        bazel.current_dir(&consumer).arg(format!("--output_user_root={}", place.join("cache").display()));
+        bazel.args(["--max_idle_secs=5", "run", "--cxxopt=-std=c++17"]);
+        bazel.arg(format!("--distdir={}", made().unwrap().display()));
+        assert!(run(bazel.arg(target)).contains(prints), "{target}");
+    }
+}
+
 /// The bill of materials names all that cargo links, and nothing else.
 #[test]
 #[ignore = "builds a release"]
