@@ -638,7 +638,8 @@ typedef struct dpb_decision {
   uint64_t ticket;
   /**
    * The arm's probability given everything released so far, for off-policy evaluation. NaN for dpb_new_exp3_tau,
-   * and for dpb_new_lap with that base, because it would reveal raw rewards.
+   * and for dpb_new_lap with that base, because it would reveal raw rewards; and for dpb_new_linear without
+   * exploration, which does not compute it.
    */
   double propensity;
   /**
@@ -1348,7 +1349,9 @@ typedef struct dpb_report {
    */
   uint64_t cancelled;
   /**
-   * The number of decisions that expired without a reward.
+   * The number of decisions that were dropped before their window ended, with a reward or without: for lack of
+   * pending_capacity, or because they were open at a restart. Nothing is learned from them. A decision whose window
+   * ended is answered.
    */
   uint64_t expired;
   /**
@@ -1600,7 +1603,8 @@ DPB_API
 uint16_t dpb_ticket_node(uint64_t ticket);
 
 /**
- * Writes a snapshot: what the handle has released, and what is public. You may log and publish it. It contains no
+ * Writes a snapshot: what the handle has released, and what is public. You may publish it if all of that may be
+ * public: the configuration, segments' keys and the second moments of features are in it. It contains no
  * raw sum and no reward; a restored handle starts without the open decisions and batches.
  *
  * With a snapshot: dpb_new_imed, dpb_new_klucb, dpb_new_med, dpb_new_linear, dpb_new_ts, dpb_new_se,
@@ -1613,9 +1617,10 @@ uint16_t dpb_ticket_node(uint64_t ticket);
  * With dpb_config.max_segments a snapshot has about 320 + 66 K + (40 K + 16) S bytes, K the number of arms and S
  * that of segments so far. Other threads wait while it is written: some 10 ms for 10,000 segments of 20 arms.
  *
- * buf: receives up to cap bytes (NULL with cap = 0). len: receives the length, also if cap is too small: some 200
- * bytes, and for each arm 18 to 210 (dpb_new_imed, dpb_new_klucb, dpb_new_med; 8 more for an added one), or 24 to
- * 50 (the others). It may grow between two calls. A call whose cap is too small takes no memory, and does not
+ * buf: receives up to cap bytes (NULL with cap = 0). len: receives the length, also if cap is too small: some 300
+ * bytes, and for each arm 43 to 235 (dpb_new_imed, dpb_new_klucb, dpb_new_med; 20 more with a prior, 8 more for an
+ * added one), or up to 50 (the others). It may grow between two calls. A call whose cap is too small takes no
+ * memory, and does not
  * count as a snapshot (dpb_config.expected_users). May allocate. error: NULL, or filled on failure; for
  * DPB_UNSUPPORTED it names the state that is not released.
  * Returns DPB_OK; DPB_NULL; DPB_BUFFER_TOO_SMALL (only len written); DPB_UNSUPPORTED (policies whose state is not

@@ -127,6 +127,44 @@ fn a_restored_handle_has_the_releases_only() {
     }
 }
 
+/// The lengths that dpb_snapshot's comment in the header states.
+#[test]
+fn snapshots_are_as_long_as_the_header_says() {
+    for algorithm in ABLE.into_iter().filter(|&algorithm| algorithm != Algorithm::Linear) {
+        for arms in [2, 10, 60] {
+            let config = Config { arms, forget_after: 0, ..configs(algorithm)[0].clone() };
+            let Ok(bandit) = Bandit::new(algorithm, &config) else { continue };
+            let length = || bandit.snapshot().unwrap().len();
+            let each = |bytes: usize| 300 + arms as usize * bytes;
+            let has_histories = matches!(algorithm, Algorithm::Imed | Algorithm::KlUcb | Algorithm::Med);
+            assert!(length() <= each(if has_histories { 43 } else { 50 }), "{algorithm:?} {arms}: {}", length());
+            for _ in 0..100_000 {
+                let Ok(decision) = bandit.select() else { break };
+                let reward = if A[decision.arm as usize % 7] > 0.5 { config.reward_max } else { config.reward_min };
+                bandit.update(decision.ticket, reward).unwrap();
+            }
+            let most = if has_histories { 235 } else { 50 };
+            assert!(length() <= each(most), "{algorithm:?} {arms}: {}", length());
+            if has_histories {
+                (0..arms).for_each(|arm| bandit.set_prior(arm, 0.3, 10.0).unwrap());
+                assert!(length() <= each(most + 20), "{algorithm:?} {arms}: {}", length());
+                let before = length();
+                let _ = bandit.add_arm().unwrap();
+                assert_eq!(length() - before, 43 + 8);
+            }
+        }
+    }
+    let (arms, segments) = (10, 50);
+    let config = Config { max_segments: segments, test_seed: Some(seed(5)), ..Config::new(arms, 1.0) };
+    let bandit = Bandit::new(Algorithm::Imed, &config).unwrap();
+    for i in 0..50_000 {
+        let decision = bandit.select_for(&in_segment(i % u64::from(segments))).unwrap();
+        bandit.update(decision.ticket, A[decision.arm as usize % 7]).unwrap();
+    }
+    let (length, stated) = (bandit.snapshot().unwrap().len() as f64, 320.0 + 66.0 * 10.0 + 416.0 * 50.0);
+    assert!((length / stated - 1.0).abs() < 0.1, "{length} {stated}");
+}
+
 /// What a restart loses besides open decisions, as docs/operating.md says: a quarter to a third of all rewards.
 #[test]
 fn open_batches_hold_a_quarter_to_a_third() {

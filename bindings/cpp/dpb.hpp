@@ -760,7 +760,7 @@ public:
     of_report("answered_total", "counter", "Decisions whose reward took effect or whose reward window is over.",
               &Report::answered);
     of_report("cancelled_total", "counter", "Decisions that were cancelled.", &Report::cancelled);
-    of_report("expired_total", "counter", "Decisions that a full pending table dropped.", &Report::expired);
+    of_report("expired_total", "counter", "Decisions that a full pending table or a restart dropped.", &Report::expired);
     of_report("changes_total", "counter", "Releases that contradicted the arm's earlier releases.", &Report::changes_detected);
     of_report("pending", "gauge", "Decisions that are open.", &Report::pending);
     of_report("phase", "gauge", "The policy's epoch, phase or interval.", &Report::phase);

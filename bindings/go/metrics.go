@@ -118,7 +118,7 @@ func writeMetrics(w io.Writer, bandits map[string]*Bandit, operator bool) error 
 	m.count("answered", "Decisions whose reward took effect or whose reward window is over.",
 		func(b *measured) uint64 { return b.report.Answered })
 	m.count("cancelled", "Decisions that were cancelled.", func(b *measured) uint64 { return b.report.Cancelled })
-	m.count("expired", "Decisions that a full pending table dropped.",
+	m.count("expired", "Decisions that a full pending table or a restart dropped.",
 		func(b *measured) uint64 { return b.report.Expired })
 	m.count("changes", "Releases that contradicted the arm's earlier releases.",
 		func(b *measured) uint64 { return b.report.ChangesDetected })

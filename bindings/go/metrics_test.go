@@ -34,7 +34,7 @@ dpb_answered_total{bandit="slots"} 1
 dpb_cancelled_total{bandit="baseline"} 0
 dpb_cancelled_total{bandit="front \"page\"\n\\"} 1
 dpb_cancelled_total{bandit="slots"} 1
-# HELP dpb_expired_total Decisions that a full pending table dropped.
+# HELP dpb_expired_total Decisions that a full pending table or a restart dropped.
 # TYPE dpb_expired_total counter
 dpb_expired_total{bandit="baseline"} 0
 dpb_expired_total{bandit="front \"page\"\n\\"} 0

@@ -39,7 +39,7 @@ type Report struct {
 	Decisions    uint64  // decisions made
 	Answered     uint64  // decisions whose reward took effect
 	Cancelled    uint64  // decisions that were cancelled
-	Expired      uint64  // decisions that a full pending table dropped
+	Expired      uint64  // decisions that a full pending table or a restart dropped, with a reward or without
 	EpsilonSpent float64 // upper bound of the privacy loss so far, at DeltaSpent; infinite for baselines
 	DeltaSpent   float64 // 0 if the policy is pure
 	IsPrivate    bool    // false for baselines and with a TestSeed

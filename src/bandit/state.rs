@@ -20,7 +20,7 @@ pub struct Decision {
     /// Identifies this decision in [`Bandit::update`](crate::Bandit::update) and
     /// [`Bandit::cancel`](crate::Bandit::cancel).
     pub ticket: u64,
-    /// Probability of the arm given all releases so far; NaN if it would reveal raw rewards.
+    /// Probability of the arm given all releases so far; NaN if it would reveal raw rewards, or is not computed.
     pub propensity: f64,
     /// The arm, counted from 0.
     pub arm: u32,

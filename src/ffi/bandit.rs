@@ -29,7 +29,8 @@ pub struct dpb_decision {
     /// The name of this decision in dpb_update and dpb_cancel.
     pub ticket: u64,
     /// The arm's probability given everything released so far, for off-policy evaluation. NaN for dpb_new_exp3_tau,
-    /// and for dpb_new_lap with that base, because it would reveal raw rewards.
+    /// and for dpb_new_lap with that base, because it would reveal raw rewards; and for dpb_new_linear without
+    /// exploration, which does not compute it.
     pub propensity: f64,
     /// The arm, 0-based.
     pub arm: u32,

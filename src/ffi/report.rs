@@ -31,7 +31,9 @@ pub struct dpb_report {
     pub answered: u64,
     /// The number of decisions cancelled by dpb_cancel and dpb_cancel_all.
     pub cancelled: u64,
-    /// The number of decisions that expired without a reward.
+    /// The number of decisions that were dropped before their window ended, with a reward or without: for lack of
+    /// pending_capacity, or because they were open at a restart. Nothing is learned from them. A decision whose window
+    /// ended is answered.
     pub expired: u64,
     /// The privacy loss of one user so far: an upper bound at delta_spent, infinite for baselines. With
     /// dpb_config.expected_users: of a user with requests in all periods so far, that is epsilon for each period of a

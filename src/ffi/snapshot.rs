@@ -8,7 +8,8 @@ use crate::bandit::Bandit;
 use crate::error::{Error, Result};
 use std::ffi::{CStr, c_char};
 
-/// Writes a snapshot: what the handle has released, and what is public. You may log and publish it. It contains no
+/// Writes a snapshot: what the handle has released, and what is public. You may publish it if all of that may be
+/// public: the configuration, segments' keys and the second moments of features are in it. It contains no
 /// raw sum and no reward; a restored handle starts without the open decisions and batches.
 ///
 /// With a snapshot: dpb_new_imed, dpb_new_klucb, dpb_new_med, dpb_new_linear, dpb_new_ts, dpb_new_se,
@@ -21,9 +22,10 @@ use std::ffi::{CStr, c_char};
 /// With dpb_config.max_segments a snapshot has about 320 + 66 K + (40 K + 16) S bytes, K the number of arms and S
 /// that of segments so far. Other threads wait while it is written: some 10 ms for 10,000 segments of 20 arms.
 ///
-/// buf: receives up to cap bytes (NULL with cap = 0). len: receives the length, also if cap is too small: some 200
-/// bytes, and for each arm 18 to 210 (dpb_new_imed, dpb_new_klucb, dpb_new_med; 8 more for an added one), or 24 to
-/// 50 (the others). It may grow between two calls. A call whose cap is too small takes no memory, and does not
+/// buf: receives up to cap bytes (NULL with cap = 0). len: receives the length, also if cap is too small: some 300
+/// bytes, and for each arm 43 to 235 (dpb_new_imed, dpb_new_klucb, dpb_new_med; 20 more with a prior, 8 more for an
+/// added one), or up to 50 (the others). It may grow between two calls. A call whose cap is too small takes no
+/// memory, and does not
 /// count as a snapshot (dpb_config.expected_users). May allocate. error: NULL, or filled on failure; for
 /// DPB_UNSUPPORTED it names the state that is not released.
 /// Returns DPB_OK; DPB_NULL; DPB_BUFFER_TOO_SMALL (only len written); DPB_UNSUPPORTED (policies whose state is not

@@ -18,7 +18,7 @@ use crate::snapshot::{Reader, Writer};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pull {
     place: u64,
-    /// The arm's probability given everything released so far; NaN if it would reveal raw rewards.
+    /// The arm's probability given everything released so far; NaN if it would reveal raw rewards, or is not computed.
     pub propensity: f64,
 }
 

@@ -78,7 +78,7 @@ var (
 		count("decisions", "Decisions made.", func(r *dpb.Report) uint64 { return r.Decisions }),
 		count("answered", "Decisions whose reward took effect or whose reward window is over.", func(r *dpb.Report) uint64 { return r.Answered }),
 		count("cancelled", "Decisions that were cancelled.", func(r *dpb.Report) uint64 { return r.Cancelled }),
-		count("expired", "Decisions that a full pending table dropped.", func(r *dpb.Report) uint64 { return r.Expired }),
+		count("expired", "Decisions that a full pending table or a restart dropped.", func(r *dpb.Report) uint64 { return r.Expired }),
 		count("changes", "Releases that contradicted the arm's earlier releases.", func(r *dpb.Report) uint64 { return r.ChangesDetected }),
 		gauge("pending", "Decisions that are open.", func(r *dpb.Report) float64 { return float64(r.Pending) }),
 		gauge("phase", "The policy's epoch, phase or interval.", func(r *dpb.Report) float64 { return float64(r.Phase) }),
