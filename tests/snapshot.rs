@@ -154,6 +154,12 @@ fn snapshots_are_as_long_as_the_header_says() {
             }
         }
     }
+    for (model_per_arm, models) in [(false, 1), (true, 7)] {
+        let config = Config { features: 64, feature_norm: 1.0, model_per_arm, ..Config::new(7, 1.0) };
+        let length = Bandit::new(Algorithm::Linear, &config).unwrap().snapshot().unwrap().len();
+        let stated = 300 + 50 * 7 + models * (4 * 65 * 65 + 12 * 65);
+        assert!(length <= stated && length > stated - 500, "{length} {stated}");
+    }
     let (arms, segments) = (10, 50);
     let config = Config { max_segments: segments, test_seed: Some(seed(5)), ..Config::new(arms, 1.0) };
     let bandit = Bandit::new(Algorithm::Imed, &config).unwrap();

@@ -575,7 +575,8 @@ public:
   [[nodiscard]] dpb_status try_segment(std::uint64_t key, Arm *out, std::size_t cap, std::size_t &n) const noexcept {
     return dpb_segment_read(get(), key, out, cap, &n);
   }
-  /// The releases and the public state as bytes, which you may log and publish (dpb_snapshot).
+  /// The releases and the public state as bytes (dpb_snapshot). You may publish them if segments' keys and the second
+  /// moments of features may be public.
   [[nodiscard]] std::vector<std::uint8_t> snapshot() const { return detail::bytes(dpb_snapshot, get()); }
   [[nodiscard]] dpb_status try_snapshot(std::vector<std::uint8_t> &bytes, dpb_error *error = nullptr) const {
     return detail::fill_bytes(bytes, error, dpb_snapshot, get());

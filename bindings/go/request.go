@@ -136,7 +136,8 @@ func (r *Request) slots() uint32 { return max(r.Slots, 1) }
 // SelectFor chooses an arm for a request of one slot. It allocates nothing.
 //
 // It returns ErrInvalidRequest if no decision can meet the request, ErrUnsupported if the policy or configuration lacks a
-// feature that the request uses, and ErrFull for a segment too many. After an error nothing has changed or been counted.
+// feature that the request uses, ErrFull for a segment too many, and ErrNotReady for a restored bandit with
+// [Config.ExpectedUsers] of which no snapshot was taken yet. After an error nothing has changed or been counted.
 func (b *Bandit) SelectFor(request Request) (Decision, error) {
 	var d [1]Decision
 	err := b.SelectSlots(request, d[:])

@@ -55,7 +55,8 @@ pub struct dpb_config {
     /// exactly reward_min or reward_max.
     pub reward_bits: u32,
     /// m >= 1, default 1: the maximum number of rewards (with max_slots, of requests) of one user. Epsilon is
-    /// divided by it. Your program keeps to it; or set expected_users, and the library does for each period.
+    /// divided by it. Your program keeps to it: it cancels each further decision of the user at once (decisions, because
+    /// silence is a reward too). Or set expected_users, and the library does for each period.
     pub contributions_per_user: u32,
     /// The maximum number of open decisions: 1 .. 2^24, default 4096. It is rounded up to a power of two, and to a
     /// reward_window in decisions. Without a window, the oldest open decision expires when a new one needs its
