@@ -29,8 +29,8 @@ pub struct dpb_decision {
     /// The name of this decision in dpb_update and dpb_cancel.
     pub ticket: u64,
     /// The arm's probability given everything released so far, for off-policy evaluation. NaN for dpb_new_exp3_tau,
-    /// and for dpb_new_lap with that base, because it would reveal raw rewards; and for dpb_new_linear without
-    /// exploration, which does not compute it.
+    /// and for dpb_new_lap with that base, because it would reveal raw rewards; and, from its first release on,
+    /// for dpb_new_linear without exploration, which does not compute it.
     pub propensity: f64,
     /// The arm, 0-based.
     pub arm: u32,
@@ -543,10 +543,10 @@ pub unsafe extern "C" fn dpb_cancel(bandit: *mut dpb_bandit, ticket: u64) -> dpb
 /// the last one, or than that of the restored snapshot, changes nothing, and the call returns DPB_OK. Use a clock
 /// that continues over restarts, such as milliseconds since 1970, not the time since the machine started.
 ///
-/// A decision is stamped with the time of the last call, 0 before the first. So call it before each decision, and
-/// also by a timer, so that rewards take effect in a quiet night. The window of a decision is over in the first
-/// call with now >= stamp + reward_window; later rewards are DPB_EXPIRED. Call it before the first decision: a
-/// decision stamped 0 is over with the first call.
+/// A decision is stamped with the time of the last call, 0 before the first. So call it before the first decision (one
+/// stamped 0 is over with the first call), and then by a timer, so that rewards take effect in a quiet night. Call it
+/// before each decision too if stamps must be finer than the timer. The window of a decision is over in the first call
+/// with now >= stamp + reward_window; later rewards are DPB_EXPIRED.
 ///
 /// Time is public, and must not depend on rewards. Which rewards take effect in a call, and which decisions expire
 /// for lack of pending_capacity, depends on stamps, on now and on the order of decisions and cancellations alone.
