@@ -81,7 +81,7 @@ pub(super) type Rounded = [f32; 3];
 /// Rounds evidence so that sums over 1024 handles are exact.
 pub(super) fn rounded(released: WeightedEvidence) -> Rounded {
     const MOST: f64 = (1u64 << 36) as f64;
-    let share = (MOST / released.count).min(1.0);
+    let share = MOST / released.count.max(MOST); // 1 for a count of zero, whatever its sign
     [released.sum, released.weight, released.count].map(|number| (number * share * 128.0).round() as f32 / 128.0)
 }
 
