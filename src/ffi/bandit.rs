@@ -29,8 +29,8 @@ pub struct dpb_decision {
     /// The name of this decision in dpb_update and dpb_cancel.
     pub ticket: u64,
     /// The arm's probability given everything released so far, for off-policy evaluation. NaN for dpb_new_exp3_tau,
-    /// and for dpb_new_lap with that base, because it would reveal raw rewards; and, from its first release on,
-    /// for dpb_new_linear without exploration, which does not compute it.
+    /// and for dpb_new_lap with that base, because it would reveal raw rewards; and, after its pilot, for
+    /// dpb_new_linear without exploration, which does not compute it.
     pub propensity: f64,
     /// The arm, 0-based.
     pub arm: u32,
@@ -474,8 +474,9 @@ pub unsafe extern "C" fn dpb_new_ts(
 /// Pure epsilon-DP for each reward, for all time, even if an adversary who sees every decision and release chooses
 /// the features (Theorem L, src/policy/linear); with delta > 0 (epsilon, delta)-DP by zCDP. A logistic model is
 /// learned from one released integer vector for each batch: the noisy sum of features times rewards. Everything
-/// else is public and has no noise. Thompson sampling over 32 draws of the model; with exploration > 0 propensities
-/// are exact, otherwise NaN. Supports eligible arms, several slots, dpb_add_arm and dpb_retire_arm, forget_after,
+/// else is public and has no noise. First a pilot plays all arms evenly, until it knows the rate of rewards: about
+/// 9/epsilon clicks. Then Thompson sampling over 32 draws of the model; with exploration > 0 propensities are exact,
+/// otherwise NaN after the pilot. Supports eligible arms, several slots, dpb_add_arm and dpb_retire_arm, forget_after,
 /// expected_users, dpb_merge, dpb_snapshot; dpb_set_prior with a model for each arm (a rate for its intercept).
 ///
 /// The handle takes about 2700 + 60 K + (20 M + 32) D^2 + 330 M (D + 1) + (2 D + 14) P bytes: K the number of arms,
