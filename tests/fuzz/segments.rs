@@ -35,6 +35,13 @@ impl Drop for Player {
     }
 }
 
+/// Whether no arm is retired, as an altered snapshot may say.
+unsafe fn has_all_arms(handle: *const dpb_bandit) -> bool {
+    let mut n = 0;
+    assert_eq!(dpb_arms_read(handle, null_mut(), 0, &raw mut n), DPB_BUFFER_TOO_SMALL);
+    n == report(handle).arms_active as usize
+}
+
 /// The arms of a segment, or of all segments together; None if the segment does not exist.
 unsafe fn cells(handle: *const dpb_bandit, segment: Option<u64>, arms: u32) -> Option<Vec<[u64; 3]>> {
     let read = |room: *mut dpb_arm, cap, n| match segment {
@@ -456,7 +463,7 @@ impl Player {
                 first[upper.clone()].fill(0);
             }
             return match restore(&sealed(first)) {
-                Ok(handle) if report(handle).max_segments > 0 => {
+                Ok(handle) if report(handle).max_segments > 0 && has_all_arms(handle) => {
                     snapshot(handle); // a restored handle that counts users decides only after this
                     let arms = report(handle).arms_active;
                     let mut keys = KEYS.to_vec();
