@@ -33,7 +33,7 @@
  * }
  * @endcode
  *
- * A service adds four things: it sends the ticket along in the click URL; it calls dpb_update when the click arrives;
+ * A service adds this: it sends the ticket along in the click URL; it calls dpb_update when the click arrives;
  * it writes dpb_snapshot every few seconds, and calls dpb_restore at the start; it calls dpb_advance if its window
  * is a time (DPB_CLOCK_CALLER). docs/guide.md has complete programs, docs/privacy.md the guarantee, and
  * docs/choosing.md the choice of the parameters.
