@@ -20,8 +20,8 @@ import (
 )
 
 // Snapshot appends the bandit's releases and public state to bytes, which may be nil. You may publish them if
-// segments' keys and the second moments of features may be public. [Restore] needs nothing else. They contain no raw sum and no pending reward, so a restored bandit does not have the
-// open decisions.
+// segments' keys and the second moments of features may be public. [Restore] needs nothing else. They contain no raw sum
+// and no pending reward, so a restored bandit does not have the open decisions.
 //
 // It returns ErrUnsupported, with the reason, for a policy whose state is not all released.
 func (b *Bandit) Snapshot(bytes []byte) ([]byte, error) {

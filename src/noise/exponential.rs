@@ -15,6 +15,10 @@
 //! **Timing.** The time does not reveal E: by memorylessness, the distance of scale * E to the next integer says
 //! nothing about that integer, and no branch of the fast path depends on E. (A machine word of zeros, probability
 //! 2^-31, takes the slow path too; then E is above 21.)
+//!
+//! **Comparing.** To accept a proposal with probability e^-x, the Gaussian sampler compares E with x. 31 bits of U and
+//! bounds of x decide nearly always, by the same instructions whatever E and x are. Otherwise the slow path compares
+//! exactly. The number of rejected proposals does not depend on the accepted one.
 
 use super::logarithms::LOGARITHMS;
 use crate::random::Random;
