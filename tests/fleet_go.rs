@@ -28,7 +28,7 @@ fn nodes_agree_after_faults() {
 #[test]
 #[ignore = "long: more faults, many times, under the race detector"]
 fn nodes_agree_after_many_faults() {
-    let arguments = ["test", "-race", "-count=5", "-timeout=10m", "."];
+    let arguments = ["test", "-race", "-count=3", "-timeout=15m", "."];
     let Some(mut test) = fleet(MODULE, &arguments) else { return };
     run(test.env("GODEBUG", "cgocheck=1"));
 }

@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"errors"
+	"flag"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -21,11 +22,15 @@ import (
 const interval = 100 * time.Millisecond
 
 // How long a test waits for what must come: never how long it may take.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 func TestMain(m *testing.M) {
 	if address := os.Getenv("DPB_TEST_NODE"); address != "" {
 		child(address)
+	}
+	flag.Parse()
+	if testing.Short() {
+		delay = 100 * time.Millisecond
 	}
 	logging.Disable() // what the client says of servers that are not there
 	os.Exit(m.Run())
