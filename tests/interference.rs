@@ -297,7 +297,7 @@ fn leaks_of_contributions_are_seen_in_every_policy() {
     leaks_of_contributions_of(with_lives(), 6);
 }
 
-/// So many of these can contribute.
+/// `able` is how many of the subjects can contribute.
 fn leaks_of_contributions_of(subjects: Vec<Subject>, able: usize) {
     let fleets = |subject: Subject| Kinds {
         subject,

@@ -85,8 +85,9 @@ func rate(node running) (mean, rewards float64) {
 	return mean / rewards, rewards
 }
 
-// Redis hangs, dies, or is slow, for far longer than a window: no silence of that time is learned, the log and the metrics say so, and afterwards all learn again. What is released is a half, within six deviations of 2000
-// clicks and as many of the noise: .07.
+// Redis hangs, dies, or is slow, for far longer than a window: no silence of that time is learned, the log and the
+// metrics say so, and afterwards all learn again. What is released is a half, within six deviations of 2000 clicks and
+// as many of the noise: .07.
 func TestOutageTeachesNothing(t *testing.T) {
 	faults := map[string]func(*server) (heal func()){
 		"hangs": func(s *server) func() {
@@ -260,6 +261,7 @@ func TestAnswersDoNotWaitForThePost(t *testing.T) {
 	t.Cleanup(func() { store.Close() })
 	post := &stuck{Post: store, sending: make(chan struct{}), allowed: make(chan struct{})}
 	node := run(t, server.address, Options{Post: post, Config: config(1), Interval: interval})
+	defer close(post.allowed)
 	other := runAt(t, server.address, 2, interval)
 	eventually(t, "they have met", func() bool { return node.Metrics().Nodes == 1 })
 	ticket := must(other.Bandit.Select()).Ticket
@@ -268,7 +270,6 @@ func TestAnswersDoNotWaitForThePost(t *testing.T) {
 	for range 1000 {
 		check(node.Answer(ticket, 1))
 	}
-	close(post.allowed)
 }
 
 // heard counts what a node sends itself and tells the others.
