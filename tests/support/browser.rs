@@ -25,16 +25,7 @@ impl Browser {
             skip("apt-get install chromium chromium-driver");
             return None;
         }
-        let mut driver = Command::new("chromedriver").arg("--port=0").stdout(Stdio::piped()).spawn().unwrap();
-        let mut said = BufReader::new(driver.stdout.take().unwrap());
-        let mut line = String::new();
-        let port = loop {
-            line.clear();
-            assert!(said.read_line(&mut line).unwrap() > 0, "chromedriver names no port");
-            if let Some((_, port)) = line.split_once("started successfully on port ") {
-                break port.trim_end().trim_end_matches('.').to_owned();
-            }
-        };
+        let (driver, said, port) = start_driver();
         let agent = ureq::Agent::config_builder().timeout_global(Some(PATIENCE)).http_status_as_error(false);
         let mut browser = Browser { driver, _said: said, agent: agent.build().new_agent(), session: String::new() };
         let options = json!({ "args": ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1100,1500"] });
@@ -97,6 +88,24 @@ impl Browser {
         let value = serde_json::from_str::<Value>(&text).unwrap();
         BASE64_STANDARD.decode(value["value"].as_str().unwrap()).unwrap()
     }
+}
+
+/// chromedriver lets the system pick a free port of IPv6 and ends if another process has the same port of IPv4.
+fn start_driver() -> (Child, BufReader<ChildStdout>, String) {
+    let mut output = String::new();
+    for _ in 0..20 {
+        let mut driver = Command::new("chromedriver").arg("--port=0").stdout(Stdio::piped()).spawn().unwrap();
+        let mut said = BufReader::new(driver.stdout.take().unwrap());
+        output.clear();
+        while said.read_line(&mut output).unwrap() > 0 {
+            if let Some((_, port)) = output.split_once("started successfully on port ") {
+                let port = port.trim_end().trim_end_matches('.').to_owned();
+                return (driver, said, port);
+            }
+        }
+        driver.wait().unwrap();
+    }
+    panic!("chromedriver names no port: {output}");
 }
 
 impl Drop for Browser {
