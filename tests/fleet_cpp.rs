@@ -393,6 +393,7 @@ fn eventually(what: &str, mut is: impl FnMut() -> bool) {
 }
 
 #[test]
+#[ignore = "compiles the C++ ad server"]
 fn nodes_agree_after_kills_and_outages() {
     let Some((mut redis, program)) = Redis::start(&[]) else { return };
     let start = |number| Node::start(program, &redis, number, OFTEN, &[]);
@@ -448,6 +449,7 @@ fn nodes_agree_after_kills_and_outages() {
 /// The first server reads Redis at its start, and then not for a minute: a notification makes it read, also over a new
 /// connection after the old one has ended.
 #[test]
+#[ignore = "compiles the C++ ad server"]
 fn a_notification_makes_other_nodes_read() {
     let Some((mut redis, program)) = Redis::start(&[]) else { return };
     let seldom = Node::start(program, &redis, 1, "120000", &[]);
@@ -468,6 +470,7 @@ fn a_notification_makes_other_nodes_read() {
 
 /// The server writes at the start and at the end only.
 #[test]
+#[ignore = "compiles the C++ ad server"]
 fn a_node_saves_when_it_ends_even_if_redis_hangs() {
     let Some((redis, program)) = Redis::start(&[]) else { return };
     let start = |number| Node::start(program, &redis, number, NEVER, &[]);
@@ -484,6 +487,7 @@ fn a_node_saves_when_it_ends_even_if_redis_hangs() {
 
 /// The file of a node may be older or newer than its snapshot in Redis.
 #[test]
+#[ignore = "compiles the C++ ad server"]
 fn a_node_restores_the_newer_of_its_file_and_redis() {
     let Some((redis, program)) = Redis::start(&[]) else { return };
     let file = place("fleet");
@@ -505,6 +509,7 @@ fn a_node_restores_the_newer_of_its_file_and_redis() {
 /// The second server replaces the first, whose snapshots are then too old. The first still decides, and its rewards do
 /// not count twice.
 #[test]
+#[ignore = "compiles the C++ ad server"]
 fn a_second_node_with_the_same_number_replaces_the_first() {
     let Some((redis, program)) = Redis::start(&[]) else { return };
     let start = |number| Node::start(program, &redis, number, OFTEN, &[]);
@@ -524,6 +529,7 @@ fn a_second_node_with_the_same_number_replaces_the_first() {
 
 /// Invalid data in Redis affects only its own field. An older version does not replace a newer one.
 #[test]
+#[ignore = "compiles the C++ ad server"]
 fn invalid_and_newer_fields_affect_one_node_only() {
     let Some((redis, program)) = Redis::start(&[]) else { return };
     let ((one, log), two) = (Node::start_and_log(program, &redis, 1, &[]), Node::start(program, &redis, 2, OFTEN, &[]));
@@ -554,6 +560,7 @@ fn invalid_and_newer_fields_affect_one_node_only() {
 }
 
 #[test]
+#[ignore = "compiles the C++ ad server"]
 fn a_node_that_cannot_join_says_why() {
     // A port that is free now may be taken later.
     let free = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -686,6 +693,7 @@ impl GoNode {
 }
 
 #[test]
+#[ignore = "compiles the C++ ad server"]
 fn nodes_in_go_and_cpp_agree() {
     let Some((redis, program)) = Redis::start(&[]) else { return };
     let Some(mut go) = GoNode::start(&redis) else { return };
@@ -700,6 +708,7 @@ fn nodes_in_go_and_cpp_agree() {
 }
 
 #[test]
+#[ignore = "compiles the C++ ad server"]
 fn cpp_nodes_share_placements() {
     nodes_share_placements([&CPP, &CPP], &[]);
 }
@@ -710,6 +719,7 @@ fn go_nodes_share_placements() {
 }
 
 #[test]
+#[ignore = "compiles the C++ ad server"]
 fn go_and_cpp_nodes_share_placements() {
     nodes_share_placements([&GO, &CPP], &[]);
 }
@@ -805,6 +815,7 @@ fn nodes_share_placements(programs: [&LazyLock<Option<Program>>; 2], more: &[&st
 
 /// A reward that comes to any node, in C++ or in Go, once, twice or three times, counts once, at the node that decided.
 #[test]
+#[ignore = "compiles the C++ ad server"]
 fn forwarded_rewards_reach_their_node_and_count_once() {
     let Some((mut redis, program)) = Redis::start(&[]) else { return };
     let Some(mut go) = GoNode::start(&redis) else { return };
@@ -964,6 +975,7 @@ fn nothing_is_learned_in(outage: Outage, count: u16, windows: f64, window: Optio
 }
 
 #[test]
+#[ignore = "compiles the C++ ad server"]
 fn nothing_is_learned_while_redis_hangs() {
     nothing_is_learned_in(Outage::Hangs, 2, 2.0, None);
 }

@@ -20,7 +20,8 @@ fn fleet(directory: &str, arguments: &[&str]) -> Option<Command> {
 
 #[test]
 fn nodes_agree_after_faults() {
-    let arguments = ["test", "-short", "-count=1", "-timeout=2m", "."];
+    // They wait more than they compute.
+    let arguments = ["test", "-short", "-count=1", "-parallel=8", "-timeout=2m", "."];
     let Some(mut test) = fleet(MODULE, &arguments) else { return };
     run(test.env("GODEBUG", "cgocheck=1"));
 }

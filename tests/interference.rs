@@ -288,7 +288,7 @@ fn noise_hides_rewards_in_a_fleet_with_one_noise() {
 /// Faults by which a reward would be released by two leaders, or twice by one.
 #[test]
 fn leaks_of_contributions_are_seen() {
-    leaks_of_contributions_of(vec![Subject::Policy(Algorithm::Imed), Subject::Segments], 2);
+    leaks_of_contributions_of(vec![Subject::Policy(Algorithm::Imed)], 1);
 }
 
 #[test]

@@ -35,6 +35,7 @@ struct Program {
 static RUST: LazyLock<Option<Program>> =
     LazyLock::new(|| Some(Program { path: example("ad_server"), arguments: &["--serve"] }));
 
+/// Takes half a minute to compile, so all its tests are long ones.
 static CPP: LazyLock<Option<Program>> = LazyLock::new(|| {
     if !have("c++")
         || !have_header("boost/beast/version.hpp", "libboost-dev")
@@ -103,7 +104,7 @@ macro_rules! promises {
             }
 
             #[test]
-            $(#[$attribute])*
+            #[ignore = "compiles the C++ ad server"]
             fn cpp() {
                 super::CPP.as_ref().inspect(|program| super::$promise(program));
             }
@@ -192,7 +193,7 @@ macro_rules! promises_of_cpp_and_go {
     ($($(#[$attribute:meta])* $promise:ident)*) => {
         $(mod $promise {
             #[test]
-            $(#[$attribute])*
+            #[ignore = "compiles the C++ ad server"]
             fn cpp() {
                 super::CPP.as_ref().inspect(|program| super::$promise(program));
             }
@@ -925,6 +926,7 @@ fn it_recovers_from_too_many_open_files(program: &Program) {
 /// A bandit for each thread. A reward counts once, at the thread that decided, whichever thread it comes to, and each
 /// thread merges the releases of the other.
 #[test]
+#[ignore = "compiles the C++ ad server"]
 fn cpp_threads_have_a_bandit_each_and_learn_as_one() {
     const VISITORS: usize = 8;
     let Some(program) = CPP.as_ref() else { return };

@@ -9,13 +9,14 @@ use indicatif::ProgressBar;
 use plan::log::{Logged, MOST_LINE};
 use plan::replay::{Candidate, Estimate, Evaluation, Fixed, Plan, Replay, survey};
 use plan::{Options, plan as run};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Two kinds of requests, each for half of the time: eligible arms, how likely the log's policy chose each, and how
 /// likely it is rewarded. What is likely to be rewarded is rarely chosen, so propensities matter.
 const REQUESTS: [(&[u32], &[f64], &[f64]); 2] =
     [(&[0, 1, 2], &[0.2, 0.3, 0.5], &[0.6, 0.4, 0.2]), (&[1, 2], &[0.25, 0.75], &[0.5, 0.3])];
-/// c
+/// The smallest propensity whose entries are replayed as often as they should be.
 const LEAST: f64 = 0.2;
 const ENTRIES: usize = 4000;
 const LOGS: u64 = 400;
@@ -69,7 +70,7 @@ fn truth() -> f64 {
 }
 
 /// What is made of a log before it is replayed, and of its estimates afterwards.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Fault {
     None,
     /// Every eligible arm was equally likely, says the log.
@@ -130,23 +131,27 @@ fn intervals_cover_the_planted_truth_and_broken_estimators_do_not() {
     const NAMES: [&str; 3] = ["inverse propensity", "self-normalised", "doubly robust"];
     let rotation = 0.5 * (1.2 / 3.0) + 0.5 * (0.8 / 2.0);
     let truths = [truth(), rotation];
-    let checks = |fault| {
+    let checks = move |fault| {
         let estimates = estimates(fault);
         [0, 1].map(|who| [0, 1, 2].map(|which| check(truths[who], estimates.iter().map(move |log| log[who][which]))))
     };
-    for (who, of_whom) in ["the policy", "the rotation"].iter().zip(checks(Fault::None)) {
+    let faults = [Fault::None, Fault::EvenPropensities, Fault::RewardsLost, Fault::NarrowIntervals, Fault::AllPlayed];
+    let [none, propensities, rewards, narrow, all] = std::thread::scope(|scope| {
+        faults.map(|fault| scope.spawn(move || checks(fault))).map(|checks| checks.join().unwrap())
+    });
+    for (who, of_whom) in ["the policy", "the rotation"].iter().zip(none) {
         for (name, checked) in NAMES.iter().zip(of_whom) {
             assert_eq!(checked, Ok(()), "{who}, {name}");
         }
     }
-    for (fault, name) in [(Fault::EvenPropensities, "propensities"), (Fault::RewardsLost, "rewards")] {
-        for (which, checked) in checks(fault).into_iter().flatten().enumerate() {
+    for (of_fault, name) in [(propensities, "propensities"), (rewards, "rewards")] {
+        for (which, checked) in of_fault.into_iter().flatten().enumerate() {
             assert!(checked.is_err(), "even {name} pass by {}", NAMES[which % 3]);
         }
     }
-    for fault in [Fault::NarrowIntervals, Fault::AllPlayed] {
-        for (which, checked) in checks(fault)[0].iter().enumerate() {
-            assert!(checked.is_err(), "{}: a broken estimator passes", NAMES[which]);
+    for ([of_policy, _], fault) in [(narrow, Fault::NarrowIntervals), (all, Fault::AllPlayed)] {
+        for (which, checked) in of_policy.iter().enumerate() {
+            assert!(checked.is_err(), "{fault:?}, {}: a broken estimator passes", NAMES[which]);
         }
     }
 }
@@ -334,4 +339,31 @@ fn options_are_checked() {
         let said = run(&options(&[arguments, &["--out", out.to_str().unwrap()][..]].concat())).unwrap_err().to_string();
         assert!(said.contains(says), "{said}, in place of {says}");
     }
+}
+
+/// A long log takes no more memory than a short one. Measures the process, so run it alone.
+#[test]
+#[ignore = "ten million lines"]
+#[cfg(target_os = "linux")]
+fn ten_million_lines_stream() {
+    const LINES: u64 = 10_000_000;
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let path = place.join("long.csv");
+    let mut file = std::io::BufWriter::new(std::fs::File::create(&path).unwrap());
+    writeln!(file, "arm,propensity,reward").unwrap();
+    for line in 0..LINES {
+        writeln!(file, "{},0.25,{}", line.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 62, line % 7 / 6).unwrap();
+    }
+    file.into_inner().unwrap();
+    let arguments =
+        ["--log", path.to_str().unwrap(), "--out", place.to_str().unwrap(), "--epsilon", "1", "--policy", "dp-imed"];
+    let options = Options::parse(lexopt::Parser::from_args(arguments)).unwrap().unwrap();
+    let said = run(&options).unwrap();
+    assert!(said.contains("10,000,000 decisions, 4 arms"), "{said}");
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let kilobytes: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
+    // The file has 140 MB.
+    assert!(kilobytes < 50_000, "{peak}");
+    std::fs::remove_file(path).unwrap();
 }
