@@ -414,7 +414,7 @@ fn the_loss_includes_every_generation() {
             assert_eq!(bandit.report().unwrap(), before);
             disk = bandit.snapshot().unwrap();
             let heard = known(&bandit);
-            play(&bandit, 0..people);
+            play(&bandit, 0..2 * people); // more than the open batches can hold
             assert!(known(&bandit) > heard, "{max_segments} {life}");
         }
         let spent = bandit.epsilon_spent(0.0).unwrap();
