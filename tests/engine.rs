@@ -259,7 +259,7 @@ fn check(steps: &[Step], clock: Clock, window: u32, capacity: u32) -> u32 {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, rng_seed: prop::test_runner::RngSeed::Fixed(1), ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, rng_seed: prop::test_runner::RngSeed::Fixed(1), ..ProptestConfig::default() })]
 
     #[test]
     fn explicit_rewards_agree_with_the_model(steps in steps(), capacity in 1u32..64) {

@@ -20,7 +20,7 @@ fn fleet(directory: &str, arguments: &[&str]) -> Option<Command> {
 
 #[test]
 fn nodes_agree_after_faults() {
-    // They wait more than they compute.
+    // The tests wait more than they compute, so eight run at a time.
     let arguments = ["test", "-short", "-count=1", "-parallel=8", "-timeout=2m", "."];
     let Some(mut test) = fleet(MODULE, &arguments) else { return };
     run(test.env("GODEBUG", "cgocheck=1"));

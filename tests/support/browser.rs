@@ -90,7 +90,8 @@ impl Browser {
     }
 }
 
-/// chromedriver lets the system pick a free port of IPv6 and ends if another process has the same port of IPv4.
+/// Starts chromedriver. It lets the system pick a free IPv6 port, and ends if another process has the same IPv4 port. So
+/// this tries up to 20 ports.
 fn start_driver() -> (Child, BufReader<ChildStdout>, String) {
     let mut output = String::new();
     for _ in 0..20 {
