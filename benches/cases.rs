@@ -63,6 +63,15 @@ pub fn cases() -> Vec<Case> {
         warm_up: 1_000_000,
         reference: two_locks(),
     });
+    cases.push(Case {
+        name: "select_for + update, dp-imed, 25 eligible arms at random of 50".to_owned(),
+        make: Box::new(|| {
+            let mut handle = Handle::new("dp-imed", 50);
+            timed(move || handle.round_among())
+        }),
+        warm_up: 1_000_000,
+        reference: two_locks(),
+    });
     for policy in ["dp-se", "dp-imed"] {
         cases.push(Case {
             name: format!("64 at once, {policy}, 10 arms"),
@@ -199,11 +208,27 @@ impl Handle {
     }
 
     fn round_for_somebody(&mut self) {
+        self.round_of(&dpb_request { user: self.coins >> 44, ..dpb_request::defaults() });
+    }
+
+    fn round_among(&mut self) {
+        let mut eligible = [0; 25];
+        for arm in &mut eligible {
+            self.coins = self.coins.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            *arm = ((self.coins >> 33) * u64::from(self.arms) >> 31) as u32;
+        }
+        self.round_of(&dpb_request {
+            eligible: eligible.as_ptr(),
+            eligible_len: eligible.len(),
+            ..dpb_request::defaults()
+        });
+    }
+
+    fn round_of(&mut self, request: &dpb_request) {
         let mut decision = MaybeUninit::<dpb_decision>::uninit();
-        // SAFETY: a live handle, and room for a decision.
+        // SAFETY: a live handle, a request whose pointers are valid, and room for a decision.
         unsafe {
-            let request = dpb_request { user: self.coins >> 44, ..dpb_request::defaults() };
-            assert_eq!(dpb_select_for(self.bandit, &request, decision.as_mut_ptr()), 0);
+            assert_eq!(dpb_select_for(self.bandit, request, decision.as_mut_ptr()), 0);
             let decision = decision.assume_init();
             let reward = self.reward(decision.arm);
             assert_eq!(dpb_update(self.bandit, decision.ticket, reward), DPB_OK);

@@ -50,7 +50,7 @@
 //! the estimate contains several. Then rare runs abandon the best arm permanently. D accounts for all noises.
 //!
 //! Cost: select and update O(1). The end of a batch costs a few evaluations of D, each some Newton steps over at most
-//! 12 terms (24 in a fleet), and O(log K). About 450 bytes an arm. See [`min_index`](super::min_index) for delays,
+//! 12 terms (24 in a fleet), and O(log K). About 570 bytes an arm. See [`min_index`](super::min_index) for delays,
 //! several slots and many arms.
 
 use super::min_index::{Index, MinIndexPolicy};

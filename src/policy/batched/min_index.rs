@@ -79,17 +79,36 @@ struct Plan {
     covered: u64,
     /// End of the last batch that was requested.
     goal: u64,
-    /// Point of the computed index, NaN before it was computed; the index there; and the line below it.
-    at: f64,
-    index: f64,
+    /// The last computed indices, each with its point (NaN: none), and where the next one goes.
+    known: [(f64, f64); POINTS],
+    next: u8,
+    /// A line nowhere above the index.
     line: Line,
     /// Position in `computed`, if the arm is there.
     place: Option<u32>,
 }
 
 impl Plan {
-    const NEW: Plan = Plan { pulls: 0, covered: 0, goal: 0, at: f64::NAN, index: 0.0, line: FIRST, place: None };
+    const NEW: Plan =
+        Plan { pulls: 0, covered: 0, goal: 0, known: [UNKNOWN; POINTS], next: 0, line: FIRST, place: None };
+
+    /// The index at this point, if it is among the last computed ones.
+    #[inline]
+    fn index(&self, point: f64) -> Option<f64> {
+        self.known.iter().find(|&&(at, _)| at == point).map(|&(_, index)| index)
+    }
+
+    /// A lower bound of the index at this point.
+    #[inline]
+    fn bound(&self, point: f64) -> f64 {
+        self.index(point).unwrap_or_else(|| self.line.at(point))
+    }
 }
+
+/// Indices kept for each arm. Plain requests, each number of slots, and sets of eligible arms have different leaders,
+/// so an index is needed at several points in turn.
+const POINTS: usize = 8;
+const UNKNOWN: (f64, f64) = (f64::NAN, 0.0);
 
 /// Arms without evidence come before all others. Once pending decisions cover their first batch, they come after all
 /// others, in turn.
@@ -126,11 +145,17 @@ impl<I: Index> MinIndexPolicy<I> {
         evidence
     }
 
-    /// Computes an arm's index at this point, if it is not computed yet.
-    fn compute(&mut self, arm: usize, point: f64) {
-        if self.plans[arm].at == point {
-            return;
+    /// An arm's index at this point, computed if it is not known yet.
+    #[inline]
+    fn index(&mut self, arm: usize, point: f64) -> f64 {
+        match self.plans[arm].index(point) {
+            Some(index) => index,
+            None => self.compute(arm, point),
         }
+    }
+
+    #[inline(never)]
+    fn compute(&mut self, arm: usize, point: f64) -> f64 {
         let evidence = self.evidence(arm);
         let (index, line) = if !evidence.is_empty() {
             self.index.at(&evidence, point)
@@ -139,7 +164,9 @@ impl<I: Index> MinIndexPolicy<I> {
             (line.base, line)
         };
         let plan = &mut self.plans[arm];
-        (plan.at, plan.index, plan.line) = (point, index, line);
+        plan.known[plan.next as usize] = (point, index);
+        (plan.next, plan.line) = ((plan.next + 1) % POINTS as u8, line);
+        index
     }
 
     /// The arm with the smallest index, exactly; or the leader while that arm is not known yet.
@@ -175,10 +202,10 @@ impl<I: Index> MinIndexPolicy<I> {
                 self.settled = true;
                 return;
             }
-            self.compute(arm, point);
+            let index = self.index(arm, point);
             self.plans[arm].place = Some(self.computed.len() as u32);
             self.computed.push(arm as u32);
-            self.order.set(arm, Line::level(self.plans[arm].index));
+            self.order.set(arm, Line::level(index));
         }
     }
 
@@ -198,7 +225,7 @@ impl<I: Index> MinIndexPolicy<I> {
     /// Discards an arm's index after a change. The arm comes first until its index is computed again.
     fn unsettle(&mut self, arm: usize) {
         let plan = &mut self.plans[arm];
-        (plan.at, plan.line) = (f64::NAN, FIRST);
+        (plan.known, plan.line) = ([UNKNOWN; POINTS], FIRST);
         self.forget(arm);
         self.settled = false;
     }
@@ -254,12 +281,12 @@ impl<I: Index> MinIndexPolicy<I> {
 
     /// Requests one more batch for an arm.
     fn request_batch(&mut self, arm: usize, leader: usize, point: f64) {
-        self.compute(arm, point);
+        let index = self.index(arm, point);
         let evidence = self.evidence(arm);
         // For a request of several slots, some arms have a larger mean than the leader.
         let rewards = match arm == leader || self.batched.mean(arm) > self.batched.mean(leader) {
             true => self.index.leaders_batch(&evidence),
-            false => self.index.batch(&evidence, &self.evidence(leader), self.plans[arm].index),
+            false => self.index.batch(&evidence, &self.evidence(leader), index),
         };
         let size = self.batched.size(&evidence, rewards);
         if self.plans[arm].goal == self.batched.settled(arm) {
@@ -284,22 +311,20 @@ impl<I: Index> MinIndexPolicy<I> {
     fn play_among(&mut self, arms: &[u32], leader: usize, point: f64) -> Pull {
         loop {
             // The arm with the lowest line comes first, so that few others need their index computed.
-            let bound = |policy: &Self, arm: u32| match &policy.plans[arm as usize] {
-                plan if plan.at == point => plan.index,
-                plan => plan.line.at(point),
-            };
-            let mut best = arms[0];
+            let (mut best, mut least) = (arms[0], f64::INFINITY);
             for &arm in arms {
-                if bound(self, arm) < bound(self, best) {
-                    best = arm;
+                let bound = self.plans[arm as usize].bound(point);
+                if bound < least {
+                    (best, least) = (arm, bound);
                 }
             }
-            for arm in std::iter::once(best).chain(arms.iter().copied()) {
-                if bound(self, arm) <= bound(self, best) {
-                    self.compute(arm as usize, point);
-                }
-                if bound(self, arm) < bound(self, best) {
-                    best = arm;
+            least = self.index(best as usize, point);
+            for &arm in arms {
+                if self.plans[arm as usize].bound(point) < least {
+                    let index = self.index(arm as usize, point);
+                    if index < least {
+                        (best, least) = (arm, index);
+                    }
                 }
             }
             if self.has_pulls_left(best as usize, leader, point) {
@@ -477,6 +502,8 @@ mod tests {
     use super::super::klucb::KlUcbIndex;
     use super::*;
     use crate::snapshot::{Kind, write};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
     /// Plays at random for a while. At the end of every batch, the arm that is pulled has the smallest index of all,
     /// where every index is computed afresh.
@@ -539,6 +566,61 @@ mod tests {
                 &mut random,
             );
         }
+    }
+
+    /// An index that counts how often it is computed.
+    struct Counted(Chernoff, Arc<AtomicU64>);
+
+    impl Index for Counted {
+        fn point(&self, leader: f64, decisions: u64) -> f64 {
+            self.0.point(leader, decisions)
+        }
+
+        fn at(&self, arm: &Evidence, point: f64) -> (f64, Line) {
+            self.1.fetch_add(1, Relaxed);
+            self.0.at(arm, point)
+        }
+
+        fn batch(&self, arm: &Evidence, leader: &Evidence, index: f64) -> f64 {
+            self.0.batch(arm, leader, index)
+        }
+
+        fn leaders_batch(&self, leader: &Evidence) -> f64 {
+            self.0.leaders_batch(leader)
+        }
+    }
+
+    /// Requests of one, two and three slots, and of eligible arms without the leader, have different points. An index
+    /// that one kind has computed is still known when its turn comes again.
+    #[test]
+    fn requests_of_several_kinds_share_the_computed_indices() {
+        let mut seed = Seed::new(Some([7; 32])).unwrap();
+        let config = Config { max_slots: 3, ..Config::new(8, 1.0) };
+        let count = Arc::new(AtomicU64::new(0));
+        let index = Counted(Chernoff::new(&config), count.clone());
+        let mut policy = MinIndexPolicy::with_index(index, &config, &mut seed).unwrap();
+        let mut random = seed.stream();
+        let mut left = Vec::with_capacity(8);
+        let mut pulls = 0;
+        while pulls < 300_000 {
+            let mut chosen = Vec::with_capacity(3);
+            match random.below(5) {
+                0 => chosen.push(policy.choose()),
+                1 => chosen.push(policy.choose_among(&[0, 2, 4, 6])),
+                slots => {
+                    left.clear();
+                    left.extend(0..8);
+                    policy.choose_slate(&mut left, slots as usize - 1, &mut |pull| chosen.push(pull));
+                }
+            }
+            for pull in chosen {
+                pulls += 1;
+                let click = random.unit() < 0.2 + 0.01 * f64::from(pull.arm());
+                policy.observe(pull, Reward::from_units(u32::from(click) * Reward::ONE as u32));
+            }
+        }
+        let (computed, releases) = (count.load(Relaxed), policy.batched.releases);
+        assert!(releases > 50 && computed < 10 * releases, "{computed} indices, {releases} releases");
     }
 
     /// With thousands of arms, no decision computes or replaces more than it may. The leading arm is pulled while the
