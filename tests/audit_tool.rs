@@ -108,7 +108,7 @@ fn all_sabotage_is_caught() {
     let caught = [
         (HalfNoise, Tsallis, 1.0, 1000),
         (QuarterLater, Tsallis, 1.0, 200),
-        (QuarterLater, Linear, 1.0, 200),
+        (QuarterLater, Linear, 1.0, 800),
         (Built(SharedNoise), Se, 1.0, 200),
         (Built(UnnoisedMaximum), Se, 1.0, 1000),
         (Built(DuplicateBelieved), Se, 1.0, 400),

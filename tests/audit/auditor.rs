@@ -93,7 +93,7 @@ pub const SIGHTS: [&str; 21] = [
     "the best arm",
     "what cancellations returned",
     "the first number that was released after the change",
-    "the last number of the release that moved the mean",
+    "the last number of that release",
 ];
 
 /// The result of an audit, and its claim.
@@ -362,7 +362,7 @@ impl Case {
             from.truncate(if scout.composes() { 1 } else { 2 });
             // In dp-linear the leading ones end the pilot; then the arm's batch contains only the changed rewards.
             let plain: Vec<Tables> = match self.policy {
-                Algorithm::Linear => [32, 64].map(|from| all((8, 8), Rest::Zero, from)).into(),
+                Algorithm::Linear => [24, 32].map(|from| all((8, 8), Rest::Zero, from)).into(),
                 _ => from.into_iter().map(|from| all((0, 0), rest, from)).collect(),
             };
             let retires = |tables: Tables| Tables { retires: true, ..tables };
@@ -508,7 +508,10 @@ impl Case {
             }
             // Other policies also output messages of devices, which are not public.
             let released = if handle.has_features { hand.released() } else { Vec::new() };
-            if canary.look(&handle.arms(self.arms)[0], decisions, &released) {
+            // An arm's batch ends with a reward of the arm; the pilot's, where propensities are known, with any.
+            let is_own = decision.arm == 0 || decision.propensity > 0.0;
+            let released = if is_own { &released[..] } else { &[] };
+            if canary.look(&handle.arms(self.arms)[0], decisions, released) {
                 let tail = if scout.composes() { 0 } else { 2 * lag + 40 * m };
                 end = end.min(decisions + tail);
             }
@@ -571,8 +574,7 @@ struct Canary {
     before: f64,
     /// The width after the last changed reward.
     width: f64,
-    /// The first number released after the change, and the last number of the release that changes the arm's mean, if
-    /// the policy outputs these.
+    /// The first and the last number of the arm's first release after the change, if the policy outputs these.
     released: [f64; 2],
     /// Releases since the change.
     releases: Vec<Release>,
@@ -618,7 +620,7 @@ impl Canary {
             self.width = arm.width;
         }
         if let (true, true, [first, ..]) = (self.is_changed(), self.released[0].is_nan(), released) {
-            self.released[0] = first.1 as f64;
+            self.released = [first.1 as f64, released[released.len() - 1].1 as f64];
         }
         if arm.mean.is_nan() || arm.mean.to_bits() == self.mean.to_bits() {
             return false;
@@ -631,9 +633,6 @@ impl Canary {
         if self.is_changed() {
             let (mean, grown) = (arm.mean, excess - self.before);
             self.releases.push(Release { mean, excess, grown, at: decisions });
-            if let (1, Some(last)) = (self.releases.len(), released.last()) {
-                self.released[1] = last.1 as f64;
-            }
         }
         self.is_changed() && self.releases.len() == 1
     }

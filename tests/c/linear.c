@@ -50,7 +50,7 @@ static void a_model_for_each_arm(void) {
     dpb_request r;
     dpb_report report;
     double mean[ARMS], deviation[ARMS], spent = 9;
-    int arm;
+    int arm, known = 0;
     STATUS(dpb_new(&config, &bandit, NULL), DPB_OK);
     CHECK(strcmp(dpb_policy_name(bandit), "dp-linear") == 0);
     play(bandit, ROUNDS, sparse);
@@ -58,7 +58,12 @@ static void a_model_for_each_arm(void) {
     dpb_request_init(&r);
     r.features = row;
     STATUS(dpb_predict(bandit, &r, mean, deviation), DPB_OK);
-    for (arm = 0; arm < ARMS; arm++) CHECK(deviation[arm] > 0 && (arm % 2 == 0) == (mean[arm] > .2));
+    for (arm = 0; arm < ARMS; arm++) {
+      const double off = mean[arm] - (arm % 2 == 0 ? .4 : .1);
+      CHECK(deviation[arm] > 0 && off < 4 * deviation[arm] && off > -4 * deviation[arm]);
+      known += mean[arm] > .35 && deviation[arm] < .03;
+    }
+    CHECK(known > 0); /* a liked arm; one is enough to know */
     report.struct_size = sizeof report;
     STATUS(dpb_report_read(bandit, &report), DPB_OK);
     CHECK(report.policy == DPB_POLICY_LINEAR && report.features == D && report.feature_model == DPB_MODEL_PER_ARM);

@@ -620,7 +620,7 @@ mod tests {
             }
         }
         let (computed, releases) = (count.load(Relaxed), policy.batched.releases);
-        assert!(releases > 50 && computed < 10 * releases, "{computed} indices, {releases} releases");
+        assert!(releases > 50 && computed < 10 * u64::from(releases), "{computed} indices, {releases} releases");
     }
 
     /// With thousands of arms, no decision computes or replaces more than it may. The leading arm is pulled while the

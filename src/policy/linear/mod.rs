@@ -76,11 +76,13 @@
 //!            H += v x x'/w, e += (p - v m) u, G += q u
 //! batch full at n = max(B1, half of all rewards released before): y = G + Z,
 //!            L += A' S^-1 A, h += A' S^-1 (y/(g scale) - e), theta = L^-1 h:  A = sum v u x', S = sum v u u' + N
-//! next batch the instrument of the largest ln det L that is to be expected, from the moments of this one
+//! next batch the instrument of the largest gain of ln det L to be expected for each reward, from this one's moments
 //! ```
 //!
-//! B1 is such that a coordinate's expected sum is a third of the scale of the noise. Each batch makes one Newton step,
-//! so no row is stored. A noisy batch has little weight. A release holds the handle's lock (.55 ms at d = 64), because
+//! The instruments are the plain sum of rewards, the sum over all coordinates or over the features, and bins. B1 is
+//! such that a coordinate's expected sum is a third of the scale of the noise, and a plain sum 3.5 of it. Where the
+//! noise is large, a model for each arm begins with plain sums: its rate is known long before its features are. Each
+//! batch makes one Newton step, so no row is stored. A noisy batch has little weight. A release holds the handle's lock (.55 ms at d = 64), because
 //! decisions read the models that it writes. If that is too long, use a handle for each thread and merge them. If a
 //! matrix is not positive definite to working precision, the last model stays, and [`Linear::failures`] counts it.
 //!
