@@ -140,8 +140,11 @@ impl Batch {
 
     /// Begins a new batch. The contents of the old one are dropped.
     pub fn open(&mut self, instrument: Instrument, quota: f64) {
-        (self.instrument, self.count) = (instrument, 0);
+        self.instrument = instrument;
         self.set_quota(quota);
+        if std::mem::take(&mut self.count) == 0 {
+            return; // all sums are 0
+        }
         self.sums.iter_mut().for_each(|sum| **sum = 0);
         for table in [&mut self.expected, &mut self.moments, &mut self.bins, &mut self.weights, &mut self.plain] {
             table.fill(0.0);

@@ -67,7 +67,8 @@
 //!
 //! ```text
 //! pilot      uniform play; the plain sum of rewards in batches that double, Y the sum of them with weights,
-//!            until Y is six deviations of its noise and four of a count of rare rewards.
+//!            until Y is six deviations of its noise and four of a count of rare rewards; then one decision for each
+//!            model, which draws from it.
 //!            Prior: theta_0 = logit(rate)/c, the rate two deviations above Y's; logits of deviation 1, of the
 //!            intercept and of all features together
 //! choose     one of 32 kept draws of theta + L^-1/2 z/2; the arm with the largest x theta
@@ -180,6 +181,9 @@ pub struct Linear {
     pooled: Totals,
     common: Common,
     models: WipedVec<Model>,
+    /// Number of models whose draws follow their releases and priors. After the pilot each decision adds one, and arms
+    /// are played evenly until all models are ready.
+    ready: usize,
     batches: WipedVec<Batch>,
     live: WipedVec<bool>,
     /// Arms that may still be chosen in this request, each once with the position of its row. The first `left` are in
@@ -269,7 +273,7 @@ fn loss_of_request(loss: PrivacyLoss, batches: u32, per_arm: bool) -> PrivacyLos
 
 impl Shape {
     /// Returns the maximum number of arms. More would take too long: with one model for all arms, a decision with
-    /// propensities takes some 50 ms; with a model for each arm, the end of the pilot takes half a second.
+    /// propensities takes some 50 ms; with a model for each arm, a merge takes half a second.
     fn most_arms(&self) -> u32 {
         let d = self.features + 1;
         if self.per_arm { (1 << 23) / (d * (d + 8)) } else { (1 << 21) / d }
@@ -326,6 +330,7 @@ impl Linear {
                 most: f64::INFINITY,
             },
             models: WipedVec::try_with_capacity(models)?,
+            ready: 0,
             batches: WipedVec::try_with_capacity(models)?,
             live: WipedVec::new(config.arms as usize, |_| true)?,
             candidates: WipedVec::new(config.arms as usize, |_| NOBODY)?,
@@ -433,8 +438,12 @@ impl Linear {
         }
     }
 
+    fn plays_evenly(&self) -> bool {
+        self.pilot.is_some() || self.ready < self.models.len()
+    }
+
     fn draw(&mut self, slot: usize, rows: Rows) -> Choice {
-        let explores = self.pilot.is_some() || (self.exploration > 0.0 && self.coins.unit() < self.exploration);
+        let explores = self.plays_evenly() || (self.exploration > 0.0 && self.coins.unit() < self.exploration);
         let number = match explores {
             true => self.coins.below(self.left as u64) as usize,
             false => {
@@ -543,7 +552,7 @@ impl Linear {
     /// Returns the propensity of this candidate among those that are left.
     fn propensity(&self, number: usize, rows: Rows) -> f64 {
         let even = 1.0 / self.left as f64;
-        if self.pilot.is_some() {
+        if self.plays_evenly() {
             return even;
         }
         if self.exploration == 0.0 {
@@ -553,12 +562,17 @@ impl Linear {
         (1.0 - self.exploration) * share + self.exploration * even
     }
 
-    /// Redraws one draw between releases and, with `forget_after`, refreshes one model to its faded evidence.
+    /// Redraws one draw between releases and, with `forget_after`, refreshes one model to its faded evidence. After the
+    /// pilot, prepares one model.
     fn refresh_next(&mut self) {
         if self.pilot.is_some() {
             return;
         }
         let models = self.models.len();
+        if self.ready < models {
+            self.refresh(self.ready);
+            return;
+        }
         if self.decisions.is_multiple_of(RENEW) {
             self.cursor = (self.cursor + 1) % (DRAWS * models);
             self.models[self.cursor % models].redraw(self.cursor / models, &mut self.coins);
@@ -644,10 +658,12 @@ impl Linear {
     }
 
     /// Ends the pilot once the rate is known. The rewards in its open batch are dropped; the moments of the rows are
-    /// used.
+    /// used. To draw from all models takes long if there are many, so the next decisions do that, one model each.
     fn end_pilot(&mut self) {
         let Some(pilot) = self.pilot.take() else { return };
-        (0..self.models.len()).for_each(|model| self.refresh(model));
+        self.ready = 0;
+        self.models.iter_mut().for_each(|model| model.expect(&self.common.belief));
+        self.refresh(0);
         // All models are alike now, so the best first instrument of one is the best of all.
         if pilot.batch.count > 0 {
             let (model, spread) = (&self.models[0], self.common.spread);
@@ -704,6 +720,7 @@ impl Linear {
     fn refresh(&mut self, model: usize) {
         let sound = self.models[model].refresh(&self.common.belief, &mut self.scratch, &mut self.coins);
         self.failures += u64::from(!sound);
+        self.ready += usize::from(model == self.ready);
     }
 
     /// Calls `each` with the estimated mean reward of each of these arms, in the request's order, and its standard
@@ -719,12 +736,16 @@ impl Linear {
                 each(f64::NAN, f64::NAN);
                 continue;
             }
+            let model = self.model(arm);
+            if model >= self.ready {
+                self.refresh(model);
+            }
             self.spread_row(rows.get(if self.shape.per_arm { 0 } else { place }, &self.scale));
             self.scratch.y.copy_from_slice(&self.x);
-            let (m, deviation) = self.models[self.model(arm)].predict(&mut self.scratch.y);
+            let (m, deviation) = self.models[model].predict(&mut self.scratch.y);
             let p = 1.0 / (1.0 + libm::exp(-m.clamp(-700.0, 700.0)));
             #[cfg(test)]
-            let p = p + self.batches[self.model(arm)].leak();
+            let p = p + self.batches[model].leak();
             each(p, p * (1.0 - p) * deviation);
         }
         Ok(())
@@ -929,6 +950,7 @@ impl Linear {
             batch.open(saved.instrument, model.quota(saved.instrument, &self.common));
             ensure(model.refresh(&self.common.belief, &mut self.scratch, &mut self.coins))?;
         }
+        self.ready = self.models.len();
         Ok(())
     }
 }

@@ -257,6 +257,12 @@ impl Model {
         (0..self.d()).for_each(|i| total[packed(i) + i] *= 1.0 + TINY);
     }
 
+    /// Sets theta to the prior's. The draws are as before, until [`refresh`](Self::refresh).
+    pub fn expect(&mut self, belief: &Belief) {
+        self.mean.fill(0.0);
+        self.mean[0] = belief.intercept(self.public).0;
+    }
+
     /// Computes the posterior from prior and evidence: theta = L^-1 h. Returns false, and changes nothing, if L is not
     /// positive definite to working precision.
     #[must_use]

@@ -316,6 +316,29 @@ fn it_learns() {
     }
 }
 
+/// After the pilot no call draws from more than one model. Decisions are even until all models are ready. With large
+/// noise, a model for each arm begins with plain sums of rewards.
+#[test]
+fn after_the_pilot_each_decision_prepares_a_model() {
+    let eligible: Vec<u32> = (0..50).collect();
+    for per_arm in [true, false] {
+        let mut policy = policy(&config(50, 0.1), Shape { per_arm, ..SHAPE }, 3);
+        let mut coins = stream(4);
+        let (mut before, mut even_after) = (50, 0);
+        for _ in 0..6000 {
+            let piloted = policy.pilot.is_some();
+            let rows: Vec<f32> = (0..if per_arm { 4 } else { 200 }).map(|_| 0.25 * coins.unit() as f32).collect();
+            let choice = policy.choose(0, Some(&eligible), Rows::Dense(&rows));
+            even_after += u32::from(!piloted && choice.propensity == 0.02);
+            policy.observe(0, reward(f64::from(u8::from(coins.unit() < 0.1))));
+            assert!(piloted || policy.ready - before <= 1);
+            before = policy.ready;
+        }
+        assert_eq!((policy.ready, even_after), if per_arm { (50, 49) } else { (1, 0) });
+        assert!(!per_arm || policy.common.first == Instrument::Rate);
+    }
+}
+
 /// With features and C in other units by powers of two, results are the same to the last bit. By other factors, the
 /// loss is as small.
 #[test]
