@@ -215,7 +215,7 @@ impl Handle {
         let mut eligible = [0; 25];
         for arm in &mut eligible {
             self.coins = self.coins.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            *arm = ((self.coins >> 33) * u64::from(self.arms) >> 31) as u32;
+            *arm = (((self.coins >> 33) * u64::from(self.arms)) >> 31) as u32;
         }
         self.round_of(&dpb_request {
             eligible: eligible.as_ptr(),
