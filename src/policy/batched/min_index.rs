@@ -8,6 +8,9 @@
 //! many arms are close to each other, a change of the leading mean may require very many indices. No decision
 //! computes more than 16: the next decisions continue, and pull the leading arm meanwhile.
 //!
+//! **Eligible arms.** The leader is the best of them, so x differs from request to request. Each arm keeps its indices at
+//! eight points until its evidence changes, and few requests compute one.
+//!
 //! **Batches.** The arm with the smallest index is pulled until its `goal`, the end of the batch that was computed
 //! from its index.
 //!
@@ -106,7 +109,8 @@ impl Plan {
 }
 
 /// Indices kept for each arm. Plain requests, each number of slots, and sets of eligible arms have different leaders,
-/// so an index is needed at several points in turn.
+/// so an index is needed at several points in turn. (With 25 eligible arms at random of 50, a decision takes 12 us with
+/// one, 5 with four, 1.6 with eight and 1.4 with sixteen.)
 const POINTS: usize = 8;
 const UNKNOWN: (f64, f64) = (f64::NAN, 0.0);
 
