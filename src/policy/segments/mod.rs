@@ -187,7 +187,8 @@ struct Play {
 /// The first c is this plus 1. A segment has half of it left after [`PATIENCE`] times the minimum batch for each arm.
 /// With c = 1 from the start, segments with few decisions lost a quarter more than with 4, when batches were smaller
 /// (40 worlds, 2,000 decisions a segment: 17.6 instead of 14.3% of uniform play at eps 1, tau .2; 44.3 instead of 35.7
-/// at eps .25, tau .5). From 4 to 6 little changes.
+/// at eps .25, tau .5). From 4 to 6 little changes. With a patience of 30, the loss after 40,000 decisions is 5.1
+/// instead of 5.4% at eps 1, tau .2, but five of 100 worlds instead of three lose more than a quarter at eps .25.
 const CAUTION: f64 = 5.0;
 const PATIENCE: f64 = 100.0;
 /// Minimum expected sum of a batch, in standard deviations of the noise. With 1, and 2 in a trial, a release is mostly
