@@ -210,8 +210,9 @@ impl Case {
         let case = |delta| {
             let case = Case { delta, ..Case::new(policy, 1.0).ok()? };
             // With two arms: with more, the noise of the zeros that the other arms insert hides this arm's reward in
-            // DP-UCB.
-            Some(if policy == Algorithm::Ucb { Case { arms: 2, ..case } } else { case })
+            // DP-UCB; and in dp-linear its release is often among the first, whose noise is right.
+            let few = matches!(policy, Algorithm::Ucb | Algorithm::Linear);
+            Some(if few { Case { arms: 2, ..case } } else { case })
         };
         let pure = case(0.0).filter(|case| case.open(0).is_ok());
         let other = case(0.1).filter(|case| pure.is_none() || case.scout().is_ok_and(|scout| scout.is_approximate()));
