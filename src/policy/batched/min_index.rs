@@ -8,8 +8,8 @@
 //! many arms are close to each other, a change of the leading mean may require very many indices. No decision
 //! computes more than 16: the next decisions continue, and pull the leading arm meanwhile.
 //!
-//! **Eligible arms.** The leader is the best of them, so x differs from request to request. Each arm keeps its indices at
-//! eight points until its evidence changes, and few requests compute one.
+//! **Eligible arms.** The leader is the best of them, so x differs from request to request. Each arm keeps its indices
+//! at eight points until its evidence changes, and few requests compute one.
 //!
 //! **Batches.** The arm with the smallest index is pulled until its `goal`, the end of the batch that was computed
 //! from its index.

@@ -360,8 +360,8 @@ mod tests {
     use super::*;
     use crate::random::Seed;
 
-    /// y - e is A theta plus noise, whatever the instrument: exact here, because every reward is what the model predicts
-    /// at theta, linearised elsewhere. S is the covariance of y; rows that are too large only make it larger.
+    /// y - e is A theta plus noise, whatever the instrument: exact here, because every reward is what the model
+    /// predicts at theta, linearised elsewhere. S is the covariance of y for rows that are not too large.
     #[test]
     fn a_released_vector_is_what_is_learned_from() {
         let (d, constant) = (4, 1.0 / 7.0);

@@ -82,10 +82,12 @@
 //!
 //! The instruments are the plain sum of rewards, the sum over all coordinates or over the features, and bins. B1 is
 //! such that a coordinate's expected sum is a third of the scale of the noise, and a plain sum 3.5 of it. Where the
-//! noise is large, a model for each arm begins with plain sums: its rate is known long before its features are. Each
-//! batch makes one Newton step, so no row is stored. A noisy batch has little weight. A release holds the handle's lock (.55 ms at d = 64), because
-//! decisions read the models that it writes. If that is too long, use a handle for each thread and merge them. If a
-//! matrix is not positive definite to working precision, the last model stays, and [`Linear::failures`] counts it.
+//! noise is large, a model for each arm begins with plain sums: its rate is known long before its features are.
+//!
+//! Each batch makes one Newton step, so no row is stored. A noisy batch has little weight. A release holds the handle's
+//! lock (.55 ms at d = 64), because decisions read the models that it writes. If that is too long, use a handle for
+//! each thread and merge them. If a matrix is not positive definite to working precision, the last model stays, and
+//! [`Linear::failures`] counts it.
 //!
 //! **Merging.** A handle's evidence for a model is the sums of A' S^-1 A and A' S^-1 (y - e) over its own releases. The
 //! evidence of other handles is added on a grid of 2^-50, on which sums are exact. The rate that every model begins

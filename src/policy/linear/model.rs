@@ -14,12 +14,12 @@ pub const DRAWS: usize = 32;
 /// loss is half as large again.
 const SPREAD: f64 = 0.5;
 
-/// Part of the noise's scale that a coordinate's expected sum has in a first batch. (From .2 to 1.2, ads lose as much; with
-/// 1, unit vectors lose a tenth more.)
+/// Part of the noise's scale that a coordinate's expected sum has in a first batch. (From .2 to 1.2, ads lose as much;
+/// with 1, unit vectors lose a tenth more.)
 const FIRST: f64 = 0.35;
 /// The same for a first plain sum: 2.5 deviations of the noise. So each arm's rate is known, roughly, before its
 /// features are. (Ads in 1e5 decisions, 200 worlds, epsilon .1/.25/1/4: 50.7/35.0/20.1/13.3% of the loss of uniform
-/// play; with 1, 54.2 at .1; with 2, 51.2/36.4/21.0/13.2; with 5.6, 52.0/36.1/20.2/13.7; without plain sums,
+/// play; with 1.4, 53.9 at .1; with 2.1, 51.2/36.4/21.0/13.2; with 5.6, 52.0/36.1/20.2/13.7; without plain sums,
 /// 56.1/36.5/20.2/13.3. Items and unit vectors lose as much as without, within the error.)
 const FIRST_RATE: f64 = 3.5;
 
