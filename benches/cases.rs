@@ -138,6 +138,13 @@ fn stream() -> Random {
     Seed::new(Some(SEED)).expect("a test seed needs no entropy").stream()
 }
 
+/// 31 random bits.
+#[inline]
+fn bits(coins: &mut u64) -> u64 {
+    *coins = coins.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+    *coins >> 33
+}
+
 /// A handle of the C interface, and its environment with means from 0.2 to 0.7.
 pub struct Handle {
     bandit: *mut dpb_bandit,
@@ -189,9 +196,9 @@ impl Handle {
 
     #[inline]
     fn reward(&mut self, arm: u32) -> f64 {
-        self.coins = self.coins.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        let bits = bits(&mut self.coins);
         let threshold = (1 << 30) / 5 * 2 + u64::from(arm) * ((1 << 30) / u64::from(self.arms));
-        f64::from(u8::from(self.coins >> 33 < threshold))
+        f64::from(u8::from(bits < threshold))
     }
 
     #[inline]
@@ -214,8 +221,7 @@ impl Handle {
     fn round_among(&mut self) {
         let mut eligible = [0; 25];
         for arm in &mut eligible {
-            self.coins = self.coins.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            *arm = (((self.coins >> 33) * u64::from(self.arms)) >> 31) as u32;
+            *arm = ((bits(&mut self.coins) * u64::from(self.arms)) >> 31) as u32;
         }
         self.round_of(&dpb_request {
             eligible: eligible.as_ptr(),
@@ -281,24 +287,17 @@ impl Segmented {
         Segmented { bandit, segments, arms, coins: 1 }
     }
 
-    /// 31 random bits.
-    #[inline]
-    fn bits(&mut self) -> u64 {
-        self.coins = self.coins.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        self.coins >> 33
-    }
-
     #[inline]
     fn round(&mut self) {
         let mut decision = MaybeUninit::<dpb_decision>::uninit();
-        let segment = (self.bits() * u64::from(self.segments)) >> 31;
+        let segment = (bits(&mut self.coins) * u64::from(self.segments)) >> 31;
         // SAFETY: a live handle, and room for a decision.
         unsafe {
             let request = dpb_request { segment, ..dpb_request::defaults() };
             assert_eq!(dpb_select_for(self.bandit, &request, decision.as_mut_ptr()), DPB_OK);
             let decision = decision.assume_init();
             let threshold = (1 << 31) / 5 + u64::from(decision.arm) * ((1 << 30) / u64::from(self.arms));
-            let reward = f64::from(u8::from(self.bits() < threshold));
+            let reward = f64::from(u8::from(bits(&mut self.coins) < threshold));
             assert_eq!(dpb_update(self.bandit, decision.ticket, reward), DPB_OK);
         }
     }

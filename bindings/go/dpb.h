@@ -922,10 +922,10 @@ dpb_status dpb_new_ts(const dpb_config *config,
  * the features (Theorem L, src/policy/linear); with delta > 0 (epsilon, delta)-DP by zCDP. A logistic model is
  * learned from one released integer vector for each batch: the noisy sum of features times rewards. Everything
  * else is public and has no noise. First a pilot plays all arms evenly, until it knows the rate of rewards (about
- * 9/epsilon clicks), and then once more for each model. Then Thompson sampling over 32 draws of the model; with
- * exploration > 0 propensities are exact, otherwise NaN after the pilot. Supports eligible arms, several slots,
- * dpb_add_arm and dpb_retire_arm, forget_after, expected_users, dpb_merge, dpb_snapshot; dpb_set_prior with a model
- * for each arm (a rate for its intercept).
+ * 9/epsilon clicks). As many more decisions as there are models are even too. Then Thompson sampling over 32 draws of
+ * the model; with exploration > 0 propensities are exact, otherwise NaN from then on. Supports eligible arms, several
+ * slots, dpb_add_arm and dpb_retire_arm, forget_after, expected_users, dpb_merge, dpb_snapshot; dpb_set_prior with a
+ * model for each arm (a rate for its intercept).
  *
  * The handle takes about 2700 + 60 K + (20 M + 32) D^2 + 340 M (D + 1) + (2 D + 14) P bytes: K the number of arms,
  * M that of models (1, or K with DPB_MODEL_PER_ARM), D = features + 1, P as at dpb_new. Select takes O(arms d),

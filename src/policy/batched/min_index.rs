@@ -9,7 +9,8 @@
 //! computes more than 16: the next decisions continue, and pull the leading arm meanwhile.
 //!
 //! **Eligible arms.** The leader is the best of them, so x differs from request to request. Each arm keeps its indices
-//! at eight points until its evidence changes, and few requests compute one.
+//! at eight points until its evidence changes, and few requests compute one. (DP-KLUCB's x is the time, so there each
+//! request computes some.)
 //!
 //! **Batches.** The arm with the smallest index is pulled until its `goal`, the end of the batch that was computed
 //! from its index.
@@ -151,7 +152,7 @@ impl<I: Index> MinIndexPolicy<I> {
 
     /// An arm's index at this point, computed if it is not known yet.
     #[inline]
-    fn index(&mut self, arm: usize, point: f64) -> f64 {
+    fn index_of(&mut self, arm: usize, point: f64) -> f64 {
         match self.plans[arm].index(point) {
             Some(index) => index,
             None => self.compute(arm, point),
@@ -206,7 +207,7 @@ impl<I: Index> MinIndexPolicy<I> {
                 self.settled = true;
                 return;
             }
-            let index = self.index(arm, point);
+            let index = self.index_of(arm, point);
             self.plans[arm].place = Some(self.computed.len() as u32);
             self.computed.push(arm as u32);
             self.order.set(arm, Line::level(index));
@@ -226,7 +227,7 @@ impl<I: Index> MinIndexPolicy<I> {
         }
     }
 
-    /// Discards an arm's index after a change. The arm comes first until its index is computed again.
+    /// Discards an arm's indices after a change. The arm comes first until one is computed again.
     fn unsettle(&mut self, arm: usize) {
         let plan = &mut self.plans[arm];
         (plan.known, plan.line) = ([UNKNOWN; POINTS], FIRST);
@@ -285,7 +286,7 @@ impl<I: Index> MinIndexPolicy<I> {
 
     /// Requests one more batch for an arm.
     fn request_batch(&mut self, arm: usize, leader: usize, point: f64) {
-        let index = self.index(arm, point);
+        let index = self.index_of(arm, point);
         let evidence = self.evidence(arm);
         // For a request of several slots, some arms have a larger mean than the leader.
         let rewards = match arm == leader || self.batched.mean(arm) > self.batched.mean(leader) {
@@ -322,10 +323,10 @@ impl<I: Index> MinIndexPolicy<I> {
                     (best, least) = (arm, bound);
                 }
             }
-            least = self.index(best as usize, point);
+            least = self.index_of(best as usize, point);
             for &arm in arms {
                 if self.plans[arm as usize].bound(point) < least {
-                    let index = self.index(arm as usize, point);
+                    let index = self.index_of(arm as usize, point);
                     if index < least {
                         (best, least) = (arm, index);
                     }

@@ -67,8 +67,8 @@
 //!
 //! ```text
 //! pilot      uniform play; the plain sum of rewards in batches that double, Y the sum of them with weights,
-//!            until Y is six deviations of its noise and four of a count of rare rewards; then one decision for each
-//!            model, which draws from it.
+//!            until Y is six deviations of its noise and four of a count of rare rewards; then one even decision for
+//!            each model, at which the model's draws are made
 //!            Prior: theta_0 = logit(rate)/c, the rate two deviations above Y's; logits of deviation 1, of the
 //!            intercept and of all features together
 //! choose     one of 32 kept draws of theta + L^-1/2 z/2; the arm with the largest x theta
@@ -739,8 +739,8 @@ impl Linear {
                 continue;
             }
             let model = self.model(arm);
-            if model >= self.ready {
-                self.refresh(model);
+            while self.ready <= model {
+                self.refresh(self.ready); // right after the pilot: each model once, not at each prediction
             }
             self.spread_row(rows.get(if self.shape.per_arm { 0 } else { place }, &self.scale));
             self.scratch.y.copy_from_slice(&self.x);

@@ -339,6 +339,25 @@ fn after_the_pilot_each_decision_prepares_a_model() {
     }
 }
 
+/// A prediction right after the pilot prepares the models up to those that it reads, each once.
+#[test]
+fn a_prediction_after_the_pilot_prepares_models() {
+    let shape = Shape { per_arm: true, ..SHAPE };
+    let (mut policy, mut coins) = (policy(&config(50, 0.1), shape, 3), stream(4));
+    let row = [0.1; 4];
+    while policy.pilot.is_some() {
+        policy.choose(0, None, Rows::Dense(&row));
+        policy.observe(0, reward(f64::from(u8::from(coins.unit() < 0.1))));
+    }
+    assert_eq!(policy.ready, 1);
+    let mut means = Vec::new();
+    for (eligible, ready) in [(&[20][..], 21), (&[49, 3], 50)] {
+        policy.estimate(Some(eligible), Rows::Dense(&row), &mut |mean, _| means.push(mean)).unwrap();
+        assert_eq!(policy.ready, ready);
+    }
+    assert!(means.iter().all(|mean| *mean == means[0]), "{means:?}"); // no model has a release yet
+}
+
 /// With features and C in other units by powers of two, results are the same to the last bit. By other factors, the
 /// loss is as small.
 #[test]
