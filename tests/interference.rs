@@ -285,26 +285,16 @@ fn noise_hides_rewards_in_a_fleet_with_one_noise() {
     hidden_in_a_fleet(1);
 }
 
-/// Faults by which a reward would be released by two leaders, or twice by one.
-#[test]
-fn leaks_of_contributions_are_seen() {
-    leaks_of_contributions_of(vec![Subject::Policy(Algorithm::Imed)], 1);
-}
-
+/// Faults by which a reward would be released by two leaders, or twice by one, in each policy that can contribute.
 #[test]
 #[ignore = "a minute"]
-fn leaks_of_contributions_are_seen_in_every_policy() {
-    leaks_of_contributions_of(with_lives(), 6);
-}
-
-/// `able` is how many of the subjects can contribute.
-fn leaks_of_contributions_of(subjects: Vec<Subject>, able: usize) {
+fn leaks_of_contributions_are_seen() {
     let fleets = |subject: Subject| Kinds {
         subject,
         configs: [0, WINDOW].into_iter().flat_map(|window| in_a_fleet(subject, window)).map(|c| (c, true)).collect(),
     };
-    let kinds: Vec<_> = subjects.into_iter().map(fleets).filter(|kinds| !kinds.configs.is_empty()).collect();
-    assert_eq!(kinds.len(), able);
+    let kinds: Vec<_> = with_lives().into_iter().map(fleets).filter(|kinds| !kinds.configs.is_empty()).collect();
+    assert_eq!(kinds.len(), 6);
     are_seen_in(&OF_FLEETS.map(Sabotage::Built), kinds);
 }
 
@@ -464,6 +454,7 @@ fn are_seen_in(sabotages: &[Sabotage], kinds: Vec<Kinds>) {
 
 /// Faults that affect only segments, restored handles, merges, retired arms or priors.
 #[test]
+#[ignore = "ten seconds"]
 fn leaks_of_segments_and_restarts_are_seen() {
     use Fault::{
         CollectedTwice, HeldCounted, OpenKept, RawMerge, RawPrior, RawPriorSlightly, RawRetired, RawSize, RawSnapshot,
@@ -476,6 +467,7 @@ fn leaks_of_segments_and_restarts_are_seen() {
 
 /// Faults that affect only dp-linear, and its noise. (src/policy/linear has further faults.)
 #[test]
+#[ignore = "ten seconds"]
 fn leaks_of_features_are_seen() {
     use Fault::{CollectedTwice, RawRetired, RawSize, RawSnapshot};
     let subjects = [Subject::Policy(Algorithm::Linear), Subject::Models];
@@ -485,6 +477,7 @@ fn leaks_of_features_are_seen() {
 
 /// Faults by which the time at which a reward takes effect would reveal it.
 #[test]
+#[ignore = "ten seconds"]
 fn leaks_of_the_clock_are_seen() {
     let subjects = [Subject::Policy(Algorithm::Imed), Subject::Policy(Algorithm::Se), Subject::Segments];
     let faults = [Fault::PushedOutTells, Fault::ClosedByArrival].map(Sabotage::Built);

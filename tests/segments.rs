@@ -374,12 +374,60 @@ fn a_reversed_prior_locks_no_ad_out() {
     assert!(lost.iter().all(|&lost| lost < 0.45), "{lost:?}");
 }
 
+/// Regret, as a fraction of uniform play's, of a policy that knows all of a world but the effects of single cells. Its
+/// rule, batches and noise are those of the library's segments, and it needs no trials.
+fn told_all_but_cells(mut world: World, decisions: usize, epsilon: f64, spread: f64) -> f64 {
+    let (arms, variance) = (world.arms, 2.0 / (epsilon * epsilon));
+    let segments = world.rates.len() / arms;
+    let mean = |rates: &mut dyn Iterator<Item = &f64>, count: usize| rates.map(|r| r.ln()).sum::<f64>() / count as f64;
+    let overall = mean(&mut world.rates.iter(), world.rates.len());
+    let of_arms: Vec<f64> =
+        (0..arms).map(|arm| mean(&mut world.rates.iter().skip(arm).step_by(arms), segments)).collect();
+    let least = (4.0 * variance.sqrt() / overall.exp()).ceil();
+    let kl = |p: f64, q: f64| p * (p / q).ln() + (1.0 - p) * ((1.0 - p) / (1.0 - q)).ln();
+    let (mut lost, mut uniform) = (0.0, 0.0);
+    for segment in 0..segments {
+        let best = world.best(segment);
+        let own = mean(&mut world.of(segment).iter(), arms) - overall;
+        let expected: Vec<f64> = of_arms.iter().map(|arm| (arm + own).exp()).collect();
+        let mut cells = vec![(0.0, 0.0, 0.0f64); arms]; // weighted clicks, weight, count
+        let mut left = decisions;
+        uniform += decisions as f64 * (best - world.of(segment).iter().sum::<f64>() / arms as f64);
+        while left > 0 {
+            let posteriors: Vec<(f64, f64)> = std::iter::zip(&expected, &cells)
+                .map(|(m, (clicks, weight, _))| {
+                    let prior = (1.0 - m) / (m * spread * spread) - 1.0;
+                    ((prior * m + clicks) / (prior + weight), prior + weight)
+                })
+                .collect();
+            let largest = posteriors.iter().map(|posterior| posterior.0).fold(0.0, f64::max);
+            let caution = 1.0 + 5.0 / (1.0 + (decisions - left) as f64 / (100.0 * arms as f64 * least));
+            let index = |arm: &usize| {
+                let (p, n) = posteriors[*arm];
+                caution * n * kl(p.clamp(1e-6, largest), largest) + n.ln()
+            };
+            let arm = (0..arms).min_by(|a, b| index(a).total_cmp(&index(b))).unwrap();
+            let count = ((0.5 * cells[arm].2).max(least) as usize).min(left);
+            let clicks: f64 = (0..count).map(|_| world.click(segment, arm as u32)).sum();
+            let u = unit(&mut world.coins) - 0.5;
+            let noised = clicks - u.signum() * (1.0 - 2.0 * u.abs()).ln() / epsilon;
+            let weight = 1.0 / (1.0 + variance / (count as f64 * expected[arm] * (1.0 - expected[arm])));
+            cells[arm].0 += weight * noised.clamp(0.0, count as f64);
+            cells[arm].1 += weight * count as f64;
+            cells[arm].2 += count as f64;
+            lost += count as f64 * (best - world.of(segment)[arm]);
+            left -= count;
+        }
+    }
+    lost / uniform
+}
+
 /// Worlds 1000 to 1099, each with 100 segments and ten ads of 3%, tau .2, 10,000 decisions a segment. Three settings:
 /// without a prior, with a reversed prior of 300 rewards, and with one of 2^24. At eps 1 more than a quarter of uniform
 /// play's loss is lost in 1, 1 and 0 worlds, and the means are 6.8, 6.8 and 6.9%; at eps .25 in 3, 2 and 3 worlds, with
-/// means of 9.6, 9.0 and 9.6%. None loses more than 36%. These worlds are hard for every policy: segments differ in
-/// which ad is best, so the ad that is best on average loses 21 to 39% of uniform play's loss there, and segments
-/// without noise 18 to 22%. Other seeds would exceed these bounds with probability 1% each.
+/// means of 9.6, 9.0 and 9.6%. None loses more than 37%. These worlds are hard for every policy, because segments differ
+/// in which ad is best: segments without noise lose 18 to 22% there, and a policy with the same noise that knows all but
+/// the effects of single cells 14 to 23%. Other seeds would exceed these bounds with probability 1% each.
 #[test]
 #[ignore = "two minutes"]
 fn no_reversed_prior_locks_an_ad_out() {
@@ -396,12 +444,9 @@ fn no_reversed_prior_locks_an_ad_out() {
             assert!(bad.len() <= most && worst < 0.5, "{lost:?}");
             for number in bad {
                 let without_noise = told_in_reverse(world(number), 100, 10_000, &config(number, 100.0), 0.0);
-                let rates = world(number);
-                let mean = |arm: &u32| rates.rates.iter().skip(*arm as usize).step_by(10).sum::<f64>();
-                let best = (0..10).max_by(|a, b| mean(a).total_cmp(&mean(b))).unwrap();
-                let fixed = world(number).regret(100, 1, |_, show| _ = show(best));
-                println!("  {number}: without noise {without_noise:.3}, the ad that is best on average {fixed:.3}");
-                assert!(without_noise > 0.15 && fixed > 0.2, "{without_noise} {fixed}");
+                let told = told_all_but_cells(world(number), 10_000, epsilon, 0.2);
+                println!("  {number}: without noise {without_noise:.3}, told all but the effects of cells {told:.3}");
+                assert!(without_noise > 0.15 && told > 0.12, "{without_noise} {told}");
             }
         }
     }

@@ -118,6 +118,9 @@ func TestOnlyTheLeaderReleases(t *testing.T) {
 }
 
 func TestLeadersAreKilled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("leases run out")
+	}
 	server := startRedis(t)
 	nodes := runKeyed(t, server.address, 4, Options{})
 	reported := learn(t, nodes, 2000)

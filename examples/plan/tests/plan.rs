@@ -1,9 +1,5 @@
 //! The plan's intervals cover a planted truth, estimators that are broken do not, and bad input is named.
 
-#[path = "../main.rs"]
-#[allow(dead_code, reason = "these tests take a part of the program")]
-mod plan;
-
 use dpb::{Algorithm, Bandit, Config, Random, Request, Seed};
 use indicatif::ProgressBar;
 use plan::log::{Logged, MOST_LINE};
