@@ -4,9 +4,10 @@ use crate::support::{Link, build, have, root, run};
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The output of tests/cpp/metrics.cpp.
-fn page(which: &str) -> String {
-    run(Command::new(build("c++", "tests/cpp/metrics.cpp", &["-std=c++17", "-Wshadow"], Link::Static)).arg(which))
+/// The pages of tests/cpp/metrics.cpp, by their names.
+fn pages() -> impl Fn(&str) -> String {
+    let program = build("c++", "tests/cpp/metrics.cpp", &["-std=c++17", "-Wshadow"], Link::Static);
+    move |which| run(Command::new(&program).arg(which))
 }
 
 #[test]
@@ -19,6 +20,7 @@ fn cpp_writes_what_go_writes() {
     let header = std::fs::read_to_string(root().join("include/dpb.h")).unwrap();
     let version = header.split("DPB_VERSION_STRING \"").nth(1).unwrap().split('"').next().unwrap();
     let expected = expected.replace("VERSION", version);
+    let page = pages();
     assert_eq!(page(""), expected);
     assert_eq!(page("public"), expected.split("# HELP dpb_duplicates").next().unwrap());
     let played = page("played");
@@ -32,6 +34,7 @@ fn prometheus_finds_nothing_wrong() {
     if !have("c++") || !have("go") {
         return;
     }
+    let page = pages();
     let pages = ["", "public", "played"].map(|which| {
         let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("metrics-{which}.txt"));
         std::fs::write(&path, page(which)).unwrap();
