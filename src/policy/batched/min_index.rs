@@ -288,8 +288,10 @@ impl<I: Index> MinIndexPolicy<I> {
     fn request_batch(&mut self, arm: usize, leader: usize, point: f64) {
         let index = self.index_of(arm, point);
         let evidence = self.evidence(arm);
-        // For a request of several slots, some arms have a larger mean than the leader.
-        let rewards = match arm == leader || self.batched.mean(arm) > self.batched.mean(leader) {
+        // For a request of several slots, some arms have a larger mean than the leader. Before the first release no arm
+        // leads.
+        let leads = arm == leader && !evidence.is_empty();
+        let rewards = match leads || self.batched.mean(arm) > self.batched.mean(leader) {
             true => self.index.leaders_batch(&evidence),
             false => self.index.batch(&evidence, &self.evidence(leader), index),
         };
@@ -677,6 +679,18 @@ mod tests {
         assert!(
             next.plans[arm].goal > next.batched.settled(arm) && next.plans[arm].pulls == next.batched.settled(arm) + 1
         );
+    }
+
+    /// As long as no reward has arrived, all arms are pulled about equally often.
+    #[test]
+    fn without_rewards_no_arm_is_preferred() {
+        let config = Config::new(5, 1.0);
+        let mut policy =
+            MinIndexPolicy::with_index(Chernoff::new(&config), &config, &mut Seed::new(Some([4; 32])).unwrap())
+                .unwrap();
+        let mut pulls = [0; 5];
+        (0..10_000).for_each(|_| pulls[policy.choose().arm() as usize] += 1);
+        assert!(pulls.iter().all(|pulls| (1800..2200).contains(pulls)), "{pulls:?}");
     }
 
     /// The first batch of every arm in turn is ceil(1/eps). Then the leader quadruples, and another arm's batch is
