@@ -2,7 +2,8 @@
 //! Ito, Basu 2025).
 //!
 //! **Pure eps-DP** by Theorem P of [`crate::privacy`]. At the end of each batch it pulls
-//! argmax of max{ q : d_eps(mu, q) <= ln t/N }, where mu is the arm's released mean of N rewards.
+//! argmax of max{ q : d_eps(mu, q) <= ln t/N }, where mu is the arm's released mean of N rewards. Here ln t is rounded up
+//! to the next 64th.
 //! d_eps(x, y) = inf_z { eps |z - x| + kl(z, y) } is the least evidence for each pull, under eps-DP, of an arm's mean
 //! being x and not y. Regret sum_a Delta_a ln T/d_eps(mu_a, mu*) is the least possible.
 //!
@@ -23,6 +24,9 @@ use crate::policy::kl::kl;
 use crate::random::Seed;
 use crate::tournament::Line;
 
+/// Steps of ln t for each unit of it.
+const STEPS: f64 = 64.0;
+
 /// DP-KLUCB.
 pub type DpKlUcb = MinIndexPolicy<KlUcbIndex>;
 
@@ -41,8 +45,9 @@ impl DpKlUcb {
 }
 
 impl Index for KlUcbIndex {
+    /// ln t, rounded up to steps, so that requests with eligible arms find the indices that earlier ones computed.
     fn point(&self, _leader: f64, decisions: u64) -> f64 {
-        (decisions.max(1) as f64).ln()
+        ((decisions.max(1) as f64).ln() * STEPS).ceil() / STEPS
     }
 
     /// d_eps is convex in q, so its inverse is concave in ln t, and the tangent is above it.
