@@ -30,7 +30,7 @@ fn clang_and_newer_standards_agree() {
         works_without_exceptions(compiler, standard, Link::Static);
         header_stands_alone(compiler, standard);
     }
-    header_stands_alone("c++", "-std=c++2b");
+    ["c++", "clang++"].into_iter().for_each(|compiler| header_stands_alone(compiler, "-std=c++2b"));
 }
 
 const OLDEST: &str = "-std=c++17";

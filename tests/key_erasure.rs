@@ -103,32 +103,24 @@ fn possible_keys() -> Vec<[u32; 8]> {
 fn recovered(keys: &[[u32; 8]], noises: &[i64]) -> usize {
     let pairs: HashSet<(i64, i64)> = noises.windows(2).map(|pair| (pair[0], pair[1])).collect();
     let law = Victim::law();
-    // The position of the first draw that these keys generate: the attacker continues from there.
-    let first_of = |keys: &[[u32; 8]]| {
-        let mut first = noises.len();
-        for &key in keys {
-            let from = |skipped: usize| {
-                let mut random = Random::from_key(key);
-                (0..skipped).for_each(|_| _ = random.next_u32());
-                random
-            };
-            let mut root = Seed::new(Some(std::array::from_fn(|i| (key[i / 4] >> (8 * (i % 4))) as u8))).unwrap();
-            let streams = (0..4).map(|_| root.stream());
-            for mut random in (0..56).map(from).chain(streams) {
-                let drawn = (law.sample(&mut random), law.sample(&mut random));
-                if pairs.contains(&drawn) {
-                    let place = noises.windows(2).position(|pair| (pair[0], pair[1]) == drawn);
-                    first = first.min(place.unwrap_or(0));
-                }
+    let mut first = noises.len();
+    for &key in keys {
+        let from = |skipped: usize| {
+            let mut random = Random::from_key(key);
+            (0..skipped).for_each(|_| _ = random.next_u32());
+            random
+        };
+        let mut root = Seed::new(Some(std::array::from_fn(|i| (key[i / 4] >> (8 * (i % 4))) as u8))).unwrap();
+        let streams = (0..4).map(|_| root.stream());
+        for mut random in (0..56).map(from).chain(streams) {
+            let drawn = (law.sample(&mut random), law.sample(&mut random));
+            if pairs.contains(&drawn) {
+                // The position in the row: the adversary continues from there.
+                let place = noises.windows(2).position(|pair| (pair[0], pair[1]) == drawn);
+                first = first.min(place.unwrap_or(0));
             }
         }
-        first
-    };
-    let (some, others) = keys.split_at(keys.len() / 2);
-    let first = std::thread::scope(|scope| {
-        let of_some = scope.spawn(|| first_of(some));
-        first_of(others).min(of_some.join().unwrap())
-    });
+    }
     println!("{} of {} noises", noises.len() - first, noises.len());
     noises.len() - first
 }

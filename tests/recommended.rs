@@ -41,7 +41,7 @@ fn mean_and_most(runs: impl Iterator<Item = f64>) -> (f64, f64) {
     (all.iter().sum::<f64>() / all.len() as f64, all.iter().copied().fold(0.0, f64::max))
 }
 
-/// The targets at T = 1e6 on A at eps 1, with 20 runs instead of 200 (`examples/field.rs` makes the table). The mean
+/// The targets at T = 1e6 on A at eps 1, with 20 runs instead of 200 (`examples/figures/field.rs` makes the table). The mean
 /// has a standard error near 10. No run abandons the best arm, which would cost 100,000.
 #[test]
 #[ignore = "ten seconds"]

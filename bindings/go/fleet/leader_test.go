@@ -119,7 +119,7 @@ func TestOnlyTheLeaderReleases(t *testing.T) {
 
 func TestLeadersAreKilled(t *testing.T) {
 	if testing.Short() {
-		t.Skip("leases run out")
+		t.Skip("long: leases must run out")
 	}
 	server := startRedis(t)
 	nodes := runKeyed(t, server.address, 4, Options{})

@@ -476,7 +476,7 @@ mod tests {
                     chances.compute(distributions.iter().copied());
                     moved += 1;
                 }
-                if step % many == 0 {
+                if step % many.div_ceil(2) == 0 {
                     farthest = farthest.max(errors(&chances, &distributions).0);
                 }
             }

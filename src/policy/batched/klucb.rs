@@ -2,10 +2,10 @@
 //! Ito, Basu 2025).
 //!
 //! **Pure eps-DP** by Theorem P of [`crate::privacy`]. At the end of each batch it pulls
-//! argmax of max{ q : d_eps(mu, q) <= ln t/N }, where mu is the arm's released mean of N rewards. Here ln t is rounded up
-//! to the next 64th.
+//! argmax of max{ q : d_eps(mu, q) <= ln t/N }, where mu is the arm's released mean of N rewards.
 //! d_eps(x, y) = inf_z { eps |z - x| + kl(z, y) } is the least evidence for each pull, under eps-DP, of an arm's mean
-//! being x and not y. Regret sum_a Delta_a ln T/d_eps(mu_a, mu*) is the least possible.
+//! being x and not y. Regret sum_a Delta_a ln T/d_eps(mu_a, mu*) is the least possible. Here ln t is rounded up to the
+//! next 64th, which adds at most 1/64 to ln T.
 //!
 //! An arm's total doubles with each batch. The index accounts for one noise while the mean contains one for each
 //! batch. Therefore [`imed`](super::imed) is the default. d_eps is defined for pure DP, so delta > 0 is refused. The
@@ -24,7 +24,7 @@ use crate::policy::kl::kl;
 use crate::random::Seed;
 use crate::tournament::Line;
 
-/// Steps of ln t for each unit of it.
+/// Number of steps in a unit of ln t.
 const STEPS: f64 = 64.0;
 
 /// DP-KLUCB.
