@@ -279,9 +279,8 @@ inline std::optional<Page> refusal_of(beast::error_code error) {
 }
 
 // Answers one request after the other. Every failure of the visitor or the network ends it by an exception.
-inline asio::awaitable<void> converse(tcp::socket socket, const Site &site, std::shared_ptr<Crowd> crowd) {
-  const auto connection = std::make_shared<Connection>(std::move(socket));
-  const Crowd::Place place = crowd->enter(connection);
+inline asio::awaitable<void> converse(std::shared_ptr<Connection> connection, const Site &site,
+                                      std::shared_ptr<Crowd> crowd, Crowd::Place place) {
   const std::shared_ptr<void> leaves(nullptr, [&](void *) { crowd->leave(place); });
   Connection &stream = *connection;
   beast::flat_buffer buffer(MAX_HEAD);
@@ -367,7 +366,10 @@ inline asio::awaitable<void> accept(tcp::acceptor acceptor, asio::thread_pool &p
       pause.expires_after(1ms);
       co_await pause.async_wait(asio::use_awaitable);
     }
-    asio::co_spawn(strand, converse(std::move(socket), site, crowd), asio::detached);
+    // It enters here, because the pool may start its coroutine only after many others have been accepted.
+    const auto connection = std::make_shared<Connection>(std::move(socket));
+    const Crowd::Place place = crowd->enter(connection);
+    asio::co_spawn(strand, converse(connection, site, crowd, place), asio::detached);
   }
 }
 
