@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::fleet::Fleet;
 use crate::memory::WipedVec;
 use crate::os::Origin;
-use crate::policy::{Policy, Pull, ShuffledPolicy};
+use crate::policy::{ByRequest, Policy, Pull, ShuffledPolicy};
 use crate::privacy::PrivacyLoss;
 use crate::random::Random;
 use crate::request::Request;
@@ -196,29 +196,44 @@ impl State {
     }
 
     /// Decides a request: passes its decisions to `each`, with their slots.
-    pub fn decide(&mut self, request: &Request, each: &mut dyn FnMut(usize, Decision)) -> Result<()> {
+    #[inline(always)] // into its three callers: a decision that is returned through memory costs more than its choice
+    pub fn decide(&mut self, request: &Request, each: &mut impl FnMut(usize, Decision)) -> Result<()> {
         self.check(request)?;
         let learned = self.count(request.user);
-        (0..request.slots.into()).for_each(|ahead| self.make_room(ahead));
         if request.slots > 1 {
             self.decide_slots(request, learned, each);
             return Ok(());
         }
-        let place = self.engine.next_place(0);
-        let (pull, arm) = match (self.policy.by_request(), request.eligible) {
-            (Some(policy), _) => policy.choose(request, place),
-            (None, eligible) => {
-                let pull = match (eligible, self.policy.dynamic_arms()) {
-                    (Some(arms), Some(policy)) => policy.choose_among(arms),
-                    _ => self.policy.choose(),
-                };
-                (pull, pull.arm())
-            }
-        };
+        self.make_room(0);
+        let (pull, arm) = self.choose(request);
         each(0, self.issue(pull, arm, false, learned));
         Ok(())
     }
 
+    /// The pull of a request of one slot, and its arm.
+    #[inline]
+    fn choose(&mut self, request: &Request) -> (Pull, u32) {
+        let place = self.engine.next_place(0);
+        if let Some(policy) = self.by_request() {
+            return policy.choose(request, place);
+        }
+        let pull = if let Some(arms) = request.eligible
+            && let Some(policy) = self.policy.dynamic_arms()
+        {
+            policy.choose_among(arms)
+        } else {
+            self.policy.choose()
+        };
+        (pull, pull.arm())
+    }
+
+    /// The policy as one that decides by request, without a virtual call for the others.
+    #[inline]
+    fn by_request(&mut self) -> Option<&mut dyn ByRequest> {
+        if self.by_request { self.policy.by_request() } else { None }
+    }
+
+    #[inline(always)]
     fn issue(&mut self, pull: Pull, arm: u32, follows: bool, learned: bool) -> Decision {
         let decision = enter(&mut self.engine, &mut self.pulls, pull, arm, follows);
         if !learned {
@@ -228,8 +243,10 @@ impl State {
         decision
     }
 
-    /// Decides all slots of a checked request.
+    /// Decides all slots of a checked request of several.
+    #[inline(never)]
     fn decide_slots(&mut self, request: &Request, learned: bool, each: &mut dyn FnMut(usize, Decision)) {
+        (0..request.slots.into()).for_each(|ahead| self.make_room(ahead));
         let Some(mut scratch) = self.scratch.take() else { return };
         let Scratch { left, free, chosen, coins, .. } = &mut *scratch;
         chosen.clear();
@@ -260,7 +277,7 @@ impl State {
                 return Err(Error::request("eligible", "must name one arm at least", 0u32));
             }
         }
-        match self.policy.by_request() {
+        match self.by_request() {
             Some(policy) => policy.check(request)?,
             None if request.segment != 0 => return Err(Error::Unsupported("a segment: config.max_segments is 0")),
             None if request.features.is_some() => return Err(Error::Unsupported("features: config.features is 0")),

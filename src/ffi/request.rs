@@ -88,10 +88,11 @@ impl dpb_request {
 
     /// # Safety
     /// `request` is valid for the size that it states, and its arms and rows are valid while the result is used.
-    #[inline]
+    #[inline(always)] // so that the result needs no memory
     unsafe fn read<'a>(bandit: &Bandit, request: *const dpb_request) -> Result<Request<'a>> {
+        let mut defaults = dpb_request::defaults();
         // SAFETY: as above.
-        let r = unsafe { sized::read(request, dpb_request::defaults()) }.map_err(|error| match error {
+        let r = unsafe { sized::view(request, &mut defaults) }.map_err(|error| match error {
             Error::InvalidConfig { field, problem } => Error::InvalidRequest { field, problem },
             other => other,
         })?;
@@ -100,22 +101,21 @@ impl dpb_request {
         }
         // SAFETY: valid for that many arms, by contract.
         let eligible = (!r.eligible.is_null()).then(|| unsafe { slice(r.eligible, r.eligible_len) });
-        // SAFETY: as above.
-        let features = unsafe { r.rows(bandit, eligible) }?;
+        let features = match r.features.is_null() && r.sparse.is_null() && r.sparse_ends.is_null() {
+            true => None,
+            // SAFETY: as above.
+            false => Some(unsafe { r.rows(bandit, eligible) }?),
+        };
         Ok(Request { slots: r.slots, segment: r.segment, user: r.user, eligible, features })
     }
 
-    /// Returns the rows of features, if there are any.
+    /// Returns the rows of features, where there are any.
     ///
     /// # Safety
     /// They are valid for as many numbers as this handle expects in such a request.
-    #[inline]
-    unsafe fn rows<'a>(&self, bandit: &Bandit, eligible: Option<&[u32]>) -> Result<Option<Rows<'a>>> {
+    unsafe fn rows<'a>(&self, bandit: &Bandit, eligible: Option<&[u32]>) -> Result<Rows<'a>> {
         if self.sparse_ends.is_null() && !self.sparse.is_null() {
             return Err(Error::request("sparse_ends", "must be set where sparse is", 0u32));
-        }
-        if self.features.is_null() && self.sparse_ends.is_null() {
-            return Ok(None);
         }
         let (d, rows) = bandit.rows(eligible);
         let check = |field, given, needed| match given {
@@ -129,7 +129,7 @@ impl dpb_request {
         if self.sparse_ends.is_null() {
             check("features_len", self.features_len, rows * d)?;
             // SAFETY: valid for that many rows of d features, by contract.
-            return Ok(Some(Rows::Dense(unsafe { slice(self.features, rows * d) })));
+            return Ok(Rows::Dense(unsafe { slice(self.features, rows * d) }));
         }
         if !self.features.is_null() {
             return Err(Error::request("sparse", "must be NULL where features is set", rows));
@@ -143,7 +143,7 @@ impl dpb_request {
             return Err(Error::request("sparse", "must be set where a row has entries", entries));
         }
         // SAFETY: as many entries as the last row's end says, by contract; a Feature is laid out as a dpb_feature.
-        Ok(Some(Rows::Sparse(unsafe { slice(self.sparse.cast::<Feature>(), entries) }, ends)))
+        Ok(Rows::Sparse(unsafe { slice(self.sparse.cast::<Feature>(), entries) }, ends))
     }
 }
 
@@ -163,7 +163,7 @@ pub unsafe extern "C" fn dpb_request_init(request: *mut dpb_request) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dpb_request_init_sized(request: *mut dpb_request, struct_size: u32) {
     // SAFETY: NULL or valid for that many bytes, by contract.
-    unsafe { sized::init(request, struct_size, dpb_request::defaults()) };
+    unsafe { sized::init(request, struct_size, &const { dpb_request::defaults() }) };
 }
 
 /// Decides a request. Writes one decision for each slot.

@@ -20,20 +20,24 @@ pub unsafe trait Growing: Copy {
 ///
 /// # Errors
 /// `InvalidConfig` and `NewerVersion`.
+#[inline]
 pub fn known<T: Growing>(given: u32) -> Result<usize> {
-    let (size, shortest, ours) = (given as usize, T::SHORTEST, size_of::<T>());
-    if size > ours {
-        return Err(Error::NewerVersion);
+    let size = given as usize;
+    let is_known = (T::SHORTEST..=size_of::<T>()).contains(&size) && size.is_multiple_of(align_of::<T>());
+    if is_known { Ok(size) } else { Err(unknown::<T>(given)) }
+}
+
+#[cold]
+fn unknown<T: Growing>(given: u32) -> Error {
+    let (step, shortest, ours) = (align_of::<T>(), T::SHORTEST, size_of::<T>());
+    if given as usize > ours {
+        return Error::NewerVersion;
     }
-    if size < shortest || !size.is_multiple_of(align_of::<T>()) {
-        let step = align_of::<T>();
-        let rule = match shortest < ours {
-            true => format!("must be a multiple of {step} in {shortest}..={ours}"),
-            false => format!("must be {ours}"),
-        };
-        return Err(Error::config("struct_size", &rule, given));
-    }
-    Ok(size)
+    let rule = match shortest < ours {
+        true => format!("must be a multiple of {step} in {shortest}..={ours}"),
+        false => format!("must be {ours}"),
+    };
+    Error::config("struct_size", &rule, given)
 }
 
 /// Reads a caller's struct. Fields that it lacks keep their values in `ours`.
@@ -44,10 +48,25 @@ pub fn known<T: Growing>(given: u32) -> Result<usize> {
 /// # Safety
 /// `given` is valid for the size that it states.
 pub unsafe fn read<T: Growing>(given: *const T, mut ours: T) -> Result<T> {
+    // SAFETY: as above.
+    unsafe { view(given, &mut ours) }.copied()
+}
+
+/// As [`read`], in place if the struct is complete. A copy would begin before the caller's last stores have left the
+/// processor's queue, and wait for them.
+///
+/// # Safety
+/// As `read`, while the result is used.
+#[inline]
+pub unsafe fn view<T: Growing>(given: *const T, ours: &mut T) -> Result<&T> {
     // SAFETY: every version of the struct begins with its size.
     let size = known::<T>(unsafe { given.cast::<u32>().read() })?;
+    if size == size_of::<T>() {
+        // SAFETY: it has all fields, by contract.
+        return Ok(unsafe { &*given });
+    }
     // SAFETY: `given` has `size` bytes by contract, and `ours` has them because the size is known.
-    unsafe { given.cast::<u8>().copy_to_nonoverlapping((&raw mut ours).cast(), size) };
+    unsafe { given.cast::<u8>().copy_to_nonoverlapping((&raw mut *ours).cast(), size) };
     Ok(ours)
 }
 
@@ -63,7 +82,7 @@ pub unsafe fn write<T: Growing>(out: *mut T, value: T) -> Result<()> {
     let size = unsafe { out.cast::<u32>().read() };
     known::<T>(size)?;
     // SAFETY: valid for that many bytes, by contract.
-    unsafe { init(out, size, value) };
+    unsafe { init(out, size, &value) };
     Ok(())
 }
 
@@ -71,15 +90,29 @@ pub unsafe fn write<T: Growing>(out: *mut T, value: T) -> Result<()> {
 ///
 /// # Safety
 /// `out` is NULL or valid for `size` bytes.
-pub unsafe fn init<T: Growing>(out: *mut T, size: u32, value: T) {
-    let room = size as usize;
-    if out.is_null() || room < size_of::<u32>() {
+#[inline]
+pub unsafe fn init<T: Growing>(out: *mut T, size: u32, value: &T) {
+    if out.is_null() {
         return;
     }
-    // SAFETY: at most `size` bytes, which `out` has by contract, and at most those of `value`.
+    if (size as usize) < size_of::<T>() {
+        // SAFETY: passed on.
+        return unsafe { init_part(out, size as usize, *value) };
+    }
+    // SAFETY: `out` has all fields, by contract.
     unsafe {
-        out.cast::<u8>().copy_from_nonoverlapping((&raw const value).cast(), room.min(size_of::<T>()));
+        out.write(*value);
         out.cast::<u32>().write(size);
+    }
+}
+
+/// Writes the first `size` bytes, fewer than all, with that size in them.
+#[cold]
+unsafe fn init_part<T: Growing>(out: *mut T, size: usize, mut value: T) {
+    // SAFETY: it begins with its size; `out` has as many bytes by contract, and `value` has more.
+    unsafe {
+        (&raw mut value).cast::<u32>().write(size as u32);
+        out.cast::<u8>().copy_from_nonoverlapping((&raw const value).cast(), size);
     }
 }
 
@@ -141,7 +174,7 @@ mod tests {
         assert_eq!((fields(&caller.given), size(&caller.given), caller.behind), (fields(&other), ours, BEHIND));
         let tomorrows = Grown { today: some, added: DEFAULT };
         // SAFETY: likewise.
-        unsafe { init(pointer, ours as u32, tomorrows) };
+        unsafe { init(pointer, ours as u32, &tomorrows) };
         assert_eq!((fields(&caller.given), size(&caller.given), caller.behind), (fields(&some), ours, BEHIND));
 
         // A program of tomorrow, a library of today.
@@ -152,7 +185,7 @@ mod tests {
             assert_eq!(read(pointer, other).map(|told| fields(&told)), Err(Error::NewerVersion));
             assert_eq!(write(pointer, other), Err(Error::NewerVersion));
             assert_eq!((fields(&caller.today), size(&caller), caller.added), (fields(&some), grown, DEFAULT));
-            init(pointer, grown as u32, other);
+            init(pointer, grown as u32, &other);
             assert_eq!((fields(&caller.today), caller.added), (fields(&other), DEFAULT));
             assert_eq!(read(pointer, some).map(|told| fields(&told)), Err(Error::NewerVersion));
         }
@@ -182,7 +215,7 @@ mod tests {
         for room in 0..ours {
             let mut caller = vec![u64::MAX; ours / 8 + 1];
             // SAFETY: valid for all of a T, and aligned for one.
-            unsafe { init(caller.as_mut_ptr().cast::<T>(), room as u32, some) };
+            unsafe { init(caller.as_mut_ptr().cast::<T>(), room as u32, &some) };
             let bytes: Vec<u8> = caller.iter().flat_map(|word| word.to_ne_bytes()).collect();
             assert!(bytes[room..].iter().all(|byte| *byte == 0xff), "{room}");
         }

@@ -23,7 +23,7 @@ mod time;
 
 pub(crate) use batched::{Memory, ReleaseHistory, Saved};
 pub use contract::{ArmState, DynamicArms, Policy, Pull, ShuffledPolicy, Slates};
-pub(crate) use contract::{Combining, Duty, Mergeable, Peer, PeerId};
+pub(crate) use contract::{ByRequest, Combining, Duty, Mergeable, Peer, PeerId};
 pub use kl::private_divergence;
 pub(crate) use prior::Prior;
 
