@@ -188,14 +188,17 @@ impl Users {
     /// Counts a decision of this user. Returns whether it is one of the m to learn from.
     pub fn count(&mut self, user: u64) -> bool {
         let positions = self.positions(user);
-        let ones = u64::MAX >> (64 - (1 << self.bits));
-        let counts = positions.map(|CounterPosition { word, shift }| self.words[word] >> shift & ones);
-        let least = counts.into_iter().fold(u64::MAX, u64::min);
+        let least = positions.iter().map(|&position| self.counter(position)).fold(self.most, u64::min);
         let learned = least < self.most;
-        for (CounterPosition { word, shift }, count) in positions.into_iter().zip(counts) {
-            self.words[word] += u64::from(learned && count == least) << shift;
+        for &position in &positions {
+            let rises = learned && self.counter(position) == least;
+            self.words[position.word] += u64::from(rises) << position.shift;
         }
         learned
+    }
+
+    fn counter(&self, CounterPosition { word, shift }: CounterPosition) -> u64 {
+        self.words[word] >> shift & (u64::MAX >> (64 - (1 << self.bits)))
     }
 
     /// Begins a period: clears all counters and draws new keys.
@@ -205,7 +208,8 @@ impl Users {
     }
 
     fn positions(&self, user: u64) -> [CounterPosition; ROWS] {
-        let hashes = self.keys.map(|key| sip_hash(key, user));
+        let [first, second] = &self.keys;
+        let hashes = [sip_hash(first, user), sip_hash(second, user)]; // at the same time: neither waits for the other
         std::array::from_fn(|row| {
             let hash = hashes[row / 2] >> (32 * (row % 2)) & 0xffff_ffff;
             let counter = row as u64 * self.columns + ((hash * self.columns) >> 32);
@@ -221,7 +225,8 @@ impl Users {
 /// known attack on hash tables, where none is visible. Here nobody sees an output: keys and counters are secret, keys
 /// change each period, and a call reveals nothing about its counters, because an ignored decision looks like any other.
 /// The bound of m needs no property of the hash at all; only the error does.
-fn sip_hash(key: [u64; 2], word: u64) -> u64 {
+#[inline]
+fn sip_hash(key: &[u64; 2], word: u64) -> u64 {
     let mut v = [
         key[0] ^ 0x736f_6d65_7073_6575,
         key[1] ^ 0x646f_7261_6e64_6f6d,
@@ -265,7 +270,7 @@ mod tests {
     #[test]
     fn the_hash_is_sip_hash() {
         let key = [0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908];
-        assert_eq!(sip_hash(key, key[0]), 0x3690_9511_8d29_9a8e);
+        assert_eq!(sip_hash(&key, key[0]), 0x3690_9511_8d29_9a8e);
     }
 
     /// No user exceeds m, and a user who shares no counter reaches m. Checked for every size of counter, and with far

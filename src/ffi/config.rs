@@ -206,7 +206,7 @@ pub unsafe extern "C" fn dpb_config_init(config: *mut dpb_config, arms: u32, eps
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dpb_config_init_sized(config: *mut dpb_config, struct_size: u32, arms: u32, epsilon: f64) {
     // SAFETY: NULL or valid for that many bytes, by contract.
-    unsafe { sized::init(config, struct_size, &dpb_config::defaults(arms, epsilon)) };
+    unsafe { sized::init(config, struct_size, || dpb_config::defaults(arms, epsilon)) };
 }
 
 /// 32 bytes behind a pointer that may be NULL.

@@ -96,7 +96,7 @@ pub unsafe extern "C" fn dpb_counter_config_init_sized(
     epsilon: f64,
 ) {
     // SAFETY: NULL or valid for that many bytes, by contract.
-    unsafe { sized::init(config, struct_size, &dpb_counter_config::defaults(kind, epsilon)) };
+    unsafe { sized::init(config, struct_size, || dpb_counter_config::defaults(kind, epsilon)) };
 }
 
 /// Makes a private running sum: pure epsilon-DP for the whole stream of releases if one value changes (Chan, Shi,

@@ -163,7 +163,7 @@ pub unsafe extern "C" fn dpb_request_init(request: *mut dpb_request) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dpb_request_init_sized(request: *mut dpb_request, struct_size: u32) {
     // SAFETY: NULL or valid for that many bytes, by contract.
-    unsafe { sized::init(request, struct_size, &const { dpb_request::defaults() }) };
+    unsafe { sized::init(request, struct_size, dpb_request::defaults) };
 }
 
 /// Decides a request. Writes one decision for each slot.

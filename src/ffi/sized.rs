@@ -82,7 +82,7 @@ pub unsafe fn write<T: Growing>(out: *mut T, value: T) -> Result<()> {
     let size = unsafe { out.cast::<u32>().read() };
     known::<T>(size)?;
     // SAFETY: valid for that many bytes, by contract.
-    unsafe { init(out, size, &value) };
+    unsafe { init(out, size, || value) };
     Ok(())
 }
 
@@ -91,25 +91,28 @@ pub unsafe fn write<T: Growing>(out: *mut T, value: T) -> Result<()> {
 /// # Safety
 /// `out` is NULL or valid for `size` bytes.
 #[inline]
-pub unsafe fn init<T: Growing>(out: *mut T, size: u32, value: &T) {
+pub unsafe fn init<T: Growing>(out: *mut T, size: u32, value: impl Fn() -> T) {
     if out.is_null() {
         return;
     }
     if (size as usize) < size_of::<T>() {
         // SAFETY: passed on.
-        return unsafe { init_part(out, size as usize, *value) };
+        return unsafe { init_part(out, size as usize, value()) };
     }
     // SAFETY: `out` has all fields, by contract.
     unsafe {
-        out.write(*value);
+        out.write(value()); // made in place: a copy takes longer
         out.cast::<u32>().write(size);
     }
 }
 
 /// Writes the first `size` bytes, fewer than all, with that size in them.
+///
+/// # Safety
+/// `out` is valid for `size` bytes.
 #[cold]
 unsafe fn init_part<T: Growing>(out: *mut T, size: usize, mut value: T) {
-    // SAFETY: it begins with its size; `out` has as many bytes by contract, and `value` has more.
+    // SAFETY: `value` begins with its size, and has more than `size` bytes.
     unsafe {
         (&raw mut value).cast::<u32>().write(size as u32);
         out.cast::<u8>().copy_from_nonoverlapping((&raw const value).cast(), size);
@@ -174,7 +177,7 @@ mod tests {
         assert_eq!((fields(&caller.given), size(&caller.given), caller.behind), (fields(&other), ours, BEHIND));
         let tomorrows = Grown { today: some, added: DEFAULT };
         // SAFETY: likewise.
-        unsafe { init(pointer, ours as u32, &tomorrows) };
+        unsafe { init(pointer, ours as u32, || tomorrows) };
         assert_eq!((fields(&caller.given), size(&caller.given), caller.behind), (fields(&some), ours, BEHIND));
 
         // A program of tomorrow, a library of today.
@@ -185,7 +188,7 @@ mod tests {
             assert_eq!(read(pointer, other).map(|told| fields(&told)), Err(Error::NewerVersion));
             assert_eq!(write(pointer, other), Err(Error::NewerVersion));
             assert_eq!((fields(&caller.today), size(&caller), caller.added), (fields(&some), grown, DEFAULT));
-            init(pointer, grown as u32, &other);
+            init(pointer, grown as u32, || other);
             assert_eq!((fields(&caller.today), caller.added), (fields(&other), DEFAULT));
             assert_eq!(read(pointer, some).map(|told| fields(&told)), Err(Error::NewerVersion));
         }
@@ -215,7 +218,7 @@ mod tests {
         for room in 0..ours {
             let mut caller = vec![u64::MAX; ours / 8 + 1];
             // SAFETY: valid for all of a T, and aligned for one.
-            unsafe { init(caller.as_mut_ptr().cast::<T>(), room as u32, &some) };
+            unsafe { init(caller.as_mut_ptr().cast::<T>(), room as u32, || some) };
             let bytes: Vec<u8> = caller.iter().flat_map(|word| word.to_ne_bytes()).collect();
             assert!(bytes[room..].iter().all(|byte| *byte == 0xff), "{room}");
         }

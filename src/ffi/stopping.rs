@@ -73,7 +73,7 @@ pub unsafe extern "C" fn dpb_stopping_config_init_sized(
     epsilon: f64,
 ) {
     // SAFETY: NULL or valid for that many bytes, by contract.
-    unsafe { sized::init(config, struct_size, &dpb_stopping_config::defaults(range, epsilon)) };
+    unsafe { sized::init(config, struct_size, || dpb_stopping_config::defaults(range, epsilon)) };
 }
 
 impl dpb_stopping_config {
