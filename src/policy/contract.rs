@@ -3,7 +3,7 @@
 use super::batched::{ReleaseHistory, ReleaseTotals};
 use super::linear::contextual::SavedPeer;
 use super::prior::Prior;
-use super::segments::keyed::Segmented;
+use super::segments;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::privacy::PrivacyLoss;
@@ -396,7 +396,7 @@ pub(crate) struct PeerId<'a> {
 
 /// The releases of another handle, for policies that store them themselves.
 pub(crate) enum Peer {
-    Segments(Box<super::segments::peers::PeerBandit>),
+    Segments(Box<segments::peers::PeerBandit>),
     Linear(Box<super::linear::contextual::SavedPeer>),
 }
 
@@ -407,7 +407,7 @@ impl Peer {
     /// `Corrupt`; `NoMemory`.
     pub fn read(config: &Config, id: &PeerId, from: &mut Reader) -> Result<Peer> {
         match config.features {
-            0 => Segmented::read_peer(config, id, from).map(|peer| Peer::Segments(Box::new(peer))),
+            0 => segments::policy::read_peer(config, id, from).map(|peer| Peer::Segments(Box::new(peer))),
             _ => SavedPeer::read(config, id, from).map(|peer| Peer::Linear(Box::new(peer))),
         }
     }

@@ -58,7 +58,7 @@ macro_rules! algorithms {
             pub(crate) fn build(self, config: &Config, seed: &mut Seed) -> Result<Box<dyn Policy>> {
                 self.check(config)?;
                 if config.max_segments > 0 {
-                    return Ok(Box::new(segments::keyed::Segmented::new(config, seed)?));
+                    return Ok(Box::new(segments::Segments::new(config, seed)?));
                 }
                 Ok(match self {
                     $(Algorithm::$name => Box::new(<$policy>::new(config, seed)?),)*

@@ -1,28 +1,12 @@
 //! Contributing the open sums of all cells to a leader: see [`crate::contribution`].
 
 use super::Segments;
-use super::keyed::Segmented;
 use crate::batch::{Batch, Part};
 use crate::error::Result;
 use crate::policy::contract::{Combining, Duty};
 use crate::snapshot::{Reader, Writer};
 
 impl Segments {
-    fn set_duty(&mut self, duty: Duty) {
-        (self.duty, self.led, self.may_have_released) = (duty, 0, true);
-        for row in 0..self.rows.len() {
-            for arm in 0..self.rates.len() {
-                if self.plays[(row, arm)].batch.quota() > 0 {
-                    let size = self.quota(row, arm);
-                    self.plays[(row, arm)].batch.set_quota(size);
-                }
-            }
-            self.turns[row].left = 0;
-        }
-        self.trial = false;
-        self.plan();
-    }
-
     /// The quota of a cell's next batch. A contributor's batch is never full.
     pub(super) fn quota(&self, row: usize, arm: usize) -> u64 {
         if self.duty.contributes() { Batch::MAX_QUOTA } else { self.size(row, arm) }
@@ -43,27 +27,38 @@ impl Segments {
     }
 }
 
-impl Combining for Segmented {
+impl Combining for Segments {
     fn set_duty(&mut self, duty: Duty) {
-        self.segments.set_duty(duty);
+        (self.duty, self.led, self.may_have_released) = (duty, 0, true);
+        for row in 0..self.rows.len() {
+            for arm in 0..self.rates.len() {
+                if self.plays[(row, arm)].batch.quota() > 0 {
+                    let size = self.quota(row, arm);
+                    self.plays[(row, arm)].batch.set_quota(size);
+                }
+            }
+            self.turns[row].left = 0;
+        }
+        self.trial = false;
+        self.plan();
     }
 
     fn has_open(&self) -> bool {
-        self.segments.open_cells().next().is_some()
+        self.open_cells().next().is_some()
     }
 
     fn save_open(&self, to: &mut Writer, id: &dyn Fn(u32) -> u64) {
-        to.u32(self.segments.open_cells().count() as u32);
-        for (row, arm) in self.segments.open_cells() {
+        to.u32(self.open_cells().count() as u32);
+        for (row, arm) in self.open_cells() {
             to.u8(u8::from(row > 0));
             to.u64(if row > 0 { self.keys[row - 1] } else { 0 });
             to.u64(id(arm as u32));
-            self.segments.plays[(row, arm)].batch.save(to);
+            self.plays[(row, arm)].batch.save(to);
         }
     }
 
     fn clear_open(&mut self) {
-        let Segments { rows, rates, plays, turns, may_have_released, .. } = &mut self.segments;
+        let Segments { rows, rates, plays, turns, may_have_released, .. } = self;
         *may_have_released = true;
         for row in 0..rows.len() {
             (0..rates.len()).for_each(|arm| _ = plays[(row, arm)].batch.clear());
@@ -80,12 +75,12 @@ impl Combining for Segmented {
                 Some(key) => self.find_or_add(key).map(|segment| segment as usize + 1),
             };
             match (row, arm(id)) {
-                (Some(row), Some(arm)) => self.segments.add(row, arm as usize, part),
+                (Some(row), Some(arm)) => self.add(row, arm as usize, part),
                 _ => complete = false,
             }
         })?;
         // While it waited for contributions to a trial, a segment has begun with little knowledge. Let it compare again.
-        self.segments.turns[1..].iter_mut().for_each(|turn| turn.left = 0);
+        self.turns[1..].iter_mut().for_each(|turn| turn.left = 0);
         Ok(complete)
     }
 }

@@ -81,26 +81,25 @@
 
 mod combine;
 mod grid;
-pub mod keyed;
 mod model;
 pub mod peers;
 mod persist;
+pub mod policy;
 #[cfg(test)]
 mod tests;
 
 use crate::batch::Batch;
 use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::key_index::KeyIndex;
 use crate::memory::{WipedVec, try_with_capacity};
 use crate::noise::NoiseSource;
 #[cfg(dpb_faults)]
 use crate::noise::probe::Fault;
-use crate::policy::batched::{Cumulant, Explore, Live, ReleaseTotals, Totals, even_chance, loss};
+use crate::policy::batched::{Cumulant, Explore, Live, even_chance};
 use crate::policy::contract::{Duty, Pull};
 use crate::policy::kl::kl;
-use crate::policy::prior::Prior;
 use crate::policy::time::Time;
-use crate::privacy::PrivacyLoss;
 use crate::random::{Random, Seed};
 use crate::reward::Reward;
 use grid::Grid;
@@ -108,6 +107,14 @@ use model::{Cell, Moments, RATE, Rate, Row, WeightedEvidence, half_life, rate};
 use peers::{Peers, rounded};
 
 pub(crate) struct Segments {
+    /// The key of each segment.
+    keys: Vec<u64>,
+    index: KeyIndex,
+    /// Segment of the request that was checked last, if it exists.
+    found: Option<u32>,
+    /// The ids of the arms that were added. An arm of the configuration has its number as its id. In all handles of a
+    /// fleet, equal ids denote the same arm, and equal keys the same segment.
+    added: Vec<u64>,
     /// Arms of the configuration.
     configured: u32,
     /// Maximum number of segments.
@@ -157,15 +164,6 @@ pub(crate) struct Segments {
     trial: bool,
 }
 
-/// Names of a handle's segments and arms. In all handles of a fleet, equal names denote the same segment or arm.
-#[derive(Clone, Copy)]
-pub(crate) struct Names<'a> {
-    /// The key of each segment.
-    pub keys: &'a [u64],
-    /// The ids of the arms that were added, in order. An arm of the configuration has its number as its id.
-    pub added: &'a [u64],
-}
-
 /// What a segment, or all segments together, plays now.
 #[derive(Default)]
 struct Turn {
@@ -206,18 +204,35 @@ const KNOWN: f64 = 4.0;
 /// whose requests are periodic neither escapes trials nor bears all of them.
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
+/// Whether a decision is part of a trial of all segments together.
+#[inline]
+fn is_trial(pull: Pull) -> bool {
+    pull.arm() & 1 == 0
+}
+
 impl Segments {
     /// Maximum number of arms times segments.
     pub const MOST_CELLS: u64 = 1 << 27;
 
+    /// Returns a policy without segments. It reserves address space for all of them. On most systems a segment takes
+    /// memory only when it is added: 80 bytes for each arm, and 64.
+    ///
     /// # Errors
-    /// `InvalidConfig`; `NoMemory`.
-    pub fn new(config: &Config, max_segments: u32, seed: &mut Seed) -> Result<Segments> {
+    /// `InvalidConfig`, also for `max_segments` with more than 2^27 cells; `NoMemory`.
+    pub fn new(config: &Config, seed: &mut Seed) -> Result<Segments> {
+        let max_segments = config.max_segments;
+        if (u64::from(max_segments) + 1) * u64::from(config.arms) > Self::MOST_CELLS {
+            return Err(Error::config("max_segments", "must be 2^27 arms in all segments at most", max_segments));
+        }
         let noise = config.noise()?;
         let (arms, rows) = (config.arms as usize, max_segments as usize + 1);
         let (ranks, mut order) = (try_with_capacity(arms)?, try_with_capacity(arms)?);
         order.extend(0..config.arms);
         let mut segments = Segments {
+            keys: try_with_capacity(max_segments as usize)?,
+            index: KeyIndex::try_with_capacity(max_segments as usize)?,
+            found: None,
+            added: Vec::new(),
             configured: config.arms,
             max_segments,
             configured_cells: config.arms * max_segments,
@@ -260,11 +275,6 @@ impl Segments {
         self.time.at(self.decisions)
     }
 
-    /// Advances the caller's clock by `ticks`.
-    pub fn advance(&mut self, ticks: u64) {
-        self.time.advance(ticks, self.decisions);
-    }
-
     fn push_row(&mut self) {
         self.turns.push(Turn::default());
         self.rows.push(Row::new());
@@ -273,16 +283,27 @@ impl Segments {
     }
 
     /// Adds a segment, within the capacity, and returns its number. The segment begins with what peers have released of
-    /// `key`; `added` are the ids of this handle's added arms.
-    pub fn add_segment(&mut self, key: u64, added: &[u64]) -> u32 {
+    /// `key`.
+    #[cold]
+    fn add_segment(&mut self, key: u64) -> u32 {
+        self.index.insert(key);
+        self.keys.push(key);
         self.push_row();
-        self.seed_segment_from_peers(key, added);
-        self.count() - 1
+        self.seed_segment_from_peers(key);
+        self.keys.len() as u32 - 1
     }
 
-    /// Number of segments.
-    pub fn count(&self) -> u32 {
-        self.rows.len() as u32 - 1
+    /// Returns the segment with this key, and adds it if it is new and there is room.
+    fn find_or_add(&mut self, key: u64) -> Option<u32> {
+        match self.index.find(key) {
+            Some(segment) => Some(segment as u32),
+            None if self.is_full() => None,
+            None => Some(self.add_segment(key)),
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.keys.len() == self.max_segments as usize
     }
 
     /// Number of arms, including retired ones.
@@ -290,71 +311,9 @@ impl Segments {
         self.rates.len() as u32
     }
 
-    /// Number of live arms.
-    pub fn active(&self) -> u32 {
-        self.live.count()
-    }
-
-    pub fn is_live(&self, arm: u32) -> bool {
-        self.rates[arm as usize].live
-    }
-
-    /// Adds an arm to every segment, with the next number. May allocate. Once the arm has an id, call
-    /// [`seed_arm_from_peers`](Self::seed_arm_from_peers).
-    ///
-    /// # Errors
-    /// `InvalidConfig` for more than [`MOST_CELLS`](Self::MOST_CELLS); `NoMemory`. On an error nothing has changed.
-    pub fn add_arm(&mut self) -> Result<()> {
-        let arms = u64::from(self.arms()) + 1;
-        if (u64::from(self.max_segments) + 1) * arms > Self::MOST_CELLS {
-            return Err(Error::config("arms", "times max_segments must be at most 2^27", arms));
-        }
-        let no_memory = |_| Error::NoMemory;
-        self.rates.reserve()?;
-        self.live.reserve(1)?;
-        self.order.try_reserve(1).map_err(no_memory)?;
-        let more = (arms as usize).saturating_sub(self.ranks.len());
-        self.ranks.try_reserve(more).map_err(no_memory)?;
-        let (plays, cells) = (self.plays.new_arm()?, self.cells.new_arm()?);
-        self.peers.add_arm()?;
-        let arm = self.arms();
-        self.plays.push_arm(plays);
-        self.cells.push_arm(cells);
-        self.rates.push(Rate::new());
-        self.live.push(arm);
-        self.order.push(arm);
-        let mean = self.mean_rate();
-        self.update_rate(arm as usize, mean);
-        if !self.trial {
-            self.plan();
-        }
-        Ok(())
-    }
-
-    /// Retires an arm, which must be live and not the last live one. Rewards of its pending decisions still count.
-    pub fn retire_arm(&mut self, arm: u32) {
-        #[cfg(dpb_faults)]
-        if Fault::RawRetired.is_built_in() {
-            for row in 0..self.rows.len() {
-                let bare = self.plays[(row, arm as usize)].batch.bare_sum();
-                let released = &mut self.cells[(row, arm as usize)].released;
-                released.sum = (released.sum + bare).min(released.weight);
-            }
-        }
-        self.live.remove(arm);
-        let rate = &mut self.rates[arm as usize];
-        rate.live = false;
-        let had_prior = rate.prior.take().is_some();
-        self.trial &= self.turns[0].best != arm;
-        for turn in self.turns.iter_mut().filter(|turn| turn.best == arm) {
-            turn.left = 0;
-        }
-        if had_prior { self.learn(0) } else { self.plan() }
-    }
-
     /// Chooses the next arm in a segment.
     #[inline]
-    pub fn choose(&mut self, segment: u32) -> Pull {
+    fn choose_in(&mut self, segment: u32) -> Pull {
         let row = self.next(segment, 1);
         let best = self.current(row);
         if self.explore.share > 0.0 {
@@ -365,7 +324,7 @@ impl Segments {
     }
 
     /// Chooses the next arm in a segment among `arms`, all live.
-    pub fn choose_among(&mut self, segment: u32, arms: &[u32]) -> Pull {
+    fn choose_among_in(&mut self, segment: u32, arms: &[u32]) -> Pull {
         let own = segment as usize + 1;
         let (mut row, mut best) = (self.next(segment, 1), self.turns[0].best);
         if row != 0 || !arms.contains(&best) {
@@ -402,7 +361,7 @@ impl Segments {
 
     /// Chooses `slots` different arms for one request, as [`Slates::choose_slate`](crate::policy::Slates::choose_slate)
     /// does. Each slot counts as one decision.
-    pub fn choose_slate(&mut self, segment: u32, left: &mut Vec<u32>, slots: usize, each: &mut dyn FnMut(Pull, u32)) {
+    fn choose_slate(&mut self, segment: u32, left: &mut Vec<u32>, slots: usize, each: &mut dyn FnMut(Pull, u32)) {
         let own = segment as usize + 1;
         let row = self.next(segment, slots as u64);
         let trial = Some(self.turns[0].best).filter(|arm| row == 0 && left.contains(arm));
@@ -499,12 +458,6 @@ impl Segments {
         if number < self.configured_cells { (quotient, rest) } else { (rest, quotient) }
     }
 
-    /// Returns the arm that a pull plays.
-    #[inline]
-    pub fn arm_of(&self, pull: Pull) -> u32 {
-        self.cell(pull.arm() / 2).1 as u32
-    }
-
     /// Returns the play of the cell with this number.
     #[inline]
     fn own_play(&mut self, number: u32) -> &mut Play {
@@ -513,11 +466,6 @@ impl Segments {
         }
         let (segment, arm) = self.cell(number);
         &mut self.plays[(segment + 1, arm)]
-    }
-
-    /// Returns how often an arm was played in a segment, without cancelled and expired decisions.
-    pub fn pulls(&self, segment: u32, arm: u32) -> u64 {
-        self.plays[(segment as usize + 1, arm as usize)].pulls
     }
 
     /// Returns the number of rewards whose expected sum is [`DEVIATIONS`] standard deviations of the noise.
@@ -678,107 +626,23 @@ impl Segments {
         self.learn(self.cursor);
     }
 
-    /// Returns whether nothing was released or merged since [`fit`](Self::fit), so that fitting again would change
-    /// nothing.
-    pub fn is_fitted(&self) -> bool {
-        self.fitted
-    }
-
     /// Computes the model anew from all releases. The result depends only on releases and the names of segments and
     /// arms. Call [`is_newer`](Self::is_newer) first, which reserves the memory.
-    pub fn fit(&mut self, names: Names) {
-        let configured = self.configured;
-        let id = |&arm: &u32| arm.checked_sub(configured).map_or(arm.into(), |place| names.added[place as usize]);
-        self.order.sort_unstable_by_key(id);
-        self.by_key.clear();
-        self.by_key.extend(0..names.keys.len() as u32);
-        self.by_key.sort_unstable_by_key(|&segment| names.keys[segment as usize]);
+    fn fit(&mut self) {
+        let Segments { order, by_key, keys, added, configured, .. } = self;
+        order.sort_unstable_by_key(|arm| {
+            arm.checked_sub(*configured).map_or(u64::from(*arm), |place| added[place as usize])
+        });
+        by_key.clear();
+        by_key.extend(0..keys.len() as u32);
+        by_key.sort_unstable_by_key(|&segment| keys[segment as usize]);
         self.fit_in_order();
-    }
-
-    /// Sets the prior of an arm in all segments, from now on.
-    pub fn set_prior(&mut self, arm: u32, prior: Prior) {
-        self.time.learn();
-        self.rates[arm as usize].prior = Some((prior, self.now()));
-        self.learn(0);
     }
 
     /// Returns the model's mean of an arm's rate in a segment, and the number of rewards in the cell's own releases,
     /// here and at peers.
-    pub fn estimate(&self, segment: u32, arm: u32) -> (f64, f64) {
+    fn estimate(&self, segment: u32, arm: u32) -> (f64, f64) {
         let (row, arm) = (segment as usize + 1, arm as usize);
         (self.distribution(row, arm).0, self.released(row, arm).count)
-    }
-
-    /// Returns the mean of an arm's rate in an average segment, and the number of rewards in all of its releases, here
-    /// and at peers.
-    pub fn overall(&self, arm: u32) -> (f64, f64) {
-        let arm = arm as usize;
-        (self.rates[arm].mean, (0..self.rows.len()).map(|row| self.released(row, arm).count).sum())
-    }
-
-    /// Returns the releases of an arm's trials, here and at peers, for an interval that holds at all times. The
-    /// module's page says what mean they estimate. Merging widens the interval, by [`Peers::updates`].
-    ///
-    /// # Errors
-    /// `NotReady` before the first release; `Unsupported` with `forget_after`.
-    pub fn sums(&self, arm: u32) -> Result<ReleaseTotals> {
-        if self.half_life.is_finite() {
-            return Err(Error::Unsupported(
-                "comparing with forget_after: what moves has no mean that holds at all times",
-            ));
-        }
-        let mut trials = self.rates[arm as usize].trials;
-        trials.add(&self.peers.trials(arm as usize));
-        if trials == Totals::NONE {
-            return Err(Error::NotReady);
-        }
-        Ok(ReleaseTotals::of(Cumulant::of(&self.noise.distribution()), trials))
-    }
-
-    /// Returns the number of released batches.
-    pub fn releases(&self) -> u32 {
-        self.releases
-    }
-
-    pub fn privacy(&self) -> PrivacyLoss {
-        loss(&self.noise.distribution(), self.releases > 0 || self.may_have_released)
-    }
-}
-
-impl Segments {
-    /// Takes back a pull that was not played.
-    pub fn unplay(&mut self, pull: Pull) {
-        self.own_play(pull.arm() / 2).pulls -= 1;
-    }
-
-    #[inline]
-    pub fn observe(&mut self, pull: Pull, reward: Reward) {
-        let number = pull.arm() / 2;
-        #[cfg(dpb_faults)]
-        if Fault::CollectedTwice.is_built_in() {
-            let (segment, arm) = self.cell(number);
-            let row = if pull.arm() & 1 == 0 { segment + 1 } else { 0 };
-            let batch = &mut self.plays[(row, arm)].batch;
-            let _ = batch.free() > 1 && batch.collect(reward);
-        }
-        let play = if pull.arm() & 1 == 0 {
-            let (_, arm) = self.cell(number);
-            &mut self.plays[(0, arm)]
-        } else {
-            self.own_play(number)
-        };
-        if play.batch.collect(reward) && play.batch.free() == 0 {
-            let (segment, arm) = self.cell(number);
-            let row = if pull.arm() & 1 == 0 { 0 } else { segment + 1 };
-            self.release(row, arm);
-        }
-    }
-
-    /// A cancelled decision does not count towards the decisions of its segment.
-    pub fn cancel(&mut self, pull: Pull) {
-        let (segment, _) = self.cell(pull.arm() / 2);
-        let decisions = &mut self.turns[segment + 1].decisions;
-        *decisions = decisions.saturating_sub(1); // a snapshot counts pending decisions, but does not restore them
     }
 }

@@ -26,16 +26,17 @@
 //! it some five to ten times as long as a release does, for each segment. Adding a segment takes O(peers arms); adding
 //! an arm O(peers segments) and a fit.
 
+use super::Segments;
 use super::grid::Grid;
 use super::model::{WeightedEvidence, half_life};
 use super::persist::SavedArm;
-use super::{Names, Segments};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::fleet::{Entry, Roster, put};
 use crate::key_index::KeyIndex;
 use crate::memory::try_with_capacity;
 use crate::policy::batched::Totals;
+use crate::policy::contract::PeerId;
 use crate::policy::time::Time;
 use crate::snapshot::{Reader, ensure};
 
@@ -86,19 +87,19 @@ pub(super) fn rounded(released: WeightedEvidence) -> Rounded {
 }
 
 impl PeerBandit {
-    /// Reads what [`Segments::save`] wrote for a handle with these names. `config` may be this handle's: all handles of
-    /// a fleet have the same arms in it.
+    /// Reads what [`Segments::save_releases`] wrote for a handle with these keys. `config` may be this handle's: all
+    /// handles of a fleet have the same arms in it.
     ///
     /// # Errors
     /// `Corrupt`; `NoMemory`.
-    pub fn read(from: &mut Reader, origin: u64, generation: u32, config: &Config, names: Names) -> Result<PeerBandit> {
+    pub fn read(from: &mut Reader, id: &PeerId, config: &Config, keys: &[u64]) -> Result<PeerBandit> {
         let half_life = half_life(config.forget_after);
         let (made, releases) = (from.count()?, from.u32()?);
         let now = Time::load(from, made)?.at(made);
         let mut all = WeightedEvidence::load(from, now)?;
         all.fade(now, half_life);
-        let (arms, rows) = (from.length(2 + 24)?, names.keys.len() + 1);
-        ensure(arms == config.arms as usize + names.added.len())?;
+        let (arms, rows) = (from.length(2 + 24)?, keys.len() + 1);
+        ensure(arms == config.arms as usize + id.added.len())?;
         let (mut decisions, mut cells, mut trials) =
             (try_with_capacity(rows)?, try_with_capacity(rows * arms)?, try_with_capacity(arms)?);
         for _ in 0..arms {
@@ -112,8 +113,8 @@ impl PeerBandit {
             released.fade(now, half_life);
             cells.push(rounded(released));
         }
-        let entry = Entry::new(origin, (generation, made, now, releases, from.checksum()));
-        let (keys, added) = (KeyIndex::of(names.keys, 0)?, KeyIndex::of(names.added, 0)?);
+        let entry = Entry::new(id.origin, (id.generation, made, now, releases, from.checksum()));
+        let (keys, added) = (KeyIndex::of(keys, 0)?, KeyIndex::of(id.added, 0)?);
         let configured = config.arms;
         Ok(PeerBandit { entry, keys, configured, added, decisions, cells, trials, all, merged: 0 })
     }
@@ -258,8 +259,8 @@ impl Segments {
         Ok(true)
     }
 
-    /// Inserts a newer snapshot, after [`is_newer`](Self::is_newer). `names` are this handle's.
-    pub fn insert(&mut self, mut peer: PeerBandit, names: Names) {
+    /// Inserts a newer snapshot, after [`is_newer`](Self::is_newer).
+    pub fn insert(&mut self, mut peer: PeerBandit) {
         self.time.learn();
         let (now, half_life) = (self.now(), self.half_life);
         (peer.merged, peer.all.time) = (now, now);
@@ -274,7 +275,7 @@ impl Segments {
         let (peer, before) = (&known[place], before.as_ref());
         places.clear();
         for (arm, trials) in trials.iter_mut().enumerate() {
-            let [at, was] = [Some(peer), before].map(|peer| peer.and_then(|peer| peer.place(arm, names.added)));
+            let [at, was] = [Some(peer), before].map(|peer| peer.and_then(|peer| peer.place(arm, &self.added)));
             let of = |peer: Option<&PeerBandit>, place: Option<u32>| {
                 place.and_then(|place| peer?.trials.get(place as usize)).copied().unwrap_or(Totals::NONE)
             };
@@ -283,7 +284,7 @@ impl Segments {
         }
         let lost = before.map_or(0.0, |before| before.discount(now, half_life));
         for row in 0..self.rows.len() {
-            let key = row.checked_sub(1).map(|segment| names.keys[segment]);
+            let key = row.checked_sub(1).map(|segment| self.keys[segment]);
             let (decisions_now, released) = peer.row(key);
             let (decisions_then, replaced) = before.map_or((0, &[][..]), |before| before.row(key));
             let mut changed = false;
@@ -312,7 +313,7 @@ impl Segments {
     }
 
     /// Adds the peers' releases of the newest row, whose segment has this key, if there are peers.
-    pub(super) fn seed_segment_from_peers(&mut self, key: u64, added: &[u64]) {
+    pub(super) fn seed_segment_from_peers(&mut self, key: u64) {
         let (row, now, half_life) = (self.rows.len() - 1, self.now(), self.half_life);
         let Peers { known, cells, decisions, .. } = &mut self.peers;
         if decisions.is_empty() {
@@ -324,7 +325,7 @@ impl Segments {
             let cell = &mut cells[(row, arm)];
             cell.time = now;
             for peer in &*known {
-                let released = of_arm(peer.row(Some(key)).1, peer.place(arm, added));
+                let released = of_arm(peer.row(Some(key)).1, peer.place(arm, &self.added));
                 cell.add(released, peer.discount(now, half_life));
             }
         }
@@ -333,19 +334,18 @@ impl Segments {
         self.learn(row);
     }
 
-    /// Adds the peers' releases of the newest arm, whose id is the last one in `names`, if there are peers. Call it
-    /// after [`add_arm`](Self::add_arm).
-    pub fn seed_arm_from_peers(&mut self, names: Names) {
+    /// Adds the peers' releases of the newest arm, if there are peers.
+    pub(super) fn seed_arm_from_peers(&mut self) {
         let (arm, now, half_life) = (self.rates.len() - 1, self.now(), self.half_life);
         let Peers { known, cells, trials, .. } = &mut self.peers;
         let mut changed = false;
         for peer in &*known {
-            let Some(place) = peer.place(arm, names.added) else { continue };
+            let Some(place) = peer.place(arm, &self.added) else { continue };
             changed = true;
             trials[arm].add(&peer.trials[place as usize]);
             let discount = peer.discount(now, half_life);
             for row in 0..cells.rows() {
-                let key = row.checked_sub(1).map(|segment| names.keys[segment]);
+                let key = row.checked_sub(1).map(|segment| self.keys[segment]);
                 cells[(row, arm)].fade(now, half_life);
                 cells[(row, arm)].add(of_arm(peer.row(key).1, Some(place)), discount);
             }
@@ -353,7 +353,7 @@ impl Segments {
         if changed {
             self.turns.iter_mut().for_each(|turn| turn.left = 0);
             self.trial = false;
-            self.fit(names);
+            self.fit();
         }
     }
 }
@@ -364,13 +364,13 @@ mod tests {
     use crate::random::{Random, Seed};
     use crate::snapshot::{Kind, write};
 
-    fn segments(rows: usize, arms: u32, coins: &mut Random) -> Segments {
-        let config = Config::new(arms, 1.0);
-        let mut segments = Segments::new(&config, 8, &mut Seed::new(None).unwrap()).unwrap();
-        for key in 0..rows as u64 {
-            segments.add_segment(key, &[]);
+    fn segments(keys: &[u64], arms: u32, coins: &mut Random) -> Segments {
+        let config = Config { max_segments: 8, ..Config::new(arms, 1.0) };
+        let mut segments = Segments::new(&config, &mut Seed::new(None).unwrap()).unwrap();
+        for &key in keys {
+            segments.add_segment(key);
         }
-        for place in 0..(rows + 1) * arms as usize {
+        for place in 0..(keys.len() + 1) * arms as usize {
             let cell = &mut segments.cells[(place / arms as usize, place % arms as usize)];
             // The range includes values that are rounded away and the largest that a snapshot may contain.
             let count = (coins.unit() * 100.0 - 40.0).exp2().min(1e17);
@@ -388,31 +388,31 @@ mod tests {
         let mut coins = Seed::new(Some([1; 32])).unwrap().stream();
         let keys: [&[u64]; 3] = [&[5, 6], &[6], &[8, 5, 7]];
         let other = |origin: usize, decisions: u64, coins: &mut Random| {
-            let mut released = segments(keys[origin].len(), 3, coins);
+            let mut released = segments(keys[origin], 3, coins);
             released.decisions = decisions;
             let saved = write(Kind::Bandit, usize::MAX, |to| {
-                released.save(to);
+                released.save_releases(to);
                 Ok(())
             });
             let bytes = saved.unwrap().seal();
             move || {
                 let from = &mut Reader::new(&bytes, Kind::Bandit).unwrap();
-                let names = Names { keys: keys[origin], added: &[] };
-                PeerBandit::read(from, 7 + origin as u64, 0, &Config::new(3, 1.0), names).unwrap()
+                let id = PeerId { origin: 7 + origin as u64, generation: 0, added: &[] };
+                PeerBandit::read(from, &id, &Config::new(3, 1.0), keys[origin]).unwrap()
             }
         };
         let all: Vec<_> = (0..6).map(|i| other(i % 3, 10 + i as u64, &mut coins)).collect();
         let mut told = Vec::new();
         for order in [vec![3, 4, 5], vec![0, 1, 2, 3, 4, 5], vec![2, 4, 5, 1, 0, 3, 3], vec![1, 5, 0, 2, 3, 4, 5]] {
-            let mut here = segments(2, 3, &mut coins);
+            let mut here = segments(&[6, 5], 3, &mut coins);
             (0..9).for_each(|place| here.cells[(place / 3, place % 3)].released = WeightedEvidence::default());
             for number in order {
                 let other = all[number]();
                 if here.is_newer(&other).unwrap() {
-                    here.insert(other, Names { keys: &[6, 5], added: &[] });
+                    here.insert(other);
                 }
             }
-            here.add_segment(7, &[]);
+            here.add_segment(7);
             told.push(here.peers.cells.iter().map(|cell| [cell.sum, cell.weight, cell.count]).collect::<Vec<_>>());
         }
         let newest = [all[3](), all[4](), all[5]()];

@@ -1,7 +1,7 @@
 //! Snapshots of segments: this handle's own releases, and public counts.
 
+use super::Segments;
 use super::model::{WeightedEvidence, half_life};
-use super::{Names, Segments};
 use crate::error::{Error, Result};
 #[cfg(dpb_faults)]
 use crate::noise::probe::{self, Fault};
@@ -31,33 +31,8 @@ impl SavedArm {
 }
 
 impl Segments {
-    /// Writes how often each arm was played in each segment, without the `pending` decisions, which are given by the
-    /// numbers of their pulls.
-    pub fn save_pulls(&self, to: &mut Writer, pending: impl Iterator<Item = u32>) {
-        let arms = self.rates.len();
-        let pulls = (arms..self.rows.len() * arms).map(|place| self.plays[(place / arms, place % arms)].pulls);
-        let place = |number: u32| {
-            let (segment, arm) = self.cell(number / 2);
-            segment * arms + arm
-        };
-        to.counts(pulls, pending.map(place));
-    }
-
-    /// Reads what [`save_pulls`](Self::save_pulls) wrote, for as many segments and arms.
-    ///
-    /// # Errors
-    /// `Corrupt`.
-    pub fn load_pulls(&mut self, from: &mut Reader) -> Result<()> {
-        for row in 1..self.rows.len() {
-            for arm in 0..self.rates.len() {
-                self.plays[(row, arm)].pulls = from.count()?;
-            }
-        }
-        Ok(())
-    }
-
     /// Writes this handle's own releases, and public counts.
-    pub fn save(&self, to: &mut Writer) {
+    pub(super) fn save_releases(&self, to: &mut Writer) {
         to.u64(self.decisions);
         to.u32(self.releases);
         self.time.save(to);
@@ -89,12 +64,12 @@ impl Segments {
         to.alike(self.cells.iter(), |to, cell| cell.released.save(to));
     }
 
-    /// Reads what [`save`](Self::save) wrote, into new segments with these names. No batch is open. After an error,
+    /// Reads what [`save_releases`](Self::save_releases) wrote, into new segments. No batch is open. After an error,
     /// drop the segments.
     ///
     /// # Errors
     /// `Corrupt`; `NoMemory`.
-    pub fn load(&mut self, from: &mut Reader, names: Names) -> Result<()> {
+    pub(super) fn load_releases(&mut self, from: &mut Reader) -> Result<()> {
         self.decisions = from.count()?;
         self.releases = from.u32()?;
         self.may_have_released = true;
@@ -127,7 +102,7 @@ impl Segments {
         self.least_batch = self.size_of_least_batch();
         self.trial = false;
         self.by_key.try_reserve_exact(self.max_segments as usize).map_err(|_| Error::NoMemory)?;
-        self.fit(names);
+        self.fit();
         Ok(())
     }
 

@@ -1,16 +1,16 @@
 //! Tests of segments: new and retired arms, eligible arms, slots, exploration, merging and snapshots.
 
-use super::peers::PeerBandit;
 use super::*;
+use crate::policy::batched::Totals;
+use crate::policy::contract::{ByRequest, DynamicArms, Peer, PeerId, Policy};
+use crate::policy::prior::Prior;
 use crate::snapshot::{Kind, Reader, write};
 
-/// Segments with the state that a handle keeps beside them, and the coins of simulated rewards.
+/// Segments, what a handle knows of them, and the coins of simulated rewards.
 struct Site {
     origin: u64,
     config: Config,
     segments: Segments,
-    keys: Vec<u64>,
-    added: Vec<u64>,
     coins: Random,
 }
 
@@ -19,42 +19,40 @@ type World = fn(u64, u64) -> f64;
 
 impl Site {
     fn new(config: Config, number: u8, keys: &[u64]) -> Site {
-        let mut seed = Seed::new(Some([number; 32])).unwrap();
-        let segments = Segments::new(&config, 20, &mut seed).unwrap();
+        let config = Config { max_segments: 20, ..config };
+        let segments = Segments::new(&config, &mut Seed::new(Some([number; 32])).unwrap()).unwrap();
         let coins = Seed::new(Some([number ^ 0x80; 32])).unwrap().stream();
-        let mut site = Site { config, origin: number.into(), segments, keys: Vec::new(), added: Vec::new(), coins };
+        let mut site = Site { config, origin: number.into(), segments, coins };
         keys.iter().for_each(|&key| site.add_segment(key));
         site
     }
 
     fn add_segment(&mut self, key: u64) {
-        self.keys.push(key);
-        assert_eq!(self.segments.add_segment(key, &self.added) as usize + 1, self.keys.len());
-    }
-
-    fn names(&self) -> Names<'_> {
-        Names { keys: &self.keys, added: &self.added }
+        assert_eq!(self.segments.add_segment(key) as usize + 1, self.segments.keys.len());
     }
 
     fn add_arm(&mut self, id: u64) -> u32 {
         self.segments.add_arm().unwrap();
-        self.added.push(id);
-        self.segments.seed_arm_from_peers(Names { keys: &self.keys, added: &self.added });
+        self.segments.name_arm(&[id]);
         self.segments.arms() - 1
     }
 
     fn id(&self, arm: u32) -> u64 {
-        arm.checked_sub(self.config.arms).map_or(arm.into(), |place| self.added[place as usize])
+        arm.checked_sub(self.config.arms).map_or(arm.into(), |place| self.segments.added[place as usize])
+    }
+
+    fn pulls(&self, segment: u32, arm: u32) -> u64 {
+        self.segments.plays[(segment as usize + 1, arm as usize)].pulls
     }
 
     fn any_segment(&mut self) -> u32 {
-        self.coins.below(self.keys.len() as u64) as u32
+        self.coins.below(self.segments.keys.len() as u64) as u32
     }
 
     /// Draws the reward of a pull in this segment and observes it. Returns the pull's arm.
     fn answer(&mut self, segment: u32, pull: Pull, world: World) -> u32 {
         let arm = self.segments.arm_of(pull);
-        let rate = world(self.id(arm), self.keys[segment as usize]);
+        let rate = world(self.id(arm), self.segments.keys[segment as usize]);
         let one = u32::from(self.coins.unit() < rate);
         self.segments.observe(pull, Reward::from_units(one * Reward::ONE as u32));
         arm
@@ -62,10 +60,10 @@ impl Site {
 
     /// Simulates decisions, and returns how often each arm is played in each segment.
     fn play(&mut self, decisions: u32, world: World) -> Vec<Vec<u32>> {
-        let mut played = vec![vec![0; self.segments.arms() as usize]; self.keys.len()];
+        let mut played = vec![vec![0; self.segments.arms() as usize]; self.segments.keys.len()];
         for _ in 0..decisions {
             let segment = self.any_segment();
-            let pull = self.segments.choose(segment);
+            let pull = self.segments.choose_in(segment);
             played[segment as usize][self.answer(segment, pull, world) as usize] += 1;
         }
         played
@@ -76,22 +74,25 @@ impl Site {
     }
 
     fn saved(&self) -> Vec<u8> {
+        self.saved_without(&mut std::iter::empty())
+    }
+
+    /// A snapshot that does not count the pending pulls.
+    fn saved_without(&self, pending: &mut dyn Iterator<Item = Pull>) -> Vec<u8> {
         let saved = write(Kind::Bandit, usize::MAX, |to| {
-            self.segments.save_pulls(to, std::iter::empty());
-            self.segments.save(to);
-            Ok(())
+            self.segments.save_pulls(to, pending);
+            self.segments.save(to)
         });
         saved.unwrap().seal()
     }
 
     fn restored(&self, bytes: &[u8]) -> Result<Site> {
-        let mut site = Site::new(self.config.clone(), 99, &self.keys);
-        for &id in &self.added {
+        let mut site = Site::new(self.config.clone(), 99, &[]);
+        for &id in &self.segments.added {
             site.add_arm(id);
         }
         let from = &mut Reader::new(bytes, Kind::Bandit).unwrap();
-        site.segments.load_pulls(from)?;
-        site.segments.load(from, Names { keys: &self.keys, added: &self.added })?;
+        site.segments.load(from)?;
         from.finish()?;
         Ok(site)
     }
@@ -100,26 +101,18 @@ impl Site {
         if self.origin == other.origin {
             return;
         }
-        let saved = write(Kind::Bandit, usize::MAX, |to| {
-            other.segments.save(to);
-            Ok(())
-        });
-        let bytes = saved.unwrap().seal();
+        let bytes = other.saved();
         let from = &mut Reader::new(&bytes, Kind::Bandit).unwrap();
-        let peer = PeerBandit::read(from, other.origin, 0, &self.config, other.names()).unwrap();
+        let id = PeerId { origin: other.origin, generation: 0, added: &other.segments.added };
+        let peer = Peer::read(&self.config, &id, from).unwrap();
         from.finish().unwrap();
-        if self.segments.is_newer(&peer).unwrap() {
-            self.segments.insert(peer, Names { keys: &self.keys, added: &self.added });
-        }
-        if !self.segments.is_fitted() {
-            self.segments.fit(Names { keys: &self.keys, added: &self.added });
-        }
+        self.segments.merge(peer, &[]).unwrap();
     }
 
     /// Everything that can be read, by key and id.
     fn told(&self) -> Vec<(u64, u64, u64, u64)> {
         let mut told = Vec::new();
-        for (segment, &key) in self.keys.iter().enumerate() {
+        for (segment, &key) in self.segments.keys.iter().enumerate() {
             for arm in 0..self.segments.arms() {
                 let (mean, count) = self.segments.estimate(segment as u32, arm);
                 told.push((key, self.id(arm), mean.to_bits(), count.to_bits()));
@@ -168,13 +161,13 @@ fn pending_pulls_survive_new_arms() {
         if t % 500 == 250 && t < 5000 {
             site.add_arm(1000 + t);
         }
-        if t % 700 == 300 && site.keys.len() < 20 {
+        if t % 700 == 300 && site.segments.keys.len() < 20 {
             site.add_segment(9000 + t);
         }
         let segment = site.any_segment();
         let pull = match t % 3 {
-            0 => site.segments.choose_among(segment, &[site.segments.arms() - 1, 1]),
-            _ => site.segments.choose(segment),
+            0 => site.segments.choose_among_in(segment, &[site.segments.arms() - 1, 1]),
+            _ => site.segments.choose_in(segment),
         };
         let arm = site.segments.arm_of(pull);
         *counts.entry((segment, arm)).or_insert(0) += 1;
@@ -199,25 +192,17 @@ fn pending_pulls_survive_new_arms() {
         }
     }
     assert_eq!(site.segments.arms(), 13);
-    for segment in 0..site.keys.len() as u32 {
+    for segment in 0..site.segments.keys.len() as u32 {
         for arm in 0..13 {
             let counted = counts.get(&(segment, arm)).copied().unwrap_or_default();
-            assert_eq!(site.segments.pulls(segment, arm), counted);
+            assert_eq!(site.pulls(segment, arm), counted);
         }
     }
     // A snapshot counts all pulls but the pending ones.
-    let named = pending.iter().map(|(.., pull)| pull.arm());
-    let saved = write(Kind::Bandit, usize::MAX, |to| {
-        site.segments.save_pulls(to, named.clone());
-        Ok(())
-    });
-    let bytes = saved.unwrap().seal();
-    let mut next = Site::new(site.config.clone(), 2, &site.keys);
-    site.added.iter().for_each(|&id| _ = next.add_arm(id));
-    next.segments.load_pulls(&mut Reader::new(&bytes, Kind::Bandit).unwrap()).unwrap();
+    let next = site.restored(&site.saved_without(&mut pending.iter().map(|&(.., pull)| pull))).unwrap();
     pending.iter().for_each(|&(segment, arm, ..)| *counts.get_mut(&(segment, arm)).unwrap() -= 1);
     for ((segment, arm), count) in counts {
-        assert_eq!(next.segments.pulls(segment, arm), count);
+        assert_eq!(next.pulls(segment, arm), count);
     }
 }
 
@@ -225,13 +210,13 @@ fn pending_pulls_survive_new_arms() {
 #[test]
 #[cfg_attr(target_pointer_width = "32", ignore = "so many take more memory than there are addresses")]
 fn too_many_arms_are_refused() {
-    let config = Config::new(2, 1.0);
-    let mut segments = Segments::new(&config, (1 << 25) - 1, &mut Seed::new(Some([1; 32])).unwrap()).unwrap();
+    let config = Config { max_segments: (1 << 17) - 1, ..Config::new(1022, 1.0) };
+    let mut segments = Segments::new(&config, &mut Seed::new(Some([1; 32])).unwrap()).unwrap();
     assert_eq!((segments.add_arm(), segments.add_arm()), (Ok(()), Ok(())));
     assert!(matches!(segments.add_arm(), Err(Error::InvalidConfig { .. })));
-    assert_eq!((segments.arms(), segments.active(), segments.plays.arms()), (4, 4, 4));
-    let last = segments.number((1 << 25) - 2, 3);
-    assert!(u64::from(last) < Segments::MOST_CELLS && segments.cell(last) == ((1 << 25) - 2, 3));
+    assert_eq!((segments.arms(), segments.active(), segments.plays.arms()), (1024, 1024, 1024));
+    let last = segments.number((1 << 17) - 2, 1023);
+    assert!(u64::from(last) < Segments::MOST_CELLS && segments.cell(last) == ((1 << 17) - 2, 1023));
 }
 
 /// In every segment the best arm is found, wherever it was added. Once it is retired, the best of the other arms is
@@ -244,7 +229,7 @@ fn a_new_arm_is_found_in_every_segment() {
         site.play(30_000, ads);
         let best = site.add_arm(1000);
         if number == 4 {
-            site.segments.set_prior(best, Prior { mean: 0.02, strength: 300.0 }); // wrong
+            site.segments.set_prior(best, Prior { mean: 0.02, strength: 300.0 }).unwrap(); // wrong
             let (mean, _) = site.segments.estimate(0, best);
             assert!(mean < site.segments.estimate(0, 2).0, "{mean}");
         }
@@ -297,7 +282,7 @@ fn a_retired_arm_is_never_played() {
             trials += u32::from(site.segments.trial);
             let mut pulls = Vec::new();
             match t % 4 {
-                0 => pulls.push(site.segments.choose_among(segment, &[live[0], live[live.len() - 1], live[0]])),
+                0 => pulls.push(site.segments.choose_among_in(segment, &[live[0], live[live.len() - 1], live[0]])),
                 1 => {
                     let (capacity, slots) = (site.segments.ranks.capacity(), 1 + t as usize % live.len());
                     let mut left = live.clone();
@@ -308,7 +293,7 @@ fn a_retired_arm_is_never_played() {
                     assert!(pulls.iter().filter(|pull| pull.phase() == 0).count() <= 1);
                     assert_eq!(site.segments.ranks.capacity(), capacity);
                 }
-                _ => pulls.push(site.segments.choose(segment)),
+                _ => pulls.push(site.segments.choose_in(segment)),
             }
             for pull in pulls {
                 let arm = site.segments.arm_of(pull);
@@ -399,7 +384,7 @@ fn frequencies_are_the_propensities() {
             let (_, best) = site.next(segment, 1);
             let mut order = vec![best];
             order.extend(live.iter().filter(|&&arm| arm != best));
-            let pull = site.segments.choose(segment);
+            let pull = site.segments.choose_in(segment);
             let arm = site.answer(segment, pull, ads);
             let place = order.iter().position(|&other| other == arm).unwrap();
             let even = F / 6.0;
@@ -412,7 +397,7 @@ fn frequencies_are_the_propensities() {
                 best = site.segments.least(own, &eligible);
                 site.segments.turns[own].decisions -= 1;
             }
-            let pull = site.segments.choose_among(segment, &eligible);
+            let pull = site.segments.choose_among_in(segment, &eligible);
             let arm = site.answer(segment, pull, ads);
             let arms = [0, 1, 4, 6];
             let chances = arms.map(|arm| {
@@ -489,7 +474,7 @@ fn handles_read_the_same_whatever_the_order_of_arms() {
         }
         for site in &mut fleet {
             for key in KEYS {
-                if !site.keys.contains(&key) {
+                if !site.segments.keys.contains(&key) {
                     site.add_segment(key);
                 }
             }
@@ -511,7 +496,7 @@ fn handles_read_the_same_whatever_the_order_of_arms() {
                 site.merge(&copies[(place + turn * (1 + place % 2)) % 3]);
             }
             for id in [44, 7, 1000, 1 << 63] {
-                if !site.added.contains(&id) && coins.below(2) == 0 {
+                if !site.segments.added.contains(&id) && coins.below(2) == 0 {
                     site.add_arm(id);
                 }
             }
@@ -521,11 +506,11 @@ fn handles_read_the_same_whatever_the_order_of_arms() {
         }
         for site in fleet.iter_mut().chain([&mut late]) {
             for id in [1 << 63, 7, 44, 1000] {
-                if !site.added.contains(&id) {
+                if !site.segments.added.contains(&id) {
                     site.add_arm(id);
                 }
             }
-            assert!(site.segments.is_fitted());
+            assert!(site.segments.fitted);
         }
         let (told, trials) = (late.told(), late.trials());
         assert!(told.iter().filter(|cell| f64::from_bits(cell.3) > 0.0).count() > 12, "{told:?}");
@@ -546,13 +531,12 @@ fn a_snapshot_goes_on() {
         let mut site = Site::new(Config { forget_after, ..Config::new(3, 1.0) }, 4, &KEYS);
         site.play(10_000, ads);
         let [one, other] = [1000, 60].map(|id| site.add_arm(id));
-        site.segments.set_prior(other, Prior { mean: 0.05, strength: 40.0 });
+        site.segments.set_prior(other, Prior { mean: 0.05, strength: 40.0 }).unwrap();
         site.play(10_000, ads);
         site.segments.retire_arm(1);
         site.segments.retire_arm(one);
         site.play(2_000, ads);
-        let names = Names { keys: &site.keys, added: &site.added };
-        site.segments.fit(names);
+        site.segments.fit();
         let bytes = site.saved();
         let mut next = site.restored(&bytes).unwrap();
         assert_eq!((next.saved(), next.told(), next.trials()), (bytes.clone(), site.told(), site.trials()));
@@ -562,7 +546,7 @@ fn a_snapshot_goes_on() {
         assert!(played.iter().all(|segment| segment[1] == 0 && segment[3] == 0));
         assert!(next.segments.releases > site.segments.releases);
         // A snapshot with another number of arms is refused.
-        site.added.pop();
+        site.segments.added.pop();
         assert!(site.restored(&bytes).is_err());
     }
 }

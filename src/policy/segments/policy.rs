@@ -1,0 +1,319 @@
+//! Segments as a policy that decides by request. A request names its segment by a key.
+
+use super::model::Rate;
+use super::peers::PeerBandit;
+use super::{Segments, is_trial};
+use crate::error::{Error, Result};
+use crate::key_index::KeyIndex;
+use crate::memory::try_with_capacity;
+#[cfg(dpb_faults)]
+use crate::noise::probe::Fault;
+use crate::policy::batched::{Cumulant, ReleaseTotals, Totals, loss};
+use crate::policy::contract::{ArmState, ByRequest, Combining, DynamicArms, Peer, PeerId, Policy, Pull};
+use crate::policy::prior::Prior;
+use crate::privacy::PrivacyLoss;
+use crate::request::Request;
+use crate::reward::Reward;
+use crate::snapshot::{Reader, Writer};
+use crate::{Config, engine::Engine};
+
+/// Every pull's number fits into the engine's ring.
+const _: () = assert!(2 * Segments::MOST_CELLS <= Engine::MOST_ARM as u64);
+
+impl Segments {
+    /// Returns the segment of the request that was checked last, and adds it if it is new.
+    #[inline]
+    fn segment(&mut self, key: u64) -> u32 {
+        match self.found {
+            Some(segment) => segment,
+            None => self.add_segment(key),
+        }
+    }
+}
+
+/// Reads what another handle has released.
+///
+/// # Errors
+/// `Corrupt`; `NoMemory`.
+pub fn read_peer(config: &Config, id: &PeerId, from: &mut Reader) -> Result<PeerBandit> {
+    let keys = read_keys(from)?;
+    for _ in 0..keys.len() * (config.arms as usize + id.added.len()) {
+        from.count()?; // how often each arm was played
+    }
+    PeerBandit::read(from, id, config, &keys)
+}
+
+fn read_keys(from: &mut Reader) -> Result<Vec<u64>> {
+    let length = from.length(size_of::<u64>())?;
+    let mut keys = try_with_capacity(length)?;
+    for _ in 0..length {
+        keys.push(from.u64()?);
+    }
+    Ok(keys)
+}
+
+impl ByRequest for Segments {
+    #[inline]
+    fn check(&mut self, request: &Request) -> Result<()> {
+        if request.features.is_some() {
+            return Err(Error::Unsupported("features: config.features is 0"));
+        }
+        self.found = self.index.find(request.segment).map(|segment| segment as u32);
+        if self.found.is_none() && self.is_full() { Err(Error::Full) } else { Ok(()) }
+    }
+
+    #[inline]
+    fn choose(&mut self, request: &Request, _place: usize) -> (Pull, u32) {
+        let segment = self.segment(request.segment);
+        let pull = match request.eligible {
+            Some(eligible) => self.choose_among_in(segment, eligible),
+            None => self.choose_in(segment),
+        };
+        (pull, self.arm_of(pull))
+    }
+
+    fn choose_slots(
+        &mut self,
+        request: &Request,
+        left: &mut Vec<u32>,
+        _places: &mut dyn Iterator<Item = usize>,
+        each: &mut dyn FnMut(Pull, u32),
+    ) {
+        let segment = self.segment(request.segment);
+        self.choose_slate(segment, left, request.slots as usize, each);
+    }
+
+    fn unplay(&mut self, pull: Pull) {
+        self.own_play(pull.arm() / 2).pulls -= 1;
+    }
+
+    fn save_pulls(&self, to: &mut Writer, pending: &mut dyn Iterator<Item = Pull>) {
+        to.u32(self.keys.len() as u32);
+        to.alike(self.keys.iter().copied(), Writer::u64);
+        let arms = self.rates.len();
+        let pulls = (arms..self.rows.len() * arms).map(|place| self.plays[(place / arms, place % arms)].pulls);
+        let place = |pull: Pull| {
+            let (segment, arm) = self.cell(pull.arm() / 2);
+            segment * arms + arm
+        };
+        to.counts(pulls, pending.map(place));
+    }
+
+    fn segments(&self) -> u32 {
+        self.keys.len() as u32
+    }
+
+    fn arm_in(&self, segment: u64, arm: u32) -> Result<(ArmState, u64)> {
+        let known = || Error::request("segment", "must be the key of an earlier request", segment);
+        let segment = self.index.find(segment).ok_or_else(known)? as u32;
+        let (mean, effective_pulls) = self.estimate(segment, arm);
+        let state = ArmState { mean, width: f64::NAN, effective_pulls, active: self.is_live(arm) };
+        Ok((state, self.plays[(segment as usize + 1, arm as usize)].pulls))
+    }
+}
+
+impl Policy for Segments {
+    fn choose(&mut self) -> Pull {
+        unreachable!("each decision names its segment")
+    }
+
+    #[inline]
+    fn observe(&mut self, pull: Pull, reward: Reward) {
+        let number = pull.arm() / 2;
+        #[cfg(dpb_faults)]
+        if Fault::CollectedTwice.is_built_in() {
+            let (segment, arm) = self.cell(number);
+            let row = if is_trial(pull) { segment + 1 } else { 0 };
+            let batch = &mut self.plays[(row, arm)].batch;
+            let _ = batch.free() > 1 && batch.collect(reward);
+        }
+        let play = if is_trial(pull) {
+            let (_, arm) = self.cell(number);
+            &mut self.plays[(0, arm)]
+        } else {
+            self.own_play(number)
+        };
+        if play.batch.collect(reward) && play.batch.free() == 0 {
+            let (segment, arm) = self.cell(number);
+            let row = if is_trial(pull) { 0 } else { segment + 1 };
+            self.release(row, arm);
+        }
+    }
+
+    /// A cancelled decision does not count towards the decisions of its segment.
+    fn cancel(&mut self, pull: Pull) {
+        let (segment, _) = self.cell(pull.arm() / 2);
+        let decisions = &mut self.turns[segment + 1].decisions;
+        *decisions = decisions.saturating_sub(1); // a snapshot counts pending decisions, but does not restore them
+    }
+
+    fn advance(&mut self, ticks: u64) {
+        self.time.advance(ticks, self.decisions);
+    }
+
+    fn arm_of(&self, pull: Pull) -> u32 {
+        self.cell(pull.arm() / 2).1 as u32
+    }
+
+    /// The mean of an arm's rate in an average segment, and the rewards in all of its releases, here and at peers.
+    fn arm(&self, arm: u32) -> ArmState {
+        let effective_pulls = (0..self.rows.len()).map(|row| self.released(row, arm as usize).count).sum();
+        let mean = self.rates[arm as usize].mean;
+        ArmState { mean, width: f64::NAN, effective_pulls, active: self.is_live(arm) }
+    }
+
+    fn phase(&self) -> u32 {
+        self.releases
+    }
+
+    fn active(&self) -> u32 {
+        self.live.count()
+    }
+
+    fn by_request(&mut self) -> Option<&mut dyn ByRequest> {
+        Some(self)
+    }
+
+    fn dynamic_arms(&mut self) -> Option<&mut dyn DynamicArms> {
+        Some(self)
+    }
+
+    fn combining(&mut self) -> Option<&mut dyn Combining> {
+        Some(self)
+    }
+
+    fn merge(&mut self, peer: Peer, _added: &[u64]) -> Result<bool> {
+        let Peer::Segments(peer) = peer else { return Err(Error::Corrupt) };
+        let is_newer = self.is_newer(&peer)?;
+        if is_newer {
+            self.insert(*peer);
+        }
+        // If nothing was released or merged since the model was fitted, fitting it again would change nothing.
+        if !self.fitted {
+            self.fit();
+        }
+        Ok(is_newer)
+    }
+
+    fn name_arm(&mut self, added: &[u64]) {
+        self.added.extend(added.last());
+        self.seed_arm_from_peers();
+    }
+
+    fn merges(&self) -> u64 {
+        self.peers.updates()
+    }
+
+    /// The releases of an arm's trials, here and at peers, for an interval that holds at all times. The module's page
+    /// says what mean they estimate. Merging widens the interval, by the number of merges.
+    fn sums(&self, arm: u32) -> Result<ReleaseTotals> {
+        if self.half_life.is_finite() {
+            return Err(Error::Unsupported(
+                "comparing with forget_after: what moves has no mean that holds at all times",
+            ));
+        }
+        let mut trials = self.rates[arm as usize].trials;
+        trials.add(&self.peers.trials(arm as usize));
+        if trials == Totals::NONE {
+            return Err(Error::NotReady);
+        }
+        Ok(ReleaseTotals::of(Cumulant::of(&self.noise.distribution()), trials))
+    }
+
+    fn set_prior(&mut self, arm: u32, prior: Prior) -> Result<()> {
+        self.time.learn();
+        self.rates[arm as usize].prior = Some((prior, self.now()));
+        self.learn(0);
+        Ok(())
+    }
+
+    fn privacy(&self) -> PrivacyLoss {
+        loss(&self.noise.distribution(), self.releases > 0 || self.may_have_released)
+    }
+
+    fn save(&self, to: &mut Writer) -> Result<()> {
+        self.save_releases(to);
+        Ok(())
+    }
+
+    fn load(&mut self, from: &mut Reader) -> Result<()> {
+        let keys = read_keys(from)?;
+        if keys.len() > self.max_segments as usize {
+            let rule = format!("must be at least {}, as in the snapshot", keys.len());
+            return Err(Error::config("max_segments", &rule, self.max_segments));
+        }
+        self.index = KeyIndex::of(&keys, self.max_segments as usize)?;
+        for key in keys {
+            self.keys.push(key);
+            self.push_row();
+        }
+        for row in 1..self.rows.len() {
+            for arm in 0..self.rates.len() {
+                self.plays[(row, arm)].pulls = from.count()?;
+            }
+        }
+        self.load_releases(from)
+    }
+}
+
+impl DynamicArms for Segments {
+    fn choose_among(&mut self, _arms: &[u32]) -> Pull {
+        unreachable!("each decision names its segment")
+    }
+
+    fn is_live(&self, arm: u32) -> bool {
+        self.rates[arm as usize].live
+    }
+
+    /// Adds an arm to every segment.
+    ///
+    /// # Errors
+    /// `InvalidConfig` for more than [`MOST_CELLS`](Self::MOST_CELLS); `NoMemory`.
+    fn add_arm(&mut self) -> Result<()> {
+        let arms = u64::from(self.arms()) + 1;
+        if (u64::from(self.max_segments) + 1) * arms > Self::MOST_CELLS {
+            return Err(Error::config("arms", "times max_segments must be at most 2^27", arms));
+        }
+        let no_memory = |_| Error::NoMemory;
+        self.added.try_reserve(1).map_err(no_memory)?;
+        self.rates.reserve()?;
+        self.live.reserve(1)?;
+        self.order.try_reserve(1).map_err(no_memory)?;
+        let more = (arms as usize).saturating_sub(self.ranks.len());
+        self.ranks.try_reserve(more).map_err(no_memory)?;
+        let (plays, cells) = (self.plays.new_arm()?, self.cells.new_arm()?);
+        self.peers.add_arm()?;
+        let arm = self.arms();
+        self.plays.push_arm(plays);
+        self.cells.push_arm(cells);
+        self.rates.push(Rate::new());
+        self.live.push(arm);
+        self.order.push(arm);
+        let mean = self.mean_rate();
+        self.update_rate(arm as usize, mean);
+        if !self.trial {
+            self.plan();
+        }
+        Ok(())
+    }
+
+    fn retire_arm(&mut self, arm: u32) {
+        #[cfg(dpb_faults)]
+        if Fault::RawRetired.is_built_in() {
+            for row in 0..self.rows.len() {
+                let bare = self.plays[(row, arm as usize)].batch.bare_sum();
+                let released = &mut self.cells[(row, arm as usize)].released;
+                released.sum = (released.sum + bare).min(released.weight);
+            }
+        }
+        self.live.remove(arm);
+        let rate = &mut self.rates[arm as usize];
+        rate.live = false;
+        let had_prior = rate.prior.take().is_some();
+        self.trial &= self.turns[0].best != arm;
+        for turn in self.turns.iter_mut().filter(|turn| turn.best == arm) {
+            turn.left = 0;
+        }
+        if had_prior { self.learn(0) } else { self.plan() }
+    }
+}
